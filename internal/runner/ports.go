@@ -1,0 +1,97 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"agentd/sdk"
+)
+
+// What a Store answers, by errors.Is.
+var (
+	// ErrNotFound: no such run, blob or spec.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the run's last entry is not the one that the caller built on. Nothing was written.
+	ErrConflict = errors.New("conflict: the run moved on")
+	// ErrAmbiguous: the entry may or may not be written, or may not be durable yet. Append the same record again to learn
+	// which: a record that is already the run's last is not written twice.
+	ErrAmbiguous = errors.New("ambiguous: the store did not answer")
+)
+
+// Version is a point in a run's journal. The zero Version is a run that does not exist.
+type Version struct {
+	// Rev numbers entries from 1.
+	Rev uint64
+	// Etag is random and unique: numbers are issued again after a failover of the store, etags never are.
+	Etag string
+	// Position is the store's own address of the entry, such as a stream sequence; the store that returned it sets it.
+	Position uint64
+}
+
+// Record is one journal entry as a store sees it: opaque bytes with a version.
+type Record struct {
+	Version
+	Data []byte
+}
+
+// StoredRun is a run in a listing, with its last record.
+type StoredRun struct {
+	Run  sdk.RunKey
+	Last Record
+}
+
+// Store keeps the journals of runs, append-only, by compare-and-set. Implementations pass the suite in
+// internal/state/storetest. All methods are safe for concurrent use.
+type Store interface {
+	// Head returns the run's last record by a linearizable read, or ErrNotFound.
+	Head(ctx context.Context, run sdk.RunKey) (Record, error)
+	// Entries returns the records from rev on (1 is the first) in order, in one batched read. It may be stale, in which
+	// case a later Append fails with ErrConflict. An unknown run has none.
+	Entries(ctx context.Context, run sdk.RunKey, rev uint64) ([]Record, error)
+	// Append writes next as the run's last record if the last one still is base (zero: the run must not exist), and
+	// returns its version when it is as durable as the store promises. next.Rev must be base.Rev+1. Appending the record
+	// that already is the last one (by etag) returns its version without writing.
+	// Errors: ErrConflict, ErrAmbiguous, *sdk.Error with CodeTooLarge, or ctx's.
+	Append(ctx context.Context, run sdk.RunKey, base Version, next Record) (Version, error)
+	// Barrier returns when v, read by Head, is as durable as Append makes it: before a message is acked on the strength
+	// of a read alone. ErrConflict if it no longer is the last record, ErrAmbiguous if that cannot be learnt.
+	Barrier(ctx context.Context, run sdk.RunKey, v Version) error
+
+	// PutBlob stores a large content under its lower-case hexadecimal SHA-256; Blob reads it, or ErrNotFound. Putting the
+	// same content again is harmless.
+	PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error
+	Blob(ctx context.Context, run sdk.RunKey, digest string) ([]byte, error)
+	// PutSpec and Spec do the same for agent specs, which belong to no run.
+	PutSpec(ctx context.Context, digest string, data []byte) error
+	Spec(ctx context.Context, digest string) ([]byte, error)
+
+	// Runs lists up to limit runs in a stable order after cursor ("" is the beginning), and the cursor for the rest, ""
+	// at the end. Runs that begin meanwhile may be missing.
+	Runs(ctx context.Context, cursor string, limit int) (runs []StoredRun, next string, err error)
+}
+
+// Publisher carries out effects on the broker. Safe for concurrent use.
+type Publisher interface {
+	// Publish creates event on subject if nothing is there, and otherwise compares: the same bytes are success, others
+	// are *sdk.Error with CodeConflict. It returns when the broker has confirmed, and may be repeated.
+	Publish(ctx context.Context, subject string, event sdk.Event) error
+	// ArmTimer makes a message arrive on the run's fire subject at due (Unix milliseconds, never early), in place of the
+	// timer that was armed before.
+	ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error
+	// Live sends a live event, best effort.
+	Live(event sdk.Live)
+}
+
+// Env is everything nondeterministic, in one place, so that a simulation owns it. The runner and the handler start no
+// goroutine and read no clock of their own.
+type Env interface {
+	// Now is the time in Unix milliseconds.
+	Now() int64
+	// Sleep returns nil after d, or ctx's error when that ends first.
+	Sleep(ctx context.Context, d time.Duration) error
+	// Parallel runs the functions concurrently and returns when all have returned.
+	Parallel(fs ...func())
+	// Random returns 128 random bits as 26 characters of lower-case base32.
+	Random() string
+}

@@ -1,0 +1,195 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// TextMode says what a reply of plain text means.
+type TextMode string
+
+// The text modes.
+const (
+	// TextOutput takes text as the agent's answer.
+	TextOutput TextMode = "output"
+	// TextConverse takes text as a turn to the person: the run suspends until they answer.
+	TextConverse TextMode = "converse"
+)
+
+// Defaults of an agent's limits.
+const (
+	DefaultInteractions    = 20
+	DefaultRunDeadline     = 30 * 24 * time.Hour
+	DefaultCallTimeout     = 5 * time.Minute
+	DefaultQuestionTimeout = 7 * 24 * time.Hour
+	DefaultModelTimeout    = 2 * time.Minute
+	DefaultToolTimeout     = time.Minute
+)
+
+// AgentSpec is everything about an agent that is data. A run keeps the spec it started with, by digest, so the JSON form
+// is durable: fields are added, never changed. Zero limits mean the defaults above.
+type AgentSpec struct {
+	// Name addresses the agent in subjects and is unique on a server.
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Contract and Version are what the agent itself accepts and emits.
+	Contract Contract  `json:"contract"`
+	Version  string    `json:"version"`
+	Model    ModelSpec `json:"model"`
+	// System is the system prompt: text/template over .Input, .Tools and .Run.
+	System string `json:"system,omitempty"`
+	// Prompt is the first user message: text/template like System. Empty is the default message: .message of the input
+	// when the contract's input has one as a string, else the JSON of the input (seed 000).
+	Prompt string   `json:"prompt,omitempty"`
+	Text   TextMode `json:"text,omitempty"`
+	// Services are the contract-based tools, in the order shown to the model.
+	Services []ServiceTool `json:"services,omitempty"`
+	// Builtin names agentd's own tools: task_completion, ask_question.
+	Builtin []string `json:"builtin,omitempty"`
+	// StopOn names tools (as the model knows them) whose successful result completes the run.
+	StopOn []string `json:"stop_on,omitempty"`
+	// History puts the whole conversation beside the output (seed 001).
+	History bool   `json:"history,omitempty"`
+	Limits  Limits `json:"limits"`
+}
+
+// ModelSpec names a model.
+type ModelSpec struct {
+	Provider    string   `json:"provider"`
+	Name        string   `json:"name"`
+	Temperature *float64 `json:"temperature,omitempty"`
+	MaxTokens   int      `json:"max_tokens,omitempty"`
+	// UnitsPerPromptToken and UnitsPerCompletionToken price a call; both zero means one unit a token.
+	UnitsPerPromptToken     Units `json:"units_per_prompt_token,omitempty"`
+	UnitsPerCompletionToken Units `json:"units_per_completion_token,omitempty"`
+	// Fallback models are asked in order when the one before cannot answer.
+	Fallback []ModelSpec `json:"fallback,omitempty"`
+}
+
+// ServiceTool makes a contract a tool of the agent.
+type ServiceTool struct {
+	Contract Contract `json:"contract"`
+	// Version is the exact version that calls are made with.
+	Version string `json:"version"`
+	// As is the name shown to the model; empty is the contract's type with dots as underscores.
+	As          string `json:"as,omitempty"`
+	Description string `json:"description,omitempty"`
+	// Priority: of one reply's calls only those of the highest priority are made (seed 000).
+	Priority int `json:"priority,omitempty"`
+	// TimeoutMillis is the deadline of one call; 0 is DefaultCallTimeout.
+	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
+	// Domains are the routing lanes of the call, one event each; empty is the contract's own, else local.
+	Domains []string `json:"domains,omitempty"`
+}
+
+// Limits bound a run.
+type Limits struct {
+	// Interactions is the most model calls of a run.
+	Interactions int `json:"interactions,omitempty"`
+	// DeadlineMillis bounds the run from its start.
+	DeadlineMillis int64 `json:"deadline_ms,omitempty"`
+	// ModelTimeoutMillis bounds one model call with its retries.
+	ModelTimeoutMillis int64 `json:"model_timeout_ms,omitempty"`
+	// QuestionTimeoutMillis is how long a person has to answer a question or a turn.
+	QuestionTimeoutMillis int64 `json:"question_timeout_ms,omitempty"`
+}
+
+// Delegation says who called an agent as a tool (seed 001).
+type Delegation struct {
+	// Agent is the name of the caller, Run the subject of its run, Call its call.
+	Agent string `json:"agent"`
+	Run   string `json:"run"`
+	Call  string `json:"call"`
+}
+
+// ContextInput is what a context builder may use.
+type ContextInput struct {
+	Lifecycle     Lifecycle
+	Run           string
+	Input         json.RawMessage
+	Tools         []ToolDefinition
+	AccessControl string
+	DelegatedBy   *Delegation
+}
+
+// Context is how a conversation begins.
+type Context struct {
+	System   string
+	Messages []Message
+}
+
+// OutputInput is what an output builder may use: the text of a reply.
+type OutputInput struct {
+	Run   string
+	Text  string
+	Input json.RawMessage
+}
+
+// Hooks are an agent's functions in Go. Any may be nil. They may be called again after a crash, so they must not have
+// effects of their own.
+type Hooks struct {
+	// Context builds system prompt and first messages when a run starts; nil uses the spec's templates. An error fails
+	// the run.
+	Context func(ctx context.Context, in ContextInput) (Context, error)
+	// Output turns a reply into data of the agent's contract; nil parses JSON, or wraps text as {"response": text}. The
+	// message of an error goes back to the model (self-correction, seed 000).
+	Output func(ctx context.Context, in OutputInput) (json.RawMessage, error)
+}
+
+// Agent is a spec with what only Go can say.
+type Agent struct {
+	Spec  AgentSpec
+	Hooks Hooks
+	// Tools run inside the worker.
+	Tools []Tool
+	// Toolsets are sources of further inline tools, such as MCP servers.
+	Toolsets []Toolset
+}
+
+// Tool runs inside the worker. It may be run again with the same call id after a crash: the call id is its idempotency
+// key.
+type Tool struct {
+	Definition ToolDefinition
+	Priority   int
+	// Timeout bounds one run of it; 0 is DefaultToolTimeout.
+	Timeout time.Duration
+	// AtMostOnce never runs the tool twice for one call: after a crash in between, the model is told that the outcome is
+	// unknown.
+	AtMostOnce bool
+	// Run returns JSON. An error becomes a failed result that the model sees; it never ends the run.
+	Run func(ctx context.Context, call ToolCall) (json.RawMessage, error)
+}
+
+// ToolCall is one call of an inline tool.
+type ToolCall struct {
+	ID   string
+	Run  string
+	Tool string
+	// Args are canonical JSON and valid by the tool's parameters.
+	Args        json.RawMessage
+	TraceParent string
+}
+
+// Toolset is a source of inline tools that is connected for an activation and released on every way out: the interface
+// that MCP clients implement. Safe for concurrent use.
+type Toolset interface {
+	Name() string
+	// Tools lists what the source offers, in a stable order.
+	Tools(ctx context.Context) ([]Tool, error)
+	Close() error
+}
+
+// Live is a live event of a run: lossy, for people who watch (design §6). Milestones are numbered by Revision and Index;
+// ephemeral ones carry the numbers of the last milestone.
+type Live struct {
+	Run      string `json:"run"`
+	Agent    string `json:"agent"`
+	Revision uint64 `json:"rev"`
+	Index    int    `json:"i"`
+	// Ephemeral events (deltas, progress) are never repaired.
+	Ephemeral bool            `json:"ephemeral,omitempty"`
+	Type      string          `json:"type"`
+	Time      int64           `json:"time"`
+	Data      json.RawMessage `json:"data,omitempty"`
+}

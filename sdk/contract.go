@@ -1,0 +1,41 @@
+package sdk
+
+import "encoding/json"
+
+// Contract says what a service or an agent accepts and emits, by semantic version. It travels as JSON in this form
+// (docs/wire.md, "Contracts").
+type Contract struct {
+	// URI names the contract for ever; "#/airline/book" is as good as an absolute one.
+	URI string `json:"uri" yaml:"uri"`
+	// Type is the event type of a call, such as "airline.book_reservation".
+	Type        string `json:"type" yaml:"type"`
+	Domain      string `json:"domain,omitempty" yaml:"domain"`
+	Description string `json:"description,omitempty" yaml:"description"`
+	// Versions are keyed by semantic version without a "v".
+	Versions map[string]ContractVersion `json:"versions" yaml:"versions"`
+}
+
+// ContractVersion is one immutable version of a contract.
+type ContractVersion struct {
+	// Accepts is the JSON Schema of a call's data.
+	Accepts json.RawMessage `json:"accepts" yaml:"accepts"`
+	// Emits are the JSON Schemas of the answers, by event type. sys.<type>.error is always possible and not listed.
+	Emits map[string]json.RawMessage `json:"emits" yaml:"emits"`
+}
+
+// SchemaRef is the dataschema of an event: "<uri>/<version>".
+func SchemaRef(uri, version string) string { return uri + "/" + version }
+
+// ParentSubjectField is the property of an agent's or orchestrator's input that names the caller's run (seed 001). It is
+// stripped from what models see and put in on invocation.
+const ParentSubjectField = "parentSubject$$"
+
+// Event types of what a run asks people. They are three, so that who may answer turns need not be allowed to decide.
+const (
+	TypePermissionRequest = "agentd.permission.request"
+	TypeQuestion          = "agentd.question.ask"
+	TypeConversationTurn  = "agentd.conversation.turn"
+)
+
+// HumanDomain is the domain that exists by default.
+const HumanDomain = "human.interaction"

@@ -1,0 +1,118 @@
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Code is the closed set of kinds of failure. It is at once the wire value of a system error, the reason token of a
+// dead letter, a metric label and what retry policy is decided on.
+type Code string
+
+// The codes. The comment says who can act on it.
+const (
+	CodeInvalidEvent      Code = "invalid_event"      // the publisher: the event cannot be decoded
+	CodeContractViolation Code = "contract_violation" // the publisher: data breaks the contract; Faults lists how
+	CodeContractMissing   Code = "contract_missing"   // the operator: the pinned contract version is gone
+	CodeUnknownAgent      Code = "unknown_agent"      // the publisher: no worker serves the agent
+	CodeUnknownTool       Code = "unknown_tool"       // the model: no tool of that name
+	CodeUnknownRun        Code = "unknown_run"        // the service: the answer names no run or no call of it
+	CodeMissingContext    Code = "missing_context"    // the operator: a run is resumed that has no state
+	CodeRunExists         Code = "run_exists"         // the publisher: another init already started this subject
+	CodeQuotaExhausted    Code = "quota_exhausted"    // the agent's author: more interactions than the limit
+	CodeDeadline          Code = "deadline_exceeded"  // whoever set the deadline
+	CodeCancelled         Code = "cancelled"          // nobody: it was asked for
+	CodeModel             Code = "model_failed"       // the operator: the model refused or could not be reached
+	CodeRateLimited       Code = "rate_limited"       // nobody: it is retried after RetryAfter
+	CodeUnavailable       Code = "unavailable"        // nobody: it is retried
+	CodeTool              Code = "tool_failed"        // the model: the tool returned an error
+	CodeOutcomeUnknown    Code = "outcome_unknown"    // the model: an at-most-once tool was interrupted
+	CodePoison            Code = "poison_run"         // the operator: the run keeps killing its workers
+	CodeConflict          Code = "conflict"           // the operator: two contents claim one event id
+	CodeTooLarge          Code = "too_large"          // the publisher: larger than the limit
+	CodeConfig            Code = "config"             // the agent's author: the configuration is wrong
+	CodeInternal          Code = "internal"           // the operator: see the worker's log
+)
+
+// Error is a failure that crosses a package or the wire. errors.Is compares codes, so errors.Is(err,
+// &Error{Code: CodeDeadline}) holds for every deadline failure.
+type Error struct {
+	Code Code
+	// Message is safe to show to a person or a model; it holds no internals.
+	Message string
+	// Retryable says that the same request may succeed later.
+	Retryable bool
+	// RetryAfter is how long to wait before; 0 is unknown.
+	RetryAfter time.Duration
+	// Faults lists every violation of a contract.
+	Faults []Fault
+	// Cause is logged and never sent.
+	Cause error
+}
+
+// Errorf returns an Error whose message is safe to show.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// WithCause returns a copy of e that wraps cause, for the log.
+func (e *Error) WithCause(cause error) *Error {
+	c := *e
+	c.Cause = cause
+	return &c
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(string(e.Code))
+	if e.Message != "" {
+		b.WriteString(": " + e.Message)
+	}
+	for _, f := range e.Faults {
+		b.WriteString("; " + f.String())
+	}
+	if e.Cause != nil {
+		b.WriteString(": " + e.Cause.Error())
+	}
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is reports whether target is an Error of the same code.
+func (e *Error) Is(target error) bool {
+	t, ok := errors.AsType[*Error](target)
+	return ok && t.Code == e.Code
+}
+
+// AsError returns err as an Error. What is not one becomes CodeInternal with a message that leaks nothing.
+func AsError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
+}
+
+// Fault is one violation of a schema.
+type Fault struct {
+	// Path is a JSON path: "$" is the whole, "$.flights[0].date" a part.
+	Path     string `json:"path"`
+	Expected string `json:"expected"`
+	Got      string `json:"got"`
+}
+
+func (f Fault) String() string {
+	if f.Got == "" {
+		return fmt.Sprintf("%s: expected %s", f.Path, f.Expected)
+	}
+	return fmt.Sprintf("%s: expected %s, got %s", f.Path, f.Expected, f.Got)
+}
+
+// NewProblem returns the data of the system error event for e.
+func NewProblem(e *Error) Problem {
+	return Problem{
+		ErrorName: string(e.Code), ErrorMessage: e.Message, Code: e.Code, Retryable: e.Retryable, Faults: e.Faults,
+	}
+}

@@ -1,0 +1,66 @@
+package sdk
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// SpecVersion is the CloudEvents version of every event.
+const SpecVersion = "1.0"
+
+// ContentTypeJSON is the datacontenttype of every event that agentd sends.
+const ContentTypeJSON = "application/json"
+
+// Event is a CloudEvents 1.0 event with agentd's extension attributes (docs/wire.md, "Envelope"). An empty string means
+// that the attribute is absent; on the wire it is written as null.
+type Event struct {
+	ID     string
+	Source string
+	// Type names what Data is: a contract's type, one of its emitted types, or sys.<type>.error.
+	Type string
+	// Subject names the run, in the words of whoever started it.
+	Subject         string
+	Time            time.Time
+	DataContentType string
+	// DataSchema is "<contract uri>/<semantic version>".
+	DataSchema string
+	// Data is a JSON object.
+	Data json.RawMessage
+
+	// To is the type of the contract that is meant to handle the event.
+	To string
+	// AccessControl is opaque to agentd: it is carried, never interpreted.
+	AccessControl string
+	// RedirectTo is where an answer goes. Workers never publish to it: it is written for services.
+	RedirectTo string
+	// ParentID is the id of the event that this one answers.
+	ParentID string
+	// ExecutionUnits is the cost so far.
+	ExecutionUnits Units
+	// Domain is the routing lane, such as "human.interaction"; empty is the local lane.
+	Domain string
+	// Agent is the name of the agent that asked.
+	Agent       string
+	TraceParent string
+	TraceState  string
+
+	// Extensions are all other attributes, by lower-case name. Values are string, bool, json.Number or nil.
+	Extensions map[string]any
+}
+
+// Units is a cost in millionths of an execution unit.
+type Units int64
+
+// Problem is the data of a system error event: sys.<type>.error.
+type Problem struct {
+	ErrorName    string  `json:"errorName"`
+	ErrorMessage string  `json:"errorMessage"`
+	ErrorStack   *string `json:"errorStack"`
+	Code         Code    `json:"code"`
+	Retryable    bool    `json:"retryable"`
+	// Faults lists every violation, when the code is CodeContractViolation.
+	Faults []Fault `json:"faults,omitempty"`
+}
+
+// ErrorType is the type of the system error event of a contract's type.
+func ErrorType(contractType string) string { return "sys." + contractType + ".error" }

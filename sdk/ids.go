@@ -1,0 +1,103 @@
+package sdk
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// token26 is the lower-case base32 of the first 16 bytes of a digest: 26 characters.
+func token26(digest [sha256.Size]byte) string { return tokenEncoding.EncodeToString(digest[:16]) }
+
+// RunKey addresses a run in subjects and stores. It is derived from the event's subject, so its text never enters a
+// NATS subject or a store's key.
+type RunKey struct {
+	// Partition is the first byte of the digest as three decimal digits, "000" to "255".
+	Partition string
+	// Token is 26 characters of lower-case base32.
+	Token string
+}
+
+// NewRunKey returns the key of the run that a CloudEvents subject names.
+func NewRunKey(subject string) RunKey {
+	digest := sha256.Sum256([]byte(subject))
+	return RunKey{Partition: fmt.Sprintf("%03d", digest[0]), Token: token26(digest)}
+}
+
+func (k RunKey) String() string { return k.Partition + "." + k.Token }
+
+// InitToken identifies an init event by its source and id.
+func InitToken(source, id string) string {
+	return token26(sha256.Sum256([]byte(source + "\x00" + id)))
+}
+
+// DefaultSubject is the run subject of an init event that has none.
+func DefaultSubject(initToken string) string { return "run-" + initToken }
+
+// TerminalID is the event id of a run's terminal event. It depends on nothing but run and init, so two different ends of
+// one init collide at the broker.
+func TerminalID(run RunKey, initToken string) string {
+	return "t-" + token26(sha256.Sum256([]byte(run.Token+"\x00"+initToken)))
+}
+
+// CallID mints the id of a tool call: "c<step>-<index>-<26 characters>", at most 40 characters of [A-Za-z0-9_-]. It is
+// the event id, the subject token, the idempotency key and the id shown to the provider. It covers the content, so that
+// an answer to one call never matches another (design: a rolled-back step may be run again with another reply).
+// args must be canonical (Canonicalize).
+func CallID(run RunKey, initToken string, step, index int, tool string, args []byte) string {
+	h := sha256.New()
+	for _, part := range []string{run.Token, initToken, strconv.Itoa(step), strconv.Itoa(index), tool} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	h.Write(args)
+	return fmt.Sprintf("c%d-%d-%s", step, index, token26([sha256.Size]byte(h.Sum(nil))))
+}
+
+// CallRef is a parsed call token: a call id, the attempt (1 is the first), and the domain's token when the event is one
+// of several domains' and not the first's.
+type CallRef struct {
+	ID      string
+	Step    int
+	Index   int
+	Attempt int
+	Domain  string
+}
+
+var callPattern = regexp.MustCompile(`^(c(0|[1-9][0-9]{0,5})-(0|[1-9][0-9]{0,3})-[a-z2-7]{26})(?:-r([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9_-]{1,64}))?$`)
+
+// ParseCallRef parses the last token of a call's subject, which is also the event id of the call.
+func ParseCallRef(token string) (CallRef, bool) {
+	m := callPattern.FindStringSubmatch(token)
+	if m == nil {
+		return CallRef{}, false
+	}
+	ref := CallRef{ID: m[1], Attempt: 1, Domain: m[5]}
+	ref.Step, _ = strconv.Atoi(m[2])  // the pattern admits only digits that fit
+	ref.Index, _ = strconv.Atoi(m[3]) // likewise
+	if m[4] != "" {
+		ref.Attempt, _ = strconv.Atoi(m[4]) // likewise
+		if ref.Attempt < 2 {
+			return CallRef{}, false
+		}
+	}
+	return ref, true
+}
+
+// EventID is the event id and subject token of the event that carries the call.
+func (r CallRef) EventID() string {
+	var b strings.Builder
+	b.WriteString(r.ID)
+	if r.Attempt > 1 {
+		b.WriteString("-r" + strconv.Itoa(r.Attempt))
+	}
+	if r.Domain != "" {
+		b.WriteString("-" + r.Domain)
+	}
+	return b.String()
+}

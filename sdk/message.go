@@ -1,0 +1,81 @@
+package sdk
+
+import "encoding/json"
+
+// Role says who speaks in a message.
+type Role string
+
+// The roles. Tool results are user messages, as in seed 000. The system prompt is not a message.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+)
+
+// Message is one entry of a run's history.
+type Message struct {
+	Role    Role      `json:"role"`
+	Content []Content `json:"content"`
+	// Seen counts the model calls that this message was part of. What the model wrote starts at 1, all else at 0.
+	Seen int `json:"seen"`
+}
+
+// ContentKind is the tag of Content.
+type ContentKind string
+
+// The kinds of content; the comment names the fields each uses.
+const (
+	ContentText       ContentKind = "text"        // Text
+	ContentMedia      ContentKind = "media"       // Media
+	ContentToolUse    ContentKind = "tool_use"    // CallID, Tool, Args
+	ContentToolResult ContentKind = "tool_result" // CallID, Tool, Text, IsError
+)
+
+// Content is a flat tagged union.
+type Content struct {
+	Kind ContentKind `json:"kind"`
+	Text string      `json:"text,omitempty"`
+
+	Media *Media `json:"media,omitempty"`
+
+	CallID string `json:"call,omitempty"`
+	// Tool is the name that the model knows the tool by.
+	Tool string `json:"tool,omitempty"`
+	// Args is the canonical JSON of the arguments; a call that could not be understood has what the model wrote, as a
+	// JSON string.
+	Args    json.RawMessage `json:"args,omitempty"`
+	IsError bool            `json:"error,omitempty"`
+}
+
+// Media is an image or a file inside a message.
+type Media struct {
+	// MIME is the media type, such as "image/png".
+	MIME string `json:"mime"`
+	Name string `json:"name,omitempty"`
+	// Data is standard base64; URI is used when it is empty.
+	Data string `json:"data,omitempty"`
+	URI  string `json:"uri,omitempty"`
+}
+
+// Text returns a message of one text.
+func Text(role Role, text string) Message {
+	m := Message{Role: role, Content: []Content{{Kind: ContentText, Text: text}}}
+	if role == RoleAssistant {
+		m.Seen = 1
+	}
+	return m
+}
+
+// PlainText returns the texts of m joined by line breaks, without tool calls, results and media.
+func (m Message) PlainText() string {
+	var out string
+	for _, c := range m.Content {
+		if c.Kind != ContentText {
+			continue
+		}
+		if out != "" {
+			out += "\n"
+		}
+		out += c.Text
+	}
+	return out
+}

@@ -1,0 +1,93 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Lifecycle tells a model why it is called (seed 000).
+type Lifecycle string
+
+// The lifecycles.
+const (
+	LifecycleInit                Lifecycle = "init"
+	LifecycleToolResult          Lifecycle = "tool_result"
+	LifecycleOutputErrorFeedback Lifecycle = "output_error_feedback"
+)
+
+// ToolDefinition is what a model is shown of a tool.
+type ToolDefinition struct {
+	// Name matches ^[a-zA-Z0-9_-]{1,64}$.
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Parameters is a JSON Schema whose root is an object.
+	Parameters json.RawMessage `json:"parameters"`
+}
+
+// Interactions is how far a run is with its model calls. Current counts the calls made before this one.
+type Interactions struct {
+	Current, Max int
+	// Exhausted says that this is the last call the limit allows.
+	Exhausted bool
+}
+
+// ModelRequest is everything a provider may look at. It must not be modified.
+type ModelRequest struct {
+	Run       string
+	Lifecycle Lifecycle
+	// Model is the vendor's name of the model.
+	Model  string
+	System string
+	// Messages carry their seen counts; a provider masks media that the model has seen (seed 000).
+	Messages []Message
+	// Tools are in a stable order, so that providers can cache the prompt.
+	Tools []ToolDefinition
+	// Output is the JSON Schema of the answer; nil asks for free text.
+	Output       json.RawMessage
+	Interactions Interactions
+	// Temperature is nil for the vendor's default.
+	Temperature *float64
+	// MaxTokens bounds the reply; 0 is the vendor's default.
+	MaxTokens int
+}
+
+// ModelReply is one whole reply. A reply may have text beside its calls.
+type ModelReply struct {
+	Text  string
+	Calls []ToolRequest
+	Usage Usage
+	// Units is the cost; a provider that does not price reports tokens as whole units.
+	Units Units
+	// Model is the name of the model that answered, which differs from the one asked when a fallback did.
+	Model string
+	// Truncated says that the reply was cut by a limit of length.
+	Truncated bool
+}
+
+// ToolRequest is one call that a model asks for.
+type ToolRequest struct {
+	Name string
+	// Arguments is the text that the model wrote. It should be a JSON object, and is not trusted to be.
+	Arguments string
+}
+
+// Usage is what a model call used, in tokens.
+type Usage struct {
+	Prompt     int64 `json:"prompt"`
+	Completion int64 `json:"completion"`
+}
+
+// Delta is a best-effort fragment of a reply while it is being made. After a failed attempt the fragments start anew
+// with Reset.
+type Delta struct {
+	Text string `json:"text,omitempty"`
+	// Tool is the name of a tool call that begins.
+	Tool  string `json:"tool,omitempty"`
+	Reset bool   `json:"reset,omitempty"`
+}
+
+// Provider calls a model once; retries belong to the caller. onDelta may be nil. Errors are *Error (CodeRateLimited and
+// CodeUnavailable are retryable, CodeModel is not), or ctx's when ctx ended. Safe for concurrent use.
+type Provider interface {
+	Generate(ctx context.Context, req ModelRequest, onDelta func(Delta)) (ModelReply, error)
+}

@@ -1,0 +1,244 @@
+package sdk
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// DefaultRoot is the first token of every subject.
+const DefaultRoot = "agentd"
+
+// LocalDomain is the domain token of a call without a domain.
+const LocalDomain = "local"
+
+// Subjects builds and parses NATS subjects (docs/wire.md, "Subjects"). The zero value is not usable; see NewSubjects.
+type Subjects struct{ root string }
+
+var rootPattern = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+
+// NewSubjects returns the subjects under root, a single token.
+func NewSubjects(root string) (Subjects, error) {
+	if !rootPattern.MatchString(root) {
+		return Subjects{}, Errorf(CodeConfig, "subject root %q is not of the form %s", root, rootPattern)
+	}
+	return Subjects{root: root}, nil
+}
+
+// DefaultSubjects returns the subjects under DefaultRoot.
+func DefaultSubjects() Subjects { return Subjects{root: DefaultRoot} }
+
+// Root is the first token of every subject.
+func (s Subjects) Root() string { return s.root }
+
+var (
+	namePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
+	tokenPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+)
+
+// CheckName reports whether name (of an agent, an event type or a domain) can be mapped to a subject token: letters,
+// digits, "_", "-" and single dots, at most 128 characters.
+func CheckName(name string) error {
+	if len(name) > 128 || !namePattern.MatchString(name) {
+		return Errorf(CodeConfig, "name %q: want letters, digits, \"_\", \"-\" and single dots, at most 128 characters", name)
+	}
+	return nil
+}
+
+// NameToken maps a name to its subject token: dots become underscores. Names that collide are refused where they are
+// loaded; an empty domain is LocalDomain.
+func NameToken(name string) string { return strings.ReplaceAll(name, ".", "_") }
+
+// DomainToken is NameToken, with LocalDomain for the empty domain.
+func DomainToken(domain string) string {
+	if domain == "" {
+		return LocalDomain
+	}
+	return NameToken(domain)
+}
+
+// Kind is the second token of a subject: what a message is.
+type Kind string
+
+// The kinds.
+const (
+	KindStart  Kind = "start"  // init events
+	KindOut    Kind = "out"    // calls
+	KindVoid   Kind = "void"   // a call was cancelled or timed out
+	KindIn     Kind = "in"     // responses
+	KindCtl    Kind = "ctl"    // cancel, message
+	KindDone   Kind = "done"   // terminal events
+	KindTimer  Kind = "tmr"    // armed timers
+	KindFire   Kind = "fire"   // fired timers
+	KindRun    Kind = "run"    // the journal
+	KindBlob   Kind = "blob"   // large contents of the journal
+	KindSpec   Kind = "spec"   // agent specs by digest
+	KindStream Kind = "stream" // live events
+	KindGet    Kind = "get"    // queries about a run
+	KindDLQ    Kind = "dlq"    // dead letters
+)
+
+// CallAddress is where a call lives: all fields are subject tokens. Agent is the one who asks.
+type CallAddress struct {
+	Domain, Type, Agent string
+	Run                 RunKey
+	Call                string
+}
+
+func (s Subjects) join(kind Kind, tokens ...string) string {
+	return s.root + "." + string(kind) + "." + strings.Join(tokens, ".")
+}
+
+func (s Subjects) call(kind Kind, a CallAddress) string {
+	return s.join(kind, a.Domain, a.Type, a.Agent, a.Run.Partition, a.Run.Token, a.Call)
+}
+
+// Start is the subject of init events for agent.
+func (s Subjects) Start(agent string) string { return s.join(KindStart, NameToken(agent)) }
+
+// Call is the subject of a call, Reply of its answers, Void of its end without one.
+func (s Subjects) Call(a CallAddress) string { return s.call(KindOut, a) }
+
+// Reply is the subject of answers to a call: its own with "out" replaced by "in".
+func (s Subjects) Reply(a CallAddress) string { return s.call(KindIn, a) }
+
+// Void is the subject that tells a service that nobody waits for a call any more.
+func (s Subjects) Void(a CallAddress) string { return s.call(KindVoid, a) }
+
+// ControlVerb is what a control message asks of a run.
+type ControlVerb string
+
+// The control verbs.
+const (
+	ControlCancel  ControlVerb = "cancel"
+	ControlMessage ControlVerb = "message"
+)
+
+// Control is the subject of a control message to a run.
+func (s Subjects) Control(verb ControlVerb, agent string, run RunKey) string {
+	return s.join(KindCtl, string(verb), NameToken(agent), run.Partition, run.Token)
+}
+
+// Done is the subject of a run's terminal event.
+func (s Subjects) Done(agent string, run RunKey, initToken string) string {
+	return s.join(KindDone, NameToken(agent), run.Partition, run.Token, initToken)
+}
+
+// Timer is the subject on which a run's one timer is armed, Fire the one on which it fires.
+func (s Subjects) Timer(agent string, run RunKey) string {
+	return s.join(KindTimer, NameToken(agent), run.Partition, run.Token)
+}
+
+// Fire is where a run's timer fires.
+func (s Subjects) Fire(agent string, run RunKey) string {
+	return s.join(KindFire, NameToken(agent), run.Partition, run.Token)
+}
+
+// Journal is the subject of a run's journal entries.
+func (s Subjects) Journal(run RunKey) string { return s.join(KindRun, run.Partition, run.Token) }
+
+// Blob is the subject of a large content of a run's journal, by the lower-case hexadecimal SHA-256 of the content.
+func (s Subjects) Blob(run RunKey, digest string) string {
+	return s.join(KindBlob, run.Partition, run.Token, digest)
+}
+
+// Spec is the subject of a stored agent spec, by the lower-case hexadecimal SHA-256 of its JSON.
+func (s Subjects) Spec(digest string) string { return s.join(KindSpec, digest) }
+
+// Live is the subject of a run's live events (core NATS, lossy).
+func (s Subjects) Live(agent string, run RunKey) string {
+	return s.join(KindStream, NameToken(agent), run.Partition, run.Token)
+}
+
+// Get is the request subject for queries about an agent's runs.
+func (s Subjects) Get(agent string) string { return s.join(KindGet, NameToken(agent)) }
+
+// DeadLetter is the subject of a message that could not be handled: the reason, the stream it came from and its
+// sequence there, so that each is dead-lettered once.
+func (s Subjects) DeadLetter(reason Code, stream string, sequence uint64) string {
+	return s.join(KindDLQ, string(reason), strings.ToLower(stream), fmt.Sprint(sequence))
+}
+
+// All is the filter for all subjects of a kind.
+func (s Subjects) All(kind Kind) string { return s.root + "." + string(kind) + ".>" }
+
+// Address is a parsed subject. Fields that the kind does not have are empty.
+type Address struct {
+	Kind Kind
+	// Call is set for out, in and void; its Agent and Run are copied to Agent and Run.
+	Call CallAddress
+	// Agent is the agent's token.
+	Agent string
+	Run   RunKey
+	Verb  ControlVerb
+	// Init is the init token of a terminal event.
+	Init string
+	// Who is the principal that the broker enforced as last token; empty is anonymous.
+	Who string
+}
+
+// Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done and fire.
+func (s Subjects) Parse(subject string) (Address, error) {
+	rest, ok := strings.CutPrefix(subject, s.root+".")
+	tokens := strings.Split(rest, ".")
+	bad := func() (Address, error) {
+		return Address{}, Errorf(CodeInvalidEvent, "subject %q is none of this wire's", subject)
+	}
+	if !ok || len(subject) > 1024 {
+		return bad()
+	}
+	for _, t := range tokens {
+		if !tokenPattern.MatchString(t) {
+			return bad()
+		}
+	}
+	a := Address{Kind: Kind(tokens[0])}
+	t := tokens[1:]
+	who := func(n int, allowed bool) bool {
+		if allowed && len(t) == n+1 {
+			a.Who = t[n]
+			return true
+		}
+		return len(t) == n
+	}
+	valid := false
+	switch a.Kind {
+	case KindStart:
+		if valid = who(1, true); valid {
+			a.Agent = t[0]
+		}
+	case KindOut, KindVoid, KindIn:
+		if valid = who(6, a.Kind == KindIn); valid {
+			a.Call = CallAddress{Domain: t[0], Type: t[1], Agent: t[2], Run: RunKey{t[3], t[4]}, Call: t[5]}
+			a.Agent, a.Run = a.Call.Agent, a.Call.Run
+		}
+	case KindCtl:
+		if valid = who(4, true) && (t[0] == string(ControlCancel) || t[0] == string(ControlMessage)); valid {
+			a.Verb, a.Agent, a.Run = ControlVerb(t[0]), t[1], RunKey{t[2], t[3]}
+		}
+	case KindDone:
+		if valid = who(4, false); valid {
+			a.Agent, a.Run, a.Init = t[0], RunKey{t[1], t[2]}, t[3]
+		}
+	case KindFire:
+		if valid = who(3, false); valid {
+			a.Agent, a.Run = t[0], RunKey{t[1], t[2]}
+		}
+	default:
+	}
+	if !valid || (a.Run != RunKey{} && !a.Run.valid()) {
+		return bad()
+	}
+	return a, nil
+}
+
+var runTokenPattern = regexp.MustCompile(`^[a-z2-7]{26}$`)
+
+// valid reports whether the partition is the one of the token.
+func (k RunKey) valid() bool {
+	if !runTokenPattern.MatchString(k.Token) {
+		return false
+	}
+	digest, err := tokenEncoding.DecodeString(k.Token)
+	return err == nil && k.Partition == fmt.Sprintf("%03d", digest[0])
+}
