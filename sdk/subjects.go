@@ -45,6 +45,23 @@ func CheckName(name string) error {
 	return nil
 }
 
+var attemptLike = regexp.MustCompile(`^r[0-9]+(-|$)`)
+
+// CheckDomain is CheckName for a domain, which also becomes part of event ids (CallRef): at most 64 characters, and its
+// token must not read as the attempt of a call, such as "r2". The empty domain is allowed: it is LocalDomain.
+func CheckDomain(name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	if len(name) > 64 || attemptLike.MatchString(NameToken(name)) {
+		return Errorf(CodeConfig, "domain %q: want at most 64 characters that do not begin like an attempt (r2, r2-…)", name)
+	}
+	return nil
+}
+
 // NameToken maps a name to its subject token: dots become underscores. Names that collide are refused where they are
 // loaded; an empty domain is LocalDomain.
 func NameToken(name string) string { return strings.ReplaceAll(name, ".", "_") }
@@ -240,5 +257,6 @@ func (k RunKey) valid() bool {
 		return false
 	}
 	digest, err := tokenEncoding.DecodeString(k.Token)
-	return err == nil && k.Partition == fmt.Sprintf("%03d", digest[0])
+	// 26 characters hold two bits more than 16 bytes: only one spelling of each token is valid.
+	return err == nil && tokenEncoding.EncodeToString(digest) == k.Token && k.Partition == fmt.Sprintf("%03d", digest[0])
 }

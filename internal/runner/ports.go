@@ -46,9 +46,9 @@ type StoredRun struct {
 type Store interface {
 	// Head returns the run's last record by a linearizable read, or ErrNotFound.
 	Head(ctx context.Context, run sdk.RunKey) (Record, error)
-	// Entries returns the records from rev on (1 is the first) in order, in one batched read. It may be stale, in which
+	// Entries returns the records after that version (zero: all) in order, in one batched read. It may be stale, in which
 	// case a later Append fails with ErrConflict. An unknown run has none.
-	Entries(ctx context.Context, run sdk.RunKey, rev uint64) ([]Record, error)
+	Entries(ctx context.Context, run sdk.RunKey, after Version) ([]Record, error)
 	// Append writes next as the run's last record if the last one still is base (zero: the run must not exist), and
 	// returns its version when it is as durable as the store promises. next.Rev must be base.Rev+1. Appending the record
 	// that already is the last one (by etag) returns its version without writing.

@@ -1,0 +1,54 @@
+# `make` lists the targets.
+GO            ?= go
+BIN           := bin
+SEEDS         ?= 1000
+GOLANGCI      := $(BIN)/golangci-lint
+GOLANGCI_VERSION := v2.15.0
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build bin/agentd and the example's services
+	$(GO) build -o $(BIN)/agentd ./cmd/agentd
+	cd examples/traveldesk && $(GO) build -o ../../$(BIN)/traveldesk ./...
+
+.PHONY: run
+run: build ## run the travel desk example, everything embedded
+	./examples/traveldesk/run.sh
+
+.PHONY: test
+test: ## run all tests with the race detector (starts a redis-server of its own)
+	./scripts/test.sh
+
+.PHONY: race
+race: test ## the same as test
+
+.PHONY: lint
+lint: $(GOLANGCI) ## run the linter, with the import rules
+	$(GOLANGCI) run ./...
+	cd examples/traveldesk && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## format the sources
+	$(GOLANGCI) fmt ./...
+
+.PHONY: sim
+sim: ## run the simulator: make sim SEEDS=100000, or make sim SEED=42 to replay one
+	$(GO) test ./test/sim -run TestSimulation -count=1 -v -sim.seeds=$(SEEDS) $(if $(SEED),-sim.seed=$(SEED))
+
+.PHONY: mutants
+mutants: ## break the protocol on purpose; every seeded bug must be caught
+	$(GO) run ./test/mutants
+
+.PHONY: e2e
+e2e: build ## replay recorded conversations of a real model through the built binaries
+	$(GO) test ./test/e2e -run TestRecordedConversations -count=1 -v -timeout 30m -e2e
+
+.PHONY: bench
+bench: ## measure runs/s, latencies and bytes per step on both stores
+	$(GO) run ./test/bench
+
+$(GOLANGCI): Makefile
+	GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

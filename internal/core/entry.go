@@ -1,0 +1,184 @@
+package core
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"agentd/sdk"
+)
+
+// Cause is the message that an entry was made for: its unacknowledged delivery is what relays the entry's effects.
+type Cause struct {
+	Stream   string `json:"stream"`
+	Sequence uint64 `json:"seq"`
+	EventID  string `json:"id"`
+}
+
+// Is reports whether both are the same message.
+func (c Cause) Is(o Cause) bool { return c.Stream == o.Stream && c.Sequence == o.Sequence }
+
+// Checkpoint names a commit point of seed 003.
+type Checkpoint string
+
+// The checkpoints.
+const (
+	CheckpointUserMessage   Checkpoint = "UserMessage"
+	CheckpointAssistantTurn Checkpoint = "AssistantTurnCommitted"
+	CheckpointToolResults   Checkpoint = "ToolResultsCommitted"
+	CheckpointRunFinished   Checkpoint = "RunFinished"
+)
+
+// Change is what one input does to a run.
+type Change struct {
+	// Kind is the input's name.
+	Kind        string       `json:"kind"`
+	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
+	// System and Input begin a run: its system prompt and the data of its init event.
+	System string          `json:"system,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	// Messages are appended to the history. The content of a tool result is not repeated here: Apply takes it from the
+	// Results of the entry that absorbed it.
+	Messages []sdk.Message `json:"messages,omitempty"`
+	Results  []Result      `json:"results,omitempty"`
+	// Dropped names the tools of calls that the model asked for and that were not made, because others had priority.
+	Dropped  []string  `json:"dropped,omitempty"`
+	Effects  []Effect  `json:"effects,omitempty"`
+	Terminal *Terminal `json:"terminal,omitempty"`
+	Head     Head      `json:"head"`
+}
+
+// Entry is one record of a run's journal (docs/journal.md).
+type Entry struct {
+	V    int    `json:"v"`
+	Rev  uint64 `json:"rev"`
+	Etag string `json:"etag"`
+	// Prev is the SHA-256 of the entry before, in hexadecimal: the audit chain. Empty in the first.
+	Prev string `json:"prev,omitempty"`
+	// KeyID names the key that contents are sealed with; empty is none.
+	KeyID string `json:"kid,omitempty"`
+	Cause Cause  `json:"cause"`
+	// At is when the entry was made, in Unix milliseconds, by the worker's clock.
+	At int64 `json:"at"`
+	// Blobs are the sections that were too large and are stored beside the journal.
+	Blobs []Blob `json:"blobs,omitempty"`
+	Change
+}
+
+// Blob is a section of an entry that is stored by its content's hash.
+type Blob struct {
+	// Section is "messages", "results", "input" or "terminal".
+	Section string `json:"section"`
+	// Digest is the SHA-256 of the section's JSON in hexadecimal.
+	Digest string `json:"digest"`
+	Size   int    `json:"size"`
+}
+
+// ResultKind says where a result came from.
+type ResultKind string
+
+// The kinds of results.
+const (
+	ResultAnswer    ResultKind = "answer"    // a service or person answered
+	ResultInline    ResultKind = "inline"    // an inline tool returned
+	ResultRefused   ResultKind = "refused"   // the call was never made: unknown tool or invalid arguments
+	ResultTimeout   ResultKind = "timeout"   // nobody answered in time
+	ResultCancelled ResultKind = "cancelled" // the run ended first
+)
+
+// Result is the one result of a call.
+type Result struct {
+	Call string     `json:"call"`
+	Kind ResultKind `json:"kind"`
+	// Data is what the model is shown, as JSON. It is absent for a turn, whose answer is a message.
+	Data  json.RawMessage `json:"data,omitempty"`
+	Error bool            `json:"error,omitempty"`
+	// Event, Source and Who tell who answered: event id and source as claimed, and the principal that the broker enforced.
+	Event  string `json:"event,omitempty"`
+	Source string `json:"source,omitempty"`
+	Who    string `json:"who,omitempty"`
+}
+
+// EffectKind says what an effect does.
+type EffectKind string
+
+// The effects. All are events with deterministic ids, or are harmless to repeat.
+const (
+	EffectCall     EffectKind = "call"     // publish a call to each of its domains
+	EffectVoid     EffectKind = "void"     // tell the service that nobody waits any more
+	EffectTimer    EffectKind = "timer"    // arm the run's timer
+	EffectTerminal EffectKind = "terminal" // publish the terminal event
+)
+
+// Effect is something to do outside once the entry is durable. With the entry that lists it, its bytes can be rebuilt.
+type Effect struct {
+	Kind EffectKind `json:"kind"`
+	// Call is the id of the call, Opened the revision of the entry that opened it (0: the entry that lists the effect).
+	Call   string `json:"call,omitempty"`
+	Opened uint64 `json:"opened,omitempty"`
+	// Type, Domains and Schema are the call's event type, routing lanes and dataschema.
+	Type    string   `json:"type,omitempty"`
+	Domains []string `json:"domains,omitempty"`
+	Schema  string   `json:"schema,omitempty"`
+	// ParentSubject says that the contract wants the caller's subject in its data.
+	ParentSubject bool `json:"parent_subject,omitempty"`
+	// Due is when the timer fires, in Unix milliseconds.
+	Due int64 `json:"due,omitempty"`
+}
+
+// Terminal is the content of a run's one terminal event.
+type Terminal struct {
+	Type   string          `json:"type"`
+	Schema string          `json:"schema"`
+	Data   json.RawMessage `json:"data"`
+}
+
+// Encode returns the bytes of the entry: equal entries have equal bytes.
+func (e *Entry) Encode() ([]byte, error) {
+	data, err := EncodeJSON(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode entry %d: %w", e.Rev, err)
+	}
+	return data, nil
+}
+
+// EncodeJSON is json.Marshal that leaves raw JSON as it is: canonical arguments must come back byte for byte.
+func EncodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// DecodeEntry reads an entry of this or an earlier layout.
+func DecodeEntry(data []byte) (Entry, error) {
+	var e Entry
+	if err := json.Unmarshal(data, &e); err != nil {
+		return Entry{}, fmt.Errorf("decode journal entry: %w", err)
+	}
+	if e.V < 1 || e.V > LayoutVersion {
+		return Entry{}, fmt.Errorf("journal entry %d has layout %d; this version reads 1 to %d", e.Rev, e.V, LayoutVersion)
+	}
+	return e, nil
+}
+
+// Digest is the hash that the next entry names as its Prev.
+func Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// Effect returns the entry's effect of that kind for that call; the zero Effect if it lists none.
+func (e *Entry) Effect(kind EffectKind, call string) Effect {
+	for _, f := range e.Effects {
+		if f.Kind == kind && f.Call == call {
+			return f
+		}
+	}
+	return Effect{}
+}

@@ -1,0 +1,218 @@
+package core
+
+import (
+	"agentd/sdk"
+)
+
+// LayoutVersion is the V of heads and entries that this code writes.
+const LayoutVersion = 1
+
+// Status of a run: running ↔ waiting → done.
+type Status string
+
+// The statuses. The zero Status is a run that does not exist.
+const (
+	StatusRunning Status = "running" // a worker drives it
+	StatusWaiting Status = "waiting" // suspended: nothing of it is in memory anywhere
+	StatusDone    Status = "done"    // absorbing
+)
+
+// Reason says why a run is done.
+type Reason string
+
+// The termination reasons.
+const (
+	ReasonCompleted Reason = "completed" // the model answered
+	ReasonStopped   Reason = "stopped"   // a stop-on tool succeeded, or the person ended the conversation
+	ReasonCancelled Reason = "cancelled"
+	ReasonDeadline  Reason = "deadline"
+	ReasonQuota     Reason = "quota"
+	ReasonError     Reason = "error"
+)
+
+// Head is everything about a run that decides what may happen next. It is rewritten in every entry, so it never grows
+// with the history: only with the calls of the open round.
+//
+// Invariants (checked by Check):
+//  1. a driver is named exactly while the run is running;
+//  2. a waiting run has an open call of a service or person;
+//  3. a done run has no calls, a reason, and no driver;
+//  4. calls belong to the current step, in the order of the model's reply, with distinct ids.
+type Head struct {
+	V     int    `json:"v"`
+	Run   string `json:"run"`
+	Agent string `json:"agent"`
+	// Spec is the digest of the agent spec the run started with and keeps.
+	Spec      string        `json:"spec"`
+	Init      Init          `json:"init"`
+	Status    Status        `json:"status"`
+	Reason    Reason        `json:"reason,omitempty"`
+	Lifecycle sdk.Lifecycle `json:"lifecycle"`
+	// Step counts the rounds that were opened, and is part of their call ids.
+	Step  int    `json:"step"`
+	Calls []Call `json:"calls,omitempty"`
+	// Stop is the id of the call whose result completes the run.
+	Stop string `json:"stop,omitempty"`
+
+	// Interactions counts accepted model calls. Seen counts of messages derive from it.
+	Interactions int       `json:"interactions"`
+	Units        sdk.Units `json:"units"`
+	Usage        sdk.Usage `json:"usage"`
+
+	// Deadline of the run and Timer, the due time that is armed (0: none): Unix milliseconds.
+	Deadline int64 `json:"deadline"`
+	Timer    int64 `json:"timer,omitempty"`
+
+	Driver *Driver `json:"driver,omitempty"`
+	// Fence grows with every driver, so that a former one can be told.
+	Fence uint64 `json:"fence"`
+	// Cancel is what a running run will end with at its driver's next commit.
+	Cancel *Ending `json:"cancel,omitempty"`
+
+	// Base is the first entry that is needed to rebuild the history.
+	Base uint64 `json:"base"`
+}
+
+// Init is the event that started the run, as far as its end needs it.
+type Init struct {
+	ID     string `json:"id"`
+	Source string `json:"source"`
+	// Token identifies the init in ids and subjects: sdk.InitToken of source and id, or of the call id for a run that was
+	// started by a call.
+	Token         string `json:"token"`
+	AccessControl string `json:"accesscontrol,omitempty"`
+	RedirectTo    string `json:"redirectto,omitempty"`
+	TraceParent   string `json:"traceparent,omitempty"`
+	TraceState    string `json:"tracestate,omitempty"`
+	// Reply is where the terminal event goes when the run is the answer to a call: the subject tokens of the call. Nil: the
+	// terminal event goes to the done subject.
+	Reply *sdk.CallAddress `json:"reply,omitempty"`
+	// ReplySubject is the CloudEvents subject of that answer.
+	ReplySubject string          `json:"reply_subject,omitempty"`
+	DelegatedBy  *sdk.Delegation `json:"delegated_by,omitempty"`
+}
+
+// CallKind says who answers a call.
+type CallKind string
+
+// The kinds of calls.
+const (
+	CallService CallKind = "service" // a contract-based service, or an agent, over the broker
+	CallInline  CallKind = "inline"  // a tool inside the worker
+	CallTurn    CallKind = "turn"    // a person who is talked to; not a tool call of the model
+)
+
+// CallStatus is the state of one call: new → running | suspended → succeeded | failed | cancelled.
+type CallStatus string
+
+// The call statuses.
+const (
+	CallNew       CallStatus = "new"       // inline, to be run
+	CallRunning   CallStatus = "running"   // inline and at most once: begun by CallBegun
+	CallSuspended CallStatus = "suspended" // sent; an answer is awaited
+	CallSucceeded CallStatus = "succeeded"
+	CallFailed    CallStatus = "failed"
+	CallCancelled CallStatus = "cancelled"
+)
+
+// Call is one call of the open round.
+type Call struct {
+	ID     string     `json:"id"`
+	Kind   CallKind   `json:"kind"`
+	Tool   string     `json:"tool,omitempty"`
+	Status CallStatus `json:"status"`
+	// Type and Domains are where the call was sent. An answer must come from there.
+	Type    string   `json:"type,omitempty"`
+	Domains []string `json:"domains,omitempty"`
+	// Due is the call's deadline in Unix milliseconds.
+	Due int64 `json:"due,omitempty"`
+	// Opened is the revision of the entry that opened the call, which holds its arguments.
+	Opened uint64 `json:"opened"`
+	// Begun names the driver that began an at-most-once tool.
+	Begun string `json:"begun,omitempty"`
+}
+
+// Closed reports whether the call has its one result.
+func (c Call) Closed() bool {
+	return c.Status == CallSucceeded || c.Status == CallFailed || c.Status == CallCancelled
+}
+
+// Driver is the lease on a run: the message whose unacknowledged delivery covers it, and the activation that works.
+type Driver struct {
+	Stream   string `json:"stream"`
+	Sequence uint64 `json:"seq"`
+	// Owner is unique to one activation.
+	Owner string `json:"owner"`
+	// Takeovers counts the activations since the last progress.
+	Takeovers int `json:"takeovers,omitempty"`
+	// Since is when the driver last committed, in Unix milliseconds.
+	Since int64 `json:"since"`
+}
+
+// Covers reports whether the driver's lease is the delivery of cause's message.
+func (d *Driver) Covers(c Cause) bool {
+	return d != nil && d.Stream == c.Stream && d.Sequence == c.Sequence
+}
+
+// Ending is how a run is to end before its time.
+type Ending struct {
+	Reason  Reason   `json:"reason"`
+	Code    sdk.Code `json:"code"`
+	Message string   `json:"message"`
+}
+
+// Key is the run's address in subjects and stores.
+func (h *Head) Key() sdk.RunKey { return sdk.NewRunKey(h.Run) }
+
+// call returns the index of the call with that id, or -1.
+func (h *Head) call(id string) int {
+	for i := range h.Calls {
+		if h.Calls[i].ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// open reports whether a call satisfies match and has no result yet.
+func (h *Head) open(match func(*Call) bool) bool {
+	for i := range h.Calls {
+		if !h.Calls[i].Closed() && match(&h.Calls[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *Head) openAny() bool    { return h.open(func(*Call) bool { return true }) }
+func (h *Head) openInline() bool { return h.open(func(c *Call) bool { return c.Kind == CallInline }) }
+
+// clone copies what Step may change.
+func (h *Head) clone() Head {
+	c := *h
+	c.Calls = append([]Call(nil), h.Calls...)
+	if h.Driver != nil {
+		d := *h.Driver
+		c.Driver = &d
+	}
+	return c
+}
+
+// Check returns the first invariant of Head that does not hold, or nil.
+func (h *Head) Check() error {
+	waits := h.open(func(c *Call) bool { return c.Kind != CallInline })
+	switch {
+	case (h.Driver != nil) != (h.Status == StatusRunning):
+		return violation(h, "a %s run with driver %v", h.Status, h.Driver)
+	case h.Status == StatusWaiting && !waits:
+		return violation(h, "waits for nothing")
+	case h.Status == StatusDone && (len(h.Calls) > 0 || h.Reason == ""):
+		return violation(h, "done with %d calls and reason %q", len(h.Calls), h.Reason)
+	}
+	for i := range h.Calls {
+		if ref, ok := sdk.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Step || h.call(h.Calls[i].ID) != i {
+			return violation(h, "call %s does not belong to step %d", h.Calls[i].ID, h.Step)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package core
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"agentd/sdk"
+)
+
+// How Step refuses an input. The head stays as it was.
+var (
+	// ErrStale: a duplicate, or too late to matter. Nothing is written; what the run waits for is carried out again.
+	ErrStale = errors.New("stale input")
+	// ErrOrphan: the input names a run or a call that does not exist. It is dead-lettered.
+	ErrOrphan = errors.New("orphan input")
+	// ErrFenced: another activation drives the run. Whoever gets this does nothing more, not even settle its message.
+	ErrFenced = errors.New("fenced: another activation drives the run")
+	// ErrIllegal: an input that cannot follow the state: a bug.
+	ErrIllegal = errors.New("illegal input")
+)
+
+func violation(h *Head, format string, args ...any) error {
+	return fmt.Errorf("%w: run %s: %s", ErrIllegal, h.Run, fmt.Sprintf(format, args...))
+}
+
+// Input is something that happened, with when, why and who.
+type Input struct {
+	// At is the worker's clock in Unix milliseconds.
+	At    int64
+	Cause Cause
+	// Owner is the activation that asks, unique to it.
+	Owner string
+	// Rev is the revision that the change will have.
+	Rev   uint64
+	Event Event
+}
+
+// Event is what happened: Started, Answered, Fired, CancelAsked and TakenOver come from outside; Replied, Began,
+// Returned, Built and Ended from whoever drives the run. Sealed.
+type Event interface{ kind() string }
+
+// Started begins a run. Its context is already built.
+type Started struct {
+	Run      string
+	Init     Init
+	Data     json.RawMessage
+	System   string
+	Messages []sdk.Message
+}
+
+// Answered is a response on a call's reply subject.
+type Answered struct {
+	// Ref and Address come from the subject, which the broker enforced.
+	Ref     sdk.CallRef
+	Address sdk.CallAddress
+	// ParentID is the response's own claim of what it answers; "" is none.
+	ParentID string
+	Data     json.RawMessage
+	Error    bool
+	EventID  string
+	Source   string
+	Who      string
+}
+
+// Fired is the run's timer. Now is the broker's clock, Due what the timer was armed for.
+type Fired struct{ Now, Due int64 }
+
+// CancelAsked asks a run to end.
+type CancelAsked struct{ Message string }
+
+// TakenOver says that the message which covers the run was delivered to another activation.
+type TakenOver struct{}
+
+// Replied is a model's reply, with the output that was built from it when it has no calls (nil when the agent converses).
+type Replied struct {
+	Reply  sdk.ModelReply
+	Output *Output
+}
+
+// Output is what the output builder made of a text: data, or the fault that the model is told.
+type Output struct {
+	Data  json.RawMessage
+	Fault string
+}
+
+// Began marks at-most-once tools as begun, before they run.
+type Began struct{ Calls []string }
+
+// Returned are the results of inline tools.
+type Returned struct{ Results []Result }
+
+// Built is the output of a run that stops.
+type Built struct{ Output Output }
+
+// Ended ends the run: an error that nothing in the loop can mend, or what Next found to be due.
+type Ended struct{ Ending Ending }
+
+func (Started) kind() string     { return "started" }
+func (Answered) kind() string    { return "answered" }
+func (Fired) kind() string       { return "fired" }
+func (CancelAsked) kind() string { return "cancel_asked" }
+func (TakenOver) kind() string   { return "taken_over" }
+func (Replied) kind() string     { return "replied" }
+func (Began) kind() string       { return "began" }
+func (Returned) kind() string    { return "returned" }
+func (Built) kind() string       { return "built" }
+func (Ended) kind() string       { return "ended" }

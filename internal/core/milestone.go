@@ -1,0 +1,85 @@
+package core
+
+import (
+	"encoding/json"
+
+	"agentd/sdk"
+)
+
+// The types of milestones.
+const (
+	MilestoneStarted   = "run.started"
+	MilestoneReply     = "model.reply"
+	MilestoneCall      = "call.opened"
+	MilestoneResult    = "call.result"
+	MilestoneTurn      = "conversation.turn"
+	MilestoneAnswer    = "conversation.answer"
+	MilestoneSuspended = "run.suspended"
+	MilestoneFinished  = "run.finished"
+)
+
+// Milestones are the live events of an entry, numbered by its revision and their index. They are a pure function of
+// the entry, so that whoever missed some can be given the same again from the journal.
+func Milestones(e *Entry) []sdk.Live {
+	m := milestones{entry: e}
+	if e.Kind == (Started{}).kind() {
+		m.add(MilestoneStarted, map[string]any{"input": e.Input})
+	}
+	for _, msg := range e.Messages {
+		m.message(msg)
+	}
+	for _, r := range e.Results {
+		if r.Data != nil {
+			m.add(MilestoneResult, map[string]any{"call": r.Call, "kind": r.Kind, "data": r.Data, "error": r.Error})
+		}
+	}
+	switch e.Head.Status {
+	case StatusWaiting:
+		m.add(MilestoneSuspended, map[string]any{"calls": len(e.Head.Calls)})
+	case StatusDone:
+		if e.Terminal != nil {
+			m.add(MilestoneFinished, map[string]any{
+				"reason": e.Head.Reason, "type": e.Terminal.Type, "data": e.Terminal.Data,
+			})
+		}
+	case StatusRunning:
+	}
+	return m.events
+}
+
+type milestones struct {
+	entry  *Entry
+	events []sdk.Live
+}
+
+// add appends one event. Its data is built from the entry, so it always encodes.
+func (m *milestones) add(kind string, data map[string]any) {
+	encoded, err := json.Marshal(data) // sorts the keys
+	if err != nil {
+		encoded = nil
+	}
+	m.events = append(m.events, sdk.Live{
+		Run: m.entry.Head.Run, Agent: m.entry.Head.Agent, Revision: m.entry.Rev, Index: len(m.events),
+		Type: kind, Time: m.entry.At, Data: encoded,
+	})
+}
+
+func (m *milestones) message(msg sdk.Message) {
+	conversing := false
+	for _, f := range m.entry.Effects {
+		conversing = conversing || f.Type == sdk.TypeConversationTurn
+	}
+	for _, c := range msg.Content {
+		switch {
+		case c.Kind == sdk.ContentToolUse:
+			m.add(MilestoneCall, map[string]any{"call": c.CallID, "tool": c.Tool, "args": c.Args})
+		case c.Kind != sdk.ContentText:
+		case msg.Role == sdk.RoleAssistant && conversing:
+			m.add(MilestoneTurn, map[string]any{"message": c.Text})
+		case msg.Role == sdk.RoleAssistant:
+			m.add(MilestoneReply, map[string]any{"text": c.Text})
+		case m.entry.Kind == (Answered{}).kind():
+			m.add(MilestoneAnswer, map[string]any{"message": c.Text})
+		}
+	}
+}

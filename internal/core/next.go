@@ -1,0 +1,100 @@
+package core
+
+import (
+	"fmt"
+
+	"agentd/sdk"
+)
+
+// Action is what the driver of a run has to do next: CallModel, RunTools, BuildOutput, End or Rest.
+type Action interface{ action() }
+
+// CallModel asks the model, with Request(spec, state).
+type CallModel struct{}
+
+// RunTools runs inline tools, concurrently. Begin lists the at-most-once tools among them, which must be committed as
+// begun (input Began) before they run. Lost are those that another activation began: their outcome is unknown and
+// stays so.
+type RunTools struct {
+	Run, Begin, Lost []Call
+}
+
+// BuildOutput builds the run's output from StopText(state) and feeds it back as Built.
+type BuildOutput struct{}
+
+// End feeds back Ended with the ending.
+type End struct{ Ending Ending }
+
+// Rest means that there is nothing to drive.
+type Rest struct{}
+
+func (CallModel) action()   {}
+func (RunTools) action()    {}
+func (BuildOutput) action() {}
+func (End) action()         {}
+func (Rest) action()        {}
+
+// Next says what the driver has to do at now (Unix milliseconds).
+func Next(spec *Spec, head *Head, now int64) Action {
+	switch {
+	case head.Status != StatusRunning:
+		return Rest{}
+	case head.Cancel != nil:
+		return End{*head.Cancel}
+	case now >= head.Deadline:
+		return End{Ending{Reason: ReasonDeadline, Code: sdk.CodeDeadline, Message: "the run's deadline has passed"}}
+	case head.openInline():
+		return inlineCalls(spec, head)
+	case head.Stop != "":
+		return BuildOutput{}
+	case head.Interactions >= spec.MaxInteractions:
+		return End{Ending{
+			Reason: ReasonQuota, Code: sdk.CodeQuotaExhausted,
+			Message: fmt.Sprintf("no answer within %d interactions with the model", spec.MaxInteractions),
+		}}
+	}
+	return CallModel{}
+}
+
+func inlineCalls(spec *Spec, head *Head) RunTools {
+	var a RunTools
+	for _, c := range head.Calls {
+		if c.Closed() || c.Kind != CallInline {
+			continue
+		}
+		tool := spec.tool(c.Tool)
+		switch {
+		case c.Status == CallRunning && c.Begun != head.Driver.Owner:
+			a.Lost = append(a.Lost, c)
+		case c.Status == CallNew && tool != nil && tool.AtMostOnce:
+			a.Begin = append(a.Begin, c)
+		default:
+			a.Run = append(a.Run, c)
+		}
+	}
+	return a
+}
+
+// OutcomeUnknown is the result of an at-most-once tool that was interrupted.
+func OutcomeUnknown(c Call) Result {
+	return failure(c.ID, ResultInline, sdk.Errorf(sdk.CodeOutcomeUnknown,
+		"%s was interrupted; whether it took effect is unknown, and it was not run again", c.Tool))
+}
+
+// Outstanding are the effects that head waits for: whoever finds them missing outside may carry them out again. The
+// bytes of a call come from the entry that opened it.
+func Outstanding(head *Head) []Effect {
+	var effects []Effect
+	for i := range head.Calls {
+		if c := &head.Calls[i]; c.Status == CallSuspended {
+			effects = append(effects, Effect{Kind: EffectCall, Call: c.ID, Opened: c.Opened})
+		}
+	}
+	if head.Status == StatusWaiting && head.Timer > 0 {
+		effects = append(effects, Effect{Kind: EffectTimer, Due: head.Timer})
+	}
+	if head.Status == StatusDone {
+		effects = append(effects, Effect{Kind: EffectTerminal})
+	}
+	return effects
+}

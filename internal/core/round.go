@@ -1,0 +1,158 @@
+package core
+
+import (
+	"encoding/json"
+
+	"agentd/sdk"
+)
+
+// close gives the call its one result.
+func (t *transition) close(c *Call, r Result) {
+	c.Status = CallSucceeded
+	if r.Error {
+		c.Status = CallFailed
+	}
+	t.Results = append(t.Results, r)
+}
+
+// void tells whoever was asked that nobody waits for an answer any more.
+func (t *transition) void(c *Call) {
+	if c.Status != CallSuspended {
+		return
+	}
+	t.Effects = append(t.Effects, Effect{
+		Kind: EffectVoid, Call: c.ID, Opened: c.Opened, Type: c.Type, Domains: c.Domains,
+	})
+}
+
+// settle closes the round when every call has its result, and suspends the run when all that is open is with others.
+func (t *transition) settle() error {
+	h := &t.Head
+	if len(h.Calls) > 0 && !h.openAny() {
+		t.closeRound()
+	}
+	switch {
+	case h.openAny() && !h.openInline():
+		t.suspend()
+	case h.Status == StatusWaiting:
+		t.take()
+	}
+	return nil
+}
+
+// closeRound appends the results to the history in call order and forgets the calls.
+func (t *transition) closeRound() {
+	h := &t.Head
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		if c.Kind == CallTurn {
+			continue
+		}
+		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{
+			Kind: sdk.ContentToolResult, CallID: c.ID, Tool: c.Tool, IsError: c.Status != CallSucceeded,
+		}}})
+		if h.Stop == "" && c.Status == CallSucceeded && t.spec.stopsOn(c.Tool) {
+			h.Stop = c.ID
+		}
+	}
+	h.Calls = nil
+	h.Lifecycle = sdk.LifecycleToolResult
+	t.Checkpoints = append(t.Checkpoints, CheckpointToolResults)
+}
+
+// suspend lets go of the run and sees that something will wake it in time. Only an earlier timer than the armed one is
+// armed: an armed one that fires for nothing is absorbed.
+func (t *transition) suspend() {
+	h := &t.Head
+	h.Status, h.Driver = StatusWaiting, nil
+	due := h.Deadline
+	for i := range h.Calls {
+		if c := &h.Calls[i]; !c.Closed() && c.Due > 0 && c.Due < due {
+			due = c.Due
+		}
+	}
+	if h.Timer == 0 || due < h.Timer {
+		h.Timer = due
+		t.Effects = append(t.Effects, Effect{Kind: EffectTimer, Due: due})
+	}
+}
+
+// finish ends the run with an error event.
+func (t *transition) finish(e Ending) error {
+	problem := sdk.NewProblem(sdk.Errorf(e.Code, "%s", e.Message))
+	data, err := json.Marshal(problem)
+	if err != nil {
+		return violation(&t.Head, "encode problem: %v", err)
+	}
+	t.end(e.Reason, Terminal{Type: sdk.ErrorType(t.spec.Type), Schema: t.spec.ErrorSchema, Data: data})
+	return nil
+}
+
+// complete ends the run with its output.
+func (t *transition) complete(reason Reason, data json.RawMessage) {
+	t.end(reason, Terminal{Type: t.spec.OutputType, Schema: t.spec.Schema, Data: data})
+}
+
+// end closes what is open, so that every tool call in the history has a result, and makes the terminal event.
+func (t *transition) end(reason Reason, terminal Terminal) {
+	h := &t.Head
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		if c.Closed() {
+			continue
+		}
+		t.void(c)
+		if c.Kind != CallTurn {
+			t.Results = append(t.Results, failure(c.ID, ResultCancelled, sdk.Errorf(sdk.CodeCancelled, "the run ended first")))
+		}
+		c.Status = CallCancelled
+	}
+	if len(h.Calls) > 0 {
+		t.closeRound()
+	}
+	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
+	t.Terminal = &terminal
+	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
+	t.Checkpoints = append(t.Checkpoints, CheckpointRunFinished)
+}
+
+// failure is an error as a tool's result, in the form the model is shown.
+func failure(call string, kind ResultKind, e *sdk.Error) Result {
+	return Result{Call: call, Kind: kind, Data: FailureData(e), Error: true}
+}
+
+// FailureData is what a model is shown of an error: {"error": {"code", "message", "faults"}}.
+func FailureData(e *sdk.Error) json.RawMessage {
+	type shown struct {
+		Code    sdk.Code    `json:"code"`
+		Message string      `json:"message"`
+		Faults  []sdk.Fault `json:"faults,omitempty"`
+	}
+	data, err := json.Marshal(map[string]shown{"error": {e.Code, e.Message, e.Faults}})
+	if err != nil {
+		return json.RawMessage(`{"error":{"code":"internal","message":"unprintable error"}}`)
+	}
+	return data
+}
+
+func (t *transition) began(ev Began) error {
+	for _, id := range ev.Calls {
+		i := t.Head.call(id)
+		if i < 0 || t.Head.Calls[i].Status != CallNew {
+			return violation(&t.Head, "cannot begin call %s", id)
+		}
+		t.Head.Calls[i].Status, t.Head.Calls[i].Begun = CallRunning, t.in.Owner
+	}
+	return nil
+}
+
+func (t *transition) returned(ev Returned) error {
+	for _, r := range ev.Results {
+		i := t.Head.call(r.Call)
+		if i < 0 || t.Head.Calls[i].Closed() || t.Head.Calls[i].Kind != CallInline {
+			return violation(&t.Head, "result for call %s", r.Call)
+		}
+		t.close(&t.Head.Calls[i], r)
+	}
+	return t.settle()
+}

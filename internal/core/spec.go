@@ -1,0 +1,64 @@
+package core
+
+import (
+	"encoding/json"
+
+	"agentd/sdk"
+)
+
+// Spec is a compiled agent spec. Its functions are pure.
+type Spec struct {
+	Name   string
+	Digest string
+	// Type is the agent's contract type; OutputType the event type of its answer; Schema the dataschema of both.
+	Type, OutputType, Schema, ErrorSchema string
+
+	Converse bool
+	// StopOn names the tools whose success completes the run.
+	StopOn          []string
+	MaxInteractions int
+	// RunDeadline and TurnTimeout are in milliseconds.
+	RunDeadline, TurnTimeout int64
+	// TurnSchema is the dataschema of conversation turns.
+	TurnSchema string
+	// StaleAfter is how long, in milliseconds, a driver may be silent before a timer or a control message takes over: the
+	// longest step deadline and two AckWaits.
+	StaleAfter int64
+	// Tools are looked up by the name the model uses.
+	Tools []Tool
+}
+
+// Tool is a tool as the core sees it.
+type Tool struct {
+	Name string
+	// Kind is CallService or CallInline.
+	Kind       CallKind
+	Priority   int
+	AtMostOnce bool
+	// Timeout of a service call in milliseconds.
+	Timeout int64
+	// Type, Schema and Domains address a service call; Domains has at least one, "" for the local lane.
+	Type, Schema  string
+	Domains       []string
+	ParentSubject bool
+	// Validate returns the canonical arguments with defaults filled in, or every fault.
+	Validate func(arguments string) (json.RawMessage, []sdk.Fault)
+}
+
+func (s *Spec) tool(name string) *Tool {
+	for i := range s.Tools {
+		if s.Tools[i].Name == name {
+			return &s.Tools[i]
+		}
+	}
+	return nil
+}
+
+func (s *Spec) stopsOn(tool string) bool {
+	for _, name := range s.StopOn {
+		if name == tool {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,116 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"agentd/sdk"
+)
+
+// State is a run with its history: the fold of its journal.
+type State struct {
+	Head
+	Rev    uint64
+	System string
+	Input  json.RawMessage
+	// History is the conversation. Messages derives the seen counts.
+	History []Remembered
+	// Results are those of the open round.
+	Results []Result
+}
+
+// Remembered is a message with the number of model calls that had been made when it was appended.
+type Remembered struct {
+	sdk.Message
+	Interactions int
+}
+
+// Apply appends an entry to s, which it takes over: the caller must not use s afterwards. Entries must come in order.
+func Apply(s State, e *Entry) (State, error) {
+	if e.Rev != s.Rev+1 {
+		return State{}, fmt.Errorf("%w: entry %d follows %d in run %s", ErrIllegal, e.Rev, s.Rev, e.Head.Run)
+	}
+	s.Rev = e.Rev
+	s.Head = e.Head
+	if e.Rev == 1 {
+		s.System, s.Input = e.System, e.Input
+	}
+	s.Results = append(s.Results, e.Results...)
+	for _, m := range e.Messages {
+		message, err := s.resolve(m)
+		if err != nil {
+			return State{}, err
+		}
+		s.History = append(s.History, Remembered{Message: message, Interactions: e.Head.Interactions})
+	}
+	if len(s.Calls) == 0 {
+		s.Results = nil
+	}
+	return s, nil
+}
+
+// resolve fills tool results with the data that was absorbed before.
+func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
+	content := make([]sdk.Content, len(m.Content))
+	for i, c := range m.Content {
+		if c.Kind == sdk.ContentToolResult {
+			r := s.result(c.CallID)
+			if r == nil {
+				return sdk.Message{}, fmt.Errorf("%w: run %s: no result for call %s", ErrIllegal, s.Run, c.CallID)
+			}
+			c.Text = string(r.Data)
+		}
+		content[i] = c
+	}
+	m.Content = content
+	return m, nil
+}
+
+func (s *State) result(call string) *Result {
+	for i := range s.Results {
+		if s.Results[i].Call == call {
+			return &s.Results[i]
+		}
+	}
+	return nil
+}
+
+// Messages is the history with its seen counts: what they were when appended, and one for each model call since.
+func (s *State) Messages() []sdk.Message {
+	messages := make([]sdk.Message, len(s.History))
+	for i, m := range s.History {
+		messages[i] = m.Message
+		messages[i].Seen += s.Interactions - m.Interactions
+	}
+	return messages
+}
+
+// Arguments returns what a call of the history was made with.
+func (s *State) Arguments(call string) (json.RawMessage, bool) {
+	for i := len(s.History) - 1; i >= 0; i-- {
+		for _, c := range s.History[i].Content {
+			if c.Kind == sdk.ContentToolUse && c.CallID == call {
+				return c.Args, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// StopText is the text that the output of a stopping run is built from: the result of the tool it stops on, or the last
+// thing the agent said when the person ended the conversation.
+func (s *State) StopText() string {
+	said := ""
+	for i := len(s.History) - 1; i >= 0; i-- {
+		m := s.History[i]
+		for _, c := range m.Content {
+			if c.Kind == sdk.ContentToolResult && c.CallID == s.Stop {
+				return c.Text
+			}
+		}
+		if text := m.PlainText(); said == "" && m.Role == sdk.RoleAssistant {
+			said = text
+		}
+	}
+	return said
+}

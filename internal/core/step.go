@@ -1,0 +1,229 @@
+package core
+
+import (
+	"fmt"
+
+	"agentd/sdk"
+)
+
+// MaxTakeovers is how many activations in a row may die without progress before the run fails as poisonous.
+const MaxTakeovers = 5
+
+// transition is a change in the making.
+type transition struct {
+	Change
+	spec *Spec
+	in   Input
+}
+
+// Step says what in does to the run with head (the zero Head when it does not exist). It never modifies head, and equal
+// arguments give equal changes. Errors: ErrStale, ErrOrphan, ErrFenced, ErrIllegal, or *sdk.Error with CodeRunExists.
+func Step(spec *Spec, head Head, in Input) (Change, error) {
+	t := &transition{spec: spec, in: in}
+	t.Head = head.clone()
+	t.Head.V = LayoutVersion
+	t.Kind = in.Event.kind()
+	if err := t.apply(); err != nil {
+		return Change{}, err
+	}
+	if err := t.Head.Check(); err != nil {
+		return Change{}, err
+	}
+	return t.Change, nil
+}
+
+func (t *transition) apply() error {
+	if start, ok := t.in.Event.(Started); ok {
+		return t.start(start)
+	}
+	if t.Head.Status == "" {
+		return ErrOrphan
+	}
+	switch ev := t.in.Event.(type) {
+	case Answered:
+		return t.answered(ev)
+	case Fired:
+		return t.fired(ev)
+	case CancelAsked:
+		return t.cancelAsked(ev)
+	case TakenOver:
+		return t.takenOver()
+	}
+	return t.driven()
+}
+
+// driven applies what only the driver may do.
+func (t *transition) driven() error {
+	if t.Head.Status != StatusRunning || t.Head.Driver.Owner != t.in.Owner {
+		return ErrFenced
+	}
+	t.Head.Driver.Takeovers, t.Head.Driver.Since = 0, t.in.At
+	if t.Head.Cancel != nil {
+		return t.finish(*t.Head.Cancel)
+	}
+	switch ev := t.in.Event.(type) {
+	case Replied:
+		return t.replied(ev)
+	case Began:
+		return t.began(ev)
+	case Returned:
+		return t.returned(ev)
+	case Built:
+		return t.built(ev)
+	case Ended:
+		return t.finish(ev.Ending)
+	}
+	return violation(&t.Head, "no input %T", t.in.Event)
+}
+
+func (t *transition) start(ev Started) error {
+	if t.Head.Status != "" {
+		if t.Head.Init.Token == ev.Init.Token {
+			return ErrStale
+		}
+		return sdk.Errorf(sdk.CodeRunExists, "run %q was already started by another event", ev.Run)
+	}
+	h := &t.Head
+	h.Run, h.Agent, h.Spec, h.Init = ev.Run, t.spec.Name, t.spec.Digest, ev.Init
+	h.Lifecycle = sdk.LifecycleInit
+	h.Deadline = t.in.At + t.spec.RunDeadline
+	h.Base = t.in.Rev
+	t.System, t.Input, t.Messages = ev.System, ev.Data, ev.Messages
+	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
+	t.take()
+	return nil
+}
+
+// take makes the asking activation the driver: its message's unacknowledged delivery covers the run from now on.
+func (t *transition) take() {
+	h := &t.Head
+	h.Status = StatusRunning
+	h.Fence++
+	h.Driver = &Driver{Stream: t.in.Cause.Stream, Sequence: t.in.Cause.Sequence, Owner: t.in.Owner, Since: t.in.At}
+}
+
+func (t *transition) takenOver() error {
+	h := &t.Head
+	if h.Status != StatusRunning || !h.Driver.Covers(t.in.Cause) {
+		return ErrStale
+	}
+	return t.takeFrom(h.Driver)
+}
+
+// takeFrom takes the run from a driver that died, and ends it when too many died in a row: whatever kills them would
+// kill the next.
+func (t *transition) takeFrom(former *Driver) error {
+	takeovers := former.Takeovers + 1
+	if takeovers > MaxTakeovers {
+		return t.finish(Ending{
+			Reason: ReasonError, Code: sdk.CodePoison,
+			Message: fmt.Sprintf("%d workers in a row stopped while they worked on this run", MaxTakeovers),
+		})
+	}
+	t.take()
+	t.Head.Driver.Takeovers = takeovers
+	return nil
+}
+
+func (t *transition) answered(ev Answered) error {
+	h := &t.Head
+	i := h.call(ev.Ref.ID)
+	switch {
+	case i < 0 && ev.Ref.Step > h.Step:
+		return ErrOrphan // never asked, or asked by a history that was rolled back
+	case i < 0 && len(h.Calls) > 0 && ev.Ref.Step == h.Step:
+		return ErrOrphan // this step asked something else
+	case i < 0 || h.Calls[i].Closed():
+		return ErrStale
+	}
+	c := &h.Calls[i]
+	if !c.expects(ev) {
+		return ErrOrphan
+	}
+	result := Result{
+		Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Error: ev.Error,
+		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
+	}
+	if c.Kind == CallTurn {
+		return t.turnAnswered(c, ev, result)
+	}
+	t.close(c, result)
+	return t.settle()
+}
+
+// expects reports whether ev comes from where the call was sent and does not claim to answer something else.
+func (c *Call) expects(ev Answered) bool {
+	if c.Kind == CallInline || ev.Address.Type != sdk.NameToken(c.Type) {
+		return false
+	}
+	if ev.ParentID != "" {
+		if ref, ok := sdk.ParseCallRef(ev.ParentID); !ok || ref.ID != c.ID {
+			return false
+		}
+	}
+	for i, d := range c.Domains {
+		if sdk.DomainToken(d) != ev.Address.Domain {
+			continue
+		}
+		// The first domain's event carries the bare call id; each other one's names its domain.
+		if i == 0 {
+			return ev.Ref.Domain == ""
+		}
+		return ev.Ref.Domain == ev.Address.Domain
+	}
+	return false
+}
+
+func (t *transition) fired(ev Fired) error {
+	h := &t.Head
+	if h.Status == StatusDone || ev.Due != h.Timer {
+		return ErrStale
+	}
+	h.Timer = 0
+	if ev.Now >= h.Deadline {
+		return t.interrupt(Ending{Reason: ReasonDeadline, Code: sdk.CodeDeadline, Message: "the run's deadline has passed"})
+	}
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		if c.Closed() || c.Due == 0 || c.Due > ev.Now {
+			continue
+		}
+		if c.Kind == CallTurn {
+			return t.finish(Ending{
+				Reason: ReasonDeadline, Code: sdk.CodeDeadline, Message: "nobody answered the agent's message in time",
+			})
+		}
+		t.void(c)
+		t.close(c, failure(c.ID, ResultTimeout, sdk.Errorf(sdk.CodeDeadline, "%s did not answer in time", c.Tool)))
+	}
+	if h.Status == StatusRunning && t.in.At-h.Driver.Since > t.spec.StaleAfter {
+		return t.takeFrom(h.Driver)
+	}
+	return t.settle()
+}
+
+func (t *transition) cancelAsked(ev CancelAsked) error {
+	if t.Head.Status == StatusDone {
+		return ErrStale
+	}
+	message := "the run was cancelled"
+	if ev.Message != "" {
+		message += ": " + ev.Message
+	}
+	return t.interrupt(Ending{Reason: ReasonCancelled, Code: sdk.CodeCancelled, Message: message})
+}
+
+// interrupt ends a waiting run at once and a running one at its driver's next commit.
+func (t *transition) interrupt(e Ending) error {
+	h := &t.Head
+	if h.Status == StatusWaiting {
+		return t.finish(e)
+	}
+	if h.Cancel == nil {
+		h.Cancel = &e
+	}
+	if t.in.At-h.Driver.Since > t.spec.StaleAfter {
+		return t.takeFrom(h.Driver)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+// Package handler turns a delivery of JetStream into a message for a run, has it processed, and settles it: ack, nak,
+// dead letter, or nothing at all when the run is somebody else's.
+//
+// It starts no goroutine and reads no clock of its own: Env does.
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// DeadLetters takes what cannot be handled. Putting the same delivery twice is harmless.
+type DeadLetters interface {
+	DeadLetter(ctx context.Context, d broker.Delivery, reason sdk.Code, detail string) error
+}
+
+// Options are what a Handler is made of. All are required but Heartbeat and Silence.
+type Options struct {
+	Runner      *runner.Runner
+	Catalog     runner.Catalog
+	DeadLetters DeadLetters
+	Env         runner.Env
+	Subjects    sdk.Subjects
+	Logger      *slog.Logger
+	// Services maps the type token of a contract to the agent (by token) that serves it, for agents that others call.
+	Services func(typeToken string) (agent string, ok bool)
+	// Heartbeat is how often a delivery is extended; 0 is 5 s. It is a third of AckWait.
+	Heartbeat time.Duration
+	// Silence is how long an activation may go without progress before its delivery is no longer extended, so that a
+	// worker that hangs loses its runs; 0 is 5 min. It must be longer than any model call or tool.
+	Silence time.Duration
+}
+
+// Handler handles deliveries. Safe for concurrent use.
+type Handler struct{ Options }
+
+// New returns a Handler.
+func New(o Options) *Handler {
+	if o.Heartbeat == 0 {
+		o.Heartbeat = 5 * time.Second
+	}
+	if o.Silence == 0 {
+		o.Silence = 5 * time.Minute
+	}
+	if o.Services == nil {
+		o.Services = func(string) (string, bool) { return "", false }
+	}
+	return &Handler{o}
+}
+
+// Handle processes one delivery and settles it. It returns when that is done; ctx's end abandons the delivery, which the
+// broker then delivers to another worker.
+func (h *Handler) Handle(ctx context.Context, d broker.Delivery) {
+	m, err := h.decode(d)
+	if err != nil {
+		h.settle(ctx, d, runner.Verdict{Settlement: runner.Reject, Problem: sdk.AsError(err)})
+		return
+	}
+	h.settle(ctx, d, h.process(ctx, d, m))
+}
+
+// process runs the message while its delivery is extended for as long as it makes progress.
+func (h *Handler) process(ctx context.Context, d broker.Delivery, m runner.Message) runner.Verdict {
+	var last atomic.Int64
+	m.Progress = func() { last.Store(h.Env.Now()) }
+	m.Progress()
+	beating, stop := context.WithCancel(ctx)
+	defer stop()
+	var v runner.Verdict
+	h.Env.Parallel(
+		func() {
+			defer stop()
+			v = h.Runner.Process(ctx, m)
+		},
+		func() {
+			for h.Env.Sleep(beating, h.Heartbeat) == nil {
+				if h.Env.Now()-last.Load() > h.Silence.Milliseconds() {
+					h.Logger.Error("activation hangs; its delivery is given up", "subject", d.Subject())
+					return
+				}
+				if err := d.InProgress(); err != nil {
+					h.Logger.Warn("delivery could not be extended", "subject", d.Subject(), "error", err)
+				}
+			}
+		},
+	)
+	return v
+}
+
+// decode reads the delivery. Its error is an *sdk.Error with the reason of the dead letter.
+func (h *Handler) decode(d broker.Delivery) (runner.Message, error) {
+	address, err := h.Subjects.Parse(d.Subject())
+	if err != nil {
+		return runner.Message{}, err
+	}
+	m := runner.Message{
+		Address: address, Received: d.Received(),
+		Cause: core.Cause{Stream: d.Stream(), Sequence: d.Sequence(), EventID: d.Subject()},
+	}
+	if address.Kind == sdk.KindFire {
+		var fired struct {
+			Due int64 `json:"due"`
+		}
+		if err := json.Unmarshal(d.Data(), &fired); err != nil {
+			return runner.Message{}, sdk.Errorf(sdk.CodeInvalidEvent, "timer without a due time").WithCause(err)
+		}
+		m.Due = fired.Due
+		return m, nil
+	}
+	m.Event, err = sdk.DecodeEvent(d.Headers(), d.Data())
+	if err != nil {
+		return runner.Message{}, err
+	}
+	m.Cause.EventID = m.Event.ID
+	return h.address(m)
+}
+
+// address completes the address with the run that the message is for.
+func (h *Handler) address(m runner.Message) (runner.Message, error) {
+	switch m.Address.Kind {
+	case sdk.KindStart:
+		m.Run = m.Event.Subject
+		if m.Run == "" {
+			m.Run = sdk.DefaultSubject(sdk.InitToken(m.Event.Source, m.Event.ID))
+		}
+		m.Address.Run = sdk.NewRunKey(m.Run)
+	case sdk.KindOut, sdk.KindVoid:
+		ref, ok := sdk.ParseCallRef(m.Address.Call.Call)
+		if !ok {
+			return runner.Message{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no call id", m.Address.Call.Call)
+		}
+		agent, ok := h.Services(m.Address.Call.Type)
+		if !ok {
+			return runner.Message{}, sdk.Errorf(sdk.CodeUnknownAgent, "no agent here serves %q", m.Address.Call.Type)
+		}
+		m.Run = m.Event.Subject + "/" + ref.ID
+		m.Address.Agent, m.Address.Run = agent, sdk.NewRunKey(m.Run)
+	case sdk.KindIn, sdk.KindCtl:
+	default:
+		return runner.Message{}, sdk.Errorf(sdk.CodeInvalidEvent, "%s messages are not for workers", m.Address.Kind)
+	}
+	return m, nil
+}
+
+// settle carries out a verdict. An ack or nak that gets lost means another delivery, which is harmless.
+func (h *Handler) settle(ctx context.Context, d broker.Delivery, v runner.Verdict) {
+	var err error
+	switch v.Settlement {
+	case runner.Leave:
+		return
+	case runner.Retry:
+		err = d.Nak(v.After)
+	case runner.Reject:
+		if err = h.DeadLetters.DeadLetter(ctx, d, v.Problem.Code, v.Problem.Error()); err != nil {
+			break // not acked: it is delivered again
+		}
+		h.Logger.Warn("message is dead-lettered", "subject", d.Subject(), "reason", v.Problem.Code, "error", v.Problem)
+		err = d.Ack()
+	case runner.Ack:
+		err = d.Ack()
+	}
+	if err != nil {
+		h.Logger.Warn("delivery could not be settled", "subject", d.Subject(), "error", err)
+	}
+}

@@ -1,0 +1,213 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// activation is one worker handling one message for a run. It is used by one goroutine.
+type activation struct {
+	*Runner
+	msg   Message
+	key   sdk.RunKey
+	owner string
+
+	agent *Agent
+	head  core.Head
+	at    point
+	// state is loaded when the run is driven.
+	state *core.State
+}
+
+func (a *activation) progress() {
+	if a.msg.Progress != nil {
+		a.msg.Progress()
+	}
+}
+
+// process loads the run's head and applies the message to it, again whenever the run moved on meanwhile.
+func (a *activation) process(ctx context.Context) (Verdict, error) {
+	for {
+		if err := a.loadHead(ctx); err != nil {
+			return a.corrupt(err)
+		}
+		a.progress()
+		change, v, err := a.absorb(ctx)
+		if err != nil || v != nil {
+			return settled(v), err
+		}
+		entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
+		if errors.Is(err, ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return Verdict{}, err
+		}
+		if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
+			a.stats.Takeovers.Add(1)
+		}
+		former := a.at
+		a.head, a.at = entry.Head, at
+		a.announce(&entry)
+		if err := a.carryOut(ctx, &entry, entry.Effects); err != nil {
+			return Verdict{}, err
+		}
+		if d := entry.Head.Driver; d == nil || d.Owner != a.owner {
+			return Verdict{}, nil
+		}
+		return a.drive(ctx, former, &entry)
+	}
+}
+
+func settled(v *Verdict) Verdict {
+	if v == nil {
+		return Verdict{}
+	}
+	return *v
+}
+
+// corrupt turns an unreadable journal into a dead letter: the run is left as it is, and the worker goes on.
+func (a *activation) corrupt(err error) (Verdict, error) {
+	if !errors.Is(err, errCorrupt) {
+		return Verdict{}, err
+	}
+	return reject((&sdk.Error{Code: sdk.CodeInternal, Message: "the run's journal cannot be read"}).WithCause(err)), nil
+}
+
+func (a *activation) loadHead(ctx context.Context) error {
+	rec, err := a.Store.Head(ctx, a.key)
+	if errors.Is(err, ErrNotFound) {
+		a.head, a.at = core.Head{}, point{}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read head of run %s: %w", a.key, err)
+	}
+	e, err := core.DecodeEntry(rec.Data)
+	if err != nil {
+		return fmt.Errorf("%w: run %s: %w", errCorrupt, a.key, err)
+	}
+	a.head, a.at = e.Head, point{Version: rec.Version, digest: core.Digest(rec.Data)}
+	return nil
+}
+
+// absorb says what the message does to the run, or how it is settled without a new entry.
+func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) {
+	if err := a.findAgent(ctx); err != nil {
+		// A run whose agent is not complete here is left to a worker that has it.
+		a.Logger.Warn("run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
+		return core.Change{}, &Verdict{Settlement: Retry, After: retryDelay}, nil
+	}
+	event, problem, err := a.input(ctx)
+	if err != nil {
+		return core.Change{}, nil, err
+	}
+	if problem != nil {
+		v, err := a.refuse(ctx, problem)
+		return core.Change{}, &v, err
+	}
+	change, err := core.Step(a.agent.Core, a.head, a.in(event))
+	switch {
+	case err == nil:
+		return change, nil, nil
+	case errors.Is(err, core.ErrStale):
+		a.stats.Stale.Add(1)
+		v, err := a.repeat(ctx)
+		return core.Change{}, &v, err
+	case errors.Is(err, core.ErrOrphan):
+		v := reject(sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))
+		return core.Change{}, &v, nil
+	}
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		v, err := a.refuse(ctx, e)
+		return core.Change{}, &v, err
+	}
+	return core.Change{}, nil, err
+}
+
+func (a *activation) in(event core.Event) core.Input {
+	return core.Input{At: a.Env.Now(), Cause: a.msg.Cause, Owner: a.owner, Rev: a.at.Rev + 1, Event: event}
+}
+
+func (a *activation) findAgent(ctx context.Context) error {
+	token := a.msg.Address.Agent
+	if a.head.Status == "" {
+		agent, ok := a.Catalog.Current(token)
+		if !ok {
+			return sdk.Errorf(sdk.CodeUnknownAgent, "agent %q is not known here", token)
+		}
+		a.agent = agent
+		return nil
+	}
+	agent, err := a.Catalog.Version(ctx, token, a.head.Spec)
+	if err != nil {
+		return fmt.Errorf("agent %s as of %s: %w", token, a.head.Spec, err)
+	}
+	a.agent = agent
+	return nil
+}
+
+// refuse settles a message that must not change anything. Whoever started something learns it by a terminal event;
+// anything else is dead-lettered.
+func (a *activation) refuse(ctx context.Context, problem *sdk.Error) (Verdict, error) {
+	if !a.msg.starts() {
+		return reject(problem), nil
+	}
+	if a.at.Rev > 0 {
+		if err := a.Store.Barrier(ctx, a.key, a.at.Version); err != nil {
+			return Verdict{}, fmt.Errorf("confirm run %s before refusing: %w", a.key, err)
+		}
+	}
+	a.Logger.Info("init event is refused", "agent", a.agent.Core.Name, "error", problem)
+	return Verdict{}, a.publishRefusal(ctx, problem)
+}
+
+// repeat carries out again what may be missing outside: the effects of every entry that this message caused, and what
+// the run waits for. Only then may the message be acked.
+func (a *activation) repeat(ctx context.Context) (Verdict, error) {
+	if err := a.Store.Barrier(ctx, a.key, a.at.Version); err != nil {
+		return Verdict{}, fmt.Errorf("confirm run %s: %w", a.key, err)
+	}
+	entries, _, err := a.readAfter(ctx, a.key, point{})
+	if err != nil {
+		return a.corrupt(err)
+	}
+	for i := range entries {
+		e := &entries[i]
+		if !e.Cause.Is(a.msg.Cause) {
+			continue
+		}
+		for _, f := range e.Effects {
+			if f.Kind == core.EffectTimer {
+				continue // the head knows which timer is the right one by now
+			}
+			if err := a.carryOut(ctx, e, []core.Effect{f}); err != nil {
+				return Verdict{}, err
+			}
+		}
+	}
+	return Verdict{}, a.carryOutstanding(ctx, entries)
+}
+
+// carryOutstanding carries out what the run waits for, with the bytes of the entries that asked for it.
+func (a *activation) carryOutstanding(ctx context.Context, entries []core.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	last := &entries[len(entries)-1]
+	for _, f := range core.Outstanding(&last.Head) {
+		entry := last
+		if f.Opened > 0 && f.Opened <= uint64(len(entries)) {
+			entry = &entries[f.Opened-1]
+			f = entry.Effect(f.Kind, f.Call)
+		}
+		if err := a.carryOut(ctx, entry, []core.Effect{f}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// Agent is a compiled agent spec: the core's view of it and what the shell needs to carry its actions out. It must not
+// be modified once it is in a Catalog.
+type Agent struct {
+	Core *core.Spec
+	// SpecJSON is the canonical JSON whose digest is Core.Digest.
+	SpecJSON []byte
+	Model    sdk.Provider
+	// ModelName, Temperature and MaxTokens go into every request.
+	ModelName   string
+	Temperature *float64
+	MaxTokens   int
+	// ModelTimeout bounds one model call with its retries.
+	ModelTimeout time.Duration
+	Definitions  []sdk.ToolDefinition
+	// OutputSchema is shown to the model; nil asks for free text.
+	OutputSchema json.RawMessage
+	// Inline are the tools that run in the worker, by the name the model uses.
+	Inline map[string]sdk.Tool
+	// History puts the conversation beside the output.
+	History bool
+
+	// BuildContext begins a conversation (seed 000, context builder).
+	BuildContext func(context.Context, sdk.ContextInput) (sdk.Context, error)
+	// BuildOutput makes contract-conforming data of a text, or says what is wrong with it in words for the model.
+	BuildOutput func(context.Context, sdk.OutputInput) (data json.RawMessage, fault string, err error)
+	// CheckInput validates an init event against the agent's contract and returns its data with defaults applied.
+	CheckInput func(sdk.Event) (json.RawMessage, *sdk.Error)
+	// CheckAnswer validates a response to a call against the called contract: the data for the model, and whether it is
+	// an error. problem is set when the response is refused altogether.
+	CheckAnswer func(call core.Call, ev sdk.Event) (data json.RawMessage, isError bool, problem *sdk.Error)
+}
+
+// Catalog knows the agents of this worker. Agents are named by their subject token. Safe for concurrent use.
+type Catalog interface {
+	// Current is the agent that new runs start with.
+	Current(agent string) (*Agent, bool)
+	// Version is the agent as it was when a run with that spec digest started; its Go hooks are this worker's. The error
+	// says what is missing here when the run has to be left to another worker.
+	Version(ctx context.Context, agent, digest string) (*Agent, error)
+}

@@ -1,0 +1,214 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// announce sends an entry's milestones to whoever watches.
+func (a *activation) announce(e *core.Entry) {
+	for _, m := range core.Milestones(e) {
+		a.Publisher.Live(m)
+	}
+}
+
+// carryOut carries out effects of a durable entry. It may be repeated: events are created only if absent, with bytes
+// that depend on nothing but the journal.
+func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core.Effect) error {
+	for _, f := range effects {
+		var err error
+		switch f.Kind {
+		case core.EffectCall:
+			err = a.publishCall(ctx, e, f)
+		case core.EffectVoid:
+			err = a.publishVoid(ctx, e, f)
+		case core.EffectTimer:
+			err = a.Publisher.ArmTimer(ctx, e.Head.Agent, a.key, f.Due)
+		case core.EffectTerminal:
+			err = a.publishTerminal(ctx, e)
+		}
+		if err != nil {
+			return fmt.Errorf("%s of entry %d of run %s: %w", f.Kind, e.Rev, a.key, err)
+		}
+		a.progress()
+	}
+	return nil
+}
+
+// publish creates an event. Other bytes on its subject mean that a history was rolled back or forged: that is reported
+// and left alone, because the one that is there may have been acted upon.
+func (a *activation) publish(ctx context.Context, subject string, ev sdk.Event) error {
+	err := a.Publisher.Publish(ctx, subject, ev)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		a.Logger.Error("another event is already on the subject", "run", a.head.Run, "subject", subject, "error", err)
+		return nil
+	}
+	return err
+}
+
+// address is where the call's event for one domain lives; the first domain's has the bare call id.
+func (a *activation) address(e *core.Entry, f core.Effect, i int) sdk.CallAddress {
+	ref := sdk.CallRef{ID: f.Call, Attempt: 1}
+	if i > 0 {
+		ref.Domain = sdk.DomainToken(f.Domains[i])
+	}
+	return sdk.CallAddress{
+		Domain: sdk.DomainToken(f.Domains[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(e.Head.Agent),
+		Run: a.key, Call: ref.EventID(),
+	}
+}
+
+func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effect) error {
+	data, err := callData(e, f)
+	if err != nil {
+		return err
+	}
+	for i, domain := range f.Domains {
+		at := a.address(e, f, i)
+		reply := a.Subjects.Reply(at)
+		ev := a.event(e)
+		ev.ID, ev.Type, ev.To, ev.Domain, ev.DataSchema, ev.Data = at.Call, f.Type, f.Type, domain, f.Schema, data
+		// Worker that only copy CloudEvents attributes answer to redirectto, and errors to source.
+		ev.Source, ev.RedirectTo = reply, reply
+		ev.ParentID = e.Cause.EventID
+		if err := a.publish(ctx, a.Subjects.Call(at), ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// event has the attributes that all events of a run share.
+func (a *activation) event(e *core.Entry) sdk.Event {
+	h := &e.Head
+	return sdk.Event{
+		Subject: h.Run, Time: time.UnixMilli(e.At).UTC(), DataContentType: sdk.ContentTypeJSON, Agent: h.Agent,
+		AccessControl: h.Init.AccessControl, ExecutionUnits: h.Units,
+		TraceParent: h.Init.TraceParent, TraceState: h.Init.TraceState,
+	}
+}
+
+// callData is what a call is made with: the arguments in the entry's assistant message, or the text of a turn.
+func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
+	for _, m := range e.Messages {
+		for _, c := range m.Content {
+			switch {
+			case c.Kind == sdk.ContentToolUse && c.CallID == f.Call && f.ParentSubject:
+				return withParentSubject(c.Args, e.Head.Run)
+			case c.Kind == sdk.ContentToolUse && c.CallID == f.Call:
+				return c.Args, nil
+			case c.Kind == sdk.ContentText && f.Type == sdk.TypeConversationTurn && m.Role == sdk.RoleAssistant:
+				return core.TurnData(c.Text)
+			}
+		}
+	}
+	return nil, fmt.Errorf("%w: entry %d has no arguments of call %s", errCorrupt, e.Rev, f.Call)
+}
+
+func withParentSubject(args json.RawMessage, run string) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(args, &fields); err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	subject, err := core.EncodeJSON(run)
+	if err != nil {
+		return nil, err
+	}
+	fields[sdk.ParentSubjectField] = subject
+	return core.EncodeJSON(fields) // sorts the keys
+}
+
+func (a *activation) publishVoid(ctx context.Context, e *core.Entry, f core.Effect) error {
+	for i, domain := range f.Domains {
+		at := a.address(e, f, i)
+		ev := a.event(e)
+		ev.ID, ev.Source, ev.Type, ev.Domain = at.Call+"-void", a.Subjects.Reply(at), f.Type, domain
+		ev.ParentID, ev.Data = at.Call, json.RawMessage("{}")
+		if err := a.publish(ctx, a.Subjects.Void(at), ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publishTerminal publishes the run's one terminal event: to the call that the run answers, else to its done subject.
+func (a *activation) publishTerminal(ctx context.Context, e *core.Entry) error {
+	if e.Terminal == nil {
+		return fmt.Errorf("%w: entry %d ends run %s without a terminal event", errCorrupt, e.Rev, a.key)
+	}
+	data := e.Terminal.Data
+	if a.agent.History && e.Terminal.Type == a.agent.Core.OutputType {
+		var err error
+		if data, err = a.withHistory(ctx, e); err != nil {
+			return err
+		}
+	}
+	ev := a.event(e)
+	ev.Type, ev.DataSchema, ev.Data = e.Terminal.Type, e.Terminal.Schema, data
+	return a.publishEnd(ctx, e.Head.Init, ev)
+}
+
+// publishEnd addresses a terminal event.
+func (a *activation) publishEnd(ctx context.Context, init core.Init, ev sdk.Event) error {
+	ev.ID = sdk.TerminalID(a.key, init.Token)
+	ev.Source = a.agent.Core.Type
+	ev.ParentID = init.ID
+	ev.To = init.RedirectTo
+	if ev.To == "" {
+		ev.To = init.Source
+	}
+	if init.Reply == nil {
+		return a.publish(ctx, a.Subjects.Done(a.agent.Core.Name, a.key, init.Token), ev)
+	}
+	ev.Subject = init.ReplySubject
+	return a.publish(ctx, a.Subjects.Reply(*init.Reply), ev)
+}
+
+// withHistory puts the conversation beside the output (seed 001).
+func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMessage, error) {
+	entries, _, err := a.readAfter(ctx, a.key, point{})
+	if err != nil {
+		return nil, err
+	}
+	var state core.State
+	for i := range entries {
+		if state, err = core.Apply(state, &entries[i]); err != nil {
+			return nil, err
+		}
+		if entries[i].Rev == e.Rev {
+			break
+		}
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(e.Terminal.Data, &fields); err != nil {
+		return nil, fmt.Errorf("output: %w", err)
+	}
+	messages, err := core.EncodeJSON(state.Messages())
+	if err != nil {
+		return nil, err
+	}
+	fields["messages"] = messages
+	return core.EncodeJSON(fields)
+}
+
+// publishRefusal answers an init event that did not start a run. Its bytes depend only on the message, so a redelivery
+// publishes the same.
+func (a *activation) publishRefusal(ctx context.Context, problem *sdk.Error) error {
+	data, err := json.Marshal(sdk.NewProblem(problem))
+	if err != nil {
+		return fmt.Errorf("encode refusal: %w", err)
+	}
+	init := a.init()
+	ev := sdk.Event{
+		Subject: a.msg.Run, Time: time.UnixMilli(a.msg.Received).UTC(), DataContentType: sdk.ContentTypeJSON,
+		Agent: a.agent.Core.Name, AccessControl: init.AccessControl, TraceParent: init.TraceParent,
+		TraceState: init.TraceState, Type: sdk.ErrorType(a.agent.Core.Type), DataSchema: a.agent.Core.ErrorSchema, Data: data,
+	}
+	return a.publishEnd(ctx, init, ev)
+}

@@ -1,0 +1,131 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// starts reports whether the message begins a run.
+func (m *Message) starts() bool {
+	return m.Address.Kind == sdk.KindStart || m.Address.Kind == sdk.KindOut
+}
+
+// input turns the message into what the core understands. problem is set when the message is refused.
+func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Error, err error) {
+	if a.head.Status == core.StatusRunning && a.head.Driver.Covers(a.msg.Cause) {
+		// The message that covers the run was delivered again: its former driver's lease has ended.
+		return core.TakenOver{}, nil, nil
+	}
+	switch a.msg.Address.Kind {
+	case sdk.KindStart, sdk.KindOut:
+		return a.started(ctx)
+	case sdk.KindIn:
+		ev, problem := a.answered()
+		return ev, problem, nil
+	case sdk.KindFire:
+		return core.Fired{Now: a.msg.Received, Due: a.msg.Due}, nil, nil
+	case sdk.KindCtl:
+		if a.msg.Address.Verb == sdk.ControlCancel {
+			return core.CancelAsked{Message: cancelReason(a.msg.Event)}, nil, nil
+		}
+	case sdk.KindVoid:
+		return core.CancelAsked{Message: "the caller no longer waits"}, nil, nil
+	default:
+	}
+	return nil, sdk.Errorf(sdk.CodeInvalidEvent, "a run does not understand %s messages", a.msg.Address.Kind), nil
+}
+
+func cancelReason(ev sdk.Event) string {
+	var data struct {
+		Reason string `json:"reason"`
+	}
+	if err := json.Unmarshal(ev.Data, &data); err != nil {
+		return ""
+	}
+	return data.Reason
+}
+
+// started builds the conversation of a new run. A run that exists needs none: the core decides between a duplicate and
+// a conflict.
+func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error) {
+	init := a.init()
+	if a.head.Status != "" {
+		return core.Started{Run: a.msg.Run, Init: init}, nil, nil
+	}
+	data, problem := a.agent.CheckInput(a.msg.Event)
+	if problem != nil {
+		return nil, problem, nil
+	}
+	built, err := a.agent.BuildContext(ctx, sdk.ContextInput{
+		Lifecycle: sdk.LifecycleInit, Run: a.msg.Run, Input: data, Tools: a.agent.Definitions,
+		AccessControl: init.AccessControl, DelegatedBy: init.DelegatedBy,
+	})
+	if err != nil {
+		return nil, sdk.Errorf(sdk.CodeConfig, "the agent's context could not be built").WithCause(err), nil
+	}
+	if len(built.Messages) == 0 {
+		built.Messages = []sdk.Message{sdk.Text(sdk.RoleUser, string(data))}
+	}
+	if err := a.Store.PutSpec(ctx, a.agent.Core.Digest, a.agent.SpecJSON); err != nil {
+		return nil, nil, fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)
+	}
+	return core.Started{Run: a.msg.Run, Init: init, Data: data, System: built.System, Messages: built.Messages}, nil, nil
+}
+
+func (a *activation) init() core.Init {
+	ev := a.msg.Event
+	init := core.Init{
+		ID: ev.ID, Source: ev.Source, Token: sdk.InitToken(ev.Source, ev.ID), AccessControl: ev.AccessControl,
+		RedirectTo: ev.RedirectTo, TraceParent: ev.TraceParent, TraceState: ev.TraceState,
+	}
+	if a.msg.Address.Kind != sdk.KindOut {
+		return init
+	}
+	call := a.msg.Address.Call
+	init.Reply = &call
+	init.ReplySubject = parentSubject(ev)
+	ref, _ := sdk.ParseCallRef(call.Call) // the handler refuses calls without a proper id
+	// All attempts at one call are one init.
+	init.Token = sdk.InitToken("", ref.ID)
+	init.DelegatedBy = &sdk.Delegation{Agent: ev.Agent, Run: ev.Subject, Call: ref.ID}
+	return init
+}
+
+// parentSubject is the CloudEvents subject that the caller wants to be answered under.
+func parentSubject(ev sdk.Event) string {
+	var data map[string]json.RawMessage
+	var subject string
+	if json.Unmarshal(ev.Data, &data) == nil && json.Unmarshal(data[sdk.ParentSubjectField], &subject) == nil && subject != "" {
+		return subject
+	}
+	return ev.Subject
+}
+
+// answered checks a response against the contract that was called. A service's bad answer is the call's result, for the
+// model to see; a person's bad answer is refused, so that they can answer again.
+func (a *activation) answered() (core.Event, *sdk.Error) {
+	ev, address := a.msg.Event, a.msg.Address
+	ref, ok := sdk.ParseCallRef(address.Call.Call)
+	if !ok {
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no call id", address.Call.Call)
+	}
+	answer := core.Answered{
+		Ref: ref, Address: address.Call, ParentID: ev.ParentID, EventID: ev.ID, Source: ev.Source, Who: address.Who,
+		Data: ev.Data,
+	}
+	for _, c := range a.head.Calls {
+		if c.ID != ref.ID || c.Closed() {
+			continue
+		}
+		data, isError, problem := a.agent.CheckAnswer(c, ev)
+		if problem != nil {
+			return nil, problem
+		}
+		answer.Data, answer.Error = data, isError
+	}
+	return answer, nil
+}

@@ -1,0 +1,148 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// largeEntry is the size in bytes above which sections of an entry move to blobs. It leaves room below the stores' limit
+// of 512 KiB an entry.
+const largeEntry = 256 << 10
+
+// point is a place in a journal that the next entry can be appended at.
+type point struct {
+	Version
+	// digest is the hash of the entry, which the next one names.
+	digest string
+}
+
+// appendEntry writes change as the entry after at. It repeats itself while the store does not answer: an entry that was
+// written after all is not written twice. Errors: ErrConflict, or one that repeating does not mend.
+func (a *activation) appendEntry(ctx context.Context, at point, change core.Change, now int64) (core.Entry, point, error) {
+	entry := core.Entry{
+		V: core.LayoutVersion, Rev: at.Rev + 1, Etag: a.Env.Random(), Prev: at.digest,
+		Cause: a.msg.Cause, At: now, Change: change,
+	}
+	data, err := a.encode(ctx, &entry)
+	if err != nil {
+		return core.Entry{}, point{}, err
+	}
+	next := Record{Version: Version{Rev: entry.Rev, Etag: entry.Etag}, Data: data}
+	for delay := 50 * time.Millisecond; ; delay = min(2*delay, retryDelay) {
+		v, err := a.Store.Append(ctx, a.key, at.Version, next)
+		switch {
+		case err == nil:
+			a.stats.Entries.Add(1)
+			a.stats.Bytes.Add(int64(len(data)))
+			return entry, point{Version: v, digest: core.Digest(data)}, nil
+		case !errors.Is(err, ErrAmbiguous):
+			if errors.Is(err, ErrConflict) {
+				a.stats.Conflicts.Add(1)
+			}
+			return core.Entry{}, point{}, fmt.Errorf("append entry %d of run %s: %w", entry.Rev, a.key, err)
+		}
+		if err := a.Env.Sleep(ctx, delay); err != nil {
+			return core.Entry{}, point{}, err
+		}
+	}
+}
+
+// section is a part of an entry that can live in a blob.
+type section struct {
+	name  string
+	value any
+	clear func()
+}
+
+func sections(e *core.Entry) []section {
+	s := []section{
+		{"messages", e.Messages, func() { e.Messages = nil }},
+		{"results", e.Results, func() { e.Results = nil }},
+		{"input", e.Input, func() { e.Input = nil }},
+	}
+	if e.Terminal != nil {
+		s = append(s, section{"terminal", e.Terminal, func() { e.Terminal = nil }})
+	}
+	return s
+}
+
+// encode returns the entry's bytes. Blobs are written before the entry that names them.
+func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) {
+	data, err := e.Encode()
+	if err != nil || len(data) <= largeEntry {
+		return data, err
+	}
+	stored := *e
+	for _, s := range sections(&stored) {
+		content, err := core.EncodeJSON(s.value)
+		if err != nil {
+			return nil, fmt.Errorf("encode section %s: %w", s.name, err)
+		}
+		if len(content) < largeEntry/4 {
+			continue
+		}
+		digest := core.Digest(content)
+		if err := a.Store.PutBlob(ctx, a.key, digest, content); err != nil {
+			return nil, fmt.Errorf("store section %s of entry %d: %w", s.name, e.Rev, err)
+		}
+		stored.Blobs = append(stored.Blobs, core.Blob{Section: s.name, Digest: digest, Size: len(content)})
+		s.clear()
+	}
+	e.Blobs = stored.Blobs
+	return stored.Encode()
+}
+
+// decode reads an entry and its blobs.
+func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, error) {
+	e, err := core.DecodeEntry(rec.Data)
+	if err != nil {
+		return core.Entry{}, err
+	}
+	for _, b := range e.Blobs {
+		content, err := r.Store.Blob(ctx, run, b.Digest)
+		if err != nil {
+			return core.Entry{}, fmt.Errorf("read section %s of entry %d of run %s: %w", b.Section, e.Rev, run, err)
+		}
+		into := map[string]any{"messages": &e.Messages, "results": &e.Results, "input": &e.Input, "terminal": &e.Terminal}
+		if err := json.Unmarshal(content, into[b.Section]); err != nil {
+			return core.Entry{}, fmt.Errorf("decode section %s of entry %d of run %s: %w", b.Section, e.Rev, run, err)
+		}
+	}
+	return e, nil
+}
+
+// Journal reads a run's entries in order, with their blobs, and checks the chain of hashes.
+func (r *Runner) Journal(ctx context.Context, run sdk.RunKey) ([]core.Entry, error) {
+	entries, _, err := r.readAfter(ctx, run, point{})
+	return entries, err
+}
+
+// errCorrupt: the journal does not hold together. The run is left alone and its message dead-lettered.
+var errCorrupt = errors.New("journal is corrupt")
+
+// readAfter reads the entries after at and the point that they lead to.
+func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]core.Entry, point, error) {
+	records, err := r.Store.Entries(ctx, run, at.Version)
+	if err != nil {
+		return nil, point{}, fmt.Errorf("read journal of run %s: %w", run, err)
+	}
+	entries := make([]core.Entry, 0, len(records))
+	for _, rec := range records {
+		e, err := r.decode(ctx, run, rec)
+		if err != nil {
+			return nil, point{}, fmt.Errorf("%w: %w", errCorrupt, err)
+		}
+		if e.Rev != at.Rev+1 || e.Prev != at.digest {
+			return nil, point{}, fmt.Errorf("%w: run %s: entry %d does not follow entry %d", errCorrupt, run, e.Rev, at.Rev)
+		}
+		entries = append(entries, e)
+		at = point{Version: rec.Version, digest: core.Digest(rec.Data)}
+	}
+	return entries, at, nil
+}

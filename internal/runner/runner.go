@@ -1,0 +1,126 @@
+// Package runner is the shell around the core: it loads a run, lets the core decide, commits the journal entry, and only
+// then carries out its effects (design §5).
+//
+// A message is either absorbed (one small entry, no call to anything slow) or, when it makes its run runnable, driven:
+// model calls and inline tools until the run waits or is done. The rules that everything here obeys:
+//
+//   - R1: nothing leaves the worker before the entry it follows from is durable;
+//   - R2: effects are deterministic and may be repeated;
+//   - R3: a message is acked only when its run waits or is done and the effects are out;
+//   - R4: a verdict that acks without writing rests on a linearizable read;
+//   - R5: who lost the run does nothing: no ack, no nak.
+//
+// The package starts no goroutine and reads no clock of its own: Env does.
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// Message is a decoded delivery for a run.
+type Message struct {
+	// Address is the parsed subject, which the broker enforced.
+	Address sdk.Address
+	// Event is zero for a fired timer.
+	Event sdk.Event
+	// Run is the CloudEvents subject of the run, for messages that start one.
+	Run string
+	// Due is what a fired timer was armed for, in Unix milliseconds.
+	Due int64
+	// Cause identifies the message itself.
+	Cause core.Cause
+	// Received is when the broker stored it, in Unix milliseconds.
+	Received int64
+	// Progress is called whenever the activation got somewhere, so that its delivery is extended only while it does.
+	Progress func()
+}
+
+// Settlement is what becomes of a message.
+type Settlement int
+
+// The settlements.
+const (
+	// Ack: the message is done with.
+	Ack Settlement = iota
+	// Retry: deliver it again after Verdict.After.
+	Retry
+	// Leave: neither ack nor nak (R5); the broker delivers it again when the lease ends.
+	Leave
+	// Reject: dead-letter it with Verdict.Problem, then ack.
+	Reject
+)
+
+// Verdict is how Process wants its message settled.
+type Verdict struct {
+	Settlement Settlement
+	After      time.Duration
+	Problem    *sdk.Error
+}
+
+func reject(e *sdk.Error) Verdict { return Verdict{Settlement: Reject, Problem: e} }
+
+// retryDelay is how long a message waits when the store or the broker could not be reached.
+const retryDelay = 5 * time.Second
+
+// Options are what a Runner is made of; Cache has a default, all else is required.
+type Options struct {
+	Store     Store
+	Publisher Publisher
+	Env       Env
+	Catalog   Catalog
+	Subjects  sdk.Subjects
+	Logger    *slog.Logger
+	// Cache is how many recently driven runs are kept in memory; 0 is 128, negative is none.
+	Cache int
+}
+
+// Runner processes messages of runs. Safe for concurrent use.
+type Runner struct {
+	Options
+	cache    *cache
+	draining atomic.Bool
+	stats    Stats
+}
+
+// Stats count what happened since the start.
+type Stats struct {
+	// ModelCalls were made; RepeatedModelCalls were made although one for the same step had been made before.
+	ModelCalls, RepeatedModelCalls atomic.Int64
+	Entries, Bytes                 atomic.Int64
+	Conflicts, Takeovers, Stale    atomic.Int64
+}
+
+// New returns a Runner.
+func New(o Options) *Runner {
+	if o.Cache == 0 {
+		o.Cache = 128
+	}
+	return &Runner{Options: o, cache: newCache(o.Cache)}
+}
+
+// Stats are the runner's counters.
+func (r *Runner) Stats() *Stats { return &r.stats }
+
+// Drain makes activations stop at their next step and hand their message back, so that another worker goes on at once.
+// It cancels no run.
+func (r *Runner) Drain() { r.draining.Store(true) }
+
+// Process handles one message to the end: until its run waits or is done, or somebody else has it.
+func (r *Runner) Process(ctx context.Context, m Message) Verdict {
+	a := &activation{Runner: r, msg: m, key: m.Address.Run, owner: r.Env.Random()}
+	v, err := a.process(ctx)
+	switch {
+	case err == nil:
+		return v
+	case ctx.Err() != nil:
+		return Verdict{Settlement: Leave}
+	}
+	r.Logger.Warn("message is retried", "run", a.head.Run, "subject", m.Cause.EventID, "error", err)
+	return Verdict{Settlement: Retry, After: retryDelay}
+}

@@ -1,0 +1,328 @@
+package sdk
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"mime"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const messageRefused = "message is not an event of this wire"
+
+// DecodeEvent reads an event from a message's headers (any spelling of their names; a nats.Header will do) and body, by
+// the CloudEvents binding for NATS. A Content-Type of application/cloudevents, or the absence of any "ce-" header, means
+// structured mode; otherwise the "ce-" headers carry the attributes and the body is the data. No other header is
+// looked at. Absent data becomes {}, an absent datacontenttype ContentTypeJSON, and Data is compact.
+// Errors have CodeInvalidEvent and list every fault.
+func DecodeEvent(headers map[string][]string, body []byte) (Event, error) {
+	var f faults
+	attributes, contentType := readHeaders(headers, &f)
+	if f.has("$.content-type") {
+		return Event{}, f.err(CodeInvalidEvent, messageRefused)
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil { // what precedes broken parameters decides all the same
+		media, _, _ = strings.Cut(contentType, ";")
+		media = strings.ToLower(strings.TrimSpace(media))
+	}
+	switch {
+	case strings.HasPrefix(media, "application/cloudevents-batch"):
+		return Event{}, Errorf(CodeInvalidEvent, "batch mode does not exist on NATS: send one event a message")
+	case media == "application/cloudevents", media == ContentTypeStructured:
+		return decodeStructured(body)
+	case strings.HasPrefix(media, "application/cloudevents"):
+		return Event{}, Errorf(CodeInvalidEvent, "event format %s: only %s is read", quote(media), ContentTypeStructured)
+	case len(attributes) == 0:
+		return decodeStructured(body)
+	}
+	return decodeBinary(attributes, body, &f)
+}
+
+// decodeStructured reads the JSON event format.
+func decodeStructured(body []byte) (Event, error) {
+	// The envelope's own object is one level above data.
+	s := scan{root: "$", maxDepth: MaxDepth + 1}
+	s.run(body)
+	if kind := jsontext.Value(body).Kind(); len(s.list) == 0 && kind != '{' {
+		s.add("$", "an object with the attributes of an event", kindName(kind))
+	}
+	if err := s.err(CodeInvalidEvent, messageRefused); err != nil {
+		return Event{}, err
+	}
+	d := eventDecoder{}
+	if err := d.members(body); err != nil {
+		return Event{}, &Error{Code: CodeInvalidEvent, Message: messageRefused, Cause: err}
+	}
+	return d.finish()
+}
+
+// eventDecoder fills an event member by member.
+type eventDecoder struct {
+	event Event
+	faults
+	versioned, hasData bool
+}
+
+// members reads the object in text, which scan has found valid.
+func (d *eventDecoder) members(text []byte) error {
+	decoder := jsontext.NewDecoder(bytes.NewBuffer(text))
+	if _, err := decoder.ReadToken(); err != nil {
+		return fmt.Errorf("read envelope: %w", err)
+	}
+	for decoder.PeekKind() == '"' {
+		token, err := decoder.ReadToken()
+		if err != nil {
+			return fmt.Errorf("read name: %w", err)
+		}
+		name := token.String() // before the next read, which invalidates token
+		value, err := decoder.ReadValue()
+		if err != nil {
+			return fmt.Errorf("read value: %w", err)
+		}
+		d.member(name, value)
+	}
+	return nil
+}
+
+// member reads one member of the structured form. value is only valid during the call.
+func (d *eventDecoder) member(name string, value jsontext.Value) {
+	path, kind := "$."+name, value.Kind()
+	switch name {
+	case "data":
+		if kind != 'n' {
+			d.data(value)
+		}
+		return
+	case "data_base64":
+		if kind != 'n' {
+			d.base64(path, value)
+		}
+		return
+	case "executionunits":
+		if kind != '0' && kind != 'n' {
+			d.add(path, "a number or null", kindName(kind))
+		} else if kind == '0' {
+			d.units(path, string(value))
+		}
+		return
+	}
+	switch {
+	case kind == '"':
+		d.text(name, unquoteJSON(value))
+	case kind == 'n' && isOwnMember(name): // absent
+	case isOwnMember(name):
+		d.add(path, "a string or null", kindName(kind))
+	case kind == 'n':
+		d.extension(name, nil)
+	case kind == '0':
+		d.extension(name, json.Number(value))
+	case kind == 't' || kind == 'f':
+		d.extension(name, kind == 't')
+	default:
+		d.add(path, "a string, boolean, number or null", kindName(kind))
+	}
+}
+
+// unquoteJSON returns the text of a JSON string that scan has found valid.
+func unquoteJSON(value jsontext.Value) string {
+	text, err := jsontext.AppendUnquote(nil, value)
+	if err != nil {
+		panic(fmt.Sprintf("sdk: a scanned string is invalid: %v", err))
+	}
+	return string(text)
+}
+
+// text sets an attribute that is given as text, as all are in binary mode.
+func (d *eventDecoder) text(name, value string) {
+	path := "$." + name
+	switch name {
+	case "specversion":
+		if d.versioned = true; value != SpecVersion {
+			d.add(path, `"1.0"`, quote(value))
+		}
+	case "time":
+		if value == "" {
+			return
+		}
+		t, ok := parseTime(value)
+		if !ok {
+			d.add(path, "a time such as 2026-11-21T02:58:44.408Z", quote(value))
+		}
+		d.event.Time = t
+	case "executionunits":
+		if value != "" {
+			d.units(path, value)
+		}
+	case "data", "data_base64":
+		d.add(path, "the message's body", "an attribute of that name")
+	default:
+		if a, ok := findStringAttribute(name); ok {
+			*a.of(&d.event) = value
+			return
+		}
+		d.extension(name, value)
+	}
+}
+
+func (d *eventDecoder) extension(name string, value any) {
+	if d.event.Extensions == nil {
+		d.event.Extensions = map[string]any{}
+	}
+	d.event.Extensions[name] = value
+}
+
+func (d *eventDecoder) units(path, text string) {
+	units, err := ParseUnits(text)
+	if err != nil {
+		d.add(path, "a number between ±9223372036854", quote(text))
+	}
+	d.event.ExecutionUnits = units
+}
+
+func (d *eventDecoder) data(text []byte) {
+	if d.hasData {
+		d.add("$.data", "data or data_base64", "both")
+		return
+	}
+	d.hasData = true
+	d.event.Data = compactData(text, &d.faults)
+}
+
+// base64 reads data that a peer sent as bytes, as CloudEvents SDKs do when they are given bytes.
+func (d *eventDecoder) base64(path string, value jsontext.Value) {
+	if kind := value.Kind(); kind != '"' {
+		d.add(path, "a string", kindName(kind))
+		return
+	}
+	data, err := base64.StdEncoding.DecodeString(unquoteJSON(value))
+	if err != nil {
+		d.add(path, "base64", err.Error())
+		return
+	}
+	d.data(data)
+}
+
+// finish fills in what may be absent and returns the event, or every fault.
+func (d *eventDecoder) finish() (Event, error) {
+	if !d.versioned && !d.has("$.specversion") {
+		d.add("$.specversion", `"1.0"`, "nothing")
+	}
+	if len(d.event.Data) == 0 {
+		d.event.Data = json.RawMessage("{}")
+	}
+	if d.event.DataContentType == "" {
+		d.event.DataContentType = ContentTypeJSON
+	}
+	d.event.check(&d.faults)
+	if err := d.err(CodeInvalidEvent, messageRefused); err != nil {
+		return Event{}, err
+	}
+	return d.event, nil
+}
+
+// readHeaders returns the values of the "ce-" headers by lower-case attribute name, and the Content-Type.
+func readHeaders(headers map[string][]string, f *faults) (attributes map[string]string, contentType string) {
+	attributes = map[string]string{}
+	seen := map[string]bool{}
+	for _, header := range slices.Sorted(maps.Keys(headers)) {
+		name := strings.ToLower(header)
+		attribute, isAttribute := strings.CutPrefix(name, "ce-")
+		if !isAttribute && name != "content-type" {
+			continue
+		}
+		path, values := "$."+attribute, headers[header]
+		if len(values) != 1 || seen[name] {
+			f.add(path, "one header", "several, or one without a value")
+		}
+		if seen[name] || len(values) == 0 {
+			continue
+		}
+		seen[name] = true
+		if !isAttribute {
+			contentType = values[0]
+			continue
+		}
+		value, ok := decodeHeader(values[0])
+		if !ok {
+			f.add(path, "percent-encoded UTF-8", quote(values[0]))
+		}
+		attributes[attribute] = value
+	}
+	return attributes, contentType
+}
+
+// decodeBinary reads an event whose attributes came as headers.
+func decodeBinary(attributes map[string]string, body []byte, f *faults) (Event, error) {
+	d := eventDecoder{faults: *f}
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		d.text(name, attributes[name])
+	}
+	if body = bytes.TrimSpace(body); len(body) > 0 && string(body) != "null" {
+		d.data(body)
+	}
+	return d.finish()
+}
+
+// decodeHeader undoes the encoding of a header value: double quotes, which older senders use, then percent signs, once.
+func decodeHeader(value string) (string, bool) {
+	value = strings.Trim(value, " \t")
+	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+		var ok bool
+		if value, ok = unquoteHeader(value[1 : len(value)-1]); !ok {
+			return "", false
+		}
+	}
+	var b strings.Builder
+	for i := 0; i < len(value); i++ {
+		if value[i] != '%' {
+			b.WriteByte(value[i])
+			continue
+		}
+		if i+2 >= len(value) {
+			return "", false
+		}
+		high, low := hexDigit(value[i+1]), hexDigit(value[i+2])
+		if high < 0 || low < 0 {
+			return "", false
+		}
+		b.WriteByte(byte(high<<4 | low))
+		i += 2
+	}
+	return b.String(), utf8.ValidString(b.String())
+}
+
+// unquoteHeader undoes the backslashes of a quoted string (RFC 7230 §3.2.6).
+func unquoteHeader(s string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			return "", false
+		case s[i] == '\\' && i+1 == len(s):
+			return "", false
+		case s[i] == '\\':
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String(), true
+}
+
+func hexDigit(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}

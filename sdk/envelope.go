@@ -1,0 +1,313 @@
+package sdk
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"mime"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	// ContentTypeStructured is the Content-Type header of every message that Encode made.
+	ContentTypeStructured = "application/cloudevents+json"
+	// MaxAttribute is the most bytes of UTF-8 that one attribute's value may have.
+	MaxAttribute = 8 << 10
+)
+
+// timeLayout is how times are written: RFC 3339 in UTC with milliseconds.
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// stringAttribute is an attribute of the envelope whose value is text.
+type stringAttribute struct {
+	name     string
+	required bool
+	of       func(*Event) *string
+}
+
+// stringAttributes are in the order that they are written in. dataschema is followed by data, time and the extensions,
+// redirectto by executionunits.
+var stringAttributes = []stringAttribute{
+	{"id", true, func(e *Event) *string { return &e.ID }},
+	{"source", true, func(e *Event) *string { return &e.Source }},
+	{"type", true, func(e *Event) *string { return &e.Type }},
+	{"subject", false, func(e *Event) *string { return &e.Subject }},
+	{"datacontenttype", false, func(e *Event) *string { return &e.DataContentType }},
+	{"dataschema", false, func(e *Event) *string { return &e.DataSchema }},
+	{"to", false, func(e *Event) *string { return &e.To }},
+	{"accesscontrol", false, func(e *Event) *string { return &e.AccessControl }},
+	{"redirectto", false, func(e *Event) *string { return &e.RedirectTo }},
+	{"traceparent", false, func(e *Event) *string { return &e.TraceParent }},
+	{"tracestate", false, func(e *Event) *string { return &e.TraceState }},
+	{"parentid", false, func(e *Event) *string { return &e.ParentID }},
+	{"domain", false, func(e *Event) *string { return &e.Domain }},
+	{"agent", false, func(e *Event) *string { return &e.Agent }},
+}
+
+func findStringAttribute(name string) (stringAttribute, bool) {
+	i := slices.IndexFunc(stringAttributes, func(a stringAttribute) bool { return a.name == name })
+	if i < 0 {
+		return stringAttribute{}, false
+	}
+	return stringAttributes[i], true
+}
+
+// isOwnMember reports whether name is a member of the envelope that is no extension of others.
+func isOwnMember(name string) bool {
+	switch name {
+	case "specversion", "data", "data_base64", "time", "executionunits":
+		return true
+	}
+	_, ok := findStringAttribute(name)
+	return ok
+}
+
+// Encode returns the event in structured mode (docs/wire.md, "Envelope"): one JSON object with every attribute, those
+// without a value as null. Equal events have equal bytes: the order of members is fixed, extensions are sorted by name,
+// and of Data only the white space is dropped. An empty DataContentType is written as ContentTypeJSON and empty Data as
+// {}. An event that DecodeEvent would refuse is refused with CodeInvalidEvent and every fault.
+func (e Event) Encode() ([]byte, error) {
+	if e.DataContentType == "" {
+		e.DataContentType = ContentTypeJSON
+	}
+	if len(e.Data) == 0 {
+		e.Data = json.RawMessage("{}")
+	}
+	var f faults
+	e.check(&f)
+	data := compactData(e.Data, &f)
+	if err := f.err(CodeInvalidEvent, "event cannot be encoded"); err != nil {
+		return nil, err
+	}
+	w := memberWriter{buffer: make([]byte, 0, 512+len(data))}
+	w.text("id", e.ID)
+	w.text("source", e.Source)
+	w.text("specversion", SpecVersion)
+	w.text("type", e.Type)
+	w.text("subject", e.Subject)
+	w.text("datacontenttype", e.DataContentType)
+	w.text("dataschema", e.DataSchema)
+	w.raw("data", string(data))
+	if e.Time.IsZero() {
+		w.raw("time", "null")
+	} else {
+		w.text("time", e.Time.UTC().Format(timeLayout))
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Extensions)) {
+		w.extension(name, e.Extensions[name])
+	}
+	w.text("to", e.To)
+	w.text("accesscontrol", e.AccessControl)
+	w.text("redirectto", e.RedirectTo)
+	w.raw("executionunits", e.ExecutionUnits.String())
+	w.text("traceparent", e.TraceParent)
+	w.text("tracestate", e.TraceState)
+	w.text("parentid", e.ParentID)
+	w.text("domain", e.Domain)
+	w.text("agent", e.Agent)
+	return w.close()
+}
+
+// MarshalJSON is Encode. The encoding/json package may escape more of the text than Encode does.
+func (e Event) MarshalJSON() ([]byte, error) { return e.Encode() }
+
+// UnmarshalJSON reads an event in structured mode, by the rules of DecodeEvent.
+func (e *Event) UnmarshalJSON(text []byte) error {
+	decoded, err := decodeStructured(text)
+	if err != nil {
+		return err
+	}
+	*e = decoded
+	return nil
+}
+
+// memberWriter writes one JSON object.
+type memberWriter struct {
+	buffer []byte
+	err    error
+}
+
+func (w *memberWriter) quoted(s string) {
+	var err error
+	if w.buffer, err = jsontext.AppendQuote(w.buffer, s); err != nil && w.err == nil {
+		w.err = fmt.Errorf("quote %s: %w", quote(s), err)
+	}
+}
+
+func (w *memberWriter) name(name string) {
+	separator := byte(',')
+	if len(w.buffer) == 0 {
+		separator = '{'
+	}
+	w.buffer = append(w.buffer, separator)
+	w.quoted(name)
+	w.buffer = append(w.buffer, ':')
+}
+
+// text writes the empty text as null.
+func (w *memberWriter) text(name, value string) {
+	if value == "" {
+		w.raw(name, "null")
+		return
+	}
+	w.name(name)
+	w.quoted(value)
+}
+
+func (w *memberWriter) raw(name, value string) {
+	w.name(name)
+	w.buffer = append(w.buffer, value...)
+}
+
+// extension writes a value that check has let through.
+func (w *memberWriter) extension(name string, value any) {
+	switch v := value.(type) {
+	case string:
+		w.name(name)
+		w.quoted(v)
+	case bool:
+		w.raw(name, strconv.FormatBool(v))
+	case json.Number:
+		w.raw(name, v.String())
+	default:
+		w.raw(name, "null")
+	}
+}
+
+func (w *memberWriter) close() ([]byte, error) {
+	if w.err != nil {
+		return nil, &Error{Code: CodeInternal, Message: "event cannot be encoded", Cause: w.err}
+	}
+	return append(w.buffer, '}'), nil
+}
+
+// check finds what is wrong with the values of attributes; data is compactData's.
+func (e *Event) check(f *faults) {
+	for _, a := range stringAttributes {
+		path, value := "$."+a.name, *a.of(e)
+		if value == "" && a.required && !f.has(path) {
+			f.add(path, "a non-empty string", "nothing")
+		}
+		checkText(f, path, value)
+	}
+	if media, _, err := mime.ParseMediaType(e.DataContentType); e.DataContentType != "" && !f.has("$.datacontenttype") &&
+		(err != nil || media != ContentTypeJSON && !strings.HasSuffix(media, "+json")) {
+		f.add("$.datacontenttype", "application/json or another JSON media type", quote(e.DataContentType))
+	}
+	if year := e.Time.UTC().Year(); year < 0 || year > 9999 {
+		f.add("$.time", "a year from 0000 to 9999 in UTC", strconv.Itoa(year))
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Extensions)) {
+		checkExtension(f, name, e.Extensions[name])
+	}
+}
+
+var extensionPattern = regexp.MustCompile(`^[a-z0-9]{1,64}$`)
+
+func checkExtension(f *faults, name string, value any) {
+	path := "$." + name
+	if !extensionPattern.MatchString(name) {
+		f.add("$["+quote(name)+"]", "an attribute name of 1 to 64 of a-z and 0-9", quote(name))
+		return
+	}
+	if isOwnMember(name) {
+		f.add(path, "a field of the event", "an extension of that name")
+		return
+	}
+	switch v := value.(type) {
+	case string:
+		checkText(f, path, v)
+	case json.Number:
+		checkText(f, path, v.String())
+		if _, ok := parseDecimal(v.String()); !ok {
+			f.add(path, "a JSON number", quote(v.String()))
+		}
+	case bool, nil:
+	default:
+		f.add(path, "a string, boolean, number or null", fmt.Sprintf("%T", value))
+	}
+}
+
+// checkText holds every attribute to what CloudEvents allows in text: no control characters, which are also what could
+// forge a line of a header or a log.
+func checkText(f *faults, path, value string) {
+	switch {
+	case len(value) > MaxAttribute:
+		f.add(path, fmt.Sprintf("at most %d bytes", MaxAttribute), fmt.Sprintf("%d", len(value)))
+	case !utf8.ValidString(value):
+		f.add(path, "valid UTF-8", quote(value))
+	default:
+		if i := strings.IndexFunc(value, unicode.IsControl); i >= 0 {
+			f.add(path, "text without control characters", fmt.Sprintf("one at byte %d", i))
+		}
+	}
+}
+
+// compactData checks that data is one JSON object and drops its white space. Numbers and strings keep their text.
+func compactData(data []byte, f *faults) json.RawMessage {
+	s := scan{root: "$.data", maxDepth: MaxDepth}
+	s.run(data)
+	value := jsontext.Value(data)
+	if kind := value.Kind(); len(s.list) == 0 && kind != '{' {
+		s.add("$.data", "an object", kindName(kind))
+	}
+	if len(s.list) > 0 {
+		for _, fault := range s.list {
+			f.add(fault.Path, fault.Expected, fault.Got)
+		}
+		return nil
+	}
+	value = value.Clone()
+	if err := value.Compact(); err != nil {
+		f.add("$.data", "valid JSON", err.Error())
+	}
+	return json.RawMessage(value)
+}
+
+// kindName says what a JSON value is, in an error.
+func kindName(kind jsontext.Kind) string {
+	switch kind {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	}
+	return "nothing"
+}
+
+var timePattern = regexp.MustCompile(
+	`^(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2})(:\d{2}(?:\.\d+)?)?(?:([Zz])|([+-]\d{2}):?(\d{2}))$`)
+
+// parseTime reads RFC 3339, and the two forms beyond it that Arvo allows: without seconds, and with an offset without
+// its colon. The result is in UTC; what is finer than a nanosecond is dropped.
+func parseTime(text string) (time.Time, bool) {
+	m := timePattern.FindStringSubmatch(text)
+	if m == nil {
+		return time.Time{}, false
+	}
+	seconds, offset := m[3], "Z"
+	if seconds == "" {
+		seconds = ":00"
+	}
+	if m[4] == "" {
+		offset = m[5] + ":" + m[6]
+	}
+	t, err := time.Parse(time.RFC3339Nano, m[1]+"T"+m[2]+seconds+offset)
+	return t.UTC(), err == nil
+}

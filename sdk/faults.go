@@ -1,0 +1,63 @@
+package sdk
+
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+const (
+	// maxFaults bounds the faults of one error, so that a hostile event cannot make an endless one.
+	maxFaults = 32
+	// maxShown bounds, in bytes, what an error quotes of an event.
+	maxShown = 96
+)
+
+// faults collects every violation of one text, in the order found.
+type faults struct {
+	list    []Fault
+	omitted int
+}
+
+func (f *faults) add(path, expected, got string) {
+	if len(f.list) == maxFaults {
+		f.omitted++
+		return
+	}
+	f.list = append(f.list, Fault{Path: clip(path), Expected: expected, Got: clip(got)})
+}
+
+func (f *faults) has(path string) bool {
+	for _, fault := range f.list {
+		if fault.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// err returns nil when nothing was found.
+func (f *faults) err(code Code, message string) error {
+	if len(f.list) == 0 {
+		return nil
+	}
+	if f.omitted > 0 {
+		message = fmt.Sprintf("%s (%d more faults are not listed)", message, f.omitted)
+	}
+	return &Error{Code: code, Message: message, Faults: f.list}
+}
+
+// clip shortens s to maxShown bytes, at a whole character.
+func clip(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	cut := maxShown
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+// quote shows a text of an event in an error; control characters and invalid UTF-8 are escaped.
+func quote(s string) string { return strconv.Quote(clip(s)) }
