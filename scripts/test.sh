@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs every test with the race detector. Tests that need Redis start a redis-server of their own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! command -v redis-server >/dev/null; then
+  echo "make test needs a redis-server to start. Install one, for example: apt-get install redis-server" >&2
+  exit 1
+fi
+
+go vet ./...
+# The simulator explores more without the race detector, which slows it tenfold.
+go test -count=1 ./test/sim -run TestSimulation -sim.seeds="${SEEDS:-10000}"
+go test -race -timeout 9m ./...
+(cd examples/traveldesk && go vet ./... && go test -race ./...)
