@@ -1,0 +1,40 @@
+// Package mockllm is a model that answers from a script over HTTP: POST /v1/chat/completions (streamed and not),
+// GET /v1/models and GET /stats. Real client code runs against it in tests and demos, without a key.
+//
+// A script is YAML or JSON:
+//
+//	conversations:
+//	  - name: book a trip            # for errors; default "conversation N"
+//	    match:                       # every condition given must hold; without any, everything matches
+//	      contains: to Lisbon        # the first user message contains this
+//	      first: I want to fly       # the first user message is exactly this
+//	      model: gpt-4o-mini         # the model asked for
+//	      run: airline-3-1           # the run (header X-Agentd-Run, percent-decoded) ends in this, or is not told
+//	    tools: [find_flight]         # optional: the request must offer exactly these
+//	    replies:
+//	      - text: Let me look.       # text, calls or both; the text may be empty
+//	        calls:
+//	          - name: find_flight
+//	            arguments: {to: LIS} # a mapping is sent as JSON, a text as it is (to play a model that errs)
+//	        delay: 200ms             # before the answer
+//	        usage: {prompt: 12, completion: 7}   # default: a quarter of the characters
+//	        finish: length           # default stop or tool_calls; content_filter
+//	        faults:                  # come before the answer, in order
+//	          - {status: 429, retry_after: 1s, message: slow down, times: 2}   # times: default 1, -1 for ever
+//	          - {cut: true}          # the connection breaks in the middle of the answer
+//	    expect: []                   # optional, see below
+//
+// The first conversation that matches answers. Which reply is due is counted from the request: as many replies are past
+// as it has assistant messages. So the server remembers nothing of a conversation, any number of runs can use one
+// script at once, and a request that is repeated after a crash gets the same answer. (Only faults are counted, by the
+// run's header, or without one by the first user message.)
+//
+// With expect, the whole conversation in the protocol's form, the server is strict: a request must equal the expected
+// messages so far, and is otherwise refused with status 422 and a message that says where and how it differs. Compared
+// are roles, texts, calls (arguments as JSON), results (as JSON where they are) and that each result has the id of its
+// call; ids themselves are the client's, and those that this server made up are refused, because agentd must not keep a
+// vendor's ids. Without replies, the assistant messages of expect are the replies. Among several matching strict
+// conversations those that agree with the request count, and they must agree on the answer.
+//
+// GET /stats returns Stats.
+package mockllm

@@ -1,0 +1,199 @@
+package llm
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"agentd/sdk"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/shared"
+)
+
+// messages is the conversation in the vendor's form, in the order of the history.
+func messages(req sdk.ModelRequest) []openai.ChatCompletionMessageParamUnion {
+	var out []openai.ChatCompletionMessageParamUnion
+	if req.System != "" {
+		out = append(out, openai.SystemMessage(req.System))
+	}
+	for _, m := range req.Messages {
+		if m.Role == sdk.RoleAssistant {
+			out = append(out, assistantMessage(m))
+		} else {
+			out = append(out, userMessages(m)...)
+		}
+	}
+	return out
+}
+
+// assistantMessage is one message with all its calls: the protocol wants their results right after it.
+func assistantMessage(m sdk.Message) openai.ChatCompletionMessageParamUnion {
+	var texts []string
+	var out openai.ChatCompletionAssistantMessageParam
+	for _, c := range m.Content {
+		switch c.Kind {
+		case sdk.ContentText:
+			texts = append(texts, c.Text)
+		case sdk.ContentMedia:
+			texts = append(texts, describeMedia(c.Media))
+		case sdk.ContentToolUse:
+			out.ToolCalls = append(out.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
+				OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
+					ID: c.CallID,
+					Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{
+						Name: c.Tool, Arguments: callArguments(c.Args),
+					},
+				},
+			})
+		case sdk.ContentToolResult: // a user's content; never here
+		}
+	}
+	switch {
+	case len(texts) == 1 || (len(texts) == 0 && len(out.ToolCalls) == 0):
+		out.Content.OfString = param.NewOpt(strings.Join(texts, ""))
+	case len(texts) > 1:
+		for _, text := range texts {
+			out.Content.OfArrayOfContentParts = append(out.Content.OfArrayOfContentParts,
+				openai.ChatCompletionAssistantMessageParamContentArrayOfContentPartUnion{
+					OfText: &openai.ChatCompletionContentPartTextParam{Text: text},
+				})
+		}
+	}
+	return openai.ChatCompletionMessageParamUnion{OfAssistant: &out}
+}
+
+// userMessages splits a message into tool results and what lies between them, because each result is a message of the
+// role tool there.
+func userMessages(m sdk.Message) []openai.ChatCompletionMessageParamUnion {
+	var out []openai.ChatCompletionMessageParamUnion
+	var parts []openai.ChatCompletionContentPartUnionParam
+	flush := func() {
+		switch {
+		case len(parts) == 1 && parts[0].OfText != nil:
+			out = append(out, openai.UserMessage(parts[0].OfText.Text))
+		case len(parts) > 0:
+			out = append(out, openai.UserMessage(parts))
+		}
+		parts = nil
+	}
+	for _, c := range m.Content {
+		switch c.Kind {
+		case sdk.ContentText:
+			parts = append(parts, openai.TextContentPart(c.Text))
+		case sdk.ContentMedia:
+			parts = append(parts, mediaPart(c.Media, m.Seen > 0))
+		case sdk.ContentToolResult:
+			flush()
+			out = append(out, openai.ToolMessage(c.Text, c.CallID))
+		case sdk.ContentToolUse: // an assistant's content; never here
+		}
+	}
+	flush()
+	return out
+}
+
+// callArguments are always the text of a JSON object, because servers parse them and refuse a conversation over one that
+// is not. What the model wrote otherwise is kept inside an object, so that it can see its fault.
+func callArguments(args json.RawMessage) string {
+	var written string
+	if json.Unmarshal(args, &written) == nil {
+		args = json.RawMessage(written)
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(args, &object) == nil && object != nil {
+		return string(args)
+	}
+	if len(args) == 0 {
+		return "{}"
+	}
+	wrapped, err := json.Marshal(map[string]string{"unparsed_arguments": string(args)})
+	if err != nil {
+		return "{}" // a map of strings always encodes
+	}
+	return string(wrapped)
+}
+
+func mediaPart(m *sdk.Media, seen bool) openai.ChatCompletionContentPartUnionParam {
+	switch {
+	case m == nil || seen:
+		return openai.TextContentPart(describeMedia(m))
+	case isImage(m):
+		return openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: mediaURL(m)})
+	case m.Data == "":
+		// The protocol takes other files by content only.
+		return openai.TextContentPart(fmt.Sprintf("[file%s (%s): %s]", spaced(m.Name), m.MIME, m.URI))
+	}
+	file := openai.ChatCompletionContentPartFileFileParam{FileData: param.NewOpt(mediaURL(m))}
+	if m.Name != "" {
+		file.Filename = param.NewOpt(m.Name)
+	}
+	return openai.FileContentPart(file)
+}
+
+// describeMedia stands for media that the model has already seen (seed 000: tokens are spent on them once).
+func describeMedia(m *sdk.Media) string {
+	if m == nil {
+		return "[media]"
+	}
+	kind := "file"
+	if isImage(m) {
+		kind = "image"
+	}
+	return fmt.Sprintf("[%s%s (%s) was shown earlier]", kind, spaced(m.Name), m.MIME)
+}
+
+func isImage(m *sdk.Media) bool { return strings.HasPrefix(m.MIME, "image/") }
+
+func mediaURL(m *sdk.Media) string {
+	if m.Data == "" {
+		return m.URI
+	}
+	return "data:" + m.MIME + ";base64," + m.Data
+}
+
+func spaced(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " " + name
+}
+
+func toolParam(tool sdk.ToolDefinition) openai.ChatCompletionToolUnionParam {
+	f := shared.FunctionDefinitionParam{Name: tool.Name}
+	if tool.Description != "" {
+		f.Description = param.NewOpt(tool.Description)
+	}
+	parameters := tool.Parameters
+	if len(parameters) == 0 {
+		parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	// As raw bytes: a map would reorder the properties, which models read as an order of importance.
+	f.SetExtraFields(map[string]any{"parameters": parameters})
+	return openai.ChatCompletionFunctionTool(f)
+}
+
+var notInFormatName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+
+// responseFormat asks for JSON by schema. It is not strict: strict mode takes a subset of JSON Schema only, and the
+// run's own validation corrects the model.
+func responseFormat(schema json.RawMessage) openai.ChatCompletionNewParamsResponseFormatUnion {
+	var titled struct {
+		Title string `json:"title"`
+	}
+	// A schema that is true or false, or has a title of another type, has no name.
+	_ = json.Unmarshal(schema, &titled)
+	name := strings.Trim(notInFormatName.ReplaceAllString(titled.Title, "_"), "_")
+	if name == "" {
+		name = "response_schema"
+	}
+	return openai.ChatCompletionNewParamsResponseFormatUnion{
+		OfJSONSchema: &shared.ResponseFormatJSONSchemaParam{
+			JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{
+				Name: name[:min(len(name), 64)], Schema: schema, Strict: param.NewOpt(false),
+			},
+		},
+	}
+}

@@ -1,0 +1,298 @@
+package llm_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/internal/llm"
+	"agentd/sdk"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// step is what a scripted provider does when it is asked once.
+type step struct {
+	deltas []sdk.Delta
+	err    error
+	reply  string
+	// hangs waits for the end of the attempt.
+	hangs bool
+}
+
+// scripted does its steps in order and the last one for ever.
+type scripted struct {
+	steps []step
+	asked []sdk.ModelRequest
+}
+
+func (s *scripted) Generate(
+	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
+) (sdk.ModelReply, error) {
+	next := s.steps[min(len(s.asked), len(s.steps)-1)]
+	s.asked = append(s.asked, req)
+	if next.hangs {
+		<-ctx.Done()
+		return sdk.ModelReply{}, ctx.Err()
+	}
+	for _, d := range next.deltas {
+		if onDelta != nil {
+			onDelta(d)
+		}
+	}
+	return sdk.ModelReply{Text: next.reply, Usage: sdk.Usage{Prompt: 10, Completion: 2}}, next.err
+}
+
+var (
+	errUnavailable = &sdk.Error{Code: sdk.CodeUnavailable, Message: "away", Retryable: true}
+	errLimited     = &sdk.Error{Code: sdk.CodeRateLimited, Message: "slow", Retryable: true}
+	errRefused     = sdk.Errorf(sdk.CodeModel, "refused")
+)
+
+func limitedFor(d time.Duration) error {
+	e := *errLimited
+	e.RetryAfter = d
+	return &e
+}
+
+// pauses collects the sleeps of a retrying provider without sleeping. Random is 1 or nearly: pauses are at their
+// longest.
+type pauses struct {
+	slept []time.Duration
+	now   time.Time
+	// during is called in each sleep.
+	during func()
+}
+
+func (p *pauses) options() llm.RetryOptions {
+	p.now = time.Unix(1_000_000, 0)
+	return llm.RetryOptions{
+		Sleep: func(ctx context.Context, d time.Duration) error {
+			p.slept = append(p.slept, d)
+			p.now = p.now.Add(d)
+			if p.during != nil {
+				p.during()
+			}
+			return ctx.Err()
+		},
+		Random: func() float64 { return 1 },
+		Now:    func() time.Time { return p.now },
+	}
+}
+
+func TestRetrying_Pauses(t *testing.T) {
+	t.Parallel()
+	const s, ms = time.Second, time.Millisecond
+	for _, tc := range []struct {
+		name  string
+		steps []step
+		want  []time.Duration
+		err   error
+		asked int
+	}{
+		{"answers at once", []step{{reply: "yes"}}, nil, nil, 1},
+		{
+			"grows",
+			[]step{{err: errUnavailable}, {err: errUnavailable}, {err: errUnavailable}, {reply: "yes"}},
+			[]time.Duration{500 * ms, s, 2 * s},
+			nil, 4,
+		},
+		{
+			"gives up",
+			[]step{{err: errUnavailable}},
+			[]time.Duration{500 * ms, s, 2 * s, 4 * s, 8 * s},
+			errUnavailable, 6,
+		},
+		{
+			"slower when limited",
+			[]step{{err: errLimited}},
+			[]time.Duration{2 * s, 4 * s, 8 * s, 16 * s, 32 * s},
+			errLimited, 6,
+		},
+		{
+			"each class for itself",
+			[]step{{err: errLimited}, {err: errUnavailable}, {err: errLimited}, {reply: "yes"}},
+			[]time.Duration{2 * s, 500 * ms, 4 * s},
+			nil, 4,
+		},
+		{"as asked", []step{{err: limitedFor(20 * s)}, {reply: "yes"}}, []time.Duration{22 * s}, nil, 2},
+		{
+			"as asked, within bounds",
+			[]step{{err: limitedFor(time.Hour)}, {reply: "yes"}},
+			[]time.Duration{66 * s},
+			nil, 2,
+		},
+		{"never sooner than its own", []step{{err: limitedFor(ms)}, {reply: "yes"}}, []time.Duration{2 * s}, nil, 2},
+		{"not what is final", []step{{err: errRefused}}, nil, errRefused, 1},
+		{"final after all", []step{{err: errUnavailable}, {err: errRefused}}, []time.Duration{500 * ms}, errRefused, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			inner, clock := &scripted{steps: tc.steps}, &pauses{}
+			reply, err := llm.Retrying(inner, clock.options()).Generate(t.Context(), hello(), nil)
+			if !errors.Is(err, tc.err) || (tc.err == nil && reply.Text != "yes") {
+				t.Errorf("got %q, %v, want %v", reply.Text, err, tc.err)
+			}
+			if d := cmp.Diff(tc.want, clock.slept); d != "" {
+				t.Errorf("pauses (-want +got):\n%s", d)
+			}
+			if len(inner.asked) != tc.asked {
+				t.Errorf("asked %d times, want %d", len(inner.asked), tc.asked)
+			}
+		})
+	}
+}
+
+func TestRetrying_JitterIsHalf(t *testing.T) {
+	t.Parallel()
+	clock := &pauses{}
+	options := clock.options()
+	options.Random = func() float64 { return 0 }
+	_, err := llm.Retrying(&scripted{steps: []step{{err: errUnavailable}, {err: limitedFor(5 * time.Second)}, {}}}, options).
+		Generate(t.Context(), hello(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]time.Duration{250 * time.Millisecond, 5 * time.Second}, clock.slept); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestRetrying_SaysHowOftenItAsked(t *testing.T) {
+	t.Parallel()
+	clock := &pauses{}
+	_, err := llm.Retrying(&scripted{steps: []step{{err: errUnavailable}}}, clock.options()).
+		Generate(t.Context(), hello(), nil)
+	if e := sdk.AsError(err); e.Message != "away (asked 6 times)" || !e.Retryable {
+		t.Errorf("got %v", err)
+	}
+	if errUnavailable.Message != "away" {
+		t.Error("the provider's error was modified")
+	}
+}
+
+func TestRetrying_EndsBeforeTheDeadline(t *testing.T) {
+	t.Parallel()
+	clock := &pauses{}
+	options := clock.options()
+	// Far in the future for the real clock, so that only the injected one can decide.
+	clock.now = time.Now().Add(time.Hour)
+	ctx, cancel := context.WithDeadline(t.Context(), clock.now.Add(3*time.Second))
+	defer cancel()
+	_, err := llm.Retrying(&scripted{steps: []step{{err: errUnavailable}}}, options).Generate(ctx, hello(), nil)
+	if e := sdk.AsError(err); e.Code != sdk.CodeUnavailable || e.Message != "away (asked 3 times)" {
+		t.Errorf("got %v", err)
+	}
+	if d := cmp.Diff([]time.Duration{500 * time.Millisecond, time.Second}, clock.slept); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestRetrying_StopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	clock := &pauses{during: cancel}
+	inner := &scripted{steps: []step{{err: errUnavailable}}}
+	_, err := llm.Retrying(inner, clock.options()).Generate(ctx, hello(), nil)
+	if !errors.Is(err, context.Canceled) || len(inner.asked) != 1 {
+		t.Errorf("asked %d times: %v", len(inner.asked), err)
+	}
+}
+
+func TestRetrying_RealSleepStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	inner := &scripted{steps: []step{{err: limitedFor(time.Hour)}}}
+	asked := sdkFunc(func(c context.Context, r sdk.ModelRequest, f func(sdk.Delta)) (sdk.ModelReply, error) {
+		defer time.AfterFunc(0, cancel)
+		return inner.Generate(c, r, f)
+	})
+	if _, err := llm.Retrying(asked, llm.RetryOptions{}).Generate(ctx, hello(), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+type sdkFunc func(context.Context, sdk.ModelRequest, func(sdk.Delta)) (sdk.ModelReply, error)
+
+func (f sdkFunc) Generate(c context.Context, r sdk.ModelRequest, d func(sdk.Delta)) (sdk.ModelReply, error) {
+	return f(c, r, d)
+}
+
+func TestRetrying_BoundsAnAttempt(t *testing.T) {
+	t.Parallel()
+	clock := &pauses{}
+	options := clock.options()
+	options.AttemptTimeout = time.Millisecond
+	inner := &scripted{steps: []step{{hangs: true}, {reply: "yes"}}}
+	reply, err := llm.Retrying(inner, options).Generate(t.Context(), hello(), nil)
+	if err != nil || reply.Text != "yes" {
+		t.Errorf("got %q, %v", reply.Text, err)
+	}
+	options.Attempts = 1
+	_, err = llm.Retrying(&scripted{steps: []step{{hangs: true}}}, options).Generate(t.Context(), hello(), nil)
+	if e := sdk.AsError(err); e.Code != sdk.CodeUnavailable || !strings.Contains(e.Message, "1ms") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRetrying_ResetsFragments(t *testing.T) {
+	t.Parallel()
+	clock := &pauses{}
+	inner := &scripted{steps: []step{
+		{err: errUnavailable}, // nothing was sent, so nothing is reset
+		{deltas: []sdk.Delta{{Text: "He"}, {Tool: "f"}}, err: errUnavailable},
+		{err: errUnavailable}, // reset already
+		{deltas: []sdk.Delta{{Text: "Hello"}}, reply: "Hello"},
+	}}
+	var got []sdk.Delta
+	_, err := llm.Retrying(inner, clock.options()).Generate(t.Context(), hello(), func(d sdk.Delta) { got = append(got, d) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []sdk.Delta{{Text: "He"}, {Tool: "f"}, {Reset: true}, {Text: "Hello"}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestFallback_AsksTheNext(t *testing.T) {
+	t.Parallel()
+	first := &scripted{steps: []step{{deltas: []sdk.Delta{{Text: "I ca"}}, err: errRefused}}}
+	second := &scripted{steps: []step{{deltas: []sdk.Delta{{Text: "Yes"}}, reply: "Yes"}}}
+	third := &scripted{steps: []step{{reply: "never"}}}
+	var got []sdk.Delta
+	reply, err := llm.Fallback(first, second, third).Generate(t.Context(), hello(),
+		func(d sdk.Delta) { got = append(got, d) })
+	if err != nil || reply.Text != "Yes" || len(third.asked) != 0 {
+		t.Errorf("got %q, %v; the third was asked %d times", reply.Text, err, len(third.asked))
+	}
+	if d := cmp.Diff([]sdk.Delta{{Text: "I ca"}, {Reset: true}, {Text: "Yes"}}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestFallback_ReportsEveryFailure(t *testing.T) {
+	t.Parallel()
+	_, err := llm.Fallback(&scripted{steps: []step{{err: errRefused}}}, &scripted{steps: []step{{err: errLimited}}}).
+		Generate(t.Context(), hello(), nil)
+	e := sdk.AsError(err)
+	if e.Code != sdk.CodeRateLimited || !e.Retryable || e.Message != "no model answered: refused; slow" {
+		t.Errorf("got %v", err)
+	}
+	if !errors.Is(err, errRefused) {
+		t.Error("the first failure is not in the chain")
+	}
+}
+
+func TestFallback_StopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	second := &scripted{steps: []step{{reply: "yes"}}}
+	_, err := llm.Fallback(&scripted{steps: []step{{hangs: true}}}, second).Generate(ctx, hello(), nil)
+	if !errors.Is(err, context.Canceled) || len(second.asked) != 0 {
+		t.Errorf("got %v; the second was asked %d times", err, len(second.asked))
+	}
+}
