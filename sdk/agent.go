@@ -52,6 +52,9 @@ type AgentSpec struct {
 	// History puts the whole conversation beside the output (seed 001).
 	History bool   `json:"history,omitempty"`
 	Limits  Limits `json:"limits"`
+	// Code names what of the agent is written in Go: "context", "output", "tool:<name>". Workers fill it in, so that a run
+	// is left to a worker that has its code.
+	Code []string `json:"code,omitempty"`
 }
 
 // ModelSpec names a model.

@@ -27,7 +27,7 @@ const (
 func Canonicalize(raw []byte) (json.RawMessage, error) {
 	s := scan{root: "$", maxDepth: MaxDepth, maxKeys: MaxKeys, numbers: true}
 	s.run(raw)
-	if err := s.err(CodeInvalidEvent, "JSON has no canonical form"); err != nil {
+	if err := s.err("JSON has no canonical form"); err != nil {
 		return nil, err
 	}
 	value := jsontext.Value(bytes.Clone(raw))
@@ -59,9 +59,9 @@ func (s *scan) run(text []byte) {
 	for values := 0; ; {
 		token, err := s.decoder.ReadToken()
 		switch {
-		case err == io.EOF && values == 1:
+		case errors.Is(err, io.EOF) && values == 1:
 			return
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			s.add(s.root, "a JSON value", "nothing")
 			return
 		case err != nil:
@@ -101,6 +101,7 @@ func (s *scan) token(token jsontext.Token) bool {
 		if text := token.String(); s.numbers && !exactFloat(text) {
 			s.add(s.path(s.decoder.StackPointer()), "a number that a 64-bit float holds exactly", clip(text))
 		}
+	default:
 	}
 	return true
 }

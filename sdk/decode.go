@@ -25,7 +25,7 @@ func DecodeEvent(headers map[string][]string, body []byte) (Event, error) {
 	var f faults
 	attributes, contentType := readHeaders(headers, &f)
 	if f.has("$.content-type") {
-		return Event{}, f.err(CodeInvalidEvent, messageRefused)
+		return Event{}, f.err(messageRefused)
 	}
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil { // what precedes broken parameters decides all the same
@@ -53,7 +53,7 @@ func decodeStructured(body []byte) (Event, error) {
 	if kind := jsontext.Value(body).Kind(); len(s.list) == 0 && kind != '{' {
 		s.add("$", "an object with the attributes of an event", kindName(kind))
 	}
-	if err := s.err(CodeInvalidEvent, messageRefused); err != nil {
+	if err := s.err(messageRefused); err != nil {
 		return Event{}, err
 	}
 	d := eventDecoder{}
@@ -95,17 +95,17 @@ func (d *eventDecoder) members(text []byte) error {
 func (d *eventDecoder) member(name string, value jsontext.Value) {
 	path, kind := "$."+name, value.Kind()
 	switch name {
-	case "data":
+	case memberData:
 		if kind != 'n' {
 			d.data(value)
 		}
 		return
-	case "data_base64":
+	case memberDataBase64:
 		if kind != 'n' {
 			d.base64(path, value)
 		}
 		return
-	case "executionunits":
+	case memberUnits:
 		if kind != '0' && kind != 'n' {
 			d.add(path, "a number or null", kindName(kind))
 		} else if kind == '0' {
@@ -118,7 +118,7 @@ func (d *eventDecoder) member(name string, value jsontext.Value) {
 		d.text(name, unquoteJSON(value))
 	case kind == 'n' && isOwnMember(name): // absent
 	case isOwnMember(name):
-		d.add(path, "a string or null", kindName(kind))
+		d.add(path, ownExpected(name), kindName(kind))
 	case kind == 'n':
 		d.extension(name, nil)
 	case kind == '0':
@@ -128,6 +128,17 @@ func (d *eventDecoder) member(name string, value jsontext.Value) {
 	default:
 		d.add(path, "a string, boolean, number or null", kindName(kind))
 	}
+}
+
+// ownExpected says what a member of the envelope should have been.
+func ownExpected(name string) string {
+	if name == memberSpecVersion {
+		return `"1.0"`
+	}
+	if a, ok := findStringAttribute(name); ok && a.required {
+		return "a non-empty string"
+	}
+	return "a string or null"
 }
 
 // unquoteJSON returns the text of a JSON string that scan has found valid.
@@ -143,11 +154,11 @@ func unquoteJSON(value jsontext.Value) string {
 func (d *eventDecoder) text(name, value string) {
 	path := "$." + name
 	switch name {
-	case "specversion":
+	case memberSpecVersion:
 		if d.versioned = true; value != SpecVersion {
 			d.add(path, `"1.0"`, quote(value))
 		}
-	case "time":
+	case memberTime:
 		if value == "" {
 			return
 		}
@@ -156,11 +167,11 @@ func (d *eventDecoder) text(name, value string) {
 			d.add(path, "a time such as 2026-11-21T02:58:44.408Z", quote(value))
 		}
 		d.event.Time = t
-	case "executionunits":
+	case memberUnits:
 		if value != "" {
 			d.units(path, value)
 		}
-	case "data", "data_base64":
+	case memberData, memberDataBase64:
 		d.add(path, "the message's body", "an attribute of that name")
 	default:
 		if a, ok := findStringAttribute(name); ok {
@@ -181,7 +192,7 @@ func (d *eventDecoder) extension(name string, value any) {
 func (d *eventDecoder) units(path, text string) {
 	units, err := ParseUnits(text)
 	if err != nil {
-		d.add(path, "a number between ±9223372036854", quote(text))
+		d.add(path, "a number from -9223372036854 to 9223372036854", quote(text))
 	}
 	d.event.ExecutionUnits = units
 }
@@ -221,7 +232,7 @@ func (d *eventDecoder) finish() (Event, error) {
 		d.event.DataContentType = ContentTypeJSON
 	}
 	d.event.check(&d.faults)
-	if err := d.err(CodeInvalidEvent, messageRefused); err != nil {
+	if err := d.err(messageRefused); err != nil {
 		return Event{}, err
 	}
 	return d.event, nil
@@ -295,7 +306,10 @@ func decodeHeader(value string) (string, bool) {
 		b.WriteByte(byte(high<<4 | low))
 		i += 2
 	}
-	return b.String(), utf8.ValidString(b.String())
+	if !utf8.ValidString(b.String()) {
+		return "", false
+	}
+	return b.String(), true
 }
 
 // unquoteHeader undoes the backslashes of a quoted string (RFC 7230 §3.2.6).

@@ -23,6 +23,15 @@ const (
 	MaxAttribute = 8 << 10
 )
 
+// Members of the envelope that are no text, and the one that is always the same.
+const (
+	memberSpecVersion = "specversion"
+	memberData        = "data"
+	memberDataBase64  = "data_base64"
+	memberTime        = "time"
+	memberUnits       = "executionunits"
+)
+
 // timeLayout is how times are written: RFC 3339 in UTC with milliseconds.
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
@@ -63,7 +72,7 @@ func findStringAttribute(name string) (stringAttribute, bool) {
 // isOwnMember reports whether name is a member of the envelope that is no extension of others.
 func isOwnMember(name string) bool {
 	switch name {
-	case "specversion", "data", "data_base64", "time", "executionunits":
+	case memberSpecVersion, memberData, memberDataBase64, memberTime, memberUnits:
 		return true
 	}
 	_, ok := findStringAttribute(name)
@@ -84,22 +93,22 @@ func (e Event) Encode() ([]byte, error) {
 	var f faults
 	e.check(&f)
 	data := compactData(e.Data, &f)
-	if err := f.err(CodeInvalidEvent, "event cannot be encoded"); err != nil {
+	if err := f.err("event cannot be encoded"); err != nil {
 		return nil, err
 	}
 	w := memberWriter{buffer: make([]byte, 0, 512+len(data))}
 	w.text("id", e.ID)
 	w.text("source", e.Source)
-	w.text("specversion", SpecVersion)
+	w.text(memberSpecVersion, SpecVersion)
 	w.text("type", e.Type)
 	w.text("subject", e.Subject)
 	w.text("datacontenttype", e.DataContentType)
 	w.text("dataschema", e.DataSchema)
-	w.raw("data", string(data))
+	w.raw(memberData, string(data))
 	if e.Time.IsZero() {
-		w.raw("time", "null")
+		w.raw(memberTime, "null")
 	} else {
-		w.text("time", e.Time.UTC().Format(timeLayout))
+		w.text(memberTime, e.Time.UTC().Format(timeLayout))
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Extensions)) {
 		w.extension(name, e.Extensions[name])
@@ -107,7 +116,7 @@ func (e Event) Encode() ([]byte, error) {
 	w.text("to", e.To)
 	w.text("accesscontrol", e.AccessControl)
 	w.text("redirectto", e.RedirectTo)
-	w.raw("executionunits", e.ExecutionUnits.String())
+	w.raw(memberUnits, e.ExecutionUnits.String())
 	w.text("traceparent", e.TraceParent)
 	w.text("tracestate", e.TraceState)
 	w.text("parentid", e.ParentID)
@@ -287,8 +296,9 @@ func kindName(kind jsontext.Kind) string {
 		return "an object"
 	case '[':
 		return "an array"
+	default:
+		return "nothing"
 	}
-	return "nothing"
 }
 
 var timePattern = regexp.MustCompile(

@@ -36,15 +36,15 @@ func (f *faults) has(path string) bool {
 	return false
 }
 
-// err returns nil when nothing was found.
-func (f *faults) err(code Code, message string) error {
+// err returns nil when nothing was found, and otherwise a refusal with every fault.
+func (f *faults) err(message string) error {
 	if len(f.list) == 0 {
 		return nil
 	}
 	if f.omitted > 0 {
 		message = fmt.Sprintf("%s (%d more faults are not listed)", message, f.omitted)
 	}
-	return &Error{Code: code, Message: message, Faults: f.list}
+	return &Error{Code: CodeInvalidEvent, Message: message, Faults: f.list}
 }
 
 // clip shortens s to maxShown bytes, at a whole character.

@@ -69,12 +69,12 @@ type CallRef struct {
 	Domain  string
 }
 
-var callPattern = regexp.MustCompile(`^(c(0|[1-9][0-9]{0,5})-(0|[1-9][0-9]{0,3})-[a-z2-7]{26})(?:-r([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9_-]{1,64}))?$`)
+var callPattern = regexp.MustCompile(`^(c(0|[1-9][0-9]{0,5})-(0|[1-9][0-9]{0,3})-[a-z2-7]{26})(?:-r([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?$`)
 
 // ParseCallRef parses the last token of a call's subject, which is also the event id of the call.
 func ParseCallRef(token string) (CallRef, bool) {
 	m := callPattern.FindStringSubmatch(token)
-	if m == nil {
+	if m == nil || attemptLike.MatchString(m[5]) {
 		return CallRef{}, false
 	}
 	ref := CallRef{ID: m[1], Attempt: 1, Domain: m[5]}

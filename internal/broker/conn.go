@@ -1,0 +1,144 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
+)
+
+// minServer is the oldest server with scheduled messages.
+var minServer = [2]int{2, 12}
+
+// ConnectOptions say where the broker is.
+type ConnectOptions struct {
+	// URL is a comma-separated list of servers; Server is an embedded one instead.
+	URL    string
+	Server *Server
+	// Creds is the path of a credentials file.
+	Creds string
+	// Name shows in the server's list of connections.
+	Name     string
+	Subjects sdk.Subjects
+	Logger   *slog.Logger
+	// Wait keeps trying when no server is there at first, as workers do.
+	Wait bool
+}
+
+// Conn is a connection that reconnects for ever. Safe for concurrent use.
+type Conn struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	subjects sdk.Subjects
+	log      *slog.Logger
+}
+
+// Connect connects and checks the server's version. Its inboxes have a prefix of their own: acknowledgements must not be
+// where others can guess them.
+func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Conn{subjects: o.Subjects, log: o.Logger}
+	options := []nats.Option{
+		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectJitter(250*time.Millisecond, time.Second), nats.RetryOnFailedConnect(o.Wait),
+		nats.CustomInboxPrefix("_INBOX_" + o.Subjects.Root()),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				c.log.Warn("connection to NATS is lost", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) { c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted()) }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
+			subject := ""
+			if s != nil {
+				subject = s.Subject
+			}
+			c.log.Error("NATS reports an error", "subject", subject, "error", err)
+		}),
+	}
+	if o.Creds != "" {
+		options = append(options, nats.UserCredentials(o.Creds))
+	}
+	url := o.URL
+	if o.Server != nil {
+		url, options = "", append(options, o.Server.inProcess())
+	}
+	var err error
+	if c.nc, err = nats.Connect(url, options...); err != nil {
+		return nil, fmt.Errorf("connect to NATS at %q: %w", redact(o.URL), err)
+	}
+	if err := c.ready(ctx); err != nil {
+		c.nc.Close()
+		return nil, err
+	}
+	if c.js, err = jetstream.New(c.nc, jetstream.WithDefaultTimeout(5*time.Second)); err != nil {
+		c.nc.Close()
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	return c, nil
+}
+
+// ready waits until the connection stands, then checks the version.
+func (c *Conn) ready(ctx context.Context) error {
+	for !c.nc.IsConnected() {
+		select {
+		case <-c.nc.StatusChanged(nats.CONNECTED):
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return fmt.Errorf("connect to NATS: %w", ctx.Err())
+		}
+	}
+	return c.checkVersion()
+}
+
+func (c *Conn) checkVersion() error {
+	var major, minor int
+	if _, err := fmt.Sscanf(c.nc.ConnectedServerVersion(), "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("server version %q: %w", c.nc.ConnectedServerVersion(), err)
+	}
+	if major < minServer[0] || (major == minServer[0] && minor < minServer[1]) {
+		return sdk.Errorf(sdk.CodeConfig, "the NATS server is %s; agentd needs %d.%d or newer, because its timers are scheduled messages",
+			c.nc.ConnectedServerVersion(), minServer[0], minServer[1])
+	}
+	return nil
+}
+
+// Subjects are those of this connection's root.
+func (c *Conn) Subjects() sdk.Subjects { return c.subjects }
+
+// JetStream is for internal/state, which keeps journals in the same broker.
+func (c *Conn) JetStream() jetstream.JetStream { return c.js }
+
+// Connected reports whether the connection stands now.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// ServerVersion is the version of the server connected to.
+func (c *Conn) ServerVersion() string { return c.nc.ConnectedServerVersion() }
+
+// Close drains the connection: what was published is flushed first.
+func (c *Conn) Close() error {
+	if err := c.nc.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		c.nc.Close()
+		return fmt.Errorf("drain connection: %w", err)
+	}
+	for !c.nc.IsClosed() {
+		select {
+		case <-c.nc.StatusChanged(nats.CLOSED):
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// redact removes passwords from a comma-separated list of URLs.
+func redact(urls string) string {
+	return userInfo.ReplaceAllString(urls, "//***@")
+}

@@ -1,0 +1,170 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"agentd/sdk"
+)
+
+// DefaultPort is where an embedded server listens if the port is free.
+const DefaultPort = 4222
+
+// ServerOptions describe an embedded NATS server.
+type ServerOptions struct {
+	// Dir holds its data. One server at a time may use it.
+	Dir string
+	// Listen opens a port on 127.0.0.1; otherwise only this process reaches the server.
+	Listen bool
+	// Port is the preferred port; 0 is DefaultPort. A free one is taken when it is in use, unless PortOnly is set.
+	Port     int
+	PortOnly bool
+	// MaxPayload is the largest message in bytes; 0 is 1 MiB.
+	MaxPayload int32
+	Logger     *slog.Logger
+}
+
+// Server is a NATS server inside this process, with JetStream on disk, synced at every write.
+type Server struct {
+	ns   *server.Server
+	lock *flock.Flock
+	dir  string
+	// address is the file that names the client URL; empty when the server does not listen.
+	address string
+}
+
+// StartServer starts an embedded server. It locks Dir: NATS itself lets two servers open one folder and destroy it.
+func StartServer(o ServerOptions) (*Server, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create data folder: %w", err)
+	}
+	s := &Server{dir: o.Dir, lock: flock.New(filepath.Join(o.Dir, "lock"))}
+	locked, err := s.lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock data folder %s: %w", o.Dir, err)
+	}
+	if !locked {
+		return nil, sdk.Errorf(sdk.CodeConfig, "another agentd runs on the data folder %s; stop it, or choose another with --data", o.Dir)
+	}
+	if err := s.start(o); err != nil {
+		return nil, errors.Join(err, s.lock.Unlock())
+	}
+	return s, nil
+}
+
+func (s *Server) start(o ServerOptions) error {
+	port := o.Port
+	if port == 0 {
+		port = DefaultPort
+	}
+	if o.Listen && !o.PortOnly && !portFree(port) {
+		port = server.RANDOM_PORT
+	}
+	ns, err := server.NewServer(&server.Options{
+		ServerName: "agentd", Host: "127.0.0.1", Port: port, DontListen: !o.Listen,
+		JetStream: true, StoreDir: s.dir, SyncAlways: true, NoSigs: true, NoLog: o.Logger == nil,
+		DisableJetStreamBanner: true, MaxPayload: o.MaxPayload, JetStreamMaxMemory: 64 << 20,
+	})
+	if err != nil {
+		return fmt.Errorf("embedded NATS server: %w", err)
+	}
+	if o.Logger != nil {
+		ns.SetLoggerV2(serverLog{o.Logger}, false, false, false)
+	}
+	s.ns = ns
+	ns.Start()
+	if !ns.ReadyForConnections(10 * time.Second) {
+		ns.Shutdown()
+		return fmt.Errorf("embedded NATS server on %s is not ready after 10 s", s.dir)
+	}
+	if !o.Listen {
+		return nil
+	}
+	s.address = filepath.Join(s.dir, "address")
+	if err := writeFile(s.address, s.URL()+"\n"); err != nil {
+		ns.Shutdown()
+		return fmt.Errorf("write the server's address: %w", err)
+	}
+	return nil
+}
+
+func portFree(port int) bool {
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// writeFile writes atomically, so that a reader never sees half an address.
+func writeFile(path, text string) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// ReadAddress returns the client URL of the server that runs on dir, or an error that says that none does.
+func ReadAddress(dir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "address"))
+	if err != nil {
+		return "", fmt.Errorf("no agentd dev runs on %s: %w", dir, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// URL is the address for clients.
+func (s *Server) URL() string { return s.ns.ClientURL() }
+
+// Dir is the data folder.
+func (s *Server) Dir() string { return s.dir }
+
+// Healthy returns nil, or what is wrong: since 2.14 an I/O error freezes a stream until the server is restarted.
+func (s *Server) Healthy() error {
+	h := s.ns.Healthz(&server.HealthzOptions{})
+	if h.Error != "" {
+		return fmt.Errorf("embedded NATS server: %s", h.Error)
+	}
+	return nil
+}
+
+// Close stops the server and releases its folder.
+func (s *Server) Close() error {
+	var err error
+	if s.address != "" {
+		err = os.Remove(s.address)
+	}
+	s.ns.Shutdown()
+	s.ns.WaitForShutdown()
+	return errors.Join(err, s.lock.Unlock())
+}
+
+func (s *Server) inProcess() nats.Option { return nats.InProcessServer(s.ns) }
+
+// serverLog passes the server's log on. Its notices are details here.
+type serverLog struct{ l *slog.Logger }
+
+func (s serverLog) Noticef(format string, v ...any) { s.log(slog.LevelDebug, format, v) }
+func (s serverLog) Debugf(format string, v ...any)  { s.log(slog.LevelDebug, format, v) }
+func (s serverLog) Tracef(format string, v ...any)  { s.log(slog.LevelDebug, format, v) }
+func (s serverLog) Warnf(format string, v ...any)   { s.log(slog.LevelWarn, format, v) }
+func (s serverLog) Errorf(format string, v ...any)  { s.log(slog.LevelError, format, v) }
+func (s serverLog) Fatalf(format string, v ...any)  { s.log(slog.LevelError, format, v) }
+
+func (s serverLog) log(level slog.Level, format string, v []any) {
+	s.l.Log(context.Background(), level, "nats server", "message", fmt.Sprintf(format, v...))
+}

@@ -1,0 +1,230 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
+)
+
+// Headers of messages.
+const (
+	headerContentType = "Content-Type"
+	// headerReply repeats a call's reply subject for services that cannot compute it.
+	headerReply = "agentd-reply"
+	// headerReason, headerDetail and headerSubject describe a dead letter.
+	headerReason  = "agentd-reason"
+	headerDetail  = "agentd-detail"
+	headerSubject = "agentd-subject"
+
+	contentTypeStructured = "application/cloudevents+json"
+)
+
+// publishTimeout bounds one attempt to publish.
+const publishTimeout = 5 * time.Second
+
+// Publish creates event on subject if nothing is there. If something is, the same bytes are success, and others are
+// *sdk.Error with CodeConflict. Without an answer from the broker it repeats until ctx ends: repeating is harmless.
+func (c *Conn) Publish(ctx context.Context, subject string, event sdk.Event) error {
+	data, err := event.Encode()
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", event.ID, err)
+	}
+	return c.create(ctx, &nats.Msg{Subject: subject, Data: data, Header: c.headers(subject)})
+}
+
+func (c *Conn) headers(subject string) nats.Header {
+	h := nats.Header{headerContentType: {contentTypeStructured}}
+	if reply, ok := c.ReplySubject(subject); ok {
+		h.Set(headerReply, reply)
+	}
+	return h
+}
+
+// ReplySubject is the subject of answers to a call that was delivered on subject.
+func (c *Conn) ReplySubject(subject string) (string, bool) {
+	rest, ok := strings.CutPrefix(subject, c.subjects.Root()+"."+string(sdk.KindOut)+".")
+	return c.subjects.Root() + "." + string(sdk.KindIn) + "." + rest, ok
+}
+
+// create is create-if-absent: one subject an event, and an expected last sequence of 0.
+func (c *Conn) create(ctx context.Context, m *nats.Msg) error {
+	stream := c.streamOf(m.Subject)
+	for delay := 50 * time.Millisecond; ; delay = min(2*delay, publishTimeout) {
+		err := c.tryCreate(ctx, stream, m)
+		if err == nil || ctx.Err() != nil || !unknownOutcome(err) {
+			return err
+		}
+		c.log.Warn("publish is repeated", "subject", m.Subject, "error", err)
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *Conn) tryCreate(ctx context.Context, stream string, m *nats.Msg) error {
+	attempt, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequencePerSubject(0))
+	if err == nil {
+		return nil
+	}
+	// Whatever the acknowledgement said or failed to say, the subject itself tells: somebody else may have answered on
+	// the acknowledgement's inbox.
+	stored, readErr := c.lastOn(attempt, stream, m.Subject)
+	switch {
+	case errors.Is(readErr, jetstream.ErrMsgNotFound):
+		return fmt.Errorf("publish %s: %w", m.Subject, err)
+	case readErr != nil:
+		return fmt.Errorf("publish %s: %w", m.Subject, errors.Join(err, readErr))
+	case bytes.Equal(stored, m.Data):
+		return nil
+	}
+	return sdk.Errorf(sdk.CodeConflict, "another event is already on %s", m.Subject)
+}
+
+// lastOn reads the subject's last message from the stream's leader.
+func (c *Conn) lastOn(ctx context.Context, stream, subject string) ([]byte, error) {
+	request, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", subject, err)
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return nil, fmt.Errorf("read %s: %w", subject, err)
+	}
+	switch {
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, jetstream.ErrMsgNotFound
+	case answer.Error != nil:
+		return nil, fmt.Errorf("read %s: %w", subject, answer.Error)
+	case answer.Message == nil:
+		return nil, fmt.Errorf("read %s: the server sent neither message nor error", subject)
+	}
+	return answer.Message.Data, nil
+}
+
+// unknownOutcome reports whether trying again may help: everything but a definite no.
+func unknownOutcome(err error) bool {
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) || errors.Is(err, nats.ErrMaxPayload) ||
+		errors.Is(err, nats.ErrConnectionClosed) {
+		return false
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return !ok || api.Code >= 500
+}
+
+// Start publishes an init event, for clients.
+func (c *Conn) Start(ctx context.Context, agent string, event sdk.Event) error {
+	return c.send(ctx, c.subjects.Start(agent), event)
+}
+
+// Control publishes a control message to a run.
+func (c *Conn) Control(ctx context.Context, verb sdk.ControlVerb, agent string, run sdk.RunKey, event sdk.Event) error {
+	return c.send(ctx, c.subjects.Control(verb, agent, run), event)
+}
+
+// send publishes without create-if-absent: several messages may share the subject.
+func (c *Conn) send(ctx context.Context, subject string, event sdk.Event) error {
+	data, err := event.Encode()
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", event.ID, err)
+	}
+	m := &nats.Msg{Subject: subject, Data: data, Header: c.headers(subject)}
+	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject))); err != nil {
+		return fmt.Errorf("publish %s: %w", subject, err)
+	}
+	return nil
+}
+
+// ArmTimer makes a message arrive on the run's fire subject at due, in place of what was armed before. It repeats until
+// ctx ends.
+func (c *Conn) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
+	body, err := json.Marshal(map[string]int64{"due": due})
+	if err != nil {
+		return fmt.Errorf("encode timer: %w", err)
+	}
+	m := &nats.Msg{Subject: c.subjects.Timer(agent, run), Data: body, Header: nats.Header{
+		// The client's own option cuts to whole seconds, which would fire early.
+		"Nats-Schedule":        {"@at " + time.UnixMilli(due).UTC().Format(time.RFC3339Nano)},
+		"Nats-Schedule-Target": {c.subjects.Fire(agent, run)},
+		"Nats-Schedule-TTL":    {firedTTL.String()},
+	}}
+	for delay := 50 * time.Millisecond; ; delay = min(2*delay, publishTimeout) {
+		attempt, cancel := context.WithTimeout(ctx, publishTimeout)
+		_, err = c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)))
+		cancel()
+		if err == nil || !unknownOutcome(err) {
+			break
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("arm timer of run %s: %w", run, err)
+	}
+	return nil
+}
+
+// Live sends a live event to whoever listens now. It is lossy: a client that falls behind asks for what it missed.
+func (c *Conn) Live(event sdk.Live) {
+	data, err := json.Marshal(event)
+	if err == nil {
+		err = c.nc.Publish(c.subjects.Live(event.Agent, sdk.NewRunKey(event.Run)), data)
+	}
+	if err != nil {
+		c.log.Debug("live event is lost", "run", event.Run, "type", event.Type, "error", err)
+	}
+}
+
+// DeadLetter stores a delivery that cannot be handled, with the reason. Repeating it stores nothing new.
+func (c *Conn) DeadLetter(ctx context.Context, d Delivery, reason sdk.Code, detail string) error {
+	h := nats.Header{}
+	for name, values := range d.Headers() {
+		// Headers with a meaning to the server are instructions, not data.
+		if !strings.HasPrefix(strings.ToLower(name), "nats-") {
+			h[name] = values
+		}
+	}
+	h.Set(headerReason, string(reason))
+	h.Set(headerDetail, headerText(detail))
+	h.Set(headerSubject, d.Subject())
+	subject := c.subjects.DeadLetter(reason, d.Stream(), d.Sequence())
+	err := c.create(ctx, &nats.Msg{Subject: subject, Data: d.Data(), Header: h})
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		return nil // the same delivery was dead-lettered before
+	}
+	return err
+}
+
+// headerText makes text fit for a header: one line of bounded length.
+func headerText(text string) string {
+	const longest = 2048
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}

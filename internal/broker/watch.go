@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
+)
+
+// Watch reads a zone's messages on the filters in order, from the beginning or only new ones, without consuming them,
+// until handle returns false or ctx ends. It survives restarts of the server.
+func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bool, handle func(Delivery) bool) error {
+	policy := jetstream.DeliverNewPolicy
+	if fromStart {
+		policy = jetstream.DeliverAllPolicy
+	}
+	consumer, err := c.js.OrderedConsumer(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: policy,
+	})
+	if err != nil {
+		return fmt.Errorf("watch %v: %w", filters, err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return fmt.Errorf("watch %v: %w", filters, err)
+	}
+	stop := context.AfterFunc(ctx, messages.Stop)
+	defer func() {
+		stop()
+		messages.Stop()
+	}()
+	for {
+		m, err := messages.Next()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue // the ordered consumer makes itself anew
+		}
+		if err != nil {
+			return fmt.Errorf("watch %v: %w", filters, err)
+		}
+		d, err := newDelivery(m)
+		if err != nil {
+			return fmt.Errorf("watch %v: %w", filters, err)
+		}
+		if !handle(d) {
+			return nil
+		}
+	}
+}
+
+// WaitDone returns the terminal event of a run.
+func (c *Conn) WaitDone(ctx context.Context, agent string, run sdk.RunKey, initToken string) (sdk.Event, error) {
+	var event sdk.Event
+	var decodeErr error
+	err := c.Watch(ctx, ZoneDone, []string{c.subjects.Done(agent, run, initToken)}, true, func(d Delivery) bool {
+		event, decodeErr = sdk.DecodeEvent(d.Headers(), d.Data())
+		return false
+	})
+	return event, errors.Join(err, decodeErr)
+}
+
+// WatchLive calls handle with the live events on a subject (see sdk.Subjects.Live) until the returned function is
+// called. Events that handle is too slow for are lost.
+func (c *Conn) WatchLive(subject string, handle func(sdk.Live)) (stop func() error, err error) {
+	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
+		var event sdk.Live
+		if err := json.Unmarshal(m.Data, &event); err != nil {
+			c.log.Debug("live event cannot be read", "subject", m.Subject, "error", err)
+			return
+		}
+		handle(event)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", subject, err)
+	}
+	// The subscription is known to the server before the caller starts what it wants to see.
+	if err := c.nc.Flush(); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", subject, err), s.Unsubscribe())
+	}
+	return sync.OnceValue(s.Unsubscribe), nil
+}
+
+// Tail calls handle with every message under the root as it is published, core NATS and streams alike, until ctx ends.
+func (c *Conn) Tail(ctx context.Context, subject string, handle func(subject string, headers map[string][]string, data []byte)) error {
+	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) { handle(m.Subject, m.Header, m.Data) })
+	if err != nil {
+		return fmt.Errorf("tail %s: %w", subject, err)
+	}
+	<-ctx.Done()
+	return s.Unsubscribe()
+}
+
+// Ask sends a request to an agent's workers and returns the answer.
+func (c *Conn) Ask(ctx context.Context, subject string, request any, answer any) error {
+	data, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	m, err := c.nc.RequestWithContext(ctx, subject, data)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", subject, err)
+	}
+	if code := m.Header.Get("Nats-Service-Error-Code"); code != "" {
+		return sdk.Errorf(sdk.Code(code), "%s", m.Header.Get("Nats-Service-Error"))
+	}
+	if err := json.Unmarshal(m.Data, answer); err != nil {
+		return fmt.Errorf("decode answer of %s: %w", subject, err)
+	}
+	return nil
+}
