@@ -1,0 +1,180 @@
+// Package catalog compiles agents for the runner and keeps them by the digest of their spec: the current one of each
+// name, and those that waiting runs still keep.
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"agentd/internal/contracts"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// SpecStore finds the specs of runs that started with an agent as it no longer is. It is part of runner.Store.
+type SpecStore interface {
+	Spec(ctx context.Context, digest string) ([]byte, error)
+}
+
+// Models resolves the model of a spec.
+type Models func(sdk.ModelSpec) (sdk.Provider, error)
+
+// Catalog implements runner.Catalog. Safe for concurrent use.
+type Catalog struct {
+	store  SpecStore
+	models Models
+
+	mu      sync.RWMutex
+	current map[string]*entry // by agent token
+	// types maps the token of a contract's type to the token of the agent that serves it.
+	types map[string]string
+	// versions are compiled agents by digest; keptVersions bounds them.
+	versions map[string]*runner.Agent
+}
+
+// keptVersions bounds the former versions in memory; one that is needed again is compiled again.
+const keptVersions = 256
+
+// entry is a current agent with the code to compile its former versions.
+type entry struct {
+	agent    sdk.Agent
+	compiled *runner.Agent
+}
+
+// New returns an empty catalog.
+func New(store SpecStore, models Models) *Catalog {
+	return &Catalog{store: store, models: models, versions: map[string]*runner.Agent{}}
+}
+
+// Set replaces the current agents, all or none: an error lists what is wrong with each. Runs that started with a former
+// version keep it.
+func (c *Catalog) Set(agents []sdk.Agent) error {
+	current, types := map[string]*entry{}, map[string]string{}
+	var faults []error
+	for _, a := range agents {
+		token := sdk.NameToken(a.Spec.Name)
+		if other, taken := current[token]; taken {
+			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "agents %q and %q have the same subject token %q",
+				other.agent.Spec.Name, a.Spec.Name, token))
+			continue
+		}
+		a.Spec.Code = codeOf(a)
+		compiled, err := compile(a, c.models)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
+			continue
+		}
+		current[token] = &entry{a, compiled}
+		typeToken := sdk.NameToken(a.Spec.Contract.Type)
+		if other, taken := types[typeToken]; taken {
+			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "agents %q and %q serve the same contract type", other, a.Spec.Name))
+		}
+		types[typeToken] = token
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current, c.types = current, types
+	return nil
+}
+
+// codeOf names what of the agent is written in Go.
+func codeOf(a sdk.Agent) []string {
+	var code []string
+	if a.Hooks.Context != nil {
+		code = append(code, "context")
+	}
+	if a.Hooks.Output != nil {
+		code = append(code, "output")
+	}
+	for _, t := range a.Tools {
+		code = append(code, "tool:"+t.Definition.Name)
+	}
+	slices.Sort(code)
+	return code
+}
+
+// Current implements runner.Catalog.
+func (c *Catalog) Current(agent string) (*runner.Agent, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	e, ok := c.current[agent]
+	if !ok {
+		return nil, false
+	}
+	return e.compiled, true
+}
+
+// Serving is the agent, by token, that answers calls of a contract type, by token.
+func (c *Catalog) Serving(typeToken string) (agent string, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	agent, ok = c.types[typeToken]
+	return agent, ok
+}
+
+// Version implements runner.Catalog.
+func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Agent, error) {
+	c.mu.RLock()
+	e, ok := c.current[agent]
+	former, compiled := c.versions[digest]
+	c.mu.RUnlock()
+	switch {
+	case !ok:
+		return nil, sdk.Errorf(sdk.CodeUnknownAgent, "agent %q is not served here", agent)
+	case e.compiled.Core.Digest == digest:
+		return e.compiled, nil
+	case compiled:
+		return former, nil
+	}
+	data, err := c.store.Spec(ctx, digest)
+	if err != nil {
+		return nil, fmt.Errorf("read spec %s: %w", digest, err)
+	}
+	var spec sdk.AgentSpec
+	if err := json.Unmarshal(data, &spec); err != nil {
+		return nil, fmt.Errorf("decode spec %s: %w", digest, err)
+	}
+	for _, code := range spec.Code {
+		if !slices.Contains(e.agent.Spec.Code, code) {
+			return nil, sdk.Errorf(sdk.CodeConfig, "agent %q has no %q in Go here, which the run needs", agent, code)
+		}
+	}
+	was := e.agent
+	was.Spec = spec
+	was.Tools = slices.DeleteFunc(slices.Clone(was.Tools), func(t sdk.Tool) bool {
+		return !slices.Contains(spec.Code, "tool:"+t.Definition.Name)
+	})
+	agentThen, err := compile(was, c.models)
+	if err != nil {
+		return nil, fmt.Errorf("compile spec %s: %w", digest, err)
+	}
+	c.keep(digest, agentThen)
+	return agentThen, nil
+}
+
+func (c *Catalog) keep(digest string, a *runner.Agent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.versions) >= keptVersions {
+		clear(c.versions)
+	}
+	c.versions[digest] = a
+}
+
+// Check reports what is wrong with an agent without a model: for agentd check.
+func Check(a sdk.Agent) error {
+	_, err := compile(a, func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil })
+	return err
+}
+
+var _ runner.Catalog = (*Catalog)(nil)
+
+// turnSchema is the dataschema of conversation turns.
+var turnSchema = sdk.SchemaRef(contracts.Conversation().URI, contracts.BuiltinVersion)

@@ -1,0 +1,199 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/internal/contracts"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// compile makes a runner.Agent of an agent. Everything that can be checked is checked here, not when a run needs it.
+func compile(a sdk.Agent, models Models) (*runner.Agent, error) {
+	spec := a.Spec
+	digest, data, err := contracts.SpecDigest(spec)
+	if err != nil {
+		return nil, err
+	}
+	toolbox, err := contracts.Tools(spec, a.Tools)
+	if err != nil {
+		return nil, err
+	}
+	own, err := contracts.CompileVersion(spec.Contract, spec.Version)
+	if err != nil {
+		return nil, err
+	}
+	outputType, outputSchema, err := outputOf(own)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := parsePrompts(spec)
+	if err != nil {
+		return nil, err
+	}
+	model, err := models(spec.Model)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := newAnswers(toolbox)
+	if err != nil {
+		return nil, err
+	}
+	out := newOutput(outputSchema, a.Hooks.Output)
+	compiled := &runner.Agent{
+		SpecJSON: data, Model: model, ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
+		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: toolbox.Definitions(),
+		Inline: inline(toolbox, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
+		BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
+	}
+	if compiled.BuildContext == nil {
+		compiled.BuildContext = prompts.build
+	}
+	if !out.free && a.Hooks.Output == nil {
+		compiled.OutputSchema = outputSchema.Raw()
+	}
+	compiled.Core = coreSpec(spec, digest, outputType, toolbox)
+	return compiled, checkStopOn(spec, toolbox)
+}
+
+// outputOf is the one event type that an agent answers with.
+func outputOf(own *contracts.Version) (string, *contracts.Schema, error) {
+	if len(own.Emits) != 1 {
+		return "", nil, sdk.Errorf(sdk.CodeConfig, "an agent's contract emits exactly one type, this one %d", len(own.Emits))
+	}
+	for name, schema := range own.Emits {
+		return name, schema, nil
+	}
+	return "", nil, nil
+}
+
+func checkStopOn(spec sdk.AgentSpec, toolbox *contracts.Toolbox) error {
+	for _, name := range spec.StopOn {
+		if _, ok := toolbox.ByName(name); !ok {
+			return sdk.Errorf(sdk.CodeConfig, "stop_on names %q, which is no tool of the agent", name)
+		}
+	}
+	return nil
+}
+
+func modelTimeout(spec sdk.AgentSpec) time.Duration {
+	return millis(spec.Limits.ModelTimeoutMillis, sdk.DefaultModelTimeout)
+}
+
+func millis(value int64, fallback time.Duration) time.Duration {
+	if value > 0 {
+		return time.Duration(value) * time.Millisecond
+	}
+	return fallback
+}
+
+// leaseEnd is how much longer than its longest step a driver may be silent: two lapsed leases.
+const leaseEnd = 30 * time.Second
+
+func coreSpec(spec sdk.AgentSpec, digest, outputType string, toolbox *contracts.Toolbox) *core.Spec {
+	longest := modelTimeout(spec)
+	s := &core.Spec{
+		Name: spec.Name, Digest: digest, Type: spec.Contract.Type, OutputType: outputType,
+		Schema:          sdk.SchemaRef(spec.Contract.URI, spec.Version),
+		ErrorSchema:     sdk.SchemaRef(spec.Contract.URI, "0.0.0"),
+		Converse:        spec.Text == sdk.TextConverse,
+		StopOn:          slices.Clone(spec.StopOn),
+		MaxInteractions: cmp.Or(spec.Limits.Interactions, sdk.DefaultInteractions),
+		RunDeadline:     millis(spec.Limits.DeadlineMillis, sdk.DefaultRunDeadline).Milliseconds(),
+		TurnTimeout:     millis(spec.Limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout).Milliseconds(),
+		TurnSchema:      turnSchema,
+	}
+	for _, t := range toolbox.All() {
+		s.Tools = append(s.Tools, coreTool(t))
+		switch t.Kind {
+		case contracts.ToolBuiltin:
+			s.StopOn = append(s.StopOn, t.Name)
+		case contracts.ToolInline:
+			longest = max(longest, t.Timeout)
+		case contracts.ToolService:
+		}
+	}
+	s.StaleAfter = (longest + leaseEnd).Milliseconds()
+	return s
+}
+
+func coreTool(t *contracts.Tool) core.Tool {
+	tool := core.Tool{
+		Name: t.Name, Kind: core.CallInline, Priority: t.Priority,
+		Validate: func(arguments string) (json.RawMessage, []sdk.Fault) { return t.Validate(json.RawMessage(arguments)) },
+	}
+	if t.Kind == contracts.ToolService {
+		tool.Kind, tool.Type, tool.Schema = core.CallService, t.Contract.Type, t.SchemaRef()
+		tool.Domains, tool.Timeout, tool.ParentSubject = t.Domains, t.Timeout.Milliseconds(), t.NeedsParentSubject
+	}
+	return tool
+}
+
+// inline are the tools that run in the worker: the agent's own, and task_completion.
+func inline(toolbox *contracts.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
+	tools := map[string]sdk.Tool{}
+	for _, t := range toolbox.All() {
+		switch t.Kind {
+		case contracts.ToolInline:
+			tools[t.Name] = own[t.Index]
+		case contracts.ToolBuiltin:
+			tools[t.Name] = sdk.Tool{Definition: t.Definition, Run: completeTask}
+		case contracts.ToolService:
+		}
+	}
+	return tools
+}
+
+// completeTask hands the model's result on as the tool's own: the run stops on it and builds its output from it.
+func completeTask(_ context.Context, call sdk.ToolCall) (json.RawMessage, error) {
+	var args struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal(call.Args, &args); err != nil {
+		return nil, sdk.Errorf(sdk.CodeContractViolation, "the result cannot be read")
+	}
+	return args.Result, nil
+}
+
+// checkInput validates init events against the agent's contract. A dataschema, where there is one, must name it.
+func checkInput(spec sdk.AgentSpec, accepts *contracts.Schema) func(sdk.Event) (json.RawMessage, *sdk.Error) {
+	refuse := func(faults ...sdk.Fault) *sdk.Error {
+		return &sdk.Error{
+			Code: sdk.CodeContractViolation, Message: "the event does not fit the contract of agent " + spec.Name, Faults: faults,
+		}
+	}
+	return func(ev sdk.Event) (json.RawMessage, *sdk.Error) {
+		if fault := checkSchemaRef(ev.DataSchema, spec.Contract.URI, spec.Version); fault != nil {
+			return nil, refuse(*fault)
+		}
+		data, err := sdk.Canonicalize(ev.Data)
+		if err != nil {
+			return nil, refuse(sdk.AsError(err).Faults...)
+		}
+		if data, err = accepts.ApplyDefaults(data); err != nil {
+			return nil, refuse(sdk.AsError(err).Faults...)
+		}
+		if faults := accepts.Validate(data); len(faults) > 0 {
+			return nil, refuse(faults...)
+		}
+		if data, err = sdk.Canonicalize(data); err != nil {
+			return nil, refuse(sdk.AsError(err).Faults...)
+		}
+		return data, nil
+	}
+}
+
+// checkSchemaRef compares an event's dataschema with what it should name. An absent one is taken as right.
+func checkSchemaRef(dataschema, uri, version string) *sdk.Fault {
+	want := sdk.SchemaRef(uri, version)
+	if dataschema == "" || dataschema == want {
+		return nil
+	}
+	return &sdk.Fault{Path: "$.dataschema", Expected: want, Got: strings.TrimSpace(dataschema)}
+}

@@ -1,0 +1,108 @@
+package contracts
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+
+	"agentd/sdk"
+)
+
+const (
+	// MaxSchemaSize is the largest schema in bytes.
+	MaxSchemaSize = 256 << 10
+	// MaxSchemaDepth is how deep a schema may nest objects and arrays.
+	MaxSchemaDepth = 64
+	// maxCached bounds the compiled schemas that a process keeps.
+	maxCached = 2048
+)
+
+// Schema is a compiled JSON Schema. Safe for concurrent use.
+type Schema struct {
+	raw  json.RawMessage
+	tree *tree
+	// violations validates a decoded document.
+	violations func(doc any) []violation
+}
+
+var (
+	compiled     = newCache(maxCached)
+	compilations atomic.Uint64
+)
+
+// Compilations counts the schemas that this process has compiled. It stands still while calls are served.
+func Compilations() uint64 { return compilations.Load() }
+
+// Compile returns the schema of raw, from a process-wide cache when the same bytes were compiled before. Its dialect is
+// the one that $schema names (drafts 4, 6, 7, 2019-09, 2020-12), else 2020-12. In the last two, "format" is an annotation
+// that is not checked, as the standard wants it. References must stay inside the document, or point to a dialect's own
+// metaschema. Errors are *sdk.Error with CodeConfig and list every fault.
+func Compile(raw json.RawMessage) (*Schema, error) { return compiled.get(raw) }
+
+func compile(raw json.RawMessage) (*Schema, error) {
+	compilations.Add(1)
+	doc, faults := decodeSchema(raw)
+	if len(faults) > 0 {
+		return nil, schemaError(faults)
+	}
+	d, fault := dialectOf(doc)
+	if fault != nil {
+		return nil, schemaError([]sdk.Fault{*fault})
+	}
+	s := &Schema{raw: raw}
+	if s.tree, faults = newTree(doc, d); len(faults) > 0 {
+		return nil, schemaError(faults)
+	}
+	if d.legacy() {
+		s.violations, faults = compileLegacy(d, raw, doc)
+	} else {
+		s.violations, faults = compileModern(doc, d)
+	}
+	if len(faults) > 0 {
+		return nil, schemaError(faults)
+	}
+	return s, nil
+}
+
+func schemaError(faults []sdk.Fault) error {
+	return &sdk.Error{Code: sdk.CodeConfig, Message: "the JSON Schema cannot be used", Faults: faults}
+}
+
+func decodeSchema(raw json.RawMessage) (any, []sdk.Fault) {
+	if len(raw) > MaxSchemaSize {
+		return nil, []sdk.Fault{{
+			Path: "$", Expected: fmt.Sprintf("a schema of at most %d bytes", MaxSchemaSize), Got: plural(len(raw), "byte"),
+		}}
+	}
+	doc, faults := decode(raw, MaxSchemaDepth)
+	if len(faults) == 0 && !isSchema(doc) {
+		faults = []sdk.Fault{{Path: "$", Expected: "a JSON Schema: an object or a boolean", Got: show(doc)}}
+	}
+	return doc, faults
+}
+
+// Raw returns the schema as it was written. It must not be modified.
+func (s *Schema) Raw() json.RawMessage { return s.raw }
+
+// IsObject reports whether the schema's root admits objects only: its type, or that of what it refers to, is "object".
+func (s *Schema) IsObject() bool {
+	// The tree has no cycle of references.
+	for n := s.tree.root; n != nil; n = n.ref {
+		switch declared := n.object["type"].(type) {
+		case string:
+			return declared == "object"
+		case []any:
+			return len(declared) == 1 && declared[0] == "object"
+		}
+	}
+	return false
+}
+
+// Validate returns every fault of data in a stable order: by place, then by text. None means that data is valid.
+func (s *Schema) Validate(data json.RawMessage) []sdk.Fault {
+	doc, faults := decode(data, sdk.MaxDepth)
+	if len(faults) > 0 {
+		return faults
+	}
+	return toFaults(doc, s.violations(doc))
+}

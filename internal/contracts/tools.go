@@ -1,0 +1,291 @@
+package contracts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/sdk"
+)
+
+// ToolKind says how a tool is run.
+type ToolKind string
+
+// The kinds of tools.
+const (
+	ToolService ToolKind = "service" // over the broker, by contract; ask_question is one
+	ToolInline  ToolKind = "inline"  // inside the worker
+	ToolBuiltin ToolKind = "builtin" // by agentd itself: task_completion
+)
+
+// Tool is a tool of an agent. It must not be modified.
+type Tool struct {
+	// Name is what the model knows the tool by.
+	Name       string
+	Kind       ToolKind
+	Definition sdk.ToolDefinition
+	Priority   int
+	// Timeout bounds one call.
+	Timeout time.Duration
+
+	// Contract, with Version alone, and Domains are of service tools. Domains has at least one; "" is the local lane.
+	Contract sdk.Contract
+	Version  string
+	Domains  []string
+	// NeedsParentSubject says that the contract wants the caller's subject as sdk.ParentSubjectField, which the model is
+	// not shown.
+	NeedsParentSubject bool
+
+	// Index is the place of an inline tool in the list that Tools was given; -1 for others.
+	Index int
+
+	// arguments is what the model is held to: the contract's accepts without sdk.ParentSubjectField.
+	arguments *Schema
+	emits     map[string]*Schema
+}
+
+// Toolbox holds the tools of one agent, in the order in which models are shown them: services, built-in, inline.
+type Toolbox struct {
+	tools  []*Tool
+	byName map[string]*Tool
+	byType map[string]*Tool
+}
+
+// Tools compiles the tools of an agent. inline are the tools that run in the worker. The error is CodeConfig and lists
+// everything that is wrong, among it names that two tools would share.
+func Tools(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
+	b := &Toolbox{byName: map[string]*Tool{}, byType: map[string]*Tool{}}
+	owners := map[string]string{}
+	var faults []sdk.Fault
+	add := func(path, owner string, t *Tool, err error) {
+		if err != nil {
+			faults = append(faults, faultsOf(path, err)...)
+			return
+		}
+		if other, taken := owners[t.Name]; taken {
+			faults = append(faults, sdk.Fault{
+				Path: path, Expected: "a tool name of its own", Got: fmt.Sprintf("%q for %s and %s", t.Name, other, owner),
+			})
+			return
+		}
+		owners[t.Name] = owner
+		b.tools, b.byName[t.Name] = append(b.tools, t), t
+		if t.Kind == ToolService && b.byType[t.Contract.Type] == nil {
+			b.byType[t.Contract.Type] = t
+		}
+	}
+	for i, s := range spec.Services {
+		t, err := serviceTool(s)
+		add(fmt.Sprintf("$.services[%d]", i), "contract "+s.Contract.Type, t, err)
+	}
+	for i, name := range spec.Builtin {
+		t, err := builtinTool(name, spec.Limits)
+		add(fmt.Sprintf("$.builtin[%d]", i), "built-in tool "+name, t, err)
+	}
+	for i := range inline {
+		t, err := inlineTool(inline[i], i)
+		add(fmt.Sprintf("$.inline[%d]", i), "inline tool "+inline[i].Definition.Name, t, err)
+	}
+	if len(faults) > 0 {
+		return nil, &sdk.Error{Code: sdk.CodeConfig, Message: "the tools of agent " + spec.Name + " cannot be used", Faults: faults}
+	}
+	return b, nil
+}
+
+func faultsOf(path string, err error) []sdk.Fault {
+	e := sdk.AsError(err)
+	if len(e.Faults) == 0 {
+		return []sdk.Fault{{Path: path, Expected: "a tool that can be used", Got: e.Message}}
+	}
+	faults := slices.Clone(e.Faults)
+	for i := range faults {
+		faults[i].Path = path + strings.TrimPrefix(faults[i].Path, "$")
+	}
+	return faults
+}
+
+func serviceTool(s sdk.ServiceTool) (*Tool, error) {
+	version, err := CompileVersion(s.Contract, s.Version)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tool{
+		Name: ToolName(s.Contract.Type), Kind: ToolService, Priority: s.Priority,
+		Definition: sdk.ToolDefinition{Description: s.Contract.Description},
+		Timeout:    sdk.DefaultCallTimeout,
+		Contract:   Pin(s.Contract, s.Version), Version: s.Version, Domains: slices.Clone(s.Domains),
+		emits: version.Emits,
+	}
+	if s.As != "" {
+		t.Name = ToolName(s.As)
+	}
+	if s.Description != "" {
+		t.Definition.Description = s.Description
+	}
+	if s.TimeoutMillis > 0 {
+		t.Timeout = time.Duration(s.TimeoutMillis) * time.Millisecond
+	}
+	if len(t.Domains) == 0 {
+		t.Domains = []string{s.Contract.Domain}
+	}
+	accepts, declared, err := withoutParentSubject(version.Accepts)
+	if err != nil {
+		return nil, err
+	}
+	t.NeedsParentSubject = declared
+	return newTool(t, accepts)
+}
+
+func inlineTool(tool sdk.Tool, index int) (*Tool, error) {
+	t := &Tool{
+		Name: ToolName(tool.Definition.Name), Kind: ToolInline, Priority: tool.Priority, Index: index,
+		Definition: sdk.ToolDefinition{Description: tool.Definition.Description},
+		Timeout:    tool.Timeout,
+	}
+	if t.Timeout == 0 {
+		t.Timeout = sdk.DefaultToolTimeout
+	}
+	parameters := tool.Definition.Parameters
+	if len(parameters) == 0 {
+		parameters = json.RawMessage(`{"type": "object"}`)
+	}
+	return newTool(t, parameters)
+}
+
+// newTool completes t with what follows from the schema of its arguments.
+func newTool(t *Tool, arguments json.RawMessage) (*Tool, error) {
+	if t.Kind != ToolInline {
+		t.Index = -1
+	}
+	var faults []sdk.Fault
+	if t.arguments, faults = objectSchema(arguments, "$"); len(faults) > 0 {
+		return nil, &sdk.Error{Code: sdk.CodeConfig, Faults: faults}
+	}
+	parameters, err := definitionSchema(t.arguments)
+	if err != nil {
+		return nil, err
+	}
+	t.Definition.Name, t.Definition.Parameters = t.Name, parameters
+	return t, nil
+}
+
+// withoutParentSubject returns the schema without sdk.ParentSubjectField, and whether it had it.
+func withoutParentSubject(s *Schema) (json.RawMessage, bool, error) {
+	properties, _ := s.tree.root.object["properties"].(map[string]any)
+	if _, declared := properties[sdk.ParentSubjectField]; !declared {
+		return s.raw, false, nil
+	}
+	var root map[string]json.RawMessage
+	var fields map[string]json.RawMessage
+	var required []string
+	if err := json.Unmarshal(s.raw, &root); err != nil {
+		return nil, false, fmt.Errorf("read schema: %w", err)
+	}
+	if err := json.Unmarshal(root["properties"], &fields); err != nil {
+		return nil, false, fmt.Errorf("read properties: %w", err)
+	}
+	delete(fields, sdk.ParentSubjectField)
+	if len(root["required"]) > 0 {
+		if err := json.Unmarshal(root["required"], &required); err != nil {
+			return nil, false, fmt.Errorf("read required: %w", err)
+		}
+	}
+	stripped := map[string]any{}
+	for name, value := range root {
+		stripped[name] = value
+	}
+	stripped["properties"] = fields
+	delete(stripped, "required")
+	rest := slices.DeleteFunc(required, func(name string) bool { return name == sdk.ParentSubjectField })
+	if len(rest) > 0 {
+		stripped["required"] = rest
+	}
+	return json.RawMessage(compactJSON(stripped)), true, nil
+}
+
+// definitionSchema is the schema as models are shown it: without the keywords that name it, and in canonical form, so
+// that the same spec gives the same bytes wherever it was loaded from (providers cache prompts).
+func definitionSchema(s *Schema) (json.RawMessage, error) {
+	shown := map[string]any{}
+	for name, value := range s.tree.root.object {
+		if name != "$schema" && name != s.tree.dialect.idKeyword() {
+			shown[name] = value
+		}
+	}
+	return canonical([]byte(compactJSON(shown)))
+}
+
+// All returns the tools in the order in which models are shown them.
+func (b *Toolbox) All() []*Tool { return slices.Clone(b.tools) }
+
+// Definitions returns what a model is shown, in a stable order.
+func (b *Toolbox) Definitions() []sdk.ToolDefinition {
+	definitions := make([]sdk.ToolDefinition, 0, len(b.tools))
+	for _, t := range b.tools {
+		definitions = append(definitions, t.Definition)
+	}
+	return definitions
+}
+
+// ByName finds a tool by the name that the model uses.
+func (b *Toolbox) ByName(name string) (*Tool, bool) {
+	t, ok := b.byName[name]
+	return t, ok
+}
+
+// Name is the name that the model uses for a contract's type; the first in order where several tools are of that type.
+func (b *Toolbox) Name(contractType string) (string, bool) {
+	t, ok := b.byType[contractType]
+	if !ok {
+		return "", false
+	}
+	return t.Name, true
+}
+
+// Validate returns the canonical form of the arguments of a call, with defaults filled in, or every fault. No arguments
+// at all are an empty object. Defaults come first, so that a required property with a default may be left out, and what
+// a service gets is always valid.
+func (t *Tool) Validate(args json.RawMessage) (json.RawMessage, []sdk.Fault) {
+	if len(bytes.TrimSpace(args)) == 0 {
+		args = json.RawMessage(`{}`)
+	}
+	args, err := sdk.Canonicalize(args)
+	if err != nil {
+		return nil, argumentFaults(err)
+	}
+	filled, err := t.arguments.ApplyDefaults(args)
+	if err != nil {
+		return nil, argumentFaults(err)
+	}
+	if faults := t.arguments.Validate(filled); len(faults) > 0 {
+		return nil, faults
+	}
+	if filled, err = sdk.Canonicalize(filled); err != nil {
+		return nil, argumentFaults(err)
+	}
+	return filled, nil
+}
+
+func argumentFaults(err error) []sdk.Fault {
+	e := sdk.AsError(err)
+	if len(e.Faults) > 0 {
+		return e.Faults
+	}
+	return []sdk.Fault{{Path: "$", Expected: "arguments that can be read", Got: clip(e.Message, maxShown)}}
+}
+
+// Answer validates the data of an answer of that event type. Unknown says that the contract does not emit the type; the
+// system error of the contract is unknown too.
+func (t *Tool) Answer(eventType string, data json.RawMessage) (faults []sdk.Fault, unknown bool) {
+	schema, ok := t.emits[eventType]
+	if !ok {
+		return nil, true
+	}
+	return schema.Validate(data), false
+}
+
+// SchemaRef is the dataschema of a call.
+func (t *Tool) SchemaRef() string { return sdk.SchemaRef(t.Contract.URI, t.Version) }
