@@ -37,6 +37,10 @@ type Conn struct {
 	js       jetstream.JetStream
 	subjects sdk.Subjects
 	log      *slog.Logger
+	// embedded is set when the server is in this process.
+	embedded bool
+	// closed is closed when the connection is gone for good.
+	closed chan struct{}
 }
 
 // Connect connects and checks the server's version. Its inboxes have a prefix of their own: acknowledgements must not be
@@ -45,11 +49,14 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Conn{subjects: o.Subjects, log: o.Logger}
+	c := &Conn{subjects: o.Subjects, log: o.Logger, embedded: o.Server != nil, closed: make(chan struct{})}
 	options := []nats.Option{
 		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second), nats.RetryOnFailedConnect(o.Wait),
 		nats.CustomInboxPrefix("_INBOX_" + o.Subjects.Root()),
+		// Credentials may be refused for the minutes in which an operator rolls out new ones.
+		nats.IgnoreAuthErrorAbort(),
+		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				c.log.Warn("connection to NATS is lost", "error", err)
@@ -73,7 +80,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	}
 	var err error
 	if c.nc, err = nats.Connect(url, options...); err != nil {
-		return nil, fmt.Errorf("connect to NATS at %q: %w", redact(o.URL), err)
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS at %q", redact(o.URL)).WithCause(err)
 	}
 	if err := c.ready(ctx); err != nil {
 		c.nc.Close()
@@ -88,12 +95,15 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 
 // ready waits until the connection stands, then checks the version.
 func (c *Conn) ready(ctx context.Context) error {
+	connected := c.nc.StatusChanged(nats.CONNECTED)
+	defer c.nc.RemoveStatusListener(connected)
 	for !c.nc.IsConnected() {
 		select {
-		case <-c.nc.StatusChanged(nats.CONNECTED):
-		case <-time.After(time.Second):
+		case <-connected:
+		case <-c.closed:
+			return fmt.Errorf("connect to NATS: %w", nats.ErrConnectionClosed)
 		case <-ctx.Done():
-			return fmt.Errorf("connect to NATS: %w", ctx.Err())
+			return fmt.Errorf("connect to NATS: %w", errors.Join(ctx.Err(), c.nc.LastError()))
 		}
 	}
 	return c.checkVersion()
@@ -123,18 +133,19 @@ func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 // ServerVersion is the version of the server connected to.
 func (c *Conn) ServerVersion() string { return c.nc.ConnectedServerVersion() }
 
-// Close drains the connection: what was published is flushed first.
+// Close drains the connection: what was published is flushed first. It may be repeated.
 func (c *Conn) Close() error {
-	if err := c.nc.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+	err := c.nc.Drain()
+	switch {
+	case err == nil:
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionReconnecting):
+		// There is no server to drain to. Nothing is lost: publishing returns only when the broker has confirmed.
+		c.nc.Close()
+	default:
 		c.nc.Close()
 		return fmt.Errorf("drain connection: %w", err)
 	}
-	for !c.nc.IsClosed() {
-		select {
-		case <-c.nc.StatusChanged(nats.CLOSED):
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	<-c.closed
 	return nil
 }
 

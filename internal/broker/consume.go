@@ -175,6 +175,7 @@ func newDelivery(m jetstream.Msg) (delivery, error) {
 }
 
 func (d delivery) Stream() string               { return d.meta.Stream }
+func (d delivery) Consumer() string             { return d.meta.Consumer }
 func (d delivery) Sequence() uint64             { return d.meta.Sequence.Stream }
 func (d delivery) Header(name string) string    { return header(d.Msg.Headers(), name) }
 func (d delivery) Headers() map[string][]string { return d.Msg.Headers() }

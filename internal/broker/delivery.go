@@ -8,6 +8,8 @@ import "time"
 // settled is delivered again, to any worker, when no InProgress came for AckWait.
 type Delivery interface {
 	Stream() string
+	// Consumer is the consumer that the delivery came by.
+	Consumer() string
 	// Sequence is the message's own, the same at every delivery.
 	Sequence() uint64
 	Subject() string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -18,6 +19,9 @@ import (
 
 	"agentd/sdk"
 )
+
+// embeddedName is the name of every embedded server; CheckSync knows it by this name.
+const embeddedName = "agentd-embedded"
 
 // DefaultPort is where an embedded server listens if the port is free.
 const DefaultPort = 4222
@@ -50,9 +54,12 @@ func StartServer(o ServerOptions) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
 	}
-	s := &Server{dir: o.Dir, lock: flock.New(filepath.Join(o.Dir, "lock"))}
-	locked, err := s.lock.TryLock()
-	if err != nil {
+	s := &Server{dir: o.Dir, lock: flock.New(filepath.Join(o.Dir, lockFile))}
+	// ReadAddress holds the lock for an instant.
+	patience, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
+	defer cancel()
+	locked, err := s.lock.TryLockContext(patience, 10*time.Millisecond)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("lock data folder %s: %w", o.Dir, err)
 	}
 	if !locked {
@@ -69,11 +76,19 @@ func (s *Server) start(o ServerOptions) error {
 	if port == 0 {
 		port = DefaultPort
 	}
-	if o.Listen && !o.PortOnly && !portFree(port) {
+	if o.Listen && !portFree(port) {
+		if o.PortOnly {
+			return sdk.Errorf(sdk.CodeConfig, "port %d is in use; stop what listens there, or choose another", port)
+		}
 		port = server.RANDOM_PORT
 	}
+	// Whoever was killed on this folder left its address behind.
+	address := filepath.Join(s.dir, addressFile)
+	if err := os.Remove(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the old address: %w", err)
+	}
 	ns, err := server.NewServer(&server.Options{
-		ServerName: "agentd", Host: "127.0.0.1", Port: port, DontListen: !o.Listen,
+		ServerName: embeddedName, Host: "127.0.0.1", Port: port, DontListen: !o.Listen,
 		JetStream: true, StoreDir: s.dir, SyncAlways: true, NoSigs: true, NoLog: o.Logger == nil,
 		DisableJetStreamBanner: true, MaxPayload: o.MaxPayload, JetStreamMaxMemory: 64 << 20,
 	})
@@ -92,11 +107,11 @@ func (s *Server) start(o ServerOptions) error {
 	if !o.Listen {
 		return nil
 	}
-	s.address = filepath.Join(s.dir, "address")
-	if err := writeFile(s.address, s.URL()+"\n"); err != nil {
+	if err := writeFile(address, s.URL()+"\n"); err != nil {
 		ns.Shutdown()
 		return fmt.Errorf("write the server's address: %w", err)
 	}
+	s.address = address
 	return nil
 }
 
@@ -118,13 +133,32 @@ func writeFile(path, text string) error {
 	return os.Rename(temporary, path)
 }
 
-// ReadAddress returns the client URL of the server that runs on dir, or an error that says that none does.
+// The files in a data folder that are ours.
+const (
+	lockFile    = "lock"
+	addressFile = "address"
+)
+
+// ReadAddress returns the client URL of the server that runs on dir, or *sdk.Error with CodeUnavailable if none does, even
+// if one that was killed left its address there.
 func ReadAddress(dir string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "address"))
-	if err != nil {
-		return "", fmt.Errorf("no agentd dev runs on %s: %w", dir, err)
+	none := sdk.Errorf(sdk.CodeUnavailable, "no server with a port runs on the data folder %s; start one with: agentd dev", dir)
+	text, err := os.ReadFile(filepath.Join(dir, addressFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", none
 	}
-	return strings.TrimSpace(string(text)), nil
+	if err != nil {
+		return "", fmt.Errorf("read the server's address: %w", err)
+	}
+	lock := flock.New(filepath.Join(dir, lockFile))
+	unused, err := lock.TryRLock()
+	if err != nil {
+		return "", fmt.Errorf("look whether a server runs on %s: %w", dir, err)
+	}
+	if unused {
+		return "", errors.Join(none, lock.Close())
+	}
+	return strings.TrimSpace(string(text)), lock.Close()
 }
 
 // URL is the address for clients.
@@ -142,11 +176,12 @@ func (s *Server) Healthy() error {
 	return nil
 }
 
-// Close stops the server and releases its folder.
+// Close stops the server and releases its folder. It may be repeated.
 func (s *Server) Close() error {
 	var err error
 	if s.address != "" {
 		err = os.Remove(s.address)
+		s.address = ""
 	}
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()

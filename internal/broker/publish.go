@@ -24,8 +24,8 @@ const (
 	headerReason  = "agentd-reason"
 	headerDetail  = "agentd-detail"
 	headerSubject = "agentd-subject"
-
-	contentTypeStructured = "application/cloudevents+json"
+	// headerOmitted says that a dead letter's body was too large to be copied; it still is where it came from.
+	headerOmitted = "agentd-omitted"
 )
 
 // publishTimeout bounds one attempt to publish.
@@ -42,7 +42,7 @@ func (c *Conn) Publish(ctx context.Context, subject string, event sdk.Event) err
 }
 
 func (c *Conn) headers(subject string) nats.Header {
-	h := nats.Header{headerContentType: {contentTypeStructured}}
+	h := nats.Header{headerContentType: {sdk.ContentTypeStructured}}
 	if reply, ok := c.ReplySubject(subject); ok {
 		h.Set(headerReply, reply)
 	}
@@ -57,40 +57,54 @@ func (c *Conn) ReplySubject(subject string) (string, bool) {
 
 // create is create-if-absent: one subject an event, and an expected last sequence of 0.
 func (c *Conn) create(ctx context.Context, m *nats.Msg) error {
-	stream := c.streamOf(m.Subject)
-	for delay := 50 * time.Millisecond; ; delay = min(2*delay, publishTimeout) {
-		err := c.tryCreate(ctx, stream, m)
-		if err == nil || ctx.Err() != nil || !unknownOutcome(err) {
+	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
+		_, err := c.js.PublishMsg(attempt, m,
+			jetstream.WithExpectStream(c.streamOf(m.Subject)), jetstream.WithExpectLastSequencePerSubject(0))
+		if err == nil || errors.Is(err, nats.ErrMaxPayload) {
 			return err
 		}
-		c.log.Warn("publish is repeated", "subject", m.Subject, "error", err)
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return c.compare(ctx, m, err)
+	})
 }
 
-func (c *Conn) tryCreate(ctx context.Context, stream string, m *nats.Msg) error {
-	attempt, cancel := context.WithTimeout(ctx, publishTimeout)
+// compare decides what became of a publish that ended with problem. Whatever the acknowledgement said or failed to say,
+// the subject itself tells: somebody else may have answered on the acknowledgement's inbox.
+func (c *Conn) compare(ctx context.Context, m *nats.Msg, problem error) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout) // the publish may have used up its own time
 	defer cancel()
-	_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequencePerSubject(0))
-	if err == nil {
-		return nil
-	}
-	// Whatever the acknowledgement said or failed to say, the subject itself tells: somebody else may have answered on
-	// the acknowledgement's inbox.
-	stored, readErr := c.lastOn(attempt, stream, m.Subject)
+	stored, err := c.lastOn(ctx, c.streamOf(m.Subject), m.Subject)
 	switch {
-	case errors.Is(readErr, jetstream.ErrMsgNotFound):
-		return fmt.Errorf("publish %s: %w", m.Subject, err)
-	case readErr != nil:
-		return fmt.Errorf("publish %s: %w", m.Subject, errors.Join(err, readErr))
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return problem
+	case err != nil:
+		return errors.Join(problem, err)
 	case bytes.Equal(stored, m.Data):
 		return nil
 	}
 	return sdk.Errorf(sdk.CodeConflict, "another event is already on %s", m.Subject)
+}
+
+// persist repeats an attempt until it succeeds, is refused for good, or ctx ends.
+func (c *Conn) persist(ctx context.Context, subject string, try func(context.Context) error) error {
+	for delay := 50 * time.Millisecond; ; delay = min(2*delay, publishTimeout) {
+		attempt, cancel := context.WithTimeout(ctx, publishTimeout)
+		err := try(attempt)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("publish %s: %w", subject, errors.Join(ctx.Err(), err))
+		}
+		if refused(err) {
+			return publishError(subject, err)
+		}
+		c.log.Warn("publish is repeated", "subject", subject, "error", err)
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // lastOn reads the subject's last message from the stream's leader.
@@ -123,14 +137,33 @@ func (c *Conn) lastOn(ctx context.Context, stream, subject string) ([]byte, erro
 	return answer.Message.Data, nil
 }
 
-// unknownOutcome reports whether trying again may help: everything but a definite no.
-func unknownOutcome(err error) bool {
+// refused reports whether a publish was answered with a definite no, so that repeating it is useless.
+func refused(err error) bool {
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) || errors.Is(err, nats.ErrMaxPayload) ||
 		errors.Is(err, nats.ErrConnectionClosed) {
-		return false
+		return true
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return !ok || api.Code >= 500
+	if !ok || api.Code >= 500 {
+		return false
+	}
+	// Something was on the subject or on its way there, and yet nothing is to be read: with replicas, another proposal may
+	// still be in flight.
+	return api.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence &&
+		api.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequenceConstant
+}
+
+// publishError says what a failed publish means to the caller.
+func publishError(subject string, err error) error {
+	switch {
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}):
+		return err
+	case errors.Is(err, nats.ErrMaxPayload):
+		return sdk.Errorf(sdk.CodeTooLarge, "the event for %s is larger than the broker takes", subject).WithCause(err)
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
+		return sdk.Errorf(sdk.CodeUnavailable, "no stream takes %s; is the broker provisioned?", subject).WithCause(err)
+	}
+	return fmt.Errorf("publish %s: %w", subject, err)
 }
 
 // Start publishes an init event, for clients.
@@ -151,7 +184,7 @@ func (c *Conn) send(ctx context.Context, subject string, event sdk.Event) error 
 	}
 	m := &nats.Msg{Subject: subject, Data: data, Header: c.headers(subject)}
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject))); err != nil {
-		return fmt.Errorf("publish %s: %w", subject, err)
+		return publishError(subject, err)
 	}
 	return nil
 }
@@ -169,27 +202,17 @@ func (c *Conn) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due i
 		"Nats-Schedule-Target": {c.subjects.Fire(agent, run)},
 		"Nats-Schedule-TTL":    {firedTTL.String()},
 	}}
-	for delay := 50 * time.Millisecond; ; delay = min(2*delay, publishTimeout) {
-		attempt, cancel := context.WithTimeout(ctx, publishTimeout)
-		_, err = c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)))
-		cancel()
-		if err == nil || !unknownOutcome(err) {
-			break
-		}
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("arm timer of run %s: %w", run, err)
-	}
-	return nil
+	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
+		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)))
+		return err
+	})
 }
 
 // Live sends a live event to whoever listens now. It is lossy: a client that falls behind asks for what it missed.
 func (c *Conn) Live(event sdk.Live) {
+	if !c.nc.IsConnected() {
+		return // else it would wait in a buffer, and arrive when it is no longer true
+	}
 	data, err := json.Marshal(event)
 	if err == nil {
 		err = c.nc.Publish(c.subjects.Live(event.Agent, sdk.NewRunKey(event.Run)), data)
@@ -211,8 +234,16 @@ func (c *Conn) DeadLetter(ctx context.Context, d Delivery, reason sdk.Code, deta
 	h.Set(headerReason, string(reason))
 	h.Set(headerDetail, headerText(detail))
 	h.Set(headerSubject, d.Subject())
-	subject := c.subjects.DeadLetter(reason, d.Stream(), d.Sequence())
-	err := c.create(ctx, &nats.Msg{Subject: subject, Data: d.Data(), Header: h})
+	m := &nats.Msg{Subject: c.subjects.DeadLetter(reason, d.Stream(), d.Sequence()), Data: d.Data(), Header: h}
+	err := c.create(ctx, m)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+		// With our headers it no longer fits. It must be possible to get rid of it all the same.
+		m.Data, m.Header = nil, nats.Header{
+			headerReason: h[headerReason], headerDetail: h[headerDetail], headerSubject: h[headerSubject],
+			headerOmitted: {"true"},
+		}
+		err = c.create(ctx, m)
+	}
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 		return nil // the same delivery was dead-lettered before
 	}

@@ -96,7 +96,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	base := func(z Zone, age time.Duration, kinds ...sdk.Kind) jetstream.StreamConfig {
 		cfg := jetstream.StreamConfig{
 			Name: StreamName(c.subjects, z), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-			MaxAge: age, Replicas: replicas, Discard: jetstream.DiscardNew, MaxMsgs: -1, MaxBytes: -1,
+			MaxAge: age, Replicas: replicas, MaxMsgs: -1, MaxBytes: -1,
 		}
 		for _, k := range kinds {
 			cfg.Subjects = append(cfg.Subjects, c.subjects.All(k))
@@ -105,6 +105,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	}
 	guarded := func(cfg jetstream.StreamConfig) jetstream.StreamConfig {
 		cfg.DenyDelete, cfg.DenyPurge, cfg.Duplicates = true, true, shortestDuplicates
+		cfg.Discard = jetstream.DiscardNew
 		return cfg
 	}
 	timer := base(ZoneTimer, 0, sdk.KindTimer, sdk.KindFire)

@@ -167,6 +167,30 @@ func DecodeEntry(data []byte) (Entry, error) {
 	return e, nil
 }
 
+// Restore puts back a section that was stored as a blob.
+func (e *Entry) Restore(b Blob, content []byte) error {
+	if Digest(content) != b.Digest {
+		return fmt.Errorf("section %s of entry %d: the blob has another content", b.Section, e.Rev)
+	}
+	var into any
+	switch b.Section {
+	case "messages":
+		into = &e.Messages
+	case "results":
+		into = &e.Results
+	case "input":
+		into = &e.Input
+	case "terminal":
+		into = &e.Terminal
+	default:
+		return fmt.Errorf("entry %d has a blob for an unknown section %q", e.Rev, b.Section)
+	}
+	if err := json.Unmarshal(content, into); err != nil {
+		return fmt.Errorf("decode section %s of entry %d: %w", b.Section, e.Rev, err)
+	}
+	return nil
+}
+
 // Digest is the hash that the next entry names as its Prev.
 func Digest(data []byte) string {
 	sum := sha256.Sum256(data)

@@ -90,7 +90,8 @@ func Outstanding(head *Head) []Effect {
 			effects = append(effects, Effect{Kind: EffectCall, Call: c.ID, Opened: c.Opened})
 		}
 	}
-	if head.Status == StatusWaiting && head.Timer > 0 {
+	// Also while the run is driven: it suspends without arming the timer again, because the head says that it is armed.
+	if head.Timer > 0 {
 		effects = append(effects, Effect{Kind: EffectTimer, Due: head.Timer})
 	}
 	if head.Status == StatusDone {

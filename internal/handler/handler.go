@@ -25,7 +25,6 @@ type DeadLetters interface {
 // Options are what a Handler is made of. All are required but Heartbeat and Silence.
 type Options struct {
 	Runner      *runner.Runner
-	Catalog     runner.Catalog
 	DeadLetters DeadLetters
 	Env         runner.Env
 	Subjects    sdk.Subjects

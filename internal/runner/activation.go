@@ -50,11 +50,16 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 		if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
 			a.stats.Takeovers.Add(1)
 		}
-		former := a.at
+		former, redelivered := a.at, a.covered()
 		a.head, a.at = entry.Head, at
 		a.announce(&entry)
 		if err := a.carryOut(ctx, &entry, entry.Effects); err != nil {
 			return Verdict{}, err
+		}
+		if redelivered { // its former driver may have died between an entry and its effects
+			if v, err := a.relay(ctx); err != nil || v != nil {
+				return settled(v), err
+			}
 		}
 		if d := entry.Head.Driver; d == nil || d.Owner != a.owner {
 			return Verdict{}, nil
@@ -102,6 +107,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		a.Logger.Warn("run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
 		return core.Change{}, &Verdict{Settlement: Retry, After: retryDelay}, nil
 	}
+	if a.foreign() {
+		v, err := a.refuseForeign(ctx)
+		return core.Change{}, &v, err
+	}
 	event, problem, err := a.input(ctx)
 	if err != nil {
 		return core.Change{}, nil, err
@@ -135,7 +144,7 @@ func (a *activation) in(event core.Event) core.Input {
 
 func (a *activation) findAgent(ctx context.Context) error {
 	token := a.msg.Address.Agent
-	if a.head.Status == "" {
+	if a.head.Status == "" || a.foreign() {
 		agent, ok := a.Catalog.Current(token)
 		if !ok {
 			return sdk.Errorf(sdk.CodeUnknownAgent, "agent %q is not known here", token)
@@ -149,6 +158,18 @@ func (a *activation) findAgent(ctx context.Context) error {
 	}
 	a.agent = agent
 	return nil
+}
+
+// foreign reports whether the message names another agent than the run's.
+func (a *activation) foreign() bool {
+	return a.head.Status != "" && sdk.NameToken(a.head.Agent) != a.msg.Address.Agent
+}
+
+func (a *activation) refuseForeign(ctx context.Context) (Verdict, error) {
+	if a.msg.starts() {
+		return a.refuse(ctx, sdk.Errorf(sdk.CodeRunExists, "run %q belongs to another agent", a.msg.Run))
+	}
+	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run belongs to another agent"))
 }
 
 // refuse settles a message that must not change anything. Whoever started something learns it by a terminal event;
@@ -166,15 +187,22 @@ func (a *activation) refuse(ctx context.Context, problem *sdk.Error) (Verdict, e
 	return Verdict{}, a.publishRefusal(ctx, problem)
 }
 
-// repeat carries out again what may be missing outside: the effects of every entry that this message caused, and what
-// the run waits for. Only then may the message be acked.
+// repeat settles a message that changes nothing: it may be acked once what may be missing outside is there.
 func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 	if err := a.Store.Barrier(ctx, a.key, a.at.Version); err != nil {
 		return Verdict{}, fmt.Errorf("confirm run %s: %w", a.key, err)
 	}
-	entries, _, err := a.readAfter(ctx, a.key, point{})
+	v, err := a.relay(ctx)
+	return settled(v), err
+}
+
+// relay carries out again what may be missing outside: the effects of every entry that this message caused, and what the
+// run waits for. The verdict is set when the journal cannot be read.
+func (a *activation) relay(ctx context.Context) (*Verdict, error) {
+	entries, _, err := a.journal(ctx, point{}, a.at.Rev)
 	if err != nil {
-		return a.corrupt(err)
+		v, err := a.corrupt(err)
+		return &v, err
 	}
 	for i := range entries {
 		e := &entries[i]
@@ -186,11 +214,11 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 				continue // the head knows which timer is the right one by now
 			}
 			if err := a.carryOut(ctx, e, []core.Effect{f}); err != nil {
-				return Verdict{}, err
+				return nil, err
 			}
 		}
 	}
-	return Verdict{}, a.carryOutstanding(ctx, entries)
+	return nil, a.carryOutstanding(ctx, entries)
 }
 
 // carryOutstanding carries out what the run waits for, with the bytes of the entries that asked for it.

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
+	"strings"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -15,7 +16,7 @@ import (
 // is already committed after former.
 func (a *activation) drive(ctx context.Context, former point, first *core.Entry) (Verdict, error) {
 	if err := a.loadState(ctx, former, first); err != nil {
-		return a.corrupt(err)
+		return a.stopped(err)
 	}
 	for {
 		action := core.Next(a.agent.Core, &a.state.Head, a.Env.Now())
@@ -31,45 +32,49 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 			return Verdict{}, err
 		}
 		a.progress()
-		err = a.commit(ctx, event)
-		switch {
-		case errors.Is(err, core.ErrFenced):
-			return Verdict{Settlement: Leave}, nil
-		case errors.Is(err, errCorrupt):
-			return a.corrupt(err)
-		case err != nil:
-			return Verdict{}, err
+		if err := a.commit(ctx, event); err != nil {
+			return a.stopped(err)
 		}
 	}
 }
 
+// stopped says what becomes of the message when the run can be driven no further.
+func (a *activation) stopped(err error) (Verdict, error) {
+	if errors.Is(err, core.ErrFenced) {
+		return Verdict{Settlement: Leave}, nil
+	}
+	return a.corrupt(err)
+}
+
 // loadState rebuilds the run's state at a.at or later: from the cache and what came after, else from the whole journal.
+// ErrFenced says that the run is somebody else's by then.
 func (a *activation) loadState(ctx context.Context, former point, first *core.Entry) error {
 	c, ok := a.Runner.cache.take(a.key)
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []core.Entry{*first})
 	}
-	for {
-		entries, end, err := a.readAfter(ctx, a.key, c.at)
-		switch {
-		case errors.Is(err, errCorrupt) && c.at.Rev > 0:
-			c = cached{} // the journal was rolled back since; it is read from the beginning
-			continue
-		case err != nil:
-			return err
-		case end.Rev >= a.at.Rev:
-			a.at = end // what others absorbed since is part of it
-			return a.replay(c.state, entries)
-		}
-		// The read was stale: the entry that this activation wrote is not in it yet.
-		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
-			return err
-		}
+	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
+	if errors.Is(err, errCorrupt) && c.at.Rev > 0 {
+		c = cached{} // the journal was rolled back since; it is read from the beginning
+		entries, end, err = a.journal(ctx, c.at, a.at.Rev)
 	}
+	if err != nil {
+		return err
+	}
+	if err := a.replay(c.state, entries); err != nil {
+		return err
+	}
+	a.at = end // what others appended since is part of it
+	return a.stillDriven()
 }
 
-// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written.
-const staleReadDelay = 10 * time.Millisecond
+// stillDriven returns ErrFenced unless the state names this activation as the driver.
+func (a *activation) stillDriven() error {
+	if d := a.state.Driver; d == nil || d.Owner != a.owner {
+		return core.ErrFenced
+	}
+	return nil
+}
 
 func (a *activation) replay(state core.State, entries []core.Entry) error {
 	for i := range entries {
@@ -92,10 +97,19 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 		}
 		entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
 		if errors.Is(err, ErrConflict) {
-			if err := a.catchUp(ctx); err != nil {
+			written, err := a.catchUp(ctx, entry.Etag)
+			if err != nil {
 				return err
 			}
-			continue
+			if written == nil {
+				continue
+			}
+			// The store wrote it although it did not say so, and others appended after it.
+			a.announce(written)
+			if err := a.carryOut(ctx, written, written.Effects); err != nil {
+				return err
+			}
+			return a.stillDriven()
 		}
 		if err != nil {
 			return err
@@ -109,36 +123,38 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 	}
 }
 
-// catchUp reads what others appended. An own entry that is gone shows as a journal that does not follow: then the run
-// was rolled back, and this activation has lost it.
-func (a *activation) catchUp(ctx context.Context) error {
-	entries, end, err := a.readAfter(ctx, a.key, a.at)
-	if err != nil {
-		return err
+// catchUp reads what was appended since, and returns the entry with the etag of the one that was refused, if it is there:
+// it can only be the next one. An own entry that is gone shows as a journal that does not follow: then the run was rolled
+// back, and this activation has lost it.
+func (a *activation) catchUp(ctx context.Context, refused string) (written *core.Entry, err error) {
+	rec, err := a.Store.Head(ctx, a.key)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("read head of run %s: %w", a.key, err)
 	}
-	if len(entries) == 0 {
-		return a.confirm(ctx)
+	if rec.Rev <= a.at.Rev {
+		if rec.Etag != a.at.Etag {
+			return nil, core.ErrFenced
+		}
+		return nil, a.Env.Sleep(ctx, staleReadDelay)
+	}
+	entries, end, err := a.journal(ctx, a.at, rec.Rev)
+	if errors.Is(err, errCorrupt) {
+		a.Logger.Error("run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
+		return nil, core.ErrFenced
+	}
+	if err != nil {
+		return nil, err
 	}
 	for i := range entries {
 		if *a.state, err = core.Apply(*a.state, &entries[i]); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	a.at = end
-	return nil
-}
-
-// confirm settles a conflict without newer entries: the batched read was stale, or the journal was rolled back under
-// this activation.
-func (a *activation) confirm(ctx context.Context) error {
-	rec, err := a.Store.Head(ctx, a.key)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("read head of run %s: %w", a.key, err)
+	if entries[0].Etag == refused {
+		written = &entries[0]
 	}
-	if rec.Rev <= a.at.Rev && rec.Etag != a.at.Etag {
-		return core.ErrFenced
-	}
-	return a.Env.Sleep(ctx, staleReadDelay)
+	return written, nil
 }
 
 // act carries out one action and returns its outcome.
@@ -169,11 +185,23 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if err != nil {
 		return a.modelFailed(ctx, err)
 	}
+	storable(&reply)
 	if len(reply.Calls) > 0 || a.agent.Core.Converse {
 		return core.Replied{Reply: reply}, nil
 	}
 	output, err := a.buildOutput(ctx, reply.Text)
 	return core.Replied{Reply: reply, Output: &output}, err
+}
+
+// storable replaces bytes that are no UTF-8. The journal cannot hold them, and what is sent now must equal what is
+// rebuilt from the journal later. Arguments stay as they are: the core refuses such bytes there.
+func storable(reply *sdk.ModelReply) {
+	reply.Text = strings.ToValidUTF8(reply.Text, "\uFFFD")
+	calls := slices.Clone(reply.Calls)
+	for i := range calls {
+		calls[i].Name = strings.ToValidUTF8(calls[i].Name, "\uFFFD")
+	}
+	reply.Calls = calls
 }
 
 func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, error) {

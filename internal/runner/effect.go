@@ -172,7 +172,7 @@ func (a *activation) publishEnd(ctx context.Context, init core.Init, ev sdk.Even
 
 // withHistory puts the conversation beside the output (seed 001).
 func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMessage, error) {
-	entries, _, err := a.readAfter(ctx, a.key, point{})
+	entries, _, err := a.journal(ctx, point{}, e.Rev)
 	if err != nil {
 		return nil, err
 	}
@@ -197,8 +197,8 @@ func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMe
 	return core.EncodeJSON(fields)
 }
 
-// publishRefusal answers an init event that did not start a run. Its bytes depend only on the message, so a redelivery
-// publishes the same.
+// publishRefusal answers an init event that did not start a run. Its bytes, the time too, depend only on the event, so
+// that a redelivery and a double of the event publish the same.
 func (a *activation) publishRefusal(ctx context.Context, problem *sdk.Error) error {
 	data, err := json.Marshal(sdk.NewProblem(problem))
 	if err != nil {
@@ -206,7 +206,7 @@ func (a *activation) publishRefusal(ctx context.Context, problem *sdk.Error) err
 	}
 	init := a.init()
 	ev := sdk.Event{
-		Subject: a.msg.Run, Time: time.UnixMilli(a.msg.Received).UTC(), DataContentType: sdk.ContentTypeJSON,
+		Subject: a.msg.Run, Time: a.msg.Event.Time, DataContentType: sdk.ContentTypeJSON,
 		Agent: a.agent.Core.Name, AccessControl: init.AccessControl, TraceParent: init.TraceParent,
 		TraceState: init.TraceState, Type: sdk.ErrorType(a.agent.Core.Type), DataSchema: a.agent.Core.ErrorSchema, Data: data,
 	}

@@ -16,8 +16,7 @@ func (m *Message) starts() bool {
 
 // input turns the message into what the core understands. problem is set when the message is refused.
 func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Error, err error) {
-	if a.head.Status == core.StatusRunning && a.head.Driver.Covers(a.msg.Cause) {
-		// The message that covers the run was delivered again: its former driver's lease has ended.
+	if a.covered() {
 		return core.TakenOver{}, nil, nil
 	}
 	switch a.msg.Address.Kind {
@@ -37,6 +36,11 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 	default:
 	}
 	return nil, sdk.Errorf(sdk.CodeInvalidEvent, "a run does not understand %s messages", a.msg.Address.Kind), nil
+}
+
+// covered reports whether the message that covers the run was delivered again: its former driver's lease has ended.
+func (a *activation) covered() bool {
+	return a.head.Status == core.StatusRunning && a.head.Driver.Covers(a.msg.Cause)
 }
 
 func cancelReason(ev sdk.Event) string {

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -23,7 +22,8 @@ type point struct {
 }
 
 // appendEntry writes change as the entry after at. It repeats itself while the store does not answer: an entry that was
-// written after all is not written twice. Errors: ErrConflict, or one that repeating does not mend.
+// written after all is not written twice. Errors: ErrConflict, with the entry, because it may have been written before
+// the one that it conflicts with; or one that repeating does not mend.
 func (a *activation) appendEntry(ctx context.Context, at point, change core.Change, now int64) (core.Entry, point, error) {
 	entry := core.Entry{
 		V: core.LayoutVersion, Rev: at.Rev + 1, Etag: a.Env.Random(), Prev: at.digest,
@@ -45,7 +45,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 			if errors.Is(err, ErrConflict) {
 				a.stats.Conflicts.Add(1)
 			}
-			return core.Entry{}, point{}, fmt.Errorf("append entry %d of run %s: %w", entry.Rev, a.key, err)
+			return entry, point{}, fmt.Errorf("append entry %d of run %s: %w", entry.Rev, a.key, err)
 		}
 		if err := a.Env.Sleep(ctx, delay); err != nil {
 			return core.Entry{}, point{}, err
@@ -98,20 +98,22 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 	return stored.Encode()
 }
 
-// decode reads an entry and its blobs.
+// decode reads an entry and its blobs. errCorrupt, or the store's failure to read a blob.
 func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, error) {
 	e, err := core.DecodeEntry(rec.Data)
 	if err != nil {
-		return core.Entry{}, err
+		return core.Entry{}, fmt.Errorf("%w: %w", errCorrupt, err)
 	}
 	for _, b := range e.Blobs {
 		content, err := r.Store.Blob(ctx, run, b.Digest)
-		if err != nil {
-			return core.Entry{}, fmt.Errorf("read section %s of entry %d of run %s: %w", b.Section, e.Rev, run, err)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return core.Entry{}, fmt.Errorf("read section %s of entry %d: %w", b.Section, e.Rev, err)
 		}
-		into := map[string]any{"messages": &e.Messages, "results": &e.Results, "input": &e.Input, "terminal": &e.Terminal}
-		if err := json.Unmarshal(content, into[b.Section]); err != nil {
-			return core.Entry{}, fmt.Errorf("decode section %s of entry %d of run %s: %w", b.Section, e.Rev, run, err)
+		if err == nil {
+			err = e.Restore(b, content)
+		}
+		if err != nil {
+			return core.Entry{}, fmt.Errorf("%w: section %s of entry %d: %w", errCorrupt, b.Section, e.Rev, err)
 		}
 	}
 	return e, nil
@@ -136,7 +138,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 	for _, rec := range records {
 		e, err := r.decode(ctx, run, rec)
 		if err != nil {
-			return nil, point{}, fmt.Errorf("%w: %w", errCorrupt, err)
+			return nil, point{}, fmt.Errorf("journal of run %s: %w", run, err)
 		}
 		if e.Rev != at.Rev+1 || e.Prev != at.digest {
 			return nil, point{}, fmt.Errorf("%w: run %s: entry %d does not follow entry %d", errCorrupt, run, e.Rev, at.Rev)
@@ -146,3 +148,20 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 	}
 	return entries, at, nil
 }
+
+// journal reads the entries after from, up to rev at least, and the point that they lead to. What is known to be written
+// is waited for: a read may be stale.
+func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]core.Entry, point, error) {
+	for {
+		entries, end, err := a.readAfter(ctx, a.key, from)
+		if err != nil || end.Rev >= rev {
+			return entries, end, err
+		}
+		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
+			return nil, point{}, err
+		}
+	}
+}
+
+// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written.
+const staleReadDelay = 10 * time.Millisecond

@@ -62,8 +62,8 @@ func Say(text string) sdk.ModelReply {
 	return sdk.ModelReply{Text: text, Units: 1_000_000, Usage: sdk.Usage{Prompt: 1, Completion: 1}}
 }
 
-// Call is a reply with the given calls, at the cost of one unit.
-func Call(calls ...sdk.ToolRequest) sdk.ModelReply {
+// Ask is a reply with the given calls, at the cost of one unit.
+func Ask(calls ...sdk.ToolRequest) sdk.ModelReply {
 	return sdk.ModelReply{Calls: calls, Units: 1_000_000, Usage: sdk.Usage{Prompt: 1, Completion: 1}}
 }
 

@@ -1,0 +1,235 @@
+// Package audit checks that what happened is what the protocol promises: the invariants I1 to I16 of a run's journal,
+// of the events around it and of the executions of its tools. It serves the simulator, which tells it everything at the
+// moment it happens, and whoever has collected logs of a real system.
+//
+//	I1  one terminal event for each init         I9  fences only grow
+//	I2  one result for each call, for ever       I10 a removed message is in a journal, or dead-lettered, or a duplicate
+//	I3  no event before its entry                I11 every run ends
+//	I4  the effects of every entry are out       I12 at-most-once tools run once, others once for each driver
+//	I5  one content for each event id            I14 every message is removed in the end
+//	I6  a journal is a chain that only grows     I15 a message changes no run but its own
+//	I7  done is for ever                         I16 nothing times out early
+//	I8  every call has a result before the next model call
+//
+// I13, which is about approvals, waits for them. R3 stands for the rule of that name: the message that covers a run is
+// not removed while the run is driven.
+package audit
+
+import (
+	"fmt"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// Violation is something that must not have happened.
+type Violation struct {
+	// Invariant is its name, such as "I5".
+	Invariant string
+	// Run is the key of the run, when there is one.
+	Run    string
+	Detail string
+}
+
+func (v Violation) String() string {
+	if v.Run == "" {
+		return fmt.Sprintf("%s: %s", v.Invariant, v.Detail)
+	}
+	return fmt.Sprintf("%s: run %s: %s", v.Invariant, v.Run, v.Detail)
+}
+
+// Message is a message that workers consume.
+type Message struct {
+	Stream   string
+	Sequence uint64
+	Subject  string
+	// Received is when the broker stored it, in Unix milliseconds.
+	Received int64
+	// Event is nil for a fired timer and for what cannot be decoded.
+	Event *sdk.Event
+	// Due is what a fired timer was armed for.
+	Due int64
+}
+
+// Execution is one run of an inline tool.
+type Execution struct {
+	Run        sdk.RunKey
+	Call       string
+	AtMostOnce bool
+}
+
+// Checker collects violations. It must be told what happened in an order that respects causes: an entry after the
+// message that it names, an event after its entry. It is used by one goroutine.
+type Checker struct {
+	subjects   sdk.Subjects
+	violations []Violation
+
+	runs   map[sdk.RunKey]*run
+	order  []*run
+	inputs map[position]*input
+	// arrived are the inputs in their order.
+	arrived []*input
+	// inits are the init events by the id of the terminal event that each must get.
+	inits map[string]*initial
+	// events are the published events by subject; ids are their subjects by event id.
+	events map[string]published
+	ids    map[string]string
+}
+
+// position identifies an input.
+type position struct {
+	stream   string
+	sequence uint64
+}
+
+func positionOf(c core.Cause) position { return position{c.Stream, c.Sequence} }
+
+// input is a message with what became of it.
+type input struct {
+	Message
+	address sdk.Address
+	// run is the one that the message is for; known is false when its subject or event cannot be read.
+	run   sdk.RunKey
+	known bool
+	// token identifies an init event; empty for all else.
+	token   string
+	letter  sdk.Code
+	removed bool
+}
+
+// initial is an init event: subjects are where its terminal event may go (the attempts at one call are one init),
+// answered is where it went.
+type initial struct {
+	run      sdk.RunKey
+	token    string
+	subjects []string
+	answered string
+}
+
+type published struct {
+	data  []byte
+	event sdk.Event
+}
+
+// run is what the checker knows of a run.
+type run struct {
+	key     sdk.RunKey
+	entries []*core.Entry
+	digest  string
+	etags   map[string]bool
+	causes  map[position]bool
+	calls   map[string]*call
+	// asked are the calls of the model, in order, that its history must answer.
+	asked []*call
+	// generations counts model calls, accepted or not.
+	generations int
+}
+
+// call is a call of a run.
+type call struct {
+	id     string
+	tool   string
+	args   []byte
+	turn   bool
+	opened *core.Entry
+	due    int64
+	result *core.Result
+	// told counts the results in the history, executed the executions of an inline tool.
+	told, executed int
+}
+
+// New returns a Checker for the subjects of one root.
+func New(subjects sdk.Subjects) *Checker {
+	return &Checker{
+		subjects: subjects, runs: map[sdk.RunKey]*run{}, inputs: map[position]*input{}, inits: map[string]*initial{},
+		events: map[string]published{}, ids: map[string]string{},
+	}
+}
+
+// Violations are those found so far.
+func (c *Checker) Violations() []Violation { return c.violations }
+
+func (c *Checker) violate(invariant string, run sdk.RunKey, format string, args ...any) {
+	v := Violation{Invariant: invariant, Detail: fmt.Sprintf(format, args...)}
+	if run != (sdk.RunKey{}) {
+		v.Run = run.String()
+	}
+	c.violations = append(c.violations, v)
+}
+
+// Input tells of a message that was stored and that workers consume.
+func (c *Checker) Input(m Message) {
+	in := &input{Message: m}
+	c.inputs[position{m.Stream, m.Sequence}] = in
+	c.arrived = append(c.arrived, in)
+	address, err := c.subjects.Parse(m.Subject)
+	if err != nil {
+		return
+	}
+	in.address, in.run, in.known = address, address.Run, true
+	switch address.Kind {
+	case sdk.KindStart:
+		if in.known = m.Event != nil; in.known {
+			c.started(in)
+		}
+	case sdk.KindOut, sdk.KindVoid:
+		ref, ok := sdk.ParseCallRef(address.Call.Call)
+		if in.known = ok && m.Event != nil; !in.known {
+			return
+		}
+		in.run = sdk.NewRunKey(m.Event.Subject + "/" + ref.ID)
+		if address.Kind == sdk.KindOut {
+			in.token = sdk.InitToken("", ref.ID)
+			c.awaits(in, c.subjects.Reply(in.address.Call))
+		}
+	default:
+	}
+}
+
+func (c *Checker) started(in *input) {
+	in.token = sdk.InitToken(in.Event.Source, in.Event.ID)
+	name := in.Event.Subject
+	if name == "" {
+		name = sdk.DefaultSubject(in.token)
+	}
+	in.run = sdk.NewRunKey(name)
+	c.awaits(in, c.subjects.Done(in.address.Agent, in.run, in.token))
+}
+
+// awaits notes where the init event's terminal event belongs.
+func (c *Checker) awaits(in *input, subject string) {
+	id := sdk.TerminalID(in.run, in.token)
+	init, ok := c.inits[id]
+	if !ok {
+		init = &initial{run: in.run, token: in.token}
+		c.inits[id] = init
+	}
+	init.subjects = append(init.subjects, subject)
+}
+
+// DeadLettered tells that an input was put to the dead letters.
+func (c *Checker) DeadLettered(stream string, sequence uint64, reason sdk.Code) {
+	if in := c.inputs[position{stream, sequence}]; in != nil {
+		in.letter = reason
+		return
+	}
+	c.violate("I14", sdk.RunKey{}, "dead letter of %s %d, which was never stored", stream, sequence)
+}
+
+func (c *Checker) run(key sdk.RunKey) *run {
+	r, ok := c.runs[key]
+	if !ok {
+		r = &run{key: key, etags: map[string]bool{}, causes: map[position]bool{}, calls: map[string]*call{}}
+		c.runs[key] = r
+		c.order = append(c.order, r)
+	}
+	return r
+}
+
+// last is the run's last entry, or the zero Entry.
+func (r *run) last() *core.Entry {
+	if len(r.entries) == 0 {
+		return &core.Entry{}
+	}
+	return r.entries[len(r.entries)-1]
+}

@@ -1,0 +1,136 @@
+package audit
+
+import (
+	"bytes"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// Published tells of an event that a worker published, or tried to publish again, with its bytes.
+func (c *Checker) Published(subject string, ev sdk.Event, data []byte) {
+	address, err := c.subjects.Parse(subject)
+	if err != nil {
+		c.violate("I5", sdk.RunKey{}, "event on %s: %v", subject, err)
+		return
+	}
+	if former, ok := c.events[subject]; ok {
+		if !bytes.Equal(former.data, data) {
+			c.violate("I5", address.Run, "two contents on %s:\n%s\n%s", subject, former.data, data)
+		}
+		return
+	}
+	if other, ok := c.ids[ev.ID]; ok {
+		c.violate("I5", address.Run, "event %s is on %s and on %s", ev.ID, other, subject)
+	}
+	c.ids[ev.ID] = subject
+	c.events[subject] = published{data, ev}
+	switch address.Kind {
+	case sdk.KindOut:
+		c.publishedCall(address, ev)
+	case sdk.KindVoid:
+		ref, _ := sdk.ParseCallRef(address.Call.Call)
+		if r := c.runs[address.Run]; r == nil || r.effect(core.EffectVoid, ref.ID) == nil {
+			c.violate("I3", address.Run, "%s before any entry asks for it", subject)
+		}
+	case sdk.KindDone, sdk.KindIn:
+		c.publishedTerminal(subject, address, ev)
+	default:
+		c.violate("I5", address.Run, "a worker published on %s", subject)
+	}
+}
+
+// effect returns the first entry that lists an effect of that kind for that call, or nil.
+func (r *run) effect(kind core.EffectKind, call string) *core.Entry {
+	for _, e := range r.entries {
+		if e.Effect(kind, call).Kind != "" {
+			return e
+		}
+	}
+	return nil
+}
+
+func (c *Checker) publishedCall(address sdk.Address, ev sdk.Event) {
+	ref, _ := sdk.ParseCallRef(address.Call.Call)
+	r := c.runs[address.Run]
+	if r == nil {
+		c.violate("I3", address.Run, "call %s of a run without a journal", address.Call.Call)
+		return
+	}
+	e := r.effect(core.EffectCall, ref.ID)
+	if e == nil {
+		c.violate("I3", address.Run, "call %s before any entry asks for it", address.Call.Call)
+		return
+	}
+	k, f := r.calls[ref.ID], e.Effect(core.EffectCall, ref.ID)
+	reply := c.subjects.Reply(address.Call)
+	switch {
+	case ev.ID != address.Call.Call || ev.Subject != e.Head.Run || ev.Type != f.Type || ev.ParentID != e.Cause.EventID:
+		c.violate("I5", address.Run, "call %s has the envelope of another: %+v", ref.ID, ev)
+	case ev.Source != reply || ev.RedirectTo != reply:
+		c.violate("I5", address.Run, "call %s asks for its answer on %s and %s", ref.ID, ev.Source, ev.RedirectTo)
+	case k == nil || !k.turn && !f.ParentSubject && !bytes.Equal(k.args, ev.Data):
+		c.violate("I5", address.Run, "call %s carries other arguments: %s", ref.ID, ev.Data)
+	}
+}
+
+// publishedTerminal checks the end of a run, or the refusal of an init event.
+func (c *Checker) publishedTerminal(subject string, address sdk.Address, ev sdk.Event) {
+	init := c.inits[ev.ID]
+	if init == nil {
+		c.violate("I1", address.Run, "terminal event %s on %s answers no init event", ev.ID, subject)
+		return
+	}
+	if init.answered != "" {
+		c.violate("I1", init.run, "a second terminal event, on %s after %s", subject, init.answered)
+	}
+	init.answered = subject
+	expected := false
+	for _, s := range init.subjects {
+		expected = expected || s == subject
+	}
+	if !expected {
+		c.violate("I1", init.run, "terminal event on %s, expected on %v", subject, init.subjects)
+	}
+	r := c.runs[init.run]
+	if r == nil || r.last().Head.Init.Token != init.token {
+		return // a refusal; if its init starts a run all the same, Finish reports it
+	}
+	if end := r.last(); end.Terminal == nil || end.Terminal.Type != ev.Type {
+		c.violate("I3", init.run, "terminal event %s before the entry that ends the run", ev.Type)
+	}
+}
+
+// Executed tells that an inline tool is about to run.
+func (c *Checker) Executed(x Execution) {
+	r := c.run(x.Run)
+	k := r.calls[x.Call]
+	if k == nil {
+		c.violate("I3", x.Run, "tool of call %s ran before any entry asks for it", x.Call)
+		return
+	}
+	k.executed++
+	head := &r.last().Head
+	drivers := int(head.Fence-k.opened.Head.Fence) + 1
+	begun := k.result != nil // whoever began it may have been declared lost meanwhile
+	for _, open := range head.Calls {
+		begun = begun || open.ID == x.Call && open.Status == core.CallRunning
+	}
+	switch {
+	case x.AtMostOnce && k.executed > 1:
+		c.violate("I12", x.Run, "at-most-once call %s ran %d times", x.Call, k.executed)
+	case x.AtMostOnce && !begun:
+		c.violate("I12", x.Run, "at-most-once call %s ran before it was marked", x.Call)
+	case k.executed > drivers:
+		c.violate("I12", x.Run, "call %s ran %d times under %d drivers", x.Call, k.executed, drivers)
+	}
+}
+
+// Generated tells that a model is about to be called for a run.
+func (c *Checker) Generated(key sdk.RunKey) {
+	r := c.run(key)
+	r.generations++
+	if h := &r.last().Head; r.generations > h.Interactions+int(h.Fence) {
+		c.violate("I12", key, "%d model calls for %d accepted replies under %d drivers", r.generations, h.Interactions, h.Fence)
+	}
+}

@@ -1,0 +1,219 @@
+package audit
+
+import (
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// The kinds of entries (docs/journal.md) that are looked at more closely.
+const (
+	kindReplied = "replied"
+	kindFired   = "fired"
+)
+
+// Committed tells of the next entry of a run's journal, with its blobs put back, and of the digest of its bytes. The
+// entry is kept and must not be modified.
+func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
+	r := c.run(key)
+	last := r.last()
+	c.chain(r, last, e)
+	c.driver(r, last, e)
+	c.cause(r, e)
+	if e.Kind == kindReplied {
+		c.answeredAll(r)
+	}
+	r.entries, r.digest = append(r.entries, e), digest
+	for i := range e.Messages {
+		c.remember(r, e, &e.Messages[i])
+	}
+	r.opened(e)
+	for i := range e.Results {
+		c.resulted(r, e, &e.Results[i])
+	}
+	for _, m := range e.Messages {
+		c.told(r, m)
+	}
+	c.ended(r, last, e)
+}
+
+// chain checks what links an entry to the one before.
+func (c *Checker) chain(r *run, last, e *core.Entry) {
+	if e.Rev != last.Rev+1 || e.Prev != r.digest {
+		c.violate("I6", r.key, "entry %d does not follow entry %d", e.Rev, last.Rev)
+	}
+	if r.etags[e.Etag] {
+		c.violate("I6", r.key, "entry %d has the etag of another", e.Rev)
+	}
+	r.etags[e.Etag] = true
+	if last.Head.Status == core.StatusDone {
+		c.violate("I7", r.key, "entry %d (%s) after the run was done", e.Rev, e.Kind)
+	}
+	if err := e.Head.Check(); err != nil {
+		c.violate("I8", r.key, "entry %d: %v", e.Rev, err)
+	}
+	if e.Head.Key() != r.key {
+		c.violate("I15", r.key, "entry %d is of run %q", e.Rev, e.Head.Run)
+	}
+	accepted := 0
+	if e.Kind == kindReplied && e.Head.Reason != core.ReasonCancelled && e.Head.Reason != core.ReasonDeadline {
+		accepted = 1
+	}
+	if e.Head.Interactions-last.Head.Interactions != accepted {
+		c.violate("I8", r.key, "entry %d (%s) counts %d model calls after %d",
+			e.Rev, e.Kind, e.Head.Interactions, last.Head.Interactions)
+	}
+}
+
+// driver checks fences: every new driver has a higher one.
+func (c *Checker) driver(r *run, last, e *core.Entry) {
+	before, now := last.Head.Driver, e.Head.Driver
+	changed := now != nil && (before == nil || before.Owner != now.Owner)
+	switch {
+	case e.Head.Fence < last.Head.Fence:
+		c.violate("I9", r.key, "entry %d has fence %d after %d", e.Rev, e.Head.Fence, last.Head.Fence)
+	case changed && e.Head.Fence == last.Head.Fence:
+		c.violate("I9", r.key, "entry %d has a new driver and the old fence %d", e.Rev, e.Head.Fence)
+	case changed && !now.Covers(e.Cause):
+		c.violate("R3", r.key, "entry %d: the new driver's lease is not the delivery of the cause", e.Rev)
+	}
+}
+
+// cause checks that the entry was made for a message of this run.
+func (c *Checker) cause(r *run, e *core.Entry) {
+	at := positionOf(e.Cause)
+	r.causes[at] = true
+	in := c.inputs[at]
+	switch {
+	case in == nil:
+		c.violate("I15", r.key, "entry %d was caused by %s %d, which was never stored", e.Rev, at.stream, at.sequence)
+	case !in.known || in.run != r.key:
+		c.violate("I15", r.key, "entry %d was caused by %s %d, which is for %s", e.Rev, at.stream, at.sequence, in.run)
+	}
+}
+
+// answeredAll checks that the model was shown a result of every call it asked for.
+func (c *Checker) answeredAll(r *run) {
+	for _, k := range r.asked {
+		if k.told != 1 {
+			c.violate("I8", r.key, "call %s (%s) had %d results before the next model call", k.id, k.tool, k.told)
+		}
+	}
+	r.asked = r.asked[:0]
+}
+
+// remember notes the calls of a message.
+func (c *Checker) remember(r *run, e *core.Entry, m *sdk.Message) {
+	for i := range m.Content {
+		use := &m.Content[i]
+		if use.Kind != sdk.ContentToolUse {
+			continue
+		}
+		if r.calls[use.CallID] != nil {
+			c.violate("I8", r.key, "entry %d asks for call %s again", e.Rev, use.CallID)
+		}
+		ref, _ := sdk.ParseCallRef(use.CallID) // a call that does not parse has no id that it could equal
+		h := &e.Head
+		if use.CallID != sdk.CallID(r.key, h.Init.Token, ref.Step, ref.Index, use.Tool, use.Args) {
+			c.violate("I5", r.key, "the id of call %s does not cover its content", use.CallID)
+		}
+		k := &call{id: use.CallID, tool: use.Tool, args: use.Args, opened: e}
+		r.calls[k.id] = k
+		r.asked = append(r.asked, k)
+	}
+}
+
+// opened notes the turn that an entry opens, and the due times of calls.
+func (r *run) opened(e *core.Entry) {
+	for _, open := range e.Head.Calls {
+		k := r.calls[open.ID]
+		if k == nil && open.Kind == core.CallTurn {
+			k = &call{id: open.ID, turn: true, opened: e}
+			r.calls[k.id] = k
+		}
+		if k != nil {
+			k.due = open.Due
+		}
+	}
+}
+
+// resulted checks one result.
+func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
+	k := r.calls[result.Call]
+	if k == nil {
+		c.violate("I2", r.key, "entry %d has a result of call %s, which nobody asked for", e.Rev, result.Call)
+		return
+	}
+	if k.result != nil {
+		c.violate("I2", r.key, "entry %d has another result of call %s", e.Rev, result.Call)
+		return
+	}
+	k.result = result
+	in := c.inputs[positionOf(e.Cause)]
+	if in == nil {
+		return // reported by cause
+	}
+	switch result.Kind {
+	case core.ResultAnswer:
+		ref, _ := sdk.ParseCallRef(in.address.Call.Call)
+		if in.address.Kind != sdk.KindIn || ref.ID != k.id || in.Event == nil || in.Event.ID != result.Event {
+			c.violate("I15", r.key, "call %s was answered by %s %d on %s", k.id, in.Stream, in.Sequence, in.Subject)
+		}
+	case core.ResultTimeout:
+		if in.address.Kind != sdk.KindFire || in.Received < k.due {
+			c.violate("I16", r.key, "call %s, due at %d, timed out at %d", k.id, k.due, in.Received)
+		}
+	case core.ResultInline, core.ResultRefused, core.ResultCancelled:
+	}
+}
+
+// told counts the results that a message shows to the model.
+func (c *Checker) told(r *run, m sdk.Message) {
+	for _, shown := range m.Content {
+		if shown.Kind != sdk.ContentToolResult {
+			continue
+		}
+		k := r.calls[shown.CallID]
+		if k == nil || k.result == nil {
+			c.violate("I8", r.key, "the history shows a result of call %s, which has none", shown.CallID)
+			continue
+		}
+		k.told++
+	}
+}
+
+// ended checks the end of a run.
+func (c *Checker) ended(r *run, last, e *core.Entry) {
+	done := e.Head.Status == core.StatusDone
+	if (e.Terminal != nil) != done || done != (e.Effect(core.EffectTerminal, "").Kind != "") {
+		c.violate("I1", r.key, "entry %d: a %s run and its terminal event do not agree", e.Rev, e.Head.Status)
+	}
+	if !done {
+		return
+	}
+	for _, k := range r.asked {
+		if k.told != 1 {
+			c.violate("I8", r.key, "call %s (%s) has %d results at the end of the run", k.id, k.tool, k.told)
+		}
+	}
+	if e.Head.Reason == core.ReasonDeadline && last.Head.Cancel == nil {
+		c.overdue(r, last, e)
+	}
+}
+
+// overdue checks that the deadline of a run, or of the turn that it waits for, had passed when it ended: by the broker's
+// clock when a timer ended it, by its driver's otherwise.
+func (c *Checker) overdue(r *run, last, e *core.Entry) {
+	now := e.At
+	if in := c.inputs[positionOf(e.Cause)]; e.Kind == kindFired && in != nil {
+		now = in.Received
+	}
+	due := e.Head.Deadline
+	for _, open := range last.Head.Calls {
+		if open.Kind == core.CallTurn {
+			due = min(due, open.Due)
+		}
+	}
+	if now < due {
+		c.violate("I16", r.key, "the run, due at %d, ended at %d", due, now)
+	}
+}

@@ -1,0 +1,135 @@
+package audit
+
+import (
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// Removed tells that an input was acked.
+func (c *Checker) Removed(stream string, sequence uint64) {
+	at := position{stream, sequence}
+	in := c.inputs[at]
+	if in == nil {
+		c.violate("I10", sdk.RunKey{}, "%s %d was removed and never stored", stream, sequence)
+		return
+	}
+	in.removed = true
+	r := c.runs[in.run]
+	if r != nil {
+		head := &r.last().Head
+		if head.Status == core.StatusRunning && head.Driver.Covers(core.Cause{Stream: stream, Sequence: sequence}) {
+			c.violate("R3", r.key, "%s %d was removed while it covers the run", stream, sequence)
+		}
+	}
+	switch {
+	case in.letter != "":
+	case !in.known:
+		c.violate("I10", in.run, "%s %d cannot be read and was not dead-lettered", stream, sequence)
+	case r != nil && r.causes[at]:
+		for _, e := range r.entries {
+			if positionOf(e.Cause) == at {
+				c.effectsOut("R3", r, e)
+			}
+		}
+	default:
+		c.duplicate(in, r)
+	}
+}
+
+// duplicate checks that a message may be removed although it caused nothing.
+func (c *Checker) duplicate(in *input, r *run) {
+	if in.address.Kind == sdk.KindStart || in.address.Kind == sdk.KindOut {
+		c.refused(in, r)
+		return
+	}
+	if r == nil || len(r.entries) == 0 {
+		c.violate("I10", in.run, "%s %d for an unknown run was removed and not dead-lettered", in.Stream, in.Sequence)
+		return
+	}
+	head := &r.last().Head
+	if head.Status == core.StatusDone {
+		return
+	}
+	switch in.address.Kind {
+	case sdk.KindIn:
+		ref, _ := sdk.ParseCallRef(in.address.Call.Call)
+		for _, open := range head.Calls {
+			if open.ID == ref.ID && !open.Closed() {
+				c.violate("I10", r.key, "%s %d was removed while its call %s is open", in.Stream, in.Sequence, ref.ID)
+			}
+		}
+	case sdk.KindFire:
+		if head.Timer == in.Due {
+			c.violate("I10", r.key, "%s %d was removed while the run waits for that timer", in.Stream, in.Sequence)
+		}
+	case sdk.KindCtl, sdk.KindVoid:
+		if head.Cancel == nil {
+			c.violate("I10", r.key, "%s %d was removed and the run is not cancelled", in.Stream, in.Sequence)
+		}
+	default:
+	}
+}
+
+// refused checks an init event that caused nothing: its run was started by its double, or it got a terminal event.
+func (c *Checker) refused(in *input, r *run) {
+	started := r != nil && r.last().Head.Init.Token == in.token
+	if !started && c.ids[sdk.TerminalID(in.run, in.token)] == "" {
+		c.violate("I10", in.run, "init event %s %d was removed without a run or a terminal event", in.Stream, in.Sequence)
+	}
+}
+
+// effectsOut checks that the events of an entry exist.
+func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
+	for _, f := range e.Effects {
+		switch f.Kind {
+		case core.EffectCall, core.EffectVoid:
+			for i := range f.Domains {
+				if subject := c.subject(r, e, f, i); c.events[subject].data == nil {
+					c.violate(invariant, r.key, "%s of entry %d is not on %s", f.Kind, e.Rev, subject)
+				}
+			}
+		case core.EffectTerminal:
+			if id := sdk.TerminalID(r.key, e.Head.Init.Token); c.ids[id] == "" {
+				c.violate(invariant, r.key, "the terminal event %s is missing", id)
+			}
+		case core.EffectTimer:
+		}
+	}
+}
+
+// subject is where the effect's event for its i-th domain belongs.
+func (c *Checker) subject(r *run, e *core.Entry, f core.Effect, i int) string {
+	ref := sdk.CallRef{ID: f.Call, Attempt: 1}
+	if i > 0 {
+		ref.Domain = sdk.DomainToken(f.Domains[i])
+	}
+	address := sdk.CallAddress{
+		Domain: sdk.DomainToken(f.Domains[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(e.Head.Agent),
+		Run: r.key, Call: ref.EventID(),
+	}
+	if f.Kind == core.EffectVoid {
+		return c.subjects.Void(address)
+	}
+	return c.subjects.Call(address)
+}
+
+// Finish checks what must hold when the system has come to rest, and returns all violations.
+func (c *Checker) Finish() []Violation {
+	for _, r := range c.order {
+		if status := r.last().Head.Status; status != core.StatusDone {
+			c.violate("I11", r.key, "the run is %s at the end: %+v", status, r.last().Head)
+		}
+		for _, e := range r.entries {
+			c.effectsOut("I4", r, e)
+		}
+	}
+	for _, in := range c.arrived {
+		if !in.removed {
+			c.violate("I14", in.run, "%s %d on %s was never removed", in.Stream, in.Sequence, in.Subject)
+		}
+		if in.token != "" && in.letter == "" && c.ids[sdk.TerminalID(in.run, in.token)] == "" {
+			c.violate("I1", in.run, "init event %s %d got no terminal event", in.Stream, in.Sequence)
+		}
+	}
+	return c.violations
+}

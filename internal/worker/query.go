@@ -1,0 +1,97 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// Query asks about a run; see docs/wire.md, "Asking about a run".
+type Query struct {
+	// Run is the run's subject. Milestones with a revision above After are returned.
+	Run   string `json:"run"`
+	After uint64 `json:"after,omitempty"`
+}
+
+// RunStatus answers a Query.
+type RunStatus struct {
+	Run          string      `json:"run"`
+	Agent        string      `json:"agent"`
+	Status       core.Status `json:"status"`
+	Reason       core.Reason `json:"reason,omitempty"`
+	Revision     uint64      `json:"rev"`
+	Interactions int         `json:"interactions"`
+	Usage        sdk.Usage   `json:"usage"`
+	// Waiting are the calls that the run waits for.
+	Waiting    []WaitingCall  `json:"waiting,omitempty"`
+	Milestones []sdk.Live     `json:"milestones,omitempty"`
+	Terminal   *core.Terminal `json:"terminal,omitempty"`
+}
+
+// WaitingCall is a call without an answer yet. Due is in Unix milliseconds.
+type WaitingCall struct {
+	Call string `json:"call"`
+	Tool string `json:"tool,omitempty"`
+	Type string `json:"type"`
+	Due  int64  `json:"due,omitempty"`
+}
+
+// queryTimeout bounds the work for one query.
+const queryTimeout = 10 * time.Second
+
+// answerQueries serves agentd.get.<agent> for each agent.
+func (w *Worker) answerQueries() (stop func() error, err error) {
+	var endpoints []broker.Endpoint
+	for _, a := range w.Agents {
+		endpoints = append(endpoints, broker.Endpoint{
+			Subject: w.Conn.Subjects().Get(a.Spec.Name), Name: sdk.NameToken(a.Spec.Name),
+			Answer: func(request []byte) (any, error) {
+				ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
+				defer cancel()
+				return w.query(ctx, a.Spec.Name, request)
+			},
+		})
+	}
+	return w.Conn.Serve(endpoints)
+}
+
+func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, error) {
+	var q Query
+	if err := json.Unmarshal(request, &q); err != nil || q.Run == "" {
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, `want {"run": "<subject of the run>", "after": <revision>}`)
+	}
+	entries, err := w.runner.Journal(ctx, sdk.NewRunKey(q.Run))
+	if err != nil {
+		return nil, fmt.Errorf("read run: %w", err)
+	}
+	if len(entries) == 0 || entries[0].Head.Agent != agent {
+		return nil, sdk.Errorf(sdk.CodeUnknownRun, "agent %s has no run %q", agent, q.Run)
+	}
+	return statusOf(entries, q.After), nil
+}
+
+// statusOf summarises a journal.
+func statusOf(entries []core.Entry, after uint64) RunStatus {
+	last := entries[len(entries)-1]
+	h := last.Head
+	s := RunStatus{
+		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Revision: last.Rev,
+		Interactions: h.Interactions, Usage: h.Usage, Terminal: last.Terminal,
+	}
+	for _, c := range h.Calls {
+		if !c.Closed() {
+			s.Waiting = append(s.Waiting, WaitingCall{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due})
+		}
+	}
+	for i := range entries {
+		if entries[i].Rev > after {
+			s.Milestones = append(s.Milestones, core.Milestones(&entries[i])...)
+		}
+	}
+	return s
+}

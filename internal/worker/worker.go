@@ -1,0 +1,204 @@
+// Package worker wires broker, store, catalog, runner and handler into a worker. sdk/worker is its public face.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/catalog"
+	"agentd/internal/handler"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// Options are what a worker is made of. Conn and Store stay the caller's to close.
+type Options struct {
+	Conn   *broker.Conn
+	Store  runner.Store
+	Models catalog.Models
+	Agents []sdk.Agent
+	// Slots is how many messages are handled at once; 0 is 64.
+	Slots int
+	// Grace is how long a stopping worker lets activations reach their next step; 0 is 30 s.
+	Grace  time.Duration
+	Logger *slog.Logger
+	// Env is nil for the real clock, goroutines and randomness.
+	Env runner.Env
+	// Cache is how many recently driven runs stay in memory; see runner.Options.
+	Cache int
+}
+
+// Worker serves agents.
+type Worker struct {
+	Options
+	catalog *catalog.Catalog
+	runner  *runner.Runner
+	handler *handler.Handler
+}
+
+// New compiles the agents. Nothing is read from the broker yet.
+func New(o Options) (*Worker, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Env == nil {
+		o.Env = realEnv{}
+	}
+	w := &Worker{Options: o, catalog: catalog.New(o.Store, o.Models)}
+	if err := w.catalog.Set(o.Agents); err != nil {
+		return nil, err
+	}
+	w.runner = runner.New(runner.Options{
+		Store: o.Store, Publisher: o.Conn, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
+		Cache: o.Cache,
+	})
+	w.handler = handler.New(handler.Options{
+		Runner: w.runner, DeadLetters: o.Conn, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,
+		Services: w.catalog.Serving, Heartbeat: broker.Heartbeat, Silence: silence(o.Agents),
+	})
+	return w, nil
+}
+
+// silence is longer than the longest step of any agent.
+func silence(agents []sdk.Agent) time.Duration {
+	longest := sdk.DefaultModelTimeout
+	for _, a := range agents {
+		longest = max(longest, time.Duration(a.Spec.Limits.ModelTimeoutMillis)*time.Millisecond)
+		for _, t := range a.Tools {
+			longest = max(longest, t.Timeout)
+		}
+	}
+	return longest + 2*broker.AckWait
+}
+
+// SetAgents replaces the agents that new runs start with; see catalog.Set. Agents that were not there when the worker
+// started get messages after the next start.
+func (w *Worker) SetAgents(agents []sdk.Agent) error { return w.catalog.Set(agents) }
+
+// Runner gives access to journals and counters.
+func (w *Worker) Runner() *runner.Runner { return w.runner }
+
+// Run serves until ctx ends, then drains: it cancels no run.
+func (w *Worker) Run(ctx context.Context) error {
+	stopAnswering, err := w.answerQueries()
+	if err != nil {
+		return err
+	}
+	consumers := []broker.ConsumerRef{}
+	for _, a := range w.Agents {
+		consumers = append(consumers, broker.AgentConsumers(a.Spec.Name)...)
+	}
+	unrouted := broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer}
+	w.Conn.Consume(ctx, broker.ConsumeOptions{
+		Consumers: append(consumers, unrouted), Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
+		Handle: func(ctx context.Context, d broker.Delivery) {
+			if d.Consumer() == broker.UnroutedConsumer {
+				w.unrouted(ctx, d)
+				return
+			}
+			w.handler.Handle(ctx, d)
+		},
+	})
+	return stopAnswering()
+}
+
+// unrouted answers init events that no agent's consumer will ever deliver, so that whoever sent one does not wait for
+// ever. The others are read here too, and only acked.
+func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
+	settle := func(err error) {
+		if err == nil {
+			err = d.Ack()
+		} else {
+			err = errors.Join(err, d.Nak(broker.Heartbeat))
+		}
+		if err != nil {
+			w.Logger.Warn("init event could not be routed", "subject", d.Subject(), "error", err)
+		}
+	}
+	address, err := w.Conn.Subjects().Parse(d.Subject())
+	if err != nil {
+		settle(w.Conn.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
+		return
+	}
+	routed, err := w.Conn.HasConsumer(ctx, broker.ConsumerRef{Zone: broker.ZoneStart, Name: "agent_" + address.Agent})
+	if err != nil || routed {
+		settle(err)
+		return
+	}
+	event, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	if err != nil {
+		settle(w.Conn.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
+		return
+	}
+	settle(w.refuseUnknown(ctx, address.Agent, event))
+}
+
+func (w *Worker) refuseUnknown(ctx context.Context, agent string, event sdk.Event) error {
+	subject, terminal, err := runner.RefuseUnknown(w.Conn.Subjects(), agent, event)
+	if err != nil {
+		return err
+	}
+	w.Logger.Warn("init event for an unknown agent", "agent", agent, "event", event.ID)
+	return w.Conn.Publish(ctx, subject, terminal)
+}
+
+// Plan is what the worker's agents need on the broker.
+func Plan(agents []sdk.AgentSpec) broker.Plan {
+	var p broker.Plan
+	served := map[string]bool{}
+	for _, a := range agents {
+		p.Agents = append(p.Agents, broker.AgentPlan{Name: a.Name, Type: a.Contract.Type})
+		served[a.Contract.Type] = true
+		p.LongestRun = max(p.LongestRun, time.Duration(a.Limits.DeadlineMillis)*time.Millisecond)
+		for _, s := range a.Services {
+			p.LongestCall = max(p.LongestCall, time.Duration(s.TimeoutMillis)*time.Millisecond)
+		}
+		if a.Limits.DeadlineMillis == 0 {
+			p.LongestRun = max(p.LongestRun, sdk.DefaultRunDeadline)
+		}
+	}
+	for _, s := range services(agents) {
+		if !served[s.Type] {
+			p.Services = append(p.Services, s)
+		}
+	}
+	return p
+}
+
+// services are the lanes that the agents' calls go to, people's included.
+func services(agents []sdk.AgentSpec) []broker.ServicePlan {
+	plans := []broker.ServicePlan{
+		{Domain: sdk.HumanDomain, Type: sdk.TypeQuestion}, {Domain: sdk.HumanDomain, Type: sdk.TypeConversationTurn},
+	}
+	for _, a := range agents {
+		for _, s := range a.Services {
+			domains := s.Domains
+			if len(domains) == 0 {
+				domains = []string{s.Contract.Domain}
+			}
+			for _, d := range domains {
+				plan := broker.ServicePlan{Domain: d, Type: s.Contract.Type}
+				if !slices.Contains(plans, plan) {
+					plans = append(plans, plan)
+				}
+			}
+		}
+	}
+	return plans
+}
+
+// Ready returns nil when the worker can do its work, or what is missing.
+func (w *Worker) Ready(ctx context.Context) error {
+	if !w.Conn.Connected() {
+		return sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS")
+	}
+	if _, err := w.Store.Head(ctx, sdk.NewRunKey("")); err != nil && !errors.Is(err, runner.ErrNotFound) {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package sdktest
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// Call is a call that a test answers by hand, in the place of a service or a person.
+type Call struct {
+	h *Harness
+	// Event is the call, Subject where it was delivered.
+	Event   sdk.Event
+	Subject string
+}
+
+// Call waits for the next call of a contract type, in the order of publication. Every call is seen once.
+func (h *Harness) Call(contractType string) *Call {
+	h.t.Helper()
+	select {
+	case c := <-h.callsOf(contractType):
+		return c
+	case <-time.After(Patience):
+		h.t.Fatalf("no call of %s came", contractType)
+	}
+	return nil
+}
+
+// NoCall fails if a call of the contract type has been published that Call has not returned. It is meant for the end of
+// a test, when the run is done.
+func (h *Harness) NoCall(contractType string) {
+	h.t.Helper()
+	select {
+	case c := <-h.callsOf(contractType):
+		h.t.Fatalf("unexpected call %s of %s", c.Event.ID, contractType)
+	default:
+	}
+}
+
+func (h *Harness) callsOf(contractType string) chan *Call {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c, ok := h.calls[contractType]; ok {
+		return c
+	}
+	calls := make(chan *Call, 1024)
+	h.calls[contractType] = calls
+	filter := h.conn.Subjects().Root() + ".out.*." + sdk.NameToken(contractType) + ".>"
+	h.background(func(ctx context.Context) error {
+		return h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true, func(d broker.Delivery) bool {
+			event, err := sdk.DecodeEvent(d.Headers(), d.Data())
+			if err != nil {
+				h.t.Errorf("call on %s: %v", d.Subject(), err)
+				return true
+			}
+			calls <- &Call{h: h, Event: event, Subject: d.Subject()}
+			return true
+		})
+	})
+	return calls
+}
+
+// Data decodes the call's data.
+func (c *Call) Data() map[string]any {
+	c.h.t.Helper()
+	var data map[string]any
+	c.h.check("decode call", json.Unmarshal(c.Event.Data, &data))
+	return data
+}
+
+// Response is an answer of the given type, ready to be sent or changed.
+func (c *Call) Response(eventType string, data any) sdk.Event {
+	c.h.t.Helper()
+	encoded, err := json.Marshal(data)
+	c.h.check("encode answer", err)
+	return sdk.Event{
+		ID: "answer-" + c.Event.ID, Source: c.Event.Type, Type: eventType, Subject: c.Event.Subject,
+		Time: time.UnixMilli(1_790_000_000_000), DataSchema: c.Event.DataSchema, To: c.Event.RedirectTo,
+		ParentID: c.Event.ID, Data: encoded,
+	}
+}
+
+// Answer answers with an event of that type.
+func (c *Call) Answer(eventType string, data any) {
+	c.h.t.Helper()
+	c.Send(c.Response(eventType, data))
+}
+
+// Fail answers with the system error of the call's contract.
+func (c *Call) Fail(p sdk.Problem) {
+	c.h.t.Helper()
+	response := c.Response(sdk.ErrorType(c.Event.Type), p)
+	response.DataSchema = ""
+	c.Send(response)
+}
+
+// Send publishes an event on the call's reply subject.
+func (c *Call) Send(event sdk.Event) {
+	c.h.t.Helper()
+	reply, ok := c.h.conn.ReplySubject(c.Subject)
+	if !ok {
+		c.h.t.Fatalf("%s is no call", c.Subject)
+	}
+	ctx, cancel := c.h.context()
+	defer cancel()
+	c.h.check("answer "+c.Event.ID, c.h.conn.Publish(ctx, reply, event))
+}

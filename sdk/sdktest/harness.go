@@ -1,0 +1,290 @@
+// Package sdktest tests agents and services through the real pipeline: an embedded NATS server without a port, a worker,
+// and a scripted model. Nothing sleeps; what does not happen within Patience fails the test.
+package sdktest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/state/natsstore"
+	"agentd/internal/worker"
+	"agentd/sdk"
+)
+
+// Patience is how long anything may take.
+const Patience = 20 * time.Second
+
+// Options are what a Harness runs.
+type Options struct {
+	Agents []sdk.Agent
+	// Model answers for every agent; its name in specs does not matter.
+	Model sdk.Provider
+	// OpenStore replaces the store in JetStream.
+	OpenStore func(conn *broker.Conn) runner.Store
+	// Workers is how many workers serve; 0 is 1.
+	Workers int
+	// Slots of each worker; 0 is 16.
+	Slots int
+}
+
+// Harness is a running agentd. Its methods fail the test instead of returning errors.
+type Harness struct {
+	t     testing.TB
+	o     Options
+	conn  *broker.Conn
+	store runner.Store
+	log   *slog.Logger
+
+	workers []*running
+	mu      sync.Mutex
+	calls   map[string]chan *Call
+	dead    chan DeadLetter
+}
+
+type running struct {
+	worker *worker.Worker
+	stop   context.CancelFunc
+	done   chan error
+}
+
+// Start starts everything and stops it at the end of the test.
+func Start(t testing.TB, o Options) *Harness {
+	t.Helper()
+	h := &Harness{t: t, o: o, log: slog.New(slog.NewTextHandler(t.Output(), nil)), calls: map[string]chan *Call{}}
+	server, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir()})
+	h.check("start server", err)
+	t.Cleanup(func() { h.check("stop server", server.Close()) })
+	ctx := t.Context()
+	h.conn, err = broker.Connect(ctx, broker.ConnectOptions{
+		Server: server, Name: t.Name(), Subjects: sdk.DefaultSubjects(), Logger: h.log,
+	})
+	h.check("connect", err)
+	t.Cleanup(func() { h.check("close connection", h.conn.Close()) })
+	var specs []sdk.AgentSpec
+	for _, a := range o.Agents {
+		specs = append(specs, a.Spec)
+	}
+	_, err = h.conn.Provision(ctx, worker.Plan(specs))
+	h.check("provision", err)
+	if h.store = natsstore.New(h.conn.JetStream(), broker.StreamName(h.conn.Subjects(), broker.ZoneRun), h.conn.Subjects()); o.OpenStore != nil {
+		h.store = o.OpenStore(h.conn)
+	}
+	h.watchDeadLetters()
+	for range max(o.Workers, 1) {
+		h.startWorker()
+	}
+	t.Cleanup(h.StopWorkers)
+	return h
+}
+
+func (h *Harness) check(doing string, err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatalf("%s: %v", doing, err)
+	}
+}
+
+func (h *Harness) startWorker() {
+	w, err := worker.New(worker.Options{
+		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: Patience, Logger: h.log,
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
+	})
+	h.check("new worker", err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
+	r := &running{worker: w, stop: stop, done: make(chan error, 1)}
+	go func() { r.done <- w.Run(ctx) }()
+	h.workers = append(h.workers, r)
+}
+
+// StopWorkers drains all workers.
+func (h *Harness) StopWorkers() {
+	for _, r := range h.workers {
+		r.stop()
+	}
+	for _, r := range h.workers {
+		if err := <-r.done; err != nil {
+			h.t.Errorf("worker: %v", err)
+		}
+	}
+	h.workers = nil
+}
+
+// Restart replaces all workers by one new one, which knows nothing but what is stored.
+func (h *Harness) Restart() {
+	h.StopWorkers()
+	h.startWorker()
+}
+
+// Conn is the connection to the broker.
+func (h *Harness) Conn() *broker.Conn { return h.conn }
+
+// Worker is the first worker.
+func (h *Harness) Worker() *worker.Worker { return h.workers[0].worker }
+
+func (h *Harness) context() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(h.t.Context()), Patience)
+}
+
+// Run is a run that was started.
+type Run struct {
+	Subject string
+	Key     sdk.RunKey
+	Agent   string
+	// Init is the init token.
+	Init string
+}
+
+// Init returns an init event for an agent's contract version 1.0.0.
+func (h *Harness) Init(agent string, input any) sdk.Event {
+	data, err := json.Marshal(input)
+	h.check("encode input", err)
+	return sdk.Event{
+		ID: "init-1", Source: "com.test.client", Type: agent, Subject: h.t.Name(), Time: time.UnixMilli(1_790_000_000_000),
+		Data: data,
+	}
+}
+
+// Run starts a run of agent with input.
+func (h *Harness) Run(agent string, input any) Run {
+	h.t.Helper()
+	return h.Send(agent, h.Init(agent, input))
+}
+
+// Send publishes an init event.
+func (h *Harness) Send(agent string, event sdk.Event) Run {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	h.check("publish init event", h.conn.Start(ctx, agent, event))
+	r := Run{Subject: event.Subject, Agent: agent, Init: sdk.InitToken(event.Source, event.ID)}
+	if r.Subject == "" {
+		r.Subject = sdk.DefaultSubject(r.Init)
+	}
+	r.Key = sdk.NewRunKey(r.Subject)
+	return r
+}
+
+// Done waits for the run's terminal event.
+func (h *Harness) Done(r Run) sdk.Event {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	event, err := h.conn.WaitDone(ctx, r.Agent, r.Key, r.Init)
+	h.check("wait for the terminal event of "+r.Subject, err)
+	return event
+}
+
+// Cancel asks the run to end.
+func (h *Harness) Cancel(r Run, reason string) {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	data, err := json.Marshal(map[string]string{"reason": reason})
+	h.check("encode reason", err)
+	h.check("cancel", h.conn.Control(ctx, sdk.ControlCancel, r.Agent, r.Key, sdk.Event{
+		ID: "cancel-1", Source: "com.test.operator", Type: "agentd.run.cancel", Subject: r.Subject, Data: data,
+	}))
+}
+
+// Journal is the run's journal.
+func (h *Harness) Journal(r Run) []core.Entry {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	entries, err := h.Worker().Runner().Journal(ctx, r.Key)
+	h.check("read journal", err)
+	return entries
+}
+
+// State is the fold of the run's journal.
+func (h *Harness) State(r Run) core.State {
+	h.t.Helper()
+	var s core.State
+	var err error
+	for _, e := range h.Journal(r) {
+		s, err = core.Apply(s, &e)
+		h.check("fold journal", err)
+	}
+	return s
+}
+
+// Until waits until the run's state satisfies holds, and returns it.
+func (h *Harness) Until(r Run, what string, holds func(core.State) bool) core.State {
+	h.t.Helper()
+	for deadline := time.Now().Add(Patience); ; {
+		s := h.State(r)
+		if s.Rev > 0 && holds(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("run %s never was %s; it is %s at revision %d", r.Subject, what, s.Status, s.Rev)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// Suspended waits until the run waits for n calls.
+func (h *Harness) Suspended(r Run, n int) core.State {
+	h.t.Helper()
+	return h.Until(r, "suspended", func(s core.State) bool {
+		open := 0
+		for _, c := range s.Calls {
+			if !c.Closed() {
+				open++
+			}
+		}
+		return s.Status == core.StatusWaiting && open == n
+	})
+}
+
+// DeadLetter is a message that could not be handled.
+type DeadLetter struct {
+	Reason, Detail, Subject string
+	Data                    []byte
+}
+
+func (h *Harness) watchDeadLetters() {
+	h.dead = make(chan DeadLetter, 256)
+	h.background(func(ctx context.Context) error {
+		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(sdk.KindDLQ)}, true, func(d broker.Delivery) bool {
+			h.dead <- DeadLetter{
+				Reason: d.Header("agentd-reason"), Detail: d.Header("agentd-detail"), Subject: d.Header("agentd-subject"),
+				Data: d.Data(),
+			}
+			return true
+		})
+	})
+}
+
+// background runs f until the test ends.
+func (h *Harness) background(f func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	h.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			h.t.Errorf("in the background: %v", err)
+		}
+	})
+}
+
+// DeadLetter waits for the next dead letter.
+func (h *Harness) DeadLetter() DeadLetter {
+	h.t.Helper()
+	select {
+	case d := <-h.dead:
+		return d
+	case <-time.After(Patience):
+		h.t.Fatal("no dead letter came")
+	}
+	return DeadLetter{}
+}
