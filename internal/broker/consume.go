@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
 )
@@ -26,14 +27,21 @@ type ConsumeOptions struct {
 	Drain func()
 }
 
-// fetchWait is how long one request for a message stays open.
-const fetchWait = 10 * time.Second
+const (
+	// fetchWait is how long one request for a message stays open.
+	fetchWait = 10 * time.Second
+	// patience is how long a message may wait for a slot. It is much shorter than AckWait.
+	patience = time.Second
+	// A consumer that cannot be read is looked for this often.
+	shortestRetry, longestRetry = 250 * time.Millisecond, 5 * time.Second
+)
 
 // Consume reads the consumers until ctx ends, then lets running handlers finish within the grace period. A consumer or a
 // server that is away is waited for.
 //
-// There is no prefetch beyond one message a consumer, whose delivery is extended while it waits for a slot. All
-// consumers share the slots.
+// All consumers share the slots, first come, first served. A consumer is asked for its next message, one at a time, only
+// while a slot is free. When other consumers take the last slot meanwhile, the message waits for a moment and is then
+// given back, so that a busy worker keeps nothing from an idle one.
 func (c *Conn) Consume(ctx context.Context, o ConsumeOptions) {
 	if o.Slots == 0 {
 		o.Slots = 64
@@ -84,41 +92,46 @@ func (l *intake) finish() {
 // pull reads one consumer.
 func (l *intake) pull(ctx context.Context, ref ConsumerRef) {
 	name := StreamName(l.subjects, ref.Zone) + "/" + ref.Name
+	delay := shortestRetry
 	for ctx.Err() == nil {
 		consumer, err := l.js.Consumer(ctx, StreamName(l.subjects, ref.Zone), ref.Name)
 		if err == nil {
+			delay = shortestRetry
 			err = l.read(ctx, consumer)
 		}
-		if err == nil || ctx.Err() != nil {
-			continue
+		if ctx.Err() != nil {
+			return
 		}
 		l.log.Warn("consumer cannot be read; trying again", "consumer", name, "error", err)
 		select {
-		case <-time.After(time.Second):
+		case <-time.After(delay):
 		case <-ctx.Done():
 		}
+		delay = min(2*delay, longestRetry)
 	}
 }
 
-// read hands out deliveries until something is wrong with the consumer.
+// read hands out deliveries until something is wrong with the consumer. It asks for each message by itself: the client's
+// iterator with a batch of one can skip its own next request when a message arrives while the last request is still
+// being sent, and then stalls until a heartbeat is missed.
 func (l *intake) read(ctx context.Context, consumer jetstream.Consumer) error {
-	messages, err := consumer.Messages(
-		jetstream.PullMaxMessages(1), jetstream.PullExpiry(fetchWait), jetstream.WithMessagesErrOnMissingHeartbeat(true))
-	if err != nil {
-		return fmt.Errorf("open consumer: %w", err)
-	}
-	stopped := context.AfterFunc(ctx, messages.Stop)
-	defer func() {
-		stopped()
-		messages.Stop()
-	}()
 	for {
-		m, err := messages.Next()
+		if err := l.slots.Acquire(ctx, 1); err != nil {
+			return err
+		}
+		l.slots.Release(1) // not held while waiting for a message: another consumer may have one
+		m, err := l.next(ctx, consumer)
 		if err != nil {
 			return err
 		}
-		if err := l.wait(ctx, m); err != nil {
-			return err
+		if m == nil {
+			continue
+		}
+		if !l.take(ctx) {
+			if err := m.Nak(); err != nil {
+				return fmt.Errorf("give back a delivery: %w", err)
+			}
+			continue
 		}
 		l.handlers.Go(func() {
 			defer l.slots.Release(1)
@@ -127,22 +140,22 @@ func (l *intake) read(ctx context.Context, consumer jetstream.Consumer) error {
 	}
 }
 
-// wait takes a slot for a message, and extends its delivery meanwhile.
-func (l *intake) wait(ctx context.Context, m jetstream.Msg) error {
-	for {
-		waiting, cancel := context.WithTimeout(ctx, Heartbeat)
-		err := l.slots.Acquire(waiting, 1)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return errors.Join(ctx.Err(), m.Nak())
-		}
-		if err := m.InProgress(); err != nil {
-			return fmt.Errorf("extend a waiting delivery: %w", err)
-		}
+// next asks for one message; nil when none came for a while.
+func (l *intake) next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	asking, cancel := context.WithTimeout(ctx, fetchWait)
+	defer cancel()
+	m, err := consumer.Next(jetstream.FetchContext(asking))
+	if err != nil && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)) {
+		return nil, nil
 	}
+	return m, err
+}
+
+// take takes a slot for a message that is already here.
+func (l *intake) take(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return l.slots.Acquire(ctx, 1) == nil
 }
 
 // handle keeps a handler's panic from taking the worker down: the message is tried again later.

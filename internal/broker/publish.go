@@ -144,7 +144,7 @@ func refused(err error) bool {
 		return true
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	if !ok || api.Code >= 500 {
+	if !ok || api.Code >= 500 || api.ErrorCode == 0 { // every error of the server has a code; one of a service may not
 		return false
 	}
 	// Something was on the subject or on its way there, and yet nothing is to be read: with replicas, another proposal may
@@ -226,8 +226,11 @@ func (c *Conn) Live(event sdk.Live) {
 func (c *Conn) DeadLetter(ctx context.Context, d Delivery, reason sdk.Code, detail string) error {
 	h := nats.Header{}
 	for name, values := range d.Headers() {
-		// Headers with a meaning to the server are instructions, not data.
-		if !strings.HasPrefix(strings.ToLower(name), "nats-") {
+		// Headers with a meaning to the server are instructions, not data; those of a dead letter are ours to write.
+		switch lower := strings.ToLower(name); {
+		case strings.HasPrefix(lower, "nats-"):
+		case lower == headerReason, lower == headerDetail, lower == headerSubject, lower == headerOmitted:
+		default:
 			h[name] = values
 		}
 	}

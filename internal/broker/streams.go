@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,8 +68,10 @@ func (c *Conn) streamOf(subject string) string {
 type Plan struct {
 	// LongestRun and LongestCall bound retention: a stream keeps its messages a week longer. 0 is sdk.DefaultRunDeadline.
 	LongestRun, LongestCall time.Duration
-	// Replicas of each stream; 0 is 1.
+	// Replicas of each stream; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
+	// AckWait is that of the consumers; 0 is AckWait. Tests of redelivery shorten it.
+	AckWait  time.Duration
 	Agents   []AgentPlan
 	Services []ServicePlan
 }
@@ -77,14 +81,6 @@ type AgentPlan struct{ Name, Type string }
 
 // ServicePlan is a service that answers calls of a contract.
 type ServicePlan struct{ Domain, Type string }
-
-// Change is one thing that Provision did.
-type Change struct {
-	// Kind is "stream" or "consumer"; Action "created" or "updated".
-	Kind   string `json:"kind"`
-	Name   string `json:"name"`
-	Action string `json:"action"`
-}
 
 func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	replicas := max(p.Replicas, 1)
@@ -145,120 +141,71 @@ func ServiceConsumer(domain, contractType string) ConsumerRef {
 type consumerPlan struct {
 	ConsumerRef
 	filters []string
+	ackWait time.Duration
+	// service is set for a service's consumer, whose name does not say where the domain ends and the type begins.
+	service bool
 }
 
 func (c *Conn) consumers(p Plan) []consumerPlan {
 	root := c.subjects.Root()
-	plans := []consumerPlan{{ConsumerRef{ZoneStart, UnroutedConsumer}, []string{c.subjects.All(sdk.KindStart)}}}
+	var plans []consumerPlan
+	add := func(ref ConsumerRef, service bool, filters ...string) {
+		plans = append(plans, consumerPlan{ref, filters, cmp.Or(p.AckWait, AckWait), service})
+	}
+	add(ConsumerRef{ZoneStart, UnroutedConsumer}, false, c.subjects.All(sdk.KindStart))
 	for _, a := range p.Agents {
 		agent, kind := sdk.NameToken(a.Name), sdk.NameToken(a.Type)
 		refs := AgentConsumers(a.Name)
-		plans = append(plans,
-			consumerPlan{refs[0], []string{c.subjects.Start(a.Name), c.subjects.Start(a.Name) + ".*"}},
-			consumerPlan{refs[1], []string{root + ".in.*.*." + agent + ".>", root + ".ctl.*." + agent + ".>"}},
-			consumerPlan{refs[2], []string{root + ".fire." + agent + ".>"}},
-			consumerPlan{refs[3], []string{root + ".out.*." + kind + ".>", root + ".void.*." + kind + ".>"}},
-		)
+		add(refs[0], false, c.subjects.Start(a.Name), c.subjects.Start(a.Name)+".*")
+		add(refs[1], false, root+".in.*.*."+agent+".>", root+".ctl.*."+agent+".>")
+		add(refs[2], false, root+".fire."+agent+".>")
+		add(refs[3], false, root+".out.*."+kind+".>", root+".void.*."+kind+".>")
 	}
 	for _, s := range p.Services {
 		tail := sdk.DomainToken(s.Domain) + "." + sdk.NameToken(s.Type) + ".>"
-		plans = append(plans, consumerPlan{
-			ServiceConsumer(s.Domain, s.Type), []string{root + ".out." + tail, root + ".void." + tail},
-		})
+		add(ServiceConsumer(s.Domain, s.Type), true, root+".out."+tail, root+".void."+tail)
 	}
 	return plans
+}
+
+// check reports every name that makes no subject, and every two consumers that would be one.
+func (c *Conn) check(p Plan) error {
+	var faults []sdk.Fault
+	fault := func(path, expected, got string) {
+		faults = append(faults, sdk.Fault{Path: path, Expected: expected, Got: got})
+	}
+	name := func(path, name string, err error) {
+		if err != nil {
+			fault(path, "a name", strconv.Quote(name))
+		}
+	}
+	for i, a := range p.Agents {
+		name(fmt.Sprintf("$.agents[%d].name", i), a.Name, sdk.CheckName(a.Name))
+		name(fmt.Sprintf("$.agents[%d].type", i), a.Type, sdk.CheckName(a.Type))
+	}
+	for i, s := range p.Services {
+		name(fmt.Sprintf("$.services[%d].domain", i), s.Domain, sdk.CheckDomain(s.Domain))
+		name(fmt.Sprintf("$.services[%d].type", i), s.Type, sdk.CheckName(s.Type))
+	}
+	filters := map[ConsumerRef]string{}
+	for _, want := range c.consumers(p) {
+		mine := strings.Join(want.filters, " ")
+		if other, ok := filters[want.ConsumerRef]; ok && other != mine {
+			fault("consumer "+want.Name, "one owner; rename an agent, a domain or a type", other+" and "+mine)
+		}
+		filters[want.ConsumerRef] = mine
+	}
+	if faults == nil {
+		return nil
+	}
+	return &sdk.Error{Code: sdk.CodeConfig, Message: "agents and services cannot be provisioned", Faults: faults}
 }
 
 func (p consumerPlan) config() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable: p.Name, FilterSubjects: p.filters, AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: AckWait, MaxDeliver: -1, MaxAckPending: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckWait: p.ackWait, MaxDeliver: -1, MaxAckPending: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
-}
-
-// Provision makes the broker match the plan, and says what it changed. It may be repeated and removes nothing.
-func (c *Conn) Provision(ctx context.Context, p Plan) ([]Change, error) {
-	var changes []Change
-	for _, want := range c.streams(p) {
-		action, err := c.provisionStream(ctx, want)
-		if err != nil {
-			return changes, fmt.Errorf("provision stream %s: %w", want.Name, err)
-		}
-		if action != "" {
-			changes = append(changes, Change{"stream", want.Name, action})
-		}
-	}
-	for _, want := range c.consumers(p) {
-		action, err := c.provisionConsumer(ctx, want)
-		if err != nil {
-			return changes, fmt.Errorf("provision consumer %s: %w", want.Name, err)
-		}
-		if action != "" {
-			changes = append(changes, Change{"consumer", StreamName(c.subjects, want.Zone) + "/" + want.Name, action})
-		}
-	}
-	return changes, nil
-}
-
-func (c *Conn) provisionStream(ctx context.Context, want jetstream.StreamConfig) (string, error) {
-	have, err := c.js.Stream(ctx, want.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = c.js.CreateStream(ctx, want)
-		return "created", err
-	}
-	if err != nil {
-		return "", err
-	}
-	got := have.CachedInfo().Config
-	if sameStream(got, want) {
-		return "", nil
-	}
-	// A plan of fewer agents must not shorten what others on the same server need.
-	want.MaxAge = longerAge(got.MaxAge, want.MaxAge)
-	if sameStream(got, want) {
-		return "", nil
-	}
-	_, err = c.js.UpdateStream(ctx, want)
-	return "updated", err
-}
-
-// longerAge is the longer retention; 0 is for ever.
-func longerAge(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return 0
-	}
-	return max(a, b)
-}
-
-// sameStream compares what a plan decides; the server fills in the rest.
-func sameStream(got, want jetstream.StreamConfig) bool {
-	duplicates := want.Duplicates == 0 || got.Duplicates == want.Duplicates
-	return strings.Join(got.Subjects, " ") == strings.Join(want.Subjects, " ") && got.MaxAge == want.MaxAge &&
-		got.Replicas == want.Replicas && duplicates && got.DenyDelete == want.DenyDelete &&
-		got.DenyPurge == want.DenyPurge && got.AllowDirect == want.AllowDirect && got.Discard == want.Discard &&
-		got.AllowMsgSchedules == want.AllowMsgSchedules && got.AllowMsgTTL == want.AllowMsgTTL
-}
-
-func (c *Conn) provisionConsumer(ctx context.Context, want consumerPlan) (string, error) {
-	stream := StreamName(c.subjects, want.Zone)
-	have, err := c.js.Consumer(ctx, stream, want.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		_, err = c.js.CreateConsumer(ctx, stream, want.config())
-		return "created", err
-	}
-	if err != nil {
-		return "", err
-	}
-	got, cfg := have.CachedInfo().Config, want.config()
-	if len(got.FilterSubjects) == 0 && got.FilterSubject != "" {
-		got.FilterSubjects = []string{got.FilterSubject}
-	}
-	if strings.Join(got.FilterSubjects, " ") == strings.Join(cfg.FilterSubjects, " ") && got.AckWait == cfg.AckWait &&
-		got.MaxDeliver == cfg.MaxDeliver && got.MaxAckPending == cfg.MaxAckPending {
-		return "", nil
-	}
-	_, err = c.js.UpdateConsumer(ctx, stream, cfg)
-	return "updated", err
 }
 
 // HasConsumer reports whether a consumer exists.

@@ -2,8 +2,13 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,14 +35,19 @@ type Finding struct {
 	Remedy string `json:"remedy"`
 }
 
+const remedyProvision = "run: agentd provision"
+
 // Verify compares the broker with the plan and changes nothing.
 func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
+	if err := c.check(p); err != nil {
+		return nil, err
+	}
 	var findings []Finding
 	for _, want := range c.streams(p) {
 		s, err := c.js.Stream(ctx, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			findings = append(findings, Finding{
-				"stream_missing", SeverityError, "stream " + want.Name + " does not exist", "run: agentd provision",
+				"stream_missing", SeverityError, "stream " + want.Name + " does not exist", remedyProvision,
 			})
 			continue
 		}
@@ -69,19 +79,22 @@ func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
 		}
 		if got.AllowRollup || got.AllowMsgSchedules || got.AllowAtomicPublish {
 			add("rollup_allowed", SeverityError, "it allows rollup, schedules or batches; a publisher could wipe it",
-				"create it anew without them: agentd provision")
+				remedyProvision+"; if it allows schedules, the stream must be made anew")
 		}
 		if !got.DenyDelete || !got.DenyPurge {
-			add("delete_allowed", SeverityWarning, "messages can be deleted", "run: agentd provision")
+			add("delete_allowed", SeverityWarning, "messages can be deleted", remedyProvision)
 		}
 	}
 	if got.MaxAge > 0 && (want.MaxAge == 0 || got.MaxAge < want.MaxAge) {
 		add("max_age", SeverityError,
 			fmt.Sprintf("it forgets messages after %s, before the longest deadline of a configured agent has passed", got.MaxAge),
-			"run: agentd provision")
+			remedyProvision)
+	}
+	if !slices.Equal(got.Subjects, want.Subjects) {
+		add("subjects", SeverityError, fmt.Sprintf("it stores %v instead of %v", got.Subjects, want.Subjects), remedyProvision)
 	}
 	if want.AllowMsgSchedules && !got.AllowMsgSchedules {
-		add("no_schedules", SeverityError, "it does not allow scheduled messages, so no timer fires", "run: agentd provision")
+		add("no_schedules", SeverityError, "it does not allow scheduled messages, so no timer fires", remedyProvision)
 	}
 	if got.Retention != jetstream.LimitsPolicy {
 		add("retention", SeverityError, "its retention is not by limits", "create it anew: agentd provision")
@@ -94,7 +107,7 @@ func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]Finding
 	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, want.Zone), want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return []Finding{{
-			"consumer_missing", SeverityError, "consumer " + name + " does not exist", "run: agentd provision",
+			"consumer_missing", SeverityError, "consumer " + name + " does not exist", remedyProvision,
 		}}, nil
 	}
 	if err != nil {
@@ -102,12 +115,27 @@ func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]Finding
 	}
 	var f []Finding
 	info := consumer.CachedInfo()
-	if info.Config.MaxDeliver != -1 {
-		f = append(f, Finding{
-			"max_deliver", SeverityError,
-			fmt.Sprintf("consumer %s gives up on a message after %d deliveries; a run may be stuck for ever", name, info.Config.MaxDeliver),
-			"run: agentd provision",
-		})
+	add := func(code string, severity Severity, message string) {
+		f = append(f, Finding{code, severity, "consumer " + name + ": " + message, remedyProvision})
+	}
+	got := info.Config
+	if filters := filtersOf(got); !slices.Equal(filters, want.filters) {
+		add("filters", SeverityError, fmt.Sprintf("it reads %v instead of %v", filters, want.filters))
+	}
+	if got.AckPolicy != jetstream.AckExplicitPolicy {
+		add("ack_policy", SeverityError, "its messages are not acknowledged one by one")
+	}
+	if got.MaxDeliver != -1 {
+		add("max_deliver", SeverityError,
+			fmt.Sprintf("it gives up on a message after %d deliveries; a run may be stuck for ever", got.MaxDeliver))
+	}
+	if got.MaxAckPending != -1 {
+		add("max_ack_pending", SeverityWarning,
+			fmt.Sprintf("at most %d messages are in flight, however many slots the workers have", got.MaxAckPending))
+	}
+	if got.AckWait != want.ackWait || len(got.BackOff) > 0 {
+		add("ack_wait", SeverityWarning, fmt.Sprintf("a delivery lasts %s (back-off %v) instead of %s; that is the lease of a run",
+			got.AckWait, got.BackOff, want.ackWait))
 	}
 	if lag := info.NumPending; lag > 0 && info.Delivered.Last != nil && time.Since(*info.Delivered.Last) > day {
 		f = append(f, Finding{
@@ -117,6 +145,60 @@ func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]Finding
 		})
 	}
 	return f, nil
+}
+
+// CheckSync finds whether the server writes to disk before it confirms. A client cannot see that: for a server that is not
+// agentd's own, monitor is the base URL of its monitoring port, or "".
+func (c *Conn) CheckSync(ctx context.Context, monitor string) ([]Finding, error) {
+	if c.embedded || c.nc.ConnectedServerName() == embeddedName {
+		return nil, nil
+	}
+	const remedy = `set jetstream { sync_interval: always } in the server's configuration`
+	if monitor == "" {
+		return []Finding{{
+			"sync_unknown", SeverityWarning, "whether the server syncs every write to disk cannot be seen from here", remedy,
+		}}, nil
+	}
+	always, err := syncAlways(ctx, monitor)
+	if err != nil {
+		return nil, fmt.Errorf("ask the server's monitoring port: %w", err)
+	}
+	if always {
+		return nil, nil
+	}
+	return []Finding{{
+		"sync_interval", SeverityWarning,
+		"the server confirms writes before they are on disk; a power failure may lose or fork runs", remedy,
+	}}, nil
+}
+
+// syncAlways asks a server's monitoring port.
+func syncAlways(ctx context.Context, monitor string) (bool, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(monitor, "/")+"/jsz", nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = response.Body.Close() }() // nothing was written to it
+	if response.StatusCode != http.StatusOK {
+		return false, fmt.Errorf("%s answers %s", request.URL.Redacted(), response.Status)
+	}
+	var jsz struct {
+		Disabled bool `json:"disabled"`
+		Config   struct {
+			SyncAlways bool `json:"sync_always"`
+		} `json:"config"`
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&jsz); err != nil {
+		return false, fmt.Errorf("%s: %w", request.URL.Redacted(), err)
+	}
+	if jsz.Disabled {
+		return false, sdk.Errorf(sdk.CodeConfig, "JetStream is not enabled on the server")
+	}
+	return jsz.Config.SyncAlways, nil
 }
 
 // Problem turns findings into the error of a command that cannot go on with them; nil when none is an error.

@@ -130,7 +130,10 @@ func coreTool(t *contracts.Tool) core.Tool {
 	}
 	if t.Kind == contracts.ToolService {
 		tool.Kind, tool.Type, tool.Schema = core.CallService, t.Contract.Type, t.SchemaRef()
-		tool.Domains, tool.Timeout, tool.ParentSubject = t.Domains, t.Timeout.Milliseconds(), t.NeedsParentSubject
+		tool.Timeout, tool.ParentSubject = t.Timeout.Milliseconds(), t.NeedsParentSubject
+		if !slices.Equal(t.Domains, []string{""}) {
+			tool.Domains = t.Domains
+		}
 	}
 	return tool
 }

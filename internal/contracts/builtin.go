@@ -2,7 +2,7 @@ package contracts
 
 import (
 	"encoding/json"
-	"slices"
+	"strings"
 
 	"agentd/sdk"
 )
@@ -115,14 +115,8 @@ func builtinTool(name string, limits sdk.Limits) (*Tool, error) {
 			Contract: Question(), Version: BuiltinVersion, As: name, TimeoutMillis: timeout,
 		})
 	default:
-		return nil, sdk.Errorf(sdk.CodeConfig, "unknown built-in tool %q; there is %s", name, oneOf(quoted(BuiltinTools())))
+		return nil, &sdk.Error{Code: sdk.CodeConfig, Faults: []sdk.Fault{{
+			Path: "$", Expected: "a built-in tool: " + strings.Join(BuiltinTools(), " or "), Got: show(name),
+		}}}
 	}
-}
-
-func quoted(names []string) []string {
-	names = slices.Clone(names)
-	for i, name := range names {
-		names[i] = compactJSON(name)
-	}
-	return names
 }

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/sdk"
 	"github.com/Masterminds/semver/v3"
+
+	"agentd/sdk"
 )
 
 // Latest is the range of the newest version.

@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"agentd/sdk"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/sdk"
 )
 
 const (
@@ -21,10 +22,10 @@ const (
 	maxNumber   = 1024 // characters
 )
 
-// decode reads one JSON value, with numbers as they are written (json.Number). Unlike encoding/json it refuses repeated
-// names and invalid UTF-8.
-func decode(raw []byte, maxDepth int) (any, []sdk.Fault) {
-	r := reader{decoder: jsontext.NewDecoder(bytes.NewBuffer(raw)), maxDepth: maxDepth}
+// decode reads one JSON value of at most sdk.MaxDepth levels, with numbers as they are written (json.Number). Unlike
+// encoding/json it refuses repeated names and invalid UTF-8.
+func decode(raw []byte) (any, []sdk.Fault) {
+	r := reader{decoder: jsontext.NewDecoder(bytes.NewBuffer(raw))}
 	doc, err := r.value()
 	if err == nil {
 		if _, err = r.decoder.ReadToken(); err == nil {
@@ -48,9 +49,8 @@ func decode(raw []byte, maxDepth int) (any, []sdk.Fault) {
 }
 
 type reader struct {
-	decoder  *jsontext.Decoder
-	maxDepth int
-	at       []string
+	decoder *jsontext.Decoder
+	at      []string
 	// numbers are the places of numbers that cannot be calculated with.
 	numbers [][]string
 }
@@ -59,7 +59,7 @@ var errTooDeep = errors.New("nested too deeply")
 
 func (r *reader) syntaxFault(err error) sdk.Fault {
 	if errors.Is(err, errTooDeep) {
-		return sdk.Fault{Path: "$", Expected: fmt.Sprintf("at most %d levels of nesting", r.maxDepth), Got: "more"}
+		return sdk.Fault{Path: "$", Expected: fmt.Sprintf("at most %d levels of nesting", sdk.MaxDepth), Got: "more"}
 	}
 	got := err.Error()
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
@@ -83,7 +83,7 @@ func (r *reader) value() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.decoder.StackDepth() > r.maxDepth {
+	if r.decoder.StackDepth() > sdk.MaxDepth {
 		return nil, errTooDeep
 	}
 	switch token.Kind() {

@@ -147,10 +147,11 @@ func members(d *jsontext.Decoder, each func(name string, value json.RawMessage) 
 	}
 	isObject := opening.Kind() == '{'
 	for {
-		switch d.PeekKind() {
-		case '}', ']':
+		kind := d.PeekKind()
+		if kind == '}' || kind == ']' {
 			return nil
-		case 0:
+		}
+		if kind == 0 {
 			if _, err := d.ReadToken(); err != nil && !errors.Is(err, io.EOF) {
 				return err
 			}

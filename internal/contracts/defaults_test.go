@@ -17,26 +17,38 @@ func TestSchema_ApplyDefaults(t *testing.T) {
 		{"nothing missing", `"properties": {"a": {"default": 1}}`, ` {"a" : 2e0} `, ` {"a" : 2e0} `},
 		{"missing", `"properties": {"b": {"default": [1, 2.50]}, "a": {"default": null}}`, `{"x": 1.0}`, `{"x":1.0,"a":null,"b":[1,2.50]}`},
 		{"null is present", `"properties": {"a": {"default": 1}}`, `{"a": null}`, `{"a": null}`},
-		{"precision", `"properties": {"a": {"default": 9007199254740993}}`, `{"b": 0.10000000000000000001}`,
-			`{"b":0.10000000000000000001,"a":9007199254740993}`},
+		{
+			"precision", `"properties": {"a": {"default": 9007199254740993}}`, `{"b": 0.10000000000000000001}`,
+			`{"b":0.10000000000000000001,"a":9007199254740993}`,
+		},
 		{"names and texts as they are", `"properties": {"<é>": {"default": "<&"}}`, `{"\u00e9": "\u00e9"}`, `{"é":"\u00e9","<é>":"<&"}`},
 		{"nested", `"properties": {"o": {"properties": {"a": {"default": 1}}}}`, `{"o": {}}`, `{"o":{"a":1}}`},
 		{"absent objects stay absent", `"properties": {"o": {"properties": {"a": {"default": 1}}}}`, `{}`, `{}`},
 		{"inside a default", `"properties": {"o": {"default": {}, "properties": {"a": {"default": 1}}}}`, `{}`, `{"o":{"a":1}}`},
-		{"items", `"properties": {"l": {"items": {"properties": {"a": {"default": 1}}}}}`, `{"l": [{}, 5, {"a": 2}, null]}`,
-			`{"l":[{"a":1},5,{"a": 2},null]}`},
+		{
+			"items", `"properties": {"l": {"items": {"properties": {"a": {"default": 1}}}}}`, `{"l": [{}, 5, {"a": 2}, null]}`,
+			`{"l":[{"a":1},5,{"a": 2},null]}`,
+		},
 		{"another type is left alone", `"properties": {"o": {"properties": {"a": {"default": 1}}}}`, `{"o": [{}]}`, `{"o": [{}]}`},
-		{"by reference", `"definitions": {"d": {"properties": {"a": {"default": 1}}}}, "properties": {"o": {"$ref": "#/definitions/d"}}`,
-			`{"o": {}}`, `{"o":{"a":1}}`},
+		{
+			"by reference", `"definitions": {"d": {"properties": {"a": {"default": 1}}}}, "properties": {"o": {"$ref": "#/definitions/d"}}`,
+			`{"o": {}}`, `{"o":{"a":1}}`,
+		},
 		{"a default by reference", `"definitions": {"d": {"default": 1}}, "properties": {"o": {"$ref": "#/definitions/d"}}`, `{}`, `{"o":1}`},
-		{"recursive data", `"properties": {"v": {"default": 0}, "next": {"$ref": "#"}}`, `{"next": {"next": {}}}`,
-			`{"next":{"next":{"v":0},"v":0},"v":0}`},
-		{"a recursive default ends", `"definitions": {"n": {"default": {}, "properties": {"next": {"$ref": "#/definitions/n"}}}}, "properties": {"n": {"$ref": "#/definitions/n"}}`,
-			`{}`, `{"n":{"next":{}}}`},
+		{
+			"recursive data", `"properties": {"v": {"default": 0}, "next": {"$ref": "#"}}`, `{"next": {"next": {}}}`,
+			`{"next":{"next":{"v":0},"v":0},"v":0}`,
+		},
+		{
+			"a recursive default ends", `"definitions": {"n": {"default": {}, "properties": {"next": {"$ref": "#/definitions/n"}}}}, "properties": {"n": {"$ref": "#/definitions/n"}}`,
+			`{}`, `{"n":{"next":{}}}`,
+		},
 		{"allOf", `"allOf": [{"properties": {"a": {"default": 1}}}, {"properties": {"a": {"default": 2}, "b": {"default": 3}}}]`, `{}`, `{"a":1,"b":3}`},
 		{"anyOf is not followed", `"anyOf": [{"properties": {"a": {"default": 1}}}]`, `{}`, `{}`},
-		{"other properties", `"properties": {"a": {}}, "patternProperties": {"^x": {"properties": {"p": {"default": 1}}}}, "additionalProperties": {"properties": {"q": {"default": 2}}}`,
-			`{"a": {}, "x1": {}, "y": {}}`, `{"a":{},"x1":{"p":1},"y":{"q":2}}`},
+		{
+			"other properties", `"properties": {"a": {}}, "patternProperties": {"^x": {"properties": {"p": {"default": 1}}}}, "additionalProperties": {"properties": {"q": {"default": 2}}}`,
+			`{"a": {}, "x1": {}, "y": {}}`, `{"a":{},"x1":{"p":1},"y":{"q":2}}`,
+		},
 		{"no object", `"properties": {"a": {"default": 1}}`, `"text"`, `"text"`},
 	}
 	for _, dialect := range dialects {
@@ -58,10 +70,14 @@ func TestSchema_ApplyDefaultsKnowsTheDialect(t *testing.T) {
 	tests := []struct{ dialect, members, data, want string }{
 		{metaschemas[draft7], `"definitions": {"d": {}}, "properties": {"a": {"$ref": "#/definitions/d", "default": 1}}`, `{}`, `{}`},
 		{metaschemas[draft2020], `"definitions": {"d": {}}, "properties": {"a": {"$ref": "#/definitions/d", "default": 1}}`, `{}`, `{"a":1}`},
-		{metaschemas[draft7], `"items": [{"properties": {"a": {"default": 1}}}], "additionalItems": {"properties": {"b": {"default": 2}}}`,
-			`[{}, {}]`, `[{"a":1},{"b":2}]`},
-		{metaschemas[draft2020], `"prefixItems": [{"properties": {"a": {"default": 1}}}], "items": {"properties": {"b": {"default": 2}}}`,
-			`[{}, {}]`, `[{"a":1},{"b":2}]`},
+		{
+			metaschemas[draft7], `"items": [{"properties": {"a": {"default": 1}}}], "additionalItems": {"properties": {"b": {"default": 2}}}`,
+			`[{}, {}]`, `[{"a":1},{"b":2}]`,
+		},
+		{
+			metaschemas[draft2020], `"prefixItems": [{"properties": {"a": {"default": 1}}}], "items": {"properties": {"b": {"default": 2}}}`,
+			`[{}, {}]`, `[{"a":1},{"b":2}]`,
+		},
 	}
 	for _, tt := range tests {
 		got, err := mustCompile(t, in(tt.dialect, tt.members)).ApplyDefaults(json.RawMessage(tt.data))
@@ -148,8 +164,8 @@ func TestSchema_ApplyDefaultsMakesValid(t *testing.T) {
 		if faults := s.Validate(filled); len(faults) > 0 {
 			t.Fatalf("%s of %s by %s: %v", filled, drawn.data, drawn.schema, faults)
 		}
-		before, _ := decode([]byte(drawn.data), MaxSchemaDepth)
-		after, _ := decode(filled, MaxSchemaDepth)
+		before, _ := decode([]byte(drawn.data))
+		after, _ := decode(filled)
 		if !keeps(after, before) {
 			t.Fatalf("%s lost something of %s", filled, drawn.data)
 		}

@@ -7,8 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"agentd/sdk"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/sdk"
 )
 
 // SpecDigest returns the canonical JSON of spec and its SHA-256 in lower-case hexadecimal: the name of the spec that runs

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"sync"
 
-	"agentd/sdk"
 	"github.com/xeipuuv/gojsonschema"
+
+	"agentd/sdk"
 )
 
 // delimiter separates the tokens of a gojsonschema context. It is not valid UTF-8, so no name contains it.

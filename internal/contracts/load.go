@@ -4,33 +4,26 @@ import (
 	"encoding/json"
 	"os"
 
+	"github.com/Masterminds/semver/v3"
+
 	"agentd/internal/config/strict"
 	"agentd/sdk"
-	"github.com/Masterminds/semver/v3"
 )
 
 // Load reads a contract file, YAML or JSON. The error is strict.Faults with everything that is wrong.
 func Load(path string) (sdk.Contract, error) {
-	var r strict.Reader
-	contract := ReadFile(&r, path)
-	return contract, r.Err()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return sdk.Contract{}, sdk.Errorf(sdk.CodeConfig, "contract file cannot be read").WithCause(err)
+	}
+	return Parse(path, data)
 }
 
 // Parse is Load for a file that has been read; name tells its format and stands in the faults.
 func Parse(name string, data []byte) (sdk.Contract, error) {
 	var r strict.Reader
-	contract := read(&r, name, data)
+	contract := Read(&r, name, data)
 	return contract, r.Err()
-}
-
-// ReadFile is Load for one of several files whose faults r collects. The contract is not to be used when it noted any.
-func ReadFile(r *strict.Reader, path string) sdk.Contract {
-	data, err := os.ReadFile(path) //nolint:gosec // the author of the configuration names it
-	if err != nil {
-		r.Faultf(strict.Position{File: path}, "cannot be read: %s", pathless(err))
-		return sdk.Contract{}
-	}
-	return read(r, path, data)
 }
 
 // contractFile is the form of a contract file (docs/wire.md, "Contracts").
@@ -49,7 +42,8 @@ type versionFile struct {
 	Emits   strict.Entries[strict.JSON] `yaml:"emits"`
 }
 
-func read(r *strict.Reader, file string, data []byte) sdk.Contract {
+// Read is Parse for one of several files whose faults r collects. The contract is not to be used when it noted any.
+func Read(r *strict.Reader, file string, data []byte) sdk.Contract {
 	var f contractFile
 	node := r.Parse(file, data)
 	if node.Empty() {
@@ -127,12 +121,4 @@ func orAt(p, otherwise strict.Position) strict.Position {
 		return p
 	}
 	return otherwise
-}
-
-// pathless drops the path, which stands before the fault anyway.
-func pathless(err error) error {
-	if e, ok := err.(*os.PathError); ok { //nolint:errorlint // only the outermost error has the path
-		return e.Err
-	}
-	return err
 }

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/sdk"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"agentd/sdk"
 )
 
 // noLoading makes jsonschema load nothing. The tree has already refused references that would; this is the second lock.

@@ -9,10 +9,8 @@ import (
 )
 
 const (
-	// MaxSchemaSize is the largest schema in bytes.
+	// MaxSchemaSize is the largest schema in bytes. It may nest as deep as all JSON here: sdk.MaxDepth.
 	MaxSchemaSize = 256 << 10
-	// MaxSchemaDepth is how deep a schema may nest objects and arrays.
-	MaxSchemaDepth = 64
 	// maxCached bounds the compiled schemas that a process keeps.
 	maxCached = 2048
 )
@@ -74,7 +72,7 @@ func decodeSchema(raw json.RawMessage) (any, []sdk.Fault) {
 			Path: "$", Expected: fmt.Sprintf("a schema of at most %d bytes", MaxSchemaSize), Got: plural(len(raw), "byte"),
 		}}
 	}
-	doc, faults := decode(raw, MaxSchemaDepth)
+	doc, faults := decode(raw)
 	if len(faults) == 0 && !isSchema(doc) {
 		faults = []sdk.Fault{{Path: "$", Expected: "a JSON Schema: an object or a boolean", Got: show(doc)}}
 	}
@@ -100,7 +98,7 @@ func (s *Schema) IsObject() bool {
 
 // Validate returns every fault of data in a stable order: by place, then by text. None means that data is valid.
 func (s *Schema) Validate(data json.RawMessage) []sdk.Fault {
-	doc, faults := decode(data, sdk.MaxDepth)
+	doc, faults := decode(data)
 	if len(faults) > 0 {
 		return faults
 	}

@@ -137,9 +137,7 @@ func (t *tree) identify(n *node) {
 
 // addApplicators reads the keywords that decide which schema applies to which part of a value.
 func (t *tree) addApplicators(n *node) {
-	for _, e := range t.each(n, "properties") {
-		n.properties = append(n.properties, property(e))
-	}
+	n.properties = t.each(n, "properties")
 	for _, e := range t.each(n, "patternProperties") {
 		if re, err := regexp.Compile(e.name); err == nil { // the validator refuses the others
 			n.patterns = append(n.patterns, pattern{re, e.schema})

@@ -118,7 +118,7 @@ type Effect struct {
 	// Call is the id of the call, Opened the revision of the entry that opened it (0: the entry that lists the effect).
 	Call   string `json:"call,omitempty"`
 	Opened uint64 `json:"opened,omitempty"`
-	// Type, Domains and Schema are the call's event type, routing lanes and dataschema.
+	// Type, Domains and Schema are the call's event type, routing lanes (none: the local one) and dataschema.
 	Type    string   `json:"type,omitempty"`
 	Domains []string `json:"domains,omitempty"`
 	Schema  string   `json:"schema,omitempty"`
@@ -126,6 +126,16 @@ type Effect struct {
 	ParentSubject bool `json:"parent_subject,omitempty"`
 	// Due is when the timer fires, in Unix milliseconds.
 	Due int64 `json:"due,omitempty"`
+}
+
+// Lanes are the domains that the call goes to, one event each; "" is the local lane.
+func (f Effect) Lanes() []string { return lanes(f.Domains) }
+
+func lanes(domains []string) []string {
+	if len(domains) == 0 {
+		return []string{""}
+	}
+	return domains
 }
 
 // Terminal is the content of a run's one terminal event.
@@ -155,7 +165,7 @@ func EncodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// DecodeEntry reads an entry of this or an earlier layout.
+// DecodeEntry reads an entry of this or an earlier layout. Step and Next rely on the invariants of its head.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -163,6 +173,9 @@ func DecodeEntry(data []byte) (Entry, error) {
 	}
 	if e.V < 1 || e.V > LayoutVersion {
 		return Entry{}, fmt.Errorf("journal entry %d has layout %d; this version reads 1 to %d", e.Rev, e.V, LayoutVersion)
+	}
+	if err := e.Head.Check(); err != nil {
+		return Entry{}, fmt.Errorf("journal entry %d: %w", e.Rev, err)
 	}
 	return e, nil
 }

@@ -35,7 +35,7 @@ const (
 //
 // Invariants (checked by Check):
 //  1. a driver is named exactly while the run is running;
-//  2. a waiting run has an open call of a service or person;
+//  2. a waiting run has an open call of a service or person, and a timer;
 //  3. a done run has no calls, a reason, and no driver;
 //  4. calls belong to the current step, in the order of the model's reply, with distinct ids.
 type Head struct {
@@ -51,6 +51,8 @@ type Head struct {
 	// Step counts the rounds that were opened, and is part of their call ids.
 	Step  int    `json:"step"`
 	Calls []Call `json:"calls,omitempty"`
+	// Opened is the revision of the entry that opened the round, which holds the calls' arguments.
+	Opened uint64 `json:"opened,omitempty"`
 	// Stop is the id of the call whose result completes the run.
 	Stop string `json:"stop,omitempty"`
 
@@ -121,13 +123,11 @@ type Call struct {
 	Kind   CallKind   `json:"kind"`
 	Tool   string     `json:"tool,omitempty"`
 	Status CallStatus `json:"status"`
-	// Type and Domains are where the call was sent. An answer must come from there.
+	// Type and Domains are where the call was sent: no domain is the local lane. An answer must come from there.
 	Type    string   `json:"type,omitempty"`
 	Domains []string `json:"domains,omitempty"`
 	// Due is the call's deadline in Unix milliseconds.
 	Due int64 `json:"due,omitempty"`
-	// Opened is the revision of the entry that opened the call, which holds its arguments.
-	Opened uint64 `json:"opened"`
 	// Begun names the driver that began an at-most-once tool.
 	Begun string `json:"begun,omitempty"`
 }
@@ -202,10 +202,12 @@ func (h *Head) clone() Head {
 func (h *Head) Check() error {
 	waits := h.open(func(c *Call) bool { return c.Kind != CallInline })
 	switch {
+	case h.Status != StatusRunning && h.Status != StatusWaiting && h.Status != StatusDone:
+		return violation(h, "unknown status %q", h.Status)
 	case (h.Driver != nil) != (h.Status == StatusRunning):
 		return violation(h, "a %s run with driver %v", h.Status, h.Driver)
-	case h.Status == StatusWaiting && !waits:
-		return violation(h, "waits for nothing")
+	case h.Status == StatusWaiting && (!waits || h.Timer == 0):
+		return violation(h, "waits for nothing, or without a timer")
 	case h.Status == StatusDone && (len(h.Calls) > 0 || h.Reason == ""):
 		return violation(h, "done with %d calls and reason %q", len(h.Calls), h.Reason)
 	}

@@ -87,7 +87,7 @@ func Outstanding(head *Head) []Effect {
 	var effects []Effect
 	for i := range head.Calls {
 		if c := &head.Calls[i]; c.Status == CallSuspended {
-			effects = append(effects, Effect{Kind: EffectCall, Call: c.ID, Opened: c.Opened})
+			effects = append(effects, Effect{Kind: EffectCall, Call: c.ID, Opened: head.Opened})
 		}
 	}
 	// Also while the run is driven: it suspends without arming the timer again, because the head says that it is armed.

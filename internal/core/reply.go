@@ -41,6 +41,7 @@ func (t *transition) correct(said, fault string) {
 // openRound makes the calls of the highest priority among those asked for (seed 000); the rest are dropped.
 func (t *transition) openRound(reply sdk.ModelReply) error {
 	t.Head.Step++
+	t.Head.Opened = t.in.Rev
 	var content []sdk.Content
 	if reply.Text != "" {
 		content = append(content, sdk.Content{Kind: sdk.ContentText, Text: reply.Text})
@@ -84,7 +85,7 @@ func (t *transition) openCall(index int, request sdk.ToolRequest) sdk.Content {
 	}
 	h := &t.Head
 	id := sdk.CallID(h.Key(), h.Init.Token, h.Step, index, request.Name, args)
-	h.Calls = append(h.Calls, Call{ID: id, Kind: CallInline, Tool: request.Name, Status: CallNew, Opened: t.in.Rev})
+	h.Calls = append(h.Calls, Call{ID: id, Kind: CallInline, Tool: request.Name, Status: CallNew})
 	c := &h.Calls[len(h.Calls)-1]
 	switch {
 	case refusal != nil:
@@ -141,6 +142,7 @@ func (t *transition) converse(text string) error {
 		return nil
 	}
 	h.Step++
+	h.Opened = t.in.Rev
 	data, err := TurnData(text)
 	if err != nil {
 		return violation(h, "encode turn: %v", err)
@@ -154,7 +156,7 @@ func (t *transition) converse(text string) error {
 		Timeout: t.spec.TurnTimeout,
 	}
 	id := sdk.CallID(h.Key(), h.Init.Token, h.Step, 0, sdk.TypeConversationTurn, canonical)
-	h.Calls = []Call{{ID: id, Opened: t.in.Rev}}
+	h.Calls = []Call{{ID: id}}
 	t.send(&h.Calls[0], &tool)
 	h.Calls[0].Kind = CallTurn
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, text))
@@ -163,18 +165,19 @@ func (t *transition) converse(text string) error {
 
 func (t *transition) turnAnswered(c *Call, ev Answered, r Result) error {
 	var answer TurnAnswer
+	r.Data = nil
 	if ev.Error {
+		t.close(c, r)
 		return t.finish(Ending{Reason: ReasonError, Code: sdk.CodeUnavailable, Message: "the conversation could not go on"})
 	}
 	if err := json.Unmarshal(ev.Data, &answer); err != nil {
 		return ErrOrphan // the shell checks the contract before: only a bug gets here
 	}
-	r.Data = nil
-	id := c.ID
 	t.close(c, r)
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleUser, answer.Message))
+	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	if answer.End {
-		t.Head.Stop = id
+		t.Head.Stop = c.ID
 	}
 	return t.settle()
 }

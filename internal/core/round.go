@@ -21,7 +21,7 @@ func (t *transition) void(c *Call) {
 		return
 	}
 	t.Effects = append(t.Effects, Effect{
-		Kind: EffectVoid, Call: c.ID, Opened: c.Opened, Type: c.Type, Domains: c.Domains,
+		Kind: EffectVoid, Call: c.ID, Opened: t.Head.Opened, Type: c.Type, Domains: c.Domains,
 	})
 }
 
@@ -43,11 +43,13 @@ func (t *transition) settle() error {
 // closeRound appends the results to the history in call order and forgets the calls.
 func (t *transition) closeRound() {
 	h := &t.Head
-	for i := range h.Calls {
-		c := &h.Calls[i]
-		if c.Kind == CallTurn {
-			continue
-		}
+	calls := h.Calls
+	h.Calls, h.Lifecycle = nil, sdk.LifecycleToolResult
+	if calls[0].Kind == CallTurn {
+		return // alone in its round; its answer is a message
+	}
+	for i := range calls {
+		c := &calls[i]
 		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{
 			Kind: sdk.ContentToolResult, CallID: c.ID, Tool: c.Tool, IsError: c.Status != CallSucceeded,
 		}}})
@@ -55,8 +57,6 @@ func (t *transition) closeRound() {
 			h.Stop = c.ID
 		}
 	}
-	h.Calls = nil
-	h.Lifecycle = sdk.LifecycleToolResult
 	t.Checkpoints = append(t.Checkpoints, CheckpointToolResults)
 }
 
@@ -128,7 +128,7 @@ func FailureData(e *sdk.Error) json.RawMessage {
 		Message string      `json:"message"`
 		Faults  []sdk.Fault `json:"faults,omitempty"`
 	}
-	data, err := json.Marshal(map[string]shown{"error": {e.Code, e.Message, e.Faults}})
+	data, err := EncodeJSON(map[string]shown{"error": {e.Code, e.Message, e.Faults}})
 	if err != nil {
 		return json.RawMessage(`{"error":{"code":"internal","message":"unprintable error"}}`)
 	}

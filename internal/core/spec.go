@@ -37,7 +37,7 @@ type Tool struct {
 	AtMostOnce bool
 	// Timeout of a service call in milliseconds.
 	Timeout int64
-	// Type, Schema and Domains address a service call; Domains has at least one, "" for the local lane.
+	// Type, Schema and Domains address a service call; no domain is the local lane.
 	Type, Schema  string
 	Domains       []string
 	ParentSubject bool

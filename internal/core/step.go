@@ -161,7 +161,7 @@ func (c *Call) expects(ev Answered) bool {
 			return false
 		}
 	}
-	for i, d := range c.Domains {
+	for i, d := range lanes(c.Domains) {
 		if sdk.DomainToken(d) != ev.Address.Domain {
 			continue
 		}
@@ -203,7 +203,9 @@ func (t *transition) fired(ev Fired) error {
 }
 
 func (t *transition) cancelAsked(ev CancelAsked) error {
-	if t.Head.Status == StatusDone {
+	// A run that is being cancelled cannot be taken over by yet another delivery of a cancel: an earlier delivery of it may
+	// be about to ack it, and the run would be driven under a message that is gone.
+	if t.Head.Status == StatusDone || t.Head.Cancel != nil {
 		return ErrStale
 	}
 	message := "the run was cancelled"

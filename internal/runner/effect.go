@@ -56,10 +56,10 @@ func (a *activation) publish(ctx context.Context, subject string, ev sdk.Event) 
 func (a *activation) address(e *core.Entry, f core.Effect, i int) sdk.CallAddress {
 	ref := sdk.CallRef{ID: f.Call, Attempt: 1}
 	if i > 0 {
-		ref.Domain = sdk.DomainToken(f.Domains[i])
+		ref.Domain = sdk.DomainToken(f.Lanes()[i])
 	}
 	return sdk.CallAddress{
-		Domain: sdk.DomainToken(f.Domains[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(e.Head.Agent),
+		Domain: sdk.DomainToken(f.Lanes()[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(e.Head.Agent),
 		Run: a.key, Call: ref.EventID(),
 	}
 }
@@ -69,7 +69,7 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 	if err != nil {
 		return err
 	}
-	for i, domain := range f.Domains {
+	for i, domain := range f.Lanes() {
 		at := a.address(e, f, i)
 		reply := a.Subjects.Reply(at)
 		ev := a.event(e)
@@ -125,7 +125,7 @@ func withParentSubject(args json.RawMessage, run string) (json.RawMessage, error
 }
 
 func (a *activation) publishVoid(ctx context.Context, e *core.Entry, f core.Effect) error {
-	for i, domain := range f.Domains {
+	for i, domain := range f.Lanes() {
 		at := a.address(e, f, i)
 		ev := a.event(e)
 		ev.ID, ev.Source, ev.Type, ev.Domain = at.Call+"-void", a.Subjects.Reply(at), f.Type, domain

@@ -4,22 +4,37 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/runner"
 )
 
-// leader reads the last message of a subject by the stream's API, which only its leader answers. The client's own call
-// would be a direct read, which any replica may answer with an older message.
-func (s *Store) leader(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+// last reads the subject's last message from the stream's leader, or runner.ErrNotFound.
+func (s *Store) last(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	var m *jetstream.RawStreamMsg
+	err := s.request(ctx, func(ctx context.Context) (err error) {
+		m, err = s.askLeader(ctx, subject)
+		return err
+	})
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, fmt.Errorf("%s: %w", subject, runner.ErrNotFound)
+	}
+	return m, err
+}
+
+// askLeader uses the stream's API, which only its leader answers. The client's own call would be a direct read, which
+// any replica may answer with an older message.
+func (s *Store) askLeader(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
 	request, err := json.Marshal(map[string]string{"last_by_subj": subject})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode request: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, attempt)
-	defer cancel()
-	reply, err := s.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+s.stream, request)
+	reply, err := s.js.Conn().RequestWithContext(ctx, s.api("STREAM.MSG.GET."+s.stream), request)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +56,7 @@ func (s *Store) leader(ctx context.Context, subject string) (*jetstream.RawStrea
 	case answer.Error != nil:
 		return nil, answer.Error
 	case answer.Message == nil:
-		return nil, fmt.Errorf("the server sent neither message nor error")
+		return nil, errors.New("the server sent neither message nor error")
 	}
 	m := &jetstream.RawStreamMsg{
 		Subject: answer.Message.Subject, Sequence: answer.Message.Sequence, Data: answer.Message.Data,
@@ -57,4 +72,16 @@ func (s *Store) leader(ctx context.Context, subject string) (*jetstream.RawStrea
 		return nil, fmt.Errorf("decode headers: %w", err)
 	}
 	return m, nil
+}
+
+// api is the subject of a JetStream request, in the client's domain or under its prefix.
+func (s *Store) api(request string) string {
+	o := s.js.Options()
+	switch {
+	case o.APIPrefix != "":
+		return strings.TrimSuffix(o.APIPrefix, ".") + "." + request
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API." + request
+	}
+	return "$JS.API." + request
 }

@@ -1,0 +1,186 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"agentd/sdk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// deadline bounds every wait for something that must happen; tests that pass do not come near it.
+const deadline = 20 * time.Second
+
+// testPlan has an agent and a service. Its deliveries last 400 ms.
+var testPlan = Plan{
+	AckWait:  400 * time.Millisecond,
+	Agents:   []AgentPlan{{Name: "travel.desk", Type: "com.travel.desk"}},
+	Services: []ServicePlan{{Domain: "airline", Type: "airline.book"}},
+}
+
+var (
+	testRun  = sdk.NewRunKey("trip-7")
+	testCall = sdk.CallAddress{
+		Domain: "airline", Type: "airline_book", Agent: "travel_desk", Run: testRun, Call: "c1-0-x",
+	}
+)
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// startServer starts a server that is closed with the test, unless the test closes it before.
+func startServer(t *testing.T, o ServerOptions) *Server {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = shortDir(t)
+	}
+	s, err := StartServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// shortDir is a folder that is removed with the test, after the servers in it were closed.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "data")
+}
+
+func connect(t *testing.T, o ConnectOptions) *Conn {
+	t.Helper()
+	if o.Subjects.Root() == "" {
+		o.Subjects = sdk.DefaultSubjects()
+	}
+	o.Logger = testLogger(t)
+	c, err := Connect(testContext(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// testLogger logs to stderr when the tests are verbose. (A test's own log must not be written to after its end, which
+// callbacks of a closing connection may do.)
+func testLogger(t *testing.T) *slog.Logger {
+	if !testing.Verbose() {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, nil)).With("test", t.Name())
+}
+
+// provisioned is a connection to a server of its own that matches testPlan.
+func provisioned(t *testing.T) *Conn {
+	t.Helper()
+	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	provision(t, c, testPlan)
+	return c
+}
+
+func provision(t *testing.T, c *Conn, p Plan) []Change {
+	t.Helper()
+	changes, err := c.Provision(testContext(t), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changes
+}
+
+// stranger is a plain NATS connection to the server that c is connected to.
+func stranger(t *testing.T, s *Server) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect("", s.inProcess())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func event(id string) sdk.Event {
+	return sdk.Event{
+		ID: id, Source: "test", Type: "com.test", Subject: "trip-7", DataContentType: sdk.ContentTypeJSON,
+		Time: time.UnixMilli(1_795_229_924_408).UTC(), Data: json.RawMessage(`{"n":1}`),
+	}
+}
+
+// stored counts the messages of a zone.
+func stored(t *testing.T, c *Conn, z Zone) uint64 {
+	t.Helper()
+	s, err := c.js.Stream(testContext(t), StreamName(c.subjects, z))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+// eventually waits until ok.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(deadline)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// receive waits for a value.
+func receive[T any](t *testing.T, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(deadline):
+		t.Fatalf("never came: %s", what)
+		panic("unreachable")
+	}
+}
+
+// first is the first message in a zone on a subject, seen without consuming it.
+func first(t *testing.T, c *Conn, z Zone, subject string) Delivery {
+	t.Helper()
+	var d Delivery
+	err := c.Watch(testContext(t), z, []string{subject}, true, func(got Delivery) bool {
+		d = got
+		return false
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func mustPublish(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("publish: %v", err)
+	}
+}

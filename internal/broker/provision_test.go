@@ -1,0 +1,374 @@
+package broker
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
+)
+
+func TestProvision_MakesStreamsAsTheWireSays(t *testing.T) {
+	t.Parallel()
+	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	provision(t, c, Plan{LongestRun: 3 * day, LongestCall: 5 * day})
+	type settings struct {
+		Subjects                                         string
+		MaxAge, Duplicates                               time.Duration
+		Discard                                          jetstream.DiscardPolicy
+		DenyDelete, Rollup, Schedules, TTL, Direct, Acks bool
+	}
+	const window = 2 * time.Minute // the server's own; nobody sends message ids there
+	want := map[string]settings{
+		"AGENTD_START": {"agentd.start.>", 10 * day, shortestDuplicates, jetstream.DiscardNew, true, false, false, false, false, true},
+		"AGENTD_IN":    {"agentd.in.> agentd.ctl.>", 7 * day, shortestDuplicates, jetstream.DiscardNew, true, false, false, false, false, true},
+		"AGENTD_OUT":   {"agentd.out.> agentd.void.>", 12 * day, window, jetstream.DiscardOld, false, false, false, false, false, true},
+		"AGENTD_DONE":  {"agentd.done.>", 10 * day, window, jetstream.DiscardOld, false, false, false, false, false, true},
+		"AGENTD_TMR":   {"agentd.tmr.> agentd.fire.>", 0, window, jetstream.DiscardOld, false, true, true, true, false, true},
+		"AGENTD_RUN":   {"agentd.run.> agentd.blob.> agentd.spec.>", 0, window, jetstream.DiscardOld, false, false, false, false, true, true},
+		"AGENTD_DLQ":   {"agentd.dlq.>", 90 * day, window, jetstream.DiscardOld, false, false, false, false, false, true},
+	}
+	got := map[string]settings{}
+	lister := c.js.ListStreams(testContext(t))
+	for info := range lister.Info() {
+		cfg := info.Config
+		if cfg.Retention != jetstream.LimitsPolicy || cfg.Storage != jetstream.FileStorage || cfg.DenyPurge != cfg.DenyDelete ||
+			cfg.AllowAtomicPublish {
+			t.Errorf("stream %s: %+v", cfg.Name, cfg)
+		}
+		got[cfg.Name] = settings{
+			strings.Join(cfg.Subjects, " "), cfg.MaxAge, cfg.Duplicates, cfg.Discard, cfg.DenyDelete, cfg.AllowRollup,
+			cfg.AllowMsgSchedules, cfg.AllowMsgTTL, cfg.AllowDirect, !cfg.NoAck,
+		}
+	}
+	if err := lister.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("streams (-want +got):\n%s", diff)
+	}
+}
+
+func TestProvision_MakesConsumers(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	want := map[string][]string{
+		"AGENTD_START/unrouted":               {"agentd.start.>"},
+		"AGENTD_START/agent_travel_desk":      {"agentd.start.travel_desk", "agentd.start.travel_desk.*"},
+		"AGENTD_IN/agent_travel_desk":         {"agentd.in.*.*.travel_desk.>", "agentd.ctl.*.travel_desk.>"},
+		"AGENTD_TMR/agent_travel_desk":        {"agentd.fire.travel_desk.>"},
+		"AGENTD_OUT/agent_travel_desk":        {"agentd.out.*.com_travel_desk.>", "agentd.void.*.com_travel_desk.>"},
+		"AGENTD_OUT/svc_airline_airline_book": {"agentd.out.airline.airline_book.>", "agentd.void.airline.airline_book.>"},
+	}
+	got := map[string][]string{}
+	for _, z := range []Zone{ZoneStart, ZoneIn, ZoneTimer, ZoneOut} {
+		s, err := c.js.Stream(testContext(t), StreamName(c.subjects, z))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lister := s.ListConsumers(testContext(t))
+		for info := range lister.Info() {
+			got[info.Stream+"/"+info.Name] = filtersOf(info.Config)
+			if cfg := info.Config; cfg.AckPolicy != jetstream.AckExplicitPolicy || cfg.MaxDeliver != -1 ||
+				cfg.MaxAckPending != -1 || cfg.AckWait != testPlan.AckWait || cfg.Durable == "" || cfg.BackOff != nil {
+				t.Errorf("consumer %s: %+v", info.Name, cfg)
+			}
+		}
+		if err := lister.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("consumers (-want +got):\n%s", diff)
+	}
+}
+
+func TestProvision_TwiceChangesNothing(t *testing.T) {
+	t.Parallel()
+	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	if made := provision(t, c, testPlan); len(made) != 7+6 || made[0] != (Change{"stream", "AGENTD_START", "created"}) {
+		t.Errorf("at first: %v; want 7 streams and 6 consumers", made)
+	}
+	if changes := provision(t, c, testPlan); changes != nil {
+		t.Errorf("the second time: %v", changes)
+	}
+	if findings, err := c.Verify(testContext(t), testPlan); err != nil || findings != nil {
+		t.Errorf("verified: %v, %v", findings, err)
+	}
+}
+
+func TestProvision_UpdatesWhatThePlanChanged(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	p := testPlan
+	p.LongestRun, p.AckWait = 60*day, time.Second
+	p.Agents = []AgentPlan{{Name: "travel.desk", Type: "com.travel.bureau"}}
+	changes := provision(t, c, p)
+	for _, want := range []Change{
+		{"stream", "AGENTD_START", "updated"}, {"stream", "AGENTD_OUT", "updated"}, {"stream", "AGENTD_DONE", "updated"},
+		{"consumer", "AGENTD_OUT/agent_travel_desk", "updated"},
+	} {
+		if !slices.Contains(changes, want) {
+			t.Errorf("%v is not among %v", want, changes)
+		}
+	}
+	if findings, err := c.Verify(testContext(t), p); err != nil || findings != nil {
+		t.Errorf("verified: %v, %v", findings, err)
+	}
+}
+
+func TestProvision_KeepsWhatOthersNeed(t *testing.T) {
+	t.Parallel()
+	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	long := Plan{LongestRun: 60 * day, AckWait: testPlan.AckWait, Agents: []AgentPlan{{Name: "slow", Type: "com.slow"}}}
+	provision(t, c, long)
+	out, err := c.js.Stream(testContext(t), "AGENTD_OUT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := out.CachedInfo().Config
+	cfg.MaxBytes, cfg.Description = 1<<30, "ours"
+	if _, err := c.js.UpdateStream(testContext(t), cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range provision(t, c, testPlan) {
+		if change.Action != "created" {
+			t.Errorf("%v", change)
+		}
+	}
+	if findings, err := c.Verify(testContext(t), long); err != nil || findings != nil {
+		t.Errorf("for the first program: %v, %v", findings, err)
+	}
+	out, err = c.js.Stream(testContext(t), "AGENTD_OUT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg := out.CachedInfo().Config; cfg.MaxBytes != 1<<30 || cfg.Description != "ours" {
+		t.Errorf("the operator's settings are gone: %+v", cfg)
+	}
+}
+
+func TestProvision_RepairsAnUnsafeStream(t *testing.T) {
+	t.Parallel()
+	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	_, err := c.js.CreateStream(testContext(t), jetstream.StreamConfig{
+		Name: "AGENTD_IN", Subjects: []string{"agentd.in.>", "agentd.ctl.>"}, AllowRollup: true, MaxAge: day,
+		Duplicates: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := codes(t, c, testPlan)
+	for _, want := range []string{"rollup_allowed", "duplicates_window", "max_age", "delete_allowed", "stream_missing", "consumer_missing"} {
+		if !slices.Contains(before, want) {
+			t.Errorf("%s is not among %v", want, before)
+		}
+	}
+	provision(t, c, testPlan)
+	if after := codes(t, c, testPlan); after != nil {
+		t.Errorf("after provisioning: %v", after)
+	}
+}
+
+// codes are those of the findings.
+func codes(t *testing.T, c *Conn, p Plan) []string {
+	t.Helper()
+	findings, err := c.Verify(testContext(t), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []string
+	for _, f := range findings {
+		if f.Message == "" || f.Remedy == "" {
+			t.Errorf("finding %+v does not say what is wrong and what to do", f)
+		}
+		codes = append(codes, f.Code)
+	}
+	return codes
+}
+
+// A stream that others publish to and that takes schedules cannot be repaired: the server never takes them away again.
+func TestProvision_RefusesAStreamWithSchedules(t *testing.T) {
+	t.Parallel()
+	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	_, err := c.js.CreateStream(testContext(t), jetstream.StreamConfig{
+		Name: "AGENTD_IN", Subjects: []string{"agentd.in.>", "agentd.ctl.>"}, AllowMsgSchedules: true, AllowMsgTTL: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Provision(testContext(t), testPlan); err == nil {
+		t.Error("it is provisioned with schedules")
+	}
+	if !slices.Contains(codes(t, c, testPlan), "rollup_allowed") {
+		t.Error("verifying does not find it")
+	}
+}
+
+func TestProvision_RefusesNamesThatMakeNoSubjects(t *testing.T) {
+	t.Parallel()
+	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	p := Plan{Agents: []AgentPlan{{"a.>", "ok"}, {"b", ""}}, Services: []ServicePlan{{"x y", "*"}}}
+	_, err := c.Provision(testContext(t), p)
+	if !isCode(err, sdk.CodeConfig) {
+		t.Fatalf("got %v", err)
+	}
+	for _, path := range []string{"$.agents[0].name", "$.agents[1].type", "$.services[0].domain", "$.services[0].type"} {
+		if !strings.Contains(err.Error(), path) {
+			t.Errorf("%s is not in %v", path, err)
+		}
+	}
+	if _, err := c.js.Stream(testContext(t), "AGENTD_START"); err == nil {
+		t.Error("a stream was made all the same")
+	}
+}
+
+// svc_a_b_c is the consumer of type b.c in domain a and of type c in domain a.b: one would take the other's calls away.
+func TestProvision_RefusesServicesOfOneName(t *testing.T) {
+	t.Parallel()
+	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	one, other := ServicePlan{Domain: "a", Type: "b.c"}, ServicePlan{Domain: "a.b", Type: "c"}
+	if _, err := c.Provision(testContext(t), Plan{Services: []ServicePlan{one, other}}); !isCode(err, sdk.CodeConfig) {
+		t.Errorf("in one plan: %v", err)
+	}
+	provision(t, c, Plan{Services: []ServicePlan{one}})
+	if _, err := c.Provision(testContext(t), Plan{Services: []ServicePlan{other}}); !isCode(err, sdk.CodeConfig) {
+		t.Errorf("of two programs: %v", err)
+	}
+	if got := codes(t, c, Plan{Services: []ServicePlan{other}}); !slices.Contains(got, "filters") {
+		t.Errorf("verifying finds %v", got)
+	}
+	if got := codes(t, c, Plan{Services: []ServicePlan{one}}); got != nil {
+		t.Errorf("the first service's consumer was changed: %v", got)
+	}
+}
+
+func TestProvision_SharesAServerByRoot(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{})
+	subjects, err := sdk.NewSubjects("blue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blue := connect(t, ConnectOptions{Server: s, Subjects: subjects})
+	changes := provision(t, blue, testPlan)
+	if changes[0].Name != "BLUE_START" {
+		t.Errorf("got %v", changes)
+	}
+	if len(provision(t, connect(t, ConnectOptions{Server: s}), testPlan)) != len(changes) {
+		t.Error("two roots share streams")
+	}
+	mustPublish(t, blue.Start(testContext(t), "travel.desk", event("e")))
+	if n := stored(t, blue, ZoneStart); n != 1 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+func TestVerify_FindsConsumersThatLoseMessages(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	cfg := c.consumers(testPlan)[1].config()
+	cfg.MaxDeliver, cfg.MaxAckPending, cfg.AckWait = 3, 10, time.Minute
+	if _, err := c.js.UpdateConsumer(testContext(t), "AGENTD_START", cfg); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"max_deliver", "max_ack_pending", "ack_wait"}, codes(t, c, testPlan)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
+func TestProblem_IsAnErrorOnlyForErrors(t *testing.T) {
+	t.Parallel()
+	warning := Finding{Code: "consumer_lag", Severity: SeverityWarning}
+	if err := Problem([]Finding{warning}); err != nil {
+		t.Errorf("a warning: %v", err)
+	}
+	err := Problem([]Finding{
+		warning, {"stream_missing", SeverityError, "one", remedyProvision}, {"max_age", SeverityError, "two", remedyProvision},
+	})
+	if !isCode(err, sdk.CodeConfig) || !strings.Contains(err.Error(), "one") || !strings.Contains(err.Error(), "two") ||
+		!strings.Contains(err.Error(), "agentd provision") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCheckSync(t *testing.T) {
+	t.Parallel()
+	embedded := startServer(t, ServerOptions{Listen: true, Port: freePort(t)})
+	check := func(name string, c *Conn, monitor string, want ...string) {
+		findings, err := c.CheckSync(testContext(t), monitor)
+		var got []string
+		for _, f := range findings {
+			got = append(got, f.Code)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
+		}
+	}
+	check("in process", connect(t, ConnectOptions{Server: embedded}), "")
+	check("embedded in another", connect(t, ConnectOptions{URL: embedded.URL()}), "")
+	lazy, lazyMonitor := foreignServer(t, false)
+	check("foreign", lazy, "", "sync_unknown")
+	check("lazy", lazy, lazyMonitor, "sync_interval")
+	always, alwaysMonitor := foreignServer(t, true)
+	check("always", always, alwaysMonitor)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	defer gone.Close()
+	if findings, err := lazy.CheckSync(testContext(t), gone.URL); err == nil {
+		t.Errorf("with a wrong monitoring port: %v", findings)
+	}
+}
+
+// foreignServer is a NATS server that agentd did not start.
+func foreignServer(t *testing.T, syncAlways bool) (c *Conn, monitor string) {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT,
+		JetStream: true, StoreDir: t.TempDir(), SyncAlways: syncAlways, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	if !ns.ReadyForConnections(deadline) {
+		t.Fatal("the server does not start")
+	}
+	return connect(t, ConnectOptions{URL: ns.ClientURL()}), "http://" + ns.MonitorAddr().String()
+}
+
+// Whoever may publish answers must not be able to wipe the stream, or to make the server publish elsewhere.
+func TestStreams_TakeNoInstructionsFromPublishers(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{})
+	c := connect(t, ConnectOptions{Server: s})
+	provision(t, c, testPlan)
+	reply := c.subjects.Reply(testCall)
+	mustPublish(t, c.Publish(testContext(t), reply, event("answer")))
+	nc := stranger(t, s)
+	for _, h := range []nats.Header{
+		{"Nats-Rollup": {"all"}},
+		{"Nats-Schedule": {"@at " + time.Now().Format(time.RFC3339)}, "Nats-Schedule-Target": {reply}},
+		{"Nats-TTL": {"1s"}},
+		{"Nats-Batch-Id": {"x"}, "Nats-Batch-Sequence": {"1"}, "Nats-Batch-Commit": {"1"}},
+	} {
+		ack, err := nc.RequestMsgWithContext(testContext(t), &nats.Msg{Subject: reply + "x", Header: h})
+		if err != nil || !strings.Contains(string(ack.Data), `"error"`) {
+			t.Errorf("%v: %v, %v; want it to be refused", h, ack, err)
+		}
+	}
+	if n := stored(t, c, ZoneIn); n != 1 {
+		t.Errorf("%d messages; want the answer only", n)
+	}
+}

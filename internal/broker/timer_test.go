@@ -1,0 +1,124 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"agentd/sdk"
+)
+
+// fired calls got with the deliveries on the fire subject of a run.
+func fired(t *testing.T, c *Conn) <-chan Delivery {
+	t.Helper()
+	deliveries := make(chan Delivery, 100)
+	ctx, cancel := context.WithCancel(testContext(t))
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		_ = c.Watch(ctx, ZoneTimer, []string{"agentd.fire.>"}, true, func(d Delivery) bool { // ends with the test
+			deliveries <- d
+			return true
+		})
+	}()
+	return deliveries
+}
+
+func arm(t *testing.T, c *Conn, run sdk.RunKey, due time.Time) int64 {
+	t.Helper()
+	mustPublish(t, c.ArmTimer(testContext(t), "travel.desk", run, due.UnixMilli()))
+	return due.UnixMilli()
+}
+
+// checkFired checks that d is the timer that was due then, and that it came in time and not before.
+func checkFired(t *testing.T, d Delivery, due int64, late time.Duration) {
+	t.Helper()
+	var body struct {
+		Due int64 `json:"due"`
+	}
+	if err := json.Unmarshal(d.Data(), &body); err != nil || body.Due != due {
+		t.Errorf("fired with %s (%v); want the due time %d", d.Data(), err, due)
+	}
+	if early := due - d.Received(); early > 0 {
+		t.Errorf("%d ms early", early)
+	}
+	if got := time.Duration(d.Received()-due) * time.Millisecond; got > late {
+		t.Errorf("%s late; want at most %s", got, late)
+	}
+}
+
+func TestArmTimer_FiresInTimeAndNeverEarly(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	deliveries := fired(t, c)
+	due := map[string]int64{}
+	for i := range 20 {
+		run := sdk.NewRunKey(string(rune('a' + i)))
+		due[c.subjects.Fire("travel.desk", run)] = arm(t, c, run, time.Now().Add(time.Duration(150+37*i)*time.Millisecond))
+	}
+	for range due {
+		d := receive(t, "a timer", deliveries)
+		// Half a second says that due times are not cut to whole ones, on a machine that is busy with other tests.
+		checkFired(t, d, due[d.Subject()], 500*time.Millisecond)
+	}
+}
+
+func TestArmTimer_FiresAtOnceWhenItIsLate(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	due := arm(t, c, testRun, time.Now().Add(-time.Hour))
+	checkFired(t, receive(t, "a timer", fired(t, c)), due, 2*time.Hour)
+}
+
+func TestArmTimer_ReplacesTheOneArmedBefore(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	deliveries := fired(t, c)
+	arm(t, c, testRun, time.Now().Add(time.Hour))
+	for i := range 50 {
+		arm(t, c, testRun, time.Now().Add(time.Hour-time.Duration(i)*time.Second))
+	}
+	if n := stored(t, c, ZoneTimer); n != 1 {
+		t.Errorf("%d messages for one timer", n)
+	}
+	due := arm(t, c, testRun, time.Now().Add(200*time.Millisecond))
+	checkFired(t, receive(t, "a timer", deliveries), due, 500*time.Millisecond)
+	if n := stored(t, c, ZoneTimer); n != 1 {
+		t.Errorf("%d messages after it fired; want that one", n)
+	}
+	d := first(t, c, ZoneTimer, "agentd.fire.>")
+	if ttl := d.Header("Nats-TTL"); ttl == "" {
+		t.Errorf("the fired message stays for ever: %v", d.Headers())
+	}
+}
+
+func TestArmTimer_SurvivesARestart(t *testing.T) {
+	t.Parallel()
+	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: freePort(t), PortOnly: true}
+	s := startServer(t, o)
+	c := connect(t, ConnectOptions{URL: s.URL()})
+	provision(t, c, testPlan)
+	overdue := arm(t, c, testRun, time.Now().Add(300*time.Millisecond))
+	other := sdk.NewRunKey("trip-8")
+	later := arm(t, c, other, time.Now().Add(2*time.Second))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first timer is overdue", func() bool { return time.Now().UnixMilli() > overdue })
+	startServer(t, o)
+	eventually(t, "it is connected again", c.Connected)
+	deliveries := fired(t, c)
+	for range 2 {
+		d := receive(t, "a timer", deliveries)
+		due := later
+		if d.Subject() == c.subjects.Fire("travel.desk", testRun) {
+			due = overdue
+		}
+		checkFired(t, d, due, deadline)
+	}
+}

@@ -1,0 +1,101 @@
+package config
+
+import (
+	"time"
+
+	"agentd/internal/config/strict"
+)
+
+type (
+	words    = strict.Value[string]
+	number   = strict.Value[int]
+	duration = strict.Value[time.Duration]
+)
+
+// file is the form of agentd.yaml.
+type file struct {
+	NATS struct {
+		URL      words  `yaml:"url"`
+		Creds    words  `yaml:"creds"`
+		Root     words  `yaml:"root"`
+		Replicas number `yaml:"replicas"`
+	} `yaml:"nats"`
+	Redis struct {
+		URL words `yaml:"url"`
+	} `yaml:"redis"`
+	Store words  `yaml:"store"`
+	Data  words  `yaml:"data"`
+	Slots number `yaml:"slots"`
+	Log   struct {
+		Level  words `yaml:"level"`
+		Format words `yaml:"format"`
+	} `yaml:"log"`
+	Models    strict.Entries[providerFile] `yaml:"models"`
+	Contracts []words                      `yaml:"contracts"`
+	Agents    []agentFile                  `yaml:"agents"`
+}
+
+type providerFile struct {
+	BaseURL      words `yaml:"base_url"`
+	Organization words `yaml:"organization"`
+	APIKeyEnv    words `yaml:"api_key_env"`
+}
+
+type agentFile struct {
+	At          strict.Position
+	Name        words `yaml:"name"`
+	Description words `yaml:"description"`
+	// Contract is a path, the type of a contract that was read, or a mapping with accepts and emits.
+	Contract strict.Node `yaml:"contract"`
+	Version  words       `yaml:"version"`
+	Model    *modelFile  `yaml:"model"`
+	// System and Prompt are text, or the path of a file of text.
+	System words `yaml:"system"`
+	Prompt words `yaml:"prompt"`
+	Text   words `yaml:"text"`
+	Tools  struct {
+		Services []serviceFile `yaml:"services"`
+		MCP      strict.Node   `yaml:"mcp"`
+		Builtin  []words       `yaml:"builtin"`
+	} `yaml:"tools"`
+	Permissions strict.Node        `yaml:"permissions"`
+	StopOn      []words            `yaml:"stop_on"`
+	History     strict.Value[bool] `yaml:"history"`
+	Limits      struct {
+		Interactions    number   `yaml:"interactions"`
+		Deadline        duration `yaml:"deadline"`
+		ModelTimeout    duration `yaml:"model_timeout"`
+		QuestionTimeout duration `yaml:"question_timeout"`
+	} `yaml:"limits"`
+}
+
+// contractFile is an agent's contract written in its place.
+type contractFile struct {
+	Accepts strict.JSON `yaml:"accepts"`
+	Emits   strict.JSON `yaml:"emits"`
+}
+
+type modelFile struct {
+	At          strict.Position
+	Provider    words                 `yaml:"provider"`
+	Name        words                 `yaml:"name"`
+	Temperature strict.Value[float64] `yaml:"temperature"`
+	MaxTokens   number                `yaml:"max_tokens"`
+	// Prices are execution units a token, to six decimal places.
+	UnitsPerPromptToken     words       `yaml:"units_per_prompt_token"`
+	UnitsPerCompletionToken words       `yaml:"units_per_completion_token"`
+	Fallback                []modelFile `yaml:"fallback"`
+}
+
+type serviceFile struct {
+	At strict.Position
+	// Contract is a path, or the type of a contract that was read, which may be that of an agent.
+	Contract    words    `yaml:"contract"`
+	Version     words    `yaml:"version"`
+	As          words    `yaml:"as"`
+	Description words    `yaml:"description"`
+	Priority    number   `yaml:"priority"`
+	Timeout     duration `yaml:"timeout"`
+	Domain      words    `yaml:"domain"`
+	Domains     []words  `yaml:"domains"`
+}

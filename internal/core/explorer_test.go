@@ -1,0 +1,381 @@
+package core_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"pgregory.net/rapid"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// explorer lets anything happen to a run: what should, and what must not have an effect.
+type explorer struct {
+	*oracle
+	// accepted are inputs from outside that were accepted, sent the calls that were published.
+	accepted []core.Input
+	sent     []core.Effect
+	// owners are the activations that have driven the run.
+	owners []string
+}
+
+// explore makes one random history, from the init event to the end of the run.
+func explore(t *rapid.T) *explorer {
+	x := &explorer{oracle: newOracle(t, newRig(randomSpec(t)))}
+	if rapid.IntRange(0, 9).Draw(t, "early") == 0 {
+		x.refuse(x.rig.deliver("early", core.CancelAsked{}), core.ErrOrphan)
+	}
+	x.accept(x.rig.deliver("init-1", started("order 7", "hello")))
+	for n := rapid.IntRange(0, 60).Draw(t, "inputs"); n > 0 && x.rig.state.Status != core.StatusDone; n-- {
+		x.anything()
+	}
+	x.finish()
+	x.afterwards()
+	x.history()
+	x.replay()
+	return x
+}
+
+func randomSpec(t *rapid.T) *core.Spec {
+	priority := rapid.IntRange(-1, 1)
+	spec := newSpec(
+		service("lookup", 30*second), service("book", 5*minute, "airline", "back.up"), service("ask", 0, sdk.HumanDomain),
+		inline("add", false), inline("charge", true), inline("finish", false),
+	)
+	for i := range spec.Tools {
+		if rapid.IntRange(0, 5).Draw(t, "priority?") == 0 {
+			spec.Tools[i].Priority = priority.Draw(t, "priority")
+		}
+	}
+	if rapid.Bool().Draw(t, "stop") {
+		spec.StopOn = []string{"finish", "lookup"}
+	}
+	spec.Converse = rapid.IntRange(0, 2).Draw(t, "converse") == 0
+	spec.MaxInteractions = rapid.IntRange(1, 6).Draw(t, "interactions")
+	spec.RunDeadline = int64(rapid.IntRange(1, 20).Draw(t, "deadline")) * minute
+	spec.TurnTimeout = int64(rapid.IntRange(0, 3).Draw(t, "turn")) * minute
+	return spec
+}
+
+// accept lets something happen that must have an effect.
+func (x *explorer) accept(in core.Input) {
+	if err := x.step(in); err != nil {
+		x.Fatalf("%T by %s: %v", in.Event, in.Owner, err)
+	}
+	e := &x.rig.entries[len(x.rig.entries)-1]
+	for _, f := range e.Effects {
+		if f.Kind == core.EffectCall {
+			f.Opened = e.Rev
+			x.sent = append(x.sent, f)
+		}
+	}
+	if d := e.Head.Driver; d != nil && (len(x.owners) == 0 || x.owners[len(x.owners)-1] != d.Owner) {
+		x.owners = append(x.owners, d.Owner)
+	}
+	if _, again := in.Event.(core.TakenOver); !isWork(in.Event) && !again {
+		x.accepted = append(x.accepted, in)
+	}
+}
+
+// refuse lets something happen that must not have an effect.
+func (x *explorer) refuse(in core.Input, want error) {
+	if err := x.step(in); !errors.Is(err, want) {
+		x.Fatalf("%T by %s: %v, want %v", in.Event, in.Owner, err, want)
+	}
+}
+
+func (x *explorer) pick(n int, what string) int { return rapid.IntRange(0, n-1).Draw(x.T, what) }
+
+// anything is one random input.
+func (x *explorer) anything() {
+	r := x.rig
+	switch k := x.pick(20, "input"); {
+	case k < 7:
+		x.progress()
+	case k < 10:
+		x.answer()
+	case k == 10:
+		x.wrongAnswer()
+	case k == 11:
+		x.duplicate()
+	case k == 12:
+		x.fire()
+	case k == 13:
+		x.refuse(r.deliver("fire", core.Fired{Now: r.now, Due: r.state.Timer + 1 + int64(x.pick(9, "off"))}), core.ErrStale)
+	case k == 14:
+		x.takeOver()
+	case k == 15:
+		x.formerOwner()
+	case k == 16:
+		x.illegal()
+	case k == 17:
+		r.now += []int64{1, 20 * second, 90 * second, 4 * minute}[x.pick(4, "time")]
+	case x.pick(4, "rare") > 0:
+	case k == 18:
+		x.cancel()
+	default:
+		x.crashLoop()
+	}
+}
+
+// progress is what moves the run on: the driver's next action, or an answer.
+func (x *explorer) progress() {
+	switch next := x.rig.next().(type) {
+	case core.Rest:
+		x.answer()
+	case core.CallModel:
+		if x.pick(25, "fails") == 0 {
+			x.accept(x.rig.drive(core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}}))
+			return
+		}
+		x.accept(x.rig.drive(x.reply()))
+	case core.RunTools:
+		x.accept(x.rig.drive(x.tools(next)))
+	case core.BuildOutput:
+		x.accept(x.rig.drive(x.built()))
+	case core.End:
+		x.accept(x.rig.drive(core.Ended{Ending: next.Ending}))
+	}
+}
+
+func (x *explorer) built() core.Built {
+	if x.pick(4, "output") == 0 {
+		return core.Built{Output: core.Output{Fault: "not like this"}}
+	}
+	return core.Built{Output: core.Output{Data: json.RawMessage(`{"done":true}`)}}
+}
+
+func (x *explorer) reply() core.Replied {
+	texts := []string{"", "hello <there>", `{"response":"yes"}`}
+	text := texts[x.pick(len(texts), "text")]
+	if x.pick(4, "kind") == 0 {
+		return replied(x.rig.spec, text)
+	}
+	names := []string{"lookup", "book", "ask", "add", "charge", "finish", "lookup", "add", "nosuch"}
+	arguments := []string{`{}`, ` { "n" : 1.0 }`, `{"n":2}`, `{"n":3,"m":[]}`, `{"bad":true}`, `{"n":`, "\xff"}
+	calls := make([]sdk.ToolRequest, 1+x.pick(4, "calls"))
+	for i := range calls {
+		calls[i] = sdk.ToolRequest{
+			Name: names[x.pick(len(names), "tool")], Arguments: arguments[x.pick(len(arguments)+3, "arguments")%len(arguments)],
+		}
+	}
+	return replied(x.rig.spec, text, calls...)
+}
+
+func (x *explorer) tools(next core.RunTools) core.Event {
+	if len(next.Begin) > 0 {
+		var ids []string
+		for _, c := range next.Begin {
+			ids = append(ids, c.ID)
+		}
+		return core.Began{Calls: ids}
+	}
+	var ev core.Returned
+	for _, c := range next.Run {
+		data := fmt.Sprintf(`{"returned":%q}`, c.ID)
+		ev.Results = append(ev.Results, core.Result{
+			Call: c.ID, Kind: core.ResultInline, Data: json.RawMessage(data), Error: x.pick(5, "tool fails") == 0,
+		})
+	}
+	for _, c := range next.Lost {
+		ev.Results = append(ev.Results, core.OutcomeUnknown(c))
+	}
+	return ev
+}
+
+// open are the calls that an answer is awaited of.
+func (x *explorer) open() []core.Effect {
+	var open []core.Effect
+	for _, f := range core.Outstanding(&x.rig.state.Head) {
+		if f.Kind == core.EffectCall {
+			open = append(open, x.rig.effect(f.Opened, f.Call))
+		}
+	}
+	return open
+}
+
+// anAnswer is a good answer to one of the calls.
+func (x *explorer) anAnswer(open []core.Effect) core.Answered {
+	f := open[x.pick(len(open), "call")]
+	data := fmt.Sprintf(`{"answer":%q}`, f.Call)
+	if f.Type == sdk.TypeConversationTurn {
+		data = fmt.Sprintf(`{"message":"go on","end":%t}`, x.pick(3, "end") == 0)
+	}
+	ev := x.rig.answer(f, x.pick(len(f.Domains), "domain"), data)
+	ev.Error = x.pick(8, "error") == 0
+	if x.pick(3, "no parent") == 0 {
+		ev.ParentID = ""
+	}
+	return ev
+}
+
+func (x *explorer) answer() {
+	if open := x.open(); len(open) > 0 {
+		ev := x.anAnswer(open)
+		x.accept(x.rig.deliver(ev.EventID, ev))
+	}
+}
+
+// wrongAnswer comes from elsewhere, answers something else, or is too late.
+func (x *explorer) wrongAnswer() {
+	open := x.open()
+	if len(open) == 0 {
+		if len(x.sent) > 0 {
+			late := x.sent[x.pick(len(x.sent), "late")]
+			x.refuse(x.rig.deliver("late", x.rig.answer(late, 0, `{"late":true}`)), core.ErrStale)
+		}
+		return
+	}
+	ev := x.anAnswer(open)
+	switch x.pick(6, "wrong") {
+	case 0:
+		ev.Address.Domain = "elsewhere"
+	case 1:
+		ev.Address.Type = "shop_other"
+	case 2:
+		ev.ParentID = "something"
+	case 3:
+		ev.ParentID = ev.Ref.ID[:len(ev.Ref.ID)-1] + "2"
+	case 4: // asked in the future of a history that was rolled back
+		ev.Ref.Step++
+		ev.Ref.ID = sdk.CallID(x.rig.state.Key(), "", ev.Ref.Step, 0, "lookup", nil)
+	case 5: // asked with other arguments
+		ev.Ref.ID = sdk.CallID(x.rig.state.Key(), "", ev.Ref.Step, ev.Ref.Index, "lookup", nil)
+	}
+	x.refuse(x.rig.deliver("wrong", ev), core.ErrOrphan)
+}
+
+// duplicate is an event that was accepted before, in a new message or the same.
+func (x *explorer) duplicate() {
+	in := x.accepted[x.pick(len(x.accepted), "duplicate")]
+	if x.pick(2, "new message") == 0 {
+		in = x.rig.deliver(in.Cause.EventID, in.Event)
+	}
+	if _, ok := in.Event.(core.Started); ok && x.pick(2, "other init") == 0 {
+		other := started("order 7", "me too")
+		other.Init.Token = sdk.InitToken("shop.web", "init-2")
+		x.refuse(x.rig.deliver("init-2", other), &sdk.Error{Code: sdk.CodeRunExists})
+		return
+	}
+	x.refuse(in, core.ErrStale)
+}
+
+// fire lets the timer fire: never early, often late.
+func (x *explorer) fire() {
+	r := x.rig
+	if r.state.Timer == 0 {
+		return
+	}
+	r.now = max(r.now, r.state.Timer) + int64(x.pick(3, "late"))*20*second
+	x.accept(r.deliver("fire", core.Fired{Now: r.now, Due: r.state.Timer}))
+}
+
+func (x *explorer) takeOver() {
+	r := x.rig
+	if r.state.Driver == nil {
+		x.refuse(r.input("zombie", r.causes["w1"], core.TakenOver{}), core.ErrStale)
+		return
+	}
+	x.accept(r.redelivery())
+}
+
+// formerOwner is an activation that does not know that it lost the run.
+func (x *explorer) formerOwner() {
+	owner := "nobody"
+	if n := x.pick(len(x.owners)+1, "owner"); n < len(x.owners) {
+		owner = x.owners[n]
+	}
+	if d := x.rig.state.Driver; d == nil || d.Owner != owner {
+		x.refuse(x.rig.work(owner, x.anyWork()), core.ErrFenced)
+	}
+}
+
+func (x *explorer) anyWork() core.Event {
+	return []core.Event{
+		x.reply(), core.Began{}, core.Returned{}, x.built(),
+		core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}},
+	}[x.pick(5, "work")]
+}
+
+// illegal is work of the driver that cannot follow.
+func (x *explorer) illegal() {
+	h := &x.rig.state.Head
+	if h.Driver == nil || h.Cancel != nil {
+		return
+	}
+	events := []core.Event{core.Began{Calls: []string{"c9-9-nothing"}}, core.Returned{Results: []core.Result{{Call: "c9"}}}}
+	if h.Stop == "" {
+		events = append(events, x.built())
+	}
+	if len(h.Calls) > 0 || h.Stop != "" {
+		events = append(events, x.reply())
+	}
+	for _, c := range h.Calls {
+		if c.Closed() || c.Kind == core.CallService {
+			events = append(events, core.Began{Calls: []string{c.ID}}, core.Returned{Results: []core.Result{{Call: c.ID}}})
+		}
+	}
+	x.refuse(x.rig.drive(events[x.pick(len(events), "illegal")]), core.ErrIllegal)
+}
+
+func (x *explorer) cancel() {
+	ev := core.CancelAsked{Message: "enough"}
+	if x.rig.state.Cancel != nil {
+		x.refuse(x.rig.deliver("cancel", ev), core.ErrStale)
+		return
+	}
+	x.accept(x.rig.deliver("cancel", ev))
+}
+
+// crashLoop lets drivers die one after the other, and somebody else look at the run after that.
+func (x *explorer) crashLoop() {
+	for range core.MaxTakeovers {
+		if x.rig.state.Status == core.StatusRunning {
+			x.takeOver()
+		}
+	}
+	if x.rig.state.Status != core.StatusRunning {
+		return
+	}
+	x.rig.now += x.rig.spec.StaleAfter + 1
+	switch x.pick(4, "rescue") {
+	case 0:
+		x.fire()
+	case 1:
+		x.cancel()
+	case 2:
+		x.takeOver()
+	}
+}
+
+// finish lets nothing go wrong any more: the run must end.
+func (x *explorer) finish() {
+	for n := 0; x.rig.state.Status != core.StatusDone; n++ {
+		if n > 100 {
+			x.Fatalf("the run does not end: %+v", x.rig.state.Head)
+		}
+		switch {
+		case x.rig.state.Status == core.StatusRunning:
+			x.progress()
+		case x.pick(4, "silence") == 0:
+			x.fire()
+		default:
+			x.answer()
+		}
+	}
+}
+
+// afterwards lets things happen to a run that is done.
+func (x *explorer) afterwards() {
+	x.refuse(x.rig.deliver("cancel", core.CancelAsked{}), core.ErrStale)
+	x.refuse(x.rig.deliver("fire", core.Fired{Now: x.rig.now}), core.ErrStale)
+	x.refuse(x.rig.input("zombie", x.rig.causes["w1"], core.TakenOver{}), core.ErrStale)
+	x.refuse(x.rig.work(x.owners[len(x.owners)-1], x.anyWork()), core.ErrFenced)
+	x.duplicate()
+	x.wrongAnswer()
+	if _, ok := x.rig.next().(core.Rest); !ok {
+		x.Fatalf("a run that is done has something to do")
+	}
+}

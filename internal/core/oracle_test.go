@@ -1,0 +1,339 @@
+package core_test
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// oracle is a naive model of a run: it follows the journal with the simplest code that can be right, and compares.
+type oracle struct {
+	*rapid.T
+	rig *rig
+	// messages are the history with seen counts that are counted, not derived.
+	messages []sdk.Message
+	// results are the first result of every call; due is when each may time out; ids are all calls ever.
+	results map[string]core.Result
+	due     map[string]int64
+	ids     map[string]bool
+	ends    int
+	// runs and calls collect which transitions were seen.
+	runs, calls transitions
+}
+
+func newOracle(t *rapid.T, r *rig) *oracle {
+	return &oracle{
+		T: t, rig: r, results: map[string]core.Result{}, due: map[string]int64{}, ids: map[string]bool{},
+		runs: transitions{}, calls: transitions{},
+	}
+}
+
+// step lets the input happen twice and checks all that must hold of what it does.
+func (o *oracle) step(in core.Input) error {
+	r := o.rig
+	before, headJSON := r.state.Head, r.headJSON
+	again, errAgain := core.Step(r.spec, before, in)
+	entry, err := r.step(in)
+	if (err == nil) != (errAgain == nil) || err != nil && err.Error() != errAgain.Error() {
+		o.Fatalf("Step of %T is not deterministic: %v, then %v", in.Event, errAgain, err)
+	}
+	if len(r.lines) > 0 && encode(o, before) != string(headJSON) {
+		o.Fatalf("Step of %T modified its head", in.Event)
+	}
+	if err != nil {
+		return err
+	}
+	if a, b := encode(o, again), encode(o, entry.Change); a != b {
+		o.Fatalf("equal arguments give other bytes:\n%s\n%s", a, b)
+	}
+	o.entry(&before, in, entry)
+	return nil
+}
+
+// entry checks a new entry and the head it leads to.
+func (o *oracle) entry(before *core.Head, in core.Input, e *core.Entry) {
+	line, err := e.Encode()
+	if err != nil || !bytes.Equal(line, o.rig.lines[e.Rev-1]) {
+		o.Fatalf("entry %d does not survive decoding: %v\n%s\n%s", e.Rev, err, o.rig.lines[e.Rev-1], line)
+	}
+	if err := e.Head.Check(); err != nil {
+		o.Fatalf("entry %d: %v", e.Rev, err)
+	}
+	if before.Status == core.StatusDone {
+		o.Fatalf("entry %d: %T changed a run that was done", e.Rev, in.Event)
+	}
+	o.driver(before, in, e)
+	o.timers(before, in, e)
+	o.remember(before, e)
+	o.end(e)
+	o.outstanding()
+	o.alive()
+	o.milestones(e)
+	o.runs.run(before, e)
+	o.calls.callsOf(before, e)
+}
+
+// driver checks that only the driver commits what only it may, and that every new driver has a new fence.
+func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
+	now := e.Head.Driver
+	if isWork(in.Event) && (before.Driver == nil || before.Driver.Owner != in.Owner) {
+		o.Fatalf("entry %d: %s worked on a run of %+v", e.Rev, in.Owner, before.Driver)
+	}
+	if now == nil || before.Driver != nil && before.Driver.Owner == now.Owner {
+		if e.Head.Fence != before.Fence {
+			o.Fatalf("entry %d: fence %d after %d without a new driver", e.Rev, e.Head.Fence, before.Fence)
+		}
+		return
+	}
+	if e.Head.Fence != before.Fence+1 || now.Owner != in.Owner || !now.Covers(in.Cause) {
+		o.Fatalf("entry %d: fence %d after %d, driver %+v for %+v", e.Rev, e.Head.Fence, before.Fence, now, in.Cause)
+	}
+}
+
+func isWork(ev core.Event) bool {
+	switch ev.(type) {
+	case core.Replied, core.Began, core.Returned, core.Built, core.Ended:
+		return true
+	}
+	return false
+}
+
+// timers checks that a waiting run is woken in time for all it waits for, and that a timer is armed only to be earlier.
+func (o *oracle) timers(before *core.Head, in core.Input, e *core.Entry) {
+	h := &e.Head
+	if h.Status == core.StatusWaiting {
+		due := h.Deadline
+		for _, c := range h.Calls {
+			if !c.Closed() && c.Due > 0 {
+				due = min(due, c.Due)
+			}
+		}
+		if h.Timer <= 0 || h.Timer > due {
+			o.Fatalf("entry %d: timer %d while something is due at %d", e.Rev, h.Timer, due)
+		}
+	}
+	armed := before.Timer
+	if _, fired := in.Event.(core.Fired); fired {
+		armed = 0
+	}
+	n := 0
+	for _, f := range e.Effects {
+		if f.Kind != core.EffectTimer {
+			continue
+		}
+		if n++; n > 1 || f.Due != h.Timer || armed != 0 && f.Due >= armed {
+			o.Fatalf("entry %d arms a timer for %d; %d was armed, %d is in the head", e.Rev, f.Due, armed, h.Timer)
+		}
+	}
+	if n == 0 && h.Timer != armed && h.Timer != 0 {
+		o.Fatalf("entry %d: timer %d in the head was never armed", e.Rev, h.Timer)
+	}
+}
+
+var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,40}$`)
+
+// remember follows the history and the results of calls.
+func (o *oracle) remember(before *core.Head, e *core.Entry) {
+	if e.Head.Interactions > before.Interactions {
+		o.answeredAll(e.Rev)
+		for i := range o.messages {
+			o.messages[i].Seen++
+		}
+	}
+	if e.Head.Interactions > o.rig.spec.MaxInteractions || e.Head.Interactions > before.Interactions+1 {
+		o.Fatalf("entry %d: %d interactions after %d", e.Rev, e.Head.Interactions, before.Interactions)
+	}
+	for _, c := range e.Head.Calls {
+		if e.Head.Opened == e.Rev {
+			o.newCall(c.ID)
+			o.due[c.ID] = c.Due
+		}
+	}
+	for _, res := range e.Results {
+		if _, ok := o.results[res.Call]; ok {
+			o.Fatalf("entry %d: another result of call %s", e.Rev, res.Call)
+		}
+		if due := o.due[res.Call]; res.Kind == core.ResultTimeout && (due == 0 || due > o.rig.now) {
+			o.Fatalf("entry %d: call %s, due at %d, timed out at %d", e.Rev, res.Call, due, o.rig.now)
+		}
+		o.results[res.Call] = res
+	}
+	for _, m := range e.Messages {
+		o.message(e, m)
+	}
+}
+
+func (o *oracle) newCall(id string) {
+	if !callID.MatchString(id) || o.ids[id] {
+		o.Fatalf("call id %q is invalid or was used before", id)
+	}
+	o.ids[id] = true
+}
+
+func (o *oracle) message(e *core.Entry, m sdk.Message) {
+	m.Content = slices.Clone(m.Content)
+	for i := range m.Content {
+		c := &m.Content[i]
+		switch c.Kind {
+		case sdk.ContentToolUse:
+			if !slices.ContainsFunc(e.Head.Calls, func(k core.Call) bool { return k.ID == c.CallID }) {
+				o.newCall(c.CallID) // all calls of the round were refused, and left the head at once
+			}
+		case sdk.ContentToolResult:
+			res, ok := o.results[c.CallID]
+			if !ok || c.Text != "" || c.IsError != res.Error {
+				o.Fatalf("entry %d tells of call %s: %+v; its result is %+v", e.Rev, c.CallID, c, res)
+			}
+			c.Text = string(res.Data)
+		case sdk.ContentText, sdk.ContentMedia:
+		}
+	}
+	o.messages = append(o.messages, m)
+}
+
+// answeredAll checks that every tool use so far is followed by its results in the order of the calls, and by nothing
+// before them.
+func (o *oracle) answeredAll(rev uint64) {
+	var open []string
+	for _, m := range o.messages {
+		for _, c := range m.Content {
+			switch c.Kind {
+			case sdk.ContentToolUse:
+				open = append(open, c.CallID)
+			case sdk.ContentToolResult:
+				if len(open) == 0 || open[0] != c.CallID {
+					o.Fatalf("entry %d: result of %s where %v are expected", rev, c.CallID, open)
+				}
+				open = open[1:]
+			case sdk.ContentText, sdk.ContentMedia:
+				if len(open) > 0 && m.Role == sdk.RoleUser {
+					o.Fatalf("entry %d: %q before the results of %v", rev, c.Text, open)
+				}
+			}
+		}
+	}
+	if len(open) > 0 {
+		o.Fatalf("entry %d: the model is asked before %v have results", rev, open)
+	}
+}
+
+// end checks that a run ends once, with everything told.
+func (o *oracle) end(e *core.Entry) {
+	effects := 0
+	for _, f := range e.Effects {
+		if f.Kind == core.EffectTerminal {
+			effects++
+		}
+	}
+	done := 0
+	if e.Head.Status == core.StatusDone {
+		done = 1
+		o.answeredAll(e.Rev)
+	}
+	if effects != done || (e.Terminal != nil) != (done == 1) {
+		o.Fatalf("entry %d: a %s run with %d terminal effects and terminal %+v", e.Rev, e.Head.Status, effects, e.Terminal)
+	}
+	if o.ends += done; o.ends > 1 {
+		o.Fatalf("entry %d: the run ends again", e.Rev)
+	}
+}
+
+// outstanding checks that what the run waits for is exactly what entries have asked for and nobody has given yet.
+func (o *oracle) outstanding() {
+	h := &o.rig.state.Head
+	var want []core.Effect
+	for _, c := range h.Calls {
+		if c.Status == core.CallSuspended {
+			want = append(want, core.Effect{Kind: core.EffectCall, Call: c.ID, Opened: c.Opened})
+		}
+	}
+	if h.Timer > 0 {
+		want = append(want, core.Effect{Kind: core.EffectTimer, Due: h.Timer})
+	}
+	if h.Status == core.StatusDone {
+		want = append(want, core.Effect{Kind: core.EffectTerminal})
+	}
+	have := core.Outstanding(h)
+	if encode(o, have) != encode(o, want) {
+		o.Fatalf("outstanding are %+v, want %+v", have, want)
+	}
+	for _, f := range have {
+		if !o.listed(f) {
+			o.Fatalf("no entry lists the effect %+v", f)
+		}
+	}
+}
+
+func (o *oracle) listed(f core.Effect) bool {
+	switch f.Kind {
+	case core.EffectCall:
+		return o.rig.effect(f.Opened, f.Call).Call == f.Call
+	case core.EffectTimer:
+		return slices.ContainsFunc(o.rig.entries, func(e core.Entry) bool { return e.Effect(f.Kind, "").Due == f.Due })
+	case core.EffectTerminal:
+		return o.rig.entries[len(o.rig.entries)-1].Effect(f.Kind, "").Kind == f.Kind
+	case core.EffectVoid:
+	}
+	return false
+}
+
+// alive checks that there is something to do or to wait for.
+func (o *oracle) alive() {
+	switch next := o.rig.next().(type) {
+	case core.Rest:
+		if o.rig.state.Status == core.StatusRunning {
+			o.Fatalf("nothing to do in a running run")
+		}
+	case core.RunTools:
+		if len(next.Run)+len(next.Begin)+len(next.Lost) == 0 {
+			o.Fatalf("no tools to run")
+		}
+	case core.CallModel:
+		o.answeredAll(o.rig.state.Rev)
+		o.history()
+	}
+}
+
+// history compares the conversation, seen counts included, with that of the state.
+func (o *oracle) history() {
+	if have, want := encode(o, o.rig.state.Messages()), encode(o, o.messages); have != want {
+		o.Fatalf("history is\n%s\nwant\n%s", have, want)
+	}
+}
+
+func (o *oracle) milestones(e *core.Entry) {
+	live := core.Milestones(e)
+	for i, m := range live {
+		if m.Revision != e.Rev || m.Index != i || m.Ephemeral || m.Run != e.Head.Run || m.Data == nil {
+			o.Fatalf("entry %d: milestone %d is %+v", e.Rev, i, m)
+		}
+	}
+	if a, b := encode(o, live), encode(o, core.Milestones(e)); a != b {
+		o.Fatalf("entry %d: its milestones are\n%s\nand then\n%s", e.Rev, a, b)
+	}
+}
+
+// replay folds the journal anew.
+func (o *oracle) replay() {
+	var s core.State
+	for i, line := range o.rig.lines {
+		e, err := core.DecodeEntry(line)
+		if err != nil {
+			o.Fatalf("entry %d: %v", i+1, err)
+		}
+		if i > 0 && e.Prev != core.Digest(o.rig.lines[i-1]) {
+			o.Fatalf("entry %d does not follow the one before", i+1)
+		}
+		if s, err = core.Apply(s, &e); err != nil {
+			o.Fatalf("entry %d: %v", i+1, err)
+		}
+	}
+	if have, want := encode(o, s), encode(o, o.rig.state); have != want {
+		o.Fatalf("folded anew the state is\n%s\nwant\n%s", have, want)
+	}
+}

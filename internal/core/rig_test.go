@@ -1,0 +1,206 @@
+package core_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// epoch is when all runs of these tests begin, in Unix milliseconds; second and minute are durations of that unit.
+const (
+	epoch  = 1_790_000_000_000
+	second = 1_000
+	minute = 60 * second
+)
+
+// rig keeps the journal of one run and plays the workers that write it, without a store and a broker. What it knows of
+// the run it knows from the journal's bytes.
+type rig struct {
+	spec    *core.Spec
+	now     int64
+	lines   [][]byte
+	entries []core.Entry
+	state   core.State
+	// headJSON is the encoded head, to see that nobody modified it.
+	headJSON []byte
+	// delivered counts the messages from outside; causes are what the activations work on, by owner.
+	delivered uint64
+	causes    map[string]core.Cause
+}
+
+func newRig(spec *core.Spec) *rig {
+	return &rig{spec: spec, now: epoch, headJSON: []byte("null"), causes: map[string]core.Cause{}}
+}
+
+// streams are where the events from outside come from.
+func streamOf(ev core.Event) string {
+	switch ev.(type) {
+	case core.Started:
+		return "AGENTD_START"
+	case core.Fired:
+		return "AGENTD_TMR"
+	}
+	return "AGENTD_IN"
+}
+
+// deliver is a new message that a new activation handles.
+func (r *rig) deliver(eventID string, ev core.Event) core.Input {
+	r.delivered++
+	owner := fmt.Sprintf("w%d", r.delivered)
+	return r.input(owner, core.Cause{Stream: streamOf(ev), Sequence: r.delivered, EventID: eventID}, ev)
+}
+
+func (r *rig) input(owner string, cause core.Cause, ev core.Event) core.Input {
+	r.causes[owner] = cause
+	return core.Input{At: r.now, Cause: cause, Owner: owner, Rev: r.state.Rev + 1, Event: ev}
+}
+
+// work is something that an activation, by its owner, has done.
+func (r *rig) work(owner string, ev core.Event) core.Input {
+	return r.input(owner, r.causes[owner], ev)
+}
+
+// drive is something that the driver has done.
+func (r *rig) drive(ev core.Event) core.Input { return r.work(r.state.Driver.Owner, ev) }
+
+// redelivery is the driving message, delivered to a new activation.
+func (r *rig) redelivery() core.Input {
+	r.delivered++ // for the owner's name
+	return r.input(fmt.Sprintf("w%d", r.delivered), r.causes[r.state.Driver.Owner], core.TakenOver{})
+}
+
+// step lets the input happen. A refused one leaves the rig as it was.
+func (r *rig) step(in core.Input) (*core.Entry, error) {
+	change, err := core.Step(r.spec, r.state.Head, in)
+	if err != nil {
+		return nil, err
+	}
+	entry := core.Entry{
+		V: core.LayoutVersion, Rev: r.state.Rev + 1, Etag: core.Digest(fmt.Append(nil, r.state.Rev))[:26],
+		Cause: in.Cause, At: in.At, Change: change,
+	}
+	if n := len(r.lines); n > 0 {
+		entry.Prev = core.Digest(r.lines[n-1])
+	}
+	line, err := entry.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return r.append(line)
+}
+
+// append folds an encoded entry.
+func (r *rig) append(line []byte) (*core.Entry, error) {
+	entry, err := core.DecodeEntry(line)
+	if err != nil {
+		return nil, err
+	}
+	if r.state, err = core.Apply(r.state, &entry); err != nil {
+		return nil, err
+	}
+	if r.headJSON, err = core.EncodeJSON(r.state.Head); err != nil {
+		return nil, err
+	}
+	r.lines, r.entries = append(r.lines, line), append(r.entries, entry)
+	return &r.entries[len(r.entries)-1], nil
+}
+
+func (r *rig) next() core.Action { return core.Next(r.spec, &r.state.Head, r.now) }
+
+// effect is what the entry that opened the call lists for it.
+func (r *rig) effect(opened uint64, call string) core.Effect {
+	return r.entries[opened-1].Effect(core.EffectCall, call)
+}
+
+// answer is the response of the service or person that was asked, on the subject of its i-th domain.
+func (r *rig) answer(f core.Effect, i int, data string) core.Answered {
+	ref, _ := sdk.ParseCallRef(f.Call) // the core's own id
+	if i > 0 {
+		ref.Domain = sdk.DomainToken(f.Lanes()[i])
+	}
+	return core.Answered{
+		Ref: ref, ParentID: ref.EventID(), Data: json.RawMessage(data), EventID: "answer-" + ref.EventID(), Source: f.Type,
+		Address: sdk.CallAddress{
+			Domain: sdk.DomainToken(f.Lanes()[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(r.spec.Name),
+			Run: r.state.Key(), Call: ref.EventID(),
+		},
+	}
+}
+
+func started(run, message string) core.Started {
+	init := core.Init{ID: "init-1", Source: "shop.web", RedirectTo: "shop.web"}
+	init.Token = sdk.InitToken(init.Source, init.ID)
+	data, err := json.Marshal(map[string]string{"message": message})
+	if err != nil {
+		panic(err) // strings always encode
+	}
+	return core.Started{
+		Run: run, Init: init, Data: data, System: "Be brief.", Messages: []sdk.Message{sdk.Text(sdk.RoleUser, message)},
+	}
+}
+
+// validate accepts objects without a member "bad".
+func validate(arguments string) (json.RawMessage, []sdk.Fault) {
+	canonical, err := sdk.Canonicalize([]byte(arguments))
+	if err != nil || canonical[0] != '{' {
+		return nil, []sdk.Fault{{Path: "$", Expected: "a JSON object", Got: strings.ToValidUTF8(arguments, "?")}}
+	}
+	if bytes.Contains(canonical, []byte(`"bad"`)) {
+		return nil, []sdk.Fault{{Path: "$.bad", Expected: "nothing", Got: "a member"}}
+	}
+	return canonical, nil
+}
+
+// output is an output builder: the answer must be a JSON object.
+func output(text string) *core.Output {
+	if canonical, err := sdk.Canonicalize([]byte(text)); err == nil && canonical[0] == '{' {
+		return &core.Output{Data: canonical}
+	}
+	return &core.Output{Fault: "The answer must be a JSON object."}
+}
+
+// replied is a model's reply, with its output where one is needed.
+func replied(spec *core.Spec, text string, calls ...sdk.ToolRequest) core.Replied {
+	r := core.Replied{Reply: sdk.ModelReply{
+		Text: text, Calls: calls, Units: 1_500_000, Usage: sdk.Usage{Prompt: 20, Completion: 5}, Model: "scripted",
+	}}
+	if len(calls) == 0 && !spec.Converse {
+		r.Output = output(text)
+	}
+	return r
+}
+
+func service(name string, timeout int64, domains ...string) core.Tool {
+	if len(domains) == 0 {
+		domains = []string{""}
+	}
+	return core.Tool{
+		Name: name, Kind: core.CallService, Type: "shop." + name, Schema: "#/shop/" + name + "/1.0.0", Domains: domains,
+		Timeout: timeout, Validate: validate,
+	}
+}
+
+func inline(name string, atMostOnce bool) core.Tool {
+	return core.Tool{Name: name, Kind: core.CallInline, AtMostOnce: atMostOnce, Validate: validate}
+}
+
+func newSpec(tools ...core.Tool) *core.Spec {
+	return &core.Spec{
+		Name: "travel.desk", Digest: core.Digest([]byte("travel.desk")), Type: "travel.desk", OutputType: "travel.desk.done",
+		Schema: "#/travel/desk/1.0.0", ErrorSchema: "#/travel/desk/0.0.0", TurnSchema: "#/agentd/conversation/turn/1.0.0",
+		MaxInteractions: 20, RunDeadline: 60 * minute, TurnTimeout: 30 * minute, StaleAfter: 3 * minute, Tools: tools,
+	}
+}
+
+// encode is core.EncodeJSON for what always encodes.
+func encode(tb interface{ Fatalf(string, ...any) }, v any) string {
+	data, err := core.EncodeJSON(v)
+	if err != nil {
+		tb.Fatalf("encode %T: %v", v, err)
+	}
+	return string(data)
+}

@@ -1,0 +1,99 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+const (
+	// batchEntries and batchBytes bound what one request reads. Most journals fit into one. The server adds the message
+	// that crosses the limit in bytes; the client drops messages when 64 MiB of a subscription are pending.
+	batchEntries = 256
+	batchBytes   = 8 << 20
+
+	headerPending = "Nats-Num-Pending"
+)
+
+// Entries implements runner.Store by direct reads, which any replica may answer.
+func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, error) {
+	var records []runner.Record
+	for last := after; ; {
+		more, done, err := s.batch(ctx, run, last)
+		if err != nil {
+			return nil, fmt.Errorf("read entries of run %s after %d: %w", run, last.Rev, err)
+		}
+		records = append(records, more...)
+		if done {
+			return records, nil
+		}
+		last = records[len(records)-1].Version
+	}
+}
+
+// batch reads some entries, at least one unless it is done. Messages on their way to the client may be lost: what comes
+// after a gap is left for the next request.
+func (s *Store) batch(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, bool, error) {
+	var records []runner.Record
+	done := false
+	subject := s.subjects.Journal(run)
+	err := s.request(ctx, func(ctx context.Context) error {
+		messages, err := jetstreamext.GetBatch(ctx, s.js, s.stream, batchEntries,
+			jetstreamext.GetBatchSeq(after.Position+1), jetstreamext.GetBatchSubject(subject),
+			jetstreamext.GetBatchMaxBytes(batchBytes))
+		if err != nil {
+			return err
+		}
+		done, err = s.collect(messages, func(m *jetstream.RawStreamMsg) error {
+			r, err := record(m)
+			if err == nil && r.Rev != after.Rev+uint64(len(records))+1 {
+				return errGap
+			}
+			records = append(records, r)
+			return err
+		})
+		if err == nil && !done && len(records) == 0 {
+			return errors.Join(errNoAnswer, ctx.Err())
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errGap) && len(records) > 0:
+		return records, false, nil
+	case errors.Is(err, errGap):
+		return nil, false, fmt.Errorf("entry %d is missing", after.Rev+1)
+	}
+	return records, done, err
+}
+
+var errGap = errors.New("an entry is missing")
+
+// collect hands on the messages of a direct read, and reports whether they were all that there is.
+func (s *Store) collect(
+	messages iter.Seq2[*jetstream.RawStreamMsg, error], each func(*jetstream.RawStreamMsg) error,
+) (bool, error) {
+	done := false
+	for m, err := range messages {
+		switch {
+		case errors.Is(err, jetstreamext.ErrNoMessages):
+			return true, nil
+		case errors.Is(err, nats.ErrNoResponders):
+			return false, fmt.Errorf("stream %s must exist and allow direct reads: %w", s.stream, err)
+		case err != nil:
+			return false, err
+		}
+		if err := each(m); err != nil {
+			return false, err
+		}
+		done = m.Header.Get(headerPending) == "0"
+	}
+	return done, nil
+}

@@ -1,0 +1,146 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"agentd/internal/runner"
+	"agentd/internal/state"
+	"agentd/sdk"
+)
+
+const (
+	partitions = 256
+	// headsPerRequest bounds what one request reads: at most 32 MiB, half of what the client lets be pending.
+	headsPerRequest = 64
+)
+
+// Runs implements runner.Store. The keys come from the stream's index of subjects, which holds no contents: all at once
+// in a small stream, else one partition (1 run in 256) after the other.
+func (s *Store) Runs(ctx context.Context, cursor string, limit int) ([]runner.StoredRun, string, error) {
+	keys, err := s.keys(ctx, cursor, state.PageSize(limit)+1)
+	if err != nil {
+		return nil, "", fmt.Errorf("list runs: %w", err)
+	}
+	next := ""
+	if size := state.PageSize(limit); len(keys) > size {
+		keys = keys[:size]
+		next = keys[size-1].String()
+	}
+	var runs []runner.StoredRun
+	for some := range slices.Chunk(keys, headsPerRequest) {
+		heads, err := s.heads(ctx, some)
+		if err != nil {
+			return nil, "", fmt.Errorf("list runs: %w", err)
+		}
+		runs = append(runs, heads...)
+	}
+	return runs, next, nil
+}
+
+// keys returns the first runs after cursor, at most limit.
+func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]sdk.RunKey, error) {
+	after, err := state.ParseCursor(cursor)
+	if err != nil {
+		return nil, err
+	}
+	var stream jetstream.Stream
+	err = s.request(ctx, func(ctx context.Context) (err error) {
+		stream, err = s.js.Stream(ctx, s.stream)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	filters := []string{"*"}
+	if stream.CachedInfo().State.NumSubjects > s.wholeList {
+		filters = filters[:0]
+		for p := range partitions {
+			if partition := fmt.Sprintf("%03d", p); partition >= after.Partition {
+				filters = append(filters, partition)
+			}
+		}
+	}
+	var keys []sdk.RunKey
+	for _, partition := range filters {
+		more, err := s.partition(ctx, stream, partition, cursor)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, more...)
+		if len(keys) >= limit {
+			return keys[:limit], nil
+		}
+	}
+	return keys, nil
+}
+
+// partition lists the runs of a partition ("*": of all) after cursor, in order.
+func (s *Store) partition(ctx context.Context, stream jetstream.Stream, partition, cursor string) ([]sdk.RunKey, error) {
+	var info *jetstream.StreamInfo
+	err := s.request(ctx, func(ctx context.Context) (err error) {
+		filter := s.subjects.Journal(sdk.RunKey{Partition: partition, Token: "*"})
+		info, err = stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	prefix := strings.TrimSuffix(s.subjects.All(sdk.KindRun), ">")
+	var keys []sdk.RunKey
+	for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
+		name := strings.TrimPrefix(subject, prefix)
+		key, err := state.ParseCursor(name)
+		if err == nil && name > cursor {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// heads reads the last records of runs in one request. A listing need not be linearizable. Runs that are gone by now are
+// left out.
+func (s *Store) heads(ctx context.Context, keys []sdk.RunKey) ([]runner.StoredRun, error) {
+	subjects := make([]string, len(keys))
+	for i, key := range keys {
+		subjects[i] = s.subjects.Journal(key)
+	}
+	found := map[string]runner.Record{}
+	err := s.request(ctx, func(ctx context.Context) error {
+		messages, err := jetstreamext.GetLastMsgsFor(ctx, s.js, s.stream, subjects)
+		if err != nil {
+			return err
+		}
+		_, err = s.collect(messages, func(m *jetstream.RawStreamMsg) error {
+			r, err := record(m)
+			found[m.Subject] = r
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	runs := make([]runner.StoredRun, 0, len(keys))
+	for i, key := range keys {
+		last, ok := found[subjects[i]]
+		if !ok { // gone, new on another replica, or lost on the way: the leader knows
+			last, err = s.Head(ctx, key)
+			if errors.Is(err, runner.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		runs = append(runs, runner.StoredRun{Run: key, Last: last})
+	}
+	return runs, nil
+}

@@ -1,0 +1,62 @@
+// Package state holds what the run stores in its folders have in common. Each of them implements runner.Store and passes
+// the suite in storetest.
+package state
+
+import (
+	"regexp"
+	"strings"
+
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// MaxEntry is the largest journal entry in bytes. It keeps an entry and its headers below the default largest message of
+// a NATS server (1 MiB), even when the server sends it in base64. Larger contents are blobs.
+const MaxEntry = 512 << 10
+
+// MaxPage is the most runs that one page of a listing holds: what is in memory at once is MaxPage entries.
+const MaxPage = 1000
+
+var (
+	etagPattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// CheckRecord reports whether next may follow base: its number, an etag that is safe in headers and keys, its size.
+func CheckRecord(base runner.Version, next runner.Record) error {
+	switch {
+	case next.Rev != base.Rev+1:
+		return sdk.Errorf(sdk.CodeInternal, "entry %d cannot follow entry %d", next.Rev, base.Rev)
+	case !etagPattern.MatchString(next.Etag):
+		return sdk.Errorf(sdk.CodeInternal, "entry %d: etag %q is not of the form %s", next.Rev, next.Etag, etagPattern)
+	case len(next.Data) > MaxEntry:
+		return sdk.Errorf(sdk.CodeTooLarge, "entry %d has %d bytes, more than %d", next.Rev, len(next.Data), MaxEntry)
+	}
+	return nil
+}
+
+// CheckDigest reports whether digest can address a blob or a spec.
+func CheckDigest(digest string) error {
+	if !digestPattern.MatchString(digest) {
+		return sdk.Errorf(sdk.CodeInternal, "digest %q is no lower-case hexadecimal SHA-256", digest)
+	}
+	return nil
+}
+
+// PageSize is limit within 1 and MaxPage.
+func PageSize(limit int) int { return min(max(limit, 1), MaxPage) }
+
+var cursorPattern = regexp.MustCompile(`^([01][0-9]{2}|2[0-4][0-9]|25[0-5])\.[a-z2-7]{26}$`)
+
+// ParseCursor returns the run that a listing goes on after: the zero key is the beginning. All stores list runs in the
+// order of RunKey.String, and their cursors are its values.
+func ParseCursor(cursor string) (sdk.RunKey, error) {
+	if cursor == "" {
+		return sdk.RunKey{}, nil
+	}
+	if !cursorPattern.MatchString(cursor) {
+		return sdk.RunKey{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no cursor of a list of runs", cursor)
+	}
+	partition, token, _ := strings.Cut(cursor, ".")
+	return sdk.RunKey{Partition: partition, Token: token}, nil
+}

@@ -1,0 +1,79 @@
+package storetest
+
+import (
+	"testing"
+
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// AmbiguousAppend tests a store behind proxy: whoever gets no answer appends the same record again, and learns what
+// became of it.
+func AmbiguousAppend(t *testing.T, s runner.Store, proxy *Proxy) {
+	t.Helper()
+	for name, test := range map[string]func(t *testing.T, run sdk.RunKey){
+		"written": func(t *testing.T, run sdk.RunKey) {
+			records := AppendN(t, s, run, runner.Version{}, 1)
+			base := records[0].Version
+			next := loseAnswer(t, s, proxy, run, base)
+			first, err := s.Append(testContext(t), run, base, next)
+			if err != nil {
+				t.Fatalf("repeat: %v", err)
+			}
+			second, err := s.Append(testContext(t), run, base, next)
+			if err != nil || second != first || first.Rev != next.Rev || first.Etag != next.Etag {
+				t.Errorf("repeats return %+v and %+v, %v", first, second, err)
+			}
+			next.Version = first
+			CheckJournal(t, s, run, append(records, next))
+		},
+		"created": func(t *testing.T, run sdk.RunKey) {
+			next := loseAnswer(t, s, proxy, run, runner.Version{})
+			v, err := s.Append(testContext(t), run, runner.Version{}, next)
+			if err != nil {
+				t.Fatalf("repeat: %v", err)
+			}
+			next.Version = v
+			CheckJournal(t, s, run, []runner.Record{next})
+		},
+		"followed": func(t *testing.T, run sdk.RunKey) {
+			records := AppendN(t, s, run, runner.Version{}, 1)
+			base := records[0].Version
+			next := loseAnswer(t, s, proxy, run, base)
+			head, err := s.Head(testContext(t), run)
+			if err != nil || head.Etag != next.Etag {
+				t.Fatalf("head: %+v, %v, want etag %s", head.Version, err, next.Etag)
+			}
+			next.Version = head.Version
+			records = append(append(records, next), AppendN(t, s, run, head.Version, 1)...)
+			_, err = s.Append(testContext(t), run, base, next)
+			wantError(t, "repeat after another entry", err, runner.ErrConflict)
+			CheckJournal(t, s, run, records)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { test(t, sdk.NewRunKey(name)) })
+	}
+}
+
+// loseAnswer appends a record without getting an answer, heals the network and returns the record.
+func loseAnswer(t *testing.T, s runner.Store, proxy *Proxy, run sdk.RunKey, base runner.Version) runner.Record {
+	t.Helper()
+	next := NextRecord(base, "written in the dark")
+	proxy.Mute()
+	_, err := s.Append(testContext(t), run, base, next)
+	wantError(t, "append without an answer", err, runner.ErrAmbiguous)
+	select {
+	case <-proxy.Lost():
+	default:
+		t.Error("no answer was lost")
+	}
+	proxy.Heal()
+	// A client may lose requests until it notices that its connection was cut.
+	for ctx := testContext(t); ; {
+		if _, err := s.Head(ctx, run); err == nil {
+			return next
+		} else if ctx.Err() != nil {
+			t.Fatalf("the store does not recover: %v", err)
+		}
+	}
+}

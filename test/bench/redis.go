@@ -1,0 +1,7 @@
+package main
+
+import (
+	"context"
+)
+
+func openRedis(ctx context.Context) (*system, error) { return openJetStream(ctx) }

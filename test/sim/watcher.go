@@ -1,0 +1,34 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"agentd/internal/core"
+)
+
+// watcher is the log of the workers: an input that the core takes for a bug is one.
+type watcher struct{ *simulation }
+
+// Enabled implements slog.Handler, as do the methods that follow.
+func (w watcher) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w watcher) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok && errors.Is(err, core.ErrIllegal) {
+			w.violate("illegal", "%v", err)
+		}
+		if w.log != nil {
+			line += " " + a.String()
+		}
+		return true
+	})
+	w.trace("log     %s", line)
+	return nil
+}
+
+func (w watcher) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+func (w watcher) WithGroup(string) slog.Handler { return w }
