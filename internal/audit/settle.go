@@ -83,7 +83,7 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 	for _, f := range e.Effects {
 		switch f.Kind {
 		case core.EffectCall, core.EffectVoid:
-			for i := range f.Domains {
+			for i := range f.Lanes() {
 				if subject := c.subject(r, e, f, i); c.events[subject].data == nil {
 					c.violate(invariant, r.key, "%s of entry %d is not on %s", f.Kind, e.Rev, subject)
 				}
@@ -101,10 +101,10 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 func (c *Checker) subject(r *run, e *core.Entry, f core.Effect, i int) string {
 	ref := sdk.CallRef{ID: f.Call, Attempt: 1}
 	if i > 0 {
-		ref.Domain = sdk.DomainToken(f.Domains[i])
+		ref.Domain = sdk.DomainToken(f.Lanes()[i])
 	}
 	address := sdk.CallAddress{
-		Domain: sdk.DomainToken(f.Domains[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(e.Head.Agent),
+		Domain: sdk.DomainToken(f.Lanes()[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(e.Head.Agent),
 		Run: r.key, Call: ref.EventID(),
 	}
 	if f.Kind == core.EffectVoid {

@@ -82,7 +82,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if c.nc, err = nats.Connect(url, options...); err != nil {
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS at %q", redact(o.URL)).WithCause(err)
 	}
-	if err := c.ready(ctx); err != nil {
+	if err := c.ready(ctx, o.URL); err != nil {
 		c.nc.Close()
 		return nil, err
 	}
@@ -93,13 +93,23 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	return c, nil
 }
 
+// reportWaiting is how often somebody is told that there still is no server.
+const reportWaiting = 10 * time.Second
+
 // ready waits until the connection stands, then checks the version.
-func (c *Conn) ready(ctx context.Context) error {
+func (c *Conn) ready(ctx context.Context, url string) error {
 	connected := c.nc.StatusChanged(nats.CONNECTED)
 	defer c.nc.RemoveStatusListener(connected)
+	report := time.NewTicker(reportWaiting)
+	defer report.Stop()
+	if !c.nc.IsConnected() {
+		c.log.Warn("NATS cannot be reached yet; waiting for it", "url", redact(url), "error", c.nc.LastError())
+	}
 	for !c.nc.IsConnected() {
 		select {
 		case <-connected:
+		case <-report.C:
+			c.log.Warn("NATS still cannot be reached", "url", redact(url), "error", c.nc.LastError())
 		case <-c.closed:
 			return fmt.Errorf("connect to NATS: %w", nats.ErrConnectionClosed)
 		case <-ctx.Done():

@@ -72,47 +72,68 @@ func StartServer(o ServerOptions) (*Server, error) {
 }
 
 func (s *Server) start(o ServerOptions) error {
-	port := o.Port
-	if port == 0 {
-		port = DefaultPort
-	}
-	if o.Listen && !portFree(port) {
-		if o.PortOnly {
-			return sdk.Errorf(sdk.CodeConfig, "port %d is in use; stop what listens there, or choose another", port)
-		}
-		port = server.RANDOM_PORT
-	}
 	// Whoever was killed on this folder left its address behind.
 	address := filepath.Join(s.dir, addressFile)
 	if err := os.Remove(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the old address: %w", err)
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Port == 0 {
+		o.Port = DefaultPort
+	}
+	err := s.boot(o)
+	if err != nil && o.Listen && !portFree(o.Port) {
+		if o.PortOnly {
+			return sdk.Errorf(sdk.CodeConfig, "port %d is in use; stop what listens there, or choose another", o.Port).WithCause(err)
+		}
+		o.Port = server.RANDOM_PORT
+		err = s.boot(o)
+	}
+	if err != nil || !o.Listen {
+		return err
+	}
+	if err := writeFile(address, s.URL()+"\n"); err != nil {
+		s.stop()
+		return fmt.Errorf("write the server's address: %w", err)
+	}
+	s.address = address
+	return nil
+}
+
+// boot starts the server and waits until it can be used.
+func (s *Server) boot(o ServerOptions) error {
 	ns, err := server.NewServer(&server.Options{
-		ServerName: embeddedName, Host: "127.0.0.1", Port: port, DontListen: !o.Listen,
-		JetStream: true, StoreDir: s.dir, SyncAlways: true, NoSigs: true, NoLog: o.Logger == nil,
+		ServerName: embeddedName, Host: "127.0.0.1", Port: o.Port, DontListen: !o.Listen,
+		JetStream: true, StoreDir: s.dir, SyncAlways: true, NoSigs: true,
 		DisableJetStreamBanner: true, MaxPayload: o.MaxPayload, JetStreamMaxMemory: 64 << 20,
 	})
 	if err != nil {
 		return fmt.Errorf("embedded NATS server: %w", err)
 	}
-	if o.Logger != nil {
-		ns.SetLoggerV2(serverLog{o.Logger}, false, false, false)
-	}
+	log := serverLog{o.Logger, make(chan string, 1)}
+	ns.SetLoggerV2(log, false, false, false)
 	s.ns = ns
 	ns.Start()
-	if !ns.ReadyForConnections(10 * time.Second) {
-		ns.Shutdown()
-		return fmt.Errorf("embedded NATS server on %s is not ready after 10 s", s.dir)
+	for late := time.Now().Add(startTimeout); time.Now().Before(late); {
+		select {
+		case reason := <-log.fatal:
+			s.stop()
+			return fmt.Errorf("embedded NATS server on %s: %s", s.dir, reason)
+		default:
+		}
+		if ns.ReadyForConnections(100 * time.Millisecond) {
+			return nil
+		}
 	}
-	if !o.Listen {
-		return nil
-	}
-	if err := writeFile(address, s.URL()+"\n"); err != nil {
-		ns.Shutdown()
-		return fmt.Errorf("write the server's address: %w", err)
-	}
-	s.address = address
-	return nil
+	s.stop()
+	return fmt.Errorf("embedded NATS server on %s is not ready after %s", s.dir, startTimeout)
+}
+
+func (s *Server) stop() {
+	s.ns.Shutdown()
+	s.ns.WaitForShutdown()
 }
 
 func portFree(port int) bool {
@@ -132,6 +153,9 @@ func writeFile(path, text string) error {
 	}
 	return os.Rename(temporary, path)
 }
+
+// startTimeout is how long a server may take to recover its streams.
+const startTimeout = time.Minute
 
 // The files in a data folder that are ours.
 const (
@@ -183,22 +207,32 @@ func (s *Server) Close() error {
 		err = os.Remove(s.address)
 		s.address = ""
 	}
-	s.ns.Shutdown()
-	s.ns.WaitForShutdown()
+	s.stop()
 	return errors.Join(err, s.lock.Unlock())
 }
 
 func (s *Server) inProcess() nats.Option { return nats.InProcessServer(s.ns) }
 
 // serverLog passes the server's log on. Its notices are details here.
-type serverLog struct{ l *slog.Logger }
+type serverLog struct {
+	l *slog.Logger
+	// fatal has the first reason why the server cannot run; a server process would exit with it.
+	fatal chan string
+}
 
 func (s serverLog) Noticef(format string, v ...any) { s.log(slog.LevelDebug, format, v) }
 func (s serverLog) Debugf(format string, v ...any)  { s.log(slog.LevelDebug, format, v) }
 func (s serverLog) Tracef(format string, v ...any)  { s.log(slog.LevelDebug, format, v) }
 func (s serverLog) Warnf(format string, v ...any)   { s.log(slog.LevelWarn, format, v) }
 func (s serverLog) Errorf(format string, v ...any)  { s.log(slog.LevelError, format, v) }
-func (s serverLog) Fatalf(format string, v ...any)  { s.log(slog.LevelError, format, v) }
+
+func (s serverLog) Fatalf(format string, v ...any) {
+	select {
+	case s.fatal <- fmt.Sprintf(format, v...):
+	default:
+	}
+	s.log(slog.LevelError, format, v)
+}
 
 func (s serverLog) log(level slog.Level, format string, v []any) {
 	s.l.Log(context.Background(), level, "nats server", "message", fmt.Sprintf(format, v...))

@@ -143,14 +143,20 @@ func refused(err error) bool {
 		errors.Is(err, nats.ErrConnectionClosed) {
 		return true
 	}
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	if !ok || api.Code >= 500 || api.ErrorCode == 0 { // every error of the server has a code; one of a service may not
+	if !Refused(err) {
 		return false
 	}
+	api, _ := errors.AsType[*jetstream.APIError](err) // Refused is true of no other error
 	// Something was on the subject or on its way there, and yet nothing is to be read: with replicas, another proposal may
 	// still be in flight.
 	return api.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence &&
 		api.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequenceConstant
+}
+
+// Refused reports whether the server itself answered with a definite no, so that repeating the request is useless.
+func Refused(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.Code < 500 && api.ErrorCode != 0 // every error of the server has a code; one of a service may not
 }
 
 // publishError says what a failed publish means to the caller.

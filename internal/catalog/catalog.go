@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"agentd/internal/contracts"
 	"agentd/internal/runner"
@@ -34,6 +35,9 @@ type Catalog struct {
 	types map[string]string
 	// versions are compiled agents by digest; keptVersions bounds them.
 	versions map[string]*runner.Agent
+	// toolsets are those of the current agents. unclosed is what went wrong with closing former ones.
+	toolsets []sdk.Toolset
+	unclosed error
 }
 
 // keptVersions bounds the former versions in memory; one that is needed again is compiled again.
@@ -41,7 +45,7 @@ const keptVersions = 256
 
 // entry is a current agent with the code to compile its former versions.
 type entry struct {
-	agent    sdk.Agent
+	agent    gathered
 	compiled *runner.Agent
 }
 
@@ -51,9 +55,53 @@ func New(store SpecStore, models Models) *Catalog {
 }
 
 // Set replaces the current agents, all or none: an error lists what is wrong with each. Runs that started with a former
-// version keep it.
+// version keep it. The catalog takes the agents' toolsets over, also when it fails: it closes those that are no longer
+// needed. A call that still runs in a closed toolset becomes an error for the model.
 func (c *Catalog) Set(agents []sdk.Agent) error {
-	current, types := map[string]*entry{}, map[string]string{}
+	current, types, err := c.compileAll(agents)
+	sets := toolsetsOf(agents)
+	c.mu.Lock()
+	former := c.toolsets
+	if err == nil {
+		c.current, c.types, c.toolsets = current, types, sets
+		clear(c.versions) // they have the code of the agents that were
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return errors.Join(err, closeAll(sets, former))
+	}
+	if err := closeAll(former, sets); err != nil {
+		c.mu.Lock()
+		c.unclosed = errors.Join(c.unclosed, err)
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// Close closes the toolsets of the current agents, and reports what went wrong with closing any. The agents must not be
+// used any more. It may be repeated.
+func (c *Catalog) Close() error {
+	c.mu.Lock()
+	sets, unclosed := c.toolsets, c.unclosed
+	c.toolsets, c.unclosed = nil, nil
+	c.mu.Unlock()
+	return errors.Join(unclosed, closeAll(sets, nil))
+}
+
+// Silence is how long an activation of any current agent may go without progress: longer than its longest step.
+func (c *Catalog) Silence() time.Duration {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	longest := sdk.DefaultModelTimeout + leaseEnd
+	for _, e := range c.current {
+		longest = max(longest, time.Duration(e.compiled.Core.StaleAfter)*time.Millisecond)
+	}
+	return longest
+}
+
+// compileAll compiles the agents: by token, and the tokens of their contracts' types.
+func (c *Catalog) compileAll(agents []sdk.Agent) (current map[string]*entry, types map[string]string, err error) {
+	current, types = map[string]*entry{}, map[string]string{}
 	var faults []error
 	for _, a := range agents {
 		token := sdk.NameToken(a.Spec.Name)
@@ -63,25 +111,23 @@ func (c *Catalog) Set(agents []sdk.Agent) error {
 			continue
 		}
 		a.Spec.Code = codeOf(a)
-		compiled, err := compile(a, c.models)
+		whole, err := gather(context.Background(), a)
+		var compiled *runner.Agent
+		if err == nil {
+			compiled, err = compile(whole.Agent, c.models)
+		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
 			continue
 		}
-		current[token] = &entry{a, compiled}
+		current[token] = &entry{whole, compiled}
 		typeToken := sdk.NameToken(a.Spec.Contract.Type)
 		if other, taken := types[typeToken]; taken {
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "agents %q and %q serve the same contract type", other, a.Spec.Name))
 		}
 		types[typeToken] = token
 	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current, c.types = current, types
-	return nil
+	return current, types, errors.Join(faults...)
 }
 
 // codeOf names what of the agent is written in Go.
@@ -94,10 +140,13 @@ func codeOf(a sdk.Agent) []string {
 		code = append(code, "output")
 	}
 	for _, t := range a.Tools {
-		code = append(code, "tool:"+t.Definition.Name)
+		code = append(code, codeTool+t.Definition.Name)
+	}
+	for _, set := range a.Toolsets {
+		code = append(code, codeToolset+set.Name())
 	}
 	slices.Sort(code)
-	return code
+	return slices.Compact(code)
 }
 
 // Current implements runner.Catalog.
@@ -146,31 +195,30 @@ func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Ag
 			return nil, sdk.Errorf(sdk.CodeConfig, "agent %q has no %q in Go here, which the run needs", agent, code)
 		}
 	}
-	was := e.agent
-	was.Spec = spec
-	was.Tools = slices.DeleteFunc(slices.Clone(was.Tools), func(t sdk.Tool) bool {
-		return !slices.Contains(spec.Code, "tool:"+t.Definition.Name)
-	})
-	agentThen, err := compile(was, c.models)
+	agentThen, err := compile(e.agent.as(spec), c.models)
 	if err != nil {
 		return nil, fmt.Errorf("compile spec %s: %w", digest, err)
 	}
-	c.keep(digest, agentThen)
+	c.keep(agent, e, digest, agentThen)
 	return agentThen, nil
 }
 
-func (c *Catalog) keep(digest string, a *runner.Agent) {
+// keep remembers a former version that was compiled with e's code, unless another is current by now.
+func (c *Catalog) keep(agent string, e *entry, digest string, a *runner.Agent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.current[agent] != e {
+		return
+	}
 	if len(c.versions) >= keptVersions {
 		clear(c.versions)
 	}
 	c.versions[digest] = a
 }
 
-// Check reports what is wrong with an agent without a model: for agentd check.
+// Check reports what is wrong with an agent without a model and without its toolsets: for agentd check.
 func Check(a sdk.Agent) error {
-	_, err := compile(a, func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil })
+	_, err := compile(unlisted(a), func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil })
 	return err
 }
 

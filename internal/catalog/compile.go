@@ -58,7 +58,7 @@ func compile(a sdk.Agent, models Models) (*runner.Agent, error) {
 	if !out.free && a.Hooks.Output == nil {
 		compiled.OutputSchema = outputSchema.Raw()
 	}
-	compiled.Core = coreSpec(spec, digest, outputType, toolbox)
+	compiled.Core = coreSpec(spec, digest, outputType, toolbox, a.Tools)
 	return compiled, checkStopOn(spec, toolbox)
 }
 
@@ -96,7 +96,9 @@ func millis(value int64, fallback time.Duration) time.Duration {
 // leaseEnd is how much longer than its longest step a driver may be silent: two lapsed leases.
 const leaseEnd = 30 * time.Second
 
-func coreSpec(spec sdk.AgentSpec, digest, outputType string, toolbox *contracts.Toolbox) *core.Spec {
+func coreSpec(
+	spec sdk.AgentSpec, digest, outputType string, toolbox *contracts.Toolbox, inline []sdk.Tool,
+) *core.Spec {
 	longest := modelTimeout(spec)
 	s := &core.Spec{
 		Name: spec.Name, Digest: digest, Type: spec.Contract.Type, OutputType: outputType,
@@ -110,14 +112,16 @@ func coreSpec(spec sdk.AgentSpec, digest, outputType string, toolbox *contracts.
 		TurnSchema:      turnSchema,
 	}
 	for _, t := range toolbox.All() {
-		s.Tools = append(s.Tools, coreTool(t))
+		tool := coreTool(t)
 		switch t.Kind {
 		case contracts.ToolBuiltin:
 			s.StopOn = append(s.StopOn, t.Name)
 		case contracts.ToolInline:
+			tool.AtMostOnce = inline[t.Index].AtMostOnce
 			longest = max(longest, t.Timeout)
 		case contracts.ToolService:
 		}
+		s.Tools = append(s.Tools, tool)
 	}
 	s.StaleAfter = (longest + leaseEnd).Milliseconds()
 	return s

@@ -230,6 +230,10 @@ func TestLoad_RefusesSmallerFiles(t *testing.T) {
 			`agentd.yaml:2:79: domain "local" is the lane of calls without a domain: leave the domain out`,
 		},
 		{"a type twice", "contracts: [c.yaml, d.json]\n", "d.json: type c is already the one of contract #/c in DIR/c.yaml"},
+		{
+			"an unknown type", agent("contract: nope"),
+			`agentd.yaml:2:43: no contract of type "nope" in contracts: or agents:; there is agentd.conversation.turn, agentd.question.ask`,
+		},
 		{"an empty folder", "contracts: [empty]\n", "agentd.yaml:1:13: DIR/empty has no contracts: no file ends in .yaml, .yml or .json"},
 	}
 	for _, tt := range tests {
@@ -392,6 +396,7 @@ func TestSecrets_AreNeverPrinted(t *testing.T) {
 	}
 	printed := []string{
 		log.String(), string(encoded), fmt.Sprint(c.NATS.URL), fmt.Sprint(*c), fmt.Sprintf("%+v", *c), fmt.Sprintf("%#v", *c),
+		c.NATS.URL.LogValue().String(), c.Models[0].APIKey.LogValue().String(),
 		fmt.Sprintf("%s %q %v", c.Models[0].APIKey, c.Redis.URL, c.Models),
 	}
 	for _, text := range printed {

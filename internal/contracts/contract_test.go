@@ -196,6 +196,7 @@ func TestResolve(t *testing.T) {
 		{usual, "newest", "", sdk.CodeConfig},
 		{versions("2.0.0-a", "1.0.0-a"), "latest", "2.0.0-a", ""},
 		{versions("1.0.0", "2.0.0-a"), "latest", "1.0.0", ""},
+		{versions("1.0.0-a", "2.0.0"), "latest", "2.0.0", ""},
 		{versions("2.0.0-a", "1.0.0"), "latest", "1.0.0", ""},
 		{versions(), "latest", "", sdk.CodeContractMissing},
 	}

@@ -67,9 +67,13 @@ func TestSchema_ApplyDefaults(t *testing.T) {
 
 func TestSchema_ApplyDefaultsKnowsTheDialect(t *testing.T) {
 	t.Parallel()
+	const beside = `"definitions": {"d": {}}, "properties": {"a": {"$ref": "#/definitions/d", "default": 1}, "b": {"default": 2}}`
+	const around = `"definitions": {"d": {"properties": {"b": {"default": 2}}}}, "$ref": "#/definitions/d", "properties": {"a": {"default": 1}}`
 	tests := []struct{ dialect, members, data, want string }{
-		{metaschemas[draft7], `"definitions": {"d": {}}, "properties": {"a": {"$ref": "#/definitions/d", "default": 1}}`, `{}`, `{}`},
-		{metaschemas[draft2020], `"definitions": {"d": {}}, "properties": {"a": {"$ref": "#/definitions/d", "default": 1}}`, `{}`, `{"a":1}`},
+		{metaschemas[draft7], beside, `{}`, `{"b":2}`},
+		{metaschemas[draft2020], beside, `{}`, `{"a":1,"b":2}`},
+		{metaschemas[draft7], around, `{}`, `{"b":2}`},
+		{metaschemas[draft2020], around, `{}`, `{"a":1,"b":2}`},
 		{
 			metaschemas[draft7], `"items": [{"properties": {"a": {"default": 1}}}], "additionalItems": {"properties": {"b": {"default": 2}}}`,
 			`[{}, {}]`, `[{"a":1},{"b":2}]`,

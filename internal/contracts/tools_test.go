@@ -252,6 +252,7 @@ func TestTool_Validate(t *testing.T) {
 			`$.zoo: expected no such property, got number 1`,
 		}},
 		{"book", `[]`, "", []string{`$: expected object, got array []`}},
+		{"book", `{"id": "x", "id": "y"}`, "", []string{`$.id: expected each name once in an object, got twice`}},
 		{"ping", ``, `{}`, nil},
 		{"ping", ` `, `{}`, nil},
 		{"ping", `null`, "", []string{`$: expected object, got null`}},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"pgregory.net/rapid"
 
@@ -24,38 +25,36 @@ type explorer struct {
 // explore makes one random history, from the init event to the end of the run.
 func explore(t *rapid.T) *explorer {
 	x := &explorer{oracle: newOracle(t, newRig(randomSpec(t)))}
-	if rapid.IntRange(0, 9).Draw(t, "early") == 0 {
+	if pick(t, 10, "early") == 0 {
 		x.refuse(x.rig.deliver("early", core.CancelAsked{}), core.ErrOrphan)
 	}
 	x.accept(x.rig.deliver("init-1", started("order 7", "hello")))
-	for n := rapid.IntRange(0, 60).Draw(t, "inputs"); n > 0 && x.rig.state.Status != core.StatusDone; n-- {
+	for n := pick(t, 61, "inputs"); n > 0 && x.rig.state.Status != core.StatusDone; n-- {
 		x.anything()
 	}
 	x.finish()
 	x.afterwards()
 	x.history()
-	x.replay()
 	return x
 }
 
 func randomSpec(t *rapid.T) *core.Spec {
-	priority := rapid.IntRange(-1, 1)
 	spec := newSpec(
 		service("lookup", 30*second), service("book", 5*minute, "airline", "back.up"), service("ask", 0, sdk.HumanDomain),
 		inline("add", false), inline("charge", true), inline("finish", false),
 	)
 	for i := range spec.Tools {
-		if rapid.IntRange(0, 5).Draw(t, "priority?") == 0 {
-			spec.Tools[i].Priority = priority.Draw(t, "priority")
+		if pick(t, 6, "priority?") == 0 {
+			spec.Tools[i].Priority = pick(t, 3, "priority") - 1
 		}
 	}
-	if rapid.Bool().Draw(t, "stop") {
+	if pick(t, 2, "stop") == 0 {
 		spec.StopOn = []string{"finish", "lookup"}
 	}
-	spec.Converse = rapid.IntRange(0, 2).Draw(t, "converse") == 0
-	spec.MaxInteractions = rapid.IntRange(1, 6).Draw(t, "interactions")
-	spec.RunDeadline = int64(rapid.IntRange(1, 20).Draw(t, "deadline")) * minute
-	spec.TurnTimeout = int64(rapid.IntRange(0, 3).Draw(t, "turn")) * minute
+	spec.Converse = pick(t, 3, "converse") == 0
+	spec.MaxInteractions = 1 + pick(t, 12, "interactions")
+	spec.RunDeadline = int64(1+pick(t, 60, "deadline")) * minute
+	spec.TurnTimeout = int64(pick(t, 4, "turn")) * minute
 	return spec
 }
 
@@ -86,58 +85,114 @@ func (x *explorer) refuse(in core.Input, want error) {
 	}
 }
 
-func (x *explorer) pick(n int, what string) int { return rapid.IntRange(0, n-1).Draw(x.T, what) }
+func (x *explorer) pick(n int, what string) int { return pick(x.T, n, what) }
+
+// pick is one of 0 to n-1, all about as likely: rapid's own integers prefer small ones, and histories would be short.
+func pick(t *rapid.T, n int, what string) int {
+	for n >= len(choices) {
+		choices = append(choices, choice(len(choices)))
+	}
+	return choices[n].Draw(t, what)
+}
+
+var (
+	coin    = rapid.Bool()
+	choices []*rapid.Generator[int]
+)
+
+func choice(n int) *rapid.Generator[int] {
+	return rapid.Custom(func(t *rapid.T) int {
+		v := 0
+		for range bits.Len(uint(n)) + 1 {
+			v <<= 1
+			if coin.Draw(t, "bit") {
+				v++
+			}
+		}
+		return v % n
+	})
+}
 
 // anything is one random input.
 func (x *explorer) anything() {
 	r := x.rig
-	switch k := x.pick(20, "input"); {
-	case k < 7:
+	switch k := x.pick(32, "input"); {
+	case k < 18:
 		x.progress()
-	case k < 10:
+	case k < 20:
 		x.answer()
-	case k == 10:
+	case k < 22:
 		x.wrongAnswer()
-	case k == 11:
+	case k < 24:
 		x.duplicate()
-	case k == 12:
+	case k < 25:
 		x.fire()
-	case k == 13:
+	case k < 26:
 		x.refuse(r.deliver("fire", core.Fired{Now: r.now, Due: r.state.Timer + 1 + int64(x.pick(9, "off"))}), core.ErrStale)
-	case k == 14:
+	case k < 27:
 		x.takeOver()
-	case k == 15:
+	case k < 28:
 		x.formerOwner()
-	case k == 16:
+	case k < 29:
 		x.illegal()
-	case k == 17:
-		r.now += []int64{1, 20 * second, 90 * second, 4 * minute}[x.pick(4, "time")]
-	case x.pick(4, "rare") > 0:
-	case k == 18:
-		x.cancel()
+	case k < 31:
+		r.now += []int64{1, 5 * second, 20 * second, 2 * minute}[x.pick(4, "time")]
 	default:
+		x.rarely()
+	}
+}
+
+// rarely is what makes histories short.
+func (x *explorer) rarely() {
+	switch x.pick(12, "rarely") {
+	case 0:
+		x.cancel()
+	case 1:
+		x.crashLoop()
+	case 2:
+		x.cancel()
 		x.crashLoop()
 	}
 }
 
-// progress is what moves the run on: the driver's next action, or an answer.
+// progress is what moves the run on: an answer, or the driver's next action, during which something else may happen.
 func (x *explorer) progress() {
-	switch next := x.rig.next().(type) {
-	case core.Rest:
+	if x.rig.state.Status == core.StatusWaiting {
 		x.answer()
-	case core.CallModel:
-		if x.pick(25, "fails") == 0 {
-			x.accept(x.rig.drive(core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}}))
-			return
-		}
-		x.accept(x.rig.drive(x.reply()))
-	case core.RunTools:
-		x.accept(x.rig.drive(x.tools(next)))
-	case core.BuildOutput:
-		x.accept(x.rig.drive(x.built()))
-	case core.End:
-		x.accept(x.rig.drive(core.Ended{Ending: next.Ending}))
+		return
 	}
+	owner, ev := x.rig.state.Driver.Owner, x.outcome()
+	switch x.pick(64, "meanwhile") {
+	case 0, 1, 2, 3:
+		x.answer()
+	case 4, 5:
+		x.fire()
+	case 6, 7:
+		x.takeOver()
+	case 8:
+		x.cancel()
+	}
+	if d := x.rig.state.Driver; d == nil || d.Owner != owner {
+		x.refuse(x.rig.work(owner, ev), core.ErrFenced)
+		return
+	}
+	x.accept(x.rig.work(owner, ev))
+}
+
+// outcome is what comes of the driver's next action.
+func (x *explorer) outcome() core.Event {
+	switch next := x.rig.next().(type) {
+	case core.RunTools:
+		return x.tools(next)
+	case core.BuildOutput:
+		return x.built()
+	case core.End:
+		return core.Ended{Ending: next.Ending}
+	}
+	if x.pick(60, "fails") == 0 {
+		return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}}
+	}
+	return x.reply()
 }
 
 func (x *explorer) built() core.Built {
@@ -150,7 +205,7 @@ func (x *explorer) built() core.Built {
 func (x *explorer) reply() core.Replied {
 	texts := []string{"", "hello <there>", `{"response":"yes"}`}
 	text := texts[x.pick(len(texts), "text")]
-	if x.pick(4, "kind") == 0 {
+	if x.pick(6, "kind") == 0 {
 		return replied(x.rig.spec, text)
 	}
 	names := []string{"lookup", "book", "ask", "add", "charge", "finish", "lookup", "add", "nosuch"}
@@ -201,9 +256,9 @@ func (x *explorer) anAnswer(open []core.Effect) core.Answered {
 	f := open[x.pick(len(open), "call")]
 	data := fmt.Sprintf(`{"answer":%q}`, f.Call)
 	if f.Type == sdk.TypeConversationTurn {
-		data = fmt.Sprintf(`{"message":"go on","end":%t}`, x.pick(3, "end") == 0)
+		data = fmt.Sprintf(`{"message":"go on","end":%t}`, x.pick(5, "end") == 0)
 	}
-	ev := x.rig.answer(f, x.pick(len(f.Domains), "domain"), data)
+	ev := x.rig.answer(f, x.pick(len(f.Lanes()), "domain"), data)
 	ev.Error = x.pick(8, "error") == 0
 	if x.pick(3, "no parent") == 0 {
 		ev.ParentID = ""

@@ -41,3 +41,22 @@ func TestHistories_KeepTheInvariants(t *testing.T) {
 var _ = fmt.Sprint
 var _ = core.StatusDone
 var _ = sdk.RoleUser
+
+func TestZZ(t *testing.T) {
+	runs, calls := transitions{}, transitions{}
+	hist := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		x := explore(t)
+		runs.add(x.runs)
+		calls.add(x.calls)
+		hist[fmt.Sprint("reason ", x.rig.state.Reason)]++
+		hist[fmt.Sprintf("len %2d", len(x.rig.entries)/5*5)]++
+	})
+	for _, s := range runs.sorted() {
+		fmt.Println("R", s)
+	}
+	fmt.Println(hist)
+	for _, s := range calls.sorted() {
+		fmt.Println("C", s)
+	}
+}

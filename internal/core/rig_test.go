@@ -25,15 +25,13 @@ type rig struct {
 	lines   [][]byte
 	entries []core.Entry
 	state   core.State
-	// headJSON is the encoded head, to see that nobody modified it.
-	headJSON []byte
 	// delivered counts the messages from outside; causes are what the activations work on, by owner.
 	delivered uint64
 	causes    map[string]core.Cause
 }
 
 func newRig(spec *core.Spec) *rig {
-	return &rig{spec: spec, now: epoch, headJSON: []byte("null"), causes: map[string]core.Cause{}}
+	return &rig{spec: spec, now: epoch, causes: map[string]core.Cause{}}
 }
 
 // streams are where the events from outside come from.
@@ -73,11 +71,12 @@ func (r *rig) redelivery() core.Input {
 	return r.input(fmt.Sprintf("w%d", r.delivered), r.causes[r.state.Driver.Owner], core.TakenOver{})
 }
 
-// step lets the input happen. A refused one leaves the rig as it was.
-func (r *rig) step(in core.Input) (*core.Entry, error) {
+// step lets the input happen, and returns the change and the entry as it reads in the journal. A refused one leaves the
+// rig as it was.
+func (r *rig) step(in core.Input) (core.Change, *core.Entry, error) {
 	change, err := core.Step(r.spec, r.state.Head, in)
 	if err != nil {
-		return nil, err
+		return core.Change{}, nil, err
 	}
 	entry := core.Entry{
 		V: core.LayoutVersion, Rev: r.state.Rev + 1, Etag: core.Digest(fmt.Append(nil, r.state.Rev))[:26],
@@ -88,25 +87,17 @@ func (r *rig) step(in core.Input) (*core.Entry, error) {
 	}
 	line, err := entry.Encode()
 	if err != nil {
-		return nil, err
+		return core.Change{}, nil, err
 	}
-	return r.append(line)
-}
-
-// append folds an encoded entry.
-func (r *rig) append(line []byte) (*core.Entry, error) {
-	entry, err := core.DecodeEntry(line)
+	read, err := core.DecodeEntry(line)
 	if err != nil {
-		return nil, err
+		return core.Change{}, nil, err
 	}
-	if r.state, err = core.Apply(r.state, &entry); err != nil {
-		return nil, err
+	if r.state, err = core.Apply(r.state, &read); err != nil {
+		return core.Change{}, nil, err
 	}
-	if r.headJSON, err = core.EncodeJSON(r.state.Head); err != nil {
-		return nil, err
-	}
-	r.lines, r.entries = append(r.lines, line), append(r.entries, entry)
-	return &r.entries[len(r.entries)-1], nil
+	r.lines, r.entries = append(r.lines, line), append(r.entries, read)
+	return change, &r.entries[len(r.entries)-1], nil
 }
 
 func (r *rig) next() core.Action { return core.Next(r.spec, &r.state.Head, r.now) }
@@ -175,9 +166,6 @@ func replied(spec *core.Spec, text string, calls ...sdk.ToolRequest) core.Replie
 }
 
 func service(name string, timeout int64, domains ...string) core.Tool {
-	if len(domains) == 0 {
-		domains = []string{""}
-	}
 	return core.Tool{
 		Name: name, Kind: core.CallService, Type: "shop." + name, Schema: "#/shop/" + name + "/1.0.0", Domains: domains,
 		Timeout: timeout, Validate: validate,

@@ -21,7 +21,7 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 	for {
 		action := core.Next(a.agent.Core, &a.state.Head, a.Env.Now())
 		if _, rest := action.(core.Rest); rest {
-			a.Runner.cache.put(cached{run: a.key, at: a.at, state: *a.state})
+			a.cache.put(cached{run: a.key, at: a.at, state: *a.state})
 			return Verdict{}, nil
 		}
 		if a.draining.Load() {
@@ -49,7 +49,7 @@ func (a *activation) stopped(err error) (Verdict, error) {
 // loadState rebuilds the run's state at a.at or later: from the cache and what came after, else from the whole journal.
 // ErrFenced says that the run is somebody else's by then.
 func (a *activation) loadState(ctx context.Context, former point, first *core.Entry) error {
-	c, ok := a.Runner.cache.take(a.key)
+	c, ok := a.cache.take(a.key)
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []core.Entry{*first})
 	}
@@ -165,10 +165,9 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 	case core.RunTools:
 		return a.runTools(ctx, act)
 	case core.BuildOutput:
-		output, err := a.buildOutput(ctx, a.state.StopText())
-		return core.Built{Output: output}, err
+		return a.withOutput(ctx, a.state.StopText(), func(o core.Output) core.Event { return core.Built{Output: o} })
 	case core.End:
-		return core.Ended{Ending: act.Ending}, nil
+		return core.Ended(act), nil
 	}
 	return nil, fmt.Errorf("%w: no action %T", core.ErrIllegal, action)
 }
@@ -181,7 +180,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
-	reply, err := a.agent.Model.Generate(ctx, a.request(), a.delta)
+	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(), a.delta) })
 	if err != nil {
 		return a.modelFailed(ctx, err)
 	}
@@ -189,8 +188,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if len(reply.Calls) > 0 || a.agent.Core.Converse {
 		return core.Replied{Reply: reply}, nil
 	}
-	output, err := a.buildOutput(ctx, reply.Text)
-	return core.Replied{Reply: reply, Output: &output}, err
+	return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event { return core.Replied{Reply: reply, Output: &o} })
 }
 
 // storable replaces bytes that are no UTF-8. The journal cannot hold them, and what is sent now must equal what is
@@ -239,14 +237,6 @@ func (a *activation) delta(d sdk.Delta) {
 		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Ephemeral: true, Type: "model.delta",
 		Time: a.Env.Now(), Data: data,
 	})
-}
-
-func (a *activation) buildOutput(ctx context.Context, text string) (core.Output, error) {
-	data, fault, err := a.agent.BuildOutput(ctx, sdk.OutputInput{Run: a.state.Run, Text: text, Input: a.state.Input})
-	if err != nil {
-		return core.Output{}, fmt.Errorf("build output of run %s: %w", a.state.Run, err)
-	}
-	return core.Output{Data: data, Fault: fault}, nil
 }
 
 // runTools runs inline tools concurrently. Those that may run at most once are first committed as begun.

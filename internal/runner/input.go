@@ -64,15 +64,12 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if problem != nil {
 		return nil, problem, nil
 	}
-	built, err := a.agent.BuildContext(ctx, sdk.ContextInput{
+	built, problem, err := a.buildContext(ctx, sdk.ContextInput{
 		Lifecycle: sdk.LifecycleInit, Run: a.msg.Run, Input: data, Tools: a.agent.Definitions,
 		AccessControl: init.AccessControl, DelegatedBy: init.DelegatedBy,
 	})
-	if err != nil {
-		return nil, sdk.Errorf(sdk.CodeConfig, "the agent's context could not be built").WithCause(err), nil
-	}
-	if len(built.Messages) == 0 {
-		built.Messages = []sdk.Message{sdk.Text(sdk.RoleUser, string(data))}
+	if problem != nil || err != nil {
+		return nil, problem, err
 	}
 	if err := a.Store.PutSpec(ctx, a.agent.Core.Digest, a.agent.SpecJSON); err != nil {
 		return nil, nil, fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)

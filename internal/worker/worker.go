@@ -41,7 +41,8 @@ type Worker struct {
 	handler *handler.Handler
 }
 
-// New compiles the agents. Nothing is read from the broker yet.
+// New compiles the agents and connects their toolsets, which are closed when Run returns or New fails. Nothing is read
+// from the broker yet.
 func New(o Options) (*Worker, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -59,21 +60,9 @@ func New(o Options) (*Worker, error) {
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: o.Conn, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,
-		Services: w.catalog.Serving, Heartbeat: broker.Heartbeat, Silence: silence(o.Agents),
+		Services: w.catalog.Serving, Heartbeat: broker.Heartbeat, Silence: w.catalog.Silence(),
 	})
 	return w, nil
-}
-
-// silence is longer than the longest step of any agent.
-func silence(agents []sdk.Agent) time.Duration {
-	longest := sdk.DefaultModelTimeout
-	for _, a := range agents {
-		longest = max(longest, time.Duration(a.Spec.Limits.ModelTimeoutMillis)*time.Millisecond)
-		for _, t := range a.Tools {
-			longest = max(longest, t.Timeout)
-		}
-	}
-	return longest + 2*broker.AckWait
 }
 
 // SetAgents replaces the agents that new runs start with; see catalog.Set. Agents that were not there when the worker
@@ -83,8 +72,10 @@ func (w *Worker) SetAgents(agents []sdk.Agent) error { return w.catalog.Set(agen
 // Runner gives access to journals and counters.
 func (w *Worker) Runner() *runner.Runner { return w.runner }
 
-// Run serves until ctx ends, then drains: it cancels no run.
-func (w *Worker) Run(ctx context.Context) error {
+// Run serves until ctx ends, then drains: it cancels no run. When it returns, the agents' toolsets are closed. It can be
+// called once.
+func (w *Worker) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, w.catalog.Close()) }()
 	stopAnswering, err := w.answerQueries()
 	if err != nil {
 		return err

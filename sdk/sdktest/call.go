@@ -97,14 +97,26 @@ func (c *Call) Fail(p sdk.Problem) {
 	c.Send(response)
 }
 
-// Send publishes an event on the call's reply subject.
+// Send publishes an event on the call's reply subject. Sending another event there afterwards fails the test, because
+// services create their answers; see Resend.
 func (c *Call) Send(event sdk.Event) {
+	c.h.t.Helper()
+	ctx, cancel := c.h.context()
+	defer cancel()
+	c.h.check("answer "+c.Event.ID, c.h.conn.Publish(ctx, c.reply(), event))
+}
+
+// Resend publishes an event on the call's reply subject even if one already is there, as a careless service does.
+func (c *Call) Resend(event sdk.Event) {
+	c.h.t.Helper()
+	c.h.Publish(c.reply(), event)
+}
+
+func (c *Call) reply() string {
 	c.h.t.Helper()
 	reply, ok := c.h.conn.ReplySubject(c.Subject)
 	if !ok {
 		c.h.t.Fatalf("%s is no call", c.Subject)
 	}
-	ctx, cancel := c.h.context()
-	defer cancel()
-	c.h.check("answer "+c.Event.ID, c.h.conn.Publish(ctx, reply, event))
+	return reply
 }

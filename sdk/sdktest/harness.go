@@ -172,6 +172,17 @@ func (h *Harness) Send(agent string, event sdk.Event) Run {
 	return r
 }
 
+// Publish puts an event on a subject of a stream, whatever is there already.
+func (h *Harness) Publish(subject string, event sdk.Event) {
+	h.t.Helper()
+	data, err := event.Encode()
+	h.check("encode event "+event.ID, err)
+	ctx, cancel := h.context()
+	defer cancel()
+	_, err = h.conn.JetStream().Publish(ctx, subject, data)
+	h.check("publish "+subject, err)
+}
+
 // Done waits for the run's terminal event.
 func (h *Harness) Done(r Run) sdk.Event {
 	h.t.Helper()

@@ -65,11 +65,11 @@ func serviceType(tool string) string { return "shop." + tool }
 func (c *catalog) service(name, domain string, priority int) core.Tool {
 	t := core.Tool{
 		Name: name, Kind: core.CallService, Type: serviceType(name), Schema: "#/" + name + "/1.0.0",
-		Domains: []string{domain}, Priority: c.pick(priority + 1), Timeout: int64(1+c.pick(5)) * minute,
+		Priority: c.pick(priority + 1), Timeout: int64(1+c.pick(5)) * minute,
 		Validate: validate, ParentSubject: name == childAgent,
 	}
 	if domain != "" {
-		t.Domains = append(t.Domains, "back.up")
+		t.Domains = []string{domain, "back.up"}
 	}
 	return t
 }

@@ -12,7 +12,7 @@ func TestSimulation_CatchesBrokenWorld(t *testing.T) {
 	}{
 		{"store appends on top of anything", func(s *simulation) { s.store.losesUpdates = true }},
 		{"store writes a repeated append again", func(s *simulation) { s.store.forgetsEtags = true }},
-		{"store forgets what it confirmed", func(s *simulation) { s.store.forgetsEntries = true }},
+		{"store confirms what it does not write", func(s *simulation) { s.store.confirmsNothing = true }},
 		{"broker removes what it delivers", func(s *simulation) { s.broker.acksOnDelivery = true }},
 		{"broker confirms what it drops", func(s *simulation) { s.broker.dropsFirstPublish = true }},
 		{"broker loses timers", func(s *simulation) { s.broker.losesTimers = true }},

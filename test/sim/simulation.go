@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"agentd/internal/audit"
+	"agentd/internal/state/memory"
 	"agentd/sdk"
 )
 
@@ -85,7 +86,7 @@ func newSimulation(seed uint64, st *stats, log func(string)) *simulation {
 	s.logger = slog.New(watcher{s})
 	s.mix = s.swarm()
 	s.broker = newBroker(s)
-	s.store = &fakeStore{simulation: s, Store: newMemory(), commits: map[sdk.RunKey]int{}}
+	s.store = &fakeStore{simulation: s, Store: memory.New(), commits: map[sdk.RunKey]int{}}
 	s.models = newModels(s)
 	s.catalog = newCatalog(s)
 	s.workers = make([]*worker, 2+s.pick(2))

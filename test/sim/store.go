@@ -20,7 +20,7 @@ type fakeStore struct {
 	commits map[sdk.RunKey]int
 
 	// Faults that a store must not have; they prove that the checks can fail.
-	losesUpdates, forgetsEtags, forgetsEntries bool
+	losesUpdates, forgetsEtags, confirmsNothing bool
 }
 
 // Head implements runner.Store, as do the methods that follow.
@@ -65,9 +65,12 @@ func (f *fakeStore) Append(
 		f.trace("lost    append %d to %s", next.Rev, run)
 		return runner.Version{}, runner.ErrAmbiguous
 	}
+	if f.confirmsNothing && f.pick(10) == 0 {
+		return next.Version, nil
+	}
 	if head, err := f.Store.Head(ctx, run); err == nil && (f.losesUpdates || f.forgetsEtags && head.Etag == next.Etag) {
 		base = head.Version
-		next.Rev, next.Etag = base.Rev+1, fmt.Sprint(f.steps)
+		next.Rev, next.Etag = base.Rev+1, fmt.Sprint("forgotten-", f.steps)
 	}
 	v, err := f.Store.Append(ctx, run, base, next)
 	if err != nil {
@@ -75,11 +78,6 @@ func (f *fakeStore) Append(
 		return v, err
 	}
 	f.committed(ctx, run, next)
-	if f.forgetsEntries && f.pick(10) == 0 {
-		records := f.Store.(*memory).runs
-		records[run] = records[run][:len(records[run])-1]
-		f.commits[run]--
-	}
 	if f.chance(f.mix.ambiguous) {
 		f.trace("lost    confirmation of append %d to %s", next.Rev, run)
 		return runner.Version{}, runner.ErrAmbiguous

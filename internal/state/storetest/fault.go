@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"agentd/internal/runner"
@@ -59,6 +61,19 @@ func AmbiguousAppend(t *testing.T, s runner.Store, proxy *Proxy) {
 func loseAnswer(t *testing.T, s runner.Store, proxy *Proxy, run sdk.RunKey, base runner.Version) runner.Record {
 	t.Helper()
 	next := NextRecord(base, "written in the dark")
+	reconnect := func(ctx context.Context) {
+		for {
+			_, err := s.Head(ctx, run)
+			if err == nil || errors.Is(err, runner.ErrNotFound) {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("the store does not recover: %v", err)
+			}
+		}
+	}
+	// A client learns that its connections were cut by using them, and may lose requests until then.
+	reconnect(testContext(t))
 	proxy.Mute()
 	_, err := s.Append(testContext(t), run, base, next)
 	wantError(t, "append without an answer", err, runner.ErrAmbiguous)
@@ -68,12 +83,6 @@ func loseAnswer(t *testing.T, s runner.Store, proxy *Proxy, run sdk.RunKey, base
 		t.Error("no answer was lost")
 	}
 	proxy.Heal()
-	// A client may lose requests until it notices that its connection was cut.
-	for ctx := testContext(t); ; {
-		if _, err := s.Head(ctx, run); err == nil {
-			return next
-		} else if ctx.Err() != nil {
-			t.Fatalf("the store does not recover: %v", err)
-		}
-	}
+	reconnect(testContext(t))
+	return next
 }

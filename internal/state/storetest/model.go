@@ -49,7 +49,7 @@ type machine struct {
 	runs  []sdk.RunKey
 	// touched is the run that the last step was about.
 	touched sdk.RunKey
-	// known are the records that were appended to each run, in order, and a zero one before them.
+	// known are the records that were appended to each run, in order.
 	known map[sdk.RunKey][]pair
 }
 

@@ -1,0 +1,167 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/sdk"
+)
+
+func TestWatch_SeesMessagesInOrderThroughARestart(t *testing.T) {
+	t.Parallel()
+	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: freePort(t), PortOnly: true}
+	s := startServer(t, o)
+	c := connect(t, ConnectOptions{URL: s.URL()})
+	provision(t, c, testPlan)
+	publish := func(i int) {
+		at := testCall
+		at.Call = fmt.Sprint("c", i)
+		mustPublish(t, c.Publish(testContext(t), c.subjects.Call(at), event(at.Call)))
+	}
+	publish(0)
+	seen := make(chan uint64, 10)
+	ctx, cancel := context.WithCancel(testContext(t))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Watch(ctx, ZoneOut, []string{"agentd.out.>"}, true, func(d Delivery) bool {
+			seen <- d.Sequence()
+			return true
+		})
+	}()
+	if n := receive(t, "what was there", seen); n != 1 {
+		t.Errorf("first comes %d", n)
+	}
+	for i := 1; i < 4; i++ {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the loss is noticed", func() bool { return !c.Connected() })
+		s = startServer(t, o)
+		publish(i)
+		if n := receive(t, "a new message", seen); n != uint64(i+1) {
+			t.Errorf("got message %d; want %d", n, i+1)
+		}
+	}
+	cancel()
+	if err := receive(t, "the end", ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestWatch_OnlyNewMessages(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	start(t, c, 1)
+	seen := make(chan string, 10)
+	ctx, cancel := context.WithCancel(testContext(t))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Watch(ctx, ZoneStart, []string{"agentd.start.>"}, false, func(d Delivery) bool {
+			ev, err := sdk.DecodeEvent(d.Headers(), d.Data())
+			if err != nil {
+				t.Error(err)
+			}
+			seen <- ev.ID
+			return true
+		})
+	}()
+	for n, got := 0, ""; got == ""; n++ {
+		mustPublish(t, c.Start(testContext(t), "travel.desk", event(fmt.Sprint("new-", n))))
+		select {
+		case got = <-seen:
+			if got == "e0" {
+				t.Error("it shows what was there before")
+			}
+		default:
+		}
+	}
+	cancel()
+	if err := receive(t, "the end", ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestWatch_SaysThatTheStreamIsMissing(t *testing.T) {
+	t.Parallel()
+	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	if err := c.Watch(testContext(t), ZoneOut, nil, true, func(Delivery) bool { return true }); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestWaitDone_ReturnsTheTerminalEvent(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	token := sdk.InitToken("test", "e")
+	type result struct {
+		event sdk.Event
+		err   error
+	}
+	got := make(chan result, 1)
+	go func() {
+		ev, err := c.WaitDone(testContext(t), "travel.desk", testRun, token)
+		got <- result{ev, err}
+	}()
+	mustPublish(t, c.Publish(testContext(t), c.subjects.Done("travel.desk", testRun, sdk.InitToken("test", "other")), event("not this")))
+	mustPublish(t, c.Publish(testContext(t), c.subjects.Done("travel.desk", testRun, token), event("t-1")))
+	r := receive(t, "the terminal event", got)
+	if diff := cmp.Diff(event("t-1"), r.event); diff != "" || r.err != nil {
+		t.Errorf("%v (-want +got):\n%s", r.err, diff)
+	}
+}
+
+func TestTail_SeesEverythingUnderASubject(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	subjects := make(chan string, 10_000)
+	ctx, cancel := context.WithCancel(testContext(t))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Tail(ctx, "agentd.>", func(subject string, _ map[string][]string, _ []byte) { subjects <- subject })
+	}()
+	eventually(t, "the tail begins", func() bool {
+		c.Live(sdk.Live{Run: "trip-7", Agent: "travel.desk"})
+		return len(subjects) > 0
+	})
+	start(t, c, 1)
+	for receive(t, "a message of a stream", subjects) != "agentd.start.travel_desk" {
+	}
+	cancel()
+	if err := receive(t, "the end", ended); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAsk_AnswersAndErrors(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	stop, err := c.Serve([]Endpoint{
+		{"agentd.get.good", "good", func(request []byte) (any, error) { return map[string]string{"got": string(request)}, nil }},
+		{"agentd.get.bad", "bad", func([]byte) (any, error) { return nil, sdk.Errorf(sdk.CodeUnknownRun, "no such run") }},
+		{"agentd.get.broken", "broken", func([]byte) (any, error) { return nil, errors.New("secret") }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer map[string]string
+	if err := c.Ask(testContext(t), "agentd.get.good", 7, &answer); err != nil || answer["got"] != "7" {
+		t.Errorf("got %v, %v", answer, err)
+	}
+	if err := c.Ask(testContext(t), "agentd.get.bad", 7, &answer); !isCode(err, sdk.CodeUnknownRun) {
+		t.Errorf("got %v", err)
+	}
+	err = c.Ask(testContext(t), "agentd.get.broken", 7, &answer)
+	if want := "internal: internal error"; err == nil || err.Error() != want {
+		t.Errorf("got %v; want %s", err, want)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Ask(testContext(t), "agentd.get.good", 7, &answer); !isCode(err, sdk.CodeUnavailable) {
+		t.Errorf("nobody serves, and the error is %v; want %s", err, sdk.CodeUnavailable)
+	}
+}

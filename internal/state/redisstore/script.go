@@ -1,0 +1,37 @@
+package redisstore
+
+import "github.com/redis/go-redis/v9"
+
+// What the scripts answer.
+const (
+	conflicted = 0
+	applied    = 1
+	already    = 2
+)
+
+// appendScript appends an entry by compare-and-set. KEYS: head, list, index of the partition. ARGV: etag of the base (""
+// is none), number, etag and bytes of the entry, and the run's token. A repeat of the last entry writes the same etag
+// again, so that WAIT on this connection covers the entry that another one may have written.
+var appendScript = redis.NewScript(`
+local etag = redis.call('HGET', KEYS[1], 'etag') or ''
+if etag == ARGV[3] then
+  redis.call('HSET', KEYS[1], 'etag', ARGV[3])
+  return 2
+end
+if etag ~= ARGV[1] then return 0 end
+local entries = redis.call('LLEN', KEYS[2])
+if entries + 1 ~= tonumber(ARGV[2]) then
+  return redis.error_reply('AGENTDJOURNAL entry ' .. ARGV[2] .. ' cannot follow ' .. entries .. ' entries')
+end
+redis.call('RPUSH', KEYS[2], ARGV[4])
+redis.call('HSET', KEYS[1], 'rev', ARGV[2], 'etag', ARGV[3])
+if ARGV[1] == '' then redis.call('ZADD', KEYS[3], 0, ARGV[5]) end
+return 1
+`)
+
+// barrierScript checks the etag, and writes it again for WAIT. KEYS: head. ARGV: etag.
+var barrierScript = redis.NewScript(`
+if redis.call('HGET', KEYS[1], 'etag') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'etag', ARGV[1])
+return 1
+`)

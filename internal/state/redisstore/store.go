@@ -1,0 +1,217 @@
+// Package redisstore keeps runs in Redis or Valkey: a list of entries and a small head a run, appended to by one script
+// that compares the head's etag. All keys of a partition are in one slot of a cluster:
+//
+//	agentd:{p017}:h:<run>           hash: number and etag of the last entry
+//	agentd:{p017}:l:<run>           list of entries, each "<number> <etag>\n" and its bytes
+//	agentd:{p017}:r                 sorted set of the partition's runs, by name
+//	agentd:{p017}:b:<run>:<digest>  blob
+//	agentd:spec:<digest>            agent spec
+//
+// No key of a live run expires.
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"agentd/internal/runner"
+	"agentd/internal/state"
+	"agentd/sdk"
+)
+
+// Options of a store.
+type Options struct {
+	// Root is the first part of every key; "" is sdk.DefaultRoot.
+	Root string
+	// Replicas is how many replicas must have an entry before Append returns; 0 is none. They have it in their
+	// append-only files where the server knows WAITAOF (7.2), else in memory.
+	Replicas int
+	// ReplicaTimeout is how long to wait for them before the outcome is ambiguous; 0 is a second.
+	ReplicaTimeout time.Duration
+	// AllowLossy opens a server that may lose confirmed entries in a crash. Open then returns warnings.
+	AllowLossy bool
+}
+
+// Store implements runner.Store. Safe for concurrent use.
+type Store struct {
+	client redis.UniversalClient
+	o      Options
+	// waitAOF says that replicas are waited for by WAITAOF, which the server must know.
+	waitAOF bool
+}
+
+var _ runner.Store = (*Store)(nil)
+
+// New returns a store on a client, which Close closes. It checks nothing: see Open.
+func New(client redis.UniversalClient, o Options) *Store {
+	if o.Root == "" {
+		o.Root = sdk.DefaultRoot
+	}
+	if o.ReplicaTimeout == 0 {
+		o.ReplicaTimeout = time.Second
+	}
+	return &Store{client: client, o: o}
+}
+
+// Close closes the client.
+func (s *Store) Close() error { return s.client.Close() }
+
+func (s *Store) partition(p string) string { return s.o.Root + ":{p" + p + "}:" }
+
+func (s *Store) headKey(run sdk.RunKey) string { return s.partition(run.Partition) + "h:" + run.Token }
+func (s *Store) listKey(run sdk.RunKey) string { return s.partition(run.Partition) + "l:" + run.Token }
+func (s *Store) indexKey(p string) string      { return s.partition(p) + "r" }
+func (s *Store) specKey(digest string) string  { return s.o.Root + ":spec:" + digest }
+func (s *Store) blobKey(run sdk.RunKey, digest string) string {
+	return s.partition(run.Partition) + "b:" + run.Token + ":" + digest
+}
+
+// readError adds ctx's error, which the client may report as a timeout of its own.
+func readError(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, redis.Nil):
+		return runner.ErrNotFound
+	case ctx.Err() != nil:
+		return errors.Join(ctx.Err(), err)
+	}
+	return err
+}
+
+// writeError tells a definite no from an unknown outcome.
+func writeError(ctx context.Context, err error) error {
+	if err == nil || permanent(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", runner.ErrAmbiguous, readError(ctx, err))
+}
+
+// passing are the refusals of a server that will answer otherwise by and by: it starts, fails over, or is full.
+var passing = []string{
+	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "NOREPLICAS", "OOM", "MISCONF",
+	"BUSY", "UNBLOCKED", "ERR max number of clients",
+}
+
+// permanent reports whether the server refused the request itself.
+func permanent(err error) bool {
+	refusal, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return false
+	}
+	for _, prefix := range passing {
+		if strings.HasPrefix(refusal.Error(), prefix) {
+			return false
+		}
+	}
+	return true
+}
+
+func encode(r runner.Record) []byte {
+	return append([]byte(strconv.FormatUint(r.Rev, 10)+" "+r.Etag+"\n"), r.Data...)
+}
+
+func decode(element string) (runner.Record, error) {
+	head, data, framed := strings.Cut(element, "\n")
+	number, etag, spaced := strings.Cut(head, " ")
+	rev, err := strconv.ParseUint(number, 10, 64)
+	if !framed || !spaced || err != nil {
+		return runner.Record{}, fmt.Errorf("an element of %d bytes is no journal entry", len(element))
+	}
+	return runner.Record{Version: runner.Version{Rev: rev, Etag: etag, Position: rev}, Data: []byte(data)}, nil
+}
+
+// Head implements runner.Store. The client reads from masters only.
+func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
+	err := ctx.Err()
+	var element string
+	if err == nil {
+		element, err = s.client.LIndex(ctx, s.listKey(run), -1).Result()
+	}
+	if err != nil {
+		return runner.Record{}, fmt.Errorf("read head of run %s: %w", run, readError(ctx, err))
+	}
+	r, err := decode(element)
+	if err != nil {
+		return runner.Record{}, fmt.Errorf("read head of run %s: %w", run, err)
+	}
+	return r, nil
+}
+
+// batchEntries bounds how long one read keeps the server from others.
+const batchEntries = 256
+
+// Entries implements runner.Store. Most journals fit into one read.
+func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, error) {
+	var records []runner.Record
+	for next := after.Rev; ; {
+		err := ctx.Err()
+		var elements []string
+		if err == nil {
+			elements, err = s.client.LRange(ctx, s.listKey(run), int64(next), int64(next)+batchEntries-1).Result()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read entries of run %s: %w", run, readError(ctx, err))
+		}
+		for _, element := range elements {
+			r, err := decode(element)
+			if err == nil && r.Rev != next+1 {
+				err = fmt.Errorf("entry %d is in place of entry %d", r.Rev, next+1)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read entries of run %s: %w", run, err)
+			}
+			records = append(records, r)
+			next++
+		}
+		if len(elements) < batchEntries {
+			return records, nil
+		}
+	}
+}
+
+// Append implements runner.Store.
+func (s *Store) Append(
+	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record,
+) (runner.Version, error) {
+	err := ctx.Err()
+	if err == nil {
+		err = state.CheckRecord(base, next)
+	}
+	if err == nil {
+		err = s.commit(ctx, appendScript, []string{s.headKey(run), s.listKey(run), s.indexKey(run.Partition)},
+			base.Etag, strconv.FormatUint(next.Rev, 10), next.Etag, encode(next), run.Token)
+	}
+	if err != nil {
+		return runner.Version{}, fmt.Errorf("append to run %s: %w", run, err)
+	}
+	return runner.Version{Rev: next.Rev, Etag: next.Etag, Position: next.Rev}, nil
+}
+
+// Barrier implements runner.Store. A synced server answers a read only after what it shows is synced; replicas are
+// waited for.
+func (s *Store) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
+	err := ctx.Err()
+	if err == nil && s.o.Replicas > 0 {
+		err = s.commit(ctx, barrierScript, []string{s.headKey(run)}, v.Etag)
+	} else if err == nil {
+		var etag string
+		etag, err = s.client.HGet(ctx, s.headKey(run), "etag").Result()
+		switch {
+		case errors.Is(err, redis.Nil), err == nil && etag != v.Etag:
+			err = runner.ErrConflict
+		default:
+			err = writeError(ctx, err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("barrier of run %s: %w", run, err)
+	}
+	return nil
+}

@@ -1,0 +1,310 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"agentd/internal/runner"
+	"agentd/internal/state/redistest"
+	"agentd/internal/state/storetest"
+	"agentd/sdk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t testing.TB, url string, o Options) *Store {
+	t.Helper()
+	s, findings, err := Open(context.Background(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, f := range findings {
+		t.Log(f)
+	}
+	return s
+}
+
+// flushed opens a store and empties its server.
+func flushed(t testing.TB, url string, o Options) *Store {
+	s := open(t, url, o)
+	if err := s.client.FlushDB(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestStore_PassesSuite(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) runner.Store { return open(t, redistest.Start(t), Options{}) })
+}
+
+// startCluster starts a cluster of one node, which refuses keys of several slots in one script as larger ones do.
+func startCluster(t *testing.T) string {
+	t.Helper()
+	server := redistest.StartServer(t, "--cluster-enabled", "yes")
+	c := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := c.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(c.ClusterInfo(t.Context()).Val(), "cluster_state:ok") {
+		if t.Context().Err() != nil {
+			t.Fatal("the cluster is not ready")
+		}
+	}
+	return server.URL() + "," + server.Addr()
+}
+
+func TestStore_PassesSuiteOnCluster(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) runner.Store { return open(t, startCluster(t), Options{}) })
+}
+
+// startReplica starts a replica and returns when it follows.
+func startReplica(t *testing.T, master *redistest.Server) *redistest.Server {
+	t.Helper()
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	replica := redistest.StartServer(t, "--replicaof", host+" "+port)
+	awaitReplica(t, replica)
+	return replica
+}
+
+func awaitReplica(t *testing.T, replica *redistest.Server) {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: replica.Addr()})
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for !strings.Contains(c.Info(ctx, "replication").Val(), "master_link_status:up") {
+		if ctx.Err() != nil {
+			t.Fatal("the replica does not follow")
+		}
+	}
+}
+
+func TestStore_WaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	// A replica is told of a write at once, but a new one only after repl-diskless-sync-delay.
+	master := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
+	s := open(t, master.URL(), Options{Replicas: 1, ReplicaTimeout: 200 * time.Millisecond})
+	run, ctx := sdk.NewRunKey("trip"), t.Context()
+	replica := startReplica(t, master)
+	records := storetest.AppendN(t, s, run, runner.Version{}, 2)
+	if err := s.Barrier(ctx, run, records[1].Version); err != nil {
+		t.Errorf("barrier: %v", err)
+	}
+	if err := s.PutSpec(ctx, storetest.Digest(nil), nil); err != nil {
+		t.Errorf("spec: %v", err)
+	}
+
+	replica.Kill()
+	next := storetest.NextRecord(records[1].Version, "third")
+	if _, err := s.Append(ctx, run, records[1].Version, next); !errors.Is(err, runner.ErrAmbiguous) {
+		t.Errorf("append without a replica: %v, want %v", err, runner.ErrAmbiguous)
+	}
+	head, err := s.Head(ctx, run)
+	if err != nil || head.Etag != next.Etag {
+		t.Fatalf("head: %+v, %v", head.Version, err)
+	}
+	if err := s.Barrier(ctx, run, head.Version); !errors.Is(err, runner.ErrAmbiguous) {
+		t.Errorf("barrier without a replica: %v, want %v", err, runner.ErrAmbiguous)
+	}
+	if err := s.Barrier(ctx, run, records[1].Version); !errors.Is(err, runner.ErrConflict) {
+		t.Errorf("barrier of an older entry: %v, want %v", err, runner.ErrConflict)
+	}
+	if _, err := s.Append(ctx, run, records[1].Version, next); !errors.Is(err, runner.ErrAmbiguous) {
+		t.Errorf("repeat without a replica: %v, want %v", err, runner.ErrAmbiguous)
+	}
+	if err := s.PutSpec(ctx, storetest.Digest(nil), nil); err == nil {
+		t.Error("a spec without a replica is confirmed")
+	}
+
+	replica.Restart()
+	awaitReplica(t, replica)
+	if next.Version, err = s.Append(ctx, run, records[1].Version, next); err != nil {
+		t.Errorf("repeat with the replica: %v", err)
+	}
+	storetest.CheckJournal(t, s, run, append(records, next))
+}
+
+// TestStore_LearnsScriptAgain: a server that was restarted or flushed knows no script.
+func TestStore_LearnsScriptAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
+	startReplica(t, server)
+	for name, o := range map[string]Options{"alone": {}, "replicated": {Replicas: 1}} {
+		s, run := open(t, server.URL(), o), sdk.NewRunKey(name)
+		records := storetest.AppendN(t, s, run, runner.Version{}, 1)
+		if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, storetest.AppendN(t, s, run, records[0].Version, 1)...)
+		storetest.CheckJournal(t, s, run, records)
+	}
+}
+
+// TestStore_SurvivesKill kills the server at the moment when it has confirmed.
+func TestStore_SurvivesKill(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	s, run := open(t, server.URL(), Options{}), sdk.NewRunKey("trip")
+	records := storetest.AppendN(t, s, run, runner.Version{}, 3)
+	server.Kill()
+	next := storetest.NextRecord(records[2].Version, "fourth")
+	if _, err := s.Append(t.Context(), run, records[2].Version, next); !errors.Is(err, runner.ErrAmbiguous) {
+		t.Errorf("append without a server: %v, want %v", err, runner.ErrAmbiguous)
+	}
+	if err := s.Barrier(t.Context(), run, records[2].Version); !errors.Is(err, runner.ErrAmbiguous) {
+		t.Errorf("barrier without a server: %v, want %v", err, runner.ErrAmbiguous)
+	}
+	server.Restart()
+	v, err := s.Append(t.Context(), run, records[2].Version, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Version = v
+	storetest.CheckJournal(t, s, run, append(records, next))
+}
+
+// openProxied opens a store whose reads take at most timeout, through a proxy that loses answers.
+func openProxied(t *testing.T, timeout string) (*Store, *storetest.Proxy) {
+	proxy := storetest.NewProxy(t, redistest.StartServer(t).Addr())
+	return open(t, "redis://"+proxy.Addr()+"?read_timeout="+timeout, Options{}), proxy
+}
+
+func TestStore_AmbiguousAppendIsRepeated(t *testing.T) {
+	t.Parallel()
+	s, proxy := openProxied(t, "200ms")
+	storetest.AmbiguousAppend(t, s, proxy)
+}
+
+// TestStore_ClientRepeatsOnce: the client itself repeats a request whose answer was lost; the entry is written once.
+func TestStore_ClientRepeatsOnce(t *testing.T) {
+	t.Parallel()
+	s, proxy := openProxied(t, "5s")
+	run := sdk.NewRunKey("trip")
+	records := storetest.AppendN(t, s, run, runner.Version{}, 1)
+	proxy.CutNext()
+	records = append(records, storetest.AppendN(t, s, run, records[0].Version, 1)...)
+	select {
+	case <-proxy.Lost():
+	default:
+		t.Error("no answer was lost")
+	}
+	storetest.CheckJournal(t, s, run, records)
+}
+
+func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
+	t.Parallel()
+	s, proxy := openProxied(t, "10s")
+	proxy.Mute()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	run := sdk.NewRunKey("trip")
+	_, headErr := s.Head(ctx, run)
+	_, entriesErr := s.Entries(ctx, run, runner.Version{})
+	_, _, runsErr := s.Runs(ctx, "", 1)
+	for what, err := range map[string]error{"Head": headErr, "Entries": entriesErr, "Runs": runsErr} {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s after the caller's deadline: %v", what, err)
+		}
+	}
+}
+
+// TestStore_RefusalsAreNotAmbiguous: repeating does not mend a missing permission, a full server it may.
+func TestStore_RefusalsAreNotAmbiguous(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	s, run := open(t, server.URL(), Options{}), sdk.NewRunKey("trip")
+	first := storetest.NextRecord(runner.Version{}, "first")
+	for _, test := range []struct {
+		command   []any
+		ambiguous bool
+	}{
+		{[]any{"ACL", "SETUSER", "default", "-rpush"}, false},
+		{[]any{"ACL", "SETUSER", "default", "+rpush"}, true},
+	} {
+		if err := s.client.Do(t.Context(), test.command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if test.ambiguous {
+			if err := s.client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := s.Append(t.Context(), run, runner.Version{}, first)
+		if err == nil || errors.Is(err, runner.ErrAmbiguous) != test.ambiguous {
+			t.Errorf("append after %v: %v, ambiguous should be %v", test.command, err, test.ambiguous)
+		}
+		if _, err := s.Head(t.Context(), run); !errors.Is(err, runner.ErrNotFound) {
+			t.Errorf("head after %v: %v", test.command, err)
+		}
+	}
+}
+
+func TestStore_ReportsLostEntries(t *testing.T) {
+	t.Parallel()
+	s, run := open(t, redistest.Start(t), Options{}), sdk.NewRunKey("trip")
+	records := storetest.AppendN(t, s, run, runner.Version{}, 3)
+	if err := s.client.LPop(t.Context(), s.listKey(run)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Entries(t.Context(), run, runner.Version{}); err == nil {
+		t.Error("entries do not miss the first one")
+	}
+	_, err := s.Append(t.Context(), run, records[2].Version, storetest.NextRecord(records[2].Version, "fourth"))
+	if err == nil || errors.Is(err, runner.ErrAmbiguous) || errors.Is(err, runner.ErrConflict) {
+		t.Errorf("append to a damaged journal: %v", err)
+	}
+}
+
+// TestStore_KeysLast: no key of a live run may expire, and the keys are where operators look for them.
+func TestStore_KeysLast(t *testing.T) {
+	t.Parallel()
+	s, run := open(t, redistest.Start(t), Options{Root: "prod"}), sdk.NewRunKey("trip")
+	storetest.AppendN(t, s, run, runner.Version{}, 1)
+	digest := storetest.Digest(nil)
+	if err := errors.Join(s.PutBlob(t.Context(), run, digest, nil), s.PutSpec(t.Context(), digest, nil)); err != nil {
+		t.Fatal(err)
+	}
+	keys := s.client.Keys(t.Context(), "*").Val()
+	if len(keys) != 5 {
+		t.Errorf("keys: %v", keys)
+	}
+	for _, key := range keys {
+		if !strings.HasPrefix(key, "prod:{p"+run.Partition+"}:") && key != "prod:spec:"+digest {
+			t.Errorf("unexpected key %s", key)
+		}
+		if ttl := s.client.TTL(t.Context(), key).Val(); ttl != -1 {
+			t.Errorf("key %s expires after %s", key, ttl)
+		}
+	}
+}
+
+func BenchmarkStore(b *testing.B) {
+	for _, fsync := range []string{"always", "everysec"} {
+		server := redistest.StartServer(b, "--appendfsync", fsync)
+		storetest.Benchmark(b, "appendonly=yes,appendfsync="+fsync+",replicas=0", func(b *testing.B) runner.Store {
+			return flushed(b, server.URL(), Options{AllowLossy: true})
+		})
+	}
+}

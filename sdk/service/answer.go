@@ -1,0 +1,104 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"agentd/internal/contracts"
+	"agentd/sdk"
+)
+
+// response is the event that answers a call: with what the handler returned, or with an error.
+func (s *serving) response(c Call, answer Answer, err error) sdk.Event {
+	if err == nil {
+		var event sdk.Event
+		if event, err = s.success(c, answer); err == nil {
+			return event
+		}
+	}
+	return s.failure(c, err)
+}
+
+func (s *serving) success(c Call, answer Answer) (sdk.Event, error) {
+	version := s.versions[c.Version]
+	if answer.Type == "" {
+		answer.Type = only(version)
+	}
+	emits, ok := version.Emits[answer.Type]
+	if !ok {
+		return sdk.Event{}, fmt.Errorf("the handler answered with type %q; version %s emits %s",
+			answer.Type, c.Version, strings.Join(sorted(version.Emits), ", "))
+	}
+	data, err := encode(answer.Data)
+	if err != nil {
+		return sdk.Event{}, fmt.Errorf("encode the answer %T: %w", answer.Data, err)
+	}
+	if faults := emits.Validate(data); len(faults) > 0 {
+		// Not as an *sdk.Error: the caller can do nothing about it, and the faults quote what it should not see.
+		return sdk.Event{}, fmt.Errorf("the handler's answer does not fit the contract: %v", faults)
+	}
+	event := s.event(c, answer.Type, c.Version, data)
+	if answer.Units != 0 {
+		event.ExecutionUnits = answer.Units
+	}
+	return event, nil
+}
+
+// failure is the system error event for err.
+func (s *serving) failure(c Call, err error) sdk.Event {
+	problem := *sdk.AsError(err)
+	if problem.Code == "" {
+		problem.Code = sdk.CodeTool
+	}
+	log := s.log.Info
+	if problem.Code == sdk.CodeInternal {
+		log = s.log.Error
+	}
+	log("call is answered with an error", "call", c.Event.ID, "code", problem.Code, "error", err)
+	data, err := json.Marshal(sdk.NewProblem(&problem))
+	if err != nil {
+		panic(fmt.Sprintf("service: a problem has no JSON: %v", err)) // it is made of texts and bools
+	}
+	return s.event(c, sdk.ErrorType(s.contract.Type), contracts.Wildcard, data)
+}
+
+// event has what all answers to the call share.
+func (s *serving) event(c Call, eventType, version string, data json.RawMessage) sdk.Event {
+	in := &c.Event
+	to := in.RedirectTo
+	if to == "" {
+		to = in.Source
+	}
+	return sdk.Event{
+		// It follows from the call's, so that nobody mistakes the answers to two deliveries for two answers.
+		ID: in.ID + "-answer", Source: s.contract.Type, Type: eventType, Subject: in.Subject, Time: time.Now(),
+		DataContentType: sdk.ContentTypeJSON, DataSchema: sdk.SchemaRef(s.contract.URI, version), Data: data,
+		To: to, ParentID: in.ID, AccessControl: in.AccessControl, ExecutionUnits: s.units,
+		TraceParent: in.TraceParent, TraceState: in.TraceState,
+	}
+}
+
+// respond stores the answer on the reply subject of the subject where the call was delivered, never of one that the event
+// names. An answer that is there already, from an earlier delivery or another program, is as good.
+func (s *serving) respond(ctx context.Context, c Call, event sdk.Event) error {
+	reply, ok := s.conn.ReplySubject(c.subject)
+	if !ok {
+		return fmt.Errorf("subject %s is no call's", c.subject)
+	}
+	err := s.conn.Publish(ctx, reply, event)
+	switch {
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}):
+		err = s.conn.Publish(ctx, reply, s.failure(c, sdk.Errorf(sdk.CodeTooLarge, "the answer is larger than the broker takes")))
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}):
+		err = s.conn.Publish(ctx, reply, s.failure(c, sdk.Errorf(sdk.CodeInternal, "internal error").WithCause(err)))
+	}
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		s.log.Debug("call has an answer already", "call", c.Event.ID)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,442 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// gate is a handler that waits to be let through.
+type gate struct {
+	entered chan Call
+	open    chan struct{}
+	// ended gets the cause of the handler's context's end.
+	ended chan error
+	text  string
+}
+
+func newGate(text string) *gate {
+	return &gate{entered: make(chan Call, 16), open: make(chan struct{}), ended: make(chan error, 16), text: text}
+}
+
+// handle ends with its context or when the gate opens.
+func (g *gate) handle(ctx context.Context, call Call, _ place) (forecast, error) {
+	g.entered <- call
+	select {
+	case <-g.open:
+		return forecast{Text: g.text}, nil
+	case <-ctx.Done():
+		g.ended <- context.Cause(ctx)
+		return forecast{}, ctx.Err()
+	}
+}
+
+// stubborn does not care about its context.
+func (g *gate) stubborn(_ context.Context, call Call, _ place) (forecast, error) {
+	g.entered <- call
+	<-g.open
+	return forecast{Text: g.text}, nil
+}
+
+func (w *world) wantText(c sent, want string) {
+	w.t.Helper()
+	if got := w.answer(c); !strings.Contains(string(got.Data), want) {
+		w.t.Errorf("got %s, want %q", got.Data, want)
+	}
+}
+
+func TestServe_ExtendsTheDeliveryWhileTheHandlerRuns(t *testing.T) {
+	t.Parallel()
+	g := newGate("once")
+	s := weather(t, g.handle)
+	w := start(t, s)
+	w.run(Server{}, s)
+	c := w.call(s, `{"city":"Bern"}`)
+	receive(t, "the call", g.entered)
+	w.leases(3)
+	if n := w.consumer(s).NumRedelivered; n != 0 {
+		t.Errorf("%d calls were delivered again", n)
+	}
+	close(g.open)
+	w.wantText(c, "once")
+	w.settled(s)
+	if n := len(g.entered); n != 0 {
+		t.Errorf("the handler ran %d times more", n)
+	}
+}
+
+func TestServe_DoesNotBeginACallTwiceInOneProgram(t *testing.T) {
+	t.Parallel()
+	g := newGate("once")
+	s := weather(t, g.handle)
+	w := start(t, s)
+	w.run(Server{heartbeat: time.Hour}, s) // so that the delivery expires while the handler runs
+	c := w.call(s, `{"city":"Bern"}`)
+	receive(t, "the call", g.entered)
+	w.eventually("the call delivered again", func() bool { return w.consumer(s).NumRedelivered > 0 })
+	w.leases(1)
+	close(g.open)
+	w.wantText(c, "once")
+	w.settled(s)
+	if n := len(g.entered); n != 0 {
+		t.Errorf("the handler ran %d times more", n)
+	}
+}
+
+func TestServe_CallThatComesAgainHasOneAnswer(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	s := weather(t, func(_ context.Context, call Call, _ place) (forecast, error) {
+		return forecast{Text: fmt.Sprintf("run %d", runs.Add(1))}, nil
+	})
+	w := start(t, s)
+	w.run(Server{}, s)
+	c := w.call(s, `{"city":"Bern"}`)
+	w.wantText(c, "run 1")
+	w.settled(s)
+	// A new consumer reads the stream from its beginning.
+	ref := broker.ServiceConsumer("", forecastType)
+	if err := w.conn.JetStream().DeleteConsumer(w.context(), "AGENTD_OUT", ref.Name); err != nil {
+		t.Fatal(err)
+	}
+	w.provision(s)
+	w.eventually("the handler ran again", func() bool { return runs.Load() == 2 })
+	w.settled(s)
+	w.wantText(c, "run 1")
+	if n := w.answers(); n != 1 {
+		t.Errorf("there are %d answers", n)
+	}
+}
+
+func TestServe_AnswerOfAnotherIsAsGood(t *testing.T) {
+	t.Parallel()
+	g := newGate("second")
+	s := weather(t, g.handle)
+	w := start(t, s)
+	w.run(Server{}, s)
+	c := w.call(s, `{"city":"Bern"}`)
+	receive(t, "the call", g.entered)
+	first := sdk.Event{ID: "a", Source: "another", Type: forecastDone, Subject: c.event.Subject, Data: []byte(`{"text":"first"}`)}
+	if err := w.conn.Publish(w.context(), w.conn.Subjects().Reply(c.address), first); err != nil {
+		t.Fatal(err)
+	}
+	close(g.open)
+	w.settled(s)
+	w.wantText(c, "first")
+	if n := w.answers(); n != 1 {
+		t.Errorf("there are %d answers", n)
+	}
+}
+
+func TestRun_DrainFinishesHandlersAndFetchesNothing(t *testing.T) {
+	t.Parallel()
+	g := newGate("finished")
+	s := weather(t, g.handle)
+	w := start(t, s)
+	stop := w.run(Server{}, s)
+	c := w.call(s, `{"city":"Bern"}`)
+	receive(t, "the call", g.entered)
+	stopped := make(chan struct{})
+	go func() {
+		stop()
+		close(stopped)
+	}()
+	w.eventually("no open request for calls", func() bool { return w.consumer(s).NumWaiting == 0 })
+	later := w.call(s, `{"city":"Oslo"}`)
+	close(g.open)
+	receive(t, "the end", stopped)
+	w.wantText(c, "finished")
+	if info := w.consumer(s); info.NumPending != 1 || info.NumAckPending != 0 {
+		t.Errorf("%d calls are not delivered and %d not acknowledged, want 1 and 0", info.NumPending, info.NumAckPending)
+	}
+	w.run(Server{}, s)
+	w.wantText(later, "finished")
+}
+
+func TestRun_CallThatOutlastsTheGraceIsLeftToAnother(t *testing.T) {
+	t.Parallel()
+	g := newGate("first")
+	s := weather(t, g.handle)
+	w := start(t, s)
+	stop := w.run(Server{Grace: time.Millisecond}, s)
+	c := w.call(s, `{"city":"Bern"}`)
+	receive(t, "the call", g.entered)
+	stop()
+	if err := receive(t, "the end of the handler's context", g.ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("the context ended with %v", err)
+	}
+	second := weather(t, func(context.Context, Call, place) (forecast, error) { return forecast{Text: "second"}, nil })
+	w.run(Server{}, second)
+	w.wantText(c, "second")
+	w.settled(s)
+}
+
+func TestVoid_EndsTheHandlersContext(t *testing.T) {
+	t.Parallel()
+	g := newGate("")
+	s := weather(t, g.handle)
+	w := start(t, s)
+	w.run(Server{}, s)
+	c := w.call(s, `{"city":"Bern"}`)
+	receive(t, "the call", g.entered)
+	w.void(c)
+	if err := receive(t, "the end of the handler's context", g.ended); !errors.Is(err, errVoided) {
+		t.Errorf("the context ended with %v", err)
+	}
+	w.settled(s)
+	if n := w.answers(); n != 0 {
+		t.Errorf("there are %d answers to a voided call", n)
+	}
+}
+
+// The consumer hands out voids only while a slot is free, which may be never: it is the voided calls that take them.
+func TestVoid_ReachesABusyService(t *testing.T) {
+	t.Parallel()
+	g := newGate("next")
+	s := weather(t, g.handle, Concurrency(1))
+	w := start(t, s)
+	w.run(Server{}, s)
+	busy := w.call(s, `{"city":"Bern"}`)
+	receive(t, "the call", g.entered)
+	queued := w.call(s, `{"city":"Oslo"}`)
+	w.void(queued)
+	w.void(busy)
+	if err := receive(t, "the end of the handler's context", g.ended); !errors.Is(err, errVoided) {
+		t.Errorf("the context ended with %v", err)
+	}
+	next := w.call(s, `{"city":"Rome"}`)
+	if call := receive(t, "another call", g.entered); call.Event.ID != next.event.ID {
+		t.Errorf("a call that was voided before is begun")
+	}
+	close(g.open)
+	w.wantText(next, "next")
+	w.settled(s)
+	if n := w.answers(); n != 1 {
+		t.Errorf("there are %d answers, want 1", n)
+	}
+}
+
+func TestServe_AnswersWithoutAHandlerThatHangs(t *testing.T) {
+	t.Parallel()
+	g := newGate("late")
+	s := weather(t, g.stubborn, Timeout(time.Millisecond), Concurrency(1))
+	w := start(t, s)
+	w.run(Server{patience: time.Millisecond}, s)
+	c := w.call(s, `{"city":"Bern"}`)
+	if p := w.problem(c); p.Code != sdk.CodeDeadline || !p.Retryable {
+		t.Errorf("got %+v", p)
+	}
+	w.eventually("the call acknowledged", func() bool { return w.consumer(s).NumAckPending == 0 })
+	receive(t, "the call", g.entered)
+	next := w.call(s, `{"city":"Oslo"}`)
+	w.eventually("a complaint", func() bool { return w.log.contains("keeps its slot") })
+	if len(g.entered) > 0 {
+		t.Error("a call is begun in a slot that is taken")
+	}
+	close(g.open)
+	receive(t, "the next call", g.entered)
+	w.answer(next)
+	w.settled(s)
+}
+
+func TestServe_DeadlineOfTheCall(t *testing.T) {
+	t.Parallel()
+	var due atomic.Int64
+	s := weather(t, func(ctx context.Context, call Call, in place) (forecast, error) {
+		at, _ := ctx.Deadline()
+		due.Store(at.UnixMilli())
+		return sunny(ctx, call, in)
+	})
+	w := start(t, s)
+	w.run(Server{}, s)
+	publish := func(header string) sent {
+		c := w.newCall(s, `{"city":"Bern"}`)
+		data, err := c.event.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = w.conn.JetStream().PublishMsg(w.context(), &nats.Msg{
+			Subject: w.conn.Subjects().Call(c.address), Data: data, Header: nats.Header{"Agentd-Deadline": {header}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	want := time.Now().Add(time.Hour).UnixMilli()
+	w.wantText(publish(fmt.Sprint(want)), "sunny")
+	if got := due.Load(); got != want {
+		t.Errorf("the handler's deadline is %d, want %d", got, want)
+	}
+	w.wantText(publish("tomorrow"), "sunny")
+	if got := due.Load() - time.Now().UnixMilli(); got > DefaultTimeout.Milliseconds() || got < 0 {
+		t.Errorf("without a deadline the handler has %d ms", got)
+	}
+	due.Store(0)
+	if p := w.problem(publish("1000")); p.Code != sdk.CodeDeadline || due.Load() != 0 {
+		t.Errorf("a call that is overdue: got %+v", p)
+	}
+}
+
+func TestServe_GarbageIsDeadLettered(t *testing.T) {
+	t.Parallel()
+	s := weather(t, sunny)
+	w := start(t, s)
+	other := w.newCall(s, `{"city":"Oslo"}`)
+	valid := func(change func(*sdk.Event)) []byte {
+		event := other.event
+		change(&event)
+		data, err := event.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	at := w.conn.Subjects().Call(other.address)
+	odd := other.address
+	odd.Call = "call-7"
+	garbage := []struct {
+		subject, detail string
+		data            []byte
+	}{
+		{at, "is not an event", []byte(`{"id":`)},
+		{"agentd.out.local.weather_forecast.somewhere", "none of this wire's", valid(func(*sdk.Event) {})},
+		{at, "$.id", valid(func(e *sdk.Event) { e.ID = "another" })},
+		{at, "$.subject", valid(func(e *sdk.Event) { e.Subject = "another" })},
+		{w.conn.Subjects().Call(odd), "a call's id", valid(func(e *sdk.Event) { e.ID = odd.Call })},
+		{"agentd.void.local.weather_forecast.somewhere", "none of this wire's", nil},
+	}
+	w.run(Server{}, s)
+	for i, g := range garbage {
+		if _, err := w.conn.JetStream().PublishMsg(w.context(), &nats.Msg{Subject: g.subject, Data: g.data}); err != nil {
+			t.Fatal(err)
+		}
+		d, _ := w.first(broker.ZoneDLQ, fmt.Sprintf("agentd.dlq.invalid_event.agentd_out.%d", i+1))
+		if detail := d.Header("agentd-detail"); !strings.Contains(detail, g.detail) || string(d.Data()) != string(g.data) {
+			t.Errorf("%s: got %q, want %q", g.subject, detail, g.detail)
+		}
+	}
+	w.wantText(w.call(s, `{"city":"Bern"}`), "sunny in Bern")
+	w.settled(s)
+}
+
+func TestRun_TwoServicesInOneProgram(t *testing.T) {
+	t.Parallel()
+	g := newGate("slow")
+	slow := weather(t, g.handle, Concurrency(1))
+	contract := forecastContract
+	contract.URI, contract.Type, contract.Domain = "#/weather/report", "weather.report", "weather.bureau"
+	quick := newService(t, contract)
+	Handle(quick, sunny)
+	w := start(t, slow, quick)
+	w.run(Server{}, slow, quick)
+	first := w.call(slow, `{"city":"Bern"}`)
+	receive(t, "the call", g.entered)
+	w.wantText(w.call(quick, `{"city":"Oslo"}`), "sunny in Oslo") // the other service's slots are its own
+	close(g.open)
+	w.wantText(first, "slow")
+}
+
+func TestRun_WaitsForItsConsumer(t *testing.T) {
+	t.Parallel()
+	s := weather(t, sunny)
+	w := newWorld(t, broker.ServerOptions{})
+	w.run(Server{}, s)
+	w.eventually("advice in the log", func() bool {
+		return w.log.contains("run: agentd provision") && w.log.contains("svc_local_weather_forecast")
+	})
+	w.provision(s)
+	w.wantText(w.call(s, `{"city":"Bern"}`), "sunny in Bern")
+}
+
+// A careless service answers calls on a core subscription, where the reply inbox is that of the publisher's own
+// acknowledgement.
+func TestCarelessResponder_ChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, broker.ServerOptions{Listen: true})
+	s := weather(t, sunny)
+	w.provision(s)
+	w.run(Server{}, s)
+	nc, err := nats.Connect(w.server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	responded := make(chan string, 64)
+	_, err = nc.Subscribe("agentd.out.>", func(m *nats.Msg) {
+		if err := m.Respond([]byte(`{"text":"hail"}`)); err != nil {
+			t.Errorf("respond: %v", err)
+		}
+		responded <- m.Subject
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		c := w.call(s, `{"city":"Bern"}`) // fails if the publisher takes the response for the broker's refusal
+		// The publisher may have to publish again, and there is a response to each.
+		for receive(t, "the careless response", responded) != w.conn.Subjects().Call(c.address) {
+		}
+		w.wantText(c, "sunny in Bern")
+	}
+	w.settled(s)
+	if n := w.answers(); n != 10 {
+		t.Errorf("there are %d answers to 10 calls", n)
+	}
+}
+
+func TestServer_AddressFromTheEnvironment(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("NATS_URL", "")
+	t.Setenv("AGENTD_DATA", "")
+	want := func(o Server, url, source string) {
+		t.Helper()
+		if gotURL, gotSource, err := o.address(); err != nil || gotURL != url || gotSource != source {
+			t.Errorf("got %s from %s (%v), want %s from %s", gotURL, gotSource, err, url, source)
+		}
+	}
+	want(Server{}, "nats://127.0.0.1:4222", "the default")
+	for _, folder := range []string{".agentd", "elsewhere"} {
+		server, err := broker.StartServer(broker.ServerOptions{Dir: folder, Listen: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if folder != ".agentd" {
+			t.Setenv("AGENTD_DATA", folder)
+		}
+		want(Server{}, server.URL(), "agentd dev on "+folder)
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("NATS_URL", "nats://one:4222,nats://two:4222")
+	want(Server{}, "nats://one:4222,nats://two:4222", "NATS_URL")
+	want(Server{URL: "nats://three:4222"}, "nats://three:4222", "the program")
+}
+
+func TestRun_ConnectsToTheServerOfTheEnvironment(t *testing.T) {
+	s := weather(t, sunny)
+	w := newWorld(t, broker.ServerOptions{Listen: true})
+	w.provision(s)
+	t.Setenv("NATS_URL", w.server.URL())
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, s) }()
+	w.wantText(w.call(s, `{"city":"Bern"}`), "sunny in Bern")
+	stop()
+	if err := receive(t, "the end of Run", done); err != nil {
+		t.Error(err)
+	}
+}

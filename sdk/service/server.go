@@ -1,0 +1,145 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// Server runs services over one connection. Its zero value takes everything from the environment.
+type Server struct {
+	// URL is a comma-separated list of NATS servers. Empty is NATS_URL, else the server of an `agentd dev` that runs on
+	// the data folder (AGENTD_DATA, else .agentd), else nats://127.0.0.1:4222.
+	URL string
+	// Creds is the path of a credentials file; empty is NATS_CREDS.
+	Creds string
+	// Root is the first token of every subject; empty is AGENTD_ROOT, else "agentd".
+	Root string
+	// Conn is a connection to use instead, such as that of an sdktest.Harness. It stays open.
+	Conn *broker.Conn
+	// Grace is how long running handlers may go on when the program stops; 0 is 30 s. Calls that take longer are delivered
+	// to another program.
+	Grace time.Duration
+	// Logger is slog.Default() when nil.
+	Logger *slog.Logger
+
+	// For tests: see serving. 0 is broker.Heartbeat.
+	heartbeat, patience time.Duration
+}
+
+const (
+	defaultURL   = "nats://127.0.0.1:4222"
+	defaultData  = ".agentd"
+	defaultGrace = 30 * time.Second
+)
+
+// Run serves until ctx ends, with everything from the environment. See Server.Run.
+func Run(ctx context.Context, services ...*Service) error { return Server{}.Run(ctx, services...) }
+
+// Run serves until ctx ends, then fetches nothing more and returns when the running handlers have finished. It waits for
+// a NATS server, or a consumer, that is not there. Consumers are made by agentd; see `agentd provision`.
+//
+// The error is *sdk.Error with CodeConfig if the services cannot be served as they are.
+func (o Server) Run(ctx context.Context, services ...*Service) error {
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.Grace = cmp.Or(o.Grace, defaultGrace)
+	bound, err := o.bind(services)
+	if err != nil {
+		return err
+	}
+	conn := o.Conn
+	if conn == nil {
+		if conn, err = o.connect(ctx, services); err != nil {
+			return err
+		}
+	}
+	var running sync.WaitGroup
+	for _, s := range bound {
+		s.conn = conn
+		running.Go(func() { s.run(ctx) })
+	}
+	running.Wait()
+	if conn == o.Conn {
+		return nil
+	}
+	return conn.Close()
+}
+
+// bind checks that the services can be served together.
+func (o Server) bind(services []*Service) ([]*serving, error) {
+	var bound []*serving
+	var faults []sdk.Fault
+	taken := map[broker.ConsumerRef]bool{}
+	for _, s := range services {
+		handlers, found := s.bind()
+		faults = append(faults, found...)
+		for _, domain := range s.domains {
+			ref := broker.ServiceConsumer(domain, s.contract.Type)
+			if taken[ref] {
+				faults = append(faults, sdk.Fault{Path: s.contract.Type, Expected: "one service of " + ref.Name, Got: "two"})
+			}
+			taken[ref] = true
+		}
+		bound = append(bound, &serving{
+			Service: s, handlers: handlers, log: o.Logger.With("service", s.contract.Type), grace: o.Grace,
+			flights: newFlights(), heartbeat: cmp.Or(o.heartbeat, broker.Heartbeat), patience: cmp.Or(o.patience, broker.Heartbeat),
+		})
+	}
+	if len(services) == 0 {
+		faults = append(faults, sdk.Fault{Path: "services", Expected: "at least one", Got: "none"})
+	}
+	if len(faults) > 0 {
+		return nil, &sdk.Error{Code: sdk.CodeConfig, Message: "the services cannot be run", Faults: faults}
+	}
+	return bound, nil
+}
+
+func (o Server) connect(ctx context.Context, services []*Service) (*broker.Conn, error) {
+	subjects, err := sdk.NewSubjects(cmp.Or(o.Root, os.Getenv("AGENTD_ROOT"), sdk.DefaultRoot))
+	if err != nil {
+		return nil, err
+	}
+	url, source, err := o.address()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, s := range services {
+		names = append(names, s.contract.Type)
+	}
+	o.Logger.Info("connecting to NATS", "address_from", source)
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{
+		URL: url, Creds: cmp.Or(o.Creds, os.Getenv("NATS_CREDS")), Name: "service " + strings.Join(names, " "),
+		Subjects: subjects, Logger: o.Logger, Wait: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS (address from %s): %w", source, err)
+	}
+	o.Logger.Info("serving", "types", names)
+	return conn, nil
+}
+
+// address is where NATS is, and how that is known.
+func (o Server) address() (url, source string, err error) {
+	if o.URL != "" {
+		return o.URL, "the program", nil
+	}
+	if url := os.Getenv("NATS_URL"); url != "" {
+		return url, "NATS_URL", nil
+	}
+	data := cmp.Or(os.Getenv("AGENTD_DATA"), defaultData)
+	url, err = broker.ReadAddress(data)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		return defaultURL, "the default", nil
+	}
+	return url, "agentd dev on " + data, err
+}

@@ -1,0 +1,250 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/internal/contracts"
+	"agentd/sdk"
+)
+
+// Defaults of a service.
+const (
+	DefaultTimeout     = 30 * time.Second
+	DefaultConcurrency = 16
+)
+
+// Service answers the calls of one contract. It is made before it is run and not changed afterwards.
+type Service struct {
+	contract sdk.Contract
+	versions map[string]*contracts.Version
+	domains  []string
+	timeout  time.Duration
+	slots    int
+	units    sdk.Units
+	handlers []registration
+}
+
+// registration is one Handle.
+type registration struct {
+	// versions are those that it was given; none is all that no other registration has.
+	versions []string
+	// chooses is set when the handler names the type of its answer.
+	chooses bool
+	handle  handler
+}
+
+// handler takes data that is valid by the contract.
+type handler func(ctx context.Context, call Call, data json.RawMessage) (Answer, error)
+
+// Option changes a service.
+type Option func(*Service)
+
+// Timeout is how long a handler may take for a call that does not say when it is due. The default is DefaultTimeout.
+func Timeout(d time.Duration) Option { return func(s *Service) { s.timeout = d } }
+
+// Concurrency is how many calls are handled at once. The default is DefaultConcurrency.
+func Concurrency(n int) Option { return func(s *Service) { s.slots = n } }
+
+// Domains are the routing lanes whose calls are answered, "" the local one. The default is the contract's domain.
+func Domains(domains ...string) Option { return func(s *Service) { s.domains = domains } }
+
+// Units is what an answer costs, errors included, unless the handler says otherwise (Answer). The default is 0.
+func Units(u sdk.Units) Option { return func(s *Service) { s.units = u } }
+
+// New returns a service of the contract. The error is *sdk.Error with CodeConfig and lists everything that is wrong.
+func New(contract sdk.Contract, options ...Option) (*Service, error) {
+	s := &Service{
+		contract: contract, versions: map[string]*contracts.Version{}, domains: []string{contract.Domain},
+		timeout: DefaultTimeout, slots: DefaultConcurrency,
+	}
+	for _, o := range options {
+		o(s)
+	}
+	if faults := append(s.compile(), s.check()...); len(faults) > 0 {
+		return nil, &sdk.Error{
+			Code: sdk.CodeConfig, Message: "service of contract " + contract.URI + " cannot be made", Faults: faults,
+		}
+	}
+	return s, nil
+}
+
+// FromFile is New with the contract in a file, YAML or JSON.
+func FromFile(path string, options ...Option) (*Service, error) {
+	contract, err := contracts.Load(path)
+	if err != nil {
+		return nil, fmt.Errorf("load contract %s: %w", path, err)
+	}
+	return New(contract, options...)
+}
+
+// Parse is FromFile for a file that is already read, such as an embedded one. Its name tells the format (JSON when it ends
+// in .json) and stands in errors.
+func Parse(name string, data []byte, options ...Option) (*Service, error) {
+	contract, err := contracts.Parse(name, data)
+	if err != nil {
+		return nil, fmt.Errorf("read contract %s: %w", name, err)
+	}
+	return New(contract, options...)
+}
+
+// Contract is what the service was made from.
+func (s *Service) Contract() sdk.Contract { return s.contract }
+
+// Handle has h answer the calls of s. Without versions it answers those of every version of the contract that no other
+// handler is given. Which versions have no handler, or two, is found by Run.
+//
+// h may be called concurrently. in is the call's data, valid by the contract and with its defaults, decoded like
+// encoding/json does but with names matched exactly. The returned value is encoded like encoding/json does, but nil
+// slices and maps as empty ones, and checked against the contract. Out is Answer when the handler chooses among several
+// types of answers.
+//
+// ctx ends when the call is due, when nobody waits for it any more, and when a stopping program is out of patience. Of an
+// error the caller sees the *sdk.Error in its chain: code, message, whether to retry, faults. Any other is logged, and the
+// caller only learns that there was an internal error. A panic is an error of that kind.
+func Handle[In, Out any](s *Service, h func(ctx context.Context, call Call, in In) (Out, error), versions ...string) {
+	var none Out
+	_, chooses := any(none).(Answer)
+	s.handlers = append(s.handlers, registration{
+		versions: versions, chooses: chooses,
+		handle: func(ctx context.Context, call Call, data json.RawMessage) (Answer, error) {
+			var in In
+			if err := decode(data, &in); err != nil {
+				return Answer{}, fmt.Errorf("decode the data of a call into %T: %w", in, err)
+			}
+			out, err := h(ctx, call, in)
+			if err != nil {
+				return Answer{}, err
+			}
+			if answer, ok := any(out).(Answer); ok {
+				return answer, nil
+			}
+			return Answer{Data: out}, nil
+		},
+	})
+}
+
+// compile compiles all schemas of the contract and returns what is wrong with it.
+func (s *Service) compile() []sdk.Fault {
+	var faults []sdk.Fault
+	fault := func(path, expected, got string) {
+		faults = append(faults, sdk.Fault{Path: path, Expected: expected, Got: got})
+	}
+	c := &s.contract
+	if c.URI == "" {
+		fault("$.uri", "a URI", "nothing")
+	}
+	if err := sdk.CheckName(c.Type); err != nil {
+		fault("$.type", "a name", fmt.Sprintf("%q", c.Type))
+	}
+	if len(c.Versions) == 0 {
+		fault("$.versions", "at least one", "none")
+	}
+	for _, version := range sorted(c.Versions) {
+		path := fmt.Sprintf("$.versions[%q]", version)
+		if _, _, ok := contracts.ParseSchemaRef(sdk.SchemaRef(c.URI, version)); c.URI != "" && !ok || version == contracts.Wildcard {
+			fault(path, "a semantic version above "+contracts.Wildcard, version)
+		}
+		emits := c.Versions[version].Emits
+		if len(emits) == 0 {
+			fault(path+".emits", "at least one answer", "none")
+		}
+		for _, emitted := range sorted(emits) {
+			if sdk.CheckName(emitted) != nil || emitted == sdk.ErrorType(c.Type) {
+				fault(path+".emits", "names of answers other than the system error", emitted)
+			}
+		}
+		compiled, err := contracts.CompileVersion(*c, version)
+		if err != nil {
+			faults = append(faults, sdk.AsError(err).Faults...)
+		}
+		s.versions[version] = compiled
+	}
+	return faults
+}
+
+// check returns what is wrong with the options.
+func (s *Service) check() []sdk.Fault {
+	var faults []sdk.Fault
+	fault := func(path, expected string, got any) {
+		faults = append(faults, sdk.Fault{Path: path, Expected: expected, Got: fmt.Sprint(got)})
+	}
+	if s.timeout <= 0 {
+		fault("timeout", "more than 0", s.timeout)
+	}
+	if s.slots < 1 {
+		fault("concurrency", "at least 1", s.slots)
+	}
+	if s.units < 0 {
+		fault("units", "0 or more", s.units)
+	}
+	if len(s.domains) == 0 {
+		fault("domains", "at least one", "none")
+	}
+	for _, d := range s.domains {
+		if err := sdk.CheckDomain(d); err != nil {
+			fault("domains", sdk.AsError(err).Message, d)
+		}
+	}
+	return faults
+}
+
+// bind returns the handler of every version, and which versions lack one or have too many.
+func (s *Service) bind() (map[string]handler, []sdk.Fault) {
+	var faults []sdk.Fault
+	fault := func(version, expected, got string) {
+		faults = append(faults, sdk.Fault{Path: s.contract.Type + " " + version, Expected: expected, Got: got})
+	}
+	bound := map[string]handler{}
+	bind := func(version string, r registration) {
+		switch {
+		case bound[version] != nil:
+			fault(version, "one handler", "another")
+		case len(s.versions[version].Emits) > 1 && !r.chooses:
+			fault(version, "a handler that returns service.Answer, because there are several: "+
+				strings.Join(sorted(s.versions[version].Emits), ", "), "one that does not choose")
+		}
+		bound[version] = r.handle
+	}
+	for _, r := range s.handlers {
+		for _, version := range r.versions {
+			if s.versions[version] == nil {
+				fault(version, "a version of the contract: "+strings.Join(sorted(s.versions), ", "), "a handler for another")
+				continue
+			}
+			bind(version, r)
+		}
+	}
+	given := maps.Clone(bound)
+	for _, r := range s.handlers {
+		for _, version := range sorted(s.versions) {
+			if len(r.versions) == 0 && given[version] == nil {
+				bind(version, r)
+			}
+		}
+	}
+	for _, version := range sorted(s.versions) {
+		if bound[version] == nil {
+			fault(version, "a handler", "none")
+		}
+	}
+	return bound, faults
+}
+
+// only is the one type of answers of a version, or "".
+func only(v *contracts.Version) string {
+	if len(v.Emits) != 1 {
+		return ""
+	}
+	return sorted(v.Emits)[0]
+}
+
+func sorted[V any](m map[string]V) []string {
+	return slices.SortedFunc(maps.Keys(m), cmp.Compare[string])
+}

@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// readyTimeout bounds the answer to /readyz: a prober does not wait for long.
+const readyTimeout = 2 * time.Second
+
+// health answers /livez and /readyz. Its zero value is alive and not ready.
+type health struct {
+	mu    sync.Mutex
+	ready func(context.Context) error
+}
+
+// set changes what decides about readiness; nil is not ready.
+func (h *health) set(ready func(context.Context) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ready = ready
+}
+
+// listen serves on address, if there is one, until stop is called.
+func (h *health) listen(ctx context.Context, address string) (stop func() error, err error) {
+	if address == "" {
+		return func() error { return nil }, nil
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { answer(w, h.check(r.Context())) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	return func() error {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
+		defer cancel()
+		err := errors.Join(server.Shutdown(stopping), <-done)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return err
+	}, nil
+}
+
+var errNotServing = errors.New("the worker is not serving: it starts, or stops")
+
+func (h *health) check(ctx context.Context) error {
+	h.mu.Lock()
+	ready := h.ready
+	h.mu.Unlock()
+	if ready == nil {
+		return errNotServing
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return ready(ctx)
+}
+
+// answer is "ok", or 503 with the reason.
+func answer(w http.ResponseWriter, problem error) {
+	text := "ok\n"
+	if problem != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = problem.Error() + "\n"
+	}
+	_, _ = w.Write([]byte(text)) // the prober went away
+}

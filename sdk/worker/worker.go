@@ -1,0 +1,226 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/catalog"
+	"agentd/internal/llm"
+	"agentd/internal/worker"
+	"agentd/sdk"
+)
+
+// Options say what is served and where. Only Agents is required.
+type Options struct {
+	// URL is a comma-separated list of NATS servers; empty is nats://127.0.0.1:4222.
+	URL string
+	// Creds is the path of a NATS credentials file.
+	Creds string
+	// RedisURL is the store of runs. Empty keeps them in JetStream. All workers of an agent must use the same store.
+	RedisURL string
+	// Root is the first token of every subject; empty is sdk.DefaultRoot.
+	Root string
+
+	Agents []sdk.Agent
+	// Models resolves the model of an agent's spec. Nil is one OpenAI-compatible provider named "openai", with key and
+	// address from OPENAI_API_KEY and OPENAI_BASE_URL.
+	Models func(sdk.ModelSpec) (sdk.Provider, error)
+	// Slots is how many messages are handled at once; 0 is 32. Each may hold a whole conversation in memory.
+	Slots int
+
+	// Provision makes the streams and consumers that the agents need. Without it they must be there: see
+	// `agentd provision`.
+	Provision bool
+	// Replicas of each stream, for Provision; 0 leaves existing streams as they are, and is 1 for new ones.
+	Replicas int
+
+	// Grace is how long a stopping worker lets activations reach their next step; 0 is 30 s.
+	Grace time.Duration
+	// HTTP is an address such as ":8080" for GET /livez and /readyz; empty is none. The worker is ready while it reaches
+	// NATS and the store, and not from the moment it is asked to stop.
+	HTTP string
+	// Serving is called once, when the worker begins to take messages; nil is allowed.
+	Serving func()
+	// Logger is slog.Default() when nil.
+	Logger *slog.Logger
+}
+
+const (
+	defaultURL   = "nats://127.0.0.1:4222"
+	defaultSlots = 32
+)
+
+// FromEnvironment returns options from NATS_URL, NATS_CREDS, REDIS_URL and AGENTD_ROOT.
+func FromEnvironment() Options {
+	return Options{
+		URL: os.Getenv("NATS_URL"), Creds: os.Getenv("NATS_CREDS"), RedisURL: os.Getenv("REDIS_URL"),
+		Root: os.Getenv("AGENTD_ROOT"),
+	}
+}
+
+// Run serves until ctx ends. Then it takes no further message, lets activations reach their next step, and leaves what is
+// not finished to other workers: it cancels no run.
+//
+// NATS or Redis may be away, at the start or later: the worker waits and reconnects for ever. The error is *sdk.Error
+// with CodeConfig when waiting would not help: the agents are wrong, or what they need on the broker is missing.
+func Run(ctx context.Context, o Options) error {
+	s, err := newServing(o)
+	if err != nil {
+		return err
+	}
+	stop, err := s.health.listen(ctx, o.HTTP)
+	if err != nil {
+		return err
+	}
+	err = s.run(ctx)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // it was asked to stop while it waited for a server
+	}
+	return errors.Join(err, stop())
+}
+
+// serving is one Run.
+type serving struct {
+	Options
+	subjects sdk.Subjects
+	health   health
+}
+
+// newServing fills in defaults and checks everything that can be checked without a connection.
+func newServing(o Options) (*serving, error) {
+	o.URL = cmp.Or(o.URL, defaultURL)
+	o.Slots = cmp.Or(o.Slots, defaultSlots)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	subjects, err := sdk.NewSubjects(cmp.Or(o.Root, sdk.DefaultRoot))
+	if err != nil {
+		return nil, err
+	}
+	if len(o.Agents) == 0 {
+		return nil, sdk.Errorf(sdk.CodeConfig, "there is no agent to serve")
+	}
+	if o.Models == nil {
+		if o.Models, err = modelsFromEnvironment(); err != nil {
+			return nil, err
+		}
+	}
+	var faults []error
+	for _, a := range o.Agents {
+		err := catalog.Check(a)
+		if err == nil {
+			_, err = o.Models(a.Spec.Model)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
+		}
+	}
+	return &serving{Options: o, subjects: subjects}, errors.Join(faults...)
+}
+
+func modelsFromEnvironment() (func(sdk.ModelSpec) (sdk.Provider, error), error) {
+	registry, err := llm.New(llm.Config{Providers: []llm.ProviderConfig{{
+		Name: "openai", APIKey: os.Getenv("OPENAI_API_KEY"), BaseURL: os.Getenv("OPENAI_BASE_URL"),
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	return registry.Provider, nil
+}
+
+func (s *serving) run(ctx context.Context) (err error) {
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{
+		URL: s.URL, Creds: s.Creds, Name: "agentd worker", Subjects: s.subjects, Logger: s.Logger, Wait: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := s.persist(ctx, "set up the broker", func() error { return s.setUp(ctx, conn) }); err != nil {
+		return err
+	}
+	var store worker.OpenedStore
+	err = s.persist(ctx, "open the store", func() (err error) {
+		store, err = worker.OpenStore(ctx, conn, s.RedisURL)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	for _, w := range store.Warnings {
+		s.Logger.Warn("the store does not keep agentd's promises", "finding", w.Message, "remedy", w.Remedy)
+	}
+	return s.serve(ctx, conn, store)
+}
+
+func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.OpenedStore) error {
+	w, err := worker.New(worker.Options{
+		Conn: conn, Store: store, Models: s.Models, Agents: s.Agents, Slots: s.Slots, Grace: s.Grace, Logger: s.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.health.set(w.Ready)
+	stopped := context.AfterFunc(ctx, func() { s.health.set(nil) })
+	defer stopped()
+	if s.Serving != nil {
+		s.Serving()
+	}
+	return w.Run(ctx)
+}
+
+// setUp provisions the broker, or checks that it is provisioned.
+func (s *serving) setUp(ctx context.Context, conn *broker.Conn) error {
+	specs := make([]sdk.AgentSpec, len(s.Agents))
+	for i, a := range s.Agents {
+		specs[i] = a.Spec
+	}
+	plan := worker.Plan(specs)
+	plan.Replicas = s.Replicas
+	if s.Provision {
+		changes, err := conn.Provision(ctx, plan)
+		for _, c := range changes {
+			s.Logger.Info("provisioned", "kind", c.Kind, "name", c.Name, "action", c.Action)
+		}
+		return err
+	}
+	findings, err := conn.Verify(ctx, plan)
+	if err != nil {
+		return err
+	}
+	for _, f := range slices.DeleteFunc(slices.Clone(findings), func(f broker.Finding) bool {
+		return f.Severity == broker.SeverityError
+	}) {
+		s.Logger.Warn("the broker is not as it should be", "finding", f.Message, "remedy", f.Remedy)
+	}
+	return broker.Problem(findings)
+}
+
+// How long to wait before something is tried again.
+const shortestDelay, longestDelay = 250 * time.Millisecond, 5 * time.Second
+
+// persist repeats attempt until it succeeds, is refused for good, or ctx ends.
+func (s *serving) persist(ctx context.Context, doing string, attempt func() error) error {
+	for delay := shortestDelay; ; delay = min(2*delay, longestDelay) {
+		err := attempt()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}), broker.Refused(err):
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+		s.Logger.Warn("worker cannot start yet; trying again", "doing", doing, "error", err)
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+		}
+	}
+}

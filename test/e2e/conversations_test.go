@@ -1,0 +1,207 @@
+// Package e2e replays recorded conversations of a real model through the built binaries: agentd, the airline's services
+// and customer, and a NATS server, each a process of its own; the model is behind HTTP.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/llm/mockllm"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+var enabled = flag.Bool("e2e", false, "replay the recorded conversations through the binaries in bin/ (make e2e)")
+
+// scenario is one way to run the workers.
+type scenario struct {
+	store   string
+	workers int
+	kill    bool
+}
+
+func (s scenario) name() string {
+	n := fmt.Sprintf("%s-%d", s.store, s.workers)
+	if s.kill {
+		n += "-kill"
+	}
+	return n
+}
+
+func TestRecordedConversations(t *testing.T) {
+	if !*enabled {
+		t.Skip("runs the built binaries for minutes: make e2e")
+	}
+	data := findRecords(t)
+	for _, s := range []scenario{
+		{"jetstream", 1, false}, {"jetstream", 3, false}, {"jetstream", 3, true},
+		{"redis", 1, false}, {"redis", 3, false}, {"redis", 3, true},
+	} {
+		t.Run(s.name(), func(t *testing.T) { s.replay(t, data) })
+	}
+}
+
+// replay plays every record at once and compares how each run ends and what it remembers.
+func (s scenario) replay(t *testing.T, data records) {
+	script, err := mockllm.TranscriptScript(data.records, data.tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := mockllm.New(script)
+	server := httptest.NewServer(model)
+	defer server.Close()
+	w := s.world(t, data, server.URL+"/v1")
+	began := time.Now()
+	for _, r := range data.records {
+		w.start(r)
+	}
+	turns, mismatches := 0, 0
+	for _, r := range data.records {
+		done := w.wait(r)
+		problems := append(checkEnd(r, done), checkHistory(r, w.history(r))...)
+		for _, p := range problems {
+			t.Errorf("%s: %s", r.Run(), p)
+		}
+		mismatches += len(problems)
+		turns += replies(r)
+	}
+	kills := w.stopKilling()
+	stats := model.Stats()
+	t.Logf("%s: %d conversations, %d turns, %d mismatches, %d kills, %d repeated model calls, %s",
+		s.name(), len(data.records), turns, mismatches+stats.Mismatches, kills, stats.Repeats, time.Since(began).Round(time.Millisecond))
+	for _, d := range stats.Details {
+		t.Errorf("model: %s", d)
+	}
+}
+
+// world is a set of running processes.
+type world struct {
+	t       *testing.T
+	prefix  string
+	conn    *broker.Conn
+	store   runner.Store
+	workers []*process
+	killing func() int
+}
+
+// patience is how long all conversations together may take.
+const patience = 10 * time.Minute
+
+func (w *world) start(r mockllm.Record) {
+	data, err := json.Marshal(map[string]string{"message": firstUser(r)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	err = w.conn.Start(w.t.Context(), agentName, sdk.Event{
+		ID: r.Run(), Source: "com.test.customer", Type: agentName, Subject: w.subject(r), Data: data,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) subject(r mockllm.Record) string { return w.prefix + r.Run() }
+
+func (w *world) wait(r mockllm.Record) sdk.Event {
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	init := sdk.InitToken("com.test.customer", r.Run())
+	done, err := w.conn.WaitDone(ctx, agentName, sdk.NewRunKey(w.subject(r)), init)
+	if err != nil {
+		w.t.Fatalf("%s does not end: %v", r.Run(), err)
+	}
+	return done
+}
+
+// history folds the run's journal.
+func (w *world) history(r mockllm.Record) []sdk.Message {
+	reader := runner.New(runner.Options{Store: w.store})
+	entries, err := reader.Journal(w.t.Context(), sdk.NewRunKey(w.subject(r)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var state core.State
+	for i := range entries {
+		if state, err = core.Apply(state, &entries[i]); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return state.Messages()
+}
+
+// records are the conversations with what belongs to them.
+type records struct {
+	records []mockllm.Record
+	// dir holds transcripts.jsonl.
+	dir               string
+	toolsJSON, policy string
+	tools             []string
+}
+
+// findRecords reads AGENTD_TRANSCRIPTS, or the records beside the project; without any the test is skipped.
+func findRecords(t *testing.T) records {
+	fallback := filepath.Join("..", "..", "..", "shared", "data", "airline")
+	dir := os.Getenv("AGENTD_TRANSCRIPTS")
+	if dir == "" {
+		dir = fallback
+	}
+	if _, err := os.Stat(filepath.Join(dir, "transcripts.jsonl")); err != nil {
+		t.Skipf("no recorded conversations in %s; set AGENTD_TRANSCRIPTS to a folder with transcripts.jsonl", dir)
+	}
+	beside := func(name string) string {
+		if path := filepath.Join(dir, name); fileExists(path) {
+			return path
+		}
+		return filepath.Join(fallback, name)
+	}
+	d := records{dir: dir, toolsJSON: beside("tools.json"), policy: beside("policy.md")}
+	var err error
+	if d.records, err = mockllm.LoadTranscripts(dir); err != nil {
+		t.Fatal(err)
+	}
+	if d.tools, err = mockllm.LoadToolNames(d.toolsJSON); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func firstUser(r mockllm.Record) string {
+	for _, m := range r.Messages {
+		if m.Role == "user" {
+			return m.Text
+		}
+	}
+	return ""
+}
+
+func replies(r mockllm.Record) int {
+	n := 0
+	for _, m := range r.Messages {
+		if m.Role == "assistant" {
+			n++
+		}
+	}
+	return n
+}
+
+// equalJSON compares two JSON texts by value.
+func equalJSON(a, b []byte) bool {
+	ca, errA := sdk.Canonicalize(a)
+	cb, errB := sdk.Canonicalize(b)
+	return errA == nil && errB == nil && bytes.Equal(ca, cb)
+}
