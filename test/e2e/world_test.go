@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"agentd/internal/broker"
-	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
 	"agentd/internal/state/redistest"
 	"agentd/sdk"
@@ -161,8 +160,6 @@ func (w *world) connect(t *testing.T, url string, s scenario, env []string) {
 	}
 	w.store = natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
 }
-
-var _ runner.Store = (*natsstore.Store)(nil)
 
 // process is a child process that can be killed and started again.
 type process struct {
