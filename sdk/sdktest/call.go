@@ -98,18 +98,12 @@ func (c *Call) Fail(p sdk.Problem) {
 }
 
 // Send publishes an event on the call's reply subject. Sending another event there afterwards fails the test, because
-// services create their answers; see Resend.
+// services create their answers; see PublishAgain.
 func (c *Call) Send(event sdk.Event) {
 	c.h.t.Helper()
 	ctx, cancel := c.h.context()
 	defer cancel()
 	c.h.check("answer "+c.Event.ID, c.h.conn.Publish(ctx, c.reply(), event))
-}
-
-// Resend publishes an event on the call's reply subject even if one already is there, as a careless service does.
-func (c *Call) Resend(event sdk.Event) {
-	c.h.t.Helper()
-	c.h.Publish(c.reply(), event)
 }
 
 func (c *Call) reply() string {
@@ -119,4 +113,38 @@ func (c *Call) reply() string {
 		c.h.t.Fatalf("%s is no call", c.Subject)
 	}
 	return reply
+}
+
+// PublishAgain publishes an event on the call's reply subject whether or not something is there: what an unruly service
+// may do.
+func (h *Harness) PublishAgain(c *Call, event sdk.Event) {
+	h.t.Helper()
+	h.Publish(c.reply(), event)
+}
+
+// Publish publishes an event on a subject of a stream, whether or not something is there.
+func (h *Harness) Publish(subject string, event sdk.Event) {
+	h.t.Helper()
+	data, err := event.Encode()
+	h.check("encode event "+event.ID, err)
+	h.PublishRaw(subject, data)
+}
+
+// PublishRaw publishes bytes without any header.
+func (h *Harness) PublishRaw(subject string, data []byte) {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	_, err := h.conn.JetStream().Publish(ctx, subject, data)
+	h.check("publish "+subject, err)
+}
+
+// Void waits until a call of the contract type is voided.
+func (h *Harness) Void(contractType string) {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	filter := h.conn.Subjects().Root() + ".void.*." + sdk.NameToken(contractType) + ".>"
+	h.check("wait for a void of "+contractType, h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true,
+		func(broker.Delivery) bool { return false }))
 }

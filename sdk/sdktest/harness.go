@@ -172,17 +172,6 @@ func (h *Harness) Send(agent string, event sdk.Event) Run {
 	return r
 }
 
-// Publish puts an event on a subject of a stream, whatever is there already.
-func (h *Harness) Publish(subject string, event sdk.Event) {
-	h.t.Helper()
-	data, err := event.Encode()
-	h.check("encode event "+event.ID, err)
-	ctx, cancel := h.context()
-	defer cancel()
-	_, err = h.conn.JetStream().Publish(ctx, subject, data)
-	h.check("publish "+subject, err)
-}
-
 // Done waits for the run's terminal event.
 func (h *Harness) Done(r Run) sdk.Event {
 	h.t.Helper()
@@ -225,6 +214,13 @@ func (h *Harness) State(r Run) core.State {
 		h.check("fold journal", err)
 	}
 	return s
+}
+
+// Messages are the run's history with its seen counts.
+func (h *Harness) Messages(r Run) []sdk.Message {
+	h.t.Helper()
+	s := h.State(r)
+	return s.Messages()
 }
 
 // Until waits until the run's state satisfies holds, and returns it.

@@ -1,0 +1,168 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+func TestRun_ResumesOnAnotherWorker(t *testing.T) {
+	t.Parallel()
+	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")))
+	r := h.Run("desk", hello())
+	h.Suspended(r, 1)
+	h.Restart()
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "three")
+}
+
+func TestAnswers_DuplicatedAndReorderedChangeNothingTwice(t *testing.T) {
+	t.Parallel()
+	model := sdktest.Script(sdktest.Ask(add(1, 1), add(2, 2), add(3, 3)), sdktest.Say("done"))
+	h := start(t, desk(), model)
+	r := h.Run("desk", hello())
+	calls := []*sdktest.Call{h.Call("calc.add"), h.Call("calc.add"), h.Call("calc.add")}
+	for i := len(calls) - 1; i >= 0; i-- {
+		n := int(calls[i].Data()["a"].(float64)) * 2
+		calls[i].Answer("calc.added", sum(n))
+		h.Until(r, "answered", func(s core.State) bool { return len(s.Results) >= len(calls)-i || s.Interactions > 1 })
+		again := calls[i].Response("calc.added", sum(99))
+		again.ID = "another"
+		h.PublishAgain(calls[i], again)
+	}
+	wantResponse(t, h.Done(r), "done")
+	messages := h.Messages(r)
+	for i, want := range []string{`{"sum":2}`, `{"sum":4}`, `{"sum":6}`} {
+		if got := messages[2+i].Content[0].Text; got != want {
+			t.Errorf("result %d is %s, want %s", i, got, want)
+		}
+	}
+	if n := len(model.Requests()); n != 2 {
+		t.Errorf("the model was asked %d times, want 2", n)
+	}
+}
+
+func TestRun_ManyOnThreeWorkers(t *testing.T) {
+	t.Parallel()
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: desk()}}, Workers: 3,
+		Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")),
+	})
+	const runs = 40
+	var started []sdktest.Run
+	for i := range runs {
+		ev := h.Init("desk", hello())
+		ev.Subject += strconv.Itoa(i)
+		ev.ID += strconv.Itoa(i)
+		started = append(started, h.Send("desk", ev))
+	}
+	for range runs {
+		h.Call("calc.add").Answer("calc.added", sum(3))
+	}
+	for _, r := range started {
+		wantResponse(t, h.Done(r), "three")
+	}
+	h.NoCall("calc.add")
+}
+
+func TestCall_TimesOut(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Services[0].TimeoutMillis = 200
+	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("gave up")))
+	r := h.Run("desk", hello())
+	late := h.Call("calc.add")
+	wantResponse(t, h.Done(r), "gave up")
+	late.Answer("calc.added", sum(3))
+	result := h.Messages(r)[2].Content[0]
+	if !result.IsError || !containsCode(result.Text, sdk.CodeDeadline) {
+		t.Errorf("the model was told %s, want %s", result.Text, sdk.CodeDeadline)
+	}
+	h.Void("calc.add")
+}
+
+func containsCode(text string, code sdk.Code) bool {
+	var shown struct {
+		Error struct{ Code sdk.Code }
+	}
+	return json.Unmarshal([]byte(text), &shown) == nil && shown.Error.Code == code
+}
+
+func TestRun_DeadlinePasses(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Limits.DeadlineMillis = 300
+	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2))))
+	wantProblem(t, h.Done(h.Run("desk", hello())), "desk", sdk.CodeDeadline)
+}
+
+func TestRun_CancelledWhileItWaits(t *testing.T) {
+	t.Parallel()
+	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2))))
+	r := h.Run("desk", hello())
+	h.Suspended(r, 1)
+	h.Cancel(r, "no longer needed")
+	wantProblem(t, h.Done(r), "desk", sdk.CodeCancelled)
+	h.Void("calc.add")
+	if s := h.State(r); s.Status != core.StatusDone || len(s.Calls) != 0 {
+		t.Errorf("the run is %s with %d calls", s.Status, len(s.Calls))
+	}
+}
+
+func TestInit_DuplicateStartsNothingAndAnotherIsRefused(t *testing.T) {
+	t.Parallel()
+	model := sdktest.Script(sdktest.Say("hi"))
+	h := start(t, desk(), model)
+	ev := h.Init("desk", hello())
+	r := h.Send("desk", ev)
+	wantResponse(t, h.Done(r), "hi")
+	h.Send("desk", ev)
+	ev.ID = "another"
+	wantProblem(t, h.Done(h.Send("desk", ev)), "desk", sdk.CodeRunExists)
+	if n := len(model.Requests()); n != 1 {
+		t.Errorf("the model was asked %d times, want 1", n)
+	}
+}
+
+func TestModel_FailureEndsTheRun(t *testing.T) {
+	t.Parallel()
+	h := start(t, desk(), sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) {
+		return sdk.ModelReply{}, sdk.Errorf(sdk.CodeModel, "the key is wrong")
+	}))
+	p := wantProblem(t, h.Done(h.Run("desk", hello())), "desk", sdk.CodeModel)
+	if p.ErrorMessage != "the key is wrong" {
+		t.Errorf("message %q", p.ErrorMessage)
+	}
+}
+
+func TestTools_RunInlineAndCrashesAreResults(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	tool := func(name string, run func(context.Context, sdk.ToolCall) (json.RawMessage, error)) sdk.Tool {
+		return sdk.Tool{Definition: sdk.ToolDefinition{Name: name, Parameters: json.RawMessage(`{"type":"object"}`)}, Run: run}
+	}
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: desk(), Tools: []sdk.Tool{
+			tool("count", func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+				return json.RawMessage(strconv.FormatInt(runs.Add(1), 10)), nil
+			}),
+			tool("crash", func(context.Context, sdk.ToolCall) (json.RawMessage, error) { panic("secret") }),
+		}}},
+		Model: sdktest.Script(sdktest.Ask(sdktest.Tool("count", struct{}{}), sdktest.Tool("crash", struct{}{})), sdktest.Say("ok")),
+	})
+	r := h.Run("desk", hello())
+	wantResponse(t, h.Done(r), "ok")
+	messages := h.Messages(r)
+	if got := messages[2].Content[0].Text; got != "1" {
+		t.Errorf("count returned %s", got)
+	}
+	if c := messages[3].Content[0]; !c.IsError || !containsCode(c.Text, sdk.CodeTool) {
+		t.Errorf("crash returned %s", c.Text)
+	}
+}
