@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,11 +14,12 @@ import (
 
 // Exit codes, documented in docs/cli.md.
 const (
-	exitOK       = 0
-	exitFailure  = 1 // the command could not do its work
-	exitUsage    = 2 // wrong flags, arguments or configuration
-	exitRun      = 3 // the run ended with an error event
-	exitFindings = 4 // check or doctor found something
+	exitOK          = 0
+	exitFailure     = 1   // the command could not do its work
+	exitUsage       = 2   // wrong flags, arguments or configuration
+	exitRun         = 3   // the run ended with an error event
+	exitFindings    = 4   // check or doctor found an error
+	exitInterrupted = 130 // interrupted while something was followed, which goes on
 )
 
 // streams are where a command reads and writes.
@@ -49,8 +48,11 @@ type app struct {
 	streams
 	// output is "text" or "json".
 	output string
-	// config and data are the paths of agentd.yaml and of the embedded server's folder.
+	// config and data are the paths of agentd.yaml and of the embedded server's folder; configGiven says that the first
+	// is not the default.
 	config, data string
+	configGiven  bool
+	nats, redis  string
 	verbose      bool
 }
 
@@ -78,19 +80,6 @@ func run(ctx context.Context, args []string, s streams) int {
 	return code
 }
 
-// complain reports an error: as JSON where output is JSON, so that scripts see one form.
-func (a *app) complain(err error) {
-	if a.output == outputJSON {
-		e, ok := errors.AsType[*sdk.Error](err)
-		if !ok {
-			e = sdk.Errorf(sdk.CodeInternal, "%s", err)
-		}
-		_ = json.NewEncoder(a.err).Encode(map[string]any{"error": sdk.NewProblem(e)}) // nowhere left to report to
-		return
-	}
-	fmt.Fprintln(a.err, "agentd:", strings.TrimSpace(err.Error()))
-}
-
 const (
 	outputText = "text"
 	outputJSON = "json"
@@ -98,12 +87,18 @@ const (
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "agentd",
-		Short:         "Durable LLM agents on NATS JetStream",
-		Long:          "agentd runs LLM agents as durable, event-driven services on NATS JetStream.\nStart with: agentd dev",
+		Use:   "agentd",
+		Short: "Durable LLM agents on NATS JetStream",
+		Long: "agentd runs LLM agents as durable, event-driven services on NATS JetStream.\n\n" +
+			"  agentd dev                          start everything on this machine, with the agents of agentd.yaml\n" +
+			"  agentd run AGENT --message TEXT     start a run and follow it\n" +
+			"  agentd runs list                    see what runs there are\n\n" +
+			"Settings come from flags, else the environment (NATS_URL, NATS_CREDS, REDIS_URL, OPENAI_API_KEY,\n" +
+			"OPENAI_BASE_URL, AGENTD_…), else agentd.yaml. Without any, commands use the server of a running agentd dev.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			a.configGiven = cmd.Flags().Changed("config")
 			if a.output != outputText && a.output != outputJSON {
 				return &exitError{exitUsage, fmt.Errorf("--output %q: want text or json", a.output)}
 			}
@@ -113,22 +108,17 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.output, "output", "o", outputText, "output format: text or json")
-	flags.StringVarP(&a.config, "config", "c", "agentd.yaml", "configuration file")
-	flags.StringVar(&a.data, "data", "", "folder of the embedded server (default: from the configuration, else .agentd)")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log more")
+	flags.StringVarP(&a.config, "config", "c", defaultConfig, "configuration file")
+	flags.StringVar(&a.data, "data", "", "folder of the embedded server (default: AGENTD_DATA, else .agentd beside the configuration)")
+	flags.StringVar(&a.nats, "nats", "", "NATS servers, such as nats://HOST:4222 (default: NATS_URL, else a running agentd dev)")
+	flags.StringVar(&a.redis, "redis", "", "Redis that keeps the runs, such as redis://HOST:6379/0 (default: REDIS_URL, else JetStream keeps them)")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log more, and show texts in full")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.provisionCommand(), a.eventsCommand(),
 		a.checkCommand(), a.doctorCommand(), a.mockCommand(), a.versionCommand(),
 	)
 	return root
-}
-
-func (a *app) logger() *slog.Logger {
-	level := slog.LevelWarn
-	if a.verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
 }
 
 // print writes v as JSON, or calls text.

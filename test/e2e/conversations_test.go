@@ -80,7 +80,7 @@ func (s scenario) replay(t *testing.T, data records) {
 	t.Logf("%s: %d conversations, %d turns, %d mismatches, %d kills, %d repeated model calls, %s",
 		s.name(), len(data.records), turns, mismatches+stats.Mismatches, kills, stats.Repeats, time.Since(began).Round(time.Millisecond))
 	for _, d := range stats.Details {
-		t.Errorf("model: %s", d)
+		t.Errorf("model: %+v", d)
 	}
 }
 

@@ -35,7 +35,7 @@ func (s scenario) world(t *testing.T, data records, modelURL string) *world {
 	}
 	config := writeProject(t, dir, data)
 	nats := filepath.Join(dir, "nats")
-	startProcess(t, "server", nil, agentd, "dev", "--server-only", "--data", nats, "--port", "0")
+	startProcess(t, "server", nil, agentd, "dev", "--server-only", "--data", nats)
 	url := awaitAddress(t, nats)
 	env := []string{"NATS_URL=" + url, "OPENAI_BASE_URL=" + modelURL, "OPENAI_API_KEY=none"}
 	if s.store == "redis" {

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/contracts"
+	"agentd/sdk"
+)
+
+// endWord ends a conversation in the place of an answer to a turn.
+const endWord = "/end"
+
+// desk answers what a run asks people: from answers given beforehand, then from the terminal.
+type desk struct {
+	conn     *client
+	progress *progress
+	err      io.Writer
+	run      followed
+	// answers are those left.
+	answers []string
+	// lines are what is typed; nil when there is no terminal.
+	lines <-chan string
+	// answered are calls that need no answer any more.
+	answered map[string]bool
+}
+
+// serve answers the questions and turns of the run until ctx ends.
+func (d *desk) serve(ctx context.Context) error {
+	var filters []string
+	for _, kind := range []string{sdk.TypeQuestion, sdk.TypeConversationTurn} {
+		// Whatever the lane: the one who started a run is the one it talks to.
+		filters = append(filters, d.conn.Subjects().Call(sdk.CallAddress{
+			Domain: "*", Type: sdk.NameToken(kind), Agent: sdk.NameToken(d.run.agent), Run: d.run.key, Call: "*",
+		}))
+	}
+	return d.conn.Watch(ctx, broker.ZoneOut, filters, true, func(delivery broker.Delivery) bool {
+		if err := d.handle(ctx, delivery); err != nil && ctx.Err() == nil {
+			d.progress.note("error", err.Error())
+		}
+		return ctx.Err() == nil
+	})
+}
+
+func (d *desk) handle(ctx context.Context, delivery broker.Delivery) error {
+	event, err := sdk.DecodeEvent(delivery.Headers(), delivery.Data())
+	if err != nil {
+		return fmt.Errorf("read a question: %w", err)
+	}
+	ref, ok := sdk.ParseCallRef(event.ID)
+	if !ok || d.answered[ref.ID] {
+		return nil
+	}
+	d.answered[ref.ID] = true // the same question may come in several lanes
+	text, ok := d.obtain(ctx, event)
+	if !ok {
+		return nil
+	}
+	answer, err := answerEvent(event, text)
+	if err != nil {
+		return err
+	}
+	reply, ok := d.conn.ReplySubject(delivery.Subject())
+	if !ok {
+		return fmt.Errorf("%s is no call", delivery.Subject())
+	}
+	err = d.conn.Publish(ctx, reply, answer)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		d.progress.note("answer", "(somebody else was quicker)")
+		return nil
+	}
+	return err
+}
+
+// obtain shows the question and gets an answer, if anybody here has one.
+func (d *desk) obtain(ctx context.Context, call sdk.Event) (answer string, ok bool) {
+	var q struct {
+		Question    string   `json:"question"`
+		Message     string   `json:"message"`
+		Suggestions []string `json:"suggestions"`
+	}
+	if err := json.Unmarshal(call.Data, &q); err != nil {
+		q.Question = string(call.Data)
+	}
+	d.progress.note("asks", q.Question+q.Message) // it has one of them
+	for _, s := range q.Suggestions {
+		d.progress.note("", "- "+s)
+	}
+	if len(d.answers) > 0 {
+		answer, d.answers = d.answers[0], d.answers[1:]
+		return answer, true
+	}
+	if answer, ok := d.prompt(ctx, call.Type); ok || ctx.Err() != nil {
+		return answer, ok
+	}
+	d.progress.note("waits", "for an answer from elsewhere; to answer here: agentd runs follow "+shellQuote(d.run.subject)+" --answer TEXT")
+	return "", false
+}
+
+func (d *desk) prompt(ctx context.Context, callType string) (answer string, ok bool) {
+	if d.lines == nil {
+		return "", false
+	}
+	hint := ""
+	if callType == sdk.TypeConversationTurn {
+		hint = "(" + endWord + " ends the conversation) "
+	}
+	fmt.Fprintf(d.err, "%s> ", hint)
+	select {
+	case answer, ok = <-d.lines:
+		return strings.TrimSpace(answer), ok
+	case <-ctx.Done():
+		fmt.Fprintln(d.err)
+		return "", false
+	}
+}
+
+// answerEvent is the answer to a question or a turn.
+func answerEvent(call sdk.Event, text string) (sdk.Event, error) {
+	eventType, contract := contracts.TypeQuestionAnswered, contracts.Question()
+	var data any = map[string]string{"answer": text}
+	if call.Type == sdk.TypeConversationTurn {
+		eventType, contract = contracts.TypeConversationAnswered, contracts.Conversation()
+		data = map[string]any{"message": text, "end": false}
+		if text == endWord {
+			data = map[string]any{"message": "", "end": true}
+		}
+	}
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return sdk.Event{}, fmt.Errorf("encode answer: %w", err)
+	}
+	return sdk.Event{
+		ID: call.ID + "-answer", Source: source, Type: eventType, Subject: call.Subject, Time: time.Now(),
+		DataSchema: sdk.SchemaRef(contract.URI, contracts.BuiltinVersion), Data: encoded, To: call.RedirectTo,
+		ParentID: call.ID, AccessControl: call.AccessControl, TraceParent: call.TraceParent, TraceState: call.TraceState,
+	}, nil
+}
+
+// source is what the command line calls itself in events.
+const source = "agentd.cli"
+
+// terminal returns the lines that are typed, or nil when nobody can type. The reading goroutine ends with the input or
+// the process: a read from a terminal cannot be stopped.
+func (a *app) terminal() <-chan string {
+	f, ok := a.in.(*os.File)
+	if !ok {
+		return nil
+	}
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for in := bufio.NewScanner(f); in.Scan(); {
+			lines <- in.Text()
+		}
+	}()
+	return lines
+}
+
+// shellQuote makes text one word of a shell.
+func shellQuote(text string) string {
+	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

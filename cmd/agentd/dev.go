@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/sdk"
+	"agentd/sdk/worker"
+)
+
+type devFlags struct {
+	port       int
+	serverOnly bool
+}
+
+func (a *app) devCommand() *cobra.Command {
+	var f devFlags
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything on this machine: NATS server, streams and a worker",
+		Long: "dev starts a NATS server with JetStream on the data folder, makes the streams, runs the agents of the\n" +
+			"configuration and shows what their runs do. Changed files are loaded at once; runs keep the agent that they\n" +
+			"started with. Everything survives kill -9.\n\n" +
+			"The server listens on 127.0.0.1:4222, or on a free port when that is taken, and writes its address to the data\n" +
+			"folder, where the other commands find it when NATS_URL is not set.",
+		Example: "  agentd dev\n  agentd dev --config examples/traveldesk/agentd.yaml --data /tmp/desk\n  agentd dev --server-only --port 4333",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
+	}
+	cmd.Flags().IntVar(&f.port, "port", 0, "port to listen on, and no other (default: 4222, else a free one)")
+	cmd.Flags().BoolVar(&f.serverOnly, "server-only", false, "only the NATS server, with the streams of the configured agents if there are any")
+	return cmd
+}
+
+// devGrace is short: what a stopped dev leaves undone goes on when it is started again.
+const devGrace = 3 * time.Second
+
+func (a *app) dev(ctx context.Context, f devFlags) error {
+	load := a.withAgents
+	if f.serverOnly {
+		load = a.settings
+	}
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	server, err := broker.StartServer(broker.ServerOptions{
+		Dir: cfg.Data, Listen: true, Port: f.port, PortOnly: f.port != 0, Logger: a.loggerAt(devLevel, cfg.Log.Format),
+	})
+	if err != nil {
+		return err
+	}
+	err = a.devOn(ctx, server, cfg, f)
+	return errors.Join(err, server.Close())
+}
+
+func (a *app) devOn(ctx context.Context, server *broker.Server, cfg *config.Config, f devFlags) error {
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{
+		Server: server, Name: "agentd dev", Subjects: subjects(cfg), Logger: a.loggerAt(devLevel, cfg.Log.Format),
+	})
+	if err != nil {
+		return err
+	}
+	d := &devServer{a: a, conn: conn, url: server.URL(), failed: make(chan error, 1)}
+	if f.serverOnly {
+		err = d.serverOnly(ctx, cfg)
+	} else {
+		err = d.run(ctx, cfg)
+	}
+	return errors.Join(err, conn.Close())
+}
+
+// devServer is a running agentd dev.
+type devServer struct {
+	a    *app
+	conn *broker.Conn
+	url  string
+	// failed gets the error of a worker that ended by itself.
+	failed chan error
+	// generations are the workers that have not ended: one serves, those before it finish their steps.
+	generations []*generation
+}
+
+// generation is the worker of one state of the configuration.
+type generation struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+func (d *devServer) serverOnly(ctx context.Context, cfg *config.Config) error {
+	if len(cfg.Agents) > 0 {
+		if _, err := d.conn.Provision(ctx, plan(cfg)); err != nil {
+			return err
+		}
+	}
+	d.announce(cfg, "only the server; no agents run here")
+	<-ctx.Done()
+	return nil
+}
+
+func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
+	p := &progress{w: d.a.out, json: d.a.output == outputJSON, many: true, full: d.a.verbose}
+	stop, err := d.conn.WatchLive(d.conn.Subjects().All(sdk.KindStream), p.show)
+	if err != nil {
+		return err
+	}
+	if err = d.start(ctx, cfg); err == nil {
+		d.announce(cfg, "ready")
+		err = d.reload(ctx, cfg)
+	}
+	for _, g := range d.generations {
+		g.stop()
+	}
+	for _, g := range d.generations {
+		<-g.done
+	}
+	return errors.Join(err, stop())
+}
+
+// announce tells people, or in JSON programs, where the server is.
+func (d *devServer) announce(cfg *config.Config, state string) {
+	if d.a.output == outputJSON {
+		// Nowhere else to report to.
+		_ = json.NewEncoder(d.a.out).Encode(map[string]any{"ready": true, "nats": d.url, "data": cfg.Data, "agents": agentNames(cfg)})
+		return
+	}
+	fmt.Fprintf(d.a.out, "nats      %s\ndata      %s\nstore     %s\n", d.url, cfg.Data, cfg.StoreKind())
+	if len(cfg.Agents) > 0 {
+		fmt.Fprintf(d.a.out, "agents    %s\n", strings.Join(agentNames(cfg), ", "))
+	}
+	if other := os.Getenv("NATS_URL"); other != "" && other != d.url {
+		fmt.Fprintln(d.a.err, "agentd: NATS_URL is set to another server; commands that see it do not talk to this one")
+	} else if d.a.data != "" || d.a.configGiven {
+		fmt.Fprintf(d.a.out, "elsewhere export NATS_URL=%s\n", d.url)
+	}
+	fmt.Fprintln(d.a.out, state)
+}
+
+// start makes what cfg needs on the broker and starts a worker. The one before goes on until this one serves.
+func (d *devServer) start(ctx context.Context, cfg *config.Config) error {
+	o, err := d.a.workerOptions(cfg, d.url)
+	if err != nil {
+		return err
+	}
+	if _, err := d.conn.Provision(ctx, plan(cfg)); err != nil {
+		return err
+	}
+	serving := make(chan struct{})
+	o.Creds, o.Grace, o.Logger, o.Serving = "", devGrace, d.a.loggerAt(devLevel, cfg.Log.Format), func() { close(serving) }
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	g := &generation{stop: stop, done: make(chan struct{})}
+	var failure error
+	go func() {
+		defer close(g.done)
+		if failure = worker.Run(working, o); failure != nil && working.Err() == nil {
+			select {
+			case d.failed <- failure:
+			default: // another worker's error ends the program already
+			}
+		}
+	}()
+	select {
+	case <-serving:
+	case <-g.done:
+		stop()
+		return failure
+	case <-ctx.Done():
+		stop()
+		<-g.done
+		return nil
+	}
+	for _, before := range d.generations {
+		before.stop()
+	}
+	d.generations = append(d.generations, g)
+	return nil
+}
+
+// reload starts a new worker whenever the configuration changes, until ctx ends. A configuration with faults is
+// reported and not used.
+func (d *devServer) reload(ctx context.Context, cfg *config.Config) error {
+	seen := stamps(cfg.Files)
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-d.failed:
+			return err
+		case <-tick.C:
+		}
+		now := stamps(cfg.Files)
+		if now == seen {
+			continue
+		}
+		seen = now
+		next, err := d.a.withAgents()
+		if err == nil {
+			err = d.start(ctx, next)
+		}
+		if err != nil {
+			d.a.complain(err)
+			fmt.Fprintln(d.a.err, "agentd: the configuration before stays in use")
+			continue
+		}
+		cfg, seen = next, stamps(next.Files)
+		fmt.Fprintf(d.a.err, "agentd: configuration reloaded; new runs use it\n")
+	}
+}
+
+// stamps changes when one of the files or folders does. Modification times are polled: unlike notifications they work on
+// every file system and with every editor, and there are few files.
+func stamps(files []string) string {
+	var b strings.Builder
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err != nil {
+			fmt.Fprintf(&b, "%s: gone\n", f)
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %d %d\n", f, info.ModTime().UnixNano(), info.Size())
+	}
+	return b.String()
+}

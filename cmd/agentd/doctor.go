@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/internal/worker"
+	"agentd/sdk"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	var monitor string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what keeps agentd from keeping its promises",
+		Long: "doctor looks at the NATS server, its streams and consumers, the store of runs, the data folder, the models and\n" +
+			"the workers, and says for each finding what to do. It changes nothing. Exit codes: 0 no errors (warnings are\n" +
+			"possible), 4 errors found.",
+		Example: "  agentd doctor\n  agentd doctor --monitor http://nats:8222 -o json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context(), monitor) },
+	}
+	cmd.Flags().StringVar(&monitor, "monitor", "", "monitoring address of the NATS server, to see whether it syncs every write")
+	return cmd
+}
+
+// examination is what doctor did and found.
+type examination struct {
+	Examined []string         `json:"examined"`
+	Findings []broker.Finding `json:"findings"`
+}
+
+func (e *examination) examined(format string, args ...any) {
+	e.Examined = append(e.Examined, fmt.Sprintf(format, args...))
+}
+
+func (e *examination) found(findings ...broker.Finding) { e.Findings = append(e.Findings, findings...) }
+
+func (a *app) doctor(ctx context.Context, monitor string) error {
+	cfg, err := a.settings()
+	if err != nil {
+		return err
+	}
+	e := &examination{Findings: []broker.Finding{}}
+	e.models(cfg)
+	e.folder(cfg)
+	if err := a.examineServers(ctx, cfg, monitor, e); err != nil {
+		return err
+	}
+	if err := a.print(e, e.write); err != nil {
+		return err
+	}
+	if broker.Problem(e.Findings) != nil {
+		return &exitError{code: exitFindings}
+	}
+	return nil
+}
+
+func (e *examination) models(cfg *config.Config) {
+	registry, err := models(cfg)
+	if err == nil && len(cfg.Agents) > 0 {
+		err = checkModels(cfg, registry)
+		e.examined("models of %s", count(len(cfg.Agents), "agent"))
+	}
+	if err == nil {
+		return
+	}
+	f := broker.Finding{Code: "model", Severity: broker.SeverityError, Message: err.Error(), Remedy: "correct models: in the configuration"}
+	if problem := sdk.AsError(err); problem.Cause != nil {
+		f.Message, f.Remedy = problem.Cause.Error(), problem.Message
+	}
+	e.found(f)
+}
+
+func (e *examination) folder(cfg *config.Config) {
+	if cfg.NATS.URL != "" {
+		return // nothing embedded is used
+	}
+	e.examined("data folder %s", cfg.Data)
+	e.found(broker.CheckFolder(cfg.Data)...)
+}
+
+func (a *app) examineServers(ctx context.Context, cfg *config.Config, monitor string, e *examination) error {
+	c, err := a.connect(ctx, cfg)
+	switch {
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}):
+		e.found(broker.Finding{
+			Code: "server_version", Severity: broker.SeverityError, Message: sdk.AsError(err).Message, Remedy: "upgrade the NATS server",
+		})
+		return nil
+	case err != nil:
+		problem := sdk.AsError(err)
+		message := problem.Message
+		if problem.Cause != nil {
+			message += ": " + problem.Cause.Error()
+		}
+		e.found(broker.Finding{
+			Code: "nats_unreachable", Severity: broker.SeverityError, Message: message,
+			Remedy: "start the server (agentd dev), or correct NATS_URL and NATS_CREDS",
+		})
+		return nil
+	}
+	e.examined("NATS server %s", c.ServerVersion())
+	return c.close(e.broker(ctx, c, monitor))
+}
+
+func (e *examination) broker(ctx context.Context, c *client, monitor string) error {
+	p := plan(c.cfg)
+	findings, err := c.Verify(ctx, p)
+	if err != nil {
+		return err
+	}
+	e.examined("streams, and consumers of %s and %s", count(len(p.Agents), "agent"), count(len(p.Services), "service"))
+	e.found(findings...)
+	findings, err = c.CheckSync(ctx, monitor)
+	if err != nil {
+		return err
+	}
+	e.found(findings...)
+	e.store(ctx, c)
+	for _, spec := range c.cfg.Agents {
+		e.worker(ctx, c, spec.Name)
+	}
+	return nil
+}
+
+// store is examined by opening and reading it.
+func (e *examination) store(ctx context.Context, c *client) {
+	e.examined("store of runs: %s", c.cfg.StoreKind())
+	store, err := c.openStore(ctx)
+	if err == nil {
+		e.found(store.Warnings...)
+		_, _, err = store.Runs(ctx, "", 1)
+		err = errors.Join(err, store.Close())
+	}
+	if err != nil {
+		e.found(broker.Finding{
+			Code: "store", Severity: broker.SeverityError, Message: "the store cannot be used: " + err.Error(),
+			Remedy: "start it, correct REDIS_URL, or run: agentd provision",
+		})
+	}
+}
+
+func (e *examination) worker(ctx context.Context, c *client, agent string) {
+	e.examined("workers of %s", agent)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var status worker.RunStatus
+	// No run has this name: a worker says so.
+	err := c.Ask(ctx, c.Subjects().Get(agent), worker.Query{Run: "agentd doctor"}, &status)
+	if err == nil || errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		return
+	}
+	e.found(broker.Finding{
+		Code: "no_worker", Severity: broker.SeverityWarning, Message: "no worker answers for agent " + agent + ": " + err.Error(),
+		Remedy: "start one: agentd serve",
+	})
+}
+
+func (e *examination) write(w io.Writer) error {
+	for _, text := range e.Examined {
+		fmt.Fprintln(w, "examined ", text)
+	}
+	for _, f := range e.Findings {
+		fmt.Fprintf(w, "%-9s  %s\n           %s\n", f.Severity, f.Message, cmp.Or(f.Remedy, "-"))
+	}
+	if len(e.Findings) == 0 {
+		fmt.Fprintln(w, "nothing found")
+	}
+	return nil
+}

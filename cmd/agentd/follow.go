@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"agentd/internal/contracts"
+	"agentd/internal/worker"
+	"agentd/sdk"
+)
+
+// followed addresses a run that a command follows.
+type followed struct {
+	subject, agent string
+	key            sdk.RunKey
+	// init is the init token.
+	init string
+}
+
+// followOptions are the flags of commands that follow a run.
+type followOptions struct {
+	answers []string
+	timeout time.Duration
+	quiet   bool
+}
+
+// follower shows what a run does and answers what it asks, until it ends.
+type follower struct {
+	a        *app
+	conn     *client
+	run      followed
+	o        followOptions
+	progress *progress
+	desk     *desk
+}
+
+func (a *app) follower(conn *client, run followed, o followOptions) *follower {
+	p := &progress{w: a.err, full: a.verbose, quiet: map[string]bool{contracts.ToolAskQuestion: true, turn: true}}
+	if o.quiet {
+		p.w = io.Discard
+	}
+	d := &desk{
+		conn: conn, progress: p, err: a.err, run: run, answers: o.answers, lines: a.terminal(), answered: map[string]bool{},
+	}
+	return &follower{a: a, conn: conn, run: run, o: o, progress: p, desk: d}
+}
+
+// follow calls begin when everything listens, and prints the run's result.
+func (f *follower) follow(ctx context.Context, begin func(context.Context) error) error {
+	stop, err := f.conn.WatchLive(f.conn.Subjects().Live(f.run.agent, f.run.key), f.progress.show)
+	if err != nil {
+		return err
+	}
+	if err := begin(ctx); err != nil {
+		return errors.Join(err, stop())
+	}
+	event, err := f.wait(ctx)
+	if err == nil {
+		f.awaitEnd(ctx)
+	}
+	if err := errors.Join(err, stop()); err != nil {
+		return f.detached(ctx, err)
+	}
+	return f.a.printResult(f.run, event)
+}
+
+// wait returns the terminal event. Meanwhile the desk answers.
+func (f *follower) wait(ctx context.Context) (sdk.Event, error) {
+	if f.o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.o.timeout)
+		defer cancel()
+	}
+	working, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() {
+		if err := f.desk.serve(working); err != nil && working.Err() == nil {
+			f.progress.note("error", "questions cannot be answered here: "+err.Error())
+		}
+	})
+	background.Go(func() { f.hintNoWorker(working) })
+	event, err := f.conn.WaitDone(ctx, f.run.agent, f.run.key, f.run.init)
+	stop()
+	background.Wait()
+	return event, err
+}
+
+// patience is how long a run may be silent before the command looks for the reason.
+const patience = 2 * time.Second
+
+// hintNoWorker says so when a run does not begin because nobody serves its agent.
+func (f *follower) hintNoWorker(ctx context.Context) {
+	select {
+	case <-time.After(patience):
+	case <-ctx.Done():
+		return
+	}
+	if f.progress.seen(f.run.subject) {
+		return
+	}
+	asking, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var status worker.RunStatus
+	err := f.conn.Ask(asking, f.conn.Subjects().Get(f.run.agent), worker.Query{Run: f.run.subject}, &status)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		f.progress.note("waits", "no worker serves "+f.run.agent+" now; the event is stored, and handled when one starts")
+	}
+}
+
+// awaitEnd gives the last live events, which come by another way than the terminal event, a moment to be shown.
+func (f *follower) awaitEnd(ctx context.Context) {
+	if !f.progress.seen(f.run.subject) {
+		return // it was refused, or nothing live came at all
+	}
+	select {
+	case <-f.progress.ended(f.run.subject):
+	case <-time.After(250 * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
+
+// detached explains why following ended before the run.
+func (f *follower) detached(ctx context.Context, err error) error {
+	name := shellQuote(f.run.subject)
+	how := fmt.Sprintf("the run goes on. Follow it: agentd runs follow %s   See it: agentd runs show %s   End it: agentd runs cancel %s",
+		name, name, name)
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintf(f.a.err, "\ndetached; %s\n", how)
+		return &exitError{code: exitInterrupted}
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no end after %s; %s", f.o.timeout, how)
+	}
+	return err
+}
+
+// runResult is how a run ended.
+type runResult struct {
+	Run   string          `json:"run"`
+	Agent string          `json:"agent"`
+	Type  string          `json:"type"`
+	Data  json.RawMessage `json:"data"`
+	Units sdk.Units       `json:"executionunits"`
+}
+
+// printResult prints the data of a terminal event, or fails with its error.
+func (a *app) printResult(run followed, event sdk.Event) error {
+	r := runResult{Run: run.subject, Agent: run.agent, Type: event.Type, Data: event.Data, Units: event.ExecutionUnits}
+	problem, failed := problemIn(event.Type, event.Data)
+	if failed && a.output == outputText {
+		fmt.Fprintf(a.err, "agentd: run %s ended with an error: %s: %s\n", clip(run.subject, shown), problem.Code, problem.ErrorMessage)
+		printFaults(a.err, problem.Faults)
+		return &exitError{code: exitRun}
+	}
+	err := a.print(r, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, resultText(event.Data))
+		return err
+	})
+	if err == nil && failed {
+		return &exitError{code: exitRun}
+	}
+	return err
+}
+
+// resultText is the data as people read it: the default contract's answer is a text.
+func resultText(data json.RawMessage) string {
+	var only map[string]string
+	if json.Unmarshal(data, &only) == nil && len(only) == 1 && only["response"] != "" {
+		return only["response"]
+	}
+	return indent(data)
+}

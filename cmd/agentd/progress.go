@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/internal/contracts"
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// shown is the most characters of a text or of data in one line.
+const shown = 140
+
+// progress prints the milestones of runs, one line each and each once. Safe for concurrent use.
+type progress struct {
+	mu sync.Mutex
+	w  io.Writer
+	// json prints each live event as it is.
+	json bool
+	// many says that several runs are shown, so that each line names its own.
+	many bool
+	// full does not shorten.
+	full bool
+	// quiet are the tools whose calls are shown otherwise.
+	quiet map[string]bool
+	runs  map[string]*watched
+}
+
+// watched is what must be known of a run to show its next milestone.
+type watched struct {
+	rev   uint64
+	index int
+	// tools are the names of the calls without a result.
+	tools map[string]string
+	// done is closed when the run's end was shown.
+	done chan struct{}
+}
+
+func (p *progress) run(name string) *watched {
+	if p.runs == nil {
+		p.runs = map[string]*watched{}
+	}
+	if p.runs[name] == nil {
+		p.runs[name] = &watched{index: -1, tools: map[string]string{}, done: make(chan struct{})}
+	}
+	return p.runs[name]
+}
+
+// ended is closed when the end of that run was shown.
+func (p *progress) ended(run string) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run(run).done
+}
+
+// seen reports whether anything of that run was shown.
+func (p *progress) seen(run string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run(run).rev > 0
+}
+
+// show prints a live event, unless it was shown before.
+func (p *progress) show(l sdk.Live) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.showLocked(l)
+}
+
+func (p *progress) showLocked(l sdk.Live) {
+	if l.Ephemeral {
+		return
+	}
+	r := p.run(l.Run)
+	if l.Revision < r.rev || (l.Revision == r.rev && l.Index <= r.index) {
+		return
+	}
+	r.rev, r.index = l.Revision, l.Index
+	label, text := r.describe(l, p.quiet)
+	switch {
+	case p.json:
+		_ = json.NewEncoder(p.w).Encode(l) // nowhere else to show it
+	case label != "":
+		p.line(l, label, text)
+	}
+	if l.Type != core.MilestoneFinished {
+		return
+	}
+	close(r.done)
+	if p.many {
+		delete(p.runs, l.Run) // else a program that watches for months remembers all
+	}
+}
+
+// note prints a line of the command itself.
+func (p *progress) note(label, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.json {
+		p.line(sdk.Live{Time: time.Now().UnixMilli()}, label, text)
+	}
+}
+
+func (p *progress) line(l sdk.Live, label, text string) {
+	if !p.full {
+		text = clip(text, shown)
+	}
+	prefix := ""
+	if p.many {
+		prefix = fmt.Sprintf("%s  %-14s %-18s ", time.UnixMilli(l.Time).Format("15:04:05.000"), clip(l.Agent, 14), clip(l.Run, 18))
+	}
+	fmt.Fprintf(p.w, "%s%-9s %s\n", prefix, label, text)
+}
+
+// milestoneData is the union of what milestones hold.
+type milestoneData struct {
+	Input   json.RawMessage `json:"input"`
+	Text    string          `json:"text"`
+	Message string          `json:"message"`
+	Call    string          `json:"call"`
+	Tool    string          `json:"tool"`
+	Args    json.RawMessage `json:"args"`
+	Kind    core.ResultKind `json:"kind"`
+	Data    json.RawMessage `json:"data"`
+	Error   bool            `json:"error"`
+	Reason  core.Reason     `json:"reason"`
+	Type    string          `json:"type"`
+}
+
+// describe is a milestone in words. The label is empty for what is not to be shown.
+func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text string) {
+	var d milestoneData
+	if err := json.Unmarshal(l.Data, &d); err != nil {
+		return l.Type, string(l.Data)
+	}
+	switch l.Type {
+	case core.MilestoneStarted:
+		return "started", cmp.Or(field(d.Input, "message"), string(d.Input))
+	case core.MilestoneReply:
+		return "says", d.Text
+	case core.MilestoneCall:
+		r.tools[d.Call] = d.Tool
+		if quiet[d.Tool] {
+			return "", ""
+		}
+		if d.Tool == contracts.ToolAskQuestion {
+			return "asks", cmp.Or(field(d.Args, "question"), string(d.Args))
+		}
+		return "calls", d.Tool + " " + string(d.Args)
+	case core.MilestoneResult:
+		return r.describeResult(d)
+	case core.MilestoneTurn:
+		if quiet[turn] {
+			return "", ""
+		}
+		return "asks", d.Message
+	case core.MilestoneAnswer:
+		return "answer", d.Message
+	case core.MilestoneSuspended:
+		return r.describeSuspended()
+	case core.MilestoneFinished:
+		if problem, ok := problemIn(d.Type, d.Data); ok {
+			return "failed", problem.ErrorMessage
+		}
+		return "finished", string(d.Reason)
+	}
+	return l.Type, string(l.Data)
+}
+
+func (r *watched) describeResult(d milestoneData) (label, text string) {
+	tool := r.tools[d.Call]
+	delete(r.tools, d.Call)
+	switch {
+	case d.Error:
+		return "error", tool + " " + string(d.Data)
+	case tool == contracts.ToolAskQuestion:
+		return "answer", cmp.Or(field(d.Data, "answer"), string(d.Data))
+	}
+	return "result", tool + " " + string(d.Data)
+}
+
+func (r *watched) describeSuspended() (label, text string) {
+	if len(r.tools) == 0 {
+		return "waits", "for the person"
+	}
+	return "waits", "for " + count(len(r.tools), "answer")
+}
+
+// turn stands for a conversation's turn among the names of tools: no tool has a name with a dot.
+const turn = sdk.TypeConversationTurn
+
+// problemIn returns the system error of a terminal event, if it is one.
+func problemIn(eventType string, data json.RawMessage) (sdk.Problem, bool) {
+	var p sdk.Problem
+	if !strings.HasPrefix(eventType, "sys.") || !strings.HasSuffix(eventType, ".error") {
+		return p, false
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		p.ErrorMessage = string(data)
+	}
+	return p, true
+}
+
+// field is the text of a property of a JSON object, or "".
+func field(data json.RawMessage, name string) string {
+	var object map[string]any
+	if json.Unmarshal(data, &object) != nil {
+		return ""
+	}
+	text, _ := object[name].(string)
+	return text
+}
+
+// clip makes text one line of at most n characters.
+func clip(text string, n int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return text
+}
+
+// indent is JSON as people read it.
+func indent(data json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, data, "", "  ") != nil {
+		return string(data)
+	}
+	return b.String()
+}

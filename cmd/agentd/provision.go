@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"agentd/internal/broker"
+)
+
+func (a *app) provisionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "provision",
+		Short: "Make the streams and consumers that the configuration needs",
+		Long: "provision makes the broker match the configuration and prints what it changed. It may be repeated, and removes\n" +
+			"nothing. It needs the right to administer JetStream, which workers and services then do without.",
+		Example: "  NATS_URL=nats://nats:4222 agentd provision",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.withAgents()
+			if err != nil {
+				return err
+			}
+			c, err := a.connect(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			changes, err := c.Provision(cmd.Context(), plan(cfg))
+			if changes == nil {
+				changes = []broker.Change{}
+			}
+			if printing := a.printChanges(changes); err == nil {
+				err = printing
+			}
+			return c.close(err)
+		},
+	}
+}
+
+func (a *app) printChanges(changes []broker.Change) error {
+	return a.print(changes, func(w io.Writer) error {
+		for _, c := range changes {
+			fmt.Fprintf(w, "%s %s %s\n", c.Action, c.Kind, c.Name)
+		}
+		if len(changes) == 0 {
+			fmt.Fprintln(w, "nothing to change")
+		}
+		return nil
+	})
+}
