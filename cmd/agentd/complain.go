@@ -48,6 +48,9 @@ func problemOf(err error) sdk.Problem {
 	e, ok := errors.AsType[*sdk.Error](err)
 	if !ok {
 		e = sdk.Errorf(sdk.CodeInternal, "%s", err)
+		if exit, ok := errors.AsType[*exitError](err); ok && exit.code == exitUsage {
+			e.Code = sdk.CodeConfig
+		}
 	}
 	p := sdk.NewProblem(e)
 	if e.Cause != nil {

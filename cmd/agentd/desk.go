@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -21,9 +20,9 @@ const endWord = "/end"
 
 // desk answers what a run asks people: from answers given beforehand, then from the terminal.
 type desk struct {
+	a        *app
 	conn     *client
 	progress *progress
-	err      io.Writer
 	run      followed
 	// answers are those left.
 	answers []string
@@ -101,7 +100,7 @@ func (d *desk) obtain(ctx context.Context, call sdk.Event) (answer string, ok bo
 	if answer, ok := d.prompt(ctx, call.Type); ok || ctx.Err() != nil {
 		return answer, ok
 	}
-	d.progress.note("waits", "for an answer from elsewhere; to answer here: agentd runs follow "+shellQuote(d.run.subject)+" --answer TEXT")
+	d.progress.note("waits", "for somebody to answer; for example: "+d.a.command("runs", "follow", d.run.subject, "--answer", "TEXT"))
 	return "", false
 }
 
@@ -113,12 +112,12 @@ func (d *desk) prompt(ctx context.Context, callType string) (answer string, ok b
 	if callType == sdk.TypeConversationTurn {
 		hint = "(" + endWord + " ends the conversation) "
 	}
-	fmt.Fprintf(d.err, "%s> ", hint)
+	fmt.Fprintf(d.a.err, "%s> ", hint)
 	select {
 	case answer, ok = <-d.lines:
 		return strings.TrimSpace(answer), ok
 	case <-ctx.Done():
-		fmt.Fprintln(d.err)
+		fmt.Fprintln(d.a.err)
 		return "", false
 	}
 }
@@ -155,7 +154,11 @@ func (a *app) terminal() <-chan string {
 	if !ok {
 		return nil
 	}
-	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
 		return nil
 	}
 	lines := make(chan string)

@@ -54,7 +54,7 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 		return err
 	}
 	server, err := broker.StartServer(broker.ServerOptions{
-		Dir: cfg.Data, Listen: true, Port: f.port, PortOnly: f.port != 0, Logger: a.loggerAt(devLevel, cfg.Log.Format),
+		Dir: cfg.Data, Listen: true, Port: f.port, PortOnly: f.port != 0, Logger: a.quietLogger(),
 	})
 	if err != nil {
 		return err

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -72,7 +72,8 @@ func (e *examination) models(cfg *config.Config) {
 	if err == nil {
 		return
 	}
-	f := broker.Finding{Code: "model", Severity: broker.SeverityError, Message: err.Error(), Remedy: "correct models: in the configuration"}
+	// Workers may have keys that this command does not see.
+	f := broker.Finding{Code: "model", Severity: broker.SeverityWarning, Message: err.Error(), Remedy: "correct models: in the configuration"}
 	if problem := sdk.AsError(err); problem.Cause != nil {
 		f.Message, f.Remedy = problem.Cause.Error(), problem.Message
 	}
@@ -113,6 +114,9 @@ func (a *app) examineServers(ctx context.Context, cfg *config.Config, monitor st
 
 func (e *examination) broker(ctx context.Context, c *client, monitor string) error {
 	p := plan(c.cfg)
+	if len(p.Agents) == 0 {
+		p.LongestRun = time.Nanosecond // there is no deadline to compare the streams with
+	}
 	findings, err := c.Verify(ctx, p)
 	if err != nil {
 		return err
@@ -134,18 +138,7 @@ func (e *examination) broker(ctx context.Context, c *client, monitor string) err
 // store is examined by opening and reading it.
 func (e *examination) store(ctx context.Context, c *client) {
 	e.examined("store of runs: %s", c.cfg.StoreKind())
-	store, err := c.openStore(ctx)
-	if err == nil {
-		e.found(store.Warnings...)
-		_, _, err = store.Runs(ctx, "", 1)
-		err = errors.Join(err, store.Close())
-	}
-	if err != nil {
-		e.found(broker.Finding{
-			Code: "store", Severity: broker.SeverityError, Message: "the store cannot be used: " + err.Error(),
-			Remedy: "start it, correct REDIS_URL, or run: agentd provision",
-		})
-	}
+	e.found(worker.CheckStore(ctx, c.Conn, redisURL(c.cfg))...)
 }
 
 func (e *examination) worker(ctx context.Context, c *client, agent string) {
@@ -168,8 +161,11 @@ func (e *examination) write(w io.Writer) error {
 	for _, text := range e.Examined {
 		fmt.Fprintln(w, "examined ", text)
 	}
-	for _, f := range e.Findings {
-		fmt.Fprintf(w, "%-9s  %s\n           %s\n", f.Severity, f.Message, cmp.Or(f.Remedy, "-"))
+	for i, f := range e.Findings {
+		fmt.Fprintf(w, "%-9s  %s\n", f.Severity, f.Message)
+		if last := i == len(e.Findings)-1; last || e.Findings[i+1].Remedy != f.Remedy {
+			fmt.Fprintf(w, "           → %s\n", f.Remedy)
+		}
 	}
 	if len(e.Findings) == 0 {
 		fmt.Fprintln(w, "nothing found")

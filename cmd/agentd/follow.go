@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,7 +46,7 @@ func (a *app) follower(conn *client, run followed, o followOptions) *follower {
 		p.w = io.Discard
 	}
 	d := &desk{
-		conn: conn, progress: p, err: a.err, run: run, answers: o.answers, lines: a.terminal(), answered: map[string]bool{},
+		a: a, conn: conn, progress: p, run: run, answers: o.answers, lines: a.terminal(), answered: map[string]bool{},
 	}
 	return &follower{a: a, conn: conn, run: run, o: o, progress: p, desk: d}
 }
@@ -57,13 +58,13 @@ func (f *follower) follow(ctx context.Context, begin func(context.Context) error
 		return err
 	}
 	if err := begin(ctx); err != nil {
-		return errors.Join(err, stop())
+		return also(err, stop())
 	}
 	event, err := f.wait(ctx)
 	if err == nil {
 		f.awaitEnd(ctx)
 	}
-	if err := errors.Join(err, stop()); err != nil {
+	if err := also(err, stop()); err != nil {
 		return f.detached(ctx, err)
 	}
 	return f.a.printResult(f.run, event)
@@ -126,17 +127,40 @@ func (f *follower) awaitEnd(ctx context.Context) {
 
 // detached explains why following ended before the run.
 func (f *follower) detached(ctx context.Context, err error) error {
-	name := shellQuote(f.run.subject)
-	how := fmt.Sprintf("the run goes on. Follow it: agentd runs follow %s   See it: agentd runs show %s   End it: agentd runs cancel %s",
-		name, name, name)
 	switch {
 	case ctx.Err() != nil:
-		fmt.Fprintf(f.a.err, "\ndetached; %s\n", how)
+		fmt.Fprintf(f.a.err, "\ndetached; the run goes on:\n%s\n", f.a.nextCommands(f.run.subject))
 		return &exitError{code: exitInterrupted}
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no end after %s; %s", f.o.timeout, how)
+		return fmt.Errorf("no end after %s; the run goes on:\n%s", f.o.timeout, f.a.nextCommands(f.run.subject))
 	}
 	return err
+}
+
+// nextCommands are what can be done with a run that goes on.
+func (a *app) nextCommands(run string) string {
+	var b strings.Builder
+	for _, verb := range []string{"follow", "show", "cancel"} {
+		fmt.Fprintf(&b, "  %s\n", a.command("runs", verb, run))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// command is a command line that reaches the same server as this one.
+func (a *app) command(args ...string) string {
+	line := "agentd"
+	if a.configGiven {
+		line += " -c " + shellQuote(a.config)
+	}
+	for _, f := range []struct{ name, value string }{{"--data", a.data}, {"--nats", a.nats}, {"--redis", a.redis}} {
+		if f.value != "" {
+			line += " " + f.name + " " + shellQuote(f.value)
+		}
+	}
+	for _, arg := range args {
+		line += " " + shellQuote(arg)
+	}
+	return line
 }
 
 // runResult is how a run ended.

@@ -37,8 +37,9 @@ type progress struct {
 type watched struct {
 	rev   uint64
 	index int
-	// tools are the names of the calls without a result.
-	tools map[string]string
+	// tools are the names of the calls without a result; those from before the first shown milestone are missing.
+	tools   map[string]string
+	partial bool
 	// done is closed when the run's end was shown.
 	done chan struct{}
 }
@@ -82,6 +83,7 @@ func (p *progress) showLocked(l sdk.Live) {
 	if l.Revision < r.rev || (l.Revision == r.rev && l.Index <= r.index) {
 		return
 	}
+	r.partial = r.partial || (r.rev == 0 && l.Revision > 1)
 	r.rev, r.index = l.Revision, l.Index
 	label, text := r.describe(l, p.quiet)
 	switch {
@@ -162,9 +164,9 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		}
 		return "asks", d.Message
 	case core.MilestoneAnswer:
-		return "answer", d.Message
+		return "answer", cmp.Or(d.Message, "(ends the conversation)")
 	case core.MilestoneSuspended:
-		return r.describeSuspended()
+		return r.describeSuspended(quiet)
 	case core.MilestoneFinished:
 		if problem, ok := problemIn(d.Type, d.Data); ok {
 			return "failed", problem.ErrorMessage
@@ -175,7 +177,7 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 }
 
 func (r *watched) describeResult(d milestoneData) (label, text string) {
-	tool := r.tools[d.Call]
+	tool := cmp.Or(r.tools[d.Call], d.Call)
 	delete(r.tools, d.Call)
 	switch {
 	case d.Error:
@@ -186,11 +188,22 @@ func (r *watched) describeResult(d milestoneData) (label, text string) {
 	return "result", tool + " " + string(d.Data)
 }
 
-func (r *watched) describeSuspended() (label, text string) {
-	if len(r.tools) == 0 {
-		return "waits", "for the person"
+func (r *watched) describeSuspended(quiet map[string]bool) (label, text string) {
+	open := 0
+	for _, tool := range r.tools {
+		if !quiet[tool] {
+			open++
+		}
 	}
-	return "waits", "for " + count(len(r.tools), "answer")
+	switch {
+	case r.partial:
+		return "waits", "for answers"
+	case open > 0:
+		return "waits", "for " + count(open, "answer")
+	case len(r.tools) > 0 || quiet[turn]:
+		return "", "" // the question itself is shown
+	}
+	return "waits", "for the person"
 }
 
 // turn stands for a conversation's turn among the names of tools: no tool has a name with a dot.

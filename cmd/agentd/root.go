@@ -54,6 +54,8 @@ type app struct {
 	configGiven  bool
 	nats, redis  string
 	verbose      bool
+	// begun is set when a command's own code runs.
+	begun bool
 }
 
 // run executes the command line and returns the exit code.
@@ -69,6 +71,10 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitOK
 	}
 	code := exitFailure
+	if !a.begun {
+		// Cobra refused the command line.
+		err = &exitError{exitUsage, fmt.Errorf("%w\nsee: %s --help", err, commandPath(root, args))}
+	}
 	if e, ok := errors.AsType[*exitError](err); ok {
 		code = e.code
 	} else if errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
@@ -118,7 +124,29 @@ func (a *app) root() *cobra.Command {
 		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.provisionCommand(), a.eventsCommand(),
 		a.checkCommand(), a.doctorCommand(), a.mockCommand(), a.versionCommand(),
 	)
+	a.noteBegin(root)
 	return root
+}
+
+// noteBegin has every command note that its command line was accepted.
+func (a *app) noteBegin(cmd *cobra.Command) {
+	if do := cmd.RunE; do != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			a.begun = true
+			return do(cmd, args)
+		}
+	}
+	for _, child := range cmd.Commands() {
+		a.noteBegin(child)
+	}
+}
+
+// commandPath is the command that args mean, such as "agentd runs show".
+func commandPath(root *cobra.Command, args []string) string {
+	if cmd, _, err := root.Find(args); err == nil {
+		return cmd.CommandPath()
+	}
+	return root.CommandPath()
 }
 
 // print writes v as JSON, or calls text.

@@ -92,7 +92,7 @@ func (a *app) start(ctx context.Context, c *client, agent string, event sdk.Even
 	r := followed{subject: event.Subject, agent: agent, init: sdk.InitToken(event.Source, event.ID)}
 	if r.subject == "" {
 		r.subject = sdk.DefaultSubject(r.init)
-	} else if err := c.checkNew(ctx, r); err != nil {
+	} else if err := a.checkNew(ctx, c, r); err != nil {
 		return err
 	}
 	r.key = sdk.NewRunKey(r.subject)
@@ -132,17 +132,17 @@ func (a *app) readInput(f runFlags) (json.RawMessage, error) {
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(data, &object); err != nil || object == nil {
-		return nil, fmt.Errorf("%s is not a JSON object: %s", from, cause(err))
+		return nil, fmt.Errorf("%s: want a JSON object, %s", from, cause(err))
 	}
 	return data, nil
 }
 
 func cause(err error) string {
 	if err == nil {
-		return "it is null"
+		return "got null"
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return "it is a " + e.Value
+		return "got " + e.Value
 	}
 	return err.Error()
 }
@@ -163,16 +163,15 @@ func checkEvent(event sdk.Event) error {
 
 // checkNew refuses a run that is there already, before anything of it could be mistaken for the new one. What no worker
 // can tell is decided when the event is handled.
-func (c *client) checkNew(ctx context.Context, r followed) error {
+func (a *app) checkNew(ctx context.Context, c *client, r followed) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var status worker.RunStatus
 	if err := c.Ask(ctx, c.Subjects().Get(r.agent), worker.Query{Run: r.subject}, &status); err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	name := shellQuote(r.subject)
-	return sdk.Errorf(sdk.CodeRunExists, "run %s exists and is %s; nothing was started. Follow it: agentd runs follow %s   See it: agentd runs show %s",
-		name, status.Status, name, name)
+	return sdk.Errorf(sdk.CodeRunExists, "run %q exists and is %s, so nothing was started; to follow it: %s",
+		r.subject, status.Status, a.command("runs", "follow", r.subject))
 }
 
 // contractType is the type of an agent's init events: its contract's, where the configuration knows the agent.

@@ -134,7 +134,7 @@ func (c *client) rows(ctx context.Context, f listFlags) ([]runRow, error) {
 	for cursor := ""; ; {
 		page, next, err := store.Runs(ctx, cursor, state.MaxPage)
 		if err != nil {
-			return nil, errors.Join(explainStore(err), store.Close())
+			return nil, also(explainStore(err), store.Close())
 		}
 		for _, stored := range page {
 			row := rowOf(stored)
@@ -236,7 +236,7 @@ func (a *app) withRun(ctx context.Context, run string, do func(*client, runner.S
 	if err == nil {
 		err = do(c, store, last)
 	}
-	return c.close(errors.Join(err, store.Close()))
+	return c.close(also(err, store.Close()))
 }
 
 func (a *app) runsCancelCommand() *cobra.Command {
@@ -328,7 +328,13 @@ func (a *app) followRun(ctx context.Context, c *client, store runner.Store, h *c
 		if err != nil {
 			return err
 		}
+		quiet := f.progress.quiet
+		defer func() { f.progress.quiet = quiet }()
+		f.progress.quiet = nil // the desk shows the questions that are open now, not those before
 		for i := range entries {
+			if i == len(entries)-1 {
+				f.progress.quiet = quiet
+			}
 			for _, m := range core.Milestones(&entries[i]) {
 				f.progress.showLocked(m)
 			}

@@ -93,8 +93,8 @@ func checkModels(cfg *config.Config, registry *llm.Registry) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return sdk.Errorf(sdk.CodeConfig, "a model cannot be asked; set the key (OPENAI_API_KEY, or api_key_env in models:), "+
-		"or OPENAI_BASE_URL for a server without one, such as: agentd mock-llm").WithCause(errors.Join(faults...))
+	return sdk.Errorf(sdk.CodeConfig, "a model cannot be asked; set its key (OPENAI_API_KEY, or api_key_env in models:), "+
+		"or OPENAI_BASE_URL for a server that needs none, such as: agentd mock-llm").WithCause(errors.Join(faults...))
 }
 
 func agentNames(cfg *config.Config) []string {

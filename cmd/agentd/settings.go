@@ -115,8 +115,19 @@ func (a *app) connect(ctx context.Context, cfg *config.Config) (*client, error) 
 	return &client{conn, cfg}, nil
 }
 
-// close reports err, or what went wrong with closing.
-func (c *client) close(err error) error { return errors.Join(err, c.Close()) }
+// close reports err, and what went wrong with closing.
+func (c *client) close(err error) error { return also(err, c.Close()) }
+
+// also adds a further error. Unlike errors.Join it leaves a single one as it is, because that is shown best.
+func also(err, further error) error {
+	switch {
+	case further == nil:
+		return err
+	case err == nil:
+		return further
+	}
+	return errors.Join(err, further)
+}
 
 // openStore opens the store of runs.
 func (c *client) openStore(ctx context.Context) (worker.OpenedStore, error) {

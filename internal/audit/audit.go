@@ -11,8 +11,8 @@
 //	I7  done is for ever                         I16 nothing times out early
 //	I8  every call has a result before the next model call
 //
-// I13, which is about approvals, waits for them. R3 stands for the rule of that name: the message that covers a run is
-// not removed while the run is driven.
+// I13, which is about approvals, waits for them. R3 and R5 stand for the rules of those names: the message that covers a
+// run is not removed while the run is driven, and only the end of a driver's lease makes another one.
 package audit
 
 import (

@@ -121,50 +121,52 @@ const (
 	finished = "the answer is removed"
 )
 
-func steps() ([]string, map[string]func(*story)) {
+var order = []string{
+	stored, started, replied, called, began, ran, returned, acked, answer, answered, ended, told, finished,
+}
+
+func steps() map[string]func(*story) {
 	calls := []sdk.ToolRequest{{Name: "book", Arguments: `{}`}, {Name: "charge", Arguments: `{}`}}
-	return []string{
-			stored, started, replied, called, began, ran, returned, acked, answer, answered, ended, told, finished,
-		}, map[string]func(*story){
-			stored: func(s *story) {
-				ev := sdk.Event{ID: "i", Source: "c", Subject: "run"}
-				s.Input(audit.Message{Stream: streamStart, Sequence: 1, Subject: subjects.Start("desk"), Received: now, Event: &ev})
-			},
-			started: func(s *story) {
-				init := core.Init{ID: "i", Source: "c", Token: sdk.InitToken("c", "i")}
-				s.commit(core.Started{Run: "run", Init: init, Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "hi")}}, nil)
-			},
-			replied: func(s *story) { s.commit(core.Replied{Reply: sdk.ModelReply{Calls: calls}}, nil) },
-			called:  func(s *story) { s.publish(subjects.Call(s.call()), s.callEvent()) },
-			began:   func(s *story) { s.commit(core.Began{Calls: []string{chargeID}}, nil) },
-			ran:     func(s *story) { s.Executed(audit.Execution{Run: key, Call: chargeID, AtMostOnce: true}) },
-			returned: func(s *story) {
-				result := core.Result{Call: chargeID, Kind: core.ResultInline, Data: json.RawMessage(`1`)}
-				s.commit(core.Returned{Results: []core.Result{result}}, nil)
-			},
-			acked: func(s *story) { s.Removed(streamStart, 1) },
-			answer: func(s *story) {
-				ev := sdk.Event{ID: "a", Source: "service", ParentID: bookID}
-				s.Input(audit.Message{Stream: streamIn, Sequence: 1, Subject: subjects.Reply(s.call()), Received: now, Event: &ev})
-			},
-			answered: func(s *story) {
-				s.cause = core.Cause{Stream: streamIn, Sequence: 1, EventID: "a"}
-				ref, _ := sdk.ParseCallRef(bookID)
-				s.commit(core.Answered{Ref: ref, Address: s.call(), EventID: "a", Data: json.RawMessage(`2`)}, nil)
-			},
-			ended: func(s *story) {
-				s.commit(core.Replied{Output: &core.Output{Data: json.RawMessage(`{}`)}}, nil)
-			},
-			told:     func(s *story) { s.publish(s.done(), s.terminal()) },
-			finished: func(s *story) { s.Removed(streamIn, 1) },
-		}
+	return map[string]func(*story){
+		stored: func(s *story) {
+			ev := sdk.Event{ID: "i", Source: "c", Subject: "run"}
+			s.Input(audit.Message{Stream: streamStart, Sequence: 1, Subject: subjects.Start("desk"), Received: now, Event: &ev})
+		},
+		started: func(s *story) {
+			init := core.Init{ID: "i", Source: "c", Token: sdk.InitToken("c", "i")}
+			s.commit(core.Started{Run: "run", Init: init, Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "hi")}}, nil)
+		},
+		replied: func(s *story) { s.commit(core.Replied{Reply: sdk.ModelReply{Calls: calls}}, nil) },
+		called:  func(s *story) { s.publish(subjects.Call(s.call()), s.callEvent()) },
+		began:   func(s *story) { s.commit(core.Began{Calls: []string{chargeID}}, nil) },
+		ran:     func(s *story) { s.Executed(audit.Execution{Run: key, Call: chargeID, AtMostOnce: true}) },
+		returned: func(s *story) {
+			result := core.Result{Call: chargeID, Kind: core.ResultInline, Data: json.RawMessage(`1`)}
+			s.commit(core.Returned{Results: []core.Result{result}}, nil)
+		},
+		acked: func(s *story) { s.Removed(streamStart, 1) },
+		answer: func(s *story) {
+			ev := sdk.Event{ID: "a", Source: "service", ParentID: bookID}
+			s.Input(audit.Message{Stream: streamIn, Sequence: 1, Subject: subjects.Reply(s.call()), Received: now, Event: &ev})
+		},
+		answered: func(s *story) {
+			s.cause = core.Cause{Stream: streamIn, Sequence: 1, EventID: "a"}
+			ref, _ := sdk.ParseCallRef(bookID)
+			s.commit(core.Answered{Ref: ref, Address: s.call(), EventID: "a", Data: json.RawMessage(`2`)}, nil)
+		},
+		ended: func(s *story) {
+			s.commit(core.Replied{Output: &core.Output{Data: json.RawMessage(`{}`)}}, nil)
+		},
+		told:     func(s *story) { s.publish(s.done(), s.terminal()) },
+		finished: func(s *story) { s.Removed(streamIn, 1) },
+	}
 }
 
 // play tells the story, in which replace takes the place of some steps (nil leaves them out).
 func play(t *testing.T, replace map[string]func(*story)) []audit.Violation {
 	t.Helper()
 	s := tell(t)
-	order, do := steps()
+	do := steps()
 	for _, name := range order {
 		step, replaced := replace[name]
 		if !replaced {
@@ -185,7 +187,7 @@ func TestChecker_AcceptsASoundRun(t *testing.T) {
 
 // TestChecker_FindsEachViolation breaks the story in one place at a time.
 func TestChecker_FindsEachViolation(t *testing.T) {
-	_, do := steps()
+	do := steps()
 	then := func(name string, more func(*story)) func(*story) {
 		return func(s *story) { do[name](s); more(s) }
 	}
@@ -263,6 +265,26 @@ func TestChecker_FindsEachViolation(t *testing.T) {
 			ref, _ := sdk.ParseCallRef(bookID)
 			s.commit(core.Answered{Ref: ref, Address: s.call(), EventID: "b", Data: json.RawMessage(`2`)}, nil)
 		}}},
+		{"answer that claims to answer another call", "I15", map[string]func(*story){answer: func(s *story) {
+			ev := sdk.Event{ID: "a", Source: "service", ParentID: chargeID}
+			s.Input(audit.Message{Stream: streamIn, Sequence: 1, Subject: subjects.Reply(s.call()), Received: now, Event: &ev})
+		}}},
+		{"answer from elsewhere", "I15", map[string]func(*story){answer: func(s *story) {
+			from := s.call()
+			from.Domain = "elsewhere"
+			ev := sdk.Event{ID: "a", Source: "service"}
+			s.Input(audit.Message{Stream: streamIn, Sequence: 1, Subject: subjects.Reply(from), Received: now, Event: &ev})
+		}}},
+		{"driver replaced under its lease", "R5", map[string]func(*story){began: before(began, func(s *story) {
+			ev := sdk.Event{ID: "b", Source: "service"}
+			s.Input(audit.Message{Stream: streamIn, Sequence: 9, Subject: subjects.Reply(s.call()), Received: now, Event: &ev})
+			e := s.entry
+			e.Rev, e.Etag, e.Prev, e.Change = e.Rev+1, "next", s.digest, core.Change{Kind: "answered", Head: e.Head}
+			e.Cause = core.Cause{Stream: streamIn, Sequence: 9}
+			e.Head.Fence++
+			e.Head.Driver = &core.Driver{Stream: streamIn, Sequence: 9, Owner: "other"}
+			s.Committed(key, "next", &e)
+		})}},
 		{"timed out by an answer", "I16", map[string]func(*story){answered: func(s *story) {
 			s.cause = core.Cause{Stream: streamIn, Sequence: 1, EventID: "a"}
 			s.commit(core.Fired{Now: now + 1000, Due: s.head.Timer}, nil)

@@ -75,7 +75,15 @@ func (c *Checker) driver(r *run, last, e *core.Entry) {
 		c.violate("I9", r.key, "entry %d has a new driver and the old fence %d", e.Rev, e.Head.Fence)
 	case changed && !now.Covers(e.Cause):
 		c.violate("R3", r.key, "entry %d: the new driver's lease is not the delivery of the cause", e.Rev)
+	case changed && before != nil && !before.Covers(e.Cause) && !c.backstop(e):
+		c.violate("R5", r.key, "entry %d: a message of its own takes the run from a driver that holds its lease", e.Rev)
 	}
+}
+
+// backstop reports whether the entry was made for a message that may take a run from a driver that is silent.
+func (c *Checker) backstop(e *core.Entry) bool {
+	in := c.inputs[positionOf(e.Cause)]
+	return in != nil && in.address.Kind != sdk.KindStart && in.address.Kind != sdk.KindIn && in.address.Kind != sdk.KindOut
 }
 
 // cause checks that the entry was made for a message of this run.
@@ -154,8 +162,7 @@ func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
 	}
 	switch result.Kind {
 	case core.ResultAnswer:
-		ref, _ := sdk.ParseCallRef(in.address.Call.Call)
-		if in.address.Kind != sdk.KindIn || ref.ID != k.id || in.Event == nil || in.Event.ID != result.Event {
+		if !c.answers(r, k, in) || in.Event.ID != result.Event {
 			c.violate("I15", r.key, "call %s was answered by %s %d on %s", k.id, in.Stream, in.Sequence, in.Subject)
 		}
 	case core.ResultTimeout:
@@ -164,6 +171,23 @@ func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
 		}
 	case core.ResultInline, core.ResultRefused, core.ResultCancelled:
 	}
+}
+
+// answers reports whether a message came where an answer to the call belongs, and claims to answer nothing else.
+func (c *Checker) answers(r *run, k *call, in *input) bool {
+	if in.address.Kind != sdk.KindIn || in.Event == nil {
+		return false
+	}
+	if claimed, ok := sdk.ParseCallRef(in.Event.ParentID); in.Event.ParentID != "" && (!ok || claimed.ID != k.id) {
+		return false
+	}
+	f := k.opened.Effect(core.EffectCall, k.id)
+	for i := range f.Lanes() {
+		if in.address.Call == address(r, k.opened, f, i) {
+			return true
+		}
+	}
+	return false
 }
 
 // told counts the results that a message shows to the model.

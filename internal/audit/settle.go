@@ -99,18 +99,21 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 
 // subject is where the effect's event for its i-th domain belongs.
 func (c *Checker) subject(r *run, e *core.Entry, f core.Effect, i int) string {
+	if f.Kind == core.EffectVoid {
+		return c.subjects.Void(address(r, e, f, i))
+	}
+	return c.subjects.Call(address(r, e, f, i))
+}
+
+func address(r *run, e *core.Entry, f core.Effect, i int) sdk.CallAddress {
 	ref := sdk.CallRef{ID: f.Call, Attempt: 1}
 	if i > 0 {
 		ref.Domain = sdk.DomainToken(f.Lanes()[i])
 	}
-	address := sdk.CallAddress{
+	return sdk.CallAddress{
 		Domain: sdk.DomainToken(f.Lanes()[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(e.Head.Agent),
 		Run: r.key, Call: ref.EventID(),
 	}
-	if f.Kind == core.EffectVoid {
-		return c.subjects.Void(address)
-	}
-	return c.subjects.Call(address)
 }
 
 // Finish checks what must hold when the system has come to rest, and returns all violations.

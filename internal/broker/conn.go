@@ -103,7 +103,7 @@ func (c *Conn) ready(ctx context.Context, url string) error {
 	report := time.NewTicker(reportWaiting)
 	defer report.Stop()
 	if !c.nc.IsConnected() {
-		c.log.Warn("NATS cannot be reached yet; waiting for it", "url", redact(url), "error", c.nc.LastError())
+		c.log.Warn("NATS cannot be reached yet; waiting for it", "url", redact(url))
 	}
 	for !c.nc.IsConnected() {
 		select {

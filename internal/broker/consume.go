@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -28,8 +26,6 @@ type ConsumeOptions struct {
 }
 
 const (
-	// fetchWait is how long one request for a message stays open.
-	fetchWait = 10 * time.Second
 	// patience is how long a message may wait for a slot. It is much shorter than AckWait.
 	patience = time.Second
 	// A consumer that cannot be read is looked for this often.
@@ -92,15 +88,20 @@ func (l *intake) finish() {
 // pull reads one consumer.
 func (l *intake) pull(ctx context.Context, ref ConsumerRef) {
 	name := StreamName(l.subjects, ref.Zone) + "/" + ref.Name
-	delay := shortestRetry
-	for ctx.Err() == nil {
-		consumer, err := l.js.Consumer(ctx, StreamName(l.subjects, ref.Zone), ref.Name)
-		if err == nil {
-			delay = shortestRetry
-			err = l.read(ctx, consumer)
-		}
-		if ctx.Err() != nil {
+	p, err := l.newPuller(ref)
+	if err != nil {
+		l.log.Error("consumer cannot be read", "consumer", name, "error", err) // the connection was closed
+		return
+	}
+	defer p.close()
+	for delay := shortestRetry; ; {
+		err := l.read(ctx, p)
+		switch {
+		case ctx.Err() != nil:
 			return
+		case err == nil:
+			delay = shortestRetry
+			continue
 		}
 		l.log.Warn("consumer cannot be read; trying again", "consumer", name, "error", err)
 		select {
@@ -111,44 +112,25 @@ func (l *intake) pull(ctx context.Context, ref ConsumerRef) {
 	}
 }
 
-// read hands out deliveries until something is wrong with the consumer. It asks for each message by itself: the client's
-// iterator with a batch of one can skip its own next request when a message arrives while the last request is still
-// being sent, and then stalls until a heartbeat is missed.
-func (l *intake) read(ctx context.Context, consumer jetstream.Consumer) error {
-	for {
-		if err := l.slots.Acquire(ctx, 1); err != nil {
-			return err
-		}
-		l.slots.Release(1) // not held while waiting for a message: another consumer may have one
-		m, err := l.next(ctx, consumer)
-		if err != nil {
-			return err
-		}
-		if m == nil {
-			continue
-		}
-		if !l.take(ctx) {
-			if err := m.Nak(); err != nil {
-				return fmt.Errorf("give back a delivery: %w", err)
-			}
-			continue
-		}
-		l.handlers.Go(func() {
-			defer l.slots.Release(1)
-			l.handle(m)
-		})
+// read hands out one delivery, if there is one.
+func (l *intake) read(ctx context.Context, p *puller) error {
+	if err := l.slots.Acquire(ctx, 1); err != nil {
+		return err
 	}
-}
-
-// next asks for one message; nil when none came for a while.
-func (l *intake) next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
-	asking, cancel := context.WithTimeout(ctx, fetchWait)
-	defer cancel()
-	m, err := consumer.Next(jetstream.FetchContext(asking))
-	if err != nil && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)) {
-		return nil, nil
+	l.slots.Release(1) // not held while waiting for a message: another consumer may have one
+	m, err := p.next(ctx)
+	if err != nil || m == nil {
+		return err
 	}
-	return m, err
+	if !l.take(ctx) {
+		p.giveBack(m)
+		return nil
+	}
+	l.handlers.Go(func() {
+		defer l.slots.Release(1)
+		l.handle(m)
+	})
+	return nil
 }
 
 // take takes a slot for a message that is already here.
@@ -159,12 +141,13 @@ func (l *intake) take(ctx context.Context) bool {
 }
 
 // handle keeps a handler's panic from taking the worker down: the message is tried again later.
-func (l *intake) handle(m jetstream.Msg) {
-	d, err := newDelivery(m)
+func (l *intake) handle(m *nats.Msg) {
+	meta, err := m.Metadata()
 	if err != nil {
-		l.log.Error("message without metadata", "subject", m.Subject(), "error", err)
+		l.log.Error("message without metadata", "subject", m.Subject, "error", err)
 		return
 	}
+	d := delivery{l.nc, m, meta}
 	defer func() {
 		if p := recover(); p != nil {
 			l.log.Error("handler panicked", "subject", d.Subject(), "panic", p, "stack", string(debug.Stack()))
@@ -176,29 +159,44 @@ func (l *intake) handle(m jetstream.Msg) {
 	l.Handle(l.handling, d)
 }
 
+// What a worker says of a delivery.
+const (
+	ackDone       = "+ACK"
+	ackNak        = "-NAK"
+	ackInProgress = "+WPI"
+)
+
 // delivery is a Delivery of JetStream.
 type delivery struct {
-	jetstream.Msg
-	meta *jetstream.MsgMetadata
-}
-
-func newDelivery(m jetstream.Msg) (delivery, error) {
-	meta, err := m.Metadata()
-	return delivery{m, meta}, err
+	nc   *nats.Conn
+	msg  *nats.Msg
+	meta *nats.MsgMetadata
 }
 
 func (d delivery) Stream() string               { return d.meta.Stream }
 func (d delivery) Consumer() string             { return d.meta.Consumer }
 func (d delivery) Sequence() uint64             { return d.meta.Sequence.Stream }
-func (d delivery) Header(name string) string    { return header(d.Msg.Headers(), name) }
-func (d delivery) Headers() map[string][]string { return d.Msg.Headers() }
+func (d delivery) Subject() string              { return d.msg.Subject }
+func (d delivery) Header(name string) string    { return header(d.msg.Header, name) }
+func (d delivery) Headers() map[string][]string { return d.msg.Header }
+func (d delivery) Data() []byte                 { return d.msg.Data }
 func (d delivery) Delivered() int               { return int(d.meta.NumDelivered) }
 func (d delivery) Received() int64              { return d.meta.Timestamp.UnixMilli() }
+func (d delivery) Ack() error                   { return d.settle(ackDone) }
+func (d delivery) InProgress() error            { return d.settle(ackInProgress) }
+
 func (d delivery) Nak(delay time.Duration) error {
 	if delay == 0 {
-		return d.Msg.Nak()
+		return d.settle(ackNak)
 	}
-	return d.Msg.NakWithDelay(delay)
+	return d.settle(fmt.Sprintf(`%s {"delay": %d}`, ackNak, delay.Nanoseconds()))
+}
+
+func (d delivery) settle(how string) error {
+	if d.nc == nil {
+		return nil // it was only looked at
+	}
+	return d.nc.Publish(d.msg.Reply, []byte(how))
 }
 
 var _ Delivery = delivery{}

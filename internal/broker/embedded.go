@@ -231,7 +231,7 @@ func (s serverLog) Fatalf(format string, v ...any) {
 	case s.fatal <- fmt.Sprintf(format, v...):
 	default:
 	}
-	s.log(slog.LevelError, format, v)
+	s.log(slog.LevelDebug, format, v) // whoever starts the server reports it, or tries another port
 }
 
 func (s serverLog) log(level slog.Level, format string, v []any) {

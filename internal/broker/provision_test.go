@@ -113,7 +113,9 @@ func TestProvision_UpdatesWhatThePlanChanged(t *testing.T) {
 	p.Agents = []AgentPlan{{Name: "travel.desk", Type: "com.travel.bureau"}}
 	changes := provision(t, c, p)
 	for _, want := range []Change{
-		{"stream", "AGENTD_START", "updated"}, {"stream", "AGENTD_OUT", "updated"}, {"stream", "AGENTD_DONE", "updated"},
+		{"stream", "AGENTD_START", "updated"},
+		{"stream", "AGENTD_OUT", "updated"},
+		{"stream", "AGENTD_DONE", "updated"},
 		{"consumer", "AGENTD_OUT/agent_travel_desk", "updated"},
 	} {
 		if !slices.Contains(changes, want) {

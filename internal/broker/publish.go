@@ -97,7 +97,7 @@ func (c *Conn) persist(ctx context.Context, subject string, try func(context.Con
 			return fmt.Errorf("publish %s: %w", subject, errors.Join(ctx.Err(), err))
 		}
 		if refused(err) {
-			return publishError(subject, err)
+			return c.publishError(subject, err)
 		}
 		c.log.Warn("publish is repeated", "subject", subject, "error", err)
 		select {
@@ -160,12 +160,12 @@ func Refused(err error) bool {
 }
 
 // publishError says what a failed publish means to the caller.
-func publishError(subject string, err error) error {
+func (c *Conn) publishError(subject string, err error) error {
 	switch {
 	case errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}):
 		return err
 	case errors.Is(err, nats.ErrMaxPayload):
-		return sdk.Errorf(sdk.CodeTooLarge, "the event for %s is larger than the broker takes", subject).WithCause(err)
+		return sdk.Errorf(sdk.CodeTooLarge, "the event for %s is larger than the broker takes (%d bytes)", subject, c.nc.MaxPayload())
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
 		return sdk.Errorf(sdk.CodeUnavailable, "no stream takes %s; is the broker provisioned?", subject).WithCause(err)
 	}
@@ -190,7 +190,7 @@ func (c *Conn) send(ctx context.Context, subject string, event sdk.Event) error 
 	}
 	m := &nats.Msg{Subject: subject, Data: data, Header: c.headers(subject)}
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject))); err != nil {
-		return publishError(subject, err)
+		return c.publishError(subject, err)
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ func arm(t *testing.T, c *Conn, run sdk.RunKey, due time.Time) int64 {
 	return due.UnixMilli()
 }
 
-// checkFired checks that d is the timer that was due then, and that it came in time and not before.
-func checkFired(t *testing.T, d Delivery, due int64, late time.Duration) {
+// checkFired checks that d is the timer that was due then and that it is not early, and returns how late it is.
+func checkFired(t *testing.T, d Delivery, due int64) time.Duration {
 	t.Helper()
 	var body struct {
 		Due int64 `json:"due"`
@@ -44,12 +44,11 @@ func checkFired(t *testing.T, d Delivery, due int64, late time.Duration) {
 	if err := json.Unmarshal(d.Data(), &body); err != nil || body.Due != due {
 		t.Errorf("fired with %s (%v); want the due time %d", d.Data(), err, due)
 	}
-	if early := due - d.Received(); early > 0 {
-		t.Errorf("%d ms early", early)
+	late := time.Duration(d.Received()-due) * time.Millisecond
+	if late < 0 {
+		t.Errorf("%s early", -late)
 	}
-	if got := time.Duration(d.Received()-due) * time.Millisecond; got > late {
-		t.Errorf("%s late; want at most %s", got, late)
-	}
+	return late
 }
 
 func TestArmTimer_FiresInTimeAndNeverEarly(t *testing.T) {
@@ -61,10 +60,15 @@ func TestArmTimer_FiresInTimeAndNeverEarly(t *testing.T) {
 		run := sdk.NewRunKey(string(rune('a' + i)))
 		due[c.subjects.Fire("travel.desk", run)] = arm(t, c, run, time.Now().Add(time.Duration(150+37*i)*time.Millisecond))
 	}
+	best := deadline
 	for range due {
 		d := receive(t, "a timer", deliveries)
-		// Half a second says that due times are not cut to whole ones, on a machine that is busy with other tests.
-		checkFired(t, d, due[d.Subject()], 500*time.Millisecond)
+		best = min(best, checkFired(t, d, due[d.Subject()]))
+	}
+	// Were due times rounded to seconds, then all would be early or late. One is enough to see, on a machine that is busy
+	// with other tests.
+	if best > 200*time.Millisecond {
+		t.Errorf("the most precise of 20 timers was %s late", best)
 	}
 }
 
@@ -72,7 +76,7 @@ func TestArmTimer_FiresAtOnceWhenItIsLate(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	due := arm(t, c, testRun, time.Now().Add(-time.Hour))
-	checkFired(t, receive(t, "a timer", fired(t, c)), due, 2*time.Hour)
+	checkFired(t, receive(t, "a timer", fired(t, c)), due)
 }
 
 func TestArmTimer_ReplacesTheOneArmedBefore(t *testing.T) {
@@ -87,7 +91,7 @@ func TestArmTimer_ReplacesTheOneArmedBefore(t *testing.T) {
 		t.Errorf("%d messages for one timer", n)
 	}
 	due := arm(t, c, testRun, time.Now().Add(200*time.Millisecond))
-	checkFired(t, receive(t, "a timer", deliveries), due, 500*time.Millisecond)
+	checkFired(t, receive(t, "a timer", deliveries), due)
 	if n := stored(t, c, ZoneTimer); n != 1 {
 		t.Errorf("%d messages after it fired; want that one", n)
 	}
@@ -119,6 +123,6 @@ func TestArmTimer_SurvivesARestart(t *testing.T) {
 		if d.Subject() == c.subjects.Fire("travel.desk", testRun) {
 			due = overdue
 		}
-		checkFired(t, d, due, deadline)
+		checkFired(t, d, due)
 	}
 }

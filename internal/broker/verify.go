@@ -203,18 +203,20 @@ func syncAlways(ctx context.Context, monitor string) (bool, error) {
 
 // Problem turns findings into the error of a command that cannot go on with them; nil when none is an error.
 func Problem(findings []Finding) error {
-	var problem *sdk.Error
+	var text strings.Builder
+	remedy := ""
 	for _, f := range findings {
 		if f.Severity != SeverityError {
 			continue
 		}
-		if problem == nil {
-			problem = sdk.Errorf(sdk.CodeConfig, "the broker is not set up (%s)", f.Remedy)
+		if remedy != "" && f.Remedy != remedy {
+			text.WriteString("\n" + remedy)
 		}
-		problem.Faults = append(problem.Faults, sdk.Fault{Path: f.Code, Expected: f.Message})
+		text.WriteString("\n  " + f.Message)
+		remedy = f.Remedy
 	}
-	if problem == nil {
+	if remedy == "" {
 		return nil
 	}
-	return problem
+	return sdk.Errorf(sdk.CodeConfig, "the broker is not set up:%s\n%s", text.String(), remedy)
 }

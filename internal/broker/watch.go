@@ -46,13 +46,24 @@ func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bo
 		if err != nil {
 			return fmt.Errorf("watch %v: %w", filters, err)
 		}
-		d, err := newDelivery(m)
+		meta, err := m.Metadata()
 		if err != nil {
 			return fmt.Errorf("watch %v: %w", filters, err)
 		}
-		if !handle(d) {
+		if !handle(watched(m, meta)) {
 			return nil
 		}
+	}
+}
+
+// watched is a message that is only looked at: settling it means nothing.
+func watched(m jetstream.Msg, meta *jetstream.MsgMetadata) Delivery {
+	return delivery{
+		msg: &nats.Msg{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()},
+		meta: &nats.MsgMetadata{
+			Stream: meta.Stream, Consumer: meta.Consumer, Sequence: nats.SequencePair(meta.Sequence),
+			NumDelivered: meta.NumDelivered, Timestamp: meta.Timestamp,
+		},
 	}
 }
 
@@ -105,6 +116,9 @@ func (c *Conn) Ask(ctx context.Context, subject string, request any, answer any)
 		return fmt.Errorf("encode request: %w", err)
 	}
 	m, err := c.nc.RequestWithContext(ctx, subject, data)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s", subject).WithCause(err)
+	}
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", subject, err)
 	}

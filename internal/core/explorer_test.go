@@ -20,11 +20,13 @@ type explorer struct {
 	sent     []core.Effect
 	// owners are the activations that have driven the run.
 	owners []string
+	// executed are the at-most-once tools that were run.
+	executed map[string]bool
 }
 
 // explore makes one random history, from the init event to the end of the run.
 func explore(t *rapid.T) *explorer {
-	x := &explorer{oracle: newOracle(t, newRig(randomSpec(t)))}
+	x := newExplorer(t, randomSpec(t))
 	if pick(t, 10, "early") == 0 {
 		x.refuse(x.rig.deliver("early", core.CancelAsked{}), core.ErrOrphan)
 	}
@@ -36,6 +38,10 @@ func explore(t *rapid.T) *explorer {
 	x.afterwards()
 	x.history()
 	return x
+}
+
+func newExplorer(t *rapid.T, spec *core.Spec) *explorer {
+	return &explorer{oracle: newOracle(t, newRig(spec)), executed: map[string]bool{}}
 }
 
 func randomSpec(t *rapid.T) *core.Spec {
@@ -187,7 +193,7 @@ func (x *explorer) outcome() core.Event {
 	case core.BuildOutput:
 		return x.built()
 	case core.End:
-		return core.Ended{Ending: next.Ending}
+		return core.Ended(next)
 	}
 	if x.pick(60, "fails") == 0 {
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}}
@@ -229,6 +235,7 @@ func (x *explorer) tools(next core.RunTools) core.Event {
 	}
 	var ev core.Returned
 	for _, c := range next.Run {
+		x.execute(c)
 		data := fmt.Sprintf(`{"returned":%q}`, c.ID)
 		ev.Results = append(ev.Results, core.Result{
 			Call: c.ID, Kind: core.ResultInline, Data: json.RawMessage(data), Error: x.pick(5, "tool fails") == 0,
@@ -238,6 +245,17 @@ func (x *explorer) tools(next core.RunTools) core.Event {
 		ev.Results = append(ev.Results, core.OutcomeUnknown(c))
 	}
 	return ev
+}
+
+// execute runs a tool, which may do so only once if its name is charge.
+func (x *explorer) execute(c core.Call) {
+	if c.Tool != "charge" {
+		return
+	}
+	if x.executed[c.ID] || c.Status != core.CallRunning || c.Begun != x.rig.state.Driver.Owner {
+		x.Fatalf("%s runs call %+v, executed before: %t", x.rig.state.Driver.Owner, c, x.executed[c.ID])
+	}
+	x.executed[c.ID] = true
 }
 
 // open are the calls that an answer is awaited of.
@@ -349,7 +367,10 @@ func (x *explorer) formerOwner() {
 
 func (x *explorer) anyWork() core.Event {
 	return []core.Event{
-		x.reply(), core.Began{}, core.Returned{}, x.built(),
+		x.reply(),
+		core.Began{},
+		core.Returned{},
+		x.built(),
 		core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}},
 	}[x.pick(5, "work")]
 }

@@ -318,8 +318,12 @@ func (o *oracle) alive() {
 	}
 }
 
-// history compares the conversation, seen counts included, with that of the state.
+// history compares the conversation, seen counts included, with that of the state, which keeps only the results of an
+// open round.
 func (o *oracle) history() {
+	if s := &o.rig.state; len(s.Calls) == 0 && len(s.Results) > 0 {
+		o.Fatalf("the state keeps %d results of closed rounds", len(s.Results))
+	}
 	if have := o.rig.state.Messages(); !reflect.DeepEqual(have, o.messages) {
 		o.Fatalf("history is\n%s\nwant\n%s", encode(o, have), encode(o, o.messages))
 	}

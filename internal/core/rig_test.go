@@ -3,6 +3,7 @@ package core_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -25,6 +26,8 @@ type rig struct {
 	lines   [][]byte
 	entries []core.Entry
 	state   core.State
+	// blobs are the sections that are stored beside the journal, by digest: all of them, or none if it is nil.
+	blobs map[string][]byte
 	// delivered counts the messages from outside; causes are what the activations work on, by owner.
 	delivered uint64
 	causes    map[string]core.Cause
@@ -85,11 +88,11 @@ func (r *rig) step(in core.Input) (core.Change, *core.Entry, error) {
 	if n := len(r.lines); n > 0 {
 		entry.Prev = core.Digest(r.lines[n-1])
 	}
-	line, err := entry.Encode()
+	line, err := r.encode(entry)
 	if err != nil {
 		return core.Change{}, nil, err
 	}
-	read, err := core.DecodeEntry(line)
+	read, err := r.decode(line)
 	if err != nil {
 		return core.Change{}, nil, err
 	}
@@ -98,6 +101,49 @@ func (r *rig) step(in core.Input) (core.Change, *core.Entry, error) {
 	}
 	r.lines, r.entries = append(r.lines, line), append(r.entries, read)
 	return change, &r.entries[len(r.entries)-1], nil
+}
+
+// encode moves the sections of e to blobs, if this journal has any.
+func (r *rig) encode(e core.Entry) ([]byte, error) {
+	if r.blobs == nil {
+		return e.Encode()
+	}
+	var moved error
+	move := func(name string, empty bool, section any) bool {
+		if empty {
+			return false
+		}
+		content, err := core.EncodeJSON(section)
+		moved = errors.Join(moved, err)
+		digest := core.Digest(content)
+		r.blobs[digest] = content
+		e.Blobs = append(e.Blobs, core.Blob{Section: name, Digest: digest, Size: len(content)})
+		return true
+	}
+	if move("messages", len(e.Messages) == 0, e.Messages) {
+		e.Messages = nil
+	}
+	if move("results", len(e.Results) == 0, e.Results) {
+		e.Results = nil
+	}
+	if move("input", len(e.Input) == 0, e.Input) {
+		e.Input = nil
+	}
+	if move("terminal", e.Terminal == nil, e.Terminal) {
+		e.Terminal = nil
+	}
+	if moved != nil {
+		return nil, moved
+	}
+	return e.Encode()
+}
+
+func (r *rig) decode(line []byte) (core.Entry, error) {
+	e, err := core.DecodeEntry(line)
+	for _, b := range e.Blobs {
+		err = errors.Join(err, e.Restore(b, r.blobs[b.Digest]))
+	}
+	return e, err
 }
 
 func (r *rig) next() core.Action { return core.Next(r.spec, &r.state.Head, r.now) }

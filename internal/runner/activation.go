@@ -111,6 +111,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		v, err := a.refuseForeign(ctx)
 		return core.Change{}, &v, err
 	}
+	if a.foreign() {
+		v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeRunExists, "the run belongs to another agent"))
+		return core.Change{}, &v, err
+	}
 	event, problem, err := a.input(ctx)
 	if err != nil {
 		return core.Change{}, nil, err

@@ -103,12 +103,7 @@ func TestServe_CallThatComesAgainHasOneAnswer(t *testing.T) {
 	c := w.call(s, `{"city":"Bern"}`)
 	w.wantText(c, "run 1")
 	w.settled(s)
-	// A new consumer reads the stream from its beginning.
-	ref := broker.ServiceConsumer("", forecastType)
-	if err := w.conn.JetStream().DeleteConsumer(w.context(), "AGENTD_OUT", ref.Name); err != nil {
-		t.Fatal(err)
-	}
-	w.provision(s)
+	w.again(s)
 	w.eventually("the handler ran again", func() bool { return runs.Load() == 2 })
 	w.settled(s)
 	w.wantText(c, "run 1")
@@ -145,12 +140,13 @@ func TestRun_DrainFinishesHandlersAndFetchesNothing(t *testing.T) {
 	stop := w.run(Server{}, s)
 	c := w.call(s, `{"city":"Bern"}`)
 	receive(t, "the call", g.entered)
+	w.eventually("a request for the next call", func() bool { return w.consumer(s).NumWaiting == 1 })
 	stopped := make(chan struct{})
 	go func() {
 		stop()
 		close(stopped)
 	}()
-	w.eventually("no open request for calls", func() bool { return w.consumer(s).NumWaiting == 0 })
+	w.eventually("the request withdrawn", func() bool { return w.consumer(s).NumWaiting == 0 })
 	later := w.call(s, `{"city":"Oslo"}`)
 	close(g.open)
 	receive(t, "the end", stopped)
@@ -198,6 +194,20 @@ func TestVoid_EndsTheHandlersContext(t *testing.T) {
 	}
 }
 
+// Nobody was there to hear it when it was published.
+func TestVoid_ThroughTheConsumer(t *testing.T) {
+	t.Parallel()
+	g := newGate("")
+	s := weather(t, g.handle)
+	w := start(t, s)
+	w.void(w.call(s, `{"city":"Bern"}`))
+	w.run(Server{}, s)
+	w.settled(s)
+	if n := w.answers(); n != 0 {
+		t.Errorf("there are %d answers to a voided call", n)
+	}
+}
+
 // The consumer hands out voids only while a slot is free, which may be never: it is the voided calls that take them.
 func TestVoid_ReachesABusyService(t *testing.T) {
 	t.Parallel()
@@ -239,6 +249,7 @@ func TestServe_AnswersWithoutAHandlerThatHangs(t *testing.T) {
 	receive(t, "the call", g.entered)
 	next := w.call(s, `{"city":"Oslo"}`)
 	w.eventually("a complaint", func() bool { return w.log.contains("keeps its slot") })
+	w.leases(1)
 	if len(g.entered) > 0 {
 		t.Error("a call is begun in a slot that is taken")
 	}

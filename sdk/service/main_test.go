@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -79,9 +78,6 @@ type logBuffer struct {
 func (b *logBuffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if testing.Verbose() {
-		os.Stderr.Write(line)
-	}
 	return b.text.Write(line)
 }
 
@@ -132,6 +128,16 @@ func (w *world) provision(services ...*Service) {
 	if _, err := w.conn.Provision(w.context(), plan); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// again makes a new consumer for the service, which reads the stream from its beginning.
+func (w *world) again(s *Service) {
+	w.t.Helper()
+	ref := broker.ServiceConsumer(s.domains[0], s.contract.Type)
+	if err := w.conn.JetStream().DeleteConsumer(w.context(), "AGENTD_OUT", ref.Name); err != nil {
+		w.t.Fatal(err)
+	}
+	w.provision(s)
 }
 
 func (w *world) context() context.Context {

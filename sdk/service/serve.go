@@ -105,6 +105,7 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 	case void:
 		s.ack(d)
 		return
+	case begun:
 	}
 	defer s.flights.end(id)
 	stop := s.extend(d)

@@ -2,14 +2,13 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"encoding/json"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"

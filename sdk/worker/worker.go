@@ -214,7 +214,9 @@ func (s *serving) persist(ctx context.Context, doing string, attempt func() erro
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}), broker.Refused(err):
+		case errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}):
+			return err
+		case broker.Refused(err):
 			return fmt.Errorf("%s: %w", doing, err)
 		}
 		s.Logger.Warn("worker cannot start yet; trying again", "doing", doing, "error", err)

@@ -95,3 +95,20 @@ func TestLargeContents_LiveBesideTheJournal(t *testing.T) {
 		t.Errorf("blobs %s, %v", data, err)
 	}
 }
+
+func TestControl_ReachesOnlyRunsOfTheAgentInItsSubject(t *testing.T) {
+	t.Parallel()
+	other := desk()
+	other.Name, other.Contract.Type, other.Contract.URI = "other", "other", "#/other"
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: desk()}, {Spec: other}}, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")),
+	})
+	r := h.Run("desk", hello())
+	h.Suspended(r, 1)
+	h.Cancel(sdktest.Run{Subject: r.Subject, Key: r.Key, Agent: "other"}, "not mine")
+	if d := h.DeadLetter(); d.Reason != string(sdk.CodeRunExists) {
+		t.Errorf("dead letter %+v", d)
+	}
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "three")
+}

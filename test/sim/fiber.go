@@ -67,9 +67,9 @@ func (s *simulation) pause(at string) {
 
 // kill ends a fiber where it is.
 func (s *simulation) kill(fb *fiber) {
-	s.running = fb
+	s.running, s.dying = fb, true
 	fb.stop()
-	s.running = nil
+	s.running, s.dying = nil, false
 }
 
 // ready reports whether the fiber can go on at now.

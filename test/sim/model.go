@@ -85,8 +85,8 @@ func (m *model) text() string {
 		return ""
 	case m.chance(m.mix.broken / 3):
 		return "broken \xff text"
-	case m.chance(0.0002):
-		return strings.Repeat("a long answer ", 30_000)
+	case m.chance(m.mix.large):
+		return strings.Repeat("a long answer ", 20_000) // larger than an entry may be: it becomes a blob
 	}
 	return "well <then>"
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 // TestMain trades memory for speed: histories are short-lived garbage.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m) // a fiber that was not stopped is a goroutine
 }
 
 // TestSimulation plays random histories and reports those in which an invariant was violated.

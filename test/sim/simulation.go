@@ -26,6 +26,7 @@ type mix struct {
 	ambiguous, stale, store              float64
 	publish, lostAck, deaf, duplicate    float64
 	slow, hang, broken, cancel, mischief float64
+	large                                float64
 }
 
 func (s *simulation) swarm() mix {
@@ -35,7 +36,12 @@ func (s *simulation) swarm() mix {
 		}
 		return s.rng.Float64() * most
 	}
+	large := 0.0
+	if s.chance(0.002) { // large histories take long
+		large = 0.3
+	}
 	return mix{
+		large: large,
 		crash: some(0.03), drain: some(0.005), stall: some(0.03), jump: some(0.03),
 		ambiguous: some(0.2), stale: some(0.3), store: some(0.1),
 		publish: some(0.3), lostAck: some(0.3), deaf: some(0.5), duplicate: some(0.5),
@@ -65,6 +71,8 @@ type simulation struct {
 	workers      []*worker
 	incarnations int
 	running      *fiber
+	// dying is set while a fiber of a dead worker unwinds: what it logs was never said.
+	dying bool
 	// agenda holds what clients, services and people will do.
 	agenda []appointment
 	// Scratch of the scheduler.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 
 	"agentd/internal/core"
 )
@@ -15,13 +16,18 @@ type watcher struct{ *simulation }
 func (w watcher) Enabled(context.Context, slog.Level) bool { return true }
 
 func (w watcher) Handle(_ context.Context, r slog.Record) error {
+	if w.dying {
+		return nil
+	}
 	line := r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		if err, ok := a.Value.Any().(error); ok && errors.Is(err, core.ErrIllegal) {
 			w.violate("illegal", "%v", err)
 		}
 		if w.log != nil {
-			line += " " + a.String()
+			// A stack, which differs from play to play, follows on further lines.
+			first, _, _ := strings.Cut(a.String(), "\n")
+			line += " " + first
 		}
 		return true
 	})

@@ -45,7 +45,7 @@ var _ runner.Store = (*Store)(nil)
 // New returns a store in an existing stream that has the journal, blob and spec subjects and allows direct reads. The
 // caller keeps the connection.
 func New(js jetstream.JetStream, stream string, subjects sdk.Subjects) *Store {
-	return &Store{js: js, stream: stream, subjects: subjects, timeout: requestTimeout, wholeList: 20_000}
+	return &Store{js: js, stream: stream, subjects: subjects, timeout: requestTimeout, wholeList: 2_000}
 }
 
 // request runs one request within the store's time, and tells apart whose time ended.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -51,6 +52,9 @@ const (
 	FindingReplica     FindingCode = "redis_is_replica"
 )
 
+// unnamed stands for a server whose address is not known.
+const unnamed = "redis"
+
 // lossy findings are allowed by Options.AllowLossy.
 func (c FindingCode) lossy() bool { return c == FindingNoAOF || c == FindingLazyAOF }
 
@@ -58,7 +62,7 @@ func (c FindingCode) lossy() bool { return c == FindingNoAOF || c == FindingLazy
 func Check(ctx context.Context, client redis.UniversalClient) []Finding {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
-		name := "redis"
+		name := unnamed
 		if c, ok := client.(*redis.Client); ok {
 			name = c.Options().Addr
 		}
@@ -172,11 +176,13 @@ func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool
 // It refuses, with all reasons in one *sdk.Error of CodeConfig, a server that may lose runs: see Options.AllowLossy for
 // crashes; eviction is never allowed. A server that does not answer is CodeUnavailable. The findings are warnings.
 func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, error) {
+	quiet()
+	s := New(nil, o)
 	a, err := parseURL(rawURL)
-	if err != nil {
+	_, rootErr := sdk.NewSubjects(s.o.Root) // braces in the root would move keys to other slots
+	if err := errors.Join(err, rootErr); err != nil {
 		return nil, nil, err
 	}
-	s := New(nil, o)
 	s.client = a.client(s.o)
 	findings := Check(ctx, s.client)
 	var refusals []string
@@ -202,11 +208,22 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 		known, err := s.client.Command(ctx).Result()
 		if err != nil {
 			findings = append(findings, Finding{
-				FindingUnchecked, SeverityWarning, "redis", fmt.Sprintf("WAITAOF could not be looked up: %v", err),
+				FindingUnchecked, SeverityWarning, unnamed, fmt.Sprintf("WAITAOF could not be looked up: %v", err),
 				"replicas are waited for by WAIT: they may have an entry in memory only",
 			})
 		}
 		_, s.waitAOF = known["waitaof"]
 	}
 	return s, findings, nil
+}
+
+// quiet moves what go-redis logs for the whole process, on standard error, to slog's details: the errors that the store
+// returns say the same.
+var quiet = sync.OnceFunc(func() { redis.SetLogger(detail{}) })
+
+type detail struct{}
+
+// Printf implements the logger of go-redis.
+func (detail) Printf(ctx context.Context, format string, v ...any) {
+	slog.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, v...))
 }

@@ -65,6 +65,7 @@ func (s *Store) Close() error { return s.client.Close() }
 func (s *Store) partition(p string) string { return s.o.Root + ":{p" + p + "}:" }
 
 func (s *Store) headKey(run sdk.RunKey) string { return s.partition(run.Partition) + "h:" + run.Token }
+
 func (s *Store) listKey(run sdk.RunKey) string { return s.partition(run.Partition) + "l:" + run.Token }
 func (s *Store) indexKey(p string) string      { return s.partition(p) + "r" }
 func (s *Store) specKey(digest string) string  { return s.o.Root + ":spec:" + digest }

@@ -20,6 +20,12 @@ const (
 	sentinelPort = "26379"
 )
 
+// The schemes of go-redis.
+const (
+	schemePlain = "redis"
+	schemeTLS   = "rediss"
+)
+
 // address is what a URL says.
 type address struct {
 	// options are those of one server; a cluster and a sentinel take most from it.
@@ -36,14 +42,14 @@ type address struct {
 func parseURL(raw string) (*address, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return nil, configError("the Redis URL has no scheme; want redis://, rediss://, unix:// or redis+sentinel://", nil)
+		return nil, configError("it has no scheme; want redis://, rediss://, unix:// or redis+sentinel://")
 	}
 	if scheme == "unix" {
 		return single(raw)
 	}
 	base, sentinel := strings.CutSuffix(scheme, "+sentinel")
-	if base != "redis" && base != "rediss" {
-		return nil, configError(fmt.Sprintf("Redis URL: unknown scheme %q; want redis://, rediss://, unix:// or redis+sentinel://", scheme), nil)
+	if base != schemePlain && base != schemeTLS {
+		return nil, configError(fmt.Sprintf("unknown scheme %q; want redis://, rediss://, unix:// or redis+sentinel://", scheme))
 	}
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -72,7 +78,7 @@ func parseURL(raw string) (*address, error) {
 		return a, err
 	}
 	if a.options.DB != 0 {
-		return nil, configError("Redis URL: a cluster has only database 0", nil)
+		return nil, configError("a cluster has only database 0")
 	}
 	a.hosts = hosts
 	return a, nil
@@ -95,7 +101,7 @@ func sentinels(server, tail string, hosts []string) (*address, error) {
 	}
 	master, q := strings.Trim(u.Path, "/"), u.Query()
 	if master == "" || strings.Contains(master, "/") {
-		return nil, configError("Redis URL: want redis+sentinel://host:port,host:port/master", nil)
+		return nil, configError("want redis+sentinel://host:port,host:port/master")
 	}
 	a := &address{sentinelUser: q.Get("sentinel_username"), sentinelPassword: q.Get("sentinel_password")}
 	q.Del("sentinel_username")
@@ -108,23 +114,21 @@ func sentinels(server, tail string, hosts []string) (*address, error) {
 	return a, nil
 }
 
-func configError(message string, cause error) error {
-	return sdk.Errorf(sdk.CodeConfig, "%s", message).WithCause(cause)
-}
+func configError(message string) error { return sdk.Errorf(sdk.CodeConfig, "Redis URL: %s", message) }
 
 // urlError leaves out the URL that net/url puts into its errors.
 func urlError(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	return configError("Redis URL: "+strings.TrimPrefix(err.Error(), "redis: "), nil)
+	return configError(strings.TrimPrefix(err.Error(), "redis: "))
 }
 
 // client returns a client with the settings that the store relies on. It does not connect yet.
 func (a *address) client(o Options) redis.UniversalClient {
 	s := a.options
 	s.ContextTimeoutEnabled = true
-	s.MaxRetries = 1
+	s.MaxRetries, s.DialerRetries = 1, 1 // who calls the store repeats, with pauses
 	s.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if s.ReadTimeout == 0 {
 		s.ReadTimeout = 5*time.Second + o.ReplicaTimeout // an answer to WAIT takes as long as that
@@ -140,7 +144,7 @@ func (a *address) client(o Options) redis.UniversalClient {
 		Addrs: a.hosts, IsClusterMode: a.master == "", MasterName: a.master,
 		SentinelUsername: a.sentinelUser, SentinelPassword: a.sentinelPassword,
 		ClientName: s.ClientName, DB: s.DB, Username: s.Username, Password: s.Password, Protocol: s.Protocol,
-		TLSConfig: s.TLSConfig, MaxRetries: s.MaxRetries, ContextTimeoutEnabled: s.ContextTimeoutEnabled,
+		TLSConfig: s.TLSConfig, MaxRetries: s.MaxRetries, DialerRetries: s.DialerRetries, ContextTimeoutEnabled: s.ContextTimeoutEnabled,
 		DialTimeout: s.DialTimeout, ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout,
 		PoolSize: s.PoolSize, PoolTimeout: s.PoolTimeout, MinIdleConns: s.MinIdleConns, MaxIdleConns: s.MaxIdleConns,
 		MaxActiveConns: s.MaxActiveConns, ConnMaxIdleTime: s.ConnMaxIdleTime, ConnMaxLifetime: s.ConnMaxLifetime,

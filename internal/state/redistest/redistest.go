@@ -6,13 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+const loopback = "127.0.0.1"
 
 // startTimeout is how long a server may take to load its data.
 const startTimeout = 20 * time.Second
@@ -24,7 +30,11 @@ type Server struct {
 	path string
 	dir  string
 	port int
-	args []string
+	// arguments are those of redis-server on s.port.
+	arguments func() ([]string, error)
+	// ready is what the server logs when it answers.
+	ready   string
+	process *os.Process
 	// stop ends the process that runs now and waits for it; nil when none runs.
 	stop func()
 }
@@ -39,28 +49,53 @@ func Start(t testing.TB) string {
 // its settings, such as "--appendfsync", "everysec".
 func StartServer(t testing.TB, args ...string) *Server {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Fatalf("this test needs a redis-server: install it with \"apt-get install redis-server\" (%v)", err)
+	s := &Server{t: t, dir: t.TempDir(), ready: "Ready to accept connections"}
+	s.arguments = func() ([]string, error) {
+		return append([]string{
+			"--port", strconv.Itoa(s.port), "--bind", loopback, "--dir", s.dir, "--save", "",
+			"--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction",
+		}, args...), nil
 	}
-	s := &Server{t: t, path: path, dir: t.TempDir(), args: args}
-	t.Cleanup(s.Kill)
+	s.startFirst()
+	return s
+}
+
+// StartSentinel starts a sentinel that watches master under a name.
+func StartSentinel(t testing.TB, name string, master *Server) *Server {
+	t.Helper()
+	s := &Server{t: t, dir: t.TempDir(), ready: "+monitor master"}
+	s.arguments = func() ([]string, error) {
+		file := filepath.Join(s.dir, "sentinel.conf")
+		text := fmt.Sprintf("port %d\nbind %s\ndir %s\nsentinel monitor %s %s %d 1\n", s.port, loopback, s.dir, name, loopback, master.port)
+		return []string{file, "--sentinel"}, os.WriteFile(file, []byte(text), 0o600)
+	}
+	s.startFirst()
+	return s
+}
+
+// startFirst starts the server on a port of its own.
+func (s *Server) startFirst() {
+	s.t.Helper()
+	var err error
+	if s.path, err = exec.LookPath("redis-server"); err != nil {
+		s.t.Fatalf("this test needs a redis-server: install it with \"apt-get install redis-server\" (%v)", err)
+	}
+	s.t.Cleanup(s.Kill)
 	// Another process may take a free port before the server does.
 	for range 5 {
-		if s.port, err = freePort(); err != nil {
-			t.Fatal(err)
+		if s.port, err = freePort(); err == nil {
+			err = s.start()
 		}
-		if err = s.start(); err == nil {
-			return s
+		if err == nil {
+			return
 		}
 	}
-	t.Fatal(err)
-	return nil
+	s.t.Fatal(err)
 }
 
 func freePort() (int, error) {
 	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
@@ -75,7 +110,7 @@ func freePort() (int, error) {
 }
 
 // Addr is the server's host and port, which stay the same over restarts.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Addr() string { return net.JoinHostPort(loopback, strconv.Itoa(s.port)) }
 
 // URL is the server's address for clients.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
@@ -85,6 +120,19 @@ func (s *Server) Kill() {
 	if s.stop != nil {
 		s.stop()
 		s.stop = nil
+	}
+}
+
+// Pause stops the server as a stalled machine would: its connections stay, and it does not answer (SIGSTOP).
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused server go on (SIGCONT).
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.process.Signal(sig); err != nil {
+		s.t.Fatalf("signal redis-server: %v", err)
 	}
 }
 
@@ -100,10 +148,10 @@ func (s *Server) Restart() {
 
 // start returns when the server answers.
 func (s *Server) start() error {
-	args := append([]string{
-		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "",
-		"--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction", "--daemonize", "no",
-	}, s.args...)
+	args, err := s.arguments()
+	if err != nil {
+		return fmt.Errorf("configure redis-server: %w", err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, s.path, args...)
 	out, err := cmd.StdoutPipe()
@@ -115,32 +163,33 @@ func (s *Server) start() error {
 		cancel()
 		return fmt.Errorf("start redis-server: %w", err)
 	}
-	ready, ended := make(chan struct{}), make(chan error, 1)
+	ready, ended := make(chan struct{}), make(chan struct{})
+	var exit error // set before ended is closed
 	go func() {
 		var log strings.Builder
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			log.WriteString(lines.Text() + "\n")
-			if strings.Contains(lines.Text(), "Ready to accept connections") {
+			if strings.Contains(lines.Text(), s.ready) {
 				close(ready)
 				break
 			}
 		}
-		for rest := bufio.NewScanner(out); rest.Scan(); {
-			continue // a full pipe would stop the server
-		}
-		ended <- errors.Join(cmd.Wait(), errors.New(log.String()))
+		_, err := io.Copy(io.Discard, out) // a full pipe would stop the server
+		exit = errors.Join(err, cmd.Wait(), errors.New(log.String()))
+		close(ended)
 	}()
+	s.process = cmd.Process
 	s.stop = func() {
 		cancel()
-		<-ended // says that it was killed
+		<-ended
 	}
 	select {
 	case <-ready:
 		return nil
-	case err := <-ended:
+	case <-ended:
 		s.stop = nil
 		cancel()
-		return fmt.Errorf("redis-server ended: %w", err)
+		return fmt.Errorf("redis-server ended: %w", exit)
 	case <-time.After(startTimeout):
 		s.Kill()
 		return fmt.Errorf("redis-server is not ready after %s", startTimeout)

@@ -61,19 +61,14 @@ func AmbiguousAppend(t *testing.T, s runner.Store, proxy *Proxy) {
 func loseAnswer(t *testing.T, s runner.Store, proxy *Proxy, run sdk.RunKey, base runner.Version) runner.Record {
 	t.Helper()
 	next := NextRecord(base, "written in the dark")
-	reconnect := func(ctx context.Context) {
-		for {
+	reconnect := func() {
+		Await(t, "an answer of the store", func(ctx context.Context) bool {
 			_, err := s.Head(ctx, run)
-			if err == nil || errors.Is(err, runner.ErrNotFound) {
-				return
-			}
-			if ctx.Err() != nil {
-				t.Fatalf("the store does not recover: %v", err)
-			}
-		}
+			return err == nil || errors.Is(err, runner.ErrNotFound)
+		})
 	}
 	// A client learns that its connections were cut by using them, and may lose requests until then.
-	reconnect(testContext(t))
+	reconnect()
 	proxy.Mute()
 	_, err := s.Append(testContext(t), run, base, next)
 	wantError(t, "append without an answer", err, runner.ErrAmbiguous)
@@ -83,6 +78,6 @@ func loseAnswer(t *testing.T, s runner.Store, proxy *Proxy, run sdk.RunKey, base
 		t.Error("no answer was lost")
 	}
 	proxy.Heal()
-	reconnect(testContext(t))
+	reconnect()
 	return next
 }

@@ -61,6 +61,21 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
+// Await polls until done reports true, and fails the test when it never does.
+func Await(t testing.TB, what string, done func(ctx context.Context) bool) {
+	t.Helper()
+	ctx := testContext(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done(ctx) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s", what, timeout)
+		}
+	}
+}
+
 var etags atomic.Uint64
 
 // NextRecord returns a record with an etag of its own that may follow base.

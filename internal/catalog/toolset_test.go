@@ -1,0 +1,203 @@
+package catalog_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/catalog"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// toolset offers the tool "look" and counts what is done to it.
+type toolset struct {
+	name           string
+	listed, closed int
+	listErr        error
+	closeErr       error
+}
+
+func (s *toolset) Name() string { return s.name }
+
+func (s *toolset) Tools(ctx context.Context) ([]sdk.Tool, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		return nil, errors.New("listing has no deadline")
+	}
+	s.listed++
+	return []sdk.Tool{{Definition: sdk.ToolDefinition{Name: "look"}, Run: answer(s.name), AtMostOnce: true}}, s.listErr
+}
+
+func (s *toolset) Close() error {
+	s.closed++
+	return s.closeErr
+}
+
+// answer is a tool that says who it is.
+func answer(name string) func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+	return func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return json.Marshal(name) }
+}
+
+// specs is a SpecStore of one spec.
+type specs []byte
+
+func (s specs) Spec(context.Context, string) ([]byte, error) { return s, nil }
+
+func noModel(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil }
+
+func desk(sets ...sdk.Toolset) sdk.Agent {
+	object := json.RawMessage(`{"type": "object"}`)
+	return sdk.Agent{Toolsets: sets, Spec: sdk.AgentSpec{
+		Name: "desk", Version: "1.0.0", Contract: sdk.Contract{
+			URI: "#/desk", Type: "desk", Versions: map[string]sdk.ContractVersion{
+				"1.0.0": {Accepts: object, Emits: map[string]json.RawMessage{"desk.done": object}},
+			},
+		},
+	}}
+}
+
+func current(t *testing.T, c *catalog.Catalog) *runner.Agent {
+	t.Helper()
+	a, ok := c.Current("desk")
+	if !ok {
+		t.Fatal("there is no agent desk")
+	}
+	return a
+}
+
+// says runs an inline tool of an agent.
+func says(t *testing.T, a *runner.Agent, tool string) string {
+	t.Helper()
+	data, err := a.Inline[tool].Run(t.Context(), sdk.ToolCall{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestSet_OffersTheToolsOfToolsetsUnderTheirNames(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(specs{}, noModel)
+	a := desk(&toolset{name: "web"}, &toolset{name: "disk"})
+	a.Tools = []sdk.Tool{{Definition: sdk.ToolDefinition{Name: "look"}, Run: answer("own")}}
+	if err := c.Set([]sdk.Agent{a}); err != nil {
+		t.Fatal(err)
+	}
+	compiled := current(t, c)
+	for tool, want := range map[string]string{"look": `"own"`, "web_look": `"web"`, "disk_look": `"disk"`} {
+		if got := says(t, compiled, tool); got != want {
+			t.Errorf("%s says %s, want %s", tool, got, want)
+		}
+	}
+	for _, tool := range compiled.Core.Tools {
+		if tool.AtMostOnce != (tool.Name != "look") {
+			t.Errorf("tool %s: at most once is %t", tool.Name, tool.AtMostOnce)
+		}
+	}
+	var spec sdk.AgentSpec
+	if err := json.Unmarshal(compiled.SpecJSON, &spec); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"tool:look", "toolset:disk", "toolset:web"}, spec.Code); diff != "" {
+		t.Errorf("code (-want +got):\n%s", diff)
+	}
+}
+
+func TestSet_ClosesWhatIsNoLongerUsed(t *testing.T) {
+	t.Parallel()
+	gone, stays, comes, refused := &toolset{name: "a"}, &toolset{name: "b"}, &toolset{name: "c"}, &toolset{name: "d"}
+	gone.closeErr = errors.New("broken pipe")
+	c := catalog.New(specs{}, noModel)
+	second := desk(stays)
+	second.Spec.Name, second.Spec.Contract.Type = "second", "second"
+	broken := desk(stays, refused)
+	broken.Spec.Version = "9.9.9"
+	for _, agents := range [][]sdk.Agent{{desk(gone, stays), second}, {desk(stays, comes)}} {
+		if err := c.Set(agents); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Set([]sdk.Agent{broken}); err == nil {
+		t.Fatal("an agent without its contract's version was taken")
+	}
+	closed := func() []int { return []int{gone.closed, stays.closed, comes.closed, refused.closed} }
+	if diff := cmp.Diff([]int{1, 0, 0, 1}, closed()); diff != "" {
+		t.Errorf("closed before the end (-want +got):\n%s", diff)
+	}
+	if err := c.Close(); err == nil || !strings.Contains(err.Error(), "broken pipe") {
+		t.Errorf("what went wrong with closing is reported as %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("closing again: %v", err)
+	}
+	if diff := cmp.Diff([]int{1, 1, 1, 1}, closed()); diff != "" {
+		t.Errorf("closed at the end (-want +got):\n%s", diff)
+	}
+}
+
+// byValue is a toolset that cannot be told from another.
+type byValue struct{ _ []string }
+
+func (byValue) Name() string                              { return "value" }
+func (byValue) Tools(context.Context) ([]sdk.Tool, error) { return nil, nil }
+func (byValue) Close() error                              { return nil }
+
+func TestSet_RefusesToolsetsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	away := &toolset{name: "away", listErr: errors.New("connection refused")}
+	err := catalog.New(specs{}, noModel).Set([]sdk.Agent{desk(away, byValue{})})
+	for _, want := range []string{"agent desk", "toolset away", "connection refused", "toolset value"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error %v does not say %q", err, want)
+		}
+	}
+	if away.closed != 1 {
+		t.Errorf("the toolset was closed %d times, want once", away.closed)
+	}
+}
+
+func TestVersion_FormerSpecKeepsItsToolsets(t *testing.T) {
+	t.Parallel()
+	before := catalog.New(specs{}, noModel)
+	if err := before.Set([]sdk.Agent{desk(&toolset{name: "web"})}); err != nil {
+		t.Fatal(err)
+	}
+	former := current(t, before)
+
+	after := catalog.New(specs(former.SpecJSON), noModel)
+	changed := desk(&toolset{name: "web"}, &toolset{name: "disk"})
+	if err := after.Set([]sdk.Agent{changed}); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := after.Version(t.Context(), "desk", former.Core.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if says(t, kept, "web_look") != `"web"` || len(kept.Inline) != 1 {
+		t.Errorf("the former version has the tools %v", kept.Inline)
+	}
+	if err := after.Set([]sdk.Agent{desk(&toolset{name: "disk"})}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := after.Version(t.Context(), "desk", former.Core.Digest); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		t.Errorf("without the toolset, the former version is %v, want a configuration error", err)
+	}
+}
+
+func TestCheck_ConnectsToNothing(t *testing.T) {
+	t.Parallel()
+	set := &toolset{name: "web"}
+	a := desk(set)
+	a.Spec.StopOn = []string{"web_look"}
+	if err := catalog.Check(a); err != nil || set.listed != 0 {
+		t.Errorf("check: %v, listed %d times", err, set.listed)
+	}
+	a.Spec.StopOn = []string{"disk_look"}
+	if err := catalog.Check(a); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		t.Errorf("a stop-on tool of no toolset: %v", err)
+	}
+}

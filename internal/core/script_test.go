@@ -1,0 +1,268 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// parseAgent reads the agent of a transcript, one setting a line; see testdata/README.md.
+func parseAgent(t *testing.T, text string) *core.Spec {
+	t.Helper()
+	spec := newSpec()
+	for _, line := range lines(text) {
+		words := strings.Fields(line)
+		switch words[0] {
+		case "tool":
+			spec.Tools = append(spec.Tools, parseTool(t, words[1:]))
+		case "stop":
+			spec.StopOn = words[1:]
+		case "converse":
+			spec.Converse = true
+		case "blobs": // see play
+		case "interactions":
+			spec.MaxInteractions = number(t, words[1])
+		case "deadline":
+			spec.RunDeadline = millis(t, words[1])
+		default:
+			t.Fatalf("agent: unknown setting %q", line)
+		}
+	}
+	return spec
+}
+
+// parseTool reads NAME service|inline, with priority=, timeout=, domains=, at-most-once.
+func parseTool(t *testing.T, words []string) core.Tool {
+	t.Helper()
+	tool := inline(words[0], false)
+	if words[1] == "service" {
+		tool = service(words[0], 30*second)
+	}
+	for _, option := range words[2:] {
+		key, value, _ := strings.Cut(option, "=")
+		switch key {
+		case "priority":
+			tool.Priority = number(t, value)
+		case "timeout":
+			tool.Timeout = millis(t, value)
+		case "domains":
+			tool.Domains = strings.Split(value, ",")
+		case "parent-subject":
+			tool.ParentSubject = true
+		case "at-most-once":
+			tool.AtMostOnce = true
+		default:
+			t.Fatalf("tool %s: unknown option %q", words[0], option)
+		}
+	}
+	return tool
+}
+
+func lines(text string) []string {
+	var l []string
+	for _, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			l = append(l, line)
+		}
+	}
+	return l
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func millis(t *testing.T, text string) int64 {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Milliseconds()
+}
+
+// script plays the inputs of a transcript.
+type script struct {
+	*testing.T
+	*rig
+}
+
+// input makes the input of a line; ok is false when the line only lets time pass.
+func (s *script) input(line string) (in core.Input, ok bool) {
+	s.Helper()
+	verb, rest, _ := strings.Cut(line, " ")
+	if verb == "wait" {
+		s.now += millis(s.T, rest)
+		return core.Input{}, false
+	}
+	owner := ""
+	if by, found := strings.CutPrefix(rest, "by="); found {
+		owner, rest, _ = strings.Cut(by, " ")
+	}
+	ev, id := s.event(verb, rest)
+	switch {
+	case isWork(ev) && owner != "":
+		return s.work(owner, ev), true
+	case !isWork(ev) && verb != "redeliver":
+		return s.deliver(id, ev), true
+	case s.state.Driver == nil:
+		s.Fatalf("%s: nobody drives the run", line)
+	case verb == "redeliver":
+		return s.redelivery(), true
+	}
+	return s.drive(ev), true
+}
+
+// event is what a verb stands for, and the id of the message that brings it.
+func (s *script) event(verb, rest string) (ev core.Event, id string) {
+	s.Helper()
+	switch verb {
+	case "start":
+		ev := started("order 7", rest)
+		return ev, ev.Init.ID
+	case "start-other":
+		ev := started("order 7", rest)
+		ev.Init.ID, ev.Init.Token = "init-2", sdk.InitToken(ev.Init.Source, "init-2")
+		return ev, ev.Init.ID
+	case "start-call":
+		ev := startedByCall(rest)
+		return ev, ev.Init.ID
+	case "answer":
+		ev := s.parseAnswer(rest)
+		return ev, ev.EventID
+	case "fire":
+		due := s.state.Timer
+		if rest != "" {
+			due = epoch + millis(s.T, rest)
+		}
+		return core.Fired{Now: s.now, Due: due}, "fire-" + offset(due)
+	case "cancel":
+		return core.CancelAsked{Message: rest}, "cancel-1"
+	case "redeliver":
+		return core.TakenOver{}, ""
+	case "reply":
+		return s.parseReply(rest), ""
+	case "fail":
+		return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: rest}}, ""
+	}
+	return s.nextEvent(verb, rest), ""
+}
+
+// nextEvent is work that follows from what there is to do next: begin, return, build and end.
+func (s *script) nextEvent(verb, rest string) core.Event {
+	s.Helper()
+	switch next := s.next().(type) {
+	case core.RunTools:
+		if verb == "begin" {
+			var ev core.Began
+			for _, c := range next.Begin {
+				ev.Calls = append(ev.Calls, c.ID)
+			}
+			return ev
+		}
+		return s.parseReturn(next, rest)
+	case core.BuildOutput:
+		return core.Built{Output: *output(s.state.StopText())}
+	case core.End:
+		return core.Ended(next)
+	}
+	s.Fatalf("%s %s: there is no such work to do", verb, rest)
+	return nil
+}
+
+// parseReturn reads a result for each tool that is run: JSON, or "error" and JSON. Those that are lost need none.
+func (s *script) parseReturn(next core.RunTools, rest string) core.Event {
+	s.Helper()
+	var ev core.Returned
+	results := strings.Split(rest, " | ")
+	for i, c := range next.Run {
+		data, failed := strings.CutPrefix(results[i], "error ")
+		ev.Results = append(ev.Results, core.Result{Call: c.ID, Kind: core.ResultInline, Data: json.RawMessage(data), Error: failed})
+	}
+	for _, c := range next.Lost {
+		ev.Results = append(ev.Results, core.OutcomeUnknown(c))
+	}
+	return ev
+}
+
+// parseReply reads TEXT [=> TOOL ARGUMENTS | TOOL ARGUMENTS …].
+func (s *script) parseReply(rest string) core.Event {
+	text, asked, _ := strings.Cut(rest, "=>")
+	var calls []sdk.ToolRequest
+	for _, call := range strings.Split(asked, " | ") {
+		if name, arguments, _ := strings.Cut(strings.TrimSpace(call), " "); name != "" {
+			calls = append(calls, sdk.ToolRequest{Name: name, Arguments: arguments})
+		}
+	}
+	return replied(s.spec, strings.TrimSpace(text), calls...)
+}
+
+// parseAnswer reads CALL [error] [who=NAME] [lane=N] [parent=ID] [source=TYPE] JSON. CALL is the beginning of an id.
+func (s *script) parseAnswer(rest string) core.Answered {
+	s.Helper()
+	head, data, _ := strings.Cut(rest, "{")
+	words := strings.Fields(head)
+	f := s.sent(words[0])
+	ev := s.answer(f, 0, "{"+data)
+	for _, word := range words[1:] {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "error":
+			ev.Error = true
+		case "who":
+			ev.Who = value
+		case "lane":
+			ev = s.answer(f, number(s.T, value), "{"+data)
+		case "parent":
+			ev.ParentID = value
+		case "type":
+			ev.Address.Type = value
+		default:
+			s.Fatalf("answer: unknown option %q", word)
+		}
+	}
+	return ev
+}
+
+// sent is the call whose id begins so.
+func (s *script) sent(prefix string) core.Effect {
+	s.Helper()
+	for i := range s.entries {
+		for _, f := range s.entries[i].Effects {
+			if f.Kind == core.EffectCall && strings.HasPrefix(f.Call, prefix+"-") {
+				return f
+			}
+		}
+	}
+	s.Fatalf("no call %s was sent", prefix)
+	return core.Effect{}
+}
+
+// startedByCall is the init event of a run that answers a call of another agent.
+func startedByCall(message string) core.Started {
+	caller := sdk.NewRunKey("trip 1")
+	call := sdk.CallID(caller, sdk.InitToken("shop.web", "init-0"), 1, 0, "travel_desk", []byte(`{}`))
+	ev := started("trip 1/"+call, message)
+	ev.Init = core.Init{
+		ID: call, Source: "agentd.in.local.travel_desk.planner", Token: sdk.InitToken("", call),
+		Reply:        &sdk.CallAddress{Domain: "local", Type: "travel_desk", Agent: "planner", Run: caller, Call: call},
+		ReplySubject: "trip 1", DelegatedBy: &sdk.Delegation{Agent: "planner", Run: "trip 1", Call: call},
+	}
+	return ev
+}
+
+// offset shows a time as it is after the beginning.
+func offset(at int64) string {
+	return fmt.Sprintf("+%s", time.Duration(at-epoch)*time.Millisecond)
+}

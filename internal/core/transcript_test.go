@@ -1,0 +1,273 @@
+package core_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+var (
+	update = flag.Bool("update", false, "write what the transcripts in testdata say now")
+	record = flag.String("record", "", "write the journals of the transcripts to this folder, for test/replay")
+)
+
+// TestTranscripts plays the stories in testdata (testdata/README.md).
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, transcript := play(t, archive)
+			if *record != "" {
+				save(t, r, strings.TrimSuffix(filepath.Base(file), ".txtar"))
+			}
+			sections := []txtar.File{
+				{Name: "agent", Data: section(archive, "agent")},
+				{Name: "inputs", Data: section(archive, "inputs")},
+				{Name: "transcript", Data: transcript},
+				{Name: "history", Data: history(t, r)},
+			}
+			have := txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: sections})
+			if *update {
+				if err := os.WriteFile(file, have, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(txtar.Format(archive)), string(have)); diff != "" && !*update {
+				t.Errorf("-recorded +now (go test -run TestTranscripts -update writes it):\n%s", diff)
+			}
+		})
+	}
+}
+
+// save writes the journal, one entry a line, and its blobs.
+func save(t *testing.T, r *rig, name string) {
+	t.Helper()
+	files := map[string][]byte{name + ".jsonl": append(bytes.Join(r.lines, []byte("\n")), '\n')}
+	for digest, content := range r.blobs {
+		files[filepath.Join("blobs", digest)] = content
+	}
+	for file, content := range files {
+		file = filepath.Join(*record, file)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func section(a *txtar.Archive, name string) []byte {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+// play lets the inputs of a transcript happen and tells what they did.
+func play(t *testing.T, a *txtar.Archive) (*rig, []byte) {
+	t.Helper()
+	agent := string(section(a, "agent"))
+	s := &script{T: t, rig: newRig(parseAgent(t, agent))}
+	if slices.Contains(lines(agent), "blobs") {
+		s.blobs = map[string][]byte{}
+	}
+	p := &printer{rig: s.rig}
+	defer func() {
+		if t.Failed() {
+			t.Logf("so far:\n%s", p)
+		}
+	}()
+	for _, line := range lines(string(section(a, "inputs"))) {
+		p.printf("> %s\n", line)
+		in, ok := s.input(line)
+		if !ok {
+			continue
+		}
+		_, entry, err := s.step(in)
+		if err != nil {
+			p.printf("  refused: %v\n", err)
+			continue
+		}
+		p.entry(entry)
+	}
+	return s.rig, p.Bytes()
+}
+
+// history is the conversation in the end, one message a line.
+func history(t *testing.T, r *rig) []byte {
+	var b bytes.Buffer
+	for _, m := range r.state.Messages() {
+		fmt.Fprintln(&b, encode(t, m))
+	}
+	return b.Bytes()
+}
+
+// printer writes entries in a compact form: call ids without their hash, times as offsets from the beginning.
+type printer struct {
+	bytes.Buffer
+	rig *rig
+}
+
+func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
+
+func (p *printer) entry(e *core.Entry) {
+	p.printf("  %d %s %s", e.Rev, e.Kind, offset(e.At))
+	for _, c := range e.Checkpoints {
+		p.printf(" %s", c)
+	}
+	p.printf("\n")
+	for _, m := range e.Messages {
+		p.message(m)
+	}
+	for _, r := range e.Results {
+		p.result(r)
+	}
+	for _, b := range e.Blobs {
+		p.printf("    blob of %s, %d bytes\n", b.Section, b.Size)
+	}
+	for _, name := range e.Dropped {
+		p.printf("    dropped %s\n", name)
+	}
+	for _, f := range e.Effects {
+		p.effect("effect", f)
+	}
+	if e.Terminal != nil {
+		p.printf("    terminal %s %s %s\n", e.Terminal.Type, e.Terminal.Schema, e.Terminal.Data)
+	}
+	for _, m := range core.Milestones(e) {
+		p.printf("    live (%d,%d) %s %s\n", m.Revision, m.Index, m.Type, m.Data)
+	}
+	p.head(&e.Head)
+	for _, f := range core.Outstanding(&e.Head) {
+		p.effect("awaits", f)
+	}
+	p.printf("    next %s\n", p.next())
+}
+
+func (p *printer) message(m sdk.Message) {
+	for _, c := range m.Content {
+		p.printf("    %s: ", m.Role)
+		switch c.Kind {
+		case sdk.ContentText:
+			p.printf("%s\n", c.Text)
+		case sdk.ContentToolUse:
+			p.printf("use %s %s %s\n", short(c.CallID), c.Tool, c.Args)
+		case sdk.ContentToolResult:
+			p.printf("result of %s %s, error %t\n", short(c.CallID), c.Tool, c.IsError)
+		case sdk.ContentMedia:
+			p.printf("media\n")
+		}
+	}
+}
+
+func (p *printer) result(r core.Result) {
+	p.printf("    %s of %s %s", r.Kind, short(r.Call), r.Data)
+	if r.Event != "" {
+		p.printf(" from %s", r.Source)
+	}
+	if r.Who != "" {
+		p.printf(" by %s", r.Who)
+	}
+	if r.Error {
+		p.printf(" (error)")
+	}
+	p.printf("\n")
+}
+
+func (p *printer) effect(what string, f core.Effect) {
+	p.printf("    %s %s", what, f.Kind)
+	if f.Call != "" {
+		p.printf(" %s", short(f.Call))
+	}
+	if f.Opened > 0 {
+		p.printf(" of entry %d", f.Opened)
+	}
+	if f.Type != "" {
+		p.printf(" to %s in %q", f.Type, f.Lanes())
+	}
+	if f.Due > 0 {
+		p.printf(" %s", offset(f.Due))
+	}
+	p.printf("\n")
+}
+
+func (p *printer) head(h *core.Head) {
+	p.printf("    head %s", h.Status)
+	if h.Reason != "" {
+		p.printf(": %s", h.Reason)
+	}
+	if d := h.Driver; d != nil {
+		p.printf(" by %s fence %d takeovers %d", d.Owner, h.Fence, d.Takeovers)
+	}
+	if h.Cancel != nil {
+		p.printf(", to end: %s", h.Cancel.Reason)
+	}
+	if h.Stop != "" {
+		p.printf(", stops on %s", short(h.Stop))
+	}
+	p.printf(", %d interactions, %s, %s units\n", h.Interactions, h.Lifecycle, h.Units)
+	for _, c := range h.Calls {
+		p.printf("    call %s %s %s", short(c.ID), c.Kind, c.Status)
+		if c.Due > 0 {
+			p.printf(" until %s", offset(c.Due))
+		}
+		if c.Begun != "" {
+			p.printf(" begun by %s", c.Begun)
+		}
+		p.printf("\n")
+	}
+}
+
+func (p *printer) next() string {
+	switch next := p.rig.next().(type) {
+	case core.CallModel:
+		return "call the model"
+	case core.RunTools:
+		return "run " + ids(next.Run) + ", begin " + ids(next.Begin) + ", lost " + ids(next.Lost)
+	case core.BuildOutput:
+		return "build the output of " + p.rig.state.StopText()
+	case core.End:
+		return "end: " + string(next.Ending.Reason)
+	case core.Rest:
+		return "rest"
+	}
+	return "?"
+}
+
+func ids(calls []core.Call) string {
+	list := []string{}
+	for _, c := range calls {
+		list = append(list, short(c.ID))
+	}
+	return "[" + strings.Join(list, " ") + "]"
+}
+
+// short is a call id without its hash.
+func short(id string) string {
+	if ref, ok := sdk.ParseCallRef(id); ok {
+		return fmt.Sprintf("c%d-%d", ref.Step, ref.Index)
+	}
+	return id
+}

@@ -1,0 +1,251 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+	"agentd/sdk/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 20 * time.Second
+
+func greeter() sdk.Agent {
+	return sdk.Agent{Spec: sdk.AgentSpec{
+		Name: "greeter", Version: "1.0.0", Model: sdk.ModelSpec{Provider: "script", Name: "script"},
+		Contract: sdk.Contract{URI: "#/greeter", Type: "greeter", Versions: map[string]sdk.ContractVersion{"1.0.0": {
+			Accepts: json.RawMessage(`{"type":"object"}`),
+			Emits:   map[string]json.RawMessage{"greeter.done": json.RawMessage(`{"type":"object"}`)},
+		}}},
+	}}
+}
+
+func scripted(sdk.ModelSpec) (sdk.Provider, error) { return sdktest.Script(sdktest.Say("Hello!")), nil }
+
+// freePort is a port of 127.0.0.1 that nothing listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func startServer(t *testing.T, port int) *broker.Server {
+	t.Helper()
+	s, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir(), Listen: true, Port: port, PortOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// start runs a worker; stop asks it to stop and returns what Run returned.
+func start(t *testing.T, o worker.Options) (serving <-chan struct{}, stop func() error) {
+	t.Helper()
+	began := make(chan struct{})
+	o.Agents, o.Serving = []sdk.Agent{greeter()}, func() { close(began) }
+	if o.Models == nil {
+		o.Models = scripted
+	}
+	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx, o) }()
+	return began, func() error {
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(patience):
+			return errors.New("the worker does not stop")
+		}
+	}
+}
+
+func await(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s does not happen", what)
+	}
+}
+
+// greet starts a run and returns how it ended.
+func greet(t *testing.T, url string) sdk.Event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: url, Subjects: sdk.DefaultSubjects()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	event := sdk.Event{ID: "1", Source: "test", Type: "greeter", Subject: t.Name(), Data: json.RawMessage(`{"message":"Hi"}`)}
+	if err := conn.Start(ctx, "greeter", event); err != nil {
+		t.Fatal(err)
+	}
+	done, err := conn.WaitDone(ctx, "greeter", sdk.NewRunKey(t.Name()), sdk.InitToken("test", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// until polls url until it answers with that status.
+func until(t *testing.T, url string, status int) (body string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		got, body := get(t, url)
+		if got == status {
+			return body
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s answers %d %q; want %d", url, got, body, status)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func TestRun_ServesAgents(t *testing.T) {
+	s := startServer(t, freePort(t))
+	serving, stop := start(t, worker.Options{URL: s.URL(), Provision: true})
+	await(t, "serving", serving)
+	if done := greet(t, s.URL()); done.Type != "greeter.done" {
+		t.Errorf("the run ended with %s %s", done.Type, done.Data)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRun_WaitsForNATSAndTellsItsReadiness(t *testing.T) {
+	port := freePort(t)
+	url, health := fmt.Sprintf("nats://127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	serving, stop := start(t, worker.Options{URL: url, Provision: true, HTTP: health})
+	until(t, "http://"+health+"/livez", http.StatusOK)
+	until(t, "http://"+health+"/readyz", http.StatusServiceUnavailable)
+	s := startServer(t, port)
+	await(t, "serving", serving)
+	until(t, "http://"+health+"/readyz", http.StatusOK)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if reason := until(t, "http://"+health+"/readyz", http.StatusServiceUnavailable); reason == "" {
+		t.Error("no reason is given")
+	}
+	if err := stop(); err != nil {
+		t.Errorf("a worker that is stopped while NATS is away: %v", err)
+	}
+}
+
+func TestRun_IsNotReadyWhileItFinishesItsSteps(t *testing.T) {
+	s := startServer(t, freePort(t))
+	health := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	asked, release := make(chan struct{}), make(chan struct{})
+	model := sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) {
+		close(asked)
+		<-release
+		return sdktest.Say("Hello!"), nil
+	})
+	serving, stop := start(t, worker.Options{
+		URL: s.URL(), Provision: true, HTTP: health, Grace: patience,
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return model, nil },
+	})
+	await(t, "serving", serving)
+	until(t, "http://"+health+"/readyz", http.StatusOK)
+	ended := make(chan sdk.Event, 1)
+	go func() { ended <- greet(t, s.URL()) }()
+	await(t, "the model call", asked)
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	until(t, "http://"+health+"/readyz", http.StatusServiceUnavailable)
+	until(t, "http://"+health+"/livez", http.StatusOK)
+	close(release)
+	if done := <-ended; done.Type != "greeter.done" {
+		t.Errorf("the run ended with %s %s", done.Type, done.Data)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRun_EndsWhenAskedToWhileNATSIsAway(t *testing.T) {
+	_, stop := start(t, worker.Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", freePort(t))})
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRun_SaysWhatIsMissingOnTheBroker(t *testing.T) {
+	s := startServer(t, freePort(t))
+	err := worker.Run(t.Context(), worker.Options{
+		URL: s.URL(), Agents: []sdk.Agent{greeter()}, Models: scripted, Logger: slog.New(slog.DiscardHandler),
+	})
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{"AGENTD_START", "AGENTD_IN/agent_greeter", "agentd provision"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not name %s: %v", want, err)
+		}
+	}
+}
+
+func TestRun_RefusesWrongAgentsBeforeItConnects(t *testing.T) {
+	nobody := greeter()
+	nobody.Spec.Name, nobody.Spec.System = "nobody", "{{.Nothing"
+	keyless := greeter()
+	keyless.Spec.Model = sdk.ModelSpec{Provider: "openai", Name: "gpt-4o-mini"}
+	t.Setenv("OPENAI_API_KEY", "")
+	t.Setenv("OPENAI_BASE_URL", "")
+	err := worker.Run(t.Context(), worker.Options{Agents: []sdk.Agent{nobody, keyless}})
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{"nobody", "template", "greeter", "API key"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not name %s: %v", want, err)
+		}
+	}
+	if err := worker.Run(t.Context(), worker.Options{}); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		t.Errorf("without agents: %v", err)
+	}
+}

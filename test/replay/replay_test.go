@@ -1,0 +1,275 @@
+// Package replay sees that runs which older versions began can go on: journals that were recorded once must be
+// understood for ever.
+//
+// testdata/v<layout> has the journals of one layout version: <story>.jsonl, one entry a line, with blobs beside it, and
+// <story>.history.json, what was read from it when it was recorded. Neither may ever change. To add journals:
+//
+//	go test ./internal/core -run 'TestTranscripts/^story$' -record ../../test/replay/testdata/v1
+//	go test ./test/replay -update
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+var update = flag.Bool("update", false, "write the history of journals that have none yet")
+
+// spec is the agent of all recorded journals, as far as Next and Step look at it here.
+func spec() *core.Spec {
+	return &core.Spec{
+		Name: "travel.desk", Type: "travel.desk", OutputType: "travel.desk.done", MaxInteractions: 20, StaleAfter: 180_000,
+		Tools: []core.Tool{{Name: "charge", Kind: core.CallInline, AtMostOnce: true}},
+	}
+}
+
+// recording is what a journal must be read as.
+type recording struct {
+	// Points are what there is to do, and to wait for, after each entry.
+	Points []point `json:"points"`
+	// System, Input and History are the run in the end.
+	System  string          `json:"system"`
+	Input   json.RawMessage `json:"input"`
+	History []sdk.Message   `json:"history"`
+}
+
+type point struct {
+	Next        action        `json:"next"`
+	Outstanding []core.Effect `json:"outstanding,omitempty"`
+}
+
+type action struct {
+	Do     string       `json:"do"`
+	Run    []string     `json:"run,omitempty"`
+	Begin  []string     `json:"begin,omitempty"`
+	Lost   []string     `json:"lost,omitempty"`
+	Ending *core.Ending `json:"ending,omitempty"`
+}
+
+func describe(next core.Action) action {
+	switch next := next.(type) {
+	case core.CallModel:
+		return action{Do: "call_model"}
+	case core.RunTools:
+		return action{Do: "run_tools", Run: ids(next.Run), Begin: ids(next.Begin), Lost: ids(next.Lost)}
+	case core.BuildOutput:
+		return action{Do: "build_output"}
+	case core.End:
+		return action{Do: "end", Ending: &next.Ending}
+	}
+	return action{Do: "rest"}
+}
+
+func ids(calls []core.Call) []string {
+	var list []string
+	for _, c := range calls {
+		list = append(list, c.ID)
+	}
+	return list
+}
+
+// journals are the recorded files, by version.
+func journals(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/v*/*.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := 1; v <= core.LayoutVersion; v++ {
+		prefix := filepath.Join("testdata", fmt.Sprintf("v%d", v)) + string(filepath.Separator)
+		if !strings.Contains(strings.Join(files, "\n"), prefix) {
+			t.Errorf("no journal of layout %d is recorded", v)
+		}
+	}
+	return files
+}
+
+// read decodes a journal and checks that it holds together.
+func read(t *testing.T, file string) []core.Entry {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []core.Entry
+	prev := ""
+	for i, line := range bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
+		e, err := core.DecodeEntry(line)
+		if err != nil {
+			t.Fatalf("entry %d: %v", i+1, err)
+		}
+		if e.Prev != prev {
+			t.Fatalf("entry %d follows %q, not %q", e.Rev, e.Prev, prev)
+		}
+		prev = core.Digest(line)
+		for _, b := range e.Blobs {
+			content, err := os.ReadFile(filepath.Join(filepath.Dir(file), "blobs", b.Digest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Restore(b, content); err != nil {
+				t.Fatal(err)
+			}
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// TestJournals_AreReadAsRecorded folds every recorded journal.
+func TestJournals_AreReadAsRecorded(t *testing.T) {
+	t.Parallel()
+	for _, file := range journals(t) {
+		t.Run(strings.TrimSuffix(file, ".jsonl"), func(t *testing.T) {
+			t.Parallel()
+			var have recording
+			var state core.State
+			for _, e := range read(t, file) {
+				var err error
+				if state, err = core.Apply(state, &e); err != nil {
+					t.Fatal(err)
+				}
+				have.Points = append(have.Points, point{
+					Next: describe(core.Next(spec(), &state.Head, e.At)), Outstanding: core.Outstanding(&state.Head),
+				})
+			}
+			have.System, have.Input, have.History = state.System, state.Input, state.Messages()
+			compare(t, strings.TrimSuffix(file, ".jsonl")+".history.json", have)
+		})
+	}
+}
+
+func compare(t *testing.T, file string, have recording) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if os.IsNotExist(err) && *update {
+		data = write(t, file, have)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	var want recording
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	plain := cmp.Transformer("JSON", func(raw json.RawMessage) string {
+		var b bytes.Buffer
+		if err := json.Compact(&b, raw); err != nil {
+			return err.Error()
+		}
+		return b.String()
+	})
+	if diff := cmp.Diff(want, have, plain); diff != "" {
+		t.Errorf("-recorded +now:\n%s", diff)
+	}
+}
+
+func write(t *testing.T, file string, r recording) []byte {
+	t.Helper()
+	data, err := core.EncodeJSON(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, data, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteByte('\n')
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestJournals_GoOnFromEveryEntry sees that a run which this version finds at any entry is understood by Step: its
+// driver's message is taken over, its answers are accepted, its timer fires, and it can be cancelled.
+func TestJournals_GoOnFromEveryEntry(t *testing.T) {
+	t.Parallel()
+	for _, file := range journals(t) {
+		t.Run(strings.TrimSuffix(file, ".jsonl"), func(t *testing.T) {
+			t.Parallel()
+			entries := read(t, file)
+			for i := range entries {
+				goOn(t, entries[:i+1])
+			}
+		})
+	}
+}
+
+func goOn(t *testing.T, entries []core.Entry) {
+	t.Helper()
+	last := &entries[len(entries)-1]
+	try := func(cause core.Cause, ev core.Event) {
+		t.Helper()
+		in := core.Input{At: last.At, Cause: cause, Owner: "somebody", Rev: last.Rev + 1, Event: ev}
+		change, err := core.Step(spec(), last.Head, in)
+		if err != nil {
+			t.Errorf("entry %d: %T: %v", last.Rev, ev, err)
+			return
+		}
+		if _, err := core.EncodeJSON(change); err != nil {
+			t.Errorf("entry %d: %T: %v", last.Rev, ev, err)
+		}
+	}
+	h := &last.Head
+	cause := core.Cause{Stream: "AGENTD_IN", Sequence: 1000, EventID: "later"}
+	if h.Status == core.StatusDone {
+		return
+	}
+	try(cause, core.CancelAsked{})
+	if d := h.Driver; d != nil {
+		try(core.Cause{Stream: d.Stream, Sequence: d.Sequence}, core.TakenOver{})
+	}
+	for _, f := range core.Outstanding(h) {
+		switch f.Kind {
+		case core.EffectTimer:
+			try(cause, core.Fired{Now: f.Due, Due: f.Due})
+		case core.EffectCall:
+			try(cause, answer(entries[f.Opened-1].Effect(f.Kind, f.Call)))
+		case core.EffectVoid, core.EffectTerminal:
+		}
+	}
+}
+
+// answer is a response to a call, as its event is addressed.
+func answer(f core.Effect) core.Answered {
+	ref, _ := sdk.ParseCallRef(f.Call) // the journal's own id
+	return core.Answered{
+		Ref: ref, ParentID: f.Call, EventID: "answer", Data: json.RawMessage(`{"message":"yes"}`),
+		Address: sdk.CallAddress{Domain: sdk.DomainToken(f.Lanes()[0]), Type: sdk.NameToken(f.Type), Call: f.Call},
+	}
+}
+
+// TestJournalDoc_ShowsARealJournal compares the example of docs/journal.md with the recorded journal that it explains.
+func TestJournalDoc_ShowsARealJournal(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../docs/journal.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/v1/one_call.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have bytes.Buffer
+	for _, block := range strings.Split(string(document), "```json\n")[1:] {
+		shown, _, _ := strings.Cut(block, "```")
+		if err := json.Compact(&have, []byte(shown)); err != nil {
+			t.Fatal(err)
+		}
+		have.WriteByte('\n')
+	}
+	if diff := cmp.Diff(string(want), have.String()); diff != "" {
+		t.Errorf("-recorded +shown:\n%s", diff)
+	}
+}

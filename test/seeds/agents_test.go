@@ -1,0 +1,110 @@
+package seeds_test
+
+import (
+	"strings"
+	"testing"
+
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// delegatedSystem is the system prompt of agents that others call.
+const delegatedSystem = `{{with .DelegatedBy}}called by {{.Agent}} in {{.Run}} with {{.Call}}{{else}}called by nobody{{end}}`
+
+// callable is an agent that others call as a tool.
+func callable(name string, services ...sdk.ServiceTool) sdk.Agent {
+	a := agent(name, contract("test."+name, delegatedInput, textAnswer), services...)
+	a.Spec.System = delegatedSystem
+	return a
+}
+
+// calling makes an agent a tool of another.
+func calling(a sdk.Agent) sdk.ServiceTool {
+	return sdk.ServiceTool{Contract: a.Spec.Contract, Version: version}
+}
+
+// contextRecord is row B7.
+func contextRecord(t *testing.T) {
+	child := callable("child", service("shop.find"))
+	parent := desk(calling(child))
+	parent.Spec.System = delegatedSystem
+	scripts := map[string]*sdktest.Model{
+		"desk": sdktest.Script(sdktest.Ask(sdktest.Tool("test_child", message("look"))), sdktest.Say("told")),
+		"child": sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Ask(sdktest.Tool("shop_find", n(2))),
+			sdktest.Say("found")),
+	}
+	h := start(t, byModel(scripts), parent, child)
+	r := h.Run("desk", message("hello"))
+	by := &sdk.Delegation{Agent: "desk", Run: r.Subject, Call: h.Suspended(r, 1).Calls[0].ID}
+	sub := sdktest.Run{Subject: r.Subject + "/" + by.Call, Key: sdk.NewRunKey(r.Subject + "/" + by.Call)}
+
+	history := 1 // the first message
+	for hop := range 2 {
+		h.Suspended(sub, 1)
+		h.Restart()
+		state := h.Suspended(sub, 1)
+		history++ // the call
+		equal(t, "subject and delegation", []any{state.Run, state.Init.DelegatedBy}, []any{sub.Subject, by})
+		equal(t, "interactions and messages", []int{state.Interactions, len(state.History)}, []int{hop + 1, history})
+		call := h.Call("shop.find")
+		equal(t, "subject of the call", call.Event.Subject, sub.Subject)
+		call.Answer("shop.find.done", value("it"))
+		await(t, "the child's model is asked again", func() bool { return len(scripts["child"].Requests()) == hop+2 })
+		history++ // the result
+	}
+	succeeds(t, h, r, `{"response": "told"}`)
+	for i, request := range scripts["child"].Requests() {
+		equal(t, "system prompt", request.System, "called by desk in "+r.Subject+" with "+by.Call)
+		equal(t, "interactions", request.Interactions.Current, i)
+		equal(t, "first message", request.Messages[0].PlainText(), "look")
+	}
+	end := h.State(sub)
+	equal(t, "delegation at the end", end.Init.DelegatedBy, by)
+	equal(t, "interactions at the end", end.Interactions, 3)
+}
+
+// delegation is row B8.
+func delegation(t *testing.T) {
+	clerk := callable("clerk")
+	child := callable("child", calling(clerk))
+	parent := desk(calling(child))
+	parent.Spec.System = delegatedSystem
+	scripts := map[string]*sdktest.Model{
+		"desk": sdktest.Script(
+			sdktest.Ask(sdktest.Tool("test_child", message("one")), sdktest.Tool("test_child", message("two"))), sdktest.Say("both")),
+		"child": sdktest.Script(sdktest.Ask(sdktest.Tool("test_clerk", message("please"))), sdktest.Say("from a child")),
+		"clerk": sdktest.Script(sdktest.Say("from a clerk")),
+	}
+	h := start(t, byModel(scripts), parent, child, clerk)
+	r := h.Run("desk", message("hello"))
+	succeeds(t, h, r, `{"response": "both"}`)
+
+	equal(t, "the first agent's system prompt", last(t, scripts["desk"]).System, "called by nobody")
+	calls := contents(last(t, scripts["desk"]).Messages, sdk.ContentToolUse)
+	want := map[string]bool{}
+	for i, c := range calls {
+		sub := sdktest.Run{Key: sdk.NewRunKey(r.Subject + "/" + c.CallID)}
+		state := h.State(sub)
+		equal(t, "delegation of the child", state.Init.DelegatedBy, &sdk.Delegation{Agent: "desk", Run: r.Subject, Call: c.CallID})
+		equal(t, "the child's message", state.Messages()[0].PlainText(), []string{"one", "two"}[i])
+		grand := contents(state.Messages(), sdk.ContentToolUse)[0].CallID
+		want["called by child in "+state.Run+" with "+grand] = true
+		end := h.State(sdktest.Run{Key: sdk.NewRunKey(state.Run + "/" + grand)})
+		equal(t, "delegation of the clerk", end.Init.DelegatedBy, &sdk.Delegation{Agent: "child", Run: state.Run, Call: grand})
+		equalJSON(t, "the clerk's answer to the child", []byte(results(state.Messages())[0].Text), `{"response": "from a clerk"}`)
+	}
+	got := map[string]bool{}
+	for _, request := range scripts["clerk"].Requests() {
+		got[request.System] = true
+		if text := request.Messages[0].PlainText(); strings.Contains(text, sdk.ParentSubjectField) {
+			t.Errorf("a delegated model is shown %s", text)
+		}
+	}
+	equal(t, "who the clerks know to have called them", got, want)
+	for _, c := range results(last(t, scripts["desk"]).Messages) {
+		equalJSON(t, "a child's answer", []byte(c.Text), `{"response": "from a child"}`)
+	}
+	if len(calls) != 2 || len(want) != 2 {
+		t.Errorf("%d children and %d clerks, want two runs of each", len(calls), len(want))
+	}
+}

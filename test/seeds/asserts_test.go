@@ -1,0 +1,170 @@
+package seeds_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// start runs agents with one scripted model for all.
+func start(t *testing.T, model sdk.Provider, agents ...sdk.Agent) *sdktest.Harness {
+	t.Helper()
+	return sdktest.Start(t, sdktest.Options{Agents: agents, Model: model})
+}
+
+// byModel asks the script that has the name of the model asked for.
+func byModel(scripts map[string]*sdktest.Model) sdk.Provider {
+	return sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+		return scripts[req.Model].Generate(ctx, req, nil)
+	})
+}
+
+// equal compares with go-cmp.
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// equalJSON compares JSON by value.
+func equalJSON(t *testing.T, what string, got []byte, want string) {
+	t.Helper()
+	var g, w any
+	if err := json.Unmarshal(got, &g); err != nil {
+		t.Fatalf("%s: %v in %s", what, err, got)
+	}
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, what, g, w)
+}
+
+// succeeds waits for the run's end and checks that it answered with data.
+func succeeds(t *testing.T, h *sdktest.Harness, r sdktest.Run, data string) sdk.Event {
+	t.Helper()
+	event := h.Done(r)
+	if state := h.State(r); state.Reason != core.ReasonCompleted && state.Reason != core.ReasonStopped {
+		t.Fatalf("run %s ended with %s: %s", r.Subject, state.Reason, event.Data)
+	}
+	equalJSON(t, "output", event.Data, data)
+	return event
+}
+
+// fails waits for the run's end and returns the problem that its terminal event tells.
+func fails(t *testing.T, h *sdktest.Harness, r sdktest.Run, contractType string) sdk.Problem {
+	t.Helper()
+	event := h.Done(r)
+	if event.Type != sdk.ErrorType(contractType) {
+		t.Fatalf("run %s ended with %s, want %s", r.Subject, event.Type, sdk.ErrorType(contractType))
+	}
+	var p sdk.Problem
+	if err := json.Unmarshal(event.Data, &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// results are the tool results among messages.
+func results(messages []sdk.Message) []sdk.Content {
+	return contents(messages, sdk.ContentToolResult)
+}
+
+func contents(messages []sdk.Message, kind sdk.ContentKind) []sdk.Content {
+	var found []sdk.Content
+	for _, m := range messages {
+		for _, c := range m.Content {
+			if c.Kind == kind {
+				found = append(found, c)
+			}
+		}
+	}
+	return found
+}
+
+func seen(messages []sdk.Message) []int {
+	var counts []int
+	for _, m := range messages {
+		counts = append(counts, m.Seen)
+	}
+	return counts
+}
+
+func lifecycles(requests []sdk.ModelRequest) []sdk.Lifecycle {
+	var all []sdk.Lifecycle
+	for _, r := range requests {
+		all = append(all, r.Lifecycle)
+	}
+	return all
+}
+
+// last is the last request, which must be there.
+func last(t *testing.T, m *sdktest.Model) sdk.ModelRequest {
+	t.Helper()
+	requests := m.Requests()
+	if len(requests) == 0 {
+		t.Fatal("the model was not asked")
+	}
+	return requests[len(requests)-1]
+}
+
+// problem is what the model is told in a failed result.
+func problem(t *testing.T, c sdk.Content) sdk.Problem {
+	t.Helper()
+	var told struct {
+		Error struct {
+			Code    sdk.Code    `json:"code"`
+			Message string      `json:"message"`
+			Faults  []sdk.Fault `json:"faults"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal([]byte(c.Text), &told); err != nil {
+		t.Fatalf("no structured error in %q: %v", c.Text, err)
+	}
+	if !c.IsError || told.Error.Code == "" || told.Error.Message == "" {
+		t.Errorf("result %+v is no error with a code and a message", c)
+	}
+	return sdk.Problem{Code: told.Error.Code, ErrorMessage: told.Error.Message, Faults: told.Error.Faults}
+}
+
+// paths are where the faults are.
+func paths(faults []sdk.Fault) []string {
+	var all []string
+	for _, f := range faults {
+		all = append(all, f.Path)
+	}
+	return all
+}
+
+// await waits until holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(sdktest.Patience); !holds(); <-time.After(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never came to this: %s", what)
+		}
+	}
+}
+
+// statuses are the run's statuses after each entry.
+func statuses(entries []core.Entry) []core.Status {
+	var all []core.Status
+	for _, e := range entries {
+		all = append(all, e.Head.Status)
+	}
+	return all
+}
+
+// other is an init event for another run than h.Init's.
+func other(h *sdktest.Harness, agent, subject string, input any) sdk.Event {
+	event := h.Init(agent, input)
+	event.ID, event.Subject = "init-"+subject, subject
+	return event
+}

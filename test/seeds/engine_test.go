@@ -1,0 +1,213 @@
+package seeds_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/state/memory"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// oneEngine is row B1.
+func oneEngine(t *testing.T) {
+	foreign := []string{"agentd/internal/broker", "agentd/internal/contracts", "agentd/internal/handler", "github.com/nats-io/"}
+	for _, folder := range []string{"../../internal/core", "../../internal/runner"} {
+		for file, imports := range importsOf(t, folder) {
+			for _, path := range imports {
+				for _, f := range foreign {
+					if strings.HasPrefix(path, f) {
+						t.Errorf("%s imports %s", file, path)
+					}
+				}
+			}
+		}
+	}
+	// The same engine, whatever keeps its journals, drives a run that begins and one that goes on.
+	journal := func(openStore func(*broker.Conn) runner.Store) []string {
+		model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Say("done"))
+		h := sdktest.Start(t, sdktest.Options{
+			Agents: []sdk.Agent{desk(service("shop.find"))}, Model: model, OpenStore: openStore,
+		})
+		r := h.Run("desk", message("hello"))
+		h.Suspended(r, 1)
+		h.Call("shop.find").Answer("shop.find.done", value("it"))
+		succeeds(t, h, r, `{"response": "done"}`)
+		var entries []string
+		for _, e := range h.Journal(r) {
+			messages, err := json.Marshal(e.Messages)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries = append(entries, e.Kind+" "+string(messages))
+		}
+		return entries
+	}
+	inMemory := journal(func(*broker.Conn) runner.Store { return memory.New() })
+	equal(t, "journal", journal(nil), inMemory)
+	equal(t, "entries", len(inMemory), 4)
+}
+
+// importsOf are the imports of a folder's sources, tests aside, by file.
+func importsOf(t *testing.T, folder string) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no sources in %s: %v", folder, err)
+	}
+	imports := map[string][]string{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range parsed.Imports {
+			path, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			imports[file] = append(imports[file], path)
+		}
+	}
+	return imports
+}
+
+// streamListener is row B12.
+func streamListener(t *testing.T) {
+	model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Say("done"))
+	h := start(t, model, desk(service("shop.find")))
+	init := h.Init("desk", message("hello"))
+	var mu sync.Mutex
+	var events []sdk.Live
+	finished := make(chan struct{})
+	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", sdk.NewRunKey(init.Subject)), func(event sdk.Live) {
+		mu.Lock()
+		defer mu.Unlock()
+		events = append(events, event)
+		if event.Type == core.MilestoneFinished {
+			close(finished)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := h.Send("desk", init)
+	h.Suspended(r, 1)
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	<-finished
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	mu.Lock()
+	defer mu.Unlock()
+	var types []string
+	var revision uint64
+	index := -1
+	for _, event := range events {
+		types = append(types, event.Type)
+		if event.Run != r.Subject || event.Agent != "desk" {
+			t.Errorf("%s names run %q of agent %q", event.Type, event.Run, event.Agent)
+		}
+		if event.Ephemeral {
+			continue
+		}
+		if event.Revision < revision || event.Revision == revision && event.Index != index+1 {
+			t.Errorf("%s is (%d, %d) after (%d, %d)", event.Type, event.Revision, event.Index, revision, index)
+		}
+		revision, index = event.Revision, event.Index
+	}
+	equal(t, "events", types, []string{
+		core.MilestoneStarted, core.MilestoneCall, core.MilestoneSuspended, core.MilestoneResult,
+		"model.delta", core.MilestoneReply, core.MilestoneFinished,
+	})
+}
+
+// systemErrorEvent is row B19.
+func systemErrorEvent(t *testing.T) {
+	const secret = "password-hunter2"
+	broken := errors.New("dial tcp 10.0.0.7: " + secret)
+	speak := sdktest.Script(sdktest.Say("text"))
+	crash := sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) { panic(secret) })
+	fail := sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) {
+		return sdk.ModelReply{}, broken
+	})
+	for name, hurt := range map[string]struct {
+		hooks sdk.Hooks
+		model sdk.Provider
+		input any
+		code  sdk.Code
+	}{
+		"context builder fails": {model: speak, code: sdk.CodeConfig, hooks: sdk.Hooks{
+			Context: func(context.Context, sdk.ContextInput) (sdk.Context, error) { return sdk.Context{}, broken },
+		}},
+		"context builder crashes": {model: speak, code: sdk.CodeConfig, hooks: sdk.Hooks{
+			Context: func(context.Context, sdk.ContextInput) (sdk.Context, error) { panic(secret) },
+		}},
+		"output builder crashes": {model: speak, code: sdk.CodeInternal, hooks: sdk.Hooks{
+			Output: func(context.Context, sdk.OutputInput) (json.RawMessage, error) { panic(secret) },
+		}},
+		"model fails":    {model: fail, code: sdk.CodeInternal},
+		"model crashes":  {model: crash, code: sdk.CodeInternal},
+		"input is wrong": {model: speak, code: sdk.CodeContractViolation, input: map[string]any{"message": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := agent("desk", contract(deskType, `{"type": "object", "properties": {"message": {"type": "string"}}}`, textAnswer))
+			a.Hooks = hurt.hooks
+			h := start(t, hurt.model, a)
+			if hurt.input == nil {
+				hurt.input = message("hello")
+			}
+			r := h.Run("desk", hurt.input)
+			event := h.Done(r)
+			equal(t, "attributes", []string{event.Type, event.Subject, event.ParentID, event.DataSchema},
+				[]string{"sys.test.desk.error", r.Subject, "init-1", "#/test/test.desk/0.0.0"})
+			var p sdk.Problem
+			if err := json.Unmarshal(event.Data, &p); err != nil {
+				t.Fatal(err)
+			}
+			if p.Code != hurt.code || p.ErrorName == "" || p.ErrorMessage == "" || p.ErrorStack != nil {
+				t.Errorf("problem %s, want code %s, a name, a message and no stack", event.Data, hurt.code)
+			}
+			encoded, err := event.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, internal := range []string{secret, "10.0.0.7", "goroutine", ".go:"} {
+				if strings.Contains(string(encoded), internal) {
+					t.Errorf("the event tells %q: %s", internal, encoded)
+				}
+			}
+		})
+	}
+	t.Run("tool crashes", func(t *testing.T) {
+		a := desk()
+		a.Tools = []sdk.Tool{internal("note", func(context.Context, sdk.ToolCall) ([]byte, error) { panic(secret) })}
+		model := sdktest.Script(sdktest.Ask(sdktest.Tool("note", n(1))), sdktest.Say("done"))
+		h := start(t, model, a)
+		succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
+		if told := results(last(t, model).Messages)[0]; !told.IsError || strings.Contains(told.Text, secret) {
+			t.Errorf("the model is told %s", told.Text)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+// Package seeds has one subtest for each row of rows.tsv: what the systems that agentd learnt from do, as an agent's
+// author and the services around it see it. Every row drives the real pipeline: an embedded NATS server, a worker, and a
+// scripted model; the test answers the calls.
+package seeds_test
+
+import (
+	_ "embed"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// seeds are the subtests by row id.
+var seeds = map[string]func(*testing.T){
+	"A1": initOrResume, "A4": contextBuilder, "A5": defaultMessage, "A6": seenCountDefault,
+	"A9": resumeRestoresState, "A10": matchByParentID, "A11": unmatchedResponse,
+	"A14": waitForAll, "A15": appendAllResults, "A18": reasonActLoop, "A19": lifecyclePassed,
+	"A20": executionUnits, "A21": interactionCounter, "A22": seenCountUpdate, "A23": mediaMasking,
+	"A24": priorityBatches, "A27": toolUseMessage, "A28": unknownTool, "A30": toolsetTool,
+	"A31": internalTool, "A32": callValidation, "A33": callSuspends, "A36": persistOnSuspension,
+	"A37": domainRouting, "A38": syncOnlyRound, "A39": outputBuilder, "A40": selfCorrection,
+	"A41": completion, "A42": quotaExhausted, "A43": textAndJSON,
+	"B1": oneEngine, "B2": nameTranslation, "B3": toolDefinition, "B4": parentSubject,
+	"B5": structuredErrors, "B6": outputValidator, "B7": contextRecord, "B8": delegation,
+	"B9": eventCollection, "B12": streamListener, "B13": historyInOutput, "B14": idempotentInvocations,
+	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B19": systemErrorEvent,
+}
+
+//go:embed rows.tsv
+var rowsFile string
+
+// row is one line: what has to hold.
+type row struct{ id, text string }
+
+func parseRows(file string) []row {
+	var rows []row
+	for line := range strings.Lines(file) {
+		id, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if id != "id" && id != "" {
+			rows = append(rows, row{id, text})
+		}
+	}
+	return rows
+}
+
+func TestSeeds(t *testing.T) {
+	t.Parallel()
+	for _, r := range parseRows(rowsFile) {
+		t.Run(r.id, func(t *testing.T) {
+			t.Parallel()
+			holds, ok := seeds[r.id]
+			if !ok {
+				t.Fatalf("no test shows: %s", r.text)
+			}
+			holds(t)
+		})
+	}
+}
+
+func TestRows_AreThoseWithASubtest(t *testing.T) {
+	t.Parallel()
+	var ids, tested []string
+	for _, r := range parseRows(rowsFile) {
+		ids = append(ids, r.id)
+	}
+	for id := range seeds {
+		tested = append(tested, id)
+	}
+	slices.Sort(ids)
+	slices.Sort(tested)
+	if diff := cmp.Diff(ids, tested); diff != "" {
+		t.Errorf("rows and subtests differ (-rows +subtests):\n%s", diff)
+	}
+}
+
+// originals is the table that rows.tsv is a part of. Not every checkout has it.
+const originals = "../../../shared/rows.tsv"
+
+func TestRows_SayWhatTheOriginalsSay(t *testing.T) {
+	t.Parallel()
+	table, err := os.ReadFile(originals)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the original table is not here")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, r := range parseRows(string(table)) {
+		want[r.id] = r.text
+	}
+	for _, r := range parseRows(rowsFile) {
+		if r.text != want[r.id] {
+			t.Errorf("row %s says %q, the original %q", r.id, r.text, want[r.id])
+		}
+	}
+}
