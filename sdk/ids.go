@@ -18,9 +18,9 @@ func token26(digest [sha256.Size]byte) string { return tokenEncoding.EncodeToStr
 // NATS subject or a store's key.
 type RunKey struct {
 	// Partition is the first byte of the digest as three decimal digits, "000" to "255".
-	Partition string
+	Partition string `json:"partition"`
 	// Token is 26 characters of lower-case base32.
-	Token string
+	Token string `json:"token"`
 }
 
 // NewRunKey returns the key of the run that a CloudEvents subject names.

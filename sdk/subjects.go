@@ -97,9 +97,11 @@ const (
 
 // CallAddress is where a call lives: all fields are subject tokens. Agent is the one who asks.
 type CallAddress struct {
-	Domain, Type, Agent string
-	Run                 RunKey
-	Call                string
+	Domain string `json:"domain"`
+	Type   string `json:"type"`
+	Agent  string `json:"agent"`
+	Run    RunKey `json:"run"`
+	Call   string `json:"call"`
 }
 
 func (s Subjects) join(kind Kind, tokens ...string) string {

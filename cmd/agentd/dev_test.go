@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
+	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
+	s.serve()
+	out, progress := s.expect(exitOK, "run", "travel.desk", "--message", "Two nights in Lisbon", "--subject", "trip 1", "--answer", "Yes, book both")
+	var got, want map[string]any
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("the result is no JSON: %v\n%s", err, out)
+	}
+	want = map[string]any{
+		"summary":   "You fly to Lisbon with TAP on 4 December at 09:40 and stay two nights at the Casa do Rio.",
+		"reference": "TRIP-TP-533-casa-do-rio", "total_eur": 399.0,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	contains(t, progress, "calls     search_flights", "calls     search_hotels", "asks      TAP flies at 09:40",
+		"answer    Yes, book both", "result    book_trip", "finished  completed")
+
+	out, _ = s.expect(exitOK, "runs", "list")
+	contains(t, out, "trip 1", "travel.desk", "done (completed)")
+	out, _ = s.expect(exitOK, "runs", "show", "trip 1")
+	contains(t, out, "4 calls", "book_trip", "TRIP-TP-533-casa-do-rio", "journal (9)")
+	out, progress = s.expect(exitOK, "runs", "follow", "trip 1", "-o", "json")
+	contains(t, out, `"type": "travel.desk.done"`)
+	contains(t, progress, "asks      TAP flies at 09:40", "finished  completed")
+	out, _ = s.expect(exitOK, "provision")
+	contains(t, out, "nothing to change")
+	out, _ = s.expect(exitOK, "doctor")
+	contains(t, out, "nothing found")
+	s.until(&s.out, "finished  completed") // dev shows the same
+}
+
+func TestRun_TellsWhatIsWrong(t *testing.T) {
+	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
+	_, problem := s.expect(exitRun, "run", "no.such.agent", "-m", "hello")
+	contains(t, problem, "unknown_agent")
+	_, problem = s.expect(exitRun, "run", "travel.desk", "--input", `{"message": 5}`)
+	contains(t, problem, "contract_violation", "$.message: expected string, got number 5")
+	out, _ := s.expect(exitRun, "run", "travel.desk", "--input", `{"message": 5}`, "-o", "json")
+	contains(t, out, `"code": "contract_violation"`)
+	_, problem = s.expect(exitUsage, "run", "travel.desk", "-m", "hello", "--subject", "a\tb")
+	contains(t, problem, "$.subject: expected text without control characters")
+	_, problem = s.expect(exitFailure, "run", "travel.desk", "-m", strings.Repeat("a", 2<<20))
+	contains(t, problem, "larger than the broker takes (1048576 bytes)")
+	// Subjects are never part of a NATS subject, so they may hold anything else.
+	s.expect(exitFailure, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip *.> ü", "--timeout", "300ms")
+	_, problem = s.expect(exitFailure, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip *.> ü")
+	contains(t, problem, "exists and is waiting", "runs follow 'trip *.> ü'")
+	for _, verb := range []string{"show", "follow", "cancel"} {
+		_, problem = s.expect(exitFailure, "runs", verb, "no such run")
+		contains(t, problem, `there is no run "no such run"`)
+	}
+}
+
+func TestRun_DetachesAndIsFollowedAndCancelled(t *testing.T) {
+	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
+	s.serve()
+	for _, name := range []string{"one", "two"} {
+		out, _ := s.expect(exitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", name, "--detach")
+		if out != name+"\n" {
+			t.Errorf("detach prints %q", out)
+		}
+	}
+	_, problem := s.expect(exitFailure, "runs", "follow", "one", "--timeout", "1s")
+	contains(t, problem, "asks      TAP flies at 09:40", "for somebody to answer", "the run goes on")
+	out, _ := s.expect(exitOK, "runs", "list", "--status", "waiting", "-o", "json")
+	contains(t, out, `"run": "one"`, `"tool": "ask_question"`)
+	out, _ = s.expect(exitOK, "runs", "follow", "one", "--answer", "Yes")
+	contains(t, out, "TRIP-TP-533-casa-do-rio")
+
+	out, _ = s.expect(exitOK, "runs", "cancel", "two", "--reason", "no time")
+	contains(t, out, "cancelled")
+	_, problem = s.expect(exitRun, "runs", "follow", "two")
+	contains(t, problem, "cancelled", "no time")
+	_, problem = s.expect(exitFailure, "runs", "cancel", "two")
+	contains(t, problem, "done already")
+}
+
+const (
+	chat = `agents:
+  - name: chat
+    model: {name: gpt-4o-mini}
+    text: converse
+`
+	chatScript = `conversations:
+  - replies: [{text: How can I help?}, {text: Anything else?}, {text: Goodbye.}]
+`
+)
+
+// chatProject is a folder with an agent that converses.
+func chatProject(t *testing.T) (config, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	config, script = filepath.Join(dir, "agentd.yaml"), filepath.Join(dir, "script.yaml")
+	write(t, config, chat)
+	write(t, script, chatScript)
+	return config, script
+}
+
+func TestRun_Converses(t *testing.T) {
+	config, script := chatProject(t)
+	s := startDev(t, config, script)
+	out, progress := s.expect(exitOK, "run", "chat", "-m", "Hello", "--answer", "With a trip", "--answer", endWord)
+	if out != "Anything else?\n" {
+		t.Errorf("the result is %q", out)
+	}
+	contains(t, progress, "asks      How can I help?", "answer    With a trip", "asks      Anything else?", "finished  stopped")
+}
+
+func TestDev_ReloadsTheConfiguration(t *testing.T) {
+	config, script := chatProject(t)
+	s := startDev(t, config, script)
+	write(t, config, "agents:\n  - nam: chat\n")
+	s.until(&s.errors, "the configuration before stays in use")
+	contains(t, s.errors.String(), "agentd.yaml:2:5: unknown key \"nam\"")
+	s.expect(exitRun, "run", "second", "-m", "Hello", "-q", "-c", "/dev/null")
+	write(t, config, chat+"  - name: second\n    model: {name: gpt-4o-mini}\n")
+	s.until(&s.errors, "configuration reloaded")
+	out, _ := s.expect(exitOK, "run", "second", "-m", "Hello")
+	if out != "How can I help?\n" {
+		t.Errorf("the new agent says %q", out)
+	}
+}
