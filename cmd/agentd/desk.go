@@ -43,7 +43,7 @@ func (d *desk) serve(ctx context.Context) error {
 	}
 	return d.conn.Watch(ctx, broker.ZoneOut, filters, true, func(delivery broker.Delivery) bool {
 		if err := d.handle(ctx, delivery); err != nil && ctx.Err() == nil {
-			d.progress.note("error", err.Error())
+			d.progress.note(labelError, err.Error())
 		}
 		return ctx.Err() == nil
 	})
@@ -73,7 +73,7 @@ func (d *desk) handle(ctx context.Context, delivery broker.Delivery) error {
 	}
 	err = d.conn.Publish(ctx, reply, answer)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
-		d.progress.note("answer", "(somebody else was quicker)")
+		d.progress.note(labelAnswer, "(somebody else was quicker)")
 		return nil
 	}
 	return err
@@ -89,7 +89,7 @@ func (d *desk) obtain(ctx context.Context, call sdk.Event) (answer string, ok bo
 	if err := json.Unmarshal(call.Data, &q); err != nil {
 		q.Question = string(call.Data)
 	}
-	d.progress.note("asks", q.Question+q.Message) // it has one of them
+	d.progress.note(labelAsks, q.Question+q.Message) // it has one of them
 	for _, s := range q.Suggestions {
 		d.progress.note("", "- "+s)
 	}
@@ -100,7 +100,7 @@ func (d *desk) obtain(ctx context.Context, call sdk.Event) (answer string, ok bo
 	if answer, ok := d.prompt(ctx, call.Type); ok || ctx.Err() != nil {
 		return answer, ok
 	}
-	d.progress.note("waits", "for somebody to answer; for example: "+d.a.command("runs", "follow", d.run.subject, "--answer", "TEXT"))
+	d.progress.note(labelWaits, "for somebody to answer; for example: "+d.a.command("runs", "follow", d.run.subject, "--answer", "TEXT"))
 	return "", false
 }
 
@@ -125,12 +125,12 @@ func (d *desk) prompt(ctx context.Context, callType string) (answer string, ok b
 // answerEvent is the answer to a question or a turn.
 func answerEvent(call sdk.Event, text string) (sdk.Event, error) {
 	eventType, contract := contracts.TypeQuestionAnswered, contracts.Question()
-	var data any = map[string]string{"answer": text}
+	var data any = map[string]string{answerField: text}
 	if call.Type == sdk.TypeConversationTurn {
 		eventType, contract = contracts.TypeConversationAnswered, contracts.Conversation()
-		data = map[string]any{"message": text, "end": false}
+		data = map[string]any{messageField: text, "end": false}
 		if text == endWord {
-			data = map[string]any{"message": "", "end": true}
+			data = map[string]any{messageField: "", "end": true}
 		}
 	}
 	encoded, err := json.Marshal(data)

@@ -94,7 +94,7 @@ const (
     text: converse
 `
 	chatScript = `conversations:
-  - replies: [{text: How can I help?}, {text: Anything else?}, {text: Goodbye.}]
+  - replies: [{text: "How can I help?"}, {text: "Anything else?"}, {text: Goodbye.}]
 `
 )
 
@@ -124,7 +124,7 @@ func TestDev_ReloadsTheConfiguration(t *testing.T) {
 	write(t, config, "agents:\n  - nam: chat\n")
 	s.until(&s.errors, "the configuration before stays in use")
 	contains(t, s.errors.String(), "agentd.yaml:2:5: unknown key \"nam\"")
-	s.expect(exitRun, "run", "second", "-m", "Hello", "-q", "-c", "/dev/null")
+	s.expect(exitUsage, "run", "second", "-m", "Hello") // other commands refuse it too
 	write(t, config, chat+"  - name: second\n    model: {name: gpt-4o-mini}\n")
 	s.until(&s.errors, "configuration reloaded")
 	out, _ := s.expect(exitOK, "run", "second", "-m", "Hello")

@@ -81,7 +81,7 @@ func (f *follower) wait(ctx context.Context) (sdk.Event, error) {
 	var background sync.WaitGroup
 	background.Go(func() {
 		if err := f.desk.serve(working); err != nil && working.Err() == nil {
-			f.progress.note("error", "questions cannot be answered here: "+err.Error())
+			f.progress.note(labelError, "questions cannot be answered here: "+err.Error())
 		}
 	})
 	background.Go(func() { f.hintNoWorker(working) })
@@ -109,7 +109,7 @@ func (f *follower) hintNoWorker(ctx context.Context) {
 	var status worker.RunStatus
 	err := f.conn.Ask(asking, f.conn.Subjects().Get(f.run.agent), worker.Query{Run: f.run.subject}, &status)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
-		f.progress.note("waits", "no worker serves "+f.run.agent+" now; the event is stored, and handled when one starts")
+		f.progress.note(labelWaits, "no worker serves "+f.run.agent+" now; the event is stored, and handled when one starts")
 	}
 }
 
@@ -148,7 +148,7 @@ func (a *app) nextCommands(run string) string {
 
 // command is a command line that reaches the same server as this one.
 func (a *app) command(args ...string) string {
-	line := "agentd"
+	line := program
 	if a.configGiven {
 		line += " -c " + shellQuote(a.config)
 	}

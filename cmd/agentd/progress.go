@@ -15,6 +15,20 @@ import (
 	"agentd/sdk"
 )
 
+// Labels of lines that are printed in several places.
+const (
+	labelAnswer = "answer"
+	labelAsks   = "asks"
+	labelError  = "error"
+	labelWaits  = "waits"
+)
+
+// Properties of events.
+const (
+	answerField  = "answer"
+	messageField = "message"
+)
+
 // shown is the most characters of a text or of data in one line.
 const shown = 140
 
@@ -144,7 +158,7 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 	}
 	switch l.Type {
 	case core.MilestoneStarted:
-		return "started", cmp.Or(field(d.Input, "message"), string(d.Input))
+		return "started", cmp.Or(field(d.Input, messageField), string(d.Input))
 	case core.MilestoneReply:
 		return "says", d.Text
 	case core.MilestoneCall:
@@ -153,7 +167,7 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 			return "", ""
 		}
 		if d.Tool == contracts.ToolAskQuestion {
-			return "asks", cmp.Or(field(d.Args, "question"), string(d.Args))
+			return labelAsks, cmp.Or(field(d.Args, "question"), string(d.Args))
 		}
 		return "calls", d.Tool + " " + string(d.Args)
 	case core.MilestoneResult:
@@ -162,9 +176,9 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		if quiet[turn] {
 			return "", ""
 		}
-		return "asks", d.Message
+		return labelAsks, d.Message
 	case core.MilestoneAnswer:
-		return "answer", cmp.Or(d.Message, "(ends the conversation)")
+		return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
 	case core.MilestoneSuspended:
 		return r.describeSuspended(quiet)
 	case core.MilestoneFinished:
@@ -181,9 +195,9 @@ func (r *watched) describeResult(d milestoneData) (label, text string) {
 	delete(r.tools, d.Call)
 	switch {
 	case d.Error:
-		return "error", tool + " " + string(d.Data)
+		return labelError, tool + " " + string(d.Data)
 	case tool == contracts.ToolAskQuestion:
-		return "answer", cmp.Or(field(d.Data, "answer"), string(d.Data))
+		return labelAnswer, cmp.Or(field(d.Data, answerField), string(d.Data))
 	}
 	return "result", tool + " " + string(d.Data)
 }
@@ -197,13 +211,13 @@ func (r *watched) describeSuspended(quiet map[string]bool) (label, text string) 
 	}
 	switch {
 	case r.partial:
-		return "waits", "for answers"
+		return labelWaits, "for answers"
 	case open > 0:
-		return "waits", "for " + count(open, "answer")
+		return labelWaits, "for " + count(open, "answer")
 	case len(r.tools) > 0 || quiet[turn]:
 		return "", "" // the question itself is shown
 	}
-	return "waits", "for the person"
+	return labelWaits, "for the person"
 }
 
 // turn stands for a conversation's turn among the names of tools: no tool has a name with a dot.

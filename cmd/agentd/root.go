@@ -22,6 +22,9 @@ const (
 	exitInterrupted = 130 // interrupted while something was followed, which goes on
 )
 
+// program is what the command calls itself.
+const program = "agentd"
+
 // streams are where a command reads and writes.
 type streams struct {
 	in       io.Reader
@@ -93,7 +96,7 @@ const (
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "agentd",
+		Use:   program,
 		Short: "Durable LLM agents on NATS JetStream",
 		Long: "agentd runs LLM agents as durable, event-driven services on NATS JetStream.\n\n" +
 			"  agentd dev                          start everything on this machine, with the agents of agentd.yaml\n" +

@@ -115,7 +115,7 @@ func (a *app) start(ctx context.Context, c *client, agent string, event sdk.Even
 // readInput is the data of the init event.
 func (a *app) readInput(f runFlags) (json.RawMessage, error) {
 	if f.input == "" {
-		data, err := json.Marshal(map[string]string{"message": f.message})
+		data, err := json.Marshal(map[string]string{messageField: f.message})
 		return data, err
 	}
 	data, from := []byte(f.input), "--input"
@@ -168,7 +168,7 @@ func (a *app) checkNew(ctx context.Context, c *client, r followed) error {
 	defer cancel()
 	var status worker.RunStatus
 	if err := c.Ask(ctx, c.Subjects().Get(r.agent), worker.Query{Run: r.subject}, &status); err != nil {
-		return nil //nolint:nilerr // see above
+		return nil
 	}
 	return sdk.Errorf(sdk.CodeRunExists, "run %q exists and is %s, so nothing was started; to follow it: %s",
 		r.subject, status.Status, a.command("runs", "follow", r.subject))

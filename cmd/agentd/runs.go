@@ -276,18 +276,16 @@ func (a *app) cancel(ctx context.Context, c *client, h *core.Head, reason string
 	}
 	waiting, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
-	outcome := map[string]string{"run": h.Run, "status": "cancelled"}
-	if h.Init.Reply != nil { // its end goes to who called the agent
-		outcome["status"] = "requested"
-	} else if _, err = c.WaitDone(waiting, h.Agent, h.Key(), h.Init.Token); errors.Is(err, context.DeadlineExceeded) {
-		outcome["status"], err = "requested", nil
+	ended := false
+	if h.Init.Reply == nil { // else its end goes to whom the agent was called by
+		_, err = c.WaitDone(waiting, h.Agent, h.Key(), h.Init.Token)
+		if ended = err == nil; err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	return a.print(outcome, func(w io.Writer) error {
+	return a.print(map[string]any{"run": h.Run, "ended": ended}, func(w io.Writer) error {
 		text := "cancelled"
-		if outcome["status"] != "cancelled" {
+		if !ended {
 			text = "cancel requested; the run ends when a worker has handled it"
 		}
 		_, err := fmt.Fprintln(w, text)

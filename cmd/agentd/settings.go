@@ -107,7 +107,7 @@ func (a *app) connect(ctx context.Context, cfg *config.Config) (*client, error) 
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		URL: url, Creds: cfg.NATS.Creds, Name: "agentd", Subjects: subjects(cfg), Logger: a.quietLogger(),
+		URL: url, Creds: cfg.NATS.Creds, Name: program, Subjects: subjects(cfg), Logger: a.quietLogger(),
 	})
 	if err != nil {
 		return nil, err

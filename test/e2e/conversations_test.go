@@ -44,8 +44,12 @@ func TestRecordedConversations(t *testing.T) {
 	}
 	data := findRecords(t)
 	for _, s := range []scenario{
-		{"jetstream", 1, false}, {"jetstream", 3, false}, {"jetstream", 3, true},
-		{"redis", 1, false}, {"redis", 3, false}, {"redis", 3, true},
+		{"jetstream", 1, false},
+		{"jetstream", 3, false},
+		{"jetstream", 3, true},
+		{"redis", 1, false},
+		{"redis", 3, false},
+		{"redis", 3, true},
 	} {
 		t.Run(s.name(), func(t *testing.T) { s.replay(t, data) })
 	}

@@ -72,12 +72,20 @@ func fails(t *testing.T, h *sdktest.Harness, r sdktest.Run, contractType string)
 	return p
 }
 
-// results are the tool results among messages.
-func results(messages []sdk.Message) []sdk.Content {
-	return contents(messages, sdk.ContentToolResult)
+// results are the tool results among messages, which must be that many.
+func results(t *testing.T, messages []sdk.Message, want int) []sdk.Content {
+	t.Helper()
+	return contents(t, messages, sdk.ContentToolResult, want)
 }
 
-func contents(messages []sdk.Message, kind sdk.ContentKind) []sdk.Content {
+// uses are the tool calls among messages, which must be that many.
+func uses(t *testing.T, messages []sdk.Message, want int) []sdk.Content {
+	t.Helper()
+	return contents(t, messages, sdk.ContentToolUse, want)
+}
+
+func contents(t *testing.T, messages []sdk.Message, kind sdk.ContentKind, want int) []sdk.Content {
+	t.Helper()
 	var found []sdk.Content
 	for _, m := range messages {
 		for _, c := range m.Content {
@@ -85,6 +93,9 @@ func contents(messages []sdk.Message, kind sdk.ContentKind) []sdk.Content {
 				found = append(found, c)
 			}
 		}
+	}
+	if len(found) != want {
+		t.Fatalf("%d contents are %s, want %d: %+v", len(found), kind, want, found)
 	}
 	return found
 }
@@ -103,6 +114,16 @@ func lifecycles(requests []sdk.ModelRequest) []sdk.Lifecycle {
 		all = append(all, r.Lifecycle)
 	}
 	return all
+}
+
+// asked are the requests to the model, which must be that many.
+func asked(t *testing.T, m *sdktest.Model, want int) []sdk.ModelRequest {
+	t.Helper()
+	requests := m.Requests()
+	if len(requests) != want {
+		t.Fatalf("the model was asked %d times, want %d", len(requests), want)
+	}
+	return requests
 }
 
 // last is the last request, which must be there.
@@ -141,6 +162,17 @@ func paths(faults []sdk.Fault) []string {
 		all = append(all, f.Path)
 	}
 	return all
+}
+
+// taken is what somebody put into the channel before.
+func taken[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	default:
+		t.Fatal("nobody put anything there before")
+	}
+	return v
 }
 
 // await waits until holds.

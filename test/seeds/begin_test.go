@@ -134,11 +134,8 @@ func resumeRestoresState(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 	request := last(t, model)
 	equal(t, "system prompt after the restart", request.System, "You sell.")
-	restored := request.Messages[:len(before.History)]
-	equal(t, "messages after the restart", restored, before.Messages())
-	if got := results(request.Messages); len(got) != 2 {
-		t.Errorf("results after the restart: %v, want those of note and shop_find", got)
-	}
+	equal(t, "messages after the restart", request.Messages[:len(before.History)], before.Messages())
+	results(t, request.Messages, 2)
 }
 
 // echo is an internal tool that returns its arguments.

@@ -98,13 +98,13 @@ func streamListener(t *testing.T) {
 	init := h.Init("desk", message("hello"))
 	var mu sync.Mutex
 	var events []sdk.Live
-	finished := make(chan struct{})
+	finished := make(chan struct{}, 1)
 	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", sdk.NewRunKey(init.Subject)), func(event sdk.Live) {
 		mu.Lock()
 		defer mu.Unlock()
 		events = append(events, event)
 		if event.Type == core.MilestoneFinished {
-			close(finished)
+			finished <- struct{}{}
 		}
 	})
 	if err != nil {
@@ -114,7 +114,7 @@ func streamListener(t *testing.T) {
 	h.Suspended(r, 1)
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	<-finished
+	await(t, "the end is announced", func() bool { return len(finished) == 1 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func systemErrorEvent(t *testing.T) {
 		model := sdktest.Script(sdktest.Ask(sdktest.Tool("note", n(1))), sdktest.Say("done"))
 		h := start(t, model, a)
 		succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
-		if told := results(last(t, model).Messages)[0]; !told.IsError || strings.Contains(told.Text, secret) {
+		if told := results(t, last(t, model).Messages, 1)[0]; !told.IsError || strings.Contains(told.Text, secret) {
 			t.Errorf("the model is told %s", told.Text)
 		}
 	})

@@ -30,20 +30,14 @@ func reasonActLoop(t *testing.T) {
 
 	r := h.Run("desk", message("hello"))
 	h.Suspended(r, 1)
-	if got := len(model.Requests()); got != 3 {
-		t.Errorf("the model was asked %d times before the suspension, want 3", got)
-	}
+	asked(t, model, 3)
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	if got := len(model.Requests()); got != 4 {
-		t.Errorf("the model was asked %d times until the output, want 4", got)
-	}
+	asked(t, model, 4)
 
 	limited := h.Send("short", other(h, "short", "limited", message("hello")))
 	equal(t, "code at the limit", fails(t, h, limited, "test.short").Code, sdk.CodeQuotaExhausted)
-	if got := len(model.Requests()); got != 6 {
-		t.Errorf("the model was asked %d times until the limit, want 2", got-4)
-	}
+	asked(t, model, 4+2)
 }
 
 // lifecyclePassed is row A19.
@@ -193,7 +187,7 @@ func mediaMasking(t *testing.T) {
 	if second := recorded.bodies[1]; strings.Contains(second, picture) || !strings.Contains(second, "photo.png") {
 		t.Errorf("the second request does not name the picture alone: %s", second)
 	}
-	if kept := contents(h.Messages(r), sdk.ContentMedia); len(kept) != 1 || kept[0].Media.Data != picture {
+	if kept := contents(t, h.Messages(r), sdk.ContentMedia, 1); kept[0].Media.Data != picture {
 		t.Errorf("the run's history does not keep the picture: %v", kept)
 	}
 }
@@ -220,7 +214,7 @@ func priorityBatches(t *testing.T) {
 	h.Until(r, "in the next round", func(s core.State) bool { return s.Step == 2 && s.Status == core.StatusWaiting })
 
 	var made []string
-	for _, c := range contents(model.Requests()[1].Messages, sdk.ContentToolUse) {
+	for _, c := range uses(t, asked(t, model, 2)[1].Messages, 2) {
 		made = append(made, c.Tool)
 	}
 	equal(t, "calls that the model sees", made, []string{"shop_pay", "shop_refund"})
@@ -277,9 +271,9 @@ func quotaExhausted(t *testing.T) {
 	if !strings.Contains(p.ErrorMessage, "2 interactions") {
 		t.Errorf("the message %q does not tell the limit", p.ErrorMessage)
 	}
-	requests := model.Requests()
-	if len(requests) != 2 || requests[0].Interactions.Exhausted || !requests[1].Interactions.Exhausted {
-		t.Errorf("the model was asked with %d requests, the last of 2 being told so", len(requests))
+	requests := asked(t, model, 2)
+	if requests[0].Interactions.Exhausted || !requests[1].Interactions.Exhausted {
+		t.Error("the model is not told that the second request is the last, and only then")
 	}
 	equal(t, "reason", h.State(r).Reason, core.ReasonQuota)
 }

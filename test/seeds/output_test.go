@@ -30,7 +30,7 @@ func outputBuilder(t *testing.T) {
 	h := start(t, model, a)
 	event := succeeds(t, h, h.Run("desk", message("hello")), `{"answer": 42}`)
 	equal(t, "type", event.Type, done(deskType))
-	requests := model.Requests()
+	requests := asked(t, model, 2)
 	if requests[0].Output != nil {
 		t.Errorf("a builder of text asks the model for JSON: %s", requests[0].Output)
 	}
@@ -56,7 +56,7 @@ func selfCorrection(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	succeeds(t, h, r, `{"answer": 3}`)
 
-	requests := model.Requests()
+	requests := asked(t, model, 3)
 	equal(t, "lifecycles", lifecycles(requests), []sdk.Lifecycle{
 		sdk.LifecycleInit, sdk.LifecycleOutputErrorFeedback, sdk.LifecycleOutputErrorFeedback,
 	})
@@ -120,7 +120,7 @@ func outputValidator(t *testing.T) {
 	h := start(t, model, agent("desk", own))
 	event := succeeds(t, h, h.Run("desk", message("hello")), `{"flights": [{"price": 1}]}`)
 	equal(t, "type", event.Type, done(deskType))
-	requests := model.Requests()
+	requests := asked(t, model, 3)
 	told := requests[1].Messages[2].PlainText()
 	p := problem(t, sdk.Content{Text: told, IsError: true})
 	equal(t, "code", p.Code, sdk.CodeContractViolation)
@@ -173,5 +173,5 @@ func structuredOrPlain(t *testing.T) {
 	succeeds(t, h, h.Run("plain", message("hello")), `{"response": "{\"answer\": 42}"}`)
 	// With one, text alone is no answer.
 	succeeds(t, h, h.Send("structured", other(h, "structured", "structured", message("hello"))), `{"answer": 42}`)
-	equal(t, "model calls of the structured run", len(scripts["structured"].Requests()), 2)
+	asked(t, scripts["structured"], 2)
 }

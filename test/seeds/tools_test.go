@@ -52,11 +52,7 @@ func unknownTool(t *testing.T) {
 	h := start(t, model, desk(service("shop.find")))
 	r := h.Run("desk", message("hello"))
 	succeeds(t, h, r, `{"response": "sorry"}`)
-	got := results(last(t, model).Messages)
-	if len(got) != 1 {
-		t.Fatalf("results %v, want one", got)
-	}
-	p := problem(t, got[0])
+	p := problem(t, results(t, last(t, model).Messages, 1)[0])
 	equal(t, "code", p.Code, sdk.CodeUnknownTool)
 	if !strings.Contains(p.ErrorMessage, "no_such_tool") {
 		t.Errorf("the message %q does not name the tool", p.ErrorMessage)
@@ -101,20 +97,19 @@ func toolsetTool(t *testing.T) {
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
 	h.Suspended(r, 1)
-	requests := model.Requests()
-	names := []string{requests[0].Tools[1].Name, requests[0].Tools[2].Name}
-	equal(t, "tools of the toolset", names, []string{"files_read", "files_broken"})
-	call := <-set.calls
-	used := contents(requests[1].Messages, sdk.ContentToolUse)
+	requests := asked(t, model, 2)
+	equal(t, "tools, those of the toolset last", toolNames(requests[0]), []string{"shop_find", "files_read", "files_broken"})
+	call := taken(t, set.calls)
+	used := uses(t, requests[1].Messages, 2)
 	equal(t, "call", call, sdk.ToolCall{ID: used[0].CallID, Run: r.Subject, Tool: "files_read", Args: []byte(`{"n":1}`)})
 	equal(t, "seen counts of the results", seen(requests[1].Messages), []int{1, 1, 0, 0})
-	got := results(requests[1].Messages)
+	got := results(t, requests[1].Messages, 2)
 	equal(t, "result", got[0].Text, `{"text":"hi"}`)
 	if p := problem(t, got[1]); p.Code != sdk.CodeTool || !strings.Contains(p.ErrorMessage, "no such file") {
 		t.Errorf("the failed call's result is %+v", p)
 	}
-	equal(t, "statuses of the round", statuses(h.Journal(r))[:3],
-		[]core.Status{core.StatusRunning, core.StatusRunning, core.StatusRunning})
+	equal(t, "statuses, the last with the call of the service", statuses(h.Journal(r)),
+		[]core.Status{core.StatusRunning, core.StatusRunning, core.StatusRunning, core.StatusWaiting})
 
 	// A worker that starts later connects anew, and resumes the run with the toolset.
 	h.Restart()
@@ -144,8 +139,8 @@ func internalTool(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 
 	messages := last(t, model).Messages
-	id := contents(messages, sdk.ContentToolUse)[0].CallID
-	equal(t, "call", <-calls, sdk.ToolCall{ID: id, Run: r.Subject, Tool: "note", Args: []byte(`{"n":1}`), TraceParent: trace})
+	id := uses(t, messages, 1)[0].CallID
+	equal(t, "call", taken(t, calls), sdk.ToolCall{ID: id, Run: r.Subject, Tool: "note", Args: []byte(`{"n":1}`), TraceParent: trace})
 	if len(calls) > 0 {
 		t.Error("the tool was run twice")
 	}
@@ -165,14 +160,14 @@ func callValidation(t *testing.T) {
 	h := start(t, model, desk(service("shop.find")))
 	r := h.Run("desk", message("hello"))
 	h.Suspended(r, 1)
-	p := problem(t, results(last(t, model).Messages)[0])
+	p := problem(t, results(t, last(t, model).Messages, 1)[0])
 	equal(t, "code", p.Code, sdk.CodeContractViolation)
 	equal(t, "faults", paths(p.Faults), []string{"$.n"})
 	call := h.Call("shop.find") // the only one that was published
 	equal(t, "data", call.Data(), map[string]any{"n": 1.0})
 	call.Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "result of the corrected call", results(last(t, model).Messages)[1].Text, `{"value":"it"}`)
+	equal(t, "result of the corrected call", results(t, last(t, model).Messages, 2)[1].Text, `{"value":"it"}`)
 }
 
 // callSuspends is row A33.
@@ -196,9 +191,7 @@ func callSuspends(t *testing.T) {
 	if state.Driver != nil || state.Timer == 0 {
 		t.Errorf("the suspended run is held by %+v and wakes at %d", state.Driver, state.Timer)
 	}
-	if len(model.Requests()) != 1 {
-		t.Errorf("the model was asked %d times, want once", len(model.Requests()))
-	}
+	asked(t, model, 1)
 	call.Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
 }
@@ -238,7 +231,7 @@ func domainRouting(t *testing.T) {
 	second.Answer("shop.approve.done", value("approved by a person"))
 	question.Answer("agentd.question.answered", map[string]any{"answer": "yes"})
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "the answer of either lane", results(last(t, model).Messages)[2].Text, `{"value":"approved by a person"}`)
+	equal(t, "the answer of either lane", results(t, last(t, model).Messages, 4)[2].Text, `{"value":"approved by a person"}`)
 }
 
 func replySubject(h *sdktest.Harness, c *sdktest.Call) string {
@@ -323,7 +316,7 @@ func parentSubject(t *testing.T) {
 	}
 	succeeds(t, h, r, `{"response": "done"}`)
 	// A strict contract refuses what the model was not shown.
-	equal(t, "forged field", problem(t, results(last(t, model).Messages)[2]).Code, sdk.CodeContractViolation)
+	equal(t, "forged field", problem(t, results(t, last(t, model).Messages, 4)[2]).Code, sdk.CodeContractViolation)
 	h.NoCall("flow.strict")
 }
 
@@ -340,7 +333,7 @@ func structuredErrors(t *testing.T) {
 	h := start(t, model, desk(two))
 	r := h.Run("desk", message("hello"))
 	h.Suspended(r, 1)
-	told := results(last(t, model).Messages)
+	told := results(t, last(t, model).Messages, 2)
 	wrong, unreadable := problem(t, told[0]), problem(t, told[1])
 	got := paths(wrong.Faults)
 	slices.Sort(got)
@@ -355,13 +348,13 @@ func structuredErrors(t *testing.T) {
 		t.Error("arguments that are no JSON have no fault")
 	}
 	// The history keeps what the model wrote.
-	equal(t, "unreadable arguments", contents(last(t, model).Messages, sdk.ContentToolUse)[1].Args,
+	equal(t, "unreadable arguments", uses(t, last(t, model).Messages, 2)[1].Args,
 		json.RawMessage(`"{\"from\": \"here\", \"days\": ["`))
 	call := h.Call("shop.find")
 	equal(t, "the one call that was made", call.Data()["from"], any("here"))
 	call.Fail(sdk.Problem{ErrorName: "tool_failed", ErrorMessage: "sold out", Code: sdk.CodeTool})
 	succeeds(t, h, r, `{"response": "done"}`)
-	if p := problem(t, results(last(t, model).Messages)[2]); p.ErrorMessage != "sold out" {
+	if p := problem(t, results(t, last(t, model).Messages, 3)[2]); p.ErrorMessage != "sold out" {
 		t.Errorf("the service's error reaches the model as %+v", p)
 	}
 }
