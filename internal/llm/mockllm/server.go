@@ -2,7 +2,9 @@ package mockllm
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -68,6 +70,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	var req chatRequest
 	if err == nil {
 		err = json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&req)
+	}
+	if r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) {
+		return // the client went away in the middle of its request
 	}
 	if err != nil {
 		s.ledger.mismatch(Mismatch{Run: run, Message: err.Error()})

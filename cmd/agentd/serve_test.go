@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"agentd/internal/state/redistest"
+)
+
+func TestServe_RunsAgentsOnRedis(t *testing.T) {
+	config, script := chatProject(t)
+	s := startDev(t, config, script, "--server-only")
+	url := redistest.Start(t)
+	var out, log output
+	s.background(&out, &log, "serve", "--redis", url, "--provision")
+	s.until(&log, "msg=serving")
+	result, _ := s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", endWord, "--redis", url)
+	if result != "How can I help?\n" {
+		t.Errorf("the result is %q", result)
+	}
+	listed, _ := s.expect(exitOK, "runs", "list", "--redis", url)
+	contains(t, listed, "one", "done (stopped)")
+	listed, _ = s.expect(exitOK, "runs", "list") // nothing of it is in JetStream
+	contains(t, listed, "no runs")
+	found, _ := s.expect(exitOK, "doctor", "--redis", url)
+	contains(t, found, "store of runs: redis", "nothing found")
+}
+
+func TestServe_RefusesARedisThatLosesRuns(t *testing.T) {
+	config, script := chatProject(t)
+	s := startDev(t, config, script)
+	url := redistest.StartServer(t, "--appendonly", "no", "--maxmemory-policy", "noeviction").URL()
+	_, problem := s.expect(exitUsage, "serve", "--redis", url)
+	contains(t, problem, "Redis cannot keep runs", "appendonly")
+	found, _ := s.expect(exitFindings, "doctor", "--redis", url)
+	contains(t, found, "appendonly is no", "→ set appendonly yes")
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(nats:.*?)```")
+
+// TestDocs_TheConfigurationInTheReferenceLoads keeps docs/cli.md true.
+func TestDocs_TheConfigurationInTheReferenceLoads(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := yamlBlock.FindSubmatch(text)
+	if block == nil {
+		t.Fatal("docs/cli.md has no configuration")
+	}
+	dir := t.TempDir()
+	for name, body := range map[string]string{
+		"agentd.yaml":     string(block[1]),
+		"prompts/desk.md": "You book trips.",
+		"contracts/desk.yaml": `{uri: "#/desk", type: travel.desk, versions: {1.0.0: {accepts: {type: object}, ` +
+			`emits: {travel.desk.done: {type: object}}}}}`,
+		"contracts/book.yaml": `{uri: "#/book", type: bookings.book, versions: {1.0.0: {accepts: {type: object}, ` +
+			`emits: {bookings.booked: {type: object}}}}}`,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, body)
+	}
+	var out, errors output
+	code := run(t.Context(), []string{"check", filepath.Join(dir, "agentd.yaml")}, streams{out: &out, err: &errors})
+	if code != exitOK {
+		t.Errorf("check exits with %d:\n%s%s", code, out.String(), errors.String())
+	}
+}
