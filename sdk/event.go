@@ -62,5 +62,9 @@ type Problem struct {
 	Faults []Fault `json:"faults,omitempty"`
 }
 
+// ExpiryTime is the extension attribute with the time when a call is due, RFC 3339 (CloudEvents' "Expiry Time" extension):
+// nobody waits for an answer after it.
+const ExpiryTime = "expirytime"
+
 // ErrorType is the type of the system error event of a contract's type.
 func ErrorType(contractType string) string { return "sys." + contractType + ".error" }

@@ -221,7 +221,7 @@ func (d *devServer) reload(ctx context.Context, cfg *config.Config) error {
 			fmt.Fprintln(d.a.err, "agentd: the configuration before stays in use")
 			continue
 		}
-		continue
+		cfg, seen = next, stamps(next.Files)
 		fmt.Fprintf(d.a.err, "agentd: configuration reloaded; new runs use it\n")
 	}
 }

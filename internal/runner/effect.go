@@ -77,11 +77,24 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 		// Worker that only copy CloudEvents attributes answer to redirectto, and errors to source.
 		ev.Source, ev.RedirectTo = reply, reply
 		ev.ParentID = e.Cause.EventID
+		ev.Extensions = expiry(e, f.Call)
 		if err := a.publish(ctx, a.Subjects.Call(at), ev); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// expiry tells the service how long somebody waits for an answer: as long as the call may take, and no longer than the
+// run.
+func expiry(e *core.Entry, call string) map[string]any {
+	due := e.Head.Deadline
+	for _, c := range e.Head.Calls {
+		if c.ID == call && c.Due > 0 {
+			due = min(due, c.Due)
+		}
+	}
+	return map[string]any{sdk.ExpiryTime: time.UnixMilli(due).UTC().Format("2006-01-02T15:04:05.000Z07:00")}
 }
 
 // event has the attributes that all events of a run share.

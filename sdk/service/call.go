@@ -15,9 +15,6 @@ import (
 	"agentd/sdk"
 )
 
-// headerDeadline is the header with the time when a call is due, in Unix milliseconds.
-const headerDeadline = "agentd-deadline"
-
 // Call is what a handler may know of a call beside its data.
 type Call struct {
 	// IdempotencyKey is the same for all deliveries and attempts of a call, and no other call's.
@@ -68,18 +65,18 @@ func (s *serving) readCall(a sdk.Address, d broker.Delivery) (Call, error) {
 		return Call{}, &sdk.Error{Code: sdk.CodeInvalidEvent, Message: "the event is not a call on its subject", Faults: faults}
 	}
 	return Call{
-		IdempotencyKey: ref.ID, Attempt: ref.Attempt, Event: event, subject: d.Subject(), due: s.due(d),
+		IdempotencyKey: ref.ID, Attempt: ref.Attempt, Event: event, subject: d.Subject(), due: s.due(event),
 	}, nil
 }
 
 // due is when the call's context ends: as the call says, else after the service's own timeout.
-func (s *serving) due(d broker.Delivery) time.Time {
-	if text := d.Header(headerDeadline); text != "" {
-		at, err := strconv.ParseInt(text, 10, 64)
+func (s *serving) due(call sdk.Event) time.Time {
+	if text, ok := call.Extensions[sdk.ExpiryTime].(string); ok {
+		at, err := time.Parse(time.RFC3339Nano, text)
 		if err == nil {
-			return time.UnixMilli(at)
+			return at
 		}
-		s.log.Warn("deadline of a call cannot be read; the service's timeout holds", "subject", d.Subject(), "error", err)
+		s.log.Warn("deadline of a call cannot be read; the service's timeout holds", "call", call.ID, "error", err)
 	}
 	return time.Now().Add(s.timeout)
 }

@@ -269,22 +269,13 @@ func TestServe_DeadlineOfTheCall(t *testing.T) {
 	})
 	w := start(t, s)
 	w.run(Server{}, s)
-	publish := func(header string) sent {
+	publish := func(expiry string) sent {
 		c := w.newCall(s, `{"city":"Bern"}`)
-		data, err := c.event.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = w.conn.JetStream().PublishMsg(w.context(), &nats.Msg{
-			Subject: w.conn.Subjects().Call(c.address), Data: data, Header: nats.Header{"Agentd-Deadline": {header}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+		c.event.Extensions = map[string]any{sdk.ExpiryTime: expiry}
+		return w.publish(c)
 	}
 	want := time.Now().Add(time.Hour).UnixMilli()
-	w.wantText(publish(fmt.Sprint(want)), "sunny")
+	w.wantText(publish(time.UnixMilli(want).UTC().Format(time.RFC3339Nano)), "sunny")
 	if got := due.Load(); got != want {
 		t.Errorf("the handler's deadline is %d, want %d", got, want)
 	}
@@ -293,7 +284,7 @@ func TestServe_DeadlineOfTheCall(t *testing.T) {
 		t.Errorf("without a deadline the handler has %d ms", got)
 	}
 	due.Store(0)
-	if p := w.problem(publish("1000")); p.Code != sdk.CodeDeadline || due.Load() != 0 {
+	if p := w.problem(publish("2020-01-01T00:00:00Z")); p.Code != sdk.CodeDeadline || due.Load() != 0 {
 		t.Errorf("a call that is overdue: got %+v", p)
 	}
 }
