@@ -37,6 +37,9 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 			return a.corrupt(err)
 		}
 		a.progress()
+		if err := a.holdBack(ctx); err != nil {
+			return Verdict{}, err
+		}
 		change, v, err := a.absorb(ctx)
 		if err != nil || v != nil {
 			return settled(v), err
@@ -66,24 +69,21 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 		if d == nil || d.Owner != a.owner {
 			return Verdict{}, nil
 		}
-		if err := a.holdBack(ctx, d.Takeovers); err != nil {
-			return Verdict{}, err
-		}
 		return a.drive(ctx, former, &entry)
 	}
 }
 
-// pauseAfterTakeover is how much longer every further takeover without progress waits before it drives.
-const pauseAfterTakeover = 250 * time.Millisecond
+// pauseBeforeTakeover is how much longer every further takeover without progress waits.
+const pauseBeforeTakeover = 250 * time.Millisecond
 
-// holdBack delays a run that several activations in a row died over. Redeliveries come a fixed time after a death, so
-// workers that die at a regular pace would otherwise be struck at the same place each time, and the run be taken for
-// poison; and a run that does kill its workers kills fewer.
-func (a *activation) holdBack(ctx context.Context, takeovers int) error {
-	if takeovers < 2 {
+// holdBack delays the takeover of a run that activations in a row died over, before the takeover counts. Redeliveries
+// come a fixed time after a death, so workers that die at a regular pace can be struck at the same moment each time,
+// and the run would be taken for poison; and a run that does kill its workers kills fewer.
+func (a *activation) holdBack(ctx context.Context) error {
+	if !a.covered() || a.head.Driver.Takeovers == 0 {
 		return nil
 	}
-	return a.Env.Sleep(ctx, time.Duration(takeovers-1)*pauseAfterTakeover)
+	return a.Env.Sleep(ctx, time.Duration(a.head.Driver.Takeovers)*pauseBeforeTakeover)
 }
 
 func settled(v *Verdict) Verdict {

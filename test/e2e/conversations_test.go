@@ -76,6 +76,9 @@ func (s scenario) replay(t *testing.T, data records) {
 		for _, p := range problems {
 			t.Errorf("%s: %s", r.Run(), p)
 		}
+		if len(problems) > 0 {
+			w.explain(r)
+		}
 		mismatches += len(problems)
 		turns += replies(r)
 	}
@@ -127,14 +130,29 @@ func (w *world) wait(r mockllm.Record) sdk.Event {
 	return done
 }
 
-// history folds the run's journal.
-func (w *world) history(r mockllm.Record) []sdk.Message {
+func (w *world) journal(r mockllm.Record) []core.Entry {
 	reader := runner.New(runner.Options{Store: w.store})
 	entries, err := reader.Journal(w.t.Context(), sdk.NewRunKey(w.subject(r)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return entries
+}
+
+// explain prints the end of a run's journal.
+func (w *world) explain(r mockllm.Record) {
+	entries := w.journal(r)
+	for _, e := range entries[max(0, len(entries)-10):] {
+		w.t.Logf("%s: entry %d at %s: %s, caused by %s %d (%s); driver %+v", r.Run(), e.Rev,
+			time.UnixMilli(e.At).UTC().Format(time.TimeOnly+".000"), e.Kind, e.Cause.Stream, e.Cause.Sequence, e.Cause.EventID, e.Head.Driver)
+	}
+}
+
+// history folds the run's journal.
+func (w *world) history(r mockllm.Record) []sdk.Message {
+	entries := w.journal(r)
 	var state core.State
+	var err error
 	for i := range entries {
 		if state, err = core.Apply(state, &entries[i]); err != nil {
 			w.t.Fatal(err)

@@ -181,7 +181,7 @@ func startProcess(t *testing.T, name string, env []string, args ...string) *proc
 		p.signal(syscall.SIGTERM)
 		p.wait()
 		if t.Failed() {
-			t.Logf("%s:\n%s", name, p.log.tail())
+			t.Logf("%s:\n%s", name, p.log.complaints())
 		}
 	})
 	return p
@@ -211,20 +211,19 @@ func (p *process) wait() {
 	_ = p.cmd.Wait() // its exit code is that of the signal
 }
 
-// startKilling kills a worker every second and starts it again, one after the other. The returned function stops that
-// and says how often it was done.
+// startKilling kills a worker every second and starts it again, one after the other. The second begins when the worker
+// has started, so that the kills do not keep step with anything. The returned function stops that and says how often it
+// was done.
 func (w *world) startKilling() func() int {
 	stop, done := make(chan struct{}), make(chan int, 1)
 	go func() {
 		kills := 0
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
 		for {
 			select {
 			case <-stop:
 				done <- kills
 				return
-			case <-tick.C:
+			case <-time.After(time.Second):
 				p := w.workers[kills%len(w.workers)]
 				p.signal(syscall.SIGKILL)
 				p.wait()
@@ -274,13 +273,16 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-func (b *lockedBuffer) tail() string {
+// complaints are the last lines that tell of trouble.
+func (b *lockedBuffer) complaints() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	const longest = 4000
-	text := b.b.String()
-	if len(text) > longest {
-		text = "…" + text[len(text)-longest:]
+	var lines []string
+	for line := range strings.Lines(b.b.String()) {
+		if !strings.Contains(line, "level=INFO") {
+			lines = append(lines, line)
+		}
 	}
-	return text
+	const most = 40
+	return strings.Join(lines[max(0, len(lines)-most):], "")
 }
