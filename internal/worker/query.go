@@ -13,9 +13,21 @@ import (
 
 // Query asks about a run; see docs/wire.md, "Asking about a run".
 type Query struct {
-	// Run is the run's subject. Milestones with a revision above After are returned.
-	Run   string `json:"run"`
-	After uint64 `json:"after,omitempty"`
+	// Run is the run's subject.
+	Run string `json:"run"`
+	// After is the last milestone that the client has seen; the zero Mark is before all.
+	After Mark `json:"after,omitzero"`
+}
+
+// Mark is a milestone's number.
+type Mark struct {
+	Revision uint64 `json:"rev"`
+	Index    int    `json:"i"`
+}
+
+// before reports whether the milestone comes after the mark.
+func (m Mark) before(l sdk.Live) bool {
+	return l.Revision > m.Revision || (l.Revision == m.Revision && l.Index > m.Index)
 }
 
 // RunStatus answers a Query.
@@ -63,7 +75,7 @@ func (w *Worker) answerQueries() (stop func() error, err error) {
 func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, error) {
 	var q Query
 	if err := json.Unmarshal(request, &q); err != nil || q.Run == "" {
-		return nil, sdk.Errorf(sdk.CodeInvalidEvent, `want {"run": "<subject of the run>", "after": <revision>}`)
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, `want {"run": "<subject of the run>", "after": {"rev": n, "i": n}}`)
 	}
 	entries, err := w.runner.Journal(ctx, sdk.NewRunKey(q.Run))
 	if err != nil {
@@ -76,7 +88,7 @@ func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, 
 }
 
 // statusOf summarises a journal.
-func statusOf(entries []core.Entry, after uint64) RunStatus {
+func statusOf(entries []core.Entry, after Mark) RunStatus {
 	last := entries[len(entries)-1]
 	h := last.Head
 	s := RunStatus{
@@ -89,8 +101,10 @@ func statusOf(entries []core.Entry, after uint64) RunStatus {
 		}
 	}
 	for i := range entries {
-		if entries[i].Rev > after {
-			s.Milestones = append(s.Milestones, core.Milestones(&entries[i])...)
+		for _, l := range core.Milestones(&entries[i]) {
+			if after.before(l) {
+				s.Milestones = append(s.Milestones, l)
+			}
 		}
 	}
 	return s
