@@ -211,19 +211,20 @@ func (p *process) wait() {
 	_ = p.cmd.Wait() // its exit code is that of the signal
 }
 
-// startKilling kills a worker every second and starts it again, one after the other. The second begins when the worker
-// has started, so that the kills do not keep step with anything. The returned function stops that and says how often it
-// was done.
+// startKilling kills a worker every second and starts it again, one after the other. The returned function stops that and
+// says how often it was done.
 func (w *world) startKilling() func() int {
 	stop, done := make(chan struct{}), make(chan int, 1)
 	go func() {
 		kills := 0
+		every := time.NewTicker(time.Second)
+		defer every.Stop()
 		for {
 			select {
 			case <-stop:
 				done <- kills
 				return
-			case <-time.After(time.Second):
+			case <-every.C:
 				p := w.workers[kills%len(w.workers)]
 				p.signal(syscall.SIGKILL)
 				p.wait()
