@@ -25,6 +25,8 @@ const (
 	DefaultQuestionTimeout = 7 * 24 * time.Hour
 	DefaultModelTimeout    = 2 * time.Minute
 	DefaultToolTimeout     = time.Minute
+	DefaultBackoff         = time.Second
+	DefaultMaxBackoff      = time.Minute
 )
 
 // AgentSpec is everything about an agent that is data. A run keeps the spec it started with, by digest, so the JSON form
@@ -80,11 +82,27 @@ type ServiceTool struct {
 	Description string `json:"description,omitempty"`
 	// Priority: of one reply's calls only those of the highest priority are made (seed 000).
 	Priority int `json:"priority,omitempty"`
-	// TimeoutMillis is the deadline of one call; 0 is DefaultCallTimeout.
+	// TimeoutMillis is the deadline of one attempt at a call; 0 is DefaultCallTimeout.
 	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
+	// Retry makes further attempts where one was answered with a retryable error or not in time; nil is one attempt.
+	Retry *Retry `json:"retry,omitempty"`
 	// Domains are the routing lanes of the call, one event each; empty is the contract's own, else local.
 	Domains []string `json:"domains,omitempty"`
 }
+
+// Retry says how often a service call is tried. All attempts have one idempotency key, the call id; the first answer to any
+// of them is the result.
+type Retry struct {
+	// Attempts is how many there are in all, 1 to MaxAttempts.
+	Attempts int `json:"attempts"`
+	// BackoffMillis is the pause after the first attempt; each further one is twice as long, at most MaxBackoffMillis. 0 are
+	// DefaultBackoff and DefaultMaxBackoff. Up to a quarter is added, so that calls refused together do not return together.
+	BackoffMillis    int64 `json:"backoff_ms,omitempty"`
+	MaxBackoffMillis int64 `json:"max_backoff_ms,omitempty"`
+}
+
+// MaxAttempts bounds Retry.Attempts: every attempt is an event of its own.
+const MaxAttempts = 100
 
 // Limits bound a run.
 type Limits struct {

@@ -91,6 +91,7 @@ const (
 	KindBlob   Kind = "blob"   // large contents of the journal
 	KindSpec   Kind = "spec"   // agent specs by digest
 	KindStream Kind = "stream" // live events
+	KindWake   Kind = "wake"   // whoever drives the run should look at its journal
 	KindGet    Kind = "get"    // queries about a run
 	KindDLQ    Kind = "dlq"    // dead letters
 )
@@ -169,6 +170,11 @@ func (s Subjects) Live(agent string, run RunKey) string {
 	return s.join(KindStream, NameToken(agent), run.Partition, run.Token)
 }
 
+// Wake is where the driver of a run is told that the run is to end (core NATS, lossy).
+func (s Subjects) Wake(agent string, run RunKey) string {
+	return s.join(KindWake, NameToken(agent), run.Partition, run.Token)
+}
+
 // Get is the request subject for queries about an agent's runs.
 func (s Subjects) Get(agent string) string { return s.join(KindGet, NameToken(agent)) }
 
@@ -196,7 +202,7 @@ type Address struct {
 	Who string
 }
 
-// Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done and fire.
+// Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire and wake.
 func (s Subjects) Parse(subject string) (Address, error) {
 	rest, ok := strings.CutPrefix(subject, s.root+".")
 	tokens := strings.Split(rest, ".")
@@ -239,7 +245,7 @@ func (s Subjects) Parse(subject string) (Address, error) {
 		if valid = who(4, false); valid {
 			a.Agent, a.Run, a.Init = t[0], RunKey{t[1], t[2]}, t[3]
 		}
-	case KindFire:
+	case KindFire, KindWake:
 		if valid = who(3, false); valid {
 			a.Agent, a.Run = t[0], RunKey{t[1], t[2]}
 		}

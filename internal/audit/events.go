@@ -30,7 +30,7 @@ func (c *Checker) Published(subject string, ev sdk.Event, data []byte) {
 		c.publishedCall(address, ev)
 	case sdk.KindVoid:
 		ref, _ := sdk.ParseCallRef(address.Call.Call)
-		if r := c.runs[address.Run]; r == nil || r.effect(core.EffectVoid, ref.ID) == nil {
+		if r := c.runs[address.Run]; r == nil || r.effect(core.EffectVoid, ref) == nil {
 			c.violate("I3", address.Run, "%s before any entry asks for it", subject)
 		}
 	case sdk.KindDone, sdk.KindIn:
@@ -40,11 +40,13 @@ func (c *Checker) Published(subject string, ev sdk.Event, data []byte) {
 	}
 }
 
-// effect returns the first entry that lists an effect of that kind for that call, or nil.
-func (r *run) effect(kind core.EffectKind, call string) *core.Entry {
+// effect returns the entry that lists an effect of that kind for that attempt at a call, or nil.
+func (r *run) effect(kind core.EffectKind, ref sdk.CallRef) *core.Entry {
 	for _, e := range r.entries {
-		if e.Effect(kind, call).Kind != "" {
-			return e
+		for _, f := range e.Effects {
+			if f.Kind == kind && f.Call == ref.ID && max(f.Attempt, 1) == ref.Attempt {
+				return e
+			}
 		}
 	}
 	return nil
@@ -57,7 +59,7 @@ func (c *Checker) publishedCall(address sdk.Address, ev sdk.Event) {
 		c.violate("I3", address.Run, "call %s of a run without a journal", address.Call.Call)
 		return
 	}
-	e := r.effect(core.EffectCall, ref.ID)
+	e := r.effect(core.EffectCall, ref)
 	if e == nil {
 		c.violate("I3", address.Run, "call %s before any entry asks for it", address.Call.Call)
 		return

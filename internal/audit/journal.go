@@ -55,7 +55,7 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 		c.violate("I15", r.key, "entry %d is of run %q", e.Rev, e.Head.Run)
 	}
 	accepted := 0
-	if e.Kind == kindReplied && e.Head.Reason != core.ReasonCancelled && e.Head.Reason != core.ReasonDeadline {
+	if e.Kind == kindReplied {
 		accepted = 1
 	}
 	if e.Head.Interactions-last.Head.Interactions != accepted {
@@ -67,7 +67,7 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 // driver checks fences: every new driver has a higher one.
 func (c *Checker) driver(r *run, last, e *core.Entry) {
 	before, now := last.Head.Driver, e.Head.Driver
-	changed := now != nil && (before == nil || before.Owner != now.Owner)
+	changed := now != nil && now.Owner != "" && (before == nil || before.Owner != now.Owner)
 	switch {
 	case e.Head.Fence < last.Head.Fence:
 		c.violate("I9", r.key, "entry %d has fence %d after %d", e.Rev, e.Head.Fence, last.Head.Fence)
@@ -181,9 +181,14 @@ func (c *Checker) answers(r *run, k *call, in *input) bool {
 	if claimed, ok := sdk.ParseCallRef(in.Event.ParentID); in.Event.ParentID != "" && (!ok || claimed.ID != k.id) {
 		return false
 	}
-	f := k.opened.Effect(core.EffectCall, k.id)
+	ref, _ := sdk.ParseCallRef(in.address.Call.Call)
+	e := r.effect(core.EffectCall, ref)
+	if e == nil || ref.ID != k.id {
+		return false
+	}
+	f := e.Effect(core.EffectCall, k.id)
 	for i := range f.Lanes() {
-		if in.address.Call == address(r, k.opened, f, i) {
+		if in.address.Call == address(r, e, f, i) {
 			return true
 		}
 	}

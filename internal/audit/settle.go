@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -54,7 +56,7 @@ func (c *Checker) duplicate(in *input, r *run) {
 	case sdk.KindIn:
 		ref, _ := sdk.ParseCallRef(in.address.Call.Call)
 		for _, open := range head.Calls {
-			if open.ID == ref.ID && !open.Closed() {
+			if open.ID == ref.ID && !open.Closed() && !superseded(open, ref, in.Event) {
 				c.violate("I10", r.key, "%s %d was removed while its call %s is open", in.Stream, in.Sequence, ref.ID)
 			}
 		}
@@ -68,6 +70,12 @@ func (c *Checker) duplicate(in *input, r *run) {
 		}
 	default:
 	}
+}
+
+// superseded reports whether an attempt's error had led to another attempt before: it may be forgotten then.
+func superseded(open core.Call, ref sdk.CallRef, ev *sdk.Event) bool {
+	isError := ev != nil && ev.Type == sdk.ErrorType(open.Type)
+	return isError && (ref.Attempt < open.Attempt || slices.Contains(open.Refused, ref.Attempt))
 }
 
 // refused checks an init event that caused nothing: its run was started by its double, or it got a terminal event.
@@ -106,7 +114,7 @@ func (c *Checker) subject(r *run, e *core.Entry, f core.Effect, i int) string {
 }
 
 func address(r *run, e *core.Entry, f core.Effect, i int) sdk.CallAddress {
-	ref := sdk.CallRef{ID: f.Call, Attempt: 1}
+	ref := sdk.CallRef{ID: f.Call, Attempt: max(f.Attempt, 1)}
 	if i > 0 {
 		ref.Domain = sdk.DomainToken(f.Lanes()[i])
 	}

@@ -214,6 +214,26 @@ func (c *Conn) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due i
 	})
 }
 
+// Wake tells all workers that a run is to end.
+func (c *Conn) Wake(agent string, run sdk.RunKey) {
+	if err := c.nc.Publish(c.subjects.Wake(agent, run), nil); err != nil {
+		c.log.Debug("wake is lost", "run", run, "error", err)
+	}
+}
+
+// OnWake calls handle, one call at a time, for every run that any worker wakes, until stop is called.
+func (c *Conn) OnWake(handle func(sdk.RunKey)) (stop func() error, err error) {
+	sub, err := c.nc.Subscribe(c.subjects.All(sdk.KindWake), func(m *nats.Msg) {
+		if a, err := c.subjects.Parse(m.Subject); err == nil {
+			handle(a.Run)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen for runs to wake: %w", err)
+	}
+	return sub.Unsubscribe, nil
+}
+
 // Live sends a live event to whoever listens now. It is lossy: a client that falls behind asks for what it missed.
 func (c *Conn) Live(event sdk.Live) {
 	if !c.nc.IsConnected() {

@@ -5,6 +5,7 @@ import (
 
 	"agentd/internal/contracts"
 	"agentd/internal/core"
+	"agentd/internal/runner"
 	"agentd/sdk"
 )
 
@@ -24,18 +25,19 @@ func newAnswers(toolbox *contracts.Toolbox) (*answers, error) {
 
 // check is runner.Agent.CheckAnswer. What a service answers wrongly is an error result for the model; what a person
 // answers wrongly is refused, so that they can answer again.
-func (a *answers) check(call core.Call, ev sdk.Event) (json.RawMessage, bool, *sdk.Error) {
+func (a *answers) check(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
 	if ev.Type == sdk.ErrorType(call.Type) {
-		return core.FailureData(reported(ev)), true, nil
+		e := reported(ev)
+		return runner.Answer{Data: core.FailureData(e), Error: true, Retryable: e.Retryable}, nil
 	}
 	data, problem := a.valid(call, ev)
 	switch {
 	case problem == nil:
-		return data, false, nil
+		return runner.Answer{Data: data}, nil
 	case call.Kind == core.CallTurn || call.Type == sdk.TypeQuestion:
-		return nil, false, problem
+		return runner.Answer{}, problem
 	}
-	return core.FailureData(problem), true, nil
+	return runner.Answer{Data: core.FailureData(problem), Error: true}, nil
 }
 
 func (a *answers) valid(call core.Call, ev sdk.Event) (json.RawMessage, *sdk.Error) {

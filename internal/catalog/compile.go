@@ -135,11 +135,22 @@ func coreTool(t *contracts.Tool) core.Tool {
 	if t.Kind == contracts.ToolService {
 		tool.Kind, tool.Type, tool.Schema = core.CallService, t.Contract.Type, t.SchemaRef()
 		tool.Timeout, tool.ParentSubject = t.Timeout.Milliseconds(), t.NeedsParentSubject
+		tool.Retry = retry(t.Retry)
 		if !slices.Equal(t.Domains, []string{""}) {
 			tool.Domains = t.Domains
 		}
 	}
 	return tool
+}
+
+func retry(r *sdk.Retry) core.Retry {
+	if r == nil {
+		return core.Retry{}
+	}
+	return core.Retry{
+		Attempts: r.Attempts, Pause: millis(r.BackoffMillis, sdk.DefaultBackoff).Milliseconds(),
+		Longest: millis(r.MaxBackoffMillis, sdk.DefaultMaxBackoff).Milliseconds(),
+	}
 }
 
 // inline are the tools that run in the worker: the agent's own, and task_completion.

@@ -96,6 +96,11 @@ type serviceFile struct {
 	Description words    `yaml:"description"`
 	Priority    number   `yaml:"priority"`
 	Timeout     duration `yaml:"timeout"`
-	Domain      words    `yaml:"domain"`
-	Domains     []words  `yaml:"domains"`
+	Retry       struct {
+		Attempts   number   `yaml:"attempts"`
+		Backoff    duration `yaml:"backoff"`
+		MaxBackoff duration `yaml:"max_backoff"`
+	} `yaml:"retry"`
+	Domain  words   `yaml:"domain"`
+	Domains []words `yaml:"domains"`
 }

@@ -72,11 +72,23 @@ func (l *loader) toolFaults(err *sdk.Error, services, builtin []strict.Position)
 	}
 }
 
+// retry is nil where the file has none.
+func (l *loader) retry(f *serviceFile) *sdk.Retry {
+	r := &f.Retry
+	if !r.Attempts.Present() && !r.Backoff.Present() && !r.MaxBackoff.Present() {
+		return nil
+	}
+	return &sdk.Retry{
+		Attempts: r.Attempts.V, BackoffMillis: l.millis(r.Backoff), MaxBackoffMillis: l.millis(r.MaxBackoff),
+	}
+}
+
 // service resolves one service; it is not ok when there is no contract to go on with.
 func (l *loader) service(f *serviceFile) (sdk.ServiceTool, bool) {
 	tool := sdk.ServiceTool{
 		As: f.As.V, Description: f.Description.V, Priority: f.Priority.V, TimeoutMillis: l.millis(f.Timeout),
 	}
+	tool.Retry = l.retry(f)
 	domains := f.Domains
 	if f.Domain.Present() {
 		if len(domains) > 0 {

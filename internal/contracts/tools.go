@@ -35,6 +35,8 @@ type Tool struct {
 	Contract sdk.Contract
 	Version  string
 	Domains  []string
+	// Retry is nil for one attempt.
+	Retry *sdk.Retry
 	// NeedsParentSubject says that the contract wants the caller's subject as sdk.ParentSubjectField, which the model is
 	// not shown.
 	NeedsParentSubject bool
@@ -108,6 +110,9 @@ func faultsOf(path string, err error) []sdk.Fault {
 }
 
 func serviceTool(s sdk.ServiceTool) (*Tool, error) {
+	if err := checkRetry(s.Retry); err != nil {
+		return nil, err
+	}
 	version, err := CompileVersion(s.Contract, s.Version)
 	if err != nil {
 		return nil, err
@@ -117,7 +122,7 @@ func serviceTool(s sdk.ServiceTool) (*Tool, error) {
 		Definition: sdk.ToolDefinition{Description: s.Contract.Description},
 		Timeout:    sdk.DefaultCallTimeout,
 		Contract:   Pin(s.Contract, s.Version), Version: s.Version, Domains: slices.Clone(s.Domains),
-		emits: version.Emits,
+		emits: version.Emits, Retry: s.Retry,
 	}
 	if s.As != "" {
 		t.Name = ToolName(s.As)
@@ -137,6 +142,28 @@ func serviceTool(s sdk.ServiceTool) (*Tool, error) {
 	}
 	t.NeedsParentSubject = declared
 	return newTool(t, accepts)
+}
+
+func checkRetry(r *sdk.Retry) error {
+	if r == nil {
+		return nil
+	}
+	var faults []sdk.Fault
+	if r.Attempts < 1 || r.Attempts > sdk.MaxAttempts {
+		faults = append(faults, sdk.Fault{
+			Path: "$.retry.attempts", Expected: fmt.Sprintf("1 to %d attempts in all", sdk.MaxAttempts), Got: fmt.Sprint(r.Attempts),
+		})
+	}
+	if r.BackoffMillis < 0 || r.MaxBackoffMillis != 0 && r.MaxBackoffMillis < r.BackoffMillis {
+		faults = append(faults, sdk.Fault{
+			Path: "$.retry.max_backoff", Expected: "no less than the backoff",
+			Got: fmt.Sprintf("%d ms after %d ms", r.MaxBackoffMillis, r.BackoffMillis),
+		})
+	}
+	if len(faults) > 0 {
+		return &sdk.Error{Code: sdk.CodeConfig, Faults: faults}
+	}
+	return nil
 }
 
 func inlineTool(tool sdk.Tool, index int) (*Tool, error) {

@@ -118,6 +118,8 @@ type Effect struct {
 	// Call is the id of the call, Opened the revision of the entry that opened it (0: the entry that lists the effect).
 	Call   string `json:"call,omitempty"`
 	Opened uint64 `json:"opened,omitempty"`
+	// Attempt at the call, from 2; absent is the first.
+	Attempt int `json:"attempt,omitempty"`
 	// Type, Domains and Schema are the call's event type, routing lanes (none: the local one) and dataschema.
 	Type    string   `json:"type,omitempty"`
 	Domains []string `json:"domains,omitempty"`
@@ -210,7 +212,8 @@ func Digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Effect returns the entry's effect of that kind for that call; the zero Effect if it lists none.
+// Effect returns the entry's effect of that kind for that call; the zero Effect if it lists none. An entry lists one
+// attempt of a call at most.
 func (e *Entry) Effect(kind EffectKind, call string) Effect {
 	for _, f := range e.Effects {
 		if f.Kind == kind && f.Call == call {

@@ -54,6 +54,9 @@ func randomSpec(t *rapid.T) *core.Spec {
 			spec.Tools[i].Priority = pick(t, 3, "priority") - 1
 		}
 	}
+	if pick(t, 2, "retry") == 0 {
+		spec.Tools[0].Retry = core.Retry{Attempts: 1 + pick(t, 3, "attempts"), Pause: second, Longest: 10 * second}
+	}
 	if pick(t, 2, "stop") == 0 {
 		spec.StopOn = []string{"finish", "lookup"}
 	}
@@ -122,7 +125,7 @@ func choice(n int) *rapid.Generator[int] {
 // anything is one random input.
 func (x *explorer) anything() {
 	r := x.rig
-	switch k := x.pick(32, "input"); {
+	switch k := x.pick(33, "input"); {
 	case k < 18:
 		x.progress()
 	case k < 20:
@@ -141,7 +144,9 @@ func (x *explorer) anything() {
 		x.formerOwner()
 	case k < 29:
 		x.illegal()
-	case k < 31:
+	case k < 30:
+		x.release()
+	case k < 32:
 		r.now += []int64{1, 5 * second, 20 * second, 2 * minute}[x.pick(4, "time")]
 	default:
 		x.rarely()
@@ -150,7 +155,7 @@ func (x *explorer) anything() {
 
 // rarely is what makes histories short.
 func (x *explorer) rarely() {
-	switch x.pick(12, "rarely") {
+	switch x.pick(9, "rarely") {
 	case 0:
 		x.cancel()
 	case 1:
@@ -263,7 +268,7 @@ func (x *explorer) open() []core.Effect {
 	var open []core.Effect
 	for _, f := range core.Outstanding(&x.rig.state.Head) {
 		if f.Kind == core.EffectCall {
-			open = append(open, x.rig.effect(f.Opened, f.Call))
+			open = append(open, x.rig.effect(f.Rev, f.Call))
 		}
 	}
 	return open
@@ -278,6 +283,11 @@ func (x *explorer) anAnswer(open []core.Effect) core.Answered {
 	}
 	ev := x.rig.answer(f, x.pick(len(f.Lanes()), "domain"), data)
 	ev.Error = x.pick(8, "error") == 0
+	for _, c := range x.rig.state.Calls {
+		if c.ID == f.Call && c.RetryAt == 0 {
+			ev.Retryable = x.pick(2, "retryable") == 0 // an error of this attempt was absorbed before otherwise
+		}
+	}
 	if x.pick(3, "no parent") == 0 {
 		ev.ParentID = ""
 	}
@@ -345,6 +355,21 @@ func (x *explorer) fire() {
 	x.accept(r.deliver("fire", core.Fired{Now: r.now, Due: r.state.Timer}))
 }
 
+// release hands the run back, any number of times, and another activation goes on.
+func (x *explorer) release() {
+	d := x.rig.state.Driver
+	if d == nil {
+		return
+	}
+	takeovers := d.Takeovers
+	x.rig.causes[""] = x.rig.causes[d.Owner]
+	x.accept(x.rig.drive(core.Released{}))
+	x.takeOver()
+	if d := x.rig.state.Driver; d.Takeovers != takeovers {
+		x.Fatalf("handing the run back counts: %d takeovers after %d", d.Takeovers, takeovers)
+	}
+}
+
 func (x *explorer) takeOver() {
 	r := x.rig
 	if r.state.Driver == nil {
@@ -407,6 +432,9 @@ func (x *explorer) cancel() {
 
 // crashLoop lets drivers die one after the other, and somebody else look at the run after that.
 func (x *explorer) crashLoop() {
+	if next, ok := x.rig.next().(core.RunTools); ok && len(next.Begin) > 0 {
+		x.accept(x.rig.drive(x.tools(next)))
+	}
 	for range core.MaxTakeovers {
 		if x.rig.state.Status == core.StatusRunning {
 			x.takeOver()
@@ -417,11 +445,11 @@ func (x *explorer) crashLoop() {
 	}
 	x.rig.now += x.rig.spec.StaleAfter + 1
 	switch x.pick(4, "rescue") {
-	case 0:
+	case 0, 1:
 		x.fire()
-	case 1:
-		x.cancel()
 	case 2:
+		x.cancel()
+	case 3:
 		x.takeOver()
 	}
 }

@@ -130,7 +130,18 @@ type Call struct {
 	Due int64 `json:"due,omitempty"`
 	// Begun names the driver that began an at-most-once tool.
 	Begun string `json:"begun,omitempty"`
+	// Attempt is the attempt that was sent last, and Sent the revision of the entry that sent it; absent for the first,
+	// which the entry that opened the round sent.
+	Attempt int    `json:"attempt,omitempty"`
+	Sent    uint64 `json:"sent,omitempty"`
+	// Refused are the attempts that were answered with an error that may pass.
+	Refused []int `json:"refused,omitempty"`
+	// RetryAt is when the next attempt is sent, in Unix milliseconds; 0 is never.
+	RetryAt int64 `json:"retry_at,omitempty"`
 }
+
+// attempt is the number of the attempt that was sent last, from 1.
+func (c *Call) attempt() int { return max(c.Attempt, 1) }
 
 // Closed reports whether the call has its one result.
 func (c Call) Closed() bool {
@@ -141,7 +152,7 @@ func (c Call) Closed() bool {
 type Driver struct {
 	Stream   string `json:"stream"`
 	Sequence uint64 `json:"seq"`
-	// Owner is unique to one activation.
+	// Owner is unique to one activation. It is empty when the last one handed the run back.
 	Owner string `json:"owner"`
 	// Takeovers counts the activations since the last progress.
 	Takeovers int `json:"takeovers,omitempty"`

@@ -37,7 +37,7 @@ type Input struct {
 }
 
 // Event is what happened: Started, Answered, Fired, CancelAsked and TakenOver come from outside; Replied, Began,
-// Returned, Built and Ended from whoever drives the run. Sealed.
+// Returned, Built, Released and Ended from whoever drives the run. Sealed.
 type Event interface{ kind() string }
 
 // Started begins a run. Its context is already built.
@@ -58,9 +58,11 @@ type Answered struct {
 	ParentID string
 	Data     json.RawMessage
 	Error    bool
-	EventID  string
-	Source   string
-	Who      string
+	// Retryable says of an error that another attempt may succeed.
+	Retryable bool
+	EventID   string
+	Source    string
+	Who       string
 }
 
 // Fired is the run's timer. Now is the broker's clock, Due what the timer was armed for.
@@ -84,6 +86,9 @@ type Output struct {
 	Fault string
 }
 
+// Released is what a driver says that stops without having died: the next one's takeover does not count.
+type Released struct{}
+
 // Began marks at-most-once tools as begun, before they run.
 type Began struct{ Calls []string }
 
@@ -102,6 +107,7 @@ func (Fired) kind() string       { return "fired" }
 func (CancelAsked) kind() string { return "cancel_asked" }
 func (TakenOver) kind() string   { return "taken_over" }
 func (Replied) kind() string     { return "replied" }
+func (Released) kind() string    { return "released" }
 func (Began) kind() string       { return "began" }
 func (Returned) kind() string    { return "returned" }
 func (Built) kind() string       { return "built" }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 
 	"agentd/sdk"
@@ -81,21 +82,28 @@ func OutcomeUnknown(c Call) Result {
 		"%s was interrupted; whether it took effect is unknown, and it was not run again", c.Tool))
 }
 
-// Outstanding are the effects that head waits for: whoever finds them missing outside may carry them out again. The
-// bytes of a call come from the entry that opened it.
-func Outstanding(head *Head) []Effect {
-	var effects []Effect
+// Awaited is an effect that a run waits for. Rev is the revision of the entry that lists it in full; 0 says that the
+// effect itself is all there is.
+type Awaited struct {
+	Rev uint64
+	Effect
+}
+
+// Outstanding are the effects that head waits for: whoever finds them missing outside may carry them out again. Of a
+// call it is the last attempt: those before were out before the next one was sent.
+func Outstanding(head *Head) []Awaited {
+	var effects []Awaited
 	for i := range head.Calls {
 		if c := &head.Calls[i]; c.Status == CallSuspended {
-			effects = append(effects, Effect{Kind: EffectCall, Call: c.ID, Opened: head.Opened})
+			effects = append(effects, Awaited{cmp.Or(c.Sent, head.Opened), Effect{Kind: EffectCall, Call: c.ID}})
 		}
 	}
 	// Also while the run is driven: it suspends without arming the timer again, because the head says that it is armed.
 	if head.Timer > 0 {
-		effects = append(effects, Effect{Kind: EffectTimer, Due: head.Timer})
+		effects = append(effects, Awaited{Effect: Effect{Kind: EffectTimer, Due: head.Timer}})
 	}
 	if head.Status == StatusDone {
-		effects = append(effects, Effect{Kind: EffectTerminal})
+		effects = append(effects, Awaited{Effect: Effect{Kind: EffectTerminal}})
 	}
 	return effects
 }

@@ -103,7 +103,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 	if isWork(in.Event) && (before.Driver == nil || before.Driver.Owner != in.Owner) {
 		o.Fatalf("entry %d: %s worked on a run of %+v", e.Rev, in.Owner, before.Driver)
 	}
-	if now == nil || before.Driver != nil && before.Driver.Owner == now.Owner {
+	if now == nil || now.Owner == "" || before.Driver != nil && before.Driver.Owner == now.Owner {
 		if e.Head.Fence != before.Fence {
 			o.Fatalf("entry %d: fence %d after %d without a new driver", e.Rev, e.Head.Fence, before.Fence)
 		}
@@ -116,7 +116,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 
 func isWork(ev core.Event) bool {
 	switch ev.(type) {
-	case core.Replied, core.Began, core.Returned, core.Built, core.Ended:
+	case core.Replied, core.Began, core.Returned, core.Built, core.Released, core.Ended:
 		return true
 	}
 	return false
@@ -128,8 +128,10 @@ func (o *oracle) timers(before *core.Head, in core.Input, e *core.Entry) {
 	if h.Status == core.StatusWaiting {
 		due := h.Deadline
 		for _, c := range h.Calls {
-			if !c.Closed() && c.Due > 0 {
-				due = min(due, c.Due)
+			for _, at := range []int64{c.Due, c.RetryAt} {
+				if !c.Closed() && at > 0 {
+					due = min(due, at)
+				}
 			}
 		}
 		if h.Timer <= 0 || h.Timer > due {
@@ -170,8 +172,8 @@ func (o *oracle) remember(before *core.Head, e *core.Entry) {
 	for _, c := range e.Head.Calls {
 		if e.Head.Opened == e.Rev {
 			o.newCall(c.ID)
-			o.due[c.ID] = c.Due
 		}
+		o.due[c.ID] = max(o.due[c.ID], c.Due)
 	}
 	for _, res := range e.Results {
 		if _, ok := o.results[res.Call]; ok {
@@ -265,17 +267,17 @@ func (o *oracle) end(e *core.Entry) {
 // outstanding checks that what the run waits for is exactly what entries have asked for and nobody has given yet.
 func (o *oracle) outstanding() {
 	h := &o.rig.state.Head
-	var want []core.Effect
+	var want []core.Awaited
 	for _, c := range h.Calls {
 		if c.Status == core.CallSuspended {
-			want = append(want, core.Effect{Kind: core.EffectCall, Call: c.ID, Opened: h.Opened})
+			want = append(want, core.Awaited{Rev: max(c.Sent, h.Opened), Effect: core.Effect{Kind: core.EffectCall, Call: c.ID}})
 		}
 	}
 	if h.Timer > 0 {
-		want = append(want, core.Effect{Kind: core.EffectTimer, Due: h.Timer})
+		want = append(want, core.Awaited{Effect: core.Effect{Kind: core.EffectTimer, Due: h.Timer}})
 	}
 	if h.Status == core.StatusDone {
-		want = append(want, core.Effect{Kind: core.EffectTerminal})
+		want = append(want, core.Awaited{Effect: core.Effect{Kind: core.EffectTerminal}})
 	}
 	have := core.Outstanding(h)
 	if !reflect.DeepEqual(have, want) {
@@ -288,10 +290,10 @@ func (o *oracle) outstanding() {
 	}
 }
 
-func (o *oracle) listed(f core.Effect) bool {
+func (o *oracle) listed(f core.Awaited) bool {
 	switch f.Kind {
 	case core.EffectCall:
-		return o.rig.effect(f.Opened, f.Call).Call == f.Call
+		return o.rig.entries[f.Rev-1].Effect(f.Kind, f.Call).Call == f.Call
 	case core.EffectTimer:
 		return slices.ContainsFunc(o.rig.entries, func(e core.Entry) bool { return e.Effect(f.Kind, "").Due == f.Due })
 	case core.EffectTerminal:

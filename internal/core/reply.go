@@ -11,10 +11,7 @@ func (t *transition) replied(ev Replied) error {
 	if len(h.Calls) > 0 || h.Stop != "" {
 		return violation(h, "a reply while a round is open")
 	}
-	h.Interactions++
-	h.Units += ev.Reply.Units
-	h.Usage.Prompt += ev.Reply.Usage.Prompt
-	h.Usage.Completion += ev.Reply.Usage.Completion
+	t.count(ev.Reply)
 	t.Checkpoints = append(t.Checkpoints, CheckpointAssistantTurn)
 	switch {
 	case len(ev.Reply.Calls) > 0:
@@ -30,6 +27,15 @@ func (t *transition) replied(ev Replied) error {
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, string(ev.Output.Data)))
 	t.complete(ReasonCompleted, ev.Output.Data)
 	return nil
+}
+
+// count adds what a model call cost.
+func (t *transition) count(reply sdk.ModelReply) {
+	h := &t.Head
+	h.Interactions++
+	h.Units += reply.Units
+	h.Usage.Prompt += reply.Usage.Prompt
+	h.Usage.Completion += reply.Usage.Completion
 }
 
 // correct tells the model what is wrong with its answer (self-correction, seed 000).

@@ -156,6 +156,7 @@ func (r *rig) effect(opened uint64, call string) core.Effect {
 // answer is the response of the service or person that was asked, on the subject of its i-th domain.
 func (r *rig) answer(f core.Effect, i int, data string) core.Answered {
 	ref, _ := sdk.ParseCallRef(f.Call) // the core's own id
+	ref.Attempt = max(f.Attempt, 1)
 	if i > 0 {
 		ref.Domain = sdk.DomainToken(f.Lanes()[i])
 	}

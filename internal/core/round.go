@@ -12,6 +12,7 @@ func (t *transition) close(c *Call, r Result) {
 	if r.Error {
 		c.Status = CallFailed
 	}
+	c.RetryAt = 0
 	t.Results = append(t.Results, r)
 }
 
@@ -20,9 +21,7 @@ func (t *transition) void(c *Call) {
 	if c.Status != CallSuspended {
 		return
 	}
-	t.Effects = append(t.Effects, Effect{
-		Kind: EffectVoid, Call: c.ID, Opened: t.Head.Opened, Type: c.Type, Domains: c.Domains,
-	})
+	t.voidOthers(c, 0)
 }
 
 // settle closes the round when every call has its result, and suspends the run when all that is open is with others.
@@ -67,8 +66,11 @@ func (t *transition) suspend() {
 	h.Status, h.Driver = StatusWaiting, nil
 	due := h.Deadline
 	for i := range h.Calls {
-		if c := &h.Calls[i]; !c.Closed() && c.Due > 0 && c.Due < due {
-			due = c.Due
+		c := &h.Calls[i]
+		for _, at := range []int64{c.Due, c.RetryAt} {
+			if !c.Closed() && at > 0 && at < due {
+				due = at
+			}
 		}
 	}
 	if h.Timer == 0 || due < h.Timer {
@@ -102,7 +104,11 @@ func (t *transition) end(reason Reason, terminal Terminal) {
 			continue
 		}
 		t.void(c)
-		if c.Kind != CallTurn {
+		switch {
+		case c.Kind == CallTurn:
+		case c.Status == CallRunning:
+			t.Results = append(t.Results, OutcomeUnknown(*c))
+		default:
 			t.Results = append(t.Results, failure(c.ID, ResultCancelled, sdk.Errorf(sdk.CodeCancelled, "the run ended first")))
 		}
 		c.Status = CallCancelled
@@ -147,12 +153,20 @@ func (t *transition) began(ev Began) error {
 }
 
 func (t *transition) returned(ev Returned) error {
-	for _, r := range ev.Results {
+	if err := t.record(ev.Results); err != nil {
+		return err
+	}
+	return t.settle()
+}
+
+// record closes inline calls with their results.
+func (t *transition) record(results []Result) error {
+	for _, r := range results {
 		i := t.Head.call(r.Call)
 		if i < 0 || t.Head.Calls[i].Closed() || t.Head.Calls[i].Kind != CallInline {
 			return violation(&t.Head, "result for call %s", r.Call)
 		}
 		t.close(&t.Head.Calls[i], r)
 	}
-	return t.settle()
+	return nil
 }

@@ -51,6 +51,8 @@ func parseTool(t *testing.T, words []string) core.Tool {
 			tool.Priority = number(t, value)
 		case "timeout":
 			tool.Timeout = millis(t, value)
+		case "attempts":
+			tool.Retry = core.Retry{Attempts: number(t, value), Pause: second, Longest: minute}
 		case "domains":
 			tool.Domains = strings.Split(value, ",")
 		case "parent-subject":
@@ -149,6 +151,9 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return core.Fired{Now: s.now, Due: due}, "fire-" + offset(due)
 	case "cancel":
 		return core.CancelAsked{Message: rest}, "cancel-1"
+	case "release":
+		s.causes[""] = s.causes[s.state.Driver.Owner]
+		return core.Released{}, ""
 	case "redeliver":
 		return core.TakenOver{}, ""
 	case "reply":
@@ -220,6 +225,8 @@ func (s *script) parseAnswer(rest string) core.Answered {
 		switch key {
 		case "error":
 			ev.Error = true
+		case "later":
+			ev.Retryable = true
 		case "who":
 			ev.Who = value
 		case "lane":

@@ -35,14 +35,22 @@ type Tool struct {
 	Kind       CallKind
 	Priority   int
 	AtMostOnce bool
-	// Timeout of a service call in milliseconds.
+	// Timeout of one attempt at a service call in milliseconds.
 	Timeout int64
+	Retry   Retry
 	// Type, Schema and Domains address a service call; no domain is the local lane.
 	Type, Schema  string
 	Domains       []string
 	ParentSubject bool
 	// Validate returns the canonical arguments with defaults filled in, or every fault.
 	Validate func(arguments string) (json.RawMessage, []sdk.Fault)
+}
+
+// Retry is how often a service call is tried, and how long after an attempt the next one follows: Pause after the first,
+// twice as long after each further one, at most Longest; both in milliseconds. No Attempts is one.
+type Retry struct {
+	Attempts       int
+	Pause, Longest int64
 }
 
 func (s *Spec) tool(name string) *Tool {

@@ -57,9 +57,14 @@ func (t *transition) driven() error {
 	if t.Head.Status != StatusRunning || t.Head.Driver.Owner != t.in.Owner {
 		return ErrFenced
 	}
-	t.Head.Driver.Takeovers, t.Head.Driver.Since = 0, t.in.At
+	t.Head.Driver.Since = t.in.At
+	if _, released := t.in.Event.(Released); released {
+		t.Head.Driver.Owner = ""
+		return nil
+	}
+	t.Head.Driver.Takeovers = 0
 	if t.Head.Cancel != nil {
-		return t.finish(*t.Head.Cancel)
+		return t.interrupted(*t.Head.Cancel)
 	}
 	switch ev := t.in.Event.(type) {
 	case Replied:
@@ -113,7 +118,10 @@ func (t *transition) takenOver() error {
 // takeFrom takes the run from a driver that died, and ends it when too many died in a row: whatever kills them would
 // kill the next.
 func (t *transition) takeFrom(former *Driver) error {
-	takeovers := former.Takeovers + 1
+	takeovers := former.Takeovers
+	if former.Owner != "" {
+		takeovers++
+	}
 	if takeovers > MaxTakeovers {
 		return t.finish(Ending{
 			Reason: ReasonError, Code: sdk.CodePoison,
@@ -147,13 +155,22 @@ func (t *transition) answered(ev Answered) error {
 	if c.Kind == CallTurn {
 		return t.turnAnswered(c, ev, result)
 	}
+	if ev.Error && ev.Retryable {
+		if err := t.refused(c, ev.Ref.Attempt); err != nil {
+			return err
+		}
+		if c.RetryAt > 0 {
+			return t.settle()
+		}
+	}
+	t.voidOthers(c, ev.Ref.Attempt)
 	t.close(c, result)
 	return t.settle()
 }
 
 // expects reports whether ev comes from where the call was sent and does not claim to answer something else.
 func (c *Call) expects(ev Answered) bool {
-	if c.Kind == CallInline || ev.Address.Type != sdk.NameToken(c.Type) {
+	if c.Kind == CallInline || ev.Address.Type != sdk.NameToken(c.Type) || ev.Ref.Attempt > c.attempt() {
 		return false
 	}
 	if ev.ParentID != "" {
@@ -185,7 +202,14 @@ func (t *transition) fired(ev Fired) error {
 	}
 	for i := range h.Calls {
 		c := &h.Calls[i]
-		if c.Closed() || c.Due == 0 || c.Due > ev.Now {
+		if c.Closed() {
+			continue
+		}
+		if c.RetryAt > 0 && c.RetryAt <= ev.Now {
+			t.resend(c)
+			continue
+		}
+		if c.Due == 0 || c.Due > ev.Now {
 			continue
 		}
 		if c.Kind == CallTurn {
@@ -193,8 +217,7 @@ func (t *transition) fired(ev Fired) error {
 				Reason: ReasonDeadline, Code: sdk.CodeDeadline, Message: "nobody answered the agent's message in time",
 			})
 		}
-		t.void(c)
-		t.close(c, failure(c.ID, ResultTimeout, sdk.Errorf(sdk.CodeDeadline, "%s did not answer in time", c.Tool)))
+		t.timedOut(c)
 	}
 	if h.Status == StatusRunning && t.in.At-h.Driver.Since > t.spec.StaleAfter {
 		return t.takeFrom(h.Driver)

@@ -161,7 +161,8 @@ func (p *printer) entry(e *core.Entry) {
 	}
 	p.head(&e.Head)
 	for _, f := range core.Outstanding(&e.Head) {
-		p.effect("awaits", f)
+		f.Effect.Opened = f.Rev
+		p.effect("awaits", f.Effect)
 	}
 	p.printf("    next %s\n", p.next())
 }
@@ -200,6 +201,9 @@ func (p *printer) effect(what string, f core.Effect) {
 	p.printf("    %s %s", what, f.Kind)
 	if f.Call != "" {
 		p.printf(" %s", short(f.Call))
+	}
+	if f.Attempt > 0 {
+		p.printf(" attempt %d", f.Attempt)
 	}
 	if f.Opened > 0 {
 		p.printf(" of entry %d", f.Opened)

@@ -22,6 +22,8 @@ type activation struct {
 	at    point
 	// state is loaded when the run is driven.
 	state *core.State
+	// entries are the first ones of the journal, as far as they were needed.
+	entries []core.Entry
 }
 
 func (a *activation) progress() {
@@ -53,6 +55,9 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 		}
 		if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
 			a.stats.Takeovers.Add(1)
+		}
+		if entry.Head.Cancel != nil {
+			a.Publisher.Wake(entry.Head.Agent, a.key)
 		}
 		former, redelivered := a.at, a.covered()
 		a.head, a.at = entry.Head, at
@@ -222,6 +227,7 @@ func (a *activation) relay(ctx context.Context) (*Verdict, error) {
 		v, err := a.corrupt(err)
 		return &v, err
 	}
+	a.entries = entries
 	for i := range entries {
 		e := &entries[i]
 		if !e.Cause.Is(a.msg.Cause) {
@@ -245,13 +251,13 @@ func (a *activation) carryOutstanding(ctx context.Context, entries []core.Entry)
 		return nil
 	}
 	last := &entries[len(entries)-1]
-	for _, f := range core.Outstanding(&last.Head) {
-		entry := last
-		if f.Opened > 0 && f.Opened <= uint64(len(entries)) {
-			entry = &entries[f.Opened-1]
-			f = entry.Effect(f.Kind, f.Call)
+	for _, awaited := range core.Outstanding(&last.Head) {
+		entry, effect := last, awaited.Effect
+		if awaited.Rev > 0 && awaited.Rev <= uint64(len(entries)) {
+			entry = &entries[awaited.Rev-1]
+			effect = entry.Effect(effect.Kind, effect.Call)
 		}
-		if err := a.carryOut(ctx, entry, []core.Effect{f}); err != nil {
+		if err := a.carryOut(ctx, entry, []core.Effect{effect}); err != nil {
 			return err
 		}
 	}

@@ -36,9 +36,17 @@ type Agent struct {
 	BuildOutput func(context.Context, sdk.OutputInput) (data json.RawMessage, fault string, err error)
 	// CheckInput validates an init event against the agent's contract and returns its data with defaults applied.
 	CheckInput func(sdk.Event) (json.RawMessage, *sdk.Error)
-	// CheckAnswer validates a response to a call against the called contract: the data for the model, and whether it is
-	// an error. problem is set when the response is refused altogether.
-	CheckAnswer func(call core.Call, ev sdk.Event) (data json.RawMessage, isError bool, problem *sdk.Error)
+	// CheckAnswer validates a response to a call against the called contract. problem is set when it is refused
+	// altogether.
+	CheckAnswer func(call core.Call, ev sdk.Event) (answer Answer, problem *sdk.Error)
+}
+
+// Answer is what a response to a call comes to: data for the model, which may be an error, and whether another attempt
+// may succeed where this one failed.
+type Answer struct {
+	Data      json.RawMessage
+	Error     bool
+	Retryable bool
 }
 
 // Catalog knows the agents of this worker. Agents are named by their subject token. Safe for concurrent use.

@@ -18,6 +18,8 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 	if err := a.loadState(ctx, former, first); err != nil {
 		return a.stopped(err)
 	}
+	work, done := a.working.begin(ctx, a.key)
+	defer done()
 	for {
 		action := core.Next(a.agent.Core, &a.state.Head, a.Env.Now())
 		if _, rest := action.(core.Rest); rest {
@@ -25,9 +27,12 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 			return Verdict{}, nil
 		}
 		if a.draining.Load() {
+			if err := a.commit(ctx, core.Released{}); err != nil {
+				return a.stopped(err)
+			}
 			return Verdict{Settlement: Retry}, nil
 		}
-		event, err := a.act(ctx, action)
+		event, err := a.act(work, action)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -203,6 +208,9 @@ func storable(reply *sdk.ModelReply) {
 }
 
 func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, error) {
+	if woken(ctx) {
+		return core.Ended{Ending: core.Ending{Reason: core.ReasonCancelled, Code: sdk.CodeCancelled, Message: err.Error()}}, nil
+	}
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, err
 	}
@@ -254,7 +262,7 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 		runs[i] = func() { results[i] = a.runTool(ctx, c) }
 	}
 	a.Env.Parallel(runs...)
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil && !woken(ctx) {
 		return nil, err
 	}
 	for _, c := range act.Lost {
@@ -288,6 +296,12 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	data, err := tool.Run(ctx, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,
 	})
+	if err != nil && woken(ctx) {
+		if c.Status == core.CallRunning {
+			return core.OutcomeUnknown(c)
+		}
+		return fail(sdk.Errorf(sdk.CodeCancelled, "%s was interrupted, because the run is to end", c.Tool))
+	}
 	if err != nil {
 		e, ok := errors.AsType[*sdk.Error](err)
 		if !ok {

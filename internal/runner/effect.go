@@ -54,7 +54,7 @@ func (a *activation) publish(ctx context.Context, subject string, ev sdk.Event) 
 
 // address is where the call's event for one domain lives; the first domain's has the bare call id.
 func (a *activation) address(e *core.Entry, f core.Effect, i int) sdk.CallAddress {
-	ref := sdk.CallRef{ID: f.Call, Attempt: 1}
+	ref := sdk.CallRef{ID: f.Call, Attempt: max(f.Attempt, 1)}
 	if i > 0 {
 		ref.Domain = sdk.DomainToken(f.Lanes()[i])
 	}
@@ -65,7 +65,11 @@ func (a *activation) address(e *core.Entry, f core.Effect, i int) sdk.CallAddres
 }
 
 func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effect) error {
-	data, err := callData(e, f)
+	opening, err := a.opening(ctx, e, f)
+	if err != nil {
+		return err
+	}
+	data, err := callData(opening, f)
 	if err != nil {
 		return err
 	}
@@ -83,6 +87,21 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 		}
 	}
 	return nil
+}
+
+// opening is the entry that has the arguments of the call of an effect of e: e itself, or for a later attempt the one
+// that f names.
+func (a *activation) opening(ctx context.Context, e *core.Entry, f core.Effect) (*core.Entry, error) {
+	if f.Opened == 0 || f.Opened == e.Rev {
+		return e, nil
+	}
+	if uint64(len(a.entries)) < f.Opened {
+		var err error
+		if a.entries, _, err = a.journal(ctx, point{}, f.Opened); err != nil {
+			return nil, err
+		}
+	}
+	return &a.entries[f.Opened-1], nil
 }
 
 // expiry tells the service how long somebody waits for an answer: as long as the call may take, and no longer than the

@@ -122,11 +122,11 @@ func (a *activation) answered() (core.Event, *sdk.Error) {
 		if c.ID != ref.ID || c.Closed() {
 			continue
 		}
-		data, isError, problem := a.agent.CheckAnswer(c, ev)
+		checked, problem := a.agent.CheckAnswer(c, ev)
 		if problem != nil {
 			return nil, problem
 		}
-		answer.Data, answer.Error = data, isError
+		answer.Data, answer.Error, answer.Retryable = checked.Data, checked.Error, checked.Retryable
 	}
 	return answer, nil
 }

@@ -81,6 +81,8 @@ type Publisher interface {
 	ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error
 	// Live sends a live event, best effort.
 	Live(event sdk.Live)
+	// Wake has every worker call Runner.Wake for the run, best effort.
+	Wake(agent string, run sdk.RunKey)
 }
 
 // Env is everything nondeterministic, in one place, so that a simulation owns it. The runner and the handler start no

@@ -84,6 +84,7 @@ type Options struct {
 type Runner struct {
 	Options
 	cache    *cache
+	working  working
 	draining atomic.Bool
 	stats    Stats
 }
@@ -101,7 +102,9 @@ func New(o Options) *Runner {
 	if o.Cache == 0 {
 		o.Cache = 128
 	}
-	return &Runner{Options: o, cache: newCache(o.Cache)}
+	return &Runner{
+		Options: o, cache: newCache(o.Cache), working: working{runs: map[sdk.RunKey]*work{}},
+	}
 }
 
 // Stats are the runner's counters.

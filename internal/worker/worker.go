@@ -80,6 +80,12 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, stopAnswering()) }()
+	stopListening, err := w.Conn.OnWake(func(run sdk.RunKey) { w.wake(ctx, run) })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopListening()) }()
 	consumers := []broker.ConsumerRef{}
 	for _, a := range w.Agents {
 		consumers = append(consumers, broker.AgentConsumers(a.Spec.Name)...)
@@ -95,7 +101,18 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 			w.handler.Handle(ctx, d)
 		},
 	})
-	return stopAnswering()
+	return nil
+}
+
+// wakeTimeout bounds the look at one run's journal; a wake that comes to nothing is only slower.
+const wakeTimeout = 5 * time.Second
+
+func (w *Worker) wake(ctx context.Context, run sdk.RunKey) {
+	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
+	defer cancel()
+	if err := w.runner.Wake(ctx, run); err != nil {
+		w.Logger.Warn("run could not be woken", "run", run, "error", err)
+	}
 }
 
 // unrouted answers init events that no agent's consumer will ever deliver, so that whoever sent one does not wait for

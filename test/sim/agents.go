@@ -68,6 +68,9 @@ func (c *catalog) service(name, domain string, priority int) core.Tool {
 		Priority: c.pick(priority + 1), Timeout: int64(1+c.pick(5)) * minute,
 		Validate: validate, ParentSubject: name == childAgent,
 	}
+	if c.chance(0.5) {
+		t.Retry = core.Retry{Attempts: 1 + c.pick(3), Pause: int64(1 + c.pick(minute)), Longest: minute}
+	}
 	if domain != "" {
 		t.Domains = []string{domain, "back.up"}
 	}
@@ -159,15 +162,16 @@ func checkInput(ev sdk.Event) (json.RawMessage, *sdk.Error) {
 }
 
 // checkAnswer refuses a person's answer without a message; a service's is an error when its type says so.
-func checkAnswer(call core.Call, ev sdk.Event) (json.RawMessage, bool, *sdk.Error) {
+func checkAnswer(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
 	isError := ev.Type == sdk.ErrorType(call.Type)
 	if call.Kind == core.CallTurn && !isError {
 		var answer core.TurnAnswer
 		if err := json.Unmarshal(ev.Data, &answer); err != nil || answer.Message == "" {
-			return nil, false, sdk.Errorf(sdk.CodeContractViolation, "an answer has a message")
+			return runner.Answer{}, sdk.Errorf(sdk.CodeContractViolation, "an answer has a message")
 		}
 	}
-	return ev.Data, isError, nil
+	retryable := isError && strings.Contains(string(ev.Data), "later")
+	return runner.Answer{Data: ev.Data, Error: isError, Retryable: retryable}, nil
 }
 
 func buildOutput(_ context.Context, in sdk.OutputInput) (json.RawMessage, string, error) {

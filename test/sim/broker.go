@@ -279,6 +279,9 @@ func (b *fakeBroker) create(address sdk.Address, subject string, event sdk.Event
 }
 
 // ArmTimer implements runner.Publisher.
+// Wake reaches the workers that are alive, unless it gets lost.
+func (p publisher) Wake(string, sdk.RunKey) {}
+
 func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
 	if err := p.enter(ctx, "arm timer"); err != nil {
 		return err

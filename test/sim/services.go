@@ -49,6 +49,9 @@ func (s *simulation) answer(call sdk.CallAddress, ev sdk.Event, human bool) sdk.
 	}
 	if s.chance(s.mix.broken / 3) {
 		a.Type = sdk.ErrorType(ev.Type)
+		if !human && s.chance(0.5) {
+			a.Data = json.RawMessage(fmt.Sprintf(`{"later":%d}`, n))
+		}
 	}
 	return a
 }

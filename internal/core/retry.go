@@ -1,0 +1,94 @@
+package core
+
+import (
+	"hash/fnv"
+	"slices"
+
+	"agentd/sdk"
+)
+
+// refused absorbs an error that may pass. RetryAt is set when another attempt is to be made; if not, the error is the
+// call's result. An error of an attempt that already has a successor is stale.
+func (t *transition) refused(c *Call, attempt int) error {
+	if attempt < c.attempt() || slices.Contains(c.Refused, attempt) {
+		return ErrStale
+	}
+	if t.retryLater(c) {
+		c.Refused = append(slices.Clip(c.Refused), attempt)
+	}
+	return nil
+}
+
+// retryLater plans the next attempt, unless the call has had all of them.
+func (t *transition) retryLater(c *Call) bool {
+	tool := t.spec.tool(c.Tool)
+	if c.Kind != CallService || tool == nil || c.attempt() >= tool.Retry.Attempts {
+		return false
+	}
+	c.RetryAt, c.Due = t.in.At+tool.Retry.pause(c.ID, c.attempt()), 0
+	return true
+}
+
+// pause is how long after that attempt the next one follows. Up to a quarter more is added, by the call's id, so that
+// the calls which an outage refused together do not all come back together.
+func (r Retry) pause(call string, attempt int) int64 {
+	pause := max(r.Pause, 1)
+	for range attempt - 1 {
+		if pause = 2 * pause; r.Longest > 0 && pause >= r.Longest {
+			pause = r.Longest
+			break
+		}
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(call)) // never fails
+	return pause + pause/4*int64(hash.Sum32()%1000)/1000
+}
+
+// resend makes the next attempt at c. The attempts before stay valid: the first answer to any is the result.
+func (t *transition) resend(c *Call) {
+	tool := t.spec.tool(c.Tool)
+	c.Attempt, c.Sent, c.RetryAt = c.attempt()+1, t.in.Rev, 0
+	if tool.Timeout > 0 {
+		c.Due = t.in.At + tool.Timeout
+	}
+	t.Effects = append(t.Effects, Effect{
+		Kind: EffectCall, Call: c.ID, Attempt: c.Attempt, Opened: t.Head.Opened, Type: c.Type, Domains: c.Domains,
+		Schema: tool.Schema, ParentSubject: tool.ParentSubject,
+	})
+}
+
+// timedOut gives up an attempt at c that nobody answered in time.
+func (t *transition) timedOut(c *Call) {
+	if t.retryLater(c) {
+		return
+	}
+	t.void(c)
+	t.close(c, failure(c.ID, ResultTimeout, sdk.Errorf(sdk.CodeDeadline, "%s did not answer in time", c.Tool)))
+}
+
+// voidOthers says of every attempt at c but the answered ones that nobody waits any more.
+func (t *transition) voidOthers(c *Call, answered int) {
+	for attempt := 1; attempt <= c.attempt(); attempt++ {
+		if attempt == answered || slices.Contains(c.Refused, attempt) {
+			continue
+		}
+		f := Effect{Kind: EffectVoid, Call: c.ID, Opened: t.Head.Opened, Type: c.Type, Domains: c.Domains}
+		if attempt > 1 {
+			f.Attempt = attempt
+		}
+		t.Effects = append(t.Effects, f)
+	}
+}
+
+// interrupted ends a run that was cancelled while its driver worked. What the work cost and did is kept.
+func (t *transition) interrupted(e Ending) error {
+	switch ev := t.in.Event.(type) {
+	case Replied:
+		t.count(ev.Reply)
+	case Returned:
+		if err := t.record(ev.Results); err != nil {
+			return err
+		}
+	}
+	return t.finish(e)
+}

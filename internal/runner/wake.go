@@ -1,0 +1,70 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// errWoken is why work of a driver is interrupted: its run is to end.
+var errWoken = errors.New("the run is to end")
+
+// working are the runs that are driven here, each with what interrupts a model call or tools in flight.
+type working struct {
+	mu   sync.Mutex
+	runs map[sdk.RunKey]*work
+}
+
+type work struct{ interrupt context.CancelCauseFunc }
+
+// begin returns a context that Wake ends, and what must be called when the work is done. A run has one driver: where two
+// activations are at work on it here, the earlier one has lost it and has not noticed yet.
+func (w *working) begin(ctx context.Context, run sdk.RunKey) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mine := &work{cancel}
+	w.runs[run] = mine
+	return ctx, func() {
+		cancel(nil)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.runs[run] == mine {
+			delete(w.runs, run)
+		}
+	}
+}
+
+func (w *working) find(run sdk.RunKey) *work {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.runs[run]
+}
+
+// Wake interrupts what is in flight for a run that is to end: a cancel must not wait for a model to answer. A run that
+// is not driven here, or goes on, is left alone.
+func (r *Runner) Wake(ctx context.Context, run sdk.RunKey) error {
+	driven := r.working.find(run)
+	if driven == nil {
+		return nil
+	}
+	rec, err := r.Store.Head(ctx, run)
+	if err != nil {
+		return fmt.Errorf("read head of run %s: %w", run, err)
+	}
+	entry, err := core.DecodeEntry(rec.Data)
+	if err != nil {
+		return fmt.Errorf("run %s: %w", run, err)
+	}
+	if entry.Head.Cancel != nil || entry.Head.Status == core.StatusDone {
+		driven.interrupt(errWoken)
+	}
+	return nil
+}
+
+// woken reports whether the work of ctx was interrupted by Wake.
+func woken(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errWoken) }
