@@ -25,8 +25,10 @@ const (
 	DefaultQuestionTimeout = 7 * 24 * time.Hour
 	DefaultModelTimeout    = 2 * time.Minute
 	DefaultToolTimeout     = time.Minute
-	DefaultBackoff         = time.Second
-	DefaultMaxBackoff      = time.Minute
+	// DefaultPermissionTimeout is how long a domain has to decide on a permission request.
+	DefaultPermissionTimeout = 24 * time.Hour
+	DefaultBackoff           = time.Second
+	DefaultMaxBackoff        = time.Minute
 )
 
 // AgentSpec is everything about an agent that is data. A run keeps the spec it started with, by digest, so the JSON form
@@ -52,8 +54,10 @@ type AgentSpec struct {
 	// StopOn names tools (as the model knows them) whose successful result completes the run.
 	StopOn []string `json:"stop_on,omitempty"`
 	// History puts the whole conversation beside the output (seed 001).
-	History bool   `json:"history,omitempty"`
-	Limits  Limits `json:"limits"`
+	History bool `json:"history,omitempty"`
+	// Permissions say which calls a person must allow; nil is none.
+	Permissions *PermissionPolicy `json:"permissions,omitempty"`
+	Limits      Limits            `json:"limits"`
 	// Code names what of the agent is written in Go: "context", "output", "tool:<name>". Workers fill it in, so that a run
 	// is left to a worker that has its code.
 	Code []string `json:"code,omitempty"`
@@ -138,6 +142,8 @@ type ContextInput struct {
 type Context struct {
 	System   string
 	Messages []Message
+	// Require are tool patterns that this run puts under permission, beyond the agent's policy.
+	Require []string
 }
 
 // OutputInput is what an output builder may use: the text of a reply.
@@ -156,6 +162,8 @@ type Hooks struct {
 	// Output turns a reply into data of the agent's contract; nil parses JSON, or wraps text as {"response": text}. The
 	// message of an error goes back to the model (self-correction, seed 000).
 	Output func(ctx context.Context, in OutputInput) (json.RawMessage, error)
+	// Permissions rules on calls beside the spec's policy: the stricter of both counts. Nil is the spec's policy alone.
+	Permissions PermissionManager
 }
 
 // Agent is a spec with what only Go can say.

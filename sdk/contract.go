@@ -33,6 +33,7 @@ const ParentSubjectField = "parentSubject$$"
 // Event types of what a run asks people. They are three, so that who may answer turns need not be allowed to decide.
 const (
 	TypePermissionRequest = "agentd.permission.request"
+	TypePermissionDecided = "agentd.permission.decided"
 	TypeQuestion          = "agentd.question.ask"
 	TypeConversationTurn  = "agentd.conversation.turn"
 )

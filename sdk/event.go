@@ -66,5 +66,13 @@ type Problem struct {
 // nobody waits for an answer after it.
 const ExpiryTime = "expirytime"
 
+// Initiator is the extension attribute of calls with the principal that started the run, or the first of the runs that led
+// to it, as the broker enforced it. It counts only in events that workers publish.
+const Initiator = "initiator"
+
+// RequirePermission is the extension attribute of init events with tool patterns, separated by commas, that the run puts
+// under permission beyond its agent's policy.
+const RequirePermission = "requirepermission"
+
 // ErrorType is the type of the system error event of a contract's type.
 func ErrorType(contractType string) string { return "sys." + contractType + ".error" }

@@ -100,7 +100,7 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 			if id := sdk.TerminalID(r.key, e.Head.Init.Token); c.ids[id] == "" {
 				c.violate(invariant, r.key, "the terminal event %s is missing", id)
 			}
-		case core.EffectTimer:
+		case core.EffectTimer, core.EffectGrant, core.EffectCleanup:
 		}
 	}
 }

@@ -74,7 +74,8 @@ func TestLoad_Settings(t *testing.T) {
 		types = append(types, contract.Type)
 	}
 	wantTypes := []string{
-		"agentd.conversation.turn", "agentd.question.ask", "airline.book", "airline.search", "plain", "travel.desk", "weather",
+		"agentd.conversation.turn", "agentd.permission.request", "agentd.question.ask", "airline.book", "airline.search", "plain",
+		"travel.desk", "weather",
 	}
 	if diff := cmp.Diff(wantTypes, types); diff != "" {
 		t.Errorf("contracts (-want +got):\n%s", diff)
@@ -232,7 +233,7 @@ func TestLoad_RefusesSmallerFiles(t *testing.T) {
 		{"a type twice", "contracts: [c.yaml, d.json]\n", "d.json: type c is already the one of contract #/c in DIR/c.yaml"},
 		{
 			"an unknown type", agent("contract: nope"),
-			`agentd.yaml:2:43: no contract of type "nope" in contracts: or agents:; there is agentd.conversation.turn, agentd.question.ask`,
+			`agentd.yaml:2:43: no contract of type "nope" in contracts: or agents:; there is agentd.conversation.turn, agentd.permission.request, agentd.question.ask`,
 		},
 		{"an empty folder", "contracts: [empty]\n", "agentd.yaml:1:13: DIR/empty has no contracts: no file ends in .yaml, .yml or .json"},
 	}

@@ -50,8 +50,20 @@ func Conversation() sdk.Contract {
 	}
 }
 
+// Permission is the contract of permission requests (sdk.PermissionRequest) and their decisions (sdk.PermissionDecision).
+func Permission() sdk.Contract {
+	return sdk.Contract{
+		URI: "#/agentd/permission/request", Type: sdk.TypePermissionRequest, Domain: sdk.HumanDomain,
+		Description: "An agent needs a person's permission for a call; the answer is their decision.",
+		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
+			Accepts: json.RawMessage(permissionAccepts),
+			Emits:   map[string]json.RawMessage{sdk.TypePermissionDecided: json.RawMessage(permissionDecided)},
+		}},
+	}
+}
+
 // Builtin lists agentd's own contracts.
-func Builtin() []sdk.Contract { return []sdk.Contract{Question(), Conversation()} }
+func Builtin() []sdk.Contract { return []sdk.Contract{Question(), Conversation(), Permission()} }
 
 const (
 	questionAccepts = `{
@@ -83,6 +95,50 @@ const (
     "end": {"type": "boolean", "description": "The person is done: the run completes."}
   },
   "required": ["message"]
+}`
+	permissionAccepts = `{
+  "type": "object",
+  "properties": {
+    "agent": {"type": "string"},
+    "run": {"type": "string"},
+    "call": {"type": "string", "description": "The call that needs permission."},
+    "tool": {"type": "string"},
+    "type": {"type": "string", "description": "The contract's type, for a call of a service."},
+    "schema": {"type": "string", "description": "The dataschema of that call."},
+    "args": {"type": "object", "description": "The exact arguments."},
+    "args_sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    "parameters": {"type": "object", "description": "The JSON Schema of the arguments."},
+    "labels": {"type": "object"},
+    "mode": {"enum": ["hold", "retry"]},
+    "reason": {"type": "string"},
+    "risk": {"type": "string"},
+    "rule": {"type": "string"},
+    "policy": {"type": "string"},
+    "initiator": {"type": "string"},
+    "delegated_by": {"type": ["object", "null"]},
+    "scopes": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "quorum": {"type": "integer", "minimum": 1},
+    "four_eyes": {"type": "boolean"},
+    "approvers": {"type": "array", "items": {"type": "string"}},
+    "signed": {"type": "boolean"},
+    "stage": {"type": "integer", "minimum": 0}
+  },
+  "required": ["agent", "run", "call", "tool", "args", "args_sha256", "mode", "scopes"]
+}`
+	permissionDecided = `{
+  "type": "object",
+  "properties": {
+    "decision": {"enum": ["allow", "deny", "ask"]},
+    "args_sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "That of the request."},
+    "scope": {"enum": ["call", "run+tool+pattern", "run+tool", "principal+agent+tool"]},
+    "pattern": {"type": "string", "description": "A CEL expression over args."},
+    "args": {"type": "object", "description": "Arguments to make the call with instead."},
+    "reason": {"type": "string", "description": "Shown to the model; the question, when the decision is ask."},
+    "uses": {"type": "integer", "minimum": 1},
+    "expires": {"type": "integer", "minimum": 0, "description": "Unix milliseconds."}
+  },
+  "required": ["decision", "args_sha256"],
+  "additionalProperties": false
 }`
 	completionParameters = `{
   "type": "object",

@@ -44,10 +44,17 @@ type Change struct {
 	Messages []sdk.Message `json:"messages,omitempty"`
 	Results  []Result      `json:"results,omitempty"`
 	// Dropped names the tools of calls that the model asked for and that were not made, because others had priority.
-	Dropped  []string  `json:"dropped,omitempty"`
-	Effects  []Effect  `json:"effects,omitempty"`
-	Terminal *Terminal `json:"terminal,omitempty"`
-	Head     Head      `json:"head"`
+	Dropped []string `json:"dropped,omitempty"`
+	// Requests are the permission requests that the entry makes, Decisions what people decided, and Edits the arguments that
+	// they put in place of the model's.
+	Requests  []Request  `json:"requests,omitempty"`
+	Decisions []Decision `json:"decisions,omitempty"`
+	Edits     []Edit     `json:"edits,omitempty"`
+	// Records are grants wider than the run, for the permission manager to keep.
+	Records  []sdk.GrantRecord `json:"records,omitempty"`
+	Effects  []Effect          `json:"effects,omitempty"`
+	Terminal *Terminal         `json:"terminal,omitempty"`
+	Head     Head              `json:"head"`
 }
 
 // Entry is one record of a run's journal (docs/journal.md).
@@ -69,7 +76,7 @@ type Entry struct {
 
 // Blob is a section of an entry that is stored by its content's hash.
 type Blob struct {
-	// Section is "messages", "results", "input" or "terminal".
+	// Section is "messages", "results", "requests", "input" or "terminal".
 	Section string `json:"section"`
 	// Digest is the SHA-256 of the section's JSON in hexadecimal.
 	Digest string `json:"digest"`
@@ -86,6 +93,8 @@ const (
 	ResultRefused   ResultKind = "refused"   // the call was never made: unknown tool or invalid arguments
 	ResultTimeout   ResultKind = "timeout"   // nobody answered in time
 	ResultCancelled ResultKind = "cancelled" // the run ended first
+	ResultDenied    ResultKind = "denied"    // the call was not allowed
+	ResultGranted   ResultKind = "granted"   // a permission request became needless: another decision covers its call
 )
 
 // Result is the one result of a call.
@@ -110,6 +119,8 @@ const (
 	EffectVoid     EffectKind = "void"     // tell the service that nobody waits any more
 	EffectTimer    EffectKind = "timer"    // arm the run's timer
 	EffectTerminal EffectKind = "terminal" // publish the terminal event
+	EffectGrant    EffectKind = "grant"    // hand a wider grant to the permission manager
+	EffectCleanup  EffectKind = "cleanup"  // tell the permission manager that the run has ended
 )
 
 // Effect is something to do outside once the entry is durable. With the entry that lists it, its bytes can be rebuilt.
@@ -193,6 +204,8 @@ func (e *Entry) Restore(b Blob, content []byte) error {
 		into = &e.Messages
 	case "results":
 		into = &e.Results
+	case "requests":
+		into = &e.Requests
 	case "input":
 		into = &e.Input
 	case "terminal":

@@ -70,6 +70,10 @@ type Head struct {
 	Fence uint64 `json:"fence"`
 	// Cancel is what a running run will end with at its driver's next commit.
 	Cancel *Ending `json:"cancel,omitempty"`
+	// Grants are what people have allowed and denied for the rest of the run.
+	Grants []Grant `json:"grants,omitempty"`
+	// Require are tool patterns that whoever started the run put under permission, beyond the agent's policy.
+	Require []string `json:"require,omitempty"`
 
 	// Base is the first entry that is needed to rebuild the history.
 	Base uint64 `json:"base"`
@@ -92,6 +96,8 @@ type Init struct {
 	// ReplySubject is the CloudEvents subject of that answer.
 	ReplySubject string          `json:"reply_subject,omitempty"`
 	DelegatedBy  *sdk.Delegation `json:"delegated_by,omitempty"`
+	// Who is the principal that started the run, or the first of the runs that led to it, as the broker enforced it.
+	Who string `json:"who,omitempty"`
 }
 
 // CallKind says who answers a call.
@@ -102,16 +108,19 @@ const (
 	CallService CallKind = "service" // a contract-based service, or an agent, over the broker
 	CallInline  CallKind = "inline"  // a tool inside the worker
 	CallTurn    CallKind = "turn"    // a person who is talked to; not a tool call of the model
+	// CallPermission is a request for a person's permission for a call of the round; not a tool call of the model.
+	CallPermission CallKind = "permission"
 )
 
-// CallStatus is the state of one call: new → running | suspended → succeeded | failed | cancelled.
+// CallStatus is the state of one call: new → running | suspended → resuming → succeeded | failed | cancelled.
 type CallStatus string
 
-// The call statuses.
+// The call statuses. A call that is held for a decision is suspended too.
 const (
 	CallNew       CallStatus = "new"       // inline, to be run
 	CallRunning   CallStatus = "running"   // inline and at most once: begun by CallBegun
-	CallSuspended CallStatus = "suspended" // sent; an answer is awaited
+	CallSuspended CallStatus = "suspended" // sent, or held; an answer is awaited
+	CallResuming  CallStatus = "resuming"  // inline, allowed after it was held, to be run
 	CallSucceeded CallStatus = "succeeded"
 	CallFailed    CallStatus = "failed"
 	CallCancelled CallStatus = "cancelled"
@@ -138,6 +147,20 @@ type Call struct {
 	Refused []int `json:"refused,omitempty"`
 	// RetryAt is when the next attempt is sent, in Unix milliseconds; 0 is never.
 	RetryAt int64 `json:"retry_at,omitempty"`
+	// Held is the id of the permission request that must be decided before the call is made.
+	Held string `json:"held,omitempty"`
+	// Edited is the revision of the entry with the arguments that an approver put in place of the model's; 0 is none.
+	Edited uint64 `json:"edited,omitempty"`
+	// Gate is what a permission request asks.
+	Gate *Gate `json:"gate,omitempty"`
+}
+
+// ofModel reports whether the model asked for the call, and so is shown its result.
+func (c *Call) ofModel() bool { return c.Kind == CallService || c.Kind == CallInline }
+
+// runnable reports whether the call is an inline tool that nothing keeps from running.
+func (c *Call) runnable() bool {
+	return c.Kind == CallInline && !c.Closed() && c.Status != CallSuspended
 }
 
 // attempt is the number of the attempt that was sent last, from 1.
@@ -196,12 +219,19 @@ func (h *Head) open(match func(*Call) bool) bool {
 }
 
 func (h *Head) openAny() bool    { return h.open(func(*Call) bool { return true }) }
-func (h *Head) openInline() bool { return h.open(func(c *Call) bool { return c.Kind == CallInline }) }
+func (h *Head) openInline() bool { return h.open((*Call).runnable) }
 
 // clone copies what Step may change.
 func (h *Head) clone() Head {
 	c := *h
 	c.Calls = append([]Call(nil), h.Calls...)
+	for i := range c.Calls {
+		if g := c.Calls[i].Gate; g != nil {
+			gate := *g
+			c.Calls[i].Gate = &gate
+		}
+	}
+	c.Grants = append([]Grant(nil), h.Grants...)
 	if h.Driver != nil {
 		d := *h.Driver
 		c.Driver = &d

@@ -47,6 +47,7 @@ type Started struct {
 	Data     json.RawMessage
 	System   string
 	Messages []sdk.Message
+	Require  []string
 }
 
 // Answered is a response on a call's reply subject.
@@ -63,6 +64,10 @@ type Answered struct {
 	EventID   string
 	Source    string
 	Who       string
+	// Received is when the broker stored it, in Unix milliseconds.
+	Received int64
+	// Decision is what a permission request was answered with; nil is an error of whoever was asked.
+	Decision *sdk.PermissionDecision
 }
 
 // Fired is the run's timer. Now is the broker's clock, Due what the timer was armed for.
@@ -74,10 +79,12 @@ type CancelAsked struct{ Message string }
 // TakenOver says that the message which covers the run was delivered to another activation.
 type TakenOver struct{}
 
-// Replied is a model's reply, with the output that was built from it when it has no calls (nil when the agent converses).
+// Replied is a model's reply, with the output that was built from it when it has no calls (nil when the agent converses),
+// and with the rulings on the calls of its Plan, in their order, when the agent has a permission policy.
 type Replied struct {
-	Reply  sdk.ModelReply
-	Output *Output
+	Reply   sdk.ModelReply
+	Output  *Output
+	Rulings []Ruling
 }
 
 // Output is what the output builder made of a text: data, or the fault that the model is told.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"slices"
 
 	"agentd/sdk"
 )
@@ -14,6 +15,8 @@ const (
 	MilestoneResult    = "call.result"
 	MilestoneTurn      = "conversation.turn"
 	MilestoneAnswer    = "conversation.answer"
+	MilestoneRequested = "permission.requested"
+	MilestoneDecided   = "permission.decided"
 	MilestoneSuspended = "run.suspended"
 	MilestoneFinished  = "run.finished"
 )
@@ -28,14 +31,27 @@ func Milestones(e *Entry) []sdk.Live {
 	for _, msg := range e.Messages {
 		m.message(msg)
 	}
+	for _, r := range e.Requests {
+		m.add(MilestoneRequested, map[string]any{"request": r.ID, "asked": r.Data})
+	}
+	for _, d := range e.Decisions {
+		m.add(MilestoneDecided, map[string]any{"decision": d})
+	}
 	for _, r := range e.Results {
-		if r.Data != nil {
+		decided := slices.ContainsFunc(e.Decisions, func(d Decision) bool { return d.Request == r.Call })
+		if r.Data != nil && !decided {
 			m.add(MilestoneResult, map[string]any{"call": r.Call, "kind": r.Kind, "data": r.Data, "error": r.Error})
 		}
 	}
 	switch e.Head.Status {
 	case StatusWaiting:
-		m.add(MilestoneSuspended, map[string]any{"calls": len(e.Head.Calls)})
+		open := 0
+		for i := range e.Head.Calls {
+			if !e.Head.Calls[i].Closed() {
+				open++
+			}
+		}
+		m.add(MilestoneSuspended, map[string]any{"calls": open})
 	case StatusDone:
 		if e.Terminal != nil {
 			m.add(MilestoneFinished, map[string]any{

@@ -60,14 +60,14 @@ func Next(spec *Spec, head *Head, now int64) Action {
 func inlineCalls(spec *Spec, head *Head) RunTools {
 	var a RunTools
 	for _, c := range head.Calls {
-		if c.Closed() || c.Kind != CallInline {
+		if !c.runnable() {
 			continue
 		}
 		tool := spec.tool(c.Tool)
 		switch {
 		case c.Status == CallRunning && c.Begun != head.Driver.Owner:
 			a.Lost = append(a.Lost, c)
-		case c.Status == CallNew && tool != nil && tool.AtMostOnce:
+		case c.Status != CallRunning && tool != nil && tool.AtMostOnce:
 			a.Begin = append(a.Begin, c)
 		default:
 			a.Run = append(a.Run, c)
@@ -94,7 +94,7 @@ type Awaited struct {
 func Outstanding(head *Head) []Awaited {
 	var effects []Awaited
 	for i := range head.Calls {
-		if c := &head.Calls[i]; c.Status == CallSuspended {
+		if c := &head.Calls[i]; c.Status == CallSuspended && c.Held == "" {
 			effects = append(effects, Awaited{cmp.Or(c.Sent, head.Opened), Effect{Kind: EffectCall, Call: c.ID}})
 		}
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"agentd/sdk"
@@ -15,7 +16,7 @@ func (t *transition) replied(ev Replied) error {
 	t.Checkpoints = append(t.Checkpoints, CheckpointAssistantTurn)
 	switch {
 	case len(ev.Reply.Calls) > 0:
-		return t.openRound(ev.Reply)
+		return t.openRound(ev)
 	case t.spec.Converse:
 		return t.converse(ev.Reply.Text)
 	case ev.Output == nil:
@@ -44,74 +45,70 @@ func (t *transition) correct(said, fault string) {
 	t.Head.Lifecycle = sdk.LifecycleOutputErrorFeedback
 }
 
-// openRound makes the calls of the highest priority among those asked for (seed 000); the rest are dropped.
-func (t *transition) openRound(reply sdk.ModelReply) error {
+// openRound makes the calls of the reply's plan that are allowed, asks for those that need permission, and suspends or goes
+// on.
+func (t *transition) openRound(ev Replied) error {
+	plan := PlanRound(t.spec, &t.Head, ev.Reply)
 	t.Head.Step++
 	t.Head.Opened = t.in.Rev
+	t.Dropped = plan.Dropped
 	var content []sdk.Content
-	if reply.Text != "" {
-		content = append(content, sdk.Content{Kind: sdk.ContentText, Text: reply.Text})
+	if ev.Reply.Text != "" {
+		content = append(content, sdk.Content{Kind: sdk.ContentText, Text: ev.Reply.Text})
 	}
-	highest := t.priority(reply.Calls[0].Name)
-	for _, c := range reply.Calls[1:] {
-		highest = max(highest, t.priority(c.Name))
-	}
-	for _, request := range reply.Calls {
-		if t.priority(request.Name) < highest {
-			t.Dropped = append(t.Dropped, request.Name)
+	var gated []asked
+	for i := range plan.Calls {
+		p := &plan.Calls[i]
+		content = append(content, sdk.Content{Kind: sdk.ContentToolUse, CallID: p.ID, Tool: p.Tool, Args: p.Args})
+		t.Head.Calls = append(t.Head.Calls, Call{ID: p.ID, Kind: CallInline, Tool: p.Tool, Status: CallNew})
+		c := &t.Head.Calls[i]
+		if p.Refusal != nil {
+			t.close(c, failure(p.ID, ResultRefused, p.Refusal))
 			continue
 		}
-		content = append(content, t.openCall(len(t.Head.Calls), request))
+		tool := t.spec.tool(p.Tool)
+		if tool.Kind == CallService {
+			c.Kind, c.Type, c.Domains = CallService, tool.Type, tool.Domains
+		}
+		ruling := t.rule(p, i, ev.Rulings)
+		switch ruling.Verdict {
+		case sdk.PermissionAllow:
+			t.begin(c, tool)
+		case sdk.PermissionAsk:
+			gated = append(gated, asked{i, p, ruling})
+		case sdk.PermissionDeny:
+			t.close(c, failure(p.ID, ResultDenied, denial(p.Tool, ruling.Reason)))
+		}
+	}
+	for _, a := range gated {
+		t.ask(a)
 	}
 	t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleAssistant, Content: content, Seen: 1})
 	return t.settle()
 }
 
-func (t *transition) priority(tool string) int {
-	if spec := t.spec.tool(tool); spec != nil {
-		return spec.Priority
-	}
-	return 0
-}
-
-// openCall adds a call to the round. One that cannot be made is closed at once with an error for the model.
-func (t *transition) openCall(index int, request sdk.ToolRequest) sdk.Content {
-	tool := t.spec.tool(request.Name)
-	var args json.RawMessage
-	var refusal *sdk.Error
-	if tool == nil {
-		refusal = sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q", request.Name)
-	} else if canonical, faults := tool.Validate(request.Arguments); len(faults) > 0 {
-		refusal = &sdk.Error{Code: sdk.CodeContractViolation, Message: "the arguments do not fit the tool", Faults: faults}
-	} else {
-		args = canonical
-	}
-	if refusal != nil {
-		args = asWritten(request.Arguments)
-	}
-	h := &t.Head
-	id := sdk.CallID(h.Key(), h.Init.Token, h.Step, index, request.Name, args)
-	h.Calls = append(h.Calls, Call{ID: id, Kind: CallInline, Tool: request.Name, Status: CallNew})
-	c := &h.Calls[len(h.Calls)-1]
-	switch {
-	case refusal != nil:
-		t.close(c, failure(id, ResultRefused, refusal))
-	case tool.Kind == CallService:
+// begin lets a call of the round be made: a service's is sent, an inline tool's is left to the driver.
+func (t *transition) begin(c *Call, tool *Tool) {
+	if tool.Kind == CallService {
 		t.send(c, tool)
 	}
-	return sdk.Content{Kind: sdk.ContentToolUse, CallID: id, Tool: request.Name, Args: args}
 }
 
 // send makes c a call over the broker.
 func (t *transition) send(c *Call, tool *Tool) {
-	c.Kind, c.Status, c.Type, c.Domains = CallService, CallSuspended, tool.Type, tool.Domains
+	c.Status, c.Type, c.Domains = CallSuspended, tool.Type, tool.Domains
 	if tool.Timeout > 0 {
 		c.Due = t.in.At + tool.Timeout
 	}
-	t.Effects = append(t.Effects, Effect{
+	f := Effect{
 		Kind: EffectCall, Call: c.ID, Type: tool.Type, Domains: tool.Domains, Schema: tool.Schema,
 		ParentSubject: tool.ParentSubject,
-	})
+	}
+	if t.Head.Opened != t.in.Rev {
+		c.Sent = t.in.Rev
+		f.Opened = cmp.Or(c.Edited, t.Head.Opened)
+	}
+	t.Effects = append(t.Effects, f)
 }
 
 // asWritten keeps arguments that are no canonical JSON as a JSON string.
@@ -162,9 +159,8 @@ func (t *transition) converse(text string) error {
 		Timeout: t.spec.TurnTimeout,
 	}
 	id := sdk.CallID(h.Key(), h.Init.Token, h.Step, 0, sdk.TypeConversationTurn, canonical)
-	h.Calls = []Call{{ID: id}}
+	h.Calls = []Call{{ID: id, Kind: CallTurn}}
 	t.send(&h.Calls[0], &tool)
-	h.Calls[0].Kind = CallTurn
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, text))
 	return t.settle()
 }

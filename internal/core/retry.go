@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 
@@ -52,8 +53,9 @@ func (t *transition) resend(c *Call) {
 		c.Due = t.in.At + tool.Timeout
 	}
 	t.Effects = append(t.Effects, Effect{
-		Kind: EffectCall, Call: c.ID, Attempt: c.Attempt, Opened: t.Head.Opened, Type: c.Type, Domains: c.Domains,
-		Schema: tool.Schema, ParentSubject: tool.ParentSubject,
+		Kind: EffectCall, Call: c.ID, Attempt: c.Attempt, Opened: cmp.Or(c.Edited, t.Head.Opened), Type: c.Type,
+		Domains: c.Domains,
+		Schema:  tool.Schema, ParentSubject: tool.ParentSubject,
 	})
 }
 

@@ -18,7 +18,7 @@ func (t *transition) close(c *Call, r Result) {
 
 // void tells whoever was asked that nobody waits for an answer any more.
 func (t *transition) void(c *Call) {
-	if c.Status != CallSuspended {
+	if c.Status != CallSuspended || c.Held != "" {
 		return
 	}
 	t.voidOthers(c, 0)
@@ -49,6 +49,9 @@ func (t *transition) closeRound() {
 	}
 	for i := range calls {
 		c := &calls[i]
+		if !c.ofModel() {
+			continue
+		}
 		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{
 			Kind: sdk.ContentToolResult, CallID: c.ID, Tool: c.Tool, IsError: c.Status != CallSucceeded,
 		}}})
@@ -56,6 +59,7 @@ func (t *transition) closeRound() {
 			h.Stop = c.ID
 		}
 	}
+	t.tellDecisions(calls)
 	t.Checkpoints = append(t.Checkpoints, CheckpointToolResults)
 }
 
@@ -105,7 +109,7 @@ func (t *transition) end(reason Reason, terminal Terminal) {
 		}
 		t.void(c)
 		switch {
-		case c.Kind == CallTurn:
+		case !c.ofModel():
 		case c.Status == CallRunning:
 			t.Results = append(t.Results, OutcomeUnknown(*c))
 		default:
@@ -119,6 +123,10 @@ func (t *transition) end(reason Reason, terminal Terminal) {
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
 	t.Terminal = &terminal
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
+	if t.spec.Gated {
+		t.Effects = append(t.Effects, Effect{Kind: EffectCleanup})
+	}
+	h.Grants = nil
 	t.Checkpoints = append(t.Checkpoints, CheckpointRunFinished)
 }
 
@@ -144,7 +152,7 @@ func FailureData(e *sdk.Error) json.RawMessage {
 func (t *transition) began(ev Began) error {
 	for _, id := range ev.Calls {
 		i := t.Head.call(id)
-		if i < 0 || t.Head.Calls[i].Status != CallNew {
+		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning {
 			return violation(&t.Head, "cannot begin call %s", id)
 		}
 		t.Head.Calls[i].Status, t.Head.Calls[i].Begun = CallRunning, t.in.Owner
@@ -163,7 +171,7 @@ func (t *transition) returned(ev Returned) error {
 func (t *transition) record(results []Result) error {
 	for _, r := range results {
 		i := t.Head.call(r.Call)
-		if i < 0 || t.Head.Calls[i].Closed() || t.Head.Calls[i].Kind != CallInline {
+		if i < 0 || !t.Head.Calls[i].runnable() {
 			return violation(&t.Head, "result for call %s", r.Call)
 		}
 		t.close(&t.Head.Calls[i], r)

@@ -30,6 +30,8 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 			spec.MaxInteractions = number(t, words[1])
 		case "deadline":
 			spec.RunDeadline = millis(t, words[1])
+		case "permission": // see policy
+			spec.Gated = true
 		default:
 			t.Fatalf("agent: unknown setting %q", line)
 		}
@@ -98,6 +100,7 @@ func millis(t *testing.T, text string) int64 {
 type script struct {
 	*testing.T
 	*rig
+	policy policy
 }
 
 // input makes the input of a line; ok is false when the line only lets time pass.
@@ -210,7 +213,11 @@ func (s *script) parseReply(rest string) core.Event {
 			calls = append(calls, sdk.ToolRequest{Name: name, Arguments: arguments})
 		}
 	}
-	return replied(s.spec, strings.TrimSpace(text), calls...)
+	ev := replied(s.spec, strings.TrimSpace(text), calls...)
+	if s.spec.Gated && len(calls) > 0 {
+		ev.Rulings = s.policy.rulings(s.spec, &s.state.Head, ev.Reply)
+	}
+	return ev
 }
 
 // parseAnswer reads CALL [error] [who=NAME] [lane=N] [parent=ID] [source=TYPE] JSON. CALL is the beginning of an id.
@@ -220,6 +227,7 @@ func (s *script) parseAnswer(rest string) core.Answered {
 	words := strings.Fields(head)
 	f := s.sent(words[0])
 	ev := s.answer(f, 0, "{"+data)
+	hash := ""
 	for _, word := range words[1:] {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
@@ -227,6 +235,8 @@ func (s *script) parseAnswer(rest string) core.Answered {
 			ev.Error = true
 		case "later":
 			ev.Retryable = true
+		case "hash":
+			hash = value
 		case "who":
 			ev.Who = value
 		case "lane":
@@ -239,21 +249,52 @@ func (s *script) parseAnswer(rest string) core.Answered {
 			s.Fatalf("answer: unknown option %q", word)
 		}
 	}
+	if f.Type == sdk.TypePermissionRequest && !ev.Error {
+		ev.Decision = s.decision(f.Call, hash, ev.Data)
+	}
 	return ev
 }
 
-// sent is the call whose id begins so.
-func (s *script) sent(prefix string) core.Effect {
+// decision is an answer to a permission request; the hash of the arguments is that of the request if none is given.
+func (s *script) decision(request, hash string, data json.RawMessage) *sdk.PermissionDecision {
 	s.Helper()
+	var d sdk.PermissionDecision
+	if err := json.Unmarshal(data, &d); err != nil {
+		s.Fatal(err)
+	}
+	d.ArgsHash = hash
+	for _, c := range s.state.Calls {
+		if c.ID == request && hash == "" {
+			d.ArgsHash = c.Gate.ArgsHash
+		}
+	}
+	return &d
+}
+
+// sent is the last attempt at the call whose id begins so; p1-0 is the permission request for c1-0.
+func (s *script) sent(name string) core.Effect {
+	s.Helper()
+	prefix, asked := strings.CutPrefix(name, "p")
+	if asked {
+		prefix = "c" + prefix
+	}
+	var last core.Effect
 	for i := range s.entries {
 		for _, f := range s.entries[i].Effects {
-			if f.Kind == core.EffectCall && strings.HasPrefix(f.Call, prefix+"-") {
-				return f
+			if f.Kind == core.EffectCall && strings.HasPrefix(f.Call, prefix+"-") && (f.Type == sdk.TypePermissionRequest) == asked {
+				last = f
 			}
 		}
 	}
-	s.Fatalf("no call %s was sent", prefix)
-	return core.Effect{}
+	for _, c := range s.state.Calls {
+		if c.Held != "" && strings.HasPrefix(c.ID, prefix+"-") && !asked { // it was not sent; the answer is forged
+			last = core.Effect{Kind: core.EffectCall, Call: c.ID, Type: c.Type, Domains: c.Domains}
+		}
+	}
+	if last.Call == "" {
+		s.Fatalf("no call %s was sent", name)
+	}
+	return last
 }
 
 // startedByCall is the init event of a run that answers a call of another agent.

@@ -24,6 +24,12 @@ type Spec struct {
 	// StaleAfter is how long, in milliseconds, a driver may be silent before a timer or a control message takes over: the
 	// longest step deadline and two AckWaits.
 	StaleAfter int64
+	// Gated says that every call needs a ruling of the permission policy: one without is denied.
+	Gated bool
+	// PermissionSchema is the dataschema of permission requests.
+	PermissionSchema string
+	// Matches reports whether arguments match the pattern of a grant; a pattern that cannot be read matches nothing.
+	Matches func(pattern string, args json.RawMessage) bool
 	// Tools are looked up by the name the model uses.
 	Tools []Tool
 }

@@ -15,8 +15,9 @@ type State struct {
 	Input  json.RawMessage
 	// History is the conversation. Messages derives the seen counts.
 	History []Remembered
-	// Results are those of the open round.
+	// Results and Edits are those of the open round.
 	Results []Result
+	Edits   []Edit
 }
 
 // Remembered is a message with the number of model calls that had been made when it was appended.
@@ -36,6 +37,7 @@ func Apply(s State, e *Entry) (State, error) {
 		s.System, s.Input = e.System, e.Input
 	}
 	s.Results = append(s.Results, e.Results...)
+	s.Edits = append(s.Edits, e.Edits...)
 	for _, m := range e.Messages {
 		message, err := s.resolve(m)
 		if err != nil {
@@ -44,16 +46,16 @@ func Apply(s State, e *Entry) (State, error) {
 		s.History = append(s.History, Remembered{Message: message, Interactions: e.Head.Interactions})
 	}
 	if len(s.Calls) == 0 {
-		s.Results = nil
+		s.Results, s.Edits = nil, nil
 	}
 	return s, nil
 }
 
-// resolve fills tool results with the data that was absorbed before.
+// resolve fills tool results, and texts about decisions, with the data that was absorbed before.
 func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
 	content := make([]sdk.Content, len(m.Content))
 	for i, c := range m.Content {
-		if c.Kind == sdk.ContentToolResult {
+		if c.CallID != "" && c.Kind != sdk.ContentToolUse {
 			r := s.result(c.CallID)
 			if r == nil {
 				return sdk.Message{}, fmt.Errorf("%w: run %s: no result for call %s", ErrIllegal, s.Run, c.CallID)
@@ -85,8 +87,13 @@ func (s *State) Messages() []sdk.Message {
 	return messages
 }
 
-// Arguments returns what a call of the history was made with.
+// Arguments returns what a call of the history is to be made with: the model's arguments, or an approver's.
 func (s *State) Arguments(call string) (json.RawMessage, bool) {
+	for _, e := range s.Edits {
+		if e.Call == call {
+			return e.Args, true
+		}
+	}
 	for i := len(s.History) - 1; i >= 0; i-- {
 		for _, c := range s.History[i].Content {
 			if c.Kind == sdk.ContentToolUse && c.CallID == call {

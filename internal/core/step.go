@@ -92,7 +92,7 @@ func (t *transition) start(ev Started) error {
 	h.Run, h.Agent, h.Spec, h.Init = ev.Run, t.spec.Name, t.spec.Digest, ev.Init
 	h.Lifecycle = sdk.LifecycleInit
 	h.Deadline = t.in.At + t.spec.RunDeadline
-	h.Base = t.in.Rev
+	h.Base, h.Require = t.in.Rev, ev.Require
 	t.System, t.Input, t.Messages = ev.System, ev.Data, ev.Messages
 	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	t.take()
@@ -152,8 +152,12 @@ func (t *transition) answered(ev Answered) error {
 		Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Error: ev.Error,
 		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
 	}
-	if c.Kind == CallTurn {
+	switch c.Kind {
+	case CallTurn:
 		return t.turnAnswered(c, ev, result)
+	case CallPermission:
+		return t.decided(c, ev)
+	case CallService, CallInline:
 	}
 	if ev.Error && ev.Retryable {
 		if err := t.refused(c, ev.Ref.Attempt); err != nil {
@@ -170,7 +174,7 @@ func (t *transition) answered(ev Answered) error {
 
 // expects reports whether ev comes from where the call was sent and does not claim to answer something else.
 func (c *Call) expects(ev Answered) bool {
-	if c.Kind == CallInline || ev.Address.Type != sdk.NameToken(c.Type) || ev.Ref.Attempt > c.attempt() {
+	if c.Kind == CallInline || c.Held != "" || ev.Address.Type != sdk.NameToken(c.Type) || ev.Ref.Attempt > c.attempt() {
 		return false
 	}
 	if ev.ParentID != "" {
@@ -212,12 +216,16 @@ func (t *transition) fired(ev Fired) error {
 		if c.Due == 0 || c.Due > ev.Now {
 			continue
 		}
-		if c.Kind == CallTurn {
+		switch c.Kind {
+		case CallTurn:
 			return t.finish(Ending{
 				Reason: ReasonDeadline, Code: sdk.CodeDeadline, Message: "nobody answered the agent's message in time",
 			})
+		case CallPermission:
+			t.undecided(c)
+		case CallService, CallInline:
+			t.timedOut(c)
 		}
-		t.timedOut(c)
 	}
 	if h.Status == StatusRunning && t.in.At-h.Driver.Since > t.spec.StaleAfter {
 		return t.takeFrom(h.Driver)

@@ -89,7 +89,7 @@ func section(a *txtar.Archive, name string) []byte {
 func play(t *testing.T, a *txtar.Archive) (*rig, []byte) {
 	t.Helper()
 	agent := string(section(a, "agent"))
-	s := &script{T: t, rig: newRig(parseAgent(t, agent))}
+	s := &script{T: t, rig: newRig(parseAgent(t, agent)), policy: parsePolicy(t, agent)}
 	if slices.Contains(lines(agent), "blobs") {
 		s.blobs = map[string][]byte{}
 	}
@@ -150,6 +150,15 @@ func (p *printer) entry(e *core.Entry) {
 	for _, name := range e.Dropped {
 		p.printf("    dropped %s\n", name)
 	}
+	for _, r := range e.Requests {
+		p.printf("    request %s %s\n", short(r.ID), r.Data)
+	}
+	for _, d := range e.Decisions {
+		p.decision(d)
+	}
+	for _, edit := range e.Edits {
+		p.printf("    edit %s %s\n", short(edit.Call), edit.Args)
+	}
 	for _, f := range e.Effects {
 		p.effect("effect", f)
 	}
@@ -161,7 +170,7 @@ func (p *printer) entry(e *core.Entry) {
 	}
 	p.head(&e.Head)
 	for _, f := range core.Outstanding(&e.Head) {
-		f.Effect.Opened = f.Rev
+		f.Opened = f.Rev
 		p.effect("awaits", f.Effect)
 	}
 	p.printf("    next %s\n", p.next())
@@ -193,6 +202,18 @@ func (p *printer) result(r core.Result) {
 	}
 	if r.Error {
 		p.printf(" (error)")
+	}
+	p.printf("\n")
+}
+
+func (p *printer) decision(d core.Decision) {
+	p.printf("    decision on %s: %s", short(d.Call), d.Decision)
+	for _, part := range []struct{ name, value string }{
+		{"scope", string(d.Scope)}, {"by", d.Who}, {"because", d.Reason}, {"covered by", short(d.Grant)}, {"refused:", d.Refused},
+	} {
+		if part.value != "" {
+			p.printf(" %s %s", part.name, part.value)
+		}
 	}
 	p.printf("\n")
 }
@@ -239,6 +260,9 @@ func (p *printer) head(h *core.Head) {
 		}
 		if c.Begun != "" {
 			p.printf(" begun by %s", c.Begun)
+		}
+		if c.Held != "" {
+			p.printf(" held")
 		}
 		p.printf("\n")
 	}

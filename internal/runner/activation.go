@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"agentd/internal/core"
@@ -216,7 +217,20 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("confirm run %s: %w", a.key, err)
 	}
 	v, err := a.relay(ctx)
+	if v == nil && err == nil && a.lateDecision() {
+		return reject(sdk.Errorf(sdk.CodeDecisionRefused, "the request is decided, or nobody waits for it any more")), nil
+	}
 	return settled(v), err
+}
+
+// lateDecision reports whether the message decides a permission request that is closed. Unlike other late answers it is not
+// passed over in silence: a person believes that it counts. It did, if an entry names the message.
+func (a *activation) lateDecision() bool {
+	address := a.msg.Address
+	if address.Kind != sdk.KindIn || address.Call.Type != sdk.NameToken(sdk.TypePermissionRequest) {
+		return false
+	}
+	return !slices.ContainsFunc(a.entries, func(e core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
 }
 
 // relay carries out again what may be missing outside: the effects of every entry that this message caused, and what the

@@ -30,6 +30,10 @@ type Agent struct {
 	// History puts the conversation beside the output.
 	History bool
 
+	// Permissions rules on every call; nil when the agent has no policy. Describe is what a check says of a tool itself.
+	Permissions sdk.PermissionManager
+	Describe    func(tool string) sdk.PermissionCheck
+
 	// BuildContext begins a conversation (seed 000, context builder).
 	BuildContext func(context.Context, sdk.ContextInput) (sdk.Context, error)
 	// BuildOutput makes contract-conforming data of a text, or says what is wrong with it in words for the model.
@@ -47,6 +51,8 @@ type Answer struct {
 	Data      json.RawMessage
 	Error     bool
 	Retryable bool
+	// Decision is what a permission request was answered with.
+	Decision *sdk.PermissionDecision
 }
 
 // Catalog knows the agents of this worker. Agents are named by their subject token. Safe for concurrent use.

@@ -190,7 +190,11 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		return a.modelFailed(ctx, err)
 	}
 	storable(&reply)
-	if len(reply.Calls) > 0 || a.agent.Core.Converse {
+	if len(reply.Calls) > 0 {
+		rulings, err := a.rulings(ctx, reply)
+		return core.Replied{Reply: reply, Rulings: rulings}, err
+	}
+	if a.agent.Core.Converse {
 		return core.Replied{Reply: reply}, nil
 	}
 	return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event { return core.Replied{Reply: reply, Output: &o} })

@@ -32,6 +32,10 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 			err = a.Publisher.ArmTimer(ctx, e.Head.Agent, a.key, f.Due)
 		case core.EffectTerminal:
 			err = a.publishTerminal(ctx, e)
+		case core.EffectGrant:
+			err = a.recordGrant(ctx, e, f)
+		case core.EffectCleanup:
+			err = a.cleanUp(ctx, e)
 		}
 		if err != nil {
 			return fmt.Errorf("%s of entry %d of run %s: %w", f.Kind, e.Rev, a.key, err)
@@ -82,6 +86,9 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 		ev.Source, ev.RedirectTo = reply, reply
 		ev.ParentID = e.Cause.EventID
 		ev.Extensions = expiry(e, f.Call)
+		if who := e.Head.Init.Who; who != "" {
+			ev.Extensions[sdk.Initiator] = who
+		}
 		if err := a.publish(ctx, a.Subjects.Call(at), ev); err != nil {
 			return err
 		}
@@ -126,8 +133,22 @@ func (a *activation) event(e *core.Entry) sdk.Event {
 	}
 }
 
-// callData is what a call is made with: the arguments in the entry's assistant message, or the text of a turn.
+// callData is what a call is made with: the arguments in the entry's assistant message or of an approver, the text of a
+// turn, or a permission request.
 func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
+	for _, r := range e.Requests {
+		if r.ID == f.Call {
+			return requestData(r, f)
+		}
+	}
+	for _, edit := range e.Edits {
+		if edit.Call == f.Call && f.ParentSubject {
+			return withParentSubject(edit.Args, e.Head.Run)
+		}
+		if edit.Call == f.Call {
+			return edit.Args, nil
+		}
+	}
 	for _, m := range e.Messages {
 		for _, c := range m.Content {
 			switch {

@@ -74,7 +74,10 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if err := a.Store.PutSpec(ctx, a.agent.Core.Digest, a.agent.SpecJSON); err != nil {
 		return nil, nil, fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)
 	}
-	return core.Started{Run: a.msg.Run, Init: init, Data: data, System: built.System, Messages: built.Messages}, nil, nil
+	return core.Started{
+		Run: a.msg.Run, Init: init, Data: data, System: built.System, Messages: built.Messages,
+		Require: append(required(a.msg.Event), built.Require...),
+	}, nil, nil
 }
 
 func (a *activation) init() core.Init {
@@ -84,6 +87,7 @@ func (a *activation) init() core.Init {
 		RedirectTo: ev.RedirectTo, TraceParent: ev.TraceParent, TraceState: ev.TraceState,
 	}
 	if a.msg.Address.Kind != sdk.KindOut {
+		init.Who = a.msg.Address.Who
 		return init
 	}
 	call := a.msg.Address.Call
@@ -93,6 +97,8 @@ func (a *activation) init() core.Init {
 	// All attempts at one call are one init.
 	init.Token = sdk.InitToken("", ref.ID)
 	init.DelegatedBy = &sdk.Delegation{Agent: ev.Agent, Run: ev.Subject, Call: ref.ID}
+	// Only workers publish calls, and each names the principal that the broker enforced where the first run was started.
+	init.Who, _ = ev.Extensions[sdk.Initiator].(string)
 	return init
 }
 
@@ -116,7 +122,7 @@ func (a *activation) answered() (core.Event, *sdk.Error) {
 	}
 	answer := core.Answered{
 		Ref: ref, Address: address.Call, ParentID: ev.ParentID, EventID: ev.ID, Source: ev.Source, Who: address.Who,
-		Data: ev.Data,
+		Data: ev.Data, Received: a.msg.Received,
 	}
 	for _, c := range a.head.Calls {
 		if c.ID != ref.ID || c.Closed() {
@@ -127,6 +133,7 @@ func (a *activation) answered() (core.Event, *sdk.Error) {
 			return nil, problem
 		}
 		answer.Data, answer.Error, answer.Retryable = checked.Data, checked.Error, checked.Retryable
+		answer.Decision = checked.Decision
 	}
 	return answer, nil
 }

@@ -64,6 +64,7 @@ func sections(e *core.Entry) []section {
 	s := []section{
 		{"messages", e.Messages, func() { e.Messages = nil }},
 		{"results", e.Results, func() { e.Results = nil }},
+		{"requests", e.Requests, func() { e.Requests = nil }},
 		{"input", e.Input, func() { e.Input = nil }},
 	}
 	if e.Terminal != nil {

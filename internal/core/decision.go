@@ -1,0 +1,235 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+
+	"agentd/sdk"
+)
+
+// decided absorbs the answer to a permission request. One that does not count is recorded, and changes nothing else.
+func (t *transition) decided(c *Call, ev Answered) error {
+	if ev.Decision == nil {
+		t.close(c, Result{Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Error: true, Event: ev.EventID, Source: ev.Source, Who: ev.Who})
+		return t.finish(Ending{
+			Reason: ReasonError, Code: sdk.CodeUnavailable, Message: "whoever was asked for permission could not decide",
+		})
+	}
+	d := *ev.Decision
+	d.Scope = cmp.Or(d.Scope, sdk.ScopeCall)
+	record := Decision{
+		Request: c.ID, Call: c.Gate.Call, Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
+		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
+	}
+	if refusal := t.refuse(c, d, ev); refusal != nil {
+		if c.Gate.Refusals >= MaxRefusals {
+			return refusal
+		}
+		c.Gate.Refusals++
+		record.Refused = refusal.Message
+		t.Decisions = append(t.Decisions, record)
+		return nil
+	}
+	t.Decisions = append(t.Decisions, record)
+	if d.Decision == sdk.DecisionAllow && c.Gate.Quorum > 1 {
+		c.Gate.Allowed = append(slices.Clip(c.Gate.Allowed), ev.Who)
+		if len(c.Gate.Allowed) < c.Gate.Quorum {
+			return t.settle()
+		}
+	}
+	t.carryDecision(c, d, ev)
+	return t.settle()
+}
+
+// refuse says why a decision does not count, or nil.
+func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk.Error {
+	g, who := c.Gate, ev.Who
+	refused := func(format string, args ...any) *sdk.Error {
+		return sdk.Errorf(sdk.CodeDecisionRefused, format, args...)
+	}
+	switch {
+	case ev.Received >= c.Due:
+		return refused("the request has expired")
+	case d.ArgsHash != g.ArgsHash:
+		return refused("it was decided on other arguments")
+	case !slices.Contains(g.scopes(), d.Scope):
+		return refused("the scope %q was not offered", d.Scope)
+	case d.Scope == sdk.ScopeToolPattern && d.Pattern == "":
+		return refused("a grant by pattern needs a pattern")
+	case d.Scope == sdk.ScopePrincipal && t.Head.Init.Who == "":
+		return refused("nobody knows which principal started the run, so the grant cannot be theirs")
+	case len(g.Approvers) > 0 && !slices.Contains(g.Approvers, who):
+		return refused("%q may not decide", who)
+	case g.FourEyes && (who == "" || who == t.Head.Init.Who):
+		return refused("whoever started the run may not decide")
+	case g.Quorum > 1 && (who == "" || slices.Contains(g.Allowed, who)):
+		return refused("every one of %d approvers must be somebody else", g.Quorum)
+	case len(d.Args) > 0 && (d.Decision != sdk.DecisionAllow || g.Mode != sdk.PermissionHold || g.Quorum > 1 || d.Scope != sdk.ScopeCall):
+		return refused("arguments can be edited only when one person allows this one call")
+	}
+	switch d.Decision {
+	case sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk:
+		return t.refuseEdit(c, d)
+	}
+	return refused("%q is no decision", d.Decision)
+}
+
+func (t *transition) refuseEdit(c *Call, d sdk.PermissionDecision) *sdk.Error {
+	tool := t.spec.tool(c.Tool)
+	if tool == nil || len(d.Args) == 0 {
+		return nil
+	}
+	if _, faults := tool.Validate(string(d.Args)); len(faults) > 0 {
+		return sdk.Errorf(sdk.CodeDecisionRefused, "the edited arguments do not fit the tool: %s", unfit(faults).Error())
+	}
+	return nil
+}
+
+func (g *Gate) scopes() []sdk.GrantScope {
+	if len(g.Scopes) == 0 {
+		return []sdk.GrantScope{sdk.ScopeCall}
+	}
+	return g.Scopes
+}
+
+// carryDecision closes the request, and lets its call be made or not.
+func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answered) {
+	tool := t.spec.tool(c.Tool)
+	if len(d.Args) > 0 && tool != nil {
+		canonical, _ := tool.Validate(string(d.Args)) // refuse has looked at the faults
+		d.Args = canonical
+		c.Gate.Told = true
+	}
+	allowed := d.Decision == sdk.DecisionAllow
+	t.voidOthers(c, 0) // whoever else was asked learns that it is decided
+	t.close(c, Result{
+		Call: c.ID, Kind: ResultAnswer, Data: told(c.Tool, d, note(c.Gate.Mode, d)), Error: !allowed,
+		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
+	})
+	t.grant(c, d, ev.Who)
+	if c.Gate.Mode == sdk.PermissionRetry {
+		return
+	}
+	gated := &t.Head.Calls[t.Head.call(c.Gate.Call)]
+	switch {
+	case allowed:
+		t.release(gated, tool, d)
+		if d.Scope == sdk.ScopeTool || d.Scope == sdk.ScopePrincipal {
+			t.releaseOthers(c, d.Scope)
+		}
+	case d.Decision == sdk.DecisionAsk:
+		t.deny(gated, sdk.Errorf(sdk.CodePermissionNeeded, "%s was not made; whoever was asked for permission asks: %s", c.Tool, d.Reason))
+	default:
+		t.deny(gated, denial(c.Tool, d.Reason))
+	}
+}
+
+// note tells the model in the mode retry what to do about a decision.
+func note(mode sdk.PermissionMode, d sdk.PermissionDecision) string {
+	switch {
+	case mode != sdk.PermissionRetry && len(d.Args) > 0:
+		return "The call was made with these arguments instead."
+	case mode != sdk.PermissionRetry:
+		return ""
+	case d.Decision == sdk.DecisionAllow:
+		return "You may call the tool now, with the same arguments."
+	case d.Decision == sdk.DecisionAsk:
+		return "The call was not made. Answer the question by calling again, with what was asked for."
+	}
+	return "The call was not made. Do not call the tool like this again."
+}
+
+// grant keeps what a decision means for later calls. In the mode retry it allows or denies the same call once more.
+func (t *transition) grant(c *Call, d sdk.PermissionDecision, who string) {
+	h := &t.Head
+	retry := c.Gate.Mode == sdk.PermissionRetry
+	if d.Decision == sdk.DecisionAsk || d.Scope == sdk.ScopeCall && !retry || len(h.Grants) >= MaxGrants {
+		return
+	}
+	g := Grant{
+		Request: c.ID, Tool: c.Tool, Scope: d.Scope, Pattern: d.Pattern, Deny: d.Decision == sdk.DecisionDeny, Reason: d.Reason,
+		Uses: d.Uses, Expires: d.ExpiresMillis,
+	}
+	if d.Scope == sdk.ScopeCall {
+		g.ArgsHash, g.Uses = c.Gate.ArgsHash, 0
+		if !g.Deny {
+			g.Uses = 1
+		}
+	}
+	if d.Scope == sdk.ScopePrincipal && !g.Deny {
+		by := c.Gate.Allowed
+		if len(by) == 0 {
+			by = []string{who}
+		}
+		t.Records = append(t.Records, sdk.GrantRecord{
+			ID: c.ID, Agent: h.Agent, Principal: h.Init.Who, Tool: c.Tool, Scope: d.Scope, By: by, At: t.in.At, Run: h.Run,
+			Uses: d.Uses, Expires: d.ExpiresMillis,
+		})
+		t.Effects = append(t.Effects, Effect{Kind: EffectGrant, Call: c.ID})
+		return // the manager has it
+	}
+	h.Grants = append(h.Grants, g)
+}
+
+// release lets a held call be made.
+func (t *transition) release(gated *Call, tool *Tool, d sdk.PermissionDecision) {
+	gated.Held = ""
+	if len(d.Args) > 0 {
+		gated.Edited = t.in.Rev
+		t.Edits = append(t.Edits, Edit{Call: gated.ID, Args: d.Args})
+	}
+	if gated.Kind == CallInline {
+		gated.Status = CallResuming
+		return
+	}
+	t.send(gated, tool)
+}
+
+// releaseOthers lets the other held calls of the tool be made that a decision for the whole tool covers, and withdraws their
+// requests.
+func (t *transition) releaseOthers(decided *Call, scope sdk.GrantScope) {
+	h := &t.Head
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		if c.Kind != CallPermission || c.Closed() || c.Tool != decided.Tool || c.Gate.Mode != sdk.PermissionHold ||
+			c.Gate.Quorum > decided.Gate.Quorum || !slices.Contains(c.Gate.scopes(), scope) {
+			continue
+		}
+		t.void(c)
+		t.close(c, Result{Call: c.ID, Kind: ResultGranted, Event: decided.ID})
+		t.Decisions = append(t.Decisions, Decision{
+			Request: c.ID, Call: c.Gate.Call, Decision: sdk.DecisionAllow, Scope: scope, ArgsHash: c.Gate.ArgsHash, Grant: decided.ID,
+		})
+		t.release(&h.Calls[h.call(c.Gate.Call)], t.spec.tool(c.Tool), sdk.PermissionDecision{})
+	}
+}
+
+// deny closes a held call without making it.
+func (t *transition) deny(gated *Call, e *sdk.Error) {
+	gated.Held = ""
+	t.close(gated, failure(gated.ID, ResultDenied, e))
+}
+
+// undecided turns to the next stage of a request that nobody decided in time, or denies its call.
+func (t *transition) undecided(c *Call) {
+	h, g := &t.Head, c.Gate
+	if len(g.Stages) == 0 {
+		d := sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "nobody decided in time", Scope: sdk.ScopeCall}
+		t.Decisions = append(t.Decisions, Decision{Request: c.ID, Call: g.Call, Decision: d.Decision, Reason: d.Reason})
+		t.voidOthers(c, 0)
+		t.close(c, Result{Call: c.ID, Kind: ResultTimeout, Data: told(c.Tool, d, note(g.Mode, d)), Error: true})
+		if g.Mode != sdk.PermissionRetry {
+			t.deny(&h.Calls[h.call(g.Call)], denial(c.Tool, d.Reason))
+		}
+		return
+	}
+	t.voidOthers(c, 0)
+	c.Refused = append(slices.Clip(c.Refused), c.attempt())
+	next := g.Stages[0]
+	g.Stages = g.Stages[1:]
+	c.Attempt, c.Sent, c.Domains, c.Due = c.attempt()+1, t.in.Rev, []string{next.Domain}, t.in.At+next.TimeoutMillis
+	t.Effects = append(t.Effects, Effect{
+		Kind: EffectCall, Call: c.ID, Attempt: c.Attempt, Opened: h.Opened, Type: c.Type, Domains: c.Domains,
+		Schema: t.spec.PermissionSchema,
+	})
+}

@@ -1,0 +1,259 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"agentd/sdk"
+)
+
+// Ruling is what the permission policy makes of one planned call. Request is the data of the request event, for a call that
+// is to be asked for. Grant is the wider grant that allows it, for the record.
+type Ruling struct {
+	Verdict sdk.PermissionVerdict
+	Reason  string
+	Rule    string
+	Grant   string
+	Terms   sdk.PermissionTerms
+	Request json.RawMessage
+}
+
+// Gate is what a permission request asks, as far as its decision needs it.
+type Gate struct {
+	// Call is the call that needs permission.
+	Call     string             `json:"call"`
+	Mode     sdk.PermissionMode `json:"mode"`
+	ArgsHash string             `json:"args_sha256"`
+	Scopes   []sdk.GrantScope   `json:"scopes,omitempty"`
+	// Quorum is how many must allow it (0: one), Allowed who did so far.
+	Quorum    int      `json:"quorum,omitempty"`
+	Allowed   []string `json:"allowed,omitempty"`
+	FourEyes  bool     `json:"four_eyes,omitempty"`
+	Approvers []string `json:"approvers,omitempty"`
+	// Stages are those that are asked when nobody has decided in time.
+	Stages []sdk.PermissionStage `json:"stages,omitempty"`
+	// Refusals counts decisions that did not count.
+	Refusals int `json:"refusals,omitempty"`
+	// Told says that the model is told of the decision when the round closes.
+	Told bool `json:"told,omitempty"`
+}
+
+// Grant is what a person allowed or denied for the rest of a run.
+type Grant struct {
+	// Request is the id of the request that it was decided on.
+	Request string         `json:"request"`
+	Tool    string         `json:"tool"`
+	Scope   sdk.GrantScope `json:"scope"`
+	// ArgsHash is of ScopeCall, Pattern of ScopeToolPattern.
+	ArgsHash string `json:"args_sha256,omitempty"`
+	Pattern  string `json:"pattern,omitempty"`
+	Deny     bool   `json:"deny,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	// Uses are left; 0 is unbounded. Expires is in Unix milliseconds; 0 is never.
+	Uses    int   `json:"uses,omitempty"`
+	Expires int64 `json:"expires,omitempty"`
+}
+
+// Request is the data of a permission request's event.
+type Request struct {
+	ID   string          `json:"id"`
+	Data json.RawMessage `json:"data"`
+}
+
+// Decision is one entry of a request's audit: a decision that counted, one that was refused, or a grant that was used.
+type Decision struct {
+	// Request is the request's id; empty for a call that a grant covered.
+	Request  string         `json:"request,omitempty"`
+	Call     string         `json:"call"`
+	Decision sdk.Decision   `json:"decision,omitempty"`
+	Scope    sdk.GrantScope `json:"scope,omitempty"`
+	ArgsHash string         `json:"args_sha256,omitempty"`
+	Reason   string         `json:"reason,omitempty"`
+	// Event, Source and Who tell who decided: event id and source as claimed, and the principal that the broker enforced.
+	Event  string `json:"event,omitempty"`
+	Source string `json:"source,omitempty"`
+	Who    string `json:"who,omitempty"`
+	// Refused says why it does not count.
+	Refused string `json:"refused,omitempty"`
+	// Grant is the request, or the record, whose grant covers the call; Rule the rule of the policy.
+	Grant string `json:"grant,omitempty"`
+	Rule  string `json:"rule,omitempty"`
+}
+
+// Edit is the canonical arguments that a call is made with instead of the model's.
+type Edit struct {
+	Call string          `json:"call"`
+	Args json.RawMessage `json:"args"`
+}
+
+// MaxGrants bounds the grants of a run: beyond, every call is asked for. MaxRefusals bounds the refused decisions that a
+// request records: later ones are dead-lettered.
+const (
+	MaxGrants   = 256
+	MaxRefusals = 16
+)
+
+// asked is a call of a round that needs permission.
+type asked struct {
+	index   int
+	planned *Planned
+	ruling  Ruling
+}
+
+// Covering returns the index of the grant that decides a call of the tool at that time, or -1. A denial comes before
+// what allows.
+func Covering(spec *Spec, grants []Grant, tool string, args json.RawMessage, now int64) int {
+	found := -1
+	for i := range grants {
+		g := &grants[i]
+		if g.Tool != tool || g.Expires > 0 && g.Expires <= now || !g.covers(spec, args) {
+			continue
+		}
+		if g.Deny {
+			return i
+		}
+		if found < 0 {
+			found = i
+		}
+	}
+	return found
+}
+
+func (g *Grant) covers(spec *Spec, args json.RawMessage) bool {
+	switch g.Scope {
+	case sdk.ScopeCall:
+		return g.ArgsHash == sdk.ArgsHash(args)
+	case sdk.ScopeToolPattern:
+		return spec.Matches != nil && spec.Matches(g.Pattern, args)
+	case sdk.ScopeTool, sdk.ScopePrincipal:
+		return true
+	}
+	return false
+}
+
+// Use takes one use of the grant with that index, and returns the grants that are left. It does not modify grants.
+func Use(grants []Grant, i int) []Grant {
+	left := slices.Clone(grants)
+	switch left[i].Uses {
+	case 0:
+	case 1:
+		left = slices.Delete(left, i, i+1)
+	default:
+		left[i].Uses--
+	}
+	return left
+}
+
+// rule turns the ruling on the i-th call of a round into one of the three verdicts. What the run's grants cover needs not
+// be asked for; what nobody ruled on is denied.
+func (t *transition) rule(p *Planned, i int, rulings []Ruling) Ruling {
+	if !t.spec.Gated {
+		return Ruling{Verdict: sdk.PermissionAllow}
+	}
+	if i >= len(rulings) {
+		return Ruling{Verdict: sdk.PermissionDeny, Reason: "nothing ruled on the call"}
+	}
+	r := rulings[i]
+	switch r.Verdict {
+	case sdk.PermissionAllow:
+		if r.Grant != "" {
+			t.Decisions = append(t.Decisions, Decision{Call: p.ID, Decision: sdk.DecisionAllow, Grant: r.Grant, Rule: r.Rule})
+		}
+		return r
+	case sdk.PermissionAsk:
+		return t.ruleByGrants(p, r)
+	case sdk.PermissionDeny:
+		return r
+	}
+	return Ruling{Verdict: sdk.PermissionDeny, Reason: r.Reason}
+}
+
+func (t *transition) ruleByGrants(p *Planned, r Ruling) Ruling {
+	h := &t.Head
+	i := Covering(t.spec, h.Grants, p.Tool, p.Args, t.in.At)
+	if i < 0 {
+		if len(r.Request) == 0 || len(r.Terms.Stages) == 0 {
+			return Ruling{Verdict: sdk.PermissionDeny, Reason: "there is nobody to ask"}
+		}
+		return r
+	}
+	g := h.Grants[i]
+	used := Decision{Call: p.ID, Decision: sdk.DecisionAllow, Scope: g.Scope, Grant: g.Request, Rule: r.Rule}
+	if g.Deny {
+		used.Decision, used.Reason = sdk.DecisionDeny, g.Reason
+		t.Decisions = append(t.Decisions, used)
+		return Ruling{Verdict: sdk.PermissionDeny, Reason: g.Reason}
+	}
+	h.Grants = Use(h.Grants, i)
+	t.Decisions = append(t.Decisions, used)
+	return Ruling{Verdict: sdk.PermissionAllow}
+}
+
+func denial(tool, reason string) *sdk.Error {
+	if reason == "" {
+		return sdk.Errorf(sdk.CodePermissionDenied, "%s is not allowed", tool)
+	}
+	return sdk.Errorf(sdk.CodePermissionDenied, "%s is not allowed: %s", tool, reason)
+}
+
+// RequestID is the id of the permission request for a call of the round that is opened next, or of the one with that step.
+func RequestID(head *Head, step, index int, args json.RawMessage) string {
+	return sdk.CallID(head.Key(), head.Init.Token, step, index, sdk.TypePermissionRequest, args)
+}
+
+// ask requests permission for a call of the round. The call is held, or the model is told to call again.
+func (t *transition) ask(a asked) {
+	h, terms := &t.Head, &a.ruling.Terms
+	id := RequestID(h, h.Step, a.index, a.planned.Args)
+	gated := &h.Calls[a.index]
+	if terms.Mode == sdk.PermissionRetry {
+		t.close(gated, failure(gated.ID, ResultDenied, sdk.Errorf(sdk.CodePermissionNeeded,
+			"%s needs permission; it was asked for. Call it again when you are told that it is allowed", gated.Tool)))
+	} else {
+		gated.Status, gated.Held = CallSuspended, id
+	}
+	first := terms.Stages[0]
+	h.Calls = append(h.Calls, Call{
+		ID: id, Kind: CallPermission, Tool: gated.Tool, Status: CallSuspended, Type: sdk.TypePermissionRequest,
+		Domains: []string{first.Domain}, Due: t.in.At + first.TimeoutMillis,
+		Gate: &Gate{
+			Call: gated.ID, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(a.planned.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
+			FourEyes: terms.FourEyes, Approvers: terms.Approvers, Stages: terms.Stages[1:],
+			Told: terms.Mode == sdk.PermissionRetry,
+		},
+	})
+	t.Requests = append(t.Requests, Request{ID: id, Data: a.ruling.Request})
+	t.Effects = append(t.Effects, Effect{
+		Kind: EffectCall, Call: id, Type: sdk.TypePermissionRequest, Domains: []string{first.Domain},
+		Schema: t.spec.PermissionSchema,
+	})
+}
+
+// tellDecisions appends what the model is to know of decisions, as texts after the results of the round (seed 000).
+func (t *transition) tellDecisions(calls []Call) {
+	for i := range calls {
+		if c := &calls[i]; c.Gate != nil && c.Gate.Told && c.Status != CallCancelled {
+			t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{
+				Kind: sdk.ContentText, CallID: c.ID, Tool: c.Tool,
+			}}})
+		}
+	}
+}
+
+// told is what the model is shown of a decision.
+func told(tool string, d sdk.PermissionDecision, note string) json.RawMessage {
+	type permission struct {
+		Tool     string          `json:"tool"`
+		Decision sdk.Decision    `json:"decision"`
+		Scope    sdk.GrantScope  `json:"scope,omitempty"`
+		Reason   string          `json:"reason,omitempty"`
+		Args     json.RawMessage `json:"args,omitempty"`
+		Note     string          `json:"note,omitempty"`
+	}
+	data, err := EncodeJSON(map[string]permission{"permission": {tool, d.Decision, d.Scope, d.Reason, d.Args, note}})
+	if err != nil {
+		return json.RawMessage(fmt.Sprintf(`{"permission":{"decision":%q}}`, d.Decision))
+	}
+	return data
+}

@@ -1,0 +1,79 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// policy rules on calls by the name of their tool. What it does not name is allowed.
+type policy map[string]core.Ruling
+
+// parsePolicy reads the lines "permission TOOL hold|retry|deny [stages=DOMAIN:D,…] [scopes=S,…] [quorum=N] [four-eyes]
+// [approvers=A,…]" of an agent.
+func parsePolicy(t *testing.T, agent string) policy {
+	t.Helper()
+	p := policy{}
+	for _, line := range lines(agent) {
+		words := strings.Fields(line)
+		if words[0] != "permission" {
+			continue
+		}
+		r := core.Ruling{Verdict: sdk.PermissionAsk, Rule: "rule " + words[1]}
+		r.Terms.Mode = sdk.PermissionMode(words[2])
+		if words[2] == "deny" {
+			r = core.Ruling{Verdict: sdk.PermissionDeny, Reason: "never"}
+		}
+		r.Terms.Stages = []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: minute}}
+		for _, option := range words[3:] {
+			key, value, _ := strings.Cut(option, "=")
+			parseTerm(t, &r.Terms, key, strings.Split(value, ","))
+		}
+		p[words[1]] = r
+	}
+	return p
+}
+
+func parseTerm(t *testing.T, terms *sdk.PermissionTerms, key string, values []string) {
+	t.Helper()
+	switch key {
+	case "stages":
+		terms.Stages = nil
+		for _, stage := range values {
+			domain, timeout, _ := strings.Cut(stage, ":")
+			terms.Stages = append(terms.Stages, sdk.PermissionStage{Domain: domain, TimeoutMillis: millis(t, timeout)})
+		}
+	case "scopes":
+		for _, scope := range values {
+			terms.Scopes = append(terms.Scopes, sdk.GrantScope(scope))
+		}
+	case "quorum":
+		terms.Quorum = number(t, values[0])
+	case "four-eyes":
+		terms.FourEyes = true
+	case "approvers":
+		terms.Approvers = values
+	default:
+		t.Fatalf("permission: unknown term %q", key)
+	}
+}
+
+// rulings are those on the calls of a reply.
+func (p policy) rulings(spec *core.Spec, head *core.Head, reply sdk.ModelReply) []core.Ruling {
+	var rulings []core.Ruling
+	for _, c := range core.PlanRound(spec, head, reply).Calls {
+		r, named := p[c.Tool]
+		if !named {
+			r = core.Ruling{Verdict: sdk.PermissionAllow}
+		}
+		if r.Verdict == sdk.PermissionAsk {
+			r.Request = json.RawMessage(fmt.Sprintf(`{"tool":%q,"args":%s}`, c.Tool, c.Args))
+		}
+		rulings = append(rulings, r)
+	}
+	return rulings
+}

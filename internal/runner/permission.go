@@ -1,0 +1,155 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// required are the tool patterns that an init event puts under permission. It can only ask for more than the policy does,
+// so nobody gains anything by claiming it.
+func required(ev sdk.Event) []string {
+	text, _ := ev.Extensions[sdk.RequirePermission].(string)
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// rulings asks the agent's policy about every call that the reply would open. Whatever goes wrong denies the call: only
+// the end of ctx is an error.
+func (a *activation) rulings(ctx context.Context, reply sdk.ModelReply) ([]core.Ruling, error) {
+	if a.agent.Permissions == nil {
+		return nil, nil
+	}
+	plan := core.PlanRound(a.agent.Core, &a.state.Head, reply)
+	rulings := make([]core.Ruling, len(plan.Calls))
+	grants := a.state.Grants
+	for i := range plan.Calls {
+		p := &plan.Calls[i]
+		if p.Refusal != nil {
+			continue
+		}
+		var err error
+		if rulings[i], grants, err = a.ruling(ctx, p, grants); err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		a.Logger.Error("permission could not be checked, so the call is denied", "run", a.state.Run, "tool", p.Tool, "error", err)
+		rulings[i] = core.Ruling{Verdict: sdk.PermissionDeny, Reason: "its permission could not be checked"}
+	}
+	return rulings, nil
+}
+
+// ruling judges one planned call, and returns the grants of the run that are left after it.
+func (a *activation) ruling(
+	ctx context.Context, p *core.Planned, grants []core.Grant,
+) (core.Ruling, []core.Grant, error) {
+	check := a.permissionCheck(p)
+	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
+	if err != nil {
+		return core.Ruling{}, grants, fmt.Errorf("check permission of %s: %w", p.ID, err)
+	}
+	ruling := core.Ruling{Verdict: r.Verdict, Reason: r.Reason, Rule: r.Rule, Terms: r.Terms}
+	if r.Verdict != sdk.PermissionAsk {
+		return ruling, grants, nil
+	}
+	if i := core.Covering(a.agent.Core, grants, p.Tool, p.Args, a.Env.Now()); i >= 0 {
+		if !grants[i].Deny {
+			grants = core.Use(grants, i)
+		}
+		return ruling, grants, nil // the core comes to the same
+	}
+	ruling.Grant, err = guarded(func() (string, error) { return a.agent.Permissions.Reserve(ctx, check) })
+	if err != nil {
+		return core.Ruling{}, grants, fmt.Errorf("look for a grant for %s: %w", p.ID, err)
+	}
+	if ruling.Grant != "" {
+		ruling.Verdict = sdk.PermissionAllow
+		return ruling, grants, nil
+	}
+	ruling.Request, err = a.permissionRequest(ctx, check, r)
+	return ruling, grants, err
+}
+
+func (a *activation) permissionCheck(p *core.Planned) sdk.PermissionCheck {
+	h := &a.state.Head
+	check := a.agent.Describe(p.Tool)
+	check.Agent, check.Run, check.Call = h.Agent, h.Run, p.ID
+	check.AccessControl, check.Initiator, check.DelegatedBy = h.Init.AccessControl, h.Init.Who, h.Init.DelegatedBy
+	check.Tool, check.Args, check.Require = p.Tool, p.Args, h.Require
+	return check
+}
+
+// permissionRequest is the data of the event that asks for permission.
+func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionCheck, r sdk.PermissionRuling) (json.RawMessage, error) {
+	request := sdk.PermissionRequest{
+		Agent: c.Agent, Run: c.Run, Call: c.Call, Tool: c.Tool, Type: c.Type, Schema: c.Schema, Args: c.Args,
+		ArgsHash: sdk.ArgsHash(c.Args), Parameters: c.Parameters, Labels: c.Labels, Mode: r.Terms.Mode, Reason: r.Reason,
+		Risk: r.Terms.Risk, Rule: r.Rule, Policy: a.state.Spec, Initiator: c.Initiator, DelegatedBy: c.DelegatedBy,
+		Scopes: r.Terms.Scopes, Quorum: max(r.Terms.Quorum, 1), FourEyes: r.Terms.FourEyes, Approvers: r.Terms.Approvers,
+		Signed: r.Terms.Signed,
+	}
+	if len(request.Scopes) == 0 {
+		request.Scopes = []sdk.GrantScope{sdk.ScopeCall}
+	}
+	built, err := guarded(func() (sdk.PermissionRequest, error) { return a.agent.Permissions.Request(ctx, c, request) })
+	if err != nil {
+		return nil, fmt.Errorf("build the permission request of %s: %w", c.Call, err)
+	}
+	// What a decision binds to is not the builder's to change.
+	built.Call, built.Tool, built.Args, built.ArgsHash, built.Mode = c.Call, c.Tool, c.Args, request.ArgsHash, request.Mode
+	data, err := core.EncodeJSON(built)
+	if err != nil {
+		return nil, fmt.Errorf("encode the permission request of %s: %w", c.Call, err)
+	}
+	return sdk.Canonicalize(data)
+}
+
+// requestData is the data of a permission request for the stage that the effect is of.
+func requestData(r core.Request, f core.Effect) (json.RawMessage, error) {
+	if f.Attempt < 2 {
+		return r.Data, nil
+	}
+	var request sdk.PermissionRequest
+	if err := json.Unmarshal(r.Data, &request); err != nil {
+		return nil, fmt.Errorf("%w: permission request %s: %w", errCorrupt, r.ID, err)
+	}
+	request.Stage = f.Attempt - 1
+	data, err := core.EncodeJSON(request)
+	if err != nil {
+		return nil, fmt.Errorf("encode permission request %s: %w", r.ID, err)
+	}
+	return sdk.Canonicalize(data)
+}
+
+// recordGrant hands a grant wider than the run to the manager.
+func (a *activation) recordGrant(ctx context.Context, e *core.Entry, f core.Effect) error {
+	i := slices.IndexFunc(e.Records, func(g sdk.GrantRecord) bool { return g.ID == f.Call })
+	if i < 0 {
+		return fmt.Errorf("%w: entry %d has no grant of request %s", errCorrupt, e.Rev, f.Call)
+	}
+	if a.agent.Permissions == nil {
+		return errors.New("there is no permission manager to keep the grant")
+	}
+	_, err := guarded(func() (struct{}, error) { return struct{}{}, a.agent.Permissions.Record(ctx, e.Records[i]) })
+	return err
+}
+
+// cleanUp tells the manager that the run has ended. That it cannot clean up is its operator's business, not the run's.
+func (a *activation) cleanUp(ctx context.Context, e *core.Entry) error {
+	if a.agent.Permissions == nil {
+		return nil
+	}
+	_, err := guarded(func() (struct{}, error) { return struct{}{}, a.agent.Permissions.Cleanup(ctx, e.Head.Run) })
+	if err != nil && ctx.Err() == nil {
+		a.Logger.Error("permissions could not be cleaned up", "run", e.Head.Run, "error", err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,273 @@
+package sdk
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// PermissionMode says what happens to a call that needs permission (design §7).
+type PermissionMode string
+
+// The permission modes.
+const (
+	// PermissionHold keeps the call itself waiting: an approval executes exactly that call, a denial is its result.
+	PermissionHold PermissionMode = "hold"
+	// PermissionRetry tells the model that permission was asked for; after the decision it calls again (seeds 000, 001).
+	PermissionRetry PermissionMode = "retry"
+)
+
+// GrantScope says how far an approval reaches. The order is from narrow to wide.
+type GrantScope string
+
+// The grant scopes.
+const (
+	// ScopeCall is this call with exactly these arguments, once.
+	ScopeCall GrantScope = "call"
+	// ScopeToolPattern is calls of the tool in this run whose arguments match a pattern.
+	ScopeToolPattern GrantScope = "run+tool+pattern"
+	// ScopeTool is every call of the tool in this run.
+	ScopeTool GrantScope = "run+tool"
+	// ScopePrincipal is every call of the tool by this agent in runs that the same principal started.
+	ScopePrincipal GrantScope = "principal+agent+tool"
+)
+
+// PermissionVerdict says what a policy makes of one call.
+type PermissionVerdict string
+
+// The verdicts. Anything else, the empty one too, counts as deny.
+const (
+	PermissionAllow PermissionVerdict = "allow"
+	PermissionDeny  PermissionVerdict = "deny"
+	PermissionAsk   PermissionVerdict = "ask"
+)
+
+// PermissionCheck is one call that a policy judges, at the time when it would be executed.
+type PermissionCheck struct {
+	// Agent is the agent's name, Run the subject of its run, Call the call's id.
+	Agent, Run, Call string
+	// AccessControl is that of the init event. It is a claim: no policy may allow anything because of it.
+	AccessControl string
+	// Initiator is the principal that started the run, as the broker enforced it; empty is anonymous.
+	Initiator   string
+	DelegatedBy *Delegation
+	// Tool is the name that the model uses; Type is the contract's type for services, else empty.
+	Tool, Type string
+	// Schema is the dataschema of a service call.
+	Schema string
+	Labels ToolLabels
+	// Args are the canonical arguments, with defaults applied.
+	Args json.RawMessage
+	// Parameters is the JSON Schema of the arguments.
+	Parameters json.RawMessage
+	// Require are tool patterns that this run puts under permission beyond the agent's policy.
+	Require []string
+}
+
+// ToolLabels are what a contract or an MCP server says of a tool. They are claims of whoever offers it: a policy may ask
+// because of them.
+type ToolLabels struct {
+	ReadOnly    bool `json:"read_only,omitempty"`
+	Destructive bool `json:"destructive,omitempty"`
+	OpenWorld   bool `json:"open_world,omitempty"`
+}
+
+// PermissionRuling is a policy's answer for one call.
+type PermissionRuling struct {
+	Verdict PermissionVerdict
+	// Reason is shown to the model when the call is denied, and to the approver when it is asked for.
+	Reason string
+	// Rule names the rule of the policy, for the audit.
+	Rule string
+	// Terms say how to ask; they are used with PermissionAsk.
+	Terms PermissionTerms
+}
+
+// PermissionTerms are the terms of a permission request.
+type PermissionTerms struct {
+	Mode PermissionMode
+	// Risk is free text for the approver, such as "high".
+	Risk string
+	// Scopes are what an approver may choose from; empty is ScopeCall alone.
+	Scopes []GrantScope
+	// Quorum is how many different principals must allow it; 0 is 1.
+	Quorum int
+	// FourEyes refuses a decision of the principal that started the run.
+	FourEyes bool
+	// Approvers are the principals that may decide; empty is whoever the broker lets answer.
+	Approvers []string
+	// Signed asks for decisions signed with a key of the domain.
+	Signed bool
+	// Stages are whom the request goes to, one after the other; when the last one has not decided in time, the call is
+	// denied. There is at least one.
+	Stages []PermissionStage
+}
+
+// PermissionStage is one domain that is asked, for a time.
+type PermissionStage struct {
+	Domain string `json:"domain"`
+	// TimeoutMillis is how long until the next stage, or the denial.
+	TimeoutMillis int64 `json:"timeout_ms"`
+}
+
+// PermissionRequest is the data of a request event, of the type TypePermissionRequest (docs/permissions.md). Its deadline is
+// the event's "expirytime".
+type PermissionRequest struct {
+	Agent string `json:"agent"`
+	Run   string `json:"run"`
+	// Call is the call that needs permission; the request has an id of its own, the event's.
+	Call string `json:"call"`
+	Tool string `json:"tool"`
+	// Type and Schema are the contract's type and the dataschema of a service call.
+	Type   string          `json:"type,omitempty"`
+	Schema string          `json:"schema,omitempty"`
+	Args   json.RawMessage `json:"args"`
+	// ArgsHash is ArgsHash(Args). A decision repeats it.
+	ArgsHash   string          `json:"args_sha256"`
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+	Labels     ToolLabels      `json:"labels"`
+	Mode       PermissionMode  `json:"mode"`
+	Reason     string          `json:"reason,omitempty"`
+	Risk       string          `json:"risk,omitempty"`
+	Rule       string          `json:"rule,omitempty"`
+	// Policy is the digest of the agent spec whose policy asks.
+	Policy      string       `json:"policy"`
+	Initiator   string       `json:"initiator,omitempty"`
+	DelegatedBy *Delegation  `json:"delegated_by,omitempty"`
+	Scopes      []GrantScope `json:"scopes"`
+	Quorum      int          `json:"quorum"`
+	FourEyes    bool         `json:"four_eyes,omitempty"`
+	Approvers   []string     `json:"approvers,omitempty"`
+	Signed      bool         `json:"signed,omitempty"`
+	// Stage counts the domains that were asked before.
+	Stage int `json:"stage"`
+}
+
+// Decision is what an approver chooses.
+type Decision string
+
+// The decisions.
+const (
+	DecisionAllow Decision = "allow"
+	DecisionDeny  Decision = "deny"
+	// DecisionAsk asks back: the model is told the question, and the call is not made.
+	DecisionAsk Decision = "ask"
+)
+
+// PermissionDecision is the data of a decision event, of the type TypePermissionDecided.
+type PermissionDecision struct {
+	Decision Decision `json:"decision"`
+	// ArgsHash is the request's: what the approver saw.
+	ArgsHash string `json:"args_sha256"`
+	// Scope is one of the request's; empty is ScopeCall.
+	Scope GrantScope `json:"scope,omitempty"`
+	// Pattern is a CEL expression over args, for ScopeToolPattern.
+	Pattern string `json:"pattern,omitempty"`
+	// Args replace the arguments of the call, in the mode hold. They are validated like the model's.
+	Args json.RawMessage `json:"args,omitempty"`
+	// Reason is shown to the model; it is the question when the decision is ask.
+	Reason string `json:"reason,omitempty"`
+	// Uses and ExpiresMillis (Unix milliseconds) bound a grant wider than the call; 0 is unbounded.
+	Uses          int   `json:"uses,omitempty"`
+	ExpiresMillis int64 `json:"expires,omitempty"`
+}
+
+// GrantRecord is a decision with a scope wider than a run, for the manager to keep.
+type GrantRecord struct {
+	// ID is the id of the request: recording it again is harmless.
+	ID        string     `json:"id"`
+	Agent     string     `json:"agent"`
+	Principal string     `json:"principal"`
+	Tool      string     `json:"tool"`
+	Scope     GrantScope `json:"scope"`
+	// By are the principals that allowed it, At when, in Unix milliseconds.
+	By   []string `json:"by"`
+	At   int64    `json:"at"`
+	Run  string   `json:"run"`
+	Uses int      `json:"uses,omitempty"`
+	// Expires is in Unix milliseconds; 0 is never.
+	Expires int64 `json:"expires,omitempty"`
+}
+
+// PermissionManager decides which calls of an agent need permission. Everything it does may be repeated after a crash,
+// with equal arguments. An error of Check fails closed: the call is not made. Safe for concurrent use.
+//
+// Grants of a run are not its business: the run keeps them itself.
+type PermissionManager interface {
+	// Check judges one call.
+	Check(ctx context.Context, c PermissionCheck) (PermissionRuling, error)
+	// Reserve looks for a grant wider than a run that covers a call which is to be asked for, and takes one use of it under
+	// the call's id: a call that has one gets the same again. It returns the grant's id, or "".
+	Reserve(ctx context.Context, c PermissionCheck) (grant string, err error)
+	// Request completes the data of a request before it is kept; it may change what the approver is shown.
+	Request(ctx context.Context, c PermissionCheck, r PermissionRequest) (PermissionRequest, error)
+	// Record keeps a grant wider than a run, before the run goes on.
+	Record(ctx context.Context, g GrantRecord) error
+	// Cleanup is told that a run has ended.
+	Cleanup(ctx context.Context, run string) error
+}
+
+// ArgsHash is what a request and its decision say of the arguments: the SHA-256 of their canonical bytes, in lower-case
+// hexadecimal.
+func ArgsHash(canonical []byte) string {
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:])
+}
+
+// PermissionPolicy says which calls of an agent need permission, as data. Rules are tried in order and the first that
+// matches decides; what none matches is allowed.
+type PermissionPolicy struct {
+	Rules []PermissionRule `json:"rules"`
+	// Terms are those of rules that have none of their own.
+	Terms PermissionPolicyTerms `json:"terms"`
+}
+
+// PermissionRule is one rule. It matches a call that all of its conditions match; an absent condition matches all.
+type PermissionRule struct {
+	// Name is shown to approvers and in the audit; empty is "rule <n>".
+	Name string `json:"name,omitempty"`
+	// Tools are patterns of tool names, of which one must match: "*" stands for any characters.
+	Tools []string `json:"tools,omitempty"`
+	// When is a CEL expression over args, tool, type, labels, agent and run that must be true. One that fails, because a
+	// field is missing for example, counts as true: the rule then asks or denies. A rule that allows fails to match.
+	When string `json:"when,omitempty"`
+	// Labels are labels of the tool of which one must be set: "read_only", "destructive", "open_world".
+	Labels  []string          `json:"labels,omitempty"`
+	Verdict PermissionVerdict `json:"verdict"`
+	Reason  string            `json:"reason,omitempty"`
+	Risk    string            `json:"risk,omitempty"`
+	// Terms replace those of the policy where they are set.
+	Terms *PermissionPolicyTerms `json:"terms,omitempty"`
+}
+
+// PermissionPolicyTerms are how an approver is asked. Zero values are the defaults.
+type PermissionPolicyTerms struct {
+	// Mode is PermissionHold by default.
+	Mode PermissionMode `json:"mode,omitempty"`
+	// Domain is HumanDomain by default, TimeoutMillis DefaultPermissionTimeout.
+	Domain        string `json:"domain,omitempty"`
+	TimeoutMillis int64  `json:"timeout_ms,omitempty"`
+	// Escalate are the domains that are asked after that, one after the other; after the last one the call is denied.
+	Escalate []PermissionStage `json:"escalate,omitempty"`
+	// Scopes are ScopeCall by default.
+	Scopes    []GrantScope `json:"scopes,omitempty"`
+	Quorum    int          `json:"quorum,omitempty"`
+	FourEyes  bool         `json:"four_eyes,omitempty"`
+	Approvers []string     `json:"approvers,omitempty"`
+	// Signed asks for decisions signed by a key that is configured for the domain.
+	Signed bool `json:"signed,omitempty"`
+}
+
+// NeedsIdentity reports whether the terms mean anything only where the broker enforces who somebody is.
+func (t PermissionPolicyTerms) NeedsIdentity() bool {
+	if t.Quorum > 1 || t.FourEyes || len(t.Approvers) > 0 {
+		return true
+	}
+	for _, s := range t.Scopes {
+		if s == ScopePrincipal {
+			return true
+		}
+	}
+	return false
+}
