@@ -186,6 +186,7 @@ type Tool struct {
 	// AtMostOnce never runs the tool twice for one call: after a crash in between, the model is told that the outcome is
 	// unknown.
 	AtMostOnce bool
+	Labels     ToolLabels
 	// Run returns JSON. An error becomes a failed result that the model sees; it never ends the run.
 	Run func(ctx context.Context, call ToolCall) (json.RawMessage, error)
 }

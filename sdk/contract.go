@@ -11,6 +11,8 @@ type Contract struct {
 	Type        string `json:"type" yaml:"type"`
 	Domain      string `json:"domain,omitempty" yaml:"domain"`
 	Description string `json:"description,omitempty" yaml:"description"`
+	// Labels say what calls may do, for permission policies.
+	Labels ToolLabels `json:"labels,omitzero" yaml:"labels"`
 	// Versions are keyed by semantic version without a "v".
 	Versions map[string]ContractVersion `json:"versions" yaml:"versions"`
 }

@@ -30,6 +30,7 @@ const (
 	CodeTool              Code = "tool_failed"        // the model: the tool returned an error
 	CodePermissionDenied  Code = "permission_denied"  // the model: a person or the policy said no
 	CodePermissionNeeded  Code = "permission_needed"  // the model: a person was asked; it may call again when they allow it
+	CodeIdentityRequired  Code = "identity_required"  // the publisher: the broker must enforce who they are
 	CodeDecisionRefused   Code = "decision_refused"   // the approver: the decision does not count
 	CodeOutcomeUnknown    Code = "outcome_unknown"    // the model: an at-most-once tool was interrupted
 	CodePoison            Code = "poison_run"         // the operator: the run keeps killing its workers

@@ -68,9 +68,9 @@ type PermissionCheck struct {
 // ToolLabels are what a contract or an MCP server says of a tool. They are claims of whoever offers it: a policy may ask
 // because of them.
 type ToolLabels struct {
-	ReadOnly    bool `json:"read_only,omitempty"`
-	Destructive bool `json:"destructive,omitempty"`
-	OpenWorld   bool `json:"open_world,omitempty"`
+	ReadOnly    bool `json:"read_only,omitempty" yaml:"read_only"`
+	Destructive bool `json:"destructive,omitempty" yaml:"destructive"`
+	OpenWorld   bool `json:"open_world,omitempty" yaml:"open_world"`
 }
 
 // PermissionRuling is a policy's answer for one call.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/internal/approval"
 	"agentd/internal/catalog"
 	"agentd/internal/config"
 	"agentd/sdk"
@@ -73,7 +74,7 @@ func (a *app) check() error {
 func (r *checked) add(cfg *config.Config) {
 	for _, spec := range cfg.Agents {
 		r.Agents = append(r.Agents, spec.Name)
-		if err := catalog.Check(sdk.Agent{Spec: spec}); err != nil {
+		if err := catalog.Check(sdk.Agent{Spec: spec}, approval.Options{Grants: approval.NoGrants{}, Identity: cfg.Identity, Keys: cfg.Keys}); err != nil {
 			r.Faults = append(r.Faults, configFault{File: r.File, Message: fmt.Sprintf("agent %s: %s", spec.Name, err)})
 		}
 	}

@@ -34,13 +34,16 @@ func TestProvision_MakesStreamsAsTheWireSays(t *testing.T) {
 		"AGENTD_DONE":  {"agentd.done.>", 10 * day, window, jetstream.DiscardOld, false, false, false, false, false, true},
 		"AGENTD_TMR":   {"agentd.tmr.> agentd.fire.>", 0, window, jetstream.DiscardOld, false, true, true, true, false, true},
 		"AGENTD_RUN":   {"agentd.run.> agentd.blob.> agentd.spec.>", 0, window, jetstream.DiscardOld, false, false, false, false, true, true},
-		"AGENTD_DLQ":   {"agentd.dlq.>", 90 * day, window, jetstream.DiscardOld, false, false, false, false, false, true},
+		"KV_AGENTD_GRANTS": {
+			"$KV.AGENTD_GRANTS.>", 0, window, jetstream.DiscardNew, true, true, false, false, true, true,
+		},
+		"AGENTD_DLQ": {"agentd.dlq.>", 90 * day, window, jetstream.DiscardOld, false, false, false, false, false, true},
 	}
 	got := map[string]settings{}
 	lister := c.js.ListStreams(testContext(t))
 	for info := range lister.Info() {
 		cfg := info.Config
-		if cfg.Retention != jetstream.LimitsPolicy || cfg.Storage != jetstream.FileStorage || cfg.DenyPurge != cfg.DenyDelete ||
+		if cfg.Retention != jetstream.LimitsPolicy || cfg.Storage != jetstream.FileStorage || cfg.DenyPurge != (cfg.DenyDelete && !strings.HasPrefix(cfg.Name, "KV_")) ||
 			cfg.AllowAtomicPublish {
 			t.Errorf("stream %s: %+v", cfg.Name, cfg)
 		}
@@ -94,8 +97,8 @@ func TestProvision_MakesConsumers(t *testing.T) {
 func TestProvision_TwiceChangesNothing(t *testing.T) {
 	t.Parallel()
 	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
-	if made := provision(t, c, testPlan); len(made) != 7+6 || made[0] != (Change{"stream", "AGENTD_START", "created"}) {
-		t.Errorf("at first: %v; want 7 streams and 6 consumers", made)
+	if made := provision(t, c, testPlan); len(made) != 8+6 || made[0] != (Change{"stream", "AGENTD_START", "created"}) {
+		t.Errorf("at first: %v; want 8 streams and 6 consumers", made)
 	}
 	if changes := provision(t, c, testPlan); changes != nil {
 		t.Errorf("the second time: %v", changes)

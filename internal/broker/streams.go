@@ -116,6 +116,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		base(ZoneDone, run+margin, sdk.KindDone),
 		timer, journal,
 		base(ZoneDLQ, deadLetters, sdk.KindDLQ),
+		bucketStream(bucketOfGrants(c.subjects), grantHistory, replicas),
 	}
 }
 

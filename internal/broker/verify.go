@@ -71,7 +71,7 @@ func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
 	add := func(code string, severity Severity, message, remedy string) {
 		f = append(f, Finding{code, severity, "stream " + got.Name + ": " + message, remedy})
 	}
-	if want.DenyDelete { // others publish here
+	if want.DenyPurge { // others publish here
 		if got.Duplicates > shortestDuplicates {
 			add("duplicates_window", SeverityError,
 				fmt.Sprintf("its duplicate window is %s; a publisher could use up the message id of another's answer", got.Duplicates),

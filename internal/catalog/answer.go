@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 
+	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -11,16 +12,21 @@ import (
 
 // answers checks responses against the contracts that were called.
 type answers struct {
-	toolbox *contracts.Toolbox
-	turn    *contracts.Version
+	toolbox          *contracts.Toolbox
+	turn, permission *contracts.Version
+	keys             approval.Keys
 }
 
-func newAnswers(toolbox *contracts.Toolbox) (*answers, error) {
+func newAnswers(toolbox *contracts.Toolbox, keys approval.Keys) (*answers, error) {
 	turn, err := contracts.CompileVersion(contracts.Conversation(), contracts.BuiltinVersion)
 	if err != nil {
 		return nil, err
 	}
-	return &answers{toolbox, turn}, nil
+	permission, err := contracts.CompileVersion(contracts.Permission(), contracts.BuiltinVersion)
+	if err != nil {
+		return nil, err
+	}
+	return &answers{toolbox, turn, permission, keys}, nil
 }
 
 // check is runner.Agent.CheckAnswer. What a service answers wrongly is an error result for the model; what a person
@@ -32,8 +38,12 @@ func (a *answers) check(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error
 	}
 	data, problem := a.valid(call, ev)
 	switch {
+	case problem == nil && call.Kind == core.CallPermission:
+		return a.decision(call, ev)
 	case problem == nil:
 		return runner.Answer{Data: data}, nil
+	case call.Kind == core.CallPermission:
+		return runner.Answer{}, problem
 	case call.Kind == core.CallTurn || call.Type == sdk.TypeQuestion:
 		return runner.Answer{}, problem
 	}
@@ -43,8 +53,8 @@ func (a *answers) check(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error
 func (a *answers) valid(call core.Call, ev sdk.Event) (json.RawMessage, *sdk.Error) {
 	var faults []sdk.Fault
 	unknown := false
-	if call.Kind == core.CallTurn {
-		schema, ok := a.turn.Emits[ev.Type]
+	if own := a.builtin(call.Kind); own != nil {
+		schema, ok := own.Emits[ev.Type]
 		if unknown = !ok; ok {
 			faults = schema.Validate(ev.Data)
 		}
@@ -67,6 +77,38 @@ func (a *answers) valid(call core.Call, ev sdk.Event) (json.RawMessage, *sdk.Err
 		}
 	}
 	return ev.Data, nil
+}
+
+// builtin is the contract of calls that the core makes of itself, or nil.
+func (a *answers) builtin(kind core.CallKind) *contracts.Version {
+	switch kind {
+	case core.CallTurn:
+		return a.turn
+	case core.CallPermission:
+		return a.permission
+	case core.CallService, core.CallInline:
+	}
+	return nil
+}
+
+// decision reads a decision on a permission request. What can be judged without the run is judged here: its signature and
+// its pattern.
+func (a *answers) decision(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
+	var d sdk.PermissionDecision
+	if err := json.Unmarshal(ev.Data, &d); err != nil {
+		return runner.Answer{}, sdk.Errorf(sdk.CodeContractViolation, "the decision cannot be read").WithCause(err)
+	}
+	if d.Pattern != "" {
+		if err := approval.CheckPattern(d.Pattern); err != nil {
+			return runner.Answer{}, sdk.AsError(err)
+		}
+	}
+	if call.Gate.Signed {
+		if err := a.keys.Verify(call.Domains, ev); err != nil {
+			return runner.Answer{}, sdk.AsError(err)
+		}
+	}
+	return runner.Answer{Data: ev.Data, Decision: &d}, nil
 }
 
 // reported is the error that a service reports, without what a model has no use for, such as its stack.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -28,6 +29,8 @@ type Models func(sdk.ModelSpec) (sdk.Provider, error)
 type Catalog struct {
 	store  SpecStore
 	models Models
+	// surroundings are what permission policies need.
+	surroundings approval.Options
 
 	mu      sync.RWMutex
 	current map[string]*entry // by agent token
@@ -50,8 +53,8 @@ type entry struct {
 }
 
 // New returns an empty catalog.
-func New(store SpecStore, models Models) *Catalog {
-	return &Catalog{store: store, models: models, versions: map[string]*runner.Agent{}}
+func New(store SpecStore, models Models, permissions approval.Options) *Catalog {
+	return &Catalog{store: store, models: models, surroundings: permissions, versions: map[string]*runner.Agent{}}
 }
 
 // Set replaces the current agents, all or none: an error lists what is wrong with each. Runs that started with a former
@@ -114,7 +117,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (current map[string]*entry, typ
 		whole, err := gather(context.Background(), a)
 		var compiled *runner.Agent
 		if err == nil {
-			compiled, err = compile(whole.Agent, c.models)
+			compiled, err = compile(whole.Agent, whole.Spec.Permissions, c.models, c.surroundings)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
@@ -138,6 +141,9 @@ func codeOf(a sdk.Agent) []string {
 	}
 	if a.Hooks.Output != nil {
 		code = append(code, "output")
+	}
+	if a.Hooks.Permissions != nil {
+		code = append(code, "permissions")
 	}
 	for _, t := range a.Tools {
 		code = append(code, codeTool+t.Definition.Name)
@@ -195,7 +201,7 @@ func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Ag
 			return nil, sdk.Errorf(sdk.CodeConfig, "agent %q has no %q in Go here, which the run needs", agent, code)
 		}
 	}
-	agentThen, err := compile(e.agent.as(spec), c.models)
+	agentThen, err := compile(e.agent.as(spec), e.agent.Spec.Permissions, c.models, c.surroundings)
 	if err != nil {
 		return nil, fmt.Errorf("compile spec %s: %w", digest, err)
 	}
@@ -217,8 +223,9 @@ func (c *Catalog) keep(agent string, e *entry, digest string, a *runner.Agent) {
 }
 
 // Check reports what is wrong with an agent without a model and without its toolsets: for agentd check.
-func Check(a sdk.Agent) error {
-	_, err := compile(unlisted(a), func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil })
+func Check(a sdk.Agent, permissions approval.Options) error {
+	noModel := func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil }
+	_, err := compile(unlisted(a), a.Spec.Permissions, noModel, permissions)
 	return err
 }
 

@@ -8,14 +8,18 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
 
-// compile makes a runner.Agent of an agent. Everything that can be checked is checked here, not when a run needs it.
-func compile(a sdk.Agent, models Models) (*runner.Agent, error) {
+// compile makes a runner.Agent of an agent. Everything that can be checked is checked here, not when a run needs it. policy
+// is the permission policy in force today, which counts beside that of the spec (design §5).
+func compile(
+	a sdk.Agent, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
+) (*runner.Agent, error) {
 	spec := a.Spec
 	digest, data, err := contracts.SpecDigest(spec)
 	if err != nil {
@@ -41,7 +45,11 @@ func compile(a sdk.Agent, models Models) (*runner.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	answers, err := newAnswers(toolbox)
+	answers, err := newAnswers(toolbox, surroundings.Keys)
+	if err != nil {
+		return nil, err
+	}
+	permissions, err := permissionsOf(a, policy, surroundings)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +58,7 @@ func compile(a sdk.Agent, models Models) (*runner.Agent, error) {
 		SpecJSON: data, Model: model, ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
 		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: toolbox.Definitions(),
 		Inline: inline(toolbox, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
+		Permissions: permissions, Describe: describe(toolbox, a.Tools), Identity: surroundings.Identity,
 		BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
 	if compiled.BuildContext == nil {
@@ -59,6 +68,8 @@ func compile(a sdk.Agent, models Models) (*runner.Agent, error) {
 		compiled.OutputSchema = outputSchema.Raw()
 	}
 	compiled.Core = coreSpec(spec, digest, outputType, toolbox, a.Tools)
+	compiled.Core.Gated = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil
+	compiled.Core.PermissionSchema, compiled.Core.Matches = permissionSchema, approval.Matches
 	return compiled, checkStopOn(spec, toolbox)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/approval"
 	"agentd/internal/catalog"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -81,7 +82,7 @@ func says(t *testing.T, a *runner.Agent, tool string) string {
 
 func TestSet_OffersTheToolsOfToolsetsUnderTheirNames(t *testing.T) {
 	t.Parallel()
-	c := catalog.New(specs{}, noModel)
+	c := catalog.New(specs{}, noModel, approval.Options{})
 	a := desk(&toolset{name: "web"}, &toolset{name: "disk"})
 	a.Tools = []sdk.Tool{{Definition: sdk.ToolDefinition{Name: "look"}, Run: answer("own")}}
 	if err := c.Set([]sdk.Agent{a}); err != nil {
@@ -111,7 +112,7 @@ func TestSet_ClosesWhatIsNoLongerUsed(t *testing.T) {
 	t.Parallel()
 	gone, stays, comes, refused := &toolset{name: "a"}, &toolset{name: "b"}, &toolset{name: "c"}, &toolset{name: "d"}
 	gone.closeErr = errors.New("broken pipe")
-	c := catalog.New(specs{}, noModel)
+	c := catalog.New(specs{}, noModel, approval.Options{})
 	second := desk(stays)
 	second.Spec.Name, second.Spec.Contract.Type = "second", "second"
 	broken := desk(stays, refused)
@@ -149,7 +150,7 @@ func (byValue) Close() error                              { return nil }
 func TestSet_RefusesToolsetsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	away := &toolset{name: "away", listErr: errors.New("connection refused")}
-	err := catalog.New(specs{}, noModel).Set([]sdk.Agent{desk(away, byValue{})})
+	err := catalog.New(specs{}, noModel, approval.Options{}).Set([]sdk.Agent{desk(away, byValue{})})
 	for _, want := range []string{"agent desk", "toolset away", "connection refused", "toolset value"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error %v does not say %q", err, want)
@@ -162,13 +163,13 @@ func TestSet_RefusesToolsetsThatCannotBeUsed(t *testing.T) {
 
 func TestVersion_FormerSpecKeepsItsToolsets(t *testing.T) {
 	t.Parallel()
-	before := catalog.New(specs{}, noModel)
+	before := catalog.New(specs{}, noModel, approval.Options{})
 	if err := before.Set([]sdk.Agent{desk(&toolset{name: "web"})}); err != nil {
 		t.Fatal(err)
 	}
 	former := current(t, before)
 
-	after := catalog.New(specs(former.SpecJSON), noModel)
+	after := catalog.New(specs(former.SpecJSON), noModel, approval.Options{})
 	changed := desk(&toolset{name: "web"}, &toolset{name: "disk"})
 	if err := after.Set([]sdk.Agent{changed}); err != nil {
 		t.Fatal(err)
@@ -193,11 +194,11 @@ func TestCheck_ConnectsToNothing(t *testing.T) {
 	set := &toolset{name: "web"}
 	a := desk(set)
 	a.Spec.StopOn = []string{"web_look"}
-	if err := catalog.Check(a); err != nil || set.listed != 0 {
+	if err := catalog.Check(a, approval.Options{}); err != nil || set.listed != 0 {
 		t.Errorf("check: %v, listed %d times", err, set.listed)
 	}
 	a.Spec.StopOn = []string{"disk_look"}
-	if err := catalog.Check(a); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+	if err := catalog.Check(a, approval.Options{}); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		t.Errorf("a stop-on tool of no toolset: %v", err)
 	}
 }

@@ -125,10 +125,7 @@ func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
 		s.Text = sdk.TextMode(f.Text.V)
 		l.Note(f.Text.Position, checkOneOf("text", f.Text.V, string(sdk.TextOutput), string(sdk.TextConverse)))
 	}
-	if !f.Permissions.Empty() {
-		l.Faultf(f.Permissions.Position,
-			"this version cannot enforce permissions, so it does not run an agent that asks for them")
-	}
+	s.Permissions = l.permissions(f.Permissions)
 	if !f.Tools.MCP.Empty() {
 		l.Faultf(f.Tools.MCP.Position, "MCP servers come with a later version; tools.mcp must be empty")
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/approval"
 	"agentd/internal/config/strict"
 	"agentd/sdk"
 )
@@ -54,6 +55,11 @@ type Config struct {
 	Log   Log
 	// Models are the model providers, by name; "openai" is always one.
 	Models []Provider
+
+	// Identity says that the broker enforces who publishes, and that whoever starts a run or decides must be named.
+	Identity bool
+	// Keys verify signed decisions, by domain.
+	Keys approval.Keys
 
 	Agents []sdk.AgentSpec
 	// Contracts are all that were read, the agents' own and agentd's own, by type: what services and streams are

@@ -202,16 +202,18 @@ func TestLoad_RefusesSmallerFiles(t *testing.T) {
 		{"empty", "", "agentd.yaml: the file is empty"},
 		{"list", "- a", "agentd.yaml:1:1: want a mapping, got a list"},
 		{
-			"permissions", agent("permissions: {mode: hold}"),
-			"agentd.yaml:2:46: this version cannot enforce permissions, so it does not run an agent that asks for them",
+			"permissions without rules", agent("permissions: {mode: hold}"),
+			"agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules: expected at least one rule, got none",
+		},
+		{"a permission list", agent("permissions: [x]"), "agentd.yaml:2:46: want a mapping, got a list"},
+		{"a permission word", agent("permissions: strict"), `agentd.yaml:2:46: want a mapping, got "strict"`},
+		{
+			"a quorum of the anonymous", agent("permissions: {require: ['*'], quorum: 2}"),
+			"agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules[0].terms: expected identity: required, because it depends on who somebody is, got anybody may be anonymous",
 		},
 		{
-			"a permission list", agent("permissions: [x]"),
-			"agentd.yaml:2:46: this version cannot enforce permissions, so it does not run an agent that asks for them",
-		},
-		{
-			"a permission word", agent("permissions: strict"),
-			"agentd.yaml:2:46: this version cannot enforce permissions, so it does not run an agent that asks for them",
+			"no condition", agent("permissions: {rules: [{when: 'args.'}]}"), "agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules[0].when: expected a condition, " +
+				`got "args." is no CEL expression: column 6: Syntax error: no viable alternative at input '.'`,
 		},
 		{"mcp", agent("tools: {mcp: {a: {}}}"), "agentd.yaml:2:46: MCP servers come with a later version; tools.mcp must be empty"},
 		{

@@ -32,7 +32,10 @@ type file struct {
 	} `yaml:"log"`
 	Models    strict.Entries[providerFile] `yaml:"models"`
 	Contracts []words                      `yaml:"contracts"`
-	Agents    []agentFile                  `yaml:"agents"`
+	// Identity is "optional" or "required"; DecisionKeys are the keys of approvers by domain.
+	Identity     words                   `yaml:"identity"`
+	DecisionKeys strict.Entries[[]words] `yaml:"decision_keys"`
+	Agents       []agentFile             `yaml:"agents"`
 }
 
 type providerFile struct {
@@ -58,7 +61,7 @@ type agentFile struct {
 		MCP      strict.Node   `yaml:"mcp"`
 		Builtin  []words       `yaml:"builtin"`
 	} `yaml:"tools"`
-	Permissions strict.Node        `yaml:"permissions"`
+	Permissions *permissionsFile   `yaml:"permissions"`
 	StopOn      []words            `yaml:"stop_on"`
 	History     strict.Value[bool] `yaml:"history"`
 	Limits      struct {

@@ -29,11 +29,16 @@ func Parse(name string, data []byte) (sdk.Contract, error) {
 // contractFile is the form of a contract file (docs/wire.md, "Contracts").
 type contractFile struct {
 	At          strict.Position
-	URI         strict.Value[string]         `yaml:"uri"`
-	Type        strict.Value[string]         `yaml:"type"`
-	Domain      strict.Value[string]         `yaml:"domain"`
-	Description strict.Value[string]         `yaml:"description"`
-	Versions    strict.Entries[*versionFile] `yaml:"versions"`
+	URI         strict.Value[string] `yaml:"uri"`
+	Type        strict.Value[string] `yaml:"type"`
+	Domain      strict.Value[string] `yaml:"domain"`
+	Description strict.Value[string] `yaml:"description"`
+	Labels      struct {
+		ReadOnly    strict.Value[bool] `yaml:"read_only"`
+		Destructive strict.Value[bool] `yaml:"destructive"`
+		OpenWorld   strict.Value[bool] `yaml:"open_world"`
+	} `yaml:"labels"`
+	Versions strict.Entries[*versionFile] `yaml:"versions"`
 }
 
 type versionFile struct {
@@ -53,6 +58,9 @@ func Read(r *strict.Reader, file string, data []byte) sdk.Contract {
 	c := sdk.Contract{
 		URI: f.URI.V, Type: f.Type.V, Domain: f.Domain.V, Description: f.Description.V,
 		Versions: map[string]sdk.ContractVersion{},
+		Labels: sdk.ToolLabels{
+			ReadOnly: f.Labels.ReadOnly.V, Destructive: f.Labels.Destructive.V, OpenWorld: f.Labels.OpenWorld.V,
+		},
 	}
 	if !node.Mapping() {
 		return c

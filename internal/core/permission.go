@@ -31,6 +31,8 @@ type Gate struct {
 	Allowed   []string `json:"allowed,omitempty"`
 	FourEyes  bool     `json:"four_eyes,omitempty"`
 	Approvers []string `json:"approvers,omitempty"`
+	// Signed asks for decisions signed with a key of the domain.
+	Signed bool `json:"signed,omitempty"`
 	// Stages are those that are asked when nobody has decided in time.
 	Stages []sdk.PermissionStage `json:"stages,omitempty"`
 	// Refusals counts decisions that did not count.
@@ -145,10 +147,13 @@ func Use(grants []Grant, i int) []Grant {
 	return left
 }
 
+// Gated reports whether calls of the run need rulings.
+func Gated(spec *Spec, head *Head) bool { return spec.Gated || len(head.Require) > 0 }
+
 // rule turns the ruling on the i-th call of a round into one of the three verdicts. What the run's grants cover needs not
 // be asked for; what nobody ruled on is denied.
 func (t *transition) rule(p *Planned, i int, rulings []Ruling) Ruling {
-	if !t.spec.Gated {
+	if !Gated(t.spec, &t.Head) {
 		return Ruling{Verdict: sdk.PermissionAllow}
 	}
 	if i >= len(rulings) {
@@ -219,7 +224,7 @@ func (t *transition) ask(a asked) {
 		Domains: []string{first.Domain}, Due: t.in.At + first.TimeoutMillis,
 		Gate: &Gate{
 			Call: gated.ID, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(a.planned.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
-			FourEyes: terms.FourEyes, Approvers: terms.Approvers, Stages: terms.Stages[1:],
+			FourEyes: terms.FourEyes, Approvers: terms.Approvers, Signed: terms.Signed, Stages: terms.Stages[1:],
 			Told: terms.Mode == sdk.PermissionRetry,
 		},
 	})

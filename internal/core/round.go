@@ -123,7 +123,7 @@ func (t *transition) end(reason Reason, terminal Terminal) {
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
 	t.Terminal = &terminal
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
-	if t.spec.Gated {
+	if Gated(t.spec, h) {
 		t.Effects = append(t.Effects, Effect{Kind: EffectCleanup})
 	}
 	h.Grants = nil

@@ -24,7 +24,8 @@ type Spec struct {
 	// StaleAfter is how long, in milliseconds, a driver may be silent before a timer or a control message takes over: the
 	// longest step deadline and two AckWaits.
 	StaleAfter int64
-	// Gated says that every call needs a ruling of the permission policy: one without is denied.
+	// Gated says that every call needs a ruling of the permission policy: one without is denied. So does a run that requires
+	// permissions of its own.
 	Gated bool
 	// PermissionSchema is the dataschema of permission requests.
 	PermissionSchema string

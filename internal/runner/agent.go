@@ -30,7 +30,7 @@ type Agent struct {
 	// History puts the conversation beside the output.
 	History bool
 
-	// Permissions rules on every call; nil when the agent has no policy. Describe is what a check says of a tool itself.
+	// Permissions rules on every call of a gated run. Describe is what a check says of a tool itself.
 	Permissions sdk.PermissionManager
 	Describe    func(tool string) sdk.PermissionCheck
 
@@ -38,6 +38,8 @@ type Agent struct {
 	BuildContext func(context.Context, sdk.ContextInput) (sdk.Context, error)
 	// BuildOutput makes contract-conforming data of a text, or says what is wrong with it in words for the model.
 	BuildOutput func(context.Context, sdk.OutputInput) (data json.RawMessage, fault string, err error)
+	// Identity refuses whoever starts a run or decides without a principal that the broker enforced.
+	Identity bool
 	// CheckInput validates an init event against the agent's contract and returns its data with defaults applied.
 	CheckInput func(sdk.Event) (json.RawMessage, *sdk.Error)
 	// CheckAnswer validates a response to a call against the called contract. problem is set when it is refused

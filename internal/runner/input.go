@@ -60,6 +60,9 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if a.head.Status != "" {
 		return core.Started{Run: a.msg.Run, Init: init}, nil, nil
 	}
+	if a.agent.Identity && init.Who == "" {
+		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the event names no principal, which this agent requires"), nil
+	}
 	data, problem := a.agent.CheckInput(a.msg.Event)
 	if problem != nil {
 		return nil, problem, nil
@@ -134,6 +137,9 @@ func (a *activation) answered() (core.Event, *sdk.Error) {
 		}
 		answer.Data, answer.Error, answer.Retryable = checked.Data, checked.Error, checked.Retryable
 		answer.Decision = checked.Decision
+		if c.Kind == core.CallPermission && a.agent.Identity && answer.Who == "" {
+			return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires")
+		}
 	}
 	return answer, nil
 }

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ func required(ev sdk.Event) []string {
 // rulings asks the agent's policy about every call that the reply would open. Whatever goes wrong denies the call: only
 // the end of ctx is an error.
 func (a *activation) rulings(ctx context.Context, reply sdk.ModelReply) ([]core.Ruling, error) {
-	if a.agent.Permissions == nil {
+	if !core.Gated(a.agent.Core, &a.state.Head) {
 		return nil, nil
 	}
 	plan := core.PlanRound(a.agent.Core, &a.state.Head, reply)
@@ -134,18 +133,12 @@ func (a *activation) recordGrant(ctx context.Context, e *core.Entry, f core.Effe
 	if i < 0 {
 		return fmt.Errorf("%w: entry %d has no grant of request %s", errCorrupt, e.Rev, f.Call)
 	}
-	if a.agent.Permissions == nil {
-		return errors.New("there is no permission manager to keep the grant")
-	}
 	_, err := guarded(func() (struct{}, error) { return struct{}{}, a.agent.Permissions.Record(ctx, e.Records[i]) })
 	return err
 }
 
 // cleanUp tells the manager that the run has ended. That it cannot clean up is its operator's business, not the run's.
 func (a *activation) cleanUp(ctx context.Context, e *core.Entry) error {
-	if a.agent.Permissions == nil {
-		return nil
-	}
 	_, err := guarded(func() (struct{}, error) { return struct{}{}, a.agent.Permissions.Cleanup(ctx, e.Head.Run) })
 	if err != nil && ctx.Err() == nil {
 		a.Logger.Error("permissions could not be cleaned up", "run", e.Head.Run, "error", err)

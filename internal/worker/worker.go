@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
 	"agentd/internal/handler"
@@ -27,6 +28,9 @@ type Options struct {
 	// Grace is how long a stopping worker lets activations reach their next step; 0 is 30 s.
 	Grace  time.Duration
 	Logger *slog.Logger
+	// Identity refuses runs and decisions without a principal that the broker enforced. Keys verify signed decisions.
+	Identity bool
+	Keys     approval.Keys
 	// Env is nil for the real clock, goroutines and randomness.
 	Env runner.Env
 	// Cache is how many recently driven runs stay in memory; see runner.Options.
@@ -50,7 +54,9 @@ func New(o Options) (*Worker, error) {
 	if o.Env == nil {
 		o.Env = realEnv{}
 	}
-	w := &Worker{Options: o, catalog: catalog.New(o.Store, o.Models)}
+	w := &Worker{Options: o, catalog: catalog.New(o.Store, o.Models, approval.Options{
+		Grants: o.Conn.Grants(), Identity: o.Identity, Keys: o.Keys,
+	})}
 	if err := w.catalog.Set(o.Agents); err != nil {
 		return nil, err
 	}
@@ -182,8 +188,14 @@ func Plan(agents []sdk.AgentSpec) broker.Plan {
 func services(agents []sdk.AgentSpec) []broker.ServicePlan {
 	plans := []broker.ServicePlan{
 		{Domain: sdk.HumanDomain, Type: sdk.TypeQuestion}, {Domain: sdk.HumanDomain, Type: sdk.TypeConversationTurn},
+		{Domain: sdk.HumanDomain, Type: sdk.TypePermissionRequest},
 	}
 	for _, a := range agents {
+		for _, domain := range approval.Domains(a.Permissions) {
+			if plan := (broker.ServicePlan{Domain: domain, Type: sdk.TypePermissionRequest}); !slices.Contains(plans, plan) {
+				plans = append(plans, plan)
+			}
+		}
 		for _, s := range a.Services {
 			domains := s.Domains
 			if len(domains) == 0 {

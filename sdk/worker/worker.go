@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
 	"agentd/internal/llm"
@@ -40,6 +42,11 @@ type Options struct {
 	Provision bool
 	// Replicas of each stream, for Provision; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
+
+	// Identity refuses runs and decisions without a principal that the broker enforced as the last token of their subject.
+	Identity bool
+	// Keys verify signed decisions, by domain.
+	Keys map[string][]ed25519.PublicKey
 
 	// Grace is how long a stopping worker lets activations reach their next step; 0 is 30 s.
 	Grace time.Duration
@@ -112,7 +119,7 @@ func newServing(o Options) (*serving, error) {
 	}
 	var faults []error
 	for _, a := range o.Agents {
-		err := catalog.Check(a)
+		err := catalog.Check(a, approval.Options{Grants: approval.NoGrants{}, Identity: o.Identity, Keys: o.Keys})
 		if err == nil {
 			_, err = o.Models(a.Spec.Model)
 		}
@@ -162,6 +169,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.OpenedStore) error {
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: store, Models: s.Models, Agents: s.Agents, Slots: s.Slots, Grace: s.Grace, Logger: s.Logger,
+		Identity: s.Identity, Keys: s.Keys,
 	})
 	if err != nil {
 		return err

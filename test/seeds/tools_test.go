@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/internal/approval"
 	"agentd/internal/catalog"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -252,7 +253,7 @@ func nameTranslation(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 
 	models := func(sdk.ModelSpec) (sdk.Provider, error) { return model, nil }
-	err := catalog.New(nil, models).Set([]sdk.Agent{desk(service("shop.find"), service("shop_find"))})
+	err := catalog.New(nil, models, approval.Options{}).Set([]sdk.Agent{desk(service("shop.find"), service("shop_find"))})
 	if !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) || !strings.Contains(err.Error(), "shop_find") {
 		t.Errorf("two contracts with one tool name: %v", err)
 	}

@@ -168,14 +168,7 @@ func (d *decoder) mapping(n *yaml.Node, target reflect.Value) {
 		return
 	}
 	fields := map[string]reflect.Value{}
-	for i := range target.NumField() {
-		field := target.Type().Field(i)
-		if field.Type == reflect.TypeFor[Position]() {
-			target.Field(i).Set(reflect.ValueOf(at(d.file, n)))
-		} else if key := field.Tag.Get("yaml"); key != "" {
-			fields[key] = target.Field(i)
-		}
-	}
+	d.fields(n, target, fields)
 	d.members(n, func(key, value *yaml.Node) {
 		field, ok := fields[key.Value]
 		if !ok {
@@ -189,6 +182,22 @@ func (d *decoder) mapping(n *yaml.Node, target reflect.Value) {
 		}
 		d.decode(value, field)
 	})
+}
+
+// fields collects what a mapping can set, and sets where it stands. Embedded structs have their keys in the same mapping.
+func (d *decoder) fields(n *yaml.Node, target reflect.Value, fields map[string]reflect.Value) {
+	for i := range target.NumField() {
+		field := target.Type().Field(i)
+		key := field.Tag.Get("yaml")
+		switch {
+		case field.Type == reflect.TypeFor[Position]():
+			target.Field(i).Set(reflect.ValueOf(at(d.file, n)))
+		case key != "":
+			fields[key] = target.Field(i)
+		case field.Anonymous:
+			d.fields(n, target.Field(i), fields)
+		}
+	}
 }
 
 func (d *decoder) list(n *yaml.Node, target reflect.Value) {

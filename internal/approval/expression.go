@@ -1,0 +1,97 @@
+package approval
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+
+	"agentd/sdk"
+)
+
+// Bounds of one expression: its length in bytes, and what evaluating it may cost, in CEL's own units (about one for each
+// operation).
+const (
+	maxExpression = 4096
+	maxCost       = 100_000
+)
+
+// policyEnv is what conditions of a policy see; patternEnv is what patterns of grants see.
+var (
+	policyEnv  = sync.OnceValues(func() (*cel.Env, error) { return newEnv("tool", "type", "agent", "run", "initiator") })
+	patternEnv = sync.OnceValues(func() (*cel.Env, error) { return newEnv() })
+)
+
+func newEnv(texts ...string) (*cel.Env, error) {
+	options := []cel.EnvOption{
+		cel.Variable("args", cel.DynType), cel.Variable("labels", cel.MapType(cel.StringType, cel.BoolType)),
+	}
+	for _, name := range texts {
+		options = append(options, cel.Variable(name, cel.StringType))
+	}
+	return cel.NewEnv(options...)
+}
+
+// compileExpression compiles a CEL expression that must yield a boolean. The error is CodeConfig.
+func compileExpression(env func() (*cel.Env, error), text string) (cel.Program, error) {
+	if len(text) > maxExpression {
+		return nil, sdk.Errorf(sdk.CodeConfig, "the expression has %d bytes, the limit is %d", len(text), maxExpression)
+	}
+	e, err := env()
+	if err != nil {
+		return nil, fmt.Errorf("make the CEL environment: %w", err)
+	}
+	ast, issues := e.Compile(text)
+	if issues.Err() != nil {
+		first := issues.Errors()[0]
+		return nil, sdk.Errorf(sdk.CodeConfig, "%q is no CEL expression: column %d: %s", text, first.Location.Column()+1, first.Message)
+	}
+	if kind := ast.OutputType(); kind != cel.BoolType && kind != cel.DynType {
+		return nil, sdk.Errorf(sdk.CodeConfig, "%q yields %s, want true or false", text, kind)
+	}
+	program, err := e.Program(ast, cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, sdk.Errorf(sdk.CodeConfig, "%q cannot be evaluated: %s", text, err)
+	}
+	return program, nil
+}
+
+// evaluate is ok when the expression yields a boolean at all.
+func evaluate(program cel.Program, variables map[string]any) (result, ok bool) {
+	value, _, err := program.Eval(variables)
+	if err != nil {
+		return false, false
+	}
+	result, ok = value.Value().(bool)
+	return result, ok
+}
+
+func decodeArgs(args json.RawMessage) (any, error) {
+	var decoded any
+	if err := json.Unmarshal(args, &decoded); err != nil {
+		return nil, fmt.Errorf("decode arguments: %w", err)
+	}
+	return decoded, nil
+}
+
+// CheckPattern reports what is wrong with the pattern of a grant: a CEL expression over args.
+func CheckPattern(pattern string) error {
+	_, err := compileExpression(patternEnv, pattern)
+	return err
+}
+
+// Matches reports whether arguments match the pattern of a grant. A pattern that cannot be read or evaluated matches
+// nothing. It is pure, so that the core may use it.
+func Matches(pattern string, args json.RawMessage) bool {
+	program, err := compileExpression(patternEnv, pattern)
+	if err != nil {
+		return false
+	}
+	decoded, err := decodeArgs(args)
+	if err != nil {
+		return false
+	}
+	result, ok := evaluate(program, map[string]any{"args": decoded, "labels": map[string]bool{}})
+	return ok && result
+}

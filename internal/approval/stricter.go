@@ -1,0 +1,169 @@
+package approval
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"agentd/sdk"
+)
+
+// stricter asks two managers, and lets the stricter ruling count.
+type stricter struct{ first, second sdk.PermissionManager }
+
+// Stricter is a manager that allows what both allow. Where both ask, it asks under the terms of the first, tightened by
+// those of the second. Either may be nil.
+func Stricter(first, second sdk.PermissionManager) sdk.PermissionManager {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return stricter{first, second}
+}
+
+var severity = map[sdk.PermissionVerdict]int{sdk.PermissionAllow: 0, sdk.PermissionAsk: 1}
+
+func severityOf(v sdk.PermissionVerdict) int {
+	if s, known := severity[v]; known {
+		return s
+	}
+	return 2
+}
+
+// Check implements sdk.PermissionManager.
+func (s stricter) Check(ctx context.Context, c sdk.PermissionCheck) (sdk.PermissionRuling, error) {
+	a, err := s.first.Check(ctx, c)
+	if err != nil {
+		return sdk.PermissionRuling{}, err
+	}
+	b, err := s.second.Check(ctx, c)
+	if err != nil {
+		return sdk.PermissionRuling{}, err
+	}
+	switch {
+	case severityOf(b.Verdict) > severityOf(a.Verdict):
+		return b, nil
+	case a.Verdict != sdk.PermissionAsk || b.Verdict != sdk.PermissionAsk:
+		return a, nil
+	}
+	return tighten(a, b)
+}
+
+// tighten is a with what b demands beyond it. What contradicts each other cannot be asked for, so it is denied.
+func tighten(a, b sdk.PermissionRuling) (sdk.PermissionRuling, error) {
+	t := &a.Terms
+	t.Quorum = max(t.Quorum, b.Terms.Quorum)
+	t.FourEyes = t.FourEyes || b.Terms.FourEyes
+	t.Signed = t.Signed || b.Terms.Signed
+	t.Risk = cmp.Or(t.Risk, b.Terms.Risk)
+	t.Scopes = common(orCall(t.Scopes), orCall(b.Terms.Scopes))
+	if len(t.Scopes) == 0 {
+		t.Scopes = []sdk.GrantScope{sdk.ScopeCall}
+	}
+	switch {
+	case len(t.Approvers) == 0:
+		t.Approvers = b.Terms.Approvers
+	case len(b.Terms.Approvers) > 0:
+		if t.Approvers = common(t.Approvers, b.Terms.Approvers); len(t.Approvers) == 0 {
+			return sdk.PermissionRuling{Verdict: sdk.PermissionDeny, Rule: a.Rule, Reason: "no approver may decide by both policies"}, nil
+		}
+	}
+	if a.Rule != b.Rule && b.Rule != "" {
+		a.Rule += ", " + b.Rule
+	}
+	a.Reason = cmp.Or(a.Reason, b.Reason)
+	return a, nil
+}
+
+func orCall(s []sdk.GrantScope) []sdk.GrantScope {
+	if len(s) == 0 {
+		return []sdk.GrantScope{sdk.ScopeCall}
+	}
+	return s
+}
+
+func common[T comparable](a, b []T) []T {
+	return slices.DeleteFunc(slices.Clone(a), func(v T) bool { return !slices.Contains(b, v) })
+}
+
+// Reserve implements sdk.PermissionManager: whoever asks must be satisfied, so a grant counts only where both have one or do
+// not ask.
+func (s stricter) Reserve(ctx context.Context, c sdk.PermissionCheck) (string, error) {
+	grant := ""
+	for _, m := range []sdk.PermissionManager{s.first, s.second} {
+		ruling, err := m.Check(ctx, c)
+		if err != nil {
+			return "", err
+		}
+		if ruling.Verdict != sdk.PermissionAsk {
+			continue
+		}
+		found, err := m.Reserve(ctx, c)
+		if err != nil || found == "" {
+			return "", err
+		}
+		grant = cmp.Or(grant, found)
+	}
+	return grant, nil
+}
+
+// Request implements sdk.PermissionManager.
+func (s stricter) Request(ctx context.Context, c sdk.PermissionCheck, r sdk.PermissionRequest) (sdk.PermissionRequest, error) {
+	r, err := s.first.Request(ctx, c, r)
+	if err != nil {
+		return r, err
+	}
+	return s.second.Request(ctx, c, r)
+}
+
+// Record implements sdk.PermissionManager: both keep it.
+func (s stricter) Record(ctx context.Context, g sdk.GrantRecord) error {
+	return errors.Join(s.first.Record(ctx, g), s.second.Record(ctx, g))
+}
+
+// Cleanup implements sdk.PermissionManager.
+func (s stricter) Cleanup(ctx context.Context, run string) error {
+	return errors.Join(s.first.Cleanup(ctx, run), s.second.Cleanup(ctx, run))
+}
+
+// AllowAll is the policy of agents that have none.
+type AllowAll struct{}
+
+// Check implements sdk.PermissionManager.
+func (AllowAll) Check(context.Context, sdk.PermissionCheck) (sdk.PermissionRuling, error) {
+	return sdk.PermissionRuling{Verdict: sdk.PermissionAllow}, nil
+}
+
+// Reserve implements sdk.PermissionManager.
+func (AllowAll) Reserve(context.Context, sdk.PermissionCheck) (string, error) { return "", nil }
+
+// Request implements sdk.PermissionManager.
+func (AllowAll) Request(_ context.Context, _ sdk.PermissionCheck, r sdk.PermissionRequest) (sdk.PermissionRequest, error) {
+	return r, nil
+}
+
+// Record implements sdk.PermissionManager.
+func (AllowAll) Record(context.Context, sdk.GrantRecord) error { return nil }
+
+// Cleanup implements sdk.PermissionManager.
+func (AllowAll) Cleanup(context.Context, string) error { return nil }
+
+// Required is a policy that asks, under the given terms, for the tools that a run puts under permission.
+type Required struct {
+	Terms sdk.PermissionTerms
+	sdk.PermissionManager
+}
+
+// Check implements sdk.PermissionManager.
+func (r Required) Check(ctx context.Context, c sdk.PermissionCheck) (sdk.PermissionRuling, error) {
+	ruling, err := r.PermissionManager.Check(ctx, c)
+	if err != nil || ruling.Verdict != sdk.PermissionAllow || !MatchTool(c.Require, c.Tool) {
+		return ruling, err
+	}
+	return sdk.PermissionRuling{
+		Verdict: sdk.PermissionAsk, Rule: "required by the run", Reason: "whoever started the run asks for it", Terms: r.Terms,
+	}, nil
+}

@@ -1,0 +1,187 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
+)
+
+// bucketOfGrants is the key-value bucket with grants wider than a run.
+func bucketOfGrants(s sdk.Subjects) string { return strings.ToUpper(s.Root()) + "_GRANTS" }
+
+// grantHistory is how many states of a key are kept, for who wants to know who used what.
+const grantHistory = 64
+
+// keptCalls bounds the reservations that are remembered under a grant without a limit of uses.
+const keptCalls = 128
+
+func bucketStream(bucket string, history int64, replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: "KV_" + bucket, Subjects: []string{"$KV." + bucket + ".>"}, Retention: jetstream.LimitsPolicy,
+		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, MaxMsgsPerSubject: history, MaxMsgs: -1, MaxBytes: -1,
+		DenyDelete: true, AllowRollup: true, AllowDirect: true, Replicas: replicas,
+	}
+}
+
+// Grants keeps grants wider than a run in the connection's JetStream. It implements approval.GrantStore; every change is a
+// compare-and-set of one key, so it may be repeated.
+type Grants struct{ conn *Conn }
+
+// Grants are those of the connection's root.
+func (c *Conn) Grants() Grants { return Grants{c} }
+
+// held are the grants under one key: principal, agent and tool.
+type held struct {
+	Grants []heldGrant `json:"grants"`
+}
+
+type heldGrant struct {
+	sdk.GrantRecord
+	// Used counts the uses, Calls are the calls that have one: the last ones of a grant without a limit.
+	Used  int      `json:"used,omitempty"`
+	Calls []string `json:"calls,omitempty"`
+}
+
+// keyOfGrant is the key-value key: every part is a subject token, which sdk.Subjects and tool names guarantee.
+func keyOfGrant(principal, agent, tool string) string {
+	return principal + "." + sdk.NameToken(agent) + "." + tool
+}
+
+// Record keeps a grant under its id. Recording it again is harmless.
+func (g Grants) Record(ctx context.Context, record sdk.GrantRecord) error {
+	return g.change(ctx, keyOfGrant(record.Principal, record.Agent, record.Tool), func(h *held) bool {
+		if slices.ContainsFunc(h.Grants, func(k heldGrant) bool { return k.ID == record.ID }) {
+			return false
+		}
+		h.Grants = append(h.Grants, heldGrant{GrantRecord: record})
+		return true
+	})
+}
+
+// Reserve takes one use of a grant under a call's id, and returns the grant's id: "" if none covers it. A call that has a
+// reservation gets the same again.
+func (g Grants) Reserve(ctx context.Context, principal, agent, tool, call string) (grant string, err error) {
+	err = g.change(ctx, keyOfGrant(principal, agent, tool), func(h *held) bool {
+		grant = ""
+		for i := range h.Grants {
+			if slices.Contains(h.Grants[i].Calls, call) {
+				grant = h.Grants[i].ID
+				return false
+			}
+		}
+		for i := range h.Grants {
+			k := &h.Grants[i]
+			if k.Uses > 0 && k.Used >= k.Uses || k.Expires > 0 && k.Expires <= time.Now().UnixMilli() {
+				continue
+			}
+			k.Used++
+			k.Calls = append(k.Calls, call)
+			if k.Uses == 0 && len(k.Calls) > keptCalls {
+				k.Calls = k.Calls[1:]
+			}
+			grant = k.ID
+			return true
+		}
+		return false
+	})
+	return grant, err
+}
+
+// Revoke removes a grant by its id, and reports whether it was there. Calls that were made under it stay made.
+func (g Grants) Revoke(ctx context.Context, principal, agent, tool, id string) (found bool, err error) {
+	err = g.change(ctx, keyOfGrant(principal, agent, tool), func(h *held) bool {
+		before := len(h.Grants)
+		h.Grants = slices.DeleteFunc(h.Grants, func(k heldGrant) bool { return k.ID == id })
+		found = len(h.Grants) < before
+		return found
+	})
+	return found, err
+}
+
+// List returns all grants.
+func (g Grants) List(ctx context.Context) ([]sdk.GrantRecord, error) {
+	kv, err := g.bucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := kv.Keys(ctx)
+	if errors.Is(err, jetstream.ErrNoKeysFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list grants: %w", err)
+	}
+	slices.Sort(keys)
+	var records []sdk.GrantRecord
+	for _, key := range keys {
+		h, _, err := read(ctx, kv, key)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range h.Grants {
+			records = append(records, k.GrantRecord)
+		}
+	}
+	return records, nil
+}
+
+func (g Grants) bucket(ctx context.Context) (jetstream.KeyValue, error) {
+	kv, err := g.conn.js.KeyValue(ctx, bucketOfGrants(g.conn.subjects))
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, sdk.Errorf(sdk.CodeConfig, "the broker has no bucket of grants; %s", remedyProvision)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the bucket of grants: %w", err)
+	}
+	return kv, nil
+}
+
+// change applies f to what is under key, again whenever somebody else changed it meanwhile. f reports whether it changed
+// anything; it may be called several times.
+func (g Grants) change(ctx context.Context, key string, f func(*held) bool) error {
+	kv, err := g.bucket(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		h, revision, err := read(ctx, kv, key)
+		if err != nil || !f(&h) {
+			return err
+		}
+		data, err := json.Marshal(h)
+		if err != nil {
+			return fmt.Errorf("encode grants %s: %w", key, err)
+		}
+		_, err = kv.Update(ctx, key, data, revision)
+		if !errors.Is(err, jetstream.ErrKeyExists) {
+			if err != nil {
+				return fmt.Errorf("write grants %s: %w", key, err)
+			}
+			return nil
+		}
+	}
+}
+
+// read returns what is under key, and its revision: 0 when nothing is.
+func read(ctx context.Context, kv jetstream.KeyValue, key string) (held, uint64, error) {
+	entry, err := kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return held{}, 0, nil
+	}
+	if err != nil {
+		return held{}, 0, fmt.Errorf("read grants %s: %w", key, err)
+	}
+	var h held
+	if err := json.Unmarshal(entry.Value(), &h); err != nil {
+		return held{}, 0, fmt.Errorf("decode grants %s: %w", key, err)
+	}
+	return h, entry.Revision(), nil
+}

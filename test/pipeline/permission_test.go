@@ -1,0 +1,167 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// asking is the policy that asks for the tools, under terms.
+func asking(terms sdk.PermissionPolicyTerms, tools ...string) *sdk.PermissionPolicy {
+	return &sdk.PermissionPolicy{
+		Rules: []sdk.PermissionRule{{Name: "ask", Tools: tools, Verdict: sdk.PermissionAsk, Reason: "it costs money"}}, Terms: terms,
+	}
+}
+
+func decide(c *sdktest.Call, d sdk.PermissionDecision) {
+	d.ArgsHash, _ = c.Data()["args_sha256"].(string)
+	c.Answer(sdk.TypePermissionDecided, d)
+}
+
+// Two parallel calls need permission; the requests are answered in the other order, by different people, one with a denial.
+func TestPermission_ParallelRequestsAreDecidedInAnyOrder(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "calc_*")
+	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2), add(3, 4)), sdktest.Say("done")))
+	r := h.Run("desk", hello())
+	requests := map[float64]*sdktest.Call{}
+	for range 2 {
+		c := h.Call(sdk.TypePermissionRequest)
+		args, _ := c.Data()["args"].(map[string]any)
+		requests[args["a"].(float64)] = c
+	}
+	h.NoCall("calc.add")
+	h.Restart()
+	decide(requests[3], sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "too much"})
+	decide(requests[1], sdk.PermissionDecision{Decision: sdk.DecisionAllow})
+	call := h.Call("calc.add")
+	if string(call.Event.Data) != `{"a":1,"b":2}` {
+		t.Errorf("the call carries %s", call.Event.Data)
+	}
+	call.Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "done")
+	h.NoCall("calc.add")
+	messages := h.Messages(r)
+	if got := messages[2].Content[0].Text; got != `{"sum":3}` {
+		t.Errorf("the allowed call's result is %s", got)
+	}
+	if denied := messages[3].Content[0]; !denied.IsError || !containsCode(denied.Text, sdk.CodePermissionDenied) {
+		t.Errorf("the denied call's result is %s", denied.Text)
+	}
+}
+
+func TestPermission_InlineToolRunsOnceWhenAllowed(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var ran []string
+	pay := sdk.Tool{
+		Definition: sdk.ToolDefinition{Name: "pay"}, AtMostOnce: true,
+		Run: func(_ context.Context, c sdk.ToolCall) (json.RawMessage, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran = append(ran, string(c.Args))
+			return json.RawMessage(`{"paid":true}`), nil
+		},
+	}
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "pay")
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: spec, Tools: []sdk.Tool{pay}}},
+		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("pay", map[string]int{"sum": 5})), sdktest.Say("paid")),
+	})
+	r := h.Run("desk", hello())
+	request := h.Call(sdk.TypePermissionRequest)
+	h.Restart()
+	decide(request, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: json.RawMessage(`{"sum":4}`)})
+	wantResponse(t, h.Done(r), "paid")
+	if len(ran) != 1 || ran[0] != `{"sum":4}` {
+		t.Errorf("the tool ran with %v, want once with the approver's arguments", ran)
+	}
+}
+
+func TestPermission_RetryTellsTheModelAndGrantsTheSameCallOnce(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{Mode: sdk.PermissionRetry}, "calc_add")
+	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Ask(add(1, 2)), sdktest.Ask(add(1, 3)), sdktest.Say("done")))
+	r := h.Run("desk", hello())
+	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionAllow})
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "no more"})
+	wantResponse(t, h.Done(r), "done")
+	h.NoCall("calc.add")
+}
+
+// A decision for other arguments or with a scope that was not offered is recorded and changes nothing; one that is late goes
+// to the dead letters.
+func TestPermission_DecisionsThatDoNotCount(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "calc_add")
+	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")))
+	r := h.Run("desk", hello())
+	request := h.Call(sdk.TypePermissionRequest)
+	hash, _ := request.Data()["args_sha256"].(string)
+	for i, d := range []sdk.PermissionDecision{
+		{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte(`{"a":1,"b":3}`))},
+		{Decision: sdk.DecisionAllow, ArgsHash: hash, Scope: sdk.ScopeTool},
+	} {
+		h.PublishAgain(request, request.Response(sdk.TypePermissionDecided, d))
+		h.Until(r, "the refusal", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Gate.Refusals == i+1 })
+	}
+	allowed := sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash}
+	h.PublishAgain(request, request.Response(sdk.TypePermissionDecided, allowed))
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "done")
+	late := request.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionDeny, ArgsHash: hash})
+	h.PublishAgain(request, late)
+	if letter := h.DeadLetter(); letter.Reason != string(sdk.CodeDecisionRefused) {
+		t.Errorf("the late decision is dead-lettered as %s", letter.Reason)
+	}
+	var refused int
+	for _, e := range h.Journal(r) {
+		for _, d := range e.Decisions {
+			if d.Refused != "" {
+				refused++
+			}
+		}
+	}
+	if refused != 2 {
+		t.Errorf("the journal records %d refused decisions, want 2", refused)
+	}
+}
+
+func TestPermission_ExpiryEscalatesThenDenies(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{
+		TimeoutMillis: 50, Escalate: []sdk.PermissionStage{{Domain: "the.boss", TimeoutMillis: 50}},
+	}, "calc_add")
+	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("gave up")))
+	r := h.Run("desk", hello())
+	first := h.Call(sdk.TypePermissionRequest)
+	second := h.Call(sdk.TypePermissionRequest)
+	if first.Event.Domain != sdk.HumanDomain || second.Event.Domain != "the.boss" || second.Data()["stage"] != 1.0 {
+		t.Errorf("asked %s, then %s at stage %v", first.Event.Domain, second.Event.Domain, second.Data()["stage"])
+	}
+	wantResponse(t, h.Done(r), "gave up")
+	h.NoCall("calc.add")
+}
+
+// A run may put tools under permission that its agent's policy, or an agent without one, allows.
+func TestPermission_RequiredByTheRun(t *testing.T) {
+	t.Parallel()
+	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")))
+	ev := h.Init("desk", hello())
+	ev.Extensions = map[string]any{sdk.RequirePermission: "calc_*"}
+	r := h.Send("desk", ev)
+	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionDeny})
+	wantResponse(t, h.Done(r), "done")
+	h.NoCall("calc.add")
+}
