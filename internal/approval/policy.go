@@ -57,7 +57,10 @@ func Compile(p sdk.PermissionPolicy, o Options) (*Policy, error) {
 	return compiled, nil
 }
 
-var labels = []string{"read_only", "destructive", "open_world"}
+// set are the labels of a tool by the names that policies use.
+func set(l sdk.ToolLabels) map[string]bool {
+	return map[string]bool{"read_only": l.ReadOnly, "destructive": l.Destructive, "open_world": l.OpenWorld}
+}
 
 func compileRule(r sdk.PermissionRule, general sdk.PermissionPolicyTerms, at string, o Options) (rule, []sdk.Fault) {
 	var faults []sdk.Fault
@@ -70,8 +73,8 @@ func compileRule(r sdk.PermissionRule, general sdk.PermissionPolicyTerms, at str
 		}
 	}
 	for i, label := range r.Labels {
-		if !slices.Contains(labels, label) {
-			fault(fmt.Sprintf(".labels[%d]", i), fmt.Sprintf("one of %v", labels), fmt.Sprintf("%q", label))
+		if _, known := set(sdk.ToolLabels{})[label]; !known {
+			fault(fmt.Sprintf(".labels[%d]", i), "read_only, destructive or open_world", fmt.Sprintf("%q", label))
 		}
 	}
 	switch r.Verdict {
@@ -207,9 +210,7 @@ func (p *Policy) Check(_ context.Context, c sdk.PermissionCheck) (sdk.Permission
 	}
 	variables := map[string]any{
 		"args": args, "tool": c.Tool, "type": c.Type, "agent": c.Agent, "run": c.Run, "initiator": c.Initiator,
-		"labels": map[string]bool{
-			"read_only": c.Labels.ReadOnly, "destructive": c.Labels.Destructive, "open_world": c.Labels.OpenWorld,
-		},
+		"labels": set(c.Labels),
 	}
 	for i := range p.rules {
 		if r := &p.rules[i]; r.matches(c, variables) {
@@ -223,8 +224,8 @@ func (r *rule) matches(c sdk.PermissionCheck, variables map[string]any) bool {
 	if len(r.Tools) > 0 && !MatchTool(r.Tools, c.Tool) {
 		return false
 	}
-	set := map[string]bool{"read_only": c.Labels.ReadOnly, "destructive": c.Labels.Destructive, "open_world": c.Labels.OpenWorld}
-	if len(r.Labels) > 0 && !slices.ContainsFunc(r.Labels, func(label string) bool { return set[label] }) {
+	labels := set(c.Labels)
+	if len(r.Labels) > 0 && !slices.ContainsFunc(r.Labels, func(label string) bool { return labels[label] }) {
 		return false
 	}
 	if r.when == nil {

@@ -187,7 +187,8 @@ func Plan(agents []sdk.AgentSpec) broker.Plan {
 // services are the lanes that the agents' calls go to, people's included.
 func services(agents []sdk.AgentSpec) []broker.ServicePlan {
 	plans := []broker.ServicePlan{
-		{Domain: sdk.HumanDomain, Type: sdk.TypeQuestion}, {Domain: sdk.HumanDomain, Type: sdk.TypeConversationTurn},
+		{Domain: sdk.HumanDomain, Type: sdk.TypeQuestion},
+		{Domain: sdk.HumanDomain, Type: sdk.TypeConversationTurn},
 		{Domain: sdk.HumanDomain, Type: sdk.TypePermissionRequest},
 	}
 	for _, a := range agents {
