@@ -59,7 +59,7 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 		return a.replay(c.state, []core.Entry{*first})
 	}
 	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
-	if errors.Is(err, errCorrupt) && c.at.Rev > 0 {
+	if errors.Is(err, ErrCorrupt) && c.at.Rev > 0 {
 		c = cached{} // the journal was rolled back since; it is read from the beginning
 		entries, end, err = a.journal(ctx, c.at, a.at.Rev)
 	}
@@ -85,7 +85,7 @@ func (a *activation) replay(state core.State, entries []core.Entry) error {
 	for i := range entries {
 		var err error
 		if state, err = core.Apply(state, &entries[i]); err != nil {
-			return fmt.Errorf("%w: %w", errCorrupt, err)
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 	}
 	a.state = &state
@@ -143,7 +143,7 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 		return nil, a.Env.Sleep(ctx, staleReadDelay)
 	}
 	entries, end, err := a.journal(ctx, a.at, rec.Rev)
-	if errors.Is(err, errCorrupt) {
+	if errors.Is(err, ErrCorrupt) {
 		a.Logger.Error("run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
 		return nil, core.ErrFenced
 	}

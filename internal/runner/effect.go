@@ -161,7 +161,7 @@ func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w: entry %d has no arguments of call %s", errCorrupt, e.Rev, f.Call)
+	return nil, fmt.Errorf("%w: entry %d has no arguments of call %s", ErrCorrupt, e.Rev, f.Call)
 }
 
 func withParentSubject(args json.RawMessage, run string) (json.RawMessage, error) {
@@ -193,7 +193,7 @@ func (a *activation) publishVoid(ctx context.Context, e *core.Entry, f core.Effe
 // publishTerminal publishes the run's one terminal event: to the call that the run answers, else to its done subject.
 func (a *activation) publishTerminal(ctx context.Context, e *core.Entry) error {
 	if e.Terminal == nil {
-		return fmt.Errorf("%w: entry %d ends run %s without a terminal event", errCorrupt, e.Rev, a.key)
+		return fmt.Errorf("%w: entry %d ends run %s without a terminal event", ErrCorrupt, e.Rev, a.key)
 	}
 	data := e.Terminal.Data
 	if a.agent.History && e.Terminal.Type == a.agent.Core.OutputType {
