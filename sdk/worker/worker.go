@@ -13,6 +13,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
 	"agentd/internal/llm"
+	"agentd/internal/state/sealed"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -27,6 +28,9 @@ type Options struct {
 	RedisURL string
 	// Root is the first token of every subject; empty is sdk.DefaultRoot.
 	Root string
+	// Encryption seals what is stored of runs; the zero value stores it as it is. All workers of an agent must be able to
+	// open what the others seal.
+	Encryption Encryption
 
 	Agents []sdk.Agent
 	// Models resolves the model of an agent's spec. Nil is one OpenAI-compatible provider named "openai", with key and
@@ -50,6 +54,16 @@ type Options struct {
 	Serving func()
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
+}
+
+// Encryption is with what keys the store of runs is sealed: docs/encryption.md.
+type Encryption struct {
+	// Current is the id of the key that everything new is sealed with.
+	Current string
+	// Keys are 32 random bytes each, by id. An id must never be given to another key.
+	Keys map[string][]byte
+	// AllowPlaintext also reads what was stored before encryption was turned on.
+	AllowPlaintext bool
 }
 
 const (
@@ -90,6 +104,7 @@ func Run(ctx context.Context, o Options) error {
 type serving struct {
 	Options
 	subjects sdk.Subjects
+	keys     *sealed.Keyring
 	health   health
 }
 
@@ -110,6 +125,10 @@ func newServing(o Options) (*serving, error) {
 			return nil, err
 		}
 	}
+	keys, err := sealed.NewKeyring(sealed.Options(o.Encryption))
+	if err != nil {
+		return nil, err
+	}
 	var faults []error
 	for _, a := range o.Agents {
 		err := catalog.Check(a)
@@ -120,7 +139,7 @@ func newServing(o Options) (*serving, error) {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
 		}
 	}
-	return &serving{Options: o, subjects: subjects}, errors.Join(faults...)
+	return &serving{Options: o, subjects: subjects, keys: keys}, errors.Join(faults...)
 }
 
 func modelsFromEnvironment() (func(sdk.ModelSpec) (sdk.Provider, error), error) {
@@ -146,7 +165,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 	}
 	var store worker.OpenedStore
 	err = s.persist(ctx, "open the store", func() (err error) {
-		store, err = worker.OpenStore(ctx, conn, s.RedisURL)
+		store, err = worker.OpenStore(ctx, conn, worker.StoreOptions{RedisURL: s.RedisURL, Keys: s.keys, Logger: s.Logger})
 		return err
 	})
 	if err != nil {
