@@ -51,6 +51,9 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+			return a.refuse(ctx, sdk.Errorf(sdk.CodeTooLarge, "what the message adds to the run is too large to be stored").WithCause(err))
+		}
 		if err != nil {
 			return Verdict{}, err
 		}

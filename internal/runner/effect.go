@@ -223,7 +223,7 @@ func (a *activation) publishEnd(ctx context.Context, init core.Init, ev sdk.Even
 	return a.publish(ctx, a.Subjects.Reply(*init.Reply), ev)
 }
 
-// withHistory puts the conversation beside the output (seed 001).
+// withHistory puts the conversation beside the output (seed 001), unless no event could hold both.
 func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMessage, error) {
 	entries, _, err := a.journal(ctx, point{}, e.Rev)
 	if err != nil {
@@ -247,7 +247,15 @@ func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMe
 		return nil, err
 	}
 	fields["messages"] = messages
-	return core.EncodeJSON(fields)
+	whole, err := core.EncodeJSON(fields)
+	if err != nil {
+		return nil, err
+	}
+	if err := sdk.CheckData(whole); err != nil {
+		a.Logger.Warn("the conversation is left out of the terminal event", "run", a.head.Run, "error", err)
+		return e.Terminal.Data, nil
+	}
+	return whole, nil
 }
 
 // publishRefusal answers an init event that did not start a run. Its bytes, the time too, depend only on the event, so
