@@ -1,7 +1,9 @@
 package sealed_test
 
 import (
+	"bytes"
 	"encoding/hex"
+	"errors"
 	"testing"
 
 	"agentd/internal/runner"
@@ -48,4 +50,27 @@ func TestFormat_IsFixed(t *testing.T) {
 	if spec, err := inner.Spec(ctx, specName); hex.EncodeToString(spec) != sealedSpec {
 		t.Errorf("spec %s, %v", hex.EncodeToString(spec), err)
 	}
+}
+
+// FuzzStore_ReadsAnything: whoever writes to the store can put anything there. Nothing but what was sealed opens.
+func FuzzStore_ReadsAnything(f *testing.F) {
+	entry, err := hex.DecodeString(sealedEntry)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(entry)
+	f.Add(entry[:len(entry)-1])
+	f.Add(entry[:7])
+	f.Add([]byte("\xffSEAL\x01"))
+	f.Add([]byte(`{"v":1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		run, inner := sdk.NewRunKey("trip"), memory.New()
+		if _, err := inner.Append(t.Context(), run, runner.Version{}, runner.Record{Version: runner.Version{Rev: 1, Etag: "etag"}, Data: data}); err != nil {
+			t.Skip(err)
+		}
+		head, err := sealed.New(inner, k1(t), nil).Head(t.Context(), run)
+		if _, refused := errors.AsType[*sealed.Error](err); refused == bytes.Equal(data, entry) || err == nil && string(head.Data) != content {
+			t.Errorf("%x opens as %q, %v", data, head.Data, err)
+		}
+	})
 }

@@ -308,6 +308,8 @@ func TestStore_RefusesWhatWasAlteredOrMoved(t *testing.T) {
 	}
 	swapped := second
 	swapped.Version = first.Version
+	earlier := second
+	earlier.Rev = 1
 	renamed := first
 	renamed.Etag = "other"
 	short := first
@@ -321,6 +323,7 @@ func TestStore_RefusesWhatWasAlteredOrMoved(t *testing.T) {
 	}{
 		"another run":       {sdk.NewRunKey("other"), first, "k1"},
 		"another position":  {run, swapped, "k1"},
+		"another revision":  {run, earlier, "k1"},
 		"another etag":      {run, renamed, "k1"},
 		"a changed tag":     {run, change(first, -1), "k1"},
 		"a changed text":    {run, change(first, -20), "k1"},
