@@ -27,6 +27,9 @@ const (
 	maxDropped = 128
 	// maxMessage is the longest text of an ending, which is part of the head.
 	maxMessage = 4 << 10
+	// maxPattern and maxGrantReason bound a grant: MaxGrants of them are part of the head.
+	maxPattern     = 512
+	maxGrantReason = 256
 	// maxQuoted is what the history keeps of something that was refused for its size.
 	maxQuoted = 1 << 10
 )

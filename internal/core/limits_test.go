@@ -161,3 +161,41 @@ func TestCheckHistory(t *testing.T) {
 		t.Errorf("a larger conversation: %v", err)
 	}
 }
+
+// TestDecisions_AreBounded: what a person decides stays with the run, and so in every entry.
+func TestDecisions_AreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", core.MaxArguments+1)
+	for what, test := range map[string]struct {
+		decision sdk.PermissionDecision
+		refused  string
+	}{
+		"reason":  {sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, Reason: long}, ""},
+		"pattern": {sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeToolPattern, Pattern: long}, "the pattern has"},
+		"args":    {sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: []byte(`{"a":"` + long + `"}`)}, "the edited arguments have"},
+	} {
+		spec := newSpec(inline("book", false))
+		spec.Gated = true
+		r := begun(t, spec)
+		reply := replied(spec, "", sdk.ToolRequest{Name: "book", Arguments: "{}"})
+		reply.Rulings = []core.Ruling{{Verdict: sdk.PermissionAsk, Request: []byte("{}"), Terms: sdk.PermissionTerms{
+			Mode: sdk.PermissionHold, Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool, sdk.ScopeToolPattern},
+			Stages: []sdk.PermissionStage{{Domain: "human.interaction", TimeoutMillis: minute}},
+		}}}
+		mustStep(t, r, r.drive(reply))
+		request := r.state.Calls[1]
+		test.decision.ArgsHash = request.Gate.ArgsHash
+		answer := r.answer(r.effect(r.state.Opened, request.ID), 0, "{}")
+		answer.Decision, answer.Received = &test.decision, r.now
+		e := mustStep(t, r, r.deliver("decision-1", answer))
+		if size := len(r.lines[len(r.lines)-1]); size > 32<<10 {
+			t.Errorf("%s: the entry has %d bytes", what, size)
+		}
+		if got := e.Decisions[0].Refused; !strings.HasPrefix(got, test.refused) || (got == "") != (test.refused == "") {
+			t.Errorf("%s: refused with %q, want %q", what, got, test.refused)
+		}
+		if test.refused == "" && (len(r.state.Grants) != 1 || len(r.state.Grants[0].Reason) > 512) {
+			t.Errorf("%s: grants %+.200v", what, r.state.Grants)
+		}
+	}
+}
