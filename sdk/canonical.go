@@ -18,6 +18,9 @@ const (
 	MaxDepth = 64
 	// MaxKeys is how many object members canonical JSON may have in total.
 	MaxKeys = 10000
+	// MaxData is the most bytes of data that agentd publishes in one event: with attributes they fit into a message of a NATS
+	// server with the default settings, 1 MiB.
+	MaxData = 896 << 10
 )
 
 // Canonicalize returns the canonical form of a JSON value by RFC 8785: the form that call ids cover and that tools run

@@ -191,7 +191,8 @@ func TestCanonicalize_IsIdempotentAndKeepsTheValue(t *testing.T) {
 func FuzzCanonicalize(f *testing.F) {
 	for _, seed := range []string{
 		`{"b":[1,2.50,-0],"a":{"":null}}`, `"\ud83d\ude00\u0000"`, `1e999999999`, `[0.1,1E-7,9007199254740993]`, `{"a":1,"a":2}`,
-		"\xef\xbb\xbf{}", strings.Repeat(`{"a":[`, 40), ` `,
+		"\xef\xbb\xbf{}", strings.Repeat(`{"a":[`, 40), ` `, `{"":{"":{}},"\u0000":"\ud800"}`, strings.Repeat("[", MaxDepth+1),
+		`{"a~/b":[1e-400,-0.0,1E400]}`,
 	} {
 		f.Add([]byte(seed))
 	}

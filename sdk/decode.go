@@ -47,8 +47,8 @@ func DecodeEvent(headers map[string][]string, body []byte) (Event, error) {
 
 // decodeStructured reads the JSON event format.
 func decodeStructured(body []byte) (Event, error) {
-	// The envelope's own object is one level above data.
-	s := scan{root: "$", maxDepth: MaxDepth + 1}
+	// The envelope's own object is one level above data, and its members are not data's.
+	s := scan{root: "$", maxDepth: MaxDepth + 1, maxKeys: maxDataKeys + 2*MaxExtensions}
 	s.run(body)
 	if kind := jsontext.Value(body).Kind(); len(s.list) == 0 && kind != '{' {
 		s.add("$", "an object with the attributes of an event", kindName(kind))

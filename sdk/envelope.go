@@ -21,6 +21,10 @@ const (
 	ContentTypeStructured = "application/cloudevents+json"
 	// MaxAttribute is the most bytes of UTF-8 that one attribute's value may have.
 	MaxAttribute = 8 << 10
+	// MaxExtensions is how many attributes beside those of this wire an event may have.
+	MaxExtensions = 64
+	// maxDataKeys is how many object members data may have in total: canonical JSON, and what agentd adds to it.
+	maxDataKeys = MaxKeys + 64
 )
 
 // Members of the envelope that are no text, and the one that is always the same.
@@ -214,6 +218,10 @@ func (e *Event) check(f *faults) {
 	if year := e.Time.UTC().Year(); year < 0 || year > 9999 {
 		f.add("$.time", "a year from 0000 to 9999 in UTC", strconv.Itoa(year))
 	}
+	if n := len(e.Extensions); n > MaxExtensions {
+		f.add("$", fmt.Sprintf("at most %d extension attributes", MaxExtensions), strconv.Itoa(n))
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.Extensions)) {
 		checkExtension(f, name, e.Extensions[name])
 	}
@@ -260,9 +268,20 @@ func checkText(f *faults, path, value string) {
 	}
 }
 
+// CheckData reports what keeps data from being that of an event that agentd publishes: CodeTooLarge, or CodeInvalidEvent
+// with every fault.
+func CheckData(data []byte) error {
+	if len(data) > MaxData {
+		return Errorf(CodeTooLarge, "the data has %d bytes, more than %d", len(data), MaxData)
+	}
+	var f faults
+	compactData(data, &f)
+	return f.err("the data is not that of an event")
+}
+
 // compactData checks that data is one JSON object and drops its white space. Numbers and strings keep their text.
 func compactData(data []byte, f *faults) json.RawMessage {
-	s := scan{root: "$.data", maxDepth: MaxDepth}
+	s := scan{root: "$.data", maxDepth: MaxDepth, maxKeys: maxDataKeys}
 	s.run(data)
 	value := jsontext.Value(data)
 	if kind := value.Kind(); len(s.list) == 0 && kind != '{' {

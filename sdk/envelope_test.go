@@ -215,6 +215,9 @@ func FuzzDecodeEvent(f *testing.F) {
 	f.Add("application/cloudevents-batch+json", "", "", []byte(`[]`))
 	f.Add("", "", "", []byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":"e30=","executionunits":1e-7}`))
 	f.Add("", "", "", []byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","data":{"a":1,"a":2}}`))
+	f.Add("", "ce-id", "1", []byte(strings.Repeat(`{"a":`, MaxDepth+1)+"1"+strings.Repeat("}", MaxDepth+1)))
+	f.Add("", "ce-X-Evil", "%00", []byte("{\"a\":\"\xff\"}"))
+	f.Add("", "", "", []byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","data":{},"data_base64":"e30=","mine":1e999999999}`))
 	f.Fuzz(func(t *testing.T, contentType, name, value string, body []byte) {
 		headers := map[string][]string{"Content-Type": {contentType}}
 		if name != "" {

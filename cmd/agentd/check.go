@@ -33,10 +33,12 @@ func (a *app) checkCommand() *cobra.Command {
 
 // checked is the outcome of a check.
 type checked struct {
-	File      string        `json:"file"`
-	Agents    []string      `json:"agents"`
-	Contracts []string      `json:"contracts"`
-	Faults    []configFault `json:"faults"`
+	File      string   `json:"file"`
+	Agents    []string `json:"agents"`
+	Contracts []string `json:"contracts"`
+	// Encryption is nil where nothing is sealed.
+	Encryption *checkedEncryption `json:"encryption,omitempty"`
+	Faults     []configFault      `json:"faults"`
 }
 
 type configFault struct {
@@ -81,6 +83,7 @@ func (r *checked) add(cfg *config.Config) {
 	for _, c := range cfg.Contracts {
 		r.Contracts = append(r.Contracts, c.Type)
 	}
+	r.addEncryption(cfg.Encryption)
 }
 
 func (r *checked) write(w io.Writer) error {
@@ -96,5 +99,6 @@ func (r *checked) write(w io.Writer) error {
 		return nil
 	}
 	fmt.Fprintf(w, "%s: %s, %s, nothing wrong\n", r.File, count(len(r.Agents), "agent"), count(len(r.Contracts), "contract"))
+	r.Encryption.write(w)
 	return nil
 }

@@ -137,8 +137,23 @@ func (e *examination) broker(ctx context.Context, c *client, monitor string) err
 
 // store is examined by opening and reading it.
 func (e *examination) store(ctx context.Context, c *client) {
-	e.examined("store of runs: %s", c.cfg.StoreKind())
-	e.found(worker.CheckStore(ctx, c.Conn, redisURL(c.cfg))...)
+	e.examined("store of runs: %s, %s", c.cfg.StoreKind(), encryptionText(c.cfg.Encryption))
+	o, err := storeOptions(c.cfg)
+	if err != nil {
+		e.found(broker.Finding{
+			Code: "encryption_keys", Severity: broker.SeverityError, Message: "the store cannot be opened without its keys: " + err.Error(),
+			Remedy: "put the keys where encryption.keys says",
+		})
+		return
+	}
+	if c.cfg.Encryption.AllowPlaintext {
+		e.found(broker.Finding{
+			Code: "plaintext_allowed", Severity: broker.SeverityWarning,
+			Message: "encryption.allow_plaintext is on: who can write to the store can begin runs in plaintext",
+			Remedy:  "remove it when the runs that began before encryption are no longer needed",
+		})
+	}
+	e.found(worker.CheckStore(ctx, c.Conn, o)...)
 }
 
 func (e *examination) worker(ctx context.Context, c *client, agent string) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -58,7 +59,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	o.Provision, o.Replicas, o.HTTP, o.Grace = f.provision, plan(cfg).Replicas, f.http, f.grace
 	o.Serving = func() {
-		o.Logger.Info("serving", "agents", agentNames(cfg), "store", string(cfg.StoreKind()), "slots", o.Slots)
+		o.Logger.Info("serving", "agents", agentNames(cfg), "store", string(cfg.StoreKind()),
+			"encryption", cmp.Or(cfg.Encryption.Current, "off"), "slots", o.Slots)
 	}
 	err = worker.Run(ctx, o)
 	if err == nil {
@@ -76,8 +78,12 @@ func (a *app) workerOptions(cfg *config.Config, url string) (worker.Options, err
 	if err := checkModels(cfg, registry); err != nil {
 		return worker.Options{}, err
 	}
+	keys, err := encryption(cfg)
+	if err != nil {
+		return worker.Options{}, err
+	}
 	return worker.Options{
-		URL: url, Creds: cfg.NATS.Creds, RedisURL: redisURL(cfg), Root: cfg.NATS.Root,
+		URL: url, Creds: cfg.NATS.Creds, RedisURL: redisURL(cfg), Root: cfg.NATS.Root, Encryption: keys,
 		Agents: agents(cfg), Models: registry.Provider, Slots: cfg.Slots,
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/config"
 	"agentd/internal/llm"
+	"agentd/internal/state/sealed"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -131,7 +132,20 @@ func also(err, further error) error {
 
 // openStore opens the store of runs.
 func (c *client) openStore(ctx context.Context) (worker.OpenedStore, error) {
-	return worker.OpenStore(ctx, c.Conn, redisURL(c.cfg))
+	o, err := storeOptions(c.cfg)
+	if err != nil {
+		return worker.OpenedStore{}, err
+	}
+	return worker.OpenStore(ctx, c.Conn, o)
+}
+
+func storeOptions(cfg *config.Config) (worker.StoreOptions, error) {
+	e, err := encryption(cfg)
+	if err != nil {
+		return worker.StoreOptions{}, err
+	}
+	keys, err := sealed.NewKeyring(sealed.Options(e))
+	return worker.StoreOptions{RedisURL: redisURL(cfg), Keys: keys}, err
 }
 
 // redisURL is empty when runs are kept in JetStream.

@@ -53,6 +53,8 @@ type Config struct {
 	// Slots is how many activations a worker runs at once.
 	Slots int
 	Log   Log
+	// Encryption seals what is stored of runs; the zero value stores it as it is.
+	Encryption Encryption
 	// Models are the model providers, by name; "openai" is always one.
 	Models []Provider
 

@@ -30,12 +30,26 @@ type file struct {
 		Level  words `yaml:"level"`
 		Format words `yaml:"format"`
 	} `yaml:"log"`
-	Models    strict.Entries[providerFile] `yaml:"models"`
-	Contracts []words                      `yaml:"contracts"`
+	Encryption *encryptionFile              `yaml:"encryption"`
+	Models     strict.Entries[providerFile] `yaml:"models"`
+	Contracts  []words                      `yaml:"contracts"`
 	// Identity is "optional" or "required"; DecisionKeys are the keys of approvers by domain.
 	Identity     words                   `yaml:"identity"`
 	DecisionKeys strict.Entries[[]words] `yaml:"decision_keys"`
 	Agents       []agentFile             `yaml:"agents"`
+}
+
+type encryptionFile struct {
+	At             strict.Position
+	Current        words                       `yaml:"current"`
+	Keys           strict.Entries[strict.Node] `yaml:"keys"`
+	AllowPlaintext strict.Value[bool]          `yaml:"allow_plaintext"`
+}
+
+// keyFile says where a key is; the key itself is never in the file.
+type keyFile struct {
+	Env  words `yaml:"env"`
+	File words `yaml:"file"`
 }
 
 type providerFile struct {

@@ -25,6 +25,7 @@ func Load(path string) (*Config, error) {
 	var f file
 	l.Decode(node, &f)
 	l.settings(&f)
+	l.encryption(f.Encryption)
 	l.providers(f.Models)
 	for _, c := range contracts.Builtin() {
 		l.known = append(l.known, &known{Contract: c, at: strict.Position{File: "agentd"}})

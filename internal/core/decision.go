@@ -16,7 +16,7 @@ func (t *transition) decided(c *Call, ev Answered) error {
 		})
 	}
 	d := *ev.Decision
-	d.Scope = cmp.Or(d.Scope, sdk.ScopeCall)
+	d.Scope, d.Reason = cmp.Or(d.Scope, sdk.ScopeCall), clip(d.Reason, maxMessage)
 	record := Decision{
 		Request: c.ID, Call: c.Gate.Call, Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
 		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
@@ -56,6 +56,10 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 		return refused("the scope %q was not offered", d.Scope)
 	case d.Scope == sdk.ScopeToolPattern && d.Pattern == "":
 		return refused("a grant by pattern needs a pattern")
+	case len(d.Pattern) > maxPattern:
+		return refused("the pattern has %d bytes, more than %d", len(d.Pattern), maxPattern)
+	case len(d.Args) > MaxArguments:
+		return refused("the edited arguments have %d bytes, more than %d", len(d.Args), MaxArguments)
 	case d.Scope == sdk.ScopePrincipal && t.Head.Init.Who == "":
 		return refused("nobody knows which principal started the run, so the grant cannot be theirs")
 	case len(g.Approvers) > 0 && !slices.Contains(g.Approvers, who):
@@ -147,8 +151,9 @@ func (t *transition) grant(c *Call, d sdk.PermissionDecision, who string) {
 		return
 	}
 	g := Grant{
-		Request: c.ID, Tool: c.Tool, Scope: d.Scope, Pattern: d.Pattern, Deny: d.Decision == sdk.DecisionDeny, Reason: d.Reason,
-		Uses: d.Uses, Expires: d.ExpiresMillis,
+		Request: c.ID, Tool: c.Tool, Scope: d.Scope, Pattern: d.Pattern, Deny: d.Decision == sdk.DecisionDeny,
+		Reason: clip(d.Reason, maxGrantReason),
+		Uses:   d.Uses, Expires: d.ExpiresMillis,
 	}
 	if d.Scope == sdk.ScopeCall {
 		g.ArgsHash, g.Uses = c.Gate.ArgsHash, 0

@@ -7,7 +7,7 @@ import (
 )
 
 // Plan is what a reply asks for: the calls that would be opened, and the tools of those that are dropped because others of
-// the reply have a higher priority (seed 000).
+// the reply have a higher priority (seed 000), or because they are far beyond MaxRound.
 type Plan struct {
 	Calls   []Planned
 	Dropped []string
@@ -28,13 +28,19 @@ func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply) Plan {
 		highest = max(highest, spec.priority(c.Name))
 	}
 	for _, request := range reply.Calls {
-		if spec.priority(request.Name) < highest {
-			plan.Dropped = append(plan.Dropped, request.Name)
+		if spec.priority(request.Name) < highest || len(plan.Calls) == 2*MaxRound {
+			plan.drop(request.Name)
 			continue
 		}
 		plan.Calls = append(plan.Calls, spec.plan(head, len(plan.Calls), request))
 	}
 	return plan
+}
+
+func (p *Plan) drop(tool string) {
+	if len(p.Dropped) < maxDropped {
+		p.Dropped = append(p.Dropped, clip(tool, maxToolName))
+	}
 }
 
 func (s *Spec) priority(tool string) int {
@@ -45,19 +51,30 @@ func (s *Spec) priority(tool string) int {
 }
 
 func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest) Planned {
-	p := Planned{Tool: request.Name}
-	if tool := s.tool(request.Name); tool == nil {
-		p.Refusal = sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q", request.Name)
-	} else if args, faults := tool.Validate(request.Arguments); len(faults) > 0 {
-		p.Refusal = unfit(faults)
-	} else {
-		p.Args = args
-	}
-	if p.Refusal != nil {
+	p := Planned{Tool: clip(request.Name, maxToolName)}
+	if p.Args, p.Refusal = s.admit(index, request); p.Refusal != nil {
 		p.Args = asWritten(request.Arguments)
 	}
-	p.ID = sdk.CallID(head.Key(), head.Init.Token, head.Step+1, index, request.Name, p.Args)
+	p.ID = sdk.CallID(head.Key(), head.Init.Token, head.Step+1, index, p.Tool, p.Args)
 	return p
+}
+
+// admit returns the canonical arguments of a call that can be made, or why it cannot.
+func (s *Spec) admit(index int, request sdk.ToolRequest) (json.RawMessage, *sdk.Error) {
+	tool := s.tool(request.Name)
+	switch {
+	case tool == nil:
+		return nil, sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q", clip(request.Name, maxToolName))
+	case index >= MaxRound:
+		return nil, sdk.Errorf(sdk.CodeTooLarge, "at most %d calls are made at once; make this one when those have returned", MaxRound)
+	case len(request.Arguments) > MaxArguments:
+		return nil, sdk.Errorf(sdk.CodeTooLarge, "the arguments have %d bytes, more than %d", len(request.Arguments), MaxArguments)
+	}
+	args, faults := tool.Validate(request.Arguments)
+	if len(faults) > 0 {
+		return nil, unfit(faults)
+	}
+	return args, nil
 }
 
 func unfit(faults []sdk.Fault) *sdk.Error {

@@ -26,8 +26,7 @@ func (t *transition) replied(ev Replied) error {
 		return nil
 	}
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, string(ev.Output.Data)))
-	t.complete(ReasonCompleted, ev.Output.Data)
-	return nil
+	return t.complete(ReasonCompleted, ev.Output.Data)
 }
 
 // count adds what a model call cost.
@@ -111,8 +110,11 @@ func (t *transition) send(c *Call, tool *Tool) {
 	t.Effects = append(t.Effects, f)
 }
 
-// asWritten keeps arguments that are no canonical JSON as a JSON string.
+// asWritten keeps arguments that are no canonical JSON as a JSON string, of large ones the beginning.
 func asWritten(arguments string) json.RawMessage {
+	if len(arguments) > MaxArguments {
+		arguments = clip(arguments, maxQuoted)
+	}
 	quoted, err := json.Marshal(arguments) // replaces invalid UTF-8
 	if err != nil {
 		return json.RawMessage(`""`)
@@ -144,8 +146,6 @@ func (t *transition) converse(text string) error {
 		t.correct(text, "Your reply was empty. Say something to the person, or call a tool.")
 		return nil
 	}
-	h.Step++
-	h.Opened = t.in.Rev
 	data, err := TurnData(text)
 	if err != nil {
 		return violation(h, "encode turn: %v", err)
@@ -154,6 +154,12 @@ func (t *transition) converse(text string) error {
 	if err != nil {
 		return violation(h, "canonical turn: %v", err)
 	}
+	if len(canonical) > MaxArguments {
+		t.correct(clip(text, maxQuoted), "Your reply was too long to be sent. Say it in fewer words.")
+		return nil
+	}
+	h.Step++
+	h.Opened = t.in.Rev
 	tool := Tool{
 		Type: sdk.TypeConversationTurn, Schema: t.spec.TurnSchema, Domains: []string{sdk.HumanDomain},
 		Timeout: t.spec.TurnTimeout,
@@ -194,6 +200,5 @@ func (t *transition) built(ev Built) error {
 		t.Head.Lifecycle = sdk.LifecycleOutputErrorFeedback
 		return nil
 	}
-	t.complete(ReasonStopped, ev.Output.Data)
-	return nil
+	return t.complete(ReasonStopped, ev.Output.Data)
 }

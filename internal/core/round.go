@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"agentd/sdk"
 )
@@ -85,7 +86,7 @@ func (t *transition) suspend() {
 
 // finish ends the run with an error event.
 func (t *transition) finish(e Ending) error {
-	problem := sdk.NewProblem(sdk.Errorf(e.Code, "%s", e.Message))
+	problem := sdk.NewProblem(sdk.Errorf(e.Code, "%s", clip(e.Message, maxMessage)))
 	data, err := json.Marshal(problem)
 	if err != nil {
 		return violation(&t.Head, "encode problem: %v", err)
@@ -94,9 +95,16 @@ func (t *transition) finish(e Ending) error {
 	return nil
 }
 
-// complete ends the run with its output.
-func (t *transition) complete(reason Reason, data json.RawMessage) {
+// complete ends the run with its output, or with an error when no event could hold it.
+func (t *transition) complete(reason Reason, data json.RawMessage) error {
+	if len(data) > sdk.MaxData {
+		return t.finish(Ending{
+			Reason: ReasonError, Code: sdk.CodeTooLarge,
+			Message: fmt.Sprintf("the output has %d bytes, more than %d", len(data), sdk.MaxData),
+		})
+	}
 	t.end(reason, Terminal{Type: t.spec.OutputType, Schema: t.spec.Schema, Data: data})
+	return nil
 }
 
 // end closes what is open, so that every tool call in the history has a result, and makes the terminal event.

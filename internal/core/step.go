@@ -241,7 +241,7 @@ func (t *transition) cancelAsked(ev CancelAsked) error {
 	}
 	message := "the run was cancelled"
 	if ev.Message != "" {
-		message += ": " + ev.Message
+		message += ": " + clip(ev.Message, maxMessage)
 	}
 	return t.interrupt(Ending{Reason: ReasonCancelled, Code: sdk.CodeCancelled, Message: message})
 }

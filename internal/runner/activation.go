@@ -51,6 +51,9 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+			return a.refuse(ctx, sdk.Errorf(sdk.CodeTooLarge, "what the message adds to the run is too large to be stored").WithCause(err))
+		}
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -101,7 +104,7 @@ func settled(v *Verdict) Verdict {
 
 // corrupt turns an unreadable journal into a dead letter: the run is left as it is, and the worker goes on.
 func (a *activation) corrupt(err error) (Verdict, error) {
-	if !errors.Is(err, errCorrupt) {
+	if !errors.Is(err, ErrCorrupt) {
 		return Verdict{}, err
 	}
 	return reject((&sdk.Error{Code: sdk.CodeInternal, Message: "the run's journal cannot be read"}).WithCause(err)), nil
@@ -118,7 +121,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 	}
 	e, err := core.DecodeEntry(rec.Data)
 	if err != nil {
-		return fmt.Errorf("%w: run %s: %w", errCorrupt, a.key, err)
+		return fmt.Errorf("%w: run %s: %w", ErrCorrupt, a.key, err)
 	}
 	a.head, a.at = e.Head, point{Version: rec.Version, digest: core.Digest(rec.Data)}
 	return nil

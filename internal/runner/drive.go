@@ -59,7 +59,7 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 		return a.replay(c.state, []core.Entry{*first})
 	}
 	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
-	if errors.Is(err, errCorrupt) && c.at.Rev > 0 {
+	if errors.Is(err, ErrCorrupt) && c.at.Rev > 0 {
 		c = cached{} // the journal was rolled back since; it is read from the beginning
 		entries, end, err = a.journal(ctx, c.at, a.at.Rev)
 	}
@@ -85,7 +85,7 @@ func (a *activation) replay(state core.State, entries []core.Entry) error {
 	for i := range entries {
 		var err error
 		if state, err = core.Apply(state, &entries[i]); err != nil {
-			return fmt.Errorf("%w: %w", errCorrupt, err)
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 	}
 	a.state = &state
@@ -143,7 +143,7 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 		return nil, a.Env.Sleep(ctx, staleReadDelay)
 	}
 	entries, end, err := a.journal(ctx, a.at, rec.Rev)
-	if errors.Is(err, errCorrupt) {
+	if errors.Is(err, ErrCorrupt) {
 		a.Logger.Error("run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
 		return nil, core.ErrFenced
 	}
@@ -179,6 +179,10 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 
 // callModel asks the model once; the provider retries. A failure that retrying did not mend ends the run.
 func (a *activation) callModel(ctx context.Context) (core.Event, error) {
+	if err := core.CheckHistory(a.state); err != nil {
+		e := sdk.AsError(err)
+		return core.Ended{Ending: core.Ending{Reason: core.ReasonQuota, Code: e.Code, Message: e.Message}}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
@@ -186,6 +190,9 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
 	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(), a.delta) })
+	if err == nil {
+		err = core.CheckReply(&reply)
+	}
 	if err != nil {
 		return a.modelFailed(ctx, err)
 	}
@@ -315,6 +322,9 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	}
 	if data, err = sdk.Canonicalize(data); err != nil {
 		return fail(sdk.Errorf(sdk.CodeTool, "%s returned no valid JSON", c.Tool).WithCause(err))
+	}
+	if len(data) > core.MaxResult {
+		return fail(sdk.Errorf(sdk.CodeTooLarge, "%s returned %d bytes, more than %d", c.Tool, len(data), core.MaxResult))
 	}
 	return core.Result{Call: c.ID, Kind: core.ResultInline, Data: data}
 }

@@ -161,7 +161,7 @@ func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w: entry %d has no arguments of call %s", errCorrupt, e.Rev, f.Call)
+	return nil, fmt.Errorf("%w: entry %d has no arguments of call %s", ErrCorrupt, e.Rev, f.Call)
 }
 
 func withParentSubject(args json.RawMessage, run string) (json.RawMessage, error) {
@@ -193,7 +193,7 @@ func (a *activation) publishVoid(ctx context.Context, e *core.Entry, f core.Effe
 // publishTerminal publishes the run's one terminal event: to the call that the run answers, else to its done subject.
 func (a *activation) publishTerminal(ctx context.Context, e *core.Entry) error {
 	if e.Terminal == nil {
-		return fmt.Errorf("%w: entry %d ends run %s without a terminal event", errCorrupt, e.Rev, a.key)
+		return fmt.Errorf("%w: entry %d ends run %s without a terminal event", ErrCorrupt, e.Rev, a.key)
 	}
 	data := e.Terminal.Data
 	if a.agent.History && e.Terminal.Type == a.agent.Core.OutputType {
@@ -223,7 +223,7 @@ func (a *activation) publishEnd(ctx context.Context, init core.Init, ev sdk.Even
 	return a.publish(ctx, a.Subjects.Reply(*init.Reply), ev)
 }
 
-// withHistory puts the conversation beside the output (seed 001).
+// withHistory puts the conversation beside the output (seed 001), unless no event could hold both.
 func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMessage, error) {
 	entries, _, err := a.journal(ctx, point{}, e.Rev)
 	if err != nil {
@@ -247,7 +247,15 @@ func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMe
 		return nil, err
 	}
 	fields["messages"] = messages
-	return core.EncodeJSON(fields)
+	whole, err := core.EncodeJSON(fields)
+	if err != nil {
+		return nil, err
+	}
+	if err := sdk.CheckData(whole); err != nil {
+		a.Logger.Warn("the conversation is left out of the terminal event", "run", a.head.Run, "error", err)
+		return e.Terminal.Data, nil
+	}
+	return whole, nil
 }
 
 // publishRefusal answers an init event that did not start a run. Its bytes, the time too, depend only on the event, so

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -64,6 +65,9 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the event names no principal, which this agent requires"), nil
 	}
 	data, problem := a.agent.CheckInput(a.msg.Event)
+	if problem == nil {
+		problem = checkName(a.msg.Run)
+	}
 	if problem != nil {
 		return nil, problem, nil
 	}
@@ -81,6 +85,29 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 		Run: a.msg.Run, Init: init, Data: data, System: built.System, Messages: built.Messages,
 		Require: append(required(a.msg.Event), built.Require...),
 	}, nil, nil
+}
+
+// maxDelegation is how many calls may lie between a run and the init event that a client sent: agents that call each
+// other in a circle would else go on until somebody pays.
+const maxDelegation = 8
+
+// checkName refuses a run by its name, which grows with every call of an agent by an agent.
+func checkName(run string) *sdk.Error {
+	if len(run) > sdk.MaxAttribute {
+		return sdk.Errorf(sdk.CodeTooLarge, "the run's name would have %d bytes, more than %d", len(run), sdk.MaxAttribute)
+	}
+	depth := 0
+	for rest := run; ; depth++ {
+		i := strings.LastIndexByte(rest, '/')
+		if _, call := sdk.ParseCallRef(rest[i+1:]); i < 0 || !call {
+			break
+		}
+		rest = rest[:i]
+	}
+	if depth > maxDelegation {
+		return sdk.Errorf(sdk.CodeQuotaExhausted, "agents call agents at most %d levels deep", maxDelegation)
+	}
+	return nil
 }
 
 func (a *activation) init() core.Init {

@@ -99,11 +99,11 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 	return stored.Encode()
 }
 
-// decode reads an entry and its blobs. errCorrupt, or the store's failure to read a blob.
+// decode reads an entry and its blobs. ErrCorrupt, or the store's failure to read a blob.
 func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, error) {
 	e, err := core.DecodeEntry(rec.Data)
 	if err != nil {
-		return core.Entry{}, fmt.Errorf("%w: %w", errCorrupt, err)
+		return core.Entry{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	for _, b := range e.Blobs {
 		content, err := r.Store.Blob(ctx, run, b.Digest)
@@ -114,7 +114,7 @@ func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.E
 			err = e.Restore(b, content)
 		}
 		if err != nil {
-			return core.Entry{}, fmt.Errorf("%w: section %s of entry %d: %w", errCorrupt, b.Section, e.Rev, err)
+			return core.Entry{}, fmt.Errorf("%w: section %s of entry %d: %w", ErrCorrupt, b.Section, e.Rev, err)
 		}
 	}
 	return e, nil
@@ -125,9 +125,6 @@ func (r *Runner) Journal(ctx context.Context, run sdk.RunKey) ([]core.Entry, err
 	entries, _, err := r.readAfter(ctx, run, point{})
 	return entries, err
 }
-
-// errCorrupt: the journal does not hold together. The run is left alone and its message dead-lettered.
-var errCorrupt = errors.New("journal is corrupt")
 
 // readAfter reads the entries after at and the point that they lead to.
 func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]core.Entry, point, error) {
@@ -142,7 +139,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 			return nil, point{}, fmt.Errorf("journal of run %s: %w", run, err)
 		}
 		if e.Rev != at.Rev+1 || e.Prev != at.digest {
-			return nil, point{}, fmt.Errorf("%w: run %s: entry %d does not follow entry %d", errCorrupt, run, e.Rev, at.Rev)
+			return nil, point{}, fmt.Errorf("%w: run %s: entry %d does not follow entry %d", ErrCorrupt, run, e.Rev, at.Rev)
 		}
 		entries = append(entries, e)
 		at = point{Version: rec.Version, digest: core.Digest(rec.Data)}

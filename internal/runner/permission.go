@@ -117,7 +117,7 @@ func requestData(r core.Request, f core.Effect) (json.RawMessage, error) {
 	}
 	var request sdk.PermissionRequest
 	if err := json.Unmarshal(r.Data, &request); err != nil {
-		return nil, fmt.Errorf("%w: permission request %s: %w", errCorrupt, r.ID, err)
+		return nil, fmt.Errorf("%w: permission request %s: %w", ErrCorrupt, r.ID, err)
 	}
 	request.Stage = f.Attempt - 1
 	data, err := core.EncodeJSON(request)
@@ -131,7 +131,7 @@ func requestData(r core.Request, f core.Effect) (json.RawMessage, error) {
 func (a *activation) recordGrant(ctx context.Context, e *core.Entry, f core.Effect) error {
 	i := slices.IndexFunc(e.Records, func(g sdk.GrantRecord) bool { return g.ID == f.Call })
 	if i < 0 {
-		return fmt.Errorf("%w: entry %d has no grant of request %s", errCorrupt, e.Rev, f.Call)
+		return fmt.Errorf("%w: entry %d has no grant of request %s", ErrCorrupt, e.Rev, f.Call)
 	}
 	_, err := guarded(func() (struct{}, error) { return struct{}{}, a.agent.Permissions.Record(ctx, e.Records[i]) })
 	return err

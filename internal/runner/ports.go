@@ -17,6 +17,9 @@ var (
 	// ErrAmbiguous: the entry may or may not be written, or may not be durable yet. Append the same record again to learn
 	// which: a record that is already the run's last is not written twice.
 	ErrAmbiguous = errors.New("ambiguous: the store did not answer")
+	// ErrCorrupt: what is stored is not what was written, or does not hold together. The run is left alone and its message
+	// dead-lettered.
+	ErrCorrupt = errors.New("journal is corrupt")
 )
 
 // Version is a point in a run's journal. The zero Version is a run that does not exist.

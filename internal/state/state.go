@@ -14,6 +14,10 @@ import (
 // a NATS server (1 MiB), even when the server sends it in base64. Larger contents are blobs.
 const MaxEntry = 512 << 10
 
+// MaxRecord is the most bytes that a store keeps for an entry: the entry, and room for the envelope that it may be sealed
+// in.
+const MaxRecord = MaxEntry + 128
+
 // MaxPage is the most runs that one page of a listing holds: what is in memory at once is MaxPage entries.
 const MaxPage = 1000
 
@@ -29,8 +33,8 @@ func CheckRecord(base runner.Version, next runner.Record) error {
 		return sdk.Errorf(sdk.CodeInternal, "entry %d cannot follow entry %d", next.Rev, base.Rev)
 	case !etagPattern.MatchString(next.Etag):
 		return sdk.Errorf(sdk.CodeInternal, "entry %d: etag %q is not of the form %s", next.Rev, next.Etag, etagPattern)
-	case len(next.Data) > MaxEntry:
-		return sdk.Errorf(sdk.CodeTooLarge, "entry %d has %d bytes, more than %d", next.Rev, len(next.Data), MaxEntry)
+	case len(next.Data) > MaxRecord:
+		return sdk.Errorf(sdk.CodeTooLarge, "entry %d has %d bytes, more than %d", next.Rev, len(next.Data), MaxRecord)
 	}
 	return nil
 }

@@ -3,17 +3,30 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 
 	"agentd/internal/broker"
 	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
 	"agentd/internal/state/redisstore"
+	"agentd/internal/state/sealed"
 	"agentd/sdk"
 )
 
+// StoreOptions say where runs are kept and how they are sealed.
+type StoreOptions struct {
+	// RedisURL is empty where the connection's JetStream keeps the runs.
+	RedisURL string
+	// Keys seal and open what is stored; nil seals nothing.
+	Keys *sealed.Keyring
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
 // OpenedStore is a store of runs with what was found out about it.
 type OpenedStore struct {
-	runner.Store
+	*sealed.Store
 	// Warnings say in what the store falls short.
 	Warnings []broker.Finding
 	close    func() error
@@ -27,36 +40,42 @@ func (s OpenedStore) Close() error {
 	return s.close()
 }
 
-// OpenStore opens the store of runs at redisURL or, without one, in the connection's JetStream. A Redis that may lose
-// runs is refused.
-func OpenStore(ctx context.Context, conn *broker.Conn, redisURL string) (OpenedStore, error) {
-	if redisURL == "" {
-		stream := broker.StreamName(conn.Subjects(), broker.ZoneRun)
-		return OpenedStore{Store: natsstore.New(conn.JetStream(), stream, conn.Subjects())}, nil
+func (o StoreOptions) opened(store runner.Store, findings []redisstore.Finding, closeStore func() error) OpenedStore {
+	keys := o.Keys
+	if keys == nil {
+		keys = &sealed.Keyring{}
 	}
-	store, findings, err := redisstore.Open(ctx, redisURL, redisstore.Options{Root: conn.Subjects().Root()})
+	return OpenedStore{Store: sealed.New(store, keys, o.Logger), Warnings: findingsOf(findings), close: closeStore}
+}
+
+// OpenStore opens the store of runs. A Redis that may lose runs is refused.
+func OpenStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedStore, error) {
+	return openStore(ctx, conn, o, false)
+}
+
+func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLossy bool) (OpenedStore, error) {
+	if o.RedisURL == "" {
+		stream := broker.StreamName(conn.Subjects(), broker.ZoneRun)
+		return o.opened(natsstore.New(conn.JetStream(), stream, conn.Subjects()), nil, nil), nil
+	}
+	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{Root: conn.Subjects().Root(), AllowLossy: allowLossy})
 	if err != nil {
 		return OpenedStore{}, err
 	}
-	return OpenedStore{Store: store, Warnings: findingsOf(findings), close: store.Close}, nil
+	return o.opened(store, findings, store.Close), nil
 }
 
+// sampled is how many runs CheckStore reads.
+const sampled = 100
+
 // CheckStore reports what is wrong with the store, without refusing one that may lose runs.
-func CheckStore(ctx context.Context, conn *broker.Conn, redisURL string) []broker.Finding {
-	store := OpenedStore{}
-	var err error
-	if redisURL == "" {
-		store, err = OpenStore(ctx, conn, "")
-	} else {
-		var lossy *redisstore.Store
-		var findings []redisstore.Finding
-		lossy, findings, err = redisstore.Open(ctx, redisURL, redisstore.Options{Root: conn.Subjects().Root(), AllowLossy: true})
-		if err == nil {
-			store = OpenedStore{Store: lossy, Warnings: findingsOf(findings), close: lossy.Close}
-		}
-	}
+func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []broker.Finding {
+	store, err := openStore(ctx, conn, o, true)
 	if err == nil {
-		_, _, err = store.Runs(ctx, "", 1)
+		var runs []runner.StoredRun
+		if runs, _, err = store.Runs(ctx, "", sampled); err == nil {
+			store.Warnings = append(store.Warnings, unopened(ctx, store, runs)...)
+		}
 		err = errors.Join(err, store.Close())
 	}
 	if err == nil {
@@ -66,6 +85,36 @@ func CheckStore(ctx context.Context, conn *broker.Conn, redisURL string) []broke
 		Code: "store", Severity: broker.SeverityError, Message: "the store of runs cannot be used: " + storeProblem(err),
 		Remedy: "start it, correct REDIS_URL, or run: agentd provision",
 	})
+}
+
+// unopened says why runs of a listing cannot be opened, once for each reason.
+func unopened(ctx context.Context, store OpenedStore, runs []runner.StoredRun) []broker.Finding {
+	var findings []broker.Finding
+	count := map[sealed.Fault]int{}
+	for _, r := range runs {
+		if r.Last.Data != nil {
+			continue
+		}
+		_, err := store.Head(ctx, r.Run)
+		e, ok := errors.AsType[*sealed.Error](err)
+		if !ok {
+			continue // it changed meanwhile
+		}
+		if count[e.Fault]++; count[e.Fault] == 1 {
+			remedy := "see: docs/encryption.md"
+			if e.Fault == sealed.FaultAltered {
+				remedy = "find out who writes to the store; the run is lost, all others are not touched"
+			}
+			findings = append(findings, broker.Finding{Code: "sealed_" + string(e.Fault), Severity: broker.SeverityError, Message: e.Error(), Remedy: remedy})
+		}
+	}
+	for i := range findings {
+		f := &findings[i]
+		if n := count[sealed.Fault(f.Code[len("sealed_"):])]; n > 1 {
+			f.Message += fmt.Sprintf(" (and %d more of %d runs that were read)", n-1, len(runs))
+		}
+	}
+	return findings
 }
 
 func storeProblem(err error) string {

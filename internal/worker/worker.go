@@ -221,5 +221,8 @@ func (w *Worker) Ready(ctx context.Context) error {
 	if _, err := w.Store.Head(ctx, sdk.NewRunKey("")); err != nil && !errors.Is(err, runner.ErrNotFound) {
 		return fmt.Errorf("store: %w", err)
 	}
+	if s, ok := w.Store.(interface{ Ready() error }); ok {
+		return s.Ready()
+	}
 	return nil
 }

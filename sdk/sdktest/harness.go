@@ -295,3 +295,13 @@ func (h *Harness) DeadLetter() DeadLetter {
 	}
 	return DeadLetter{}
 }
+
+// NoDeadLetter fails if there is a dead letter that DeadLetter has not returned.
+func (h *Harness) NoDeadLetter() {
+	h.t.Helper()
+	select {
+	case d := <-h.dead:
+		h.t.Fatalf("dead letter %+v", d)
+	default:
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
 	"agentd/internal/llm"
+	"agentd/internal/state/sealed"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -29,6 +30,9 @@ type Options struct {
 	RedisURL string
 	// Root is the first token of every subject; empty is sdk.DefaultRoot.
 	Root string
+	// Encryption seals what is stored of runs; the zero value stores it as it is. All workers of an agent must be able to
+	// open what the others seal.
+	Encryption Encryption
 
 	Agents []sdk.Agent
 	// Models resolves the model of an agent's spec. Nil is one OpenAI-compatible provider named "openai", with key and
@@ -57,6 +61,16 @@ type Options struct {
 	Serving func()
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
+}
+
+// Encryption is with what keys the store of runs is sealed: docs/encryption.md.
+type Encryption struct {
+	// Current is the id of the key that everything new is sealed with.
+	Current string
+	// Keys are 32 random bytes each, by id. An id must never be given to another key.
+	Keys map[string][]byte
+	// AllowPlaintext also reads what was stored before encryption was turned on.
+	AllowPlaintext bool
 }
 
 const (
@@ -97,6 +111,7 @@ func Run(ctx context.Context, o Options) error {
 type serving struct {
 	Options
 	subjects sdk.Subjects
+	keys     *sealed.Keyring
 	health   health
 }
 
@@ -117,6 +132,10 @@ func newServing(o Options) (*serving, error) {
 			return nil, err
 		}
 	}
+	keys, err := sealed.NewKeyring(sealed.Options(o.Encryption))
+	if err != nil {
+		return nil, err
+	}
 	var faults []error
 	for _, a := range o.Agents {
 		err := catalog.Check(a, approval.Options{Grants: approval.NoGrants{}, Identity: o.Identity, Keys: o.Keys})
@@ -127,7 +146,7 @@ func newServing(o Options) (*serving, error) {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
 		}
 	}
-	return &serving{Options: o, subjects: subjects}, errors.Join(faults...)
+	return &serving{Options: o, subjects: subjects, keys: keys}, errors.Join(faults...)
 }
 
 func modelsFromEnvironment() (func(sdk.ModelSpec) (sdk.Provider, error), error) {
@@ -153,7 +172,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 	}
 	var store worker.OpenedStore
 	err = s.persist(ctx, "open the store", func() (err error) {
-		store, err = worker.OpenStore(ctx, conn, s.RedisURL)
+		store, err = worker.OpenStore(ctx, conn, worker.StoreOptions{RedisURL: s.RedisURL, Keys: s.keys, Logger: s.Logger})
 		return err
 	})
 	if err != nil {

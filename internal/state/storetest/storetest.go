@@ -309,7 +309,7 @@ func copies(t *testing.T, s runner.Store) {
 func tooLarge(t *testing.T, s runner.Store) {
 	run := sdk.NewRunKey("trip")
 	next := NextRecord(runner.Version{}, "")
-	next.Data = make([]byte, state.MaxEntry+1)
+	next.Data = make([]byte, state.MaxRecord+1)
 	_, err := s.Append(testContext(t), run, runner.Version{}, next)
 	wantError(t, "append", err, &sdk.Error{Code: sdk.CodeTooLarge})
 	_, err = s.Head(testContext(t), run)

@@ -1,0 +1,181 @@
+package pipeline
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/state/natsstore"
+	"agentd/internal/state/sealed"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// safe is the store of runs in JetStream, sealed with keys that a test changes while no worker runs.
+type safe struct {
+	*sealed.Store
+	inner runner.Store
+}
+
+// turn changes the keys: the first id is the current one.
+func (s *safe) turn(t *testing.T, allowPlaintext bool, ids ...string) {
+	t.Helper()
+	o := sealed.Options{AllowPlaintext: allowPlaintext, Keys: map[string][]byte{}}
+	for _, id := range ids {
+		if o.Current == "" {
+			o.Current = id
+		}
+		o.Keys[id] = bytes.Repeat([]byte(id[:1]), sealed.KeySize)
+	}
+	keys, err := sealed.NewKeyring(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Store = sealed.New(s.inner, keys, nil)
+}
+
+// startSealed starts an agent whose runs are sealed with the key "a".
+func startSealed(t *testing.T, spec sdk.AgentSpec, model sdk.Provider) (*sdktest.Harness, *safe) {
+	t.Helper()
+	s := &safe{}
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: spec}}, Model: model,
+		OpenStore: func(conn *broker.Conn) runner.Store {
+			s.inner = natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+			s.turn(t, false, "a")
+			return s
+		},
+	})
+	return h, s
+}
+
+// TestSealed_NothingOfARunShowsInItsStore also turns the key while the run waits.
+func TestSealed_NothingOfARunShowsInItsStore(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.System = "xyzzy-system"
+	h, s := startSealed(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("xyzzy-answer")))
+	r := h.Run("desk", map[string]string{"message": "xyzzy-hello"})
+	long := h.Init("desk", map[string]string{"message": string(bytes.Repeat([]byte("xyzzy-blob "), 40<<10))})
+	long.Subject, long.ID = "long", "long"
+	h.Suspended(h.Send("desk", long), 1)
+	h.Suspended(r, 1)
+	h.StopWorkers()
+	s.turn(t, false, "b", "a")
+	h.Restart()
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "xyzzy-answer")
+	if got := h.Messages(r)[0].PlainText(); got != "xyzzy-hello" {
+		t.Errorf("the first message is %q", got)
+	}
+
+	stream, err := h.Conn().JetStream().Stream(t.Context(), broker.StreamName(h.Conn().Subjects(), broker.ZoneRun))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := map[string]int{}
+	for i := uint64(1); i <= stream.CachedInfo().State.LastSeq; i++ {
+		m, err := stream.GetMsg(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"xyzzy", "calc", "desk", r.Subject} {
+			if bytes.Contains(m.Data, []byte(text)) {
+				t.Errorf("%q shows on %s", text, m.Subject)
+			}
+		}
+		stored[strings.Split(m.Subject, ".")[1]]++
+	}
+	for _, kind := range []string{"run", "blob", "spec"} {
+		if stored[kind] == 0 {
+			t.Errorf("nothing of kind %q is stored: %v", kind, stored)
+		}
+	}
+}
+
+func TestSealed_AMissingKeyLosesNothing(t *testing.T) {
+	t.Parallel()
+	h, s := startSealed(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")))
+	r := h.Run("desk", hello())
+	h.Suspended(r, 1)
+	h.StopWorkers()
+	s.turn(t, false, "b")
+	h.Restart()
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	for deadline := time.Now().Add(sdktest.Patience); s.Ready() == nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("a worker that cannot open a run stays ready")
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+	// It serves what it can open.
+	other := h.Init("desk", hello())
+	other.Subject, other.ID = "other", "other"
+	o := h.Send("desk", other)
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(o), "three")
+	h.StopWorkers()
+	s.turn(t, false, "b", "a")
+	h.Restart()
+	wantResponse(t, h.Done(r), "three")
+	h.NoDeadLetter()
+}
+
+func TestSealed_AnAlteredEntryHarmsOnlyItsRun(t *testing.T) {
+	t.Parallel()
+	h, s := startSealed(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")))
+	r := h.Run("desk", hello())
+	h.Suspended(r, 1)
+	call := h.Call("calc.add")
+	// Somebody who can write to the store puts the head of another run here.
+	other := h.Init("desk", hello())
+	other.Subject, other.ID = "other", "other"
+	o := h.Send("desk", other)
+	h.Suspended(o, 1)
+	head, err := s.inner.Head(t.Context(), r.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := s.inner.Head(t.Context(), o.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign.Version = runner.Version{Rev: head.Rev + 1, Etag: foreign.Etag}
+	if _, err := s.inner.Append(t.Context(), r.Key, head.Version, foreign); err != nil {
+		t.Fatal(err)
+	}
+	call.Answer("calc.added", sum(3))
+	if d := h.DeadLetter(); d.Reason != string(sdk.CodeInternal) || !strings.Contains(d.Detail, "does not authenticate") {
+		t.Errorf("dead letter %+v", d)
+	}
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(o), "three")
+}
+
+// TestSealed_TurnsOnForRunsThatWait: what was stored before is read while that is allowed, and sealed from then on.
+func TestSealed_TurnsOnForRunsThatWait(t *testing.T) {
+	t.Parallel()
+	h, s := startSealed(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")))
+	h.StopWorkers()
+	s.turn(t, false)
+	h.Restart()
+	r := h.Run("desk", hello())
+	h.Suspended(r, 1)
+	h.StopWorkers()
+	s.turn(t, true, "a")
+	h.Restart()
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "three")
+	head, err := s.inner.Head(t.Context(), r.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := core.DecodeEntry(head.Data); err == nil {
+		t.Error("the last entry is in plaintext")
+	}
+}
