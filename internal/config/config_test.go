@@ -100,6 +100,9 @@ func TestLoad_ResolvesAgents(t *testing.T) {
 		System: "You are a travel desk.\n{{range .Tools}}{{.Name}} {{end}}\n",
 		Prompt: "{{.Input.message}}", Text: sdk.TextConverse, Services: desk.Services,
 		Builtin: []string{"task_completion", "ask_question"}, StopOn: []string{"book"}, History: true,
+		Permissions: &sdk.PermissionPolicy{
+			Rules: []sdk.PermissionRule{{Name: "require", Tools: []string{"book"}, Verdict: sdk.PermissionAsk}},
+		},
 		Limits: sdk.Limits{
 			Interactions: 30, DeadlineMillis: 30 * 24 * 3600_000, ModelTimeoutMillis: 90_000, QuestionTimeoutMillis: 72 * 3600_000,
 		},

@@ -87,7 +87,7 @@ versions:
 `, `c.yaml:1:7: name ".a": want letters, digits, "_", "-" and single dots, at most 128 characters
 c.yaml:2:9: domain "r2": want at most 64 characters that do not begin like an attempt (r2, r2-…)
 c.yaml:3:6: a contract needs a uri
-c.yaml:4:1: unknown key "colour"; known are description, domain, type, uri, versions
+c.yaml:4:1: unknown key "colour"; known are description, domain, labels, type, uri, versions
 c.yaml:5:1: key "colour" is already set in line 4
 c.yaml:7:3: version "1.0" is not of the form 1.2.3
 c.yaml:7:18: accepts: $: expected a schema of objects: type "object" at its root, got {"type":"string"}
@@ -115,7 +115,7 @@ c.yaml:15:30: answer c has no schema`},
 		{"no JSON", "c.json", "{\n  \"uri\": \"a\",\n  \"type\" 1\n}", `c.json:3:10: not valid JSON: invalid character '1' after object name (expecting ':')`},
 		{
 			"unknown key of JSON", "c.json", "{\"uri\": \"a\", \"type\": \"a\",\n\t\"x\": 1, \"versions\": {\"1.0.0\": {\"accepts\": {\"type\": \"object\"}, \"emits\": {\"b\": {\"type\": \"object\"}}}}}",
-			`c.json:2:2: unknown key "x"; known are description, domain, type, uri, versions`,
+			`c.json:2:2: unknown key "x"; known are description, domain, labels, type, uri, versions`,
 		},
 		{
 			"no merging", "c.yaml", "uri: a\ntype: a\nversions: {1.0.0: {<<: {}, accepts: {type: object}, emits: {b: {type: object}}}}",
