@@ -1,0 +1,77 @@
+package approval
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/sdk"
+)
+
+func signedDecision(t *testing.T) (sdk.Event, Keys) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(strings.NewReader(strings.Repeat("k", 64)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev := sdk.Event{
+		ID: "d1", Source: "desk", Type: sdk.TypePermissionDecided, Subject: "order 7", DataContentType: sdk.ContentTypeJSON,
+		Time: time.Date(2026, 5, 1, 12, 0, 0, 987e6, time.FixedZone("", 3600)), ParentID: "c1-0-x",
+		Data: json.RawMessage(`{ "decision": "allow", "args_sha256": "00" }`),
+	}
+	signed, err := Sign(ev, "anna", private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := signed.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	received, err := sdk.DecodeEvent(map[string][]string{"Content-Type": {sdk.ContentTypeStructured}}, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return received, Keys{"finance": {public}}
+}
+
+func TestVerify_AcceptsWhatWasSigned(t *testing.T) {
+	t.Parallel()
+	ev, keys := signedDecision(t)
+	if err := keys.Verify([]string{"finance"}, ev); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVerify_RefusesAllElse(t *testing.T) {
+	t.Parallel()
+	changes := map[string]func(*sdk.Event){
+		"id":         func(ev *sdk.Event) { ev.ID = "d2" },
+		"source":     func(ev *sdk.Event) { ev.Source = "model" },
+		"type":       func(ev *sdk.Event) { ev.Type = "other" },
+		"subject":    func(ev *sdk.Event) { ev.Subject = "order 8" },
+		"time":       func(ev *sdk.Event) { ev.Time = ev.Time.Add(time.Second) },
+		"data":       func(ev *sdk.Event) { ev.Data = json.RawMessage(`{"decision":"deny","args_sha256":"00"}`) },
+		"request":    func(ev *sdk.Event) { ev.ParentID = "c2-0-x" },
+		"no list":    func(ev *sdk.Event) { ev.Extensions[attributeSigned] = "" },
+		"core twice": func(ev *sdk.Event) { ev.Extensions[attributeSigned] = "parentid,id" },
+		"unsigned":   func(ev *sdk.Event) { delete(ev.Extensions, attributeMaterial) },
+		"garbage":    func(ev *sdk.Event) { ev.Extensions[attributeMaterial] = "e30=" },
+	}
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ev, keys := signedDecision(t)
+			change(&ev)
+			if err := keys.Verify([]string{"finance"}, ev); !errors.Is(err, &sdk.Error{Code: sdk.CodeDecisionRefused}) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	ev, keys := signedDecision(t)
+	if err := keys.Verify([]string{sdk.HumanDomain}, ev); err == nil {
+		t.Error("a key of another domain counts")
+	}
+}
