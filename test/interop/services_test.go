@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -37,7 +40,7 @@ func eachProgram(t *testing.T, test func(*testing.T, program, command)) {
 func TestService_AnswersCallsOfAnAgent(t *testing.T) {
 	t.Parallel()
 	eachProgram(t, func(t *testing.T, p program, c command) {
-		w := newWorld(t, p.contract(t), "Bern", "Oslo", "Atlantis")
+		w := newWorld(t, p.contract(t), time.Minute, city("Bern"), city("Oslo"), city("Atlantis"))
 		for range 3 {
 			run(t, c, w.host)
 		}
@@ -66,7 +69,7 @@ func TestService_KilledInTheMiddleOfACall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachProgram(t, func(t *testing.T, p program, c command) {
-				w := newWorld(t, p.contract(t), "Bern")
+				w := newWorld(t, p.contract(t), time.Minute, city("Bern"))
 				w.shorten()
 				r := w.start("trip")
 				between := newCut(t, w.host, mark)
@@ -91,5 +94,45 @@ func TestService_KilledInTheMiddleOfACall(t *testing.T) {
 				w.NoDeadLetter()
 			})
 		})
+	}
+}
+
+// A service can reach nothing but its own calls, whatever an event tells it.
+func TestPermissions_OfAServiceAreItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, docContract(t), time.Minute, city("Bern"))
+	refused := make(chan error, 1)
+	nc, err := nats.Connect("nats://weather:cold@"+w.host,
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	r := w.start("trip")
+	call := w.Call(w.contract.Type)
+	subjects, own := w.Conn().Subjects(), w.State(r).Calls[0].ID
+	person := sdk.CallAddress{
+		Domain: sdk.DomainToken(sdk.HumanDomain), Type: sdk.NameToken(sdk.TypeQuestion), Agent: "desk", Run: r.Key, Call: own,
+	}
+	for _, subject := range []string{
+		subjects.Start("desk"), call.Subject, subjects.Reply(person), subjects.Control(sdk.ControlCancel, "desk", r.Key),
+		subjects.Done("desk", r.Key, r.Init), subjects.Journal(r.Key), subjects.Fire("desk", r.Key), subjects.Get("desk"),
+		strings.Replace(call.Subject, ".out.", ".void.", 1), "agentd.in.local.weather_other.desk.253.run.call",
+	} {
+		if err := nc.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-refused:
+			if !strings.Contains(err.Error(), subject) {
+				t.Errorf("%s: got %v", subject, err)
+			}
+		case <-time.After(sdktest.Patience):
+			t.Fatalf("nobody refused %s", subject)
+		}
+	}
+	call.Answer("weather.forecast.done", map[string]string{"text": "mine"})
+	if got := w.results(r); len(got) != 1 || got[0].Text != `{"text":"mine"}` {
+		t.Errorf("the model was told %+v", got)
 	}
 }

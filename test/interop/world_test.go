@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
@@ -38,6 +39,8 @@ type world struct {
 	host     string
 	contract sdk.Contract
 	log      *serverLog
+	// nc is stranger's.
+	nc *nats.Conn
 }
 
 // docBlock is the code block of docs/services.md that contains text.
@@ -66,23 +69,25 @@ func docContract(t *testing.T) sdk.Contract {
 	return c
 }
 
-// newWorld starts the server and the agent. In a turn the model makes the calls, one for each city, and then it is done.
-func newWorld(t *testing.T, contract sdk.Contract, cities ...string) *world {
+// newWorld starts the server and the agent. In its first turn the model makes the calls, each with these arguments, and
+// then it is done. A call times out after timeout.
+func newWorld(t *testing.T, contract sdk.Contract, timeout time.Duration, calls ...map[string]any) *world {
 	t.Helper()
-	var calls []sdk.ToolRequest
-	for _, city := range cities {
-		calls = append(calls, sdktest.Tool(tool(contract), map[string]string{"city": city}))
+	var asks []sdk.ToolRequest
+	for _, arguments := range calls {
+		asks = append(asks, sdktest.Tool(contracts.ToolName(contract.Type), arguments))
 	}
 	w := &world{t: t, contract: contract, log: &serverLog{}}
 	w.host = w.startServer()
 	w.Harness = sdktest.Start(t, sdktest.Options{
-		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: desk(contract, time.Minute)}},
-		Model: sdktest.Script(sdktest.Ask(calls...), sdktest.Say("done")),
+		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: desk(contract, timeout)}},
+		Model: sdktest.Script(sdktest.Ask(asks...), sdktest.Say("done")),
 	})
 	return w
 }
 
-func tool(c sdk.Contract) string { return contracts.ToolName(c.Type) }
+// city are the arguments of a call.
+func city(name string) map[string]any { return map[string]any{"city": name} }
 
 func desk(service sdk.Contract, timeout time.Duration) sdk.AgentSpec {
 	return sdk.AgentSpec{
