@@ -2,14 +2,16 @@ package interop
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strings"
+	"testing"
 	"time"
 
-	"encoding/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"testing"
+	"github.com/nats-io/nats.go"
 
 	"agentd/sdk"
 )
@@ -111,6 +113,20 @@ func TestArvo_AnswersAreOddAndCountAllTheSame(t *testing.T) {
 	}
 }
 
+// runNode runs a module that uses the packages of node/package.json, and returns what it writes.
+func runNode(t *testing.T, module string, input []byte) []byte {
+	t.Helper()
+	cmd := exec.Command("node", "--input-type=module", "-e", module)
+	cmd.Dir, cmd.Stdin = nodeFolder(t), bytes.NewReader(input)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("with %s: %v\n%s", input, err, complaint.String())
+	}
+	return out
+}
+
 // arvoEvent gives an event in structured mode to the constructor of arvo-core, which fills in nothing, and returns what
 // it makes of it.
 const arvoEvent = `
@@ -126,7 +142,6 @@ console.log(JSON.stringify(new ArvoEvent(context, data, extensions)));
 
 func TestArvo_ConstructorTakesEveryEventAsItIs(t *testing.T) {
 	t.Parallel()
-	dir := nodeFolder(t)
 	w := newWorld(t, arvoContract(t), time.Minute, city("Bern"))
 	r := w.start("trip/1")
 	call := w.Call(w.contract.Type)
@@ -139,13 +154,7 @@ func TestArvo_ConstructorTakesEveryEventAsItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("node", "--input-type=module", "-e", arvoEvent)
-		cmd.Dir, cmd.Stdin = dir, bytes.NewReader(want)
-		got, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%s: Arvo refuses %s: %v", what, want, err)
-		}
-		back, err := sdk.DecodeEvent(nil, got)
+		back, err := sdk.DecodeEvent(nil, runNode(t, arvoEvent, want))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,4 +162,48 @@ func TestArvo_ConstructorTakesEveryEventAsItIs(t *testing.T) {
 			t.Errorf("%s (-ours +what Arvo has):\n%s", what, diff)
 		}
 	}
+}
+
+// cloudEvents has the CloudEvents SDK for JavaScript write an event in both modes.
+const cloudEvents = `
+import { CloudEvent, HTTP } from "cloudevents";
+import { text } from "node:stream/consumers";
+const { id, subject } = JSON.parse(await text(process.stdin));
+const event = new CloudEvent({ type: "weather.forecast.done", source: "/weather", subject, parentid: id,
+  executionunits: 7, datacontenttype: "application/json", data: { text: "fine" } });
+console.log(JSON.stringify([HTTP.binary(event), HTTP.structured(event)]));
+`
+
+func TestCloudEvents_AnswersOfTheJavaScriptSDK(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, docContract(t), time.Minute, city("Bern"), city("Oslo"))
+	r := w.start("trip")
+	for mode := range 2 {
+		call := w.Call(w.contract.Type)
+		event, err := call.Event.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var messages []struct {
+			Headers map[string]any
+			Body    json.RawMessage
+		}
+		if err := json.Unmarshal(runNode(t, cloudEvents, event), &messages); err != nil {
+			t.Fatal(err)
+		}
+		m := reply{headers: nats.Header{}}
+		for name, value := range messages[mode].Headers {
+			m.headers[name] = []string{fmt.Sprint(value)}
+		}
+		if err := json.Unmarshal(messages[mode].Body, &m.body); err != nil {
+			t.Fatal(err)
+		}
+		w.send(call, m)
+	}
+	for _, got := range w.results(r) {
+		if got != (result{Text: fine}) {
+			t.Errorf("the model was told %+v", got)
+		}
+	}
+	w.NoDeadLetter()
 }
