@@ -78,6 +78,9 @@ func binaryShellCommand(t *testing.T) command {
 
 func goCommand(t *testing.T) command {
 	binary := filepath.Join(t.TempDir(), "forecast")
+	if err := output("foreign", "go", "mod", "download", "github.com/nats-io/nats.go"); err != nil {
+		t.Skipf("the modules of foreign/go.mod cannot be downloaded: %v", err)
+	}
 	if err := output("foreign", "go", "build", "-o", binary, "./forecast"); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +181,7 @@ var nodePackages = sync.OnceValues(func() (string, error) {
 				return err
 			}
 		}
-		return output(dir, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
+		return output(dir, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error", "--fetch-retries=1")
 	})
 	return filepath.Join(dir, "node_modules"), err
 })

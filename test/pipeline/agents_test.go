@@ -30,7 +30,9 @@ func calling(agent sdk.AgentSpec) sdk.ServiceTool {
 	return sdk.ServiceTool{Contract: agent.Contract, Version: version, TimeoutMillis: 60_000}
 }
 
-func tell(agent, text string) sdk.ToolRequest { return sdktest.Tool(agent, map[string]string{"message": text}) }
+func tell(agent, text string) sdk.ToolRequest {
+	return sdktest.Tool(agent, map[string]string{"message": text})
+}
 
 // models asks the model that has the name of the request's.
 func models(named map[string]sdk.Provider) sdk.Provider {
