@@ -84,6 +84,17 @@ func (c *Conn) compare(ctx context.Context, m *nats.Msg, problem error) error {
 	return sdk.Errorf(sdk.CodeConflict, "another event is already on %s", m.Subject)
 }
 
+// Published reports whether something is on subject, as the stream's leader has it.
+func (c *Conn) Published(ctx context.Context, subject string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	_, err := c.lastOn(ctx, c.streamOf(subject), subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // persist repeats an attempt until it succeeds, is refused for good, or ctx ends.
 func (c *Conn) persist(ctx context.Context, subject string, try func(context.Context) error) error {
 	for delay := 50 * time.Millisecond; ; delay = min(2*delay, publishTimeout) {

@@ -152,8 +152,9 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		return change, nil, nil
 	case errors.Is(err, core.ErrStale):
 		a.stats.Stale.Add(1)
-		v, err := a.repeat(ctx)
-		return core.Change{}, &v, err
+		return a.repeated(ctx)
+	case errors.Is(err, core.ErrOrphan) && a.msg.Address.Kind == sdk.KindVoid:
+		return core.Change{}, &Verdict{}, nil // see voided
 	case errors.Is(err, core.ErrOrphan):
 		v := reject(sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))
 		return core.Change{}, &v, nil

@@ -18,6 +18,9 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 	if err := a.loadState(ctx, former, first); err != nil {
 		return a.stopped(err)
 	}
+	if err := a.endVoided(ctx); err != nil {
+		return a.stopped(err)
+	}
 	work, done := a.working.begin(ctx, a.key)
 	defer done()
 	for {

@@ -33,6 +33,9 @@ type Options struct {
 	Workers int
 	// Slots of each worker; 0 is 16.
 	Slots int
+	// URL is a NATS server with JetStream that is used instead of the embedded one, such as
+	// nats://user:password@127.0.0.1:4222, so that programs in other languages can take part.
+	URL string
 }
 
 // Harness is a running agentd. Its methods fail the test instead of returning errors.
@@ -59,12 +62,10 @@ type running struct {
 func Start(t testing.TB, o Options) *Harness {
 	t.Helper()
 	h := &Harness{t: t, o: o, log: slog.New(slog.NewTextHandler(t.Output(), nil)), calls: map[string]chan *Call{}}
-	server, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir()})
-	h.check("start server", err)
-	t.Cleanup(func() { h.check("stop server", server.Close()) })
 	ctx := t.Context()
+	var err error
 	h.conn, err = broker.Connect(ctx, broker.ConnectOptions{
-		Server: server, Name: t.Name(), Subjects: sdk.DefaultSubjects(), Logger: h.log,
+		URL: o.URL, Server: h.server(), Name: t.Name(), Subjects: sdk.DefaultSubjects(), Logger: h.log,
 	})
 	h.check("connect", err)
 	t.Cleanup(func() { h.check("close connection", h.conn.Close()) })
@@ -83,6 +84,18 @@ func Start(t testing.TB, o Options) *Harness {
 	}
 	t.Cleanup(h.StopWorkers)
 	return h
+}
+
+// server is the embedded server, or nil when there is another one.
+func (h *Harness) server() *broker.Server {
+	h.t.Helper()
+	if h.o.URL != "" {
+		return nil
+	}
+	server, err := broker.StartServer(broker.ServerOptions{Dir: h.t.TempDir()})
+	h.check("start server", err)
+	h.t.Cleanup(func() { h.check("stop server", server.Close()) })
+	return server
 }
 
 func (h *Harness) check(doing string, err error) {

@@ -254,6 +254,15 @@ func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event)
 	return nil
 }
 
+// Published implements runner.Publisher.
+func (p publisher) Published(ctx context.Context, subject string) (bool, error) {
+	if err := p.enter(ctx, "published"); err != nil {
+		return false, err
+	}
+	_, found := p.broker.bySubject[subject]
+	return found, nil
+}
+
 // create publishes if nothing is on the subject yet.
 func (b *fakeBroker) create(address sdk.Address, subject string, event sdk.Event) error {
 	data, err := event.Encode()

@@ -111,13 +111,13 @@ func TestSimulation_ReplaysASeed(t *testing.T) {
 
 // TestSimulation_ReachesEveryPoint sees that workers die at every kind of call that leaves them.
 func TestSimulation_ReachesEveryPoint(t *testing.T) {
-	total, failed := playAll(1500, nil)
+	total, failed := playAll(3000, nil)
 	if len(failed) > 0 {
 		t.Fatalf("seeds %v failed: see TestSimulation", failed)
 	}
 	for _, at := range []string{
 		"begin", "head", "entries", "append", "barrier", "put spec", "spec", "publish out", "publish void", "publish done",
-		"publish in", "arm timer", "dead letter", "model", "tool", "sleep", "join", "heartbeat", "ack", "nak",
+		"published", "publish in", "arm timer", "dead letter", "model", "tool", "sleep", "join", "heartbeat", "ack", "nak",
 	} {
 		if total.crashes[at] == 0 {
 			t.Errorf("no worker died at %q: %s", at, total)
