@@ -14,11 +14,9 @@ import (
 // child is a process that can be killed and started again. Its methods are safe for concurrent use.
 type child struct {
 	name string
-	log  *os.File
 
 	mu      sync.Mutex
 	process *os.Process
-	stopped bool
 	// ended is closed when the process has ended and its notes are read.
 	ended chan struct{}
 	code  int
@@ -26,7 +24,7 @@ type child struct {
 
 // startChild starts a command. onNote gets the notes that it writes; nil is a program of others, that writes none.
 func startChild(name string, cmd *exec.Cmd, log *os.File, onNote func(note)) (*child, error) {
-	c := &child{name: name, log: log, ended: make(chan struct{})}
+	c := &child{name: name, ended: make(chan struct{})}
 	cmd.Stderr = log
 	if onNote == nil {
 		cmd.Stdout = log
@@ -41,8 +39,8 @@ func startChild(name string, cmd *exec.Cmd, log *os.File, onNote func(note)) (*c
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	in, err := cmd.StdinPipe() // held open: the child ends when it is closed
-	if err == nil {
+	// Held open until the process has ended: it would end if this one did.
+	if _, err = cmd.StdinPipe(); err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
@@ -60,7 +58,6 @@ func startChild(name string, cmd *exec.Cmd, log *os.File, onNote func(note)) (*c
 			onNote(n)
 		}
 		c.wait(cmd)
-		_ = in.Close() // the process that read from it is gone
 	}()
 	return c, nil
 }
@@ -84,12 +81,6 @@ func (c *child) signal(s syscall.Signal) {
 		return
 	}
 	_ = c.process.Signal(s) // it may end at this very moment
-	switch s {
-	case syscall.SIGSTOP:
-		c.stopped = true
-	case syscall.SIGCONT:
-		c.stopped = false
-	}
 }
 
 // kill ends the process and waits for its end.

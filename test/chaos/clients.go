@@ -43,6 +43,8 @@ type initEvent struct {
 	code      sdk.Code
 	terminals map[uint64]bool
 	slot      bool
+	// sequence is that of the event in its stream.
+	sequence uint64
 }
 
 func newClients(w *world) *clients {
@@ -104,7 +106,7 @@ func (c *clients) begin(ctx context.Context, agent, subject string, s *scenario,
 	}
 	c.inits[subjects.Done(agent, sdk.NewRunKey(subject), sdk.InitToken(in.event.Source, id))] = in
 	c.mu.Unlock()
-	c.publish(ctx, subjects.Start(agent), in.event)
+	in.sequence = c.publish(ctx, subjects.Start(agent), in.event)
 	return in
 }
 
@@ -142,7 +144,8 @@ func (c *clients) litter(ctx context.Context) {
 }
 
 // amnesia has the store lose the journal of a waiting run. An answer to its call must become a dead letter; the init event,
-// sent again, begins the run anew, and it still gets one terminal event.
+// sent again, begins the run anew, and it still gets one terminal event. The journal is lost when the init event is acked
+// for good: the ack of an activation that belongs to the lost journal would remove the message that drives the new one.
 func (c *clients) amnesia(ctx context.Context, s *scenario) {
 	in := c.begin(ctx, s.agent, "", s, s.fails, false)
 	key := sdk.NewRunKey(in.event.Subject)
@@ -150,7 +153,7 @@ func (c *clients) amnesia(ctx context.Context, s *scenario) {
 	c.lost[key] = true
 	c.mu.Unlock()
 	head, ok := c.awaitWaiting(ctx, key)
-	if !ok {
+	if !ok || !c.awaitAcked(ctx, in) {
 		return
 	}
 	c.model.forget(in.event.Subject)
@@ -191,6 +194,7 @@ func (c *clients) awaitWaiting(ctx context.Context, key sdk.RunKey) (core.Head, 
 				return entry.Head, true
 			case core.StatusDone:
 				return core.Head{}, false
+			case core.StatusRunning:
 			}
 		} else if !errors.Is(err, runner.ErrNotFound) {
 			pause(ctx, 100*time.Millisecond)
@@ -198,6 +202,19 @@ func (c *clients) awaitWaiting(ctx context.Context, key sdk.RunKey) (core.Head, 
 		pause(ctx, 50*time.Millisecond)
 	}
 	return core.Head{}, false
+}
+
+// awaitAcked waits until an init event is surely acked.
+func (c *clients) awaitAcked(ctx context.Context, in *initEvent) bool {
+	ref := broker.AgentConsumers(in.agent)[0] // that of init events
+	for ctx.Err() == nil {
+		state, err := c.consumer(ctx, ref)
+		if err == nil && state.removed(in.sequence) {
+			return true
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	return false
 }
 
 // await notes terminal events until ctx ends.

@@ -46,6 +46,16 @@ func (m *stored) event() *sdk.Event {
 	return &ev
 }
 
+// askTimeout bounds one request to the server, which may die before it answers.
+const askTimeout = 5 * time.Second
+
+// ask asks the server's JetStream API.
+func (w *world) ask(ctx context.Context, what string, request, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return w.conn.Ask(ctx, "$JS.API."+what, request, answer)
+}
+
 // get asks the stream of a zone for one message; found is false when there is none.
 func (w *world) get(ctx context.Context, z broker.Zone, request map[string]any) (m stored, found bool, err error) {
 	var answer struct {
@@ -56,7 +66,7 @@ func (w *world) get(ctx context.Context, z broker.Zone, request map[string]any) 
 		Message stored `json:"message"`
 	}
 	stream := broker.StreamName(subjects, z)
-	if err := w.conn.Ask(ctx, "$JS.API.STREAM.MSG.GET."+stream, request, &answer); err != nil {
+	if err := w.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
 		return stored{}, false, err
 	}
 	switch {
@@ -111,21 +121,24 @@ func (w *world) consumers(ctx context.Context) (map[broker.ConsumerRef]consumerS
 	}
 	states := map[broker.ConsumerRef]consumerState{}
 	for _, ref := range refs {
-		var answer struct {
-			consumerState
-			Error any `json:"error"`
-		}
-		stream := broker.StreamName(subjects, ref.Zone)
-		err := w.conn.Ask(ctx, "$JS.API.CONSUMER.INFO."+stream+"."+ref.Name, struct{}{}, &answer)
-		if err == nil && answer.Error != nil {
-			err = fmt.Errorf("consumer %s: %v", ref.Name, answer.Error)
-		}
-		if err != nil {
+		var err error
+		if states[ref], err = w.consumer(ctx, ref); err != nil {
 			return nil, err
 		}
-		states[ref] = answer.consumerState
 	}
 	return states, nil
+}
+
+func (w *world) consumer(ctx context.Context, ref broker.ConsumerRef) (consumerState, error) {
+	var answer struct {
+		consumerState
+		Error any `json:"error"`
+	}
+	err := w.ask(ctx, "CONSUMER.INFO."+broker.StreamName(subjects, ref.Zone)+"."+ref.Name, struct{}{}, &answer)
+	if err == nil && answer.Error != nil {
+		err = fmt.Errorf("consumer %s: %v", ref.Name, answer.Error)
+	}
+	return answer.consumerState, err
 }
 
 // evidence is what the streams, the journals and the workers tell, for the checker and the report.

@@ -23,7 +23,7 @@ func main() {
 	only := flag.String("store", "", "jetstream or redis; both, one after the other, if empty")
 	seed := flag.Uint64("seed", 0, "seed of the choices; 0 is a new one")
 	workers := flag.Int("workers", 4, "worker processes")
-	running := flag.Int("c", 48, "runs that clients keep going")
+	running := flag.Int("c", 128, "runs that clients keep going")
 	keep := flag.String("keep", "", "folder for the evidence, kept in any case; else it is kept if something is violated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -28,7 +28,6 @@ type role struct {
 	Port int    `json:",omitempty"`
 
 	NATS, Redis, Model string    `json:",omitempty"`
-	Seed               uint64    `json:",omitempty"`
 	Armed              armedSpec `json:",omitzero"`
 }
 

@@ -44,7 +44,7 @@ func scenarios() []scenario {
 		{name: "timeout", weight: 2, agent: deskAgent, turns: turns(one(idleTool, quoteTool), one(idleTool))},
 		{name: "question", weight: 2, agent: deskAgent, turns: turns(one(contracts.ToolAskQuestion, bookTool))},
 		{name: "wrong", weight: 1, agent: deskAgent, turns: turns(one("no_such_tool", addTool), one(bookTool))},
-		{name: largeScenario, weight: 1, agent: deskAgent, turns: turns(one(addTool))},
+		{name: largeScenario, weight: 2, agent: deskAgent, turns: turns(one(addTool))},
 		{name: cancelScenario, weight: 2, agent: deskAgent, turns: turns(one(childTool, longTool)), fails: []sdk.Code{sdk.CodeCancelled}},
 		{name: "deadline", weight: 2, agent: hastyAgent, turns: turns(one(longTool)), fails: []sdk.Code{sdk.CodeDeadline}},
 		{name: amnesiaScenario, weight: 0, agent: deskAgent, turns: turns(one(longTool))},

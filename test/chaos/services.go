@@ -99,7 +99,7 @@ func (s *services) answer(call sdk.Event, nonce uint32, transient bool) sdk.Even
 	return answer
 }
 
-// publish stores a message without any condition, and says where.
+// publish stores a message without any condition, perhaps twice when the server is away, and says where.
 func (w *world) publish(ctx context.Context, subject string, ev sdk.Event) (sequence uint64) {
 	data, err := ev.Encode()
 	if err != nil {
@@ -111,7 +111,9 @@ func (w *world) publish(ctx context.Context, subject string, ev sdk.Event) (sequ
 
 func (w *world) publishRaw(ctx context.Context, subject string, data []byte) (sequence uint64) {
 	for ctx.Err() == nil {
-		stored, err := w.conn.JetStream().Publish(ctx, subject, data)
+		attempt, cancel := context.WithTimeout(ctx, time.Second)
+		stored, err := w.conn.JetStream().Publish(attempt, subject, data)
+		cancel()
 		if err == nil {
 			return stored.Sequence
 		}

@@ -250,7 +250,7 @@ func (w *world) forget(ctx context.Context, run sdk.RunKey) error {
 		var answer struct {
 			Error any `json:"error"`
 		}
-		err := w.conn.Ask(ctx, "$JS.API.STREAM.PURGE."+stream, map[string]string{"filter": subjects.Journal(run)}, &answer)
+		err := w.ask(ctx, "STREAM.PURGE."+stream, map[string]string{"filter": subjects.Journal(run)}, &answer)
 		if err == nil && answer.Error != nil {
 			err = fmt.Errorf("purge the journal of run %s: %v", run, answer.Error)
 		}
@@ -258,6 +258,9 @@ func (w *world) forget(ctx context.Context, run sdk.RunKey) error {
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", w.redis.target)
+	if err == nil {
+		err = conn.SetDeadline(time.Now().Add(askTimeout))
+	}
 	if err != nil {
 		return err
 	}
