@@ -128,13 +128,13 @@ func (m model) Generate(ctx context.Context, req sdk.ModelRequest, _ func(sdk.De
 	if err != nil {
 		return sdk.ModelReply{}, err
 	}
-	m.pass(atInModel)
+	m.pass(ctx, atInModel)
 	select {
 	case <-time.After(answer.Latency):
 	case <-ctx.Done():
 		return sdk.ModelReply{}, ctx.Err()
 	}
-	m.pass(atModelDone)
+	m.pass(ctx, atModelDone)
 	return sdk.ModelReply{Text: answer.Text, Calls: answer.Calls, Usage: sdk.Usage{Prompt: 1, Completion: 1}}, nil
 }
 

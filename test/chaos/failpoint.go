@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -145,8 +146,8 @@ type armed struct {
 }
 
 // pass passes a failpoint. It returns true when the operation's outcome is to be lost, and may not return at all.
-func (a *armed) pass(point string) (lose bool) {
-	if !a.due(point) {
+func (a *armed) pass(ctx context.Context, point string) (lose bool) {
+	if !a.due(ctx, point) {
 		return false
 	}
 	a.notes.write(note{Kind: noteStruck, Point: point, Action: a.Action})
@@ -164,8 +165,12 @@ func (a *armed) pass(point string) (lose bool) {
 	return false
 }
 
-func (a *armed) due(point string) bool {
-	if point == "" || a.Point != point {
+// mostTakeovers is how many drivers of a run in a row may be struck at a failpoint. A run that met one with every driver
+// would be a run that kills its workers, and be ended for that.
+const mostTakeovers = 3
+
+func (a *armed) due(ctx context.Context, point string) bool {
+	if point == "" || a.Point != point || activityOf(ctx).takeovers.Load() >= mostTakeovers {
 		return false
 	}
 	a.mu.Lock()
@@ -178,8 +183,8 @@ func (a *armed) due(point string) bool {
 }
 
 // meanwhile passes a failpoint while do is on its way: the process ends before it can learn the outcome.
-func (a *armed) meanwhile(point string, do func()) {
-	if !a.due(point) {
+func (a *armed) meanwhile(ctx context.Context, point string, do func()) {
+	if !a.due(ctx, point) {
 		return
 	}
 	a.notes.write(note{Kind: noteStruck, Point: point, Action: a.Action})

@@ -18,6 +18,8 @@ import (
 type activity struct {
 	// published counts since the last entry.
 	published atomic.Int64
+	// takeovers are those of the run since its last progress, when it was loaded.
+	takeovers atomic.Int64
 }
 
 type activityKey struct{}
@@ -41,23 +43,25 @@ func (w *deliveries) around(ctx context.Context, d broker.Delivery, handle func(
 	w.inHand.Add(1)
 	defer w.inHand.Add(-1)
 	w.notes.write(note{Kind: noteDelivered, Stream: d.Stream(), Sequence: d.Sequence()})
-	w.pass(atDelivered)
-	handle(context.WithValue(ctx, activityKey{}, &activity{}), delivery{d, w.armed})
+	ctx = context.WithValue(ctx, activityKey{}, &activity{})
+	w.pass(ctx, atDelivered)
+	handle(ctx, delivery{d, w.armed, ctx})
 	w.notes.write(note{Kind: noteHandled, Stream: d.Stream(), Sequence: d.Sequence()})
 }
 
 type delivery struct {
 	broker.Delivery
 	*armed
+	handling context.Context
 }
 
 func (d delivery) Ack() error {
-	d.pass(atAck)
-	if d.pass(atAckLost) {
+	d.pass(d.handling, atAck)
+	if d.pass(d.handling, atAckLost) {
 		return nil
 	}
 	err := d.Delivery.Ack()
-	d.pass(atAcked)
+	d.pass(d.handling, atAcked)
 	return err
 }
 
@@ -69,19 +73,24 @@ type store struct {
 
 func (s store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
 	rec, err := s.Store.Head(ctx, run)
-	s.pass(atHeadRead)
+	if err == nil && s.Point != "" {
+		if e, err := core.DecodeEntry(rec.Data); err == nil && e.Head.Driver != nil { // the runner reports what cannot be read
+			activityOf(ctx).takeovers.Store(int64(e.Head.Driver.Takeovers))
+		}
+	}
+	s.pass(ctx, atHeadRead)
 	return rec, err
 }
 
 func (s store) PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error {
 	err := s.Store.PutBlob(ctx, run, digest, data)
-	s.pass(atBlob)
+	s.pass(ctx, atBlob)
 	return err
 }
 
 func (s store) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
-	s.pass(atBarrier)
-	if s.pass(atBarrierLost) {
+	s.pass(ctx, atBarrier)
+	if s.pass(ctx, atBarrierLost) {
 		return fmt.Errorf("%w: the answer is lost", runner.ErrAmbiguous)
 	}
 	return s.Store.Barrier(ctx, run, v)
@@ -123,17 +132,17 @@ func (s store) Append(ctx context.Context, run sdk.RunKey, base runner.Version, 
 	if err != nil {
 		return runner.Version{}, err
 	}
-	if s.pass(m.refused) {
+	if s.pass(ctx, m.refused) {
 		return runner.Version{}, fmt.Errorf("%w: the request is lost", runner.ErrAmbiguous)
 	}
-	s.meanwhile(m.sent, func() { _, _ = s.Store.Append(ctx, run, base, next) }) // nobody will know what became of it
+	s.meanwhile(ctx, m.sent, func() { _, _ = s.Store.Append(ctx, run, base, next) }) // nobody will know what became of it
 	v, err := s.Store.Append(ctx, run, base, next)
 	if err != nil {
 		return v, err
 	}
 	activityOf(ctx).published.Store(0)
-	s.pass(m.written)
-	if s.pass(m.lost) {
+	s.pass(ctx, m.written)
+	if s.pass(ctx, m.lost) {
 		return runner.Version{}, fmt.Errorf("%w: the answer is lost", runner.ErrAmbiguous)
 	}
 	return v, nil
@@ -149,33 +158,33 @@ type publisher struct {
 func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event) error {
 	before := activityOf(ctx)
 	if before.published.Load() == 0 {
-		p.pass(atPublish)
+		p.pass(ctx, atPublish)
 	} else {
-		p.pass(atNextPublish)
+		p.pass(ctx, atNextPublish)
 	}
 	p.notes.write(note{Kind: notePublished, Subject: subject})
-	p.meanwhile(atPublishSent, func() { _ = p.Publisher.Publish(ctx, subject, event) }) // nobody will know
+	p.meanwhile(ctx, atPublishSent, func() { _ = p.Publisher.Publish(ctx, subject, event) }) // nobody will know
 	if err := p.Publisher.Publish(ctx, subject, event); err != nil {
 		return err
 	}
 	before.published.Add(1)
-	if p.pass(atPublishLost) {
+	if p.pass(ctx, atPublishLost) {
 		return sdk.Errorf(sdk.CodeUnavailable, "the confirmation of %s is lost", subject)
 	}
 	return nil
 }
 
 func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
-	p.pass(atArm)
+	p.pass(ctx, atArm)
 	err := p.Publisher.ArmTimer(ctx, agent, run, due)
-	p.pass(atArmed)
+	p.pass(ctx, atArmed)
 	return err
 }
 
 // DeadLetter implements handler.DeadLetters.
 func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk.Code, detail string) error {
 	err := p.letters.DeadLetter(ctx, d, reason, detail)
-	p.pass(atDeadLettered)
+	p.pass(ctx, atDeadLettered)
 	return err
 }
 
@@ -190,13 +199,13 @@ func tool(a *armed, name string, once bool, took time.Duration) sdk.Tool {
 		AtMostOnce: once,
 		Run: func(ctx context.Context, call sdk.ToolCall) (json.RawMessage, error) {
 			a.notes.write(note{Kind: noteExecuted, Run: call.Run, Call: call.ID, Once: once})
-			a.pass(in)
+			a.pass(ctx, in)
 			select {
 			case <-time.After(took):
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-			a.pass(done)
+			a.pass(ctx, done)
 			return json.RawMessage(`{"ok":true}`), nil
 		},
 	}

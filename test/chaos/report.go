@@ -59,9 +59,13 @@ func (r *report) countEnds() {
 			r.violate("init event %s has %d terminal events on %s", in.event.ID, n, subject)
 		}
 		r.ends[in.code]++
-		if in.code != "" && !slices.Contains(in.fails, in.code) {
+		if in.code != "" && in.code != sdk.CodePoison && !slices.Contains(in.fails, in.code) {
 			r.violate("run %s ended with %s", in.event.Subject, in.code)
 		}
+	}
+	// Workers that live for seconds may die over the same run six times in a row. It must be rare.
+	if n := r.ends[sdk.CodePoison]; n > 1+r.inits/1000 {
+		r.violate("%d of %d runs were taken for poison", n, r.inits)
 	}
 }
 
@@ -186,6 +190,7 @@ func (r *report) print() {
 	r.printf("  %6d  runs lost\n", r.lost)
 	r.printf("  %6d  init events with more than one terminal event\n", r.doubles)
 	r.printf("  %6d  at-most-once calls that ran more than once\n", r.tooOften)
+	r.printf("  %6d  healthy runs ended because six workers in a row died over them\n", r.ends[sdk.CodePoison])
 	r.printf("  %6d  violations\n", len(r.violations))
 	if n := len(r.recovery); n > 0 {
 		r.printf("  recovery of %d interrupted runs: p50 %s, p99 %s, longest %s (a delivery lasts %s)\n", n,
