@@ -102,7 +102,7 @@ func (r role) work(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	opened, err := worker.OpenStore(ctx, conn, r.Redis)
+	opened, err := worker.OpenStore(ctx, conn, worker.StoreOptions{RedisURL: r.Redis})
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	if _, err = w.conn.Provision(ctx, plan); err != nil {
 		return nil, err
 	}
-	opened, err := worker.OpenStore(ctx, w.conn, redisURL)
+	opened, err := worker.OpenStore(ctx, w.conn, worker.StoreOptions{RedisURL: redisURL})
 	if err != nil {
 		return nil, err
 	}
