@@ -35,6 +35,13 @@ type Options struct {
 	Env runner.Env
 	// Cache is how many recently driven runs stay in memory; see runner.Options.
 	Cache int
+	// Heartbeat is how often a delivery is extended; 0 is broker.Heartbeat. Who shortens AckWait shortens it too.
+	Heartbeat time.Duration
+	// Publisher and DeadLetters are nil for Conn.
+	Publisher   runner.Publisher
+	DeadLetters handler.DeadLetters
+	// Around, unless nil, gets every delivery first and passes it, or another in its place, to handle.
+	Around func(ctx context.Context, d broker.Delivery, handle func(context.Context, broker.Delivery))
 }
 
 // Worker serves agents.
@@ -54,6 +61,15 @@ func New(o Options) (*Worker, error) {
 	if o.Env == nil {
 		o.Env = realEnv{}
 	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = broker.Heartbeat
+	}
+	if o.Publisher == nil {
+		o.Publisher = o.Conn
+	}
+	if o.DeadLetters == nil {
+		o.DeadLetters = o.Conn
+	}
 	w := &Worker{Options: o, catalog: catalog.New(o.Store, o.Models, approval.Options{
 		Grants: o.Conn.Grants(), Identity: o.Identity, Keys: o.Keys,
 	})}
@@ -61,12 +77,12 @@ func New(o Options) (*Worker, error) {
 		return nil, err
 	}
 	w.runner = runner.New(runner.Options{
-		Store: o.Store, Publisher: o.Conn, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
+		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
 		Cache: o.Cache,
 	})
 	w.handler = handler.New(handler.Options{
-		Runner: w.runner, DeadLetters: o.Conn, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,
-		Services: w.catalog.Serving, Heartbeat: broker.Heartbeat, Silence: w.catalog.Silence(),
+		Runner: w.runner, DeadLetters: o.DeadLetters, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,
+		Services: w.catalog.Serving, Heartbeat: o.Heartbeat, Silence: w.catalog.Silence(),
 	})
 	return w, nil
 }
@@ -99,13 +115,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	unrouted := broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer}
 	w.Conn.Consume(ctx, broker.ConsumeOptions{
 		Consumers: append(consumers, unrouted), Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
-		Handle: func(ctx context.Context, d broker.Delivery) {
-			if d.Consumer() == broker.UnroutedConsumer {
-				w.unrouted(ctx, d)
-				return
-			}
-			w.handler.Handle(ctx, d)
-		},
+		Handle: w.around(),
 	})
 	return nil
 }
@@ -119,6 +129,22 @@ func (w *Worker) wake(ctx context.Context, run sdk.RunKey) {
 	if err := w.runner.Wake(ctx, run); err != nil {
 		w.Logger.Warn("run could not be woken", "run", run, "error", err)
 	}
+}
+
+// around is handle with what Options put around it.
+func (w *Worker) around() func(context.Context, broker.Delivery) {
+	if w.Around == nil {
+		return w.handle
+	}
+	return func(ctx context.Context, d broker.Delivery) { w.Around(ctx, d, w.handle) }
+}
+
+func (w *Worker) handle(ctx context.Context, d broker.Delivery) {
+	if d.Consumer() == broker.UnroutedConsumer {
+		w.unrouted(ctx, d)
+		return
+	}
+	w.handler.Handle(ctx, d)
 }
 
 // unrouted answers init events that no agent's consumer will ever deliver, so that whoever sent one does not wait for
@@ -136,7 +162,7 @@ func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
 	}
 	address, err := w.Conn.Subjects().Parse(d.Subject())
 	if err != nil {
-		settle(w.Conn.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
+		settle(w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
 		return
 	}
 	routed, err := w.Conn.HasConsumer(ctx, broker.ConsumerRef{Zone: broker.ZoneStart, Name: "agent_" + address.Agent})
@@ -146,7 +172,7 @@ func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
 	}
 	event, err := sdk.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
-		settle(w.Conn.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
+		settle(w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
 		return
 	}
 	settle(w.refuseUnknown(ctx, address.Agent, event))
@@ -158,7 +184,7 @@ func (w *Worker) refuseUnknown(ctx context.Context, agent string, event sdk.Even
 		return err
 	}
 	w.Logger.Warn("init event for an unknown agent", "agent", agent, "event", event.ID)
-	return w.Conn.Publish(ctx, subject, terminal)
+	return w.Publisher.Publish(ctx, subject, terminal)
 }
 
 // Plan is what the worker's agents need on the broker.
