@@ -33,6 +33,8 @@ type Options struct {
 	Workers int
 	// Slots of each worker; 0 is 16.
 	Slots int
+	// Identity refuses runs and decisions without a principal; see SendAs and PublishAs.
+	Identity bool
 	// URL is a NATS server with JetStream that is used instead of the embedded one, such as
 	// nats://user:password@127.0.0.1:4222, so that programs in other languages can take part.
 	URL string
@@ -108,6 +110,7 @@ func (h *Harness) check(doing string, err error) {
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: Patience, Logger: h.log,
+		Identity: h.o.Identity,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
 	h.check("new worker", err)
@@ -177,6 +180,17 @@ func (h *Harness) Send(agent string, event sdk.Event) Run {
 	ctx, cancel := h.context()
 	defer cancel()
 	h.check("publish init event", h.conn.Start(ctx, agent, event))
+	return started(agent, event)
+}
+
+// SendAs is Send as a principal, as if the broker had enforced it.
+func (h *Harness) SendAs(principal, agent string, event sdk.Event) Run {
+	h.t.Helper()
+	h.Publish(h.conn.Subjects().Start(agent)+"."+principal, event)
+	return started(agent, event)
+}
+
+func started(agent string, event sdk.Event) Run {
 	r := Run{Subject: event.Subject, Agent: agent, Init: sdk.InitToken(event.Source, event.ID)}
 	if r.Subject == "" {
 		r.Subject = sdk.DefaultSubject(r.Init)
