@@ -37,7 +37,9 @@ func (m *manager) Check(_ context.Context, c sdk.PermissionCheck) (sdk.Permissio
 	return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Rule: "named", Reason: "it is named", Terms: m.terms}, nil
 }
 
-func (m *manager) Reserve(context.Context, sdk.PermissionCheck) (string, error) { return m.reserved, nil }
+func (m *manager) Reserve(context.Context, sdk.PermissionCheck) (string, error) {
+	return m.reserved, nil
+}
 
 func (m *manager) Request(_ context.Context, _ sdk.PermissionCheck, r sdk.PermissionRequest) (sdk.PermissionRequest, error) {
 	m.mu.Lock()
