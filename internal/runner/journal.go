@@ -148,12 +148,20 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 }
 
 // journal reads the entries after from, up to rev at least, and the point that they lead to. What is known to be written
-// is waited for: a read may be stale.
+// is waited for, because a read may be stale; but not for ever, because it may be lost. Only a read from the beginning can
+// tell that: one from a later point that stays short is corrupt so that its caller begins anew.
 func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]core.Entry, point, error) {
-	for {
+	for reads := 1; ; reads++ {
 		entries, end, err := a.readAfter(ctx, a.key, from)
 		if err != nil || end.Rev >= rev {
 			return entries, end, err
+		}
+		if reads == mostStaleReads {
+			err := fmt.Errorf("run %s: entry %d is not to be read, only those up to %d", a.key, rev, end.Rev)
+			if from.Rev > 0 {
+				err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+			return nil, point{}, err
 		}
 		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
 			return nil, point{}, err
@@ -161,5 +169,9 @@ func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]cor
 	}
 }
 
-// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written.
-const staleReadDelay = 10 * time.Millisecond
+// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written, and
+// mostStaleReads how many such reads there are: 5 s of them.
+const (
+	staleReadDelay = 10 * time.Millisecond
+	mostStaleReads = 500
+)

@@ -80,6 +80,8 @@ func readError(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, redis.Nil):
 		return runner.ErrNotFound
+	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
+		return fmt.Errorf("%w: %w", runner.ErrCorrupt, err)
 	case ctx.Err() != nil:
 		return errors.Join(ctx.Err(), err)
 	}
@@ -123,7 +125,7 @@ func decode(element string) (runner.Record, error) {
 	number, etag, spaced := strings.Cut(head, " ")
 	rev, err := strconv.ParseUint(number, 10, 64)
 	if !framed || !spaced || err != nil {
-		return runner.Record{}, fmt.Errorf("an element of %d bytes is no journal entry", len(element))
+		return runner.Record{}, fmt.Errorf("%w: an element of %d bytes is no entry", runner.ErrCorrupt, len(element))
 	}
 	return runner.Record{Version: runner.Version{Rev: rev, Etag: etag, Position: rev}, Data: []byte(data)}, nil
 }
@@ -163,7 +165,7 @@ func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Versio
 		for _, element := range elements {
 			r, err := decode(element)
 			if err == nil && r.Rev != next+1 {
-				err = fmt.Errorf("entry %d is in place of entry %d", r.Rev, next+1)
+				err = fmt.Errorf("%w: entry %d is in place of entry %d", runner.ErrCorrupt, r.Rev, next+1)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("read entries of run %s: %w", run, err)
