@@ -19,7 +19,7 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 		return a.stopped(ctx, err)
 	}
 	if err := a.endVoided(ctx); err != nil {
-		return a.stopped(err)
+		return a.stopped(ctx, err)
 	}
 	work, done := a.working.begin(ctx, a.key)
 	defer done()
