@@ -55,7 +55,7 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 			return a.refuse(ctx, sdk.Errorf(sdk.CodeTooLarge, "what the message adds to the run is too large to be stored").WithCause(err))
 		}
 		if err != nil {
-			return Verdict{}, err
+			return a.corrupt(ctx, err)
 		}
 		if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
 			a.stats.Takeovers.Add(1)
@@ -114,9 +114,9 @@ func (a *activation) loadHead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read head of run %s: %w", a.key, err)
 	}
-	e, err := core.DecodeEntry(rec.Data)
+	e, err := decodeEntry(rec.Data)
 	if err != nil {
-		return fmt.Errorf("%w: run %s: %w", ErrCorrupt, a.key, err)
+		return fmt.Errorf("head of run %s: %w", a.key, err)
 	}
 	a.head, a.at = e.Head, point{Version: rec.Version, digest: core.Digest(rec.Data)}
 	return nil

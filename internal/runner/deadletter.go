@@ -9,58 +9,65 @@ import (
 	"agentd/sdk"
 )
 
-// corrupt turns an unreadable journal into a dead letter: the run is left as it is, and the worker goes on. Only an end
-// that was asked for or is due still comes: it needs no history.
+// corrupt turns an unreadable journal into a dead letter, so that the worker goes on. A run that this activation drives
+// ends with an error: its last entry is all that this needs, and nobody else could go on either. Any other is left as it
+// is.
 func (a *activation) corrupt(ctx context.Context, err error) (Verdict, error) {
 	if !errors.Is(err, ErrCorrupt) {
 		return Verdict{}, err
 	}
-	if failed := a.endUnread(ctx); failed != nil {
-		if errors.Is(failed, ErrConflict) {
-			return Verdict{Settlement: Leave}, nil // others appended; the message comes again
-		}
+	var failed error
+	switch h := &a.head; {
+	case a.state != nil: // it was read before; whoever gets the message next finds out from the beginning
+		return Verdict{Settlement: Leave}, nil
+	case h.Status == core.StatusRunning && h.Driver.Owner == a.owner:
+		failed = a.endUnread(ctx)
+	case h.Status == core.StatusDone:
+		failed = a.repeatEnd(ctx)
+	}
+	if failed != nil {
 		return Verdict{}, failed
 	}
 	return reject(sdk.Errorf(sdk.CodeCorrupt, "the run's journal cannot be read").WithCause(err)), nil
 }
 
-// endUnread ends the run from its head alone, if this activation drives it and it is to end. Of a run that is done it
-// publishes the terminal event again: whoever ended it like this may have died in between.
+// endUnread ends the run from its head. It comes to nothing where the store appends nothing to what it has.
 func (a *activation) endUnread(ctx context.Context) error {
-	if a.state == nil && a.head.Status == core.StatusRunning && a.head.Driver.Owner == a.owner {
-		end, due := core.Next(a.agent.Core, &a.head, a.Env.Now()).(core.End)
-		if !due {
-			return nil
-		}
-		change, err := core.Step(a.agent.Core, a.head, a.in(core.Ended(end)))
-		if err != nil {
-			return err
-		}
-		entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
-		if err != nil {
-			return err
-		}
-		a.head, a.at = entry.Head, at
-		a.announce(&entry)
-		return a.carryOut(ctx, &entry, entry.Effects)
+	ended := core.Ended{Ending: core.Ending{
+		Reason: core.ReasonError, Code: sdk.CodeCorrupt, Message: "the run's journal cannot be read",
+	}}
+	if end, asked := core.Next(a.agent.Core, &a.head, a.Env.Now()).(core.End); asked {
+		ended = core.Ended(end)
 	}
-	if a.head.Status != core.StatusDone {
-		return nil
+	change, err := core.Step(a.agent.Core, a.head, a.in(ended))
+	if err != nil {
+		return err
 	}
+	entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
+	if errors.Is(err, ErrCorrupt) {
+		return nil // nothing can be appended to it
+	}
+	if err != nil {
+		return err
+	}
+	a.head, a.at = entry.Head, at
+	a.announce(&entry)
+	return a.carryOut(ctx, &entry, entry.Effects)
+}
+
+// repeatEnd publishes the terminal event of a run that is done: whoever ended it without its journal may have died in
+// between. It comes to nothing where not even the end can be read.
+func (a *activation) repeatEnd(ctx context.Context) error {
 	last, err := a.Store.Head(ctx, a.key)
 	if err != nil {
 		return err
 	}
 	entry, err := a.decode(ctx, a.key, last)
-	if errors.Is(err, ErrCorrupt) {
-		return nil // not even its end can be read
+	if err == nil {
+		err = a.carryOut(ctx, &entry, []core.Effect{{Kind: core.EffectTerminal}})
 	}
-	if err != nil {
-		return err
-	}
-	err = a.carryOut(ctx, &entry, []core.Effect{{Kind: core.EffectTerminal}})
 	if errors.Is(err, ErrCorrupt) {
-		return nil // its terminal event holds the history
+		return nil
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -99,11 +100,22 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 	return stored.Encode()
 }
 
+// decodeEntry is core.DecodeEntry with ErrCorrupt, except for an entry of a later version: a worker of that version can
+// go on with its run.
+func decodeEntry(data []byte) (core.Entry, error) {
+	e, err := core.DecodeEntry(data)
+	var layout struct{ V int }
+	if err == nil || json.Unmarshal(data, &layout) == nil && layout.V > core.LayoutVersion {
+		return e, err
+	}
+	return core.Entry{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+}
+
 // decode reads an entry and its blobs. ErrCorrupt, or the store's failure to read a blob.
 func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, error) {
-	e, err := core.DecodeEntry(rec.Data)
+	e, err := decodeEntry(rec.Data)
 	if err != nil {
-		return core.Entry{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return core.Entry{}, err
 	}
 	for _, b := range e.Blobs {
 		content, err := r.Store.Blob(ctx, run, b.Digest)

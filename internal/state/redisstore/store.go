@@ -80,7 +80,7 @@ func readError(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, redis.Nil):
 		return runner.ErrNotFound
-	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
+	case damaged(err):
 		return fmt.Errorf("%w: %w", runner.ErrCorrupt, err)
 	case ctx.Err() != nil:
 		return errors.Join(ctx.Err(), err)
@@ -90,10 +90,18 @@ func readError(ctx context.Context, err error) error {
 
 // writeError tells a definite no from an unknown outcome.
 func writeError(ctx context.Context, err error) error {
-	if err == nil || permanent(err) {
+	switch {
+	case err != nil && damaged(err):
+		return fmt.Errorf("%w: %w", runner.ErrCorrupt, err)
+	case err == nil || permanent(err):
 		return err
 	}
 	return fmt.Errorf("%w: %w", runner.ErrAmbiguous, readError(ctx, err))
+}
+
+// damaged reports whether the server refused a request because the run's keys do not hold what was written there.
+func damaged(err error) bool {
+	return redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, damagedJournal)
 }
 
 // passing are the refusals of a server that will answer otherwise by and by: it starts, fails over, or is full.
