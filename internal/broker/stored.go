@@ -109,9 +109,22 @@ func (c *Conn) SequenceAt(ctx context.Context, z Zone, at time.Time) (uint64, er
 	return low, nil
 }
 
-// AckFloor is the sequence up to which a consumer's messages are all settled.
+// MaxAge is how long a zone's messages are kept; 0 is for ever.
+func (c *Conn) MaxAge(ctx context.Context, z Zone) (time.Duration, error) {
+	name := StreamName(c.subjects, z)
+	s, err := c.js.Stream(ctx, name)
+	if err != nil {
+		return 0, fmt.Errorf("look at stream %s: %w", name, err)
+	}
+	return s.CachedInfo().Config.MaxAge, nil
+}
+
+// AckFloor is the sequence up to which a consumer's messages are all settled. One that does not exist is ErrNotStored.
 func (c *Conn) AckFloor(ctx context.Context, ref ConsumerRef) (uint64, error) {
 	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return 0, fmt.Errorf("consumer %s: %w", ref.Name, ErrNotStored)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("look at consumer %s/%s: %w", StreamName(c.subjects, ref.Zone), ref.Name, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
+	"agentd/internal/state/natsstore"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/redistest"
 	"agentd/sdk"
@@ -263,4 +264,8 @@ func TestCorruptJournal_DoesNotHideOtherRuns(t *testing.T) {
 			}
 		}
 	})
+}
+
+func natsStore(conn *broker.Conn) runner.Store {
+	return natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
 }
