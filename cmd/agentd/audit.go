@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,11 +53,12 @@ func (a *app) audit(ctx context.Context, c *client, store runner.Store, runs []s
 	if err != nil {
 		return explainStore(err)
 	}
-	list := violationList{a: a}
+	list := violationList{a: a, names: map[string]string{}}
 	if len(runs) == 0 {
 		err = auditor.All(ctx, since, list.add)
 	}
 	for _, name := range runs {
+		list.names[sdk.NewRunKey(name).String()] = name
 		err = auditor.Run(ctx, sdk.NewRunKey(name), list.add)
 		if errors.Is(err, runner.ErrNotFound) {
 			err = sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q; see: agentd runs list", name)
@@ -75,10 +77,13 @@ func (a *app) audit(ctx context.Context, c *client, store runner.Store, runs []s
 type violationList struct {
 	a *app
 	n int
+	// names are those of runs by key, as far as the person who asks said them: a journal that cannot be read says none.
+	names map[string]string
 }
 
 func (p *violationList) add(v live.Violation) error {
 	p.n++
+	v.Name = cmp.Or(v.Name, p.names[v.Run])
 	w := p.a.out
 	if p.a.output == outputJSON {
 		before := ",\n    "
@@ -91,13 +96,7 @@ func (p *violationList) add(v live.Violation) error {
 		}
 		return err
 	}
-	where := "-"
-	switch {
-	case v.Name != "":
-		where = v.Name
-	case v.Run != "":
-		where = v.Run
-	}
+	where := cmp.Or(v.Name, v.Run, "no run")
 	if v.Entry > 0 {
 		where += fmt.Sprintf(", entry %d", v.Entry)
 	}

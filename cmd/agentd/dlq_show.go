@@ -63,7 +63,7 @@ func (a *app) dlqShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showLetter(cmd.Context(), c, store, l)
+				return a.showLetter(cmd.Context(), store, l)
 			})
 		},
 	}
@@ -125,7 +125,7 @@ type shownLetter struct {
 	Advice  string `json:"advice"`
 }
 
-func (a *app) showLetter(ctx context.Context, c *client, store runner.Store, l *letter) error {
+func (a *app) showLetter(ctx context.Context, store runner.Store, l *letter) error {
 	s := shownLetter{
 		letter: l, Who: l.address.Who, Headers: l.raw.Headers, Omitted: l.raw.Omitted,
 		Advice: cmp.Or(advice[l.Reason], defaultAdvice),

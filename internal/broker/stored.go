@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrNotStored: the stream has no such message, or no longer.
+// ErrNotStored says that a stream has no such message, or no longer.
 var ErrNotStored = errors.New("no such message is stored")
 
 // Stored is a message of a stream, looked at and not consumed.

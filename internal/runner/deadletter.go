@@ -59,15 +59,15 @@ func (a *activation) endUnread(ctx context.Context) error {
 // between. It comes to nothing where not even the end can be read.
 func (a *activation) repeatEnd(ctx context.Context) error {
 	last, err := a.Store.Head(ctx, a.key)
-	if err != nil {
-		return err
+	var entry core.Entry
+	if err == nil {
+		entry, err = a.decode(ctx, a.key, last)
 	}
-	entry, err := a.decode(ctx, a.key, last)
 	if err == nil {
 		err = a.carryOut(ctx, &entry, []core.Effect{{Kind: core.EffectTerminal}})
 	}
 	if errors.Is(err, ErrCorrupt) {
-		return nil
+		err = nil
 	}
 	return err
 }
@@ -79,10 +79,10 @@ func poison(e *core.Entry) *sdk.Error {
 		return nil
 	}
 	var p sdk.Problem
-	if err := json.Unmarshal(e.Terminal.Data, &p); err != nil || p.Code != sdk.CodePoison {
-		return nil
+	if err := json.Unmarshal(e.Terminal.Data, &p); err == nil && p.Code == sdk.CodePoison {
+		return sdk.Errorf(sdk.CodePoison, "%s", p.ErrorMessage)
 	}
-	return sdk.Errorf(sdk.CodePoison, "%s", p.ErrorMessage)
+	return nil
 }
 
 // poisoned is the poison among the entries that the message caused.

@@ -238,4 +238,3 @@ func TestAudit_FindsAnInitEventThatCameToNothing(t *testing.T) {
 		t.Errorf("found %v, want the init event in AGENTD_START 2", found)
 	}
 }
-

@@ -87,6 +87,7 @@ func altered(entry []byte) []byte {
 func (v natsVandal) scribble(ctx context.Context, run sdk.RunKey) error {
 	return v.rewrite(ctx, run, scribbled)
 }
+
 func (v natsVandal) alter(ctx context.Context, run sdk.RunKey) error {
 	return v.rewrite(ctx, run, altered)
 }
@@ -129,6 +130,7 @@ func (v redisVandal) rewrite(ctx context.Context, run sdk.RunKey, change func([]
 func (v redisVandal) scribble(ctx context.Context, run sdk.RunKey) error {
 	return v.rewrite(ctx, run, scribbled)
 }
+
 func (v redisVandal) alter(ctx context.Context, run sdk.RunKey) error {
 	return v.rewrite(ctx, run, altered)
 }

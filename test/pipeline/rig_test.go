@@ -123,7 +123,7 @@ func (r *rig) log() *slog.Logger {
 func (r *rig) work(grace time.Duration) *rigWorker {
 	r.t.Helper()
 	conn := r.connect()
-	store := runner.Store(natsStore(conn))
+	store := natsStore(conn)
 	if r.openStore != nil {
 		store = r.openStore(conn)
 	}
@@ -154,7 +154,9 @@ func (r *rig) kill(w *rigWorker) {
 	r.t.Helper()
 	r.check("close connection", w.conn.Close())
 	w.stop()
-	<-w.done // with an error, because it can say farewell to nobody
+	if err := <-w.done; err == nil {
+		r.t.Error("a worker without a connection could say farewell")
+	}
 	close(w.done)
 }
 

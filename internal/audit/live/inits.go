@@ -73,6 +73,13 @@ func (a *Auditor) init(ctx context.Context, m broker.Stored) ([]audit.Violation,
 	return checker.Violations(), nil
 }
 
+// startedBy reports whether the init event started the run with that last entry. One that cannot be read is reported by
+// the audit of the run.
+func startedBy(last runner.Record, token string) bool {
+	entry, err := core.DecodeEntry(last.Data)
+	return err != nil || entry.Head.Init.Token == token
+}
+
 // answered reports whether the init event started its run; if not, it tells the checker what the event was answered.
 func (a *Auditor) answered(ctx context.Context, checker *audit.Checker, agent string, in audit.Message) (bool, error) {
 	if in.Event == nil {
@@ -86,13 +93,9 @@ func (a *Auditor) answered(ctx context.Context, checker *audit.Checker, agent st
 	key := sdk.NewRunKey(name)
 	last, err := a.store.Head(ctx, key)
 	switch {
-	case err == nil:
-		entry, err := core.DecodeEntry(last.Data)
-		if err != nil || entry.Head.Init.Token == token {
-			return true, nil // the audit of the run reports what cannot be read
-		}
-	case errors.Is(err, runner.ErrCorrupt):
+	case err == nil && startedBy(last, token), errors.Is(err, runner.ErrCorrupt):
 		return true, nil
+	case err == nil:
 	case !errors.Is(err, runner.ErrNotFound):
 		return false, err
 	}
