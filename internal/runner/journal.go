@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -99,11 +100,22 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 	return stored.Encode()
 }
 
+// decodeEntry is core.DecodeEntry with ErrCorrupt, except for an entry of a later version: a worker of that version can
+// go on with its run.
+func decodeEntry(data []byte) (core.Entry, error) {
+	e, err := core.DecodeEntry(data)
+	var layout struct{ V int }
+	if err == nil || json.Unmarshal(data, &layout) == nil && layout.V > core.LayoutVersion {
+		return e, err
+	}
+	return core.Entry{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+}
+
 // decode reads an entry and its blobs. ErrCorrupt, or the store's failure to read a blob.
 func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, error) {
-	e, err := core.DecodeEntry(rec.Data)
+	e, err := decodeEntry(rec.Data)
 	if err != nil {
-		return core.Entry{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return core.Entry{}, err
 	}
 	for _, b := range e.Blobs {
 		content, err := r.Store.Blob(ctx, run, b.Digest)
@@ -148,12 +160,20 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 }
 
 // journal reads the entries after from, up to rev at least, and the point that they lead to. What is known to be written
-// is waited for: a read may be stale.
+// is waited for, because a read may be stale; but not for ever, because it may be lost. Only a read from the beginning can
+// tell that: one from a later point that stays short is corrupt so that its caller begins anew.
 func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]core.Entry, point, error) {
-	for {
+	for reads := 1; ; reads++ {
 		entries, end, err := a.readAfter(ctx, a.key, from)
 		if err != nil || end.Rev >= rev {
 			return entries, end, err
+		}
+		if reads == mostStaleReads {
+			err := fmt.Errorf("run %s: entry %d is not to be read, only those up to %d", a.key, rev, end.Rev)
+			if from.Rev > 0 {
+				err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+			return nil, point{}, err
 		}
 		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
 			return nil, point{}, err
@@ -161,5 +181,9 @@ func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]cor
 	}
 }
 
-// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written.
-const staleReadDelay = 10 * time.Millisecond
+// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written, and
+// mostStaleReads how many such reads there are: 5 s of them.
+const (
+	staleReadDelay = 10 * time.Millisecond
+	mostStaleReads = 500
+)

@@ -65,7 +65,7 @@ func New(o Options) (*Worker, error) {
 		o.Heartbeat = broker.Heartbeat
 	}
 	if o.Publisher == nil {
-		o.Publisher = o.Conn
+		o.Publisher = publisher{o.Conn}
 	}
 	if o.DeadLetters == nil {
 		o.DeadLetters = o.Conn
