@@ -52,7 +52,7 @@ func compile(raw json.RawMessage) (*Schema, error) {
 		return nil, schemaError(faults)
 	}
 	if d.legacy() {
-		s.violations, faults = compileLegacy(d, raw, doc)
+		s.violations, faults = compileLegacy(s.tree)
 	} else {
 		s.violations, faults = compileModern(doc, d)
 	}
