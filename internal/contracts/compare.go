@@ -1,7 +1,9 @@
 package contracts
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -26,10 +28,10 @@ const (
 
 // Who is broken by a change.
 const (
-	breaksCallers  = "callers"
-	breaksReaders  = "readers of answers"
-	breaksPinned   = "agents and waiting runs pinned to it"
-	breaksEverbody = "callers and services"
+	breaksCallers   = "callers"
+	breaksReaders   = "readers of answers"
+	breaksPinned    = "agents and waiting runs pinned to it"
+	breaksEverybody = "callers and services"
 )
 
 // Sides of a contract.
@@ -86,9 +88,9 @@ func compareIdentity(a, b sdk.Contract) []Change {
 		name, from, to string
 		change         Change
 	}{
-		{"uri", a.URI, b.URI, Change{Severity: Breaking, Breaks: breaksEverbody}},
-		{"type", a.Type, b.Type, Change{Severity: Breaking, Breaks: breaksEverbody}},
-		{"domain", a.Domain, b.Domain, Change{Severity: Breaking, Breaks: breaksEverbody}},
+		{"uri", a.URI, b.URI, Change{Severity: Breaking, Breaks: breaksEverybody}},
+		{"type", a.Type, b.Type, Change{Severity: Breaking, Breaks: breaksEverybody}},
+		{"domain", a.Domain, b.Domain, Change{Severity: Breaking, Breaks: breaksEverybody}},
 		{"description", a.Description, b.Description, Change{Severity: Editorial}},
 	} {
 		if f.from != f.to {
@@ -108,8 +110,12 @@ func compareVersion(published, proposed sdk.Contract, version string) []Change {
 			Severity: Breaking, From: version, Breaks: breaksPinned, Message: "version " + version + " is removed",
 		}}
 	}
-	changes := CompareVersions(published.Versions[version], after)
-	next := nextVersion(version, changes)
+	before := published.Versions[version]
+	changes := CompareVersions(before, after)
+	if len(changes) == 0 && !sameContent(before, after) {
+		changes = []Change{{Severity: Editorial, Message: "what judges no value is other than it was"}}
+	}
+	next := nextVersion(version, changes, proposed.Versions)
 	for i := range changes {
 		c := &changes[i]
 		c.From, c.To = version, version
@@ -122,25 +128,25 @@ func compareVersion(published, proposed sdk.Contract, version string) []Change {
 	return changes
 }
 
-// nextVersion is the version that the changes deserve.
-func nextVersion(version string, changes []Change) string {
+// nextVersion is the first free version after one that the changes deserve.
+func nextVersion(version string, changes []Change, taken map[string]sdk.ContractVersion) string {
 	v, err := semver.StrictNewVersion(version)
 	if err != nil {
 		return "another version"
 	}
-	has := func(s Severity) bool {
-		return slices.ContainsFunc(changes, func(c Change) bool { return c.Severity == s })
-	}
-	var next semver.Version
+	additions := slices.ContainsFunc(changes, func(c Change) bool { return c.Severity == Compatible })
+	raise := v.IncPatch
 	switch {
-	case has(Breaking) && v.Major() > 0:
-		next = v.IncMajor()
-	case has(Breaking), has(Compatible) && v.Major() > 0:
-		next = v.IncMinor()
-	default:
-		next = v.IncPatch()
+	case hasBreaking(changes) && v.Major() > 0:
+		raise = v.IncMajor
+	case hasBreaking(changes), additions && v.Major() > 0:
+		raise = v.IncMinor
 	}
-	return next.Original()
+	next := raise()
+	for _, ok := taken[next.String()]; ok; _, ok = taken[next.String()] {
+		next = next.IncPatch()
+	}
+	return next.String()
 }
 
 // compareNeighbours compares the versions that follow each other when both are there, where one of the two is new.
@@ -156,16 +162,64 @@ func compareNeighbours(published, proposed sdk.Contract) []Change {
 		if _, hasTo := published.Versions[to]; had && hasTo {
 			continue
 		}
-		step := CompareVersions(proposed.Versions[from], proposed.Versions[to])
-		for _, c := range step {
-			c.From, c.To = from, to
-			if c.Severity == Breaking && !sameLine {
-				c.Severity = Compatible
-			}
-			changes = append(changes, c)
-		}
+		changes = append(changes, compareStep(proposed, from, to, sameLine)...)
 	}
 	return changes
+}
+
+// compareStep compares two versions that follow each other, and holds the step to the rule of semantic versions.
+func compareStep(contract sdk.Contract, from, to string, sameLine bool) []Change {
+	changes := CompareVersions(contract.Versions[from], contract.Versions[to])
+	next := nextVersion(from, changes, nil)
+	additions := false
+	for i := range changes {
+		c := &changes[i]
+		c.From, c.To = from, to
+		switch {
+		case c.Severity == Breaking && sameLine:
+			c.Message += fmt.Sprintf("; after %s that needs version %s", from, next)
+		case c.Severity == Breaking:
+			c.Severity = Compatible
+			c.Message += fmt.Sprintf("; no range of %s takes in %s", from, to)
+		case c.Severity == Compatible:
+			additions = true
+		}
+	}
+	if sameLine && additions && isPatch(from, to) && !hasBreaking(changes) {
+		changes = append(changes, Change{
+			Severity: Compatible, From: from, To: to,
+			Message: fmt.Sprintf("version %s adds to %s: by the rules of semantic versions it would be %s", to, from, next),
+		})
+	}
+	return changes
+}
+
+func hasBreaking(changes []Change) bool {
+	return slices.ContainsFunc(changes, func(c Change) bool { return c.Severity == Breaking })
+}
+
+// isPatch reports whether the step from one version to the next raises only the last number. Below 1.0.0 there is no
+// smaller step for additions.
+func isPatch(from, to string) bool {
+	v, errV := semver.StrictNewVersion(from)
+	w, errW := semver.StrictNewVersion(to)
+	return errV == nil && errW == nil && v.Major() > 0 && v.Major() == w.Major() && v.Minor() == w.Minor()
+}
+
+// sameContent reports whether two versions are the same JSON, whatever its white space and order of members.
+func sameContent(a, b sdk.ContractVersion) bool {
+	encoded := func(v sdk.ContractVersion) json.RawMessage {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return nil
+		}
+		if raw, err = canonical(raw); err != nil {
+			return nil
+		}
+		return raw
+	}
+	x, y := encoded(a), encoded(b)
+	return x != nil && bytes.Equal(x, y)
 }
 
 // predecessor is the version before to, and whether a range that begins at it takes in to as well.
