@@ -23,7 +23,7 @@ func (c *comparison) objects(path string, a, b *node) {
 }
 
 func requiredOf(n *node) []string {
-	list, _ := n.object["required"].([]any)
+	list, _ := n.object[keyRequired].([]any)
 	var names []string
 	for _, value := range list {
 		if name, ok := value.(string); ok {
@@ -97,8 +97,8 @@ func (c *comparison) added(at, name string, a, after *node, required bool) {
 
 // defaults compares what is filled in for callers. Answers are not completed.
 func (c *comparison) defaults(at string, before, after *node, required bool) {
-	was, had := before.object["default"]
-	is, has := after.object["default"]
+	was, had := before.object[keyDefault]
+	is, has := after.object[keyDefault]
 	switch {
 	case had == has && compactJSON(was) == compactJSON(is):
 	case c.side != sideAccepts:

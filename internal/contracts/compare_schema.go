@@ -146,21 +146,21 @@ func (c *comparison) compare(path string, a, b *node) {
 
 // undecided are the keywords, in groups that belong together, of which it is only told whether they are the same.
 var undecided = [][]string{
-	{"oneOf"},
-	{"not"},
+	{keyOneOf},
+	{keyNot},
 	{"if", "then", "else"},
 	{"contains", "minContains", "maxContains"},
 	{"propertyNames"},
 	{"dependencies"},
 	{"dependentRequired"},
-	{"dependentSchemas"},
+	{keyDependent},
 	{"unevaluatedItems"},
 	{"unevaluatedProperties"},
 }
 
 // annotationKeywords judge no value.
 var annotationKeywords = []string{
-	"title", "description", "examples", "$comment", "deprecated", "readOnly", "writeOnly", "contentMediaType",
+	"title", keyDescription, "examples", "$comment", "deprecated", "readOnly", "writeOnly", "contentMediaType",
 	"contentEncoding", "contentSchema",
 }
 
@@ -187,7 +187,7 @@ func (t *tree) follow(n *node) *node {
 func onlyReference(object map[string]any) bool {
 	for keyword := range object {
 		switch keyword {
-		case "$ref", "$schema", "$id", "$anchor", "$defs", "definitions", "default":
+		case keyRef, keySchema, keyID, keyAnchor, keyDefs, keyDefinitions, keyDefault:
 		default:
 			if !slices.Contains(annotationKeywords, keyword) {
 				return false
@@ -250,7 +250,7 @@ func (c *comparison) arrays(path string, a, b *node) {
 // conjuncts compares what must hold as well: a reference with keywords beside it, and allOf.
 func (c *comparison) conjuncts(path string, a, b *node) {
 	list := func(t *tree, n *node) []*node {
-		all := t.listOf(n, "allOf")
+		all := t.listOf(n, keyAllOf)
 		if n.ref != nil {
 			all = append([]*node{n.ref}, all...)
 		}
@@ -275,7 +275,7 @@ func (c *comparison) conjuncts(path string, a, b *node) {
 }
 
 func (c *comparison) alternatives(path string, a, b *node) {
-	before, after := c.from.listOf(a, "anyOf"), c.to.listOf(b, "anyOf")
+	before, after := c.from.listOf(a, keyAnyOf), c.to.listOf(b, keyAnyOf)
 	switch {
 	case len(before) == 0 && len(after) == 0:
 		return

@@ -172,36 +172,50 @@ func TestCompare_HoldsVersionsToTheirRange(t *testing.T) {
 		want                []string
 	}{
 		{
-			"the same", map[string]sdk.ContractVersion{"1.0.0": plain}, map[string]sdk.ContractVersion{"1.0.0": plain},
+			"the same",
+			map[string]sdk.ContractVersion{"1.0.0": plain},
+			map[string]sdk.ContractVersion{"1.0.0": plain},
 			[]string{},
 		},
 		{
-			"removed", map[string]sdk.ContractVersion{"1.0.0": plain, "1.1.0": plain}, map[string]sdk.ContractVersion{"1.1.0": plain},
+			"removed",
+			map[string]sdk.ContractVersion{"1.0.0": plain, "1.1.0": plain},
+			map[string]sdk.ContractVersion{"1.1.0": plain},
 			[]string{"breaking 1.0.0>   [agents and waiting runs pinned to it] version 1.0.0 is removed"},
 		},
 		{
-			"other content, even a compatible one", map[string]sdk.ContractVersion{"1.0.0": integer}, map[string]sdk.ContractVersion{"1.0.0": number},
+			"other content, even a compatible one",
+			map[string]sdk.ContractVersion{"1.0.0": integer},
+			map[string]sdk.ContractVersion{"1.0.0": number},
 			[]string{"breaking 1.0.0>1.0.0 accepts $.a [agents and waiting runs pinned to it] the type changes from integer to number; " +
 				"version 1.0.0 is published and never changes: make it 1.1.0"},
 		},
 		{
-			"other content that breaks", map[string]sdk.ContractVersion{"1.0.0": number, "2.0.0": plain}, map[string]sdk.ContractVersion{"1.0.0": integer, "2.0.0": plain},
+			"other content that breaks",
+			map[string]sdk.ContractVersion{"1.0.0": number, "2.0.0": plain},
+			map[string]sdk.ContractVersion{"1.0.0": integer, "2.0.0": plain},
 			[]string{"breaking 1.0.0>1.0.0 accepts $.a [callers] " + narrowed + "; version 1.0.0 is published and never changes: make it 2.0.1"},
 		},
 		{
-			"what judges nothing", map[string]sdk.ContractVersion{"1.0.0": plain}, map[string]sdk.ContractVersion{"1.0.0": version(`, "x-note": 1`, ``)},
+			"what judges nothing",
+			map[string]sdk.ContractVersion{"1.0.0": plain},
+			map[string]sdk.ContractVersion{"1.0.0": version(`, "x-note": 1`, ``)},
 			[]string{"breaking 1.0.0>1.0.0   [agents and waiting runs pinned to it] what judges no value is other than it was; " +
 				"version 1.0.0 is published and never changes: make it 1.0.1"},
 		},
 		{
-			"breaking minor", map[string]sdk.ContractVersion{"1.0.0": number}, map[string]sdk.ContractVersion{"1.0.0": number, "1.1.0": integer},
+			"breaking minor",
+			map[string]sdk.ContractVersion{"1.0.0": number},
+			map[string]sdk.ContractVersion{"1.0.0": number, "1.1.0": integer},
 			[]string{
 				"breaking 1.0.0>1.1.0 accepts $.a [callers] " + narrowed + "; after 1.0.0 that needs version 2.0.0",
 				"compatible >1.1.0   [] version 1.1.0 is new",
 			},
 		},
 		{
-			"breaking minor before 1.0", map[string]sdk.ContractVersion{"0.1.0": number}, map[string]sdk.ContractVersion{"0.1.0": number, "0.1.1": integer, "0.2.0": plain},
+			"breaking minor before 1.0",
+			map[string]sdk.ContractVersion{"0.1.0": number},
+			map[string]sdk.ContractVersion{"0.1.0": number, "0.1.1": integer, "0.2.0": plain},
 			[]string{
 				"breaking 0.1.0>0.1.1 accepts $.a [callers] " + narrowed + "; after 0.1.0 that needs version 0.2.0",
 				"compatible >0.1.1   [] version 0.1.1 is new",
@@ -210,21 +224,27 @@ func TestCompare_HoldsVersionsToTheirRange(t *testing.T) {
 			},
 		},
 		{
-			"breaking major", map[string]sdk.ContractVersion{"1.0.0": number}, map[string]sdk.ContractVersion{"1.0.0": number, "2.0.0": integer},
+			"breaking major",
+			map[string]sdk.ContractVersion{"1.0.0": number},
+			map[string]sdk.ContractVersion{"1.0.0": number, "2.0.0": integer},
 			[]string{
 				"compatible >2.0.0   [] version 2.0.0 is new",
 				"compatible 1.0.0>2.0.0 accepts $.a [callers] " + narrowed + "; no range of 1.0.0 takes in 2.0.0",
 			},
 		},
 		{
-			"breaking pre-release", map[string]sdk.ContractVersion{"1.0.0": number}, map[string]sdk.ContractVersion{"1.0.0": number, "1.1.0-rc.1": integer},
+			"breaking pre-release",
+			map[string]sdk.ContractVersion{"1.0.0": number},
+			map[string]sdk.ContractVersion{"1.0.0": number, "1.1.0-rc.1": integer},
 			[]string{
 				"compatible >1.1.0-rc.1   [] version 1.1.0-rc.1 is new",
 				"compatible 1.0.0>1.1.0-rc.1 accepts $.a [callers] " + narrowed + "; no range of 1.0.0 takes in 1.1.0-rc.1",
 			},
 		},
 		{
-			"a version between", map[string]sdk.ContractVersion{"1.0.0": integer, "1.2.0": integer}, map[string]sdk.ContractVersion{"1.0.0": integer, "1.1.0": number, "1.2.0": integer},
+			"a version between",
+			map[string]sdk.ContractVersion{"1.0.0": integer, "1.2.0": integer},
+			map[string]sdk.ContractVersion{"1.0.0": integer, "1.1.0": number, "1.2.0": integer},
 			[]string{
 				"breaking 1.1.0>1.2.0 accepts $.a [callers] " + narrowed + "; after 1.1.0 that needs version 2.0.0",
 				"compatible >1.1.0   [] version 1.1.0 is new",
@@ -232,7 +252,9 @@ func TestCompare_HoldsVersionsToTheirRange(t *testing.T) {
 			},
 		},
 		{
-			"addition in a patch", map[string]sdk.ContractVersion{"1.0.0": plain}, map[string]sdk.ContractVersion{"1.0.0": plain, "1.0.1": number},
+			"addition in a patch",
+			map[string]sdk.ContractVersion{"1.0.0": plain},
+			map[string]sdk.ContractVersion{"1.0.0": plain, "1.0.1": number},
 			[]string{
 				"compatible >1.0.1   [] version 1.0.1 is new",
 				"compatible 1.0.0>1.0.1 accepts $.a [] the property is new",

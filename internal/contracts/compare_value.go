@@ -9,14 +9,14 @@ import (
 )
 
 // jsonTypes are the types of JSON Schema. "number" takes in "integer", so for sets it is written as the rest.
-var jsonTypes = []string{"array", "boolean", "integer", typeFraction, "null", "object", "string"}
+var jsonTypes = []string{typeArray, "boolean", "integer", typeFraction, "null", typeObject, "string"}
 
 const typeFraction = "number that is not whole"
 
 // typesOf are the types that a schema admits.
 func typesOf(n *node) []string {
 	var declared []any
-	switch t := n.object["type"].(type) {
+	switch t := n.object[keyType].(type) {
 	case nil:
 		return jsonTypes
 	case []any:
@@ -37,7 +37,7 @@ func typesOf(n *node) []string {
 }
 
 func typeText(n *node) string {
-	switch t := n.object["type"].(type) {
+	switch t := n.object[keyType].(type) {
 	case string:
 		return t
 	case []any:
@@ -240,8 +240,8 @@ func (c *comparison) multiples(path string, before, after *big.Rat) {
 
 // formats are checked in the older dialects only.
 func (c *comparison) formats(path string, a, b *node) {
-	before, _ := a.object["format"].(string)
-	after, _ := b.object["format"].(string)
+	before, _ := a.object[keyFormat].(string)
+	after, _ := b.object[keyFormat].(string)
 	if before == after && c.from.dialect.legacy() == c.to.dialect.legacy() {
 		return
 	}

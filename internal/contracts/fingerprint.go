@@ -58,14 +58,14 @@ func (f *fingerprint) keywords(n *node, keywords []string) {
 	for _, keyword := range keywords {
 		value, ok := n.object[keyword]
 		switch keyword {
-		case "$schema", "$id", "id", "$anchor", "$defs", "definitions", "default":
+		case keySchema, keyID, "id", keyAnchor, keyDefs, keyDefinitions, keyDefault:
 			continue
 		}
 		if !ok || slices.Contains(annotationKeywords, keyword) {
 			continue
 		}
 		fmt.Fprintf(&f.text, "%q:", keyword)
-		if keyword == "$ref" && n.ref != nil {
+		if keyword == keyRef && n.ref != nil {
 			f.schema(n.ref)
 		} else {
 			f.value(value, n.child(keyword))

@@ -166,7 +166,7 @@ func legacyValue(e gojsonschema.ResultError, v *violation) bool {
 	case *gojsonschema.DoesNotMatchPatternError:
 		v.expected = expectPattern(detail("pattern"))
 	case *gojsonschema.DoesNotMatchFormatError:
-		v.expected = expectFormat(detail("format"))
+		v.expected = expectFormat(detail(keyFormat))
 	case *gojsonschema.FalseError:
 		v.expected = expectNoValue
 	case *gojsonschema.NumberAnyOfError:

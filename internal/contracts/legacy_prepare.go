@@ -48,8 +48,8 @@ func prepareLegacy(t *tree) []byte {
 				n.object[keyword] = wholeNumber(count)
 			}
 		}
-		if _, isRef := n.object["$ref"].(string); isRef && t.dialect > draft4 {
-			delete(n.object, "$id")
+		if _, isRef := n.object[keyRef].(string); isRef && t.dialect > draft4 {
+			delete(n.object, keyID)
 		}
 	}
 	return []byte(compactJSON(t.doc))
