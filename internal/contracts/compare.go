@@ -62,10 +62,10 @@ type Change struct {
 // pre-release, is Compatible, because nobody gets it who did not ask for it.
 func Compare(published, proposed sdk.Contract) []Change {
 	changes := compareIdentity(published, proposed)
-	for _, version := range versionsOf(published) {
+	for _, version := range Versions(published) {
 		changes = append(changes, compareVersion(published, proposed, version)...)
 	}
-	for _, version := range versionsOf(proposed) {
+	for _, version := range Versions(proposed) {
 		if _, ok := published.Versions[version]; !ok {
 			changes = append(changes, Change{Severity: Compatible, To: version, Message: "version " + version + " is new"})
 		}
@@ -152,7 +152,7 @@ func nextVersion(version string, changes []Change, taken map[string]sdk.Contract
 // compareNeighbours compares the versions that follow each other when both are there, where one of the two is new.
 func compareNeighbours(published, proposed sdk.Contract) []Change {
 	var changes []Change
-	versions := versionsOf(proposed)
+	versions := Versions(proposed)
 	for i, to := range versions {
 		from, sameLine := predecessor(versions[:i], to)
 		if from == "" {

@@ -13,7 +13,7 @@ import (
 )
 
 // ApplyDefaults returns data with the "default" of every missing property that has one, also inside objects that are
-// present or come from a default, and inside items of arrays. References and keyAllOf are followed; keyAnyOf, keyOneOf and
+// present or come from a default, and inside items of arrays. References and "allOf" are followed; "anyOf", "oneOf" and
 // conditions are not, because which branch holds is not known before. What is present keeps its bytes, what is added
 // stands behind it in order of names. Data without a gap is returned as it is. Applying twice changes nothing.
 //

@@ -27,7 +27,7 @@ type definition struct {
 
 // sanitise makes the definition of a schema.
 func sanitise(s *Schema) (definition, error) {
-	c := sanitiser{tree: s.tree}
+	c := rewriter{tree: s.tree, forModels: true}
 	root, ok := c.schema(s.tree.root).(map[string]any)
 	if !ok {
 		return definition{}, &sdk.Error{Code: sdk.CodeConfig, Faults: []sdk.Fault{{
@@ -94,9 +94,14 @@ func inlineRoot(s *Schema) (*Schema, error) {
 	return Compile(json.RawMessage(compactJSON(inlined)))
 }
 
-// sanitiser rewrites a schema of any dialect as one of 2020-12 whose references are all JSON pointers.
-type sanitiser struct {
+// rewriter copies a schema with references that are JSON pointers into the document that it becomes part of, so that it
+// needs no ids and anchors.
+type rewriter struct {
 	*tree
+	// prefix is the JSON pointer of the copy in its new document.
+	prefix string
+	// forModels makes it 2020-12 in the form that providers take.
+	forModels  bool
 	faults     []sdk.Fault
 	references []reference
 }
@@ -107,7 +112,7 @@ type reference struct {
 	to   string
 }
 
-func (c *sanitiser) schema(n *node) any {
+func (c *rewriter) schema(n *node) any {
 	if n.object == nil {
 		return !c.isFalse(n)
 	}
@@ -135,6 +140,9 @@ func (c *sanitiser) schema(n *node) any {
 			out[keyword] = c.value(value, n.child(keyword), false)
 		}
 	}
+	if !c.forModels {
+		return out
+	}
 	c.modernise(out)
 	if types, ok := out[keyType].([]any); ok && len(types) == 1 {
 		out[keyType] = types[0]
@@ -152,13 +160,14 @@ func admitsArrays(declared any) bool {
 
 // value rewrites the value of a keyword. listed says that it stands in a list or mapping of the keyword: some providers
 // take boolean schemas there as faults, but want them for additionalProperties.
-func (c *sanitiser) value(value any, at []string, listed bool) any {
+func (c *rewriter) value(value any, at []string, listed bool) any {
 	if n, ok := c.nodes[pointer(at)]; ok {
 		schema := c.schema(n)
 		switch {
-		case listed && schema == true:
+		case !listed || !c.forModels:
+		case schema == true:
 			return map[string]any{}
-		case listed && schema == false:
+		case schema == false:
 			return map[string]any{keyNot: map[string]any{}}
 		}
 		return schema
@@ -182,8 +191,8 @@ func (c *sanitiser) value(value any, at []string, listed bool) any {
 }
 
 // reference writes the $ref of n as a JSON pointer.
-func (c *sanitiser) reference(n *node) string {
-	to := pointer(c.moved(n.ref.at))
+func (c *rewriter) reference(n *node) string {
+	to := c.prefix + pointer(c.moved(n.ref.at))
 	c.references = append(c.references, reference{n.child(keyRef), to})
 	if to == "" {
 		return "#"
@@ -192,8 +201,8 @@ func (c *sanitiser) reference(n *node) string {
 }
 
 // moved is where the schema at a place stands after modernise.
-func (c *sanitiser) moved(at []string) []string {
-	if c.dialect == draft2020 {
+func (c *rewriter) moved(at []string) []string {
+	if c.dialect == draft2020 || !c.forModels {
 		return at
 	}
 	out := slices.Clone(at)
@@ -213,7 +222,7 @@ func (c *sanitiser) moved(at []string) []string {
 }
 
 // modernise turns the keywords that 2020-12 has otherwise into its own.
-func (c *sanitiser) modernise(s map[string]any) {
+func (c *rewriter) modernise(s map[string]any) {
 	if c.dialect == draft2020 {
 		return
 	}
@@ -304,7 +313,7 @@ func plainObject(object map[string]any) bool {
 }
 
 // checkReferences refuses references into what is told in words.
-func (c *sanitiser) checkReferences(conditions map[string]any) {
+func (c *rewriter) checkReferences(conditions map[string]any) {
 	for _, r := range c.references {
 		for keyword := range conditions {
 			if within(r.to, "/"+keyword) {
@@ -317,7 +326,7 @@ func (c *sanitiser) checkReferences(conditions map[string]any) {
 }
 
 // dropUnused leaves out the definitions that nothing else refers to: models pay for what they are shown.
-func (c *sanitiser) dropUnused(root map[string]any) {
+func (c *rewriter) dropUnused(root map[string]any) {
 	for _, keyword := range []string{keyDefs, keyDefinitions} {
 		definitions, _ := root[keyword].(map[string]any)
 		for dropped := true; dropped; {
