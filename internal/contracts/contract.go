@@ -32,7 +32,7 @@ func CompileVersion(contract sdk.Contract, version string) (*Version, error) {
 	v, ok := contract.Versions[version]
 	if !ok {
 		return nil, sdk.Errorf(sdk.CodeContractMissing, "contract %s has no version %s; it has %s",
-			contract.URI, version, strings.Join(versionsOf(contract), ", "))
+			contract.URI, version, strings.Join(Versions(contract), ", "))
 	}
 	compiled := &Version{Emits: map[string]*Schema{}}
 	var faults []sdk.Fault
@@ -87,7 +87,7 @@ func Resolve(contract sdk.Contract, rangeExpr string) (string, error) {
 		fits = constraint.Check
 	}
 	var best *semver.Version
-	for _, text := range versionsOf(contract) {
+	for _, text := range Versions(contract) {
 		v, err := semver.StrictNewVersion(text)
 		if err != nil || !fits(v) {
 			continue
@@ -99,13 +99,13 @@ func Resolve(contract sdk.Contract, rangeExpr string) (string, error) {
 	}
 	if best == nil {
 		return "", sdk.Errorf(sdk.CodeContractMissing, "contract %s has no version for %q; it has %s",
-			contract.URI, cmp.Or(rangeExpr, Latest), strings.Join(versionsOf(contract), ", "))
+			contract.URI, cmp.Or(rangeExpr, Latest), strings.Join(Versions(contract), ", "))
 	}
 	return best.Original(), nil
 }
 
-// versionsOf lists the versions of a contract, the oldest first.
-func versionsOf(contract sdk.Contract) []string {
+// Versions lists the versions of a contract, the oldest first.
+func Versions(contract sdk.Contract) []string {
 	return slices.SortedFunc(maps.Keys(contract.Versions), func(a, b string) int {
 		v, errA := semver.StrictNewVersion(a)
 		w, errB := semver.StrictNewVersion(b)

@@ -52,7 +52,7 @@ func compile(raw json.RawMessage) (*Schema, error) {
 		return nil, schemaError(faults)
 	}
 	if d.legacy() {
-		s.violations, faults = compileLegacy(d, raw, doc)
+		s.violations, faults = compileLegacy(s.tree)
 	} else {
 		s.violations, faults = compileModern(doc, d)
 	}
@@ -86,11 +86,11 @@ func (s *Schema) Raw() json.RawMessage { return s.raw }
 func (s *Schema) IsObject() bool {
 	// The tree has no cycle of references.
 	for n := s.tree.root; n != nil; n = n.ref {
-		switch declared := n.object["type"].(type) {
+		switch declared := n.object[keyType].(type) {
 		case string:
-			return declared == "object"
+			return declared == typeObject
 		case []any:
-			return len(declared) == 1 && declared[0] == "object"
+			return len(declared) == 1 && declared[0] == typeObject
 		}
 	}
 	return false
