@@ -38,6 +38,8 @@ var seeds = map[string]func(*testing.T){
 	"T24": cancelAction, "T26": resuspension, "T31": gateOutcomes, "T32": gateOutcomes, "T33": gateOutcomes, "T46": gateOutcomes,
 	"T47": resumeModes, "L68": resumeModes, "T63": permissionRules, "F40": permissionRules, "F39": approvalEvents,
 	"L70": approvalEvents, "L69": permissionStore,
+	"T3": checkpointsInOrder, "T11": checkpointsInOrder, "T13": checkpointsInOrder, "T20": checkpointAtEveryEnd,
+	"T57": compareAndSet, "T58": messagesOnce,
 	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B19": systemErrorEvent,
 }
 
