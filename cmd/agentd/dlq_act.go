@@ -25,8 +25,12 @@ func (a *app) dlqRedriveCommand() *cobra.Command {
 			"An answer is published only if nothing but dead letters came on its subject since.",
 		Example: "  agentd dlq redrive 12 15\n  agentd dlq redrive --reason unknown_run --since 1h",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := f.choose(args)
+			if err != nil {
+				return err
+			}
 			return a.withLetters(cmd.Context(), func(c *client, store runner.Store) error {
-				return a.eachLetter(cmd.Context(), c, f, args, func(l *letter) (string, error) {
+				return a.eachLetter(cmd.Context(), c, chosen, func(l *letter) (string, error) {
 					return redrive(cmd.Context(), c, store, l)
 				})
 			})
@@ -47,11 +51,17 @@ func (a *app) dlqDropCommand() *cobra.Command {
 			if !yes {
 				return &exitError{exitUsage, errors.New("drop deletes messages for good; say so with --yes")}
 			}
-			return a.withLetters(cmd.Context(), func(c *client, _ runner.Store) error {
-				return a.eachLetter(cmd.Context(), c, f, args, func(l *letter) (string, error) {
-					return "dropped", c.SettleLetter(cmd.Context(), l.raw, "dropped")
-				})
-			})
+			chosen, err := f.choose(args)
+			if err != nil {
+				return err
+			}
+			c, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.close(a.eachLetter(cmd.Context(), c, chosen, func(l *letter) (string, error) {
+				return "dropped", c.SettleLetter(cmd.Context(), l.raw, "dropped")
+			}))
 		},
 	}
 	f.add(cmd)
@@ -67,72 +77,80 @@ type handled struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// eachLetter does something with every dead letter that is named or selected. One that fails does not keep the others.
-func (a *app) eachLetter(ctx context.Context, c *client, f letterFlags, args []string, do func(*letter) (string, error)) error {
+// choice is which dead letters a command is for: those named, or those that the flags select.
+type choice struct {
+	named  []uint64
+	flags  letterFlags
+	filter broker.LetterFilter
+}
+
+func (f letterFlags) choose(args []string) (choice, error) {
 	if (len(args) > 0) == f.given() {
-		return &exitError{exitUsage, errors.New("name dead letters by sequence, or select them with --reason, --run, --agent or --since")}
+		return choice{}, &exitError{exitUsage, errors.New("name dead letters by sequence, or select them with --reason, --run, --agent or --since")}
 	}
 	named, err := sequences(args)
 	if err != nil {
-		return err
+		return choice{}, err
 	}
 	filter, err := f.filter()
-	if err != nil {
-		return err
-	}
-	all, refused := []handled{}, 0
-	note := func(sequence uint64, done string, err error) {
-		h := handled{Sequence: sequence, Done: done}
+	return choice{named, f, filter}, err
+}
+
+// eachLetter does something with every chosen dead letter. One that fails does not keep the others.
+func (a *app) eachLetter(ctx context.Context, c *client, chosen choice, do func(*letter) (string, error)) error {
+	all := []handled{}
+	handle := func(sequence uint64) {
+		l, err := c.letter(ctx, sequence) // anew, with its body if that was omitted
+		h := handled{Sequence: sequence}
+		if err == nil {
+			h.Done, err = do(l)
+		}
 		if err != nil {
 			h.Done, h.Problem = "", messageOf(err)
-			refused++
 		}
 		all = append(all, h)
-		switch {
-		case a.output == outputJSON:
-		case err != nil:
-			fmt.Fprintf(a.err, "%d  refused: %s\n", h.Sequence, h.Problem)
-		default:
-			fmt.Fprintf(a.out, "%d  %s\n", h.Sequence, h.Done)
-		}
+		a.showHandled(h)
 	}
-	for _, sequence := range named {
-		l, err := c.letter(ctx, sequence)
-		done := ""
-		if err == nil {
-			done, err = do(l)
-		}
-		note(sequence, done, err)
+	for _, sequence := range chosen.named {
+		handle(sequence)
 	}
-	if len(named) == 0 {
-		err = c.Letters(ctx, filter, func(b broker.Letter) (bool, error) {
-			if !f.matches(letterOf(c.Subjects(), b)) {
-				return true, nil
+	var err error
+	if len(chosen.named) == 0 {
+		err = c.Letters(ctx, chosen.filter, func(b broker.Letter) (bool, error) {
+			if chosen.flags.matches(letterOf(c.Subjects(), b)) {
+				handle(b.Sequence)
 			}
-			l, err := c.letter(ctx, b.Sequence) // with its body, if that was omitted
-			done := ""
-			if err == nil {
-				done, err = do(l)
-			}
-			note(b.Sequence, done, err)
 			return ctx.Err() == nil, ctx.Err()
 		})
 	}
-	return a.reportHandled(all, refused, explainDLQ(err))
+	return a.reportHandled(all, explainDLQ(err))
 }
 
-func (a *app) reportHandled(all []handled, refused int, err error) error {
+// showHandled prints what became of one dead letter, when it did.
+func (a *app) showHandled(h handled) {
+	switch {
+	case a.output == outputJSON:
+	case h.Problem != "":
+		fmt.Fprintf(a.err, "%d  refused: %s\n", h.Sequence, h.Problem)
+	default:
+		fmt.Fprintf(a.out, "%d  %s\n", h.Sequence, h.Done)
+	}
+}
+
+func (a *app) reportHandled(all []handled, err error) error {
 	printing := a.print(all, func(w io.Writer) error {
 		if len(all) == 0 && err == nil {
 			fmt.Fprintln(w, "no dead letters")
 		}
 		return nil
 	})
-	switch {
-	case err != nil || printing != nil:
+	if err != nil || printing != nil {
 		return also(err, printing)
-	case refused > 0:
-		return &exitError{code: exitFailure}
+	}
+	for _, h := range all {
+		if h.Problem != "" {
+			return &exitError{code: exitFailure}
+		}
 	}
 	return nil
 }

@@ -184,7 +184,11 @@ func (w *Worker) refuseUnknown(ctx context.Context, agent string, event sdk.Even
 		return err
 	}
 	w.Logger.Warn("init event for an unknown agent", "agent", agent, "event", event.ID)
-	return w.Publisher.Publish(ctx, subject, terminal)
+	err = w.Publisher.Publish(ctx, subject, terminal)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		return nil // it was answered otherwise, and this answer is among the dead letters
+	}
+	return err
 }
 
 // Plan is what the worker's agents need on the broker.
