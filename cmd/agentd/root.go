@@ -108,7 +108,8 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.configGiven = cmd.Flags().Changed("config")
-			if a.output != outputText && a.output != outputJSON {
+			yaml := a.output == outputYAML && cmd.Annotations[outputYAML] != ""
+			if a.output != outputText && a.output != outputJSON && !yaml {
 				return &exitError{exitUsage, fmt.Errorf("--output %q: want text or json", a.output)}
 			}
 			return nil
@@ -125,7 +126,7 @@ func (a *app) root() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.dlqCommand(), a.auditCommand(), a.provisionCommand(),
-		a.eventsCommand(), a.checkCommand(), a.doctorCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
+		a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
 	)
 	a.noteBegin(root)
 	return root

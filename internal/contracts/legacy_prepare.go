@@ -7,29 +7,37 @@ import (
 	"github.com/xeipuuv/gojsonschema"
 )
 
+// formats are those that the older dialects check.
+var formats = map[string]gojsonschema.FormatChecker{
+	"date":                  gojsonschema.DateFormatChecker{},
+	"time":                  gojsonschema.TimeFormatChecker{},
+	"date-time":             gojsonschema.DateTimeFormatChecker{},
+	"hostname":              gojsonschema.HostnameFormatChecker{},
+	"email":                 gojsonschema.EmailFormatChecker{},
+	"idn-email":             gojsonschema.EmailFormatChecker{},
+	"ipv4":                  gojsonschema.IPV4FormatChecker{},
+	"ipv6":                  gojsonschema.IPV6FormatChecker{},
+	"uri":                   gojsonschema.URIFormatChecker{},
+	"uri-reference":         gojsonschema.URIReferenceFormatChecker{},
+	"iri":                   gojsonschema.URIFormatChecker{},
+	"iri-reference":         gojsonschema.URIReferenceFormatChecker{},
+	"uri-template":          gojsonschema.URITemplateFormatChecker{},
+	"uuid":                  gojsonschema.UUIDFormatChecker{},
+	"regex":                 gojsonschema.RegexFormatChecker{},
+	"json-pointer":          gojsonschema.JSONPointerFormatChecker{},
+	"relative-json-pointer": gojsonschema.RelativeJSONPointerFormatChecker{},
+}
+
 // Formats apply to text only; gojsonschema also refuses every number that has one.
 func init() {
-	for name, checker := range map[string]gojsonschema.FormatChecker{
-		"date":                  gojsonschema.DateFormatChecker{},
-		"time":                  gojsonschema.TimeFormatChecker{},
-		"date-time":             gojsonschema.DateTimeFormatChecker{},
-		"hostname":              gojsonschema.HostnameFormatChecker{},
-		"email":                 gojsonschema.EmailFormatChecker{},
-		"idn-email":             gojsonschema.EmailFormatChecker{},
-		"ipv4":                  gojsonschema.IPV4FormatChecker{},
-		"ipv6":                  gojsonschema.IPV6FormatChecker{},
-		"uri":                   gojsonschema.URIFormatChecker{},
-		"uri-reference":         gojsonschema.URIReferenceFormatChecker{},
-		"iri":                   gojsonschema.URIFormatChecker{},
-		"iri-reference":         gojsonschema.URIReferenceFormatChecker{},
-		"uri-template":          gojsonschema.URITemplateFormatChecker{},
-		"uuid":                  gojsonschema.UUIDFormatChecker{},
-		"regex":                 gojsonschema.RegexFormatChecker{},
-		"json-pointer":          gojsonschema.JSONPointerFormatChecker{},
-		"relative-json-pointer": gojsonschema.RelativeJSONPointerFormatChecker{},
-	} {
+	for name, checker := range formats {
 		gojsonschema.FormatCheckers.Add(name, textFormat{checker})
 	}
+}
+
+func checkedFormat(format any) bool {
+	name, _ := format.(string)
+	return formats[name] != nil
 }
 
 type textFormat struct{ gojsonschema.FormatChecker }
