@@ -19,6 +19,16 @@ import (
 // is the permission policy in force today, which counts beside that of the spec (design §5).
 func compile(
 	a sdk.Agent, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
+) (version, error) {
+	compiled, err := compileAgent(a, policy, models, surroundings)
+	if err != nil {
+		return version{}, err
+	}
+	return version{compiled, registered(a.Spec, compiled)}, nil
+}
+
+func compileAgent(
+	a sdk.Agent, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
 ) (*runner.Agent, error) {
 	spec := a.Spec
 	digest, data, err := contracts.SpecDigest(spec)
