@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -209,7 +210,12 @@ func checkInput(spec sdk.AgentSpec, accepts *contracts.Schema) func(sdk.Event) (
 	}
 	return func(ev sdk.Event) (json.RawMessage, *sdk.Error) {
 		if fault := checkSchemaRef(ev.DataSchema, spec.Contract.URI, spec.Version); fault != nil {
-			return nil, refuse(*fault)
+			problem := refuse(*fault)
+			if uri, version, ok := contracts.ParseSchemaRef(ev.DataSchema); ok && uri == spec.Contract.URI {
+				problem.Code = sdk.CodeContractMissing
+				problem.Message = fmt.Sprintf("agent %s does not serve version %s of its contract", spec.Name, version)
+			}
+			return nil, problem
 		}
 		data, err := sdk.Canonicalize(ev.Data)
 		if err != nil {

@@ -15,6 +15,17 @@ func IsReference(s sdk.ServiceTool) bool { return len(s.Contract.Versions) == 0 
 // ReferenceName is the type or the URI by which a contract is looked up.
 func ReferenceName(c sdk.Contract) string { return cmp.Or(c.URI, c.Type) }
 
+// CheckReference reports what is wrong with a reference by itself.
+func CheckReference(s sdk.ServiceTool) error {
+	if s.Contract.URI == "" {
+		if err := sdk.CheckName(s.Contract.Type); err != nil {
+			return err
+		}
+	}
+	_, err := parseRange(ReferenceName(s.Contract), strings.TrimSpace(s.Version))
+	return err
+}
+
 // Unresolved lists the references of an agent as contract@range.
 func Unresolved(spec sdk.AgentSpec) []string {
 	var names []string
