@@ -22,12 +22,16 @@ func (a *app) contractsCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.contractsLintCommand(), a.contractsDiffCommand(), a.contractsAsyncAPICommand())
+	cmd.AddCommand(a.registryCommands()...)
 	return cmd
 }
 
-// loadContract reads the contract that a command's operand names: a file.
-func (a *app) loadContract(_ context.Context, ref string) (sdk.Contract, error) {
-	return contracts.Load(ref)
+// loadContract reads the contract that a command's operand names: a file, or TYPE[@RANGE] in the registry.
+func (a *app) loadContract(ctx context.Context, ref string) (sdk.Contract, error) {
+	if isContractFile(ref) {
+		return contracts.Load(ref)
+	}
+	return a.registeredContract(ctx, ref)
 }
 
 func (a *app) contractsLintCommand() *cobra.Command {
@@ -142,10 +146,12 @@ func (a *app) contractsDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Tell what a new state of a contract changes for others",
-		Long: "diff compares two states of a contract, such as the file of the main branch and of a change to it: versions that are\n" +
-			"gone or have other content, and what each new version changes for callers and for readers of answers.\n" +
+		Long: "diff compares two states of a contract, such as the file of the main branch and of a change to it, or what the registry\n" +
+			"has under TYPE[@RANGE] and a file: versions that are gone or have other content, and what each new version changes for\n" +
+			"callers and for readers of answers.\n" +
 			"Exit codes: 0 done, 4 there are changes that --fail-on names, 2 a contract cannot be read.",
-		Example: "  git show main:contracts/book.yaml > old.yaml && agentd contracts diff old.yaml contracts/book.yaml --fail-on breaking",
+		Example: "  git show main:contracts/book.yaml > old.yaml && agentd contracts diff old.yaml contracts/book.yaml --fail-on breaking\n" +
+			"  agentd contracts diff airline.book contracts/book.yaml",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if failOn != "" && failOn != failOnBreaking && failOn != failOnAny {

@@ -117,6 +117,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		timer, journal,
 		base(ZoneDLQ, deadLetters, sdk.KindDLQ),
 		bucketStream(bucketOfGrants(c.subjects), grantHistory, replicas),
+		guarded(registryStream(c.subjects, replicas)),
 	}
 }
 

@@ -20,15 +20,28 @@ func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bo
 	if fromStart {
 		policy = jetstream.DeliverAllPolicy
 	}
-	consumer, err := c.js.OrderedConsumer(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
+	return c.read(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: policy,
-	})
+	}, nil, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool { return handle(watched(m, meta)) })
+}
+
+// read calls handle with the messages of a stream in order until it returns false or ctx ends. empty, unless nil, is called
+// first when the stream has none, and says whether to wait for some.
+func (c *Conn) read(
+	ctx context.Context, stream string, config jetstream.OrderedConsumerConfig, empty func() bool,
+	handle func(jetstream.Msg, *jetstream.MsgMetadata) bool,
+) error {
+	what := fmt.Sprintf("watch %s %v", stream, config.FilterSubjects)
+	consumer, err := c.js.OrderedConsumer(ctx, stream, config)
 	if err != nil {
-		return fmt.Errorf("watch %v: %w", filters, err)
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if empty != nil && consumer.CachedInfo().NumPending == 0 && !empty() {
+		return nil
 	}
 	messages, err := consumer.Messages()
 	if err != nil {
-		return fmt.Errorf("watch %v: %w", filters, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	stop := context.AfterFunc(ctx, messages.Stop)
 	defer func() {
@@ -44,13 +57,13 @@ func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bo
 			continue // the ordered consumer makes itself anew
 		}
 		if err != nil {
-			return fmt.Errorf("watch %v: %w", filters, err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return fmt.Errorf("watch %v: %w", filters, err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
-		if !handle(watched(m, meta)) {
+		if !handle(m, meta) {
 			return nil
 		}
 	}

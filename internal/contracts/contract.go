@@ -77,14 +77,9 @@ func Resolve(contract sdk.Contract, rangeExpr string) (string, error) {
 	if _, ok := contract.Versions[rangeExpr]; ok {
 		return rangeExpr, nil
 	}
-	fits := func(*semver.Version) bool { return true }
-	if rangeExpr != "" && rangeExpr != Latest {
-		constraint, err := semver.NewConstraint(rangeExpr)
-		if err != nil {
-			return "", sdk.Errorf(sdk.CodeConfig, "version range %q of contract %s: want a version, a range such as ^1, or %s",
-				rangeExpr, contract.URI, Latest).WithCause(err)
-		}
-		fits = constraint.Check
+	fits, err := parseRange(contract.URI, rangeExpr)
+	if err != nil {
+		return "", err
 	}
 	var best *semver.Version
 	for _, text := range Versions(contract) {
@@ -102,6 +97,19 @@ func Resolve(contract sdk.Contract, rangeExpr string) (string, error) {
 			contract.URI, cmp.Or(rangeExpr, Latest), strings.Join(Versions(contract), ", "))
 	}
 	return best.Original(), nil
+}
+
+// parseRange returns what fits a range.
+func parseRange(ref, rangeExpr string) (func(*semver.Version) bool, error) {
+	if rangeExpr == "" || rangeExpr == Latest {
+		return func(*semver.Version) bool { return true }, nil
+	}
+	constraint, err := semver.NewConstraint(rangeExpr)
+	if err != nil {
+		return nil, sdk.Errorf(sdk.CodeConfig, "version range %q of contract %s: want a version, a range such as ^1, or %s",
+			rangeExpr, ref, Latest).WithCause(err)
+	}
+	return constraint.Check, nil
 }
 
 // Versions lists the versions of a contract, the oldest first.

@@ -82,6 +82,9 @@ func decodeSchema(raw json.RawMessage) (any, []sdk.Fault) {
 // Raw returns the schema as it was written. It must not be modified.
 func (s *Schema) Raw() json.RawMessage { return s.raw }
 
+// Dialect is the $schema of the dialect that the schema is read in, which it need not name itself.
+func (s *Schema) Dialect() string { return metaschemas[s.tree.dialect] }
+
 // IsObject reports whether the schema's root admits objects only: its type, or that of what it refers to, is "object".
 func (s *Schema) IsObject() bool {
 	// The tree has no cycle of references.

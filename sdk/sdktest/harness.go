@@ -25,6 +25,8 @@ const Patience = 20 * time.Second
 // Options are what a Harness runs.
 type Options struct {
 	Agents []sdk.Agent
+	// Contracts are published in the registry before the workers start, with all their versions.
+	Contracts []sdk.Contract
 	// Model answers for every agent; its name in specs does not matter.
 	Model sdk.Provider
 	// OpenStore replaces the store in JetStream.
@@ -71,12 +73,7 @@ func Start(t testing.TB, o Options) *Harness {
 	})
 	h.check("connect", err)
 	t.Cleanup(func() { h.check("close connection", h.conn.Close()) })
-	var specs []sdk.AgentSpec
-	for _, a := range o.Agents {
-		specs = append(specs, a.Spec)
-	}
-	_, err = h.conn.Provision(ctx, worker.Plan(specs))
-	h.check("provision", err)
+	h.provision()
 	if h.store = natsstore.New(h.conn.JetStream(), broker.StreamName(h.conn.Subjects(), broker.ZoneRun), h.conn.Subjects()); o.OpenStore != nil {
 		h.store = o.OpenStore(h.conn)
 	}
@@ -98,6 +95,39 @@ func (h *Harness) server() *broker.Server {
 	h.check("start server", err)
 	h.t.Cleanup(func() { h.check("stop server", server.Close()) })
 	return server
+}
+
+// provision makes what the agents need on the broker, and looks up what they have from the registry.
+func (h *Harness) provision() {
+	ctx, cancel := h.context()
+	defer cancel()
+	plan := func() {
+		var specs []sdk.AgentSpec
+		for _, a := range h.o.Agents {
+			specs = append(specs, a.Spec)
+		}
+		_, err := h.conn.Provision(ctx, worker.Plan(specs))
+		h.check("provision", err)
+	}
+	plan()
+	for _, c := range h.o.Contracts {
+		h.PublishContract(c)
+	}
+	var err error
+	h.o.Agents, err = worker.Resolve(ctx, h.conn, h.o.Agents)
+	h.check("resolve contracts", err)
+	plan()
+}
+
+// PublishContract publishes all versions of a contract in the registry.
+func (h *Harness) PublishContract(c sdk.Contract) {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	for version := range c.Versions {
+		_, err := h.conn.Registry().Publish(ctx, c, version, true)
+		h.check("publish contract "+c.Type+" "+version, err)
+	}
 }
 
 func (h *Harness) check(doing string, err error) {
