@@ -152,7 +152,7 @@ func (a *app) contractsDiffCommand() *cobra.Command {
 			"Exit codes: 0 done, 4 there are changes that --fail-on names, 2 a contract cannot be read.",
 		Example: "  git show main:contracts/book.yaml > old.yaml && agentd contracts diff old.yaml contracts/book.yaml --fail-on breaking\n" +
 			"  agentd contracts diff airline.book contracts/book.yaml",
-		Args:    cobra.ExactArgs(2),
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if failOn != "" && failOn != failOnBreaking && failOn != failOnAny {
 				return &exitError{exitUsage, fmt.Errorf("--fail-on %q: want %s or %s", failOn, failOnBreaking, failOnAny)}

@@ -182,25 +182,33 @@ func (a *app) push(ctx context.Context, r broker.Registry, files []string, allow
 	})
 }
 
-// publishable reads contract files, and refuses them all when lint finds an error in one. What it only warns of is shown.
+// ruleVersionStep is lint's rule about what breaks from one version to the next. Publishing judges that itself, with what
+// is published, and lets it pass where it is meant.
+const ruleVersionStep = "version-step"
+
+// publishable reads contract files, and refuses them all when lint finds an error in one.
 func (a *app) publishable(ctx context.Context, files []string) ([]sdk.Contract, error) {
 	results, err := a.lintAll(ctx, files)
 	if err != nil {
 		return nil, err
 	}
-	refusal := sdk.Errorf(sdk.CodeConfig, "nothing was published, because of errors that agentd contracts lint finds")
+	const refused = "nothing was published, because of errors that agentd contracts lint finds:"
+	refusal := sdk.Errorf(sdk.CodeConfig, refused)
+	unwise := 0
 	for _, r := range results {
 		for _, f := range r.Findings {
-			if f.Severity == contracts.Error {
-				refusal.Faults = append(refusal.Faults, sdk.Fault{
-					Path: r.Contract + ": " + f.Path, Expected: "no error by the rule " + f.Rule, Got: f.Message,
-				})
-			} else if a.output == outputText {
-				fmt.Fprintf(a.err, "%s: %s: %s: %s (%s)\n", r.Contract, f.Severity, f.Path, f.Message, f.Rule)
+			switch {
+			case f.Severity != contracts.Error:
+				unwise++
+			case f.Rule != ruleVersionStep:
+				refusal.Message += fmt.Sprintf("\n  %s: %s: %s (%s)", r.Contract, f.Path, f.Message, f.Rule)
 			}
 		}
 	}
-	if len(refusal.Faults) > 0 {
+	if unwise > 0 && a.output == outputText {
+		fmt.Fprintf(a.err, "agentd: %s; see: agentd contracts lint %s\n", count(unwise, "warning"), strings.Join(files, " "))
+	}
+	if refusal.Message != refused {
 		return nil, refusal
 	}
 	var list []sdk.Contract

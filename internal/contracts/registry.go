@@ -278,9 +278,12 @@ func (r *Registry) Publish(contract sdk.Contract) (Publication, error) {
 			Message: "contract " + contract.Type + " has other content for versions that are published, and a version never changes",
 		}
 	}
-	if published, err := r.Contract(contract.Type); err == nil {
-		plan.Changes = Compare(published, with(published, contract))
+	published, err := r.Contract(contract.Type)
+	if err != nil { // none of its versions are there: they are compared with each other
+		published = contract
+		published.Versions = nil
 	}
+	plan.Changes = Compare(published, with(published, contract))
 	return plan, nil
 }
 
@@ -311,7 +314,8 @@ func (r *Registry) checkIdentity(contract sdk.Contract) error {
 
 // with is proposed with the published versions that it does not have.
 func with(published, proposed sdk.Contract) sdk.Contract {
-	versions := maps.Clone(published.Versions)
+	versions := map[string]sdk.ContractVersion{}
+	maps.Copy(versions, published.Versions)
 	maps.Copy(versions, proposed.Versions)
 	proposed.Versions = versions
 	return proposed
