@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"testing"
 
@@ -168,7 +169,7 @@ func TestRegistry_ARunningWorkerNoticesThatAVersionIsRemoved(t *testing.T) {
 	<-asked
 	remove(t, h, "1.0.0")
 	for i := 0; ; i++ { // until the worker has noticed
-		subject := t.Name() + string(rune('a'+i))
+		subject := fmt.Sprintf("%s-%d", t.Name(), i)
 		probe := h.Send("desk", again(h, "desk", subject))
 		s := h.Until(probe, "waiting or done", func(s core.State) bool { return s.Status != core.StatusRunning })
 		if s.Status == core.StatusDone {
