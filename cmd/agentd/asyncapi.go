@@ -59,6 +59,9 @@ func (a *app) asyncAPI(ctx context.Context, f asyncAPIFlags, refs []string) erro
 		Title: f.title, Version: f.version, View: asyncapi.View(f.view), Subjects: subjects(cfg),
 		Servers: servers(cfg.NATS.URL), Agents: cfg.Agents, Contracts: slices.Clone(cfg.Contracts),
 	}
+	for _, s := range plan(cfg).Services {
+		d.Lanes = append(d.Lanes, asyncapi.Lane{Domain: s.Domain, Type: s.Type})
+	}
 	for _, ref := range refs {
 		c, err := a.loadContract(ctx, ref)
 		if err != nil {

@@ -45,6 +45,10 @@ func (a *app) contractsLintCommand() *cobra.Command {
 	}
 }
 
+// ruleFile is the rule of what keeps a file from being read as a contract. The path of such a finding is its place in the
+// file.
+const ruleFile = "file"
+
 // linted is what was found in one contract.
 type linted struct {
 	Contract string              `json:"contract"`
@@ -92,7 +96,7 @@ func (a *app) lintAll(ctx context.Context, refs []string) ([]linted, error) {
 			r := linted{Contract: ref}
 			for _, f := range faults {
 				r.Findings = append(r.Findings, contracts.Finding{
-					Severity: contracts.Error, Rule: "file", Path: strings.TrimPrefix(f.Position.String(), ref+":"), Message: f.Message,
+					Severity: contracts.Error, Rule: ruleFile, Path: f.Position.String(), Message: f.Message,
 				})
 			}
 			results = append(results, r)
@@ -124,7 +128,11 @@ func writeLinted(w io.Writer, results []linted) error {
 	wrong, unwise := 0, 0
 	for _, r := range results {
 		for _, f := range r.Findings {
-			fmt.Fprintf(w, "%s: %s: %s: %s (%s)\n", r.Contract, f.Severity, f.Path, f.Message, f.Rule)
+			place := r.Contract + ": " + f.Path
+			if f.Rule == ruleFile {
+				place = f.Path // editors can jump there
+			}
+			fmt.Fprintf(w, "%s: %s: %s (%s)\n", place, f.Severity, f.Message, f.Rule)
 			if f.Severity == contracts.Error {
 				wrong++
 			} else {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/Masterminds/semver/v3"
 
@@ -32,6 +33,7 @@ const (
 	breaksReaders   = "readers of answers"
 	breaksPinned    = "agents and waiting runs pinned to it"
 	breaksEverybody = "callers and services"
+	breaksPolicies  = "permission policies that go by labels"
 )
 
 // Sides of a contract.
@@ -99,7 +101,31 @@ func compareIdentity(a, b sdk.Contract) []Change {
 			changes = append(changes, f.change)
 		}
 	}
-	return changes
+	return append(changes, compareLabels(a.Labels, b.Labels)...)
+}
+
+// compareLabels tells of what permission policies may go by. Labels have no version, so they may change.
+func compareLabels(a, b sdk.ToolLabels) []Change {
+	if a == b {
+		return nil
+	}
+	return []Change{{
+		Severity: Compatible, Path: "$.labels", Breaks: breaksPolicies,
+		Message: fmt.Sprintf("the labels change from %s to %s, so policies may rule otherwise", labelsText(a), labelsText(b)),
+	}}
+}
+
+func labelsText(l sdk.ToolLabels) string {
+	var names []string
+	for _, label := range []struct {
+		name string
+		set  bool
+	}{{"read_only", l.ReadOnly}, {"destructive", l.Destructive}, {"open_world", l.OpenWorld}} {
+		if label.set {
+			names = append(names, label.name)
+		}
+	}
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 // compareVersion compares one version that is published with what is proposed under the same name.

@@ -276,11 +276,12 @@ func TestCompare_Identity(t *testing.T) {
 	a := shop(map[string]sdk.ContractVersion{"1.0.0": version(``, ``)})
 	b := a
 	b.URI, b.Type, b.Domain, b.Description = "#/shop/other", "shop.other", "eu", "Asks more."
+	b.Labels.Destructive = true
 	got := map[string]Severity{}
 	for _, c := range Compare(a, b) {
 		got[c.Path] = c.Severity
 	}
-	want := map[string]Severity{"$.uri": Breaking, "$.type": Breaking, "$.domain": Breaking, "$.description": Editorial}
+	want := map[string]Severity{"$.uri": Breaking, "$.type": Breaking, "$.domain": Breaking, "$.description": Editorial, "$.labels": Compatible}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -96,7 +96,7 @@ func (l *linter) names() {
 		}
 	}
 	if len(foreign) > 0 {
-		l.report(Warning, ruleArvoName, "$.type", "Arvo handlers cannot serve the contract: their types have at least three parts "+
+		l.report(Warning, ruleArvoName, "$.type", "Arvo handlers can neither serve nor call this: their types have at least three parts "+
 			"of lower-case letters and digits, such as com.shop.order, unlike %s", strings.Join(foreign, ", "))
 	}
 	if strings.HasPrefix(c.Type, arvoReserved) {

@@ -47,7 +47,7 @@ func TestLint_Contract(t *testing.T) {
 		{"names", func(c *sdk.Contract) {
 			c.Type, c.Domain, c.Description = "shop_order", "My-Shop", " "
 		}, []string{
-			"warning arvo-name $.type: Arvo handlers cannot serve the contract: their types have at least three parts of " +
+			"warning arvo-name $.type: Arvo handlers can neither serve nor call this: their types have at least three parts of " +
 				"lower-case letters and digits, such as com.shop.order, unlike shop_order",
 			`warning arvo-name $.domain: Arvo handlers want a domain of lower-case letters, digits and dots, not "My-Shop"`,
 			"warning missing-description $: there is no description: it is what tells a model when to use the contract",

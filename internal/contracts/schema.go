@@ -49,7 +49,7 @@ func compile(raw json.RawMessage) (*Schema, error) {
 	}
 	s := &Schema{raw: raw}
 	if s.tree, faults = newTree(doc, d); len(faults) > 0 {
-		return nil, schemaError(faults)
+		return nil, schemaError(append(faults, metaFaults(doc, d)...))
 	}
 	if d.legacy() {
 		s.violations, faults = compileLegacy(s.tree)
@@ -60,6 +60,22 @@ func compile(raw json.RawMessage) (*Schema, error) {
 		return nil, schemaError(faults)
 	}
 	return s, nil
+}
+
+// metaFaults is what the dialect's metaschema says of a schema that is not compiled, because its references go wrong.
+func metaFaults(doc any, d dialect) []sdk.Fault {
+	if d.legacy() {
+		meta, err := legacyMetaschema(d)
+		if err != nil {
+			return []sdk.Fault{libraryFault(err)}
+		}
+		return toFaults(doc, validateLegacy(meta, doc))
+	}
+	meta, err := modernMetaschema(d)
+	if err != nil {
+		return []sdk.Fault{libraryFault(err)}
+	}
+	return toFaults(doc, modernViolations(doc, meta.Validate(doc)))
 }
 
 func schemaError(faults []sdk.Fault) error {

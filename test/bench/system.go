@@ -25,6 +25,8 @@ type system struct {
 	worker           *worker.Worker
 	closers          []func() error
 	next             atomic.Int64
+	// calls counts what the service was asked.
+	calls atomic.Int64
 
 	mu sync.Mutex
 	// waiting are the clients by the CloudEvents subject of their run.
@@ -152,6 +154,7 @@ func (s *system) serve(ctx context.Context) error {
 			if !ok {
 				return
 			}
+			s.calls.Add(1)
 			call, err := sdk.DecodeEvent(d.Headers(), d.Data())
 			if err == nil {
 				err = s.conn.Publish(ctx, reply, sdk.Event{

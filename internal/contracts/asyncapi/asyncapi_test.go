@@ -73,9 +73,10 @@ func deployment() asyncapi.Deployment {
 		Title: "Shop", Version: "2.3.4", View: asyncapi.ViewAgentd, Subjects: subjects,
 		Servers:   []asyncapi.Server{{Name: "nats", Host: "nats.example.com:4222", Protocol: "nats"}},
 		Contracts: []sdk.Contract{desk, shop},
+		Lanes:     []asyncapi.Lane{{Domain: "shop.night", Type: shop.Type}, {Domain: "shop", Type: shop.Type}},
 		Agents: []sdk.AgentSpec{{
 			Name: "shop.desk", Description: "Sells.", Contract: desk, Version: "1.0.0",
-			Services: []sdk.ServiceTool{{Contract: contracts.Pin(shop, "1.1.0"), Version: "1.1.0", Domains: []string{"shop", "shop.night"}}},
+			Services: []sdk.ServiceTool{{Contract: contracts.Pin(shop, "1.1.0"), Version: "1.1.0"}},
 		}},
 	}
 }

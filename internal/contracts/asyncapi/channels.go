@@ -120,15 +120,16 @@ func (b *builder) service(c sdk.Contract) {
 	}
 }
 
-// lanes are the domains in which a contract is called: its own, and those that agents choose.
+// lanes are the domains in which a contract is called.
 func (b *builder) lanes(c sdk.Contract) []string {
-	lanes := []string{c.Domain}
-	for _, a := range b.Agents {
-		for _, s := range a.Services {
-			if s.Contract.URI == c.URI {
-				lanes = append(lanes, s.Domains...)
-			}
+	var lanes []string
+	for _, l := range b.Lanes {
+		if l.Type == c.Type {
+			lanes = append(lanes, l.Domain)
 		}
+	}
+	if len(lanes) == 0 {
+		return []string{c.Domain}
 	}
 	slices.Sort(lanes)
 	return slices.Compact(lanes)

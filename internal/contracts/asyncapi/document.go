@@ -36,7 +36,12 @@ type Deployment struct {
 	Agents  []sdk.AgentSpec
 	// Contracts are those of the agents too.
 	Contracts []sdk.Contract
+	// Lanes are the domains in which types are called. A contract of none is called in its own domain.
+	Lanes []Lane
 }
+
+// Lane is a domain in which a contract's type is called; the empty domain is the local lane.
+type Lane struct{ Domain, Type string }
 
 // Server is a NATS server that clients can reach.
 type Server struct {
