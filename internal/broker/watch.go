@@ -20,11 +20,23 @@ func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bo
 	if fromStart {
 		policy = jetstream.DeliverAllPolicy
 	}
+	return c.watch(ctx, z, filters, policy, nil, func(d Delivery, _ uint64) bool { return handle(d) })
+}
+
+// watch reads in order until handle returns false. begin is told how many messages are there at first, handle how many are
+// left after each.
+func (c *Conn) watch(
+	ctx context.Context, z Zone, filters []string, policy jetstream.DeliverPolicy, begin func(left uint64),
+	handle func(d Delivery, left uint64) bool,
+) error {
 	consumer, err := c.js.OrderedConsumer(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: policy,
 	})
 	if err != nil {
 		return fmt.Errorf("watch %v: %w", filters, err)
+	}
+	if begin != nil {
+		begin(consumer.CachedInfo().NumPending)
 	}
 	messages, err := consumer.Messages()
 	if err != nil {
@@ -50,7 +62,7 @@ func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bo
 		if err != nil {
 			return fmt.Errorf("watch %v: %w", filters, err)
 		}
-		if !handle(watched(m, meta)) {
+		if !handle(watched(m, meta), meta.NumPending) {
 			return nil
 		}
 	}

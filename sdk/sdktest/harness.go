@@ -36,6 +36,8 @@ type Options struct {
 	// URL is a NATS server with JetStream that is used instead of the embedded one, such as
 	// nats://user:password@127.0.0.1:4222, so that programs in other languages can take part.
 	URL string
+	// Identity refuses runs and decisions of nobody, as identity: required does.
+	Identity bool
 }
 
 // Harness is a running agentd. Its methods fail the test instead of returning errors.
@@ -108,6 +110,7 @@ func (h *Harness) check(doing string, err error) {
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: Patience, Logger: h.log,
+		Identity: h.o.Identity,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
 	h.check("new worker", err)
