@@ -62,6 +62,8 @@ type Config struct {
 	Identity bool
 	// Keys verify signed decisions, by domain.
 	Keys approval.Keys
+	// Approvals is how people are asked and answer.
+	Approvals Approvals
 
 	Agents []sdk.AgentSpec
 	// Contracts are all that were read, the agents' own and agentd's own, by type: what services and streams are

@@ -26,6 +26,7 @@ func Load(path string) (*Config, error) {
 	l.Decode(node, &f)
 	l.settings(&f)
 	l.encryption(f.Encryption)
+	l.approvals(f.Approvals)
 	l.providers(f.Models)
 	for _, c := range contracts.Builtin() {
 		l.known = append(l.known, &known{Contract: c, at: strict.Position{File: "agentd"}})

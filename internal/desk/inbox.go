@@ -315,24 +315,37 @@ func (b *inbox) find(prefix string) (Item, error) {
 	matches := func(i *Item) bool {
 		return prefix != "" && (strings.HasPrefix(i.ID, prefix) || strings.HasPrefix(i.hash, prefix))
 	}
-	var found []Item
+	var found []*Item
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, i := range b.open {
 		if i.ID == prefix {
-			return *i, nil
+			return b.named(i), nil
 		}
 		if matches(i) {
-			found = append(found, *i)
+			found = append(found, i)
 		}
 	}
 	switch len(found) {
 	case 1:
-		return found[0], nil
+		return b.named(found[0]), nil
 	case 0:
 		return Item{}, b.missing(prefix, matches)
 	}
 	return Item{}, sdk.Errorf(sdk.CodeUnknownRun, "%d open requests begin with %q; write more of the id", len(found), prefix)
+}
+
+// named is the item with its short id.
+func (b *inbox) named(i *Item) Item {
+	length := shortest
+	for _, other := range b.open {
+		if other != i {
+			length = max(length, common(i.hash, other.hash)+1)
+		}
+	}
+	named := *i
+	named.Short = i.hash[:min(length, len(i.hash))]
+	return named
 }
 
 // missing says why nothing that matches is open, as far as it is remembered.
