@@ -40,7 +40,7 @@ func (a *app) approvalsCommand() *cobra.Command {
 	flags.StringVar(&f.as, "as", "", "the principal to decide as (default: approvals.as, else the NATS user)")
 	cmd.AddCommand(
 		a.approvalsListCommand(&f), a.approvalsShowCommand(&f), a.approveCommand(&f), a.denyCommand(&f), a.editCommand(&f),
-		a.askCommand(&f), a.answerCommand(&f),
+		a.askCommand(&f), a.answerCommand(&f), a.approvalsWatchCommand(&f),
 	)
 	return cmd
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,26 @@ func (d *deskClient) show(ctx context.Context, id string) (shownItem, error) {
 
 // write shows the item for a person who decides. full also shows the schema of the arguments.
 func (s *shownItem) write(w io.Writer, full bool) error {
+	if err := s.writeAsked(w); err != nil {
+		return err
+	}
+	if s.Request != nil {
+		fmt.Fprintln(w, "\nterms")
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		s.terms(func(label, text string) { fmt.Fprintf(t, "  %s\t%s\n", label, desk.Visible(text, false)) })
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if full {
+			writeBlock(w, "schema of the arguments", desk.VisibleJSON(s.Request.Parameters))
+		}
+	}
+	s.writeDecisions(w)
+	return nil
+}
+
+// writeAsked shows what nobody must decide without: what is asked, why, and with exactly what.
+func (s *shownItem) writeAsked(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(label, text string) { fmt.Fprintf(t, "%s\t%s\n", label, desk.Visible(text, false)) }
 	row("id", s.Short+"  ("+s.ID+")")
@@ -74,72 +95,59 @@ func (s *shownItem) write(w io.Writer, full bool) error {
 	if s.Expires > 0 {
 		row("expires", clock(s.Expires)+" (in "+left(s.Expires)+")")
 	}
-	row("domain", s.Domain)
-	if s.Request != nil {
-		s.requestRows(row)
-	} else {
-		row("asks", string(s.Kind)+" ("+s.Type+")")
+	title, text := "text", desk.Visible(s.Text, true)
+	switch r := s.Request; {
+	case r != nil:
+		why := cmp.Or(r.Reason, "the policy asks")
+		if r.Risk != "" {
+			why += "; risk " + r.Risk
+		}
+		row("tool", r.Tool)
+		row("why", why)
+		title, text = "arguments", desk.VisibleJSON(r.Args)
+	case s.Kind == desk.KindTask:
+		row("asks", s.Type)
+		title, text = "data", desk.VisibleJSON(s.Event.Data)
+	default:
+		row("asks", string(s.Kind))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	switch {
-	case s.Request != nil:
-		writeBlock(w, "arguments, written by the model", desk.VisibleJSON(s.Request.Args))
-		if full {
-			writeBlock(w, "schema of the arguments", desk.VisibleJSON(s.Request.Parameters))
-		}
-	case s.Kind == desk.KindTask:
-		writeBlock(w, "data, written by the model", desk.VisibleJSON(s.Event.Data))
-	default:
-		writeBlock(w, "text, written by the model", desk.Visible(s.Text, true))
-		for n, suggestion := range s.Suggestions {
-			fmt.Fprintf(w, "  %d. %s\n", n+1, desk.Visible(suggestion, false))
-		}
+	writeBlock(w, title+", written by the model", text)
+	for n, suggestion := range s.Suggestions {
+		fmt.Fprintf(w, "  %d. %s\n", n+1, desk.Visible(suggestion, false))
 	}
-	s.writeDecisions(w)
 	return nil
 }
 
-// requestRows are what only a permission request has.
-func (s *shownItem) requestRows(row func(label, text string)) {
+// terms are what only a permission request has.
+func (s *shownItem) terms(row func(label, text string)) {
 	r := s.Request
-	tool := r.Tool
-	if r.Type != "" {
-		tool += ", contract " + r.Schema
+	then := "the call waits for the decision, and is made with exactly these arguments"
+	if r.Mode == sdk.PermissionRetry {
+		then = "the model is told of the decision, and may then make exactly this call once"
 	}
-	row("tool", tool)
-	if claims := labelsOf(r.Labels); claims != "" {
-		row("labels", claims+" (its contract says so)")
-	}
-	why := r.Reason
-	if why == "" {
-		why = "the policy asks"
-	}
-	row("why", why+"; rule "+r.Rule)
-	if r.Risk != "" {
-		row("risk", r.Risk)
-	}
-	if r.Initiator != "" {
-		row("started by", r.Initiator)
-	} else {
-		row("started by", "nobody knows")
-	}
+	row("then", then)
+	row("scopes", scopesOf(r))
+	row("who decides", approversOf(r))
+	row("started by", cmp.Or(r.Initiator, "nobody knows"))
 	if by := r.DelegatedBy; by != nil {
 		row("called by", "agent "+by.Agent+", run "+by.Run)
 	}
-	row("who decides", approversOf(r))
-	row("scopes", scopesOf(r))
-	mode := "the call waits for the decision, and is made with exactly these arguments"
-	if r.Mode == sdk.PermissionRetry {
-		mode = "the model is told of the decision, and may then make exactly this call once"
+	if r.Type != "" {
+		row("contract", r.Schema)
 	}
-	row("then", mode)
+	if claims := labelsOf(r.Labels); claims != "" {
+		row("labels", claims+", as the contract says")
+	}
+	row("domain", s.Domain)
 	if r.Stage > 0 {
-		row("escalated", fmt.Sprintf("%s did not decide in time", count(r.Stage, "domain")))
+		row("escalated", count(r.Stage, "domain")+" did not decide in time")
 	}
+	row("rule", r.Rule)
 	row("policy", "sha256:"+r.Policy)
-	row("args", "sha256:"+r.ArgsHash)
+	row("arguments", "sha256:"+r.ArgsHash)
 }
 
 func labelsOf(l sdk.ToolLabels) string {

@@ -41,11 +41,12 @@ type Item struct {
 	Asked  int64  `json:"asked"`
 	// Expires is when nobody waits for an answer any more; 0 is unknown.
 	Expires int64 `json:"expires,omitempty"`
-	// Tool, Risk, Stage and Quorum are those of a permission request.
-	Tool   string `json:"tool,omitempty"`
-	Risk   string `json:"risk,omitempty"`
-	Stage  int    `json:"stage,omitempty"`
-	Quorum int    `json:"quorum,omitempty"`
+	// Tool, Mode, Risk, Stage and Quorum are those of a permission request.
+	Tool   string             `json:"tool,omitempty"`
+	Mode   sdk.PermissionMode `json:"mode,omitempty"`
+	Risk   string             `json:"risk,omitempty"`
+	Stage  int                `json:"stage,omitempty"`
+	Quorum int                `json:"quorum,omitempty"`
 	// Summary is the beginning of the arguments or of the text.
 	Summary string `json:"summary"`
 	// Sent are the answers that were published so far, the last ones of many. Whether they counted is the run's to say.
@@ -82,14 +83,15 @@ const (
 
 // asked is the union of the data of the calls that the inbox knows.
 type asked struct {
-	Agent    string          `json:"agent"`
-	Tool     string          `json:"tool"`
-	Risk     string          `json:"risk"`
-	Stage    int             `json:"stage"`
-	Quorum   int             `json:"quorum"`
-	Args     json.RawMessage `json:"args"`
-	Question string          `json:"question"`
-	Message  string          `json:"message"`
+	Agent    string             `json:"agent"`
+	Tool     string             `json:"tool"`
+	Mode     sdk.PermissionMode `json:"mode"`
+	Risk     string             `json:"risk"`
+	Stage    int                `json:"stage"`
+	Quorum   int                `json:"quorum"`
+	Args     json.RawMessage    `json:"args"`
+	Question string             `json:"question"`
+	Message  string             `json:"message"`
 }
 
 // newItem reads a call. One that cannot be read is nobody's to answer.
@@ -112,7 +114,7 @@ func newItem(d broker.Delivery) (*Item, error) {
 	}
 	switch kind {
 	case KindPermission:
-		i.Tool, i.Risk, i.Stage, i.Quorum, i.Summary = a.Tool, a.Risk, a.Stage, a.Quorum, string(a.Args)
+		i.Tool, i.Mode, i.Risk, i.Stage, i.Quorum, i.Summary = a.Tool, a.Mode, a.Risk, a.Stage, a.Quorum, string(a.Args)
 	case KindQuestion:
 		i.Summary = a.Question
 	case KindTurn:
