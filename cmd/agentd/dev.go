@@ -117,8 +117,10 @@ func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	if err = d.start(ctx, cfg); err == nil {
-		d.announce(cfg, "ready")
-		err = d.reload(ctx, cfg)
+		err = d.withDesk(ctx, cfg, func() error {
+			d.announce(cfg, "ready")
+			return d.reload(ctx, cfg)
+		})
 	}
 	for _, g := range d.generations {
 		g.stop()

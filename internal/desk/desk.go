@@ -233,6 +233,13 @@ func (d *Desk) Detail(ctx context.Context, prefix string) (Detail, error) {
 	return newDetail(i, m)
 }
 
+// Read reports whether the desk has read the calls of its domains up to a sequence of their stream.
+func (d *Desk) Read(sequence uint64) bool {
+	d.inbox.mu.Lock()
+	defer d.inbox.mu.Unlock()
+	return d.inbox.read >= sequence
+}
+
 // History returns what the item's run recorded of decisions on it, refused ones too. It needs a worker that serves the
 // agent: without one, the error is CodeUnavailable.
 func (d *Desk) History(ctx context.Context, i Item) ([]core.Decision, error) {

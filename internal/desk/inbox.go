@@ -63,6 +63,8 @@ type inbox struct {
 	early map[string]Sent
 	// unusable are the dead letters of answers, by their sequence in the stream of answers.
 	unusable map[uint64]string
+	// read is the sequence of the last message of the stream of calls.
+	read uint64
 	// omitted counts the items that were too many.
 	omitted int
 	// changes are the last ones, the newest at the end.
@@ -83,12 +85,13 @@ func newInbox(subjects sdk.Subjects, now func() time.Time) *inbox {
 
 // called takes a message of the stream of calls: a call, or its void.
 func (b *inbox) called(d broker.Delivery) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.read = d.Sequence()
 	address, err := b.subjects.Parse(d.Subject())
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if address.Kind == sdk.KindVoid {
 		b.remove(b.subjects.Call(address.Call), ReasonClosed)
 		return nil
