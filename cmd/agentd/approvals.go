@@ -41,7 +41,7 @@ func (a *app) approvalsCommand() *cobra.Command {
 	cmd.AddCommand(
 		a.approvalsListCommand(&f), a.approvalsShowCommand(&f), a.approveCommand(&f), a.denyCommand(&f), a.editCommand(&f),
 		a.askCommand(&f), a.answerCommand(&f), a.approvalsWatchCommand(&f),
-		a.approvalsServeCommand(&f),
+		a.approvalsServeCommand(&f), a.approvalsLogCommand(),
 	)
 	return cmd
 }

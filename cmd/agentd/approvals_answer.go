@@ -25,9 +25,9 @@ func (a *app) answerCommand(f *approvalsFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answer ID [TEXT]",
 		Short: "Answer a question, a turn of a conversation, or another task",
-		Long: "answer sends TEXT, or --data that fits the JSON schema of the answer. Without either it asks on the terminal: a\n" +
+		Long: "answer sends TEXT, or --input that fits the JSON schema of the answer. Without either it asks on the terminal: a\n" +
 			"number chooses a suggestion, and other tasks are a form. /end ends a conversation, like --end.",
-		Example: "  agentd approvals answer k3f9qa \"Yes, book both\"\n" + `  agentd approvals answer k3f9qa --data '{"answer": "Yes"}'`,
+		Example: "  agentd approvals answer k3f9qa \"Yes, book both\"\n" + `  agentd approvals answer k3f9qa --input '{"answer": "Yes"}'`,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
@@ -38,7 +38,7 @@ func (a *app) answerCommand(f *approvalsFlags) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "", "the data of the answer: JSON, @FILE, or - for stdin")
+	cmd.Flags().StringVar(&data, "input", "", "the data of the answer: JSON, @FILE, or - for stdin")
 	cmd.Flags().StringVar(&r.Type, "type", "", "the event type of the answer, when its contract emits several")
 	cmd.Flags().BoolVar(&r.End, "end", false, "end the conversation; TEXT may then be missing")
 	return cmd
@@ -90,7 +90,7 @@ func (a *app) obtainReply(d *deskClient, detail desk.Detail, r desk.Reply) (desk
 		return r, sdk.Errorf(sdk.CodeDecisionRefused, "%s is a permission request; approve or deny it", detail.Short)
 	}
 	if !a.interactive() {
-		return r, &exitError{exitUsage, errors.New("there is no answer; give TEXT, --data or --end")}
+		return r, &exitError{exitUsage, errors.New("there is no answer; give TEXT, --input or --end")}
 	}
 	input := a.lines()
 	if detail.Kind == desk.KindTask {

@@ -247,7 +247,7 @@ func (s *shownItem) writeCommands(w io.Writer, a *app) error {
 			lines = append(lines, []string{"edit", s.Short})
 		}
 	case desk.KindTask:
-		lines = [][]string{{verbAnswer, s.Short, "--data", "JSON"}}
+		lines = [][]string{{verbAnswer, s.Short, "--input", "JSON"}}
 	case desk.KindTurn:
 		lines = append(lines, []string{verbAnswer, s.Short, "--end"})
 	case desk.KindQuestion:

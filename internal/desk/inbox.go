@@ -281,6 +281,12 @@ func (b *inbox) list() []Item {
 // shortest is the least length of a short id: with fewer characters it would soon mean another item.
 const shortest = 6
 
+// ShortID is a beginning of an id that very likely no other has, for where it is not known which others there are.
+func ShortID(id string) string {
+	hash := hashOf(id)
+	return hash[:min(len(hash), shortest+2)]
+}
+
 // hashOf is the part of an id that differs between items: a call id is "c<step>-<index>-<hash>".
 func hashOf(id string) string {
 	if ref, ok := sdk.ParseCallRef(id); ok {

@@ -67,7 +67,8 @@ func start(t *testing.T, token string) *front {
 	return &front{t: t, h: h, url: server.URL, token: token}
 }
 
-func (f *front) request(method, path, body string, header http.Header) *http.Response {
+// new is a request with the token, and JSON if it is a POST; header replaces what it names.
+func (f *front) new(method, path, body string, header http.Header) *http.Request {
 	f.t.Helper()
 	r, err := http.NewRequestWithContext(f.t.Context(), method, f.url+path, strings.NewReader(body))
 	if err != nil {
@@ -85,23 +86,29 @@ func (f *front) request(method, path, body string, header http.Header) *http.Res
 	if host := header.Get("Host"); host != "" {
 		r.Host = host
 	}
-	response, err := http.DefaultClient.Do(r)
+	return r
+}
+
+// request returns status, headers and body of the response.
+func (f *front) request(method, path, body string, header http.Header) (int, http.Header, []byte) {
+	f.t.Helper()
+	response, err := http.DefaultClient.Do(f.new(method, path, body, header))
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.t.Cleanup(func() { response.Body.Close() })
-	return response
-}
-
-func (f *front) call(want int, method, path, body string) (answer map[string]any) {
-	f.t.Helper()
-	response := f.request(method, path, body, nil)
+	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if response.StatusCode != want {
-		f.t.Fatalf("%s %s answers %s: %s; want %d", method, path, response.Status, data, want)
+	return response.StatusCode, response.Header, data
+}
+
+func (f *front) call(want int, method, path, body string) (answer map[string]any) {
+	f.t.Helper()
+	status, _, data := f.request(method, path, body, nil)
+	if status != want {
+		f.t.Fatalf("%s %s answers %d: %s; want %d", method, path, status, data, want)
 	}
 	if err := json.Unmarshal(data, &answer); err != nil {
 		f.t.Fatalf("%s is no JSON: %v", data, err)
@@ -118,7 +125,11 @@ type event struct {
 // events reads the stream of events, after the event with that id.
 func (f *front) events(after string) (next func() event) {
 	f.t.Helper()
-	response := f.request(http.MethodGet, "/v1/events", "", http.Header{"Last-Event-Id": {after}})
+	response, err := http.DefaultClient.Do(f.new(http.MethodGet, "/v1/events", "", http.Header{"Last-Event-Id": {after}}))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { response.Body.Close() })
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
 	return func() event {
@@ -202,9 +213,9 @@ func TestAPI_LetsNobodyInWithoutTheToken(t *testing.T) {
 	f := start(t, "secret")
 	f.call(http.StatusOK, http.MethodGet, "/v1/requests", "")
 	for _, header := range []string{"", "Bearer ", "Bearer secre", "Bearer secret2", "secret", "Basic secret"} {
-		r := f.request(http.MethodGet, "/v1/requests", "", http.Header{"Authorization": {header}})
-		if r.StatusCode != http.StatusUnauthorized {
-			t.Errorf("Authorization %q is answered with %s", header, r.Status)
+		status, _, _ := f.request(http.MethodGet, "/v1/requests", "", http.Header{"Authorization": {header}})
+		if status != http.StatusUnauthorized {
+			t.Errorf("Authorization %q is answered with %d", header, status)
 		}
 	}
 }
@@ -213,24 +224,24 @@ func TestAPI_LetsNobodyInWithoutTheToken(t *testing.T) {
 func TestAPI_RefusesWhatABrowserCanBeMadeToSend(t *testing.T) {
 	f := start(t, "")
 	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} {
-		r := f.request(http.MethodPost, "/v1/requests/c1/decision", `{}`, http.Header{"Content-Type": {kind}})
-		if r.StatusCode != http.StatusUnsupportedMediaType {
-			t.Errorf("content type %q is answered with %s", kind, r.Status)
+		status, _, _ := f.request(http.MethodPost, "/v1/requests/c1/decision", `{}`, http.Header{"Content-Type": {kind}})
+		if status != http.StatusUnsupportedMediaType {
+			t.Errorf("content type %q is answered with %d", kind, status)
 		}
 	}
-	r := f.request(http.MethodOptions, "/v1/requests/c1/decision", "", http.Header{"Origin": {"https://evil.example"}})
-	if r.StatusCode < 400 || r.Header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("a preflight is answered with %s, %v", r.Status, r.Header)
+	status, header, _ := f.request(http.MethodOptions, "/v1/requests/c1/decision", "", http.Header{"Origin": {"https://evil.example"}})
+	if status < 400 || header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("a preflight is answered with %d, %v", status, header)
 	}
-	if r := f.request(http.MethodGet, "/v1/requests", "", http.Header{"Host": {"evil.example"}}); r.StatusCode != http.StatusForbidden {
-		t.Errorf("another host name is answered with %s", r.Status)
+	if status, _, _ := f.request(http.MethodGet, "/v1/requests", "", http.Header{"Host": {"evil.example"}}); status != http.StatusForbidden {
+		t.Errorf("another host name is answered with %d", status)
 	}
 }
 
 func TestAPI_BodiesAreBoundedAndExact(t *testing.T) {
 	f := start(t, "")
 	f.call(http.StatusRequestEntityTooLarge, http.MethodPost, "/v1/requests/c1/decision", `{"reason":"`+strings.Repeat("x", 2<<20)+`"}`)
-	for _, body := range []string{"", "{", "[]", `{"decison":"allow"}`, `{} {}`} {
+	for _, body := range []string{"", "{", "[]", `{"verdict":"allow"}`, `{} {}`} {
 		f.call(http.StatusBadRequest, http.MethodPost, "/v1/requests/c1/decision", body)
 	}
 	f.call(http.StatusNotFound, http.MethodGet, "/v1/requests/c1", "")

@@ -59,7 +59,9 @@ func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
 		got <- told{r.Header, body}
 	}))
 	defer server.Close()
-	ask := func(text string) sdk.ToolRequest { return sdktest.Tool("ask_question", map[string]string{"question": text}) }
+	ask := func(text string) sdk.ToolRequest {
+		return sdktest.Tool("ask_question", map[string]string{"question": text})
+	}
 	h := sdktest.Start(t, sdktest.Options{
 		Agents: []sdk.Agent{{Spec: asker()}}, Model: sdktest.Script(sdktest.Ask(ask("one?"), ask("two?")), sdktest.Say("done")),
 	})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/text/width"
+
 	"agentd/internal/desk"
 )
 
@@ -50,8 +52,7 @@ func (s *Screen) title() string {
 
 // renderList is the heading and as many items as fit, the selected one among them.
 func (s *Screen) renderList(width, rows int, now time.Time) []string {
-	const form = "%-8s %-5s %-5s %-14s %-18s %-18s %-6s %s"
-	lines := []string{dim + cut(fmt.Sprintf("  "+form, "ID", "AGE", "LEFT", "AGENT", "RUN", "ASKS", "RISK", "ARGUMENTS OR TEXT"), width) + reset}
+	lines := []string{dim + cut("  "+row("ID", "AGE", "LEFT", "AGENT", "RUN", "ASKS", "RISK", "ARGUMENTS OR TEXT"), width) + reset}
 	fit := rows - 1
 	first := min(max(s.index()-fit/2, 0), max(len(s.items)-fit, 0))
 	for n := first; n < first+fit; n++ {
@@ -68,8 +69,7 @@ func (s *Screen) renderList(width, rows int, now time.Time) []string {
 		if i.Kind != desk.KindPermission {
 			asks = "(" + string(i.Kind) + ")"
 		}
-		text := fmt.Sprintf(form, i.Short, short(now.Sub(time.UnixMilli(i.Asked))), left, oneLine(i.Agent, 14), oneLine(i.Run, 18),
-			oneLine(asks, 18), oneLine(i.Risk, 6), oneLine(i.Summary, width))
+		text := row(i.Short, short(now.Sub(time.UnixMilli(i.Asked))), left, i.Agent, i.Run, asks, i.Risk, i.Summary)
 		switch {
 		case i.ID == s.selected:
 			lines = append(lines, reverse+pad("> "+text, width)+reset)
@@ -83,6 +83,15 @@ func (s *Screen) renderList(width, rows int, now time.Time) []string {
 		lines[len(lines)-1] = dim + "  nothing waits for a person" + reset
 	}
 	return lines
+}
+
+// row is a line of the list.
+func row(cells ...string) string {
+	var b strings.Builder
+	for n, size := range []int{8, 5, 5, 14, 18, 18, 6} {
+		b.WriteString(pad(oneLine(cells[n], size), size) + " ")
+	}
+	return b.String() + oneLine(cells[len(cells)-1], smallestWidth*8)
 }
 
 // renderDetail is the part of the detail that fits. It says when there is more, and notes when all that is vital has been
@@ -113,17 +122,30 @@ func (s *Screen) renderDetail(width, rows int) []string {
 }
 
 // wrap breaks long lines: what is cut off could matter.
-func wrap(lines []string, width int) []string {
+func wrap(lines []string, most int) []string {
 	var all []string
 	for _, line := range lines {
-		runes := []rune(line)
-		for len(runes) > width {
-			all = append(all, string(runes[:width]))
-			runes = runes[width:]
+		begin, column := 0, 0
+		for at, r := range line {
+			if column+columns(r) > most {
+				all = append(all, line[begin:at])
+				begin, column = at, 0
+			}
+			column += columns(r)
 		}
-		all = append(all, string(runes))
+		all = append(all, line[begin:])
 	}
 	return all
+}
+
+// columns is how many columns of a terminal a character takes, at most.
+func columns(r rune) int {
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	default:
+		return 1
+	}
 }
 
 // footer says what keys mean now.
@@ -166,16 +188,21 @@ func oneLine(text string, n int) string {
 	return cut(desk.Visible(strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ").Replace(text), false), n)
 }
 
+// cut shortens text to n columns.
 func cut(text string, n int) string {
-	if runes := []rune(text); len(runes) > n {
-		return string(runes[:max(n-1, 0)]) + "…"
+	if lines := wrap([]string{text}, n); len(lines) > 1 {
+		return wrap([]string{text}, max(n-1, 1))[0] + "…"
 	}
 	return text
 }
 
 func pad(text string, n int) string {
 	text = cut(text, n)
-	return text + strings.Repeat(" ", max(n-len([]rune(text)), 0))
+	taken := 0
+	for _, r := range text {
+		taken += columns(r)
+	}
+	return text + strings.Repeat(" ", max(n-taken, 0))
 }
 
 // short is a duration in its largest unit.
