@@ -126,7 +126,7 @@ func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
 		fmt.Fprintf(d.a.err, "agentd: the server is at %s; the agents start when the registry has the contracts\n", d.url)
 	}
 	if err == nil {
-		err = d.reload(ctx, cfg)
+		err = d.withDesk(ctx, cfg, func() error { return d.reload(ctx, cfg) })
 	}
 	for _, g := range d.generations {
 		g.stop()

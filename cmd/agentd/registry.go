@@ -200,6 +200,8 @@ func (a *app) publishable(ctx context.Context, files []string) ([]sdk.Contract, 
 			switch {
 			case f.Severity != contracts.Error:
 				unwise++
+			case f.Rule == ruleFile:
+				refusal.Message += fmt.Sprintf("\n  %s: %s", f.Path, f.Message)
 			case f.Rule != ruleVersionStep:
 				refusal.Message += fmt.Sprintf("\n  %s: %s: %s (%s)", r.Contract, f.Path, f.Message, f.Rule)
 			}

@@ -100,7 +100,7 @@ func TestContracts_PushListShow(t *testing.T) {
 	contains(t, problem, "$.uri: expected #/shop/buy, which is that of shop.buy, got #/shop/sell")
 	write(t, file, "uri: x\ntype: y\n")
 	_, problem = s.expect(exitUsage, "contracts", "push", file)
-	contains(t, problem, "shop.yaml: 1:1: a contract needs at least one version (file)")
+	contains(t, problem, "shop.yaml:1:1: a contract needs at least one version")
 	write(t, file, shop+strings.Replace(shopBreaking, "1.1.0", "1.2.0", 1))
 	out, _ = s.expect(exitOK, "contracts", "diff", "shop.buy@1.0.0", file)
 	contains(t, out, "breaking: 1.0.0 to 1.2.0, accepts $.size")

@@ -69,7 +69,7 @@ func overdue(event sdk.Event) bool {
 func (c *Conn) upToNow(ctx context.Context, z Zone, filter string, headersOnly bool, handle func(jetstream.Msg)) error {
 	return c.read(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: headersOnly,
-	}, func() bool { return false }, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+	}, func(left uint64) bool { return left > 0 }, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 		handle(m)
 		return meta.NumPending > 0
 	})

@@ -194,7 +194,7 @@ func (r Registry) follow(ctx context.Context, handle func(*contracts.Registry) b
 	var state contracts.Registry
 	prefix := r.subject("")
 	return r.conn.read(ctx, registryStreamName(r.conn.subjects), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy},
-		func() bool { return handle(state.Clone()) },
+		func(left uint64) bool { return left > 0 || handle(state.Clone()) },
 		func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 			key := strings.TrimPrefix(m.Subject(), prefix)
 			if err := state.Apply(key, m.Data(), m.Headers().Get(headerOperation) != ""); err != nil {

@@ -98,7 +98,7 @@ type unasked struct {
 }
 
 func (u unasked) Check(ctx context.Context, c sdk.PermissionCheck) (sdk.PermissionRuling, error) {
-	if u.gone[c.Tool] != nil {
+	if _, gone := u.gone[c.Tool]; gone {
 		return sdk.PermissionRuling{Verdict: sdk.PermissionAllow, Reason: "the call is not made: its contract was removed"}, nil
 	}
 	return u.PermissionManager.Check(ctx, c)

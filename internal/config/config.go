@@ -62,6 +62,8 @@ type Config struct {
 	Identity bool
 	// Keys verify signed decisions, by domain.
 	Keys approval.Keys
+	// Approvals is how people are asked and answer.
+	Approvals Approvals
 
 	// Domains are the routing lanes that may be named, sorted: those of the file, of the contracts that were read, and
 	// human.interaction.

@@ -8,6 +8,9 @@ import (
 	"agentd/sdk"
 )
 
+// builtin is where agentd itself names contracts and domains.
+var builtin = strict.Position{File: "agentd"}
+
 // domain notes that a domain is named, by a service or a permission policy. checkDomains says whether it may be.
 func (l *loader) domain(name words) {
 	if name.V == "" {
@@ -34,8 +37,8 @@ func (l *loader) checkDomains(listed []words) {
 			l.Faultf(at, "domains %q and %q have the same name in subjects: %s", other, name, token)
 		}
 	}
-	know(strict.Position{File: "agentd"}, "")
-	know(strict.Position{File: "agentd"}, sdk.HumanDomain)
+	know(builtin, "")
+	know(builtin, sdk.HumanDomain)
 	for _, d := range listed {
 		l.Note(d.Position, sdk.CheckDomain(d.V))
 		know(d.Position, d.V)

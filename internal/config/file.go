@@ -38,6 +38,7 @@ type file struct {
 	// Identity is "optional" or "required"; DecisionKeys are the keys of approvers by domain.
 	Identity     words                   `yaml:"identity"`
 	DecisionKeys strict.Entries[[]words] `yaml:"decision_keys"`
+	Approvals    *approvalsFile          `yaml:"approvals"`
 	Agents       []agentFile             `yaml:"agents"`
 }
 

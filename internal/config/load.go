@@ -26,9 +26,10 @@ func Load(path string) (*Config, error) {
 	l.Decode(node, &f)
 	l.settings(&f)
 	l.encryption(f.Encryption)
+	l.approvals(f.Approvals)
 	l.providers(f.Models)
 	for _, c := range contracts.Builtin() {
-		l.known = append(l.known, &known{Contract: c, at: strict.Position{File: "agentd"}})
+		l.known = append(l.known, &known{Contract: c, at: builtin})
 	}
 	for _, entry := range f.Contracts {
 		l.contractPath(entry)

@@ -47,10 +47,11 @@ func registerAll(ctx context.Context, services []*serving) (open []*serving, err
 			continue
 		}
 		problem := s.register(ctx)
+		if ctx.Err() != nil {
+			return nil, nil // the services are being stopped
+		}
 		switch {
 		case problem == nil:
-		case ctx.Err() != nil:
-			return nil, nil
 		case errors.Is(problem, &sdk.Error{Code: sdk.CodeConflict}):
 			err = errors.Join(err, problem)
 		default:

@@ -41,7 +41,7 @@ func bench(ctx context.Context, concurrency int, duration time.Duration) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	return nil
+	return approvals(ctx)
 }
 
 func (s *system) measure(ctx context.Context, concurrency int, duration time.Duration) error {

@@ -32,8 +32,10 @@ func spec() *core.Spec {
 		Name: "travel.desk", Type: "travel.desk", OutputType: "travel.desk.done", MaxInteractions: 20, StaleAfter: 180_000,
 		PermissionSchema: "#/agentd/permission/request/1.0.0",
 		Tools: []core.Tool{
-			{Name: "charge", Kind: core.CallInline, AtMostOnce: true}, {Name: "pay", Kind: core.CallInline, AtMostOnce: true},
-			service("lookup"), service("book"), {Name: "wipe", Kind: core.CallInline},
+			{Name: "charge", Kind: core.CallInline, AtMostOnce: true},
+			{Name: "pay", Kind: core.CallInline, AtMostOnce: true},
+			service("lookup"), service("book"),
+			{Name: "wipe", Kind: core.CallInline},
 		},
 	}
 }
