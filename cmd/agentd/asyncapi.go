@@ -32,7 +32,7 @@ func (a *app) contractsAsyncAPICommand() *cobra.Command {
 		Short: "Describe agents and services as an AsyncAPI document",
 		Long: "asyncapi writes an AsyncAPI " + asyncapi.Version + " document of the configuration's agents and contracts, and of the contract\n" +
 			"FILEs. By --view its operations are those of agentd's workers, of a client that starts runs, or of a service that\n" +
-			"answers calls. It connects to nothing.",
+			"answers calls. Files need no connection.",
 		Example: "  agentd contracts asyncapi > asyncapi.yaml\n" +
 			"  agentd contracts asyncapi --view service -o json contracts/book.yaml",
 		Annotations: map[string]string{outputYAML: "yes"},

@@ -39,7 +39,7 @@ func (a *app) contractsLintCommand() *cobra.Command {
 		Use:   "lint [FILE]...",
 		Short: "Find what is wrong or unwise in contracts",
 		Long: "lint reads contract files, or those of the configuration, and reports errors, which would surprise whoever relies on\n" +
-			"the contract, and warnings. It connects to nothing. Exit codes: 0 no error, 4 errors found, 2 a file cannot be read.",
+			"the contract, and warnings. Files need no connection. Exit codes: 0 no error, 4 errors found, 2 a file cannot be read.",
 		Example: "  agentd contracts lint contracts/*.yaml\n  agentd contracts lint -c agentd.yaml -o json",
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.lintContracts(cmd.Context(), args) },
 	}
