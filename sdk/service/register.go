@@ -47,14 +47,11 @@ func registerAll(ctx context.Context, services []*serving) (open []*serving, err
 			continue
 		}
 		problem := s.register(ctx)
-		if ctx.Err() != nil {
-			return nil, nil // the services are being stopped
-		}
 		switch {
 		case problem == nil:
 		case errors.Is(problem, &sdk.Error{Code: sdk.CodeConflict}):
 			err = errors.Join(err, problem)
-		default:
+		case ctx.Err() == nil:
 			open = append(open, s)
 			if !s.unlisted {
 				s.log.Warn("the service's contract is not in the registry; its calls are answered all the same", "error", problem)
