@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"strconv"
 	"testing"
 
 	"agentd/internal/core"
@@ -96,8 +97,8 @@ func TestRegistry_NewRunsUseANewVersionAndOthersKeepTheirs(t *testing.T) {
 // the registry has come to rest.
 func nextRunWith(t *testing.T, h *sdktest.Harness, agent, dataschema string) *sdktest.Call {
 	t.Helper()
-	for i := range 200 {
-		subject := t.Name() + string(rune('a'+i%26)) + string(rune('a'+i/26))
+	for i := range 1000 {
+		subject := t.Name() + strconv.Itoa(i)
 		h.Send(agent, again(h, agent, subject))
 		call := h.Call("calc.add")
 		if call.Event.DataSchema == dataschema {
@@ -168,7 +169,7 @@ func TestRegistry_ARunningWorkerNoticesThatAVersionIsRemoved(t *testing.T) {
 	<-asked
 	remove(t, h, "1.0.0")
 	for i := 0; ; i++ { // until the worker has noticed
-		subject := t.Name() + string(rune('a'+i))
+		subject := t.Name() + strconv.Itoa(i)
 		probe := h.Send("desk", again(h, "desk", subject))
 		s := h.Until(probe, "waiting or done", func(s core.State) bool { return s.Status != core.StatusRunning })
 		if s.Status == core.StatusDone {
