@@ -72,7 +72,7 @@ func (o Server) Run(ctx context.Context, services ...*Service) error {
 
 // serveAll registers the services, shows them to others and serves until ctx ends, or until the registry turns out to have
 // other content for one of them.
-func serveAll(ctx context.Context, conn *broker.Conn, services []*serving) (err error) {
+func serveAll(ctx context.Context, conn *broker.Conn, services []*serving) error {
 	for _, s := range services {
 		s.conn = conn
 	}
@@ -84,7 +84,11 @@ func serveAll(ctx context.Context, conn *broker.Conn, services []*serving) (err 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, withdraw()) }()
+	return errors.Join(serveUntil(ctx, services, registering), withdraw())
+}
+
+// serveUntil serves until ctx ends or registering fails, which happens in the background.
+func serveUntil(ctx context.Context, services []*serving, registering func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup

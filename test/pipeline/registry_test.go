@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"testing"
 
 	"agentd/internal/core"
@@ -97,8 +98,8 @@ func TestRegistry_NewRunsUseANewVersionAndOthersKeepTheirs(t *testing.T) {
 // the registry has come to rest.
 func nextRunWith(t *testing.T, h *sdktest.Harness, agent, dataschema string) *sdktest.Call {
 	t.Helper()
-	for i := range 200 {
-		subject := t.Name() + string(rune('a'+i%26)) + string(rune('a'+i/26))
+	for i := range 1000 {
+		subject := t.Name() + strconv.Itoa(i)
 		h.Send(agent, again(h, agent, subject))
 		call := h.Call("calc.add")
 		if call.Event.DataSchema == dataschema {

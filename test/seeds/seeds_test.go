@@ -40,7 +40,7 @@ var seeds = map[string]func(*testing.T){
 	"L70": approvalEvents, "L69": permissionStore,
 	"T3": checkpointsInOrder, "T11": checkpointsInOrder, "T13": checkpointsInOrder, "T20": checkpointAtEveryEnd,
 	"T57": compareAndSet, "T58": messagesOnce,
-	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B19": systemErrorEvent,
+	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B18": contractVersions, "B19": systemErrorEvent,
 }
 
 //go:embed rows.tsv
