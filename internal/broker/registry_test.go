@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -129,7 +130,9 @@ func TestRegistry_IsFollowed(t *testing.T) {
 		t.Errorf("the content became %+v", p.Contract)
 	}
 	stop()
-	receive(t, "the end", ended)
+	if err := receive(t, "the end", ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("following ends with %v", err)
+	}
 }
 
 func TestRegistry_ThatDoesNotExistIsNeverMadeSilently(t *testing.T) {
