@@ -183,7 +183,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		e := sdk.AsError(err)
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonQuota, Code: e.Code, Message: e.Message}}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.agent.ModelTimeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 {
@@ -302,7 +302,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	if timeout == 0 {
 		timeout = sdk.DefaultToolTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, timeout)
 	defer cancel()
 	data, err := tool.Run(ctx, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,

@@ -110,6 +110,9 @@ func (w *worker) Now() int64 { return w.now }
 func (w *worker) Sleep(ctx context.Context, d time.Duration) error {
 	fb := w.running
 	fb.wake, fb.sleeping = w.now+d.Milliseconds(), ctx
+	if t, ok := ctx.(*timeout); ok {
+		fb.wake = min(fb.wake, t.due)
+	}
 	w.pause("sleep")
 	fb.sleeping = nil
 	return ctx.Err()
@@ -149,3 +152,27 @@ func (s *simulation) enter(ctx context.Context, at string) error {
 }
 
 var subjects = sdk.DefaultSubjects()
+
+// WithTimeout implements runner.Env.
+func (w *worker) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	return &timeout{Context: ctx, simulation: w.simulation, due: w.now + d.Milliseconds()}, cancel
+}
+
+// timeout is a context that ends on the simulation's clock. Nobody waits for it but Sleep: it closes no channel.
+type timeout struct {
+	context.Context
+	*simulation
+	due int64
+}
+
+// Err implements context.Context.
+func (t *timeout) Err() error {
+	if err := t.Context.Err(); err != nil {
+		return err
+	}
+	if t.now >= t.due {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
