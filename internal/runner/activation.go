@@ -119,11 +119,11 @@ func (a *activation) loadHead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read head of run %s: %w", a.key, err)
 	}
-	e, err := core.DecodeEntry(rec.Data)
+	e, digest, err := a.Entries.Decode(rec.Data)
 	if err != nil {
 		return fmt.Errorf("%w: run %s: %w", ErrCorrupt, a.key, err)
 	}
-	a.head, a.at = e.Head, point{Version: rec.Version, digest: core.Digest(rec.Data)}
+	a.head, a.at = e.Head, point{Version: rec.Version, digest: digest}
 	return nil
 }
 

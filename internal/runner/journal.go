@@ -99,25 +99,25 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 	return stored.Encode()
 }
 
-// decode reads an entry and its blobs. ErrCorrupt, or the store's failure to read a blob.
-func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, error) {
-	e, err := core.DecodeEntry(rec.Data)
+// decode reads an entry with its blobs, and returns its digest too. ErrCorrupt, or the store's failure to read a blob.
+func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, string, error) {
+	e, digest, err := r.Entries.Decode(rec.Data)
 	if err != nil {
-		return core.Entry{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return core.Entry{}, "", fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	for _, b := range e.Blobs {
 		content, err := r.Store.Blob(ctx, run, b.Digest)
 		if err != nil && !errors.Is(err, ErrNotFound) {
-			return core.Entry{}, fmt.Errorf("read section %s of entry %d: %w", b.Section, e.Rev, err)
+			return core.Entry{}, "", fmt.Errorf("read section %s of entry %d: %w", b.Section, e.Rev, err)
 		}
 		if err == nil {
 			err = e.Restore(b, content)
 		}
 		if err != nil {
-			return core.Entry{}, fmt.Errorf("%w: section %s of entry %d: %w", ErrCorrupt, b.Section, e.Rev, err)
+			return core.Entry{}, "", fmt.Errorf("%w: section %s of entry %d: %w", ErrCorrupt, b.Section, e.Rev, err)
 		}
 	}
-	return e, nil
+	return e, digest, nil
 }
 
 // Journal reads a run's entries in order, with their blobs, and checks the chain of hashes.
@@ -134,7 +134,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 	}
 	entries := make([]core.Entry, 0, len(records))
 	for _, rec := range records {
-		e, err := r.decode(ctx, run, rec)
+		e, digest, err := r.decode(ctx, run, rec)
 		if err != nil {
 			return nil, point{}, fmt.Errorf("journal of run %s: %w", run, err)
 		}
@@ -142,7 +142,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 			return nil, point{}, fmt.Errorf("%w: run %s: entry %d does not follow entry %d", ErrCorrupt, run, e.Rev, at.Rev)
 		}
 		entries = append(entries, e)
-		at = point{Version: rec.Version, digest: core.Digest(rec.Data)}
+		at = point{Version: rec.Version, digest: digest}
 	}
 	return entries, at, nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"agentd/internal/audit"
+	"agentd/internal/runner"
 	"agentd/internal/state/memory"
 	"agentd/sdk"
 )
@@ -60,6 +61,8 @@ type simulation struct {
 	log    func(string)
 	logger *slog.Logger
 	steps  int
+	// entries is shared by all workers: decoding is a pure function.
+	entries *runner.EntryCache
 
 	audit   *audit.Checker
 	found   []string
@@ -92,6 +95,7 @@ func newSimulation(seed uint64, st *stats, log func(string)) *simulation {
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), now: epoch, stats: st, log: log, audit: audit.New(subjects),
 	}
 	s.logger = slog.New(watcher{s})
+	s.entries = runner.NewEntryCache(32 << 20)
 	s.mix = s.swarm()
 	s.broker = newBroker(s)
 	s.store = &fakeStore{simulation: s, Store: memory.New(), commits: map[sdk.RunKey]int{}}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
@@ -91,7 +90,7 @@ func (f *fakeStore) committed(ctx context.Context, run sdk.RunKey, rec runner.Re
 		return
 	}
 	f.commits[run] = int(rec.Rev)
-	e, err := core.DecodeEntry(rec.Data)
+	e, digest, err := f.entries.Decode(rec.Data)
 	if err != nil {
 		f.violate("I6", "entry %d of %s: %v", rec.Rev, run, err)
 		return
@@ -107,7 +106,7 @@ func (f *fakeStore) committed(ctx context.Context, run sdk.RunKey, rec runner.Re
 		}
 	}
 	f.trace("commit  %s", describe(&e))
-	f.audit.Committed(run, core.Digest(rec.Data), &e)
+	f.audit.Committed(run, digest, &e)
 	f.models.committed(run, &e)
 }
 

@@ -38,6 +38,7 @@ func (s *simulation) start(i int) {
 	}
 	w.runner = runner.New(runner.Options{
 		Store: s.store, Publisher: publisher{s}, Env: w, Catalog: s.catalog, Subjects: subjects, Logger: s.logger, Cache: cache,
+		Entries: s.entries,
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: publisher{s}, Env: w, Subjects: subjects, Logger: s.logger,
