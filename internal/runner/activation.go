@@ -239,7 +239,7 @@ func (a *activation) lateDecision() bool {
 // relay carries out again what may be missing outside: the effects of every entry that this message caused, and what the
 // run waits for. The verdict is set when the journal cannot be read.
 func (a *activation) relay(ctx context.Context) (*Verdict, error) {
-	entries, _, err := a.journal(ctx, point{}, a.at.Rev)
+	entries, err := a.durable(ctx)
 	if err != nil {
 		v, err := a.corrupt(err)
 		return &v, err

@@ -161,5 +161,22 @@ func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]cor
 	}
 }
 
+// durable reads the journal up to a.at, which is durable. What others wrote since may vanish in a failover, and what comes
+// from a store that has lost one is not the journal: nothing may leave the worker on the strength of either (R1).
+func (a *activation) durable(ctx context.Context) ([]core.Entry, error) {
+	for {
+		entries, _, err := a.journal(ctx, point{}, a.at.Rev)
+		if err != nil {
+			return nil, err
+		}
+		if entries = entries[:a.at.Rev]; len(entries) == 0 || entries[len(entries)-1].Etag == a.at.Etag {
+			return entries, nil
+		}
+		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written.
 const staleReadDelay = 10 * time.Millisecond
