@@ -145,6 +145,8 @@ func (s *simulation) times(f fault) int {
 type plan struct {
 	seed    uint64
 	without [faults]bool
+	// variant is another course of events in the same world: same agents, same likelihood of faults.
+	variant uint64
 	// clients bounds how many runs clients start; 0 is no bound.
 	clients int
 	// only lists the faults that happen, by their number in the history; nil is all, empty is none.
@@ -163,6 +165,9 @@ func (p plan) arguments() string {
 	}
 	if len(names) > 0 {
 		fmt.Fprintf(&b, " -sim.without=%s", strings.Join(names, ","))
+	}
+	if p.variant > 0 {
+		fmt.Fprintf(&b, " -sim.variant=%d", p.variant)
 	}
 	if p.clients > 0 {
 		fmt.Fprintf(&b, " -sim.clients=%d", p.clients)

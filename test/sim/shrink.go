@@ -15,19 +15,22 @@ func shrink(p plan, in *pool) (least plan, found, trace []string) {
 	}
 	sh.best, sh.plan = first, p
 	if p.clients == 0 {
-		for n := 1; n <= 2; n++ {
-			sh.try(func(p *plan) { p.clients = n })
-		}
+		sh.search(few, func(p *plan) { p.clients = 1 })
 	}
 	for f := range faults {
-		if sh.plan.without[f] || !slices.Contains(sh.best.kinds, f) {
-			continue
+		if !sh.plan.without[f] && slices.Contains(sh.best.kinds, f) {
+			sh.search(few, func(p *plan) { p.without[f] = true })
 		}
-		sh.try(func(p *plan) { p.without[f] = true })
+	}
+	for range 3 {
+		sh.search(many, func(*plan) {})
 	}
 	sh.fewer()
 	return sh.plan, sh.best.found, sh.best.trace
 }
+
+// How many variants of a smaller world are tried.
+const few, many = 40, 300
 
 // invariantOf is the name of the first invariant that was violated.
 func invariantOf(found []string) string {
@@ -78,6 +81,26 @@ func (sh *shrinker) try(change func(*plan)) bool {
 	}
 	sh.plan, sh.best = p, o
 	return true
+}
+
+// search keeps a change of the plan if one of n variants of the history fails as before: the one with the fewest faults.
+func (sh *shrinker) search(n uint64, change func(*plan)) {
+	p := sh.plan
+	change(&p)
+	least, best := -1, outcome{}
+	for v := range n {
+		p.variant = sh.plan.variant + v
+		o := sh.play(p)
+		if invariantOf(o.found) == sh.invariant && (least < 0 || len(o.happened) < len(best.happened)) {
+			least, best = int(v), o
+		}
+	}
+	unchanged := p.clients == sh.plan.clients && p.without == sh.plan.without
+	if least < 0 || unchanged && len(best.happened) >= len(sh.best.happened) {
+		return
+	}
+	p.variant = sh.plan.variant + uint64(least)
+	sh.plan, sh.best = p, best
 }
 
 // fewer leaves out faults: first large parts of them, then smaller ones, at last each alone.

@@ -23,6 +23,7 @@ var (
 	first   = flag.Uint64("sim.first", 1, "the first of their seeds; 0 is a random one")
 	oneSeed = flag.Uint64("sim.seed", 0, "play only the history of this seed, with its trace")
 	without = flag.String("sim.without", "", "with -sim.seed: leave out these kinds of faults, with commas between them")
+	variant = flag.Uint64("sim.variant", 0, "with -sim.seed: another course of events in the same world")
 	clients = flag.Int("sim.clients", 0, "with -sim.seed: how many runs clients start at most")
 	only    = flag.String("sim.only", "", "with -sim.seed: let only the faults with these numbers happen; 0 is none")
 )
@@ -110,7 +111,7 @@ func report(t *testing.T, seed uint64) {
 
 // replay plays the history of the flags, with its trace.
 func replay(t *testing.T) {
-	p, err := planOf(*oneSeed, *without, *clients, *only)
+	p, err := planOf(plan{seed: *oneSeed, variant: *variant, clients: *clients}, *without, *only)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,9 +123,8 @@ func replay(t *testing.T) {
 	}
 }
 
-// planOf reads the flags of a plan.
-func planOf(seed uint64, without string, clients int, only string) (plan, error) {
-	p := plan{seed: seed, clients: clients}
+// planOf adds to a plan what its flags leave out.
+func planOf(p plan, without, only string) (plan, error) {
 	for name := range strings.SplitSeq(without, ",") {
 		known := name == ""
 		for f, k := range kinds {

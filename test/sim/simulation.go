@@ -80,6 +80,9 @@ func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 		s.start(i)
 	}
 	s.clients()
+	if p.variant > 0 {
+		s.rng = rand.New(rand.NewPCG(p.seed, p.variant))
+	}
 	return s
 }
 
