@@ -23,6 +23,7 @@ var (
 	first   = flag.Uint64("sim.first", 1, "the first of their seeds; 0 is a random one")
 	oneSeed = flag.Uint64("sim.seed", 0, "play only the history of this seed, with its trace")
 	without = flag.String("sim.without", "", "with -sim.seed: leave out these kinds of faults, with commas between them")
+	shorten = flag.Bool("sim.shrink", true, "make a failing history shorter and show its trace")
 	variant = flag.Uint64("sim.variant", 0, "with -sim.seed: another course of events in the same world")
 	clients = flag.Int("sim.clients", 0, "with -sim.seed: how many runs clients start at most")
 	only    = flag.String("sim.only", "", "with -sim.seed: let only the faults with these numbers happen; 0 is none")
@@ -104,6 +105,10 @@ func report(t *testing.T, seed uint64) {
 	t.Helper()
 	var in pool
 	defer in.release()
+	if !*shorten {
+		t.Errorf("seed %d: %s", seed, strings.Join(play(plan{seed: seed}, &in, &stats{}, nil, nil), "\n"))
+		return
+	}
 	p, found, trace := shrink(plan{seed: seed}, &in)
 	t.Errorf("seed %d: %s\n\nThe shortest history found that fails like this (%d lines):\n%s\n\nreplay: go test ./test/sim -run 'TestSimulation$' -v %s",
 		seed, strings.Join(found, "\n"), len(trace), strings.Join(trace, "\n"), p.arguments())
