@@ -119,11 +119,27 @@ func validate(arguments string) (json.RawMessage, []sdk.Fault) {
 	return canonical, nil
 }
 
+// spec is what is stored of a version of an agent.
+type spec struct {
+	json   []byte
+	digest string
+}
+
+var specs = map[string][2]spec{deskAgent: specsOf(deskAgent), clerkAgent: specsOf(clerkAgent)}
+
+func specsOf(agent string) (all [2]spec) {
+	for version := range all {
+		data := fmt.Appendf(nil, `{"agent":%q,"version":%d}`, agent, version)
+		all[version] = spec{data, core.Digest(data)}
+	}
+	return all
+}
+
 func (s *simulation) agent(name string, version int, converse bool, tools []core.Tool) *runner.Agent {
 	contract := serviceType(name)
-	own := fmt.Sprintf(`{"agent":%q,"version":%d}`, name, version)
+	own := specs[name][version]
 	spec := &core.Spec{
-		Name: name, Digest: core.Digest([]byte(own)), Type: contract, OutputType: contract + ".done",
+		Name: name, Digest: own.digest, Type: contract, OutputType: contract + ".done",
 		Schema: "#/" + name + "/1.0.0", ErrorSchema: "#/error/1.0.0", TurnSchema: "#/turn/1.0.0",
 		Converse: converse, StopOn: []string{"finish"}, MaxInteractions: 1 + min(s.pick(3), s.pick(4)+s.pick(2)),
 		RunDeadline: int64(5+s.pick(60)) * minute, TurnTimeout: int64(2+s.pick(20)) * minute,
@@ -131,7 +147,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 	}
 	m := &model{models: s.models, width: 1 + s.pick(3)}
 	a := &runner.Agent{
-		Core: spec, SpecJSON: []byte(own), Model: m, ModelTimeout: silence / 2 * time.Millisecond,
+		Core: spec, SpecJSON: own.json, Model: m, ModelTimeout: silence / 2 * time.Millisecond,
 		Inline: map[string]sdk.Tool{}, History: s.pick(4) == 0,
 		CheckInput: checkInput, CheckAnswer: checkAnswer, BuildOutput: buildOutput, BuildContext: buildContext,
 	}

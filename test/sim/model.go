@@ -8,7 +8,6 @@ import (
 
 	"agentd/internal/audit"
 	"agentd/internal/core"
-	"agentd/internal/runner"
 	"agentd/sdk"
 )
 
@@ -80,7 +79,7 @@ func (s *simulation) work(ctx context.Context) error {
 	d := time.Duration(s.pick(3000)) * time.Millisecond
 	switch {
 	case s.strikes(hang):
-		d = 2 * silence * time.Millisecond
+		d, s.hung = 2*silence*time.Millisecond, true
 		if s.pick(2) == 0 {
 			ctx = context.WithoutCancel(ctx) // it does not notice that its time is over
 		}
@@ -120,20 +119,20 @@ func (m *model) calls() []sdk.ToolRequest {
 // it may be of a history that a failover forgot, if the worker has not noticed yet.
 func (m *models) compare(key sdk.RunKey, prompt []sdk.Message) {
 	j := m.store.journals[key]
-	if !m.begins(prompt, j.records) && !slices.ContainsFunc(j.deposed, func(past []runner.Record) bool { return m.begins(prompt, past) }) {
+	if !m.begins(prompt, j.decoded) && !slices.ContainsFunc(j.deposed, func(p past) bool { return m.begins(prompt, p.decoded) }) {
 		m.violate("I6", "run %s: a prompt is no beginning of the history in the journal: %+v", key, prompt)
 	}
 }
 
-func (m *models) begins(prompt []sdk.Message, records []runner.Record) bool {
+func (m *models) begins(prompt []sdk.Message, entries []decoded) bool {
 	var state core.State
-	for _, rec := range records {
-		e, err := m.store.entry(rec)
+	for _, d := range entries {
+		e, err := m.store.whole(d)
 		if err == nil {
-			state, err = core.Apply(state, &e)
+			state, err = core.Apply(state, e)
 		}
 		if err != nil {
-			m.violate("I6", "entry %d of a journal cannot be applied: %v", rec.Rev, err)
+			m.violate("I6", "entry %d of a journal cannot be applied: %v", d.Rev, err)
 			return false
 		}
 	}

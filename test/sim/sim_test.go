@@ -31,7 +31,8 @@ var (
 
 // TestMain trades memory for speed: histories are short-lived garbage.
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(800)
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(512 << 20)
 	goleak.VerifyTestMain(m) // a fiber that was not stopped is a goroutine
 }
 

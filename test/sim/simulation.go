@@ -17,6 +17,8 @@ const (
 	// faultySteps is how many steps a history has faults for; maxSteps is how many it may take to come to rest.
 	faultySteps = 400
 	maxSteps    = 20_000
+	// together is how far apart the moments are at which things happen together, in milliseconds.
+	together = 5_000
 )
 
 // simulation is one history in the making.
@@ -30,6 +32,9 @@ type simulation struct {
 	log    func(string)
 	logger *slog.Logger
 	steps  int
+	// calmSince is when faults ended, 0 before; hung: a model or tool took longer than a worker may be silent.
+	calmSince int64
+	hung      bool
 	// struck counts the faults that were to happen; happened are the numbers of those that did, in a history with a log.
 	struck   int
 	happened []int
@@ -119,7 +124,7 @@ func (s *simulation) run() []string {
 // calm ends all faults.
 func (s *simulation) calm() {
 	s.trace("calm    no faults from here on")
-	s.mix = mix{}
+	s.mix, s.calmSince = mix{}, s.now
 	s.store.settle()
 	for i, w := range s.workers {
 		w.deaf, w.incomplete, w.skew = false, false, 0
@@ -137,8 +142,14 @@ func (s *simulation) violate(invariant, format string, args ...any) {
 // pick returns a number from 0 to n-1.
 func (s *simulation) pick(n int) int { return s.rng.IntN(n) }
 
+// later plans something. Half of all that happens outside happens at the same moments as other things: what meets is
+// what goes wrong.
 func (s *simulation) later(delay int64, do func()) {
-	s.agenda = append(s.agenda, appointment{s.now + delay, do})
+	at := s.now + delay
+	if s.pick(2) == 0 {
+		at -= at % together
+	}
+	s.agenda = append(s.agenda, appointment{at, do})
 }
 
 // disturb lets a fault happen that is nobody's answer.

@@ -32,10 +32,24 @@ type fakeStore struct {
 type journal struct {
 	run     sdk.RunKey
 	records []runner.Record
+	// decoded are the records' entries.
+	decoded []decoded
 	// durable counts the records that no failover forgets.
 	durable int
 	// deposed are the journals as they were before each failover, in stores that do not know of it.
-	deposed [][]runner.Record
+	deposed []past
+}
+
+// past is a journal as it was.
+type past struct {
+	records []runner.Record
+	decoded []decoded
+}
+
+// decoded is the entry of a record, without its blobs.
+type decoded struct {
+	*core.Entry
+	digest string
 }
 
 func newStore(s *simulation) *fakeStore {
@@ -89,7 +103,7 @@ func (f *fakeStore) Entries(ctx context.Context, run sdk.RunKey, after runner.Ve
 	}
 	records := j.records
 	if len(j.deposed) > 0 && f.strikes(storeDeposed) {
-		records = j.deposed[f.pick(len(j.deposed))]
+		records = j.deposed[f.pick(len(j.deposed))].records
 	}
 	if len(records) > 0 && f.strikes(storeStale) {
 		records = records[:len(records)-1-f.pick(min(3, len(records)))]
@@ -103,7 +117,7 @@ func (f *fakeStore) Entries(ctx context.Context, run sdk.RunKey, after runner.Ve
 func (f *fakeStore) Append(
 	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record,
 ) (runner.Version, error) {
-	e, _, err := f.entries.Decode(next.Data)
+	e, digest, err := f.entries.Decode(next.Data)
 	if err != nil {
 		f.violate("I6", "entry %d of %s: %v", next.Rev, run, err)
 		return runner.Version{}, err
@@ -124,7 +138,7 @@ func (f *fakeStore) Append(
 		return next.Version, nil
 	}
 	next.Position = next.Rev
-	j, err := f.write(run, base, &next)
+	j, err := f.write(run, base, &next, decoded{&e, digest})
 	if err != nil {
 		f.trace("refused entry %d of %s: %v", next.Rev, e.Head.Run, err)
 		return runner.Version{}, err
@@ -138,7 +152,7 @@ func (f *fakeStore) Append(
 }
 
 // write makes a record the last one of the run's journal. Others can read it from now on.
-func (f *fakeStore) write(run sdk.RunKey, base runner.Version, next *runner.Record) (*journal, error) {
+func (f *fakeStore) write(run sdk.RunKey, base runner.Version, next *runner.Record, d decoded) (*journal, error) {
 	j := f.journals[run]
 	if j == nil {
 		j = &journal{run: run}
@@ -158,7 +172,9 @@ func (f *fakeStore) write(run sdk.RunKey, base runner.Version, next *runner.Reco
 	if j.durable == len(j.records) {
 		f.unconfirmed = append(f.unconfirmed, j)
 	}
-	j.records = append(j.records[:len(j.records):len(j.records)], *next) // a reader may hold the ones before
+	// A reader may hold the records before.
+	j.records = append(j.records[:len(j.records):len(j.records)], *next)
+	j.decoded = append(j.decoded[:len(j.decoded):len(j.decoded)], d)
 	f.trace("written %s", f.describe(next))
 	return j, nil
 }
@@ -187,8 +203,8 @@ func (f *fakeStore) sync(j *journal, n int) {
 	if n <= j.durable {
 		return
 	}
-	for _, rec := range j.records[j.durable:n] {
-		f.committed(j.run, rec)
+	for _, d := range j.decoded[j.durable:n] {
+		f.committed(j.run, d)
 	}
 	if j.durable = n; n == len(j.records) {
 		f.forget(j)
@@ -212,13 +228,13 @@ func (f *fakeStore) failover() {
 		if f.pick(2) == 0 {
 			kept += f.pick(len(j.records) - j.durable + 1)
 		}
-		j.deposed = append(j.deposed, j.records)
+		j.deposed = append(j.deposed, past{j.records, j.decoded})
 		if f.log != nil {
 			for _, rec := range j.records[kept:] {
 				f.trace("vanish  %s", f.describe(&rec))
 			}
 		}
-		j.records = j.records[:kept:kept]
+		j.records, j.decoded = j.records[:kept:kept], j.decoded[:kept:kept]
 	}
 	f.unconfirmed = nil
 	for _, j := range f.journals {
@@ -237,28 +253,31 @@ func (f *fakeStore) settle() {
 }
 
 // committed tells the audit of a record that is durable.
-func (f *fakeStore) committed(run sdk.RunKey, rec runner.Record) {
-	e, err := f.entry(rec)
+func (f *fakeStore) committed(run sdk.RunKey, d decoded) {
+	e, err := f.whole(d)
 	if err != nil {
-		f.violate("I6", "entry %d of %s: %v", rec.Rev, run, err)
+		f.violate("C28", "entry %d of %s: %v", d.Rev, run, err)
 		return
 	}
 	if f.specs[e.Head.Spec] == nil {
-		f.violate("C1", "run %s: entry %d names a spec that is not stored", run, rec.Rev)
+		f.violate("C1", "run %s: entry %d names a spec that is not stored", run, e.Rev)
 	}
-	f.audit.Committed(run, core.Digest(rec.Data), &e)
-	f.models.committed(run, &e)
+	f.audit.Committed(run, d.digest, e)
+	f.models.committed(run, e)
 }
 
-// entry decodes a record with its blobs.
-func (f *fakeStore) entry(rec runner.Record) (core.Entry, error) {
-	e, _, err := f.entries.Decode(rec.Data)
+// whole puts an entry's blobs back.
+func (f *fakeStore) whole(d decoded) (*core.Entry, error) {
+	if len(d.Blobs) == 0 {
+		return d.Entry, nil
+	}
+	e := *d.Entry
 	for _, b := range e.Blobs {
-		if err == nil {
-			err = e.Restore(b, f.blobs[b.Digest])
+		if err := e.Restore(b, f.blobs[b.Digest]); err != nil {
+			return nil, err
 		}
 	}
-	return e, err
+	return &e, nil
 }
 
 func (f *fakeStore) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
