@@ -112,7 +112,7 @@ func (m mutant) budget() int {
 	case m.equivalent != "":
 		return 3000
 	}
-	return 1000
+	return 20000
 }
 
 // try runs the simulator on the mutant.

@@ -58,23 +58,23 @@ var kinds = [faults]struct {
 	name, what string
 	most       float64
 }{
-	crash:         {"crash", "a worker is killed, with all that it does and remembers", 0.03},
-	drain:         {"drain", "a worker is asked to end; now and then its grace is over at once", 0.006},
-	freeze:        {"freeze", "an activation, or a worker, stands still for up to three leases, and goes on", 0.03},
+	crash:         {"crash", "a worker is killed, with all that it does and remembers", 0.05},
+	drain:         {"drain", "a worker is asked to end; now and then its grace is over at once", 0.01},
+	freeze:        {"freeze", "an activation, or a worker, stands still for up to three leases, and goes on", 0.05},
 	jump:          {"jump", "the clock moves on while work is to be done", 0.04},
-	failover:      {"failover", "the store forgets entries that it has not confirmed", 0.5},
-	restart:       {"restart", "the broker restarts: it forgets some acks, and leases end", 0.01},
+	failover:      {"failover", "the store forgets entries that it has not confirmed", 0.7},
+	restart:       {"restart", "the broker restarts: it forgets some acks, and leases end", 0.015},
 	upgrade:       {"upgrade", "an agent changes, and one worker after the other gets the new version", 0.02},
 	skew:          {"skew", "a worker's clock is wrong by up to 5 s", 0.7},
 	incomplete:    {"incomplete", "a worker lacks code that former versions of an agent need", 0.5},
-	storeDown:     {"store-down", "the store cannot be read", 0.1},
-	storeLost:     {"store-lost", "an append is lost, and nobody says so", 0.15},
-	storeUnsure:   {"store-unsure", "an append is written, and nobody says so", 0.2},
+	storeDown:     {"store-down", "the store cannot be read", 0.12},
+	storeLost:     {"store-lost", "an append is lost, and nobody says so", 0.25},
+	storeUnsure:   {"store-unsure", "an append is written, and nobody says so", 0.35},
 	storeStale:    {"store-stale", "a journal is read without its last entries", 0.3},
 	storeDeposed:  {"store-deposed", "a journal is read from a store that has lost a failover", 0.5},
-	publishLost:   {"publish-lost", "a publish is lost", 0.15},
-	publishUnsure: {"publish-unsure", "a publish is carried out, and nobody says so", 0.15},
-	ackLost:       {"ack-lost", "an ack or nak is lost", 0.3},
+	publishLost:   {"publish-lost", "a publish is lost", 0.2},
+	publishUnsure: {"publish-unsure", "a publish is carried out, and nobody says so", 0.2},
+	ackLost:       {"ack-lost", "an ack or nak is lost", 0.35},
 	deaf:          {"deaf", "a worker's heartbeats do not reach the broker", 0.4},
 	reorder:       {"reorder", "a message overtakes all others", 0.5},
 	duplicate:     {"duplicate", "a client or service publishes twice", 0.4},
@@ -94,7 +94,7 @@ var kinds = [faults]struct {
 	serviceForged: {"service-forged", "an answer comes from where none is due, or for another call", 0.3},
 	personWrong:   {"person-wrong", "a person answers with what the contract forbids", 0.3},
 	cancelled:     {"cancel", "a client cancels a run", 0.4},
-	disturbed:     {"disturbed", "a client sends an init event that must be refused", 0.4},
+	disturbed:     {"disturbed", "a client sends an init event that must be refused", 0.6},
 	large:         {"large", "a text is larger than an entry may be", 0.3},
 }
 
@@ -104,7 +104,7 @@ type mix [faults]float64
 
 // swarm draws the mix of a history.
 func (s *simulation) swarm() {
-	share := [...]float64{0.15, 0.3, 0.6}[s.pick(3)]
+	share := [...]float64{0.2, 0.4, 0.7}[s.pick(3)]
 	for f := range kinds {
 		chosen, likely := s.rng.Float64() < share, s.rng.Float64()
 		if chosen {

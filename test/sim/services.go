@@ -91,9 +91,13 @@ func (s *simulation) clients() {
 		if s.pick(10) == 0 {
 			name = "" // the run is named after the event
 		}
-		s.begin(deskAgent, name, fmt.Sprintf("init-%d", i), `{"q":"<hello>"}`)
+		at := int64(s.pick(10_000))
+		s.begin(deskAgent, name, fmt.Sprintf("init-%d", i), `{"q":"<hello>"}`, at)
 		if s.strikes(disturbed) {
-			s.disturbStart(name, i)
+			if s.pick(2) == 0 {
+				at = int64(s.pick(20_000))
+			}
+			s.disturbStart(name, i, at)
 		}
 		if s.strikes(cancelled) {
 			s.later(int64(s.pick(minute)), func() { s.cancel(name, i) })
@@ -111,26 +115,26 @@ func (s *simulation) cancel(name string, i int) {
 }
 
 // begin plans an init event, now and then twice.
-func (s *simulation) begin(agent, name, id, data string) {
+func (s *simulation) begin(agent, name, id, data string, at int64) {
 	ev := sdk.Event{ID: id, Source: "client", Type: serviceType(agent), Subject: name, Data: json.RawMessage(data)}
 	for range s.times(duplicate) {
-		s.later(int64(s.pick(20_000)), func() { s.broker.send(subjects.Start(agent), ev) })
+		s.later(at, func() { s.broker.send(subjects.Start(agent), ev) })
 	}
 }
 
-// disturbStart plans an init event that is refused.
-func (s *simulation) disturbStart(name string, i int) {
+// disturbStart plans a message that is refused: an init event for a run that exists, or what nobody understands.
+func (s *simulation) disturbStart(name string, i int, at int64) {
 	rival := fmt.Sprintf("rival-%d", i)
 	switch s.pick(5) {
 	case 0:
-		s.begin(deskAgent, name, rival, `{}`)
+		s.begin(deskAgent, name, rival, `{}`, at)
 	case 1:
-		s.begin(clerkAgent, name, rival, `{}`)
+		s.begin(clerkAgent, name, rival, `{}`, at)
 	case 2:
-		s.begin(deskAgent, "other", rival, `{"bad":1}`)
+		s.begin(deskAgent, "other", rival, `{"bad":1}`, at)
 	case 3:
-		s.later(int64(s.pick(20_000)), func() { s.broker.sendRaw(subjects.Start(deskAgent), []byte(`{"id":1}`), nil) })
+		s.later(at, func() { s.broker.sendRaw(subjects.Start(deskAgent), []byte(`{"id":1}`), nil) })
 	case 4:
-		s.later(int64(s.pick(20_000)), func() { s.cancel("nobody", i) })
+		s.later(at, func() { s.cancel("nobody", i) })
 	}
 }
