@@ -46,9 +46,14 @@ mutants: ## break the protocol on purpose; every seeded bug must be caught
 e2e: build ## replay recorded conversations of a real model through the built binaries
 	$(GO) test ./test/e2e -run TestRecordedConversations -count=1 -v -timeout 30m -e2e
 
+.PHONY: chaos
+chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make chaos DURATION=1h STORE=redis SEED=7
+	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED))
+
 .PHONY: bench
-bench: ## measure runs/s, latencies and bytes per step on both stores
+bench: ## measure runs/s, latencies and bytes per step on both stores, and what validation costs
 	$(GO) run ./test/bench
+	$(GO) test ./internal/contracts -run '^$$' -bench . -benchmem
 
 $(GOLANGCI): Makefile
 	GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

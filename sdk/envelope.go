@@ -321,10 +321,11 @@ func kindName(kind jsontext.Kind) string {
 }
 
 var timePattern = regexp.MustCompile(
-	`^(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2})(:\d{2}(?:\.\d+)?)?(?:([Zz])|([+-]\d{2}):?(\d{2}))$`)
+	`^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2})(:\d{2}(?:\.\d+)?)?(?:([Zz])|([+-]\d{2}):?(\d{2}))?$`)
 
-// parseTime reads RFC 3339, and the two forms beyond it that Arvo allows: without seconds, and with an offset without
-// its colon. The result is in UTC; what is finer than a nanosecond is dropped.
+// parseTime reads RFC 3339 and what is often taken for it: without seconds, with an offset without its colon (Arvo), with
+// a space for the T (date), and without an offset, which is read as UTC (Python). Nothing is decided by a peer's time, so
+// it is no reason to lose an event. The result is in UTC; what is finer than a nanosecond is dropped.
 func parseTime(text string) (time.Time, bool) {
 	m := timePattern.FindStringSubmatch(text)
 	if m == nil {
@@ -334,7 +335,7 @@ func parseTime(text string) (time.Time, bool) {
 	if seconds == "" {
 		seconds = ":00"
 	}
-	if m[4] == "" {
+	if m[5] != "" {
 		offset = m[5] + ":" + m[6]
 	}
 	t, err := time.Parse(time.RFC3339Nano, m[1]+"T"+m[2]+seconds+offset)

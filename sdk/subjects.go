@@ -103,6 +103,8 @@ const (
 	KindWake   Kind = "wake"   // whoever drives the run should look at its journal
 	KindGet    Kind = "get"    // queries about a run
 	KindDLQ    Kind = "dlq"    // dead letters
+	// KindContract are requests for the contract that a service or an agent serves.
+	KindContract Kind = "contract"
 )
 
 // CallAddress is where a call lives: all fields are subject tokens. Agent is the one who asks.
@@ -186,6 +188,11 @@ func (s Subjects) Wake(agent string, run RunKey) string {
 
 // Get is the request subject for queries about an agent's runs.
 func (s Subjects) Get(agent string) string { return s.join(KindGet, NameToken(agent)) }
+
+// Contract is the request subject for the contract of that type, which whoever serves it answers.
+func (s Subjects) Contract(contractType string) string {
+	return s.join(KindContract, NameToken(contractType))
+}
 
 // DeadLetter is the subject of a message that could not be handled: the reason, the stream it came from and its
 // sequence there, so that each is dead-lettered once.

@@ -26,10 +26,11 @@ import (
 // Violation is something that must not have happened.
 type Violation struct {
 	// Invariant is its name, such as "I5".
-	Invariant string
-	// Run is the key of the run, when there is one.
-	Run    string
-	Detail string
+	Invariant string `json:"invariant"`
+	// Run is the key of the run, when there is one, and Entry the revision of the entry that was looked at.
+	Run    string `json:"run,omitempty"`
+	Entry  uint64 `json:"entry,omitempty"`
+	Detail string `json:"detail"`
 }
 
 func (v Violation) String() string {
@@ -72,6 +73,10 @@ type Checker struct {
 	arrived []*input
 	// inits are the init events by the id of the terminal event that each must get.
 	inits map[string]*initial
+	// entry is the revision of the entry that is looked at.
+	entry uint64
+	// horizon is how far back the published events are known, in Unix milliseconds.
+	horizon int64
 	// events are the published events by subject; ids are their subjects by event id.
 	events map[string]published
 	ids    map[string]string
@@ -96,6 +101,8 @@ type input struct {
 	token   string
 	letter  sdk.Code
 	removed bool
+	// forgotten says that nothing but its position is known.
+	forgotten bool
 }
 
 // initial is an init event: subjects are where its terminal event may go (the attempts at one call are one init),
@@ -130,10 +137,11 @@ type run struct {
 
 // call is a call of a run.
 type call struct {
-	id     string
-	tool   string
-	args   []byte
-	turn   bool
+	id   string
+	tool string
+	args []byte
+	// person says that it is a turn or a permission request, whose data is not the arguments of a tool.
+	person bool
 	opened *core.Entry
 	due    int64
 	result *core.Result
@@ -153,7 +161,7 @@ func New(subjects sdk.Subjects) *Checker {
 func (c *Checker) Violations() []Violation { return c.violations }
 
 func (c *Checker) violate(invariant string, run sdk.RunKey, format string, args ...any) {
-	v := Violation{Invariant: invariant, Detail: fmt.Sprintf(format, args...)}
+	v := Violation{Invariant: invariant, Entry: c.entry, Detail: fmt.Sprintf(format, args...)}
 	if run != (sdk.RunKey{}) {
 		v.Run = run.String()
 	}

@@ -17,6 +17,8 @@ const (
 func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	r := c.run(key)
 	last := r.last()
+	c.entry = e.Rev
+	defer func() { c.entry = 0 }()
 	c.chain(r, last, e)
 	c.driver(r, last, e)
 	c.cause(r, e)
@@ -98,6 +100,9 @@ func (c *Checker) cause(r *run, e *core.Entry) {
 	r.causes[at] = true
 	in := c.inputs[at]
 	switch {
+	case in != nil && in.forgotten:
+		in.run, in.known = r.key, true
+		c.begun(r, e)
 	case in == nil:
 		c.violate("I15", r.key, "entry %d was caused by %s %d, which was never stored", e.Rev, at.stream, at.sequence)
 	case !in.known || in.run != r.key:
@@ -136,16 +141,22 @@ func (c *Checker) remember(r *run, e *core.Entry, m *sdk.Message) {
 	}
 }
 
-// opened notes the turn that an entry opens, and the due times of calls.
+// opened notes the turn and the permission requests that an entry opens, the arguments that people changed, and the due
+// times of calls.
 func (r *run) opened(e *core.Entry) {
 	for _, open := range e.Head.Calls {
 		k := r.calls[open.ID]
-		if k == nil && open.Kind == core.CallTurn {
-			k = &call{id: open.ID, turn: true, opened: e}
+		if k == nil && (open.Kind == core.CallTurn || open.Kind == core.CallPermission) {
+			k = &call{id: open.ID, person: true, opened: e}
 			r.calls[k.id] = k
 		}
 		if k != nil {
 			k.due = open.Due
+		}
+	}
+	for _, edit := range e.Edits {
+		if k := r.calls[edit.Call]; k != nil {
+			k.args = edit.Args
 		}
 	}
 }
@@ -163,8 +174,8 @@ func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
 	}
 	k.result = result
 	in := c.inputs[positionOf(e.Cause)]
-	if in == nil {
-		return // reported by cause
+	if in == nil || in.forgotten {
+		return // reported by cause, or beyond knowledge
 	}
 	switch result.Kind {
 	case core.ResultAnswer:
@@ -239,7 +250,7 @@ func (c *Checker) ended(r *run, last, e *core.Entry) {
 // clock when a timer ended it, by its driver's otherwise.
 func (c *Checker) overdue(r *run, last, e *core.Entry) {
 	now := e.At
-	if in := c.inputs[positionOf(e.Cause)]; e.Kind == kindFired && in != nil {
+	if in := c.inputs[positionOf(e.Cause)]; e.Kind == kindFired && in != nil && !in.forgotten {
 		now = in.Received
 	}
 	due := e.Head.Deadline

@@ -377,6 +377,23 @@ func TestPuller_GivesBackWhatComesTooLate(t *testing.T) {
 	settled(t, c, startRef)
 }
 
+// A stopping worker drains its subscriptions and then its connection, which drains them again when a server is slow to
+// answer.
+func TestPuller_MayBeDrainedTwice(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	for range 20 {
+		p, err := c.newPuller(AgentConsumers("travel.desk")[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.subscription.Drain(); err != nil {
+			t.Fatal(err)
+		}
+		p.close()
+	}
+}
+
 func TestConsume_WaitsForItsConsumer(t *testing.T) {
 	t.Parallel()
 	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})

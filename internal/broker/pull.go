@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -53,7 +54,9 @@ func (c *Conn) newPuller(ref ConsumerRef) (*puller, error) {
 		c.nc.RemoveStatusListener(p.again)
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	p.subscription.SetClosedHandler(func(string) { close(p.gone) })
+	// The client calls it once for each drain, of the subscription and of the connection.
+	gone := sync.OnceFunc(func() { close(p.gone) })
+	p.subscription.SetClosedHandler(func(string) { gone() })
 	return p, nil
 }
 

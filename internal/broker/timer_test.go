@@ -3,8 +3,12 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
 )
@@ -124,5 +128,38 @@ func TestArmTimer_SurvivesARestart(t *testing.T) {
 			due = overdue
 		}
 		checkFired(t, d, due)
+	}
+}
+
+// A stream of timers that somebody made by hand may lack what timers need: that is said at the start, not when a run first
+// waits.
+func TestVerify_NamesAStreamThatTakesNoTimers(t *testing.T) {
+	t.Parallel()
+	for missing, cfg := range map[string]jetstream.StreamConfig{
+		"no_schedules": {AllowMsgTTL: true},
+		"no_ttl":       {AllowMsgSchedules: true},
+	} {
+		t.Run(missing, func(t *testing.T) {
+			t.Parallel()
+			c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+			cfg.Name, cfg.Subjects = "AGENTD_TMR", []string{"agentd.tmr.>", "agentd.fire.>"}
+			if _, err := c.js.CreateStream(testContext(t), cfg); err != nil {
+				t.Fatal(err)
+			}
+			err := c.ArmTimer(testContext(t), "travel.desk", testRun, time.Now().UnixMilli())
+			if _, refused := errors.AsType[*jetstream.APIError](err); !refused {
+				t.Errorf("arming a timer there: %v; want the server's refusal", err)
+			}
+			if before := codes(t, c, testPlan); !slices.Contains(before, missing) {
+				t.Errorf("%s is not among %v", missing, before)
+			}
+			provision(t, c, testPlan)
+			if after := codes(t, c, testPlan); after != nil {
+				t.Errorf("after provisioning: %v", after)
+			}
+			deliveries := fired(t, c)
+			due := arm(t, c, testRun, time.Now().Add(100*time.Millisecond))
+			checkFired(t, receive(t, "a timer", deliveries), due)
+		})
 	}
 }

@@ -96,6 +96,10 @@ func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
 	if want.AllowMsgSchedules && !got.AllowMsgSchedules {
 		add("no_schedules", SeverityError, "it does not allow scheduled messages, so no timer fires", remedyProvision)
 	}
+	if want.AllowMsgTTL && !got.AllowMsgTTL {
+		add("no_ttl", SeverityError, "it does not allow messages with a time to live, which fired timers have, so no timer can be armed",
+			remedyProvision)
+	}
 	if got.Retention != jetstream.LimitsPolicy {
 		add("retention", SeverityError, "its retention is not by limits", "create it anew: agentd provision")
 	}

@@ -11,7 +11,7 @@ import (
 func (t *transition) decided(c *Call, ev Answered) error {
 	if ev.Decision == nil {
 		t.close(c, Result{Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Error: true, Event: ev.EventID, Source: ev.Source, Who: ev.Who})
-		return t.finish(Ending{
+		return t.interrupt(Ending{
 			Reason: ReasonError, Code: sdk.CodeUnavailable, Message: "whoever was asked for permission could not decide",
 		})
 	}
@@ -185,6 +185,10 @@ func (t *transition) release(gated *Call, tool *Tool, d sdk.PermissionDecision) 
 	}
 	if gated.Kind == CallInline {
 		gated.Status = CallResuming
+		return
+	}
+	if tool == nil {
+		t.deny(gated, missing(gated.Tool))
 		return
 	}
 	t.send(gated, tool)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"pgregory.net/rapid"
 
@@ -22,11 +23,14 @@ type explorer struct {
 	owners []string
 	// executed are the at-most-once tools that were run.
 	executed map[string]bool
+	policy   policy
 }
 
 // explore makes one random history, from the init event to the end of the run.
 func explore(t *rapid.T) *explorer {
 	x := newExplorer(t, randomSpec(t))
+	x.policy = randomPolicy(t)
+	x.rig.spec.Gated = len(x.policy) > 0
 	if pick(t, 10, "early") == 0 {
 		x.refuse(x.rig.deliver("early", core.CancelAsked{}), core.ErrOrphan)
 	}
@@ -82,7 +86,7 @@ func (x *explorer) accept(in core.Input) {
 	if d := e.Head.Driver; d != nil && (len(x.owners) == 0 || x.owners[len(x.owners)-1] != d.Owner) {
 		x.owners = append(x.owners, d.Owner)
 	}
-	if _, again := in.Event.(core.TakenOver); !isWork(in.Event) && !again {
+	if _, again := in.Event.(core.TakenOver); !isWork(in.Event) && !again && !x.undecided(in.Event) {
 		x.accepted = append(x.accepted, in)
 	}
 }
@@ -172,6 +176,11 @@ func (x *explorer) progress() {
 		x.answer()
 		return
 	}
+	resuming := slices.ContainsFunc(x.rig.state.Calls, func(c core.Call) bool { return c.Status == core.CallResuming })
+	if resuming && x.pick(8, "crash") == 0 {
+		x.crashLoop()
+		return
+	}
 	owner, ev := x.rig.state.Driver.Owner, x.outcome()
 	switch x.pick(64, "meanwhile") {
 	case 0, 1, 2, 3:
@@ -182,6 +191,9 @@ func (x *explorer) progress() {
 		x.takeOver()
 	case 8:
 		x.cancel()
+	case 9:
+		x.rig.now = max(x.rig.now, x.rig.state.Deadline)
+		x.fire()
 	}
 	if d := x.rig.state.Driver; d == nil || d.Owner != owner {
 		x.refuse(x.rig.work(owner, ev), core.ErrFenced)
@@ -196,6 +208,10 @@ func (x *explorer) outcome() core.Event {
 	case core.RunTools:
 		return x.tools(next)
 	case core.BuildOutput:
+		if x.pick(6, "too late") == 0 {
+			x.rig.now = max(x.rig.now, x.rig.state.Deadline)
+			x.fire()
+		}
 		return x.built()
 	case core.End:
 		return core.Ended(next)
@@ -227,7 +243,11 @@ func (x *explorer) reply() core.Replied {
 			Name: names[x.pick(len(names), "tool")], Arguments: arguments[x.pick(len(arguments)+3, "arguments")%len(arguments)],
 		}
 	}
-	return replied(x.rig.spec, text, calls...)
+	ev := replied(x.rig.spec, text, calls...)
+	if x.rig.spec.Gated {
+		ev.Rulings = x.policy.rulings(x.rig.spec, &x.rig.state.Head, ev.Reply)
+	}
+	return ev
 }
 
 func (x *explorer) tools(next core.RunTools) core.Event {
@@ -283,6 +303,10 @@ func (x *explorer) anAnswer(open []core.Effect) core.Answered {
 	}
 	ev := x.rig.answer(f, x.pick(len(f.Lanes()), "domain"), data)
 	ev.Error = x.pick(8, "error") == 0
+	if f.Type == sdk.TypePermissionRequest {
+		x.decide(f.Call, &ev)
+		return ev
+	}
 	for _, c := range x.rig.state.Calls {
 		if c.ID == f.Call && c.RetryAt == 0 {
 			ev.Retryable = x.pick(2, "retryable") == 0 // an error of this attempt was absorbed before otherwise

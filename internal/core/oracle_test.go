@@ -23,6 +23,9 @@ type oracle struct {
 	due     map[string]int64
 	ids     map[string]bool
 	ends    int
+	// held are the requests of the calls that ever were held, allowed the decisions for a call.
+	held    map[string]string
+	allowed map[string]int
 	// runs and calls collect which transitions were seen.
 	runs, calls transitions
 }
@@ -30,6 +33,7 @@ type oracle struct {
 func newOracle(t *rapid.T, r *rig) *oracle {
 	return &oracle{
 		T: t, rig: r, results: map[string]core.Result{}, due: map[string]int64{}, ids: map[string]bool{},
+		held: map[string]string{}, allowed: map[string]int{},
 		runs: transitions{}, calls: transitions{},
 	}
 }
@@ -89,6 +93,7 @@ func (o *oracle) entry(before *core.Head, in core.Input, e *core.Entry) {
 	o.driver(before, in, e)
 	o.timers(before, in, e)
 	o.remember(before, e)
+	o.permissions(e)
 	o.end(e)
 	o.outstanding()
 	o.alive()
@@ -211,7 +216,11 @@ func (o *oracle) message(e *core.Entry, m sdk.Message) {
 				o.Fatalf("entry %d tells of call %s: %+v; its result is %+v", e.Rev, c.CallID, c, res)
 			}
 			c.Text = string(res.Data)
-		case sdk.ContentText, sdk.ContentMedia:
+		case sdk.ContentText:
+			if c.CallID != "" { // what became of a permission request
+				c.Text = string(o.results[c.CallID].Data)
+			}
+		case sdk.ContentMedia:
 		}
 	}
 	o.messages = append(o.messages, m)
@@ -269,7 +278,7 @@ func (o *oracle) outstanding() {
 	h := &o.rig.state.Head
 	var want []core.Awaited
 	for _, c := range h.Calls {
-		if c.Status == core.CallSuspended {
+		if c.Status == core.CallSuspended && c.Held == "" {
 			want = append(want, core.Awaited{Rev: max(c.Sent, h.Opened), Effect: core.Effect{Kind: core.EffectCall, Call: c.ID}})
 		}
 	}

@@ -16,7 +16,10 @@ import (
 // is already committed after former.
 func (a *activation) drive(ctx context.Context, former point, first *core.Entry) (Verdict, error) {
 	if err := a.loadState(ctx, former, first); err != nil {
-		return a.stopped(err)
+		return a.stopped(ctx, err)
+	}
+	if err := a.endVoided(ctx); err != nil {
+		return a.stopped(ctx, err)
 	}
 	work, done := a.working.begin(ctx, a.key)
 	defer done()
@@ -28,7 +31,7 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 		}
 		if a.draining.Load() {
 			if err := a.commit(ctx, core.Released{}); err != nil {
-				return a.stopped(err)
+				return a.stopped(ctx, err)
 			}
 			return Verdict{Settlement: Retry}, nil
 		}
@@ -38,17 +41,17 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 		}
 		a.progress()
 		if err := a.commit(ctx, event); err != nil {
-			return a.stopped(err)
+			return a.stopped(ctx, err)
 		}
 	}
 }
 
 // stopped says what becomes of the message when the run can be driven no further.
-func (a *activation) stopped(err error) (Verdict, error) {
+func (a *activation) stopped(ctx context.Context, err error) (Verdict, error) {
 	if errors.Is(err, core.ErrFenced) {
 		return Verdict{Settlement: Leave}, nil
 	}
-	return a.corrupt(err)
+	return a.corrupt(ctx, err)
 }
 
 // loadState rebuilds the run's state at a.at or later: from the cache and what came after, else from the whole journal.

@@ -181,7 +181,7 @@ func (a *activation) publishVoid(ctx context.Context, e *core.Entry, f core.Effe
 	for i, domain := range f.Lanes() {
 		at := a.address(e, f, i)
 		ev := a.event(e)
-		ev.ID, ev.Source, ev.Type, ev.Domain = at.Call+"-void", a.Subjects.Reply(at), f.Type, domain
+		ev.ID, ev.Source, ev.Type, ev.Domain = at.Call+"-void", a.Subjects.Reply(at), sdk.VoidType(f.Type), domain
 		ev.ParentID, ev.Data = at.Call, json.RawMessage("{}")
 		if err := a.publish(ctx, a.Subjects.Void(at), ev); err != nil {
 			return err

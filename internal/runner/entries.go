@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"encoding/json"
+	"fmt"
 	"sync"
 
 	"agentd/internal/core"
@@ -25,7 +27,8 @@ func NewEntryCache(limit int) *EntryCache {
 	return &EntryCache{limit: limit, entries: map[string]core.Entry{}}
 }
 
-// Decode is core.DecodeEntry, and returns the digest of data too. Sections that are stored as blobs are missing.
+// Decode is core.DecodeEntry, and returns the digest of data too. Sections that are stored as blobs are missing. The error
+// is ErrCorrupt, except for an entry of a later version: a worker of that version can go on with its run.
 func (c *EntryCache) Decode(data []byte) (e core.Entry, digest string, err error) {
 	digest = core.Digest(data)
 	c.mu.Lock()
@@ -35,7 +38,11 @@ func (c *EntryCache) Decode(data []byte) (e core.Entry, digest string, err error
 		return e, digest, nil
 	}
 	if e, err = core.DecodeEntry(data); err != nil {
-		return core.Entry{}, digest, err
+		var layout struct{ V int }
+		if json.Unmarshal(data, &layout) == nil && layout.V > core.LayoutVersion {
+			return core.Entry{}, digest, err
+		}
+		return core.Entry{}, digest, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,7 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 			return core.CancelAsked{Message: cancelReason(a.msg.Event)}, nil, nil
 		}
 	case sdk.KindVoid:
-		return core.CancelAsked{Message: "the caller no longer waits"}, nil, nil
+		return core.CancelAsked{Message: messageVoided}, nil, nil
 	default:
 	}
 	return nil, sdk.Errorf(sdk.CodeInvalidEvent, "a run does not understand %s messages", a.msg.Address.Kind), nil

@@ -103,7 +103,7 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, string, error) {
 	e, digest, err := r.Entries.Decode(rec.Data)
 	if err != nil {
-		return core.Entry{}, "", fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return core.Entry{}, "", err
 	}
 	for _, b := range e.Blobs {
 		content, err := r.Store.Blob(ctx, run, b.Digest)
@@ -148,12 +148,20 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 }
 
 // journal reads the entries after from, up to rev at least, and the point that they lead to. What is known to be written
-// is waited for: a read may be stale.
+// is waited for, because a read may be stale; but not for ever, because it may be lost. Only a read from the beginning can
+// tell that: one from a later point that stays short is corrupt so that its caller begins anew.
 func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]core.Entry, point, error) {
-	for {
+	for reads := 1; ; reads++ {
 		entries, end, err := a.readAfter(ctx, a.key, from)
 		if err != nil || end.Rev >= rev {
 			return entries, end, err
+		}
+		if reads == mostStaleReads {
+			err := fmt.Errorf("run %s: entry %d is not to be read, only those up to %d", a.key, rev, end.Rev)
+			if from.Rev > 0 {
+				err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+			return nil, point{}, err
 		}
 		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
 			return nil, point{}, err
@@ -164,7 +172,7 @@ func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]cor
 // durable reads the journal up to a.at, which is durable. What others wrote since may vanish in a failover, and what comes
 // from a store that has lost one is not the journal: nothing may leave the worker on the strength of either (R1).
 func (a *activation) durable(ctx context.Context) ([]core.Entry, error) {
-	for {
+	for range mostStaleReads {
 		entries, _, err := a.journal(ctx, point{}, a.at.Rev)
 		if err != nil {
 			return nil, err
@@ -176,7 +184,12 @@ func (a *activation) durable(ctx context.Context) ([]core.Entry, error) {
 			return nil, err
 		}
 	}
+	return nil, fmt.Errorf("run %s: entry %d is not to be read, only another one in its place", a.key, a.at.Rev)
 }
 
-// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written.
-const staleReadDelay = 10 * time.Millisecond
+// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written, and
+// mostStaleReads how many such reads there are: 5 s of them.
+const (
+	staleReadDelay = 10 * time.Millisecond
+	mostStaleReads = 500
+)

@@ -17,8 +17,8 @@ var (
 	// ErrAmbiguous: the entry may or may not be written, or may not be durable yet. Append the same record again to learn
 	// which: a record that is already the run's last is not written twice.
 	ErrAmbiguous = errors.New("ambiguous: the store did not answer")
-	// ErrCorrupt: what is stored is not what was written, or does not hold together. The run is left alone and its message
-	// dead-lettered.
+	// ErrCorrupt: what is stored is not what was written, or does not hold together: reading it again will not help. The
+	// message is dead-lettered, and the run ends, if that is still possible.
 	ErrCorrupt = errors.New("journal is corrupt")
 )
 
@@ -38,7 +38,7 @@ type Record struct {
 	Data []byte
 }
 
-// StoredRun is a run in a listing, with its last record.
+// StoredRun is a run in a listing, with its last record. Revision 0 says that what is stored there is no entry.
 type StoredRun struct {
 	Run  sdk.RunKey
 	Last Record
@@ -79,6 +79,8 @@ type Publisher interface {
 	// Publish creates event on subject if nothing is there, and otherwise compares: the same bytes are success, others
 	// are *sdk.Error with CodeConflict. It returns when the broker has confirmed, and may be repeated.
 	Publish(ctx context.Context, subject string, event sdk.Event) error
+	// Published reports whether an event is on subject, by a linearizable read.
+	Published(ctx context.Context, subject string) (bool, error)
 	// ArmTimer makes a message arrive on the run's fire subject at due (Unix milliseconds, never early), in place of the
 	// timer that was armed before.
 	ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
+	"agentd/internal/contracts"
 	"agentd/internal/handler"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -35,11 +37,20 @@ type Options struct {
 	Env runner.Env
 	// Cache is how many recently driven runs stay in memory; see runner.Options.
 	Cache int
+	// Heartbeat is how often a delivery is extended; 0 is broker.Heartbeat. Who shortens AckWait shortens it too.
+	Heartbeat time.Duration
+	// Publisher and DeadLetters are nil for Conn.
+	Publisher   runner.Publisher
+	DeadLetters handler.DeadLetters
+	// Around, unless nil, gets every delivery first and passes it, or another in its place, to handle.
+	Around func(ctx context.Context, d broker.Delivery, handle func(context.Context, broker.Delivery))
 }
 
 // Worker serves agents.
 type Worker struct {
 	Options
+	// setting guards Agents while the worker runs.
+	setting sync.Mutex
 	catalog *catalog.Catalog
 	runner  *runner.Runner
 	handler *handler.Handler
@@ -54,6 +65,15 @@ func New(o Options) (*Worker, error) {
 	if o.Env == nil {
 		o.Env = realEnv{}
 	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = broker.Heartbeat
+	}
+	if o.Publisher == nil {
+		o.Publisher = publisher{o.Conn}
+	}
+	if o.DeadLetters == nil {
+		o.DeadLetters = o.Conn
+	}
 	w := &Worker{Options: o, catalog: catalog.New(o.Store, o.Models, approval.Options{
 		Grants: o.Conn.Grants(), Identity: o.Identity, Keys: o.Keys,
 	})}
@@ -61,19 +81,27 @@ func New(o Options) (*Worker, error) {
 		return nil, err
 	}
 	w.runner = runner.New(runner.Options{
-		Store: o.Store, Publisher: o.Conn, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
+		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
 		Cache: o.Cache,
 	})
 	w.handler = handler.New(handler.Options{
-		Runner: w.runner, DeadLetters: o.Conn, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,
-		Services: w.catalog.Serving, Heartbeat: broker.Heartbeat, Silence: w.catalog.Silence(),
+		Runner: w.runner, DeadLetters: o.DeadLetters, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,
+		Services: w.catalog.Serving, Heartbeat: o.Heartbeat, Silence: w.catalog.Silence(),
 	})
 	return w, nil
 }
 
 // SetAgents replaces the agents that new runs start with; see catalog.Set. Agents that were not there when the worker
 // started get messages after the next start.
-func (w *Worker) SetAgents(agents []sdk.Agent) error { return w.catalog.Set(agents) }
+func (w *Worker) SetAgents(agents []sdk.Agent) error {
+	w.setting.Lock()
+	defer w.setting.Unlock()
+	if err := w.catalog.Set(agents); err != nil {
+		return err
+	}
+	w.Agents = agents
+	return nil
+}
 
 // Runner gives access to journals and counters.
 func (w *Worker) Runner() *runner.Runner { return w.runner }
@@ -82,32 +110,52 @@ func (w *Worker) Runner() *runner.Runner { return w.runner }
 // called once.
 func (w *Worker) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, w.catalog.Close()) }()
-	stopAnswering, err := w.answerQueries()
+	consumers := w.consumers()
+	stopAnswering, err := w.offer()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopAnswering()) }()
+	defer w.follow(ctx)()
 	stopListening, err := w.Conn.OnWake(func(run sdk.RunKey) { w.wake(ctx, run) })
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopListening()) }()
-	consumers := []broker.ConsumerRef{}
-	for _, a := range w.Agents {
-		consumers = append(consumers, broker.AgentConsumers(a.Spec.Name)...)
-	}
-	unrouted := broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer}
 	w.Conn.Consume(ctx, broker.ConsumeOptions{
-		Consumers: append(consumers, unrouted), Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
-		Handle: func(ctx context.Context, d broker.Delivery) {
-			if d.Consumer() == broker.UnroutedConsumer {
-				w.unrouted(ctx, d)
-				return
-			}
-			w.handler.Handle(ctx, d)
-		},
+		Consumers: consumers, Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
+		Handle: w.around(),
 	})
 	return nil
+}
+
+// consumers are those of the agents that the worker starts with.
+func (w *Worker) consumers() []broker.ConsumerRef {
+	var refs []broker.ConsumerRef
+	for _, a := range w.Agents {
+		refs = append(refs, broker.AgentConsumers(a.Spec.Name)...)
+	}
+	return append(refs, broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer})
+}
+
+// follow begins to follow the registry, and returns when its state is known. The returned function ends that.
+func (w *Worker) follow(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.followRegistry(ctx, ready)
+	}()
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	case <-time.After(firstRead):
+		w.Logger.Warn("the registry of contracts has not answered yet; a removed version is not noticed before it does")
+	}
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // wakeTimeout bounds the look at one run's journal; a wake that comes to nothing is only slower.
@@ -119,6 +167,22 @@ func (w *Worker) wake(ctx context.Context, run sdk.RunKey) {
 	if err := w.runner.Wake(ctx, run); err != nil {
 		w.Logger.Warn("run could not be woken", "run", run, "error", err)
 	}
+}
+
+// around is handle with what Options put around it.
+func (w *Worker) around() func(context.Context, broker.Delivery) {
+	if w.Around == nil {
+		return w.handle
+	}
+	return func(ctx context.Context, d broker.Delivery) { w.Around(ctx, d, w.handle) }
+}
+
+func (w *Worker) handle(ctx context.Context, d broker.Delivery) {
+	if d.Consumer() == broker.UnroutedConsumer {
+		w.unrouted(ctx, d)
+		return
+	}
+	w.handler.Handle(ctx, d)
 }
 
 // unrouted answers init events that no agent's consumer will ever deliver, so that whoever sent one does not wait for
@@ -136,7 +200,7 @@ func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
 	}
 	address, err := w.Conn.Subjects().Parse(d.Subject())
 	if err != nil {
-		settle(w.Conn.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
+		settle(w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
 		return
 	}
 	routed, err := w.Conn.HasConsumer(ctx, broker.ConsumerRef{Zone: broker.ZoneStart, Name: "agent_" + address.Agent})
@@ -146,7 +210,7 @@ func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
 	}
 	event, err := sdk.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
-		settle(w.Conn.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
+		settle(w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
 		return
 	}
 	settle(w.refuseUnknown(ctx, address.Agent, event))
@@ -158,7 +222,11 @@ func (w *Worker) refuseUnknown(ctx context.Context, agent string, event sdk.Even
 		return err
 	}
 	w.Logger.Warn("init event for an unknown agent", "agent", agent, "event", event.ID)
-	return w.Conn.Publish(ctx, subject, terminal)
+	err = w.Publisher.Publish(ctx, subject, terminal)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		return nil // it was answered otherwise, and this answer is among the dead letters
+	}
+	return err
 }
 
 // Plan is what the worker's agents need on the broker.
@@ -198,6 +266,9 @@ func services(agents []sdk.AgentSpec) []broker.ServicePlan {
 			}
 		}
 		for _, s := range a.Services {
+			if contracts.IsReference(s) {
+				continue // where its calls go is not known yet
+			}
 			domains := s.Domains
 			if len(domains) == 0 {
 				domains = []string{s.Contract.Domain}

@@ -28,12 +28,17 @@ type scenario struct {
 	store   string
 	workers int
 	kill    bool
+	// gated holds the calls that change something until another process allows them.
+	gated bool
 }
 
 func (s scenario) name() string {
 	n := fmt.Sprintf("%s-%d", s.store, s.workers)
 	if s.kill {
 		n += "-kill"
+	}
+	if s.gated {
+		n += "-gated"
 	}
 	return n
 }
@@ -44,12 +49,15 @@ func TestRecordedConversations(t *testing.T) {
 	}
 	data := findRecords(t)
 	for _, s := range []scenario{
-		{"jetstream", 1, false},
-		{"jetstream", 3, false},
-		{"jetstream", 3, true},
-		{"redis", 1, false},
-		{"redis", 3, false},
-		{"redis", 3, true},
+		{store: "jetstream", workers: 1},
+		{store: "jetstream", workers: 3},
+		{store: "jetstream", workers: 3, kill: true},
+		{store: "jetstream", workers: 3, gated: true},
+		{store: "jetstream", workers: 3, kill: true, gated: true},
+		{store: "redis", workers: 1},
+		{store: "redis", workers: 3},
+		{store: "redis", workers: 3, kill: true},
+		{store: "redis", workers: 3, kill: true, gated: true},
 	} {
 		t.Run(s.name(), func(t *testing.T) { s.replay(t, data) })
 	}
@@ -84,8 +92,12 @@ func (s scenario) replay(t *testing.T, data records) {
 	}
 	kills := w.stopKilling()
 	stats := model.Stats()
-	t.Logf("%s: %d conversations, %d turns, %d mismatches, %d kills, %d repeated model calls, %s",
-		s.name(), len(data.records), turns, mismatches+stats.Mismatches, kills, stats.Repeats, time.Since(began).Round(time.Millisecond))
+	t.Logf("%s: %d conversations, %d turns, %d mismatches, %d permissions, %d kills, %d repeated model calls, %s",
+		s.name(), len(data.records), turns, mismatches+stats.Mismatches, w.permissions, kills, stats.Repeats,
+		time.Since(began).Round(time.Millisecond))
+	if (w.permissions > 0) != s.gated {
+		t.Errorf("%d permissions were asked for", w.permissions)
+	}
 	for _, d := range stats.Details {
 		t.Errorf("model: %+v", d)
 	}
@@ -99,6 +111,8 @@ type world struct {
 	store   runner.Store
 	workers []*process
 	killing func() int
+	// permissions counts the permission requests in the journals that were read.
+	permissions int
 }
 
 // patience is how long all conversations together may take.
@@ -154,6 +168,7 @@ func (w *world) history(r mockllm.Record) []sdk.Message {
 	var state core.State
 	var err error
 	for i := range entries {
+		w.permissions += len(entries[i].Requests)
 		if state, err = core.Apply(state, &entries[i]); err != nil {
 			w.t.Fatal(err)
 		}

@@ -33,7 +33,11 @@ func (s scenario) world(t *testing.T, data records, modelURL string) *world {
 	if !fileExists(agentd) {
 		t.Fatalf("%s is missing: make build", agentd)
 	}
-	config := writeProject(t, dir, data)
+	policy := ""
+	if s.gated {
+		policy = "    permissions: {require: ['book_*', 'cancel_*', 'update_*', 'send_certificate']}\n"
+	}
+	config := writeProject(t, dir, data, policy)
 	nats := filepath.Join(dir, "nats")
 	startProcess(t, "server", nil, agentd, "dev", "--server-only", "--data", nats)
 	url := awaitAddress(t, nats)
@@ -48,6 +52,9 @@ func (s scenario) world(t *testing.T, data records, modelURL string) *world {
 		t.Fatalf("build the airline: %v\n%s", err, out)
 	}
 	startProcess(t, "airline", env, airline, "-transcripts", data.dir, "-tools", data.toolsJSON)
+	if s.gated {
+		startProcess(t, "approver", env, airline, "-approve", "-transcripts", data.dir, "-tools", data.toolsJSON)
+	}
 	for i := range s.workers {
 		w.workers = append(w.workers, startProcess(t, fmt.Sprintf("worker %d", i), env, agentd, "serve", "-c", config))
 	}
@@ -59,7 +66,7 @@ func (s scenario) world(t *testing.T, data records, modelURL string) *world {
 }
 
 // writeProject writes the agent as its author would: agentd.yaml, the prompt and a contract a tool.
-func writeProject(t *testing.T, dir string, data records) string {
+func writeProject(t *testing.T, dir string, data records, permissions string) string {
 	t.Helper()
 	raw, err := os.ReadFile(data.toolsJSON)
 	if err != nil {
@@ -105,7 +112,7 @@ func writeProject(t *testing.T, dir string, data records) string {
     text: converse
     stop_on: [transfer_to_human_agents]
     limits: {interactions: 30}
-    tools:
+`+permissions+`    tools:
       services:
 `+services.String())
 	return config

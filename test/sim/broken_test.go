@@ -20,7 +20,7 @@ var broken = []struct {
 }
 
 // within is how many histories it takes at most to notice a broken world.
-const within = 400
+const within = 4000
 
 // TestSimulation_CatchesBrokenWorld proves that the simulation can fail: a store or a broker that breaks its promise is
 // noticed within a few histories.

@@ -94,6 +94,18 @@ func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event)
 	return nil
 }
 
+// Published implements runner.Publisher.
+func (p publisher) Published(ctx context.Context, subject string) (bool, error) {
+	if err := p.enter(ctx, atLookUp); err != nil {
+		return false, err
+	}
+	if p.strikes(publishLost) {
+		return false, errBroker
+	}
+	_, found := p.broker.bySubject[subject]
+	return found, nil
+}
+
 // ArmTimer implements runner.Publisher.
 func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
 	if err := p.enter(ctx, atArm); err != nil {

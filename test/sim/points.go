@@ -27,6 +27,7 @@ const (
 	atPublish
 	atPublishNext
 	atPublished
+	atLookUp
 	atMarked
 	atTool
 	atInTool
@@ -70,6 +71,7 @@ var places = [points]struct{ code, what string }{
 	atPublished:     {"C12", "an event is published, and not confirmed"},
 	atAck:           {"C16", "all is done, the ack is about to be sent"},
 	atAcked:         {"C16", "the ack is sent"},
+	atLookUp:        {"C10", "whether a call was voided is about to be looked up"},
 	atMarked:        {"C17", "an at-most-once tool is marked"},
 	atTool:          {"C17", "a tool is about to run"},
 	atInTool:        {"C18", "a tool works"},

@@ -1,5 +1,5 @@
 // Command airline is everything around the agent in recorded conversations: the 14 services of the airline and the
-// customer. It answers each call as the record does. Nothing is remembered between calls: the record follows from the
+// customer, or with -approve whoever allows calls that need permission. It answers each call as the record does. Nothing is remembered between calls: the record follows from the
 // run's subject, which ends in airline-<task>-<trial>, and the place in it from the step in the call's id, because every
 // assistant message of a record opens one round.
 package main
@@ -26,14 +26,15 @@ func main() {
 	defer stop()
 	dir := flag.String("transcripts", "", "folder of transcripts.jsonl")
 	tools := flag.String("tools", "", "the tools.json of the airline")
+	approve := flag.Bool("approve", false, "allow every call that needs permission, and do nothing else")
 	flag.Parse()
-	if err := serve(ctx, os.Getenv("NATS_URL"), *dir, *tools); err != nil {
+	if err := serve(ctx, os.Getenv("NATS_URL"), *dir, *tools, *approve); err != nil {
 		fmt.Fprintln(os.Stderr, "airline:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(ctx context.Context, url, dir, tools string) error {
+func serve(ctx context.Context, url, dir, tools string, approve bool) error {
 	records, err := mockllm.LoadTranscripts(dir)
 	if err != nil {
 		return err
@@ -56,6 +57,9 @@ func serve(ctx context.Context, url, dir, tools string) error {
 	consumers := []broker.ConsumerRef{broker.ServiceConsumer(sdk.HumanDomain, sdk.TypeConversationTurn)}
 	for _, name := range names {
 		consumers = append(consumers, broker.ServiceConsumer("airline", "airline."+name))
+	}
+	if approve {
+		consumers = []broker.ConsumerRef{broker.ServiceConsumer(sdk.HumanDomain, sdk.TypePermissionRequest)}
 	}
 	conn.Consume(ctx, broker.ConsumeOptions{Consumers: consumers, Handle: a.handle})
 	return conn.Close()
@@ -91,7 +95,13 @@ func (a *airline) answer(ctx context.Context, d broker.Delivery) error {
 	if !ok {
 		return fmt.Errorf("%q is no call id", call.ID)
 	}
-	answered, data, err := a.recorded(call, ref.Step)
+	var answered string
+	var data any
+	if call.Type == sdk.TypePermissionRequest {
+		answered, data, err = allow(call)
+	} else {
+		answered, data, err = a.recorded(call, ref.Step)
+	}
 	if err != nil {
 		return err
 	}
@@ -103,6 +113,15 @@ func (a *airline) answer(ctx context.Context, d broker.Delivery) error {
 		ID: "answer-" + call.ID, Source: call.Type, Type: answered, Subject: call.Subject, Time: call.Time,
 		DataSchema: call.DataSchema, ParentID: call.ID, Data: encoded,
 	})
+}
+
+// allow decides on a permission request.
+func allow(call sdk.Event) (eventType string, data any, err error) {
+	var request sdk.PermissionRequest
+	if err := json.Unmarshal(call.Data, &request); err != nil {
+		return "", nil, fmt.Errorf("read permission request %s: %w", call.ID, err)
+	}
+	return sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: request.ArgsHash}, nil
 }
 
 // recorded is what follows the step-th assistant message of the run's record.

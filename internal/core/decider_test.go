@@ -1,0 +1,114 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"pgregory.net/rapid"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// randomPolicy asks for some tools, and denies one now and then; half of all agents have none.
+func randomPolicy(t *rapid.T) policy {
+	p := policy{}
+	if pick(t, 2, "gated") == 0 {
+		return p
+	}
+	for _, tool := range []string{"lookup", "book", "add", "charge"} {
+		switch pick(t, 5, "ruling") {
+		case 0:
+			p[tool] = core.Ruling{Verdict: sdk.PermissionDeny, Reason: "never"}
+		case 1, 2, 3:
+			p[tool] = core.Ruling{Verdict: sdk.PermissionAsk, Terms: randomTerms(t)}
+		}
+	}
+	return p
+}
+
+func randomTerms(t *rapid.T) sdk.PermissionTerms {
+	terms := sdk.PermissionTerms{
+		Mode:   []sdk.PermissionMode{sdk.PermissionHold, sdk.PermissionHold, sdk.PermissionRetry}[pick(t, 3, "mode")],
+		Quorum: pick(t, 3, "quorum"), FourEyes: pick(t, 4, "four eyes") == 0,
+		Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: minute}},
+	}
+	if pick(t, 2, "scopes") == 0 {
+		terms.Scopes = []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}
+	}
+	if pick(t, 3, "escalate") == 0 {
+		terms.Stages = append(terms.Stages, sdk.PermissionStage{Domain: "the.boss", TimeoutMillis: minute})
+	}
+	return terms
+}
+
+// decide makes ev a decision on a request; most count.
+func (x *explorer) decide(request string, ev *core.Answered) {
+	if ev.Error {
+		return
+	}
+	var gate *core.Gate
+	for _, c := range x.rig.state.Calls {
+		if c.ID == request {
+			gate = c.Gate
+		}
+	}
+	ev.Who = fmt.Sprintf("approver-%d", x.pick(4, "who"))
+	d := sdk.PermissionDecision{ArgsHash: gate.ArgsHash}
+	d.Decision = []sdk.Decision{
+		sdk.DecisionAllow, sdk.DecisionAllow, sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk,
+	}[x.pick(5, "decision")]
+	switch x.pick(10, "how") {
+	case 0:
+		d.ArgsHash = sdk.ArgsHash([]byte("other"))
+	case 1:
+		d.Scope = sdk.ScopeTool // offered now and then
+		d.Uses = x.pick(3, "uses")
+	case 2:
+		d.Args = json.RawMessage([]string{`{"n":7}`, `{"bad":true}`}[x.pick(2, "edit")])
+	case 3:
+		ev.Who = ""
+	}
+	ev.Decision = &d
+}
+
+// undecided reports whether ev answers a request that is still open, now that it was absorbed: a decision that did not
+// count, or one of several.
+func (x *explorer) undecided(ev core.Event) bool {
+	answer, ok := ev.(core.Answered)
+	if !ok {
+		return false
+	}
+	for _, c := range x.rig.state.Calls {
+		if c.ID == answer.Ref.ID {
+			return c.Kind == core.CallPermission && !c.Closed()
+		}
+	}
+	return false
+}
+
+// permissions checks that nothing that was held is made before a decision allows it.
+func (o *oracle) permissions(e *core.Entry) {
+	for _, d := range e.Decisions {
+		if d.Refused == "" && d.Decision == sdk.DecisionAllow {
+			o.allowed[d.Call]++
+		}
+	}
+	for _, c := range e.Head.Calls {
+		if c.Held != "" {
+			o.held[c.ID] = c.Held
+		}
+		made := c.Status == core.CallResuming || c.Status == core.CallRunning || c.Kind == core.CallService && c.Sent > 0
+		if o.held[c.ID] != "" && c.Held == "" && made && o.allowed[c.ID] == 0 {
+			o.Fatalf("entry %d: call %s was held and is made without a decision", e.Rev, c.ID)
+		}
+	}
+	for _, f := range e.Effects {
+		if f.Kind == core.EffectCall && o.held[f.Call] != "" && o.allowed[f.Call] == 0 {
+			o.Fatalf("entry %d: call %s was held and is sent without a decision", e.Rev, f.Call)
+		}
+	}
+	if h := &e.Head; h.Status == core.StatusDone && len(h.Grants) > 0 {
+		o.Fatalf("entry %d: a run that is done keeps %d grants", e.Rev, len(h.Grants))
+	}
+}

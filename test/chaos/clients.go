@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// clients start runs and wait for their terminal events.
+type clients struct {
+	*world
+	slots chan struct{}
+
+	mu  sync.Mutex
+	rng *rand.Rand
+	// inits are the init events by the subject of the terminal event that each must get.
+	inits map[string]*initEvent
+	next  int
+	// lost are the runs whose journal was deleted.
+	lost map[sdk.RunKey]bool
+}
+
+// initEvent is an init event and its end.
+type initEvent struct {
+	agent    string
+	event    sdk.Event
+	scenario *scenario
+	// fails are codes that its terminal event may have.
+	fails []sdk.Code
+	begun time.Time
+	// ended is set with the first terminal event, terminals counts them by sequence in the stream.
+	ended     time.Time
+	code      sdk.Code
+	terminals map[uint64]bool
+	slot      bool
+	// sequence is that of the event in its stream.
+	sequence uint64
+}
+
+func newClients(w *world) *clients {
+	return &clients{
+		world: w, slots: make(chan struct{}, w.running), rng: w.rng(2), inits: map[string]*initEvent{}, lost: map[sdk.RunKey]bool{},
+	}
+}
+
+// work starts runs until ctx ends. Trailing work of its goroutines goes on until all have ended.
+func (c *clients) work(ctx, all context.Context, background *sync.WaitGroup) {
+	list := scenarios()
+	for ctx.Err() == nil {
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		c.mu.Lock()
+		s := choose(c.rng, list)
+		whim := c.rng.IntN(100)
+		wait := time.Duration(c.rng.IntN(1200)) * time.Millisecond
+		c.mu.Unlock()
+		in := c.begin(all, s.agent, "", s, s.fails, true)
+		switch {
+		case s.name == cancelScenario:
+			background.Go(func() { c.cancel(all, in, wait) })
+		case whim < 3: // the same init event again
+			background.Go(func() {
+				pause(all, wait)
+				c.publish(all, subjects.Start(in.agent), in.event)
+				c.record.count("init events sent twice", 1)
+			})
+		case whim < 5: // another init event for the same run: one of them is refused
+			in.fails = append(slices.Clone(in.fails), sdk.CodeRunExists)
+			background.Go(func() { c.begin(all, s.agent, in.event.Subject, s, in.fails, false) })
+		case whim < 6:
+			background.Go(func() { c.begin(all, "nobody", "", s, []sdk.Code{sdk.CodeUnknownAgent}, false) })
+		case whim < 8:
+			background.Go(func() { c.litter(all) })
+		case whim < 10:
+			background.Go(func() { c.amnesia(all, &list[len(list)-1]) })
+		}
+	}
+}
+
+// begin publishes an init event until the broker has it. subject is empty for a run of its own.
+func (c *clients) begin(ctx context.Context, agent, subject string, s *scenario, fails []sdk.Code, slot bool) *initEvent {
+	c.mu.Lock()
+	c.next++
+	id := fmt.Sprintf("%s-%d", s.name, c.next)
+	if subject == "" {
+		subject = id
+	}
+	in := &initEvent{
+		agent: agent, scenario: s, fails: fails, begun: time.Now(), terminals: map[uint64]bool{}, slot: slot,
+		event: sdk.Event{
+			ID: id, Source: "chaos", Type: "shop." + agent, Subject: subject, Data: json.RawMessage(fmt.Sprintf(`{"message":%q}`, s.name)),
+		},
+	}
+	c.inits[subjects.Done(agent, sdk.NewRunKey(subject), sdk.InitToken(in.event.Source, id))] = in
+	c.mu.Unlock()
+	in.sequence = c.publish(ctx, subjects.Start(agent), in.event)
+	return in
+}
+
+func (c *clients) cancel(ctx context.Context, in *initEvent, wait time.Duration) {
+	pause(ctx, wait)
+	ev := sdk.Event{
+		ID: "cancel-" + in.event.ID, Source: "chaos", Type: "agentd.cancel", Subject: in.event.Subject,
+		Data: json.RawMessage(`{"reason":"enough"}`),
+	}
+	subject := subjects.Control(sdk.ControlCancel, in.agent, sdk.NewRunKey(in.event.Subject))
+	for {
+		c.publish(ctx, subject, ev)
+		// A cancel that came before its run was dead-lettered, so it is sent until it was of use.
+		pause(ctx, 2*time.Second)
+		c.mu.Lock()
+		ended := !in.ended.IsZero()
+		c.mu.Unlock()
+		if ended || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// litter sends what nobody understands: it must end as a dead letter and harm nothing.
+func (c *clients) litter(ctx context.Context) {
+	c.mu.Lock()
+	c.next++
+	n := c.next
+	c.mu.Unlock()
+	run := sdk.NewRunKey(fmt.Sprint("nobody-", n))
+	c.publishRaw(ctx, subjects.Start(deskAgent), []byte(`{"id":1}`))
+	c.publish(ctx, subjects.Control(sdk.ControlCancel, deskAgent, run), sdk.Event{
+		ID: fmt.Sprint("stray-", n), Source: "chaos", Type: "agentd.cancel", Data: json.RawMessage(`{}`),
+	})
+}
+
+// amnesia has the store lose the journal of a waiting run. An answer to its call must become a dead letter; the init event,
+// sent again, begins the run anew, and it still gets one terminal event. The journal is lost when the init event is acked
+// for good: the ack of an activation that belongs to the lost journal would remove the message that drives the new one.
+func (c *clients) amnesia(ctx context.Context, s *scenario) {
+	in := c.begin(ctx, s.agent, "", s, s.fails, false)
+	key := sdk.NewRunKey(in.event.Subject)
+	c.mu.Lock()
+	c.lost[key] = true
+	c.mu.Unlock()
+	head, ok := c.awaitWaiting(ctx, key)
+	if !ok || !c.awaitAcked(ctx, in) {
+		return
+	}
+	c.model.forget(in.event.Subject)
+	for err := c.forget(ctx, key); err != nil; err = c.forget(ctx, key) {
+		if pause(ctx, 200*time.Millisecond); ctx.Err() != nil {
+			return
+		}
+	}
+	c.record.cover("C27", 1)
+	call := head.Calls[0]
+	address := sdk.CallAddress{Domain: sdk.LocalDomain, Type: sdk.NameToken(call.Type), Agent: head.Agent, Run: key, Call: call.ID}
+	sequence := c.publish(ctx, subjects.Reply(address), sdk.Event{
+		ID: "a-" + call.ID, Source: call.Type, Type: call.Type + ".done", Subject: head.Run, ParentID: call.ID, Data: json.RawMessage(`{}`),
+	})
+	stream := broker.StreamName(subjects, broker.ZoneIn)
+	letter := subjects.DeadLetter(sdk.CodeUnknownRun, stream, sequence)
+	for !c.exists(ctx, broker.ZoneDLQ, letter) {
+		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			c.record.violate("the answer to lost run %s is no dead letter: %s", in.event.Subject, letter)
+			return
+		}
+	}
+	c.publish(ctx, subjects.Start(in.agent), in.event)
+}
+
+// awaitWaiting waits until a run waits for a call.
+func (c *clients) awaitWaiting(ctx context.Context, key sdk.RunKey) (core.Head, bool) {
+	for ctx.Err() == nil {
+		rec, err := c.store.Head(ctx, key)
+		if err == nil {
+			entry, err := core.DecodeEntry(rec.Data)
+			if err != nil {
+				c.record.violate("run %s: %v", key, err)
+				return core.Head{}, false
+			}
+			switch entry.Head.Status {
+			case core.StatusWaiting:
+				return entry.Head, true
+			case core.StatusDone:
+				return core.Head{}, false
+			case core.StatusRunning:
+			}
+		} else if !errors.Is(err, runner.ErrNotFound) {
+			pause(ctx, 100*time.Millisecond)
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	return core.Head{}, false
+}
+
+// awaitAcked waits until an init event is surely acked.
+func (c *clients) awaitAcked(ctx context.Context, in *initEvent) bool {
+	ref := broker.AgentConsumers(in.agent)[0] // that of init events
+	for ctx.Err() == nil {
+		state, err := c.consumer(ctx, ref)
+		if err == nil && state.removed(in.sequence) {
+			return true
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	return false
+}
+
+// await notes terminal events until ctx ends.
+func (c *clients) await(ctx context.Context) {
+	for ctx.Err() == nil {
+		// From the beginning, each time: what was seen before is known by its sequence.
+		err := c.conn.Watch(ctx, broker.ZoneDone, []string{subjects.All(sdk.KindDone)}, true, func(d broker.Delivery) bool {
+			c.done(d)
+			return true
+		})
+		if ctx.Err() == nil && err != nil {
+			pause(ctx, 200*time.Millisecond) // the server is away
+		}
+	}
+}
+
+func (c *clients) done(d broker.Delivery) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	in := c.inits[d.Subject()]
+	if in == nil {
+		c.record.violate("a terminal event for nobody on %s", d.Subject())
+		return
+	}
+	if in.terminals[d.Sequence()] {
+		return
+	}
+	in.terminals[d.Sequence()] = true
+	if !in.ended.IsZero() {
+		return
+	}
+	in.ended = time.Now()
+	if in.slot {
+		<-c.slots
+	}
+	ev, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	if err != nil {
+		c.record.violate("terminal event on %s: %v", d.Subject(), err)
+		return
+	}
+	var problem sdk.Problem
+	if ev.Type == sdk.ErrorType("shop."+in.agent) || ev.Type == sdk.ErrorType(in.agent) {
+		if err := json.Unmarshal(ev.Data, &problem); err != nil {
+			c.record.violate("terminal event on %s: %v", d.Subject(), err)
+		}
+		in.code = problem.Code
+	}
+}
+
+// open counts the init events without a terminal event.
+func (c *clients) open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, in := range c.inits {
+		if in.ended.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// forgotten reports whether the journal of a run was deleted.
+func (c *clients) forgotten(run sdk.RunKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost[run]
+}

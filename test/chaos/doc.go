@@ -1,0 +1,12 @@
+// Command chaos runs agents on real processes and hurts them: workers, the NATS server and the Redis server are killed
+// (SIGKILL), stopped for longer than their leases (SIGSTOP) and started again, TCP connections are cut or go silent, and
+// answers, timers and init events arrive twice, early, late or broken. When the faults stop and everything has come to
+// rest, internal/audit reads the streams and the journals and evaluates the invariants of the protocol.
+//
+// The driver, this process, has the model, the services, the clients and the faults. It starts itself again as each worker
+// and as the NATS server: see roles. A worker is the very code of internal/worker; what is wrapped are its ports, and at a
+// named failpoint of a port the process ends or stops itself. There is no failpoint in the code that is tested.
+//
+// A seed fixes which faults are chosen, not how the processes interleave: a failure is found again by its evidence, which
+// is kept, and not by its seed alone.
+package main

@@ -1,0 +1,368 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentd/internal/audit"
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// stored is one message of a stream, in the form in which the server's API tells of it.
+type stored struct {
+	Subject  string    `json:"subject"`
+	Sequence uint64    `json:"seq"`
+	Header   []byte    `json:"hdrs"`
+	Data     []byte    `json:"data"`
+	Time     time.Time `json:"time"`
+}
+
+// headers are the message's headers.
+func (m *stored) headers() map[string][]string {
+	h := map[string][]string{}
+	for line := range strings.Lines(string(m.Header)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			h[name] = append(h[name], strings.TrimSpace(value))
+		}
+	}
+	return h
+}
+
+// event is the message's event, or nil when it cannot be decoded.
+func (m *stored) event() *sdk.Event {
+	ev, err := sdk.DecodeEvent(m.headers(), m.Data)
+	if err != nil {
+		return nil
+	}
+	return &ev
+}
+
+// askTimeout bounds one request to the server, which may die before it answers.
+const askTimeout = 5 * time.Second
+
+// ask asks the server's JetStream API.
+func (w *world) ask(ctx context.Context, what string, request, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return w.conn.Ask(ctx, "$JS.API."+what, request, answer)
+}
+
+// get asks the stream of a zone for one message; found is false when there is none.
+func (w *world) get(ctx context.Context, z broker.Zone, request map[string]any) (m stored, found bool, err error) {
+	var answer struct {
+		Error *struct {
+			Code        int    `json:"code"`
+			Description string `json:"description"`
+		} `json:"error"`
+		Message stored `json:"message"`
+	}
+	stream := broker.StreamName(subjects, z)
+	if err := w.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
+		return stored{}, false, err
+	}
+	switch {
+	case answer.Error == nil:
+		return answer.Message, true, nil
+	case answer.Error.Code == 404:
+		return stored{}, false, nil
+	}
+	return stored{}, false, fmt.Errorf("read stream %s: %s", stream, answer.Error.Description)
+}
+
+// exists reports whether something is on a subject.
+func (w *world) exists(ctx context.Context, z broker.Zone, subject string) bool {
+	_, found, err := w.get(ctx, z, map[string]any{"last_by_subj": subject})
+	return err == nil && found
+}
+
+// messages reads all of a zone's messages on a filter.
+func (w *world) messages(ctx context.Context, z broker.Zone, filter string) ([]stored, error) {
+	var all []stored
+	for next := uint64(1); ; {
+		m, found, err := w.get(ctx, z, map[string]any{"seq": next, "next_by_subj": filter})
+		if err != nil || !found {
+			return all, err
+		}
+		all = append(all, m)
+		next = m.Sequence + 1
+	}
+}
+
+// consumerState is how far a consumer is.
+type consumerState struct {
+	AckFloor struct {
+		Sequence uint64 `json:"stream_seq"`
+	} `json:"ack_floor"`
+	Unacked int `json:"num_ack_pending"`
+	Pending int `json:"num_pending"`
+}
+
+func (c consumerState) idle() bool { return c.Unacked == 0 && c.Pending == 0 }
+
+// removed reports whether a message is surely acked.
+func (c consumerState) removed(sequence uint64) bool {
+	return c.idle() || sequence <= c.AckFloor.Sequence
+}
+
+// consumers returns the state of every consumer of workers.
+func (w *world) consumers(ctx context.Context) (map[broker.ConsumerRef]consumerState, error) {
+	refs := []broker.ConsumerRef{{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer}}
+	for _, s := range specs() {
+		refs = append(refs, broker.AgentConsumers(s.Name)...)
+	}
+	states := map[broker.ConsumerRef]consumerState{}
+	for _, ref := range refs {
+		var err error
+		if states[ref], err = w.consumer(ctx, ref); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+func (w *world) consumer(ctx context.Context, ref broker.ConsumerRef) (consumerState, error) {
+	var answer struct {
+		consumerState
+		Error any `json:"error"`
+	}
+	err := w.ask(ctx, "CONSUMER.INFO."+broker.StreamName(subjects, ref.Zone)+"."+ref.Name, struct{}{}, &answer)
+	if err == nil && answer.Error != nil {
+		err = fmt.Errorf("consumer %s: %v", ref.Name, answer.Error)
+	}
+	return answer.consumerState, err
+}
+
+// evidence is what the streams, the journals and the workers tell, for the checker and the report.
+type evidence struct {
+	*world
+	record   *record
+	checker  *audit.Checker
+	journals map[sdk.RunKey][]core.Entry
+	messages map[broker.Zone][]stored
+	acked    map[broker.ConsumerRef]consumerState
+	// skipped are inputs of runs whose journals were deleted.
+	skipped map[core.Cause]bool
+}
+
+// check tells the checker everything, in an order that respects causes, and returns what was violated.
+func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error) {
+	e := &evidence{
+		world: w, record: w.record, checker: audit.New(subjects), journals: map[sdk.RunKey][]core.Entry{}, messages: map[broker.Zone][]stored{},
+		skipped: map[core.Cause]bool{},
+	}
+	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneDLQ, broker.ZoneTimer} {
+		filter := ">"
+		if z == broker.ZoneTimer {
+			filter = subjects.All(sdk.KindFire)
+		}
+		var err error
+		if e.messages[z], err = w.messages(ctx, z, filter); err != nil {
+			return nil, nil, err
+		}
+	}
+	inputs := e.inputs()
+	if err := e.awaitRemoved(ctx, inputs); err != nil {
+		return nil, nil, err
+	}
+	if err := e.readJournals(ctx); err != nil {
+		return nil, nil, err
+	}
+	e.record = w.record.snapshot()
+	e.published()
+	e.deadLetters()
+	e.executions()
+	for _, in := range inputs {
+		if e.removed(in) {
+			e.checker.Removed(in.Stream, in.Sequence)
+		}
+	}
+	return e, e.checker.Finish(), nil
+}
+
+// inputs tells of all messages that workers consume.
+func (e *evidence) inputs() []audit.Message {
+	var all []audit.Message
+	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
+		stream := broker.StreamName(subjects, z)
+		for i := range e.messages[z] {
+			m := &e.messages[z][i]
+			in := audit.Message{Stream: stream, Sequence: m.Sequence, Subject: m.Subject, Received: m.Time.UnixMilli()}
+			address, err := subjects.Parse(m.Subject)
+			switch {
+			case err != nil:
+			case z == broker.ZoneOut && !servedByAgent(address.Call):
+				continue
+			case z == broker.ZoneTimer:
+				var fired struct {
+					Due int64 `json:"due"`
+				}
+				if err := json.Unmarshal(m.Data, &fired); err == nil {
+					in.Due = fired.Due
+				}
+			default:
+				in.Event = m.event()
+			}
+			if e.clients.forgotten(runOf(address, in.Event)) {
+				e.skipped[core.Cause{Stream: stream, Sequence: m.Sequence}] = true
+				continue
+			}
+			e.checker.Input(in)
+			all = append(all, in)
+		}
+	}
+	return all
+}
+
+func servedByAgent(call sdk.CallAddress) bool { return call.Type == sdk.NameToken(childType) }
+
+// runOf is the run that an input is for.
+func runOf(address sdk.Address, ev *sdk.Event) sdk.RunKey {
+	if address.Kind == sdk.KindStart && ev != nil {
+		return sdk.NewRunKey(ev.Subject)
+	}
+	return address.Run
+}
+
+// readJournals tells of all entries of all runs.
+func (e *evidence) readJournals(ctx context.Context) error {
+	reader := runner.New(runner.Options{Store: e.store, Logger: slog.New(slog.DiscardHandler)})
+	for cursor := ""; ; {
+		runs, next, err := e.store.Runs(ctx, cursor, 500)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			if err := e.readJournal(ctx, reader, r.Run); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == "" {
+			return nil
+		}
+	}
+}
+
+func (e *evidence) readJournal(ctx context.Context, reader *runner.Runner, run sdk.RunKey) error {
+	entries, err := reader.Journal(ctx, run)
+	if err != nil {
+		return err
+	}
+	records, err := e.store.Entries(ctx, run, runner.Version{})
+	if err != nil {
+		return err
+	}
+	if len(records) != len(entries) {
+		return fmt.Errorf("run %s moves on while its journal is read", run)
+	}
+	e.journals[run] = entries
+	if e.clients.forgotten(run) {
+		return nil
+	}
+	for i := range entries {
+		e.checker.Committed(run, core.Digest(records[i].Data), &entries[i])
+	}
+	return nil
+}
+
+// published tells of all events that workers published: calls and their ends, terminal events, and the answers of agents.
+func (e *evidence) published() {
+	for _, z := range []broker.Zone{broker.ZoneOut, broker.ZoneDone, broker.ZoneIn} {
+		for i := range e.messages[z] {
+			m := &e.messages[z][i]
+			address, err := subjects.Parse(m.Subject)
+			if err != nil {
+				e.record.violate("a message on %s: %v", m.Subject, err)
+				continue
+			}
+			if e.clients.forgotten(address.Run) || z == broker.ZoneIn && (address.Kind != sdk.KindIn || !servedByAgent(address.Call)) {
+				continue
+			}
+			ev := m.event()
+			if ev == nil {
+				e.record.violate("a worker published what cannot be decoded on %s", m.Subject)
+				continue
+			}
+			e.checker.Published(m.Subject, *ev, m.Data)
+		}
+	}
+}
+
+// deadLetters tells of all dead letters.
+func (e *evidence) deadLetters() {
+	prefix := strings.TrimSuffix(subjects.All(sdk.KindDLQ), ">")
+	for i := range e.messages[broker.ZoneDLQ] {
+		tokens := strings.Split(strings.TrimPrefix(e.messages[broker.ZoneDLQ][i].Subject, prefix), ".")
+		sequence, err := strconv.ParseUint(tokens[len(tokens)-1], 10, 64)
+		if err != nil || len(tokens) != 3 {
+			e.record.violate("a dead letter on %s", e.messages[broker.ZoneDLQ][i].Subject)
+			continue
+		}
+		if sdk.Code(tokens[0]) == sdk.CodeInternal || sdk.Code(tokens[0]) == sdk.CodeConflict {
+			e.record.violate("dead letter %s: %s", e.messages[broker.ZoneDLQ][i].Subject, e.messages[broker.ZoneDLQ][i].Header)
+		}
+		stream := strings.ToUpper(tokens[1])
+		if !e.skipped[core.Cause{Stream: stream, Sequence: sequence}] {
+			e.checker.DeadLettered(stream, sequence, sdk.Code(tokens[0]))
+		}
+	}
+}
+
+// executions tells of all tools that ran and of all model calls.
+func (e *evidence) executions() {
+	for _, n := range e.record.notes {
+		if n.Kind == noteExecuted {
+			e.checker.Executed(audit.Execution{Run: sdk.NewRunKey(n.Run), Call: n.Call, AtMostOnce: n.Once})
+		}
+	}
+	calls, _, _ := e.model.calls()
+	for run, n := range calls {
+		if e.clients.forgotten(run) {
+			continue
+		}
+		for range n {
+			e.checker.Generated(run)
+		}
+	}
+}
+
+// awaitRemoved gives the workers, which are still there, a while for the messages that came after all was at rest: timers of
+// runs that are done.
+func (e *evidence) awaitRemoved(ctx context.Context, inputs []audit.Message) error {
+	for late := time.Now().Add(10 * time.Second); ; pause(ctx, 100*time.Millisecond) {
+		var err error
+		if e.acked, err = e.consumers(ctx); err != nil {
+			return err
+		}
+		waiting := slices.ContainsFunc(inputs, func(in audit.Message) bool { return !e.removed(in) })
+		if !waiting || time.Now().After(late) {
+			return ctx.Err()
+		}
+	}
+}
+
+// removed reports whether every consumer that gets a message has acked it.
+func (e *evidence) removed(in audit.Message) bool {
+	address, err := subjects.Parse(in.Subject)
+	for ref, state := range e.acked {
+		if broker.StreamName(subjects, ref.Zone) != in.Stream || state.removed(in.Sequence) {
+			continue
+		}
+		agent := address.Agent
+		if ref.Zone == broker.ZoneOut {
+			agent = childAgent
+		}
+		if err != nil || ref.Name == broker.UnroutedConsumer || slices.Contains(broker.AgentConsumers(agent), ref) {
+			return false
+		}
+	}
+	return true
+}

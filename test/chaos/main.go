@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if code, ok := playRole(); ok {
+		os.Exit(code)
+	}
+	duration := flag.Duration("d", 5*time.Minute, "how long faults happen, over all stores")
+	only := flag.String("store", "", "jetstream or redis; both, one after the other, if empty")
+	seed := flag.Uint64("seed", 0, "seed of the choices; 0 is a new one")
+	workers := flag.Int("workers", 4, "worker processes")
+	running := flag.Int("c", 128, "runs that clients keep going")
+	keep := flag.String("keep", "", "folder for the evidence, kept in any case; else it is kept if something is violated")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o := options{rest: 2 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
+	if err := chaos(ctx, o, *only, *duration); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// chaos hurts a world with each store in turn. Its error says that something is violated or not covered.
+func chaos(ctx context.Context, o options, only string, duration time.Duration) error {
+	stores := []string{storeJetStream, storeRedis}
+	if only != "" {
+		if only != storeJetStream && only != storeRedis {
+			return fmt.Errorf("no store %q: want %s or %s", only, storeJetStream, storeRedis)
+		}
+		stores = []string{only}
+	}
+	if o.seed == 0 {
+		o.seed = rand.Uint64N(1_000_000) + 1
+	}
+	o.faults = duration / time.Duration(len(stores))
+	root, kept := o.dir, o.dir != ""
+	if !kept {
+		var err error
+		if root, err = os.MkdirTemp("", "agentd-chaos-"); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, name := range stores {
+		o.store, o.dir = name, filepath.Join(root, name)
+		fmt.Fprintf(o.out, "\n== store %s: %s of faults, seed %d\n", name, o.faults, o.seed)
+		if err := chaosOn(ctx, o); err != nil {
+			errs = append(errs, fmt.Errorf("store %s: %w", name, err))
+		}
+	}
+	if len(errs) == 0 && !kept {
+		return os.RemoveAll(root)
+	}
+	fmt.Fprintf(o.out, "\nevidence: %s\n", root)
+	return errors.Join(errs...)
+}
+
+// chaosOn hurts a world with one store, and demands that nothing is violated and every crash point is met.
+func chaosOn(ctx context.Context, o options) error {
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Join(o.dir, "report.txt"))
+	if err != nil {
+		return err
+	}
+	o.out = io.MultiWriter(o.out, file)
+	r, err := play(ctx, o)
+	if err == nil {
+		r.print()
+		err = r.problem(true)
+	}
+	return errors.Join(err, file.Close())
+}
+
+// problem is nil when all promises were kept and, if that is asked for, every crash point was met.
+func (r *report) problem(coverage bool) error {
+	var errs []error
+	if n := len(r.violations); n > 0 {
+		errs = append(errs, fmt.Errorf("%d violations, the first: %s", n, r.violations[0]))
+	}
+	if missing := r.uncovered(); coverage && len(missing) > 0 {
+		errs = append(errs, fmt.Errorf("nothing happened at %q; give it more time", missing))
+	}
+	return errors.Join(errs...)
+}
+
+// play lets one chaos happen and judges it. An error says that there is nothing to judge.
+func play(ctx context.Context, o options) (_ *report, err error) {
+	w, err := open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	all, end := context.WithCancel(ctx)
+	hurting, calm := context.WithTimeout(all, o.faults)
+	defer calm()
+	var work, background sync.WaitGroup
+	// Whatever happens, every process has ended before the world is closed.
+	defer func() {
+		end()
+		work.Wait()
+		background.Wait()
+	}()
+	n := &nemesis{world: w, hurting: hurting}
+	hurt := w.disturb(n, all, &background)
+	s := &services{world: w, rng: w.rng(3)}
+	background.Go(func() { s.serve(all) })
+	background.Go(func() { w.clients.await(all) })
+	work.Go(func() { w.clients.work(hurting, all, &background) })
+	hurt.Wait()
+	work.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	w.printf("faults stopped after %s with %d runs open\n", time.Since(w.began).Round(time.Second), w.clients.open())
+	stopped := time.Now()
+	rested := w.settle(ctx)
+	w.printf("at rest after %s: %t\n", time.Since(stopped).Round(100*time.Millisecond), rested)
+	e, found, err := w.check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.judge(found), nil
+}
+
+// disturb begins all faults and returns what waits for their end.
+func (w *world) disturb(n *nemesis, all context.Context, background *sync.WaitGroup) *sync.WaitGroup {
+	var hurt sync.WaitGroup
+	n.workers(all, background)
+	servers := map[*server][]string{w.nats: {"C26"}}
+	if w.redis != nil {
+		servers[w.redis] = []string{"C25"}
+	} else {
+		servers[w.nats] = []string{"C25", "C26"} // it is the store, too
+	}
+	purpose := uint64(200)
+	for _, s := range []*server{w.nats, w.redis} {
+		if s == nil {
+			continue
+		}
+		ends, breaks := w.rng(purpose), w.rng(purpose+1)
+		purpose += 2
+		hurt.Go(func() { n.server(s, ends, servers[s]) })
+		hurt.Go(func() { n.network(s, breaks) })
+	}
+	times := w.rng(4)
+	hurt.Go(func() { n.timers(all, times, background) })
+	return &hurt
+}
+
+// settle waits until every init event has its terminal event and no worker has anything left to do, and reports whether
+// it came to that.
+func (w *world) settle(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, w.rest)
+	defer cancel()
+	for ctx.Err() == nil {
+		if w.clients.open() == 0 && w.idle(ctx) {
+			return true
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	return false
+}
+
+func (w *world) idle(ctx context.Context) bool {
+	states, err := w.consumers(ctx)
+	if err != nil {
+		return false
+	}
+	for _, s := range states {
+		if !s.idle() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// nemesis hurts the world.
+type nemesis struct {
+	*world
+	// hurting ends when the faults stop.
+	hurting context.Context
+}
+
+// workers keeps a worker going at each of its places: one incarnation after the other, each with a failpoint, until faults
+// stop, and then one without until all ends.
+func (n *nemesis) workers(all context.Context, background *sync.WaitGroup) {
+	for place := range n.options.workers {
+		rng := n.rng(100 + uint64(place))
+		background.Go(func() {
+			log, err := n.logFile(fmt.Sprint("worker-", place))
+			if err != nil {
+				n.record.violate("%v", err)
+				return
+			}
+			for life := 1; n.hurting.Err() == nil; life++ {
+				n.live(fmt.Sprintf("w%d.%d", place, life), n.choose(rng), rng, log)
+			}
+			if last := n.hire(fmt.Sprintf("w%d.last", place), armedSpec{}, log, func(note) {}); last != nil {
+				<-all.Done()
+				last.signal(syscall.SIGTERM)
+				<-last.ended
+			}
+			if err := log.Close(); err != nil {
+				n.record.violate("%v", err)
+			}
+		})
+	}
+}
+
+// choose picks a failpoint: the fewer its strikes so far, the more likely.
+func (n *nemesis) choose(rng *rand.Rand) armedSpec {
+	weights := make([]float64, len(failpoints))
+	total := 0.0
+	for i, f := range failpoints {
+		strikes := float64(n.record.strikes(f.name))
+		weights[i] = 1 / (1 + strikes*strikes)
+		total += weights[i]
+	}
+	chosen := len(failpoints) - 1
+	for x, i := rng.Float64()*total, 0; i < len(weights); i++ {
+		if x -= weights[i]; x < 0 {
+			chosen = i
+			break
+		}
+	}
+	f := failpoints[chosen]
+	spec := armedSpec{Point: f.name, Action: f.actions[rng.IntN(len(f.actions))], Nth: 1}
+	switch {
+	case spec.Action == actionLose:
+		spec.Nth = 1 + rng.IntN(10)
+	case n.record.strikes(f.name) > 0: // what was never reached is struck at once
+		spec.Nth = 1 + rng.IntN(20)
+	}
+	return spec
+}
+
+func (n *nemesis) hire(name string, spec armedSpec, log *os.File, onStop func(note)) *child {
+	r := role{NATS: "nats://" + n.nats.proxy.address(), Model: n.model.url, Armed: spec}
+	if n.redis != nil {
+		r.Redis = "redis://" + n.redis.proxy.address()
+	}
+	c, err := n.play(name, r, log, func(got note) {
+		n.record.note(got)
+		if got.Kind == noteStruck && got.Action == actionStop {
+			onStop(got)
+		}
+	})
+	if err != nil {
+		n.record.violate("%v", err)
+		return nil
+	}
+	return c
+}
+
+// live is one incarnation of a worker, from its start to its end.
+func (n *nemesis) live(name string, spec armedSpec, rng *rand.Rand, log *os.File) {
+	zombie := make(chan struct{}, 1)
+	c := n.hire(name, spec, log, func(note) { zombie <- struct{}{} })
+	if c == nil {
+		return
+	}
+	span := time.NewTimer(time.Duration(500+rng.IntN(3500)) * time.Millisecond)
+	defer span.Stop()
+	select {
+	case <-c.ended:
+	case <-zombie:
+		n.resurrect(c, rng)
+	case <-span.C:
+		n.end(c, rng)
+	case <-n.hurting.Done():
+		n.end(c, rng)
+	}
+	<-c.ended
+	if code := c.exitCode(); code > 1 {
+		n.record.violate("worker %s ended by itself with code %d", name, code)
+	}
+}
+
+// resurrect lets a stopped worker go on when its leases have lapsed, and ends it a while later.
+func (n *nemesis) resurrect(c *child, rng *rand.Rand) {
+	// Both also when faults stop meanwhile: it is what a zombie does after its rest that is of interest.
+	pause(context.Background(), ackWait+time.Duration(rng.IntN(2000))*time.Millisecond)
+	c.signal(syscall.SIGCONT)
+	pause(context.Background(), time.Duration(rng.IntN(1500))*time.Millisecond)
+	n.kill(c)
+}
+
+// end ends a worker that no failpoint struck.
+func (n *nemesis) end(c *child, rng *rand.Rand) {
+	switch rng.IntN(6) {
+	case 0:
+		n.record.fault("SIGSTOP to a worker")
+		n.record.cover("C23", 1)
+		n.record.died(c.name, time.Now().UnixMilli())
+		c.signal(syscall.SIGSTOP)
+		n.resurrect(c, rng)
+	case 1, 2:
+		n.record.fault("SIGTERM to a worker")
+		c.signal(syscall.SIGTERM)
+		select {
+		case <-c.ended:
+		case <-time.After(20 * time.Second):
+			n.record.fault("SIGKILL to a worker that did not stop")
+			c.kill()
+		}
+	default:
+		n.kill(c)
+	}
+}
+
+func (n *nemesis) kill(c *child) {
+	n.record.fault("SIGKILL to a worker")
+	n.record.died(c.name, time.Now().UnixMilli())
+	c.kill()
+}
+
+// servers kills and stops a server now and then. first is the pause before the first time.
+func (n *nemesis) server(s *server, rng *rand.Rand, crashes []string) {
+	for {
+		pause(n.hurting, time.Duration(2500+rng.IntN(6000))*time.Millisecond)
+		if n.hurting.Err() != nil {
+			return
+		}
+		for _, crash := range crashes {
+			n.record.cover(crash, 1)
+		}
+		if rng.IntN(3) == 0 {
+			n.record.fault("SIGSTOP to " + s.name)
+			s.process().signal(syscall.SIGSTOP)
+			pause(n.hurting, time.Duration(200+rng.IntN(3000))*time.Millisecond)
+			s.process().signal(syscall.SIGCONT)
+			continue
+		}
+		n.record.fault("SIGKILL to " + s.name)
+		s.process().kill()
+		pause(n.hurting, time.Duration(rng.IntN(1000))*time.Millisecond)
+		if err := s.start(context.WithoutCancel(n.hurting)); err != nil {
+			n.record.violate("%s does not start again: %v", s.name, err)
+			return
+		}
+	}
+}
+
+// network cuts connections and silences them.
+func (n *nemesis) network(s *server, rng *rand.Rand) {
+	for {
+		pause(n.hurting, time.Duration(1000+rng.IntN(4000))*time.Millisecond)
+		if n.hurting.Err() != nil {
+			return
+		}
+		if rng.IntN(3) == 0 {
+			n.record.fault("silence between workers and " + s.name)
+			s.proxy.mute(n.hurting, time.Duration(100+rng.IntN(1500))*time.Millisecond)
+			continue
+		}
+		n.record.fault("connections to " + s.name + " cut")
+		s.proxy.cut(func() bool { return rng.IntN(2) == 0 })
+	}
+}
+
+// timers makes armed timers fire early, twice, and when the run is over.
+func (n *nemesis) timers(all context.Context, rng *rand.Rand, background *sync.WaitGroup) {
+	fires := func(subject string, data []byte, at time.Time) {
+		background.Go(func() {
+			if pause(all, time.Until(at)); all.Err() == nil {
+				n.publishRaw(all, subject, data)
+			}
+		})
+	}
+	watch := func(d broker.Delivery) bool {
+		var armed struct {
+			Due int64 `json:"due"`
+		}
+		target := d.Header("Nats-Schedule-Target")
+		if err := json.Unmarshal(d.Data(), &armed); err != nil || target == "" {
+			n.record.violate("a timer cannot be read: %s %s", d.Subject(), d.Data())
+			return true
+		}
+		due := time.UnixMilli(armed.Due)
+		switch rng.IntN(20) {
+		case 0:
+			n.record.count("timers fired early", 1)
+			fires(target, d.Data(), time.Now())
+		case 1:
+			n.record.count("timers fired twice", 1)
+			fires(target, d.Data(), due.Add(time.Duration(rng.IntN(20))*time.Millisecond))
+		case 2:
+			n.record.count("timers fired late", 1)
+			fires(target, d.Data(), due.Add(time.Duration(rng.IntN(4000))*time.Millisecond))
+		default:
+			return true
+		}
+		n.record.cover("C22", 1)
+		return true
+	}
+	filter := []string{subjects.All(sdk.KindTimer)}
+	for n.hurting.Err() == nil {
+		if err := n.conn.Watch(n.hurting, broker.ZoneTimer, filter, false, watch); err != nil {
+			pause(n.hurting, 200*time.Millisecond) // the server is away
+		}
+	}
+}

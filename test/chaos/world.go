@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/runner"
+	"agentd/internal/worker"
+	"agentd/sdk"
+)
+
+// The stores of runs.
+const (
+	storeJetStream = "jetstream"
+	storeRedis     = "redis"
+)
+
+// options of one chaos.
+type options struct {
+	store string
+	// faults is how long faults happen, rest how long the system may then take to come to rest.
+	faults, rest time.Duration
+	seed         uint64
+	workers      int
+	// running is how many runs clients keep going.
+	running int
+	// dir takes data, logs and notes.
+	dir string
+	out io.Writer
+}
+
+var subjects = sdk.DefaultSubjects()
+
+// world is one chaos: the driver's connections, the processes, and what became of everything.
+type world struct {
+	options
+	began       time.Time
+	conn        *broker.Conn
+	store       runner.Store
+	nats, redis *server
+	model       *modelServer
+	clients     *clients
+	record      *record
+	closers     []func() error
+}
+
+// open starts the servers and everything of the driver's own.
+func open(ctx context.Context, o options) (_ *world, err error) {
+	w := &world{options: o, began: time.Now()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	if w.record, err = newRecord(filepath.Join(o.dir, "notes.jsonl")); err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, w.record.close)
+	if w.nats, err = w.startServer(ctx, "nats", w.natsCommand); err != nil {
+		return nil, err
+	}
+	redisURL := ""
+	if o.store == storeRedis {
+		if w.redis, err = w.startServer(ctx, "redis", w.redisCommand); err != nil {
+			return nil, err
+		}
+		redisURL = "redis://" + w.redis.target
+	}
+	// The driver's own connections bypass the proxies: clients and services are not what is tested.
+	w.conn, err = broker.Connect(ctx, broker.ConnectOptions{
+		URL: "nats://" + w.nats.target, Name: "driver", Subjects: subjects, Logger: slog.New(slog.DiscardHandler), Wait: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, w.conn.Close)
+	plan := worker.Plan(specs())
+	plan.AckWait = ackWait
+	if _, err = w.conn.Provision(ctx, plan); err != nil {
+		return nil, err
+	}
+	opened, err := worker.OpenStore(ctx, w.conn, worker.StoreOptions{RedisURL: redisURL})
+	if err != nil {
+		return nil, err
+	}
+	w.store = opened
+	w.closers = append(w.closers, opened.Close)
+	w.clients = newClients(w)
+	w.model, err = serveModel(ctx, o.seed)
+	if err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, w.model.close)
+	return w, nil
+}
+
+func (w *world) close() error {
+	var errs []error
+	for i := len(w.closers) - 1; i >= 0; i-- {
+		errs = append(errs, w.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// rng returns a source of choices of its own for each purpose.
+func (w *world) rng(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, purpose)) }
+
+func (w *world) printf(format string, args ...any) { fmt.Fprintf(w.out, format, args...) }
+
+// logFile is a file of the evidence for the output of a process.
+func (w *world) logFile(name string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(w.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+}
+
+// play starts this program again as a child.
+func (w *world) play(name string, r role, log *os.File, onNote func(note)) (*child, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), roleVariable+"="+string(text))
+	return startChild(name, cmd, log, onNote)
+}
+
+// server is a NATS or Redis server in a process, with the proxy that workers reach it by.
+type server struct {
+	name, target string
+	proxy        *proxy
+	begin        func() (*child, error)
+	mu           sync.Mutex
+	now          *child
+}
+
+func (w *world) startServer(ctx context.Context, name string, command func(port int, log *os.File) (*child, error)) (*server, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	log, err := w.logFile(name)
+	if err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, log.Close)
+	s := &server{name: name, target: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	s.begin = func() (*child, error) { return command(port, log) }
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, func() error {
+		s.process().kill()
+		return nil
+	})
+	if s.proxy, err = newProxy(ctx, s.target); err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, func() error {
+		s.proxy.close()
+		return nil
+	})
+	return s, nil
+}
+
+func (s *server) process() *child {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// serverStart is how long a server may take to load its data.
+const serverStart = time.Minute
+
+// start returns when the server listens.
+func (s *server) start(ctx context.Context) error {
+	c, err := s.begin()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.now = c
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, serverStart)
+	defer cancel()
+	for {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", s.target)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-c.ended:
+			return fmt.Errorf("%s ended while it started; see its log", s.name)
+		case <-ctx.Done():
+			c.kill()
+			return fmt.Errorf("%s does not listen: %w", s.name, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (w *world) natsCommand(port int, log *os.File) (*child, error) {
+	return w.play("nats", role{Dir: filepath.Join(w.dir, "nats"), Port: port}, log, func(note) {})
+}
+
+func (w *world) redisCommand(port int, log *os.File) (*child, error) {
+	dir := filepath.Join(w.dir, "redis")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
+		"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory-policy", "noeviction")
+	c, err := startChild("redis", cmd, log, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w (apt-get install redis-server)", err)
+	}
+	return c, nil
+}
+
+func freePort(ctx context.Context) (int, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// forget deletes the journal of a run, as a store does that lost it.
+func (w *world) forget(ctx context.Context, run sdk.RunKey) error {
+	if w.redis == nil {
+		stream := broker.StreamName(subjects, broker.ZoneRun)
+		var answer struct {
+			Error any `json:"error"`
+		}
+		err := w.ask(ctx, "STREAM.PURGE."+stream, map[string]string{"filter": subjects.Journal(run)}, &answer)
+		if err == nil && answer.Error != nil {
+			err = fmt.Errorf("purge the journal of run %s: %v", run, answer.Error)
+		}
+		return err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", w.redis.target)
+	if err == nil {
+		err = conn.SetDeadline(time.Now().Add(askTimeout))
+	}
+	if err != nil {
+		return err
+	}
+	keys := subjects.Root() + ":{p" + run.Partition + "}:"
+	_, err = fmt.Fprintf(conn, "DEL %sh:%s %sl:%s\r\nQUIT\r\n", keys, run.Token, keys, run.Token)
+	var answer []byte
+	if err == nil {
+		answer, err = io.ReadAll(conn)
+	}
+	if err == nil && !strings.HasPrefix(string(answer), ":2") {
+		err = fmt.Errorf("delete the journal of run %s: %q", run, answer)
+	}
+	return errors.Join(err, conn.Close())
+}
