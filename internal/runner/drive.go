@@ -112,7 +112,10 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			if written == nil {
 				continue
 			}
-			// The store wrote it although it did not say so, and others appended after it.
+			// The store wrote it although it did not say so, and others appended after it: nobody has confirmed it yet.
+			if err := a.confirm(ctx); err != nil {
+				return err
+			}
 			a.announce(written)
 			if err := a.carryOut(ctx, written, written.Effects); err != nil {
 				return err
@@ -128,6 +131,19 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 		}
 		a.announce(&entry)
 		return a.carryOut(ctx, &entry, entry.Effects)
+	}
+}
+
+// confirm makes durable what was read up to a.at, and what others appended meanwhile.
+func (a *activation) confirm(ctx context.Context) error {
+	for {
+		err := a.Store.Barrier(ctx, a.key, a.at.Version)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if _, err := a.catchUp(ctx, ""); err != nil {
+			return err
+		}
 	}
 }
 
@@ -186,7 +202,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		e := sdk.AsError(err)
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonQuota, Code: e.Code, Message: e.Message}}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.agent.ModelTimeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 {
@@ -305,7 +321,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	if timeout == 0 {
 		timeout = sdk.DefaultToolTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, timeout)
 	defer cancel()
 	data, err := tool.Run(ctx, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,
