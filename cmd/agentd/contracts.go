@@ -141,6 +141,7 @@ func writeLinted(w io.Writer, results []linted, notes bool) error {
 				wrong++
 			case contracts.Warning:
 				unwise++
+			case contracts.Note:
 			}
 		}
 	}
