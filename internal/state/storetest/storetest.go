@@ -43,6 +43,13 @@ func Run(t *testing.T, open func(t *testing.T) runner.Store) {
 		"ListNothing":         listNothing,
 		"BadCursor":           badCursor,
 		"ContextEnded":        contextEnded,
+		"Purge":               purge,
+		"PurgeConflict":       purgeConflict,
+		"PurgeRepeat":         purgeRepeat,
+		"PurgeFences":         purgeFences,
+		"Remove":              remove,
+		"RemoveConflict":      removeConflict,
+		"BeginsAnew":          beginsAnew,
 		"EqualsModel":         equalsModel,
 	} {
 		t.Run(name, func(t *testing.T) {
