@@ -40,6 +40,8 @@ type Options struct {
 	// Publisher and DeadLetters are nil for Conn.
 	Publisher   runner.Publisher
 	DeadLetters handler.DeadLetters
+	// Reconcile is the zero value where nothing is looked after.
+	Reconcile Reconcile
 	// Around, unless nil, gets every delivery first and passes it, or another in its place, to handle.
 	Around func(ctx context.Context, d broker.Delivery, handle func(context.Context, broker.Delivery))
 }
@@ -108,6 +110,11 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopListening()) }()
+	reconciled, err := w.reconcile(ctx)
+	if err != nil {
+		return err
+	}
+	defer reconciled()
 	consumers := []broker.ConsumerRef{}
 	for _, a := range w.Agents {
 		consumers = append(consumers, broker.AgentConsumers(a.Spec.Name)...)

@@ -91,7 +91,6 @@ func purge(t *testing.T, s runner.Store) {
 func purgeConflict(t *testing.T, s runner.Store) {
 	f, run := forgetful(t, s), sdk.NewRunKey("trip")
 	keep := NextRecord(runner.Version{}, "tombstone")
-	absent := runner.Version{Rev: 1, Etag: "absent", Position: 1}
 	_, err := f.Purge(testContext(t), run, absent, keep)
 	wantError(t, "purge of a run that is not there", err, runner.ErrConflict)
 	records := withBlobs(t, s, run, 3)
@@ -162,9 +161,8 @@ func remove(t *testing.T, s runner.Store) {
 	if err := f.Remove(testContext(t), run, whole[len(whole)-1].Version); err != nil {
 		t.Fatalf("remove: %v", err)
 	}
-	unknown := runner.Version{Rev: 1, Etag: "absent", Position: 1}
 	for range 2 {
-		if err := f.Remove(testContext(t), run, unknown); err != nil {
+		if err := f.Remove(testContext(t), run, absent); err != nil {
 			t.Errorf("remove of a run that is not there: %v", err)
 		}
 	}
