@@ -125,7 +125,7 @@ func (a *app) root() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.provisionCommand(), a.eventsCommand(),
-		a.checkCommand(), a.doctorCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
+		a.checkCommand(), a.doctorCommand(), a.reconcileCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
 	)
 	a.noteBegin(root)
 	return root

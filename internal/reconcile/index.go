@@ -38,7 +38,7 @@ func (x *index) of(ctx context.Context, kind sdk.Kind, partition string) (map[st
 		return list, nil
 	}
 	l, wanted := layout[kind], partition
-	whole := x.p.states[l.zone].Subjects <= wholeList
+	whole := x.p.states[l.zone].Subjects <= wholeList && !x.p.byPartition
 	if whole && x.lists[kind] != nil {
 		return nil, nil // there are none
 	}

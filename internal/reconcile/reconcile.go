@@ -40,6 +40,8 @@ const (
 	CallOrphaned Kind = "call_orphaned"
 	// RunUnreadable: the last entry of a run cannot be read.
 	RunUnreadable Kind = "run_unreadable"
+	// HistoryKept: a history or a tombstone that has outlived its time could not be removed.
+	HistoryKept Kind = "history_kept"
 )
 
 // Finding is something wrong, and what was done about it.
@@ -92,6 +94,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is time.Now when nil.
 	Now func() time.Time
+
+	// byPartition does what is done when streams are too large to be listed at once.
+	byPartition bool
 }
 
 // pass is one examination. It is used by one goroutine.

@@ -24,18 +24,19 @@ func (p *pass) retain(ctx context.Context, s runner.StoredRun, e *core.Entry) er
 	var err error
 	switch {
 	case e.Head.Purged == nil && p.now.Sub(ended) > p.History:
-		p.report.Purged++
-		err = p.purge(ctx, s, e)
+		if err = p.purge(ctx, s, e); err == nil {
+			p.report.Purged++
+		}
 	case e.Head.Purged != nil && p.outlived(e):
-		p.report.Removed++
-		err = p.remove(ctx, s)
+		if err = p.remove(ctx, s); err == nil {
+			p.report.Removed++
+		}
 	}
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		p.report.Unrepaired++
-		p.Logger.Warn("history could not be removed", "run", e.Head.Run, "error", err)
+		return p.deal(ctx, Finding{Kind: HistoryKept, Agent: e.Head.Agent, Run: e.Head.Run, Problem: err.Error()}, nil)
 	}
 	return nil
 }
