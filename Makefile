@@ -51,8 +51,9 @@ chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make 
 	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: bench
-bench: ## measure runs/s, latencies and bytes per step on both stores
+bench: ## measure runs/s, latencies and bytes per step on both stores, and what validation costs
 	$(GO) run ./test/bench
+	$(GO) test ./internal/contracts -run '^$$' -bench . -benchmem
 
 $(GOLANGCI): Makefile
 	GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -91,9 +91,15 @@ type ModelSpec struct {
 
 // ServiceTool makes a contract a tool of the agent.
 type ServiceTool struct {
+	// Contract is the contract itself, or with nothing but a Type or a URI one in the registry, which workers look up when
+	// they load the agent.
 	Contract Contract `json:"contract"`
-	// Version is the exact version that calls are made with.
+	// Version is the exact version that calls are made with. For a contract in the registry it may be a range, such as
+	// "^1"; empty is the newest.
 	Version string `json:"version"`
+	// Range is set by workers: what Version was of a contract that they looked up. Such a contract is looked up again when
+	// the registry changes.
+	Range string `json:"range,omitempty"`
 	// As is the name shown to the model; empty is the contract's type with dots as underscores.
 	As          string `json:"as,omitempty"`
 	Description string `json:"description,omitempty"`

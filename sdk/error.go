@@ -35,6 +35,7 @@ const (
 	CodeOutcomeUnknown    Code = "outcome_unknown"    // the model: an at-most-once tool was interrupted
 	CodeStateLost         Code = "state_lost"         // the publisher: the store lost the run; it may be started again
 	CodePoison            Code = "poison_run"         // the operator: the run keeps killing its workers
+	CodeCorrupt           Code = "corrupt_journal"    // the operator: the run's journal cannot be read
 	CodeConflict          Code = "conflict"           // the operator: two contents claim one event id
 	CodeTooLarge          Code = "too_large"          // the publisher: larger than the limit
 	CodeConfig            Code = "config"             // the agent's author: the configuration is wrong

@@ -76,3 +76,6 @@ const RequirePermission = "requirepermission"
 
 // ErrorType is the type of the system error event of a contract's type.
 func ErrorType(contractType string) string { return "sys." + contractType + ".error" }
+
+// VoidType is the event type of a call's void: nobody who takes events by their type mistakes it for the call.
+func VoidType(callType string) string { return "sys." + callType + ".void" }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,26 +10,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/internal/approval"
+	"agentd/internal/broker"
 	"agentd/internal/catalog"
 	"agentd/internal/config"
 	"agentd/sdk"
 )
 
 func (a *app) checkCommand() *cobra.Command {
-	return &cobra.Command{
+	var server bool
+	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration without connecting to anything",
 		Long: "check reads the configuration with its contracts and prompts and reports everything that is wrong, each with\n" +
-			"file, line and column. Exit codes: 0 nothing wrong, 4 faults found, 2 there is no such file.",
+			"file, line and column. It connects to nothing, so contracts that are looked up in the registry are only listed, unless\n" +
+			"--server asks for them. Exit codes: 0 nothing wrong, 4 faults found, 2 there is no such file.",
 		Example: "  agentd check\n  agentd check examples/traveldesk/agentd.yaml -o json",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				a.config = args[0]
 			}
-			return a.check()
+			return a.check(cmd.Context(), server)
 		},
 	}
+	cmd.Flags().BoolVar(&server, "server", false, "connect to NATS, and look up what agents have from the registry")
+	return cmd
 }
 
 // checked is the outcome of a check.
@@ -38,6 +44,8 @@ type checked struct {
 	Contracts []string `json:"contracts"`
 	// Encryption is nil where nothing is sealed.
 	Encryption *checkedEncryption `json:"encryption,omitempty"`
+	// References are services that are looked up in the registry.
+	References []checkedReference `json:"references,omitempty"`
 	Faults     []configFault      `json:"faults"`
 }
 
@@ -48,7 +56,7 @@ type configFault struct {
 	Message string `json:"message"`
 }
 
-func (a *app) check() error {
+func (a *app) check(ctx context.Context, server bool) error {
 	if _, err := os.Stat(a.config); err != nil {
 		return &exitError{exitUsage, fmt.Errorf("configuration: %w", err)}
 	}
@@ -58,8 +66,16 @@ func (a *app) check() error {
 	if err != nil && !ok {
 		return err
 	}
-	for _, f := range faults {
-		result.Faults = append(result.Faults, configFault{f.File, f.Line, f.Column, f.Message})
+	result.fault(faults)
+	if cfg != nil && server && len(cfg.References) > 0 {
+		err := a.withRegistry(ctx, func(_ *client, r broker.Registry) error {
+			faults, err := lookUp(ctx, r, cfg)
+			result.fault(faults)
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	if cfg != nil {
 		result.add(cfg)
@@ -73,6 +89,12 @@ func (a *app) check() error {
 	return nil
 }
 
+func (r *checked) fault(faults config.Faults) {
+	for _, f := range faults {
+		r.Faults = append(r.Faults, configFault{f.File, f.Line, f.Column, f.Message})
+	}
+}
+
 func (r *checked) add(cfg *config.Config) {
 	for _, spec := range cfg.Agents {
 		r.Agents = append(r.Agents, spec.Name)
@@ -84,6 +106,9 @@ func (r *checked) add(cfg *config.Config) {
 		r.Contracts = append(r.Contracts, c.Type)
 	}
 	r.addEncryption(cfg.Encryption)
+	for _, ref := range cfg.References {
+		r.References = append(r.References, r.reference(ref, cfg))
+	}
 }
 
 func (r *checked) write(w io.Writer) error {
@@ -100,5 +125,36 @@ func (r *checked) write(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%s: %s, %s, nothing wrong\n", r.File, count(len(r.Agents), "agent"), count(len(r.Contracts), "contract"))
 	r.Encryption.write(w)
+	for _, ref := range r.References {
+		ref.write(w)
+	}
 	return nil
+}
+
+// checkedReference is a service that is looked up in the registry. Version is empty unless it was.
+type checkedReference struct {
+	Agent    string `json:"agent"`
+	Contract string `json:"contract"`
+	Range    string `json:"range"`
+	Version  string `json:"version,omitempty"`
+}
+
+func (r *checked) reference(ref config.Reference, cfg *config.Config) checkedReference {
+	c := checkedReference{Agent: ref.Agent, Contract: ref.Contract, Range: ref.Range}
+	for _, spec := range cfg.Agents {
+		for _, s := range spec.Services {
+			if spec.Name == ref.Agent && s.Range == ref.Range && (s.Contract.Type == ref.Contract || s.Contract.URI == ref.Contract) {
+				c.Version = s.Version
+			}
+		}
+	}
+	return c
+}
+
+func (c checkedReference) write(w io.Writer) {
+	state := "is looked up in the registry when the agent is served"
+	if c.Version != "" {
+		state = "is version " + c.Version + " of the registry"
+	}
+	fmt.Fprintf(w, "registry: agent %s: %s@%s %s\n", c.Agent, c.Contract, c.Range, state)
 }

@@ -18,8 +18,8 @@ import (
 // endWord ends a conversation in the place of an answer to a turn.
 const endWord = "/end"
 
-// desk answers what a run asks people: from answers given beforehand, then from the terminal.
-type desk struct {
+// answerer answers what a run asks people: from answers given beforehand, then from the terminal.
+type answerer struct {
 	a        *app
 	conn     *client
 	progress *progress
@@ -33,7 +33,7 @@ type desk struct {
 }
 
 // serve answers the questions and turns of the run until ctx ends.
-func (d *desk) serve(ctx context.Context) error {
+func (d *answerer) serve(ctx context.Context) error {
 	var filters []string
 	for _, kind := range []string{sdk.TypeQuestion, sdk.TypeConversationTurn} {
 		// Whatever the lane: the one who started a run is the one it talks to.
@@ -49,7 +49,7 @@ func (d *desk) serve(ctx context.Context) error {
 	})
 }
 
-func (d *desk) handle(ctx context.Context, delivery broker.Delivery) error {
+func (d *answerer) handle(ctx context.Context, delivery broker.Delivery) error {
 	event, err := sdk.DecodeEvent(delivery.Headers(), delivery.Data())
 	if err != nil {
 		return fmt.Errorf("read a question: %w", err)
@@ -80,7 +80,7 @@ func (d *desk) handle(ctx context.Context, delivery broker.Delivery) error {
 }
 
 // obtain shows the question and gets an answer, if anybody here has one.
-func (d *desk) obtain(ctx context.Context, call sdk.Event) (answer string, ok bool) {
+func (d *answerer) obtain(ctx context.Context, call sdk.Event) (answer string, ok bool) {
 	var q struct {
 		Question    string   `json:"question"`
 		Message     string   `json:"message"`
@@ -104,7 +104,7 @@ func (d *desk) obtain(ctx context.Context, call sdk.Event) (answer string, ok bo
 	return "", false
 }
 
-func (d *desk) prompt(ctx context.Context, callType string) (answer string, ok bool) {
+func (d *answerer) prompt(ctx context.Context, callType string) (answer string, ok bool) {
 	if d.lines == nil {
 		return "", false
 	}

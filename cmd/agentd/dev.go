@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/config"
+	"agentd/internal/contracts"
 	"agentd/sdk"
 	"agentd/sdk/worker"
 )
@@ -89,6 +91,8 @@ type devServer struct {
 	progress *progress
 	// failed gets the error of a worker that ended by itself.
 	failed chan error
+	// waiting is why no worker of the configuration has started yet: it needs contracts that the registry does not have.
+	waiting string
 	// generations are the workers that have not ended: one serves, those before it finish their steps.
 	generations []*generation
 }
@@ -116,9 +120,19 @@ func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err = d.start(ctx, cfg); err == nil {
-		d.announce(cfg, "ready")
-		err = d.reload(ctx, cfg)
+	problem := d.start(ctx, cfg)
+	if err = problem; problem != nil {
+		err = d.wait(problem)
+	}
+	if err == nil {
+		err = d.withDesk(ctx, cfg, func() error {
+			if problem == nil {
+				d.announce(cfg, "ready")
+			} else {
+				fmt.Fprintf(d.a.err, "agentd: the server is at %s; the agents start when the registry has the contracts\n", d.url)
+			}
+			return d.reload(ctx, cfg)
+		})
 	}
 	for _, g := range d.generations {
 		g.stop()
@@ -127,6 +141,19 @@ func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
 		<-g.done
 	}
 	return errors.Join(err, stop())
+}
+
+// wait reports contracts that are missing, once. Services that start, or agentd contracts push, publish them. Any other
+// error is returned.
+func (d *devServer) wait(err error) error {
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodeContractMissing}) {
+		return err
+	}
+	if err.Error() != d.waiting {
+		d.a.complain(err)
+	}
+	d.waiting = err.Error()
+	return nil
 }
 
 // announce tells people, or in JSON programs, where the server is.
@@ -148,13 +175,29 @@ func (d *devServer) announce(cfg *config.Config, state string) {
 	fmt.Fprintln(d.a.out, state)
 }
 
-// start makes what cfg needs on the broker and starts a worker. The one before goes on until this one serves.
-func (d *devServer) start(ctx context.Context, cfg *config.Config) error {
-	o, err := d.a.workerOptions(cfg, d.url)
+// provision makes what cfg needs on the broker, and looks up what its agents have from the registry.
+func (d *devServer) provision(ctx context.Context, cfg *config.Config) error {
+	if _, err := d.conn.Provision(ctx, plan(cfg)); err != nil || len(cfg.References) == 0 {
+		return err
+	}
+	faults, err := lookUp(ctx, d.conn.Registry(), cfg)
 	if err != nil {
 		return err
 	}
-	if _, err := d.conn.Provision(ctx, plan(cfg)); err != nil {
+	if slices.ContainsFunc(cfg.Agents, func(spec sdk.AgentSpec) bool { return len(contracts.Unresolved(spec)) > 0 }) {
+		return missingContracts(faults)
+	}
+	_, err = d.conn.Provision(ctx, plan(cfg))
+	return err
+}
+
+// start makes what cfg needs on the broker and starts a worker. The one before goes on until this one serves.
+func (d *devServer) start(ctx context.Context, cfg *config.Config) error {
+	if err := d.provision(ctx, cfg); err != nil {
+		return err
+	}
+	o, err := d.a.workerOptions(cfg, d.url)
+	if err != nil {
 		return err
 	}
 	serving := make(chan struct{})
@@ -208,22 +251,38 @@ func (d *devServer) reload(ctx context.Context, cfg *config.Config) error {
 			debug.FreeOSMemory()
 		}
 		now := stamps(cfg.Files)
-		if now == seen {
+		if now == seen && d.waiting == "" {
 			continue
 		}
+		changed := now != seen
 		seen = now
 		next, err := d.a.withAgents()
 		if err == nil {
 			err = d.start(ctx, next)
 		}
-		if err != nil {
-			d.a.complain(err)
-			fmt.Fprintln(d.a.err, "agentd: the configuration before stays in use")
+		if err == nil {
+			d.started(next)
+			cfg, seen = next, stamps(next.Files)
 			continue
 		}
-		cfg, seen = next, stamps(next.Files)
-		fmt.Fprintf(d.a.err, "agentd: configuration reloaded; new runs use it\n")
+		if err = d.wait(err); err != nil {
+			d.waiting = ""
+			d.a.complain(err)
+		}
+		if changed && len(d.generations) > 0 {
+			fmt.Fprintln(d.a.err, "agentd: the configuration before stays in use")
+		}
 	}
+}
+
+// started says that a new worker serves.
+func (d *devServer) started(cfg *config.Config) {
+	d.waiting = ""
+	if len(d.generations) == 1 {
+		d.announce(cfg, "ready")
+		return
+	}
+	fmt.Fprintln(d.a.err, "agentd: configuration reloaded; new runs use it")
 }
 
 // restAfter is how long nothing must happen before memory is given back: the program shares the machine with the

@@ -113,6 +113,9 @@ func (a *app) examineServers(ctx context.Context, cfg *config.Config, monitor st
 }
 
 func (e *examination) broker(ctx context.Context, c *client, monitor string) error {
+	if err := e.registry(ctx, c); err != nil {
+		return err
+	}
 	p := plan(c.cfg)
 	if len(p.Agents) == 0 {
 		p.LongestRun = time.Nanosecond // there is no deadline to compare the streams with
@@ -133,6 +136,25 @@ func (e *examination) broker(ctx context.Context, c *client, monitor string) err
 		e.worker(ctx, c, spec.Name)
 	}
 	return nil
+}
+
+// registry looks up what the agents have from there. That it does not exist is found with the other streams.
+func (e *examination) registry(ctx context.Context, c *client) error {
+	if len(c.cfg.References) == 0 {
+		return nil
+	}
+	e.examined("registry of contracts, for %s", count(len(c.cfg.References), "reference"))
+	missing, err := lookUp(ctx, c.Registry(), c.cfg)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		return nil
+	}
+	for _, f := range missing {
+		e.found(broker.Finding{
+			Code: "contract_missing", Severity: broker.SeverityError, Message: f.String(),
+			Remedy: "start the service that publishes it, or run: agentd contracts push FILE",
+		})
+	}
+	return err
 }
 
 // store is examined by opening and reading it.

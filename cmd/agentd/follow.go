@@ -37,7 +37,7 @@ type follower struct {
 	run      followed
 	o        followOptions
 	progress *progress
-	desk     *desk
+	desk     *answerer
 }
 
 func (a *app) follower(conn *client, run followed, o followOptions) *follower {
@@ -45,7 +45,7 @@ func (a *app) follower(conn *client, run followed, o followOptions) *follower {
 	if o.quiet {
 		p.w = io.Discard
 	}
-	d := &desk{
+	d := &answerer{
 		a: a, conn: conn, progress: p, run: run, answers: o.answers, lines: a.terminal(), answered: map[string]bool{},
 	}
 	return &follower{a: a, conn: conn, run: run, o: o, progress: p, desk: d}

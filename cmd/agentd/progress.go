@@ -12,6 +12,7 @@ import (
 
 	"agentd/internal/contracts"
 	"agentd/internal/core"
+	"agentd/internal/desk"
 	"agentd/sdk"
 )
 
@@ -138,6 +139,7 @@ func (p *progress) line(l sdk.Live, label, text string) {
 	if !p.full {
 		text = clip(text, shown)
 	}
+	text = desk.Visible(text, p.full) // models wrote it
 	prefix := ""
 	if p.many {
 		prefix = fmt.Sprintf("%s  %-14s %-18s ", time.UnixMilli(l.Time).Format("15:04:05.000"), clip(l.Agent, 14), clip(l.Run, 18))
@@ -158,6 +160,10 @@ type milestoneData struct {
 	Error   bool            `json:"error"`
 	Reason  core.Reason     `json:"reason"`
 	Type    string          `json:"type"`
+	// Asked and Decision are of permissions.
+	Request  string                `json:"request"`
+	Asked    sdk.PermissionRequest `json:"asked"`
+	Decision core.Decision         `json:"decision"`
 }
 
 // describe is a milestone in words. The label is empty for what is not to be shown.
@@ -182,6 +188,10 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		return "calls", d.Tool + " " + string(d.Args)
 	case core.MilestoneResult:
 		return r.describeResult(d)
+	case core.MilestoneRequested:
+		return labelAsks, "permission for " + d.Asked.Tool + ": " + program + " approvals show " + desk.ShortID(d.Request)
+	case core.MilestoneDecided:
+		return describeDecision(d.Decision)
 	case core.MilestoneTurn:
 		if quiet[turn] {
 			return "", ""
@@ -198,6 +208,24 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		return "finished", string(d.Reason)
 	}
 	return l.Type, string(l.Data)
+}
+
+// describeDecision is what somebody decided, or what an earlier decision means.
+func describeDecision(d core.Decision) (label, text string) {
+	text = string(d.Decision)
+	if d.Who != "" {
+		text += " by " + d.Who
+	}
+	if why := cmp.Or(d.Refused, d.Reason); why != "" {
+		text += ": " + why
+	}
+	switch {
+	case d.Refused != "":
+		return "refused", text
+	case d.Grant != "":
+		return "granted", text + ", as decided before"
+	}
+	return "decided", text
 }
 
 func (r *watched) describeResult(d milestoneData) (label, text string) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -26,7 +27,7 @@ func (a *app) provisionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			changes, err := c.Provision(cmd.Context(), plan(cfg))
+			changes, err := a.provision(cmd.Context(), c)
 			if changes == nil {
 				changes = []broker.Change{}
 			}
@@ -36,6 +37,24 @@ func (a *app) provisionCommand() *cobra.Command {
 			return c.close(err)
 		},
 	}
+}
+
+// provision also makes what the services need whose contracts are in the registry. The registry may be one of the things
+// that are made, so contracts that it does not have yet are no error.
+func (a *app) provision(ctx context.Context, c *client) ([]broker.Change, error) {
+	changes, err := c.Provision(ctx, plan(c.cfg))
+	if err != nil || len(c.cfg.References) == 0 {
+		return changes, err
+	}
+	missing, err := lookUp(ctx, c.Registry(), c.cfg)
+	if err != nil {
+		return changes, err
+	}
+	for _, f := range missing {
+		fmt.Fprintf(a.err, "%s\n  its consumer is not made; publish the contract and run the command again\n", f)
+	}
+	more, err := c.Provision(ctx, plan(c.cfg))
+	return append(changes, more...), err
 }
 
 func (a *app) printChanges(changes []broker.Change) error {

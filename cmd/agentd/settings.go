@@ -180,6 +180,9 @@ func plan(cfg *config.Config) broker.Plan {
 			p.Services = append(p.Services, service)
 		}
 	}
+	for _, h := range webhooks(cfg) {
+		p.Hooks = append(p.Hooks, broker.HookPlan{Name: h.Name(), Domains: approvalDomains(cfg)})
+	}
 	return p
 }
 

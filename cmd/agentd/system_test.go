@@ -53,6 +53,14 @@ type system struct {
 // startDev runs agentd dev on a configuration until the test ends, with a model that answers from script.
 func startDev(t *testing.T, config, script string, flags ...string) *system {
 	t.Helper()
+	s := launchDev(t, config, script, flags...)
+	s.until(&s.out, "\nready")
+	return s
+}
+
+// launchDev is startDev that does not wait until it is ready.
+func launchDev(t *testing.T, config, script string, flags ...string) *system {
+	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	conversations, err := mockllm.LoadScript(script)
 	if err != nil {
@@ -67,7 +75,6 @@ func startDev(t *testing.T, config, script string, flags ...string) *system {
 	}
 	s := &system{t: t, config: config, data: t.TempDir()}
 	s.background(&s.out, &s.errors, append([]string{"dev"}, flags...)...)
-	s.until(&s.out, "\nready")
 	return s
 }
 

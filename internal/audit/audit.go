@@ -11,7 +11,8 @@
 //	I7  done is for ever                         I16 nothing times out early
 //	I8  every call has a result before the next model call
 //
-// I13, which is about approvals, waits for them. R3 and R5 stand for the rules of those names: the message that covers a
+// I13, a gated tool runs only with a matching, unexpired and unused approval, is to be checked where a tool runs
+// (Executed), where a call is published (publishedCall) and where a decision is written (Committed). R3 and R5 stand for the rules of those names: the message that covers a
 // run is not removed while the run is driven, and only the end of a driver's lease makes another one.
 package audit
 
@@ -25,10 +26,11 @@ import (
 // Violation is something that must not have happened.
 type Violation struct {
 	// Invariant is its name, such as "I5".
-	Invariant string
-	// Run is the key of the run, when there is one.
-	Run    string
-	Detail string
+	Invariant string `json:"invariant"`
+	// Run is the key of the run, when there is one, and Entry the revision of the entry that was looked at.
+	Run    string `json:"run,omitempty"`
+	Entry  uint64 `json:"entry,omitempty"`
+	Detail string `json:"detail"`
 }
 
 func (v Violation) String() string {
@@ -71,6 +73,10 @@ type Checker struct {
 	arrived []*input
 	// inits are the init events by the id of the terminal event that each must get.
 	inits map[string]*initial
+	// entry is the revision of the entry that is looked at.
+	entry uint64
+	// horizon is how far back the published events are known, in Unix milliseconds.
+	horizon int64
 	// events are the published events by subject; ids are their subjects by event id.
 	events map[string]published
 	ids    map[string]string
@@ -95,6 +101,8 @@ type input struct {
 	token   string
 	letter  sdk.Code
 	removed bool
+	// forgotten says that nothing but its position is known.
+	forgotten bool
 }
 
 // initial is an init event: subjects are where its terminal event may go (the attempts at one call are one init),
@@ -123,14 +131,17 @@ type run struct {
 	asked []*call
 	// generations counts model calls, accepted or not.
 	generations int
+	// armed is what the run's timer was last armed for.
+	armed int64
 }
 
 // call is a call of a run.
 type call struct {
-	id     string
-	tool   string
-	args   []byte
-	turn   bool
+	id   string
+	tool string
+	args []byte
+	// person says that it is a turn or a permission request, whose data is not the arguments of a tool.
+	person bool
 	opened *core.Entry
 	due    int64
 	result *core.Result
@@ -150,7 +161,7 @@ func New(subjects sdk.Subjects) *Checker {
 func (c *Checker) Violations() []Violation { return c.violations }
 
 func (c *Checker) violate(invariant string, run sdk.RunKey, format string, args ...any) {
-	v := Violation{Invariant: invariant, Detail: fmt.Sprintf(format, args...)}
+	v := Violation{Invariant: invariant, Entry: c.entry, Detail: fmt.Sprintf(format, args...)}
 	if run != (sdk.RunKey{}) {
 		v.Run = run.String()
 	}
@@ -211,6 +222,7 @@ func (c *Checker) awaits(in *input, subject string) {
 func (c *Checker) DeadLettered(stream string, sequence uint64, reason sdk.Code) {
 	if in := c.inputs[position{stream, sequence}]; in != nil {
 		in.letter = reason
+		c.awaited(in, reason)
 		return
 	}
 	c.violate("I14", sdk.RunKey{}, "dead letter of %s %d, which was never stored", stream, sequence)

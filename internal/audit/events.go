@@ -71,7 +71,7 @@ func (c *Checker) publishedCall(address sdk.Address, ev sdk.Event) {
 		c.violate("I5", address.Run, "call %s has the envelope of another: %+v", ref.ID, ev)
 	case ev.Source != reply || ev.RedirectTo != reply:
 		c.violate("I5", address.Run, "call %s asks for its answer on %s and %s", ref.ID, ev.Source, ev.RedirectTo)
-	case k == nil || !k.turn && !f.ParentSubject && !bytes.Equal(k.args, ev.Data):
+	case k == nil || !k.person && !f.ParentSubject && !bytes.Equal(k.args, ev.Data):
 		c.violate("I5", address.Run, "call %s carries other arguments: %s", ref.ID, ev.Data)
 	}
 }

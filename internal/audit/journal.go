@@ -11,11 +11,14 @@ const (
 	kindFired   = "fired"
 )
 
-// Committed tells of the next entry of a run's journal, with its blobs put back, and of the digest of its bytes. The
-// entry is kept and must not be modified.
+// Committed tells that the next entry of a run's journal is durable, with its blobs put back and the digest of its bytes.
+// The entry is kept and must not be modified. What a failover of the store may still forget must not be told: nothing may
+// follow from it.
 func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	r := c.run(key)
 	last := r.last()
+	c.entry = e.Rev
+	defer func() { c.entry = 0 }()
 	c.chain(r, last, e)
 	c.driver(r, last, e)
 	c.cause(r, e)
@@ -29,10 +32,12 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	r.opened(e)
 	for i := range e.Results {
 		c.resulted(r, e, &e.Results[i])
+		c.abandoned(r, last, e, &e.Results[i])
 	}
 	for _, m := range e.Messages {
 		c.told(r, m)
 	}
+	c.waits(r, e)
 	c.ended(r, last, e)
 }
 
@@ -68,6 +73,9 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 func (c *Checker) driver(r *run, last, e *core.Entry) {
 	before, now := last.Head.Driver, e.Head.Driver
 	changed := now != nil && now.Owner != "" && (before == nil || before.Owner != now.Owner)
+	if now != nil && now.Takeovers > core.MaxTakeovers {
+		c.violate("I11", r.key, "entry %d is the takeover number %d without progress", e.Rev, now.Takeovers)
+	}
 	switch {
 	case e.Head.Fence < last.Head.Fence:
 		c.violate("I9", r.key, "entry %d has fence %d after %d", e.Rev, e.Head.Fence, last.Head.Fence)
@@ -92,6 +100,9 @@ func (c *Checker) cause(r *run, e *core.Entry) {
 	r.causes[at] = true
 	in := c.inputs[at]
 	switch {
+	case in != nil && in.forgotten:
+		in.run, in.known = r.key, true
+		c.begun(r, e)
 	case in == nil:
 		c.violate("I15", r.key, "entry %d was caused by %s %d, which was never stored", e.Rev, at.stream, at.sequence)
 	case !in.known || in.run != r.key:
@@ -130,16 +141,22 @@ func (c *Checker) remember(r *run, e *core.Entry, m *sdk.Message) {
 	}
 }
 
-// opened notes the turn that an entry opens, and the due times of calls.
+// opened notes the turn and the permission requests that an entry opens, the arguments that people changed, and the due
+// times of calls.
 func (r *run) opened(e *core.Entry) {
 	for _, open := range e.Head.Calls {
 		k := r.calls[open.ID]
-		if k == nil && open.Kind == core.CallTurn {
-			k = &call{id: open.ID, turn: true, opened: e}
+		if k == nil && (open.Kind == core.CallTurn || open.Kind == core.CallPermission) {
+			k = &call{id: open.ID, person: true, opened: e}
 			r.calls[k.id] = k
 		}
 		if k != nil {
 			k.due = open.Due
+		}
+	}
+	for _, edit := range e.Edits {
+		if k := r.calls[edit.Call]; k != nil {
+			k.args = edit.Args
 		}
 	}
 }
@@ -157,8 +174,8 @@ func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
 	}
 	k.result = result
 	in := c.inputs[positionOf(e.Cause)]
-	if in == nil {
-		return // reported by cause
+	if in == nil || in.forgotten {
+		return // reported by cause, or beyond knowledge
 	}
 	switch result.Kind {
 	case core.ResultAnswer:
@@ -233,7 +250,7 @@ func (c *Checker) ended(r *run, last, e *core.Entry) {
 // clock when a timer ended it, by its driver's otherwise.
 func (c *Checker) overdue(r *run, last, e *core.Entry) {
 	now := e.At
-	if in := c.inputs[positionOf(e.Cause)]; e.Kind == kindFired && in != nil {
+	if in := c.inputs[positionOf(e.Cause)]; e.Kind == kindFired && in != nil && !in.forgotten {
 		now = in.Received
 	}
 	due := e.Head.Deadline

@@ -91,6 +91,11 @@ func (c *Checker) refused(in *input, r *run) {
 
 // effectsOut checks that the events of an entry exist.
 func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
+	if e.At < c.horizon {
+		return
+	}
+	c.entry = e.Rev
+	defer func() { c.entry = 0 }()
 	for _, f := range e.Effects {
 		switch f.Kind {
 		case core.EffectCall, core.EffectVoid:

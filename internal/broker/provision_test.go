@@ -37,13 +37,16 @@ func TestProvision_MakesStreamsAsTheWireSays(t *testing.T) {
 		"KV_AGENTD_GRANTS": {
 			"$KV.AGENTD_GRANTS.>", 0, window, jetstream.DiscardNew, true, true, false, false, true, true,
 		},
+		"KV_AGENTD_CONTRACTS": {
+			"$KV.AGENTD_CONTRACTS.>", 0, shortestDuplicates, jetstream.DiscardNew, true, false, false, false, true, true,
+		},
 		"AGENTD_DLQ": {"agentd.dlq.>", 90 * day, window, jetstream.DiscardOld, false, false, false, false, false, true},
 	}
 	got := map[string]settings{}
 	lister := c.js.ListStreams(testContext(t))
 	for info := range lister.Info() {
 		cfg := info.Config
-		if cfg.Retention != jetstream.LimitsPolicy || cfg.Storage != jetstream.FileStorage || cfg.DenyPurge != (cfg.DenyDelete && !strings.HasPrefix(cfg.Name, "KV_")) ||
+		if cfg.Retention != jetstream.LimitsPolicy || cfg.Storage != jetstream.FileStorage || cfg.DenyPurge != (cfg.DenyDelete && cfg.Name != "KV_AGENTD_GRANTS") ||
 			cfg.AllowAtomicPublish {
 			t.Errorf("stream %s: %+v", cfg.Name, cfg)
 		}
@@ -97,8 +100,8 @@ func TestProvision_MakesConsumers(t *testing.T) {
 func TestProvision_TwiceChangesNothing(t *testing.T) {
 	t.Parallel()
 	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
-	if made := provision(t, c, testPlan); len(made) != 8+6 || made[0] != (Change{"stream", "AGENTD_START", "created"}) {
-		t.Errorf("at first: %v; want 8 streams and 6 consumers", made)
+	if made := provision(t, c, testPlan); len(made) != 9+6 || made[0] != (Change{"stream", "AGENTD_START", "created"}) {
+		t.Errorf("at first: %v; want 9 streams and 6 consumers", made)
 	}
 	if changes := provision(t, c, testPlan); changes != nil {
 		t.Errorf("the second time: %v", changes)

@@ -20,12 +20,6 @@ const (
 	headerContentType = "Content-Type"
 	// headerReply repeats a call's reply subject for services that cannot compute it.
 	headerReply = "agentd-reply"
-	// headerReason, headerDetail and headerSubject describe a dead letter.
-	headerReason  = "agentd-reason"
-	headerDetail  = "agentd-detail"
-	headerSubject = "agentd-subject"
-	// headerOmitted says that a dead letter's body was too large to be copied; it still is where it came from.
-	headerOmitted = "agentd-omitted"
 )
 
 // publishTimeout bounds one attempt to publish.
@@ -72,13 +66,13 @@ func (c *Conn) create(ctx context.Context, m *nats.Msg) error {
 func (c *Conn) compare(ctx context.Context, m *nats.Msg, problem error) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout) // the publish may have used up its own time
 	defer cancel()
-	stored, err := c.lastOn(ctx, c.streamOf(m.Subject), m.Subject)
+	stored, err := c.last(ctx, c.streamOf(m.Subject), m.Subject)
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
+	case errors.Is(err, ErrNotStored):
 		return problem
 	case err != nil:
 		return errors.Join(problem, err)
-	case bytes.Equal(stored, m.Data):
+	case bytes.Equal(stored.Data, m.Data):
 		return nil
 	}
 	return sdk.Errorf(sdk.CodeConflict, "another event is already on %s", m.Subject)
@@ -88,8 +82,8 @@ func (c *Conn) compare(ctx context.Context, m *nats.Msg, problem error) error {
 func (c *Conn) Published(ctx context.Context, subject string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	_, err := c.lastOn(ctx, c.streamOf(subject), subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	_, err := c.Last(ctx, subject)
+	if errors.Is(err, ErrNotStored) {
 		return false, nil
 	}
 	return err == nil, err
@@ -116,36 +110,6 @@ func (c *Conn) persist(ctx context.Context, subject string, try func(context.Con
 		case <-ctx.Done():
 		}
 	}
-}
-
-// lastOn reads the subject's last message from the stream's leader.
-func (c *Conn) lastOn(ctx context.Context, stream, subject string) ([]byte, error) {
-	request, err := json.Marshal(map[string]string{"last_by_subj": subject})
-	if err != nil {
-		return nil, err
-	}
-	reply, err := c.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", subject, err)
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *struct {
-			Data []byte `json:"data"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return nil, fmt.Errorf("read %s: %w", subject, err)
-	}
-	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return nil, jetstream.ErrMsgNotFound
-	case answer.Error != nil:
-		return nil, fmt.Errorf("read %s: %w", subject, answer.Error)
-	case answer.Message == nil:
-		return nil, fmt.Errorf("read %s: the server sent neither message nor error", subject)
-	}
-	return answer.Message.Data, nil
 }
 
 // refused reports whether a publish was answered with a definite no, so that repeating it is useless.
@@ -257,45 +221,4 @@ func (c *Conn) Live(event sdk.Live) {
 	if err != nil {
 		c.log.Debug("live event is lost", "run", event.Run, "type", event.Type, "error", err)
 	}
-}
-
-// DeadLetter stores a delivery that cannot be handled, with the reason. Repeating it stores nothing new.
-func (c *Conn) DeadLetter(ctx context.Context, d Delivery, reason sdk.Code, detail string) error {
-	h := nats.Header{}
-	for name, values := range d.Headers() {
-		// Headers with a meaning to the server are instructions, not data; those of a dead letter are ours to write.
-		switch lower := strings.ToLower(name); {
-		case strings.HasPrefix(lower, "nats-"):
-		case lower == headerReason, lower == headerDetail, lower == headerSubject, lower == headerOmitted:
-		default:
-			h[name] = values
-		}
-	}
-	h.Set(headerReason, string(reason))
-	h.Set(headerDetail, headerText(detail))
-	h.Set(headerSubject, d.Subject())
-	m := &nats.Msg{Subject: c.subjects.DeadLetter(reason, d.Stream(), d.Sequence()), Data: d.Data(), Header: h}
-	err := c.create(ctx, m)
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
-		// With our headers it no longer fits. It must be possible to get rid of it all the same.
-		m.Data, m.Header = nil, nats.Header{
-			headerReason: h[headerReason], headerDetail: h[headerDetail], headerSubject: h[headerSubject],
-			headerOmitted: {"true"},
-		}
-		err = c.create(ctx, m)
-	}
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
-		return nil // the same delivery was dead-lettered before
-	}
-	return err
-}
-
-// headerText makes text fit for a header: one line of bounded length.
-func headerText(text string) string {
-	const longest = 2048
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return text
 }

@@ -1,40 +1,102 @@
 package broker
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go/micro"
 
+	"agentd/internal/contracts"
 	"agentd/sdk"
 )
+
+// Service is what others find with the NATS service API (`nats micro ls`, `nats micro info`). Programs that offer a service
+// of the same name share its requests.
+type Service struct {
+	// Name has letters, digits, "_" and "-" only, as subject tokens do; Version is a semantic version.
+	Name, Version, Description string
+	Metadata                   map[string]string
+	Endpoints                  []Endpoint
+	// Stats, unless nil, stands as "data" in the statistics (`nats micro stats`).
+	Stats func() any
+}
 
 // Endpoint answers requests on a subject. Answer's result is sent as JSON; an error as the NATS service API's.
 type Endpoint struct {
 	Subject, Name string
+	Metadata      map[string]string
 	Answer        func(request []byte) (any, error)
 }
 
-// serviceVersion is the version of agentd's query protocol, as `nats micro ls` shows it.
-const serviceVersion = "1.0.0"
-
-// Serve answers requests, shared among all connections that serve the same endpoints, until stop is called.
-func (c *Conn) Serve(endpoints []Endpoint) (stop func() error, err error) {
-	service, err := micro.AddService(c.nc, micro.Config{
-		Name: c.subjects.Root(), Version: serviceVersion, Description: "agentd workers: queries about runs",
-	})
-	if err != nil {
-		return nil, fmt.Errorf("offer the query service: %w", err)
+// Serve offers services until stop is called.
+func (c *Conn) Serve(services ...Service) (stop func() error, err error) {
+	var offered []micro.Service
+	stop = func() error {
+		var faults []error
+		for _, s := range offered {
+			faults = append(faults, s.Stop())
+		}
+		return errors.Join(faults...)
 	}
-	for _, e := range endpoints {
-		err := service.AddEndpoint(e.Name, micro.HandlerFunc(func(r micro.Request) { c.answer(e, r) }),
-			micro.WithEndpointSubject(e.Subject))
+	for _, s := range services {
+		config := micro.Config{Name: s.Name, Version: s.Version, Description: s.Description, Metadata: s.Metadata}
+		if s.Stats != nil {
+			config.StatsHandler = func(*micro.Endpoint) any { return s.Stats() }
+		}
+		service, err := micro.AddService(c.nc, config)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("offer %s: %w", e.Subject, err), service.Stop())
+			return nil, errors.Join(fmt.Errorf("offer service %s: %w", s.Name, err), stop())
+		}
+		offered = append(offered, service)
+		for _, e := range s.Endpoints {
+			err := service.AddEndpoint(e.Name, micro.HandlerFunc(func(r micro.Request) { c.answer(e, r) }),
+				micro.WithEndpointSubject(e.Subject), micro.WithEndpointMetadata(e.Metadata))
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("offer %s: %w", e.Subject, err), stop())
+			}
 		}
 	}
-	return service.Stop, nil
+	return stop, nil
+}
+
+// maxShownSchemas bounds the schemas in an endpoint's metadata, in bytes: they go to everybody who asks what there is. The
+// endpoint itself answers with all of them.
+const maxShownSchemas = 8 << 10
+
+// ContractService describes who answers the calls of a contract: what there is to know of it as metadata, and an endpoint
+// that answers with the contract. Its version is the contract's newest.
+func (c *Conn) ContractService(contract sdk.Contract) (Service, error) {
+	newest, err := contracts.Resolve(contract, contracts.Latest)
+	if err != nil {
+		return Service{}, err
+	}
+	v := contract.Versions[newest]
+	accepts, err := contracts.Compile(v.Accepts)
+	if err != nil {
+		return Service{}, err
+	}
+	emits, err := json.Marshal(v.Emits)
+	if err != nil {
+		return Service{}, fmt.Errorf("encode the answers of contract %s: %w", contract.URI, err)
+	}
+	endpoint := Endpoint{
+		Subject: c.subjects.Contract(contract.Type), Name: "contract",
+		Answer: func([]byte) (any, error) { return contract, nil },
+	}
+	if len(v.Accepts)+len(emits) <= maxShownSchemas {
+		endpoint.Metadata = map[string]string{"accepts": string(v.Accepts), "emits": string(emits)}
+	}
+	return Service{
+		Name: sdk.NameToken(contract.Type), Version: newest, Description: contract.Description,
+		Metadata: map[string]string{
+			"uri": contract.URI, "type": contract.Type, "domain": cmp.Or(contract.Domain, sdk.LocalDomain),
+			"versions": strings.Join(contracts.Versions(contract), " "), "dialect": accepts.Dialect(),
+		},
+		Endpoints: []Endpoint{endpoint},
+	}, nil
 }
 
 func (c *Conn) answer(e Endpoint, r micro.Request) {

@@ -75,6 +75,7 @@ type Plan struct {
 	AckWait  time.Duration
 	Agents   []AgentPlan
 	Services []ServicePlan
+	Hooks    []HookPlan
 }
 
 // AgentPlan is an agent that workers serve. Type is its contract's type, under which other agents can call it.
@@ -82,6 +83,12 @@ type AgentPlan struct{ Name, Type string }
 
 // ServicePlan is a service that answers calls of a contract.
 type ServicePlan struct{ Domain, Type string }
+
+// HookPlan is a webhook that is told of the calls of domains. Name is a subject token.
+type HookPlan struct {
+	Name    string
+	Domains []string
+}
 
 func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	replicas := max(p.Replicas, 1)
@@ -117,6 +124,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		timer, journal,
 		base(ZoneDLQ, deadLetters, sdk.KindDLQ),
 		bucketStream(bucketOfGrants(c.subjects), grantHistory, replicas),
+		guarded(registryStream(c.subjects, replicas)),
 	}
 }
 
@@ -139,6 +147,9 @@ func AgentConsumers(agent string) []ConsumerRef {
 func ServiceConsumer(domain, contractType string) ConsumerRef {
 	return ConsumerRef{ZoneOut, "svc_" + sdk.DomainToken(domain) + "_" + sdk.NameToken(contractType)}
 }
+
+// HookConsumer is the consumer that remembers what a webhook has been told.
+func HookConsumer(name string) ConsumerRef { return ConsumerRef{ZoneOut, "hook_" + name} }
 
 type consumerPlan struct {
 	ConsumerRef
@@ -166,6 +177,17 @@ func (c *Conn) consumers(p Plan) []consumerPlan {
 	for _, s := range p.Services {
 		tail := sdk.DomainToken(s.Domain) + "." + sdk.NameToken(s.Type) + ".>"
 		add(ServiceConsumer(s.Domain, s.Type), true, root+".out."+tail, root+".void."+tail)
+	}
+	for _, h := range p.Hooks {
+		var filters []string
+		for _, domain := range h.Domains {
+			token := domain
+			if domain != "*" {
+				token = sdk.DomainToken(domain)
+			}
+			filters = append(filters, root+".out."+token+".>")
+		}
+		add(HookConsumer(h.Name), false, filters...)
 	}
 	return plans
 }

@@ -46,8 +46,8 @@ func (c *Conn) stream(ctx context.Context, z Zone) (jetstream.Stream, error) {
 	return s, nil
 }
 
-// Stored lists, in order, the subjects under filter that have messages. They are held in memory.
-func (c *Conn) Stored(ctx context.Context, z Zone, filter string) ([]string, error) {
+// SubjectsUnder lists, in order, the subjects under filter that have messages. They are held in memory.
+func (c *Conn) SubjectsUnder(ctx context.Context, z Zone, filter string) ([]string, error) {
 	s, err := c.stream(ctx, z)
 	if err != nil {
 		return nil, err
@@ -59,68 +59,40 @@ func (c *Conn) Stored(ctx context.Context, z Zone, filter string) ([]string, err
 	return slices.Sorted(maps.Keys(info.State.Subjects)), nil
 }
 
-// Last returns the last message on a subject, or nil. Settling it means nothing.
-func (c *Conn) Last(ctx context.Context, z Zone, subject string) (Delivery, error) {
-	return c.get(ctx, z, map[string]any{"last_by_subj": subject})
+// LastDelivery returns the last message on a subject as it was delivered, or nil. Settling it means nothing.
+func (c *Conn) LastDelivery(ctx context.Context, z Zone, subject string) (Delivery, error) {
+	return c.get(ctx, z, which{LastOn: subject})
 }
 
-// Next returns the first message on a subject from a sequence on, or nil. Settling it means nothing.
-func (c *Conn) Next(ctx context.Context, z Zone, subject string, from uint64) (Delivery, error) {
-	return c.get(ctx, z, map[string]any{"next_by_subj": subject, "seq": from})
+// NextDelivery returns the first message on a subject from a sequence on, or nil. Settling it means nothing.
+func (c *Conn) NextDelivery(ctx context.Context, z Zone, subject string, from uint64) (Delivery, error) {
+	return c.get(ctx, z, which{Sequence: from, NextOn: subject})
 }
 
-// get reads a message from the stream's leader.
-func (c *Conn) get(ctx context.Context, z Zone, what map[string]any) (Delivery, error) {
+func (c *Conn) get(ctx context.Context, z Zone, w which) (Delivery, error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	stream := StreamName(c.subjects, z)
-	request, err := json.Marshal(what)
-	if err != nil {
-		return nil, fmt.Errorf("encode request: %w", err)
-	}
-	reply, err := c.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
-	if err != nil {
-		return nil, fmt.Errorf("read from stream %s: %w", stream, err)
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *struct {
-			Subject  string    `json:"subject"`
-			Sequence uint64    `json:"seq"`
-			Headers  []byte    `json:"hdrs"`
-			Data     []byte    `json:"data"`
-			Time     time.Time `json:"time"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return nil, fmt.Errorf("decode the server's answer: %w", err)
-	}
-	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+	m, err := c.stored(ctx, StreamName(c.subjects, z), w)
+	if errors.Is(err, ErrNotStored) {
 		return nil, nil
-	case answer.Error != nil:
-		return nil, fmt.Errorf("read from stream %s: %w", stream, answer.Error)
-	case answer.Message == nil:
-		return nil, fmt.Errorf("read from stream %s: the server sent neither message nor error", stream)
 	}
-	m := answer.Message
-	d := delivery{msg: &nats.Msg{Subject: m.Subject, Data: m.Data}, meta: &nats.MsgMetadata{
-		Stream: stream, Sequence: nats.SequencePair{Stream: m.Sequence}, Timestamp: m.Time,
-	}}
-	if len(m.Headers) > 0 {
-		if d.msg.Header, err = nats.DecodeHeadersMsg(m.Headers); err != nil {
-			return nil, fmt.Errorf("decode headers of message %d of stream %s: %w", m.Sequence, stream, err)
-		}
+	if err != nil {
+		return nil, err
 	}
-	return d, nil
+	return delivery{
+		msg: &nats.Msg{Subject: m.Subject, Header: m.Headers, Data: m.Data},
+		meta: &nats.MsgMetadata{
+			Stream: m.Stream, Sequence: nats.SequencePair{Stream: m.Sequence}, Timestamp: time.UnixMilli(m.At),
+		},
+	}, nil
 }
 
 // scanAhead is how many messages a scan asks for at once.
 const scanAhead = 64
 
-// Scan calls handle with the messages that a zone has on the filters now, in order, until it returns false. Settling them
+// Deliveries calls handle with the messages that a zone has on the filters now, in order, until it returns false. Settling them
 // means nothing. It keeps a few messages in memory.
-func (c *Conn) Scan(ctx context.Context, z Zone, filters []string, handle func(Delivery) bool) error {
+func (c *Conn) Deliveries(ctx context.Context, z Zone, filters []string, handle func(Delivery) bool) error {
 	state, err := c.ZoneState(ctx, z)
 	if err != nil {
 		return err

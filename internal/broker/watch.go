@@ -20,15 +20,43 @@ func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bo
 	if fromStart {
 		policy = jetstream.DeliverAllPolicy
 	}
-	consumer, err := c.js.OrderedConsumer(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: policy,
+	return c.watch(ctx, z, filters, policy, nil, func(d Delivery, _ uint64) bool { return handle(d) })
+}
+
+// watch reads a zone in order until handle returns false. begin is told how many messages are there at first, handle how
+// many are left after each.
+func (c *Conn) watch(
+	ctx context.Context, z Zone, filters []string, policy jetstream.DeliverPolicy, begin func(left uint64),
+	handle func(d Delivery, left uint64) bool,
+) error {
+	config := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: policy}
+	return c.read(ctx, StreamName(c.subjects, z), config, func(left uint64) bool {
+		if begin != nil {
+			begin(left)
+		}
+		return true
+	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+		return handle(watched(m, meta), meta.NumPending)
 	})
+}
+
+// read calls handle with the messages of a stream in order until it returns false or ctx ends. begin, unless nil, is told
+// first how many there are, and says whether to go on.
+func (c *Conn) read(
+	ctx context.Context, stream string, config jetstream.OrderedConsumerConfig, begin func(left uint64) bool,
+	handle func(jetstream.Msg, *jetstream.MsgMetadata) bool,
+) error {
+	what := fmt.Sprintf("watch %s %v", stream, config.FilterSubjects)
+	consumer, err := c.js.OrderedConsumer(ctx, stream, config)
 	if err != nil {
-		return fmt.Errorf("watch %v: %w", filters, err)
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if begin != nil && !begin(consumer.CachedInfo().NumPending) {
+		return nil
 	}
 	messages, err := consumer.Messages()
 	if err != nil {
-		return fmt.Errorf("watch %v: %w", filters, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	stop := context.AfterFunc(ctx, messages.Stop)
 	defer func() {
@@ -44,13 +72,13 @@ func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bo
 			continue // the ordered consumer makes itself anew
 		}
 		if err != nil {
-			return fmt.Errorf("watch %v: %w", filters, err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return fmt.Errorf("watch %v: %w", filters, err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
-		if !handle(watched(m, meta)) {
+		if !handle(m, meta) {
 			return nil
 		}
 	}

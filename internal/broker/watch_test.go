@@ -139,11 +139,11 @@ func TestTail_SeesEverythingUnderASubject(t *testing.T) {
 func TestAsk_AnswersAndErrors(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
-	stop, err := c.Serve([]Endpoint{
-		{"agentd.get.good", "good", func(request []byte) (any, error) { return map[string]string{"got": string(request)}, nil }},
-		{"agentd.get.bad", "bad", func([]byte) (any, error) { return nil, sdk.Errorf(sdk.CodeUnknownRun, "no such run") }},
-		{"agentd.get.broken", "broken", func([]byte) (any, error) { return nil, errors.New("secret") }},
-	})
+	stop, err := c.Serve(Service{Name: "test", Version: "1.0.0", Endpoints: []Endpoint{
+		{"agentd.get.good", "good", nil, func(request []byte) (any, error) { return map[string]string{"got": string(request)}, nil }},
+		{"agentd.get.bad", "bad", nil, func([]byte) (any, error) { return nil, sdk.Errorf(sdk.CodeUnknownRun, "no such run") }},
+		{"agentd.get.broken", "broken", nil, func([]byte) (any, error) { return nil, errors.New("secret") }},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

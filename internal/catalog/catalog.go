@@ -37,7 +37,10 @@ type Catalog struct {
 	// types maps the token of a contract's type to the token of the agent that serves it.
 	types map[string]string
 	// versions are compiled agents by digest; keptVersions bounds them.
-	versions map[string]*runner.Agent
+	versions map[string]version
+	// removed are the contract versions that the registry no longer has, withdrawn the agents as they are without them.
+	removed   map[string]bool
+	withdrawn map[*runner.Agent]*runner.Agent
 	// toolsets are those of the current agents. unclosed is what went wrong with closing former ones.
 	toolsets []sdk.Toolset
 	unclosed error
@@ -49,12 +52,15 @@ const keptVersions = 256
 // entry is a current agent with the code to compile its former versions.
 type entry struct {
 	agent    gathered
-	compiled *runner.Agent
+	compiled version
 }
 
 // New returns an empty catalog.
 func New(store SpecStore, models Models, permissions approval.Options) *Catalog {
-	return &Catalog{store: store, models: models, surroundings: permissions, versions: map[string]*runner.Agent{}}
+	return &Catalog{
+		store: store, models: models, surroundings: permissions, versions: map[string]version{},
+		withdrawn: map[*runner.Agent]*runner.Agent{},
+	}
 }
 
 // Set replaces the current agents, all or none: an error lists what is wrong with each. Runs that started with a former
@@ -68,6 +74,7 @@ func (c *Catalog) Set(agents []sdk.Agent) error {
 	if err == nil {
 		c.current, c.types, c.toolsets = current, types, sets
 		clear(c.versions) // they have the code of the agents that were
+		clear(c.withdrawn)
 	}
 	c.mu.Unlock()
 	if err != nil {
@@ -115,7 +122,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (current map[string]*entry, typ
 		}
 		a.Spec.Code = codeOf(a)
 		whole, err := gather(context.Background(), a)
-		var compiled *runner.Agent
+		var compiled version
 		if err == nil {
 			compiled, err = compile(whole.Agent, whole.Spec.Permissions, c.models, c.surroundings)
 		}
@@ -157,13 +164,13 @@ func codeOf(a sdk.Agent) []string {
 
 // Current implements runner.Catalog.
 func (c *Catalog) Current(agent string) (*runner.Agent, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	e, ok := c.current[agent]
 	if !ok {
 		return nil, false
 	}
-	return e.compiled, true
+	return c.inForce(e.compiled), true
 }
 
 // Serving is the agent, by token, that answers calls of a contract type, by token.
@@ -176,17 +183,12 @@ func (c *Catalog) Serving(typeToken string) (agent string, ok bool) {
 
 // Version implements runner.Catalog.
 func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Agent, error) {
-	c.mu.RLock()
-	e, ok := c.current[agent]
-	former, compiled := c.versions[digest]
-	c.mu.RUnlock()
+	e, known := c.known(agent, digest)
 	switch {
-	case !ok:
+	case e == nil:
 		return nil, sdk.Errorf(sdk.CodeUnknownAgent, "agent %q is not served here", agent)
-	case e.compiled.Core.Digest == digest:
-		return e.compiled, nil
-	case compiled:
-		return former, nil
+	case known != nil:
+		return known, nil
 	}
 	data, err := c.store.Spec(ctx, digest)
 	if err != nil {
@@ -205,25 +207,44 @@ func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Ag
 	if err != nil {
 		return nil, fmt.Errorf("compile spec %s: %w", digest, err)
 	}
-	c.keep(agent, e, digest, agentThen)
-	return agentThen, nil
+	return c.keep(agent, e, digest, agentThen), nil
+}
+
+// known is the current agent of that name, nil when there is none, and the agent with that digest if it is compiled.
+func (c *Catalog) known(agent, digest string) (*entry, *runner.Agent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.current[agent]
+	former, compiled := c.versions[digest]
+	switch {
+	case !ok:
+		return nil, nil
+	case e.compiled.Core.Digest == digest:
+		return e, c.inForce(e.compiled)
+	case compiled:
+		return e, c.inForce(former)
+	}
+	return e, nil
 }
 
 // keep remembers a former version that was compiled with e's code, unless another is current by now.
-func (c *Catalog) keep(agent string, e *entry, digest string, a *runner.Agent) {
+func (c *Catalog) keep(agent string, e *entry, digest string, v version) *runner.Agent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current[agent] != e {
-		return
+	if c.current[agent] == e {
+		if len(c.versions) >= keptVersions {
+			clear(c.versions)
+			clear(c.withdrawn)
+		}
+		c.versions[digest] = v
 	}
-	if len(c.versions) >= keptVersions {
-		clear(c.versions)
-	}
-	c.versions[digest] = a
+	return c.inForce(v)
 }
 
-// Check reports what is wrong with an agent without a model and without its toolsets: for agentd check.
+// Check reports what is wrong with an agent without a model, its toolsets and what it has from the registry: for agentd
+// check.
 func Check(a sdk.Agent, permissions approval.Options) error {
+	a.Spec, _ = contracts.Resolved(a.Spec)
 	noModel := func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil }
 	_, err := compile(unlisted(a), a.Spec.Permissions, noModel, permissions)
 	return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,16 @@ import (
 // compile makes a runner.Agent of an agent. Everything that can be checked is checked here, not when a run needs it. policy
 // is the permission policy in force today, which counts beside that of the spec (design §5).
 func compile(
+	a sdk.Agent, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
+) (version, error) {
+	compiled, err := compileAgent(a, policy, models, surroundings)
+	if err != nil {
+		return version{}, err
+	}
+	return version{compiled, registered(a.Spec, compiled)}, nil
+}
+
+func compileAgent(
 	a sdk.Agent, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
 ) (*runner.Agent, error) {
 	spec := a.Spec
@@ -199,7 +210,12 @@ func checkInput(spec sdk.AgentSpec, accepts *contracts.Schema) func(sdk.Event) (
 	}
 	return func(ev sdk.Event) (json.RawMessage, *sdk.Error) {
 		if fault := checkSchemaRef(ev.DataSchema, spec.Contract.URI, spec.Version); fault != nil {
-			return nil, refuse(*fault)
+			problem := refuse(*fault)
+			if uri, version, ok := contracts.ParseSchemaRef(ev.DataSchema); ok && uri == spec.Contract.URI {
+				problem.Code = sdk.CodeContractMissing
+				problem.Message = fmt.Sprintf("agent %s does not serve version %s of its contract", spec.Name, version)
+			}
+			return nil, problem
 		}
 		data, err := sdk.Canonicalize(ev.Data)
 		if err != nil {

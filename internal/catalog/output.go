@@ -49,7 +49,10 @@ func (o *output) build(ctx context.Context, in sdk.OutputInput) (json.RawMessage
 	data := json.RawMessage(unfenced(in.Text))
 	if o.free && !o.isResponse(data) {
 		wrapped, err := response(in.Text)
-		return wrapped, "", err
+		if err != nil {
+			return nil, "", err
+		}
+		return o.check(wrapped) // the contract may bound the text
 	}
 	return o.check(data)
 }

@@ -65,11 +65,28 @@ type Config struct {
 	Identity bool
 	// Keys verify signed decisions, by domain.
 	Keys approval.Keys
+	// Approvals is how people are asked and answer.
+	Approvals Approvals
 
-	Agents []sdk.AgentSpec
+	// Domains are the routing lanes that may be named, sorted: those of the file, of the contracts that were read, and
+	// human.interaction.
+	Domains []string
+
+	// Agents may refer to contracts in the registry, which are looked up when the agents are served: References.
+	Agents     []sdk.AgentSpec
+	References []Reference
 	// Contracts are all that were read, the agents' own and agentd's own, by type: what services and streams are
 	// provisioned from.
 	Contracts []sdk.Contract
+}
+
+// Reference is a service of an agent whose contract is in no file, so that it is looked up in the registry.
+type Reference struct {
+	strict.Position
+	Agent string
+	// Contract is a type or a URI.
+	Contract string
+	Range    string
 }
 
 // NATS is how to reach the broker.

@@ -11,9 +11,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/config/strict"
 	"agentd/internal/contracts"
 	"agentd/sdk"
 )
@@ -60,11 +62,12 @@ func TestLoad_Settings(t *testing.T) {
 		},
 		Redis: Redis{"redis://:s3cret@localhost:6379/0"},
 		Store: StoreJetStream, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},
+		Reconcile: Reconcile{Interval: 10 * time.Minute, OlderThan: 2 * time.Minute}, Retention: Retention{90 * 24 * time.Hour},
 		Models: []Provider{
 			{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY"},
 			{Name: "openai", APIKeyEnv: "OPENAI_API_KEY"},
 		},
-		Agents: c.Agents, Contracts: c.Contracts,
+		Agents: c.Agents, Contracts: c.Contracts, Domains: []string{"airline", "eu", "human.interaction", "us"},
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
@@ -232,13 +235,35 @@ func TestLoad_RefusesSmallerFiles(t *testing.T) {
 			"agentd.yaml:4:43: agents \"a\" and \"b\" cannot both answer calls of type c",
 		},
 		{
-			"the local lane", agent("tools: {services: [{contract: c.yaml, domain: local}]}"),
-			`agentd.yaml:2:79: domain "local" is the lane of calls without a domain: leave the domain out`,
+			"the local lane of a contract", "contracts: [local.yaml]\n",
+			`local.yaml: domain "local" is the lane of calls without a domain: leave the domain out`,
+		},
+		{
+			"an unknown domain", "domains: [eu]\n" + agent("tools: {services: [{contract: c.yaml, domains: [local, eu, uk]}]}"),
+			`agentd.yaml:3:92: domain "uk" is not known; add it to domains: if somebody serves it. There is eu, human.interaction, local`,
+		},
+		{
+			"a permission's unknown domain", agent("permissions: {require: ['*'], domain: desk}"),
+			`agentd.yaml:2:71: domain "desk" is not known; add it to domains: if somebody serves it. There is human.interaction, local`,
+		},
+		{
+			"a file that is missing", agent("tools: {services: [{contract: x.yaml}]}"),
+			"agentd.yaml:2:63: DIR/x.yaml cannot be read: no such file or directory (a name that has a slash or ends in .yaml, " +
+				".yml or .json is a file; the registry is asked for types such as a.b and URIs such as #/a/b)",
+		},
+		{
+			"a range in the registry", agent("tools: {services: [{contract: far.away, version: newest}]}"),
+			`agentd.yaml:2:63: version range "newest" of contract far.away: want a version, a range such as ^1, or latest`,
+		},
+		{
+			"no type and no file", agent("tools: {services: [{contract: 'far away'}]}"),
+			`agentd.yaml:2:63: name "far away": want letters, digits, "_", "-" and single dots, at most 128 characters`,
 		},
 		{"a type twice", "contracts: [c.yaml, d.json]\n", "d.json: type c is already the one of contract #/c in DIR/c.yaml"},
 		{
 			"an unknown type", agent("contract: nope"),
-			`agentd.yaml:2:43: no contract of type "nope" in contracts: or agents:; there is agentd.conversation.turn, agentd.permission.request, agentd.question.ask`,
+			`agentd.yaml:2:43: no contract of type "nope" in contracts: or agents:; there is agentd.conversation.turn, agentd.permission.request, agentd.question.ask. ` +
+				"(Only services are looked up in the registry, not the contract that an agent itself has.)",
 		},
 		{"an empty folder", "contracts: [empty]\n", "agentd.yaml:1:13: DIR/empty has no contracts: no file ends in .yaml, .yml or .json"},
 	}
@@ -247,8 +272,9 @@ func TestLoad_RefusesSmallerFiles(t *testing.T) {
 			t.Parallel()
 			path := write(t, map[string]string{
 				"agentd.yaml": tt.file, "empty/x.txt": "",
-				"d.json": `{"uri": "#/d", "type": "c", "versions": {"1.0.0": {"accepts": {"type": "object"}, "emits": {"d": {"type": "object"}}}}}`,
-				"c.yaml": "uri: '#/c'\ntype: c\nversions: {1.0.0: {accepts: {type: object}, emits: {d: {type: object}}}}",
+				"d.json":     `{"uri": "#/d", "type": "c", "versions": {"1.0.0": {"accepts": {"type": "object"}, "emits": {"d": {"type": "object"}}}}}`,
+				"local.yaml": "uri: '#/l'\ntype: l\ndomain: local\nversions: {1.0.0: {accepts: {type: object}, emits: {d: {type: object}}}}",
+				"c.yaml":     "uri: '#/c'\ntype: c\nversions: {1.0.0: {accepts: {type: object}, emits: {d: {type: object}}}}",
 			})
 			_, err := Load(path)
 			want := strings.ReplaceAll(tt.want, "DIR", filepath.Dir(path))
@@ -256,6 +282,49 @@ func TestLoad_RefusesSmallerFiles(t *testing.T) {
 				t.Errorf("error %v\nwant %s", err, want)
 			}
 		})
+	}
+}
+
+func TestLoad_WhatIsInNoFileIsLeftToTheRegistry(t *testing.T) {
+	t.Parallel()
+	path := write(t, map[string]string{
+		"agentd.yaml": `contracts: [c.yaml]
+agents:
+  - name: a
+    model: {name: m}
+    tools:
+      services:
+        - {contract: far.away, version: ^1, as: far}
+        - {contract: "#/c", domain: local}
+        - {contract: "https://example.com/far", domains: [lane, local]}
+      builtin: [task_completion]
+    stop_on: [far]
+`,
+		"c.yaml": "uri: '#/c'\ntype: c\ndomain: lane\nversions: {1.0.0: {accepts: {type: object}, emits: {d: {type: object}}}}",
+	})
+	c := mustLoad(t, path)
+	type tool struct {
+		URI, Type, Version string
+		Domains            []string
+	}
+	var got []tool
+	for _, s := range c.Agents[0].Services {
+		got = append(got, tool{s.Contract.URI, s.Contract.Type, s.Version, s.Domains})
+	}
+	want := []tool{
+		{"", "far.away", "^1", nil},
+		{"#/c", "c", "1.0.0", []string{""}},
+		{"https://example.com/far", "", "", []string{"lane", ""}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("services (-want +got):\n%s", diff)
+	}
+	references := []Reference{
+		{strict.Position{File: path, Line: 7, Column: 22}, "a", "far.away", "^1"},
+		{strict.Position{File: path, Line: 9, Column: 22}, "a", "https://example.com/far", "latest"},
+	}
+	if diff := cmp.Diff(references, c.References); diff != "" {
+		t.Errorf("references (-want +got):\n%s", diff)
 	}
 }
 
@@ -274,7 +343,7 @@ agents:
 `})
 	c := mustLoad(t, path)
 	want := defaults(path)
-	want.Files, want.Agents, want.Contracts = c.Files, c.Agents, c.Contracts
+	want.Files, want.Agents, want.Contracts, want.Domains = c.Files, c.Agents, c.Contracts, []string{sdk.HumanDomain}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
 	}
@@ -309,6 +378,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 		"NATS_URL": "nats://n", "NATS_CREDS": "n.creds", "REDIS_URL": "redis://r", "OPENAI_API_KEY": "sk-1",
 		"OPENAI_BASE_URL": "http://o", "LOCAL_KEY": "sk-2", "AGENTD_ROOT": "root", "AGENTD_REPLICAS": "5",
 		"AGENTD_STORE": "redis", "AGENTD_DATA": "d", "AGENTD_SLOTS": "1", "AGENTD_LOG_LEVEL": "error", "AGENTD_LOG_FORMAT": "",
+		"AGENTD_RECONCILE": "0", "AGENTD_HISTORY": "7d",
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -316,6 +386,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	want := mustLoad(t, "testdata/desk/agentd.yaml")
 	want.NATS, want.Redis = NATS{"nats://n", "n.creds", "root", 5}, Redis{"redis://r"}
 	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}
+	want.Reconcile.Interval, want.Retention.History = 0, 7*24*time.Hour
 	want.Models = []Provider{
 		{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY", APIKey: "sk-2"},
 		{Name: "openai", BaseURL: "http://o", APIKeyEnv: "OPENAI_API_KEY", APIKey: "sk-1"},
@@ -333,11 +404,13 @@ func TestConfig_ApplyEnvListsEveryFault(t *testing.T) {
 	c := Default()
 	err := c.ApplyEnv(env(map[string]string{
 		"AGENTD_ROOT": "a.b", "AGENTD_REPLICAS": "0", "AGENTD_STORE": "disk", "AGENTD_SLOTS": "x",
-		"AGENTD_LOG_LEVEL": "loud", "AGENTD_LOG_FORMAT": "xml",
+		"AGENTD_LOG_LEVEL": "loud", "AGENTD_LOG_FORMAT": "xml", "AGENTD_RECONCILE": "1ms", "AGENTD_HISTORY": "week",
 	}))
 	want := []string{
+		`environment variable AGENTD_HISTORY: "week" is not a duration such as 30s, 15m, 72h or 30d, or 0`,
 		`environment variable AGENTD_LOG_FORMAT: log format: want text or json, got "xml"`,
 		`environment variable AGENTD_LOG_LEVEL: log level: want debug or info or warn or error, got "loud"`,
+		`environment variable AGENTD_RECONCILE: want at least 1s, or 0, got 1ms`,
 		`environment variable AGENTD_REPLICAS: replicas: want 1 to 5, got 0`,
 		`environment variable AGENTD_ROOT: subject root "a.b" is not of the form ^[a-z0-9_-]{1,64}$`,
 		`environment variable AGENTD_SLOTS: want a whole number, got "x"`,

@@ -40,9 +40,12 @@ type file struct {
 	Encryption *encryptionFile              `yaml:"encryption"`
 	Models     strict.Entries[providerFile] `yaml:"models"`
 	Contracts  []words                      `yaml:"contracts"`
+	// Domains are the routing lanes that calls and permission requests may name, beside those of contracts.
+	Domains []words `yaml:"domains"`
 	// Identity is "optional" or "required"; DecisionKeys are the keys of approvers by domain.
 	Identity     words                   `yaml:"identity"`
 	DecisionKeys strict.Entries[[]words] `yaml:"decision_keys"`
+	Approvals    *approvalsFile          `yaml:"approvals"`
 	Agents       []agentFile             `yaml:"agents"`
 }
 
@@ -114,7 +117,8 @@ type modelFile struct {
 
 type serviceFile struct {
 	At strict.Position
-	// Contract is a path, or the type of a contract that was read, which may be that of an agent.
+	// Contract is a path; or the type or URI of a contract that was read, which may be that of an agent; or else of one in
+	// the registry.
 	Contract    words    `yaml:"contract"`
 	Version     words    `yaml:"version"`
 	As          words    `yaml:"as"`

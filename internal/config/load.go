@@ -26,15 +26,17 @@ func Load(path string) (*Config, error) {
 	l.Decode(node, &f)
 	l.settings(&f)
 	l.encryption(f.Encryption)
+	l.approvals(f.Approvals)
 	l.providers(f.Models)
 	for _, c := range contracts.Builtin() {
-		l.known = append(l.known, &known{Contract: c, at: strict.Position{File: "agentd"}})
+		l.known = append(l.known, &known{Contract: c, at: builtin})
 	}
 	for _, entry := range f.Contracts {
 		l.contractPath(entry)
 	}
 	l.agents(f.Agents)
 	l.checkCollisions()
+	l.checkDomains(f.Domains)
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
@@ -205,15 +207,39 @@ func (l *loader) contract(at strict.Position, path string) *known {
 	return k
 }
 
-// reference finds the contract that a path or a type names. It is nil when there is none, or it has faults.
-func (l *loader) reference(name words) *known {
-	if strings.Contains(name.V, "/") || isContractFile(name.V) {
-		return l.contract(name.Position, l.path(name.V))
+// isContractPath tells the path of a contract file from a type and a URI.
+func isContractPath(name string) bool {
+	return !isURI(name) && (strings.Contains(name, "/") || isContractFile(name))
+}
+
+func isURI(name string) bool {
+	return strings.HasPrefix(name, "#") || strings.HasPrefix(name, "urn:") || strings.Contains(name, "://")
+}
+
+// find returns the contract with that type or URI among those that were read, or nil.
+func (l *loader) find(name string) *known {
+	i := slices.IndexFunc(l.known, func(k *known) bool { return k.Type == name || k.URI == name })
+	if i < 0 {
+		return nil
 	}
-	for _, k := range l.known {
-		if k.Type == name.V {
-			return k
+	return l.known[i]
+}
+
+// reference finds the contract that a path, a type or a URI names. It is nil when there is none, or it has faults.
+func (l *loader) reference(name words) *known {
+	if isContractPath(name.V) {
+		path := l.path(name.V)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			l.watch(path)
+			l.broken = true
+			l.Faultf(name.Position, "%s (a name that has a slash or ends in .yaml, .yml or .json is a file; the registry is asked for "+
+				"types such as a.b and URIs such as #/a/b)", reading(path, err))
+			return nil
 		}
+		return l.contract(name.Position, path)
+	}
+	if k := l.find(name.V); k != nil {
+		return k
 	}
 	if l.broken {
 		return nil // it may be the one with faults
@@ -223,7 +249,8 @@ func (l *loader) reference(name words) *known {
 		types[i] = k.Type
 	}
 	slices.Sort(types)
-	l.Faultf(name.Position, "no contract of type %q in contracts: or agents:; there is %s", name.V, strings.Join(types, ", "))
+	l.Faultf(name.Position, "no contract of type %q in contracts: or agents:; there is %s. "+
+		"(Only services are looked up in the registry, not the contract that an agent itself has.)", name.V, strings.Join(types, ", "))
 	return nil
 }
 

@@ -82,6 +82,7 @@ func (l *loader) permissions(f *permissionsFile) *sdk.PermissionPolicy {
 }
 
 func (l *loader) terms(f *termsFile) sdk.PermissionPolicyTerms {
+	l.domain(f.Domain)
 	terms := sdk.PermissionPolicyTerms{
 		Mode: sdk.PermissionMode(f.Mode.V), Domain: f.Domain.V, TimeoutMillis: l.millis(f.Expires), Quorum: f.Quorum.V,
 		FourEyes: f.FourEyes.V, Approvers: texts(f.Approvers), Signed: f.Signed.V,
@@ -91,6 +92,7 @@ func (l *loader) terms(f *termsFile) sdk.PermissionPolicyTerms {
 	}
 	for i := range f.Escalate {
 		stage := &f.Escalate[i]
+		l.domain(stage.Domain)
 		timeout := l.millis(stage.Expires)
 		if !stage.Expires.Present() {
 			timeout = sdk.DefaultPermissionTimeout.Milliseconds()

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,8 +17,12 @@ func (l *loader) tools(f *agentFile, s *sdk.AgentSpec) {
 	before := l.Count()
 	var services, builtin []strict.Position
 	for i := range f.Tools.Services {
-		if tool, ok := l.service(&f.Tools.Services[i]); ok {
-			s.Services = append(s.Services, tool)
+		tool, ok := l.service(&f.Tools.Services[i], f.Name.V)
+		if !ok {
+			continue
+		}
+		s.Services = append(s.Services, tool)
+		if !contracts.IsReference(tool) {
 			services = append(services, f.Tools.Services[i].At)
 		}
 	}
@@ -28,11 +33,12 @@ func (l *loader) tools(f *agentFile, s *sdk.AgentSpec) {
 	for _, name := range f.StopOn {
 		s.StopOn = append(s.StopOn, name.V)
 	}
-	toolbox, err := contracts.Tools(*s, nil)
+	known, complete := contracts.Resolved(*s)
+	toolbox, err := contracts.Tools(known, nil)
 	if err != nil {
 		l.toolFaults(sdk.AsError(err), services, builtin)
 	}
-	if l.Count() > before || len(s.Services) < len(f.Tools.Services) {
+	if !complete || l.Count() > before || len(s.Services) < len(f.Tools.Services) {
 		return // the tools are not all known, so stop_on cannot be judged
 	}
 	for _, name := range f.StopOn {
@@ -83,30 +89,20 @@ func (l *loader) retry(f *serviceFile) *sdk.Retry {
 	}
 }
 
-// service resolves one service; it is not ok when there is no contract to go on with.
-func (l *loader) service(f *serviceFile) (sdk.ServiceTool, bool) {
+// service resolves one service; it is not ok when there is no contract to go on with. One that is in no file is left as a
+// reference to the registry.
+func (l *loader) service(f *serviceFile, agent string) (sdk.ServiceTool, bool) {
 	tool := sdk.ServiceTool{
 		As: f.As.V, Description: f.Description.V, Priority: f.Priority.V, TimeoutMillis: l.millis(f.Timeout),
 	}
 	tool.Retry = l.retry(f)
-	domains := f.Domains
-	if f.Domain.Present() {
-		if len(domains) > 0 {
-			l.Faultf(f.Domain.Position, "domain and domains exclude each other")
-		}
-		domains = []words{f.Domain}
-	}
-	for _, d := range domains {
-		l.Note(d.Position, sdk.CheckDomain(d.V))
-		if slices.Contains(tool.Domains, d.V) {
-			l.Faultf(d.Position, "domain %q is listed twice", d.V)
-		}
-		tool.Domains = append(tool.Domains, d.V)
-		l.domains = append(l.domains, d)
-	}
+	tool.Domains = l.serviceDomains(f)
 	if f.Contract.V == "" {
 		l.Faultf(f.At, "a service needs a contract")
 		return tool, false
+	}
+	if !isContractPath(f.Contract.V) && l.find(f.Contract.V) == nil {
+		return l.registered(f, agent, tool)
 	}
 	k := l.reference(f.Contract)
 	if k == nil {
@@ -120,21 +116,53 @@ func (l *loader) service(f *serviceFile) (sdk.ServiceTool, bool) {
 	return tool, true
 }
 
-// checkCollisions refuses contracts that would share a URI, a type or a subject token, and domains that would share one.
-func (l *loader) checkCollisions() {
-	uris, types, domains := map[string]*known{}, map[string]*known{}, map[string]string{}
-	domain := func(at strict.Position, name string) {
-		token := sdk.DomainToken(name)
-		other, taken := domains[token]
-		switch {
-		case name == sdk.LocalDomain:
-			l.Faultf(at, "domain %q is the lane of calls without a domain: leave the domain out", name)
-		case !taken:
-			domains[token] = name
-		case other != name:
-			l.Faultf(at, "domains %q and %q have the same name in subjects: %s", other, name, token)
+// serviceDomains reads the lanes of a service's calls; "local" is the one of calls without a domain.
+func (l *loader) serviceDomains(f *serviceFile) []string {
+	domains := f.Domains
+	if f.Domain.Present() {
+		if len(domains) > 0 {
+			l.Faultf(f.Domain.Position, "domain and domains exclude each other")
 		}
+		domains = []words{f.Domain}
 	}
+	var names []string
+	for _, d := range domains {
+		l.domain(d)
+		if d.V == sdk.LocalDomain {
+			d.V = ""
+		}
+		if slices.Contains(names, d.V) {
+			l.Faultf(d.Position, "domain %q is listed twice", cmp.Or(d.V, sdk.LocalDomain))
+		}
+		names = append(names, d.V)
+	}
+	return names
+}
+
+// registered makes a tool a reference to the registry.
+func (l *loader) registered(f *serviceFile, agent string, tool sdk.ServiceTool) (sdk.ServiceTool, bool) {
+	if l.broken {
+		return tool, false // the contract may be in the file that has faults
+	}
+	tool.Version = f.Version.V
+	if isURI(f.Contract.V) {
+		tool.Contract.URI = f.Contract.V
+	} else {
+		tool.Contract.Type = f.Contract.V
+	}
+	if err := contracts.CheckReference(tool); err != nil {
+		l.Note(f.Contract.Position, err)
+		return tool, false
+	}
+	l.cfg.References = append(l.cfg.References, Reference{
+		Position: f.Contract.Position, Agent: agent, Contract: f.Contract.V, Range: f.Version.Or(contracts.Latest),
+	})
+	return tool, true
+}
+
+// checkCollisions refuses contracts that would share a URI, a type or a subject token.
+func (l *loader) checkCollisions() {
+	uris, types := map[string]*known{}, map[string]*known{}
 	for _, k := range l.known {
 		if other, taken := uris[k.URI]; taken {
 			l.Faultf(k.at, "contract %s is already defined in %s", k.URI, other.at)
@@ -142,10 +170,6 @@ func (l *loader) checkCollisions() {
 			uris[k.URI] = k
 			l.checkType(k, types)
 		}
-		domain(k.at, k.Domain)
-	}
-	for _, d := range l.domains {
-		domain(d.Position, d.V)
 	}
 }
 

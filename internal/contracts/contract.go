@@ -32,7 +32,7 @@ func CompileVersion(contract sdk.Contract, version string) (*Version, error) {
 	v, ok := contract.Versions[version]
 	if !ok {
 		return nil, sdk.Errorf(sdk.CodeContractMissing, "contract %s has no version %s; it has %s",
-			contract.URI, version, strings.Join(versionsOf(contract), ", "))
+			contract.URI, version, strings.Join(Versions(contract), ", "))
 	}
 	compiled := &Version{Emits: map[string]*Schema{}}
 	var faults []sdk.Fault
@@ -77,17 +77,12 @@ func Resolve(contract sdk.Contract, rangeExpr string) (string, error) {
 	if _, ok := contract.Versions[rangeExpr]; ok {
 		return rangeExpr, nil
 	}
-	fits := func(*semver.Version) bool { return true }
-	if rangeExpr != "" && rangeExpr != Latest {
-		constraint, err := semver.NewConstraint(rangeExpr)
-		if err != nil {
-			return "", sdk.Errorf(sdk.CodeConfig, "version range %q of contract %s: want a version, a range such as ^1, or %s",
-				rangeExpr, contract.URI, Latest).WithCause(err)
-		}
-		fits = constraint.Check
+	fits, err := parseRange(contract.URI, rangeExpr)
+	if err != nil {
+		return "", err
 	}
 	var best *semver.Version
-	for _, text := range versionsOf(contract) {
+	for _, text := range Versions(contract) {
 		v, err := semver.StrictNewVersion(text)
 		if err != nil || !fits(v) {
 			continue
@@ -99,13 +94,26 @@ func Resolve(contract sdk.Contract, rangeExpr string) (string, error) {
 	}
 	if best == nil {
 		return "", sdk.Errorf(sdk.CodeContractMissing, "contract %s has no version for %q; it has %s",
-			contract.URI, cmp.Or(rangeExpr, Latest), strings.Join(versionsOf(contract), ", "))
+			contract.URI, cmp.Or(rangeExpr, Latest), strings.Join(Versions(contract), ", "))
 	}
 	return best.Original(), nil
 }
 
-// versionsOf lists the versions of a contract, the oldest first.
-func versionsOf(contract sdk.Contract) []string {
+// parseRange returns what fits a range.
+func parseRange(ref, rangeExpr string) (func(*semver.Version) bool, error) {
+	if rangeExpr == "" || rangeExpr == Latest {
+		return func(*semver.Version) bool { return true }, nil
+	}
+	constraint, err := semver.NewConstraint(rangeExpr)
+	if err != nil {
+		return nil, sdk.Errorf(sdk.CodeConfig, "version range %q of contract %s: want a version, a range such as ^1, or %s",
+			rangeExpr, ref, Latest).WithCause(err)
+	}
+	return constraint.Check, nil
+}
+
+// Versions lists the versions of a contract, the oldest first.
+func Versions(contract sdk.Contract) []string {
 	return slices.SortedFunc(maps.Keys(contract.Versions), func(a, b string) int {
 		v, errA := semver.StrictNewVersion(a)
 		w, errB := semver.StrictNewVersion(b)

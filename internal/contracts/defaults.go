@@ -242,7 +242,7 @@ func (f filler) defaultOf(n *node) (any, bool) {
 		if s.ref != nil && f.dialect.legacy() {
 			continue
 		}
-		if value, ok := s.object["default"]; ok {
+		if value, ok := s.object[keyDefault]; ok {
 			return value, true
 		}
 	}

@@ -37,13 +37,13 @@ func (d dialect) idKeyword() string {
 	if d == draft4 {
 		return "id"
 	}
-	return "$id"
+	return keyID
 }
 
 // dialectOf reads $schema; a schema without one is of 2020-12.
 func dialectOf(root any) (dialect, *sdk.Fault) {
 	object, _ := root.(map[string]any)
-	declared, ok := object["$schema"]
+	declared, ok := object[keySchema]
 	if !ok {
 		return draft2020, nil
 	}

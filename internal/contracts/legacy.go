@@ -1,7 +1,6 @@
 package contracts
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/big"
 	"slices"
@@ -40,18 +39,18 @@ func (l refusedLoader) LoadJSON() (any, error) {
 	return nil, fmt.Errorf("reference to %s: nothing is loaded from elsewhere", l.source)
 }
 
-// compileLegacy compiles a schema of draft 4, 6 or 7.
-func compileLegacy(d dialect, raw json.RawMessage, doc any) (func(any) []violation, []sdk.Fault) {
-	meta, err := legacyMetaschema(d)
+// compileLegacy compiles a schema of draft 4, 6 or 7. It changes the tree's document, see prepareLegacy.
+func compileLegacy(t *tree) (func(any) []violation, []sdk.Fault) {
+	meta, err := legacyMetaschema(t.dialect)
 	if err != nil {
 		return nil, []sdk.Fault{libraryFault(err)}
 	}
-	if violations := validateLegacy(meta, doc); len(violations) > 0 {
-		return nil, toFaults(doc, violations)
+	if violations := validateLegacy(meta, t.doc); len(violations) > 0 {
+		return nil, toFaults(t.doc, violations)
 	}
 	loader := gojsonschema.NewSchemaLoader()
-	loader.AutoDetect, loader.Draft = false, legacyDraft[d]
-	schema, err := loader.Compile(refusing{gojsonschema.NewBytesLoader(raw)})
+	loader.AutoDetect, loader.Draft = false, legacyDraft[t.dialect]
+	schema, err := loader.Compile(refusing{gojsonschema.NewBytesLoader(prepareLegacy(t))})
 	if err != nil {
 		return nil, []sdk.Fault{libraryFault(err)}
 	}
@@ -167,7 +166,7 @@ func legacyValue(e gojsonschema.ResultError, v *violation) bool {
 	case *gojsonschema.DoesNotMatchPatternError:
 		v.expected = expectPattern(detail("pattern"))
 	case *gojsonschema.DoesNotMatchFormatError:
-		v.expected = expectFormat(detail("format"))
+		v.expected = expectFormat(detail(keyFormat))
 	case *gojsonschema.FalseError:
 		v.expected = expectNoValue
 	case *gojsonschema.NumberAnyOfError:

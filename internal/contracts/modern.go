@@ -41,6 +41,18 @@ func compileModern(doc any, d dialect) (func(any) []violation, []sdk.Fault) {
 	return func(instance any) []violation { return modernViolations(instance, schema.Validate(instance)) }, nil
 }
 
+// modernMetaschema is the metaschema of a dialect, with regular expressions checked.
+func modernMetaschema(d dialect) (*jsonschema.Schema, error) {
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoading{})
+	c.AssertFormat()
+	schema, err := c.Compile(metaschemas[d])
+	if err != nil {
+		return nil, fmt.Errorf("compile metaschema %s: %w", metaschemas[d], err)
+	}
+	return schema, nil
+}
+
 func modernViolations(instance any, err error) []violation {
 	if err == nil {
 		return nil

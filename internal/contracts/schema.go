@@ -49,10 +49,10 @@ func compile(raw json.RawMessage) (*Schema, error) {
 	}
 	s := &Schema{raw: raw}
 	if s.tree, faults = newTree(doc, d); len(faults) > 0 {
-		return nil, schemaError(faults)
+		return nil, schemaError(append(faults, metaFaults(doc, d)...))
 	}
 	if d.legacy() {
-		s.violations, faults = compileLegacy(d, raw, doc)
+		s.violations, faults = compileLegacy(s.tree)
 	} else {
 		s.violations, faults = compileModern(doc, d)
 	}
@@ -60,6 +60,22 @@ func compile(raw json.RawMessage) (*Schema, error) {
 		return nil, schemaError(faults)
 	}
 	return s, nil
+}
+
+// metaFaults is what the dialect's metaschema says of a schema that is not compiled, because its references go wrong.
+func metaFaults(doc any, d dialect) []sdk.Fault {
+	if d.legacy() {
+		meta, err := legacyMetaschema(d)
+		if err != nil {
+			return []sdk.Fault{libraryFault(err)}
+		}
+		return toFaults(doc, validateLegacy(meta, doc))
+	}
+	meta, err := modernMetaschema(d)
+	if err != nil {
+		return []sdk.Fault{libraryFault(err)}
+	}
+	return toFaults(doc, modernViolations(doc, meta.Validate(doc)))
 }
 
 func schemaError(faults []sdk.Fault) error {
@@ -82,15 +98,18 @@ func decodeSchema(raw json.RawMessage) (any, []sdk.Fault) {
 // Raw returns the schema as it was written. It must not be modified.
 func (s *Schema) Raw() json.RawMessage { return s.raw }
 
+// Dialect is the $schema of the dialect that the schema is read in, which it need not name itself.
+func (s *Schema) Dialect() string { return metaschemas[s.tree.dialect] }
+
 // IsObject reports whether the schema's root admits objects only: its type, or that of what it refers to, is "object".
 func (s *Schema) IsObject() bool {
 	// The tree has no cycle of references.
 	for n := s.tree.root; n != nil; n = n.ref {
-		switch declared := n.object["type"].(type) {
+		switch declared := n.object[keyType].(type) {
 		case string:
-			return declared == "object"
+			return declared == typeObject
 		case []any:
-			return len(declared) == 1 && declared[0] == "object"
+			return len(declared) == 1 && declared[0] == typeObject
 		}
 	}
 	return false

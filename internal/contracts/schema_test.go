@@ -520,7 +520,7 @@ func TestValidators_LoadNothing(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	_, legacy := compileLegacy(draft7, raw, doc)
+	_, legacy := compileLegacy(&tree{dialect: draft7, doc: doc})
 	_, modern := compileModern(doc, draft2020)
 	for _, faults := range [][]sdk.Fault{legacy, modern} {
 		if len(faults) != 1 || !strings.Contains(faults[0].Got, "nothing is loaded from elsewhere") {

@@ -136,12 +136,16 @@ func serviceTool(s sdk.ServiceTool) (*Tool, error) {
 	if len(t.Domains) == 0 {
 		t.Domains = []string{s.Contract.Domain}
 	}
-	accepts, declared, err := withoutParentSubject(version.Accepts)
+	accepts, err := inlineRoot(version.Accepts)
+	if err != nil {
+		return nil, err
+	}
+	arguments, declared, err := withoutParentSubject(accepts)
 	if err != nil {
 		return nil, err
 	}
 	t.NeedsParentSubject = declared
-	return newTool(t, accepts)
+	return newTool(t, arguments)
 }
 
 func checkRetry(r *sdk.Retry) error {
@@ -191,17 +195,22 @@ func newTool(t *Tool, arguments json.RawMessage) (*Tool, error) {
 	if t.arguments, faults = objectSchema(arguments, "$"); len(faults) > 0 {
 		return nil, &sdk.Error{Code: sdk.CodeConfig, Faults: faults}
 	}
-	parameters, err := definitionSchema(t.arguments)
+	var err error
+	if t.arguments, err = inlineRoot(t.arguments); err != nil {
+		return nil, err
+	}
+	shown, err := sanitise(t.arguments)
 	if err != nil {
 		return nil, err
 	}
-	t.Definition.Name, t.Definition.Parameters = t.Name, parameters
+	t.Definition.Name, t.Definition.Parameters = t.Name, shown.parameters
+	t.Definition.Description = strings.TrimSpace(t.Definition.Description + "\n\n" + shown.conditions)
 	return t, nil
 }
 
 // withoutParentSubject returns the schema without sdk.ParentSubjectField, and whether it had it.
 func withoutParentSubject(s *Schema) (json.RawMessage, bool, error) {
-	properties, _ := s.tree.root.object["properties"].(map[string]any)
+	properties, _ := s.tree.root.object[keyProperties].(map[string]any)
 	if _, declared := properties[sdk.ParentSubjectField]; !declared {
 		return s.raw, false, nil
 	}
@@ -211,12 +220,12 @@ func withoutParentSubject(s *Schema) (json.RawMessage, bool, error) {
 	if err := json.Unmarshal(s.raw, &root); err != nil {
 		return nil, false, fmt.Errorf("read schema: %w", err)
 	}
-	if err := json.Unmarshal(root["properties"], &fields); err != nil {
+	if err := json.Unmarshal(root[keyProperties], &fields); err != nil {
 		return nil, false, fmt.Errorf("read properties: %w", err)
 	}
 	delete(fields, sdk.ParentSubjectField)
-	if len(root["required"]) > 0 {
-		if err := json.Unmarshal(root["required"], &required); err != nil {
+	if len(root[keyRequired]) > 0 {
+		if err := json.Unmarshal(root[keyRequired], &required); err != nil {
 			return nil, false, fmt.Errorf("read required: %w", err)
 		}
 	}
@@ -224,25 +233,13 @@ func withoutParentSubject(s *Schema) (json.RawMessage, bool, error) {
 	for name, value := range root {
 		stripped[name] = value
 	}
-	stripped["properties"] = fields
-	delete(stripped, "required")
+	stripped[keyProperties] = fields
+	delete(stripped, keyRequired)
 	rest := slices.DeleteFunc(required, func(name string) bool { return name == sdk.ParentSubjectField })
 	if len(rest) > 0 {
-		stripped["required"] = rest
+		stripped[keyRequired] = rest
 	}
 	return json.RawMessage(compactJSON(stripped)), true, nil
-}
-
-// definitionSchema is the schema as models are shown it: without the keywords that name it, and in canonical form, so
-// that the same spec gives the same bytes wherever it was loaded from (providers cache prompts).
-func definitionSchema(s *Schema) (json.RawMessage, error) {
-	shown := map[string]any{}
-	for name, value := range s.tree.root.object {
-		if name != "$schema" && name != s.tree.dialect.idKeyword() {
-			shown[name] = value
-		}
-	}
-	return canonical([]byte(compactJSON(shown)))
 }
 
 // All returns the tools in the order in which models are shown them.

@@ -92,19 +92,19 @@ func (t *tree) add(raw any, at []string, base *url.URL) *node {
 		return n
 	}
 	n.object = object
-	if _, ok := object["$ref"].(string); ok {
+	if _, ok := object[keyRef].(string); ok {
 		t.pending = append(t.pending, n)
 		if t.dialect.legacy() {
 			return n
 		}
 	}
 	t.identify(n)
-	if _, ok := object["default"]; ok {
+	if _, ok := object[keyDefault]; ok {
 		t.hasDefaults = true
 	}
-	if nested, ok := object["$schema"].(string); ok && len(at) > 0 {
+	if nested, ok := object[keySchema].(string); ok && len(at) > 0 {
 		if d, fault := dialectOf(object); fault != nil || d != t.dialect {
-			t.fault(n.child("$schema"), "the dialect of the whole document", nested)
+			t.fault(n.child(keySchema), "the dialect of the whole document", nested)
 		}
 	}
 	t.addApplicators(n)
@@ -128,7 +128,7 @@ func (t *tree) identify(n *node) {
 	if t.dialect.legacy() {
 		return
 	}
-	for _, keyword := range []string{"$anchor", "$dynamicAnchor"} {
+	for _, keyword := range []string{keyAnchor, "$dynamicAnchor"} {
 		if name, ok := n.object[keyword].(string); ok {
 			t.anchors[key(n.base)+"#"+name] = n
 		}
@@ -137,30 +137,30 @@ func (t *tree) identify(n *node) {
 
 // addApplicators reads the keywords that decide which schema applies to which part of a value.
 func (t *tree) addApplicators(n *node) {
-	n.properties = t.each(n, "properties")
+	n.properties = t.each(n, keyProperties)
 	for _, e := range t.each(n, "patternProperties") {
 		if re, err := regexp.Compile(e.name); err == nil { // the validator refuses the others
 			n.patterns = append(n.patterns, pattern{re, e.schema})
 		}
 	}
 	n.additional = t.one(n, "additionalProperties")
-	n.allOf = t.list(n, "allOf")
+	n.allOf = t.list(n, keyAllOf)
 	if t.dialect == draft2020 {
-		n.prefix, n.items = t.list(n, "prefixItems"), t.one(n, "items")
-	} else if n.prefix = t.list(n, "items"); n.prefix != nil {
+		n.prefix, n.items = t.list(n, "prefixItems"), t.one(n, keyItems)
+	} else if n.prefix = t.list(n, keyItems); n.prefix != nil {
 		n.items = t.one(n, "additionalItems")
 	} else {
-		n.items = t.one(n, "items")
+		n.items = t.one(n, keyItems)
 	}
-	for _, keyword := range []string{"anyOf", "oneOf"} {
+	for _, keyword := range []string{keyAnyOf, keyOneOf} {
 		n.alternatives = append(n.alternatives, t.list(n, keyword)...)
 	}
-	for _, keyword := range []string{"not", "if", "then", "else"} {
+	for _, keyword := range []string{keyNot, "if", "then", "else"} {
 		if s := t.one(n, keyword); s != nil {
 			n.alternatives = append(n.alternatives, s)
 		}
 	}
-	for _, keyword := range []string{"dependencies", "dependentSchemas"} {
+	for _, keyword := range []string{"dependencies", keyDependent} {
 		for _, e := range t.each(n, keyword) {
 			n.alternatives = append(n.alternatives, e.schema)
 		}
@@ -174,7 +174,7 @@ func (t *tree) addRest(n *node) {
 	} {
 		t.one(n, keyword)
 	}
-	for _, keyword := range []string{"definitions", "$defs"} {
+	for _, keyword := range []string{keyDefinitions, keyDefs} {
 		t.each(n, keyword)
 	}
 }
@@ -225,8 +225,8 @@ func (t *tree) each(n *node, keyword string) []property {
 
 // resolve finds what the $ref of n points to.
 func (t *tree) resolve(n *node) {
-	ref, _ := n.object["$ref"].(string)
-	at := n.child("$ref")
+	ref, _ := n.object[keyRef].(string)
+	at := n.child(keyRef)
 	u, err := n.base.Parse(ref)
 	if err != nil {
 		t.fault(at, "a URI reference", ref)

@@ -37,8 +37,9 @@ const (
 //  1. a driver is named exactly while the run is running;
 //  2. a waiting run has an open call of a service or person, and a timer;
 //  3. a done run has no calls, a reason, and no driver;
-//  4. calls belong to the current step, in the order of the model's reply, with distinct ids;
-//  5. only a done run is purged.
+//  4. calls belong to the current step, in the order of the model's reply, with distinct ids; permission requests follow;
+//  5. a permission request names a call of the round, and a held call the request that holds it;
+//  6. only a done run is purged.
 type Head struct {
 	V     int    `json:"v"`
 	Run   string `json:"run"`
@@ -270,6 +271,22 @@ func (h *Head) Check() error {
 		if ref, ok := sdk.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Step || h.call(h.Calls[i].ID) != i {
 			return violation(h, "call %s does not belong to step %d", h.Calls[i].ID, h.Step)
 		}
+		if err := h.checkGate(&h.Calls[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Head) checkGate(c *Call) error {
+	if (c.Kind == CallPermission) != (c.Gate != nil) || c.Gate != nil && h.call(c.Gate.Call) < 0 {
+		return violation(h, "permission request %s is for no call of the round", c.ID)
+	}
+	if c.Held == "" {
+		return nil
+	}
+	if i := h.call(c.Held); i < 0 || h.Calls[i].Gate == nil || h.Calls[i].Gate.Call != c.ID || h.Calls[i].Closed() && h.Cancel == nil {
+		return violation(h, "call %s is held by no open request", c.ID)
 	}
 	return nil
 }

@@ -48,6 +48,10 @@ func (r Retry) pause(call string, attempt int) int64 {
 // resend makes the next attempt at c. The attempts before stay valid: the first answer to any is the result.
 func (t *transition) resend(c *Call) {
 	tool := t.spec.tool(c.Tool)
+	if tool == nil {
+		t.close(c, failure(c.ID, ResultTimeout, missing(c.Tool)))
+		return
+	}
 	c.Attempt, c.Sent, c.RetryAt = c.attempt()+1, t.in.Rev, 0
 	if tool.Timeout > 0 {
 		c.Due = t.in.At + tool.Timeout
@@ -57,6 +61,11 @@ func (t *transition) resend(c *Call) {
 		Domains: c.Domains,
 		Schema:  tool.Schema, ParentSubject: tool.ParentSubject,
 	})
+}
+
+// missing says that the agent no longer has a tool that a call waits for: its code is gone, or its contract.
+func missing(tool string) *sdk.Error {
+	return sdk.Errorf(sdk.CodeContractMissing, "the agent no longer has %s", tool)
 }
 
 // timedOut gives up an attempt at c that nobody answered in time.

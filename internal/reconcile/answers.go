@@ -70,7 +70,7 @@ func (p *pass) answer(ctx context.Context, subject string, absorbed map[uint64]b
 	var originals []broker.Delivery
 	settled, copies := map[uint64]bool{}, map[uint64]int{}
 	for from, n := uint64(1), 0; n < maxAnswers; n++ {
-		d, err := p.Conn.Next(ctx, broker.ZoneIn, subject, from)
+		d, err := p.Conn.NextDelivery(ctx, broker.ZoneIn, subject, from)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (x *index) of(ctx context.Context, kind sdk.Kind, partition string) (map[st
 		wanted = "*"
 	}
 	filter := fmt.Sprintf("%s.%s%s.%s.>", x.p.subjects.Root(), kind, strings.Repeat(".*", l.at), wanted)
-	subjects, err := x.p.Conn.Stored(ctx, l.zone, filter)
+	subjects, err := x.p.Conn.SubjectsUnder(ctx, l.zone, filter)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func (p *pass) lostDelegations(ctx context.Context) error {
 func (p *pass) scan(ctx context.Context, z broker.Zone, filters func(token string, a sdk.AgentSpec) []string) error {
 	for token, a := range p.agents {
 		var failed error
-		err := p.Conn.Scan(ctx, z, filters(token, a), func(d broker.Delivery) bool {
+		err := p.Conn.Deliveries(ctx, z, filters(token, a), func(d broker.Delivery) bool {
 			if p.young(d.Received()) {
 				return false
 			}
@@ -80,12 +80,12 @@ func (p *pass) ended(ctx context.Context, m runner.Message) (bool, error) {
 	zone, subject := broker.ZoneDone, p.subjects.Done(m.Address.Agent, m.Address.Run, sdk.InitToken(m.Event.Source, m.Event.ID))
 	if m.Address.Kind == sdk.KindOut {
 		zone, subject = broker.ZoneIn, p.subjects.Reply(m.Address.Call)
-		voided, err := p.Conn.Last(ctx, broker.ZoneOut, p.subjects.Void(m.Address.Call))
+		voided, err := p.Conn.LastDelivery(ctx, broker.ZoneOut, p.subjects.Void(m.Address.Call))
 		if err != nil || voided != nil {
 			return voided != nil, err // nobody waits for an answer
 		}
 	}
-	last, err := p.Conn.Last(ctx, zone, subject)
+	last, err := p.Conn.LastDelivery(ctx, zone, subject)
 	if err != nil || last != nil {
 		return last != nil, err
 	}

@@ -70,7 +70,7 @@ func (p *pass) orphan(ctx context.Context, x *index, call sdk.Address, subject s
 	if err != nil || slices.Contains(answers, p.subjects.Reply(call.Call)) {
 		return err
 	}
-	d, err := p.Conn.Last(ctx, broker.ZoneOut, subject)
+	d, err := p.Conn.LastDelivery(ctx, broker.ZoneOut, subject)
 	if err != nil || d == nil || p.young(d.Received()) {
 		return err
 	}

@@ -228,6 +228,6 @@ func (p *pass) consumed(ctx context.Context, z broker.Zone, agent string) (consu
 // deadLettered reports whether a message is among the dead letters: it was dealt with.
 func (p *pass) deadLettered(ctx context.Context, d broker.Delivery) (bool, error) {
 	subject := p.subjects.DeadLetter("*", d.Stream(), d.Sequence())
-	letters, err := p.Conn.Stored(ctx, broker.ZoneDLQ, subject)
+	letters, err := p.Conn.SubjectsUnder(ctx, broker.ZoneDLQ, subject)
 	return len(letters) > 0, err
 }

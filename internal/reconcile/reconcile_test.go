@@ -233,7 +233,7 @@ func TestRun_LostTimerIsArmedAgain(t *testing.T) {
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TimerLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	armed, err := r.conn.Last(r.context(), broker.ZoneTimer, r.conn.Subjects().Timer(b.agent, b.key))
+	armed, err := r.conn.LastDelivery(r.context(), broker.ZoneTimer, r.conn.Subjects().Timer(b.agent, b.key))
 	if want := fmt.Sprintf(`{"due":%d}`, r.head(b).Timer); err != nil || armed == nil || string(armed.Data()) != want {
 		t.Errorf("armed: %v, %v, want %s", armed, err, want)
 	}
@@ -251,7 +251,7 @@ func TestRun_TimerThatFiredUnseenFiresAgain(t *testing.T) {
 	r.stop()
 	fire := r.conn.Subjects().Fire(b.agent, b.key)
 	r.await("the timer fires", func() bool {
-		d, err := r.conn.Last(r.context(), broker.ZoneTimer, fire)
+		d, err := r.conn.LastDelivery(r.context(), broker.ZoneTimer, fire)
 		return err == nil && d != nil
 	})
 	r.nothing() // it waits for a worker
@@ -347,14 +347,14 @@ func TestRun_LostCallIsSentAgain(t *testing.T) {
 	r.waiting(b, 1)
 	r.settled()
 	subject := r.conn.Subjects().Call(r.call(b))
-	before, err := r.conn.Last(r.context(), broker.ZoneOut, subject)
+	before, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, subject)
 	r.check("read call", err)
 	r.delete(broker.ZoneOut, subject)
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.CallLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	after, err := r.conn.Last(r.context(), broker.ZoneOut, subject)
+	after, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, subject)
 	r.check("read call", err)
 	if after == nil || string(after.Data()) != string(before.Data()) {
 		t.Errorf("the call is %v, want the same as before", after)
@@ -370,14 +370,14 @@ func TestRun_LostTerminalIsPublishedAgain(t *testing.T) {
 	r.done(delegating)
 	r.settled()
 	subject := r.conn.Subjects().Done(plain.agent, plain.key, plain.init)
-	before, err := r.conn.Last(r.context(), broker.ZoneDone, subject)
+	before, err := r.conn.LastDelivery(r.context(), broker.ZoneDone, subject)
 	r.check("read terminal event", err)
 	r.delete(broker.ZoneDone, subject)
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TerminalLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	after, err := r.conn.Last(r.context(), broker.ZoneDone, subject)
+	after, err := r.conn.LastDelivery(r.context(), broker.ZoneDone, subject)
 	r.check("read terminal event", err)
 	if after == nil || string(after.Data()) != string(before.Data()) {
 		t.Errorf("the terminal event is %v, want the same as before", after)

@@ -198,6 +198,10 @@ func (c clock) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+func (clock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d)
+}
+
 func (clock) Parallel(fs ...func()) {
 	var wg sync.WaitGroup
 	for _, f := range fs {
@@ -326,7 +330,7 @@ func (r *rig) settled() {
 func (r *rig) messages(z broker.Zone, kind sdk.Kind) map[string]int {
 	r.t.Helper()
 	count := map[string]int{}
-	r.check("scan", r.conn.Scan(r.context(), z, []string{r.conn.Subjects().All(kind)}, func(d broker.Delivery) bool {
+	r.check("scan", r.conn.Deliveries(r.context(), z, []string{r.conn.Subjects().All(kind)}, func(d broker.Delivery) bool {
 		count[d.Subject()]++
 		return true
 	}))

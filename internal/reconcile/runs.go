@@ -152,7 +152,7 @@ func (p *pass) zoneOf(stream string) (broker.Zone, bool) {
 
 // willFire reports whether a fired timer of the run waits to be handled.
 func (p *pass) willFire(ctx context.Context, agent string, run sdk.RunKey) (bool, error) {
-	last, err := p.Conn.Last(ctx, broker.ZoneTimer, p.subjects.Fire(agent, run))
+	last, err := p.Conn.LastDelivery(ctx, broker.ZoneTimer, p.subjects.Fire(agent, run))
 	if err != nil || last == nil {
 		return false, err
 	}
@@ -242,7 +242,7 @@ func (p *pass) terminal(ctx context.Context, x *index, run sdk.RunKey, e *core.E
 		if there, err := x.runOf(ctx, sdk.KindDone, run); err != nil || slices.Contains(there, subject) {
 			return false, err
 		}
-	} else if last, err := p.Conn.Last(ctx, zone, subject); err != nil || last != nil { // in the caller's partition
+	} else if last, err := p.Conn.LastDelivery(ctx, zone, subject); err != nil || last != nil { // in the caller's partition
 		return false, err
 	}
 	return true, p.deal(ctx, found(TerminalLost, e, subject, "published again"), p.repair(run, e))

@@ -37,7 +37,7 @@ func (a *activation) progress() {
 func (a *activation) process(ctx context.Context) (Verdict, error) {
 	for {
 		if err := a.loadHead(ctx); err != nil {
-			return a.corrupt(err)
+			return a.corrupt(ctx, err)
 		}
 		a.progress()
 		if err := a.holdBack(ctx); err != nil {
@@ -55,7 +55,7 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 			return a.refuse(ctx, sdk.Errorf(sdk.CodeTooLarge, "what the message adds to the run is too large to be stored").WithCause(err))
 		}
 		if err != nil {
-			return Verdict{}, err
+			return a.corrupt(ctx, err)
 		}
 		if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
 			a.stats.Takeovers.Add(1)
@@ -73,6 +73,9 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 			if v, err := a.relay(ctx); err != nil || v != nil {
 				return settled(v), err
 			}
+		}
+		if p := poison(&entry); p != nil {
+			return reject(p), nil
 		}
 		d := entry.Head.Driver
 		if d == nil || d.Owner != a.owner {
@@ -102,14 +105,6 @@ func settled(v *Verdict) Verdict {
 	return *v
 }
 
-// corrupt turns an unreadable journal into a dead letter: the run is left as it is, and the worker goes on.
-func (a *activation) corrupt(err error) (Verdict, error) {
-	if !errors.Is(err, ErrCorrupt) {
-		return Verdict{}, err
-	}
-	return reject((&sdk.Error{Code: sdk.CodeInternal, Message: "the run's journal cannot be read"}).WithCause(err)), nil
-}
-
 func (a *activation) loadHead(ctx context.Context) error {
 	rec, err := a.Store.Head(ctx, a.key)
 	if errors.Is(err, ErrNotFound) {
@@ -119,11 +114,11 @@ func (a *activation) loadHead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read head of run %s: %w", a.key, err)
 	}
-	e, err := core.DecodeEntry(rec.Data)
+	e, digest, err := a.Entries.Decode(rec.Data)
 	if err != nil {
-		return fmt.Errorf("%w: run %s: %w", ErrCorrupt, a.key, err)
+		return fmt.Errorf("head of run %s: %w", a.key, err)
 	}
-	a.head, a.at = e.Head, point{Version: rec.Version, digest: core.Digest(rec.Data)}
+	a.head, a.at = e.Head, point{Version: rec.Version, digest: digest}
 	return nil
 }
 
@@ -221,10 +216,16 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("confirm run %s: %w", a.key, err)
 	}
 	v, err := a.relay(ctx)
-	if v == nil && err == nil && a.lateDecision() {
+	if v != nil || err != nil {
+		return settled(v), err
+	}
+	if p := a.poisoned(a.entries); p != nil {
+		return reject(p), nil
+	}
+	if a.lateDecision() {
 		return reject(sdk.Errorf(sdk.CodeDecisionRefused, "the request is decided, or nobody waits for it any more")), nil
 	}
-	return settled(v), err
+	return Verdict{}, nil
 }
 
 // lateDecision reports whether the message decides a permission request that is closed. Unlike other late answers it is not
@@ -240,9 +241,9 @@ func (a *activation) lateDecision() bool {
 // relay carries out again what may be missing outside: the effects of every entry that this message caused, and what the
 // run waits for. The verdict is set when the journal cannot be read.
 func (a *activation) relay(ctx context.Context) (*Verdict, error) {
-	entries, _, err := a.journal(ctx, point{}, a.at.Rev)
+	entries, err := a.durable(ctx)
 	if err != nil {
-		v, err := a.corrupt(err)
+		v, err := a.corrupt(ctx, err)
 		return &v, err
 	}
 	a.entries = entries

@@ -16,10 +16,10 @@ import (
 // is already committed after former.
 func (a *activation) drive(ctx context.Context, former point, first *core.Entry) (Verdict, error) {
 	if err := a.loadState(ctx, former, first); err != nil {
-		return a.stopped(err)
+		return a.stopped(ctx, err)
 	}
 	if err := a.endVoided(ctx); err != nil {
-		return a.stopped(err)
+		return a.stopped(ctx, err)
 	}
 	work, done := a.working.begin(ctx, a.key)
 	defer done()
@@ -31,7 +31,7 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 		}
 		if a.draining.Load() {
 			if err := a.commit(ctx, core.Released{}); err != nil {
-				return a.stopped(err)
+				return a.stopped(ctx, err)
 			}
 			return Verdict{Settlement: Retry}, nil
 		}
@@ -41,17 +41,17 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 		}
 		a.progress()
 		if err := a.commit(ctx, event); err != nil {
-			return a.stopped(err)
+			return a.stopped(ctx, err)
 		}
 	}
 }
 
 // stopped says what becomes of the message when the run can be driven no further.
-func (a *activation) stopped(err error) (Verdict, error) {
+func (a *activation) stopped(ctx context.Context, err error) (Verdict, error) {
 	if errors.Is(err, core.ErrFenced) {
 		return Verdict{Settlement: Leave}, nil
 	}
-	return a.corrupt(err)
+	return a.corrupt(ctx, err)
 }
 
 // loadState rebuilds the run's state at a.at or later: from the cache and what came after, else from the whole journal.
@@ -115,7 +115,10 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			if written == nil {
 				continue
 			}
-			// The store wrote it although it did not say so, and others appended after it.
+			// The store wrote it although it did not say so, and others appended after it: nobody has confirmed it yet.
+			if err := a.confirm(ctx); err != nil {
+				return err
+			}
 			a.announce(written)
 			if err := a.carryOut(ctx, written, written.Effects); err != nil {
 				return err
@@ -131,6 +134,19 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 		}
 		a.announce(&entry)
 		return a.carryOut(ctx, &entry, entry.Effects)
+	}
+}
+
+// confirm makes durable what was read up to a.at, and what others appended meanwhile.
+func (a *activation) confirm(ctx context.Context) error {
+	for {
+		err := a.Store.Barrier(ctx, a.key, a.at.Version)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if _, err := a.catchUp(ctx, ""); err != nil {
+			return err
+		}
 	}
 }
 
@@ -189,7 +205,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		e := sdk.AsError(err)
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonQuota, Code: e.Code, Message: e.Message}}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.agent.ModelTimeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 {
@@ -308,7 +324,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	if timeout == 0 {
 		timeout = sdk.DefaultToolTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, timeout)
 	defer cancel()
 	data, err := tool.Run(ctx, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,

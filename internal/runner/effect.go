@@ -104,7 +104,7 @@ func (a *activation) opening(ctx context.Context, e *core.Entry, f core.Effect) 
 	}
 	if uint64(len(a.entries)) < f.Opened {
 		var err error
-		if a.entries, _, err = a.journal(ctx, point{}, f.Opened); err != nil {
+		if a.entries, err = a.durable(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -181,7 +181,7 @@ func (a *activation) publishVoid(ctx context.Context, e *core.Entry, f core.Effe
 	for i, domain := range f.Lanes() {
 		at := a.address(e, f, i)
 		ev := a.event(e)
-		ev.ID, ev.Source, ev.Type, ev.Domain = at.Call+"-void", a.Subjects.Reply(at), f.Type, domain
+		ev.ID, ev.Source, ev.Type, ev.Domain = at.Call+"-void", a.Subjects.Reply(at), sdk.VoidType(f.Type), domain
 		ev.ParentID, ev.Data = at.Call, json.RawMessage("{}")
 		if err := a.publish(ctx, a.Subjects.Void(at), ev); err != nil {
 			return err
@@ -225,7 +225,7 @@ func (a *activation) publishEnd(ctx context.Context, init core.Init, ev sdk.Even
 
 // withHistory puts the conversation beside the output (seed 001), unless no event could hold both.
 func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMessage, error) {
-	entries, _, err := a.journal(ctx, point{}, e.Rev)
+	entries, err := a.durable(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -99,25 +99,25 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 	return stored.Encode()
 }
 
-// decode reads an entry and its blobs. ErrCorrupt, or the store's failure to read a blob.
-func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, error) {
-	e, err := core.DecodeEntry(rec.Data)
+// decode reads an entry with its blobs, and returns its digest too. ErrCorrupt, or the store's failure to read a blob.
+func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, string, error) {
+	e, digest, err := r.Entries.Decode(rec.Data)
 	if err != nil {
-		return core.Entry{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return core.Entry{}, "", err
 	}
 	for _, b := range e.Blobs {
 		content, err := r.Store.Blob(ctx, run, b.Digest)
 		if err != nil && !errors.Is(err, ErrNotFound) {
-			return core.Entry{}, fmt.Errorf("read section %s of entry %d: %w", b.Section, e.Rev, err)
+			return core.Entry{}, "", fmt.Errorf("read section %s of entry %d: %w", b.Section, e.Rev, err)
 		}
 		if err == nil {
 			err = e.Restore(b, content)
 		}
 		if err != nil {
-			return core.Entry{}, fmt.Errorf("%w: section %s of entry %d: %w", ErrCorrupt, b.Section, e.Rev, err)
+			return core.Entry{}, "", fmt.Errorf("%w: section %s of entry %d: %w", ErrCorrupt, b.Section, e.Rev, err)
 		}
 	}
-	return e, nil
+	return e, digest, nil
 }
 
 // Journal reads a run's entries in order, with their blobs, and checks the chain of hashes.
@@ -134,7 +134,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 	}
 	entries := make([]core.Entry, 0, len(records))
 	for _, rec := range records {
-		e, err := r.decode(ctx, run, rec)
+		e, digest, err := r.decode(ctx, run, rec)
 		if err != nil {
 			return nil, point{}, fmt.Errorf("journal of run %s: %w", run, err)
 		}
@@ -142,18 +142,26 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 			return nil, point{}, fmt.Errorf("%w: run %s: entry %d does not follow entry %d", ErrCorrupt, run, e.Rev, at.Rev)
 		}
 		entries = append(entries, e)
-		at = point{Version: rec.Version, digest: core.Digest(rec.Data)}
+		at = point{Version: rec.Version, digest: digest}
 	}
 	return entries, at, nil
 }
 
 // journal reads the entries after from, up to rev at least, and the point that they lead to. What is known to be written
-// is waited for: a read may be stale.
+// is waited for, because a read may be stale; but not for ever, because it may be lost. Only a read from the beginning can
+// tell that: one from a later point that stays short is corrupt so that its caller begins anew.
 func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]core.Entry, point, error) {
-	for {
+	for reads := 1; ; reads++ {
 		entries, end, err := a.readAfter(ctx, a.key, from)
 		if err != nil || end.Rev >= rev || len(entries) > 0 && entries[0].Head.Purged != nil {
 			return entries, end, err
+		}
+		if reads == mostStaleReads {
+			err := fmt.Errorf("run %s: entry %d is not to be read, only those up to %d", a.key, rev, end.Rev)
+			if from.Rev > 0 {
+				err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+			return nil, point{}, err
 		}
 		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
 			return nil, point{}, err
@@ -161,5 +169,27 @@ func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]cor
 	}
 }
 
-// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written.
-const staleReadDelay = 10 * time.Millisecond
+// durable reads the journal up to a.at, which is durable. What others wrote since may vanish in a failover, and what comes
+// from a store that has lost one is not the journal: nothing may leave the worker on the strength of either (R1).
+func (a *activation) durable(ctx context.Context) ([]core.Entry, error) {
+	for range mostStaleReads {
+		entries, _, err := a.journal(ctx, point{}, a.at.Rev)
+		if err != nil {
+			return nil, err
+		}
+		if entries = entries[:a.at.Rev]; len(entries) == 0 || entries[len(entries)-1].Etag == a.at.Etag {
+			return entries, nil
+		}
+		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("run %s: entry %d is not to be read, only another one in its place", a.key, a.at.Rev)
+}
+
+// staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written, and
+// mostStaleReads how many such reads there are: 5 s of them.
+const (
+	staleReadDelay = 10 * time.Millisecond
+	mostStaleReads = 500
+)

@@ -17,8 +17,8 @@ var (
 	// ErrAmbiguous: the entry may or may not be written, or may not be durable yet. Append the same record again to learn
 	// which: a record that is already the run's last is not written twice.
 	ErrAmbiguous = errors.New("ambiguous: the store did not answer")
-	// ErrCorrupt: what is stored is not what was written, or does not hold together. The run is left alone and its message
-	// dead-lettered.
+	// ErrCorrupt: what is stored is not what was written, or does not hold together: reading it again will not help. The
+	// message is dead-lettered, and the run ends, if that is still possible.
 	ErrCorrupt = errors.New("journal is corrupt")
 )
 
@@ -38,7 +38,7 @@ type Record struct {
 	Data []byte
 }
 
-// StoredRun is a run in a listing, with its last record.
+// StoredRun is a run in a listing, with its last record. Revision 0 says that what is stored there is no entry.
 type StoredRun struct {
 	Run  sdk.RunKey
 	Last Record
@@ -97,6 +97,8 @@ type Env interface {
 	Now() int64
 	// Sleep returns nil after d, or ctx's error when that ends first.
 	Sleep(ctx context.Context, d time.Duration) error
+	// WithTimeout is context.WithTimeout on this clock.
+	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 	// Parallel runs the functions concurrently and returns when all have returned.
 	Parallel(fs ...func())
 	// Random returns 128 random bits as 26 characters of lower-case base32.

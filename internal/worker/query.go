@@ -58,20 +58,29 @@ type WaitingCall struct {
 // queryTimeout bounds the work for one query.
 const queryTimeout = 10 * time.Second
 
-// answerQueries serves agentd.get.<agent> for each agent.
-func (w *Worker) answerQueries() (stop func() error, err error) {
-	var endpoints []broker.Endpoint
+// offer shows each agent as a NATS service, which answers queries about its runs and with its contract.
+func (w *Worker) offer() (stop func() error, err error) {
+	var services []broker.Service
 	for _, a := range w.Agents {
-		endpoints = append(endpoints, broker.Endpoint{
-			Subject: w.Conn.Subjects().Get(a.Spec.Name), Name: sdk.NameToken(a.Spec.Name),
+		s, err := w.Conn.ContractService(a.Spec.Contract)
+		if err != nil {
+			return nil, err
+		}
+		s.Version, s.Metadata["agent"] = a.Spec.Version, a.Spec.Name
+		if a.Spec.Description != "" {
+			s.Description = a.Spec.Description
+		}
+		s.Endpoints = append(s.Endpoints, broker.Endpoint{
+			Subject: w.Conn.Subjects().Get(a.Spec.Name), Name: "get",
 			Answer: func(request []byte) (any, error) {
 				ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 				defer cancel()
 				return w.query(ctx, a.Spec.Name, request)
 			},
 		})
+		services = append(services, s)
 	}
-	return w.Conn.Serve(endpoints)
+	return w.Conn.Serve(services...)
 }
 
 func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, error) {

@@ -28,7 +28,7 @@ func (w *Worker) Reconciling() (reconcile.Options, error) {
 	}
 	o := reconcile.Options{
 		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Everything: true, Logger: w.Logger,
-		OlderThan: w.Options.Reconcile.OlderThan, History: w.Options.Reconcile.History,
+		OlderThan: w.Reconcile.OlderThan, History: w.Reconcile.History,
 	}
 	for _, a := range w.Agents {
 		o.Agents = append(o.Agents, a.Spec)
@@ -38,7 +38,7 @@ func (w *Worker) Reconciling() (reconcile.Options, error) {
 
 // reconcile makes passes until ctx ends. The returned function waits for the last one.
 func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
-	if w.Options.Reconcile.Interval == 0 {
+	if w.Reconcile.Interval == 0 {
 		return func() {}, nil
 	}
 	o, err := w.Reconciling()
@@ -48,7 +48,7 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		reconcile.Periodic(ctx, w.Options.Reconcile.Interval, o)
+		reconcile.Periodic(ctx, w.Reconcile.Interval, o)
 	}()
 	return func() { <-done }, nil
 }

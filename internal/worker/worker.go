@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
+	"agentd/internal/contracts"
 	"agentd/internal/handler"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -49,6 +51,8 @@ type Options struct {
 // Worker serves agents.
 type Worker struct {
 	Options
+	// setting guards Agents while the worker runs.
+	setting sync.Mutex
 	catalog *catalog.Catalog
 	runner  *runner.Runner
 	handler *handler.Handler
@@ -67,7 +71,7 @@ func New(o Options) (*Worker, error) {
 		o.Heartbeat = broker.Heartbeat
 	}
 	if o.Publisher == nil {
-		o.Publisher = o.Conn
+		o.Publisher = publisher{o.Conn}
 	}
 	if o.DeadLetters == nil {
 		o.DeadLetters = o.Conn
@@ -91,7 +95,15 @@ func New(o Options) (*Worker, error) {
 
 // SetAgents replaces the agents that new runs start with; see catalog.Set. Agents that were not there when the worker
 // started get messages after the next start.
-func (w *Worker) SetAgents(agents []sdk.Agent) error { return w.catalog.Set(agents) }
+func (w *Worker) SetAgents(agents []sdk.Agent) error {
+	w.setting.Lock()
+	defer w.setting.Unlock()
+	if err := w.catalog.Set(agents); err != nil {
+		return err
+	}
+	w.Agents = agents
+	return nil
+}
 
 // Runner gives access to journals and counters.
 func (w *Worker) Runner() *runner.Runner { return w.runner }
@@ -100,11 +112,13 @@ func (w *Worker) Runner() *runner.Runner { return w.runner }
 // called once.
 func (w *Worker) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, w.catalog.Close()) }()
-	stopAnswering, err := w.answerQueries()
+	consumers := w.consumers()
+	stopAnswering, err := w.offer()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopAnswering()) }()
+	defer w.follow(ctx)()
 	stopListening, err := w.Conn.OnWake(func(run sdk.RunKey) { w.wake(ctx, run) })
 	if err != nil {
 		return err
@@ -115,16 +129,40 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer reconciled()
-	consumers := []broker.ConsumerRef{}
-	for _, a := range w.Agents {
-		consumers = append(consumers, broker.AgentConsumers(a.Spec.Name)...)
-	}
-	unrouted := broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer}
 	w.Conn.Consume(ctx, broker.ConsumeOptions{
-		Consumers: append(consumers, unrouted), Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
+		Consumers: consumers, Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
 		Handle: w.around(),
 	})
 	return nil
+}
+
+// consumers are those of the agents that the worker starts with.
+func (w *Worker) consumers() []broker.ConsumerRef {
+	var refs []broker.ConsumerRef
+	for _, a := range w.Agents {
+		refs = append(refs, broker.AgentConsumers(a.Spec.Name)...)
+	}
+	return append(refs, broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer})
+}
+
+// follow begins to follow the registry, and returns when its state is known. The returned function ends that.
+func (w *Worker) follow(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.followRegistry(ctx, ready)
+	}()
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	case <-time.After(firstRead):
+		w.Logger.Warn("the registry of contracts has not answered yet; a removed version is not noticed before it does")
+	}
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // wakeTimeout bounds the look at one run's journal; a wake that comes to nothing is only slower.
@@ -191,7 +229,11 @@ func (w *Worker) refuseUnknown(ctx context.Context, agent string, event sdk.Even
 		return err
 	}
 	w.Logger.Warn("init event for an unknown agent", "agent", agent, "event", event.ID)
-	return w.Publisher.Publish(ctx, subject, terminal)
+	err = w.Publisher.Publish(ctx, subject, terminal)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		return nil // it was answered otherwise, and this answer is among the dead letters
+	}
+	return err
 }
 
 // Plan is what the worker's agents need on the broker.
@@ -231,6 +273,9 @@ func services(agents []sdk.AgentSpec) []broker.ServicePlan {
 			}
 		}
 		for _, s := range a.Services {
+			if contracts.IsReference(s) {
+				continue // where its calls go is not known yet
+			}
 			domains := s.Domains
 			if len(domains) == 0 {
 				domains = []string{s.Contract.Domain}

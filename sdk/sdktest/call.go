@@ -122,6 +122,12 @@ func (h *Harness) PublishAgain(c *Call, event sdk.Event) {
 	h.Publish(c.reply(), event)
 }
 
+// PublishAs is PublishAgain as a principal, as if the broker had enforced it.
+func (h *Harness) PublishAs(principal string, c *Call, event sdk.Event) {
+	h.t.Helper()
+	h.Publish(c.reply()+"."+principal, event)
+}
+
 // Publish publishes an event on a subject of a stream, whether or not something is there.
 func (h *Harness) Publish(subject string, event sdk.Event) {
 	h.t.Helper()

@@ -25,6 +25,8 @@ const Patience = 20 * time.Second
 // Options are what a Harness runs.
 type Options struct {
 	Agents []sdk.Agent
+	// Contracts are published in the registry before the workers start, with all their versions.
+	Contracts []sdk.Contract
 	// Model answers for every agent; its name in specs does not matter.
 	Model sdk.Provider
 	// OpenStore replaces the store in JetStream.
@@ -33,6 +35,8 @@ type Options struct {
 	Workers int
 	// Slots of each worker; 0 is 16.
 	Slots int
+	// Identity refuses runs and decisions without a principal; see SendAs and PublishAs.
+	Identity bool
 	// URL is a NATS server with JetStream that is used instead of the embedded one, such as
 	// nats://user:password@127.0.0.1:4222, so that programs in other languages can take part.
 	URL string
@@ -69,12 +73,7 @@ func Start(t testing.TB, o Options) *Harness {
 	})
 	h.check("connect", err)
 	t.Cleanup(func() { h.check("close connection", h.conn.Close()) })
-	var specs []sdk.AgentSpec
-	for _, a := range o.Agents {
-		specs = append(specs, a.Spec)
-	}
-	_, err = h.conn.Provision(ctx, worker.Plan(specs))
-	h.check("provision", err)
+	h.provision()
 	if h.store = natsstore.New(h.conn.JetStream(), broker.StreamName(h.conn.Subjects(), broker.ZoneRun), h.conn.Subjects()); o.OpenStore != nil {
 		h.store = o.OpenStore(h.conn)
 	}
@@ -98,6 +97,39 @@ func (h *Harness) server() *broker.Server {
 	return server
 }
 
+// provision makes what the agents need on the broker, and looks up what they have from the registry.
+func (h *Harness) provision() {
+	ctx, cancel := h.context()
+	defer cancel()
+	plan := func() {
+		var specs []sdk.AgentSpec
+		for _, a := range h.o.Agents {
+			specs = append(specs, a.Spec)
+		}
+		_, err := h.conn.Provision(ctx, worker.Plan(specs))
+		h.check("provision", err)
+	}
+	plan()
+	for _, c := range h.o.Contracts {
+		h.PublishContract(c)
+	}
+	var err error
+	h.o.Agents, err = worker.Resolve(ctx, h.conn, h.o.Agents)
+	h.check("resolve contracts", err)
+	plan()
+}
+
+// PublishContract publishes all versions of a contract in the registry.
+func (h *Harness) PublishContract(c sdk.Contract) {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	for version := range c.Versions {
+		_, err := h.conn.Registry().Publish(ctx, c, version, true)
+		h.check("publish contract "+c.Type+" "+version, err)
+	}
+}
+
 func (h *Harness) check(doing string, err error) {
 	h.t.Helper()
 	if err != nil {
@@ -108,7 +140,8 @@ func (h *Harness) check(doing string, err error) {
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: Patience, Logger: h.log,
-		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
+		Identity: h.o.Identity,
+		Models:   func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
 	h.check("new worker", err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
@@ -177,6 +210,17 @@ func (h *Harness) Send(agent string, event sdk.Event) Run {
 	ctx, cancel := h.context()
 	defer cancel()
 	h.check("publish init event", h.conn.Start(ctx, agent, event))
+	return started(agent, event)
+}
+
+// SendAs is Send as a principal, as if the broker had enforced it.
+func (h *Harness) SendAs(principal, agent string, event sdk.Event) Run {
+	h.t.Helper()
+	h.Publish(h.conn.Subjects().Start(agent)+"."+principal, event)
+	return started(agent, event)
+}
+
+func started(agent string, event sdk.Event) Run {
 	r := Run{Subject: event.Subject, Agent: agent, Init: sdk.InitToken(event.Source, event.ID)}
 	if r.Subject == "" {
 		r.Subject = sdk.DefaultSubject(r.Init)

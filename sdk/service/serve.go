@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentd/internal/broker"
@@ -25,6 +26,10 @@ type serving struct {
 	log      *slog.Logger
 	grace    time.Duration
 	flights  *flights
+	// calls counts what was answered, errors what of it with an error.
+	calls, errors atomic.Uint64
+	// unlisted is set when it was reported that the contract is not in the registry.
+	unlisted bool
 	// heartbeat is how often a delivery is extended.
 	heartbeat time.Duration
 	// patience is how long a handler may go on after its context ended before the call is answered without it.
@@ -119,16 +124,25 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 	case errors.Is(context.Cause(handling), errVoided):
 		s.log.Debug("call was voided while it was handled", "call", id)
 	default:
-		if err := s.respond(ctx, c, s.response(c, answer, err)); err != nil {
+		event := s.response(c, answer, err)
+		if err := s.respond(ctx, c, event); err != nil {
 			s.log.Error("call could not be answered; it will be delivered again", "call", id, "error", err)
 			return
 		}
+		s.count(event)
 	}
 	stop()
 	s.ack(d)
 	if !i.finished() {
 		s.log.Error("handler ignores the end of its context and keeps its slot", "call", id)
 		<-i.done
+	}
+}
+
+func (s *serving) count(answer sdk.Event) {
+	s.calls.Add(1)
+	if answer.Type == sdk.ErrorType(s.contract.Type) {
+		s.errors.Add(1)
 	}
 }
 

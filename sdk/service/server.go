@@ -48,7 +48,8 @@ func Run(ctx context.Context, services ...*Service) error { return Server{}.Run(
 // Run serves until ctx ends, then fetches nothing more and returns when the running handlers have finished. It waits for
 // a NATS server, or a consumer, that is not there. Consumers are made by agentd; see `agentd provision`.
 //
-// The error is *sdk.Error with CodeConfig if the services cannot be served as they are.
+// The error is *sdk.Error with CodeConfig if the services cannot be served as they are, and with CodeConflict if the
+// registry has a version of a contract with other content.
 func (o Server) Run(ctx context.Context, services ...*Service) error {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
@@ -62,16 +63,46 @@ func (o Server) Run(ctx context.Context, services ...*Service) error {
 			return err
 		}
 	}
-	var running sync.WaitGroup
-	for _, s := range bound {
+	err = serveAll(ctx, conn, bound)
+	if conn == o.Conn {
+		return err
+	}
+	return errors.Join(err, conn.Close())
+}
+
+// serveAll registers the services, shows them to others and serves until ctx ends, or until the registry turns out to have
+// other content for one of them.
+func serveAll(ctx context.Context, conn *broker.Conn, services []*serving) error {
+	for _, s := range services {
 		s.conn = conn
+	}
+	registering, err := register(ctx, services)
+	if err != nil {
+		return err
+	}
+	withdraw, err := offer(conn, services)
+	if err != nil {
+		return err
+	}
+	return errors.Join(serveUntil(ctx, services, registering), withdraw())
+}
+
+// serveUntil serves until ctx ends or registering fails, which happens in the background.
+func serveUntil(ctx context.Context, services []*serving, registering func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var running sync.WaitGroup
+	var conflict error
+	running.Go(func() {
+		if conflict = registering(ctx); conflict != nil {
+			stop()
+		}
+	})
+	for _, s := range services {
 		running.Go(func() { s.run(ctx) })
 	}
 	running.Wait()
-	if conn == o.Conn {
-		return nil
-	}
-	return conn.Close()
+	return conflict
 }
 
 // bind checks that the services can be served together.

@@ -28,6 +28,8 @@ type Service struct {
 	timeout  time.Duration
 	slots    int
 	units    sdk.Units
+	// listed says that the contract is published in the registry.
+	listed   bool
 	handlers []registration
 }
 
@@ -58,11 +60,16 @@ func Domains(domains ...string) Option { return func(s *Service) { s.domains = d
 // Units is what an answer costs, errors included, unless the handler says otherwise (Answer). The default is 0.
 func Units(u sdk.Units) Option { return func(s *Service) { s.units = u } }
 
+// Register says whether Run publishes the contract in the registry, where agents find it by its type or URI. The default is
+// true. A version that the registry has with other content keeps the service from running; a registry that does not exist,
+// or may not be written, does not.
+func Register(yes bool) Option { return func(s *Service) { s.listed = yes } }
+
 // New returns a service of the contract. The error is *sdk.Error with CodeConfig and lists everything that is wrong.
 func New(contract sdk.Contract, options ...Option) (*Service, error) {
 	s := &Service{
 		contract: contract, versions: map[string]*contracts.Version{}, domains: []string{contract.Domain},
-		timeout: DefaultTimeout, slots: DefaultConcurrency,
+		timeout: DefaultTimeout, slots: DefaultConcurrency, listed: true,
 	}
 	for _, o := range options {
 		o(s)

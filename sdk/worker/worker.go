@@ -14,6 +14,7 @@ import (
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
+	"agentd/internal/contracts"
 	"agentd/internal/llm"
 	"agentd/internal/state/sealed"
 	"agentd/internal/worker"
@@ -216,31 +217,56 @@ func (s *serving) reconcile() worker.Reconcile {
 	}
 }
 
-// setUp provisions the broker, or checks that it is provisioned.
+// setUp provisions the broker, or checks that it is provisioned, and looks up what the agents have from the registry.
 func (s *serving) setUp(ctx context.Context, conn *broker.Conn) error {
+	// Before the registry is asked, it must be there.
+	if err := s.prepare(ctx, conn); err != nil {
+		return err
+	}
+	resolved, err := worker.Resolve(ctx, conn, s.Agents)
+	if err != nil {
+		return err
+	}
+	s.Agents = resolved
+	if !slices.ContainsFunc(resolved, func(a sdk.Agent) bool { return contracts.UsesRegistry(a.Spec) }) {
+		return nil
+	}
+	return s.prepare(ctx, conn)
+}
+
+// prepare provisions the broker, or checks that it is provisioned.
+func (s *serving) prepare(ctx context.Context, conn *broker.Conn) error {
+	if s.Provision {
+		return s.provision(ctx, conn)
+	}
+	findings, err := conn.Verify(ctx, s.plan())
+	if err != nil {
+		return err
+	}
+	for _, f := range findings {
+		if f.Severity != broker.SeverityError {
+			s.Logger.Warn("the broker is not as it should be", "finding", f.Message, "remedy", f.Remedy)
+		}
+	}
+	return broker.Problem(findings)
+}
+
+func (s *serving) plan() broker.Plan {
 	specs := make([]sdk.AgentSpec, len(s.Agents))
 	for i, a := range s.Agents {
 		specs[i] = a.Spec
 	}
 	plan := worker.Plan(specs)
 	plan.Replicas = s.Replicas
-	if s.Provision {
-		changes, err := conn.Provision(ctx, plan)
-		for _, c := range changes {
-			s.Logger.Info("provisioned", "kind", c.Kind, "name", c.Name, "action", c.Action)
-		}
-		return err
+	return plan
+}
+
+func (s *serving) provision(ctx context.Context, conn *broker.Conn) error {
+	changes, err := conn.Provision(ctx, s.plan())
+	for _, c := range changes {
+		s.Logger.Info("provisioned", "kind", c.Kind, "name", c.Name, "action", c.Action)
 	}
-	findings, err := conn.Verify(ctx, plan)
-	if err != nil {
-		return err
-	}
-	for _, f := range slices.DeleteFunc(slices.Clone(findings), func(f broker.Finding) bool {
-		return f.Severity == broker.SeverityError
-	}) {
-		s.Logger.Warn("the broker is not as it should be", "finding", f.Message, "remedy", f.Remedy)
-	}
-	return broker.Problem(findings)
+	return err
 }
 
 // How long to wait before something is tried again.

@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"agentd/internal/contracts"
 	"agentd/internal/core"
 )
 
@@ -40,11 +41,15 @@ func bench(ctx context.Context, concurrency int, duration time.Duration) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	return nil
+	return approvals(ctx)
 }
 
 func (s *system) measure(ctx context.Context, concurrency int, duration time.Duration) error {
 	fmt.Printf("\nstore %s\ndurability: %s\n", s.name, s.durability)
+	if err := s.run(ctx, 1); err != nil { // from here on every schema is known
+		return err
+	}
+	calls, compilations := s.calls.Load(), contracts.Compilations()
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "turns\truns/s at %d\tone run p50 ms\tp99 ms\t\n", concurrency)
 	for _, turns := range []int{3, 20, 100} {
@@ -61,7 +66,19 @@ func (s *system) measure(ctx context.Context, concurrency int, duration time.Dur
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := reportCompilations(s.calls.Load()-calls, contracts.Compilations()-compilations); err != nil {
+		return err
+	}
 	return s.bytes(ctx)
+}
+
+// reportCompilations holds calls to schemas that were compiled before.
+func reportCompilations(calls int64, compilations uint64) error {
+	fmt.Printf("schema compilations per call: %g (%d calls)\n", float64(compilations)/float64(calls), calls)
+	if compilations > 0 {
+		return fmt.Errorf("%d schemas were compiled while calls were served", compilations)
+	}
+	return nil
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -17,7 +17,7 @@ import (
 
 // openRedis starts a redis-server that syncs its append-only file at every write. Events still go over JetStream.
 func openRedis(ctx context.Context) (*system, error) {
-	return open(ctx, "redis", "Redis appendfsync always; JetStream file, one replica, fsync at every message",
+	return open(ctx, agent(), "redis", "Redis appendfsync always; JetStream file, one replica, fsync at every message",
 		func(*broker.Conn) (runner.Store, func() error, error) {
 			url, stop, err := startRedis(ctx)
 			if err != nil {

@@ -25,6 +25,8 @@ type system struct {
 	worker           *worker.Worker
 	closers          []func() error
 	next             atomic.Int64
+	// calls counts what the service was asked.
+	calls atomic.Int64
 
 	mu sync.Mutex
 	// waiting are the clients by the CloudEvents subject of their run.
@@ -40,15 +42,21 @@ const (
 // filler makes a turn about 1 KiB of history.
 var filler = strings.Repeat("x", 400)
 
-func openJetStream(ctx context.Context) (*system, error) {
-	return open(ctx, "jetstream", "JetStream file, one replica, fsync at every message",
+func openJetStream(ctx context.Context) (*system, error) { return openJetStreamWith(ctx, agent()) }
+
+// openJetStreamWith is openJetStream for another agent of the same name.
+func openJetStreamWith(ctx context.Context, spec sdk.AgentSpec) (*system, error) {
+	return open(ctx, spec, "jetstream", "JetStream file, one replica, fsync at every message",
 		func(conn *broker.Conn) (runner.Store, func() error, error) {
 			stream := broker.StreamName(conn.Subjects(), broker.ZoneRun)
 			return natsstore.New(conn.JetStream(), stream, conn.Subjects()), nil, nil
 		})
 }
 
-func open(ctx context.Context, name, durability string, openStore func(*broker.Conn) (runner.Store, func() error, error)) (*system, error) {
+func open(
+	ctx context.Context, spec sdk.AgentSpec, name, durability string,
+	openStore func(*broker.Conn) (runner.Store, func() error, error),
+) (*system, error) {
 	s := &system{name: name, durability: durability, waiting: map[string]chan sdk.Event{}}
 	dir, err := os.MkdirTemp("", "agentd-bench")
 	if err != nil {
@@ -64,7 +72,7 @@ func open(ctx context.Context, name, durability string, openStore func(*broker.C
 		return nil, errors.Join(err, s.close())
 	}
 	s.closers = append(s.closers, s.conn.Close)
-	if _, err := s.conn.Provision(ctx, worker.Plan([]sdk.AgentSpec{agent()})); err != nil {
+	if _, err := s.conn.Provision(ctx, worker.Plan([]sdk.AgentSpec{spec})); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	store, closeStore, err := openStore(s.conn)
@@ -75,7 +83,7 @@ func open(ctx context.Context, name, durability string, openStore func(*broker.C
 		s.closers = append(s.closers, closeStore)
 	}
 	s.worker, err = worker.New(worker.Options{
-		Conn: s.conn, Store: store, Agents: []sdk.Agent{{Spec: agent()}},
+		Conn: s.conn, Store: store, Agents: []sdk.Agent{{Spec: spec}},
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return model{}, nil },
 	})
 	if err != nil {
@@ -152,6 +160,7 @@ func (s *system) serve(ctx context.Context) error {
 			if !ok {
 				return
 			}
+			s.calls.Add(1)
 			call, err := sdk.DecodeEvent(d.Headers(), d.Data())
 			if err == nil {
 				err = s.conn.Publish(ctx, reply, sdk.Event{

@@ -144,6 +144,7 @@ func (w *world) consumer(ctx context.Context, ref broker.ConsumerRef) (consumerS
 // evidence is what the streams, the journals and the workers tell, for the checker and the report.
 type evidence struct {
 	*world
+	record   *record
 	checker  *audit.Checker
 	journals map[sdk.RunKey][]core.Entry
 	messages map[broker.Zone][]stored
@@ -155,25 +156,27 @@ type evidence struct {
 // check tells the checker everything, in an order that respects causes, and returns what was violated.
 func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error) {
 	e := &evidence{
-		world: w, checker: audit.New(subjects), journals: map[sdk.RunKey][]core.Entry{}, messages: map[broker.Zone][]stored{},
+		world: w, record: w.record, checker: audit.New(subjects), journals: map[sdk.RunKey][]core.Entry{}, messages: map[broker.Zone][]stored{},
 		skipped: map[core.Cause]bool{},
 	}
-	var err error
-	if e.acked, err = w.consumers(ctx); err != nil {
-		return nil, nil, err
-	}
-	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneDLQ} {
-		if e.messages[z], err = w.messages(ctx, z, ">"); err != nil {
+	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneDLQ, broker.ZoneTimer} {
+		filter := ">"
+		if z == broker.ZoneTimer {
+			filter = subjects.All(sdk.KindFire)
+		}
+		var err error
+		if e.messages[z], err = w.messages(ctx, z, filter); err != nil {
 			return nil, nil, err
 		}
 	}
-	if e.messages[broker.ZoneTimer], err = w.messages(ctx, broker.ZoneTimer, subjects.All(sdk.KindFire)); err != nil {
+	inputs := e.inputs()
+	if err := e.awaitRemoved(ctx, inputs); err != nil {
 		return nil, nil, err
 	}
-	inputs := e.inputs()
 	if err := e.readJournals(ctx); err != nil {
 		return nil, nil, err
 	}
+	e.record = w.record.snapshot()
 	e.published()
 	e.deadLetters()
 	e.executions()
@@ -327,6 +330,21 @@ func (e *evidence) executions() {
 		}
 		for range n {
 			e.checker.Generated(run)
+		}
+	}
+}
+
+// awaitRemoved gives the workers, which are still there, a while for the messages that came after all was at rest: timers of
+// runs that are done.
+func (e *evidence) awaitRemoved(ctx context.Context, inputs []audit.Message) error {
+	for late := time.Now().Add(10 * time.Second); ; pause(ctx, 100*time.Millisecond) {
+		var err error
+		if e.acked, err = e.consumers(ctx); err != nil {
+			return err
+		}
+		waiting := slices.ContainsFunc(inputs, func(in audit.Message) bool { return !e.removed(in) })
+		if !waiting || time.Now().After(late) {
+			return ctx.Err()
 		}
 	}
 }

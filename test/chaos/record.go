@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -37,6 +39,16 @@ func newRecord(path string) (*record, error) {
 		file: file, buffer: bufio.NewWriter(file), struck: map[string]int{}, covered: map[string]int{}, counts: map[string]int{},
 		faults: map[string]int{},
 	}, nil
+}
+
+// snapshot is a copy that nobody else writes to.
+func (r *record) snapshot() *record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &record{
+		notes: slices.Clone(r.notes), deaths: slices.Clone(r.deaths), struck: maps.Clone(r.struck), covered: maps.Clone(r.covered),
+		counts: maps.Clone(r.counts), faults: maps.Clone(r.faults), violations: slices.Clone(r.violations),
+	}
 }
 
 func (r *record) close() error {

@@ -46,6 +46,7 @@ func TestPermission_ParallelRequestsAreDecidedInAnyOrder(t *testing.T) {
 	}
 	call.Answer("calc.added", sum(3))
 	wantResponse(t, h.Done(r), "done")
+	sound(t, h.Conn(), natsStore(h.Conn()))
 	h.NoCall("calc.add")
 	messages := h.Messages(r)
 	if got := messages[2].Content[0].Text; got != `{"sum":3}` {
@@ -80,6 +81,7 @@ func TestPermission_InlineToolRunsOnceWhenAllowed(t *testing.T) {
 	h.Restart()
 	decide(request, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: json.RawMessage(`{"sum":4}`)})
 	wantResponse(t, h.Done(r), "paid")
+	sound(t, h.Conn(), natsStore(h.Conn()))
 	if len(ran) != 1 || ran[0] != `{"sum":4}` {
 		t.Errorf("the tool ran with %v, want once with the approver's arguments", ran)
 	}
@@ -95,6 +97,7 @@ func TestPermission_RetryTellsTheModelAndGrantsTheSameCallOnce(t *testing.T) {
 	h.Call("calc.add").Answer("calc.added", sum(3))
 	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "no more"})
 	wantResponse(t, h.Done(r), "done")
+	sound(t, h.Conn(), natsStore(h.Conn()))
 	h.NoCall("calc.add")
 }
 
@@ -119,6 +122,7 @@ func TestPermission_DecisionsThatDoNotCount(t *testing.T) {
 	h.PublishAgain(request, request.Response(sdk.TypePermissionDecided, allowed))
 	h.Call("calc.add").Answer("calc.added", sum(3))
 	wantResponse(t, h.Done(r), "done")
+	sound(t, h.Conn(), natsStore(h.Conn()))
 	late := request.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionDeny, ArgsHash: hash})
 	h.PublishAgain(request, late)
 	if letter := h.DeadLetter(); letter.Reason != string(sdk.CodeDecisionRefused) {
@@ -151,6 +155,7 @@ func TestPermission_ExpiryEscalatesThenDenies(t *testing.T) {
 		t.Errorf("asked %s, then %s at stage %v", first.Event.Domain, second.Event.Domain, second.Data()["stage"])
 	}
 	wantResponse(t, h.Done(r), "gave up")
+	sound(t, h.Conn(), natsStore(h.Conn()))
 	h.NoCall("calc.add")
 }
 
@@ -163,5 +168,6 @@ func TestPermission_RequiredByTheRun(t *testing.T) {
 	r := h.Send("desk", ev)
 	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionDeny})
 	wantResponse(t, h.Done(r), "done")
+	sound(t, h.Conn(), natsStore(h.Conn()))
 	h.NoCall("calc.add")
 }

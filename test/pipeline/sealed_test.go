@@ -150,7 +150,7 @@ func TestSealed_AnAlteredEntryHarmsOnlyItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	call.Answer("calc.added", sum(3))
-	if d := h.DeadLetter(); d.Reason != string(sdk.CodeInternal) || !strings.Contains(d.Detail, "does not authenticate") {
+	if d := h.DeadLetter(); d.Reason != string(sdk.CodeCorrupt) || !strings.Contains(d.Detail, "does not authenticate") {
 		t.Errorf("dead letter %+v", d)
 	}
 	h.Call("calc.add").Answer("calc.added", sum(3))

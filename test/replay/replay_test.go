@@ -30,7 +30,21 @@ var update = flag.Bool("update", false, "write the history of journals that have
 func spec() *core.Spec {
 	return &core.Spec{
 		Name: "travel.desk", Type: "travel.desk", OutputType: "travel.desk.done", MaxInteractions: 20, StaleAfter: 180_000,
-		Tools: []core.Tool{{Name: "charge", Kind: core.CallInline, AtMostOnce: true}},
+		PermissionSchema: "#/agentd/permission/request/1.0.0",
+		Tools: []core.Tool{
+			{Name: "charge", Kind: core.CallInline, AtMostOnce: true},
+			{Name: "pay", Kind: core.CallInline, AtMostOnce: true},
+			service("lookup"), service("book"),
+			{Name: "wipe", Kind: core.CallInline},
+		},
+	}
+}
+
+func service(name string) core.Tool {
+	return core.Tool{
+		Name: name, Kind: core.CallService, Type: "shop." + name, Schema: "#/shop/" + name + "/1.0.0", Timeout: 120_000,
+		Retry:    core.Retry{Attempts: 4, Pause: 1000, Longest: 60_000},
+		Validate: func(arguments string) (json.RawMessage, []sdk.Fault) { return json.RawMessage(arguments), nil },
 	}
 }
 
@@ -236,7 +250,9 @@ func goOn(t *testing.T, entries []core.Entry) {
 	if h.Status == core.StatusDone {
 		return
 	}
-	try(cause, core.CancelAsked{})
+	if h.Cancel == nil {
+		try(cause, core.CancelAsked{})
+	}
 	if d := h.Driver; d != nil {
 		try(core.Cause{Stream: d.Stream, Sequence: d.Sequence}, core.TakenOver{})
 	}
@@ -245,19 +261,123 @@ func goOn(t *testing.T, entries []core.Entry) {
 		case core.EffectTimer:
 			try(cause, core.Fired{Now: f.Due, Due: f.Due})
 		case core.EffectCall:
-			try(cause, answer(entries[f.Rev-1].Effect(f.Kind, f.Call)))
+			try(cause, answer(h, entries[f.Rev-1].Effect(f.Kind, f.Call)))
 		case core.EffectVoid, core.EffectTerminal, core.EffectGrant, core.EffectCleanup:
 		}
 	}
 }
 
-// answer is a response to a call, as its event is addressed.
-func answer(f core.Effect) core.Answered {
+// answer is a response to a call, as its event is addressed; a permission request is allowed.
+func answer(h *core.Head, f core.Effect) core.Answered {
 	ref, _ := sdk.ParseCallRef(f.Call) // the journal's own id
-	return core.Answered{
-		Ref: ref, ParentID: f.Call, EventID: "answer", Data: json.RawMessage(`{"message":"yes"}`),
+	ref.Attempt = max(f.Attempt, 1)
+	ev := core.Answered{
+		Ref: ref, ParentID: f.Call, EventID: "answer", Data: json.RawMessage(`{"message":"yes","end":true}`), Who: "carl",
 		Address: sdk.CallAddress{Domain: sdk.DomainToken(f.Lanes()[0]), Type: sdk.NameToken(f.Type), Call: f.Call},
 	}
+	for _, c := range h.Calls {
+		if c.ID == f.Call && c.Gate != nil {
+			ev.Decision = &sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: c.Gate.ArgsHash}
+			ev.Who = fmt.Sprintf("approver-%d", len(c.Gate.Allowed))
+			if len(c.Gate.Approvers) > 0 {
+				ev.Who = c.Gate.Approvers[len(c.Gate.Allowed)]
+			}
+		}
+	}
+	return ev
+}
+
+// TestJournals_ResumeToTheirEnd takes every run up after every one of its entries, and brings it to its terminal event.
+func TestJournals_ResumeToTheirEnd(t *testing.T) {
+	t.Parallel()
+	for _, file := range journals(t) {
+		t.Run(strings.TrimSuffix(file, ".jsonl"), func(t *testing.T) {
+			t.Parallel()
+			entries := read(t, file)
+			for n := range entries {
+				resume(t, entries[:n+1])
+			}
+		})
+	}
+}
+
+// resume plays the worker that finds the journal, and everybody that the run waits for.
+func resume(t *testing.T, found []core.Entry) {
+	t.Helper()
+	var state core.State
+	entries := append([]core.Entry(nil), found...)
+	for i := range entries {
+		var err error
+		if state, err = core.Apply(state, &entries[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := entries[len(entries)-1].At
+	commit := func(owner string, cause core.Cause, ev core.Event) {
+		t.Helper()
+		in := core.Input{At: at, Cause: cause, Owner: owner, Rev: state.Rev + 1, Event: ev}
+		change, err := core.Step(spec(), state.Head, in)
+		if err != nil {
+			t.Fatalf("after entry %d of %d: %T: %v", state.Rev, len(found), ev, err)
+		}
+		e := core.Entry{V: core.LayoutVersion, Rev: state.Rev + 1, Cause: cause, At: at, Change: change}
+		if state, err = core.Apply(state, &e); err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	if d := state.Driver; d != nil {
+		commit("resumed", core.Cause{Stream: d.Stream, Sequence: d.Sequence}, core.TakenOver{})
+	}
+	for n := uint64(0); state.Status != core.StatusDone; n++ {
+		if n > 50 {
+			t.Fatalf("after entry %d the run does not end: %+v", len(found), state.Head)
+		}
+		cause := core.Cause{Stream: "AGENTD_IN", Sequence: 1000 + n, EventID: "later"}
+		if state.Status == core.StatusRunning {
+			d := state.Driver
+			commit(d.Owner, core.Cause{Stream: d.Stream, Sequence: d.Sequence}, work(&state))
+			continue
+		}
+		commit(fmt.Sprintf("w%d", n), cause, next(entries, &state.Head))
+	}
+	if last := entries[len(entries)-1]; last.Terminal == nil {
+		t.Errorf("after entry %d the run ends without a terminal event", len(found))
+	}
+}
+
+// next is what happens to a waiting run: one of its calls is answered, or its timer fires when another attempt is planned.
+func next(entries []core.Entry, h *core.Head) core.Event {
+	for _, c := range h.Calls {
+		if c.RetryAt > 0 && !c.Closed() {
+			return core.Fired{Now: h.Timer, Due: h.Timer}
+		}
+	}
+	f := core.Outstanding(h)[0]
+	return answer(h, entries[f.Rev-1].Effect(f.Kind, f.Call))
+}
+
+// work is what the driver of a run has done.
+func work(s *core.State) core.Event {
+	switch next := core.Next(spec(), &s.Head, s.Deadline-1).(type) {
+	case core.RunTools:
+		if len(next.Begin) > 0 {
+			return core.Began{Calls: ids(next.Begin)}
+		}
+		var results []core.Result
+		for _, c := range next.Run {
+			results = append(results, core.Result{Call: c.ID, Kind: core.ResultInline, Data: json.RawMessage(`{}`)})
+		}
+		for _, c := range next.Lost {
+			results = append(results, core.OutcomeUnknown(c))
+		}
+		return core.Returned{Results: results}
+	case core.BuildOutput:
+		return core.Built{Output: core.Output{Data: json.RawMessage(`{}`)}}
+	case core.End:
+		return core.Ended(next)
+	}
+	return core.Replied{Reply: sdk.ModelReply{Text: "done"}, Output: &core.Output{Data: json.RawMessage(`{}`)}}
 }
 
 // TestJournalDoc_ShowsARealJournal compares the example of docs/journal.md with the recorded journal that it explains.

@@ -31,7 +31,16 @@ var seeds = map[string]func(*testing.T){
 	"B1": oneEngine, "B2": nameTranslation, "B3": toolDefinition, "B4": parentSubject,
 	"B5": structuredErrors, "B6": outputValidator, "B7": contextRecord, "B8": delegation,
 	"B9": eventCollection, "B12": streamListener, "B13": historyInOutput, "B14": idempotentInvocations,
-	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B19": systemErrorEvent,
+	"A7": permissionContext, "A17": permissionContext, "A8": permissionPolicy, "A25": permissionPolicy, "A26": permissionPolicy,
+	"A12": permissionResponse, "B11": permissionResponse, "A13": permissionFailure, "A16": answerAsText, "A29": answerAsText,
+	"A34": requestEvent, "A35": requestIsACall, "B10": approvalCache,
+	"T22": decisionsDrained, "T48": decisionsDrained, "T49": decisionsDrained, "T23": durableDecision, "T25": durableDecision,
+	"T24": cancelAction, "T26": resuspension, "T31": gateOutcomes, "T32": gateOutcomes, "T33": gateOutcomes, "T46": gateOutcomes,
+	"T47": resumeModes, "L68": resumeModes, "T63": permissionRules, "F40": permissionRules, "F39": approvalEvents,
+	"L70": approvalEvents, "L69": permissionStore,
+	"T3": checkpointsInOrder, "T11": checkpointsInOrder, "T13": checkpointsInOrder, "T20": checkpointAtEveryEnd,
+	"T57": compareAndSet, "T58": messagesOnce,
+	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B18": contractVersions, "B19": systemErrorEvent,
 }
 
 //go:embed rows.tsv

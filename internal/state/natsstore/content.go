@@ -74,13 +74,14 @@ func (s *Store) content(ctx context.Context, subject, digest string) ([]byte, er
 	}
 	chunks, err := strconv.Atoi(first.Header.Get(headerChunks))
 	if err != nil {
-		return nil, fmt.Errorf("read content %s: message %d is no content: headers %v", digest, first.Sequence, first.Header)
+		return nil, fmt.Errorf("%w: read content %s: message %d is no content: headers %v",
+			runner.ErrCorrupt, digest, first.Sequence, first.Header)
 	}
 	data := first.Data
 	for i := 1; i < chunks; i++ {
 		m, err := s.last(ctx, chunkSubject(subject, i))
 		if errors.Is(err, runner.ErrNotFound) {
-			return nil, fmt.Errorf("read content %s: chunk %d of %d is missing", digest, i, chunks)
+			return nil, fmt.Errorf("%w: read content %s: chunk %d of %d is missing", runner.ErrCorrupt, digest, i, chunks)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read content %s: %w", digest, err)

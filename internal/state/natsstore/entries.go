@@ -87,12 +87,32 @@ func (s *Store) batch(ctx context.Context, run sdk.RunKey, after runner.Version)
 	case errors.Is(err, errGap) && len(b.records) > 0:
 		return b, nil
 	case errors.Is(err, errGap):
-		return batch{}, fmt.Errorf("entry %d is missing", after.Rev+1)
+		return batch{}, s.missing(ctx, subject, after)
 	}
 	return b, err
 }
 
 var errGap = errors.New("an entry is missing")
+
+// missing tells an entry that got lost on its way here from one that is not there: the leader knows.
+func (s *Store) missing(ctx context.Context, subject string, after runner.Version) error {
+	var m *jetstream.RawStreamMsg
+	err := s.request(ctx, func(ctx context.Context) (err error) {
+		m, err = s.askLeader(ctx, map[string]any{"seq": after.Position + 1, "next_by_subj": subject})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look for entry %d: %w", after.Rev+1, err)
+	}
+	next, err := record(m)
+	if err == nil && next.Rev != after.Rev+1 && m.Header.Get(headerTombstone) == "" {
+		err = fmt.Errorf("%w: entry %d is followed by entry %d", runner.ErrCorrupt, after.Rev, next.Rev)
+	}
+	if err == nil {
+		err = fmt.Errorf("entry %d was lost on its way: %w", after.Rev+1, errNoAnswer)
+	}
+	return err
+}
 
 // collect hands on the messages of a direct read, and reports whether they were all that there is.
 func (s *Store) collect(

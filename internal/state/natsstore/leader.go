@@ -18,7 +18,7 @@ import (
 func (s *Store) last(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
 	var m *jetstream.RawStreamMsg
 	err := s.request(ctx, func(ctx context.Context) (err error) {
-		m, err = s.askLeader(ctx, subject)
+		m, err = s.askLeader(ctx, map[string]any{"last_by_subj": subject})
 		return err
 	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -29,8 +29,8 @@ func (s *Store) last(ctx context.Context, subject string) (*jetstream.RawStreamM
 
 // askLeader uses the stream's API, which only its leader answers. The client's own call would be a direct read, which
 // any replica may answer with an older message.
-func (s *Store) askLeader(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
-	request, err := json.Marshal(map[string]string{"last_by_subj": subject})
+func (s *Store) askLeader(ctx context.Context, which map[string]any) (*jetstream.RawStreamMsg, error) {
+	request, err := json.Marshal(which)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}

@@ -106,7 +106,7 @@ func (s *Store) partition(ctx context.Context, stream jetstream.Stream, partitio
 }
 
 // heads reads the last records of runs in one request. A listing need not be linearizable. Runs that are gone by now are
-// left out.
+// left out; one whose last message is no entry is listed with revision 0.
 func (s *Store) heads(ctx context.Context, keys []sdk.RunKey) ([]runner.StoredRun, error) {
 	subjects := make([]string, len(keys))
 	for i, key := range keys {
@@ -120,6 +120,9 @@ func (s *Store) heads(ctx context.Context, keys []sdk.RunKey) ([]runner.StoredRu
 		}
 		_, err = s.collect(messages, func(m *jetstream.RawStreamMsg) error {
 			r, err := record(m)
+			if errors.Is(err, runner.ErrCorrupt) {
+				r, err = runner.Record{Version: runner.Version{Position: m.Sequence}, Data: m.Data}, nil
+			}
 			found[m.Subject] = r
 			return err
 		})
@@ -133,8 +136,8 @@ func (s *Store) heads(ctx context.Context, keys []sdk.RunKey) ([]runner.StoredRu
 		last, ok := found[subjects[i]]
 		if !ok { // gone, new on another replica, or lost on the way: the leader knows
 			last, err = s.Head(ctx, key)
-			if errors.Is(err, runner.ErrNotFound) {
-				continue
+			if errors.Is(err, runner.ErrNotFound) || errors.Is(err, runner.ErrCorrupt) {
+				continue // the next listing shows what is corrupt
 			}
 			if err != nil {
 				return nil, err

@@ -81,7 +81,8 @@ func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error)
 func record(m *jetstream.RawStreamMsg) (runner.Record, error) {
 	rev, err := strconv.ParseUint(m.Header.Get(headerRev), 10, 64)
 	if err != nil || m.Header.Get(headerEtag) == "" {
-		return runner.Record{}, fmt.Errorf("message %d on %s is no journal entry: headers %v", m.Sequence, m.Subject, m.Header)
+		return runner.Record{}, fmt.Errorf("%w: message %d on %s is no entry: headers %v",
+			runner.ErrCorrupt, m.Sequence, m.Subject, m.Header)
 	}
 	return runner.Record{
 		Version: runner.Version{Rev: rev, Etag: m.Header.Get(headerEtag), Position: m.Sequence}, Data: m.Data,

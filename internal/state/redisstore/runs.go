@@ -35,8 +35,8 @@ func (s *Store) Runs(ctx context.Context, cursor string, limit int) ([]runner.St
 			continue // gone meanwhile
 		}
 		last, err := decode(head.Val())
-		if err != nil {
-			return nil, "", fmt.Errorf("list runs: run %s: %w", keys[i], err)
+		if err != nil { // listed with revision 0: one run must not hide the others
+			last = runner.Record{Data: []byte(head.Val())}
 		}
 		runs = append(runs, runner.StoredRun{Run: keys[i], Last: last})
 	}

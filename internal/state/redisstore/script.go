@@ -9,6 +9,10 @@ const (
 	already    = 2
 )
 
+// damagedJournal begins the refusal of a journal that cannot have been written by these scripts. Without it, a run whose
+// head is gone would be in conflict for ever.
+const damagedJournal = "AGENTDJOURNAL"
+
 // appendScript appends an entry by compare-and-set. KEYS: head, list, index of the partition. ARGV: etag of the base (""
 // is none), number, etag and bytes of the entry, and the run's token. A repeat of the last entry writes the same etag
 // again, so that WAIT on this connection covers the entry that another one may have written.
@@ -18,7 +22,11 @@ if etag == ARGV[3] then
   redis.call('HSET', KEYS[1], 'etag', ARGV[3])
   return 2
 end
-if etag ~= ARGV[1] then return 0 end
+if etag ~= ARGV[1] then
+  local last = redis.call('LINDEX', KEYS[2], -1) or ''
+  if (string.match(last, '^%d+ (%S+)\n') or '') == etag then return 0 end
+  return redis.error_reply('AGENTDJOURNAL the head and the last entry do not agree')
+end
 local entries = redis.call('LLEN', KEYS[2])
 if entries + 1 ~= tonumber(ARGV[2]) then
   return redis.error_reply('AGENTDJOURNAL entry ' .. ARGV[2] .. ' cannot follow ' .. entries .. ' entries')

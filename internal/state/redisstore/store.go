@@ -85,6 +85,8 @@ func readError(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, redis.Nil):
 		return runner.ErrNotFound
+	case damaged(err):
+		return fmt.Errorf("%w: %w", runner.ErrCorrupt, err)
 	case ctx.Err() != nil:
 		return errors.Join(ctx.Err(), err)
 	}
@@ -93,10 +95,18 @@ func readError(ctx context.Context, err error) error {
 
 // writeError tells a definite no from an unknown outcome.
 func writeError(ctx context.Context, err error) error {
-	if err == nil || permanent(err) {
+	switch {
+	case err != nil && damaged(err):
+		return fmt.Errorf("%w: %w", runner.ErrCorrupt, err)
+	case err == nil || permanent(err):
 		return err
 	}
 	return fmt.Errorf("%w: %w", runner.ErrAmbiguous, readError(ctx, err))
+}
+
+// damaged reports whether the server refused a request because the run's keys do not hold what was written there.
+func damaged(err error) bool {
+	return redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, damagedJournal)
 }
 
 // passing are the refusals of a server that will answer otherwise by and by: it starts, fails over, or is full.
@@ -128,7 +138,7 @@ func decode(element string) (runner.Record, error) {
 	number, etag, spaced := strings.Cut(head, " ")
 	rev, err := strconv.ParseUint(number, 10, 64)
 	if !framed || !spaced || err != nil {
-		return runner.Record{}, fmt.Errorf("an element of %d bytes is no journal entry", len(element))
+		return runner.Record{}, fmt.Errorf("%w: an element of %d bytes is no entry", runner.ErrCorrupt, len(element))
 	}
 	return runner.Record{Version: runner.Version{Rev: rev, Etag: etag, Position: rev}, Data: []byte(data)}, nil
 }
@@ -168,7 +178,7 @@ func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Versio
 		for _, element := range elements {
 			r, err := decode(element)
 			if err == nil && r.Rev != next+1 {
-				err = fmt.Errorf("entry %d is in place of entry %d", r.Rev, next+1)
+				err = fmt.Errorf("%w: entry %d is in place of entry %d", runner.ErrCorrupt, r.Rev, next+1)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("read entries of run %s: %w", run, err)

@@ -345,3 +345,30 @@ func BenchmarkStore(b *testing.B) {
 		})
 	}
 }
+
+// A run whose keys do not agree is no conflict: that would be met again for ever.
+func TestAppend_ReportsADamagedRun(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Start(t), Options{})
+	for name, damage := range map[string]func(run sdk.RunKey) error{
+		"head is gone":       func(run sdk.RunKey) error { return s.client.Del(t.Context(), s.headKey(run)).Err() },
+		"list is gone":       func(run sdk.RunKey) error { return s.client.Del(t.Context(), s.listKey(run)).Err() },
+		"an element is gone": func(run sdk.RunKey) error { return s.client.LPop(t.Context(), s.listKey(run)).Err() },
+		"last one is gone":   func(run sdk.RunKey) error { return s.client.RPop(t.Context(), s.listKey(run)).Err() },
+		"list is a string":   func(run sdk.RunKey) error { return s.client.Set(t.Context(), s.listKey(run), "x", 0).Err() },
+	} {
+		run := sdk.NewRunKey(name)
+		records := storetest.AppendN(t, s, run, runner.Version{}, 3)
+		if err := damage(run); err != nil {
+			t.Fatal(err)
+		}
+		base := records[2].Version
+		if head, err := s.Head(t.Context(), run); err == nil {
+			base = head.Version
+		}
+		_, err := s.Append(t.Context(), run, base, storetest.NextRecord(base, "next"))
+		if !errors.Is(err, runner.ErrCorrupt) {
+			t.Errorf("%s: %v, want %v", name, err, runner.ErrCorrupt)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"agentd/internal/desk"
+	"agentd/sdk"
+)
+
+func (a *app) answerCommand(f *approvalsFlags) *cobra.Command {
+	var r desk.Reply
+	var data string
+	cmd := &cobra.Command{
+		Use:   "answer ID [TEXT]",
+		Short: "Answer a question, a turn of a conversation, or another task",
+		Long: "answer sends TEXT, or --input that fits the JSON schema of the answer. Without either it asks on the terminal: a\n" +
+			"number chooses a suggestion, and other tasks are a form. /end ends a conversation, like --end.",
+		Example: "  agentd approvals answer k3f9qa \"Yes, book both\"\n" + `  agentd approvals answer k3f9qa --input '{"answer": "Yes"}'`,
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				r.Text = args[1]
+			}
+			return a.withDesk(cmd.Context(), f, func(d *deskClient) error {
+				return a.answer(cmd.Context(), d, args[0], r, data)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&data, "input", "", "the data of the answer: JSON, @FILE, or - for stdin")
+	cmd.Flags().StringVar(&r.Type, "type", "", "the event type of the answer, when its contract emits several")
+	cmd.Flags().BoolVar(&r.End, "end", false, "end the conversation; TEXT may then be missing")
+	return cmd
+}
+
+// answered is what an answer became, for scripts.
+type answered struct {
+	Request string `json:"request"`
+	Run     string `json:"run"`
+	desk.Outcome
+}
+
+func (a *app) answer(ctx context.Context, d *deskClient, id string, r desk.Reply, data string) error {
+	detail, err := d.Detail(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case data != "":
+		if r.Data, err = a.readArgument(data); err != nil {
+			return err
+		}
+	case r.Text == "" && !r.End:
+		if r, err = a.obtainReply(d, detail, r); err != nil {
+			return err
+		}
+	}
+	outcome, err := d.Answer(ctx, detail.ID, d.approver.who, r)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "as %s\n", d.approver)
+	if outcome.State == desk.OutcomeRefused {
+		return sdk.Errorf(sdk.CodeDecisionRefused, "refused: %s", desk.Visible(outcome.Refused, false))
+	}
+	return a.print(answered{detail.ID, detail.Run, outcome}, func(w io.Writer) error {
+		text := "answered; the run goes on"
+		if outcome.State == desk.OutcomeSent {
+			text = "sent; it is stored, and no worker has handled it yet"
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
+}
+
+// obtainReply asks the person at the terminal.
+func (a *app) obtainReply(d *deskClient, detail desk.Detail, r desk.Reply) (desk.Reply, error) {
+	if detail.Kind == desk.KindPermission {
+		return r, sdk.Errorf(sdk.CodeDecisionRefused, "%s is a permission request; approve or deny it", detail.Short)
+	}
+	if !a.interactive() {
+		return r, &exitError{exitUsage, errors.New("there is no answer; give TEXT, --input or --end")}
+	}
+	input := a.lines()
+	if detail.Kind == desk.KindTask {
+		eventType, schema, err := d.AnswerSchema(detail, r.Type)
+		if err != nil {
+			return r, err
+		}
+		writeBlock(a.err, "data, written by the model", desk.VisibleJSON(detail.Event.Data))
+		r.Type = eventType
+		r.Data, err = input.form(schema)
+		return r, err
+	}
+	writeBlock(a.err, "text, written by the model", desk.Visible(detail.Text, true))
+	for n, s := range detail.Suggestions {
+		fmt.Fprintf(a.err, "  %d. %s\n", n+1, desk.Visible(s, false))
+	}
+	hint := "> "
+	if detail.Kind == desk.KindTurn {
+		hint = "(" + endWord + " ends the conversation) > "
+	}
+	text, ok := input.ask(hint)
+	if !ok {
+		return r, errNotSent
+	}
+	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(detail.Suggestions) {
+		text = detail.Suggestions[n-1]
+	}
+	if r.Text = text; text == endWord && detail.Kind == desk.KindTurn {
+		r.Text, r.End = "", true
+	}
+	return r, nil
+}
+
+// interactive reports whether a person types.
+func (a *app) interactive() bool {
+	f, ok := a.in.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// prompter asks a person for lines.
+type prompter struct {
+	in  *bufio.Scanner
+	out io.Writer
+}
+
+func (a *app) lines() *prompter { return &prompter{bufio.NewScanner(a.in), a.err} }
+
+// ask returns a line; ok is false when the input has ended.
+func (p *prompter) ask(prompt string) (line string, ok bool) {
+	fmt.Fprint(p.out, prompt)
+	if !p.in.Scan() {
+		fmt.Fprintln(p.out)
+		return "", false
+	}
+	return strings.TrimSpace(p.in.Text()), true
+}
+
+// property is what a form needs of a property's schema.
+type property struct {
+	Type        any    `json:"type"`
+	Description string `json:"description"`
+	Enum        []any  `json:"enum"`
+}
+
+// form asks for the properties of an object, the required ones first. Without a schema, or with one of another kind, it
+// asks for JSON.
+func (p *prompter) form(schema json.RawMessage) (json.RawMessage, error) {
+	var s struct {
+		Properties map[string]property `json:"properties"`
+		Required   []string            `json:"required"`
+	}
+	if len(schema) == 0 || json.Unmarshal(schema, &s) != nil || len(s.Properties) == 0 {
+		line, ok := p.ask("the answer as JSON > ")
+		if !ok {
+			return nil, errNotSent
+		}
+		return json.RawMessage(line), nil
+	}
+	object := map[string]json.RawMessage{}
+	for _, name := range formOrder(s.Properties, s.Required) {
+		value, err := p.field(name, s.Properties[name], slices.Contains(s.Required, name))
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			object[name] = value
+		}
+	}
+	return json.Marshal(object)
+}
+
+// field asks for one property until what is typed is of its type. An optional one may be left out.
+func (p *prompter) field(name string, s property, required bool) (json.RawMessage, error) {
+	kind, _ := s.Type.(string)
+	label := desk.Visible(name, false)
+	if s.Description != "" {
+		label += ": " + desk.Visible(s.Description, false)
+	}
+	hint := kind
+	if len(s.Enum) > 0 {
+		choices, err := json.Marshal(s.Enum)
+		if err != nil {
+			return nil, fmt.Errorf("read choices of %s: %w", name, err)
+		}
+		hint = "one of " + desk.Visible(string(choices), false)
+	}
+	if !required {
+		hint += ", optional"
+	}
+	for {
+		line, ok := p.ask(fmt.Sprintf("%s (%s) > ", label, strings.TrimPrefix(hint, ", ")))
+		switch {
+		case !ok:
+			return nil, errNotSent
+		case line == "" && !required:
+			return nil, nil
+		case kind == "string" || kind == "" && !json.Valid([]byte(line)):
+			return json.Marshal(line)
+		case json.Valid([]byte(line)):
+			return json.RawMessage(line), nil
+		}
+		fmt.Fprintf(p.out, "want %s\n", hint)
+	}
+}
+
+// formOrder is the order in which a form asks: required properties as the schema lists them, then the others by name.
+func formOrder(properties map[string]property, required []string) []string {
+	var names, others []string
+	for _, name := range required {
+		if _, ok := properties[name]; ok {
+			names = append(names, name)
+		}
+	}
+	for name := range properties {
+		if !slices.Contains(names, name) {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	return append(names, others...)
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/internal/audit"
+	"agentd/internal/audit/live"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	var all bool
+	var since string
+	cmd := &cobra.Command{
+		Use:   "audit [RUN...]",
+		Short: "Check that what runs did is what agentd promises",
+		Long: "audit reads journals from the store and messages from the broker, and checks them by the invariants that agentd's\n" +
+			"own tests use: every journal is an unbroken chain of hashes, every call was published once and as its journal says,\n" +
+			"every message led to something or is a dead letter, every init event has one end. It changes nothing, and can be\n" +
+			"used while workers work: what is not settled yet is counted and not judged. docs/cli.md says what can be proven.\n\n" +
+			"Exit codes: 0 nothing wrong, 1 violations found, or the audit could not be done.",
+		Example:           "  agentd audit trip-7\n  agentd audit --all\n  agentd audit --since 24h -o json | jq -r '.violations[].name'",
+		ValidArgsFunction: a.completeRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, err := sinceTime(since)
+			if err != nil {
+				return err
+			}
+			if some := all || since != ""; some == (len(args) > 0) {
+				return &exitError{exitUsage, errors.New("name runs, or audit those of a time with --since, or --all")}
+			}
+			return a.withLetters(cmd.Context(), func(c *client, store runner.Store) error {
+				return a.audit(cmd.Context(), c, store, args, from)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "every run, and every init event")
+	cmd.Flags().StringVar(&since, "since", "", "runs that changed, and init events that came, in this time, such as 90m or 2d")
+	return cmd
+}
+
+func (a *app) audit(ctx context.Context, c *client, store runner.Store, runs []string, since time.Time) error {
+	auditor, err := live.New(ctx, c.Conn, store)
+	if err != nil {
+		return explainStore(err)
+	}
+	list := violationList{a: a, names: map[string]string{}}
+	if len(runs) == 0 {
+		err = auditor.All(ctx, since, list.add)
+	}
+	for _, name := range runs {
+		list.names[sdk.NewRunKey(name).String()] = name
+		err = auditor.Run(ctx, sdk.NewRunKey(name), list.add)
+		if errors.Is(err, runner.ErrNotFound) {
+			err = sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q; see: agentd runs list", name)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err != nil {
+		return also(explainStore(err), list.abandon())
+	}
+	return list.end(auditor.Counts)
+}
+
+// violationList prints violations as they are found: there may be any number.
+type violationList struct {
+	a *app
+	n int
+	// names are those of runs by key, as far as the person who asks said them: a journal that cannot be read says none.
+	names map[string]string
+}
+
+func (p *violationList) add(v live.Violation) error {
+	p.n++
+	v.Name = cmp.Or(v.Name, p.names[v.Run])
+	w := p.a.out
+	if p.a.output == outputJSON {
+		before := ",\n    "
+		if p.n == 1 {
+			before = "{\n  \"violations\": [\n    "
+		}
+		data, err := json.Marshal(v)
+		if err == nil {
+			_, err = io.WriteString(w, before+string(data))
+		}
+		return err
+	}
+	where := cmp.Or(v.Name, v.Run, "no run")
+	if v.Entry > 0 {
+		where += fmt.Sprintf(", entry %d", v.Entry)
+	}
+	_, err := fmt.Fprintf(w, "%s\n  %s (%s)\n  %s\n", where, audit.Invariants[v.Invariant], v.Invariant, clipUnless(p.a.verbose, v.Detail))
+	return err
+}
+
+func clipUnless(full bool, text string) string {
+	if full {
+		return text
+	}
+	return clip(text, 4*shown)
+}
+
+// abandon ends the JSON of an audit that failed half-way, so that what was found can be read.
+func (p *violationList) abandon() error {
+	if p.a.output != outputJSON || p.n == 0 {
+		return nil
+	}
+	_, err := io.WriteString(p.a.out, "\n  ]\n}\n")
+	return err
+}
+
+func (p *violationList) end(counts live.Counts) error {
+	if err := p.writeEnd(counts); err != nil {
+		return err
+	}
+	if p.n > 0 {
+		return &exitError{code: exitFailure}
+	}
+	return nil
+}
+
+func (p *violationList) writeEnd(n live.Counts) error {
+	w := p.a.out
+	if p.a.output == outputJSON {
+		data, err := json.MarshalIndent(n, "  ", "  ")
+		if err != nil {
+			return err
+		}
+		begin := "\n  ],\n"
+		if p.n == 0 {
+			begin = "{\n  \"violations\": [],\n"
+		}
+		_, err = fmt.Fprintf(w, "%s  \"checked\": %s\n}\n", begin, data)
+		return err
+	}
+	if p.n > 0 {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "checked   %s with %s, %s and %s", count(n.Runs, "run"), plural(n.Entries, "entry", "entries"),
+		count(n.Events, "event"), count(n.Messages, "message"))
+	if n.Inits > 0 {
+		fmt.Fprintf(w, "; %s", count(n.Inits, "init event"))
+	}
+	fmt.Fprintln(w)
+	if n.Unsettled > 0 {
+		fmt.Fprintf(w, "open      %s not settled yet, which may lead to more\n", count(n.Unsettled, "message"))
+	}
+	if n.Forgotten > 0 {
+		fmt.Fprintf(w, "unknown   %s that the broker no longer keeps\n", count(n.Forgotten, "message"))
+	}
+	result := "nothing wrong"
+	if p.n > 0 {
+		result = count(p.n, "violation")
+	}
+	_, err := fmt.Fprintf(w, "result    %s\n", result)
+	return err
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,182 @@
+package broker
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/sdk"
+)
+
+// post stores a message of the zone's own and returns it as a delivery.
+func post(t *testing.T, c *Conn, z Zone, subject string, data []byte) Delivery {
+	t.Helper()
+	ack, err := c.js.Publish(testContext(t), subject, data)
+	mustPublish(t, err)
+	var d Delivery
+	err = c.Watch(testContext(t), z, []string{subject}, true, func(got Delivery) bool {
+		d = got
+		return got.Sequence() != ack.Sequence
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// reject dead-letters a delivery and returns the letter.
+func reject(t *testing.T, c *Conn, d Delivery, reason sdk.Code) Letter {
+	t.Helper()
+	mustPublish(t, c.DeadLetter(testContext(t), d, reason, "why"))
+	var last Letter
+	err := c.Letters(testContext(t), LetterFilter{Reason: reason}, func(l Letter) (bool, error) {
+		last = l
+		return true, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return last
+}
+
+func conflict(t *testing.T, doing string, err error) {
+	t.Helper()
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		t.Errorf("%s: %v, want a conflict", doing, err)
+	}
+}
+
+func TestLetters_AreSelectedAndLeaveOutWhatWasSettled(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	subject := c.subjects.Start("travel.desk")
+	broken := reject(t, c, post(t, c, ZoneStart, subject, []byte("one")), sdk.CodeInvalidEvent)
+	second := reject(t, c, post(t, c, ZoneStart, subject, []byte("two")), sdk.CodePoison)
+	if want := StreamName(c.subjects, ZoneStart); second.Stream != want || second.Origin != 2 || second.Subject != subject || string(second.Data) != "two" {
+		t.Errorf("letter %+v, want message 2 of %s", second, want)
+	}
+	list := func(f LetterFilter) (found []uint64) {
+		err := c.Letters(testContext(t), f, func(l Letter) (bool, error) {
+			found = append(found, l.Sequence)
+			return true, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	both := []uint64{broken.Sequence, second.Sequence}
+	for _, test := range []struct {
+		name   string
+		filter LetterFilter
+		want   []uint64
+	}{
+		{"all", LetterFilter{}, both},
+		{"by reason", LetterFilter{Reason: sdk.CodePoison}, both[1:]},
+		{"after", LetterFilter{After: broken.Sequence}, both[1:]},
+		{"since a time", LetterFilter{Since: time.UnixMilli(broken.At)}, both},
+		{"since later", LetterFilter{Since: time.UnixMilli(second.At).Add(time.Hour)}, nil},
+	} {
+		if diff := cmp.Diff(test.want, list(test.filter)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+
+	mustPublish(t, c.SettleLetter(testContext(t), broken, "dropped"))
+	conflict(t, "settle it again", c.SettleLetter(testContext(t), broken, "dropped"))
+	if diff := cmp.Diff(both[1:], list(LetterFilter{})); diff != "" {
+		t.Errorf("after one was dropped (-want +got):\n%s", diff)
+	}
+	if _, err := c.Letter(testContext(t), broken.Sequence); !errors.Is(err, ErrNotStored) {
+		t.Errorf("read it: %v", err)
+	}
+	// It still is known to have been one, and is not dead-lettered anew by a delivery whose ack was lost.
+	mustPublish(t, c.DeadLetter(testContext(t), first(t, c, ZoneStart, subject), sdk.CodeInvalidEvent, "why"))
+	if diff := cmp.Diff(both[1:], list(LetterFilter{})); diff != "" {
+		t.Errorf("after its message came again (-want +got):\n%s", diff)
+	}
+	for sequence, want := range map[uint64]sdk.Code{1: sdk.CodeInvalidEvent, 2: sdk.CodePoison, 3: ""} {
+		if got, err := c.DeadLettered(testContext(t), StreamName(c.subjects, ZoneStart), sequence); got != want || err != nil {
+			t.Errorf("message %d was dead-lettered for %q, %v; want %q", sequence, got, err, want)
+		}
+	}
+}
+
+func TestRepublish_CountsAndNeverOvertakesAnAnswer(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	reply := c.subjects.Reply(testCall)
+	wrong := reject(t, c, post(t, c, ZoneIn, reply, []byte("wrong")), sdk.CodeUnknownRun)
+	stream, sequence, err := c.Republish(testContext(t), wrong)
+	if err != nil || stream != StreamName(c.subjects, ZoneIn) || sequence != 2 {
+		t.Fatalf("republish: message %d of %s, %v", sequence, stream, err)
+	}
+	// The first copy may still be on its way to a worker.
+	_, _, err = c.Republish(testContext(t), wrong)
+	conflict(t, "publish it once more", err)
+
+	copied, err := c.At(testContext(t), ZoneIn, sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if copied.Header(headerRedrives) != "1" || copied.Header(headerReason) != "" || !bytes.Equal(copied.Data, wrong.Data) {
+		t.Errorf("the copy is %+v", copied)
+	}
+	var delivery Delivery
+	err = c.Watch(testContext(t), ZoneIn, []string{reply}, true, func(d Delivery) bool {
+		delivery = d
+		return d.Sequence() != sequence
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := reject(t, c, delivery, sdk.CodeUnknownRun)
+	if again.Redrives != 1 {
+		t.Errorf("the copy came back with %d redrives", again.Redrives)
+	}
+	if _, _, err = c.Republish(testContext(t), again); err != nil {
+		t.Errorf("publish it after it came back: %v", err)
+	}
+	right := post(t, c, ZoneIn, reply, []byte("right"))
+	_, _, err = c.Republish(testContext(t), wrong)
+	conflict(t, "publish it after message "+right.Subject(), err)
+}
+
+func TestLetter_ReadsAnOmittedBodyWhereItCameFrom(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	large := bytes.Repeat([]byte("x"), int(c.nc.MaxPayload())-100)
+	l := reject(t, c, post(t, c, ZoneStart, c.subjects.Start("travel.desk"), large), sdk.CodeInvalidEvent)
+	if !l.Omitted || l.Data != nil {
+		t.Fatalf("the letter has %d bytes; want it too large to be copied", len(l.Data))
+	}
+	got, err := c.Letter(testContext(t), l.Sequence)
+	if err != nil || got.Omitted || !bytes.Equal(got.Data, large) {
+		t.Errorf("letter with %d bytes, omitted: %v, %v", len(got.Data), got.Omitted, err)
+	}
+}
+
+func TestContest_KeepsWhatCouldNotBePublished(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	subject := c.subjects.Done("travel.desk", testRun, "init")
+	mustPublish(t, c.Publish(testContext(t), subject, event("one")))
+	conflict(t, "publish another", c.Publish(testContext(t), subject, event("two")))
+	for range 2 { // a redelivery finds the same conflict
+		mustPublish(t, c.Contest(testContext(t), subject, event("two")))
+	}
+	if n := stored(t, c, ZoneDLQ); n != 1 {
+		t.Fatalf("%d dead letters", n)
+	}
+	l, err := c.Letter(testContext(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := sdk.DecodeEvent(l.Headers, l.Data)
+	if err != nil || got.ID != "two" || l.Reason != sdk.CodeConflict || l.Subject != subject {
+		t.Errorf("letter %+v with event %s, %v", l, got.ID, err)
+	}
+}

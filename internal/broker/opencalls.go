@@ -1,0 +1,76 @@
+package broker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
+)
+
+// OpenCall is a call that nobody has answered, as far as the streams tell.
+type OpenCall struct {
+	// Call is the call's id, which all its events share; Event is the one that was published last.
+	Call  string
+	Event sdk.Event
+	// Reply is where an answer to Event goes.
+	Reply string
+}
+
+// OpenCalls lists the calls of a contract type with that dataschema that are not due yet and have neither an answer nor a
+// void, in the order of their publication. Answers are kept for a week, so a call that was answered earlier and is not due
+// is listed too.
+func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) ([]OpenCall, error) {
+	token := sdk.NameToken(contractType)
+	root := c.subjects.Root()
+	closed := map[string]bool{} // by the id of the event
+	closes := func(m jetstream.Msg) {
+		if a, err := c.subjects.Parse(m.Subject()); err == nil {
+			closed[a.Call.Call] = true
+		}
+	}
+	filter := func(kind sdk.Kind) string { return root + "." + string(kind) + ".*." + token + ".>" }
+	if err := c.upToNow(ctx, ZoneIn, filter(sdk.KindIn), true, closes); err != nil {
+		return nil, err
+	}
+	if err := c.upToNow(ctx, ZoneOut, filter(sdk.KindVoid), true, closes); err != nil {
+		return nil, err
+	}
+	var calls []OpenCall
+	err := c.upToNow(ctx, ZoneOut, filter(sdk.KindOut), false, func(m jetstream.Msg) {
+		event, err := sdk.DecodeEvent(m.Headers(), m.Data())
+		if err != nil || event.DataSchema != dataschema || closed[event.ID] || overdue(event) {
+			return
+		}
+		ref, ok := sdk.ParseCallRef(event.ID)
+		reply, _ := c.ReplySubject(m.Subject())
+		if !ok {
+			return
+		}
+		call := OpenCall{Call: ref.ID, Event: event, Reply: reply}
+		if i := slices.IndexFunc(calls, func(o OpenCall) bool { return o.Call == ref.ID }); i >= 0 {
+			calls[i] = call
+			return
+		}
+		calls = append(calls, call)
+	})
+	return calls, err
+}
+
+func overdue(event sdk.Event) bool {
+	text, _ := event.Extensions[sdk.ExpiryTime].(string)
+	due, err := time.Parse(time.RFC3339Nano, text)
+	return err == nil && time.Now().After(due)
+}
+
+// upToNow calls handle with the messages on a filter that a zone's stream has now, in their order.
+func (c *Conn) upToNow(ctx context.Context, z Zone, filter string, headersOnly bool, handle func(jetstream.Msg)) error {
+	return c.read(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: headersOnly,
+	}, func(left uint64) bool { return left > 0 }, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+		handle(m)
+		return meta.NumPending > 0
+	})
+}

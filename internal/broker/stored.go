@@ -1,0 +1,192 @@
+package broker
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrNotStored says that a stream has no such message, or no longer.
+var ErrNotStored = errors.New("no such message is stored")
+
+// Stored is a message of a stream, looked at and not consumed.
+type Stored struct {
+	Stream   string
+	Sequence uint64
+	Subject  string
+	Headers  map[string][]string
+	Data     []byte
+	// At is when the broker stored it, in Unix milliseconds.
+	At int64
+}
+
+// Header returns the value of a header by any spelling of its name, or "".
+func (m *Stored) Header(name string) string { return header(m.Headers, name) }
+
+// which says which message of a stream is meant: the one at Sequence, the last on LastOn, or the first from Sequence on
+// whose subject matches NextOn.
+type which struct {
+	Sequence uint64 `json:"seq,omitempty"`
+	LastOn   string `json:"last_by_subj,omitempty"`
+	NextOn   string `json:"next_by_subj,omitempty"`
+}
+
+// At returns the message of a zone at a sequence, or ErrNotStored.
+func (c *Conn) At(ctx context.Context, z Zone, sequence uint64) (Stored, error) {
+	return c.stored(ctx, StreamName(c.subjects, z), which{Sequence: sequence})
+}
+
+// Last returns the last message on a subject, or ErrNotStored.
+func (c *Conn) Last(ctx context.Context, subject string) (Stored, error) {
+	return c.last(ctx, c.streamOf(subject), subject)
+}
+
+// Scan calls each with the messages of a zone whose subjects match filter, in order, from a sequence to the last one that
+// is there at the beginning, until each returns false. One message is in memory at a time.
+func (c *Conn) Scan(ctx context.Context, z Zone, filter string, from uint64, each func(Stored) (bool, error)) error {
+	bounds, err := c.Bounds(ctx, z)
+	if err != nil {
+		return err
+	}
+	for next := max(from, 1); next <= bounds.Last; {
+		m, err := c.stored(ctx, StreamName(c.subjects, z), which{Sequence: next, NextOn: filter})
+		if errors.Is(err, ErrNotStored) || err == nil && m.Sequence > bounds.Last {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if more, err := each(m); err != nil || !more {
+			return err
+		}
+		next = m.Sequence + 1
+	}
+	return nil
+}
+
+// Bounds are the first and the last sequence of a stream; of an empty one Last is First - 1.
+type Bounds struct{ First, Last uint64 }
+
+// Bounds returns those of a zone's stream.
+func (c *Conn) Bounds(ctx context.Context, z Zone) (Bounds, error) {
+	name := StreamName(c.subjects, z)
+	s, err := c.js.Stream(ctx, name)
+	if err != nil {
+		return Bounds{}, fmt.Errorf("look at stream %s: %w", name, err)
+	}
+	state := s.CachedInfo().State
+	return Bounds{state.FirstSeq, state.LastSeq}, nil
+}
+
+// SequenceAt returns the sequence of the first message of a zone that was stored at that time or later: one more than the
+// last, if there is none.
+func (c *Conn) SequenceAt(ctx context.Context, z Zone, at time.Time) (uint64, error) {
+	bounds, err := c.Bounds(ctx, z)
+	if err != nil {
+		return 0, err
+	}
+	low, high := bounds.First, bounds.Last+1
+	for low < high {
+		middle := low + (high-low)/2
+		m, err := c.stored(ctx, StreamName(c.subjects, z), which{Sequence: middle, NextOn: ">"})
+		switch {
+		case errors.Is(err, ErrNotStored):
+			high = middle
+		case err != nil:
+			return 0, err
+		case m.At >= at.UnixMilli():
+			high = middle
+		default:
+			low = m.Sequence + 1
+		}
+	}
+	return low, nil
+}
+
+// MaxAge is how long a zone's messages are kept; 0 is for ever.
+func (c *Conn) MaxAge(ctx context.Context, z Zone) (time.Duration, error) {
+	name := StreamName(c.subjects, z)
+	s, err := c.js.Stream(ctx, name)
+	if err != nil {
+		return 0, fmt.Errorf("look at stream %s: %w", name, err)
+	}
+	return s.CachedInfo().Config.MaxAge, nil
+}
+
+// AckFloor is the sequence up to which a consumer's messages are all settled. One that does not exist is ErrNotStored.
+func (c *Conn) AckFloor(ctx context.Context, ref ConsumerRef) (uint64, error) {
+	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return 0, fmt.Errorf("consumer %s: %w", ref.Name, ErrNotStored)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look at consumer %s/%s: %w", StreamName(c.subjects, ref.Zone), ref.Name, err)
+	}
+	return consumer.CachedInfo().AckFloor.Stream, nil
+}
+
+func (c *Conn) last(ctx context.Context, stream, subject string) (Stored, error) {
+	return c.stored(ctx, stream, which{LastOn: subject})
+}
+
+// stored asks the stream's leader. The client's own call would be a direct read where the stream allows it, which any
+// replica may answer with an older message.
+func (c *Conn) stored(ctx context.Context, stream string, w which) (Stored, error) {
+	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("read %s %+v: %w", stream, w, err) }
+	request, err := json.Marshal(w)
+	if err != nil {
+		return fail(err)
+	}
+	reply, err := c.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
+	if err != nil {
+		return fail(err)
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject  string    `json:"subject"`
+			Sequence uint64    `json:"seq"`
+			Headers  string    `json:"hdrs"`
+			Data     []byte    `json:"data"`
+			Time     time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return fail(err)
+	}
+	switch m := answer.Message; {
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return fail(ErrNotStored)
+	case answer.Error != nil:
+		return fail(answer.Error)
+	case m == nil:
+		return fail(errors.New("the server sent neither message nor error"))
+	default:
+		headers, err := decodeHeaders(m.Headers)
+		if err != nil {
+			return fail(err)
+		}
+		return Stored{stream, m.Sequence, m.Subject, headers, m.Data, m.Time.UnixMilli()}, nil
+	}
+}
+
+func decodeHeaders(encoded string) (nats.Header, error) {
+	if encoded == "" {
+		return nil, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("decode headers: %w", err)
+	}
+	h, err := nats.DecodeHeadersMsg(raw)
+	if err != nil {
+		return nil, fmt.Errorf("decode headers: %w", err)
+	}
+	return h, nil
+}

@@ -1,0 +1,322 @@
+package contracts
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+
+	"agentd/sdk"
+)
+
+// Registry is a state of the registry of contract versions: what is published, and what was removed. It is made by
+// folding the registry's records in their order. Its zero value is empty. Safe for concurrent use while nothing is applied.
+type Registry struct{ versions map[string]Published }
+
+// Published is a version of a contract in the registry.
+type Published struct {
+	// Contract has this version alone, as it was published.
+	Contract sdk.Contract
+	Version  string
+	// Removed says that the version was taken back. Its content stays known, so that it never gets another.
+	Removed bool
+}
+
+// RegistryKey is the key of a version in the registry's bucket: the token of the type, and the version with its dots as
+// underscores and "+" as "=", which no version has itself.
+func RegistryKey(contractType, version string) string {
+	return sdk.NameToken(contractType) + "." + strings.NewReplacer(".", "_", "+", "=").Replace(version)
+}
+
+// EncodeVersion is the registry's record of a version: the contract with that version alone, in canonical JSON.
+func EncodeVersion(contract sdk.Contract, version string) ([]byte, error) {
+	if _, err := CompileVersion(contract, version); err != nil {
+		return nil, err
+	}
+	encoded, err := json.Marshal(Pin(contract, version))
+	if err != nil {
+		return nil, fmt.Errorf("encode contract %s: %w", contract.URI, err)
+	}
+	return canonical(encoded)
+}
+
+// DecodeVersion is the inverse of EncodeVersion. The error says what is wrong with a record that others wrote.
+func DecodeVersion(key string, record []byte) (Published, error) {
+	var p Published
+	if err := json.Unmarshal(record, &p.Contract); err != nil {
+		return p, sdk.Errorf(sdk.CodeConfig, "registry record %s cannot be read", key).WithCause(err)
+	}
+	if len(p.Contract.Versions) != 1 {
+		return p, sdk.Errorf(sdk.CodeConfig, "registry record %s has %d versions, want 1", key, len(p.Contract.Versions))
+	}
+	p.Version = Versions(p.Contract)[0]
+	if _, err := semver.StrictNewVersion(p.Version); err != nil || RegistryKey(p.Contract.Type, p.Version) != key {
+		return p, sdk.Errorf(sdk.CodeConfig, "registry record %s is that of version %q of contract %q", key, p.Version, p.Contract.Type)
+	}
+	if p.Contract.URI == "" || sdk.CheckName(p.Contract.Type) != nil || sdk.CheckDomain(p.Contract.Domain) != nil {
+		return p, sdk.Errorf(sdk.CodeConfig, "registry record %s has no usable uri, type or domain", key)
+	}
+	return p, nil
+}
+
+// Apply folds the next record of a key into r; removed is a record of the version's removal, which has no content. What a
+// key was first published with stays: a record with other content is refused, whoever wrote it.
+func (r *Registry) Apply(key string, record []byte, removed bool) error {
+	if r.versions == nil {
+		r.versions = map[string]Published{}
+	}
+	known, ok := r.versions[key]
+	if removed {
+		if ok {
+			known.Removed = true
+			r.versions[key] = known
+		}
+		return nil
+	}
+	next, err := DecodeVersion(key, record)
+	if err != nil {
+		return err
+	}
+	if ok && !known.Same(next.Contract) {
+		return sdk.Errorf(sdk.CodeConflict, "registry record %s has other content than what was published first, which stays", key)
+	}
+	if ok {
+		next.Contract = known.Contract
+	}
+	r.versions[key] = next
+	return nil
+}
+
+// Clone is a copy that further records do not change.
+func (r *Registry) Clone() *Registry { return &Registry{maps.Clone(r.versions)} }
+
+// Same reports whether contract has the same content for p's version. Description and labels belong to no version: one
+// keeps those that it was published with.
+func (p Published) Same(contract sdk.Contract) bool {
+	mine := p.Contract
+	return mine.URI == contract.URI && mine.Type == contract.Type && mine.Domain == contract.Domain &&
+		sameContent(mine.Versions[p.Version], contract.Versions[p.Version])
+}
+
+// Conflict is the error of whoever publishes p's version with the content that contract has.
+func (p Published) Conflict(contract sdk.Contract) error {
+	e := sdk.Errorf(sdk.CodeConflict, "version %s of contract %s is published with other content, and a version never changes",
+		p.Version, p.Contract.Type)
+	for _, c := range Compare(p.Contract, Pin(contract, p.Version)) {
+		if c.Severity == Breaking {
+			e.Faults = append(e.Faults, c.fault())
+		}
+	}
+	return e
+}
+
+// fault is the change as a fault of who proposes it.
+func (c Change) fault() sdk.Fault {
+	place := strings.TrimSpace(cmp.Or(c.To, c.From) + " " + c.Side + " " + c.Path)
+	return sdk.Fault{Path: place, Expected: "no change that breaks " + c.Breaks, Got: c.Message}
+}
+
+// List returns all versions, also removed ones, by type and then by version, the oldest first.
+func (r *Registry) List() []Published {
+	return slices.SortedFunc(maps.Values(r.versions), func(a, b Published) int {
+		return cmp.Or(cmp.Compare(a.Contract.Type, b.Contract.Type), compareVersionNames(a.Version, b.Version))
+	})
+}
+
+func compareVersionNames(a, b string) int {
+	v, errA := semver.StrictNewVersion(a)
+	w, errB := semver.StrictNewVersion(b)
+	if errA != nil || errB != nil {
+		return cmp.Compare(a, b)
+	}
+	return cmp.Or(v.Compare(w), cmp.Compare(a, b))
+}
+
+// Version returns a version of the contract with that type or URI, also a removed one.
+func (r *Registry) Version(ref, version string) (Published, bool) {
+	for _, p := range r.versions {
+		if p.Version == version && (p.Contract.Type == ref || p.Contract.URI == ref) {
+			return p, true
+		}
+	}
+	return Published{}, false
+}
+
+// Contract returns the contract with that type or URI and all its versions that are not removed. What belongs to no
+// version is that of the newest. The error is CodeContractMissing.
+func (r *Registry) Contract(ref string) (sdk.Contract, error) {
+	whole := r.gather(ref, false)
+	if len(whole.Versions) > 0 {
+		return whole, nil
+	}
+	if gone := r.gather(ref, true); len(gone.Versions) > 0 {
+		return whole, sdk.Errorf(sdk.CodeContractMissing, "every version of contract %s was removed from the registry: %s",
+			ref, strings.Join(Versions(gone), ", "))
+	}
+	return whole, sdk.Errorf(sdk.CodeContractMissing, "the registry has no contract %s; it has %s", ref, r.types())
+}
+
+// gather is the contract with its versions that are, or are not, removed.
+func (r *Registry) gather(ref string, removed bool) sdk.Contract {
+	var whole sdk.Contract
+	versions := map[string]sdk.ContractVersion{}
+	for _, p := range r.List() {
+		if p.Removed == removed && (p.Contract.Type == ref || p.Contract.URI == ref) {
+			whole = p.Contract
+			versions[p.Version] = p.Contract.Versions[p.Version]
+		}
+	}
+	whole.Versions = versions
+	return whole
+}
+
+// types lists the types in the registry, for errors.
+func (r *Registry) types() string {
+	var types []string
+	for _, p := range r.List() {
+		if !p.Removed && !slices.Contains(types, p.Contract.Type) {
+			types = append(types, p.Contract.Type)
+		}
+	}
+	const shown = 10
+	switch {
+	case len(types) == 0:
+		return "none"
+	case len(types) > shown:
+		return fmt.Sprintf("%s and %d more", strings.Join(types[:shown], ", "), len(types)-shown)
+	}
+	return strings.Join(types, ", ")
+}
+
+// Resolve returns the version that a range means (see the function Resolve) of the contract with that type or URI, as it
+// was published. The error is CodeContractMissing when nothing fits and CodeConfig when the range cannot be read.
+func (r *Registry) Resolve(ref, rangeExpr string) (Published, error) {
+	contract, err := r.Contract(ref)
+	if err != nil {
+		return Published{}, err
+	}
+	version, err := Resolve(contract, rangeExpr)
+	if err != nil {
+		if p, ok := r.Version(ref, rangeExpr); ok && p.Removed {
+			return Published{}, sdk.Errorf(sdk.CodeContractMissing, "version %s of contract %s was removed from the registry; it has %s",
+				rangeExpr, ref, strings.Join(Versions(contract), ", "))
+		}
+		return Published{}, err
+	}
+	p, _ := r.Version(contract.Type, version)
+	return p, nil
+}
+
+// resolveForAgent is Resolve, and where nothing fits the newest removed version that does: its agent is served, and told
+// that the contract is gone when it calls it.
+func (r *Registry) resolveForAgent(ref, rangeExpr string) (Published, error) {
+	p, err := r.Resolve(ref, rangeExpr)
+	if err == nil {
+		return p, nil
+	}
+	gone := r.gather(ref, true)
+	version, absent := Resolve(gone, rangeExpr)
+	if absent != nil {
+		return Published{}, err
+	}
+	p, _ = r.Version(gone.Type, version)
+	return p, nil
+}
+
+// Publication is what publishing a contract would do.
+type Publication struct {
+	// New are the versions to publish, Restored those of them that were removed before; Unchanged are there already.
+	New, Restored, Unchanged []string
+	// Changes is what the new versions change for others, the worst first.
+	Changes []Change
+}
+
+// Breaking are the changes that break somebody who did nothing wrong.
+func (p Publication) Breaking() error {
+	var faults []sdk.Fault
+	for _, c := range p.Changes {
+		if c.Severity == Breaking {
+			faults = append(faults, c.fault())
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &sdk.Error{
+		Code: sdk.CodeConflict, Message: "the contract breaks those who rely on what is published", Faults: faults,
+	}
+}
+
+// Publish says what publishing contract would do. The error is CodeConflict when it can never be: a version that was
+// published with other content, also if it was removed since, or a type or URI that another contract has.
+func (r *Registry) Publish(contract sdk.Contract) (Publication, error) {
+	var plan Publication
+	if err := r.checkIdentity(contract); err != nil {
+		return plan, err
+	}
+	var faults []sdk.Fault
+	for _, version := range Versions(contract) {
+		p, ok := r.Version(contract.Type, version)
+		switch {
+		case !ok:
+			plan.New = append(plan.New, version)
+		case !p.Same(contract):
+			faults = append(faults, sdk.AsError(p.Conflict(contract)).Faults...)
+		case p.Removed:
+			plan.New, plan.Restored = append(plan.New, version), append(plan.Restored, version)
+		default:
+			plan.Unchanged = append(plan.Unchanged, version)
+		}
+	}
+	if len(faults) > 0 {
+		return plan, &sdk.Error{
+			Code: sdk.CodeConflict, Faults: faults,
+			Message: "contract " + contract.Type + " has other content for versions that are published, and a version never changes",
+		}
+	}
+	published, err := r.Contract(contract.Type)
+	if err != nil { // none of its versions are there: they are compared with each other
+		published = contract
+		published.Versions = nil
+	}
+	plan.Changes = Compare(published, with(published, contract))
+	return plan, nil
+}
+
+// checkIdentity refuses a type or a URI that another contract has, and a type that has another's token.
+func (r *Registry) checkIdentity(contract sdk.Contract) error {
+	var faults []sdk.Fault
+	for _, p := range r.List() {
+		other := p.Contract
+		switch {
+		case other.URI == contract.URI && other.Type != contract.Type:
+			faults = append(faults, sdk.Fault{Path: "$.type", Expected: other.Type + ", whose uri is " + other.URI, Got: contract.Type})
+		case other.Type == contract.Type && other.URI != contract.URI:
+			faults = append(faults, sdk.Fault{Path: "$.uri", Expected: other.URI + ", which is that of " + other.Type, Got: contract.URI})
+		case other.Type != contract.Type && sdk.NameToken(other.Type) == sdk.NameToken(contract.Type):
+			faults = append(faults, sdk.Fault{
+				Path: "$.type", Expected: "a name in subjects of its own", Got: "that of " + other.Type + ": " + sdk.NameToken(other.Type),
+			})
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &sdk.Error{
+		Code: sdk.CodeConflict, Message: "contract " + contract.Type + " cannot be told from another in the registry",
+		Faults: slices.Compact(faults),
+	}
+}
+
+// with is proposed with the published versions that it does not have.
+func with(published, proposed sdk.Contract) sdk.Contract {
+	versions := map[string]sdk.ContractVersion{}
+	maps.Copy(versions, published.Versions)
+	maps.Copy(versions, proposed.Versions)
+	proposed.Versions = versions
+	return proposed
+}

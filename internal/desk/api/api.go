@@ -1,0 +1,245 @@
+// Package api is the HTTP API of the human desk, for front ends (docs/approvals.md, "HTTP"). JSON carries texts as models
+// wrote them: whoever shows them must escape them.
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"agentd/internal/desk"
+	"agentd/sdk"
+)
+
+// Options are what an API is made of.
+type Options struct {
+	Desk *desk.Desk
+	// Who decisions are published as: the API's callers share it.
+	Who string
+	// Token is what callers must present as "Authorization: Bearer <token>". Empty lets everybody in, which Listen refuses on
+	// any address but loopback.
+	Token  string
+	Logger *slog.Logger
+}
+
+// maxBody is the largest request in bytes.
+const maxBody = 1 << 20
+
+// Timeouts of connections. Responses have none of their own: events are sent for as long as somebody listens.
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+	closeTimeout  = 3 * time.Second
+)
+
+// Listen opens the address. Without a token it must be one of loopback.
+func Listen(ctx context.Context, address, token string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, sdk.Errorf(sdk.CodeConfig, "address %q: want HOST:PORT, such as 127.0.0.1:8090", address)
+	}
+	if ip := net.ParseIP(host); token == "" && (ip == nil || !ip.IsLoopback()) && host != "localhost" {
+		return nil, sdk.Errorf(sdk.CodeConfig, "on %s anybody who reaches this machine could decide: set a token, or listen on 127.0.0.1", address)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+// Serve answers requests until ctx ends.
+func Serve(ctx context.Context, l net.Listener, o Options) error {
+	server := &http.Server{
+		Handler: Handler(o), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		BaseContext: func(net.Listener) context.Context { return ctx }, MaxHeaderBytes: 16 << 10,
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve the desk: %w", err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	err := server.Shutdown(stopping)
+	if served := <-done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+type api struct{ Options }
+
+// Handler is the API.
+func Handler(o Options) http.Handler {
+	a := api{o}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/requests", a.list)
+	mux.HandleFunc("GET /v1/requests/{id}", a.show)
+	mux.HandleFunc("POST /v1/requests/{id}/decision", a.decide)
+	mux.HandleFunc("POST /v1/requests/{id}/answer", a.answer)
+	mux.HandleFunc("GET /v1/events", a.events)
+	return a.guard(mux)
+}
+
+// guard lets nobody in who must not be. A browser cannot be made to decide from another site: what changes something must
+// be JSON by its content type, which no form can send, and nothing allows another origin to send it.
+func (a api) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		if !a.admitted(r) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			a.fail(w, http.StatusUnauthorized, sdk.Errorf(sdk.CodePermissionDenied, "the bearer token is missing or wrong"))
+			return
+		}
+		if a.Token == "" && !local(r.Host) {
+			// A name of somebody else's that was made to point here.
+			a.fail(w, http.StatusForbidden, sdk.Errorf(sdk.CodePermissionDenied, "this host name is not served"))
+			return
+		}
+		if r.Method == http.MethodPost {
+			kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+			if err != nil || kind != sdk.ContentTypeJSON {
+				a.fail(w, http.StatusUnsupportedMediaType, sdk.Errorf(sdk.CodeInvalidEvent, "want Content-Type: application/json"))
+				return
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admitted compares hashes, so that the time it takes says nothing of the token.
+func (a api) admitted(r *http.Request) bool {
+	if a.Token == "" {
+		return true
+	}
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	x, y := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(a.Token))
+	return ok && subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// local reports whether a Host header names this machine.
+func local(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (a api) list(w http.ResponseWriter, _ *http.Request) {
+	a.send(w, map[string]any{"requests": a.Desk.List(), "omitted": a.Desk.Omitted()})
+}
+
+func (a api) show(w http.ResponseWriter, r *http.Request) {
+	detail, err := a.Desk.Detail(r.Context(), r.PathValue("id"))
+	if err != nil {
+		a.fail(w, 0, err)
+		return
+	}
+	a.send(w, detail)
+}
+
+func (a api) decide(w http.ResponseWriter, r *http.Request) {
+	var p sdk.PermissionDecision
+	if !a.read(w, r, &p) {
+		return
+	}
+	if p.ArgsHash == "" {
+		a.fail(w, 0, sdk.Errorf(sdk.CodeContractViolation, "args_sha256 is missing: a decision is on the arguments that somebody saw"))
+		return
+	}
+	outcome, err := a.Desk.Decide(r.Context(), r.PathValue("id"), a.Who, p)
+	a.outcome(w, outcome, err)
+}
+
+func (a api) answer(w http.ResponseWriter, r *http.Request) {
+	var reply desk.Reply
+	if !a.read(w, r, &reply) {
+		return
+	}
+	outcome, err := a.Desk.Answer(r.Context(), r.PathValue("id"), a.Who, reply)
+	a.outcome(w, outcome, err)
+}
+
+// outcome answers 200 when the run took the answer, 202 when nobody has handled it yet, and 409 when it was refused.
+func (a api) outcome(w http.ResponseWriter, o desk.Outcome, err error) {
+	if err != nil {
+		a.fail(w, 0, err)
+		return
+	}
+	w.Header().Set("Content-Type", sdk.ContentTypeJSON)
+	switch o.State {
+	case desk.OutcomeRefused:
+		w.WriteHeader(http.StatusConflict)
+	case desk.OutcomeSent:
+		w.WriteHeader(http.StatusAccepted)
+	case desk.OutcomeCounted:
+	}
+	a.send(w, o)
+}
+
+// read decodes the body. Unknown fields are refused: one that is misspelt could be the scope.
+func (a api) read(w http.ResponseWriter, r *http.Request, into any) bool {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil && decoder.Decode(&struct{}{}) != io.EOF {
+		err = errors.New("there is more than one value")
+	}
+	if err == nil {
+		return true
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		a.fail(w, http.StatusRequestEntityTooLarge, sdk.Errorf(sdk.CodeTooLarge, "the body has more than %d bytes", maxBody))
+		return false
+	}
+	a.fail(w, http.StatusBadRequest, sdk.Errorf(sdk.CodeInvalidEvent, "the body cannot be read: %s", err))
+	return false
+}
+
+func (a api) send(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", sdk.ContentTypeJSON)
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		a.Logger.Debug("response could not be sent", "error", err)
+	}
+}
+
+var statuses = map[sdk.Code]int{
+	sdk.CodeUnknownRun: http.StatusNotFound, sdk.CodeDecisionRefused: http.StatusConflict,
+	sdk.CodeContractViolation: http.StatusUnprocessableEntity, sdk.CodeConfig: http.StatusUnprocessableEntity,
+	sdk.CodeInvalidEvent: http.StatusUnprocessableEntity, sdk.CodeContractMissing: http.StatusUnprocessableEntity,
+	sdk.CodeTooLarge: http.StatusRequestEntityTooLarge, sdk.CodeUnavailable: http.StatusServiceUnavailable,
+}
+
+// fail answers with a problem; status 0 follows from its code. What is internal is logged, not sent.
+func (a api) fail(w http.ResponseWriter, status int, err error) {
+	e := sdk.AsError(err)
+	if status == 0 {
+		status = statuses[e.Code]
+	}
+	if status == 0 {
+		status = http.StatusInternalServerError
+		a.Logger.Error("request failed", "error", err)
+	}
+	w.Header().Set("Content-Type", sdk.ContentTypeJSON)
+	w.WriteHeader(status)
+	a.send(w, map[string]any{"error": sdk.NewProblem(e)})
+}

@@ -1,0 +1,307 @@
+package desk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/contracts"
+	"agentd/internal/core"
+	"agentd/internal/worker"
+	"agentd/sdk"
+)
+
+// Options are what a desk is made of.
+type Options struct {
+	Conn *broker.Conn
+	// Domains are those whose calls are shown; none is sdk.HumanDomain alone, "*" is all.
+	Domains []string
+	// Contracts are those of tasks; agentd's own need not be among them.
+	Contracts []sdk.Contract
+	// Patience is how long Decide and Answer wait for what becomes of an answer; 0 is 3 s.
+	Patience time.Duration
+	Logger   *slog.Logger
+}
+
+// Desk is an inbox that keeps itself up to date until it is closed.
+type Desk struct {
+	o     Options
+	inbox *inbox
+	// now is the clock.
+	now    func() time.Time
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	failed chan error
+}
+
+const (
+	defaultPatience = 3 * time.Second
+	// expiryCheck is how often expired items are looked for.
+	expiryCheck = time.Second
+	// answersKept is how long the broker certainly keeps answers; those to older questions may be gone.
+	answersKept = 6 * 24 * time.Hour
+	// asking bounds a query to a worker.
+	asking = 2 * time.Second
+)
+
+// Open reads what is open now and keeps reading until Close. ctx bounds the opening.
+func Open(ctx context.Context, o Options) (*Desk, error) {
+	if len(o.Domains) == 0 {
+		o.Domains = []string{sdk.HumanDomain}
+	}
+	if o.Patience == 0 {
+		o.Patience = defaultPatience
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	d := &Desk{o: o, now: time.Now, stop: stop, failed: make(chan error, 1)}
+	d.inbox = newInbox(o.Conn.Subjects(), d.now)
+	if err := d.read(ctx, working); err != nil {
+		d.Close()
+		return nil, err
+	}
+	d.settleOld(ctx)
+	d.done.Go(func() { d.expire(working) })
+	return d, nil
+}
+
+// Close stops reading.
+func (d *Desk) Close() {
+	d.stop()
+	d.done.Wait()
+}
+
+// Failed gets an error when the calls can no longer be read.
+func (d *Desk) Failed() <-chan error { return d.failed }
+
+// read begins to read the streams, one after the other: what was answered means nothing without what was asked.
+func (d *Desk) read(opening, working context.Context) error {
+	subjects := d.o.Conn.Subjects()
+	var calls, answers []string
+	for _, domain := range d.o.Domains {
+		token := domain
+		if domain != "*" {
+			token = sdk.DomainToken(domain)
+		}
+		tail := "." + token + ".>"
+		calls = append(calls, subjects.Root()+"."+string(sdk.KindOut)+tail, subjects.Root()+"."+string(sdk.KindVoid)+tail)
+		answers = append(answers, subjects.Root()+"."+string(sdk.KindIn)+tail)
+	}
+	err := d.follow(opening, working, broker.ZoneOut, calls, d.inbox.called, func(err error) {
+		d.failed <- err // it has room for the one error of this stream
+	})
+	if err != nil {
+		return err
+	}
+	// Without these two, answers count all the same; only less is known of them.
+	lacking := func(err error) { d.o.Logger.Warn("answers cannot be read; less is shown of them", "error", err) }
+	letters := []string{subjects.All(sdk.KindDLQ)}
+	if err := d.follow(opening, working, broker.ZoneDLQ, letters, d.inbox.rejected, lacking); err != nil {
+		if opening.Err() != nil {
+			return err
+		}
+		lacking(err)
+	}
+	if err := d.follow(opening, working, broker.ZoneIn, answers, d.inbox.answered, lacking); err != nil {
+		if opening.Err() != nil {
+			return err
+		}
+		lacking(err)
+	}
+	return nil
+}
+
+// follow reads a stream until working ends, and returns when everything that was there has been handled. later is told of
+// an error after that.
+func (d *Desk) follow(
+	opening, working context.Context, zone broker.Zone, filters []string, handle func(broker.Delivery) error, later func(error),
+) error {
+	caughtUp, failed := make(chan struct{}), make(chan error, 1)
+	d.done.Go(func() {
+		err := d.o.Conn.Follow(working, zone, filters, func() { close(caughtUp) }, func(m broker.Delivery) {
+			if err := handle(m); err != nil {
+				d.o.Logger.Warn("message is left out", "subject", m.Subject(), "error", err)
+			}
+		})
+		select {
+		case <-caughtUp:
+			if working.Err() == nil {
+				later(err)
+			}
+		default:
+			failed <- err
+		}
+	})
+	select {
+	case <-caughtUp:
+		return nil
+	case err := <-failed:
+		return err
+	case <-opening.Done():
+		return fmt.Errorf("read %s: %w", zone, opening.Err())
+	}
+}
+
+// expire removes expired items until ctx ends.
+func (d *Desk) expire(ctx context.Context) {
+	tick := time.NewTicker(expiryCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			d.inbox.expire()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// settleOld asks the workers about questions so old that the broker may have forgotten their answers. Those whose agent
+// nobody serves now stay.
+func (d *Desk) settleOld(ctx context.Context) {
+	for _, i := range d.inbox.list() {
+		if i.Kind == KindPermission || d.now().Sub(time.UnixMilli(i.Asked)) < answersKept {
+			continue
+		}
+		status, err := d.status(ctx, i)
+		if err != nil {
+			continue
+		}
+		ref, _ := sdk.ParseCallRef(i.ID) // an id of another form is no waiting call's either
+		open := false
+		for _, c := range status.Waiting {
+			open = open || c.Call == ref.ID
+		}
+		if !open {
+			d.inbox.closed(i.subject)
+		}
+	}
+}
+
+func (b *inbox) closed(subject string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.remove(subject, ReasonAnswered)
+}
+
+// status asks the workers about an item's run.
+func (d *Desk) status(ctx context.Context, i Item) (worker.RunStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, asking)
+	defer cancel()
+	var status worker.RunStatus
+	err := d.o.Conn.Ask(ctx, d.o.Conn.Subjects().Get(i.Agent), worker.Query{Run: i.Run}, &status)
+	return status, err
+}
+
+// List returns what is open, the oldest first.
+func (d *Desk) List() []Item {
+	d.inbox.expire()
+	return d.inbox.list()
+}
+
+// Omitted counts open items that are not shown, because they are too many.
+func (d *Desk) Omitted() int {
+	d.inbox.mu.Lock()
+	defer d.inbox.mu.Unlock()
+	return d.inbox.omitted
+}
+
+// Find returns the open item whose id, or the part of it that List calls Short, begins with prefix. The error is
+// CodeUnknownRun.
+func (d *Desk) Find(prefix string) (Item, error) {
+	d.inbox.expire()
+	return d.inbox.find(prefix)
+}
+
+// Detail reads everything about the open item that Find finds.
+func (d *Desk) Detail(ctx context.Context, prefix string) (Detail, error) {
+	i, err := d.Find(prefix)
+	if err != nil {
+		return Detail{}, err
+	}
+	m, err := d.o.Conn.Stored(ctx, broker.ZoneOut, i.sequence)
+	if err != nil {
+		return Detail{}, err
+	}
+	return newDetail(i, m)
+}
+
+// Read reports whether the desk has read the calls of its domains up to a sequence of their stream.
+func (d *Desk) Read(sequence uint64) bool {
+	d.inbox.mu.Lock()
+	defer d.inbox.mu.Unlock()
+	return d.inbox.read >= sequence
+}
+
+// History returns what the item's run recorded of decisions on it, refused ones too. It needs a worker that serves the
+// agent: without one, the error is CodeUnavailable.
+func (d *Desk) History(ctx context.Context, i Item) ([]core.Decision, error) {
+	status, err := d.status(ctx, i)
+	if err != nil {
+		return nil, err
+	}
+	ref, _ := sdk.ParseCallRef(i.ID) // nothing is recorded of another form of id
+	var history []core.Decision
+	for _, m := range status.Milestones {
+		if decision, ok := decisionIn(m); ok && decision.Request == ref.ID {
+			history = append(history, decision)
+		}
+	}
+	return history, nil
+}
+
+// decisionIn is the decision that a milestone tells of.
+func decisionIn(l sdk.Live) (core.Decision, bool) {
+	var data struct {
+		Decision core.Decision `json:"decision"`
+	}
+	if l.Type != core.MilestoneDecided || json.Unmarshal(l.Data, &data) != nil {
+		return core.Decision{}, false
+	}
+	return data.Decision, true
+}
+
+// Changes returns the changes after a number, 0 being the desk's beginning, as soon as there are any. ok is false when some
+// are no longer remembered: whoever asks must begin again with List and the number that Number gave before.
+func (d *Desk) Changes(ctx context.Context, after uint64) (changes []Change, ok bool, err error) {
+	for {
+		changes, next, err := d.inbox.since(after)
+		if errors.Is(err, errGap) {
+			return nil, false, nil
+		}
+		if len(changes) > 0 {
+			return changes, true, nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return nil, true, ctx.Err()
+		}
+	}
+}
+
+// Number is the number of the last change.
+func (d *Desk) Number() uint64 {
+	d.inbox.mu.Lock()
+	defer d.inbox.mu.Unlock()
+	return d.inbox.number
+}
+
+// contractOf is the contract of a call's type, or nil.
+func (d *Desk) contractOf(contractType string) *sdk.Contract {
+	for _, list := range [][]sdk.Contract{contracts.Builtin(), d.o.Contracts} {
+		for i := range list {
+			if list[i].Type == contractType {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}

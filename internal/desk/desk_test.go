@@ -1,0 +1,442 @@
+package desk_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"agentd/internal/desk"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// payer is an agent that pays, and asks before.
+func payer(terms sdk.PermissionPolicyTerms) sdk.AgentSpec {
+	return sdk.AgentSpec{
+		Name: "payer", Version: "1.0.0", Model: sdk.ModelSpec{Provider: "test", Name: "scripted"},
+		Contract: contract("#/test/payer", "payer", "payer.done", `{"type":"object"}`,
+			`{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
+		Services: []sdk.ServiceTool{{
+			Version: "1.0.0", Contract: contract("#/test/pay", "bank.pay", "bank.paid",
+				`{"type":"object","properties":{"amount":{"type":"number"},"to":{"type":"string"}},"required":["amount"],"additionalProperties":false}`,
+				`{"type":"object"}`),
+		}},
+		Builtin: []string{"ask_question"},
+		Permissions: &sdk.PermissionPolicy{
+			Rules: []sdk.PermissionRule{{
+				Name: "money", Tools: []string{"bank_pay"}, Verdict: sdk.PermissionAsk, Reason: "it costs money", Risk: "high",
+			}},
+			Terms: terms,
+		},
+	}
+}
+
+func contract(uri, contractType, emits, accepts, answer string) sdk.Contract {
+	return sdk.Contract{URI: uri, Type: contractType, Versions: map[string]sdk.ContractVersion{"1.0.0": {
+		Accepts: json.RawMessage(accepts), Emits: map[string]json.RawMessage{emits: json.RawMessage(answer)},
+	}}}
+}
+
+func pay(amount int) sdk.ToolRequest {
+	return sdktest.Tool("bank_pay", map[string]any{"amount": amount, "to": "ACME"})
+}
+
+func start(t *testing.T, spec sdk.AgentSpec, replies ...sdk.ModelReply) *sdktest.Harness {
+	t.Helper()
+	return sdktest.Start(t, sdktest.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: sdktest.Script(replies...)})
+}
+
+// startNamed is start where everybody must be named, with a run that joe has started.
+func startNamed(t *testing.T, terms sdk.PermissionPolicyTerms, replies ...sdk.ModelReply) *sdktest.Harness {
+	t.Helper()
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: payer(terms)}}, Model: sdktest.Script(replies...), Identity: true,
+	})
+	h.Publish(h.Conn().Subjects().Start("payer")+".joe", h.Init("payer", map[string]string{}))
+	return h
+}
+
+func open(t *testing.T, h *sdktest.Harness) *desk.Desk {
+	t.Helper()
+	d, err := desk.Open(t.Context(), desk.Options{Conn: h.Conn(), Patience: sdktest.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// until waits until the desk shows what holds wants, and returns it.
+func until(t *testing.T, d *desk.Desk, what string, holds func([]desk.Item) bool) []desk.Item {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), sdktest.Patience)
+	defer cancel()
+	for {
+		after := d.Number()
+		items := d.List()
+		if holds(items) {
+			return items
+		}
+		if _, _, err := d.Changes(ctx, after); err != nil {
+			t.Fatalf("the desk never showed %s; it shows %+v", what, items)
+		}
+	}
+}
+
+func untilOpen(t *testing.T, d *desk.Desk, n int) []desk.Item {
+	t.Helper()
+	return until(t, d, "as many items", func(items []desk.Item) bool { return len(items) == n })
+}
+
+func decide(t *testing.T, d *desk.Desk, id, who string, p sdk.PermissionDecision) desk.Outcome {
+	t.Helper()
+	o, err := d.Decide(t.Context(), id, who, p)
+	if err != nil {
+		t.Fatalf("decide %s: %v", id, err)
+	}
+	return o
+}
+
+func wantCounted(t *testing.T, o desk.Outcome) {
+	t.Helper()
+	if o.State != desk.OutcomeCounted {
+		t.Fatalf("the outcome is %+v; want it counted", o)
+	}
+}
+
+var allow = sdk.PermissionDecision{Decision: sdk.DecisionAllow}
+
+func TestDesk_ShowsAndDecidesAPermissionRequest(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(5)), sdktest.Say("paid"))
+	d := open(t, h)
+	r := h.Run("payer", map[string]string{})
+	item := untilOpen(t, d, 1)[0]
+	detail, err := d.Detail(t.Context(), item.Short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{item.Kind, item.Agent, item.Run, item.Tool, item.Risk, item.Summary, detail.Request.Reason, detail.Request.Rule}
+	want := []any{desk.KindPermission, "payer", r.Subject, "bank_pay", "high", `{"amount":5,"to":"ACME"}`, "it costs money", "money"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the item (-want +got):\n%s", diff)
+	}
+	if left := time.UnixMilli(item.Expires).Sub(time.UnixMilli(item.Asked)); left <= 0 || left > sdk.DefaultPermissionTimeout+time.Minute {
+		t.Errorf("the request expires after %s", left)
+	}
+	wantCounted(t, decide(t, d, item.Short, "jane", allow))
+	h.Call("bank.pay").Answer("bank.paid", map[string]any{})
+	h.Done(r)
+	untilOpen(t, d, 0)
+	if _, err := d.Find(item.Short); err == nil || !strings.Contains(err.Error(), "is not open: it was decided") {
+		t.Errorf("the decided request is found with %v", err)
+	}
+	history, err := d.History(t.Context(), item)
+	if err != nil || len(history) != 1 || history[0].Who != "jane" {
+		t.Errorf("the history is %+v, %v; want jane's decision", history, err)
+	}
+}
+
+// What is open survives the desk, and two desks agree on it.
+func TestDesk_NothingIsLostWithTheDesk(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(1), pay(2), pay(3)), sdktest.Say("paid"))
+	first := open(t, h)
+	r := h.Run("payer", map[string]string{})
+	items := untilOpen(t, first, 3)
+	wantCounted(t, decide(t, first, items[1].ID, "", allow))
+	first.Close()
+	second, third := open(t, h), open(t, h)
+	for _, d := range []*desk.Desk{second, third} {
+		if left := untilOpen(t, d, 2); left[0].ID != items[0].ID || left[1].ID != items[2].ID {
+			t.Errorf("a new desk shows %+v; want the first and the last request", left)
+		}
+	}
+	wantCounted(t, decide(t, second, items[0].ID, "", allow))
+	untilOpen(t, third, 1)
+	wantCounted(t, decide(t, third, items[2].ID, "", sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "too much"}))
+	for range 2 {
+		h.Call("bank.pay").Answer("bank.paid", map[string]any{})
+	}
+	h.Done(r)
+	h.NoCall("bank.pay")
+}
+
+// Two people decide at once. One of them counts, and the other is told so.
+func TestDesk_TellsThatSomebodyElseWasQuicker(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(1), pay(2)), sdktest.Say("paid"))
+	d := open(t, h)
+	h.Run("payer", map[string]string{})
+	item := untilOpen(t, d, 2)[0]
+	h.StopWorkers()
+	outcomes := make(chan desk.Outcome, 2)
+	for range 2 {
+		go func() {
+			o, err := d.Decide(context.WithoutCancel(t.Context()), item.ID, "", allow)
+			if err != nil {
+				t.Error(err)
+			}
+			outcomes <- o
+		}()
+	}
+	until(t, d, "both decisions", func(items []desk.Item) bool { return len(items[0].Sent) == 2 })
+	h.Restart()
+	first, second := <-outcomes, <-outcomes
+	if first.State == desk.OutcomeRefused {
+		first, second = second, first
+	}
+	wantCounted(t, first)
+	if second.State != desk.OutcomeRefused || !strings.Contains(second.Refused, "the request is decided") {
+		t.Errorf("the other outcome is %+v; want it refused", second)
+	}
+}
+
+func TestDesk_WithoutAWorkerADecisionIsSentAndHandledLater(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(1)), sdktest.Say("paid"))
+	d, err := desk.Open(t.Context(), desk.Options{Conn: h.Conn(), Patience: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	h.Run("payer", map[string]string{})
+	item := untilOpen(t, d, 1)[0]
+	h.StopWorkers()
+	if o := decide(t, d, item.ID, "", allow); o.State != desk.OutcomeSent {
+		t.Errorf("the outcome is %+v; want it sent", o)
+	}
+	h.Restart()
+	h.Call("bank.pay")
+	untilOpen(t, d, 0)
+}
+
+func TestDesk_RefusedDecisionsAreToldAndMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	h := startNamed(t, sdk.PermissionPolicyTerms{Approvers: []string{"boss", "joe"}, FourEyes: true}, sdktest.Ask(pay(1)), sdktest.Say("paid"))
+	d := open(t, h)
+	item := untilOpen(t, d, 1)[0]
+	if o := decide(t, d, item.ID, "jane", allow); o.State != desk.OutcomeRefused || !o.Open || o.Refused != `"jane" may not decide` {
+		t.Errorf("the wrong person's outcome is %+v", o)
+	}
+	if o := decide(t, d, item.ID, "joe", allow); o.State != desk.OutcomeRefused || o.Refused != "whoever started the run may not decide" {
+		t.Errorf("the initiator's outcome is %+v", o)
+	}
+	if o := decide(t, d, item.ID, "", allow); o.State != desk.OutcomeRefused || !o.Open || !strings.Contains(o.Refused, "names no principal") {
+		t.Errorf("the anonymous outcome is %+v", o)
+	}
+	wantCounted(t, decide(t, d, item.ID, "boss", allow))
+	h.Call("bank.pay")
+	history, err := d.History(t.Context(), item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var who []string
+	for _, e := range history {
+		who = append(who, e.Who+": "+e.Refused)
+	}
+	if diff := cmp.Diff([]string{`jane: "jane" may not decide`, "joe: whoever started the run may not decide", "boss: "}, who); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
+func TestDesk_CountsAQuorum(t *testing.T) {
+	t.Parallel()
+	h := startNamed(t, sdk.PermissionPolicyTerms{Quorum: 2}, sdktest.Ask(pay(1)), sdktest.Say("paid"))
+	d := open(t, h)
+	item := untilOpen(t, d, 1)[0]
+	for n, who := range []string{"jane", "boss"} {
+		o := decide(t, d, item.ID, who, allow)
+		wantCounted(t, o)
+		if o.Allowed != n+1 || o.Quorum != 2 || o.Open != (n == 0) {
+			t.Errorf("after %s the outcome is %+v", who, o)
+		}
+	}
+	h.Call("bank.pay")
+}
+
+func TestDesk_EditedArgumentsAreCheckedBeforeTheyAreSent(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(9)), sdktest.Say("paid"))
+	d := open(t, h)
+	h.Run("payer", map[string]string{})
+	item := untilOpen(t, d, 1)[0]
+	for _, c := range []struct {
+		name, want string
+		code       sdk.Code
+		p          sdk.PermissionDecision
+	}{
+		{"schema", "$.amount: expected number", sdk.CodeContractViolation, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: json.RawMessage(`{"amount":"9"}`)}},
+		{"denied", "only an approval", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: sdk.DecisionDeny, Args: json.RawMessage(`{"amount":9}`)}},
+		{"scope", "was not offered", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool}},
+		{"hash", "other arguments", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash(nil)}},
+		{"ask", "needs a question", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: sdk.DecisionAsk}},
+		{"none", "is no decision", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: "yes"}},
+		{"uses", "wider than the call", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Uses: 2}},
+	} {
+		_, err := d.Decide(t.Context(), item.ID, "", c.p)
+		if !errors.Is(err, &sdk.Error{Code: c.code}) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: the error is %v; want %s with %q", c.name, err, c.code, c.want)
+		}
+	}
+	wantCounted(t, decide(t, d, item.ID, "", sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: json.RawMessage(`{"amount": 4}`)}))
+	if got := string(h.Call("bank.pay").Event.Data); got != `{"amount":4}` {
+		t.Errorf("the call is made with %s", got)
+	}
+	if got := d.List(); len(got) > 0 && len(got[0].Sent) != 1 {
+		t.Errorf("%d decisions were sent; want the last one alone", len(got[0].Sent))
+	}
+}
+
+func TestDesk_ACancelledRunWithdrawsWhatItAsked(t *testing.T) {
+	t.Parallel()
+	ask := sdktest.Tool("ask_question", map[string]any{"question": "Which account?"})
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(1), ask))
+	d := open(t, h)
+	r := h.Run("payer", map[string]string{})
+	untilOpen(t, d, 2)
+	h.Cancel(r, "no longer needed")
+	untilOpen(t, d, 0)
+}
+
+func TestDesk_AnswersQuestionsAndTurns(t *testing.T) {
+	t.Parallel()
+	spec := payer(sdk.PermissionPolicyTerms{})
+	spec.Text = sdk.TextConverse
+	ask := sdktest.Tool("ask_question", map[string]any{"question": "Which account?", "suggestions": []string{"A", "B"}})
+	h := start(t, spec, sdktest.Ask(ask), sdktest.Say("Anything else?"))
+	d := open(t, h)
+	r := h.Run("payer", map[string]string{})
+	question := untilOpen(t, d, 1)[0]
+	detail, err := d.Detail(t.Context(), question.Short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if detail.Text != "Which account?" || !slices.Equal(detail.Suggestions, []string{"A", "B"}) {
+		t.Errorf("the question reads %q, %q", detail.Text, detail.Suggestions)
+	}
+	if _, err := d.Decide(t.Context(), question.ID, "", allow); err == nil {
+		t.Error("a question was approved")
+	}
+	if _, err := d.Answer(t.Context(), question.ID, "", desk.Reply{Text: " "}); err == nil {
+		t.Error("an empty answer was sent")
+	}
+	o, err := d.Answer(t.Context(), question.ID, "jane", desk.Reply{Text: "B"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCounted(t, o)
+	turn := until(t, d, "the turn", func(items []desk.Item) bool { return len(items) == 1 && items[0].Kind == desk.KindTurn })[0]
+	if turn.Summary != "Anything else?" {
+		t.Errorf("the turn says %q", turn.Summary)
+	}
+	if o, err = d.Answer(t.Context(), turn.ID, "", desk.Reply{Text: "No.", End: true}); err != nil {
+		t.Fatal(err)
+	}
+	wantCounted(t, o)
+	h.Done(r)
+	untilOpen(t, d, 0)
+	if left := open(t, h).List(); len(left) != 0 {
+		t.Errorf("a new desk shows what was answered: %+v", left)
+	}
+}
+
+// An answer that breaks the contract, from elsewhere, leaves the question open; also for a desk that is opened later.
+func TestDesk_AQuestionWithAnUnusableAnswerIsOpenAgain(t *testing.T) {
+	t.Parallel()
+	ask := sdktest.Tool("ask_question", map[string]any{"question": "Which account?"})
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(ask), sdktest.Say("paid"))
+	d := open(t, h)
+	r := h.Run("payer", map[string]string{})
+	call := h.Call(sdk.TypeQuestion)
+	call.Answer("agentd.question.answered", map[string]any{"answer": 5})
+	h.DeadLetter()
+	refusedOne := func(items []desk.Item) bool {
+		return len(items) == 1 && len(items[0].Sent) == 1 && items[0].Sent[0].Refused != ""
+	}
+	until(t, d, "the question with its refused answer", refusedOne)
+	late := open(t, h)
+	item := until(t, late, "the question with its refused answer", refusedOne)[0]
+	o, err := late.Answer(t.Context(), item.ID, "", desk.Reply{Text: "A"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCounted(t, o)
+	h.Done(r)
+}
+
+func TestDesk_ExpiredRequestsAreGone(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{TimeoutMillis: 100}), sdktest.Ask(pay(1)), sdktest.Say("gave up"))
+	d := open(t, h)
+	h.Done(h.Run("payer", map[string]string{}))
+	untilOpen(t, d, 0)
+}
+
+func TestDesk_ThePrincipalMustBeAToken(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(1)), sdktest.Say("paid"))
+	d := open(t, h)
+	h.Run("payer", map[string]string{})
+	item := untilOpen(t, d, 1)[0]
+	for _, who := range []string{"jane.doe", "*", ">", "jane doe", strings.Repeat("j", 129)} {
+		if _, err := d.Decide(t.Context(), item.ID, who, allow); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+			t.Errorf("principal %q: %v", who, err)
+		}
+	}
+	wantCounted(t, decide(t, d, item.ID, "jane_doe-1", allow))
+}
+
+func TestDesk_ShortIDsAreUniqueBeginnings(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(1), pay(2), pay(3), pay(4)))
+	d := open(t, h)
+	h.Run("payer", map[string]string{})
+	for _, i := range untilOpen(t, d, 4) {
+		found, err := d.Find(i.Short)
+		if err != nil || found.ID != i.ID || len(i.Short) > 8 {
+			t.Errorf("%s finds %s, %v; want %s", i.Short, found.ID, err, i.ID)
+		}
+	}
+	if _, err := d.Find("c1-"); err == nil || !strings.Contains(err.Error(), "4 open requests begin with") {
+		t.Errorf("an ambiguous beginning is answered with %v", err)
+	}
+	if _, err := d.Find(""); err == nil {
+		t.Error("the empty beginning finds something")
+	}
+}
+
+func TestVisible_ShowsWhatCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"pay \u202eEMCA":      `pay \u202eEMCA`,
+		"a\x1b[2Jb":           `a\u001b[2Jb`,
+		"zero\u200bwidth":     `zero\u200bwidth`,
+		"two\nlines\tand":     `two\nlines\tand`,
+		"bad \xff":            `bad \xff`,
+		"tag \U000e0041":      `tag \u{e0041}`,
+		"isolate\u2066\u2069": `isolate\u2066\u2069`,
+		"filler \u3164":       `filler \u3164`,
+		"Grüße, 世界 ✓":         "Grüße, 世界 ✓",
+		"no-break\u00a0space": `no-break\u00a0space`,
+	} {
+		if got := desk.Visible(text, false); got != want {
+			t.Errorf("%q is shown as %q; want %q", text, got, want)
+		}
+	}
+	if got := desk.Visible("two\nlines\r\n", true); got != "two\nlines\\u000d\n" {
+		t.Errorf("lines are shown as %q", got)
+	}
+	if got := desk.VisibleJSON(json.RawMessage(`{"to":"` + "\u202e" + `x"}`)); got != "{\n  \"to\": \"\\u202ex\"\n}" {
+		t.Errorf("JSON is shown as %q", got)
+	}
+}

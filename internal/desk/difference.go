@@ -1,0 +1,66 @@
+package desk
+
+import (
+	"encoding/json"
+	"strings"
+
+	"agentd/sdk"
+)
+
+// CheckEdit holds edited arguments to the request, and returns the approval with them in canonical form.
+func CheckEdit(r *sdk.PermissionRequest, args json.RawMessage) (sdk.PermissionDecision, error) {
+	return checkEdit(r, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: r.ArgsHash, Args: args})
+}
+
+// Difference is what two JSON documents differ in, by lines: "- " was, "+ " is, "  " both. It is safe to show.
+func Difference(was, is json.RawMessage) string {
+	x, y := strings.Split(VisibleJSON(was), "\n"), strings.Split(VisibleJSON(is), "\n")
+	var b strings.Builder
+	line := func(mark, text string) { b.WriteString(mark + text + "\n") }
+	if len(x)*len(y) > maxCompared {
+		for _, text := range x {
+			line("- ", text)
+		}
+		for _, text := range y {
+			line("+ ", text)
+		}
+		return b.String()
+	}
+	length := commonLines(x, y)
+	i, j := 0, 0
+	for i < len(x) || j < len(y) {
+		switch {
+		case i < len(x) && j < len(y) && x[i] == y[j]:
+			line("  ", x[i])
+			i, j = i+1, j+1
+		case j == len(y) || i < len(x) && length[i+1][j] >= length[i][j+1]:
+			line("- ", x[i])
+			i++
+		default:
+			line("+ ", y[j])
+			j++
+		}
+	}
+	return b.String()
+}
+
+// maxCompared bounds the work of a comparison: lines times lines.
+const maxCompared = 4 << 20
+
+// commonLines is the length of the longest common subsequence of x[i:] and y[j:].
+func commonLines(x, y []string) [][]int {
+	length := make([][]int, len(x)+1)
+	for i := range length {
+		length[i] = make([]int, len(y)+1)
+	}
+	for i := len(x) - 1; i >= 0; i-- {
+		for j := len(y) - 1; j >= 0; j-- {
+			if x[i] == y[j] {
+				length[i][j] = length[i+1][j+1] + 1
+			} else {
+				length[i][j] = max(length[i+1][j], length[i][j+1])
+			}
+		}
+	}
+	return length
+}

@@ -1,0 +1,181 @@
+// Package hooks tells webhooks of what waits for people. Each has a consumer of its own on the stream of calls, so that
+// every request is told of at least once, whatever is restarted, and one webhook that is away holds up no other.
+//
+// Requests are signed in the way of Standard Webhooks: webhook-id, webhook-timestamp and webhook-signature, which is
+// "v1," and the base64 of the HMAC-SHA256 of "<id>.<timestamp>.<body>".
+package hooks
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/desk"
+	"agentd/sdk"
+)
+
+// Hook is one webhook.
+type Hook struct {
+	URL string
+	// Secret is what requests are signed with.
+	Secret string
+}
+
+// Name is the hook's in the broker: it follows from the URL, so that a hook keeps its place in the stream.
+func (h Hook) Name() string {
+	sum := sha256.Sum256([]byte(h.URL))
+	return hex.EncodeToString(sum[:8])
+}
+
+// place is the URL without what may be secret in it, for the log.
+func (h Hook) place() string {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return h.Name()
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// Options are what Run needs.
+type Options struct {
+	Conn *broker.Conn
+	// Desk is open for the domains of the hooks.
+	Desk   *desk.Desk
+	Hooks  []Hook
+	Logger *slog.Logger
+	// Backoff is the first delay after a failure, which doubles up to longestBackoff; 0 is 1 s.
+	Backoff time.Duration
+}
+
+const (
+	// timeout bounds one request. It is shorter than broker.AckWait.
+	timeout        = 10 * time.Second
+	defaultBackoff = time.Second
+	longestBackoff = 5 * time.Minute
+	// slots is how many requests a hook gets at once.
+	slots = 4
+	// behind is how long a delivery waits for the desk to read as far.
+	behind = 100 * time.Millisecond
+	// maxAnswer is how much of a response is read, so that its connection can be used again.
+	maxAnswer = 16 << 10
+)
+
+// Run tells the hooks until ctx ends.
+func Run(ctx context.Context, o Options) {
+	if o.Backoff == 0 {
+		o.Backoff = defaultBackoff
+	}
+	client := &http.Client{
+		Timeout: timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // what is asked goes to nobody but who was configured
+		},
+	}
+	defer client.CloseIdleConnections()
+	var running sync.WaitGroup
+	for _, h := range o.Hooks {
+		running.Go(func() {
+			o.Conn.Consume(ctx, broker.ConsumeOptions{
+				Consumers: []broker.ConsumerRef{broker.HookConsumer(h.Name())}, Slots: slots, Grace: timeout,
+				Handle: func(ctx context.Context, d broker.Delivery) { o.handle(ctx, client, h, d) },
+			})
+		})
+	}
+	running.Wait()
+}
+
+// handle tells a hook of one call, and settles the delivery.
+func (o *Options) handle(ctx context.Context, client *http.Client, h Hook, d broker.Delivery) {
+	var err error
+	switch told, failure := o.tell(ctx, client, h, d); {
+	case told:
+		err = d.Ack()
+	case failure == nil:
+		err = d.Nak(behind)
+	default:
+		delay := o.Backoff << min(d.Delivered()-1, 16)
+		delay = min(delay, longestBackoff)
+		o.Logger.Warn("webhook could not be told; trying again", "webhook", h.place(), "delay", delay, "error", failure)
+		err = d.Nak(delay)
+	}
+	if err != nil {
+		o.Logger.Warn("delivery could not be settled", "subject", d.Subject(), "error", err)
+	}
+}
+
+// tell reports whether nothing is left to be told: the hook knows, or nobody waits any more. Without an error the desk is
+// behind.
+func (o *Options) tell(ctx context.Context, client *http.Client, h Hook, d broker.Delivery) (bool, error) {
+	address, err := o.Conn.Subjects().Parse(d.Subject())
+	if err != nil {
+		return true, nil //nolint:nilerr // it is no call, so there is nothing to tell
+	}
+	if !o.Desk.Read(d.Sequence()) {
+		return false, nil
+	}
+	detail, err := o.Desk.Detail(ctx, address.Call.Call)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		return true, nil // it is not open any more
+	}
+	if err != nil {
+		return false, err
+	}
+	body, err := json.Marshal(map[string]any{"type": "agentd.approvals.added", "request": detail})
+	if err != nil {
+		return false, fmt.Errorf("encode request %s: %w", detail.ID, err)
+	}
+	if err := post(ctx, client, h, detail.ID, body); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+func post(ctx context.Context, client *http.Client, h Hook, id string, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("make the request: %w", err)
+	}
+	stamp := strconv.FormatInt(time.Now().Unix(), 10)
+	r.Header.Set("Content-Type", sdk.ContentTypeJSON)
+	r.Header.Set("Idempotency-Key", id)
+	r.Header.Set("Webhook-Id", id)
+	r.Header.Set("Webhook-Timestamp", stamp)
+	r.Header.Set("Webhook-Signature", Sign(h.Secret, id, stamp, body))
+	response, err := client.Do(r)
+	if err != nil {
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without the URL, which may hold a secret
+		}
+		return fmt.Errorf("post: %w", err)
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)) // only the status counts
+	if err := response.Body.Close(); err != nil {
+		return fmt.Errorf("post: %w", err)
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return fmt.Errorf("post: it answers %s", response.Status)
+	}
+	return nil
+}
+
+// Sign is the signature of a request, for receivers to compare.
+func Sign(secret, id, stamp string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(id + "." + stamp + "."))
+	mac.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}

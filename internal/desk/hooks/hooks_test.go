@@ -1,0 +1,143 @@
+package hooks_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"agentd/internal/broker"
+	"agentd/internal/desk"
+	"agentd/internal/desk/hooks"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// told is a request that the webhook got.
+type told struct {
+	header http.Header
+	body   []byte
+}
+
+func asker() sdk.AgentSpec {
+	return sdk.AgentSpec{
+		Name: "asker", Version: "1.0.0", Model: sdk.ModelSpec{Provider: "test", Name: "scripted"},
+		Contract: sdk.Contract{URI: "#/test/asker", Type: "asker", Versions: map[string]sdk.ContractVersion{"1.0.0": {
+			Accepts: json.RawMessage(`{"type":"object"}`),
+			Emits: map[string]json.RawMessage{
+				"asker.done": json.RawMessage(`{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
+			},
+		}}},
+		Builtin: []string{"ask_question"},
+	}
+}
+
+// A webhook that fails at first, and whose teller dies, is told of what is still open: signed, with one id for each request.
+func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
+	var failures atomic.Int32
+	failures.Store(2)
+	got := make(chan told, 16)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if failures.Add(-1) >= 0 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		got <- told{r.Header, body}
+	}))
+	defer server.Close()
+	ask := func(text string) sdk.ToolRequest {
+		return sdktest.Tool("ask_question", map[string]string{"question": text})
+	}
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: asker()}}, Model: sdktest.Script(sdktest.Ask(ask("one?"), ask("two?")), sdktest.Say("done")),
+	})
+	hook := hooks.Hook{URL: server.URL + "/hook?key=private", Secret: "s3cret"}
+	_, err := h.Conn().Provision(t.Context(), broker.Plan{Hooks: []broker.HookPlan{{Name: hook.Name(), Domains: []string{sdk.HumanDomain}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := h.Run("asker", map[string]string{})
+	first, second := h.Call(sdk.TypeQuestion), h.Call(sdk.TypeQuestion)
+	first.Answer("agentd.question.answered", map[string]string{"answer": "yes"})
+	h.Suspended(r, 1)
+	d, err := desk.Open(t.Context(), desk.Options{Conn: h.Conn()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var log strings.Builder
+	run := func() (stop func()) {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			hooks.Run(ctx, hooks.Options{
+				Conn: h.Conn(), Desk: d, Hooks: []hooks.Hook{hook}, Logger: slog.New(slog.NewTextHandler(&log, nil)), Backoff: time.Millisecond,
+			})
+		}()
+		return func() {
+			cancel()
+			<-done
+		}
+	}
+	stop := run()
+	one := next(t, got)
+	stop()
+	id, stamp := one.header.Get("Webhook-Id"), one.header.Get("Webhook-Timestamp")
+	if id != second.Event.ID || one.header.Get("Idempotency-Key") != id || !strings.Contains(string(one.body), `"two?"`) {
+		t.Errorf("told of %s: %s; want the open question %s", id, one.body, second.Event.ID)
+	}
+	if want := hooks.Sign("s3cret", id, stamp, one.body); one.header.Get("Webhook-Signature") != want {
+		t.Errorf("the signature is %s; want %s", one.header.Get("Webhook-Signature"), want)
+	}
+	if strings.Contains(log.String(), "private") || !strings.Contains(log.String(), "502") {
+		t.Errorf("the log says %s; want the status and not the URL's secret", log.String())
+	}
+	second.Answer("agentd.question.answered", map[string]string{"answer": "yes"})
+	h.Done(r)
+	// Told once, it is not told again; what is asked while nobody tells is told later.
+	event := h.Init("asker", map[string]string{})
+	event.ID, event.Subject = "init-2", "another"
+	h.Send("asker", event)
+	h.Call(sdk.TypeQuestion)
+	h.Call(sdk.TypeQuestion)
+	defer run()()
+	for range 2 {
+		if later := next(t, got); strings.Contains(string(later.body), t.Name()) {
+			t.Errorf("told again of %s", later.body)
+		}
+	}
+}
+
+func next(t *testing.T, got <-chan told) told {
+	t.Helper()
+	select {
+	case one := <-got:
+		return one
+	case <-time.After(sdktest.Patience):
+		t.Fatal("the webhook was not told")
+	}
+	return told{}
+}
+
+// The vector was made with openssl dgst -sha256 -hmac.
+func TestSign_IsHMACOverIDTimeAndBody(t *testing.T) {
+	const want = "v1,tljsTWNMfy3jZ8mPGH4Ouz6TH7w8bAS8KKXHsgafKLU="
+	if got := hooks.Sign("s3cret", "c1-0-x", "1790000000", []byte(`{"a":1}`)); got != want {
+		t.Errorf("the signature is %s; want %s", got, want)
+	}
+}

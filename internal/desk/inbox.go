@@ -1,0 +1,408 @@
+package desk
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+const (
+	// maxOpen bounds the open items that are kept; one takes about a kilobyte.
+	maxOpen = 100_000
+	// maxRemembered bounds the changes, and the closed items, that are remembered.
+	maxRemembered = 4096
+)
+
+// ChangeKind says what happened to an item.
+type ChangeKind string
+
+// The kinds of changes.
+const (
+	ChangeAdded   ChangeKind = "added"
+	ChangeDecided ChangeKind = "decided" // an answer was published; whether it counts is the run's to say
+	ChangeRemoved ChangeKind = "removed"
+)
+
+// Reason says why an item is no longer open.
+type Reason string
+
+// The reasons.
+const (
+	ReasonClosed   Reason = "closed"   // it was decided, or the run no longer waits for it
+	ReasonAnswered Reason = "answered" // somebody answered it
+	ReasonExpired  Reason = "expired"  // nobody answered in time
+)
+
+// Change is one change of an inbox. Number counts them, from 1, since the desk was opened.
+type Change struct {
+	Number uint64     `json:"number"`
+	Kind   ChangeKind `json:"kind"`
+	// Item is the item after the change.
+	Item   Item   `json:"item"`
+	Reason Reason `json:"reason,omitempty"`
+}
+
+// inbox is what is open, as the streams tell.
+type inbox struct {
+	subjects sdk.Subjects
+	now      func() time.Time
+
+	mu sync.Mutex
+	// open is by the call's subject.
+	open map[string]*Item
+	// early are answers to calls that have not been read yet: the streams are read side by side.
+	early map[string]Sent
+	// unusable are the dead letters of answers, by their sequence in the stream of answers.
+	unusable map[uint64]string
+	// read is the sequence of the last message of the stream of calls.
+	read uint64
+	// omitted counts the items that were too many.
+	omitted int
+	// changes are the last ones, the newest at the end.
+	changes []Change
+	number  uint64
+	// changed is closed and replaced at every change.
+	changed chan struct{}
+	// letters get the reason of the dead letter of an answer, by the id of its event.
+	letters map[string]chan string
+}
+
+func newInbox(subjects sdk.Subjects, now func() time.Time) *inbox {
+	return &inbox{
+		subjects: subjects, now: now, open: map[string]*Item{}, early: map[string]Sent{}, unusable: map[uint64]string{},
+		changed: make(chan struct{}), letters: map[string]chan string{},
+	}
+}
+
+// called takes a message of the stream of calls: a call, or its void.
+func (b *inbox) called(d broker.Delivery) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.read = d.Sequence()
+	address, err := b.subjects.Parse(d.Subject())
+	if err != nil {
+		return err
+	}
+	if address.Kind == sdk.KindVoid {
+		b.remove(b.subjects.Call(address.Call), ReasonClosed)
+		return nil
+	}
+	i, err := newItem(d)
+	if err != nil {
+		return err
+	}
+	if i.Expires > 0 && i.Expires <= b.now().UnixMilli() || b.open[i.subject] != nil {
+		return nil
+	}
+	if len(b.open) >= maxOpen {
+		b.omitted++
+		return nil
+	}
+	b.open[i.subject] = i
+	b.change(ChangeAdded, i, "")
+	if sent, ok := b.early[i.subject]; ok {
+		delete(b.early, i.subject)
+		b.take(i, sent)
+	}
+	return nil
+}
+
+// answered takes a message of the stream of answers.
+func (b *inbox) answered(d broker.Delivery) error {
+	address, err := b.subjects.Parse(d.Subject())
+	if err != nil {
+		return err
+	}
+	sent := Sent{Who: address.Who, At: d.Received(), sequence: d.Sequence()}
+	if event, err := sdk.DecodeEvent(d.Headers(), d.Data()); err == nil {
+		sent.Event = event.ID
+		var decision sdk.PermissionDecision
+		if event.Type == sdk.TypePermissionDecided && json.Unmarshal(event.Data, &decision) == nil {
+			sent.Decision, sent.Reason = decision.Decision, shorten(decision.Reason)
+		}
+	}
+	subject := b.subjects.Call(address.Call)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sent.Refused = b.unusable[sent.sequence]
+	if i := b.open[subject]; i != nil {
+		b.take(i, sent)
+		return nil
+	}
+	if len(b.early) >= maxRemembered {
+		clear(b.early) // almost all are of calls that have been closed
+	}
+	b.early[subject] = sent
+	return nil
+}
+
+// take notes an answer to an open item. A permission request stays open until the run has judged the decision.
+func (b *inbox) take(i *Item, sent Sent) {
+	changed := *i
+	changed.Sent = append(slices.Clone(i.Sent), sent)
+	if len(changed.Sent) > maxSent {
+		changed.Sent = changed.Sent[1:]
+	}
+	b.open[i.subject] = &changed
+	b.change(ChangeDecided, &changed, "")
+	if i.Kind != KindPermission && sent.Refused == "" {
+		b.remove(i.subject, ReasonAnswered)
+	}
+}
+
+// rejected takes a dead letter of an answer. A question whose answer could not be used is still open.
+func (b *inbox) rejected(d broker.Delivery) error {
+	address, err := b.subjects.Parse(d.Header(headerSubject))
+	if err != nil || address.Kind != sdk.KindIn {
+		return nil // of another kind of message
+	}
+	sequence, err := strconv.ParseUint(d.Subject()[strings.LastIndexByte(d.Subject(), '.')+1:], 10, 64)
+	if err != nil {
+		return fmt.Errorf("read dead letter %s: %w", d.Subject(), err)
+	}
+	detail := d.Header(headerDetail)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if event, err := sdk.DecodeEvent(d.Headers(), d.Data()); err == nil && b.letters[event.ID] != nil {
+		b.letters[event.ID] <- detail // it has room for the one letter of an event
+		delete(b.letters, event.ID)
+	}
+	subject := b.subjects.Call(address.Call)
+	if i := b.open[subject]; i != nil {
+		b.refuse(i, sequence, detail)
+	}
+	if waits(sdk.Code(d.Header(headerReason))) && len(b.unusable) < maxUnusable {
+		b.unusable[sequence] = detail
+		b.reopen(subject, sequence, detail)
+	}
+	return nil
+}
+
+// maxUnusable bounds the dead letters that are remembered.
+const maxUnusable = 1 << 16
+
+// waits reports whether the run still waits after it refused an answer for that reason.
+func waits(reason sdk.Code) bool {
+	return reason == sdk.CodeContractViolation || reason == sdk.CodeInvalidEvent || reason == sdk.CodeTooLarge ||
+		reason == sdk.CodeIdentityRequired
+}
+
+// The headers of dead letters that the inbox reads (docs/wire.md).
+const (
+	headerReason  = "agentd-reason"
+	headerDetail  = "agentd-detail"
+	headerSubject = "agentd-subject"
+)
+
+// refuse notes that an answer could not be used.
+func (b *inbox) refuse(i *Item, sequence uint64, why string) {
+	changed := *i
+	changed.Sent = slices.Clone(i.Sent)
+	for n := range changed.Sent {
+		if changed.Sent[n].sequence == sequence {
+			changed.Sent[n].Refused = why
+		}
+	}
+	b.open[i.subject] = &changed
+	b.change(ChangeDecided, &changed, "")
+}
+
+// reopen puts back an item that was taken for answered by the answer with that sequence.
+func (b *inbox) reopen(subject string, sequence uint64, why string) {
+	for n := len(b.changes) - 1; n >= 0; n-- {
+		c := b.changes[n]
+		if c.Item.subject != subject || c.Kind != ChangeRemoved || c.Reason != ReasonAnswered {
+			continue
+		}
+		last := len(c.Item.Sent) - 1
+		if last >= 0 && c.Item.Sent[last].sequence == sequence && (c.Item.Expires == 0 || c.Item.Expires > b.now().UnixMilli()) {
+			item := c.Item
+			b.open[subject] = &item
+			b.change(ChangeAdded, &item, "")
+			b.refuse(&item, sequence, why)
+		}
+		return
+	}
+}
+
+func (b *inbox) remove(subject string, why Reason) {
+	i := b.open[subject]
+	if i == nil {
+		return
+	}
+	delete(b.open, subject)
+	b.change(ChangeRemoved, i, why)
+}
+
+func (b *inbox) change(kind ChangeKind, i *Item, why Reason) {
+	b.number++
+	b.changes = append(b.changes, Change{Number: b.number, Kind: kind, Item: *i, Reason: why})
+	if len(b.changes) > 2*maxRemembered { // so that a change costs the same, however many there were
+		b.changes = slices.Clone(b.changes[len(b.changes)-maxRemembered:])
+	}
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// expire removes what nobody waits for any more.
+func (b *inbox) expire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now().UnixMilli()
+	for subject, i := range b.open {
+		if i.Expires > 0 && i.Expires <= now {
+			b.remove(subject, ReasonExpired)
+		}
+	}
+}
+
+// list returns the open items, the oldest first, with their short ids.
+func (b *inbox) list() []Item {
+	b.mu.Lock()
+	items := make([]Item, 0, len(b.open))
+	for _, i := range b.open {
+		items = append(items, *i)
+	}
+	b.mu.Unlock()
+	shortIDs(items)
+	slices.SortFunc(items, func(x, y Item) int { return cmp.Compare(x.sequence, y.sequence) })
+	return items
+}
+
+// shortest is the least length of a short id: with fewer characters it would soon mean another item.
+const shortest = 6
+
+// ShortID is a beginning of an id that very likely no other has, for where it is not known which others there are.
+func ShortID(id string) string {
+	hash := hashOf(id)
+	return hash[:min(len(hash), shortest+2)]
+}
+
+// hashOf is the part of an id that differs between items: a call id is "c<step>-<index>-<hash>".
+func hashOf(id string) string {
+	if ref, ok := sdk.ParseCallRef(id); ok {
+		return id[len(ref.ID)-26:]
+	}
+	return id
+}
+
+// shortIDs sets Short: a beginning of the hash that no other of the items has. It sorts them.
+func shortIDs(items []Item) {
+	slices.SortFunc(items, func(x, y Item) int { return cmp.Compare(x.hash, y.hash) })
+	for n := range items {
+		hash, length := items[n].hash, shortest
+		if n > 0 {
+			length = max(length, common(hash, items[n-1].hash)+1)
+		}
+		if n+1 < len(items) {
+			length = max(length, common(hash, items[n+1].hash)+1)
+		}
+		items[n].Short = hash[:min(length, len(hash))]
+	}
+}
+
+// common is how many bytes two texts begin with alike.
+func common(x, y string) int {
+	n := 0
+	for n < len(x) && n < len(y) && x[n] == y[n] {
+		n++
+	}
+	return n
+}
+
+// find returns the open item whose id, or its hash, begins with prefix. The error is CodeUnknownRun.
+func (b *inbox) find(prefix string) (Item, error) {
+	matches := func(i *Item) bool {
+		return prefix != "" && (strings.HasPrefix(i.ID, prefix) || strings.HasPrefix(i.hash, prefix))
+	}
+	var found []*Item
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, i := range b.open {
+		if i.ID == prefix {
+			return b.named(i), nil
+		}
+		if matches(i) {
+			found = append(found, i)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return b.named(found[0]), nil
+	case 0:
+		return Item{}, b.missing(prefix, matches)
+	}
+	return Item{}, sdk.Errorf(sdk.CodeUnknownRun, "%d open requests begin with %q; write more of the id", len(found), prefix)
+}
+
+// named is the item with its short id.
+func (b *inbox) named(i *Item) Item {
+	length := shortest
+	for _, other := range b.open {
+		if other != i {
+			length = max(length, common(i.hash, other.hash)+1)
+		}
+	}
+	named := *i
+	named.Short = i.hash[:min(length, len(i.hash))]
+	return named
+}
+
+// missing says why nothing that matches is open, as far as it is remembered.
+func (b *inbox) missing(prefix string, matches func(*Item) bool) error {
+	for n := len(b.changes) - 1; n >= 0; n-- {
+		c := &b.changes[n]
+		if c.Kind != ChangeRemoved || !matches(&c.Item) {
+			continue
+		}
+		why := map[Reason]string{
+			ReasonClosed: "was decided, or its run no longer waits for it", ReasonAnswered: "was answered by somebody",
+			ReasonExpired: "has expired",
+		}
+		return sdk.Errorf(sdk.CodeUnknownRun, "request %s is not open: it %s", c.Item.ID, why[c.Reason])
+	}
+	return sdk.Errorf(sdk.CodeUnknownRun, "no open request begins with %q; see: agentd approvals list", prefix)
+}
+
+// errGap says that changes were forgotten that somebody has not seen.
+var errGap = errors.New("changes are no longer remembered")
+
+// since returns the changes after a number, and a channel that is closed at the next. errGap comes when some are gone.
+func (b *inbox) since(number uint64) ([]Change, <-chan struct{}, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if number > b.number || len(b.changes) > 0 && number+1 < b.changes[0].Number {
+		return nil, nil, errGap
+	}
+	first := len(b.changes) - int(b.number-number)
+	return slices.Clone(b.changes[first:]), b.changed, nil
+}
+
+// await registers interest in the dead letter of an answer.
+func (b *inbox) await(event string) (letter <-chan string, stop func()) {
+	waiting := make(chan string, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.letters[event] = waiting
+	return waiting, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.letters, event)
+	}
+}
+
+// stillOpen reports whether an item is open, and gives a channel that is closed at the next change.
+func (b *inbox) stillOpen(subject string) (open bool, changed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open[subject] != nil, b.changed
+}

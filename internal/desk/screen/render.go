@@ -1,0 +1,219 @@
+package screen
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/text/width"
+
+	"agentd/internal/desk"
+)
+
+// How text is set off, in ANSI.
+const (
+	reset   = "\x1b[0m"
+	bold    = "\x1b[1m"
+	dim     = "\x1b[2m"
+	red     = "\x1b[31m"
+	reverse = "\x1b[7m"
+)
+
+// smallest is the least size that everything fits in.
+const (
+	smallestWidth  = 40
+	smallestHeight = 8
+)
+
+// Render returns the lines of the screen, as many as it is high.
+func (s *Screen) Render(width, height int, now time.Time) []string {
+	width, height = max(width, smallestWidth), max(height, smallestHeight)
+	lines := []string{reverse + pad(s.title(), width) + reset}
+	body := height - 3 // title, status, keys
+	if s.large {
+		lines = append(lines, s.renderDetail(width, body)...)
+	} else {
+		rows := min(len(s.items)+1, max(body/3, 4))
+		lines = append(lines, s.renderList(width, rows, now)...)
+		lines = append(lines, dim+strings.Repeat("─", width)+reset)
+		lines = append(lines, s.renderDetail(width, body-rows-1)...)
+	}
+	status := s.status
+	if status == "" && s.busy[s.selected] {
+		status = "waiting for what becomes of the answer"
+	}
+	return append(lines, bold+cut(desk.Visible(status, false), width)+reset, s.footer(width))
+}
+
+func (s *Screen) title() string {
+	return fmt.Sprintf(" agentd approvals · %d open · as %s", len(s.items), s.Who)
+}
+
+// renderList is the heading and as many items as fit, the selected one among them.
+func (s *Screen) renderList(width, rows int, now time.Time) []string {
+	lines := []string{dim + cut("  "+row("ID", "AGE", "LEFT", "AGENT", "RUN", "ASKS", "RISK", "ARGUMENTS OR TEXT"), width) + reset}
+	fit := rows - 1
+	first := min(max(s.index()-fit/2, 0), max(len(s.items)-fit, 0))
+	for n := first; n < first+fit; n++ {
+		if n >= len(s.items) {
+			lines = append(lines, "")
+			continue
+		}
+		i := &s.items[n]
+		left := "-"
+		if i.Expires > 0 {
+			left = short(time.UnixMilli(i.Expires).Sub(now))
+		}
+		asks := i.Tool
+		if i.Kind != desk.KindPermission {
+			asks = "(" + string(i.Kind) + ")"
+		}
+		text := row(i.Short, short(now.Sub(time.UnixMilli(i.Asked))), left, i.Agent, i.Run, asks, i.Risk, i.Summary)
+		switch {
+		case i.ID == s.selected:
+			lines = append(lines, reverse+pad("> "+text, width)+reset)
+		case i.Risk == "high":
+			lines = append(lines, red+cut("  "+text, width)+reset)
+		default:
+			lines = append(lines, cut("  "+text, width))
+		}
+	}
+	if len(s.items) == 0 && len(lines) > 0 {
+		lines[len(lines)-1] = dim + "  nothing waits for a person" + reset
+	}
+	return lines
+}
+
+// row is a line of the list.
+func row(cells ...string) string {
+	var b strings.Builder
+	for n, size := range []int{8, 5, 5, 14, 18, 18, 6} {
+		b.WriteString(pad(oneLine(cells[n], size), size) + " ")
+	}
+	return b.String() + oneLine(cells[len(cells)-1], smallestWidth*8)
+}
+
+// renderDetail is the part of the detail that fits. It says when there is more, and notes when all that is vital has been
+// to be seen, at once or by scrolling.
+func (s *Screen) renderDetail(width, rows int) []string {
+	lines := make([]string, 0, rows)
+	vital := len(wrap(s.lines[:min(s.vital, len(s.lines))], width))
+	wrapped := wrap(s.lines, width)
+	s.scroll = min(s.scroll, max(len(wrapped)-rows, 0))
+	for _, line := range wrapped[s.scroll:] {
+		if len(lines) == rows {
+			break
+		}
+		lines = append(lines, line)
+	}
+	seen := s.scroll + len(lines)
+	if more := len(wrapped) - seen; more > 0 && rows > 0 {
+		seen--
+		lines[rows-1] = dim + fmt.Sprintf("… %d more lines: s shows them, page down scrolls", more+1) + reset
+	}
+	if seen >= vital {
+		s.hidden = false
+	}
+	for len(lines) < rows {
+		lines = append(lines, "")
+	}
+	return lines
+}
+
+// wrap breaks long lines: what is cut off could matter.
+func wrap(lines []string, most int) []string {
+	var all []string
+	for _, line := range lines {
+		begin, column := 0, 0
+		for at, r := range line {
+			if column+columns(r) > most {
+				all = append(all, line[begin:at])
+				begin, column = at, 0
+			}
+			column += columns(r)
+		}
+		all = append(all, line[begin:])
+	}
+	return all
+}
+
+// columns is how many columns of a terminal a character takes, at most.
+func columns(r rune) int {
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// footer says what keys mean now.
+func (s *Screen) footer(width int) string {
+	switch s.mode {
+	case confirming:
+		ask := fmt.Sprintf("allow %s?  y: this call", oneLine(s.action.Item.Tool, 24))
+		for _, c := range scopeKeys {
+			if s.detail != nil && slices.Contains(s.detail.Request.Scopes, c.scope) {
+				ask += fmt.Sprintf("  %s: %s", c.key, c.scope)
+			}
+		}
+		return bold + cut(ask+"  any other key: no", width) + reset
+	case typing:
+		prompt := map[Verb]string{
+			Deny: "why not (the model reads it)", Ask: "ask back (the model reads it)", Answer: "answer",
+		}[s.action.Verb]
+		if s.detail != nil && len(s.detail.Suggestions) > 0 && s.action.Verb == Answer {
+			prompt += ", or the number of a suggestion"
+		}
+		if s.action.Item.Kind == desk.KindTurn {
+			prompt += ", /end ends the conversation"
+		}
+		typed := s.typed
+		if room := width - len(prompt) - 4; len(typed) > max(room, 8) {
+			typed = typed[len(typed)-max(room, 8):] // the end is where one types
+		}
+		return bold + prompt + " > " + reset + desk.Visible(string(typed), false) + "▏"
+	case browsing:
+	}
+	keys := "↑↓ select  a approve  d deny  e edit  r reply  s show  q quit"
+	if s.large {
+		keys = "↑↓ scroll  a approve  d deny  e edit  r reply  s back  q quit"
+	}
+	return dim + cut(keys, width) + reset
+}
+
+// oneLine makes text of others one line of at most n characters in which everything can be seen.
+func oneLine(text string, n int) string {
+	return cut(desk.Visible(strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ").Replace(text), false), n)
+}
+
+// cut shortens text to n columns.
+func cut(text string, n int) string {
+	if lines := wrap([]string{text}, n); len(lines) > 1 {
+		return wrap([]string{text}, max(n-1, 1))[0] + "…"
+	}
+	return text
+}
+
+func pad(text string, n int) string {
+	text = cut(text, n)
+	taken := 0
+	for _, r := range text {
+		taken += columns(r)
+	}
+	return text + strings.Repeat(" ", max(n-taken, 0))
+}
+
+// short is a duration in its largest unit.
+func short(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

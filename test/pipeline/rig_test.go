@@ -1,0 +1,224 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// rig is a system whose parts can be taken away one by one: a server that listens, and workers and clients with
+// connections of their own.
+type rig struct {
+	t      *testing.T
+	dir    string
+	port   int
+	server *broker.Server
+	// client is the connection of the test.
+	client *broker.Conn
+	store  runner.Store
+	// openStore opens a worker's store; nil is JetStream.
+	openStore func(*broker.Conn) runner.Store
+	model     sdk.Provider
+	specs     []sdk.AgentSpec
+	agents    []sdk.Agent
+}
+
+// rigWorker is a worker of a rig.
+type rigWorker struct {
+	*worker.Worker
+	conn *broker.Conn
+	stop context.CancelFunc
+	done chan error
+}
+
+// startRig starts a server with streams for the agents. Deliveries last ackWait; 0 is as in production.
+func startRig(t *testing.T, r rig, ackWait time.Duration) *rig {
+	t.Helper()
+	r.t, r.dir, r.port = t, t.TempDir(), freePort(t)
+	r.up()
+	t.Cleanup(func() { r.check("stop the server", r.server.Close()) })
+	r.client = r.connect()
+	for _, spec := range r.specs {
+		r.agents = append(r.agents, sdk.Agent{Spec: spec})
+	}
+	plan := worker.Plan(r.specs)
+	plan.AckWait = ackWait
+	_, err := r.client.Provision(t.Context(), plan)
+	r.check("provision", err)
+	r.store = natsStore(r.client)
+	if r.openStore != nil {
+		r.store = r.openStore(r.client)
+	}
+	return &r
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (r *rig) check(doing string, err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatalf("%s: %v", doing, err)
+	}
+}
+
+// up starts the server, on the same port and folder each time.
+func (r *rig) up() {
+	r.t.Helper()
+	server, err := broker.StartServer(broker.ServerOptions{Dir: r.dir, Listen: true, Port: r.port, PortOnly: true})
+	r.check("start the server", err)
+	r.server = server
+}
+
+// down stops it and waits until every connection has noticed.
+func (r *rig) down(conns ...*broker.Conn) {
+	r.t.Helper()
+	r.check("stop the server", r.server.Close())
+	for _, c := range append(conns, r.client) {
+		r.until("the connection is gone", func() bool { return !c.Connected() })
+	}
+}
+
+func (r *rig) connect() *broker.Conn {
+	r.t.Helper()
+	conn, err := broker.Connect(r.t.Context(), broker.ConnectOptions{
+		URL: r.server.URL(), Name: r.t.Name(), Subjects: sdk.DefaultSubjects(), Logger: r.log(),
+	})
+	r.check("connect", err)
+	r.t.Cleanup(func() { r.check("close connection", conn.Close()) })
+	return conn
+}
+
+// log is quiet: what a closing connection says may come after the test's end.
+func (r *rig) log() *slog.Logger {
+	if testing.Verbose() {
+		return slog.Default()
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// work starts a worker, which stops with the test. Grace is how long its activations may go on then; 0 is as in production.
+func (r *rig) work(grace time.Duration) *rigWorker {
+	r.t.Helper()
+	conn := r.connect()
+	store := natsStore(conn)
+	if r.openStore != nil {
+		store = r.openStore(conn)
+	}
+	w, err := worker.New(worker.Options{
+		Conn: conn, Store: store, Agents: r.agents, Slots: 16, Grace: grace, Logger: r.log(),
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return r.model, nil },
+	})
+	r.check("new worker", err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	running := &rigWorker{w, conn, stop, make(chan error, 1)}
+	go func() { running.done <- w.Run(ctx) }()
+	r.t.Cleanup(func() { r.halt(running) })
+	return running
+}
+
+// halt stops a worker as SIGTERM does, and waits for its end. It may be repeated.
+func (r *rig) halt(w *rigWorker) {
+	r.t.Helper()
+	w.stop()
+	if err, ok := <-w.done; ok {
+		close(w.done)
+		r.check("stop worker", err)
+	}
+}
+
+// kill ends a worker without a word to anybody, as far as others can tell: its connection is gone.
+func (r *rig) kill(w *rigWorker) {
+	r.t.Helper()
+	r.check("close connection", w.conn.Close())
+	w.stop()
+	if err := <-w.done; err == nil {
+		r.t.Error("a worker without a connection could say farewell")
+	}
+	close(w.done)
+}
+
+// begin starts a run of desk with a name of its own.
+func (r *rig) begin(name string) sdktest.Run {
+	r.t.Helper()
+	ev := r.init(name)
+	r.check("publish init event", r.client.Start(r.t.Context(), "desk", ev))
+	return sdktest.Run{Subject: name, Key: sdk.NewRunKey(name), Agent: "desk", Init: sdk.InitToken(ev.Source, ev.ID)}
+}
+
+func (r *rig) init(name string) sdk.Event {
+	return sdk.Event{
+		ID: "init of " + name, Source: "com.test.client", Type: "desk", Subject: name,
+		Time: time.UnixMilli(1_790_000_000_000), Data: []byte(`{"message":"hello"}`),
+	}
+}
+
+// end waits for the run's terminal event.
+func (r *rig) end(run sdktest.Run) sdk.Event {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 3*sdktest.Patience)
+	defer cancel()
+	ev, err := r.client.WaitDone(ctx, run.Agent, run.Key, run.Init)
+	r.check("wait for the end of "+run.Subject, err)
+	return ev
+}
+
+// head is the run's head; zero while there is none.
+func (r *rig) head(run sdktest.Run) core.Head {
+	last, err := r.store.Head(r.t.Context(), run.Key)
+	if err != nil {
+		return core.Head{}
+	}
+	entry, err := core.DecodeEntry(last.Data)
+	r.check("decode the head of "+run.Subject, err)
+	return entry.Head
+}
+
+func (r *rig) until(what string, holds func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(sdktest.Patience); !holds(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// gate holds back whoever passes until it is opened, and counts who came.
+type gate struct {
+	came atomic.Int64
+	open chan struct{}
+}
+
+func newGate() *gate { return &gate{open: make(chan struct{})} }
+
+func (g *gate) pass(ctx context.Context) error {
+	g.came.Add(1)
+	select {
+	case <-g.open:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

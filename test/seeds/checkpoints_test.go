@@ -1,0 +1,90 @@
+package seeds_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/state/memory"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// checkpoints are the names of the commit points of a journal, in order.
+func checkpoints(entries []core.Entry) []core.Checkpoint {
+	var all []core.Checkpoint
+	for _, e := range entries {
+		all = append(all, e.Checkpoints...)
+	}
+	return all
+}
+
+// checkpointsInOrder is rows T3, T11, T13 and T20: the user's message, every accepted reply, every round of tools as a whole,
+// and the end of the run are durable under their names.
+func checkpointsInOrder(t *testing.T) {
+	model := sdktest.Script(
+		sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_find", n(2))), find(3), sdktest.Say("done"))
+	h := start(t, model, desk(service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	for range 3 {
+		h.Call("shop.find").Answer("shop.find.done", value("it"))
+	}
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "checkpoints", checkpoints(h.Journal(r)), []core.Checkpoint{
+		core.CheckpointUserMessage,
+		core.CheckpointAssistantTurn, core.CheckpointToolResults, // one for both calls
+		core.CheckpointAssistantTurn, core.CheckpointToolResults,
+		core.CheckpointAssistantTurn, core.CheckpointRunFinished,
+	})
+}
+
+// checkpointAtEveryEnd is row T20 too: a run that ends without anything new to say has its last checkpoint all the same.
+func checkpointAtEveryEnd(t *testing.T) {
+	checkpointsInOrder(t)
+	h := start(t, sdktest.Script(), desk())
+	r := h.Run("desk", message("hello"))
+	fails(t, h, r, deskType) // the model has nothing to say
+	equal(t, "checkpoints", checkpoints(h.Journal(r)), []core.Checkpoint{core.CheckpointUserMessage, core.CheckpointRunFinished})
+}
+
+// compareAndSet is row T57: whoever writes on top of an entry that is no longer the last one is refused, and the run is as it
+// was.
+func compareAndSet(t *testing.T) {
+	store := memory.New()
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{desk(service("shop.find"))}, Model: sdktest.Script(find(1), sdktest.Say("done")),
+		OpenStore: func(*broker.Conn) runner.Store { return store },
+	})
+	r := h.Run("desk", message("hello"))
+	h.Suspended(r, 1)
+	records, err := store.Entries(context.Background(), r.Key, runner.Version{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := runner.Record{Version: runner.Version{Rev: 2, Etag: "of-somebody-who-lost"}, Data: records[0].Data}
+	if _, err := store.Append(context.Background(), r.Key, records[0].Version, stale); !errors.Is(err, runner.ErrConflict) {
+		t.Errorf("a stale writer got %v, want a conflict", err)
+	}
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+}
+
+// messagesOnce is row T58: ids are given before anything is sent, so what comes twice is remembered once.
+func messagesOnce(t *testing.T) {
+	model := sdktest.Script(find(1), sdktest.Say("done"))
+	h := start(t, model, desk(service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	call := h.Call("shop.find")
+	equal(t, "the id follows from the content", call.Event.ID,
+		sdk.CallID(r.Key, r.Init, 1, 0, "shop_find", []byte(`{"n":1}`)))
+	call.Answer("shop.find.done", value("it"))
+	h.PublishAgain(call, call.Response("shop.find.done", value("other")))
+	again := h.Init("desk", message("hello"))
+	h.Send("desk", again) // the same init event
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "results", len(results(t, h.Messages(r), 1)), 1)
+	equal(t, "model calls", len(model.Requests()), 2)
+}

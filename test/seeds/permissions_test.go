@@ -1,0 +1,463 @@
+package seeds_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// manager is a permission manager of an agent's author: it asks for the tools that it names, and remembers what it was told.
+type manager struct {
+	terms sdk.PermissionTerms
+	tools []string
+	// reserved is the grant that covers every call that would be asked for.
+	reserved string
+
+	mu      sync.Mutex
+	checks  []sdk.PermissionCheck
+	records []sdk.GrantRecord
+	built   []string
+	ended   []string
+}
+
+func (m *manager) Check(_ context.Context, c sdk.PermissionCheck) (sdk.PermissionRuling, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.checks = append(m.checks, c)
+	if !slices.Contains(m.tools, c.Tool) {
+		return sdk.PermissionRuling{Verdict: sdk.PermissionAllow}, nil
+	}
+	return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Rule: "named", Reason: "it is named", Terms: m.terms}, nil
+}
+
+func (m *manager) Reserve(context.Context, sdk.PermissionCheck) (string, error) {
+	return m.reserved, nil
+}
+
+func (m *manager) Request(_ context.Context, _ sdk.PermissionCheck, r sdk.PermissionRequest) (sdk.PermissionRequest, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.built = append(m.built, r.Tool)
+	r.Reason = "built: " + r.Reason
+	return r, nil
+}
+
+func (m *manager) Record(_ context.Context, g sdk.GrantRecord) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records = append(m.records, g)
+	return nil
+}
+
+func (m *manager) Cleanup(_ context.Context, run string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = append(m.ended, run)
+	return nil
+}
+
+// asks is a manager that asks people for the tools.
+func asks(mode sdk.PermissionMode, tools ...string) *manager {
+	return &manager{tools: tools, terms: sdk.PermissionTerms{
+		Mode: mode, Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: 3600_000}},
+		Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeToolPattern, sdk.ScopeTool, sdk.ScopePrincipal},
+	}}
+}
+
+// gated is a desk whose calls the manager rules on.
+func gated(m *manager, services ...sdk.ServiceTool) sdk.Agent {
+	a := desk(services...)
+	a.Hooks.Permissions = m
+	return a
+}
+
+func request(t *testing.T, h *sdktest.Harness) *sdktest.Call {
+	t.Helper()
+	return h.Call(sdk.TypePermissionRequest)
+}
+
+// decide answers a permission request.
+func decide(c *sdktest.Call, d sdk.PermissionDecision) {
+	d.ArgsHash, _ = c.Data()["args_sha256"].(string)
+	c.Answer(sdk.TypePermissionDecided, d)
+}
+
+var allow = sdk.PermissionDecision{Decision: sdk.DecisionAllow}
+
+func find(number int) sdk.ModelReply { return sdktest.Ask(sdktest.Tool("shop_find", n(number))) }
+
+// permissionContext is rows A7 and A17: what a check is told is the same before and after a suspension.
+func permissionContext(t *testing.T) {
+	m := asks(sdk.PermissionHold)
+	h := start(t, sdktest.Script(find(1), find(2), sdktest.Say("done")), gated(m, service("shop.find")))
+	ev := h.Init("desk", message("hello"))
+	ev.AccessControl = "tenant:acme"
+	r := h.Send("desk", ev)
+	h.Suspended(r, 1)
+	h.Restart()
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "checks", len(m.checks), 2)
+	for _, c := range m.checks {
+		equal(t, "context", []string{c.Run, c.AccessControl, c.Agent, c.Tool}, []string{r.Subject, "tenant:acme", "desk", "shop_find"})
+	}
+}
+
+// permissionPolicy is rows A8, A25 and A26: the manager rules tool by tool; without a policy nothing is asked for.
+func permissionPolicy(t *testing.T) {
+	script := func() *sdktest.Model {
+		return sdktest.Script(
+			sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_buy", n(2))), sdktest.Say("done"))
+	}
+	m := asks(sdk.PermissionHold, "shop_buy")
+	h := start(t, script(), gated(m, service("shop.find"), service("shop.buy")))
+	r := h.Run("desk", message("hello"))
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	asked := request(t, h)
+	equal(t, "asked for", asked.Data()["tool"], "shop_buy")
+	decide(asked, allow)
+	h.Call("shop.buy").Answer("shop.buy.done", value("bought"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	var ruled []string
+	for _, c := range m.checks {
+		ruled = append(ruled, c.Tool)
+	}
+	equal(t, "ruled on", ruled, []string{"shop_find", "shop_buy"})
+
+	h = start(t, script(), desk(service("shop.find"), service("shop.buy")))
+	r = h.Run("desk", message("hello"))
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	h.Call("shop.buy").Answer("shop.buy.done", value("bought"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	h.NoCall(sdk.TypePermissionRequest)
+}
+
+// permissionResponse is rows A12 and B11: a decision is kept, for the rest of the run and wider, before anything else runs.
+func permissionResponse(t *testing.T) {
+	m := asks(sdk.PermissionHold, "shop_find")
+	model := sdktest.Script(find(1), find(2), sdktest.Say("done"))
+	h := start(t, model, gated(m, service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool})
+	call := h.Call("shop.find")
+	var kept bool
+	for _, e := range h.Journal(r) {
+		// The entry that absorbs the decision has the grant in its head, and sends the call.
+		kept = kept || len(e.Head.Grants) == 1 && e.Effect(core.EffectCall, call.Event.ID).Kind == core.EffectCall
+	}
+	equal(t, "the grant is kept with the call", kept, true)
+	call.Answer("shop.find.done", value("it"))
+	h.Call("shop.find").Answer("shop.find.done", value("it")) // covered by the grant
+	succeeds(t, h, r, `{"response": "done"}`)
+	h.NoCall(sdk.TypePermissionRequest)
+}
+
+// permissionFailure is row A13.
+func permissionFailure(t *testing.T) {
+	h := start(t, sdktest.Script(find(1)), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	request(t, h).Fail(sdk.NewProblem(sdk.Errorf(sdk.CodeUnavailable, "the desk burnt down")))
+	equal(t, "code", fails(t, h, r, deskType).Code, sdk.CodeUnavailable)
+	h.NoCall("shop.find")
+}
+
+// answerAsText is rows A16 and A29: the blocked call's result says that permission was asked for, and the decision comes as
+// a text.
+func answerAsText(t *testing.T) {
+	model := sdktest.Script(find(1), find(1), sdktest.Say("done"))
+	h := start(t, model, gated(asks(sdk.PermissionRetry, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	asked := request(t, h)
+	h.NoCall("shop.find")
+	decide(asked, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Reason: "go ahead"})
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	told := model.Requests()[1].Messages
+	equal(t, "blocked", problem(t, results(t, told, 1)[0]).Code, sdk.CodePermissionNeeded)
+	text := told[len(told)-1]
+	if text.Role != sdk.RoleUser || !strings.Contains(text.PlainText(), "go ahead") {
+		t.Errorf("the decision reaches the model as %+v", text)
+	}
+}
+
+// requestEvent is row A34: one request for each blocked call, built by the manager's builder.
+func requestEvent(t *testing.T) {
+	m := asks(sdk.PermissionHold, "shop_find", "shop_buy")
+	model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_buy", n(2))), sdktest.Say("done"))
+	h := start(t, model, gated(m, service("shop.find"), service("shop.buy")))
+	r := h.Run("desk", message("hello"))
+	for range 2 {
+		asked := request(t, h)
+		equal(t, "reason", asked.Data()["reason"], "built: it is named")
+		decide(asked, sdk.PermissionDecision{Decision: sdk.DecisionDeny})
+	}
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "built for", m.built, []string{"shop_find", "shop_buy"})
+	equal(t, "cleaned up", m.ended, []string{r.Subject})
+}
+
+// requestIsACall is row A35.
+func requestIsACall(t *testing.T) {
+	h := start(t, sdktest.Script(find(1), sdktest.Say("done")), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	asked := request(t, h)
+	state := h.Suspended(r, 2) // the held call and its request
+	ref, ok := sdk.ParseCallRef(asked.Event.ID)
+	equal(t, "the request has a call's id of its own", ok && ref.ID != state.Calls[0].ID && ref.ID == state.Calls[1].ID, true)
+	equal(t, "domain", asked.Event.Domain, sdk.HumanDomain)
+	decide(asked, allow)
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+}
+
+// approvalCache is row B10: what one run's approval allows for its principal is not asked for in another.
+func approvalCache(t *testing.T) {
+	a := desk(service("shop.find"))
+	a.Spec.Permissions = &sdk.PermissionPolicy{
+		Rules: []sdk.PermissionRule{{Tools: []string{"shop_find"}, Verdict: sdk.PermissionAsk}},
+		Terms: sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}},
+	}
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{a}, Model: sdktest.Script(find(1), sdktest.Say("done")), Identity: true,
+	})
+	first := h.SendAs("anna", "desk", h.Init("desk", message("one")))
+	asked := request(t, h)
+	d := sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopePrincipal, Uses: 1}
+	d.ArgsHash, _ = asked.Data()["args_sha256"].(string)
+	h.PublishAs("boss", asked, asked.Response(sdk.TypePermissionDecided, d))
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, first, `{"response": "done"}`)
+
+	again := h.Init("desk", message("two"))
+	again.ID, again.Subject = again.ID+"-2", again.Subject+"-2"
+	second := h.SendAs("anna", "desk", again)
+	h.Call("shop.find").Answer("shop.find.done", value("it")) // not asked for
+	succeeds(t, h, second, `{"response": "done"}`)
+
+	used := h.Init("desk", message("three"))
+	used.ID, used.Subject = used.ID+"-3", used.Subject+"-3"
+	third := h.SendAs("anna", "desk", used)
+	asked = request(t, h) // its one use is used up
+	d.ArgsHash, _ = asked.Data()["args_sha256"].(string)
+	h.PublishAs("boss", asked, asked.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{
+		Decision: sdk.DecisionDeny, ArgsHash: d.ArgsHash,
+	}))
+	succeeds(t, h, third, `{"response": "done"}`)
+}
+
+// decisionsDrained is rows T22, T48 and T49: a decision counts for the request whose subject and hash it has, once; others
+// are recorded or dead-lettered, and end nothing.
+func decisionsDrained(t *testing.T) {
+	h := start(t, sdktest.Script(find(1), find(2), sdktest.Say("done")), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	asked := request(t, h)
+	stray := asked.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{
+		Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte(`{"n":9}`)),
+	})
+	h.PublishAgain(asked, stray)
+	h.Until(r, "the decision is recorded", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Gate.Refusals == 1 })
+	h.NoCall("shop.find")
+	good := allow
+	good.ArgsHash, _ = asked.Data()["args_sha256"].(string)
+	h.PublishAgain(asked, asked.Response(sdk.TypePermissionDecided, good))
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	next := request(t, h)
+	late := asked.Response(sdk.TypePermissionDecided, good)
+	late.ID = "again"
+	h.PublishAgain(asked, late)
+	equal(t, "dead letter", h.DeadLetter().Reason, string(sdk.CodeDecisionRefused))
+	h.NoCall("shop.find") // the second suspension is not resumed by the first one's decision
+	decide(next, allow)
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+}
+
+// durableDecision is rows T23 and T25: the decision is in the journal before the held call is made, and survives a restart.
+func durableDecision(t *testing.T) {
+	var mu sync.Mutex
+	var ran int
+	a := gated(asks(sdk.PermissionHold, "pay"))
+	a.Tools = []sdk.Tool{{
+		Definition: sdk.ToolDefinition{Name: "pay"}, AtMostOnce: true,
+		Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran++
+			return json.RawMessage(`{}`), nil
+		},
+	}}
+	h := start(t, sdktest.Script(sdktest.Ask(sdktest.Tool("pay", n(1))), sdktest.Say("done")), a)
+	r := h.Run("desk", message("hello"))
+	asked := request(t, h)
+	h.StopWorkers()
+	decide(asked, allow)
+	h.Restart()
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "runs of the tool", ran, 1)
+	decided := 0
+	for _, e := range h.Journal(r) {
+		decided += len(e.Decisions)
+		if len(e.Results) > 0 && e.Kind == "returned" {
+			equal(t, "decisions before the tool returned", decided, 1)
+		}
+	}
+}
+
+// cancelAction is row T24: a denial closes the call with the person's reason.
+func cancelAction(t *testing.T) {
+	model := sdktest.Script(find(1), sdktest.Say("done"))
+	h := start(t, model, gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "not today"})
+	succeeds(t, h, r, `{"response": "done"}`)
+	denied := problem(t, results(t, last(t, model).Messages, 1)[0])
+	equal(t, "code", denied.Code, sdk.CodePermissionDenied)
+	equal(t, "reason", strings.Contains(denied.ErrorMessage, "not today"), true)
+	h.NoCall("shop.find")
+}
+
+// resuspension is row T26: a call that is made again and is asked for again waits for a request of its own.
+func resuspension(t *testing.T) {
+	h := start(t, sdktest.Script(find(1), find(1), sdktest.Say("done")), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	first := request(t, h)
+	decide(first, sdk.PermissionDecision{Decision: sdk.DecisionAsk, Reason: "What for?"})
+	second := request(t, h)
+	equal(t, "another request", first.Event.ID != second.Event.ID, true)
+	decide(second, allow)
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+}
+
+// gateOutcomes is rows T31, T32, T33 and T46: a blocked, a suspended and an impossible call in one round.
+func gateOutcomes(t *testing.T) {
+	a := desk(service("shop.find"), service("shop.buy"))
+	a.Spec.Permissions = &sdk.PermissionPolicy{Rules: []sdk.PermissionRule{
+		{Tools: []string{"shop_buy"}, Verdict: sdk.PermissionDeny, Reason: "closed"},
+		{Tools: []string{"shop_find"}, Verdict: sdk.PermissionAsk},
+	}}
+	model := sdktest.Script(sdktest.Ask(
+		sdktest.Tool("shop_buy", n(1)), sdktest.Tool("shop_find", n(2)), sdktest.Tool("shop_find", map[string]any{"n": "x"}),
+		sdktest.Tool("nothing", n(3)),
+	), sdktest.Say("done"))
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	state := h.Suspended(r, 2) // the held call and its request are open
+	var statuses []core.CallStatus
+	for _, c := range state.Calls[:4] {
+		statuses = append(statuses, c.Status)
+	}
+	equal(t, "outcomes", statuses, []core.CallStatus{core.CallFailed, core.CallSuspended, core.CallFailed, core.CallFailed})
+	decide(request(t, h), allow)
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	told := results(t, last(t, model).Messages, 4)
+	for i, want := range map[int]sdk.Code{0: sdk.CodePermissionDenied, 2: sdk.CodeContractViolation, 3: sdk.CodeUnknownTool} {
+		equal(t, "code", problem(t, told[i]).Code, want)
+	}
+}
+
+// resumeModes is rows T47 and L68: the call is made as asked, with an approver's arguments, or the decision is its result;
+// and an approval for the rest of the run.
+func resumeModes(t *testing.T) {
+	model := sdktest.Script(find(1), find(2), find(3), find(4), sdktest.Say("done"))
+	h := start(t, model, gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	carried := func(want string) {
+		t.Helper()
+		call := h.Call("shop.find")
+		equalJSON(t, "arguments", call.Event.Data, want)
+		call.Answer("shop.find.done", value("it"))
+	}
+	decide(request(t, h), allow)
+	carried(`{"n": 1}`)
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: json.RawMessage(`{"n":20}`)})
+	carried(`{"n": 20}`)
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool})
+	carried(`{"n": 3}`)
+	carried(`{"n": 4}`)
+	succeeds(t, h, r, `{"response": "done"}`)
+}
+
+// permissionRules is rows T63 and F40: rules allow, ask and deny, in order, and remember; a list of what is allowed can end
+// in a rule that denies the rest.
+func permissionRules(t *testing.T) {
+	a := desk(service("shop.find"), service("shop.buy"), service("shop.wipe"))
+	a.Spec.Permissions = &sdk.PermissionPolicy{
+		Rules: []sdk.PermissionRule{
+			{Tools: []string{"shop_find"}, Verdict: sdk.PermissionAllow},
+			{Tools: []string{"shop_buy"}, When: "args.n > 10", Verdict: sdk.PermissionAsk},
+			{Verdict: sdk.PermissionDeny},
+		},
+		Terms: sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeToolPattern}},
+	}
+	model := sdktest.Script(
+		sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_buy", n(5)), sdktest.Tool("shop_buy", n(50)), sdktest.Tool("shop_wipe", n(1))),
+		sdktest.Ask(sdktest.Tool("shop_buy", n(60))), sdktest.Say("done"))
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeToolPattern, Pattern: "args.n < 100"})
+	for range 2 { // the second is remembered
+		h.Call("shop.buy").Answer("shop.buy.done", value("bought"))
+	}
+	succeeds(t, h, r, `{"response": "done"}`)
+	told := results(t, model.Requests()[1].Messages, 4)
+	for _, i := range []int{1, 3} {
+		equal(t, "code", problem(t, told[i]).Code, sdk.CodePermissionDenied)
+	}
+}
+
+// approvalEvents is rows F39 and L70: what is asked, decided, refused and expired is told live and stays in the journal.
+func approvalEvents(t *testing.T) {
+	m := asks(sdk.PermissionHold, "shop_find")
+	m.terms.Stages = []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: 50}}
+	h := start(t, sdktest.Script(find(1), sdktest.Say("done")), gated(m, service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	equalJSON(t, "preview", mustJSON(t, request(t, h).Data()["args"]), `{"n": 1}`)
+	succeeds(t, h, r, `{"response": "done"}`) // nobody decides
+	var types []string
+	for _, e := range h.Journal(r) {
+		for _, live := range core.Milestones(&e) {
+			if strings.HasPrefix(live.Type, "permission.") {
+				types = append(types, live.Type)
+			}
+		}
+	}
+	equal(t, "events", types, []string{core.MilestoneRequested, core.MilestoneDecided})
+}
+
+func mustJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// permissionStore is row L69: grants of a run end with it; wider ones are handed to the manager, which can revoke them.
+func permissionStore(t *testing.T) {
+	m := asks(sdk.PermissionHold, "shop_find")
+	a := gated(m, service("shop.find"))
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{a}, Model: sdktest.Script(find(1), find(2), sdktest.Say("done")),
+	})
+	r := h.SendAs("anna", "desk", h.Init("desk", message("hello")))
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopePrincipal})
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool}) // the manager reserves nothing
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "records", len(m.records), 1)
+	equal(t, "principal", m.records[0].Principal, "anna")
+	equal(t, "grants of the run that ended", len(h.State(r).Grants), 0)
+}
