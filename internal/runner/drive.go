@@ -61,6 +61,9 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []core.Entry{*first})
 	}
+	if c.at.Rev >= a.at.Rev {
+		c = cached{} // of entries that the store has lost since
+	}
 	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
 	if errors.Is(err, ErrCorrupt) && c.at.Rev > 0 {
 		c = cached{} // the journal was rolled back since; it is read from the beginning
