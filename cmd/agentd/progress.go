@@ -212,6 +212,8 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		return labelAsks, d.Message
 	case core.MilestoneAnswer:
 		return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
+	case core.MilestoneUsage, core.MilestoneCheckpoint:
+		return "", ""
 	case core.MilestoneSuspended:
 		return r.describeSuspended(quiet)
 	case core.MilestoneFinished:
