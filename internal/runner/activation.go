@@ -18,6 +18,8 @@ type activation struct {
 	key   sdk.RunKey
 	owner string
 
+	// trace is the traceparent of a run that the message starts, unless its event has one.
+	trace string
 	agent *Agent
 	head  core.Head
 	at    point
@@ -109,6 +111,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 	rec, err := a.Store.Head(ctx, a.key)
 	if errors.Is(err, ErrNotFound) {
 		a.head, a.at = core.Head{}, point{}
+		a.trace = a.Observer.Loaded(ctx, &a.head, 0)
 		return nil
 	}
 	if err != nil {
@@ -119,6 +122,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 		return fmt.Errorf("head of run %s: %w", a.key, err)
 	}
 	a.head, a.at = e.Head, point{Version: rec.Version, digest: core.Digest(rec.Data)}
+	a.trace = a.Observer.Loaded(ctx, &a.head, e.At)
 	return nil
 }
 

@@ -307,7 +307,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	data, err := tool.Run(ctx, sdk.ToolCall{
+	data, err := a.Observer.Tool(ctx, tool, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,
 	})
 	if err != nil && woken(ctx) {

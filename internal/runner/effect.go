@@ -85,6 +85,7 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 		// Worker that only copy CloudEvents attributes answer to redirectto, and errors to source.
 		ev.Source, ev.RedirectTo = reply, reply
 		ev.ParentID = e.Cause.EventID
+		ev.TraceParent = sdk.EventTrace(ev.TraceParent, ev.ID)
 		ev.Extensions = expiry(e, f.Call)
 		if who := e.Head.Init.Who; who != "" {
 			ev.Extensions[sdk.Initiator] = who
@@ -268,7 +269,7 @@ func (a *activation) publishRefusal(ctx context.Context, problem *sdk.Error) err
 	init := a.init()
 	ev := sdk.Event{
 		Subject: a.msg.Run, Time: a.msg.Event.Time, DataContentType: sdk.ContentTypeJSON,
-		Agent: a.agent.Core.Name, AccessControl: init.AccessControl, TraceParent: init.TraceParent,
+		Agent: a.agent.Core.Name, AccessControl: init.AccessControl, TraceParent: a.msg.Event.TraceParent,
 		TraceState: init.TraceState, Type: sdk.ErrorType(a.agent.Core.Type), DataSchema: a.agent.Core.ErrorSchema, Data: data,
 	}
 	return a.publishEnd(ctx, init, ev)
