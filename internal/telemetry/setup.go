@@ -129,7 +129,7 @@ func (t *Telemetry) startTraces(ctx context.Context, on bool, to sdktrace.SpanEx
 	if to == nil {
 		exporter, err := autoexport.NewSpanExporter(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("OTEL_TRACES_EXPORTER=%s: %w", os.Getenv("OTEL_TRACES_EXPORTER"), err)
 		}
 		export = sdktrace.WithBatcher(exporter)
 	}
@@ -147,7 +147,7 @@ func (t *Telemetry) startMetrics(ctx context.Context, on bool, o Options, about 
 		if reader == nil {
 			var err error
 			if reader, err = autoexport.NewMetricReader(ctx); err != nil {
-				return err
+				return fmt.Errorf("OTEL_METRICS_EXPORTER=%s: %w", os.Getenv("OTEL_METRICS_EXPORTER"), err)
 			}
 		}
 		options = append(options, sdkmetric.WithReader(reader))
