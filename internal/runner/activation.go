@@ -117,11 +117,11 @@ func (a *activation) loadHead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read head of run %s: %w", a.key, err)
 	}
-	e, err := decodeEntry(rec.Data)
+	e, digest, err := a.Entries.Decode(rec.Data)
 	if err != nil {
 		return fmt.Errorf("head of run %s: %w", a.key, err)
 	}
-	a.head, a.at = e.Head, point{Version: rec.Version, digest: core.Digest(rec.Data)}
+	a.head, a.at = e.Head, point{Version: rec.Version, digest: digest}
 	a.trace = a.Observer.Loaded(ctx, &a.head, e.At)
 	return nil
 }
@@ -130,7 +130,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) {
 	if err := a.findAgent(ctx); err != nil {
 		// A run whose agent is not complete here is left to a worker that has it.
-		a.Logger.Warn("run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
+		a.Logger.WarnContext(ctx, "run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
 		return core.Change{}, &Verdict{Settlement: Retry, After: retryDelay}, nil
 	}
 	if a.foreign() {
@@ -210,7 +210,7 @@ func (a *activation) refuse(ctx context.Context, problem *sdk.Error) (Verdict, e
 			return Verdict{}, fmt.Errorf("confirm run %s before refusing: %w", a.key, err)
 		}
 	}
-	a.Logger.Info("init event is refused", "agent", a.agent.Core.Name, "error", problem)
+	a.Logger.InfoContext(ctx, "init event is refused", "agent", a.agent.Core.Name, "error", problem)
 	return Verdict{}, a.publishRefusal(ctx, problem)
 }
 
@@ -245,7 +245,7 @@ func (a *activation) lateDecision() bool {
 // relay carries out again what may be missing outside: the effects of every entry that this message caused, and what the
 // run waits for. The verdict is set when the journal cannot be read.
 func (a *activation) relay(ctx context.Context) (*Verdict, error) {
-	entries, _, err := a.journal(ctx, point{}, a.at.Rev)
+	entries, err := a.durable(ctx)
 	if err != nil {
 		v, err := a.corrupt(ctx, err)
 		return &v, err

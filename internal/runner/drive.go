@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,7 +111,10 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			if written == nil {
 				continue
 			}
-			// The store wrote it although it did not say so, and others appended after it.
+			// The store wrote it although it did not say so, and others appended after it: nobody has confirmed it yet.
+			if err := a.confirm(ctx); err != nil {
+				return err
+			}
 			a.announce(written)
 			if err := a.carryOut(ctx, written, written.Effects); err != nil {
 				return err
@@ -128,6 +130,19 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 		}
 		a.announce(&entry)
 		return a.carryOut(ctx, &entry, entry.Effects)
+	}
+}
+
+// confirm makes durable what was read up to a.at, and what others appended meanwhile.
+func (a *activation) confirm(ctx context.Context) error {
+	for {
+		err := a.Store.Barrier(ctx, a.key, a.at.Version)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if _, err := a.catchUp(ctx, ""); err != nil {
+			return err
+		}
 	}
 }
 
@@ -147,7 +162,7 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 	}
 	entries, end, err := a.journal(ctx, a.at, rec.Rev)
 	if errors.Is(err, ErrCorrupt) {
-		a.Logger.Error("run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
+		a.Logger.ErrorContext(ctx, "run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
 		return nil, core.ErrFenced
 	}
 	if err != nil {
@@ -186,14 +201,17 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		e := sdk.AsError(err)
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonQuota, Code: e.Code, Message: e.Message}}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.agent.ModelTimeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
-	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(), a.delta) })
+	request := a.request()
+	a.calling(&request)
+	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, a.delta) })
 	if err == nil {
+		a.called(&reply)
 		err = core.CheckReply(&reply)
 	}
 	if err != nil {
@@ -232,7 +250,7 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
 	}
-	a.Logger.Error("model call failed", "run", a.state.Run, "error", err)
+	a.Logger.ErrorContext(ctx, "model call failed", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil
 }
 
@@ -251,14 +269,7 @@ func (a *activation) request() sdk.ModelRequest {
 // delta passes a fragment on to whoever watches, and counts as progress.
 func (a *activation) delta(d sdk.Delta) {
 	a.progress()
-	data, err := json.Marshal(d)
-	if err != nil {
-		return // strings and bools always encode
-	}
-	a.Publisher.Live(sdk.Live{
-		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Ephemeral: true, Type: "model.delta",
-		Time: a.Env.Now(), Data: data,
-	})
+	a.ephemeral(liveDelta, d)
 }
 
 // runTools runs inline tools concurrently. Those that may run at most once are first committed as begun.
@@ -288,7 +299,7 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 // runTool runs one inline tool. Whatever goes wrong is its result: a tool never ends the run.
 func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Result) {
 	fail := func(e *sdk.Error) core.Result {
-		a.Logger.Warn("tool failed", "run", a.state.Run, "call", c.ID, "tool", c.Tool, "error", e)
+		a.Logger.WarnContext(ctx, "tool failed", "run", a.state.Run, "call", c.ID, "tool", c.Tool, "error", e)
 		return core.Result{Call: c.ID, Kind: core.ResultInline, Data: core.FailureData(e), Error: true}
 	}
 	defer func() {
@@ -305,7 +316,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	if timeout == 0 {
 		timeout = sdk.DefaultToolTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, timeout)
 	defer cancel()
 	data, err := a.Observer.Tool(ctx, tool, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,

@@ -50,7 +50,7 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 func (a *activation) publish(ctx context.Context, subject string, ev sdk.Event) error {
 	err := a.Publisher.Publish(ctx, subject, ev)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
-		a.Logger.Error("another event is already on the subject", "run", a.head.Run, "subject", subject, "error", err)
+		a.Logger.ErrorContext(ctx, "another event is already on the subject", "run", a.head.Run, "subject", subject, "error", err)
 		return nil
 	}
 	return err
@@ -105,7 +105,7 @@ func (a *activation) opening(ctx context.Context, e *core.Entry, f core.Effect) 
 	}
 	if uint64(len(a.entries)) < f.Opened {
 		var err error
-		if a.entries, _, err = a.journal(ctx, point{}, f.Opened); err != nil {
+		if a.entries, err = a.durable(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -226,7 +226,7 @@ func (a *activation) publishEnd(ctx context.Context, init core.Init, ev sdk.Even
 
 // withHistory puts the conversation beside the output (seed 001), unless no event could hold both.
 func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMessage, error) {
-	entries, _, err := a.journal(ctx, point{}, e.Rev)
+	entries, err := a.durable(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMe
 		return nil, err
 	}
 	if err := sdk.CheckData(whole); err != nil {
-		a.Logger.Warn("the conversation is left out of the terminal event", "run", a.head.Run, "error", err)
+		a.Logger.WarnContext(ctx, "the conversation is left out of the terminal event", "run", a.head.Run, "error", err)
 		return e.Terminal.Data, nil
 	}
 	return whole, nil

@@ -68,7 +68,7 @@ func reject(e *sdk.Error) Verdict { return Verdict{Settlement: Reject, Problem: 
 // retryDelay is how long a message waits when the store or the broker could not be reached.
 const retryDelay = 5 * time.Second
 
-// Options are what a Runner is made of; Cache and Observer have defaults, all else is required.
+// Options are what a Runner is made of; Cache, Entries and Observer have defaults, all else is required.
 type Options struct {
 	Store     Store
 	Publisher Publisher
@@ -80,6 +80,8 @@ type Options struct {
 	Cache int
 	// Observer is told what happens; nil is nobody.
 	Observer Observer
+	// Entries may be shared by the runners of a process; nil is one of its own.
+	Entries *EntryCache
 }
 
 // Runner processes messages of runs. Safe for concurrent use.
@@ -106,6 +108,9 @@ func New(o Options) *Runner {
 	}
 	if o.Observer == nil {
 		o.Observer = unobserved{}
+	}
+	if o.Entries == nil {
+		o.Entries = NewEntryCache(defaultEntryBytes)
 	}
 	return &Runner{
 		Options: o, cache: newCache(o.Cache), working: working{runs: map[sdk.RunKey]*work{}},

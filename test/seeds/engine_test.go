@@ -138,8 +138,8 @@ func streamListener(t *testing.T) {
 		revision, index = event.Revision, event.Index
 	}
 	equal(t, "events", types, []string{
-		core.MilestoneStarted, core.MilestoneCall, core.MilestoneSuspended, core.MilestoneResult,
-		"model.delta", core.MilestoneReply, core.MilestoneFinished,
+		core.MilestoneStarted, "model.call", "model.usage", core.MilestoneCall, core.MilestoneSuspended, core.MilestoneResult,
+		"model.call", "model.delta", "model.usage", core.MilestoneReply, core.MilestoneFinished,
 	})
 }
 
