@@ -14,6 +14,7 @@ const LivePrefix = "agentd.live."
 const (
 	LiveTurnStarted = "turn.started"
 	LiveDelta       = "model.delta"
+	LiveUsage       = "model.usage"
 	LiveToolStarted = "tool.started"
 )
 

@@ -17,7 +17,7 @@ const (
 	MilestoneAnswer     = "conversation.answer"
 	MilestoneRequested  = "permission.requested"
 	MilestoneDecided    = "permission.decided"
-	MilestoneUsage      = "model.usage"
+	MilestoneUsage      = "run.usage"
 	MilestoneCheckpoint = "checkpoint"
 	MilestoneSuspended  = "run.suspended"
 	MilestoneFinished   = "run.finished"

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -166,7 +165,7 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 	}
 	entries, end, err := a.journal(ctx, a.at, rec.Rev)
 	if errors.Is(err, ErrCorrupt) {
-		a.Logger.Error("run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
+		a.Logger.ErrorContext(ctx, "run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
 		return nil, core.ErrFenced
 	}
 	if err != nil {
@@ -211,9 +210,11 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
-	a.live(sdk.LiveTurnStarted, a.state.Interactions+1, map[string]string{"model": a.agent.ModelName})
-	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(), a.delta) })
+	request := a.request()
+	a.calling(&request)
+	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, a.delta) })
 	if err == nil {
+		a.called(&reply)
 		err = core.CheckReply(&reply)
 	}
 	if err != nil {
@@ -252,7 +253,7 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
 	}
-	a.Logger.Error("model call failed", "run", a.state.Run, "error", err)
+	a.Logger.ErrorContext(ctx, "model call failed", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil
 }
 
@@ -272,18 +273,6 @@ func (a *activation) request() sdk.ModelRequest {
 func (a *activation) delta(d sdk.Delta) {
 	a.progress()
 	a.live(sdk.LiveDelta, a.state.Interactions+1, d)
-}
-
-// live tells whoever watches of something that is not in the journal. Its data always encodes.
-func (a *activation) live(kind string, turn int, of any) {
-	data, err := json.Marshal(of)
-	if err != nil {
-		return
-	}
-	a.Publisher.Live(sdk.Live{
-		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Turn: turn, Ephemeral: true, Type: kind,
-		Time: a.Env.Now(), Data: data,
-	})
 }
 
 // runTools runs inline tools concurrently. Those that may run at most once are first committed as begun.
@@ -313,7 +302,7 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 // runTool runs one inline tool. Whatever goes wrong is its result: a tool never ends the run.
 func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Result) {
 	fail := func(e *sdk.Error) core.Result {
-		a.Logger.Warn("tool failed", "run", a.state.Run, "call", c.ID, "tool", c.Tool, "error", e)
+		a.Logger.WarnContext(ctx, "tool failed", "run", a.state.Run, "call", c.ID, "tool", c.Tool, "error", e)
 		return core.Result{Call: c.ID, Kind: core.ResultInline, Data: core.FailureData(e), Error: true}
 	}
 	defer func() {
@@ -333,7 +322,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	}
 	ctx, cancel := a.Env.WithTimeout(ctx, timeout)
 	defer cancel()
-	data, err := tool.Run(ctx, sdk.ToolCall{
+	data, err := a.Observer.Tool(ctx, tool, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,
 	})
 	if err != nil && woken(ctx) {

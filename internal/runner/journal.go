@@ -40,6 +40,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		case err == nil:
 			a.stats.Entries.Add(1)
 			a.stats.Bytes.Add(int64(len(data)))
+			a.Observer.Appended(ctx, &entry, len(data))
 			return entry, point{Version: v, digest: core.Digest(data)}, nil
 		case !errors.Is(err, ErrAmbiguous):
 			if errors.Is(err, ErrConflict) {

@@ -22,9 +22,9 @@ type Reconcile struct {
 // Reconciling are the options of a pass over the runs of the worker's agents. Its error says that the store cannot forget
 // runs, which all but those of tests can.
 func (w *Worker) Reconciling() (reconcile.Options, error) {
-	store, ok := w.Store.(state.Store)
+	store, ok := w.store.(state.Store)
 	if !ok {
-		return reconcile.Options{}, sdk.Errorf(sdk.CodeConfig, "runs in a store of type %T cannot be reconciled", w.Store)
+		return reconcile.Options{}, sdk.Errorf(sdk.CodeConfig, "runs in a store of type %T cannot be reconciled", w.store)
 	}
 	o := reconcile.Options{
 		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Everything: true, Logger: w.Logger,
