@@ -228,17 +228,3 @@ type Toolset interface {
 	Tools(ctx context.Context) ([]Tool, error)
 	Close() error
 }
-
-// Live is a live event of a run: lossy, for people who watch (design §6). Milestones are numbered by Revision and Index;
-// ephemeral ones carry the numbers of the last milestone.
-type Live struct {
-	Run      string `json:"run"`
-	Agent    string `json:"agent"`
-	Revision uint64 `json:"rev"`
-	Index    int    `json:"i"`
-	// Ephemeral events (deltas, progress) are never repaired.
-	Ephemeral bool            `json:"ephemeral,omitempty"`
-	Type      string          `json:"type"`
-	Time      int64           `json:"time"`
-	Data      json.RawMessage `json:"data,omitempty"`
-}
