@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/internal/config"
-	"agentd/internal/config/strict"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
 	"agentd/sdk"
@@ -47,7 +46,7 @@ func (a *app) reconcile(ctx context.Context, f reconcileFlags) error {
 		return err
 	}
 	if f.olderThan != "" {
-		if cfg.Reconcile.OlderThan, err = strict.ParseDuration(f.olderThan); err != nil {
+		if cfg.Reconcile.OlderThan, err = config.ParseOlderThan(f.olderThan); err != nil {
 			return &exitError{exitUsage, fmt.Errorf("--older-than: %w", err)}
 		}
 	}
@@ -63,8 +62,12 @@ func (a *app) reconcile(ctx context.Context, f reconcileFlags) error {
 }
 
 func (a *app) reconcileWith(ctx context.Context, cfg *config.Config, c *client, store worker.OpenedStore, dryRun bool) error {
+	resolved, err := worker.Resolve(ctx, c.Conn, agents(cfg))
+	if err != nil {
+		return explainStore(err)
+	}
 	w, err := worker.New(worker.Options{
-		Conn: c.Conn, Store: store, Agents: agents(cfg), Logger: a.quietLogger(), Identity: cfg.Identity, Keys: cfg.Keys,
+		Conn: c.Conn, Store: store, Agents: resolved, Logger: a.quietLogger(), Identity: cfg.Identity, Keys: cfg.Keys,
 		Models:    func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil }, // nothing is asked of them
 		Reconcile: worker.Reconcile{OlderThan: cfg.Reconcile.OlderThan, History: cfg.Retention.History},
 	})
@@ -85,7 +88,9 @@ func (a *app) reconcileWith(ctx context.Context, cfg *config.Config, c *client, 
 		fmt.Fprintln(a.out, findingText(f, dryRun))
 	}
 	report, err := reconcile.Run(ctx, o)
-	err = explainStore(err)
+	if err != nil {
+		err = explainStore(err)
+	}
 	printed := a.print(reconciled{dryRun, report, findings}, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, reportText(report, dryRun))
 		return err

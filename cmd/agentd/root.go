@@ -18,7 +18,7 @@ const (
 	exitFailure     = 1   // the command could not do its work
 	exitUsage       = 2   // wrong flags, arguments or configuration
 	exitRun         = 3   // the run ended with an error event
-	exitFindings    = 4   // check or doctor found an error
+	exitFindings    = 4   // check, doctor or reconcile found what is not in order
 	exitInterrupted = 130 // interrupted while something was followed, which goes on
 )
 

@@ -49,9 +49,18 @@ func (l *loader) reconcile(f *file) {
 	l.period(f.Retention.History, &l.cfg.Retention.History)
 }
 
+// ParseOlderThan reads how old something must be before it counts as lost.
+func ParseOlderThan(text string) (time.Duration, error) {
+	d, err := strict.ParseDuration(text)
+	if err != nil {
+		return 0, err
+	}
+	return d, checkOlderThan(d)
+}
+
 func checkOlderThan(d time.Duration) error {
 	if d < shortestPeriod {
-		return sdk.Errorf(sdk.CodeConfig, "older_than: want at least %s, got %s", shortestPeriod, d)
+		return sdk.Errorf(sdk.CodeConfig, "want at least %s, got %s", shortestPeriod, d)
 	}
 	return nil
 }

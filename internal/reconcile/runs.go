@@ -207,6 +207,9 @@ func (p *pass) calls(ctx context.Context, x *index, run sdk.RunKey, e *core.Entr
 	}
 	var missing []string
 	for _, c := range open(&e.Head) {
+		if c.RetryAt > 0 {
+			continue // the attempt before is over, the next one is to come
+		}
 		for _, at := range addresses(run, e.Head.Agent, &c) {
 			if subject := p.subjects.Call(at); !slices.Contains(sent, subject) {
 				missing = append(missing, subject)
