@@ -131,6 +131,8 @@ type run struct {
 	asked []*call
 	// generations counts model calls, accepted or not.
 	generations int
+	// voided says that whoever drives the run must find that nobody waits for it.
+	voided bool
 	// armed is what the run's timer was last armed for.
 	armed int64
 }

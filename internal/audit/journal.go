@@ -24,6 +24,9 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	c.cause(r, e)
 	if e.Kind == kindReplied {
 		c.answeredAll(r)
+		if r.voided && last.Head.Cancel == nil {
+			c.violate("I10", r.key, "entry %d goes on with a run that was voided before it began", e.Rev)
+		}
 	}
 	r.entries, r.digest = append(r.entries, e), digest
 	for i := range e.Messages {
@@ -83,7 +86,7 @@ func (c *Checker) driver(r *run, last, e *core.Entry) {
 		c.violate("I9", r.key, "entry %d has a new driver and the old fence %d", e.Rev, e.Head.Fence)
 	case changed && !now.Covers(e.Cause):
 		c.violate("R3", r.key, "entry %d: the new driver's lease is not the delivery of the cause", e.Rev)
-	case changed && before != nil && !before.Covers(e.Cause) && !c.backstop(e):
+	case changed && before != nil && before.Owner != "" && !before.Covers(e.Cause) && !c.backstop(e):
 		c.violate("R5", r.key, "entry %d: a message of its own takes the run from a driver that holds its lease", e.Rev)
 	}
 }

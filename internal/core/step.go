@@ -227,7 +227,7 @@ func (t *transition) fired(ev Fired) error {
 			t.timedOut(c)
 		}
 	}
-	if h.Status == StatusRunning && t.in.At-h.Driver.Since > t.spec.StaleAfter {
+	if h.Status == StatusRunning && t.abandoned() {
 		return t.takeFrom(h.Driver)
 	}
 	return t.settle()
@@ -255,8 +255,14 @@ func (t *transition) interrupt(e Ending) error {
 	if h.Cancel == nil {
 		h.Cancel = &e
 	}
-	if t.in.At-h.Driver.Since > t.spec.StaleAfter {
+	if t.abandoned() {
 		return t.takeFrom(h.Driver)
 	}
 	return nil
+}
+
+// abandoned reports whether any message of a running run may take it: its driver has handed it back, or is silent.
+func (t *transition) abandoned() bool {
+	d := t.Head.Driver
+	return d.Owner == "" || t.in.At-d.Since > t.spec.StaleAfter
 }
