@@ -33,6 +33,7 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 		c.remember(r, e, &e.Messages[i])
 	}
 	r.opened(e)
+	c.permissions(r, last, e)
 	for i := range e.Results {
 		c.resulted(r, e, &e.Results[i])
 		c.abandoned(r, last, e, &e.Results[i])
@@ -155,11 +156,6 @@ func (r *run) opened(e *core.Entry) {
 		}
 		if k != nil {
 			k.due = open.Due
-		}
-	}
-	for _, edit := range e.Edits {
-		if k := r.calls[edit.Call]; k != nil {
-			k.args = edit.Args
 		}
 	}
 }

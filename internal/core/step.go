@@ -146,6 +146,9 @@ func (t *transition) answered(ev Answered) error {
 	}
 	c := &h.Calls[i]
 	if !c.expects(ev) {
+		if c.Kind == CallPermission && ev.Ref.Attempt < c.attempt() {
+			return sdk.Errorf(sdk.CodeDecisionRefused, "the request has gone on to others")
+		}
 		return ErrOrphan
 	}
 	result := Result{

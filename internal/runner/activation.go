@@ -321,6 +321,11 @@ func (a *activation) carryOutstanding(ctx context.Context, entries []core.Entry)
 		return nil
 	}
 	last := &entries[len(entries)-1]
+	if last.Head.Status == core.StatusDone {
+		// All of its last entry, not only the terminal event: whoever made it may have lost its message to an earlier delivery
+		// of it, which had found no run yet.
+		return a.carryOut(ctx, last, last.Effects)
+	}
 	for _, awaited := range core.Outstanding(&last.Head) {
 		entry, effect := last, awaited.Effect
 		if awaited.Rev > 0 && awaited.Rev <= uint64(len(entries)) {

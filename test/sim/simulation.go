@@ -35,6 +35,8 @@ type simulation struct {
 	// calmSince is when faults ended, 0 before; hung: a model or tool took longer than a worker may be silent.
 	calmSince int64
 	hung      bool
+	// awayUntil is when store and broker are back.
+	awayUntil int64
 	// struck counts the faults that were to happen; happened are the numbers of those that did, in a history with a log.
 	struck   int
 	happened []int
@@ -46,6 +48,9 @@ type simulation struct {
 	broker *fakeBroker
 	store  *fakeStore
 	models *models
+	// manager keeps grants; policies are those of all specs, by digest.
+	manager  *manager
+	policies map[string]policy
 	// agents are the versions of each agent; version is the one that workers get when they start.
 	agents  map[string][]*runner.Agent
 	version int
@@ -79,6 +84,8 @@ func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 	s.broker = newBroker(s)
 	s.store = newStore(s)
 	s.models = newModels(s)
+	s.manager, s.policies = &manager{simulation: s, reserved: map[string]string{}}, map[string]policy{}
+	s.audit.Policy(s.verdict)
 	s.compile()
 	s.workers = make([]*worker, 2+s.pick(2))
 	for i := range s.workers {
@@ -124,7 +131,7 @@ func (s *simulation) run() []string {
 // calm ends all faults.
 func (s *simulation) calm() {
 	s.trace("calm    no faults from here on")
-	s.mix, s.calmSince = mix{}, s.now
+	s.mix, s.calmSince, s.awayUntil = mix{}, s.now, 0
 	s.store.settle()
 	for i, w := range s.workers {
 		w.deaf, w.incomplete, w.skew = false, false, 0
@@ -166,6 +173,8 @@ func (s *simulation) disturb() {
 	case len(s.store.unconfirmed) > 0 && s.strikes(failover):
 		s.everywhere(failedOverThere)
 		s.store.failover()
+	case s.strikes(outage):
+		s.awayUntil = s.now + int64(s.pick(minute))
 	case s.strikes(restart):
 		s.everywhere(restartedThere)
 		s.broker.restart()
