@@ -177,7 +177,9 @@ func TestSimulation_ReachesEveryPoint(t *testing.T) {
 	t.Parallel()
 	total, failed := playAll(1, 4000, nil)
 	// Large texts are rare, because such histories take long.
-	larger, more := playAll(1, 600, func(s *simulation) { s.mix[large] = kinds[large].most })
+	larger, more := playAll(1, 600, func(s *simulation) {
+		s.mix[large], s.mix[crash] = kinds[large].most, kinds[crash].most
+	})
 	total.add(larger)
 	if failed = append(failed, more...); len(failed) > 0 {
 		t.Fatalf("seeds %v failed: see TestSimulation", failed)
