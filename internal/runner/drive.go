@@ -61,6 +61,9 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []core.Entry{*first})
 	}
+	if c.at.Rev >= a.at.Rev {
+		c = cached{} // of entries that the store has lost since
+	}
 	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
 	if errors.Is(err, ErrCorrupt) && c.at.Rev > 0 {
 		c = cached{} // the journal was rolled back since; it is read from the beginning
@@ -214,6 +217,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
+	a.live(sdk.LiveTurnStarted, a.state.Interactions+1, map[string]string{"model": a.agent.ModelName})
 	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(), a.delta) })
 	if err == nil {
 		err = core.CheckReply(&reply)
@@ -273,12 +277,17 @@ func (a *activation) request() sdk.ModelRequest {
 // delta passes a fragment on to whoever watches, and counts as progress.
 func (a *activation) delta(d sdk.Delta) {
 	a.progress()
-	data, err := json.Marshal(d)
+	a.live(sdk.LiveDelta, a.state.Interactions+1, d)
+}
+
+// live tells whoever watches of something that is not in the journal. Its data always encodes.
+func (a *activation) live(kind string, turn int, of any) {
+	data, err := json.Marshal(of)
 	if err != nil {
-		return // strings and bools always encode
+		return
 	}
 	a.Publisher.Live(sdk.Live{
-		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Ephemeral: true, Type: "model.delta",
+		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Turn: turn, Ephemeral: true, Type: kind,
 		Time: a.Env.Now(), Data: data,
 	})
 }
@@ -318,6 +327,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 			result = fail(sdk.Errorf(sdk.CodeTool, "%s crashed", c.Tool).WithCause(fmt.Errorf("panic: %v", p)))
 		}
 	}()
+	a.live(sdk.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
 	tool, ok := a.agent.Inline[c.Tool]
 	args, known := a.state.Arguments(c.ID)
 	if !ok || !known {

@@ -153,7 +153,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]core.Entry, point, error) {
 	for reads := 1; ; reads++ {
 		entries, end, err := a.readAfter(ctx, a.key, from)
-		if err != nil || end.Rev >= rev {
+		if err != nil || end.Rev >= rev || len(entries) > 0 && entries[0].Head.Purged != nil {
 			return entries, end, err
 		}
 		if reads == mostStaleReads {

@@ -43,6 +43,8 @@ type RunStatus struct {
 	Waiting    []WaitingCall  `json:"waiting,omitempty"`
 	Milestones []sdk.Live     `json:"milestones,omitempty"`
 	Terminal   *core.Terminal `json:"terminal,omitempty"`
+	// Purged is when the run's history was removed, in Unix milliseconds: then there are no milestones, nor a terminal.
+	Purged int64 `json:"purged,omitempty"`
 }
 
 // WaitingCall is a call without an answer yet. Due is in Unix milliseconds.
@@ -103,6 +105,9 @@ func statusOf(entries []core.Entry, after Mark) RunStatus {
 	s := RunStatus{
 		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Revision: last.Rev,
 		Interactions: h.Interactions, Usage: h.Usage, Terminal: last.Terminal,
+	}
+	if p := h.Purged; p != nil {
+		s.Purged, s.Revision = p.At, p.Rev
 	}
 	for _, c := range h.Calls {
 		if !c.Closed() {
