@@ -126,7 +126,7 @@ func (m mutant) try(ctx context.Context, dir string) (verdict, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return verdict{}, fmt.Errorf("the mutant does not compile: %s", out)
 	}
-	play := exec.CommandContext(ctx, binary, "-test.run=TestSimulation$", "-test.timeout=3m", "-test.cpu=1",
+	play := exec.CommandContext(ctx, binary, "-test.run=TestSimulation$", "-test.timeout=10m", "-test.cpu=1",
 		"-sim.shrink=false", fmt.Sprint("-sim.seeds=", m.budget()))
 	out, err := play.CombinedOutput()
 	if err == nil {

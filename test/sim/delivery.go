@@ -147,6 +147,9 @@ func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk
 	if reason == sdk.CodeInternal {
 		p.violate("corrupt", "%s %d: %s", d.Stream(), d.Sequence(), detail)
 	}
+	if reason == sdk.CodePoison && !p.lethal {
+		p.violate("I11", "%s %d: the run was taken for poison, and nobody had died: %s", d.Stream(), d.Sequence(), detail)
+	}
 	p.audit.DeadLettered(d.Stream(), d.Sequence(), reason)
 	p.pause(atLettered)
 	if p.strikes(publishUnsure) {

@@ -117,6 +117,9 @@ func (s *simulation) swarm() {
 			s.mix[f] = likely * kinds[f].most
 		}
 	}
+	for _, f := range [...]fault{crash, drain, freeze, jump, restart, deaf, modelSlow, hang} {
+		s.lethal = s.lethal || s.mix[f] > 0
+	}
 	if s.rng.Float64() > 0.01 { // large histories take long
 		s.mix[large] = 0
 	}

@@ -37,6 +37,8 @@ type simulation struct {
 	hung      bool
 	// awayUntil is when store and broker are back.
 	awayUntil int64
+	// lethal says that activations may end without giving their runs back.
+	lethal bool
 	// struck counts the faults that were to happen; happened are the numbers of those that did, in a history with a log.
 	struck   int
 	happened []int
