@@ -24,6 +24,8 @@ type Live struct {
 	Agent    string
 	Revision uint64
 	Index    int
+	// Count is how many milestones that revision has: who has seen them all knows that none is missing.
+	Count int
 	// Turn counts the run's turns from 1. It is 0 before the first, and in turns that are told before a model is called.
 	Turn int
 	// Ephemeral events (fragments, progress) are never repaired.
@@ -50,6 +52,7 @@ type liveEvent struct {
 	Turn            int             `json:"turn"`
 	Revision        uint64          `json:"rev"`
 	Index           int             `json:"i"`
+	Count           int             `json:"count,omitempty"`
 	Sequence        string          `json:"sequence"`
 	Ephemeral       bool            `json:"ephemeral,omitempty"`
 	Data            json.RawMessage `json:"data,omitempty"`
@@ -65,7 +68,7 @@ func (l Live) MarshalJSON() ([]byte, error) {
 	return json.Marshal(liveEvent{
 		SpecVersion: SpecVersion, ID: id, Source: "/agentd/" + NameToken(l.Agent), Type: LivePrefix + l.Type, Subject: l.Run,
 		Time: time.UnixMilli(l.Time).UTC(), DataContentType: ContentTypeJSON, Agent: l.Agent, Turn: l.Turn,
-		Revision: l.Revision, Index: l.Index, Sequence: fmt.Sprintf("%010d.%04d", l.Revision, l.Index),
+		Revision: l.Revision, Index: l.Index, Count: l.Count, Sequence: fmt.Sprintf("%010d.%04d", l.Revision, l.Index),
 		Ephemeral: l.Ephemeral, Data: l.Data,
 	})
 }
@@ -81,7 +84,7 @@ func (l *Live) UnmarshalJSON(data []byte) error {
 		return Errorf(CodeInvalidEvent, "no live event: type %q, specversion %q", e.Type, e.SpecVersion)
 	}
 	*l = Live{
-		Run: e.Subject, Agent: e.Agent, Revision: e.Revision, Index: e.Index, Turn: e.Turn, Ephemeral: e.Ephemeral,
+		Run: e.Subject, Agent: e.Agent, Revision: e.Revision, Index: e.Index, Count: e.Count, Turn: e.Turn, Ephemeral: e.Ephemeral,
 		Type: kind, Time: e.Time.UnixMilli(), Data: e.Data,
 	}
 	if e.Ephemeral {

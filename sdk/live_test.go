@@ -13,7 +13,7 @@ import (
 func TestLive_IsACloudEvent(t *testing.T) {
 	t.Parallel()
 	milestone := sdk.Live{
-		Run: "trip/7", Agent: "travel.desk", Revision: 12, Index: 3, Turn: 2, Type: "call.result", Time: 1795229924408,
+		Run: "trip/7", Agent: "travel.desk", Revision: 12, Index: 3, Count: 4, Turn: 2, Type: "call.result", Time: 1795229924408,
 		Data: json.RawMessage(`{"call":"c1"}`),
 	}
 	fragment := milestone

@@ -336,9 +336,6 @@ func (a *app) followRun(ctx context.Context, c *client, store runner.Store, h *c
 	}
 	f := a.follower(c, r, o)
 	return f.follow(ctx, func(ctx context.Context) error {
-		// Live events wait until those before them are shown.
-		f.progress.mu.Lock()
-		defer f.progress.mu.Unlock()
 		entries, err := runner.New(runner.Options{Store: store}).Journal(ctx, r.key)
 		if err != nil {
 			return err
@@ -351,7 +348,7 @@ func (a *app) followRun(ctx context.Context, c *client, store runner.Store, h *c
 				f.progress.quiet = quiet
 			}
 			for _, m := range core.Milestones(&entries[i]) {
-				f.progress.showLocked(m)
+				f.progress.show(m)
 			}
 			for _, result := range entries[i].Results {
 				f.desk.answered[result.Call] = true

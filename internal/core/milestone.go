@@ -70,6 +70,9 @@ func Milestones(e *Entry) []sdk.Live {
 		}
 	case StatusRunning:
 	}
+	for i := range m.events {
+		m.events[i].Count = len(m.events)
+	}
 	return m.events
 }
 
