@@ -231,13 +231,14 @@ func (s *simulation) decide(r sdk.PermissionRequest) sdk.PermissionDecision {
 	return d
 }
 
-// spoil makes a decision one that must not count.
+// spoil makes a decision one that mostly must not count.
 func (s *simulation) spoil(d *sdk.PermissionDecision, who *string) {
 	switch s.pick(6) {
 	case 0:
 		d.ArgsHash = sdk.ArgsHash([]byte("other"))
 	case 1:
-		d.Scope = sdk.ScopeToolPattern
+		d.Scope = [...]sdk.GrantScope{sdk.ScopeTool, sdk.ScopeToolPattern, sdk.ScopePrincipal}[s.pick(3)]
+		d.Pattern = "true"
 	case 2:
 		d.Args = json.RawMessage(`{"bad":true}`)
 	case 3:
