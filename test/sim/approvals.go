@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,8 +13,11 @@ import (
 // The principals: one starts runs, all may be asked to decide.
 var principals = [...]string{"ann", "bob", "cleo"}
 
-// policy is what a version of an agent makes of its tools; a tool that is not in it is allowed.
+// policy is what a version of an agent makes of its tools; a tool that is not in it is allowed. What is said of a tool after
+// strict is said of calls with an argument "m".
 type policy map[string]sdk.PermissionRuling
+
+const strict = "strict "
 
 // policies draws the policy of an agent: half of all agents have none.
 func (s *simulation) policy(tools []string) policy {
@@ -25,6 +29,11 @@ func (s *simulation) policy(tools []string) policy {
 		switch s.pick(6) {
 		case 0, 1, 2:
 			p[tool] = sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: s.terms()}
+			if s.pick(2) == 0 {
+				terms := s.terms()
+				terms.Approvers = principals[2:]
+				p[strict+tool] = sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: terms}
+			}
 		case 3:
 			p[tool] = sdk.PermissionRuling{Verdict: sdk.PermissionDeny, Reason: "never"}
 		}
@@ -77,6 +86,9 @@ func (g gate) Check(ctx context.Context, c sdk.PermissionCheck) (sdk.PermissionR
 	}
 	if g.strikes(permissionFails) {
 		return sdk.PermissionRuling{}, errStore
+	}
+	if r, ok := g.policy[strict+c.Tool]; ok && bytes.Contains(c.Args, []byte(`"m"`)) {
+		return r, nil
 	}
 	if r, ok := g.policy[c.Tool]; ok {
 		return r, nil
