@@ -81,7 +81,7 @@ func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event)
 	if err := p.enter(ctx, at); err != nil {
 		return err
 	}
-	if p.away() || p.strikes(publishLost) {
+	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return errBroker
 	}
 	if err := p.broker.create(address, subject, event); err != nil {
@@ -99,7 +99,7 @@ func (p publisher) Published(ctx context.Context, subject string) (bool, error) 
 	if err := p.enter(ctx, atLookUp); err != nil {
 		return false, err
 	}
-	if p.away() || p.strikes(publishLost) {
+	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return false, errBroker
 	}
 	_, found := p.broker.bySubject[subject]
@@ -111,7 +111,7 @@ func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, d
 	if err := p.enter(ctx, atArm); err != nil {
 		return err
 	}
-	if p.away() || p.strikes(publishLost) {
+	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return errBroker
 	}
 	p.broker.arm(subjects.Fire(agent, run), due)
@@ -140,7 +140,7 @@ func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk
 	if err := p.enter(ctx, atLetter); err != nil {
 		return err
 	}
-	if p.away() || p.strikes(publishLost) {
+	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return errBroker
 	}
 	p.trace("dead    %s %d: %s: %s", d.Stream(), d.Sequence(), reason, detail)

@@ -98,7 +98,7 @@ var kinds = [faults]struct {
 	personWrong:     {"person-wrong", "a person answers with what the contract forbids", 0.3},
 	permissionFails: {"permission-fails", "a permission cannot be checked, or a grant not be kept", 0.15},
 	decisionWrong:   {"decision-wrong", "somebody decides what they may not, or on other arguments", 0.4},
-	outage:          {"outage", "store and broker are away for up to a minute", 0.01},
+	outage:          {"outage", "store, broker or both are away for up to four minutes", 0.01},
 	cancelled:       {"cancel", "a client cancels a run", 0.4},
 	disturbed:       {"disturbed", "a client sends an init event that must be refused", 0.6},
 	large:           {"large", "a text is larger than an entry may be", 0.3},

@@ -35,8 +35,8 @@ type simulation struct {
 	// calmSince is when faults ended, 0 before; hung: a model or tool took longer than a worker may be silent.
 	calmSince int64
 	hung      bool
-	// awayUntil is when store and broker are back.
-	awayUntil int64
+	// storeAway and brokerAway are until when nothing gets through to them.
+	storeAway, brokerAway int64
 	// lethal says that activations may end without giving their runs back.
 	lethal bool
 	// struck counts the faults that were to happen; happened are the numbers of those that did, in a history with a log.
@@ -133,7 +133,7 @@ func (s *simulation) run() []string {
 // calm ends all faults.
 func (s *simulation) calm() {
 	s.trace("calm    no faults from here on")
-	s.mix, s.calmSince, s.awayUntil = mix{}, s.now, 0
+	s.mix, s.calmSince, s.storeAway, s.brokerAway = mix{}, s.now, 0, 0
 	s.store.settle()
 	for i, w := range s.workers {
 		w.deaf, w.incomplete, w.skew = false, false, 0
@@ -176,7 +176,13 @@ func (s *simulation) disturb() {
 		s.everywhere(failedOverThere)
 		s.store.failover()
 	case s.strikes(outage):
-		s.awayUntil = s.now + int64(s.pick(minute))
+		until, which := s.now+int64(s.pick(4*minute)), s.pick(3)
+		if which != 0 {
+			s.storeAway = until
+		}
+		if which != 1 {
+			s.brokerAway = until
+		}
 	case s.strikes(restart):
 		s.everywhere(restartedThere)
 		s.broker.restart()

@@ -212,7 +212,4 @@ func (s *simulation) enter(ctx context.Context, at point) error {
 	return ctx.Err()
 }
 
-// away reports whether store and broker cannot be reached.
-func (s *simulation) away() bool { return s.now < s.awayUntil }
-
 var subjects = sdk.DefaultSubjects()
