@@ -95,7 +95,10 @@ func (c *Checker) driver(r *run, last, e *core.Entry) {
 // backstop reports whether the entry was made for a message that may take a run from a driver that is silent.
 func (c *Checker) backstop(e *core.Entry) bool {
 	in := c.inputs[positionOf(e.Cause)]
-	return in != nil && in.address.Kind != sdk.KindStart && in.address.Kind != sdk.KindIn && in.address.Kind != sdk.KindOut
+	if in != nil && in.address.Kind == sdk.KindIn {
+		return e.Head.Cancel != nil // an answer that ends the run, as a cancel does
+	}
+	return in != nil && in.address.Kind != sdk.KindStart && in.address.Kind != sdk.KindOut
 }
 
 // cause checks that the entry was made for a message of this run.
