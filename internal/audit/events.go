@@ -118,6 +118,10 @@ func (c *Checker) Executed(x Execution) {
 		return
 	}
 	k.executed++
+	c.permitted(r, r.last(), x.Call)
+	if x.Args != nil && !bytes.Equal(x.Args, k.args) {
+		c.violate("I13", x.Run, "call %s ran with other arguments: %s", x.Call, x.Args)
+	}
 	head := &r.last().Head
 	drivers := int(head.Fence-k.opened.Head.Fence) + 1
 	begun := k.result != nil // whoever began it may have been declared lost meanwhile

@@ -74,7 +74,13 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if err := a.replay(c.state, entries); err != nil {
 		return err
 	}
-	a.at = end // what others appended since is part of it
+	if end.Etag != a.at.Etag {
+		// What others appended since is part of it, and may let a tool run: it must not be forgotten then.
+		a.at = end
+		if err := a.confirm(ctx); err != nil {
+			return err
+		}
+	}
 	return a.stillDriven()
 }
 

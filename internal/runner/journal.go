@@ -178,6 +178,9 @@ func (a *activation) durable(ctx context.Context) ([]core.Entry, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(entries) > 0 && entries[0].Head.Purged != nil {
+			return entries, nil // the run is done for so long that nothing of it is missing
+		}
 		if entries = entries[:a.at.Rev]; len(entries) == 0 || entries[len(entries)-1].Etag == a.at.Etag {
 			return entries, nil
 		}
