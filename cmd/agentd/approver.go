@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"os/user"
 	"regexp"
 	"strings"
 
+	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/config"
 	"agentd/internal/desk"
@@ -60,4 +62,13 @@ func systemUser() string {
 	}
 	name = name[strings.LastIndexByte(name, '\\')+1:] // Windows puts the domain before it
 	return noToken.ReplaceAllString(name, "_")
+}
+
+// signer is who signs decisions: with the key of the flag, else of the configuration; nil signs none.
+func signer(cfg *config.Config, flag string) (*approval.Signer, error) {
+	path := cmp.Or(flag, cfg.Approvals.Key)
+	if path == "" {
+		return nil, nil
+	}
+	return approval.ReadSigner(path)
 }

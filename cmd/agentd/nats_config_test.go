@@ -66,14 +66,20 @@ versions: {1.0.0: {accepts: {type: object}, emits: {weather.told: {type: object}
 `
 
 // startGuarded starts a server with what nats-config writes for the clerk, provisions it and starts a worker.
-func startGuarded(t *testing.T, settings string, flags ...string) *guarded {
+func startGuarded(t *testing.T, settings string) *guarded {
+	t.Helper()
+	return startGuardedWith(t, settings, func(agents string) string { return agents })
+}
+
+// startGuardedWith is startGuarded with agents that change makes of the clerk.
+func startGuardedWith(t *testing.T, settings string, change func(agents string) string) *guarded {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	config, script := clerkProject(t, "identity: required\n"+settings)
 	dir := filepath.Dir(config)
 	write(t, filepath.Join(dir, "weather.yaml"), weatherContract)
 	text := strings.Replace(clerk, "services: [{", "services: [{contract: weather.yaml, as: weather}, {", 1)
-	write(t, config, "identity: required\n"+settings+text)
+	write(t, config, "identity: required\n"+settings+change(text))
 	conversations, err := mockllm.LoadScript(script)
 	if err != nil {
 		t.Fatal(err)
@@ -89,9 +95,8 @@ func startGuarded(t *testing.T, settings string, flags ...string) *guarded {
 		t.Setenv(accounts.PasswordVariable(user), "secret-of-"+user)
 	}
 	g := &guarded{system: &system{t: t, config: config, data: t.TempDir()}, violations: &serverLog{}}
-	args := append([]string{"nats-config", "--client", "shop", "--person", "ann,bob", "--approver", "jane",
-		"--listen", "127.0.0.1:-1", "--store-dir", filepath.Join(dir, "jetstream")}, flags...)
-	out, _ := g.expect(exitOK, args...)
+	out, _ := g.expect(exitOK, "nats-config", "--client", "shop", "--person", "ann,bob", "--approver", "jane",
+		"--listen", "127.0.0.1:-1", "--store-dir", filepath.Join(dir, "jetstream"))
 	if strings.Contains(out, "secret-of") {
 		t.Fatal("a password is printed")
 	}

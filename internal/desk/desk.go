@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
@@ -26,6 +27,8 @@ type Options struct {
 	Contracts []sdk.Contract
 	// Patience is how long Decide and Answer wait for what becomes of an answer; 0 is 3 s.
 	Patience time.Duration
+	// Signer signs decisions; nil leaves them unsigned.
+	Signer *approval.Signer
 	Logger   *slog.Logger
 }
 
