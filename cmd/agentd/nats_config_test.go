@@ -294,7 +294,7 @@ func TestNATSConfig_SufficesForEveryRole(t *testing.T) {
 	g.request("two")
 	log := g.as("operator", "approvals", "log", "one", "-o", "json")
 	contains(t, log, `"who": "jane"`)
-	g.as("operator", "audit", "one")
+	g.as("operator", "audit", "verify", "one")
 	g.as("operator", "runs", "cancel", "two")
 	g.ended("shop", "two")
 	if said := g.violations.said(); len(said) > 0 {

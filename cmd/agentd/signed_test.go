@@ -119,7 +119,31 @@ func TestApprovals_SignedDecisions(t *testing.T) {
 	<-paid
 	g.as("jane", "approvals", "deny", two.Short, "--reason", "no", "--key", path)
 	contains(t, g.as("operator", "approvals", "log", "one", "-o", "json"), `"event": "decided"`, `"who": "jane"`)
-	g.as("operator", "audit", "one", "two")
+	g.as("operator", "audit", "verify", "one", "two")
+}
+
+// The trail has every step with what the auditor asks for, and verifies without anything else.
+func TestAudit_ExportedTrailIsVerified(t *testing.T) {
+	g := startGuarded(t, "")
+	paid := make(chan struct{}, 1)
+	g.serve(func() { paid <- struct{}{} })
+	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
+	g.as("jane", "approvals", "approve", g.request("one").Short)
+	<-paid
+	g.eventually("the result", func() bool {
+		return strings.Contains(g.as("operator", "audit", "export", "one"), `"event":"returned"`)
+	})
+	trail := g.as("operator", "audit", "export", "one")
+	contains(t, trail, `"format":"agentd.audit/1"`, `"event":"called"`, `"event":"requested"`, `"event":"decided"`, `"event":"made"`, `"event":"returned"`,
+		`"who":"jane"`, `"policy":"`, `"rule":"money"`, `"schema":"#/bank/pay/1.0.0"`, `"args_sha256":"`)
+	path := filepath.Join(t.TempDir(), "one.jsonl")
+	write(t, path, trail)
+	t.Setenv("NATS_URL", "")
+	out, _ := g.expect(exitOK, "audit", "verify", "--file", path)
+	contains(t, out, "run       one", "nothing was changed")
+	write(t, path, strings.Replace(trail, `"who":"jane"`, `"who":"jade"`, 1))
+	_, problem := g.expect(exitFailure, "audit", "verify", "--file", path)
+	contains(t, problem, "is not what was exported: ", "line ")
 }
 
 // letter waits until an event is among the dead letters, and returns the reason in words.
@@ -145,4 +169,14 @@ func (g *guarded) letter(event string) (detail string) {
 		g.t.Fatalf("%s is no dead letter: %v", event, err)
 	}
 	return detail
+}
+
+// eventually waits until something holds.
+func (g *guarded) eventually(what string, holds func() bool) {
+	g.t.Helper()
+	for deadline := time.Now().Add(wait); !holds(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			g.t.Fatalf("never: %s", what)
+		}
+	}
 }

@@ -20,6 +20,8 @@ var hookPrefix = broker.HookConsumer("").Name
 const (
 	api = "$JS.API."
 	ack = "$JS.ACK."
+	// discovery are the requests of the NATS service API (`nats micro ls`).
+	discovery = "$SRV.>"
 )
 
 func (r rights) on(kind sdk.Kind, tokens ...string) string {
@@ -68,7 +70,7 @@ func (r rights) keepOff(z broker.Zone) []string {
 func (r rights) worker() User {
 	u := User{Name: r.WorkerName, Role: RoleWorker, About: "workers that serve the agents", Respond: true}
 	u.Publish = append(u.Publish, r.s.All(sdk.KindDone), r.s.All(sdk.KindDLQ), "$KV."+broker.GrantsBucket(r.s)+".>")
-	u.Subscribe = []string{r.inbox(u.Name), r.s.All(sdk.KindWake), "$SRV.>"}
+	u.Subscribe = []string{r.inbox(u.Name), r.s.All(sdk.KindWake), discovery}
 	seen := map[broker.ConsumerRef]bool{}
 	for _, a := range r.Broker.Agents {
 		agent, kind := sdk.NameToken(a.Name), sdk.NameToken(a.Type)
@@ -189,8 +191,8 @@ func (r rights) approver(m Member) User {
 func (r rights) operator() User {
 	return User{
 		Name: r.OperatorName, Role: RoleOperator, About: "who provisions, looks at runs and redrives dead letters",
-		Publish:   []string{r.s.Root() + ".>", api + ">", ack + ">", "$KV.>", "$SRV.>"},
+		Publish:   []string{r.s.Root() + ".>", api + ">", ack + ">", "$KV.>", discovery},
 		Deny:      []string{r.on(sdk.KindIn, "*", sdk.NameToken(sdk.TypePermissionRequest), ">")},
-		Subscribe: []string{r.inbox(r.OperatorName), r.s.Root() + ".>", "$SRV.>", "$JS.EVENT.ADVISORY.>"},
+		Subscribe: []string{r.inbox(r.OperatorName), r.s.Root() + ".>", discovery, "$JS.EVENT.ADVISORY.>"},
 	}
 }

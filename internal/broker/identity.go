@@ -21,8 +21,8 @@ func UserName(urls, creds string) (string, error) {
 	}
 	first, _, _ := strings.Cut(urls, ",")
 	server, err := url.Parse(strings.TrimSpace(first))
-	if err != nil || server.User == nil {
-		return "", nil // connecting says what is wrong with the URL
+	if err != nil {
+		return "", nil //nolint:nilerr // connecting says what is wrong with the URL, without its password
 	}
 	if _, ok := server.User.Password(); !ok {
 		return "", nil

@@ -29,7 +29,7 @@ type Options struct {
 	Patience time.Duration
 	// Signer signs decisions; nil leaves them unsigned.
 	Signer *approval.Signer
-	Logger   *slog.Logger
+	Logger *slog.Logger
 }
 
 // Desk is an inbox that keeps itself up to date until it is closed.
