@@ -125,8 +125,8 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log more, and show texts in full")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	root.AddCommand(
-		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.approvalsCommand(), a.dlqCommand(), a.auditCommand(), a.provisionCommand(), a.natsConfigCommand(),
-		a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
+		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.approvalsCommand(), a.dlqCommand(), a.auditCommand(), a.reconcileCommand(),
+		a.provisionCommand(), a.natsConfigCommand(), a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
 	)
 	a.noteBegin(root)
 	return root

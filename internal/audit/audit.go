@@ -11,7 +11,8 @@
 //	I7  done is for ever                         I16 nothing times out early
 //	I8  every call has a result before the next model call
 //
-// I13, which is about approvals, waits for them. R3 and R5 stand for the rules of those names: the message that covers a
+// I13, a gated tool runs only with a matching, unexpired and unused approval, is to be checked where a tool runs
+// (Executed), where a call is published (publishedCall) and where a decision is written (Committed). R3 and R5 stand for the rules of those names: the message that covers a
 // run is not removed while the run is driven, and only the end of a driver's lease makes another one.
 package audit
 
@@ -130,6 +131,8 @@ type run struct {
 	asked []*call
 	// generations counts model calls, accepted or not.
 	generations int
+	// armed is what the run's timer was last armed for.
+	armed int64
 }
 
 // call is a call of a run.
@@ -219,6 +222,7 @@ func (c *Checker) awaits(in *input, subject string) {
 func (c *Checker) DeadLettered(stream string, sequence uint64, reason sdk.Code) {
 	if in := c.inputs[position{stream, sequence}]; in != nil {
 		in.letter = reason
+		c.awaited(in, reason)
 		return
 	}
 	c.violate("I14", sdk.RunKey{}, "dead letter of %s %d, which was never stored", stream, sequence)

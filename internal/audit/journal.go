@@ -11,8 +11,9 @@ const (
 	kindFired   = "fired"
 )
 
-// Committed tells of the next entry of a run's journal, with its blobs put back, and of the digest of its bytes. The
-// entry is kept and must not be modified.
+// Committed tells that the next entry of a run's journal is durable, with its blobs put back and the digest of its bytes.
+// The entry is kept and must not be modified. What a failover of the store may still forget must not be told: nothing may
+// follow from it.
 func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	r := c.run(key)
 	last := r.last()
@@ -31,10 +32,12 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	r.opened(e)
 	for i := range e.Results {
 		c.resulted(r, e, &e.Results[i])
+		c.abandoned(r, last, e, &e.Results[i])
 	}
 	for _, m := range e.Messages {
 		c.told(r, m)
 	}
+	c.waits(r, e)
 	c.ended(r, last, e)
 }
 
@@ -70,6 +73,9 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 func (c *Checker) driver(r *run, last, e *core.Entry) {
 	before, now := last.Head.Driver, e.Head.Driver
 	changed := now != nil && now.Owner != "" && (before == nil || before.Owner != now.Owner)
+	if now != nil && now.Takeovers > core.MaxTakeovers {
+		c.violate("I11", r.key, "entry %d is the takeover number %d without progress", e.Rev, now.Takeovers)
+	}
 	switch {
 	case e.Head.Fence < last.Head.Fence:
 		c.violate("I9", r.key, "entry %d has fence %d after %d", e.Rev, e.Head.Fence, last.Head.Fence)

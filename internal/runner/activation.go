@@ -114,11 +114,11 @@ func (a *activation) loadHead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read head of run %s: %w", a.key, err)
 	}
-	e, err := decodeEntry(rec.Data)
+	e, digest, err := a.Entries.Decode(rec.Data)
 	if err != nil {
 		return fmt.Errorf("head of run %s: %w", a.key, err)
 	}
-	a.head, a.at = e.Head, point{Version: rec.Version, digest: core.Digest(rec.Data)}
+	a.head, a.at = e.Head, point{Version: rec.Version, digest: digest}
 	return nil
 }
 
@@ -241,7 +241,7 @@ func (a *activation) lateDecision() bool {
 // relay carries out again what may be missing outside: the effects of every entry that this message caused, and what the
 // run waits for. The verdict is set when the journal cannot be read.
 func (a *activation) relay(ctx context.Context) (*Verdict, error) {
-	entries, _, err := a.journal(ctx, point{}, a.at.Rev)
+	entries, err := a.durable(ctx)
 	if err != nil {
 		v, err := a.corrupt(ctx, err)
 		return &v, err

@@ -61,6 +61,9 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []core.Entry{*first})
 	}
+	if c.at.Rev >= a.at.Rev {
+		c = cached{} // of entries that the store has lost since
+	}
 	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
 	if errors.Is(err, ErrCorrupt) && c.at.Rev > 0 {
 		c = cached{} // the journal was rolled back since; it is read from the beginning
@@ -112,7 +115,10 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			if written == nil {
 				continue
 			}
-			// The store wrote it although it did not say so, and others appended after it.
+			// The store wrote it although it did not say so, and others appended after it: nobody has confirmed it yet.
+			if err := a.confirm(ctx); err != nil {
+				return err
+			}
 			a.announce(written)
 			if err := a.carryOut(ctx, written, written.Effects); err != nil {
 				return err
@@ -128,6 +134,19 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 		}
 		a.announce(&entry)
 		return a.carryOut(ctx, &entry, entry.Effects)
+	}
+}
+
+// confirm makes durable what was read up to a.at, and what others appended meanwhile.
+func (a *activation) confirm(ctx context.Context) error {
+	for {
+		err := a.Store.Barrier(ctx, a.key, a.at.Version)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if _, err := a.catchUp(ctx, ""); err != nil {
+			return err
+		}
 	}
 }
 
@@ -186,12 +205,13 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		e := sdk.AsError(err)
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonQuota, Code: e.Code, Message: e.Message}}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.agent.ModelTimeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
+	a.live(sdk.LiveTurnStarted, a.state.Interactions+1, map[string]string{"model": a.agent.ModelName})
 	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(), a.delta) })
 	if err == nil {
 		err = core.CheckReply(&reply)
@@ -251,12 +271,17 @@ func (a *activation) request() sdk.ModelRequest {
 // delta passes a fragment on to whoever watches, and counts as progress.
 func (a *activation) delta(d sdk.Delta) {
 	a.progress()
-	data, err := json.Marshal(d)
+	a.live(sdk.LiveDelta, a.state.Interactions+1, d)
+}
+
+// live tells whoever watches of something that is not in the journal. Its data always encodes.
+func (a *activation) live(kind string, turn int, of any) {
+	data, err := json.Marshal(of)
 	if err != nil {
-		return // strings and bools always encode
+		return
 	}
 	a.Publisher.Live(sdk.Live{
-		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Ephemeral: true, Type: "model.delta",
+		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Turn: turn, Ephemeral: true, Type: kind,
 		Time: a.Env.Now(), Data: data,
 	})
 }
@@ -296,6 +321,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 			result = fail(sdk.Errorf(sdk.CodeTool, "%s crashed", c.Tool).WithCause(fmt.Errorf("panic: %v", p)))
 		}
 	}()
+	a.live(sdk.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
 	tool, ok := a.agent.Inline[c.Tool]
 	args, known := a.state.Arguments(c.ID)
 	if !ok || !known {
@@ -305,7 +331,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	if timeout == 0 {
 		timeout = sdk.DefaultToolTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, timeout)
 	defer cancel()
 	data, err := tool.Run(ctx, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,

@@ -104,7 +104,7 @@ func (a *activation) opening(ctx context.Context, e *core.Entry, f core.Effect) 
 	}
 	if uint64(len(a.entries)) < f.Opened {
 		var err error
-		if a.entries, _, err = a.journal(ctx, point{}, f.Opened); err != nil {
+		if a.entries, err = a.durable(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -225,7 +225,7 @@ func (a *activation) publishEnd(ctx context.Context, init core.Init, ev sdk.Even
 
 // withHistory puts the conversation beside the output (seed 001), unless no event could hold both.
 func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMessage, error) {
-	entries, _, err := a.journal(ctx, point{}, e.Rev)
+	entries, err := a.durable(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func reject(e *sdk.Error) Verdict { return Verdict{Settlement: Reject, Problem: 
 // retryDelay is how long a message waits when the store or the broker could not be reached.
 const retryDelay = 5 * time.Second
 
-// Options are what a Runner is made of; Cache has a default, all else is required.
+// Options are what a Runner is made of; Cache and Entries have defaults, all else is required.
 type Options struct {
 	Store     Store
 	Publisher Publisher
@@ -78,6 +78,8 @@ type Options struct {
 	Logger    *slog.Logger
 	// Cache is how many recently driven runs are kept in memory; 0 is 128, negative is none.
 	Cache int
+	// Entries may be shared by the runners of a process; nil is one of its own.
+	Entries *EntryCache
 }
 
 // Runner processes messages of runs. Safe for concurrent use.
@@ -101,6 +103,9 @@ type Stats struct {
 func New(o Options) *Runner {
 	if o.Cache == 0 {
 		o.Cache = 128
+	}
+	if o.Entries == nil {
+		o.Entries = NewEntryCache(defaultEntryBytes)
 	}
 	return &Runner{
 		Options: o, cache: newCache(o.Cache), working: working{runs: map[sdk.RunKey]*work{}},

@@ -42,6 +42,8 @@ type Options struct {
 	// Publisher and DeadLetters are nil for Conn.
 	Publisher   runner.Publisher
 	DeadLetters handler.DeadLetters
+	// Reconcile is the zero value where nothing is looked after.
+	Reconcile Reconcile
 	// Around, unless nil, gets every delivery first and passes it, or another in its place, to handle.
 	Around func(ctx context.Context, d broker.Delivery, handle func(context.Context, broker.Delivery))
 }
@@ -122,6 +124,11 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopListening()) }()
+	reconciled, err := w.reconcile(ctx)
+	if err != nil {
+		return err
+	}
+	defer reconciled()
 	w.Conn.Consume(ctx, broker.ConsumeOptions{
 		Consumers: consumers, Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
 		Handle: w.around(),
