@@ -72,9 +72,22 @@ type ModelSpec struct {
 	// UnitsPerPromptToken and UnitsPerCompletionToken price a call; both zero means one unit a token.
 	UnitsPerPromptToken     Units `json:"units_per_prompt_token,omitempty"`
 	UnitsPerCompletionToken Units `json:"units_per_completion_token,omitempty"`
+	// ToolCalls is how the model calls tools; empty is natively.
+	ToolCalls ToolCallMode `json:"tool_calls,omitempty"`
 	// Fallback models are asked in order when the one before cannot answer.
 	Fallback []ModelSpec `json:"fallback,omitempty"`
 }
+
+// ToolCallMode says how a model calls tools.
+type ToolCallMode string
+
+// The modes.
+const (
+	// ToolCallsNative uses the provider's own form of calls.
+	ToolCallsNative ToolCallMode = "native"
+	// ToolCallsText has the model write calls into its text (seed 002), for models that know no other way.
+	ToolCallsText ToolCallMode = "text"
+)
 
 // ServiceTool makes a contract a tool of the agent.
 type ServiceTool struct {

@@ -28,6 +28,9 @@ const (
 	ContentMedia      ContentKind = "media"       // Media
 	ContentToolUse    ContentKind = "tool_use"    // CallID, Tool, Args
 	ContentToolResult ContentKind = "tool_result" // CallID, Tool, Text, IsError
+	// ContentThinking is signed thinking, which its model wants back with the calls that it led to: Text, Signature,
+	// Model. It is never shown to another model.
+	ContentThinking ContentKind = "thinking"
 )
 
 // Content is a flat tagged union.
@@ -44,6 +47,11 @@ type Content struct {
 	// JSON string.
 	Args    json.RawMessage `json:"args,omitempty"`
 	IsError bool            `json:"error,omitempty"`
+
+	// Signature is what the provider knows its model's thinking by; thinking that the provider hides has no Text. Model
+	// names the model, as "provider/model".
+	Signature string `json:"signature,omitempty"`
+	Model     string `json:"model,omitempty"`
 }
 
 // Media is an image or a file inside a message.

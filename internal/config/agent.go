@@ -199,6 +199,10 @@ func (l *loader) model(f *modelFile) sdk.ModelSpec {
 	if f.MaxTokens.V < 0 {
 		l.Faultf(f.MaxTokens.Position, "max_tokens: want at least 0, got %d", f.MaxTokens.V)
 	}
+	if f.ToolCalls.Present() {
+		m.ToolCalls = sdk.ToolCallMode(f.ToolCalls.V)
+		l.Note(f.ToolCalls.Position, checkOneOf("tool_calls", f.ToolCalls.V, string(sdk.ToolCallsNative), string(sdk.ToolCallsText)))
+	}
 	for i := range f.Fallback {
 		m.Fallback = append(m.Fallback, l.model(&f.Fallback[i]))
 	}

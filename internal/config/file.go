@@ -101,6 +101,8 @@ type modelFile struct {
 	Name        words                 `yaml:"name"`
 	Temperature strict.Value[float64] `yaml:"temperature"`
 	MaxTokens   number                `yaml:"max_tokens"`
+	// ToolCalls is "native" or "text".
+	ToolCalls words `yaml:"tool_calls"`
 	// Prices are execution units a token, to six decimal places.
 	UnitsPerPromptToken     words       `yaml:"units_per_prompt_token"`
 	UnitsPerCompletionToken words       `yaml:"units_per_completion_token"`

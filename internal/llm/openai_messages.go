@@ -49,6 +49,7 @@ func assistantMessage(m sdk.Message) openai.ChatCompletionMessageParamUnion {
 				},
 			})
 		case sdk.ContentToolResult: // a user's content; never here
+		case sdk.ContentThinking: // another provider's
 		}
 	}
 	switch {
@@ -88,7 +89,7 @@ func userMessages(m sdk.Message) []openai.ChatCompletionMessageParamUnion {
 		case sdk.ContentToolResult:
 			flush()
 			out = append(out, openai.ToolMessage(c.Text, c.CallID))
-		case sdk.ContentToolUse: // an assistant's content; never here
+		case sdk.ContentToolUse, sdk.ContentThinking: // an assistant's content; never here
 		}
 	}
 	flush()

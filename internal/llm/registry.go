@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/llm/texttools"
+	"agentd/internal/prompt"
 	"agentd/sdk"
 )
 
@@ -90,7 +92,11 @@ func (r *Registry) Provider(spec sdk.ModelSpec) (sdk.Provider, error) {
 			faults = append(faults, err)
 			continue
 		}
-		chain = append(chain, priced{spec: s, provider: Retrying(r.providers[s.Provider], r.retry)})
+		provider := sdk.Provider(assembled{Retrying(r.providers[s.Provider], r.retry)})
+		if s.ToolCalls == sdk.ToolCallsText {
+			provider = texttools.Wrap(provider)
+		}
+		chain = append(chain, priced{spec: s, provider: provider})
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
@@ -115,11 +121,23 @@ func (r *Registry) check(spec sdk.ModelSpec) error {
 		known := slices.Sorted(maps.Keys(r.providers))
 		return sdk.Errorf(sdk.CodeConfig, "model %q: unknown provider %q; there is %s", spec.Name, spec.Provider,
 			cmp.Or(strings.Join(known, ", "), "none"))
+	case spec.ToolCalls != "" && spec.ToolCalls != sdk.ToolCallsNative && spec.ToolCalls != sdk.ToolCallsText:
+		return sdk.Errorf(sdk.CodeConfig, "model %q: tool_calls: want native or text, got %q", spec.Name, spec.ToolCalls)
 	case r.keyless[spec.Provider]:
 		return sdk.Errorf(sdk.CodeConfig, "model %q: provider %q has no API key", spec.Name, spec.Provider)
 	default:
 		return nil
 	}
+}
+
+// assembled puts the sections of the turn where they belong in the conversation.
+type assembled struct{ provider sdk.Provider }
+
+func (a assembled) Generate(
+	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
+) (sdk.ModelReply, error) {
+	req.Messages, req.Turn = prompt.Turn(req.Messages, req.Turn), nil
+	return a.provider.Generate(ctx, req, onDelta)
 }
 
 // priced asks provider for the model of spec.

@@ -216,11 +216,11 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		return a.modelFailed(ctx, err)
 	}
 	storable(&reply)
-	if len(reply.Calls) > 0 {
+	if len(reply.Calls) > 0 && reply.Fault == nil {
 		rulings, err := a.rulings(ctx, reply)
 		return core.Replied{Reply: reply, Rulings: rulings}, err
 	}
-	if a.agent.Core.Converse {
+	if a.agent.Core.Converse || reply.Fault != nil {
 		return core.Replied{Reply: reply}, nil
 	}
 	return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event { return core.Replied{Reply: reply, Output: &o} })
@@ -230,6 +230,12 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 // rebuilt from the journal later. Arguments stay as they are: the core refuses such bytes there.
 func storable(reply *sdk.ModelReply) {
 	reply.Text = strings.ToValidUTF8(reply.Text, "\uFFFD")
+	if reply.Fault != nil {
+		reply.Calls = nil
+		fault := *reply.Fault
+		fault.Message = strings.ToValidUTF8(fault.Message, "\uFFFD")
+		reply.Fault = &fault
+	}
 	calls := slices.Clone(reply.Calls)
 	for i := range calls {
 		calls[i].Name = strings.ToValidUTF8(calls[i].Name, "\uFFFD")
