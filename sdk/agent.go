@@ -72,8 +72,14 @@ type ModelSpec struct {
 	// UnitsPerPromptToken and UnitsPerCompletionToken price a call; both zero means one unit a token.
 	UnitsPerPromptToken     Units `json:"units_per_prompt_token,omitempty"`
 	UnitsPerCompletionToken Units `json:"units_per_completion_token,omitempty"`
+	// Thinking lets a model think before it answers, where its provider has that: "adaptive", or at most how many tokens
+	// (from 1024, fewer than MaxTokens); empty is not at all.
+	Thinking string `json:"thinking,omitempty"`
 	// ToolCalls is how the model calls tools; empty is natively.
 	ToolCalls ToolCallMode `json:"tool_calls,omitempty"`
+	// On are the kinds of failure of the model before for which this one is asked: CodeRateLimited, CodeUnavailable,
+	// CodeModel, CodeConfig. Empty is all; it is of fallbacks only.
+	On []Code `json:"on,omitempty"`
 	// Fallback models are asked in order when the one before cannot answer.
 	Fallback []ModelSpec `json:"fallback,omitempty"`
 }

@@ -31,6 +31,8 @@ const (
 	// ContentThinking is signed thinking, which its model wants back with the calls that it led to: Text, Signature,
 	// Model. It is never shown to another model.
 	ContentThinking ContentKind = "thinking"
+	// ContentRedacted is thinking that the provider gives in a form that only it can read: Signature, Model.
+	ContentRedacted ContentKind = "redacted_thinking"
 )
 
 // Content is a flat tagged union.
@@ -48,8 +50,7 @@ type Content struct {
 	Args    json.RawMessage `json:"args,omitempty"`
 	IsError bool            `json:"error,omitempty"`
 
-	// Signature is what the provider knows its model's thinking by; thinking that the provider hides has no Text. Model
-	// names the model, as "provider/model".
+	// Signature is what the provider knows its model's thinking by. Model names the model, as "provider/model".
 	Signature string `json:"signature,omitempty"`
 	Model     string `json:"model,omitempty"`
 }

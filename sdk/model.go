@@ -54,6 +54,8 @@ type ModelRequest struct {
 	Temperature *float64
 	// MaxTokens bounds the reply; 0 is the vendor's default.
 	MaxTokens int
+	// Thinking is ModelSpec's.
+	Thinking string
 }
 
 // Section is a named part of a prompt.
@@ -67,7 +69,7 @@ type Section struct {
 type ModelReply struct {
 	Text  string
 	Calls []ToolRequest
-	// Thinking is what has to be sent back with the results of the calls: content of the kind thinking.
+	// Thinking is what has to be sent back with the results of the calls: content of the kinds thinking and redacted_thinking.
 	Thinking []Content
 	Usage    Usage
 	// Units is the cost; a provider that does not price reports tokens as whole units.

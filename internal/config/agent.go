@@ -203,6 +203,12 @@ func (l *loader) model(f *modelFile) sdk.ModelSpec {
 		m.ToolCalls = sdk.ToolCallMode(f.ToolCalls.V)
 		l.Note(f.ToolCalls.Position, checkOneOf("tool_calls", f.ToolCalls.V, string(sdk.ToolCallsNative), string(sdk.ToolCallsText)))
 	}
+	m.Thinking = f.Thinking.V
+	for _, code := range f.On {
+		m.On = append(m.On, sdk.Code(code.V))
+		l.Note(code.Position, checkOneOf("on", code.V, string(sdk.CodeRateLimited), string(sdk.CodeUnavailable),
+			string(sdk.CodeModel), string(sdk.CodeConfig)))
+	}
 	for i := range f.Fallback {
 		m.Fallback = append(m.Fallback, l.model(&f.Fallback[i]))
 	}

@@ -62,6 +62,7 @@ func TestLoad_Settings(t *testing.T) {
 		Redis: Redis{"redis://:s3cret@localhost:6379/0"},
 		Store: StoreJetStream, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},
 		Models: []Provider{
+			{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
 			{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY"},
 			{Name: "openai", APIKeyEnv: "OPENAI_API_KEY"},
 		},
@@ -384,6 +385,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	want.NATS, want.Redis = NATS{"nats://n", "n.creds", "root", 5}, Redis{"redis://r"}
 	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}
 	want.Models = []Provider{
+		{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
 		{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY", APIKey: "sk-2"},
 		{Name: "openai", BaseURL: "http://o", APIKeyEnv: "OPENAI_API_KEY", APIKey: "sk-1"},
 	}

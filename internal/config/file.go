@@ -56,6 +56,8 @@ type keyFile struct {
 }
 
 type providerFile struct {
+	// Protocol is "openai" or "anthropic".
+	Protocol     words `yaml:"protocol"`
 	BaseURL      words `yaml:"base_url"`
 	Organization words `yaml:"organization"`
 	APIKeyEnv    words `yaml:"api_key_env"`
@@ -103,6 +105,10 @@ type modelFile struct {
 	MaxTokens   number                `yaml:"max_tokens"`
 	// ToolCalls is "native" or "text".
 	ToolCalls words `yaml:"tool_calls"`
+	// Thinking is "adaptive" or a number of tokens.
+	Thinking words `yaml:"thinking"`
+	// On are the kinds of failure that a fallback is asked after.
+	On []words `yaml:"on"`
 	// Prices are execution units a token, to six decimal places.
 	UnitsPerPromptToken     words       `yaml:"units_per_prompt_token"`
 	UnitsPerCompletionToken words       `yaml:"units_per_completion_token"`

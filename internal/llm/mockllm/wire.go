@@ -97,17 +97,19 @@ func (m *Message) readParts(parts []json.RawMessage) error {
 }
 
 type chatRequest struct {
-	Model    string    `json:"model"`
-	Messages []Message `json:"messages"`
-	Tools    []struct {
-		Function struct {
-			Name string `json:"name"`
-		} `json:"function"`
-	} `json:"tools"`
-	Stream        bool `json:"stream"`
+	Model         string        `json:"model"`
+	Messages      []Message     `json:"messages"`
+	Tools         []offeredTool `json:"tools"`
+	Stream        bool          `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
+}
+
+type offeredTool struct {
+	Function struct {
+		Name string `json:"name"`
+	} `json:"function"`
 }
 
 // turn is how many replies the conversation already has.

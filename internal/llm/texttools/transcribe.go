@@ -20,7 +20,7 @@ func transcribe(messages []sdk.Message, tools directory) []sdk.Message {
 				c = sdk.Content{Kind: sdk.ContentText, Text: written(c, tools)}
 			case sdk.ContentToolResult:
 				c = sdk.Content{Kind: sdk.ContentText, Text: result(c)}
-			case sdk.ContentThinking:
+			case sdk.ContentThinking, sdk.ContentRedacted:
 				continue
 			case sdk.ContentText, sdk.ContentMedia:
 			}
