@@ -121,6 +121,7 @@ func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
 	}
 	s.System = l.prompt("system", f.System)
 	s.Prompt = l.prompt("prompt", f.Prompt)
+	l.memory(f, &s)
 	if f.Text.Present() {
 		s.Text = sdk.TextMode(f.Text.V)
 		l.Note(f.Text.Position, checkOneOf("text", f.Text.V, string(sdk.TextOutput), string(sdk.TextConverse)))
@@ -132,6 +133,27 @@ func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
 	l.limits(f, &s.Limits)
 	l.tools(f, &s)
 	return s
+}
+
+// memory reads what is said to the model of itself, and how much of the conversation.
+func (l *loader) memory(f *agentFile, s *sdk.AgentSpec) {
+	guidance := sdk.Guidance{
+		Loop:         l.prompt("loop", f.Guidance.Loop),
+		Capabilities: l.prompt("capabilities", f.Guidance.Capabilities),
+		Thinking:     l.prompt("thinking", f.Guidance.Thinking),
+	}
+	if guidance != (sdk.Guidance{}) {
+		s.Guidance = &guidance
+	}
+	window, compact := f.Memory.Window, f.Memory.Compact
+	switch {
+	case window.Present() && window.V < 1:
+		l.Faultf(window.Position, "memory.window: want at least 1 token, got %d", window.V)
+	case window.Present():
+		s.Memory = &sdk.Memory{Window: window.V, Compact: compact.V}
+	case compact.V:
+		l.Faultf(compact.Position, "memory.compact needs a memory.window")
+	}
 }
 
 func (l *loader) ownVersion(f *agentFile, own *known, s *sdk.AgentSpec) {

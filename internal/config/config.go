@@ -131,7 +131,7 @@ func defaults(file string) *Config {
 		Slots: DefaultSlots,
 		Log:   Log{Level: DefaultLogLevel, Format: DefaultLogForm},
 		Models: []Provider{
-			{Name: anthropicProvider, Protocol: anthropicProvider, APIKeyEnv: "ANTHROPIC_API_KEY"},
+			{Name: anthropicProvider, Protocol: anthropicProvider, APIKeyEnv: anthropicKeyVariable},
 			{Name: defaultProvider, APIKeyEnv: defaultKeyVariable},
 		},
 	}
@@ -142,7 +142,8 @@ const (
 	defaultProvider    = "openai"
 	defaultKeyVariable = "OPENAI_API_KEY"
 	// anthropicProvider needs no configuration either. The protocol has the same name.
-	anthropicProvider = "anthropic"
+	anthropicProvider    = "anthropic"
+	anthropicKeyVariable = "ANTHROPIC_API_KEY"
 )
 
 // StoreKind is the chosen store: redis where there is a Redis URL, jetstream otherwise, unless Store says which.

@@ -75,7 +75,17 @@ type agentFile struct {
 	System words `yaml:"system"`
 	Prompt words `yaml:"prompt"`
 	Text   words `yaml:"text"`
-	Tools  struct {
+	// Guidance are sections after the system prompt: text, or the path of a file of text.
+	Guidance struct {
+		Loop         words `yaml:"loop"`
+		Capabilities words `yaml:"capabilities"`
+		Thinking     words `yaml:"thinking"`
+	} `yaml:"guidance"`
+	Memory struct {
+		Window  number             `yaml:"window"`
+		Compact strict.Value[bool] `yaml:"compact"`
+	} `yaml:"memory"`
+	Tools struct {
 		Services []serviceFile `yaml:"services"`
 		MCP      strict.Node   `yaml:"mcp"`
 		Builtin  []words       `yaml:"builtin"`

@@ -33,10 +33,15 @@ func (t *transition) replied(ev Replied) error {
 	return t.complete(ReasonCompleted, ev.Output.Data)
 }
 
-// count adds what a model call cost.
+// count adds a model call.
 func (t *transition) count(reply sdk.ModelReply) {
+	t.Head.Interactions++
+	t.cost(reply)
+}
+
+// cost adds what a model call cost.
+func (t *transition) cost(reply sdk.ModelReply) {
 	h := &t.Head
-	h.Interactions++
 	h.Units += reply.Units
 	h.Usage.Prompt += reply.Usage.Prompt
 	h.Usage.Completion += reply.Usage.Completion

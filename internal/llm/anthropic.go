@@ -124,6 +124,7 @@ func (p *Anthropic) reply(
 	}
 	for _, block := range b.all {
 		switch block.kind {
+		case blockOther:
 		case blockTool:
 			reply.Calls = append(reply.Calls, sdk.ToolRequest{Name: block.name, Arguments: cmp.Or(block.content.String(), "{}")})
 		case blockThinking:

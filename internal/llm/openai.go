@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-
 	"strings"
 
 	"agentd/sdk"

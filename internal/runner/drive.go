@@ -204,11 +204,20 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	}
 	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
+	request, built, err := a.request(ctx)
+	if err != nil {
+		return a.promptFailed(ctx, err)
+	}
+	if built.Compact > 0 {
+		if event := a.compact(ctx, built, request); event != nil {
+			return event, nil
+		}
+	}
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
-	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(), a.delta) })
+	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, a.delta) })
 	if err == nil {
 		err = core.CheckReply(&reply)
 	}
@@ -256,18 +265,6 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	}
 	a.Logger.Error("model call failed", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil
-}
-
-func (a *activation) request() sdk.ModelRequest {
-	h := &a.state.Head
-	return sdk.ModelRequest{
-		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: a.state.System,
-		Messages: a.state.Messages(), Tools: a.agent.Definitions, Output: a.agent.OutputSchema,
-		Interactions: sdk.Interactions{
-			Current: h.Interactions, Max: a.agent.Core.MaxInteractions, Exhausted: h.Interactions+1 >= a.agent.Core.MaxInteractions,
-		},
-		Temperature: a.agent.Temperature, MaxTokens: a.agent.MaxTokens,
-	}
 }
 
 // delta passes a fragment on to whoever watches, and counts as progress.

@@ -29,6 +29,16 @@ type messagesRequest struct {
 	} `json:"tools"`
 }
 
+// The kinds of blocks, and fields of events.
+const (
+	partCall     = "tool_use"
+	partResult   = "tool_result"
+	partThinking = "thinking"
+	fieldIndex   = "index"
+	fieldDelta   = "delta"
+	fieldMessage = "message"
+)
+
 // part is a block of content.
 type part struct {
 	Type      string          `json:"type"`
@@ -83,17 +93,17 @@ func (*messagesProtocol) read(body io.Reader) (chatRequest, error) {
 func answered(open []string, content []part) (calls []string, err error) {
 	for i, p := range content {
 		switch p.Type {
-		case "tool_result":
+		case partResult:
 			if i >= len(open) {
 				return nil, fmt.Errorf("result %d is of no call", i+1)
 			}
-		case "tool_use":
+		case partCall:
 			calls = append(calls, p.ID)
-		case "thinking":
+		case partThinking:
 			if p.Signature != signature {
 				return nil, errors.New("thinking has a signature of somebody else")
 			}
-		case "text":
+		case partText:
 			if p.Text == "" {
 				return nil, errors.New("a text is empty")
 			}
@@ -104,7 +114,7 @@ func answered(open []string, content []part) (calls []string, err error) {
 	}
 	results := map[string]bool{}
 	for _, p := range content {
-		results[p.ToolUseID] = p.Type == "tool_result"
+		results[p.ToolUseID] = p.Type == partResult
 	}
 	for _, id := range open {
 		if !results[id] {
@@ -121,7 +131,7 @@ func parts(content json.RawMessage) ([]part, error) {
 		return nil, nil
 	}
 	if json.Unmarshal(content, &text) == nil {
-		return []part{{Type: "text", Text: text}}, nil
+		return []part{{Type: partText, Text: text}}, nil
 	}
 	var list []part
 	err := json.Unmarshal(content, &list)
@@ -134,13 +144,13 @@ func chatMessages(role string, content []part) []Message {
 	rest := Message{Role: role}
 	for _, p := range content {
 		switch p.Type {
-		case "tool_result":
+		case partResult:
 			result, err := parts(p.Content)
 			if err != nil {
-				result = []part{{Type: "text", Text: string(p.Content)}}
+				result = []part{{Type: partText, Text: string(p.Content)}}
 			}
 			out = append(out, Message{Role: roleTool, CallID: p.ToolUseID, Text: joinText(result)})
-		case "tool_use":
+		case partCall:
 			rest.Calls = append(rest.Calls, Call{ID: p.ID, Name: p.Name, Arguments: string(p.Input)})
 		case "image", "document":
 			data, err := json.Marshal(p)
@@ -159,7 +169,7 @@ func chatMessages(role string, content []part) []Message {
 func joinText(content []part) string {
 	var texts []string
 	for _, p := range content {
-		if p.Type == "text" {
+		if p.Type == partText {
 			texts = append(texts, p.Text)
 		}
 	}
@@ -176,7 +186,7 @@ func (*messagesProtocol) refuse(w http.ResponseWriter, status int, message strin
 	case status < http.StatusInternalServerError:
 		kind = "invalid_request_error"
 	}
-	writeJSON(w, status, map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": message}})
+	writeJSON(w, status, map[string]any{"type": "error", "error": map[string]string{"type": kind, fieldMessage: message}})
 }
 
 // signature is how this server signs what a scripted model thinks.
@@ -189,36 +199,36 @@ func (*messagesProtocol) answer(w http.ResponseWriter, a answer, cut bool) {
 		fields["type"] = kind
 		events = append(events, fields)
 	}
-	add("message_start", map[string]any{"message": map[string]any{
-		"id": vendorID("msg_"), "type": "message", "role": roleAssistant, "model": a.model, "content": []any{},
+	add("message_start", map[string]any{fieldMessage: map[string]any{
+		"id": vendorID("msg_"), "type": fieldMessage, "role": roleAssistant, "model": a.model, "content": []any{},
 		"stop_reason": nil, "usage": map[string]any{"input_tokens": a.usage.Prompt, "output_tokens": 1},
 	}})
 	index := 0
 	block := func(start map[string]any, kind, field, text string) {
-		add("content_block_start", map[string]any{"index": index, "content_block": start})
+		add("content_block_start", map[string]any{fieldIndex: index, "content_block": start})
 		for _, s := range split(text) {
-			add("content_block_delta", map[string]any{"index": index, "delta": map[string]any{"type": kind, field: s}})
+			add("content_block_delta", map[string]any{fieldIndex: index, fieldDelta: map[string]any{"type": kind, field: s}})
 		}
-		if start["type"] == "thinking" {
+		if start["type"] == partThinking {
 			add("content_block_delta", map[string]any{
-				"index": index, "delta": map[string]any{"type": "signature_delta", "signature": signature},
+				fieldIndex: index, fieldDelta: map[string]any{"type": "signature_delta", "signature": signature},
 			})
 		}
-		add("content_block_stop", map[string]any{"index": index})
+		add("content_block_stop", map[string]any{fieldIndex: index})
 		index++
 	}
 	if t := a.reply.Thinking; t != "" {
-		block(map[string]any{"type": "thinking", "thinking": "", "signature": ""}, "thinking_delta", "thinking", t)
+		block(map[string]any{"type": partThinking, partThinking: "", "signature": ""}, "thinking_delta", partThinking, t)
 	}
 	if a.reply.Text != "" {
-		block(map[string]any{"type": "text", "text": ""}, "text_delta", "text", a.reply.Text)
+		block(map[string]any{"type": partText, partText: ""}, "text_delta", partText, a.reply.Text)
 	}
 	for _, c := range a.calls {
-		block(map[string]any{"type": "tool_use", "id": c.ID, "name": c.Function.Name, "input": map[string]any{}},
+		block(map[string]any{"type": partCall, "id": c.ID, "name": c.Function.Name, "input": map[string]any{}},
 			"input_json_delta", "partial_json", c.Function.Arguments)
 	}
 	add("message_delta", map[string]any{
-		"delta": map[string]any{"stop_reason": stopReason(a.finish)}, "usage": map[string]any{"output_tokens": a.usage.Completion},
+		fieldDelta: map[string]any{"stop_reason": stopReason(a.finish)}, "usage": map[string]any{"output_tokens": a.usage.Completion},
 	})
 	add("message_stop", map[string]any{})
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -236,7 +246,7 @@ func (*messagesProtocol) answer(w http.ResponseWriter, a answer, cut bool) {
 
 func stopReason(finish string) string {
 	return cmp.Or(map[string]string{
-		"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal",
+		finishStop: "end_turn", finishCalls: partCall, finishLength: "max_tokens", finishFilter: "refusal",
 	}[finish], finish)
 }
 

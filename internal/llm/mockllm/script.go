@@ -176,7 +176,7 @@ func (r Reply) check() []error {
 		}
 	}
 	switch r.Finish {
-	case "", "stop", "tool_calls", "length", "content_filter":
+	case "", finishStop, finishCalls, finishLength, finishFilter:
 	default:
 		faults = append(faults, fmt.Errorf("unknown finish %q", r.Finish))
 	}

@@ -10,6 +10,13 @@ import (
 // MaxText is the largest reply that is parsed, in bytes.
 const MaxText = 10 << 20
 
+// The constants of JSON.
+const (
+	jsonTrue  = "true"
+	jsonFalse = "false"
+	jsonNull  = "null"
+)
+
 // maxSnippet is how many characters of a faulty call are repeated.
 const maxSnippet = 200
 
@@ -142,7 +149,7 @@ func newCall(server, tool string, arguments json.RawMessage) (Call, *Fault) {
 	case c.Tool == "":
 		return Call{}, &Fault{Class: MissingField, Message: "tool_name is missing"}
 	}
-	if len(arguments) == 0 || string(arguments) == "null" {
+	if len(arguments) == 0 || string(arguments) == jsonNull {
 		return c, nil
 	}
 	var encoded string

@@ -89,7 +89,7 @@ func writeString(out *strings.Builder, content string, opening rune) {
 	out.WriteByte('"')
 }
 
-var pythonWords = map[string]string{"True": "true", "False": "false", "None": "null"}
+var pythonWords = map[string]string{"True": jsonTrue, "False": jsonFalse, "None": jsonNull}
 
 func pythonWord(text string, i int) string {
 	for word := range pythonWords {

@@ -239,9 +239,9 @@ func (e *element) scalar(s schema) any {
 	text := strings.TrimSpace(e.text)
 	untyped := len(s.Type) == 0
 	switch {
-	case (untyped || s.is("boolean")) && (text == "true" || text == "false"):
-		return text == "true"
-	case (untyped || s.is("null")) && text == "null":
+	case (untyped || s.is("boolean")) && (text == jsonTrue || text == jsonFalse):
+		return text == jsonTrue
+	case (untyped || s.is("null")) && text == jsonNull:
 		return nil
 	case untyped || s.is("number") || s.is("integer"):
 		if _, err := strconv.ParseFloat(text, 64); err == nil && json.Valid([]byte(text)) {
