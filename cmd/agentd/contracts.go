@@ -136,12 +136,11 @@ func writeLinted(w io.Writer, results []linted, notes bool) error {
 				place = f.Path // editors can jump there
 			}
 			fmt.Fprintf(w, "%s: %s: %s (%s)\n", place, f.Severity, f.Message, f.Rule)
-			switch f.Severity {
-			case contracts.Error:
+			if f.Severity == contracts.Error {
 				wrong++
-			case contracts.Warning:
+			}
+			if f.Severity == contracts.Warning {
 				unwise++
-			case contracts.Note:
 			}
 		}
 	}

@@ -48,11 +48,13 @@ var advice = map[sdk.Code]string{
 const defaultAdvice = "The detail says what is wrong. Mend the cause and redrive, or drop it."
 
 func (a *app) dlqShowCommand() *cobra.Command {
-	return &cobra.Command{
+	var secrets bool
+	cmd := &cobra.Command{
 		Use:   "show SEQUENCE",
 		Short: "Show a dead letter: why, the message as it was, and what to do about it",
-		Long:  "show changes nothing. --verbose shows the body in full. Sequences are those of: agentd dlq list",
-		Args:  cobra.ExactArgs(1),
+		Long: "show changes nothing. What looks like a secret, by its name or form, is left out, unless --secrets is given.\n" +
+			"--verbose shows the body in full. Sequences are those of: agentd dlq list",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sequence, err := sequences(args)
 			if err != nil {
@@ -63,10 +65,12 @@ func (a *app) dlqShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showLetter(cmd.Context(), store, l)
+				return a.showLetter(cmd.Context(), store, l, secrets)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "show the message as it is, with its secrets")
+	return cmd
 }
 
 // sequences reads the sequences of dead letters.
@@ -123,11 +127,18 @@ type shownLetter struct {
 	// Redrivable is empty when the message can be published again, else why not.
 	Refusal string `json:"redrive_refused,omitempty"`
 	Advice  string `json:"advice"`
+	// size is that of the whole body, in bytes.
+	size int
 }
 
-func (a *app) showLetter(ctx context.Context, store runner.Store, l *letter) error {
+func (a *app) showLetter(ctx context.Context, store runner.Store, l *letter, secrets bool) error {
+	size := len(l.raw.Data)
+	if !secrets {
+		l.raw = redactLetter(l.raw)
+		l.Detail = l.raw.Detail
+	}
 	s := shownLetter{
-		letter: l, Who: l.address.Who, Headers: l.raw.Headers, Omitted: l.raw.Omitted,
+		letter: l, Who: l.address.Who, Headers: l.raw.Headers, Omitted: l.raw.Omitted, size: size,
 		Advice: cmp.Or(advice[l.Reason], defaultAdvice),
 	}
 	switch {
@@ -214,7 +225,7 @@ func (s shownLetter) writeMessage(w io.Writer, full bool) {
 			fmt.Fprintf(w, "  %s: %s\n", name, strings.Join(s.Headers[name], ", "))
 		}
 	}
-	fmt.Fprintf(w, "\nbody (%d bytes)\n", len(s.raw.Data))
+	fmt.Fprintf(w, "\nbody (%d bytes)\n", s.size)
 	text := ""
 	switch {
 	case s.Omitted:

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/llm"
 	"agentd/internal/state/sealed"
+	"agentd/internal/telemetry"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -214,9 +215,9 @@ func (a *app) loggerAt(level slog.Level, form string) *slog.Logger {
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if form == outputJSON {
-		return slog.New(slog.NewJSONHandler(a.err, o))
+		return slog.New(telemetry.Logged(slog.NewJSONHandler(a.err, o)))
 	}
-	return slog.New(slog.NewTextHandler(a.err, o))
+	return slog.New(telemetry.Logged(slog.NewTextHandler(a.err, o)))
 }
 
 // devLevel keeps the log of agentd dev from hiding the events; --verbose shows more.

@@ -19,6 +19,10 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	last := r.last()
 	c.entry = e.Rev
 	defer func() { c.entry = 0 }()
+	if e.Head.Purged != nil {
+		c.purged(r, digest, e)
+		return
+	}
 	c.chain(r, last, e)
 	c.driver(r, last, e)
 	c.cause(r, e)

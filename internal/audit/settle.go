@@ -96,7 +96,11 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 	}
 	c.entry = e.Rev
 	defer func() { c.entry = 0 }()
-	for _, f := range e.Effects {
+	effects := e.Effects
+	if e.Head.Purged != nil {
+		effects = []core.Effect{{Kind: core.EffectTerminal}} // a tombstone lists none, and the run had this one
+	}
+	for _, f := range effects {
 		switch f.Kind {
 		case core.EffectCall, core.EffectVoid:
 			for i := range f.Lanes() {

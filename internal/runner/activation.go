@@ -18,6 +18,8 @@ type activation struct {
 	key   sdk.RunKey
 	owner string
 
+	// trace is the traceparent of a run that the message starts, unless its event has one.
+	trace string
 	agent *Agent
 	head  core.Head
 	at    point
@@ -109,6 +111,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 	rec, err := a.Store.Head(ctx, a.key)
 	if errors.Is(err, ErrNotFound) {
 		a.head, a.at = core.Head{}, point{}
+		a.trace = a.Observer.Loaded(ctx, &a.head, 0)
 		return nil
 	}
 	if err != nil {
@@ -119,6 +122,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 		return fmt.Errorf("head of run %s: %w", a.key, err)
 	}
 	a.head, a.at = e.Head, point{Version: rec.Version, digest: digest}
+	a.trace = a.Observer.Loaded(ctx, &a.head, e.At)
 	return nil
 }
 
@@ -126,7 +130,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) {
 	if err := a.findAgent(ctx); err != nil {
 		// A run whose agent is not complete here is left to a worker that has it.
-		a.Logger.Warn("run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
+		a.Logger.WarnContext(ctx, "run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
 		return core.Change{}, &Verdict{Settlement: Retry, After: retryDelay}, nil
 	}
 	if a.foreign() {
@@ -206,7 +210,7 @@ func (a *activation) refuse(ctx context.Context, problem *sdk.Error) (Verdict, e
 			return Verdict{}, fmt.Errorf("confirm run %s before refusing: %w", a.key, err)
 		}
 	}
-	a.Logger.Info("init event is refused", "agent", a.agent.Core.Name, "error", problem)
+	a.Logger.InfoContext(ctx, "init event is refused", "agent", a.agent.Core.Name, "error", problem)
 	return Verdict{}, a.publishRefusal(ctx, problem)
 }
 

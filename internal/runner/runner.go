@@ -68,7 +68,7 @@ func reject(e *sdk.Error) Verdict { return Verdict{Settlement: Reject, Problem: 
 // retryDelay is how long a message waits when the store or the broker could not be reached.
 const retryDelay = 5 * time.Second
 
-// Options are what a Runner is made of; Cache and Entries have defaults, all else is required.
+// Options are what a Runner is made of; Cache, Entries and Observer have defaults, all else is required.
 type Options struct {
 	Store     Store
 	Publisher Publisher
@@ -78,6 +78,8 @@ type Options struct {
 	Logger    *slog.Logger
 	// Cache is how many recently driven runs are kept in memory; 0 is 128, negative is none.
 	Cache int
+	// Observer is told what happens; nil is nobody.
+	Observer Observer
 	// Entries may be shared by the runners of a process; nil is one of its own.
 	Entries *EntryCache
 }
@@ -104,6 +106,9 @@ func New(o Options) *Runner {
 	if o.Cache == 0 {
 		o.Cache = 128
 	}
+	if o.Observer == nil {
+		o.Observer = unobserved{}
+	}
 	if o.Entries == nil {
 		o.Entries = NewEntryCache(defaultEntryBytes)
 	}
@@ -122,13 +127,21 @@ func (r *Runner) Drain() { r.draining.Store(true) }
 // Process handles one message to the end: until its run waits or is done, or somebody else has it.
 func (r *Runner) Process(ctx context.Context, m Message) Verdict {
 	a := &activation{Runner: r, msg: m, key: m.Address.Run, owner: r.Env.Random()}
+	ctx = r.Observer.Begin(ctx, &a.msg)
 	v, err := a.process(ctx)
+	v = a.verdict(ctx, v, err)
+	r.Observer.End(ctx, v, err)
+	return v
+}
+
+// verdict is how the message is settled after process ended with v and err.
+func (a *activation) verdict(ctx context.Context, v Verdict, err error) Verdict {
 	switch {
 	case err == nil:
 		return v
 	case ctx.Err() != nil:
 		return Verdict{Settlement: Leave}
 	}
-	r.Logger.Warn("message is retried", "run", a.head.Run, "subject", m.Cause.EventID, "error", err)
+	a.Logger.WarnContext(ctx, "message is retried", "run", a.head.Run, "subject", a.msg.Cause.EventID, "error", err)
 	return Verdict{Settlement: Retry, After: retryDelay}
 }

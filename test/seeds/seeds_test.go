@@ -45,6 +45,7 @@ var seeds = map[string]func(*testing.T){
 	"T3": checkpointsInOrder, "T11": checkpointsInOrder, "T13": checkpointsInOrder, "T20": checkpointAtEveryEnd,
 	"T57": compareAndSet, "T58": messagesOnce,
 	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B18": contractVersions, "B19": systemErrorEvent,
+	"A2": agentSpan, "B20": tracePropagation, "T69": spansAndMetrics, "F47": tokenAccounting,
 }
 
 //go:embed rows.tsv
