@@ -27,7 +27,8 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools []sdk.ToolDefinition) (
 		guidance = &sdk.Guidance{}
 	}
 	for _, part := range []sdk.Section{
-		{Name: prompt.Loop, Text: guidance.Loop}, {Name: prompt.Capabilities, Text: guidance.Capabilities},
+		{Name: prompt.Loop, Text: guidance.Loop},
+		{Name: prompt.Capabilities, Text: guidance.Capabilities},
 		{Name: prompt.Thinking, Text: guidance.Thinking},
 	} {
 		parsed, err := parseTemplate(part.Name, part.Text)

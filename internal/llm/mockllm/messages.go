@@ -34,6 +34,7 @@ const (
 	partCall     = "tool_use"
 	partResult   = "tool_result"
 	partThinking = "thinking"
+	fieldType    = "type"
 	fieldIndex   = "index"
 	fieldDelta   = "delta"
 	fieldMessage = "message"
@@ -186,7 +187,7 @@ func (*messagesProtocol) refuse(w http.ResponseWriter, status int, message strin
 	case status < http.StatusInternalServerError:
 		kind = "invalid_request_error"
 	}
-	writeJSON(w, status, map[string]any{"type": "error", "error": map[string]string{"type": kind, fieldMessage: message}})
+	writeJSON(w, status, map[string]any{fieldType: "error", "error": map[string]string{fieldType: kind, fieldMessage: message}})
 }
 
 // signature is how this server signs what a scripted model thinks.
@@ -196,35 +197,35 @@ const signature = "c2lnbmVkIGJ5IHRoZSBtb2Nr"
 func (*messagesProtocol) answer(w http.ResponseWriter, a answer, cut bool) {
 	var events []map[string]any
 	add := func(kind string, fields map[string]any) {
-		fields["type"] = kind
+		fields[fieldType] = kind
 		events = append(events, fields)
 	}
 	add("message_start", map[string]any{fieldMessage: map[string]any{
-		"id": vendorID("msg_"), "type": fieldMessage, "role": roleAssistant, "model": a.model, "content": []any{},
+		"id": vendorID("msg_"), fieldType: fieldMessage, "role": roleAssistant, "model": a.model, "content": []any{},
 		"stop_reason": nil, "usage": map[string]any{"input_tokens": a.usage.Prompt, "output_tokens": 1},
 	}})
 	index := 0
 	block := func(start map[string]any, kind, field, text string) {
 		add("content_block_start", map[string]any{fieldIndex: index, "content_block": start})
 		for _, s := range split(text) {
-			add("content_block_delta", map[string]any{fieldIndex: index, fieldDelta: map[string]any{"type": kind, field: s}})
+			add("content_block_delta", map[string]any{fieldIndex: index, fieldDelta: map[string]any{fieldType: kind, field: s}})
 		}
-		if start["type"] == partThinking {
+		if start[fieldType] == partThinking {
 			add("content_block_delta", map[string]any{
-				fieldIndex: index, fieldDelta: map[string]any{"type": "signature_delta", "signature": signature},
+				fieldIndex: index, fieldDelta: map[string]any{fieldType: "signature_delta", "signature": signature},
 			})
 		}
 		add("content_block_stop", map[string]any{fieldIndex: index})
 		index++
 	}
 	if t := a.reply.Thinking; t != "" {
-		block(map[string]any{"type": partThinking, partThinking: "", "signature": ""}, "thinking_delta", partThinking, t)
+		block(map[string]any{fieldType: partThinking, partThinking: "", "signature": ""}, "thinking_delta", partThinking, t)
 	}
 	if a.reply.Text != "" {
-		block(map[string]any{"type": partText, partText: ""}, "text_delta", partText, a.reply.Text)
+		block(map[string]any{fieldType: partText, partText: ""}, "text_delta", partText, a.reply.Text)
 	}
 	for _, c := range a.calls {
-		block(map[string]any{"type": partCall, "id": c.ID, "name": c.Function.Name, "input": map[string]any{}},
+		block(map[string]any{fieldType: partCall, "id": c.ID, "name": c.Function.Name, "input": map[string]any{}},
 			"input_json_delta", "partial_json", c.Function.Arguments)
 	}
 	add("message_delta", map[string]any{
@@ -256,7 +257,7 @@ func writeEvent(w http.ResponseWriter, event map[string]any) {
 		return // texts and numbers always encode
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "event: %s\ndata: %s\n\n", event["type"], data)
+	fmt.Fprintf(&out, "event: %s\ndata: %s\n\n", event[fieldType], data)
 	_, _ = w.Write(out.Bytes()) // a client that went away needs no error
 	flush(w)
 }
