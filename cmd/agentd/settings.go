@@ -179,7 +179,8 @@ func models(cfg *config.Config) (*llm.Registry, error) {
 	var c llm.Config
 	for _, p := range cfg.Models {
 		c.Providers = append(c.Providers, llm.ProviderConfig{
-			Name: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(), Organization: p.Organization,
+			Name: p.Name, Protocol: llm.Protocol(p.Protocol), BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(),
+			Organization: p.Organization,
 		})
 	}
 	return llm.New(c)
