@@ -55,6 +55,7 @@ func TestDocs_TheConfigurationInTheReferenceLoads(t *testing.T) {
 	for name, body := range map[string]string{
 		"agentd.yaml":     string(block[1]),
 		"prompts/desk.md": "You book trips.",
+		"prompts/loop.md": "One step at a time.",
 		"contracts/desk.yaml": `{uri: "#/desk", type: travel.desk, versions: {1.0.0: {accepts: {type: object}, ` +
 			`emits: {travel.desk.done: {type: object}}}}}`,
 		"contracts/book.yaml": `{uri: "#/book", type: bookings.book, versions: {1.0.0: {accepts: {type: object}, ` +

@@ -121,7 +121,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 
 func isWork(ev core.Event) bool {
 	switch ev.(type) {
-	case core.Replied, core.Began, core.Returned, core.Built, core.Released, core.Ended:
+	case core.Replied, core.Compacted, core.Began, core.Returned, core.Built, core.Released, core.Ended:
 		return true
 	}
 	return false

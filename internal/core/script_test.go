@@ -161,6 +161,9 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return core.TakenOver{}, ""
 	case "reply":
 		return s.parseReply(rest), ""
+	case "compact":
+		n, text, _ := strings.Cut(rest, " ")
+		return core.Compacted{Messages: number(s.T, n), Reply: sdk.ModelReply{Text: text, Usage: sdk.Usage{Prompt: 20, Completion: 5}}}, ""
 	case "fail":
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: rest}}, ""
 	}
