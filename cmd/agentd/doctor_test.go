@@ -197,7 +197,7 @@ func TestDoctor_FindsEachMisconfiguration(t *testing.T) {
 		}},
 		"sync_interval":               {warned, func(c *clinic) {}},
 		"redis_append_only_file_lazy": {failed, func(c *clinic) { c.redis = redistest.StartServer(c.t, "--appendfsync", "everysec").URL() }},
-		"redis_eviction": {warned, func(c *clinic) {
+		"redis_eviction": {failed, func(c *clinic) {
 			c.redis = redistest.StartServer(c.t, "--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb").URL()
 		}},
 		"model": {warned, func(c *clinic) {
