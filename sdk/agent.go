@@ -17,6 +17,17 @@ const (
 	TextConverse TextMode = "converse"
 )
 
+// StateLoss says what becomes of a run that had begun and that the store lost.
+type StateLoss string
+
+// What becomes of lost runs.
+const (
+	// StateLossFail ends the run with an error event of code CodeStateLost.
+	StateLossFail StateLoss = "fail"
+	// StateLossRestart begins the run anew from its init event: for agents whose tools may be called twice.
+	StateLossRestart StateLoss = "restart"
+)
+
 // Defaults of an agent's limits.
 const (
 	DefaultInteractions    = 20
@@ -58,6 +69,8 @@ type AgentSpec struct {
 	// Permissions say which calls a person must allow; nil is none.
 	Permissions *PermissionPolicy `json:"permissions,omitempty"`
 	Limits      Limits            `json:"limits"`
+	// OnStateLoss is StateLossFail when empty.
+	OnStateLoss StateLoss `json:"on_state_loss,omitempty"`
 	// Code names what of the agent is written in Go: "context", "output", "tool:<name>". Workers fill it in, so that a run
 	// is left to a worker that has its code.
 	Code []string `json:"code,omitempty"`
@@ -214,18 +227,4 @@ type Toolset interface {
 	// Tools lists what the source offers, in a stable order.
 	Tools(ctx context.Context) ([]Tool, error)
 	Close() error
-}
-
-// Live is a live event of a run: lossy, for people who watch (design §6). Milestones are numbered by Revision and Index;
-// ephemeral ones carry the numbers of the last milestone.
-type Live struct {
-	Run      string `json:"run"`
-	Agent    string `json:"agent"`
-	Revision uint64 `json:"rev"`
-	Index    int    `json:"i"`
-	// Ephemeral events (deltas, progress) are never repaired.
-	Ephemeral bool            `json:"ephemeral,omitempty"`
-	Type      string          `json:"type"`
-	Time      int64           `json:"time"`
-	Data      json.RawMessage `json:"data,omitempty"`
 }

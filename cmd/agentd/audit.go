@@ -153,6 +153,9 @@ func (p *violationList) writeEnd(n live.Counts) error {
 		fmt.Fprintf(w, "; %s", count(n.Inits, "init event"))
 	}
 	fmt.Fprintln(w)
+	if n.Purged > 0 {
+		fmt.Fprintf(w, "removed   %s: of these runs only the end is left to check\n", histories(n.Purged))
+	}
 	if n.Unsettled > 0 {
 		fmt.Fprintf(w, "open      %s not settled yet, which may lead to more\n", count(n.Unsettled, "message"))
 	}

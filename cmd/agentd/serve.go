@@ -86,8 +86,12 @@ func (a *app) workerOptions(cfg *config.Config, url string) (worker.Options, err
 	return worker.Options{
 		URL: url, Creds: cfg.NATS.Creds, RedisURL: redisURL(cfg), Root: cfg.NATS.Root, Encryption: keys,
 		Agents: agents(cfg), Models: registry.Provider, Slots: cfg.Slots,
+		ReconcileEvery: period(cfg.Reconcile.Interval), LostAfter: cfg.Reconcile.OlderThan, History: period(cfg.Retention.History),
 	}, nil
 }
+
+// period is a setting for which 0 is never, as an option of a worker, for which 0 is the default.
+func period(setting time.Duration) time.Duration { return cmp.Or(setting, -1) }
 
 // checkModels says what to do about models that cannot be asked.
 func checkModels(cfg *config.Config, registry *llm.Registry) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"agentd/sdk"
 )
@@ -214,9 +215,15 @@ func (c *Conn) Live(event sdk.Live) {
 	if !c.nc.IsConnected() {
 		return // else it would wait in a buffer, and arrive when it is no longer true
 	}
+	if event.Ephemeral {
+		event.ID = nuid.Next()
+	}
 	data, err := json.Marshal(event)
 	if err == nil {
-		err = c.nc.Publish(c.subjects.Live(event.Agent, sdk.NewRunKey(event.Run)), data)
+		err = c.nc.PublishMsg(&nats.Msg{
+			Subject: c.subjects.Live(event.Agent, sdk.NewRunKey(event.Run)), Data: data,
+			Header: nats.Header{headerContentType: {sdk.ContentTypeStructured}},
+		})
 	}
 	if err != nil {
 		c.log.Debug("live event is lost", "run", event.Run, "type", event.Type, "error", err)

@@ -115,7 +115,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	timer := base(ZoneTimer, 0, sdk.KindTimer, sdk.KindFire)
 	timer.AllowMsgSchedules, timer.AllowMsgTTL = true, true
 	journal := base(ZoneRun, 0, sdk.KindRun, sdk.KindBlob, sdk.KindSpec)
-	journal.AllowDirect = true
+	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
 	return []jetstream.StreamConfig{
 		guarded(base(ZoneStart, run+margin, sdk.KindStart)),
 		guarded(base(ZoneIn, margin, sdk.KindIn, sdk.KindCtl)),

@@ -137,6 +137,29 @@ func (c *Conn) Tail(ctx context.Context, subject string, handle func(subject str
 	return s.Unsubscribe()
 }
 
+// OnReconnect calls handle whenever the connection was lost and is there again, until the returned function is called.
+func (c *Conn) OnReconnect(handle func()) (stop func()) {
+	changes := c.nc.StatusChanged(nats.CONNECTED)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case _, open := <-changes:
+				if !open {
+					return
+				}
+				handle()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		c.nc.RemoveStatusListener(changes)
+		close(done)
+	})
+}
+
 // Ask sends a request to an agent's workers and returns the answer.
 func (c *Conn) Ask(ctx context.Context, subject string, request any, answer any) error {
 	data, err := json.Marshal(request)

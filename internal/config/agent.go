@@ -129,6 +129,12 @@ func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
 	if !f.Tools.MCP.Empty() {
 		l.Faultf(f.Tools.MCP.Position, "MCP servers come with a later version; tools.mcp must be empty")
 	}
+	if f.OnStateLoss.Present() {
+		l.Note(f.OnStateLoss.Position, checkOneOf("on_state_loss", f.OnStateLoss.V, string(sdk.StateLossFail), string(sdk.StateLossRestart)))
+		if s.OnStateLoss = sdk.StateLoss(f.OnStateLoss.V); s.OnStateLoss == sdk.StateLossFail {
+			s.OnStateLoss = "" // as if it were left out: it is the same agent
+		}
+	}
 	l.limits(f, &s.Limits)
 	l.tools(f, &s)
 	return s

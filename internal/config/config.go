@@ -53,6 +53,9 @@ type Config struct {
 	// Slots is how many activations a worker runs at once.
 	Slots int
 	Log   Log
+	// Reconcile and Retention are what workers do beside serving.
+	Reconcile Reconcile
+	Retention Retention
 	// Encryption seals what is stored of runs; the zero value stores it as it is.
 	Encryption Encryption
 	// Models are the model providers, by name; "openai" is always one.
@@ -123,10 +126,11 @@ func Default() *Config { return defaults("") }
 
 func defaults(file string) *Config {
 	return &Config{
-		File:   file,
-		NATS:   NATS{Root: sdk.DefaultRoot, Replicas: DefaultReplicas},
-		Data:   filepath.Join(filepath.Dir(file), DefaultData),
-		Slots:  DefaultSlots,
+		File:      file,
+		NATS:      NATS{Root: sdk.DefaultRoot, Replicas: DefaultReplicas},
+		Data:      filepath.Join(filepath.Dir(file), DefaultData),
+		Slots:     DefaultSlots,
+		Reconcile: defaultReconcile(), Retention: Retention{History: sdk.DefaultHistory},
 		Log:    Log{Level: DefaultLogLevel, Format: DefaultLogForm},
 		Models: []Provider{{Name: defaultProvider, APIKeyEnv: defaultKeyVariable}},
 	}

@@ -30,6 +30,13 @@ type file struct {
 		Level  words `yaml:"level"`
 		Format words `yaml:"format"`
 	} `yaml:"log"`
+	Reconcile struct {
+		Interval  words    `yaml:"interval"`
+		OlderThan duration `yaml:"older_than"`
+	} `yaml:"reconcile"`
+	Retention struct {
+		History words `yaml:"history"`
+	} `yaml:"retention"`
 	Encryption *encryptionFile              `yaml:"encryption"`
 	Models     strict.Entries[providerFile] `yaml:"models"`
 	Contracts  []words                      `yaml:"contracts"`
@@ -79,6 +86,7 @@ type agentFile struct {
 		Builtin  []words       `yaml:"builtin"`
 	} `yaml:"tools"`
 	Permissions *permissionsFile   `yaml:"permissions"`
+	OnStateLoss words              `yaml:"on_state_loss"`
 	StopOn      []words            `yaml:"stop_on"`
 	History     strict.Value[bool] `yaml:"history"`
 	Limits      struct {

@@ -116,6 +116,7 @@ func (l *loader) settings(f *file) {
 	setting(l, f.Log.Level, &c.Log.Level, checkLevel)
 	setting(l, f.Log.Format, &c.Log.Format, checkFormat)
 	l.identity(f)
+	l.reconcile(f)
 	c.Store = StoreKind(f.Store.V)
 	if f.Store.Present() {
 		l.Note(f.Store.Position, checkStore(c.Store))

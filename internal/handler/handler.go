@@ -58,7 +58,7 @@ func New(o Options) *Handler {
 // Handle processes one delivery and settles it. It returns when that is done; ctx's end abandons the delivery, which the
 // broker then delivers to another worker.
 func (h *Handler) Handle(ctx context.Context, d broker.Delivery) {
-	m, err := h.decode(d)
+	m, err := h.Decode(d)
 	if err != nil {
 		h.settle(ctx, d, runner.Verdict{Settlement: runner.Reject, Problem: sdk.AsError(err)})
 		return
@@ -94,14 +94,14 @@ func (h *Handler) process(ctx context.Context, d broker.Delivery, m runner.Messa
 	return v
 }
 
-// decode reads the delivery. Its error is an *sdk.Error with the reason of the dead letter.
-func (h *Handler) decode(d broker.Delivery) (runner.Message, error) {
+// Decode reads a delivery, or a stored message that is like one. Its error is an *sdk.Error with the reason of the dead letter.
+func (h *Handler) Decode(d broker.Delivery) (runner.Message, error) {
 	address, err := h.Subjects.Parse(d.Subject())
 	if err != nil {
 		return runner.Message{}, err
 	}
 	m := runner.Message{
-		Address: address, Received: d.Received(),
+		Address: address, Received: d.Received(), Delivered: d.Delivered(),
 		Cause: core.Cause{Stream: d.Stream(), Sequence: d.Sequence(), EventID: d.Subject()},
 	}
 	if address.Kind == sdk.KindFire {

@@ -60,6 +60,9 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []core.Entry{*first})
 	}
+	if c.at.Rev >= a.at.Rev {
+		c = cached{} // of entries that the store has lost since
+	}
 	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
 	if errors.Is(err, ErrCorrupt) && c.at.Rev > 0 {
 		c = cached{} // the journal was rolled back since; it is read from the beginning
@@ -71,7 +74,13 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if err := a.replay(c.state, entries); err != nil {
 		return err
 	}
-	a.at = end // what others appended since is part of it
+	if end.Etag != a.at.Etag {
+		// What others appended since is part of it, and may let a tool run: it must not be forgotten then.
+		a.at = end
+		if err := a.confirm(ctx); err != nil {
+			return err
+		}
+	}
 	return a.stillDriven()
 }
 
@@ -269,7 +278,7 @@ func (a *activation) request() sdk.ModelRequest {
 // delta passes a fragment on to whoever watches, and counts as progress.
 func (a *activation) delta(d sdk.Delta) {
 	a.progress()
-	a.ephemeral(liveDelta, d)
+	a.live(sdk.LiveDelta, a.state.Interactions+1, d)
 }
 
 // runTools runs inline tools concurrently. Those that may run at most once are first committed as begun.
@@ -307,6 +316,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 			result = fail(sdk.Errorf(sdk.CodeTool, "%s crashed", c.Tool).WithCause(fmt.Errorf("panic: %v", p)))
 		}
 	}()
+	a.live(sdk.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
 	tool, ok := a.agent.Inline[c.Tool]
 	args, known := a.state.Arguments(c.ID)
 	if !ok || !known {

@@ -109,6 +109,9 @@ func (a *activation) opening(ctx context.Context, e *core.Entry, f core.Effect) 
 			return nil, err
 		}
 	}
+	if uint64(len(a.entries)) < f.Opened {
+		return nil, fmt.Errorf("run %s: entry %d is gone, because the run is done", a.key, f.Opened)
+	}
 	return &a.entries[f.Opened-1], nil
 }
 

@@ -15,6 +15,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,8 @@ type Message struct {
 	Run string
 	// Due is what a fired timer was armed for, in Unix milliseconds.
 	Due int64
+	// Delivered counts the deliveries of the message, from 1.
+	Delivered int
 	// Cause identifies the message itself.
 	Cause core.Cause
 	// Received is when the broker stored it, in Unix milliseconds.
@@ -65,8 +68,20 @@ type Verdict struct {
 
 func reject(e *sdk.Error) Verdict { return Verdict{Settlement: Reject, Problem: e} }
 
-// retryDelay is how long a message waits when the store or the broker could not be reached.
-const retryDelay = 5 * time.Second
+// retryDelay is how long a message waits when the store or the broker could not be reached. It doubles with every delivery
+// up to longestRetryDelay: a run that is driven is journaled each time, and an outage may last.
+const (
+	retryDelay        = 5 * time.Second
+	longestRetryDelay = time.Minute
+)
+
+func (m *Message) retryDelay() time.Duration {
+	delay := retryDelay
+	for range min(m.Delivered, 10) - 1 {
+		delay *= 2
+	}
+	return min(delay, longestRetryDelay)
+}
 
 // Options are what a Runner is made of; Cache, Entries and Observer have defaults, all else is required.
 type Options struct {
@@ -143,5 +158,8 @@ func (a *activation) verdict(ctx context.Context, v Verdict, err error) Verdict 
 		return Verdict{Settlement: Leave}
 	}
 	a.Logger.WarnContext(ctx, "message is retried", "run", a.head.Run, "subject", a.msg.Cause.EventID, "error", err)
-	return Verdict{Settlement: Retry, After: retryDelay}
+	if released := a.release(ctx, err); errors.Is(released, core.ErrFenced) {
+		return Verdict{Settlement: Leave}
+	}
+	return Verdict{Settlement: Retry, After: a.msg.retryDelay()}
 }

@@ -9,7 +9,7 @@ import (
 const Redacted = "[redacted]"
 
 // secretNames are names of settings, headers and fields whose values are secrets, however they are spelt.
-const secretNames = `(?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|authorization|cookie|credentials?|nkey)`
+const secretNames = `(?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|authorization|cookie|credentials?|nkey)` //nolint:gosec // names of secrets, no secret
 
 var secrets = []struct {
 	pattern *regexp.Regexp

@@ -43,6 +43,8 @@ type Options struct {
 	// Publisher and DeadLetters are nil for Conn.
 	Publisher   runner.Publisher
 	DeadLetters handler.DeadLetters
+	// Reconcile is the zero value where nothing is looked after.
+	Reconcile Reconcile
 	// Telemetry shows what happens; nil shows nothing.
 	Telemetry *telemetry.Telemetry
 	// Around, unless nil, gets every delivery first and passes it, or another in its place, to handle.
@@ -57,6 +59,8 @@ type Worker struct {
 	catalog *catalog.Catalog
 	runner  *runner.Runner
 	handler *handler.Handler
+	// store is Options.Store as it was given, without telemetry around it.
+	store runner.Store
 	// reading are the consumers that Run reads: those of the agents that there were at first.
 	reading []broker.ConsumerRef
 	bound   bound
@@ -80,8 +84,9 @@ func New(o Options) (*Worker, error) {
 	if o.DeadLetters == nil {
 		o.DeadLetters = o.Conn
 	}
+	store := o.Store
 	o.show()
-	w := &Worker{Options: o, catalog: catalog.New(o.Store, o.Models, approval.Options{
+	w := &Worker{Options: o, store: store, catalog: catalog.New(o.Store, o.Models, approval.Options{
 		Grants: o.Conn.Grants(), Identity: o.Identity, Keys: o.Keys,
 	})}
 	if err := w.catalog.Set(o.Agents); err != nil {
@@ -140,6 +145,11 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopListening()) }()
+	reconciled, err := w.reconcile(ctx)
+	if err != nil {
+		return err
+	}
+	defer reconciled()
 	stopMeasuring, err := w.level(ctx)
 	if err != nil {
 		return err

@@ -144,7 +144,7 @@ func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: Patience, Logger: h.log,
 		Identity: h.o.Identity, Telemetry: h.o.Telemetry,
-		Models:   func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
 	h.check("new worker", err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))

@@ -54,6 +54,12 @@ type Options struct {
 	// Keys verify signed decisions, by domain.
 	Keys map[string][]ed25519.PublicKey
 
+	// ReconcileEvery is how often one of the workers looks for runs that were lost, and repairs or ends them: docs/reliability.md.
+	// 0 is an hour, negative is never. LostAfter is how old something must be before it counts as lost; 0 is 15 minutes.
+	ReconcileEvery, LostAfter time.Duration
+	// History is how long a finished run keeps its history; 0 is 30 days, negative is for ever.
+	History time.Duration
+
 	// Grace is how long a stopping worker lets activations reach their next step; 0 is 30 s.
 	Grace time.Duration
 	// HTTP is an address such as ":8080" for GET /livez, /readyz and /metrics (Prometheus); empty is none. The worker is
@@ -198,7 +204,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.OpenedStore) error {
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: store, Models: s.Models, Agents: s.Agents, Slots: s.Slots, Grace: s.Grace, Logger: s.Logger,
-		Identity: s.Identity, Keys: s.Keys, Telemetry: s.telemetry,
+		Reconcile: s.reconcile(), Identity: s.Identity, Keys: s.Keys, Telemetry: s.telemetry,
 	})
 	if err != nil {
 		return err
@@ -210,6 +216,14 @@ func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.Ope
 		s.Serving()
 	}
 	return w.Run(ctx)
+}
+
+// reconcile fills in defaults.
+func (s *serving) reconcile() worker.Reconcile {
+	return worker.Reconcile{
+		Interval: max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0), OlderThan: s.LostAfter,
+		History: max(cmp.Or(s.History, sdk.DefaultHistory), 0),
+	}
 }
 
 // setUp provisions the broker, or checks that it is provisioned, and looks up what the agents have from the registry.

@@ -170,7 +170,7 @@ func tokenAccounting(t *testing.T) {
 	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", sdk.NewRunKey(init.Subject)), func(l sdk.Live) {
 		mu.Lock()
 		defer mu.Unlock()
-		if l.Type == "model.call" || l.Type == "model.usage" {
+		if l.Type == sdk.LiveTurnStarted || l.Type == sdk.LiveUsage {
 			var compact map[string]any
 			if err := json.Unmarshal(l.Data, &compact); err != nil {
 				t.Error(err)
@@ -194,9 +194,9 @@ func tokenAccounting(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	equal(t, "events", events, []string{
-		`model.call {"interactions":{"current":0,"max":7},"max_tokens":900,"used":{"completion":0,"prompt":0}}`,
+		`turn.started {"interactions":{"current":0,"max":7},"max_tokens":900,"used":{"completion":0,"prompt":0}}`,
 		`model.usage {"completion":12,"prompt":30,"run":{"completion":12,"prompt":30},"total":42}`,
-		`model.call {"interactions":{"current":1,"max":7},"max_tokens":900,"used":{"completion":12,"prompt":30}}`,
+		`turn.started {"interactions":{"current":1,"max":7},"max_tokens":900,"used":{"completion":12,"prompt":30}}`,
 		`model.usage {"completion":3,"prompt":50,"run":{"completion":15,"prompt":80},"total":53}`,
 	})
 }
