@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
@@ -78,12 +79,22 @@ func runDesk(t *testing.T, r rig, traceparent string) tracetest.SpanStubs {
 	event.TraceParent, event.TraceState = traceparent, ""
 	run := r.Send("shop.desk", event)
 	r.Suspended(run, 1)
+	r.settled()
 	r.Call("shop.find").Answer("shop.find.done", map[string]any{"found": 1})
 	if done := r.Done(run); done.Type != "desk.done" {
 		t.Fatalf("the run ended with %s %s", done.Type, done.Data)
 	}
 	r.StopWorkers()
 	return r.spans.GetSpans()
+}
+
+// settled waits until an activation's span has ended, which is after its run was suspended.
+func (r rig) settled() {
+	for !slices.ContainsFunc(r.spans.GetSpans(), func(s tracetest.SpanStub) bool {
+		return value(s, "openinference.span.kind") == "AGENT"
+	}) {
+		<-time.After(time.Millisecond) // the test's deadline bounds it
+	}
 }
 
 func script() *sdktest.Model {
@@ -294,10 +305,10 @@ func TestMetrics_CountWhatHappened(t *testing.T) {
 		"agentd.runs.suspended{agentd.agent=shop.desk}":                        1,
 		"agentd.run.suspended.duration{agentd.agent=shop.desk}":                1,
 		"agentd.steps{agentd.agent=shop.desk}":                                 2,
-		"gen_ai.client.operation.duration":                                2,
-		"gen_ai.client.token.usage":                                       4,
-		"gen_ai.execute_tool.duration{gen_ai.tool.name=note}":             1,
-		"agentd.activations.active":                                       0,
+		"gen_ai.client.operation.duration":                                     2,
+		"gen_ai.client.token.usage":                                            4,
+		"gen_ai.execute_tool.duration{gen_ai.tool.name=note}":                  1,
+		"agentd.activations.active":                                            0,
 	} {
 		if got := points[name]; got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)

@@ -44,6 +44,7 @@ func traced(t *testing.T) (call *sdktest.Call, done sdk.Event, spans tracetest.S
 	event.TraceParent, event.TraceState = aTrace, "vendor=1"
 	r := h.Send("desk", event)
 	h.Suspended(r, 1)
+	await(t, "the first activation ends", func() bool { return len(ofKind(exporter.GetSpans(), "AGENT")) > 0 })
 	call = h.Call("shop.find")
 	call.Answer("shop.find.done", value("it"))
 	done = succeeds(t, h, r, `{"response": "done"}`)
