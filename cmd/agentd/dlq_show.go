@@ -32,11 +32,11 @@ var advice = map[sdk.Code]string{
 	sdk.CodeDecisionRefused: "A decision that does not count: too late, by somebody who may not decide, or about other arguments. If\n" +
 		"the request is still open, somebody who may decide can do so. Drop it.",
 	sdk.CodeConflict: "Two histories claim one event, as after a store was rolled back. The event that is there stands, this one\n" +
-		"was never published. Compare them, find out what the store lost (agentd audit), then drop it.",
+		"was never published. Compare them, find out what the store lost (agentd audit verify), then drop it.",
 	sdk.CodePoison: "Workers died over this message again and again, so its run has ended with an error. Look into their logs,\n" +
 		"mend the cause, and start the run again under another name. Then drop it.",
 	sdk.CodeCorrupt: "The run's journal cannot be read; the run was left as it is, and all others go on. Find out what is wrong\n" +
-		"(agentd audit RUN) and restore it, then redrive; or end the run: agentd runs cancel RUN",
+		"(agentd audit verify RUN) and restore it, then redrive; or end the run: agentd runs cancel RUN",
 	sdk.CodeUnknownAgent: "No worker that reads this stream serves what is called. Serve it; whoever called is told when the call\n" +
 		"times out. Drop it.",
 	sdk.CodeContractMissing: "The contract, or its version, is not known to who was asked. Deploy it. Then drop this one.",

@@ -80,7 +80,7 @@ func TestReconcile_EndsWhatALostRedisHadBegun(t *testing.T) {
 	if report.DryRun || report.Inits != 2 || report.Unrepaired != 0 || len(report.Found) != 0 {
 		t.Errorf("the report is %s", out)
 	}
-	audited, _ := s.expect(exitOK, append([]string{"audit", "--all"}, flag...)...)
+	audited, _ := s.expect(exitOK, append([]string{"audit", "verify", "--all"}, flag...)...)
 	contains(t, audited, "1 run with", "2 init events", "nothing wrong")
 }
 
@@ -120,7 +120,7 @@ func TestDev_RemovesHistories(t *testing.T) {
 	contains(t, out, "done (stopped), history removed", "two", "waiting")
 	out, _ = s.expect(exitOK, "runs", "show", "one")
 	contains(t, out, "history  removed", "entries, the last with SHA-256", "done (stopped)")
-	out, _ = s.expect(exitOK, "audit", "--all")
+	out, _ = s.expect(exitOK, "audit", "verify", "--all")
 	contains(t, out, "removed   1 history: ", "nothing wrong")
 	_, problem := s.expect(exitFailure, "runs", "follow", "one")
 	contains(t, problem, "run one is done (stopped), and its history was removed")

@@ -126,8 +126,8 @@ func (a *app) root() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.approvalsCommand(), a.dlqCommand(), a.auditCommand(), a.reconcileCommand(),
-		a.provisionCommand(), a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(), a.healthcheckCommand(), a.keysCommand(),
-		a.mockCommand(), a.versionCommand(),
+		a.provisionCommand(), a.natsConfigCommand(), a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(),
+		a.healthcheckCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
 	)
 	a.noteBegin(root)
 	return root

@@ -150,12 +150,30 @@ func (c *Conn) publishError(subject string, err error) error {
 
 // Start publishes an init event, for clients.
 func (c *Conn) Start(ctx context.Context, agent string, event sdk.Event) error {
-	return c.send(ctx, c.subjects.Start(agent), event)
+	return c.send(ctx, c.asWho(c.subjects.Start(agent)), event)
 }
 
 // Control publishes a control message to a run.
 func (c *Conn) Control(ctx context.Context, verb sdk.ControlVerb, agent string, run sdk.RunKey, event sdk.Event) error {
-	return c.send(ctx, c.subjects.Control(verb, agent, run), event)
+	return c.send(ctx, c.asWho(c.subjects.Control(verb, agent, run)), event)
+}
+
+// asWho appends the connection's principal to a subject that may have one.
+func (c *Conn) asWho(subject string) string {
+	if c.who == "" {
+		return subject
+	}
+	return subject + "." + c.who
+}
+
+// Answer publishes an answer to a call that was delivered on subject, as the connection's principal. Somebody else's answer
+// that is there already is *sdk.Error with CodeConflict.
+func (c *Conn) Answer(ctx context.Context, subject string, event sdk.Event) error {
+	reply, ok := c.ReplySubject(subject)
+	if !ok {
+		return sdk.Errorf(sdk.CodeInvalidEvent, "%s is no call", subject)
+	}
+	return c.Publish(ctx, c.asWho(reply), event)
 }
 
 // send publishes without create-if-absent: several messages may share the subject.

@@ -51,6 +51,7 @@ func (c *Conn) read(
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
+	defer c.forget(stream, consumer)
 	if begin != nil && !begin(consumer.CachedInfo().NumPending) {
 		return nil
 	}
@@ -81,6 +82,18 @@ func (c *Conn) read(
 		if !handle(m, meta) {
 			return nil
 		}
+	}
+}
+
+// forget has the server remove a consumer that is no longer read. It waits for no answer: the server does so by itself when
+// nobody has read it for a while, but may have too many of them until then.
+func (c *Conn) forget(stream string, consumer jetstream.Consumer) {
+	if !c.nc.IsConnected() {
+		return
+	}
+	subject := "$JS.API.CONSUMER.DELETE." + stream + "." + consumer.CachedInfo().Name
+	if err := c.nc.PublishRequest(subject, c.nc.NewInbox(), nil); err != nil {
+		c.log.Debug("consumer is left to the server", "stream", stream, "error", err)
 	}
 }
 

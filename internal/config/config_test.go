@@ -64,6 +64,7 @@ func TestLoad_Settings(t *testing.T) {
 		Store: StoreJetStream, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},
 		Reconcile: Reconcile{Interval: 10 * time.Minute, OlderThan: 2 * time.Minute}, Retention: Retention{90 * 24 * time.Hour},
 		Models: []Provider{
+			{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
 			{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY"},
 			{Name: "openai", APIKeyEnv: "OPENAI_API_KEY"},
 		},
@@ -388,6 +389,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}
 	want.Reconcile.Interval, want.Retention.History = 0, 7*24*time.Hour
 	want.Models = []Provider{
+		{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
 		{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY", APIKey: "sk-2"},
 		{Name: "openai", BaseURL: "http://o", APIKeyEnv: "OPENAI_API_KEY", APIKey: "sk-1"},
 	}

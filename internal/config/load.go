@@ -139,6 +139,10 @@ func (l *loader) providers(models strict.Entries[providerFile]) {
 		}
 		p.BaseURL, p.Organization = m.Value.BaseURL.V, m.Value.Organization.V
 		p.APIKeyEnv = m.Value.APIKeyEnv.Or(p.APIKeyEnv)
+		if protocol := m.Value.Protocol; protocol.Present() {
+			p.Protocol = protocol.V
+			l.Note(protocol.Position, checkOneOf("protocol", protocol.V, defaultProvider, anthropicProvider))
+		}
 		if u := p.BaseURL; u != "" && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
 			l.Faultf(m.Value.BaseURL.Position, "base_url %q: want http:// or https://", u)
 		}

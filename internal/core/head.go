@@ -59,9 +59,11 @@ type Head struct {
 	Stop string `json:"stop,omitempty"`
 
 	// Interactions counts accepted model calls. Seen counts of messages derive from it.
-	Interactions int       `json:"interactions"`
-	Units        sdk.Units `json:"units"`
-	Usage        sdk.Usage `json:"usage"`
+	Interactions int `json:"interactions"`
+	// Misread counts the replies among them whose calls could not be understood.
+	Misread int       `json:"misread,omitempty"`
+	Units   sdk.Units `json:"units"`
+	Usage   sdk.Usage `json:"usage"`
 
 	// Deadline of the run and Timer, the due time that is armed (0: none): Unix milliseconds.
 	Deadline int64 `json:"deadline"`

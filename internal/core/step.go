@@ -69,6 +69,8 @@ func (t *transition) driven() error {
 	switch ev := t.in.Event.(type) {
 	case Replied:
 		return t.replied(ev)
+	case Compacted:
+		return t.compacted(ev)
 	case Began:
 		return t.began(ev)
 	case Returned:

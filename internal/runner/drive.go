@@ -212,11 +212,19 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	}
 	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
+	request, built, err := a.request(ctx)
+	if err != nil {
+		return a.promptFailed(ctx, err)
+	}
+	if built.Compact > 0 {
+		if event := a.compact(ctx, built, request); event != nil {
+			return event, nil
+		}
+	}
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
-	request := a.request()
 	a.calling(&request)
 	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, a.delta) })
 	if err == nil {
@@ -227,11 +235,11 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		return a.modelFailed(ctx, err)
 	}
 	storable(&reply)
-	if len(reply.Calls) > 0 {
+	if len(reply.Calls) > 0 && reply.Fault == nil {
 		rulings, err := a.rulings(ctx, reply)
 		return core.Replied{Reply: reply, Rulings: rulings}, err
 	}
-	if a.agent.Core.Converse {
+	if a.agent.Core.Converse || reply.Fault != nil {
 		return core.Replied{Reply: reply}, nil
 	}
 	return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event { return core.Replied{Reply: reply, Output: &o} })
@@ -241,6 +249,12 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 // rebuilt from the journal later. Arguments stay as they are: the core refuses such bytes there.
 func storable(reply *sdk.ModelReply) {
 	reply.Text = strings.ToValidUTF8(reply.Text, "\uFFFD")
+	if reply.Fault != nil {
+		reply.Calls = nil
+		fault := *reply.Fault
+		fault.Message = strings.ToValidUTF8(fault.Message, "\uFFFD")
+		reply.Fault = &fault
+	}
 	calls := slices.Clone(reply.Calls)
 	for i := range calls {
 		calls[i].Name = strings.ToValidUTF8(calls[i].Name, "\uFFFD")
@@ -261,18 +275,6 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	}
 	a.Logger.ErrorContext(ctx, "model call failed", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil
-}
-
-func (a *activation) request() sdk.ModelRequest {
-	h := &a.state.Head
-	return sdk.ModelRequest{
-		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: a.state.System,
-		Messages: a.state.Messages(), Tools: a.agent.Definitions, Output: a.agent.OutputSchema,
-		Interactions: sdk.Interactions{
-			Current: h.Interactions, Max: a.agent.Core.MaxInteractions, Exhausted: h.Interactions+1 >= a.agent.Core.MaxInteractions,
-		},
-		Temperature: a.agent.Temperature, MaxTokens: a.agent.MaxTokens,
-	}
 }
 
 // delta passes a fragment on to whoever watches, and counts as progress.

@@ -37,8 +37,8 @@ type Options struct {
 	Encryption Encryption
 
 	Agents []sdk.Agent
-	// Models resolves the model of an agent's spec. Nil is one OpenAI-compatible provider named "openai", with key and
-	// address from OPENAI_API_KEY and OPENAI_BASE_URL.
+	// Models resolves the model of an agent's spec. Nil are the providers "openai" and "anthropic", with keys and addresses
+	// from OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL.
 	Models func(sdk.ModelSpec) (sdk.Provider, error)
 	// Slots is how many messages are handled at once; 0 is 32. Each may hold a whole conversation in memory.
 	Slots int
@@ -166,9 +166,13 @@ func newServing(o Options) (*serving, error) {
 }
 
 func modelsFromEnvironment() (func(sdk.ModelSpec) (sdk.Provider, error), error) {
-	registry, err := llm.New(llm.Config{Providers: []llm.ProviderConfig{{
-		Name: "openai", APIKey: os.Getenv("OPENAI_API_KEY"), BaseURL: os.Getenv("OPENAI_BASE_URL"),
-	}}})
+	registry, err := llm.New(llm.Config{Providers: []llm.ProviderConfig{
+		{Name: "openai", APIKey: os.Getenv("OPENAI_API_KEY"), BaseURL: os.Getenv("OPENAI_BASE_URL")},
+		{
+			Name: "anthropic", Protocol: llm.ProtocolAnthropic, APIKey: os.Getenv("ANTHROPIC_API_KEY"),
+			BaseURL: os.Getenv("ANTHROPIC_BASE_URL"),
+		},
+	}})
 	if err != nil {
 		return nil, err
 	}
