@@ -29,7 +29,9 @@ func standIns(t *testing.T, provider *testcontainers.DockerProvider) map[string]
 		t.Fatal(err)
 	}
 	programs := folder(t, bin)
-	program := func(name string) string { return "FROM scratch\nCOPY " + name + " /" + name + "\nENTRYPOINT [\"/" + name + "\"]\n" }
+	program := func(name string) string {
+		return "FROM scratch\nCOPY " + name + " /" + name + "\nENTRYPOINT [\"/" + name + "\"]\n"
+	}
 	return map[string]string{
 		"AGENTD_IMAGE":     image(t, provider, "agentd", string(dockerfile), "agentd", programs),
 		"TRAVELDESK_IMAGE": image(t, provider, "traveldesk", string(dockerfile), "traveldesk", programs),

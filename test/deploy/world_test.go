@@ -213,4 +213,3 @@ func find(spans []span, match func(span) bool) (span, bool) {
 	}
 	return spans[i], true
 }
-
