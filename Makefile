@@ -51,6 +51,10 @@ e2e: build ## replay recorded conversations of a real model through the built bi
 chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make chaos DURATION=1h STORE=redis SEED=7
 	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED))
 
+.PHONY: deploy
+deploy: ## render the Helm chart, and run docker-compose.yml with local images; without a Docker engine only the chart
+	cd test/deploy && $(GO) vet ./... && $(GO) test -count=1 -timeout 20m ./...
+
 .PHONY: bench
 bench: ## measure runs/s, latencies and bytes per step on both stores, and what validation costs
 	$(GO) run ./test/bench

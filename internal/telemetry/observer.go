@@ -167,6 +167,10 @@ func (o observer) Appended(ctx context.Context, e *core.Entry, size int) {
 		o.metrics.takeovers.Add(ctx, 1, agent)
 	}
 	o.transition(ctx, a, e, agent)
+	if a.span != nil && a.agent != h.Agent { // until the run was there, only its agent's token was known
+		a.span.SetName(operationAgent + " " + h.Agent)
+		a.span.SetAttributes(keyOIAgent.String(h.Agent), keyAgent.String(h.Agent))
+	}
 	a.status, a.at, a.steps, a.takeovers, a.agent = h.Status, e.At, h.Interactions, taken, h.Agent
 	a.remember(h)
 	if a.span == nil {

@@ -24,6 +24,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"agentd/sdk"
 )
 
 // scope names agentd's instruments and spans.
@@ -85,7 +87,7 @@ func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Logger.Warn("telemetry could not be exported", "error", err) }))
 	err = errors.Join(t.startTraces(ctx, traces, o.Spans, about), t.startMetrics(ctx, metrics, o, about))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start telemetry: %w", err), t.Close())
+		return nil, errors.Join(sdk.Errorf(sdk.CodeConfig, "traces and metrics cannot go where the environment says").WithCause(err), t.Close())
 	}
 	return t, nil
 }

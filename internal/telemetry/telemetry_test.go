@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
@@ -58,7 +59,7 @@ func contract(name string, accepts string) sdk.Contract {
 func desk() sdk.Agent {
 	return sdk.Agent{
 		Spec: sdk.AgentSpec{
-			Name: "desk", Version: "1.0.0", Contract: contract("desk", `{"type":"object"}`),
+			Name: "shop.desk", Version: "1.0.0", Contract: contract("desk", `{"type":"object"}`),
 			Model:    sdk.ModelSpec{Provider: "acme", Name: "small"},
 			Services: []sdk.ServiceTool{{Contract: contract("shop.find", `{"type":"object"}`), Version: "1.0.0", As: "find"}},
 		},
@@ -74,16 +75,26 @@ func desk() sdk.Agent {
 // runDesk runs one run that uses the tool and the service, and returns its spans when the workers have stopped.
 func runDesk(t *testing.T, r rig, traceparent string) tracetest.SpanStubs {
 	t.Helper()
-	event := r.Init("desk", map[string]any{"message": "hello", "password": "hunter22"})
+	event := r.Init("shop.desk", map[string]any{"message": "hello", "password": "hunter22"})
 	event.TraceParent, event.TraceState = traceparent, ""
-	run := r.Send("desk", event)
+	run := r.Send("shop.desk", event)
 	r.Suspended(run, 1)
+	r.settled()
 	r.Call("shop.find").Answer("shop.find.done", map[string]any{"found": 1})
 	if done := r.Done(run); done.Type != "desk.done" {
 		t.Fatalf("the run ended with %s %s", done.Type, done.Data)
 	}
 	r.StopWorkers()
 	return r.spans.GetSpans()
+}
+
+// settled waits until an activation's span has ended, which is after its run was suspended.
+func (r rig) settled() {
+	for !slices.ContainsFunc(r.spans.GetSpans(), func(s tracetest.SpanStub) bool {
+		return value(s, "openinference.span.kind") == "AGENT"
+	}) {
+		<-time.After(time.Millisecond) // the test's deadline bounds it
+	}
 }
 
 func script() *sdktest.Model {
@@ -134,7 +145,7 @@ func TestTrace_IsOneAcrossASuspension(t *testing.T) {
 			t.Errorf("span %q is in another trace", s.Name)
 		}
 	}
-	activations := named(t, spans, "invoke_agent desk", 2)
+	activations := named(t, spans, "invoke_agent shop.desk", 2)
 	for _, a := range activations {
 		if a.Parent.SpanID() != client.SpanID() || value(a, "openinference.span.kind") != "AGENT" {
 			t.Errorf("activation %s is below %s and a %s", a.SpanContext.SpanID(), a.Parent.SpanID(), value(a, "openinference.span.kind"))
@@ -167,9 +178,9 @@ func TestTrace_IsOneAcrossASuspension(t *testing.T) {
 func TestTrace_OfACallIsThatOfItsEvent(t *testing.T) {
 	t.Parallel()
 	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script()})
-	event := r.Init("desk", map[string]any{"message": "hello"})
+	event := r.Init("shop.desk", map[string]any{"message": "hello"})
 	event.TraceParent = clientTrace
-	run := r.Send("desk", event)
+	run := r.Send("shop.desk", event)
 	r.Suspended(run, 1)
 	call := r.Call("shop.find")
 	call.Answer("shop.find.done", map[string]any{})
@@ -188,7 +199,7 @@ func TestTrace_BeginsWithTheRunWhereTheInitEventHasNone(t *testing.T) {
 	t.Parallel()
 	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script()})
 	spans := runDesk(t, r, "")
-	activations := named(t, spans, "invoke_agent desk", 2)
+	activations := named(t, spans, "invoke_agent shop.desk", 2)
 	if activations[0].Parent.IsValid() {
 		t.Error("the first activation is not the root")
 	}
@@ -289,15 +300,15 @@ func TestMetrics_CountWhatHappened(t *testing.T) {
 	runDesk(t, r, "")
 	points := r.measured(t)
 	for name, want := range map[string]float64{
-		"agentd.runs.started{agentd.agent=desk}":                          1,
-		"agentd.runs.finished{agentd.agent=desk,agentd.reason=completed}": 1,
-		"agentd.runs.suspended{agentd.agent=desk}":                        1,
-		"agentd.run.suspended.duration{agentd.agent=desk}":                1,
-		"agentd.steps{agentd.agent=desk}":                                 2,
-		"gen_ai.client.operation.duration":                                2,
-		"gen_ai.client.token.usage":                                       4,
-		"gen_ai.execute_tool.duration{gen_ai.tool.name=note}":             1,
-		"agentd.activations.active":                                       0,
+		"agentd.runs.started{agentd.agent=shop.desk}":                          1,
+		"agentd.runs.finished{agentd.agent=shop.desk,agentd.reason=completed}": 1,
+		"agentd.runs.suspended{agentd.agent=shop.desk}":                        1,
+		"agentd.run.suspended.duration{agentd.agent=shop.desk}":                1,
+		"agentd.steps{agentd.agent=shop.desk}":                                 2,
+		"gen_ai.client.operation.duration":                                     2,
+		"gen_ai.client.token.usage":                                            4,
+		"gen_ai.execute_tool.duration{gen_ai.tool.name=note}":                  1,
+		"agentd.activations.active":                                            0,
 	} {
 		if got := points[name]; got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
@@ -343,7 +354,7 @@ func TestStart_IsOffUnlessTheEnvironmentAsks(t *testing.T) {
 func TestDeadLetters_AreCountedAndTheirSpanFails(t *testing.T) {
 	t.Parallel()
 	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script()})
-	run := r.Run("desk", map[string]any{})
+	run := r.Run("shop.desk", map[string]any{})
 	r.Suspended(run, 1)
 	call := r.Call("shop.find")
 	stray := sdk.Event{

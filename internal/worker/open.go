@@ -64,7 +64,7 @@ func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLoss
 	}
 	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{Root: conn.Subjects().Root(), AllowLossy: allowLossy})
 	if err != nil {
-		return OpenedStore{}, err
+		return OpenedStore{Warnings: findingsOf(findings)}, err
 	}
 	return o.opened(store, "redis", findings, store.Close), nil
 }
@@ -82,7 +82,7 @@ func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []broker
 		}
 		err = errors.Join(err, store.Close())
 	}
-	if err == nil {
+	if err == nil || broker.Problem(store.Warnings) != nil { // else the reason would be told twice
 		return store.Warnings
 	}
 	return append(store.Warnings, broker.Finding{

@@ -12,7 +12,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"agentd/internal/core"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -45,7 +44,7 @@ func traced(t *testing.T) (call *sdktest.Call, done sdk.Event, spans tracetest.S
 	event.TraceParent, event.TraceState = aTrace, "vendor=1"
 	r := h.Send("desk", event)
 	h.Suspended(r, 1)
-	h.Until(r, "the activation has ended", func(core.State) bool { return len(ofKind(exporter.GetSpans(), "AGENT")) > 0 })
+	await(t, "the first activation ends", func() bool { return len(ofKind(exporter.GetSpans(), "AGENT")) > 0 })
 	call = h.Call("shop.find")
 	call.Answer("shop.find.done", value("it"))
 	done = succeeds(t, h, r, `{"response": "done"}`)

@@ -174,7 +174,7 @@ func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool
 //	redis+sentinel://host:port,host:port/master?db=&sentinel_username=&sentinel_password=
 //
 // It refuses, with all reasons in one *sdk.Error of CodeConfig, a server that may lose runs: see Options.AllowLossy for
-// crashes; eviction is never allowed. A server that does not answer is CodeUnavailable. The findings are warnings.
+// crashes; eviction is never allowed. A server that does not answer is CodeUnavailable. The findings are warnings, and with an error what led to it.
 func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, error) {
 	quiet()
 	s := New(nil, o)
@@ -202,7 +202,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 	if len(refusals) > 0 {
 		refusal := sdk.Errorf(code, "Redis cannot keep runs: %s", strings.Join(refusals, "; "))
 		refusal.Retryable = code == sdk.CodeUnavailable
-		return nil, nil, errors.Join(refusal, s.Close())
+		return nil, findings, errors.Join(refusal, s.Close())
 	}
 	if o.Replicas > 0 && !o.AllowLossy {
 		known, err := s.client.Command(ctx).Result()

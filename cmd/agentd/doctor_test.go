@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/state/redistest"
+)
+
+// clinic is a system that doctor examines.
+type clinic struct {
+	t *testing.T
+	// config is the path of agentd.yaml.
+	config, url, monitor, redis string
+	js                          jetstream.JetStream
+}
+
+const healthyConfig = `models:
+  local: {base_url: "http://127.0.0.1:1/v1"}
+agents:
+  - name: clerk
+    contract:
+      accepts: {type: object, properties: {message: {type: string}}}
+      emits: {type: object}
+    model: {provider: local, name: m}
+`
+
+// newClinic provisions a server for an agent. Nothing is wrong with it but that no worker is there.
+func newClinic(t *testing.T, syncs bool) *clinic {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, HTTPHost: "127.0.0.1", HTTPPort: -1, JetStream: true, StoreDir: t.TempDir(),
+		SyncAlways: syncs, NoLog: true, NoSigs: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	if !ns.ReadyForConnections(wait) {
+		t.Fatal("the server does not start")
+	}
+	nc, err := nats.Connect(ns.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	c := &clinic{t: t, config: filepath.Join(t.TempDir(), "agentd.yaml"), url: ns.ClientURL(), monitor: "http://" + ns.MonitorAddr().String()}
+	if c.js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	c.write(healthyConfig)
+	if code, out := c.agentd("provision"); code != exitOK {
+		t.Fatalf("provision exits with %d: %s", code, out)
+	}
+	return c
+}
+
+func (c *clinic) write(config string) {
+	c.t.Helper()
+	if err := os.WriteFile(c.config, []byte(config), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *clinic) agentd(args ...string) (code int, output string) {
+	var out, problems bytes.Buffer
+	args = append(args, "--config", c.config, "--nats", c.url)
+	if c.redis != "" {
+		args = append(args, "--redis", c.redis)
+	}
+	code = run(c.t.Context(), args, streams{out: &out, err: &problems})
+	return code, out.String() + problems.String()
+}
+
+// findings are the codes of what doctor finds.
+func (c *clinic) findings() (code int, codes []string) {
+	c.t.Helper()
+	code, out := c.agentd("doctor", "--monitor", c.monitor, "-o", "json")
+	var found struct {
+		Findings []struct{ Code, Message, Remedy string } `json:"findings"`
+	}
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		c.t.Fatalf("%v in %s", err, out)
+	}
+	for _, f := range found.Findings {
+		if f.Message == "" || f.Remedy == "" {
+			c.t.Errorf("finding %s does not say what is wrong and what to do: %+v", f.Code, f)
+		}
+		codes = append(codes, f.Code)
+	}
+	return code, codes
+}
+
+// stream changes the settings of a stream.
+func (c *clinic) stream(name string, change func(*jetstream.StreamConfig)) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), wait)
+	defer cancel()
+	s, err := c.js.Stream(ctx, name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	config := s.CachedInfo().Config
+	change(&config)
+	if _, err := c.js.UpdateStream(ctx, config); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// anew makes a stream again, with other settings than it can be updated to.
+func (c *clinic) anew(name string, change func(*jetstream.StreamConfig)) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), wait)
+	defer cancel()
+	s, err := c.js.Stream(ctx, name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	config := s.CachedInfo().Config
+	change(&config)
+	if err := c.js.DeleteStream(ctx, name); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err = c.js.CreateStream(ctx, config); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *clinic) consumer(stream, name string, change func(*jetstream.ConsumerConfig)) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), wait)
+	defer cancel()
+	have, err := c.js.Consumer(ctx, stream, name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	config := have.CachedInfo().Config
+	err = c.js.DeleteConsumer(ctx, stream, name)
+	if change != nil {
+		change(&config)
+		_, created := c.js.CreateConsumer(ctx, stream, config)
+		err = errors.Join(err, created)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestDoctor_FindsNothingElseInAHealthySystem(t *testing.T) {
+	t.Parallel()
+	c := newClinic(t, true)
+	c.redis = redistest.Start(t)
+	code, found := c.findings()
+	if code != exitOK || !slices.Equal(found, []string{"no_worker"}) {
+		t.Errorf("doctor exits with %d and finds %v, want only that nobody serves", code, found)
+	}
+}
+
+// TestDoctor_FindsEachMisconfiguration plants them one by one.
+func TestDoctor_FindsEachMisconfiguration(t *testing.T) {
+	t.Parallel()
+	const failed, warned = exitFindings, exitOK
+	for code, c := range map[string]struct {
+		exit  int
+		plant func(*clinic)
+	}{
+		"nats_unreachable": {failed, func(c *clinic) { c.url = "nats://127.0.0.1:1" }},
+		"stream_missing": {failed, func(c *clinic) {
+			if err := c.js.DeleteStream(c.t.Context(), "AGENTD_DLQ"); err != nil {
+				c.t.Fatal(err)
+			}
+		}},
+		"consumer_missing":  {failed, func(c *clinic) { c.consumer("AGENTD_IN", "agent_clerk", nil) }},
+		"duplicates_window": {failed, func(c *clinic) { c.stream("AGENTD_IN", func(s *jetstream.StreamConfig) { s.Duplicates = time.Minute }) }},
+		"max_age":           {failed, func(c *clinic) { c.stream("AGENTD_START", func(s *jetstream.StreamConfig) { s.MaxAge = time.Hour }) }},
+		"max_deliver": {failed, func(c *clinic) {
+			c.consumer("AGENTD_IN", "agent_clerk", func(o *jetstream.ConsumerConfig) { o.MaxDeliver = 5 })
+		}},
+		"no_schedules": {failed, func(c *clinic) {
+			c.anew("AGENTD_TMR", func(s *jetstream.StreamConfig) { s.AllowMsgSchedules = false })
+		}},
+		"sync_interval":               {warned, func(c *clinic) {}},
+		"redis_append_only_file_lazy": {failed, func(c *clinic) { c.redis = redistest.StartServer(c.t, "--appendfsync", "everysec").URL() }},
+		"redis_eviction": {failed, func(c *clinic) {
+			c.redis = redistest.StartServer(c.t, "--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb").URL()
+		}},
+		"model": {warned, func(c *clinic) {
+			c.write(strings.Replace(healthyConfig, `base_url: "http://127.0.0.1:1/v1"`, "api_key_env: DOCTOR_TEST_NO_KEY", 1))
+		}},
+		"encryption_keys": {failed, func(c *clinic) {
+			c.write(healthyConfig + "encryption: {current: k1, keys: {k1: {file: nowhere}}}\n")
+		}},
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			clinic := newClinic(t, code != "sync_interval")
+			c.plant(clinic)
+			exit, found := clinic.findings()
+			if !slices.Contains(found, code) || exit != c.exit {
+				t.Errorf("doctor exits with %d and finds %v, want %d and %s", exit, found, c.exit, code)
+			}
+		})
+	}
+}

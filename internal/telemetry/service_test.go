@@ -1,0 +1,73 @@
+package telemetry_test
+
+import (
+	"testing"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"agentd/internal/telemetry"
+	"agentd/sdk"
+)
+
+func traced(t *testing.T) (*telemetry.Telemetry, *tracetest.InMemoryExporter) {
+	t.Helper()
+	spans := tracetest.NewInMemoryExporter()
+	shown, err := telemetry.Start(t.Context(), telemetry.Options{Spans: spans})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := shown.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return shown, spans
+}
+
+func TestServe_IsBelowTheCallAndNamedInTheAnswer(t *testing.T) {
+	t.Parallel()
+	shown, spans := traced(t)
+	call := &sdk.Event{ID: "c1", Type: "shop.find", Subject: "trip", TraceParent: clientTrace}
+	for _, answer := range []*sdk.Event{{Type: "shop.find.done"}, {Type: sdk.ErrorType("shop.find")}, nil} {
+		ctx, serving := shown.Serve(t.Context(), call)
+		named := telemetry.Remote(serving.TraceParent(call.TraceParent), "")
+		serving.End(ctx, answer)
+		span := spans.GetSpans()[0]
+		spans.Reset()
+		if span.Parent.SpanID() != telemetry.Remote(clientTrace, "").SpanID() || named.SpanID() != span.SpanContext.SpanID() {
+			t.Errorf("the span %s is below %s, and the answer names %s", span.SpanContext.SpanID(), span.Parent.SpanID(), named.SpanID())
+		}
+		if failed := span.Status.Code == codes.Error; failed != (answer == nil || answer.Type != "shop.find.done") {
+			t.Errorf("answer %+v: the span failed: %t", answer, failed)
+		}
+	}
+	var off *telemetry.Telemetry
+	_, serving := off.Serve(t.Context(), call)
+	if got := serving.TraceParent(clientTrace); got != clientTrace {
+		t.Errorf("without telemetry the answer carries %s, want what the call carried", got)
+	}
+}
+
+func TestClient_StartsTheRunInItsTrace(t *testing.T) {
+	t.Setenv("TRACEPARENT", clientTrace)
+	t.Setenv("TRACESTATE", "vendor=1")
+	shown, spans := traced(t)
+	event := sdk.Event{ID: "1"}
+	_, end := shown.Client(t.Context(), "desk", &event)
+	end(nil)
+	span := spans.GetSpans()[0]
+	if span.Parent.SpanID() != telemetry.Remote(clientTrace, "").SpanID() {
+		t.Errorf("the client's span is below %s", span.Parent.SpanID())
+	}
+	if got := telemetry.Remote(event.TraceParent, ""); got.SpanID() != span.SpanContext.SpanID() || event.TraceState != "vendor=1" {
+		t.Errorf("the event carries %s %s", event.TraceParent, event.TraceState)
+	}
+	var off *telemetry.Telemetry
+	plain := sdk.Event{ID: "2"}
+	_, end = off.Client(t.Context(), "desk", &plain)
+	end(nil)
+	if plain.TraceParent != clientTrace {
+		t.Errorf("without telemetry the event carries %q, want that of the environment", plain.TraceParent)
+	}
+}
