@@ -252,5 +252,8 @@ func Check(a sdk.Agent, permissions approval.Options) error {
 
 var _ runner.Catalog = (*Catalog)(nil)
 
-// turnSchema is the dataschema of conversation turns.
-var turnSchema = sdk.SchemaRef(contracts.Conversation().URI, contracts.BuiltinVersion)
+// turnSchema is the dataschema of conversation turns, questionSchema that of tools' questions.
+var (
+	turnSchema     = sdk.SchemaRef(contracts.Conversation().URI, contracts.BuiltinVersion)
+	questionSchema = sdk.SchemaRef(contracts.Question().URI, contracts.BuiltinVersion)
+)
