@@ -126,9 +126,7 @@ func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
 		l.Note(f.Text.Position, checkOneOf("text", f.Text.V, string(sdk.TextOutput), string(sdk.TextConverse)))
 	}
 	s.Permissions = l.permissions(f.Permissions)
-	if !f.Tools.MCP.Empty() {
-		l.Faultf(f.Tools.MCP.Position, "MCP servers come with a later version; tools.mcp must be empty")
-	}
+	l.agentServers(f)
 	l.limits(f, &s.Limits)
 	l.tools(f, &s)
 	return s
