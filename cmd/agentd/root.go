@@ -126,7 +126,7 @@ func (a *app) root() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.approvalsCommand(), a.dlqCommand(), a.auditCommand(), a.provisionCommand(),
-		a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
+		a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(), a.keysCommand(), a.mockCommand(), a.mcpCommand(), a.versionCommand(),
 	)
 	a.noteBegin(root)
 	return root
