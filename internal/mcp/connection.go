@@ -36,15 +36,19 @@ type connection struct {
 	logger    *slog.Logger
 }
 
-// connect starts or dials the server and agrees on a protocol version. changed is called when the server says that it has
-// other tools.
-func connect(ctx context.Context, s *ServerConfig, changed func(), logger *slog.Logger) (*connection, error) {
+// connect starts or dials the server and agrees on a protocol version, the newest that both speak; older leaves the newest
+// out. changed is called when the server says that it has other tools.
+func connect(ctx context.Context, s *ServerConfig, older bool, changed func(), logger *slog.Logger) (*connection, error) {
 	c := &connection{calls: map[string]*exchange{}, turn: make(chan struct{}, 1), changed: changed, logger: logger}
 	t, err := c.transport(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	c.Client = client.NewClient(t, client.WithElicitationHandler(elicitation{c}))
+	options := []client.ClientOption{client.WithElicitationHandler(elicitation{c})}
+	if older {
+		options = append(options, client.WithProtocolVersion(mcp.LATEST_LEGACY_PROTOCOL_VERSION))
+	}
+	c.Client = client.NewClient(t, options...)
 	c.OnNotification(c.notified)
 	// The transport keeps the context for what the server asks, so it must outlive this call.
 	if err := c.Start(context.WithoutCancel(ctx)); err != nil {
@@ -57,6 +61,12 @@ func connect(ctx context.Context, s *ServerConfig, changed func(), logger *slog.
 		return nil, errors.Join(fmt.Errorf("connect to MCP server %s: %w", s.Name, err), c.release())
 	}
 	return c, nil
+}
+
+// refusesVersion reports whether a server refuses the newest protocol, which some do only after they have agreed on it.
+func refusesVersion(err error) bool {
+	_, refused := errors.AsType[mcp.UnsupportedProtocolVersionError](err)
+	return refused
 }
 
 // clientVersion is what servers are told; it is no release's, because nothing may depend on it.

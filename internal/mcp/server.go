@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -26,6 +27,8 @@ type Server struct {
 	logger *slog.Logger
 
 	changed chan struct{}
+	// older is set when the server refused the newest protocol.
+	older atomic.Bool
 
 	mu     sync.Mutex
 	conn   *connection
@@ -136,7 +139,11 @@ func (s *Server) attempt(ctx context.Context, wait time.Duration) (*connection, 
 			return nil, ctx.Err()
 		}
 	}
-	return connect(ctx, &s.config, s.noteChange, s.logger)
+	conn, err := connect(ctx, &s.config, s.older.Load(), s.noteChange, s.logger)
+	if refusesVersion(err) && !s.older.Swap(true) {
+		conn, err = connect(ctx, &s.config, true, s.noteChange, s.logger)
+	}
+	return conn, err
 }
 
 // worked resets the pause between attempts: the server answered something.
@@ -182,6 +189,12 @@ func (s *Server) Tools(ctx context.Context) ([]sdk.Tool, error) {
 		return nil, err
 	}
 	found, err := s.list(ctx, conn)
+	if refusesVersion(err) && !s.older.Swap(true) {
+		conn.lost.Store(true)
+		if conn, err = s.connected(ctx); err == nil {
+			found, err = s.list(ctx, conn)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
