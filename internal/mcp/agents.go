@@ -79,7 +79,7 @@ const runSchema = `{"type":"object","properties":{"run":{"type":"string","descri
 func NewAgents(o AgentsOptions) (*Agents, error) {
 	a := &Agents{AgentsOptions: o, hostCancels: func() bool { return false }}
 	a.server = server.NewMCPServer("agentd", o.Version, server.WithToolCapabilities(false), server.WithRecovery(),
-		server.WithLogger(o.Logger), server.WithInstructions(
+		server.WithInstructions(
 			"Each agent is a tool. A run may take longer than a call waits, or wait for a person: the answer then has the run's "+
 				"handle, and "+toolRunResult+" goes on waiting."))
 	taken := map[string]string{toolRunResult: "agentd", toolRunCancel: "agentd"}
@@ -92,6 +92,9 @@ func NewAgents(o AgentsOptions) (*Agents, error) {
 		output, err := outputSchema(agent.Emits)
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", agent.Agent, err)
+		}
+		if agent.Description == "" {
+			agent.Description = "Runs the agent " + agent.Agent + "."
 		}
 		tool := mcp.NewToolWithRawSchema(name, agent.Description, agent.Accepts)
 		tool.RawOutputSchema = output

@@ -97,49 +97,76 @@ func (s *Server) exchange(ctx context.Context, tool string, x *exchange) error {
 }
 
 func (c *connection) callTool(ctx context.Context, tool string, x *exchange) error {
-	leave, err := c.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	ctx, x.cancel = context.WithCancelCause(ctx)
 	defer x.cancel(nil)
 	x.ctx = ctx
-	c.mu.Lock()
-	c.calls[x.call.ID] = x
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.calls, x.call.ID)
-		c.mu.Unlock()
-	}()
+	if err := c.enter(ctx, x); err != nil {
+		return err
+	}
+	defer c.leave(x)
 	request := mcp.CallToolRequest{}
 	request.Params.Name, request.Params.Arguments = tool, x.call.Args
 	request.Params.Meta = &mcp.Meta{ProgressToken: x.call.ID, AdditionalFields: map[string]any{metaIdempotencyKey: x.call.ID}}
 	if x.call.TraceParent != "" {
 		request.Params.Meta.AdditionalFields[metaTraceParent] = x.call.TraceParent
 	}
-	_, err = c.CallTool(context.WithValue(ctx, exchangeKey{}, x), request)
-	c.mu.Lock()
+	_, err := c.CallTool(context.WithValue(ctx, exchangeKey{}, x), request)
+	c.mu.Lock() // x is shared with whoever answers the server's questions
 	defer c.mu.Unlock()
 	return err
 }
 
-// enter waits for the other calls to end where calls exclude each other.
-func (c *connection) enter(ctx context.Context) (leave func(), err error) {
-	c.mu.Lock()
-	exclusive := c.exclusive
-	c.mu.Unlock()
-	if !exclusive {
-		return func() {}, nil
-	}
-	select {
-	case c.turn <- struct{}{}:
-		return func() { <-c.turn }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// enter notes a call that runs. Where calls exclude each other it waits for the others to end.
+func (c *connection) enter(ctx context.Context, x *exchange) error {
+	for {
+		c.mu.Lock()
+		if !c.exclusive || len(c.calls) == 0 {
+			c.calls[x.call.ID] = x
+			c.mu.Unlock()
+			return nil
+		}
+		left := c.left
+		c.mu.Unlock()
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
+
+func (c *connection) leave(x *exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, x.call.ID)
+	close(c.left)
+	c.left = make(chan struct{})
+}
+
+// only returns the one call that runs, with c locked. Others that run beside it are waited for, for a time; no more begin.
+func (c *connection) only(ctx context.Context) (*exchange, error) {
+	ctx, stop := context.WithTimeout(ctx, aloneTime)
+	defer stop()
+	for {
+		c.mu.Lock()
+		c.exclusive = true
+		if len(c.calls) == 1 {
+			for _, x := range c.calls {
+				return x, nil
+			}
+		}
+		left := c.left
+		c.mu.Unlock()
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return nil, errAmbiguous
+		}
+	}
+}
+
+// aloneTime is how long a question waits for calls to end that may as well have asked it.
+const aloneTime = 10 * time.Second
 
 // failure is what the model is told of a call that has no result.
 func (s *Server) failure(ctx context.Context, tool string, err error) error {

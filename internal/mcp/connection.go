@@ -31,16 +31,17 @@ type connection struct {
 	calls map[string]*exchange
 	// exclusive makes calls wait for each other: a server that asks in the older protocol does not say what for.
 	exclusive bool
-	turn      chan struct{}
-	changed   func()
-	logger    *slog.Logger
+	// left is closed, and made anew, when a call ends.
+	left    chan struct{}
+	changed func()
+	logger  *slog.Logger
 }
 
 // connect starts or dials the server and agrees on a protocol version, the newest that both speak; older leaves the newest
 // out. changed is called when the server says that it has other tools.
 func connect(ctx context.Context, s *ServerConfig, older bool, changed func(), logger *slog.Logger) (*connection, error) {
-	c := &connection{calls: map[string]*exchange{}, turn: make(chan struct{}, 1), changed: changed, logger: logger}
-	t, err := c.transport(ctx, s)
+	c := &connection{calls: map[string]*exchange{}, left: make(chan struct{}), changed: changed, logger: logger}
+	t, err := c.transport(ctx, s, older)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func refusesVersion(err error) bool {
 // clientVersion is what servers are told; it is no release's, because nothing may depend on it.
 const clientVersion = "1"
 
-func (c *connection) transport(ctx context.Context, s *ServerConfig) (transport.Interface, error) {
+func (c *connection) transport(ctx context.Context, s *ServerConfig, older bool) (transport.Interface, error) {
 	if s.Command != "" {
 		p, stdio, err := startProcess(ctx, s, c.logger)
 		if err != nil {
@@ -85,8 +86,13 @@ func (c *connection) transport(ctx context.Context, s *ServerConfig) (transport.
 	if err != nil {
 		return nil, sdk.Errorf(sdk.CodeConfig, "MCP server %s: its url is none", s.Name)
 	}
-	h, err := transport.NewStreamableHTTP(s.URL, transport.WithHTTPBasicClient(s.httpClient(u.Hostname())),
-		transport.WithHTTPHeaders(s.Headers), transport.WithHTTPLogger(c.logger))
+	options := []transport.StreamableHTTPCOption{
+		transport.WithHTTPBasicClient(s.httpClient(u.Hostname())), transport.WithHTTPHeaders(s.Headers), transport.WithHTTPLogger(c.logger),
+	}
+	if older {
+		options = append(options, transport.WithContinuousListening())
+	}
+	h, err := transport.NewStreamableHTTP(s.URL, options...)
 	if err != nil {
 		return nil, fmt.Errorf("MCP server %s: %w", s.Name, err)
 	}
@@ -185,6 +191,9 @@ func tapped(
 	ctx context.Context, r transport.JSONRPCRequest,
 	send func(context.Context, transport.JSONRPCRequest) (*transport.JSONRPCResponse, error),
 ) (*transport.JSONRPCResponse, error) {
+	if r.Method == string(mcp.MethodServerDiscover) {
+		return discovered(send(ctx, r))
+	}
 	x, _ := ctx.Value(exchangeKey{}).(*exchange)
 	if x == nil || x.method != r.Method {
 		return send(ctx, r)
@@ -208,6 +217,20 @@ func tapped(
 		return nil, errInputRequired
 	}
 	return resp, nil
+}
+
+// discovered takes an answer without versions, which older servers give to methods that they do not know, as what it is.
+func discovered(resp *transport.JSONRPCResponse, err error) (*transport.JSONRPCResponse, error) {
+	if err != nil || resp == nil || resp.Error != nil {
+		return resp, err
+	}
+	var result struct {
+		Versions []string `json:"supportedVersions"`
+	}
+	if json.Unmarshal(resp.Result, &result) == nil && len(result.Versions) > 0 {
+		return resp, nil
+	}
+	return transport.NewJSONRPCErrorResponse(resp.ID, mcp.METHOD_NOT_FOUND, "the server is of an older protocol", nil), nil
 }
 
 // merged adds parameters to those that the library made.

@@ -243,6 +243,9 @@ func (p *elicitParams) content(text string, content json.RawMessage) (json.RawMe
 	if !json.Valid(content) {
 		return nil, "it is no JSON"
 	}
+	if content, err = schema.ApplyDefaults(content); err != nil {
+		return nil, sdk.AsError(err).Message
+	}
 	if faults := schema.Validate(content); len(faults) > 0 {
 		return nil, (&sdk.Error{Code: sdk.CodeContractViolation, Faults: faults}).Error()
 	}
@@ -278,21 +281,16 @@ var (
 )
 
 // Elicit implements client.ElicitationHandler.
-func (e elicitation) Elicit(_ context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
+func (e elicitation) Elicit(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
 	a, err := newAsked(request.Params)
 	if err != nil {
 		return nil, err
 	}
-	e.c.mu.Lock()
+	x, err := e.c.only(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer e.c.mu.Unlock()
-	e.c.exclusive = true
-	if len(e.c.calls) != 1 {
-		return nil, errAmbiguous
-	}
-	var x *exchange
-	for _, only := range e.c.calls {
-		x = only
-	}
 	if i := slices.IndexFunc(x.answered, func(given answered) bool { return given.Key == a.Key }); i >= 0 {
 		var given elicitResult
 		if err := json.Unmarshal(x.answered[i].Answer, &given); err != nil {

@@ -140,10 +140,17 @@ func (s *Server) attempt(ctx context.Context, wait time.Duration) (*connection, 
 		}
 	}
 	conn, err := connect(ctx, &s.config, s.older.Load(), s.noteChange, s.logger)
-	if refusesVersion(err) && !s.older.Swap(true) {
-		conn, err = connect(ctx, &s.config, true, s.noteChange, s.logger)
+	switch {
+	case refusesVersion(err) && !s.older.Swap(true):
+	case err == nil && s.config.URL != "" && !mcp.IsModernProtocol(conn.ProtocolVersion()) && !s.older.Swap(true):
+		// What a server of the older protocol says by itself comes on a stream that is opened only for such.
+		if err := conn.release(); err != nil {
+			s.logger.Debug("MCP server could not be closed", "server", s.config.Name, "error", err)
+		}
+	default:
+		return conn, err
 	}
-	return conn, err
+	return connect(ctx, &s.config, true, s.noteChange, s.logger)
 }
 
 // worked resets the pause between attempts: the server answered something.

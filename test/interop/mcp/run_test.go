@@ -38,6 +38,13 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if os.Getenv(conformanceClient) != "" {
+		if err := actAsClient(os.Args[len(os.Args)-1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	if path, err := binary(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(path)) // in the temporary folder
@@ -74,6 +81,19 @@ func newWorld(t *testing.T, files map[string]string) *world {
 // start runs agentd until kill is called, or the test ends, and waits until it says mark.
 func (w *world) start(mark string, args ...string) (kill func()) {
 	w.Helper()
+	_, kill = w.launch(mark, args...)
+	return kill
+}
+
+// startSaying is start that returns what was said.
+func (w *world) startSaying(mark string, args ...string) string {
+	w.Helper()
+	said, _ := w.launch(mark, args...)
+	return said
+}
+
+func (w *world) launch(mark string, args ...string) (text string, kill func()) {
+	w.Helper()
 	path, err := binary()
 	if err != nil {
 		w.Fatal(err)
@@ -101,7 +121,7 @@ func (w *world) start(mark string, args ...string) (kill func()) {
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	return kill
+	return said.String(), kill
 }
 
 // agentd runs a command to its end.
