@@ -33,6 +33,7 @@ const (
 	CodeIdentityRequired  Code = "identity_required"  // the publisher: the broker must enforce who they are
 	CodeDecisionRefused   Code = "decision_refused"   // the approver: the decision does not count
 	CodeOutcomeUnknown    Code = "outcome_unknown"    // the model: an at-most-once tool was interrupted
+	CodeStateLost         Code = "state_lost"         // the publisher: the store lost the run; it may be started again
 	CodePoison            Code = "poison_run"         // the operator: the run keeps killing its workers
 	CodeCorrupt           Code = "corrupt_journal"    // the operator: the run's journal cannot be read
 	CodeConflict          Code = "conflict"           // the operator: two contents claim one event id

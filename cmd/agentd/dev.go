@@ -120,13 +120,19 @@ func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err = d.start(ctx, cfg); err == nil {
-		d.announce(cfg, "ready")
-	} else if err = d.wait(err); err == nil {
-		fmt.Fprintf(d.a.err, "agentd: the server is at %s; the agents start when the registry has the contracts\n", d.url)
+	problem := d.start(ctx, cfg)
+	if err = problem; problem != nil {
+		err = d.wait(problem)
 	}
 	if err == nil {
-		err = d.withDesk(ctx, cfg, func() error { return d.reload(ctx, cfg) })
+		err = d.withDesk(ctx, cfg, func() error {
+			if problem == nil {
+				d.announce(cfg, "ready")
+			} else {
+				fmt.Fprintf(d.a.err, "agentd: the server is at %s; the agents start when the registry has the contracts\n", d.url)
+			}
+			return d.reload(ctx, cfg)
+		})
 	}
 	for _, g := range d.generations {
 		g.stop()

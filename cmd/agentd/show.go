@@ -42,6 +42,7 @@ type runDetails struct {
 	Units        sdk.Units      `json:"executionunits"`
 	Spec         string         `json:"spec"`
 	System       string         `json:"system,omitempty"`
+	Purged       *core.Purged   `json:"purged,omitempty"`
 	Waiting      []waiting      `json:"waiting,omitempty"`
 	Messages     []sdk.Message  `json:"messages"`
 	Terminal     *core.Terminal `json:"terminal,omitempty"`
@@ -96,6 +97,9 @@ func detailsOf(entries []core.Entry) (runDetails, error) {
 	}
 	d.Run, d.Agent, d.Status, d.Reason, d.Deadline = s.Run, s.Agent, s.Status, s.Reason, s.Deadline
 	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Interactions, s.Usage, s.Units, s.Spec, s.System
+	if d.Purged = s.Purged; d.Purged != nil {
+		d.Started = 0 // nobody knows any more
+	}
 	d.Waiting, d.Messages = waitingCalls(&s.Head), s.Messages()
 	return d, nil
 }
@@ -105,13 +109,19 @@ func (d runDetails) write(w io.Writer, full bool) error {
 	fmt.Fprintf(t, "run\t%s\n", clip(d.Run, shown))
 	fmt.Fprintf(t, "agent\t%s\n", d.Agent)
 	fmt.Fprintf(t, "status\t%s\n", statusText(d.Status, d.Reason))
-	fmt.Fprintf(t, "started\t%s (%s)\n", clock(d.Started), ago(d.Started))
+	if d.Purged == nil {
+		fmt.Fprintf(t, "started\t%s (%s)\n", clock(d.Started), ago(d.Started))
+	}
 	fmt.Fprintf(t, "changed\t%s (%s)\n", clock(d.Updated), ago(d.Updated))
 	if d.Status != core.StatusDone {
 		fmt.Fprintf(t, "deadline\t%s (in %s)\n", clock(d.Deadline), length(time.Until(time.UnixMilli(d.Deadline))))
 	}
 	fmt.Fprintf(t, "model\t%s, %d prompt and %d completion tokens, %s execution units\n",
 		count(d.Interactions, "call"), d.Usage.Prompt, d.Usage.Completion, d.Units)
+	if p := d.Purged; p != nil {
+		fmt.Fprintf(t, "history\tremoved %s (%s): %d entries, the last with SHA-256 %s\n", clock(p.At), ago(p.At), p.Rev, p.Digest)
+		return t.Flush()
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -155,6 +165,10 @@ func (d runDetails) writeConversation(w io.Writer, full bool) {
 				if c.Media != nil {
 					text = fmt.Sprintf("(%s %s)", c.Media.MIME, c.Media.Name)
 				}
+			case sdk.ContentThinking:
+				who = "  thinks"
+			case sdk.ContentRedacted:
+				who, text = "  thinks", "(not shown by the provider)"
 			case sdk.ContentText:
 			}
 			fmt.Fprintf(w, "  %-9s  %s\n", who, cut(text))

@@ -70,6 +70,18 @@ func (s *story) commit(ev core.Event, alter func(*core.Entry)) {
 	s.Committed(key, s.digest, &e)
 }
 
+// append tells an entry that the core did not make, with its head altered.
+func (s *story) append(change core.Change, alter func(*core.Head)) {
+	e := s.entry
+	e.Rev, e.Etag, e.Prev, e.Change = e.Rev+1, "altered", s.digest, change
+	if d := e.Head.Driver; d != nil {
+		driver := *d
+		e.Head.Driver = &driver
+	}
+	alter(&e.Head)
+	s.Committed(key, "altered", &e)
+}
+
 func (s *story) publish(subject string, ev sdk.Event) {
 	s.t.Helper()
 	data, err := ev.Encode()
@@ -284,6 +296,21 @@ func TestChecker_FindsEachViolation(t *testing.T) {
 			e.Head.Fence++
 			e.Head.Driver = &core.Driver{Stream: streamIn, Sequence: 9, Owner: "other"}
 			s.Committed(key, "next", &e)
+		})}},
+		{"waits longer than a call", "I11", map[string]func(*story){returned: then(returned, func(s *story) {
+			s.append(core.Change{Kind: "answered", Head: s.head}, func(h *core.Head) { h.Timer = h.Deadline })
+		})}},
+		{"waits for a timer that nobody armed", "I11", map[string]func(*story){returned: then(returned, func(s *story) {
+			s.append(core.Change{Kind: "answered", Head: s.head}, func(h *core.Head) { h.Timer-- })
+		})}},
+		{"taken over for ever", "I11", map[string]func(*story){began: before(began, func(s *story) {
+			s.append(core.Change{Kind: "taken_over", Head: s.head}, func(h *core.Head) { h.Driver.Takeovers = core.MaxTakeovers + 1 })
+		})}},
+		{"service is not told that nobody waits", "I4", map[string]func(*story){ended: nil, told: nil, answered: func(s *story) {
+			s.commit(core.CancelAsked{}, func(e *core.Entry) { e.Effects = e.Effects[1:] })
+		}}},
+		{"awaited answer among the dead letters", "I10", map[string]func(*story){answer: then(answer, func(s *story) {
+			s.DeadLettered(streamIn, 1, sdk.CodeUnknownRun)
 		})}},
 		{"timed out by an answer", "I16", map[string]func(*story){answered: func(s *story) {
 			s.cause = core.Cause{Stream: streamIn, Sequence: 1, EventID: "a"}

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -129,7 +130,9 @@ func TestRegistry_IsFollowed(t *testing.T) {
 		t.Errorf("the content became %+v", p.Contract)
 	}
 	stop()
-	receive(t, "the end", ended)
+	if err := receive(t, "the end", ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("following ends with %v", err)
+	}
 }
 
 func TestRegistry_ThatDoesNotExistIsNeverMadeSilently(t *testing.T) {

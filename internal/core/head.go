@@ -40,7 +40,8 @@ const (
 //  4. calls belong to the current step, in the order of the model's reply, with distinct ids; permission requests and
 //     questions follow;
 //  5. a permission request names a call of the round, and a held call the request that holds it;
-//  6. an open question names the call that waits for it, and that call names the question.
+//  6. an open question names the call that waits for it, and that call names the question;
+//  7. only a done run is purged.
 type Head struct {
 	V     int    `json:"v"`
 	Run   string `json:"run"`
@@ -60,9 +61,11 @@ type Head struct {
 	Stop string `json:"stop,omitempty"`
 
 	// Interactions counts accepted model calls. Seen counts of messages derive from it.
-	Interactions int       `json:"interactions"`
-	Units        sdk.Units `json:"units"`
-	Usage        sdk.Usage `json:"usage"`
+	Interactions int `json:"interactions"`
+	// Misread counts the replies among them whose calls could not be understood.
+	Misread int       `json:"misread,omitempty"`
+	Units   sdk.Units `json:"units"`
+	Usage   sdk.Usage `json:"usage"`
 
 	// Deadline of the run and Timer, the due time that is armed (0: none): Unix milliseconds.
 	Deadline int64 `json:"deadline"`
@@ -80,6 +83,17 @@ type Head struct {
 
 	// Base is the first entry that is needed to rebuild the history.
 	Base uint64 `json:"base"`
+	// Purged says that the history is gone: the entry is the run's tombstone, and the only one.
+	Purged *Purged `json:"purged,omitempty"`
+}
+
+// Purged is what a tombstone keeps of the history in whose place it stands.
+type Purged struct {
+	// At is when the history was removed, in Unix milliseconds.
+	At int64 `json:"at"`
+	// Rev and Digest are the revision and the hash of the last entry: what a copy of the history is checked against.
+	Rev    uint64 `json:"rev"`
+	Digest string `json:"digest"`
 }
 
 // Init is the event that started the run, as far as its end needs it.
@@ -264,6 +278,8 @@ func (h *Head) Check() error {
 		return violation(h, "waits for nothing, or without a timer")
 	case h.Status == StatusDone && (len(h.Calls) > 0 || h.Reason == ""):
 		return violation(h, "done with %d calls and reason %q", len(h.Calls), h.Reason)
+	case h.Status != StatusDone && h.Purged != nil:
+		return violation(h, "a %s run without its history", h.Status)
 	}
 	for i := range h.Calls {
 		if ref, ok := sdk.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Step || h.call(h.Calls[i].ID) != i {

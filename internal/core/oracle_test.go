@@ -220,7 +220,7 @@ func (o *oracle) message(e *core.Entry, m sdk.Message) {
 			if c.CallID != "" { // what became of a permission request
 				c.Text = string(o.results[c.CallID].Data)
 			}
-		case sdk.ContentMedia:
+		case sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
 		}
 	}
 	o.messages = append(o.messages, m)
@@ -240,7 +240,7 @@ func (o *oracle) answeredAll(rev uint64) {
 					o.Fatalf("entry %d: result of %s where %v are expected", rev, c.CallID, open)
 				}
 				open = open[1:]
-			case sdk.ContentText, sdk.ContentMedia:
+			case sdk.ContentText, sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
 				if len(open) > 0 && m.Role == sdk.RoleUser {
 					o.Fatalf("entry %d: %q before the results of %v", rev, c.Text, open)
 				}

@@ -15,6 +15,10 @@ func (t *transition) replied(ev Replied) error {
 	t.count(ev.Reply)
 	t.Checkpoints = append(t.Checkpoints, CheckpointAssistantTurn)
 	switch {
+	case ev.Reply.Fault != nil:
+		h.Misread++
+		t.correct(ev.Reply.Text, ev.Reply.Fault.Message)
+		return nil
 	case len(ev.Reply.Calls) > 0:
 		return t.openRound(ev)
 	case t.spec.Converse:
@@ -29,13 +33,20 @@ func (t *transition) replied(ev Replied) error {
 	return t.complete(ReasonCompleted, ev.Output.Data)
 }
 
-// count adds what a model call cost.
+// count adds a model call.
 func (t *transition) count(reply sdk.ModelReply) {
+	t.Head.Interactions++
+	t.cost(reply)
+}
+
+// cost adds what a model call cost.
+func (t *transition) cost(reply sdk.ModelReply) {
 	h := &t.Head
-	h.Interactions++
 	h.Units += reply.Units
 	h.Usage.Prompt += reply.Usage.Prompt
 	h.Usage.Completion += reply.Usage.Completion
+	h.Usage.CacheRead += reply.Usage.CacheRead
+	h.Usage.CacheWrite += reply.Usage.CacheWrite
 }
 
 // correct tells the model what is wrong with its answer (self-correction, seed 000).
@@ -51,7 +62,7 @@ func (t *transition) openRound(ev Replied) error {
 	t.Head.Step++
 	t.Head.Opened = t.in.Rev
 	t.Dropped = plan.Dropped
-	var content []sdk.Content
+	content := ev.Reply.Thinking
 	if ev.Reply.Text != "" {
 		content = append(content, sdk.Content{Kind: sdk.ContentText, Text: ev.Reply.Text})
 	}

@@ -96,6 +96,8 @@ func (t *transition) interrupted(e Ending) error {
 	switch ev := t.in.Event.(type) {
 	case Replied:
 		t.count(ev.Reply)
+	case Compacted:
+		t.cost(ev.Reply)
 	case Returned:
 		if err := t.record(ev.Results); err != nil {
 			return err

@@ -61,7 +61,7 @@ func (a *activation) repeatEnd(ctx context.Context) error {
 	last, err := a.Store.Head(ctx, a.key)
 	var entry core.Entry
 	if err == nil {
-		entry, err = a.decode(ctx, a.key, last)
+		entry, _, err = a.decode(ctx, a.key, last)
 	}
 	if err == nil {
 		err = a.carryOut(ctx, &entry, []core.Effect{{Kind: core.EffectTerminal}})

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,6 +60,9 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []core.Entry{*first})
 	}
+	if c.at.Rev >= a.at.Rev {
+		c = cached{} // of entries that the store has lost since
+	}
 	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
 	if errors.Is(err, ErrCorrupt) && c.at.Rev > 0 {
 		c = cached{} // the journal was rolled back since; it is read from the beginning
@@ -72,7 +74,13 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if err := a.replay(c.state, entries); err != nil {
 		return err
 	}
-	a.at = end // what others appended since is part of it
+	if end.Etag != a.at.Etag {
+		// What others appended since is part of it, and may let a tool run: it must not be forgotten then.
+		a.at = end
+		if err := a.confirm(ctx); err != nil {
+			return err
+		}
+	}
 	return a.stillDriven()
 }
 
@@ -112,7 +120,10 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			if written == nil {
 				continue
 			}
-			// The store wrote it although it did not say so, and others appended after it.
+			// The store wrote it although it did not say so, and others appended after it: nobody has confirmed it yet.
+			if err := a.confirm(ctx); err != nil {
+				return err
+			}
 			a.announce(written)
 			if err := a.carryOut(ctx, written, written.Effects); err != nil {
 				return err
@@ -128,6 +139,19 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 		}
 		a.announce(&entry)
 		return a.carryOut(ctx, &entry, entry.Effects)
+	}
+}
+
+// confirm makes durable what was read up to a.at, and what others appended meanwhile.
+func (a *activation) confirm(ctx context.Context) error {
+	for {
+		err := a.Store.Barrier(ctx, a.key, a.at.Version)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if _, err := a.catchUp(ctx, ""); err != nil {
+			return err
+		}
 	}
 }
 
@@ -147,7 +171,7 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 	}
 	entries, end, err := a.journal(ctx, a.at, rec.Rev)
 	if errors.Is(err, ErrCorrupt) {
-		a.Logger.Error("run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
+		a.Logger.ErrorContext(ctx, "run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
 		return nil, core.ErrFenced
 	}
 	if err != nil {
@@ -186,25 +210,36 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		e := sdk.AsError(err)
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonQuota, Code: e.Code, Message: e.Message}}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.agent.ModelTimeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
+	request, built, err := a.request(ctx)
+	if err != nil {
+		return a.promptFailed(ctx, err)
+	}
+	if built.Compact > 0 {
+		if event := a.compact(ctx, built, request); event != nil {
+			return event, nil
+		}
+	}
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
-	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(), a.delta) })
+	a.calling(&request)
+	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, a.delta) })
 	if err == nil {
+		a.called(&reply)
 		err = core.CheckReply(&reply)
 	}
 	if err != nil {
 		return a.modelFailed(ctx, err)
 	}
 	storable(&reply)
-	if len(reply.Calls) > 0 {
+	if len(reply.Calls) > 0 && reply.Fault == nil {
 		rulings, err := a.rulings(ctx, reply)
 		return core.Replied{Reply: reply, Rulings: rulings}, err
 	}
-	if a.agent.Core.Converse {
+	if a.agent.Core.Converse || reply.Fault != nil {
 		return core.Replied{Reply: reply}, nil
 	}
 	return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event { return core.Replied{Reply: reply, Output: &o} })
@@ -214,6 +249,12 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 // rebuilt from the journal later. Arguments stay as they are: the core refuses such bytes there.
 func storable(reply *sdk.ModelReply) {
 	reply.Text = strings.ToValidUTF8(reply.Text, "\uFFFD")
+	if reply.Fault != nil {
+		reply.Calls = nil
+		fault := *reply.Fault
+		fault.Message = strings.ToValidUTF8(fault.Message, "\uFFFD")
+		reply.Fault = &fault
+	}
 	calls := slices.Clone(reply.Calls)
 	for i := range calls {
 		calls[i].Name = strings.ToValidUTF8(calls[i].Name, "\uFFFD")
@@ -232,31 +273,12 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
 	}
-	a.Logger.Error("model call failed", "run", a.state.Run, "error", err)
+	a.Logger.ErrorContext(ctx, "model call failed", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil
-}
-
-func (a *activation) request() sdk.ModelRequest {
-	h := &a.state.Head
-	return sdk.ModelRequest{
-		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: a.state.System,
-		Messages: a.state.Messages(), Tools: a.agent.Definitions, Output: a.agent.OutputSchema,
-		Interactions: sdk.Interactions{
-			Current: h.Interactions, Max: a.agent.Core.MaxInteractions, Exhausted: h.Interactions+1 >= a.agent.Core.MaxInteractions,
-		},
-		Temperature: a.agent.Temperature, MaxTokens: a.agent.MaxTokens,
-	}
 }
 
 // delta passes a fragment on to whoever watches, and counts as progress.
 func (a *activation) delta(d sdk.Delta) {
 	a.progress()
-	data, err := json.Marshal(d)
-	if err != nil {
-		return // strings and bools always encode
-	}
-	a.Publisher.Live(sdk.Live{
-		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Ephemeral: true, Type: "model.delta",
-		Time: a.Env.Now(), Data: data,
-	})
+	a.live(sdk.LiveDelta, a.state.Interactions+1, d)
 }

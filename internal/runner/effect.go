@@ -50,7 +50,7 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 func (a *activation) publish(ctx context.Context, subject string, ev sdk.Event) error {
 	err := a.Publisher.Publish(ctx, subject, ev)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
-		a.Logger.Error("another event is already on the subject", "run", a.head.Run, "subject", subject, "error", err)
+		a.Logger.ErrorContext(ctx, "another event is already on the subject", "run", a.head.Run, "subject", subject, "error", err)
 		return nil
 	}
 	return err
@@ -85,6 +85,7 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 		// Worker that only copy CloudEvents attributes answer to redirectto, and errors to source.
 		ev.Source, ev.RedirectTo = reply, reply
 		ev.ParentID = e.Cause.EventID
+		ev.TraceParent = sdk.EventTrace(ev.TraceParent, ev.ID)
 		ev.Extensions = expiry(e, f.Call)
 		if who := e.Head.Init.Who; who != "" {
 			ev.Extensions[sdk.Initiator] = who
@@ -104,9 +105,12 @@ func (a *activation) opening(ctx context.Context, e *core.Entry, f core.Effect) 
 	}
 	if uint64(len(a.entries)) < f.Opened {
 		var err error
-		if a.entries, _, err = a.journal(ctx, point{}, f.Opened); err != nil {
+		if a.entries, err = a.durable(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if uint64(len(a.entries)) < f.Opened {
+		return nil, fmt.Errorf("run %s: entry %d is gone, because the run is done", a.key, f.Opened)
 	}
 	return &a.entries[f.Opened-1], nil
 }
@@ -230,7 +234,7 @@ func (a *activation) publishEnd(ctx context.Context, init core.Init, ev sdk.Even
 
 // withHistory puts the conversation beside the output (seed 001), unless no event could hold both.
 func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMessage, error) {
-	entries, _, err := a.journal(ctx, point{}, e.Rev)
+	entries, err := a.durable(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +261,7 @@ func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMe
 		return nil, err
 	}
 	if err := sdk.CheckData(whole); err != nil {
-		a.Logger.Warn("the conversation is left out of the terminal event", "run", a.head.Run, "error", err)
+		a.Logger.WarnContext(ctx, "the conversation is left out of the terminal event", "run", a.head.Run, "error", err)
 		return e.Terminal.Data, nil
 	}
 	return whole, nil
@@ -273,7 +277,7 @@ func (a *activation) publishRefusal(ctx context.Context, problem *sdk.Error) err
 	init := a.init()
 	ev := sdk.Event{
 		Subject: a.msg.Run, Time: a.msg.Event.Time, DataContentType: sdk.ContentTypeJSON,
-		Agent: a.agent.Core.Name, AccessControl: init.AccessControl, TraceParent: init.TraceParent,
+		Agent: a.agent.Core.Name, AccessControl: init.AccessControl, TraceParent: a.msg.Event.TraceParent,
 		TraceState: init.TraceState, Type: sdk.ErrorType(a.agent.Core.Type), DataSchema: a.agent.Core.ErrorSchema, Data: data,
 	}
 	return a.publishEnd(ctx, init, ev)

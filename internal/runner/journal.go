@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -41,6 +40,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		case err == nil:
 			a.stats.Entries.Add(1)
 			a.stats.Bytes.Add(int64(len(data)))
+			a.Observer.Appended(ctx, &entry, len(data))
 			return entry, point{Version: v, digest: core.Digest(data)}, nil
 		case !errors.Is(err, ErrAmbiguous):
 			if errors.Is(err, ErrConflict) {
@@ -101,36 +101,25 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 	return stored.Encode()
 }
 
-// decodeEntry is core.DecodeEntry with ErrCorrupt, except for an entry of a later version: a worker of that version can
-// go on with its run.
-func decodeEntry(data []byte) (core.Entry, error) {
-	e, err := core.DecodeEntry(data)
-	var layout struct{ V int }
-	if err == nil || json.Unmarshal(data, &layout) == nil && layout.V > core.LayoutVersion {
-		return e, err
-	}
-	return core.Entry{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
-}
-
-// decode reads an entry and its blobs. ErrCorrupt, or the store's failure to read a blob.
-func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, error) {
-	e, err := decodeEntry(rec.Data)
+// decode reads an entry with its blobs, and returns its digest too. ErrCorrupt, or the store's failure to read a blob.
+func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, string, error) {
+	e, digest, err := r.Entries.Decode(rec.Data)
 	if err != nil {
-		return core.Entry{}, err
+		return core.Entry{}, "", err
 	}
 	for _, b := range e.Blobs {
 		content, err := r.Store.Blob(ctx, run, b.Digest)
 		if err != nil && !errors.Is(err, ErrNotFound) {
-			return core.Entry{}, fmt.Errorf("read section %s of entry %d: %w", b.Section, e.Rev, err)
+			return core.Entry{}, "", fmt.Errorf("read section %s of entry %d: %w", b.Section, e.Rev, err)
 		}
 		if err == nil {
 			err = e.Restore(b, content)
 		}
 		if err != nil {
-			return core.Entry{}, fmt.Errorf("%w: section %s of entry %d: %w", ErrCorrupt, b.Section, e.Rev, err)
+			return core.Entry{}, "", fmt.Errorf("%w: section %s of entry %d: %w", ErrCorrupt, b.Section, e.Rev, err)
 		}
 	}
-	return e, nil
+	return e, digest, nil
 }
 
 // Journal reads a run's entries in order, with their blobs, and checks the chain of hashes.
@@ -147,7 +136,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 	}
 	entries := make([]core.Entry, 0, len(records))
 	for _, rec := range records {
-		e, err := r.decode(ctx, run, rec)
+		e, digest, err := r.decode(ctx, run, rec)
 		if err != nil {
 			return nil, point{}, fmt.Errorf("journal of run %s: %w", run, err)
 		}
@@ -155,7 +144,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 			return nil, point{}, fmt.Errorf("%w: run %s: entry %d does not follow entry %d", ErrCorrupt, run, e.Rev, at.Rev)
 		}
 		entries = append(entries, e)
-		at = point{Version: rec.Version, digest: core.Digest(rec.Data)}
+		at = point{Version: rec.Version, digest: digest}
 	}
 	return entries, at, nil
 }
@@ -166,7 +155,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]core.Entry, point, error) {
 	for reads := 1; ; reads++ {
 		entries, end, err := a.readAfter(ctx, a.key, from)
-		if err != nil || end.Rev >= rev {
+		if err != nil || end.Rev >= rev || len(entries) > 0 && entries[0].Head.Purged != nil {
 			return entries, end, err
 		}
 		if reads == mostStaleReads {
@@ -180,6 +169,27 @@ func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]cor
 			return nil, point{}, err
 		}
 	}
+}
+
+// durable reads the journal up to a.at, which is durable. What others wrote since may vanish in a failover, and what comes
+// from a store that has lost one is not the journal: nothing may leave the worker on the strength of either (R1).
+func (a *activation) durable(ctx context.Context) ([]core.Entry, error) {
+	for range mostStaleReads {
+		entries, _, err := a.journal(ctx, point{}, a.at.Rev)
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) > 0 && entries[0].Head.Purged != nil {
+			return entries, nil // the run is done for so long that nothing of it is missing
+		}
+		if entries = entries[:a.at.Rev]; len(entries) == 0 || entries[len(entries)-1].Etag == a.at.Etag {
+			return entries, nil
+		}
+		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("run %s: entry %d is not to be read, only another one in its place", a.key, a.at.Rev)
 }
 
 // staleReadDelay is how long to wait before a read is repeated that did not show what is known to be written, and

@@ -97,6 +97,8 @@ type Env interface {
 	Now() int64
 	// Sleep returns nil after d, or ctx's error when that ends first.
 	Sleep(ctx context.Context, d time.Duration) error
+	// WithTimeout is context.WithTimeout on this clock.
+	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 	// Parallel runs the functions concurrently and returns when all have returned.
 	Parallel(fs ...func())
 	// Random returns 128 random bits as 26 characters of lower-case base32.

@@ -46,7 +46,7 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 // runTool runs one inline tool, to its result or a question. Whatever goes wrong is its result: a tool never ends the run.
 func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Result, ask *core.Ask) {
 	fail := func(e *sdk.Error) core.Result {
-		a.Logger.Warn("tool failed", "run", a.state.Run, "call", c.ID, "tool", c.Tool, "error", e)
+		a.Logger.WarnContext(ctx, "tool failed", "run", a.state.Run, "call", c.ID, "tool", c.Tool, "error", e)
 		return core.Result{Call: c.ID, Kind: core.ResultInline, Data: core.FailureData(e), Error: true}
 	}
 	defer func() {
@@ -54,6 +54,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 			result, ask = fail(sdk.Errorf(sdk.CodeTool, "%s crashed", c.Tool).WithCause(fmt.Errorf("panic: %v", p))), nil
 		}
 	}()
+	a.live(sdk.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
 	tool, ok := a.agent.Inline[c.Tool]
 	args, known := a.state.Arguments(c.ID)
 	if !ok || !known {
@@ -63,9 +64,9 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	if timeout == 0 {
 		timeout = sdk.DefaultToolTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := a.Env.WithTimeout(ctx, timeout)
 	defer cancel()
-	data, err := tool.Run(sdk.WithProgress(ctx, a.toolProgress(c)), sdk.ToolCall{
+	data, err := a.Observer.Tool(sdk.WithProgress(ctx, a.toolProgress(c)), tool, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,
 		Answer: a.state.Answer(&c),
 	})

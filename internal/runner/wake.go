@@ -56,7 +56,7 @@ func (r *Runner) Wake(ctx context.Context, run sdk.RunKey) error {
 	if err != nil {
 		return fmt.Errorf("read head of run %s: %w", run, err)
 	}
-	entry, err := core.DecodeEntry(rec.Data)
+	entry, _, err := r.Entries.Decode(rec.Data)
 	if err != nil {
 		return fmt.Errorf("run %s: %w", run, err)
 	}

@@ -27,6 +27,10 @@ func (realEnv) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+func (realEnv) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d)
+}
+
 // Parallel panics with what one of the functions panicked with, so that the caller can recover from it as if there were
 // no goroutines.
 func (realEnv) Parallel(fs ...func()) {

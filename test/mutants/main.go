@@ -7,112 +7,155 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// mutant is one seeded bug.
-type mutant struct {
-	name string
-	// file is relative to the module; old, which occurs exactly once, is replaced by new.
-	file, old, new string
-}
-
-var mutants = []mutant{
-	{
-		"effects of a duplicate are not carried out again", "internal/runner/activation.go",
-		"if !e.Cause.Is(a.msg.Cause) {", "if true {",
-	},
-	{
-		"what the run waits for is not carried out again", "internal/core/next.go",
-		"var effects []Effect\n", "var effects []Effect\n\tif true {\n\t\treturn nil\n\t}\n",
-	},
-	{
-		"no fence check", "internal/core/step.go",
-		"t.Head.Driver.Owner != t.in.Owner", "false",
-	},
-	{
-		"who lost the run acks", "internal/runner/drive.go",
-		"return Verdict{Settlement: Leave}, nil", "return Verdict{}, nil",
-	},
-	{
-		"a later answer overwrites the result", "internal/core/step.go",
-		"case i < 0 || h.Calls[i].Closed():", "case i < 0:",
-	},
-	{
-		"a timer fires without being due", "internal/core/step.go",
-		"c.Closed() || c.Due == 0 || c.Due > ev.Now", "c.Closed() || c.Due == 0",
-	},
-	{
-		"a second init restarts the run", "internal/core/step.go",
-		`if t.Head.Status != "" {`, `if t.Head.Status == StatusRunning {`,
-	},
-	{
-		"an at-most-once tool is run by any driver", "internal/core/next.go",
-		"c.Status == CallRunning && c.Begun != head.Driver.Owner", "false",
-	},
-	{
-		"publish before commit", "internal/runner/drive.go",
-		"entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())",
-		"early := core.Entry{Rev: a.at.Rev + 1, Cause: a.msg.Cause, At: a.Env.Now(), Change: change}\n" +
-			"\t\tif err := a.carryOut(ctx, &early, change.Effects); err != nil {\n\t\t\treturn err\n\t\t}\n" +
-			"\t\tentry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())",
-	},
-	{
-		"the run's timer is not armed", "internal/core/round.go",
-		"t.Effects = append(t.Effects, Effect{Kind: EffectTimer, Due: due})", "_ = due",
-	},
-	{
-		"the terminal id depends on the entry", "internal/runner/effect.go",
-		"ev.ID = sdk.TerminalID(a.key, init.Token)", "ev.ID = sdk.TerminalID(a.key, init.Token+a.Env.Random())",
-	},
-}
-
 func main() {
-	if err := run(context.Background()); err != nil {
+	only := flag.String("only", "", "try only the mutants whose names contain one of these, with commas between them")
+	flag.Parse()
+	if err := run(context.Background(), *only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+// verdict is what the simulator says of a mutant. seed is the history that failed, 0 if none did.
+type verdict struct {
+	seed      uint64
+	invariant string
+	took      time.Duration
+	// broken is why the mutant could not be tried.
+	broken error
+}
+
+func run(ctx context.Context, only string) (err error) {
 	dir, err := os.MkdirTemp("", "agentd-mutants")
 	if err != nil {
 		return err
 	}
-	const line = "%-50s  %-18s  %s\n"
-	fmt.Printf(line, "seeded bug", "caught at history", "took")
-	survived := 0
-	for i, m := range mutants {
-		began := time.Now()
-		caught, err := m.try(ctx, filepath.Join(dir, fmt.Sprint(i)))
-		if err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", m.name, err), os.RemoveAll(dir))
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	var chosen []mutant
+	for _, m := range mutants {
+		if m.isOne(strings.Split(only, ",")) {
+			chosen = append(chosen, m)
 		}
-		if caught == "" {
-			survived++
-			caught = "NOT CAUGHT"
-		}
-		fmt.Printf(line, m.name, caught, time.Since(began).Round(time.Second))
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	verdicts := make([]verdict, len(chosen))
+	began := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, m := range chosen {
+		group.Go(func() error {
+			began := time.Now()
+			v, err := m.try(ctx, filepath.Join(dir, fmt.Sprint(i)))
+			v.took, v.broken = time.Since(began), err
+			verdicts[i] = v
+			fmt.Fprintf(os.Stderr, "%d/%d %s: %s at history %d, %s\n", i+1, len(chosen), m.name, v.invariant, v.seed, v.took.Round(time.Second))
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	if survived > 0 {
-		return fmt.Errorf("%d of %d seeded bugs were not caught", survived, len(mutants))
+	wrong := table(chosen, verdicts)
+	fmt.Printf("\n%d mutants in %s\n", len(chosen), time.Since(began).Round(time.Second))
+	if wrong > 0 {
+		return fmt.Errorf("%d of %d mutants are not what they are said to be", wrong, len(chosen))
 	}
 	return nil
 }
 
-var seedPattern = regexp.MustCompile(`seed[ =:]+(\d+)`)
+// table prints what became of the mutants and returns how many are not as they should be.
+func table(list []mutant, verdicts []verdict) (wrong int) {
+	const row = "%-68s  %-9s  %10s  %7s  %5s\n"
+	fmt.Printf(row, "mutant", "killed by", "at history", "budget", "took")
+	for i, m := range list {
+		v := verdicts[i]
+		killed, at := v.invariant, fmt.Sprint(v.seed)
+		switch {
+		case v.broken != nil:
+			killed, at, wrong = "BROKEN", "", wrong+1
+		case v.seed == 0 && m.equivalent != "":
+			killed, at = "none", "equivalent"
+		case v.seed == 0:
+			killed, at, wrong = "SURVIVES", "", wrong+1
+		case m.equivalent != "":
+			killed, wrong = "DIFFERS: "+killed, wrong+1
+		}
+		fmt.Printf(row, m.name, killed, at, fmt.Sprint(m.budget()), v.took.Round(time.Second))
+	}
+	for i, m := range list {
+		if err := verdicts[i].broken; err != nil {
+			fmt.Printf("\nbroken: %s: %v\n", m.name, err)
+		}
+		if m.equivalent != "" {
+			fmt.Printf("\nequivalent: %s.\n%s\n", m.name, m.equivalent)
+		}
+	}
+	return wrong
+}
 
-// try runs the simulator on the mutant and returns the first history that failed; "" when none did.
-func (m mutant) try(ctx context.Context, dir string) (caught string, err error) {
+// isOne reports whether the mutant's name contains one of the texts.
+func (m mutant) isOne(texts []string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(m.name, text) })
+}
+
+// budget is how many histories the simulator may play.
+func (m mutant) budget() int {
+	switch {
+	case m.within > 0:
+		return m.within
+	case m.equivalent != "":
+		return 3000
+	}
+	return 20000
+}
+
+// try runs the simulator on the mutant.
+func (m mutant) try(ctx context.Context, dir string) (verdict, error) {
+	overlay, err := m.overlay(dir)
+	if err != nil {
+		return verdict{}, err
+	}
+	binary := filepath.Join(dir, "sim.test")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-vet=off", "-o", binary, "./test/sim")
+	if out, err := build.CombinedOutput(); err != nil {
+		return verdict{}, fmt.Errorf("the mutant does not compile: %s", out)
+	}
+	play := exec.CommandContext(ctx, binary, "-test.run=TestSimulation$", "-test.timeout=10m", "-test.cpu=1",
+		"-sim.shrink=false", fmt.Sprint("-sim.seeds=", m.budget()))
+	out, err := play.CombinedOutput()
+	if err == nil {
+		return verdict{}, os.Remove(binary)
+	}
+	var v verdict
+	found := failure.FindSubmatch(out)
+	if found == nil {
+		return verdict{}, fmt.Errorf("the simulator broke down: %s", out)
+	}
+	if _, err := fmt.Sscan(string(found[1]), &v.seed); err != nil {
+		return verdict{}, fmt.Errorf("read %q: %w", found[1], err)
+	}
+	v.invariant = string(found[2])
+	return v, os.Remove(binary)
+}
+
+// failure is how the simulator reports a history.
+var failure = regexp.MustCompile(`seed (\d+): (\w+):`)
+
+// overlay writes the changed file, and returns the file that tells the compiler of it.
+func (m mutant) overlay(dir string) (string, error) {
 	source, err := os.ReadFile(m.file)
 	if err != nil {
 		return "", err
@@ -136,19 +179,5 @@ func (m mutant) try(ctx context.Context, dir string) (caught string, err error) 
 		return "", err
 	}
 	list := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(list, overlay, 0o600); err != nil {
-		return "", err
-	}
-	out, err := exec.CommandContext(ctx, "go", "test", "-overlay", list, "-vet=off", "./test/sim", "-run", "TestSimulation$",
-		"-count=1", "-sim.seeds=3000").CombinedOutput()
-	switch {
-	case err == nil:
-		return "", nil
-	case strings.Contains(string(out), "[build failed]"):
-		return "", fmt.Errorf("the mutant does not compile: %s", out)
-	}
-	if seed := seedPattern.FindSubmatch(out); seed != nil {
-		return string(seed[1]), nil
-	}
-	return "yes", nil
+	return list, os.WriteFile(list, overlay, 0o600)
 }

@@ -39,7 +39,7 @@ func mcpServer(t *testing.T, name string) *mcp.Server {
 	return s
 }
 
-// mcpTools is rows F3, F4, F14, L17, L18 and L19: the schemas of a server's tools come after those of the agent's own,
+// mcpTools is rows L17, L18 and L19: the schemas of a server's tools come after those of the agent's own,
 // calls go to the server of the name, arguments are validated before, and texts are the result.
 func mcpTools(t *testing.T) {
 	a := desk(service("shop.find"))

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -11,65 +12,90 @@ import (
 	"agentd/sdk"
 )
 
-// The agents: desk is started by clients, child is a service that desk calls.
+// The agents: desk is started by clients, clerk is a service that desk calls, and clerks call each other.
 const (
 	deskAgent  = "desk"
-	childAgent = "child"
+	clerkAgent = "clerk"
 )
 
 // minute in milliseconds.
 const minute = 60_000
 
-// catalog is the agents that all workers have.
-type catalog struct {
-	*simulation
-	agents map[string]*runner.Agent
-}
-
-func newCatalog(s *simulation) *catalog {
-	c := &catalog{simulation: s, agents: map[string]*runner.Agent{}}
-	c.agents[deskAgent] = c.agent(deskAgent, s.chance(0.4), []core.Tool{
-		c.service("book", "", 0), c.service("pay", "bank", 1), c.service("ask", "", 0), c.service(childAgent, "", 0),
-		c.inline("add", false), c.inline("charge", true), c.inline("finish", false),
-	})
-	c.agents[childAgent] = c.agent(childAgent, s.chance(0.2), []core.Tool{c.service("book", "", 0), c.inline("charge", true)})
-	return c
-}
-
-// Current implements runner.Catalog.
-func (c *catalog) Current(agent string) (*runner.Agent, bool) {
-	a, ok := c.agents[agent]
-	return a, ok
-}
-
-// Version implements runner.Catalog.
-func (c *catalog) Version(ctx context.Context, agent, digest string) (*runner.Agent, error) {
-	if err := c.store.reach(ctx, "spec"); err != nil {
-		return nil, err
-	}
-	a, ok := c.agents[agent]
-	if !ok || a.Core.Digest != digest {
-		return nil, sdk.Errorf(sdk.CodeUnknownAgent, "no agent %s as of %s", agent, digest)
-	}
-	return a, nil
-}
-
 // serves says which agent answers calls of a type.
-func (c *catalog) serves(typeToken string) (string, bool) {
-	return childAgent, typeToken == sdk.NameToken(serviceType(childAgent))
-}
+func serves(typeToken string) (string, bool) { return clerkAgent, typeToken == clerkToken }
+
+var clerkToken = sdk.NameToken(serviceType(clerkAgent))
 
 func serviceType(tool string) string { return "shop." + tool }
 
+// catalog is what one worker knows of agents.
+type catalog struct {
+	*simulation
+	worker *worker
+}
+
+// Current implements runner.Catalog.
+func (c catalog) Current(agent string) (*runner.Agent, bool) {
+	versions, ok := c.agents[agent]
+	if !ok {
+		return nil, false
+	}
+	return versions[c.worker.version], true
+}
+
+// Version implements runner.Catalog. A version that is not the current one is compiled of its stored spec.
+func (c catalog) Version(ctx context.Context, agent, digest string) (*runner.Agent, error) {
+	versions := c.agents[agent]
+	if current := versions[c.worker.version]; current.Core.Digest == digest {
+		return current, nil
+	}
+	data, err := c.store.Spec(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range versions {
+		if string(a.SpecJSON) == string(data) && !c.worker.incomplete {
+			return a, nil
+		}
+	}
+	return nil, sdk.Errorf(sdk.CodeUnknownAgent, "no agent %s as of %s", agent, digest)
+}
+
+// compile makes both versions of every agent. What an agent can do differs from history to history, and so does how
+// much: many small histories find more than a few large ones.
+func (s *simulation) compile() {
+	s.agents = map[string][]*runner.Agent{}
+	delegates := s.pick(3) == 0
+	for version := range 2 {
+		var tools []core.Tool
+		if delegates {
+			tools = append(tools, s.service(clerkAgent, ""))
+		}
+		for _, t := range []core.Tool{
+			s.service("book", ""), s.service("pay", "bank"), s.service("ask", ""),
+			s.inline("add", false), s.inline("charge", true), s.inline("finish", false),
+		} {
+			if s.pick(2) == 0 {
+				tools = append(tools, t)
+			}
+		}
+		s.agents[deskAgent] = append(s.agents[deskAgent], s.agent(deskAgent, version, s.pick(3) == 0, tools))
+		tools = []core.Tool{s.service("book", ""), s.inline("charge", true)}
+		if s.pick(4) == 0 {
+			tools = append(tools, s.service(clerkAgent, ""))
+		}
+		s.agents[clerkAgent] = append(s.agents[clerkAgent], s.agent(clerkAgent, version, s.pick(6) == 0, tools))
+	}
+}
+
 // service is a tool over the broker, in several domains when one is named.
-func (c *catalog) service(name, domain string, priority int) core.Tool {
+func (s *simulation) service(name, domain string) core.Tool {
 	t := core.Tool{
 		Name: name, Kind: core.CallService, Type: serviceType(name), Schema: "#/" + name + "/1.0.0",
-		Priority: c.pick(priority + 1), Timeout: int64(1+c.pick(5)) * minute,
-		Validate: validate, ParentSubject: name == childAgent,
+		Priority: s.pick(8) / 7, Timeout: int64(1+s.pick(5)) * minute, Validate: validate, ParentSubject: name == clerkAgent,
 	}
-	if c.chance(0.5) {
-		t.Retry = core.Retry{Attempts: 1 + c.pick(3), Pause: int64(1 + c.pick(minute)), Longest: minute}
+	if s.pick(2) == 0 {
+		t.Retry = core.Retry{Attempts: 1 + s.pick(3), Pause: int64(1 + s.pick(minute)), Longest: minute}
 	}
 	if domain != "" {
 		t.Domains = []string{domain, "back.up"}
@@ -77,7 +103,7 @@ func (c *catalog) service(name, domain string, priority int) core.Tool {
 	return t
 }
 
-func (c *catalog) inline(name string, atMostOnce bool) core.Tool {
+func (s *simulation) inline(name string, atMostOnce bool) core.Tool {
 	return core.Tool{Name: name, Kind: core.CallInline, AtMostOnce: atMostOnce, Validate: validate}
 }
 
@@ -93,65 +119,77 @@ func validate(arguments string) (json.RawMessage, []sdk.Fault) {
 	return canonical, nil
 }
 
-func (c *catalog) agent(name string, converse bool, tools []core.Tool) *runner.Agent {
+// spec is what is stored of a version of an agent.
+type spec struct {
+	json   []byte
+	digest string
+}
+
+var specs = map[string][2]spec{deskAgent: specsOf(deskAgent), clerkAgent: specsOf(clerkAgent)}
+
+func specsOf(agent string) (all [2]spec) {
+	for version := range all {
+		data := fmt.Appendf(nil, `{"agent":%q,"version":%d}`, agent, version)
+		all[version] = spec{data, core.Digest(data)}
+	}
+	return all
+}
+
+func (s *simulation) agent(name string, version int, converse bool, tools []core.Tool) *runner.Agent {
 	contract := serviceType(name)
+	own := specs[name][version]
 	spec := &core.Spec{
-		Name: name, Digest: core.Digest([]byte(name)), Type: contract, OutputType: contract + ".done",
+		Name: name, Digest: own.digest, Type: contract, OutputType: contract + ".done",
 		Schema: "#/" + name + "/1.0.0", ErrorSchema: "#/error/1.0.0", TurnSchema: "#/turn/1.0.0",
-		Converse: converse, StopOn: []string{"finish"}, MaxInteractions: 2 + c.pick(4),
-		RunDeadline: int64(5+c.pick(60)) * minute, TurnTimeout: int64(2+c.pick(20)) * minute,
+		Converse: converse, StopOn: []string{"finish"}, MaxInteractions: 1 + min(s.pick(3), s.pick(4)+s.pick(2)),
+		RunDeadline: int64(5+s.pick(60)) * minute, TurnTimeout: int64(2+s.pick(20)) * minute,
 		StaleAfter: silence + 2*ackWait, Tools: tools,
 	}
+	m := &model{models: s.models, width: 1 + s.pick(3)}
 	a := &runner.Agent{
-		Core: spec, SpecJSON: []byte(`{}`), Model: &model{c.models}, ModelTimeout: time.Hour, Inline: map[string]sdk.Tool{},
-		History: c.chance(0.3), CheckInput: checkInput, CheckAnswer: checkAnswer, BuildOutput: buildOutput,
-		BuildContext: func(context.Context, sdk.ContextInput) (sdk.Context, error) {
-			return sdk.Context{System: "be brief"}, nil
-		},
+		Core: spec, SpecJSON: own.json, Model: m, ModelTimeout: silence / 2 * time.Millisecond,
+		Inline: map[string]sdk.Tool{}, History: s.pick(4) == 0,
+		CheckInput: checkInput, CheckAnswer: checkAnswer, BuildOutput: buildOutput, BuildContext: buildContext,
 	}
-	if c.chance(0.2) {
+	if s.pick(5) == 0 {
 		spec.StopOn = append(spec.StopOn, "book")
 	}
 	for _, t := range tools {
+		m.tools = append(m.tools, t.Name)
 		if t.Kind == core.CallInline {
-			a.Inline[t.Name] = sdk.Tool{Timeout: time.Hour, Run: c.tool(t)}
+			a.Inline[t.Name] = sdk.Tool{Timeout: silence / 2 * time.Millisecond, Run: s.tool(t)}
 		}
 	}
+	s.guard(a)
 	return a
 }
 
 // tool returns the body of an inline tool.
-func (c *catalog) tool(t core.Tool) func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+func (s *simulation) tool(t core.Tool) func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
 	return func(ctx context.Context, call sdk.ToolCall) (json.RawMessage, error) {
-		if err := c.enter(ctx, "tool"); err != nil {
+		if err := s.enter(ctx, atTool); err != nil {
 			return nil, err
 		}
-		c.models.executed(sdk.NewRunKey(call.Run), call.ID, t.AtMostOnce)
-		if err := c.work(ctx); err != nil {
+		s.models.executed(call, t.AtMostOnce)
+		s.running.at = atInTool
+		if err := s.work(ctx); err != nil {
 			return nil, err
 		}
-		switch {
-		case c.chance(c.mix.broken / 3):
-			panic("boom")
-		case c.chance(c.mix.broken / 3):
-			return nil, sdk.Errorf(sdk.CodeTool, "no luck")
-		case c.chance(c.mix.broken / 3):
+		if s.strikes(toolFails) {
+			switch s.pick(3) {
+			case 0:
+				panic("boom")
+			case 1:
+				return nil, sdk.Errorf(sdk.CodeTool, "no luck")
+			}
 			return json.RawMessage(`{"v":`), nil
 		}
 		return json.RawMessage(`{ "v": 1 }`), nil
 	}
 }
 
-// work takes some time, now and then more than a lease or than a worker may be silent.
-func (c *catalog) work(ctx context.Context) error {
-	d := time.Duration(c.pick(3000)) * time.Millisecond
-	switch {
-	case c.chance(c.mix.hang):
-		d = 2 * silence * time.Millisecond
-	case c.chance(c.mix.slow):
-		d = 2 * ackWait * time.Millisecond
-	}
-	return c.running.worker.Sleep(ctx, d)
+func buildContext(context.Context, sdk.ContextInput) (sdk.Context, error) {
+	return sdk.Context{System: "be brief"}, nil
 }
 
 func checkInput(ev sdk.Event) (json.RawMessage, *sdk.Error) {
@@ -164,6 +202,13 @@ func checkInput(ev sdk.Event) (json.RawMessage, *sdk.Error) {
 // checkAnswer refuses a person's answer without a message; a service's is an error when its type says so.
 func checkAnswer(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
 	isError := ev.Type == sdk.ErrorType(call.Type)
+	if call.Kind == core.CallPermission && !isError {
+		var d sdk.PermissionDecision
+		if err := json.Unmarshal(ev.Data, &d); err != nil {
+			return runner.Answer{}, sdk.Errorf(sdk.CodeContractViolation, "a decision is an object")
+		}
+		return runner.Answer{Data: ev.Data, Decision: &d}, nil
+	}
 	if call.Kind == core.CallTurn && !isError {
 		var answer core.TurnAnswer
 		if err := json.Unmarshal(ev.Data, &answer); err != nil || answer.Message == "" {

@@ -2,15 +2,11 @@ package sim
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"strconv"
 
 	"agentd/internal/audit"
-	"agentd/internal/broker"
 	"agentd/sdk"
 )
 
@@ -21,7 +17,7 @@ const (
 	silence   = 60_000
 )
 
-// The streams that workers consume, and the one of dead letters.
+// The streams that workers consume, and the one of terminal events.
 const (
 	streamStart = "AGENTD_START"
 	streamIn    = "AGENTD_IN"
@@ -44,8 +40,9 @@ type fakeBroker struct {
 	bySubject map[string][]byte
 	// waiting are the messages that workers have not settled, in the order of their arrival.
 	waiting []*message
+	// removed are those that were acked lately: a restart may bring them back.
+	removed []*message
 	timers  []timer
-	letters map[string]bool
 
 	// Faults that a broker must not have; they prove that the checks can fail.
 	acksOnDelivery, dropsFirstPublish, losesTimers bool
@@ -65,15 +62,15 @@ type message struct {
 	removed   bool
 }
 
+// timer fires at a time that is mostly the one it is due at.
 type timer struct {
 	subject string
-	due     int64
+	due, at int64
 }
 
 func newBroker(s *simulation) *fakeBroker {
 	return &fakeBroker{
-		simulation: s, sequences: map[string]uint64{}, bySubject: map[string][]byte{}, letters: map[string]bool{},
-		dropped: map[string]bool{},
+		simulation: s, sequences: map[string]uint64{}, bySubject: map[string][]byte{}, dropped: map[string]bool{},
 	}
 }
 
@@ -82,10 +79,12 @@ func (b *fakeBroker) append(address sdk.Address, subject string, data []byte, ev
 	stream := streams[address.Kind]
 	b.sequences[stream]++
 	m := &message{stream: stream, sequence: b.sequences[stream], subject: subject, data: data, received: b.now}
-	b.trace("stored  %s %d %s", stream, m.sequence, subject)
+	if b.log != nil {
+		b.trace("stored  %s %d: %s", stream, m.sequence, b.tell(address, event))
+	}
 	switch address.Kind {
 	case sdk.KindOut, sdk.KindVoid:
-		if _, ok := b.catalog.serves(address.Call.Type); !ok {
+		if _, ok := serves(address.Call.Type); !ok {
 			if address.Kind == sdk.KindOut {
 				b.called(address.Call, *event)
 			}
@@ -111,32 +110,68 @@ func (b *fakeBroker) send(subject string, ev sdk.Event) {
 }
 
 func (b *fakeBroker) sendRaw(subject string, data []byte, ev *sdk.Event) {
-	address, err := subjects.Parse(subject)
-	if err != nil {
-		panic(fmt.Sprintf("sim: subject of a client: %v", err))
-	}
-	b.append(address, subject, data, ev, 0)
+	b.append(mustParse(subject), subject, data, ev, 0)
 }
 
-// fire delivers the timers that are due.
+func mustParse(subject string) sdk.Address {
+	address, err := subjects.Parse(subject)
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	return address
+}
+
+// create publishes if nothing is on the subject yet.
+func (b *fakeBroker) create(address sdk.Address, subject string, event sdk.Event) error {
+	data, err := event.Encode()
+	if err != nil {
+		b.violate("publish", "subject %s: %v", subject, err)
+		return err
+	}
+	if b.dropsFirstPublish && !b.dropped[subject] {
+		b.dropped[subject] = true
+		return nil
+	}
+	former, exists := b.bySubject[subject]
+	b.audit.Published(subject, event, data)
+	switch {
+	case exists && !bytes.Equal(former, data):
+		return sdk.Errorf(sdk.CodeConflict, "another event is on %s", subject)
+	case !exists:
+		b.bySubject[subject] = data
+		b.append(address, subject, data, &event, 0)
+	}
+	return nil
+}
+
+// arm puts a timer in place of the one that the run has.
+func (b *fakeBroker) arm(subject string, due int64) {
+	if b.losesTimers {
+		return
+	}
+	t := timer{subject: subject, due: due, at: due}
+	switch {
+	case b.strikes(timerLate):
+		t.at += int64(b.pick(minute))
+	case b.strikes(timerEarly):
+		t.at -= int64(b.pick(1000))
+	}
+	b.timers = slices.DeleteFunc(b.timers, func(o timer) bool { return o.subject == subject })
+	b.timers = append(b.timers, t)
+}
+
+// fire stores the messages of the timers whose time has come.
 func (b *fakeBroker) fire() {
 	for i := 0; i < len(b.timers); {
 		t := b.timers[i]
-		if t.due > b.now {
+		if t.at > b.now {
 			i++
 			continue
 		}
 		b.timers = slices.Delete(b.timers, i, i+1)
-		address, err := subjects.Parse(t.subject)
-		if err != nil {
-			panic(fmt.Sprintf("sim: fire subject: %v", err))
-		}
-		data, err := json.Marshal(map[string]int64{"due": t.due})
-		if err != nil {
-			panic(fmt.Sprintf("sim: timer: %v", err))
-		}
-		for range b.once(b.mix.duplicate) {
-			b.append(address, t.subject, data, nil, t.due)
+		data := append(strconv.AppendInt([]byte(`{"due":`), t.due, 10), '}')
+		for range b.times(timerTwice) {
+			b.append(mustParse(t.subject), t.subject, data, nil, t.due)
 		}
 	}
 }
@@ -153,6 +188,14 @@ func (b *fakeBroker) deliverable() []*message {
 	return list
 }
 
+// next chooses one of the messages to be delivered: mostly one of the first.
+func (b *fakeBroker) next(messages []*message) *message {
+	if b.strikes(reorder) {
+		return messages[len(messages)-1]
+	}
+	return messages[b.pick(min(2, len(messages)))]
+}
+
 // deliver leases a message to a worker.
 func (b *fakeBroker) deliver(m *message, w *worker) {
 	m.delivered++
@@ -164,168 +207,35 @@ func (b *fakeBroker) deliver(m *message, w *worker) {
 	w.take(&delivery{fakeBroker: b, message: m, worker: w, number: m.delivered})
 }
 
+// remembered is how many of the last acks a restart may forget.
+const remembered = 4
+
 func (b *fakeBroker) remove(m *message) {
 	if m.removed {
 		return
 	}
 	m.removed = true
 	b.waiting = slices.DeleteFunc(b.waiting, func(o *message) bool { return o == m })
+	if b.removed = append(b.removed, m); len(b.removed) > remembered {
+		b.removed = b.removed[1:]
+	}
 	b.audit.Removed(m.stream, m.sequence)
 }
 
-// delivery implements broker.Delivery.
-type delivery struct {
-	*fakeBroker
-	*message
-	worker *worker
-	number int
-}
-
-var _ broker.Delivery = (*delivery)(nil)
-
-// Stream implements broker.Delivery, as do the methods that follow.
-func (d *delivery) Stream() string               { return d.stream }
-func (d *delivery) Consumer() string             { return "workers" }
-func (d *delivery) Sequence() uint64             { return d.sequence }
-func (d *delivery) Subject() string              { return d.subject }
-func (d *delivery) Header(string) string         { return "" }
-func (d *delivery) Headers() map[string][]string { return nil }
-func (d *delivery) Data() []byte                 { return d.data }
-func (d *delivery) Delivered() int               { return d.number }
-func (d *delivery) Received() int64              { return d.received }
-
-var errBroker = errors.New("the broker cannot be reached")
-
-func (d *delivery) Ack() error {
-	d.pause("ack")
-	if d.chance(d.mix.lostAck) {
-		d.trace("lost    ack of %s %d by %s", d.stream, d.sequence, d.worker.name)
-		return nil
-	}
-	d.trace("ack     %s %d by %s", d.stream, d.sequence, d.worker.name)
-	d.remove(d.message)
-	return nil
-}
-
-func (d *delivery) Nak(delay time.Duration) error {
-	d.pause("nak")
-	if d.chance(d.mix.lostAck) {
-		return errBroker
-	}
-	d.trace("nak     %s %d by %s", d.stream, d.sequence, d.worker.name)
-	d.due = d.now + delay.Milliseconds()
-	return nil
-}
-
-func (d *delivery) InProgress() error {
-	d.pause("heartbeat")
-	if d.worker.deaf {
-		return errBroker
-	}
-	if !d.removed {
-		d.due = max(d.due, d.now+ackWait)
-	}
-	return nil
-}
-
-// publisher implements runner.Publisher and handler.DeadLetters.
-type publisher struct{ *simulation }
-
-// Publish implements runner.Publisher.
-func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event) error {
-	address, err := subjects.Parse(subject)
-	if err != nil {
-		p.violate("publish", "subject %s: %v", subject, err)
-		return err
-	}
-	if err := p.enter(ctx, "publish "+string(address.Kind)); err != nil {
-		return err
-	}
-	if p.chance(p.mix.publish / 2) {
-		return errBroker
-	}
-	if err := p.broker.create(address, subject, event); err != nil {
-		return err
-	}
-	if p.chance(p.mix.publish / 2) {
-		p.trace("lost    confirmation of %s", subject)
-		return errBroker
-	}
-	return nil
-}
-
-// Published implements runner.Publisher.
-func (p publisher) Published(ctx context.Context, subject string) (bool, error) {
-	if err := p.enter(ctx, "published"); err != nil {
-		return false, err
-	}
-	_, found := p.broker.bySubject[subject]
-	return found, nil
-}
-
-// create publishes if nothing is on the subject yet.
-func (b *fakeBroker) create(address sdk.Address, subject string, event sdk.Event) error {
-	data, err := event.Encode()
-	if err != nil {
-		b.violate("publish", "subject %s: %v", subject, err)
-		return err
-	}
-	if b.dropsFirstPublish && !b.dropped[subject] {
-		b.dropped[subject] = true
-		return nil
-	}
-	if former, ok := b.bySubject[subject]; ok {
-		b.audit.Published(subject, event, data)
-		if !bytes.Equal(former, data) {
-			return sdk.Errorf(sdk.CodeConflict, "another event is on %s", subject)
+// restart brings back messages whose acks were not on disk yet, and ends leases.
+func (b *fakeBroker) restart() {
+	b.trace("restart of the broker")
+	for _, m := range b.removed {
+		if b.pick(2) == 0 {
+			m.removed, m.due = false, b.now
+			b.waiting = append(b.waiting, m)
+			b.trace("back    %s %d", m.stream, m.sequence)
 		}
-		return nil
 	}
-	b.bySubject[subject] = data
-	b.audit.Published(subject, event, data)
-	b.append(address, subject, data, &event, 0)
-	return nil
-}
-
-// ArmTimer implements runner.Publisher.
-// Wake reaches the workers that are alive, unless it gets lost.
-func (p publisher) Wake(string, sdk.RunKey) {}
-
-func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
-	if err := p.enter(ctx, "arm timer"); err != nil {
-		return err
+	b.removed = nil
+	for _, m := range b.waiting {
+		if b.pick(2) == 0 {
+			m.due = b.now
+		}
 	}
-	if p.chance(p.mix.publish / 2) {
-		return errBroker
-	}
-	if p.broker.losesTimers {
-		return nil
-	}
-	t := timer{subject: subjects.Fire(agent, run), due: due}
-	p.trace("armed   %s for %d", t.subject, due)
-	timers := slices.DeleteFunc(p.broker.timers, func(o timer) bool { return o.subject == t.subject })
-	p.broker.timers = append(timers, t)
-	if p.chance(p.mix.publish / 2) {
-		return errBroker
-	}
-	return nil
-}
-
-// Live implements runner.Publisher. Nobody watches.
-func (p publisher) Live(sdk.Live) {}
-
-// DeadLetter implements handler.DeadLetters.
-func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk.Code, detail string) error {
-	if err := p.enter(ctx, "dead letter"); err != nil {
-		return err
-	}
-	if p.chance(p.mix.publish / 2) {
-		return errBroker
-	}
-	p.trace("dead    %s %d: %s: %s", d.Stream(), d.Sequence(), reason, detail)
-	if reason == sdk.CodeInternal {
-		p.violate("corrupt", "%s %d: %s", d.Stream(), d.Sequence(), detail)
-	}
-	p.audit.DeadLettered(d.Stream(), d.Sequence(), reason)
-	return nil
 }

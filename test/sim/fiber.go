@@ -6,23 +6,70 @@ import (
 	"runtime/debug"
 )
 
-// fiber is a coroutine of a worker. It runs only inside resume and stop.
+// fiber is a thread of a worker. It runs only inside resume and kill, on a coroutine.
 type fiber struct {
+	*coroutine
 	worker *worker
 	parent *fiber
 	// children that have not returned yet: the fiber waits for them.
 	children int
-	// wake is when a sleeping or stalled fiber goes on, in Unix milliseconds; sleeping is the context that ends its
-	// sleep early, nil when it does not sleep.
+	// wake is when a sleeping or frozen fiber goes on, in Unix milliseconds; sleeping is the context that ends its sleep
+	// early, nil when it does not sleep.
 	wake     int64
 	sleeping context.Context
-	// at names the call that the fiber is about to make.
-	at   string
-	done bool
+	// at is where it stands; published counts the events since it last found an entry to be durable.
+	at        point
+	published int
+	// unsure is the etag of an entry that may be written or not.
+	unsure string
 
+	started, dying, done bool
+}
+
+// coroutine runs one fiber after the other: making one is dear, and so is its stack's growth.
+type coroutine struct {
+	job   func()
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
+}
+
+func newCoroutine() *coroutine {
+	c := &coroutine{}
+	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
+		c.yield = yield
+		for {
+			c.job()
+			if !yield(struct{}{}) {
+				return
+			}
+		}
+	})
+	return c
+}
+
+// pool keeps the coroutines of a goroutine that plays histories. release must be called in the end.
+type pool struct{ idle []*coroutine }
+
+func (p *pool) take() *coroutine {
+	if len(p.idle) == 0 {
+		return newCoroutine()
+	}
+	c := p.idle[len(p.idle)-1]
+	p.idle = p.idle[:len(p.idle)-1]
+	return c
+}
+
+func (p *pool) put(c *coroutine) {
+	c.job = nil
+	p.idle = append(p.idle, c)
+}
+
+func (p *pool) release() {
+	for _, c := range p.idle {
+		c.stop()
+	}
+	p.idle = nil
 }
 
 // killed unwinds a fiber whose worker died. Code that recovers panics, as the runner does around tools, meets it again
@@ -30,10 +77,9 @@ type fiber struct {
 type killed struct{}
 
 // spawn makes a fiber that runs f; the scheduler starts it.
-func (s *simulation) spawn(w *worker, parent *fiber, f func()) {
-	fb := &fiber{worker: w, parent: parent, at: "begin"}
-	fb.next, fb.stop = iter.Pull(func(yield func(struct{}) bool) {
-		fb.yield = yield
+func (s *simulation) spawn(w *worker, parent *fiber, f func()) *fiber {
+	fb := &fiber{coroutine: s.pool.take(), worker: w, parent: parent}
+	fb.job = func() {
 		defer func() {
 			fb.done = true
 			p := recover()
@@ -42,34 +88,49 @@ func (s *simulation) spawn(w *worker, parent *fiber, f func()) {
 			}
 		}()
 		f()
-	})
+	}
 	w.fibers = append(w.fibers, fb)
+	return fb
 }
 
 // resume runs a fiber up to its next point or its end.
 func (s *simulation) resume(fb *fiber) {
-	s.running = fb
-	_, more := fb.next()
+	s.running, fb.started = fb, true
+	fb.next()
 	s.running = nil
-	if !more {
+	if fb.done {
 		fb.worker.forget(fb)
+		s.pool.put(fb.coroutine)
 	}
 }
 
 // pause gives control back to the scheduler. It does not return when the worker was killed meanwhile.
-func (s *simulation) pause(at string) {
+func (s *simulation) pause(at point) {
 	fb := s.running
 	fb.at = at
-	if !fb.yield(struct{}{}) {
+	s.yield()
+}
+
+// yield is pause without another place.
+func (s *simulation) yield() {
+	fb := s.running
+	if !fb.dying {
+		fb.yield(struct{}{})
+	}
+	if fb.dying {
 		panic(killed{})
 	}
 }
 
 // kill ends a fiber where it is.
 func (s *simulation) kill(fb *fiber) {
-	s.running, s.dying = fb, true
-	fb.stop()
-	s.running, s.dying = nil, false
+	fb.dying = true
+	if fb.started && !fb.done {
+		s.running, s.dying = fb, true
+		fb.next()
+		s.running, s.dying = nil, false
+	}
+	s.pool.put(fb.coroutine)
 }
 
 // ready reports whether the fiber can go on at now.
@@ -77,8 +138,8 @@ func (fb *fiber) ready(now int64) bool {
 	switch {
 	case fb.children > 0:
 		return false
-	case fb.sleeping != nil && fb.sleeping.Err() != nil:
+	case fb.wake <= now:
 		return true
 	}
-	return fb.wake <= now
+	return fb.sleeping != nil && fb.sleeping.Err() != nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"agentd/internal/audit"
 	"agentd/internal/core"
@@ -14,43 +15,39 @@ import (
 // which replies were accepted, and every prompt must be a part of the run's history as the journal tells it.
 type models struct {
 	*simulation
-	replies  sdk.Units
+	replies sdk.Units
+	// accepted are the replies in journals, costs what each journal adds up to.
 	accepted map[sdk.Units]bool
-	states   map[sdk.RunKey]core.State
+	costs    map[sdk.RunKey]sdk.Units
 }
 
 func newModels(s *simulation) *models {
-	return &models{simulation: s, accepted: map[sdk.Units]bool{}, states: map[sdk.RunKey]core.State{}}
+	return &models{simulation: s, accepted: map[sdk.Units]bool{}, costs: map[sdk.RunKey]sdk.Units{}}
 }
 
-// committed follows the journal and sees that no reply is accepted twice.
+// committed sees that no reply is accepted twice.
 func (m *models) committed(key sdk.RunKey, e *core.Entry) {
-	former := m.states[key]
-	state, err := core.Apply(former, e)
-	if err != nil {
-		m.violate("I6", "entry %d of %s cannot be applied: %v", e.Rev, key, err)
+	cost := e.Head.Units - m.costs[key]
+	if cost == 0 {
 		return
 	}
-	m.states[key] = state
-	if cost := state.Units - former.Units; cost != 0 {
-		if m.accepted[cost] {
-			m.violate("I2", "run %s: entry %d accepts reply %d again", key, e.Rev, cost)
-		}
-		m.accepted[cost] = true
+	m.costs[key] = e.Head.Units
+	if m.accepted[cost] {
+		m.violate("I2", "run %s: entry %d accepts reply %d again", key, e.Rev, cost)
 	}
+	m.accepted[cost] = true
 }
 
-func (m *models) executed(run sdk.RunKey, call string, atMostOnce bool) {
-	m.trace("tool    %s of %s", call, run)
-	m.audit.Executed(audit.Execution{Run: run, Call: call, AtMostOnce: atMostOnce})
+// model is a provider that says anything at all, within what its agent can do.
+type model struct {
+	*models
+	tools []string
+	width int
 }
-
-// model is a provider that says anything at all.
-type model struct{ *models }
 
 // Generate implements sdk.Provider.
 func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta)) (sdk.ModelReply, error) {
-	if err := m.enter(ctx, "model"); err != nil {
+	if err := m.enter(ctx, atModel); err != nil {
 		return sdk.ModelReply{}, err
 	}
 	key := sdk.NewRunKey(req.Run)
@@ -59,73 +56,108 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	m.replies++
 	reply := sdk.ModelReply{Units: m.replies, Usage: sdk.Usage{Prompt: 1, Completion: 1}}
 	m.trace("model   reply %d for %s", reply.Units, req.Run)
-	if err := m.catalog.work(ctx); err != nil {
+	if err := m.work(ctx); err != nil {
 		return sdk.ModelReply{}, err
 	}
 	onDelta(sdk.Delta{Text: "…"})
-	switch k := m.pick(10); {
-	case m.chance(m.mix.broken / 4):
+	if m.strikes(modelFails) {
 		return sdk.ModelReply{}, sdk.Errorf(sdk.CodeModel, "the model refuses")
-	case k < 3:
+	}
+	if len(m.tools) == 0 || m.pick(3) == 0 {
 		reply.Text = m.text()
-	default:
-		reply.Calls = m.calls()
-		if m.chance(0.3) {
-			reply.Text = m.text()
-		}
+		return reply, nil
+	}
+	reply.Calls = m.calls()
+	if m.pick(3) == 0 {
+		reply.Text = m.text()
 	}
 	return reply, nil
 }
 
-func (m *model) text() string {
+// work takes some time, now and then more than a lease, than its timeout, or than a worker may be silent.
+func (s *simulation) work(ctx context.Context) error {
+	d := time.Duration(s.pick(3000)) * time.Millisecond
 	switch {
-	case m.chance(m.mix.broken / 3):
-		return "a bad answer"
-	case m.chance(m.mix.broken / 3):
-		return ""
-	case m.chance(m.mix.broken / 3):
-		return "broken \xff text"
-	case m.chance(m.mix.large):
+	case s.strikes(hang):
+		d, s.hung = 2*silence*time.Millisecond, true
+		if s.pick(2) == 0 {
+			ctx = context.WithoutCancel(ctx) // it does not notice that its time is over
+		}
+	case s.strikes(modelSlow):
+		d = 2 * ackWait * time.Millisecond
+	}
+	return s.running.worker.Sleep(ctx, d)
+}
+
+func (m *model) text() string {
+	if m.strikes(large) {
 		return strings.Repeat("a long answer ", 20_000) // larger than an entry may be: it becomes a blob
+	}
+	if m.strikes(modelOdd) {
+		return [...]string{"a bad answer", "", "broken \xff text"}[m.pick(3)]
 	}
 	return "well <then>"
 }
 
 func (m *model) calls() []sdk.ToolRequest {
-	names := [...]string{
-		"book", "book", "pay", "ask", childAgent, "add", "add", "charge", "charge", "finish", "nosuch", "no\xffsuch",
-	}
-	arguments := [...]string{`{}`, `{ "n" : 1.0 }`, `{"n":2,"m":[]}`, `{"bad":true}`, `{"n":`, `[]`}
-	requests := make([]sdk.ToolRequest, 1+m.pick(4))
+	requests := make([]sdk.ToolRequest, 1+m.pick(m.width))
 	for i := range requests {
-		odd := m.chance(m.mix.broken)
 		r := &requests[i]
-		r.Name, r.Arguments = names[m.pick(len(names)-2)], arguments[m.pick(3)]
-		if odd {
-			r.Name, r.Arguments = names[m.pick(len(names))], arguments[m.pick(len(arguments))]
+		r.Name = m.tools[m.pick(len(m.tools))]
+		r.Arguments = [...]string{`{}`, `{ "n" : 1.0 }`, `{"n":2,"m":[]}`}[m.pick(3)]
+		if m.strikes(modelOdd) {
+			r.Arguments = [...]string{`{"bad":true}`, `{"n":`, `[]`}[m.pick(3)]
+		}
+		if m.strikes(modelOdd) {
+			r.Name = [...]string{"nosuch", "no\xffsuch"}[m.pick(2)]
 		}
 	}
 	return requests
 }
 
-// compare sees that a prompt is the beginning of the run's history. It is all of it, unless the worker lost the run.
+// compare sees that a prompt is the beginning of the run's history. It is all of it, unless the worker lost the run; and
+// it may be of a history that a failover forgot, if the worker has not noticed yet.
 func (m *models) compare(key sdk.RunKey, prompt []sdk.Message) {
-	history := m.states[key].History
+	j := m.store.journals[key]
+	if !m.begins(prompt, j.decoded) && !slices.ContainsFunc(j.deposed, func(p past) bool { return m.begins(prompt, p.decoded) }) {
+		m.violate("I6", "run %s: a prompt is no beginning of the history in the journal: %+v", key, prompt)
+	}
+}
+
+func (m *models) begins(prompt []sdk.Message, entries []decoded) bool {
+	var state core.State
+	for _, d := range entries {
+		e, err := m.store.whole(d)
+		if err == nil {
+			state, err = core.Apply(state, e)
+		}
+		if err != nil {
+			m.violate("I6", "entry %d of a journal cannot be applied: %v", d.Rev, err)
+			return false
+		}
+	}
+	history := state.History
 	if len(prompt) > len(history) {
-		m.violate("I6", "run %s: a prompt has %d messages, the journal %d", key, len(prompt), len(history))
-		return
+		return false
 	}
 	for i := range prompt {
 		if !sameMessage(&prompt[i], &history[i].Message) {
-			m.violate("I6", "run %s: message %d of a prompt is %+v, in the journal %+v", key, i, prompt[i], history[i].Message)
-			return
+			return false
 		}
 	}
+	return true
 }
 
 func sameMessage(a, b *sdk.Message) bool {
 	return a.Role == b.Role && slices.EqualFunc(a.Content, b.Content, func(x, y sdk.Content) bool {
 		return x.Kind == y.Kind && x.Text == y.Text && x.CallID == y.CallID && x.Tool == y.Tool &&
 			string(x.Args) == string(y.Args) && x.IsError == y.IsError
+	})
+}
+
+func (m *models) executed(call sdk.ToolCall, atMostOnce bool) {
+	m.trace("tool    %s of %s", call.ID, call.Run)
+	m.audit.Executed(audit.Execution{
+		Run: sdk.NewRunKey(call.Run), Call: call.ID, AtMostOnce: atMostOnce, Args: call.Args,
 	})
 }

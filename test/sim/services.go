@@ -9,57 +9,63 @@ import (
 
 // called is a service that received a call: it answers now and then more than once, late, wrongly, or never.
 func (s *simulation) called(call sdk.CallAddress, ev sdk.Event) {
-	human := ev.Type == sdk.TypeConversationTurn
-	if s.chance(s.mix.broken / 2) {
-		return // it never answers
+	if s.strikes(serviceForged) {
+		s.later(int64(s.pick(20_000)), func() { s.forge(call, ev) })
 	}
-	for range s.once(s.mix.duplicate) {
+	if ev.Type == sdk.TypePermissionRequest {
+		s.asked(call, ev)
+		return
+	}
+	if s.strikes(serviceSilent) {
+		return
+	}
+	for range s.times(serviceTwice) {
 		delay := int64(s.pick(20_000))
-		if s.chance(s.mix.slow) {
+		if s.strikes(serviceLate) {
 			delay = int64(s.pick(10 * minute))
 		}
-		answer := s.answer(call, ev, human)
+		answer := s.answer(call, ev)
 		s.later(delay, func() {
-			for range s.once(s.mix.duplicate) {
+			for range s.times(duplicate) {
 				s.broker.send(subjects.Reply(call), answer)
 			}
 		})
 	}
-	if s.chance(s.mix.mischief) {
-		s.later(int64(s.pick(20_000)), func() { s.mislead(call, ev) })
-	}
 }
 
 // answer makes one answer; every one differs from all others.
-func (s *simulation) answer(call sdk.CallAddress, ev sdk.Event, human bool) sdk.Event {
+func (s *simulation) answer(call sdk.CallAddress, ev sdk.Event) sdk.Event {
 	n := s.rng.Uint32()
+	human := ev.Type == sdk.TypeConversationTurn
 	a := sdk.Event{
 		ID: fmt.Sprintf("a-%d", n), Source: "service", Type: ev.Type + ".done", Subject: ev.Subject, ParentID: ev.ID,
 		Data: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)),
 	}
-	if s.chance(0.3) {
+	if s.pick(3) == 0 {
 		a.ParentID = "" // Arvo sends none
 	}
 	switch {
-	case human && s.chance(s.mix.broken/3):
-		a.Data = json.RawMessage(`{"message":""}`) // refused; the person tries again
-		s.later(int64(s.pick(minute)), func() { s.broker.send(subjects.Reply(call), s.answer(call, ev, human)) })
+	case human && s.strikes(personWrong): // refused; the person tries again
+		a.Data = json.RawMessage(`{"message":""}`)
+		s.later(int64(s.pick(minute)), func() { s.broker.send(subjects.Reply(call), s.answer(call, ev)) })
 	case human:
-		a.Data = json.RawMessage(fmt.Sprintf(`{"message":"m%d","end":%t}`, n, s.chance(0.3)))
+		a.Data = json.RawMessage(fmt.Sprintf(`{"message":"m%d","end":%t}`, n, s.pick(3) == 0))
 	}
-	if s.chance(s.mix.broken / 3) {
+	if s.strikes(serviceFails) {
 		a.Type = sdk.ErrorType(ev.Type)
-		if !human && s.chance(0.5) {
-			a.Data = json.RawMessage(fmt.Sprintf(`{"later":%d}`, n))
+		if !human && s.pick(2) == 0 {
+			a.Data = json.RawMessage(fmt.Sprintf(`{"later":%d}`, n)) // another attempt may succeed
 		}
 	}
 	return a
 }
 
-// mislead sends an answer that must not count: to another call, from another place, or for another event.
-func (s *simulation) mislead(call sdk.CallAddress, ev sdk.Event) {
-	a := s.answer(call, ev, false)
-	a.Data = json.RawMessage(`{"forged":true}`)
+// forge sends an answer that must not count: to another call, from another place, or for another event.
+func (s *simulation) forge(call sdk.CallAddress, ev sdk.Event) {
+	a := sdk.Event{
+		ID: fmt.Sprintf("f-%d", s.rng.Uint32()), Source: "service", Type: ev.Type + ".done", Subject: ev.Subject,
+		ParentID: ev.ID, Data: json.RawMessage(`{"forged":true}`),
+	}
 	switch s.pick(5) {
 	case 0:
 		a.ParentID = "somebody-else"
@@ -70,8 +76,8 @@ func (s *simulation) mislead(call sdk.CallAddress, ev sdk.Event) {
 	case 3:
 		call.Call = sdk.CallID(call.Run, "", 1+s.pick(3), 0, "forged", nil)
 	case 4:
-		call.Agent = childAgent
-		if ev.Agent == childAgent {
+		call.Agent = clerkAgent
+		if ev.Agent == clerkAgent {
 			call.Agent = deskAgent
 		}
 	}
@@ -80,51 +86,59 @@ func (s *simulation) mislead(call sdk.CallAddress, ev sdk.Event) {
 
 // clients plans what those who start and stop runs do.
 func (s *simulation) clients() {
-	for i := range 1 + s.pick(2) {
+	n := [...]int{1, 1, 1, 1, 1, 2, 2, 3}[s.pick(8)]
+	if s.plan.clients > 0 {
+		n = min(n, s.plan.clients)
+	}
+	for i := range n {
 		name := fmt.Sprintf("run-%d", i)
-		if s.chance(0.1) {
+		if s.pick(10) == 0 {
 			name = "" // the run is named after the event
 		}
-		s.begin(deskAgent, name, fmt.Sprintf("init-%d", i), `{"q":"<hello>"}`)
-		if s.chance(s.mix.mischief) {
-			s.disturbStart(name, i)
+		at := int64(s.pick(10_000))
+		s.begin(deskAgent, name, fmt.Sprintf("init-%d", i), `{"q":"<hello>"}`, at)
+		if s.strikes(disturbed) {
+			if s.pick(2) == 0 {
+				at = int64(s.pick(20_000))
+			}
+			s.disturbStart(name, i, at)
 		}
-		if s.chance(s.mix.cancel) {
-			key := sdk.NewRunKey(name)
-			s.later(int64(s.pick(minute)), func() {
-				ev := sdk.Event{ID: fmt.Sprintf("cancel-%d", i), Source: "client", Type: "cancel", Data: json.RawMessage(`{"reason":"enough"}`)}
-				for range s.once(s.mix.duplicate) {
-					s.broker.send(subjects.Control(sdk.ControlCancel, deskAgent, key), ev)
-				}
-			})
+		if s.strikes(cancelled) {
+			s.later(int64(s.pick(minute)), func() { s.cancel(name, i) })
 		}
 	}
 }
 
-// begin plans an init event, now and then a few times.
-func (s *simulation) begin(agent, name, id, data string) {
+func (s *simulation) cancel(name string, i int) {
+	ev := sdk.Event{
+		ID: fmt.Sprintf("cancel-%d", i), Source: "client", Type: "cancel", Data: json.RawMessage(`{"reason":"enough"}`),
+	}
+	for range s.times(duplicate) {
+		s.broker.send(subjects.Control(sdk.ControlCancel, deskAgent, sdk.NewRunKey(name)), ev)
+	}
+}
+
+// begin plans an init event, now and then twice.
+func (s *simulation) begin(agent, name, id, data string, at int64) {
 	ev := sdk.Event{ID: id, Source: "client", Type: serviceType(agent), Subject: name, Data: json.RawMessage(data)}
-	for range s.once(s.mix.duplicate) {
-		s.later(int64(s.pick(20_000)), func() { s.broker.send(subjects.Start(agent), ev) })
+	for range s.times(duplicate) {
+		s.later(at, func() { s.broker.send(subjects.Start(agent)+"."+principals[0], ev) })
 	}
 }
 
-// disturbStart plans an init event that is refused.
-func (s *simulation) disturbStart(name string, i int) {
+// disturbStart plans a message that is refused: an init event for a run that exists, or what nobody understands.
+func (s *simulation) disturbStart(name string, i int, at int64) {
 	rival := fmt.Sprintf("rival-%d", i)
 	switch s.pick(5) {
 	case 0:
-		s.begin(deskAgent, name, rival, `{}`)
+		s.begin(deskAgent, name, rival, `{}`, at)
 	case 1:
-		s.begin(childAgent, name, rival, `{}`)
+		s.begin(clerkAgent, name, rival, `{}`, at)
 	case 2:
-		s.begin(deskAgent, "other", rival, `{"bad":1}`)
+		s.begin(deskAgent, "other", rival, `{"bad":1}`, at)
 	case 3:
-		s.later(int64(s.pick(20_000)), func() { s.broker.sendRaw(subjects.Start(deskAgent), []byte(`{"id":1}`), nil) })
+		s.later(at, func() { s.broker.sendRaw(subjects.Start(deskAgent), []byte(`{"id":1}`), nil) })
 	case 4:
-		// Nobody may start this agent by name alone: the event is for nobody.
-		key := sdk.NewRunKey("nobody")
-		ev := sdk.Event{ID: rival, Source: "client", Type: "cancel"}
-		s.later(int64(s.pick(20_000)), func() { s.broker.send(subjects.Control(sdk.ControlCancel, deskAgent, key), ev) })
+		s.later(at, func() { s.cancel("nobody", i) })
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"agentd/internal/audit"
-	"agentd/internal/state/memory"
+	"agentd/internal/runner"
 	"agentd/sdk"
 )
 
@@ -17,56 +17,45 @@ const (
 	// faultySteps is how many steps a history has faults for; maxSteps is how many it may take to come to rest.
 	faultySteps = 400
 	maxSteps    = 20_000
+	// together is how far apart the moments are at which things happen together, in milliseconds.
+	together = 5_000
 )
-
-// mix says how likely each fault is, at each point where it can happen. Every history has a mix of its own, in which
-// some faults never happen: what hides behind a frequent fault must come out as well.
-type mix struct {
-	crash, drain, stall, jump            float64
-	ambiguous, stale, store              float64
-	publish, lostAck, deaf, duplicate    float64
-	slow, hang, broken, cancel, mischief float64
-	large                                float64
-}
-
-func (s *simulation) swarm() mix {
-	some := func(most float64) float64 {
-		if s.rng.IntN(5) < 2 {
-			return 0
-		}
-		return s.rng.Float64() * most
-	}
-	large := 0.0
-	if s.chance(0.002) { // large histories take long
-		large = 0.3
-	}
-	return mix{
-		large: large,
-		crash: some(0.03), drain: some(0.005), stall: some(0.03), jump: some(0.03),
-		ambiguous: some(0.2), stale: some(0.3), store: some(0.1),
-		publish: some(0.3), lostAck: some(0.3), deaf: some(0.5), duplicate: some(0.5),
-		slow: some(0.3), hang: some(0.1), broken: some(0.3), cancel: some(0.4), mischief: some(0.5),
-	}
-}
 
 // simulation is one history in the making.
 type simulation struct {
-	seed   uint64
+	plan   plan
 	rng    *rand.Rand
-	bits   uint64
 	now    int64
 	mix    mix
 	stats  *stats
+	pool   *pool
 	log    func(string)
 	logger *slog.Logger
 	steps  int
+	// calmSince is when faults ended, 0 before; hung: a model or tool took longer than a worker may be silent.
+	calmSince int64
+	hung      bool
+	// storeAway and brokerAway are until when nothing gets through to them.
+	storeAway, brokerAway int64
+	// lethal says that activations may end without giving their runs back.
+	lethal bool
+	// struck counts the faults that were to happen; happened are the numbers of those that did, in a history with a log.
+	struck   int
+	happened []int
+	// entries is shared by all workers: decoding is a pure function.
+	entries *runner.EntryCache
 
-	audit   *audit.Checker
-	found   []string
-	broker  *fakeBroker
-	store   *fakeStore
-	models  *models
-	catalog *catalog
+	audit  *audit.Checker
+	found  []string
+	broker *fakeBroker
+	store  *fakeStore
+	models *models
+	// manager keeps grants; policies are those of all specs, by digest.
+	manager  *manager
+	policies map[string]policy
+	// agents are the versions of each agent; version is the one that workers get when they start.
+	agents  map[string][]*runner.Agent
+	version int
 
 	workers      []*worker
 	incarnations int
@@ -86,26 +75,33 @@ type appointment struct {
 	do func()
 }
 
-// newSimulation makes the world of a seed. log receives its trace, line by line; nil is none.
-func newSimulation(seed uint64, st *stats, log func(string)) *simulation {
+// newSimulation makes the world of a plan. log receives its trace, line by line; nil is none.
+func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 	s := &simulation{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), now: epoch, stats: st, log: log, audit: audit.New(subjects),
+		plan: p, rng: rand.New(rand.NewPCG(p.seed, 0)), now: epoch, stats: st, pool: in, log: log, audit: audit.New(subjects),
+		entries: runner.NewEntryCache(64 << 20),
 	}
 	s.logger = slog.New(watcher{s})
-	s.mix = s.swarm()
+	s.swarm()
 	s.broker = newBroker(s)
-	s.store = &fakeStore{simulation: s, Store: memory.New(), commits: map[sdk.RunKey]int{}}
+	s.store = newStore(s)
 	s.models = newModels(s)
-	s.catalog = newCatalog(s)
+	s.manager, s.policies = &manager{simulation: s, reserved: map[string]string{}}, map[string]policy{}
+	s.audit.Policy(s.verdict)
+	s.compile()
 	s.workers = make([]*worker, 2+s.pick(2))
 	for i := range s.workers {
 		s.start(i)
 	}
 	s.clients()
+	if p.variant > 0 {
+		s.rng = rand.New(rand.NewPCG(p.seed, p.variant))
+	}
 	return s
 }
 
-// run plays the history and returns what was violated.
+// run plays the history and returns what was violated. First there are faults; then they stop, and the world must come to
+// rest with every run done.
 func (s *simulation) run() []string {
 	for s.steps = 0; s.steps < faultySteps && s.sound(); s.steps++ {
 		s.disturb()
@@ -113,12 +109,7 @@ func (s *simulation) run() []string {
 			break
 		}
 	}
-	s.trace("calm    no faults from here on")
-	s.mix = mix{}
-	for i, w := range s.workers {
-		w.deaf = false
-		s.reap(i)
-	}
+	s.calm()
 	for ; s.sound() && s.step(); s.steps++ {
 		if s.steps > maxSteps {
 			s.violate("I11", "the world does not come to rest")
@@ -134,8 +125,20 @@ func (s *simulation) run() []string {
 	for i := range s.workers {
 		s.shut(i)
 	}
+	s.stats.histories++
 	s.stats.steps += int64(s.steps)
 	return s.found
+}
+
+// calm ends all faults.
+func (s *simulation) calm() {
+	s.trace("calm    no faults from here on")
+	s.mix, s.calmSince, s.storeAway, s.brokerAway = mix{}, s.now, 0, 0
+	s.store.settle()
+	for i, w := range s.workers {
+		w.deaf, w.incomplete, w.skew = false, false, 0
+		s.reap(i)
+	}
 }
 
 // sound reports whether nothing was violated so far.
@@ -145,27 +148,17 @@ func (s *simulation) violate(invariant, format string, args ...any) {
 	s.found = append(s.found, invariant+": "+fmt.Sprintf(format, args...))
 }
 
-func (s *simulation) trace(format string, args ...any) {
-	if s.log != nil {
-		s.log(fmt.Sprintf("%9.3f  ", float64(s.now-epoch)/1000) + fmt.Sprintf(format, args...))
-	}
-}
-
-func (s *simulation) chance(p float64) bool { return p > 0 && s.rng.Float64() < p }
-
 // pick returns a number from 0 to n-1.
 func (s *simulation) pick(n int) int { return s.rng.IntN(n) }
 
-// once returns 1, or 2 with probability p.
-func (s *simulation) once(p float64) int {
-	if s.chance(p) {
-		return 2
-	}
-	return 1
-}
-
+// later plans something. Half of all that happens outside happens at the same moments as other things: what meets is
+// what goes wrong.
 func (s *simulation) later(delay int64, do func()) {
-	s.agenda = append(s.agenda, appointment{s.now + delay, do})
+	at := s.now + delay
+	if s.pick(2) == 0 {
+		at -= at % together
+	}
+	s.agenda = append(s.agenda, appointment{at, do})
 }
 
 // disturb lets a fault happen that is nobody's answer.
@@ -173,23 +166,40 @@ func (s *simulation) disturb() {
 	i := s.pick(len(s.workers))
 	w := s.workers[i]
 	switch {
-	case s.chance(s.mix.crash):
+	case s.strikes(crash):
 		s.crash(i)
-	case s.chance(s.mix.drain) && !w.draining:
+	case !w.draining && s.strikes(drain):
 		w.drain()
-	case s.chance(s.mix.stall) && len(w.fibers) > 0:
-		// One fiber, or the whole process, stands still for longer than its leases.
-		until := s.now + int64(s.pick(3*ackWait))
-		all := s.chance(0.5)
-		chosen := s.pick(len(w.fibers))
-		for k, fb := range w.fibers {
-			if (all || k == chosen) && fb.sleeping == nil {
-				fb.wake = until
-			}
+	case len(w.fibers) > 0 && s.strikes(freeze):
+		w.freeze()
+	case len(s.store.unconfirmed) > 0 && s.strikes(failover):
+		s.everywhere(failedOverThere)
+		s.store.failover()
+	case s.strikes(outage):
+		until, which := s.now+int64(s.pick(4*minute)), s.pick(3)
+		if which != 0 {
+			s.storeAway = until
 		}
-		s.trace("stall   %s until %.3f", w.name, float64(until-epoch)/1000)
-	case s.chance(s.mix.jump):
+		if which != 1 {
+			s.brokerAway = until
+		}
+	case s.strikes(restart):
+		s.everywhere(restartedThere)
+		s.broker.restart()
+	case s.version == 0 && s.strikes(upgrade):
+		s.version = 1
+		w.drain()
+	case s.strikes(jump):
 		s.advance()
+	}
+}
+
+// everywhere counts where the fibers are while something happens to all of them.
+func (s *simulation) everywhere(k toll) {
+	for _, w := range s.workers {
+		for _, fb := range w.fibers {
+			s.stats.at(fb, k)
+		}
 	}
 }
 
@@ -212,17 +222,17 @@ func (s *simulation) step() bool {
 	s.broker.fire()
 	due := s.due()
 	messages := s.broker.deliverable()
-	kinds := len(s.runnable)
+	choices := len(s.runnable)
 	if due >= 0 {
-		kinds++
+		choices++
 	}
 	if free > 0 && len(messages) > 0 {
-		kinds++
+		choices++
 	}
-	if kinds == 0 {
+	if choices == 0 {
 		return s.advance()
 	}
-	switch k := s.pick(kinds); {
+	switch k := s.pick(choices); {
 	case k < len(s.runnable):
 		s.resume(s.runnable[k])
 	case k == len(s.runnable) && due >= 0:
@@ -230,24 +240,23 @@ func (s *simulation) step() bool {
 		s.agenda = slices.Delete(s.agenda, due, due+1)
 		do()
 	default:
-		s.deliver(messages, free)
+		s.broker.deliver(s.broker.next(messages), s.freeWorker(s.pick(free)))
 	}
 	return true
 }
 
-// deliver gives one of the first few messages to a worker with a free slot.
-func (s *simulation) deliver(messages []*message, free int) {
-	nth := s.pick(free)
+// freeWorker is the nth worker with a free slot.
+func (s *simulation) freeWorker(nth int) *worker {
 	for _, w := range s.workers {
 		if w.busy >= w.slots || w.draining {
 			continue
 		}
 		if nth == 0 {
-			s.broker.deliver(messages[s.pick(min(3, len(messages)))], w)
-			return
+			return w
 		}
 		nth--
 	}
+	panic("sim: no worker is free")
 }
 
 // due returns the index of an appointment whose time has come, or -1.
@@ -279,7 +288,7 @@ func (s *simulation) advance() bool {
 		at(m.due)
 	}
 	for _, t := range s.broker.timers {
-		at(t.due)
+		at(t.at)
 	}
 	for _, a := range s.agenda {
 		at(a.at)
@@ -290,3 +299,11 @@ func (s *simulation) advance() bool {
 	s.now = next
 	return true
 }
+
+var (
+	_ runner.Store     = (*fakeStore)(nil)
+	_ runner.Publisher = publisher{}
+	_ runner.Env       = (*worker)(nil)
+	_ runner.Catalog   = catalog{}
+	_ sdk.Provider     = (*model)(nil)
+)

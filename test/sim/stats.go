@@ -2,55 +2,63 @@ package sim
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
+)
 
-	"agentd/internal/core"
+// toll is what is counted at each point.
+type toll int
+
+// What befalls fibers at a point.
+const (
+	killedThere toll = iota
+	frozenThere
+	failedOverThere
+	restartedThere
+	tolls // their number
 )
 
 // stats count what happened in many histories.
 type stats struct {
 	histories, steps int64
-	crashes          map[string]int64
+	tolls            [points][tolls]int64
+	faults           [faults]int64
 }
 
-func newStats() *stats { return &stats{crashes: map[string]int64{}} }
-
-func (st *stats) crash(at string) { st.crashes[at]++ }
+// at counts a fiber that something befalls.
+func (st *stats) at(fb *fiber, k toll) {
+	if fb.children == 0 {
+		st.tolls[fb.at][k]++
+	}
+}
 
 func (st *stats) add(o *stats) {
 	st.histories += o.histories
 	st.steps += o.steps
-	for at, n := range o.crashes {
-		st.crashes[at] += n
+	for p := range o.tolls {
+		for k, n := range o.tolls[p] {
+			st.tolls[p][k] += n
+		}
+	}
+	for f, n := range o.faults {
+		st.faults[f] += n
 	}
 }
 
-// String lists how often a worker died at each point.
+// String is two tables: what befell activations at each crash point, and how often each fault happened.
 func (st *stats) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d histories, %d steps; fibers killed at:", st.histories, st.steps)
-	for _, at := range slices.Sorted(maps.Keys(st.crashes)) {
-		fmt.Fprintf(&b, " %s %d,", at, st.crashes[at])
+	const row = "%-4s  %-50s %9s %9s %9s %9s\n"
+	fmt.Fprintf(&b, row, "", "activations, where", "killed", "frozen", "failover", "restart")
+	for p, place := range places {
+		if !point(p).counted() {
+			continue
+		}
+		n := st.tolls[p]
+		fmt.Fprintf(&b, row, place.code, place.what, fmt.Sprint(n[0]), fmt.Sprint(n[1]), fmt.Sprint(n[2]), fmt.Sprint(n[3]))
 	}
-	return strings.TrimSuffix(b.String(), ",")
-}
-
-// describe is an entry in one line of a trace.
-func describe(e *core.Entry) string {
-	var b strings.Builder
-	h := &e.Head
-	fmt.Fprintf(&b, "%s rev %d %s by %s %d: %s", h.Run, e.Rev, e.Kind, e.Cause.Stream, e.Cause.Sequence, h.Status)
-	if h.Reason != "" {
-		b.WriteString(" " + string(h.Reason))
-	}
-	fmt.Fprintf(&b, ", fence %d, step %d, timer %d", h.Fence, h.Step, h.Timer)
-	for _, c := range h.Calls {
-		fmt.Fprintf(&b, ", %s %s %s", c.ID[:min(7, len(c.ID))], c.Tool, c.Status)
-	}
-	for _, f := range e.Effects {
-		fmt.Fprintf(&b, "; %s %s", f.Kind, f.Call[:min(7, len(f.Call))])
+	fmt.Fprintf(&b, "\n%-16s %9s\n", "fault", "happened")
+	for f, k := range kinds {
+		fmt.Fprintf(&b, "%-16s %9d  %s\n", k.name, st.faults[f], k.what)
 	}
 	return b.String()
 }

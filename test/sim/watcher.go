@@ -20,6 +20,9 @@ func (w watcher) Handle(_ context.Context, r slog.Record) error {
 		return nil
 	}
 	line := r.Message
+	if w.calmSince > 0 && w.now > w.calmSince+silence && !w.hung && strings.HasPrefix(line, "activation hangs") {
+		w.violate("I11", "an activation hangs though nothing is in its way")
+	}
 	r.Attrs(func(a slog.Attr) bool {
 		if err, ok := a.Value.Any().(error); ok && errors.Is(err, core.ErrIllegal) {
 			w.violate("illegal", "%v", err)

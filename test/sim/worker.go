@@ -24,24 +24,34 @@ type worker struct {
 	busy, slots int
 	// deaf: its heartbeats do not reach the broker, though it goes on working.
 	deaf, draining bool
+	// skew is how far its clock is ahead, in milliseconds.
+	skew int64
+	// version is that of the agents it starts runs with; incomplete: it lacks the code of all others.
+	version    int
+	incomplete bool
 }
 
 // start puts a fresh incarnation at place i.
 func (s *simulation) start(i int) {
 	s.incarnations++
-	w := &worker{simulation: s, name: fmt.Sprintf("w%d.%d", i, s.incarnations), slots: 1 + s.pick(3)}
+	w := &worker{simulation: s, name: fmt.Sprintf("w%d.%d", i, s.incarnations), slots: 1 + s.pick(3), version: s.version}
 	w.ctx, w.stop = context.WithCancel(context.Background())
-	w.deaf = s.chance(s.mix.deaf)
+	w.deaf = s.strikes(deaf)
+	w.incomplete = s.strikes(incomplete)
+	if s.strikes(skew) {
+		w.skew = int64(s.pick(10_001) - 5_000)
+	}
 	cache := 0
-	if s.chance(0.3) {
+	if s.pick(3) == 0 {
 		cache = -1
 	}
+	agents := catalog{s, w}
 	w.runner = runner.New(runner.Options{
-		Store: s.store, Publisher: publisher{s}, Env: w, Catalog: s.catalog, Subjects: subjects, Logger: s.logger, Cache: cache,
+		Store: s.store, Publisher: publisher{s}, Env: w, Catalog: agents, Subjects: subjects, Logger: s.logger, Cache: cache,
+		Entries: s.entries,
 	})
 	w.handler = handler.New(handler.Options{
-		Runner: w.runner, DeadLetters: publisher{s}, Env: w, Subjects: subjects, Logger: s.logger,
-		Services:  s.catalog.serves,
+		Runner: w.runner, DeadLetters: publisher{s}, Env: w, Subjects: subjects, Logger: s.logger, Services: serves,
 		Heartbeat: heartbeat * time.Millisecond, Silence: silence * time.Millisecond,
 	})
 	s.workers[i] = w
@@ -51,9 +61,9 @@ func (s *simulation) start(i int) {
 func (s *simulation) crash(i int) {
 	w := s.workers[i]
 	for _, fb := range w.fibers {
-		if !fb.done {
-			s.stats.crash(fb.at)
-			s.trace("crash   %s at %s", w.name, fb.at)
+		s.stats.at(fb, killedThere)
+		if s.log != nil && fb.at.counted() {
+			s.trace("killed  %s, where %s", w.name, places[fb.at].what)
 		}
 	}
 	s.shut(i)
@@ -75,8 +85,8 @@ func (w *worker) drain() {
 	w.trace("drain   %s", w.name)
 	w.draining = true
 	w.runner.Drain()
-	if w.chance(0.3) {
-		w.stop()
+	if w.pick(3) == 0 {
+		w.stop() // there is no time left
 	}
 }
 
@@ -85,6 +95,20 @@ func (s *simulation) reap(i int) {
 		w.stop()
 		s.start(i)
 	}
+}
+
+// freeze lets one fiber, or the whole process, stand still, mostly for longer than its leases.
+func (w *worker) freeze() {
+	until := w.now + int64(w.pick(3*ackWait))
+	all := w.pick(2) == 0
+	chosen := w.pick(len(w.fibers))
+	for k, fb := range w.fibers {
+		if (all || k == chosen && fb.sleeping == nil) && fb.wake < until {
+			fb.wake = until
+			w.stats.at(fb, frozenThere)
+		}
+	}
+	w.trace("freeze  %s until %.3f", w.name, seconds(until))
 }
 
 func (w *worker) forget(fb *fiber) {
@@ -103,15 +127,30 @@ func (w *worker) take(d *delivery) {
 	})
 }
 
+// woken tells the worker that a run is to end.
+func (w *worker) woken(run sdk.RunKey) {
+	w.spawn(w, nil, func() {
+		if err := w.runner.Wake(w.ctx, run); err != nil {
+			w.trace("log     wake: %v", err)
+		}
+	})
+}
+
 // Now implements runner.Env.
-func (w *worker) Now() int64 { return w.now }
+func (w *worker) Now() int64 { return w.now + w.skew }
 
 // Sleep implements runner.Env.
 func (w *worker) Sleep(ctx context.Context, d time.Duration) error {
 	fb := w.running
 	fb.wake, fb.sleeping = w.now+d.Milliseconds(), ctx
-	w.pause("sleep")
-	fb.sleeping = nil
+	if t, ok := ctx.(*timeout); ok {
+		fb.wake = min(fb.wake, t.due)
+	}
+	if d == heartbeat*time.Millisecond {
+		fb.at = atHeartbeat
+	}
+	w.yield()
+	fb.wake, fb.sleeping = w.now, nil
 	return ctx.Err()
 }
 
@@ -120,10 +159,10 @@ func (w *worker) Parallel(fs ...func()) {
 	fb := w.running
 	for _, f := range fs {
 		fb.children++
-		w.spawn(w, fb, f)
+		w.spawn(w, fb, f).at = fb.at
 	}
 	if len(fs) > 0 {
-		w.pause("join")
+		w.pause(atJoin)
 	}
 }
 
@@ -132,18 +171,43 @@ const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 // Random implements runner.Env.
 func (w *worker) Random() string {
 	var b [26]byte
+	var bits uint64
 	for i := range b {
 		if i%12 == 0 {
-			w.bits = w.rng.Uint64()
+			bits = w.rng.Uint64()
 		}
-		b[i] = alphabet[w.bits&31]
-		w.bits >>= 5
+		b[i] = alphabet[bits&31]
+		bits >>= 5
 	}
 	return string(b[:])
 }
 
+// WithTimeout implements runner.Env.
+func (w *worker) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	return &timeout{Context: ctx, simulation: w.simulation, due: w.now + d.Milliseconds()}, cancel
+}
+
+// timeout is a context that ends on the simulation's clock. Nobody waits for it but Sleep: it closes no channel.
+type timeout struct {
+	context.Context
+	*simulation
+	due int64
+}
+
+// Err implements context.Context.
+func (t *timeout) Err() error {
+	if err := t.Context.Err(); err != nil {
+		return err
+	}
+	if t.now >= t.due {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // enter is the point before a call leaves the worker. Its error is that of a context that ended.
-func (s *simulation) enter(ctx context.Context, at string) error {
+func (s *simulation) enter(ctx context.Context, at point) error {
 	s.pause(at)
 	return ctx.Err()
 }

@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// delivery implements broker.Delivery.
+type delivery struct {
+	*fakeBroker
+	*message
+	worker *worker
+	number int
+}
+
+var _ broker.Delivery = (*delivery)(nil)
+
+// Stream implements broker.Delivery, as do the methods that follow.
+func (d *delivery) Stream() string               { return d.stream }
+func (d *delivery) Consumer() string             { return "workers" }
+func (d *delivery) Sequence() uint64             { return d.sequence }
+func (d *delivery) Subject() string              { return d.subject }
+func (d *delivery) Header(string) string         { return "" }
+func (d *delivery) Headers() map[string][]string { return nil }
+func (d *delivery) Data() []byte                 { return d.data }
+func (d *delivery) Delivered() int               { return d.number }
+func (d *delivery) Received() int64              { return d.received }
+
+var errBroker = errors.New("the broker cannot be reached")
+
+func (d *delivery) Ack() error {
+	d.pause(atAck)
+	if d.strikes(ackLost) {
+		return nil
+	}
+	d.trace("ack     %s %d by %s", d.stream, d.sequence, d.worker.name)
+	d.remove(d.message)
+	d.pause(atAcked)
+	return nil
+}
+
+func (d *delivery) Nak(delay time.Duration) error {
+	d.pause(atNak)
+	if d.strikes(ackLost) {
+		return errBroker
+	}
+	d.trace("nak     %s %d by %s, for %v", d.stream, d.sequence, d.worker.name, delay)
+	d.due = d.now + delay.Milliseconds()
+	return nil
+}
+
+func (d *delivery) InProgress() error {
+	d.pause(atHeartbeat)
+	if d.worker.deaf {
+		return errBroker
+	}
+	if !d.message.removed {
+		d.due = max(d.due, d.now+ackWait)
+	}
+	return nil
+}
+
+// publisher implements runner.Publisher and handler.DeadLetters.
+type publisher struct{ *simulation }
+
+// Publish implements runner.Publisher.
+func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event) error {
+	address, err := subjects.Parse(subject)
+	if err != nil {
+		p.violate("publish", "subject %s: %v", subject, err)
+		return err
+	}
+	at := atPublish
+	if p.running.published++; p.running.published > 1 {
+		at = atPublishNext
+	}
+	if err := p.enter(ctx, at); err != nil {
+		return err
+	}
+	if p.now < p.brokerAway || p.strikes(publishLost) {
+		return errBroker
+	}
+	if err := p.broker.create(address, subject, event); err != nil {
+		return err
+	}
+	p.pause(atPublished)
+	if p.strikes(publishUnsure) {
+		return errBroker
+	}
+	return nil
+}
+
+// Published implements runner.Publisher.
+func (p publisher) Published(ctx context.Context, subject string) (bool, error) {
+	if err := p.enter(ctx, atLookUp); err != nil {
+		return false, err
+	}
+	if p.now < p.brokerAway || p.strikes(publishLost) {
+		return false, errBroker
+	}
+	_, found := p.broker.bySubject[subject]
+	return found, nil
+}
+
+// ArmTimer implements runner.Publisher.
+func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
+	if err := p.enter(ctx, atArm); err != nil {
+		return err
+	}
+	if p.now < p.brokerAway || p.strikes(publishLost) {
+		return errBroker
+	}
+	p.broker.arm(subjects.Fire(agent, run), due)
+	p.trace("armed   timer of %s for %.3f", p.name(run), seconds(due))
+	p.pause(atArmed)
+	if p.strikes(publishUnsure) {
+		return errBroker
+	}
+	return nil
+}
+
+// Wake implements runner.Publisher.
+func (p publisher) Wake(_ string, run sdk.RunKey) {
+	for _, w := range p.workers {
+		if !p.strikes(wakeLost) {
+			w.woken(run)
+		}
+	}
+}
+
+// Live implements runner.Publisher. Nobody watches.
+func (p publisher) Live(sdk.Live) {}
+
+// DeadLetter implements handler.DeadLetters.
+func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk.Code, detail string) error {
+	if err := p.enter(ctx, atLetter); err != nil {
+		return err
+	}
+	if p.now < p.brokerAway || p.strikes(publishLost) {
+		return errBroker
+	}
+	p.trace("dead    %s %d: %s: %s", d.Stream(), d.Sequence(), reason, detail)
+	if reason == sdk.CodeInternal {
+		p.violate("corrupt", "%s %d: %s", d.Stream(), d.Sequence(), detail)
+	}
+	if reason == sdk.CodePoison && !p.lethal {
+		p.violate("I11", "%s %d: the run was taken for poison, and nobody had died: %s", d.Stream(), d.Sequence(), detail)
+	}
+	p.audit.DeadLettered(d.Stream(), d.Sequence(), reason)
+	p.pause(atLettered)
+	if p.strikes(publishUnsure) {
+		return errBroker
+	}
+	return nil
+}
