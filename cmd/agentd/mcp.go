@@ -18,7 +18,7 @@ import (
 )
 
 // mcpToken is the environment variable with the token that requests over HTTP must bear.
-const mcpToken = "AGENTD_MCP_TOKEN"
+const mcpToken = "AGENTD_MCP_TOKEN" //nolint:gosec // the name of a variable, not a secret
 
 type mcpFlags struct {
 	http string
@@ -112,7 +112,7 @@ func (a *app) mcpHTTP(ctx context.Context, agents *mcp.Agents, address string) e
 	case err = <-failed:
 	case <-ctx.Done():
 		err = server.Close() // runs go on; their calls can be made again
-		<-failed
+		err = errors.Join(err, <-failed)
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil

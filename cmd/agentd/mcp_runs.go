@@ -86,7 +86,7 @@ func (m *mcpRuns) await(ctx context.Context, agent, subject, handle string, prog
 		}
 		state := m.state(ctx, agent, subject, handle)
 		if state.Done() || ctx.Err() != nil {
-			return state, nil
+			return state, nil //nolint:nilerr // that it goes on is an answer too
 		}
 		text := "the run is " + state.Status
 		if len(state.WaitsFor) > 0 {

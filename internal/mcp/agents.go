@@ -78,11 +78,11 @@ const runSchema = `{"type":"object","properties":{"run":{"type":"string","descri
 // NewAgents returns a server for the agents. The error says which of them cannot be a tool.
 func NewAgents(o AgentsOptions) (*Agents, error) {
 	a := &Agents{AgentsOptions: o, hostCancels: func() bool { return false }}
-	a.server = server.NewMCPServer("agentd", o.Version, server.WithToolCapabilities(false), server.WithRecovery(),
+	a.server = server.NewMCPServer(ownName, o.Version, server.WithToolCapabilities(false), server.WithRecovery(),
 		server.WithInstructions(
 			"Each agent is a tool. A run may take longer than a call waits, or wait for a person: the answer then has the run's "+
 				"handle, and "+toolRunResult+" goes on waiting."))
-	taken := map[string]string{toolRunResult: "agentd", toolRunCancel: "agentd"}
+	taken := map[string]string{toolRunResult: ownName, toolRunCancel: ownName}
 	for _, agent := range o.Agents {
 		name := contracts.ToolName(agent.Agent)
 		if other, ok := taken[name]; ok {

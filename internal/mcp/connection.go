@@ -56,7 +56,7 @@ func connect(ctx context.Context, s *ServerConfig, older bool, changed func(), l
 		return nil, errors.Join(fmt.Errorf("start MCP server %s: %w", s.Name, err), c.release())
 	}
 	var hello mcp.InitializeRequest
-	hello.Params.ClientInfo = mcp.Implementation{Name: "agentd", Version: clientVersion}
+	hello.Params.ClientInfo = mcp.Implementation{Name: ownName, Version: clientVersion}
 	hello.Params.Capabilities.Elicitation = &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}
 	if _, err := c.Initialize(ctx, hello); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to MCP server %s: %w", s.Name, err), c.release())
@@ -72,6 +72,9 @@ func refusesVersion(err error) bool {
 
 // clientVersion is what servers are told; it is no release's, because nothing may depend on it.
 const clientVersion = "1"
+
+// ownName is what agentd calls itself, as a client and as a server.
+const ownName = "agentd"
 
 func (c *connection) transport(ctx context.Context, s *ServerConfig, older bool) (transport.Interface, error) {
 	if s.Command != "" {
@@ -90,7 +93,7 @@ func (c *connection) transport(ctx context.Context, s *ServerConfig, older bool)
 		transport.WithHTTPBasicClient(s.httpClient(u.Hostname())), transport.WithHTTPHeaders(s.Headers), transport.WithHTTPLogger(c.logger),
 	}
 	if older {
-		options = append(options, transport.WithContinuousListening())
+		options = append(options, transport.WithContinuousListening()) //nolint:staticcheck // it is for the older protocol only
 	}
 	h, err := transport.NewStreamableHTTP(s.URL, options...)
 	if err != nil {
