@@ -271,6 +271,9 @@ type ToolCall struct {
 	// Args are canonical JSON and valid by the tool's parameters.
 	Args        json.RawMessage
 	TraceParent string
+	// Answer is set when the tool asked a question (AskPerson), and this is the same call again, perhaps hours later and on
+	// another worker.
+	Answer *ToolAnswer
 }
 
 // Toolset is a source of inline tools that is connected for an activation and released on every way out: the interface

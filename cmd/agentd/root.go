@@ -127,7 +127,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.approvalsCommand(), a.dlqCommand(), a.auditCommand(), a.reconcileCommand(),
 		a.provisionCommand(), a.natsConfigCommand(), a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(),
-		a.healthcheckCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
+		a.healthcheckCommand(), a.keysCommand(), a.mockCommand(), a.mcpCommand(), a.versionCommand(),
 	)
 	a.noteBegin(root)
 	return root

@@ -83,9 +83,17 @@ func (a *app) workerOptions(cfg *config.Config, url string) (worker.Options, err
 	if err != nil {
 		return worker.Options{}, err
 	}
+	logger, err := a.logger(cfg)
+	if err != nil {
+		return worker.Options{}, err
+	}
+	served, err := withServers(cfg, agents(cfg), logger)
+	if err != nil {
+		return worker.Options{}, err
+	}
 	return worker.Options{
 		URL: url, Creds: cfg.NATS.Creds, RedisURL: redisURL(cfg), Root: cfg.NATS.Root, Encryption: keys,
-		Agents: agents(cfg), Models: registry.Provider, Slots: cfg.Slots,
+		Agents: served, Models: registry.Provider, Slots: cfg.Slots,
 		Identity: cfg.Identity, Keys: cfg.Keys,
 		ReconcileEvery: period(cfg.Reconcile.Interval), LostAfter: cfg.Reconcile.OlderThan, History: period(cfg.Retention.History),
 	}, nil

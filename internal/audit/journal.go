@@ -157,7 +157,7 @@ func (c *Checker) remember(r *run, e *core.Entry, m *sdk.Message) {
 func (r *run) opened(e *core.Entry) {
 	for _, open := range e.Head.Calls {
 		k := r.calls[open.ID]
-		if k == nil && (open.Kind == core.CallTurn || open.Kind == core.CallPermission) {
+		if k == nil && (open.Kind == core.CallTurn || open.Kind == core.CallPermission || open.Kind == core.CallQuestion) {
 			k = &call{id: open.ID, person: true, opened: e}
 			r.calls[k.id] = k
 		}

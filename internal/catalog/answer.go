@@ -12,9 +12,9 @@ import (
 
 // answers checks responses against the contracts that were called.
 type answers struct {
-	toolbox          *contracts.Toolbox
-	turn, permission *contracts.Version
-	keys             approval.Keys
+	toolbox                    *contracts.Toolbox
+	turn, permission, question *contracts.Version
+	keys                       approval.Keys
 }
 
 func newAnswers(toolbox *contracts.Toolbox, keys approval.Keys) (*answers, error) {
@@ -26,7 +26,11 @@ func newAnswers(toolbox *contracts.Toolbox, keys approval.Keys) (*answers, error
 	if err != nil {
 		return nil, err
 	}
-	return &answers{toolbox, turn, permission, keys}, nil
+	question, err := contracts.CompileVersion(contracts.Question(), contracts.BuiltinVersion)
+	if err != nil {
+		return nil, err
+	}
+	return &answers{toolbox, turn, permission, question, keys}, nil
 }
 
 // check is runner.Agent.CheckAnswer. What a service answers wrongly is an error result for the model; what a person
@@ -86,6 +90,8 @@ func (a *answers) builtin(kind core.CallKind) *contracts.Version {
 		return a.turn
 	case core.CallPermission:
 		return a.permission
+	case core.CallQuestion:
+		return a.question
 	case core.CallService, core.CallInline:
 	}
 	return nil

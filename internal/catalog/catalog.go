@@ -88,6 +88,21 @@ func (c *Catalog) Set(agents []sdk.Agent) error {
 	return nil
 }
 
+// Refresh is Set of the agents that are current, because a toolset of theirs has other tools. When it fails they stay as
+// they are, with their toolsets.
+func (c *Catalog) Refresh(agents []sdk.Agent) error {
+	current, types, err := c.compileAll(agents)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current, c.types = current, types
+	clear(c.versions)
+	clear(c.withdrawn)
+	return nil
+}
+
 // Close closes the toolsets of the current agents, and reports what went wrong with closing any. The agents must not be
 // used any more. It may be repeated.
 func (c *Catalog) Close() error {
@@ -258,5 +273,8 @@ func Check(a sdk.Agent, permissions approval.Options) error {
 
 var _ runner.Catalog = (*Catalog)(nil)
 
-// turnSchema is the dataschema of conversation turns.
-var turnSchema = sdk.SchemaRef(contracts.Conversation().URI, contracts.BuiltinVersion)
+// turnSchema is the dataschema of conversation turns, questionSchema that of tools' questions.
+var (
+	turnSchema     = sdk.SchemaRef(contracts.Conversation().URI, contracts.BuiltinVersion)
+	questionSchema = sdk.SchemaRef(contracts.Question().URI, contracts.BuiltinVersion)
+)

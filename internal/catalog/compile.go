@@ -135,7 +135,7 @@ func coreSpec(
 		MaxInteractions: cmp.Or(spec.Limits.Interactions, sdk.DefaultInteractions),
 		RunDeadline:     millis(spec.Limits.DeadlineMillis, sdk.DefaultRunDeadline).Milliseconds(),
 		TurnTimeout:     millis(spec.Limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout).Milliseconds(),
-		TurnSchema:      turnSchema,
+		TurnSchema:      turnSchema, QuestionSchema: questionSchema,
 	}
 	for _, t := range toolbox.All() {
 		tool := coreTool(t)

@@ -127,9 +127,7 @@ func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
 		l.Note(f.Text.Position, checkOneOf("text", f.Text.V, string(sdk.TextOutput), string(sdk.TextConverse)))
 	}
 	s.Permissions = l.permissions(f.Permissions)
-	if !f.Tools.MCP.Empty() {
-		l.Faultf(f.Tools.MCP.Position, "MCP servers come with a later version; tools.mcp must be empty")
-	}
+	l.agentServers(f)
 	if f.OnStateLoss.Present() {
 		l.Note(f.OnStateLoss.Position, checkOneOf("on_state_loss", f.OnStateLoss.V, string(sdk.StateLossFail), string(sdk.StateLossRestart)))
 		if s.OnStateLoss = sdk.StateLoss(f.OnStateLoss.V); s.OnStateLoss == sdk.StateLossFail {

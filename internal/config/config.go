@@ -67,6 +67,8 @@ type Config struct {
 	Keys approval.Keys
 	// Approvals is how people are asked and answer.
 	Approvals Approvals
+	// MCP are the MCP servers that agents have tools from.
+	MCP MCP
 
 	// Domains are the routing lanes that may be named, sorted: those of the file, of the contracts that were read, and
 	// human.interaction.

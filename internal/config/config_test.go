@@ -222,7 +222,7 @@ func TestLoad_RefusesSmallerFiles(t *testing.T) {
 			"no condition", agent("permissions: {rules: [{when: 'args.'}]}"), "agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules[0].when: expected a condition, " +
 				`got "args." is no CEL expression: column 6: Syntax error: no viable alternative at input '.'`,
 		},
-		{"mcp", agent("tools: {mcp: {a: {}}}"), "agentd.yaml:2:46: MCP servers come with a later version; tools.mcp must be empty"},
+		{"mcp", agent("tools: {mcp: {a: {}}}"), "agentd.yaml:2:46: want a list, got a mapping"},
 		{
 			"built-in types are taken", agent("contract: {}") + "  - {name: agentd.question.ask, model: {name: m}}\n",
 			"agentd.yaml:3:5: type agentd.question.ask is already the one of contract #/agentd/question/ask in agentd",

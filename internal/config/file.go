@@ -46,6 +46,7 @@ type file struct {
 	Identity     words                   `yaml:"identity"`
 	DecisionKeys strict.Entries[[]words] `yaml:"decision_keys"`
 	Approvals    *approvalsFile          `yaml:"approvals"`
+	MCP          mcpFile                 `yaml:"mcp"`
 	Agents       []agentFile             `yaml:"agents"`
 }
 
@@ -94,7 +95,7 @@ type agentFile struct {
 	} `yaml:"memory"`
 	Tools struct {
 		Services []serviceFile `yaml:"services"`
-		MCP      strict.Node   `yaml:"mcp"`
+		MCP      []words       `yaml:"mcp"`
 		Builtin  []words       `yaml:"builtin"`
 	} `yaml:"tools"`
 	Permissions *permissionsFile   `yaml:"permissions"`

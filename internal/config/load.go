@@ -27,6 +27,7 @@ func Load(path string) (*Config, error) {
 	l.settings(&f)
 	l.encryption(f.Encryption)
 	l.approvals(f.Approvals)
+	l.mcp(&f.MCP)
 	l.providers(f.Models)
 	for _, c := range contracts.Builtin() {
 		l.known = append(l.known, &known{Contract: c, at: builtin})
@@ -35,6 +36,7 @@ func Load(path string) (*Config, error) {
 		l.contractPath(entry)
 	}
 	l.agents(f.Agents)
+	l.checkServers()
 	l.checkCollisions()
 	l.checkDomains(f.Domains)
 	if err := l.Err(); err != nil {
@@ -56,6 +58,9 @@ type loader struct {
 	known  []*known
 	// domains are all that are named, with where.
 	domains []words
+	// mcpFile, mcpUses and mcpPolicies are where the mcp.json and its servers are named.
+	mcpFile              words
+	mcpUses, mcpPolicies []words
 	// broken says that a contract could not be read, so that a missing one is no fault of who refers to it.
 	broken bool
 }

@@ -42,7 +42,7 @@ func (l *loader) tools(f *agentFile, s *sdk.AgentSpec) {
 		return // the tools are not all known, so stop_on cannot be judged
 	}
 	for _, name := range f.StopOn {
-		if _, ok := toolbox.ByName(name.V); !ok {
+		if _, ok := toolbox.ByName(name.V); !ok && !f.usesServerOf(name.V) {
 			l.Faultf(name.Position, "stop_on: %q is no tool of the agent; there is %s", name.V, toolNames(toolbox))
 		}
 	}

@@ -32,10 +32,19 @@ func Question() sdk.Contract {
 		Description: "Ask a person a question and wait for the answer. Use it when something is missing or unclear that " +
 			"only a person can know or decide.",
 		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
-			Accepts: json.RawMessage(questionAccepts),
+			Accepts: json.RawMessage(questionOfTool),
 			Emits:   map[string]json.RawMessage{TypeQuestionAnswered: json.RawMessage(questionAnswered)},
 		}},
 	}
+}
+
+// modelQuestion is the contract of questions as models are shown it: they ask for no forms.
+func modelQuestion() sdk.Contract {
+	c := Question()
+	version := c.Versions[BuiltinVersion]
+	version.Accepts = json.RawMessage(questionAccepts)
+	c.Versions[BuiltinVersion] = version
+	return c
 }
 
 // Conversation is the contract of a turn to the person that an agent talks to (text mode "converse").
@@ -78,9 +87,27 @@ const (
   "required": ["question"],
   "additionalProperties": false
 }`
+	// questionOfTool has what a tool may add to a question: the schema of a form.
+	questionOfTool = `{
+  "type": "object",
+  "properties": {
+    "question": {"type": "string", "minLength": 1, "description": "The question, complete in itself."},
+    "suggestions": {
+      "type": "array", "items": {"type": "string"}, "maxItems": 4,
+      "description": "Likely answers to choose from."
+    },
+    "schema": {"type": "object", "description": "The JSON Schema of the answer's content, when a tool asks for a form."}
+  },
+  "required": ["question"],
+  "additionalProperties": false
+}`
 	questionAnswered = `{
   "type": "object",
-  "properties": {"answer": {"type": "string"}},
+  "properties": {
+    "answer": {"type": "string", "description": "The answer, or the content of a form as JSON."},
+    "action": {"enum": ["accept", "decline", "cancel"], "description": "Of a form; accept if it is absent."},
+    "content": {"type": "object", "description": "The content of a form; it comes before answer."}
+  },
   "required": ["answer"]
 }`
 	turnAccepts = `{
@@ -168,7 +195,7 @@ func builtinTool(name string, limits sdk.Limits) (*Tool, error) {
 			timeout = sdk.DefaultQuestionTimeout.Milliseconds()
 		}
 		return serviceTool(sdk.ServiceTool{
-			Contract: Question(), Version: BuiltinVersion, As: name, TimeoutMillis: timeout,
+			Contract: modelQuestion(), Version: BuiltinVersion, As: name, TimeoutMillis: timeout,
 		})
 	default:
 		return nil, &sdk.Error{Code: sdk.CodeConfig, Faults: []sdk.Fault{{

@@ -52,6 +52,8 @@ type Change struct {
 	Requests  []Request  `json:"requests,omitempty"`
 	Decisions []Decision `json:"decisions,omitempty"`
 	Edits     []Edit     `json:"edits,omitempty"`
+	// Asks are the questions that inline tools ask.
+	Asks []Ask `json:"asks,omitempty"`
 	// Records are grants wider than the run, for the permission manager to keep.
 	Records  []sdk.GrantRecord `json:"records,omitempty"`
 	Effects  []Effect          `json:"effects,omitempty"`
@@ -78,7 +80,7 @@ type Entry struct {
 
 // Blob is a section of an entry that is stored by its content's hash.
 type Blob struct {
-	// Section is "messages", "results", "requests", "input" or "terminal".
+	// Section is "messages", "results", "requests", "asks", "input" or "terminal".
 	Section string `json:"section"`
 	// Digest is the SHA-256 of the section's JSON in hexadecimal.
 	Digest string `json:"digest"`
@@ -208,6 +210,8 @@ func (e *Entry) Restore(b Blob, content []byte) error {
 		into = &e.Results
 	case "requests":
 		into = &e.Requests
+	case "asks":
+		into = &e.Asks
 	case "input":
 		into = &e.Input
 	case "terminal":

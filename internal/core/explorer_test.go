@@ -261,6 +261,13 @@ func (x *explorer) tools(next core.RunTools) core.Event {
 	var ev core.Returned
 	for _, c := range next.Run {
 		x.execute(c)
+		x.handed(c)
+		if x.pick(5, "asks") == 0 {
+			ev.Asks = append(ev.Asks, core.Ask{
+				Call: c.ID, Data: json.RawMessage(`{"question":"sure?"}`), State: json.RawMessage(fmt.Sprintf(`{"for":%q}`, c.ID)),
+			})
+			continue
+		}
 		data := fmt.Sprintf(`{"returned":%q}`, c.ID)
 		ev.Results = append(ev.Results, core.Result{
 			Call: c.ID, Kind: core.ResultInline, Data: json.RawMessage(data), Error: x.pick(5, "tool fails") == 0,
@@ -272,15 +279,31 @@ func (x *explorer) tools(next core.RunTools) core.Event {
 	return ev
 }
 
+// handed checks that a tool which asked, and only such a one, is handed its state with what became of its last question.
+func (x *explorer) handed(c core.Call) {
+	answer := x.rig.state.Answer(&c)
+	if (answer != nil) != (c.Asked != "") {
+		x.Fatalf("call %+v is handed %+v", c, answer)
+	}
+	if answer == nil {
+		return
+	}
+	r, ok := x.results[c.Asked]
+	if string(answer.State) != fmt.Sprintf(`{"for":%q}`, c.ID) || !ok || string(answer.Data) != string(r.Data) || answer.Failed != r.Error {
+		x.Fatalf("call %+v is handed %+v; the result of its question is %+v", c, answer, r)
+	}
+}
+
 // execute runs a tool, which may do so only once if its name is charge.
 func (x *explorer) execute(c core.Call) {
 	if c.Tool != "charge" {
 		return
 	}
-	if x.executed[c.ID] || c.Status != core.CallRunning || c.Begun != x.rig.state.Driver.Owner {
-		x.Fatalf("%s runs call %+v, executed before: %t", x.rig.state.Driver.Owner, c, x.executed[c.ID])
+	run := c.ID + c.Asked // after an answer it goes on, once more
+	if x.executed[run] || c.Status != core.CallRunning || c.Begun != x.rig.state.Driver.Owner {
+		x.Fatalf("%s runs call %+v, executed before: %t", x.rig.state.Driver.Owner, c, x.executed[run])
 	}
-	x.executed[c.ID] = true
+	x.executed[run] = true
 }
 
 // open are the calls that an answer is awaited of.
@@ -348,7 +371,7 @@ func (x *explorer) wrongAnswer() {
 	case 4: // asked in the future of a history that was rolled back
 		ev.Ref.Step++
 		ev.Ref.ID = sdk.CallID(x.rig.state.Key(), "", ev.Ref.Step, 0, "lookup", nil)
-	case 5: // asked with other arguments
+	case 5: // asked with other arguments, or a tool that waits for the person who was asked
 		ev.Ref.ID = sdk.CallID(x.rig.state.Key(), "", ev.Ref.Step, ev.Ref.Index, "lookup", nil)
 	}
 	x.refuse(x.rig.deliver("wrong", ev), core.ErrOrphan)

@@ -37,9 +37,11 @@ const (
 //  1. a driver is named exactly while the run is running;
 //  2. a waiting run has an open call of a service or person, and a timer;
 //  3. a done run has no calls, a reason, and no driver;
-//  4. calls belong to the current step, in the order of the model's reply, with distinct ids; permission requests follow;
+//  4. calls belong to the current step, in the order of the model's reply, with distinct ids; permission requests and
+//     questions follow;
 //  5. a permission request names a call of the round, and a held call the request that holds it;
-//  6. only a done run is purged.
+//  6. an open question names the call that waits for it, and that call names the question;
+//  7. only a done run is purged.
 type Head struct {
 	V     int    `json:"v"`
 	Run   string `json:"run"`
@@ -125,17 +127,19 @@ const (
 	CallTurn    CallKind = "turn"    // a person who is talked to; not a tool call of the model
 	// CallPermission is a request for a person's permission for a call of the round; not a tool call of the model.
 	CallPermission CallKind = "permission"
+	// CallQuestion is what an inline tool of the round asks a person; not a tool call of the model.
+	CallQuestion CallKind = "question"
 )
 
 // CallStatus is the state of one call: new → running | suspended → resuming → succeeded | failed | cancelled.
 type CallStatus string
 
-// The call statuses. A call that is held for a decision is suspended too.
+// The call statuses. A call that is held for a decision is suspended too, and one that asked a question.
 const (
 	CallNew       CallStatus = "new"       // inline, to be run
 	CallRunning   CallStatus = "running"   // inline and at most once: begun by CallBegun
 	CallSuspended CallStatus = "suspended" // sent, or held; an answer is awaited
-	CallResuming  CallStatus = "resuming"  // inline, allowed after it was held, to be run
+	CallResuming  CallStatus = "resuming"  // inline, allowed after it was held or answered after it asked, to be run
 	CallSucceeded CallStatus = "succeeded"
 	CallFailed    CallStatus = "failed"
 	CallCancelled CallStatus = "cancelled"
@@ -143,8 +147,9 @@ const (
 
 // Call is one call of the open round.
 type Call struct {
-	ID     string     `json:"id"`
-	Kind   CallKind   `json:"kind"`
+	ID   string   `json:"id"`
+	Kind CallKind `json:"kind"`
+	// Tool is the name that the model uses; of a question the id of the call that asks.
 	Tool   string     `json:"tool,omitempty"`
 	Status CallStatus `json:"status"`
 	// Type and Domains are where the call was sent: no domain is the local lane. An answer must come from there.
@@ -164,6 +169,8 @@ type Call struct {
 	RetryAt int64 `json:"retry_at,omitempty"`
 	// Held is the id of the permission request that must be decided before the call is made.
 	Held string `json:"held,omitempty"`
+	// Asked is the id of the question that the tool asked last.
+	Asked string `json:"asked,omitempty"`
 	// Edited is the revision of the entry with the arguments that an approver put in place of the model's; 0 is none.
 	Edited uint64 `json:"edited,omitempty"`
 	// Gate is what a permission request asks.
@@ -172,6 +179,11 @@ type Call struct {
 
 // ofModel reports whether the model asked for the call, and so is shown its result.
 func (c *Call) ofModel() bool { return c.Kind == CallService || c.Kind == CallInline }
+
+// sent reports whether an answer from outside is awaited.
+func (c *Call) sent() bool {
+	return c.Status == CallSuspended && c.Kind != CallInline && c.Held == ""
+}
 
 // runnable reports whether the call is an inline tool that nothing keeps from running.
 func (c *Call) runnable() bool {
@@ -274,6 +286,9 @@ func (h *Head) Check() error {
 			return violation(h, "call %s does not belong to step %d", h.Calls[i].ID, h.Step)
 		}
 		if err := h.checkGate(&h.Calls[i]); err != nil {
+			return err
+		}
+		if err := h.checkAsked(&h.Calls[i]); err != nil {
 			return err
 		}
 	}

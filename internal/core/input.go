@@ -105,8 +105,11 @@ type Released struct{}
 // Began marks at-most-once tools as begun, before they run.
 type Began struct{ Calls []string }
 
-// Returned are the results of inline tools.
-type Returned struct{ Results []Result }
+// Returned are the results of inline tools, and the questions of those that cannot go on without an answer.
+type Returned struct {
+	Results []Result
+	Asks    []Ask
+}
 
 // Built is the output of a run that stops.
 type Built struct{ Output Output }

@@ -17,6 +17,8 @@ const (
 	MilestoneAnswer     = "conversation.answer"
 	MilestoneRequested  = "permission.requested"
 	MilestoneDecided    = "permission.decided"
+	MilestoneAsked      = "question.asked"
+	MilestoneAnswered   = "question.answered"
 	MilestoneUsage      = "run.usage"
 	MilestoneCheckpoint = "checkpoint"
 	MilestoneSuspended  = "run.suspended"
@@ -39,7 +41,14 @@ func Milestones(e *Entry) []sdk.Live {
 	for _, d := range e.Decisions {
 		m.add(MilestoneDecided, map[string]any{"decision": d})
 	}
+	for _, a := range e.Asks {
+		m.append(MilestoneAsked, questioned{Question: a.ID, Call: a.Call, Asked: a.Data})
+	}
 	for _, r := range e.Results {
+		if i := e.Head.call(r.Call); i >= 0 && e.Head.Calls[i].Kind == CallQuestion {
+			m.append(MilestoneAnswered, questioned{Question: r.Call, Call: e.Head.Calls[i].Tool, Answer: r.Data, Error: r.Error})
+			continue
+		}
 		decided := slices.ContainsFunc(e.Decisions, func(d Decision) bool { return d.Request == r.Call })
 		if r.Data != nil && !decided {
 			m.add(MilestoneResult, map[string]any{
@@ -98,8 +107,19 @@ type milestones struct {
 	events []sdk.Live
 }
 
-// add appends one event. Its data is built from the entry, so it always encodes.
-func (m *milestones) add(kind string, data map[string]any) {
+// questioned is what an inline tool asked a person, or what became of it.
+type questioned struct {
+	Question string          `json:"question"`
+	Call     string          `json:"call"`
+	Asked    json.RawMessage `json:"asked,omitempty"`
+	Answer   json.RawMessage `json:"answer,omitempty"`
+	Error    bool            `json:"error,omitempty"`
+}
+
+func (m *milestones) add(kind string, data map[string]any) { m.append(kind, data) }
+
+// append adds one event. Its data is built from the entry, so it always encodes.
+func (m *milestones) append(kind string, data any) {
 	encoded, err := json.Marshal(data) // sorts the keys
 	if err != nil {
 		encoded = nil

@@ -94,7 +94,7 @@ type Awaited struct {
 func Outstanding(head *Head) []Awaited {
 	var effects []Awaited
 	for i := range head.Calls {
-		if c := &head.Calls[i]; c.Status == CallSuspended && c.Held == "" {
+		if c := &head.Calls[i]; c.sent() {
 			effects = append(effects, Awaited{cmp.Or(c.Sent, head.Opened), Effect{Kind: EffectCall, Call: c.ID}})
 		}
 	}

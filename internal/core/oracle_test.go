@@ -175,7 +175,7 @@ func (o *oracle) remember(before *core.Head, e *core.Entry) {
 		o.Fatalf("entry %d: %d interactions after %d", e.Rev, e.Head.Interactions, before.Interactions)
 	}
 	for _, c := range e.Head.Calls {
-		if e.Head.Opened == e.Rev {
+		if e.Head.Opened == e.Rev || c.Kind == core.CallQuestion && c.Sent == e.Rev {
 			o.newCall(c.ID)
 		}
 		o.due[c.ID] = max(o.due[c.ID], c.Due)
@@ -278,7 +278,7 @@ func (o *oracle) outstanding() {
 	h := &o.rig.state.Head
 	var want []core.Awaited
 	for _, c := range h.Calls {
-		if c.Status == core.CallSuspended && c.Held == "" {
+		if c.Status == core.CallSuspended && c.Held == "" && c.Kind != core.CallInline {
 			want = append(want, core.Awaited{Rev: max(c.Sent, h.Opened), Effect: core.Effect{Kind: core.EffectCall, Call: c.ID}})
 		}
 	}

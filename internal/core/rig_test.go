@@ -126,6 +126,9 @@ func (r *rig) encode(e core.Entry) ([]byte, error) {
 	if move("results", len(e.Results) == 0, e.Results) {
 		e.Results = nil
 	}
+	if move("asks", len(e.Asks) == 0, e.Asks) {
+		e.Asks = nil
+	}
 	if move("input", len(e.Input) == 0, e.Input) {
 		e.Input = nil
 	}
@@ -227,6 +230,7 @@ func newSpec(tools ...core.Tool) *core.Spec {
 	return &core.Spec{
 		Name: "travel.desk", Digest: core.Digest([]byte("travel.desk")), Type: "travel.desk", OutputType: "travel.desk.done",
 		Schema: "#/travel/desk/1.0.0", ErrorSchema: "#/travel/desk/0.0.0", TurnSchema: "#/agentd/conversation/turn/1.0.0",
+		QuestionSchema:  "#/agentd/question/ask/1.0.0",
 		MaxInteractions: 20, RunDeadline: 60 * minute, TurnTimeout: 30 * minute, StaleAfter: 3 * minute, Tools: tools,
 	}
 }

@@ -19,7 +19,7 @@ func (t *transition) close(c *Call, r Result) {
 
 // void tells whoever was asked that nobody waits for an answer any more.
 func (t *transition) void(c *Call) {
-	if c.Status != CallSuspended || c.Held != "" {
+	if !c.sent() {
 		return
 	}
 	t.voidOthers(c, 0)
@@ -172,6 +172,9 @@ func (t *transition) began(ev Began) error {
 
 func (t *transition) returned(ev Returned) error {
 	if err := t.record(ev.Results); err != nil {
+		return err
+	}
+	if err := t.asked(ev.Asks); err != nil {
 		return err
 	}
 	return t.settle()

@@ -192,12 +192,17 @@ func (s *script) nextEvent(verb, rest string) core.Event {
 	return nil
 }
 
-// parseReturn reads a result for each tool that is run: JSON, or "error" and JSON. Those that are lost need none.
+// parseReturn reads a result for each tool that is run: JSON, "error" and JSON, or "ask" and a question, "keep" and a state. Those that are lost need none.
 func (s *script) parseReturn(next core.RunTools, rest string) core.Event {
 	s.Helper()
 	var ev core.Returned
 	results := strings.Split(rest, " | ")
 	for i, c := range next.Run {
+		if question, asks := strings.CutPrefix(results[i], "ask "); asks {
+			data, state, _ := strings.Cut(question, " keep ")
+			ev.Asks = append(ev.Asks, core.Ask{Call: c.ID, Data: json.RawMessage(data), State: json.RawMessage(state)})
+			continue
+		}
 		data, failed := strings.CutPrefix(results[i], "error ")
 		ev.Results = append(ev.Results, core.Result{Call: c.ID, Kind: core.ResultInline, Data: json.RawMessage(data), Error: failed})
 	}
@@ -274,23 +279,27 @@ func (s *script) decision(request, hash string, data json.RawMessage) *sdk.Permi
 	return &d
 }
 
-// sent is the last attempt at the call whose id begins so; p1-0 is the permission request for c1-0.
+// sent is the last attempt at the call whose id begins so; p1-0 is the permission request for c1-0, q1-0 its last question.
 func (s *script) sent(name string) core.Effect {
 	s.Helper()
 	prefix, asked := strings.CutPrefix(name, "p")
 	if asked {
 		prefix = "c" + prefix
 	}
+	prefix, question := strings.CutPrefix(prefix, "q")
+	if question {
+		prefix = "c" + prefix
+	}
 	var last core.Effect
 	for i := range s.entries {
 		for _, f := range s.entries[i].Effects {
-			if f.Kind == core.EffectCall && strings.HasPrefix(f.Call, prefix+"-") && (f.Type == sdk.TypePermissionRequest) == asked {
+			if f.Kind == core.EffectCall && strings.HasPrefix(f.Call, prefix+"-") && (f.Type == sdk.TypePermissionRequest) == asked && (f.Type == sdk.TypeQuestion) == question {
 				last = f
 			}
 		}
 	}
 	for _, c := range s.state.Calls {
-		if c.Held != "" && strings.HasPrefix(c.ID, prefix+"-") && !asked { // it was not sent; the answer is forged
+		if c.Held+c.Asked != "" && strings.HasPrefix(c.ID, prefix+"-") && !asked && !question { // it was not sent; the answer is forged
 			last = core.Effect{Kind: core.EffectCall, Call: c.ID, Type: c.Type, Domains: c.Domains}
 		}
 	}

@@ -19,8 +19,9 @@ type Spec struct {
 	MaxInteractions int
 	// RunDeadline and TurnTimeout are in milliseconds.
 	RunDeadline, TurnTimeout int64
-	// TurnSchema is the dataschema of conversation turns.
-	TurnSchema string
+	// TurnSchema is the dataschema of conversation turns, QuestionSchema that of questions that tools ask. Both are answered
+	// within TurnTimeout.
+	TurnSchema, QuestionSchema string
 	// StaleAfter is how long, in milliseconds, a driver may be silent before a timer or a control message takes over: the
 	// longest step deadline and two AckWaits.
 	StaleAfter int64

@@ -17,9 +17,10 @@ type State struct {
 	History []Remembered
 	// Summary stands for the beginning of History in front of the model; nil is none.
 	Summary *Summary
-	// Results and Edits are those of the open round.
+	// Results, Edits and Asks are those of the open round.
 	Results []Result
 	Edits   []Edit
+	Asks    []Ask
 }
 
 // Remembered is a message with the number of model calls that had been made when it was appended.
@@ -43,6 +44,7 @@ func Apply(s State, e *Entry) (State, error) {
 	}
 	s.Results = append(s.Results, e.Results...)
 	s.Edits = append(s.Edits, e.Edits...)
+	s.Asks = append(s.Asks, e.Asks...)
 	for _, m := range e.Messages {
 		message, err := s.resolve(m)
 		if err != nil {
@@ -51,7 +53,7 @@ func Apply(s State, e *Entry) (State, error) {
 		s.History = append(s.History, Remembered{Message: message, Interactions: e.Head.Interactions})
 	}
 	if len(s.Calls) == 0 {
-		s.Results, s.Edits = nil, nil
+		s.Results, s.Edits, s.Asks = nil, nil, nil
 	}
 	return s, nil
 }

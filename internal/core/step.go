@@ -162,6 +162,10 @@ func (t *transition) answered(ev Answered) error {
 		return t.turnAnswered(c, ev, result)
 	case CallPermission:
 		return t.decided(c, ev)
+	case CallQuestion:
+		t.voidOthers(c, ev.Ref.Attempt)
+		t.settleQuestion(c, result)
+		return t.settle()
 	case CallService, CallInline:
 	}
 	if ev.Error && ev.Retryable {
@@ -228,6 +232,9 @@ func (t *transition) fired(ev Fired) error {
 			})
 		case CallPermission:
 			t.undecided(c)
+		case CallQuestion:
+			t.voidOthers(c, 0)
+			t.settleQuestion(c, failure(c.ID, ResultTimeout, sdk.Errorf(sdk.CodeDeadline, "nobody answered in time")))
 		case CallService, CallInline:
 			t.timedOut(c)
 		}

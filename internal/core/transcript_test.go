@@ -156,6 +156,9 @@ func (p *printer) entry(e *core.Entry) {
 	for _, d := range e.Decisions {
 		p.decision(d)
 	}
+	for _, a := range e.Asks {
+		p.printf("    ask %s for %s %s, keeps %s\n", short(a.ID), short(a.Call), a.Data, a.State)
+	}
 	for _, edit := range e.Edits {
 		p.printf("    edit %s %s\n", short(edit.Call), edit.Args)
 	}
@@ -263,6 +266,9 @@ func (p *printer) head(h *core.Head) {
 		}
 		if c.Held != "" {
 			p.printf(" held")
+		}
+		if c.Asked != "" {
+			p.printf(" asked %s", short(c.Asked))
 		}
 		p.printf("\n")
 	}

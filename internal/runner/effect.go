@@ -138,11 +138,16 @@ func (a *activation) event(e *core.Entry) sdk.Event {
 }
 
 // callData is what a call is made with: the arguments in the entry's assistant message or of an approver, the text of a
-// turn, or a permission request.
+// turn, a permission request, or a question.
 func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
 	for _, r := range e.Requests {
 		if r.ID == f.Call {
 			return requestData(r, f)
+		}
+	}
+	for _, a := range e.Asks {
+		if a.ID == f.Call {
+			return a.Data, nil
 		}
 	}
 	for _, edit := range e.Edits {

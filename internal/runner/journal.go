@@ -66,6 +66,7 @@ func sections(e *core.Entry) []section {
 		{"messages", e.Messages, func() { e.Messages = nil }},
 		{"results", e.Results, func() { e.Results = nil }},
 		{"requests", e.Requests, func() { e.Requests = nil }},
+		{"asks", e.Asks, func() { e.Asks = nil }},
 		{"input", e.Input, func() { e.Input = nil }},
 	}
 	if e.Terminal != nil {

@@ -139,6 +139,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopAnswering()) }()
+	defer w.followToolsets(ctx)()
 	defer w.follow(ctx)()
 	stopListening, err := w.Conn.OnWake(func(run sdk.RunKey) { w.wake(ctx, run) })
 	if err != nil {

@@ -41,6 +41,7 @@ func spec() *core.Spec {
 			{Name: "pay", Kind: core.CallInline, AtMostOnce: true},
 			service("lookup"), service("book"),
 			{Name: "wipe", Kind: core.CallInline},
+			{Name: "add", Kind: core.CallInline},
 		},
 	}
 }

@@ -1,0 +1,194 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"agentd/sdk"
+)
+
+// The keys of _meta that a call carries. The first is ours: a server that knows it does nothing twice.
+const (
+	metaIdempotencyKey = "dev.agentd/idempotencyKey"
+	metaTraceParent    = "traceparent"
+)
+
+const (
+	// maxBusy is how often a server may put a call off, and busyPause how long it is left alone then.
+	maxBusy   = 4
+	busyPause = 500 * time.Millisecond
+)
+
+// run makes one call, or goes on with one that asked a person.
+func (s *Server) run(ctx context.Context, tool string, once bool, call sdk.ToolCall) (json.RawMessage, error) {
+	kept, err := resume(call.Answer)
+	if err != nil {
+		return nil, err
+	}
+	if kept.open() {
+		return nil, kept.ask() // of several questions the next
+	}
+	for busy := 0; ; busy++ {
+		x := &exchange{method: string(mcp.MethodToolsCall), call: call, extra: kept.parameters(), answered: kept.Answered, once: once}
+		err := s.exchange(ctx, tool, x)
+		if err != nil && x.asked == nil {
+			return nil, err
+		}
+		if x.asked != nil {
+			kept.Asked = []asked{*x.asked}
+			return nil, kept.ask()
+		}
+		result, required, err := read(x.result)
+		if err != nil || required == nil {
+			return result, err
+		}
+		if err := kept.require(required); err != nil {
+			return nil, err
+		}
+		if len(kept.Asked) > 0 {
+			return nil, kept.ask()
+		}
+		if busy == maxBusy {
+			return nil, &sdk.Error{Code: sdk.CodeUnavailable, Message: "the MCP server is busy", Retryable: true}
+		}
+		if err := pause(ctx, busyPause<<busy); err != nil {
+			return nil, s.unavailable(err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// exchange sends the call. A session that the server has forgotten is opened anew, once: the call was not made.
+func (s *Server) exchange(ctx context.Context, tool string, x *exchange) error {
+	for again := false; ; again = true {
+		conn, err := s.connected(ctx)
+		if err != nil {
+			return err
+		}
+		err = conn.callTool(ctx, tool, x)
+		if x.result != nil || x.asked != nil {
+			conn.timeouts.Store(0)
+			s.worked()
+			return nil
+		}
+		if errors.Is(err, transport.ErrSessionTerminated) && !again {
+			conn.lost.Store(true)
+			continue
+		}
+		s.judge(ctx, conn, err)
+		return s.failure(ctx, tool, err)
+	}
+}
+
+func (c *connection) callTool(ctx context.Context, tool string, x *exchange) error {
+	ctx, x.cancel = context.WithCancelCause(ctx)
+	defer x.cancel(nil)
+	x.ctx = ctx
+	if err := c.enter(ctx, x); err != nil {
+		return err
+	}
+	defer c.leave(x)
+	request := mcp.CallToolRequest{}
+	request.Params.Name, request.Params.Arguments = tool, x.call.Args
+	request.Params.Meta = &mcp.Meta{ProgressToken: x.call.ID, AdditionalFields: map[string]any{metaIdempotencyKey: x.call.ID}}
+	if x.call.TraceParent != "" {
+		request.Params.Meta.AdditionalFields[metaTraceParent] = x.call.TraceParent
+	}
+	_, err := c.CallTool(context.WithValue(ctx, exchangeKey{}, x), request)
+	c.mu.Lock() // x is shared with whoever answers the server's questions
+	defer c.mu.Unlock()
+	return err
+}
+
+// enter notes a call that runs. Where calls exclude each other it waits for the others to end.
+func (c *connection) enter(ctx context.Context, x *exchange) error {
+	for {
+		c.mu.Lock()
+		if !c.exclusive || len(c.calls) == 0 {
+			c.calls[x.call.ID] = x
+			c.mu.Unlock()
+			return nil
+		}
+		left := c.left
+		c.mu.Unlock()
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *connection) leave(x *exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, x.call.ID)
+	close(c.left)
+	c.left = make(chan struct{})
+}
+
+// only returns the one call that runs, with c locked. Others that run beside it are waited for, for a time; no more begin.
+func (c *connection) only(ctx context.Context) (*exchange, error) {
+	ctx, stop := context.WithTimeout(ctx, aloneTime)
+	defer stop()
+	for {
+		c.mu.Lock()
+		c.exclusive = true
+		if len(c.calls) == 1 {
+			for _, x := range c.calls {
+				return x, nil
+			}
+		}
+		left := c.left
+		c.mu.Unlock()
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return nil, errAmbiguous
+		}
+	}
+}
+
+// aloneTime is how long a question waits for calls to end that may as well have asked it.
+const aloneTime = 10 * time.Second
+
+// failure is what the model is told of a call that has no result.
+func (s *Server) failure(ctx context.Context, tool string, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return sdk.Errorf(sdk.CodeDeadline, "%s did not answer in time", tool).WithCause(err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("call %s of MCP server %s: %w", tool, s.config.Name, ctx.Err())
+	}
+	if _, broken := errors.AsType[*transport.Error](err); broken {
+		return sdk.Errorf(sdk.CodeUnavailable, "the MCP server %s was lost during the call of %s; whether it took effect is unknown",
+			s.config.Name, tool).WithCause(err)
+	}
+	return sdk.Errorf(sdk.CodeTool, "%s", clip(err.Error()))
+}
+
+// maxFault is the longest text of an error that a model is shown.
+const maxFault = 4 << 10
+
+func clip(text string) string {
+	if len(text) > maxFault {
+		return text[:maxFault] + "…"
+	}
+	return text
+}

@@ -1,0 +1,141 @@
+package mcp
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// fakeServer is the environment variable that makes this binary an MCP server of protocol 2025-11-25 on stdio, which behaves
+// as its tools are named.
+const fakeServer = "AGENTD_TEST_FAKE_MCP_SERVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(fakeServer) != "" {
+		fake()
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+type fakeMessage struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  any             `json:"result,omitempty"`
+	Error   any             `json:"error,omitempty"`
+}
+
+func fake() {
+	in := bufio.NewReader(os.Stdin)
+	out := json.NewEncoder(os.Stdout)
+	for {
+		var m fakeMessage
+		line, err := in.ReadBytes('\n')
+		if err != nil || json.Unmarshal(line, &m) != nil {
+			return
+		}
+		if m.ID == nil {
+			continue
+		}
+		reply := fakeMessage{JSONRPC: "2.0", ID: m.ID}
+		switch m.Method {
+		case "initialize":
+			reply.Result = map[string]any{
+				"protocolVersion": "2025-11-25", "capabilities": map[string]any{"tools": map[string]any{"listChanged": true}},
+				"serverInfo": map[string]any{"name": "fake", "version": "1"},
+			}
+		case "tools/list":
+			reply.Result = fakeTools(m.Params)
+		case "tools/call":
+			if reply.Result = fakeCall(m.Params, in, out); reply.Result == nil {
+				continue
+			}
+		default:
+			reply.Error = map[string]any{"code": -32601, "message": "no such method"}
+		}
+		_ = out.Encode(reply)
+	}
+}
+
+// fakeTools are two pages, with a schema that is none and a name that two tools share.
+func fakeTools(params json.RawMessage) any {
+	tool := func(name string, schema any) map[string]any {
+		return map[string]any{"name": name, "inputSchema": schema}
+	}
+	object := map[string]any{"type": "object"}
+	if !strings.Contains(string(params), "page2") {
+		return map[string]any{
+			"nextCursor": "page2",
+			"tools": []any{
+				tool("pid", object), tool("crash", object), tool("hang", object), tool("flood", object), tool("order", object),
+				tool("lies", map[string]any{"type": "object", "properties": "none"}), "no tool",
+			},
+		}
+	}
+	return map[string]any{"tools": []any{tool("environment", object), tool("a.b", object), tool("a_b", object), tool("secret", object)}}
+}
+
+func fakeCall(params json.RawMessage, in *bufio.Reader, out *json.Encoder) any {
+	var call struct {
+		Name string          `json:"name"`
+		Meta json.RawMessage `json:"_meta"`
+	}
+	_ = json.Unmarshal(params, &call)
+	text := func(s string) any {
+		return map[string]any{"content": []any{map[string]any{"type": "text", "text": s}}}
+	}
+	switch call.Name {
+	case "pid":
+		_ = out.Encode(fakeMessage{JSONRPC: "2.0", Method: "notifications/tools/list_changed"})
+		return text(fmt.Sprint(os.Getpid()))
+	case "crash":
+		os.Exit(3)
+	case "hang":
+		return nil
+	case "flood":
+		for {
+			if _, err := os.Stdout.Write(make([]byte, 1<<20)); err != nil {
+				os.Exit(4)
+			}
+		}
+	case "environment":
+		return text(strings.Join(os.Environ(), "\n"))
+	case "order":
+		return fakeOrder(call.Meta, in, out)
+	}
+	return text("?")
+}
+
+// fakeOrder asks for a size while the call runs.
+func fakeOrder(meta json.RawMessage, in *bufio.Reader, out *json.Encoder) any {
+	schema := `{"type":"object","properties":{"size":{"type":"integer"}},"required":["size"]}`
+	_ = out.Encode(fakeMessage{
+		JSONRPC: "2.0", ID: json.RawMessage(`"ask"`), Method: "elicitation/create",
+		Params: json.RawMessage(`{"message":"Which size?","requestedSchema":` + schema + `}`),
+	})
+	for {
+		line, err := in.ReadBytes('\n')
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Result json.RawMessage `json:"result"`
+			Error  json.RawMessage `json:"error"`
+		}
+		if err != nil || json.Unmarshal(line, &m) != nil {
+			os.Exit(5)
+		}
+		if string(m.ID) != `"ask"` {
+			continue
+		}
+		if m.Error != nil {
+			return map[string]any{"isError": true, "content": []any{}}
+		}
+		return map[string]any{"content": []any{map[string]any{"type": "text", "text": string(m.Result) + " " + string(meta)}}}
+	}
+}

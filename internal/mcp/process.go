@@ -1,0 +1,137 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+)
+
+// inherited are the variables of the worker that a server gets beside its own: what programs need to be found and to run.
+// Whatever else it is to know is in its env.
+var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR", "SYSTEMROOT"}
+
+const (
+	// writeTimeout is how long a server may leave its stdin unread.
+	writeTimeout = 10 * time.Second
+	// exitTime is how long a server has to end after its stdin was closed.
+	exitTime = 2 * time.Second
+)
+
+// process is a server on stdio. The process is ours and not the transport's, so that what it writes is bounded, a write
+// that it does not read ends, and everything is released.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  *os.File
+	stdout *os.File
+	exited chan struct{}
+	once   sync.Once
+}
+
+func startProcess(ctx context.Context, s *ServerConfig, logger *slog.Logger) (*process, *transport.Stdio, error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.Command, s.Args...)
+	cmd.Dir, cmd.Env = s.Dir, environment(s.Env)
+	cmd.WaitDelay = exitTime
+	cmd.Stderr = &logWriter{logger: logger, server: s.Name}
+	ownGroup(cmd)
+	childIn, stdin, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("start MCP server %s: %w", s.Name, err)
+	}
+	stdout, childOut, err := os.Pipe()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("start MCP server %s: %w", s.Name, err), childIn.Close(), stdin.Close())
+	}
+	cmd.Stdin, cmd.Stdout = childIn, childOut
+	err = cmd.Start()
+	closed := errors.Join(childIn.Close(), childOut.Close())
+	if err = errors.Join(err, closed); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("start MCP server %s: %w", s.Name, err), stdin.Close(), stdout.Close())
+	}
+	p := &process{cmd: cmd, stdin: stdin, stdout: stdout, exited: make(chan struct{})}
+	go func() {
+		defer close(p.exited)
+		if err := cmd.Wait(); err != nil {
+			logger.Debug("MCP server ended", "server", s.Name, "error", err)
+		}
+	}()
+	return p, transport.NewIO(&lines{r: stdout}, &timely{stdin}, nil), nil
+}
+
+func environment(own map[string]string) []string {
+	var env []string
+	for _, name := range inherited {
+		if value, ok := os.LookupEnv(name); ok && own[name] == "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	for name, value := range own {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env
+}
+
+// close ends the process: its stdin is closed, then it is killed with all that it started.
+func (p *process) close() {
+	p.once.Do(func() {
+		_ = p.stdin.Close() // the transport may have done it
+		select {
+		case <-p.exited:
+		case <-time.After(exitTime):
+		}
+		killGroup(p.cmd)
+		<-p.exited
+		_ = p.stdout.Close() // its reader has ended
+	})
+}
+
+// timely gives up a write that nobody reads.
+type timely struct{ *os.File }
+
+func (t *timely) Write(p []byte) (int, error) {
+	if err := t.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	return t.File.Write(p)
+}
+
+// lines ends with errFlood at a line that is longer than maxMessage.
+type lines struct {
+	r io.Reader
+	n int
+}
+
+func (l *lines) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	for _, b := range p[:n] {
+		if l.n++; b == '\n' {
+			l.n = 0
+		}
+	}
+	if l.n > maxMessage {
+		return 0, errFlood
+	}
+	return n, err
+}
+
+// maxLogged is what is logged of one write of a server to its stderr.
+const maxLogged = 4 << 10
+
+type logWriter struct {
+	logger *slog.Logger
+	server string
+}
+
+func (w *logWriter) Write(p []byte) (int, error) {
+	w.logger.Debug("MCP server says", "server", w.server, "text", string(p[:min(len(p), maxLogged)]))
+	return len(p), nil
+}

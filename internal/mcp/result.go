@@ -1,0 +1,104 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"agentd/sdk"
+)
+
+// inputRequired is a result that asks for something first (protocol 2026-07-28).
+type inputRequired struct {
+	InputRequests map[string]inputRequest `json:"inputRequests"`
+	RequestState  *string                 `json:"requestState"`
+}
+
+type inputRequest struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// read makes of a result what the model is shown, or an error, or what the server asks for first:
+//
+//	{"text": …}                            one text
+//	the structured content                 where the texts only repeat it, or there are none
+//	{"content": […], "structured": …}      all others, the items as the server sent them
+func read(raw json.RawMessage) (json.RawMessage, *inputRequired, error) {
+	var result struct {
+		ResultType string            `json:"resultType"`
+		Content    []json.RawMessage `json:"content"`
+		Structured json.RawMessage   `json:"structuredContent"`
+		IsError    bool              `json:"isError"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, nil, sdk.Errorf(sdk.CodeTool, "the MCP server answered with what is no result").WithCause(err)
+	}
+	if result.ResultType == "input_required" {
+		var required inputRequired
+		if err := json.Unmarshal(raw, &required); err != nil {
+			return nil, nil, sdk.Errorf(sdk.CodeTool, "the MCP server asked for what cannot be read").WithCause(err)
+		}
+		return nil, &required, nil
+	}
+	texts, others := textsOf(result.Content)
+	if result.IsError {
+		text := strings.Join(texts, "\n")
+		if text == "" {
+			text = string(raw)
+		}
+		return nil, nil, sdk.Errorf(sdk.CodeTool, "%s", clip(text))
+	}
+	structured := len(result.Structured) > 0 && !bytes.Equal(result.Structured, []byte("null"))
+	var shown any
+	switch {
+	case structured && others == 0 && repeats(texts, result.Structured):
+		return result.Structured, nil, nil
+	case !structured && others == 0 && len(texts) == 1:
+		shown = map[string]string{"text": texts[0]}
+	case structured:
+		shown = map[string]any{"content": notNil(result.Content), "structured": result.Structured}
+	default:
+		shown = map[string]any{"content": notNil(result.Content)}
+	}
+	data, err := json.Marshal(shown)
+	if err != nil {
+		return nil, nil, sdk.Errorf(sdk.CodeTool, "the MCP server answered with what is no result").WithCause(err)
+	}
+	return data, nil, nil
+}
+
+func notNil(items []json.RawMessage) []json.RawMessage {
+	if items == nil {
+		return []json.RawMessage{}
+	}
+	return items
+}
+
+// textsOf returns the texts, and how many items are more than a text.
+func textsOf(content []json.RawMessage) (texts []string, others int) {
+	for _, raw := range content {
+		var fields map[string]json.RawMessage
+		var kind, text string
+		if json.Unmarshal(raw, &fields) != nil || json.Unmarshal(fields["type"], &kind) != nil || kind != "text" ||
+			json.Unmarshal(fields["text"], &text) != nil {
+			others++
+			continue
+		}
+		texts = append(texts, text)
+		if len(fields) > 2 {
+			others++ // annotations and the like are kept
+		}
+	}
+	return texts, others
+}
+
+// repeats reports whether the texts say nothing that the structured content does not.
+func repeats(texts []string, structured json.RawMessage) bool {
+	if len(texts) == 0 {
+		return true
+	}
+	want, err := sdk.Canonicalize(structured)
+	have, errText := sdk.Canonicalize([]byte(texts[0]))
+	return len(texts) == 1 && err == nil && errText == nil && bytes.Equal(want, have)
+}

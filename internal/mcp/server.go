@@ -1,0 +1,304 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"agentd/internal/contracts"
+	"agentd/sdk"
+)
+
+// Server is a toolset: an MCP server that is connected when it is first needed, and again when it was lost. Safe for
+// concurrent use.
+type Server struct {
+	config ServerConfig
+	logger *slog.Logger
+
+	changed chan struct{}
+	// older is set when the server refused the newest protocol.
+	older atomic.Bool
+
+	mu     sync.Mutex
+	conn   *connection
+	closed bool
+	// connecting is closed when the attempt that runs has ended.
+	connecting chan struct{}
+	pause      *backoff.ExponentialBackOff
+	notBefore  time.Time
+}
+
+// NewServer returns a toolset for the server. It connects to nothing yet.
+func NewServer(config ServerConfig, logger *slog.Logger) (*Server, error) {
+	if err := config.Check(); err != nil {
+		return nil, err
+	}
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 250*time.Millisecond, 30*time.Second
+	return &Server{config: config, logger: logger, changed: make(chan struct{}, 1), pause: pause}, nil
+}
+
+// Name implements sdk.Toolset.
+func (s *Server) Name() string { return s.config.Name }
+
+// Changed gets a value when the server has other tools, at most one until it is taken.
+func (s *Server) Changed() <-chan struct{} { return s.changed }
+
+func (s *Server) noteChange() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Close implements sdk.Toolset. Calls that still run fail.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	conn := s.conn
+	s.conn, s.closed = nil, true
+	s.mu.Unlock()
+	if conn == nil {
+		return nil
+	}
+	return conn.release()
+}
+
+// connected returns the connection, which it makes if there is none. One attempt serves all who wait; after one that
+// failed, the next waits.
+func (s *Server) connected(ctx context.Context) (*connection, error) {
+	for {
+		s.mu.Lock()
+		switch {
+		case s.closed:
+			s.mu.Unlock()
+			return nil, sdk.Errorf(sdk.CodeUnavailable, "MCP server %s is closed", s.config.Name)
+		case s.conn != nil && s.conn.alive():
+			conn := s.conn
+			s.mu.Unlock()
+			return conn, nil
+		case s.connecting == nil:
+			s.connecting = make(chan struct{})
+			s.mu.Unlock()
+			return s.reconnect(ctx)
+		}
+		wait := s.connecting
+		s.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, s.unavailable(ctx.Err())
+		}
+	}
+}
+
+func (s *Server) reconnect(ctx context.Context) (*connection, error) {
+	s.mu.Lock()
+	former, wait := s.conn, time.Until(s.notBefore)
+	s.conn = nil
+	s.mu.Unlock()
+	if former != nil {
+		if err := former.release(); err != nil {
+			s.logger.Debug("lost MCP server could not be closed", "server", s.config.Name, "error", err)
+		}
+	}
+	conn, err := s.attempt(ctx, wait)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.connecting)
+	s.connecting = nil
+	if err != nil {
+		s.notBefore = time.Now().Add(s.pause.NextBackOff())
+		return nil, s.unavailable(err)
+	}
+	if s.closed {
+		return nil, errors.Join(s.unavailable(context.Canceled), conn.release())
+	}
+	s.conn = conn
+	s.notBefore = time.Now().Add(s.pause.NextBackOff()) // one that ends at once is not started in a loop
+	return conn, nil
+}
+
+func (s *Server) attempt(ctx context.Context, wait time.Duration) (*connection, error) {
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	conn, err := connect(ctx, &s.config, s.older.Load(), s.noteChange, s.logger)
+	switch {
+	case refusesVersion(err) && !s.older.Swap(true):
+	case err == nil && s.config.URL != "" && !mcp.IsModernProtocol(conn.ProtocolVersion()) && !s.older.Swap(true):
+		// What a server of the older protocol says by itself comes on a stream that is opened only for such.
+		if err := conn.release(); err != nil {
+			s.logger.Debug("MCP server could not be closed", "server", s.config.Name, "error", err)
+		}
+	default:
+		return conn, err
+	}
+	return connect(ctx, &s.config, true, s.noteChange, s.logger)
+}
+
+// worked resets the pause between attempts: the server answered something.
+func (s *Server) worked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pause.Reset()
+	s.notBefore = time.Time{}
+}
+
+func (s *Server) unavailable(err error) error {
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		return e
+	}
+	return (&sdk.Error{
+		Code: sdk.CodeUnavailable, Message: fmt.Sprintf("the MCP server %s cannot be reached", s.config.Name), Retryable: true,
+	}).WithCause(err)
+}
+
+const (
+	// maxTools and maxPages bound what is taken of a server's list of tools.
+	maxTools = 1000
+	maxPages = 100
+)
+
+// listed is a tool as servers describe it. Schemas stay as they are: the library's types leave out what they do not know.
+type listed struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+	Annotations struct {
+		ReadOnly    *bool `json:"readOnlyHint"`
+		Destructive *bool `json:"destructiveHint"`
+		OpenWorld   *bool `json:"openWorldHint"`
+	} `json:"annotations"`
+}
+
+// Tools implements sdk.Toolset: the tools that the policy admits, by name. One that cannot be used is left out and logged;
+// the others are not worse for it.
+func (s *Server) Tools(ctx context.Context) ([]sdk.Tool, error) {
+	conn, err := s.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.list(ctx, conn)
+	if refusesVersion(err) && !s.older.Swap(true) {
+		conn.lost.Store(true)
+		if conn, err = s.connected(ctx); err == nil {
+			found, err = s.list(ctx, conn)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.worked()
+	slices.SortStableFunc(found, func(a, b listed) int { return cmp.Compare(a.Name, b.Name) })
+	var tools []sdk.Tool
+	taken := map[string]string{}
+	for _, l := range found {
+		if !s.config.admits(l.Name) {
+			continue
+		}
+		tool := s.tool(l)
+		if _, err := contracts.Tools(sdk.AgentSpec{Name: s.config.Name}, []sdk.Tool{tool}); err != nil {
+			s.logger.Warn("tool of an MCP server cannot be used", "server", s.config.Name, "tool", l.Name, "error", err)
+			continue
+		}
+		if other, ok := taken[tool.Definition.Name]; ok {
+			s.logger.Warn("tool of an MCP server has the name of another one", "server", s.config.Name, "tool", l.Name, "other", other)
+			continue
+		}
+		taken[tool.Definition.Name] = l.Name
+		tools = append(tools, tool)
+	}
+	return tools, nil
+}
+
+// list reads all pages.
+func (s *Server) list(ctx context.Context, conn *connection) ([]listed, error) {
+	var all []listed
+	var request mcp.ListToolsRequest
+	for range maxPages {
+		x := &exchange{method: string(mcp.MethodToolsList)}
+		_, err := conn.ListToolsByPage(context.WithValue(ctx, exchangeKey{}, x), request)
+		if err != nil && x.result == nil {
+			s.judge(ctx, conn, err)
+			return nil, s.unavailable(err)
+		}
+		var page struct {
+			Tools      []json.RawMessage `json:"tools"`
+			NextCursor mcp.Cursor        `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(x.result, &page); err != nil {
+			return nil, sdk.Errorf(sdk.CodeUnavailable, "the MCP server %s lists no tools that can be read", s.config.Name).WithCause(err)
+		}
+		for _, raw := range page.Tools {
+			var l listed
+			if err := json.Unmarshal(raw, &l); err != nil || l.Name == "" {
+				s.logger.Warn("tool of an MCP server cannot be read", "server", s.config.Name, "error", err)
+				continue
+			}
+			all = append(all, l)
+		}
+		if page.NextCursor == "" {
+			return all, nil
+		}
+		if page.NextCursor == request.Params.Cursor || len(all) > maxTools {
+			break
+		}
+		request.Params.Cursor = page.NextCursor
+	}
+	return nil, sdk.Errorf(sdk.CodeTooLarge, "the MCP server %s lists more than %d tools", s.config.Name, maxTools)
+}
+
+func (s *Server) tool(l listed) sdk.Tool {
+	is := func(hint *bool, unless bool) bool {
+		if hint != nil {
+			return *hint
+		}
+		return unless
+	}
+	a := l.Annotations
+	labels := sdk.ToolLabels{ReadOnly: is(a.ReadOnly, false), OpenWorld: is(a.OpenWorld, true)}
+	labels.Destructive = !labels.ReadOnly && is(a.Destructive, true)
+	atMostOnce := matches(s.config.AtMostOnce, l.Name)
+	return sdk.Tool{
+		Definition: sdk.ToolDefinition{
+			Name: contracts.ToolName(l.Name), Description: l.Description, Parameters: l.InputSchema,
+		},
+		Timeout: s.config.Timeout, AtMostOnce: atMostOnce, Labels: labels,
+		Run: func(ctx context.Context, call sdk.ToolCall) (json.RawMessage, error) {
+			return s.run(ctx, l.Name, atMostOnce, call)
+		},
+	}
+}
+
+// maxTimeouts is how many calls in a row a server on stdio may leave unanswered before it is started anew.
+const maxTimeouts = 3
+
+// judge gives a connection up after an error that it does not recover from by itself.
+func (s *Server) judge(ctx context.Context, conn *connection, err error) {
+	_, broken := errors.AsType[*transport.Error](err)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		if conn.timeouts.Add(1) >= maxTimeouts {
+			conn.lost.Store(true)
+		}
+	case broken && ctx.Err() == nil:
+		conn.lost.Store(true)
+	}
+}

@@ -1,0 +1,190 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	agentdmcp "agentd/internal/mcp"
+	"agentd/sdk"
+)
+
+// The packages of other makers, in the versions that docs/mcp.md speaks of. The suite needs a newer Node than many systems
+// have, so one comes with them.
+var packages = []string{
+	"@modelcontextprotocol/server-everything@2026.8.31", "@modelcontextprotocol/server-filesystem@2026.8.31",
+	"@modelcontextprotocol/conformance@0.1.16", "node@22.23.3",
+}
+
+var install = sync.OnceValues(func() (string, error) {
+	root, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "agentd-interop", "mcp-"+strings.NewReplacer("/", "", "@", "-").Replace(strings.Join(packages, "")))
+	if _, err := os.Stat(filepath.Join(dir, "complete")); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	args := append([]string{"install", "--prefix", dir, "--no-audit", "--no-fund", "--loglevel=error", "--fetch-retries=1"}, packages...)
+	if out, err := exec.Command("npm", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm install: %w\n%s", err, out)
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "complete"), nil, 0o600)
+})
+
+// bin is the folder of the packages' programs.
+func bin(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("npm is not installed")
+	}
+	dir, err := install()
+	if err != nil {
+		t.Skipf("the packages from npm cannot be installed: %v", err)
+	}
+	path := filepath.Join(dir, "node_modules", ".bin")
+	return path
+}
+
+// The reference servers of the protocol's makers serve a run whose worker is killed while a person is asked.
+func TestNPMServers_ServeARunThroughAKilledWorker(t *testing.T) {
+	t.Parallel()
+	programs := bin(t)
+	files := t.TempDir()
+	servers, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
+		"everything": map[string]any{"command": filepath.Join(programs, "mcp-server-everything"), "args": []string{"stdio"}},
+		"files":      map[string]any{"command": filepath.Join(programs, "mcp-server-filesystem"), "args": []string{files}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, map[string]string{
+		"mcp.json": string(servers),
+		"agentd.yaml": `
+mcp:
+  servers:
+    files: {allow: [write_file, read_text_file], at_most_once: [write_file]}
+agents:
+  - name: desk
+    model: {name: m}
+    tools: {mcp: [everything, files], builtin: [ask_question]}
+`,
+		"script.yaml": fmt.Sprintf(`
+conversations:
+  - match: {contains: note}
+    replies:
+      - calls:
+          - {name: files_write_file, arguments: {path: %[1]q, content: noted}}
+          - {name: everything_get-sum, arguments: {a: 20, b: 22}}
+          - {name: everything_get-tiny-image, arguments: {}}
+          - {name: everything_get-structured-content, arguments: {location: Chicago}}
+          - {name: everything_trigger-long-running-operation, arguments: {duration: 1, steps: 2}}
+          - {name: ask_question, arguments: {question: Go on?}}
+      - calls:
+          - {name: files_read_text_file, arguments: {path: %[1]q}}
+          - {name: everything_echo, arguments: {message: still here}}
+      - text: '{"response": "noted"}'
+`, filepath.Join(files, "note.txt")),
+	})
+	kill := w.start("serving", "serve", "--provision")
+	w.must("run", "desk", "-m", "note", "--subject", "one", "--detach")
+	w.untilWaiting("one")
+	kill()
+	w.start("serving", "serve")
+	if out := w.must("runs", "follow", "one", "--answer", "yes"); !strings.Contains(out, "noted") {
+		t.Errorf("the run says %s", out)
+	}
+	journal := w.must("runs", "show", "one", "-v")
+	for _, want := range []string{"The sum of 20 and 22 is 42", "image/png", "conditions", "Echo: still here", "Long running operation completed"} {
+		if !strings.Contains(journal, want) {
+			t.Errorf("%q is missing in\n%s", want, journal)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(files, "note.txt")); err != nil || string(text) != "noted" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+}
+
+// conformanceClient makes the test binary the client that the suite tests; the URL is its last argument.
+const conformanceClient = "AGENTD_TEST_CONFORMANCE_CLIENT"
+
+// conformance runs scenarios of the suite; each must pass.
+func conformance(t *testing.T, env []string, args ...string) {
+	t.Helper()
+	programs := bin(t)
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, "node"), append([]string{filepath.Join(programs, "conformance")}, args...)...)
+	cmd.Env, cmd.Dir = append(os.Environ(), env...), t.TempDir()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("conformance %q: %v\n%s", args, err, out)
+	}
+}
+
+// The scenarios that a client can be tested with that has no browser and no user of its own; docs/mcp.md says why the others
+// are left out.
+func TestConformance_Client(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scenario := range []string{"initialize", "tools_call", "sse-retry"} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			conformance(t, []string{conformanceClient + "=1"}, "client", "--command", self, "--scenario", scenario)
+		})
+	}
+}
+
+func TestConformance_Server(t *testing.T) {
+	t.Parallel()
+	bin(t)
+	w := newWorld(t, map[string]string{
+		"agentd.yaml": "agents: [{name: desk, model: {name: m}}]",
+		"script.yaml": "conversations: [{replies: [{text: '{\"response\": \"yes\"}'}]}]",
+	})
+	said := w.startSaying("agents are MCP tools at ", "mcp", "--http", "127.0.0.1:0")
+	_, url, _ := strings.Cut(said, "agents are MCP tools at ")
+	for _, scenario := range []string{"server-initialize", "ping", "tools-list", "dns-rebinding-protection"} {
+		t.Run(scenario, func(t *testing.T) {
+			conformance(t, nil, "server", "--url", strings.TrimSpace(url), "--scenario", scenario)
+		})
+	}
+}
+
+// actAsClient is our client against a server of the suite: it calls every tool, and answers what it is asked with nothing
+// but defaults.
+func actAsClient(url string) error {
+	server, err := agentdmcp.NewServer(agentdmcp.ServerConfig{
+		Name: "suite", URL: url, Policy: agentdmcp.Policy{LocalHosts: []string{"localhost", "127.0.0.1"}},
+	}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	tools, err := server.Tools(ctx)
+	for i, tool := range tools {
+		call := sdk.ToolCall{ID: fmt.Sprintf("c1-%d-call", i), Args: json.RawMessage(`{"a":5,"b":3}`)}
+		_, callErr := tool.Run(ctx, call)
+		if asks, ok := errors.AsType[*sdk.ToolSuspended](callErr); ok {
+			call.Answer = &sdk.ToolAnswer{State: asks.State, Data: json.RawMessage(`{"answer":"","content":{}}`)}
+			_, callErr = tool.Run(ctx, call)
+		}
+		err = errors.Join(err, callErr)
+	}
+	return errors.Join(err, server.Close())
+}

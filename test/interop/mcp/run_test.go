@@ -1,0 +1,266 @@
+// Package mcp sees that agents and MCP programs of other makers work together, also when workers are killed.
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"agentd/internal/llm/mockllm"
+)
+
+// wait is how long anything may take.
+const wait = time.Minute
+
+// binary is agentd, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "agentd-interop-mcp-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "agentd")
+	if out, err := exec.Command("go", "build", "-o", path, "agentd/cmd/agentd").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build agentd: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	if os.Getenv(conformanceClient) != "" {
+		if err := actAsClient(os.Args[len(os.Args)-1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path)) // in the temporary folder
+	}
+	os.Exit(code)
+}
+
+// world is a folder with a configuration, a NATS server and a model.
+type world struct {
+	*testing.T
+	dir string
+	env []string
+}
+
+func newWorld(t *testing.T, files map[string]string) *world {
+	t.Helper()
+	w := &world{T: t, dir: t.TempDir()}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script, err := mockllm.LoadScript(filepath.Join(w.dir, "script.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := httptest.NewServer(mockllm.New(script))
+	t.Cleanup(model.Close)
+	w.env = append(os.Environ(), "OPENAI_BASE_URL="+model.URL+"/v1", "NATS_URL=", "REDIS_URL=")
+	w.start("ready", "dev", "--server-only")
+	return w
+}
+
+// start runs agentd until kill is called, or the test ends, and waits until it says mark.
+func (w *world) start(mark string, args ...string) (kill func()) {
+	w.Helper()
+	_, kill = w.launch(mark, args...)
+	return kill
+}
+
+// startSaying is start that returns what was said.
+func (w *world) startSaying(mark string, args ...string) string {
+	w.Helper()
+	said, _ := w.launch(mark, args...)
+	return said
+}
+
+func (w *world) launch(mark string, args ...string) (text string, kill func()) {
+	w.Helper()
+	path, err := binary()
+	if err != nil {
+		w.Fatal(err)
+	}
+	cmd := exec.Command(path, append(args, "-c", filepath.Join(w.dir, "agentd.yaml"), "--data", filepath.Join(w.dir, "data"))...)
+	cmd.Env = w.env
+	said := &log{}
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		w.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	w.Cleanup(func() {
+		kill()
+		if w.Failed() {
+			w.Logf("agentd %q said:\n%s", args, said.String())
+		}
+	})
+	for deadline := time.Now().Add(wait); !strings.Contains(said.String(), mark); {
+		if time.Now().After(deadline) {
+			w.Fatalf("agentd %q does not say %q:\n%s", args, mark, said.String())
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	return said.String(), kill
+}
+
+// agentd runs a command to its end.
+func (w *world) agentd(args ...string) (string, error) {
+	w.Helper()
+	path, err := binary()
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.Context(), wait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, append(args, "-c", filepath.Join(w.dir, "agentd.yaml"), "--data", filepath.Join(w.dir, "data"))...)
+	cmd.Env = w.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (w *world) must(args ...string) string {
+	w.Helper()
+	out, err := w.agentd(args...)
+	if err != nil {
+		w.Fatalf("agentd %q: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// untilWaiting waits until the run waits for a person.
+func (w *world) untilWaiting(run string) {
+	w.Helper()
+	for deadline := time.Now().Add(wait); ; {
+		out, err := w.agentd("runs", "show", run, "-o", "json")
+		if err == nil && strings.Contains(out, `"status": "waiting"`) {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Fatalf("run %s does not wait: %v\n%s", run, err, out)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+type log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+type amount struct {
+	N int `json:"n"`
+}
+
+// shop is a server on the official Go SDK: one tool that adds up, one that asks for a size.
+func shop(added *atomic.Int64) *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "add"}, func(_ context.Context, _ *mcp.CallToolRequest, in amount) (*mcp.CallToolResult, any, error) {
+		return nil, map[string]any{"sum": added.Add(int64(in.N))}, nil
+	})
+	s.AddTool(&mcp.Tool{Name: "order", InputSchema: json.RawMessage(`{"type":"object"}`)}, order)
+	return s
+}
+
+func order(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	if len(r.Params.InputResponses) == 0 {
+		return &mcp.CallToolResult{
+			InputRequests: mcp.InputRequestMap{"size": &mcp.ElicitParams{
+				Message:         "Which size?",
+				RequestedSchema: json.RawMessage(`{"type":"object","properties":{"size":{"type":"integer"}},"required":["size"]}`),
+			}},
+			RequestState: "cart 7",
+		}, nil
+	}
+	data, err := json.Marshal(r.Params.InputResponses)
+	if err != nil {
+		return nil, err
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: r.Params.RequestState + " " + string(data)}}}, nil
+}
+
+// A stateful and a stateless server of the official Go SDK serve a run whose worker is killed while a person is asked.
+func TestGoSDKServers_ServeARunThroughAKilledWorker(t *testing.T) {
+	t.Parallel()
+	var added atomic.Int64
+	url := func(stateless bool) string {
+		server := shop(&added)
+		handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: stateless})
+		s := httptest.NewServer(handler)
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	for _, asks := range []string{"stateful", "stateless"} {
+		t.Run(asks, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, map[string]string{
+				"mcp.json": fmt.Sprintf(`{"mcpServers": {
+					"stateful": {"type": "http", "url": %q}, "stateless": {"type": "http", "url": %q}}}`, url(false), url(true)),
+				"agentd.yaml": `
+mcp: {local_hosts: [127.0.0.1]}
+agents:
+  - name: desk
+    model: {name: m}
+    tools: {mcp: [stateful, stateless]}
+`,
+				"script.yaml": strings.ReplaceAll(`
+conversations:
+  - match: {contains: order}
+    replies:
+      - calls:
+          - {name: stateful_add, arguments: {n: 1}}
+          - {name: stateless_add, arguments: {n: 10}}
+          - {name: ASKS_order, arguments: {}}
+      - calls: [{name: stateful_add, arguments: {n: 100}}, {name: stateless_add, arguments: {n: 1000}}]
+      - text: '{"response": "ordered"}'
+`, "ASKS", asks),
+			})
+			kill := w.start("serving", "serve", "--provision")
+			w.must("run", "desk", "-m", "order", "--subject", "one", "--detach")
+			w.untilWaiting("one")
+			kill()
+			w.start("serving", "serve")
+			if out := w.must("runs", "follow", "one", "--answer", "7"); !strings.Contains(out, "ordered") {
+				t.Errorf("the run says %s", out)
+			}
+			journal := w.must("runs", "show", "one", "-v")
+			for _, want := range []string{"cart 7", "accept"} {
+				if !strings.Contains(journal, want) {
+					t.Errorf("%q is missing in\n%s", want, journal)
+				}
+			}
+		})
+	}
+}
