@@ -19,6 +19,8 @@ const (
 	MilestoneDecided   = "permission.decided"
 	MilestoneSuspended = "run.suspended"
 	MilestoneFinished  = "run.finished"
+	MilestoneMessage   = "run.message"
+	MilestoneReminded  = "model.no_tool_call"
 )
 
 // Milestones are the live events of an entry, numbered by its revision and their index. They are a pure function of
@@ -30,6 +32,14 @@ func Milestones(e *Entry) []sdk.Live {
 	}
 	for _, msg := range e.Messages {
 		m.message(msg)
+	}
+	for _, n := range e.Notes {
+		if n.Event != "" {
+			m.add(MilestoneMessage, map[string]any{"message": n.Text, "who": n.Who})
+		}
+	}
+	if e.Kind == (Replied{}).kind() && e.Head.Lifecycle == sdk.LifecycleReminder {
+		m.add(MilestoneReminded, map[string]any{"reminders": e.Head.Progress.Reminders})
 	}
 	for _, r := range e.Requests {
 		m.add(MilestoneRequested, map[string]any{"request": r.ID, "asked": r.Data})
@@ -54,9 +64,11 @@ func Milestones(e *Entry) []sdk.Live {
 		m.add(MilestoneSuspended, map[string]any{"calls": open})
 	case StatusDone:
 		if e.Terminal != nil {
-			m.add(MilestoneFinished, map[string]any{
-				"reason": e.Head.Reason, "type": e.Terminal.Type, "data": e.Terminal.Data,
-			})
+			finished := map[string]any{"reason": e.Head.Reason, "type": e.Terminal.Type, "data": e.Terminal.Data}
+			if e.Head.ReasonCode != "" {
+				finished["code"] = e.Head.ReasonCode
+			}
+			m.add(MilestoneFinished, finished)
 		}
 	case StatusRunning:
 	}
