@@ -64,13 +64,17 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
+	hooks, err := hooksOf(a)
+	if err != nil {
+		return nil, err
+	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
 		SpecJSON: data, Model: model, ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
 		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: toolbox.Definitions(),
 		Inline: inline(toolbox, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(toolbox, a.Tools), Identity: surroundings.Identity,
-		BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
+		Phases: hooks, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
 	if compiled.BuildContext == nil {
 		compiled.BuildContext = prompts.build
@@ -79,7 +83,10 @@ func compileAgent(
 		compiled.OutputSchema = outputSchema.Raw()
 	}
 	compiled.Core = coreSpec(spec, digest, outputType, toolbox, a.Tools)
-	compiled.Core.Gated = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil
+	if err := loopControl(compiled.Core, spec, hooks); err != nil {
+		return nil, err
+	}
+	compiled.Core.Gated = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
 	compiled.Core.PermissionSchema, compiled.Core.Matches = permissionSchema, approval.Matches
 	return compiled, checkStopOn(spec, toolbox)
 }
@@ -157,7 +164,7 @@ func coreTool(t *contracts.Tool) core.Tool {
 	if t.Kind == contracts.ToolService {
 		tool.Kind, tool.Type, tool.Schema = core.CallService, t.Contract.Type, t.SchemaRef()
 		tool.Timeout, tool.ParentSubject = t.Timeout.Milliseconds(), t.NeedsParentSubject
-		tool.Retry = retry(t.Retry)
+		tool.Retry, tool.Agent, tool.Tokens = retry(t.Retry), t.Agent, t.Tokens
 		if !slices.Equal(t.Domains, []string{""}) {
 			tool.Domains = t.Domains
 		}

@@ -60,7 +60,7 @@ func (a *activation) process(ctx context.Context) (Verdict, error) {
 		if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
 			a.stats.Takeovers.Add(1)
 		}
-		if entry.Head.Cancel != nil {
+		if entry.Head.Cancel != nil || entry.Head.Urgent {
 			a.Publisher.Wake(entry.Head.Agent, a.key)
 		}
 		former, redelivered := a.at, a.covered()

@@ -36,6 +36,12 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 			return Verdict{Settlement: Retry}, nil
 		}
 		event, err := a.act(work, action)
+		if errors.Is(err, errSteered) {
+			if err := a.lookAgain(ctx); err != nil {
+				return a.stopped(ctx, err)
+			}
+			continue
+		}
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -44,6 +50,14 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 			return a.stopped(ctx, err)
 		}
 	}
+}
+
+// lookAgain reads what others have appended: a message that is not to wait for the model's reply.
+func (a *activation) lookAgain(ctx context.Context) error {
+	if _, err := a.catchUp(ctx, ""); err != nil {
+		return err
+	}
+	return a.stillDriven()
 }
 
 // stopped says what becomes of the message when the run can be driven no further.
@@ -188,42 +202,14 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 		return a.callModel(ctx)
 	case core.RunTools:
 		return a.runTools(ctx, act)
+	case core.Review:
+		return a.review(ctx)
 	case core.BuildOutput:
 		return a.withOutput(ctx, a.state.StopText(), func(o core.Output) core.Event { return core.Built{Output: o} })
 	case core.End:
-		return core.Ended(act), nil
+		return core.Ended{Ending: act.Ending}, nil
 	}
 	return nil, fmt.Errorf("%w: no action %T", core.ErrIllegal, action)
-}
-
-// callModel asks the model once; the provider retries. A failure that retrying did not mend ends the run.
-func (a *activation) callModel(ctx context.Context) (core.Event, error) {
-	if err := core.CheckHistory(a.state); err != nil {
-		e := sdk.AsError(err)
-		return core.Ended{Ending: core.Ending{Reason: core.ReasonQuota, Code: e.Code, Message: e.Message}}, nil
-	}
-	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
-	defer cancel()
-	a.stats.ModelCalls.Add(1)
-	if a.state.Driver.Takeovers > 0 {
-		a.stats.RepeatedModelCalls.Add(1)
-	}
-	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(), a.delta) })
-	if err == nil {
-		err = core.CheckReply(&reply)
-	}
-	if err != nil {
-		return a.modelFailed(ctx, err)
-	}
-	storable(&reply)
-	if len(reply.Calls) > 0 {
-		rulings, err := a.rulings(ctx, reply)
-		return core.Replied{Reply: reply, Rulings: rulings}, err
-	}
-	if a.agent.Core.Converse {
-		return core.Replied{Reply: reply}, nil
-	}
-	return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event { return core.Replied{Reply: reply, Output: &o} })
 }
 
 // storable replaces bytes that are no UTF-8. The journal cannot hold them, and what is sent now must equal what is
@@ -252,18 +238,6 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil
 }
 
-func (a *activation) request() sdk.ModelRequest {
-	h := &a.state.Head
-	return sdk.ModelRequest{
-		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: a.state.System,
-		Messages: a.state.Messages(), Tools: a.agent.Definitions, Output: a.agent.OutputSchema,
-		Interactions: sdk.Interactions{
-			Current: h.Interactions, Max: a.agent.Core.MaxInteractions, Exhausted: h.Interactions+1 >= a.agent.Core.MaxInteractions,
-		},
-		Temperature: a.agent.Temperature, MaxTokens: a.agent.MaxTokens,
-	}
-}
-
 // delta passes a fragment on to whoever watches, and counts as progress.
 func (a *activation) delta(d sdk.Delta) {
 	a.progress()
@@ -286,10 +260,19 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 		}
 		return core.Began{Calls: ids}, nil
 	}
+	var s step
 	results := make([]core.Result, len(act.Run), len(act.Run)+len(act.Lost))
-	runs := make([]func(), len(act.Run))
+	var runs []func()
 	for i, c := range act.Run {
-		runs[i] = func() { results[i] = a.runTool(ctx, c) }
+		closed, err := a.gateAgain(ctx, &s, c)
+		switch {
+		case err != nil:
+			return nil, err
+		case closed != nil:
+			results[i] = *closed
+		default:
+			runs = append(runs, func() { results[i] = a.runTool(ctx, c) })
+		}
 	}
 	a.Env.Parallel(runs...)
 	if err := ctx.Err(); err != nil && !woken(ctx) {
@@ -298,7 +281,7 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 	for _, c := range act.Lost {
 		results = append(results, core.OutcomeUnknown(c))
 	}
-	return core.Returned{Results: results}, nil
+	return core.Returned{Results: results, Hooks: s.states}, nil
 }
 
 // runTool runs one inline tool. Whatever goes wrong is its result: a tool never ends the run.
