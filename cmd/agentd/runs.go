@@ -23,11 +23,11 @@ import (
 func (a *app) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, follow and cancel runs",
+		Short: "List, show, follow, steer and cancel runs",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsFollowCommand(), a.runsCancelCommand())
+	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsFollowCommand(), a.runsSendCommand(), a.runsCancelCommand())
 	return cmd
 }
 
@@ -37,6 +37,7 @@ type runRow struct {
 	Agent  string      `json:"agent"`
 	Status core.Status `json:"status"`
 	Reason core.Reason `json:"reason,omitempty"`
+	Code   string      `json:"reason_code,omitempty"`
 	// Updated is when the run's last entry was made, in Unix milliseconds.
 	Updated  int64     `json:"updated"`
 	Revision uint64    `json:"rev"`
@@ -112,7 +113,7 @@ func (a *app) list(ctx context.Context, c *client, f listFlags) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "RUN\tAGENT\tSTATUS\tCHANGED\tWAITING FOR")
 		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", clip(r.Run, 60), r.Agent, statusText(r.Status, r.Reason), ago(r.Updated), waitingText(r.Waiting))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", clip(r.Run, 60), r.Agent, statusText(r.Status, r.Reason, r.Code), ago(r.Updated), waitingText(r.Waiting))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -157,7 +158,7 @@ func rowOf(stored runner.StoredRun) runRow {
 		return runRow{Run: stored.Run.String(), Status: unreadable, Revision: stored.Last.Rev}
 	}
 	return runRow{
-		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At,
+		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At, Code: e.Head.ReasonCode,
 		Revision: e.Rev, Waiting: waitingCalls(&e.Head),
 	}
 }
@@ -170,8 +171,12 @@ func explainStore(err error) error {
 	return err
 }
 
-func statusText(s core.Status, r core.Reason) string {
-	if r != "" {
+// statusText is the status with why the run ended: "done (quota: tokens)".
+func statusText(s core.Status, r core.Reason, code string) string {
+	switch {
+	case r != "" && code != "" && code != string(r):
+		return fmt.Sprintf("%s (%s: %s)", s, r, code)
+	case r != "":
 		return fmt.Sprintf("%s (%s)", s, r)
 	}
 	return string(s)
@@ -283,7 +288,7 @@ func (a *app) cancel(ctx context.Context, c *client, h *core.Head, reason string
 			return err
 		}
 	}
-	return a.print(map[string]any{"run": h.Run, "ended": ended}, func(w io.Writer) error {
+	return a.print(map[string]any{runField: h.Run, "ended": ended}, func(w io.Writer) error {
 		text := "cancelled"
 		if !ended {
 			text = "cancel requested; the run ends when a worker has handled it"

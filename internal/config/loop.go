@@ -49,8 +49,11 @@ func (l *loader) stop(f *agentFile, s *sdk.AgentSpec) {
 		value, limit number
 		name         string
 	}{
-		{stop.Interactions, f.Limits.Interactions, "interactions"}, {stop.Tokens, f.Limits.Tokens, "tokens"},
-		{stop.Errors, number{}, "errors"}, {stop.SameError, number{}, "same_error"}, {stop.Loop.Window, number{}, "window"},
+		{stop.Interactions, f.Limits.Interactions, "interactions"},
+		{stop.Tokens, f.Limits.Tokens, "tokens"},
+		{stop.Errors, number{}, "errors"},
+		{stop.SameError, number{}, "same_error"},
+		{stop.Loop.Window, number{}, "window"},
 	} {
 		l.atLeast(n.value, n.name, 1)
 		l.once(n.value.Position, n.value.Present() && n.limit.Present(), n.name)

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	"agentd/sdk"
 )
 
@@ -29,10 +31,11 @@ func (h *Head) HookState(name string) []byte {
 	return nil
 }
 
-// tellEnd has hooks told that the run has ended or is suspended.
+// tellEnd has hooks told that the run has ended or is suspended: before anybody else can know, so that they see the phases of a
+// run in their order.
 func (t *transition) tellEnd() {
 	if t.spec.Ends {
-		t.Effects = append(t.Effects, Effect{Kind: EffectRunEnd})
+		t.Effects = slices.Insert(t.Effects, 0, Effect{Kind: EffectRunEnd})
 	}
 }
 

@@ -8,6 +8,11 @@ type Move[S ~string] struct {
 	When     string
 }
 
+const (
+	whenReturned = "the tool returned"
+	whenGivenUp  = "given up, or the run ended"
+)
+
 // RunMoves are all changes of a run's status. The zero Status is a run that does not exist.
 var RunMoves = []Move[Status]{
 	{"", StatusRunning, "the init event"},
@@ -25,21 +30,21 @@ var CallMoves = []Move[CallStatus]{
 	{"", CallFailed, "refused, denied or blocked"},
 	{CallNew, CallRunning, "begun (at most once)"},
 	{CallNew, CallSuspended, "its turn has come: sent"},
-	{CallNew, CallSucceeded, "the tool returned"},
+	{CallNew, CallSucceeded, whenReturned},
 	{CallNew, CallFailed, "the tool failed"},
-	{CallNew, CallCancelled, "given up, or the run ended"},
-	{CallRunning, CallSucceeded, "the tool returned"},
+	{CallNew, CallCancelled, whenGivenUp},
+	{CallRunning, CallSucceeded, whenReturned},
 	{CallRunning, CallFailed, "the tool failed, or was interrupted"},
 	{CallRunning, CallCancelled, "the run ended"},
 	{CallSuspended, CallResuming, "allowed (an inline tool)"},
 	{CallSuspended, CallNew, "allowed, and its turn has not come"},
 	{CallSuspended, CallSucceeded, "answered"},
 	{CallSuspended, CallFailed, "answered with an error, timed out or denied"},
-	{CallSuspended, CallCancelled, "given up, or the run ended"},
+	{CallSuspended, CallCancelled, whenGivenUp},
 	{CallResuming, CallRunning, "begun (at most once)"},
-	{CallResuming, CallSucceeded, "the tool returned"},
+	{CallResuming, CallSucceeded, whenReturned},
 	{CallResuming, CallFailed, "the tool failed, or a hook blocked it"},
-	{CallResuming, CallCancelled, "given up, or the run ended"},
+	{CallResuming, CallCancelled, whenGivenUp},
 }
 
 // allowed reports whether a status may change so. It may always stay what it is.

@@ -23,6 +23,9 @@ const (
 	MilestoneReminded  = "model.no_tool_call"
 )
 
+// saidKey is the member that has what somebody said.
+const saidKey = "message"
+
 // Milestones are the live events of an entry, numbered by its revision and their index. They are a pure function of
 // the entry, so that whoever missed some can be given the same again from the journal.
 func Milestones(e *Entry) []sdk.Live {
@@ -35,10 +38,10 @@ func Milestones(e *Entry) []sdk.Live {
 	}
 	for _, n := range e.Notes {
 		if n.Event != "" {
-			m.add(MilestoneMessage, map[string]any{"message": n.Text, "who": n.Who})
+			m.add(MilestoneMessage, map[string]any{saidKey: n.Text, "who": n.Who})
 		}
 	}
-	if e.Kind == (Replied{}).kind() && e.Head.Lifecycle == sdk.LifecycleReminder {
+	if e.Kind == (Replied{}).kind() && e.Head.Lifecycle == sdk.LifecycleReminder && e.Head.Progress.Reminders > 0 && e.Terminal == nil {
 		m.add(MilestoneReminded, map[string]any{"reminders": e.Head.Progress.Reminders})
 	}
 	for _, r := range e.Requests {
@@ -94,8 +97,8 @@ func (m *milestones) add(kind string, data map[string]any) {
 
 func (m *milestones) message(msg sdk.Message) {
 	conversing := false
-	for _, f := range m.entry.Effects {
-		conversing = conversing || f.Type == sdk.TypeConversationTurn
+	for i := range m.entry.Head.Calls {
+		conversing = conversing || m.entry.Head.Calls[i].Kind == CallTurn
 	}
 	for _, c := range msg.Content {
 		switch {
@@ -103,11 +106,11 @@ func (m *milestones) message(msg sdk.Message) {
 			m.add(MilestoneCall, map[string]any{"call": c.CallID, "tool": c.Tool, "args": c.Args})
 		case c.Kind != sdk.ContentText:
 		case msg.Role == sdk.RoleAssistant && conversing:
-			m.add(MilestoneTurn, map[string]any{"message": c.Text})
+			m.add(MilestoneTurn, map[string]any{saidKey: c.Text})
 		case msg.Role == sdk.RoleAssistant:
 			m.add(MilestoneReply, map[string]any{"text": c.Text})
 		case m.entry.Kind == (Answered{}).kind():
-			m.add(MilestoneAnswer, map[string]any{"message": c.Text})
+			m.add(MilestoneAnswer, map[string]any{saidKey: c.Text})
 		}
 	}
 }

@@ -19,8 +19,9 @@ type Note struct {
 }
 
 const (
-	// MaxNote is the size of a message that is sent into a run, in bytes, and MaxNotes how many may wait.
-	MaxNote  = 64 << 10
+	// MaxNote is the size of a message that is sent into a run, in bytes.
+	MaxNote = 64 << 10
+	// MaxNotes is how many messages may wait until they can be said.
 	MaxNotes = 32
 	// maxHeard is how many messages a run remembers, so that one which comes twice counts once.
 	maxHeard = 64
@@ -28,6 +29,9 @@ const (
 
 // stopText is Head.Stop when a reply's text completes the run, rather than the result of a call.
 const stopText = "text"
+
+// NoteID is the id of the note for a message with that source and event id.
+func NoteID(source, id string) string { return "n" + sdk.InitToken(source, id) }
 
 // steered lets a message into the run: it waits until the model can be shown it. Under SteeringInterrupt, what the run waits
 // for is given up for it.
@@ -87,6 +91,7 @@ func (t *transition) giveUp() {
 
 // overtaken keeps a reply of text that the model wrote before it could see the messages that wait: it is no answer.
 func (t *transition) overtaken(text string) {
+	t.Head.Lifecycle = sdk.LifecycleUserMessage
 	if text != "" {
 		t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, text))
 	}

@@ -55,8 +55,8 @@ func stopped(spec *Spec, h *Head) (Ending, bool) {
 		return stalled("errors", "every call of %s in a row failed", rounds(p.Failed))
 	case stop.SameError > 0 && p.Same >= stop.SameError:
 		return stalled("same_error", "%d calls in a row failed in the same way: %s", p.Same, p.Fault)
-	case stop.Repeats > 0 && p.repeated(stop) >= stop.Repeats:
-		return stalled("loop", "the same calls were made %d times within %s", p.repeated(stop), rounds(len(p.Rounds)))
+	case stop.Repeats > 0 && p.repeated() >= stop.Repeats:
+		return stalled("loop", "the same calls were made %d times within %s", p.repeated(), rounds(len(p.Rounds)))
 	case spec.NoToolCall.Remind && !spec.NoToolCall.Accept && p.Reminders > spec.NoToolCall.Limit:
 		return stalled("no_tool_call", "%d replies in a row had no tool call", p.Reminders)
 	}
@@ -71,7 +71,7 @@ func rounds(n int) string {
 }
 
 // repeated is how often the calls of the last round were made within the window.
-func (p *Progress) repeated(stop *sdk.StopConditions) int {
+func (p *Progress) repeated() int {
 	n := 0
 	for _, hash := range p.Rounds {
 		if hash == p.Rounds[len(p.Rounds)-1] {

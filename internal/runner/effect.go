@@ -165,6 +165,7 @@ func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
 			return edit.Args, nil
 		}
 	}
+	said := ""
 	for _, m := range e.Messages {
 		for _, c := range m.Content {
 			switch {
@@ -172,10 +173,13 @@ func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
 				return withParentSubject(c.Args, e.Head.Run)
 			case c.Kind == sdk.ContentToolUse && c.CallID == f.Call:
 				return c.Args, nil
-			case c.Kind == sdk.ContentText && f.Type == sdk.TypeConversationTurn && m.Role == sdk.RoleAssistant:
-				return core.TurnData(c.Text)
+			case c.Kind == sdk.ContentText && m.Role == sdk.RoleAssistant:
+				said = c.Text
 			}
 		}
+	}
+	if said != "" && f.Type == sdk.TypeConversationTurn {
+		return core.TurnData(said)
 	}
 	return nil, fmt.Errorf("%w: entry %d has no arguments of call %s", ErrCorrupt, e.Rev, f.Call)
 }

@@ -61,7 +61,7 @@ func (a *activation) steered() (core.Event, *sdk.Error) {
 		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the message names no principal, which this agent requires")
 	}
 	return core.Steered{Note: core.Note{
-		ID: "n" + sdk.InitToken(ev.Source, ev.ID), Text: data.Message, Event: ev.ID, Source: ev.Source, Who: a.msg.Address.Who,
+		ID: core.NoteID(ev.Source, ev.ID), Text: data.Message, Event: ev.ID, Source: ev.Source, Who: a.msg.Address.Who,
 	}}, nil
 }
 

@@ -363,11 +363,9 @@ func outcomeOf(c sdk.Content) sdk.Outcome {
 			Code sdk.Code `json:"code"`
 		} `json:"error"`
 	}
-	if json.Unmarshal([]byte(c.Text), &shown) == nil {
-		switch shown.Error.Code {
-		case sdk.CodeBlocked, sdk.CodePermissionDenied, sdk.CodePermissionNeeded:
-			return sdk.OutcomeBlocked
-		}
+	kept := []sdk.Code{sdk.CodeBlocked, sdk.CodePermissionDenied, sdk.CodePermissionNeeded}
+	if json.Unmarshal([]byte(c.Text), &shown) == nil && slices.Contains(kept, shown.Error.Code) {
+		return sdk.OutcomeBlocked
 	}
 	return sdk.OutcomeFailed
 }
