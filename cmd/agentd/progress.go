@@ -212,7 +212,7 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		if problem, ok := problemIn(d.Type, d.Data); ok {
 			return "failed", problem.ErrorMessage
 		}
-		return "finished", string(d.Reason)
+		return "finished", reasonText(d.Reason, d.Code)
 	}
 	return l.Type, string(l.Data)
 }

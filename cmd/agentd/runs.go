@@ -173,13 +173,18 @@ func explainStore(err error) error {
 
 // statusText is the status with why the run ended: "done (quota: tokens)".
 func statusText(s core.Status, r core.Reason, code string) string {
-	switch {
-	case r != "" && code != "" && code != string(r):
-		return fmt.Sprintf("%s (%s: %s)", s, r, code)
-	case r != "":
-		return fmt.Sprintf("%s (%s)", s, r)
+	if r != "" {
+		return fmt.Sprintf("%s (%s)", s, reasonText(r, code))
 	}
 	return string(s)
+}
+
+// reasonText is why a run ended. How a completed one did says nothing more.
+func reasonText(r core.Reason, code string) string {
+	if code == "" || r == core.ReasonCompleted {
+		return string(r)
+	}
+	return string(r) + ": " + code
 }
 
 // ago is how long ago a time in Unix milliseconds was.

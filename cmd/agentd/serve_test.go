@@ -21,7 +21,7 @@ func TestServe_RunsAgentsOnRedis(t *testing.T) {
 		t.Errorf("the result is %q", result)
 	}
 	listed, _ := s.expect(exitOK, "runs", "list", "--redis", url)
-	contains(t, listed, "one", "done (stopped)")
+	contains(t, listed, "one", "done (stopped: conversation)")
 	listed, _ = s.expect(exitOK, "runs", "list") // nothing of it is in JetStream
 	contains(t, listed, "no runs")
 	found, _ := s.expect(exitOK, "doctor", "--redis", url)
