@@ -1,7 +1,7 @@
 # `make` lists the targets.
 GO            ?= go
 BIN           := bin
-SEEDS         ?= 1000
+SEEDS         ?= 20000
 GOLANGCI      := $(BIN)/golangci-lint
 GOLANGCI_VERSION := v2.15.0
 
@@ -35,8 +35,9 @@ fmt: $(GOLANGCI) ## format the sources
 	$(GOLANGCI) fmt ./...
 
 .PHONY: sim
-sim: ## run the simulator: make sim SEEDS=100000, or make sim SEED=42 to replay one
-	$(GO) test ./test/sim -run TestSimulation -count=1 -v -sim.seeds=$(SEEDS) $(if $(SEED),-sim.seed=$(SEED))
+sim: ## run the simulator: make sim SEEDS=100000, with FIRST=0 for fresh seeds, or make sim SEED=42 to replay one
+	$(GO) test ./test/sim -run 'TestSimulation$$' -count=1 -v -timeout 0 -sim.seeds=$(SEEDS) \
+		$(if $(FIRST),-sim.first=$(FIRST)) $(if $(SEED),-sim.seed=$(SEED))
 
 .PHONY: mutants
 mutants: ## break the protocol on purpose; every seeded bug must be caught

@@ -17,6 +17,17 @@ const (
 	TextConverse TextMode = "converse"
 )
 
+// StateLoss says what becomes of a run that had begun and that the store lost.
+type StateLoss string
+
+// What becomes of lost runs.
+const (
+	// StateLossFail ends the run with an error event of code CodeStateLost.
+	StateLossFail StateLoss = "fail"
+	// StateLossRestart begins the run anew from its init event: for agents whose tools may be called twice.
+	StateLossRestart StateLoss = "restart"
+)
+
 // Defaults of an agent's limits.
 const (
 	DefaultInteractions    = 20
@@ -47,6 +58,10 @@ type AgentSpec struct {
 	// when the contract's input has one as a string, else the JSON of the input (seed 000).
 	Prompt string   `json:"prompt,omitempty"`
 	Text   TextMode `json:"text,omitempty"`
+	// Guidance is what follows the system prompt, built anew before each model call.
+	Guidance *Guidance `json:"guidance,omitempty"`
+	// Memory bounds what of the conversation the model is shown; nil is all of it.
+	Memory *Memory `json:"memory,omitempty"`
 	// Services are the contract-based tools, in the order shown to the model.
 	Services []ServiceTool `json:"services,omitempty"`
 	// Builtin names agentd's own tools: task_completion, ask_question.
@@ -68,9 +83,28 @@ type AgentSpec struct {
 	Order CallOrder `json:"order,omitempty"`
 	// Rules are hooks without code.
 	Rules []HookRule `json:"rules,omitempty"`
-	// Code names what of the agent is written in Go: "context", "output", "tool:<name>". Workers fill it in, so that a run
-	// is left to a worker that has its code.
+	// OnStateLoss is StateLossFail when empty.
+	OnStateLoss StateLoss `json:"on_state_loss,omitempty"`
+	// Code names what of the agent is written in Go: "context", "planning", "retrieval", "output", "tool:<name>". Workers
+	// fill it in, so that a run is left to a worker that has its code.
 	Code []string `json:"code,omitempty"`
+}
+
+// Guidance are the sections of a system prompt after its instructions, in this order (seed 002): text/template like
+// AgentSpec.System, and over .Interactions. Empty ones are left out.
+type Guidance struct {
+	Loop         string `json:"loop,omitempty"`
+	Capabilities string `json:"capabilities,omitempty"`
+	Thinking     string `json:"thinking,omitempty"`
+}
+
+// Memory says how much of a conversation the model is shown.
+type Memory struct {
+	// Window is about how many tokens a prompt may have, tools and system prompt included.
+	Window int `json:"window"`
+	// Compact has the model summarise the older half when a prompt has more than four fifths of the window. Without, and
+	// where that is not enough, the oldest messages are left out.
+	Compact bool `json:"compact,omitempty"`
 }
 
 // ModelSpec names a model.
@@ -82,9 +116,28 @@ type ModelSpec struct {
 	// UnitsPerPromptToken and UnitsPerCompletionToken price a call; both zero means one unit a token.
 	UnitsPerPromptToken     Units `json:"units_per_prompt_token,omitempty"`
 	UnitsPerCompletionToken Units `json:"units_per_completion_token,omitempty"`
+	// Thinking lets a model think before it answers, where its provider has that: "adaptive", or at most how many tokens
+	// (from 1024, fewer than MaxTokens); empty is not at all.
+	Thinking string `json:"thinking,omitempty"`
+	// ToolCalls is how the model calls tools; empty is natively.
+	ToolCalls ToolCallMode `json:"tool_calls,omitempty"`
+	// On are the kinds of failure of the model before for which this one is asked: CodeRateLimited, CodeUnavailable,
+	// CodeModel, CodeConfig. Empty is all; it is of fallbacks only.
+	On []Code `json:"on,omitempty"`
 	// Fallback models are asked in order when the one before cannot answer.
 	Fallback []ModelSpec `json:"fallback,omitempty"`
 }
+
+// ToolCallMode says how a model calls tools.
+type ToolCallMode string
+
+// The modes.
+const (
+	// ToolCallsNative uses the provider's own form of calls.
+	ToolCallsNative ToolCallMode = "native"
+	// ToolCallsText has the model write calls into its text (seed 002), for models that know no other way.
+	ToolCallsText ToolCallMode = "text"
+)
 
 // ServiceTool makes a contract a tool of the agent.
 type ServiceTool struct {
@@ -170,6 +223,15 @@ type Context struct {
 	Require []string
 }
 
+// TurnInput is what a context provider may use. It must not be modified.
+type TurnInput struct {
+	Run   string
+	Input json.RawMessage
+	// Messages are what the model is about to be shown.
+	Messages     []Message
+	Interactions Interactions
+}
+
 // OutputInput is what an output builder may use: the text of a reply.
 type OutputInput struct {
 	Run   string
@@ -183,6 +245,10 @@ type Hooks struct {
 	// Context builds system prompt and first messages when a run starts; nil uses the spec's templates. An error fails
 	// the run.
 	Context func(ctx context.Context, in ContextInput) (Context, error)
+	// Planning and Retrieval add sections to the current turn: what is planned, and what was looked up for it (seed 002).
+	// They are asked before each model call; an empty text is no section, and an error ends the run.
+	Planning  func(ctx context.Context, in TurnInput) (string, error)
+	Retrieval func(ctx context.Context, in TurnInput) (string, error)
 	// Output turns a reply into data of the agent's contract; nil parses JSON, or wraps text as {"response": text}. The
 	// message of an error goes back to the model (self-correction, seed 000).
 	Output func(ctx context.Context, in OutputInput) (json.RawMessage, error)
@@ -234,18 +300,4 @@ type Toolset interface {
 	// Tools lists what the source offers, in a stable order.
 	Tools(ctx context.Context) ([]Tool, error)
 	Close() error
-}
-
-// Live is a live event of a run: lossy, for people who watch (design §6). Milestones are numbered by Revision and Index;
-// ephemeral ones carry the numbers of the last milestone.
-type Live struct {
-	Run      string `json:"run"`
-	Agent    string `json:"agent"`
-	Revision uint64 `json:"rev"`
-	Index    int    `json:"i"`
-	// Ephemeral events (deltas, progress) are never repaired.
-	Ephemeral bool            `json:"ephemeral,omitempty"`
-	Type      string          `json:"type"`
-	Time      int64           `json:"time"`
-	Data      json.RawMessage `json:"data,omitempty"`
 }

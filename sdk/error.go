@@ -37,6 +37,7 @@ const (
 	CodeTerminated        Code = "terminated"         // the agent's author: a hook or rule ended the run
 	CodeMessageRefused    Code = "message_refused"    // the sender: the run does not take the message
 	CodeOutcomeUnknown    Code = "outcome_unknown"    // the model: an at-most-once tool was interrupted
+	CodeStateLost         Code = "state_lost"         // the publisher: the store lost the run; it may be started again
 	CodePoison            Code = "poison_run"         // the operator: the run keeps killing its workers
 	CodeCorrupt           Code = "corrupt_journal"    // the operator: the run's journal cannot be read
 	CodeConflict          Code = "conflict"           // the operator: two contents claim one event id

@@ -28,6 +28,11 @@ const (
 	ContentMedia      ContentKind = "media"       // Media
 	ContentToolUse    ContentKind = "tool_use"    // CallID, Tool, Args
 	ContentToolResult ContentKind = "tool_result" // CallID, Tool, Text, IsError
+	// ContentThinking is signed thinking, which its model wants back with the calls that it led to: Text, Signature,
+	// Model. It is never shown to another model.
+	ContentThinking ContentKind = "thinking"
+	// ContentRedacted is thinking that the provider gives in a form that only it can read: Signature, Model.
+	ContentRedacted ContentKind = "redacted_thinking"
 )
 
 // Content is a flat tagged union.
@@ -44,6 +49,10 @@ type Content struct {
 	// JSON string.
 	Args    json.RawMessage `json:"args,omitempty"`
 	IsError bool            `json:"error,omitempty"`
+
+	// Signature is what the provider knows its model's thinking by. Model names the model, as "provider/model".
+	Signature string `json:"signature,omitempty"`
+	Model     string `json:"model,omitempty"`
 }
 
 // Media is an image or a file inside a message.

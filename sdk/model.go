@@ -24,6 +24,8 @@ type ToolDefinition struct {
 	// Name matches ^[a-zA-Z0-9_-]{1,64}$.
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
+	// Server names the toolset that the tool comes from; empty is the agent's own. Models that call tools in text are told.
+	Server string `json:"server,omitempty"`
 	// Parameters is a JSON Schema whose root is an object.
 	Parameters json.RawMessage `json:"parameters"`
 }
@@ -42,6 +44,9 @@ type ModelRequest struct {
 	// Model is the vendor's name of the model.
 	Model  string
 	System string
+	// Turn are the sections that precede the newest input: what is planned, what was looked up (seed 002). A Registry puts
+	// them into the Messages, so providers find none.
+	Turn []Section
 	// Messages carry their seen counts; a provider masks media that the model has seen (seed 000).
 	Messages []Message
 	// Tools are in a stable order, so that providers can cache the prompt.
@@ -53,19 +58,41 @@ type ModelRequest struct {
 	Temperature *float64
 	// MaxTokens bounds the reply; 0 is the vendor's default.
 	MaxTokens int
+	// Thinking is ModelSpec's.
+	Thinking string
+}
+
+// Section is a named part of a prompt.
+type Section struct {
+	// Name is lower-case with underscores, such as "planning".
+	Name string
+	Text string
 }
 
 // ModelReply is one whole reply. A reply may have text beside its calls.
 type ModelReply struct {
 	Text  string
 	Calls []ToolRequest
-	Usage Usage
+	// Thinking is what has to be sent back with the results of the calls: content of the kinds thinking and redacted_thinking.
+	Thinking []Content
+	Usage    Usage
 	// Units is the cost; a provider that does not price reports tokens as whole units.
 	Units Units
 	// Model is the name of the model that answered, which differs from the one asked when a fallback did.
 	Model string
 	// Truncated says that the reply was cut by a limit of length.
 	Truncated bool
+	// Fault says that the reply has a tool call that cannot be understood: none of its calls are made, Text is all that
+	// was written, and the model is told.
+	Fault *ReplyFault
+}
+
+// ReplyFault is what is wrong with a reply.
+type ReplyFault struct {
+	// Class is "parse_error", "missing_field" or "invalid_arguments".
+	Class string `json:"class"`
+	// Message is what the model is told.
+	Message string `json:"message"`
 }
 
 // ToolRequest is one call that a model asks for.
@@ -79,12 +106,17 @@ type ToolRequest struct {
 type Usage struct {
 	Prompt     int64 `json:"prompt"`
 	Completion int64 `json:"completion"`
+	// CacheRead and CacheWrite are parts of Prompt: read from the provider's cache, and written to it.
+	CacheRead  int64 `json:"cache_read,omitempty"`
+	CacheWrite int64 `json:"cache_write,omitempty"`
 }
 
 // Delta is a best-effort fragment of a reply while it is being made. After a failed attempt the fragments start anew
 // with Reset.
 type Delta struct {
 	Text string `json:"text,omitempty"`
+	// Thinking is what the model says to itself.
+	Thinking string `json:"thinking,omitempty"`
 	// Tool is the name of a tool call that begins.
 	Tool  string `json:"tool,omitempty"`
 	Reset bool   `json:"reset,omitempty"`

@@ -18,7 +18,7 @@ import (
 // approvalsFlags are those of all commands of the desk.
 type approvalsFlags struct {
 	domains []string
-	as      string
+	as, key string
 }
 
 func (a *app) approvalsCommand() *cobra.Command {
@@ -38,6 +38,7 @@ func (a *app) approvalsCommand() *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.StringSliceVar(&f.domains, "domain", nil, `domains to look at, "*" for all (default: approvals.domains, else human.interaction)`)
 	flags.StringVar(&f.as, "as", "", "the principal to decide as (default: approvals.as, else the NATS user)")
+	flags.StringVar(&f.key, "key", "", "PEM file with the Ed25519 key to sign decisions with (default: approvals.key)")
 	cmd.AddCommand(
 		a.approvalsListCommand(&f), a.approvalsShowCommand(&f), a.approveCommand(&f), a.denyCommand(&f), a.editCommand(&f),
 		a.askCommand(&f), a.answerCommand(&f), a.approvalsWatchCommand(&f),
@@ -68,6 +69,10 @@ func (a *app) withDesk(ctx context.Context, f *approvalsFlags, do func(*deskClie
 	if err != nil {
 		return c.close(&exitError{exitUsage, err})
 	}
+	sign, err := signer(c.cfg, f.key)
+	if err != nil {
+		return c.close(err)
+	}
 	domains := f.domains
 	if len(domains) == 0 {
 		domains = c.cfg.Approvals.Domains
@@ -75,7 +80,7 @@ func (a *app) withDesk(ctx context.Context, f *approvalsFlags, do func(*deskClie
 	opening, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	d, err := desk.Open(opening, desk.Options{
-		Conn: c.Conn, Domains: domains, Contracts: c.cfg.Contracts, Logger: a.quietLogger(),
+		Conn: c.Conn, Domains: domains, Contracts: c.cfg.Contracts, Signer: sign, Logger: a.quietLogger(),
 	})
 	if err != nil {
 		return c.close(explainStore(err))

@@ -28,6 +28,7 @@ const (
 	logEdited    logEvent = "edited"   // an approver changed the arguments
 	logMade      logEvent = "made"     // the call went out, or began
 	logReturned  logEvent = "returned" // the call has its result
+	logCalled    logEvent = "called"   // the model asked for the call; only in audit trails
 )
 
 // logRecord is one step of the chain from a request to its call's result.
@@ -126,6 +127,8 @@ type runLog struct {
 	records []logRecord
 	// asked are the requests by their id, calls the same by the call that they are about.
 	asked, calls map[string]sdk.PermissionRequest
+	// tools are those of all calls by their id, where the log is of all calls; nil where it is of permissions.
+	tools map[string]string
 }
 
 // logOf is the log of one run.
@@ -137,19 +140,43 @@ func logOf(entries []core.Entry) ([]logRecord, error) {
 		if i+1 < len(entries) {
 			at.Entry = entries[i+1].Prev
 		}
-		for _, r := range e.Requests {
-			if err := l.requested(at, r); err != nil {
-				return nil, err
-			}
+		if err := l.entry(at, e); err != nil {
+			return nil, err
 		}
-		l.decided(at, e)
-		l.executed(at, e)
 	}
 	return l.records, nil
 }
 
+// entry adds what an entry says.
+func (l *runLog) entry(at logRecord, e *core.Entry) error {
+	if l.tools != nil {
+		l.called(at, e)
+	}
+	for _, r := range e.Requests {
+		if err := l.requested(at, r); err != nil {
+			return err
+		}
+	}
+	l.decided(at, e)
+	l.executed(at, e)
+	return nil
+}
+
+// called notes every call that the model asks for.
+func (l *runLog) called(at logRecord, e *core.Entry) {
+	for _, m := range e.Messages {
+		for _, use := range m.Content {
+			if use.Kind == sdk.ContentToolUse {
+				l.tools[use.CallID] = use.Tool
+				r := l.add(at, logCalled, "", use.CallID)
+				r.Args, r.ArgsHash = use.Args, sdk.ArgsHash(use.Args)
+			}
+		}
+	}
+}
+
 func (l *runLog) add(at logRecord, event logEvent, request, call string) *logRecord {
-	at.Event, at.Request, at.Call, at.Tool = event, request, call, l.calls[call].Tool
+	at.Event, at.Request, at.Call, at.Tool = event, request, call, cmp.Or(l.calls[call].Tool, l.tools[call])
 	l.records = append(l.records, at)
 	return &l.records[len(l.records)-1]
 }
@@ -189,12 +216,13 @@ func (l *runLog) decided(at logRecord, e *core.Entry) {
 // executed notes what became of calls that were asked for. Others are not the log's business.
 func (l *runLog) executed(at logRecord, e *core.Entry) {
 	for _, f := range e.Effects {
-		if asked, ok := l.calls[f.Call]; ok && f.Kind == core.EffectCall {
-			l.add(at, logMade, "", f.Call).Schema = asked.Schema
+		if asked, ok := l.calls[f.Call]; (ok || l.tools[f.Call] != "") && f.Kind == core.EffectCall {
+			l.add(at, logMade, "", f.Call).Schema = cmp.Or(asked.Schema, f.Schema)
 		}
 	}
 	for _, result := range e.Results {
-		if _, ok := l.calls[result.Call]; ok && result.Kind != core.ResultDenied {
+		_, ok := l.calls[result.Call]
+		if l.tools[result.Call] != "" || ok && result.Kind != core.ResultDenied {
 			r := l.add(at, logReturned, "", result.Call)
 			r.Kind, r.Error, r.Who, r.Source = result.Kind, result.Error, result.Who, result.Source
 		}
@@ -241,6 +269,8 @@ func (r *logRecord) text() string {
 		text = string(r.Args)
 	case logMade:
 		text = cmp.Or(r.Schema, r.Call)
+	case logCalled:
+		text = string(r.Args)
 	case logReturned:
 		text = string(r.Kind)
 		if r.Error {

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
-	"net/url"
+	"cmp"
 	"os"
 	"os/user"
 	"regexp"
 	"strings"
 
+	"agentd/internal/approval"
+	"agentd/internal/broker"
 	"agentd/internal/config"
 	"agentd/internal/desk"
 )
@@ -38,20 +37,16 @@ func (a *app) approver(cfg *config.Config, flag string) (approver, error) {
 	if cfg.Approvals.As != "" {
 		return approver{cfg.Approvals.As, "approvals.as in " + cfg.File}, nil
 	}
-	if cfg.NATS.Creds != "" {
-		name, err := credsName(cfg.NATS.Creds)
-		if err != nil {
-			return approver{}, err
-		}
-		if name != "" && desk.CheckPrincipal(name) == nil {
-			return approver{name, "the user of " + cfg.NATS.Creds}, nil
-		}
+	name, err := broker.UserName(cfg.NATS.URL.Reveal(), cfg.NATS.Creds)
+	if err != nil {
+		return approver{}, err
 	}
-	if text := cfg.NATS.URL.Reveal(); text != "" {
-		server, err := url.Parse(strings.Split(text, ",")[0])
-		if err == nil && server.User != nil && desk.CheckPrincipal(server.User.Username()) == nil {
-			return approver{server.User.Username(), "the NATS user"}, nil
-		}
+	switch {
+	case name != "" && desk.CheckPrincipal(name) == nil && cfg.NATS.Creds != "":
+		return approver{name, "the user of " + cfg.NATS.Creds}, nil
+	case name != "" && desk.CheckPrincipal(name) == nil:
+		return approver{name, "the NATS user"}, nil
+	case cfg.NATS.URL != "":
 		return approver{}, nil
 	}
 	return approver{systemUser(), "the operating system's user; agentd dev takes anybody's word for it"}, nil
@@ -69,27 +64,11 @@ func systemUser() string {
 	return noToken.ReplaceAllString(name, "_")
 }
 
-// credsName is the name of the user in a NATS credentials file. The broker checks it; here it only says who one is.
-func credsName(path string) (string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read credentials: %w", err)
+// signer is who signs decisions: with the key of the flag, else of the configuration; nil signs none.
+func signer(cfg *config.Config, flag string) (*approval.Signer, error) {
+	path := cmp.Or(flag, cfg.Approvals.Key)
+	if path == "" {
+		return nil, nil
 	}
-	_, token, _ := strings.Cut(string(data), "-----BEGIN NATS USER JWT-----")
-	token, _, _ = strings.Cut(token, "------END NATS USER JWT------")
-	parts := strings.Split(strings.TrimSpace(token), ".")
-	if len(parts) != 3 {
-		return "", nil // another form of credentials, which names nobody
-	}
-	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return "", fmt.Errorf("read credentials %s: %w", path, err)
-	}
-	var user struct {
-		Name string `json:"name"`
-	}
-	if err := json.Unmarshal(claims, &user); err != nil {
-		return "", fmt.Errorf("read credentials %s: %w", path, err)
-	}
-	return user.Name, nil
+	return approval.ReadSigner(path)
 }

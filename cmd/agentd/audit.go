@@ -18,25 +18,42 @@ import (
 )
 
 func (a *app) auditCommand() *cobra.Command {
-	var all bool
-	var since string
 	cmd := &cobra.Command{
-		Use:   "audit [RUN...]",
-		Short: "Check that what runs did is what agentd promises",
-		Long: "audit reads journals from the store and messages from the broker, and checks them by the invariants that agentd's\n" +
+		Use:   "audit",
+		Short: "Check that what runs did is what agentd promises, and export who did what",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand())
+	return cmd
+}
+
+func (a *app) auditVerifyCommand() *cobra.Command {
+	var all bool
+	var since, file string
+	cmd := &cobra.Command{
+		Use:   "verify [RUN...]",
+		Short: "Check that what runs did is what agentd promises, or that an exported trail was not changed",
+		Long: "verify reads journals from the store and messages from the broker, and checks them by the invariants that agentd's\n" +
 			"own tests use: every journal is an unbroken chain of hashes, every call was published once and as its journal says,\n" +
 			"every message led to something or is a dead letter, every init event has one end. It changes nothing, and can be\n" +
 			"used while workers work: what is not settled yet is counted and not judged. docs/cli.md says what can be proven.\n\n" +
+			"With --file it checks a trail that audit export wrote, and needs nothing else.\n\n" +
 			"Exit codes: 0 nothing wrong, 1 violations found, or the audit could not be done.",
-		Example:           "  agentd audit trip-7\n  agentd audit --all\n  agentd audit --since 24h -o json | jq -r '.violations[].name'",
+		Example: "  agentd audit verify trip-7\n  agentd audit verify --all\n  agentd audit verify --since 24h -o json | jq -r '.violations[].name'\n" +
+			"  agentd audit verify --file trip-7.jsonl",
 		ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := sinceTime(since)
 			if err != nil {
 				return err
 			}
-			if some := all || since != ""; some == (len(args) > 0) {
-				return &exitError{exitUsage, errors.New("name runs, or audit those of a time with --since, or --all")}
+			some := all || since != ""
+			if file != "" && !some && len(args) == 0 {
+				return a.verifyTrail(file)
+			}
+			if some == (len(args) > 0) || file != "" {
+				return &exitError{exitUsage, errors.New("name runs, or verify those of a time with --since, or --all, or one --file")}
 			}
 			return a.withLetters(cmd.Context(), func(c *client, store runner.Store) error {
 				return a.audit(cmd.Context(), c, store, args, from)
@@ -45,6 +62,7 @@ func (a *app) auditCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every run, and every init event")
 	cmd.Flags().StringVar(&since, "since", "", "runs that changed, and init events that came, in this time, such as 90m or 2d")
+	cmd.Flags().StringVar(&file, "file", "", "a trail that audit export wrote; - is the standard input")
 	return cmd
 }
 
@@ -153,6 +171,9 @@ func (p *violationList) writeEnd(n live.Counts) error {
 		fmt.Fprintf(w, "; %s", count(n.Inits, "init event"))
 	}
 	fmt.Fprintln(w)
+	if n.Purged > 0 {
+		fmt.Fprintf(w, "removed   %s: of these runs only the end is left to check\n", histories(n.Purged))
+	}
 	if n.Unsettled > 0 {
 		fmt.Fprintf(w, "open      %s not settled yet, which may lead to more\n", count(n.Unsettled, "message"))
 	}

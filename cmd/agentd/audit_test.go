@@ -14,9 +14,9 @@ func TestAudit_SaysWhatItCheckedAndWhatIsWrong(t *testing.T) {
 	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "two", "--detach")
 	s.waiting("two")
 
-	out, _ := s.expect(exitOK, "audit", "one")
+	out, _ := s.expect(exitOK, "audit", "verify", "one")
 	contains(t, out, "checked   1 run with", "result    nothing wrong")
-	out, _ = s.expect(exitOK, "audit", "--all", "-o", "json")
+	out, _ = s.expect(exitOK, "audit", "verify", "--all", "-o", "json")
 	var report struct {
 		Violations []struct{ Invariant, Name string }
 		Checked    struct{ Runs, Inits, Entries, Events int }
@@ -27,22 +27,22 @@ func TestAudit_SaysWhatItCheckedAndWhatIsWrong(t *testing.T) {
 	if c := report.Checked; c.Runs != 2 || c.Inits != 2 || c.Entries < 5 || c.Events < 3 || len(report.Violations) > 0 {
 		t.Errorf("the report is %s", out)
 	}
-	out, _ = s.expect(exitOK, "audit", "--since", "1h")
+	out, _ = s.expect(exitOK, "audit", "verify", "--since", "1h")
 	contains(t, out, "checked   2 runs", "2 init events")
 
-	_, problem := s.expect(exitUsage, "audit")
+	_, problem := s.expect(exitUsage, "audit", "verify")
 	contains(t, problem, "--since, or --all")
-	_, problem = s.expect(exitUsage, "audit", "--since", "soon")
+	_, problem = s.expect(exitUsage, "audit", "verify", "--since", "soon")
 	contains(t, problem, "soon")
-	_, problem = s.expect(exitFailure, "audit", "three")
+	_, problem = s.expect(exitFailure, "audit", "verify", "three")
 	contains(t, problem, `there is no run "three"`)
 
 	// Something overwrites the journal, and a terminal event.
 	nc, subjects := s.stranger(), sdk.DefaultSubjects()
 	s.post(nc, subjects.Journal(sdk.NewRunKey("two")), []byte("gone"))
-	out, _ = s.expect(exitFailure, "audit", "one", "two")
+	out, _ = s.expect(exitFailure, "audit", "verify", "one", "two")
 	contains(t, out, "two\n", "a journal is an unbroken chain that only grows (I6)", "result    1 violation")
-	out, _ = s.expect(exitFailure, "audit", "--all", "-o", "json")
+	out, _ = s.expect(exitFailure, "audit", "verify", "--all", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Violations) != 1 || report.Violations[0].Invariant != "I6" {
 		t.Errorf("%v; the report is %s", err, out)
 	}

@@ -60,7 +60,7 @@ func (a *app) lintContracts(ctx context.Context, refs []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.print(results, func(w io.Writer) error { return writeLinted(w, results) }); err != nil {
+	if err := a.print(results, func(w io.Writer) error { return writeLinted(w, results, a.verbose) }); err != nil {
 		return err
 	}
 	for _, r := range results {
@@ -124,10 +124,13 @@ func ownContracts(cfg *config.Config) []sdk.Contract {
 	return list
 }
 
-func writeLinted(w io.Writer, results []linted) error {
+func writeLinted(w io.Writer, results []linted, notes bool) error {
 	wrong, unwise := 0, 0
 	for _, r := range results {
 		for _, f := range r.Findings {
+			if f.Severity == contracts.Note && !notes {
+				continue
+			}
 			place := r.Contract + ": " + f.Path
 			if f.Rule == ruleFile {
 				place = f.Path // editors can jump there
@@ -135,7 +138,8 @@ func writeLinted(w io.Writer, results []linted) error {
 			fmt.Fprintf(w, "%s: %s: %s (%s)\n", place, f.Severity, f.Message, f.Rule)
 			if f.Severity == contracts.Error {
 				wrong++
-			} else {
+			}
+			if f.Severity == contracts.Warning {
 				unwise++
 			}
 		}

@@ -34,19 +34,37 @@ type answerer struct {
 
 // serve answers the questions and turns of the run until ctx ends.
 func (d *answerer) serve(ctx context.Context) error {
-	var filters []string
-	for _, kind := range []string{sdk.TypeQuestion, sdk.TypeConversationTurn} {
-		// Whatever the lane: the one who started a run is the one it talks to.
-		filters = append(filters, d.conn.Subjects().Call(sdk.CallAddress{
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	calls := make(chan broker.Delivery)
+	kinds := []string{sdk.TypeQuestion, sdk.TypeConversationTurn}
+	ended := make(chan error, len(kinds))
+	for _, kind := range kinds {
+		// Whatever the lane: the one who started a run is the one it talks to. One filter each: permissions can say which
+		// filter somebody may read, but not which several.
+		filter := d.conn.Subjects().Call(sdk.CallAddress{
 			Domain: "*", Type: sdk.NameToken(kind), Agent: sdk.NameToken(d.run.agent), Run: d.run.key, Call: "*",
-		}))
+		})
+		go func() {
+			ended <- d.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true, func(delivery broker.Delivery) bool {
+				select {
+				case calls <- delivery:
+				case <-ctx.Done():
+				}
+				return ctx.Err() == nil
+			})
+		}()
 	}
-	return d.conn.Watch(ctx, broker.ZoneOut, filters, true, func(delivery broker.Delivery) bool {
-		if err := d.handle(ctx, delivery); err != nil && ctx.Err() == nil {
-			d.progress.note(labelError, err.Error())
+	for {
+		select {
+		case delivery := <-calls:
+			if err := d.handle(ctx, delivery); err != nil && ctx.Err() == nil {
+				d.progress.note(labelError, err.Error())
+			}
+		case err := <-ended:
+			return err
 		}
-		return ctx.Err() == nil
-	})
+	}
 }
 
 func (d *answerer) handle(ctx context.Context, delivery broker.Delivery) error {
@@ -67,11 +85,7 @@ func (d *answerer) handle(ctx context.Context, delivery broker.Delivery) error {
 	if err != nil {
 		return err
 	}
-	reply, ok := d.conn.ReplySubject(delivery.Subject())
-	if !ok {
-		return fmt.Errorf("%s is no call", delivery.Subject())
-	}
-	err = d.conn.Publish(ctx, reply, answer)
+	err = d.conn.Answer(ctx, delivery.Subject(), answer)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 		d.progress.note(labelAnswer, "(somebody else was quicker)")
 		return nil

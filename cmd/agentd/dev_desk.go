@@ -23,11 +23,15 @@ func (d *devServer) withDesk(ctx context.Context, cfg *config.Config, do func() 
 	if err != nil {
 		return err
 	}
+	sign, err := signer(cfg, "")
+	if err != nil {
+		return err
+	}
 	opening, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	log := d.a.loggerAt(devLevel, cfg.Log.Format)
 	inbox, err := desk.Open(opening, desk.Options{
-		Conn: d.conn, Domains: cfg.Approvals.Domains, Contracts: cfg.Contracts, Logger: log,
+		Conn: d.conn, Domains: cfg.Approvals.Domains, Contracts: cfg.Contracts, Signer: sign, Logger: log,
 	})
 	if err != nil {
 		return err

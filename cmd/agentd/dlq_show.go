@@ -32,11 +32,11 @@ var advice = map[sdk.Code]string{
 	sdk.CodeDecisionRefused: "A decision that does not count: too late, by somebody who may not decide, or about other arguments. If\n" +
 		"the request is still open, somebody who may decide can do so. Drop it.",
 	sdk.CodeConflict: "Two histories claim one event, as after a store was rolled back. The event that is there stands, this one\n" +
-		"was never published. Compare them, find out what the store lost (agentd audit), then drop it.",
+		"was never published. Compare them, find out what the store lost (agentd audit verify), then drop it.",
 	sdk.CodePoison: "Workers died over this message again and again, so its run has ended with an error. Look into their logs,\n" +
 		"mend the cause, and start the run again under another name. Then drop it.",
 	sdk.CodeCorrupt: "The run's journal cannot be read; the run was left as it is, and all others go on. Find out what is wrong\n" +
-		"(agentd audit RUN) and restore it, then redrive; or end the run: agentd runs cancel RUN",
+		"(agentd audit verify RUN) and restore it, then redrive; or end the run: agentd runs cancel RUN",
 	sdk.CodeUnknownAgent: "No worker that reads this stream serves what is called. Serve it; whoever called is told when the call\n" +
 		"times out. Drop it.",
 	sdk.CodeContractMissing: "The contract, or its version, is not known to who was asked. Deploy it. Then drop this one.",
@@ -48,11 +48,13 @@ var advice = map[sdk.Code]string{
 const defaultAdvice = "The detail says what is wrong. Mend the cause and redrive, or drop it."
 
 func (a *app) dlqShowCommand() *cobra.Command {
-	return &cobra.Command{
+	var secrets bool
+	cmd := &cobra.Command{
 		Use:   "show SEQUENCE",
 		Short: "Show a dead letter: why, the message as it was, and what to do about it",
-		Long:  "show changes nothing. --verbose shows the body in full. Sequences are those of: agentd dlq list",
-		Args:  cobra.ExactArgs(1),
+		Long: "show changes nothing. What looks like a secret, by its name or form, is left out, unless --secrets is given.\n" +
+			"--verbose shows the body in full. Sequences are those of: agentd dlq list",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sequence, err := sequences(args)
 			if err != nil {
@@ -63,10 +65,12 @@ func (a *app) dlqShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showLetter(cmd.Context(), store, l)
+				return a.showLetter(cmd.Context(), store, l, secrets)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "show the message as it is, with its secrets")
+	return cmd
 }
 
 // sequences reads the sequences of dead letters.
@@ -123,11 +127,18 @@ type shownLetter struct {
 	// Redrivable is empty when the message can be published again, else why not.
 	Refusal string `json:"redrive_refused,omitempty"`
 	Advice  string `json:"advice"`
+	// size is that of the whole body, in bytes.
+	size int
 }
 
-func (a *app) showLetter(ctx context.Context, store runner.Store, l *letter) error {
+func (a *app) showLetter(ctx context.Context, store runner.Store, l *letter, secrets bool) error {
+	size := len(l.raw.Data)
+	if !secrets {
+		l.raw = redactLetter(l.raw)
+		l.Detail = l.raw.Detail
+	}
 	s := shownLetter{
-		letter: l, Who: l.address.Who, Headers: l.raw.Headers, Omitted: l.raw.Omitted,
+		letter: l, Who: l.address.Who, Headers: l.raw.Headers, Omitted: l.raw.Omitted, size: size,
 		Advice: cmp.Or(advice[l.Reason], defaultAdvice),
 	}
 	switch {
@@ -214,7 +225,7 @@ func (s shownLetter) writeMessage(w io.Writer, full bool) {
 			fmt.Fprintf(w, "  %s: %s\n", name, strings.Join(s.Headers[name], ", "))
 		}
 	}
-	fmt.Fprintf(w, "\nbody (%d bytes)\n", len(s.raw.Data))
+	fmt.Fprintf(w, "\nbody (%d bytes)\n", s.size)
 	text := ""
 	switch {
 	case s.Omitted:

@@ -75,7 +75,7 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	s.post(nc, sdk.DefaultSubjects().Reply(sdk.CallAddress{
 		Domain: "human_interaction", Type: "agentd_conversation_turn", Agent: "chat", Run: nobody,
 		Call: sdk.CallID(nobody, "init", 1, 0, "agentd.conversation.turn", []byte(`{}`)),
-	}), answer("a1", "", `{"message":"hello"}`))
+	}), answer("a1", "", `{"message":"hello","password":"hunter2"}`))
 	s.letters(2)
 	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "talk", "--detach")
 	call := s.waiting("talk")
@@ -97,6 +97,10 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 
 	out, _ = s.expect(exitOK, "dlq", "show", "1")
 	contains(t, out, "invalid_event", "message 1 of AGENTD_START", "no event", "{not json", "must send it anew", "cannot be redriven")
+	out, _ = s.expect(exitOK, "dlq", "show", "2")
+	contains(t, out, `"password": "[redacted]"`)
+	out, _ = s.expect(exitOK, "dlq", "show", "2", "--secrets")
+	contains(t, out, `"password": "hunter2"`)
 	out, _ = s.expect(exitOK, "dlq", "show", "3")
 	contains(t, out, "talk (waiting)", "$.message: expected", "answers      "+call, `"text": "wrong"`, "agentd dlq redrive 3")
 	out, _ = s.expect(exitOK, "dlq", "show", "3", "-o", "json")

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 
 	"agentd/internal/contracts"
 	"agentd/internal/worker"
@@ -42,6 +45,9 @@ type follower struct {
 
 func (a *app) follower(conn *client, run followed, o followOptions) *follower {
 	p := &progress{w: a.err, full: a.verbose, quiet: map[string]bool{contracts.ToolAskQuestion: true, turn: true}}
+	if file, ok := a.err.(*os.File); ok {
+		p.terminal = term.IsTerminal(int(file.Fd()))
+	}
 	if o.quiet {
 		p.w = io.Discard
 	}
@@ -53,18 +59,26 @@ func (a *app) follower(conn *client, run followed, o followOptions) *follower {
 
 // follow calls begin when everything listens, and prints the run's result.
 func (f *follower) follow(ctx context.Context, begin func(context.Context) error) error {
-	stop, err := f.conn.WatchLive(f.conn.Subjects().Live(f.run.agent, f.run.key), f.progress.show)
+	following, err := worker.Follow(f.conn.Conn, f.run.agent, f.run.subject)
 	if err != nil {
 		return err
 	}
 	if err := begin(ctx); err != nil {
-		return also(err, stop())
+		return also(err, following.Close())
 	}
+	watching, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() {
+		// It ends with the run or with this command.
+		_ = following.Events(watching, f.progress.mark(f.run.subject), f.progress.show)
+	})
 	event, err := f.wait(ctx)
 	if err == nil {
-		f.awaitEnd(ctx)
+		f.awaitEnd(ctx, following)
 	}
-	if err := also(err, stop()); err != nil {
+	stop()
+	background.Wait()
+	if err := also(err, following.Close()); err != nil {
 		return f.detached(ctx, err)
 	}
 	return f.a.printResult(f.run, event)
@@ -114,14 +128,19 @@ func (f *follower) hintNoWorker(ctx context.Context) {
 }
 
 // awaitEnd gives the last live events, which come by another way than the terminal event, a moment to be shown.
-func (f *follower) awaitEnd(ctx context.Context) {
+func (f *follower) awaitEnd(ctx context.Context, following *worker.Following) {
 	if !f.progress.seen(f.run.subject) {
 		return // it was refused, or nothing live came at all
 	}
-	select {
-	case <-f.progress.ended(f.run.subject):
-	case <-time.After(250 * time.Millisecond):
-	case <-ctx.Done():
+	for range 2 {
+		select {
+		case <-f.progress.ended(f.run.subject):
+			return
+		case <-time.After(250 * time.Millisecond):
+			following.Missed()
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -17,9 +17,9 @@ func (a *app) mockCommand() *cobra.Command {
 	var script, listen string
 	cmd := &cobra.Command{
 		Use:   "mock-llm --script FILE",
-		Short: "Serve a scripted model over OpenAI's protocol",
-		Long: "mock-llm answers chat completions from a script, so that agents run without a key.\n" +
-			"Point an agent at it with OPENAI_BASE_URL=http://ADDRESS/v1.",
+		Short: "Serve a scripted model over OpenAI's and Anthropic's protocols",
+		Long: "mock-llm answers from a script, so that agents run without a key.\n" +
+			"Point an agent at it with OPENAI_BASE_URL=http://ADDRESS/v1, or ANTHROPIC_BASE_URL=http://ADDRESS.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := mockllm.LoadScript(script)

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/internal/desk"
+	"agentd/internal/worker"
 	"agentd/sdk"
 )
 
@@ -44,6 +45,9 @@ type progress struct {
 	many bool
 	// full does not shorten.
 	full bool
+	// terminal says that w is one, which can show what goes on between milestones.
+	terminal bool
+	status   status
 	// quiet are the tools whose calls are shown otherwise.
 	quiet map[string]bool
 	runs  map[string]*watched
@@ -79,6 +83,14 @@ func (p *progress) ended(run string) <-chan struct{} {
 	return p.run(run).done
 }
 
+// mark is the last milestone of that run that was shown.
+func (p *progress) mark(run string) worker.Mark {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.run(run)
+	return worker.Mark{Revision: r.rev, Index: r.index}
+}
+
 // seen reports whether anything of that run was shown.
 func (p *progress) seen(run string) bool {
 	p.mu.Lock()
@@ -97,14 +109,14 @@ func (p *progress) lastEvent() time.Time {
 func (p *progress) show(l sdk.Live) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.showLocked(l)
-}
-
-func (p *progress) showLocked(l sdk.Live) {
 	p.last = time.Now()
 	if l.Ephemeral {
+		if p.terminal && !p.json && !p.many {
+			p.status.show(p, l)
+		}
 		return
 	}
+	p.status.clear(p)
 	r := p.run(l.Run)
 	if l.Revision < r.rev || (l.Revision == r.rev && l.Index <= r.index) {
 		return
@@ -132,6 +144,7 @@ func (p *progress) note(label, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.json {
+		p.status.clear(p)
 		p.line(sdk.Live{Time: time.Now().UnixMilli()}, label, text)
 	}
 }
@@ -206,6 +219,8 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		return "message", strings.TrimSpace(d.Message + " " + by(d.Who))
 	case core.MilestoneReminded:
 		return "reminded", "the reply had no tool call"
+	case core.MilestoneUsage, core.MilestoneCheckpoint:
+		return "", ""
 	case core.MilestoneSuspended:
 		return r.describeSuspended(quiet)
 	case core.MilestoneFinished:

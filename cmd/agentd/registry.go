@@ -198,7 +198,8 @@ func (a *app) publishable(ctx context.Context, files []string) ([]sdk.Contract, 
 	for _, r := range results {
 		for _, f := range r.Findings {
 			switch {
-			case f.Severity != contracts.Error:
+			case f.Severity == contracts.Note:
+			case f.Severity == contracts.Warning:
 				unwise++
 			case f.Rule == ruleFile:
 				refusal.Message += fmt.Sprintf("\n  %s: %s", f.Path, f.Message)

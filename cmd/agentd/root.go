@@ -18,7 +18,7 @@ const (
 	exitFailure     = 1   // the command could not do its work
 	exitUsage       = 2   // wrong flags, arguments or configuration
 	exitRun         = 3   // the run ended with an error event
-	exitFindings    = 4   // check or doctor found an error
+	exitFindings    = 4   // check, doctor or reconcile found what is not in order
 	exitInterrupted = 130 // interrupted while something was followed, which goes on
 )
 
@@ -125,8 +125,9 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log more, and show texts in full")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	root.AddCommand(
-		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.approvalsCommand(), a.dlqCommand(), a.auditCommand(), a.provisionCommand(),
-		a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
+		a.devCommand(), a.serveCommand(), a.runCommand(), a.runsCommand(), a.approvalsCommand(), a.dlqCommand(), a.auditCommand(), a.reconcileCommand(),
+		a.provisionCommand(), a.natsConfigCommand(), a.eventsCommand(), a.checkCommand(), a.contractsCommand(), a.doctorCommand(),
+		a.healthcheckCommand(), a.keysCommand(), a.mockCommand(), a.versionCommand(),
 	)
 	a.noteBegin(root)
 	return root

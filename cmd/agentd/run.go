@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/internal/telemetry"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -78,7 +79,19 @@ func (a *app) run(ctx context.Context, agent string, f runFlags) error {
 		ID: newID("run"), Source: source, Type: c.contractType(agent), Subject: f.subject,
 		Time: time.Now(), Data: data,
 	}
-	return c.close(a.start(ctx, c, agent, event, f))
+	return c.close(a.startTraced(ctx, c, agent, event, f))
+}
+
+// startTraced is start with a span of its own, where the environment asks for traces.
+func (a *app) startTraced(ctx context.Context, c *client, agent string, event sdk.Event, f runFlags) error {
+	shown, err := telemetry.Start(ctx, telemetry.Options{Logger: a.quietLogger()})
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	ctx, end := shown.Client(ctx, agent, &event)
+	err = a.start(ctx, c, agent, event, f)
+	end(err)
+	return also(err, shown.Close())
 }
 
 // newID is an event id that nobody else has.

@@ -42,6 +42,8 @@ type runRow struct {
 	Updated  int64     `json:"updated"`
 	Revision uint64    `json:"rev"`
 	Waiting  []waiting `json:"waiting,omitempty"`
+	// Purged is when the run's history was removed, in Unix milliseconds.
+	Purged int64 `json:"purged,omitempty"`
 }
 
 // waiting is a call without an answer. Due is in Unix milliseconds.
@@ -113,7 +115,7 @@ func (a *app) list(ctx context.Context, c *client, f listFlags) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "RUN\tAGENT\tSTATUS\tCHANGED\tWAITING FOR")
 		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", clip(r.Run, 60), r.Agent, statusText(r.Status, r.Reason, r.Code), ago(r.Updated), waitingText(r.Waiting))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", clip(r.Run, 60), r.Agent, r.statusText(), ago(r.Updated), waitingText(r.Waiting))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -157,10 +159,22 @@ func rowOf(stored runner.StoredRun) runRow {
 	if err != nil {
 		return runRow{Run: stored.Run.String(), Status: unreadable, Revision: stored.Last.Rev}
 	}
-	return runRow{
+	row := runRow{
 		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At, Code: e.Head.ReasonCode,
 		Revision: e.Rev, Waiting: waitingCalls(&e.Head),
 	}
+	if p := e.Head.Purged; p != nil {
+		row.Purged, row.Revision = p.At, p.Rev
+	}
+	return row
+}
+
+func (r runRow) statusText() string {
+	text := statusText(r.Status, r.Reason, r.Code)
+	if r.Purged > 0 {
+		text += ", history removed"
+	}
+	return text
 }
 
 // explainStore says what to do about a store that is not there.
@@ -324,14 +338,14 @@ func (a *app) runsFollowCommand() *cobra.Command {
 
 func (a *app) followRun(ctx context.Context, c *client, store runner.Store, h *core.Head, o followOptions) error {
 	r := followed{subject: h.Run, agent: h.Agent, key: h.Key(), init: h.Init.Token}
+	if h.Purged != nil {
+		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done (%s), and its history was removed %s", h.Run, h.Reason, ago(h.Purged.At))
+	}
 	if h.Init.Reply != nil {
 		return fmt.Errorf("run %s answers a call of another run, %s; follow that one", h.Run, h.Init.ReplySubject)
 	}
 	f := a.follower(c, r, o)
 	return f.follow(ctx, func(ctx context.Context) error {
-		// Live events wait until those before them are shown.
-		f.progress.mu.Lock()
-		defer f.progress.mu.Unlock()
 		entries, err := runner.New(runner.Options{Store: store}).Journal(ctx, r.key)
 		if err != nil {
 			return err
@@ -344,7 +358,7 @@ func (a *app) followRun(ctx context.Context, c *client, store runner.Store, h *c
 				f.progress.quiet = quiet
 			}
 			for _, m := range core.Milestones(&entries[i]) {
-				f.progress.showLocked(m)
+				f.progress.show(m)
 			}
 			for _, result := range entries[i].Results {
 				f.desk.answered[result.Call] = true

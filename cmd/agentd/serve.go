@@ -29,6 +29,7 @@ func (a *app) serveCommand() *cobra.Command {
 			"JetStream, or in Redis when REDIS_URL is set. Any number of workers share the work.\n\n" +
 			"Servers that are away, at the start or later, are waited for. SIGTERM and Ctrl-C make the worker take no\n" +
 			"further message and finish the steps it is at; what remains goes on in other workers. No run is cancelled.\n\n" +
+			"Traces and metrics go where the standard OTEL_* variables say; --http serves metrics to Prometheus.\n\n" +
 			"Streams and consumers must be there (agentd provision), unless --provision makes them.",
 		Example: "  NATS_URL=nats://nats:4222 agentd serve --http :8080\n" +
 			"  NATS_URL=nats://nats:4222 REDIS_URL=redis://redis:6379/0 agentd serve --provision",
@@ -36,7 +37,7 @@ func (a *app) serveCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
 	cmd.Flags().BoolVar(&f.provision, "provision", false, "make the streams and consumers that the agents need")
-	cmd.Flags().StringVar(&f.http, "http", "", "address for GET /livez and /readyz, such as :8080")
+	cmd.Flags().StringVar(&f.http, "http", "", "address for GET /livez, /readyz and /metrics, such as :8080")
 	cmd.Flags().DurationVar(&f.grace, "grace", 30*time.Second, "how long a stopping worker finishes its steps")
 	return cmd
 }
@@ -85,8 +86,13 @@ func (a *app) workerOptions(cfg *config.Config, url string) (worker.Options, err
 	return worker.Options{
 		URL: url, Creds: cfg.NATS.Creds, RedisURL: redisURL(cfg), Root: cfg.NATS.Root, Encryption: keys,
 		Agents: agents(cfg), Models: registry.Provider, Slots: cfg.Slots,
+		Identity: cfg.Identity, Keys: cfg.Keys,
+		ReconcileEvery: period(cfg.Reconcile.Interval), LostAfter: cfg.Reconcile.OlderThan, History: period(cfg.Retention.History),
 	}, nil
 }
+
+// period is a setting for which 0 is never, as an option of a worker, for which 0 is the default.
+func period(setting time.Duration) time.Duration { return cmp.Or(setting, -1) }
 
 // checkModels says what to do about models that cannot be asked.
 func checkModels(cfg *config.Config, registry *llm.Registry) error {

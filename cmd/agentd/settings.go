@@ -12,8 +12,10 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/config"
+	"agentd/internal/desk"
 	"agentd/internal/llm"
 	"agentd/internal/state/sealed"
+	"agentd/internal/telemetry"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -105,15 +107,31 @@ func (a *app) connect(ctx context.Context, cfg *config.Config) (*client, error) 
 	if err != nil {
 		return nil, err
 	}
+	who, err := principal(cfg)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		URL: url, Creds: cfg.NATS.Creds, Name: program, Subjects: subjects(cfg), Logger: a.quietLogger(),
+		URL: url, Creds: cfg.NATS.Creds, Name: program, Who: who, Subjects: subjects(cfg), Logger: a.quietLogger(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &client{conn, cfg}, nil
+}
+
+// principal is who runs are started as where principals are required: the NATS user, whose name the broker enforces.
+func principal(cfg *config.Config) (string, error) {
+	if !cfg.Identity {
+		return "", nil
+	}
+	name, err := broker.UserName(cfg.NATS.URL.Reveal(), cfg.NATS.Creds)
+	if err != nil {
+		return "", err
+	}
+	return name, desk.CheckPrincipal(name)
 }
 
 // close reports err, and what went wrong with closing.
@@ -161,7 +179,8 @@ func models(cfg *config.Config) (*llm.Registry, error) {
 	var c llm.Config
 	for _, p := range cfg.Models {
 		c.Providers = append(c.Providers, llm.ProviderConfig{
-			Name: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(), Organization: p.Organization,
+			Name: p.Name, Protocol: llm.Protocol(p.Protocol), BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(),
+			Organization: p.Organization,
 		})
 	}
 	return llm.New(c)
@@ -213,9 +232,9 @@ func (a *app) loggerAt(level slog.Level, form string) *slog.Logger {
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if form == outputJSON {
-		return slog.New(slog.NewJSONHandler(a.err, o))
+		return slog.New(telemetry.Logged(slog.NewJSONHandler(a.err, o)))
 	}
-	return slog.New(slog.NewTextHandler(a.err, o))
+	return slog.New(telemetry.Logged(slog.NewTextHandler(a.err, o)))
 }
 
 // devLevel keeps the log of agentd dev from hiding the events; --verbose shows more.

@@ -47,6 +47,7 @@ type runDetails struct {
 	Units        sdk.Units      `json:"executionunits"`
 	Spec         string         `json:"spec"`
 	System       string         `json:"system,omitempty"`
+	Purged       *core.Purged   `json:"purged,omitempty"`
 	Waiting      []waiting      `json:"waiting,omitempty"`
 	Messages     []sdk.Message  `json:"messages"`
 	Terminal     *core.Terminal `json:"terminal,omitempty"`
@@ -108,6 +109,9 @@ func detailsOf(entries []core.Entry) (runDetails, error) {
 		d.Unsaid = append(d.Unsaid, n.Text)
 	}
 	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Interactions, s.Usage, s.Units, s.Spec, s.System
+	if d.Purged = s.Purged; d.Purged != nil {
+		d.Started = 0 // nobody knows any more
+	}
 	d.Waiting, d.Messages = waitingCalls(&s.Head), s.Messages()
 	return d, nil
 }
@@ -117,13 +121,19 @@ func (d runDetails) write(w io.Writer, full bool) error {
 	fmt.Fprintf(t, "run\t%s\n", clip(d.Run, shown))
 	fmt.Fprintf(t, "agent\t%s\n", d.Agent)
 	fmt.Fprintf(t, "status\t%s\n", statusText(d.Status, d.Reason, d.Code))
-	fmt.Fprintf(t, "started\t%s (%s)\n", clock(d.Started), ago(d.Started))
+	if d.Purged == nil {
+		fmt.Fprintf(t, "started\t%s (%s)\n", clock(d.Started), ago(d.Started))
+	}
 	fmt.Fprintf(t, "changed\t%s (%s)\n", clock(d.Updated), ago(d.Updated))
 	if d.Status != core.StatusDone {
 		fmt.Fprintf(t, "deadline\t%s (in %s)\n", clock(d.Deadline), length(time.Until(time.UnixMilli(d.Deadline))))
 	}
 	fmt.Fprintf(t, "model\t%s, %d prompt and %d completion tokens, %s execution units\n",
 		count(d.Interactions, "call"), d.Usage.Prompt, d.Usage.Completion, d.Units)
+	if p := d.Purged; p != nil {
+		fmt.Fprintf(t, "history\tremoved %s (%s): %d entries, the last with SHA-256 %s\n", clock(p.At), ago(p.At), p.Rev, p.Digest)
+		return t.Flush()
+	}
 	if d.Budget > 0 {
 		fmt.Fprintf(t, "budget\t%d of %d tokens used or kept for agents that it called\n", d.TokensUsed, d.Budget)
 	}

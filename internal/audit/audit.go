@@ -10,10 +10,11 @@
 //	I6  a journal is a chain that only grows     I15 a message changes no run but its own
 //	I7  done is for ever                         I16 nothing times out early
 //	I8  every call has a result before the next model call
+//	I13 a call that needs permission is made only with a decision that covers it: in time, on its arguments, by whom the
+//	    request names, as often as it says
 //
-// I13, a gated tool runs only with a matching, unexpired and unused approval, is to be checked where a tool runs
-// (Executed), where a call is published (publishedCall) and where a decision is written (Committed). R3 and R5 stand for the rules of those names: the message that covers a
-// run is not removed while the run is driven, and only the end of a driver's lease makes another one.
+// R3 and R5 stand for the rules of those names: the message that covers a run is not removed while the run is driven, and
+// only the end of a driver's lease makes another one.
 package audit
 
 import (
@@ -58,6 +59,8 @@ type Execution struct {
 	Run        sdk.RunKey
 	Call       string
 	AtMostOnce bool
+	// Args are what the tool was given; nil is not known.
+	Args []byte
 }
 
 // Checker collects violations. It must be told what happened in an order that respects causes: an entry after the
@@ -75,6 +78,9 @@ type Checker struct {
 	inits map[string]*initial
 	// entry is the revision of the entry that is looked at.
 	entry uint64
+	// policy is what was set by Policy; recorded are the grants that reach beyond their run.
+	policy   func(spec, tool string) sdk.PermissionVerdict
+	recorded map[string]record
 	// horizon is how far back the published events are known, in Unix milliseconds.
 	horizon int64
 	// events are the published events by subject; ids are their subjects by event id.
@@ -127,10 +133,15 @@ type run struct {
 	etags   map[string]bool
 	causes  map[position]bool
 	calls   map[string]*call
+	// requests are the permission requests, and grants what decisions on them allow, by their ids.
+	requests map[string]*request
+	grants   map[string]*grant
 	// asked are the calls of the model, in order, that its history must answer.
 	asked []*call
 	// generations counts model calls, accepted or not.
 	generations int
+	// voided says that whoever drives the run must find that nobody waits for it.
+	voided bool
 	// armed is what the run's timer was last armed for.
 	armed int64
 }
@@ -145,6 +156,8 @@ type call struct {
 	opened *core.Entry
 	due    int64
 	result *core.Result
+	// held says that it waited for a decision, approved that it got one that allows it, permitted that this was looked at.
+	held, approved, permitted bool
 	// told counts the results in the history, executed the executions of an inline tool.
 	told, executed int
 }
@@ -153,7 +166,7 @@ type call struct {
 func New(subjects sdk.Subjects) *Checker {
 	return &Checker{
 		subjects: subjects, runs: map[sdk.RunKey]*run{}, inputs: map[position]*input{}, inits: map[string]*initial{},
-		events: map[string]published{}, ids: map[string]string{},
+		events: map[string]published{}, ids: map[string]string{}, recorded: map[string]record{},
 	}
 }
 
@@ -231,7 +244,10 @@ func (c *Checker) DeadLettered(stream string, sequence uint64, reason sdk.Code) 
 func (c *Checker) run(key sdk.RunKey) *run {
 	r, ok := c.runs[key]
 	if !ok {
-		r = &run{key: key, etags: map[string]bool{}, causes: map[position]bool{}, calls: map[string]*call{}}
+		r = &run{
+			key: key, etags: map[string]bool{}, causes: map[position]bool{}, calls: map[string]*call{},
+			requests: map[string]*request{}, grants: map[string]*grant{},
+		}
 		c.runs[key] = r
 		c.order = append(c.order, r)
 	}

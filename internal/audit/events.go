@@ -30,7 +30,7 @@ func (c *Checker) Published(subject string, ev sdk.Event, data []byte) {
 		c.publishedCall(address, ev)
 	case sdk.KindVoid:
 		ref, _ := sdk.ParseCallRef(address.Call.Call)
-		if r := c.runs[address.Run]; r == nil || r.effect(core.EffectVoid, ref) == nil {
+		if r := c.runs[address.Run]; r == nil || !r.unknown() && r.effect(core.EffectVoid, ref) == nil {
 			c.violate("I3", address.Run, "%s before any entry asks for it", subject)
 		}
 	case sdk.KindDone, sdk.KindIn:
@@ -60,6 +60,9 @@ func (c *Checker) publishedCall(address sdk.Address, ev sdk.Event) {
 		return
 	}
 	e := r.effect(core.EffectCall, ref)
+	if e == nil && r.unknown() {
+		return
+	}
 	if e == nil {
 		c.violate("I3", address.Run, "call %s before any entry asks for it", address.Call.Call)
 		return
@@ -98,7 +101,7 @@ func (c *Checker) publishedTerminal(subject string, address sdk.Address, ev sdk.
 	if r == nil || r.last().Head.Init.Token != init.token {
 		return // a refusal; if its init starts a run all the same, Finish reports it
 	}
-	if end := r.last(); end.Terminal == nil || end.Terminal.Type != ev.Type {
+	if end := r.last(); end.Head.Purged == nil && (end.Terminal == nil || end.Terminal.Type != ev.Type) {
 		c.violate("I3", init.run, "terminal event %s before the entry that ends the run", ev.Type)
 	}
 }
@@ -107,11 +110,18 @@ func (c *Checker) publishedTerminal(subject string, address sdk.Address, ev sdk.
 func (c *Checker) Executed(x Execution) {
 	r := c.run(x.Run)
 	k := r.calls[x.Call]
+	if k == nil && r.unknown() {
+		return
+	}
 	if k == nil {
 		c.violate("I3", x.Run, "tool of call %s ran before any entry asks for it", x.Call)
 		return
 	}
 	k.executed++
+	c.permitted(r, r.last(), x.Call)
+	if x.Args != nil && !bytes.Equal(x.Args, k.args) {
+		c.violate("I13", x.Run, "call %s ran with other arguments: %s", x.Call, x.Args)
+	}
 	head := &r.last().Head
 	drivers := int(head.Fence-k.opened.Head.Fence) + 1
 	begun := k.result != nil // whoever began it may have been declared lost meanwhile
@@ -132,7 +142,7 @@ func (c *Checker) Executed(x Execution) {
 func (c *Checker) Generated(key sdk.RunKey) {
 	r := c.run(key)
 	r.generations++
-	if h := &r.last().Head; r.generations > h.Interactions+int(h.Fence) {
+	if h := &r.last().Head; !r.unknown() && r.generations > h.Interactions+int(h.Fence) {
 		c.violate("I12", key, "%d model calls for %d accepted replies under %d drivers", r.generations, h.Interactions, h.Fence)
 	}
 }

@@ -19,17 +19,25 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	last := r.last()
 	c.entry = e.Rev
 	defer func() { c.entry = 0 }()
+	if e.Head.Purged != nil {
+		c.purged(r, digest, e)
+		return
+	}
 	c.chain(r, last, e)
 	c.driver(r, last, e)
 	c.cause(r, e)
 	if e.Kind == kindReplied {
 		c.answeredAll(r)
+		if r.voided && last.Head.Cancel == nil {
+			c.violate("I10", r.key, "entry %d goes on with a run that was voided before it began", e.Rev)
+		}
 	}
 	r.entries, r.digest = append(r.entries, e), digest
 	for i := range e.Messages {
 		c.remember(r, e, &e.Messages[i])
 	}
 	r.opened(e)
+	c.permissions(r, last, e)
 	for i := range e.Results {
 		c.resulted(r, e, &e.Results[i])
 		c.abandoned(r, last, e, &e.Results[i])
@@ -83,7 +91,7 @@ func (c *Checker) driver(r *run, last, e *core.Entry) {
 		c.violate("I9", r.key, "entry %d has a new driver and the old fence %d", e.Rev, e.Head.Fence)
 	case changed && !now.Covers(e.Cause):
 		c.violate("R3", r.key, "entry %d: the new driver's lease is not the delivery of the cause", e.Rev)
-	case changed && before != nil && !before.Covers(e.Cause) && !c.backstop(e):
+	case changed && before != nil && before.Owner != "" && !before.Covers(e.Cause) && !c.backstop(e):
 		c.violate("R5", r.key, "entry %d: a message of its own takes the run from a driver that holds its lease", e.Rev)
 	}
 }
@@ -91,7 +99,10 @@ func (c *Checker) driver(r *run, last, e *core.Entry) {
 // backstop reports whether the entry was made for a message that may take a run from a driver that is silent.
 func (c *Checker) backstop(e *core.Entry) bool {
 	in := c.inputs[positionOf(e.Cause)]
-	return in != nil && in.address.Kind != sdk.KindStart && in.address.Kind != sdk.KindIn && in.address.Kind != sdk.KindOut
+	if in != nil && in.address.Kind == sdk.KindIn {
+		return e.Head.Cancel != nil // an answer that ends the run, as a cancel does
+	}
+	return in != nil && in.address.Kind != sdk.KindStart && in.address.Kind != sdk.KindOut
 }
 
 // cause checks that the entry was made for a message of this run.
@@ -152,11 +163,6 @@ func (r *run) opened(e *core.Entry) {
 		}
 		if k != nil {
 			k.due = open.Due
-		}
-	}
-	for _, edit := range e.Edits {
-		if k := r.calls[edit.Call]; k != nil {
-			k.args = edit.Args
 		}
 	}
 }

@@ -49,6 +49,7 @@ var Invariants = map[string]string{
 	"I10": "a settled message is in a journal, a duplicate, or a dead letter",
 	"I11": "every run ends",
 	"I12": "at-most-once tools run once, others once for each driver",
+	"I13": "a call that needs permission is made only with a decision that covers it",
 	"I14": "every message is settled in the end",
 	"I15": "a message changes no run but its own",
 	"I16": "nothing times out early",

@@ -74,7 +74,11 @@ func (c *Checker) duplicate(in *input, r *run) {
 			}
 			return
 		}
-		if head.Cancel == nil {
+		switch {
+		case head.Cancel != nil:
+		case in.address.Kind == sdk.KindVoid && head.Interactions == 0:
+			r.voided = true // no run was there when it was handled; who begins the run finds it
+		default:
 			c.violate("I10", r.key, "%s %d was removed and the run is not cancelled", in.Stream, in.Sequence)
 		}
 	default:
@@ -102,7 +106,11 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 	}
 	c.entry = e.Rev
 	defer func() { c.entry = 0 }()
-	for _, f := range e.Effects {
+	effects := e.Effects
+	if e.Head.Purged != nil {
+		effects = []core.Effect{{Kind: core.EffectTerminal}} // a tombstone lists none, and the run had this one
+	}
+	for _, f := range effects {
 		switch f.Kind {
 		case core.EffectCall, core.EffectVoid:
 			for i := range f.Lanes() {

@@ -24,7 +24,10 @@ type ConnectOptions struct {
 	// Creds is the path of a credentials file.
 	Creds string
 	// Name shows in the server's list of connections.
-	Name     string
+	Name string
+	// Who is the principal under which init events and control messages are published, as the last token of their subject;
+	// empty is nobody in particular.
+	Who      string
 	Subjects sdk.Subjects
 	Logger   *slog.Logger
 	// Wait keeps trying when no server is there at first, as workers do.
@@ -36,6 +39,7 @@ type Conn struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	subjects sdk.Subjects
+	who      string
 	log      *slog.Logger
 	// embedded is set when the server is in this process.
 	embedded bool
@@ -49,11 +53,15 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Conn{subjects: o.Subjects, log: o.Logger, embedded: o.Server != nil, closed: make(chan struct{})}
+	user, err := UserName(o.URL, o.Creds)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{subjects: o.Subjects, who: o.Who, log: o.Logger, embedded: o.Server != nil, closed: make(chan struct{})}
 	options := []nats.Option{
 		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second), nats.RetryOnFailedConnect(o.Wait),
-		nats.CustomInboxPrefix("_INBOX_" + o.Subjects.Root()),
+		nats.CustomInboxPrefix(InboxPrefix(o.Subjects, user)),
 		// Credentials may be refused for the minutes in which an operator rolls out new ones.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
@@ -78,7 +86,6 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if o.Server != nil {
 		url, options = "", append(options, o.Server.inProcess())
 	}
-	var err error
 	if c.nc, err = nats.Connect(url, options...); err != nil {
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS at %q", redact(o.URL)).WithCause(err)
 	}

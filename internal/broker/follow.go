@@ -2,10 +2,8 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
@@ -27,26 +25,26 @@ func (c *Conn) Follow(ctx context.Context, z Zone, filters []string, caughtUp fu
 	})
 }
 
-// Stored reads one message of a zone by its sequence. One that is no longer there is CodeUnavailable.
-func (c *Conn) Stored(ctx context.Context, z Zone, sequence uint64) (Delivery, error) {
+// Stored reads one message of a zone by its subject and sequence. One that is no longer there is CodeUnavailable. It needs
+// the right to read that subject alone, as Watch does, not that to read the whole stream.
+func (c *Conn) Stored(ctx context.Context, z Zone, subject string, sequence uint64) (Delivery, error) {
 	name := StreamName(c.subjects, z)
-	stream, err := c.js.Stream(ctx, name)
+	var found Delivery
+	err := c.read(ctx, name, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: sequence,
+	}, func(left uint64) bool { return left > 0 }, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+		if meta.Sequence.Stream == sequence {
+			found = watched(m, meta)
+		}
+		return false
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read %s/%d: %w", name, sequence, err)
 	}
-	m, err := stream.GetMsg(ctx, sequence)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	if found == nil {
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "message %d of %s is no longer stored", sequence, name)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s/%d: %w", name, sequence, err)
-	}
-	return delivery{
-		msg: &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data},
-		meta: &nats.MsgMetadata{
-			Stream: name, Sequence: nats.SequencePair{Stream: m.Sequence}, Timestamp: m.Time,
-		},
-	}, nil
+	return found, nil
 }
 
 // Reply publishes a person's answer beside those that are on its subject already: whoever was refused may answer again.

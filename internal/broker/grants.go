@@ -14,8 +14,8 @@ import (
 	"agentd/sdk"
 )
 
-// bucketOfGrants is the key-value bucket with grants wider than a run.
-func bucketOfGrants(s sdk.Subjects) string { return strings.ToUpper(s.Root()) + "_GRANTS" }
+// GrantsBucket is the key-value bucket with grants wider than a run.
+func GrantsBucket(s sdk.Subjects) string { return strings.ToUpper(s.Root()) + "_GRANTS" }
 
 // grantHistory is how many states of a key are kept, for who wants to know who used what.
 const grantHistory = 64
@@ -134,7 +134,7 @@ func (g Grants) List(ctx context.Context) ([]sdk.GrantRecord, error) {
 }
 
 func (g Grants) bucket(ctx context.Context) (jetstream.KeyValue, error) {
-	kv, err := g.conn.js.KeyValue(ctx, bucketOfGrants(g.conn.subjects))
+	kv, err := g.conn.js.KeyValue(ctx, GrantsBucket(g.conn.subjects))
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, sdk.Errorf(sdk.CodeConfig, "the broker has no bucket of grants; %s", remedyProvision)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"agentd/sdk"
 )
@@ -149,12 +150,30 @@ func (c *Conn) publishError(subject string, err error) error {
 
 // Start publishes an init event, for clients.
 func (c *Conn) Start(ctx context.Context, agent string, event sdk.Event) error {
-	return c.send(ctx, c.subjects.Start(agent), event)
+	return c.send(ctx, c.asWho(c.subjects.Start(agent)), event)
 }
 
 // Control publishes a control message to a run.
 func (c *Conn) Control(ctx context.Context, verb sdk.ControlVerb, agent string, run sdk.RunKey, event sdk.Event) error {
-	return c.send(ctx, c.subjects.Control(verb, agent, run), event)
+	return c.send(ctx, c.asWho(c.subjects.Control(verb, agent, run)), event)
+}
+
+// asWho appends the connection's principal to a subject that may have one.
+func (c *Conn) asWho(subject string) string {
+	if c.who == "" {
+		return subject
+	}
+	return subject + "." + c.who
+}
+
+// Answer publishes an answer to a call that was delivered on subject, as the connection's principal. Somebody else's answer
+// that is there already is *sdk.Error with CodeConflict.
+func (c *Conn) Answer(ctx context.Context, subject string, event sdk.Event) error {
+	reply, ok := c.ReplySubject(subject)
+	if !ok {
+		return sdk.Errorf(sdk.CodeInvalidEvent, "%s is no call", subject)
+	}
+	return c.Publish(ctx, c.asWho(reply), event)
 }
 
 // send publishes without create-if-absent: several messages may share the subject.
@@ -214,9 +233,15 @@ func (c *Conn) Live(event sdk.Live) {
 	if !c.nc.IsConnected() {
 		return // else it would wait in a buffer, and arrive when it is no longer true
 	}
+	if event.Ephemeral {
+		event.ID = nuid.Next()
+	}
 	data, err := json.Marshal(event)
 	if err == nil {
-		err = c.nc.Publish(c.subjects.Live(event.Agent, sdk.NewRunKey(event.Run)), data)
+		err = c.nc.PublishMsg(&nats.Msg{
+			Subject: c.subjects.Live(event.Agent, sdk.NewRunKey(event.Run)), Data: data,
+			Header: nats.Header{headerContentType: {sdk.ContentTypeStructured}},
+		})
 	}
 	if err != nil {
 		c.log.Debug("live event is lost", "run", event.Run, "type", event.Type, "error", err)

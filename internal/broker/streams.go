@@ -115,7 +115,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	timer := base(ZoneTimer, 0, sdk.KindTimer, sdk.KindFire)
 	timer.AllowMsgSchedules, timer.AllowMsgTTL = true, true
 	journal := base(ZoneRun, 0, sdk.KindRun, sdk.KindBlob, sdk.KindSpec)
-	journal.AllowDirect = true
+	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
 	return []jetstream.StreamConfig{
 		guarded(base(ZoneStart, run+margin, sdk.KindStart)),
 		guarded(base(ZoneIn, margin, sdk.KindIn, sdk.KindCtl)),
@@ -123,7 +123,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		base(ZoneDone, run+margin, sdk.KindDone),
 		timer, journal,
 		base(ZoneDLQ, deadLetters, sdk.KindDLQ),
-		bucketStream(bucketOfGrants(c.subjects), grantHistory, replicas),
+		bucketStream(GrantsBucket(c.subjects), grantHistory, replicas),
 		guarded(registryStream(c.subjects, replicas)),
 	}
 }
@@ -150,6 +150,24 @@ func ServiceConsumer(domain, contractType string) ConsumerRef {
 
 // HookConsumer is the consumer that remembers what a webhook has been told.
 func HookConsumer(name string) ConsumerRef { return ConsumerRef{ZoneOut, "hook_" + name} }
+
+// Consumers are the durable consumers of a plan.
+func Consumers(s sdk.Subjects, p Plan) []ConsumerRef {
+	var refs []ConsumerRef
+	for _, c := range (&Conn{subjects: s}).consumers(p) {
+		refs = append(refs, c.ConsumerRef)
+	}
+	return refs
+}
+
+// Streams are the names of all streams, the buckets' included.
+func Streams(s sdk.Subjects) []string {
+	var names []string
+	for _, c := range (&Conn{subjects: s}).streams(Plan{}) {
+		names = append(names, c.Name)
+	}
+	return names
+}
 
 type consumerPlan struct {
 	ConsumerRef

@@ -100,6 +100,9 @@ func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
 		add("no_ttl", SeverityError, "it does not allow messages with a time to live, which fired timers have, so no timer can be armed",
 			remedyProvision)
 	}
+	if want.AllowRollup && !got.AllowRollup {
+		add("no_rollup", SeverityWarning, "it lets no message replace others, which is how it forgets", remedyProvision)
+	}
 	if got.Retention != jetstream.LimitsPolicy {
 		add("retention", SeverityError, "its retention is not by limits", "create it anew: agentd provision")
 	}

@@ -51,6 +51,7 @@ func (c *Conn) read(
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
+	defer c.forget(stream, consumer)
 	if begin != nil && !begin(consumer.CachedInfo().NumPending) {
 		return nil
 	}
@@ -81,6 +82,18 @@ func (c *Conn) read(
 		if !handle(m, meta) {
 			return nil
 		}
+	}
+}
+
+// forget has the server remove a consumer that is no longer read. It waits for no answer: the server does so by itself when
+// nobody has read it for a while, but may have too many of them until then.
+func (c *Conn) forget(stream string, consumer jetstream.Consumer) {
+	if !c.nc.IsConnected() {
+		return
+	}
+	subject := "$JS.API.CONSUMER.DELETE." + stream + "." + consumer.CachedInfo().Name
+	if err := c.nc.PublishRequest(subject, c.nc.NewInbox(), nil); err != nil {
+		c.log.Debug("consumer is left to the server", "stream", stream, "error", err)
 	}
 }
 
@@ -135,6 +148,29 @@ func (c *Conn) Tail(ctx context.Context, subject string, handle func(subject str
 	}
 	<-ctx.Done()
 	return s.Unsubscribe()
+}
+
+// OnReconnect calls handle whenever the connection was lost and is there again, until the returned function is called.
+func (c *Conn) OnReconnect(handle func()) (stop func()) {
+	changes := c.nc.StatusChanged(nats.CONNECTED)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case _, open := <-changes:
+				if !open {
+					return
+				}
+				handle()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		c.nc.RemoveStatusListener(changes)
+		close(done)
+	})
 }
 
 // Ask sends a request to an agent's workers and returns the answer.

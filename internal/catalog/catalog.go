@@ -146,6 +146,12 @@ func codeOf(a sdk.Agent) []string {
 	if a.Hooks.Context != nil {
 		code = append(code, "context")
 	}
+	if a.Hooks.Planning != nil {
+		code = append(code, "planning")
+	}
+	if a.Hooks.Retrieval != nil {
+		code = append(code, "retrieval")
+	}
 	if a.Hooks.Output != nil {
 		code = append(code, "output")
 	}

@@ -68,13 +68,18 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
+	turns, err := newTurns(spec, a.Hooks, toolbox.Definitions())
+	if err != nil {
+		return nil, err
+	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
 		SpecJSON: data, Model: model, ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
 		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: toolbox.Definitions(),
 		Inline: inline(toolbox, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(toolbox, a.Tools), Identity: surroundings.Identity,
-		Phases: hooks, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
+		Phases:      hooks,
+		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
 	if compiled.BuildContext == nil {
 		compiled.BuildContext = prompts.build

@@ -16,6 +16,8 @@ type promptData struct {
 	Input any
 	Run   string
 	Tools []sdk.ToolDefinition
+	// Interactions are known to guidance only.
+	Interactions sdk.Interactions
 	// DelegatedBy is nil unless another agent called this one.
 	DelegatedBy *sdk.Delegation
 }

@@ -44,6 +44,7 @@ func gather(ctx context.Context, a sdk.Agent) (gathered, error) {
 		}
 		for _, t := range tools {
 			t.Definition.Name = toolsetPrefix(set) + t.Definition.Name
+			t.Definition.Server = set.Name()
 			g.Tools = append(g.Tools, t)
 			g.code = append(g.code, codeToolset+set.Name())
 		}

@@ -121,6 +121,7 @@ func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
 	}
 	s.System = l.prompt("system", f.System)
 	s.Prompt = l.prompt("prompt", f.Prompt)
+	l.memory(f, &s)
 	if f.Text.Present() {
 		s.Text = sdk.TextMode(f.Text.V)
 		l.Note(f.Text.Position, checkOneOf("text", f.Text.V, string(sdk.TextOutput), string(sdk.TextConverse)))
@@ -129,10 +130,37 @@ func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
 	if !f.Tools.MCP.Empty() {
 		l.Faultf(f.Tools.MCP.Position, "MCP servers come with a later version; tools.mcp must be empty")
 	}
+	if f.OnStateLoss.Present() {
+		l.Note(f.OnStateLoss.Position, checkOneOf("on_state_loss", f.OnStateLoss.V, string(sdk.StateLossFail), string(sdk.StateLossRestart)))
+		if s.OnStateLoss = sdk.StateLoss(f.OnStateLoss.V); s.OnStateLoss == sdk.StateLossFail {
+			s.OnStateLoss = "" // as if it were left out: it is the same agent
+		}
+	}
 	l.limits(f, &s.Limits)
 	l.loop(f, &s)
 	l.tools(f, &s)
 	return s
+}
+
+// memory reads what is said to the model of itself, and how much of the conversation.
+func (l *loader) memory(f *agentFile, s *sdk.AgentSpec) {
+	guidance := sdk.Guidance{
+		Loop:         l.prompt("loop", f.Guidance.Loop),
+		Capabilities: l.prompt("capabilities", f.Guidance.Capabilities),
+		Thinking:     l.prompt("thinking", f.Guidance.Thinking),
+	}
+	if guidance != (sdk.Guidance{}) {
+		s.Guidance = &guidance
+	}
+	window, compact := f.Memory.Window, f.Memory.Compact
+	switch {
+	case window.Present() && window.V < 1:
+		l.Faultf(window.Position, "memory.window: want at least 1 token, got %d", window.V)
+	case window.Present():
+		s.Memory = &sdk.Memory{Window: window.V, Compact: compact.V}
+	case compact.V:
+		l.Faultf(compact.Position, "memory.compact needs a memory.window")
+	}
 }
 
 func (l *loader) ownVersion(f *agentFile, own *known, s *sdk.AgentSpec) {
@@ -199,6 +227,16 @@ func (l *loader) model(f *modelFile) sdk.ModelSpec {
 	}
 	if f.MaxTokens.V < 0 {
 		l.Faultf(f.MaxTokens.Position, "max_tokens: want at least 0, got %d", f.MaxTokens.V)
+	}
+	if f.ToolCalls.Present() {
+		m.ToolCalls = sdk.ToolCallMode(f.ToolCalls.V)
+		l.Note(f.ToolCalls.Position, checkOneOf("tool_calls", f.ToolCalls.V, string(sdk.ToolCallsNative), string(sdk.ToolCallsText)))
+	}
+	m.Thinking = f.Thinking.V
+	for _, code := range f.On {
+		m.On = append(m.On, sdk.Code(code.V))
+		l.Note(code.Position, checkOneOf("on", code.V, string(sdk.CodeRateLimited), string(sdk.CodeUnavailable),
+			string(sdk.CodeModel), string(sdk.CodeConfig)))
 	}
 	for i := range f.Fallback {
 		m.Fallback = append(m.Fallback, l.model(&f.Fallback[i]))

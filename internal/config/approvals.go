@@ -16,6 +16,9 @@ type Approvals struct {
 	Domains []string
 	// HTTP is the address of the desk's HTTP API in agentd dev; empty is none. TokenEnv names the variable of its token.
 	HTTP, TokenEnv string
+	// Key is the path of the Ed25519 key that decisions are signed with, a PEM file; empty signs none. It is read when it is
+	// needed.
+	Key string
 	// Webhooks are told of what is asked.
 	Webhooks []Webhook
 }
@@ -29,6 +32,7 @@ type approvalsFile struct {
 	Domains  []words `yaml:"domains"`
 	HTTP     words   `yaml:"http"`
 	TokenEnv words   `yaml:"token_env"`
+	Key      words   `yaml:"key"`
 	Webhooks []struct {
 		At        strict.Position
 		URL       words `yaml:"url"`
@@ -45,6 +49,9 @@ func (l *loader) approvals(f *approvalsFile) {
 	}
 	a := &l.cfg.Approvals
 	a.As, a.Domains, a.HTTP, a.TokenEnv = f.As.V, texts(f.Domains), f.HTTP.V, f.TokenEnv.V
+	if f.Key.V != "" {
+		a.Key = l.path(f.Key.V)
+	}
 	if a.As != "" && !principal.MatchString(a.As) {
 		l.Faultf(f.As.Position, "%q cannot be a principal: want 1 to 128 letters, digits, _ and -", a.As)
 	}

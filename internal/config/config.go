@@ -53,9 +53,12 @@ type Config struct {
 	// Slots is how many activations a worker runs at once.
 	Slots int
 	Log   Log
+	// Reconcile and Retention are what workers do beside serving.
+	Reconcile Reconcile
+	Retention Retention
 	// Encryption seals what is stored of runs; the zero value stores it as it is.
 	Encryption Encryption
-	// Models are the model providers, by name; "openai" is always one.
+	// Models are the model providers, by name; "openai" and "anthropic" always are.
 	Models []Provider
 
 	// Identity says that the broker enforces who publishes, and that whoever starts a run or decides must be named.
@@ -107,10 +110,12 @@ type Log struct {
 	Level, Format string
 }
 
-// Provider is an OpenAI-compatible server.
+// Provider is a server of models.
 type Provider struct {
 	Name string
-	// BaseURL is empty for OpenAI itself.
+	// Protocol is "openai", also when it is empty, or "anthropic".
+	Protocol string
+	// BaseURL is empty for the vendor itself.
 	BaseURL      string
 	Organization string
 	// APIKeyEnv names the environment variable of the key; APIKey is its content after ApplyEnv.
@@ -123,12 +128,16 @@ func Default() *Config { return defaults("") }
 
 func defaults(file string) *Config {
 	return &Config{
-		File:   file,
-		NATS:   NATS{Root: sdk.DefaultRoot, Replicas: DefaultReplicas},
-		Data:   filepath.Join(filepath.Dir(file), DefaultData),
-		Slots:  DefaultSlots,
-		Log:    Log{Level: DefaultLogLevel, Format: DefaultLogForm},
-		Models: []Provider{{Name: defaultProvider, APIKeyEnv: defaultKeyVariable}},
+		File:      file,
+		NATS:      NATS{Root: sdk.DefaultRoot, Replicas: DefaultReplicas},
+		Data:      filepath.Join(filepath.Dir(file), DefaultData),
+		Slots:     DefaultSlots,
+		Reconcile: defaultReconcile(), Retention: Retention{History: sdk.DefaultHistory},
+		Log: Log{Level: DefaultLogLevel, Format: DefaultLogForm},
+		Models: []Provider{
+			{Name: anthropicProvider, Protocol: anthropicProvider, APIKeyEnv: anthropicKeyVariable},
+			{Name: defaultProvider, APIKeyEnv: defaultKeyVariable},
+		},
 	}
 }
 
@@ -136,6 +145,9 @@ func defaults(file string) *Config {
 const (
 	defaultProvider    = "openai"
 	defaultKeyVariable = "OPENAI_API_KEY"
+	// anthropicProvider needs no configuration either. The protocol has the same name.
+	anthropicProvider    = "anthropic"
+	anthropicKeyVariable = "ANTHROPIC_API_KEY"
 )
 
 // StoreKind is the chosen store: redis where there is a Redis URL, jetstream otherwise, unless Store says which.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -61,7 +62,9 @@ func TestLoad_Settings(t *testing.T) {
 		},
 		Redis: Redis{"redis://:s3cret@localhost:6379/0"},
 		Store: StoreJetStream, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},
+		Reconcile: Reconcile{Interval: 10 * time.Minute, OlderThan: 2 * time.Minute}, Retention: Retention{90 * 24 * time.Hour},
 		Models: []Provider{
+			{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
 			{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY"},
 			{Name: "openai", APIKeyEnv: "OPENAI_API_KEY"},
 		},
@@ -376,6 +379,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 		"NATS_URL": "nats://n", "NATS_CREDS": "n.creds", "REDIS_URL": "redis://r", "OPENAI_API_KEY": "sk-1",
 		"OPENAI_BASE_URL": "http://o", "LOCAL_KEY": "sk-2", "AGENTD_ROOT": "root", "AGENTD_REPLICAS": "5",
 		"AGENTD_STORE": "redis", "AGENTD_DATA": "d", "AGENTD_SLOTS": "1", "AGENTD_LOG_LEVEL": "error", "AGENTD_LOG_FORMAT": "",
+		"AGENTD_RECONCILE": "0", "AGENTD_HISTORY": "7d",
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -383,7 +387,9 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	want := mustLoad(t, "testdata/desk/agentd.yaml")
 	want.NATS, want.Redis = NATS{"nats://n", "n.creds", "root", 5}, Redis{"redis://r"}
 	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}
+	want.Reconcile.Interval, want.Retention.History = 0, 7*24*time.Hour
 	want.Models = []Provider{
+		{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
 		{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY", APIKey: "sk-2"},
 		{Name: "openai", BaseURL: "http://o", APIKeyEnv: "OPENAI_API_KEY", APIKey: "sk-1"},
 	}
@@ -400,11 +406,13 @@ func TestConfig_ApplyEnvListsEveryFault(t *testing.T) {
 	c := Default()
 	err := c.ApplyEnv(env(map[string]string{
 		"AGENTD_ROOT": "a.b", "AGENTD_REPLICAS": "0", "AGENTD_STORE": "disk", "AGENTD_SLOTS": "x",
-		"AGENTD_LOG_LEVEL": "loud", "AGENTD_LOG_FORMAT": "xml",
+		"AGENTD_LOG_LEVEL": "loud", "AGENTD_LOG_FORMAT": "xml", "AGENTD_RECONCILE": "1ms", "AGENTD_HISTORY": "week",
 	}))
 	want := []string{
+		`environment variable AGENTD_HISTORY: "week" is not a duration such as 30s, 15m, 72h or 30d, or 0`,
 		`environment variable AGENTD_LOG_FORMAT: log format: want text or json, got "xml"`,
 		`environment variable AGENTD_LOG_LEVEL: log level: want debug or info or warn or error, got "loud"`,
+		`environment variable AGENTD_RECONCILE: want at least 1s, or 0, got 1ms`,
 		`environment variable AGENTD_REPLICAS: replicas: want 1 to 5, got 0`,
 		`environment variable AGENTD_ROOT: subject root "a.b" is not of the form ^[a-z0-9_-]{1,64}$`,
 		`environment variable AGENTD_SLOTS: want a whole number, got "x"`,

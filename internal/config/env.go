@@ -6,9 +6,10 @@ import (
 	"agentd/internal/config/strict"
 )
 
-// ApplyEnv puts the environment over the file: NATS_URL, NATS_CREDS, REDIS_URL, OPENAI_BASE_URL, AGENTD_ROOT,
-// AGENTD_REPLICAS, AGENTD_STORE, AGENTD_DATA, AGENTD_SLOTS, AGENTD_LOG_LEVEL, AGENTD_LOG_FORMAT, and every provider's key
-// from the variable that its api_key_env names (OPENAI_API_KEY for openai). An empty variable counts as unset. lookup is
+// ApplyEnv puts the environment over the file: NATS_URL, NATS_CREDS, REDIS_URL, OPENAI_BASE_URL, ANTHROPIC_BASE_URL,
+// AGENTD_ROOT, AGENTD_REPLICAS, AGENTD_STORE, AGENTD_DATA, AGENTD_SLOTS, AGENTD_RECONCILE, AGENTD_HISTORY,
+// AGENTD_LOG_LEVEL, AGENTD_LOG_FORMAT, and every provider's key from the variable that its api_key_env names
+// (OPENAI_API_KEY for openai, ANTHROPIC_API_KEY for anthropic). An empty variable counts as unset. lookup is
 // os.LookupEnv.
 func (c *Config) ApplyEnv(lookup func(string) (string, bool)) error {
 	e := environment{lookup: lookup}
@@ -21,6 +22,8 @@ func (c *Config) ApplyEnv(lookup func(string) (string, bool)) error {
 	text(&e, "AGENTD_LOG_LEVEL", &c.Log.Level, checkLevel)
 	text(&e, "AGENTD_LOG_FORMAT", &c.Log.Format, checkFormat)
 	e.number("AGENTD_REPLICAS", &c.NATS.Replicas, checkReplicas)
+	e.period("AGENTD_RECONCILE", &c.Reconcile.Interval)
+	e.period("AGENTD_HISTORY", &c.Retention.History)
 	e.number("AGENTD_SLOTS", &c.Slots, checkSlots)
 	for i := range c.Models {
 		if c.Models[i].APIKeyEnv != "" {
@@ -29,6 +32,9 @@ func (c *Config) ApplyEnv(lookup func(string) (string, bool)) error {
 	}
 	if openai := c.provider(defaultProvider); openai != nil {
 		text(&e, "OPENAI_BASE_URL", &openai.BaseURL, nil)
+	}
+	if anthropic := c.provider(anthropicProvider); anthropic != nil {
+		text(&e, "ANTHROPIC_BASE_URL", &anthropic.BaseURL, nil)
 	}
 	return e.Err()
 }

@@ -30,6 +30,13 @@ type file struct {
 		Level  words `yaml:"level"`
 		Format words `yaml:"format"`
 	} `yaml:"log"`
+	Reconcile struct {
+		Interval  words    `yaml:"interval"`
+		OlderThan duration `yaml:"older_than"`
+	} `yaml:"reconcile"`
+	Retention struct {
+		History words `yaml:"history"`
+	} `yaml:"retention"`
 	Encryption *encryptionFile              `yaml:"encryption"`
 	Models     strict.Entries[providerFile] `yaml:"models"`
 	Contracts  []words                      `yaml:"contracts"`
@@ -56,6 +63,8 @@ type keyFile struct {
 }
 
 type providerFile struct {
+	// Protocol is "openai" or "anthropic".
+	Protocol     words `yaml:"protocol"`
 	BaseURL      words `yaml:"base_url"`
 	Organization words `yaml:"organization"`
 	APIKeyEnv    words `yaml:"api_key_env"`
@@ -73,12 +82,23 @@ type agentFile struct {
 	System words `yaml:"system"`
 	Prompt words `yaml:"prompt"`
 	Text   words `yaml:"text"`
-	Tools  struct {
+	// Guidance are sections after the system prompt: text, or the path of a file of text.
+	Guidance struct {
+		Loop         words `yaml:"loop"`
+		Capabilities words `yaml:"capabilities"`
+		Thinking     words `yaml:"thinking"`
+	} `yaml:"guidance"`
+	Memory struct {
+		Window  number             `yaml:"window"`
+		Compact strict.Value[bool] `yaml:"compact"`
+	} `yaml:"memory"`
+	Tools struct {
 		Services []serviceFile `yaml:"services"`
 		MCP      strict.Node   `yaml:"mcp"`
 		Builtin  []words       `yaml:"builtin"`
 	} `yaml:"tools"`
 	Permissions *permissionsFile `yaml:"permissions"`
+	OnStateLoss words            `yaml:"on_state_loss"`
 	StopOn      []words          `yaml:"stop_on"`
 	// Stop has all conditions that a run ends by, also those that limits and stop_on have.
 	Stop       *stopFile       `yaml:"stop"`
@@ -140,6 +160,12 @@ type modelFile struct {
 	Name        words                 `yaml:"name"`
 	Temperature strict.Value[float64] `yaml:"temperature"`
 	MaxTokens   number                `yaml:"max_tokens"`
+	// ToolCalls is "native" or "text".
+	ToolCalls words `yaml:"tool_calls"`
+	// Thinking is "adaptive" or a number of tokens.
+	Thinking words `yaml:"thinking"`
+	// On are the kinds of failure that a fallback is asked after.
+	On []words `yaml:"on"`
 	// Prices are execution units a token, to six decimal places.
 	UnitsPerPromptToken     words       `yaml:"units_per_prompt_token"`
 	UnitsPerCompletionToken words       `yaml:"units_per_completion_token"`

@@ -116,6 +116,7 @@ func (l *loader) settings(f *file) {
 	setting(l, f.Log.Level, &c.Log.Level, checkLevel)
 	setting(l, f.Log.Format, &c.Log.Format, checkFormat)
 	l.identity(f)
+	l.reconcile(f)
 	c.Store = StoreKind(f.Store.V)
 	if f.Store.Present() {
 		l.Note(f.Store.Position, checkStore(c.Store))
@@ -138,6 +139,10 @@ func (l *loader) providers(models strict.Entries[providerFile]) {
 		}
 		p.BaseURL, p.Organization = m.Value.BaseURL.V, m.Value.Organization.V
 		p.APIKeyEnv = m.Value.APIKeyEnv.Or(p.APIKeyEnv)
+		if protocol := m.Value.Protocol; protocol.Present() {
+			p.Protocol = protocol.V
+			l.Note(protocol.Position, checkOneOf("protocol", protocol.V, defaultProvider, anthropicProvider))
+		}
 		if u := p.BaseURL; u != "" && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
 			l.Faultf(m.Value.BaseURL.Position, "base_url %q: want http:// or https://", u)
 		}

@@ -14,6 +14,8 @@ const (
 	Error Severity = "error"
 	// Warning is what works worse than it could.
 	Warning Severity = "warning"
+	// Note is what matters only to some.
+	Note Severity = "note"
 )
 
 // The rules of Lint; docs/contracts.md explains them.
@@ -96,14 +98,14 @@ func (l *linter) names() {
 		}
 	}
 	if len(foreign) > 0 {
-		l.report(Warning, ruleArvoName, "$.type", "Arvo handlers can neither serve nor call this: their types have at least three parts "+
+		l.report(Note, ruleArvoName, "$.type", "Arvo handlers can neither serve nor call this: their types have at least three parts "+
 			"of lower-case letters and digits, such as com.shop.order, unlike %s", strings.Join(foreign, ", "))
 	}
 	if strings.HasPrefix(c.Type, arvoReserved) {
-		l.report(Warning, ruleArvoName, "$.type", "types that begin with %s are Arvo's own orchestrators", arvoReserved)
+		l.report(Note, ruleArvoName, "$.type", "types that begin with %s are Arvo's own orchestrators", arvoReserved)
 	}
 	if c.Domain != "" && !arvoDomain.MatchString(c.Domain) {
-		l.report(Warning, ruleArvoName, "$.domain", "Arvo handlers want a domain of lower-case letters, digits and dots, not %q", c.Domain)
+		l.report(Note, ruleArvoName, "$.domain", "Arvo handlers want a domain of lower-case letters, digits and dots, not %q", c.Domain)
 	}
 	if name := ToolName(c.Type); name != sdk.NameToken(c.Type) {
 		l.report(Warning, ruleToolName, "$.type", "models are shown the name %s: the type is longer than %d characters", name, maxToolName)

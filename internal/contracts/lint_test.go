@@ -47,13 +47,13 @@ func TestLint_Contract(t *testing.T) {
 		{"names", func(c *sdk.Contract) {
 			c.Type, c.Domain, c.Description = "shop_order", "My-Shop", " "
 		}, []string{
-			"warning arvo-name $.type: Arvo handlers can neither serve nor call this: their types have at least three parts of " +
+			"note arvo-name $.type: Arvo handlers can neither serve nor call this: their types have at least three parts of " +
 				"lower-case letters and digits, such as com.shop.order, unlike shop_order",
-			`warning arvo-name $.domain: Arvo handlers want a domain of lower-case letters, digits and dots, not "My-Shop"`,
+			`note arvo-name $.domain: Arvo handlers want a domain of lower-case letters, digits and dots, not "My-Shop"`,
 			"warning missing-description $: there is no description: it is what tells a model when to use the contract",
 		}},
 		{"reserved name", func(c *sdk.Contract) { c.Type = "arvo.orc.shop" }, []string{
-			"warning arvo-name $.type: types that begin with arvo.orc are Arvo's own orchestrators",
+			"note arvo-name $.type: types that begin with arvo.orc are Arvo's own orchestrators",
 		}},
 		{"long name", func(c *sdk.Contract) { c.Type = "com.shop." + strings.Repeat("x", 60) }, []string{
 			"warning tool-name $.type: models are shown the name " + ToolName("com.shop."+strings.Repeat("x", 60)) +

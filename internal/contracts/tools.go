@@ -181,7 +181,7 @@ func checkRetry(r *sdk.Retry) error {
 func inlineTool(tool sdk.Tool, index int) (*Tool, error) {
 	t := &Tool{
 		Name: ToolName(tool.Definition.Name), Kind: ToolInline, Priority: tool.Priority, Index: index,
-		Definition: sdk.ToolDefinition{Description: tool.Definition.Description},
+		Definition: sdk.ToolDefinition{Description: tool.Definition.Description, Server: tool.Definition.Server},
 		Timeout:    tool.Timeout,
 	}
 	if t.Timeout == 0 {

@@ -32,7 +32,7 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	}
 	t.Decisions = append(t.Decisions, record)
 	if d.Decision == sdk.DecisionAllow && c.Gate.Quorum > 1 {
-		c.Gate.Allowed = append(slices.Clip(c.Gate.Allowed), ev.Who)
+		c.Gate.agree(&d, ev.Who)
 		if len(c.Gate.Allowed) < c.Gate.Quorum {
 			return t.settle()
 		}
@@ -89,6 +89,27 @@ func (t *transition) refuseEdit(c *Call, d sdk.PermissionDecision) *sdk.Error {
 	return nil
 }
 
+// agree adds somebody to those who allow the request, and narrows their decision to what all of them want: one must not
+// grant alone what takes several.
+func (g *Gate) agree(d *sdk.PermissionDecision, who string) {
+	wants := Agreement{Scope: d.Scope, Pattern: d.Pattern, Uses: d.Uses, Expires: d.ExpiresMillis}
+	switch {
+	case len(g.Allowed) == 0 && d.Scope != sdk.ScopeCall:
+		g.Agreed = &wants
+	case g.Agreed != nil && *g.Agreed != wants:
+		g.Agreed = nil
+	}
+	if g.Agreed == nil {
+		d.Scope, d.Pattern, d.Uses, d.ExpiresMillis = sdk.ScopeCall, "", 0, 0
+	}
+	g.Allowed = append(slices.Clip(g.Allowed), who)
+}
+
+// admits reports whether somebody may decide on the request of a run that the initiator started.
+func (g *Gate) admits(who, initiator string) bool {
+	return (len(g.Approvers) == 0 || slices.Contains(g.Approvers, who)) && (!g.FourEyes || who != "" && who != initiator)
+}
+
 func (g *Gate) scopes() []sdk.GrantScope {
 	if len(g.Scopes) == 0 {
 		return []sdk.GrantScope{sdk.ScopeCall}
@@ -119,7 +140,7 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 	case allowed:
 		t.release(gated, tool, d)
 		if d.Scope == sdk.ScopeTool || d.Scope == sdk.ScopePrincipal {
-			t.releaseOthers(c, d.Scope)
+			t.releaseOthers(c, d.Scope, ev.Who)
 		}
 	case d.Decision == sdk.DecisionAsk:
 		t.deny(gated, sdk.Errorf(sdk.CodePermissionNeeded, "%s was not made; whoever was asked for permission asks: %s", c.Tool, d.Reason))
@@ -199,13 +220,21 @@ func (t *transition) release(gated *Call, tool *Tool, d sdk.PermissionDecision) 
 }
 
 // releaseOthers lets the other held calls of the tool be made that a decision for the whole tool covers, and withdraws their
-// requests.
-func (t *transition) releaseOthers(decided *Call, scope sdk.GrantScope) {
+// requests: those that whoever decided might have decided too.
+func (t *transition) releaseOthers(decided *Call, scope sdk.GrantScope, who string) {
 	h := &t.Head
+	deciders := decided.Gate.Allowed
+	if len(deciders) == 0 {
+		deciders = []string{who}
+	}
 	for i := range h.Calls {
 		c := &h.Calls[i]
 		if c.Kind != CallPermission || c.Closed() || c.Tool != decided.Tool || c.Gate.Mode != sdk.PermissionHold ||
-			c.Gate.Quorum > decided.Gate.Quorum || !slices.Contains(c.Gate.scopes(), scope) {
+			c.Gate.Quorum > decided.Gate.Quorum || !slices.Contains(c.Gate.scopes(), scope) ||
+			c.Gate.Signed && !decided.Gate.Signed {
+			continue
+		}
+		if slices.ContainsFunc(deciders, func(who string) bool { return !c.Gate.admits(who, h.Init.Who) }) {
 			continue
 		}
 		t.void(c)

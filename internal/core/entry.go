@@ -43,6 +43,8 @@ type Change struct {
 	// Results of the entry that absorbed it.
 	Messages []sdk.Message `json:"messages,omitempty"`
 	Results  []Result      `json:"results,omitempty"`
+	// Summary replaces the one before in front of the model, not in the history.
+	Summary *Summary `json:"summary,omitempty"`
 	// Dropped names the tools of calls that the model asked for and that were not made, because others had priority.
 	Dropped []string `json:"dropped,omitempty"`
 	// Notes are messages that were sent into the run, or that hooks have of calls that wait. They come into the conversation

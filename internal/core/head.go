@@ -45,7 +45,8 @@ const (
 //  2. a waiting run has an open call of a service or person, and a timer;
 //  3. a done run has no calls, a reason, and no driver;
 //  4. calls belong to the current step, in the order of the model's reply, with distinct ids; permission requests follow;
-//  5. a permission request names a call of the round, and a held call the request that holds it.
+//  5. a permission request names a call of the round, and a held call the request that holds it;
+//  6. only a done run is purged.
 type Head struct {
 	V     int    `json:"v"`
 	Run   string `json:"run"`
@@ -68,9 +69,11 @@ type Head struct {
 	Stop string `json:"stop,omitempty"`
 
 	// Interactions counts accepted model calls. Seen counts of messages derive from it.
-	Interactions int       `json:"interactions"`
-	Units        sdk.Units `json:"units"`
-	Usage        sdk.Usage `json:"usage"`
+	Interactions int `json:"interactions"`
+	// Misread counts the replies among them whose calls could not be understood.
+	Misread int       `json:"misread,omitempty"`
+	Units   sdk.Units `json:"units"`
+	Usage   sdk.Usage `json:"usage"`
 	// Budget is how many tokens the run may use; 0 is any number. Delegated is what agents that it called have used.
 	Budget    int64 `json:"budget,omitempty"`
 	Delegated int64 `json:"delegated,omitempty"`
@@ -102,6 +105,17 @@ type Head struct {
 
 	// Base is the first entry that is needed to rebuild the history.
 	Base uint64 `json:"base"`
+	// Purged says that the history is gone: the entry is the run's tombstone, and the only one.
+	Purged *Purged `json:"purged,omitempty"`
+}
+
+// Purged is what a tombstone keeps of the history in whose place it stands.
+type Purged struct {
+	// At is when the history was removed, in Unix milliseconds.
+	At int64 `json:"at"`
+	// Rev and Digest are the revision and the hash of the last entry: what a copy of the history is checked against.
+	Rev    uint64 `json:"rev"`
+	Digest string `json:"digest"`
 }
 
 // Init is the event that started the run, as far as its end needs it.
@@ -289,6 +303,8 @@ func (h *Head) Check() error {
 		return violation(h, "waits for nothing, or without a timer")
 	case h.Status == StatusDone && (len(h.Calls) > 0 || h.Reason == ""):
 		return violation(h, "done with %d calls and reason %q", len(h.Calls), h.Reason)
+	case h.Status != StatusDone && h.Purged != nil:
+		return violation(h, "a %s run without its history", h.Status)
 	}
 	for i := range h.Calls {
 		if ref, ok := sdk.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Step || h.call(h.Calls[i].ID) != i {

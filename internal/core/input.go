@@ -36,7 +36,8 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Answered, Fired, CancelAsked, Steered and TakenOver come from outside; Replied, Began,
+// Event is what happened: Started, Answered, Fired, CancelAsked, Steered and TakenOver come from outside; Replied, Compacted,
+// Began,
 // Returned, Reviewed, Built, Released and Ended from whoever drives the run. Sealed.
 type Event interface{ kind() string }
 
@@ -108,6 +109,12 @@ type Reviewed struct {
 	Hooks    []HookState
 }
 
+// Compacted is a summary of the oldest Messages of the history, which stands for them in front of the model.
+type Compacted struct {
+	Messages int
+	Reply    sdk.ModelReply
+}
+
 // Output is what the output builder made of a text: data, or the fault that the model is told.
 type Output struct {
 	Data  json.RawMessage
@@ -141,6 +148,7 @@ func (Fired) kind() string       { return "fired" }
 func (CancelAsked) kind() string { return "cancel_asked" }
 func (TakenOver) kind() string   { return "taken_over" }
 func (Replied) kind() string     { return "replied" }
+func (Compacted) kind() string   { return "compacted" }
 func (Released) kind() string    { return "released" }
 func (Began) kind() string       { return "began" }
 func (Returned) kind() string    { return "returned" }

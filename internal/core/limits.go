@@ -23,6 +23,8 @@ const (
 
 	// maxToolName is the longest name of a tool that is repeated; those of real tools are shorter.
 	maxToolName = 128
+	// maxToolNames is about how long the list of tools is that a model is told which named none of them.
+	maxToolNames = 2 << 10
 	// maxDropped is how many names of dropped calls an entry lists.
 	maxDropped = 128
 	// maxMessage is the longest text of an ending, which is part of the head.
@@ -45,6 +47,9 @@ func clip(text string, size int) string {
 // CheckReply returns CodeTooLarge for a reply that is too large to be part of a conversation.
 func CheckReply(r *sdk.ModelReply) error {
 	size := len(r.Text)
+	for _, c := range r.Thinking {
+		size += len(c.Text) + len(c.Signature)
+	}
 	for _, c := range r.Calls {
 		size += len(c.Name) + len(c.Arguments)
 	}
@@ -59,7 +64,7 @@ func CheckHistory(s *State) error {
 	size := len(s.System)
 	for _, m := range s.History {
 		for _, c := range m.Content {
-			size += len(c.Text) + len(c.Args)
+			size += len(c.Text) + len(c.Args) + len(c.Signature)
 			if c.Media != nil {
 				size += len(c.Media.Data)
 			}

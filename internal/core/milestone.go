@@ -9,18 +9,20 @@ import (
 
 // The types of milestones.
 const (
-	MilestoneStarted   = "run.started"
-	MilestoneReply     = "model.reply"
-	MilestoneCall      = "call.opened"
-	MilestoneResult    = "call.result"
-	MilestoneTurn      = "conversation.turn"
-	MilestoneAnswer    = "conversation.answer"
-	MilestoneRequested = "permission.requested"
-	MilestoneDecided   = "permission.decided"
-	MilestoneSuspended = "run.suspended"
-	MilestoneFinished  = "run.finished"
-	MilestoneMessage   = "run.message"
-	MilestoneReminded  = "model.no_tool_call"
+	MilestoneStarted    = "run.started"
+	MilestoneReply      = "model.reply"
+	MilestoneCall       = "call.opened"
+	MilestoneResult     = "call.result"
+	MilestoneTurn       = "conversation.turn"
+	MilestoneAnswer     = "conversation.answer"
+	MilestoneRequested  = "permission.requested"
+	MilestoneDecided    = "permission.decided"
+	MilestoneUsage      = "run.usage"
+	MilestoneCheckpoint = "checkpoint"
+	MilestoneSuspended  = "run.suspended"
+	MilestoneFinished   = "run.finished"
+	MilestoneMessage    = "run.message"
+	MilestoneReminded   = "model.no_tool_call"
 )
 
 // saidKey is the member that has what somebody said.
@@ -53,8 +55,16 @@ func Milestones(e *Entry) []sdk.Live {
 	for _, r := range e.Results {
 		decided := slices.ContainsFunc(e.Decisions, func(d Decision) bool { return d.Request == r.Call })
 		if r.Data != nil && !decided {
-			m.add(MilestoneResult, map[string]any{"call": r.Call, "kind": r.Kind, "data": r.Data, "error": r.Error})
+			m.add(MilestoneResult, map[string]any{
+				"call": r.Call, "tool": toolOf(e, r.Call), "kind": r.Kind, "data": r.Data, "error": r.Error,
+			})
 		}
+	}
+	if e.Kind == (Replied{}).kind() {
+		m.add(MilestoneUsage, map[string]any{"total": e.Head.Usage, "interactions": e.Head.Interactions})
+	}
+	if len(e.Checkpoints) > 0 {
+		m.add(MilestoneCheckpoint, map[string]any{"checkpoints": e.Checkpoints})
 	}
 	switch e.Head.Status {
 	case StatusWaiting:
@@ -75,7 +85,27 @@ func Milestones(e *Entry) []sdk.Live {
 		}
 	case StatusRunning:
 	}
+	for i := range m.events {
+		m.events[i].Count = len(m.events)
+	}
 	return m.events
+}
+
+// toolOf names the tool of a call. A call that ended with its round is only in the messages.
+func toolOf(e *Entry, call string) string {
+	for i := range e.Head.Calls {
+		if e.Head.Calls[i].ID == call {
+			return e.Head.Calls[i].Tool
+		}
+	}
+	for _, m := range e.Messages {
+		for _, c := range m.Content {
+			if c.CallID == call {
+				return c.Tool
+			}
+		}
+	}
+	return ""
 }
 
 type milestones struct {
@@ -90,7 +120,7 @@ func (m *milestones) add(kind string, data map[string]any) {
 		encoded = nil
 	}
 	m.events = append(m.events, sdk.Live{
-		Run: m.entry.Head.Run, Agent: m.entry.Head.Agent, Revision: m.entry.Rev, Index: len(m.events),
+		Run: m.entry.Head.Run, Agent: m.entry.Head.Agent, Revision: m.entry.Rev, Index: len(m.events), Turn: m.entry.Head.Interactions,
 		Type: kind, Time: m.entry.At, Data: encoded,
 	})
 }

@@ -105,7 +105,7 @@ func Outstanding(head *Head) []Awaited {
 	if head.Timer > 0 {
 		effects = append(effects, Awaited{Effect: Effect{Kind: EffectTimer, Due: head.Timer}})
 	}
-	if head.Status == StatusDone {
+	if head.Status == StatusDone && head.Purged == nil {
 		effects = append(effects, Awaited{Effect: Effect{Kind: EffectTerminal}})
 	}
 	return effects

@@ -125,7 +125,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 
 func isWork(ev core.Event) bool {
 	switch ev.(type) {
-	case core.Replied, core.Began, core.Returned, core.Reviewed, core.Built, core.Released, core.Ended:
+	case core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Released, core.Ended:
 		return true
 	}
 	return false
@@ -232,7 +232,7 @@ func (o *oracle) message(e *core.Entry, m sdk.Message) {
 			} else if c.CallID != "" { // what became of a permission request
 				c.Text = string(o.results[c.CallID].Data)
 			}
-		case sdk.ContentMedia:
+		case sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
 		}
 	}
 	o.messages = append(o.messages, m)
@@ -252,7 +252,7 @@ func (o *oracle) answeredAll(rev uint64) {
 					o.Fatalf("entry %d: result of %s where %v are expected", rev, c.CallID, open)
 				}
 				open = open[1:]
-			case sdk.ContentText, sdk.ContentMedia:
+			case sdk.ContentText, sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
 				if len(open) > 0 && m.Role == sdk.RoleUser {
 					o.Fatalf("entry %d: %q before the results of %v", rev, c.Text, open)
 				}

@@ -30,10 +30,12 @@ type Gate struct {
 	ArgsHash string             `json:"args_sha256"`
 	Scopes   []sdk.GrantScope   `json:"scopes,omitempty"`
 	// Quorum is how many must allow it (0: one), Allowed who did so far.
-	Quorum    int      `json:"quorum,omitempty"`
-	Allowed   []string `json:"allowed,omitempty"`
-	FourEyes  bool     `json:"four_eyes,omitempty"`
-	Approvers []string `json:"approvers,omitempty"`
+	Quorum  int      `json:"quorum,omitempty"`
+	Allowed []string `json:"allowed,omitempty"`
+	// Agreed is the wider grant that all of them want; nil is this one call.
+	Agreed    *Agreement `json:"agreed,omitempty"`
+	FourEyes  bool       `json:"four_eyes,omitempty"`
+	Approvers []string   `json:"approvers,omitempty"`
 	// Signed asks for decisions signed with a key of the domain.
 	Signed bool `json:"signed,omitempty"`
 	// Stages are those that are asked when nobody has decided in time.
@@ -42,6 +44,14 @@ type Gate struct {
 	Refusals int `json:"refusals,omitempty"`
 	// Told says that the model is told of the decision when the round closes.
 	Told bool `json:"told,omitempty"`
+}
+
+// Agreement is how far beyond its call several people want to allow a request.
+type Agreement struct {
+	Scope   sdk.GrantScope `json:"scope"`
+	Pattern string         `json:"pattern,omitempty"`
+	Uses    int            `json:"uses,omitempty"`
+	Expires int64          `json:"expires,omitempty"`
 }
 
 // Grant is what a person allowed or denied for the rest of a run.

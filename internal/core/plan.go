@@ -66,7 +66,7 @@ func (s *Spec) admit(index int, request sdk.ToolRequest, hidden []string) (json.
 	tool := s.tool(request.Name)
 	switch {
 	case tool == nil:
-		return nil, sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q", clip(request.Name, maxToolName))
+		return nil, sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q%s", clip(request.Name, maxToolName), s.toolNames())
 	case slices.Contains(hidden, tool.Name):
 		return nil, sdk.Errorf(sdk.CodeUnknownTool, "%s cannot be used in this step", tool.Name)
 	case index >= MaxRound:
@@ -79,6 +79,21 @@ func (s *Spec) admit(index int, request sdk.ToolRequest, hidden []string) (json.
 		return nil, unfit(faults)
 	}
 	return args, nil
+}
+
+// toolNames lists the tools that there are, in their order, for a model that named another.
+func (s *Spec) toolNames() string {
+	var names string
+	for i := range s.Tools {
+		if len(names) > maxToolNames {
+			return "; there is " + names[2:] + ", …"
+		}
+		names += ", " + s.Tools[i].Name
+	}
+	if names == "" {
+		return "; there are none"
+	}
+	return "; there is " + names[2:]
 }
 
 func unfit(faults []sdk.Fault) *sdk.Error {

@@ -19,6 +19,10 @@ func (t *transition) replied(ev Replied) error {
 	switch {
 	case ev.Terminate != nil:
 		return t.terminated(ev)
+	case ev.Reply.Fault != nil:
+		h.Misread++
+		t.correct(ev.Reply.Text, ev.Reply.Fault.Message)
+		return nil
 	case len(ev.Reply.Calls) > 0:
 		return t.openRound(ev)
 	case len(h.Notes) > 0:
@@ -42,13 +46,20 @@ func (t *transition) replied(ev Replied) error {
 	return t.complete(ReasonCompleted, "answer", ev.Output.Data)
 }
 
-// count adds what a model call cost.
+// count adds a model call.
 func (t *transition) count(reply sdk.ModelReply) {
+	t.Head.Interactions++
+	t.cost(reply)
+}
+
+// cost adds what a model call cost.
+func (t *transition) cost(reply sdk.ModelReply) {
 	h := &t.Head
-	h.Interactions++
 	h.Units += reply.Units
 	h.Usage.Prompt += reply.Usage.Prompt
 	h.Usage.Completion += reply.Usage.Completion
+	h.Usage.CacheRead += reply.Usage.CacheRead
+	h.Usage.CacheWrite += reply.Usage.CacheWrite
 }
 
 // correct tells the model what is wrong with its answer (self-correction, seed 000).
@@ -66,7 +77,7 @@ func (t *transition) openRound(ev Replied) error {
 	t.Head.Step++
 	t.Head.Opened = t.in.Rev
 	t.Dropped = plan.Dropped
-	var content []sdk.Content
+	content := ev.Reply.Thinking
 	if ev.Reply.Text != "" {
 		content = append(content, sdk.Content{Kind: sdk.ContentText, Text: ev.Reply.Text})
 	}

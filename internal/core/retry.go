@@ -98,6 +98,8 @@ func (t *transition) interrupted(e Ending) error {
 	case Replied:
 		t.count(ev.Reply)
 		t.keep(ev.Hooks)
+	case Compacted:
+		t.cost(ev.Reply)
 	case Ended:
 		t.keep(ev.Hooks)
 	case Reviewed:

@@ -41,6 +41,8 @@ func (t *transition) settle() error {
 		t.suspend()
 	case h.Status == StatusWaiting:
 		t.take()
+	case h.Driver.Owner == "": // handed back
+		return t.takeFrom(h.Driver)
 	}
 	return nil
 }

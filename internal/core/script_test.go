@@ -192,6 +192,11 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 			due = epoch + millis(s.T, rest)
 		}
 		return core.Fired{Now: s.now, Due: due}, "fire-" + offset(due)
+	case "compact":
+		messages, summary, _ := strings.Cut(rest, " ")
+		return core.Compacted{Messages: number(s.T, messages), Reply: sdk.ModelReply{
+			Text: summary, Usage: sdk.Usage{Prompt: 30, Completion: 10}, Model: "scripted",
+		}}, ""
 	case "send":
 		return steered(rest), rest
 	case "cancel":

@@ -15,6 +15,8 @@ type State struct {
 	Input  json.RawMessage
 	// History is the conversation. Messages derives the seen counts.
 	History []Remembered
+	// Summary stands for the beginning of History in front of the model; nil is none.
+	Summary *Summary
 	// Results and Edits are those of the open round; Notes are not in the History yet.
 	Results []Result
 	Edits   []Edit
@@ -36,6 +38,9 @@ func Apply(s State, e *Entry) (State, error) {
 	s.Head = e.Head
 	if e.Rev == 1 {
 		s.System, s.Input = e.System, e.Input
+	}
+	if e.Summary != nil {
+		s.Summary = e.Summary
 	}
 	s.Results = append(s.Results, e.Results...)
 	s.Edits = append(s.Edits, e.Edits...)

@@ -59,7 +59,7 @@ func (t *transition) steered(ev Steered) error {
 		h.Urgent = h.Status == StatusRunning
 		t.giveUp()
 	}
-	if h.Status == StatusRunning && t.in.At-h.Driver.Since > t.spec.StaleAfter {
+	if h.Status == StatusRunning && t.abandoned() {
 		return t.takeFrom(h.Driver)
 	}
 	return t.settle()

@@ -77,6 +77,8 @@ func (t *transition) driven() error {
 	switch ev := t.in.Event.(type) {
 	case Replied:
 		return t.replied(ev)
+	case Compacted:
+		return t.compacted(ev)
 	case Began:
 		return t.began(ev)
 	case Returned:
@@ -162,6 +164,9 @@ func (t *transition) answered(ev Answered) error {
 	}
 	c := &h.Calls[i]
 	if !c.expects(ev) {
+		if c.Kind == CallPermission && ev.Ref.Attempt < c.attempt() {
+			return sdk.Errorf(sdk.CodeDecisionRefused, "the request has gone on to others")
+		}
 		return ErrOrphan
 	}
 	result := Result{
@@ -245,7 +250,7 @@ func (t *transition) fired(ev Fired) error {
 			t.timedOut(c)
 		}
 	}
-	if h.Status == StatusRunning && t.in.At-h.Driver.Since > t.spec.StaleAfter {
+	if h.Status == StatusRunning && t.abandoned() {
 		return t.takeFrom(h.Driver)
 	}
 	return t.settle()
@@ -277,8 +282,14 @@ func (t *transition) interrupt(e Ending) error {
 	if h.Cancel == nil {
 		h.Cancel = &e
 	}
-	if t.in.At-h.Driver.Since > t.spec.StaleAfter {
+	if t.abandoned() {
 		return t.takeFrom(h.Driver)
 	}
 	return nil
+}
+
+// abandoned reports whether any message of a running run may take it: its driver has handed it back, or is silent.
+func (t *transition) abandoned() bool {
+	d := t.Head.Driver
+	return d.Owner == "" || t.in.At-d.Since > t.spec.StaleAfter
 }

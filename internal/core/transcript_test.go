@@ -189,8 +189,8 @@ func (p *printer) message(m sdk.Message) {
 			p.printf("use %s %s %s\n", short(c.CallID), c.Tool, c.Args)
 		case sdk.ContentToolResult:
 			p.printf("result of %s %s, error %t\n", short(c.CallID), c.Tool, c.IsError)
-		case sdk.ContentMedia:
-			p.printf("media\n")
+		case sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
+			p.printf("%s\n", c.Kind)
 		}
 	}
 }

@@ -69,6 +69,9 @@ func (d *Desk) Decide(ctx context.Context, id, who string, p sdk.PermissionDecis
 		return Outcome{}, refused("the decision is on other arguments than the request's")
 	}
 	p.ArgsHash = detail.Request.ArgsHash
+	if detail.Request.Signed && d.o.Signer == nil {
+		return Outcome{}, refused("this request wants a signed decision, and there is no key to sign with (approvals.key)")
+	}
 	if p, err = checkDecision(detail.Request, p, d.now().UnixMilli()); err != nil {
 		return Outcome{}, err
 	}
@@ -96,8 +99,6 @@ func checkDecision(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64
 	}
 	wider := p.Scope != "" && p.Scope != sdk.ScopeCall
 	switch {
-	case r.Signed:
-		return p, refused("this request wants a signed decision, and the desk has no key")
 	case wider && !slices.Contains(r.Scopes, p.Scope):
 		return p, refused("the scope %q was not offered; offered: %s", p.Scope, joinScopes(r.Scopes))
 	case p.Scope == sdk.ScopeToolPattern && p.Pattern == "":
@@ -266,6 +267,11 @@ func (d *Desk) publish(ctx context.Context, detail Detail, who, eventType string
 		ID: call.ID + "-" + strings.ToLower(rand.Text()), Source: Source, Type: eventType, Subject: call.Subject, Time: d.now(),
 		DataContentType: sdk.ContentTypeJSON, DataSchema: call.DataSchema, Data: data, To: call.RedirectTo, ParentID: call.ID,
 		AccessControl: call.AccessControl, TraceParent: call.TraceParent, TraceState: call.TraceState,
+	}
+	if d.o.Signer != nil && eventType == sdk.TypePermissionDecided {
+		if event, err = d.o.Signer.Sign(event); err != nil {
+			return Outcome{}, err
+		}
 	}
 	w, err := d.watch(detail.Item, event.ID)
 	if err != nil {

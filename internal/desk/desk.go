@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
+	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
@@ -25,7 +27,9 @@ type Options struct {
 	Contracts []sdk.Contract
 	// Patience is how long Decide and Answer wait for what becomes of an answer; 0 is 3 s.
 	Patience time.Duration
-	Logger   *slog.Logger
+	// Signer signs decisions; nil leaves them unsigned.
+	Signer *approval.Signer
+	Logger *slog.Logger
 }
 
 // Desk is an inbox that keeps itself up to date until it is closed.
@@ -84,36 +88,43 @@ func (d *Desk) Failed() <-chan error { return d.failed }
 // read begins to read the streams, one after the other: what was answered means nothing without what was asked.
 func (d *Desk) read(opening, working context.Context) error {
 	subjects := d.o.Conn.Subjects()
+	// One filter each: permissions can say which filter somebody may read, but not which several.
 	var calls, answers []string
 	for _, domain := range d.o.Domains {
 		token := domain
 		if domain != "*" {
 			token = sdk.DomainToken(domain)
 		}
-		tail := "." + token + ".>"
-		calls = append(calls, subjects.Root()+"."+string(sdk.KindOut)+tail, subjects.Root()+"."+string(sdk.KindVoid)+tail)
-		answers = append(answers, subjects.Root()+"."+string(sdk.KindIn)+tail)
+		calls = append(calls, subjects.Root()+".*."+token+".>")
+		answers = append(answers, subjects.Root()+"."+string(sdk.KindIn)+"."+token+".>")
 	}
-	err := d.follow(opening, working, broker.ZoneOut, calls, d.inbox.called, func(err error) {
-		d.failed <- err // it has room for the one error of this stream
-	})
-	if err != nil {
-		return err
+	failed := func(err error) {
+		select {
+		case d.failed <- err:
+		default: // another of these streams failed before, which says enough
+		}
 	}
-	// Without these two, answers count all the same; only less is known of them.
+	for _, filter := range calls {
+		if err := d.follow(opening, working, broker.ZoneOut, []string{filter}, d.inbox.called, failed); err != nil {
+			return err
+		}
+	}
+	// Without these, answers count all the same; only less is known of them.
 	lacking := func(err error) { d.o.Logger.Warn("answers cannot be read; less is shown of them", "error", err) }
-	letters := []string{subjects.All(sdk.KindDLQ)}
-	if err := d.follow(opening, working, broker.ZoneDLQ, letters, d.inbox.rejected, lacking); err != nil {
+	letters := subjects.Root() + "." + string(sdk.KindDLQ) + ".*." + strings.ToLower(broker.StreamName(subjects, broker.ZoneIn)) + ".>"
+	if err := d.follow(opening, working, broker.ZoneDLQ, []string{letters}, d.inbox.rejected, lacking); err != nil {
 		if opening.Err() != nil {
 			return err
 		}
 		lacking(err)
 	}
-	if err := d.follow(opening, working, broker.ZoneIn, answers, d.inbox.answered, lacking); err != nil {
-		if opening.Err() != nil {
-			return err
+	for _, filter := range answers {
+		if err := d.follow(opening, working, broker.ZoneIn, []string{filter}, d.inbox.answered, lacking); err != nil {
+			if opening.Err() != nil {
+				return err
+			}
+			lacking(err)
 		}
-		lacking(err)
 	}
 	return nil
 }
@@ -226,7 +237,7 @@ func (d *Desk) Detail(ctx context.Context, prefix string) (Detail, error) {
 	if err != nil {
 		return Detail{}, err
 	}
-	m, err := d.o.Conn.Stored(ctx, broker.ZoneOut, i.sequence)
+	m, err := d.o.Conn.Stored(ctx, broker.ZoneOut, i.subject, i.sequence)
 	if err != nil {
 		return Detail{}, err
 	}

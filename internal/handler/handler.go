@@ -58,7 +58,7 @@ func New(o Options) *Handler {
 // Handle processes one delivery and settles it. It returns when that is done; ctx's end abandons the delivery, which the
 // broker then delivers to another worker.
 func (h *Handler) Handle(ctx context.Context, d broker.Delivery) {
-	m, err := h.decode(d)
+	m, err := h.Decode(d)
 	if err != nil {
 		h.settle(ctx, d, runner.Verdict{Settlement: runner.Reject, Problem: sdk.AsError(err)})
 		return
@@ -82,11 +82,11 @@ func (h *Handler) process(ctx context.Context, d broker.Delivery, m runner.Messa
 		func() {
 			for h.Env.Sleep(beating, h.Heartbeat) == nil {
 				if h.Env.Now()-last.Load() > h.Silence.Milliseconds() {
-					h.Logger.Error("activation hangs; its delivery is given up", "subject", d.Subject())
+					h.Logger.ErrorContext(ctx, "activation hangs; its delivery is given up", "subject", d.Subject())
 					return
 				}
 				if err := d.InProgress(); err != nil {
-					h.Logger.Warn("delivery could not be extended", "subject", d.Subject(), "error", err)
+					h.Logger.WarnContext(ctx, "delivery could not be extended", "subject", d.Subject(), "error", err)
 				}
 			}
 		},
@@ -94,14 +94,14 @@ func (h *Handler) process(ctx context.Context, d broker.Delivery, m runner.Messa
 	return v
 }
 
-// decode reads the delivery. Its error is an *sdk.Error with the reason of the dead letter.
-func (h *Handler) decode(d broker.Delivery) (runner.Message, error) {
+// Decode reads a delivery, or a stored message that is like one. Its error is an *sdk.Error with the reason of the dead letter.
+func (h *Handler) Decode(d broker.Delivery) (runner.Message, error) {
 	address, err := h.Subjects.Parse(d.Subject())
 	if err != nil {
 		return runner.Message{}, err
 	}
 	m := runner.Message{
-		Address: address, Received: d.Received(),
+		Address: address, Received: d.Received(), Delivered: d.Delivered(),
 		Cause: core.Cause{Stream: d.Stream(), Sequence: d.Sequence(), EventID: d.Subject()},
 	}
 	if address.Kind == sdk.KindFire {
@@ -161,12 +161,12 @@ func (h *Handler) settle(ctx context.Context, d broker.Delivery, v runner.Verdic
 		if err = h.DeadLetters.DeadLetter(ctx, d, v.Problem.Code, v.Problem.Error()); err != nil {
 			break // not acked: it is delivered again
 		}
-		h.Logger.Warn("message is dead-lettered", "subject", d.Subject(), "reason", v.Problem.Code, "error", v.Problem)
+		h.Logger.WarnContext(ctx, "message is dead-lettered", "subject", d.Subject(), "reason", v.Problem.Code, "error", v.Problem)
 		err = d.Ack()
 	case runner.Ack:
 		err = d.Ack()
 	}
 	if err != nil {
-		h.Logger.Warn("delivery could not be settled", "subject", d.Subject(), "error", err)
+		h.Logger.WarnContext(ctx, "delivery could not be settled", "subject", d.Subject(), "error", err)
 	}
 }

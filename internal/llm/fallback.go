@@ -3,30 +3,41 @@ package llm
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"agentd/sdk"
 )
 
-// Fallback asks each of providers in order until one answers. The request reaches each as it is. When all fail, the
-// error lists every failure, and is retryable if any of them is.
-func Fallback(providers ...sdk.Provider) sdk.Provider {
-	if len(providers) == 1 {
-		return providers[0]
-	}
-	return fallback(providers)
+// Alternative is a provider of a Fallback.
+type Alternative struct {
+	sdk.Provider
+	// On are the codes of the failure before it that it is asked after; none is all. The first alternative has no use for it.
+	On []sdk.Code
 }
 
-type fallback []sdk.Provider
+// Fallback asks each of the alternatives in order until one answers. The request reaches each as it is. When all that
+// were asked fail, the error lists every failure, and is retryable if any of them is.
+func Fallback(alternatives ...Alternative) sdk.Provider {
+	if len(alternatives) == 1 {
+		return alternatives[0].Provider
+	}
+	return fallback(alternatives)
+}
+
+type fallback []Alternative
 
 func (f fallback) Generate(
 	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
 ) (sdk.ModelReply, error) {
 	fragments := &fragments{send: onDelta}
 	var failures []error
-	for _, p := range f {
+	for _, a := range f {
+		if last := len(failures) - 1; last >= 0 && len(a.On) > 0 && !slices.Contains(a.On, sdk.AsError(failures[last]).Code) {
+			continue
+		}
 		fragments.reset()
-		reply, err := p.Generate(ctx, req, fragments.listener())
+		reply, err := a.Generate(ctx, req, fragments.listener())
 		if err == nil {
 			return reply, nil
 		}
@@ -34,6 +45,9 @@ func (f fallback) Generate(
 			return sdk.ModelReply{}, ctx.Err()
 		}
 		failures = append(failures, err)
+	}
+	if len(failures) == 1 {
+		return sdk.ModelReply{}, failures[0]
 	}
 	return sdk.ModelReply{}, allFailed(failures)
 }

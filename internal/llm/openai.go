@@ -38,10 +38,8 @@ type OpenAIOptions struct {
 
 // OpenAI is a sdk.Provider for the chat completions protocol. Its Units are tokens; a Registry prices them.
 type OpenAI struct {
-	chat    openai.ChatCompletionService
-	name    string
-	key     string
-	sendRun bool
+	vendor
+	chat openai.ChatCompletionService
 	// legacyLimit sends max_tokens, which OpenAI's newer models refuse and many compatible servers know alone.
 	legacyLimit bool
 }
@@ -50,10 +48,9 @@ type OpenAI struct {
 // connects to nothing yet.
 func NewOpenAI(o OpenAIOptions) (*OpenAI, error) {
 	name, base := cmp.Or(o.Name, "openai"), cmp.Or(o.BaseURL, DefaultOpenAIURL)
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		// The address may hold a password, so it is not repeated, nor is the parser's error, which does.
-		return nil, sdk.Errorf(sdk.CodeConfig, "model provider %q: the base URL is not an http or https URL", name)
+	v, err := newVendor(name, o.APIKey, base, o.SendRun)
+	if err != nil {
+		return nil, err
 	}
 	opts := []option.RequestOption{option.WithBaseURL(base), option.WithMaxRetries(0)}
 	if o.APIKey != "" {
@@ -67,9 +64,7 @@ func NewOpenAI(o OpenAIOptions) (*OpenAI, error) {
 	}
 	return &OpenAI{
 		// The service alone, because openai.NewClient reads the environment.
-		chat: openai.NewChatCompletionService(opts...),
-		name: name, key: o.APIKey, sendRun: o.SendRun,
-		legacyLimit: !isDefaultURL(base),
+		vendor: v, chat: openai.NewChatCompletionService(opts...), legacyLimit: !isDefaultURL(base),
 	}, nil
 }
 
@@ -81,10 +76,10 @@ func isDefaultURL(base string) bool {
 func (p *OpenAI) Generate(
 	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
 ) (sdk.ModelReply, error) {
-	params, err := p.params(req)
-	if err != nil {
+	if err := checkSchemas(req); err != nil {
 		return sdk.ModelReply{}, err
 	}
+	params := p.params(req)
 	// The vendor's error type is lost when an error body is not of its form; the response still has the status.
 	var res *http.Response
 	opts := []option.RequestOption{option.WithResponseInto(&res)}
@@ -92,6 +87,7 @@ func (p *OpenAI) Generate(
 		opts = append(opts, option.WithHeader(RunHeader, url.PathEscape(req.Run)))
 	}
 	var c completion
+	var err error
 	if onDelta == nil {
 		c, err = p.complete(ctx, params, opts)
 	} else {
@@ -181,7 +177,7 @@ func (p *OpenAI) reply(req sdk.ModelRequest, res *http.Response, c completion) (
 }
 
 // params is the request in the vendor's form.
-func (p *OpenAI) params(req sdk.ModelRequest) (openai.ChatCompletionNewParams, error) {
+func (p *OpenAI) params(req sdk.ModelRequest) openai.ChatCompletionNewParams {
 	params := openai.ChatCompletionNewParams{Model: req.Model, Messages: messages(req)}
 	if req.Temperature != nil {
 		params.Temperature = param.NewOpt(*req.Temperature)
@@ -191,23 +187,28 @@ func (p *OpenAI) params(req sdk.ModelRequest) (openai.ChatCompletionNewParams, e
 	} else if req.MaxTokens > 0 {
 		params.MaxCompletionTokens = param.NewOpt(int64(req.MaxTokens))
 	}
+	for _, tool := range req.Tools {
+		params.Tools = append(params.Tools, toolParam(tool))
+	}
+	if len(req.Output) > 0 {
+		params.ResponseFormat = responseFormat(req.Output)
+	}
+	return params
+}
+
+// checkSchemas refuses a request that no server could read.
+func checkSchemas(req sdk.ModelRequest) error {
 	var faults []sdk.Fault
 	for _, tool := range req.Tools {
 		if len(tool.Parameters) > 0 && !json.Valid(tool.Parameters) {
 			faults = append(faults, sdk.Fault{Path: "tools." + tool.Name + ".parameters", Expected: "a JSON Schema"})
-			continue
 		}
-		params.Tools = append(params.Tools, toolParam(tool))
 	}
-	if len(req.Output) > 0 {
-		if !json.Valid(req.Output) {
-			faults = append(faults, sdk.Fault{Path: "output", Expected: "a JSON Schema"})
-		} else {
-			params.ResponseFormat = responseFormat(req.Output)
-		}
+	if len(req.Output) > 0 && !json.Valid(req.Output) {
+		faults = append(faults, sdk.Fault{Path: "output", Expected: "a JSON Schema"})
 	}
 	if len(faults) > 0 {
-		return params, &sdk.Error{Code: sdk.CodeConfig, Message: "the model cannot be asked", Faults: faults}
+		return &sdk.Error{Code: sdk.CodeConfig, Message: "the model cannot be asked", Faults: faults}
 	}
-	return params, nil
+	return nil
 }

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -44,11 +45,12 @@ func assistantMessage(m sdk.Message) openai.ChatCompletionMessageParamUnion {
 				OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
 					ID: c.CallID,
 					Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{
-						Name: c.Tool, Arguments: callArguments(c.Args),
+						Name: wireName(c.Tool), Arguments: callArguments(c.Args),
 					},
 				},
 			})
 		case sdk.ContentToolResult: // a user's content; never here
+		case sdk.ContentThinking, sdk.ContentRedacted: // another provider's
 		}
 	}
 	switch {
@@ -88,11 +90,17 @@ func userMessages(m sdk.Message) []openai.ChatCompletionMessageParamUnion {
 		case sdk.ContentToolResult:
 			flush()
 			out = append(out, openai.ToolMessage(c.Text, c.CallID))
-		case sdk.ContentToolUse: // an assistant's content; never here
+		case sdk.ContentToolUse, sdk.ContentThinking, sdk.ContentRedacted: // an assistant's content; never here
 		}
 	}
 	flush()
 	return out
+}
+
+// wireName is a name as vendors take it. Those of real tools are; the model may have made one up.
+func wireName(tool string) string {
+	name := notInFormatName.ReplaceAllString(tool, "_")
+	return cmp.Or(name[:min(len(name), 64)], "_")
 }
 
 // callArguments are always the text of a JSON object, because servers parse them and refuse a conversation over one that

@@ -38,9 +38,15 @@ func client(t *testing.T) *http.Client {
 // serve runs a server and returns a provider for it.
 func serve(t *testing.T, h http.HandlerFunc) sdk.Provider {
 	t.Helper()
+	return provider(t, llm.OpenAIOptions{BaseURL: serverOf(t, h) + "/v1", APIKey: "my-secret-key", HTTPClient: client(t)})
+}
+
+// serverOf runs a server and returns its address.
+func serverOf(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	return provider(t, llm.OpenAIOptions{BaseURL: server.URL + "/v1", APIKey: "my-secret-key", HTTPClient: client(t)})
+	return server.URL
 }
 
 func provider(t *testing.T, o llm.OpenAIOptions) sdk.Provider {

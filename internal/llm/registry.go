@@ -9,12 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/llm/texttools"
+	"agentd/internal/prompt"
 	"agentd/sdk"
 )
 
 // Config names the providers that agents may use.
 type Config struct {
-	// Providers speak OpenAI's protocol.
 	Providers []ProviderConfig
 	// Custom adds providers of other kinds by name, such as a scripted one. They must be safe for concurrent use.
 	Custom map[string]sdk.Provider
@@ -23,14 +24,25 @@ type Config struct {
 	HTTPClient *http.Client
 }
 
-// ProviderConfig is one OpenAI-compatible server.
+// Protocol is how a server is spoken to.
+type Protocol string
+
+// The protocols.
+const (
+	ProtocolOpenAI    Protocol = "openai"    // chat completions
+	ProtocolAnthropic Protocol = "anthropic" // messages
+)
+
+// ProviderConfig is one server.
 type ProviderConfig struct {
 	// Name is what specs call it.
-	Name         string
+	Name string
+	// Protocol is ProtocolOpenAI when empty.
+	Protocol     Protocol
 	BaseURL      string
 	APIKey       string
 	Organization string
-	// SendRun sends RunHeader; nil does so to every server except OpenAI's own, which has no use for it.
+	// SendRun sends RunHeader; nil does so to every server except the vendors' own, which have no use for it.
 	SendRun *bool
 }
 
@@ -38,12 +50,14 @@ type ProviderConfig struct {
 type Registry struct {
 	providers map[string]sdk.Provider
 	keyless   map[string]bool
-	retry     RetryOptions
+	// thinks are the providers whose models can be told to think.
+	thinks map[string]bool
+	retry  RetryOptions
 }
 
 // New returns the registry of cfg, or an error that lists every fault. Nothing is connected to.
 func New(cfg Config) (*Registry, error) {
-	r := &Registry{providers: maps.Clone(cfg.Custom), keyless: map[string]bool{}, retry: cfg.Retry}
+	r := &Registry{providers: maps.Clone(cfg.Custom), keyless: map[string]bool{}, thinks: map[string]bool{}, retry: cfg.Retry}
 	if r.providers == nil {
 		r.providers = map[string]sdk.Provider{}
 	}
@@ -57,21 +71,15 @@ func New(cfg Config) (*Registry, error) {
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "model provider %q is configured twice", c.Name))
 			continue
 		}
-		sendRun := !isDefaultURL(c.BaseURL)
-		if c.SendRun != nil {
-			sendRun = *c.SendRun
-		}
-		p, err := NewOpenAI(OpenAIOptions{
-			Name: c.Name, BaseURL: c.BaseURL, APIKey: c.APIKey, Organization: c.Organization,
-			SendRun: sendRun, HTTPClient: cfg.HTTPClient,
-		})
+		p, err := c.provider(cfg.HTTPClient)
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
 		r.providers[c.Name] = p
-		// OpenAI itself never answers without a key; say so before a run starts. Other servers may.
-		r.keyless[c.Name] = c.APIKey == "" && isDefaultURL(c.BaseURL)
+		r.thinks[c.Name] = c.Protocol == ProtocolAnthropic
+		// The vendors themselves never answer without a key; say so before a run starts. Other servers may.
+		r.keyless[c.Name] = c.APIKey == "" && c.isVendors()
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
@@ -79,18 +87,49 @@ func New(cfg Config) (*Registry, error) {
 	return r, nil
 }
 
+// isVendors reports whether the server is the one of the protocol's inventor.
+func (c ProviderConfig) isVendors() bool {
+	if c.Protocol == ProtocolAnthropic {
+		return c.BaseURL == "" || strings.TrimRight(c.BaseURL, "/") == DefaultAnthropicURL
+	}
+	return isDefaultURL(c.BaseURL)
+}
+
+func (c ProviderConfig) provider(client *http.Client) (sdk.Provider, error) {
+	sendRun := !c.isVendors()
+	if c.SendRun != nil {
+		sendRun = *c.SendRun
+	}
+	switch c.Protocol {
+	case "", ProtocolOpenAI:
+		return NewOpenAI(OpenAIOptions{
+			Name: c.Name, BaseURL: c.BaseURL, APIKey: c.APIKey, Organization: c.Organization, SendRun: sendRun, HTTPClient: client,
+		})
+	case ProtocolAnthropic:
+		return NewAnthropic(AnthropicOptions{
+			Name: c.Name, BaseURL: c.BaseURL, APIKey: c.APIKey, SendRun: sendRun, HTTPClient: client,
+		})
+	}
+	return nil, sdk.Errorf(sdk.CodeConfig, "model provider %q: unknown protocol %q; there is %s, %s", c.Name, c.Protocol,
+		ProtocolOpenAI, ProtocolAnthropic)
+}
+
 // Provider returns what answers for spec: its model with retries and then its fallbacks in order, each with its own
 // name, temperature, limit and price, in place of the request's. The reply names the model that answered. A spec that
 // cannot work is CodeConfig, with every fault.
 func (r *Registry) Provider(spec sdk.ModelSpec) (sdk.Provider, error) {
-	var chain []sdk.Provider
+	var chain []Alternative
 	var faults []error
 	for _, s := range flatten(spec) {
 		if err := r.check(s); err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		chain = append(chain, priced{spec: s, provider: Retrying(r.providers[s.Provider], r.retry)})
+		provider := sdk.Provider(assembled{Retrying(r.providers[s.Provider], r.retry)})
+		if s.ToolCalls == sdk.ToolCallsText {
+			provider = texttools.Wrap(provider)
+		}
+		chain = append(chain, Alternative{Provider: priced{spec: s, provider: provider}, On: s.On})
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
@@ -115,11 +154,47 @@ func (r *Registry) check(spec sdk.ModelSpec) error {
 		known := slices.Sorted(maps.Keys(r.providers))
 		return sdk.Errorf(sdk.CodeConfig, "model %q: unknown provider %q; there is %s", spec.Name, spec.Provider,
 			cmp.Or(strings.Join(known, ", "), "none"))
+	case spec.ToolCalls != "" && spec.ToolCalls != sdk.ToolCallsNative && spec.ToolCalls != sdk.ToolCallsText:
+		return sdk.Errorf(sdk.CodeConfig, "model %q: tool_calls: want native or text, got %q", spec.Name, spec.ToolCalls)
+	case spec.Thinking != "" && r.unthinking(spec.Provider):
+		return sdk.Errorf(sdk.CodeConfig, "model %q: thinking is not known to provider %q", spec.Name, spec.Provider)
+	case checkThinking(spec) != nil:
+		return checkThinking(spec)
+	case checkOn(spec) != nil:
+		return checkOn(spec)
 	case r.keyless[spec.Provider]:
 		return sdk.Errorf(sdk.CodeConfig, "model %q: provider %q has no API key", spec.Name, spec.Provider)
 	default:
 		return nil
 	}
+}
+
+// unthinking reports whether a provider is known to have no thinking. Custom ones may have it.
+func (r *Registry) unthinking(provider string) bool {
+	thinks, known := r.thinks[provider]
+	return known && !thinks
+}
+
+// fallbackCodes are the kinds of failure that a fallback may be bound to.
+var fallbackCodes = []sdk.Code{sdk.CodeRateLimited, sdk.CodeUnavailable, sdk.CodeModel, sdk.CodeConfig}
+
+func checkOn(spec sdk.ModelSpec) error {
+	for _, code := range spec.On {
+		if !slices.Contains(fallbackCodes, code) {
+			return sdk.Errorf(sdk.CodeConfig, "model %q: on: want some of %q, got %q", spec.Name, fallbackCodes, code)
+		}
+	}
+	return nil
+}
+
+// assembled puts the sections of the turn where they belong in the conversation.
+type assembled struct{ provider sdk.Provider }
+
+func (a assembled) Generate(
+	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
+) (sdk.ModelReply, error) {
+	req.Messages, req.Turn = prompt.Turn(req.Messages, req.Turn), nil
+	return a.provider.Generate(ctx, req, onDelta)
 }
 
 // priced asks provider for the model of spec.
@@ -132,6 +207,7 @@ func (p priced) Generate(
 	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
 ) (sdk.ModelReply, error) {
 	req.Model, req.Temperature, req.MaxTokens = p.spec.Name, p.spec.Temperature, p.spec.MaxTokens
+	req.Thinking = p.spec.Thinking
 	reply, err := p.provider.Generate(ctx, req, onDelta)
 	if err != nil {
 		return sdk.ModelReply{}, err

@@ -263,7 +263,7 @@ func TestFallback_AsksTheNext(t *testing.T) {
 	second := &scripted{steps: []step{{deltas: []sdk.Delta{{Text: "Yes"}}, reply: "Yes"}}}
 	third := &scripted{steps: []step{{reply: "never"}}}
 	var got []sdk.Delta
-	reply, err := llm.Fallback(first, second, third).Generate(t.Context(), hello(),
+	reply, err := fallback(first, second, third).Generate(t.Context(), hello(),
 		func(d sdk.Delta) { got = append(got, d) })
 	if err != nil || reply.Text != "Yes" || len(third.asked) != 0 {
 		t.Errorf("got %q, %v; the third was asked %d times", reply.Text, err, len(third.asked))
@@ -275,7 +275,7 @@ func TestFallback_AsksTheNext(t *testing.T) {
 
 func TestFallback_ReportsEveryFailure(t *testing.T) {
 	t.Parallel()
-	_, err := llm.Fallback(&scripted{steps: []step{{err: errRefused}}}, &scripted{steps: []step{{err: errLimited}}}).
+	_, err := fallback(&scripted{steps: []step{{err: errRefused}}}, &scripted{steps: []step{{err: errLimited}}}).
 		Generate(t.Context(), hello(), nil)
 	e := sdk.AsError(err)
 	if e.Code != sdk.CodeRateLimited || !e.Retryable || e.Message != "no model answered: refused; slow" {
@@ -291,8 +291,39 @@ func TestFallback_StopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	second := &scripted{steps: []step{{reply: "yes"}}}
-	_, err := llm.Fallback(&scripted{steps: []step{{hangs: true}}}, second).Generate(ctx, hello(), nil)
+	_, err := fallback(&scripted{steps: []step{{hangs: true}}}, second).Generate(ctx, hello(), nil)
 	if !errors.Is(err, context.Canceled) || len(second.asked) != 0 {
 		t.Errorf("got %v; the second was asked %d times", err, len(second.asked))
+	}
+}
+
+// fallback asks each provider after any failure.
+func fallback(providers ...sdk.Provider) sdk.Provider {
+	alternatives := make([]llm.Alternative, len(providers))
+	for i, p := range providers {
+		alternatives[i].Provider = p
+	}
+	return llm.Fallback(alternatives...)
+}
+
+func TestFallback_ByClassOfFailure(t *testing.T) {
+	t.Parallel()
+	limited := &scripted{steps: []step{{err: errLimited}}}
+	skipped := &scripted{}
+	last := &scripted{steps: []step{{reply: "here"}}}
+	reply, err := llm.Fallback(
+		llm.Alternative{Provider: limited},
+		llm.Alternative{Provider: skipped, On: []sdk.Code{sdk.CodeModel}},
+		llm.Alternative{Provider: last, On: []sdk.Code{sdk.CodeUnavailable, sdk.CodeRateLimited}},
+	).Generate(t.Context(), hello(), nil)
+	if err != nil || reply.Text != "here" {
+		t.Errorf("reply %q, error %v", reply.Text, err)
+	}
+	_, err = llm.Fallback(
+		llm.Alternative{Provider: &scripted{steps: []step{{err: errRefused}}}},
+		llm.Alternative{Provider: skipped, On: []sdk.Code{sdk.CodeRateLimited}},
+	).Generate(t.Context(), hello(), nil)
+	if sdk.AsError(err).Code != sdk.CodeModel {
+		t.Errorf("without an alternative for it, the error is %v", err)
 	}
 }

@@ -18,6 +18,8 @@ type activation struct {
 	key   sdk.RunKey
 	owner string
 
+	// trace is the traceparent of a run that the message starts, unless its event has one.
+	trace string
 	agent *Agent
 	head  core.Head
 	at    point
@@ -33,56 +35,107 @@ func (a *activation) progress() {
 	}
 }
 
+// mostConflicts is how often an activation begins again because the run moved on, before it lets others go first.
+const mostConflicts = 100
+
 // process loads the run's head and applies the message to it, again whenever the run moved on meanwhile.
 func (a *activation) process(ctx context.Context) (Verdict, error) {
-	for {
-		if err := a.loadHead(ctx); err != nil {
-			return a.corrupt(ctx, err)
+	for range mostConflicts {
+		v, err := a.attempt(ctx)
+		if !errors.Is(err, ErrConflict) {
+			return v, err
 		}
-		a.progress()
-		if err := a.holdBack(ctx); err != nil {
-			return Verdict{}, err
-		}
-		change, v, err := a.absorb(ctx)
+	}
+	return Verdict{}, fmt.Errorf("run %s: %w %d times", a.key, ErrConflict, mostConflicts)
+}
+
+// attempt applies the message to the run as it is now. ErrConflict says that it moved on meanwhile.
+func (a *activation) attempt(ctx context.Context) (Verdict, error) {
+	a.entries = nil // they may be of a history that a failover forgot
+	if err := a.loadHead(ctx); err != nil {
+		return a.corrupt(ctx, err)
+	}
+	a.progress()
+	if err := a.holdBack(ctx); err != nil {
+		return Verdict{}, err
+	}
+	change, v, err := a.absorb(ctx)
+	if err != nil || v != nil {
+		return settled(v), err
+	}
+	entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+		return a.refuse(ctx, sdk.Errorf(sdk.CodeTooLarge, "what the message adds to the run is too large to be stored").WithCause(err))
+	}
+	if err != nil {
+		return a.corrupt(ctx, err)
+	}
+	return a.absorbed(ctx, &entry, at)
+}
+
+// absorbed carries out what follows from the message, now that the run has it.
+func (a *activation) absorbed(ctx context.Context, entry *core.Entry, at point) (Verdict, error) {
+	if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
+		a.stats.Takeovers.Add(1)
+	}
+	if entry.Head.Cancel != nil || entry.Head.Urgent {
+		a.Publisher.Wake(entry.Head.Agent, a.key)
+	}
+	former, driver := a.at, a.head.Driver
+	a.head, a.at = entry.Head, at
+	a.announce(entry)
+	if err := a.carryOut(ctx, entry, entry.Effects); err != nil {
+		return Verdict{}, err
+	}
+	drives := entry.Head.Driver != nil && entry.Head.Driver.Owner == a.owner
+	if driver != nil && (drives || driver.Covers(a.msg.Cause)) { // it may have stopped between an entry and its effects
+		v, err := a.relay(ctx, a.msg.Cause, core.Cause{Stream: driver.Stream, Sequence: driver.Sequence})
 		if err != nil || v != nil {
 			return settled(v), err
 		}
-		entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
-		if errors.Is(err, ErrConflict) {
-			continue
-		}
-		if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
-			return a.refuse(ctx, sdk.Errorf(sdk.CodeTooLarge, "what the message adds to the run is too large to be stored").WithCause(err))
-		}
-		if err != nil {
-			return a.corrupt(ctx, err)
-		}
-		if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
-			a.stats.Takeovers.Add(1)
-		}
-		if entry.Head.Cancel != nil || entry.Head.Urgent {
-			a.Publisher.Wake(entry.Head.Agent, a.key)
-		}
-		former, redelivered := a.at, a.covered()
-		a.head, a.at = entry.Head, at
-		a.announce(&entry)
-		if err := a.carryOut(ctx, &entry, entry.Effects); err != nil {
-			return Verdict{}, err
-		}
-		if redelivered { // its former driver may have died between an entry and its effects
-			if v, err := a.relay(ctx); err != nil || v != nil {
-				return settled(v), err
-			}
-		}
-		if p := poison(&entry); p != nil {
-			return reject(p), nil
-		}
-		d := entry.Head.Driver
-		if d == nil || d.Owner != a.owner {
-			return Verdict{}, nil
-		}
-		return a.drive(ctx, former, &entry)
 	}
+	if p := poison(entry); p != nil {
+		return reject(p), nil
+	}
+	if !drives {
+		return Verdict{}, nil
+	}
+	return a.drive(ctx, former, entry)
+}
+
+// release hands back the run that this activation drives and could not go on with: the next takeover does not count, and
+// any message for the run may bring it. What will fail again at every attempt is not handed back, so that the run does not
+// go on failing for ever. core.ErrFenced says that the run is somebody else's.
+func (a *activation) release(ctx context.Context, problem error) error {
+	if a.state != nil {
+		a.head = a.state.Head
+	}
+	if permanent(problem) || a.head.Status != core.StatusRunning || a.head.Driver.Owner != a.owner {
+		return nil
+	}
+	if a.state != nil {
+		return a.commit(ctx, core.Released{})
+	}
+	for {
+		change, err := core.Step(a.agent.Core, a.head, a.in(core.Released{}))
+		if err != nil {
+			return err
+		}
+		if _, _, err = a.appendEntry(ctx, a.at, change, a.Env.Now()); !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if err := a.loadHead(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// permanent reports whether an error comes again however often the message is delivered.
+func permanent(err error) bool {
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		return e.Code != sdk.CodeUnavailable && e.Code != sdk.CodeRateLimited
+	}
+	return errors.Is(err, core.ErrIllegal)
 }
 
 // pauseBeforeTakeover is how much longer every further takeover without progress waits.
@@ -109,6 +162,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 	rec, err := a.Store.Head(ctx, a.key)
 	if errors.Is(err, ErrNotFound) {
 		a.head, a.at = core.Head{}, point{}
+		a.trace = a.Observer.Loaded(ctx, &a.head, 0)
 		return nil
 	}
 	if err != nil {
@@ -119,6 +173,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 		return fmt.Errorf("head of run %s: %w", a.key, err)
 	}
 	a.head, a.at = e.Head, point{Version: rec.Version, digest: digest}
+	a.trace = a.Observer.Loaded(ctx, &a.head, e.At)
 	return nil
 }
 
@@ -126,7 +181,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) {
 	if err := a.findAgent(ctx); err != nil {
 		// A run whose agent is not complete here is left to a worker that has it.
-		a.Logger.Warn("run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
+		a.Logger.WarnContext(ctx, "run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
 		return core.Change{}, &Verdict{Settlement: Retry, After: retryDelay}, nil
 	}
 	if a.foreign() {
@@ -206,7 +261,7 @@ func (a *activation) refuse(ctx context.Context, problem *sdk.Error) (Verdict, e
 			return Verdict{}, fmt.Errorf("confirm run %s before refusing: %w", a.key, err)
 		}
 	}
-	a.Logger.Info("init event is refused", "agent", a.agent.Core.Name, "error", problem)
+	a.Logger.InfoContext(ctx, "init event is refused", "agent", a.agent.Core.Name, "error", problem)
 	return Verdict{}, a.publishRefusal(ctx, problem)
 }
 
@@ -215,7 +270,7 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 	if err := a.Store.Barrier(ctx, a.key, a.at.Version); err != nil {
 		return Verdict{}, fmt.Errorf("confirm run %s: %w", a.key, err)
 	}
-	v, err := a.relay(ctx)
+	v, err := a.relay(ctx, a.msg.Cause)
 	if v != nil || err != nil {
 		return settled(v), err
 	}
@@ -238,9 +293,9 @@ func (a *activation) lateDecision() bool {
 	return !slices.ContainsFunc(a.entries, func(e core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
 }
 
-// relay carries out again what may be missing outside: the effects of every entry that this message caused, and what the
-// run waits for. The verdict is set when the journal cannot be read.
-func (a *activation) relay(ctx context.Context) (*Verdict, error) {
+// relay carries out again what may be missing outside: the effects of every entry with one of the causes, and what the run
+// waits for. The verdict is set when the journal cannot be read.
+func (a *activation) relay(ctx context.Context, causes ...core.Cause) (*Verdict, error) {
 	entries, err := a.durable(ctx)
 	if err != nil {
 		v, err := a.corrupt(ctx, err)
@@ -249,7 +304,7 @@ func (a *activation) relay(ctx context.Context) (*Verdict, error) {
 	a.entries = entries
 	for i := range entries {
 		e := &entries[i]
-		if !e.Cause.Is(a.msg.Cause) {
+		if !slices.ContainsFunc(causes, e.Cause.Is) {
 			continue
 		}
 		for _, f := range e.Effects {
@@ -270,6 +325,11 @@ func (a *activation) carryOutstanding(ctx context.Context, entries []core.Entry)
 		return nil
 	}
 	last := &entries[len(entries)-1]
+	if last.Head.Status == core.StatusDone {
+		// All of its last entry, not only the terminal event: whoever made it may have lost its message to an earlier delivery
+		// of it, which had found no run yet.
+		return a.carryOut(ctx, last, last.Effects)
+	}
 	for _, awaited := range core.Outstanding(&last.Head) {
 		entry, effect := last, awaited.Effect
 		if awaited.Rev > 0 && awaited.Rev <= uint64(len(entries)) {

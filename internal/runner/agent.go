@@ -39,6 +39,8 @@ type Agent struct {
 
 	// BuildContext begins a conversation (seed 000, context builder).
 	BuildContext func(context.Context, sdk.ContextInput) (sdk.Context, error)
+	// BuildPrompt builds the prompt of a model call; nil is the system prompt and the conversation as they are.
+	BuildPrompt func(context.Context, PromptInput) (Prompt, error)
 	// BuildOutput makes contract-conforming data of a text, or says what is wrong with it in words for the model.
 	BuildOutput func(context.Context, sdk.OutputInput) (data json.RawMessage, fault string, err error)
 	// Identity refuses whoever starts a run or decides without a principal that the broker enforced.
@@ -48,6 +50,28 @@ type Agent struct {
 	// CheckAnswer validates a response to a call against the called contract. problem is set when it is refused
 	// altogether.
 	CheckAnswer func(call core.Call, ev sdk.Event) (answer Answer, problem *sdk.Error)
+}
+
+// PromptInput is what the prompt of a model call is built from.
+type PromptInput struct {
+	Run    string
+	System string
+	Input  json.RawMessage
+	// Messages are the conversation, its older part as a summary where there is one.
+	Messages     []sdk.Message
+	Interactions sdk.Interactions
+}
+
+// Prompt is what a model is shown.
+type Prompt struct {
+	System   string
+	Turn     []sdk.Section
+	Messages []sdk.Message
+	// Compact is how many of the input's messages should become a summary before the model is asked; 0 is none. The summary
+	// is asked for with SummarySystem and SummaryMessages. Without it, Messages still fit.
+	Compact         int
+	SummarySystem   string
+	SummaryMessages []sdk.Message
 }
 
 // Answer is what a response to a call comes to: data for the model, which may be an error, and whether another attempt

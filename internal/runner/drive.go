@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,6 +74,9 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []core.Entry{*first})
 	}
+	if c.at.Rev >= a.at.Rev {
+		c = cached{} // of entries that the store has lost since
+	}
 	entries, end, err := a.journal(ctx, c.at, a.at.Rev)
 	if errors.Is(err, ErrCorrupt) && c.at.Rev > 0 {
 		c = cached{} // the journal was rolled back since; it is read from the beginning
@@ -86,7 +88,13 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if err := a.replay(c.state, entries); err != nil {
 		return err
 	}
-	a.at = end // what others appended since is part of it
+	if end.Etag != a.at.Etag {
+		// What others appended since is part of it, and may let a tool run: it must not be forgotten then.
+		a.at = end
+		if err := a.confirm(ctx); err != nil {
+			return err
+		}
+	}
 	return a.stillDriven()
 }
 
@@ -177,7 +185,7 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 	}
 	entries, end, err := a.journal(ctx, a.at, rec.Rev)
 	if errors.Is(err, ErrCorrupt) {
-		a.Logger.Error("run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
+		a.Logger.ErrorContext(ctx, "run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
 		return nil, core.ErrFenced
 	}
 	if err != nil {
@@ -216,6 +224,12 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 // rebuilt from the journal later. Arguments stay as they are: the core refuses such bytes there.
 func storable(reply *sdk.ModelReply) {
 	reply.Text = strings.ToValidUTF8(reply.Text, "\uFFFD")
+	if reply.Fault != nil {
+		reply.Calls = nil
+		fault := *reply.Fault
+		fault.Message = strings.ToValidUTF8(fault.Message, "\uFFFD")
+		reply.Fault = &fault
+	}
 	calls := slices.Clone(reply.Calls)
 	for i := range calls {
 		calls[i].Name = strings.ToValidUTF8(calls[i].Name, "\uFFFD")
@@ -234,21 +248,14 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
 	}
-	a.Logger.Error("model call failed", "run", a.state.Run, "error", err)
+	a.Logger.ErrorContext(ctx, "model call failed", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil
 }
 
 // delta passes a fragment on to whoever watches, and counts as progress.
 func (a *activation) delta(d sdk.Delta) {
 	a.progress()
-	data, err := json.Marshal(d)
-	if err != nil {
-		return // strings and bools always encode
-	}
-	a.Publisher.Live(sdk.Live{
-		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Ephemeral: true, Type: "model.delta",
-		Time: a.Env.Now(), Data: data,
-	})
+	a.live(sdk.LiveDelta, a.state.Interactions+1, d)
 }
 
 // runTools runs inline tools concurrently. Those that may run at most once are first committed as begun.
@@ -287,7 +294,7 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 // runTool runs one inline tool. Whatever goes wrong is its result: a tool never ends the run.
 func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Result) {
 	fail := func(e *sdk.Error) core.Result {
-		a.Logger.Warn("tool failed", "run", a.state.Run, "call", c.ID, "tool", c.Tool, "error", e)
+		a.Logger.WarnContext(ctx, "tool failed", "run", a.state.Run, "call", c.ID, "tool", c.Tool, "error", e)
 		return core.Result{Call: c.ID, Kind: core.ResultInline, Data: core.FailureData(e), Error: true}
 	}
 	defer func() {
@@ -295,6 +302,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 			result = fail(sdk.Errorf(sdk.CodeTool, "%s crashed", c.Tool).WithCause(fmt.Errorf("panic: %v", p)))
 		}
 	}()
+	a.live(sdk.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
 	tool, ok := a.agent.Inline[c.Tool]
 	args, known := a.state.Arguments(c.ID)
 	if !ok || !known {
@@ -306,7 +314,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	}
 	ctx, cancel := a.Env.WithTimeout(ctx, timeout)
 	defer cancel()
-	data, err := tool.Run(ctx, sdk.ToolCall{
+	data, err := a.Observer.Tool(ctx, tool, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,
 	})
 	if err != nil && woken(ctx) {

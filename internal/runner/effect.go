@@ -53,7 +53,7 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 func (a *activation) publish(ctx context.Context, subject string, ev sdk.Event) error {
 	err := a.Publisher.Publish(ctx, subject, ev)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
-		a.Logger.Error("another event is already on the subject", "run", a.head.Run, "subject", subject, "error", err)
+		a.Logger.ErrorContext(ctx, "another event is already on the subject", "run", a.head.Run, "subject", subject, "error", err)
 		return nil
 	}
 	return err
@@ -88,6 +88,7 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 		// Worker that only copy CloudEvents attributes answer to redirectto, and errors to source.
 		ev.Source, ev.RedirectTo = reply, reply
 		ev.ParentID = e.Cause.EventID
+		ev.TraceParent = sdk.EventTrace(ev.TraceParent, ev.ID)
 		ev.Extensions = expiry(e, f.Call)
 		if budget := reserved(e, f.Call); budget > 0 {
 			ev.Extensions[sdk.TokenBudget] = strconv.FormatInt(budget, 10)
@@ -113,6 +114,9 @@ func (a *activation) opening(ctx context.Context, e *core.Entry, f core.Effect) 
 		if a.entries, err = a.durable(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if uint64(len(a.entries)) < f.Opened {
+		return nil, fmt.Errorf("run %s: entry %d is gone, because the run is done", a.key, f.Opened)
 	}
 	return &a.entries[f.Opened-1], nil
 }
@@ -279,7 +283,7 @@ func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMe
 		return nil, err
 	}
 	if err := sdk.CheckData(whole); err != nil {
-		a.Logger.Warn("the conversation is left out of the terminal event", "run", a.head.Run, "error", err)
+		a.Logger.WarnContext(ctx, "the conversation is left out of the terminal event", "run", a.head.Run, "error", err)
 		return e.Terminal.Data, nil
 	}
 	return whole, nil
@@ -295,7 +299,7 @@ func (a *activation) publishRefusal(ctx context.Context, problem *sdk.Error) err
 	init := a.init()
 	ev := sdk.Event{
 		Subject: a.msg.Run, Time: a.msg.Event.Time, DataContentType: sdk.ContentTypeJSON,
-		Agent: a.agent.Core.Name, AccessControl: init.AccessControl, TraceParent: init.TraceParent,
+		Agent: a.agent.Core.Name, AccessControl: init.AccessControl, TraceParent: a.msg.Event.TraceParent,
 		TraceState: init.TraceState, Type: sdk.ErrorType(a.agent.Core.Type), DataSchema: a.agent.Core.ErrorSchema, Data: data,
 	}
 	return a.publishEnd(ctx, init, ev)

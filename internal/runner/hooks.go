@@ -64,7 +64,7 @@ func (a *activation) withOutput(ctx context.Context, text string, built func(cor
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("build output of run %s: %w", a.state.Run, err)
 	}
-	a.Logger.Error("output could not be built", "run", a.state.Run, "error", err)
+	a.Logger.ErrorContext(ctx, "output could not be built", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{
 		Reason: core.ReasonError, Code: sdk.CodeInternal, Message: "the agent's output could not be built",
 	}}, nil

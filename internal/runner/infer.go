@@ -18,6 +18,15 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 			Reason: core.ReasonQuota, Code: e.Code, Message: e.Message, Detail: "history",
 		}}, nil
 	}
+	request, built, err := a.request(ctx)
+	if err != nil {
+		return a.promptFailed(ctx, err)
+	}
+	if built.Compact > 0 {
+		if event := a.shorten(ctx, built, request); event != nil {
+			return event, nil
+		}
+	}
 	s, err := a.beforeInference(ctx)
 	if err != nil {
 		return a.hookFailed(err)
@@ -25,7 +34,11 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if s.terminate != nil {
 		return core.Ended{Ending: *s.terminate, Hooks: s.states}, nil
 	}
-	reply, ended, err := a.generate(ctx, s)
+	s.apply(&request)
+	if a.state.Lifecycle == sdk.LifecycleReminder {
+		request.Messages = append(request.Messages, sdk.Text(sdk.RoleUser, a.agent.Core.NoToolCall.Text))
+	}
+	reply, ended, err := a.generate(ctx, s, request)
 	if ended != nil || err != nil {
 		return ended, err
 	}
@@ -39,7 +52,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 func (a *activation) accept(ctx context.Context, s *step, reply sdk.ModelReply) (core.Event, error) {
 	ev := core.Replied{Reply: reply, Hidden: s.hidden, Context: s.kept, Terminate: s.terminate, Hooks: s.states}
 	switch {
-	case s.terminate != nil || len(reply.Calls) == 0 && a.agent.Core.Converse:
+	case s.terminate != nil || reply.Fault != nil || len(reply.Calls) == 0 && a.agent.Core.Converse:
 		return ev, nil
 	case len(reply.Calls) == 0:
 		return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event {
@@ -59,7 +72,7 @@ func (a *activation) accept(ctx context.Context, s *step, reply sdk.ModelReply) 
 }
 
 // generate is the model call itself; the provider retries. A failure that retrying did not mend ends the run, with ended.
-func (a *activation) generate(ctx context.Context, s *step) (reply sdk.ModelReply, ended core.Event, err error) {
+func (a *activation) generate(ctx context.Context, s *step, request sdk.ModelRequest) (reply sdk.ModelReply, ended core.Event, err error) {
 	calling, done := a.working.calling(ctx, a.key)
 	defer done()
 	ctx, cancel := a.Env.WithTimeout(calling, a.agent.ModelTimeout)
@@ -68,8 +81,10 @@ func (a *activation) generate(ctx context.Context, s *step) (reply sdk.ModelRepl
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
-	reply, err = guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, a.request(s), a.delta) })
+	a.calling(&request)
+	reply, err = guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, a.delta) })
 	if err == nil {
+		a.called(&reply)
 		err = core.CheckReply(&reply)
 	}
 	if err == nil {
@@ -90,23 +105,18 @@ func (a *activation) generate(ctx context.Context, s *step) (reply sdk.ModelRepl
 	return sdk.ModelReply{}, ended, failed
 }
 
-// request is what the model is asked: the run as it is, and what hooks want for this step.
-func (a *activation) request(s *step) sdk.ModelRequest {
-	h := &a.state.Head
-	r := sdk.ModelRequest{
-		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: a.state.System,
-		Messages: a.state.Messages(), Tools: a.agent.Definitions, Output: a.agent.OutputSchema,
-		Interactions: sdk.Interactions{
-			Current: h.Interactions, Max: a.agent.Core.MaxInteractions, Exhausted: h.Interactions+1 >= a.agent.Core.MaxInteractions,
-		},
-		Temperature: cmp.Or(s.temperature, a.agent.Temperature), MaxTokens: cmp.Or(s.maxTokens, a.agent.MaxTokens),
-	}
-	r.Messages = append(append(r.Messages, s.kept...), s.context...)
-	if h.Lifecycle == sdk.LifecycleReminder {
-		r.Messages = append(r.Messages, sdk.Text(sdk.RoleUser, a.agent.Core.NoToolCall.Text))
-	}
+// shorten makes a summary of the older part of the conversation, within the time of a model call.
+func (a *activation) shorten(ctx context.Context, built Prompt, request sdk.ModelRequest) core.Event {
+	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
+	defer cancel()
+	return a.compact(ctx, built, request)
+}
+
+// apply makes of the next model call what hooks want of it.
+func (s *step) apply(r *sdk.ModelRequest) {
+	r.Temperature, r.MaxTokens = cmp.Or(s.temperature, r.Temperature), cmp.Or(s.maxTokens, r.MaxTokens)
+	r.Messages = append(append(slices.Clip(r.Messages), s.kept...), s.context...)
 	if len(s.hidden) > 0 {
 		r.Tools = slices.DeleteFunc(slices.Clone(r.Tools), func(d sdk.ToolDefinition) bool { return slices.Contains(s.hidden, d.Name) })
 	}
-	return r
 }

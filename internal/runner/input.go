@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,7 +154,7 @@ func (a *activation) init() core.Init {
 	ev := a.msg.Event
 	init := core.Init{
 		ID: ev.ID, Source: ev.Source, Token: sdk.InitToken(ev.Source, ev.ID), AccessControl: ev.AccessControl,
-		RedirectTo: ev.RedirectTo, TraceParent: ev.TraceParent, TraceState: ev.TraceState,
+		RedirectTo: ev.RedirectTo, TraceParent: cmp.Or(ev.TraceParent, a.trace), TraceState: ev.TraceState,
 	}
 	if a.msg.Address.Kind != sdk.KindOut {
 		init.Who = a.msg.Address.Who

@@ -40,6 +40,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		case err == nil:
 			a.stats.Entries.Add(1)
 			a.stats.Bytes.Add(int64(len(data)))
+			a.Observer.Appended(ctx, &entry, len(data))
 			return entry, point{Version: v, digest: core.Digest(data)}, nil
 		case !errors.Is(err, ErrAmbiguous):
 			if errors.Is(err, ErrConflict) {
@@ -153,7 +154,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]core.Entry, point, error) {
 	for reads := 1; ; reads++ {
 		entries, end, err := a.readAfter(ctx, a.key, from)
-		if err != nil || end.Rev >= rev {
+		if err != nil || end.Rev >= rev || len(entries) > 0 && entries[0].Head.Purged != nil {
 			return entries, end, err
 		}
 		if reads == mostStaleReads {
@@ -176,6 +177,9 @@ func (a *activation) durable(ctx context.Context) ([]core.Entry, error) {
 		entries, _, err := a.journal(ctx, point{}, a.at.Rev)
 		if err != nil {
 			return nil, err
+		}
+		if len(entries) > 0 && entries[0].Head.Purged != nil {
+			return entries, nil // the run is done for so long that nothing of it is missing
 		}
 		if entries = entries[:a.at.Rev]; len(entries) == 0 || entries[len(entries)-1].Etag == a.at.Etag {
 			return entries, nil

@@ -39,7 +39,7 @@ func (a *activation) rulings(ctx context.Context, s *step, reply sdk.ModelReply)
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		a.Logger.Error("permission could not be checked, so the call is denied", "run", a.state.Run, "tool", p.Tool, "error", err)
+		a.Logger.ErrorContext(ctx, "permission could not be checked, so the call is denied", "run", a.state.Run, "tool", p.Tool, "error", err)
 		rulings[i] = core.Ruling{Verdict: sdk.PermissionDeny, Reason: "its permission could not be checked"}
 	}
 	return rulings, nil
@@ -166,7 +166,7 @@ func (a *activation) recordGrant(ctx context.Context, e *core.Entry, f core.Effe
 func (a *activation) cleanUp(ctx context.Context, e *core.Entry) error {
 	_, err := guarded(func() (struct{}, error) { return struct{}{}, a.agent.Permissions.Cleanup(ctx, e.Head.Run) })
 	if err != nil && ctx.Err() == nil {
-		a.Logger.Error("permissions could not be cleaned up", "run", e.Head.Run, "error", err)
+		a.Logger.ErrorContext(ctx, "permissions could not be cleaned up", "run", e.Head.Run, "error", err)
 		return nil
 	}
 	return err

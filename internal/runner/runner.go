@@ -15,6 +15,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,8 @@ type Message struct {
 	Run string
 	// Due is what a fired timer was armed for, in Unix milliseconds.
 	Due int64
+	// Delivered counts the deliveries of the message, from 1.
+	Delivered int
 	// Cause identifies the message itself.
 	Cause core.Cause
 	// Received is when the broker stored it, in Unix milliseconds.
@@ -65,10 +68,22 @@ type Verdict struct {
 
 func reject(e *sdk.Error) Verdict { return Verdict{Settlement: Reject, Problem: e} }
 
-// retryDelay is how long a message waits when the store or the broker could not be reached.
-const retryDelay = 5 * time.Second
+// retryDelay is how long a message waits when the store or the broker could not be reached. It doubles with every delivery
+// up to longestRetryDelay: a run that is driven is journaled each time, and an outage may last.
+const (
+	retryDelay        = 5 * time.Second
+	longestRetryDelay = time.Minute
+)
 
-// Options are what a Runner is made of; Cache and Entries have defaults, all else is required.
+func (m *Message) retryDelay() time.Duration {
+	delay := retryDelay
+	for range min(m.Delivered, 10) - 1 {
+		delay *= 2
+	}
+	return min(delay, longestRetryDelay)
+}
+
+// Options are what a Runner is made of; Cache, Entries and Observer have defaults, all else is required.
 type Options struct {
 	Store     Store
 	Publisher Publisher
@@ -78,6 +93,8 @@ type Options struct {
 	Logger    *slog.Logger
 	// Cache is how many recently driven runs are kept in memory; 0 is 128, negative is none.
 	Cache int
+	// Observer is told what happens; nil is nobody.
+	Observer Observer
 	// Entries may be shared by the runners of a process; nil is one of its own.
 	Entries *EntryCache
 }
@@ -104,6 +121,9 @@ func New(o Options) *Runner {
 	if o.Cache == 0 {
 		o.Cache = 128
 	}
+	if o.Observer == nil {
+		o.Observer = unobserved{}
+	}
 	if o.Entries == nil {
 		o.Entries = NewEntryCache(defaultEntryBytes)
 	}
@@ -122,13 +142,24 @@ func (r *Runner) Drain() { r.draining.Store(true) }
 // Process handles one message to the end: until its run waits or is done, or somebody else has it.
 func (r *Runner) Process(ctx context.Context, m Message) Verdict {
 	a := &activation{Runner: r, msg: m, key: m.Address.Run, owner: r.Env.Random()}
+	ctx = r.Observer.Begin(ctx, &a.msg)
 	v, err := a.process(ctx)
+	v = a.verdict(ctx, v, err)
+	r.Observer.End(ctx, v, err)
+	return v
+}
+
+// verdict is how the message is settled after process ended with v and err.
+func (a *activation) verdict(ctx context.Context, v Verdict, err error) Verdict {
 	switch {
 	case err == nil:
 		return v
 	case ctx.Err() != nil:
 		return Verdict{Settlement: Leave}
 	}
-	r.Logger.Warn("message is retried", "run", a.head.Run, "subject", m.Cause.EventID, "error", err)
-	return Verdict{Settlement: Retry, After: retryDelay}
+	a.Logger.WarnContext(ctx, "message is retried", "run", a.head.Run, "subject", a.msg.Cause.EventID, "error", err)
+	if released := a.release(ctx, err); errors.Is(released, core.ErrFenced) {
+		return Verdict{Settlement: Leave}
+	}
+	return Verdict{Settlement: Retry, After: a.msg.retryDelay()}
 }

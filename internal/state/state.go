@@ -3,12 +3,27 @@
 package state
 
 import (
+	"context"
 	"regexp"
 	"strings"
 
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
+
+// Store is a runner.Store that can also forget runs. Both methods may be repeated, and a crash in the middle of either
+// leaves nothing that could be taken for a run that goes on.
+type Store interface {
+	runner.Store
+	// Purge puts keep, the run's tombstone, in the place of its whole journal if the last record still is base, and removes
+	// its blobs. It returns the tombstone's version when that is durable. keep.Rev must be 1: the tombstone is all there is.
+	// Whoever still has a version from before can append nothing. Repeated with the same keep, it finishes what is missing.
+	// Errors are those of Append.
+	Purge(ctx context.Context, run sdk.RunKey, base runner.Version, keep runner.Record) (runner.Version, error)
+	// Remove removes the run with all that is stored of it if its last record still is base. A run that is not there is
+	// no error, and ErrConflict says that it is another one by now.
+	Remove(ctx context.Context, run sdk.RunKey, base runner.Version) error
+}
 
 // MaxEntry is the largest journal entry in bytes. It keeps an entry and its headers below the default largest message of
 // a NATS server (1 MiB), even when the server sends it in base64. Larger contents are blobs.
@@ -37,6 +52,14 @@ func CheckRecord(base runner.Version, next runner.Record) error {
 		return sdk.Errorf(sdk.CodeTooLarge, "entry %d has %d bytes, more than %d", next.Rev, len(next.Data), MaxRecord)
 	}
 	return nil
+}
+
+// CheckTombstone reports whether keep may take the place of a journal that ends at base.
+func CheckTombstone(base runner.Version, keep runner.Record) error {
+	if base.Rev == 0 {
+		return sdk.Errorf(sdk.CodeInternal, "a run without entries cannot be purged")
+	}
+	return CheckRecord(runner.Version{}, keep)
 }
 
 // CheckDigest reports whether digest can address a blob or a spec.

@@ -29,8 +29,12 @@ type OpenedStore struct {
 	*sealed.Store
 	// Warnings say in what the store falls short.
 	Warnings []broker.Finding
+	kind     string
 	close    func() error
 }
+
+// Kind is the kind of store: "jetstream" or "redis".
+func (s OpenedStore) Kind() string { return s.kind }
 
 // Close releases what OpenStore opened.
 func (s OpenedStore) Close() error {
@@ -40,12 +44,12 @@ func (s OpenedStore) Close() error {
 	return s.close()
 }
 
-func (o StoreOptions) opened(store runner.Store, findings []redisstore.Finding, closeStore func() error) OpenedStore {
+func (o StoreOptions) opened(store runner.Store, kind string, findings []redisstore.Finding, closeStore func() error) OpenedStore {
 	keys := o.Keys
 	if keys == nil {
 		keys = &sealed.Keyring{}
 	}
-	return OpenedStore{Store: sealed.New(store, keys, o.Logger), Warnings: findingsOf(findings), close: closeStore}
+	return OpenedStore{Store: sealed.New(store, keys, o.Logger), Warnings: findingsOf(findings), kind: kind, close: closeStore}
 }
 
 // OpenStore opens the store of runs. A Redis that may lose runs is refused.
@@ -56,13 +60,13 @@ func OpenStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedSt
 func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLossy bool) (OpenedStore, error) {
 	if o.RedisURL == "" {
 		stream := broker.StreamName(conn.Subjects(), broker.ZoneRun)
-		return o.opened(natsstore.New(conn.JetStream(), stream, conn.Subjects()), nil, nil), nil
+		return o.opened(natsstore.New(conn.JetStream(), stream, conn.Subjects()), "jetstream", nil, nil), nil
 	}
 	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{Root: conn.Subjects().Root(), AllowLossy: allowLossy})
 	if err != nil {
 		return OpenedStore{}, err
 	}
-	return o.opened(store, findings, store.Close), nil
+	return o.opened(store, "redis", findings, store.Close), nil
 }
 
 // sampled is how many runs CheckStore reads.

@@ -40,9 +40,13 @@ type RunStatus struct {
 	Interactions int         `json:"interactions"`
 	Usage        sdk.Usage   `json:"usage"`
 	// Waiting are the calls that the run waits for.
-	Waiting    []WaitingCall  `json:"waiting,omitempty"`
-	Milestones []sdk.Live     `json:"milestones,omitempty"`
-	Terminal   *core.Terminal `json:"terminal,omitempty"`
+	Waiting    []WaitingCall `json:"waiting,omitempty"`
+	Milestones []sdk.Live    `json:"milestones,omitempty"`
+	// More says that there are further milestones, to be asked for with the mark of the last one.
+	More     bool           `json:"more,omitempty"`
+	Terminal *core.Terminal `json:"terminal,omitempty"`
+	// Purged is when the run's history was removed, in Unix milliseconds: then there are no milestones, nor a terminal.
+	Purged int64 `json:"purged,omitempty"`
 }
 
 // WaitingCall is a call without an answer yet. Due is in Unix milliseconds.
@@ -55,6 +59,9 @@ type WaitingCall struct {
 
 // queryTimeout bounds the work for one query.
 const queryTimeout = 10 * time.Second
+
+// answerSize bounds the milestones in one answer, in bytes of their data, so that it fits in a message. One is always told.
+const answerSize = 256 << 10
 
 // offer shows each agent as a NATS service, which answers queries about its runs and with its contract.
 func (w *Worker) offer() (stop func() error, err error) {
@@ -104,16 +111,25 @@ func statusOf(entries []core.Entry, after Mark) RunStatus {
 		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Revision: last.Rev,
 		Interactions: h.Interactions, Usage: h.Usage, Terminal: last.Terminal,
 	}
+	if p := h.Purged; p != nil {
+		s.Purged, s.Revision = p.At, p.Rev
+	}
 	for _, c := range h.Calls {
 		if !c.Closed() {
 			s.Waiting = append(s.Waiting, WaitingCall{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due})
 		}
 	}
+	size := 0
 	for i := range entries {
 		for _, l := range core.Milestones(&entries[i]) {
-			if after.before(l) {
-				s.Milestones = append(s.Milestones, l)
+			if !after.before(l) {
+				continue
 			}
+			if size += len(l.Data); size > answerSize && len(s.Milestones) > 0 {
+				s.More, s.Terminal = true, nil
+				return s
+			}
+			s.Milestones = append(s.Milestones, l)
 		}
 	}
 	return s

@@ -16,6 +16,7 @@ import (
 	"agentd/internal/contracts"
 	"agentd/internal/handler"
 	"agentd/internal/runner"
+	"agentd/internal/telemetry"
 	"agentd/sdk"
 )
 
@@ -42,6 +43,10 @@ type Options struct {
 	// Publisher and DeadLetters are nil for Conn.
 	Publisher   runner.Publisher
 	DeadLetters handler.DeadLetters
+	// Reconcile is the zero value where nothing is looked after.
+	Reconcile Reconcile
+	// Telemetry shows what happens; nil shows nothing.
+	Telemetry *telemetry.Telemetry
 	// Around, unless nil, gets every delivery first and passes it, or another in its place, to handle.
 	Around func(ctx context.Context, d broker.Delivery, handle func(context.Context, broker.Delivery))
 }
@@ -54,6 +59,11 @@ type Worker struct {
 	catalog *catalog.Catalog
 	runner  *runner.Runner
 	handler *handler.Handler
+	// store is Options.Store as it was given, without telemetry around it.
+	store runner.Store
+	// reading are the consumers that Run reads: those of the agents that there were at first.
+	reading []broker.ConsumerRef
+	bound   bound
 }
 
 // New compiles the agents and connects their toolsets, which are closed when Run returns or New fails. Nothing is read
@@ -74,21 +84,35 @@ func New(o Options) (*Worker, error) {
 	if o.DeadLetters == nil {
 		o.DeadLetters = o.Conn
 	}
-	w := &Worker{Options: o, catalog: catalog.New(o.Store, o.Models, approval.Options{
+	store := o.Store
+	o.show()
+	w := &Worker{Options: o, store: store, catalog: catalog.New(o.Store, o.Models, approval.Options{
 		Grants: o.Conn.Grants(), Identity: o.Identity, Keys: o.Keys,
 	})}
 	if err := w.catalog.Set(o.Agents); err != nil {
 		return nil, err
 	}
+	w.reading = w.consumers()
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
-		Cache: o.Cache,
+		Cache: o.Cache, Observer: o.Telemetry.Observer(),
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: o.DeadLetters, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,
 		Services: w.catalog.Serving, Heartbeat: o.Heartbeat, Silence: w.catalog.Silence(),
 	})
 	return w, nil
+}
+
+// show puts telemetry around what the worker uses.
+func (o *Options) show() {
+	name := "jetstream"
+	if k, ok := o.Store.(interface{ Kind() string }); ok {
+		name = k.Kind()
+	}
+	o.Store, o.Models = o.Telemetry.Store(o.Store, name), o.Telemetry.Models(o.Models)
+	o.Publisher = o.Telemetry.Publisher(o.Publisher, o.Conn.Subjects())
+	o.DeadLetters = o.Telemetry.DeadLetters(o.DeadLetters)
 }
 
 // SetAgents replaces the agents that new runs start with; see catalog.Set. Agents that were not there when the worker
@@ -110,7 +134,6 @@ func (w *Worker) Runner() *runner.Runner { return w.runner }
 // called once.
 func (w *Worker) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, w.catalog.Close()) }()
-	consumers := w.consumers()
 	stopAnswering, err := w.offer()
 	if err != nil {
 		return err
@@ -122,8 +145,18 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopListening()) }()
+	reconciled, err := w.reconcile(ctx)
+	if err != nil {
+		return err
+	}
+	defer reconciled()
+	stopMeasuring, err := w.level(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopMeasuring()) }()
 	w.Conn.Consume(ctx, broker.ConsumeOptions{
-		Consumers: consumers, Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
+		Consumers: w.reading, Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
 		Handle: w.around(),
 	})
 	return nil
@@ -178,6 +211,7 @@ func (w *Worker) around() func(context.Context, broker.Delivery) {
 }
 
 func (w *Worker) handle(ctx context.Context, d broker.Delivery) {
+	w.Telemetry.Delivered(ctx, d)
 	if d.Consumer() == broker.UnroutedConsumer {
 		w.unrouted(ctx, d)
 		return
@@ -293,7 +327,9 @@ func (w *Worker) Ready(ctx context.Context) error {
 		return fmt.Errorf("store: %w", err)
 	}
 	if s, ok := w.Store.(interface{ Ready() error }); ok {
-		return s.Ready()
+		if err := s.Ready(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return w.bound.check(ctx, w.Conn, w.reading)
 }

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
+	"agentd/internal/telemetry"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	Workers int
 	// Slots of each worker; 0 is 16.
 	Slots int
+	// Telemetry shows what the workers do; nil shows nothing. It stays open.
+	Telemetry *telemetry.Telemetry
 	// Identity refuses runs and decisions without a principal; see SendAs and PublishAs.
 	Identity bool
 	// URL is a NATS server with JetStream that is used instead of the embedded one, such as
@@ -140,8 +143,8 @@ func (h *Harness) check(doing string, err error) {
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: Patience, Logger: h.log,
-		Identity: h.o.Identity,
-		Models:   func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
+		Identity: h.o.Identity, Telemetry: h.o.Telemetry,
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
 	h.check("new worker", err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))

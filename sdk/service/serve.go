@@ -12,6 +12,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
+	"agentd/internal/telemetry"
 	"agentd/sdk"
 )
 
@@ -30,6 +31,8 @@ type serving struct {
 	calls, errors atomic.Uint64
 	// unlisted is set when it was reported that the contract is not in the registry.
 	unlisted bool
+	// telemetry is nil when it is off.
+	telemetry *telemetry.Telemetry
 	// heartbeat is how often a delivery is extended.
 	heartbeat time.Duration
 	// patience is how long a handler may go on after its context ended before the call is answered without it.
@@ -82,6 +85,7 @@ func (s *serving) listenVoid(ctx context.Context, domain string) {
 
 // handle settles one delivery.
 func (s *serving) handle(ctx context.Context, d broker.Delivery) {
+	s.telemetry.Delivered(ctx, d)
 	address, err := s.conn.Subjects().Parse(d.Subject())
 	if err != nil {
 		s.reject(ctx, d, err)
@@ -115,7 +119,10 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 	defer s.flights.end(id)
 	stop := s.extend(d)
 	defer stop()
-	i := s.invoke(handling, &c)
+	work, shown := s.telemetry.Serve(handling, &c.Event)
+	var sent *sdk.Event
+	defer func() { shown.End(work, sent) }()
+	i := s.invoke(work, &c)
 	answer, err := i.wait(s.patience)
 	switch {
 	case ctx.Err() != nil:
@@ -125,11 +132,13 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 		s.log.Debug("call was voided while it was handled", "call", id)
 	default:
 		event := s.response(c, answer, err)
+		event.TraceParent = shown.TraceParent(event.TraceParent)
 		if err := s.respond(ctx, c, event); err != nil {
 			s.log.Error("call could not be answered; it will be delivered again", "call", id, "error", err)
 			return
 		}
 		s.count(event)
+		sent = &event
 	}
 	stop()
 	s.ack(d)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/telemetry"
 	"agentd/sdk"
 )
 
@@ -50,12 +51,22 @@ func Run(ctx context.Context, services ...*Service) error { return Server{}.Run(
 //
 // The error is *sdk.Error with CodeConfig if the services cannot be served as they are, and with CodeConflict if the
 // registry has a version of a contract with other content.
-func (o Server) Run(ctx context.Context, services ...*Service) error {
+//
+// Where the OTEL_* variables say so, each call is a span below the caller's, and the handler's context has it.
+func (o Server) Run(ctx context.Context, services ...*Service) (err error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	bound, err := o.bind(services)
 	if err != nil {
 		return err
+	}
+	shown, err := telemetry.Start(ctx, telemetry.Options{Logger: o.Logger})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shown.Close()) }()
+	for _, s := range bound {
+		s.telemetry = shown
 	}
 	conn := o.Conn
 	if conn == nil {

@@ -13,7 +13,7 @@ import (
 // readyTimeout bounds the answer to /readyz: a prober does not wait for long.
 const readyTimeout = 2 * time.Second
 
-// health answers /livez and /readyz. Its zero value is alive and not ready.
+// health answers /livez, /readyz and /metrics. Its zero value is alive and not ready.
 type health struct {
 	mu    sync.Mutex
 	ready func(context.Context) error
@@ -27,7 +27,7 @@ func (h *health) set(ready func(context.Context) error) {
 }
 
 // listen serves on address, if there is one, until stop is called.
-func (h *health) listen(ctx context.Context, address string) (stop func() error, err error) {
+func (h *health) listen(ctx context.Context, address string, metrics http.Handler) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}
@@ -39,6 +39,9 @@ func (h *health) listen(ctx context.Context, address string) (stop func() error,
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { answer(w, h.check(r.Context())) })
+	if metrics != nil {
+		mux.Handle("GET /metrics", metrics)
+	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()

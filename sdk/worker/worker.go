@@ -17,6 +17,7 @@ import (
 	"agentd/internal/contracts"
 	"agentd/internal/llm"
 	"agentd/internal/state/sealed"
+	"agentd/internal/telemetry"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -36,8 +37,8 @@ type Options struct {
 	Encryption Encryption
 
 	Agents []sdk.Agent
-	// Models resolves the model of an agent's spec. Nil is one OpenAI-compatible provider named "openai", with key and
-	// address from OPENAI_API_KEY and OPENAI_BASE_URL.
+	// Models resolves the model of an agent's spec. Nil are the providers "openai" and "anthropic", with keys and addresses
+	// from OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL.
 	Models func(sdk.ModelSpec) (sdk.Provider, error)
 	// Slots is how many messages are handled at once; 0 is 32. Each may hold a whole conversation in memory.
 	Slots int
@@ -53,10 +54,16 @@ type Options struct {
 	// Keys verify signed decisions, by domain.
 	Keys map[string][]ed25519.PublicKey
 
+	// ReconcileEvery is how often one of the workers looks for runs that were lost, and repairs or ends them: docs/reliability.md.
+	// 0 is an hour, negative is never. LostAfter is how old something must be before it counts as lost; 0 is 15 minutes.
+	ReconcileEvery, LostAfter time.Duration
+	// History is how long a finished run keeps its history; 0 is 30 days, negative is for ever.
+	History time.Duration
+
 	// Grace is how long a stopping worker lets activations reach their next step; 0 is 30 s.
 	Grace time.Duration
-	// HTTP is an address such as ":8080" for GET /livez and /readyz; empty is none. The worker is ready while it reaches
-	// NATS and the store, and not from the moment it is asked to stop.
+	// HTTP is an address such as ":8080" for GET /livez, /readyz and /metrics (Prometheus); empty is none. The worker is
+	// ready while it reaches NATS, its consumers and the store, and not from the moment it is asked to stop.
 	HTTP string
 	// Serving is called once, when the worker begins to take messages; nil is allowed.
 	Serving func()
@@ -90,6 +97,8 @@ func FromEnvironment() Options {
 // Run serves until ctx ends. Then it takes no further message, lets activations reach their next step, and leaves what is
 // not finished to other workers: it cancels no run.
 //
+// Traces and metrics go where the OTEL_* variables say; without any there are none.
+//
 // NATS or Redis may be away, at the start or later: the worker waits and reconnects for ever. The error is *sdk.Error
 // with CodeConfig when waiting would not help: the agents are wrong, or what they need on the broker is missing.
 func Run(ctx context.Context, o Options) error {
@@ -97,15 +106,19 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	stop, err := s.health.listen(ctx, o.HTTP)
+	s.telemetry, err = telemetry.Start(ctx, telemetry.Options{Scrape: o.HTTP != "", Logger: s.Logger})
 	if err != nil {
 		return err
+	}
+	stop, err := s.health.listen(ctx, o.HTTP, s.telemetry.Handler())
+	if err != nil {
+		return errors.Join(err, s.telemetry.Close())
 	}
 	err = s.run(ctx)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil // it was asked to stop while it waited for a server
 	}
-	return errors.Join(err, stop())
+	return errors.Join(err, s.telemetry.Close(), stop())
 }
 
 // serving is one Run.
@@ -114,6 +127,8 @@ type serving struct {
 	subjects sdk.Subjects
 	keys     *sealed.Keyring
 	health   health
+	// telemetry is nil when it is off.
+	telemetry *telemetry.Telemetry
 }
 
 // newServing fills in defaults and checks everything that can be checked without a connection.
@@ -151,9 +166,13 @@ func newServing(o Options) (*serving, error) {
 }
 
 func modelsFromEnvironment() (func(sdk.ModelSpec) (sdk.Provider, error), error) {
-	registry, err := llm.New(llm.Config{Providers: []llm.ProviderConfig{{
-		Name: "openai", APIKey: os.Getenv("OPENAI_API_KEY"), BaseURL: os.Getenv("OPENAI_BASE_URL"),
-	}}})
+	registry, err := llm.New(llm.Config{Providers: []llm.ProviderConfig{
+		{Name: "openai", APIKey: os.Getenv("OPENAI_API_KEY"), BaseURL: os.Getenv("OPENAI_BASE_URL")},
+		{
+			Name: "anthropic", Protocol: llm.ProtocolAnthropic, APIKey: os.Getenv("ANTHROPIC_API_KEY"),
+			BaseURL: os.Getenv("ANTHROPIC_BASE_URL"),
+		},
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +208,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.OpenedStore) error {
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: store, Models: s.Models, Agents: s.Agents, Slots: s.Slots, Grace: s.Grace, Logger: s.Logger,
-		Identity: s.Identity, Keys: s.Keys,
+		Reconcile: s.reconcile(), Identity: s.Identity, Keys: s.Keys, Telemetry: s.telemetry,
 	})
 	if err != nil {
 		return err
@@ -201,6 +220,14 @@ func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.Ope
 		s.Serving()
 	}
 	return w.Run(ctx)
+}
+
+// reconcile fills in defaults.
+func (s *serving) reconcile() worker.Reconcile {
+	return worker.Reconcile{
+		Interval: max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0), OlderThan: s.LostAfter,
+		History: max(cmp.Or(s.History, sdk.DefaultHistory), 0),
+	}
 }
 
 // setUp provisions the broker, or checks that it is provisioned, and looks up what the agents have from the registry.

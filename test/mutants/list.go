@@ -5,7 +5,7 @@ type mutant struct {
 	name string
 	// file is relative to the module; old, which occurs exactly once, is replaced by new.
 	file, old, new string
-	// within is how many histories the simulator may need to notice it; 0 is 1,000.
+	// within is how many histories the simulator may need to notice it; 0 is 20,000.
 	within int
 	// equivalent is the proof that nobody can notice it; empty for a bug.
 	equivalent string
@@ -36,11 +36,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "effects of a duplicate are not carried out again", file: "internal/runner/activation.go",
-		old: "if !e.Cause.Is(a.msg.Cause) {", new: "if true {",
+		old: "if !slices.ContainsFunc(causes, e.Cause.Is) {", new: "if true {",
 	},
 	{
 		name: "effects of a dead driver are not carried out again", file: "internal/runner/activation.go",
-		old: "if redelivered {", new: "if redelivered && false {",
+		old: "if driver != nil && (drives || driver.Covers(a.msg.Cause)) {", new: "if driver != nil && false {",
 	},
 	{
 		name: "what the run waits for is not carried out again", file: "internal/core/next.go",
@@ -71,7 +71,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a step that was found written is not confirmed", file: "internal/runner/drive.go",
-		old: "if err := a.confirm(ctx); err != nil {", new: "if err := error(nil); err != nil {", within: 5000,
+		old: "nobody has confirmed it yet.\n\t\t\tif err := a.confirm(ctx); err != nil {",
+		new: "nobody has confirmed it yet.\n\t\t\tif err := error(nil); err != nil {", within: 5000,
 	},
 	{
 		name: "effects of entries that are not durable", file: "internal/runner/journal.go",
@@ -110,7 +111,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a journal may be read without its end", file: "internal/runner/journal.go",
-		old: "if err != nil || end.Rev >= rev {", new: "if err != nil || len(entries) > 0 {",
+		old: "if err != nil || end.Rev >= rev ||", new: "if err != nil || len(entries) > 0 ||",
 	},
 
 	// One driver (R5).
@@ -218,10 +219,101 @@ var mutants = []mutant{
 		old: "if h.Timer == 0 || due < h.Timer {", new: "if h.Timer == 0 {",
 	},
 
+	// Permissions.
+	{
+		name: "what could not be checked is allowed", file: "internal/runner/permission.go",
+		old: `rulings[i] = core.Ruling{Verdict: sdk.PermissionDeny, Reason: "its permission could not be checked"}`,
+		new: "rulings[i] = core.Ruling{Verdict: sdk.PermissionAllow}",
+	},
+	{
+		name: "what the policy denies is allowed", file: "internal/core/permission.go",
+		old: "case sdk.PermissionDeny:\n\t\treturn r\n\t}", new: "case sdk.PermissionDeny:\n\t\tr.Verdict = sdk.PermissionAllow\n\t\treturn r\n\t}",
+	},
+	{
+		name: "a decision counts on whatever arguments it was made", file: "internal/core/decision.go",
+		old: "case d.ArgsHash != g.ArgsHash:", new: "case false:",
+	},
+	{
+		name: "a decision counts however late it is", file: "internal/core/decision.go",
+		old: "case ev.Received >= c.Due:", new: "case false:",
+	},
+	{
+		name: "a decision has any scope", file: "internal/core/decision.go",
+		old: "case !slices.Contains(g.scopes(), d.Scope):", new: "case false:",
+	},
+	{
+		name: "anybody may decide", file: "internal/core/decision.go",
+		old: "case len(g.Approvers) > 0 && !slices.Contains(g.Approvers, who):", new: "case false:",
+	},
+	{
+		name: "whoever started the run may decide", file: "internal/core/decision.go",
+		old: "case g.FourEyes && (who == \"\" || who == t.Head.Init.Who):", new: "case false:",
+	},
+	{
+		name: "one approver counts twice", file: "internal/core/decision.go",
+		old: "case g.Quorum > 1 && (who == \"\" || slices.Contains(g.Allowed, who)):", new: "case false:",
+	},
+	{
+		name: "the first of several approvers is enough", file: "internal/core/decision.go",
+		old: "if len(c.Gate.Allowed) < c.Gate.Quorum {", new: "if false {",
+	},
+	{
+		name: "one of several approvers grants more than the call", file: "internal/core/decision.go",
+		old: "if g.Agreed == nil {", new: "if false {",
+	},
+	{
+		name: "a decision for a tool releases what its author may not decide", file: "internal/core/decision.go",
+		old: "return !c.Gate.admits(who, h.Init.Who) })", new: "return false })",
+	},
+	{
+		name: "a denied call is made", file: "internal/core/decision.go",
+		old: "default:\n\t\tt.deny(gated, denial(c.Tool, d.Reason))", new: "default:\n\t\tt.release(gated, tool, d)",
+	},
+	{
+		name: "what nobody decides is allowed", file: "internal/core/decision.go",
+		old: "t.deny(&h.Calls[h.call(g.Call)], denial(c.Tool, d.Reason))",
+		new: "t.release(&h.Calls[h.call(g.Call)], t.spec.tool(c.Tool), d)",
+	},
+	{
+		name: "a call is made with the arguments that an approver replaced", file: "internal/core/decision.go",
+		old: "gated.Edited = t.in.Rev", new: "gated.Edited = 0",
+	},
+	{
+		name: "a grant is never used up", file: "internal/core/permission.go",
+		old: "left = slices.Delete(left, i, i+1)", new: "left[i].Uses = 1",
+	},
+	{
+		name: "a grant for one call covers others", file: "internal/core/permission.go",
+		old: "return g.ArgsHash == sdk.ArgsHash(args)", new: "return true",
+	},
+	{
+		name: "a grant never expires", file: "internal/core/permission.go",
+		old: "g.Expires > 0 && g.Expires <= now ||", new: "",
+	},
+	{
+		name: "a grant for one tool covers all", file: "internal/core/permission.go",
+		old: "if g.Tool != tool ||", new: "if",
+	},
+	{
+		name: "a tool runs by a decision that may be forgotten", file: "internal/runner/drive.go",
+		old: "a.at = end\n\t\tif err := a.confirm(ctx); err != nil {", new: "a.at = end\n\t\tif err := error(nil); err != nil {",
+		within: 100_000,
+	},
+
+	// Runs that are handed back, and calls that nobody waits for.
+	{
+		name: "an activation that fails counts as one that died", file: "internal/runner/activation.go",
+		old: "if permanent(problem) || ", new: "if true || ",
+	},
+	{
+		name: "whoever begins a run does not look whether it was voided", file: "internal/runner/drive.go",
+		old: "if err := a.endVoided(ctx); err != nil {", new: "if err := error(nil); err != nil {",
+	},
+
 	// Changes that are no bugs.
 	{
-		name: "no backstop: a timer never takes a run from a silent driver", file: "internal/core/step.go",
-		old: "if h.Status == StatusRunning && t.in.At-h.Driver.Since > t.spec.StaleAfter {", new: "if false {",
+		name: "no backstop: nothing takes a run from a silent driver but its own message", file: "internal/core/step.go",
+		old: "return d.Owner == \"\" || t.in.At-d.Since > t.spec.StaleAfter", new: "return d.Owner == \"\"",
 		equivalent: "A run is driven only under a message that is not acked (R3), so its driver's end brings that message to another\n" +
 			"worker, which takes over. The backstop serves a run whose driving message is lost, which the broker's promise excludes.",
 	},

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "try only the mutants whose names contain this")
+	only := flag.String("only", "", "try only the mutants whose names contain one of these, with commas between them")
 	flag.Parse()
 	if err := run(context.Background(), *only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -46,7 +47,7 @@ func run(ctx context.Context, only string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	var chosen []mutant
 	for _, m := range mutants {
-		if strings.Contains(m.name, only) {
+		if m.isOne(strings.Split(only, ",")) {
 			chosen = append(chosen, m)
 		}
 	}
@@ -60,6 +61,7 @@ func run(ctx context.Context, only string) (err error) {
 			v, err := m.try(ctx, filepath.Join(dir, fmt.Sprint(i)))
 			v.took, v.broken = time.Since(began), err
 			verdicts[i] = v
+			fmt.Fprintf(os.Stderr, "%d/%d %s: %s at history %d, %s\n", i+1, len(chosen), m.name, v.invariant, v.seed, v.took.Round(time.Second))
 			return nil
 		})
 	}
@@ -104,6 +106,11 @@ func table(list []mutant, verdicts []verdict) (wrong int) {
 	return wrong
 }
 
+// isOne reports whether the mutant's name contains one of the texts.
+func (m mutant) isOne(texts []string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(m.name, text) })
+}
+
 // budget is how many histories the simulator may play.
 func (m mutant) budget() int {
 	switch {
@@ -126,7 +133,7 @@ func (m mutant) try(ctx context.Context, dir string) (verdict, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return verdict{}, fmt.Errorf("the mutant does not compile: %s", out)
 	}
-	play := exec.CommandContext(ctx, binary, "-test.run=TestSimulation$", "-test.timeout=3m", "-test.cpu=1",
+	play := exec.CommandContext(ctx, binary, "-test.run=TestSimulation$", "-test.timeout=10m", "-test.cpu=1",
 		"-sim.shrink=false", fmt.Sprint("-sim.seeds=", m.budget()))
 	out, err := play.CombinedOutput()
 	if err == nil {

@@ -29,6 +29,8 @@ type rig struct {
 	// openStore opens a worker's store; nil is JetStream.
 	openStore func(*broker.Conn) runner.Store
 	model     sdk.Provider
+	// publisher is in the place of a worker's connection, unless it is nil.
+	publisher func(*broker.Conn) runner.Publisher
 	specs     []sdk.AgentSpec
 	agents    []sdk.Agent
 }
@@ -127,10 +129,14 @@ func (r *rig) work(grace time.Duration) *rigWorker {
 	if r.openStore != nil {
 		store = r.openStore(conn)
 	}
-	w, err := worker.New(worker.Options{
+	o := worker.Options{
 		Conn: conn, Store: store, Agents: r.agents, Slots: 16, Grace: grace, Logger: r.log(),
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return r.model, nil },
-	})
+	}
+	if r.publisher != nil {
+		o.Publisher = r.publisher(conn)
+	}
+	w, err := worker.New(o)
 	r.check("new worker", err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	running := &rigWorker{w, conn, stop, make(chan error, 1)}

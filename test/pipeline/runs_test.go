@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/internal/core"
 	"agentd/internal/worker"
 	"agentd/sdk"
@@ -129,6 +131,44 @@ func TestInit_DuplicateStartsNothingAndAnotherIsRefused(t *testing.T) {
 	if n := len(model.Requests()); n != 1 {
 		t.Errorf("the model was asked %d times, want 1", n)
 	}
+}
+
+// New input for a run that waits is never lost: the answer that it waits for is taken, another beginning under its name is
+// refused to whoever sent it, and what it does not understand is a dead letter. None of it harms the run.
+func TestInit_DuringAWaitIsRefusedAndHarmsNothing(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Text = sdk.TextConverse
+	h := start(t, spec, sdktest.Script(sdktest.Say("What is it?"), sdktest.Say("I see.")))
+	ev := h.Init("desk", hello())
+	r := h.Send("desk", ev)
+	turn := h.Call(sdk.TypeConversationTurn)
+	waiting := h.Suspended(r, 1)
+
+	other := ev
+	other.ID, other.Data = "another", []byte(`{"message":"something else"}`)
+	wantProblem(t, h.Done(h.Send("desk", other)), "desk", sdk.CodeRunExists)
+	h.Send("desk", ev) // the same once more
+	message := sdk.DefaultSubjects().Control(sdk.ControlMessage, "desk", r.Key)
+	h.PublishRaw(message, []byte(`{"specversion":"1.0","id":"m","source":"c","type":"agentd.message","data":{"message":"by the way"}}`))
+	if d := h.DeadLetter(); d.Reason != string(sdk.CodeInvalidEvent) || d.Subject != message {
+		t.Errorf("dead letter %+v", d)
+	}
+	if s := h.State(r); s.Status != core.StatusWaiting || len(s.Messages()) != len(waiting.Messages()) {
+		t.Errorf("the run is %s with %d messages, before %d", s.Status, len(s.Messages()), len(waiting.Messages()))
+	}
+
+	turn.Answer("agentd.conversation.answered", map[string]any{"message": "My case."})
+	h.Call(sdk.TypeConversationTurn).Answer("agentd.conversation.answered", map[string]any{"message": "bye", "end": true})
+	wantResponse(t, h.Done(r), "I see.")
+	var texts []string
+	for _, m := range h.Messages(r) {
+		texts = append(texts, m.PlainText())
+	}
+	if diff := cmp.Diff([]string{"hello", "What is it?", "My case.", "I see.", "bye"}, texts); diff != "" {
+		t.Errorf("the conversation (-want +got):\n%s", diff)
+	}
+	sound(t, h.Conn(), natsStore(h.Conn()))
 }
 
 func TestModel_FailureEndsTheRun(t *testing.T) {

@@ -315,25 +315,6 @@ func callEvents(t *testing.T) {
 	})
 }
 
-// toolOrder is row F59: tools are shown in one order, however often they are asked for.
-func toolOrder(t *testing.T) {
-	model := sdktest.Script(find(1), find(2), sdktest.Say("done"))
-	a := desk(service("shop.find"), service("shop.buy"), service("a.first"))
-	a.Spec.Builtin = []string{"ask_question"}
-	a.Tools = []sdk.Tool{echo("zeta"), echo("alpha")}
-	h := start(t, model, a)
-	r := h.Run("desk", message("hello"))
-	for range 2 {
-		h.Suspended(r, 1)
-		h.Restart()
-		h.Call("shop.find").Answer("shop.find.done", value("it"))
-	}
-	succeeds(t, h, r, `{"response": "done"}`)
-	for _, request := range asked(t, model, 3) {
-		equal(t, "tools", toolNames(request), []string{"shop_find", "shop_buy", "a_first", "ask_question", "zeta", "alpha"})
-	}
-}
-
 func TestHooks_AreCalledInTheirOrder(t *testing.T) { hookOrder(t) }
 
 func TestHooks_KeepStateOverRestarts(t *testing.T) { hookState(t) }

@@ -138,8 +138,11 @@ func streamListener(t *testing.T) {
 		revision, index = event.Revision, event.Index
 	}
 	equal(t, "events", types, []string{
-		core.MilestoneStarted, core.MilestoneCall, core.MilestoneSuspended, core.MilestoneResult,
-		"model.delta", core.MilestoneReply, core.MilestoneFinished,
+		core.MilestoneStarted, core.MilestoneCheckpoint,
+		sdk.LiveTurnStarted, sdk.LiveUsage, core.MilestoneCall, core.MilestoneUsage, core.MilestoneCheckpoint, core.MilestoneSuspended,
+		core.MilestoneResult, core.MilestoneCheckpoint,
+		sdk.LiveTurnStarted, sdk.LiveDelta, sdk.LiveUsage, core.MilestoneReply, core.MilestoneUsage, core.MilestoneCheckpoint,
+		core.MilestoneFinished,
 	})
 }
 

@@ -36,6 +36,10 @@ var seeds = map[string]func(*testing.T){
 	"A34": requestEvent, "A35": requestIsACall, "B10": approvalCache,
 	"T22": decisionsDrained, "T48": decisionsDrained, "T49": decisionsDrained, "T23": durableDecision, "T25": durableDecision,
 	"T24": cancelAction, "T26": resuspension, "T31": gateOutcomes, "T32": gateOutcomes, "T33": gateOutcomes, "T46": gateOutcomes,
+	"F1": promptAssembly, "F2": promptAssembly, "F3": promptAssembly, "F4": promptAssembly, "F5": promptAssembly,
+	"F6": promptAssembly, "F7": promptAssembly, "F8": promptAssembly, "F59": promptAssembly,
+	"F9": textCalls, "F10": textCalls, "F11": textCalls, "F12": textCalls, "F13": textCalls, "F14": textCalls, "F15": textCalls,
+	"F30": boundedMemory, "F43": compaction,
 	"T47": resumeModes, "L68": resumeModes, "T63": permissionRules, "F40": permissionRules, "F39": approvalEvents,
 	"L70": approvalEvents, "L69": permissionStore,
 	"T3": checkpointsInOrder, "T11": checkpointsInOrder, "T13": checkpointsInOrder, "T20": checkpointAtEveryEnd,
@@ -58,10 +62,10 @@ var seeds = map[string]func(*testing.T){
 	"F25": noToolCall, "F26": noToolCall, "F29": noToolCall, "F34": noToolCall,
 	"T67": steering,
 	"F16": callEvents, "F17": callEvents, "F18": callEvents, "F27": callEvents, "F28": callEvents,
-	"F59": toolOrder,
 	"T10": hooksOverFailures,
 	"F56": hookGates,
 	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B18": contractVersions, "B19": systemErrorEvent,
+	"A2": agentSpan, "B20": tracePropagation, "T69": spansAndMetrics, "F47": tokenAccounting,
 }
 
 //go:embed rows.tsv

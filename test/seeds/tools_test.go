@@ -185,7 +185,7 @@ func callSuspends(t *testing.T) {
 	equal(t, "attributes", []string{
 		got.Type, got.To, got.Subject, got.Agent, got.AccessControl, got.TraceParent, got.DataSchema, got.ParentID,
 	}, []string{
-		"shop.find", "shop.find", r.Subject, "desk", "role:buyer", event.TraceParent, "#/test/shop.find/1.0.0", event.ID,
+		"shop.find", "shop.find", r.Subject, "desk", "role:buyer", sdk.EventTrace(event.TraceParent, got.ID), "#/test/shop.find/1.0.0", event.ID,
 	})
 	reply, _ := h.Conn().ReplySubject(call.Subject)
 	equal(t, "where answers go", []string{got.Source, got.RedirectTo}, []string{reply, reply})

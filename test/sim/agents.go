@@ -160,6 +160,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 			a.Inline[t.Name] = sdk.Tool{Timeout: silence / 2 * time.Millisecond, Run: s.tool(t)}
 		}
 	}
+	s.guard(a)
 	return a
 }
 
@@ -169,7 +170,7 @@ func (s *simulation) tool(t core.Tool) func(context.Context, sdk.ToolCall) (json
 		if err := s.enter(ctx, atTool); err != nil {
 			return nil, err
 		}
-		s.models.executed(sdk.NewRunKey(call.Run), call.ID, t.AtMostOnce)
+		s.models.executed(call, t.AtMostOnce)
 		s.running.at = atInTool
 		if err := s.work(ctx); err != nil {
 			return nil, err
@@ -201,6 +202,13 @@ func checkInput(ev sdk.Event) (json.RawMessage, *sdk.Error) {
 // checkAnswer refuses a person's answer without a message; a service's is an error when its type says so.
 func checkAnswer(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
 	isError := ev.Type == sdk.ErrorType(call.Type)
+	if call.Kind == core.CallPermission && !isError {
+		var d sdk.PermissionDecision
+		if err := json.Unmarshal(ev.Data, &d); err != nil {
+			return runner.Answer{}, sdk.Errorf(sdk.CodeContractViolation, "a decision is an object")
+		}
+		return runner.Answer{Data: ev.Data, Decision: &d}, nil
+	}
 	if call.Kind == core.CallTurn && !isError {
 		var answer core.TurnAnswer
 		if err := json.Unmarshal(ev.Data, &answer); err != nil || answer.Message == "" {

@@ -81,7 +81,7 @@ func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event)
 	if err := p.enter(ctx, at); err != nil {
 		return err
 	}
-	if p.strikes(publishLost) {
+	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return errBroker
 	}
 	if err := p.broker.create(address, subject, event); err != nil {
@@ -99,7 +99,7 @@ func (p publisher) Published(ctx context.Context, subject string) (bool, error) 
 	if err := p.enter(ctx, atLookUp); err != nil {
 		return false, err
 	}
-	if p.strikes(publishLost) {
+	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return false, errBroker
 	}
 	_, found := p.broker.bySubject[subject]
@@ -111,7 +111,7 @@ func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, d
 	if err := p.enter(ctx, atArm); err != nil {
 		return err
 	}
-	if p.strikes(publishLost) {
+	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return errBroker
 	}
 	p.broker.arm(subjects.Fire(agent, run), due)
@@ -140,12 +140,15 @@ func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk
 	if err := p.enter(ctx, atLetter); err != nil {
 		return err
 	}
-	if p.strikes(publishLost) {
+	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return errBroker
 	}
 	p.trace("dead    %s %d: %s: %s", d.Stream(), d.Sequence(), reason, detail)
 	if reason == sdk.CodeInternal {
 		p.violate("corrupt", "%s %d: %s", d.Stream(), d.Sequence(), detail)
+	}
+	if reason == sdk.CodePoison && !p.lethal {
+		p.violate("I11", "%s %d: the run was taken for poison, and nobody had died: %s", d.Stream(), d.Sequence(), detail)
 	}
 	p.audit.DeadLettered(d.Stream(), d.Sequence(), reason)
 	p.pause(atLettered)

@@ -46,6 +46,9 @@ const (
 	serviceFails
 	serviceForged
 	personWrong
+	permissionFails
+	decisionWrong
+	outage
 	cancelled
 	disturbed
 	large
@@ -58,44 +61,47 @@ var kinds = [faults]struct {
 	name, what string
 	most       float64
 }{
-	crash:         {"crash", "a worker is killed, with all that it does and remembers", 0.05},
-	drain:         {"drain", "a worker is asked to end; now and then its grace is over at once", 0.01},
-	freeze:        {"freeze", "an activation, or a worker, stands still for up to three leases, and goes on", 0.05},
-	jump:          {"jump", "the clock moves on while work is to be done", 0.04},
-	failover:      {"failover", "the store forgets entries that it has not confirmed", 0.7},
-	restart:       {"restart", "the broker restarts: it forgets some acks, and leases end", 0.015},
-	upgrade:       {"upgrade", "an agent changes, and one worker after the other gets the new version", 0.02},
-	skew:          {"skew", "a worker's clock is wrong by up to 5 s", 0.7},
-	incomplete:    {"incomplete", "a worker lacks code that former versions of an agent need", 0.5},
-	storeDown:     {"store-down", "the store cannot be read", 0.12},
-	storeLost:     {"store-lost", "an append is lost, and nobody says so", 0.25},
-	storeUnsure:   {"store-unsure", "an append is written, and nobody says so", 0.35},
-	storeStale:    {"store-stale", "a journal is read without its last entries", 0.3},
-	storeDeposed:  {"store-deposed", "a journal is read from a store that has lost a failover", 0.5},
-	publishLost:   {"publish-lost", "a publish is lost", 0.2},
-	publishUnsure: {"publish-unsure", "a publish is carried out, and nobody says so", 0.2},
-	ackLost:       {"ack-lost", "an ack or nak is lost", 0.35},
-	deaf:          {"deaf", "a worker's heartbeats do not reach the broker", 0.4},
-	reorder:       {"reorder", "a message overtakes all others", 0.5},
-	duplicate:     {"duplicate", "a client or service publishes twice", 0.4},
-	timerTwice:    {"timer-twice", "a timer fires twice", 0.4},
-	timerLate:     {"timer-late", "a timer fires up to a minute late", 0.4},
-	timerEarly:    {"timer-early", "a timer fires up to a second early", 0.3},
-	wakeLost:      {"wake-lost", "a driver is not told that its run is to end", 0.5},
-	modelSlow:     {"slow", "a model or tool takes longer than a lease", 0.2},
-	modelFails:    {"model-fails", "a model refuses", 0.06},
-	modelOdd:      {"model-odd", "a model asks for what does not exist, or writes what is no text", 0.2},
-	toolFails:     {"tool-fails", "a tool fails, panics, or returns no JSON", 0.3},
-	hang:          {"hang", "a model or tool runs into its timeout, or does not even notice it", 0.08},
-	serviceSilent: {"service-silent", "a service never answers", 0.2},
-	serviceLate:   {"service-late", "a service answers up to ten minutes late", 0.3},
-	serviceTwice:  {"service-twice", "a service answers twice, in different words", 0.4},
-	serviceFails:  {"service-fails", "a service answers with an error", 0.4},
-	serviceForged: {"service-forged", "an answer comes from where none is due, or for another call", 0.3},
-	personWrong:   {"person-wrong", "a person answers with what the contract forbids", 0.3},
-	cancelled:     {"cancel", "a client cancels a run", 0.4},
-	disturbed:     {"disturbed", "a client sends an init event that must be refused", 0.6},
-	large:         {"large", "a text is larger than an entry may be", 0.3},
+	crash:           {"crash", "a worker is killed, with all that it does and remembers", 0.05},
+	drain:           {"drain", "a worker is asked to end; now and then its grace is over at once", 0.01},
+	freeze:          {"freeze", "an activation, or a worker, stands still for up to three leases, and goes on", 0.05},
+	jump:            {"jump", "the clock moves on while work is to be done", 0.04},
+	failover:        {"failover", "the store forgets entries that it has not confirmed", 0.7},
+	restart:         {"restart", "the broker restarts: it forgets some acks, and leases end", 0.015},
+	upgrade:         {"upgrade", "an agent changes, and one worker after the other gets the new version", 0.02},
+	skew:            {"skew", "a worker's clock is wrong by up to 5 s", 0.7},
+	incomplete:      {"incomplete", "a worker lacks code that former versions of an agent need", 0.5},
+	storeDown:       {"store-down", "the store cannot be read", 0.12},
+	storeLost:       {"store-lost", "an append is lost, and nobody says so", 0.25},
+	storeUnsure:     {"store-unsure", "an append is written, and nobody says so", 0.35},
+	storeStale:      {"store-stale", "a journal is read without its last entries", 0.3},
+	storeDeposed:    {"store-deposed", "a journal is read from a store that has lost a failover", 0.5},
+	publishLost:     {"publish-lost", "a publish is lost", 0.2},
+	publishUnsure:   {"publish-unsure", "a publish is carried out, and nobody says so", 0.2},
+	ackLost:         {"ack-lost", "an ack or nak is lost", 0.35},
+	deaf:            {"deaf", "a worker's heartbeats do not reach the broker", 0.4},
+	reorder:         {"reorder", "a message overtakes all others", 0.5},
+	duplicate:       {"duplicate", "a client or service publishes twice", 0.4},
+	timerTwice:      {"timer-twice", "a timer fires twice", 0.4},
+	timerLate:       {"timer-late", "a timer fires up to a minute late", 0.4},
+	timerEarly:      {"timer-early", "a timer fires up to a second early", 0.3},
+	wakeLost:        {"wake-lost", "a driver is not told that its run is to end", 0.5},
+	modelSlow:       {"slow", "a model or tool takes longer than a lease", 0.2},
+	modelFails:      {"model-fails", "a model refuses", 0.06},
+	modelOdd:        {"model-odd", "a model asks for what does not exist, or writes what is no text", 0.2},
+	toolFails:       {"tool-fails", "a tool fails, panics, or returns no JSON", 0.3},
+	hang:            {"hang", "a model or tool runs into its timeout, or does not even notice it", 0.08},
+	serviceSilent:   {"service-silent", "a service never answers", 0.2},
+	serviceLate:     {"service-late", "a service answers up to ten minutes late", 0.3},
+	serviceTwice:    {"service-twice", "a service answers twice, in different words", 0.4},
+	serviceFails:    {"service-fails", "a service answers with an error", 0.4},
+	serviceForged:   {"service-forged", "an answer comes from where none is due, or for another call", 0.3},
+	personWrong:     {"person-wrong", "a person answers with what the contract forbids", 0.3},
+	permissionFails: {"permission-fails", "a permission cannot be checked, or a grant not be kept", 0.15},
+	decisionWrong:   {"decision-wrong", "somebody decides what they may not, or on other arguments", 0.4},
+	outage:          {"outage", "store, broker or both are away for up to four minutes", 0.01},
+	cancelled:       {"cancel", "a client cancels a run", 0.4},
+	disturbed:       {"disturbed", "a client sends an init event that must be refused", 0.6},
+	large:           {"large", "a text is larger than an entry may be", 0.3},
 }
 
 // mix is how likely each fault is. Every history has a mix of its own, in which most faults never happen: what hides
@@ -110,6 +116,9 @@ func (s *simulation) swarm() {
 		if chosen {
 			s.mix[f] = likely * kinds[f].most
 		}
+	}
+	for _, f := range [...]fault{crash, drain, freeze, jump, restart, deaf, modelSlow, hang} {
+		s.lethal = s.lethal || s.mix[f] > 0
 	}
 	if s.rng.Float64() > 0.01 { // large histories take long
 		s.mix[large] = 0

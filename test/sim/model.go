@@ -155,9 +155,9 @@ func sameMessage(a, b *sdk.Message) bool {
 	})
 }
 
-func (m *models) executed(run sdk.RunKey, call string, atMostOnce bool) {
-	if m.log != nil {
-		m.trace("tool    %s of %s", call, m.name(run))
-	}
-	m.audit.Executed(audit.Execution{Run: run, Call: call, AtMostOnce: atMostOnce})
+func (m *models) executed(call sdk.ToolCall, atMostOnce bool) {
+	m.trace("tool    %s of %s", call.ID, call.Run)
+	m.audit.Executed(audit.Execution{
+		Run: sdk.NewRunKey(call.Run), Call: call.ID, AtMostOnce: atMostOnce, Args: call.Args,
+	})
 }

@@ -29,6 +29,7 @@ const (
 	atPublished
 	atLookUp
 	atMarked
+	atPermission
 	atTool
 	atInTool
 	atResult
@@ -73,6 +74,7 @@ var places = [points]struct{ code, what string }{
 	atAcked:         {"C16", "the ack is sent"},
 	atLookUp:        {"C10", "whether a call was voided is about to be looked up"},
 	atMarked:        {"C17", "an at-most-once tool is marked"},
+	atPermission:    {"C6", "permission is about to be checked, or recorded"},
 	atTool:          {"C17", "a tool is about to run"},
 	atInTool:        {"C18", "a tool works"},
 	atResult:        {"C19", "results of tools are about to be written"},

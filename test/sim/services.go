@@ -12,6 +12,10 @@ func (s *simulation) called(call sdk.CallAddress, ev sdk.Event) {
 	if s.strikes(serviceForged) {
 		s.later(int64(s.pick(20_000)), func() { s.forge(call, ev) })
 	}
+	if ev.Type == sdk.TypePermissionRequest {
+		s.asked(call, ev)
+		return
+	}
 	if s.strikes(serviceSilent) {
 		return
 	}
@@ -118,7 +122,7 @@ func (s *simulation) cancel(name string, i int) {
 func (s *simulation) begin(agent, name, id, data string, at int64) {
 	ev := sdk.Event{ID: id, Source: "client", Type: serviceType(agent), Subject: name, Data: json.RawMessage(data)}
 	for range s.times(duplicate) {
-		s.later(at, func() { s.broker.send(subjects.Start(agent), ev) })
+		s.later(at, func() { s.broker.send(subjects.Start(agent)+"."+principals[0], ev) })
 	}
 }
 

@@ -35,6 +35,10 @@ type simulation struct {
 	// calmSince is when faults ended, 0 before; hung: a model or tool took longer than a worker may be silent.
 	calmSince int64
 	hung      bool
+	// storeAway and brokerAway are until when nothing gets through to them.
+	storeAway, brokerAway int64
+	// lethal says that activations may end without giving their runs back.
+	lethal bool
 	// struck counts the faults that were to happen; happened are the numbers of those that did, in a history with a log.
 	struck   int
 	happened []int
@@ -46,6 +50,9 @@ type simulation struct {
 	broker *fakeBroker
 	store  *fakeStore
 	models *models
+	// manager keeps grants; policies are those of all specs, by digest.
+	manager  *manager
+	policies map[string]policy
 	// agents are the versions of each agent; version is the one that workers get when they start.
 	agents  map[string][]*runner.Agent
 	version int
@@ -79,6 +86,8 @@ func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 	s.broker = newBroker(s)
 	s.store = newStore(s)
 	s.models = newModels(s)
+	s.manager, s.policies = &manager{simulation: s, reserved: map[string]string{}}, map[string]policy{}
+	s.audit.Policy(s.verdict)
 	s.compile()
 	s.workers = make([]*worker, 2+s.pick(2))
 	for i := range s.workers {
@@ -124,7 +133,7 @@ func (s *simulation) run() []string {
 // calm ends all faults.
 func (s *simulation) calm() {
 	s.trace("calm    no faults from here on")
-	s.mix, s.calmSince = mix{}, s.now
+	s.mix, s.calmSince, s.storeAway, s.brokerAway = mix{}, s.now, 0, 0
 	s.store.settle()
 	for i, w := range s.workers {
 		w.deaf, w.incomplete, w.skew = false, false, 0
@@ -166,6 +175,14 @@ func (s *simulation) disturb() {
 	case len(s.store.unconfirmed) > 0 && s.strikes(failover):
 		s.everywhere(failedOverThere)
 		s.store.failover()
+	case s.strikes(outage):
+		until, which := s.now+int64(s.pick(4*minute)), s.pick(3)
+		if which != 0 {
+			s.storeAway = until
+		}
+		if which != 1 {
+			s.brokerAway = until
+		}
 	case s.strikes(restart):
 		s.everywhere(restartedThere)
 		s.broker.restart()

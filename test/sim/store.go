@@ -87,7 +87,7 @@ func (f *fakeStore) reach(ctx context.Context, at point) error {
 	if err := f.enter(ctx, at); err != nil {
 		return err
 	}
-	if f.strikes(storeDown) {
+	if f.now < f.storeAway || f.strikes(storeDown) {
 		return errStore
 	}
 	return nil
@@ -131,7 +131,7 @@ func (f *fakeStore) Append(
 	if err := f.enter(ctx, before); err != nil {
 		return runner.Version{}, err
 	}
-	if f.strikes(storeLost) {
+	if f.now < f.storeAway || f.strikes(storeLost) {
 		return runner.Version{}, runner.ErrAmbiguous
 	}
 	if f.confirmsNothing && f.pick(10) == 0 {

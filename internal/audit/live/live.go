@@ -25,8 +25,10 @@ import (
 
 // Counts say what was looked at.
 type Counts struct {
-	Runs     int `json:"runs"`
-	Inits    int `json:"inits"`
+	Runs  int `json:"runs"`
+	Inits int `json:"inits"`
+	// Purged runs have only a tombstone left: how they ended is known, and their terminal event.
+	Purged   int `json:"purged"`
 	Entries  int `json:"entries"`
 	Messages int `json:"messages"`
 	Events   int `json:"events"`
@@ -159,6 +161,9 @@ func (r *auditedRun) audit(ctx context.Context) error {
 			err = fmt.Errorf("%w: %w", runner.ErrCorrupt, err)
 		}
 		r.head = entry.Head
+		if r.head.Purged != nil {
+			r.Purged++
+		}
 	}
 	if errors.Is(err, runner.ErrCorrupt) {
 		r.checker.Violate("I6", r.key, "its last entry cannot be read: %v", err)

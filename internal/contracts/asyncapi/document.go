@@ -186,7 +186,7 @@ func Document(d Deployment) (json.RawMessage, error) {
 }
 
 func description(v View) string {
-	const wire = " Every message but live events and queries is a CloudEvent in structured mode. Tokens of subjects, ids, " +
+	const wire = " Every message but queries is a CloudEvent in structured mode. Tokens of subjects, ids, " +
 		"replies and streams are specified in agentd's docs/wire.md."
 	switch v {
 	case ViewClient:

@@ -118,8 +118,8 @@ func cancelMessage() message {
 
 func liveMessage() message {
 	return message{
-		Name: "live", Title: "Live event", ContentType: sdk.ContentTypeJSON,
-		Summary: "What a run does, for people who watch. rev and i number milestones; ephemeral events carry those of the last one.",
+		Name: "live", Title: "Live event", ContentType: sdk.ContentTypeStructured,
+		Summary: "What a run does, for people who watch. rev and i number milestones; ephemeral events carry the revision that they come after.",
 		Payload: liveSchema(),
 	}
 }
@@ -128,14 +128,19 @@ func liveSchema() object {
 	return object{
 		"type": "object",
 		"properties": object{
-			"run": text("The run's subject."), "agent": object{"type": "string"},
-			"rev": object{"type": "integer"}, "i": object{"type": "integer"},
+			"specversion": object{"const": sdk.SpecVersion},
+			"id":          text("The same whenever a milestone is told."), "source": object{"type": "string"},
+			"type":    object{"type": "string", "pattern": "^agentd\\.live\\.", "description": "Readers ignore types that they do not know."},
+			"subject": text("The run's subject."), "agent": object{"type": "string"},
+			"time":            object{"type": "string", "format": "date-time"},
+			"datacontenttype": object{"const": sdk.ContentTypeJSON},
+			"turn":            object{"type": "integer"},
+			"rev":             object{"type": "integer"}, "i": object{"type": "integer"}, "count": object{"type": "integer"},
+			"sequence":  text("Orders the events of a run as texts do."),
 			"ephemeral": object{"type": "boolean"},
-			"type":      text("Readers ignore types that they do not know."),
-			"time":      object{"type": "integer", "description": "Unix milliseconds."},
 			"data":      object{},
 		},
-		"required": []string{"run", "agent", "rev", "i", "type", "time"},
+		"required": []string{"specversion", "id", "source", "type", "subject", "time", "agent", "turn", "rev", "i", "sequence"},
 	}
 }
 
@@ -172,8 +177,8 @@ func statusMessage() message {
 				"rev": integer, "interactions": integer,
 				"usage":      object{"type": "object", "properties": object{"prompt": integer, "completion": integer}},
 				"waiting":    object{"type": "array", "items": object{"type": "object"}},
-				"milestones": object{"type": "array", "items": liveSchema()},
-				"terminal":   object{"type": "object"},
+				"milestones": object{"type": "array", "items": liveSchema()}, "more": object{"type": "boolean"},
+				"terminal": object{"type": "object"},
 			},
 			"required": []string{"run", "agent", "status", "rev"},
 		},

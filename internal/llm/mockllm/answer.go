@@ -28,9 +28,9 @@ func newAnswer(req chatRequest, reply Reply) answer {
 		})
 	}
 	if a.finish == "" {
-		a.finish = "stop"
+		a.finish = finishStop
 		if len(a.calls) > 0 {
-			a.finish = "tool_calls"
+			a.finish = finishCalls
 		}
 	}
 	if u := reply.Usage; u != nil {

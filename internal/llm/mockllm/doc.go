@@ -1,5 +1,6 @@
-// Package mockllm is a model that answers from a script over HTTP: POST /v1/chat/completions (streamed and not),
-// GET /v1/models and GET /stats. Real client code runs against it in tests and demos, without a key.
+// Package mockllm is a model that answers from a script over HTTP, in two protocols: POST /v1/chat/completions (OpenAI,
+// streamed and not) and POST /v1/messages (Anthropic, streamed); and GET /v1/models and GET /stats. Real client code runs
+// against it in tests and demos, without a key.
 //
 // A script is YAML or JSON:
 //
@@ -13,6 +14,7 @@
 //	    tools: [find_flight]         # optional: the request must offer exactly these
 //	    replies:
 //	      - text: Let me look.       # text, calls or both; the text may be empty
+//	        thinking: Where is it?   # before the text, in Anthropic's protocol only
 //	        calls:
 //	          - name: find_flight
 //	            arguments: {to: LIS} # a mapping is sent as JSON, a text as it is (to play a model that errs)

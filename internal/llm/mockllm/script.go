@@ -37,12 +37,14 @@ type Match struct {
 
 // Reply is one answer of the model.
 type Reply struct {
-	Text   string      `yaml:"text"`
-	Calls  []ReplyCall `yaml:"calls"`
-	Delay  Duration    `yaml:"delay"`
-	Usage  *Usage      `yaml:"usage"`
-	Finish string      `yaml:"finish"`
-	Faults []Fault     `yaml:"faults"`
+	Text string `yaml:"text"`
+	// Thinking is said before the text, where the protocol has that.
+	Thinking string      `yaml:"thinking"`
+	Calls    []ReplyCall `yaml:"calls"`
+	Delay    Duration    `yaml:"delay"`
+	Usage    *Usage      `yaml:"usage"`
+	Finish   string      `yaml:"finish"`
+	Faults   []Fault     `yaml:"faults"`
 }
 
 // ReplyCall is one tool call of a reply.
@@ -174,7 +176,7 @@ func (r Reply) check() []error {
 		}
 	}
 	switch r.Finish {
-	case "", "stop", "tool_calls", "length", "content_filter":
+	case "", finishStop, finishCalls, finishLength, finishFilter:
 	default:
 		faults = append(faults, fmt.Errorf("unknown finish %q", r.Finish))
 	}

@@ -29,7 +29,11 @@ type Server struct {
 // New returns a server for a script that ParseScript, LoadScript or TranscriptScript made.
 func New(script *Script) *Server {
 	s := &Server{script: script, ledger: newLedger(), mux: http.NewServeMux()}
-	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
+		var req chatRequest
+		s.answer(w, r, chatProtocol{&req})
+	})
+	s.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, &messagesProtocol{}) })
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Stats()) })
 	return s
@@ -64,26 +68,62 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, list)
 }
 
-func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+// protocol is how a client speaks to the server.
+type protocol interface {
+	// read returns the request in the form that conversations are kept in.
+	read(body io.Reader) (chatRequest, error)
+	// refuse answers with an error.
+	refuse(w http.ResponseWriter, status int, message string)
+	// answer sends a reply; with cut it breaks the connection half-way.
+	answer(w http.ResponseWriter, a answer, cut bool)
+}
+
+// chatProtocol is that of chat completions.
+type chatProtocol struct{ req *chatRequest }
+
+func (p chatProtocol) read(body io.Reader) (chatRequest, error) {
+	err := json.NewDecoder(body).Decode(p.req)
+	return *p.req, err
+}
+
+func (chatProtocol) refuse(w http.ResponseWriter, status int, message string) {
+	kind := "server_error"
+	if status == http.StatusTooManyRequests {
+		kind = "rate_limit_exceeded"
+	} else if status < http.StatusInternalServerError {
+		kind = "invalid_request_error"
+	}
+	writeJSON(w, status, errorBody{Error: errorFields{Message: message, Type: kind, Code: &kind}})
+}
+
+func (p chatProtocol) answer(w http.ResponseWriter, a answer, cut bool) {
+	if p.req.Stream {
+		a.stream(w, p.req.StreamOptions.IncludeUsage, cut)
+	} else {
+		a.whole(w, cut)
+	}
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, p protocol) {
 	s.ledger.request()
 	run, err := url.PathUnescape(r.Header.Get(runHeader))
 	var req chatRequest
 	if err == nil {
-		err = json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&req)
+		req, err = p.read(http.MaxBytesReader(w, r.Body, maxRequest))
 	}
 	if r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) {
 		return // the client went away in the middle of its request
 	}
 	if err != nil {
 		s.ledger.mismatch(Mismatch{Run: run, Message: err.Error()})
-		writeError(w, http.StatusBadRequest, "invalid_request_error", "the request cannot be read: "+err.Error())
+		p.refuse(w, http.StatusBadRequest, "the request cannot be read: "+err.Error())
 		return
 	}
 	turn := req.turn()
 	reply, mismatch := s.find(run, req)
 	if mismatch != "" {
 		s.ledger.mismatch(Mismatch{Run: run, Turn: turn, Message: mismatch})
-		writeError(w, http.StatusUnprocessableEntity, "invalid_request_error", mismatch)
+		p.refuse(w, http.StatusUnprocessableEntity, mismatch)
 		return
 	}
 	key := "run " + run
@@ -92,7 +132,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	fault, faulty := s.ledger.fault(key, turn, reply.Faults)
 	if faulty && !fault.Cut {
-		fault.write(w)
+		fault.write(w, p)
 		return
 	}
 	if !wait(r, time.Duration(reply.Delay)) {
@@ -101,12 +141,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	if !faulty {
 		s.ledger.answered(key, turn)
 	}
-	answer := newAnswer(req, reply)
-	if req.Stream {
-		answer.stream(w, req.StreamOptions.IncludeUsage, fault.Cut)
-	} else {
-		answer.whole(w, fault.Cut)
-	}
+	p.answer(w, newAnswer(req, reply), fault.Cut)
 }
 
 // find returns the reply that is due, or why there is none.
@@ -219,7 +254,7 @@ func (r Reply) equal(o Reply) bool {
 	})
 }
 
-func (f Fault) write(w http.ResponseWriter) {
+func (f Fault) write(w http.ResponseWriter, p protocol) {
 	if after := time.Duration(f.RetryAfter); after > 0 {
 		// In whole seconds for every client, and exactly for those that know the other header.
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((after+time.Second-1)/time.Second), 10))
@@ -229,13 +264,7 @@ func (f Fault) write(w http.ResponseWriter) {
 	if message == "" {
 		message = "scripted fault: " + http.StatusText(f.Status)
 	}
-	kind := "server_error"
-	if f.Status == http.StatusTooManyRequests {
-		kind = "rate_limit_exceeded"
-	} else if f.Status < http.StatusInternalServerError {
-		kind = "invalid_request_error"
-	}
-	writeError(w, f.Status, kind, message)
+	p.refuse(w, f.Status, message)
 }
 
 // wait reports whether the client still waits after d.
@@ -257,10 +286,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // a client that went away has no use for an error
-}
-
-func writeError(w http.ResponseWriter, status int, kind, message string) {
-	writeJSON(w, status, errorBody{Error: errorFields{Message: message, Type: kind, Code: &kind}})
 }
 
 const idLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

@@ -13,6 +13,17 @@ const (
 	roleUser      = "user"
 )
 
+// Why a reply ends, as scripts and chat completions say it.
+const (
+	finishStop   = "stop"
+	finishCalls  = "tool_calls"
+	finishLength = "length"
+	finishFilter = "content_filter"
+)
+
+// partText is the kind of a content part that is text, in both protocols.
+const partText = "text"
+
 // Message is a message of the chat completions protocol, in requests and in recorded conversations.
 type Message struct {
 	Role string
@@ -86,7 +97,7 @@ func (m *Message) readParts(parts []json.RawMessage) error {
 		if err := json.Unmarshal(raw, &part); err != nil {
 			return fmt.Errorf("content part %d: %w", i, err)
 		}
-		if part.Type == "text" && part.Text != nil {
+		if part.Type == partText && part.Text != nil {
 			texts = append(texts, *part.Text)
 		} else {
 			m.Media = append(m.Media, string(raw))
@@ -97,17 +108,19 @@ func (m *Message) readParts(parts []json.RawMessage) error {
 }
 
 type chatRequest struct {
-	Model    string    `json:"model"`
-	Messages []Message `json:"messages"`
-	Tools    []struct {
-		Function struct {
-			Name string `json:"name"`
-		} `json:"function"`
-	} `json:"tools"`
-	Stream        bool `json:"stream"`
+	Model         string        `json:"model"`
+	Messages      []Message     `json:"messages"`
+	Tools         []offeredTool `json:"tools"`
+	Stream        bool          `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
+}
+
+type offeredTool struct {
+	Function struct {
+		Name string `json:"name"`
+	} `json:"function"`
 }
 
 // turn is how many replies the conversation already has.

@@ -27,7 +27,7 @@ type blobKey struct {
 	digest string
 }
 
-var _ runner.Store = (*Store)(nil)
+var _ state.Store = (*Store)(nil)
 
 // New returns an empty store.
 func New() *Store {

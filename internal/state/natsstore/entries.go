@@ -27,23 +27,36 @@ const (
 func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, error) {
 	var records []runner.Record
 	for last := after; ; {
-		more, done, err := s.batch(ctx, run, last)
+		b, err := s.batch(ctx, run, last)
 		if err != nil {
 			return nil, fmt.Errorf("read entries of run %s after %d: %w", run, last.Rev, err)
 		}
-		records = append(records, more...)
-		if done {
+		if b.purged {
+			records = nil
+		}
+		records = append(records, b.records...)
+		if b.done && b.purged && after.Rev >= b.records[0].Rev {
+			return nil, nil // whoever knows a later record knows more than is left
+		}
+		if b.done {
 			return records, nil
 		}
 		last = records[len(records)-1].Version
 	}
 }
 
+// batch is what one request read.
+type batch struct {
+	records []runner.Record
+	// purged says that nothing before records counts: the first one is the tombstone.
+	purged bool
+	done   bool
+}
+
 // batch reads some entries, at least one unless it is done. Messages on their way to the client may be lost: what comes
 // after a gap is left for the next request.
-func (s *Store) batch(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, bool, error) {
-	var records []runner.Record
-	done := false
+func (s *Store) batch(ctx context.Context, run sdk.RunKey, after runner.Version) (batch, error) {
+	var b batch
 	subject := s.subjects.Journal(run)
 	err := s.request(ctx, func(ctx context.Context) error {
 		messages, err := jetstreamext.GetBatch(ctx, s.js, s.stream, batchEntries,
@@ -52,26 +65,31 @@ func (s *Store) batch(ctx context.Context, run sdk.RunKey, after runner.Version)
 		if err != nil {
 			return err
 		}
-		done, err = s.collect(messages, func(m *jetstream.RawStreamMsg) error {
+		b.done, err = s.collect(messages, func(m *jetstream.RawStreamMsg) error {
 			r, err := record(m)
-			if err == nil && r.Rev != after.Rev+uint64(len(records))+1 {
+			switch {
+			case err != nil:
+				return err
+			case m.Header.Get(headerTombstone) != "":
+				b.records, b.purged = nil, true
+			case r.Rev != after.Rev+uint64(len(b.records))+1:
 				return errGap
 			}
-			records = append(records, r)
-			return err
+			b.records = append(b.records, r)
+			return nil
 		})
-		if err == nil && !done && len(records) == 0 {
+		if err == nil && !b.done && len(b.records) == 0 {
 			return errors.Join(errNoAnswer, ctx.Err())
 		}
 		return err
 	})
 	switch {
-	case errors.Is(err, errGap) && len(records) > 0:
-		return records, false, nil
+	case errors.Is(err, errGap) && len(b.records) > 0:
+		return b, nil
 	case errors.Is(err, errGap):
-		return nil, false, s.missing(ctx, subject, after)
+		return batch{}, s.missing(ctx, subject, after)
 	}
-	return records, done, err
+	return b, err
 }
 
 var errGap = errors.New("an entry is missing")
@@ -87,7 +105,7 @@ func (s *Store) missing(ctx context.Context, subject string, after runner.Versio
 		return fmt.Errorf("look for entry %d: %w", after.Rev+1, err)
 	}
 	next, err := record(m)
-	if err == nil && next.Rev != after.Rev+1 {
+	if err == nil && next.Rev != after.Rev+1 && m.Header.Get(headerTombstone) == "" {
 		err = fmt.Errorf("%w: entry %d is followed by entry %d", runner.ErrCorrupt, after.Rev, next.Rev)
 	}
 	if err == nil {

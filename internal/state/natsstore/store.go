@@ -22,6 +22,8 @@ import (
 const (
 	headerRev  = "Agentd-Rev"
 	headerEtag = "Agentd-Etag"
+	// headerTombstone says that the record is all there is of the run, whatever is still stored before it.
+	headerTombstone = "Agentd-Tombstone"
 )
 
 // requestTimeout bounds one request to the server.
@@ -40,7 +42,7 @@ type Store struct {
 	wholeList uint64
 }
 
-var _ runner.Store = (*Store)(nil)
+var _ state.Store = (*Store)(nil)
 
 // New returns a store in an existing stream that has the journal, blob and spec subjects and allows direct reads. The
 // caller keeps the connection.
@@ -107,14 +109,17 @@ func (s *Store) append(
 	if err := ctx.Err(); err != nil {
 		return runner.Version{}, err
 	}
-	m := &nats.Msg{Subject: s.subjects.Journal(run), Data: next.Data, Header: nats.Header{
-		headerRev: {strconv.FormatUint(next.Rev, 10)}, headerEtag: {next.Etag},
-	}}
-	sequence, err := s.publish(ctx, m, base.Position)
+	sequence, err := s.publish(ctx, s.message(run, next), base.Position)
 	if err == nil {
 		return runner.Version{Rev: next.Rev, Etag: next.Etag, Position: sequence}, nil
 	}
 	return s.learn(ctx, run, base, next, err)
+}
+
+func (s *Store) message(run sdk.RunKey, r runner.Record) *nats.Msg {
+	return &nats.Msg{Subject: s.subjects.Journal(run), Data: r.Data, Header: nats.Header{
+		headerRev: {strconv.FormatUint(r.Rev, 10)}, headerEtag: {r.Etag},
+	}}
 }
 
 // publish writes m if the subject's last message is at sequence last; 0 is none.

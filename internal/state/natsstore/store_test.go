@@ -41,7 +41,7 @@ func startServer(t testing.TB, dir string, change func(*jetstream.StreamConfig))
 	}
 	s := sdk.DefaultSubjects()
 	cfg := jetstream.StreamConfig{
-		Name: streamName, AllowDirect: true,
+		Name: streamName, AllowDirect: true, AllowRollup: true,
 		Subjects: []string{s.All(sdk.KindRun), s.All(sdk.KindBlob), s.All(sdk.KindSpec)},
 	}
 	if change != nil {

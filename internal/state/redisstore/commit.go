@@ -92,9 +92,14 @@ func (s *Store) node(ctx context.Context, key string) (*redis.Client, error) {
 }
 
 // PutBlob implements runner.Store. It waits for no replica: the entry that names the blob is written to the same server
-// after it, so the wait for the entry covers both.
+// after it, so the wait for the entry covers both. The digest is noted first, so that every blob can be found again.
 func (s *Store) PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error {
-	return s.put(ctx, digest, func() error { return s.create(ctx, s.client, s.blobKey(run, digest), data) })
+	return s.put(ctx, digest, func() error {
+		return s.pipeline(ctx, 1, func(p redis.Pipeliner, _ int) {
+			p.SAdd(ctx, s.digestsKey(run), digest)
+			p.SetArgs(ctx, s.blobKey(run, digest), data, redis.SetArgs{Mode: "NX"}) // what is there is the same
+		})
+	})
 }
 
 // PutSpec implements runner.Store.
@@ -102,7 +107,7 @@ func (s *Store) PutSpec(ctx context.Context, digest string, data []byte) error {
 	key := s.specKey(digest)
 	return s.put(ctx, digest, func() error {
 		if s.o.Replicas == 0 {
-			return s.create(ctx, s.client, key, data)
+			return s.create(ctx, key, data)
 		}
 		return s.replicated(ctx, key, func(p redis.Pipeliner) { p.Set(ctx, key, data, 0) })
 	})
@@ -123,8 +128,8 @@ func (s *Store) put(ctx context.Context, digest string, write func() error) erro
 }
 
 // create writes a content if it is absent. What is there has the same hash, so it is the same.
-func (s *Store) create(ctx context.Context, c redis.Cmdable, key string, data []byte) error {
-	err := c.SetArgs(ctx, key, data, redis.SetArgs{Mode: "NX"}).Err()
+func (s *Store) create(ctx context.Context, key string, data []byte) error {
+	err := s.client.SetArgs(ctx, key, data, redis.SetArgs{Mode: "NX"}).Err()
 	if errors.Is(err, redis.Nil) {
 		return nil
 	}

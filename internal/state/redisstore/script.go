@@ -43,3 +43,33 @@ if redis.call('HGET', KEYS[1], 'etag') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'etag', ARGV[1])
 return 1
 `)
+
+// purgeScript puts a tombstone in the place of a journal by compare-and-set, and removes blobs. KEYS: head, list, set of
+// digests, blobs. ARGV: etag of the base, etag and bytes of the tombstone, and a digest for each blob.
+var purgeScript = redis.NewScript(`
+local etag = redis.call('HGET', KEYS[1], 'etag')
+if etag ~= ARGV[2] then
+  if etag ~= ARGV[1] then return 0 end
+  redis.call('UNLINK', KEYS[2])
+  redis.call('RPUSH', KEYS[2], ARGV[3])
+end
+redis.call('HSET', KEYS[1], 'rev', 1, 'etag', ARGV[2])
+for i = 4, #KEYS do
+  redis.call('UNLINK', KEYS[i])
+  redis.call('SREM', KEYS[3], ARGV[i])
+end
+return 1
+`)
+
+// removeScript removes a run by compare-and-set; without a head there is nothing to do. KEYS: head, list, index of the
+// partition, set of digests, blobs. ARGV: etag of the base, the run's token.
+var removeScript = redis.NewScript(`
+local etag = redis.call('HGET', KEYS[1], 'etag')
+if not etag then return 2 end
+if etag ~= ARGV[1] then return 0 end
+redis.call('ZREM', KEYS[3], ARGV[2])
+for i = 1, #KEYS do
+  if i ~= 3 then redis.call('UNLINK', KEYS[i]) end
+end
+return 1
+`)

@@ -5,6 +5,7 @@
 //	agentd:{p017}:l:<run>           list of entries, each "<number> <etag>\n" and its bytes
 //	agentd:{p017}:r                 sorted set of the partition's runs, by name
 //	agentd:{p017}:b:<run>:<digest>  blob
+//	agentd:{p017}:d:<run>           set of the digests of the run's blobs
 //	agentd:spec:<digest>            agent spec
 //
 // No key of a live run expires.
@@ -46,7 +47,7 @@ type Store struct {
 	waitAOF bool
 }
 
-var _ runner.Store = (*Store)(nil)
+var _ state.Store = (*Store)(nil)
 
 // New returns a store on a client, which Close closes. It checks nothing: see Open.
 func New(client redis.UniversalClient, o Options) *Store {
@@ -71,6 +72,10 @@ func (s *Store) indexKey(p string) string      { return s.partition(p) + "r" }
 func (s *Store) specKey(digest string) string  { return s.o.Root + ":spec:" + digest }
 func (s *Store) blobKey(run sdk.RunKey, digest string) string {
 	return s.partition(run.Partition) + "b:" + run.Token + ":" + digest
+}
+
+func (s *Store) digestsKey(run sdk.RunKey) string {
+	return s.partition(run.Partition) + "d:" + run.Token
 }
 
 // readError adds ctx's error, which the client may report as a timeout of its own.

@@ -206,6 +206,31 @@ func TestStore_AmbiguousAppendIsRepeated(t *testing.T) {
 	storetest.AmbiguousAppend(t, s, proxy)
 }
 
+func TestStore_AmbiguousPurgeIsRepeated(t *testing.T) {
+	t.Parallel()
+	s, proxy := openProxied(t, "200ms")
+	storetest.AmbiguousPurge(t, s, proxy)
+}
+
+// TestStore_RemoveLeavesNoKey: what is forgotten costs nothing.
+func TestStore_RemoveLeavesNoKey(t *testing.T) {
+	t.Parallel()
+	s, run := open(t, redistest.Start(t), Options{}), sdk.NewRunKey("trip")
+	if err := s.PutBlob(t.Context(), run, storetest.Digest(nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	keep := storetest.Purged(t, s, run, storetest.AppendN(t, s, run, runner.Version{}, 2)[1].Version)
+	if keys := s.client.Keys(t.Context(), "*").Val(); len(keys) != 3 {
+		t.Errorf("a tombstone has the keys %v, want head, list and index", keys)
+	}
+	if err := s.Remove(t.Context(), run, keep.Version); err != nil {
+		t.Fatal(err)
+	}
+	if keys := s.client.Keys(t.Context(), "*").Val(); len(keys) != 0 {
+		t.Errorf("keys: %v", keys)
+	}
+}
+
 // TestStore_ClientRepeatsOnce: the client itself repeats a request whose answer was lost; the entry is written once.
 func TestStore_ClientRepeatsOnce(t *testing.T) {
 	t.Parallel()
@@ -299,7 +324,7 @@ func TestStore_KeysLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := s.client.Keys(t.Context(), "*").Val()
-	if len(keys) != 5 {
+	if len(keys) != 6 {
 		t.Errorf("keys: %v", keys)
 	}
 	for _, key := range keys {

@@ -146,6 +146,22 @@ func (s *Server) Restart() {
 	}
 }
 
+// Wipe ends the server as a crash would, and starts it again with nothing of what it had: its disk is lost.
+func (s *Server) Wipe() {
+	s.t.Helper()
+	s.Kill()
+	files, err := filepath.Glob(filepath.Join(s.dir, "*"))
+	for _, f := range files {
+		err = errors.Join(err, os.RemoveAll(f))
+	}
+	if err == nil {
+		err = s.start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // start returns when the server answers.
 func (s *Server) start() error {
 	args, err := s.arguments()

@@ -104,7 +104,7 @@ func jetStream(t testing.TB) runner.Store {
 	})
 	s := sdk.DefaultSubjects()
 	_, err = conn.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "AGENTD_RUN", AllowDirect: true,
+		Name: "AGENTD_RUN", AllowDirect: true, AllowRollup: true,
 		Subjects: []string{s.All(sdk.KindRun), s.All(sdk.KindBlob), s.All(sdk.KindSpec)},
 	})
 	if err != nil {

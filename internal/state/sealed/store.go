@@ -27,7 +27,7 @@ const (
 	kindSpec  = "spec"
 )
 
-// Store implements runner.Store over another one. Safe for concurrent use.
+// Store implements state.Store over another one. Safe for concurrent use.
 type Store struct {
 	inner runner.Store
 	keys  *Keyring
@@ -46,7 +46,7 @@ type metFault struct {
 // maxMet bounds Store.met: who writes to the store can invent key ids.
 const maxMet = 16
 
-var _ runner.Store = (*Store)(nil)
+var _ state.Store = (*Store)(nil)
 
 // New returns a store that keeps in inner what it seals with keys. With the zero Keyring it passes everything on, but
 // still refuses what is sealed as such: a worker that was started without the keys must not take it for garbage.
@@ -176,6 +176,37 @@ func (s *Store) Append(
 		next.Data = k.seal(entryAt(run, next.Version), next.Data)
 	}
 	return s.inner.Append(ctx, run, base, next)
+}
+
+// Purge implements state.Store, where the inner store does.
+func (s *Store) Purge(
+	ctx context.Context, run sdk.RunKey, base runner.Version, keep runner.Record,
+) (runner.Version, error) {
+	inner, err := s.forgetful()
+	if err != nil {
+		return runner.Version{}, err
+	}
+	if k := s.keys.current; k != nil {
+		keep.Data = k.seal(entryAt(run, keep.Version), keep.Data)
+	}
+	return inner.Purge(ctx, run, base, keep)
+}
+
+// Remove implements state.Store, where the inner store does.
+func (s *Store) Remove(ctx context.Context, run sdk.RunKey, base runner.Version) error {
+	inner, err := s.forgetful()
+	if err != nil {
+		return err
+	}
+	return inner.Remove(ctx, run, base)
+}
+
+func (s *Store) forgetful() (state.Store, error) {
+	inner, ok := s.inner.(state.Store)
+	if !ok {
+		return nil, sdk.Errorf(sdk.CodeConfig, "a store of type %T cannot forget runs", s.inner)
+	}
+	return inner, nil
 }
 
 // Barrier implements runner.Store.

@@ -175,6 +175,11 @@ func contextEnded(t *testing.T, s runner.Store) {
 				t.Errorf("%s: error %v, want %v", method, err, ctx.Err())
 			}
 		}
+		for method, err := range forgetAfterEnd(ctx, t, s, run, base) {
+			if !errors.Is(err, ctx.Err()) {
+				t.Errorf("%s: error %v, want %v", method, err, ctx.Err())
+			}
+		}
 	}
 	CheckJournal(t, s, run, records)
 }

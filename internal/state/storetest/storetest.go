@@ -43,6 +43,13 @@ func Run(t *testing.T, open func(t *testing.T) runner.Store) {
 		"ListNothing":         listNothing,
 		"BadCursor":           badCursor,
 		"ContextEnded":        contextEnded,
+		"Purge":               purge,
+		"PurgeConflict":       purgeConflict,
+		"PurgeRepeat":         purgeRepeat,
+		"PurgeFences":         purgeFences,
+		"Remove":              remove,
+		"RemoveConflict":      removeConflict,
+		"BeginsAnew":          beginsAnew,
 		"EqualsModel":         equalsModel,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +139,9 @@ func wantError(t testing.TB, what string, err, want error) {
 	}
 }
 
+// absent is a version that no run has.
+var absent = runner.Version{Rev: 1, Etag: "absent", Position: 1}
+
 func unknownRun(t *testing.T, s runner.Store) {
 	run := sdk.NewRunKey("nobody")
 	_, err := s.Head(testContext(t), run)
@@ -140,7 +150,6 @@ func unknownRun(t *testing.T, s runner.Store) {
 	if err != nil || len(entries) != 0 {
 		t.Errorf("entries: %v, %v, want none", entries, err)
 	}
-	absent := runner.Version{Rev: 1, Etag: "absent", Position: 1}
 	wantError(t, "barrier", s.Barrier(testContext(t), run, absent), runner.ErrConflict)
 	_, err = s.Append(testContext(t), run, absent, NextRecord(absent, "second"))
 	wantError(t, "append after an entry that is not there", err, runner.ErrConflict)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,16 +16,40 @@ import (
 
 	"agentd/sdk"
 
+	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 )
 
+// vendor is what the providers have in common that speak to a server over HTTP.
+type vendor struct {
+	// name is what errors call the provider; key never appears in them.
+	name, key string
+	sendRun   bool
+}
+
+// newVendor returns CodeConfig when the address is not a URL.
+func newVendor(name, key, base string, sendRun bool) (vendor, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		// The address may hold a password, so it is not repeated, nor is the parser's error, which does.
+		return vendor{}, sdk.Errorf(sdk.CodeConfig, "model provider %q: the base URL is not an http or https URL", name)
+	}
+	return vendor{name, key, sendRun}, nil
+}
+
 // failure maps what went wrong to the error that retry policy is decided on. res is nil when no response came.
-func (p *OpenAI) failure(ctx context.Context, model string, res *http.Response, err error) error {
+func (p vendor) failure(ctx context.Context, model string, res *http.Response, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if broken, ok := errors.AsType[*ssestream.StreamError](err); ok {
-		return p.streamFailure(broken)
+		return p.streamFailure(broken.Event.Data)
+	}
+	if refused, ok := errors.AsType[*anthropic.Error](err); ok {
+		if refused.StatusCode < http.StatusBadRequest {
+			return p.streamFailure([]byte(refused.RawJSON()))
+		}
+		err = errors.New(p.clean(err.Error())) // it repeats the body, and with that a key that the server echoes
 	}
 	switch {
 	case res == nil:
@@ -38,7 +63,7 @@ func (p *OpenAI) failure(ctx context.Context, model string, res *http.Response, 
 	}
 }
 
-func (p *OpenAI) unavailable(what string, cause error) *sdk.Error {
+func (p vendor) unavailable(what string, cause error) *sdk.Error {
 	return &sdk.Error{
 		Code: sdk.CodeUnavailable, Message: fmt.Sprintf("model provider %q %s", p.name, what),
 		Retryable: true, Cause: cause,
@@ -46,8 +71,8 @@ func (p *OpenAI) unavailable(what string, cause error) *sdk.Error {
 }
 
 // notAModel is for answers that some other kind of server sends, which is nearly always a wrong address.
-func (p *OpenAI) notAModel(res *http.Response) *sdk.Error {
-	return sdk.Errorf(sdk.CodeModel, "model provider %q answered with %q instead of a chat completion; check its base URL",
+func (p vendor) notAModel(res *http.Response) *sdk.Error {
+	return sdk.Errorf(sdk.CodeModel, "model provider %q answered with %q instead of a model's reply; check its base URL",
 		p.name, res.Header.Get("Content-Type"))
 }
 
@@ -59,7 +84,7 @@ func isModelContent(contentType string) bool {
 	return media == "application/json" || media == "text/event-stream" || strings.HasSuffix(media, "+json")
 }
 
-func (p *OpenAI) statusFailure(model string, res *http.Response, cause error) error {
+func (p vendor) statusFailure(model string, res *http.Response, cause error) error {
 	said := p.read(res)
 	switch status := res.StatusCode; {
 	case status == http.StatusTooManyRequests && said.kind == noCredit:
@@ -81,7 +106,7 @@ func (p *OpenAI) statusFailure(model string, res *http.Response, cause error) er
 }
 
 // refusal says who can act on a refused request.
-func (p *OpenAI) refusal(status int, model string) string {
+func (p vendor) refusal(status int, model string) string {
 	switch status {
 	case http.StatusUnauthorized:
 		return fmt.Sprintf("model provider %q does not accept the API key", p.name)
@@ -95,15 +120,16 @@ func (p *OpenAI) refusal(status int, model string) string {
 }
 
 // streamFailure is for an error that the server sends inside a stream whose status was fine.
-func (p *OpenAI) streamFailure(broken *ssestream.StreamError) error {
-	said := p.understand(broken.Event.Data)
+func (p vendor) streamFailure(data []byte) error {
+	said := p.understand(data)
 	switch said.kind {
 	case "rate_limit_exceeded", "rate_limit_error":
 		return &sdk.Error{
 			Code: sdk.CodeRateLimited, Message: fmt.Sprintf("model provider %q limits the rate%s", p.name, said),
 			Retryable: true,
 		}
-	case noCredit, "invalid_request_error", "content_filter", "context_length_exceeded":
+	case noCredit, "invalid_request_error", "request_too_large", "authentication_error", "permission_error", "not_found_error",
+		"content_filter", "context_length_exceeded":
 		return sdk.Errorf(sdk.CodeModel, "model provider %q stopped its reply%s", p.name, said)
 	default:
 		return p.unavailable("stopped its reply"+said.String(), nil)
@@ -128,7 +154,7 @@ const (
 	maxErrorText = 500
 )
 
-func (p *OpenAI) read(res *http.Response) errorText {
+func (p vendor) read(res *http.Response) errorText {
 	// The vendor's client has read the body already and put a copy in its place.
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	if err != nil {
@@ -144,7 +170,7 @@ func (p *OpenAI) read(res *http.Response) errorText {
 
 // understand reads the forms that compatible servers use: {"error": {…}}, {"error": "…"}, {"message": …},
 // {"detail": …}.
-func (p *OpenAI) understand(body []byte) errorText {
+func (p vendor) understand(body []byte) errorText {
 	type fields struct {
 		Message any `json:"message"`
 		Detail  any `json:"detail"`
@@ -187,7 +213,7 @@ func firstText(values ...any) string {
 var keyLike = regexp.MustCompile(`\bsk-[A-Za-z0-9_*.-]{6,}`)
 
 // clean makes a provider's message fit to show: one line, bounded, and without the key, which some servers echo.
-func (p *OpenAI) clean(message string) string {
+func (p vendor) clean(message string) string {
 	if p.key != "" {
 		message = strings.ReplaceAll(message, p.key, "[key]")
 	}

@@ -1,0 +1,393 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"agentd/internal/accounts"
+	"agentd/internal/broker"
+	"agentd/internal/desk"
+	"agentd/internal/llm/mockllm"
+	"agentd/sdk"
+	"agentd/sdk/service"
+)
+
+// guarded is a NATS server with a generated configuration, and programs that connect with a user each.
+type guarded struct {
+	*system
+	address    string
+	violations *serverLog
+}
+
+// serverLog keeps what the server says of refused subjects.
+type serverLog struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *serverLog) Noticef(string, ...any) {}
+func (l *serverLog) Warnf(string, ...any)   {}
+func (l *serverLog) Fatalf(string, ...any)  {}
+func (l *serverLog) Debugf(string, ...any)  {}
+func (l *serverLog) Tracef(string, ...any)  {}
+func (l *serverLog) Errorf(format string, v ...any) {
+	if line := fmt.Sprintf(format, v...); strings.Contains(line, "Violation") {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines = append(l.lines, line)
+	}
+}
+
+func (l *serverLog) said() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines)
+}
+
+const weatherContract = `uri: "#/weather/forecast"
+type: weather.forecast
+versions: {1.0.0: {accepts: {type: object}, emits: {weather.told: {type: object}}}}
+`
+
+// startGuarded starts a server with what nats-config writes for the clerk, provisions it and starts a worker.
+func startGuarded(t *testing.T, settings string) *guarded {
+	t.Helper()
+	return startGuardedWith(t, settings, func(agents string) string { return agents })
+}
+
+// startGuardedWith is startGuarded with agents that change makes of the clerk.
+func startGuardedWith(t *testing.T, settings string, change func(agents string) string) *guarded {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	config, script := clerkProject(t, "identity: required\n"+settings)
+	dir := filepath.Dir(config)
+	write(t, filepath.Join(dir, "weather.yaml"), weatherContract)
+	text := strings.Replace(clerk, "services: [{", "services: [{contract: weather.yaml, as: weather}, {", 1)
+	write(t, config, "identity: required\n"+settings+change(text))
+	conversations, err := mockllm.LoadScript(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := httptest.NewServer(mockllm.New(conversations))
+	t.Cleanup(model.Close)
+	for name, value := range map[string]string{
+		"OPENAI_API_KEY": "", "OPENAI_BASE_URL": model.URL + "/v1", "NATS_URL": "", "NATS_CREDS": "", "REDIS_URL": "", "AGENTD_DATA": "", "AGENTD_STORE": "",
+	} {
+		t.Setenv(name, value)
+	}
+	for _, user := range []string{"worker", "operator", "shop", "ann", "bob", "jane", "svc_local_bank_pay", "svc_local_weather_forecast"} {
+		t.Setenv(accounts.PasswordVariable(user), "secret-of-"+user)
+	}
+	g := &guarded{system: &system{t: t, config: config, data: t.TempDir()}, violations: &serverLog{}}
+	out, _ := g.expect(exitOK, "nats-config", "--client", "shop", "--person", "ann,bob", "--approver", "jane",
+		"--listen", "127.0.0.1:-1", "--store-dir", filepath.Join(dir, "jetstream"))
+	if strings.Contains(out, "secret-of") {
+		t.Fatal("a password is printed")
+	}
+	g.start(out)
+	g.expect(exitOK, "provision", "--nats", g.url("operator"))
+	g.background(&g.out, &g.errors, "serve", "--nats", g.url("worker"))
+	g.until(&g.errors, "serving")
+	return g
+}
+
+func (g *guarded) start(config string) {
+	g.t.Helper()
+	path := filepath.Join(filepath.Dir(g.config), "nats.conf")
+	write(g.t, path, config)
+	options, err := server.ProcessConfigFile(path)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	options.NoSigs = true
+	ns, err := server.NewServer(options)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	ns.SetLoggerV2(g.violations, false, false, false)
+	ns.Start()
+	g.t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	if !ns.ReadyForConnections(wait) {
+		g.t.Fatal("the server does not start")
+	}
+	g.address = strings.TrimPrefix(ns.ClientURL(), "nats://")
+}
+
+func (g *guarded) url(user string) string {
+	return "nats://" + user + ":secret-of-" + user + "@" + g.address
+}
+
+// as runs a command as a user of the server.
+func (g *guarded) as(user string, args ...string) string {
+	g.t.Helper()
+	out, _ := g.expect(exitOK, append(args, "--nats", g.url(user))...)
+	return out
+}
+
+// serve answers the calls of bank.pay as its own user, until the test ends.
+func (g *guarded) serve(paid func()) {
+	g.t.Helper()
+	one, err := service.FromFile(filepath.Join(filepath.Dir(g.config), "pay.yaml"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	service.Handle(one, func(context.Context, service.Call, map[string]any) (json.RawMessage, error) {
+		paid()
+		return json.RawMessage(`{}`), nil
+	})
+	ctx, stop := context.WithCancel(context.WithoutCancel(g.t.Context()))
+	done := make(chan error, 1)
+	s := service.Server{URL: g.url("svc_local_bank_pay"), Logger: slog.New(slog.NewTextHandler(g.t.Output(), nil))}
+	go func() { done <- s.Run(ctx, one) }()
+	g.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			g.t.Error(err)
+		}
+	})
+}
+
+// request waits for the open permission request of a run.
+func (g *guarded) request(run string) desk.Item {
+	g.t.Helper()
+	for deadline := time.Now().Add(wait); time.Now().Before(deadline); {
+		var items []desk.Item
+		if err := json.Unmarshal([]byte(g.as("jane", "approvals", "list", "-o", "json")), &items); err != nil {
+			g.t.Fatal(err)
+		}
+		for _, i := range items {
+			if i.Run == run && i.Kind == desk.KindPermission {
+				return i
+			}
+		}
+	}
+	g.t.Fatalf("run %s asks for no permission", run)
+	return desk.Item{}
+}
+
+// state is the last sequence of every stream.
+func (g *guarded) state() map[string]uint64 {
+	g.t.Helper()
+	nc, err := nats.Connect(g.url("operator"), nats.CustomInboxPrefix("_INBOX_agentd_operator"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer nc.Close()
+	last := map[string]uint64{}
+	for _, name := range broker.Streams(sdk.DefaultSubjects()) {
+		m, err := nc.Request("$JS.API.STREAM.INFO."+name, nil, wait)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		var info struct {
+			State struct {
+				LastSeq   uint64 `json:"last_seq"`
+				Consumers int    `json:"consumer_count"`
+			} `json:"state"`
+		}
+		if err := json.Unmarshal(m.Data, &info); err != nil {
+			g.t.Fatal(err)
+		}
+		last[name] = info.State.LastSeq
+	}
+	return last
+}
+
+// refused fails unless the server refuses the user everything named.
+func (g *guarded) refused(user string, publish, subscribe []string) {
+	g.t.Helper()
+	errs := make(chan error, 1)
+	nc, err := nats.Connect(g.url(user), nats.CustomInboxPrefix("_INBOX_agentd_"+user),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { errs <- err }))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer nc.Close()
+	want := func(subject, doing string) {
+		g.t.Helper()
+		if err := nc.FlushTimeout(wait); err != nil {
+			g.t.Fatal(err)
+		}
+		select {
+		case err := <-errs:
+			if !strings.Contains(strings.ToLower(err.Error()), "permissions violation for "+doing) || !strings.Contains(err.Error(), `"`+subject+`"`) {
+				g.t.Errorf("%s, %s %s: %v", user, doing, subject, err)
+			}
+		case <-time.After(wait):
+			g.t.Errorf("%s may use %s for %s", user, subject, doing)
+		}
+	}
+	for _, subject := range publish {
+		if err := nc.Publish(subject, []byte(`{}`)); err != nil {
+			g.t.Fatal(err)
+		}
+		want(subject, "publish to")
+	}
+	for _, subject := range subscribe {
+		if _, err := nc.Subscribe(subject, func(*nats.Msg) {}); err != nil {
+			g.t.Fatal(err)
+		}
+		want(subject, "subscription to")
+	}
+}
+
+// ended waits as a user for the terminal event of a run.
+func (g *guarded) ended(user, name string) {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(g.t.Context(), wait)
+	defer cancel()
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: g.url(user), Subjects: sdk.DefaultSubjects()})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	filter := "agentd.done.clerk." + sdk.NewRunKey(name).String() + ".>"
+	if err := conn.Watch(ctx, broker.ZoneDone, []string{filter}, true, func(broker.Delivery) bool { return false }); err != nil {
+		g.t.Error(err)
+	}
+	if err := conn.Close(); err != nil {
+		g.t.Error(err)
+	}
+}
+
+// A whole run with a user for each role, on a server that enforces what nats-config writes. Nobody is refused anything.
+func TestNATSConfig_SufficesForEveryRole(t *testing.T) {
+	g := startGuarded(t, "")
+	var paid sync.WaitGroup
+	paid.Add(1)
+	g.serve(paid.Done)
+	var chat, problems output
+	ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 3*wait)
+	done := make(chan int, 1)
+	go func() {
+		defer stop()
+		done <- run(ctx, g.args("run", "clerk", "-m", "Pay", "--subject", "one", "--answer", "Current", "--nats", g.url("ann")),
+			streams{strings.NewReader(""), &chat, &problems})
+	}()
+	request := g.request("one")
+	g.as("jane", "approvals", "show", request.Short)
+	contains(t, g.as("jane", "approvals", "approve", request.Short), "allowed; the call goes out")
+	if code := <-done; code != exitOK {
+		t.Fatalf("ann's run exits with %d:\n%s\n%s", code, chat.String(), problems.String())
+	}
+	paid.Wait()
+	contains(t, chat.String(), "Paid.")
+	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "two", "-d")
+	g.request("two")
+	log := g.as("operator", "approvals", "log", "one", "-o", "json")
+	contains(t, log, `"who": "jane"`)
+	g.as("operator", "audit", "verify", "one")
+	g.as("operator", "runs", "cancel", "two")
+	g.ended("shop", "two")
+	if said := g.violations.said(); len(said) > 0 {
+		t.Errorf("the server refused what a role needs:\n%s", strings.Join(said, "\n"))
+	}
+}
+
+// What the roles may not do, with a run that waits for a permission.
+func TestNATSConfig_KeepsRolesApart(t *testing.T) {
+	g := startGuarded(t, "")
+	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
+	request := g.request("one")
+	key := sdk.NewRunKey("one")
+	tail := "clerk." + key.String() + "." + request.ID
+	decision := "agentd.in.human_interaction.agentd_permission_request." + tail
+	before := g.state()
+	api := "$JS.API."
+	g.refused("svc_local_weather_forecast", []string{
+		decision, decision + ".jane", // approve
+		"agentd.in.local.bank_pay." + tail,                                        // pre-empt another's answer
+		"agentd.out.local.bank_pay." + tail, "agentd.void.local.bank_pay." + tail, // call, and withdraw calls
+		"agentd.start.clerk", "agentd.ctl.cancel." + "clerk." + key.String(), "agentd.done.clerk." + key.String() + ".x", // start, cancel, end
+		"agentd.run." + key.String(), "agentd.tmr.clerk." + key.String(), "agentd.get.clerk", "$KV.AGENTD_GRANTS.ann.clerk.pay",
+		"$KV.AGENTD_CONTRACTS.bank_pay.1_0_0", // another's contract
+		api + "STREAM.MSG.GET.AGENTD_RUN", api + "STREAM.MSG.GET.AGENTD_OUT", api + "DIRECT.GET.AGENTD_RUN.agentd.run." + key.String(),
+		api + "CONSUMER.CREATE.AGENTD_OUT.mine", api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay",
+		api + "STREAM.PURGE.AGENTD_OUT", api + "STREAM.CREATE.MINE", api + "STREAM.DELETE.AGENTD_RUN", api + "STREAM.UPDATE.AGENTD_IN",
+		"$JS.ACK.AGENTD_OUT.svc_local_bank_pay.1.1.1.1.0",
+	}, []string{"agentd.>", "_INBOX_agentd_worker.>", "_INBOX_agentd_jane.>", "_INBOX.>", "agentd.in.>", "$JS.ACK.>", "agentd.get.clerk"})
+	g.refused("shop", []string{
+		decision, decision + ".shop", "agentd.in.local.bank_pay." + tail, "agentd.done.clerk." + key.String() + ".x",
+		"agentd.start.clerk", "agentd.start.clerk.ann", "agentd.ctl.cancel.clerk." + key.String() + ".shop",
+		api + "STREAM.MSG.GET.AGENTD_RUN", api + "CONSUMER.CREATE.AGENTD_OUT.mine", api + "CONSUMER.CREATE.AGENTD_DONE.mine",
+	}, []string{"agentd.>", "agentd.out.>", "_INBOX_agentd_ann.>"})
+	g.refused("ann", []string{
+		"agentd.start.clerk", "agentd.start.clerk.bob", "agentd.ctl.message.clerk." + key.String() + ".bob",
+		"agentd.ctl.cancel.clerk." + key.String() + ".ann", decision + ".ann", decision + ".jane",
+		"agentd.in.human_interaction.agentd_question_ask." + tail, "agentd.in.human_interaction.agentd_question_ask." + tail + ".bob",
+		api + "CONSUMER.CREATE.AGENTD_OUT.mine.agentd.out.local.>", api + "CONSUMER.CREATE.AGENTD_OUT.mine",
+		api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay", api + "CONSUMER.DELETE.AGENTD_OUT.svc_local_bank_pay",
+		api + "CONSUMER.CREATE.AGENTD_OUT.svc_local_bank_pay.agentd.out.*.agentd_question_ask.>",
+	}, []string{"agentd.out.>", "_INBOX_agentd_bob.>"})
+	g.refused("jane", []string{
+		decision, decision + ".ann", "agentd.in.finance.agentd_permission_request." + tail + ".jane", "agentd.in.local.bank_pay." + tail,
+		"agentd.start.clerk.jane", "agentd.run." + key.String(), api + "CONSUMER.CREATE.AGENTD_IN.mine.agentd.in.local.>",
+		api + "CONSUMER.MSG.NEXT.AGENTD_IN.agent_clerk", api + "CONSUMER.DELETE.AGENTD_IN.agent_clerk",
+	}, []string{"agentd.>"})
+	g.refused("worker", []string{
+		decision, decision + ".jane", "agentd.in.local.bank_pay." + tail, "agentd.start.clerk", "agentd.out.local.bank_pay.other." + key.String() + ".c",
+		api + "STREAM.CREATE.MINE", api + "STREAM.UPDATE.AGENTD_IN", api + "STREAM.PURGE.AGENTD_RUN", api + "CONSUMER.CREATE.AGENTD_IN.mine",
+		api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay",
+	}, []string{"agentd.in.>", "_INBOX_agentd_jane.>"})
+	g.refused("operator", []string{decision, decision + ".jane"}, []string{"_INBOX_agentd_worker.>"})
+	if diff := cmp.Diff(before, g.state()); diff != "" {
+		t.Errorf("something was stored:\n%s", diff)
+	}
+	contains(t, g.as("jane", "approvals", "deny", request.Short, "--reason", "no"), "denied")
+}
+
+func TestNATSConfig_WritesNoPassword(t *testing.T) {
+	config, _ := clerkProject(t, "")
+	s := &system{t: t, config: config, data: t.TempDir()}
+	t.Setenv(accounts.PasswordVariable("worker"), "hush")
+	out, _ := s.expect(exitOK, "nats-config")
+	contains(t, out, `user: "worker", password: $AGENTD_WORKER_PASSWORD`)
+	_, problem := s.expect(exitUsage, "nats-config", "--bcrypt")
+	contains(t, problem, "AGENTD_CLIENT_PASSWORD, AGENTD_OPERATOR_PASSWORD, AGENTD_SVC_LOCAL_BANK_PAY_PASSWORD")
+	for _, name := range []string{"client", "operator", "svc_local_bank_pay"} {
+		t.Setenv(accounts.PasswordVariable(name), "hush")
+	}
+	hashed, _ := s.expect(exitOK, "nats-config", "--bcrypt")
+	contains(t, hashed, `user: "worker", password: "$2a$`)
+	if strings.Contains(out+hashed, "hush") {
+		t.Error("a password is printed")
+	}
+	path := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(path, bytes.ReplaceAll([]byte(hashed), []byte("/data/"), []byte(t.TempDir()+"/")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.ProcessConfigFile(path); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"--person", "ann.b"}, `got "ann.b"`},
+		{[]string{"--person", "worker"}, "a name that no other user has"},
+		{[]string{"--approver", "jane="}, "want NAME or NAME=DOMAIN"},
+		{[]string{"--tls-cert", "c.pem"}, "TLS needs both"},
+		{[]string{"--person", "a-b,a_b"}, "in one variable"},
+	} {
+		_, problem := s.expect(exitUsage, append([]string{"nats-config"}, c.flags...)...)
+		contains(t, problem, c.want)
+	}
+}

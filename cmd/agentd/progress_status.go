@@ -1,0 +1,77 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"agentd/internal/desk"
+	"agentd/sdk"
+)
+
+const (
+	// statusTail is the most characters of a text that is being written.
+	statusTail = 64
+	// eraseLine takes away what is in the terminal's current line.
+	eraseLine = "\r\x1b[2K"
+)
+
+// status is the last line of a terminal: what a run is doing that is in no milestone yet. It is taken away before any other
+// line is printed.
+type status struct {
+	text  string
+	shown bool
+}
+
+// show replaces the line by what an ephemeral event tells.
+func (s *status) show(p *progress, l sdk.Live) {
+	label, text := s.describe(l)
+	if label == "" {
+		return
+	}
+	fmt.Fprintf(p.w, "%s\x1b[2m%-9s %s\x1b[0m", eraseLine, label, desk.Visible(text, false))
+	s.shown = true
+}
+
+func (s *status) describe(l sdk.Live) (label, text string) {
+	var d struct {
+		sdk.Delta
+		Model string `json:"model"`
+	}
+	if json.Unmarshal(l.Data, &d) != nil {
+		return "", ""
+	}
+	switch l.Type {
+	case sdk.LiveTurnStarted:
+		s.text = ""
+		return "thinks", strings.TrimSpace(d.Model)
+	case sdk.LiveToolStarted:
+		return "runs", d.Tool
+	case sdk.LiveDelta:
+		if d.Reset {
+			s.text = ""
+		}
+		if d.Tool != "" {
+			return "calls", d.Tool + " …"
+		}
+		s.text = lastOf(s.text + d.Text)
+		return "writes", strings.Join(strings.Fields(s.text), " ")
+	}
+	return "", ""
+}
+
+// clear takes the line away.
+func (s *status) clear(p *progress) {
+	if s.shown {
+		fmt.Fprint(p.w, eraseLine)
+	}
+	*s = status{}
+}
+
+// lastOf is the end of a text.
+func lastOf(text string) string {
+	if runes := []rune(text); len(runes) > statusTail {
+		return "…" + string(runes[len(runes)-statusTail+1:])
+	}
+	return text
+}

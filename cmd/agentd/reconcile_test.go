@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/internal/state/redistest"
+)
+
+// reconciling is chat with what workers do beside serving.
+func reconciling(t *testing.T, settings string) (config, script string) {
+	t.Helper()
+	config, script = chatProject(t)
+	write(t, config, settings+chat)
+	return config, script
+}
+
+// eventually repeats a command until it exits with code and prints text.
+func (s *system) eventually(code int, text string, args ...string) string {
+	s.t.Helper()
+	for deadline := time.Now().Add(wait); ; <-time.After(20 * time.Millisecond) {
+		got, out, errors := s.agentd(args...)
+		if got == code && strings.Contains(out, text) {
+			return out
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("agentd %q exits with %d, want %d and %q:\n%s\n%s", args, got, code, text, out, errors)
+		}
+	}
+}
+
+// loseRedis begins runs "one", which ends, and "two", which waits, and wipes the Redis that keeps them.
+func loseRedis(s *system) (flag []string, redis *redistest.Server) {
+	s.t.Helper()
+	redis = redistest.StartServer(s.t)
+	flag = []string{"--redis", redis.URL()}
+	var out, log output
+	s.background(&out, &log, append([]string{"serve", "--provision"}, flag...)...)
+	s.until(&log, "msg=serving")
+	s.expect(exitOK, append([]string{"run", "chat", "-m", "Hello", "--subject", "one", "--answer", endWord}, flag...)...)
+	s.expect(exitOK, append([]string{"run", "chat", "-m", "Hello", "--subject", "two", "--detach"}, flag...)...)
+	s.eventually(exitOK, "chat", append([]string{"runs", "show", "two"}, flag...)...)
+	s.eventually(exitOK, "waiting", append([]string{"runs", "list"}, flag...)...)
+	redis.Wipe()
+	return flag, redis
+}
+
+func TestReconcile_EndsWhatALostRedisHadBegun(t *testing.T) {
+	config, script := reconciling(t, "reconcile: {interval: 0}\n") // nobody but the command
+	s := startDev(t, config, script, "--server-only")
+	flag, _ := loseRedis(s)
+	reconcile := append([]string{"reconcile", "--older-than", "1s"}, flag...)
+
+	out := s.eventually(exitFindings, "run_lost", append(reconcile, "--dry-run")...)
+	contains(t, out, "two", "would be ended with state_lost", "2 init events, 0 runs and 2 calls examined: ")
+	listed, _ := s.expect(exitOK, append([]string{"runs", "list"}, flag...)...)
+	contains(t, listed, "no runs")
+
+	out = s.eventually(exitOK, "repaired", reconcile...)
+	contains(t, out, "run_lost", "two, AGENTD_START 2: ended with state_lost")
+	if strings.Contains(out, " one") {
+		t.Errorf("run one had its end:\n%s", out)
+	}
+	listed, _ = s.expect(exitOK, append([]string{"runs", "list"}, flag...)...)
+	contains(t, listed, "two", "done (error)")
+
+	out = s.eventually(exitOK, `"findings": []`, append(reconcile, "-o", "json")...)
+	var report struct {
+		DryRun     bool `json:"dry_run"`
+		Inits      int
+		Runs       int
+		Found      map[string]int
+		Unrepaired int
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if report.DryRun || report.Inits != 2 || report.Unrepaired != 0 || len(report.Found) != 0 {
+		t.Errorf("the report is %s", out)
+	}
+	audited, _ := s.expect(exitOK, append([]string{"audit", "verify", "--all"}, flag...)...)
+	contains(t, audited, "1 run with", "2 init events", "nothing wrong")
+}
+
+func TestReconcile_SaysWhatIsWrongWithItsArguments(t *testing.T) {
+	config, script := chatProject(t)
+	s := startDev(t, config, script, "--server-only")
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"reconcile", "--older-than", "soon"}, `--older-than: "soon" is not a duration such as 30s, 15m, 72h or 30d`},
+		{[]string{"reconcile", "--older-than", "1ms"}, `want at least 1s, got 1ms`},
+		{[]string{"reconcile", "two"}, `"two"`},
+	} {
+		_, problem := s.expect(exitUsage, test.args...)
+		contains(t, problem, test.want)
+	}
+	out, _ := s.expect(exitOK, "reconcile")
+	contains(t, out, "0 init events, 0 runs and 0 calls examined: nothing is lost")
+}
+
+func TestServe_ReconcilesByItself(t *testing.T) {
+	config, script := reconciling(t, "reconcile: {interval: 1s, older_than: 1s}\n")
+	s := startDev(t, config, script, "--server-only")
+	flag, _ := loseRedis(s)
+	s.eventually(exitOK, "done (error)", append([]string{"runs", "list"}, flag...)...)
+	_, problem := s.expect(exitRun, append([]string{"runs", "follow", "two"}, flag...)...)
+	contains(t, problem, "run two ended with an error: state_lost")
+}
+
+func TestDev_RemovesHistories(t *testing.T) {
+	config, script := reconciling(t, "reconcile: {interval: 1s, older_than: 1s}\nretention: {history: 1s}\n")
+	s := startDev(t, config, script)
+	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", endWord)
+	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "two", "--detach")
+	out := s.eventually(exitOK, "history removed", "runs", "list")
+	contains(t, out, "done (stopped), history removed", "two", "waiting")
+	out, _ = s.expect(exitOK, "runs", "show", "one")
+	contains(t, out, "history  removed", "entries, the last with SHA-256", "done (stopped)")
+	out, _ = s.expect(exitOK, "audit", "verify", "--all")
+	contains(t, out, "removed   1 history: ", "nothing wrong")
+	_, problem := s.expect(exitFailure, "runs", "follow", "one")
+	contains(t, problem, "run one is done (stopped), and its history was removed")
+	out, _ = s.expect(exitOK, "runs", "show", "two")
+	contains(t, out, "How can I help?")
+}

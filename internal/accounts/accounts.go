@@ -1,0 +1,106 @@
+// Package accounts says what each role may do on a NATS server, and writes that as a server's configuration. Rights are by
+// subject alone, so they are made from the very functions that make the subjects. docs/security.md explains them.
+package accounts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// Role is what a user is there for.
+type Role string
+
+// The roles.
+const (
+	RoleWorker   Role = "worker"
+	RoleService  Role = "service"
+	RoleClient   Role = "client"
+	RolePerson   Role = "person"
+	RoleApprover Role = "approver"
+	RoleOperator Role = "operator"
+)
+
+// User is a user of the server with everything that it may do. Whatever is not allowed is refused.
+type User struct {
+	Name string
+	Role Role
+	// About is who it is for, in a line.
+	About string
+	// Publish and Subscribe are subjects; Deny takes back some of Publish.
+	Publish, Deny, Subscribe []string
+	// Respond allows answers to requests that the user received, on the reply subjects that they name.
+	Respond bool
+}
+
+// Member is a user with a name of its own, which is also the principal that the broker enforces.
+type Member struct {
+	Name string
+	// Domains are those an approver answers for; empty is sdk.HumanDomain.
+	Domains []string
+}
+
+// Plan says who there is.
+type Plan struct {
+	Subjects sdk.Subjects
+	// Broker is what is provisioned: agents, and services with a user each.
+	Broker broker.Plan
+	// Journals says that JetStream keeps the runs.
+	Journals bool
+	// Identity makes clients publish under their own names alone.
+	Identity                   bool
+	Clients, People, Approvers []Member
+	WorkerName, OperatorName   string
+}
+
+// Users are the users of a plan, sorted as they are explained: worker, services, clients, people, approvers, operator. The
+// error reports every name that cannot be one, or is there twice.
+func Users(p Plan) ([]User, error) {
+	r := rights{p.Subjects, p}
+	users := []User{r.worker()}
+	for _, s := range p.Broker.Services {
+		if !slices.Contains(forPeople, s.Type) {
+			users = append(users, r.service(s))
+		}
+	}
+	for _, m := range p.Clients {
+		users = append(users, r.client(m))
+	}
+	for _, m := range p.People {
+		users = append(users, r.person(m))
+	}
+	for _, m := range p.Approvers {
+		users = append(users, r.approver(m))
+	}
+	users = append(users, r.operator())
+	return users, check(users)
+}
+
+// forPeople are the types of calls that no service answers.
+var forPeople = []string{sdk.TypePermissionRequest, sdk.TypeQuestion, sdk.TypeConversationTurn}
+
+func check(users []User) error {
+	var faults []sdk.Fault
+	seen := map[string]bool{}
+	for _, u := range users {
+		// Two names that differ in other characters alone would share their inboxes.
+		if !token(u.Name) {
+			faults = append(faults, sdk.Fault{Path: string(u.Role), Expected: "a name of 1 to 64 letters, digits, _ and -", Got: fmt.Sprintf("%q", u.Name)})
+		}
+		if seen[u.Name] {
+			faults = append(faults, sdk.Fault{Path: string(u.Role), Expected: "a name that no other user has", Got: fmt.Sprintf("%q", u.Name)})
+		}
+		seen[u.Name] = true
+	}
+	if faults == nil {
+		return nil
+	}
+	return &sdk.Error{Code: sdk.CodeConfig, Message: "these cannot be the users of a server", Faults: faults}
+}
+
+func token(name string) bool {
+	return name != "" && len(name) <= 64 && strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}

@@ -1,0 +1,114 @@
+package accounts
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"agentd/sdk"
+)
+
+// Server is what a configuration says beside its users.
+type Server struct {
+	// Account is the account that all users are in; Listen the address, HOST:PORT; StoreDir the folder of JetStream.
+	Account, Listen, StoreDir string
+	TLS                       TLS
+	// Hash returns the password of a user, whose bcrypt hash is written. Nil writes the name of an environment variable
+	// in its place, which the server reads when it loads the file.
+	Hash func(variable string) (password string, err error)
+}
+
+// TLS are paths of PEM files; without Cert connections are not encrypted. With CA, clients must show a certificate of it.
+type TLS struct{ Cert, Key, CA string }
+
+// PasswordVariable is the environment variable with a user's password.
+func PasswordVariable(user string) string {
+	return "AGENTD_" + strings.ToUpper(strings.ReplaceAll(user, "-", "_")) + "_PASSWORD"
+}
+
+// Write writes the configuration of a server with the users. No password is in it.
+func Write(w io.Writer, s Server, users []User) error {
+	secrets, err := secrets(s, users)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Made by: agentd nats-config. Make it anew when agents, contracts or people change.\n")
+	if s.Hash == nil {
+		fmt.Fprintf(&b, "# The server reads the passwords from its environment; they must be words that begin with a letter.\n")
+	}
+	fmt.Fprintf(&b, "listen: %q\n", s.Listen)
+	fmt.Fprintf(&b, "jetstream {\n  store_dir: %q\n  sync_interval: always\n}\n", s.StoreDir)
+	if s.TLS.Cert != "" {
+		fmt.Fprintf(&b, "tls {\n  cert_file: %q\n  key_file: %q\n", s.TLS.Cert, s.TLS.Key)
+		if s.TLS.CA != "" {
+			fmt.Fprintf(&b, "  ca_file: %q\n  verify: true\n", s.TLS.CA)
+		}
+		b.WriteString("}\n")
+	}
+	fmt.Fprintf(&b, "accounts {\n  %s {\n    jetstream: enabled\n    users = [\n", strconv.Quote(s.Account))
+	for i, u := range users {
+		writeUser(&b, u, secrets[i])
+	}
+	b.WriteString("    ]\n  }\n}\n")
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// secrets are the users' passwords as they stand in the file.
+func secrets(s Server, users []User) ([]string, error) {
+	list := make([]string, len(users))
+	seen := map[string]string{}
+	for i, u := range users {
+		variable := PasswordVariable(u.Name)
+		if other, ok := seen[variable]; ok {
+			return nil, sdk.Errorf(sdk.CodeConfig, "users %s and %s would have their passwords in one variable, %s; rename one", other, u.Name, variable)
+		}
+		seen[variable] = u.Name
+		list[i] = "$" + variable
+		if s.Hash == nil {
+			continue
+		}
+		password, err := s.Hash(variable)
+		if err != nil {
+			return nil, err
+		}
+		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.DefaultCost)
+		if err != nil {
+			return nil, sdk.Errorf(sdk.CodeConfig, "the password of %s (%s) cannot be used: %s", u.Name, variable, err)
+		}
+		list[i] = strconv.Quote(string(hash))
+	}
+	return list, nil
+}
+
+func writeUser(b *strings.Builder, u User, secret string) {
+	fmt.Fprintf(b, "      # %s: %s\n      {\n        user: %q, password: %s\n        permissions {\n", u.Role, u.About, u.Name, secret)
+	b.WriteString("          publish {\n")
+	writeList(b, "allow", u.Publish)
+	if len(u.Deny) > 0 {
+		writeList(b, "deny", u.Deny)
+	}
+	b.WriteString("          }\n          subscribe {\n")
+	writeList(b, "allow", u.Subscribe)
+	b.WriteString("          }\n")
+	if u.Respond {
+		b.WriteString("          allow_responses: true\n")
+	}
+	b.WriteString("        }\n      }\n")
+}
+
+func writeList(b *strings.Builder, name string, subjects []string) {
+	fmt.Fprintf(b, "            %s: [\n", name)
+	seen := map[string]bool{}
+	for _, s := range subjects {
+		if !seen[s] {
+			fmt.Fprintf(b, "              %q\n", s)
+		}
+		seen[s] = true
+	}
+	b.WriteString("            ]\n")
+}

@@ -1,0 +1,198 @@
+package accounts
+
+import (
+	"slices"
+	"strings"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// rights makes the users' rights.
+type rights struct {
+	s sdk.Subjects
+	Plan
+}
+
+// hookPrefix begins the names of the webhooks' consumers, which the desk of an approver reads.
+var hookPrefix = broker.HookConsumer("").Name
+
+const (
+	api = "$JS.API."
+	ack = "$JS.ACK."
+	// discovery are the requests of the NATS service API (`nats micro ls`).
+	discovery = "$SRV.>"
+)
+
+func (r rights) on(kind sdk.Kind, tokens ...string) string {
+	return r.s.Root() + "." + string(kind) + "." + strings.Join(tokens, ".")
+}
+
+func (r rights) stream(z broker.Zone) string { return broker.StreamName(r.s, z) }
+
+// The buckets' streams.
+func (r rights) grants() string    { return "KV_" + broker.GrantsBucket(r.s) }
+func (r rights) contracts() string { return "KV_" + broker.RegistryBucket(r.s) }
+
+func (r rights) inbox(name string) string { return broker.InboxPrefix(r.s, name) + ".>" }
+
+// consume is the right to read a consumer that provisioning made, and to settle what it delivers.
+func (r rights) consume(ref broker.ConsumerRef) []string {
+	name := r.stream(ref.Zone) + "." + ref.Name
+	return []string{api + "CONSUMER.INFO." + name, api + "CONSUMER.MSG.NEXT." + name, ack + name + ".>"}
+}
+
+// read is the right to look at the messages of a stream on the filters, by consumers that the reader makes and that
+// acknowledge nothing. The server holds a consumer to the filter in the subject of the request that made it. The names of
+// such consumers are random, so those that provisioning made are taken out: see keepOff.
+func (r rights) read(stream string, filters ...string) []string {
+	allow := []string{api + "CONSUMER.MSG.NEXT." + stream + ".*", api + "CONSUMER.DELETE." + stream + ".*"}
+	for _, f := range filters {
+		allow = append(allow, api+"CONSUMER.CREATE."+stream+".*."+f)
+	}
+	return allow
+}
+
+// keepOff forbids who may read a zone to read, change or delete the consumers of others.
+func (r rights) keepOff(z broker.Zone) []string {
+	var deny []string
+	for _, ref := range broker.Consumers(r.s, r.Broker) {
+		if ref.Zone != z || strings.HasPrefix(ref.Name, hookPrefix) {
+			continue
+		}
+		name := r.stream(z) + "." + ref.Name
+		deny = append(deny, api+"CONSUMER.MSG.NEXT."+name, api+"CONSUMER.DELETE."+name,
+			api+"CONSUMER.CREATE."+name, api+"CONSUMER.CREATE."+name+".>")
+	}
+	return deny
+}
+
+func (r rights) worker() User {
+	u := User{Name: r.WorkerName, Role: RoleWorker, About: "workers that serve the agents", Respond: true}
+	u.Publish = append(u.Publish, r.s.All(sdk.KindDone), r.s.All(sdk.KindDLQ), "$KV."+broker.GrantsBucket(r.s)+".>")
+	u.Subscribe = []string{r.inbox(u.Name), r.s.All(sdk.KindWake), discovery}
+	seen := map[broker.ConsumerRef]bool{}
+	for _, a := range r.Broker.Agents {
+		agent, kind := sdk.NameToken(a.Name), sdk.NameToken(a.Type)
+		u.Publish = append(u.Publish,
+			r.on(sdk.KindOut, "*", "*", agent, ">"), r.on(sdk.KindVoid, "*", "*", agent, ">"), r.on(sdk.KindTimer, agent, ">"),
+			r.on(sdk.KindStream, agent, ">"), r.on(sdk.KindWake, agent, ">"), r.on(sdk.KindIn, "*", kind, ">"))
+		u.Subscribe = append(u.Subscribe, r.s.Get(a.Name), r.s.Contract(a.Type))
+		for _, ref := range broker.AgentConsumers(a.Name) {
+			seen[ref] = true
+		}
+	}
+	if r.Journals {
+		u.Publish = append(u.Publish, r.s.All(sdk.KindRun), r.s.All(sdk.KindBlob), r.s.All(sdk.KindSpec),
+			api+"DIRECT.GET."+r.stream(broker.ZoneRun), api+"DIRECT.GET."+r.stream(broker.ZoneRun)+".>")
+	}
+	u.Publish = append(u.Publish, api+"DIRECT.GET."+r.grants()+".>", api+"CONSUMER.CREATE."+r.contracts()+".*",
+		api+"CONSUMER.MSG.NEXT."+r.contracts()+".*", api+"CONSUMER.DELETE."+r.contracts()+".*")
+	for _, ref := range broker.Consumers(r.s, r.Broker) {
+		if seen[ref] || ref.Name == broker.UnroutedConsumer {
+			u.Publish = append(u.Publish, r.consume(ref)...)
+		} else { // to see whether the broker is provisioned
+			u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(ref.Zone)+"."+ref.Name)
+		}
+	}
+	// To see whether an agent that this worker does not serve has workers.
+	u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(broker.ZoneStart)+".*")
+	for _, stream := range broker.Streams(r.s) {
+		u.Publish = append(u.Publish, api+"STREAM.INFO."+stream, api+"STREAM.MSG.GET."+stream)
+	}
+	return u
+}
+
+func (r rights) service(s broker.ServicePlan) User {
+	domain, kind := sdk.DomainToken(s.Domain), sdk.NameToken(s.Type)
+	ref := broker.ServiceConsumer(s.Domain, s.Type)
+	u := User{Name: ref.Name, Role: RoleService, About: "the service " + s.Type + " in the domain " + domain, Respond: true}
+	u.Publish = append(r.consume(ref),
+		r.on(sdk.KindIn, domain, kind, ">"),
+		r.on(sdk.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(r.stream(broker.ZoneOut)), ">"),
+		api+"STREAM.MSG.GET."+r.stream(broker.ZoneIn), api+"STREAM.MSG.GET."+r.stream(broker.ZoneDLQ),
+		"$KV."+broker.RegistryBucket(r.s)+"."+kind+".>", api+"STREAM.MSG.GET."+r.contracts())
+	u.Subscribe = []string{
+		r.inbox(u.Name), r.on(sdk.KindVoid, domain, kind, ">"), r.s.Contract(s.Type), "$SRV.*", "$SRV.*." + kind, "$SRV.*." + kind + ".*",
+	}
+	return u
+}
+
+// starts are the rights to start runs, to send them messages, to ask about them and to follow them.
+func (r rights) starts(u *User, named bool) {
+	for _, a := range r.Broker.Agents {
+		agent := sdk.NameToken(a.Name)
+		start, message := r.s.Start(a.Name), r.on(sdk.KindCtl, string(sdk.ControlMessage), agent, "*", "*")
+		u.Publish = append(u.Publish, start+"."+u.Name, message+"."+u.Name, r.s.Get(a.Name))
+		if !named {
+			u.Publish = append(u.Publish, start, message)
+		}
+		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneDone), r.on(sdk.KindDone, agent, ">"))...)
+		u.Subscribe = append(u.Subscribe, r.on(sdk.KindStream, agent, ">"))
+	}
+}
+
+func (r rights) client(m Member) User {
+	u := User{Name: m.Name, Role: RoleClient, About: "a program that starts runs", Subscribe: []string{r.inbox(m.Name)}}
+	r.starts(&u, r.Identity)
+	return u
+}
+
+func (r rights) person(m Member) User {
+	u := User{Name: m.Name, Role: RolePerson, About: "a person at a chat front end", Subscribe: []string{r.inbox(m.Name)}}
+	r.starts(&u, true)
+	out := r.stream(broker.ZoneOut)
+	for _, contractType := range []string{sdk.TypeQuestion, sdk.TypeConversationTurn} {
+		kind := sdk.NameToken(contractType)
+		u.Publish = append(u.Publish, r.answers("*", kind, m.Name))
+		u.Publish = append(u.Publish, r.read(out, r.on(sdk.KindOut, "*", kind, ">"))...)
+	}
+	u.Deny = r.keepOff(broker.ZoneOut)
+	return u
+}
+
+// answers are all answers to a type of call that end with a principal: agent, partition, run and call come between.
+func (r rights) answers(domain, kind, who string) string {
+	return r.on(sdk.KindIn, domain, kind, "*", "*", "*", "*", who)
+}
+
+func (r rights) approver(m Member) User {
+	domains := m.Domains
+	if len(domains) == 0 {
+		domains = []string{sdk.HumanDomain}
+	}
+	u := User{
+		Name: m.Name, Role: RoleApprover, About: "a person who decides and answers in " + strings.Join(domains, ", "),
+		Subscribe: []string{r.inbox(m.Name)},
+	}
+	in, out, dlq := r.stream(broker.ZoneIn), r.stream(broker.ZoneOut), r.stream(broker.ZoneDLQ)
+	for _, d := range domains {
+		token := sdk.DomainToken(d)
+		for _, contractType := range forPeople {
+			u.Publish = append(u.Publish, r.answers(token, sdk.NameToken(contractType), m.Name))
+		}
+		u.Publish = append(u.Publish, r.read(out, r.s.Root()+".*."+token+".>", r.on(sdk.KindOut, token, ">"))...)
+		u.Publish = append(u.Publish, r.read(in, r.on(sdk.KindIn, token, ">"))...)
+	}
+	u.Publish = append(u.Publish, r.read(dlq, r.on(sdk.KindDLQ, "*", strings.ToLower(in), ">"))...)
+	for _, a := range r.Broker.Agents {
+		u.Publish = append(u.Publish, r.s.Get(a.Name))
+		u.Subscribe = append(u.Subscribe, r.on(sdk.KindStream, sdk.NameToken(a.Name), ">"))
+	}
+	u.Deny = append(r.keepOff(broker.ZoneOut), r.keepOff(broker.ZoneIn)...)
+	for _, h := range r.Broker.Hooks {
+		if !slices.ContainsFunc(h.Domains, func(d string) bool { return !slices.Contains(domains, d) }) {
+			u.Publish = append(u.Publish, r.consume(broker.HookConsumer(h.Name))...)
+		}
+	}
+	return u
+}
+
+func (r rights) operator() User {
+	return User{
+		Name: r.OperatorName, Role: RoleOperator, About: "who provisions, looks at runs and redrives dead letters",
+		Publish:   []string{r.s.Root() + ".>", api + ">", ack + ">", "$KV.>", discovery},
+		Deny:      []string{r.on(sdk.KindIn, "*", sdk.NameToken(sdk.TypePermissionRequest), ">")},
+		Subscribe: []string{r.inbox(r.OperatorName), r.s.Root() + ".>", discovery, "$JS.EVENT.ADVISORY.>"},
+	}
+}

@@ -1,0 +1,277 @@
+package audit
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// request is a permission request of a run.
+type request struct {
+	tool string
+	// call is the one that needs permission; gate is as it was when the request was made.
+	call string
+	gate core.Gate
+	// due is when the stage that is asked ends.
+	due int64
+	// allowed are those who allowed it, in the order of their decisions, and on what terms.
+	allowed []decided
+}
+
+// decided is one decision that counted.
+type decided struct {
+	who string
+	sdk.PermissionDecision
+}
+
+// grant is what a decision allows beyond its own call.
+type grant struct {
+	tool string
+	sdk.PermissionDecision
+	used int
+}
+
+// clockSlack is how much later than its decision, in milliseconds, an entry may be dated that uses a grant.
+const clockSlack = 1000
+
+// Policy tells what an agent spec, by its digest, makes of a tool. Without it, only calls that journals say were held are
+// known to need permission.
+func (c *Checker) Policy(verdict func(spec, tool string) sdk.PermissionVerdict) { c.policy = verdict }
+
+// permissions checks the decisions of an entry, and that no call is made without the permission that it needs.
+func (c *Checker) permissions(r *run, last, e *core.Entry) {
+	for i := range e.Decisions {
+		if d := &e.Decisions[i]; d.Refused == "" {
+			c.decision(r, last, e, d)
+		}
+	}
+	for i := range e.Head.Calls {
+		open := &e.Head.Calls[i]
+		if k := r.calls[open.ID]; k != nil && open.Held != "" {
+			k.held = true
+		}
+		if open.Gate == nil {
+			continue
+		}
+		q := r.requests[open.ID]
+		if q == nil {
+			q = &request{tool: open.Tool, call: open.Gate.Call, gate: *open.Gate}
+			r.requests[open.ID] = q
+			c.requested(r, e, q)
+		}
+		q.due = open.Due
+	}
+	for _, edit := range e.Edits {
+		if k := r.calls[edit.Call]; k != nil {
+			k.args = edit.Args
+		}
+	}
+	c.made(r, e)
+}
+
+// requested checks that a request asks for its call.
+func (c *Checker) requested(r *run, e *core.Entry, q *request) {
+	k := r.calls[q.call]
+	if k == nil || k.tool != q.tool || sdk.ArgsHash(k.args) != q.gate.ArgsHash {
+		c.violate("I13", r.key, "entry %d asks for permission of call %s with other arguments than it has", e.Rev, q.call)
+	}
+}
+
+// made checks every call that an entry makes, or says to have been made.
+func (c *Checker) made(r *run, e *core.Entry) {
+	for _, f := range e.Effects {
+		if f.Kind == core.EffectCall {
+			c.permitted(r, e, f.Call)
+		}
+	}
+	for i := range e.Head.Calls {
+		if s := e.Head.Calls[i].Status; s == core.CallRunning || s == core.CallResuming {
+			c.permitted(r, e, e.Head.Calls[i].ID)
+		}
+	}
+	for i := range e.Results {
+		if e.Results[i].Kind == core.ResultInline {
+			c.permitted(r, e, e.Results[i].Call)
+		}
+	}
+}
+
+// permitted checks that a call which is made needs no permission, or has it.
+func (c *Checker) permitted(r *run, e *core.Entry, call string) {
+	k := r.calls[call]
+	if k == nil || k.person || k.permitted {
+		return
+	}
+	needed := k.held || c.policy != nil && c.policy(e.Head.Spec, k.tool) != sdk.PermissionAllow
+	if needed && !k.approved {
+		c.violate("I13", r.key, "call %s of %s is made without permission", k.id, k.tool)
+	}
+	k.permitted = true
+}
+
+// decision checks one decision that counted, and notes what it allows.
+func (c *Checker) decision(r *run, last, e *core.Entry, d *core.Decision) {
+	switch {
+	case d.Request == "":
+		c.usesGrant(r, e, d)
+	case d.Grant != "":
+		c.releases(r, e, d)
+	case d.Event != "":
+		c.decides(r, last, e, d)
+	case d.Decision != sdk.DecisionDeny:
+		c.violate("I13", r.key, "entry %d decides request %s for nobody", e.Rev, d.Request)
+	}
+}
+
+// decides checks what a person decided against what they were asked and what they sent.
+func (c *Checker) decides(r *run, last, e *core.Entry, d *core.Decision) {
+	q := r.requests[d.Request]
+	open := slices.IndexFunc(last.Head.Calls, func(o core.Call) bool { return o.ID == d.Request && !o.Closed() })
+	if q == nil || open < 0 || q.call != d.Call {
+		c.violate("I13", r.key, "entry %d decides request %s for call %s, which is not open", e.Rev, d.Request, d.Call)
+		return
+	}
+	made := decided{who: d.Who, PermissionDecision: sdk.PermissionDecision{
+		Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
+	}}
+	if in := c.inputs[positionOf(e.Cause)]; in != nil && !in.forgotten {
+		if !c.answers(r, r.calls[d.Request], in) || in.Event.ID != d.Event || in.address.Who != d.Who {
+			c.violate("I13", r.key, "request %s was decided by %s %d on %s", d.Request, in.Stream, in.Sequence, in.Subject)
+			return
+		}
+		if err := json.Unmarshal(in.Event.Data, &made.PermissionDecision); err != nil {
+			c.violate("I13", r.key, "request %s was decided by what is no decision: %v", d.Request, err)
+		}
+		made.Scope = cmp.Or(made.Scope, sdk.ScopeCall)
+		if in.Received >= q.due {
+			c.violate("I13", r.key, "request %s, due at %d, was decided at %d", d.Request, q.due, in.Received)
+		}
+	}
+	if made.Decision != d.Decision || made.Scope != d.Scope || made.ArgsHash != d.ArgsHash {
+		c.violate("I13", r.key, "entry %d takes a decision on request %s for another", e.Rev, d.Request)
+	}
+	c.mayDecide(r, e, q, d)
+	if c.edited(r, e, q, &made); d.Decision == sdk.DecisionAllow {
+		c.allow(r, e, q, d.Request, made)
+	}
+}
+
+// mayDecide checks a decision against the terms of its request.
+func (c *Checker) mayDecide(r *run, e *core.Entry, q *request, d *core.Decision) {
+	g := &q.gate
+	scopes := g.Scopes
+	if len(scopes) == 0 {
+		scopes = []sdk.GrantScope{sdk.ScopeCall}
+	}
+	twice := slices.ContainsFunc(q.allowed, func(o decided) bool { return o.who == d.Who })
+	switch {
+	case d.ArgsHash != g.ArgsHash:
+		c.violate("I13", r.key, "request %s was decided on other arguments", d.Request)
+	case !slices.Contains(scopes, d.Scope):
+		c.violate("I13", r.key, "request %s was decided with the scope %s, which it does not offer", d.Request, d.Scope)
+	case len(g.Approvers) > 0 && !slices.Contains(g.Approvers, d.Who):
+		c.violate("I13", r.key, "request %s was decided by %q, who may not", d.Request, d.Who)
+	case g.FourEyes && (d.Who == "" || d.Who == e.Head.Init.Who):
+		c.violate("I13", r.key, "request %s was decided by %q, who started the run", d.Request, d.Who)
+	case g.Quorum > 1 && (d.Who == "" || twice):
+		c.violate("I13", r.key, "request %s was decided by %q twice", d.Request, d.Who)
+	}
+}
+
+// edited checks that arguments are changed by whom, and to what, they may be.
+func (c *Checker) edited(r *run, e *core.Entry, q *request, d *decided) {
+	i := slices.IndexFunc(e.Edits, func(edit core.Edit) bool { return edit.Call == q.call })
+	alone := d.Decision == sdk.DecisionAllow && q.gate.Mode == sdk.PermissionHold && q.gate.Quorum <= 1 && d.Scope == sdk.ScopeCall
+	switch {
+	case i < 0 && len(d.Args) > 0 && d.Decision == sdk.DecisionAllow:
+		c.violate("I13", r.key, "entry %d passes over the arguments that were allowed for call %s", e.Rev, q.call)
+	case i < 0:
+	case !alone || len(d.Args) == 0:
+		c.violate("I13", r.key, "entry %d changes the arguments of call %s, which nobody may have done", e.Rev, q.call)
+	default:
+		if want, err := sdk.Canonicalize(d.Args); err != nil || !bytes.Equal(want, e.Edits[i].Args) {
+			c.violate("I13", r.key, "entry %d changes the arguments of call %s to others than were allowed", e.Rev, q.call)
+		}
+	}
+}
+
+// allow notes that somebody allowed a request: its call may be made when all have whom it needs, and more if all said so.
+func (c *Checker) allow(r *run, e *core.Entry, q *request, id string, d decided) {
+	q.allowed = append(q.allowed, d)
+	if len(q.allowed) < q.gate.Quorum {
+		return
+	}
+	k := r.calls[q.call]
+	if k != nil && q.gate.Mode == sdk.PermissionHold {
+		k.approved = true
+	}
+	for _, other := range q.allowed {
+		if other.Scope != d.Scope || other.Pattern != d.Pattern || other.Uses != d.Uses || other.ExpiresMillis != d.ExpiresMillis {
+			d.Scope, d.Uses, d.ExpiresMillis = sdk.ScopeCall, 0, 0 // they agree on this call and nothing more
+		}
+	}
+	if d.Scope == sdk.ScopeCall && q.gate.Mode == sdk.PermissionRetry {
+		d.Uses = 1
+	}
+	if d.Scope != sdk.ScopeCall || q.gate.Mode == sdk.PermissionRetry {
+		r.grants[id] = &grant{tool: q.tool, PermissionDecision: d.PermissionDecision}
+	}
+	if d.Scope == sdk.ScopePrincipal {
+		c.recorded[id] = record{e.Head.Agent, e.Head.Init.Who, q.tool}
+	}
+}
+
+// record is a grant that reaches beyond its run.
+type record struct{ agent, principal, tool string }
+
+// usesGrant checks a call that a grant covers.
+func (c *Checker) usesGrant(r *run, e *core.Entry, d *core.Decision) {
+	k := r.calls[d.Call]
+	if k == nil || d.Decision != sdk.DecisionAllow {
+		return
+	}
+	k.approved = true
+	g := r.grants[d.Grant]
+	if g == nil || g.Scope == sdk.ScopePrincipal {
+		made, known := c.recorded[d.Grant]
+		if mine := (record{e.Head.Agent, e.Head.Init.Who, k.tool}); known && made != mine || !known && c.policy != nil {
+			c.violate("I13", r.key, "call %s of %s uses the grant %s, which is not for it", k.id, k.tool, d.Grant)
+		}
+		return
+	}
+	g.used++
+	switch {
+	case g.tool != k.tool || g.Scope == sdk.ScopeCall && g.ArgsHash != sdk.ArgsHash(k.args):
+		c.violate("I13", r.key, "call %s of %s uses the grant of request %s, which is not for it", k.id, k.tool, d.Grant)
+	case g.Uses > 0 && g.used > g.Uses:
+		c.violate("I13", r.key, "call %s is use %d of the grant of request %s, which is for %d", k.id, g.used, d.Grant, g.Uses)
+	case g.ExpiresMillis > 0 && g.ExpiresMillis <= e.At-clockSlack:
+		c.violate("I13", r.key, "call %s uses the grant of request %s, which has expired", k.id, d.Grant)
+	}
+}
+
+// releases checks that a request which became needless is covered by the decision on another one of its round.
+func (c *Checker) releases(r *run, e *core.Entry, d *core.Decision) {
+	q, k, g := r.requests[d.Request], r.calls[d.Call], r.grants[d.Grant]
+	switch {
+	case q == nil || k == nil || g == nil || q.call != d.Call || g.tool != q.tool:
+		c.violate("I13", r.key, "entry %d allows call %s by a grant that is not for it", e.Rev, d.Call)
+	case g.Scope != sdk.ScopeTool && g.Scope != sdk.ScopePrincipal || !slices.Contains(q.gate.Scopes, g.Scope):
+		c.violate("I13", r.key, "entry %d allows call %s by a grant of the scope %s", e.Rev, d.Call, g.Scope)
+	case q.gate.Quorum > len(r.requests[d.Grant].allowed):
+		c.violate("I13", r.key, "entry %d allows call %s, for which %d are needed, by a decision of fewer", e.Rev, d.Call, q.gate.Quorum)
+	default:
+		for _, by := range r.requests[d.Grant].allowed {
+			if len(q.gate.Approvers) > 0 && !slices.Contains(q.gate.Approvers, by.who) || q.gate.FourEyes && by.who == e.Head.Init.Who {
+				c.violate("I13", r.key, "entry %d allows call %s by %q, who may not", e.Rev, d.Call, by.who)
+			}
+		}
+	}
+	if k != nil {
+		k.approved = true
+	}
+}

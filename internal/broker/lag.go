@@ -1,0 +1,19 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+)
+
+// Backlog is what a consumer has not finished: Pending messages were never delivered, Unacked ones are in hand.
+type Backlog struct{ Pending, Unacked int64 }
+
+// Backlog asks the consumer's leader.
+func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
+	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+	if err != nil {
+		return Backlog{}, fmt.Errorf("look at consumer %s: %w", ref.Name, err)
+	}
+	info := consumer.CachedInfo() // it was just asked for
+	return Backlog{Pending: int64(info.NumPending), Unacked: int64(info.NumAckPending)}, nil
+}

@@ -1,0 +1,222 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
+)
+
+// ZoneState is what a stream holds.
+type ZoneState struct {
+	// Last is the sequence of its last message, Subjects the number of subjects with messages.
+	Last, Subjects uint64
+	// MaxAge is how long it keeps a message; 0 is for ever.
+	MaxAge time.Duration
+}
+
+// ZoneState asks the stream's leader.
+func (c *Conn) ZoneState(ctx context.Context, z Zone) (ZoneState, error) {
+	s, err := c.stream(ctx, z)
+	if err != nil {
+		return ZoneState{}, err
+	}
+	info := s.CachedInfo()
+	return ZoneState{Last: info.State.LastSeq, Subjects: info.State.NumSubjects, MaxAge: info.Config.MaxAge}, nil
+}
+
+func (c *Conn) stream(ctx context.Context, z Zone) (jetstream.Stream, error) {
+	s, err := c.js.Stream(ctx, StreamName(c.subjects, z))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, sdk.Errorf(sdk.CodeConfig, "there is no stream %s; %s", StreamName(c.subjects, z), remedyProvision)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at stream %s: %w", StreamName(c.subjects, z), err)
+	}
+	return s, nil
+}
+
+// SubjectsUnder lists, in order, the subjects under filter that have messages. They are held in memory.
+func (c *Conn) SubjectsUnder(ctx context.Context, z Zone, filter string) ([]string, error) {
+	s, err := c.stream(ctx, z)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		return nil, fmt.Errorf("list subjects under %s: %w", filter, err)
+	}
+	return slices.Sorted(maps.Keys(info.State.Subjects)), nil
+}
+
+// LastDelivery returns the last message on a subject as it was delivered, or nil. Settling it means nothing.
+func (c *Conn) LastDelivery(ctx context.Context, z Zone, subject string) (Delivery, error) {
+	return c.get(ctx, z, which{LastOn: subject})
+}
+
+// NextDelivery returns the first message on a subject from a sequence on, or nil. Settling it means nothing.
+func (c *Conn) NextDelivery(ctx context.Context, z Zone, subject string, from uint64) (Delivery, error) {
+	return c.get(ctx, z, which{Sequence: from, NextOn: subject})
+}
+
+func (c *Conn) get(ctx context.Context, z Zone, w which) (Delivery, error) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	m, err := c.stored(ctx, StreamName(c.subjects, z), w)
+	if errors.Is(err, ErrNotStored) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return delivery{
+		msg: &nats.Msg{Subject: m.Subject, Header: m.Headers, Data: m.Data},
+		meta: &nats.MsgMetadata{
+			Stream: m.Stream, Sequence: nats.SequencePair{Stream: m.Sequence}, Timestamp: time.UnixMilli(m.At),
+		},
+	}, nil
+}
+
+// scanAhead is how many messages a scan asks for at once.
+const scanAhead = 64
+
+// Deliveries calls handle with the messages that a zone has on the filters now, in order, until it returns false. Settling them
+// means nothing. It keeps a few messages in memory.
+func (c *Conn) Deliveries(ctx context.Context, z Zone, filters []string, handle func(Delivery) bool) error {
+	state, err := c.ZoneState(ctx, z)
+	if err != nil {
+		return err
+	}
+	consumer, err := c.js.OrderedConsumer(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverAllPolicy,
+	})
+	if err != nil {
+		return fmt.Errorf("scan %v: %w", filters, err)
+	}
+	if consumer.CachedInfo().NumPending == 0 {
+		return nil
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(scanAhead))
+	if err != nil {
+		return fmt.Errorf("scan %v: %w", filters, err)
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	for {
+		m, err := messages.Next()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, jetstream.ErrNoHeartbeat):
+			continue // the ordered consumer makes itself anew
+		case err != nil:
+			return fmt.Errorf("scan %v: %w", filters, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("scan %v: %w", filters, err)
+		}
+		if meta.Sequence.Stream > state.Last || !handle(watched(m, meta)) || meta.NumPending == 0 {
+			return nil
+		}
+	}
+}
+
+// Consumed says how far a consumer's readers have got.
+type Consumed struct {
+	// Floor is the sequence up to which all is acked, Delivered the last one that was delivered. Between them are Pending
+	// messages that are not acked.
+	Floor, Delivered uint64
+	Pending          int
+}
+
+// All reports whether everything up to a sequence, which the consumer reads, is known to be acked.
+func (p Consumed) All(sequence uint64) bool {
+	return sequence <= p.Floor || p.Pending == 0 && sequence <= p.Delivered
+}
+
+// Consumed asks about a consumer; known is false if there is none.
+func (c *Conn) Consumed(ctx context.Context, ref ConsumerRef) (p Consumed, known bool, err error) {
+	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return Consumed{}, false, nil
+	}
+	if err != nil {
+		return Consumed{}, false, fmt.Errorf("look at consumer %s: %w", ref.Name, err)
+	}
+	info := consumer.CachedInfo()
+	return Consumed{Floor: info.AckFloor.Stream, Delivered: info.Delivered.Stream, Pending: info.NumAckPending}, true, nil
+}
+
+// headerRedelivered marks a message that was delivered again as a copy, with the sequence of the original.
+const headerRedelivered = "agentd-redelivered"
+
+// Original is the sequence of the message that d is a copy of, or 0.
+func Original(d Delivery) uint64 {
+	sequence, err := strconv.ParseUint(d.Header(headerRedelivered), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return sequence
+}
+
+// Redeliver publishes a message again where it was, so that its consumer delivers it again.
+func (c *Conn) Redeliver(ctx context.Context, d Delivery) error {
+	m := &nats.Msg{Subject: d.Subject(), Data: d.Data(), Header: nats.Header{}}
+	for name, values := range d.Headers() {
+		if !strings.HasPrefix(strings.ToLower(name), "nats-") { // instructions to the server are not data
+			m.Header[name] = values
+		}
+	}
+	m.Header.Set(headerRedelivered, strconv.FormatUint(d.Sequence(), 10))
+	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
+		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(c.streamOf(m.Subject)))
+		return err
+	})
+}
+
+// Fire delivers a run's timer at once, as if it had been due. It may be repeated: one that fires for nothing is absorbed.
+func (c *Conn) Fire(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
+	body, err := json.Marshal(map[string]int64{"due": due})
+	if err != nil {
+		return fmt.Errorf("encode timer: %w", err)
+	}
+	m := &nats.Msg{Subject: c.subjects.Fire(agent, run), Data: body}
+	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
+		_, err := c.js.PublishMsg(attempt, m,
+			jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)), jetstream.WithMsgTTL(firedTTL))
+		return err
+	})
+}
+
+// leaseTokens follow the kind of a lease's subject, where a timer has the agent, partition and run.
+const leaseTokens = ".lease."
+
+// Lease takes a lease on a name for a time, whole seconds, unless somebody has it. It cannot be given back: it ends by
+// itself. The broker keeps the time.
+func (c *Conn) Lease(ctx context.Context, name string, d time.Duration) (bool, error) {
+	subject := c.subjects.Root() + "." + string(sdk.KindTimer) + leaseTokens + name
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject},
+		jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)), jetstream.WithExpectLastSequencePerSubject(0),
+		jetstream.WithMsgTTL(d))
+	api, refused := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case err == nil:
+		return true, nil
+	case refused && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+		return false, nil
+	}
+	return false, fmt.Errorf("take lease %s: %w", name, err)
+}

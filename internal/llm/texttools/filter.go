@@ -1,0 +1,158 @@
+package texttools
+
+import (
+	"regexp"
+	"strings"
+
+	"agentd/sdk"
+)
+
+// filter passes on the prose of a streamed reply. Calls, and what may turn out to be the beginning of one or the fence
+// around one, are held back; what is sent in the end is Parse's Text.
+type filter struct {
+	send func(sdk.Delta)
+	// held has arrived and was neither sent nor taken out.
+	held string
+	// searched is how much of held has no closing tag.
+	searched int
+	// prose was found outside of calls and is not sent yet.
+	prose string
+	// began and called say whether prose was sent, and whether a call was found; announced that of the call held now.
+	began, called, announced bool
+}
+
+// partialTag matches the beginning of a tag at the end of a text.
+var partialTag = regexp.MustCompile(`(?i)<(t|to|too|tool(\s[^<>]*)?)?$`)
+
+// pendingProse is what must wait for what follows it: space, which is dropped at the end, and a fence, which is dropped
+// when nothing but a call is in it.
+var pendingProse = regexp.MustCompile("(```[A-Za-z]*[ \t\r\n]*)?`{0,2}[ \t\r\n]*$")
+
+// toolName matches the name in a call of either form.
+var toolName = regexp.MustCompile(`(?i)("tool_name"\s*:\s*"|<tool_name>\s*)([^"<]+?)\s*["<]`)
+
+func (f *filter) add(d sdk.Delta) {
+	if d.Reset {
+		*f = filter{send: f.send}
+		f.send(d)
+		return
+	}
+	if d.Text == "" {
+		f.send(d)
+		return
+	}
+	f.held += d.Text
+	f.drain(false)
+}
+
+// flush ends the reply: what is held is a call that was not closed, or text.
+func (f *filter) flush() {
+	f.drain(true)
+	if f.called {
+		f.prose = strings.TrimRight(emptyFence.ReplaceAllString(f.prose, ""), " \t\r\n")
+	}
+	f.emit(f.prose)
+}
+
+func (f *filter) drain(end bool) {
+	for f.held != "" {
+		at := candidate(f.held)
+		if at < 0 {
+			f.release(end)
+			return
+		}
+		f.prose += f.held[:at]
+		f.held, f.searched = f.held[at:], max(f.searched-at, 0)
+		f.sendProse()
+		if !end && !f.closing() {
+			f.announce(f.held)
+			return
+		}
+		b, ok := nextBlock(f.held, 0)
+		switch {
+		case ok && (b.firm || end):
+			f.prose += f.held[:b.start]
+			f.announce(f.held[b.bodyStart:b.bodyEnd])
+			f.held, f.searched, f.announced, f.called = f.held[b.end:], 0, false, true
+		case end:
+			f.release(true)
+			return
+		default:
+			f.announce(f.held)
+			return
+		}
+	}
+	f.sendProse()
+}
+
+// candidate is where the first tag is that is not just mentioned; -1 is none.
+func candidate(text string) int {
+	for from := 0; ; {
+		tag := openTag.FindStringIndex(text[from:])
+		if tag == nil {
+			return -1
+		}
+		if at := from + tag[0]; !mentioned(text, at) && !strings.HasSuffix(text[:from+tag[1]], "/>") {
+			return at
+		}
+		from += tag[1]
+	}
+}
+
+// closing reports whether a closing tag has arrived since the last time.
+func (f *filter) closing() bool {
+	const longestTag = 32
+	start := max(f.searched-longestTag, 0)
+	f.searched = len(f.held)
+	return closeTag.MatchString(f.held[start:])
+}
+
+// release makes prose of what cannot be part of a call.
+func (f *filter) release(end bool) {
+	keep := len(f.held)
+	if !end {
+		if m := partialTag.FindStringIndex(f.held); m != nil {
+			keep = m[0]
+		}
+		keep = len(strings.TrimRight(f.held[:keep], "`")) // they say whether a tag is only mentioned
+	}
+	f.prose += f.held[:keep]
+	f.held, f.searched = f.held[keep:], 0
+	f.sendProse()
+}
+
+// sendProse sends what does not have to wait.
+func (f *filter) sendProse() {
+	if f.called {
+		f.prose = emptyFence.ReplaceAllString(f.prose, "")
+	}
+	ready := pendingProse.FindStringIndex(f.prose)[0]
+	if f.emit(f.prose[:ready]) {
+		f.prose = f.prose[ready:]
+	}
+}
+
+// emit sends text, without the space that Parse's Text does not begin with, and reports whether there was any.
+func (f *filter) emit(text string) bool {
+	if !f.began && f.called {
+		text = strings.TrimLeft(text, " \t\r\n")
+	}
+	if text == "" {
+		return false
+	}
+	f.began = true
+	f.send(sdk.Delta{Text: text})
+	return true
+}
+
+// announce tells the name of the tool of the call that is held, once.
+func (f *filter) announce(call string) {
+	const nameWithin = 4 << 10 // the name comes before the arguments
+	if f.announced {
+		return
+	}
+	if name := toolName.FindStringSubmatch(call[:min(len(call), nameWithin)]); name != nil {
+		f.announced = true
+		f.send(sdk.Delta{Tool: name[2]})
+	}
+}

@@ -1,0 +1,165 @@
+package texttools
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// MaxText is the largest reply that is parsed, in bytes.
+const MaxText = 10 << 20
+
+// The constants of JSON.
+const (
+	jsonTrue  = "true"
+	jsonFalse = "false"
+	jsonNull  = "null"
+)
+
+// maxSnippet is how many characters of a faulty call are repeated.
+const maxSnippet = 200
+
+// Class says what is wrong with a call.
+type Class string
+
+// The classes of faults. A reply without any call is not a fault.
+const (
+	ParseError       Class = "parse_error"       // the body is neither JSON nor XML
+	MissingField     Class = "missing_field"     // server_name or tool_name is missing
+	InvalidArguments Class = "invalid_arguments" // the arguments are no object
+)
+
+// Fault is a call that cannot be understood.
+type Fault struct {
+	Class Class
+	// Message says what is wrong, for the model.
+	Message string
+	// Snippet is the beginning of what was written, at most maxSnippet characters.
+	Snippet string
+}
+
+func (f *Fault) Error() string { return fmt.Sprintf("%s: %s", f.Class, f.Message) }
+
+// Call is one call as it was written.
+type Call struct {
+	Server, Tool string
+	// Arguments is the JSON text of an object.
+	Arguments string
+}
+
+// Reply is a text with its calls taken out.
+type Reply struct {
+	// Text is what was said beside the calls.
+	Text  string
+	Calls []Call
+	// Faults are the calls that cannot be understood, in order.
+	Faults []*Fault
+	// Open says that the last call was not closed.
+	Open bool
+}
+
+// Schemas returns the JSON Schema of a tool's arguments, nil when it is not known. XML has no types: the schema says
+// what the text of an element is.
+type Schemas func(server, tool string) json.RawMessage
+
+// Parse reads a reply. It never fails: what cannot be understood is a Fault. schemas may be nil.
+func Parse(text string, schemas Schemas) Reply {
+	if len(text) > MaxText {
+		return Reply{Faults: []*Fault{{
+			ParseError, fmt.Sprintf("the reply has %d bytes, more than %d", len(text), MaxText), snippet(text),
+		}}}
+	}
+	var out Reply
+	var prose strings.Builder
+	from := 0
+	for {
+		b, ok := nextBlock(text, from)
+		if !ok {
+			break
+		}
+		prose.WriteString(text[from:b.start])
+		from, out.Open = b.end, !b.closed
+		call, fault := parseBody(text[b.bodyStart:b.bodyEnd], schemas)
+		if fault != nil {
+			fault.Snippet = snippet(text[b.start:b.end])
+			out.Faults = append(out.Faults, fault)
+			continue
+		}
+		out.Calls = append(out.Calls, call)
+	}
+	if len(out.Calls)+len(out.Faults) == 0 {
+		out.Text = text
+		return out
+	}
+	prose.WriteString(text[from:])
+	out.Text = strings.TrimSpace(emptyFence.ReplaceAllString(prose.String(), ""))
+	return out
+}
+
+// emptyFence is what is left of a fence when the call in it is taken out.
+var emptyFence = regexp.MustCompile("```[A-Za-z]*[ \t\r\n]*```")
+
+func snippet(text string) string {
+	runes := []rune(strings.ToValidUTF8(text, "\uFFFD"))
+	if len(runes) <= maxSnippet {
+		return string(runes)
+	}
+	return string(runes[:maxSnippet-1]) + "…"
+}
+
+func parseBody(body string, schemas Schemas) (Call, *Fault) {
+	body = unfenced(body)
+	if strings.HasPrefix(body, "<") {
+		return parseXML(body, schemas)
+	}
+	return parseJSON(body)
+}
+
+func parseJSON(body string) (Call, *Fault) {
+	var w struct {
+		Server    *string         `json:"server_name"`
+		Tool      *string         `json:"tool_name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	err := json.Unmarshal([]byte(body), &w)
+	if err != nil {
+		repaired := repairJSON(body)
+		if again := json.Unmarshal([]byte(repaired), &w); again != nil {
+			return Call{}, &Fault{Class: ParseError, Message: "the body is no JSON object: " + err.Error()}
+		}
+	}
+	var server, tool string
+	if w.Server != nil {
+		server = *w.Server
+	}
+	if w.Tool != nil {
+		tool = *w.Tool
+	}
+	return newCall(server, tool, w.Arguments)
+}
+
+func newCall(server, tool string, arguments json.RawMessage) (Call, *Fault) {
+	c := Call{Server: strings.TrimSpace(server), Tool: strings.TrimSpace(tool), Arguments: "{}"}
+	switch {
+	case c.Server == "" && c.Tool == "":
+		return Call{}, &Fault{Class: MissingField, Message: "server_name and tool_name are missing"}
+	case c.Server == "":
+		return Call{}, &Fault{Class: MissingField, Message: "server_name is missing"}
+	case c.Tool == "":
+		return Call{}, &Fault{Class: MissingField, Message: "tool_name is missing"}
+	}
+	if len(arguments) == 0 || string(arguments) == jsonNull {
+		return c, nil
+	}
+	var encoded string
+	if json.Unmarshal(arguments, &encoded) == nil {
+		arguments = json.RawMessage(encoded) // an object in a string, as some models write it
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(arguments, &object) != nil || object == nil {
+		return Call{}, &Fault{Class: InvalidArguments, Message: "arguments must be an object"}
+	}
+	c.Arguments = string(arguments)
+	return c, nil
+}

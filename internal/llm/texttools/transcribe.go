@@ -1,0 +1,78 @@
+package texttools
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"agentd/sdk"
+)
+
+// transcribe turns calls and results into text. Messages of one role in a row become one, because the templates of many
+// such models want roles to alternate.
+func transcribe(messages []sdk.Message, tools directory) []sdk.Message {
+	var out []sdk.Message
+	for _, m := range messages {
+		content := make([]sdk.Content, 0, len(m.Content))
+		for _, c := range m.Content {
+			switch c.Kind {
+			case sdk.ContentToolUse:
+				c = sdk.Content{Kind: sdk.ContentText, Text: written(c, tools)}
+			case sdk.ContentToolResult:
+				c = sdk.Content{Kind: sdk.ContentText, Text: result(c)}
+			case sdk.ContentThinking, sdk.ContentRedacted:
+				continue
+			case sdk.ContentText, sdk.ContentMedia:
+			}
+			content = append(content, c)
+		}
+		if last := len(out) - 1; last >= 0 && out[last].Role == m.Role && (out[last].Seen > 0) == (m.Seen > 0) {
+			content = append(out[last].Content, content...)
+			out = out[:last]
+		}
+		out = append(out, sdk.Message{Role: m.Role, Content: joined(content), Seen: m.Seen})
+	}
+	return out
+}
+
+// joined puts texts that follow each other together.
+func joined(content []sdk.Content) []sdk.Content {
+	var out []sdk.Content
+	for _, c := range content {
+		if last := len(out) - 1; last >= 0 && c.Kind == sdk.ContentText && out[last].Kind == sdk.ContentText {
+			out[last].Text += "\n" + c.Text
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// written is a call as the model should have written it. The encoder escapes "<", so no text in it can end the element.
+func written(c sdk.Content, tools directory) string {
+	arguments := c.Args
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	data, err := json.Marshal(struct {
+		Server    string          `json:"server_name"`
+		Tool      string          `json:"tool_name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}{tools.server(c.Tool), c.Tool, arguments})
+	if err != nil {
+		data = []byte("{}") // arguments of the history are JSON
+	}
+	return "<tool>" + string(data) + "</tool>"
+}
+
+func result(c sdk.Content) string {
+	status := "success"
+	if c.IsError {
+		status = "error"
+	}
+	text := c.Text
+	if json.Valid([]byte(text)) {
+		text = strings.ReplaceAll(text, "</", `<\/`) // the same JSON, which cannot end the element
+	}
+	return fmt.Sprintf("<tool_result tool_name=%q status=%q>\n%s\n</tool_result>", c.Tool, status, text)
+}

@@ -1,0 +1,120 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+const (
+	// maxAnswers bounds how many messages on one reply subject are looked at.
+	maxAnswers = 32
+	// maxCopies is how often an answer is delivered again before that is given up.
+	maxCopies = 3
+)
+
+// answers finds answers to open calls that were handled and that the run does not know: its journal was set back to before
+// them.
+func (p *pass) answers(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) error {
+	received, err := x.runOf(ctx, sdk.KindIn, run)
+	if err != nil || len(received) == 0 {
+		return err
+	}
+	awaited := map[string]bool{}
+	for _, c := range open(&e.Head) {
+		awaited[c.ID] = true
+	}
+	var absorbed map[uint64]bool
+	for _, subject := range received {
+		address, err := p.subjects.Parse(subject)
+		if err != nil {
+			continue // nothing that a worker reads
+		}
+		if ref, ok := sdk.ParseCallRef(address.Call.Call); !ok || !awaited[ref.ID] {
+			continue
+		}
+		if absorbed == nil {
+			if absorbed, err = p.absorbed(ctx, run); err != nil {
+				return p.unreadable(ctx, e.Head.Agent, e.Head.Run, err)
+			}
+		}
+		if err := p.answer(ctx, subject, absorbed, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// absorbed are the answers that the run's journal knows, by their sequence in the stream of answers.
+func (p *pass) absorbed(ctx context.Context, run sdk.RunKey) (map[uint64]bool, error) {
+	entries, err := p.Runner.Journal(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	stream := broker.StreamName(p.subjects, broker.ZoneIn)
+	known := map[uint64]bool{}
+	for i := range entries {
+		if c := entries[i].Cause; c.Stream == stream {
+			known[c.Sequence] = true
+		}
+	}
+	return known, nil
+}
+
+// answer delivers the answers on one subject again that are dealt with neither themselves nor as a copy.
+func (p *pass) answer(ctx context.Context, subject string, absorbed map[uint64]bool, e *core.Entry) error {
+	agent := sdk.NameToken(e.Head.Agent)
+	var originals []broker.Delivery
+	settled, copies := map[uint64]bool{}, map[uint64]int{}
+	for from, n := uint64(1), 0; n < maxAnswers; n++ {
+		d, err := p.Conn.NextDelivery(ctx, broker.ZoneIn, subject, from)
+		if err != nil {
+			return err
+		}
+		if d == nil {
+			break
+		}
+		from = d.Sequence() + 1
+		of := broker.Original(d)
+		if of == 0 {
+			of = d.Sequence()
+			originals = append(originals, d)
+		} else {
+			copies[of]++
+		}
+		if !settled[of] {
+			if settled[of], err = p.settledAnswer(ctx, agent, d, absorbed); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range originals {
+		if settled[d.Sequence()] {
+			continue
+		}
+		f := found(AnswerLost, e, fmt.Sprintf("%s (%s %d)", subject, d.Stream(), d.Sequence()), "delivered again")
+		do := func(ctx context.Context) error { return p.Conn.Redeliver(ctx, d) }
+		if copies[d.Sequence()] >= maxCopies {
+			f.Action, f.Problem, do = "", fmt.Sprintf("it was delivered again %d times, and the run did not take it", maxCopies), nil
+		}
+		if err := p.deal(ctx, f, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settledAnswer reports whether the run knows a message, will see it, or has refused it.
+func (p *pass) settledAnswer(ctx context.Context, agent string, d broker.Delivery, absorbed map[uint64]bool) (bool, error) {
+	if absorbed[d.Sequence()] || p.young(d.Received()) {
+		return true, nil
+	}
+	handled, err := p.handled(ctx, broker.ZoneIn, agent, d.Sequence(), d.Received())
+	if err != nil || !handled {
+		return true, err
+	}
+	return p.deadLettered(ctx, d)
+}

@@ -1,0 +1,76 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// wholeList is up to how many subjects of a stream are listed all at once, not one partition after the other.
+const wholeList = 20_000
+
+// index lists what runs have on the broker, by kind of subject. It holds one partition; of small streams all.
+type index struct {
+	p *pass
+	// lists are the subjects by kind and partition, each by the run's token.
+	lists map[sdk.Kind]map[string]map[string][]string
+}
+
+// layout says where the partition is among the tokens after the kind.
+var layout = map[sdk.Kind]struct {
+	zone broker.Zone
+	at   int
+}{
+	sdk.KindOut:   {broker.ZoneOut, 3},
+	sdk.KindVoid:  {broker.ZoneOut, 3},
+	sdk.KindIn:    {broker.ZoneIn, 3},
+	sdk.KindDone:  {broker.ZoneDone, 1},
+	sdk.KindTimer: {broker.ZoneTimer, 1},
+	sdk.KindFire:  {broker.ZoneTimer, 1},
+}
+
+// of returns the subjects of one kind that runs of a partition have, by the run's token.
+func (x *index) of(ctx context.Context, kind sdk.Kind, partition string) (map[string][]string, error) {
+	if list, ok := x.lists[kind][partition]; ok {
+		return list, nil
+	}
+	l, wanted := layout[kind], partition
+	whole := x.p.states[l.zone].Subjects <= wholeList && !x.p.byPartition
+	if whole && x.lists[kind] != nil {
+		return nil, nil // there are none
+	}
+	if whole {
+		wanted = "*"
+	}
+	filter := fmt.Sprintf("%s.%s%s.%s.>", x.p.subjects.Root(), kind, strings.Repeat(".*", l.at), wanted)
+	subjects, err := x.p.Conn.SubjectsUnder(ctx, l.zone, filter)
+	if err != nil {
+		return nil, err
+	}
+	list := map[string]map[string][]string{}
+	if !whole {
+		list[partition] = map[string][]string{}
+	}
+	for _, s := range subjects {
+		tokens := strings.Split(s, ".")
+		if len(tokens) < l.at+4 {
+			continue
+		}
+		of, run := tokens[l.at+2], tokens[l.at+3]
+		if list[of] == nil {
+			list[of] = map[string][]string{}
+		}
+		list[of][run] = append(list[of][run], s)
+	}
+	x.lists[kind] = list
+	return list[partition], nil
+}
+
+// runOf returns the subjects of one kind that a run has.
+func (x *index) runOf(ctx context.Context, kind sdk.Kind, run sdk.RunKey) ([]string, error) {
+	list, err := x.of(ctx, kind, run.Partition)
+	return list[run.Token], err
+}

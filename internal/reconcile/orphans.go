@@ -1,0 +1,109 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// orphans examines the calls that runs of a partition have on the broker. known are the partition's runs by token.
+func (p *pass) orphans(ctx context.Context, x *index, partition string, runs map[string]known) error {
+	calls, err := x.of(ctx, sdk.KindOut, partition)
+	if err != nil {
+		return err
+	}
+	for token, subjects := range calls {
+		run := sdk.RunKey{Partition: partition, Token: token}
+		k, there := runs[token]
+		if k.young && there || p.unsettled[run] {
+			continue
+		}
+		if !there {
+			if _, err := p.Store.Head(ctx, run); !errors.Is(err, runner.ErrNotFound) {
+				if err != nil && ctx.Err() != nil {
+					return ctx.Err()
+				}
+				continue // it has begun meanwhile, or nothing is known of it
+			}
+		}
+		for _, subject := range subjects {
+			p.report.Calls++
+			address, err := p.subjects.Parse(subject)
+			if err != nil || there && !k.orphan(address) {
+				continue
+			}
+			if err := p.orphan(ctx, x, address, subject); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// orphan reports whether the run has not made the call, as far as its last entry says. Of a live run, a call of a later
+// step may yet be made again, with the same id; it is left alone until the run is there.
+func (k known) orphan(call sdk.Address) bool {
+	ref, ok := sdk.ParseCallRef(call.Call.Call)
+	switch {
+	case !ok:
+		return false
+	case k.status == core.StatusDone:
+		return ref.Step > k.step
+	}
+	return ref.Step == k.step && len(k.calls) > 0 && !slices.Contains(k.calls, ref.ID)
+}
+
+// orphan tells the service of a call without a run that nobody waits, unless it knows or has answered.
+func (p *pass) orphan(ctx context.Context, x *index, call sdk.Address, subject string) error {
+	voids, err := x.runOf(ctx, sdk.KindVoid, call.Run)
+	if err != nil || slices.Contains(voids, p.subjects.Void(call.Call)) {
+		return err
+	}
+	answers, err := x.runOf(ctx, sdk.KindIn, call.Run)
+	if err != nil || slices.Contains(answers, p.subjects.Reply(call.Call)) {
+		return err
+	}
+	d, err := p.Conn.LastDelivery(ctx, broker.ZoneOut, subject)
+	if err != nil || d == nil || p.young(d.Received()) {
+		return err
+	}
+	ev, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	if err != nil {
+		p.Logger.Debug("call cannot be read, by its service neither", "subject", subject, "error", err)
+		return nil
+	}
+	if expired(ev, p.now) {
+		return nil // its service has given it up
+	}
+	return p.deal(ctx, Finding{Kind: CallOrphaned, Agent: ev.Agent, Run: ev.Subject, What: subject, Action: "voided"},
+		func(ctx context.Context) error {
+			err := p.Conn.Publish(ctx, p.subjects.Void(call.Call), voidOf(ev, p.subjects.Reply(call.Call)))
+			if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+				return nil // the run itself was quicker
+			}
+			return err
+		})
+}
+
+func expired(call sdk.Event, now time.Time) bool {
+	text, _ := call.Extensions[sdk.ExpiryTime].(string)
+	at, err := time.Parse(time.RFC3339, text)
+	return err == nil && at.Before(now)
+}
+
+// voidOf is the event that ends a call, from nothing but the call, so that it is the same whoever makes it.
+func voidOf(call sdk.Event, reply string) sdk.Event {
+	return sdk.Event{
+		ID: call.ID + "-void", Source: reply, Type: call.Type, Subject: call.Subject, Time: call.Time,
+		DataContentType: sdk.ContentTypeJSON, Data: json.RawMessage("{}"), AccessControl: call.AccessControl,
+		ExecutionUnits: call.ExecutionUnits, Domain: call.Domain, Agent: call.Agent, ParentID: call.ID,
+		TraceParent: call.TraceParent, TraceState: call.TraceState,
+	}
+}

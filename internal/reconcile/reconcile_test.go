@@ -1,0 +1,403 @@
+package reconcile_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/reconcile"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// stores are the ways to keep runs.
+var stores = map[string][]func(*rig){"jetstream": nil, "redis": {onRedis}}
+
+// TestRun_FindsNothingInAHealthySystem: runs of every status, a delegation, messages that no worker has read yet.
+func TestRun_FindsNothingInAHealthySystem(t *testing.T) {
+	t.Parallel()
+	for name, options := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, options...)
+			waiting, done, delegating := r.begin("add"), r.begin("say"), r.begin("clerk:add")
+			r.waiting(waiting, 1)
+			r.done(done)
+			r.waiting(delegating, 1)
+			r.waiting(r.child(delegating), 1)
+			r.settled()
+			r.nothing()
+			if _, all := r.pass(reconcile.ByPartition); len(all) > 0 {
+				t.Errorf("by partition something was found: %+v", all)
+			}
+			r.stop()
+			backlog := r.begin("say")
+			r.answer(r.call(waiting))
+			r.nothing()
+			r.work()
+			for _, b := range []begun{backlog, waiting} {
+				if code := r.done(b); code != "" {
+					t.Errorf("%s ended with %s", b.subject, code)
+				}
+			}
+		})
+	}
+}
+
+// lose begins runs, wipes the Redis that keeps them, and returns the runs with their ends as they should be.
+func lose(r *rig, lost sdk.Code) map[begun]sdk.Code {
+	r.t.Helper()
+	ends := map[begun]sdk.Code{}
+	for range 3 {
+		waiting, done, delegating := r.begin("add add"), r.begin("say"), r.begin("clerk:add")
+		r.waiting(waiting, 1)
+		r.done(done)
+		r.waiting(delegating, 1)
+		r.waiting(r.child(delegating), 1)
+		ends[waiting], ends[done], ends[delegating] = lost, "", lost
+	}
+	r.settled()
+	r.stop()
+	ends[r.begin("say")] = "" // no worker has read it
+	r.redis.Wipe()
+	return ends
+}
+
+// TestRun_TotalLossOfRedisEndsEveryRunOnce is what "survived" means for a store that is gone.
+func TestRun_TotalLossOfRedisEndsEveryRunOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t, onRedis)
+	ends := lose(r, sdk.CodeStateLost)
+	_, all := r.pass()
+	// Three waiting, three delegating, and three that they delegated to. The open calls of those that called the calculator
+	// have been told to nobody, nor have those to the clerk.
+	want := map[reconcile.Kind]int{reconcile.RunLost: 9, reconcile.CallOrphaned: 6}
+	if diff := cmp.Diff(want, kinds(all)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	r.nothing()
+	r.work()
+	checkEnds(r, ends)
+	r.settled()
+	r.nothing()
+	checkEnds(r, ends)
+}
+
+// checkEnds compares the ends of runs, and that each has one.
+func checkEnds(r *rig, ends map[begun]sdk.Code) {
+	r.t.Helper()
+	for b, want := range ends {
+		if code := r.done(b); code != want {
+			r.t.Errorf("%s ended with %q, want %q", b.subject, code, want)
+		}
+	}
+	terminals := r.messages(broker.ZoneDone, sdk.KindDone)
+	if len(terminals) != len(ends) {
+		r.t.Errorf("%d terminal events for %d runs: %v", len(terminals), len(ends), terminals)
+	}
+	for subject, n := range terminals {
+		if n != 1 {
+			r.t.Errorf("%d terminal events on %s", n, subject)
+		}
+	}
+}
+
+// TestRun_SeveralAtOnceDoNoHarm: nothing but the costs depends on the lease.
+func TestRun_SeveralAtOnceDoNoHarm(t *testing.T) {
+	t.Parallel()
+	r := start(t, onRedis)
+	ends := lose(r, sdk.CodeStateLost)
+	var wg sync.WaitGroup
+	for range 4 {
+		o := r.options()
+		wg.Go(func() {
+			if _, err := reconcile.Run(r.context(), o); err != nil {
+				t.Errorf("reconcile: %v", err)
+			}
+		})
+	}
+	r.work()
+	wg.Wait()
+	checkEnds(r, ends)
+	r.settled()
+	r.nothing()
+}
+
+// TestRun_RestartsLostRuns: agents whose tools may be called twice begin anew, and come to their proper end.
+func TestRun_RestartsLostRuns(t *testing.T) {
+	t.Parallel()
+	r := start(t, onRedis, restarting)
+	waiting := r.begin("add")
+	r.waiting(waiting, 1)
+	r.settled()
+	r.redis.Wipe()
+	r.later(time.Hour) // no driver could still be at work
+	_, all := r.pass()
+	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.RunLost: 1}, kinds(all)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	r.waiting(waiting, 1)
+	r.answer(r.call(waiting))
+	if code := r.done(waiting); code != "" {
+		t.Errorf("the run ended with %s", code)
+	}
+	r.settled()
+	r.nothing()
+	if n := len(r.messages(broker.ZoneOut, sdk.KindVoid)); n != 0 {
+		t.Errorf("%d calls were voided that the run makes again", n)
+	}
+}
+
+// TestRun_LateAnswersToLostRunsChangeNothing: a service may have been at work when the store was lost.
+func TestRun_LateAnswersToLostRunsChangeNothing(t *testing.T) {
+	t.Parallel()
+	r := start(t, onRedis)
+	b := r.begin("add")
+	r.waiting(b, 1)
+	r.settled()
+	call := r.call(b)
+	r.redis.Wipe()
+	r.pass()
+	r.answer(call)
+	r.settled()
+	if code := r.done(b); code != sdk.CodeStateLost {
+		t.Errorf("the run ended with %q", code)
+	}
+	if h := r.head(b); h.Status != core.StatusDone || h.Reason != core.ReasonError {
+		t.Errorf("the run is %s (%s)", h.Status, h.Reason)
+	}
+	r.nothing()
+}
+
+// TestRun_RollbackDeliversAnswersAgain sets a journal back to before an answer that workers have acked.
+func TestRun_RollbackDeliversAnswersAgain(t *testing.T) {
+	t.Parallel()
+	for name, options := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, options...)
+			b, other := r.begin("add add"), r.begin("add")
+			r.waiting(b, 1)
+			r.waiting(other, 1)
+			first := r.call(b)
+			entries := r.length(b)
+			r.answer(first)
+			r.waiting(b, 2)
+			r.settled()
+			r.rollBack(b, entries)
+			r.waiting(b, 1)
+			_, all := r.pass()
+			if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.AnswerLost: 1}, kinds(all)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			r.waiting(b, 2)
+			r.settled()
+			r.nothing()
+			r.answer(r.call(b))
+			if code := r.done(b); code != "" {
+				t.Errorf("the run ended with %s", code)
+			}
+			r.settled()
+			r.nothing()
+		})
+	}
+}
+
+// TestRun_RefusedAnswersStayRefused: a call that is still open because its answer was refused is as it should be.
+func TestRun_RefusedAnswersStayRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b := r.begin("add")
+	r.waiting(b, 1)
+	at := r.call(b)
+	ev := sdk.Event{ID: "forged", Source: "calc.add", Type: "calc.added", Subject: "any", ParentID: "another call", Data: []byte(`{"sum":1}`)}
+	r.check("answer", r.conn.Publish(r.context(), r.conn.Subjects().Reply(at), ev))
+	r.settled()
+	r.nothing()
+}
+
+func TestRun_LostTimerIsArmedAgain(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b := r.begin("add")
+	r.waiting(b, 1)
+	r.settled()
+	r.delete(broker.ZoneTimer, r.conn.Subjects().Timer(b.agent, b.key))
+	_, all := r.pass()
+	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TimerLost: 1}, kinds(all)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	armed, err := r.conn.LastDelivery(r.context(), broker.ZoneTimer, r.conn.Subjects().Timer(b.agent, b.key))
+	if want := fmt.Sprintf(`{"due":%d}`, r.head(b).Timer); err != nil || armed == nil || string(armed.Data()) != want {
+		t.Errorf("armed: %v, %v, want %s", armed, err, want)
+	}
+	r.nothing()
+}
+
+// TestRun_TimerThatFiredUnseenFiresAgain: fired timers are kept for a week, in which no worker may have been there.
+func TestRun_TimerThatFiredUnseenFiresAgain(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(r *rig) { r.agents[0].Spec.Services[0].TimeoutMillis = 300 })
+	r.stop()
+	b := r.begin("add")
+	r.work()
+	r.waiting(b, 1)
+	r.stop()
+	fire := r.conn.Subjects().Fire(b.agent, b.key)
+	r.await("the timer fires", func() bool {
+		d, err := r.conn.LastDelivery(r.context(), broker.ZoneTimer, fire)
+		return err == nil && d != nil
+	})
+	r.nothing() // it waits for a worker
+	r.delete(broker.ZoneTimer, fire)
+	_, all := r.pass()
+	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TimerLost: 1}, kinds(all)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	r.work()
+	if code := r.done(b); code != "" {
+		t.Errorf("the run ended with %s", code)
+	}
+}
+
+// TestRun_StalledRunIsWoken loses the message whose delivery covers a run, by a consumer that is made anew.
+func TestRun_StalledRunIsWoken(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 1)
+	dead := func(ctx context.Context, _ sdk.ModelRequest) (sdk.ModelReply, error) {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return sdk.ModelReply{}, ctx.Err()
+	}
+	r := start(t, func(r *rig) { r.model = sdktest.ModelFunc(dead) })
+	b := r.begin("say")
+	<-asked
+	r.stop()
+	ref := broker.AgentConsumers(b.agent)[0]
+	r.nothing() // the message will be delivered again
+	r.forget(ref)
+	r.model = sdktest.ModelFunc(plan)
+	r.later(time.Hour)
+	r.work()
+	if h := r.head(b); h.Status != core.StatusRunning {
+		t.Fatalf("the run is %s", h.Status)
+	}
+	_, all := r.pass()
+	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.RunStalled: 1}, kinds(all)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	if code := r.done(b); code != "" {
+		t.Errorf("the run ended with %s", code)
+	}
+	r.settled()
+	r.nothing()
+}
+
+// TestRun_ConstantPassesHarmNoLiveRun makes passes that take everything for lost as soon as it is there, while workers
+// are at it.
+func TestRun_ConstantPassesHarmNoLiveRun(t *testing.T) {
+	t.Parallel()
+	for name, options := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, options...)
+			o := r.options()
+			o.Now, o.OlderThan, o.History = nil, time.Nanosecond, time.Nanosecond
+			ctx, stop := context.WithCancel(r.context())
+			passes := make(chan error, 1)
+			go func() {
+				for ctx.Err() == nil {
+					if _, err := reconcile.Run(ctx, o); err != nil && ctx.Err() == nil {
+						passes <- err
+						return
+					}
+				}
+				passes <- nil
+			}()
+			ends := map[begun]sdk.Code{}
+			var runs []begun
+			for range 20 {
+				b := r.begin("add clerk:say add")
+				ends[b], runs = "", append(runs, b)
+			}
+			for _, step := range []int{1, 3} {
+				for _, b := range runs {
+					r.waiting(b, step)
+					r.answer(r.call(b))
+				}
+			}
+			checkEnds(r, ends)
+			stop()
+			r.check("passes", <-passes)
+			r.settled()
+		})
+	}
+}
+
+func TestRun_LostCallIsSentAgain(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b := r.begin("add")
+	r.waiting(b, 1)
+	r.settled()
+	subject := r.conn.Subjects().Call(r.call(b))
+	before, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, subject)
+	r.check("read call", err)
+	r.delete(broker.ZoneOut, subject)
+	_, all := r.pass()
+	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.CallLost: 1}, kinds(all)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	after, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, subject)
+	r.check("read call", err)
+	if after == nil || string(after.Data()) != string(before.Data()) {
+		t.Errorf("the call is %v, want the same as before", after)
+	}
+	r.nothing()
+}
+
+func TestRun_LostTerminalIsPublishedAgain(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	plain, delegating := r.begin("say"), r.begin("clerk:say")
+	r.done(plain)
+	r.done(delegating)
+	r.settled()
+	subject := r.conn.Subjects().Done(plain.agent, plain.key, plain.init)
+	before, err := r.conn.LastDelivery(r.context(), broker.ZoneDone, subject)
+	r.check("read terminal event", err)
+	r.delete(broker.ZoneDone, subject)
+	_, all := r.pass()
+	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TerminalLost: 1}, kinds(all)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	after, err := r.conn.LastDelivery(r.context(), broker.ZoneDone, subject)
+	r.check("read terminal event", err)
+	if after == nil || string(after.Data()) != string(before.Data()) {
+		t.Errorf("the terminal event is %v, want the same as before", after)
+	}
+	r.nothing()
+}
+
+func TestRun_DryRunChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := start(t, onRedis)
+	lose(r, sdk.CodeStateLost)
+	before := r.streams()
+	report, all := r.pass(func(o *reconcile.Options) { o.DryRun = true })
+	if len(all) == 0 || report.Unrepaired != len(all) {
+		t.Errorf("%d findings, report %+v", len(all), report)
+	}
+	if diff := cmp.Diff(before, r.streams()); diff != "" {
+		t.Errorf("a dry run changed the broker (-before +after):\n%s", diff)
+	}
+	if runs, _, err := r.store.Runs(r.context(), "", 10); err != nil || len(runs) != 0 {
+		t.Errorf("a dry run made %d runs, %v", len(runs), err)
+	}
+}

@@ -1,0 +1,462 @@
+package reconcile_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/reconcile"
+	"agentd/internal/runner"
+	"agentd/internal/state"
+	"agentd/internal/state/natsstore"
+	"agentd/internal/state/redisstore"
+	"agentd/internal/state/redistest"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long anything may take.
+const patience = 20 * time.Second
+
+const version = "1.0.0"
+
+func contract(contractType, accepts, emits, schema string) sdk.Contract {
+	return sdk.Contract{URI: "#/" + contractType, Type: contractType, Versions: map[string]sdk.ContractVersion{version: {
+		Accepts: json.RawMessage(accepts), Emits: map[string]json.RawMessage{emits: json.RawMessage(schema)},
+	}}}
+}
+
+func chat(name string, tools ...sdk.Contract) sdk.AgentSpec {
+	s := sdk.AgentSpec{
+		Name: name, Version: version, Model: sdk.ModelSpec{Provider: "test", Name: name},
+		Contract: contract(name, `{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`,
+			name+".done", `{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
+	}
+	for _, c := range tools {
+		// Longer than any test's clock is put forward: nothing times out.
+		s.Services = append(s.Services, sdk.ServiceTool{Version: version, TimeoutMillis: (20 * 24 * time.Hour).Milliseconds(), Contract: c})
+	}
+	return s
+}
+
+// desk asks a calculator, or another agent.
+func desk() (parent, child sdk.AgentSpec) {
+	calculator := contract("calc.add", `{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]}`,
+		"calc.added", `{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}`)
+	child = chat("clerk", calculator)
+	return chat("desk", calculator, child.Contract), child
+}
+
+// plan is what the model does: its first message is a list of steps, one a turn: "add", "clerk:<steps>", or "say".
+func plan(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+	steps := strings.Split(req.Messages[0].PlainText(), " ")
+	turn := req.Interactions.Current
+	if turn >= len(steps) {
+		return sdktest.Say("done"), nil
+	}
+	step, rest, _ := strings.Cut(steps[turn], ":")
+	switch step {
+	case "add":
+		return sdktest.Ask(sdktest.Tool("calc_add", map[string]int{"a": turn})), nil
+	case "clerk":
+		return sdktest.Ask(sdktest.Tool("clerk", map[string]string{"message": rest})), nil
+	}
+	return sdktest.Say(step), nil
+}
+
+// rig is a broker, a store and a worker whose clocks can be put forward.
+type rig struct {
+	t      *testing.T
+	server *broker.Server
+	conn   *broker.Conn
+	store  state.Store
+	redis  *redistest.Server
+	agents []sdk.Agent
+	model  sdk.Provider
+	log    *slog.Logger
+	// ahead is how much the clock of workers and passes is ahead.
+	ahead atomic.Int64
+
+	worker *worker.Worker
+	stop   func()
+	runs   int
+}
+
+// onRedis opens the store in a redis-server instead of in JetStream.
+func onRedis(r *rig) {
+	r.redis = redistest.StartServer(r.t)
+	store, _, err := redisstore.Open(r.t.Context(), r.redis.URL(), redisstore.Options{})
+	r.check("open redis", err)
+	r.t.Cleanup(func() { r.check("close redis", store.Close()) })
+	r.store = store
+}
+
+// restarting has lost runs restarted.
+func restarting(r *rig) {
+	for i := range r.agents {
+		r.agents[i].Spec.OnStateLoss = sdk.StateLossRestart
+	}
+}
+
+func start(t *testing.T, options ...func(*rig)) *rig {
+	t.Helper()
+	parent, child := desk()
+	r := &rig{
+		t: t, agents: []sdk.Agent{{Spec: parent}, {Spec: child}}, model: sdktest.ModelFunc(plan),
+		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	var err error
+	r.server, err = broker.StartServer(broker.ServerOptions{Dir: t.TempDir()})
+	r.check("start server", err)
+	t.Cleanup(func() { r.check("stop server", r.server.Close()) })
+	r.conn, err = broker.Connect(r.context(), broker.ConnectOptions{
+		Server: r.server, Name: t.Name(), Subjects: sdk.DefaultSubjects(), Logger: r.log,
+	})
+	r.check("connect", err)
+	t.Cleanup(func() { r.check("close connection", r.conn.Close()) })
+	r.store = natsstore.New(r.conn.JetStream(), broker.StreamName(r.conn.Subjects(), broker.ZoneRun), r.conn.Subjects())
+	for _, o := range options {
+		o(r)
+	}
+	var specs []sdk.AgentSpec
+	for _, a := range r.agents {
+		specs = append(specs, a.Spec)
+	}
+	_, err = r.conn.Provision(r.context(), worker.Plan(specs))
+	r.check("provision", err)
+	r.work()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+func (r *rig) check(doing string, err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatalf("%s: %v", doing, err)
+	}
+}
+
+func (r *rig) context() context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), patience)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+// work starts a worker, which stop ends.
+func (r *rig) work() {
+	r.t.Helper()
+	r.worker = r.newWorker()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- r.worker.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		r.check("worker", <-done)
+	})
+}
+
+func (r *rig) newWorker() *worker.Worker {
+	r.t.Helper()
+	w, err := worker.New(worker.Options{
+		Conn: r.conn, Store: r.store, Agents: r.agents, Slots: 16, Grace: 100 * time.Millisecond, Logger: r.log,
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return r.model, nil }, Env: clock{r},
+	})
+	r.check("new worker", err)
+	return w
+}
+
+// clock is runner.Env on the rig's clock.
+type clock struct{ r *rig }
+
+func (c clock) Now() int64 { return c.r.now().UnixMilli() }
+
+func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
+
+func (c clock) Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (clock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d)
+}
+
+func (clock) Parallel(fs ...func()) {
+	var wg sync.WaitGroup
+	for _, f := range fs {
+		wg.Go(f)
+	}
+	wg.Wait()
+}
+
+var randoms atomic.Int64
+
+func (clock) Random() string { return fmt.Sprintf("random-%020d", randoms.Add(1)) }
+
+// later puts the clocks forward.
+func (r *rig) later(d time.Duration) { r.ahead.Add(int64(d)) }
+
+// begun is a run that was started.
+type begun struct {
+	agent, subject, init string
+	key                  sdk.RunKey
+}
+
+// begin starts a run of desk with a plan.
+func (r *rig) begin(steps string) begun {
+	r.t.Helper()
+	r.runs++
+	ev := sdk.Event{
+		ID: fmt.Sprint("init-", r.runs), Source: "com.test.client", Type: "desk", Subject: fmt.Sprint("run ", r.runs),
+		Time: time.UnixMilli(1_790_000_000_000), Data: json.RawMessage(fmt.Sprintf(`{"message":%q}`, steps)),
+	}
+	r.check("start a run", r.conn.Start(r.context(), "desk", ev))
+	return begun{"desk", ev.Subject, sdk.InitToken(ev.Source, ev.ID), sdk.NewRunKey(ev.Subject)}
+}
+
+// child is the run that a run's open call started.
+func (r *rig) child(b begun) begun {
+	r.t.Helper()
+	call := r.head(b).Calls[0].ID
+	subject := b.subject + "/" + call
+	return begun{"clerk", subject, sdk.InitToken("", call), sdk.NewRunKey(subject)}
+}
+
+// await polls until holds.
+func (r *rig) await(what string, holds func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s: not within %s", what, patience)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// head is the run's head; the zero Head if it has no journal.
+func (r *rig) head(b begun) core.Head {
+	r.t.Helper()
+	rec, err := r.store.Head(r.context(), b.key)
+	if err != nil {
+		return core.Head{}
+	}
+	e, err := core.DecodeEntry(rec.Data)
+	r.check("decode", err)
+	return e.Head
+}
+
+// waiting waits until a run waits in that step.
+func (r *rig) waiting(b begun, step int) {
+	r.t.Helper()
+	r.await(fmt.Sprintf("%s waits in step %d", b.subject, step), func() bool {
+		h := r.head(b)
+		return h.Status == core.StatusWaiting && h.Step == step
+	})
+}
+
+// call is where the run's open call is.
+func (r *rig) call(b begun) sdk.CallAddress {
+	r.t.Helper()
+	h := r.head(b)
+	if len(h.Calls) != 1 {
+		r.t.Fatalf("%s has %d open calls, want 1", b.subject, len(h.Calls))
+	}
+	return sdk.CallAddress{
+		Domain: sdk.LocalDomain, Type: sdk.NameToken(h.Calls[0].Type), Agent: b.agent, Run: b.key, Call: h.Calls[0].ID,
+	}
+}
+
+// answer answers a call of the calculator.
+func (r *rig) answer(at sdk.CallAddress) {
+	r.t.Helper()
+	r.check("answer", r.conn.Publish(r.context(), r.conn.Subjects().Reply(at), sdk.Event{
+		ID: "answer-" + at.Call, Source: "calc.add", Type: "calc.added", Subject: "any", ParentID: at.Call,
+		Time: time.UnixMilli(1_790_000_000_000), Data: json.RawMessage(`{"sum":1}`),
+		DataSchema: sdk.SchemaRef("#/calc.add", version),
+	}))
+}
+
+// done waits for the terminal event of a client's run, and returns the code of its error: "" if it is none.
+func (r *rig) done(b begun) sdk.Code {
+	r.t.Helper()
+	ev, err := r.conn.WaitDone(r.context(), b.agent, b.key, b.init)
+	r.check("wait for the end of "+b.subject, err)
+	var problem struct {
+		Code sdk.Code `json:"code"`
+	}
+	r.check("decode terminal event", json.Unmarshal(ev.Data, &problem))
+	return problem.Code
+}
+
+// settled waits until workers have acked all that is on the broker.
+func (r *rig) settled() {
+	r.t.Helper()
+	r.await("all messages are acked", func() bool {
+		for _, a := range r.agents {
+			for _, ref := range broker.AgentConsumers(a.Spec.Name) {
+				consumer, err := r.conn.JetStream().Consumer(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone), ref.Name)
+				r.check("look at consumer", err)
+				if info := consumer.CachedInfo(); info.NumPending > 0 || info.NumAckPending > 0 {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// messages are the subjects of a kind with how many messages each has.
+func (r *rig) messages(z broker.Zone, kind sdk.Kind) map[string]int {
+	r.t.Helper()
+	count := map[string]int{}
+	r.check("scan", r.conn.Deliveries(r.context(), z, []string{r.conn.Subjects().All(kind)}, func(d broker.Delivery) bool {
+		count[d.Subject()]++
+		return true
+	}))
+	return count
+}
+
+// options are those of a pass in an hour from now.
+func (r *rig) options() reconcile.Options {
+	r.t.Helper()
+	o, err := r.newWorker().Reconciling() // a process of its own, as it were
+	r.check("options", err)
+	o.Now = func() time.Time { return r.now().Add(time.Hour) }
+	o.History = sdk.DefaultHistory
+	return o
+}
+
+// pass makes a pass, and returns its report with the findings.
+func (r *rig) pass(change ...func(*reconcile.Options)) (reconcile.Report, []reconcile.Finding) {
+	r.t.Helper()
+	o := r.options()
+	var all []reconcile.Finding
+	o.Found = func(f reconcile.Finding) {
+		r.t.Logf("found: %+v", f)
+		all = append(all, f)
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	report, err := reconcile.Run(r.context(), o)
+	r.check("reconcile", err)
+	return report, all
+}
+
+// nothing makes a pass that must find nothing.
+func (r *rig) nothing() {
+	r.t.Helper()
+	if report, all := r.pass(); len(all) > 0 || report.Purged+report.Removed > 0 {
+		r.t.Errorf("something was found: %+v, %+v", report, all)
+	}
+}
+
+// kinds counts findings.
+func kinds(all []reconcile.Finding) map[reconcile.Kind]int {
+	count := map[reconcile.Kind]int{}
+	for _, f := range all {
+		count[f.Kind]++
+	}
+	return count
+}
+
+// length is how many entries the run has.
+func (r *rig) length(b begun) int {
+	r.t.Helper()
+	entries, err := r.store.Entries(r.context(), b.key, runner.Version{})
+	r.check("read journal", err)
+	return len(entries)
+}
+
+// rollBack removes all but the first entries of a run from the store, as a failover to an older state does.
+func (r *rig) rollBack(b begun, keep int) {
+	r.t.Helper()
+	entries, err := r.store.Entries(r.context(), b.key, runner.Version{})
+	r.check("read journal", err)
+	if r.redis == nil {
+		stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), broker.ZoneRun))
+		r.check("open stream", err)
+		for _, e := range entries[keep:] {
+			r.check("delete entry", stream.DeleteMsg(r.context(), e.Position))
+		}
+		return
+	}
+	c := redis.NewClient(&redis.Options{Addr: r.redis.Addr()})
+	partition := fmt.Sprintf("agentd:{p%s}:", b.key.Partition)
+	last := entries[keep-1]
+	r.check("cut the list", c.LTrim(r.context(), partition+"l:"+b.key.Token, 0, int64(keep-1)).Err())
+	r.check("set the head back", c.HSet(r.context(), partition+"h:"+b.key.Token, "rev", last.Rev, "etag", last.Etag).Err())
+	r.check("close", c.Close())
+}
+
+// delete removes the last message on a subject.
+func (r *rig) delete(z broker.Zone, subject string) {
+	r.t.Helper()
+	stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), z))
+	r.check("open stream", err)
+	m, err := stream.GetLastMsgForSubject(r.context(), subject)
+	r.check("read "+subject, err)
+	r.check("delete "+subject, stream.DeleteMsg(r.context(), m.Sequence))
+}
+
+// streams are the last sequences of all streams.
+func (r *rig) streams() map[broker.Zone]uint64 {
+	r.t.Helper()
+	last := map[broker.Zone]uint64{}
+	for _, z := range []broker.Zone{
+		broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer, broker.ZoneRun, broker.ZoneDLQ,
+	} {
+		s, err := r.conn.ZoneState(r.context(), z)
+		r.check("look at stream", err)
+		last[z] = s.Last
+	}
+	return last
+}
+
+// forget makes a consumer anew, which takes all that there is for read.
+func (r *rig) forget(ref broker.ConsumerRef) {
+	r.t.Helper()
+	stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone))
+	r.check("open stream", err)
+	consumer, err := stream.Consumer(r.context(), ref.Name)
+	r.check("open consumer", err)
+	cfg := consumer.CachedInfo().Config
+	r.check("delete consumer", stream.DeleteConsumer(r.context(), ref.Name))
+	cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, stream.CachedInfo().State.LastSeq+1
+	_, err = stream.CreateConsumer(r.context(), cfg)
+	r.check("create consumer", err)
+}
+
+// rewind makes a consumer anew, which reads everything again.
+func (r *rig) rewind(ref broker.ConsumerRef) {
+	r.t.Helper()
+	stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone))
+	r.check("open stream", err)
+	consumer, err := stream.Consumer(r.context(), ref.Name)
+	r.check("open consumer", err)
+	cfg := consumer.CachedInfo().Config
+	r.check("delete consumer", stream.DeleteConsumer(r.context(), ref.Name))
+	_, err = stream.CreateConsumer(r.context(), cfg)
+	r.check("create consumer", err)
+}

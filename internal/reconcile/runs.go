@@ -1,0 +1,252 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// page is how many runs are read at once: each comes with its last entry.
+const page = 64
+
+// partitions is how many there are; each is the first byte of a hash.
+const partitions = 256
+
+// known is what calls of a run are compared with.
+type known struct {
+	status core.Status
+	step   int
+	calls  []string
+	young  bool
+}
+
+// runs examines all runs in the store, partition after partition, and after each one the calls that its runs have on the
+// broker.
+func (p *pass) runs(ctx context.Context) error {
+	x := &index{p: p, lists: map[sdk.Kind]map[string]map[string][]string{}}
+	next := 0
+	runs := map[string]known{}
+	closeTo := func(partition int) error {
+		for ; next < partition; next++ {
+			if p.Everything {
+				if err := p.orphans(ctx, x, fmt.Sprintf("%03d", next), runs); err != nil {
+					return err
+				}
+			}
+			clear(runs)
+		}
+		return nil
+	}
+	for cursor := ""; ; {
+		stored, after, err := p.Store.Runs(ctx, cursor, page)
+		if err != nil {
+			return err
+		}
+		for _, s := range stored {
+			var partition int
+			if _, err := fmt.Sscanf(s.Run.Partition, "%d", &partition); err != nil {
+				return fmt.Errorf("partition of run %s: %w", s.Run, err)
+			}
+			if err := closeTo(partition); err != nil {
+				return err
+			}
+			p.report.Runs++
+			if runs[s.Run.Token], err = p.run(ctx, x, s); err != nil {
+				return err
+			}
+		}
+		if cursor = after; cursor == "" {
+			return closeTo(partitions)
+		}
+	}
+}
+
+// run examines one run.
+func (p *pass) run(ctx context.Context, x *index, s runner.StoredRun) (known, error) {
+	k := known{young: true}
+	if s.Last.Data == nil { // it cannot be opened with the keys that are configured here
+		_, err := p.Store.Head(ctx, s.Run)
+		if err != nil {
+			err = p.unreadable(ctx, "", s.Run.String(), err)
+		}
+		return k, err
+	}
+	entry, err := core.DecodeEntry(s.Last.Data)
+	if err != nil {
+		return k, p.deal(ctx, Finding{Kind: RunUnreadable, Run: s.Run.String(), Problem: err.Error()}, nil)
+	}
+	k = known{status: entry.Head.Status, step: entry.Head.Step, young: p.young(entry.At)}
+	for _, c := range entry.Head.Calls {
+		k.calls = append(k.calls, c.ID)
+	}
+	if k.young {
+		return k, nil
+	}
+	missing := false
+	if _, mine := p.agents[sdk.NameToken(entry.Head.Agent)]; mine {
+		if missing, err = p.examine(ctx, x, s.Run, &entry); err != nil {
+			return k, err
+		}
+	}
+	if p.Everything && entry.Head.Status == core.StatusDone && !missing {
+		err = p.retain(ctx, s, &entry)
+	}
+	return k, err
+}
+
+// examine looks for what a run of one of the agents misses, and reports whether it is its terminal event.
+func (p *pass) examine(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) (bool, error) {
+	switch e.Head.Status {
+	case core.StatusRunning:
+		return false, p.stalled(ctx, run, e)
+	case core.StatusWaiting:
+		return false, errors.Join(p.timer(ctx, x, run, e), p.calls(ctx, x, run, e), p.answers(ctx, x, run, e))
+	case core.StatusDone:
+		return p.terminal(ctx, x, run, e)
+	}
+	return false, nil
+}
+
+func found(kind Kind, e *core.Entry, what, action string) Finding {
+	return Finding{Kind: kind, Agent: e.Head.Agent, Run: e.Head.Run, What: what, Action: action}
+}
+
+// repair has the runner carry out again what the run waits for.
+func (p *pass) repair(run sdk.RunKey, e *core.Entry) func(context.Context) error {
+	return func(ctx context.Context) error { return p.Runner.Repair(ctx, sdk.NameToken(e.Head.Agent), run) }
+}
+
+// stalled wakes a running run whose driving message is gone. The message is a fired timer, which takes the run over when
+// its driver has been silent for longer than any step may take, and changes nothing of importance otherwise.
+func (p *pass) stalled(ctx context.Context, run sdk.RunKey, e *core.Entry) error {
+	d := e.Head.Driver
+	agent := sdk.NameToken(e.Head.Agent)
+	zone, ok := p.zoneOf(d.Stream)
+	if !ok || p.young(d.Since) {
+		return nil
+	}
+	if gone, err := p.handled(ctx, zone, agent, d.Sequence, d.Since); err != nil || !gone {
+		return err
+	}
+	if waits, err := p.willFire(ctx, agent, run); err != nil || waits {
+		return err
+	}
+	f := found(RunStalled, e, fmt.Sprintf("%s %d", d.Stream, d.Sequence), "woken")
+	return p.deal(ctx, f, func(ctx context.Context) error { return p.Conn.Fire(ctx, agent, run, e.Head.Timer) })
+}
+
+func (p *pass) zoneOf(stream string) (broker.Zone, bool) {
+	for z := range p.states {
+		if broker.StreamName(p.subjects, z) == stream {
+			return z, true
+		}
+	}
+	return "", false
+}
+
+// willFire reports whether a fired timer of the run waits to be handled.
+func (p *pass) willFire(ctx context.Context, agent string, run sdk.RunKey) (bool, error) {
+	last, err := p.Conn.LastDelivery(ctx, broker.ZoneTimer, p.subjects.Fire(agent, run))
+	if err != nil || last == nil {
+		return false, err
+	}
+	handled, err := p.handled(ctx, broker.ZoneTimer, agent, last.Sequence(), last.Received())
+	return !handled, err
+}
+
+// timer finds a run whose timer is not armed, or should have fired.
+func (p *pass) timer(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) error {
+	armed, err := x.runOf(ctx, sdk.KindTimer, run)
+	if err != nil || len(armed) > 0 && p.young(e.Head.Timer) {
+		return err
+	}
+	agent := sdk.NameToken(e.Head.Agent)
+	if waits, err := p.willFire(ctx, agent, run); err != nil || waits {
+		return err
+	}
+	return p.deal(ctx, found(TimerLost, e, p.subjects.Timer(agent, run), "armed again"), p.repair(run, e))
+}
+
+// addresses are where the last attempt at an open call is, one for each domain.
+func addresses(run sdk.RunKey, agent string, c *core.Call) []sdk.CallAddress {
+	domains := c.Domains
+	if len(domains) == 0 {
+		domains = []string{""}
+	}
+	all := make([]sdk.CallAddress, len(domains))
+	for i, domain := range domains {
+		ref := sdk.CallRef{ID: c.ID, Attempt: max(c.Attempt, 1)}
+		if i > 0 {
+			ref.Domain = sdk.DomainToken(domain)
+		}
+		all[i] = sdk.CallAddress{
+			Domain: sdk.DomainToken(domain), Type: sdk.NameToken(c.Type), Agent: sdk.NameToken(agent), Run: run, Call: ref.EventID(),
+		}
+	}
+	return all
+}
+
+// open are the calls that others are to answer.
+func open(h *core.Head) []core.Call {
+	return slices.DeleteFunc(slices.Clone(h.Calls), func(c core.Call) bool {
+		return c.Closed() || c.Kind == core.CallInline || c.Held != "" || c.Status != core.CallSuspended
+	})
+}
+
+// calls finds a run whose calls are not on the broker.
+func (p *pass) calls(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) error {
+	sent, err := x.runOf(ctx, sdk.KindOut, run)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, c := range open(&e.Head) {
+		if c.RetryAt > 0 {
+			continue // the attempt before is over, the next one is to come
+		}
+		for _, at := range addresses(run, e.Head.Agent, &c) {
+			if subject := p.subjects.Call(at); !slices.Contains(sent, subject) {
+				missing = append(missing, subject)
+			}
+		}
+	}
+	for i, subject := range missing {
+		do := p.repair(run, e)
+		if i > 0 {
+			do = func(context.Context) error { return nil } // the first one repaired the run as a whole
+		}
+		if err := p.deal(ctx, found(CallLost, e, subject, "sent again"), do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// terminal finds a done run whose terminal event is not there.
+func (p *pass) terminal(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) (bool, error) {
+	h := &e.Head
+	if h.Purged != nil {
+		return false, nil
+	}
+	zone, subject := broker.ZoneDone, p.subjects.Done(h.Agent, run, h.Init.Token)
+	if h.Init.Reply != nil {
+		zone, subject = broker.ZoneIn, p.subjects.Reply(*h.Init.Reply)
+	}
+	if !p.kept(zone, e.At) {
+		return false, nil // it was there for as long as it had to be
+	}
+	if zone == broker.ZoneDone {
+		if there, err := x.runOf(ctx, sdk.KindDone, run); err != nil || slices.Contains(there, subject) {
+			return false, err
+		}
+	} else if last, err := p.Conn.LastDelivery(ctx, zone, subject); err != nil || last != nil { // in the caller's partition
+		return false, err
+	}
+	return true, p.deal(ctx, found(TerminalLost, e, subject, "published again"), p.repair(run, e))
+}

@@ -1,0 +1,105 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// Repair carries out again what a run waits for, from its journal as it is now. agent is the token of the run's agent. It
+// is for what got lost outside and no message of the run would bring back; repeating it is harmless.
+func (r *Runner) Repair(ctx context.Context, agent string, run sdk.RunKey) error {
+	m := Message{Address: sdk.Address{Agent: agent, Run: run}}
+	a := &activation{Runner: r, msg: m, key: run, owner: r.Env.Random()}
+	if err := a.loadHead(ctx); err != nil {
+		return err
+	}
+	if a.head.Status == "" || a.foreign() {
+		return fmt.Errorf("run %s of agent %s: %w", run, agent, ErrNotFound)
+	}
+	if err := a.findAgent(ctx); err != nil {
+		return err
+	}
+	v, err := a.repeat(ctx)
+	if err == nil && v.Problem != nil {
+		return v.Problem
+	}
+	return err
+}
+
+// Restart begins the run of an init event that a worker had handled and that has left no journal: its first entry is made
+// as of the time when the event arrived, so that the run ends no later than it would have. The run is driven when the
+// event, or a timer, is delivered. begun is false when there is a journal, or when the event was refused.
+func (r *Runner) Restart(ctx context.Context, m Message) (begun bool, err error) {
+	a, err := r.lost(ctx, m)
+	if a == nil || err != nil {
+		return false, err
+	}
+	event, problem, err := a.started(ctx)
+	if err != nil {
+		return false, err
+	}
+	if problem != nil {
+		return false, a.publishRefusal(ctx, problem)
+	}
+	in := a.in(event)
+	in.At = m.Received
+	change, err := core.Step(a.agent.Core, a.head, in)
+	if err != nil {
+		return false, err
+	}
+	return a.begin(ctx, change, m.Received)
+}
+
+// Abandon ends the run of an init event that a worker had handled and that has left no journal, with an error event. The
+// journal that it gets has one entry, which ends it, so that whatever else still arrives for the run finds it done.
+// ended is false when there is a journal.
+func (r *Runner) Abandon(ctx context.Context, m Message, e core.Ending) (ended bool, err error) {
+	a, err := r.lost(ctx, m)
+	if a == nil || err != nil {
+		return false, err
+	}
+	if err := a.Store.PutSpec(ctx, a.agent.Core.Digest, a.agent.SpecJSON); err != nil {
+		return false, fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)
+	}
+	in := a.in(core.Started{Run: m.Run, Init: a.init()})
+	in.At = m.Received
+	begun, err := core.Step(a.agent.Core, a.head, in)
+	if err != nil {
+		return false, err
+	}
+	in = a.in(core.Ended{Ending: e})
+	ending, err := core.Step(a.agent.Core, begun.Head, in)
+	if err != nil {
+		return false, err
+	}
+	return a.begin(ctx, ending, in.At)
+}
+
+// lost returns an activation for an init event without a journal; nil if there is one.
+func (r *Runner) lost(ctx context.Context, m Message) (*activation, error) {
+	a := &activation{Runner: r, msg: m, key: m.Address.Run, owner: r.Env.Random()}
+	if err := a.loadHead(ctx); err != nil {
+		return nil, err
+	}
+	if a.head.Status != "" {
+		return nil, nil
+	}
+	return a, a.findAgent(ctx)
+}
+
+// begin commits the first entry of a run and carries out its effects. It reports false when somebody else was first.
+func (a *activation) begin(ctx context.Context, change core.Change, at int64) (bool, error) {
+	entry, _, err := a.appendEntry(ctx, point{}, change, at)
+	if errors.Is(err, ErrConflict) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	a.announce(&entry)
+	return true, a.carryOut(ctx, &entry, entry.Effects)
+}

@@ -1,0 +1,36 @@
+package runner
+
+import (
+	"encoding/json"
+
+	"agentd/sdk"
+)
+
+// calling tells who watches that the model is called, and the budget of the call: seed 002.
+func (a *activation) calling(req *sdk.ModelRequest) {
+	a.live(sdk.LiveTurnStarted, a.state.Interactions+1, map[string]any{
+		"model": req.Model, "interactions": map[string]int{"current": req.Interactions.Current, "max": req.Interactions.Max},
+		"max_tokens": req.MaxTokens, "used": a.state.Usage,
+	})
+}
+
+// called tells what the call used, and the run with it.
+func (a *activation) called(reply *sdk.ModelReply) {
+	u, run := reply.Usage, a.state.Usage
+	a.live(sdk.LiveUsage, a.state.Interactions+1, map[string]any{
+		"model": reply.Model, "prompt": u.Prompt, "completion": u.Completion, "total": u.Prompt + u.Completion,
+		"run": sdk.Usage{Prompt: run.Prompt + u.Prompt, Completion: run.Completion + u.Completion},
+	})
+}
+
+// live tells whoever watches of something that is not in the journal, and that nobody repairs.
+func (a *activation) live(kind string, turn int, of any) {
+	data, err := json.Marshal(of)
+	if err != nil {
+		return // texts, numbers and bools always encode
+	}
+	a.Publisher.Live(sdk.Live{
+		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Turn: turn, Ephemeral: true, Type: kind,
+		Time: a.Env.Now(), Data: data,
+	})
+}

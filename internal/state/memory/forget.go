@@ -1,0 +1,65 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+
+	"agentd/internal/runner"
+	"agentd/internal/state"
+	"agentd/sdk"
+)
+
+// Purge implements state.Store.
+func (s *Store) Purge(
+	ctx context.Context, run sdk.RunKey, base runner.Version, keep runner.Record,
+) (runner.Version, error) {
+	err := ctx.Err()
+	if err == nil {
+		err = state.CheckTombstone(base, keep)
+	}
+	if err != nil {
+		return runner.Version{}, fmt.Errorf("purge run %s: %w", run, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, _ := s.last(run)
+	switch {
+	case last.Etag == keep.Etag:
+		s.removeBlobs(run)
+		return last.Version, nil
+	case last.Etag != base.Etag:
+		return runner.Version{}, fmt.Errorf("purge run %s: %w", run, runner.ErrConflict)
+	}
+	s.removeBlobs(run)
+	keep.Position = keep.Rev
+	s.runs[run] = []runner.Record{clone(keep)}
+	return keep.Version, nil
+}
+
+// Remove implements state.Store.
+func (s *Store) Remove(ctx context.Context, run sdk.RunKey, base runner.Version) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("remove run %s: %w", run, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, ok := s.last(run)
+	switch {
+	case !ok:
+		return nil
+	case last.Etag != base.Etag:
+		return fmt.Errorf("remove run %s: %w", run, runner.ErrConflict)
+	}
+	s.removeBlobs(run)
+	delete(s.runs, run)
+	return nil
+}
+
+// removeBlobs removes the blobs of a run; s.mu is held.
+func (s *Store) removeBlobs(run sdk.RunKey) {
+	for key := range s.blobs {
+		if key.run == run {
+			delete(s.blobs, key)
+		}
+	}
+}

@@ -1,0 +1,4 @@
+package telemetry
+
+// Remote is remote, for tests.
+var Remote = remote

@@ -1,0 +1,79 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"agentd/sdk"
+)
+
+// Serving is the handling of one call by a service. Its zero value records nothing.
+type Serving struct {
+	t     *Telemetry
+	span  trace.Span
+	call  *sdk.Event
+	began time.Time
+}
+
+// Serve begins to handle a call: a span below the one that the call's event names. The returned context has it, for what
+// the handler does.
+func (t *Telemetry) Serve(ctx context.Context, call *sdk.Event) (context.Context, Serving) {
+	if t == nil {
+		return ctx, Serving{}
+	}
+	s := Serving{t: t, call: call, began: time.Now()}
+	if !t.tracing() {
+		return ctx, s
+	}
+	attributes := []attribute.KeyValue{
+		keyKind.String(kindChain), keySession.String(call.Subject), keyConversation.String(call.Subject),
+		keySystem.String(systemNATS), keyMessagingOp.String("process"), keyMessagingType.String("process"),
+		keyDestination.String(call.Type), keyMessage.String(call.ID), keyEntity.String(call.Agent), keyType.String(call.Type),
+	}
+	if t.content {
+		attributes = append(attributes, keyInput.String(shown(string(call.Data))), keyInputMime.String(mimeJSON))
+	}
+	ctx = trace.ContextWithRemoteSpanContext(ctx, remote(call.TraceParent, call.TraceState))
+	ctx, s.span = t.tracer.Start(ctx, "process "+call.Type,
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...))
+	return ctx, s
+}
+
+// TraceParent is what the answer carries: the service's own span, or what the call carried.
+func (s Serving) TraceParent(calls string) string {
+	if s.span == nil || !s.span.SpanContext().IsValid() {
+		return calls
+	}
+	return traceparent(s.span.SpanContext())
+}
+
+// End ends the handling. answer is nil when the call was not answered.
+func (s Serving) End(ctx context.Context, answer *sdk.Event) {
+	if s.t == nil {
+		return
+	}
+	outcome := outcomeError
+	switch {
+	case answer == nil:
+		outcome = "unanswered"
+	case answer.Type != sdk.ErrorType(s.call.Type):
+		outcome = outcomeOK
+	}
+	s.t.metrics.calls.Record(ctx, time.Since(s.began).Seconds(), metric.WithAttributes(
+		keyType.String(s.call.Type), keyOutcome.String(outcome)))
+	if s.span == nil {
+		return
+	}
+	s.span.SetAttributes(keyOutcome.String(outcome))
+	if outcome != outcomeOK {
+		s.t.failed(s.span, sdk.Errorf(sdk.CodeTool, "%s", outcome))
+	}
+	if answer != nil && s.t.content {
+		s.span.SetAttributes(keyOutput.String(shown(string(answer.Data))), keyOutputMime.String(mimeJSON))
+	}
+	s.span.End()
+}

@@ -1,0 +1,41 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// boundFor is how long consumers that were there are taken to be there still: probers ask often.
+const boundFor = 15 * time.Second
+
+// bound remembers when the worker's consumers were seen. Its zero value has seen none.
+type bound struct {
+	mu   sync.Mutex
+	seen time.Time
+}
+
+// check returns nil when all consumers exist, or which one does not.
+func (b *bound) check(ctx context.Context, conn *broker.Conn, refs []broker.ConsumerRef) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if time.Since(b.seen) < boundFor {
+		return nil
+	}
+	for _, ref := range refs {
+		exists, err := conn.HasConsumer(ctx, ref)
+		if err != nil {
+			return fmt.Errorf("look for consumer %s: %w", ref.Name, err)
+		}
+		if !exists {
+			return sdk.Errorf(sdk.CodeUnavailable, "consumer %s/%s does not exist; run: agentd provision",
+				broker.StreamName(conn.Subjects(), ref.Zone), ref.Name)
+		}
+	}
+	b.seen = time.Now()
+	return nil
+}

@@ -1,0 +1,54 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"agentd/internal/reconcile"
+	"agentd/internal/state"
+	"agentd/sdk"
+)
+
+// Reconcile says how a worker looks after runs that no message would bring back; see package reconcile.
+type Reconcile struct {
+	// Interval is how often one of the workers makes a pass; 0 is never.
+	Interval time.Duration
+	// OlderThan is how old something must be before it counts as lost; 0 is sdk.DefaultLostAfter.
+	OlderThan time.Duration
+	// History is how long a done run keeps its history; 0 is for ever.
+	History time.Duration
+}
+
+// Reconciling are the options of a pass over the runs of the worker's agents. Its error says that the store cannot forget
+// runs, which all but those of tests can.
+func (w *Worker) Reconciling() (reconcile.Options, error) {
+	store, ok := w.store.(state.Store)
+	if !ok {
+		return reconcile.Options{}, sdk.Errorf(sdk.CodeConfig, "runs in a store of type %T cannot be reconciled", w.store)
+	}
+	o := reconcile.Options{
+		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Everything: true, Logger: w.Logger,
+		OlderThan: w.Reconcile.OlderThan, History: w.Reconcile.History,
+	}
+	for _, a := range w.Agents {
+		o.Agents = append(o.Agents, a.Spec)
+	}
+	return o, nil
+}
+
+// reconcile makes passes until ctx ends. The returned function waits for the last one.
+func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
+	if w.Reconcile.Interval == 0 {
+		return func() {}, nil
+	}
+	o, err := w.Reconciling()
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		reconcile.Periodic(ctx, w.Reconcile.Interval, o)
+	}()
+	return func() { <-done }, nil
+}

@@ -1,0 +1,14 @@
+package sdk
+
+import "time"
+
+// Defaults of what workers do beside serving (docs/reliability.md).
+const (
+	// DefaultReconcile is how often one of the workers looks for runs that were lost.
+	DefaultReconcile = time.Hour
+	// DefaultLostAfter is how old something must be before it counts as lost: far more than a worker takes from one step to
+	// the next, and than a message takes from one worker to another.
+	DefaultLostAfter = 15 * time.Minute
+	// DefaultHistory is how long a finished run keeps its history.
+	DefaultHistory = 30 * 24 * time.Hour
+)

@@ -1,0 +1,58 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"agentd/internal/runner"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// A long conversation costs no more a step in the end than in the beginning: what is written is what is new.
+func TestJournal_BytesAStepAreFlat(t *testing.T) {
+	t.Parallel()
+	const steps, part = 200, 50
+	onStores(t, func(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal)) {
+		spec := desk()
+		spec.Limits.Interactions = steps + 1
+		tool := sdk.Tool{
+			Definition: sdk.ToolDefinition{Name: "look", Parameters: json.RawMessage(`{"type":"object"}`)},
+			Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+				return json.RawMessage(`{"seen":"the same as ever, and as much of it"}`), nil
+			},
+		}
+		h, _ := start(sdktest.Options{
+			Agents: []sdk.Agent{{Spec: spec, Tools: []sdk.Tool{tool}}},
+			Model: sdktest.ModelFunc(func(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+				if req.Interactions.Current == steps {
+					return sdktest.Say("enough"), nil
+				}
+				return sdktest.Ask(sdktest.Tool("look", struct{}{})), nil
+			}),
+		})
+		r := h.Run("desk", hello())
+		wantResponse(t, h.Done(r), "enough")
+		records, err := h.Worker().Store.Entries(t.Context(), r.Key, runner.Version{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Every step writes the same number of entries, between the first and the last one of the run.
+		each := (len(records) - 2) / steps
+		if each < 1 || each > 3 {
+			t.Fatalf("%d entries for %d steps", len(records), steps)
+		}
+		bytes := func(from int) (sum int) {
+			for _, rec := range records[1+from*each : 1+(from+part)*each] {
+				sum += len(rec.Data)
+			}
+			return sum
+		}
+		first, last := bytes(1), bytes(steps-part)
+		if low, high := first*9/10, first*11/10; last < low || last > high {
+			t.Errorf("%d steps wrote %d bytes at first, and %d in the end", part, first, last)
+		}
+		t.Logf("%d bytes a step at first, %d in the end", first/part, last/part)
+	})
+}

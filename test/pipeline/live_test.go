@@ -1,0 +1,93 @@
+package pipeline
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/state/storetest"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// following collects what one client sees of a run.
+type following struct {
+	*worker.Following
+	seen chan sdk.Live
+	done chan error
+}
+
+func (r *rig) follow(conn *broker.Conn, run string, after worker.Mark) *following {
+	r.t.Helper()
+	f, err := worker.Follow(conn, "desk", run)
+	r.check("follow", err)
+	c := &following{f, make(chan sdk.Live, 1000), make(chan error, 1)}
+	go func() {
+		c.done <- f.Events(r.t.Context(), after, func(l sdk.Live) {
+			if !l.Ephemeral {
+				c.seen <- l
+			}
+		})
+	}()
+	return c
+}
+
+// upTo returns what the client sees up to the next milestone of that type.
+func (c *following) upTo(kind string) (list []sdk.Live) {
+	for l := range c.seen {
+		if list = append(list, l); l.Type == kind {
+			break
+		}
+	}
+	return list
+}
+
+func (r *rig) milestones(run sdktest.Run) (list []sdk.Live) {
+	r.t.Helper()
+	entries, err := runner.New(runner.Options{Store: r.store}).Journal(r.t.Context(), sdk.NewRunKey(run.Subject))
+	r.check("read journal", err)
+	for i := range entries {
+		list = append(list, core.Milestones(&entries[i])...)
+	}
+	return list
+}
+
+func TestFollow_SeesEveryMilestoneOnceThroughLostConnections(t *testing.T) {
+	t.Parallel()
+	r := startRig(t, rig{model: twoSteps(nil), specs: []sdk.AgentSpec{desk()}}, 0)
+	r.work(0)
+	proxy := storetest.NewProxy(t, strings.TrimPrefix(r.server.URL(), "nats://"))
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{URL: "nats://" + proxy.Addr(), Subjects: sdk.DefaultSubjects()})
+	r.check("connect", err)
+	defer func() { r.check("close", conn.Close()) }()
+	f := r.follow(conn, "one", worker.Mark{})
+	run := r.begin("one")
+	seen := f.upTo(core.MilestoneSuspended)
+
+	proxy.Mute() // the run goes on, and the client hears nothing of it
+	r.answerSums("", nil)
+	r.end(run)
+	proxy.Heal()
+	seen = append(seen, f.upTo(core.MilestoneFinished)...)
+	r.check("follow", <-f.done)
+	r.check("close", f.Close())
+	all := r.milestones(run)
+	if diff := cmp.Diff(all, seen); diff != "" {
+		t.Errorf("milestones (-in the journal +seen):\n%s", diff)
+	}
+
+	// Who was away altogether continues after what it saw.
+	for i, last := range all[:len(all)-1] {
+		f := r.follow(r.client, "one", worker.Mark{Revision: last.Revision, Index: last.Index})
+		if diff := cmp.Diff(all[i+1:], f.upTo(core.MilestoneFinished)); diff != "" {
+			t.Errorf("after (%d, %d) (-want +got):\n%s", last.Revision, last.Index, diff)
+		}
+		r.check("follow", <-f.done)
+		r.check("close", f.Close())
+	}
+}

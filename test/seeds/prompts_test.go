@@ -1,0 +1,197 @@
+package seeds_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/internal/llm"
+	"agentd/internal/llm/texttools"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// inText makes a scripted model one that calls tools in its text.
+func inText(t *testing.T, model sdk.Provider) sdk.Provider {
+	t.Helper()
+	r, err := llm.New(llm.Config{Custom: map[string]sdk.Provider{"script": model}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Provider(sdk.ModelSpec{Provider: "script", Name: "m", ToolCalls: sdk.ToolCallsText})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// writing is a reply with a call in its text.
+func writing(server, tool, arguments string) sdk.ModelReply {
+	return sdktest.Say(`I do it. <tool>{"server_name":"` + server + `","tool_name":"` + tool + `","arguments":` + arguments + `}</tool>`)
+}
+
+// ordered fails unless all parts are in text, in that order.
+func ordered(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	rest := text
+	for _, part := range parts {
+		_, after, ok := strings.Cut(rest, part)
+		if !ok {
+			t.Fatalf("%q is not where it belongs in:\n%s", part, text)
+		}
+		rest = after
+	}
+}
+
+// fileTools stands for an MCP server.
+type fileTools struct{}
+
+func (*fileTools) Name() string { return "files" }
+
+func (*fileTools) Tools(context.Context) ([]sdk.Tool, error) { return []sdk.Tool{echo("read")}, nil }
+
+func (*fileTools) Close() error { return nil }
+
+// promptAssembly is rows F1 to F8 and F59: the whole prompt in its order, built anew for each call, from equal parts to
+// equal bytes.
+func promptAssembly(t *testing.T) {
+	a := desk()
+	a.Tools, a.Toolsets = []sdk.Tool{echo("zeta"), echo("alpha")}, []sdk.Toolset{&fileTools{}}
+	a.Spec.System = "You are a desk."
+	a.Spec.Guidance = &sdk.Guidance{
+		Loop: "This is call {{.Interactions.Current}}.", Capabilities: "You know flights.", Thinking: "Think first.",
+	}
+	a.Hooks.Planning = func(_ context.Context, in sdk.TurnInput) (string, error) {
+		return "planned for " + string(in.Input), nil
+	}
+	a.Hooks.Retrieval = func(context.Context, sdk.TurnInput) (string, error) { return "looked up", nil }
+	ask := func() []sdk.ModelRequest {
+		model := sdktest.Script(writing("local", "zeta", `{"n":1}`), writing("files", "read", `{"n":2}`), sdktest.Say("done"))
+		h := start(t, inText(t, model), a)
+		succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
+		return model.Requests()
+	}
+	asked := ask()
+	equal(t, "model calls", len(asked), 3)
+	for i, req := range asked {
+		ordered(t, req.System, "You are a desk.", "<agent_loop>\nThis is call "+string(rune('0'+i))+".", "<capabilities>\nYou know flights.",
+			"<thinking>\nThink first.")
+		current := req.Messages[len(req.Messages)-1].PlainText()
+		input := []string{"hello", `{"n":1}`, `{"n":2}`}[i]
+		ordered(t, current, "<tools>", "tool_name: zeta", "tool_name: alpha", "</tools>", "<mcp_tools>", "tool_name: files_read",
+			"<tool_rules>", "Call one tool", "<planning>\nplanned for", "<retrieval>\nlooked up", input)
+		equal(t, "native tools", len(req.Tools), 0)
+	}
+	ordered(t, asked[2].Messages[0].PlainText()+asked[2].Messages[1].PlainText(), "hello", `"tool_name":"zeta"`)
+	again := ask()
+	for i := range again {
+		equal(t, "system prompt", again[i].System, asked[i].System)
+		equal(t, "messages", again[i].Messages, asked[i].Messages)
+	}
+}
+
+// textCalls is rows F9 to F15: calls in text, and what becomes of those that cannot be understood or found.
+func textCalls(t *testing.T) {
+	a := desk()
+	a.Tools = []sdk.Tool{echo("note")}
+	model := sdktest.Script(
+		writing("local", "note", `{"n":1}`),
+		sdktest.Say("<tool><server_name>local</server_name><tool_name>note</tool_name><arguments><n>2</n></arguments></tool>"),
+		sdktest.Say("<tool>{oops}</tool>"),
+		sdktest.Say(`<tool>{"tool_name":"note"}</tool>`),
+		writing("mcp", "note", `{"n":5}`),
+		sdktest.Say("done"))
+	h := start(t, inText(t, model), a)
+	r := h.Run("desk", message("hello"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	told := func(i int) string {
+		messages := model.Requests()[i].Messages
+		return messages[len(messages)-1].PlainText()
+	}
+	ordered(t, told(1), `status="success"`, `{"n":1}`)
+	ordered(t, told(2), `status="success"`, `{"n":2}`)
+	ordered(t, told(3), "parse_error", "{oops}")
+	ordered(t, told(4), "missing_field", "server_name is missing")
+	ordered(t, told(5), `status="error"`, "unknown_tool", "mcp.note", "there is note")
+	equal(t, "replies that could not be understood", h.State(r).Misread, 2)
+	equal(t, "a text without tags has a call", len(texttools.Parse("no tags", nil).Calls), 0)
+}
+
+// boundedMemory is row F30: what is too much is left out from the oldest on, and no call loses its result.
+func boundedMemory(t *testing.T) {
+	const calls = 8
+	var replies []sdk.ModelReply
+	for i := range calls {
+		replies = append(replies, sdktest.Ask(sdktest.Tool("note", n(i))))
+	}
+	a := desk()
+	a.Spec.System, a.Spec.Memory = "Remember.", &sdk.Memory{Window: 1200}
+	a.Tools = []sdk.Tool{internal("note", func(context.Context, sdk.ToolCall) ([]byte, error) {
+		return json.Marshal(strings.Repeat("long ", 150))
+	})}
+	model := sdktest.Script(append(replies, sdktest.Say("done"))...)
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	requests := model.Requests()
+	last := requests[len(requests)-1]
+	equal(t, "system prompt", last.System, "Remember.")
+	if shown, all := len(last.Messages), len(h.Messages(r)); shown >= all-1 || shown < 2 {
+		t.Errorf("%d of %d messages are shown", shown, all)
+	}
+	for _, req := range requests {
+		pairs := map[string]int{}
+		for _, m := range req.Messages {
+			for _, c := range m.Content {
+				switch c.Kind {
+				case sdk.ContentToolUse:
+					pairs[c.CallID]++
+				case sdk.ContentToolResult:
+					pairs[c.CallID]--
+				}
+			}
+		}
+		for id, n := range pairs {
+			equal(t, "call without result, or result without call: "+id, n, 0)
+		}
+	}
+}
+
+// compaction is row F43: the older part of a conversation becomes a summary, in an entry of its own; the originals stay.
+func compaction(t *testing.T) {
+	script := sdktest.Script(
+		sdktest.Ask(sdktest.Tool("note", n(0))), sdktest.Ask(sdktest.Tool("note", n(1))), sdktest.Ask(sdktest.Tool("note", n(2))),
+		sdktest.Ask(sdktest.Tool("note", n(3))), sdktest.Say("done"))
+	model := sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+		if strings.HasPrefix(req.System, "You keep the memory") {
+			return sdktest.Say("I noted things."), nil
+		}
+		return script.Generate(ctx, req, nil)
+	})
+	a := desk()
+	a.Spec.Memory = &sdk.Memory{Window: 1200, Compact: true}
+	a.Tools = []sdk.Tool{internal("note", func(context.Context, sdk.ToolCall) ([]byte, error) {
+		return json.Marshal(strings.Repeat("long ", 150))
+	})}
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	var summaries []*core.Summary
+	for _, e := range h.Journal(r) {
+		if e.Summary != nil {
+			equal(t, "kind", e.Kind, "compacted")
+			summaries = append(summaries, e.Summary)
+		}
+	}
+	if len(summaries) == 0 {
+		t.Fatal("nothing was summarised")
+	}
+	equal(t, "messages in the history", len(h.Messages(r)), 1+4*2+1)
+	requests := script.Requests()
+	last := requests[len(requests)-1]
+	ordered(t, last.Messages[0].PlainText(), "<summary>", "I noted things.")
+	equal(t, "interactions", h.State(r).Interactions, 5)
+	equal(t, "units", h.State(r).Units, sdk.Units(1_000_000*(5+len(summaries))))
+}
