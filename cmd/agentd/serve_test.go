@@ -57,6 +57,7 @@ func TestDocs_TheConfigurationInTheReferenceLoads(t *testing.T) {
 		"prompts/desk.md": "You book trips.",
 		"contracts/desk.yaml": `{uri: "#/desk", type: travel.desk, versions: {1.0.0: {accepts: {type: object}, ` +
 			`emits: {travel.desk.done: {type: object}}}}}`,
+		"prompts/loop.md": "Look before you book.",
 		"contracts/book.yaml": `{uri: "#/book", type: bookings.book, versions: {1.0.0: {accepts: {type: object}, ` +
 			`emits: {bookings.booked: {type: object}}}}}`,
 	} {
