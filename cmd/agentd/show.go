@@ -183,6 +183,10 @@ func (d runDetails) writeConversation(w io.Writer, full bool) {
 				if c.Media != nil {
 					text = fmt.Sprintf("(%s %s)", c.Media.MIME, c.Media.Name)
 				}
+			case sdk.ContentThinking:
+				who = "  thinks"
+			case sdk.ContentRedacted:
+				who, text = "  thinks", "(not shown by the provider)"
 			case sdk.ContentText:
 			}
 			fmt.Fprintf(w, "  %-9s  %s\n", who, cut(text))

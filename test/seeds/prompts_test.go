@@ -145,10 +145,10 @@ func boundedMemory(t *testing.T) {
 		pairs := map[string]int{}
 		for _, m := range req.Messages {
 			for _, c := range m.Content {
-				switch c.Kind {
-				case sdk.ContentToolUse:
+				if c.Kind == sdk.ContentToolUse {
 					pairs[c.CallID]++
-				case sdk.ContentToolResult:
+				}
+				if c.Kind == sdk.ContentToolResult {
 					pairs[c.CallID]--
 				}
 			}
