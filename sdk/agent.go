@@ -73,6 +73,16 @@ type AgentSpec struct {
 	// Permissions say which calls a person must allow; nil is none.
 	Permissions *PermissionPolicy `json:"permissions,omitempty"`
 	Limits      Limits            `json:"limits"`
+	// Stop ends runs that get nowhere, beside the limits and StopOn.
+	Stop StopConditions `json:"stop,omitzero"`
+	// NoToolCall says what becomes of replies without a tool call; nil accepts them.
+	NoToolCall *NoToolCall `json:"no_tool_call,omitempty"`
+	// Steering is what becomes of messages that are sent into a run; empty is SteeringQueue.
+	Steering SteeringPolicy `json:"steering,omitempty"`
+	// Order is how the calls of one reply are made; empty is CallsParallel.
+	Order CallOrder `json:"order,omitempty"`
+	// Rules are hooks without code.
+	Rules []HookRule `json:"rules,omitempty"`
 	// OnStateLoss is StateLossFail when empty.
 	OnStateLoss StateLoss `json:"on_state_loss,omitempty"`
 	// Code names what of the agent is written in Go: "context", "planning", "retrieval", "output", "tool:<name>". Workers
@@ -151,6 +161,11 @@ type ServiceTool struct {
 	Retry *Retry `json:"retry,omitempty"`
 	// Domains are the routing lanes of the call, one event each; empty is the contract's own, else local.
 	Domains []string `json:"domains,omitempty"`
+	// Agent says that an agent answers: each call gets a share of what is left of the run's tokens, and what it did not need
+	// comes back with its answer. A call that is not answered has used up its share.
+	Agent bool `json:"agent,omitempty"`
+	// Tokens bounds the share of one call; 0 leaves it to what the run has. It implies Agent.
+	Tokens int64 `json:"tokens,omitempty"`
 }
 
 // Retry says how often a service call is tried. All attempts have one idempotency key, the call id; the first answer to any
@@ -171,6 +186,9 @@ const MaxAttempts = 100
 type Limits struct {
 	// Interactions is the most model calls of a run.
 	Interactions int `json:"interactions,omitempty"`
+	// Tokens is how many tokens, of prompts and replies, the run and the agents that it calls may use in all; 0 is any number.
+	// No model call begins when they are used up, so a run goes beyond them by one model call at most.
+	Tokens int64 `json:"tokens,omitempty"`
 	// DeadlineMillis bounds the run from its start.
 	DeadlineMillis int64 `json:"deadline_ms,omitempty"`
 	// ModelTimeoutMillis bounds one model call with its retries.
@@ -236,6 +254,8 @@ type Hooks struct {
 	Output func(ctx context.Context, in OutputInput) (json.RawMessage, error)
 	// Permissions rules on calls beside the spec's policy: the stricter of both counts. Nil is the spec's policy alone.
 	Permissions PermissionManager
+	// Phases are called at the phases of a run, in the order that their Before and After ask for, else in this one.
+	Phases []Hook
 }
 
 // Agent is a spec with what only Go can say.

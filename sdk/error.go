@@ -32,6 +32,10 @@ const (
 	CodePermissionNeeded  Code = "permission_needed"  // the model: a person was asked; it may call again when they allow it
 	CodeIdentityRequired  Code = "identity_required"  // the publisher: the broker must enforce who they are
 	CodeDecisionRefused   Code = "decision_refused"   // the approver: the decision does not count
+	CodeBlocked           Code = "blocked"            // the model: a hook kept the call from being made
+	CodeStalled           Code = "stalled"            // the agent's author: the run got nowhere, and a stop condition ended it
+	CodeTerminated        Code = "terminated"         // the agent's author: a hook or rule ended the run
+	CodeMessageRefused    Code = "message_refused"    // the sender: the run does not take the message
 	CodeOutcomeUnknown    Code = "outcome_unknown"    // the model: an at-most-once tool was interrupted
 	CodeStateLost         Code = "state_lost"         // the publisher: the store lost the run; it may be started again
 	CodePoison            Code = "poison_run"         // the operator: the run keeps killing its workers

@@ -70,6 +70,17 @@ const ExpiryTime = "expirytime"
 // to it, as the broker enforced it. It counts only in events that workers publish.
 const Initiator = "initiator"
 
+// TokenBudget is the extension attribute of calls, and of init events, with the tokens that the run may use at most, as a
+// decimal number. A run takes the smaller of it and its own limit.
+const TokenBudget = "tokenbudget"
+
+// TokensUsed is the extension attribute of an agent's answer with the tokens that its run, and those it called, have used.
+const TokensUsed = "tokensused"
+
+// TerminationReason is the extension attribute of terminal events that says why the run ended: the reason and, after a
+// colon, a code, such as "quota:tokens" (docs/lifecycle.md).
+const TerminationReason = "terminationreason"
+
 // RequirePermission is the extension attribute of init events with tool patterns, separated by commas, that the run puts
 // under permission beyond its agent's policy.
 const RequirePermission = "requirepermission"

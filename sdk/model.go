@@ -13,6 +13,10 @@ const (
 	LifecycleInit                Lifecycle = "init"
 	LifecycleToolResult          Lifecycle = "tool_result"
 	LifecycleOutputErrorFeedback Lifecycle = "output_error_feedback"
+	// LifecycleUserMessage: somebody sent a message into the run.
+	LifecycleUserMessage Lifecycle = "user_message"
+	// LifecycleReminder: the last reply had no tool call, and the model is reminded to make one.
+	LifecycleReminder Lifecycle = "reminder"
 )
 
 // ToolDefinition is what a model is shown of a tool.

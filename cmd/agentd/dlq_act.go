@@ -252,7 +252,7 @@ func runStatus(ctx context.Context, store runner.Store, l *letter) string {
 	if err == nil {
 		var entry core.Entry
 		if entry, err = core.DecodeEntry(last.Data); err == nil {
-			return statusText(entry.Head.Status, entry.Head.Reason)
+			return statusText(entry.Head.Status, entry.Head.Reason, "")
 		}
 	}
 	return string(unreadable)

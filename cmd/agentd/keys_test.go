@@ -40,9 +40,9 @@ func TestKeys_CommandsReadSealedRuns(t *testing.T) {
 		t.Errorf("the result is %q", out)
 	}
 	out, _ = s.expect(exitOK, "runs", "list")
-	contains(t, out, "one", "done (stopped)")
+	contains(t, out, "one", "done (stopped: conversation)")
 	out, _ = s.expect(exitOK, "runs", "show", "one")
-	contains(t, out, "How can I help?", "done (stopped)")
+	contains(t, out, "How can I help?", "done (stopped: conversation)")
 	_, progress := s.expect(exitOK, "runs", "follow", "one")
 	contains(t, progress, "How can I help?")
 	out, _ = s.expect(exitOK, "doctor")

@@ -28,6 +28,7 @@ const (
 // Properties of events.
 const (
 	answerField  = "answer"
+	runField     = "run"
 	messageField = "message"
 )
 
@@ -172,6 +173,8 @@ type milestoneData struct {
 	Data    json.RawMessage `json:"data"`
 	Error   bool            `json:"error"`
 	Reason  core.Reason     `json:"reason"`
+	Code    string          `json:"code"`
+	Who     string          `json:"who"`
 	Type    string          `json:"type"`
 	// Asked and Decision are of permissions.
 	Request  string                `json:"request"`
@@ -212,6 +215,10 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		return labelAsks, d.Message
 	case core.MilestoneAnswer:
 		return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
+	case core.MilestoneMessage:
+		return "message", strings.TrimSpace(d.Message + " " + by(d.Who))
+	case core.MilestoneReminded:
+		return "reminded", "the reply had no tool call"
 	case core.MilestoneUsage, core.MilestoneCheckpoint:
 		return "", ""
 	case core.MilestoneSuspended:
@@ -220,9 +227,17 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		if problem, ok := problemIn(d.Type, d.Data); ok {
 			return "failed", problem.ErrorMessage
 		}
-		return "finished", string(d.Reason)
+		return "finished", reasonText(d.Reason, d.Code)
 	}
 	return l.Type, string(l.Data)
+}
+
+// by names who did something, where that is known.
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return "(" + who + ")"
 }
 
 // describeDecision is what somebody decided, or what an earlier decision means.

@@ -64,7 +64,7 @@ func TestReconcile_EndsWhatALostRedisHadBegun(t *testing.T) {
 		t.Errorf("run one had its end:\n%s", out)
 	}
 	listed, _ = s.expect(exitOK, append([]string{"runs", "list"}, flag...)...)
-	contains(t, listed, "two", "done (error)")
+	contains(t, listed, "two", "done (error: state_lost)")
 
 	out = s.eventually(exitOK, `"findings": []`, append(reconcile, "-o", "json")...)
 	var report struct {
@@ -106,7 +106,7 @@ func TestServe_ReconcilesByItself(t *testing.T) {
 	config, script := reconciling(t, "reconcile: {interval: 1s, older_than: 1s}\n")
 	s := startDev(t, config, script, "--server-only")
 	flag, _ := loseRedis(s)
-	s.eventually(exitOK, "done (error)", append([]string{"runs", "list"}, flag...)...)
+	s.eventually(exitOK, "done (error: state_lost)", append([]string{"runs", "list"}, flag...)...)
 	_, problem := s.expect(exitRun, append([]string{"runs", "follow", "two"}, flag...)...)
 	contains(t, problem, "run two ended with an error: state_lost")
 }
@@ -117,9 +117,9 @@ func TestDev_RemovesHistories(t *testing.T) {
 	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", endWord)
 	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "two", "--detach")
 	out := s.eventually(exitOK, "history removed", "runs", "list")
-	contains(t, out, "done (stopped), history removed", "two", "waiting")
+	contains(t, out, "done (stopped: conversation), history removed", "two", "waiting")
 	out, _ = s.expect(exitOK, "runs", "show", "one")
-	contains(t, out, "history  removed", "entries, the last with SHA-256", "done (stopped)")
+	contains(t, out, "history  removed", "entries, the last with SHA-256", "done (stopped: conversation)")
 	out, _ = s.expect(exitOK, "audit", "verify", "--all")
 	contains(t, out, "removed   1 history: ", "nothing wrong")
 	_, problem := s.expect(exitFailure, "runs", "follow", "one")

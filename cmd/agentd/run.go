@@ -113,7 +113,7 @@ func (a *app) start(ctx context.Context, c *client, agent string, event sdk.Even
 		if err := c.Start(ctx, agent, event); err != nil {
 			return err
 		}
-		return a.print(map[string]string{"run": r.subject, "agent": agent}, func(w io.Writer) error {
+		return a.print(map[string]string{runField: r.subject, "agent": agent}, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, r.subject)
 			return err
 		})

@@ -23,11 +23,11 @@ import (
 func (a *app) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, follow and cancel runs",
+		Short: "List, show, follow, steer and cancel runs",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsFollowCommand(), a.runsCancelCommand())
+	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsFollowCommand(), a.runsSendCommand(), a.runsCancelCommand())
 	return cmd
 }
 
@@ -37,6 +37,7 @@ type runRow struct {
 	Agent  string      `json:"agent"`
 	Status core.Status `json:"status"`
 	Reason core.Reason `json:"reason,omitempty"`
+	Code   string      `json:"reason_code,omitempty"`
 	// Updated is when the run's last entry was made, in Unix milliseconds.
 	Updated  int64     `json:"updated"`
 	Revision uint64    `json:"rev"`
@@ -159,7 +160,7 @@ func rowOf(stored runner.StoredRun) runRow {
 		return runRow{Run: stored.Run.String(), Status: unreadable, Revision: stored.Last.Rev}
 	}
 	row := runRow{
-		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At,
+		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At, Code: e.Head.ReasonCode,
 		Revision: e.Rev, Waiting: waitingCalls(&e.Head),
 	}
 	if p := e.Head.Purged; p != nil {
@@ -169,7 +170,7 @@ func rowOf(stored runner.StoredRun) runRow {
 }
 
 func (r runRow) statusText() string {
-	text := statusText(r.Status, r.Reason)
+	text := statusText(r.Status, r.Reason, r.Code)
 	if r.Purged > 0 {
 		text += ", history removed"
 	}
@@ -184,11 +185,20 @@ func explainStore(err error) error {
 	return err
 }
 
-func statusText(s core.Status, r core.Reason) string {
+// statusText is the status with why the run ended: "done (quota: tokens)".
+func statusText(s core.Status, r core.Reason, code string) string {
 	if r != "" {
-		return fmt.Sprintf("%s (%s)", s, r)
+		return fmt.Sprintf("%s (%s)", s, reasonText(r, code))
 	}
 	return string(s)
+}
+
+// reasonText is why a run ended. How a completed one did says nothing more.
+func reasonText(r core.Reason, code string) string {
+	if code == "" || r == core.ReasonCompleted {
+		return string(r)
+	}
+	return string(r) + ": " + code
 }
 
 // ago is how long ago a time in Unix milliseconds was.
@@ -297,7 +307,7 @@ func (a *app) cancel(ctx context.Context, c *client, h *core.Head, reason string
 			return err
 		}
 	}
-	return a.print(map[string]any{"run": h.Run, "ended": ended}, func(w io.Writer) error {
+	return a.print(map[string]any{runField: h.Run, "ended": ended}, func(w io.Writer) error {
 		text := "cancelled"
 		if !ended {
 			text = "cancel requested; the run ends when a worker has handled it"

@@ -21,7 +21,7 @@ func TestServe_RunsAgentsOnRedis(t *testing.T) {
 		t.Errorf("the result is %q", result)
 	}
 	listed, _ := s.expect(exitOK, "runs", "list", "--redis", url)
-	contains(t, listed, "one", "done (stopped)")
+	contains(t, listed, "one", "done (stopped: conversation)")
 	listed, _ = s.expect(exitOK, "runs", "list") // nothing of it is in JetStream
 	contains(t, listed, "no runs")
 	found, _ := s.expect(exitOK, "doctor", "--redis", url)
@@ -55,9 +55,9 @@ func TestDocs_TheConfigurationInTheReferenceLoads(t *testing.T) {
 	for name, body := range map[string]string{
 		"agentd.yaml":     string(block[1]),
 		"prompts/desk.md": "You book trips.",
-		"prompts/loop.md": "One step at a time.",
 		"contracts/desk.yaml": `{uri: "#/desk", type: travel.desk, versions: {1.0.0: {accepts: {type: object}, ` +
 			`emits: {travel.desk.done: {type: object}}}}}`,
+		"prompts/loop.md": "Look before you book.",
 		"contracts/book.yaml": `{uri: "#/book", type: bookings.book, versions: {1.0.0: {accepts: {type: object}, ` +
 			`emits: {bookings.booked: {type: object}}}}}`,
 	} {

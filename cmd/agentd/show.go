@@ -30,10 +30,15 @@ func (a *app) runsShowCommand() *cobra.Command {
 
 // runDetails is everything about a run. Times are in Unix milliseconds.
 type runDetails struct {
-	Run          string         `json:"run"`
-	Agent        string         `json:"agent"`
-	Status       core.Status    `json:"status"`
-	Reason       core.Reason    `json:"reason,omitempty"`
+	Run        string      `json:"run"`
+	Agent      string      `json:"agent"`
+	Status     core.Status `json:"status"`
+	Reason     core.Reason `json:"reason,omitempty"`
+	Code       string      `json:"reason_code,omitempty"`
+	Budget     int64       `json:"budget,omitempty"`
+	TokensUsed int64       `json:"tokens_used"`
+	// Messages that wait until the model can be shown them.
+	Unsaid       []string       `json:"unsaid,omitempty"`
 	Started      int64          `json:"started"`
 	Updated      int64          `json:"updated"`
 	Deadline     int64          `json:"deadline"`
@@ -80,7 +85,7 @@ func detailsOf(entries []core.Entry) (runDetails, error) {
 			return d, fmt.Errorf("read entry %d: %w", e.Rev, err)
 		}
 		row := journalRow{
-			Revision: e.Rev, At: e.At, Kind: e.Kind, Status: statusText(e.Head.Status, e.Head.Reason),
+			Revision: e.Rev, At: e.At, Kind: e.Kind, Status: statusText(e.Head.Status, e.Head.Reason, ""),
 			Cause: fmt.Sprintf("%s/%d", e.Cause.Stream, e.Cause.Sequence),
 		}
 		for _, f := range e.Effects {
@@ -96,6 +101,13 @@ func detailsOf(entries []core.Entry) (runDetails, error) {
 		d.Updated = e.At
 	}
 	d.Run, d.Agent, d.Status, d.Reason, d.Deadline = s.Run, s.Agent, s.Status, s.Reason, s.Deadline
+	d.Budget, d.TokensUsed = s.Budget, s.TokensUsed()
+	if s.Status == core.StatusDone {
+		d.Code = s.ReasonCode
+	}
+	for _, n := range s.Notes {
+		d.Unsaid = append(d.Unsaid, n.Text)
+	}
 	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Interactions, s.Usage, s.Units, s.Spec, s.System
 	if d.Purged = s.Purged; d.Purged != nil {
 		d.Started = 0 // nobody knows any more
@@ -108,7 +120,7 @@ func (d runDetails) write(w io.Writer, full bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "run\t%s\n", clip(d.Run, shown))
 	fmt.Fprintf(t, "agent\t%s\n", d.Agent)
-	fmt.Fprintf(t, "status\t%s\n", statusText(d.Status, d.Reason))
+	fmt.Fprintf(t, "status\t%s\n", statusText(d.Status, d.Reason, d.Code))
 	if d.Purged == nil {
 		fmt.Fprintf(t, "started\t%s (%s)\n", clock(d.Started), ago(d.Started))
 	}
@@ -122,10 +134,16 @@ func (d runDetails) write(w io.Writer, full bool) error {
 		fmt.Fprintf(t, "history\tremoved %s (%s): %d entries, the last with SHA-256 %s\n", clock(p.At), ago(p.At), p.Rev, p.Digest)
 		return t.Flush()
 	}
+	if d.Budget > 0 {
+		fmt.Fprintf(t, "budget\t%d of %d tokens used or kept for agents that it called\n", d.TokensUsed, d.Budget)
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	d.writeConversation(w, full)
+	for _, text := range d.Unsaid {
+		fmt.Fprintf(w, "  %-9s  %s\n", "(waits)", clip(text, shown))
+	}
 	if len(d.Waiting) > 0 {
 		fmt.Fprintln(w, "\nwaits for")
 		for _, c := range d.Waiting {

@@ -95,3 +95,21 @@ func Matches(pattern string, args json.RawMessage) bool {
 	result, ok := evaluate(program, map[string]any{"args": decoded, "labels": map[string]bool{}})
 	return ok && result
 }
+
+// ruleEnv is what the conditions of an agent's rules see (sdk.HookRule).
+var ruleEnv = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
+		cel.Variable("step", cel.IntType), cel.Variable("interactions", cel.IntType), cel.Variable("tokens", cel.IntType),
+		cel.Variable("units", cel.DoubleType), cel.Variable("lifecycle", cel.StringType), cel.Variable("input", cel.DynType),
+		cel.Variable("run", cel.StringType), cel.Variable("agent", cel.StringType),
+	)
+})
+
+// CompileRule compiles the condition of a rule. What it returns is ok when the condition can be evaluated.
+func CompileRule(when string) (func(variables map[string]any) (holds, ok bool), error) {
+	program, err := compileExpression(ruleEnv, when)
+	if err != nil {
+		return nil, err
+	}
+	return func(variables map[string]any) (bool, bool) { return evaluate(program, variables) }, nil
+}

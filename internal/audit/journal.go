@@ -192,7 +192,8 @@ func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
 		if in.address.Kind != sdk.KindFire || in.Received < k.due {
 			c.violate("I16", r.key, "call %s, due at %d, timed out at %d", k.id, k.due, in.Received)
 		}
-	case core.ResultInline, core.ResultRefused, core.ResultCancelled, core.ResultDenied, core.ResultGranted:
+	case core.ResultInline, core.ResultRefused, core.ResultCancelled, core.ResultDenied, core.ResultGranted,
+		core.ResultBlocked, core.ResultSet:
 	}
 }
 

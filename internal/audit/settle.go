@@ -68,6 +68,12 @@ func (c *Checker) duplicate(in *input, r *run) {
 			c.violate("I10", r.key, "%s %d was removed while the run waits for that timer", in.Stream, in.Sequence)
 		}
 	case sdk.KindCtl, sdk.KindVoid:
+		if in.address.Verb == sdk.ControlMessage {
+			if in.Event != nil && !slices.Contains(head.Heard, core.NoteID(in.Event.Source, in.Event.ID)) {
+				c.violate("I10", r.key, "%s %d was removed and the run has not heard it", in.Stream, in.Sequence)
+			}
+			return
+		}
 		switch {
 		case head.Cancel != nil:
 		case in.address.Kind == sdk.KindVoid && head.Interactions == 0:
@@ -116,7 +122,7 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 			if id := sdk.TerminalID(r.key, e.Head.Init.Token); c.ids[id] == "" {
 				c.violate(invariant, r.key, "the terminal event %s is missing", id)
 			}
-		case core.EffectTimer, core.EffectGrant, core.EffectCleanup:
+		case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd:
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (a *answers) check(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error
 		return runner.Answer{Data: data}, nil
 	case call.Kind == core.CallPermission:
 		return runner.Answer{}, problem
-	case call.Kind == core.CallTurn || call.Type == sdk.TypeQuestion:
+	case call.Type == sdk.TypeConversationTurn || call.Type == sdk.TypeQuestion:
 		return runner.Answer{}, problem
 	}
 	return runner.Answer{Data: core.FailureData(problem), Error: true}, nil

@@ -173,6 +173,9 @@ func codeOf(a sdk.Agent) []string {
 	if a.Hooks.Permissions != nil {
 		code = append(code, "permissions")
 	}
+	for _, h := range a.Hooks.Phases {
+		code = append(code, "hook:"+h.Name)
+	}
 	for _, t := range a.Tools {
 		code = append(code, codeTool+t.Definition.Name)
 	}

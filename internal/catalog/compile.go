@@ -64,6 +64,10 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
+	hooks, err := hooksOf(a)
+	if err != nil {
+		return nil, err
+	}
 	turns, err := newTurns(spec, a.Hooks, toolbox.Definitions())
 	if err != nil {
 		return nil, err
@@ -74,6 +78,7 @@ func compileAgent(
 		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: toolbox.Definitions(),
 		Inline: inline(toolbox, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(toolbox, a.Tools), Identity: surroundings.Identity,
+		Phases:      hooks,
 		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
 	if compiled.BuildContext == nil {
@@ -83,7 +88,10 @@ func compileAgent(
 		compiled.OutputSchema = outputSchema.Raw()
 	}
 	compiled.Core = coreSpec(spec, digest, outputType, toolbox, a.Tools)
-	compiled.Core.Gated = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil
+	if err := loopControl(compiled.Core, spec, hooks); err != nil {
+		return nil, err
+	}
+	compiled.Core.Gated = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
 	compiled.Core.PermissionSchema, compiled.Core.Matches = permissionSchema, approval.Matches
 	return compiled, checkStopOn(spec, toolbox)
 }
@@ -161,7 +169,7 @@ func coreTool(t *contracts.Tool) core.Tool {
 	if t.Kind == contracts.ToolService {
 		tool.Kind, tool.Type, tool.Schema = core.CallService, t.Contract.Type, t.SchemaRef()
 		tool.Timeout, tool.ParentSubject = t.Timeout.Milliseconds(), t.NeedsParentSubject
-		tool.Retry = retry(t.Retry)
+		tool.Retry, tool.Agent, tool.Tokens = retry(t.Retry), t.Agent, t.Tokens
 		if !slices.Equal(t.Domains, []string{""}) {
 			tool.Domains = t.Domains
 		}

@@ -135,6 +135,7 @@ func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
 		}
 	}
 	l.limits(f, &s.Limits)
+	l.loop(f, &s)
 	l.tools(f, &s)
 	return s
 }
@@ -179,7 +180,7 @@ func (l *loader) limits(f *agentFile, limits *sdk.Limits) {
 	if n := f.Limits.Interactions; n.Present() && n.V < 1 {
 		l.Faultf(n.Position, "interactions: want at least 1, got %d", n.V)
 	}
-	limits.Interactions = f.Limits.Interactions.V
+	limits.Interactions, limits.Tokens = f.Limits.Interactions.V, int64(f.Limits.Tokens.V)
 	for _, d := range []struct {
 		from duration
 		to   *int64

@@ -98,16 +98,55 @@ type agentFile struct {
 		MCP      []words       `yaml:"mcp"`
 		Builtin  []words       `yaml:"builtin"`
 	} `yaml:"tools"`
-	Permissions *permissionsFile   `yaml:"permissions"`
-	OnStateLoss words              `yaml:"on_state_loss"`
-	StopOn      []words            `yaml:"stop_on"`
-	History     strict.Value[bool] `yaml:"history"`
-	Limits      struct {
+	Permissions *permissionsFile `yaml:"permissions"`
+	OnStateLoss words            `yaml:"on_state_loss"`
+	StopOn      []words          `yaml:"stop_on"`
+	// Stop has all conditions that a run ends by, also those that limits and stop_on have.
+	Stop       *stopFile       `yaml:"stop"`
+	NoToolCall *noToolCallFile `yaml:"no_tool_call"`
+	Steering   words           `yaml:"steering"`
+	Order      words           `yaml:"order"`
+	// Hooks are rules without code.
+	Hooks   []hookFile         `yaml:"hooks"`
+	History strict.Value[bool] `yaml:"history"`
+	Limits  struct {
 		Interactions    number   `yaml:"interactions"`
+		Tokens          number   `yaml:"tokens"`
 		Deadline        duration `yaml:"deadline"`
 		ModelTimeout    duration `yaml:"model_timeout"`
 		QuestionTimeout duration `yaml:"question_timeout"`
 	} `yaml:"limits"`
+}
+
+type stopFile struct {
+	Interactions number   `yaml:"interactions"`
+	Tokens       number   `yaml:"tokens"`
+	Deadline     duration `yaml:"deadline"`
+	Errors       number   `yaml:"errors"`
+	SameError    number   `yaml:"same_error"`
+	Loop         struct {
+		Repeats number `yaml:"repeats"`
+		Window  number `yaml:"window"`
+	} `yaml:"loop"`
+	Tools []words `yaml:"tools"`
+	Text  []words `yaml:"text"`
+}
+
+type noToolCallFile struct {
+	Policy    words  `yaml:"policy"`
+	Reminders number `yaml:"reminders"`
+	Text      words  `yaml:"text"`
+}
+
+type hookFile struct {
+	At        strict.Position
+	Name      words              `yaml:"name"`
+	When      words              `yaml:"when"`
+	Message   words              `yaml:"message"`
+	Keep      strict.Value[bool] `yaml:"keep"`
+	Only      []words            `yaml:"only"`
+	Hide      []words            `yaml:"hide"`
+	Terminate words              `yaml:"terminate"`
 }
 
 // contractFile is an agent's contract written in its place.
@@ -138,13 +177,16 @@ type serviceFile struct {
 	At strict.Position
 	// Contract is a path; or the type or URI of a contract that was read, which may be that of an agent; or else of one in
 	// the registry.
-	Contract    words    `yaml:"contract"`
-	Version     words    `yaml:"version"`
-	As          words    `yaml:"as"`
-	Description words    `yaml:"description"`
-	Priority    number   `yaml:"priority"`
-	Timeout     duration `yaml:"timeout"`
-	Retry       struct {
+	Contract    words  `yaml:"contract"`
+	Version     words  `yaml:"version"`
+	As          words  `yaml:"as"`
+	Description words  `yaml:"description"`
+	Priority    number `yaml:"priority"`
+	// Agent says that an agent answers, as agentd knows of those in the same file; Tokens bounds one call of it.
+	Agent   strict.Value[bool] `yaml:"agent"`
+	Tokens  number             `yaml:"tokens"`
+	Timeout duration           `yaml:"timeout"`
+	Retry   struct {
 		Attempts   number   `yaml:"attempts"`
 		Backoff    duration `yaml:"backoff"`
 		MaxBackoff duration `yaml:"max_backoff"`

@@ -30,7 +30,7 @@ func (l *loader) tools(f *agentFile, s *sdk.AgentSpec) {
 		s.Builtin = append(s.Builtin, name.V)
 		builtin = append(builtin, name.Position)
 	}
-	for _, name := range f.StopOn {
+	for _, name := range f.stopOn() {
 		s.StopOn = append(s.StopOn, name.V)
 	}
 	known, complete := contracts.Resolved(*s)
@@ -41,7 +41,7 @@ func (l *loader) tools(f *agentFile, s *sdk.AgentSpec) {
 	if !complete || l.Count() > before || len(s.Services) < len(f.Tools.Services) {
 		return // the tools are not all known, so stop_on cannot be judged
 	}
-	for _, name := range f.StopOn {
+	for _, name := range f.stopOn() {
 		if _, ok := toolbox.ByName(name.V); !ok && !f.usesServerOf(name.V) {
 			l.Faultf(name.Position, "stop_on: %q is no tool of the agent; there is %s", name.V, toolNames(toolbox))
 		}
@@ -94,6 +94,7 @@ func (l *loader) retry(f *serviceFile) *sdk.Retry {
 func (l *loader) service(f *serviceFile, agent string) (sdk.ServiceTool, bool) {
 	tool := sdk.ServiceTool{
 		As: f.As.V, Description: f.Description.V, Priority: f.Priority.V, TimeoutMillis: l.millis(f.Timeout),
+		Agent: f.Agent.V, Tokens: int64(f.Tokens.V),
 	}
 	tool.Retry = l.retry(f)
 	tool.Domains = l.serviceDomains(f)
@@ -113,6 +114,7 @@ func (l *loader) service(f *serviceFile, agent string) (sdk.ServiceTool, bool) {
 		return tool, false
 	}
 	tool.Contract, tool.Version = contracts.Pin(k.Contract, version), version
+	tool.Agent = tool.Agent || k.agent != ""
 	return tool, true
 }
 

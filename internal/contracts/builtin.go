@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -13,10 +14,12 @@ const (
 	ToolTaskCompletion = "task_completion"
 	// ToolAskQuestion asks a person and waits for the answer.
 	ToolAskQuestion = "ask_question"
+	// ToolConverse says something to the person that the agent talks to, and waits for what they say.
+	ToolConverse = "converse"
 )
 
 // BuiltinTools are the names that sdk.AgentSpec.Builtin may have.
-func BuiltinTools() []string { return []string{ToolTaskCompletion, ToolAskQuestion} }
+func BuiltinTools() []string { return []string{ToolTaskCompletion, ToolAskQuestion, ToolConverse} }
 
 // The one version of the built-in contracts, and the types of their answers.
 const (
@@ -178,6 +181,8 @@ const (
   "required": ["result"],
   "additionalProperties": false
 }`
+	converseDescription = "Say something to the person you talk to, and wait for what they say. When the answer has end, they " +
+		"are done: finish."
 	completionDescription = "End the task and hand over its result. Call it once, alone, when everything is done."
 )
 
@@ -189,17 +194,18 @@ func builtinTool(name string, limits sdk.Limits) (*Tool, error) {
 			Name: name, Kind: ToolBuiltin, Timeout: sdk.DefaultToolTimeout,
 			Definition: sdk.ToolDefinition{Description: completionDescription},
 		}, json.RawMessage(completionParameters))
-	case ToolAskQuestion:
-		timeout := limits.QuestionTimeoutMillis
-		if timeout == 0 {
-			timeout = sdk.DefaultQuestionTimeout.Milliseconds()
+	case ToolAskQuestion, ToolConverse:
+		s := sdk.ServiceTool{
+			Contract: modelQuestion(), Version: BuiltinVersion, As: name,
+			TimeoutMillis: cmp.Or(limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout.Milliseconds()),
 		}
-		return serviceTool(sdk.ServiceTool{
-			Contract: modelQuestion(), Version: BuiltinVersion, As: name, TimeoutMillis: timeout,
-		})
+		if name == ToolConverse {
+			s.Contract, s.Description = Conversation(), converseDescription
+		}
+		return serviceTool(s)
 	default:
 		return nil, &sdk.Error{Code: sdk.CodeConfig, Faults: []sdk.Fault{{
-			Path: "$", Expected: "a built-in tool: " + strings.Join(BuiltinTools(), " or "), Got: show(name),
+			Path: "$", Expected: "a built-in tool: " + strings.Join(BuiltinTools(), ", "), Got: show(name),
 		}}}
 	}
 }

@@ -37,6 +37,9 @@ type Tool struct {
 	Domains  []string
 	// Retry is nil for one attempt.
 	Retry *sdk.Retry
+	// Agent says that an agent answers; Tokens bounds what a call may use, unless 0.
+	Agent  bool
+	Tokens int64
 	// NeedsParentSubject says that the contract wants the caller's subject as sdk.ParentSubjectField, which the model is
 	// not shown.
 	NeedsParentSubject bool
@@ -113,6 +116,11 @@ func serviceTool(s sdk.ServiceTool) (*Tool, error) {
 	if err := checkRetry(s.Retry); err != nil {
 		return nil, err
 	}
+	if s.Tokens < 0 {
+		return nil, &sdk.Error{Code: sdk.CodeConfig, Faults: []sdk.Fault{{
+			Path: "$.tokens", Expected: "at least 0 tokens", Got: fmt.Sprint(s.Tokens),
+		}}}
+	}
 	version, err := CompileVersion(s.Contract, s.Version)
 	if err != nil {
 		return nil, err
@@ -122,7 +130,7 @@ func serviceTool(s sdk.ServiceTool) (*Tool, error) {
 		Definition: sdk.ToolDefinition{Description: s.Contract.Description},
 		Timeout:    sdk.DefaultCallTimeout,
 		Contract:   Pin(s.Contract, s.Version), Version: s.Version, Domains: slices.Clone(s.Domains),
-		emits: version.Emits, Retry: s.Retry,
+		emits: version.Emits, Retry: s.Retry, Agent: s.Agent || s.Tokens > 0, Tokens: s.Tokens,
 	}
 	if s.As != "" {
 		t.Name = ToolName(s.As)

@@ -208,6 +208,10 @@ func (t *transition) release(gated *Call, tool *Tool, d sdk.PermissionDecision) 
 		gated.Status = CallResuming
 		return
 	}
+	if gated.Queued {
+		gated.Status = CallNew // advance sends it
+		return
+	}
 	if tool == nil {
 		t.deny(gated, missing(gated.Tool))
 		return

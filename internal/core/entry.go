@@ -47,6 +47,9 @@ type Change struct {
 	Summary *Summary `json:"summary,omitempty"`
 	// Dropped names the tools of calls that the model asked for and that were not made, because others had priority.
 	Dropped []string `json:"dropped,omitempty"`
+	// Notes are messages that were sent into the run, or that hooks have of calls that wait. They come into the conversation
+	// when the round is complete.
+	Notes []Note `json:"notes,omitempty"`
 	// Requests are the permission requests that the entry makes, Decisions what people decided, and Edits the arguments that
 	// they put in place of the model's.
 	Requests  []Request  `json:"requests,omitempty"`
@@ -98,6 +101,8 @@ const (
 	ResultTimeout   ResultKind = "timeout"   // nobody answered in time
 	ResultCancelled ResultKind = "cancelled" // the run ended first
 	ResultDenied    ResultKind = "denied"    // the call was not allowed
+	ResultBlocked   ResultKind = "blocked"   // a hook kept the call from being made
+	ResultSet       ResultKind = "set"       // a hook gave the call its result
 	ResultGranted   ResultKind = "granted"   // a permission request became needless: another decision covers its call
 )
 
@@ -125,6 +130,7 @@ const (
 	EffectTerminal EffectKind = "terminal" // publish the terminal event
 	EffectGrant    EffectKind = "grant"    // hand a wider grant to the permission manager
 	EffectCleanup  EffectKind = "cleanup"  // tell the permission manager that the run has ended
+	EffectRunEnd   EffectKind = "run_end"  // tell hooks that the run has ended, or is suspended
 )
 
 // Effect is something to do outside once the entry is durable. With the entry that lists it, its bytes can be rebuilt.

@@ -65,6 +65,9 @@ func randomSpec(t *rapid.T) *core.Spec {
 		spec.StopOn = []string{"finish", "lookup"}
 	}
 	spec.Converse = pick(t, 3, "converse") == 0
+	if pick(t, 3, "control") == 0 {
+		randomControl(t, spec)
+	}
 	spec.MaxInteractions = 1 + pick(t, 12, "interactions")
 	spec.RunDeadline = int64(1+pick(t, 60, "deadline")) * minute
 	spec.TurnTimeout = int64(pick(t, 4, "turn")) * minute
@@ -150,6 +153,8 @@ func (x *explorer) anything() {
 		x.illegal()
 	case k < 30:
 		x.release()
+	case k < 31:
+		x.steer()
 	case k < 32:
 		r.now += []int64{1, 5 * second, 20 * second, 2 * minute}[x.pick(4, "time")]
 	default:
@@ -183,6 +188,8 @@ func (x *explorer) progress() {
 	}
 	owner, ev := x.rig.state.Driver.Owner, x.outcome()
 	switch x.pick(64, "meanwhile") {
+	case 10, 11, 12:
+		x.steer()
 	case 0, 1, 2, 3:
 		x.answer()
 	case 4, 5:
@@ -213,8 +220,10 @@ func (x *explorer) outcome() core.Event {
 			x.fire()
 		}
 		return x.built()
+	case core.Review:
+		return x.review()
 	case core.End:
-		return core.Ended(next)
+		return core.Ended{Ending: next.Ending}
 	}
 	if x.pick(60, "fails") == 0 {
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}}
@@ -247,6 +256,7 @@ func (x *explorer) reply() core.Replied {
 	if x.rig.spec.Gated {
 		ev.Rulings = x.policy.rulings(x.rig.spec, &x.rig.state.Head, ev.Reply)
 	}
+	x.hooks(&ev)
 	return ev
 }
 
@@ -442,9 +452,10 @@ func (x *explorer) anyWork() core.Event {
 		x.reply(),
 		core.Began{},
 		core.Returned{},
+		core.Reviewed{},
 		x.built(),
 		core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}},
-	}[x.pick(5, "work")]
+	}[x.pick(6, "work")]
 }
 
 // illegal is work of the driver that cannot follow.
@@ -491,7 +502,9 @@ func (x *explorer) crashLoop() {
 		return
 	}
 	x.rig.now += x.rig.spec.StaleAfter + 1
-	switch x.pick(4, "rescue") {
+	switch x.pick(5, "rescue") {
+	case 4:
+		x.steer()
 	case 0, 1:
 		x.fire()
 	case 2:
@@ -521,6 +534,7 @@ func (x *explorer) finish() {
 // afterwards lets things happen to a run that is done.
 func (x *explorer) afterwards() {
 	x.refuse(x.rig.deliver("cancel", core.CancelAsked{}), core.ErrStale)
+	x.refuse(x.rig.deliver("late", steered("late")), &sdk.Error{Code: sdk.CodeMessageRefused})
 	x.refuse(x.rig.deliver("fire", core.Fired{Now: x.rig.now}), core.ErrStale)
 	x.refuse(x.rig.input("zombie", x.rig.causes["w1"], core.TakenOver{}), core.ErrStale)
 	x.refuse(x.rig.work(x.owners[len(x.owners)-1], x.anyWork()), core.ErrFenced)

@@ -1,11 +1,14 @@
 package core
 
 import (
+	"encoding/json"
+
 	"agentd/sdk"
 )
 
-// LayoutVersion is the V of heads and entries that this code writes.
-const LayoutVersion = 1
+// LayoutVersion is the greatest V of heads and entries that this code writes and reads. What a version before would get wrong
+// is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
+const LayoutVersion = 2
 
 // Status of a run: running ↔ waiting → done.
 type Status string
@@ -28,6 +31,10 @@ const (
 	ReasonDeadline  Reason = "deadline"
 	ReasonQuota     Reason = "quota"
 	ReasonError     Reason = "error"
+	// ReasonStalled: a stop condition found that the run gets nowhere.
+	ReasonStalled Reason = "stalled"
+	// ReasonTerminated: a hook or a rule of the agent ended the run.
+	ReasonTerminated Reason = "terminated"
 )
 
 // Head is everything about a run that decides what may happen next. It is rewritten in every entry, so it never grows
@@ -47,11 +54,14 @@ type Head struct {
 	Run   string `json:"run"`
 	Agent string `json:"agent"`
 	// Spec is the digest of the agent spec the run started with and keeps.
-	Spec      string        `json:"spec"`
-	Init      Init          `json:"init"`
-	Status    Status        `json:"status"`
-	Reason    Reason        `json:"reason,omitempty"`
-	Lifecycle sdk.Lifecycle `json:"lifecycle"`
+	Spec   string `json:"spec"`
+	Init   Init   `json:"init"`
+	Status Status `json:"status"`
+	Reason Reason `json:"reason,omitempty"`
+	// ReasonCode says more: what was exhausted, which condition held, what the run stopped on, or an error code. It is there
+	// before the run is done when Stop is.
+	ReasonCode string        `json:"reason_code,omitempty"`
+	Lifecycle  sdk.Lifecycle `json:"lifecycle"`
 	// Step counts the rounds that were opened, and is part of their call ids.
 	Step  int    `json:"step"`
 	Calls []Call `json:"calls,omitempty"`
@@ -66,6 +76,11 @@ type Head struct {
 	Misread int       `json:"misread,omitempty"`
 	Units   sdk.Units `json:"units"`
 	Usage   sdk.Usage `json:"usage"`
+	// Budget is how many tokens the run may use; 0 is any number. Delegated is what agents that it called have used.
+	Budget    int64 `json:"budget,omitempty"`
+	Delegated int64 `json:"delegated,omitempty"`
+	// Progress is what stop conditions count.
+	Progress Progress `json:"progress,omitzero"`
 
 	// Deadline of the run and Timer, the due time that is armed (0: none): Unix milliseconds.
 	Deadline int64 `json:"deadline"`
@@ -78,6 +93,15 @@ type Head struct {
 	Cancel *Ending `json:"cancel,omitempty"`
 	// Grants are what people have allowed and denied for the rest of the run.
 	Grants []Grant `json:"grants,omitempty"`
+	// Notes are the ids of messages that are not in the conversation yet, and Heard those of the last ones that came.
+	Notes []string `json:"notes,omitempty"`
+	Heard []string `json:"heard,omitempty"`
+	// Urgent says that a model call in progress is to be given up for them.
+	Urgent bool `json:"urgent,omitempty"`
+	// Review says that hooks have not seen the results of the last round yet.
+	Review bool `json:"review,omitempty"`
+	// Hooks is what hooks keep in the run, in the order in which they first did.
+	Hooks []HookState `json:"hooks,omitempty"`
 	// Require are tool patterns that whoever started the run put under permission, beyond the agent's policy.
 	Require []string `json:"require,omitempty"`
 
@@ -173,6 +197,10 @@ type Call struct {
 	Asked string `json:"asked,omitempty"`
 	// Edited is the revision of the entry with the arguments that an approver put in place of the model's; 0 is none.
 	Edited uint64 `json:"edited,omitempty"`
+	// Queued says that it is made when those before it have their results.
+	Queued bool `json:"queued,omitempty"`
+	// Reserved are the tokens that the agent which is called may use.
+	Reserved int64 `json:"reserved,omitempty"`
 	// Gate is what a permission request asks.
 	Gate *Gate `json:"gate,omitempty"`
 }
@@ -187,7 +215,7 @@ func (c *Call) sent() bool {
 
 // runnable reports whether the call is an inline tool that nothing keeps from running.
 func (c *Call) runnable() bool {
-	return c.Kind == CallInline && !c.Closed() && c.Status != CallSuspended
+	return c.Kind == CallInline && !c.Closed() && !c.Queued && c.Status != CallSuspended
 }
 
 // attempt is the number of the attempt that was sent last, from 1.
@@ -220,6 +248,14 @@ type Ending struct {
 	Reason  Reason   `json:"reason"`
 	Code    sdk.Code `json:"code"`
 	Message string   `json:"message"`
+	// Detail is the ReasonCode; empty is the Code.
+	Detail string `json:"detail,omitempty"`
+}
+
+// HookState is what a hook keeps in a run.
+type HookState struct {
+	Hook string          `json:"hook"`
+	Data json.RawMessage `json:"data"`
 }
 
 // Key is the run's address in subjects and stores.
@@ -259,6 +295,7 @@ func (h *Head) clone() Head {
 		}
 	}
 	c.Grants = append([]Grant(nil), h.Grants...)
+	c.Hooks = append([]HookState(nil), h.Hooks...)
 	if h.Driver != nil {
 		d := *h.Driver
 		c.Driver = &d

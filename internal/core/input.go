@@ -36,8 +36,9 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Answered, Fired, CancelAsked and TakenOver come from outside; Replied, Compacted, Began,
-// Returned, Built, Released and Ended from whoever drives the run. Sealed.
+// Event is what happened: Started, Answered, Fired, CancelAsked, Steered and TakenOver come from outside; Replied, Compacted,
+// Began,
+// Returned, Reviewed, Built, Released and Ended from whoever drives the run. Sealed.
 type Event interface{ kind() string }
 
 // Started begins a run. Its context is already built.
@@ -48,6 +49,9 @@ type Started struct {
 	System   string
 	Messages []sdk.Message
 	Require  []string
+	// Budget is how many tokens whoever started the run leaves it; 0 is any number.
+	Budget int64
+	Hooks  []HookState
 }
 
 // Answered is a response on a call's reply subject.
@@ -66,6 +70,8 @@ type Answered struct {
 	Who       string
 	// Received is when the broker stored it, in Unix milliseconds.
 	Received int64
+	// Tokens are those that an agent says it has used.
+	Tokens int64
 	// Decision is what a permission request was answered with; nil is an error of whoever was asked.
 	Decision *sdk.PermissionDecision
 }
@@ -85,6 +91,22 @@ type Replied struct {
 	Reply   sdk.ModelReply
 	Output  *Output
 	Rulings []Ruling
+	// What hooks did: the tools that the model was not shown, messages to be kept before the reply, notes of suspended calls,
+	// what they keep, and how they end the run instead of making the calls.
+	Hidden    []string
+	Context   []sdk.Message
+	Notes     []Note
+	Hooks     []HookState
+	Terminate *Ending
+}
+
+// Steered is a message that somebody sends into a run. Note.ID is the same each time it comes.
+type Steered struct{ Note Note }
+
+// Reviewed are the messages that hooks add after a round; notes that wait come into the conversation with them.
+type Reviewed struct {
+	Messages []sdk.Message
+	Hooks    []HookState
 }
 
 // Compacted is a summary of the oldest Messages of the history, which stands for them in front of the model.
@@ -109,13 +131,17 @@ type Began struct{ Calls []string }
 type Returned struct {
 	Results []Result
 	Asks    []Ask
+	Hooks   []HookState
 }
 
 // Built is the output of a run that stops.
 type Built struct{ Output Output }
 
 // Ended ends the run: an error that nothing in the loop can mend, or what Next found to be due.
-type Ended struct{ Ending Ending }
+type Ended struct {
+	Ending Ending
+	Hooks  []HookState
+}
 
 func (Started) kind() string     { return "started" }
 func (Answered) kind() string    { return "answered" }
@@ -128,4 +154,6 @@ func (Released) kind() string    { return "released" }
 func (Began) kind() string       { return "began" }
 func (Returned) kind() string    { return "returned" }
 func (Built) kind() string       { return "built" }
+func (Steered) kind() string     { return "steered" }
+func (Reviewed) kind() string    { return "reviewed" }
 func (Ended) kind() string       { return "ended" }

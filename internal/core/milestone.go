@@ -23,7 +23,12 @@ const (
 	MilestoneCheckpoint = "checkpoint"
 	MilestoneSuspended  = "run.suspended"
 	MilestoneFinished   = "run.finished"
+	MilestoneMessage    = "run.message"
+	MilestoneReminded   = "model.no_tool_call"
 )
+
+// saidKey is the member that has what somebody said.
+const saidKey = "message"
 
 // Milestones are the live events of an entry, numbered by its revision and their index. They are a pure function of
 // the entry, so that whoever missed some can be given the same again from the journal.
@@ -34,6 +39,14 @@ func Milestones(e *Entry) []sdk.Live {
 	}
 	for _, msg := range e.Messages {
 		m.message(msg)
+	}
+	for _, n := range e.Notes {
+		if n.Event != "" {
+			m.add(MilestoneMessage, map[string]any{saidKey: n.Text, "who": n.Who})
+		}
+	}
+	if e.Kind == (Replied{}).kind() && e.Head.Lifecycle == sdk.LifecycleReminder && e.Head.Progress.Reminders > 0 && e.Terminal == nil {
+		m.add(MilestoneReminded, map[string]any{"reminders": e.Head.Progress.Reminders})
 	}
 	for _, r := range e.Requests {
 		m.add(MilestoneRequested, map[string]any{"request": r.ID, "asked": r.Data})
@@ -73,9 +86,11 @@ func Milestones(e *Entry) []sdk.Live {
 		m.add(MilestoneSuspended, map[string]any{"calls": open})
 	case StatusDone:
 		if e.Terminal != nil {
-			m.add(MilestoneFinished, map[string]any{
-				"reason": e.Head.Reason, "type": e.Terminal.Type, "data": e.Terminal.Data,
-			})
+			finished := map[string]any{"reason": e.Head.Reason, "type": e.Terminal.Type, "data": e.Terminal.Data}
+			if e.Head.ReasonCode != "" {
+				finished["code"] = e.Head.ReasonCode
+			}
+			m.add(MilestoneFinished, finished)
 		}
 	case StatusRunning:
 	}
@@ -132,8 +147,8 @@ func (m *milestones) append(kind string, data any) {
 
 func (m *milestones) message(msg sdk.Message) {
 	conversing := false
-	for _, f := range m.entry.Effects {
-		conversing = conversing || f.Type == sdk.TypeConversationTurn
+	for i := range m.entry.Head.Calls {
+		conversing = conversing || m.entry.Head.Calls[i].Kind == CallTurn
 	}
 	for _, c := range msg.Content {
 		switch {
@@ -141,11 +156,11 @@ func (m *milestones) message(msg sdk.Message) {
 			m.add(MilestoneCall, map[string]any{"call": c.CallID, "tool": c.Tool, "args": c.Args})
 		case c.Kind != sdk.ContentText:
 		case msg.Role == sdk.RoleAssistant && conversing:
-			m.add(MilestoneTurn, map[string]any{"message": c.Text})
+			m.add(MilestoneTurn, map[string]any{saidKey: c.Text})
 		case msg.Role == sdk.RoleAssistant:
 			m.add(MilestoneReply, map[string]any{"text": c.Text})
 		case m.entry.Kind == (Answered{}).kind():
-			m.add(MilestoneAnswer, map[string]any{"message": c.Text})
+			m.add(MilestoneAnswer, map[string]any{saidKey: c.Text})
 		}
 	}
 }

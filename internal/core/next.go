@@ -2,12 +2,11 @@ package core
 
 import (
 	"cmp"
-	"fmt"
 
 	"agentd/sdk"
 )
 
-// Action is what the driver of a run has to do next: CallModel, RunTools, BuildOutput, End or Rest.
+// Action is what the driver of a run has to do next: CallModel, RunTools, Review, BuildOutput, End or Rest.
 type Action interface{ action() }
 
 // CallModel asks the model, with Request(spec, state).
@@ -23,6 +22,9 @@ type RunTools struct {
 // BuildOutput builds the run's output from StopText(state) and feeds it back as Built.
 type BuildOutput struct{}
 
+// Review shows hooks the results of the last round, and lets messages into the conversation; it is fed back as Reviewed.
+type Review struct{}
+
 // End feeds back Ended with the ending.
 type End struct{ Ending Ending }
 
@@ -32,6 +34,7 @@ type Rest struct{}
 func (CallModel) action()   {}
 func (RunTools) action()    {}
 func (BuildOutput) action() {}
+func (Review) action()      {}
 func (End) action()         {}
 func (Rest) action()        {}
 
@@ -43,16 +46,16 @@ func Next(spec *Spec, head *Head, now int64) Action {
 	case head.Cancel != nil:
 		return End{*head.Cancel}
 	case now >= head.Deadline:
-		return End{Ending{Reason: ReasonDeadline, Code: sdk.CodeDeadline, Message: "the run's deadline has passed"}}
+		return End{deadlinePassed()}
 	case head.openInline():
 		return inlineCalls(spec, head)
+	case head.Review || len(head.Notes) > 0:
+		return Review{}
 	case head.Stop != "":
 		return BuildOutput{}
-	case head.Interactions >= spec.MaxInteractions:
-		return End{Ending{
-			Reason: ReasonQuota, Code: sdk.CodeQuotaExhausted,
-			Message: fmt.Sprintf("no answer within %d interactions with the model", spec.MaxInteractions),
-		}}
+	}
+	if ending, stop := stopped(spec, head); stop {
+		return End{ending}
 	}
 	return CallModel{}
 }

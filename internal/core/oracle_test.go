@@ -26,6 +26,9 @@ type oracle struct {
 	// held are the requests of the calls that ever were held, allowed the decisions for a call.
 	held    map[string]string
 	allowed map[string]int
+	// notes are the texts of messages by id, and said those that came into the conversation.
+	notes map[string]string
+	said  map[string]bool
 	// runs and calls collect which transitions were seen.
 	runs, calls transitions
 }
@@ -33,7 +36,7 @@ type oracle struct {
 func newOracle(t *rapid.T, r *rig) *oracle {
 	return &oracle{
 		T: t, rig: r, results: map[string]core.Result{}, due: map[string]int64{}, ids: map[string]bool{},
-		held: map[string]string{}, allowed: map[string]int{},
+		held: map[string]string{}, allowed: map[string]int{}, notes: map[string]string{}, said: map[string]bool{},
 		runs: transitions{}, calls: transitions{},
 	}
 }
@@ -94,6 +97,7 @@ func (o *oracle) entry(before *core.Head, in core.Input, e *core.Entry) {
 	o.timers(before, in, e)
 	o.remember(before, e)
 	o.permissions(e)
+	o.control(before, e)
 	o.end(e)
 	o.outstanding()
 	o.alive()
@@ -121,7 +125,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 
 func isWork(ev core.Event) bool {
 	switch ev.(type) {
-	case core.Replied, core.Compacted, core.Began, core.Returned, core.Built, core.Released, core.Ended:
+	case core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Released, core.Ended:
 		return true
 	}
 	return false
@@ -180,6 +184,9 @@ func (o *oracle) remember(before *core.Head, e *core.Entry) {
 		}
 		o.due[c.ID] = max(o.due[c.ID], c.Due)
 	}
+	for _, n := range e.Notes {
+		o.notes[n.ID] = n.Text
+	}
 	for _, res := range e.Results {
 		if _, ok := o.results[res.Call]; ok {
 			o.Fatalf("entry %d: another result of call %s", e.Rev, res.Call)
@@ -217,7 +224,12 @@ func (o *oracle) message(e *core.Entry, m sdk.Message) {
 			}
 			c.Text = string(res.Data)
 		case sdk.ContentText:
-			if c.CallID != "" { // what became of a permission request
+			if text, noted := o.notes[c.CallID]; noted {
+				if c.Text = text; o.said[c.CallID] {
+					o.Fatalf("entry %d says %q again", e.Rev, text)
+				}
+				o.said[c.CallID] = true
+			} else if c.CallID != "" { // what became of a permission request
 				c.Text = string(o.results[c.CallID].Data)
 			}
 		case sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
@@ -307,7 +319,7 @@ func (o *oracle) listed(f core.Awaited) bool {
 		return slices.ContainsFunc(o.rig.entries, func(e core.Entry) bool { return e.Effect(f.Kind, "").Due == f.Due })
 	case core.EffectTerminal:
 		return o.rig.entries[len(o.rig.entries)-1].Effect(f.Kind, "").Kind == f.Kind
-	case core.EffectVoid, core.EffectGrant, core.EffectCleanup:
+	case core.EffectVoid, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd:
 	}
 	return false
 }

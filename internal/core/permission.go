@@ -17,6 +17,9 @@ type Ruling struct {
 	Grant   string
 	Terms   sdk.PermissionTerms
 	Request json.RawMessage
+	// Blocked says that a hook denies the call, Result what a hook gives it as its result instead of making it.
+	Blocked bool
+	Result  json.RawMessage
 }
 
 // Gate is what a permission request asks, as far as its decision needs it.
@@ -226,7 +229,7 @@ func (t *transition) ask(a asked) {
 		t.close(gated, failure(gated.ID, ResultDenied, sdk.Errorf(sdk.CodePermissionNeeded,
 			"%s needs permission; it was asked for. Call it again when you are told that it is allowed", gated.Tool)))
 	} else {
-		gated.Status, gated.Held = CallSuspended, id
+		gated.Status, gated.Held, gated.Queued = CallSuspended, id, t.spec.Sequential
 	}
 	first := terms.Stages[0]
 	h.Calls = append(h.Calls, Call{

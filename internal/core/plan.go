@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"slices"
 
 	"agentd/sdk"
 )
@@ -20,8 +21,9 @@ type Planned struct {
 	Refusal  *sdk.Error
 }
 
-// PlanRound says which calls Step will open for a reply to the run with that head.
-func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply) Plan {
+// PlanRound says which calls Step will open for a reply to the run with that head. hidden are the tools that the model was not
+// shown.
+func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply, hidden []string) Plan {
 	var plan Plan
 	highest := spec.priority(reply.Calls[0].Name)
 	for _, c := range reply.Calls[1:] {
@@ -32,7 +34,7 @@ func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply) Plan {
 			plan.drop(request.Name)
 			continue
 		}
-		plan.Calls = append(plan.Calls, spec.plan(head, len(plan.Calls), request))
+		plan.Calls = append(plan.Calls, spec.plan(head, len(plan.Calls), request, hidden))
 	}
 	return plan
 }
@@ -50,9 +52,9 @@ func (s *Spec) priority(tool string) int {
 	return 0
 }
 
-func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest) Planned {
+func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest, hidden []string) Planned {
 	p := Planned{Tool: clip(request.Name, maxToolName)}
-	if p.Args, p.Refusal = s.admit(index, request); p.Refusal != nil {
+	if p.Args, p.Refusal = s.admit(index, request, hidden); p.Refusal != nil {
 		p.Args = asWritten(request.Arguments)
 	}
 	p.ID = sdk.CallID(head.Key(), head.Init.Token, head.Step+1, index, p.Tool, p.Args)
@@ -60,11 +62,13 @@ func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest) Planned {
 }
 
 // admit returns the canonical arguments of a call that can be made, or why it cannot.
-func (s *Spec) admit(index int, request sdk.ToolRequest) (json.RawMessage, *sdk.Error) {
+func (s *Spec) admit(index int, request sdk.ToolRequest, hidden []string) (json.RawMessage, *sdk.Error) {
 	tool := s.tool(request.Name)
 	switch {
 	case tool == nil:
 		return nil, sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q%s", clip(request.Name, maxToolName), s.toolNames())
+	case slices.Contains(hidden, tool.Name):
+		return nil, sdk.Errorf(sdk.CodeUnknownTool, "%s cannot be used in this step", tool.Name)
 	case index >= MaxRound:
 		return nil, sdk.Errorf(sdk.CodeTooLarge, "at most %d calls are made at once; make this one when those have returned", MaxRound)
 	case len(request.Arguments) > MaxArguments:

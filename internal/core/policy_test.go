@@ -65,7 +65,7 @@ func parseTerm(t *testing.T, terms *sdk.PermissionTerms, key string, values []st
 // rulings are those on the calls of a reply.
 func (p policy) rulings(spec *core.Spec, head *core.Head, reply sdk.ModelReply) []core.Ruling {
 	var rulings []core.Ruling
-	for _, c := range core.PlanRound(spec, head, reply).Calls {
+	for _, c := range core.PlanRound(spec, head, reply, nil).Calls {
 		r, named := p[c.Tool]
 		if !named {
 			r = core.Ruling{Verdict: sdk.PermissionAllow}

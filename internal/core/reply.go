@@ -13,14 +13,27 @@ func (t *transition) replied(ev Replied) error {
 		return violation(h, "a reply while a round is open")
 	}
 	t.count(ev.Reply)
+	t.keep(ev.Hooks)
+	t.Messages = append(t.Messages, ev.Context...)
 	t.Checkpoints = append(t.Checkpoints, CheckpointAssistantTurn)
 	switch {
+	case ev.Terminate != nil:
+		return t.terminated(ev)
 	case ev.Reply.Fault != nil:
 		h.Misread++
 		t.correct(ev.Reply.Text, ev.Reply.Fault.Message)
 		return nil
 	case len(ev.Reply.Calls) > 0:
 		return t.openRound(ev)
+	case len(h.Notes) > 0:
+		t.overtaken(ev.Reply.Text)
+		return nil
+	case t.spec.Converse && t.spec.finalText(ev.Reply.Text):
+		t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, ev.Reply.Text))
+		t.stopOn(stopText, "text")
+		return nil
+	case t.remind(ev.Reply.Text):
+		return nil
 	case t.spec.Converse:
 		return t.converse(ev.Reply.Text)
 	case ev.Output == nil:
@@ -30,7 +43,7 @@ func (t *transition) replied(ev Replied) error {
 		return nil
 	}
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, string(ev.Output.Data)))
-	return t.complete(ReasonCompleted, ev.Output.Data)
+	return t.complete(ReasonCompleted, "answer", ev.Output.Data)
 }
 
 // count adds a model call.
@@ -58,7 +71,9 @@ func (t *transition) correct(said, fault string) {
 // openRound makes the calls of the reply's plan that are allowed, asks for those that need permission, and suspends or goes
 // on.
 func (t *transition) openRound(ev Replied) error {
-	plan := PlanRound(t.spec, &t.Head, ev.Reply)
+	plan := PlanRound(t.spec, &t.Head, ev.Reply, ev.Hidden)
+	t.countRound(&plan)
+	share := t.share(&plan)
 	t.Head.Step++
 	t.Head.Opened = t.in.Rev
 	t.Dropped = plan.Dropped
@@ -81,26 +96,69 @@ func (t *transition) openRound(ev Replied) error {
 			c.Kind, c.Type, c.Domains = CallService, tool.Type, tool.Domains
 		}
 		ruling := t.rule(p, i, ev.Rulings)
-		switch ruling.Verdict {
-		case sdk.PermissionAllow:
-			t.begin(c, tool)
-		case sdk.PermissionAsk:
+		switch {
+		case ruling.Verdict == sdk.PermissionDeny:
+			t.refuseCall(c, ruling)
+		case ruling.Verdict == sdk.PermissionAllow && len(ruling.Result) > 0:
+			t.close(c, Result{Call: c.ID, Kind: ResultSet, Data: ruling.Result})
+		case !t.reserve(c, tool, share(tool)):
+		case ruling.Verdict == sdk.PermissionAsk:
 			gated = append(gated, asked{i, p, ruling})
-		case sdk.PermissionDeny:
-			t.close(c, failure(p.ID, ResultDenied, denial(p.Tool, ruling.Reason)))
+		default:
+			t.begin(c, tool)
 		}
 	}
 	for _, a := range gated {
 		t.ask(a)
 	}
 	t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleAssistant, Content: content, Seen: 1})
+	t.takeNotes(ev.Notes)
+	if t.spec.finalText(ev.Reply.Text) {
+		t.stopOn(stopText, "text")
+	}
 	return t.settle()
 }
 
-// begin lets a call of the round be made: a service's is sent, an inline tool's is left to the driver.
+// refuseCall closes a call that may not be made: by permission, or because a hook blocked it.
+func (t *transition) refuseCall(c *Call, r Ruling) {
+	if r.Blocked {
+		t.close(c, failure(c.ID, ResultBlocked, sdk.Errorf(sdk.CodeBlocked, "%s", cmp.Or(clip(r.Reason, maxMessage), c.Tool+" is blocked"))))
+		return
+	}
+	t.close(c, failure(c.ID, ResultDenied, denial(c.Tool, r.Reason)))
+}
+
+// begin lets a call of the round be made: a service's is sent, an inline tool's is left to the driver. In a sequential round
+// it waits for its turn.
 func (t *transition) begin(c *Call, tool *Tool) {
-	if tool.Kind == CallService {
+	switch {
+	case t.spec.Sequential:
+		c.Queued = true
+	case tool.Kind == CallService:
 		t.send(c, tool)
+	}
+}
+
+// advance makes the next call of a sequential round, if those before it have their results.
+func (t *transition) advance() {
+	for i := range t.Head.Calls {
+		c := &t.Head.Calls[i]
+		switch {
+		case !c.ofModel() || c.Closed():
+			continue
+		case !c.Queued || c.Held != "":
+			return
+		}
+		c.Queued = false
+		if c.Kind == CallInline {
+			return
+		}
+		tool := t.spec.tool(c.Tool)
+		if tool != nil {
+			t.send(c, tool)
+			return
+		}
+		t.close(c, failure(c.ID, ResultDenied, missing(c.Tool)))
 	}
 }
 
@@ -196,20 +254,23 @@ func (t *transition) turnAnswered(c *Call, ev Answered, r Result) error {
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleUser, answer.Message))
 	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	if answer.End {
-		t.Head.Stop = c.ID
+		t.stopOn(c.ID, "conversation")
 	}
 	return t.settle()
 }
+
+// stopOn has the run complete with the text of what on names; nothing takes that back.
+func (t *transition) stopOn(on, code string) { t.Head.Stop, t.Head.ReasonCode = on, code }
 
 func (t *transition) built(ev Built) error {
 	if t.Head.Stop == "" {
 		return violation(&t.Head, "an output that nothing asked for")
 	}
 	if ev.Output.Fault != "" {
-		t.Head.Stop = ""
+		t.stopOn("", "")
 		t.Messages = append(t.Messages, sdk.Text(sdk.RoleUser, ev.Output.Fault))
 		t.Head.Lifecycle = sdk.LifecycleOutputErrorFeedback
 		return nil
 	}
-	return t.complete(ReasonStopped, ev.Output.Data)
+	return t.complete(ReasonStopped, cmp.Or(t.Head.ReasonCode, "tool"), ev.Output.Data)
 }

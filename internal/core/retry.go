@@ -74,6 +74,7 @@ func (t *transition) timedOut(c *Call) {
 		return
 	}
 	t.void(c)
+	t.account(c, -1)
 	t.close(c, failure(c.ID, ResultTimeout, sdk.Errorf(sdk.CodeDeadline, "%s did not answer in time", c.Tool)))
 }
 
@@ -96,12 +97,18 @@ func (t *transition) interrupted(e Ending) error {
 	switch ev := t.in.Event.(type) {
 	case Replied:
 		t.count(ev.Reply)
+		t.keep(ev.Hooks)
 	case Compacted:
 		t.cost(ev.Reply)
+	case Ended:
+		t.keep(ev.Hooks)
+	case Reviewed:
+		t.keep(ev.Hooks)
 	case Returned:
 		if err := t.record(ev.Results); err != nil {
 			return err
 		}
+		t.keep(ev.Hooks)
 	}
 	return t.finish(e)
 }

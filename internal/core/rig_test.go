@@ -82,7 +82,7 @@ func (r *rig) step(in core.Input) (core.Change, *core.Entry, error) {
 		return core.Change{}, nil, err
 	}
 	entry := core.Entry{
-		V: core.LayoutVersion, Rev: r.state.Rev + 1, Etag: core.Digest(fmt.Append(nil, r.state.Rev))[:26],
+		V: change.Head.V, Rev: r.state.Rev + 1, Etag: core.Digest(fmt.Append(nil, r.state.Rev))[:26],
 		Cause: in.Cause, At: in.At, Change: change,
 	}
 	if n := len(r.lines); n > 0 {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -13,8 +14,9 @@ func (t *transition) close(c *Call, r Result) {
 	if r.Error {
 		c.Status = CallFailed
 	}
-	c.RetryAt = 0
+	c.RetryAt, c.Reserved, c.Queued = 0, 0, false
 	t.Results = append(t.Results, r)
+	t.countResult(c, r)
 }
 
 // void tells whoever was asked that nobody waits for an answer any more.
@@ -28,6 +30,9 @@ func (t *transition) void(c *Call) {
 // settle closes the round when every call has its result, and suspends the run when all that is open is with others.
 func (t *transition) settle() error {
 	h := &t.Head
+	if t.spec.Sequential {
+		t.advance()
+	}
 	if len(h.Calls) > 0 && !h.openAny() {
 		t.closeRound()
 	}
@@ -46,6 +51,7 @@ func (t *transition) settle() error {
 func (t *transition) closeRound() {
 	h := &t.Head
 	calls := h.Calls
+	t.checkCalls(calls)
 	h.Calls, h.Lifecycle = nil, sdk.LifecycleToolResult
 	if calls[0].Kind == CallTurn {
 		return // alone in its round; its answer is a message
@@ -59,9 +65,11 @@ func (t *transition) closeRound() {
 			Kind: sdk.ContentToolResult, CallID: c.ID, Tool: c.Tool, IsError: c.Status != CallSucceeded,
 		}}})
 		if h.Stop == "" && c.Status == CallSucceeded && t.spec.stopsOn(c.Tool) {
-			h.Stop = c.ID
+			t.stopOn(c.ID, "tool")
 		}
 	}
+	h.Review = t.spec.Reviews
+	t.countFailures(calls)
 	t.tellDecisions(calls)
 	t.Checkpoints = append(t.Checkpoints, CheckpointToolResults)
 }
@@ -84,6 +92,7 @@ func (t *transition) suspend() {
 		h.Timer = due
 		t.Effects = append(t.Effects, Effect{Kind: EffectTimer, Due: due})
 	}
+	t.tellEnd()
 }
 
 // finish ends the run with an error event.
@@ -93,24 +102,24 @@ func (t *transition) finish(e Ending) error {
 	if err != nil {
 		return violation(&t.Head, "encode problem: %v", err)
 	}
-	t.end(e.Reason, Terminal{Type: sdk.ErrorType(t.spec.Type), Schema: t.spec.ErrorSchema, Data: data})
+	t.end(e.Reason, cmp.Or(e.Detail, string(e.Code)), Terminal{Type: sdk.ErrorType(t.spec.Type), Schema: t.spec.ErrorSchema, Data: data})
 	return nil
 }
 
 // complete ends the run with its output, or with an error when no event could hold it.
-func (t *transition) complete(reason Reason, data json.RawMessage) error {
+func (t *transition) complete(reason Reason, code string, data json.RawMessage) error {
 	if len(data) > sdk.MaxData {
 		return t.finish(Ending{
 			Reason: ReasonError, Code: sdk.CodeTooLarge,
 			Message: fmt.Sprintf("the output has %d bytes, more than %d", len(data), sdk.MaxData),
 		})
 	}
-	t.end(reason, Terminal{Type: t.spec.OutputType, Schema: t.spec.Schema, Data: data})
+	t.end(reason, code, Terminal{Type: t.spec.OutputType, Schema: t.spec.Schema, Data: data})
 	return nil
 }
 
 // end closes what is open, so that every tool call in the history has a result, and makes the terminal event.
-func (t *transition) end(reason Reason, terminal Terminal) {
+func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	h := &t.Head
 	for i := range h.Calls {
 		c := &h.Calls[i]
@@ -118,6 +127,7 @@ func (t *transition) end(reason Reason, terminal Terminal) {
 			continue
 		}
 		t.void(c)
+		t.account(c, -1)
 		switch {
 		case !c.ofModel():
 		case c.Status == CallRunning:
@@ -130,8 +140,11 @@ func (t *transition) end(reason Reason, terminal Terminal) {
 	if len(h.Calls) > 0 {
 		t.closeRound()
 	}
+	t.flushNotes()
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
+	h.ReasonCode, h.Review, h.Hooks = code, false, nil
 	t.Terminal = &terminal
+	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
 	if Gated(t.spec, h) {
 		t.Effects = append(t.Effects, Effect{Kind: EffectCleanup})
@@ -177,6 +190,7 @@ func (t *transition) returned(ev Returned) error {
 	if err := t.asked(ev.Asks); err != nil {
 		return err
 	}
+	t.keep(ev.Hooks)
 	return t.settle()
 }
 

@@ -26,6 +26,20 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 		case "converse":
 			spec.Converse = true
 		case "blobs": // see play
+		case "tokens":
+			spec.MaxTokens = int64(number(t, words[1]))
+		case "ends-on":
+			parseStop(t, &spec.Stop, words[1:])
+		case "no-tool-call":
+			spec.NoToolCall = core.NoToolCall{
+				Remind: true, Accept: words[1] == "remind-then-accept", Limit: number(t, words[2]), Text: "Call a tool.",
+			}
+		case "steering":
+			spec.Steering = sdk.SteeringPolicy(words[1])
+		case "sequential":
+			spec.Sequential = true
+		case "hooks":
+			spec.Hooked, spec.Reviews, spec.Ends = true, true, true
 		case "interactions":
 			spec.MaxInteractions = number(t, words[1])
 		case "deadline":
@@ -37,6 +51,28 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 		}
 	}
 	return spec
+}
+
+// parseStop reads errors=N same-error=N repeats=N window=N text=T.
+func parseStop(t *testing.T, stop *sdk.StopConditions, options []string) {
+	t.Helper()
+	for _, option := range options {
+		key, value, _ := strings.Cut(option, "=")
+		switch key {
+		case "errors":
+			stop.Errors = number(t, value)
+		case "same-error":
+			stop.SameError = number(t, value)
+		case "repeats":
+			stop.Repeats = number(t, value)
+		case "window":
+			stop.Window = number(t, value)
+		case "text":
+			stop.Text = append(stop.Text, value)
+		default:
+			t.Fatalf("ends-on: unknown condition %q", option)
+		}
+	}
 }
 
 // parseTool reads NAME service|inline, with priority=, timeout=, domains=, at-most-once.
@@ -59,6 +95,10 @@ func parseTool(t *testing.T, words []string) core.Tool {
 			tool.Domains = strings.Split(value, ",")
 		case "parent-subject":
 			tool.ParentSubject = true
+		case "agent":
+			tool.Agent = true
+		case "tokens":
+			tool.Agent, tool.Tokens = true, int64(number(t, value))
 		case "at-most-once":
 			tool.AtMostOnce = true
 		default:
@@ -152,6 +192,13 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 			due = epoch + millis(s.T, rest)
 		}
 		return core.Fired{Now: s.now, Due: due}, "fire-" + offset(due)
+	case "compact":
+		messages, summary, _ := strings.Cut(rest, " ")
+		return core.Compacted{Messages: number(s.T, messages), Reply: sdk.ModelReply{
+			Text: summary, Usage: sdk.Usage{Prompt: 30, Completion: 10}, Model: "scripted",
+		}}, ""
+	case "send":
+		return steered(rest), rest
 	case "cancel":
 		return core.CancelAsked{Message: rest}, "cancel-1"
 	case "release":
@@ -161,9 +208,6 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return core.TakenOver{}, ""
 	case "reply":
 		return s.parseReply(rest), ""
-	case "compact":
-		n, text, _ := strings.Cut(rest, " ")
-		return core.Compacted{Messages: number(s.T, n), Reply: sdk.ModelReply{Text: text, Usage: sdk.Usage{Prompt: 20, Completion: 5}}}, ""
 	case "fail":
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: rest}}, ""
 	}
@@ -183,16 +227,37 @@ func (s *script) nextEvent(verb, rest string) core.Event {
 			return ev
 		}
 		return s.parseReturn(next, rest)
+	case core.Review:
+		return s.parseReview(rest)
 	case core.BuildOutput:
 		return core.Built{Output: *output(s.state.StopText())}
 	case core.End:
-		return core.Ended(next)
+		return core.Ended{Ending: next.Ending}
 	}
 	s.Fatalf("%s %s: there is no such work to do", verb, rest)
 	return nil
 }
 
-// parseReturn reads a result for each tool that is run: JSON, "error" and JSON, or "ask" and a question, "keep" and a state. Those that are lost need none.
+// parseReview reads the messages that hooks add, separated by |.
+func (s *script) parseReview(rest string) core.Event {
+	var ev core.Reviewed
+	for _, text := range strings.Split(rest, " | ") {
+		if text != "" {
+			ev.Messages = append(ev.Messages, sdk.Text(sdk.RoleUser, text))
+		}
+	}
+	return ev
+}
+
+// steered is a message into the run, with an id that is made of its text.
+func steered(text string) core.Steered {
+	return core.Steered{Note: core.Note{
+		ID: "n" + core.Digest([]byte(text))[:8], Text: text, Event: "message-" + text, Source: "shop.web", Who: "ann",
+	}}
+}
+
+// parseReturn reads a result for each tool that is run: JSON, "error" and JSON, or "ask" and a question, "keep" and a state.
+// Those that are lost need none.
 func (s *script) parseReturn(next core.RunTools, rest string) core.Event {
 	s.Helper()
 	var ev core.Returned
@@ -247,6 +312,8 @@ func (s *script) parseAnswer(rest string) core.Answered {
 			hash = value
 		case "who":
 			ev.Who = value
+		case "used":
+			ev.Tokens = int64(number(s.T, value))
 		case "lane":
 			ev = s.answer(f, number(s.T, value), "{"+data)
 		case "parent":
@@ -299,7 +366,7 @@ func (s *script) sent(name string) core.Effect {
 		}
 	}
 	for _, c := range s.state.Calls {
-		if c.Held+c.Asked != "" && strings.HasPrefix(c.ID, prefix+"-") && !asked && !question { // it was not sent; the answer is forged
+		if (c.Held+c.Asked != "" || c.Queued) && strings.HasPrefix(c.ID, prefix+"-") && !asked && !question { // it was not sent; the answer is forged
 			last = core.Effect{Kind: core.EffectCall, Call: c.ID, Type: c.Type, Domains: c.Domains}
 		}
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"slices"
 
 	"agentd/sdk"
 )
@@ -34,6 +35,26 @@ type Spec struct {
 	Matches func(pattern string, args json.RawMessage) bool
 	// Tools are looked up by the name the model uses.
 	Tools []Tool
+
+	// MaxTokens bounds the run and the agents that it calls; 0 does not.
+	MaxTokens  int64
+	Stop       sdk.StopConditions
+	NoToolCall NoToolCall
+	Steering   sdk.SteeringPolicy
+	// Sequential makes each call of a round when the one before has its result.
+	Sequential bool
+	// Hooked says that the agent has hooks; Reviews that some see the results of rounds, and Ends that some see the run's end.
+	Hooked, Reviews, Ends bool
+}
+
+// layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
+func (s *Spec) layout(h *Head) int {
+	agents := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Tokens > 0 })
+	counts := s.Stop.Errors > 0 || s.Stop.SameError > 0 || s.Stop.Repeats > 0 || len(s.Stop.Text) > 0
+	if h.V > 1 || agents || counts || s.NoToolCall.Remind || s.Sequential || s.Hooked || h.Budget > 0 || len(h.Heard) > 0 {
+		return LayoutVersion
+	}
+	return 1
 }
 
 // Tool is a tool as the core sees it.
@@ -50,6 +71,9 @@ type Tool struct {
 	Type, Schema  string
 	Domains       []string
 	ParentSubject bool
+	// Agent says that an agent answers, which gets a share of the run's tokens: at most Tokens, unless 0.
+	Agent  bool
+	Tokens int64
 	// Validate returns the canonical arguments with defaults filled in, or every fault.
 	Validate func(arguments string) (json.RawMessage, []sdk.Fault)
 }

@@ -17,10 +17,11 @@ type State struct {
 	History []Remembered
 	// Summary stands for the beginning of History in front of the model; nil is none.
 	Summary *Summary
-	// Results, Edits and Asks are those of the open round.
+	// Results, Edits and Asks are those of the open round; Notes are not in the History yet.
 	Results []Result
 	Edits   []Edit
 	Asks    []Ask
+	Notes   []Note
 }
 
 // Remembered is a message with the number of model calls that had been made when it was appended.
@@ -45,6 +46,7 @@ func Apply(s State, e *Entry) (State, error) {
 	s.Results = append(s.Results, e.Results...)
 	s.Edits = append(s.Edits, e.Edits...)
 	s.Asks = append(s.Asks, e.Asks...)
+	s.Notes = append(s.Notes, e.Notes...)
 	for _, m := range e.Messages {
 		message, err := s.resolve(m)
 		if err != nil {
@@ -55,6 +57,9 @@ func Apply(s State, e *Entry) (State, error) {
 	if len(s.Calls) == 0 {
 		s.Results, s.Edits, s.Asks = nil, nil, nil
 	}
+	if len(s.Head.Notes) == 0 {
+		s.Notes = nil
+	}
 	return s, nil
 }
 
@@ -62,7 +67,9 @@ func Apply(s State, e *Entry) (State, error) {
 func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
 	content := make([]sdk.Content, len(m.Content))
 	for i, c := range m.Content {
-		if c.CallID != "" && c.Kind != sdk.ContentToolUse {
+		if note := s.note(c.CallID); note != nil {
+			c.Text = note.Text
+		} else if c.CallID != "" && c.Kind != sdk.ContentToolUse {
 			r := s.result(c.CallID)
 			if r == nil {
 				return sdk.Message{}, fmt.Errorf("%w: run %s: no result for call %s", ErrIllegal, s.Run, c.CallID)
@@ -73,6 +80,15 @@ func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
 	}
 	m.Content = content
 	return m, nil
+}
+
+func (s *State) note(id string) *Note {
+	for i := range s.Notes {
+		if s.Notes[i].ID == id {
+			return &s.Notes[i]
+		}
+	}
+	return nil
 }
 
 func (s *State) result(call string) *Result {

@@ -14,16 +14,22 @@ type transition struct {
 	Change
 	spec *Spec
 	in   Input
+	// before is the head as it was; illegal the first change of a call's status that may not be.
+	before  *Head
+	illegal error
 }
 
 // Step says what in does to the run with head (the zero Head when it does not exist). It never modifies head, and equal
 // arguments give equal changes. Errors: ErrStale, ErrOrphan, ErrFenced, ErrIllegal, or *sdk.Error with CodeRunExists.
 func Step(spec *Spec, head Head, in Input) (Change, error) {
-	t := &transition{spec: spec, in: in}
+	t := &transition{spec: spec, in: in, before: &head}
 	t.Head = head.clone()
-	t.Head.V = LayoutVersion
 	t.Kind = in.Event.kind()
 	if err := t.apply(); err != nil {
+		return Change{}, err
+	}
+	t.Head.V = spec.layout(&t.Head)
+	if err := t.checkMoves(); err != nil {
 		return Change{}, err
 	}
 	if err := t.Head.Check(); err != nil {
@@ -46,6 +52,8 @@ func (t *transition) apply() error {
 		return t.fired(ev)
 	case CancelAsked:
 		return t.cancelAsked(ev)
+	case Steered:
+		return t.steered(ev)
 	case TakenOver:
 		return t.takenOver()
 	}
@@ -77,7 +85,10 @@ func (t *transition) driven() error {
 		return t.returned(ev)
 	case Built:
 		return t.built(ev)
+	case Reviewed:
+		return t.reviewed(ev)
 	case Ended:
+		t.keep(ev.Hooks)
 		return t.finish(ev.Ending)
 	}
 	return violation(&t.Head, "no input %T", t.in.Event)
@@ -95,6 +106,11 @@ func (t *transition) start(ev Started) error {
 	h.Lifecycle = sdk.LifecycleInit
 	h.Deadline = t.in.At + t.spec.RunDeadline
 	h.Base, h.Require = t.in.Rev, ev.Require
+	h.Budget = t.spec.MaxTokens
+	if ev.Budget > 0 && (h.Budget == 0 || ev.Budget < h.Budget) {
+		h.Budget = ev.Budget
+	}
+	t.keep(ev.Hooks)
 	t.System, t.Input, t.Messages = ev.System, ev.Data, ev.Messages
 	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	t.take()
@@ -177,13 +193,14 @@ func (t *transition) answered(ev Answered) error {
 		}
 	}
 	t.voidOthers(c, ev.Ref.Attempt)
+	t.account(c, max(ev.Tokens, 0))
 	t.close(c, result)
 	return t.settle()
 }
 
 // expects reports whether ev comes from where the call was sent and does not claim to answer something else.
 func (c *Call) expects(ev Answered) bool {
-	if c.Kind == CallInline || c.Held != "" || ev.Address.Type != sdk.NameToken(c.Type) || ev.Ref.Attempt > c.attempt() {
+	if c.Kind == CallInline || c.Held != "" || c.Queued || ev.Address.Type != sdk.NameToken(c.Type) || ev.Ref.Attempt > c.attempt() {
 		return false
 	}
 	if ev.ParentID != "" {
@@ -211,7 +228,7 @@ func (t *transition) fired(ev Fired) error {
 	}
 	h.Timer = 0
 	if ev.Now >= h.Deadline {
-		return t.interrupt(Ending{Reason: ReasonDeadline, Code: sdk.CodeDeadline, Message: "the run's deadline has passed"})
+		return t.interrupt(deadlinePassed())
 	}
 	for i := range h.Calls {
 		c := &h.Calls[i]
@@ -229,6 +246,7 @@ func (t *transition) fired(ev Fired) error {
 		case CallTurn:
 			return t.finish(Ending{
 				Reason: ReasonDeadline, Code: sdk.CodeDeadline, Message: "nobody answered the agent's message in time",
+				Detail: "turn",
 			})
 		case CallPermission:
 			t.undecided(c)
@@ -245,6 +263,10 @@ func (t *transition) fired(ev Fired) error {
 	return t.settle()
 }
 
+func deadlinePassed() Ending {
+	return Ending{ReasonDeadline, sdk.CodeDeadline, "the run's deadline has passed", "run"}
+}
+
 func (t *transition) cancelAsked(ev CancelAsked) error {
 	// A run that is being cancelled cannot be taken over by yet another delivery of a cancel: an earlier delivery of it may
 	// be about to ack it, and the run would be driven under a message that is gone.
@@ -255,7 +277,7 @@ func (t *transition) cancelAsked(ev CancelAsked) error {
 	if ev.Message != "" {
 		message += ": " + clip(ev.Message, maxMessage)
 	}
-	return t.interrupt(Ending{Reason: ReasonCancelled, Code: sdk.CodeCancelled, Message: message})
+	return t.interrupt(Ending{ReasonCancelled, sdk.CodeCancelled, message, "asked"})
 }
 
 // interrupt ends a waiting run at once and a running one at its driver's next commit.

@@ -12,10 +12,11 @@ func Tombstone(last *Entry, digest, etag string, now int64) (Entry, error) {
 		return Entry{}, violation(&h, "a %s run cannot be purged", h.Status)
 	}
 	return Entry{
-		V: LayoutVersion, Rev: 1, Etag: etag, Cause: last.Cause, At: last.At,
+		V: h.V, Rev: 1, Etag: etag, Cause: last.Cause, At: last.At,
 		Change: Change{Kind: KindPurged, Head: Head{
-			V: LayoutVersion, Run: h.Run, Agent: h.Agent, Spec: h.Spec, Init: h.Init, Status: h.Status, Reason: h.Reason,
-			Lifecycle: h.Lifecycle, Step: h.Step, Interactions: h.Interactions, Units: h.Units, Usage: h.Usage,
+			V: h.V, Run: h.Run, Agent: h.Agent, Spec: h.Spec, Init: h.Init, Status: h.Status, Reason: h.Reason,
+			ReasonCode: h.ReasonCode,
+			Lifecycle:  h.Lifecycle, Step: h.Step, Interactions: h.Interactions, Units: h.Units, Usage: h.Usage,
 			Deadline: h.Deadline, Fence: h.Fence, Base: 1,
 			Purged: &Purged{At: now, Rev: last.Rev, Digest: digest},
 		}},

@@ -144,6 +144,9 @@ func (p *printer) entry(e *core.Entry) {
 	for _, r := range e.Results {
 		p.result(r)
 	}
+	for _, n := range e.Notes {
+		p.printf("    note %s %s\n", n.ID, n.Text)
+	}
 	for _, b := range e.Blobs {
 		p.printf("    blob of %s, %d bytes\n", b.Section, b.Size)
 	}
@@ -245,6 +248,9 @@ func (p *printer) head(h *core.Head) {
 	p.printf("    head %s", h.Status)
 	if h.Reason != "" {
 		p.printf(": %s", h.Reason)
+		if h.V > 1 {
+			p.printf(" (%s)", h.ReasonCode)
+		}
 	}
 	if d := h.Driver; d != nil {
 		p.printf(" by %s fence %d takeovers %d", d.Owner, h.Fence, d.Takeovers)
@@ -256,6 +262,9 @@ func (p *printer) head(h *core.Head) {
 		p.printf(", stops on %s", short(h.Stop))
 	}
 	p.printf(", %d interactions, %s, %s units\n", h.Interactions, h.Lifecycle, h.Units)
+	if h.V > 1 {
+		p.counters(h)
+	}
 	for _, c := range h.Calls {
 		p.printf("    call %s %s %s", short(c.ID), c.Kind, c.Status)
 		if c.Due > 0 {
@@ -270,7 +279,26 @@ func (p *printer) head(h *core.Head) {
 		if c.Asked != "" {
 			p.printf(" asked %s", short(c.Asked))
 		}
+		if c.Queued {
+			p.printf(" queued")
+		}
+		if c.Reserved > 0 {
+			p.printf(" reserves %d tokens", c.Reserved)
+		}
 		p.printf("\n")
+	}
+}
+
+// counters are what the loop is controlled by.
+func (p *printer) counters(h *core.Head) {
+	if h.Budget > 0 {
+		p.printf("    tokens %d of %d used, %d by others\n", h.TokensUsed(), h.Budget, h.Delegated)
+	}
+	if c := h.Progress; c.Failed > 0 || c.Same > 0 || c.Reminders > 0 || len(c.Rounds) > 0 {
+		p.printf("    counts failed %d, same %d %q, reminders %d, rounds %v\n", c.Failed, c.Same, c.Fault, c.Reminders, c.Rounds)
+	}
+	if len(h.Notes) > 0 || h.Review {
+		p.printf("    to be said %v, urgent %t, review %t\n", h.Notes, h.Urgent, h.Review)
 	}
 }
 
@@ -280,6 +308,8 @@ func (p *printer) next() string {
 		return "call the model"
 	case core.RunTools:
 		return "run " + ids(next.Run) + ", begin " + ids(next.Begin) + ", lost " + ids(next.Lost)
+	case core.Review:
+		return "review the round"
 	case core.BuildOutput:
 		return "build the output of " + p.rig.state.StopText()
 	case core.End:

@@ -30,6 +30,9 @@ type Agent struct {
 	// History puts the conversation beside the output.
 	History bool
 
+	// Phases are the hooks in the order in which they are called.
+	Phases []sdk.Hook
+
 	// Permissions rules on every call of a gated run. Describe is what a check says of a tool itself.
 	Permissions sdk.PermissionManager
 	Describe    func(tool string) sdk.PermissionCheck

@@ -37,7 +37,7 @@ func (a *activation) endUnread(ctx context.Context) error {
 		Reason: core.ReasonError, Code: sdk.CodeCorrupt, Message: "the run's journal cannot be read",
 	}}
 	if end, asked := core.Next(a.agent.Core, &a.head, a.Env.Now()).(core.End); asked {
-		ended = core.Ended(end)
+		ended = core.Ended{Ending: end.Ending}
 	}
 	change, err := core.Step(a.agent.Core, a.head, a.in(ended))
 	if err != nil {

@@ -35,6 +35,12 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 			return Verdict{Settlement: Retry}, nil
 		}
 		event, err := a.act(work, action)
+		if errors.Is(err, errSteered) {
+			if err := a.lookAgain(ctx); err != nil {
+				return a.stopped(ctx, err)
+			}
+			continue
+		}
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -43,6 +49,14 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 			return a.stopped(ctx, err)
 		}
 	}
+}
+
+// lookAgain reads what others have appended: a message that is not to wait for the model's reply.
+func (a *activation) lookAgain(ctx context.Context) error {
+	if _, err := a.catchUp(ctx, ""); err != nil {
+		return err
+	}
+	return a.stillDriven()
 }
 
 // stopped says what becomes of the message when the run can be driven no further.
@@ -196,53 +210,14 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 		return a.callModel(ctx)
 	case core.RunTools:
 		return a.runTools(ctx, act)
+	case core.Review:
+		return a.review(ctx)
 	case core.BuildOutput:
 		return a.withOutput(ctx, a.state.StopText(), func(o core.Output) core.Event { return core.Built{Output: o} })
 	case core.End:
-		return core.Ended(act), nil
+		return core.Ended{Ending: act.Ending}, nil
 	}
 	return nil, fmt.Errorf("%w: no action %T", core.ErrIllegal, action)
-}
-
-// callModel asks the model once; the provider retries. A failure that retrying did not mend ends the run.
-func (a *activation) callModel(ctx context.Context) (core.Event, error) {
-	if err := core.CheckHistory(a.state); err != nil {
-		e := sdk.AsError(err)
-		return core.Ended{Ending: core.Ending{Reason: core.ReasonQuota, Code: e.Code, Message: e.Message}}, nil
-	}
-	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
-	defer cancel()
-	request, built, err := a.request(ctx)
-	if err != nil {
-		return a.promptFailed(ctx, err)
-	}
-	if built.Compact > 0 {
-		if event := a.compact(ctx, built, request); event != nil {
-			return event, nil
-		}
-	}
-	a.stats.ModelCalls.Add(1)
-	if a.state.Driver.Takeovers > 0 {
-		a.stats.RepeatedModelCalls.Add(1)
-	}
-	a.calling(&request)
-	reply, err := guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, a.delta) })
-	if err == nil {
-		a.called(&reply)
-		err = core.CheckReply(&reply)
-	}
-	if err != nil {
-		return a.modelFailed(ctx, err)
-	}
-	storable(&reply)
-	if len(reply.Calls) > 0 && reply.Fault == nil {
-		rulings, err := a.rulings(ctx, reply)
-		return core.Replied{Reply: reply, Rulings: rulings}, err
-	}
-	if a.agent.Core.Converse || reply.Fault != nil {
-		return core.Replied{Reply: reply}, nil
-	}
-	return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event { return core.Replied{Reply: reply, Output: &o} })
 }
 
 // storable replaces bytes that are no UTF-8. The journal cannot hold them, and what is sent now must equal what is

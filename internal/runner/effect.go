@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"agentd/internal/core"
@@ -36,6 +37,8 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 			err = a.recordGrant(ctx, e, f)
 		case core.EffectCleanup:
 			err = a.cleanUp(ctx, e)
+		case core.EffectRunEnd:
+			err = a.runEnd(ctx, e)
 		}
 		if err != nil {
 			return fmt.Errorf("%s of entry %d of run %s: %w", f.Kind, e.Rev, a.key, err)
@@ -87,6 +90,9 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 		ev.ParentID = e.Cause.EventID
 		ev.TraceParent = sdk.EventTrace(ev.TraceParent, ev.ID)
 		ev.Extensions = expiry(e, f.Call)
+		if budget := reserved(e, f.Call); budget > 0 {
+			ev.Extensions[sdk.TokenBudget] = strconv.FormatInt(budget, 10)
+		}
 		if who := e.Head.Init.Who; who != "" {
 			ev.Extensions[sdk.Initiator] = who
 		}
@@ -127,6 +133,16 @@ func expiry(e *core.Entry, call string) map[string]any {
 	return map[string]any{sdk.ExpiryTime: time.UnixMilli(due).UTC().Format("2006-01-02T15:04:05.000Z07:00")}
 }
 
+// reserved are the tokens that the agent which is called may use.
+func reserved(e *core.Entry, call string) int64 {
+	for _, c := range e.Head.Calls {
+		if c.ID == call {
+			return c.Reserved
+		}
+	}
+	return 0
+}
+
 // event has the attributes that all events of a run share.
 func (a *activation) event(e *core.Entry) sdk.Event {
 	h := &e.Head
@@ -158,6 +174,7 @@ func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
 			return edit.Args, nil
 		}
 	}
+	said := ""
 	for _, m := range e.Messages {
 		for _, c := range m.Content {
 			switch {
@@ -165,10 +182,13 @@ func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
 				return withParentSubject(c.Args, e.Head.Run)
 			case c.Kind == sdk.ContentToolUse && c.CallID == f.Call:
 				return c.Args, nil
-			case c.Kind == sdk.ContentText && f.Type == sdk.TypeConversationTurn && m.Role == sdk.RoleAssistant:
-				return core.TurnData(c.Text)
+			case c.Kind == sdk.ContentText && m.Role == sdk.RoleAssistant:
+				said = c.Text
 			}
 		}
+	}
+	if said != "" && f.Type == sdk.TypeConversationTurn {
+		return core.TurnData(said)
 	}
 	return nil, fmt.Errorf("%w: entry %d has no arguments of call %s", ErrCorrupt, e.Rev, f.Call)
 }
@@ -213,6 +233,13 @@ func (a *activation) publishTerminal(ctx context.Context, e *core.Entry) error {
 	}
 	ev := a.event(e)
 	ev.Type, ev.DataSchema, ev.Data = e.Terminal.Type, e.Terminal.Schema, data
+	// A journal without a code was ended by a version that published neither: its event has the same bytes for ever.
+	if h := &e.Head; h.ReasonCode != "" {
+		ev.Extensions = map[string]any{sdk.TerminationReason: terminationReason(h)}
+		if h.Init.Reply != nil {
+			ev.Extensions[sdk.TokensUsed] = strconv.FormatInt(h.TokensUsed(), 10)
+		}
+	}
 	return a.publishEnd(ctx, e.Head.Init, ev)
 }
 

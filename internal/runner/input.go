@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"agentd/internal/core"
@@ -33,6 +35,8 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 		if a.msg.Address.Verb == sdk.ControlCancel {
 			return core.CancelAsked{Message: cancelReason(a.msg.Event)}, nil, nil
 		}
+		ev, problem := a.steered()
+		return ev, problem, nil
 	case sdk.KindVoid:
 		return core.CancelAsked{Message: messageVoided}, nil, nil
 	default:
@@ -43,6 +47,33 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 // covered reports whether the message that covers the run was delivered again: its former driver's lease has ended.
 func (a *activation) covered() bool {
 	return a.head.Status == core.StatusRunning && a.head.Driver.Covers(a.msg.Cause)
+}
+
+// steered is a message that somebody sends into the run. One that is sent twice with the same source and id counts once.
+func (a *activation) steered() (core.Event, *sdk.Error) {
+	ev := a.msg.Event
+	var data struct {
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(ev.Data, &data); err != nil || data.Message == "" {
+		return nil, sdk.Errorf(sdk.CodeContractViolation, `a message into a run has the data {"message": TEXT}`)
+	}
+	if a.agent.Identity && a.msg.Address.Who == "" {
+		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the message names no principal, which this agent requires")
+	}
+	return core.Steered{Note: core.Note{
+		ID: core.NoteID(ev.Source, ev.ID), Text: data.Message, Event: ev.ID, Source: ev.Source, Who: a.msg.Address.Who,
+	}}, nil
+}
+
+// tokens is the number in an attribute; 0 if there is none.
+func tokens(ev sdk.Event, attribute string) int64 {
+	text, _ := ev.Extensions[attribute].(string)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
 }
 
 func cancelReason(ev sdk.Event) string {
@@ -72,19 +103,27 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if problem != nil {
 		return nil, problem, nil
 	}
-	built, problem, err := a.buildContext(ctx, sdk.ContextInput{
+	in := sdk.ContextInput{
 		Lifecycle: sdk.LifecycleInit, Run: a.msg.Run, Input: data, Tools: a.agent.Definitions,
 		AccessControl: init.AccessControl, DelegatedBy: init.DelegatedBy,
-	})
+	}
+	built, problem, err := a.buildContext(ctx, in)
 	if problem != nil || err != nil {
 		return nil, problem, err
+	}
+	hooks, err := a.runStart(ctx, in, built)
+	if errors.Is(err, errHook) || errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+		return nil, sdk.Errorf(sdk.CodeInternal, "a hook of the agent failed").WithCause(err), nil
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := a.Store.PutSpec(ctx, a.agent.Core.Digest, a.agent.SpecJSON); err != nil {
 		return nil, nil, fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)
 	}
 	return core.Started{
 		Run: a.msg.Run, Init: init, Data: data, System: built.System, Messages: built.Messages,
-		Require: append(required(a.msg.Event), built.Require...),
+		Require: append(required(a.msg.Event), built.Require...), Budget: tokens(a.msg.Event, sdk.TokenBudget), Hooks: hooks,
 	}, nil, nil
 }
 
@@ -153,7 +192,7 @@ func (a *activation) answered() (core.Event, *sdk.Error) {
 	}
 	answer := core.Answered{
 		Ref: ref, Address: address.Call, ParentID: ev.ParentID, EventID: ev.ID, Source: ev.Source, Who: address.Who,
-		Data: ev.Data, Received: a.msg.Received,
+		Data: ev.Data, Received: a.msg.Received, Tokens: tokens(ev, sdk.TokensUsed),
 	}
 	for _, c := range a.head.Calls {
 		if c.ID != ref.ID || c.Closed() {

@@ -26,7 +26,7 @@ type point struct {
 // the one that it conflicts with; or one that repeating does not mend.
 func (a *activation) appendEntry(ctx context.Context, at point, change core.Change, now int64) (core.Entry, point, error) {
 	entry := core.Entry{
-		V: core.LayoutVersion, Rev: at.Rev + 1, Etag: a.Env.Random(), Prev: at.digest,
+		V: change.Head.V, Rev: at.Rev + 1, Etag: a.Env.Random(), Prev: at.digest,
 		Cause: a.msg.Cause, At: now, Change: change,
 	}
 	data, err := a.encode(ctx, &entry)

@@ -20,11 +20,11 @@ func required(ev sdk.Event) []string {
 
 // rulings asks the agent's policy about every call that the reply would open. Whatever goes wrong denies the call: only
 // the end of ctx is an error.
-func (a *activation) rulings(ctx context.Context, reply sdk.ModelReply) ([]core.Ruling, error) {
+func (a *activation) rulings(ctx context.Context, s *step, reply sdk.ModelReply) ([]core.Ruling, error) {
 	if !core.Gated(a.agent.Core, &a.state.Head) {
 		return nil, nil
 	}
-	plan := core.PlanRound(a.agent.Core, &a.state.Head, reply)
+	plan := core.PlanRound(a.agent.Core, &a.state.Head, reply, s.hidden)
 	rulings := make([]core.Ruling, len(plan.Calls))
 	grants := a.state.Grants
 	for i := range plan.Calls {
@@ -33,7 +33,7 @@ func (a *activation) rulings(ctx context.Context, reply sdk.ModelReply) ([]core.
 			continue
 		}
 		var err error
-		if rulings[i], grants, err = a.ruling(ctx, p, grants); err == nil {
+		if rulings[i], grants, err = a.ruling(ctx, s, p, grants); err == nil {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -47,12 +47,25 @@ func (a *activation) rulings(ctx context.Context, reply sdk.ModelReply) ([]core.
 
 // ruling judges one planned call, and returns the grants of the run that are left after it.
 func (a *activation) ruling(
-	ctx context.Context, p *core.Planned, grants []core.Grant,
+	ctx context.Context, s *step, p *core.Planned, grants []core.Grant,
 ) (core.Ruling, []core.Grant, error) {
+	gate, by, err := a.gate(ctx, s, p.ID, p.Tool, p.Args, false)
+	if err != nil || gate.Verdict == sdk.GateBlock {
+		return core.Ruling{Verdict: sdk.PermissionDeny, Reason: gate.Reason, Blocked: true}, grants, err
+	}
 	check := a.permissionCheck(p)
 	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
 	if err != nil {
 		return core.Ruling{}, grants, fmt.Errorf("check permission of %s: %w", p.ID, err)
+	}
+	if r.Verdict == sdk.PermissionAllow {
+		switch gate.Verdict {
+		case sdk.GateSuspend:
+			r = askedByHook(gate, by)
+		case sdk.GateResult:
+			return core.Ruling{Verdict: sdk.PermissionAllow, Result: gate.Result}, grants, nil
+		case sdk.GateAllow, sdk.GateBlock:
+		}
 	}
 	ruling := core.Ruling{Verdict: r.Verdict, Reason: r.Reason, Rule: r.Rule, Terms: r.Terms}
 	if r.Verdict != sdk.PermissionAsk {
@@ -74,6 +87,18 @@ func (a *activation) ruling(
 	}
 	ruling.Request, err = a.permissionRequest(ctx, check, r)
 	return ruling, grants, err
+}
+
+// askedByHook is the ruling of a hook that suspends a call.
+func askedByHook(gate sdk.Gate, hook string) sdk.PermissionRuling {
+	terms := gate.Terms
+	terms.Mode = sdk.PermissionHold
+	if len(terms.Stages) == 0 {
+		terms.Stages = []sdk.PermissionStage{{
+			Domain: sdk.HumanDomain, TimeoutMillis: sdk.DefaultPermissionTimeout.Milliseconds(),
+		}}
+	}
+	return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Reason: gate.Reason, Rule: "hook " + hook, Terms: terms}
 }
 
 func (a *activation) permissionCheck(p *core.Planned) sdk.PermissionCheck {

@@ -21,15 +21,24 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 	}
 	results := make([]core.Result, len(act.Run))
 	asks := make([]*core.Ask, len(act.Run))
-	runs := make([]func(), len(act.Run))
+	var s step
+	var runs []func()
 	for i, c := range act.Run {
-		runs[i] = func() { results[i], asks[i] = a.runTool(ctx, c) }
+		closed, err := a.gateAgain(ctx, &s, c)
+		switch {
+		case err != nil:
+			return nil, err
+		case closed != nil:
+			results[i] = *closed
+		default:
+			runs = append(runs, func() { results[i], asks[i] = a.runTool(ctx, c) })
+		}
 	}
 	a.Env.Parallel(runs...)
 	if err := ctx.Err(); err != nil && !woken(ctx) {
 		return nil, err
 	}
-	var returned core.Returned
+	returned := core.Returned{Hooks: s.states}
 	for i := range results {
 		if asks[i] != nil {
 			returned.Asks = append(returned.Asks, *asks[i])

@@ -10,8 +10,11 @@ import (
 	"agentd/sdk"
 )
 
-// errWoken is why work of a driver is interrupted: its run is to end.
-var errWoken = errors.New("the run is to end")
+// Why work of a driver is interrupted.
+var (
+	errWoken   = errors.New("the run is to end")
+	errSteered = errors.New("somebody sent a message into the run")
+)
 
 // working are the runs that are driven here, each with what interrupts a model call or tools in flight.
 type working struct {
@@ -19,7 +22,13 @@ type working struct {
 	runs map[sdk.RunKey]*work
 }
 
-type work struct{ interrupt context.CancelCauseFunc }
+type work struct {
+	interrupt context.CancelCauseFunc
+	// call interrupts the model call in progress, if there is one; urgent says that the next is not to begin before the driver
+	// has looked at the run again.
+	call   context.CancelCauseFunc
+	urgent bool
+}
 
 // begin returns a context that Wake ends, and what must be called when the work is done. A run has one driver: where two
 // activations are at work on it here, the earlier one has lost it and has not noticed yet.
@@ -27,7 +36,7 @@ func (w *working) begin(ctx context.Context, run sdk.RunKey) (context.Context, f
 	ctx, cancel := context.WithCancelCause(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	mine := &work{cancel}
+	mine := &work{interrupt: cancel}
 	w.runs[run] = mine
 	return ctx, func() {
 		cancel(nil)
@@ -45,8 +54,42 @@ func (w *working) find(run sdk.RunKey) *work {
 	return w.runs[run]
 }
 
-// Wake interrupts what is in flight for a run that is to end: a cancel must not wait for a model to answer. A run that
-// is not driven here, or goes on, is left alone.
+// calling returns a context for a model call, which ends with errSteered when somebody sends a message that is not to wait,
+// and what must be called when the call is over.
+func (w *working) calling(ctx context.Context, run sdk.RunKey) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mine := w.runs[run]
+	if mine == nil {
+		return ctx, func() { cancel(nil) }
+	}
+	mine.call = cancel
+	if mine.urgent {
+		cancel(errSteered)
+	}
+	return ctx, func() {
+		cancel(nil)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		mine.call, mine.urgent = nil, false
+	}
+}
+
+// steer interrupts the model call of a run, or keeps the next from beginning.
+func (w *working) steer(mine *work) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if mine.call != nil {
+		mine.call(errSteered)
+		return
+	}
+	mine.urgent = true
+}
+
+// Wake interrupts what is in flight for a run that is to end, because a cancel must not wait for a model to answer; and a
+// model call, when somebody sent a message that is not to wait either. A run that is not driven here, or goes on, is left
+// alone.
 func (r *Runner) Wake(ctx context.Context, run sdk.RunKey) error {
 	driven := r.working.find(run)
 	if driven == nil {
@@ -62,6 +105,8 @@ func (r *Runner) Wake(ctx context.Context, run sdk.RunKey) error {
 	}
 	if entry.Head.Cancel != nil || entry.Head.Status == core.StatusDone {
 		driven.interrupt(errWoken)
+	} else if entry.Head.Urgent {
+		r.working.steer(driven)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,9 +32,9 @@ import (
 
 var update = flag.Bool("update", false, "write the history of journals that have none yet")
 
-// spec is the agent of all recorded journals, as far as Next and Step look at it here.
-func spec() *core.Spec {
-	return &core.Spec{
+// specOf is the agent of a recorded journal, as far as Next and Step look at it here.
+func specOf(file string) *core.Spec {
+	s := &core.Spec{
 		Name: "travel.desk", Type: "travel.desk", OutputType: "travel.desk.done", MaxInteractions: 20, StaleAfter: 180_000,
 		PermissionSchema: "#/agentd/permission/request/1.0.0",
 		Tools: []core.Tool{
@@ -44,6 +45,23 @@ func spec() *core.Spec {
 			{Name: "add", Kind: core.CallInline},
 		},
 	}
+	if strings.HasPrefix(file, filepath.Join("testdata", "v1")) {
+		return s
+	}
+	clerk, expert := service("clerk"), service("expert")
+	clerk.Agent, expert.Agent, expert.Tokens = true, true, 30
+	s.Tools = append(s.Tools, clerk, expert, core.Tool{Name: "add", Kind: core.CallInline})
+	switch strings.TrimSuffix(filepath.Base(file), ".jsonl") {
+	case "sequential":
+		s.Sequential = true
+	case "hooks_review":
+		s.Hooked, s.Reviews, s.Ends = true, true, true
+	case "stop_errors":
+		s.Stop.Errors = 2
+	case "no_tool_call":
+		s.NoToolCall = core.NoToolCall{Remind: true, Limit: 2}
+	}
+	return s
 }
 
 func service(name string) core.Tool {
@@ -83,6 +101,8 @@ func describe(next core.Action) action {
 		return action{Do: "call_model"}
 	case core.RunTools:
 		return action{Do: "run_tools", Run: ids(next.Run), Begin: ids(next.Begin), Lost: ids(next.Lost)}
+	case core.Review:
+		return action{Do: "review"}
 	case core.BuildOutput:
 		return action{Do: "build_output"}
 	case core.End:
@@ -161,7 +181,7 @@ func TestJournals_AreReadAsRecorded(t *testing.T) {
 					t.Fatal(err)
 				}
 				have.Points = append(have.Points, point{
-					Next: describe(core.Next(spec(), &state.Head, e.At)), Outstanding: outstanding(&state.Head),
+					Next: describe(core.Next(specOf(file), &state.Head, e.At)), Outstanding: outstanding(&state.Head),
 				})
 			}
 			have.System, have.Input, have.History = state.System, state.Input, state.Messages()
@@ -233,19 +253,19 @@ func TestJournals_GoOnFromEveryEntry(t *testing.T) {
 			t.Parallel()
 			entries := read(t, file)
 			for i := range entries {
-				goOn(t, entries[:i+1])
+				goOn(t, specOf(file), entries[:i+1])
 			}
 		})
 	}
 }
 
-func goOn(t *testing.T, entries []core.Entry) {
+func goOn(t *testing.T, spec *core.Spec, entries []core.Entry) {
 	t.Helper()
 	last := &entries[len(entries)-1]
 	try := func(cause core.Cause, ev core.Event) {
 		t.Helper()
 		in := core.Input{At: last.At, Cause: cause, Owner: "somebody", Rev: last.Rev + 1, Event: ev}
-		change, err := core.Step(spec(), last.Head, in)
+		change, err := core.Step(spec, last.Head, in)
 		if err != nil {
 			t.Errorf("entry %d: %T: %v", last.Rev, ev, err)
 			return
@@ -265,13 +285,16 @@ func goOn(t *testing.T, entries []core.Entry) {
 	if d := h.Driver; d != nil {
 		try(core.Cause{Stream: d.Stream, Sequence: d.Sequence}, core.TakenOver{})
 	}
+	if h.Cancel == nil && !slices.Contains(h.Heard, "nlater") {
+		try(cause, core.Steered{Note: core.Note{ID: "nlater", Text: "and another thing", Event: "later", Source: "somebody"}})
+	}
 	for _, f := range core.Outstanding(h) {
 		switch f.Kind {
 		case core.EffectTimer:
 			try(cause, core.Fired{Now: f.Due, Due: f.Due})
 		case core.EffectCall:
 			try(cause, answer(h, entries[f.Rev-1].Effect(f.Kind, f.Call)))
-		case core.EffectVoid, core.EffectTerminal, core.EffectGrant, core.EffectCleanup:
+		case core.EffectVoid, core.EffectTerminal, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd:
 		}
 	}
 }
@@ -304,14 +327,14 @@ func TestJournals_ResumeToTheirEnd(t *testing.T) {
 			t.Parallel()
 			entries := read(t, file)
 			for n := range entries {
-				resume(t, entries[:n+1])
+				resume(t, specOf(file), entries[:n+1])
 			}
 		})
 	}
 }
 
 // resume plays the worker that finds the journal, and everybody that the run waits for.
-func resume(t *testing.T, found []core.Entry) {
+func resume(t *testing.T, spec *core.Spec, found []core.Entry) {
 	t.Helper()
 	var state core.State
 	entries := append([]core.Entry(nil), found...)
@@ -325,11 +348,11 @@ func resume(t *testing.T, found []core.Entry) {
 	commit := func(owner string, cause core.Cause, ev core.Event) {
 		t.Helper()
 		in := core.Input{At: at, Cause: cause, Owner: owner, Rev: state.Rev + 1, Event: ev}
-		change, err := core.Step(spec(), state.Head, in)
+		change, err := core.Step(spec, state.Head, in)
 		if err != nil {
 			t.Fatalf("after entry %d of %d: %T: %v", state.Rev, len(found), ev, err)
 		}
-		e := core.Entry{V: core.LayoutVersion, Rev: state.Rev + 1, Cause: cause, At: at, Change: change}
+		e := core.Entry{V: change.Head.V, Rev: state.Rev + 1, Cause: cause, At: at, Change: change}
 		if state, err = core.Apply(state, &e); err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +368,7 @@ func resume(t *testing.T, found []core.Entry) {
 		cause := core.Cause{Stream: "AGENTD_IN", Sequence: 1000 + n, EventID: "later"}
 		if state.Status == core.StatusRunning {
 			d := state.Driver
-			commit(d.Owner, core.Cause{Stream: d.Stream, Sequence: d.Sequence}, work(&state))
+			commit(d.Owner, core.Cause{Stream: d.Stream, Sequence: d.Sequence}, work(spec, &state))
 			continue
 		}
 		commit(fmt.Sprintf("w%d", n), cause, next(entries, &state.Head))
@@ -367,8 +390,8 @@ func next(entries []core.Entry, h *core.Head) core.Event {
 }
 
 // work is what the driver of a run has done.
-func work(s *core.State) core.Event {
-	switch next := core.Next(spec(), &s.Head, s.Deadline-1).(type) {
+func work(spec *core.Spec, s *core.State) core.Event {
+	switch next := core.Next(spec, &s.Head, s.Deadline-1).(type) {
 	case core.RunTools:
 		if len(next.Begin) > 0 {
 			return core.Began{Calls: ids(next.Begin)}
@@ -381,10 +404,12 @@ func work(s *core.State) core.Event {
 			results = append(results, core.OutcomeUnknown(c))
 		}
 		return core.Returned{Results: results}
+	case core.Review:
+		return core.Reviewed{}
 	case core.BuildOutput:
 		return core.Built{Output: core.Output{Data: json.RawMessage(`{}`)}}
 	case core.End:
-		return core.Ended(next)
+		return core.Ended{Ending: next.Ending}
 	}
 	return core.Replied{Reply: sdk.ModelReply{Text: "done"}, Output: &core.Output{Data: json.RawMessage(`{}`)}}
 }

@@ -1,0 +1,206 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"agentd/internal/approval"
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// hooksOf are the hooks of an agent in the order in which they are called: its rules first, as they stand, then those in Go.
+func hooksOf(a sdk.Agent) ([]sdk.Hook, error) {
+	var hooks []sdk.Hook
+	var faults []string
+	for i := range a.Spec.Rules {
+		hook, err := ruleHook(a.Spec.Rules[i])
+		if err != nil {
+			faults = append(faults, sdk.AsError(err).Message)
+			continue
+		}
+		hooks = append(hooks, hook)
+	}
+	hooks = append(hooks, a.Hooks.Phases...)
+	ordered, more := orderHooks(hooks)
+	if faults = append(faults, more...); len(faults) > 0 {
+		return nil, sdk.Errorf(sdk.CodeConfig, "hooks: %s", strings.Join(faults, "; "))
+	}
+	return ordered, nil
+}
+
+// orderHooks sorts hooks so that each comes after those it is to come after. Where nothing is said they stay as they are.
+func orderHooks(hooks []sdk.Hook) (ordered []sdk.Hook, faults []string) {
+	index := map[string]int{}
+	for i := range hooks {
+		name := hooks[i].Name
+		if _, taken := index[name]; taken || name == "" {
+			faults = append(faults, fmt.Sprintf("a hook needs a name of its own, got %q", name))
+		}
+		if !acts(&hooks[i]) {
+			faults = append(faults, fmt.Sprintf("hook %q is called in no phase", name))
+		}
+		index[name] = i
+	}
+	after := make([][]int, len(hooks)) // which hooks come before each
+	for i := range hooks {
+		for _, other := range append(slices.Clone(hooks[i].Before), hooks[i].After...) {
+			j, known := index[other]
+			switch {
+			case !known:
+				faults = append(faults, fmt.Sprintf("hook %q is to be ordered by %q, which is no hook of the agent", hooks[i].Name, other))
+			case slices.Contains(hooks[i].Before, other):
+				after[j] = append(after[j], i)
+			default:
+				after[i] = append(after[i], j)
+			}
+		}
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	placed := make([]bool, len(hooks))
+	for len(ordered) < len(hooks) {
+		next := slices.IndexFunc(indices(len(hooks)), func(i int) bool {
+			return !placed[i] && !slices.ContainsFunc(after[i], func(j int) bool { return !placed[j] })
+		})
+		if next < 0 {
+			return nil, []string{"the order of " + strings.Join(unplaced(hooks, placed), ", ") + " goes in a circle"}
+		}
+		placed[next] = true
+		ordered = append(ordered, hooks[next])
+	}
+	return ordered, nil
+}
+
+func indices(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func unplaced(hooks []sdk.Hook, placed []bool) []string {
+	var names []string
+	for i := range hooks {
+		if !placed[i] {
+			names = append(names, hooks[i].Name)
+		}
+	}
+	return names
+}
+
+// acts reports whether the hook has a function for some phase.
+func acts(h *sdk.Hook) bool {
+	return h.RunStart != nil || h.StepStart != nil || h.BeforeInference != nil || h.AfterInference != nil || h.StepEnd != nil ||
+		h.BeforeToolExecute != nil || h.AfterToolExecute != nil || h.RunEnd != nil
+}
+
+// gates, reviews and ends report whether a hook sees calls before they are made, their results, and the end of the run.
+func gates(h sdk.Hook) bool   { return h.BeforeToolExecute != nil }
+func reviews(h sdk.Hook) bool { return h.AfterToolExecute != nil }
+func ends(h sdk.Hook) bool    { return h.RunEnd != nil }
+
+// ruleHook is a rule as a hook. Where its condition cannot be evaluated, because a field is missing for example, it keeps tools
+// from being used all the same, and does nothing else.
+func ruleHook(r sdk.HookRule) (sdk.Hook, error) {
+	for _, pattern := range append(slices.Clone(r.Only), r.Hide...) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return sdk.Hook{}, sdk.Errorf(sdk.CodeConfig, "rule %q: %q is no pattern of tool names", r.Name, pattern)
+		}
+	}
+	if r.Message == "" && r.Only == nil && r.Hide == nil && r.Terminate == "" {
+		return sdk.Hook{}, sdk.Errorf(sdk.CodeConfig, "rule %q does nothing: want message, only, hide or terminate", r.Name)
+	}
+	holds := func(map[string]any) (bool, bool) { return true, true }
+	if r.When != "" {
+		var err error
+		if holds, err = approval.CompileRule(r.When); err != nil {
+			return sdk.Hook{}, sdk.Errorf(sdk.CodeConfig, "rule %q: %s", r.Name, sdk.AsError(err).Message)
+		}
+	}
+	effects := sdk.InferenceEffects{Only: r.Only, Hide: r.Hide, Terminate: r.Terminate}
+	if r.Message != "" {
+		effects.Context = []sdk.ContextMessage{{Text: r.Message, Keep: r.Keep}}
+	}
+	return sdk.Hook{Name: r.Name, BeforeInference: func(_ context.Context, s sdk.Snapshot) (sdk.InferenceEffects, error) {
+		var input any
+		if err := json.Unmarshal(s.Input, &input); err != nil {
+			return sdk.InferenceEffects{}, fmt.Errorf("read input: %w", err)
+		}
+		yes, known := holds(map[string]any{
+			"step": s.Step, "interactions": s.Interactions, "tokens": s.Usage.Prompt + s.Usage.Completion,
+			"units": float64(s.Units) / 1e6, "lifecycle": string(s.Lifecycle), "input": input, "run": s.Run, "agent": s.Agent,
+		})
+		switch {
+		case !known:
+			return sdk.InferenceEffects{Only: r.Only, Hide: r.Hide}, nil
+		case !yes:
+			return sdk.InferenceEffects{}, nil
+		}
+		return effects, nil
+	}}, nil
+}
+
+// loopControl puts into the core's spec what the agent's spec says about how its loop goes on and ends.
+func loopControl(s *core.Spec, spec sdk.AgentSpec, hooks []sdk.Hook) error {
+	s.MaxTokens, s.Stop, s.Steering = spec.Limits.Tokens, spec.Stop, cmp.Or(spec.Steering, sdk.SteeringQueue)
+	s.Sequential = spec.Order == sdk.CallsSequential
+	s.Hooked, s.Reviews = len(hooks) > 0, slices.ContainsFunc(hooks, reviews)
+	s.Ends = slices.ContainsFunc(hooks, ends)
+	if n := spec.NoToolCall; n != nil {
+		s.NoToolCall = core.NoToolCall{
+			Remind: n.Policy == sdk.NoToolCallRemind || n.Policy == sdk.NoToolCallRemindThenAccept,
+			Accept: n.Policy == sdk.NoToolCallRemindThenAccept,
+			Limit:  cmp.Or(n.Reminders, sdk.DefaultReminders), Text: cmp.Or(n.Text, reminder(s.Tools)),
+		}
+	}
+	return checkLoopControl(spec)
+}
+
+// reminder names the tools, in the order in which the model is shown them.
+func reminder(tools []core.Tool) string {
+	names := make([]string, len(tools))
+	for i := range tools {
+		names[i] = tools[i].Name
+	}
+	return "Your reply had no tool call. Every reply must have one; the tools are " + strings.Join(names, ", ") + "."
+}
+
+func checkLoopControl(spec sdk.AgentSpec) error {
+	var faults []string
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	stop := spec.Stop
+	check(stop.Errors >= 0 && stop.SameError >= 0 && stop.Repeats >= 0 && spec.Limits.Tokens >= 0, "stop: want numbers of at least 0")
+	check(stop.Repeats != 1, "stop: calls that are made once are no loop; want at least 2 repeats")
+	check(stop.Window >= 0 && stop.Window <= sdk.MaxLoopWindow && (stop.Window == 0 || stop.Window >= stop.Repeats),
+		"stop: want a window of %d to %d rounds, got %d", stop.Repeats, sdk.MaxLoopWindow, stop.Window)
+	check(stop.Window > 0 || stop.Repeats <= sdk.MaxLoopWindow, "stop: want at most %d repeats, got %d", sdk.MaxLoopWindow, stop.Repeats)
+	check(!slices.Contains(stop.Text, ""), "stop: every reply contains an empty text")
+	check(slices.Contains([]sdk.SteeringPolicy{"", sdk.SteeringQueue, sdk.SteeringInterrupt, sdk.SteeringReject}, spec.Steering),
+		"steering: want queue, interrupt or reject, got %q", spec.Steering)
+	check(slices.Contains([]sdk.CallOrder{"", sdk.CallsParallel, sdk.CallsSequential}, spec.Order),
+		"order: want parallel or sequential, got %q", spec.Order)
+	if n := spec.NoToolCall; n != nil {
+		check(slices.Contains([]sdk.NoToolCallPolicy{
+			"", sdk.NoToolCallAccept, sdk.NoToolCallRemind, sdk.NoToolCallRemindThenAccept,
+		}, n.Policy), "no_tool_call: want accept, remind or remind_then_accept, got %q", n.Policy)
+		check(n.Reminders >= 0, "no_tool_call: want at least 0 reminders, got %d", n.Reminders)
+		check(n.Policy == sdk.NoToolCallAccept || n.Policy == "" || spec.Text != sdk.TextConverse,
+			"no_tool_call: an agent that converses is to reply with text")
+	}
+	if len(faults) > 0 {
+		return sdk.Errorf(sdk.CodeConfig, "%s", strings.Join(faults, "; "))
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package core
+
+import (
+	"slices"
+
+	"agentd/sdk"
+)
+
+// Note is a message for the model that is not said yet, because calls are open or a model call is in progress.
+type Note struct {
+	// ID is unique in the run and begins with "n".
+	ID   string `json:"id"`
+	Text string `json:"text"`
+	// Event, Source and Who tell who sent it: event id and source as claimed, and the principal that the broker enforced. A
+	// hook's note has none.
+	Event  string `json:"event,omitempty"`
+	Source string `json:"source,omitempty"`
+	Who    string `json:"who,omitempty"`
+}
+
+const (
+	// MaxNote is the size of a message that is sent into a run, in bytes.
+	MaxNote = 64 << 10
+	// MaxNotes is how many messages may wait until they can be said.
+	MaxNotes = 32
+	// maxHeard is how many messages a run remembers, so that one which comes twice counts once.
+	maxHeard = 64
+)
+
+// stopText is Head.Stop when a reply's text completes the run, rather than the result of a call.
+const stopText = "text"
+
+// NoteID is the id of the note for a message with that source and event id.
+func NoteID(source, id string) string { return "n" + sdk.InitToken(source, id) }
+
+// steered lets a message into the run: it waits until the model can be shown it. Under SteeringInterrupt, what the run waits
+// for is given up for it.
+func (t *transition) steered(ev Steered) error {
+	h, note := &t.Head, ev.Note
+	refused := func(format string, args ...any) error { return sdk.Errorf(sdk.CodeMessageRefused, format, args...) }
+	switch {
+	case slices.Contains(h.Heard, note.ID):
+		return ErrStale
+	case h.Status == StatusDone:
+		return refused("the run is done")
+	case h.Cancel != nil:
+		return refused("the run is to end: %s", h.Cancel.Message)
+	case t.spec.Steering == sdk.SteeringReject:
+		return refused("the agent takes no messages while it works")
+	case note.Text == "" || len(note.Text) > MaxNote:
+		return refused("the message has %d bytes; it must have 1 to %d", len(note.Text), MaxNote)
+	case len(h.Notes) >= MaxNotes:
+		return refused("%d messages wait already", len(h.Notes))
+	}
+	t.takeNotes([]Note{note})
+	h.Heard = append(slices.Clip(h.Heard), note.ID)
+	h.Heard = h.Heard[max(0, len(h.Heard)-maxHeard):]
+	if t.spec.Steering == sdk.SteeringInterrupt {
+		h.Urgent = h.Status == StatusRunning
+		t.giveUp()
+	}
+	if h.Status == StatusRunning && t.abandoned() {
+		return t.takeFrom(h.Driver)
+	}
+	return t.settle()
+}
+
+// takeNotes keeps notes until they can be said.
+func (t *transition) takeNotes(notes []Note) {
+	for _, n := range notes {
+		t.Notes = append(t.Notes, n)
+		t.Head.Notes = append(slices.Clip(t.Head.Notes), n.ID)
+	}
+}
+
+// giveUp closes every call that waits for somebody else.
+func (t *transition) giveUp() {
+	for i := range t.Head.Calls {
+		c := &t.Head.Calls[i]
+		if c.Closed() || c.Status != CallSuspended && !c.Queued {
+			continue
+		}
+		t.void(c)
+		t.account(c, -1)
+		if c.ofModel() {
+			t.close(c, failure(c.ID, ResultCancelled, sdk.Errorf(sdk.CodeCancelled, "given up, because somebody sent a message")))
+		}
+		c.Status, c.Held, c.RetryAt = CallCancelled, "", 0
+	}
+}
+
+// overtaken keeps a reply of text that the model wrote before it could see the messages that wait: it is no answer.
+func (t *transition) overtaken(text string) {
+	t.Head.Lifecycle = sdk.LifecycleUserMessage
+	if text != "" {
+		t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, text))
+	}
+}
+
+// flushNotes puts the notes that wait into the conversation.
+func (t *transition) flushNotes() {
+	h := &t.Head
+	for _, id := range h.Notes {
+		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{Kind: sdk.ContentText, CallID: id}}})
+	}
+	h.Notes, h.Urgent = nil, false
+}
+
+func (t *transition) reviewed(ev Reviewed) error {
+	h := &t.Head
+	if h.openAny() || !h.Review && len(h.Notes) == 0 {
+		return violation(h, "a review that nothing asked for")
+	}
+	t.keep(ev.Hooks)
+	t.Messages = append(t.Messages, ev.Messages...)
+	// A person who speaks wants to be heard: the run goes on, whatever it was to stop on.
+	if slices.ContainsFunc(h.Notes, func(id string) bool { return slices.Contains(h.Heard, id) }) {
+		t.stopOn("", "")
+		h.Lifecycle = sdk.LifecycleUserMessage
+		t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
+	}
+	h.Review = false
+	t.flushNotes()
+	return nil
+}

@@ -1,0 +1,228 @@
+package core
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentd/sdk"
+)
+
+// Progress is what stop conditions count. A run whose agent has no condition that needs a number does not count it.
+type Progress struct {
+	// Failed is how many rounds in a row failed altogether.
+	Failed int `json:"failed,omitempty"`
+	// Same is how many calls in a row failed in the way that Fault names: tool and error code.
+	Same  int    `json:"same,omitempty"`
+	Fault string `json:"fault,omitempty"`
+	// Rounds are hashes of the calls of the last rounds, the latest last; at most sdk.MaxLoopWindow.
+	Rounds []string `json:"rounds,omitempty"`
+	// Reminders is how many replies in a row were answered with a reminder.
+	Reminders int `json:"reminders,omitempty"`
+}
+
+// NoToolCall is what becomes of replies without a call.
+type NoToolCall struct {
+	// Remind asks for a call, up to Limit times in a row; then Accept takes the text, and else the run ends.
+	Remind, Accept bool
+	Limit          int
+	// Text is the reminder.
+	Text string
+}
+
+// stopped is how the run ends because of a condition that holds now, when it would call the model next.
+func stopped(spec *Spec, h *Head) (Ending, bool) {
+	stop, p := &spec.Stop, &h.Progress
+	stalled := func(detail, format string, args ...any) (Ending, bool) {
+		return Ending{ReasonStalled, sdk.CodeStalled, fmt.Sprintf(format, args...), detail}, true
+	}
+	switch {
+	case h.Interactions >= spec.MaxInteractions:
+		return Ending{
+			ReasonQuota, sdk.CodeQuotaExhausted,
+			fmt.Sprintf("no answer within %d interactions with the model", spec.MaxInteractions), "interactions",
+		}, true
+	case h.Budget > 0 && h.TokensLeft() <= 0:
+		return Ending{
+			ReasonQuota, sdk.CodeQuotaExhausted, fmt.Sprintf("no answer within %d tokens; %d are used", h.Budget, h.TokensUsed()),
+			"tokens",
+		}, true
+	case stop.Errors > 0 && p.Failed >= stop.Errors:
+		return stalled("errors", "every call of %s in a row failed", rounds(p.Failed))
+	case stop.SameError > 0 && p.Same >= stop.SameError:
+		return stalled("same_error", "%d calls in a row failed in the same way: %s", p.Same, p.Fault)
+	case stop.Repeats > 0 && p.repeated() >= stop.Repeats:
+		return stalled("loop", "the same calls were made %d times within %s", p.repeated(), rounds(len(p.Rounds)))
+	case spec.NoToolCall.Remind && !spec.NoToolCall.Accept && p.Reminders > spec.NoToolCall.Limit:
+		return stalled("no_tool_call", "%d replies in a row had no tool call", p.Reminders)
+	}
+	return Ending{}, false
+}
+
+func rounds(n int) string {
+	if n == 1 {
+		return "1 round"
+	}
+	return fmt.Sprintf("%d rounds", n)
+}
+
+// repeated is how often the calls of the last round were made within the window.
+func (p *Progress) repeated() int {
+	n := 0
+	for _, hash := range p.Rounds {
+		if hash == p.Rounds[len(p.Rounds)-1] {
+			n++
+		}
+	}
+	return n
+}
+
+// countRound remembers the calls of a new round.
+func (t *transition) countRound(plan *Plan) {
+	p := &t.Head.Progress
+	p.Reminders = 0
+	if t.spec.Stop.Repeats == 0 {
+		return
+	}
+	calls := make([]string, len(plan.Calls))
+	for i := range plan.Calls {
+		calls[i] = plan.Calls[i].Tool + "\x00" + string(plan.Calls[i].Args)
+	}
+	slices.Sort(calls) // the order in a reply says nothing
+	sum := sha256.Sum256([]byte(strings.Join(calls, "\x01")))
+	window := cmp.Or(t.spec.Stop.Window, sdk.MaxLoopWindow)
+	p.Rounds = append(slices.Clip(p.Rounds), hex.EncodeToString(sum[:8]))
+	p.Rounds = p.Rounds[max(0, len(p.Rounds)-window):]
+}
+
+// countResult looks at the result of one of the model's calls.
+func (t *transition) countResult(c *Call, r Result) {
+	p := &t.Head.Progress
+	if t.spec.Stop.SameError == 0 || !c.ofModel() {
+		return
+	}
+	if !r.Error {
+		p.Same, p.Fault = 0, ""
+		return
+	}
+	// Texts differ where errors are the same; their codes do not.
+	fault := c.Tool + " " + string(faultCode(r.Data))
+	if fault != p.Fault {
+		p.Same, p.Fault = 0, fault
+	}
+	p.Same++
+}
+
+// faultCode is the error code of a failed result; one without is a failure of the tool.
+func faultCode(data json.RawMessage) sdk.Code {
+	var shown struct {
+		Error struct {
+			Code sdk.Code `json:"code"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(data, &shown) != nil {
+		return sdk.CodeTool
+	}
+	return sdk.Code(clip(string(cmp.Or(shown.Error.Code, sdk.CodeTool)), maxToolName))
+}
+
+// countFailures looks at a round that is complete.
+func (t *transition) countFailures(calls []Call) {
+	if t.spec.Stop.Errors == 0 {
+		return
+	}
+	p := &t.Head.Progress
+	for i := range calls {
+		if calls[i].ofModel() && calls[i].Status == CallSucceeded {
+			p.Failed = 0
+			return
+		}
+	}
+	p.Failed++
+}
+
+// finalText reports whether the reply has a text that completes the run.
+func (s *Spec) finalText(reply string) bool {
+	return slices.ContainsFunc(s.Stop.Text, func(text string) bool { return strings.Contains(reply, text) })
+}
+
+// TokensUsed are the tokens of the run and of the agents that it called. What those that still work may use counts as used.
+func (h *Head) TokensUsed() int64 {
+	used := h.Usage.Prompt + h.Usage.Completion + h.Delegated
+	for i := range h.Calls {
+		if !h.Calls[i].Closed() {
+			used += h.Calls[i].Reserved
+		}
+	}
+	return used
+}
+
+// TokensLeft are the tokens that a run with a budget may still use; fewer than 0 by what its last model call was over.
+func (h *Head) TokensLeft() int64 { return h.Budget - h.TokensUsed() }
+
+// share is what each call of an agent in a new round may use, of what is left: equal parts, or what its tool bounds it to.
+// Nothing is over when the run has no budget and the tool no bound.
+func (t *transition) share(plan *Plan) func(*Tool) int64 {
+	agents := int64(0)
+	for i := range plan.Calls {
+		if tool := t.spec.tool(plan.Calls[i].Tool); plan.Calls[i].Refusal == nil && tool != nil && tool.Agent {
+			agents++
+		}
+	}
+	if agents == 0 {
+		return func(*Tool) int64 { return 0 }
+	}
+	part := max(t.Head.TokensLeft(), 0) / agents
+	return func(tool *Tool) int64 {
+		switch {
+		case t.Head.Budget == 0:
+			return tool.Tokens
+		case tool.Tokens > 0:
+			return min(part, tool.Tokens)
+		}
+		return part
+	}
+}
+
+// reserve keeps a share of the tokens for a call of an agent. It reports false, and closes the call, when there is none.
+func (t *transition) reserve(c *Call, tool *Tool, share int64) bool {
+	if !tool.Agent {
+		return true
+	}
+	if t.Head.Budget > 0 && share < 1 {
+		t.close(c, failure(c.ID, ResultRefused, sdk.Errorf(sdk.CodeQuotaExhausted, "no tokens are left for %s", tool.Name)))
+		return false
+	}
+	c.Reserved = share
+	return true
+}
+
+// account takes what an agent has used of the tokens that were reserved for its call; -1 is all of them, because nobody says.
+// A call that was never made has used none.
+func (t *transition) account(c *Call, used int64) {
+	if used < 0 {
+		used = c.Reserved
+	}
+	if c.Status == CallSuspended && c.Held == "" {
+		t.Head.Delegated += used
+	}
+	c.Reserved = 0
+}
+
+// remind answers a reply without a call, unless it is to be accepted. It reports whether it did.
+func (t *transition) remind(text string) bool {
+	rule, h := &t.spec.NoToolCall, &t.Head
+	if !rule.Remind || rule.Accept && h.Progress.Reminders >= rule.Limit {
+		return false
+	}
+	h.Progress.Reminders++
+	h.Lifecycle = sdk.LifecycleReminder
+	if text != "" {
+		t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, text))
+	}
+	return true
+}

@@ -1,0 +1,122 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// callModel asks the model once, between the hooks of the step.
+func (a *activation) callModel(ctx context.Context) (core.Event, error) {
+	if err := core.CheckHistory(a.state); err != nil {
+		e := sdk.AsError(err)
+		return core.Ended{Ending: core.Ending{
+			Reason: core.ReasonQuota, Code: e.Code, Message: e.Message, Detail: "history",
+		}}, nil
+	}
+	request, built, err := a.request(ctx)
+	if err != nil {
+		return a.promptFailed(ctx, err)
+	}
+	if built.Compact > 0 {
+		if event := a.shorten(ctx, built, request); event != nil {
+			return event, nil
+		}
+	}
+	s, err := a.beforeInference(ctx)
+	if err != nil {
+		return a.hookFailed(err)
+	}
+	if s.terminate != nil {
+		return core.Ended{Ending: *s.terminate, Hooks: s.states}, nil
+	}
+	s.apply(&request)
+	if a.state.Lifecycle == sdk.LifecycleReminder {
+		request.Messages = append(request.Messages, sdk.Text(sdk.RoleUser, a.agent.Core.NoToolCall.Text))
+	}
+	reply, ended, err := a.generate(ctx, s, request)
+	if ended != nil || err != nil {
+		return ended, err
+	}
+	if err := a.afterInference(ctx, s, reply, nil); err != nil {
+		return a.hookFailed(err)
+	}
+	return a.accept(ctx, s, reply)
+}
+
+// accept makes of a reply what the core is to be told.
+func (a *activation) accept(ctx context.Context, s *step, reply sdk.ModelReply) (core.Event, error) {
+	ev := core.Replied{Reply: reply, Hidden: s.hidden, Context: s.kept, Terminate: s.terminate, Hooks: s.states}
+	switch {
+	case s.terminate != nil || reply.Fault != nil || len(reply.Calls) == 0 && a.agent.Core.Converse:
+		return ev, nil
+	case len(reply.Calls) == 0:
+		return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event {
+			ev.Output = &o
+			return ev
+		})
+	}
+	var err error
+	if ev.Rulings, err = a.rulings(ctx, s, reply); err != nil {
+		return a.hookFailed(err)
+	}
+	if err := a.suspended(ctx, s, reply, ev.Rulings); err != nil {
+		return a.hookFailed(err)
+	}
+	ev.Notes, ev.Hooks = s.notes, s.states
+	return ev, nil
+}
+
+// generate is the model call itself; the provider retries. A failure that retrying did not mend ends the run, with ended.
+func (a *activation) generate(ctx context.Context, s *step, request sdk.ModelRequest) (reply sdk.ModelReply, ended core.Event, err error) {
+	calling, done := a.working.calling(ctx, a.key)
+	defer done()
+	ctx, cancel := a.Env.WithTimeout(calling, a.agent.ModelTimeout)
+	defer cancel()
+	a.stats.ModelCalls.Add(1)
+	if a.state.Driver.Takeovers > 0 {
+		a.stats.RepeatedModelCalls.Add(1)
+	}
+	a.calling(&request)
+	reply, err = guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, a.delta) })
+	if err == nil {
+		a.called(&reply)
+		err = core.CheckReply(&reply)
+	}
+	if err == nil {
+		storable(&reply)
+		return reply, nil, nil
+	}
+	if errors.Is(context.Cause(calling), errSteered) {
+		return sdk.ModelReply{}, nil, errSteered
+	}
+	ended, failed := a.modelFailed(ctx, err)
+	if end, ok := ended.(core.Ended); ok && !woken(ctx) { // hooks see a failure too
+		if err := a.afterInference(calling, s, sdk.ModelReply{}, err); err != nil {
+			a.Logger.Error("hook failed", "run", a.state.Run, "error", err)
+		}
+		end.Hooks = s.states
+		ended = end
+	}
+	return sdk.ModelReply{}, ended, failed
+}
+
+// shorten makes a summary of the older part of the conversation, within the time of a model call.
+func (a *activation) shorten(ctx context.Context, built Prompt, request sdk.ModelRequest) core.Event {
+	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
+	defer cancel()
+	return a.compact(ctx, built, request)
+}
+
+// apply makes of the next model call what hooks want of it.
+func (s *step) apply(r *sdk.ModelRequest) {
+	r.Temperature, r.MaxTokens = cmp.Or(s.temperature, r.Temperature), cmp.Or(s.maxTokens, r.MaxTokens)
+	r.Messages = append(append(slices.Clip(r.Messages), s.kept...), s.context...)
+	if len(s.hidden) > 0 {
+		r.Tools = slices.DeleteFunc(slices.Clone(r.Tools), func(d sdk.ToolDefinition) bool { return slices.Contains(s.hidden, d.Name) })
+	}
+}

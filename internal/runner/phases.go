@@ -1,0 +1,430 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// step is what hooks do from one entry to the next. Nothing of it counts before that entry is durable.
+type step struct {
+	// states is what hooks keep, by the last word of each, in the order of the first.
+	states []core.HookState
+	// context are messages for the model in this step, kept those that become part of the conversation.
+	context, kept []sdk.Message
+	// hidden are the tools that the model is not shown.
+	hidden      []string
+	temperature *float64
+	maxTokens   int
+	notes       []core.Note
+	// terminate is how hooks end the run; nil is not at all.
+	terminate *core.Ending
+}
+
+// keep remembers what a hook keeps.
+func (s *step) keep(hook string, e sdk.StateEffects) error {
+	if e.State == nil {
+		return nil
+	}
+	data, err := sdk.Canonicalize(e.State)
+	if err != nil {
+		return fmt.Errorf("the state of hook %s is no JSON: %w", hook, err)
+	}
+	if len(data) > sdk.MaxHookState {
+		return sdk.Errorf(sdk.CodeTooLarge, "hook %s keeps %d bytes, more than %d", hook, len(data), sdk.MaxHookState)
+	}
+	s.states = append(s.states, core.HookState{Hook: hook, Data: data})
+	return nil
+}
+
+func (s *step) end(hook, why string) {
+	if why != "" && s.terminate == nil {
+		s.terminate = &core.Ending{Reason: core.ReasonTerminated, Code: sdk.CodeTerminated, Message: why, Detail: hook}
+	}
+}
+
+// snapshot is the run as a hook sees it in a phase.
+func (a *activation) snapshot(s *step, hook *sdk.Hook, phase sdk.Phase) sdk.Snapshot {
+	snap := snapshotOf(&a.state.Head, phase)
+	snap.Input, snap.Messages = a.state.Input, a.state.Messages()
+	snap.State = a.state.HookState(hook.Name)
+	for _, kept := range s.states {
+		if kept.Hook == hook.Name {
+			snap.State = kept.Data
+		}
+	}
+	return snap
+}
+
+func snapshotOf(h *core.Head, phase sdk.Phase) sdk.Snapshot {
+	s := sdk.Snapshot{
+		Agent: h.Agent, Run: h.Run, Phase: phase, Step: h.Step, Interactions: h.Interactions, Usage: h.Usage, Units: h.Units,
+		Lifecycle: h.Lifecycle, Status: string(h.Status),
+	}
+	if h.Status == core.StatusDone {
+		s.Reason = terminationReason(h)
+	}
+	return s
+}
+
+// terminationReason is the reason of a run that is done, with its code.
+func terminationReason(h *core.Head) string {
+	if h.ReasonCode == "" {
+		return string(h.Reason)
+	}
+	return string(h.Reason) + ":" + h.ReasonCode
+}
+
+// errHook is a failure of a hook, which ends the run.
+var errHook = errors.New("a hook of the agent failed")
+
+// hooked calls a hook. Whatever it fails with is errHook, unless ctx has ended.
+func hooked[T any](ctx context.Context, hook *sdk.Hook, phase sdk.Phase, call func() (T, error)) (T, error) {
+	effects, err := guarded(call)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %s in %s: %w", errHook, hook.Name, phase, err)
+	}
+	return effects, err
+}
+
+// stateful calls a phase that may do nothing but keep something.
+func (a *activation) stateful(
+	ctx context.Context, s *step, phase sdk.Phase,
+	function func(*sdk.Hook) func(context.Context, sdk.Snapshot) (sdk.StateEffects, error),
+) error {
+	for i := range a.agent.Phases {
+		hook := &a.agent.Phases[i]
+		call := function(hook)
+		if call == nil {
+			continue
+		}
+		snap := a.snapshot(s, hook, phase)
+		effects, err := hooked(ctx, hook, phase, func() (sdk.StateEffects, error) { return call(ctx, snap) })
+		if err == nil {
+			err = s.keep(hook.Name, effects)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stepStart(h *sdk.Hook) func(context.Context, sdk.Snapshot) (sdk.StateEffects, error) {
+	return h.StepStart
+}
+
+func stepEnd(h *sdk.Hook) func(context.Context, sdk.Snapshot) (sdk.StateEffects, error) {
+	return h.StepEnd
+}
+
+// runStart calls RunStart with the run as it is about to begin.
+func (a *activation) runStart(ctx context.Context, in sdk.ContextInput, built sdk.Context) ([]core.HookState, error) {
+	var s step
+	for i := range a.agent.Phases {
+		hook := &a.agent.Phases[i]
+		if hook.RunStart == nil {
+			continue
+		}
+		snap := sdk.Snapshot{
+			Agent: a.agent.Core.Name, Run: in.Run, Phase: sdk.PhaseRunStart, Lifecycle: in.Lifecycle,
+			Status: string(core.StatusRunning), Input: in.Input, Messages: built.Messages,
+		}
+		effects, err := hooked(ctx, hook, sdk.PhaseRunStart, func() (sdk.StateEffects, error) { return hook.RunStart(ctx, snap) })
+		if err == nil {
+			err = s.keep(hook.Name, effects)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s.states, nil
+}
+
+// beforeInference calls StepStart and BeforeInference.
+func (a *activation) beforeInference(ctx context.Context) (*step, error) {
+	s := &step{}
+	if err := a.stateful(ctx, s, sdk.PhaseStepStart, stepStart); err != nil {
+		return s, err
+	}
+	for i := range a.agent.Phases {
+		hook := &a.agent.Phases[i]
+		if hook.BeforeInference == nil {
+			continue
+		}
+		snap := a.snapshot(s, hook, sdk.PhaseBeforeInference)
+		effects, err := hooked(ctx, hook, sdk.PhaseBeforeInference, func() (sdk.InferenceEffects, error) {
+			return hook.BeforeInference(ctx, snap)
+		})
+		if err == nil {
+			err = s.keep(hook.Name, effects.StateEffects)
+		}
+		if err != nil {
+			return s, err
+		}
+		a.infer(s, hook.Name, &effects)
+	}
+	return s, nil
+}
+
+// infer adds what one hook wants of the model call.
+func (a *activation) infer(s *step, hook string, e *sdk.InferenceEffects) {
+	for _, m := range e.Context {
+		message := sdk.Text(sdk.RoleUser, m.Text)
+		if m.Keep {
+			message.Seen = 1 // the model call before which it comes is over when it is kept
+			s.kept = append(s.kept, message)
+		} else {
+			s.context = append(s.context, message)
+		}
+	}
+	for _, d := range a.agent.Definitions {
+		hide := matchesAny(e.Hide, d.Name) || e.Only != nil && !matchesAny(e.Only, d.Name)
+		if hide && !slices.Contains(s.hidden, d.Name) {
+			s.hidden = append(s.hidden, d.Name)
+		}
+	}
+	if e.Temperature != nil {
+		s.temperature = e.Temperature
+	}
+	if e.MaxTokens > 0 {
+		s.maxTokens = e.MaxTokens
+	}
+	s.end(hook, e.Terminate)
+}
+
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		matched, err := path.Match(p, name) // names have no slashes
+		return err == nil && matched
+	})
+}
+
+// afterInference calls AfterInference and StepEnd, with what the model call came to.
+func (a *activation) afterInference(ctx context.Context, s *step, reply sdk.ModelReply, failed error) error {
+	for i := range a.agent.Phases {
+		hook := &a.agent.Phases[i]
+		if hook.AfterInference == nil {
+			continue
+		}
+		in := sdk.Inferred{Snapshot: a.snapshot(s, hook, sdk.PhaseAfterInference), Reply: reply, Err: failed}
+		effects, err := hooked(ctx, hook, sdk.PhaseAfterInference, func() (sdk.TurnEffects, error) {
+			return hook.AfterInference(ctx, in)
+		})
+		if err == nil {
+			err = s.keep(hook.Name, effects.StateEffects)
+		}
+		if err != nil {
+			return err
+		}
+		s.end(hook.Name, effects.Terminate)
+	}
+	return a.stateful(ctx, s, sdk.PhaseStepEnd, stepEnd)
+}
+
+// hookFailed ends the run because of a hook; other errors are returned.
+func (a *activation) hookFailed(err error) (core.Event, error) {
+	if !errors.Is(err, errHook) && !errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+		return nil, err
+	}
+	a.Logger.Error("hook failed", "run", a.state.Run, "error", err)
+	return core.Ended{Ending: core.Ending{
+		Reason: core.ReasonError, Code: sdk.CodeInternal, Message: "a hook of the agent failed", Detail: "hook",
+	}}, nil
+}
+
+// gate asks the hooks about one call: the strictest verdict counts, and the first among equals. A hook that fails blocks.
+func (a *activation) gate(ctx context.Context, s *step, call, tool string, args json.RawMessage, resumed bool) (sdk.Gate, string, error) {
+	strictness := []sdk.GateVerdict{sdk.GateAllow, sdk.GateResult, sdk.GateSuspend, sdk.GateBlock}
+	var strictest sdk.Gate
+	by := ""
+	for i := range a.agent.Phases {
+		hook := &a.agent.Phases[i]
+		if hook.BeforeToolExecute == nil {
+			continue
+		}
+		attempt := sdk.ToolAttempt{
+			Snapshot: a.snapshot(s, hook, sdk.PhaseBeforeToolExecute), Call: call, Tool: tool, Args: args, Resumed: resumed,
+		}
+		g, err := hooked(ctx, hook, sdk.PhaseBeforeToolExecute, func() (sdk.Gate, error) { return hook.BeforeToolExecute(ctx, attempt) })
+		if err == nil {
+			err = s.keep(hook.Name, g.StateEffects)
+		}
+		if err == nil && g.Verdict == sdk.GateResult {
+			g.Result, err = sdk.Canonicalize(g.Result)
+		}
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return sdk.Gate{}, "", err
+		case err != nil || !slices.Contains(strictness, g.Verdict):
+			a.Logger.Error("hook failed, so the call is blocked", "run", a.state.Run, "call", call, "hook", hook.Name, "error", err)
+			g = sdk.Gate{Verdict: sdk.GateBlock, Reason: "whether the call may be made could not be found out"}
+		}
+		if slices.Index(strictness, g.Verdict) > slices.Index(strictness, strictest.Verdict) {
+			strictest, by = g, hook.Name
+		}
+	}
+	return strictest, by, nil
+}
+
+// gateAgain asks the hooks about an inline tool that was held and is allowed now. The result is set when it is not to run.
+func (a *activation) gateAgain(ctx context.Context, s *step, c core.Call) (*core.Result, error) {
+	if c.Status != core.CallResuming {
+		return nil, nil
+	}
+	args, _ := a.state.Arguments(c.ID)
+	g, _, err := a.gate(ctx, s, c.ID, c.Tool, args, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case g.Verdict == sdk.GateResult:
+		return &core.Result{Call: c.ID, Kind: core.ResultSet, Data: g.Result}, nil
+	case g.Verdict == sdk.GateBlock || g.Verdict == sdk.GateSuspend:
+		e := sdk.Errorf(sdk.CodeBlocked, "%s", cmp.Or(g.Reason, c.Tool+" is blocked"))
+		return &core.Result{Call: c.ID, Kind: core.ResultBlocked, Data: core.FailureData(e), Error: true}, nil
+	}
+	return nil, nil
+}
+
+// review is AfterToolExecute for every call of the round that is complete, in the order of the calls.
+func (a *activation) review(ctx context.Context) (core.Event, error) {
+	var s step
+	var ev core.Reviewed
+	if a.state.Review {
+		for _, o := range a.lastRound() {
+			messages, err := a.afterTool(ctx, &s, o)
+			if err != nil {
+				return a.hookFailed(err)
+			}
+			for _, m := range messages {
+				ev.Messages = append(ev.Messages, sdk.Text(sdk.RoleUser, m))
+			}
+		}
+	}
+	ev.Hooks = s.states
+	return ev, nil
+}
+
+// afterTool calls AfterToolExecute for one call, and returns what the model is to be told.
+func (a *activation) afterTool(ctx context.Context, s *step, o sdk.ToolOutcome) ([]string, error) {
+	var messages []string
+	for i := range a.agent.Phases {
+		hook := &a.agent.Phases[i]
+		if hook.AfterToolExecute == nil {
+			continue
+		}
+		o.Snapshot = a.snapshot(s, hook, sdk.PhaseAfterToolExecute)
+		effects, err := hooked(ctx, hook, sdk.PhaseAfterToolExecute, func() (sdk.ToolEffects, error) {
+			return hook.AfterToolExecute(ctx, o)
+		})
+		if err == nil {
+			err = s.keep(hook.Name, effects.StateEffects)
+		}
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, effects.Messages...)
+	}
+	return messages, nil
+}
+
+// lastRound are the outcomes of the calls of the round that was closed last, as the conversation has them.
+func (a *activation) lastRound() []sdk.ToolOutcome {
+	var round []sdk.ToolOutcome
+	history := a.state.History
+	for i := len(history) - 1; i >= 0 && history[i].Role == sdk.RoleUser; i-- {
+		for _, c := range history[i].Content {
+			if c.Kind != sdk.ContentToolResult {
+				continue
+			}
+			args, _ := a.state.Arguments(c.CallID)
+			round = append(round, sdk.ToolOutcome{
+				Call: c.CallID, Tool: c.Tool, Args: args, Outcome: outcomeOf(c), Result: json.RawMessage(c.Text),
+			})
+		}
+	}
+	slices.Reverse(round)
+	return round
+}
+
+func outcomeOf(c sdk.Content) sdk.Outcome {
+	if !c.IsError {
+		return sdk.OutcomeSucceeded
+	}
+	var shown struct {
+		Error struct {
+			Code sdk.Code `json:"code"`
+		} `json:"error"`
+	}
+	kept := []sdk.Code{sdk.CodeBlocked, sdk.CodePermissionDenied, sdk.CodePermissionNeeded}
+	if json.Unmarshal([]byte(c.Text), &shown) == nil && slices.Contains(kept, shown.Error.Code) {
+		return sdk.OutcomeBlocked
+	}
+	return sdk.OutcomeFailed
+}
+
+// suspended is AfterToolExecute for the calls of a reply that will wait. What hooks have to say of them is said with the
+// results of the round.
+func (a *activation) suspended(ctx context.Context, s *step, reply sdk.ModelReply, rulings []core.Ruling) error {
+	if !a.agent.Core.Reviews {
+		return nil
+	}
+	for i, p := range core.PlanRound(a.agent.Core, &a.state.Head, reply, s.hidden).Calls {
+		if p.Refusal != nil || !a.waits(p.Tool, i, rulings) {
+			continue
+		}
+		messages, err := a.afterTool(ctx, s, sdk.ToolOutcome{Call: p.ID, Tool: p.Tool, Args: p.Args, Outcome: sdk.OutcomeSuspended})
+		if err != nil {
+			return err
+		}
+		for n, m := range messages {
+			s.notes = append(s.notes, core.Note{ID: fmt.Sprintf("n%s-%d", p.ID, n), Text: m})
+		}
+	}
+	return nil
+}
+
+// waits reports whether the call at that place of the plan is answered by somebody else, or held for a decision.
+func (a *activation) waits(tool string, i int, rulings []core.Ruling) bool {
+	_, inline := a.agent.Inline[tool]
+	if i >= len(rulings) {
+		return !inline
+	}
+	r := &rulings[i]
+	switch r.Verdict {
+	case sdk.PermissionAsk:
+		return r.Terms.Mode != sdk.PermissionRetry
+	case sdk.PermissionAllow:
+		return !inline && len(r.Result) == 0
+	case sdk.PermissionDeny:
+	}
+	return false
+}
+
+// runEnd tells hooks that the run has ended or is suspended. They cannot change that any more, so what they fail with is only
+// logged.
+func (a *activation) runEnd(ctx context.Context, e *core.Entry) error {
+	for i := range a.agent.Phases {
+		hook := &a.agent.Phases[i]
+		if hook.RunEnd == nil {
+			continue
+		}
+		snap := snapshotOf(&e.Head, sdk.PhaseRunEnd)
+		snap.State = e.Head.HookState(hook.Name)
+		_, err := hooked(ctx, hook, sdk.PhaseRunEnd, func() (struct{}, error) { return struct{}{}, hook.RunEnd(ctx, snap) })
+		if err != nil && ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			a.Logger.Error("hook failed", "run", e.Head.Run, "error", err)
+		}
+	}
+	return nil
+}
