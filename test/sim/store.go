@@ -350,7 +350,7 @@ type stage struct{ before, again, written, done point }
 
 func stageOf(e *core.Entry) stage {
 	switch e.Kind {
-	case "started", "answered", "fired", "cancel_asked", "taken_over":
+	case "started", "answered", "fired", "cancel_asked", "steered", "taken_over":
 		s := stage{atAbsorb, atAbsorbAgain, atAbsorbWritten, atAbsorbed}
 		if e.Head.Driver.Covers(e.Cause) {
 			s.done = atTaken
