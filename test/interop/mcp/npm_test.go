@@ -91,7 +91,7 @@ conversations:
           - {name: everything_get-tiny-image, arguments: {}}
           - {name: everything_get-structured-content, arguments: {location: Chicago}}
           - {name: everything_trigger-long-running-operation, arguments: {duration: 1, steps: 2}}
-          - {name: ask_question, arguments: {question: Go on?}}
+          - {name: ask_question, arguments: {question: 'Go on?'}}
       - calls:
           - {name: files_read_text_file, arguments: {path: %[1]q}}
           - {name: everything_echo, arguments: {message: still here}}
