@@ -22,7 +22,7 @@ import (
 // have, so one comes with them.
 var packages = []string{
 	"@modelcontextprotocol/server-everything@2026.8.31", "@modelcontextprotocol/server-filesystem@2026.8.31",
-	"@modelcontextprotocol/conformance@0.1.16", "node@22.23.3",
+	"@modelcontextprotocol/conformance@0.1.16", "@modelcontextprotocol/inspector@2.12.0", "node@22.23.3",
 }
 
 var install = sync.OnceValues(func() (string, error) {
@@ -30,7 +30,7 @@ var install = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, "agentd-interop", "mcp-"+strings.NewReplacer("/", "", "@", "-").Replace(strings.Join(packages, "")))
+	dir := filepath.Join(root, "agentd-interop", "mcp-"+strings.NewReplacer("/", "", "@", "-", "modelcontextprotocol", "").Replace(strings.Join(packages, "")))
 	if _, err := os.Stat(filepath.Join(dir, "complete")); err == nil {
 		return dir, nil
 	}
