@@ -81,6 +81,8 @@ type Checker struct {
 	// policy is what was set by Policy; recorded are the grants that reach beyond their run.
 	policy   func(spec, tool string) sdk.PermissionVerdict
 	recorded map[string]record
+	// voided are the calls that nobody waited for any more before they were handled.
+	voided map[sdk.CallAddress]bool
 	// horizon is how far back the published events are known, in Unix milliseconds.
 	horizon int64
 	// events are the published events by subject; ids are their subjects by event id.
@@ -140,6 +142,8 @@ type run struct {
 	asked []*call
 	// generations counts model calls, accepted or not; urgent the messages that may have interrupted one.
 	generations, urgent int
+	// summarised is how many messages of the history its summary stands for.
+	summarised int
 	// notes are the messages for the model that wait or have waited, by their ids: how often each was said.
 	notes map[string]int
 	// voided says that whoever drives the run must find that nobody waits for it.
@@ -169,6 +173,7 @@ func New(subjects sdk.Subjects) *Checker {
 	return &Checker{
 		subjects: subjects, runs: map[sdk.RunKey]*run{}, inputs: map[position]*input{}, inits: map[string]*initial{},
 		events: map[string]published{}, ids: map[string]string{}, recorded: map[string]record{},
+		voided: map[sdk.CallAddress]bool{},
 	}
 }
 

@@ -137,8 +137,12 @@ var order = []string{
 	stored, started, replied, called, began, ran, returned, acked, answer, answered, ended, told, finished,
 }
 
+// asking is the reply with both calls.
+var asking = core.Replied{Reply: sdk.ModelReply{
+	Calls: []sdk.ToolRequest{{Name: "book", Arguments: `{}`}, {Name: "charge", Arguments: `{}`}},
+}}
+
 func steps() map[string]func(*story) {
-	calls := []sdk.ToolRequest{{Name: "book", Arguments: `{}`}, {Name: "charge", Arguments: `{}`}}
 	return map[string]func(*story){
 		stored: func(s *story) {
 			ev := sdk.Event{ID: "i", Source: "c", Subject: "run"}
@@ -148,7 +152,7 @@ func steps() map[string]func(*story) {
 			init := core.Init{ID: "i", Source: "c", Token: sdk.InitToken("c", "i")}
 			s.commit(core.Started{Run: "run", Init: init, Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "hi")}}, nil)
 		},
-		replied: func(s *story) { s.commit(core.Replied{Reply: sdk.ModelReply{Calls: calls}}, nil) },
+		replied: func(s *story) { s.commit(asking, nil) },
 		called:  func(s *story) { s.publish(subjects.Call(s.call()), s.callEvent()) },
 		began:   func(s *story) { s.commit(core.Began{Calls: []string{chargeID}}, nil) },
 		ran:     func(s *story) { s.Executed(audit.Execution{Run: key, Call: chargeID, AtMostOnce: true}) },
@@ -248,6 +252,16 @@ func TestChecker_FindsEachViolation(t *testing.T) {
 			s.head.Driver = &core.Driver{Stream: streamIn, Sequence: 1, Owner: "w"}
 			s.cause = core.Cause{Stream: streamIn, Sequence: 1, EventID: "a"}
 		}}},
+		{"message never said", "I8", map[string]func(*story){ended: altered(output, func(e *core.Entry) {
+			e.Notes = []core.Note{{ID: "n1", Text: "wait"}}
+		})}},
+		{"message let in twice", "I2", map[string]func(*story){ended: altered(output, func(e *core.Entry) {
+			e.Notes = []core.Note{{ID: "n1", Text: "wait"}, {ID: "n1", Text: "wait"}}
+		})}},
+		{"summary of less than before", "I8", map[string]func(*story){
+			replied: altered(asking, func(e *core.Entry) { e.Summary = &core.Summary{Messages: 2} }),
+			ended:   altered(output, func(e *core.Entry) { e.Summary = &core.Summary{Messages: 1} }),
+		}},
 		{"fence goes back", "I9", map[string]func(*story){ended: altered(output, func(e *core.Entry) { e.Head.Fence = 0 })}},
 		{"new driver with the old fence", "I9", map[string]func(*story){ended: nil, told: nil, answered: then(answered,
 			func(s *story) {

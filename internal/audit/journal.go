@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -10,6 +12,8 @@ const (
 	kindReplied = "replied"
 	kindFired   = "fired"
 	kindSteered = "steered"
+
+	kindReleased = "released"
 )
 
 // Committed tells that the next entry of a run's journal is durable, with its blobs put back and the digest of its bytes.
@@ -29,7 +33,7 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	c.cause(r, e)
 	if e.Kind == kindReplied {
 		c.answeredAll(r)
-		if r.voided && last.Head.Cancel == nil {
+		if c.unwanted(r) && last.Head.Cancel == nil {
 			c.violate("I10", r.key, "entry %d goes on with a run that was voided before it began", e.Rev)
 		}
 	}
@@ -49,6 +53,17 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	}
 	c.waits(r, e)
 	c.ended(r, last, e)
+}
+
+// unwanted reports whether the run answers a call that was voided before the run began. Whoever drives it under another
+// message than the call, because a driver has handed it back, need not know yet.
+func (c *Checker) unwanted(r *run) bool {
+	if r.voided || len(c.voided) == 0 || len(r.entries) == 0 {
+		return r.voided
+	}
+	in := c.inputs[positionOf(r.entries[0].Cause)]
+	handedBack := slices.ContainsFunc(r.entries, func(e *core.Entry) bool { return e.Kind == kindReleased })
+	return in != nil && in.address.Kind == sdk.KindOut && c.voided[in.address.Call] && !handedBack
 }
 
 // chain checks what links an entry to the one before.
@@ -154,7 +169,7 @@ func (c *Checker) remember(r *run, e *core.Entry, m *sdk.Message) {
 	}
 }
 
-// heard notes the messages for the model that an entry lets in, and the questions of tools.
+// heard notes the messages for the model that an entry lets in, its summary, and the questions of tools.
 func (c *Checker) heard(r *run, e *core.Entry) {
 	for _, n := range e.Notes {
 		if _, again := r.notes[n.ID]; again {
@@ -165,6 +180,12 @@ func (c *Checker) heard(r *run, e *core.Entry) {
 	}
 	if e.Kind == kindSteered && e.Head.Urgent {
 		r.urgent++
+	}
+	if e.Summary != nil {
+		if e.Summary.Messages < r.summarised {
+			c.violate("I8", r.key, "entry %d has a summary of %d messages after one of %d", e.Rev, e.Summary.Messages, r.summarised)
+		}
+		r.summarised = e.Summary.Messages
 	}
 	for _, a := range e.Asks {
 		if k := r.calls[a.Call]; k != nil {

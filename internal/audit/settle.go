@@ -46,7 +46,8 @@ func (c *Checker) duplicate(in *input, r *run) {
 	}
 	if r == nil || len(r.entries) == 0 {
 		if in.address.Kind == sdk.KindVoid {
-			return // it came before its call; who begins the run finds it
+			c.voided[in.address.Call] = true // it came before its call; who begins the run finds it
+			return
 		}
 		c.violate("I10", in.run, "%s %d for an unknown run was removed and not dead-lettered", in.Stream, in.Sequence)
 		return

@@ -237,10 +237,6 @@ var mutants = []mutant{
 		old: "\t\tt.void(c)\n", new: "",
 	},
 	{
-		name: "a model call that a message interrupted ends the run's driver", file: "internal/runner/drive.go",
-		old: "if errors.Is(err, errSteered) {", new: "if false {",
-	},
-	{
 		name: "a tool is not handed what it kept with its question", file: "internal/core/ask.go",
 		old: "answer := &sdk.ToolAnswer{State: s.Asks[i].State}", new: "answer := &sdk.ToolAnswer{}",
 	},

@@ -129,7 +129,7 @@ func (m mutant) try(ctx context.Context, dir string) (verdict, error) {
 		return verdict{}, err
 	}
 	binary := filepath.Join(dir, "sim.test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-vet=off", "-o", binary, "./test/sim")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-vet=off", "-ldflags=-s -w", "-o", binary, "./test/sim")
 	if out, err := build.CombinedOutput(); err != nil {
 		return verdict{}, fmt.Errorf("the mutant does not compile: %s", out)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/core"
 	"agentd/sdk"
 )
 
@@ -147,8 +148,8 @@ func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk
 	if reason == sdk.CodeInternal {
 		p.violate("corrupt", "%s %d: %s", d.Stream(), d.Sequence(), detail)
 	}
-	if reason == sdk.CodePoison && !p.lethal {
-		p.violate("I11", "%s %d: the run was taken for poison, and nobody had died: %s", d.Stream(), d.Sequence(), detail)
+	if reason == sdk.CodePoison && !p.lethal && p.deaths <= core.MaxTakeovers {
+		p.violate("I11", "%s %d: the run was taken for poison, and %d had died: %s", d.Stream(), d.Sequence(), p.deaths, detail)
 	}
 	p.audit.DeadLettered(d.Stream(), d.Sequence(), reason)
 	p.pause(atLettered)

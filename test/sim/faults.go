@@ -123,7 +123,7 @@ func (s *simulation) swarm() {
 			s.mix[f] = likely * kinds[f].most
 		}
 	}
-	for _, f := range [...]fault{crash, drain, freeze, jump, restart, deaf, modelSlow, hang} {
+	for _, f := range [...]fault{deaf, modelSlow, hang} {
 		s.lethal = s.lethal || s.mix[f] > 0
 	}
 	if s.rng.Float64() > 0.01 { // large histories take long
@@ -141,6 +141,11 @@ func (s *simulation) strikes(f fault) bool {
 		return false
 	}
 	s.stats.faults[f]++
+	switch f {
+	case crash, drain, freeze, jump, restart, upgrade:
+		s.deaths++
+	default:
+	}
 	if s.log != nil {
 		s.happened = append(s.happened, s.struck)
 		s.trace("FAULT   %d: %s", s.struck, kinds[f].name)

@@ -37,8 +37,10 @@ type simulation struct {
 	hung      bool
 	// storeAway and brokerAway are until when nothing gets through to them.
 	storeAway, brokerAway int64
-	// lethal says that activations may end without giving their runs back.
+	// lethal says that activations may end without giving their runs back, or lose their leases, again and again; deaths
+	// counts the other faults that may bring a run's driver to that, each at most once.
 	lethal bool
+	deaths int
 	// struck counts the faults that were to happen; happened are the numbers of those that did, in a history with a log.
 	struck   int
 	happened []int
