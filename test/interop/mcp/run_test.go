@@ -154,13 +154,19 @@ func (w *world) must(args ...string) string {
 // untilWaiting waits until the run waits for a person.
 func (w *world) untilWaiting(run string) {
 	w.Helper()
+	w.until(run, `"status": "waiting"`)
+}
+
+// until waits until the run, as JSON, has the text.
+func (w *world) until(run, text string) {
+	w.Helper()
 	for deadline := time.Now().Add(wait); ; {
 		out, err := w.agentd("runs", "show", run, "-o", "json")
-		if err == nil && strings.Contains(out, `"status": "waiting"`) {
+		if err == nil && strings.Contains(out, text) {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.Fatalf("run %s does not wait: %v\n%s", run, err, out)
+			w.Fatalf("run %s has no %s: %v\n%s", run, text, err, out)
 		}
 		<-time.After(50 * time.Millisecond)
 	}
@@ -265,5 +271,60 @@ conversations:
 				}
 			}
 		})
+	}
+}
+
+// A server that is away when the worker starts keeps neither the worker nor its other agents from serving; its agent's run
+// waits, and is done when the server is there.
+func TestWorker_StartsWithoutAServerAndWaitsForIt(t *testing.T) {
+	t.Parallel()
+	var added atomic.Int64
+	server := shop(&added)
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	var there atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if !there.Load() {
+			http.Error(rw, "not yet", http.StatusBadGateway)
+			return
+		}
+		handler.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(web.Close)
+	w := newWorld(t, map[string]string{
+		"mcp.json": fmt.Sprintf(`{"mcpServers": {"shop": {"type": "http", "url": %q}}}`, web.URL),
+		"agentd.yaml": `
+mcp: {local_hosts: [127.0.0.1]}
+agents:
+  - {name: plain, model: {name: m}}
+  - name: desk
+    model: {name: m}
+    tools: {mcp: [shop]}
+    stop_on: [shop_order]
+`,
+		"script.yaml": `
+conversations:
+  - match: {contains: count}
+    replies:
+      - calls: [{name: shop_add, arguments: {n: 5}}]
+      - text: '{"response": "counted"}'
+  - match: {contains: hello}
+    replies: [{text: '{"response": "hello"}'}]
+`,
+	})
+	if out, err := w.agentd("check"); err != nil {
+		t.Errorf("check: %v\n%s", err, out)
+	}
+	said := w.startSaying("serving", "serve", "--provision")
+	if !strings.Contains(said, "agent=desk toolset=shop") {
+		t.Errorf("no warning of the server that is away:\n%s", said)
+	}
+	w.must("run", "desk", "-m", "count", "--subject", "one", "--detach")
+	if out := w.must("run", "plain", "-m", "hello"); !strings.Contains(out, "hello") {
+		t.Errorf("the other agent says %s", out)
+	}
+	there.Store(true)
+	w.until("one", `"rev"`) // its init is delivered again
+	if out := w.must("runs", "follow", "one"); !strings.Contains(out, "counted") || added.Load() != 5 {
+		t.Errorf("the run says %s, and %d was added", out, added.Load())
 	}
 }
