@@ -328,3 +328,71 @@ conversations:
 		t.Errorf("the run says %s, and %d was added", out, added.Load())
 	}
 }
+
+// What a server says of its tools decides what a person is asked for: a rule names labels, not tools.
+func TestAnnotations_DriveAPermissionPolicy(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	var done [4]atomic.Int64
+	server := mcp.NewServer(&mcp.Implementation{Name: "disk", Version: "1"}, nil)
+	for i, tool := range []*mcp.Tool{
+		{Name: "look", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}},
+		{Name: "note", Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no}},
+		{Name: "wipe", Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &no}},
+		{Name: "post", Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes}},
+	} {
+		mcp.AddTool(server, tool, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			done[i].Add(1)
+			return nil, map[string]any{"ok": true}, nil
+		})
+	}
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	t.Cleanup(web.Close)
+	w := newWorld(t, map[string]string{
+		"mcp.json": fmt.Sprintf(`{"mcpServers": {"disk": {"type": "http", "url": %q}}}`, web.URL),
+		"agentd.yaml": `
+mcp: {local_hosts: [127.0.0.1]}
+agents:
+  - name: desk
+    model: {name: m}
+    tools: {mcp: [disk]}
+    permissions:
+      rules:
+        - {labels: [open_world], verdict: deny, reason: nothing leaves the house}
+        - {labels: [destructive]}
+`,
+		"script.yaml": `
+conversations:
+  - replies:
+      - calls: [{name: disk_look, arguments: {}}, {name: disk_note, arguments: {}}, {name: disk_wipe, arguments: {}}, {name: disk_post, arguments: {}}]
+      - text: '{"response": "cleaned"}'
+`,
+	})
+	w.start("serving", "serve", "--provision")
+	w.must("run", "desk", "-m", "clean", "--subject", "one", "--detach")
+	w.untilWaiting("one")
+	counts := func(want ...int64) {
+		t.Helper()
+		for i := range done {
+			if got := done[i].Load(); got != want[i] {
+				t.Errorf("tool %d ran %d times, want %d", i, got, want[i])
+			}
+		}
+	}
+	counts(1, 1, 0, 0)
+	var asked []struct {
+		ID   string `json:"id"`
+		Tool string `json:"tool"`
+	}
+	if out := w.must("approvals", "list", "-o", "json"); json.Unmarshal([]byte(out), &asked) != nil || len(asked) != 1 || asked[0].Tool != "disk_wipe" {
+		t.Fatalf("asked is %s", out)
+	}
+	w.must("approvals", "approve", asked[0].ID)
+	if out := w.must("runs", "follow", "one"); !strings.Contains(out, "cleaned") {
+		t.Errorf("the run says %s", out)
+	}
+	counts(1, 1, 1, 0)
+	if journal := w.must("runs", "show", "one", "-v"); !strings.Contains(journal, "nothing leaves the house") {
+		t.Errorf("the model is not told why:\n%s", journal)
+	}
+}
