@@ -98,7 +98,11 @@ func (r *checked) fault(faults config.Faults) {
 func (r *checked) add(cfg *config.Config) {
 	for _, spec := range cfg.Agents {
 		r.Agents = append(r.Agents, spec.Name)
-		if err := catalog.Check(sdk.Agent{Spec: spec}, approval.Options{Grants: approval.NoGrants{}, Identity: cfg.Identity, Keys: cfg.Keys}); err != nil {
+		agent := sdk.Agent{Spec: spec}
+		for _, server := range cfg.MCP.Agents[spec.Name] {
+			agent.Toolsets = append(agent.Toolsets, unconnected(server))
+		}
+		if err := catalog.Check(agent, approval.Options{Grants: approval.NoGrants{}, Identity: cfg.Identity, Keys: cfg.Keys}); err != nil {
 			r.Faults = append(r.Faults, configFault{File: r.File, Message: fmt.Sprintf("agent %s: %s", spec.Name, err)})
 		}
 	}

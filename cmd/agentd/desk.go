@@ -103,7 +103,7 @@ func (d *answerer) obtain(ctx context.Context, call sdk.Event) (answer string, o
 	if err := json.Unmarshal(call.Data, &q); err != nil {
 		q.Question = string(call.Data)
 	}
-	d.progress.note(labelAsks, q.Question+q.Message) // it has one of them
+	d.progress.ask(q.Question + q.Message) // it has one of them
 	for _, s := range q.Suggestions {
 		d.progress.note("", "- "+s)
 	}
@@ -126,13 +126,18 @@ func (d *answerer) prompt(ctx context.Context, callType string) (answer string, 
 	if callType == sdk.TypeConversationTurn {
 		hint = "(" + endWord + " ends the conversation) "
 	}
-	fmt.Fprintf(d.a.err, "%s> ", hint)
-	select {
-	case answer, ok = <-d.lines:
-		return strings.TrimSpace(answer), ok
-	case <-ctx.Done():
-		fmt.Fprintln(d.a.err)
-		return "", false
+	for {
+		fmt.Fprintf(d.a.err, "%s> ", hint)
+		select {
+		case line, ok := <-d.lines:
+			if answer = strings.TrimSpace(line); answer != "" || !ok {
+				return answer, ok
+			}
+			hint = "(a text, please; Ctrl-C leaves it to others) " // nobody means a key that was hit too often
+		case <-ctx.Done():
+			fmt.Fprintln(d.a.err)
+			return "", false
+		}
 	}
 }
 

@@ -108,14 +108,15 @@ func (a *app) mcpHTTP(ctx context.Context, agents *mcp.Agents, address string) e
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	fmt.Fprintf(a.err, "agentd: agents are MCP tools at http://%s/\n", l.Addr())
+	var closed error
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
-		err = server.Close() // runs go on; their calls can be made again
-		err = errors.Join(err, <-failed)
+		closed = server.Close() // runs go on; their calls can be made again
+		err = <-failed
 	}
 	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(err, closed)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -51,3 +52,15 @@ func used(cfg *config.Config, server string) bool {
 	}
 	return false
 }
+
+// unconnected is the name of a toolset, for checks that connect to nothing.
+type unconnected string
+
+// Name implements sdk.Toolset.
+func (u unconnected) Name() string { return string(u) }
+
+// Tools implements sdk.Toolset.
+func (u unconnected) Tools(context.Context) ([]sdk.Tool, error) { return nil, nil }
+
+// Close implements sdk.Toolset.
+func (u unconnected) Close() error { return nil }

@@ -6,9 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
 
 	"agentd/internal/contracts"
 	"agentd/internal/core"
@@ -34,6 +38,30 @@ const (
 
 // shown is the most characters of a text or of data in one line.
 const shown = 140
+
+// labelled is how many columns a line's label takes.
+const labelled = 10
+
+// columns is how wide the terminal is that w writes to, 0 when it is none.
+func columns(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// fitting is the most characters of a text in a line of which used columns are taken: no line of a terminal becomes two.
+func fitting(w io.Writer, used int) int {
+	if width := columns(w); width > 0 {
+		return min(shown, max(width-used, labelled))
+	}
+	return shown
+}
 
 // progress prints the milestones of runs, one line each and each once. Safe for concurrent use.
 type progress struct {
@@ -149,15 +177,46 @@ func (p *progress) note(label, text string) {
 	}
 }
 
-func (p *progress) line(l sdk.Live, label, text string) {
-	if !p.full {
-		text = clip(text, shown)
+// ask prints a question whole: nobody can answer a part of one.
+func (p *progress) ask(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status.clear(p)
+	label := labelAsks
+	for _, line := range wrapped(desk.Visible(strings.TrimSpace(text), true), columns(p.w)-labelled) {
+		fmt.Fprintf(p.w, "%-9s %s\n", label, line)
+		label = ""
 	}
-	text = desk.Visible(text, p.full) // models wrote it
+}
+
+// wrapped breaks lines between words where they are longer than width; one without width is left as it is.
+func wrapped(text string, width int) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		for width > 0 && utf8.RuneCountInString(line) > width {
+			runes := []rune(line)
+			at := strings.LastIndexByte(string(runes[:width+1]), ' ')
+			if at <= 0 {
+				at = len(string(runes[:width]))
+			}
+			lines = append(lines, line[:at])
+			line = strings.TrimLeft(line[at:], " ")
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (p *progress) line(l sdk.Live, label, text string) {
 	prefix := ""
 	if p.many {
 		prefix = fmt.Sprintf("%s  %-14s %-18s ", time.UnixMilli(l.Time).Format("15:04:05.000"), clip(l.Agent, 14), clip(l.Run, 18))
 	}
+	if !p.full {
+		text = clip(text, fitting(p.w, utf8.RuneCountInString(prefix)+labelled))
+	}
+	text = desk.Visible(text, p.full) // models wrote it
 	fmt.Fprintf(p.w, "%s%-9s %s\n", prefix, label, text)
 }
 

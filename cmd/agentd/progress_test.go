@@ -54,3 +54,33 @@ finished  completed
 		t.Error("the end is not noticed")
 	}
 }
+
+func TestWrapped_BreaksBetweenWordsAndLosesNothing(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                      nil,
+		"one two three":         {"one two", "three"},
+		"one\n\ntwo three four": {"one", "", "two", "three", "four"},
+		"äöüäöüäöüäöü":          {"äöüäöüäö", "üäöü"},
+	} {
+		if diff := cmp.Diff(want, wrapped(text, 8)); diff != "" {
+			t.Errorf("%q: -want +got:\n%s", text, diff)
+		}
+	}
+	if got := wrapped("one two three", -labelled); len(got) != 1 {
+		t.Errorf("without a terminal: %q", got)
+	}
+}
+
+func TestAnswerer_AsksAgainAfterAnEmptyLine(t *testing.T) {
+	lines := make(chan string, 2)
+	lines <- "  "
+	lines <- " yes "
+	var err bytes.Buffer
+	d := &answerer{a: &app{streams: streams{err: &err}}, lines: lines}
+	if answer, ok := d.prompt(t.Context(), ""); !ok || answer != "yes" {
+		t.Errorf("answer %q, %t", answer, ok)
+	}
+	if want := "> (a text, please; Ctrl-C leaves it to others) > "; err.String() != want {
+		t.Errorf("printed %q, want %q", err.String(), want)
+	}
+}

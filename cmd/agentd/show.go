@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/internal/core"
+	"agentd/internal/desk"
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
@@ -142,7 +143,7 @@ func (d runDetails) write(w io.Writer, full bool) error {
 	}
 	d.writeConversation(w, full)
 	for _, text := range d.Unsaid {
-		fmt.Fprintf(w, "  %-9s  %s\n", "(waits)", clip(text, shown))
+		fmt.Fprintf(w, "  %-9s  %s\n", "(waits)", desk.Visible(clip(text, fitting(w, conversationIndent)), false))
 	}
 	if len(d.Waiting) > 0 {
 		fmt.Fprintln(w, "\nwaits for")
@@ -156,12 +157,15 @@ func (d runDetails) write(w io.Writer, full bool) error {
 	return d.writeJournal(w)
 }
 
+// conversationIndent is how many columns are before the texts of a conversation.
+const conversationIndent = 13
+
 func (d runDetails) writeConversation(w io.Writer, full bool) {
 	cut := func(text string) string {
-		if full {
-			return text
+		if !full {
+			text = clip(text, fitting(w, conversationIndent))
 		}
-		return clip(text, shown)
+		return desk.Visible(text, full) // models wrote it
 	}
 	fmt.Fprintln(w, "\nconversation")
 	if d.System != "" {
@@ -204,7 +208,7 @@ func (d runDetails) writeJournal(w io.Writer) error {
 	return t.Flush()
 }
 
-// effectText counts effects of a kind: "2 call, timer".
+// effectText counts effects of a kind: "2 calls, timer".
 func effectText(effects []string) string {
 	text := ""
 	for i := 0; i < len(effects); {
@@ -216,9 +220,10 @@ func effectText(effects []string) string {
 			text += ", "
 		}
 		if n-i > 1 {
-			text += fmt.Sprintf("%d ", n-i)
+			text += count(n-i, effects[i])
+		} else {
+			text += effects[i]
 		}
-		text += effects[i]
 		i = n
 	}
 	if text == "" {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -49,10 +50,12 @@ type Catalog struct {
 // keptVersions bounds the former versions in memory; one that is needed again is compiled again.
 const keptVersions = 256
 
-// entry is a current agent with the code to compile its former versions.
+// entry is a current agent with the code to compile its former versions. Where toolsets are away, it has neither: no run
+// begins, and none goes on, with a part of its tools.
 type entry struct {
 	agent    gathered
 	compiled version
+	away     []Away
 }
 
 // New returns an empty catalog.
@@ -64,7 +67,8 @@ func New(store SpecStore, models Models, permissions approval.Options) *Catalog 
 }
 
 // Set replaces the current agents, all or none: an error lists what is wrong with each. Runs that started with a former
-// version keep it. The catalog takes the agents' toolsets over, also when it fails: it closes those that are no longer
+// version keep it. An agent with a toolset that does not answer is not served before Refresh has reached it (Waiting), here;
+// other workers may serve it meanwhile. The catalog takes the agents' toolsets over, also when it fails: it closes those that are no longer
 // needed. A call that still runs in a closed toolset becomes an error for the model.
 func (c *Catalog) Set(agents []sdk.Agent) error {
 	current, types, err := c.compileAll(agents)
@@ -88,8 +92,8 @@ func (c *Catalog) Set(agents []sdk.Agent) error {
 	return nil
 }
 
-// Refresh is Set of the agents that are current, because a toolset of theirs has other tools. When it fails they stay as
-// they are, with their toolsets.
+// Refresh is Set of the agents that are current, because a toolset of theirs has other tools, or may be back. When it fails
+// they stay as they are, with their toolsets; so does one whose toolset has gone away.
 func (c *Catalog) Refresh(agents []sdk.Agent) error {
 	current, types, err := c.compileAll(agents)
 	if err != nil {
@@ -97,10 +101,26 @@ func (c *Catalog) Refresh(agents []sdk.Agent) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for token, e := range current {
+		if former, ok := c.current[token]; ok && len(e.away) > 0 && len(former.away) == 0 {
+			current[token] = former
+		}
+	}
 	c.current, c.types = current, types
 	clear(c.versions)
 	clear(c.withdrawn)
 	return nil
+}
+
+// Waiting lists the toolsets that keep agents from being served, by agent.
+func (c *Catalog) Waiting() []Away {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var away []Away
+	for _, token := range slices.Sorted(maps.Keys(c.current)) {
+		away = append(away, c.current[token].away...)
+	}
+	return away
 }
 
 // Close closes the toolsets of the current agents, and reports what went wrong with closing any. The agents must not be
@@ -119,6 +139,9 @@ func (c *Catalog) Silence() time.Duration {
 	defer c.mu.RUnlock()
 	longest := sdk.DefaultModelTimeout + leaseEnd
 	for _, e := range c.current {
+		if len(e.away) > 0 {
+			continue
+		}
 		longest = max(longest, time.Duration(e.compiled.Core.StaleAfter)*time.Millisecond)
 	}
 	return longest
@@ -128,6 +151,7 @@ func (c *Catalog) Silence() time.Duration {
 func (c *Catalog) compileAll(agents []sdk.Agent) (current map[string]*entry, types map[string]string, err error) {
 	current, types = map[string]*entry{}, map[string]string{}
 	var faults []error
+	asked := listings{}
 	for _, a := range agents {
 		token := sdk.NameToken(a.Spec.Name)
 		if other, taken := current[token]; taken {
@@ -136,16 +160,20 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (current map[string]*entry, typ
 			continue
 		}
 		a.Spec.Code = codeOf(a)
-		whole, err := gather(context.Background(), a)
+		whole, away, err := asked.gather(context.Background(), a)
 		var compiled version
-		if err == nil {
+		switch {
+		case err != nil:
+		case len(away) > 0:
+			_, err = compile(unlisted(a), a.Spec.Permissions, c.models, c.surroundings) // the rest is checked now
+		default:
 			compiled, err = compile(whole.Agent, whole.Spec.Permissions, c.models, c.surroundings)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
 			continue
 		}
-		current[token] = &entry{whole, compiled}
+		current[token] = &entry{whole, compiled, away}
 		typeToken := sdk.NameToken(a.Spec.Contract.Type)
 		if other, taken := types[typeToken]; taken {
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "agents %q and %q serve the same contract type", other, a.Spec.Name))
@@ -191,7 +219,7 @@ func (c *Catalog) Current(agent string) (*runner.Agent, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.current[agent]
-	if !ok {
+	if !ok || len(e.away) > 0 {
 		return nil, false
 	}
 	return c.inForce(e.compiled), true
@@ -211,6 +239,8 @@ func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Ag
 	switch {
 	case e == nil:
 		return nil, sdk.Errorf(sdk.CodeUnknownAgent, "agent %q is not served here", agent)
+	case len(e.away) > 0:
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "agent %q is not served here before its toolset %s answers", agent, e.away[0].Toolset)
 	case known != nil:
 		return known, nil
 	}
@@ -243,6 +273,8 @@ func (c *Catalog) known(agent, digest string) (*entry, *runner.Agent) {
 	switch {
 	case !ok:
 		return nil, nil
+	case len(e.away) > 0:
+		return e, nil
 	case e.compiled.Core.Digest == digest:
 		return e, c.inForce(e.compiled)
 	case compiled:

@@ -28,34 +28,56 @@ type gathered struct {
 	code []string
 }
 
+// listings are what toolsets said in one pass over the agents: one that does not answer is waited for once.
+type listings map[sdk.Toolset]listing
+
+type listing struct {
+	tools []sdk.Tool
+	err   error
+}
+
+// Away is an agent that is not served, because a toolset of it did not list its tools.
+type Away struct {
+	Agent, Toolset string
+	Err            error
+}
+
 // gather lists the agent's toolsets. A run may be resumed when a toolset is away, so they are asked once, here, and not
-// when a run needs them.
-func gather(ctx context.Context, a sdk.Agent) (gathered, error) {
-	g := gathered{Agent: a}
+// when a run needs them. away are those that did not answer; the error is of those that cannot be used at all.
+func (l listings) gather(ctx context.Context, a sdk.Agent) (g gathered, away []Away, err error) {
+	g = gathered{Agent: a}
 	g.Tools = slices.Clone(a.Tools)
 	for _, t := range a.Tools {
 		g.code = append(g.code, codeTool+t.Definition.Name)
 	}
 	var faults []error
 	for _, set := range a.Toolsets {
-		tools, err := list(ctx, set)
-		if err != nil {
-			faults = append(faults, err)
+		if !reflect.TypeOf(set).Comparable() {
+			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "toolset %s: a toolset is a pointer, so that it can be told from others", set.Name()))
+			continue
 		}
-		for _, t := range tools {
+		listed, ok := l[set]
+		if !ok {
+			listed.tools, listed.err = list(ctx, set)
+			l[set] = listed
+		}
+		switch {
+		case errors.Is(listed.err, &sdk.Error{Code: sdk.CodeConfig}):
+			faults = append(faults, listed.err)
+		case listed.err != nil:
+			away = append(away, Away{Agent: a.Spec.Name, Toolset: set.Name(), Err: listed.err})
+		}
+		for _, t := range listed.tools {
 			t.Definition.Name = toolsetPrefix(set) + t.Definition.Name
 			t.Definition.Server = set.Name()
 			g.Tools = append(g.Tools, t)
 			g.code = append(g.code, codeToolset+set.Name())
 		}
 	}
-	return g, errors.Join(faults...)
+	return g, away, errors.Join(faults...)
 }
 
 func list(ctx context.Context, set sdk.Toolset) ([]sdk.Tool, error) {
-	if !reflect.TypeOf(set).Comparable() {
-		return nil, sdk.Errorf(sdk.CodeConfig, "toolset %s: a toolset is a pointer, so that it can be told from others", set.Name())
-	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	tools, err := set.Tools(ctx)

@@ -149,15 +149,66 @@ func (byValue) Close() error                              { return nil }
 
 func TestSet_RefusesToolsetsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	away := &toolset{name: "away", listErr: errors.New("connection refused")}
-	err := catalog.New(specs{}, noModel, approval.Options{}).Set([]sdk.Agent{desk(away, byValue{})})
-	for _, want := range []string{"agent desk", "toolset away", "connection refused", "toolset value"} {
+	wrong := &toolset{name: "wrong", listErr: sdk.Errorf(sdk.CodeConfig, "no such host")}
+	err := catalog.New(specs{}, noModel, approval.Options{}).Set([]sdk.Agent{desk(wrong, byValue{})})
+	for _, want := range []string{"agent desk", "toolset wrong", "no such host", "toolset value"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error %v does not say %q", err, want)
 		}
 	}
-	if away.closed != 1 {
-		t.Errorf("the toolset was closed %d times, want once", away.closed)
+	if wrong.closed != 1 {
+		t.Errorf("the toolset was closed %d times, want once", wrong.closed)
+	}
+}
+
+// An agent whose toolset is away keeps no other from being served, and is served when the toolset has answered, then for
+// good.
+func TestSet_AgentOfAToolsetThatIsAwayWaits(t *testing.T) {
+	t.Parallel()
+	away, here := &toolset{name: "away", listErr: errors.New("connection refused")}, &toolset{name: "here"}
+	other := desk(here)
+	other.Spec.Name, other.Spec.Contract.Type, other.Spec.Contract.URI = "other", "other", "#/other"
+	agents := []sdk.Agent{desk(away, here), other}
+	c := catalog.New(specs{}, noModel, approval.Options{})
+	if err := c.Set(agents); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.Current("other"); !ok {
+		t.Error("an agent whose toolset is there is not served")
+	}
+	if _, ok := c.Current("desk"); ok {
+		t.Error("an agent is served without a part of its tools")
+	}
+	if _, err := c.Version(t.Context(), "desk", "any"); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		t.Errorf("a run of the agent goes on: %v", err)
+	}
+	waiting := c.Waiting()
+	if len(waiting) != 1 || waiting[0].Agent != "desk" || waiting[0].Toolset != "away" || waiting[0].Err == nil {
+		t.Errorf("waiting %+v", waiting)
+	}
+	if c.Silence() == 0 || here.listed != 1 {
+		t.Errorf("one pass asks a toolset %d times", here.listed)
+	}
+	for _, listErr := range []error{nil, errors.New("gone again")} {
+		away.listErr = listErr
+		if err := c.Refresh(agents); err != nil {
+			t.Fatal(err)
+		}
+		agent, ok := c.Current("desk")
+		if !ok || len(agent.Definitions) < 2 || len(c.Waiting()) > 0 {
+			t.Errorf("listing ends with %v: served %t, waiting %v", listErr, ok, c.Waiting())
+		}
+	}
+}
+
+// What is wrong with the agent itself is said also while its toolset is away.
+func TestSet_RefusesAWrongAgentWhoseToolsetIsAway(t *testing.T) {
+	t.Parallel()
+	a := desk(&toolset{name: "away", listErr: errors.New("connection refused")})
+	a.Spec.StopOn = []string{"away_look", "nothing"}
+	err := catalog.New(specs{}, noModel, approval.Options{}).Set([]sdk.Agent{a})
+	if err == nil || !strings.Contains(err.Error(), "nothing") || strings.Contains(err.Error(), "away_look") {
+		t.Errorf("error %v", err)
 	}
 }
 

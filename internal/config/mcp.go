@@ -76,7 +76,7 @@ func (l *loader) agentServers(f *agentFile) {
 }
 
 // checkServers reads the mcp.json, where a server is used, and looks for every server that is named. Variables of the
-// environment are not looked up here: a check may run elsewhere.
+// environment are left as references: a check may run elsewhere.
 func (l *loader) checkServers() {
 	if len(l.mcpUses) == 0 && !l.mcpFile.Present() {
 		return
@@ -91,7 +91,7 @@ func (l *loader) checkServers() {
 	if m.Data, ok = l.readFile(at, m.File); !ok {
 		return
 	}
-	servers, err := mcp.ParseServers(m.Data, func(string) (string, bool) { return "", true })
+	servers, err := mcp.ParseServers(m.Data, func(name string) (string, bool) { return "${env:" + name + "}", true })
 	if err != nil {
 		e := sdk.AsError(err)
 		for _, fault := range e.Faults {
@@ -101,6 +101,14 @@ func (l *loader) checkServers() {
 			l.Faultf(strict.Position{File: m.File}, "%s", e.Message)
 		}
 		return
+	}
+	for _, s := range servers {
+		s.Policy = m.Policies[s.Name]
+		s.Hosts, s.LocalHosts = m.Hosts, m.LocalHosts
+		isUsed := slices.ContainsFunc(l.mcpUses, func(name words) bool { return name.V == s.Name })
+		if isUsed && !strings.Contains(s.URL, "${env:") {
+			l.Note(strict.Position{File: m.File}, s.Check())
+		}
 	}
 	for _, name := range slices.Concat(l.mcpUses, l.mcpPolicies) {
 		if !slices.ContainsFunc(servers, func(s mcp.ServerConfig) bool { return s.Name == name.V }) {

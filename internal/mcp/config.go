@@ -155,10 +155,13 @@ func (s *ServerConfig) Check() error {
 	if err != nil || u.Hostname() == "" {
 		return sdk.Errorf(sdk.CodeConfig, "MCP server %s: its url is none", s.Name)
 	}
-	return s.checkURL(u)
+	if err := s.checkURL(u); err != nil {
+		return sdk.Errorf(sdk.CodeConfig, "MCP server %s: %s", s.Name, err.Message)
+	}
+	return nil
 }
 
-func (p *Policy) checkURL(u *url.URL) error {
+func (p *Policy) checkURL(u *url.URL) *sdk.Error {
 	host := u.Hostname()
 	local := slices.Contains(p.LocalHosts, host)
 	switch {

@@ -56,9 +56,11 @@ type Worker struct {
 	Options
 	// setting guards Agents while the worker runs.
 	setting sync.Mutex
-	catalog *catalog.Catalog
-	runner  *runner.Runner
-	handler *handler.Handler
+	// replaced gets a value when Agents are others.
+	replaced chan struct{}
+	catalog  *catalog.Catalog
+	runner   *runner.Runner
+	handler  *handler.Handler
 	// store is Options.Store as it was given, without telemetry around it.
 	store runner.Store
 	// reading are the consumers that Run reads: those of the agents that there were at first.
@@ -86,12 +88,13 @@ func New(o Options) (*Worker, error) {
 	}
 	store := o.Store
 	o.show()
-	w := &Worker{Options: o, store: store, catalog: catalog.New(o.Store, o.Models, approval.Options{
+	w := &Worker{Options: o, store: store, replaced: make(chan struct{}, 1), catalog: catalog.New(o.Store, o.Models, approval.Options{
 		Grants: o.Conn.Grants(), Identity: o.Identity, Keys: o.Keys,
 	})}
 	if err := w.catalog.Set(o.Agents); err != nil {
 		return nil, err
 	}
+	w.warnOfWaiting()
 	w.reading = w.consumers()
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
@@ -124,6 +127,11 @@ func (w *Worker) SetAgents(agents []sdk.Agent) error {
 		return err
 	}
 	w.Agents = agents
+	w.warnOfWaiting()
+	select {
+	case w.replaced <- struct{}{}:
+	default: // it is known already
+	}
 	return nil
 }
 

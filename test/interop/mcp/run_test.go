@@ -154,13 +154,19 @@ func (w *world) must(args ...string) string {
 // untilWaiting waits until the run waits for a person.
 func (w *world) untilWaiting(run string) {
 	w.Helper()
+	w.until(run, `"status": "waiting"`)
+}
+
+// until waits until the run, as JSON, has the text.
+func (w *world) until(run, text string) {
+	w.Helper()
 	for deadline := time.Now().Add(wait); ; {
 		out, err := w.agentd("runs", "show", run, "-o", "json")
-		if err == nil && strings.Contains(out, `"status": "waiting"`) {
+		if err == nil && strings.Contains(out, text) {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.Fatalf("run %s does not wait: %v\n%s", run, err, out)
+			w.Fatalf("run %s has no %s: %v\n%s", run, text, err, out)
 		}
 		<-time.After(50 * time.Millisecond)
 	}
@@ -265,5 +271,128 @@ conversations:
 				}
 			}
 		})
+	}
+}
+
+// A server that is away when the worker starts keeps neither the worker nor its other agents from serving; its agent's run
+// waits, and is done when the server is there.
+func TestWorker_StartsWithoutAServerAndWaitsForIt(t *testing.T) {
+	t.Parallel()
+	var added atomic.Int64
+	server := shop(&added)
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	var there atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if !there.Load() {
+			http.Error(rw, "not yet", http.StatusBadGateway)
+			return
+		}
+		handler.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(web.Close)
+	w := newWorld(t, map[string]string{
+		"mcp.json": fmt.Sprintf(`{"mcpServers": {"shop": {"type": "http", "url": %q}}}`, web.URL),
+		"agentd.yaml": `
+mcp: {local_hosts: [127.0.0.1]}
+agents:
+  - {name: plain, model: {name: m}}
+  - name: desk
+    model: {name: m}
+    tools: {mcp: [shop]}
+    stop_on: [shop_order]
+`,
+		"script.yaml": `
+conversations:
+  - match: {contains: count}
+    replies:
+      - calls: [{name: shop_add, arguments: {n: 5}}]
+      - text: '{"response": "counted"}'
+  - match: {contains: hello}
+    replies: [{text: '{"response": "hello"}'}]
+`,
+	})
+	if out, err := w.agentd("check"); err != nil {
+		t.Errorf("check: %v\n%s", err, out)
+	}
+	said := w.startSaying("serving", "serve", "--provision")
+	if !strings.Contains(said, "agent=desk toolset=shop") {
+		t.Errorf("no warning of the server that is away:\n%s", said)
+	}
+	w.must("run", "desk", "-m", "count", "--subject", "one", "--detach")
+	if out := w.must("run", "plain", "-m", "hello"); !strings.Contains(out, "hello") {
+		t.Errorf("the other agent says %s", out)
+	}
+	there.Store(true)
+	w.until("one", `"rev"`) // its init is delivered again
+	if out := w.must("runs", "follow", "one"); !strings.Contains(out, "counted") || added.Load() != 5 {
+		t.Errorf("the run says %s, and %d was added", out, added.Load())
+	}
+}
+
+// What a server says of its tools decides what a person is asked for: a rule names labels, not tools.
+func TestAnnotations_DriveAPermissionPolicy(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	var done [4]atomic.Int64
+	server := mcp.NewServer(&mcp.Implementation{Name: "disk", Version: "1"}, nil)
+	for i, tool := range []*mcp.Tool{
+		{Name: "look", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}},
+		{Name: "note", Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no}},
+		{Name: "wipe", Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &no}},
+		{Name: "post", Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes}},
+	} {
+		mcp.AddTool(server, tool, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			done[i].Add(1)
+			return nil, map[string]any{"ok": true}, nil
+		})
+	}
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	t.Cleanup(web.Close)
+	w := newWorld(t, map[string]string{
+		"mcp.json": fmt.Sprintf(`{"mcpServers": {"disk": {"type": "http", "url": %q}}}`, web.URL),
+		"agentd.yaml": `
+mcp: {local_hosts: [127.0.0.1]}
+agents:
+  - name: desk
+    model: {name: m}
+    tools: {mcp: [disk]}
+    permissions:
+      rules:
+        - {labels: [open_world], verdict: deny, reason: nothing leaves the house}
+        - {labels: [destructive]}
+`,
+		"script.yaml": `
+conversations:
+  - replies:
+      - calls: [{name: disk_look, arguments: {}}, {name: disk_note, arguments: {}}, {name: disk_wipe, arguments: {}}, {name: disk_post, arguments: {}}]
+      - text: '{"response": "cleaned"}'
+`,
+	})
+	w.start("serving", "serve", "--provision")
+	w.must("run", "desk", "-m", "clean", "--subject", "one", "--detach")
+	w.untilWaiting("one")
+	counts := func(want ...int64) {
+		t.Helper()
+		for i := range done {
+			if got := done[i].Load(); got != want[i] {
+				t.Errorf("tool %d ran %d times, want %d", i, got, want[i])
+			}
+		}
+	}
+	counts(1, 1, 0, 0)
+	var asked []struct {
+		ID   string `json:"id"`
+		Tool string `json:"tool"`
+	}
+	if out := w.must("approvals", "list", "-o", "json"); json.Unmarshal([]byte(out), &asked) != nil || len(asked) != 1 || asked[0].Tool != "disk_wipe" {
+		t.Fatalf("asked is %s", out)
+	}
+	w.must("approvals", "approve", asked[0].ID)
+	if out := w.must("runs", "follow", "one"); !strings.Contains(out, "cleaned") {
+		t.Errorf("the run says %s", out)
+	}
+	counts(1, 1, 1, 0)
+	if journal := w.must("runs", "show", "one", "-v"); !strings.Contains(journal, "nothing leaves the house") {
+		t.Errorf("the model is not told why:\n%s", journal)
 	}
 }

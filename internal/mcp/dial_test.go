@@ -1,0 +1,114 @@
+package mcp
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"agentd/sdk"
+)
+
+func TestCheckAddress_OnlyPublicUnlessLocal(t *testing.T) {
+	t.Parallel()
+	for address, public := range map[string]bool{
+		"93.184.216.34:443": true, "[2606:2800:220:1::1]:443": true,
+		"127.0.0.1:80": false, "[::1]:80": false, "10.1.2.3:443": false, "172.16.0.1:443": false, "192.168.1.1:443": false,
+		"169.254.169.254:80": false, "[fe80::1]:80": false, "[fc00::1]:80": false, "[::ffff:10.0.0.1]:80": false,
+		"[::ffff:169.254.169.254]:80": false, "100.64.0.1:80": false, "0.0.0.0:80": false, "[::]:80": false, "224.0.0.1:80": false,
+	} {
+		err := checkAddress(address, false)
+		if (err == nil) != public {
+			t.Errorf("%s: %v, want public %t", address, err, public)
+		}
+		if err != nil && !errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+			t.Errorf("%s: %v", address, err)
+		}
+		if err := checkAddress(address, true); err != nil {
+			t.Errorf("%s as a local host: %v", address, err)
+		}
+	}
+	if err := checkAddress("nonsense", true); err == nil {
+		t.Error("what is no address is dialled")
+	}
+}
+
+// The address is checked when it is dialled: a host that is listed and means a loopback address is not reached.
+func TestHTTPClient_ChecksWhatANameMeans(t *testing.T) {
+	t.Parallel()
+	reached := false
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	t.Cleanup(server.Close)
+	url := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
+	get := func(p Policy) error {
+		client := p.httpClient("localhost")
+		defer client.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	if err := get(Policy{Hosts: []string{"localhost"}}); !errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) || reached {
+		t.Errorf("error %v, reached %t", err, reached)
+	}
+	if err := get(Policy{LocalHosts: []string{"localhost"}}); err != nil || !reached {
+		t.Errorf("error %v, reached %t", err, reached)
+	}
+}
+
+// A redirect would carry the configured headers to a host that nobody has listed.
+func TestHTTPClient_FollowsNoRedirect(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.RedirectHandler("http://169.254.169.254/", http.StatusTemporaryRedirect))
+	t.Cleanup(server.Close)
+	p := Policy{LocalHosts: []string{"127.0.0.1"}}
+	client := p.httpClient("127.0.0.1")
+	t.Cleanup(client.CloseIdleConnections)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusTemporaryRedirect {
+		t.Errorf("status %s, %v", resp.Status, err)
+	}
+}
+
+func TestNewServer_RefusesHostsThatAreNotListed(t *testing.T) {
+	t.Parallel()
+	policy := Policy{Hosts: []string{"mcp.example.com"}, LocalHosts: []string{"box"}}
+	for url, fault := range map[string]string{
+		"https://mcp.example.com/mcp":       "",
+		"https://mcp.example.com:8443/mcp":  "",
+		"http://box:8080/":                  "",
+		"https://box/":                      "",
+		"http://mcp.example.com/":           "want https",
+		"https://evil.example.com/":         "evil.example.com is not allowed",
+		"https://mcp.example.com.evil.org/": "is not allowed",
+		"https://me:pw@mcp.example.com/":    "credentials belong into headers",
+		"ftp://box/":                        "want https",
+		"/mcp":                              "its url is none",
+		"http://[":                          "its url is none",
+	} {
+		_, err := NewServer(ServerConfig{Name: "x", URL: url, Policy: policy}, slog.New(slog.DiscardHandler))
+		switch {
+		case fault == "" && err != nil:
+			t.Errorf("%s: %v", url, err)
+		case fault != "" && (err == nil || !strings.Contains(err.Error(), fault) || !strings.Contains(err.Error(), "MCP server x")):
+			t.Errorf("%s: error %v, want %q", url, err, fault)
+		}
+		if err != nil && strings.Contains(err.Error(), "pw") {
+			t.Errorf("%s: the error has the password: %v", url, err)
+		}
+	}
+}
