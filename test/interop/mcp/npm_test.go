@@ -22,7 +22,7 @@ import (
 // have, so one comes with them.
 var packages = []string{
 	"@modelcontextprotocol/server-everything@2026.8.31", "@modelcontextprotocol/server-filesystem@2026.8.31",
-	"@modelcontextprotocol/conformance@0.1.16", "node@22.23.3",
+	"@modelcontextprotocol/conformance@0.1.16", "@modelcontextprotocol/inspector@2.12.0", "node@22.23.3",
 }
 
 var install = sync.OnceValues(func() (string, error) {
@@ -30,7 +30,7 @@ var install = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, "agentd-interop", "mcp-"+strings.NewReplacer("/", "", "@", "-").Replace(strings.Join(packages, "")))
+	dir := filepath.Join(root, "agentd-interop", "mcp-"+strings.NewReplacer("/", "", "@", "-", "modelcontextprotocol", "").Replace(strings.Join(packages, "")))
 	if _, err := os.Stat(filepath.Join(dir, "complete")); err == nil {
 		return dir, nil
 	}
@@ -91,7 +91,7 @@ conversations:
           - {name: everything_get-tiny-image, arguments: {}}
           - {name: everything_get-structured-content, arguments: {location: Chicago}}
           - {name: everything_trigger-long-running-operation, arguments: {duration: 1, steps: 2}}
-          - {name: ask_question, arguments: {question: Go on?}}
+          - {name: ask_question, arguments: {question: 'Go on?'}}
       - calls:
           - {name: files_read_text_file, arguments: {path: %[1]q}}
           - {name: everything_echo, arguments: {message: still here}}

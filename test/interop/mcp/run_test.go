@@ -63,6 +63,9 @@ func newWorld(t *testing.T, files map[string]string) *world {
 	t.Helper()
 	w := &world{T: t, dir: t.TempDir()}
 	for name, text := range files {
+		if err := os.MkdirAll(filepath.Join(w.dir, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
