@@ -60,6 +60,8 @@ type ModelRequest struct {
 	MaxTokens int
 	// Thinking is ModelSpec's.
 	Thinking string
+	// Tokens is how many tokens the run may still use; 0 is any number.
+	Tokens int64
 }
 
 // Section is a named part of a prompt.

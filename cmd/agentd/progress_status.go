@@ -11,7 +11,7 @@ import (
 
 const (
 	// statusTail is the most characters of a text that is being written.
-	statusTail = 64
+	statusTail  = 64
 	labelThinks = "thinks"
 	// eraseLine takes away what is in the terminal's current line.
 	eraseLine = "\r\x1b[2K"

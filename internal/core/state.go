@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"agentd/sdk"
 )
@@ -135,7 +136,7 @@ func (s *State) StopText() string {
 		m := s.History[i]
 		for _, c := range m.Content {
 			if c.Kind == sdk.ContentToolResult && c.CallID == s.Stop {
-				return c.Text
+				return unquoted(c.Text)
 			}
 		}
 		if text := m.PlainText(); said == "" && m.Role == sdk.RoleAssistant {
@@ -143,4 +144,13 @@ func (s *State) StopText() string {
 		}
 	}
 	return said
+}
+
+// unquoted is a result that is no more than a JSON string as the text that it is.
+func unquoted(result string) string {
+	var text string
+	if strings.HasPrefix(result, `"`) && json.Unmarshal([]byte(result), &text) == nil {
+		return text
+	}
+	return result
 }

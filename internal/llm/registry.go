@@ -125,7 +125,7 @@ func (r *Registry) Provider(spec sdk.ModelSpec) (sdk.Provider, error) {
 			faults = append(faults, err)
 			continue
 		}
-		provider := sdk.Provider(assembled{Retrying(r.providers[s.Provider], r.retry)})
+		provider := sdk.Provider(assembled{Continuing(Retrying(recovering{r.providers[s.Provider]}, r.retry))})
 		if s.ToolCalls == sdk.ToolCallsText {
 			provider = texttools.Wrap(provider)
 		}

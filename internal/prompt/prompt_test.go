@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"agentd/internal/prompt"
 	"agentd/sdk"
@@ -52,5 +53,25 @@ func TestTurn_NeverPartsACallFromItsResult(t *testing.T) {
 	got = prompt.Turn(history[:1], sections)
 	if len(got) != 1 || got[0].PlainText() != "<planning>\nplan\n</planning>\nhello" || len(history[0].Content) != 1 {
 		t.Errorf("before the input: %+v", got)
+	}
+}
+
+func TestSummary_ShowsTheBeginningOfALargeResult(t *testing.T) {
+	t.Parallel()
+	short := strings.Repeat("word ", 100)
+	if got := prompt.Preview(short); got != short {
+		t.Errorf("a short text became %q", got)
+	}
+	for name, tc := range map[string]struct {
+		text             string
+		characters, line int
+	}{
+		"characters": {strings.Repeat("é", 4000), 1600, 0},
+		"lines":      {strings.Repeat("a line\n", 4000), 24*7 - 1, 23},
+	} {
+		head, note, cut := strings.Cut(prompt.Preview(tc.text), "…")
+		if !cut || utf8.RuneCountInString(head) != tc.characters || strings.Count(head, "\n") != tc.line || !strings.HasPrefix(tc.text, head) {
+			t.Errorf("%s: %d characters, %d line breaks, then %q", name, utf8.RuneCountInString(head), strings.Count(head, "\n"), note)
+		}
 	}
 }

@@ -30,7 +30,7 @@ func (a *activation) request(ctx context.Context) (sdk.ModelRequest, Prompt, err
 	return sdk.ModelRequest{
 		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: built.System, Turn: built.Turn,
 		Messages: built.Messages, Tools: a.agent.Definitions, Output: a.agent.OutputSchema, Interactions: interactions,
-		Temperature: a.agent.Temperature, MaxTokens: a.agent.MaxTokens,
+		Temperature: a.agent.Temperature, MaxTokens: a.agent.MaxTokens, Tokens: max(h.TokensLeft(), 0),
 	}, built, nil
 }
 
@@ -50,7 +50,7 @@ func (a *activation) promptFailed(ctx context.Context, err error) (core.Event, e
 func (a *activation) compact(ctx context.Context, built Prompt, next sdk.ModelRequest) core.Event {
 	request := sdk.ModelRequest{
 		Run: next.Run, Lifecycle: next.Lifecycle, Model: next.Model, System: built.SummarySystem, Messages: built.SummaryMessages,
-		Interactions: next.Interactions, Temperature: next.Temperature, MaxTokens: next.MaxTokens,
+		Interactions: next.Interactions, Temperature: next.Temperature, MaxTokens: next.MaxTokens, Tokens: next.Tokens,
 	}
 	a.stats.ModelCalls.Add(1)
 	a.calling(&request, forSummary)

@@ -56,6 +56,9 @@ func (d directory) understand(reply sdk.ModelReply) sdk.ModelReply {
 		})
 	}
 	if len(parsed.Faults) > 0 {
+		if len(reply.Text) > MaxText {
+			reply.Text = snippet(reply.Text) // no conversation takes it
+		}
 		reply.Fault = &sdk.ReplyFault{Class: string(parsed.Faults[0].Class), Message: complaint(parsed)}
 		return reply
 	}
