@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -270,4 +271,11 @@ func (t PermissionPolicyTerms) NeedsIdentity() bool {
 		}
 	}
 	return false
+}
+
+// DecisionKey is a public key whose signatures on decisions count.
+type DecisionKey struct {
+	Public ed25519.PublicKey
+	// Principal is the only one who may publish what the key signed; empty is anybody who may decide.
+	Principal string
 }

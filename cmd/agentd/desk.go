@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -85,12 +84,7 @@ func (d *answerer) handle(ctx context.Context, delivery broker.Delivery) error {
 	if err != nil {
 		return err
 	}
-	err = d.conn.Answer(ctx, delivery.Subject(), answer)
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
-		d.progress.note(labelAnswer, "(somebody else was quicker)")
-		return nil
-	}
-	return err
+	return d.conn.Answer(ctx, delivery.Subject(), answer)
 }
 
 // obtain shows the question and gets an answer, if anybody here has one.

@@ -34,14 +34,14 @@ func signedDecision(t *testing.T) (sdk.Event, Keys) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return received, Keys{"finance": {public}}
+	return received, Keys{"finance": {{Public: public}}}
 }
 
 func TestVerify_AcceptsWhatWasSigned(t *testing.T) {
 	t.Parallel()
 	ev, keys := signedDecision(t)
-	if err := keys.Verify([]string{"finance"}, ev); err != nil {
-		t.Error(err)
+	if key, err := keys.Verify([]string{"finance"}, ev, "anna"); err != nil || key != Fingerprint(keys["finance"][0].Public) {
+		t.Errorf("key %q, %v", key, err)
 	}
 }
 
@@ -65,13 +65,27 @@ func TestVerify_RefusesAllElse(t *testing.T) {
 			t.Parallel()
 			ev, keys := signedDecision(t)
 			change(&ev)
-			if err := keys.Verify([]string{"finance"}, ev); !errors.Is(err, &sdk.Error{Code: sdk.CodeDecisionRefused}) {
+			if _, err := keys.Verify([]string{"finance"}, ev, "anna"); !errors.Is(err, &sdk.Error{Code: sdk.CodeDecisionRefused}) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 	ev, keys := signedDecision(t)
-	if err := keys.Verify([]string{sdk.HumanDomain}, ev); err == nil {
+	if _, err := keys.Verify([]string{sdk.HumanDomain}, ev, "anna"); err == nil {
 		t.Error("a key of another domain counts")
+	}
+}
+
+func TestVerify_BindsAKeyToItsPrincipal(t *testing.T) {
+	t.Parallel()
+	ev, keys := signedDecision(t)
+	keys["finance"][0].Principal = "anna"
+	if _, err := keys.Verify([]string{"finance"}, ev, "anna"); err != nil {
+		t.Error(err)
+	}
+	for _, who := range []string{"bob", ""} {
+		if _, err := keys.Verify([]string{"finance"}, ev, who); err == nil || !strings.Contains(err.Error(), `the key of "anna"`) {
+			t.Errorf("published by %q: %v", who, err)
+		}
 	}
 }

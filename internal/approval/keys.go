@@ -13,18 +13,33 @@ import (
 )
 
 // Keys are the public keys whose signatures count, by domain.
-type Keys map[string][]ed25519.PublicKey
+type Keys map[string][]sdk.DecisionKey
 
-// Verify reports whether an event is signed with a key of one of the domains. The error is CodeDecisionRefused.
-func (k Keys) Verify(domains []string, ev sdk.Event) error {
+// Verify returns the fingerprint of the key of one of the domains that signed an event, which the principal who published.
+// The error is CodeDecisionRefused.
+func (k Keys) Verify(domains []string, ev sdk.Event, who string) (string, error) {
+	owner := ""
 	for _, domain := range domains {
 		for _, key := range k[domain] {
-			if verified(key, ev) {
-				return nil
+			switch {
+			case !verified(key.Public, ev):
+			case key.Principal == "" || key.Principal == who:
+				return Fingerprint(key.Public), nil
+			default:
+				owner = key.Principal
 			}
 		}
 	}
-	return sdk.Errorf(sdk.CodeDecisionRefused, "the decision is not signed with a key of the domain it was asked in")
+	if owner != "" {
+		return "", sdk.Errorf(sdk.CodeDecisionRefused, "the decision is signed with the key of %q, and was published by %q", owner, who)
+	}
+	return "", sdk.Errorf(sdk.CodeDecisionRefused, "the decision is not signed with a key of the domain it was asked in")
+}
+
+// Fingerprint names a public key: the first 16 bytes of its SHA-256, in hexadecimal.
+func Fingerprint(public ed25519.PublicKey) string {
+	sum := sha256.Sum256(public)
+	return hex.EncodeToString(sum[:16])
 }
 
 // Signer signs decisions.
@@ -33,12 +48,11 @@ type Signer struct {
 	key ed25519.PrivateKey
 }
 
-// NewSigner returns a signer. Its signatures name the key by the first 8 bytes of the SHA-256 of the public key, in
-// hexadecimal; verifying tries every key of the domain, whatever the name.
+// NewSigner returns a signer. Its signatures name the key by its fingerprint; verifying tries every key of the domain,
+// whatever the name.
 func NewSigner(key ed25519.PrivateKey) *Signer {
 	public, _ := key.Public().(ed25519.PublicKey) // it has no other kind
-	sum := sha256.Sum256(public)
-	return &Signer{hex.EncodeToString(sum[:8]), key}
+	return &Signer{Fingerprint(public), key}
 }
 
 // ReadSigner reads an Ed25519 key from a PEM file (PKCS #8), as `openssl genpkey -algorithm ed25519` writes it.

@@ -166,27 +166,43 @@ func (c *Conn) asWho(subject string) string {
 	return subject + "." + c.who
 }
 
-// Answer publishes an answer to a call that was delivered on subject, as the connection's principal. Somebody else's answer
-// that is there already is *sdk.Error with CodeConflict.
+// Answer publishes a person's answer to a call that was delivered on subject, as the connection's principal, and repeats it
+// until ctx ends. It lies beside what is on the reply subject already: an answer that the run could not use takes nothing
+// from the next one, and of several that it can use, or of one that is stored twice, the first counts.
 func (c *Conn) Answer(ctx context.Context, subject string, event sdk.Event) error {
 	reply, ok := c.ReplySubject(subject)
 	if !ok {
 		return sdk.Errorf(sdk.CodeInvalidEvent, "%s is no call", subject)
 	}
-	return c.Publish(ctx, c.asWho(reply), event)
+	subject = c.asWho(reply)
+	m, err := c.message(subject, event)
+	if err != nil {
+		return err
+	}
+	return c.persist(ctx, subject, func(attempt context.Context) error {
+		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(c.streamOf(subject)))
+		return err
+	})
 }
 
 // send publishes without create-if-absent: several messages may share the subject.
 func (c *Conn) send(ctx context.Context, subject string, event sdk.Event) error {
-	data, err := event.Encode()
+	m, err := c.message(subject, event)
 	if err != nil {
-		return fmt.Errorf("encode event %s: %w", event.ID, err)
+		return err
 	}
-	m := &nats.Msg{Subject: subject, Data: data, Header: c.headers(subject)}
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject))); err != nil {
 		return c.publishError(subject, err)
 	}
 	return nil
+}
+
+func (c *Conn) message(subject string, event sdk.Event) (*nats.Msg, error) {
+	data, err := event.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("encode event %s: %w", event.ID, err)
+	}
+	return &nats.Msg{Subject: subject, Data: data, Header: c.headers(subject)}, nil
 }
 
 // ArmTimer makes a message arrive on the run's fire subject at due, in place of what was armed before. It repeats until

@@ -35,7 +35,7 @@ func newAnswers(toolbox *contracts.Toolbox, keys approval.Keys) (*answers, error
 
 // check is runner.Agent.CheckAnswer. What a service answers wrongly is an error result for the model; what a person
 // answers wrongly is refused, so that they can answer again.
-func (a *answers) check(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
+func (a *answers) check(call core.Call, ev sdk.Event, who string) (runner.Answer, *sdk.Error) {
 	if ev.Type == sdk.ErrorType(call.Type) {
 		e := reported(ev)
 		return runner.Answer{Data: core.FailureData(e), Error: true, Retryable: e.Retryable}, nil
@@ -43,7 +43,7 @@ func (a *answers) check(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error
 	data, problem := a.valid(call, ev)
 	switch {
 	case problem == nil && call.Kind == core.CallPermission:
-		return a.decision(call, ev)
+		return a.decision(call, ev, who)
 	case problem == nil:
 		return runner.Answer{Data: data}, nil
 	case call.Kind == core.CallPermission:
@@ -99,7 +99,7 @@ func (a *answers) builtin(kind core.CallKind) *contracts.Version {
 
 // decision reads a decision on a permission request. What can be judged without the run is judged here: its signature and
 // its pattern.
-func (a *answers) decision(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
+func (a *answers) decision(call core.Call, ev sdk.Event, who string) (runner.Answer, *sdk.Error) {
 	var d sdk.PermissionDecision
 	if err := json.Unmarshal(ev.Data, &d); err != nil {
 		return runner.Answer{}, sdk.Errorf(sdk.CodeContractViolation, "the decision cannot be read").WithCause(err)
@@ -109,12 +109,15 @@ func (a *answers) decision(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Er
 			return runner.Answer{}, sdk.AsError(err)
 		}
 	}
+	answer := runner.Answer{Data: ev.Data, Decision: &d}
 	if call.Gate.Signed {
-		if err := a.keys.Verify(call.Domains, ev); err != nil {
+		key, err := a.keys.Verify(call.Domains, ev, who)
+		if err != nil {
 			return runner.Answer{}, sdk.AsError(err)
 		}
+		answer.Key = key
 	}
-	return runner.Answer{Data: ev.Data, Decision: &d}, nil
+	return answer, nil
 }
 
 // reported is the error that a service reports, without what a model has no use for, such as its stack.

@@ -75,9 +75,9 @@ func without(a *runner.Agent, gone map[string]*sdk.Error) *runner.Agent {
 		rest.Inline[t.Name] = sdk.Tool{Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return nil, problem }}
 	}
 	rest.Permissions = unasked{a.Permissions, gone}
-	rest.CheckAnswer = func(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
+	rest.CheckAnswer = func(call core.Call, ev sdk.Event, who string) (runner.Answer, *sdk.Error) {
 		problem, ok := gone[call.Tool]
-		answer, refusal := a.CheckAnswer(call, ev)
+		answer, refusal := a.CheckAnswer(call, ev, who)
 		switch {
 		case !ok:
 		case call.Kind == core.CallService:

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -204,6 +207,7 @@ func TestLoad_ListsEveryFaultOfAllFiles(t *testing.T) {
 
 func TestLoad_RefusesSmallerFiles(t *testing.T) {
 	t.Parallel()
+	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), ed25519.PublicKeySize))
 	agent := func(members string) string { return "agents:\n  - {name: a, model: {name: m}, " + members + "}\n" }
 	tests := []struct{ name, file, want string }{
 		{"empty", "", "agentd.yaml: the file is empty"},
@@ -217,6 +221,14 @@ func TestLoad_RefusesSmallerFiles(t *testing.T) {
 		{
 			"a quorum of the anonymous", agent("permissions: {require: ['*'], quorum: 2}"),
 			"agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules[0].terms: expected identity: required, because it depends on who somebody is, got anybody may be anonymous",
+		},
+		{
+			"a key twice", "decision_keys: {finance: [" + key + ", anna=" + key + "]}\n" + agent(""),
+			"agentd.yaml:1:73: decision_keys: the domain has this key twice: it counts once",
+		},
+		{
+			"a key of nobody", "decision_keys: {finance: [a.b=" + key + "]}\n" + agent(""),
+			`agentd.yaml:1:27: decision_keys: "a.b" cannot be a principal: want 1 to 128 letters, digits, _ and -`,
 		},
 		{
 			"no condition", agent("permissions: {rules: [{when: 'args.'}]}"), "agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules[0].when: expected a condition, " +

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"agentd/internal/approval"
@@ -125,7 +127,7 @@ func (l *loader) identity(f *file) {
 	}
 	for _, domain := range f.DecisionKeys {
 		for _, key := range domain.Value {
-			public, err := l.publicKey(key)
+			principal, public, err := l.decisionKey(key)
 			if err != nil {
 				l.Faultf(key.Position, "decision_keys: %s", err)
 				continue
@@ -133,10 +135,34 @@ func (l *loader) identity(f *file) {
 			if l.cfg.Keys == nil {
 				l.cfg.Keys = approval.Keys{}
 			}
-			l.cfg.Keys[domain.Key.V] = append(l.cfg.Keys[domain.Key.V], public)
+			known := l.cfg.Keys[domain.Key.V]
+			if slices.ContainsFunc(known, func(k sdk.DecisionKey) bool { return k.Public.Equal(public) }) {
+				l.Faultf(key.Position, "decision_keys: the domain has this key twice: it counts once")
+				continue
+			}
+			l.cfg.Keys[domain.Key.V] = append(known, sdk.DecisionKey{Public: public, Principal: principal})
 		}
 	}
 }
+
+// decisionKey is a public key, after the principal whose key it is and "=" when it is that of one alone.
+func (l *loader) decisionKey(key words) (principal string, public ed25519.PublicKey, err error) {
+	// A key in base64 ends with "=": nothing comes after it.
+	if name, rest, bound := strings.Cut(key.V, "="); bound && rest != "" && !strings.Contains(name, "/") {
+		if name == "" || len(name) > maxPrincipal || strings.Trim(name, principalLetters) != "" {
+			return "", nil, fmt.Errorf("%q cannot be a principal: want 1 to %d letters, digits, _ and -", name, maxPrincipal)
+		}
+		principal, key.V = name, rest
+	}
+	public, err = l.publicKey(key)
+	return principal, public, err
+}
+
+// Names of principals, which are subject tokens.
+const (
+	maxPrincipal     = 128
+	principalLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+)
 
 // publicKey is an Ed25519 key: the path of a PEM file, or the 32 bytes in base64.
 func (l *loader) publicKey(key words) (ed25519.PublicKey, error) {

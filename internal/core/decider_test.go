@@ -69,6 +69,7 @@ func (x *explorer) decide(request string, ev *core.Answered) {
 	case 3:
 		ev.Who = ""
 	}
+	ev.EventID += "-" + ev.Who
 	ev.Decision = &d
 }
 

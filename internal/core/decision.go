@@ -2,6 +2,8 @@ package core
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"agentd/sdk"
@@ -19,7 +21,7 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	d.Scope, d.Reason = cmp.Or(d.Scope, sdk.ScopeCall), clip(d.Reason, maxMessage)
 	record := Decision{
 		Request: c.ID, Call: c.Gate.Call, Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
-		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
+		Event: ev.EventID, Source: ev.Source, Who: ev.Who, Key: ev.Key,
 	}
 	if refusal := t.refuse(c, d, ev); refusal != nil {
 		if c.Gate.Refusals >= MaxRefusals {
@@ -32,7 +34,7 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	}
 	t.Decisions = append(t.Decisions, record)
 	if d.Decision == sdk.DecisionAllow && c.Gate.Quorum > 1 {
-		c.Gate.agree(&d, ev.Who)
+		c.Gate.agree(&d, ev)
 		if len(c.Gate.Allowed) < c.Gate.Quorum {
 			return t.settle()
 		}
@@ -68,6 +70,12 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 		return refused("whoever started the run may not decide")
 	case g.Quorum > 1 && (who == "" || slices.Contains(g.Allowed, who)):
 		return refused("every one of %d approvers must be somebody else", g.Quorum)
+	case g.Signed && g.Quorum > 1 && ev.Key == "":
+		return refused("nobody knows the key that signed it, so it cannot be told from the decisions of others")
+	case ev.Key != "" && slices.Contains(g.Keys, ev.Key):
+		return refused("the key %s has signed a decision that counts already", ev.Key)
+	case slices.Contains(g.Events, eventDigest(ev.EventID)):
+		return refused("it repeats a decision that counts already")
 	case len(d.Args) > 0 && (d.Decision != sdk.DecisionAllow || g.Mode != sdk.PermissionHold || g.Quorum > 1 || d.Scope != sdk.ScopeCall):
 		return refused("arguments can be edited only when one person allows this one call")
 	}
@@ -91,7 +99,7 @@ func (t *transition) refuseEdit(c *Call, d sdk.PermissionDecision) *sdk.Error {
 
 // agree adds somebody to those who allow the request, and narrows their decision to what all of them want: one must not
 // grant alone what takes several.
-func (g *Gate) agree(d *sdk.PermissionDecision, who string) {
+func (g *Gate) agree(d *sdk.PermissionDecision, ev Answered) {
 	wants := Agreement{Scope: d.Scope, Pattern: d.Pattern, Uses: d.Uses, Expires: d.ExpiresMillis}
 	switch {
 	case len(g.Allowed) == 0 && d.Scope != sdk.ScopeCall:
@@ -102,7 +110,17 @@ func (g *Gate) agree(d *sdk.PermissionDecision, who string) {
 	if g.Agreed == nil {
 		d.Scope, d.Pattern, d.Uses, d.ExpiresMillis = sdk.ScopeCall, "", 0, 0
 	}
-	g.Allowed = append(slices.Clip(g.Allowed), who)
+	g.Allowed = append(slices.Clip(g.Allowed), ev.Who)
+	g.Events = append(slices.Clip(g.Events), eventDigest(ev.EventID))
+	if ev.Key != "" {
+		g.Keys = append(slices.Clip(g.Keys), ev.Key)
+	}
+}
+
+// eventDigest stands for an event id in the head, where an id of any length would not fit.
+func eventDigest(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:16])
 }
 
 // admits reports whether somebody may decide on the request of a run that the initiator started.

@@ -72,8 +72,10 @@ type Answered struct {
 	Received int64
 	// Tokens are those that an agent says it has used.
 	Tokens int64
-	// Decision is what a permission request was answered with; nil is an error of whoever was asked.
+	// Decision is what a permission request was answered with; nil is an error of whoever was asked. Key is the fingerprint
+	// of the key that signed it, where that was asked for.
 	Decision *sdk.PermissionDecision
+	Key      string
 }
 
 // Fired is the run's timer. Now is the broker's clock, Due what the timer was armed for.

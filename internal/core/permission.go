@@ -32,6 +32,10 @@ type Gate struct {
 	// Quorum is how many must allow it (0: one), Allowed who did so far.
 	Quorum  int      `json:"quorum,omitempty"`
 	Allowed []string `json:"allowed,omitempty"`
+	// Keys and Events are the keys, and digests of the event ids, of the decisions that allowed it: each counts once, whoever
+	// publishes it.
+	Keys   []string `json:"keys,omitempty"`
+	Events []string `json:"events,omitempty"`
 	// Agreed is the wider grant that all of them want; nil is this one call.
 	Agreed    *Agreement `json:"agreed,omitempty"`
 	FourEyes  bool       `json:"four_eyes,omitempty"`
@@ -89,6 +93,8 @@ type Decision struct {
 	Event  string `json:"event,omitempty"`
 	Source string `json:"source,omitempty"`
 	Who    string `json:"who,omitempty"`
+	// Key is the fingerprint of the key that signed it, where decisions must be signed.
+	Key string `json:"key,omitempty"`
 	// Refused says why it does not count.
 	Refused string `json:"refused,omitempty"`
 	// Grant is the request, or the record, whose grant covers the call; Rule the rule of the policy.

@@ -14,7 +14,7 @@ import (
 type policy map[string]core.Ruling
 
 // parsePolicy reads the lines "permission TOOL hold|retry|deny [stages=DOMAIN:D,…] [scopes=S,…] [quorum=N] [four-eyes]
-// [approvers=A,…]" of an agent.
+// [signed] [approvers=A,…]" of an agent.
 func parsePolicy(t *testing.T, agent string) policy {
 	t.Helper()
 	p := policy{}
@@ -55,6 +55,8 @@ func parseTerm(t *testing.T, terms *sdk.PermissionTerms, key string, values []st
 		terms.Quorum = number(t, values[0])
 	case "four-eyes":
 		terms.FourEyes = true
+	case "signed":
+		terms.Signed = true
 	case "approvers":
 		terms.Approvers = values
 	default:

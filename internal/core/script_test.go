@@ -312,6 +312,11 @@ func (s *script) parseAnswer(rest string) core.Answered {
 			hash = value
 		case "who":
 			ev.Who = value
+			ev.EventID += "-" + value
+		case "event":
+			ev.EventID = value
+		case "key":
+			ev.Key = value
 		case "used":
 			ev.Tokens = int64(number(s.T, value))
 		case "lane":

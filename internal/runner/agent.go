@@ -47,9 +47,9 @@ type Agent struct {
 	Identity bool
 	// CheckInput validates an init event against the agent's contract and returns its data with defaults applied.
 	CheckInput func(sdk.Event) (json.RawMessage, *sdk.Error)
-	// CheckAnswer validates a response to a call against the called contract. problem is set when it is refused
-	// altogether.
-	CheckAnswer func(call core.Call, ev sdk.Event) (answer Answer, problem *sdk.Error)
+	// CheckAnswer validates a response to a call, published by the principal who, against the called contract. problem is
+	// set when it is refused altogether.
+	CheckAnswer func(call core.Call, ev sdk.Event, who string) (answer Answer, problem *sdk.Error)
 }
 
 // PromptInput is what the prompt of a model call is built from.
@@ -82,6 +82,8 @@ type Answer struct {
 	Retryable bool
 	// Decision is what a permission request was answered with.
 	Decision *sdk.PermissionDecision
+	// Key is the fingerprint of the key that signed the decision, where the request wants a signature.
+	Key string
 }
 
 // Catalog knows the agents of this worker. Agents are named by their subject token. Safe for concurrent use.

@@ -198,12 +198,12 @@ func (a *activation) answered() (core.Event, *sdk.Error) {
 		if c.ID != ref.ID || c.Closed() {
 			continue
 		}
-		checked, problem := a.agent.CheckAnswer(c, ev)
+		checked, problem := a.agent.CheckAnswer(c, ev, address.Who)
 		if problem != nil {
 			return nil, problem
 		}
 		answer.Data, answer.Error, answer.Retryable = checked.Data, checked.Error, checked.Retryable
-		answer.Decision = checked.Decision
+		answer.Decision, answer.Key = checked.Decision, checked.Key
 		if c.Kind == core.CallPermission && a.agent.Identity && answer.Who == "" {
 			return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires")
 		}

@@ -40,6 +40,8 @@ type Options struct {
 	Telemetry *telemetry.Telemetry
 	// Identity refuses runs and decisions without a principal; see SendAs and PublishAs.
 	Identity bool
+	// Keys are those whose signatures on decisions count, by domain.
+	Keys map[string][]sdk.DecisionKey
 	// URL is a NATS server with JetStream that is used instead of the embedded one, such as
 	// nats://user:password@127.0.0.1:4222, so that programs in other languages can take part.
 	URL string
@@ -143,7 +145,7 @@ func (h *Harness) check(doing string, err error) {
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: Patience, Logger: h.log,
-		Identity: h.o.Identity, Telemetry: h.o.Telemetry,
+		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
 	h.check("new worker", err)

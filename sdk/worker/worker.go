@@ -3,7 +3,6 @@ package worker
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,7 +51,7 @@ type Options struct {
 	// Identity refuses runs and decisions without a principal that the broker enforced as the last token of their subject.
 	Identity bool
 	// Keys verify signed decisions, by domain.
-	Keys map[string][]ed25519.PublicKey
+	Keys map[string][]sdk.DecisionKey
 
 	// ReconcileEvery is how often one of the workers looks for runs that were lost, and repairs or ends them: docs/reliability.md.
 	// 0 is an hour, negative is never. LostAfter is how old something must be before it counts as lost; 0 is 15 minutes.

@@ -1,11 +1,17 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/approval"
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -170,4 +176,60 @@ func TestPermission_RequiredByTheRun(t *testing.T) {
 	wantResponse(t, h.Done(r), "done")
 	sound(t, h.Conn(), natsStore(h.Conn()))
 	h.NoCall("calc.add")
+}
+
+// Two must allow a call with signed decisions. Somebody who may decide, and has no key, publishes the decision of another once
+// more under the own name, unchanged: it counts no second time. Nor may anybody but its owner publish what a bound key signed.
+func TestPermission_ASignatureCountsOnce(t *testing.T) {
+	t.Parallel()
+	signer := func(seed string) (*approval.Signer, ed25519.PublicKey) {
+		key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte(seed), ed25519.SeedSize))
+		public, _ := key.Public().(ed25519.PublicKey)
+		return approval.NewSigner(key), public
+	}
+	annas, anna := signer("a")
+	carls, carl := signer("c")
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{Quorum: 2, Signed: true, Approvers: []string{"anna", "bob", "carl"}}, "calc_add")
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: spec}}, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")), Identity: true,
+		Keys: map[string][]sdk.DecisionKey{sdk.HumanDomain: {{Public: anna}, {Public: carl, Principal: "carl"}}},
+	})
+	r := h.SendAs("shop", "desk", h.Init("desk", hello()))
+	request := h.Call(sdk.TypePermissionRequest)
+	hash, _ := request.Data()["args_sha256"].(string)
+	signed := func(by *approval.Signer, id string) sdk.Event {
+		ev := request.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash})
+		ev.ID, ev.DataContentType = id, sdk.ContentTypeJSON
+		ev, err := by.Sign(ev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ev
+	}
+	annaAllows, carlAllows := signed(annas, "anna-1"), signed(carls, "carl-1")
+	h.PublishAs("anna", request, annaAllows)
+	h.Until(r, "the first approval", func(s core.State) bool { return len(s.Calls) == 2 && len(s.Calls[1].Gate.Allowed) == 1 })
+	h.PublishAs("bob", request, annaAllows)
+	h.Until(r, "the refusal", func(s core.State) bool { return s.Calls[1].Gate.Refusals == 1 })
+	h.PublishAs("bob", request, carlAllows)
+	if letter := h.DeadLetter(); !strings.Contains(letter.Detail, `signed with the key of "carl", and was published by "bob"`) {
+		t.Errorf("dead letter %+v", letter)
+	}
+	h.NoCall("calc.add")
+	h.PublishAs("carl", request, carlAllows)
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "done")
+	sound(t, h.Conn(), natsStore(h.Conn()))
+	var counted []string
+	for _, e := range h.Journal(r) {
+		for _, d := range e.Decisions {
+			if d.Refused == "" {
+				counted = append(counted, d.Who+" "+d.Key)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"anna " + approval.Fingerprint(anna), "carl " + approval.Fingerprint(carl)}, counted); diff != "" {
+		t.Errorf("what counted: -want +got\n%s", diff)
+	}
 }

@@ -314,6 +314,7 @@ func answer(h *core.Head, f core.Effect) core.Answered {
 			if len(c.Gate.Approvers) > 0 {
 				ev.Who = c.Gate.Approvers[len(c.Gate.Allowed)]
 			}
+			ev.EventID += " of " + ev.Who
 		}
 	}
 	return ev

@@ -209,7 +209,7 @@ func checkInput(ev sdk.Event) (json.RawMessage, *sdk.Error) {
 }
 
 // checkAnswer refuses a person's answer without a message; a service's is an error when its type says so.
-func checkAnswer(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
+func checkAnswer(call core.Call, ev sdk.Event, _ string) (runner.Answer, *sdk.Error) {
 	isError := ev.Type == sdk.ErrorType(call.Type)
 	if call.Kind == core.CallPermission && !isError {
 		var d sdk.PermissionDecision
