@@ -16,6 +16,14 @@ const (
 	LiveDelta       = "model.delta"
 	LiveUsage       = "model.usage"
 	LiveToolStarted = "tool.started"
+	// A reply that is being made has thinking, messages and calls, one after the other. LiveCallStarted names the tool of a
+	// call long before its arguments are whole.
+	LiveThinkingStarted = "thinking.started"
+	LiveThinkingEnded   = "thinking.ended"
+	LiveMessageStarted  = "message.started"
+	LiveMessageEnded    = "message.ended"
+	LiveCallStarted     = "call.started"
+	LiveCallEnded       = "call.ended"
 )
 
 // Live is a live event of a run: lossy, for people who watch (docs/wire.md, "Live events"). On the wire it is a CloudEvent.

@@ -233,6 +233,7 @@ type milestoneData struct {
 	Error   bool            `json:"error"`
 	Reason  core.Reason     `json:"reason"`
 	Code    string          `json:"code"`
+	Limit   string          `json:"limit"`
 	Who     string          `json:"who"`
 	Type    string          `json:"type"`
 	// Asked and Decision are of permissions.
@@ -282,6 +283,8 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		return "", ""
 	case core.MilestoneSuspended:
 		return r.describeSuspended(quiet)
+	case core.MilestoneExhausted:
+		return "exhausted", "the limit of its " + d.Limit
 	case core.MilestoneFinished:
 		if problem, ok := problemIn(d.Type, d.Data); ok {
 			return "failed", problem.ErrorMessage

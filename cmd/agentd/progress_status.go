@@ -12,6 +12,7 @@ import (
 const (
 	// statusTail is the most characters of a text that is being written.
 	statusTail = 64
+	labelThinks = "thinks"
 	// eraseLine takes away what is in the terminal's current line.
 	eraseLine = "\r\x1b[2K"
 )
@@ -42,9 +43,11 @@ func (s *status) describe(l sdk.Live) (label, text string) {
 		return "", ""
 	}
 	switch l.Type {
+	case sdk.LiveThinkingEnded:
+		s.text = ""
 	case sdk.LiveTurnStarted:
 		s.text = ""
-		return "thinks", strings.TrimSpace(d.Model)
+		return labelThinks, strings.TrimSpace(d.Model)
 	case sdk.LiveToolStarted:
 		return "runs", d.Tool
 	case sdk.LiveDelta:
@@ -54,8 +57,12 @@ func (s *status) describe(l sdk.Live) (label, text string) {
 		if d.Tool != "" {
 			return "calls", d.Tool + " …"
 		}
-		s.text = lastOf(s.text + d.Text)
-		return "writes", strings.Join(strings.Fields(s.text), " ")
+		label = "writes"
+		if d.Thinking != "" {
+			label = labelThinks
+		}
+		s.text = lastOf(s.text + d.Thinking + d.Text)
+		return label, strings.Join(strings.Fields(s.text), " ")
 	}
 	return "", ""
 }

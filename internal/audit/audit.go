@@ -138,8 +138,10 @@ type run struct {
 	grants   map[string]*grant
 	// asked are the calls of the model, in order, that its history must answer.
 	asked []*call
-	// generations counts model calls, accepted or not.
-	generations int
+	// generations counts model calls, accepted or not; urgent the messages that may have interrupted one.
+	generations, urgent int
+	// notes are the messages for the model that wait or have waited, by their ids: how often each was said.
+	notes map[string]int
 	// voided says that whoever drives the run must find that nobody waits for it.
 	voided bool
 	// armed is what the run's timer was last armed for.
@@ -158,8 +160,8 @@ type call struct {
 	result *core.Result
 	// held says that it waited for a decision, approved that it got one that allows it, permitted that this was looked at.
 	held, approved, permitted bool
-	// told counts the results in the history, executed the executions of an inline tool.
-	told, executed int
+	// told counts the results in the history, executed the executions of an inline tool, questions what it asked people.
+	told, executed, questions int
 }
 
 // New returns a Checker for the subjects of one root.
@@ -246,7 +248,7 @@ func (c *Checker) run(key sdk.RunKey) *run {
 	if !ok {
 		r = &run{
 			key: key, etags: map[string]bool{}, causes: map[position]bool{}, calls: map[string]*call{},
-			requests: map[string]*request{}, grants: map[string]*grant{},
+			notes: map[string]int{}, requests: map[string]*request{}, grants: map[string]*grant{},
 		}
 		c.runs[key] = r
 		c.order = append(c.order, r)

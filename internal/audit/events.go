@@ -129,20 +129,20 @@ func (c *Checker) Executed(x Execution) {
 		begun = begun || open.ID == x.Call && open.Status == core.CallRunning
 	}
 	switch {
-	case x.AtMostOnce && k.executed > 1:
-		c.violate("I12", x.Run, "at-most-once call %s ran %d times", x.Call, k.executed)
+	case x.AtMostOnce && k.executed > 1+k.questions:
+		c.violate("I12", x.Run, "at-most-once call %s ran %d times and asked %d questions", x.Call, k.executed, k.questions)
 	case x.AtMostOnce && !begun:
 		c.violate("I12", x.Run, "at-most-once call %s ran before it was marked", x.Call)
-	case k.executed > drivers:
+	case k.executed > drivers+k.questions:
 		c.violate("I12", x.Run, "call %s ran %d times under %d drivers", x.Call, k.executed, drivers)
 	}
 }
 
-// Generated tells that a model is about to be called for a run.
+// Generated tells that a model is about to be called for a run, for its next step rather than for a summary.
 func (c *Checker) Generated(key sdk.RunKey) {
 	r := c.run(key)
 	r.generations++
-	if h := &r.last().Head; !r.unknown() && r.generations > h.Interactions+int(h.Fence) {
+	if h := &r.last().Head; !r.unknown() && r.generations > h.Interactions+int(h.Fence)+r.urgent {
 		c.violate("I12", key, "%d model calls for %d accepted replies under %d drivers", r.generations, h.Interactions, h.Fence)
 	}
 }

@@ -9,6 +9,7 @@ import (
 const (
 	kindReplied = "replied"
 	kindFired   = "fired"
+	kindSteered = "steered"
 )
 
 // Committed tells that the next entry of a run's journal is durable, with its blobs put back and the digest of its bytes.
@@ -37,6 +38,7 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 		c.remember(r, e, &e.Messages[i])
 	}
 	r.opened(e)
+	c.heard(r, e)
 	c.permissions(r, last, e)
 	for i := range e.Results {
 		c.resulted(r, e, &e.Results[i])
@@ -152,6 +154,25 @@ func (c *Checker) remember(r *run, e *core.Entry, m *sdk.Message) {
 	}
 }
 
+// heard notes the messages for the model that an entry lets in, and the questions of tools.
+func (c *Checker) heard(r *run, e *core.Entry) {
+	for _, n := range e.Notes {
+		if _, again := r.notes[n.ID]; again {
+			c.violate("I2", r.key, "entry %d lets in message %s again", e.Rev, n.ID)
+			continue
+		}
+		r.notes[n.ID] = 0
+	}
+	if e.Kind == kindSteered && e.Head.Urgent {
+		r.urgent++
+	}
+	for _, a := range e.Asks {
+		if k := r.calls[a.Call]; k != nil {
+			k.questions++
+		}
+	}
+}
+
 // opened notes the turn and the permission requests that an entry opens, the arguments that people changed, and the due
 // times of calls.
 func (r *run) opened(e *core.Entry) {
@@ -219,9 +240,12 @@ func (c *Checker) answers(r *run, k *call, in *input) bool {
 	return false
 }
 
-// told counts the results that a message shows to the model.
+// told counts the results and notes that a message shows to the model.
 func (c *Checker) told(r *run, m sdk.Message) {
 	for _, shown := range m.Content {
+		if shown.Kind == sdk.ContentText && shown.CallID != "" {
+			r.notes[shown.CallID]++
+		}
 		if shown.Kind != sdk.ContentToolResult {
 			continue
 		}
@@ -246,6 +270,11 @@ func (c *Checker) ended(r *run, last, e *core.Entry) {
 	for _, k := range r.asked {
 		if k.told != 1 {
 			c.violate("I8", r.key, "call %s (%s) has %d results at the end of the run", k.id, k.tool, k.told)
+		}
+	}
+	for id, said := range r.notes {
+		if said != 1 {
+			c.violate("I8", r.key, "message %s is %d times in the history at the end of the run", id, said)
 		}
 	}
 	if e.Head.Reason == core.ReasonDeadline && last.Head.Cancel == nil {

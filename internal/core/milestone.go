@@ -22,6 +22,7 @@ const (
 	MilestoneUsage      = "run.usage"
 	MilestoneCheckpoint = "checkpoint"
 	MilestoneSuspended  = "run.suspended"
+	MilestoneExhausted  = "run.exhausted"
 	MilestoneFinished   = "run.finished"
 	MilestoneMessage    = "run.message"
 	MilestoneReminded   = "model.no_tool_call"
@@ -85,6 +86,9 @@ func Milestones(e *Entry) []sdk.Live {
 		}
 		m.add(MilestoneSuspended, map[string]any{"calls": open})
 	case StatusDone:
+		if e.Head.Reason == ReasonQuota {
+			m.add(MilestoneExhausted, map[string]any{"limit": e.Head.ReasonCode, "interactions": e.Head.Interactions, "used": e.Head.TokensUsed()})
+		}
 		if e.Terminal != nil {
 			finished := map[string]any{"reason": e.Head.Reason, "type": e.Terminal.Type, "data": e.Terminal.Data}
 			if e.Head.ReasonCode != "" {

@@ -251,9 +251,3 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	a.Logger.ErrorContext(ctx, "model call failed", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil
 }
-
-// delta passes a fragment on to whoever watches, and counts as progress.
-func (a *activation) delta(d sdk.Delta) {
-	a.progress()
-	a.live(sdk.LiveDelta, a.state.Interactions+1, d)
-}

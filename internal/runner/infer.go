@@ -81,8 +81,10 @@ func (a *activation) generate(ctx context.Context, s *step, request sdk.ModelReq
 	if a.state.Driver.Takeovers > 0 {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
-	a.calling(&request)
-	reply, err = guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, a.delta) })
+	a.calling(&request, "")
+	live := fragments{activation: a, turn: a.state.Interactions + 1}
+	reply, err = guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, live.add) })
+	live.end()
 	if err == nil {
 		a.called(&reply)
 		err = core.CheckReply(&reply)

@@ -48,13 +48,18 @@ func (a *activation) promptFailed(ctx context.Context, err error) (core.Event, e
 // compact asks the model for a summary of the older part of the conversation. Nil says that there is none: the call that
 // follows does with what fits.
 func (a *activation) compact(ctx context.Context, built Prompt, next sdk.ModelRequest) core.Event {
+	request := sdk.ModelRequest{
+		Run: next.Run, Lifecycle: next.Lifecycle, Model: next.Model, System: built.SummarySystem, Messages: built.SummaryMessages,
+		Interactions: next.Interactions, Temperature: next.Temperature, MaxTokens: next.MaxTokens,
+	}
+	a.stats.ModelCalls.Add(1)
+	a.calling(&request, forSummary)
+	// Fragments of a summary are progress, and nobody is shown them.
 	reply, err := guarded(func() (sdk.ModelReply, error) {
-		return a.agent.Model.Generate(ctx, sdk.ModelRequest{
-			Run: next.Run, Lifecycle: next.Lifecycle, Model: next.Model, System: built.SummarySystem, Messages: built.SummaryMessages,
-			Interactions: next.Interactions, Temperature: next.Temperature, MaxTokens: next.MaxTokens,
-		}, nil)
+		return a.agent.Model.Generate(ctx, request, func(sdk.Delta) { a.progress() })
 	})
 	if err == nil {
+		a.called(&reply)
 		err = core.CheckReply(&reply)
 	}
 	storable(&reply)

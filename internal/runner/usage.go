@@ -6,12 +6,19 @@ import (
 	"agentd/sdk"
 )
 
-// calling tells who watches that the model is called, and the budget of the call: seed 002.
-func (a *activation) calling(req *sdk.ModelRequest) {
-	a.live(sdk.LiveTurnStarted, a.state.Interactions+1, map[string]any{
+// forSummary is the purpose of a model call whose reply is no part of the conversation.
+const forSummary = "summary"
+
+// calling tells who watches that the model is called, and the budget of the call: seed 002. No purpose is a turn's.
+func (a *activation) calling(req *sdk.ModelRequest, purpose string) {
+	started := map[string]any{
 		"model": req.Model, "interactions": map[string]int{"current": req.Interactions.Current, "max": req.Interactions.Max},
 		"max_tokens": req.MaxTokens, "used": a.state.Usage,
-	})
+	}
+	if purpose != "" {
+		started["purpose"] = purpose
+	}
+	a.live(sdk.LiveTurnStarted, a.state.Interactions+1, started)
 }
 
 // called tells what the call used, and the run with it.

@@ -44,10 +44,25 @@ func (m *Model) Generate(_ context.Context, req sdk.ModelRequest, onDelta func(s
 			len(m.replies), turn+1)
 	}
 	reply := m.replies[turn]
-	if onDelta != nil && reply.Text != "" {
-		onDelta(sdk.Delta{Text: reply.Text})
+	if onDelta != nil {
+		stream(reply, onDelta)
 	}
 	return reply, nil
+}
+
+// stream sends each part of a reply as one fragment.
+func stream(reply sdk.ModelReply, onDelta func(sdk.Delta)) {
+	for _, c := range reply.Thinking {
+		if c.Text != "" {
+			onDelta(sdk.Delta{Thinking: c.Text})
+		}
+	}
+	if reply.Text != "" {
+		onDelta(sdk.Delta{Text: reply.Text})
+	}
+	for _, c := range reply.Calls {
+		onDelta(sdk.Delta{Tool: c.Name})
+	}
 }
 
 // Requests are the requests so far, in order.

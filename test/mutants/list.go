@@ -188,7 +188,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "who was asked in vain is not told", file: "internal/core/round.go",
-		old: "if c.Status != CallSuspended || c.Held != \"\" {", new: "if true {",
+		old: "if !c.sent() {", new: "if true {",
 	},
 
 	// Tools.
@@ -217,6 +217,49 @@ var mutants = []mutant{
 	{
 		name: "an earlier timer is not armed", file: "internal/core/round.go",
 		old: "if h.Timer == 0 || due < h.Timer {", new: "if h.Timer == 0 {",
+	},
+
+	// Messages into a run, questions of tools, summaries.
+	{
+		name: "a message that comes twice is heard twice", file: "internal/core/steer.go",
+		old: "case slices.Contains(h.Heard, note.ID):", new: "case false:",
+	},
+	{
+		name: "messages are dropped when the model could be told", file: "internal/core/steer.go",
+		old: "\th.Review = false\n\tt.flushNotes()", new: "\th.Review = false\n\th.Notes, h.Urgent = nil, false",
+	},
+	{
+		name: "a run that ends keeps messages to itself", file: "internal/core/round.go",
+		old: "\tt.flushNotes()\n\th.Status, h.Reason,", new: "\th.Notes = nil\n\th.Status, h.Reason,",
+	},
+	{
+		name: "who is not waited for because of a message is not told", file: "internal/core/steer.go",
+		old: "\t\tt.void(c)\n", new: "",
+	},
+	{
+		name: "a model call that a message interrupted ends the run's driver", file: "internal/runner/drive.go",
+		old: "if errors.Is(err, errSteered) {", new: "if false {",
+	},
+	{
+		name: "a tool is not handed what it kept with its question", file: "internal/core/ask.go",
+		old: "answer := &sdk.ToolAnswer{State: s.Asks[i].State}", new: "answer := &sdk.ToolAnswer{}",
+	},
+	{
+		name: "a question that nobody answers leaves its call alone", file: "internal/core/ask.go",
+		old: "if i := t.Head.call(q.Tool); i >= 0 && t.Head.Calls[i].Status == CallSuspended {", new: "if i := -1; i >= 0 {",
+	},
+	{
+		name: "an at-most-once tool that asked is not marked again", file: "internal/core/next.go",
+		old: "case c.Status != CallRunning && tool != nil && tool.AtMostOnce:",
+		new: "case c.Status == CallNew && tool != nil && tool.AtMostOnce:",
+	},
+	{
+		name: "a second summary forgets the first", file: "internal/core/compact.go",
+		old: "return s.Summary.Messages + n - 1", new: "return n",
+	},
+	{
+		name: "a sequential round makes all its calls", file: "internal/core/reply.go",
+		old: "\t\tt.send(c, tool)\n\t}\n}", new: "\t\tt.send(c, tool)\n\t}\n\tif t.spec.Sequential && tool.Kind == CallService {\n\t\tt.send(c, tool)\n\t}\n}",
 	},
 
 	// Permissions.

@@ -139,9 +139,10 @@ func streamListener(t *testing.T) {
 	}
 	equal(t, "events", types, []string{
 		core.MilestoneStarted, core.MilestoneCheckpoint,
-		sdk.LiveTurnStarted, sdk.LiveUsage, core.MilestoneCall, core.MilestoneUsage, core.MilestoneCheckpoint, core.MilestoneSuspended,
+		sdk.LiveTurnStarted, sdk.LiveCallStarted, sdk.LiveDelta, sdk.LiveCallEnded, sdk.LiveUsage,
+		core.MilestoneCall, core.MilestoneUsage, core.MilestoneCheckpoint, core.MilestoneSuspended,
 		core.MilestoneResult, core.MilestoneCheckpoint,
-		sdk.LiveTurnStarted, sdk.LiveDelta, sdk.LiveUsage, core.MilestoneReply, core.MilestoneUsage, core.MilestoneCheckpoint,
+		sdk.LiveTurnStarted, sdk.LiveMessageStarted, sdk.LiveDelta, sdk.LiveMessageEnded, sdk.LiveUsage, core.MilestoneReply, core.MilestoneUsage, core.MilestoneCheckpoint,
 		core.MilestoneFinished,
 	})
 }

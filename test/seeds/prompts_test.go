@@ -176,8 +176,7 @@ func compaction(t *testing.T) {
 		return json.Marshal(strings.Repeat("long ", 150))
 	})}
 	h := start(t, model, a)
-	r := h.Run("desk", message("hello"))
-	succeeds(t, h, r, `{"response": "done"}`)
+	r, events := watchedRun(t, h, nil)
 	var summaries []*core.Summary
 	for _, e := range h.Journal(r) {
 		if e.Summary != nil {
@@ -189,6 +188,12 @@ func compaction(t *testing.T) {
 		t.Fatal("nothing was summarised")
 	}
 	equal(t, "messages in the history", len(h.Messages(r)), 1+4*2+1)
+	asked, forSummary := told(events, sdk.LiveTurnStarted), 0
+	for _, data := range asked {
+		forSummary += strings.Count(data, `"purpose":"summary"`)
+	}
+	equal(t, "summaries that are told of", forSummary, len(summaries))
+	equal(t, "model calls whose tokens are told", len(told(events, sdk.LiveUsage)), len(asked))
 	requests := script.Requests()
 	last := requests[len(requests)-1]
 	ordered(t, last.Messages[0].PlainText(), "<summary>", "I noted things.")

@@ -65,6 +65,7 @@ var seeds = map[string]func(*testing.T){
 	"F16": callEvents, "F17": callEvents, "F18": callEvents, "F27": callEvents, "F28": callEvents,
 	"T10": hooksOverFailures,
 	"F56": hookGates,
+	"F31": loopEvents, "F32": fragmentEvents, "F33": fragmentEvents, "T62": envelope,
 	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B18": contractVersions, "B19": systemErrorEvent,
 	"A2": agentSpan, "B20": tracePropagation, "T69": spansAndMetrics, "F47": tokenAccounting,
 }

@@ -92,10 +92,13 @@ func (s *simulation) compile() {
 func (s *simulation) service(name, domain string) core.Tool {
 	t := core.Tool{
 		Name: name, Kind: core.CallService, Type: serviceType(name), Schema: "#/" + name + "/1.0.0",
-		Priority: s.pick(8) / 7, Timeout: int64(1+s.pick(5)) * minute, Validate: validate, ParentSubject: name == clerkAgent,
+		Agent: name == clerkAgent, Priority: s.pick(8) / 7, Timeout: int64(1+s.pick(5)) * minute, Validate: validate, ParentSubject: name == clerkAgent,
 	}
 	if s.pick(2) == 0 {
 		t.Retry = core.Retry{Attempts: 1 + s.pick(3), Pause: int64(1 + s.pick(minute)), Longest: minute}
+	}
+	if t.Agent && s.pick(2) == 0 {
+		t.Tokens = int64(1 + s.pick(8))
 	}
 	if domain != "" {
 		t.Domains = []string{domain, "back.up"}
@@ -141,15 +144,18 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 	spec := &core.Spec{
 		Name: name, Digest: own.digest, Type: contract, OutputType: contract + ".done",
 		Schema: "#/" + name + "/1.0.0", ErrorSchema: "#/error/1.0.0", TurnSchema: "#/turn/1.0.0",
-		Converse: converse, StopOn: []string{"finish"}, MaxInteractions: 1 + min(s.pick(3), s.pick(4)+s.pick(2)),
+		QuestionSchema: "#/question/1.0.0",
+		Converse:       converse, StopOn: []string{"finish"}, MaxInteractions: 1 + min(s.pick(3), s.pick(4)+s.pick(2)),
 		RunDeadline: int64(5+s.pick(60)) * minute, TurnTimeout: int64(2+s.pick(20)) * minute,
 		StaleAfter: silence + 2*ackWait, Tools: tools,
 	}
+	s.bound(spec)
 	m := &model{models: s.models, width: 1 + s.pick(3)}
 	a := &runner.Agent{
 		Core: spec, SpecJSON: own.json, Model: m, ModelTimeout: silence / 2 * time.Millisecond,
 		Inline: map[string]sdk.Tool{}, History: s.pick(4) == 0,
 		CheckInput: checkInput, CheckAnswer: checkAnswer, BuildOutput: buildOutput, BuildContext: buildContext,
+		BuildPrompt: s.buildPrompt,
 	}
 	if s.pick(5) == 0 {
 		spec.StopOn = append(spec.StopOn, "book")
@@ -171,6 +177,9 @@ func (s *simulation) tool(t core.Tool) func(context.Context, sdk.ToolCall) (json
 			return nil, err
 		}
 		s.models.executed(call, t.AtMostOnce)
+		if err := s.ask(call); err != nil {
+			return nil, err
+		}
 		s.running.at = atInTool
 		if err := s.work(ctx); err != nil {
 			return nil, err
@@ -208,6 +217,9 @@ func checkAnswer(call core.Call, ev sdk.Event) (runner.Answer, *sdk.Error) {
 			return runner.Answer{}, sdk.Errorf(sdk.CodeContractViolation, "a decision is an object")
 		}
 		return runner.Answer{Data: ev.Data, Decision: &d}, nil
+	}
+	if call.Kind == core.CallQuestion && !isError && strings.Contains(string(ev.Data), `""`) {
+		return runner.Answer{}, sdk.Errorf(sdk.CodeContractViolation, "an answer is not empty")
 	}
 	if call.Kind == core.CallTurn && !isError {
 		var answer core.TurnAnswer

@@ -51,6 +51,9 @@ const (
 	outage
 	cancelled
 	disturbed
+	spoken
+	asks
+	shortened
 	large
 	faults // their number
 )
@@ -101,6 +104,9 @@ var kinds = [faults]struct {
 	outage:          {"outage", "store, broker or both are away for up to four minutes", 0.01},
 	cancelled:       {"cancel", "a client cancels a run", 0.4},
 	disturbed:       {"disturbed", "a client sends an init event that must be refused", 0.6},
+	spoken:          {"message", "a client sends messages into a run", 0.7},
+	asks:            {"asks", "a tool asks a person something, once or again", 0.5},
+	shortened:       {"shortened", "a conversation is made shorter before a model call", 0.4},
 	large:           {"large", "a text is larger than an entry may be", 0.3},
 }
 

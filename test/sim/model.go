@@ -51,7 +51,12 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 		return sdk.ModelReply{}, err
 	}
 	key := sdk.NewRunKey(req.Run)
-	m.audit.Generated(key)
+	if req.System != summarySystem {
+		m.audit.Generated(key)
+	}
+	if n := len(req.Messages); req.Lifecycle == sdk.LifecycleReminder && req.System != summarySystem {
+		req.Messages = req.Messages[:n-1] // the reminder is not kept
+	}
 	m.compare(key, req.Messages)
 	m.replies++
 	reply := sdk.ModelReply{Units: m.replies, Usage: sdk.Usage{Prompt: 1, Completion: 1}}
@@ -59,11 +64,13 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	if err := m.work(ctx); err != nil {
 		return sdk.ModelReply{}, err
 	}
-	onDelta(sdk.Delta{Text: "…"})
+	if onDelta != nil {
+		onDelta(sdk.Delta{Text: "…"})
+	}
 	if m.strikes(modelFails) {
 		return sdk.ModelReply{}, sdk.Errorf(sdk.CodeModel, "the model refuses")
 	}
-	if len(m.tools) == 0 || m.pick(3) == 0 {
+	if len(m.tools) == 0 || req.System == summarySystem || m.pick(3) == 0 {
 		reply.Text = m.text()
 		return reply, nil
 	}
@@ -95,6 +102,9 @@ func (m *model) text() string {
 	}
 	if m.strikes(modelOdd) {
 		return [...]string{"a bad answer", "", "broken \xff text"}[m.pick(3)]
+	}
+	if m.pick(5) == 0 {
+		return "it is done"
 	}
 	return "well <then>"
 }
@@ -128,6 +138,9 @@ func (m *models) begins(prompt []sdk.Message, entries []decoded) bool {
 	var state core.State
 	for _, d := range entries {
 		e, err := m.store.whole(d)
+		if err == nil && e.Summary != nil && beginning(prompt, state.Conversation()) {
+			return true
+		}
 		if err == nil {
 			state, err = core.Apply(state, e)
 		}
@@ -136,12 +149,15 @@ func (m *models) begins(prompt []sdk.Message, entries []decoded) bool {
 			return false
 		}
 	}
-	history := state.History
-	if len(prompt) > len(history) {
+	return beginning(prompt, state.Conversation())
+}
+
+func beginning(prompt, conversation []sdk.Message) bool {
+	if len(prompt) > len(conversation) {
 		return false
 	}
 	for i := range prompt {
-		if !sameMessage(&prompt[i], &history[i].Message) {
+		if !sameMessage(&prompt[i], &conversation[i]) {
 			return false
 		}
 	}

@@ -36,7 +36,8 @@ func (s *simulation) called(call sdk.CallAddress, ev sdk.Event) {
 // answer makes one answer; every one differs from all others.
 func (s *simulation) answer(call sdk.CallAddress, ev sdk.Event) sdk.Event {
 	n := s.rng.Uint32()
-	human := ev.Type == sdk.TypeConversationTurn
+	question := ev.Type == sdk.TypeQuestion
+	human := question || ev.Type == sdk.TypeConversationTurn
 	a := sdk.Event{
 		ID: fmt.Sprintf("a-%d", n), Source: "service", Type: ev.Type + ".done", Subject: ev.Subject, ParentID: ev.ID,
 		Data: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)),
@@ -48,6 +49,8 @@ func (s *simulation) answer(call sdk.CallAddress, ev sdk.Event) sdk.Event {
 	case human && s.strikes(personWrong): // refused; the person tries again
 		a.Data = json.RawMessage(`{"message":""}`)
 		s.later(int64(s.pick(minute)), func() { s.broker.send(subjects.Reply(call), s.answer(call, ev)) })
+	case question:
+		a.Data = json.RawMessage(fmt.Sprintf(`{"answer":"a%d"}`, n))
 	case human:
 		a.Data = json.RawMessage(fmt.Sprintf(`{"message":"m%d","end":%t}`, n, s.pick(3) == 0))
 	}
@@ -102,6 +105,9 @@ func (s *simulation) clients() {
 				at = int64(s.pick(20_000))
 			}
 			s.disturbStart(name, i, at)
+		}
+		if s.strikes(spoken) {
+			s.speak(name, i)
 		}
 		if s.strikes(cancelled) {
 			s.later(int64(s.pick(minute)), func() { s.cancel(name, i) })

@@ -172,7 +172,8 @@ func (s *simulation) disturb() {
 		w.drain()
 	case len(w.fibers) > 0 && s.strikes(freeze):
 		w.freeze()
-	case len(s.store.unconfirmed) > 0 && s.strikes(failover):
+	// Most failovers come when somebody has read what they forget.
+	case len(s.store.unconfirmed) > 0 && (s.store.exposed() || s.pick(8) == 0) && s.strikes(failover):
 		s.everywhere(failedOverThere)
 		s.store.failover()
 	case s.strikes(outage):

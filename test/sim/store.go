@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -38,6 +39,8 @@ type journal struct {
 	durable int
 	// deposed are the journals as they were before each failover, in stores that do not know of it.
 	deposed []past
+	// shown says that somebody read what is not durable: a failover now is the worst.
+	shown bool
 }
 
 // past is a journal as it was.
@@ -79,6 +82,7 @@ func (f *fakeStore) Head(ctx context.Context, run sdk.RunKey) (runner.Record, er
 	if j.last().Rev == 0 {
 		return runner.Record{}, runner.ErrNotFound
 	}
+	j.show(len(j.records))
 	return j.last(), nil
 }
 
@@ -111,8 +115,12 @@ func (f *fakeStore) Entries(ctx context.Context, run sdk.RunKey, after runner.Ve
 	if uint64(len(records)) <= after.Rev {
 		return nil, nil
 	}
+	j.show(len(records))
 	return records[after.Rev:], nil
 }
+
+// show remembers that the first n records were read.
+func (j *journal) show(n int) { j.shown = j.shown || n > j.durable }
 
 func (f *fakeStore) Append(
 	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record,
@@ -207,6 +215,7 @@ func (f *fakeStore) sync(j *journal, n int) {
 		f.committed(j.run, d)
 	}
 	if j.durable = n; n == len(j.records) {
+		j.shown = false
 		f.forget(j)
 	}
 }
@@ -228,6 +237,7 @@ func (f *fakeStore) failover() {
 		if f.pick(2) == 0 {
 			kept += f.pick(len(j.records) - j.durable + 1)
 		}
+		j.shown = false
 		j.deposed = append(j.deposed, past{j.records, j.decoded})
 		if f.log != nil {
 			for _, rec := range j.records[kept:] {
@@ -242,6 +252,11 @@ func (f *fakeStore) failover() {
 			f.unconfirmed = append(f.unconfirmed, j)
 		}
 	}
+}
+
+// exposed reports whether somebody has read what a failover would forget.
+func (f *fakeStore) exposed() bool {
+	return slices.ContainsFunc(f.unconfirmed, func(j *journal) bool { return j.shown })
 }
 
 // settle makes everything durable: no failover comes any more.
@@ -335,7 +350,7 @@ type stage struct{ before, again, written, done point }
 
 func stageOf(e *core.Entry) stage {
 	switch e.Kind {
-	case "started", "answered", "fired", "cancel_asked", "taken_over":
+	case "started", "answered", "fired", "cancel_asked", "steered", "taken_over":
 		s := stage{atAbsorb, atAbsorbAgain, atAbsorbWritten, atAbsorbed}
 		if e.Head.Driver.Covers(e.Cause) {
 			s.done = atTaken

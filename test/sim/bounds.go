@@ -1,0 +1,79 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/sdk"
+)
+
+// bound draws what ends an agent's runs early, and how they take messages.
+func (s *simulation) bound(spec *core.Spec) {
+	spec.Steering = [...]sdk.SteeringPolicy{
+		"", sdk.SteeringQueue, sdk.SteeringInterrupt, sdk.SteeringInterrupt, sdk.SteeringReject,
+	}[s.pick(5)]
+	spec.Sequential = s.pick(6) == 0
+	if s.pick(4) == 0 {
+		spec.Stop = sdk.StopConditions{Errors: s.pick(3), SameError: s.pick(3), Repeats: s.pick(3), Window: s.pick(4)}
+	}
+	if s.pick(6) == 0 {
+		spec.Stop.Text = []string{"done"}
+	}
+	if s.pick(5) == 0 {
+		spec.MaxTokens = int64(1 + s.pick(10)) // a reply is 2
+	}
+	if !spec.Converse && s.pick(8) == 0 {
+		spec.NoToolCall = core.NoToolCall{Remind: true, Accept: s.pick(2) == 0, Limit: 1 + s.pick(2), Text: "call a tool"}
+	}
+}
+
+// speak plans messages into a run, now and then such as no agent takes.
+func (s *simulation) speak(name string, i int) {
+	for n := range 1 + s.pick(3) {
+		ev := sdk.Event{
+			ID: fmt.Sprintf("message-%d-%d", i, n), Source: "client", Type: "message",
+			Data: json.RawMessage(fmt.Sprintf(`{"message":"by the way, %d"}`, n)),
+		}
+		if s.strikes(personWrong) {
+			ev.Data = json.RawMessage(`{"message":""}`)
+		}
+		at := int64(s.pick(minute))
+		for range s.times(duplicate) {
+			s.later(at, func() { s.broker.send(subjects.Control(sdk.ControlMessage, deskAgent, sdk.NewRunKey(name)), ev) })
+		}
+	}
+}
+
+// kept is what a tool that asks wants to be handed with the answer.
+const kept = `{"kept":1}`
+
+// ask is a tool's question as its error, or nil when it has none.
+func (s *simulation) ask(call sdk.ToolCall) error {
+	if a := call.Answer; a != nil && (string(a.State) != kept || len(a.Data) == 0) {
+		s.violate("I2", "call %s asked, and is handed the answer %s with the state %s", call.ID, a.Data, a.State)
+	}
+	if !s.strikes(asks) {
+		return nil
+	}
+	state := json.RawMessage(kept)
+	if s.strikes(toolFails) {
+		state = json.RawMessage(`{"kept":`)
+	}
+	return sdk.AskPerson(sdk.Question{Question: "which one?"}, state)
+}
+
+// summarySystem is the system prompt of calls that shorten a conversation.
+const summarySystem = "summarise"
+
+// buildPrompt asks for a summary now and then.
+func (s *simulation) buildPrompt(_ context.Context, in runner.PromptInput) (runner.Prompt, error) {
+	p := runner.Prompt{System: in.System, Messages: in.Messages}
+	if len(in.Messages) > 1 && s.strikes(shortened) {
+		p.Compact = 1 + s.pick(len(in.Messages)-1)
+		p.SummarySystem, p.SummaryMessages = summarySystem, in.Messages[:p.Compact]
+	}
+	return p, nil
+}
