@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -76,7 +77,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	code := exitFailure
 	if !a.begun {
 		// Cobra refused the command line.
-		err = &exitError{exitUsage, fmt.Errorf("%w\nsee: %s --help", err, commandPath(root, args))}
+		err = &exitError{exitUsage, refusal(root, args, err)}
 	}
 	if e, ok := errors.AsType[*exitError](err); ok {
 		code = e.code
@@ -144,6 +145,15 @@ func (a *app) noteBegin(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		a.noteBegin(child)
 	}
+}
+
+// refusal is cobra's error, with what helps: the form of the command where its arguments are too few or too many.
+func refusal(root *cobra.Command, args []string, err error) error {
+	if cmd, _, findErr := root.Find(args); findErr == nil && strings.Contains(err.Error(), "arg(s)") {
+		use, _, _ := strings.Cut(cmd.UseLine(), " [flags]")
+		err = fmt.Errorf("want: %s", use)
+	}
+	return fmt.Errorf("%w\nsee: %s --help", err, commandPath(root, args))
 }
 
 // commandPath is the command that args mean, such as "agentd runs show".

@@ -57,7 +57,8 @@ type waiting struct {
 func waitingCalls(h *core.Head) []waiting {
 	var calls []waiting
 	for _, c := range h.Calls {
-		if !c.Closed() && h.Status == core.StatusWaiting {
+		// A call that is held is not made before its permission request, a call beside it, is decided.
+		if !c.Closed() && c.Held == "" && h.Status == core.StatusWaiting {
 			calls = append(calls, waiting{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due})
 		}
 	}
@@ -71,6 +72,7 @@ type listFlags struct {
 
 func (a *app) runsListCommand() *cobra.Command {
 	var f listFlags
+	statuses := []string{string(core.StatusRunning), string(core.StatusWaiting), string(core.StatusDone)}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List runs, those that changed last first",
@@ -79,6 +81,9 @@ func (a *app) runsListCommand() *cobra.Command {
 		Example: "  agentd runs list --status waiting\n  agentd runs list -o json | jq -r '.[].run'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.status != "" && !slices.Contains(statuses, f.status) {
+				return &exitError{exitUsage, fmt.Errorf("--status %q: want %s", f.status, strings.Join(statuses, ", "))}
+			}
 			c, err := a.client(cmd.Context())
 			if err != nil {
 				return err
@@ -89,7 +94,6 @@ func (a *app) runsListCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.status, "status", "", "only runs that are running, waiting or done")
 	cmd.Flags().StringVar(&f.agent, "agent", "", "only runs of this agent")
 	cmd.Flags().IntVar(&f.limit, "limit", 50, "the most runs to list (0: all)")
-	statuses := []string{string(core.StatusRunning), string(core.StatusWaiting), string(core.StatusDone)}
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
 }
@@ -229,7 +233,9 @@ func waitingText(calls []waiting) string {
 	}
 	names := make([]string, len(calls))
 	for i, c := range calls {
-		names[i] = cmp.Or(c.Tool, "the person")
+		if names[i] = cmp.Or(c.Tool, "the person"); c.Type == sdk.TypePermissionRequest {
+			names[i] = "permission for " + c.Tool
+		}
 	}
 	return strings.Join(names, ", ")
 }

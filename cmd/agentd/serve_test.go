@@ -58,6 +58,9 @@ func TestDocs_TheConfigurationInTheReferenceLoads(t *testing.T) {
 		"contracts/desk.yaml": `{uri: "#/desk", type: travel.desk, versions: {1.0.0: {accepts: {type: object}, ` +
 			`emits: {travel.desk.done: {type: object}}}}}`,
 		"prompts/loop.md": "Look before you book.",
+		"mcp.json":        `{"mcpServers": {"files": {"command": "files"}}}`,
+		"keys/anna.pem": "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAn+gx0J4N+/qisPIRdV9cDJPFoVvrkZ0v5AjGMCQEPWw=\n" +
+			"-----END PUBLIC KEY-----\n",
 		"contracts/book.yaml": `{uri: "#/book", type: bookings.book, versions: {1.0.0: {accepts: {type: object}, ` +
 			`emits: {bookings.booked: {type: object}}}}}`,
 	} {
