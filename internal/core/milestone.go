@@ -31,6 +31,9 @@ const (
 // saidKey is the member that has what somebody said.
 const saidKey = "message"
 
+// limitInteractions names the limit of model calls, and the member that counts them.
+const limitInteractions = "interactions"
+
 // Milestones are the live events of an entry, numbered by its revision and their index. They are a pure function of
 // the entry, so that whoever missed some can be given the same again from the journal.
 func Milestones(e *Entry) []sdk.Live {
@@ -71,7 +74,7 @@ func Milestones(e *Entry) []sdk.Live {
 		}
 	}
 	if e.Kind == (Replied{}).kind() {
-		m.add(MilestoneUsage, map[string]any{"total": e.Head.Usage, "interactions": e.Head.Interactions})
+		m.add(MilestoneUsage, map[string]any{"total": e.Head.Usage, limitInteractions: e.Head.Interactions})
 	}
 	if len(e.Checkpoints) > 0 {
 		m.add(MilestoneCheckpoint, map[string]any{"checkpoints": e.Checkpoints})
@@ -87,7 +90,7 @@ func Milestones(e *Entry) []sdk.Live {
 		m.add(MilestoneSuspended, map[string]any{"calls": open})
 	case StatusDone:
 		if e.Head.Reason == ReasonQuota {
-			m.add(MilestoneExhausted, map[string]any{"limit": e.Head.ReasonCode, "interactions": e.Head.Interactions, "used": e.Head.TokensUsed()})
+			m.add(MilestoneExhausted, map[string]any{"limit": e.Head.ReasonCode, limitInteractions: e.Head.Interactions, "used": e.Head.TokensUsed()})
 		}
 		if e.Terminal != nil {
 			finished := map[string]any{"reason": e.Head.Reason, "type": e.Terminal.Type, "data": e.Terminal.Data}

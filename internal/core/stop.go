@@ -44,7 +44,7 @@ func stopped(spec *Spec, h *Head) (Ending, bool) {
 	case h.Interactions >= spec.MaxInteractions:
 		return Ending{
 			ReasonQuota, sdk.CodeQuotaExhausted,
-			fmt.Sprintf("no answer within %d interactions with the model", spec.MaxInteractions), "interactions",
+			fmt.Sprintf("no answer within %d interactions with the model", spec.MaxInteractions), limitInteractions,
 		}, true
 	case h.Budget > 0 && h.TokensLeft() <= 0:
 		return Ending{
