@@ -270,7 +270,7 @@ func (g *guarded) ended(user, name string) {
 
 // A whole run with a user for each role, on a server that enforces what nats-config writes. Nobody is refused anything.
 func TestNATSConfig_SufficesForEveryRole(t *testing.T) {
-	g := startGuarded(t, "")
+	g := startGuarded(t, "reconcile: {interval: 1s, older_than: 1s}\nretention: {history: 1s}\n")
 	var paid sync.WaitGroup
 	paid.Add(1)
 	g.serve(paid.Done)
@@ -292,11 +292,15 @@ func TestNATSConfig_SufficesForEveryRole(t *testing.T) {
 	contains(t, chat.String(), "Paid.")
 	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "two", "-d")
 	g.request("two")
+	g.as("operator", "runs", "send", "two", "Take the other account.")
 	log := g.as("operator", "approvals", "log", "one", "-o", "json")
 	contains(t, log, `"who": "jane"`)
 	g.as("operator", "audit", "verify", "one")
 	g.as("operator", "runs", "cancel", "two")
 	g.ended("shop", "two")
+	g.eventually("the removal of a history", func() bool {
+		return strings.Contains(g.as("operator", "runs", "list"), "history removed")
+	})
 	if said := g.violations.said(); len(said) > 0 {
 		t.Errorf("the server refused what a role needs:\n%s", strings.Join(said, "\n"))
 	}
@@ -328,6 +332,7 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 		decision, decision + ".shop", "agentd.in.local.bank_pay." + tail, "agentd.done.clerk." + key.String() + ".x",
 		"agentd.start.clerk", "agentd.start.clerk.ann", "agentd.ctl.cancel.clerk." + key.String() + ".shop",
 		api + "STREAM.MSG.GET.AGENTD_RUN", api + "CONSUMER.CREATE.AGENTD_OUT.mine", api + "CONSUMER.CREATE.AGENTD_DONE.mine",
+		api + "STREAM.PURGE.AGENTD_RUN", "agentd.wake.clerk." + key.String(), "agentd.fire.clerk." + key.String(), "agentd.tmr.lease.agent.clerk",
 	}, []string{"agentd.>", "agentd.out.>", "_INBOX_agentd_ann.>"})
 	g.refused("ann", []string{
 		"agentd.start.clerk", "agentd.start.clerk.bob", "agentd.ctl.message.clerk." + key.String() + ".bob",
@@ -339,12 +344,15 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 	}, []string{"agentd.out.>", "_INBOX_agentd_bob.>"})
 	g.refused("jane", []string{
 		decision, decision + ".ann", "agentd.in.finance.agentd_permission_request." + tail + ".jane", "agentd.in.local.bank_pay." + tail,
+		"agentd.ctl.message.clerk." + key.String() + ".jane", "agentd.wake.clerk." + key.String(), api + "STREAM.PURGE.AGENTD_RUN",
 		"agentd.start.clerk.jane", "agentd.run." + key.String(), api + "CONSUMER.CREATE.AGENTD_IN.mine.agentd.in.local.>",
 		api + "CONSUMER.MSG.NEXT.AGENTD_IN.agent_clerk", api + "CONSUMER.DELETE.AGENTD_IN.agent_clerk",
 	}, []string{"agentd.>"})
 	g.refused("worker", []string{
 		decision, decision + ".jane", "agentd.in.local.bank_pay." + tail, "agentd.start.clerk", "agentd.out.local.bank_pay.other." + key.String() + ".c",
-		api + "STREAM.CREATE.MINE", api + "STREAM.UPDATE.AGENTD_IN", api + "STREAM.PURGE.AGENTD_RUN", api + "CONSUMER.CREATE.AGENTD_IN.mine",
+		api + "STREAM.CREATE.MINE", api + "STREAM.UPDATE.AGENTD_IN", api + "STREAM.PURGE.AGENTD_OUT", api + "STREAM.PURGE.AGENTD_IN",
+		api + "CONSUMER.CREATE.AGENTD_IN.mine", api + "CONSUMER.CREATE.AGENTD_OUT.mine.agentd.out.local.bank_pay.>",
+		api + "CONSUMER.DELETE.AGENTD_OUT.svc_local_bank_pay", api + "CONSUMER.DELETE.AGENTD_START.agent_clerk",
 		api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay",
 	}, []string{"agentd.in.>", "_INBOX_agentd_jane.>"})
 	g.refused("operator", []string{decision, decision + ".jane"}, []string{"_INBOX_agentd_worker.>"})

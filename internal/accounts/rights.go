@@ -76,7 +76,8 @@ func (r rights) worker() User {
 		agent, kind := sdk.NameToken(a.Name), sdk.NameToken(a.Type)
 		u.Publish = append(u.Publish,
 			r.on(sdk.KindOut, "*", "*", agent, ">"), r.on(sdk.KindVoid, "*", "*", agent, ">"), r.on(sdk.KindTimer, agent, ">"),
-			r.on(sdk.KindStream, agent, ">"), r.on(sdk.KindWake, agent, ">"), r.on(sdk.KindIn, "*", kind, ">"))
+			r.on(sdk.KindStream, agent, ">"), r.on(sdk.KindWake, agent, ">"), r.on(sdk.KindIn, "*", kind, ">"),
+			r.on(sdk.KindFire, agent, ">"))
 		u.Subscribe = append(u.Subscribe, r.s.Get(a.Name), r.s.Contract(a.Type))
 		for _, ref := range broker.AgentConsumers(a.Name) {
 			seen[ref] = true
@@ -84,7 +85,8 @@ func (r rights) worker() User {
 	}
 	if r.Journals {
 		u.Publish = append(u.Publish, r.s.All(sdk.KindRun), r.s.All(sdk.KindBlob), r.s.All(sdk.KindSpec),
-			api+"DIRECT.GET."+r.stream(broker.ZoneRun), api+"DIRECT.GET."+r.stream(broker.ZoneRun)+".>")
+			// Histories that retention removes. A purge's subject does not say of what, so this is any of them.
+			api+"STREAM.PURGE."+r.stream(broker.ZoneRun), api+"DIRECT.GET."+r.stream(broker.ZoneRun), api+"DIRECT.GET."+r.stream(broker.ZoneRun)+".>")
 	}
 	u.Publish = append(u.Publish, api+"DIRECT.GET."+r.grants()+".>", api+"CONSUMER.CREATE."+r.contracts()+".*",
 		api+"CONSUMER.MSG.NEXT."+r.contracts()+".*", api+"CONSUMER.DELETE."+r.contracts()+".*")
@@ -95,12 +97,34 @@ func (r rights) worker() User {
 			u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(ref.Zone)+"."+ref.Name)
 		}
 	}
+	r.reconciles(&u, seen)
 	// To see whether an agent that this worker does not serve has workers.
 	u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(broker.ZoneStart)+".*")
 	for _, stream := range broker.Streams(r.s) {
 		u.Publish = append(u.Publish, api+"STREAM.INFO."+stream, api+"STREAM.MSG.GET."+stream)
 	}
 	return u
+}
+
+// reconciles is what a worker that looks for lost runs needs: a lease, and what starts runs of its agents, which it reads
+// without the consumers that provisioning made.
+func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
+	u.Publish = append(u.Publish, r.on(sdk.KindTimer, broker.LeaseToken, ">"))
+	for _, a := range r.Broker.Agents {
+		start := r.s.Start(a.Name)
+		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneStart), start, start+".*")...)
+		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneOut), r.on(sdk.KindOut, "*", sdk.NameToken(a.Type), ">"))...)
+	}
+	for _, ref := range broker.Consumers(r.s, r.Broker) {
+		if ref.Zone != broker.ZoneStart && ref.Zone != broker.ZoneOut {
+			continue
+		}
+		name := r.stream(ref.Zone) + "." + ref.Name
+		u.Deny = append(u.Deny, api+"CONSUMER.DELETE."+name, api+"CONSUMER.CREATE."+name, api+"CONSUMER.CREATE."+name+".>")
+		if !own[ref] && ref.Name != broker.UnroutedConsumer {
+			u.Deny = append(u.Deny, api+"CONSUMER.MSG.NEXT."+name)
+		}
+	}
 }
 
 func (r rights) service(s broker.ServicePlan) User {

@@ -199,13 +199,13 @@ func (c *Conn) Fire(ctx context.Context, agent string, run sdk.RunKey, due int64
 	})
 }
 
-// leaseTokens follow the kind of a lease's subject, where a timer has the agent, partition and run.
-const leaseTokens = ".lease."
+// LeaseToken follows the kind in a lease's subject, where a timer has its agent.
+const LeaseToken = "lease"
 
 // Lease takes a lease on a name for a time, whole seconds, unless somebody has it. It cannot be given back: it ends by
 // itself. The broker keeps the time.
 func (c *Conn) Lease(ctx context.Context, name string, d time.Duration) (bool, error) {
-	subject := c.subjects.Root() + "." + string(sdk.KindTimer) + leaseTokens + name
+	subject := c.subjects.Root() + "." + string(sdk.KindTimer) + "." + LeaseToken + "." + name
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject},
