@@ -27,7 +27,7 @@ func TestRunsSend_ReachesTheNextModelCall(t *testing.T) {
 	_, problem = s.expect(exitFailure, "runs", "send", "no such run", "Hello?")
 	contains(t, problem, `there is no run "no such run"`)
 	_, problem = s.expect(exitUsage, "runs", "send", "trip")
-	contains(t, problem, "accepts 2 arg(s)")
+	contains(t, problem, "want: agentd runs send RUN TEXT")
 }
 
 func TestRunsSend_IsRefused(t *testing.T) {
