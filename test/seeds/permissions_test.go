@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -20,11 +21,13 @@ type manager struct {
 	// reserved is the grant that covers every call that would be asked for.
 	reserved string
 
+	// ended holds the runs that were cleaned up after. A run is, once its terminal event is out.
+	ended chan string
+
 	mu      sync.Mutex
 	checks  []sdk.PermissionCheck
 	records []sdk.GrantRecord
 	built   []string
-	ended   []string
 }
 
 func (m *manager) Check(_ context.Context, c sdk.PermissionCheck) (sdk.PermissionRuling, error) {
@@ -56,16 +59,25 @@ func (m *manager) Record(_ context.Context, g sdk.GrantRecord) error {
 	return nil
 }
 
-func (m *manager) Cleanup(_ context.Context, run string) error {
+func (m *manager) Cleanup(ctx context.Context, run string) error {
+	select {
+	case m.ended <- run:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// told is what the manager was told so far: the checks, the grants to record, and the tools whose requests it built.
+func (m *manager) told() (checks []sdk.PermissionCheck, records []sdk.GrantRecord, built []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ended = append(m.ended, run)
-	return nil
+	return slices.Clone(m.checks), slices.Clone(m.records), slices.Clone(m.built)
 }
 
 // asks is a manager that asks people for the tools.
 func asks(mode sdk.PermissionMode, tools ...string) *manager {
-	return &manager{tools: tools, terms: sdk.PermissionTerms{
+	return &manager{tools: tools, ended: make(chan string, 16), terms: sdk.PermissionTerms{
 		Mode: mode, Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: 3600_000}},
 		Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeToolPattern, sdk.ScopeTool, sdk.ScopePrincipal},
 	}}
@@ -105,8 +117,9 @@ func permissionContext(t *testing.T) {
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "checks", len(m.checks), 2)
-	for _, c := range m.checks {
+	checks, _, _ := m.told()
+	equal(t, "checks", len(checks), 2)
+	for _, c := range checks {
 		equal(t, "context", []string{c.Run, c.AccessControl, c.Agent, c.Tool}, []string{r.Subject, "tenant:acme", "desk", "shop_find"})
 	}
 }
@@ -127,7 +140,8 @@ func permissionPolicy(t *testing.T) {
 	h.Call("shop.buy").Answer("shop.buy.done", value("bought"))
 	succeeds(t, h, r, `{"response": "done"}`)
 	var ruled []string
-	for _, c := range m.checks {
+	checks, _, _ := m.told()
+	for _, c := range checks {
 		ruled = append(ruled, c.Tool)
 	}
 	equal(t, "ruled on", ruled, []string{"shop_find", "shop_buy"})
@@ -200,8 +214,14 @@ func requestEvent(t *testing.T) {
 		decide(asked, sdk.PermissionDecision{Decision: sdk.DecisionDeny})
 	}
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "built for", m.built, []string{"shop_find", "shop_buy"})
-	equal(t, "cleaned up", m.ended, []string{r.Subject})
+	_, _, built := m.told()
+	equal(t, "built for", built, []string{"shop_find", "shop_buy"})
+	select {
+	case run := <-m.ended:
+		equal(t, "cleaned up after", run, r.Subject)
+	case <-time.After(sdktest.Patience):
+		t.Error("the run was not cleaned up after")
+	}
 }
 
 // requestIsACall is row A35.
@@ -301,6 +321,8 @@ func durableDecision(t *testing.T) {
 	decide(asked, allow)
 	h.Restart()
 	succeeds(t, h, r, `{"response": "done"}`)
+	mu.Lock()
+	defer mu.Unlock()
 	equal(t, "runs of the tool", ran, 1)
 	decided := 0
 	for _, e := range h.Journal(r) {
@@ -457,7 +479,8 @@ func permissionStore(t *testing.T) {
 	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool}) // the manager reserves nothing
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "records", len(m.records), 1)
-	equal(t, "principal", m.records[0].Principal, "anna")
+	_, records, _ := m.told()
+	equal(t, "records", len(records), 1)
+	equal(t, "principal", records[0].Principal, "anna")
 	equal(t, "grants of the run that ended", len(h.State(r).Grants), 0)
 }
