@@ -21,7 +21,7 @@ import (
 const loopback = "127.0.0.1"
 
 // startTimeout is how long a server may take to load its data.
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // Server is a redis-server in a process and a folder of its own, which end with the test. Its methods are for one
 // goroutine at a time.
