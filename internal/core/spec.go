@@ -94,6 +94,16 @@ func (s *Spec) tool(name string) *Tool {
 	return nil
 }
 
+// SentAt is when the attempt at a service call that was sent last was sent, in Unix milliseconds: 0 where no answer is
+// awaited, or where attempts have no deadline.
+func (s *Spec) SentAt(c *Call) int64 {
+	tool := s.tool(c.Tool)
+	if c.Kind != CallService || tool == nil || tool.Timeout == 0 || c.Due == 0 {
+		return 0
+	}
+	return c.Due - tool.Timeout
+}
+
 func (s *Spec) stopsOn(tool string) bool {
 	for _, name := range s.StopOn {
 		if name == tool {
