@@ -297,7 +297,9 @@ type ToolCall struct {
 }
 
 // Toolset is a source of inline tools that is connected for an activation and released on every way out: the interface
-// that MCP clients implement. Safe for concurrent use.
+// that MCP clients implement. An agent is served without the tools of one that does not answer, unless the toolset has a
+// method Required() bool that says otherwise. One with a method Changed() <-chan struct{} is listed again when that has a
+// value. Safe for concurrent use.
 type Toolset interface {
 	Name() string
 	// Tools lists what the source offers, in a stable order.

@@ -35,6 +35,9 @@ type Spec struct {
 	Matches func(pattern string, args json.RawMessage) bool
 	// Tools are looked up by the name the model uses.
 	Tools []Tool
+	// Missing says why a tool that is none of Tools cannot be called now, because its toolset is away; nil where it is just not
+	// there.
+	Missing func(tool string) *sdk.Error
 
 	// MaxTokens bounds the run and the agents that it calls; 0 does not.
 	MaxTokens  int64
