@@ -81,6 +81,8 @@ type AgentSpec struct {
 	Steering SteeringPolicy `json:"steering,omitempty"`
 	// Order is how the calls of one reply are made; empty is CallsParallel.
 	Order CallOrder `json:"order,omitempty"`
+	// Decisions is when held calls that were allowed are made; empty is DecisionsImmediate.
+	Decisions DecisionPolicy `json:"decisions,omitempty"`
 	// Rules are hooks without code.
 	Rules []HookRule `json:"rules,omitempty"`
 	// OnStateLoss is StateLossFail when empty.
