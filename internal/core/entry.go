@@ -57,6 +57,8 @@ type Change struct {
 	Edits     []Edit     `json:"edits,omitempty"`
 	// Asks are the questions that inline tools ask.
 	Asks []Ask `json:"asks,omitempty"`
+	// Inquiries are what context providers are asked.
+	Inquiries []Inquiry `json:"inquiries,omitempty"`
 	// Records are grants wider than the run, for the permission manager to keep.
 	Records  []sdk.GrantRecord `json:"records,omitempty"`
 	Effects  []Effect          `json:"effects,omitempty"`

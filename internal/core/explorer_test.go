@@ -27,8 +27,10 @@ type explorer struct {
 }
 
 // explore makes one random history, from the init event to the end of the run.
-func explore(t *rapid.T) *explorer {
-	x := newExplorer(t, randomSpec(t))
+func explore(t *rapid.T) *explorer { return exploreOf(t, randomSpec(t)) }
+
+func exploreOf(t *rapid.T, spec *core.Spec) *explorer {
+	x := newExplorer(t, spec)
 	x.policy = randomPolicy(t)
 	x.rig.spec.Gated = len(x.policy) > 0
 	if pick(t, 10, "early") == 0 {
@@ -213,6 +215,8 @@ func (x *explorer) progress() {
 // outcome is what comes of the driver's next action.
 func (x *explorer) outcome() core.Event {
 	switch next := x.rig.next().(type) {
+	case core.AskContext:
+		return x.inquire()
 	case core.RunTools:
 		return x.tools(next)
 	case core.BuildOutput:

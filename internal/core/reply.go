@@ -10,8 +10,8 @@ import (
 
 func (t *transition) replied(ev Replied) error {
 	h := &t.Head
-	if len(h.Calls) > 0 || h.Stop != "" {
-		return violation(h, "a reply while a round is open")
+	if len(h.Calls) > 0 || h.Stop != "" || len(t.spec.dueContexts(h)) > 0 {
+		return violation(h, "a reply while a round is open, or without its context")
 	}
 	t.count(ev.Reply)
 	t.keep(ev.Hooks)
