@@ -12,5 +12,5 @@ fi
 # The simulator explores more without the race detector, which slows it tenfold: with it, 2,000 histories follow.
 go test -count=1 -timeout 0 ./test/sim -sim.seeds="${SEEDS:-100000}"
 # Most tests wait for a disk, a lease or a timer, not for a processor: more of them run at once than there are processors.
-go test -race -timeout 9m -parallel 6 ./...
+go test -race -timeout 9m -parallel 4 ./...
 (cd examples/traveldesk && go test -race ./...)
