@@ -66,7 +66,10 @@ func TestWatch_OnlyNewMessages(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			seen <- ev.ID
+			select {
+			case seen <- ev.ID:
+			case <-ctx.Done(): // nobody looks any more
+			}
 			return true
 		})
 	}()
