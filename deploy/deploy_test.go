@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,6 +26,7 @@ import (
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/worker"
+	"agentd/test/ports"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,7 +60,7 @@ func desk() (sdk.Agent, sdk.Provider) {
 // was dead-lettered.
 func metrics(t *testing.T) string {
 	t.Helper()
-	s, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir(), Listen: true, Port: freePort(t)})
+	s, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir(), Listen: true, Port: ports.Free(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func metrics(t *testing.T) string {
 		}
 	})
 	agent, model := desk()
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	address := fmt.Sprintf("127.0.0.1:%d", ports.Free(t))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() {
@@ -122,16 +122,6 @@ func metrics(t *testing.T) string {
 		return strings.Contains(text, "agentd_run_suspended_duration_seconds_count") && strings.Contains(text, "agentd_runs_finished_total{")
 	})
 	return text
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func status(url string) int {
