@@ -40,7 +40,7 @@ func startProcess(ctx context.Context, s *ServerConfig, logger *slog.Logger) (*p
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.Command, s.Args...)
 	cmd.Dir, cmd.Env = s.Dir, environment(s.Env)
 	cmd.WaitDelay = exitTime
-	cmd.Stderr = &logWriter{logger: logger, server: s.Name}
+	cmd.Stderr = &logWriter{logger}
 	ownGroup(cmd)
 	childIn, stdin, err := os.Pipe()
 	if err != nil {
@@ -60,10 +60,12 @@ func startProcess(ctx context.Context, s *ServerConfig, logger *slog.Logger) (*p
 	go func() {
 		defer close(p.exited)
 		if err := cmd.Wait(); err != nil {
-			logger.Debug("MCP server ended", "server", s.Name, "error", err)
+			logger.Debug("MCP server ended", "error", err)
 		}
 	}()
-	return p, transport.NewIO(&lines{r: stdout}, &timely{stdin}, nil), nil
+	stdio := transport.NewIO(&lines{r: stdout}, &timely{stdin}, nil)
+	transport.WithCommandLogger(logger)(stdio)
+	return p, stdio, nil
 }
 
 func environment(own map[string]string) []string {
@@ -126,12 +128,9 @@ func (l *lines) Read(p []byte) (int, error) {
 // maxLogged is what is logged of one write of a server to its stderr.
 const maxLogged = 4 << 10
 
-type logWriter struct {
-	logger *slog.Logger
-	server string
-}
+type logWriter struct{ logger *slog.Logger }
 
 func (w *logWriter) Write(p []byte) (int, error) {
-	w.logger.Debug("MCP server says", "server", w.server, "text", string(p[:min(len(p), maxLogged)]))
+	w.logger.Debug("MCP server says", "text", string(p[:min(len(p), maxLogged)]))
 	return len(p), nil
 }
