@@ -74,7 +74,11 @@ func connect(ctx context.Context, s *ServerConfig, older bool, changed func(), l
 	hello.Params.ClientInfo = mcp.Implementation{Name: ownName, Version: clientVersion}
 	hello.Params.Capabilities.Elicitation = &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}
 	if _, err := c.Initialize(ctx, hello); err != nil {
-		return nil, errors.Join(fmt.Errorf("connect to MCP server %s: %w", s.Name, err), c.release())
+		closed := c.release()
+		if c.process != nil && c.process.stderr.last() != "" {
+			err = fmt.Errorf("%w; it says: %s", err, c.process.stderr.last())
+		}
+		return nil, errors.Join(fmt.Errorf("connect to MCP server %s: %w", s.Name, err), closed)
 	}
 	c.listen(ctx)
 	return c, nil
