@@ -118,11 +118,12 @@ func (w *Worker) tellAway() {
 		if _, told := w.away[name]; told {
 			continue
 		}
-		message := "toolset is away: its agents are served without its tools; put it right, and they get them without a restart"
+		told := w.Logger.With("toolset", name, "agents", strings.Join(agents[name], ","), "error", reason(away[name].Err))
 		if away[name].Required {
-			message = "required toolset is away: runs of its agents wait; put it right, and they go on without a restart"
+			told.Warn("required toolset is away: runs of its agents wait; put it right, and they go on without a restart")
+		} else {
+			told.Warn("toolset is away: its agents are served without its tools; put it right, and they get them without a restart")
 		}
-		w.Logger.Warn(message, "toolset", name, "agents", strings.Join(agents[name], ","), "error", reason(away[name].Err))
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.away)) {
 		if _, still := away[name]; !still {
