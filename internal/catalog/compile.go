@@ -166,6 +166,7 @@ func coreSpec(
 		}
 		s.Tools = append(s.Tools, tool)
 	}
+	s.Contexts = contexts(toolbox)
 	s.StaleAfter = (longest + leaseEnd).Milliseconds()
 	return s
 }

@@ -70,6 +70,7 @@ func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return a.corrupt(ctx, err)
 	}
+	a.ended(ctx, &a.head, &entry)
 	return a.absorbed(ctx, &entry, at)
 }
 
