@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -122,7 +123,13 @@ func (c *Conn) WaitDone(ctx context.Context, agent string, run sdk.RunKey, initT
 // WatchLive calls handle with the live events on a subject (see sdk.Subjects.Live) until the returned function is
 // called. Events that handle is too slow for are lost.
 func (c *Conn) WatchLive(subject string, handle func(sdk.Live)) (stop func() error, err error) {
+	from := strings.TrimSuffix(c.subjects.All(sdk.KindStream), ">")
 	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
+		// Whoever may make a consumer may have the server deliver its messages here: they keep the subject that they came on.
+		if !strings.HasPrefix(m.Subject, from) {
+			c.log.Warn("message of another kind among live events", "subject", m.Subject)
+			return
+		}
 		var event sdk.Live
 		if err := json.Unmarshal(m.Data, &event); err != nil {
 			c.log.Debug("live event cannot be read", "subject", m.Subject, "error", err)
