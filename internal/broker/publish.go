@@ -155,7 +155,7 @@ func Refused(err error) bool {
 // publishError says what a failed publish means to the caller.
 func (c *Conn) publishError(subject string, err error) error {
 	switch {
-	case errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}):
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}), errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
 		return err
 	case errors.Is(err, nats.ErrMaxPayload):
 		return sdk.Errorf(sdk.CodeTooLarge, "the event for %s is larger than the broker takes (%d bytes)", subject, c.nc.MaxPayload())
@@ -208,8 +208,10 @@ func (c *Conn) send(ctx context.Context, subject string, event sdk.Event) error 
 	if err != nil {
 		return err
 	}
+	ctx, explain, stop := c.refusals.until(ctx, subject)
+	defer stop()
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject))); err != nil {
-		return c.publishError(subject, err)
+		return c.publishError(subject, explain(err))
 	}
 	return nil
 }

@@ -186,7 +186,10 @@ func (c *Conn) Ask(ctx context.Context, subject string, request any, answer any)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
+	ctx, explain, stop := c.refusals.until(ctx, subject)
+	defer stop()
 	m, err := c.nc.RequestWithContext(ctx, subject, data)
+	err = explain(err)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s", subject).WithCause(err)
 	}
