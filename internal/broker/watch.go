@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -122,7 +123,13 @@ func (c *Conn) WaitDone(ctx context.Context, agent string, run sdk.RunKey, initT
 // WatchLive calls handle with the live events on a subject (see sdk.Subjects.Live) until the returned function is
 // called. Events that handle is too slow for are lost.
 func (c *Conn) WatchLive(subject string, handle func(sdk.Live)) (stop func() error, err error) {
+	from := strings.TrimSuffix(c.subjects.All(sdk.KindStream), ">")
 	return c.Tail(subject, func(subject string, _ map[string][]string, data []byte) {
+		// Whoever may make a consumer may have the server deliver its messages here: they keep the subject that they came on.
+		if !strings.HasPrefix(subject, from) {
+			c.log.Warn("message of another kind among live events", "subject", subject)
+			return
+		}
 		var event sdk.Live
 		if err := json.Unmarshal(data, &event); err != nil {
 			c.log.Debug("live event cannot be read", "subject", subject, "error", err)
@@ -176,7 +183,10 @@ func (c *Conn) Ask(ctx context.Context, subject string, request any, answer any)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
+	ctx, explain, stop := c.refusals.until(ctx, subject)
+	defer stop()
 	m, err := c.nc.RequestWithContext(ctx, subject, data)
+	err = explain(err)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s", subject).WithCause(err)
 	}

@@ -74,7 +74,8 @@ func (s *serving) listenVoid(domain string) (stop func()) {
 	subjects := s.conn.Subjects()
 	filter := fmt.Sprintf("%s.%s.%s.%s.>", subjects.Root(), sdk.KindVoid, sdk.DomainToken(domain), sdk.NameToken(s.contract.Type))
 	unsubscribe, err := s.conn.Tail(filter, func(subject string, _ map[string][]string, _ []byte) {
-		if address, err := subjects.Parse(subject); err == nil { // what is none is met again in the consumer
+		// Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
+		if address, err := subjects.Parse(subject); err == nil && address.Kind == sdk.KindVoid {
 			s.flights.void(address.Call.Call)
 		}
 	})
