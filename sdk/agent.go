@@ -81,6 +81,8 @@ type AgentSpec struct {
 	Steering SteeringPolicy `json:"steering,omitempty"`
 	// Order is how the calls of one reply are made; empty is CallsParallel.
 	Order CallOrder `json:"order,omitempty"`
+	// Decisions is when held calls that were allowed are made; empty is DecisionsImmediate.
+	Decisions DecisionPolicy `json:"decisions,omitempty"`
 	// Rules are hooks without code.
 	Rules []HookRule `json:"rules,omitempty"`
 	// OnStateLoss is StateLossFail when empty.
@@ -299,7 +301,9 @@ type ToolCall struct {
 }
 
 // Toolset is a source of inline tools that is connected for an activation and released on every way out: the interface
-// that MCP clients implement. Safe for concurrent use.
+// that MCP clients implement. An agent is served without the tools of one that does not answer, unless the toolset has a
+// method Required() bool that says otherwise. One with a method Changed() <-chan struct{} is listed again when that has a
+// value. Safe for concurrent use.
 type Toolset interface {
 	Name() string
 	// Tools lists what the source offers, in a stable order.

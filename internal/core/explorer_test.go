@@ -70,6 +70,7 @@ func randomSpec(t *rapid.T) *core.Spec {
 	if pick(t, 3, "control") == 0 {
 		randomControl(t, spec)
 	}
+	spec.Batch = pick(t, 3, "batch") == 0
 	spec.MaxInteractions = 1 + pick(t, 12, "interactions")
 	spec.RunDeadline = int64(1+pick(t, 60, "deadline")) * minute
 	spec.TurnTimeout = int64(pick(t, 4, "turn")) * minute

@@ -202,7 +202,7 @@ type Call struct {
 	Asked string `json:"asked,omitempty"`
 	// Edited is the revision of the entry with the arguments that an approver put in place of the model's; 0 is none.
 	Edited uint64 `json:"edited,omitempty"`
-	// Queued says that it is made when those before it have their results.
+	// Queued says that it is made later: when those before it have their results, or when all requests are decided.
 	Queued bool `json:"queued,omitempty"`
 	// Reserved are the tokens that the agent which is called may use.
 	Reserved int64 `json:"reserved,omitempty"`
@@ -311,7 +311,7 @@ func (h *Head) clone() Head {
 
 // Check returns the first invariant of Head that does not hold, or nil.
 func (h *Head) Check() error {
-	waits := h.open(func(c *Call) bool { return c.Kind != CallInline })
+	waits := h.open((*Call).sent)
 	switch {
 	case h.Status != StatusRunning && h.Status != StatusWaiting && h.Status != StatusDone:
 		return violation(h, "unknown status %q", h.Status)

@@ -30,9 +30,7 @@ func (t *transition) void(c *Call) {
 // settle closes the round when every call has its result, and suspends the run when all that is open is with others.
 func (t *transition) settle() error {
 	h := &t.Head
-	if t.spec.Sequential {
-		t.advance()
-	}
+	t.advance()
 	if len(h.Calls) > 0 && !h.openAny() {
 		lacks := t.lacks()
 		t.closeRound()

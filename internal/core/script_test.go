@@ -40,6 +40,8 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 			spec.Steering = sdk.SteeringPolicy(words[1])
 		case "sequential":
 			spec.Sequential = true
+		case "batch":
+			spec.Batch = true
 		case "hooks":
 			spec.Hooked, spec.Reviews, spec.Ends = true, true, true
 		case "interactions":
