@@ -64,7 +64,7 @@ var seeds = map[string]func(*testing.T){
 	"T67": steering,
 	"F16": callEvents, "F17": callEvents, "F18": callEvents, "F27": callEvents, "F28": callEvents,
 	"T10": hooksOverFailures,
-	"F56": hookGates,
+	"F56": allGates,
 	"F31": loopEvents, "F32": fragmentEvents, "F33": fragmentEvents, "T62": envelope,
 	"T54": retriesAndFallbacks, "T55": truncation, "F35": errorClasses, "F37": errorClasses, "F38": errorClasses, "T60": frontier,
 	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B18": contractVersions, "B19": systemErrorEvent,
