@@ -69,3 +69,15 @@ const (
 	// CallsSequential makes each when the one before has its result.
 	CallsSequential CallOrder = "sequential"
 )
+
+// DecisionPolicy says when a held call is made that people have allowed. A denial is its call's result at once, always.
+type DecisionPolicy string
+
+// The policies.
+const (
+	// DecisionsImmediate, the default, makes it at once, whatever else of its round is undecided.
+	DecisionsImmediate DecisionPolicy = "immediate"
+	// DecisionsBatch makes all that were allowed together, when every permission request of the round is decided or has
+	// expired. Calls that need no permission do not wait.
+	DecisionsBatch DecisionPolicy = "batch"
+)

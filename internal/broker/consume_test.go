@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 var (
@@ -427,7 +428,7 @@ func TestConsume_WaitsForItsConsumer(t *testing.T) {
 
 func TestConsume_GoesOnAfterARestartOfTheServer(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: freePort(t), PortOnly: true}
+	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	provision(t, c, testPlan)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 // fired calls got with the deliveries on the fire subject of a run.
@@ -107,7 +108,7 @@ func TestArmTimer_ReplacesTheOneArmedBefore(t *testing.T) {
 
 func TestArmTimer_SurvivesARestart(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: freePort(t), PortOnly: true}
+	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	provision(t, c, testPlan)

@@ -9,11 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 func TestWatch_SeesMessagesInOrderThroughARestart(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: freePort(t), PortOnly: true}
+	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	provision(t, c, testPlan)

@@ -151,7 +151,7 @@ func ruleHook(r sdk.HookRule) (sdk.Hook, error) {
 // loopControl puts into the core's spec what the agent's spec says about how its loop goes on and ends.
 func loopControl(s *core.Spec, spec sdk.AgentSpec, hooks []sdk.Hook) error {
 	s.MaxTokens, s.Stop, s.Steering = spec.Limits.Tokens, spec.Stop, cmp.Or(spec.Steering, sdk.SteeringQueue)
-	s.Sequential = spec.Order == sdk.CallsSequential
+	s.Sequential, s.Batch = spec.Order == sdk.CallsSequential, spec.Decisions == sdk.DecisionsBatch
 	s.Hooked, s.Reviews = len(hooks) > 0, slices.ContainsFunc(hooks, reviews)
 	s.Ends = slices.ContainsFunc(hooks, ends)
 	if n := spec.NoToolCall; n != nil {
@@ -191,6 +191,8 @@ func checkLoopControl(spec sdk.AgentSpec) error {
 		"steering: want queue, interrupt or reject, got %q", spec.Steering)
 	check(slices.Contains([]sdk.CallOrder{"", sdk.CallsParallel, sdk.CallsSequential}, spec.Order),
 		"order: want parallel or sequential, got %q", spec.Order)
+	check(slices.Contains([]sdk.DecisionPolicy{"", sdk.DecisionsImmediate, sdk.DecisionsBatch}, spec.Decisions),
+		"decisions: want immediate or batch, got %q", spec.Decisions)
 	if n := spec.NoToolCall; n != nil {
 		check(slices.Contains([]sdk.NoToolCallPolicy{
 			"", sdk.NoToolCallAccept, sdk.NoToolCallRemind, sdk.NoToolCallRemindThenAccept,

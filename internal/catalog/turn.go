@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"text/template"
 
 	"agentd/internal/prompt"
@@ -65,7 +66,14 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt
 		name string
 		ask  func(context.Context, sdk.TurnInput) (string, error)
 	}{{prompt.Planning, t.hooks.Planning}, {prompt.Retrieval, t.hooks.Retrieval}} {
+		var answered string
+		for _, s := range in.Context {
+			if s.Name == provider.name {
+				answered = s.Text
+			}
+		}
 		if provider.ask == nil {
+			out.Turn = append(out.Turn, sdk.Section{Name: provider.name, Text: answered})
 			continue
 		}
 		text, err := provider.ask(ctx, sdk.TurnInput{
@@ -74,7 +82,7 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt
 		if err != nil {
 			return out, fmt.Errorf("build the section %s: %w", provider.name, err)
 		}
-		out.Turn = append(out.Turn, sdk.Section{Name: provider.name, Text: text})
+		out.Turn = append(out.Turn, sdk.Section{Name: provider.name, Text: strings.TrimSpace(answered + "\n\n" + text)})
 	}
 	t.fit(&out)
 	return out, nil

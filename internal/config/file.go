@@ -106,6 +106,7 @@ type agentFile struct {
 	NoToolCall *noToolCallFile `yaml:"no_tool_call"`
 	Steering   words           `yaml:"steering"`
 	Order      words           `yaml:"order"`
+	Decisions  words           `yaml:"decisions"`
 	// Hooks are rules without code.
 	Hooks   []hookFile         `yaml:"hooks"`
 	History strict.Value[bool] `yaml:"history"`

@@ -33,6 +33,10 @@ func (l *loader) loop(f *agentFile, s *sdk.AgentSpec) {
 		s.Order = sdk.CallOrder(f.Order.V)
 		l.Note(f.Order.Position, checkOneOf("order", f.Order.V, string(sdk.CallsParallel), string(sdk.CallsSequential)))
 	}
+	if f.Decisions.Present() {
+		s.Decisions = sdk.DecisionPolicy(f.Decisions.V)
+		l.Note(f.Decisions.Position, checkOneOf("decisions", f.Decisions.V, string(sdk.DecisionsImmediate), string(sdk.DecisionsBatch)))
+	}
 	for i := range f.Hooks {
 		l.rule(&f.Hooks[i], s)
 	}

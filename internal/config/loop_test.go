@@ -26,6 +26,7 @@ agents:
     no_tool_call: {policy: remind, reminders: 2}
     steering: interrupt
     order: sequential
+    decisions: batch
     hooks:
       - {name: first, when: interactions == 0, message: Look., keep: true, hide: ["b*"]}
 `
@@ -33,12 +34,12 @@ agents:
 func TestLoad_HowTheLoopGoesOnAndEnds(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, write(t, map[string]string{"agentd.yaml": loopConfig})).Agents[0]
-	have := []any{s.Limits, s.StopOn, s.Stop, s.NoToolCall, s.Steering, s.Order, s.Rules}
+	have := []any{s.Limits, s.StopOn, s.Stop, s.NoToolCall, s.Steering, s.Order, s.Decisions, s.Rules}
 	want := []any{
 		sdk.Limits{Interactions: 30, Tokens: 200000, DeadlineMillis: 72 * 3600_000},
 		[]string{"task_completion"},
 		sdk.StopConditions{Errors: 3, SameError: 5, Repeats: 3, Window: 10, Text: []string{"FINISHED"}},
-		&sdk.NoToolCall{Policy: sdk.NoToolCallRemind, Reminders: 2}, sdk.SteeringInterrupt, sdk.CallsSequential,
+		&sdk.NoToolCall{Policy: sdk.NoToolCallRemind, Reminders: 2}, sdk.SteeringInterrupt, sdk.CallsSequential, sdk.DecisionsBatch,
 		[]sdk.HookRule{{Name: "first", When: "interactions == 0", Message: "Look.", Keep: true, Hide: []string{"b*"}}},
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
@@ -53,6 +54,7 @@ func TestLoad_RefusesLoopsThatMakeNoSense(t *testing.T) {
 		"no loop":    {"repeats: 3", "repeats: 1", "repeats: want at least 2, got 1"},
 		"policy":     {"policy: remind", "policy: nag", "policy: want accept or remind or remind_then_accept"},
 		"steering":   {"interrupt", "shout", "steering: want queue or interrupt or reject"},
+		"decisions":  {"decisions: batch", "decisions: later", "decisions: want immediate or batch"},
 		"no name":    {"name: first, ", "", "a hook needs a name"},
 		"no CEL":     {"interactions == 0", "interactions ==", "is no CEL expression"},
 		"no boolean": {"interactions == 0", "interactions", "want true or false"},

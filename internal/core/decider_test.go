@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"pgregory.net/rapid"
 
@@ -109,7 +110,24 @@ func (o *oracle) permissions(e *core.Entry) {
 			o.Fatalf("entry %d: call %s was held and is sent without a decision", e.Rev, f.Call)
 		}
 	}
+	o.batched(e)
 	if h := &e.Head; h.Status == core.StatusDone && len(h.Grants) > 0 {
 		o.Fatalf("entry %d: a run that is done keeps %d grants", e.Rev, len(h.Grants))
+	}
+}
+
+// batched checks that a call which was allowed waits for the other decisions of its round exactly where the agent wants that.
+func (o *oracle) batched(e *core.Entry) {
+	asked := slices.ContainsFunc(e.Head.Calls, func(c core.Call) bool { return c.Kind == core.CallPermission && !c.Closed() })
+	for _, c := range e.Head.Calls {
+		if o.held[c.ID] == "" || c.Held != "" || c.Closed() || o.rig.spec.Sequential {
+			continue
+		}
+		if waits := o.rig.spec.Batch && asked; c.Queued != waits {
+			o.Fatalf("entry %d: call %s is allowed, and queued: %t; a request is open: %t", e.Rev, c.ID, c.Queued, asked)
+		}
+		if c.Queued && slices.ContainsFunc(e.Effects, func(f core.Effect) bool { return f.Call == c.ID && f.Kind == core.EffectCall }) {
+			o.Fatalf("entry %d: call %s is sent while it waits for decisions", e.Rev, c.ID)
+		}
 	}
 }

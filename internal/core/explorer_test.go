@@ -27,8 +27,10 @@ type explorer struct {
 }
 
 // explore makes one random history, from the init event to the end of the run.
-func explore(t *rapid.T) *explorer {
-	x := newExplorer(t, randomSpec(t))
+func explore(t *rapid.T) *explorer { return exploreOf(t, randomSpec(t)) }
+
+func exploreOf(t *rapid.T, spec *core.Spec) *explorer {
+	x := newExplorer(t, spec)
 	x.policy = randomPolicy(t)
 	x.rig.spec.Gated = len(x.policy) > 0
 	if pick(t, 10, "early") == 0 {
@@ -68,6 +70,7 @@ func randomSpec(t *rapid.T) *core.Spec {
 	if pick(t, 3, "control") == 0 {
 		randomControl(t, spec)
 	}
+	spec.Batch = pick(t, 3, "batch") == 0
 	spec.MaxInteractions = 1 + pick(t, 12, "interactions")
 	spec.RunDeadline = int64(1+pick(t, 60, "deadline")) * minute
 	spec.TurnTimeout = int64(pick(t, 4, "turn")) * minute
@@ -212,6 +215,8 @@ func (x *explorer) progress() {
 // outcome is what comes of the driver's next action.
 func (x *explorer) outcome() core.Event {
 	switch next := x.rig.next().(type) {
+	case core.AskContext:
+		return x.inquire()
 	case core.RunTools:
 		return x.tools(next)
 	case core.BuildOutput:

@@ -105,6 +105,9 @@ type Head struct {
 	// Require are tool patterns that whoever started the run put under permission, beyond the agent's policy.
 	Require []string `json:"require,omitempty"`
 
+	// Informed are the sections of the prompt that context providers have been asked for.
+	Informed []Informed `json:"informed,omitempty"`
+
 	// Base is the first entry that is needed to rebuild the history.
 	Base uint64 `json:"base"`
 	// Purged says that the history is gone: the entry is the run's tombstone, and the only one.
@@ -153,6 +156,8 @@ const (
 	CallPermission CallKind = "permission"
 	// CallQuestion is what an inline tool of the round asks a person; not a tool call of the model.
 	CallQuestion CallKind = "question"
+	// CallContext asks a context provider for a section of the prompt; its Tool is the section. Not a tool call of the model.
+	CallContext CallKind = "context"
 )
 
 // CallStatus is the state of one call: new → running | suspended → resuming → succeeded | failed | cancelled.
@@ -197,7 +202,7 @@ type Call struct {
 	Asked string `json:"asked,omitempty"`
 	// Edited is the revision of the entry with the arguments that an approver put in place of the model's; 0 is none.
 	Edited uint64 `json:"edited,omitempty"`
-	// Queued says that it is made when those before it have their results.
+	// Queued says that it is made later: when those before it have their results, or when all requests are decided.
 	Queued bool `json:"queued,omitempty"`
 	// Reserved are the tokens that the agent which is called may use.
 	Reserved int64 `json:"reserved,omitempty"`
@@ -296,6 +301,7 @@ func (h *Head) clone() Head {
 	}
 	c.Grants = append([]Grant(nil), h.Grants...)
 	c.Hooks = append([]HookState(nil), h.Hooks...)
+	c.Informed = append([]Informed(nil), h.Informed...)
 	if h.Driver != nil {
 		d := *h.Driver
 		c.Driver = &d
@@ -305,7 +311,7 @@ func (h *Head) clone() Head {
 
 // Check returns the first invariant of Head that does not hold, or nil.
 func (h *Head) Check() error {
-	waits := h.open(func(c *Call) bool { return c.Kind != CallInline })
+	waits := h.open((*Call).sent)
 	switch {
 	case h.Status != StatusRunning && h.Status != StatusWaiting && h.Status != StatusDone:
 		return violation(h, "unknown status %q", h.Status)

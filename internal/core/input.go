@@ -36,9 +36,8 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Answered, Fired, CancelAsked, Steered and TakenOver come from outside; Replied, Compacted,
-// Began,
-// Returned, Reviewed, Built, Released and Ended from whoever drives the run. Sealed.
+// Event is what happened: Started, Answered, Fired, CancelAsked, Steered and TakenOver come from outside; Inquired,
+// Replied, Compacted, Began, Returned, Reviewed, Built, Released and Ended from whoever drives the run. Sealed.
 type Event interface{ kind() string }
 
 // Started begins a run. Its context is already built.
@@ -122,6 +121,9 @@ type Compacted struct {
 	Reply    sdk.ModelReply
 }
 
+// Inquired asks the context providers that are due. Question is ContextQuestion(state).
+type Inquired struct{ Question json.RawMessage }
+
 // Output is what the output builder made of a text: data, or the fault that the model is told.
 type Output struct {
 	Data  json.RawMessage
@@ -157,6 +159,7 @@ func (CancelAsked) kind() string { return "cancel_asked" }
 func (TakenOver) kind() string   { return "taken_over" }
 func (Replied) kind() string     { return "replied" }
 func (Compacted) kind() string   { return "compacted" }
+func (Inquired) kind() string    { return "inquired" }
 func (Released) kind() string    { return "released" }
 func (Began) kind() string       { return "began" }
 func (Returned) kind() string    { return "returned" }

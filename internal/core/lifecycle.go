@@ -39,7 +39,7 @@ var CallMoves = []Move[CallStatus]{
 	{CallRunning, CallFailed, "the tool failed, or was interrupted"},
 	{CallRunning, CallCancelled, "the run ended"},
 	{CallSuspended, CallResuming, "allowed, or its question answered (an inline tool)"},
-	{CallSuspended, CallNew, "allowed, and its turn has not come"},
+	{CallSuspended, CallNew, "allowed, and its turn has not come, or others are undecided"},
 	{CallSuspended, CallSucceeded, "answered"},
 	{CallSuspended, CallFailed, "answered with an error, timed out or denied"},
 	{CallSuspended, CallCancelled, whenGivenUp},

@@ -6,8 +6,11 @@ import (
 	"agentd/sdk"
 )
 
-// Action is what the driver of a run has to do next: CallModel, RunTools, Review, BuildOutput, End or Rest.
+// Action is what the driver of a run has to do next: AskContext, CallModel, RunTools, Review, BuildOutput, End or Rest.
 type Action interface{ action() }
+
+// AskContext asks context providers, before the model is called; it is fed back as Inquired with ContextQuestion(state).
+type AskContext struct{}
 
 // CallModel asks the model, with Request(spec, state).
 type CallModel struct{}
@@ -31,6 +34,7 @@ type End struct{ Ending Ending }
 // Rest means that there is nothing to drive.
 type Rest struct{}
 
+func (AskContext) action()  {}
 func (CallModel) action()   {}
 func (RunTools) action()    {}
 func (BuildOutput) action() {}
@@ -56,6 +60,9 @@ func Next(spec *Spec, head *Head, now int64) Action {
 	}
 	if ending, stop := stopped(spec, head); stop {
 		return End{ending}
+	}
+	if len(spec.dueContexts(head)) > 0 {
+		return AskContext{}
 	}
 	return CallModel{}
 }

@@ -235,7 +235,7 @@ func (t *transition) ask(a asked) {
 		t.close(gated, failure(gated.ID, ResultDenied, sdk.Errorf(sdk.CodePermissionNeeded,
 			"%s needs permission; it was asked for. Call it again when you are told that it is allowed", gated.Tool)))
 	} else {
-		gated.Status, gated.Held, gated.Queued = CallSuspended, id, t.spec.Sequential
+		gated.Status, gated.Held, gated.Queued = CallSuspended, id, t.spec.Sequential || t.spec.Batch
 	}
 	first := terms.Stages[0]
 	h.Calls = append(h.Calls, Call{

@@ -3,14 +3,15 @@ package core
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 
 	"agentd/sdk"
 )
 
 func (t *transition) replied(ev Replied) error {
 	h := &t.Head
-	if len(h.Calls) > 0 || h.Stop != "" {
-		return violation(h, "a reply while a round is open")
+	if len(h.Calls) > 0 || h.Stop != "" || len(t.spec.dueContexts(h)) > 0 {
+		return violation(h, "a reply while a round is open, or without its context")
 	}
 	t.count(ev.Reply)
 	t.keep(ev.Hooks)
@@ -139,27 +140,40 @@ func (t *transition) begin(c *Call, tool *Tool) {
 	}
 }
 
-// advance makes the next call of a sequential round, if those before it have their results.
+// advance makes queued calls whose turn has come: of a sequential round one, if those before it have their results.
 func (t *transition) advance() {
 	for i := range t.Head.Calls {
 		c := &t.Head.Calls[i]
-		switch {
-		case !c.ofModel() || c.Closed():
+		if !c.ofModel() || c.Closed() {
 			continue
-		case !c.Queued || c.Held != "":
+		}
+		if c.Queued && c.Held == "" && !t.awaitsDecisions(c) {
+			t.unqueue(c)
+		}
+		if t.spec.Sequential && !c.Closed() {
 			return
 		}
-		c.Queued = false
-		if c.Kind == CallInline {
-			return
-		}
-		tool := t.spec.tool(c.Tool)
-		if tool != nil {
-			t.send(c, tool)
-			return
-		}
-		t.close(c, failure(c.ID, ResultDenied, missing(c.Tool)))
 	}
+}
+
+// awaitsDecisions reports whether a call that was held waits until all permission requests of the round are closed.
+func (t *transition) awaitsDecisions(c *Call) bool {
+	h := &t.Head
+	return t.spec.Batch && h.open(func(k *Call) bool { return k.Gate != nil }) &&
+		slices.ContainsFunc(h.Calls, func(k Call) bool { return k.Gate != nil && k.Gate.Call == c.ID })
+}
+
+// unqueue lets a call be made: a service's is sent, an inline tool's is left to the driver.
+func (t *transition) unqueue(c *Call) {
+	c.Queued = false
+	if c.Kind == CallInline {
+		return
+	}
+	if tool := t.spec.tool(c.Tool); tool != nil {
+		t.send(c, tool)
+		return
+	}
+	t.close(c, failure(c.ID, ResultDenied, missing(c.Tool)))
 }
 
 // send makes c a call over the broker.

@@ -30,11 +30,13 @@ func (t *transition) void(c *Call) {
 // settle closes the round when every call has its result, and suspends the run when all that is open is with others.
 func (t *transition) settle() error {
 	h := &t.Head
-	if t.spec.Sequential {
-		t.advance()
-	}
+	t.advance()
 	if len(h.Calls) > 0 && !h.openAny() {
+		lacks := t.lacks()
 		t.closeRound()
+		if lacks != nil {
+			return t.finish(*lacks)
+		}
 	}
 	switch {
 	case h.openAny() && !h.openInline():
@@ -59,7 +61,12 @@ func (t *transition) closeRound() {
 	h := &t.Head
 	calls := h.Calls
 	t.checkCalls(calls)
-	h.Calls, h.Lifecycle = nil, sdk.LifecycleToolResult
+	h.Calls = nil
+	if calls[0].Kind == CallContext {
+		t.inform(calls)
+		return
+	}
+	h.Lifecycle = sdk.LifecycleToolResult
 	if calls[0].Kind == CallTurn {
 		return // alone in its round; its answer is a message
 	}

@@ -79,6 +79,8 @@ func (t *transition) driven() error {
 		return t.replied(ev)
 	case Compacted:
 		return t.compacted(ev)
+	case Inquired:
+		return t.inquired(ev)
 	case Began:
 		return t.began(ev)
 	case Returned:
@@ -182,7 +184,7 @@ func (t *transition) answered(ev Answered) error {
 		t.voidOthers(c, ev.Ref.Attempt)
 		t.settleQuestion(c, result)
 		return t.settle()
-	case CallService, CallInline:
+	case CallService, CallContext, CallInline:
 	}
 	if ev.Error && ev.Retryable {
 		if err := t.refused(c, ev.Ref.Attempt); err != nil {
@@ -257,7 +259,7 @@ func (t *transition) fired(ev Fired) error {
 		case CallQuestion:
 			t.voidOthers(c, 0)
 			t.settleQuestion(c, failure(c.ID, ResultTimeout, sdk.Errorf(sdk.CodeDeadline, "nobody answered in time")))
-		case CallService, CallInline:
+		case CallService, CallContext, CallInline:
 			t.timedOut(c)
 		}
 	}

@@ -66,6 +66,9 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	a.live(sdk.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
 	tool, ok := a.agent.Inline[c.Tool]
 	args, known := a.state.Arguments(c.ID)
+	if away := a.agent.Core.Away(c.Tool); away != nil {
+		return fail(away), nil
+	}
 	if !ok || !known {
 		return fail(sdk.Errorf(sdk.CodeUnknownTool, "%s is not available", c.Tool)), nil
 	}

@@ -215,6 +215,12 @@ func (o observer) transition(ctx context.Context, a *activation, e *core.Entry, 
 
 func seconds(millis int64) float64 { return float64(max(millis, 0)) / 1000 }
 
+// Answered implements runner.Observer.
+func (o observer) Answered(ctx context.Context, a runner.Attempt) {
+	o.metrics.answers.Record(ctx, seconds(a.Millis), metric.WithAttributes(
+		keyEntity.String(a.Agent), keyType.String(a.Type), keyOutcome.String(a.Outcome)))
+}
+
 // Tool implements runner.Observer.
 func (o observer) Tool(ctx context.Context, tool sdk.Tool, call sdk.ToolCall) (json.RawMessage, error) {
 	began := time.Now()

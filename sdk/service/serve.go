@@ -37,6 +37,8 @@ type serving struct {
 	heartbeat time.Duration
 	// patience is how long a handler may go on after its context ended before the call is answered without it.
 	patience time.Duration
+	// withDeadline ends a handler's context when its call is due.
+	withDeadline func(context.Context, time.Time) (context.Context, context.CancelFunc)
 }
 
 // run serves until ctx ends and the handlers have finished.
@@ -214,7 +216,7 @@ func (s *serving) invoke(ctx context.Context, c *Call) *invocation {
 		close(i.done)
 		return i
 	}
-	ctx, cancel := context.WithDeadline(ctx, c.due)
+	ctx, cancel := s.withDeadline(ctx, c.due)
 	i.ctx = ctx
 	i.err = errors.New("the handler ended its goroutine") // unless it returns or panics
 	go i.run(cancel, s.handlers[c.Version], *c, data)

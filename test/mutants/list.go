@@ -268,6 +268,10 @@ var mutants = []mutant{
 		name: "a sequential round makes all its calls", file: "internal/core/reply.go",
 		old: "\t\tt.send(c, tool)\n\t}\n}", new: "\t\tt.send(c, tool)\n\t}\n\tif t.spec.Sequential && tool.Kind == CallService {\n\t\tt.send(c, tool)\n\t}\n}",
 	},
+	{
+		name: "what is to be made together is never made", file: "internal/core/reply.go",
+		old: "return t.spec.Batch && h.open(func(k *Call) bool { return k.Gate != nil }) &&", new: "return t.spec.Batch &&",
+	},
 
 	// Permissions.
 	{

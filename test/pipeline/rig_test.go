@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"log/slog"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/test/ports"
 )
 
 // rig is a system whose parts can be taken away one by one: a server that listens, and workers and clients with
@@ -46,7 +46,7 @@ type rigWorker struct {
 // startRig starts a server with streams for the agents. Deliveries last ackWait; 0 is as in production.
 func startRig(t *testing.T, r rig, ackWait time.Duration) *rig {
 	t.Helper()
-	r.t, r.dir, r.port = t, t.TempDir(), freePort(t)
+	r.t, r.dir, r.port = t, t.TempDir(), ports.Free(t)
 	r.up()
 	t.Cleanup(func() { r.check("stop the server", r.server.Close()) })
 	r.client = r.connect()
@@ -62,21 +62,6 @@ func startRig(t *testing.T, r rig, ackWait time.Duration) *rig {
 		r.store = r.openStore(r.client)
 	}
 	return &r
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func (r *rig) check(doing string, err error) {

@@ -54,7 +54,7 @@ var seeds = map[string]func(*testing.T){
 	"T40": decisionsMeanwhile, "T41": decisionsMeanwhile, "T42": decisionsMeanwhile,
 	"T12": loopTransitions, "T18": loopTransitions, "T34": loopTransitions, "T36": loopTransitions, "T37": loopTransitions,
 	"T38": twoCancels, "T39": twoCancels,
-	"T14": sequentialRound, "T51": sequentialRound,
+	"T14": sequentialRound, "T51": sequentialRound, "T50": decisionPolicy,
 	"T21": withoutPersistence,
 	"T28": snapshots,
 	"T59": repaired,

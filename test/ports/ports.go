@@ -1,0 +1,35 @@
+// Package ports finds ports for servers that a test stops and starts again.
+package ports
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// Ports from first to first+many are below those that systems hand out to whoever asks for any port, so nobody is given
+// one of them while the server on it is away.
+const first, many = 10_000, 20_000
+
+// Free is a port of 127.0.0.1 that nothing listens on.
+func Free(t testing.TB) int {
+	t.Helper()
+	var lc net.ListenConfig
+	for {
+		port := first + rand.IntN(many)
+		l, err := lc.Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+}
