@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,6 +17,7 @@ import (
 	"agentd/internal/llm/mockllm"
 	"agentd/internal/state/redistest"
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 // findings is the exit code of commands that found what they look for.
@@ -24,16 +25,7 @@ const findings = 4
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return strconv.Itoa(ports.Free(t))
 }
 
 // scripted has agents asked a scripted model.
