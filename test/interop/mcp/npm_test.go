@@ -51,7 +51,8 @@ func bin(t *testing.T) string {
 	return path
 }
 
-// The reference servers of the protocol's makers serve a run whose worker is killed while a person is asked.
+// The reference servers of the protocol's makers serve a run whose worker is killed while one of them asks a person: in the
+// older protocol, and while other calls of it run.
 func TestNPMServers_ServeARunThroughAKilledWorker(t *testing.T) {
 	t.Parallel()
 	programs := bin(t)
@@ -72,7 +73,7 @@ mcp:
 agents:
   - name: desk
     model: {name: m}
-    tools: {mcp: [everything, files], builtin: [ask_question]}
+    tools: {mcp: [everything, files]}
 `,
 		"script.yaml": fmt.Sprintf(`
 conversations:
@@ -84,7 +85,7 @@ conversations:
           - {name: everything_get-tiny-image, arguments: {}}
           - {name: everything_get-structured-content, arguments: {location: Chicago}}
           - {name: everything_trigger-long-running-operation, arguments: {duration: 1, steps: 2}}
-          - {name: ask_question, arguments: {question: 'Go on?'}}
+          - {name: everything_trigger-elicitation-request, arguments: {}}
       - calls:
           - {name: files_read_text_file, arguments: {path: %[1]q}}
           - {name: everything_echo, arguments: {message: still here}}
@@ -96,11 +97,11 @@ conversations:
 	w.untilWaiting("one")
 	kill()
 	w.start("serving", "serve")
-	if out := w.must("runs", "follow", "one", "--answer", "yes"); !strings.Contains(out, "noted") {
+	if out := w.must("runs", "follow", "one", "--answer", `{"name": "Ada"}`); !strings.Contains(out, "noted") {
 		t.Errorf("the run says %s", out)
 	}
 	journal := w.must("runs", "show", "one", "-v")
-	for _, want := range []string{"The sum of 20 and 22 is 42", "image/png", "conditions", "Echo: still here", "Long running operation completed"} {
+	for _, want := range []string{"The sum of 20 and 22 is 42", "image/png", "conditions", "Echo: still here", "Long running operation completed", "Name: Ada"} {
 		if !strings.Contains(journal, want) {
 			t.Errorf("%q is missing in\n%s", want, journal)
 		}
