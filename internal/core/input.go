@@ -105,7 +105,7 @@ type Replied struct {
 type Steered struct {
 	Note Note
 	// Loose says that the message may be acked at any moment, by an earlier delivery which found no run: it waits until the
-	// model can be shown it, and the run is not taken under it.
+	// model can be shown it, and a run that waits is not taken under it.
 	Loose bool
 }
 
@@ -140,7 +140,9 @@ type Began struct{ Calls []string }
 type Returned struct {
 	Results []Result
 	Asks    []Ask
-	Hooks   []HookState
+	// Passed are the calls of services that hooks let be made.
+	Passed []string
+	Hooks  []HookState
 }
 
 // Built is the output of a run that stops.
