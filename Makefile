@@ -53,7 +53,7 @@ chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make 
 
 .PHONY: deploy
 deploy: ## render the Helm chart, and run docker-compose.yml with local images; without a Docker engine only the chart
-	cd test/deploy && $(GO) vet ./... && $(GO) test -count=1 -timeout 20m ./...
+	cd test/deploy && $(GO) vet -mod=mod ./... && $(GO) test -count=1 -timeout 20m ./...
 
 .PHONY: bench
 bench: ## measure runs/s, latencies and bytes per step on both stores, and what validation costs

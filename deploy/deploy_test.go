@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -20,14 +20,18 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/telemetry"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/worker"
+	"agentd/test/ports"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func contract(name string) sdk.Contract {
 	return sdk.Contract{URI: "#/" + name, Type: name, Versions: map[string]sdk.ContractVersion{"1.0.0": {
@@ -56,7 +60,7 @@ func desk() (sdk.Agent, sdk.Provider) {
 // was dead-lettered.
 func metrics(t *testing.T) string {
 	t.Helper()
-	s, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir(), Listen: true, Port: freePort(t)})
+	s, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir(), Listen: true, Port: ports.Free(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +70,7 @@ func metrics(t *testing.T) string {
 		}
 	})
 	agent, model := desk()
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	address := fmt.Sprintf("127.0.0.1:%d", ports.Free(t))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() {
@@ -120,16 +124,6 @@ func metrics(t *testing.T) string {
 	return text
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 func status(url string) int {
 	response, err := http.Get(url)
 	if err != nil {
@@ -162,49 +156,155 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// unmeasured are metrics of what does not happen in this test: a worker that dies, and the program of a service.
-var unmeasured = []string{"agentd_takeovers_total", "agentd_redeliveries_total", "agentd_runs_current", "agentd_runs_oldest_age_seconds"}
-
-func TestMetrics_AreThoseOfTheDashboardAndTheDocs(t *testing.T) {
-	text := metrics(t)
-	problems, err := promlint.New(strings.NewReader(text)).Lint()
+// rare is what a worker measures that does not happen in metrics: another worker's death, waiting for a minute, answers,
+// and failures of models; and what the program of a service measures.
+func rare(t *testing.T) string {
+	t.Helper()
+	shown, err := telemetry.Start(t.Context(), telemetry.Options{Scrape: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range problems {
-		t.Errorf("metric %s: %s", p.Metric, p.Text)
+	t.Cleanup(func() {
+		if err := shown.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	levels, err := shown.Levels()
+	if err != nil {
+		t.Fatal(err)
 	}
-	have := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^([a-z_]+)[{ ]`).FindAllStringSubmatch(text, -1) {
-		have[m[1]] = true
+	levels.SetRuns([]telemetry.Runs{{Agent: "desk", Status: "waiting", Count: 1, Oldest: 60}})
+	watcher := shown.Observer()
+	ctx := watcher.Begin(t.Context(), &runner.Message{})
+	watcher.Loaded(ctx, &core.Head{}, 0)
+	watcher.Appended(ctx, &core.Entry{Change: core.Change{Head: core.Head{Agent: "desk", Driver: &core.Driver{Takeovers: 1}}}}, 1)
+	watcher.Answered(ctx, runner.Attempt{Agent: "desk", Type: "shop.find", Millis: 5, Outcome: "ok"})
+	watcher.End(ctx, runner.Verdict{}, nil)
+	shown.Delivered(ctx, again{})
+	_, serving := shown.Serve(ctx, &sdk.Event{Type: "shop.find"})
+	serving.End(ctx, nil)
+	broken := sdk.Tool{Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return nil, io.ErrUnexpectedEOF }}
+	if _, err := watcher.Tool(ctx, broken, sdk.ToolCall{Tool: "note"}); err == nil {
+		t.Error("the tool does not fail")
 	}
-	labels := map[string]bool{"le": true}
-	for _, m := range regexp.MustCompile(`[{,]([a-z_]+)="`).FindAllStringSubmatch(text, -1) {
-		labels[m[1]] = true
+	models := shown.Models(func(sdk.ModelSpec) (sdk.Provider, error) {
+		return sdktest.Script(), nil
+	})
+	model, err := models(sdk.ModelSpec{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, expression := range expressions(t) {
-		for _, name := range regexp.MustCompile(`\b(?:agentd|gen_ai|messaging)_[a-z_]+(?:_total|_bucket|_count|_sum|_seconds|_lag|_current|_active|_unacknowledged)\b`).FindAllString(expression, -1) {
-			if !have[name] && !slices.Contains(unmeasured, name) {
-				t.Errorf("the dashboard shows %s, which no worker has: %s", name, expression)
+	if _, err := model.Generate(ctx, sdk.ModelRequest{Model: "small"}, nil); err == nil {
+		t.Error("the model does not fail")
+	}
+	recorder := httptest.NewRecorder()
+	shown.Handler().ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil))
+	return recorder.Body.String()
+}
+
+// again is a message that comes for the second time.
+type again struct{ broker.Delivery }
+
+func (again) Delivered() int   { return 2 }
+func (again) Consumer() string { return "agent_desk" }
+
+// labels are the labels of each metric, by the names that Prometheus has for it.
+func labels(texts ...string) map[string][]string {
+	have := map[string][]string{}
+	for _, text := range texts {
+		for _, m := range sample.FindAllStringSubmatch(text, -1) {
+			have[m[1]] = append(have[m[1]], "")
+			for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+				have[m[1]] = append(have[m[1]], l[1])
 			}
 		}
-		for _, m := range regexp.MustCompile(`by \(([^)]*)\)`).FindAllStringSubmatch(expression, -1) {
-			for label := range strings.SplitSeq(m[1], ",") {
-				if label = strings.TrimSpace(label); !labels[label] && label != "agentd_run_status" && label != "error_type" {
-					t.Errorf("the dashboard groups by %q, which no metric has: %s", label, expression)
+	}
+	return have
+}
+
+func TestMetrics_AreThoseOfTheDashboardAndTheDocs(t *testing.T) {
+	texts := []string{metrics(t), rare(t)}
+	for _, text := range texts {
+		problems, err := promlint.New(strings.NewReader(text)).Lint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			t.Errorf("metric %s: %s", p.Metric, p.Text)
+		}
+	}
+	have := labels(texts...)
+	for _, expression := range expressions(t) {
+		for _, m := range metricName.FindAllStringSubmatch(grouping.ReplaceAllString(expression, ""), -1) {
+			name := m[1]
+			if have[name] == nil {
+				t.Errorf("the dashboard shows %s, which no worker has: %s", name, expression)
+			}
+			for _, label := range asked(expression) {
+				if !slices.Contains(have[name], label) {
+					t.Errorf("the dashboard asks for %q, which %s has not: %s", label, name, expression)
 				}
 			}
 		}
 	}
-	documented, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE ([a-z_]+) `).FindAllStringSubmatch(text, -1) {
-		if name := m[1]; name != "target_info" && !strings.Contains(string(documented), "`"+name+"`") {
-			t.Errorf("docs/operations.md does not have %s", name)
+	_, table, _ := strings.Cut(string(page), "| metric | labels |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	documented := map[string]bool{}
+	for line := range strings.SplitSeq(table, "\n") {
+		names, of, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		for _, m := range documentedName.FindAllStringSubmatch(names, -1) {
+			documented[m[1]] = true
+			series := have[m[1]]
+			if series == nil {
+				series = have[m[1]+"_count"] // of a histogram
+			}
+			if series == nil {
+				t.Errorf("docs/operations.md has %s, which nothing measures", m[1])
+			}
+			for _, l := range quotedName.FindAllStringSubmatch(of, -1) {
+				if strings.Contains(l[1], "_") && !slices.Contains(series, l[1]) {
+					t.Errorf("docs/operations.md has the label %s, which %s has not", l[1], m[1])
+				}
+			}
 		}
 	}
+	for _, text := range texts {
+		for _, m := range family.FindAllStringSubmatch(text, -1) {
+			if name := m[1]; name != "target_info" && !documented[name] {
+				t.Errorf("docs/operations.md does not have %s", name)
+			}
+		}
+	}
+}
+
+// Parts of what Prometheus is served, of its queries, and of the docs.
+var (
+	sample         = regexp.MustCompile(`(?m)^([a-z_]+)(?:{(.*)})? \S+$`)
+	label          = regexp.MustCompile(`([a-z_]+)="`)
+	family         = regexp.MustCompile(`(?m)^# TYPE ([a-z_]+) `)
+	metricName     = regexp.MustCompile(`\b((?:agentd|gen_ai|messaging)_[a-z_]+)(?:[{[)]|$)`)
+	grouping       = regexp.MustCompile(`by \(([^)]*)\)`)
+	selector       = regexp.MustCompile(`([a-z_]+)(?:=~|!=|=)"`)
+	documentedName = regexp.MustCompile("`((?:agentd|gen_ai|messaging)_[a-z_]+)`")
+	quotedName     = regexp.MustCompile("`([a-z_]+)`")
+)
+
+// asked are the labels that a query groups and selects by.
+func asked(expression string) []string {
+	var all []string
+	for _, m := range grouping.FindAllStringSubmatch(expression, -1) {
+		for name := range strings.SplitSeq(m[1], ",") {
+			all = append(all, strings.TrimSpace(name))
+		}
+	}
+	for _, m := range selector.FindAllStringSubmatch(expression, -1) {
+		all = append(all, m[1])
+	}
+	return all
 }
 
 // expressions are the queries of the dashboard.

@@ -62,7 +62,7 @@ type AgentSpec struct {
 	Guidance *Guidance `json:"guidance,omitempty"`
 	// Memory bounds what of the conversation the model is shown; nil is all of it.
 	Memory *Memory `json:"memory,omitempty"`
-	// Services are the contract-based tools, in the order shown to the model.
+	// Services are the contract-based tools, in the order shown to the model, and those that are asked for context.
 	Services []ServiceTool `json:"services,omitempty"`
 	// Builtin names agentd's own tools: task_completion, ask_question.
 	Builtin []string `json:"builtin,omitempty"`
@@ -168,6 +168,8 @@ type ServiceTool struct {
 	Agent bool `json:"agent,omitempty"`
 	// Tokens bounds the share of one call; 0 leaves it to what the run has. It implies Agent.
 	Tokens int64 `json:"tokens,omitempty"`
+	// Context makes it a service that is asked for a section of the prompt; nil is a tool.
+	Context *ContextUse `json:"context,omitempty"`
 }
 
 // Retry says how often a service call is tried. All attempts have one idempotency key, the call id; the first answer to any
@@ -299,7 +301,9 @@ type ToolCall struct {
 }
 
 // Toolset is a source of inline tools that is connected for an activation and released on every way out: the interface
-// that MCP clients implement. Safe for concurrent use.
+// that MCP clients implement. An agent is served without the tools of one that does not answer, unless the toolset has a
+// method Required() bool that says otherwise. One with a method Changed() <-chan struct{} is listed again when that has a
+// value. Safe for concurrent use.
 type Toolset interface {
 	Name() string
 	// Tools lists what the source offers, in a stable order.

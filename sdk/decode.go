@@ -56,7 +56,7 @@ func decodeStructured(body []byte) (Event, error) {
 	if err := s.err(messageRefused); err != nil {
 		return Event{}, err
 	}
-	d := eventDecoder{}
+	d := eventDecoder{small: s.keys <= maxDataKeys}
 	if err := d.members(body); err != nil {
 		return Event{}, &Error{Code: CodeInvalidEvent, Message: messageRefused, Cause: err}
 	}
@@ -68,11 +68,13 @@ type eventDecoder struct {
 	event Event
 	faults
 	versioned, hasData bool
+	// small says that the envelope, which scan has let through, has no more members than data may have.
+	small bool
 }
 
 // members reads the object in text, which scan has found valid.
 func (d *eventDecoder) members(text []byte) error {
-	decoder := jsontext.NewDecoder(bytes.NewBuffer(text))
+	decoder := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if _, err := decoder.ReadToken(); err != nil {
 		return fmt.Errorf("read envelope: %w", err)
 	}
@@ -93,23 +95,27 @@ func (d *eventDecoder) members(text []byte) error {
 
 // member reads one member of the structured form. value is only valid during the call.
 func (d *eventDecoder) member(name string, value jsontext.Value) {
-	path, kind := "$."+name, value.Kind()
+	kind := value.Kind()
 	switch name {
 	case memberData:
-		if kind != 'n' {
+		switch {
+		case kind == '{' && d.small && !d.hasData: // scan has seen all that could be wrong with it
+			d.hasData = true
+			d.event.Data = compacted(value, &d.faults)
+		case kind != 'n':
 			d.data(value)
 		}
 		return
 	case memberDataBase64:
 		if kind != 'n' {
-			d.base64(path, value)
+			d.base64("$."+name, value)
 		}
 		return
 	case memberUnits:
 		if kind != '0' && kind != 'n' {
-			d.add(path, "a number or null", kindName(kind))
+			d.add("$."+name, "a number or null", kindName(kind))
 		} else if kind == '0' {
-			d.units(path, string(value))
+			d.units("$."+name, string(value))
 		}
 		return
 	}
@@ -118,7 +124,7 @@ func (d *eventDecoder) member(name string, value jsontext.Value) {
 		d.text(name, unquoteJSON(value))
 	case kind == 'n' && isOwnMember(name): // absent
 	case isOwnMember(name):
-		d.add(path, ownExpected(name), kindName(kind))
+		d.add("$."+name, ownExpected(name), kindName(kind))
 	case kind == 'n':
 		d.extension(name, nil)
 	case kind == '0':
@@ -126,7 +132,7 @@ func (d *eventDecoder) member(name string, value jsontext.Value) {
 	case kind == 't' || kind == 'f':
 		d.extension(name, kind == 't')
 	default:
-		d.add(path, "a string, boolean, number or null", kindName(kind))
+		d.add("$."+name, "a string, boolean, number or null", kindName(kind))
 	}
 }
 
@@ -143,6 +149,9 @@ func ownExpected(name string) string {
 
 // unquoteJSON returns the text of a JSON string that scan has found valid.
 func unquoteJSON(value jsontext.Value) string {
+	if bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value) {
+		return string(value[1 : len(value)-1])
+	}
 	text, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
 		panic(fmt.Sprintf("sdk: a scanned string is invalid: %v", err))
@@ -152,11 +161,10 @@ func unquoteJSON(value jsontext.Value) string {
 
 // text sets an attribute that is given as text, as all are in binary mode.
 func (d *eventDecoder) text(name, value string) {
-	path := "$." + name
 	switch name {
 	case memberSpecVersion:
 		if d.versioned = true; value != SpecVersion {
-			d.add(path, `"1.0"`, quote(value))
+			d.add("$."+name, `"1.0"`, quote(value))
 		}
 	case memberTime:
 		if value == "" {
@@ -164,15 +172,15 @@ func (d *eventDecoder) text(name, value string) {
 		}
 		t, ok := parseTime(value)
 		if !ok {
-			d.add(path, "a time such as 2026-11-21T02:58:44.408Z", quote(value))
+			d.add("$."+name, "a time such as 2026-11-21T02:58:44.408Z", quote(value))
 		}
 		d.event.Time = t
 	case memberUnits:
 		if value != "" {
-			d.units(path, value)
+			d.units("$."+name, value)
 		}
 	case memberData, memberDataBase64:
-		d.add(path, "the message's body", "an attribute of that name")
+		d.add("$."+name, "the message's body", "an attribute of that name")
 	default:
 		if a, ok := findStringAttribute(name); ok {
 			*a.of(&d.event) = value

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -66,11 +67,12 @@ var stringAttributes = []stringAttribute{
 }
 
 func findStringAttribute(name string) (stringAttribute, bool) {
-	i := slices.IndexFunc(stringAttributes, func(a stringAttribute) bool { return a.name == name })
-	if i < 0 {
-		return stringAttribute{}, false
+	for i := range stringAttributes {
+		if stringAttributes[i].name == name {
+			return stringAttributes[i], true
+		}
 	}
-	return stringAttributes[i], true
+	return stringAttribute{}, false
 }
 
 // isOwnMember reports whether name is a member of the envelope that is no extension of others.
@@ -204,15 +206,19 @@ func (w *memberWriter) close() ([]byte, error) {
 
 // check finds what is wrong with the values of attributes; data is compactData's.
 func (e *Event) check(f *faults) {
-	for _, a := range stringAttributes {
-		path, value := "$."+a.name, *a.of(e)
+	for i := range stringAttributes {
+		a := &stringAttributes[i]
+		value := *a.of(e)
+		if isPlain(value) && (value != "" || !a.required) {
+			continue
+		}
+		path := "$." + a.name
 		if value == "" && a.required && !f.has(path) {
 			f.add(path, "a non-empty string", "nothing")
 		}
 		checkText(f, path, value)
 	}
-	if media, _, err := mime.ParseMediaType(e.DataContentType); e.DataContentType != "" && !f.has("$.datacontenttype") &&
-		(err != nil || media != ContentTypeJSON && !strings.HasSuffix(media, "+json")) {
+	if !isJSON(e.DataContentType) && !f.has("$.datacontenttype") {
 		f.add("$.datacontenttype", "application/json or another JSON media type", quote(e.DataContentType))
 	}
 	if year := e.Time.UTC().Year(); year < 0 || year > 9999 {
@@ -227,11 +233,27 @@ func (e *Event) check(f *faults) {
 	}
 }
 
-var extensionPattern = regexp.MustCompile(`^[a-z0-9]{1,64}$`)
+// isJSON reports whether a media type is that of JSON; an empty one is.
+func isJSON(contentType string) bool {
+	if contentType == "" || contentType == ContentTypeJSON {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == ContentTypeJSON || strings.HasSuffix(media, "+json"))
+}
+
+func isExtensionName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return 1 <= len(name) && len(name) <= 64
+}
 
 func checkExtension(f *faults, name string, value any) {
 	path := "$." + name
-	if !extensionPattern.MatchString(name) {
+	if !isExtensionName(name) {
 		f.add("$["+quote(name)+"]", "an attribute name of 1 to 64 of a-z and 0-9", quote(name))
 		return
 	}
@@ -268,6 +290,16 @@ func checkText(f *faults, path, value string) {
 	}
 }
 
+// isPlain reports whether a text is what most attributes are: short, and of printable ASCII.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return len(text) <= MaxAttribute
+}
+
 // CheckData reports what keeps data from being that of an event that agentd publishes: CodeTooLarge, or CodeInvalidEvent
 // with every fault.
 func CheckData(data []byte) error {
@@ -281,6 +313,9 @@ func CheckData(data []byte) error {
 
 // compactData checks that data is one JSON object and drops its white space. Numbers and strings keep their text.
 func compactData(data []byte, f *faults) json.RawMessage {
+	if len(data) == 2 && data[0] == '{' && data[1] == '}' {
+		return json.RawMessage("{}")
+	}
 	s := scan{root: "$.data", maxDepth: MaxDepth, maxKeys: maxDataKeys}
 	s.run(data)
 	value := jsontext.Value(data)
@@ -293,9 +328,16 @@ func compactData(data []byte, f *faults) json.RawMessage {
 		}
 		return nil
 	}
+	return compacted(value, f)
+}
+
+// compacted is a copy of an object that scan has let through, without its white space.
+func compacted(value jsontext.Value, f *faults) json.RawMessage {
 	value = value.Clone()
-	if err := value.Compact(); err != nil {
-		f.add("$.data", "valid JSON", err.Error())
+	if bytes.ContainsAny(value, " \t\r\n") {
+		if err := value.Compact(); err != nil {
+			f.add("$.data", "valid JSON", err.Error())
+		}
 	}
 	return json.RawMessage(value)
 }
@@ -327,6 +369,11 @@ var timePattern = regexp.MustCompile(
 // a space for the T (date), and without an offset, which is read as UTC (Python). Nothing is decided by a peer's time, so
 // it is no reason to lose an event. The result is in UTC; what is finer than a nanosecond is dropped.
 func parseTime(text string) (time.Time, bool) {
+	if len(text) == len(timeLayout) && text[len("2006-01-02T15:04:05")] == '.' { // as Encode writes it
+		if t, err := time.Parse(timeLayout, text); err == nil {
+			return t, true
+		}
+	}
 	m := timePattern.FindStringSubmatch(text)
 	if m == nil {
 		return time.Time{}, false

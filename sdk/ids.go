@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -69,24 +68,79 @@ type CallRef struct {
 	Domain  string
 }
 
-var callPattern = regexp.MustCompile(`^(c(0|[1-9][0-9]{0,5})-(0|[1-9][0-9]{0,3})-[a-z2-7]{26})(?:-r([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?$`)
-
-// ParseCallRef parses the last token of a call's subject, which is also the event id of the call.
+// ParseCallRef parses the last token of a call's subject, which is also the event id of the call:
+// "c<step>-<index>-<26 characters>", "-r<attempt>" from the second attempt on, and "-<domain>" where that is named.
 func ParseCallRef(token string) (CallRef, bool) {
-	m := callPattern.FindStringSubmatch(token)
-	if m == nil || attemptLike.MatchString(m[5]) {
+	ref := CallRef{Attempt: 1}
+	rest, ok := strings.CutPrefix(token, "c")
+	step, rest, _ := strings.Cut(rest, "-")
+	index, rest, _ := strings.Cut(rest, "-")
+	if ref.Step, ok = parseCount(step, 6, ok); !ok {
 		return CallRef{}, false
 	}
-	ref := CallRef{ID: m[1], Attempt: 1, Domain: m[5]}
-	ref.Step, _ = strconv.Atoi(m[2])  // the pattern admits only digits that fit
-	ref.Index, _ = strconv.Atoi(m[3]) // likewise
-	if m[4] != "" {
-		ref.Attempt, _ = strconv.Atoi(m[4]) // likewise
-		if ref.Attempt < 2 {
+	if ref.Index, ok = parseCount(index, 4, ok); !ok || len(rest) < tokenLen || !isToken26(rest[:tokenLen]) {
+		return CallRef{}, false
+	}
+	rest = rest[tokenLen:]
+	ref.ID = token[:len(token)-len(rest)]
+	if attempt, after, found := cutAttempt(rest); found {
+		if ref.Attempt, ok = parseCount(attempt, 4, true); !ok || ref.Attempt < 2 {
 			return CallRef{}, false
 		}
+		rest = after
 	}
+	if rest == "" {
+		return ref, true
+	}
+	// What begins like an attempt and is none is no domain either.
+	if _, _, again := cutAttempt(rest); again || rest[0] != '-' || len(rest) > 65 || len(rest) < 2 || rest[1] == '-' || rest[1] == '_' || !isToken(rest[1:]) {
+		return CallRef{}, false
+	}
+	ref.Domain = rest[1:]
 	return ref, true
+}
+
+// tokenLen is the length of a token26.
+const tokenLen = 26
+
+func isToken26(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; (c < 'a' || c > 'z') && (c < '2' || c > '7') {
+			return false
+		}
+	}
+	return len(text) == tokenLen
+}
+
+// parseCount parses a number of at most that many digits without leading zeros, if ok.
+func parseCount(text string, digits int, ok bool) (int, bool) {
+	if !ok || text == "" || len(text) > digits || text[0] == '0' && text != "0" {
+		return 0, false
+	}
+	n := 0
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return 0, false
+		}
+		n = 10*n + int(text[i]-'0')
+	}
+	return n, true
+}
+
+// cutAttempt cuts "-r" and digits off the beginning of text, if they are there as a part of their own.
+func cutAttempt(text string) (digits, after string, found bool) {
+	rest, ok := strings.CutPrefix(text, "-r")
+	if !ok {
+		return "", text, false
+	}
+	n := 0
+	for n < len(rest) && '0' <= rest[n] && rest[n] <= '9' {
+		n++
+	}
+	if n == 0 || n < len(rest) && rest[n] != '-' {
+		return "", text, false
+	}
+	return rest[:n], rest[n:], true
 }
 
 // EventID is the event id and subject token of the event that carries the call.

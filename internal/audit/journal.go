@@ -41,6 +41,9 @@ func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
 	for i := range e.Messages {
 		c.remember(r, e, &e.Messages[i])
 	}
+	for _, q := range e.Inquiries {
+		c.inquired(r, e, q)
+	}
 	r.opened(e)
 	c.heard(r, e)
 	c.permissions(r, last, e)
@@ -192,6 +195,18 @@ func (c *Checker) heard(r *run, e *core.Entry) {
 			k.questions++
 		}
 	}
+}
+
+// inquired notes a call that asks for context. It needs nobody's permission: no model chose it.
+func (c *Checker) inquired(r *run, e *core.Entry, q core.Inquiry) {
+	ref, _ := sdk.ParseCallRef(q.ID) // as in remember
+	if q.ID != sdk.CallID(r.key, e.Head.Init.Token, ref.Step, ref.Index, q.Section, q.Data) {
+		c.violate("I5", r.key, "the id of call %s does not cover its content", q.ID)
+	}
+	if r.calls[q.ID] != nil {
+		c.violate("I8", r.key, "entry %d asks for call %s again", e.Rev, q.ID)
+	}
+	r.calls[q.ID] = &call{id: q.ID, args: q.Data, permitted: true, opened: e}
 }
 
 // opened notes the turn and the permission requests that an entry opens, the arguments that people changed, and the due

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 func TestConnect_SaysThatNoServerIsThere(t *testing.T) {
 	t.Parallel()
 	_, err := Connect(testContext(t), ConnectOptions{
-		URL: fmt.Sprintf("nats://me:secret@127.0.0.1:%d", freePort(t)), Subjects: sdk.DefaultSubjects(),
+		URL: fmt.Sprintf("nats://me:secret@127.0.0.1:%d", ports.Free(t)), Subjects: sdk.DefaultSubjects(),
 	})
 	if !isCode(err, sdk.CodeUnavailable) {
 		t.Fatalf("got %v", err)
@@ -25,7 +26,7 @@ func TestConnect_SaysThatNoServerIsThere(t *testing.T) {
 
 func TestConnect_WaitsForTheFirstServer(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := ports.Free(t)
 	connected := make(chan error, 1)
 	ctx := testContext(t)
 	go func() {
@@ -78,7 +79,7 @@ func oldServer(t *testing.T) (url string) {
 
 func TestConn_ComesBackAfterARestartOfTheServer(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: freePort(t), PortOnly: true}
+	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	if err := s.Close(); err != nil {
@@ -91,7 +92,7 @@ func TestConn_ComesBackAfterARestartOfTheServer(t *testing.T) {
 
 func TestConn_ClosesWhileTheServerIsAway(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, ServerOptions{Listen: true, Port: freePort(t)})
+	s := startServer(t, ServerOptions{Listen: true, Port: ports.Free(t)})
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -102,15 +103,4 @@ func TestConn_ClosesWhileTheServerIsAway(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// freePort is a port of 127.0.0.1 that nothing listens on.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"agentd/test/ports"
 )
 
 func TestCheckFolder(t *testing.T) {
@@ -23,7 +25,7 @@ func TestCheckFolder(t *testing.T) {
 	}
 	dir := shortDir(t)
 	check("never used", filepath.Join(dir, "none"))
-	s := startServer(t, ServerOptions{Dir: dir, Listen: true, Port: freePort(t)})
+	s := startServer(t, ServerOptions{Dir: dir, Listen: true, Port: ports.Free(t)})
 	check("in use", dir)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

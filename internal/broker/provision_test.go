@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 func TestProvision_MakesStreamsAsTheWireSays(t *testing.T) {
@@ -310,7 +311,7 @@ func TestProblem_IsAnErrorOnlyForErrors(t *testing.T) {
 
 func TestCheckSync(t *testing.T) {
 	t.Parallel()
-	embedded := startServer(t, ServerOptions{Listen: true, Port: freePort(t)})
+	embedded := startServer(t, ServerOptions{Listen: true, Port: ports.Free(t)})
 	check := func(name string, c *Conn, monitor string, want ...string) {
 		findings, err := c.CheckSync(testContext(t), monitor)
 		var got []string

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 func TestPublish_IsDoneOnceAndRefusesOthers(t *testing.T) {
@@ -129,7 +130,7 @@ func TestPublish_IsNotConfusedByACarelessResponder(t *testing.T) {
 
 func TestPublish_WaitsForTheServer(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: freePort(t), PortOnly: true}
+	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	provision(t, c, testPlan)
@@ -269,7 +270,7 @@ func TestLive_ReachesWhoListens(t *testing.T) {
 
 func TestLive_IsLostWhileTheServerIsAway(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: freePort(t), PortOnly: true}
+	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	if err := s.Close(); err != nil {

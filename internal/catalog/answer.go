@@ -62,7 +62,7 @@ func (a *answers) valid(call core.Call, ev sdk.Event) (json.RawMessage, *sdk.Err
 		if unknown = !ok; ok {
 			faults = schema.Validate(ev.Data)
 		}
-	} else if tool, ok := a.toolbox.ByName(call.Tool); ok {
+	} else if tool, ok := a.called(call); ok {
 		if fault := checkSchemaRef(ev.DataSchema, tool.Contract.URI, tool.Version); fault != nil {
 			faults = append(faults, *fault)
 		}
@@ -83,6 +83,14 @@ func (a *answers) valid(call core.Call, ev sdk.Event) (json.RawMessage, *sdk.Err
 	return ev.Data, nil
 }
 
+// called is what was called: a tool of the model, or a service that was asked for context.
+func (a *answers) called(call core.Call) (*contracts.Tool, bool) {
+	if call.Kind == core.CallContext {
+		return a.toolbox.ContextService(call.Tool)
+	}
+	return a.toolbox.ByName(call.Tool)
+}
+
 // builtin is the contract of calls that the core makes of itself, or nil.
 func (a *answers) builtin(kind core.CallKind) *contracts.Version {
 	switch kind {
@@ -92,7 +100,7 @@ func (a *answers) builtin(kind core.CallKind) *contracts.Version {
 		return a.permission
 	case core.CallQuestion:
 		return a.question
-	case core.CallService, core.CallInline:
+	case core.CallService, core.CallInline, core.CallContext:
 	}
 	return nil
 }

@@ -45,18 +45,21 @@ type Catalog struct {
 	// toolsets are those of the current agents. unclosed is what went wrong with closing former ones.
 	toolsets []sdk.Toolset
 	unclosed error
+	// listed are the tools of the toolsets that have answered, for when they do not.
+	listed map[sdk.Toolset][]sdk.Tool
 }
 
 // keptVersions bounds the former versions in memory; one that is needed again is compiled again.
 const keptVersions = 256
 
-// entry is a current agent with the code to compile its former versions. Where toolsets are away, it has neither: no run
-// begins, and none goes on, with a part of its tools.
+// entry is a current agent with the code to compile its former versions. An agent that waits for a toolset has neither: no
+// run of it begins, and none goes on.
 type entry struct {
 	agent    gathered
 	compiled version
-	away     []Away
 }
+
+func (e *entry) waits() bool { return slices.ContainsFunc(e.agent.away, isRequired) }
 
 // New returns an empty catalog.
 func New(store SpecStore, models Models, permissions approval.Options) *Catalog {
@@ -67,16 +70,16 @@ func New(store SpecStore, models Models, permissions approval.Options) *Catalog 
 }
 
 // Set replaces the current agents, all or none: an error lists what is wrong with each. Runs that started with a former
-// version keep it. An agent with a toolset that does not answer is not served before Refresh has reached it (Waiting), here;
-// other workers may serve it meanwhile. The catalog takes the agents' toolsets over, also when it fails: it closes those that are no longer
+// version keep it. An agent with a toolset that does not answer is served without its tools, or where the toolset is required
+// not at all, before Refresh has reached it (Waiting), here; other workers may have it meanwhile. The catalog takes the agents' toolsets over, also when it fails: it closes those that are no longer
 // needed. A call that still runs in a closed toolset becomes an error for the model.
 func (c *Catalog) Set(agents []sdk.Agent) error {
-	current, types, err := c.compileAll(agents)
+	current, types, listed, err := c.compileAll(agents)
 	sets := toolsetsOf(agents)
 	c.mu.Lock()
 	former := c.toolsets
 	if err == nil {
-		c.current, c.types, c.toolsets = current, types, sets
+		c.current, c.types, c.toolsets, c.listed = current, types, sets, listed
 		clear(c.versions) // they have the code of the agents that were
 		clear(c.withdrawn)
 	}
@@ -93,32 +96,27 @@ func (c *Catalog) Set(agents []sdk.Agent) error {
 }
 
 // Refresh is Set of the agents that are current, because a toolset of theirs has other tools, or may be back. When it fails
-// they stay as they are, with their toolsets; so does one whose toolset has gone away.
+// they stay as they are, with their toolsets. A toolset that has gone away has the tools that it had.
 func (c *Catalog) Refresh(agents []sdk.Agent) error {
-	current, types, err := c.compileAll(agents)
+	current, types, listed, err := c.compileAll(agents)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for token, e := range current {
-		if former, ok := c.current[token]; ok && len(e.away) > 0 && len(former.away) == 0 {
-			current[token] = former
-		}
-	}
-	c.current, c.types = current, types
+	c.current, c.types, c.listed = current, types, listed
 	clear(c.versions)
 	clear(c.withdrawn)
 	return nil
 }
 
-// Waiting lists the toolsets that keep agents from being served, by agent.
+// Waiting lists the toolsets that have not answered yet, by agent.
 func (c *Catalog) Waiting() []Away {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var away []Away
 	for _, token := range slices.Sorted(maps.Keys(c.current)) {
-		away = append(away, c.current[token].away...)
+		away = append(away, c.current[token].agent.away...)
 	}
 	return away
 }
@@ -139,7 +137,7 @@ func (c *Catalog) Silence() time.Duration {
 	defer c.mu.RUnlock()
 	longest := sdk.DefaultModelTimeout + leaseEnd
 	for _, e := range c.current {
-		if len(e.away) > 0 {
+		if e.waits() {
 			continue
 		}
 		longest = max(longest, time.Duration(e.compiled.Core.StaleAfter)*time.Millisecond)
@@ -147,11 +145,15 @@ func (c *Catalog) Silence() time.Duration {
 	return longest
 }
 
-// compileAll compiles the agents: by token, and the tokens of their contracts' types.
-func (c *Catalog) compileAll(agents []sdk.Agent) (current map[string]*entry, types map[string]string, err error) {
+// compileAll compiles the agents: by token, and the tokens of their contracts' types. listed are the tools of their toolsets.
+func (c *Catalog) compileAll(agents []sdk.Agent) (
+	current map[string]*entry, types map[string]string, listed map[sdk.Toolset][]sdk.Tool, err error,
+) {
 	current, types = map[string]*entry{}, map[string]string{}
 	var faults []error
-	asked := listings{}
+	c.mu.RLock()
+	asked := listings{former: c.listed, now: map[sdk.Toolset]listing{}}
+	c.mu.RUnlock()
 	for _, a := range agents {
 		token := sdk.NameToken(a.Spec.Name)
 		if other, taken := current[token]; taken {
@@ -160,27 +162,24 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (current map[string]*entry, typ
 			continue
 		}
 		a.Spec.Code = codeOf(a)
-		whole, away, err := asked.gather(context.Background(), a)
-		var compiled version
-		switch {
-		case err != nil:
-		case len(away) > 0:
-			_, err = compile(unlisted(a), a.Spec.Permissions, c.models, c.surroundings) // the rest is checked now
-		default:
-			compiled, err = compile(whole.Agent, whole.Spec.Permissions, c.models, c.surroundings)
+		e := &entry{}
+		var err error
+		e.agent, err = asked.gather(context.Background(), a)
+		if err == nil { // also of one that waits, so that what else is wrong is said now
+			e.compiled, err = compile(e.agent.Agent, e.agent.away, a.Spec.Permissions, c.models, c.surroundings)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
 			continue
 		}
-		current[token] = &entry{whole, compiled, away}
+		current[token] = e
 		typeToken := sdk.NameToken(a.Spec.Contract.Type)
 		if other, taken := types[typeToken]; taken {
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "agents %q and %q serve the same contract type", other, a.Spec.Name))
 		}
 		types[typeToken] = token
 	}
-	return current, types, errors.Join(faults...)
+	return current, types, asked.answered(), errors.Join(faults...)
 }
 
 // codeOf names what of the agent is written in Go.
@@ -219,7 +218,7 @@ func (c *Catalog) Current(agent string) (*runner.Agent, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.current[agent]
-	if !ok || len(e.away) > 0 {
+	if !ok || e.waits() {
 		return nil, false
 	}
 	return c.inForce(e.compiled), true
@@ -239,8 +238,9 @@ func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Ag
 	switch {
 	case e == nil:
 		return nil, sdk.Errorf(sdk.CodeUnknownAgent, "agent %q is not served here", agent)
-	case len(e.away) > 0:
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "agent %q is not served here before its toolset %s answers", agent, e.away[0].Toolset)
+	case e.waits():
+		i := slices.IndexFunc(e.agent.away, isRequired)
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "agent %q is not served here before its toolset %s answers", agent, e.agent.away[i].Toolset)
 	case known != nil:
 		return known, nil
 	}
@@ -257,7 +257,7 @@ func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Ag
 			return nil, sdk.Errorf(sdk.CodeConfig, "agent %q has no %q in Go here, which the run needs", agent, code)
 		}
 	}
-	agentThen, err := compile(e.agent.as(spec), e.agent.Spec.Permissions, c.models, c.surroundings)
+	agentThen, err := compile(e.agent.as(spec), e.agent.away, e.agent.Spec.Permissions, c.models, c.surroundings)
 	if err != nil {
 		return nil, fmt.Errorf("compile spec %s: %w", digest, err)
 	}
@@ -273,7 +273,7 @@ func (c *Catalog) known(agent, digest string) (*entry, *runner.Agent) {
 	switch {
 	case !ok:
 		return nil, nil
-	case len(e.away) > 0:
+	case e.waits():
 		return e, nil
 	case e.compiled.Core.Digest == digest:
 		return e, c.inForce(e.compiled)
@@ -302,7 +302,11 @@ func (c *Catalog) keep(agent string, e *entry, digest string, v version) *runner
 func Check(a sdk.Agent, permissions approval.Options) error {
 	a.Spec, _ = contracts.Resolved(a.Spec)
 	noModel := func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil }
-	_, err := compile(unlisted(a), a.Spec.Permissions, noModel, permissions)
+	var away []Away
+	for _, set := range a.Toolsets {
+		away = append(away, awayOf(a, set, nil))
+	}
+	_, err := compile(a, away, a.Spec.Permissions, noModel, permissions)
 	return err
 }
 

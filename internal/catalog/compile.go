@@ -16,13 +16,20 @@ import (
 	"agentd/sdk"
 )
 
-// compile makes a runner.Agent of an agent. Everything that can be checked is checked here, not when a run needs it. policy
-// is the permission policy in force today, which counts beside that of the spec (design §5).
+// compile makes a runner.Agent of an agent. Everything that can be checked is checked here, not when a run needs it. away are
+// the toolsets whose tools are not known. policy is the permission policy in force today, which counts beside that of the
+// spec (design §5).
 func compile(
-	a sdk.Agent, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
+	a sdk.Agent, away []Away, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
 ) (version, error) {
 	compiled, err := compileAgent(a, policy, models, surroundings)
 	if err != nil {
+		return version{}, err
+	}
+	if len(away) > 0 {
+		compiled.Core.Missing = func(tool string) *sdk.Error { return missing(away, tool) }
+	}
+	if err := checkStopOn(a.Spec, compiled.Core); err != nil {
 		return version{}, err
 	}
 	return version{compiled, registered(a.Spec, compiled)}, nil
@@ -93,7 +100,7 @@ func compileAgent(
 	}
 	compiled.Core.Gated = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
 	compiled.Core.PermissionSchema, compiled.Core.Matches = permissionSchema, approval.Matches
-	return compiled, checkStopOn(spec, toolbox)
+	return compiled, nil
 }
 
 // outputOf is the one event type that an agent answers with.
@@ -107,9 +114,11 @@ func outputOf(own *contracts.Version) (string, *contracts.Schema, error) {
 	return "", nil, nil
 }
 
-func checkStopOn(spec sdk.AgentSpec, toolbox *contracts.Toolbox) error {
+// checkStopOn refuses a name that is no tool's, also of a toolset that is away.
+func checkStopOn(spec sdk.AgentSpec, compiled *core.Spec) error {
 	for _, name := range spec.StopOn {
-		if _, ok := toolbox.ByName(name); !ok {
+		known := slices.ContainsFunc(compiled.Tools, func(t core.Tool) bool { return t.Name == name })
+		if !known && compiled.Away(name) == nil {
 			return sdk.Errorf(sdk.CodeConfig, "stop_on names %q, which is no tool of the agent", name)
 		}
 	}
@@ -157,6 +166,7 @@ func coreSpec(
 		}
 		s.Tools = append(s.Tools, tool)
 	}
+	s.Contexts = contexts(toolbox)
 	s.StaleAfter = (longest + leaseEnd).Milliseconds()
 	return s
 }

@@ -26,26 +26,44 @@ type gathered struct {
 	sdk.Agent
 	// code is, for each of Tools, the name in the spec's Code that it comes with.
 	code []string
+	// away are the toolsets whose tools are not among them, because they did not answer.
+	away []Away
 }
 
-// listings are what toolsets said in one pass over the agents: one that does not answer is waited for once.
-type listings map[sdk.Toolset]listing
+// listings are what toolsets said in one pass over the agents: one that does not answer is waited for once, and has the
+// tools that it had before, if it ever answered.
+type listings struct {
+	former map[sdk.Toolset][]sdk.Tool
+	now    map[sdk.Toolset]listing
+}
 
 type listing struct {
 	tools []sdk.Tool
 	err   error
 }
 
-// Away is an agent that is not served, because a toolset of it did not list its tools.
+// Away is a toolset of an agent that did not list its tools.
 type Away struct {
 	Agent, Toolset string
-	Err            error
+	// Required says that the agent is not served without the toolset; else it is, with the tools of the others.
+	Required bool
+	Err      error
 }
 
+// required is a toolset that says whether its agents can be served without it.
+type required interface{ Required() bool }
+
+func awayOf(a sdk.Agent, set sdk.Toolset, err error) Away {
+	r, says := set.(required)
+	return Away{Agent: a.Spec.Name, Toolset: set.Name(), Required: says && r.Required(), Err: err}
+}
+
+func isRequired(a Away) bool { return a.Required }
+
 // gather lists the agent's toolsets. A run may be resumed when a toolset is away, so they are asked once, here, and not
-// when a run needs them. away are those that did not answer; the error is of those that cannot be used at all.
-func (l listings) gather(ctx context.Context, a sdk.Agent) (g gathered, away []Away, err error) {
-	g = gathered{Agent: a}
+// when a run needs them. The error is of those that cannot be used at all.
+func (l listings) gather(ctx context.Context, a sdk.Agent) (gathered, error) {
+	g := gathered{Agent: a}
 	g.Tools = slices.Clone(a.Tools)
 	for _, t := range a.Tools {
 		g.code = append(g.code, codeTool+t.Definition.Name)
@@ -56,16 +74,12 @@ func (l listings) gather(ctx context.Context, a sdk.Agent) (g gathered, away []A
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "toolset %s: a toolset is a pointer, so that it can be told from others", set.Name()))
 			continue
 		}
-		listed, ok := l[set]
-		if !ok {
-			listed.tools, listed.err = list(ctx, set)
-			l[set] = listed
-		}
+		listed := l.of(ctx, set)
 		switch {
 		case errors.Is(listed.err, &sdk.Error{Code: sdk.CodeConfig}):
 			faults = append(faults, listed.err)
 		case listed.err != nil:
-			away = append(away, Away{Agent: a.Spec.Name, Toolset: set.Name(), Err: listed.err})
+			g.away = append(g.away, awayOf(a, set, listed.err))
 		}
 		for _, t := range listed.tools {
 			t.Definition.Name = toolsetPrefix(set) + t.Definition.Name
@@ -74,7 +88,32 @@ func (l listings) gather(ctx context.Context, a sdk.Agent) (g gathered, away []A
 			g.code = append(g.code, codeToolset+set.Name())
 		}
 	}
-	return g, away, errors.Join(faults...)
+	return g, errors.Join(faults...)
+}
+
+// of lists a toolset, once.
+func (l listings) of(ctx context.Context, set sdk.Toolset) listing {
+	listed, ok := l.now[set]
+	if ok {
+		return listed
+	}
+	listed.tools, listed.err = list(ctx, set)
+	if tools, known := l.former[set]; known && listed.err != nil && !errors.Is(listed.err, &sdk.Error{Code: sdk.CodeConfig}) {
+		listed = listing{tools: tools} // its calls fail for as long as it is away
+	}
+	l.now[set] = listed
+	return listed
+}
+
+// answered are the tools of the toolsets that did not fail.
+func (l listings) answered() map[sdk.Toolset][]sdk.Tool {
+	tools := map[sdk.Toolset][]sdk.Tool{}
+	for set, listed := range l.now {
+		if listed.err == nil {
+			tools[set] = listed.tools
+		}
+	}
+	return tools
 }
 
 func list(ctx context.Context, set sdk.Toolset) ([]sdk.Tool, error) {
@@ -88,7 +127,23 @@ func list(ctx context.Context, set sdk.Toolset) ([]sdk.Tool, error) {
 }
 
 // toolsetPrefix keeps tools of different toolsets apart.
-func toolsetPrefix(set sdk.Toolset) string { return set.Name() + "_" }
+func toolsetPrefix(set sdk.Toolset) string { return prefixOf(set.Name()) }
+
+func prefixOf(toolset string) string { return toolset + "_" }
+
+// missing says of a tool which of the toolsets that are away it belongs to.
+func missing(away []Away, tool string) *sdk.Error {
+	for _, w := range away {
+		inText := w.Toolset + "." // as models that call tools in text name one that they were not shown
+		if strings.HasPrefix(tool, prefixOf(w.Toolset)) || strings.HasPrefix(tool, inText) {
+			return &sdk.Error{
+				Code: sdk.CodeUnavailable, Retryable: true,
+				Message: fmt.Sprintf("%s cannot be called now: its toolset %s is away; there may be another way", tool, w.Toolset),
+			}
+		}
+	}
+	return nil
+}
 
 // as returns the agent as it was with spec: with those of its tools that the spec names as code.
 func (g *gathered) as(spec sdk.AgentSpec) sdk.Agent {
@@ -100,14 +155,6 @@ func (g *gathered) as(spec sdk.AgentSpec) sdk.Agent {
 		}
 	}
 	return was
-}
-
-// unlisted returns the agent without what only its toolsets can tell, for checks that connect to nothing.
-func unlisted(a sdk.Agent) sdk.Agent {
-	a.Spec.StopOn = slices.DeleteFunc(slices.Clone(a.Spec.StopOn), func(name string) bool {
-		return slices.ContainsFunc(a.Toolsets, func(set sdk.Toolset) bool { return strings.HasPrefix(name, toolsetPrefix(set)) })
-	})
-	return a
 }
 
 func toolsetsOf(agents []sdk.Agent) []sdk.Toolset {

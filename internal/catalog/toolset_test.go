@@ -19,9 +19,12 @@ import (
 type toolset struct {
 	name           string
 	listed, closed int
+	required       bool
 	listErr        error
 	closeErr       error
 }
+
+func (s *toolset) Required() bool { return s.required }
 
 func (s *toolset) Name() string { return s.name }
 
@@ -161,11 +164,11 @@ func TestSet_RefusesToolsetsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// An agent whose toolset is away keeps no other from being served, and is served when the toolset has answered, then for
-// good.
-func TestSet_AgentOfAToolsetThatIsAwayWaits(t *testing.T) {
+// An agent whose required toolset is away keeps no other from being served, and is served when the toolset has answered,
+// then for good.
+func TestSet_AgentOfARequiredToolsetThatIsAwayWaits(t *testing.T) {
 	t.Parallel()
-	away, here := &toolset{name: "away", listErr: errors.New("connection refused")}, &toolset{name: "here"}
+	away, here := &toolset{name: "away", required: true, listErr: errors.New("connection refused")}, &toolset{name: "here"}
 	other := desk(here)
 	other.Spec.Name, other.Spec.Contract.Type, other.Spec.Contract.URI = "other", "other", "#/other"
 	agents := []sdk.Agent{desk(away, here), other}
@@ -198,6 +201,48 @@ func TestSet_AgentOfAToolsetThatIsAwayWaits(t *testing.T) {
 		if !ok || len(agent.Definitions) < 2 || len(c.Waiting()) > 0 {
 			t.Errorf("listing ends with %v: served %t, waiting %v", listErr, ok, c.Waiting())
 		}
+	}
+}
+
+// An agent is served without the tools of a toolset that is away, also by a former spec, and says so of each of them.
+func TestSet_AgentOfAToolsetThatIsAwayHasTheOthers(t *testing.T) {
+	t.Parallel()
+	away, here := &toolset{name: "away"}, &toolset{name: "here"}
+	agents := []sdk.Agent{desk(away, here)}
+	agents[0].Spec.StopOn = []string{"away_look"}
+	whole := catalog.New(specs{}, noModel, approval.Options{})
+	if err := whole.Set(agents); err != nil {
+		t.Fatal(err)
+	}
+	away.listErr = errors.New("connection refused")
+	c := catalog.New(specs(current(t, whole).SpecJSON), noModel, approval.Options{})
+	if err := c.Set(agents); err != nil {
+		t.Fatal(err)
+	}
+	if current(t, c).Core.Digest != current(t, whole).Core.Digest {
+		t.Error("runs that begin while the toolset is away have another spec")
+	}
+	then, err := c.Version(t.Context(), "desk", "former")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []*runner.Agent{current(t, c), then} {
+		if len(a.Definitions) != 1 || a.Definitions[0].Name != "here_look" || says(t, a, "here_look") != `"here"` {
+			t.Errorf("the tools are %+v", a.Definitions)
+		}
+		if e := a.Core.Away("away_look"); e == nil || e.Code != sdk.CodeUnavailable || a.Core.Away("here_look") != nil || a.Core.Away("far_look") != nil {
+			t.Errorf("of its tool is said %v", e)
+		}
+	}
+	if waiting := c.Waiting(); len(waiting) != 1 || waiting[0].Required {
+		t.Errorf("waiting %+v", waiting)
+	}
+	away.listErr = nil
+	if err := c.Refresh(agents); err != nil {
+		t.Fatal(err)
+	}
+	if a := current(t, c); len(a.Definitions) != 2 || a.Core.Away("away_nothing") != nil || len(c.Waiting()) > 0 {
+		t.Errorf("back, it has the tools %+v; waiting is %v", a.Definitions, c.Waiting())
 	}
 }
 

@@ -20,9 +20,17 @@ type version struct {
 // registered are the tools of a spec whose contracts are from the registry.
 func registered(spec sdk.AgentSpec, compiled *runner.Agent) map[string]string {
 	refs := map[string]string{}
-	for i, s := range spec.Services {
+	tools := 0
+	for _, s := range spec.Services {
+		var name string
+		if s.Context != nil {
+			name = sectionKey(s.Context.Section)
+		} else {
+			name = compiled.Core.Tools[tools].Name // services are the first tools
+			tools++
+		}
 		if s.Range != "" {
-			refs[compiled.Core.Tools[i].Name] = sdk.SchemaRef(s.Contract.URI, s.Version) // services are the first tools
+			refs[name] = sdk.SchemaRef(s.Contract.URI, s.Version)
 		}
 	}
 	return refs
@@ -65,6 +73,10 @@ func without(a *runner.Agent, gone map[string]*sdk.Error) *runner.Agent {
 	spec := *a.Core
 	spec.Tools = slices.Clone(spec.Tools)
 	rest.Core, rest.Inline = &spec, maps.Clone(a.Inline)
+	spec.Contexts = slices.Clone(spec.Contexts)
+	for i := range spec.Contexts {
+		spec.Contexts[i].Gone = gone[sectionKey(spec.Contexts[i].Section)]
+	}
 	for i := range spec.Tools {
 		t := &spec.Tools[i]
 		problem, ok := gone[t.Name]
@@ -76,11 +88,15 @@ func without(a *runner.Agent, gone map[string]*sdk.Error) *runner.Agent {
 	}
 	rest.Permissions = unasked{a.Permissions, gone}
 	rest.CheckAnswer = func(call core.Call, ev sdk.Event, who string) (runner.Answer, *sdk.Error) {
-		problem, ok := gone[call.Tool]
+		name := call.Tool
+		if call.Kind == core.CallContext {
+			name = sectionKey(call.Tool)
+		}
+		problem, ok := gone[name]
 		answer, refusal := a.CheckAnswer(call, ev, who)
 		switch {
 		case !ok:
-		case call.Kind == core.CallService:
+		case call.Kind == core.CallService || call.Kind == core.CallContext:
 			return runner.Answer{Data: core.FailureData(problem), Error: true}, nil
 		case answer.Decision != nil && answer.Decision.Decision == sdk.DecisionAllow:
 			return runner.Answer{}, sdk.Errorf(sdk.CodeContractMissing,

@@ -34,6 +34,8 @@ type serverPolicyFile struct {
 	Deny       []words  `yaml:"deny"`
 	AtMostOnce []words  `yaml:"at_most_once"`
 	Timeout    duration `yaml:"timeout"`
+
+	Required strict.Value[bool] `yaml:"required"`
 }
 
 // defaultMCPFile is where mcp.json is expected, beside agentd.yaml.
@@ -51,7 +53,7 @@ func (l *loader) mcp(f *mcpFile) {
 		l.mcpPolicies = append(l.mcpPolicies, s.Key)
 		m.Policies[s.Key.V] = mcp.Policy{
 			Allow: texts(s.Value.Allow), Deny: texts(s.Value.Deny), AtMostOnce: texts(s.Value.AtMostOnce),
-			Timeout: time.Duration(l.millis(s.Value.Timeout)) * time.Millisecond,
+			Timeout: time.Duration(l.millis(s.Value.Timeout)) * time.Millisecond, Required: s.Value.Required.V,
 		}
 	}
 }

@@ -15,7 +15,7 @@ mcp:
   hosts: [mcp.example.com]
   local_hosts: [box]
   servers:
-    files: {allow: ["read_*"], deny: [read_secret], at_most_once: [write], timeout: 30s}
+    files: {allow: ["read_*"], deny: [read_secret], at_most_once: [write], timeout: 30s, required: true}
 agents:
   - name: a
     model: {name: m}
@@ -41,7 +41,7 @@ func TestLoad_ServersOfAgents(t *testing.T) {
 	want := MCP{
 		Hosts: []string{"mcp.example.com"}, LocalHosts: []string{"box"},
 		Policies: map[string]mcp.Policy{"files": {
-			Allow: []string{"read_*"}, Deny: []string{"read_secret"}, AtMostOnce: []string{"write"}, Timeout: 30 * time.Second,
+			Allow: []string{"read_*"}, Deny: []string{"read_secret"}, AtMostOnce: []string{"write"}, Timeout: 30 * time.Second, Required: true,
 		}},
 		Agents: map[string][]string{"a": {"search", "files"}},
 	}

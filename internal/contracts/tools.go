@@ -46,6 +46,8 @@ type Tool struct {
 
 	// Index is the place of an inline tool in the list that Tools was given; -1 for others.
 	Index int
+	// Context is set of a service that is asked for a section of the prompt. Its Name is the section.
+	Context *sdk.ContextUse
 
 	// arguments is what the model is held to: the contract's accepts without sdk.ParentSubjectField.
 	arguments *Schema
@@ -57,6 +59,8 @@ type Toolbox struct {
 	tools  []*Tool
 	byName map[string]*Tool
 	byType map[string]*Tool
+	// context are the services that are asked for sections of the prompt, which are no tools.
+	context []*Tool
 }
 
 // Tools compiles the tools of an agent. inline are the tools that run in the worker. The error is CodeConfig and lists
@@ -83,6 +87,10 @@ func Tools(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
 		}
 	}
 	for i, s := range spec.Services {
+		if s.Context != nil {
+			faults = append(faults, b.addContext(fmt.Sprintf("$.services[%d]", i), s)...)
+			continue
+		}
 		t, err := serviceTool(s)
 		add(fmt.Sprintf("$.services[%d]", i), "contract "+s.Contract.Type, t, err)
 	}

@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/sdk"
 )
 
@@ -57,6 +60,8 @@ type Change struct {
 	Edits     []Edit     `json:"edits,omitempty"`
 	// Asks are the questions that inline tools ask.
 	Asks []Ask `json:"asks,omitempty"`
+	// Inquiries are what context providers are asked.
+	Inquiries []Inquiry `json:"inquiries,omitempty"`
 	// Records are grants wider than the run, for the permission manager to keep.
 	Records  []sdk.GrantRecord `json:"records,omitempty"`
 	Effects  []Effect          `json:"effects,omitempty"`
@@ -188,10 +193,15 @@ func EncodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// DecodeEntry reads an entry of this or an earlier layout. Step and Next rely on the invariants of its head.
+// rawAsWritten lets the newer decoder read all that EncodeJSON writes: raw values, such as a model's arguments, are kept as they
+// came, with what is no UTF-8 and with names that come twice.
+var rawAsWritten = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
+// DecodeEntry reads an entry of this or an earlier layout. Step and Next rely on the invariants of its head. It is most of
+// what a worker computes, and the newer decoder needs half the time.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry
-	if err := json.Unmarshal(data, &e); err != nil {
+	if err := jsonv2.Unmarshal(data, &e, rawAsWritten); err != nil {
 		return Entry{}, fmt.Errorf("decode journal entry: %w", err)
 	}
 	if e.V < 1 || e.V > LayoutVersion {

@@ -27,8 +27,10 @@ type explorer struct {
 }
 
 // explore makes one random history, from the init event to the end of the run.
-func explore(t *rapid.T) *explorer {
-	x := newExplorer(t, randomSpec(t))
+func explore(t *rapid.T) *explorer { return exploreOf(t, randomSpec(t)) }
+
+func exploreOf(t *rapid.T, spec *core.Spec) *explorer {
+	x := newExplorer(t, spec)
 	x.policy = randomPolicy(t)
 	x.rig.spec.Gated = len(x.policy) > 0
 	if pick(t, 10, "early") == 0 {
@@ -213,6 +215,8 @@ func (x *explorer) progress() {
 // outcome is what comes of the driver's next action.
 func (x *explorer) outcome() core.Event {
 	switch next := x.rig.next().(type) {
+	case core.AskContext:
+		return x.inquire()
 	case core.RunTools:
 		return x.tools(next)
 	case core.BuildOutput:
@@ -270,6 +274,9 @@ func (x *explorer) tools(next core.RunTools) core.Event {
 		return core.Began{Calls: ids}
 	}
 	var ev core.Returned
+	if len(next.Gate) > 0 {
+		return x.gated(next.Gate)
+	}
 	for _, c := range next.Run {
 		x.execute(c)
 		x.handed(c)
@@ -473,7 +480,7 @@ func (x *explorer) illegal() {
 		events = append(events, x.reply())
 	}
 	for _, c := range h.Calls {
-		if c.Closed() || c.Kind == core.CallService {
+		if c.Closed() || c.Kind == core.CallService && c.Status != core.CallResuming {
 			events = append(events, core.Began{Calls: []string{c.ID}}, core.Returned{Results: []core.Result{{Call: c.ID}}})
 		}
 	}

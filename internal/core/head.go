@@ -105,6 +105,9 @@ type Head struct {
 	// Require are tool patterns that whoever started the run put under permission, beyond the agent's policy.
 	Require []string `json:"require,omitempty"`
 
+	// Informed are the sections of the prompt that context providers have been asked for.
+	Informed []Informed `json:"informed,omitempty"`
+
 	// Base is the first entry that is needed to rebuild the history.
 	Base uint64 `json:"base"`
 	// Purged says that the history is gone: the entry is the run's tombstone, and the only one.
@@ -153,6 +156,8 @@ const (
 	CallPermission CallKind = "permission"
 	// CallQuestion is what an inline tool of the round asks a person; not a tool call of the model.
 	CallQuestion CallKind = "question"
+	// CallContext asks a context provider for a section of the prompt; its Tool is the section. Not a tool call of the model.
+	CallContext CallKind = "context"
 )
 
 // CallStatus is the state of one call: new → running | suspended → resuming → succeeded | failed | cancelled.
@@ -163,7 +168,7 @@ const (
 	CallNew       CallStatus = "new"       // inline, to be run
 	CallRunning   CallStatus = "running"   // inline and at most once: begun by CallBegun
 	CallSuspended CallStatus = "suspended" // sent, or held; an answer is awaited
-	CallResuming  CallStatus = "resuming"  // inline, allowed after it was held or answered after it asked, to be run
+	CallResuming  CallStatus = "resuming"  // allowed after it was held, or answered after it asked: to be run, or to pass hooks
 	CallSucceeded CallStatus = "succeeded"
 	CallFailed    CallStatus = "failed"
 	CallCancelled CallStatus = "cancelled"
@@ -213,9 +218,10 @@ func (c *Call) sent() bool {
 	return c.Status == CallSuspended && c.Kind != CallInline && c.Held == ""
 }
 
-// runnable reports whether the call is an inline tool that nothing keeps from running.
+// runnable reports whether the driver has to deal with the call: an inline tool that nothing keeps from running, or a service
+// whose call has to pass hooks.
 func (c *Call) runnable() bool {
-	return c.Kind == CallInline && !c.Closed() && !c.Queued && c.Status != CallSuspended
+	return (c.Kind == CallInline || c.regated()) && !c.Closed() && !c.Queued && c.Status != CallSuspended
 }
 
 // attempt is the number of the attempt that was sent last, from 1.
@@ -296,6 +302,7 @@ func (h *Head) clone() Head {
 	}
 	c.Grants = append([]Grant(nil), h.Grants...)
 	c.Hooks = append([]HookState(nil), h.Hooks...)
+	c.Informed = append([]Informed(nil), h.Informed...)
 	if h.Driver != nil {
 		d := *h.Driver
 		c.Driver = &d

@@ -40,13 +40,14 @@ func TestMain(m *testing.M) {
 func TestHistories_KeepTheInvariants(t *testing.T) {
 	runs, calls := transitions{}, transitions{}
 	histories, entries := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		x := explore(t)
+	seen := func(x *explorer) {
 		runs.add(x.runs)
 		calls.add(x.calls)
 		histories++
 		entries += len(x.rig.entries)
-	})
+	}
+	rapid.Check(t, func(t *rapid.T) { seen(explore(t)) })
+	rapid.Check(t, func(t *rapid.T) { seen(exploreOf(t, withContext(t))) })
 	t.Logf("%d histories, %d entries", histories, entries)
 	undecidable(t, runs)
 	document, err := os.ReadFile("../../docs/state_machine.md")
@@ -109,7 +110,7 @@ func documented(t *testing.T, heading string, table, seen transitions) {
 func TestRound_OrderOfAnswersDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := randomSpec(t)
-		spec.Converse, spec.MaxInteractions, spec.RunDeadline = false, 9, 60*minute
+		spec.Converse, spec.MaxInteractions, spec.RunDeadline, spec.Contexts = false, 9, 60*minute, nil
 		var calls []sdk.ToolRequest
 		for i := range 2 + pick(t, 4, "calls") {
 			name := spec.Tools[pick(t, len(spec.Tools), "tool")].Name

@@ -36,9 +36,8 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Answered, Fired, CancelAsked, Steered and TakenOver come from outside; Replied, Compacted,
-// Began,
-// Returned, Reviewed, Built, Released and Ended from whoever drives the run. Sealed.
+// Event is what happened: Started, Answered, Fired, CancelAsked, Steered and TakenOver come from outside; Inquired,
+// Replied, Compacted, Began, Returned, Reviewed, Built, Released and Ended from whoever drives the run. Sealed.
 type Event interface{ kind() string }
 
 // Started begins a run. Its context is already built.
@@ -108,7 +107,7 @@ type Replied struct {
 type Steered struct {
 	Note Note
 	// Loose says that the message may be acked at any moment, by an earlier delivery which found no run: it waits until the
-	// model can be shown it, and the run is not taken under it.
+	// model can be shown it, and a run that waits is not taken under it.
 	Loose bool
 }
 
@@ -123,6 +122,9 @@ type Compacted struct {
 	Messages int
 	Reply    sdk.ModelReply
 }
+
+// Inquired asks the context providers that are due. Question is ContextQuestion(state).
+type Inquired struct{ Question json.RawMessage }
 
 // Output is what the output builder made of a text: data, or the fault that the model is told.
 type Output struct {
@@ -140,7 +142,9 @@ type Began struct{ Calls []string }
 type Returned struct {
 	Results []Result
 	Asks    []Ask
-	Hooks   []HookState
+	// Passed are the calls of services that hooks let be made.
+	Passed []string
+	Hooks  []HookState
 }
 
 // Built is the output of a run that stops.
@@ -159,6 +163,7 @@ func (CancelAsked) kind() string { return "cancel_asked" }
 func (TakenOver) kind() string   { return "taken_over" }
 func (Replied) kind() string     { return "replied" }
 func (Compacted) kind() string   { return "compacted" }
+func (Inquired) kind() string    { return "inquired" }
 func (Released) kind() string    { return "released" }
 func (Began) kind() string       { return "began" }
 func (Returned) kind() string    { return "returned" }

@@ -26,6 +26,8 @@ const (
 	MilestoneFinished   = "run.finished"
 	MilestoneMessage    = "run.message"
 	MilestoneReminded   = "model.no_tool_call"
+	MilestoneInquired   = "context.asked"
+	MilestoneInformed   = "context.answered"
 )
 
 // saidKey is the member that has what somebody said.
@@ -64,7 +66,12 @@ func Milestones(e *Entry) []sdk.Live {
 	for _, a := range e.Asks {
 		m.append(MilestoneAsked, questioned{Question: a.ID, Call: a.Call, Asked: a.Data})
 	}
+	m.inquiries()
 	for _, r := range e.Results {
+		if section := contextOf(e, r.Call); section != "" {
+			m.append(MilestoneInformed, inquired{Section: section, Call: r.Call, Answer: r.Data, Error: r.Error})
+			continue
+		}
 		if i := e.Head.call(r.Call); i >= 0 && e.Head.Calls[i].Kind == CallQuestion {
 			m.append(MilestoneAnswered, questioned{Question: r.Call, Call: e.Head.Calls[i].Tool, Answer: r.Data, Error: r.Error})
 			continue

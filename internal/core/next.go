@@ -6,17 +6,21 @@ import (
 	"agentd/sdk"
 )
 
-// Action is what the driver of a run has to do next: CallModel, RunTools, Review, BuildOutput, End or Rest.
+// Action is what the driver of a run has to do next: AskContext, CallModel, RunTools, Review, BuildOutput, End or Rest.
 type Action interface{ action() }
+
+// AskContext asks context providers, before the model is called; it is fed back as Inquired with ContextQuestion(state).
+type AskContext struct{}
 
 // CallModel asks the model, with Request(spec, state).
 type CallModel struct{}
 
 // RunTools runs inline tools, concurrently. Begin lists the at-most-once tools among them, which must be committed as
 // begun (input Began) before they run. Lost are those that another activation began: their outcome is unknown and
-// stays so.
+// stays so. Gate are calls of services that people have allowed: those that hooks let pass are fed back as Passed, the others
+// with their results.
 type RunTools struct {
-	Run, Begin, Lost []Call
+	Run, Begin, Lost, Gate []Call
 }
 
 // BuildOutput builds the run's output from StopText(state) and feeds it back as Built.
@@ -31,6 +35,7 @@ type End struct{ Ending Ending }
 // Rest means that there is nothing to drive.
 type Rest struct{}
 
+func (AskContext) action()  {}
 func (CallModel) action()   {}
 func (RunTools) action()    {}
 func (BuildOutput) action() {}
@@ -57,6 +62,9 @@ func Next(spec *Spec, head *Head, now int64) Action {
 	if ending, stop := stopped(spec, head); stop {
 		return End{ending}
 	}
+	if len(spec.dueContexts(head)) > 0 {
+		return AskContext{}
+	}
 	return CallModel{}
 }
 
@@ -68,6 +76,8 @@ func inlineCalls(spec *Spec, head *Head) RunTools {
 		}
 		tool := spec.tool(c.Tool)
 		switch {
+		case c.regated():
+			a.Gate = append(a.Gate, c)
 		case c.Status == CallRunning && c.Begun != head.Driver.Owner:
 			a.Lost = append(a.Lost, c)
 		case c.Status != CallRunning && tool != nil && tool.AtMostOnce:

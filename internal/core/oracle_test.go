@@ -29,6 +29,8 @@ type oracle struct {
 	// notes are the texts of messages by id, and said those that came into the conversation.
 	notes map[string]string
 	said  map[string]bool
+	// asked are the context providers by section.
+	asked map[string]*asked
 	// runs and calls collect which transitions were seen.
 	runs, calls transitions
 }
@@ -36,7 +38,7 @@ type oracle struct {
 func newOracle(t *rapid.T, r *rig) *oracle {
 	return &oracle{
 		T: t, rig: r, results: map[string]core.Result{}, due: map[string]int64{}, ids: map[string]bool{},
-		held: map[string]string{}, allowed: map[string]int{}, notes: map[string]string{}, said: map[string]bool{},
+		held: map[string]string{}, allowed: map[string]int{}, notes: map[string]string{}, said: map[string]bool{}, asked: map[string]*asked{},
 		runs: transitions{}, calls: transitions{},
 	}
 }
@@ -96,6 +98,7 @@ func (o *oracle) entry(before *core.Head, in core.Input, e *core.Entry) {
 	o.driver(before, in, e)
 	o.timers(before, in, e)
 	o.remember(before, e)
+	o.context(before, e)
 	o.permissions(e)
 	o.control(before, e)
 	o.end(e)
@@ -125,7 +128,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 
 func isWork(ev core.Event) bool {
 	switch ev.(type) {
-	case core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Released, core.Ended:
+	case core.Inquired, core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Released, core.Ended:
 		return true
 	}
 	return false
@@ -332,7 +335,7 @@ func (o *oracle) alive() {
 			o.Fatalf("nothing to do in a running run")
 		}
 	case core.RunTools:
-		if len(next.Run)+len(next.Begin)+len(next.Lost) == 0 {
+		if len(next.Run)+len(next.Begin)+len(next.Lost)+len(next.Gate) == 0 {
 			o.Fatalf("no tools to run")
 		}
 	case core.CallModel:

@@ -66,7 +66,7 @@ func (s *Spec) admit(index int, request sdk.ToolRequest, hidden []string) (json.
 	tool := s.tool(request.Name)
 	switch {
 	case tool == nil:
-		return nil, sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q%s", clip(request.Name, maxToolName), s.toolNames())
+		return nil, s.unknown(request.Name)
 	case slices.Contains(hidden, tool.Name):
 		return nil, sdk.Errorf(sdk.CodeUnknownTool, "%s cannot be used in this step", tool.Name)
 	case index >= MaxRound:
@@ -79,6 +79,21 @@ func (s *Spec) admit(index int, request sdk.ToolRequest, hidden []string) (json.
 		return nil, unfit(faults)
 	}
 	return args, nil
+}
+
+// Away says why a tool cannot be called before its toolset answers; nil for every other.
+func (s *Spec) Away(tool string) *sdk.Error {
+	if s.Missing == nil || s.tool(tool) != nil {
+		return nil
+	}
+	return s.Missing(tool)
+}
+
+func (s *Spec) unknown(tool string) *sdk.Error {
+	if away := s.Away(tool); away != nil {
+		return away
+	}
+	return sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q%s", clip(tool, maxToolName), s.toolNames())
 }
 
 // toolNames lists the tools that there are, in their order, for a model that named another.

@@ -22,8 +22,8 @@ func (t *transition) refused(c *Call, attempt int) error {
 
 // retryLater plans the next attempt, unless the call has had all of them.
 func (t *transition) retryLater(c *Call) bool {
-	tool := t.spec.tool(c.Tool)
-	if c.Kind != CallService || tool == nil || c.attempt() >= tool.Retry.Attempts {
+	tool := t.spec.callee(c)
+	if c.Kind != CallService && c.Kind != CallContext || tool == nil || c.attempt() >= tool.Retry.Attempts {
 		return false
 	}
 	c.RetryAt, c.Due = t.in.At+tool.Retry.pause(c.ID, c.attempt()), 0
@@ -47,7 +47,7 @@ func (r Retry) pause(call string, attempt int) int64 {
 
 // resend makes the next attempt at c. The attempts before stay valid: the first answer to any is the result.
 func (t *transition) resend(c *Call) {
-	tool := t.spec.tool(c.Tool)
+	tool := t.spec.callee(c)
 	if tool == nil {
 		t.close(c, failure(c.ID, ResultTimeout, missing(c.Tool)))
 		return

@@ -32,17 +32,28 @@ func (t *transition) settle() error {
 	h := &t.Head
 	t.advance()
 	if len(h.Calls) > 0 && !h.openAny() {
+		lacks := t.lacks()
 		t.closeRound()
+		if lacks != nil {
+			return t.finish(*lacks)
+		}
 	}
 	switch {
 	case h.openAny() && !h.openInline():
 		t.suspend()
 	case h.Status == StatusWaiting:
 		t.take()
-	case h.Driver.Owner == "": // handed back
+	case h.Driver.Owner == "" && t.mayCover(): // handed back
 		return t.takeFrom(h.Driver)
 	}
 	return nil
+}
+
+// mayCover reports whether a run that was handed back may be taken under the message: not under one that may be older than
+// the run, see cancelAsked.
+func (t *transition) mayCover() bool {
+	_, steered := t.in.Event.(Steered)
+	return !steered
 }
 
 // closeRound appends the results to the history in call order and forgets the calls.
@@ -50,7 +61,12 @@ func (t *transition) closeRound() {
 	h := &t.Head
 	calls := h.Calls
 	t.checkCalls(calls)
-	h.Calls, h.Lifecycle = nil, sdk.LifecycleToolResult
+	h.Calls = nil
+	if calls[0].Kind == CallContext {
+		t.inform(calls)
+		return
+	}
+	h.Lifecycle = sdk.LifecycleToolResult
 	if calls[0].Kind == CallTurn {
 		return // alone in its round; its answer is a message
 	}
@@ -86,11 +102,16 @@ func (t *transition) suspend() {
 			}
 		}
 	}
-	if h.Timer == 0 || due < h.Timer {
+	t.arm(due)
+	t.tellEnd()
+}
+
+// arm sees that the run's timer fires at that time or before.
+func (t *transition) arm(due int64) {
+	if h := &t.Head; h.Timer == 0 || due < h.Timer {
 		h.Timer = due
 		t.Effects = append(t.Effects, Effect{Kind: EffectTimer, Due: due})
 	}
-	t.tellEnd()
 }
 
 // finish ends the run with an error event.
@@ -173,7 +194,7 @@ func FailureData(e *sdk.Error) json.RawMessage {
 func (t *transition) began(ev Began) error {
 	for _, id := range ev.Calls {
 		i := t.Head.call(id)
-		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning {
+		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning || t.Head.Calls[i].regated() {
 			return violation(&t.Head, "cannot begin call %s", id)
 		}
 		t.Head.Calls[i].Status, t.Head.Calls[i].Begun = CallRunning, t.in.Owner
@@ -188,11 +209,14 @@ func (t *transition) returned(ev Returned) error {
 	if err := t.asked(ev.Asks); err != nil {
 		return err
 	}
+	if err := t.passed(ev.Passed); err != nil {
+		return err
+	}
 	t.keep(ev.Hooks)
 	return t.settle()
 }
 
-// record closes inline calls with their results.
+// record closes calls of the driver with their results.
 func (t *transition) record(results []Result) error {
 	for _, r := range results {
 		i := t.Head.call(r.Call)

@@ -34,12 +34,16 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 			spec.NoToolCall = core.NoToolCall{
 				Remind: true, Accept: words[1] == "remind-then-accept", Limit: number(t, words[2]), Text: "Call a tool.",
 			}
+		case "context":
+			spec.Contexts = append(spec.Contexts, parseContext(t, words[1:]))
 		case "steering":
 			spec.Steering = sdk.SteeringPolicy(words[1])
 		case "sequential":
 			spec.Sequential = true
 		case "batch":
 			spec.Batch = true
+		case "gates":
+			spec.Hooked, spec.Gates = true, true
 		case "hooks":
 			spec.Hooked, spec.Reviews, spec.Ends = true, true, true
 		case "interactions":
@@ -75,6 +79,25 @@ func parseStop(t *testing.T, stop *sdk.StopConditions, options []string) {
 			t.Fatalf("ends-on: unknown condition %q", option)
 		}
 	}
+}
+
+// parseContext reads SECTION [once] [required] and the options of a tool.
+func parseContext(t *testing.T, words []string) core.ContextProvider {
+	t.Helper()
+	p := core.ContextProvider{Section: words[0]}
+	options := []string{words[0], "service"}
+	for _, word := range words[1:] {
+		switch word {
+		case "once":
+			p.Once = true
+		case "required":
+			p.Required = true
+		default:
+			options = append(options, word)
+		}
+	}
+	p.Service = parseTool(t, options)
+	return p
 }
 
 // parseTool reads NAME service|inline, with priority=, timeout=, domains=, at-most-once.
@@ -216,11 +239,16 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 	return s.nextEvent(verb, rest), ""
 }
 
-// nextEvent is work that follows from what there is to do next: begin, return, build and end.
+// nextEvent is work that follows from what there is to do next: inquire, begin, return, build and end.
 func (s *script) nextEvent(verb, rest string) core.Event {
 	s.Helper()
 	switch next := s.next().(type) {
+	case core.AskContext:
+		return s.inquiry()
 	case core.RunTools:
+		if verb == "gate" {
+			return s.parseGate(next, rest)
+		}
 		if verb == "begin" {
 			var ev core.Began
 			for _, c := range next.Begin {
@@ -238,6 +266,36 @@ func (s *script) nextEvent(verb, rest string) core.Event {
 	}
 	s.Fatalf("%s %s: there is no such work to do", verb, rest)
 	return nil
+}
+
+// inquiry is the question to context providers.
+func (s *script) inquiry() core.Event {
+	s.Helper()
+	question, err := core.ContextQuestion(&s.state)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return core.Inquired{Question: question}
+}
+
+// parseGate reads what hooks make of each call that was allowed: "pass", or a result as of parseReturn.
+func (s *script) parseGate(next core.RunTools, rest string) core.Event {
+	s.Helper()
+	var ev core.Returned
+	verdicts := strings.Split(rest, " | ")
+	for i, c := range next.Gate {
+		if verdicts[i] == "pass" {
+			ev.Passed = append(ev.Passed, c.ID)
+			continue
+		}
+		data, failed := strings.CutPrefix(verdicts[i], "error ")
+		kind := core.ResultSet
+		if failed {
+			kind = core.ResultBlocked
+		}
+		ev.Results = append(ev.Results, core.Result{Call: c.ID, Kind: kind, Data: json.RawMessage(data), Error: failed})
+	}
+	return ev
 }
 
 // parseReview reads the messages that hooks add, separated by |.

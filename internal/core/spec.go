@@ -35,6 +35,9 @@ type Spec struct {
 	Matches func(pattern string, args json.RawMessage) bool
 	// Tools are looked up by the name the model uses.
 	Tools []Tool
+	// Missing says why a tool that is none of Tools cannot be called now, because its toolset is away; nil where it is just not
+	// there.
+	Missing func(tool string) *sdk.Error
 
 	// MaxTokens bounds the run and the agents that it calls; 0 does not.
 	MaxTokens  int64
@@ -45,6 +48,10 @@ type Spec struct {
 	Sequential bool
 	// Batch makes the held calls of a round that were allowed together, when all its permission requests are closed.
 	Batch bool
+	// Contexts are asked for sections of the prompt before model calls.
+	Contexts []ContextProvider
+	// Gates says that hooks judge calls before they are made: also those that people have allowed.
+	Gates bool
 	// Hooked says that the agent has hooks; Reviews that some see the results of rounds, and Ends that some see the run's end.
 	Hooked, Reviews, Ends bool
 }
@@ -53,7 +60,8 @@ type Spec struct {
 func (s *Spec) layout(h *Head) int {
 	agents := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Tokens > 0 })
 	counts := s.Stop.Errors > 0 || s.Stop.SameError > 0 || s.Stop.Repeats > 0 || len(s.Stop.Text) > 0
-	if h.V > 1 || agents || counts || s.NoToolCall.Remind || s.Sequential || s.Batch || s.Hooked || h.Budget > 0 || len(h.Heard) > 0 {
+	if h.V > 1 || agents || counts || s.NoToolCall.Remind || s.Sequential || s.Batch || s.Hooked ||
+		len(s.Contexts) > 0 || h.Budget > 0 || len(h.Heard) > 0 {
 		return LayoutVersion
 	}
 	return 1
@@ -94,6 +102,16 @@ func (s *Spec) tool(name string) *Tool {
 		}
 	}
 	return nil
+}
+
+// SentAt is when the attempt at a service call that was sent last was sent, in Unix milliseconds: 0 where no answer is
+// awaited, or where attempts have no deadline.
+func (s *Spec) SentAt(c *Call) int64 {
+	tool := s.tool(c.Tool)
+	if c.Kind != CallService || tool == nil || tool.Timeout == 0 || c.Due == 0 {
+		return 0
+	}
+	return c.Due - tool.Timeout
 }
 
 func (s *Spec) stopsOn(tool string) bool {

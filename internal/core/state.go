@@ -23,6 +23,8 @@ type State struct {
 	Edits   []Edit
 	Asks    []Ask
 	Notes   []Note
+	// Context is what context providers answered last, by section.
+	Context []sdk.Section
 }
 
 // Remembered is a message with the number of model calls that had been made when it was appended.
@@ -55,6 +57,7 @@ func Apply(s State, e *Entry) (State, error) {
 		}
 		s.History = append(s.History, Remembered{Message: message, Interactions: e.Head.Interactions})
 	}
+	s.absorb(e)
 	if len(s.Calls) == 0 {
 		s.Results, s.Edits, s.Asks = nil, nil, nil
 	}

@@ -162,6 +162,9 @@ func (p *printer) entry(e *core.Entry) {
 	for _, a := range e.Asks {
 		p.printf("    ask %s for %s %s, keeps %s\n", short(a.ID), short(a.Call), a.Data, a.State)
 	}
+	for _, q := range e.Inquiries {
+		p.printf("    inquiry %s for %s %s\n", short(q.ID), q.Section, q.Data)
+	}
 	for _, edit := range e.Edits {
 		p.printf("    edit %s %s\n", short(edit.Call), edit.Args)
 	}
@@ -175,6 +178,9 @@ func (p *printer) entry(e *core.Entry) {
 		p.printf("    live (%d,%d) %s %s\n", m.Revision, m.Index, m.Type, m.Data)
 	}
 	p.head(&e.Head)
+	for _, section := range p.rig.state.Context {
+		p.printf("    context %s: %s\n", section.Name, section.Text)
+	}
 	for _, f := range core.Outstanding(&e.Head) {
 		f.Opened = f.Rev
 		p.effect("awaits", f.Effect)
@@ -306,7 +312,12 @@ func (p *printer) next() string {
 	switch next := p.rig.next().(type) {
 	case core.CallModel:
 		return "call the model"
+	case core.AskContext:
+		return "ask for context"
 	case core.RunTools:
+		if len(next.Gate) > 0 {
+			return "ask hooks about " + ids(next.Gate)
+		}
 		return "run " + ids(next.Run) + ", begin " + ids(next.Begin) + ", lost " + ids(next.Lost)
 	case core.Review:
 		return "review the round"

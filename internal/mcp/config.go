@@ -37,6 +37,8 @@ type Policy struct {
 	AtMostOnce []string
 	// Timeout bounds one call; 0 is sdk.DefaultToolTimeout.
 	Timeout time.Duration
+	// Required says that agents are not served before the server answers; else they are, without its tools.
+	Required bool
 	// Hosts are the hosts that remote servers may have, as in a URL, without port. LocalHosts are those that may also be
 	// plain http, and on private or loopback addresses.
 	Hosts, LocalHosts []string

@@ -52,6 +52,9 @@ func NewServer(config ServerConfig, logger *slog.Logger) (*Server, error) {
 // Name implements sdk.Toolset.
 func (s *Server) Name() string { return s.config.Name }
 
+// Required reports whether agents wait for the server.
+func (s *Server) Required() bool { return s.config.Required }
+
 // Changed gets a value when the server has other tools, at most one until it is taken.
 func (s *Server) Changed() <-chan struct{} { return s.changed }
 
@@ -230,6 +233,7 @@ func (s *Server) Tools(ctx context.Context) ([]sdk.Tool, error) {
 
 // list reads all pages.
 func (s *Server) list(ctx context.Context, conn *connection) ([]listed, error) {
+	conn.listed.Store(true)
 	var all []listed
 	var request mcp.ListToolsRequest
 	for range maxPages {

@@ -70,6 +70,7 @@ func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return a.corrupt(ctx, err)
 	}
+	a.ended(ctx, &a.head, &entry)
 	return a.absorbed(ctx, &entry, at)
 }
 
@@ -235,6 +236,26 @@ func (a *activation) findAgent(ctx context.Context) error {
 		return fmt.Errorf("agent %s as of %s: %w", token, a.head.Spec, err)
 	}
 	a.agent = agent
+	return a.awaited()
+}
+
+// awaited refuses a message that makes a call whose toolset is away: what a person has allowed or answered, and what an
+// activation that died was about to do, is done when the toolset answers. It says nothing of a run that is to end.
+func (a *activation) awaited() error {
+	if a.head.Cancel != nil {
+		return nil
+	}
+	answered := a.msg.Address.Call.Call
+	for i := range a.head.Calls {
+		c := &a.head.Calls[i]
+		made := a.covered() && c.Status != core.CallSuspended || answered != "" && (c.Held == answered || c.Asked == answered)
+		if !made || c.Kind != core.CallInline || c.Closed() {
+			continue
+		}
+		if away := a.agent.Core.Away(c.Tool); away != nil {
+			return away
+		}
+	}
 	return nil
 }
 

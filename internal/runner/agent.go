@@ -58,7 +58,9 @@ type PromptInput struct {
 	System string
 	Input  json.RawMessage
 	// Messages are the conversation, its older part as a summary where there is one.
-	Messages     []sdk.Message
+	Messages []sdk.Message
+	// Context is what services answered that were asked for sections.
+	Context      []sdk.Section
 	Interactions sdk.Interactions
 }
 

@@ -206,6 +206,9 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 // act carries out one action and returns its outcome.
 func (a *activation) act(ctx context.Context, action core.Action) (core.Event, error) {
 	switch act := action.(type) {
+	case core.AskContext:
+		question, err := core.ContextQuestion(a.state)
+		return core.Inquired{Question: question}, err
 	case core.CallModel:
 		return a.callModel(ctx)
 	case core.RunTools:

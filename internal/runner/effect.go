@@ -154,7 +154,7 @@ func (a *activation) event(e *core.Entry) sdk.Event {
 }
 
 // callData is what a call is made with: the arguments in the entry's assistant message or of an approver, the text of a
-// turn, a permission request, or a question.
+// turn, a permission request, a tool's question, or one for context.
 func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
 	for _, r := range e.Requests {
 		if r.ID == f.Call {
@@ -164,6 +164,14 @@ func callData(e *core.Entry, f core.Effect) (json.RawMessage, error) {
 	for _, a := range e.Asks {
 		if a.ID == f.Call {
 			return a.Data, nil
+		}
+	}
+	for _, q := range e.Inquiries {
+		if q.ID == f.Call && f.ParentSubject {
+			return withParentSubject(q.Data, e.Head.Run)
+		}
+		if q.ID == f.Call {
+			return q.Data, nil
 		}
 	}
 	for _, edit := range e.Edits {

@@ -19,6 +19,9 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 		}
 		return core.Began{Calls: ids}, nil
 	}
+	if len(act.Gate) > 0 {
+		return a.gateHeld(ctx, act.Gate)
+	}
 	results := make([]core.Result, len(act.Run))
 	asks := make([]*core.Ask, len(act.Run))
 	var s step
@@ -52,6 +55,25 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 	return returned, nil
 }
 
+// gateHeld asks the hooks about calls of services that people have allowed, before anything else: those that pass are sent.
+func (a *activation) gateHeld(ctx context.Context, held []core.Call) (core.Event, error) {
+	var s step
+	var ev core.Returned
+	for _, c := range held {
+		closed, err := a.gateAgain(ctx, &s, c)
+		switch {
+		case err != nil:
+			return nil, err
+		case closed != nil:
+			ev.Results = append(ev.Results, *closed)
+		default:
+			ev.Passed = append(ev.Passed, c.ID)
+		}
+	}
+	ev.Hooks = s.states
+	return ev, nil
+}
+
 // runTool runs one inline tool, to its result or a question. Whatever goes wrong is its result: a tool never ends the run.
 func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Result, ask *core.Ask) {
 	fail := func(e *sdk.Error) core.Result {
@@ -66,6 +88,9 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	a.live(sdk.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
 	tool, ok := a.agent.Inline[c.Tool]
 	args, known := a.state.Arguments(c.ID)
+	if away := a.agent.Core.Away(c.Tool); away != nil {
+		return fail(away), nil
+	}
 	if !ok || !known {
 		return fail(sdk.Errorf(sdk.CodeUnknownTool, "%s is not available", c.Tool)), nil
 	}

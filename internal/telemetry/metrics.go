@@ -18,15 +18,16 @@ type instruments struct {
 	busy metric.Int64UpDownCounter
 	// suspended is how long runs that went on had been suspended.
 	suspended, activation, store, publish metric.Float64Histogram
-	model, tools, calls                   metric.Float64Histogram
-	tokens, entrySize                     metric.Int64Histogram
+	// answers is what runs see of services, calls what a service sees of itself.
+	model, tools, answers, calls metric.Float64Histogram
+	tokens, entrySize            metric.Int64Histogram
 }
 
 // Boundaries of histograms: seconds of quick operations, of models and tools, of waiting, and bytes.
 var (
 	quick   = metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
 	slow    = metric.WithExplicitBucketBoundaries(.01, .02, .04, .08, .16, .32, .64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-	waiting = metric.WithExplicitBucketBoundaries(.1, 1, 10, 60, 300, 900, 3600, 4*3600, 24*3600, 7*24*3600, 30*24*3600)
+	waiting = metric.WithExplicitBucketBoundaries(.01, .1, 1, 10, 60, 300, 900, 3600, 4*3600, 24*3600, 7*24*3600, 30*24*3600)
 	sizes   = metric.WithExplicitBucketBoundaries(512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 64<<10, 256<<10, 512<<10)
 	counts  = metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 )
@@ -63,6 +64,7 @@ func (t *Telemetry) instrument(meter metric.Meter) error {
 	histogram(&i.publish, "messaging.client.operation.duration", "Publishing until the broker has confirmed.", quick)
 	histogram(&i.model, "gen_ai.client.operation.duration", "Model calls, with their retries.", slow)
 	histogram(&i.tools, "gen_ai.execute_tool.duration", "Tools that ran in the worker.", slow)
+	histogram(&i.answers, "agentd.call.duration", "Service calls as runs see them: from the publishing of an attempt to its answer.", waiting)
 	histogram(&i.calls, "agentd.service.call.duration", "Calls that a service of this program handled.", slow)
 	amount(&i.tokens, "gen_ai.client.token.usage", "{token}", "Tokens that model calls used.", counts)
 	amount(&i.entrySize, "agentd.journal.entry.size", "By", "What a commit writes.", sizes)

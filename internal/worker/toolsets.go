@@ -2,9 +2,14 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"agentd/internal/catalog"
 	"agentd/sdk"
 )
 
@@ -15,7 +20,7 @@ type changing interface {
 }
 
 // followToolsets loads the agents anew when a toolset has other tools, for runs that begin from now on and for the calls
-// of all, and when a toolset that kept an agent from being served answers. It ends with ctx or stop, which waits for that.
+// of all, and when one that was away answers. It ends with ctx or stop, which waits for that.
 func (w *Worker) followToolsets(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var followers sync.WaitGroup
@@ -43,23 +48,25 @@ func (w *Worker) followToolset(ctx context.Context, set changing) {
 			return
 		}
 		w.setting.Lock()
-		if err := w.catalog.Refresh(w.Agents); err != nil {
-			w.Logger.Error("agents cannot be used with the tools that a toolset has now; they stay as they are",
-				"toolset", set.Name(), "error", err)
-		} else {
-			w.Logger.Info("agents use the tools that a toolset has now", "toolset", set.Name())
-		}
+		w.refresh()
 		w.setting.Unlock()
+		w.Logger.Debug("toolset was listed again, as it asked for", "toolset", set.Name())
+		select { // one that asks for it all the time is not listed all the time
+		case <-time.After(firstPause):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
 const (
-	// firstPause and longestPause bound how long a toolset that is away is left alone; the pause doubles.
+	// firstPause and longestPause bound how long a toolset that is away is left alone; the pause doubles. One that says that it
+	// has changed is left alone for firstPause.
 	firstPause   = time.Second
 	longestPause = time.Minute
 )
 
-// awaitToolsets asks toolsets that are away again and again. Their agents are served when all of theirs have answered.
+// awaitToolsets asks toolsets that are away again and again.
 func (w *Worker) awaitToolsets(ctx context.Context) {
 	pause := firstPause
 	for {
@@ -81,29 +88,47 @@ func (w *Worker) awaitToolsets(ctx context.Context) {
 	}
 }
 
-// refresh asks the toolsets again, and says whose agents are served now.
+// refresh asks the toolsets again. Its caller holds w.setting.
 func (w *Worker) refresh() {
-	before := w.catalog.Waiting()
 	if err := w.catalog.Refresh(w.Agents); err != nil {
-		w.Logger.Error("agents cannot be used with the tools that their toolsets have now", "error", err)
+		w.Logger.Error("agents cannot be used with the tools that their toolsets have now; they stay as they are", "error", err)
 		return
 	}
-	w.warnOfWaiting()
-	waiting := map[string]bool{}
-	for _, away := range w.catalog.Waiting() {
-		waiting[away.Agent] = true
-	}
-	for _, away := range before {
-		if !waiting[away.Agent] {
-			waiting[away.Agent] = true // said once
-			w.Logger.Info("agent is served now", "agent", away.Agent)
-		}
-	}
+	w.tellAway()
 }
 
-func (w *Worker) warnOfWaiting() {
-	for _, away := range w.catalog.Waiting() {
-		w.Logger.Warn("agent is not served here before its toolset answers; its runs wait", "agent", away.Agent,
-			"toolset", away.Toolset, "error", away.Err)
+// reason is what is behind an error that only says that a toolset is away.
+func reason(err error) string {
+	if e, ok := errors.AsType[*sdk.Error](err); ok && errors.Unwrap(e) != nil {
+		err = errors.Unwrap(e)
 	}
+	return strings.TrimSpace(err.Error())
+}
+
+// tellAway logs which toolsets are away and which have come back, once for each change. Its caller holds w.setting.
+func (w *Worker) tellAway() {
+	agents, away := map[string][]string{}, map[string]catalog.Away{}
+	for _, a := range w.catalog.Waiting() {
+		if former, ok := away[a.Toolset]; !ok || !former.Required {
+			away[a.Toolset] = a
+		}
+		agents[a.Toolset] = append(agents[a.Toolset], a.Agent)
+	}
+	for _, name := range slices.Sorted(maps.Keys(away)) {
+		if _, told := w.away[name]; told {
+			continue
+		}
+		told := w.Logger.With("toolset", name, "agents", strings.Join(agents[name], ","), "error", reason(away[name].Err))
+		if away[name].Required {
+			told.Warn("required toolset is away: runs of its agents wait; put it right, and they go on without a restart")
+		} else {
+			told.Warn("toolset is away: its agents are served without its tools; put it right, and they get them without a restart")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.away)) {
+		if _, still := away[name]; !still {
+			w.Logger.Info("toolset is there: its agents have its tools", "toolset", name, "agents", strings.Join(w.away[name], ","))
+		}
+	}
+	w.away = agents
 }

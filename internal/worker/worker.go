@@ -56,6 +56,8 @@ type Worker struct {
 	Options
 	// setting guards Agents while the worker runs.
 	setting sync.Mutex
+	// away are the agents of the toolsets that were said to be away, by the toolset's name; setting guards it too.
+	away map[string][]string
 	// replaced gets a value when Agents are others.
 	replaced chan struct{}
 	catalog  *catalog.Catalog
@@ -94,7 +96,7 @@ func New(o Options) (*Worker, error) {
 	if err := w.catalog.Set(o.Agents); err != nil {
 		return nil, err
 	}
-	w.warnOfWaiting()
+	w.tellAway()
 	w.reading = w.consumers()
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
@@ -127,7 +129,7 @@ func (w *Worker) SetAgents(agents []sdk.Agent) error {
 		return err
 	}
 	w.Agents = agents
-	w.warnOfWaiting()
+	w.tellAway()
 	select {
 	case w.replaced <- struct{}{}:
 	default: // it is known already

@@ -58,11 +58,13 @@ func TestServe_ExtendsTheDeliveryWhileTheHandlerRuns(t *testing.T) {
 	t.Parallel()
 	g := newGate("once")
 	s := weather(t, g.handle)
-	w := start(t, s)
+	w := newWorld(t, broker.ServerOptions{})
+	w.ackWait = 3 * ackWait // a machine that stands still for that long is none
+	w.provision(s)
 	w.run(Server{}, s)
 	c := w.call(s, `{"city":"Bern"}`)
 	receive(t, "the call", g.entered)
-	w.leases(3)
+	w.leases(2)
 	if n := w.consumer(s).NumRedelivered; n != 0 {
 		t.Errorf("%d calls were delivered again", n)
 	}
@@ -235,18 +237,44 @@ func TestVoid_ReachesABusyService(t *testing.T) {
 	}
 }
 
+// dueWhen is a context whose deadline passes when a channel is closed.
+type dueWhen struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (d dueWhen) Done() <-chan struct{} { return d.passed }
+
+func (d dueWhen) Err() error {
+	select {
+	case <-d.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func TestServe_AnswersWithoutAHandlerThatHangs(t *testing.T) {
 	t.Parallel()
 	g := newGate("late")
-	s := weather(t, g.stubborn, Timeout(time.Millisecond), Concurrency(1))
+	s := weather(t, g.stubborn, Concurrency(1))
 	w := start(t, s)
-	w.run(Server{patience: time.Millisecond}, s)
+	var begun atomic.Int64
+	due := make(chan struct{})
+	first := func(ctx context.Context, at time.Time) (context.Context, context.CancelFunc) {
+		if begun.Add(1) == 1 {
+			return dueWhen{ctx, due}, func() {}
+		}
+		return context.WithDeadline(ctx, at)
+	}
+	w.run(Server{patience: time.Millisecond, withDeadline: first}, s)
 	c := w.call(s, `{"city":"Bern"}`)
+	receive(t, "the call", g.entered)
+	close(due)
 	if p := w.problem(c); p.Code != sdk.CodeDeadline || !p.Retryable {
 		t.Errorf("got %+v", p)
 	}
 	w.eventually("the call acknowledged", func() bool { return w.consumer(s).NumAckPending == 0 })
-	receive(t, "the call", g.entered)
 	next := w.call(s, `{"city":"Oslo"}`)
 	w.eventually("a complaint", func() bool { return w.log.contains("keeps its slot") })
 	w.leases(1)

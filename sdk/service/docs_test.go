@@ -130,7 +130,7 @@ func newSecured(t *testing.T, keep func(line string) bool) *secured {
 	if !ns.ReadyForConnections(deadline) {
 		t.Fatal("the server does not start")
 	}
-	e := &secured{world: &world{t: t, log: &logBuffer{}}, url: strings.TrimPrefix(ns.ClientURL(), "nats://"), s: docService(t)}
+	e := &secured{world: &world{t: t, log: &logBuffer{}, ackWait: ackWait}, url: strings.TrimPrefix(ns.ClientURL(), "nats://"), s: docService(t)}
 	e.conn = e.as("worker:hot")
 	e.provision(e.s)
 	return e
@@ -161,7 +161,7 @@ func TestDocs_PermissionsSufficeForThisPackage(t *testing.T) {
 	Handle(e.s, g.handle)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	service := Server{Conn: e.as("weather:cold"), Logger: e.log.logger(), heartbeat: ackWait / 6}
+	service := Server{Conn: e.as("weather:cold"), Logger: e.log.logger(), heartbeat: ackWait / 10}
 	go func() { done <- service.Run(ctx, e.s) }()
 	t.Cleanup(func() {
 		cancel()

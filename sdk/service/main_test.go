@@ -22,9 +22,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	// deadline bounds every wait for something that must happen.
-	deadline = 20 * time.Second
-	// ackWait is how long a delivery lasts here.
-	ackWait = 300 * time.Millisecond
+	deadline = time.Minute
+	// ackWait is how long a delivery lasts here, unless a world says otherwise.
+	ackWait = time.Second
 )
 
 const (
@@ -67,6 +67,8 @@ type world struct {
 	conn   *broker.Conn
 	log    *logBuffer
 	calls  int
+	// ackWait is how long a delivery lasts that is provisioned from now on.
+	ackWait time.Duration
 }
 
 // logBuffer collects what is logged.
@@ -104,7 +106,7 @@ func newWorld(t *testing.T, o broker.ServerOptions) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{t: t, server: server, log: &logBuffer{}}
+	w := &world{t: t, server: server, log: &logBuffer{}, ackWait: ackWait}
 	w.conn = w.connect()
 	return w
 }
@@ -119,7 +121,7 @@ func start(t *testing.T, services ...*Service) *world {
 
 func (w *world) provision(services ...*Service) {
 	w.t.Helper()
-	plan := broker.Plan{AckWait: ackWait, Services: []broker.ServicePlan{{Type: controlType}}}
+	plan := broker.Plan{AckWait: w.ackWait, Services: []broker.ServicePlan{{Type: controlType}}}
 	for _, s := range services {
 		for _, d := range s.domains {
 			plan.Services = append(plan.Services, broker.ServicePlan{Domain: d, Type: s.contract.Type})
@@ -168,7 +170,7 @@ func (w *world) run(o Server, services ...*Service) (stop func()) {
 	w.t.Helper()
 	o.Conn, o.Logger = w.connect(), w.log.logger()
 	if o.heartbeat == 0 {
-		o.heartbeat = ackWait / 6
+		o.heartbeat = w.ackWait / 10
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan error, 1)

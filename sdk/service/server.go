@@ -35,6 +35,8 @@ type Server struct {
 
 	// For tests: see serving. 0 is broker.Heartbeat.
 	heartbeat, patience time.Duration
+	// withDeadline is context.WithDeadline when nil.
+	withDeadline func(context.Context, time.Time) (context.Context, context.CancelFunc)
 }
 
 const (
@@ -118,6 +120,9 @@ func serveUntil(ctx context.Context, services []*serving, registering func(conte
 
 // bind checks that the services can be served together.
 func (o Server) bind(services []*Service) ([]*serving, error) {
+	if o.withDeadline == nil {
+		o.withDeadline = context.WithDeadline
+	}
 	var bound []*serving
 	var faults []sdk.Fault
 	taken := map[broker.ConsumerRef]bool{}
@@ -134,6 +139,7 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 		bound = append(bound, &serving{
 			Service: s, handlers: handlers, log: o.Logger.With("service", s.contract.Type), grace: o.Grace,
 			flights: newFlights(), heartbeat: cmp.Or(o.heartbeat, broker.Heartbeat), patience: cmp.Or(o.patience, broker.Heartbeat),
+			withDeadline: o.withDeadline,
 		})
 	}
 	if len(services) == 0 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,11 +18,12 @@ import (
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/worker"
+	"agentd/test/ports"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func greeter() sdk.Agent {
 	return sdk.Agent{Spec: sdk.AgentSpec{
@@ -36,17 +36,6 @@ func greeter() sdk.Agent {
 }
 
 func scripted(sdk.ModelSpec) (sdk.Provider, error) { return sdktest.Script(sdktest.Say("Hello!")), nil }
-
-// freePort is a port of 127.0.0.1 that nothing listens on.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
 
 func startServer(t *testing.T, port int) *broker.Server {
 	t.Helper()
@@ -145,7 +134,7 @@ func until(t *testing.T, url string, status int) (body string) {
 }
 
 func TestRun_ServesAgents(t *testing.T) {
-	s := startServer(t, freePort(t))
+	s := startServer(t, ports.Free(t))
 	serving, stop := start(t, worker.Options{URL: s.URL(), Provision: true})
 	await(t, "serving", serving)
 	if done := greet(t, s.URL()); done.Type != "greeter.done" {
@@ -157,8 +146,8 @@ func TestRun_ServesAgents(t *testing.T) {
 }
 
 func TestRun_WaitsForNATSAndTellsItsReadiness(t *testing.T) {
-	port := freePort(t)
-	url, health := fmt.Sprintf("nats://127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	port := ports.Free(t)
+	url, health := fmt.Sprintf("nats://127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", ports.Free(t))
 	serving, stop := start(t, worker.Options{URL: url, Provision: true, HTTP: health})
 	until(t, "http://"+health+"/livez", http.StatusOK)
 	until(t, "http://"+health+"/readyz", http.StatusServiceUnavailable)
@@ -177,8 +166,8 @@ func TestRun_WaitsForNATSAndTellsItsReadiness(t *testing.T) {
 }
 
 func TestRun_IsNotReadyWhileItFinishesItsSteps(t *testing.T) {
-	s := startServer(t, freePort(t))
-	health := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	s := startServer(t, ports.Free(t))
+	health := fmt.Sprintf("127.0.0.1:%d", ports.Free(t))
 	asked, release := make(chan struct{}), make(chan struct{})
 	model := sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) {
 		close(asked)
@@ -208,14 +197,14 @@ func TestRun_IsNotReadyWhileItFinishesItsSteps(t *testing.T) {
 }
 
 func TestRun_EndsWhenAskedToWhileNATSIsAway(t *testing.T) {
-	_, stop := start(t, worker.Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", freePort(t))})
+	_, stop := start(t, worker.Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", ports.Free(t))})
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestRun_SaysWhatIsMissingOnTheBroker(t *testing.T) {
-	s := startServer(t, freePort(t))
+	s := startServer(t, ports.Free(t))
 	err := worker.Run(t.Context(), worker.Options{
 		URL: s.URL(), Agents: []sdk.Agent{greeter()}, Models: scripted, Logger: slog.New(slog.DiscardHandler),
 	})

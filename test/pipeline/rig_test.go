@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"log/slog"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/test/ports"
 )
 
 // rig is a system whose parts can be taken away one by one: a server that listens, and workers and clients with
@@ -33,6 +33,8 @@ type rig struct {
 	publisher func(*broker.Conn) runner.Publisher
 	specs     []sdk.AgentSpec
 	agents    []sdk.Agent
+	// ackWait is how long a delivery lasts unless its worker extends it; 0 is as in production.
+	ackWait time.Duration
 }
 
 // rigWorker is a worker of a rig.
@@ -43,10 +45,10 @@ type rigWorker struct {
 	done chan error
 }
 
-// startRig starts a server with streams for the agents. Deliveries last ackWait; 0 is as in production.
+// startRig starts a server with streams for the agents.
 func startRig(t *testing.T, r rig, ackWait time.Duration) *rig {
 	t.Helper()
-	r.t, r.dir, r.port = t, t.TempDir(), freePort(t)
+	r.t, r.dir, r.port, r.ackWait = t, t.TempDir(), ports.Free(t), ackWait
 	r.up()
 	t.Cleanup(func() { r.check("stop the server", r.server.Close()) })
 	r.client = r.connect()
@@ -62,21 +64,6 @@ func startRig(t *testing.T, r rig, ackWait time.Duration) *rig {
 		r.store = r.openStore(r.client)
 	}
 	return &r
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func (r *rig) check(doing string, err error) {
@@ -132,6 +119,9 @@ func (r *rig) work(grace time.Duration) *rigWorker {
 	o := worker.Options{
 		Conn: conn, Store: store, Agents: r.agents, Slots: 16, Grace: grace, Logger: r.log(),
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return r.model, nil },
+	}
+	if r.ackWait > 0 {
+		o.Heartbeat = r.ackWait / 10 // whoever lives and is slow keeps its deliveries
 	}
 	if r.publisher != nil {
 		o.Publisher = r.publisher(conn)

@@ -155,8 +155,8 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 		Core: spec, SpecJSON: own.json, Model: m, ModelTimeout: silence / 2 * time.Millisecond,
 		Inline: map[string]sdk.Tool{}, History: s.pick(4) == 0,
 		CheckInput: checkInput, CheckAnswer: checkAnswer, BuildOutput: buildOutput, BuildContext: buildContext,
-		BuildPrompt: s.buildPrompt,
 	}
+	a.BuildPrompt = s.prompts(spec)
 	if s.pick(5) == 0 {
 		spec.StopOn = append(spec.StopOn, "book")
 	}

@@ -16,6 +16,7 @@ func (s *simulation) bound(spec *core.Spec) {
 		"", sdk.SteeringQueue, sdk.SteeringInterrupt, sdk.SteeringInterrupt, sdk.SteeringReject,
 	}[s.pick(5)]
 	spec.Sequential, spec.Batch = s.pick(6) == 0, s.pick(3) == 0
+	s.informs(spec)
 	if s.pick(4) == 0 {
 		spec.Stop = sdk.StopConditions{Errors: s.pick(3), SameError: s.pick(3), Repeats: s.pick(3), Window: s.pick(4)}
 	}
@@ -31,7 +32,7 @@ func (s *simulation) bound(spec *core.Spec) {
 }
 
 // speak plans messages into a run, now and then such as no agent takes.
-func (s *simulation) speak(name string, i int) {
+func (s *simulation) speak(name string, i int, start int64) {
 	for n := range 1 + s.pick(3) {
 		ev := sdk.Event{
 			ID: fmt.Sprintf("message-%d-%d", i, n), Source: "client", Type: "message",
@@ -40,7 +41,7 @@ func (s *simulation) speak(name string, i int) {
 		if s.strikes(personWrong) {
 			ev.Data = json.RawMessage(`{"message":""}`)
 		}
-		at := int64(s.pick(minute))
+		at := s.soon(start)
 		for range s.times(duplicate) {
 			s.later(at, func() { s.broker.send(subjects.Control(sdk.ControlMessage, deskAgent, sdk.NewRunKey(name)), ev) })
 		}
@@ -68,12 +69,31 @@ func (s *simulation) ask(call sdk.ToolCall) error {
 // summarySystem is the system prompt of calls that shorten a conversation.
 const summarySystem = "summarise"
 
-// buildPrompt asks for a summary now and then.
-func (s *simulation) buildPrompt(_ context.Context, in runner.PromptInput) (runner.Prompt, error) {
-	p := runner.Prompt{System: in.System, Messages: in.Messages}
-	if len(in.Messages) > 1 && s.strikes(shortened) {
-		p.Compact = 1 + s.pick(len(in.Messages)-1)
-		p.SummarySystem, p.SummaryMessages = summarySystem, in.Messages[:p.Compact]
+// prompts asks for a summary now and then. It sees that every prompt has the context that the agent is to have.
+func (s *simulation) prompts(spec *core.Spec) func(context.Context, runner.PromptInput) (runner.Prompt, error) {
+	return func(_ context.Context, in runner.PromptInput) (runner.Prompt, error) {
+		if len(in.Context) != len(spec.Contexts) {
+			s.violate("I8", "run %s: a prompt has %d sections of context, want %d", in.Run, len(in.Context), len(spec.Contexts))
+		}
+		p := runner.Prompt{System: in.System, Messages: in.Messages}
+		if len(in.Messages) > 1 && s.strikes(shortened) {
+			p.Compact = 1 + s.pick(len(in.Messages)-1)
+			p.SummarySystem, p.SummaryMessages = summarySystem, in.Messages[:p.Compact]
+		}
+		return p, nil
 	}
-	return p, nil
+}
+
+// informs has services asked for context, now and then.
+func (s *simulation) informs(spec *core.Spec) {
+	if s.pick(6) > 0 {
+		return
+	}
+	for _, section := range [][]string{{sdk.SectionPlanning}, {sdk.SectionRetrieval}, {sdk.SectionPlanning, sdk.SectionRetrieval}}[s.pick(3)] {
+		service := s.service(section, "")
+		service.Retry.Attempts = min(service.Retry.Attempts, 2)
+		spec.Contexts = append(spec.Contexts, core.ContextProvider{
+			Section: section, Service: service, Once: s.pick(2) == 0, Required: s.pick(4) == 0,
+		})
+	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // wait is how long anything may take.
-const wait = time.Minute
+const wait = 2 * time.Minute
 
 // binary is agentd, built once.
 var binary = sync.OnceValues(func() (string, error) {
@@ -274,7 +274,7 @@ conversations:
 	}
 }
 
-// A server that is away when the worker starts keeps neither the worker nor its other agents from serving; its agent's run
+// A required server that is away when the worker starts keeps neither the worker nor its other agents from serving; its agent's run
 // waits, and is done when the server is there.
 func TestWorker_StartsWithoutAServerAndWaitsForIt(t *testing.T) {
 	t.Parallel()
@@ -293,7 +293,7 @@ func TestWorker_StartsWithoutAServerAndWaitsForIt(t *testing.T) {
 	w := newWorld(t, map[string]string{
 		"mcp.json": fmt.Sprintf(`{"mcpServers": {"shop": {"type": "http", "url": %q}}}`, web.URL),
 		"agentd.yaml": `
-mcp: {local_hosts: [127.0.0.1]}
+mcp: {local_hosts: [127.0.0.1], servers: {shop: {required: true}}}
 agents:
   - {name: plain, model: {name: m}}
   - name: desk
@@ -315,7 +315,7 @@ conversations:
 		t.Errorf("check: %v\n%s", err, out)
 	}
 	said := w.startSaying("serving", "serve", "--provision")
-	if !strings.Contains(said, "agent=desk toolset=shop") {
+	if !strings.Contains(said, "toolset=shop agents=desk") {
 		t.Errorf("no warning of the server that is away:\n%s", said)
 	}
 	w.must("run", "desk", "-m", "count", "--subject", "one", "--detach")

@@ -1,0 +1,24 @@
+package catalog
+
+import (
+	"agentd/internal/contracts"
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// contexts are the services of an agent that are asked for sections of the prompt, in the order of its sections.
+func contexts(toolbox *contracts.Toolbox) []core.ContextProvider {
+	var providers []core.ContextProvider
+	for _, section := range []string{sdk.SectionPlanning, sdk.SectionRetrieval} {
+		if t, ok := toolbox.ContextService(section); ok {
+			providers = append(providers, core.ContextProvider{
+				Section: section, Service: coreTool(t), Once: t.Context.Ask == sdk.AskOnce,
+				Required: t.Context.OnFailure == sdk.ContextFail,
+			})
+		}
+	}
+	return providers
+}
+
+// sectionKey tells a service that is asked for a section from a tool of that name, which has no colon.
+func sectionKey(section string) string { return "context:" + section }

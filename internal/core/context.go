@@ -1,0 +1,295 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"agentd/sdk"
+)
+
+// ContextProvider is a service that is asked for a section of the prompt before model calls.
+type ContextProvider struct {
+	// Section names it: an agent has one provider a section.
+	Section string
+	Service Tool
+	// Once asks it before the run's first model call alone, else before each.
+	Once bool
+	// Required ends the run when it does not answer, or with an error; else the model is told that the section is missing.
+	Required bool
+	// Gone says why it cannot be asked any more; nil is that it can.
+	Gone *sdk.Error
+}
+
+// Inquiry is what a context provider is asked for a section: the data of the call's event, unless it could not be asked.
+type Inquiry struct {
+	ID      string          `json:"id"`
+	Section string          `json:"section"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// Informed says which answer is the text of a section.
+type Informed struct {
+	Section string `json:"section"`
+	Call    string `json:"call"`
+	// Interactions is how many model calls there had been when it was asked for.
+	Interactions int `json:"interactions"`
+}
+
+// What a question to context providers has of the conversation, and how much of an answer comes into the prompt; sizes in
+// bytes.
+const (
+	maxTask        = 16 << 10
+	maxSaid        = 4 << 10
+	lastSaid       = 8
+	maxContextText = 64 << 10
+)
+
+// dueContexts are the providers that have to be asked before the model is called.
+func (s *Spec) dueContexts(h *Head) []*ContextProvider {
+	var due []*ContextProvider
+	for i := range s.Contexts {
+		p := &s.Contexts[i]
+		asked := slices.IndexFunc(h.Informed, func(in Informed) bool { return in.Section == p.Section })
+		if asked < 0 || !p.Once && h.Informed[asked].Interactions < h.Interactions {
+			due = append(due, p)
+		}
+	}
+	return due
+}
+
+func (s *Spec) context(section string) *ContextProvider {
+	for i := range s.Contexts {
+		if s.Contexts[i].Section == section {
+			return &s.Contexts[i]
+		}
+	}
+	return nil
+}
+
+// callee is what a call of a service is sent to: a tool of the model, or a context provider. Nil: the agent has it no longer.
+func (s *Spec) callee(c *Call) *Tool {
+	if c.Kind != CallContext {
+		return s.tool(c.Tool)
+	}
+	if p := s.context(c.Tool); p != nil && p.Gone == nil {
+		return &p.Service
+	}
+	return nil
+}
+
+// said is a piece of the conversation in a question: a text, or with Tool a call's arguments or result.
+type said struct {
+	Role string `json:"role"`
+	Tool string `json:"tool,omitempty"`
+	Text string `json:"text"`
+}
+
+// ContextQuestion is what context providers are asked of the run (docs/wire.md): its task, and what was said last. It is
+// canonical JSON.
+func ContextQuestion(s *State) (json.RawMessage, error) {
+	question := struct {
+		Task         string `json:"task"`
+		Messages     []said `json:"messages"`
+		Interactions int    `json:"interactions"`
+	}{Task: clip(string(s.Input), maxTask), Messages: []said{}, Interactions: s.Interactions}
+	if len(s.History) > 0 {
+		if text := s.History[0].PlainText(); text != "" {
+			question.Task = clip(text, maxTask)
+		}
+	}
+	for i := len(s.History) - 1; i >= 0 && len(question.Messages) < lastSaid; i-- {
+		content := s.History[i].Content
+		for j := len(content) - 1; j >= 0 && len(question.Messages) < lastSaid; j-- {
+			if piece, ok := saidIn(s.History[i].Role, &content[j]); ok {
+				question.Messages = append(question.Messages, piece)
+			}
+		}
+	}
+	slices.Reverse(question.Messages)
+	data, err := EncodeJSON(question)
+	if err == nil {
+		data, err = sdk.Canonicalize(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("question for context of run %s: %w", s.Run, err)
+	}
+	return data, nil
+}
+
+func saidIn(role sdk.Role, c *sdk.Content) (said, bool) {
+	switch c.Kind {
+	case sdk.ContentText:
+		return said{Role: string(role), Text: clip(c.Text, maxSaid)}, c.Text != ""
+	case sdk.ContentToolUse:
+		return said{Role: string(role), Tool: c.Tool, Text: clip(string(c.Args), maxSaid)}, true
+	case sdk.ContentToolResult:
+		return said{Role: "tool", Tool: c.Tool, Text: clip(c.Text, maxSaid)}, true
+	case sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
+	}
+	return said{}, false
+}
+
+// inquired asks the context providers that are due, all at once: a round of its own, which the model does not see.
+func (t *transition) inquired(ev Inquired) error {
+	h := &t.Head
+	due := t.spec.dueContexts(h)
+	if len(h.Calls) > 0 || h.Stop != "" || len(due) == 0 {
+		return violation(h, "a question for context that nothing asked for")
+	}
+	h.Step++
+	h.Opened = t.in.Rev
+	share := t.contextShare(due)
+	h.Calls = make([]Call, len(due))
+	for i, p := range due {
+		data, refusal := p.question(ev.Question)
+		c := &h.Calls[i]
+		*c = Call{
+			ID:   sdk.CallID(h.Key(), h.Init.Token, h.Step, i, p.Section, data),
+			Kind: CallContext, Tool: p.Section, Status: CallNew,
+		}
+		t.Inquiries = append(t.Inquiries, Inquiry{ID: c.ID, Section: p.Section, Data: data})
+		switch {
+		case refusal != nil:
+			t.close(c, failure(c.ID, ResultRefused, refusal))
+		case t.reserve(c, &p.Service, share(&p.Service)):
+			t.send(c, &p.Service)
+		}
+	}
+	return t.settle()
+}
+
+// question is what the provider is asked, or why it cannot be.
+func (p *ContextProvider) question(question json.RawMessage) (json.RawMessage, *sdk.Error) {
+	if p.Gone != nil {
+		return question, p.Gone
+	}
+	data, faults := p.Service.Validate(string(question))
+	if len(faults) > 0 {
+		return question, &sdk.Error{Code: sdk.CodeContractViolation, Message: "the question does not fit the contract", Faults: faults}
+	}
+	return data, nil
+}
+
+// contextShare is what each agent that is asked for context may use: of equal parts of what is left, one stays for the model
+// call that follows.
+func (t *transition) contextShare(due []*ContextProvider) func(*Tool) int64 {
+	parts := int64(1)
+	for _, p := range due {
+		if p.Service.Agent {
+			parts++
+		}
+	}
+	part := max(t.Head.TokensLeft(), 0) / parts
+	return func(tool *Tool) int64 {
+		switch {
+		case !tool.Agent:
+			return 0
+		case t.Head.Budget == 0:
+			return tool.Tokens
+		case tool.Tokens > 0:
+			return min(part, tool.Tokens)
+		}
+		return part
+	}
+}
+
+// lacks is how the run ends because a required context provider failed it in the round that is complete, or nil. When a part
+// of the round was given up, all that is lacking is asked for again.
+func (t *transition) lacks() *Ending {
+	var lacks *Ending
+	for i := range t.Head.Calls {
+		c := &t.Head.Calls[i]
+		if c.Kind == CallContext && c.Status == CallCancelled {
+			return nil
+		}
+		if t.spec.failedRequired(c) && lacks == nil {
+			lacks = &Ending{
+				Reason: ReasonError, Code: sdk.CodeUnavailable, Detail: c.Tool,
+				Message: fmt.Sprintf("the service that is asked for %s gave no answer", c.Tool),
+			}
+		}
+	}
+	return lacks
+}
+
+func (s *Spec) failedRequired(c *Call) bool {
+	if c.Kind != CallContext || c.Status != CallFailed {
+		return false
+	}
+	p := s.context(c.Tool)
+	return p != nil && p.Required
+}
+
+// inform notes whose answers the sections of the next prompt are.
+func (t *transition) inform(calls []Call) {
+	h := &t.Head
+	for i := range calls {
+		c := &calls[i]
+		if c.Status == CallCancelled || t.spec.failedRequired(c) {
+			continue
+		}
+		h.Informed = slices.DeleteFunc(h.Informed, func(in Informed) bool { return in.Section == c.Tool })
+		h.Informed = append(h.Informed, Informed{Section: c.Tool, Call: c.ID, Interactions: h.Interactions})
+	}
+}
+
+// absorb takes the texts of sections from the results of the round that e closes.
+func (s *State) absorb(e *Entry) {
+	for _, in := range e.Head.Informed {
+		r := s.result(in.Call)
+		if r == nil {
+			continue // of a round before
+		}
+		section := sdk.Section{Name: in.Section, Text: clip(contextText(r), maxContextText)}
+		s.Context = slices.DeleteFunc(slices.Clone(s.Context), func(o sdk.Section) bool { return o.Name == in.Section })
+		s.Context = append(s.Context, section)
+	}
+}
+
+// contextText is the text of an answer, or all of it as JSON when it has none.
+func contextText(r *Result) string {
+	if r.Error {
+		return fmt.Sprintf("This is missing, because whoever was asked for it did not give it (%s).", faultCode(r.Data))
+	}
+	var answer struct {
+		Text *string `json:"text"`
+	}
+	if json.Unmarshal(r.Data, &answer) == nil && answer.Text != nil {
+		return *answer.Text
+	}
+	return string(r.Data)
+}
+
+// inquired is what a context provider is asked, or what became of it, as a live event tells it.
+type inquired struct {
+	Section string          `json:"section"`
+	Call    string          `json:"call"`
+	Answer  json.RawMessage `json:"answer,omitempty"`
+	Error   bool            `json:"error,omitempty"`
+}
+
+// inquiries tells what is asked, without the question: it repeats what was told before.
+func (m *milestones) inquiries() {
+	for _, q := range m.entry.Inquiries {
+		m.append(MilestoneInquired, inquired{Section: q.Section, Call: q.ID})
+	}
+}
+
+// contextOf is the section that a call asks for; empty is a call of another kind.
+func contextOf(e *Entry, call string) string {
+	for _, q := range e.Inquiries {
+		if q.ID == call {
+			return q.Section
+		}
+	}
+	if i := e.Head.call(call); i >= 0 && e.Head.Calls[i].Kind == CallContext {
+		return e.Head.Calls[i].Tool
+	}
+	for _, in := range e.Head.Informed {
+		if in.Call == call {
+			return in.Section
+		}
+	}
+	return ""
+}

@@ -1,0 +1,40 @@
+package sdk
+
+// The sections of a prompt that a service can be asked for.
+const (
+	SectionPlanning  = "planning"
+	SectionRetrieval = "retrieval"
+)
+
+// ContextAsk says when a service is asked for its section of the prompt.
+type ContextAsk string
+
+// When it is asked.
+const (
+	// AskEveryCall asks before each model call.
+	AskEveryCall ContextAsk = "every_call"
+	// AskOnce asks before the first model call of a run; later ones are shown the same.
+	AskOnce ContextAsk = "once"
+)
+
+// ContextFailure says what becomes of a run whose context cannot be had.
+type ContextFailure string
+
+// What becomes of it.
+const (
+	// ContextContinue goes on: the model is told that the section is missing, and why.
+	ContextContinue ContextFailure = "continue"
+	// ContextFail ends the run with an error.
+	ContextFail ContextFailure = "fail"
+)
+
+// ContextUse makes a service one that is asked for a section of the prompt, in place of a tool. The question is made by
+// agentd, not by the model, and neither hooks nor permissions see it.
+type ContextUse struct {
+	// Section is SectionPlanning or SectionRetrieval; an agent has one service for each.
+	Section string `json:"section"`
+	// Ask is AskEveryCall when empty.
+	Ask ContextAsk `json:"ask,omitempty"`
+	// OnFailure is ContextContinue when empty.
+	OnFailure ContextFailure `json:"on_failure,omitempty"`
+}
