@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/sdk"
 )
@@ -192,11 +193,15 @@ func EncodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
+// rawAsWritten lets the newer decoder read all that EncodeJSON writes: raw values, such as a model's arguments, are kept as they
+// came, with what is no UTF-8 and with names that come twice.
+var rawAsWritten = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
 // DecodeEntry reads an entry of this or an earlier layout. Step and Next rely on the invariants of its head. It is most of
 // what a worker computes, and the newer decoder needs half the time.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry
-	if err := jsonv2.Unmarshal(data, &e); err != nil {
+	if err := jsonv2.Unmarshal(data, &e, rawAsWritten); err != nil {
 		return Entry{}, fmt.Errorf("decode journal entry: %w", err)
 	}
 	if e.V < 1 || e.V > LayoutVersion {

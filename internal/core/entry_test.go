@@ -144,6 +144,25 @@ func TestDecodeEntry_IgnoresWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+// TestDecodeEntry_ReadsRawValuesAsTheyAre: what a model or a service sent cannot make a run unreadable.
+func TestDecodeEntry_ReadsRawValuesAsTheyAre(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{`{"a":1,"a":2}`, "{\"a\":\"\xff\"}"} {
+		e, err := core.DecodeEntry(recorded(t)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Input = json.RawMessage(data)
+		line, err := core.EncodeJSON(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have, err := core.DecodeEntry(line); err != nil || string(have.Input) != data {
+			t.Errorf("DecodeEntry(%s) = %s, %v", line, have.Input, err)
+		}
+	}
+}
+
 func TestRestore_PutsSectionsBack(t *testing.T) {
 	t.Parallel()
 	whole := core.Entry{Rev: 3, Change: core.Change{

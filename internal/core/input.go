@@ -105,7 +105,7 @@ type Replied struct {
 type Steered struct {
 	Note Note
 	// Loose says that the message may be acked at any moment, by an earlier delivery which found no run: it waits until the
-	// model can be shown it, and the run is not taken under it.
+	// model can be shown it, and a run that waits is not taken under it.
 	Loose bool
 }
 

@@ -43,10 +43,17 @@ func (t *transition) settle() error {
 		t.suspend()
 	case h.Status == StatusWaiting:
 		t.take()
-	case h.Driver.Owner == "": // handed back
+	case h.Driver.Owner == "" && t.mayCover(): // handed back
 		return t.takeFrom(h.Driver)
 	}
 	return nil
+}
+
+// mayCover reports whether a run that was handed back may be taken under the message: not under one that may be older than
+// the run, see cancelAsked.
+func (t *transition) mayCover() bool {
+	_, steered := t.in.Event.(Steered)
+	return !steered
 }
 
 // closeRound appends the results to the history in call order and forgets the calls.
@@ -95,11 +102,16 @@ func (t *transition) suspend() {
 			}
 		}
 	}
-	if h.Timer == 0 || due < h.Timer {
+	t.arm(due)
+	t.tellEnd()
+}
+
+// arm sees that the run's timer fires at that time or before.
+func (t *transition) arm(due int64) {
+	if h := &t.Head; h.Timer == 0 || due < h.Timer {
 		h.Timer = due
 		t.Effects = append(t.Effects, Effect{Kind: EffectTimer, Due: due})
 	}
-	t.tellEnd()
 }
 
 // finish ends the run with an error event.

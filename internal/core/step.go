@@ -229,6 +229,10 @@ func (t *transition) fired(ev Fired) error {
 		return ErrStale
 	}
 	h.Timer = 0
+	if h.Status == StatusRunning && !t.abandoned() {
+		// As long as a run has a timer, something takes it from a driver whose message is gone.
+		t.arm(h.Driver.Since + t.spec.StaleAfter + 1)
+	}
 	if ev.Now >= h.Deadline {
 		return t.interrupt(deadlinePassed())
 	}
@@ -270,16 +274,23 @@ func deadlinePassed() Ending {
 }
 
 func (t *transition) cancelAsked(ev CancelAsked) error {
-	// A run that is being cancelled cannot be taken over by yet another delivery of a cancel: an earlier delivery of it may
-	// be about to ack it, and the run would be driven under a message that is gone.
-	if t.Head.Status == StatusDone || t.Head.Cancel != nil {
+	h := &t.Head
+	if h.Status == StatusDone || h.Cancel != nil {
 		return ErrStale
 	}
 	message := "the run was cancelled"
 	if ev.Message != "" {
 		message += ": " + clip(ev.Message, maxMessage)
 	}
-	return t.interrupt(Ending{ReasonCancelled, sdk.CodeCancelled, message, "asked"})
+	e := Ending{ReasonCancelled, sdk.CodeCancelled, message, "asked"}
+	if h.Status == StatusWaiting {
+		return t.finish(e)
+	}
+	// Nobody takes the run under the message, not even when it was handed back: another delivery of the message may have
+	// found no run and have acked it, and nothing would bring the run back when its driver dies. The message that covers the
+	// run does.
+	h.Cancel = &e
+	return nil
 }
 
 // interrupt ends a waiting run at once and a running one at its driver's next commit.

@@ -140,9 +140,20 @@ var mutants = []mutant{
 		old: "if takeovers > MaxTakeovers {", new: "if false {",
 	},
 	{
-		name: "a second cancel takes the run", file: "internal/core/step.go",
-		old: "if t.Head.Status == StatusDone || t.Head.Cancel != nil {\n\t\treturn ErrStale", new: "if t.Head.Status == StatusDone {\n\t\treturn ErrStale",
-		within: 20000,
+		name: "a cancel takes a run that was handed back", file: "internal/core/step.go",
+		old: "h.Cancel = &e\n\treturn nil\n", new: "return t.interrupt(e)\n",
+	},
+	{
+		name: "a message takes a run that was handed back", file: "internal/core/round.go",
+		old: "return !steered", new: "return true || steered",
+	},
+	{
+		name: "a message that may be acked takes a run that waits", file: "internal/core/steer.go",
+		old: "if ev.Loose && h.Status == StatusWaiting {", new: "if false {",
+	},
+	{
+		name: "a timer that fires in vain is the last", file: "internal/core/step.go",
+		old: "if h.Status == StatusRunning && !t.abandoned() {", new: "if false {",
 	},
 
 	// One result for each call, one end for each run.
@@ -216,7 +227,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "an earlier timer is not armed", file: "internal/core/round.go",
-		old: "if h.Timer == 0 || due < h.Timer {", new: "if h.Timer == 0 {",
+		old: "h.Timer == 0 || due < h.Timer {", new: "h.Timer == 0 {",
 	},
 
 	// Messages into a run, questions of tools, summaries.

@@ -32,7 +32,7 @@ func (s *simulation) bound(spec *core.Spec) {
 }
 
 // speak plans messages into a run, now and then such as no agent takes.
-func (s *simulation) speak(name string, i int) {
+func (s *simulation) speak(name string, i int, start int64) {
 	for n := range 1 + s.pick(3) {
 		ev := sdk.Event{
 			ID: fmt.Sprintf("message-%d-%d", i, n), Source: "client", Type: "message",
@@ -41,7 +41,7 @@ func (s *simulation) speak(name string, i int) {
 		if s.strikes(personWrong) {
 			ev.Data = json.RawMessage(`{"message":""}`)
 		}
-		at := int64(s.pick(minute))
+		at := s.soon(start)
 		for range s.times(duplicate) {
 			s.later(at, func() { s.broker.send(subjects.Control(sdk.ControlMessage, deskAgent, sdk.NewRunKey(name)), ev) })
 		}

@@ -107,12 +107,20 @@ func (s *simulation) clients() {
 			s.disturbStart(name, i, at)
 		}
 		if s.strikes(spoken) {
-			s.speak(name, i)
+			s.speak(name, i, at)
 		}
 		if s.strikes(cancelled) {
-			s.later(int64(s.pick(minute)), func() { s.cancel(name, i) })
+			s.later(s.soon(at), func() { s.cancel(name, i) })
 		}
 	}
+}
+
+// soon is when a client wants something of a run that it starts at that time: now and then before the run is known.
+func (s *simulation) soon(start int64) int64 {
+	if s.pick(3) == 0 {
+		return max(0, start+int64(s.pick(together))-together/2)
+	}
+	return int64(s.pick(minute))
 }
 
 func (s *simulation) cancel(name string, i int) {
