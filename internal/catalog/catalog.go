@@ -169,6 +169,9 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 		if err == nil { // also of one that waits, so that what else is wrong is said now
 			e.compiled, err = compile(e.agent.Agent, e.agent.away, a.Spec.Permissions, c.models, c.surroundings)
 		}
+		if err == nil {
+			err = checkWindow(a.Spec, e.compiled.Definitions)
+		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
 			continue
@@ -307,8 +310,11 @@ func Check(a sdk.Agent, permissions approval.Options) error {
 	for _, set := range a.Toolsets {
 		away = append(away, awayOf(a, set, nil))
 	}
-	_, err := compile(a, away, a.Spec.Permissions, noModel, permissions)
-	return err
+	compiled, err := compile(a, away, a.Spec.Permissions, noModel, permissions)
+	if err != nil {
+		return err
+	}
+	return checkWindow(a.Spec, compiled.Definitions)
 }
 
 var _ runner.Catalog = (*Catalog)(nil)
