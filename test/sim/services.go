@@ -109,11 +109,14 @@ func (s *simulation) clients() {
 		if s.strikes(spoken) {
 			s.speak(name, i, at)
 		}
-		if s.strikes(cancelled) {
+		for n := 0; n < mostCancels && s.strikes(cancelled); n++ {
 			s.later(s.soon(at), func() { s.cancel(name, i) })
 		}
 	}
 }
+
+// mostCancels is how often a client cancels a run.
+const mostCancels = 4
 
 // soon is when a client wants something of a run that it starts at that time: now and then before the run is known.
 func (s *simulation) soon(start int64) int64 {

@@ -175,7 +175,7 @@ func (s *simulation) disturb() {
 	case len(w.fibers) > 0 && s.strikes(freeze):
 		w.freeze()
 	// Most failovers come when somebody has read what they forget.
-	case len(s.store.unconfirmed) > 0 && (s.store.exposed() || s.pick(8) == 0) && s.strikes(failover):
+	case len(s.store.unconfirmed) > 0 && (s.store.exposed() || s.pick(3) == 0) && s.strikes(failover):
 		s.everywhere(failedOverThere)
 		s.store.failover()
 	case s.strikes(outage):
