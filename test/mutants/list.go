@@ -99,7 +99,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "entries need not follow each other", file: "internal/runner/journal.go",
-		old: "if e.Rev != at.Rev+1 || e.Prev != at.digest {", new: "if false {",
+		old: "if e.Rev != at.Rev+1 || e.Prev != at.digest {", new: "if false {", within: 100_000,
 	},
 	{
 		name: "a driver does not find its own entry", file: "internal/runner/drive.go",
@@ -145,11 +145,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "a message takes a run that was handed back", file: "internal/core/round.go",
-		old: "return !steered", new: "return true || steered",
+		old: "return !steered", new: "return true || steered", within: 100_000,
 	},
 	{
 		name: "a message that may be acked takes a run that waits", file: "internal/core/steer.go",
-		old: "if ev.Loose && h.Status == StatusWaiting {", new: "if false {",
+		old: "if ev.Loose && h.Status == StatusWaiting {", new: "if false {", within: 100_000,
 	},
 
 	// One result for each call, one end for each run.

@@ -116,8 +116,8 @@ type mix [faults]float64
 
 // themes are faults of which each alone is harmless; a quarter of all histories have those of one theme, and often.
 var themes = [...][]fault{
-	{freeze, drain, reorder, duplicate, cancelled, spoken},                          // messages that are older than their runs
-	{failover, storeDeposed, storeUnsure, serviceTwice, duplicate, freeze, ackLost}, // histories that a failover forgot
+	{freeze, drain, reorder, duplicate, cancelled, spoken},                         // messages that are older than their runs
+	{failover, storeDeposed, storeUnsure, serviceTwice, duplicate, freeze, spoken}, // histories that a failover forgot
 }
 
 // swarm draws the mix of a history.

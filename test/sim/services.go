@@ -120,7 +120,7 @@ const mostCancels = 4
 
 // soon is when a client wants something of a run that it starts at that time: now and then before the run is known.
 func (s *simulation) soon(start int64) int64 {
-	if s.pick(3) == 0 {
+	if s.pick(2) == 0 {
 		return max(0, start+int64(s.pick(together))-together/2)
 	}
 	return int64(s.pick(minute))
