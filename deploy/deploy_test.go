@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func contract(name string) sdk.Contract {
 	return sdk.Contract{URI: "#/" + name, Type: name, Versions: map[string]sdk.ContractVersion{"1.0.0": {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -106,8 +107,11 @@ func (r *checked) add(cfg *config.Config) {
 			r.Faults = append(r.Faults, configFault{File: r.File, Message: fmt.Sprintf("agent %s: %s", spec.Name, err)})
 		}
 	}
-	for _, c := range cfg.Contracts {
-		r.Contracts = append(r.Contracts, c.Type)
+	for _, c := range ownContracts(cfg) {
+		ofAgent := func(spec sdk.AgentSpec) bool { return spec.Contract.URI == c.URI } // it goes with its agent
+		if !slices.ContainsFunc(cfg.Agents, ofAgent) {
+			r.Contracts = append(r.Contracts, c.Type)
+		}
 	}
 	r.addEncryption(cfg.Encryption)
 	for _, ref := range cfg.References {

@@ -55,6 +55,7 @@ func TestRun_TellsWhatIsWrong(t *testing.T) {
 	contains(t, problem, "larger than the broker takes (1048576 bytes)")
 	// Subjects are never part of a NATS subject, so they may hold anything else.
 	s.expect(exitFailure, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip *.> ü", "--timeout", "300ms")
+	s.waiting("trip *.> ü")
 	_, problem = s.expect(exitFailure, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip *.> ü")
 	contains(t, problem, "exists and is waiting", "runs follow 'trip *.> ü'")
 	for _, verb := range []string{"show", "follow", "cancel"} {
@@ -72,7 +73,8 @@ func TestRun_DetachesAndIsFollowedAndCancelled(t *testing.T) {
 			t.Errorf("detach prints %q", out)
 		}
 	}
-	_, problem := s.expect(exitFailure, "runs", "follow", "one", "--timeout", "1s")
+	s.waitingFor("one", "ask_question")
+	_, problem := s.expect(exitFailure, "runs", "follow", "one", "--timeout", "3s")
 	contains(t, problem, "asks      TAP flies at 09:40", "for somebody to answer", "the run goes on")
 	out, _ := s.expect(exitOK, "runs", "list", "--status", "waiting", "-o", "json")
 	contains(t, out, `"run": "one"`, `"tool": "ask_question"`)

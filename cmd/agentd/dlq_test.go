@@ -134,6 +134,12 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 // waiting is the open call of a run.
 func (s *system) waiting(run string) string {
 	s.t.Helper()
+	return s.waitingFor(run, "")
+}
+
+// waitingFor is the open call of a tool, whichever it is when empty, that a run waits for.
+func (s *system) waitingFor(run, tool string) string {
+	s.t.Helper()
 	for deadline := time.Now().Add(wait); ; <-time.After(20 * time.Millisecond) {
 		out, _ := s.expect(exitOK, "runs", "list", "--status", "waiting", "-o", "json")
 		var rows []runRow
@@ -141,8 +147,10 @@ func (s *system) waiting(run string) string {
 			s.t.Fatal(err)
 		}
 		for _, r := range rows {
-			if r.Run == run {
-				return r.Waiting[0].Call
+			for _, w := range r.Waiting {
+				if r.Run == run && (tool == "" || w.Tool == tool) {
+					return w.Call
+				}
 			}
 		}
 		if time.Now().After(deadline) {

@@ -44,7 +44,12 @@ func (a *app) eventsTailCommand() *cobra.Command {
 				return err
 			}
 			t := tail{a: a, subjects: c.Subjects(), flags: f}
-			return c.close(c.Tail(cmd.Context(), c.Subjects().Root()+".>", t.print))
+			stop, err := c.Tail(c.Subjects().Root()+".>", t.print)
+			if err != nil {
+				return c.close(err)
+			}
+			<-cmd.Context().Done()
+			return c.close(stop())
 		},
 	}
 	cmd.Flags().StringVar(&f.run, "run", "", "only events of this run")

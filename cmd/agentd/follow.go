@@ -127,12 +127,15 @@ func (f *follower) hintNoWorker(ctx context.Context) {
 	}
 }
 
+// mostAwaits is how often the last live events are waited for, 250 ms each.
+const mostAwaits = 20
+
 // awaitEnd gives the last live events, which come by another way than the terminal event, a moment to be shown.
 func (f *follower) awaitEnd(ctx context.Context, following *worker.Following) {
 	if !f.progress.seen(f.run.subject) {
 		return // it was refused, or nothing live came at all
 	}
-	for range 2 {
+	for range mostAwaits {
 		select {
 		case <-f.progress.ended(f.run.subject):
 			return

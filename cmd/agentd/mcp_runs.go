@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"agentd/internal/core"
@@ -51,23 +52,30 @@ func runOf(handle string) (agent, subject string, err error) {
 // askAgain is how often the state of a run is asked for, when nothing is heard of it.
 const askAgain = 10 * time.Second
 
-// Await implements mcp.Runs.
+// Await implements mcp.Runs. The host hears what happened before it listened, too.
 func (m *mcpRuns) Await(ctx context.Context, handle string, progress func(string)) (mcp.RunState, error) {
 	agent, subject, err := runOf(handle)
 	if err != nil {
 		return mcp.RunState{}, err
 	}
-	key := sdk.NewRunKey(subject)
-	stop, err := m.c.WatchLive(m.c.Subjects().Live(agent, key), func(l sdk.Live) {
-		if text := toldToHost(l); text != "" {
-			progress(text)
-		}
-	})
+	following, err := worker.Follow(m.c.Conn, agent, subject)
 	if err != nil {
 		return mcp.RunState{}, err
 	}
+	watching, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() {
+		// It ends with the run or with this call.
+		_ = following.Events(watching, worker.Mark{}, func(l sdk.Live) {
+			if text := toldToHost(l); text != "" {
+				progress(text)
+			}
+		})
+	})
 	state, err := m.await(ctx, agent, subject, handle, progress)
-	return state, also(err, stop())
+	stop()
+	background.Wait()
+	return state, also(err, following.Close())
 }
 
 // await waits for the terminal event. While it does not come, the host hears that the run is alive, and the end of a run

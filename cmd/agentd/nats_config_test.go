@@ -292,7 +292,9 @@ func TestNATSConfig_SufficesForEveryRole(t *testing.T) {
 	contains(t, chat.String(), "Paid.")
 	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "two", "-d")
 	g.request("two")
-	g.as("operator", "runs", "send", "two", "Take the other account.")
+	for _, user := range []string{"shop", "ann", "operator"} {
+		contains(t, g.as(user, "runs", "send", "two", "Take the other account."), "the run has the message")
+	}
 	log := g.as("operator", "approvals", "log", "one", "-o", "json")
 	contains(t, log, `"who": "jane"`)
 	g.as("operator", "audit", "verify", "one")
@@ -359,6 +361,8 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 	if diff := cmp.Diff(before, g.state()); diff != "" {
 		t.Errorf("something was stored:\n%s", diff)
 	}
+	_, problem := g.expect(exitFailure, "runs", "send", "one", "Hurry.", "--nats", g.url("jane"))
+	contains(t, problem, "the NATS server does not let this user publish on agentd.ctl.message.clerk."+key.String()+".jane")
 	contains(t, g.as("jane", "approvals", "deny", request.Short, "--reason", "no"), "denied")
 }
 

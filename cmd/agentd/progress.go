@@ -245,6 +245,10 @@ type milestoneData struct {
 // describe is a milestone in words. The label is empty for what is not to be shown.
 func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text string) {
 	var d milestoneData
+	switch l.Type {
+	case core.MilestoneInquired, core.MilestoneInformed, core.MilestoneAsked, core.MilestoneAnswered:
+		return r.describeAsked(l)
+	}
 	if err := json.Unmarshal(l.Data, &d); err != nil {
 		return l.Type, string(l.Data)
 	}

@@ -6,36 +6,51 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd/internal/core"
-	"agentd/internal/runner"
+	"agentd/internal/worker"
 	"agentd/sdk"
 )
 
 func (a *app) runsSendCommand() *cobra.Command {
-	return &cobra.Command{
+	var agent string
+	cmd := &cobra.Command{
 		Use:   "send RUN TEXT",
 		Short: "Send a message into a run",
 		Long: "send tells the model something while it works or waits. What becomes of the message is up to the agent (steering):\n" +
 			"it waits for the next model call, interrupts what is in progress, or is refused.\n" +
-			"send waits until the run has the message.",
+			"send asks the workers of the configured agents for the run, and waits until the run has the message. Without a\n" +
+			"worker it needs the right to read the store of runs.",
 		Example:           "  agentd runs send order-7 'Take the train instead.'",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withRun(cmd.Context(), args[0], func(c *client, store runner.Store, last core.Entry) error {
-				return a.send(cmd.Context(), c, store, &last.Head, args[1])
-			})
+			c, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.close(a.send(cmd.Context(), c, agent, args[0], args[1]))
 		},
 	}
+	cmd.Flags().StringVar(&agent, "agent", "", "the run's agent (default: those of the configuration are asked)")
+	return cmd
 }
 
-func (a *app) send(ctx context.Context, c *client, store runner.Store, h *core.Head, text string) error {
-	if err := refusesMessage(ctx, store, h, text); err != nil {
+func (a *app) send(ctx context.Context, c *client, agent, run, text string) error {
+	if text == "" || len(text) > core.MaxNote {
+		return sdk.Errorf(sdk.CodeMessageRefused, "the message has %d bytes; it must have 1 to %d", len(text), core.MaxNote)
+	}
+	status, err := c.find(ctx, agent, run)
+	if err != nil {
+		return err
+	}
+	if err := c.refusesMessage(status); err != nil {
 		return err
 	}
 	data, err := json.Marshal(map[string]string{"message": text})
@@ -43,16 +58,16 @@ func (a *app) send(ctx context.Context, c *client, store runner.Store, h *core.H
 		return fmt.Errorf("encode message: %w", err)
 	}
 	ev := sdk.Event{
-		ID: newID("message"), Source: source, Type: "agentd.run.message", Subject: h.Run, Time: time.Now(), Data: data,
+		ID: newID("message"), Source: source, Type: "agentd.run.message", Subject: run, Time: time.Now(), Data: data,
 	}
-	if err := c.Control(ctx, sdk.ControlMessage, h.Agent, h.Key(), ev); err != nil {
+	if err := c.Control(ctx, sdk.ControlMessage, status.Agent, sdk.NewRunKey(run), ev); err != nil {
 		return err
 	}
-	heard, err := a.untilHeard(ctx, store, h.Key(), core.NoteID(ev.Source, ev.ID))
+	heard, err := c.untilHeard(ctx, status.Agent, run, core.NoteID(ev.Source, ev.ID))
 	if err != nil {
 		return err
 	}
-	return a.print(map[string]any{runField: h.Run, "event": ev.ID, "heard": heard}, func(w io.Writer) error {
+	return a.print(map[string]any{runField: run, "event": ev.ID, "heard": heard}, func(w io.Writer) error {
 		answer := "the run has the message"
 		if !heard {
 			answer = "sent; the run gets the message when a worker has handled it (if it is refused: agentd dlq list)"
@@ -62,50 +77,88 @@ func (a *app) send(ctx context.Context, c *client, store runner.Store, h *core.H
 	})
 }
 
-// refusesMessage says what is known of a run that would not take the message, before it is sent.
-func refusesMessage(ctx context.Context, store runner.Store, h *core.Head, text string) error {
-	switch {
-	case h.Status == core.StatusDone:
-		return sdk.Errorf(sdk.CodeMessageRefused, "run %s is done (%s)", h.Run, h.Reason)
-	case text == "" || len(text) > core.MaxNote:
-		return sdk.Errorf(sdk.CodeMessageRefused, "the message has %d bytes; it must have 1 to %d", len(text), core.MaxNote)
+// find asks workers for a run: those of one agent, or of all that are configured. Where no worker answers, the store knows.
+func (c *client) find(ctx context.Context, agent, run string) (worker.RunStatus, error) {
+	agents := []string{agent}
+	if agent == "" {
+		agents = nil
+		for i := range c.cfg.Agents {
+			agents = append(agents, c.cfg.Agents[i].Name)
+		}
 	}
-	data, err := store.Spec(ctx, h.Spec)
+	var silent []string
+	for _, name := range agents {
+		status, err := c.ask(ctx, name, run)
+		switch {
+		case err == nil:
+			return status, nil
+		case errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
+		case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}), errors.Is(err, context.DeadlineExceeded):
+			silent = append(silent, name)
+		default:
+			return worker.RunStatus{}, err
+		}
+	}
+	if len(agents) > 0 && silent == nil {
+		return worker.RunStatus{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q of %s; see: agentd runs list", run, strings.Join(agents, ", "))
+	}
+	return c.stored(ctx, run, silent)
+}
+
+// stored is what the store says of a run whose agent no worker serves now.
+func (c *client) stored(ctx context.Context, run string, silent []string) (worker.RunStatus, error) {
+	store, err := c.openStore(ctx)
 	if err != nil {
-		return fmt.Errorf("read the spec of run %s: %w", h.Run, err)
+		return worker.RunStatus{}, err
 	}
-	var spec sdk.AgentSpec
-	if err := json.Unmarshal(data, &spec); err != nil {
-		return fmt.Errorf("read the spec of run %s: %w", h.Run, err)
+	last, err := head(ctx, store, run)
+	err = also(err, store.Close())
+	switch {
+	case err == nil:
+		h := &last.Head
+		return worker.RunStatus{Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Heard: h.Heard}, nil
+	case len(silent) > 0 && !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
+		return worker.RunStatus{}, fmt.Errorf("no worker of %s answers, and the store cannot be read: %w", strings.Join(silent, ", "), err)
 	}
-	if spec.Steering == sdk.SteeringReject {
-		return sdk.Errorf(sdk.CodeMessageRefused, "agent %s takes no messages while it works (steering: reject)", h.Agent)
+	return worker.RunStatus{}, err
+}
+
+func (c *client) ask(ctx context.Context, agent, run string) (worker.RunStatus, error) {
+	ctx, stop := context.WithTimeout(ctx, cancelPatience)
+	defer stop()
+	var status worker.RunStatus
+	err := c.Ask(ctx, c.Subjects().Get(agent), worker.Query{Run: run, After: worker.Mark{Revision: math.MaxInt64}}, &status)
+	return status, err
+}
+
+// refusesMessage says what is known of a run that would not take the message, before it is sent.
+func (c *client) refusesMessage(s worker.RunStatus) error {
+	if s.Status == core.StatusDone {
+		return sdk.Errorf(sdk.CodeMessageRefused, "run %s is done (%s)", s.Run, s.Reason)
+	}
+	for i := range c.cfg.Agents {
+		if spec := &c.cfg.Agents[i]; spec.Name == s.Agent && spec.Steering == sdk.SteeringReject {
+			return sdk.Errorf(sdk.CodeMessageRefused, "agent %s takes no messages while it works (steering: reject)", s.Agent)
+		}
 	}
 	return nil
 }
 
 // untilHeard waits until the run has the message with that note id, for as long as cancel does.
-func (a *app) untilHeard(ctx context.Context, store runner.Store, key sdk.RunKey, note string) (bool, error) {
+func (c *client) untilHeard(ctx context.Context, agent, run, note string) (bool, error) {
 	waiting, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
 	for {
-		last, err := store.Head(waiting, key)
-		if err == nil {
-			var e core.Entry
-			if e, err = core.DecodeEntry(last.Data); err == nil && slices.Contains(e.Head.Heard, note) {
-				return true, nil
-			}
+		status, err := c.ask(waiting, agent, run)
+		if err == nil && slices.Contains(status.Heard, note) {
+			return true, nil
 		}
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return false, ctx.Err()
-		case errors.Is(waiting.Err(), context.DeadlineExceeded):
-			return false, nil
-		case err != nil:
-			return false, explainStore(err)
 		}
 		select {
 		case <-waiting.Done():
+			return false, nil // no worker has handled it yet, or it is refused
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -10,7 +10,8 @@ func TestRunsSend_ReachesTheNextModelCall(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	s.serve()
 	s.expect(exitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip", "--detach")
-	_, problem := s.expect(exitFailure, "runs", "follow", "trip", "--timeout", "1s")
+	s.waitingFor("trip", "ask_question")
+	_, problem := s.expect(exitFailure, "runs", "follow", "trip", "--timeout", "3s")
 	contains(t, problem, "asks      TAP flies at 09:40")
 
 	out, _ := s.expect(exitOK, "runs", "send", "trip", "By train, if there is one.")

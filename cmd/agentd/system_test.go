@@ -20,7 +20,7 @@ import (
 )
 
 // wait is how long anything may take.
-const wait = 20 * time.Second
+const wait = time.Minute
 
 const example = "../../examples/traveldesk"
 

@@ -68,7 +68,8 @@ func (r rights) keepOff(z broker.Zone) []string {
 }
 
 func (r rights) worker() User {
-	u := User{Name: r.WorkerName, Role: RoleWorker, About: "workers that serve the agents", Respond: true}
+	u := User{Name: r.WorkerName, Role: RoleWorker, About: "workers that serve the agents"}
+	u.Publish = append(u.Publish, r.askers()...)
 	u.Publish = append(u.Publish, r.s.All(sdk.KindDone), r.s.All(sdk.KindDLQ), "$KV."+broker.GrantsBucket(r.s)+".>")
 	u.Subscribe = []string{r.inbox(u.Name), r.s.All(sdk.KindWake), discovery}
 	seen := map[broker.ConsumerRef]bool{}
@@ -104,6 +105,18 @@ func (r rights) worker() User {
 		u.Publish = append(u.Publish, api+"STREAM.INFO."+stream, api+"STREAM.MSG.GET."+stream)
 	}
 	return u
+}
+
+// askers are the inboxes of those who may ask workers about runs. A right to answer whatever reply subject a request names
+// would be the right to publish anywhere: a worker can send itself a request whose reply subject is that of a decision.
+func (r rights) askers() []string {
+	inboxes := []string{r.inbox(r.OperatorName)}
+	for _, members := range [][]Member{r.Clients, r.People, r.Approvers} {
+		for _, m := range members {
+			inboxes = append(inboxes, r.inbox(m.Name))
+		}
+	}
+	return inboxes
 }
 
 // reconciles is what a worker that looks for lost runs needs: a lease, and what starts runs of its agents, which it reads

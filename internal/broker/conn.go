@@ -43,6 +43,7 @@ type Conn struct {
 	log      *slog.Logger
 	// embedded is set when the server is in this process.
 	embedded bool
+	refusals refusals
 	// closed is closed when the connection is gone for good.
 	closed chan struct{}
 }
@@ -76,6 +77,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 			if s != nil {
 				subject = s.Subject
 			}
+			c.refusals.report(err)
 			c.log.Error("NATS reports an error", "subject", subject, "error", err)
 		}),
 	}

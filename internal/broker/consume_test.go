@@ -131,9 +131,7 @@ func TestConsume_LeavesToOthersWhatItCannotHandle(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, ServerOptions{})
 	c := connect(t, ConnectOptions{Server: server})
-	p := testPlan
-	p.AckWait = time.Hour // nothing is delivered again but what is given back
-	provision(t, c, p)
+	provision(t, c, testPlan)
 	busy, finish := make(chan struct{}, 1), make(chan struct{})
 	both := []ConsumerRef{startRef, inRef}
 	consume(t, c, ConsumeOptions{Consumers: both, Slots: 1, Handle: func(_ context.Context, d Delivery) {
@@ -164,7 +162,7 @@ func TestConsume_LeavesToOthersWhatItCannotHandle(t *testing.T) {
 
 func TestConsume_DeliversAgainWhatIsNotSettled(t *testing.T) {
 	t.Parallel()
-	c := provisioned(t)
+	c := provisionedFor(t, 400*time.Millisecond)
 	start(t, c, 1)
 	deliveries := make(chan Delivery, 10)
 	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) { deliveries <- d }})
@@ -183,10 +181,7 @@ func TestConsume_DeliversAgainWhatIsNotSettled(t *testing.T) {
 
 func TestConsume_NakAsksForAnotherDelivery(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
-	p := testPlan
-	p.AckWait = time.Hour
-	provision(t, c, p)
+	c := provisioned(t)
 	start(t, c, 1)
 	times := make(chan time.Time, 10)
 	const delay = 300 * time.Millisecond
@@ -215,13 +210,14 @@ func TestConsume_NakAsksForAnotherDelivery(t *testing.T) {
 
 func TestConsume_ExtendedDeliveriesAreNotRepeated(t *testing.T) {
 	t.Parallel()
-	c := provisioned(t)
+	const ackWait = 3 * time.Second // a machine that stands still for that long is none
+	c := provisionedFor(t, ackWait)
 	start(t, c, 1)
 	handled := make(chan int, 10)
 	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
-		beat := time.NewTicker(testPlan.AckWait / 4)
+		beat := time.NewTicker(ackWait / 12)
 		defer beat.Stop()
-		for range 12 { // three times as long as a delivery lasts
+		for range 24 { // twice as long as a delivery lasts
 			<-beat.C
 			if err := d.InProgress(); err != nil {
 				t.Error(err)
@@ -349,10 +345,7 @@ func TestConsume_AbandonsHandlersAfterTheGracePeriod(t *testing.T) {
 // What a stopping worker was just sent reaches another one at once, not only after AckWait.
 func TestPuller_GivesBackWhatComesTooLate(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
-	p := testPlan
-	p.AckWait = time.Hour
-	provision(t, c, p)
+	c := provisioned(t)
 	const rounds = 100 // in some of them the message is on its way when the puller is closed
 	start(t, c, rounds)
 	ended, cancel := context.WithCancel(testContext(t))
@@ -431,7 +424,9 @@ func TestConsume_GoesOnAfterARestartOfTheServer(t *testing.T) {
 	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
-	provision(t, c, testPlan)
+	p := testPlan
+	p.AckWait = time.Second // for acks that the server takes down with it
+	provision(t, c, p)
 	handled := make(chan string, 100)
 	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef, serviceRef}, Handle: func(ctx context.Context, d Delivery) {
 		ev, err := sdk.DecodeEvent(d.Headers(), d.Data())

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -84,7 +85,8 @@ func (s *Server) start(o ServerOptions) error {
 		o.Port = DefaultPort
 	}
 	err := s.boot(o)
-	if err != nil && o.Listen && !portFree(o.Port) {
+	// Whoever had the port when it was asked for may have left it since.
+	if err != nil && o.Listen && (strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) || !portFree(o.Port)) {
 		if o.PortOnly {
 			return sdk.Errorf(sdk.CodeConfig, "port %d is in use; stop what listens there, or choose another", o.Port).WithCause(err)
 		}

@@ -18,11 +18,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // deadline bounds every wait for something that must happen; tests that pass do not come near it.
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
-// testPlan has an agent and a service. Its deliveries last 400 ms.
+// testPlan has an agent and a service. Its deliveries last longer than any test, unless they are settled.
 var testPlan = Plan{
-	AckWait:  400 * time.Millisecond,
+	AckWait:  time.Hour,
 	Agents:   []AgentPlan{{Name: "travel.desk", Type: "com.travel.desk"}},
 	Services: []ServicePlan{{Domain: "airline", Type: "airline.book"}},
 }
@@ -95,8 +95,16 @@ func testLogger(t *testing.T) *slog.Logger {
 // provisioned is a connection to a server of its own that matches testPlan.
 func provisioned(t *testing.T) *Conn {
 	t.Helper()
+	return provisionedFor(t, testPlan.AckWait)
+}
+
+// provisionedFor is provisioned with deliveries that last ackWait.
+func provisionedFor(t *testing.T, ackWait time.Duration) *Conn {
+	t.Helper()
 	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
-	provision(t, c, testPlan)
+	p := testPlan
+	p.AckWait = ackWait
+	provision(t, c, p)
 	return c
 }
 

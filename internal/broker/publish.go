@@ -50,21 +50,25 @@ func (c *Conn) ReplySubject(subject string) (string, bool) {
 	return c.subjects.Root() + "." + string(sdk.KindIn) + "." + rest, ok
 }
 
-// create is create-if-absent: one subject an event, and an expected last sequence of 0.
+// create is create-if-absent: one subject an event, and an expected last sequence of 0, or that of what is no event.
 func (c *Conn) create(ctx context.Context, m *nats.Msg) error {
+	var last uint64
 	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
 		_, err := c.js.PublishMsg(attempt, m,
-			jetstream.WithExpectStream(c.streamOf(m.Subject)), jetstream.WithExpectLastSequencePerSubject(0))
+			jetstream.WithExpectStream(c.streamOf(m.Subject)), jetstream.WithExpectLastSequencePerSubject(last))
 		if err == nil || errors.Is(err, nats.ErrMaxPayload) {
 			return err
 		}
-		return c.compare(ctx, m, err)
+		return c.compare(ctx, m, err, &last)
 	})
 }
 
 // compare decides what became of a publish that ended with problem. Whatever the acknowledgement said or failed to say,
 // the subject itself tells: somebody else may have answered on the acknowledgement's inbox.
-func (c *Conn) compare(ctx context.Context, m *nats.Msg, problem error) error {
+//
+// What the server itself wrote takes no subject from anybody: it answers requests on whatever reply subject they name, also
+// on one that the requester may not publish to. compare sets last to the sequence of such an answer.
+func (c *Conn) compare(ctx context.Context, m *nats.Msg, problem error, last *uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout) // the publish may have used up its own time
 	defer cancel()
 	stored, err := c.last(ctx, c.streamOf(m.Subject), m.Subject)
@@ -75,19 +79,32 @@ func (c *Conn) compare(ctx context.Context, m *nats.Msg, problem error) error {
 		return errors.Join(problem, err)
 	case bytes.Equal(stored.Data, m.Data):
 		return nil
+	case serverMade(stored):
+		*last = stored.Sequence
+		return problem
 	}
 	return sdk.Errorf(sdk.CodeConflict, "another event is already on %s", m.Subject)
 }
 
-// Published reports whether something is on subject, as the stream's leader has it.
+// serverMade reports whether a message is an answer of the server or of a service of its API: no program publishes events
+// without a header.
+func serverMade(m Stored) bool {
+	if len(m.Headers) == 0 {
+		_, err := sdk.DecodeEvent(nil, m.Data)
+		return err != nil
+	}
+	return m.Headers["Nats-Service-Error-Code"] != nil
+}
+
+// Published reports whether an event is on subject, as the stream's leader has it.
 func (c *Conn) Published(ctx context.Context, subject string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	_, err := c.Last(ctx, subject)
+	m, err := c.Last(ctx, subject)
 	if errors.Is(err, ErrNotStored) {
 		return false, nil
 	}
-	return err == nil, err
+	return err == nil && !serverMade(m), err
 }
 
 // persist repeats an attempt until it succeeds, is refused for good, or ctx ends.
@@ -138,7 +155,7 @@ func Refused(err error) bool {
 // publishError says what a failed publish means to the caller.
 func (c *Conn) publishError(subject string, err error) error {
 	switch {
-	case errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}):
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}), errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
 		return err
 	case errors.Is(err, nats.ErrMaxPayload):
 		return sdk.Errorf(sdk.CodeTooLarge, "the event for %s is larger than the broker takes (%d bytes)", subject, c.nc.MaxPayload())
@@ -191,8 +208,10 @@ func (c *Conn) send(ctx context.Context, subject string, event sdk.Event) error 
 	if err != nil {
 		return err
 	}
+	ctx, explain, stop := c.refusals.until(ctx, subject)
+	defer stop()
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject))); err != nil {
-		return c.publishError(subject, err)
+		return c.publishError(subject, explain(err))
 	}
 	return nil
 }

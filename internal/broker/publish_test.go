@@ -35,6 +35,36 @@ func TestPublish_IsDoneOnceAndRefusesOthers(t *testing.T) {
 	}
 }
 
+// What the server answers on a reply subject that is an event's own does not use it up.
+func TestPublish_TakesTheSubjectFromAnAnswerOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{})
+	c := connect(t, ConnectOptions{Server: s})
+	provision(t, c, testPlan)
+	nc := stranger(t, s)
+	subject := c.subjects.Reply(testCall)
+	for _, answers := range []uint64{1, 3} {
+		if err := nc.PublishRequest(c.subjects.Start("travel.desk"), subject, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the acknowledgement is stored", func() bool { return stored(t, c, ZoneIn) == answers })
+		if there, err := c.Published(testContext(t), subject); err != nil || there {
+			t.Fatalf("an event is there: %t, %v", there, err)
+		}
+		mustPublish(t, c.Publish(testContext(t), subject, event("e")))
+		if n := stored(t, c, ZoneIn); n != answers+1 {
+			t.Errorf("%d messages are stored; want %d", n, answers+1)
+		}
+		mustPublish(t, c.Publish(testContext(t), subject, event("e")))
+		if n := stored(t, c, ZoneIn); n != answers+1 {
+			t.Errorf("the same event is stored again after %d acknowledgements", n)
+		}
+	}
+	if err := c.Publish(testContext(t), subject, event("other")); !isCode(err, sdk.CodeConflict) {
+		t.Errorf("another event: %v", err)
+	}
+}
+
 func TestPublish_TellsWhereToReply(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)

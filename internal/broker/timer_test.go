@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -60,21 +61,25 @@ func TestArmTimer_FiresInTimeAndNeverEarly(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	deliveries := fired(t, c)
-	due := map[string]int64{}
-	for i := range 20 {
-		run := sdk.NewRunKey(string(rune('a' + i)))
-		due[c.subjects.Fire("travel.desk", run)] = arm(t, c, run, time.Now().Add(time.Duration(150+37*i)*time.Millisecond))
-	}
-	best := deadline
-	for range due {
-		d := receive(t, "a timer", deliveries)
-		best = min(best, checkFired(t, d, due[d.Subject()]))
-	}
-	// Were due times rounded to seconds, then all would be early or late. One is enough to see, on a machine that is busy
-	// with other tests.
-	if best > 200*time.Millisecond {
-		t.Errorf("the most precise of 20 timers was %s late", best)
-	}
+	// Were due times rounded to seconds, then all of these would be early, or late by 500 ms and more. One that is neither is
+	// enough to see, however long a machine that is busy with other tests takes to it.
+	const precise = 200 * time.Millisecond
+	fires := 0
+	eventually(t, "a timer that fires within 200 ms", func() bool {
+		best := deadline
+		due := map[string]int64{}
+		for i := range 20 {
+			run := sdk.NewRunKey(fmt.Sprint("run ", fires, i))
+			at := time.Now().Truncate(time.Second).Add(time.Second + time.Duration(100+20*i)*time.Millisecond)
+			due[c.subjects.Fire("travel.desk", run)] = arm(t, c, run, at)
+		}
+		for range due {
+			d := receive(t, "a timer", deliveries)
+			best = min(best, checkFired(t, d, due[d.Subject()]))
+			fires++
+		}
+		return best <= precise
+	})
 }
 
 func TestArmTimer_FiresAtOnceWhenItIsLate(t *testing.T) {
@@ -97,9 +102,7 @@ func TestArmTimer_ReplacesTheOneArmedBefore(t *testing.T) {
 	}
 	due := arm(t, c, testRun, time.Now().Add(200*time.Millisecond))
 	checkFired(t, receive(t, "a timer", deliveries), due)
-	if n := stored(t, c, ZoneTimer); n != 1 {
-		t.Errorf("%d messages after it fired; want that one", n)
-	}
+	eventually(t, "of the timer there is nothing but what fired", func() bool { return stored(t, c, ZoneTimer) == 1 })
 	d := first(t, c, ZoneTimer, "agentd.fire.>")
 	if ttl := d.Header("Nats-TTL"); ttl == "" {
 		t.Errorf("the fired message stays for ever: %v", d.Headers())

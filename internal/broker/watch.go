@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -122,32 +123,35 @@ func (c *Conn) WaitDone(ctx context.Context, agent string, run sdk.RunKey, initT
 // WatchLive calls handle with the live events on a subject (see sdk.Subjects.Live) until the returned function is
 // called. Events that handle is too slow for are lost.
 func (c *Conn) WatchLive(subject string, handle func(sdk.Live)) (stop func() error, err error) {
-	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
+	from := strings.TrimSuffix(c.subjects.All(sdk.KindStream), ">")
+	return c.Tail(subject, func(subject string, _ map[string][]string, data []byte) {
+		// Whoever may make a consumer may have the server deliver its messages here: they keep the subject that they came on.
+		if !strings.HasPrefix(subject, from) {
+			c.log.Warn("message of another kind among live events", "subject", subject)
+			return
+		}
 		var event sdk.Live
-		if err := json.Unmarshal(m.Data, &event); err != nil {
-			c.log.Debug("live event cannot be read", "subject", m.Subject, "error", err)
+		if err := json.Unmarshal(data, &event); err != nil {
+			c.log.Debug("live event cannot be read", "subject", subject, "error", err)
 			return
 		}
 		handle(event)
 	})
+}
+
+// Tail calls handle with every message on a subject as it is published, by core NATS and into streams alike, until the
+// returned function is called. What is published after Tail has returned is seen, unless handle is too slow for it.
+func (c *Conn) Tail(
+	subject string, handle func(subject string, headers map[string][]string, data []byte),
+) (stop func() error, err error) {
+	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) { handle(m.Subject, m.Header, m.Data) })
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", subject, err)
 	}
-	// The subscription is known to the server before the caller starts what it wants to see.
 	if err := c.nc.Flush(); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch %s: %w", subject, err), s.Unsubscribe())
 	}
 	return sync.OnceValue(s.Unsubscribe), nil
-}
-
-// Tail calls handle with every message under the root as it is published, core NATS and streams alike, until ctx ends.
-func (c *Conn) Tail(ctx context.Context, subject string, handle func(subject string, headers map[string][]string, data []byte)) error {
-	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) { handle(m.Subject, m.Header, m.Data) })
-	if err != nil {
-		return fmt.Errorf("tail %s: %w", subject, err)
-	}
-	<-ctx.Done()
-	return s.Unsubscribe()
 }
 
 // OnReconnect calls handle whenever the connection was lost and is there again, until the returned function is called.
@@ -179,7 +183,10 @@ func (c *Conn) Ask(ctx context.Context, subject string, request any, answer any)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
+	ctx, explain, stop := c.refusals.until(ctx, subject)
+	defer stop()
 	m, err := c.nc.RequestWithContext(ctx, subject, data)
+	err = explain(err)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s", subject).WithCause(err)
 	}

@@ -66,7 +66,10 @@ func TestWatch_OnlyNewMessages(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			seen <- ev.ID
+			select {
+			case seen <- ev.ID:
+			case <-ctx.Done(): // nobody looks any more
+			}
 			return true
 		})
 	}()
@@ -119,20 +122,15 @@ func TestTail_SeesEverythingUnderASubject(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	subjects := make(chan string, 10_000)
-	ctx, cancel := context.WithCancel(testContext(t))
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.Tail(ctx, "agentd.>", func(subject string, _ map[string][]string, _ []byte) { subjects <- subject })
-	}()
-	eventually(t, "the tail begins", func() bool {
-		c.Live(sdk.Live{Run: "trip-7", Agent: "travel.desk"})
-		return len(subjects) > 0
-	})
+	stop, err := c.Tail("agentd.>", func(subject string, _ map[string][]string, _ []byte) { subjects <- subject })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Live(sdk.Live{Run: "trip-7", Agent: "travel.desk"})
 	start(t, c, 1)
 	for receive(t, "a message of a stream", subjects) != "agentd.start.travel_desk" {
 	}
-	cancel()
-	if err := receive(t, "the end", ended); err != nil {
+	if err := stop(); err != nil {
 		t.Error(err)
 	}
 }

@@ -134,7 +134,8 @@ func prefixOf(toolset string) string { return toolset + "_" }
 // missing says of a tool which of the toolsets that are away it belongs to.
 func missing(away []Away, tool string) *sdk.Error {
 	for _, w := range away {
-		if strings.HasPrefix(tool, prefixOf(w.Toolset)) {
+		inText := w.Toolset + "." // as models that call tools in text name one that they were not shown
+		if strings.HasPrefix(tool, prefixOf(w.Toolset)) || strings.HasPrefix(tool, inText) {
 			return &sdk.Error{
 				Code: sdk.CodeUnavailable, Retryable: true,
 				Message: fmt.Sprintf("%s cannot be called now: its toolset %s is away; there may be another way", tool, w.Toolset),

@@ -62,30 +62,36 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt
 		sections[i] = sdk.Section{Name: s.Name(), Text: text}
 	}
 	out.System = prompt.System(in.System, sections...)
-	for _, provider := range []struct {
+	for _, part := range []struct {
 		name string
-		ask  func(context.Context, sdk.TurnInput) (string, error)
+		hook func(context.Context, sdk.TurnInput) (string, error)
 	}{{prompt.Planning, t.hooks.Planning}, {prompt.Retrieval, t.hooks.Retrieval}} {
-		var answered string
-		for _, s := range in.Context {
-			if s.Name == provider.name {
-				answered = s.Text
+		text := answered(in.Context, part.name)
+		if part.hook != nil {
+			more, err := part.hook(ctx, sdk.TurnInput{
+				Run: in.Run, Input: in.Input, Messages: in.Messages, Interactions: in.Interactions,
+			})
+			if err != nil {
+				return out, fmt.Errorf("build the section %s: %w", part.name, err)
 			}
+			text = strings.TrimSpace(text + "\n\n" + more)
 		}
-		if provider.ask == nil {
-			out.Turn = append(out.Turn, sdk.Section{Name: provider.name, Text: answered})
-			continue
+		if text != "" {
+			out.Turn = append(out.Turn, sdk.Section{Name: part.name, Text: text})
 		}
-		text, err := provider.ask(ctx, sdk.TurnInput{
-			Run: in.Run, Input: in.Input, Messages: in.Messages, Interactions: in.Interactions,
-		})
-		if err != nil {
-			return out, fmt.Errorf("build the section %s: %w", provider.name, err)
-		}
-		out.Turn = append(out.Turn, sdk.Section{Name: provider.name, Text: strings.TrimSpace(answered + "\n\n" + text)})
 	}
 	t.fit(&out)
 	return out, nil
+}
+
+// answered is what a service said for a section.
+func answered(sections []sdk.Section, name string) string {
+	for _, s := range sections {
+		if s.Name == name {
+			return s.Text
+		}
+	}
+	return ""
 }
 
 // fit keeps the prompt within the window.

@@ -89,6 +89,11 @@ type agentFile struct {
 		Capabilities words `yaml:"capabilities"`
 		Thinking     words `yaml:"thinking"`
 	} `yaml:"guidance"`
+	// Context are services that are asked for sections of the prompt.
+	Context struct {
+		Planning  *contextFile `yaml:"planning"`
+		Retrieval *contextFile `yaml:"retrieval"`
+	} `yaml:"context"`
 	Memory struct {
 		Window  number             `yaml:"window"`
 		Compact strict.Value[bool] `yaml:"compact"`
@@ -187,11 +192,28 @@ type serviceFile struct {
 	Agent   strict.Value[bool] `yaml:"agent"`
 	Tokens  number             `yaml:"tokens"`
 	Timeout duration           `yaml:"timeout"`
-	Retry   struct {
-		Attempts   number   `yaml:"attempts"`
-		Backoff    duration `yaml:"backoff"`
-		MaxBackoff duration `yaml:"max_backoff"`
-	} `yaml:"retry"`
-	Domain  words   `yaml:"domain"`
-	Domains []words `yaml:"domains"`
+	Retry   retryFile          `yaml:"retry"`
+	Domain  words              `yaml:"domain"`
+	Domains []words            `yaml:"domains"`
+}
+
+type retryFile struct {
+	Attempts   number   `yaml:"attempts"`
+	Backoff    duration `yaml:"backoff"`
+	MaxBackoff duration `yaml:"max_backoff"`
+}
+
+// contextFile is a service that is asked for a section of the prompt; what it shares with serviceFile means the same.
+type contextFile struct {
+	At        strict.Position
+	Contract  words              `yaml:"contract"`
+	Version   words              `yaml:"version"`
+	Ask       words              `yaml:"ask"`
+	OnFailure words              `yaml:"on_failure"`
+	Agent     strict.Value[bool] `yaml:"agent"`
+	Tokens    number             `yaml:"tokens"`
+	Timeout   duration           `yaml:"timeout"`
+	Retry     retryFile          `yaml:"retry"`
+	Domain    words              `yaml:"domain"`
+	Domains   []words            `yaml:"domains"`
 }

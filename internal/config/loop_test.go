@@ -70,3 +70,55 @@ func TestLoad_RefusesLoopsThatMakeNoSense(t *testing.T) {
 		})
 	}
 }
+
+const contextConfig = `
+agents:
+  - name: a
+    model: {name: m}
+    tools: {services: [{contract: b}]}
+    context:
+      planning: {contract: b, ask: once, on_failure: fail, timeout: 20s, retry: {attempts: 3}}
+      retrieval: {contract: shop.search, version: ^2}
+  - name: b
+    model: {name: m}
+    contract:
+      accepts: {type: object, properties: {task: {type: string}}, required: [task]}
+`
+
+func TestLoad_ServicesThatAreAskedForContext(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, write(t, map[string]string{"agentd.yaml": contextConfig})).Agents[0]
+	var have []any
+	for _, service := range s.Services {
+		have = append(have, service.Contract.Type, service.Version, service.Agent, service.Context, service.TimeoutMillis, service.Retry)
+	}
+	want := []any{
+		"b", "1.0.0", true, (*sdk.ContextUse)(nil), int64(0), (*sdk.Retry)(nil),
+		"b", "1.0.0", true, &sdk.ContextUse{Section: "planning", Ask: sdk.AskOnce, OnFailure: sdk.ContextFail}, int64(20_000), &sdk.Retry{Attempts: 3},
+		"shop.search", "^2", false, &sdk.ContextUse{Section: "retrieval"}, int64(0), (*sdk.Retry)(nil),
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestLoad_RefusesContextThatCannotBeAskedFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ change, to, fault string }{
+		"when":      {"ask: once", "ask: never", "agentd.yaml:7:36: ask: want every_call or once"},
+		"failure":   {"on_failure: fail", "on_failure: cry", "on_failure: want continue or fail"},
+		"contract":  {"{contract: shop.search, version: ^2}", "{version: ^2}", "a service needs a contract"},
+		"no tool":   {"ask: once", "as: plan", "unknown key"},
+		"question":  {"{task: {type: string}}, required: [task]", "{query: {type: string}}, required: [query]", "agentd.yaml:7"},
+		"arguments": {"{task: {type: string}}, required: [task]", "{query: {type: string}}, required: [query]", "accepts questions for context"},
+		"range":     {"^2", "two", "two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Load(write(t, map[string]string{"agentd.yaml": strings.Replace(contextConfig, c.change, c.to, 1)}))
+			if err == nil || !strings.Contains(err.Error(), c.fault) {
+				t.Errorf("got %v, want %q", err, c.fault)
+			}
+		})
+	}
+}

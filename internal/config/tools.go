@@ -26,6 +26,8 @@ func (l *loader) tools(f *agentFile, s *sdk.AgentSpec) {
 			services = append(services, f.Tools.Services[i].At)
 		}
 	}
+	missing := len(s.Services) < len(f.Tools.Services)
+	services = append(services, l.context(f, s)...)
 	for _, name := range f.Tools.Builtin {
 		s.Builtin = append(s.Builtin, name.V)
 		builtin = append(builtin, name.Position)
@@ -38,7 +40,7 @@ func (l *loader) tools(f *agentFile, s *sdk.AgentSpec) {
 	if err != nil {
 		l.toolFaults(sdk.AsError(err), services, builtin)
 	}
-	if !complete || l.Count() > before || len(s.Services) < len(f.Tools.Services) {
+	if !complete || l.Count() > before || missing {
 		return // the tools are not all known, so stop_on cannot be judged
 	}
 	for _, name := range f.stopOn() {

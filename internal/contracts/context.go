@@ -33,9 +33,11 @@ func (b *Toolbox) addContext(path string, s sdk.ServiceTool) []sdk.Fault {
 	}
 	if _, unfit := t.Validate(json.RawMessage(contextQuestion)); len(unfit) > 0 {
 		for _, f := range unfit {
-			f.Path = path + ".accepts" + f.Path[1:]
-			f.Expected = "a contract that accepts questions for context such as " + contextQuestion + ": " + f.Expected
-			faults = append(faults, f)
+			faults = append(faults, sdk.Fault{
+				Path:     path,
+				Expected: `a contract that accepts questions for context, {"task": text, "messages": [{"role", "tool", "text"}], "interactions": number}`,
+				Got:      s.Contract.Type + ", which wants " + f.Expected + " at " + f.Path,
+			})
 		}
 	}
 	t.Name, t.Context = use.Section, use

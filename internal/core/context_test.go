@@ -12,9 +12,10 @@ import (
 	"agentd/sdk"
 )
 
-// withContext is any agent that has services asked for context.
+// withContext is any agent that has services asked for context, and perhaps hooks that judge what people have allowed.
 func withContext(t *rapid.T) *core.Spec {
 	spec := randomSpec(t)
+	spec.Gates = pick(t, 2, "gates") == 0
 	for _, section := range [][]string{{"planning"}, {"retrieval"}, {"planning", "retrieval"}}[pick(t, 3, "sections")] {
 		p := core.ContextProvider{
 			Section: section, Service: service(section, 30*second), Once: pick(t, 2, "once") == 0, Required: pick(t, 4, "required") == 0,
@@ -88,6 +89,10 @@ func (x *explorer) inquire() core.Event {
 	if err != nil {
 		x.Fatal(err)
 	}
+	if x.pick(8, "too late") == 0 {
+		x.rig.now = max(x.rig.now, x.rig.state.Deadline)
+		x.fire()
+	}
 	return core.Inquired{Question: question}
 }
 
@@ -131,4 +136,22 @@ func TestContextQuestion_IsBounded(t *testing.T) {
 	if last.Role != "tool" || last.Tool != "add" || !strings.HasPrefix(last.Text, `"é`) {
 		t.Errorf("the last message is %.40q of %s %s", last.Text, last.Role, last.Tool)
 	}
+}
+
+// gated is what hooks make of calls that people have allowed.
+func (x *explorer) gated(calls []core.Call) core.Event {
+	var ev core.Returned
+	for _, c := range calls {
+		if x.held[c.ID] == "" || x.allowed[c.ID] == 0 || c.Kind != core.CallService {
+			x.Fatalf("hooks are asked about call %+v", c)
+		}
+		if x.pick(3, "gate") > 0 {
+			ev.Passed = append(ev.Passed, c.ID)
+			continue
+		}
+		ev.Results = append(ev.Results, core.Result{
+			Call: c.ID, Kind: core.ResultBlocked, Data: json.RawMessage(`{"error":{"code":"blocked"}}`), Error: x.pick(2, "blocks") == 0,
+		})
+	}
+	return ev
 }

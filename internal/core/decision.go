@@ -222,7 +222,7 @@ func (t *transition) release(gated *Call, tool *Tool, d sdk.PermissionDecision) 
 		gated.Edited = t.in.Rev
 		t.Edits = append(t.Edits, Edit{Call: gated.ID, Args: d.Args})
 	}
-	if gated.Kind == CallInline {
+	if gated.Kind == CallInline || t.spec.Gates {
 		gated.Status = CallResuming
 		return
 	}

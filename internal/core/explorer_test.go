@@ -274,6 +274,9 @@ func (x *explorer) tools(next core.RunTools) core.Event {
 		return core.Began{Calls: ids}
 	}
 	var ev core.Returned
+	if len(next.Gate) > 0 {
+		return x.gated(next.Gate)
+	}
 	for _, c := range next.Run {
 		x.execute(c)
 		x.handed(c)
@@ -477,7 +480,7 @@ func (x *explorer) illegal() {
 		events = append(events, x.reply())
 	}
 	for _, c := range h.Calls {
-		if c.Closed() || c.Kind == core.CallService {
+		if c.Closed() || c.Kind == core.CallService && c.Status != core.CallResuming {
 			events = append(events, core.Began{Calls: []string{c.ID}}, core.Returned{Results: []core.Result{{Call: c.ID}}})
 		}
 	}

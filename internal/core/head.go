@@ -168,7 +168,7 @@ const (
 	CallNew       CallStatus = "new"       // inline, to be run
 	CallRunning   CallStatus = "running"   // inline and at most once: begun by CallBegun
 	CallSuspended CallStatus = "suspended" // sent, or held; an answer is awaited
-	CallResuming  CallStatus = "resuming"  // inline, allowed after it was held or answered after it asked, to be run
+	CallResuming  CallStatus = "resuming"  // allowed after it was held, or answered after it asked: to be run, or to pass hooks
 	CallSucceeded CallStatus = "succeeded"
 	CallFailed    CallStatus = "failed"
 	CallCancelled CallStatus = "cancelled"
@@ -218,9 +218,10 @@ func (c *Call) sent() bool {
 	return c.Status == CallSuspended && c.Kind != CallInline && c.Held == ""
 }
 
-// runnable reports whether the call is an inline tool that nothing keeps from running.
+// runnable reports whether the driver has to deal with the call: an inline tool that nothing keeps from running, or a service
+// whose call has to pass hooks.
 func (c *Call) runnable() bool {
-	return c.Kind == CallInline && !c.Closed() && !c.Queued && c.Status != CallSuspended
+	return (c.Kind == CallInline || c.regated()) && !c.Closed() && !c.Queued && c.Status != CallSuspended
 }
 
 // attempt is the number of the attempt that was sent last, from 1.

@@ -140,7 +140,9 @@ type Began struct{ Calls []string }
 type Returned struct {
 	Results []Result
 	Asks    []Ask
-	Hooks   []HookState
+	// Passed are the calls of services that hooks let be made.
+	Passed []string
+	Hooks  []HookState
 }
 
 // Built is the output of a run that stops.

@@ -11,6 +11,7 @@ type Move[S ~string] struct {
 const (
 	whenReturned = "the tool returned"
 	whenAsks     = "the tool asks a person"
+	whenPassed   = "the tool asks a person; or hooks let it pass: sent (a service)"
 	whenGivenUp  = "given up, or the run ended"
 )
 
@@ -38,14 +39,14 @@ var CallMoves = []Move[CallStatus]{
 	{CallRunning, CallSuspended, whenAsks},
 	{CallRunning, CallFailed, "the tool failed, or was interrupted"},
 	{CallRunning, CallCancelled, "the run ended"},
-	{CallSuspended, CallResuming, "allowed, or its question answered (an inline tool)"},
+	{CallSuspended, CallResuming, "allowed, or its question answered: to be run, or to pass hooks"},
 	{CallSuspended, CallNew, "allowed, and its turn has not come, or others are undecided"},
 	{CallSuspended, CallSucceeded, "answered"},
 	{CallSuspended, CallFailed, "answered with an error, timed out or denied"},
 	{CallSuspended, CallCancelled, whenGivenUp},
 	{CallResuming, CallRunning, "begun (at most once)"},
 	{CallResuming, CallSucceeded, whenReturned},
-	{CallResuming, CallSuspended, whenAsks},
+	{CallResuming, CallSuspended, whenPassed},
 	{CallResuming, CallFailed, "the tool failed, or a hook blocked it"},
 	{CallResuming, CallCancelled, whenGivenUp},
 }

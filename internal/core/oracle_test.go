@@ -335,7 +335,7 @@ func (o *oracle) alive() {
 			o.Fatalf("nothing to do in a running run")
 		}
 	case core.RunTools:
-		if len(next.Run)+len(next.Begin)+len(next.Lost) == 0 {
+		if len(next.Run)+len(next.Begin)+len(next.Lost)+len(next.Gate) == 0 {
 			o.Fatalf("no tools to run")
 		}
 	case core.CallModel:

@@ -163,10 +163,10 @@ func (t *transition) awaitsDecisions(c *Call) bool {
 		slices.ContainsFunc(h.Calls, func(k Call) bool { return k.Gate != nil && k.Gate.Call == c.ID })
 }
 
-// unqueue lets a call be made: a service's is sent, an inline tool's is left to the driver.
+// unqueue lets a call be made: a service's is sent, an inline tool's and one that has to pass hooks are left to the driver.
 func (t *transition) unqueue(c *Call) {
 	c.Queued = false
-	if c.Kind == CallInline {
+	if c.Kind == CallInline || c.regated() {
 		return
 	}
 	if tool := t.spec.tool(c.Tool); tool != nil {

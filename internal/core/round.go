@@ -194,7 +194,7 @@ func FailureData(e *sdk.Error) json.RawMessage {
 func (t *transition) began(ev Began) error {
 	for _, id := range ev.Calls {
 		i := t.Head.call(id)
-		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning {
+		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning || t.Head.Calls[i].regated() {
 			return violation(&t.Head, "cannot begin call %s", id)
 		}
 		t.Head.Calls[i].Status, t.Head.Calls[i].Begun = CallRunning, t.in.Owner
@@ -209,11 +209,14 @@ func (t *transition) returned(ev Returned) error {
 	if err := t.asked(ev.Asks); err != nil {
 		return err
 	}
+	if err := t.passed(ev.Passed); err != nil {
+		return err
+	}
 	t.keep(ev.Hooks)
 	return t.settle()
 }
 
-// record closes inline calls with their results.
+// record closes calls of the driver with their results.
 func (t *transition) record(results []Result) error {
 	for _, r := range results {
 		i := t.Head.call(r.Call)

@@ -42,6 +42,8 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 			spec.Sequential = true
 		case "batch":
 			spec.Batch = true
+		case "gates":
+			spec.Hooked, spec.Gates = true, true
 		case "hooks":
 			spec.Hooked, spec.Reviews, spec.Ends = true, true, true
 		case "interactions":
@@ -244,6 +246,9 @@ func (s *script) nextEvent(verb, rest string) core.Event {
 	case core.AskContext:
 		return s.inquiry()
 	case core.RunTools:
+		if verb == "gate" {
+			return s.parseGate(next, rest)
+		}
 		if verb == "begin" {
 			var ev core.Began
 			for _, c := range next.Begin {
@@ -271,6 +276,26 @@ func (s *script) inquiry() core.Event {
 		s.Fatal(err)
 	}
 	return core.Inquired{Question: question}
+}
+
+// parseGate reads what hooks make of each call that was allowed: "pass", or a result as of parseReturn.
+func (s *script) parseGate(next core.RunTools, rest string) core.Event {
+	s.Helper()
+	var ev core.Returned
+	verdicts := strings.Split(rest, " | ")
+	for i, c := range next.Gate {
+		if verdicts[i] == "pass" {
+			ev.Passed = append(ev.Passed, c.ID)
+			continue
+		}
+		data, failed := strings.CutPrefix(verdicts[i], "error ")
+		kind := core.ResultSet
+		if failed {
+			kind = core.ResultBlocked
+		}
+		ev.Results = append(ev.Results, core.Result{Call: c.ID, Kind: kind, Data: json.RawMessage(data), Error: failed})
+	}
+	return ev
 }
 
 // parseReview reads the messages that hooks add, separated by |.

@@ -50,6 +50,8 @@ type Spec struct {
 	Batch bool
 	// Contexts are asked for sections of the prompt before model calls.
 	Contexts []ContextProvider
+	// Gates says that hooks judge calls before they are made: also those that people have allowed.
+	Gates bool
 	// Hooked says that the agent has hooks; Reviews that some see the results of rounds, and Ends that some see the run's end.
 	Hooked, Reviews, Ends bool
 }

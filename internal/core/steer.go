@@ -83,7 +83,7 @@ func (t *transition) giveUp() {
 		t.void(c)
 		t.account(c, -1)
 		if c.ofModel() {
-			t.close(c, failure(c.ID, ResultCancelled, sdk.Errorf(sdk.CodeCancelled, "given up, because somebody sent a message")))
+			t.close(c, givenUp(c))
 		}
 		c.Status, c.Held, c.RetryAt = CallCancelled, "", 0
 	}

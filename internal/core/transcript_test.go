@@ -315,6 +315,9 @@ func (p *printer) next() string {
 	case core.AskContext:
 		return "ask for context"
 	case core.RunTools:
+		if len(next.Gate) > 0 {
+			return "ask hooks about " + ids(next.Gate)
+		}
 		return "run " + ids(next.Run) + ", begin " + ids(next.Begin) + ", lost " + ids(next.Lost)
 	case core.Review:
 		return "review the round"

@@ -25,7 +25,7 @@ type Options struct {
 	Domains []string
 	// Contracts are those of tasks; agentd's own need not be among them.
 	Contracts []sdk.Contract
-	// Patience is how long Decide and Answer wait for what becomes of an answer; 0 is 3 s.
+	// Patience is how long Decide and Answer wait for what becomes of an answer; 0 is 10 s.
 	Patience time.Duration
 	// Signer signs decisions; nil leaves them unsigned.
 	Signer *approval.Signer
@@ -44,7 +44,7 @@ type Desk struct {
 }
 
 const (
-	defaultPatience = 3 * time.Second
+	defaultPatience = 10 * time.Second
 	// expiryCheck is how often expired items are looked for.
 	expiryCheck = time.Second
 	// answersKept is how long the broker certainly keeps answers; those to older questions may be gone.

@@ -74,20 +74,28 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// exchange sends the call. A session that the server has forgotten is opened anew, once: the call was not made.
+// exchange sends the call, anew where that does no harm: a session that the server has forgotten is opened again, once, and a
+// call that was given up because several of them asked is made when it is alone.
 func (s *Server) exchange(ctx context.Context, tool string, x *exchange) error {
-	for again := false; ; again = true {
+	again := false
+	for {
 		conn, err := s.connected(ctx)
 		if err != nil {
 			return err
 		}
+		if !conn.listed.Swap(true) {
+			s.noteChange() // a server that was started anew may have other tools
+		}
 		err = conn.callTool(ctx, tool, x)
-		if x.result != nil || x.asked != nil {
+		switch {
+		case x.result != nil || x.asked != nil:
 			conn.timeouts.Store(0)
 			s.worked()
 			return nil
-		}
-		if errors.Is(err, transport.ErrSessionTerminated) && !again {
+		case ctx.Err() == nil && errors.Is(context.Cause(x.ctx), errParted):
+			continue
+		case errors.Is(err, transport.ErrSessionTerminated) && !again:
+			again = true
 			conn.lost.Store(true)
 			continue
 		}
@@ -120,6 +128,7 @@ func (c *connection) callTool(ctx context.Context, tool string, x *exchange) err
 func (c *connection) enter(ctx context.Context, x *exchange) error {
 	for {
 		c.mu.Lock()
+		c.exclusive = c.exclusive || len(x.answered) > 0 // it will ask again
 		if !c.exclusive || len(c.calls) == 0 {
 			c.calls[x.call.ID] = x
 			c.mu.Unlock()
@@ -139,30 +148,85 @@ func (c *connection) leave(x *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, x.call.ID)
-	close(c.left)
-	c.left = make(chan struct{})
+	c.signal()
 }
 
-// only returns the one call that runs, with c locked. Others that run beside it are waited for, for a time; no more begin.
-func (c *connection) only(ctx context.Context) (*exchange, error) {
-	ctx, stop := context.WithTimeout(ctx, aloneTime)
-	defer stop()
-	for {
+// asks returns the call that a question is of, with c locked. Over HTTP it comes on the stream of its call, from most servers.
+func (c *connection) asks(ctx context.Context) (*exchange, error) {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		c.mu.Lock()
-		c.exclusive = true
+		return x, nil
+	}
+	return c.only(ctx)
+}
+
+// only returns the one call that runs, with c locked. Others that run beside it are waited for; no more begin. Where all of
+// them ask, or some go on for too long, nobody can tell whose question it is: all are given up, and made again one by one.
+func (c *connection) only(ctx context.Context) (*exchange, error) {
+	c.mu.Lock()
+	c.exclusive = true
+	c.asking++
+	c.signal()
+	x, err := c.alone(ctx)
+	c.asking--
+	if err != nil {
+		c.mu.Unlock()
+	}
+	return x, err
+}
+
+// alone is called with c locked, and returns so.
+func (c *connection) alone(ctx context.Context) (*exchange, error) {
+	patience := time.NewTimer(aloneTime)
+	defer patience.Stop()
+	late := false
+	for parted := c.parted; parted == c.parted; {
 		if len(c.calls) == 1 {
 			for _, x := range c.calls {
 				return x, nil
 			}
 		}
+		if late || c.asking >= len(c.calls) {
+			c.part()
+			break
+		}
 		left := c.left
 		c.mu.Unlock()
 		select {
 		case <-left:
+		case <-patience.C:
+			late = true
 		case <-ctx.Done():
-			return nil, errAmbiguous
+		}
+		c.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 	}
+	if c.kept {
+		return nil, errKept
+	}
+	return nil, errAmbiguous
+}
+
+// part gives all calls up that can be made again. It is called with c locked.
+func (c *connection) part() {
+	c.parted++
+	c.kept = false
+	for _, x := range c.calls {
+		if x.once {
+			c.kept = true
+			continue
+		}
+		x.cancel(errParted)
+	}
+	c.signal()
+}
+
+// signal wakes who waits for a change of the calls. It is called with c locked.
+func (c *connection) signal() {
+	close(c.left)
+	c.left = make(chan struct{})
 }
 
 // aloneTime is how long a question waits for calls to end that may as well have asked it.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -25,12 +26,23 @@ type connection struct {
 	lost atomic.Bool
 	// timeouts counts the calls in a row that it did not answer in time.
 	timeouts atomic.Int32
+	// listed says that its tools were asked for, or will be.
+	listed atomic.Bool
+	// subscribed is closed when the server has promised to say when its tools change.
+	subscribed    chan struct{}
+	stopListening func()
+	// givenUp are the calls that the server is being told of, that nobody waits for them any more.
+	givenUp sync.WaitGroup
 
 	mu sync.Mutex
 	// calls are those that run, by their progress token.
 	calls map[string]*exchange
 	// exclusive makes calls wait for each other: a server that asks in the older protocol does not say what for.
 	exclusive bool
+	// asking is how many questions wait to learn which call they are of. parted counts how often that could not be told, and
+	// kept says whether calls went on then.
+	asking, parted int
+	kept           bool
 	// left is closed, and made anew, when a call ends.
 	left    chan struct{}
 	changed func()
@@ -40,7 +52,10 @@ type connection struct {
 // connect starts or dials the server and agrees on a protocol version, the newest that both speak; older leaves the newest
 // out. changed is called when the server says that it has other tools.
 func connect(ctx context.Context, s *ServerConfig, older bool, changed func(), logger *slog.Logger) (*connection, error) {
-	c := &connection{calls: map[string]*exchange{}, left: make(chan struct{}), changed: changed, logger: logger}
+	c := &connection{
+		calls: map[string]*exchange{}, left: make(chan struct{}), changed: changed, subscribed: make(chan struct{}),
+		stopListening: func() {}, logger: slog.New(quiet{logger.Handler()}).With("server", s.Name),
+	}
 	t, err := c.transport(ctx, s, older)
 	if err != nil {
 		return nil, err
@@ -59,8 +74,13 @@ func connect(ctx context.Context, s *ServerConfig, older bool, changed func(), l
 	hello.Params.ClientInfo = mcp.Implementation{Name: ownName, Version: clientVersion}
 	hello.Params.Capabilities.Elicitation = &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}
 	if _, err := c.Initialize(ctx, hello); err != nil {
-		return nil, errors.Join(fmt.Errorf("connect to MCP server %s: %w", s.Name, err), c.release())
+		closed := c.release()
+		if c.process != nil && c.process.stderr.last() != "" {
+			err = fmt.Errorf("%w; it says: %s", err, c.process.stderr.last())
+		}
+		return nil, errors.Join(fmt.Errorf("connect to MCP server %s: %w", s.Name, err), closed)
 	}
+	c.listen(ctx)
 	return c, nil
 }
 
@@ -99,7 +119,7 @@ func (c *connection) transport(ctx context.Context, s *ServerConfig, older bool)
 	if err != nil {
 		return nil, fmt.Errorf("MCP server %s: %w", s.Name, err)
 	}
-	return &httpTap{h}, nil
+	return &httpTap{h, c}, nil
 }
 
 func (c *connection) alive() bool {
@@ -120,11 +140,13 @@ func (c *connection) alive() bool {
 // release lets go of everything; it may be repeated.
 func (c *connection) release() error {
 	c.lost.Store(true)
+	c.stopListening()
 	var err error
 	if c.process != nil {
 		c.process.close()
 		_ = c.Close() // the pipes are closed, which is all that it could do
 	} else {
+		c.givenUp.Wait()
 		err = c.Close()
 	}
 	return err
@@ -135,6 +157,8 @@ func (c *connection) notified(n mcp.JSONRPCNotification) {
 	switch n.Method {
 	case "notifications/tools/list_changed":
 		c.changed()
+	case mcp.MethodNotificationSubscriptionsAcknowledged:
+		c.acknowledged()
 	case "notifications/progress":
 		c.mu.Lock()
 		x := c.calls[fmt.Sprint(n.Params.AdditionalFields["progressToken"])]
@@ -177,7 +201,10 @@ var errInputRequired = errors.New("input is required")
 
 type (
 	stdioTap struct{ *transport.Stdio }
-	httpTap  struct{ *transport.StreamableHTTP }
+	httpTap  struct {
+		*transport.StreamableHTTP
+		conn *connection
+	}
 )
 
 // SendRequest implements transport.Interface.
@@ -187,7 +214,27 @@ func (t *stdioTap) SendRequest(ctx context.Context, r transport.JSONRPCRequest) 
 
 // SendRequest implements transport.Interface.
 func (t *httpTap) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-	return tapped(ctx, r, t.StreamableHTTP.SendRequest)
+	resp, err := tapped(ctx, r, t.StreamableHTTP.SendRequest)
+	if err != nil && ctx.Err() != nil && r.Method == string(mcp.MethodToolsCall) && !mcp.IsModernProtocol(t.conn.ProtocolVersion()) {
+		t.conn.givenUp.Go(func() { t.giveUp(ctx, r) })
+	}
+	return resp, err
+}
+
+// giveUpTime is how long a server has to take note of a call that is given up.
+const giveUpTime = 5 * time.Second
+
+// giveUp says that nobody waits for the call any more: in the older protocol a stream that ends does not. The library says it
+// on stdio only.
+func (t *httpTap) giveUp(ended context.Context, r transport.JSONRPCRequest) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ended), giveUpTime)
+	defer stop()
+	var n mcp.JSONRPCNotification
+	n.JSONRPC, n.Method = mcp.JSONRPC_VERSION, string(mcp.MethodNotificationCancelled)
+	n.Params.AdditionalFields = map[string]any{"requestId": r.ID, "reason": fmt.Sprint(context.Cause(ended))}
+	if err := t.SendNotification(ctx, n); err != nil {
+		t.conn.logger.Debug("MCP server could not be told that a call is given up", "error", err)
+	}
 }
 
 func tapped(

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"agentd/sdk"
@@ -38,8 +39,8 @@ func TestCheckAddress_OnlyPublicUnlessLocal(t *testing.T) {
 // The address is checked when it is dialled: a host that is listed and means a loopback address is not reached.
 func TestHTTPClient_ChecksWhatANameMeans(t *testing.T) {
 	t.Parallel()
-	reached := false
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	var reached atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
 	t.Cleanup(server.Close)
 	url := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	get := func(p Policy) error {
@@ -55,11 +56,11 @@ func TestHTTPClient_ChecksWhatANameMeans(t *testing.T) {
 		}
 		return resp.Body.Close()
 	}
-	if err := get(Policy{Hosts: []string{"localhost"}}); !errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) || reached {
-		t.Errorf("error %v, reached %t", err, reached)
+	if err := get(Policy{Hosts: []string{"localhost"}}); !errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) || reached.Load() {
+		t.Errorf("error %v, reached %t", err, reached.Load())
 	}
-	if err := get(Policy{LocalHosts: []string{"localhost"}}); err != nil || !reached {
-		t.Errorf("error %v, reached %t", err, reached)
+	if err := get(Policy{LocalHosts: []string{"localhost"}}); err != nil || !reached.Load() {
+		t.Errorf("error %v, reached %t", err, reached.Load())
 	}
 }
 

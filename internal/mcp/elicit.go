@@ -277,7 +277,10 @@ type elicitation struct{ c *connection }
 
 var (
 	errAsked     = errors.New("the call is given up until a person has answered, and then made again")
-	errAmbiguous = errors.New("several calls run, and the protocol does not say which of them asks; they wait for each other from now on")
+	errParted    = errors.New("the call is given up until it is alone: several of them asked, and the protocol does not say which asked what")
+	errAmbiguous = errors.New("several calls run, and the protocol does not say which of them asks")
+	// errKept is errAmbiguous where calls go on that are not made twice; one of them may wait for the answer.
+	errKept = errors.New("several calls run, and some of them cannot be made again")
 )
 
 // Elicit implements client.ElicitationHandler.
@@ -286,11 +289,17 @@ func (e elicitation) Elicit(ctx context.Context, request mcp.ElicitationRequest)
 	if err != nil {
 		return nil, err
 	}
-	x, err := e.c.only(ctx)
+	x, err := e.c.asks(ctx)
+	if errors.Is(err, errKept) {
+		return cancelled(), nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer e.c.mu.Unlock()
+	if x.asked != nil {
+		return nil, errAsked // one question ends the attempt
+	}
 	if i := slices.IndexFunc(x.answered, func(given answered) bool { return given.Key == a.Key }); i >= 0 {
 		var given elicitResult
 		if err := json.Unmarshal(x.answered[i].Answer, &given); err != nil {
@@ -305,13 +314,17 @@ func (e elicitation) Elicit(ctx context.Context, request mcp.ElicitationRequest)
 		return result, nil
 	}
 	if x.once {
-		result := &mcp.ElicitationResult{}
-		result.Action = mcp.ElicitationResponseActionCancel // it may not be made twice
-		return result, nil
+		return cancelled(), nil // it may not be made twice
 	}
 	x.asked = a
 	x.cancel(errAsked)
 	return nil, errAsked
+}
+
+func cancelled() *mcp.ElicitationResult {
+	result := &mcp.ElicitationResult{}
+	result.Action = mcp.ElicitationResponseActionCancel
+	return result
 }
 
 func newAsked(p mcp.ElicitationParams) (*asked, error) {

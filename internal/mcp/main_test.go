@@ -2,12 +2,15 @@ package mcp
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
+	mcpsdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 )
 
@@ -16,6 +19,17 @@ import (
 const fakeServer = "AGENTD_TEST_FAKE_MCP_SERVER"
 
 func TestMain(m *testing.M) {
+	if barrier := os.Getenv(askingServer); barrier != "" {
+		n, err := strconv.Atoi(barrier)
+		if err == nil {
+			err = asking(n).Run(context.Background(), &mcpsdk.StdioTransport{})
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(fakeServer) != "" {
 		fake()
 		os.Exit(0)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,13 +35,15 @@ type process struct {
 	stdout *os.File
 	exited chan struct{}
 	once   sync.Once
+	stderr *logWriter
 }
 
 func startProcess(ctx context.Context, s *ServerConfig, logger *slog.Logger) (*process, *transport.Stdio, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.Command, s.Args...)
 	cmd.Dir, cmd.Env = s.Dir, environment(s.Env)
 	cmd.WaitDelay = exitTime
-	cmd.Stderr = &logWriter{logger: logger, server: s.Name}
+	stderr := &logWriter{logger: logger}
+	cmd.Stderr = stderr
 	ownGroup(cmd)
 	childIn, stdin, err := os.Pipe()
 	if err != nil {
@@ -56,14 +59,16 @@ func startProcess(ctx context.Context, s *ServerConfig, logger *slog.Logger) (*p
 	if err = errors.Join(err, closed); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start MCP server %s: %w", s.Name, err), stdin.Close(), stdout.Close())
 	}
-	p := &process{cmd: cmd, stdin: stdin, stdout: stdout, exited: make(chan struct{})}
+	p := &process{cmd: cmd, stdin: stdin, stdout: stdout, exited: make(chan struct{}), stderr: stderr}
 	go func() {
 		defer close(p.exited)
 		if err := cmd.Wait(); err != nil {
-			logger.Debug("MCP server ended", "server", s.Name, "error", err)
+			logger.Debug("MCP server ended", "error", err)
 		}
 	}()
-	return p, transport.NewIO(&lines{r: stdout}, &timely{stdin}, nil), nil
+	stdio := transport.NewIO(&lines{r: stdout}, &timely{stdin}, nil)
+	transport.WithCommandLogger(logger)(stdio)
+	return p, stdio, nil
 }
 
 func environment(own map[string]string) []string {
@@ -126,12 +131,29 @@ func (l *lines) Read(p []byte) (int, error) {
 // maxLogged is what is logged of one write of a server to its stderr.
 const maxLogged = 4 << 10
 
+// maxKept is how much of what a server wrote to its stderr is kept, to say why it could not be connected.
+const maxKept = 1 << 10
+
 type logWriter struct {
 	logger *slog.Logger
-	server string
+
+	mu   sync.Mutex
+	kept []byte
 }
 
+// Write implements io.Writer.
 func (w *logWriter) Write(p []byte) (int, error) {
-	w.logger.Debug("MCP server says", "server", w.server, "text", string(p[:min(len(p), maxLogged)]))
+	w.logger.Debug("MCP server says", "text", string(p[:min(len(p), maxLogged)]))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = append(w.kept, p[max(0, len(p)-maxKept):]...)
+	w.kept = w.kept[max(0, len(w.kept)-maxKept):]
 	return len(p), nil
+}
+
+// last is the end of what was written, as one line.
+func (w *logWriter) last() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(strings.Fields(strings.ToValidUTF8(string(w.kept), "?")), " ")
 }

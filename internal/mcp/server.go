@@ -233,6 +233,7 @@ func (s *Server) Tools(ctx context.Context) ([]sdk.Tool, error) {
 
 // list reads all pages.
 func (s *Server) list(ctx context.Context, conn *connection) ([]listed, error) {
+	conn.listed.Store(true)
 	var all []listed
 	var request mcp.ListToolsRequest
 	for range maxPages {

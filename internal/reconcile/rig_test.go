@@ -31,7 +31,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long anything may take.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 const version = "1.0.0"
 

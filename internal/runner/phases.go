@@ -274,7 +274,7 @@ func (a *activation) gate(ctx context.Context, s *step, call, tool string, args 
 	return strictest, by, nil
 }
 
-// gateAgain asks the hooks about an inline tool that was held and is allowed now. The result is set when it is not to run.
+// gateAgain asks the hooks about a call that was held and is allowed now. The result is set when it is not to be made.
 func (a *activation) gateAgain(ctx context.Context, s *step, c core.Call) (*core.Result, error) {
 	if c.Status != core.CallResuming {
 		return nil, nil

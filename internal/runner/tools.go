@@ -19,6 +19,9 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 		}
 		return core.Began{Calls: ids}, nil
 	}
+	if len(act.Gate) > 0 {
+		return a.gateHeld(ctx, act.Gate)
+	}
 	results := make([]core.Result, len(act.Run))
 	asks := make([]*core.Ask, len(act.Run))
 	var s step
@@ -50,6 +53,25 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 		returned.Results = append(returned.Results, core.OutcomeUnknown(c))
 	}
 	return returned, nil
+}
+
+// gateHeld asks the hooks about calls of services that people have allowed, before anything else: those that pass are sent.
+func (a *activation) gateHeld(ctx context.Context, held []core.Call) (core.Event, error) {
+	var s step
+	var ev core.Returned
+	for _, c := range held {
+		closed, err := a.gateAgain(ctx, &s, c)
+		switch {
+		case err != nil:
+			return nil, err
+		case closed != nil:
+			ev.Results = append(ev.Results, *closed)
+		default:
+			ev.Passed = append(ev.Passed, c.ID)
+		}
+	}
+	ev.Hooks = s.states
+	return ev, nil
 }
 
 // runTool runs one inline tool, to its result or a question. Whatever goes wrong is its result: a tool never ends the run.

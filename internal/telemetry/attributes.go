@@ -78,6 +78,7 @@ const (
 	keyEntity     = attribute.Key("agentd.agent")
 	keyRun        = attribute.Key("agentd.run.id")
 	keyStatus     = attribute.Key("agentd.run.status")
+	keyCallStatus = attribute.Key("agentd.call.status")
 	keyReason     = attribute.Key("agentd.reason")
 	keySettlement = attribute.Key("agentd.settlement")
 	keyMessageFor = attribute.Key("agentd.message.kind")

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -237,13 +238,18 @@ func (o observer) Tool(ctx context.Context, tool sdk.Tool, call sdk.ToolCall) (j
 		}
 	}
 	result, err := tool.Run(ctx, call)
-	o.metrics.tool(ctx, call.Tool, began, err)
-	if span == nil {
-		return result, err
+	failure := err
+	if _, asks := errors.AsType[*sdk.ToolSuspended](err); asks {
+		failure = nil // a tool that asks a person has not failed
 	}
-	if err != nil {
-		o.failed(span, err)
-	} else if o.content {
+	o.metrics.tool(ctx, call.Tool, began, failure)
+	switch {
+	case span == nil:
+	case failure != nil:
+		o.failed(span, failure)
+	case err != nil:
+		span.SetAttributes(keyCallStatus.String(string(core.CallSuspended)))
+	case o.content:
 		span.SetAttributes(keyOutput.String(shown(string(result))), keyOutputMime.String(mimeJSON), keyToolResult.String(shown(string(result))))
 	}
 	return result, err

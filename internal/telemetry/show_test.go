@@ -8,6 +8,10 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"agentd/internal/core"
@@ -81,6 +85,56 @@ func TestLogged_RedactsAndNamesTheTrace(t *testing.T) {
 		t.Error("no span is named")
 	}
 	o.End(ctx, runner.Verdict{}, nil)
+}
+
+// A tool that asks a person has not failed, in its span and in the metrics.
+func TestTool_ThatAsksHasNotFailed(t *testing.T) {
+	t.Parallel()
+	exporter, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
+	shown, err := telemetry.Start(t.Context(), telemetry.Options{Spans: exporter, Metrics: reader})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := shown.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o := shown.Observer()
+	for name, end := range map[string]error{
+		"asks": sdk.AskPerson(sdk.Question{Question: "Which size?"}, nil), "fails": sdk.Errorf(sdk.CodeTool, "broken"),
+	} {
+		tool := sdk.Tool{Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return nil, end }}
+		if _, err := o.Tool(t.Context(), tool, sdk.ToolCall{Tool: name}); !errors.Is(err, end) {
+			t.Errorf("%s ends with %v", name, err)
+		}
+	}
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	measured := map[string]string{}
+	for _, s := range all.ScopeMetrics {
+		for _, m := range s.Metrics {
+			if h, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "gen_ai.execute_tool.duration" {
+				for _, p := range h.DataPoints {
+					tool, _ := p.Attributes.Value("gen_ai.tool.name")
+					problem, _ := p.Attributes.Value("error.type")
+					measured[tool.AsString()] = problem.AsString()
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"asks": "", "fails": "tool_failed"}, measured); diff != "" {
+		t.Errorf("errors in the metrics -want +got:\n%s", diff)
+	}
+	marked := map[string]bool{}
+	for _, s := range exporter.GetSpans() {
+		marked[s.Name] = s.Status.Code == codes.Error
+	}
+	if diff := cmp.Diff(map[string]bool{"execute_tool asks": false, "execute_tool fails": true}, marked); diff != "" {
+		t.Errorf("spans that are errors -want +got:\n%s", diff)
+	}
 }
 
 // nothing is a store and a publisher that do nothing.

@@ -42,6 +42,8 @@ type RunStatus struct {
 	// Waiting are the calls that the run waits for.
 	Waiting    []WaitingCall `json:"waiting,omitempty"`
 	Milestones []sdk.Live    `json:"milestones,omitempty"`
+	// Heard are the ids of the last messages that came into the run (core.NoteID).
+	Heard []string `json:"heard,omitempty"`
 	// More says that there are further milestones, to be asked for with the mark of the last one.
 	More     bool           `json:"more,omitempty"`
 	Terminal *core.Terminal `json:"terminal,omitempty"`
@@ -110,6 +112,7 @@ func statusOf(entries []core.Entry, after Mark) RunStatus {
 	s := RunStatus{
 		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Revision: last.Rev,
 		Interactions: h.Interactions, Usage: h.Usage, Terminal: last.Terminal,
+		Heard: h.Heard,
 	}
 	if p := h.Purged; p != nil {
 		s.Purged, s.Revision = p.At, p.Rev

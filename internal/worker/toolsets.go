@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -96,6 +97,14 @@ func (w *Worker) refresh() {
 	w.tellAway()
 }
 
+// reason is what is behind an error that only says that a toolset is away.
+func reason(err error) string {
+	if e, ok := errors.AsType[*sdk.Error](err); ok && errors.Unwrap(e) != nil {
+		err = errors.Unwrap(e)
+	}
+	return strings.TrimSpace(err.Error())
+}
+
 // tellAway logs which toolsets are away and which have come back, once for each change. Its caller holds w.setting.
 func (w *Worker) tellAway() {
 	agents, away := map[string][]string{}, map[string]catalog.Away{}
@@ -109,11 +118,12 @@ func (w *Worker) tellAway() {
 		if _, told := w.away[name]; told {
 			continue
 		}
-		message := "toolset is away: its agents are served without its tools; start it, and they get them"
+		told := w.Logger.With("toolset", name, "agents", strings.Join(agents[name], ","), "error", reason(away[name].Err))
 		if away[name].Required {
-			message = "toolset is away: runs of its agents wait; start it, and they go on"
+			told.Warn("required toolset is away: runs of its agents wait; put it right, and they go on without a restart")
+		} else {
+			told.Warn("toolset is away: its agents are served without its tools; put it right, and they get them without a restart")
 		}
-		w.Logger.Warn(message, "toolset", name, "agents", strings.Join(agents[name], ","), "error", away[name].Err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.away)) {
 		if _, still := away[name]; !still {

@@ -21,7 +21,7 @@ import (
 )
 
 // Patience is how long anything may take.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Options are what a Harness runs.
 type Options struct {

@@ -43,17 +43,15 @@ type serving struct {
 
 // run serves until ctx ends and the handlers have finished.
 func (s *serving) run(ctx context.Context) {
-	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	var consumers []broker.ConsumerRef
 	for _, domain := range s.domains {
 		ref := broker.ServiceConsumer(domain, s.contract.Type)
 		consumers = append(consumers, ref)
 		background.Go(func() { s.announceMissing(ctx, ref) })
-		background.Go(func() { s.listenVoid(listening, domain) })
+		defer s.listenVoid(domain)()
 	}
 	s.conn.Consume(ctx, broker.ConsumeOptions{Consumers: consumers, Slots: s.slots, Grace: s.grace, Handle: s.handle})
-	stop()
 	background.Wait()
 }
 
@@ -70,18 +68,25 @@ func (s *serving) announceMissing(ctx context.Context, ref broker.ConsumerRef) {
 	}
 }
 
-// listenVoid hears of voided calls at once. Through the consumer they come as well, but only to one of the programs that
-// serve the contract, and only when it has a free slot.
-func (s *serving) listenVoid(ctx context.Context, domain string) {
+// listenVoid hears of voided calls at once, until the returned function is called. Through the consumer they come as well,
+// but only to one of the programs that serve the contract, and only when it has a free slot.
+func (s *serving) listenVoid(domain string) (stop func()) {
 	subjects := s.conn.Subjects()
 	filter := fmt.Sprintf("%s.%s.%s.%s.>", subjects.Root(), sdk.KindVoid, sdk.DomainToken(domain), sdk.NameToken(s.contract.Type))
-	err := s.conn.Tail(ctx, filter, func(subject string, _ map[string][]string, _ []byte) {
-		if address, err := subjects.Parse(subject); err == nil { // what is none is met again in the consumer
+	unsubscribe, err := s.conn.Tail(filter, func(subject string, _ map[string][]string, _ []byte) {
+		// Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
+		if address, err := subjects.Parse(subject); err == nil && address.Kind == sdk.KindVoid {
 			s.flights.void(address.Call.Call)
 		}
 	})
 	if err != nil {
 		s.log.Warn("voided calls may be noticed late", "error", err)
+		return func() {}
+	}
+	return func() {
+		if err := unsubscribe(); err != nil {
+			s.log.Debug("subscription to voided calls could not be ended", "error", err)
+		}
 	}
 }
 

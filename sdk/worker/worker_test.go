@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func greeter() sdk.Agent {
 	return sdk.Agent{Spec: sdk.AgentSpec{

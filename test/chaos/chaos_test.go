@@ -23,7 +23,7 @@ func TestChaos_NothingIsLostAndNothingHappensTwice(t *testing.T) {
 	for _, name := range []string{storeJetStream, storeRedis} {
 		t.Run(name, func(t *testing.T) {
 			r, err := play(t.Context(), options{
-				store: name, faults: 6 * time.Second, rest: 90 * time.Second, seed: 1, workers: 3, running: 24, dir: t.TempDir(),
+				store: name, faults: 6 * time.Second, rest: 3 * time.Minute, seed: 1, workers: 3, running: 24, dir: t.TempDir(),
 				out: t.Output(),
 			})
 			if err != nil {

@@ -21,6 +21,7 @@ import (
 	"agentd/internal/runner"
 	"agentd/internal/worker"
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 // The stores of runs.
@@ -151,7 +152,7 @@ type server struct {
 }
 
 func (w *world) startServer(ctx context.Context, name string, command func(port int, log *os.File) (*child, error)) (*server, error) {
-	port, err := freePort(ctx)
+	port, err := ports.Find(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -232,15 +233,6 @@ func (w *world) redisCommand(port int, log *os.File) (*child, error) {
 		return nil, fmt.Errorf("%w (apt-get install redis-server)", err)
 	}
 	return c, nil
-}
-
-func freePort(ctx context.Context) (int, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // forget deletes the journal of a run, as a store does that lost it.

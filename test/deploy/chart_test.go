@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	"helm.sh/helm/v4/pkg/strvals"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -271,5 +274,50 @@ func TestChart_ScalesByTheConsumersThatWorkersRead(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// The values of docs/kubernetes.md, with the command that installs them there.
+func TestDocs_TheValuesOfThePageRender(t *testing.T) {
+	page, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(language string) string {
+		m := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```$").FindSubmatch(page)
+		if m == nil {
+			t.Fatalf("docs/kubernetes.md has no %s", language)
+		}
+		return string(m[1])
+	}
+	values := strings.ReplaceAll(block("yaml"), "sha256:…", "sha256:"+strings.Repeat("0", 64))
+	install := block("sh")
+	var given map[string]any
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`--set-file (\S+)=(\S+)`).FindAllStringSubmatch(install, -1) {
+		path := strings.ReplaceAll(m[1], `\\`, `\`) // what the shell makes of it
+		if err := strvals.ParseInto(path+"=agents: []", given); err != nil {
+			t.Fatal(err)
+		}
+	}
+	given["image"].(map[string]any)["digest"] = "sha256:" + strings.Repeat("0", 64)
+	whole, err := yaml.Marshal(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := render(t, string(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment := objects["Deployment"].(*apps.Deployment).Spec.Template.Spec
+	for _, secret := range regexp.MustCompile(`create secret generic (\S+)`).FindAllStringSubmatch(install, -1) {
+		if text := fmt.Sprintf("%+v", deployment); !strings.Contains(text, secret[1]) {
+			t.Errorf("no pod uses the secret %s that the page makes", secret[1])
+		}
+	}
+	if files := objects["ConfigMap"].(*core.ConfigMap).Data; files["agentd.yaml"] != "agents: []" {
+		t.Errorf("the configuration is %q", files)
 	}
 }

@@ -57,7 +57,7 @@ func TestArvo_WhatItAnswersAndWhatItIsSilentAbout(t *testing.T) {
 	for _, tt := range cases {
 		calls = append(calls, tt.args)
 	}
-	w := newWorld(t, arvoContract(t), 3*time.Second, calls...)
+	w := newWorld(t, arvoContract(t), 10*time.Second, calls...)
 	p := run(t, c, w.host)
 	w.eventually("the service asks for calls", func() bool { return w.consumerInfo().NumWaiting > 0 })
 	got := w.results(w.start("trip 1"))

@@ -16,6 +16,7 @@ func TestDocs_AnswerByHand(t *testing.T) {
 	c := shellCommand(t)
 	w := newWorld(t, docContract(t), time.Minute, city("Bern"))
 	r := w.start("trip")
+	w.Suspended(r, 1) // so that there is a call to be read
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, ".agentd"), 0o700); err != nil {
 		t.Fatal(err)

@@ -132,7 +132,7 @@ func TestAgents_WrongInputIsAResultForTheCaller(t *testing.T) {
 
 func TestAgents_DeadlineOfACallCancelsTheRunAndAllBelow(t *testing.T) {
 	t.Parallel()
-	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Services[0].TimeoutMillis = 1000 })
+	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Services[0].TimeoutMillis = 5000 })
 	r := h.Run("parent", hello())
 	child := called(h.Suspended(r, 1), 0)
 	clerk := called(h.Suspended(child, 1), 0)
@@ -181,7 +181,7 @@ func TestAgents_CancelOfTheOneInTheMiddleIsAResultAbove(t *testing.T) {
 
 func TestAgents_DeadlineOfTheRunCancelsThoseBelow(t *testing.T) {
 	t.Parallel()
-	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Limits.DeadlineMillis = 1000 })
+	h := family(t, asksDown(), func(parent, _, _ *sdk.AgentSpec) { parent.Limits.DeadlineMillis = 5000 })
 	r := h.Run("parent", hello())
 	child := called(h.Suspended(r, 1), 0)
 	clerk := called(h.Suspended(child, 1), 0)
@@ -254,6 +254,8 @@ func TestAgents_ContextBuildersKnowTheCaller(t *testing.T) {
 	atChild := h.Suspended(called(atParent, 0), 1)
 	h.Call("calc.add").Answer("calc.added", sum(3))
 	h.Done(r)
+	mu.Lock()
+	defer mu.Unlock()
 	want := map[string]*sdk.Delegation{
 		"parent": nil,
 		"child":  {Agent: "parent", Run: r.Subject, Call: atParent.Calls[0].ID},
@@ -272,7 +274,7 @@ func TestAgents_AttemptsAtOneCallAreOneRun(t *testing.T) {
 	named["clerk"] = clerk
 	h := family(t, named, func(_, child, _ *sdk.AgentSpec) {
 		child.Services[0].TimeoutMillis = 200
-		child.Services[0].Retry = &sdk.Retry{Attempts: 3, BackoffMillis: 1}
+		child.Services[0].Retry = &sdk.Retry{Attempts: sdk.MaxAttempts, BackoffMillis: 1} // some are left when the answer is read
 	})
 	r := h.Run("parent", hello())
 	child := called(h.Suspended(r, 1), 0)

@@ -44,6 +44,8 @@ func TestAsk_ToolGoesOnWithTheAnswerAtAnotherWorker(t *testing.T) {
 	question.Answer(contracts.TypeQuestionAnswered, map[string]any{"answer": "XL"})
 	wantResponse(t, h.Done(r), "ordered")
 	sound(t, h.Conn(), natsStore(h.Conn()))
+	mu.Lock()
+	defer mu.Unlock()
 	if len(calls) != 2 || calls[0].ID != calls[1].ID {
 		t.Fatalf("the tool was called with %+v, want the same call twice", calls)
 	}

@@ -45,7 +45,7 @@ func TestDeath_PermissionIsAskedForOnce(t *testing.T) {
 			spec := desk()
 			spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "calc_*")
 			model := sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three"))
-			r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: model}, time.Second)
+			r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: model}, 2*time.Second)
 			reached := make(chan struct{})
 			r.publisher = func(conn *broker.Conn) runner.Publisher { return &deadly{conn, after, reached} }
 			first := r.work(time.Millisecond)

@@ -58,6 +58,8 @@ func TestDeploy_RunsThatWaitGoOnAsTheyBegan(t *testing.T) {
 	}
 	wantResponse(t, r.end(r.begin("later")), "three")
 	want := map[string]int{"old to test, with 1 tools": 2 * waiting, "new to next, with 2 tools": 2}
+	mu.Lock()
+	defer mu.Unlock()
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("what models were asked (-want +got):\n%s", diff)
 	}

@@ -65,7 +65,7 @@ func (r *rig) answerSums(slow string, g *gate) {
 func TestBroker_AwayAndBack(t *testing.T) {
 	t.Parallel()
 	thinking, working := newGate(), newGate()
-	r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: twoSteps(map[string]*gate{"thinks": thinking})}, time.Second)
+	r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: twoSteps(map[string]*gate{"thinks": thinking})}, 2*time.Second)
 	r.answerSums("serves", working)
 	workers := []*rigWorker{r.work(0), r.work(0)}
 	const each = 5
@@ -199,7 +199,7 @@ func TestShutdown_CancelsNoRun(t *testing.T) {
 			}
 			return twoSteps(map[string]*gate{"thinks": thinking})(ctx, req)
 		},
-	)}, time.Second)
+	)}, 2*time.Second)
 	r.agents[0].Tools = []sdk.Tool{{
 		Definition: sdk.ToolDefinition{Name: "look", Parameters: json.RawMessage(`{"type":"object"}`)},
 		Run: func(ctx context.Context, _ sdk.ToolCall) (json.RawMessage, error) {

@@ -88,6 +88,8 @@ func TestPermission_InlineToolRunsOnceWhenAllowed(t *testing.T) {
 	decide(request, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: json.RawMessage(`{"sum":4}`)})
 	wantResponse(t, h.Done(r), "paid")
 	sound(t, h.Conn(), natsStore(h.Conn()))
+	mu.Lock()
+	defer mu.Unlock()
 	if len(ran) != 1 || ran[0] != `{"sum":4}` {
 		t.Errorf("the tool ran with %v, want once with the approver's arguments", ran)
 	}

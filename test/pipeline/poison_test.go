@@ -28,7 +28,7 @@ func TestPoison_EndsAndIsDeadLettered(t *testing.T) {
 			<-ctx.Done()
 			return sdk.ModelReply{}, ctx.Err()
 		},
-	)}, 300*time.Millisecond)
+	)}, 1500*time.Millisecond)
 	poison := r.begin("poison")
 	ended := make(chan sdk.Event, 1)
 	go func() { ended <- r.end(poison) }()

@@ -33,6 +33,8 @@ type rig struct {
 	publisher func(*broker.Conn) runner.Publisher
 	specs     []sdk.AgentSpec
 	agents    []sdk.Agent
+	// ackWait is how long a delivery lasts unless its worker extends it; 0 is as in production.
+	ackWait time.Duration
 }
 
 // rigWorker is a worker of a rig.
@@ -43,10 +45,10 @@ type rigWorker struct {
 	done chan error
 }
 
-// startRig starts a server with streams for the agents. Deliveries last ackWait; 0 is as in production.
+// startRig starts a server with streams for the agents.
 func startRig(t *testing.T, r rig, ackWait time.Duration) *rig {
 	t.Helper()
-	r.t, r.dir, r.port = t, t.TempDir(), ports.Free(t)
+	r.t, r.dir, r.port, r.ackWait = t, t.TempDir(), ports.Free(t), ackWait
 	r.up()
 	t.Cleanup(func() { r.check("stop the server", r.server.Close()) })
 	r.client = r.connect()
@@ -117,6 +119,9 @@ func (r *rig) work(grace time.Duration) *rigWorker {
 	o := worker.Options{
 		Conn: conn, Store: store, Agents: r.agents, Slots: 16, Grace: grace, Logger: r.log(),
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return r.model, nil },
+	}
+	if r.ackWait > 0 {
+		o.Heartbeat = r.ackWait / 10 // whoever lives and is slow keeps its deliveries
 	}
 	if r.publisher != nil {
 		o.Publisher = r.publisher(conn)

@@ -2,7 +2,9 @@
 package ports
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -14,22 +16,28 @@ import (
 // one of them while the server on it is away.
 const first, many = 10_000, 20_000
 
-// Free is a port of 127.0.0.1 that nothing listens on.
-func Free(t testing.TB) int {
-	t.Helper()
+// Find returns a port of 127.0.0.1 that nothing listens on.
+func Find(ctx context.Context) (int, error) {
 	var lc net.ListenConfig
 	for {
 		port := first + rand.IntN(many)
-		l, err := lc.Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		if err != nil {
-			t.Fatal(err)
+			return 0, fmt.Errorf("find a free port: %w", err)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return port
+		return port, l.Close()
 	}
+}
+
+// Free is Find for a test.
+func Free(t testing.TB) int {
+	t.Helper()
+	port, err := Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

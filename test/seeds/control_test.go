@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"agentd/internal/core"
@@ -256,15 +257,14 @@ func steering(t *testing.T) {
 func steerWorking(t *testing.T, policy sdk.SteeringPolicy, interrupted bool) {
 	t.Helper()
 	calling, release := make(chan struct{}, 1), make(chan struct{})
-	var ended bool
-	first := true
+	var ended atomic.Bool
+	var asked atomic.Int64
 	model := sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
-		if first {
-			first = false
+		if asked.Add(1) == 1 {
 			calling <- struct{}{}
 			select {
 			case <-ctx.Done():
-				ended = true
+				ended.Store(true)
 				return sdk.ModelReply{}, ctx.Err()
 			case <-release:
 			}
@@ -283,7 +283,7 @@ func steerWorking(t *testing.T, policy sdk.SteeringPolicy, interrupted bool) {
 		close(release)
 	}
 	succeeds(t, h, r, `{"response": "as you say: the other one"}`)
-	equal(t, "the model call was given up", ended, interrupted)
+	equal(t, "the model call was given up", ended.Load(), interrupted)
 	equal(t, "said once", said(h.Messages(r), "the other one"), 1)
 }
 

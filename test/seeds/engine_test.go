@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"agentd/internal/broker"
@@ -95,32 +94,9 @@ func importsOf(t *testing.T, folder string) map[string][]string {
 func streamListener(t *testing.T) {
 	model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Say("done"))
 	h := start(t, model, desk(service("shop.find")))
-	init := h.Init("desk", message("hello"))
-	var mu sync.Mutex
-	var events []sdk.Live
-	finished := make(chan struct{}, 1)
-	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", sdk.NewRunKey(init.Subject)), func(event sdk.Live) {
-		mu.Lock()
-		defer mu.Unlock()
-		events = append(events, event)
-		if event.Type == core.MilestoneFinished {
-			finished <- struct{}{}
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := h.Send("desk", init)
-	h.Suspended(r, 1)
-	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	r, events := watchedRun(t, h, func() { h.Call("shop.find").Answer("shop.find.done", value("it")) })
 	succeeds(t, h, r, `{"response": "done"}`)
-	await(t, "the end is announced", func() bool { return len(finished) == 1 })
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
 
-	mu.Lock()
-	defer mu.Unlock()
 	var types []string
 	var revision uint64
 	index := -1

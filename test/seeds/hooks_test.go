@@ -33,6 +33,12 @@ func (p *phases) all() []string {
 	return slices.Clone(p.seen)
 }
 
+// await waits until a phase was called: a suspended run is told of once that is stored.
+func (p *phases) await(t *testing.T, phase string) {
+	t.Helper()
+	await(t, phase, func() bool { return slices.Contains(p.all(), phase) })
+}
+
 // hook is one that records every phase.
 func (p *phases) hook(name string) sdk.Hook {
 	state := func(_ context.Context, s sdk.Snapshot) (sdk.StateEffects, error) {
@@ -79,6 +85,7 @@ func phasesInOrder(t *testing.T) {
 		sdktest.Ask(sdktest.Tool("note", n(1)), sdktest.Tool("shop_find", n(2)), sdktest.Tool("nothing", n(3))),
 		sdktest.Say("done")), a)
 	r := h.Run("desk", message("hello"))
+	p.await(t, "RunEnd waiting ")
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
 	var want []string
@@ -99,7 +106,7 @@ func runEndOnEveryPath(t *testing.T) {
 		name, reason string
 		model        sdk.Provider
 		change       func(*sdk.Agent)
-		act          func(*sdktest.Harness, sdktest.Run)
+		act          func(*testing.T, *sdktest.Harness, sdktest.Run, *phases)
 	}{
 		{name: "error", reason: "error:model_failed", model: sdktest.Script()},
 		{
@@ -112,8 +119,8 @@ func runEndOnEveryPath(t *testing.T) {
 		},
 		{
 			name: "cancelled", reason: "cancelled:asked", model: sdktest.Script(find(1)),
-			act: func(h *sdktest.Harness, r sdktest.Run) {
-				h.Suspended(r, 1)
+			act: func(t *testing.T, h *sdktest.Harness, r sdktest.Run, p *phases) {
+				p.await(t, "RunEnd waiting ")
 				h.Cancel(r, "enough")
 			},
 		},
@@ -139,7 +146,7 @@ func runEndOnEveryPath(t *testing.T) {
 			h := start(t, way.model, a)
 			r := h.Run("desk", message("hello"))
 			if way.act != nil {
-				way.act(h, r)
+				way.act(t, h, r, &p)
 			}
 			event := h.Done(r)
 			equal(t, "reason in the terminal event", event.Extensions[sdk.TerminationReason], any(way.reason))

@@ -2,6 +2,7 @@ package seeds_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,30 +12,35 @@ import (
 	"agentd/sdk/sdktest"
 )
 
-// watchedRun is the run of desk, with all that was told of it live, when its end was told.
-func watchedRun(t *testing.T, h *sdktest.Harness, serve func(sdktest.Run)) (sdktest.Run, []sdk.Live) {
+// watchedRun is the run of desk, with all that was told of it live, when its end was told. Serve, unless nil, is called when
+// its suspension was told: answers before that may be told first.
+func watchedRun(t *testing.T, h *sdktest.Harness, serve func()) (sdktest.Run, []sdk.Live) {
 	t.Helper()
 	init := h.Init("desk", message("hello"))
 	var mu sync.Mutex
 	var events []sdk.Live
-	finished := make(chan struct{}, 1)
 	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", sdk.NewRunKey(init.Subject)), func(l sdk.Live) {
 		mu.Lock()
 		defer mu.Unlock()
 		events = append(events, l)
-		if l.Type == core.MilestoneFinished {
-			finished <- struct{}{}
-		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	announced := func(kind string) {
+		await(t, kind+" is announced", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.ContainsFunc(events, func(l sdk.Live) bool { return l.Type == kind })
+		})
+	}
 	r := h.Send("desk", init)
 	if serve != nil {
-		serve(r)
+		announced(core.MilestoneSuspended)
+		serve()
 	}
 	h.Done(r)
-	await(t, "the end is announced", func() bool { return len(finished) == 1 })
+	announced(core.MilestoneFinished)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +135,7 @@ func envelope(t *testing.T) {
 	a := desk(service("shop.find"))
 	a.Tools = []sdk.Tool{echo("note")}
 	h := start(t, sdktest.Script(sdktest.Ask(sdktest.Tool("note", n(1)), sdktest.Tool("shop_find", n(2))), sdktest.Say("done")), a)
-	r, events := watchedRun(t, h, func(r sdktest.Run) {
-		h.Suspended(r, 1)
+	r, events := watchedRun(t, h, func() {
 		h.Call("shop.find").Answer("shop.find.done", value("it"))
 	})
 	before, ids := "", map[string]bool{}

@@ -54,7 +54,7 @@ func (*fileTools) Tools(context.Context) ([]sdk.Tool, error) { return []sdk.Tool
 
 func (*fileTools) Close() error { return nil }
 
-// promptAssembly is rows F1 to F8 and F59: the whole prompt in its order, built anew for each call, from equal parts to
+// promptAssembly is rows F1 to F3, F5 to F8 and F59: the whole prompt in its order, built anew for each call, from equal parts to
 // equal bytes.
 func promptAssembly(t *testing.T) {
 	a := desk()
@@ -92,7 +92,7 @@ func promptAssembly(t *testing.T) {
 	}
 }
 
-// textCalls is rows F9 to F15: calls in text, and what becomes of those that cannot be understood or found.
+// textCalls is rows F9 to F13: calls in text, and what becomes of those that cannot be understood or found.
 func textCalls(t *testing.T) {
 	a := desk()
 	a.Tools = []sdk.Tool{echo("note")}

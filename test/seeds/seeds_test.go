@@ -16,7 +16,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(mcpProgram) != "" {
+		serveMCP()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // seeds are the subtests by row id.
 var seeds = map[string]func(*testing.T){
@@ -25,7 +31,7 @@ var seeds = map[string]func(*testing.T){
 	"A14": waitForAll, "A15": appendAllResults, "A18": reasonActLoop, "A19": lifecyclePassed,
 	"A20": executionUnits, "A21": interactionCounter, "A22": seenCountUpdate, "A23": mediaMasking,
 	"A24": priorityBatches, "A27": toolUseMessage, "A28": unknownTool, "A3": toolsetTool, "A30": toolsetTool,
-	"L17": mcpTools, "L18": mcpTools, "L19": mcpTools,
+	"L17": mcpTools, "L18": mcpTools, "L19": mcpTools, "L72": mcpLifecycle, "T70": mcpClients,
 	"A31": internalTool, "A32": callValidation, "A33": callSuspends, "A36": persistOnSuspension,
 	"A37": domainRouting, "A38": syncOnlyRound, "A39": outputBuilder, "A40": selfCorrection,
 	"A41": completion, "A42": quotaExhausted, "A43": textAndJSON,
@@ -37,9 +43,9 @@ var seeds = map[string]func(*testing.T){
 	"A34": requestEvent, "A35": requestIsACall, "B10": approvalCache,
 	"T22": decisionsDrained, "T48": decisionsDrained, "T49": decisionsDrained, "T23": durableDecision, "T25": durableDecision,
 	"T24": cancelAction, "T26": resuspension, "T31": gateOutcomes, "T32": gateOutcomes, "T33": gateOutcomes, "T46": gateOutcomes,
-	"F1": promptAssembly, "F2": promptAssembly, "F3": promptAssembly, "F4": promptAssembly, "F5": promptAssembly,
-	"F6": promptAssembly, "F7": promptAssembly, "F8": promptAssembly, "F59": promptAssembly,
-	"F9": textCalls, "F10": textCalls, "F11": textCalls, "F12": textCalls, "F13": textCalls, "F14": textCalls, "F15": textCalls,
+	"F1": promptAssembly, "F2": promptAssembly, "F3": promptAssembly, "F4": mcpInText, "F5": promptAssembly,
+	"F6": contextSections, "F7": contextSections, "F8": promptAssembly, "F59": promptAssembly,
+	"F9": textCalls, "F10": textCalls, "F11": textCalls, "F12": textCalls, "F13": textCalls, "F14": mcpInText, "F15": mcpInText,
 	"F30": boundedMemory, "F43": compaction,
 	"T47": resumeModes, "L68": resumeModes, "T63": permissionRules, "F40": permissionRules, "F39": approvalEvents,
 	"L70": approvalEvents, "L69": permissionStore,
@@ -64,7 +70,7 @@ var seeds = map[string]func(*testing.T){
 	"T67": steering,
 	"F16": callEvents, "F17": callEvents, "F18": callEvents, "F27": callEvents, "F28": callEvents,
 	"T10": hooksOverFailures,
-	"F56": hookGates,
+	"F56": allGates,
 	"F31": loopEvents, "F32": fragmentEvents, "F33": fragmentEvents, "T62": envelope,
 	"T54": retriesAndFallbacks, "T55": truncation, "F35": errorClasses, "F37": errorClasses, "F38": errorClasses, "T60": frontier,
 	"B15": domainAttached, "B16": missingContext, "B17": structuredOrPlain, "B18": contractVersions, "B19": systemErrorEvent,

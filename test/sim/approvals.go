@@ -151,6 +151,24 @@ func (s *simulation) guard(a *runner.Agent) {
 	a.Permissions = gate{s.manager, p}
 	a.Describe = func(string) sdk.PermissionCheck { return sdk.PermissionCheck{} }
 	s.policies[a.Core.Digest] = p
+	if s.pick(3) == 0 {
+		a.Core.Hooked, a.Core.Gates = true, true
+		a.Phases = []sdk.Hook{{Name: "gate", BeforeToolExecute: s.judge}}
+	}
+}
+
+// judge lets calls pass that were not held, and now and then blocks one that was: people may have taken their time.
+func (s *simulation) judge(ctx context.Context, attempt sdk.ToolAttempt) (sdk.Gate, error) {
+	if !attempt.Resumed {
+		return sdk.Gate{}, nil
+	}
+	if err := s.enter(ctx, atTool); err != nil {
+		return sdk.Gate{}, err
+	}
+	if s.pick(4) == 0 {
+		return sdk.Gate{Verdict: sdk.GateBlock, Reason: "too late"}, nil
+	}
+	return sdk.Gate{}, nil
 }
 
 // verdict is what the policy of a spec makes of a tool, for the audit.

@@ -15,7 +15,7 @@ import (
 )
 
 // A content that is larger than one message is allowed to be is split: chunk i > 0 is on the content's subject with i as
-// a further token, and chunk 0, written last, says in a header how many there are.
+// a further token. A header of each says how many there are; chunk 0 is written last.
 const (
 	maxChunk     = 512 << 10
 	headerChunks = "Agentd-Chunks"
@@ -50,13 +50,14 @@ func (s *Store) put(ctx context.Context, subject, digest string, data []byte) er
 	}
 	chunks := max(1, (len(data)+maxChunk-1)/maxChunk)
 	for i := chunks - 1; i >= 0; i-- {
-		m := &nats.Msg{Subject: subject, Data: data[i*maxChunk : min((i+1)*maxChunk, len(data))]}
+		m := &nats.Msg{
+			Subject: subject, Data: data[i*maxChunk : min((i+1)*maxChunk, len(data))],
+			Header: nats.Header{headerChunks: {strconv.Itoa(chunks)}},
+		}
 		if i > 0 {
 			m.Subject = chunkSubject(subject, i)
-		} else {
-			m.Header = nats.Header{headerChunks: {strconv.Itoa(chunks)}}
 		}
-		_, err := s.publish(ctx, m, 0)
+		_, err := s.publishAfter(ctx, m, runner.Version{})
 		if err != nil && !refused(err, jetstream.JSErrCodeStreamWrongLastSequence) {
 			return fmt.Errorf("write content %s: %w", digest, err)
 		}
@@ -68,7 +69,7 @@ func (s *Store) content(ctx context.Context, subject, digest string) ([]byte, er
 	if err := state.CheckDigest(digest); err != nil {
 		return nil, fmt.Errorf("read content: %w", err)
 	}
-	first, err := s.last(ctx, subject)
+	first, err := s.lastOwn(ctx, subject)
 	if err != nil {
 		return nil, fmt.Errorf("read content %s: %w", digest, err)
 	}
@@ -79,7 +80,7 @@ func (s *Store) content(ctx context.Context, subject, digest string) ([]byte, er
 	}
 	data := first.Data
 	for i := 1; i < chunks; i++ {
-		m, err := s.last(ctx, chunkSubject(subject, i))
+		m, err := s.lastOwn(ctx, chunkSubject(subject, i))
 		if errors.Is(err, runner.ErrNotFound) {
 			return nil, fmt.Errorf("%w: read content %s: chunk %d of %d is missing", runner.ErrCorrupt, digest, i, chunks)
 		}

@@ -41,7 +41,10 @@ func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Versio
 		if b.done {
 			return records, nil
 		}
-		last = records[len(records)-1].Version
+		if len(records) > 0 {
+			last = records[len(records)-1].Version
+		}
+		last.Position = b.end
 	}
 }
 
@@ -51,12 +54,14 @@ type batch struct {
 	// purged says that nothing before records counts: the first one is the tombstone.
 	purged bool
 	done   bool
+	// end is the sequence of the last message that was read.
+	end uint64
 }
 
-// batch reads some entries, at least one unless it is done. Messages on their way to the client may be lost: what comes
+// batch reads some messages, at least one unless it is done. Messages on their way to the client may be lost: what comes
 // after a gap is left for the next request.
 func (s *Store) batch(ctx context.Context, run sdk.RunKey, after runner.Version) (batch, error) {
-	var b batch
+	b := batch{end: after.Position}
 	subject := s.subjects.Journal(run)
 	err := s.request(ctx, func(ctx context.Context) error {
 		messages, err := jetstreamext.GetBatch(ctx, s.js, s.stream, batchEntries,
@@ -66,6 +71,10 @@ func (s *Store) batch(ctx context.Context, run sdk.RunKey, after runner.Version)
 			return err
 		}
 		b.done, err = s.collect(messages, func(m *jetstream.RawStreamMsg) error {
+			if foreign(m) {
+				b.end = m.Sequence
+				return nil
+			}
 			r, err := record(m)
 			switch {
 			case err != nil:
@@ -75,10 +84,10 @@ func (s *Store) batch(ctx context.Context, run sdk.RunKey, after runner.Version)
 			case r.Rev != after.Rev+uint64(len(b.records))+1:
 				return errGap
 			}
-			b.records = append(b.records, r)
+			b.records, b.end = append(b.records, r), m.Sequence
 			return nil
 		})
-		if err == nil && !b.done && len(b.records) == 0 {
+		if err == nil && !b.done && b.end == after.Position {
 			return errors.Join(errNoAnswer, ctx.Err())
 		}
 		return err
@@ -96,11 +105,10 @@ var errGap = errors.New("an entry is missing")
 
 // missing tells an entry that got lost on its way here from one that is not there: the leader knows.
 func (s *Store) missing(ctx context.Context, subject string, after runner.Version) error {
-	var m *jetstream.RawStreamMsg
-	err := s.request(ctx, func(ctx context.Context) (err error) {
-		m, err = s.askLeader(ctx, map[string]any{"seq": after.Position + 1, "next_by_subj": subject})
-		return err
-	})
+	m, err := s.next(ctx, subject, after.Position+1)
+	for err == nil && foreign(m) {
+		m, err = s.next(ctx, subject, m.Sequence+1)
+	}
 	if err != nil {
 		return fmt.Errorf("look for entry %d: %w", after.Rev+1, err)
 	}

@@ -45,7 +45,7 @@ func (s *Store) replace(
 	m := s.message(run, keep)
 	m.Header.Set(headerTombstone, "true")
 	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	sequence, err := s.publish(ctx, m, base.Position)
+	sequence, err := s.publishAfter(ctx, m, base)
 	if err == nil {
 		return runner.Version{Rev: keep.Rev, Etag: keep.Etag, Position: sequence}, nil
 	}

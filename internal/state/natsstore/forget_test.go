@@ -14,7 +14,7 @@ import (
 
 func TestStore_AmbiguousPurgeIsRepeated(t *testing.T) {
 	t.Parallel()
-	s, proxy := openProxied(t, 500*time.Millisecond)
+	s, proxy := openProxied(t, 2*time.Second)
 	storetest.AmbiguousPurge(t, s, proxy)
 }
 

@@ -119,6 +119,9 @@ func (s *Store) heads(ctx context.Context, keys []sdk.RunKey) ([]runner.StoredRu
 			return err
 		}
 		_, err = s.collect(messages, func(m *jetstream.RawStreamMsg) error {
+			if foreign(m) {
+				return nil // Head passes it over
+			}
 			r, err := record(m)
 			if errors.Is(err, runner.ErrCorrupt) {
 				r, err = runner.Record{Version: runner.Version{Position: m.Sequence}, Data: m.Data}, nil

@@ -71,7 +71,7 @@ func (s *Store) request(ctx context.Context, do func(ctx context.Context) error)
 
 // Head implements runner.Store. It asks the stream's leader.
 func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
-	m, err := s.last(ctx, s.subjects.Journal(run))
+	m, err := s.lastOwn(ctx, s.subjects.Journal(run))
 	if err != nil {
 		return runner.Record{}, fmt.Errorf("read head of run %s: %w", run, err)
 	}
@@ -109,11 +109,29 @@ func (s *Store) append(
 	if err := ctx.Err(); err != nil {
 		return runner.Version{}, err
 	}
-	sequence, err := s.publish(ctx, s.message(run, next), base.Position)
+	sequence, err := s.publishAfter(ctx, s.message(run, next), base)
 	if err == nil {
 		return runner.Version{Rev: next.Rev, Etag: next.Etag, Position: sequence}, nil
 	}
 	return s.learn(ctx, run, base, next, err)
+}
+
+// publishAfter writes m if base is the last entry on its subject, whatever foreign messages came after it.
+func (s *Store) publishAfter(ctx context.Context, m *nats.Msg, base runner.Version) (uint64, error) {
+	sequence, err := s.publish(ctx, m, base.Position)
+	if !refused(err, jetstream.JSErrCodeStreamWrongLastSequence) {
+		return sequence, err
+	}
+	end, lookErr := s.last(ctx, m.Subject)
+	if lookErr != nil || !foreign(end) {
+		return 0, err
+	}
+	own, lookErr := s.ownBefore(ctx, m.Subject, end.Sequence)
+	absent := errors.Is(lookErr, runner.ErrNotFound)
+	if lookErr != nil && !absent || absent && base.Position != 0 || !absent && own.Sequence != base.Position {
+		return 0, err
+	}
+	return s.publish(ctx, m, end.Sequence)
 }
 
 func (s *Store) message(run sdk.RunKey, r runner.Record) *nats.Msg {

@@ -36,8 +36,8 @@ func startServer(t testing.TB, dir string, change func(*jetstream.StreamConfig))
 		ns.Shutdown()
 		ns.WaitForShutdown()
 	})
-	if !ns.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server is not ready after 10 s")
+	if !ns.ReadyForConnections(time.Minute) {
+		t.Fatal("the server is not ready after a minute")
 	}
 	s := sdk.DefaultSubjects()
 	cfg := jetstream.StreamConfig{
@@ -112,7 +112,7 @@ func TestStore_ReopensJournal(t *testing.T) {
 // TestStore_FindsWhatWasWritten loses the acknowledgement only: the read that follows tells.
 func TestStore_FindsWhatWasWritten(t *testing.T) {
 	t.Parallel()
-	s, proxy := openProxied(t, 500*time.Millisecond)
+	s, proxy := openProxied(t, 2*time.Second)
 	run := sdk.NewRunKey("trip")
 	records := storetest.AppendN(t, s, run, runner.Version{}, 1)
 	proxy.CutNext()
@@ -127,7 +127,7 @@ func TestStore_FindsWhatWasWritten(t *testing.T) {
 
 func TestStore_AmbiguousAppendIsRepeated(t *testing.T) {
 	t.Parallel()
-	s, proxy := openProxied(t, 100*time.Millisecond)
+	s, proxy := openProxied(t, time.Second)
 	storetest.AmbiguousAppend(t, s, proxy)
 }
 
@@ -152,10 +152,11 @@ func TestStore_DoesNotHideUnwrittenEntry(t *testing.T) {
 // TestStore_ReadsSayWhoseTimeEnded: a server that does not answer is not the caller's deadline.
 func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
 	t.Parallel()
-	s, proxy := openProxied(t, 50*time.Millisecond)
+	s, proxy := openProxied(t, requestTimeout)
 	run := sdk.NewRunKey("trip")
 	last := storetest.AppendN(t, s, run, runner.Version{}, 1)[0].Version
 	proxy.Mute()
+	s.timeout = 50 * time.Millisecond
 	_, headErr := s.Head(t.Context(), run)
 	_, entriesErr := s.Entries(t.Context(), run, runner.Version{})
 	_, _, runsErr := s.Runs(t.Context(), "", 1)
@@ -167,6 +168,7 @@ func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
 	if err := s.Barrier(t.Context(), run, last); !errors.Is(err, runner.ErrAmbiguous) {
 		t.Errorf("Barrier: %v, want %v", err, runner.ErrAmbiguous)
 	}
+	s.timeout = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := s.Entries(ctx, run, runner.Version{}); !errors.Is(err, context.DeadlineExceeded) {

@@ -202,13 +202,13 @@ func openProxied(t *testing.T, timeout string) (*Store, *storetest.Proxy) {
 
 func TestStore_AmbiguousAppendIsRepeated(t *testing.T) {
 	t.Parallel()
-	s, proxy := openProxied(t, "200ms")
+	s, proxy := openProxied(t, "500ms")
 	storetest.AmbiguousAppend(t, s, proxy)
 }
 
 func TestStore_AmbiguousPurgeIsRepeated(t *testing.T) {
 	t.Parallel()
-	s, proxy := openProxied(t, "200ms")
+	s, proxy := openProxied(t, "500ms")
 	storetest.AmbiguousPurge(t, s, proxy)
 }
 
@@ -247,13 +247,15 @@ func TestStore_ClientRepeatsOnce(t *testing.T) {
 	storetest.CheckJournal(t, s, run, records)
 }
 
+// TestStore_ReadsSayWhoseTimeEnded: with a time of its own that is longer than a test may take, the store can only have
+// stopped waiting at the caller's deadline.
 func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
 	t.Parallel()
-	s, proxy := openProxied(t, "10s")
+	s, proxy := openProxied(t, "10m")
 	proxy.Mute()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	run, start := sdk.NewRunKey("trip"), time.Now()
+	run := sdk.NewRunKey("trip")
 	_, headErr := s.Head(ctx, run)
 	_, entriesErr := s.Entries(ctx, run, runner.Version{})
 	_, _, runsErr := s.Runs(ctx, "", 1)
@@ -261,9 +263,6 @@ func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s after the caller's deadline: %v", what, err)
 		}
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("the caller's deadline took effect after %s", took)
 	}
 }
 

@@ -16,12 +16,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"agentd/test/ports"
 )
 
 const loopback = "127.0.0.1"
 
 // startTimeout is how long a server may take to load its data.
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // Server is a redis-server in a process and a folder of its own, which end with the test. Its methods are for one
 // goroutine at a time.
@@ -83,7 +85,7 @@ func (s *Server) startFirst() {
 	s.t.Cleanup(s.Kill)
 	// Another process may take a free port before the server does.
 	for range 5 {
-		if s.port, err = freePort(); err == nil {
+		if s.port, err = ports.Find(context.Background()); err == nil {
 			err = s.start()
 		}
 		if err == nil {
@@ -91,22 +93,6 @@ func (s *Server) startFirst() {
 		}
 	}
 	s.t.Fatal(err)
-}
-
-func freePort() (int, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(loopback, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err == nil {
-		err = l.Close()
-	}
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return strconv.Atoi(port)
 }
 
 // Addr is the server's host and port, which stay the same over restarts.

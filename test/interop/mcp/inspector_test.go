@@ -105,11 +105,12 @@ func TestInspector_RunsTheTravelAgent(t *testing.T) {
 	trip := []string{
 		"--tool-name", "travel_desk", "--tool-arg", "message=Two nights in Lisbon", "--tool-metadata", "dev.agentd/idempotencyKey=trip-1",
 	}
-	first, second := runIn(t, w.inspect("tools/call", trip...)), runIn(t, w.inspect("tools/call", trip...))
-	if first != second {
-		t.Errorf("one key is the runs %s and %s", first, second)
-	}
+	first, _ := runIn(t, w.inspect("tools/call", trip...))
 	_, subject, _ := strings.Cut(first, "/")
+	w.until(subject, `"tool": "ask_question"`)
+	if second, status := runIn(t, w.inspect("tools/call", trip...)); second != first || status != "waiting" {
+		t.Errorf("one key is the runs %s and %s, and the latter is %s", first, second, status)
+	}
 	w.must("runs", "follow", subject, "--answer", "Yes, book both")
 	out := w.inspect("tools/call", "--tool-name", "run_result", "--tool-arg", "run="+first)
 	if !strings.Contains(out, "TRIP-TP-533-casa-do-rio") {
@@ -117,8 +118,8 @@ func TestInspector_RunsTheTravelAgent(t *testing.T) {
 	}
 }
 
-// runIn is the handle of the run that waits, in what the inspector prints.
-func runIn(t *testing.T, printed string) string {
+// runIn is the handle and the status of the run that goes on, in what the inspector prints.
+func runIn(t *testing.T, printed string) (run, status string) {
 	t.Helper()
 	var result struct {
 		Structured struct {
@@ -130,8 +131,8 @@ func runIn(t *testing.T, printed string) string {
 	if at < 0 {
 		t.Fatalf("the inspector prints %s", printed)
 	}
-	if err := json.NewDecoder(strings.NewReader(printed[at:])).Decode(&result); err != nil || result.Structured.Status != "waiting" {
+	if err := json.NewDecoder(strings.NewReader(printed[at:])).Decode(&result); err != nil || result.Structured.Run == "" {
 		t.Fatalf("the inspector prints %s: %v", printed, err)
 	}
-	return result.Structured.Run
+	return result.Structured.Run, result.Structured.Status
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	agentdmcp "agentd/internal/mcp"
 	"agentd/sdk"
@@ -174,7 +173,7 @@ func actAsClient(url string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	tools, err := server.Tools(ctx)
 	for i, tool := range tools {

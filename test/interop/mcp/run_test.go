@@ -22,7 +22,7 @@ import (
 )
 
 // wait is how long anything may take.
-const wait = time.Minute
+const wait = 2 * time.Minute
 
 // binary is agentd, built once.
 var binary = sync.OnceValues(func() (string, error) {

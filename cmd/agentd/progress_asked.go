@@ -1,0 +1,43 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// describeAsked tells of what a run asks beside its model's calls: a section of the prompt of a service, and for an inline tool
+// something of a person.
+func (r *watched) describeAsked(l sdk.Live) (label, text string) {
+	var d struct {
+		Section  string          `json:"section"`
+		Call     string          `json:"call"`
+		Question string          `json:"question"`
+		Asked    json.RawMessage `json:"asked"`
+		Answer   json.RawMessage `json:"answer"`
+		Error    bool            `json:"error"`
+	}
+	if err := json.Unmarshal(l.Data, &d); err != nil {
+		return l.Type, string(l.Data)
+	}
+	switch l.Type {
+	case core.MilestoneInquired:
+		r.tools[d.Call] = d.Section
+		return "context", d.Section + " is asked for"
+	case core.MilestoneInformed:
+		delete(r.tools, d.Call)
+		if d.Error {
+			return labelError, d.Section + " " + string(d.Answer)
+		}
+		return "context", d.Section + ": " + cmp.Or(strings.TrimSpace(field(d.Answer, "text")), string(d.Answer))
+	case core.MilestoneAsked:
+		return labelAsks, cmp.Or(field(d.Asked, "question"), string(d.Asked))
+	}
+	if d.Error {
+		return labelError, string(d.Answer)
+	}
+	return labelAnswer, cmp.Or(field(d.Answer, answerField), string(d.Answer))
+}

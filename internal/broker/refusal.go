@@ -1,0 +1,63 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"agentd/sdk"
+)
+
+// refusals tell requests that the server will not answer, because the user may not make them: it says so on the connection
+// and not as an answer, and the request would wait until its time is up.
+type refusals struct {
+	mu      sync.Mutex
+	waiting map[*refusalWait]bool
+}
+
+type refusalWait struct {
+	subject string
+	end     context.CancelCauseFunc
+}
+
+// until returns a context that also ends when the server refuses a publish on subject. The caller must call stop, and may
+// ask explain what an error means.
+func (r *refusals) until(ctx context.Context, subject string) (bounded context.Context, explain func(error) error, stop func()) {
+	bounded, end := context.WithCancelCause(ctx)
+	w := &refusalWait{subject, end}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting == nil {
+		r.waiting = map[*refusalWait]bool{}
+	}
+	r.waiting[w] = true
+	explain = func(err error) error {
+		if cause := context.Cause(bounded); err != nil && errors.Is(cause, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+			return cause
+		}
+		return err
+	}
+	return bounded, explain, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waiting, w)
+		end(nil)
+	}
+}
+
+// report ends the requests that an error of the connection is about.
+func (r *refusals) report(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.waiting {
+		if strings.Contains(err.Error(), `"`+w.subject+`"`) {
+			w.end(sdk.Errorf(sdk.CodePermissionDenied, "the NATS server does not let this user publish on %s", w.subject).WithCause(err))
+		}
+	}
+}

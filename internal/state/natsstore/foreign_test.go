@@ -1,0 +1,76 @@
+package natsstore
+
+import (
+	"bytes"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/state/storetest"
+	"agentd/sdk"
+)
+
+// The server puts its answers on whatever reply subject a request names, so anybody can have such a message stored on the
+// subject of a journal or a content. It is passed over: before the first entry, between two, and after the last.
+func TestStore_PassesOverWhatNoStoreWrote(t *testing.T) {
+	t.Parallel()
+	s, run := open(t), sdk.NewRunKey("trip")
+	foreign := func(subject string) {
+		t.Helper()
+		if _, err := s.js.Publish(t.Context(), subject, []byte(`{"stream":"AGENTD_START","seq":7}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	journal := s.subjects.Journal(run)
+	foreign(journal)
+	if runs, _, err := s.Runs(t.Context(), "", 10); err != nil || len(runs) > 0 {
+		t.Errorf("runs before the first entry: %+v, %v", runs, err)
+	}
+	records := storetest.AppendN(t, s, run, runner.Version{}, 1)
+	foreign(journal)
+	foreign(journal)
+	records = append(records, storetest.AppendN(t, s, run, records[0].Version, 2)...)
+	foreign(journal)
+	storetest.CheckJournal(t, s, run, records)
+	if runs, _, err := s.Runs(t.Context(), "", 10); err != nil || len(runs) != 1 || runs[0].Last.Etag != records[2].Etag {
+		t.Errorf("runs: %+v, %v", runs, err)
+	}
+	if err := s.Barrier(t.Context(), run, records[2].Version); err != nil {
+		t.Error(err)
+	}
+
+	large := bytes.Repeat([]byte("content "), maxChunk/4)
+	for _, data := range [][]byte{[]byte("small"), large} {
+		digest := core.Digest(data)
+		subject := s.subjects.Spec(digest)
+		for _, on := range []string{subject, chunkSubject(subject, 1)} {
+			foreign(on)
+		}
+		if err := s.PutSpec(t.Context(), digest, data); err != nil {
+			t.Fatal(err)
+		}
+		for _, on := range []string{subject, chunkSubject(subject, 1)} {
+			foreign(on)
+		}
+		if err := s.PutSpec(t.Context(), digest, data); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Spec(t.Context(), digest); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes of %d come back: %v", len(got), len(data), err)
+		}
+	}
+}
+
+// More foreign messages than one request reads do not hide the entry behind them.
+func TestStore_ReadsPastManyForeignMessages(t *testing.T) {
+	t.Parallel()
+	s, run := open(t), sdk.NewRunKey("trip")
+	records := storetest.AppendN(t, s, run, runner.Version{}, 1)
+	for range batchEntries + 1 {
+		if _, err := s.js.Publish(t.Context(), s.subjects.Journal(run), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records = append(records, storetest.AppendN(t, s, run, records[0].Version, 1)...)
+	storetest.CheckJournal(t, s, run, records)
+}
