@@ -69,7 +69,7 @@ func contextServices(t *testing.T) {
 func missingContextSection(t *testing.T) {
 	model := sdktest.Script(sdktest.Say("done"))
 	h := start(t, model, desk(providing("docs.search", sdk.ContextUse{Section: sdk.SectionRetrieval})))
-	r, events := watchedRun(t, h, func(sdktest.Run) {
+	r, events := watchedRun(t, h, func() {
 		h.Call("docs.search").Fail(sdk.Problem{ErrorName: "e", ErrorMessage: "the index is gone", Code: sdk.CodeUnavailable})
 	})
 	equal(t, "reason", h.State(r).Reason, core.ReasonCompleted)
