@@ -1,26 +1,30 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 )
 
-// oneRun is a Runs with one run, which tells its progress and is done.
-type oneRun struct{}
+// oneRun is a Runs with one run, which tells its progress and is done when that was heard.
+type oneRun struct{ heard chan struct{} }
 
 func (oneRun) Start(context.Context, string, string, json.RawMessage) (string, error) {
 	return "desk/1", nil
 }
 
-func (oneRun) Await(_ context.Context, run string, progress func(string)) (RunState, error) {
+func (r oneRun) Await(ctx context.Context, run string, progress func(string)) (RunState, error) {
 	progress("calls find")
+	select {
+	case <-r.heard:
+	case <-ctx.Done():
+	}
 	return RunState{Run: run, Status: "done", Output: json.RawMessage(`{"response":"found"}`)}, nil
 }
 
@@ -29,9 +33,11 @@ func (oneRun) Cancel(context.Context, string, string) error { return nil }
 // A host of the older protocol hears of the progress of its calls over HTTP, whoever else listens.
 func TestAgents_ReportProgressToHostsOfTheOlderProtocol(t *testing.T) {
 	t.Parallel()
+	heard := make(chan struct{})
+	run := oneRun{heard}
 	a, err := NewAgents(AgentsOptions{
 		Agents: []AgentTool{{Agent: "desk", Accepts: json.RawMessage(`{"type":"object"}`), Emits: json.RawMessage(`{"type":"object"}`)}},
-		Runs:   oneRun{}, Wait: time.Minute, Version: "1", Logger: slog.New(slog.DiscardHandler),
+		Runs:   run, Wait: patience, Version: "1", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -43,14 +49,19 @@ func TestAgents_ReportProgressToHostsOfTheOlderProtocol(t *testing.T) {
 	resp := ask(t, h.URL, http.MethodPost,
 		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"desk","arguments":{},"_meta":{"progressToken":3}}}`)
 	defer func() { _ = resp.Body.Close() }() // it was read
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{`"progressToken":3`, "the run is desk/1", "calls find", `"structuredContent":{"response":"found"}`} {
-		if !strings.Contains(string(body), want) {
-			t.Errorf("%s is missing in\n%s", want, body)
+	want := []string{"the run is desk/1", "calls find", `"structuredContent":{"response":"found"}`}
+	once := sync.OnceFunc(func() { close(heard) })
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() && len(want) > 0 {
+		if strings.Contains(lines.Text(), want[0]) {
+			want = want[1:]
 		}
+		if len(want) == 1 {
+			once()
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("the host did not hear %q: %v", want, lines.Err())
 	}
 }
 
