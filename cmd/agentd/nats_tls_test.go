@@ -150,8 +150,8 @@ func TestNATSConfig_TLSAndNKeys(t *testing.T) {
 
 	for name, c := range map[string]struct{ variable, value, problem string }{
 		"an authority that did not sign the server's": {"NATS_CA", ca.path("program"), "certificate signed by unknown authority"},
-		"no such nkey":                                {"NATS_NKEY", "none.nk", "read nkey"},
-		"a stranger's nkey":                           {"NATS_NKEY", strangers, "no connection to NATS"},
+		"no such nkey":      {"NATS_NKEY", "none.nk", "read nkey"},
+		"a stranger's nkey": {"NATS_NKEY", strangers, "no connection to NATS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(c.variable, c.value)
