@@ -246,6 +246,8 @@ type milestoneData struct {
 func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text string) {
 	var d milestoneData
 	switch l.Type {
+	case core.MilestonePlan:
+		return "plan", describePlan(l.Data)
 	case core.MilestoneInquired, core.MilestoneInformed, core.MilestoneAsked, core.MilestoneAnswered:
 		return r.describeAsked(l)
 	}
@@ -259,7 +261,7 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		return "says", d.Text
 	case core.MilestoneCall:
 		r.tools[d.Call] = d.Tool
-		if quiet[d.Tool] {
+		if quiet[d.Tool] || d.Tool == sdk.ToolUpdatePlan {
 			return "", ""
 		}
 		if d.Tool == contracts.ToolAskQuestion {
@@ -330,6 +332,8 @@ func (r *watched) describeResult(d milestoneData) (label, text string) {
 	switch {
 	case d.Error:
 		return labelError, tool + " " + string(d.Data)
+	case tool == sdk.ToolUpdatePlan:
+		return "", "" // the plan itself is shown
 	case tool == contracts.ToolAskQuestion:
 		return labelAnswer, cmp.Or(field(d.Data, answerField), string(d.Data))
 	}

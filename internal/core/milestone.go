@@ -26,6 +26,7 @@ const (
 	MilestoneFinished   = "run.finished"
 	MilestoneMessage    = "run.message"
 	MilestoneReminded   = "model.no_tool_call"
+	MilestonePlan       = "plan.updated"
 	MilestoneInquired   = "context.asked"
 	MilestoneInformed   = "context.answered"
 )
@@ -78,6 +79,7 @@ func Milestones(e *Entry) []sdk.Live {
 			m.add(MilestoneResult, map[string]any{
 				"call": r.Call, "tool": toolOf(e, r.Call), "kind": r.Kind, "data": r.Data, "error": r.Error,
 			})
+			m.plan(&r)
 		}
 	}
 	if e.Kind == (Replied{}).kind() {
