@@ -234,6 +234,7 @@ type milestoneData struct {
 	Reason  core.Reason     `json:"reason"`
 	Code    string          `json:"code"`
 	Limit   string          `json:"limit"`
+	Class   string          `json:"class"`
 	Who     string          `json:"who"`
 	Type    string          `json:"type"`
 	// Asked and Decision are of permissions.
@@ -284,6 +285,9 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 	case core.MilestoneMessage:
 		return "message", strings.TrimSpace(d.Message + " " + by(d.Who))
 	case core.MilestoneReminded:
+		if d.Class != "" {
+			return "reminded", "the reply's tool call could not be understood: " + d.Class
+		}
 		return "reminded", "the reply had no tool call"
 	case core.MilestoneUsage, core.MilestoneCheckpoint:
 		return "", ""

@@ -55,6 +55,9 @@ func Milestones(e *Entry) []sdk.Live {
 	if e.Kind == (Replied{}).kind() && e.Head.Lifecycle == sdk.LifecycleReminder && e.Head.Progress.Reminders > 0 && e.Terminal == nil {
 		m.add(MilestoneReminded, map[string]any{"reminders": e.Head.Progress.Reminders})
 	}
+	if e.Misread != "" {
+		m.add(MilestoneReminded, map[string]any{"reminders": e.Head.Progress.Reminders, "class": e.Misread})
+	}
 	for _, r := range e.Requests {
 		m.add(MilestoneRequested, map[string]any{"request": r.ID, "asked": r.Data})
 	}
