@@ -154,6 +154,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 	c.mu.RLock()
 	asked := listings{former: c.listed, now: map[sdk.Toolset]listing{}}
 	c.mu.RUnlock()
+	asked.list(context.Background(), toolsetsOf(agents))
 	for _, a := range agents {
 		token := sdk.NameToken(a.Spec.Name)
 		if other, taken := current[token]; taken {
@@ -164,7 +165,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 		a.Spec.Code = codeOf(a)
 		e := &entry{}
 		var err error
-		e.agent, err = asked.gather(context.Background(), a)
+		e.agent, err = asked.gather(a)
 		if err == nil { // also of one that waits, so that what else is wrong is said now
 			e.compiled, err = compile(e.agent.Agent, e.agent.away, a.Spec.Permissions, c.models, c.surroundings)
 		}

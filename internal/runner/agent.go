@@ -89,6 +89,8 @@ type Answer struct {
 	Decision *sdk.PermissionDecision
 	// Key is the fingerprint of the key that signed the decision, where the request wants a signature.
 	Key string
+	// Refused says why the decision cannot count, whatever the request's terms.
+	Refused string
 }
 
 // Catalog knows the agents of this worker. Agents are named by their subject token. Safe for concurrent use.
