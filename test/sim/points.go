@@ -30,6 +30,7 @@ const (
 	atLookUp
 	atMarked
 	atPermission
+	atHook
 	atTool
 	atInTool
 	atResult
@@ -75,6 +76,7 @@ var places = [points]struct{ code, what string }{
 	atLookUp:        {"C10", "whether a call was voided is about to be looked up"},
 	atMarked:        {"C17", "an at-most-once tool is marked"},
 	atPermission:    {"C6", "permission is about to be checked, or recorded"},
+	atHook:          {"C6", "a hook is about to be called"},
 	atTool:          {"C17", "a tool is about to run"},
 	atInTool:        {"C18", "a tool works"},
 	atResult:        {"C19", "results of tools are about to be written"},
