@@ -36,8 +36,10 @@ const ParentSubjectField = "parentSubject$$"
 const (
 	TypePermissionRequest = "agentd.permission.request"
 	TypePermissionDecided = "agentd.permission.decided"
-	TypeQuestion          = "agentd.question.ask"
-	TypeConversationTurn  = "agentd.conversation.turn"
+	// TypePermissionViewed tells that somebody was shown a permission request; it decides nothing.
+	TypePermissionViewed = "agentd.permission.viewed"
+	TypeQuestion         = "agentd.question.ask"
+	TypeConversationTurn = "agentd.conversation.turn"
 )
 
 // HumanDomain is the domain that exists by default.

@@ -154,6 +154,8 @@ const (
 	DecisionDeny  Decision = "deny"
 	// DecisionAsk asks back: the model is told the question, and the call is not made.
 	DecisionAsk Decision = "ask"
+	// DecisionViewed is no decision: it stands in records where somebody was shown the request.
+	DecisionViewed Decision = "viewed"
 )
 
 // PermissionDecision is the data of a decision event, of the type TypePermissionDecided.

@@ -83,10 +83,18 @@ func (r *decided) effect() string {
 // request is the permission request with that id.
 func (d *deskClient) request(ctx context.Context, id string) (desk.Detail, error) {
 	detail, err := d.Detail(ctx, id)
-	if err == nil && detail.Request == nil {
-		err = sdk.Errorf(sdk.CodeDecisionRefused, "%s is a %s, not a permission request; see: agentd approvals answer", detail.Short, detail.Kind)
+	if err == nil {
+		err = mustAsk(detail)
 	}
 	return detail, err
+}
+
+// mustAsk fails for an item that nobody can decide on.
+func mustAsk(detail desk.Detail) error {
+	if detail.Request != nil {
+		return nil
+	}
+	return sdk.Errorf(sdk.CodeDecisionRefused, "%s is a %s, not a permission request; see: agentd approvals answer", detail.Short, detail.Kind)
 }
 
 // decideCommand is a command that decides one request.

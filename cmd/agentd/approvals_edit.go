@@ -42,9 +42,15 @@ func (a *app) editCommand(f *approvalsFlags) *cobra.Command {
 }
 
 func (a *app) edit(ctx context.Context, d *deskClient, id string, f editFlags) error {
-	detail, err := d.request(ctx, id)
+	detail, unrecorded, err := d.View(ctx, id, d.approver.who)
+	if err == nil {
+		err = mustAsk(detail)
+	}
 	if err != nil {
 		return err
+	}
+	if unrecorded != nil {
+		fmt.Fprintf(a.err, "agentd: that you saw it could not be recorded: %s\n", problemText(unrecorded))
 	}
 	interactive := a.interactive() && f.args != "-"
 	if f.args == "" && !interactive {

@@ -23,6 +23,7 @@ type logEvent string
 const (
 	logRequested logEvent = "requested"
 	logDecided   logEvent = "decided"
+	logViewed    logEvent = "viewed"   // somebody was shown the request, for the first time
 	logRefused   logEvent = "refused"  // a decision that does not count
 	logGranted   logEvent = "granted"  // an earlier decision covers the call
 	logEdited    logEvent = "edited"   // an approver changed the arguments
@@ -43,7 +44,9 @@ type logRecord struct {
 	Event    logEvent `json:"event"`
 	Request  string   `json:"request,omitempty"`
 	Call     string   `json:"call"`
-	Tool     string   `json:"tool,omitempty"`
+	// Letter is the dead letter that a refused decision became, which the journal does not have.
+	Letter uint64 `json:"letter,omitempty"`
+	Tool   string `json:"tool,omitempty"`
 	// Args are exact: those asked for, edited, or made.
 	Args     json.RawMessage `json:"args,omitempty"`
 	ArgsHash string          `json:"args_sha256,omitempty"`
@@ -72,8 +75,8 @@ func (a *app) approvalsLogCommand() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				return a.withRun(cmd.Context(), args[0], func(_ *client, store runner.Store, last core.Entry) error {
-					return a.printLog(cmd.Context(), store, []sdk.RunKey{last.Head.Key()})
+				return a.withRun(cmd.Context(), args[0], func(c *client, store runner.Store, last core.Entry) error {
+					return a.printLog(cmd.Context(), c, store, []sdk.RunKey{last.Head.Key()})
 				})
 			}
 			return a.logAll(cmd.Context())
@@ -102,11 +105,12 @@ func (a *app) logAll(ctx context.Context) error {
 		}
 		keys = append(keys, sdk.NewRunKey(r.Run))
 	}
-	return c.close(also(a.printLog(ctx, store, keys), store.Close()))
+	return c.close(also(a.printLog(ctx, c, store, keys), store.Close()))
 }
 
-func (a *app) printLog(ctx context.Context, store runner.Store, keys []sdk.RunKey) error {
+func (a *app) printLog(ctx context.Context, c *client, store runner.Store, keys []sdk.RunKey) error {
 	records := []logRecord{}
+	var refused refusals
 	for _, key := range keys {
 		entries, err := runner.New(runner.Options{Store: store}).Journal(ctx, key)
 		if err != nil {
@@ -117,6 +121,14 @@ func (a *app) printLog(ctx context.Context, store runner.Store, keys []sdk.RunKe
 			return err
 		}
 		records = append(records, of...)
+		refused.of(entries)
+	}
+	err := refused.read(ctx, c, func(r logRecord) error {
+		records = append(records, r.of(records))
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	slices.SortStableFunc(records, func(x, y logRecord) int { return cmp.Compare(x.At, y.At) })
 	return a.print(records, func(w io.Writer) error { return writeLog(w, records, len(keys) != 1) })
@@ -199,6 +211,8 @@ func (l *runLog) decided(at logRecord, e *core.Entry) {
 		switch {
 		case d.Refused != "":
 			event = logRefused
+		case d.Decision == sdk.DecisionViewed:
+			event = logViewed
 		case d.Grant != "":
 			event = logGranted
 		}
@@ -262,7 +276,12 @@ func (r *logRecord) text() string {
 			text = string(r.Decision) + because // nobody did
 		}
 	case logRefused:
+		if r.Decision == "" {
+			r.Decision = "an answer"
+		}
 		text = who + ": " + string(r.Decision) + ", which does not count" + because
+	case logViewed:
+		text = who
 	case logGranted:
 		text = string(r.Decision) + ", as decided on " + r.Request
 	case logEdited:

@@ -23,6 +23,8 @@ type shownItem struct {
 	// Decisions are those that the run recorded, also refused ones; Unknown says why they could not be read.
 	Decisions []core.Decision `json:"decisions,omitempty"`
 	Unknown   string          `json:"unknown,omitempty"`
+	// Unrecorded says why the journal does not have that the person saw it.
+	Unrecorded string `json:"unrecorded,omitempty"`
 }
 
 func (a *app) approvalsShowCommand(f *approvalsFlags) *cobra.Command {
@@ -48,11 +50,14 @@ func (a *app) approvalsShowCommand(f *approvalsFlags) *cobra.Command {
 }
 
 func (d *deskClient) show(ctx context.Context, id string) (shownItem, error) {
-	detail, err := d.Detail(ctx, id)
+	detail, unrecorded, err := d.View(ctx, id, d.approver.who)
 	if err != nil {
 		return shownItem{}, err
 	}
 	s := shownItem{Detail: detail}
+	if unrecorded != nil {
+		s.Unrecorded = problemText(unrecorded)
+	}
 	if detail.Kind != desk.KindPermission || len(detail.Sent) == 0 {
 		return s, nil
 	}
@@ -82,6 +87,9 @@ func (s *shownItem) write(w io.Writer, full bool) error {
 		}
 	}
 	s.writeDecisions(w)
+	if s.Unrecorded != "" {
+		fmt.Fprintf(w, "\nthat you saw it could not be recorded: %s\n", desk.Visible(s.Unrecorded, false))
+	}
 	return nil
 }
 

@@ -18,7 +18,7 @@ func (a *app) auditExportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "export RUN",
 		Short: "Write who asked, decided and did what in a run, as JSON Lines that an outsider can verify",
-		Long: "export writes the trail of one run: every call that the model asked for, every permission request, decision,\n" +
+		Long: "export writes the trail of one run: every call that the model asked for, every permission request, view, decision,\n" +
 			"refusal and execution, with time, principal, exact arguments, digest of the policy and version of the contract, in\n" +
 			"the order of the journal. Each line has the SHA-256 of the line before, and each record that of its journal entry.\n" +
 			"The digest of the last line goes to the standard error: keep it apart from the trail, as proof that this is what\n" +
@@ -26,14 +26,14 @@ func (a *app) auditExportCommand() *cobra.Command {
 		Example: "  agentd audit export trip-7 > trip-7.jsonl",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withRun(cmd.Context(), args[0], func(_ *client, store runner.Store, last core.Entry) error {
-				return a.exportTrail(cmd.Context(), store, last.Head)
+			return a.withRun(cmd.Context(), args[0], func(c *client, store runner.Store, last core.Entry) error {
+				return a.exportTrail(cmd.Context(), c, store, last.Head)
 			})
 		},
 	}
 }
 
-func (a *app) exportTrail(ctx context.Context, store runner.Store, head core.Head) error {
+func (a *app) exportTrail(ctx context.Context, c *client, store runner.Store, head core.Head) error {
 	stored, err := store.Entries(ctx, head.Key(), runner.Version{})
 	if err != nil {
 		return fmt.Errorf("read the journal of run %s: %w", head.Run, err)
@@ -47,6 +47,8 @@ func (a *app) exportTrail(ctx context.Context, store runner.Store, head core.Hea
 		return err
 	}
 	l := runLog{asked: map[string]sdk.PermissionRequest{}, calls: map[string]sdk.PermissionRequest{}, tools: map[string]string{}}
+	var refused refusals
+	lastDigest := ""
 	// The run may go on meanwhile: both have at least the entries that were there before.
 	for i := range min(len(stored), len(entries)) {
 		e, digest := &entries[i], core.Digest(stored[i].Data)
@@ -63,6 +65,16 @@ func (a *app) exportTrail(ctx context.Context, store runner.Store, head core.Hea
 				return err
 			}
 		}
+		refused.of(entries[:i+1])
+		lastDigest = digest
+	}
+	err = refused.read(ctx, c, func(r logRecord) error {
+		r = r.of(l.records)
+		r.Entry = lastDigest
+		return trail.Record(r)
+	})
+	if err != nil {
+		return err
 	}
 	digest, err := trail.End()
 	if err == nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"agentd/sdk"
 )
 
@@ -39,7 +41,10 @@ func TestAudit_SaysWhatItCheckedAndWhatIsWrong(t *testing.T) {
 
 	// Something overwrites the journal, and a terminal event.
 	nc, subjects := s.stranger(), sdk.DefaultSubjects()
-	s.post(nc, subjects.Journal(sdk.NewRunKey("two")), []byte("gone"))
+	gone := &nats.Msg{Subject: subjects.Journal(sdk.NewRunKey("two")), Data: []byte("gone"), Header: nats.Header{"Agentd-Rev": {"9"}}}
+	if _, err := nc.RequestMsg(gone, wait); err != nil {
+		t.Fatal(err)
+	}
 	out, _ = s.expect(exitFailure, "audit", "verify", "one", "two")
 	contains(t, out, "two\n", "a journal is an unbroken chain that only grows (I6)", "result    1 violation")
 	out, _ = s.expect(exitFailure, "audit", "verify", "--all", "-o", "json")

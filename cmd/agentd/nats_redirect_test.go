@@ -95,7 +95,7 @@ func TestNATSConfig_WhatTheServerDeliversIsNoDecision(t *testing.T) {
 	if m, err := heard.NextMsg(wait); err != nil || !strings.HasPrefix(m.Subject, "agentd.out.human_interaction.") {
 		t.Errorf("pushed: %+v, %v", m, err)
 	}
-	if stored := g.on("AGENTD_IN", "agentd.in.>"); len(stored) > 0 {
+	if stored := g.on("AGENTD_IN", "agentd.in.>"); len(stored) != 1 || stored[decision] != 1 { // that she saw it
 		t.Errorf("what is pushed is stored as %v", stored)
 	}
 	// A filter in the body that the request's subject does not have.

@@ -14,9 +14,6 @@ type rights struct {
 	Plan
 }
 
-// hookPrefix begins the names of the webhooks' consumers, which the desk of an approver reads.
-var hookPrefix = broker.HookConsumer("").Name
-
 const (
 	api = "$JS.API."
 	ack = "$JS.ACK."
@@ -53,16 +50,19 @@ func (r rights) read(stream string, filters ...string) []string {
 	return allow
 }
 
-// keepOff forbids who may read a zone to read, change or delete the consumers of others.
-func (r rights) keepOff(z broker.Zone) []string {
+// keepOff forbids who may read a zone to change or delete the consumers that provisioning made, and to read those that are not
+// their own.
+func (r rights) keepOff(z broker.Zone, own ...broker.ConsumerRef) []string {
 	var deny []string
 	for _, ref := range broker.Consumers(r.s, r.Broker) {
-		if ref.Zone != z || strings.HasPrefix(ref.Name, hookPrefix) {
+		if ref.Zone != z {
 			continue
 		}
 		name := r.stream(z) + "." + ref.Name
-		deny = append(deny, api+"CONSUMER.MSG.NEXT."+name, api+"CONSUMER.DELETE."+name,
-			api+"CONSUMER.CREATE."+name, api+"CONSUMER.CREATE."+name+".>")
+		deny = append(deny, api+"CONSUMER.DELETE."+name, api+"CONSUMER.CREATE."+name, api+"CONSUMER.CREATE."+name+".>")
+		if !slices.Contains(own, ref) {
+			deny = append(deny, api+"CONSUMER.MSG.NEXT."+name)
+		}
 	}
 	return deny
 }
@@ -216,12 +216,14 @@ func (r rights) approver(m Member) User {
 		u.Publish = append(u.Publish, r.s.Get(a.Name))
 		u.Subscribe = append(u.Subscribe, r.on(sdk.KindStream, sdk.NameToken(a.Name), ">"))
 	}
-	u.Deny = append(r.keepOff(broker.ZoneOut), r.keepOff(broker.ZoneIn)...)
+	var hooks []broker.ConsumerRef
 	for _, h := range r.Broker.Hooks {
 		if !slices.ContainsFunc(h.Domains, func(d string) bool { return !slices.Contains(domains, d) }) {
+			hooks = append(hooks, broker.HookConsumer(h.Name))
 			u.Publish = append(u.Publish, r.consume(broker.HookConsumer(h.Name))...)
 		}
 	}
+	u.Deny = append(r.keepOff(broker.ZoneOut, hooks...), r.keepOff(broker.ZoneIn)...)
 	return u
 }
 

@@ -116,6 +116,10 @@ func (c *Checker) permitted(r *run, e *core.Entry, call string) {
 // decision checks one decision that counted, and notes what it allows.
 func (c *Checker) decision(r *run, last, e *core.Entry, d *core.Decision) {
 	switch {
+	case d.Decision == sdk.DecisionViewed:
+		if q := r.requests[d.Request]; q == nil || q.call != d.Call || q.gate.ArgsHash != d.ArgsHash {
+			c.violate("I13", r.key, "entry %d has it that somebody saw request %s with other arguments", e.Rev, d.Request)
+		}
 	case d.Request == "":
 		c.usesGrant(r, e, d)
 	case d.Grant != "":

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -45,6 +46,25 @@ func (c *Conn) Stored(ctx context.Context, z Zone, subject string, sequence uint
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "message %d of %s is no longer stored", sequence, name)
 	}
 	return found, nil
+}
+
+// First publishes what a person says on a subject where they have said nothing yet; else it does nothing.
+func (c *Conn) First(ctx context.Context, subject string, event sdk.Event) error {
+	m, err := c.message(subject, event)
+	if err != nil {
+		return err
+	}
+	ctx, explain, stop := c.refusals.until(ctx, subject)
+	defer stop()
+	_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject)), jetstream.WithExpectLastSequencePerSubject(0))
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case err == nil:
+		return nil
+	case ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+		return nil
+	}
+	return c.publishError(subject, explain(err))
 }
 
 // Reply publishes a person's answer beside those that are on its subject already: whoever was refused may answer again.

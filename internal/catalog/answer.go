@@ -105,23 +105,27 @@ func (a *answers) builtin(kind core.CallKind) *contracts.Version {
 	return nil
 }
 
-// decision reads a decision on a permission request. What can be judged without the run is judged here: its signature and
-// its pattern.
+// decision reads a decision on a permission request, or that somebody has seen it. What can be judged without the run is
+// judged here: its signature and its pattern. The run records a refusal.
 func (a *answers) decision(call core.Call, ev sdk.Event, who string) (runner.Answer, *sdk.Error) {
 	var d sdk.PermissionDecision
 	if err := json.Unmarshal(ev.Data, &d); err != nil {
 		return runner.Answer{}, sdk.Errorf(sdk.CodeContractViolation, "the decision cannot be read").WithCause(err)
 	}
+	answer := runner.Answer{Data: ev.Data, Decision: &d}
+	if ev.Type == sdk.TypePermissionViewed {
+		d.Decision = sdk.DecisionViewed
+		return answer, nil
+	}
 	if d.Pattern != "" {
 		if err := approval.CheckPattern(d.Pattern); err != nil {
-			return runner.Answer{}, sdk.AsError(err)
+			answer.Refused = sdk.AsError(err).Message
 		}
 	}
-	answer := runner.Answer{Data: ev.Data, Decision: &d}
 	if call.Gate.Signed {
 		key, err := a.keys.Verify(call.Domains, ev, who)
 		if err != nil {
-			return runner.Answer{}, sdk.AsError(err)
+			answer.Refused = sdk.AsError(err).Message
 		}
 		answer.Key = key
 	}

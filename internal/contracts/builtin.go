@@ -69,7 +69,9 @@ func Permission() sdk.Contract {
 		Description: "An agent needs a person's permission for a call; the answer is their decision.",
 		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
 			Accepts: json.RawMessage(permissionAccepts),
-			Emits:   map[string]json.RawMessage{sdk.TypePermissionDecided: json.RawMessage(permissionDecided)},
+			Emits: map[string]json.RawMessage{
+				sdk.TypePermissionDecided: json.RawMessage(permissionDecided), sdk.TypePermissionViewed: json.RawMessage(permissionViewed),
+			},
 		}},
 	}
 }
@@ -168,6 +170,14 @@ const (
     "expires": {"type": "integer", "minimum": 0, "description": "Unix milliseconds."}
   },
   "required": ["decision", "args_sha256"],
+  "additionalProperties": false
+}`
+	permissionViewed = `{
+  "type": "object",
+  "properties": {
+    "args_sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "That of the request."}
+  },
+  "required": ["args_sha256"],
   "additionalProperties": false
 }`
 	completionParameters = `{

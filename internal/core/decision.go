@@ -23,6 +23,9 @@ func (t *transition) decided(c *Call, ev Answered) error {
 		Request: c.ID, Call: c.Gate.Call, Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
 		Event: ev.EventID, Source: ev.Source, Who: ev.Who, Key: ev.Key,
 	}
+	if d.Decision == sdk.DecisionViewed {
+		return t.viewed(c, record)
+	}
 	if refusal := t.refuse(c, d, ev); refusal != nil {
 		if c.Gate.Refusals >= MaxRefusals {
 			return refusal
@@ -43,6 +46,22 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	return t.settle()
 }
 
+// viewed records that somebody was shown the request: the first time that they were.
+func (t *transition) viewed(c *Call, d Decision) error {
+	switch {
+	case slices.Contains(c.Gate.Viewed, d.Who):
+		return sdk.Errorf(sdk.CodeDecisionRefused, "that they have seen the request is recorded already")
+	case len(c.Gate.Viewed) >= MaxViews:
+		return sdk.Errorf(sdk.CodeDecisionRefused, "the request has been seen by %d others", MaxViews)
+	case d.ArgsHash != c.Gate.ArgsHash:
+		return sdk.Errorf(sdk.CodeDecisionRefused, "other arguments were seen than the request's")
+	}
+	c.Gate.Viewed = append(slices.Clip(c.Gate.Viewed), d.Who)
+	d.Scope = ""
+	t.Decisions = append(t.Decisions, d)
+	return nil
+}
+
 // refuse says why a decision does not count, or nil.
 func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk.Error {
 	g, who := c.Gate, ev.Who
@@ -50,6 +69,8 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 		return sdk.Errorf(sdk.CodeDecisionRefused, format, args...)
 	}
 	switch {
+	case ev.Refused != "":
+		return refused("%s", clip(ev.Refused, maxMessage))
 	case ev.Received >= c.Due:
 		return refused("the request has expired")
 	case d.ArgsHash != g.ArgsHash:

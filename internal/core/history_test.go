@@ -49,12 +49,58 @@ func TestHistories_KeepTheInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { seen(explore(t)) })
 	rapid.Check(t, func(t *rapid.T) { seen(exploreOf(t, withContext(t))) })
 	t.Logf("%d histories, %d entries", histories, entries)
+	rarities(t, runs, calls)
 	document, err := os.ReadFile("../../docs/state_machine.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	documented(t, "Runs", table(string(document), "Runs"), runs)
 	documented(t, "Calls", table(string(document), "Calls"), calls)
+}
+
+// rarities are stories that random histories reach by luck alone: a run ends because nobody could decide, while its driver begins
+// a tool; and one is cancelled while an allowed tool waits for the other decisions.
+func rarities(t *testing.T, runs, calls transitions) {
+	t.Helper()
+	held := func(tools ...string) (r *rig, opened *core.Entry, happen func(core.Input) *core.Entry) {
+		spec := newSpec(service("book", 30*second), inline("charge", true))
+		spec.Gated, spec.Batch = true, true
+		r = newRig(spec)
+		happen = func(in core.Input) *core.Entry {
+			t.Helper()
+			before := r.state.Head
+			_, e, err := r.step(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs.run(&before, e)
+			calls.callsOf(&before, e)
+			return e
+		}
+		happen(r.deliver("init-1", started("order 7", "hello")))
+		asks := core.Ruling{Verdict: sdk.PermissionAsk, Terms: sdk.PermissionTerms{
+			Mode: sdk.PermissionHold, Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: minute}},
+		}}
+		p := policy{}
+		for _, tool := range tools {
+			p[tool] = asks
+		}
+		reply := replied(spec, "", sdk.ToolRequest{Name: "book", Arguments: "{}"}, sdk.ToolRequest{Name: "charge", Arguments: "{}"})
+		reply.Rulings = p.rulings(spec, &r.state.Head, reply.Reply)
+		return r, happen(r.drive(reply)), happen
+	}
+
+	r, opened, happen := held("book")
+	answer := r.answer(opened.Effect(core.EffectCall, opened.Requests[0].ID), 0, `{}`)
+	answer.Error = true
+	happen(r.deliver("nobody", answer))
+	happen(r.drive(core.Began{Calls: []string{opened.Head.Calls[1].ID}}))
+
+	r, opened, happen = held("book", "charge")
+	answer = r.answer(opened.Effect(core.EffectCall, opened.Requests[1].ID), 0, `{}`)
+	answer.Decision = &sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte("{}"))}
+	happen(r.deliver("allowed", answer))
+	happen(r.deliver("cancel", core.CancelAsked{}))
 }
 
 // documented compares a table with what was seen. A few random histories do not reach the rarest transitions.

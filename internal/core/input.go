@@ -75,9 +75,11 @@ type Answered struct {
 	// Tokens are those that an agent says it has used.
 	Tokens int64
 	// Decision is what a permission request was answered with; nil is an error of whoever was asked. Key is the fingerprint
-	// of the key that signed it, where that was asked for.
+	// of the key that signed it, where that was asked for. Refused says why it cannot count, whatever the terms: its signature
+	// is wrong, for example.
 	Decision *sdk.PermissionDecision
 	Key      string
+	Refused  string
 }
 
 // Fired is the run's timer. Now is the broker's clock, Due what the timer was armed for.

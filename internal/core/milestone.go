@@ -58,6 +58,9 @@ func Milestones(e *Entry) []sdk.Live {
 		m.add(MilestoneRequested, map[string]any{"request": r.ID, "asked": r.Data})
 	}
 	for _, d := range e.Decisions {
+		if d.Decision == sdk.DecisionViewed {
+			continue
+		}
 		m.add(MilestoneDecided, map[string]any{"decision": d})
 	}
 	for _, a := range e.Asks {

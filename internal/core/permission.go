@@ -44,6 +44,8 @@ type Gate struct {
 	Signed bool `json:"signed,omitempty"`
 	// Stages are those that are asked when nobody has decided in time.
 	Stages []sdk.PermissionStage `json:"stages,omitempty"`
+	// Viewed are the principals that were shown it; "" is anybody anonymous.
+	Viewed []string `json:"viewed,omitempty"`
 	// Refusals counts decisions that did not count.
 	Refusals int `json:"refusals,omitempty"`
 	// Told says that the model is told of the decision when the round closes.
@@ -80,7 +82,8 @@ type Request struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// Decision is one entry of a request's audit: a decision that counted, one that was refused, or a grant that was used.
+// Decision is one entry of a request's audit: a decision that counted, one that was refused, a grant that was used, or that
+// somebody was shown the request.
 type Decision struct {
 	// Request is the request's id; empty for a call that a grant covered.
 	Request  string         `json:"request,omitempty"`
@@ -109,10 +112,11 @@ type Edit struct {
 }
 
 // MaxGrants bounds the grants of a run: beyond, every call is asked for. MaxRefusals bounds the refused decisions that a
-// request records: later ones are dead-lettered.
+// request records, and MaxViews the principals that were shown it: later ones are dead-lettered.
 const (
 	MaxGrants   = 256
 	MaxRefusals = 16
+	MaxViews    = 32
 )
 
 // asked is a call of a round that needs permission.

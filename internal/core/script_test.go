@@ -377,6 +377,8 @@ func (s *script) parseAnswer(rest string) core.Answered {
 			ev.EventID = value
 		case "key":
 			ev.Key = value
+		case "bad":
+			ev.Refused = value
 		case "used":
 			ev.Tokens = int64(number(s.T, value))
 		case "lane":

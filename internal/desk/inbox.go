@@ -124,6 +124,9 @@ func (b *inbox) answered(d broker.Delivery) error {
 	}
 	sent := Sent{Who: address.Who, At: d.Received(), sequence: d.Sequence()}
 	if event, err := sdk.DecodeEvent(d.Headers(), d.Data()); err == nil {
+		if event.Type == sdk.TypePermissionViewed {
+			return nil
+		}
 		sent.Event = event.ID
 		var decision sdk.PermissionDecision
 		if event.Type == sdk.TypePermissionDecided && json.Unmarshal(event.Data, &decision) == nil {

@@ -57,8 +57,9 @@ type PromptInput struct {
 	Run    string
 	System string
 	Input  json.RawMessage
-	// Messages are the conversation, its older part as a summary where there is one.
-	Messages []sdk.Message
+	// Messages are the conversation. Summarised says that the first stands for its older part.
+	Messages   []sdk.Message
+	Summarised bool
 	// Context is what services answered that were asked for sections.
 	Context      []sdk.Section
 	Interactions sdk.Interactions
@@ -86,6 +87,8 @@ type Answer struct {
 	Decision *sdk.PermissionDecision
 	// Key is the fingerprint of the key that signed the decision, where the request wants a signature.
 	Key string
+	// Refused says why the decision cannot count, whatever the request's terms.
+	Refused string
 }
 
 // Catalog knows the agents of this worker. Agents are named by their subject token. Safe for concurrent use.

@@ -232,7 +232,7 @@ func (a *activation) answered() (core.Event, *sdk.Error) {
 			return nil, problem
 		}
 		answer.Data, answer.Error, answer.Retryable = checked.Data, checked.Error, checked.Retryable
-		answer.Decision, answer.Key = checked.Decision, checked.Key
+		answer.Decision, answer.Key, answer.Refused = checked.Decision, checked.Key, checked.Refused
 		if c.Kind == core.CallPermission && a.agent.Identity && answer.Who == "" {
 			return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires")
 		}

@@ -148,7 +148,7 @@ func (s *simulation) guard(a *runner.Agent) {
 		s.gated(a, p)
 	}
 	if s.hooked {
-		s.hook(a)
+		s.watch(a)
 	}
 }
 
@@ -197,6 +197,7 @@ func (s *simulation) asked(call sdk.CallAddress, ev sdk.Event) {
 	if s.strikes(serviceSilent) {
 		return
 	}
+	s.view(call, ev, r)
 	first := s.pick(len(principals))
 	for n := range max(r.Quorum, 1) + s.pick(2) {
 		who := principals[(first+n)%len(principals)]
@@ -215,6 +216,15 @@ func (s *simulation) asked(call sdk.CallAddress, ev sdk.Event) {
 		if s.strikes(serviceTwice) {
 			s.decided(call, ev, who, delay+int64(s.pick(minute)), s.decide(r))
 		}
+	}
+}
+
+// view plans that people have a look at a request, more than once now and then.
+func (s *simulation) view(call sdk.CallAddress, ev sdk.Event, r sdk.PermissionRequest) {
+	for range s.pick(3) {
+		s.decided(call, ev, principals[s.pick(len(principals))], int64(s.pick(20_000)), sdk.PermissionDecision{
+			Decision: sdk.DecisionViewed, ArgsHash: r.ArgsHash,
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	atAbsorbed
 	atTaken
 	atModel
+	atHook
 	atStep
 	atStepAgain
 	atStepWritten
@@ -30,7 +31,6 @@ const (
 	atLookUp
 	atMarked
 	atPermission
-	atHook
 	atTool
 	atInTool
 	atResult
@@ -63,6 +63,7 @@ var places = [points]struct{ code, what string }{
 	atAbsorbed:      {"C3", "an input is durable"},
 	atTaken:         {"C4", "the run is taken"},
 	atModel:         {"C5", "the model works"},
+	atHook:          {"C6", "a hook has been called, its step is not written"},
 	atStep:          {"C6", "a step is about to be written"},
 	atStepAgain:     {"C7", "whether a step is written is not known"},
 	atStepWritten:   {"C8", "a step is written, and not confirmed"},
@@ -76,7 +77,6 @@ var places = [points]struct{ code, what string }{
 	atLookUp:        {"C10", "whether a call was voided is about to be looked up"},
 	atMarked:        {"C17", "an at-most-once tool is marked"},
 	atPermission:    {"C6", "permission is about to be checked, or recorded"},
-	atHook:          {"C6", "a hook is about to be called"},
 	atTool:          {"C17", "a tool is about to run"},
 	atInTool:        {"C18", "a tool works"},
 	atResult:        {"C19", "results of tools are about to be written"},

@@ -52,6 +52,7 @@ type simulation struct {
 	broker *fakeBroker
 	store  *fakeStore
 	models *models
+	hooks  *hooks
 	// manager keeps grants; policies are those of all specs, by digest.
 	manager  *manager
 	policies map[string]policy
@@ -89,7 +90,7 @@ func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 	s.swarm()
 	s.broker = newBroker(s)
 	s.store = newStore(s)
-	s.models = newModels(s)
+	s.models, s.hooks = newModels(s), newHooks(s)
 	s.manager, s.policies = &manager{simulation: s, reserved: map[string]string{}}, map[string]policy{}
 	s.audit.Policy(s.verdict)
 	s.compile()

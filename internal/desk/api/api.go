@@ -149,12 +149,19 @@ func (a api) list(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a api) show(w http.ResponseWriter, r *http.Request) {
-	detail, err := a.Desk.Detail(r.Context(), r.PathValue("id"))
+	detail, unrecorded, err := a.Desk.View(r.Context(), r.PathValue("id"), a.Who)
 	if err != nil {
 		a.fail(w, 0, err)
 		return
 	}
-	a.send(w, detail)
+	shown := struct {
+		desk.Detail
+		Unrecorded string `json:"unrecorded,omitempty"`
+	}{Detail: detail}
+	if unrecorded != nil {
+		shown.Unrecorded = sdk.AsError(unrecorded).Message
+	}
+	a.send(w, shown)
 }
 
 func (a api) decide(w http.ResponseWriter, r *http.Request) {

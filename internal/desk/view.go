@@ -1,0 +1,41 @@
+package desk
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"agentd/sdk"
+)
+
+// View is Detail for somebody who is going to see it: that they are is recorded in the run's journal, once for each principal
+// and request. recorded says why it could not be; the detail is there all the same, for who may read it may read the stream.
+func (d *Desk) View(ctx context.Context, id, who string) (detail Detail, recorded, err error) {
+	if detail, err = d.Detail(ctx, id); err != nil || detail.Kind != KindPermission {
+		return detail, nil, err
+	}
+	return detail, d.recordView(ctx, detail, who), nil
+}
+
+func (d *Desk) recordView(ctx context.Context, detail Detail, who string) error {
+	if err := CheckPrincipal(who); err != nil {
+		return err
+	}
+	reply, err := replySubject(d.o.Conn, detail.subject, who)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(map[string]string{"args_sha256": detail.Request.ArgsHash})
+	if err != nil {
+		return fmt.Errorf("encode view: %w", err)
+	}
+	call := detail.Event
+	ctx, cancel := context.WithTimeout(ctx, d.o.Patience)
+	defer cancel()
+	return d.o.Conn.First(ctx, reply, sdk.Event{
+		ID: call.ID + "-viewed" + strings.TrimSuffix("-"+who, "-"), Source: Source, Type: sdk.TypePermissionViewed, Subject: call.Subject,
+		Time: d.now(), DataContentType: sdk.ContentTypeJSON, DataSchema: call.DataSchema, Data: data, To: call.RedirectTo,
+		ParentID: call.ID, AccessControl: call.AccessControl, TraceParent: call.TraceParent, TraceState: call.TraceState,
+	})
+}
