@@ -316,14 +316,13 @@ func quickstart(t *testing.T) *shell {
 	s.instead("mkdir refunds", "true")
 	s.instead("--script script.yaml", "--script script.yaml --listen 127.0.0.1:"+port)
 	s.instead("127.0.0.1:4380", "127.0.0.1:"+port)
-	top, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
+	shop := filepath.Join(s.dir, "shop")
+	cmd := exec.Command("go", "build", "-o", shop, filepath.Join(s.dir, "refunds", "main.go"))
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the program of the page: %v\n%s", err, out)
 	}
-	s.change = append(s.change, change{"go run .", func() string {
-		main := filepath.Join(s.dir, "main.go")
-		return fmt.Sprintf("(cd %q && go build -o %q %q) && exec ./shop", top, filepath.Join(s.dir, "shop"), main)
-	}})
+	s.instead("go run .", shop)
 	s.change = append(s.change, change{"approve ID", func() string {
 		var waiting []struct{ Short string }
 		s.eventually("agentd approvals list -o json", func(out string) bool {
@@ -331,7 +330,7 @@ func quickstart(t *testing.T) *shell {
 		})
 		return "approve " + waiting[0].Short
 	}})
-	s.goesOn = map[string]string{"mock-llm": "listens on", "agentd dev": "ready", "./shop": "euros"}
+	s.goesOn = map[string]string{"mock-llm": "listens on", "agentd dev": "ready", "/shop": "euros"}
 	s.like["nats://127.0.0.1:4222"], s.like["h2k4pd"] = `nats://127\.0\.0\.1:\d+`, `\w+`
 	return s
 }
