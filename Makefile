@@ -52,8 +52,8 @@ chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make 
 	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: deploy
-deploy: ## render the Helm chart, and run docker-compose.yml with local images; without a Docker engine only the chart
-	cd test/deploy && $(GO) vet -mod=mod ./... && $(GO) test -count=1 -timeout 20m ./...
+deploy: ## render the Helm chart, build the images, and run docker-compose.yml with them; without a Docker engine only the chart
+	cd test/deploy && $(GO) vet -mod=mod ./... && $(GO) test -count=1 -timeout 40m ./...
 
 .PHONY: bench
 bench: ## measure runs/s, latencies and bytes per step on both stores, and what validation costs

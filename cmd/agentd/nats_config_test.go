@@ -184,6 +184,32 @@ func (g *guarded) request(run string) desk.Item {
 	return desk.Item{}
 }
 
+// rested waits until the worker has done what follows from all init events: a person may see a request before its timer is
+// armed.
+func (g *guarded) rested() {
+	g.t.Helper()
+	nc, err := nats.Connect(g.url("worker"), nats.CustomInboxPrefix("_INBOX_agentd_worker"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer nc.Close()
+	g.eventually("all init events are acknowledged", func() bool {
+		m, err := nc.Request("$JS.API.CONSUMER.INFO.AGENTD_START.agent_clerk", nil, wait)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		var info struct {
+			Name    string `json:"name"`
+			Pending int    `json:"num_pending"`
+			Unacked int    `json:"num_ack_pending"`
+		}
+		if err := json.Unmarshal(m.Data, &info); err != nil || info.Name == "" {
+			g.t.Fatalf("%v in %s", err, m.Data)
+		}
+		return info.Pending == 0 && info.Unacked == 0
+	})
+}
+
 // state is the last sequence of every stream.
 func (g *guarded) state() map[string]uint64 {
 	g.t.Helper()
@@ -316,6 +342,7 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 	key := sdk.NewRunKey("one")
 	tail := "clerk." + key.String() + "." + request.ID
 	decision := "agentd.in.human_interaction.agentd_permission_request." + tail
+	g.rested()
 	before := g.state()
 	api := "$JS.API."
 	g.refused("svc_local_weather_forecast", []string{

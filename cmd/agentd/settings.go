@@ -195,9 +195,7 @@ func models(cfg *config.Config) (*llm.Registry, error) {
 // plan is what the broker needs for the agents, and for the services of all contracts, also of those that no agent calls.
 func plan(cfg *config.Config) broker.Plan {
 	p := worker.Plan(cfg.Agents)
-	if cfg.NATS.Replicas > config.DefaultReplicas {
-		p.Replicas = cfg.NATS.Replicas // else existing streams stay as the operator made them
-	}
+	p.Replicas = cfg.NATS.Replicas
 	for _, c := range cfg.Contracts {
 		service := broker.ServicePlan{Domain: c.Domain, Type: c.Type}
 		served := slices.ContainsFunc(cfg.Agents, func(a sdk.AgentSpec) bool { return a.Contract.Type == c.Type })

@@ -154,6 +154,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 	c.mu.RLock()
 	asked := listings{former: c.listed, now: map[sdk.Toolset]listing{}}
 	c.mu.RUnlock()
+	asked.list(context.Background(), toolsetsOf(agents))
 	for _, a := range agents {
 		token := sdk.NameToken(a.Spec.Name)
 		if other, taken := current[token]; taken {
@@ -164,9 +165,12 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 		a.Spec.Code = codeOf(a)
 		e := &entry{}
 		var err error
-		e.agent, err = asked.gather(context.Background(), a)
+		e.agent, err = asked.gather(a)
 		if err == nil { // also of one that waits, so that what else is wrong is said now
 			e.compiled, err = compile(e.agent.Agent, e.agent.away, a.Spec.Permissions, c.models, c.surroundings)
+		}
+		if err == nil {
+			err = checkWindow(a.Spec, e.compiled.Definitions)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
@@ -306,8 +310,11 @@ func Check(a sdk.Agent, permissions approval.Options) error {
 	for _, set := range a.Toolsets {
 		away = append(away, awayOf(a, set, nil))
 	}
-	_, err := compile(a, away, a.Spec.Permissions, noModel, permissions)
-	return err
+	compiled, err := compile(a, away, a.Spec.Permissions, noModel, permissions)
+	if err != nil {
+		return err
+	}
+	return checkWindow(a.Spec, compiled.Definitions)
 }
 
 var _ runner.Catalog = (*Catalog)(nil)

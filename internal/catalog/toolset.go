@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"agentd/sdk"
@@ -60,9 +61,9 @@ func awayOf(a sdk.Agent, set sdk.Toolset, err error) Away {
 
 func isRequired(a Away) bool { return a.Required }
 
-// gather lists the agent's toolsets. A run may be resumed when a toolset is away, so they are asked once, here, and not
-// when a run needs them. The error is of those that cannot be used at all.
-func (l listings) gather(ctx context.Context, a sdk.Agent) (gathered, error) {
+// gather gives the agent the tools of its toolsets. A run may be resumed when a toolset is away, so they are asked once,
+// before, and not when a run needs them. The error is of those that cannot be used at all.
+func (l listings) gather(a sdk.Agent) (gathered, error) {
 	g := gathered{Agent: a}
 	g.Tools = slices.Clone(a.Tools)
 	for _, t := range a.Tools {
@@ -74,7 +75,7 @@ func (l listings) gather(ctx context.Context, a sdk.Agent) (gathered, error) {
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "toolset %s: a toolset is a pointer, so that it can be told from others", set.Name()))
 			continue
 		}
-		listed := l.of(ctx, set)
+		listed := l.now[set]
 		switch {
 		case errors.Is(listed.err, &sdk.Error{Code: sdk.CodeConfig}):
 			faults = append(faults, listed.err)
@@ -91,18 +92,20 @@ func (l listings) gather(ctx context.Context, a sdk.Agent) (gathered, error) {
 	return g, errors.Join(faults...)
 }
 
-// of lists a toolset, once.
-func (l listings) of(ctx context.Context, set sdk.Toolset) listing {
-	listed, ok := l.now[set]
-	if ok {
-		return listed
+// list lists all toolsets at once, so that those that do not answer are waited for together.
+func (l listings) list(ctx context.Context, sets []sdk.Toolset) {
+	listed := make([]listing, len(sets))
+	var all sync.WaitGroup
+	for i, set := range sets {
+		all.Go(func() { listed[i].tools, listed[i].err = list(ctx, set) })
 	}
-	listed.tools, listed.err = list(ctx, set)
-	if tools, known := l.former[set]; known && listed.err != nil && !errors.Is(listed.err, &sdk.Error{Code: sdk.CodeConfig}) {
-		listed = listing{tools: tools} // its calls fail for as long as it is away
+	all.Wait()
+	for i, set := range sets {
+		if tools, known := l.former[set]; known && listed[i].err != nil && !errors.Is(listed[i].err, &sdk.Error{Code: sdk.CodeConfig}) {
+			listed[i] = listing{tools: tools} // its calls fail for as long as it is away
+		}
+		l.now[set] = listed[i]
 	}
-	l.now[set] = listed
-	return listed
 }
 
 // answered are the tools of the toolsets that did not fail.

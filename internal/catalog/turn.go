@@ -19,10 +19,11 @@ type turns struct {
 	sections []*template.Template
 	hooks    sdk.Hooks
 	memory   *sdk.Memory
+	count    prompt.Counter
 }
 
 func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools []sdk.ToolDefinition) (*turns, error) {
-	t := &turns{tools: tools, hooks: hooks, memory: spec.Memory}
+	t := &turns{tools: tools, hooks: hooks, memory: spec.Memory, count: prompt.CounterOf(spec.Model)}
 	guidance := spec.Guidance
 	if guidance == nil {
 		guidance = &sdk.Guidance{}
@@ -80,7 +81,7 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt
 			out.Turn = append(out.Turn, sdk.Section{Name: part.name, Text: text})
 		}
 	}
-	t.fit(&out)
+	t.fit(&out, in.Summarised)
 	return out, nil
 }
 
@@ -94,24 +95,47 @@ func answered(sections []sdk.Section, name string) string {
 	return ""
 }
 
-// fit keeps the prompt within the window.
-func (t *turns) fit(out *runner.Prompt) {
+// fit keeps the prompt within the window. summarised says that the first message is a summary.
+func (t *turns) fit(out *runner.Prompt, summarised bool) {
 	if t.memory == nil {
 		return
 	}
-	rest := t.memory.Window - prompt.Tokens(out.System) - prompt.ToolTokens(t.tools)
+	rest := t.memory.Window - t.count(out.System) - t.count.Tools(t.tools)
 	for _, s := range out.Turn {
-		rest -= prompt.Tokens(s.Text)
+		rest -= t.count(s.Text)
 	}
-	used := 0
-	for _, m := range out.Messages {
-		used += prompt.MessageTokens(m)
-	}
-	if t.memory.Compact && used > rest-t.memory.Window/5 {
-		if older := prompt.Older(out.Messages); older > 0 {
+	if t.memory.Compact && t.count.Over(out.Messages, rest-t.memory.Window/5) {
+		if older := prompt.Older(out.Messages); t.worthwhile(out.Messages[:older], summarised) {
 			out.Compact = older
 			out.SummarySystem, out.SummaryMessages = prompt.Summary(out.Messages[:older])
 		}
 	}
-	out.Messages = prompt.Prune(out.Messages, rest)
+	out.Messages = t.count.Prune(out.Messages, rest)
+}
+
+// worthwhile reports whether a summary of the messages, of which the first may be a summary, stands for at least a fifth of the
+// window that none stood for before: where prompts never fit, because of what else is in them or of a large result, the model
+// would be asked for a summary before every call.
+func (t *turns) worthwhile(older []sdk.Message, summarised bool) bool {
+	if summarised && len(older) > 0 {
+		older = older[1:]
+	}
+	return len(older) > 0 && t.count.Over(older, t.memory.Window/5-1)
+}
+
+// checkWindow refuses an agent whose window has no room for a conversation. Runs that began with such a one go on.
+func checkWindow(spec sdk.AgentSpec, tools []sdk.ToolDefinition) error {
+	if spec.Memory == nil {
+		return nil
+	}
+	count := prompt.CounterOf(spec.Model)
+	fixed := count(spec.System) + count.Tools(tools)
+	if g := spec.Guidance; g != nil {
+		fixed += count(g.Loop) + count(g.Capabilities) + count(g.Thinking)
+	}
+	if fixed > spec.Memory.Window/2 {
+		return sdk.Errorf(sdk.CodeConfig, "memory: tools and system prompt take about %d of the window's %d tokens; want a window of %d at least",
+			fixed, spec.Memory.Window, 2*fixed)
+	}
+	return nil
 }

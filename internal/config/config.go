@@ -29,7 +29,6 @@ const (
 const (
 	DefaultData     = ".agentd"
 	DefaultSlots    = 32
-	DefaultReplicas = 1
 	DefaultLogLevel = "info"
 	DefaultLogForm  = "text"
 )
@@ -102,7 +101,7 @@ type NATS struct {
 	CA, Cert, Key string
 	// Root is the first token of every subject.
 	Root string
-	// Replicas of streams, 1 to 5.
+	// Replicas of streams, 1 to 5; 0 is not set: existing streams stay as they are, new ones have 1.
 	Replicas int
 }
 
@@ -134,7 +133,7 @@ func Default() *Config { return defaults("") }
 func defaults(file string) *Config {
 	return &Config{
 		File:      file,
-		NATS:      NATS{Root: sdk.DefaultRoot, Replicas: DefaultReplicas},
+		NATS:      NATS{Root: sdk.DefaultRoot},
 		Data:      filepath.Join(filepath.Dir(file), DefaultData),
 		Slots:     DefaultSlots,
 		Reconcile: defaultReconcile(), Retention: Retention{History: sdk.DefaultHistory},
@@ -172,10 +171,13 @@ func (c *Config) Check() error {
 	var r strict.Reader
 	settings := strict.Position{File: "settings"}
 	for _, err := range []error{
-		checkStore(c.Store), checkRoot(c.NATS.Root), checkReplicas(c.NATS.Replicas), checkSlots(c.Slots),
+		checkStore(c.Store), checkRoot(c.NATS.Root), checkSlots(c.Slots),
 		checkLevel(c.Log.Level), checkFormat(c.Log.Format),
 	} {
 		r.Note(settings, err)
+	}
+	if c.NATS.Replicas != 0 {
+		r.Note(settings, checkReplicas(c.NATS.Replicas))
 	}
 	if c.StoreKind() == StoreRedis && c.Redis.URL == "" {
 		r.Faultf(settings, "the store is redis, but there is no Redis URL (redis.url, REDIS_URL)")

@@ -1,11 +1,7 @@
 package config
 
 import (
-	"bytes"
-	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -175,129 +171,6 @@ func TestLoad_DigestsAreStable(t *testing.T) {
 	}
 }
 
-func TestLoad_ListsEveryFaultOfAllFiles(t *testing.T) {
-	t.Parallel()
-	_, err := Load("testdata/broken/agentd.yaml")
-	if err == nil {
-		t.Fatal("loaded")
-	}
-	const golden = "testdata/broken/faults.golden"
-	if *update {
-		if err := os.WriteFile(golden, []byte(err.Error()+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, readErr := os.ReadFile(golden)
-	if readErr != nil {
-		t.Fatal(readErr)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(err.Error()+"\n", "\n")); diff != "" {
-		t.Errorf("faults (-want +got):\n%s", diff)
-	}
-	faults, ok := errors.AsType[Faults](err)
-	if !ok || sdk.AsError(err).Code != sdk.CodeConfig || !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
-		t.Errorf("error %T", err)
-	}
-	for _, f := range faults {
-		if strings.Contains(f.Message, "sk-secret") {
-			t.Errorf("a secret in %s", f)
-		}
-	}
-}
-
-func TestLoad_RefusesSmallerFiles(t *testing.T) {
-	t.Parallel()
-	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), ed25519.PublicKeySize))
-	agent := func(members string) string { return "agents:\n  - {name: a, model: {name: m}, " + members + "}\n" }
-	tests := []struct{ name, file, want string }{
-		{"empty", "", "agentd.yaml: the file is empty"},
-		{"list", "- a", "agentd.yaml:1:1: want a mapping, got a list"},
-		{
-			"permissions without rules", agent("permissions: {mode: hold}"),
-			"agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules: expected at least one rule, got none",
-		},
-		{"a permission list", agent("permissions: [x]"), "agentd.yaml:2:46: want a mapping, got a list"},
-		{"a permission word", agent("permissions: strict"), `agentd.yaml:2:46: want a mapping, got "strict"`},
-		{
-			"a quorum of the anonymous", agent("permissions: {require: ['*'], quorum: 2}"),
-			"agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules[0].terms: expected identity: required, because it depends on who somebody is, got anybody may be anonymous",
-		},
-		{
-			"a key twice", "decision_keys: {finance: [" + key + ", anna=" + key + "]}\n" + agent(""),
-			"agentd.yaml:1:73: decision_keys: the domain has this key twice: it counts once",
-		},
-		{
-			"a key of nobody", "decision_keys: {finance: [a.b=" + key + "]}\n" + agent(""),
-			`agentd.yaml:1:27: decision_keys: "a.b" cannot be a principal: want 1 to 128 letters, digits, _ and -`,
-		},
-		{
-			"no condition", agent("permissions: {rules: [{when: 'args.'}]}"), "agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules[0].when: expected a condition, " +
-				`got "args." is no CEL expression: column 6: Syntax error: no viable alternative at input '.'`,
-		},
-		{"mcp", agent("tools: {mcp: {a: {}}}"), "agentd.yaml:2:46: want a list, got a mapping"},
-		{
-			"built-in types are taken", agent("contract: {}") + "  - {name: agentd.question.ask, model: {name: m}}\n",
-			"agentd.yaml:3:5: type agentd.question.ask is already the one of contract #/agentd/question/ask in agentd",
-		},
-		{
-			"large prompt", agent("system: " + strings.Repeat("x", maxPrompt+1)),
-			"agentd.yaml:2:41: the system prompt has 262145 bytes; at most 262144 are allowed",
-		},
-		{
-			"a contract for two", "contracts: [c.yaml]\n" + agent("contract: c") + "  - {name: b, model: {name: m}, contract: c}\n",
-			"agentd.yaml:4:43: agents \"a\" and \"b\" cannot both answer calls of type c",
-		},
-		{
-			"the local lane of a contract", "contracts: [local.yaml]\n",
-			`local.yaml: domain "local" is the lane of calls without a domain: leave the domain out`,
-		},
-		{
-			"an unknown domain", "domains: [eu]\n" + agent("tools: {services: [{contract: c.yaml, domains: [local, eu, uk]}]}"),
-			`agentd.yaml:3:92: domain "uk" is not known; add it to domains: if somebody serves it. There is eu, human.interaction, local`,
-		},
-		{
-			"a permission's unknown domain", agent("permissions: {require: ['*'], domain: desk}"),
-			`agentd.yaml:2:71: domain "desk" is not known; add it to domains: if somebody serves it. There is human.interaction, local`,
-		},
-		{
-			"a file that is missing", agent("tools: {services: [{contract: x.yaml}]}"),
-			"agentd.yaml:2:63: DIR/x.yaml cannot be read: no such file or directory (a name that has a slash or ends in .yaml, " +
-				".yml or .json is a file; the registry is asked for types such as a.b and URIs such as #/a/b)",
-		},
-		{
-			"a range in the registry", agent("tools: {services: [{contract: far.away, version: newest}]}"),
-			`agentd.yaml:2:63: version range "newest" of contract far.away: want a version, a range such as ^1, or latest`,
-		},
-		{
-			"no type and no file", agent("tools: {services: [{contract: 'far away'}]}"),
-			`agentd.yaml:2:63: name "far away": want letters, digits, "_", "-" and single dots, at most 128 characters`,
-		},
-		{"a type twice", "contracts: [c.yaml, d.json]\n", "d.json: type c is already the one of contract #/c in DIR/c.yaml"},
-		{
-			"an unknown type", agent("contract: nope"),
-			`agentd.yaml:2:43: no contract of type "nope" in contracts: or agents:; there is agentd.conversation.turn, agentd.permission.request, agentd.question.ask. ` +
-				"(Only services are looked up in the registry, not the contract that an agent itself has.)",
-		},
-		{"an empty folder", "contracts: [empty]\n", "agentd.yaml:1:13: DIR/empty has no contracts: no file ends in .yaml, .yml or .json"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			path := write(t, map[string]string{
-				"agentd.yaml": tt.file, "empty/x.txt": "",
-				"d.json":     `{"uri": "#/d", "type": "c", "versions": {"1.0.0": {"accepts": {"type": "object"}, "emits": {"d": {"type": "object"}}}}}`,
-				"local.yaml": "uri: '#/l'\ntype: l\ndomain: local\nversions: {1.0.0: {accepts: {type: object}, emits: {d: {type: object}}}}",
-				"c.yaml":     "uri: '#/c'\ntype: c\nversions: {1.0.0: {accepts: {type: object}, emits: {d: {type: object}}}}",
-			})
-			_, err := Load(path)
-			want := strings.ReplaceAll(tt.want, "DIR", filepath.Dir(path))
-			if err == nil || err.Error() != filepath.Dir(path)+"/"+want {
-				t.Errorf("error %v\nwant %s", err, want)
-			}
-		})
-	}
-}
-
 func TestLoad_WhatIsInNoFileIsLeftToTheRegistry(t *testing.T) {
 	t.Parallel()
 	path := write(t, map[string]string{
@@ -374,74 +247,6 @@ func TestLoad_FileThatIsMissing(t *testing.T) {
 	_, err := Load(path)
 	if want := path + ": " + path + " cannot be read: no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("error %v", err)
-	}
-}
-
-func env(values map[string]string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		value, ok := values[name]
-		return value, ok
-	}
-}
-
-func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
-	t.Parallel()
-	c := mustLoad(t, "testdata/desk/agentd.yaml")
-	err := c.ApplyEnv(env(map[string]string{
-		"NATS_URL": "nats://n", "NATS_CREDS": "n.creds", "REDIS_URL": "redis://r", "OPENAI_API_KEY": "sk-1",
-		"NATS_NKEY": "n.nk", "NATS_CA": "ca.pem", "NATS_CERT": "cert.pem", "NATS_KEY": "key.pem",
-		"OPENAI_BASE_URL": "http://o", "LOCAL_KEY": "sk-2", "AGENTD_ROOT": "root", "AGENTD_REPLICAS": "5",
-		"AGENTD_STORE": "redis", "AGENTD_DATA": "d", "AGENTD_SLOTS": "1", "AGENTD_LOG_LEVEL": "error", "AGENTD_LOG_FORMAT": "",
-		"AGENTD_RECONCILE": "0", "AGENTD_HISTORY": "7d",
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := mustLoad(t, "testdata/desk/agentd.yaml")
-	want.NATS = NATS{
-		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5,
-	}
-	want.Redis = Redis{"redis://r"}
-	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}
-	want.Reconcile.Interval, want.Retention.History = 0, 7*24*time.Hour
-	want.Models = []Provider{
-		{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
-		{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY", APIKey: "sk-2"},
-		{Name: "openai", BaseURL: "http://o", APIKeyEnv: "OPENAI_API_KEY", APIKey: "sk-1"},
-	}
-	if diff := cmp.Diff(want, c); diff != "" {
-		t.Errorf("config (-want +got):\n%s", diff)
-	}
-	if err := c.Check(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestConfig_ApplyEnvListsEveryFault(t *testing.T) {
-	t.Parallel()
-	c := Default()
-	err := c.ApplyEnv(env(map[string]string{
-		"AGENTD_ROOT": "a.b", "AGENTD_REPLICAS": "0", "AGENTD_STORE": "disk", "AGENTD_SLOTS": "x",
-		"AGENTD_LOG_LEVEL": "loud", "AGENTD_LOG_FORMAT": "xml", "AGENTD_RECONCILE": "1ms", "AGENTD_HISTORY": "week",
-	}))
-	want := []string{
-		`environment variable AGENTD_HISTORY: "week" is not a duration such as 30s, 15m, 72h or 30d, or 0`,
-		`environment variable AGENTD_LOG_FORMAT: log format: want text or json, got "xml"`,
-		`environment variable AGENTD_LOG_LEVEL: log level: want debug or info or warn or error, got "loud"`,
-		`environment variable AGENTD_RECONCILE: want at least 1s, or 0, got 1ms`,
-		`environment variable AGENTD_REPLICAS: replicas: want 1 to 5, got 0`,
-		`environment variable AGENTD_ROOT: subject root "a.b" is not of the form ^[a-z0-9_-]{1,64}$`,
-		`environment variable AGENTD_SLOTS: want a whole number, got "x"`,
-		`environment variable AGENTD_STORE: store: want jetstream or redis, got "disk"`,
-	}
-	if err == nil {
-		t.Fatal("no error")
-	}
-	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
-		t.Errorf("faults (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(Default(), c); diff != "" {
-		t.Errorf("a refused value was taken:\n%s", diff)
 	}
 }
 

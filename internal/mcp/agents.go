@@ -153,7 +153,9 @@ func (a *Agents) call(ctx context.Context, agent string, r mcp.CallToolRequest) 
 func (a *Agents) await(ctx context.Context, run string, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	waiting, stop := context.WithTimeout(ctx, a.Wait)
 	defer stop()
-	state, err := a.Runs.Await(waiting, run, a.progress(ctx, r))
+	progress := a.progress(ctx, r)
+	progress("the run is " + run) // a host that loses the connection can find it by that
+	state, err := a.Runs.Await(waiting, run, progress)
 	if ctx.Err() != nil {
 		a.cutOff(ctx, run)
 		return nil, ctx.Err()
@@ -245,8 +247,10 @@ func failed(err error) *mcp.CallToolResult {
 // Handler serves streamable HTTP at any path, to loopback names only where it listens on loopback. token, unless empty, is
 // what requests must bear.
 func (a *Agents) Handler(token string) http.Handler {
-	streamable := server.NewStreamableHTTPServer(a.server, server.WithStateLess(true), server.WithHeartbeatInterval(15*time.Second),
-		server.WithStreamableHTTPLogger(a.Logger))
+	// Without sessions, a stream that one host keeps open would get the progress of the calls of all others. There is nothing
+	// to say on it.
+	streamable := server.NewStreamableHTTPServer(a.server, server.WithStateLess(true), server.WithDisableStreaming(true),
+		server.WithHeartbeatInterval(15*time.Second), server.WithStreamableHTTPLogger(a.Logger))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token != "" && !bears(r, token) {
 			w.Header().Set("WWW-Authenticate", "Bearer")

@@ -184,9 +184,18 @@ type exchange struct {
 	answered []answered
 	asked    *asked
 	once     bool
+	// reported is when progress was reported last, in Unix nanoseconds.
+	reported atomic.Int64
 }
 
+// progressPause is the least time between two reports of a call's progress.
+const progressPause = 100 * time.Millisecond
+
 func (x *exchange) progress(fields map[string]any) {
+	now, last := time.Now().UnixNano(), x.reported.Load()
+	if now-last < int64(progressPause) || !x.reported.CompareAndSwap(last, now) {
+		return
+	}
 	var p sdk.Progress
 	p.Done, _ = fields["progress"].(float64)
 	p.Total, _ = fields["total"].(float64)

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long anything may take.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // serveHTTP serves a server on the official Go SDK.
 func serveHTTP(t *testing.T, server *mcpsdk.Server, stateless bool) ServerConfig {

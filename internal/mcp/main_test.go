@@ -18,6 +18,9 @@ import (
 // as its tools are named.
 const fakeServer = "AGENTD_TEST_FAKE_MCP_SERVER"
 
+// fakeMute is the variable's value for a server that never says hello.
+const fakeMute = "mute"
+
 func TestMain(m *testing.M) {
 	if barrier := os.Getenv(askingServer); barrier != "" {
 		n, err := strconv.Atoi(barrier)
@@ -61,6 +64,9 @@ func fake() {
 		reply := fakeMessage{JSONRPC: "2.0", ID: m.ID}
 		switch m.Method {
 		case "initialize":
+			if os.Getenv(fakeServer) == fakeMute {
+				continue
+			}
 			reply.Result = map[string]any{
 				"protocolVersion": "2025-11-25", "capabilities": map[string]any{"tools": map[string]any{"listChanged": true}},
 				"serverInfo": map[string]any{"name": "fake", "version": "1"},
@@ -89,6 +95,8 @@ func fakeTools(params json.RawMessage) any {
 			"nextCursor": "page2",
 			"tools": []any{
 				tool("pid", object), tool("crash", object), tool("hang", object), tool("flood", object), tool("order", object),
+				tool("noise", object), tool("notify", object), tool("giant", object), tool("wrong", object), tool("unasked", object),
+				tool("endless", object),
 				tool("lies", map[string]any{"type": "object", "properties": "none"}), "no tool",
 			},
 		}
@@ -123,6 +131,25 @@ func fakeCall(params json.RawMessage, in *bufio.Reader, out *json.Encoder) any {
 		return text(strings.Join(os.Environ(), "\n"))
 	case "order":
 		return fakeOrder(call.Meta, in, out)
+	case "noise":
+		for range 1000 {
+			fmt.Fprintln(os.Stderr, strings.Repeat("debug ", 200))
+		}
+		fmt.Println("starting up…\n{\n[]\n{\"jsonrpc\":\"2.0\",\"id\":999,\"result\":{}}")
+	case "notify":
+		for i := range 5000 {
+			_ = out.Encode(fakeMessage{JSONRPC: "2.0", Method: "notifications/tools/list_changed"})
+			_ = out.Encode(fakeMessage{JSONRPC: "2.0", Method: "notifications/progress", Params: json.RawMessage(
+				fmt.Sprintf(`{"progressToken":"c1-0-test","progress":%d,"message":7}`, i))})
+		}
+	case "giant":
+		return text(strings.Repeat("x", 8<<20))
+	case "wrong":
+		return map[string]any{"content": "none", "structuredContent": 7, "isError": "no"}
+	case "unasked":
+		return map[string]any{"resultType": "input_required", "inputRequests": map[string]any{"a": map[string]any{"method": "sampling/createMessage"}}}
+	case "endless":
+		return map[string]any{"resultType": "input_required"}
 	}
 	return text("?")
 }

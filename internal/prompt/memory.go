@@ -26,12 +26,12 @@ func Tokens(text string) int {
 	return (ascii*5+15)/16 + runes - ascii
 }
 
-// MessageTokens estimates a message. Media count as what vendors charge for an image of usual size.
-func MessageTokens(m sdk.Message) int {
+// Message counts a message. Media count as what vendors charge for an image of usual size.
+func (count Counter) Message(m sdk.Message) int {
 	const media = 1500
 	n := tokensPerMessage
 	for _, c := range m.Content {
-		n += Tokens(c.Text) + Tokens(string(c.Args))
+		n += count(c.Text) + count(string(c.Args))
 		switch {
 		case c.CallID != "":
 			n += tokensPerCall
@@ -42,11 +42,11 @@ func MessageTokens(m sdk.Message) int {
 	return n
 }
 
-// ToolTokens estimates what the definitions of tools take.
-func ToolTokens(tools []sdk.ToolDefinition) int {
+// Tools counts what the definitions of tools take.
+func (count Counter) Tools(tools []sdk.ToolDefinition) int {
 	n := 0
 	for _, t := range tools {
-		n += tokensPerCall + Tokens(t.Name) + Tokens(t.Description) + Tokens(string(t.Parameters))
+		n += tokensPerCall + count(t.Name) + count(t.Description) + count(string(t.Parameters))
 	}
 	return n
 }
@@ -54,10 +54,10 @@ func ToolTokens(tools []sdk.ToolDefinition) int {
 // Prune leaves out the oldest messages until the rest fits the budget. What is kept is the newest, and begins where a
 // conversation may: no call is kept without its results, and no result without its call. The newest such piece is kept
 // also when it does not fit. The system prompt is no message, so it always stays.
-func Prune(messages []sdk.Message, budget int) []sdk.Message {
+func (count Counter) Prune(messages []sdk.Message, budget int) []sdk.Message {
 	keep, total := len(messages), 0
 	for i := len(messages) - 1; i >= 0; i-- {
-		total += MessageTokens(messages[i])
+		total += count.Message(messages[i])
 		if total > budget && keep < len(messages) {
 			break
 		}
@@ -77,12 +77,22 @@ func Frontier(messages []sdk.Message, i int) bool {
 	return !slices.ContainsFunc(messages[i].Content, func(c sdk.Content) bool { return c.Kind == sdk.ContentToolResult })
 }
 
-// Older is how many of the oldest messages make up about half of all; 0 when there is no place to cut. The newest
-// message is never among them.
+// Over reports whether messages have more tokens than budget. It counts no more of them than that takes.
+func (count Counter) Over(messages []sdk.Message, budget int) bool {
+	total := 0
+	for i := len(messages) - 1; i >= 0 && total <= budget; i-- {
+		total += count.Message(messages[i])
+	}
+	return total > budget
+}
+
+// Older is how many of the oldest messages make up about half of all, as they are estimated; 0 when there is no place to cut.
+// The newest message is never among them.
 func Older(messages []sdk.Message) int {
+	estimate := Counter(Tokens)
 	all := 0
 	for _, m := range messages {
-		all += MessageTokens(m)
+		all += estimate.Message(m)
 	}
 	total, older := 0, 0
 	for i := range messages {
@@ -92,7 +102,7 @@ func Older(messages []sdk.Message) int {
 				break
 			}
 		}
-		total += MessageTokens(messages[i])
+		total += estimate.Message(messages[i])
 	}
 	return older
 }

@@ -28,7 +28,7 @@ func TestPrune_KeepsWholeRounds(t *testing.T) {
 	}
 	lengths := map[int]bool{}
 	for budget := range 200 {
-		kept := prompt.Prune(messages, budget)
+		kept := prompt.Counter(prompt.Tokens).Prune(messages, budget)
 		lengths[len(kept)] = true
 		if kept[0].Content[0].Kind == sdk.ContentToolResult {
 			t.Fatalf("budget %d begins with a result", budget)

@@ -57,8 +57,9 @@ type PromptInput struct {
 	Run    string
 	System string
 	Input  json.RawMessage
-	// Messages are the conversation, its older part as a summary where there is one.
-	Messages []sdk.Message
+	// Messages are the conversation. Summarised says that the first stands for its older part.
+	Messages   []sdk.Message
+	Summarised bool
 	// Context is what services answered that were asked for sections.
 	Context      []sdk.Section
 	Interactions sdk.Interactions

@@ -20,7 +20,8 @@ func (a *activation) request(ctx context.Context) (sdk.ModelRequest, Prompt, err
 		var err error
 		built, err = guarded(func() (Prompt, error) {
 			return a.agent.BuildPrompt(ctx, PromptInput{
-				Run: h.Run, System: a.state.System, Input: a.state.Input, Messages: built.Messages, Context: a.state.Context, Interactions: interactions,
+				Run: h.Run, System: a.state.System, Input: a.state.Input, Messages: built.Messages, Summarised: a.state.Summary != nil,
+				Context: a.state.Context, Interactions: interactions,
 			})
 		})
 		if err != nil {

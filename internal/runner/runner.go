@@ -69,18 +69,24 @@ type Verdict struct {
 func reject(e *sdk.Error) Verdict { return Verdict{Settlement: Reject, Problem: e} }
 
 // retryDelay is how long a message waits when the store or the broker could not be reached. It doubles with every delivery
-// up to longestRetryDelay: a run that is driven is journaled each time, and an outage may last.
+// up to longRetryDelay, and is lastingRetryDelay once there were lastingDeliveries, after about a quarter of an hour: a run that
+// is driven is journaled each time, with two entries, and an outage may last.
 const (
 	retryDelay        = 5 * time.Second
-	longestRetryDelay = time.Minute
+	longRetryDelay    = time.Minute
+	lastingRetryDelay = 5 * time.Minute
+	lastingDeliveries = 20
 )
 
 func (m *Message) retryDelay() time.Duration {
+	if m.Delivered > lastingDeliveries {
+		return lastingRetryDelay
+	}
 	delay := retryDelay
 	for range min(m.Delivered, 10) - 1 {
 		delay *= 2
 	}
-	return min(delay, longestRetryDelay)
+	return min(delay, longRetryDelay)
 }
 
 // Options are what a Runner is made of; Cache, Entries and Observer have defaults, all else is required.

@@ -68,7 +68,6 @@ const (
 	keyMessagingType = attribute.Key("messaging.operation.type")
 	keyDestination   = attribute.Key("messaging.destination.name")
 	keyMessage       = attribute.Key("messaging.message.id")
-	keyConsumerGroup = attribute.Key("messaging.consumer.group.name")
 	keyError         = attribute.Key("error.type")
 	systemNATS       = "nats"
 )

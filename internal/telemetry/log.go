@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 
@@ -53,15 +54,38 @@ func redactAttr(a slog.Attr) slog.Attr {
 		}
 		return slog.Group(a.Key, members...)
 	case slog.KindAny:
-		if err, ok := v.Any().(error); ok && err != nil {
-			return slog.String(a.Key, Redact(err.Error()))
-		}
-		if s, ok := v.Any().(fmt.Stringer); ok && s != nil {
-			return slog.String(a.Key, Redact(s.String()))
-		}
+		return redactAny(a.Key, v.Any())
 	default:
 	}
 	return slog.Attr{Key: a.Key, Value: v}
+}
+
+// redactAny redacts what is logged as an error, as text, or as JSON.
+func redactAny(key string, value any) slog.Attr {
+	if Secret(key) {
+		return slog.String(key, Redacted)
+	}
+	switch v := value.(type) {
+	case nil:
+		return slog.Any(key, nil)
+	case error:
+		return slog.String(key, Redact(v.Error()))
+	case fmt.Stringer:
+		return slog.String(key, Redact(v.String()))
+	case []byte:
+		return slog.String(key, Redact(string(v)))
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return slog.String(key, Redact(fmt.Sprintf("%+v", value)))
+	}
+	switch shown := Redact(string(text)); {
+	case shown == string(text):
+		return slog.Any(key, value)
+	case json.Valid([]byte(shown)):
+		return slog.Any(key, json.RawMessage(shown))
+	}
+	return slog.String(key, Redacted)
 }
 
 // spanOf is the span that what is done with ctx belongs to.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,7 +66,8 @@ func TestLogged_RedactsAndNamesTheTrace(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(telemetry.Logged(slog.NewJSONHandler(&out, nil)))
 	log.With("url", "redis://u:pw@host").WarnContext(ctx, "broken", "error", errors.New("password=x1y2 is wrong"), "api_key", "v",
-		slog.Group("inner", "token", "t"))
+		slog.Group("inner", "token", "t"), "headers", map[string]string{"Authorization": "Bearer abcdefgh", "Accept": "*/*"},
+		"body", []byte(`{"password":"x1y2"}`), "secret", []string{"x1y2"}, "names", []string{"a", "b"})
 	var line map[string]any
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 		t.Fatal(err)
@@ -80,6 +82,12 @@ func TestLogged_RedactsAndNamesTheTrace(t *testing.T) {
 	}
 	if inner, _ := line["inner"].(map[string]any); inner["token"] != telemetry.Redacted {
 		t.Errorf("the group is %v", inner)
+	}
+	if text := out.String(); strings.Contains(text, "x1y2") || strings.Contains(text, "abcdefgh") {
+		t.Errorf("secrets are logged: %s", text)
+	}
+	if diff := cmp.Diff([]any{"a", "b"}, line["names"]); diff != "" {
+		t.Errorf("names (-want +got)\n%s", diff)
 	}
 	if line["span_id"] == "" || line["span_id"] == nil {
 		t.Error("no span is named")

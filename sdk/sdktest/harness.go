@@ -21,7 +21,7 @@ import (
 )
 
 // Patience is how long anything may take.
-const Patience = time.Minute
+const Patience = 2 * time.Minute
 
 // Options are what a Harness runs.
 type Options struct {

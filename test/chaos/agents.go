@@ -25,6 +25,7 @@ const (
 	bookType  = "shop.book"  // fails now and then in a way that passes: it is tried again
 	idleType  = "shop.idle"  // nobody ever answers; times out soon
 	longType  = "shop.long"  // nobody ever answers; somebody cancels
+	payType   = "shop.pay"   // needs a person's permission
 	childType = "shop.child"
 )
 
@@ -33,6 +34,7 @@ const (
 	quoteTool, bookTool, idleTool, longTool = "shop_quote", "shop_book", "shop_idle", "shop_long"
 	childTool                               = "shop_child"
 	addTool, chargeTool                     = "add", "charge"
+	payTool, transferTool                   = "shop_pay", "transfer" // both need permission
 )
 
 var quoteDomains = []string{"north", "south"}
@@ -77,7 +79,9 @@ func specs() []sdk.AgentSpec {
 		}
 	}
 	long := service(longType, longestRun)
-	desk := common(deskAgent, "shop.desk", longestRun, quote, book, child, long, service(idleType, 700*time.Millisecond))
+	desk := common(deskAgent, "shop.desk", longestRun, quote, book, child, long, service(idleType, 700*time.Millisecond),
+		service(payType, 4*time.Second))
+	desk.Permissions = policy()
 	desk.Builtin = []string{contracts.ToolAskQuestion}
 	return []sdk.AgentSpec{
 		desk, common(hastyAgent, "shop.hasty", 2500*time.Millisecond, long), common(childAgent, childType, longestRun, quote, book),
@@ -90,6 +94,7 @@ func agents(a *armed) []sdk.Agent {
 	for _, s := range specs() {
 		all = append(all, sdk.Agent{Spec: s, Tools: []sdk.Tool{
 			tool(a, addTool, false, 2*time.Millisecond), tool(a, chargeTool, true, 5*time.Millisecond),
+			tool(a, transferTool, true, 5*time.Millisecond),
 		}})
 	}
 	return all

@@ -169,6 +169,7 @@ func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error)
 			return nil, nil, err
 		}
 	}
+	e.checker.Policy(verdict)
 	inputs := e.inputs()
 	if err := e.awaitRemoved(ctx, inputs); err != nil {
 		return nil, nil, err

@@ -121,7 +121,9 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 	n := &nemesis{world: w, hurting: hurting}
 	hurt := w.disturb(n, all, &background)
 	s := &services{world: w, rng: w.rng(3)}
+	people := &approvers{world: w, rng: w.rng(5)}
 	background.Go(func() { s.serve(all) })
+	background.Go(func() { people.decide(all, &background) })
 	background.Go(func() { w.clients.await(all) })
 	work.Go(func() { w.clients.work(hurting, all, &background) })
 	hurt.Wait()

@@ -25,17 +25,21 @@ type report struct {
 	ends map[sdk.Code]int
 	// tooOften counts at-most-once calls that ran more than once.
 	tooOften int
-	recovery []time.Duration
+	// decisions counts what became of permission requests; deniedRan are calls that were denied and made.
+	decisions map[string]int
+	deniedRan int
+	recovery  []time.Duration
 }
 
 // judge evaluates the evidence.
 func (e *evidence) judge(found []audit.Violation) *report {
-	r := &report{evidence: e, ends: map[sdk.Code]int{}}
+	r := &report{evidence: e, ends: map[sdk.Code]int{}, decisions: map[string]int{}}
 	for _, v := range found {
 		r.violations = append(r.violations, v.String())
 	}
 	r.countEnds()
 	r.countExecutions()
+	r.countDecisions()
 	r.recovery = e.recoveries()
 	for _, v := range e.record.violations {
 		r.violations = append(r.violations, "driver: "+v)
@@ -186,10 +190,14 @@ func (r *report) print() {
 	r.printf("  %6d  messages delivered again\n", r.deliveredAgain())
 	ran, repeatedRuns := r.toolRuns()
 	r.printf("  %6d  tool executions, %d of them repeated\n", ran, repeatedRuns)
+	for _, what := range slices.Sorted(maps.Keys(r.decisions)) {
+		r.printf("  %6d  %s\n", r.decisions[what], what)
+	}
 	r.printf("\npromises\n")
 	r.printf("  %6d  runs lost\n", r.lost)
 	r.printf("  %6d  init events with more than one terminal event\n", r.doubles)
 	r.printf("  %6d  at-most-once calls that ran more than once\n", r.tooOften)
+	r.printf("  %6d  calls that were made though they were denied, or not decided\n", r.deniedRan)
 	r.printf("  %6d  healthy runs ended because six workers in a row died over them\n", r.ends[sdk.CodePoison])
 	r.printf("  %6d  violations\n", len(r.violations))
 	if n := len(r.recovery); n > 0 {

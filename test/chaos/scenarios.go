@@ -43,6 +43,7 @@ func scenarios() []scenario {
 		{name: childScenario, agent: childAgent, turns: turns(some(3, quoteTool, chargeTool, addTool))},
 		{name: "timeout", weight: 2, agent: deskAgent, turns: turns(one(idleTool, quoteTool), one(idleTool))},
 		{name: "question", weight: 2, agent: deskAgent, turns: turns(one(contracts.ToolAskQuestion, bookTool))},
+		{name: "gated", weight: 4, agent: deskAgent, turns: turns(one(transferTool, payTool, bookTool, transferTool), some(2, transferTool, payTool))},
 		{name: "wrong", weight: 1, agent: deskAgent, turns: turns(one("no_such_tool", addTool), one(bookTool))},
 		{name: largeScenario, weight: 2, agent: deskAgent, turns: turns(one(addTool))},
 		{name: cancelScenario, weight: 2, agent: deskAgent, turns: turns(one(childTool, longTool)), fails: []sdk.Code{sdk.CodeCancelled}},

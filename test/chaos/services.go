@@ -24,7 +24,7 @@ type services struct {
 // serve answers until ctx ends.
 func (s *services) serve(ctx context.Context) {
 	refs := []broker.ConsumerRef{
-		broker.ServiceConsumer("", bookType), broker.ServiceConsumer(sdk.HumanDomain, sdk.TypeQuestion),
+		broker.ServiceConsumer("", bookType), broker.ServiceConsumer("", payType), broker.ServiceConsumer(sdk.HumanDomain, sdk.TypeQuestion),
 	}
 	for _, domain := range quoteDomains {
 		refs = append(refs, broker.ServiceConsumer(domain, quoteType))

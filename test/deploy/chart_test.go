@@ -55,6 +55,7 @@ type scaledObject struct {
 var kinds = map[string]func() any{
 	"apps/v1 Deployment":                      func() any { return &apps.Deployment{} },
 	"v1 ConfigMap":                            func() any { return &core.ConfigMap{} },
+	"v1 Pod":                                  func() any { return &core.Pod{} },
 	"v1 Service":                              func() any { return &core.Service{} },
 	"v1 ServiceAccount":                       func() any { return &core.ServiceAccount{} },
 	"policy/v1 PodDisruptionBudget":           func() any { return &policy.PodDisruptionBudget{} },
@@ -163,12 +164,12 @@ func TestChart_RendersObjectsOfTheKubernetesAPI(t *testing.T) {
 		values string
 		want   []string
 	}{
-		"defaults": {"{}", []string{"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount"}},
+		"defaults": {"{}", []string{"ConfigMap", "Deployment", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount"}},
 		"everything": {everything, []string{
-			"ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "ScaledObject", "Service", "ServiceAccount", "ServiceMonitor",
+			"ConfigMap", "Deployment", "NetworkPolicy", "Pod", "PodDisruptionBudget", "ScaledObject", "Service", "ServiceAccount", "ServiceMonitor",
 		}},
-		"existing config": {"config: {existingConfigMap: mine}\npodDisruptionBudget: {enabled: false}", []string{"Deployment", "Service", "ServiceAccount"}},
-		"URL in a secret": {"nats: {existingSecret: s, urlKey: url}", []string{"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount"}},
+		"existing config": {"config: {existingConfigMap: mine}\npodDisruptionBudget: {enabled: false}", []string{"Deployment", "Pod", "Service", "ServiceAccount"}},
+		"URL in a secret": {"nats: {existingSecret: s, urlKey: url}", []string{"ConfigMap", "Deployment", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render(t, c.values)
@@ -189,12 +190,13 @@ func TestChart_RendersObjectsOfTheKubernetesAPI(t *testing.T) {
 
 func TestChart_RefusesValuesThatCannotWork(t *testing.T) {
 	for name, c := range map[string]struct{ values, says string }{
-		"unknown key":         {"replica: 3", "replica"},
-		"password in the URL": {"nats: {url: 'nats://user:pw@nats:4222'}", "url"},
-		"scaling of nothing":  {"keda: {enabled: true}", "agents"},
-		"short digest":        {"image: {digest: 'sha256:12'}", "digest"},
-		"key without secret":  {"nats: {urlKey: url}", "nats.existingSecret"},
-		"no whole number":     {"replicas: many", "replicas"},
+		"unknown key":                 {"replica: 3", "replica"},
+		"password in the URL":         {"nats: {url: 'nats://user:pw@nats:4222'}", "url"},
+		"scaling of nothing":          {"keda: {enabled: true}", "agents"},
+		"short digest":                {"image: {digest: 'sha256:12'}", "digest"},
+		"key without secret":          {"nats: {urlKey: url}", "nats.existingSecret"},
+		"a budget no drain gets past": {"podDisruptionBudget: {maxUnavailable: 0}", "maxUnavailable"},
+		"no whole number":             {"replicas: many", "replicas"},
 	} {
 		if _, err := render(t, c.values); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
@@ -242,6 +244,13 @@ func TestChart_RunsWorkersAsTheyAreMeantToRun(t *testing.T) {
 		if env[name] != value {
 			t.Errorf("%s is %q, want %q", name, env[name], value)
 		}
+	}
+	doctor := objects["Pod"].(*core.Pod).Spec
+	if diff := cmp.Diff(container.Env, doctor.Containers[0].Env); diff != "" {
+		t.Errorf("helm test asks another system than the workers work for (-workers +doctor)\n%s", diff)
+	}
+	if diff := cmp.Diff(pod.Volumes, doctor.Volumes); diff != "" {
+		t.Errorf("helm test reads another configuration (-workers +doctor)\n%s", diff)
 	}
 	mounted := objects["ConfigMap"].(*core.ConfigMap)
 	for _, item := range pod.Volumes[0].ConfigMap.Items {

@@ -29,7 +29,7 @@ func TestDocs_ImagesWithoutARegistry(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || typed == "" {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if code, out := once(t, provider, "agentd:local", "version"); code != 0 {
+	if code, out := once(t, provider, "agentd:local", nil, "version"); code != 0 {
 		t.Errorf("agentd version ends with %d: %s", code, out)
 	}
 }

@@ -29,15 +29,16 @@ var built = sync.OnceValues(func() (binaries, error) {
 	}
 	folder = dir
 	b := binaries{dir, filepath.Join(dir, "agentd"), filepath.Join(dir, "traveldesk")}
-	for _, one := range [][]string{
-		{root, b.agentd, "./cmd/agentd"},
-		{root + "/examples/traveldesk", b.traveldesk, "."},
-		{root, filepath.Join(dir, "nats-server"), "github.com/nats-io/nats-server/v2"},
+	for _, one := range []struct {
+		in       string
+		packages []string
+	}{
+		{root, []string{"./cmd/agentd", "github.com/nats-io/nats-server/v2"}}, {root + "/examples/traveldesk", []string{"."}},
 	} {
-		cmd := exec.Command("go", "build", "-o", one[1], one[2])
-		cmd.Dir = one[0]
+		cmd := exec.Command("go", append([]string{"build", "-o", dir}, one.packages...)...)
+		cmd.Dir = one.in
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return b, fmt.Errorf("build %s: %w\n%s", one[2], err, out)
+			return b, fmt.Errorf("build %s: %w\n%s", strings.Join(one.packages, " "), err, out)
 		}
 	}
 	return b, nil

@@ -297,6 +297,7 @@ func roles(t *testing.T) *shell {
 	s := repository(t)
 	s.env = append(s.env, "OPENAI_API_KEY=none")
 	port := freePort(t)
+	s.instead("agentd nats-config", "agentd nats-config --store-dir "+t.TempDir())
 	s.change = append(s.change, change{"nats-server -c nats.conf", func() string {
 		config, err := os.ReadFile(filepath.Join(s.dir, "nats.conf"))
 		if err != nil {

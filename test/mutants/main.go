@@ -55,7 +55,14 @@ func run(ctx context.Context, only string) (err error) {
 	began := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, m := range chosen {
+	// Those that may take long come first, so that no core waits for the last one.
+	order := make([]int, len(chosen))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return chosen[b].budget() - chosen[a].budget() })
+	for _, i := range order {
+		m := chosen[i]
 		group.Go(func() error {
 			began := time.Now()
 			v, err := m.try(ctx, filepath.Join(dir, fmt.Sprint(i)))

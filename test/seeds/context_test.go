@@ -1,7 +1,9 @@
 package seeds_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"agentd/internal/core"
@@ -89,4 +91,39 @@ func requiredContextSection(t *testing.T) {
 	equal(t, "code", problem.Code, sdk.CodeUnavailable)
 	equal(t, "reason", h.State(r).ReasonCode, sdk.SectionPlanning)
 	equal(t, "model calls", len(model.Requests()), 0)
+}
+
+// compactionHolds is row F43 where prompts never fit, because of what else is in them: the model is asked for a summary when
+// there is enough to summarise, and not before every call.
+func compactionHolds(t *testing.T) {
+	const calls = 16
+	var replies []sdk.ModelReply
+	for i := range calls {
+		replies = append(replies, sdktest.Ask(sdktest.Tool("note", n(i))))
+	}
+	script := sdktest.Script(append(replies, sdktest.Say("done"))...)
+	var summaries atomic.Int64
+	model := sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+		if strings.HasPrefix(req.System, "You keep the memory") {
+			summaries.Add(1)
+			return sdktest.Say("I noted things."), nil
+		}
+		return script.Generate(ctx, req, nil)
+	})
+	a := desk()
+	a.Spec.Memory = &sdk.Memory{Window: 1200, Compact: true}
+	a.Tools = []sdk.Tool{echo("note")}
+	a.Hooks.Planning = func(context.Context, sdk.TurnInput) (string, error) { return strings.Repeat("plan ", 1000), nil }
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	if made := summaries.Load(); made < 1 || made > calls/4 {
+		t.Errorf("%d summaries in %d model calls", made, calls+1)
+	}
+}
+
+// allCompaction is row F43.
+func allCompaction(t *testing.T) {
+	t.Run("half", compaction)
+	t.Run("hysteresis", compactionHolds)
 }

@@ -46,7 +46,7 @@ var seeds = map[string]func(*testing.T){
 	"F1": promptAssembly, "F2": promptAssembly, "F3": promptAssembly, "F4": mcpInText, "F5": promptAssembly,
 	"F6": contextSections, "F7": contextSections, "F8": promptAssembly, "F59": promptAssembly,
 	"F9": textCalls, "F10": textCalls, "F11": textCalls, "F12": textCalls, "F13": textCalls, "F14": mcpInText, "F15": mcpInText,
-	"F30": boundedMemory, "F43": compaction,
+	"F30": boundedMemory, "F43": allCompaction,
 	"T47": resumeModes, "L68": resumeModes, "T63": permissionRules, "F40": permissionRules, "F39": approvalEvents,
 	"L70": approvalEvents, "L69": permissionStore,
 	"T3": checkpointsInOrder, "T11": checkpointsInOrder, "T13": checkpointsInOrder, "T20": checkpointAtEveryEnd,

@@ -167,6 +167,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 		}
 	}
 	s.guard(a)
+	s.hooks.hook(a)
 	return a
 }
 

@@ -65,7 +65,7 @@ var kinds = [faults]struct {
 	most       float64
 }{
 	crash:           {"crash", "a worker is killed, with all that it does and remembers", 0.05},
-	drain:           {"drain", "a worker is asked to end; now and then its grace is over at once", 0.01},
+	drain:           {"drain", "a worker is asked to end; now and then its grace is over at once", 0.03},
 	freeze:          {"freeze", "an activation, or a worker, stands still for up to three leases, and goes on", 0.05},
 	jump:            {"jump", "the clock moves on while work is to be done", 0.04},
 	failover:        {"failover", "the store forgets entries that it has not confirmed", 0.7},
@@ -102,7 +102,7 @@ var kinds = [faults]struct {
 	permissionFails: {"permission-fails", "a permission cannot be checked, or a grant not be kept", 0.15},
 	decisionWrong:   {"decision-wrong", "somebody decides what they may not, or on other arguments", 0.4},
 	outage:          {"outage", "store, broker or both are away for up to four minutes", 0.01},
-	cancelled:       {"cancel", "a client cancels a run", 0.4},
+	cancelled:       {"cancel", "a client cancels a run, now and then again", 0.5},
 	disturbed:       {"disturbed", "a client sends an init event that must be refused", 0.6},
 	spoken:          {"message", "a client sends messages into a run", 0.7},
 	asks:            {"asks", "a tool asks a person something, once or again", 0.5},
@@ -114,6 +114,12 @@ var kinds = [faults]struct {
 // behind a frequent fault must come out as well.
 type mix [faults]float64
 
+// themes are faults of which each alone is harmless; a quarter of all histories have those of one theme, and often.
+var themes = [...][]fault{
+	{freeze, drain, reorder, duplicate, cancelled, spoken},                         // messages that are older than their runs
+	{failover, storeDeposed, storeUnsure, serviceTwice, duplicate, freeze, spoken}, // histories that a failover forgot
+}
+
 // swarm draws the mix of a history.
 func (s *simulation) swarm() {
 	share := [...]float64{0.2, 0.4, 0.7}[s.pick(3)]
@@ -121,6 +127,11 @@ func (s *simulation) swarm() {
 		chosen, likely := s.rng.Float64() < share, s.rng.Float64()
 		if chosen {
 			s.mix[f] = likely * kinds[f].most
+		}
+	}
+	if theme := s.pick(8); theme < len(themes) {
+		for _, f := range themes[theme] {
+			s.mix[f] = kinds[f].most
 		}
 	}
 	for _, f := range [...]fault{deaf, modelSlow, hang} {

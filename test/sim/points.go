@@ -19,6 +19,7 @@ const (
 	atAbsorbed
 	atTaken
 	atModel
+	atHook
 	atStep
 	atStepAgain
 	atStepWritten
@@ -62,6 +63,7 @@ var places = [points]struct{ code, what string }{
 	atAbsorbed:      {"C3", "an input is durable"},
 	atTaken:         {"C4", "the run is taken"},
 	atModel:         {"C5", "the model works"},
+	atHook:          {"C6", "a hook has been called, its step is not written"},
 	atStep:          {"C6", "a step is about to be written"},
 	atStepAgain:     {"C7", "whether a step is written is not known"},
 	atStepWritten:   {"C8", "a step is written, and not confirmed"},

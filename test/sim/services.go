@@ -109,15 +109,18 @@ func (s *simulation) clients() {
 		if s.strikes(spoken) {
 			s.speak(name, i, at)
 		}
-		if s.strikes(cancelled) {
+		for n := 0; n < mostCancels && s.strikes(cancelled); n++ {
 			s.later(s.soon(at), func() { s.cancel(name, i) })
 		}
 	}
 }
 
+// mostCancels is how often a client cancels a run.
+const mostCancels = 4
+
 // soon is when a client wants something of a run that it starts at that time: now and then before the run is known.
 func (s *simulation) soon(start int64) int64 {
-	if s.pick(3) == 0 {
+	if s.pick(2) == 0 {
 		return max(0, start+int64(s.pick(together))-together/2)
 	}
 	return int64(s.pick(minute))

@@ -32,8 +32,8 @@ var (
 // TestMain trades memory for speed: histories are short-lived garbage.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(512 << 20)
-	goleak.VerifyTestMain(m) // a fiber that was not stopped is a goroutine
+	debug.SetMemoryLimit(96 << 20) // more is slower: it is never in a cache
+	goleak.VerifyTestMain(m)       // a fiber that was not stopped is a goroutine
 }
 
 // TestSimulation plays random histories and reports those in which an invariant was violated.

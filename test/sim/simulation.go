@@ -52,6 +52,7 @@ type simulation struct {
 	broker *fakeBroker
 	store  *fakeStore
 	models *models
+	hooks  *hooks
 	// manager keeps grants; policies are those of all specs, by digest.
 	manager  *manager
 	policies map[string]policy
@@ -87,7 +88,7 @@ func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 	s.swarm()
 	s.broker = newBroker(s)
 	s.store = newStore(s)
-	s.models = newModels(s)
+	s.models, s.hooks = newModels(s), newHooks(s)
 	s.manager, s.policies = &manager{simulation: s, reserved: map[string]string{}}, map[string]policy{}
 	s.audit.Policy(s.verdict)
 	s.compile()
@@ -175,9 +176,10 @@ func (s *simulation) disturb() {
 	case len(w.fibers) > 0 && s.strikes(freeze):
 		w.freeze()
 	// Most failovers come when somebody has read what they forget.
-	case len(s.store.unconfirmed) > 0 && (s.store.exposed() || s.pick(8) == 0) && s.strikes(failover):
+	case len(s.store.unconfirmed) > 0 && (s.store.exposed() || s.pick(3) == 0) && s.strikes(failover):
 		s.everywhere(failedOverThere)
 		s.store.failover()
+		s.stun()
 	case s.strikes(outage):
 		until, which := s.now+int64(s.pick(4*minute)), s.pick(3)
 		if which != 0 {
@@ -194,6 +196,22 @@ func (s *simulation) disturb() {
 		w.drain()
 	case s.strikes(jump):
 		s.advance()
+	}
+}
+
+// stun has some of those who write to the store stand still after a failover: what others write in place of what was
+// forgotten is what they do not expect.
+func (s *simulation) stun() {
+	for _, w := range s.workers {
+		for _, fb := range w.fibers {
+			switch fb.at {
+			case atAbsorbAgain, atAbsorbWritten, atStep, atStepAgain, atStepWritten:
+				if s.pick(2) == 0 {
+					fb.wake = max(fb.wake, s.now+int64(s.pick(3*ackWait)))
+				}
+			default:
+			}
+		}
 	}
 }
 

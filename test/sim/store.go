@@ -279,6 +279,7 @@ func (f *fakeStore) committed(run sdk.RunKey, d decoded) {
 	}
 	f.audit.Committed(run, d.digest, e)
 	f.models.committed(run, e)
+	f.hooks.committed(run, e)
 }
 
 // whole puts an entry's blobs back.

@@ -1,20 +1,14 @@
 package mcp
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-
-	agentdmcp "agentd/internal/mcp"
-	"agentd/sdk"
 )
 
 // The packages of other makers, in the versions that docs/mcp.md speaks of. The suite needs a newer Node than many systems
@@ -57,7 +51,8 @@ func bin(t *testing.T) string {
 	return path
 }
 
-// The reference servers of the protocol's makers serve a run whose worker is killed while a person is asked.
+// The reference servers of the protocol's makers serve a run whose worker is killed while one of them asks a person: in the
+// older protocol, and while other calls of it run.
 func TestNPMServers_ServeARunThroughAKilledWorker(t *testing.T) {
 	t.Parallel()
 	programs := bin(t)
@@ -78,7 +73,7 @@ mcp:
 agents:
   - name: desk
     model: {name: m}
-    tools: {mcp: [everything, files], builtin: [ask_question]}
+    tools: {mcp: [everything, files]}
 `,
 		"script.yaml": fmt.Sprintf(`
 conversations:
@@ -90,7 +85,7 @@ conversations:
           - {name: everything_get-tiny-image, arguments: {}}
           - {name: everything_get-structured-content, arguments: {location: Chicago}}
           - {name: everything_trigger-long-running-operation, arguments: {duration: 1, steps: 2}}
-          - {name: ask_question, arguments: {question: 'Go on?'}}
+          - {name: everything_trigger-elicitation-request, arguments: {}}
       - calls:
           - {name: files_read_text_file, arguments: {path: %[1]q}}
           - {name: everything_echo, arguments: {message: still here}}
@@ -102,11 +97,11 @@ conversations:
 	w.untilWaiting("one")
 	kill()
 	w.start("serving", "serve")
-	if out := w.must("runs", "follow", "one", "--answer", "yes"); !strings.Contains(out, "noted") {
+	if out := w.must("runs", "follow", "one", "--answer", `{"name": "Ada"}`); !strings.Contains(out, "noted") {
 		t.Errorf("the run says %s", out)
 	}
 	journal := w.must("runs", "show", "one", "-v")
-	for _, want := range []string{"The sum of 20 and 22 is 42", "image/png", "conditions", "Echo: still here", "Long running operation completed"} {
+	for _, want := range []string{"The sum of 20 and 22 is 42", "image/png", "conditions", "Echo: still here", "Long running operation completed", "Name: Ada"} {
 		if !strings.Contains(journal, want) {
 			t.Errorf("%q is missing in\n%s", want, journal)
 		}
@@ -114,76 +109,4 @@ conversations:
 	if text, err := os.ReadFile(filepath.Join(files, "note.txt")); err != nil || string(text) != "noted" {
 		t.Errorf("the file has %q, %v", text, err)
 	}
-}
-
-// conformanceClient makes the test binary the client that the suite tests; the URL is its last argument.
-const conformanceClient = "AGENTD_TEST_CONFORMANCE_CLIENT"
-
-// conformance runs scenarios of the suite; each must pass.
-func conformance(t *testing.T, env []string, args ...string) {
-	t.Helper()
-	programs := bin(t)
-	ctx, cancel := context.WithTimeout(t.Context(), wait)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, "node"), append([]string{filepath.Join(programs, "conformance")}, args...)...)
-	cmd.Env, cmd.Dir = append(os.Environ(), env...), t.TempDir()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("conformance %q: %v\n%s", args, err, out)
-	}
-}
-
-// The scenarios that a client can be tested with that has no browser and no user of its own; docs/mcp.md says why the others
-// are left out.
-func TestConformance_Client(t *testing.T) {
-	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, scenario := range []string{"initialize", "tools_call", "sse-retry"} {
-		t.Run(scenario, func(t *testing.T) {
-			t.Parallel()
-			conformance(t, []string{conformanceClient + "=1"}, "client", "--command", self, "--scenario", scenario)
-		})
-	}
-}
-
-func TestConformance_Server(t *testing.T) {
-	t.Parallel()
-	bin(t)
-	w := newWorld(t, map[string]string{
-		"agentd.yaml": "agents: [{name: desk, model: {name: m}}]",
-		"script.yaml": "conversations: [{replies: [{text: '{\"response\": \"yes\"}'}]}]",
-	})
-	said := w.startSaying("agents are MCP tools at ", "mcp", "--http", "127.0.0.1:0")
-	_, url, _ := strings.Cut(said, "agents are MCP tools at ")
-	for _, scenario := range []string{"server-initialize", "ping", "tools-list", "dns-rebinding-protection"} {
-		t.Run(scenario, func(t *testing.T) {
-			conformance(t, nil, "server", "--url", strings.TrimSpace(url), "--scenario", scenario)
-		})
-	}
-}
-
-// actAsClient is our client against a server of the suite: it calls every tool, and answers what it is asked with nothing
-// but defaults.
-func actAsClient(url string) error {
-	server, err := agentdmcp.NewServer(agentdmcp.ServerConfig{
-		Name: "suite", URL: url, Policy: agentdmcp.Policy{LocalHosts: []string{"localhost", "127.0.0.1"}},
-	}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), wait)
-	defer cancel()
-	tools, err := server.Tools(ctx)
-	for i, tool := range tools {
-		call := sdk.ToolCall{ID: fmt.Sprintf("c1-%d-call", i), Args: json.RawMessage(`{"a":5,"b":3}`)}
-		_, callErr := tool.Run(ctx, call)
-		if asks, ok := errors.AsType[*sdk.ToolSuspended](callErr); ok {
-			call.Answer = &sdk.ToolAnswer{State: asks.State, Data: json.RawMessage(`{"answer":"","content":{}}`)}
-			_, callErr = tool.Run(ctx, call)
-		}
-		err = errors.Join(err, callErr)
-	}
-	return errors.Join(err, server.Close())
 }

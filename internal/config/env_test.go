@@ -1,0 +1,89 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func env(values map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := values[name]
+		return value, ok
+	}
+}
+
+func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, "testdata/desk/agentd.yaml")
+	err := c.ApplyEnv(env(map[string]string{
+		"NATS_URL": "nats://n", "NATS_CREDS": "n.creds", "REDIS_URL": "redis://r", "OPENAI_API_KEY": "sk-1",
+		"NATS_NKEY": "n.nk", "NATS_CA": "ca.pem", "NATS_CERT": "cert.pem", "NATS_KEY": "key.pem",
+		"OPENAI_BASE_URL": "http://o", "LOCAL_KEY": "sk-2", "AGENTD_ROOT": "root", "AGENTD_REPLICAS": "5",
+		"AGENTD_STORE": "redis", "AGENTD_DATA": "d", "AGENTD_SLOTS": "1", "AGENTD_LOG_LEVEL": "error", "AGENTD_LOG_FORMAT": "",
+		"AGENTD_RECONCILE": "0", "AGENTD_HISTORY": "7d",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := mustLoad(t, "testdata/desk/agentd.yaml")
+	want.NATS = NATS{
+		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5,
+	}
+	want.Redis = Redis{"redis://r"}
+	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}
+	want.Reconcile.Interval, want.Retention.History = 0, 7*24*time.Hour
+	want.Models = []Provider{
+		{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
+		{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY", APIKey: "sk-2"},
+		{Name: "openai", BaseURL: "http://o", APIKeyEnv: "OPENAI_API_KEY", APIKey: "sk-1"},
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("config (-want +got):\n%s", diff)
+	}
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConfig_ApplyEnvListsEveryFault(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	err := c.ApplyEnv(env(map[string]string{
+		"AGENTD_ROOT": "a.b", "AGENTD_REPLICAS": "0", "AGENTD_STORE": "disk", "AGENTD_SLOTS": "x",
+		"AGENTD_LOG_LEVEL": "loud", "AGENTD_LOG_FORMAT": "xml", "AGENTD_RECONCILE": "1ms", "AGENTD_HISTORY": "week",
+	}))
+	want := []string{
+		`environment variable AGENTD_HISTORY: "week" is not a duration such as 30s, 15m, 72h or 30d, or 0`,
+		`environment variable AGENTD_LOG_FORMAT: log format: want text or json, got "xml"`,
+		`environment variable AGENTD_LOG_LEVEL: log level: want debug or info or warn or error, got "loud"`,
+		`environment variable AGENTD_RECONCILE: want at least 1s, or 0, got 1ms`,
+		`environment variable AGENTD_REPLICAS: replicas: want 1 to 5, got 0`,
+		`environment variable AGENTD_ROOT: subject root "a.b" is not of the form ^[a-z0-9_-]{1,64}$`,
+		`environment variable AGENTD_SLOTS: want a whole number, got "x"`,
+		`environment variable AGENTD_STORE: store: want jetstream or redis, got "disk"`,
+	}
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Default(), c); diff != "" {
+		t.Errorf("a refused value was taken:\n%s", diff)
+	}
+}
+
+// One replica is asked for; none leaves streams as their operator made them.
+func TestConfig_ReplicasMayBeLeftAlone(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	if err := c.Check(); err != nil || c.NATS.Replicas != 0 {
+		t.Errorf("%d replicas by default, %v", c.NATS.Replicas, err)
+	}
+	if err := c.ApplyEnv(env(map[string]string{"AGENTD_REPLICAS": "1"})); err != nil || c.NATS.Replicas != 1 {
+		t.Errorf("%d replicas, %v, want 1", c.NATS.Replicas, err)
+	}
+}
