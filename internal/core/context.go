@@ -124,7 +124,7 @@ func saidIn(role sdk.Role, c *sdk.Content) (said, bool) {
 	case sdk.ContentToolUse:
 		return said{Role: string(role), Tool: c.Tool, Text: clip(string(c.Args), maxSaid)}, true
 	case sdk.ContentToolResult:
-		return said{Role: "tool", Tool: c.Tool, Text: clip(c.Text, maxSaid)}, true
+		return said{Role: toolKey, Tool: c.Tool, Text: clip(c.Text, maxSaid)}, true
 	case sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
 	}
 	return said{}, false

@@ -34,6 +34,9 @@ const (
 // saidKey is the member that has what somebody said.
 const saidKey = "message"
 
+// toolKey is the member that names a tool.
+const toolKey = "tool"
+
 // limitInteractions names the limit of model calls, and the member that counts them.
 const limitInteractions = "interactions"
 
@@ -83,7 +86,7 @@ func Milestones(e *Entry) []sdk.Live {
 		decided := slices.ContainsFunc(e.Decisions, func(d Decision) bool { return d.Request == r.Call })
 		if r.Data != nil && !decided {
 			m.add(MilestoneResult, map[string]any{
-				"call": r.Call, "tool": toolOf(e, r.Call), "kind": r.Kind, "data": r.Data, "error": r.Error,
+				"call": r.Call, toolKey: toolOf(e, r.Call), "kind": r.Kind, "data": r.Data, "error": r.Error,
 			})
 			m.plan(&r)
 		}
@@ -175,7 +178,7 @@ func (m *milestones) message(msg sdk.Message) {
 	for _, c := range msg.Content {
 		switch {
 		case c.Kind == sdk.ContentToolUse:
-			m.add(MilestoneCall, map[string]any{"call": c.CallID, "tool": c.Tool, "args": c.Args})
+			m.add(MilestoneCall, map[string]any{"call": c.CallID, toolKey: c.Tool, "args": c.Args})
 		case c.Kind != sdk.ContentText:
 		case msg.Role == sdk.RoleAssistant && conversing:
 			m.add(MilestoneTurn, map[string]any{saidKey: c.Text})

@@ -58,6 +58,13 @@ func specOf(file string) *core.Spec {
 		s.Hooked, s.Reviews, s.Ends = true, true, true
 	case "stop_errors":
 		s.Stop.Errors = 2
+	case "context":
+		s.Contexts = []core.ContextProvider{
+			{Section: sdk.SectionPlanning, Service: service("planning"), Once: true},
+			{Section: sdk.SectionRetrieval, Service: service("retrieval")},
+		}
+	case "permission_gates":
+		s.Hooked, s.Gates = true, true
 	case "no_tool_call":
 		s.NoToolCall = core.NoToolCall{Remind: true, Limit: 2}
 	}
@@ -397,6 +404,9 @@ func work(spec *core.Spec, s *core.State) core.Event {
 		if len(next.Begin) > 0 {
 			return core.Began{Calls: ids(next.Begin)}
 		}
+		if len(next.Gate) > 0 {
+			return core.Returned{Passed: ids(next.Gate)}
+		}
 		var results []core.Result
 		for _, c := range next.Run {
 			results = append(results, core.Result{Call: c.ID, Kind: core.ResultInline, Data: json.RawMessage(`{}`)})
@@ -405,6 +415,8 @@ func work(spec *core.Spec, s *core.State) core.Event {
 			results = append(results, core.OutcomeUnknown(c))
 		}
 		return core.Returned{Results: results}
+	case core.AskContext:
+		return core.Inquired{Question: json.RawMessage(`{}`)}
 	case core.Review:
 		return core.Reviewed{}
 	case core.BuildOutput:

@@ -41,17 +41,16 @@ func (h *hooks) hook(a *runner.Agent) {
 
 // count keeps how many replies there are.
 func (h *hooks) count(ctx context.Context, in sdk.Inferred) (sdk.TurnEffects, error) {
-	var e sdk.TurnEffects
-	if in.Err != nil {
-		return e, nil
-	}
 	n := 0
 	if in.State != nil {
 		if err := json.Unmarshal(in.State, &n); err != nil {
-			return e, err
+			return sdk.TurnEffects{}, err
 		}
 	}
-	e.State = fmt.Appendf(nil, "%d", n+1)
+	var e sdk.TurnEffects
+	if in.Err == nil {
+		e.State = fmt.Appendf(nil, "%d", n+1)
+	}
 	return e, h.enter(ctx, atHook)
 }
 
