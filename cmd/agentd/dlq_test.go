@@ -31,8 +31,13 @@ func (s *system) stranger() *nats.Conn {
 // post publishes on a stream.
 func (s *system) post(nc *nats.Conn, subject string, data []byte) {
 	s.t.Helper()
-	if _, err := nc.Request(subject, data, wait); err != nil {
+	stored, err := nc.Request(subject, data, wait)
+	if err != nil {
 		s.t.Fatalf("publish %s: %v", subject, err)
+	}
+	var ack struct{ Error json.RawMessage }
+	if err := json.Unmarshal(stored.Data, &ack); err != nil || ack.Error != nil {
+		s.t.Fatalf("publish %s: %v in %s", subject, err, stored.Data)
 	}
 }
 
