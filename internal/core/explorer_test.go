@@ -141,9 +141,16 @@ func (x *explorer) anything() {
 	r := x.rig
 	// Rare, and so looked for: a call that was allowed, of a run that waits for decisions on others.
 	resuming := slices.ContainsFunc(r.state.Calls, func(c core.Call) bool { return c.Status == core.CallResuming })
-	if resuming && r.state.Status == core.StatusWaiting && x.pick(3, "cancelled") == 0 {
-		x.cancel()
-		return
+	if resuming && r.state.Status == core.StatusWaiting {
+		switch x.pick(4, "resuming") {
+		case 0:
+			x.cancel()
+			return
+		case 1:
+			x.steer()
+			return
+		default:
+		}
 	}
 	switch k := x.pick(33, "input"); {
 	case k < 18:

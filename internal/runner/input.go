@@ -137,7 +137,7 @@ func (a *activation) prepare(
 	ctx context.Context, in sdk.ContextInput,
 ) (built sdk.Context, hooks []core.HookState, fails *core.Ending, err error) {
 	failed := func(code sdk.Code, message, detail string, cause error) {
-		a.Logger.ErrorContext(ctx, message, "agent", a.agent.Core.Name, "run", in.Run, "error", cause)
+		a.Logger.ErrorContext(ctx, "run ends at its beginning", "agent", a.agent.Core.Name, "run", in.Run, "error", cause)
 		fails = &core.Ending{Reason: core.ReasonError, Code: code, Message: message, Detail: detail}
 	}
 	built, problem, err := a.buildContext(ctx, in)
