@@ -64,7 +64,7 @@ type AgentSpec struct {
 	Memory *Memory `json:"memory,omitempty"`
 	// Services are the contract-based tools, in the order shown to the model, and those that are asked for context.
 	Services []ServiceTool `json:"services,omitempty"`
-	// Builtin names agentd's own tools: task_completion, ask_question.
+	// Builtin names agentd's own tools: task_completion, ask_question, converse, update_plan.
 	Builtin []string `json:"builtin,omitempty"`
 	// StopOn names tools (as the model knows them) whose successful result completes the run.
 	StopOn []string `json:"stop_on,omitempty"`

@@ -38,3 +38,6 @@ type ContextUse struct {
 	// OnFailure is ContextContinue when empty.
 	OnFailure ContextFailure `json:"on_failure,omitempty"`
 }
+
+// ToolUpdatePlan is the built-in tool that keeps an agent's plan: its result is the plan, which every further prompt shows.
+const ToolUpdatePlan = "update_plan"

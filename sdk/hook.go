@@ -43,8 +43,8 @@ type Hook struct {
 	AfterInference func(ctx context.Context, r Inferred) (TurnEffects, error)
 	// StepEnd is called after AfterInference, before the reply is kept.
 	StepEnd func(ctx context.Context, s Snapshot) (StateEffects, error)
-	// BeforeToolExecute is called for each call of a reply that could be made, before permission is asked for; and again for an
-	// inline tool that was held, before it runs.
+	// BeforeToolExecute is called for each call of a reply that could be made, before permission is asked for; and again for a
+	// call that was held and is allowed, before it is made.
 	BeforeToolExecute func(ctx context.Context, c ToolAttempt) (Gate, error)
 	// AfterToolExecute is called for each call of a reply when its round is complete, whatever became of it; and with
 	// OutcomeSuspended when a call has to wait.

@@ -234,6 +234,7 @@ type milestoneData struct {
 	Reason  core.Reason     `json:"reason"`
 	Code    string          `json:"code"`
 	Limit   string          `json:"limit"`
+	Class   string          `json:"class"`
 	Who     string          `json:"who"`
 	Type    string          `json:"type"`
 	// Asked and Decision are of permissions.
@@ -246,6 +247,8 @@ type milestoneData struct {
 func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text string) {
 	var d milestoneData
 	switch l.Type {
+	case core.MilestonePlan:
+		return "plan", describePlan(l.Data)
 	case core.MilestoneInquired, core.MilestoneInformed, core.MilestoneAsked, core.MilestoneAnswered:
 		return r.describeAsked(l)
 	}
@@ -259,7 +262,7 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 		return "says", d.Text
 	case core.MilestoneCall:
 		r.tools[d.Call] = d.Tool
-		if quiet[d.Tool] {
+		if quiet[d.Tool] || d.Tool == sdk.ToolUpdatePlan {
 			return "", ""
 		}
 		if d.Tool == contracts.ToolAskQuestion {
@@ -282,6 +285,9 @@ func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text strin
 	case core.MilestoneMessage:
 		return "message", strings.TrimSpace(d.Message + " " + by(d.Who))
 	case core.MilestoneReminded:
+		if d.Class != "" {
+			return "reminded", "the reply's tool call could not be understood: " + d.Class
+		}
 		return "reminded", "the reply had no tool call"
 	case core.MilestoneUsage, core.MilestoneCheckpoint:
 		return "", ""
@@ -330,6 +336,8 @@ func (r *watched) describeResult(d milestoneData) (label, text string) {
 	switch {
 	case d.Error:
 		return labelError, tool + " " + string(d.Data)
+	case tool == sdk.ToolUpdatePlan:
+		return "", "" // the plan itself is shown
 	case tool == contracts.ToolAskQuestion:
 		return labelAnswer, cmp.Or(field(d.Data, answerField), string(d.Data))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"agentd/internal/core"
@@ -40,4 +41,32 @@ func (r *watched) describeAsked(l sdk.Live) (label, text string) {
 		return labelError, string(d.Answer)
 	}
 	return labelAnswer, cmp.Or(field(d.Answer, answerField), string(d.Answer))
+}
+
+// describePlan says how far a plan is, and what is done now.
+func describePlan(data json.RawMessage) string {
+	var d struct {
+		Plan struct {
+			Goal  string `json:"goal"`
+			Steps []struct {
+				Description string `json:"description"`
+				Completed   bool   `json:"completed"`
+			} `json:"steps"`
+			Current int `json:"current"`
+		} `json:"plan"`
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return string(data)
+	}
+	completed := 0
+	for _, s := range d.Plan.Steps {
+		if s.Completed {
+			completed++
+		}
+	}
+	text := fmt.Sprintf("%d of %s done", completed, count(len(d.Plan.Steps), "step"))
+	if i := d.Plan.Current; i > 0 && i <= len(d.Plan.Steps) {
+		return text + ", now: " + d.Plan.Steps[i-1].Description
+	}
+	return text + ": " + d.Plan.Goal
 }

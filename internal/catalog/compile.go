@@ -79,6 +79,7 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
+	turns.plans = plans(toolbox)
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
 		SpecJSON: data, Model: model, ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
@@ -158,7 +159,9 @@ func coreSpec(
 		tool := coreTool(t)
 		switch t.Kind {
 		case contracts.ToolBuiltin:
-			s.StopOn = append(s.StopOn, t.Name)
+			if t.Name == contracts.ToolTaskCompletion {
+				s.StopOn = append(s.StopOn, t.Name)
+			}
 		case contracts.ToolInline:
 			tool.AtMostOnce = inline[t.Index].AtMostOnce
 			longest = max(longest, t.Timeout)
@@ -197,7 +200,7 @@ func retry(r *sdk.Retry) core.Retry {
 	}
 }
 
-// inline are the tools that run in the worker: the agent's own, and task_completion.
+// inline are the tools that run in the worker: the agent's own, task_completion and update_plan.
 func inline(toolbox *contracts.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
 	tools := map[string]sdk.Tool{}
 	for _, t := range toolbox.All() {
@@ -205,7 +208,11 @@ func inline(toolbox *contracts.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
 		case contracts.ToolInline:
 			tools[t.Name] = own[t.Index]
 		case contracts.ToolBuiltin:
-			tools[t.Name] = sdk.Tool{Definition: t.Definition, Run: completeTask}
+			run := completeTask
+			if t.Name == sdk.ToolUpdatePlan {
+				run = keepPlan
+			}
+			tools[t.Name] = sdk.Tool{Definition: t.Definition, Run: run}
 		case contracts.ToolService:
 		}
 	}

@@ -20,6 +20,8 @@ type turns struct {
 	hooks    sdk.Hooks
 	memory   *sdk.Memory
 	count    prompt.Counter
+	// plans says that the agent keeps a plan.
+	plans bool
 }
 
 func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools []sdk.ToolDefinition) (*turns, error) {
@@ -68,6 +70,9 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt
 		hook func(context.Context, sdk.TurnInput) (string, error)
 	}{{prompt.Planning, t.hooks.Planning}, {prompt.Retrieval, t.hooks.Retrieval}} {
 		text := answered(in.Context, part.name)
+		if part.name == prompt.Planning && t.plans {
+			text = strings.TrimSpace(planText(in.Plan) + "\n\n" + text)
+		}
 		if part.hook != nil {
 			more, err := part.hook(ctx, sdk.TurnInput{
 				Run: in.Run, Input: in.Input, Messages: in.Messages, Interactions: in.Interactions,

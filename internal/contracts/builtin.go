@@ -19,7 +19,9 @@ const (
 )
 
 // BuiltinTools are the names that sdk.AgentSpec.Builtin may have.
-func BuiltinTools() []string { return []string{ToolTaskCompletion, ToolAskQuestion, ToolConverse} }
+func BuiltinTools() []string {
+	return []string{ToolTaskCompletion, ToolAskQuestion, ToolConverse, sdk.ToolUpdatePlan}
+}
 
 // The one version of the built-in contracts, and the types of their answers.
 const (
@@ -204,6 +206,11 @@ func builtinTool(name string, limits sdk.Limits) (*Tool, error) {
 			Name: name, Kind: ToolBuiltin, Timeout: sdk.DefaultToolTimeout,
 			Definition: sdk.ToolDefinition{Description: completionDescription},
 		}, json.RawMessage(completionParameters))
+	case sdk.ToolUpdatePlan:
+		return newTool(&Tool{
+			Name: name, Kind: ToolBuiltin, Timeout: sdk.DefaultToolTimeout,
+			Definition: sdk.ToolDefinition{Description: planDescription},
+		}, json.RawMessage(planParameters))
 	case ToolAskQuestion, ToolConverse:
 		s := sdk.ServiceTool{
 			Contract: modelQuestion(), Version: BuiltinVersion, As: name,

@@ -18,7 +18,7 @@ type ToolKind string
 const (
 	ToolService ToolKind = "service" // over the broker, by contract; ask_question is one
 	ToolInline  ToolKind = "inline"  // inside the worker
-	ToolBuiltin ToolKind = "builtin" // by agentd itself: task_completion
+	ToolBuiltin ToolKind = "builtin" // by agentd itself: task_completion and update_plan
 )
 
 // Tool is a tool of an agent. It must not be modified.

@@ -160,7 +160,7 @@ func TestTools_RefusesWithEveryFault(t *testing.T) {
 		`$.services[3].versions["1.0.0"].accepts: expected a schema of objects: type "object" at its root, got {"type": "array"}`,
 		`$.services[4]: expected a tool that can be used, got contract #/x has no version 9.0.0; it has 1.0.0`,
 		`$.builtin[0]: expected a tool name of its own, got "task_completion" for contract e and built-in tool task_completion`,
-		`$.builtin[1]: expected a built-in tool: task_completion, ask_question, converse, got string "fly"`,
+		`$.builtin[1]: expected a built-in tool: task_completion, ask_question, converse, update_plan, got string "fly"`,
 		`$.inline[0]: expected a tool name of its own, got "a_b" for contract a.b and inline tool a_b`,
 		`$.inline[1].type: expected a value that fits one of the alternatives (anyOf), got number 1`,
 		`$.inline[1].type: expected one of "array", "boolean", "integer", "null", "number", "object", "string", got number 1`,

@@ -26,6 +26,7 @@ const (
 	MilestoneFinished   = "run.finished"
 	MilestoneMessage    = "run.message"
 	MilestoneReminded   = "model.no_tool_call"
+	MilestonePlan       = "plan.updated"
 	MilestoneInquired   = "context.asked"
 	MilestoneInformed   = "context.answered"
 )
@@ -54,6 +55,9 @@ func Milestones(e *Entry) []sdk.Live {
 	if e.Kind == (Replied{}).kind() && e.Head.Lifecycle == sdk.LifecycleReminder && e.Head.Progress.Reminders > 0 && e.Terminal == nil {
 		m.add(MilestoneReminded, map[string]any{"reminders": e.Head.Progress.Reminders})
 	}
+	if e.Misread != "" {
+		m.add(MilestoneReminded, map[string]any{"reminders": e.Head.Progress.Reminders, "class": e.Misread})
+	}
 	for _, r := range e.Requests {
 		m.add(MilestoneRequested, map[string]any{"request": r.ID, "asked": r.Data})
 	}
@@ -81,6 +85,7 @@ func Milestones(e *Entry) []sdk.Live {
 			m.add(MilestoneResult, map[string]any{
 				"call": r.Call, "tool": toolOf(e, r.Call), "kind": r.Kind, "data": r.Data, "error": r.Error,
 			})
+			m.plan(&r)
 		}
 	}
 	if e.Kind == (Replied{}).kind() {

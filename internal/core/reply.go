@@ -21,8 +21,7 @@ func (t *transition) replied(ev Replied) error {
 	case ev.Terminate != nil:
 		return t.terminated(ev)
 	case ev.Reply.Fault != nil:
-		h.Misread++
-		t.correct(ev.Reply.Text, ev.Reply.Fault.Message)
+		t.misread(ev.Reply)
 		return nil
 	case len(ev.Reply.Calls) > 0:
 		return t.openRound(ev)

@@ -231,6 +231,11 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return core.Released{}, ""
 	case "redeliver":
 		return core.TakenOver{}, ""
+	case "misread":
+		class, text, _ := strings.Cut(rest, " ")
+		ev := replied(s.spec, text)
+		ev.Output, ev.Reply.Fault = nil, &sdk.ReplyFault{Class: class, Message: "It is no call."}
+		return ev, ""
 	case "reply":
 		return s.parseReply(rest), ""
 	case "fail":

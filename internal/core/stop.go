@@ -110,11 +110,7 @@ func (t *transition) countResult(c *Call, r Result) {
 		return
 	}
 	// Texts differ where errors are the same; their codes do not.
-	fault := c.Tool + " " + string(faultCode(r.Data))
-	if fault != p.Fault {
-		p.Same, p.Fault = 0, fault
-	}
-	p.Same++
+	p.failedBy(c.Tool + " " + string(faultCode(r.Data)))
 }
 
 // faultCode is the error code of a failed result; one without is a failure of the tool.

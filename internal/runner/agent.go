@@ -61,7 +61,9 @@ type PromptInput struct {
 	Messages   []sdk.Message
 	Summarised bool
 	// Context is what services answered that were asked for sections.
-	Context      []sdk.Section
+	Context []sdk.Section
+	// Plan is what the agent has written down with sdk.ToolUpdatePlan; nil is nothing.
+	Plan         json.RawMessage
 	Interactions sdk.Interactions
 }
 

@@ -21,7 +21,7 @@ func (a *activation) request(ctx context.Context) (sdk.ModelRequest, Prompt, err
 		built, err = guarded(func() (Prompt, error) {
 			return a.agent.BuildPrompt(ctx, PromptInput{
 				Run: h.Run, System: a.state.System, Input: a.state.Input, Messages: built.Messages, Summarised: a.state.Summary != nil,
-				Context: a.state.Context, Interactions: interactions,
+				Context: a.state.Context, Plan: a.state.Plan(), Interactions: interactions,
 			})
 		})
 		if err != nil {
