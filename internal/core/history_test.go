@@ -59,7 +59,7 @@ func TestHistories_KeepTheInvariants(t *testing.T) {
 }
 
 // rarities are stories that random histories reach by luck alone: a run ends because nobody could decide, while its driver begins
-// a tool; and one is cancelled while an allowed tool waits for the other decisions.
+// a tool; and one is cancelled, or interrupted, while an allowed tool waits for the other decisions.
 func rarities(t *testing.T, runs, calls transitions) {
 	t.Helper()
 	held := func(tools ...string) (r *rig, opened *core.Entry, happen func(core.Input) *core.Entry) {
@@ -96,11 +96,14 @@ func rarities(t *testing.T, runs, calls transitions) {
 	happen(r.deliver("nobody", answer))
 	happen(r.drive(core.Began{Calls: []string{opened.Head.Calls[1].ID}}))
 
-	r, opened, happen = held("book", "charge")
-	answer = r.answer(opened.Effect(core.EffectCall, opened.Requests[1].ID), 0, `{}`)
-	answer.Decision = &sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte("{}"))}
-	happen(r.deliver("allowed", answer))
-	happen(r.deliver("cancel", core.CancelAsked{}))
+	for _, end := range []core.Event{core.CancelAsked{}, steered("stop that")} {
+		r, opened, happen = held("book", "charge")
+		r.spec.Steering = sdk.SteeringInterrupt
+		answer = r.answer(opened.Effect(core.EffectCall, opened.Requests[1].ID), 0, `{}`)
+		answer.Decision = &sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte("{}"))}
+		happen(r.deliver("allowed", answer))
+		happen(r.deliver("end", end))
+	}
 }
 
 // documented compares a table with what was seen. A few random histories do not reach the rarest transitions.
