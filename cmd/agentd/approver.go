@@ -37,13 +37,15 @@ func (a *app) approver(cfg *config.Config, flag string) (approver, error) {
 	if cfg.Approvals.As != "" {
 		return approver{cfg.Approvals.As, "approvals.as in " + cfg.File}, nil
 	}
-	name, err := broker.UserName(cfg.NATS.URL.Reveal(), cfg.NATS.Creds)
+	name, err := broker.UserName(cfg.NATS.URL.Reveal(), login(cfg))
 	if err != nil {
 		return approver{}, err
 	}
 	switch {
 	case name != "" && desk.CheckPrincipal(name) == nil && cfg.NATS.Creds != "":
 		return approver{name, "the user of " + cfg.NATS.Creds}, nil
+	case name != "" && desk.CheckPrincipal(name) == nil && cfg.NATS.NKey != "":
+		return approver{name, "the public key of " + cfg.NATS.NKey}, nil
 	case name != "" && desk.CheckPrincipal(name) == nil:
 		return approver{name, "the NATS user"}, nil
 	case cfg.NATS.URL != "":

@@ -201,7 +201,7 @@ func (d *devServer) start(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	serving := make(chan struct{})
-	o.Creds, o.Grace, o.Logger, o.Serving = "", devGrace, d.a.loggerAt(devLevel, cfg.Log.Format), func() { close(serving) }
+	o.Login, o.Grace, o.Logger, o.Serving = worker.Login{}, devGrace, d.a.loggerAt(devLevel, cfg.Log.Format), func() { close(serving) }
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	g := &generation{stop: stop, done: make(chan struct{})}
 	var failure error

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/internal/accounts"
+	"agentd/internal/broker"
 	"agentd/internal/config"
 	"agentd/sdk"
 )
@@ -31,7 +32,7 @@ func (a *app) natsConfigCommand() *cobra.Command {
 			"work needs. People publish under their own names alone, which makes those the principals of policies. It connects to\n" +
 			"nothing. docs/security.md says what is enforced by it and what is not.\n\n" +
 			"No password is written. The server reads them from its environment (AGENTD_<USER>_PASSWORD), or --bcrypt reads them\n" +
-			"from that of this command and writes their hashes.",
+			"from that of this command and writes their hashes. A user whose name is the public key of an nkey (U…) has no password.",
 		Example: "  agentd nats-config --client shop --person ann --approver jane --approver joe=finance > nats.conf\n" +
 			"  AGENTD_WORKER_PASSWORD=… nats-server -c nats.conf",
 		Args: cobra.NoArgs,
@@ -118,7 +119,7 @@ func members(texts []string) ([]accounts.Member, error) {
 func passwords(users []accounts.User) (func(string) (string, error), error) {
 	var missing []string
 	for _, u := range users {
-		if variable := accounts.PasswordVariable(u.Name); os.Getenv(variable) == "" {
+		if variable := accounts.PasswordVariable(u.Name); !broker.IsNKey(u.Name) && os.Getenv(variable) == "" {
 			missing = append(missing, variable)
 		}
 	}

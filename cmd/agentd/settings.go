@@ -114,7 +114,7 @@ func (a *app) connect(ctx context.Context, cfg *config.Config) (*client, error) 
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		URL: url, Creds: cfg.NATS.Creds, Name: program, Who: who, Subjects: subjects(cfg), Logger: a.quietLogger(),
+		URL: url, Login: login(cfg), Name: program, Who: who, Subjects: subjects(cfg), Logger: a.quietLogger(),
 	})
 	if err != nil {
 		return nil, err
@@ -122,12 +122,18 @@ func (a *app) connect(ctx context.Context, cfg *config.Config) (*client, error) 
 	return &client{conn, cfg}, nil
 }
 
+// login is how a command shows NATS who it is.
+func login(cfg *config.Config) broker.Login {
+	n := cfg.NATS
+	return broker.Login{Creds: n.Creds, NKey: n.NKey, CA: n.CA, Cert: n.Cert, Key: n.Key}
+}
+
 // principal is who runs are started as where principals are required: the NATS user, whose name the broker enforces.
 func principal(cfg *config.Config) (string, error) {
 	if !cfg.Identity {
 		return "", nil
 	}
-	name, err := broker.UserName(cfg.NATS.URL.Reveal(), cfg.NATS.Creds)
+	name, err := broker.UserName(cfg.NATS.URL.Reveal(), login(cfg))
 	if err != nil {
 		return "", err
 	}

@@ -177,7 +177,7 @@ func (g *guarded) letter(event string) (detail string) {
 // eventually waits until something holds.
 func (g *guarded) eventually(what string, holds func() bool) {
 	g.t.Helper()
-	g.system.holds(what, holds)
+	g.holds(what, holds)
 }
 
 // holds waits until something does.

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"agentd/internal/broker"
 	"agentd/sdk"
 )
 
@@ -63,6 +64,9 @@ func secrets(s Server, users []User) ([]string, error) {
 	list := make([]string, len(users))
 	seen := map[string]string{}
 	for i, u := range users {
+		if broker.IsNKey(u.Name) {
+			continue // the server asks for a signature
+		}
 		variable := PasswordVariable(u.Name)
 		if other, ok := seen[variable]; ok {
 			return nil, sdk.Errorf(sdk.CodeConfig, "users %s and %s would have their passwords in one variable, %s; rename one", other, u.Name, variable)
@@ -86,7 +90,11 @@ func secrets(s Server, users []User) ([]string, error) {
 }
 
 func writeUser(b *strings.Builder, u User, secret string) {
-	fmt.Fprintf(b, "      # %s: %s\n      {\n        user: %q, password: %s\n        permissions {\n", u.Role, u.About, u.Name, secret)
+	name := fmt.Sprintf("user: %q, password: %s", u.Name, secret)
+	if broker.IsNKey(u.Name) {
+		name = fmt.Sprintf("nkey: %q", u.Name)
+	}
+	fmt.Fprintf(b, "      # %s: %s\n      {\n        %s\n        permissions {\n", u.Role, u.About, name)
 	b.WriteString("          publish {\n")
 	writeList(b, "allow", u.Publish)
 	if len(u.Deny) > 0 {

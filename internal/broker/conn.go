@@ -21,8 +21,7 @@ type ConnectOptions struct {
 	// URL is a comma-separated list of servers; Server is an embedded one instead.
 	URL    string
 	Server *Server
-	// Creds is the path of a credentials file.
-	Creds string
+	Login
 	// Name shows in the server's list of connections.
 	Name string
 	// Who is the principal under which init events and control messages are published, as the last token of their subject;
@@ -54,7 +53,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	user, err := UserName(o.URL, o.Creds)
+	user, err := UserName(o.URL, o.Login)
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +80,11 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 			c.log.Error("NATS reports an error", "subject", subject, "error", err)
 		}),
 	}
-	if o.Creds != "" {
-		options = append(options, nats.UserCredentials(o.Creds))
+	login, err := o.options()
+	if err != nil {
+		return nil, err
 	}
+	options = append(options, login...)
 	url := o.URL
 	if o.Server != nil {
 		url, options = "", append(options, o.Server.inProcess())

@@ -12,12 +12,15 @@ import (
 	"agentd/sdk"
 )
 
-// UserName is the name of the user that a program connects as: that of the credentials file, else the user of the first
-// URL. It is empty when neither names one; a token in a URL is a secret and no name. The broker checks the name; here it
+// UserName is the name of the user that a program connects as: that of the credentials file, else the public key of its nkey,
+// else the user of the first URL. It is empty when neither names one; a token in a URL is a secret and no name. The broker checks the name; here it
 // only says who one is.
-func UserName(urls, creds string) (string, error) {
-	if creds != "" {
-		return credsName(creds)
+func UserName(urls string, login Login) (string, error) {
+	switch {
+	case login.Creds != "":
+		return credsName(login.Creds)
+	case login.NKey != "":
+		return nkeyName(login.NKey)
 	}
 	first, _, _ := strings.Cut(urls, ",")
 	server, err := url.Parse(strings.TrimSpace(first))

@@ -94,8 +94,11 @@ type Reference struct {
 type NATS struct {
 	// URL is empty for the embedded server.
 	URL URL
-	// Creds is the path of a credentials file.
-	Creds string
+	// Creds is the path of a credentials file, NKey of one with the seed of an nkey.
+	Creds, NKey string
+	// CA, Cert and Key are the paths of PEM files: the authorities that a server's certificate must be of, and the program's
+	// own certificate.
+	CA, Cert, Key string
 	// Root is the first token of every subject.
 	Root string
 	// Replicas of streams, 1 to 5; 0 is not set: existing streams stay as they are, new ones have 1.

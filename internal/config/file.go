@@ -17,6 +17,10 @@ type file struct {
 	NATS struct {
 		URL      words  `yaml:"url"`
 		Creds    words  `yaml:"creds"`
+		NKey     words  `yaml:"nkey"`
+		CA       words  `yaml:"ca"`
+		Cert     words  `yaml:"cert"`
+		Key      words  `yaml:"key"`
 		Root     words  `yaml:"root"`
 		Replicas number `yaml:"replicas"`
 	} `yaml:"nats"`

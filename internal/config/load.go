@@ -109,8 +109,18 @@ func (l *loader) watch(path string) {
 func (l *loader) settings(f *file) {
 	c := l.cfg
 	c.NATS.URL, c.Redis.URL = URL(f.NATS.URL.V), URL(f.Redis.URL.V)
-	if f.NATS.Creds.V != "" {
-		c.NATS.Creds = l.path(f.NATS.Creds.V)
+	for _, p := range []struct {
+		said words
+		path *string
+	}{
+		{f.NATS.Creds, &c.NATS.Creds}, {f.NATS.NKey, &c.NATS.NKey}, {f.NATS.CA, &c.NATS.CA}, {f.NATS.Cert, &c.NATS.Cert}, {f.NATS.Key, &c.NATS.Key},
+	} {
+		if p.said.V != "" {
+			*p.path = l.path(p.said.V)
+		}
+	}
+	if (f.NATS.Cert.V == "") != (f.NATS.Key.V == "") {
+		l.Faultf(cmp.Or(f.NATS.Cert.Position, f.NATS.Key.Position), "a certificate needs both cert and key")
 	}
 	if f.Data.V != "" {
 		c.Data = l.path(f.Data.V)

@@ -103,6 +103,7 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 	switch d.Decision {
 	case sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk:
 		return t.refuseEdit(c, d)
+	case sdk.DecisionViewed:
 	}
 	return refused("%q is no decision", d.Decision)
 }

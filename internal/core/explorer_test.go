@@ -36,7 +36,11 @@ func exploreOf(t *rapid.T, spec *core.Spec) *explorer {
 	if pick(t, 10, "early") == 0 {
 		x.refuse(x.rig.deliver("early", core.CancelAsked{}), core.ErrOrphan)
 	}
-	x.accept(x.rig.deliver("init-1", started("order 7", "hello")))
+	begin := started("order 7", "hello")
+	if x.pick(40, "fails") == 0 {
+		begin.Fails = &core.Ending{Reason: core.ReasonError, Code: sdk.CodeInternal, Message: "a hook failed", Detail: "hook"}
+	}
+	x.accept(x.rig.deliver("init-1", begin))
 	for n := pick(t, 61, "inputs"); n > 0 && x.rig.state.Status != core.StatusDone; n-- {
 		x.anything()
 	}
@@ -135,6 +139,12 @@ func choice(n int) *rapid.Generator[int] {
 // anything is one random input.
 func (x *explorer) anything() {
 	r := x.rig
+	// Rare, and so looked for: a call that was allowed, of a run that waits for decisions on others.
+	resuming := slices.ContainsFunc(r.state.Calls, func(c core.Call) bool { return c.Status == core.CallResuming })
+	if resuming && r.state.Status == core.StatusWaiting && x.pick(3, "cancelled") == 0 {
+		x.cancel()
+		return
+	}
 	switch k := x.pick(33, "input"); {
 	case k < 18:
 		x.progress()

@@ -48,6 +48,9 @@ type Started struct {
 	System   string
 	Messages []sdk.Message
 	Require  []string
+	// Fails is how the run ends at once, because what its agent does at the beginning failed; nil goes on. A refusal would not
+	// do: another delivery of the event may find that the same does not fail, and the event would have two ends.
+	Fails *Ending
 	// Budget is how many tokens whoever started the run leaves it; 0 is any number.
 	Budget int64
 	Hooks  []HookState

@@ -116,6 +116,7 @@ func (t *transition) start(ev Started) error {
 	t.System, t.Input, t.Messages = ev.System, ev.Data, ev.Messages
 	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	t.take()
+	h.Cancel = ev.Fails
 	return nil
 }
 

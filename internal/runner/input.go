@@ -118,14 +118,7 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 		Lifecycle: sdk.LifecycleInit, Run: a.msg.Run, Input: data, Tools: a.agent.Definitions,
 		AccessControl: init.AccessControl, DelegatedBy: init.DelegatedBy,
 	}
-	built, problem, err := a.buildContext(ctx, in)
-	if problem != nil || err != nil {
-		return nil, problem, err
-	}
-	hooks, err := a.runStart(ctx, in, built)
-	if errors.Is(err, errHook) || errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
-		return nil, sdk.Errorf(sdk.CodeInternal, "a hook of the agent failed").WithCause(err), nil
-	}
+	built, hooks, fails, err := a.prepare(ctx, in)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,7 +128,32 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	return core.Started{
 		Run: a.msg.Run, Init: init, Data: data, System: built.System, Messages: built.Messages,
 		Require: append(required(a.msg.Event), built.Require...), Budget: tokens(a.msg.Event, sdk.TokenBudget), Hooks: hooks,
+		Fails: fails,
 	}, nil, nil
+}
+
+// prepare builds the conversation of a new run and shows it to hooks. fails is set when one of them failed.
+func (a *activation) prepare(
+	ctx context.Context, in sdk.ContextInput,
+) (built sdk.Context, hooks []core.HookState, fails *core.Ending, err error) {
+	failed := func(code sdk.Code, message, detail string, cause error) {
+		a.Logger.ErrorContext(ctx, message, "agent", a.agent.Core.Name, "run", in.Run, "error", cause)
+		fails = &core.Ending{Reason: core.ReasonError, Code: code, Message: message, Detail: detail}
+	}
+	built, problem, err := a.buildContext(ctx, in)
+	if err == nil && problem != nil {
+		failed(problem.Code, problem.Message, "context", problem)
+		built.Messages, err = defaultMessages(in.Input)
+	}
+	if err != nil || fails != nil {
+		return built, nil, fails, err
+	}
+	hooks, err = a.runStart(ctx, in, built)
+	if errors.Is(err, errHook) || errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+		failed(sdk.CodeInternal, "a hook of the agent failed", "hook", err)
+		return built, nil, fails, nil
+	}
+	return built, hooks, nil, err
 }
 
 // maxDelegation is how many calls may lie between a run and the init event that a client sent: agents that call each

@@ -21,7 +21,7 @@ type Server struct {
 	// URL is a comma-separated list of NATS servers. Empty is NATS_URL, else the server of an `agentd dev` that runs on
 	// the data folder (AGENTD_DATA, else .agentd), else nats://127.0.0.1:4222.
 	URL string
-	// Creds is the path of a credentials file; empty is NATS_CREDS.
+	// Creds is the path of a credentials file. Empty is NATS_CREDS, or NATS_NKEY, NATS_CA, NATS_CERT and NATS_KEY.
 	Creds string
 	// Root is the first token of every subject; empty is AGENTD_ROOT, else "agentd".
 	Root string
@@ -165,8 +165,10 @@ func (o Server) connect(ctx context.Context, services []*Service) (*broker.Conn,
 		names = append(names, s.contract.Type)
 	}
 	o.Logger.Info("connecting to NATS", "address_from", source)
+	login := broker.LoginFromEnvironment()
+	login.Creds = cmp.Or(o.Creds, login.Creds)
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		URL: url, Creds: cmp.Or(o.Creds, os.Getenv("NATS_CREDS")), Name: "service " + strings.Join(names, " "),
+		URL: url, Login: login, Name: "service " + strings.Join(names, " "),
 		Subjects: subjects, Logger: o.Logger, Wait: true,
 	})
 	if err != nil {

@@ -21,12 +21,16 @@ import (
 	"agentd/sdk"
 )
 
+// Login is how a worker shows NATS who it is, and how it knows the server: all are paths of files. Creds has credentials, NKey the
+// seed of an nkey. CA has the authorities that the server's certificate must be of, in place of the system's; Cert and Key are
+// the worker's own certificate.
+type Login struct{ Creds, NKey, CA, Cert, Key string }
+
 // Options say what is served and where. Only Agents is required.
 type Options struct {
 	// URL is a comma-separated list of NATS servers; empty is nats://127.0.0.1:4222.
 	URL string
-	// Creds is the path of a NATS credentials file.
-	Creds string
+	Login
 	// RedisURL is the store of runs. Empty keeps them in JetStream. All workers of an agent must use the same store.
 	RedisURL string
 	// Root is the first token of every subject; empty is sdk.DefaultRoot.
@@ -85,10 +89,11 @@ const (
 	defaultSlots = 32
 )
 
-// FromEnvironment returns options from NATS_URL, NATS_CREDS, REDIS_URL and AGENTD_ROOT.
+// FromEnvironment returns options from NATS_URL, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY, REDIS_URL and
+// AGENTD_ROOT.
 func FromEnvironment() Options {
 	return Options{
-		URL: os.Getenv("NATS_URL"), Creds: os.Getenv("NATS_CREDS"), RedisURL: os.Getenv("REDIS_URL"),
+		URL: os.Getenv("NATS_URL"), Login: Login(broker.LoginFromEnvironment()), RedisURL: os.Getenv("REDIS_URL"),
 		Root: os.Getenv("AGENTD_ROOT"),
 	}
 }
@@ -180,7 +185,7 @@ func modelsFromEnvironment() (func(sdk.ModelSpec) (sdk.Provider, error), error) 
 
 func (s *serving) run(ctx context.Context) (err error) {
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		URL: s.URL, Creds: s.Creds, Name: "agentd worker", Subjects: s.subjects, Logger: s.Logger, Wait: true,
+		URL: s.URL, Login: broker.Login(s.Login), Name: "agentd worker", Subjects: s.subjects, Logger: s.Logger, Wait: true,
 	})
 	if err != nil {
 		return err

@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,6 +17,7 @@ import (
 	"agentd/internal/llm/mockllm"
 	"agentd/internal/state/redistest"
 	"agentd/sdk"
+	"agentd/test/ports"
 )
 
 // findings is the exit code of commands that found what they look for.
@@ -24,16 +25,7 @@ const findings = 4
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return strconv.Itoa(ports.Free(t))
 }
 
 // scripted has agents asked a scripted model.
@@ -324,14 +316,13 @@ func quickstart(t *testing.T) *shell {
 	s.instead("mkdir refunds", "true")
 	s.instead("--script script.yaml", "--script script.yaml --listen 127.0.0.1:"+port)
 	s.instead("127.0.0.1:4380", "127.0.0.1:"+port)
-	top, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
+	shop := filepath.Join(s.dir, "shop")
+	cmd := exec.Command("go", "build", "-o", shop, filepath.Join(s.dir, "refunds", "main.go"))
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the program of the page: %v\n%s", err, out)
 	}
-	s.change = append(s.change, change{"go run .", func() string {
-		main := filepath.Join(s.dir, "main.go")
-		return fmt.Sprintf("(cd %q && go build -o %q %q) && exec ./shop", top, filepath.Join(s.dir, "shop"), main)
-	}})
+	s.instead("go run .", shop)
 	s.change = append(s.change, change{"approve ID", func() string {
 		var waiting []struct{ Short string }
 		s.eventually("agentd approvals list -o json", func(out string) bool {
@@ -339,7 +330,7 @@ func quickstart(t *testing.T) *shell {
 		})
 		return "approve " + waiting[0].Short
 	}})
-	s.goesOn = map[string]string{"mock-llm": "listens on", "agentd dev": "ready", "./shop": "euros"}
+	s.goesOn = map[string]string{"mock-llm": "listens on", "agentd dev": "ready", "/shop": "euros"}
 	s.like["nats://127.0.0.1:4222"], s.like["h2k4pd"] = `nats://127\.0\.0\.1:\d+`, `\w+`
 	return s
 }

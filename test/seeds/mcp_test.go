@@ -105,7 +105,7 @@ func serveMCP() {
 	}
 }
 
-// program is that server, with three seconds for each call.
+// program is that server, with ten seconds for each call: a process is started within one.
 func program(t *testing.T) *mcp.Server {
 	t.Helper()
 	self, err := os.Executable()
@@ -113,7 +113,7 @@ func program(t *testing.T) *mcp.Server {
 		t.Fatal(err)
 	}
 	return toolsetOf(t, mcp.ServerConfig{
-		Name: "program", Command: self, Env: map[string]string{mcpProgram: "1"}, Policy: mcp.Policy{Timeout: 3 * time.Second},
+		Name: "program", Command: self, Env: map[string]string{mcpProgram: "1"}, Policy: mcp.Policy{Timeout: 10 * time.Second},
 	})
 }
 

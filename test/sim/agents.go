@@ -66,6 +66,7 @@ func (c catalog) Version(ctx context.Context, agent, digest string) (*runner.Age
 func (s *simulation) compile() {
 	s.agents = map[string][]*runner.Agent{}
 	delegates := s.pick(3) == 0
+	s.hooked = s.pick(6) == 0
 	for version := range 2 {
 		var tools []core.Tool
 		if delegates {
@@ -163,7 +164,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 	for _, t := range tools {
 		m.tools = append(m.tools, t.Name)
 		if t.Kind == core.CallInline {
-			a.Inline[t.Name] = sdk.Tool{Timeout: silence / 2 * time.Millisecond, Run: s.tool(t)}
+			a.Inline[t.Name] = sdk.Tool{Timeout: silence / 2 * time.Millisecond, Run: s.tool(name, t)}
 		}
 	}
 	s.guard(a)
@@ -171,13 +172,14 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 	return a
 }
 
-// tool returns the body of an inline tool.
-func (s *simulation) tool(t core.Tool) func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+// tool returns the body of an agent's inline tool.
+func (s *simulation) tool(agent string, t core.Tool) func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
 	return func(ctx context.Context, call sdk.ToolCall) (json.RawMessage, error) {
 		if err := s.enter(ctx, atTool); err != nil {
 			return nil, err
 		}
 		s.models.executed(call, t.AtMostOnce)
+		s.gatedCall(agent, call.ID)
 		if err := s.ask(call); err != nil {
 			return nil, err
 		}

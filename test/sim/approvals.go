@@ -144,10 +144,17 @@ func (s *simulation) guard(a *runner.Agent) {
 		names[i] = t.Name
 	}
 	p := s.policy(names)
-	if a.Core.Gated = len(p) > 0; !a.Core.Gated {
-		return
+	if len(p) > 0 {
+		s.gated(a, p)
 	}
-	a.Core.PermissionSchema = "#/permission/1.0.0"
+	if s.hooked {
+		s.watch(a)
+	}
+}
+
+// gated has the calls of an agent checked.
+func (s *simulation) gated(a *runner.Agent, p policy) {
+	a.Core.Gated, a.Core.PermissionSchema = true, "#/permission/1.0.0"
 	a.Permissions = gate{s.manager, p}
 	a.Describe = func(string) sdk.PermissionCheck { return sdk.PermissionCheck{} }
 	s.policies[a.Core.Digest] = p

@@ -54,6 +54,8 @@ const (
 	spoken
 	asks
 	shortened
+	hookFails
+	hookEnds
 	large
 	faults // their number
 )
@@ -107,6 +109,8 @@ var kinds = [faults]struct {
 	spoken:          {"message", "a client sends messages into a run", 0.7},
 	asks:            {"asks", "a tool asks a person something, once or again", 0.5},
 	shortened:       {"shortened", "a conversation is made shorter before a model call", 0.4},
+	hookFails:       {"hook-fails", "a hook fails or panics", 0.1},
+	hookEnds:        {"hook-ends", "a hook ends the run", 0.1},
 	large:           {"large", "a text is larger than an entry may be", 0.3},
 }
 

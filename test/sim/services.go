@@ -12,6 +12,7 @@ func (s *simulation) called(call sdk.CallAddress, ev sdk.Event) {
 	if s.strikes(serviceForged) {
 		s.later(int64(s.pick(20_000)), func() { s.forge(call, ev) })
 	}
+	s.gatedService(ev.Agent, ev.Type, call.Call)
 	if ev.Type == sdk.TypePermissionRequest {
 		s.asked(call, ev)
 		return

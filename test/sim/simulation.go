@@ -59,6 +59,8 @@ type simulation struct {
 	// agents are the versions of each agent; version is the one that workers get when they start.
 	agents  map[string][]*runner.Agent
 	version int
+	// hooked: the agents have a hook.
+	hooked bool
 
 	workers      []*worker
 	incarnations int
