@@ -106,6 +106,8 @@ func describe(next core.Action) action {
 	switch next := next.(type) {
 	case core.CallModel:
 		return action{Do: "call_model"}
+	case core.AskContext:
+		return action{Do: "ask_context"}
 	case core.RunTools:
 		return action{Do: "run_tools", Run: ids(next.Run), Begin: ids(next.Begin), Lost: ids(next.Lost)}
 	case core.Review:
