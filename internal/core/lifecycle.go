@@ -11,7 +11,7 @@ type Move[S ~string] struct {
 const (
 	whenReturned = "the tool returned"
 	whenAsks     = "the tool asks a person"
-	whenPassed   = "the tool asks a person; or hooks let it pass: sent (a service)"
+	whenAskedBy  = "the tool asks a person; or hooks let it pass: sent (a service)"
 	whenGivenUp  = "given up, or the run ended"
 )
 
@@ -46,7 +46,7 @@ var CallMoves = []Move[CallStatus]{
 	{CallSuspended, CallCancelled, whenGivenUp},
 	{CallResuming, CallRunning, "begun (at most once)"},
 	{CallResuming, CallSucceeded, whenReturned},
-	{CallResuming, CallSuspended, whenPassed},
+	{CallResuming, CallSuspended, whenAskedBy},
 	{CallResuming, CallFailed, "the tool failed, or a hook blocked it"},
 	{CallResuming, CallCancelled, whenGivenUp},
 }

@@ -152,11 +152,17 @@ func TestPages_EveryCommandIsTypedOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-// checkMark checks a block that this package does not type: the test that it names exists, and it is valid shell.
+var namedTest = regexp.MustCompile(`\b(test/[a-z/]+) (Test\w+)`)
+
+// checkMark checks a block that this package does not type: tests that it names exist, and it is valid shell.
 func (b block) checkMark(t *testing.T) {
 	t.Helper()
-	if rest, ok := strings.CutPrefix(b.mark, "run by "); ok {
-		dir, name, _ := strings.Cut(rest, " ")
+	named := namedTest.FindAllStringSubmatch(b.mark, -1)
+	if strings.HasPrefix(b.mark, "run by ") && len(named) == 0 {
+		t.Errorf("%s: no test is named: want <!-- run by test/FOLDER TestNAME -->", b)
+	}
+	for _, m := range named {
+		dir, name := m[1], m[2]
 		if out, err := exec.Command("grep", "-rlE", "--include=*_test.go", `^func `+name+`\(t \*testing\.T\)`, filepath.Join(root, dir)).CombinedOutput(); err != nil {
 			t.Errorf("%s: there is no test %q in %q: %s", b, name, dir, out)
 		}

@@ -27,7 +27,9 @@ func (s *shop) Tools(context.Context) ([]sdk.Tool, error) {
 		}
 		return c.Answer.Data, nil
 	}
-	pay := func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return json.RawMessage(`{"paid":true}`), nil }
+	pay := func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+		return json.RawMessage(`{"paid":true}`), nil
+	}
 	return []sdk.Tool{
 		{Definition: sdk.ToolDefinition{Name: "order"}, Run: order}, {Definition: sdk.ToolDefinition{Name: "pay"}, Run: pay},
 	}, nil

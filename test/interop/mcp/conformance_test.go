@@ -76,13 +76,13 @@ func TestConformance_Client(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	passed := conformance(t, "client", "--command", self, "--suite", "all")
+	passed := conformance(t, "client", "--command", self, "--suite", "all", "--timeout", "120000")
 	const timed = "sse-retry"
 	for range 5 {
 		if passed[timed] {
 			break
 		}
-		maps.Copy(passed, scenario(t, timed, "client", "--command", self))
+		maps.Copy(passed, scenario(t, timed, "client", "--command", self, "--timeout", "120000"))
 	}
 	if diff := cmp.Diff(documented(t, "client"), passed); diff != "" {
 		t.Errorf("scenarios that pass -documented +found:\n%s", diff)
