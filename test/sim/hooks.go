@@ -42,8 +42,8 @@ func (h *hooks) hook(a *runner.Agent) {
 // count keeps how many replies there are.
 func (h *hooks) count(ctx context.Context, in sdk.Inferred) (sdk.TurnEffects, error) {
 	var e sdk.TurnEffects
-	if in.Err != nil {
-		return e, nil
+	if failed := in.Err; failed != nil {
+		return e, h.enter(ctx, atHook)
 	}
 	n := 0
 	if in.State != nil {
