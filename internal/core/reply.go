@@ -285,5 +285,5 @@ func (t *transition) built(ev Built) error {
 		t.Head.Lifecycle = sdk.LifecycleOutputErrorFeedback
 		return nil
 	}
-	return t.complete(ReasonStopped, cmp.Or(t.Head.ReasonCode, "tool"), ev.Output.Data)
+	return t.complete(ReasonStopped, cmp.Or(t.Head.ReasonCode, stopTool), ev.Output.Data)
 }

@@ -79,7 +79,7 @@ func (t *transition) closeRound() {
 			Kind: sdk.ContentToolResult, CallID: c.ID, Tool: c.Tool, IsError: c.Status != CallSucceeded,
 		}}})
 		if h.Stop == "" && c.Status == CallSucceeded && t.spec.stopsOn(c.Tool) {
-			t.stopOn(c.ID, "tool")
+			t.stopOn(c.ID, stopTool)
 		}
 	}
 	h.Review = t.spec.Reviews

@@ -30,6 +30,9 @@ const (
 // stopText is Head.Stop when a reply's text completes the run, rather than the result of a call.
 const stopText = "text"
 
+// stopTool is the reason code of a run that completes with the result of a tool.
+const stopTool = "tool"
+
 // NoteID is the id of the note for a message with that source and event id.
 func NoteID(source, id string) string { return "n" + sdk.InitToken(source, id) }
 
