@@ -207,8 +207,8 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 	case errors.Is(err, core.ErrOrphan) && a.msg.Address.Kind == sdk.KindVoid:
 		return core.Change{}, &Verdict{}, nil // see voided
 	case errors.Is(err, core.ErrOrphan):
-		v := reject(sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))
-		return core.Change{}, &v, nil
+		v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))
+		return core.Change{}, &v, err
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
 		v, err := a.refuse(ctx, e)
@@ -272,15 +272,16 @@ func (a *activation) refuseForeign(ctx context.Context) (Verdict, error) {
 }
 
 // refuse settles a message that must not change anything. Whoever started something learns it by a terminal event;
-// anything else is dead-lettered.
+// anything else is dead-lettered. What the message is refused for must last: if the store forgot it, another delivery of the
+// message could move the run, which would then be driven by a message that is gone.
 func (a *activation) refuse(ctx context.Context, problem *sdk.Error) (Verdict, error) {
-	if !a.msg.starts() {
-		return reject(problem), nil
-	}
 	if a.at.Rev > 0 {
 		if err := a.Store.Barrier(ctx, a.key, a.at.Version); err != nil {
 			return Verdict{}, fmt.Errorf("confirm run %s before refusing: %w", a.key, err)
 		}
+	}
+	if !a.msg.starts() {
+		return reject(problem), nil
 	}
 	a.Logger.InfoContext(ctx, "init event is refused", "agent", a.agent.Core.Name, "error", problem)
 	return Verdict{}, a.publishRefusal(ctx, problem)

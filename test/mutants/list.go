@@ -84,6 +84,11 @@ var mutants = []mutant{
 		old: "len(entries) == 0 || entries[len(entries)-1].Etag == a.at.Etag", new: "true", within: 5000,
 	},
 	{
+		name: "a message is refused for what may be forgotten", file: "internal/runner/activation.go",
+		old: "if a.at.Rev > 0 {\n\t\tif err := a.Store.Barrier(", new: "if a.at.Rev > 0 && a.msg.starts() {\n\t\tif err := a.Store.Barrier(",
+		within: 100_000,
+	},
+	{
 		name: "the head is read as a journal is: it may be old", file: "internal/runner/activation.go",
 		old: "rec, err := a.Store.Head(ctx, a.key)",
 		new: "rec := Record{}\n\trecs, err := a.Store.Entries(ctx, a.key, Version{})\n\tif len(recs) > 0 {\n\t\trec = recs[len(recs)-1]\n" +

@@ -183,7 +183,7 @@ func TestSimulation_ReachesEveryPoint(t *testing.T) {
 	if raceDetector {
 		t.Skip("it takes thousands of histories to reach every point")
 	}
-	total, failed := playAll(1, 4000, nil)
+	total, failed := playAll(1, 12_000, nil)
 	// Large texts are rare, because such histories take long.
 	larger, more := playAll(1, 600, func(s *simulation) {
 		s.mix[large], s.mix[crash] = kinds[large].most, kinds[crash].most
