@@ -48,7 +48,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a message for nobody is acked without a dead letter", file: "internal/runner/activation.go",
-		old: `v := reject(sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))`, new: "v := Verdict{}",
+		old: `v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))`,
+		new: "v, err := Verdict{}, error(nil)",
 	},
 	{
 		name: "a dead letter is acked before it is put", file: "internal/handler/handler.go",
@@ -66,7 +67,7 @@ var mutants = []mutant{
 		new: "if err := error(nil); err != nil {\n\t\treturn Verdict{}, fmt.Errorf(\"confirm run %s: %w\"",
 	},
 	{
-		name: "no barrier before an init event is refused", file: "internal/runner/activation.go",
+		name: "no barrier before a message is refused", file: "internal/runner/activation.go",
 		old: "if a.at.Rev > 0 {", new: "if false {",
 	},
 	{
