@@ -73,8 +73,8 @@ func (s *simulation) crash(i int) {
 // shut ends all fibers of the worker at place i.
 func (s *simulation) shut(i int) {
 	w := s.workers[i]
-	for _, fb := range w.fibers {
-		s.kill(fb)
+	for k := 0; k < len(w.fibers); k++ { // a fiber that dies may make others, when code that recovers panics goes on
+		s.kill(w.fibers[k])
 	}
 	w.fibers = nil
 	w.stop()
