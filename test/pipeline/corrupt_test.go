@@ -93,7 +93,9 @@ func (v natsVandal) alter(ctx context.Context, run sdk.RunKey) error {
 }
 
 func (v natsVandal) behead(ctx context.Context, run sdk.RunKey) error {
-	_, err := v.conn.JetStream().Publish(ctx, v.conn.Subjects().Journal(run), []byte("gone"))
+	// Without a header of the store's it would be passed over, as a message that the store did not write.
+	gone := &nats.Msg{Subject: v.conn.Subjects().Journal(run), Data: []byte("gone"), Header: nats.Header{"Agentd-Rev": {"none"}}}
+	_, err := v.conn.JetStream().PublishMsg(ctx, gone)
 	return err
 }
 
