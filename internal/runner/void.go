@@ -44,14 +44,15 @@ func (a *activation) repeated(ctx context.Context) (core.Change, *Verdict, error
 	return change, nil, err
 }
 
-// endVoided marks a run that begins with a voided call, so that its driver ends it.
+// endVoided marks a run that begins with a voided call, so that its driver ends it. core.ErrFenced says that it is somebody
+// else's by now, who may have ended it and not yet have said so.
 func (a *activation) endVoided(ctx context.Context) error {
 	voided, err := a.voided(ctx)
 	if err != nil || !voided {
 		return err
 	}
-	if err := a.commit(ctx, core.CancelAsked{Message: messageVoided}); !errors.Is(err, core.ErrStale) {
+	if err := a.commit(ctx, core.CancelAsked{Message: messageVoided}); err != nil && !errors.Is(err, core.ErrStale) {
 		return err
 	}
-	return nil // it is to end already
+	return a.stillDriven()
 }
