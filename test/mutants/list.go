@@ -7,8 +7,6 @@ type mutant struct {
 	file, old, new string
 	// within is how many histories the simulator may need to notice it; 0 is 20,000.
 	within int
-	// equivalent is the proof that nobody can notice it; empty for a bug.
-	equivalent string
 }
 
 var mutants = []mutant{
@@ -374,12 +372,8 @@ var mutants = []mutant{
 		name: "a driver that finds its entry under others' does not look who drives", file: "internal/runner/drive.go",
 		old: "return a.stillDriven()\n\t\t}\n\t\tif err", new: "return nil\n\t\t}\n\t\tif err",
 	},
-
-	// Changes that are no bugs.
 	{
 		name: "no backstop: nothing takes a run from a silent driver but its own message", file: "internal/core/step.go",
 		old: "return d.Owner == \"\" || t.in.At-d.Since > t.spec.StaleAfter", new: "return d.Owner == \"\"",
-		equivalent: "A run is driven only under a message that is not acked (R3), so its driver's end brings that message to another\n" +
-			"worker, which takes over. The backstop serves a run whose driving message is lost, which the broker's promise excludes.",
 	},
 }

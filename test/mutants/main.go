@@ -93,21 +93,14 @@ func table(list []mutant, verdicts []verdict) (wrong int) {
 		switch {
 		case v.broken != nil:
 			killed, at, wrong = "BROKEN", "", wrong+1
-		case v.seed == 0 && m.equivalent != "":
-			killed, at = "none", "equivalent"
 		case v.seed == 0:
 			killed, at, wrong = "SURVIVES", "", wrong+1
-		case m.equivalent != "":
-			killed, wrong = "DIFFERS: "+killed, wrong+1
 		}
 		fmt.Printf(row, m.name, killed, at, fmt.Sprint(m.budget()), v.took.Round(time.Second))
 	}
 	for i, m := range list {
 		if err := verdicts[i].broken; err != nil {
 			fmt.Printf("\nbroken: %s: %v\n", m.name, err)
-		}
-		if m.equivalent != "" {
-			fmt.Printf("\nequivalent: %s.\n%s\n", m.name, m.equivalent)
 		}
 	}
 	return wrong
@@ -120,11 +113,8 @@ func (m mutant) isOne(texts []string) bool {
 
 // budget is how many histories the simulator may play.
 func (m mutant) budget() int {
-	switch {
-	case m.within > 0:
+	if m.within > 0 {
 		return m.within
-	case m.equivalent != "":
-		return 3000
 	}
 	return 20000
 }
