@@ -111,11 +111,12 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 	all, end := context.WithCancel(ctx)
 	hurting, calm := context.WithTimeout(all, o.faults)
 	defer calm()
-	var work, background sync.WaitGroup
+	var work, approving, background sync.WaitGroup
 	// Whatever happens, every process has ended before the world is closed.
 	defer func() {
 		end()
 		work.Wait()
+		approving.Wait()
 		background.Wait()
 	}()
 	n := &nemesis{world: w, hurting: hurting}
@@ -123,7 +124,9 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 	s := &services{world: w, rng: w.rng(3)}
 	people := &approvers{world: w, rng: w.rng(5)}
 	background.Go(func() { s.serve(all) })
-	background.Go(func() { people.decide(all, &background) })
+	deciding, hush := context.WithCancel(all)
+	defer hush()
+	approving.Go(func() { people.decide(deciding, &approving) })
 	background.Go(func() { w.clients.await(all) })
 	work.Go(func() { w.clients.work(hurting, all, &background) })
 	hurt.Wait()
@@ -134,6 +137,9 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 	w.printf("faults stopped after %s with %d runs open\n", time.Since(w.began).Round(time.Second), w.clients.open())
 	stopped := time.Now()
 	rested := w.settle(ctx)
+	hush() // what people send while the streams are read would be judged by half
+	approving.Wait()
+	rested = w.settle(ctx) && rested
 	w.printf("at rest after %s: %t\n", time.Since(stopped).Round(100*time.Millisecond), rested)
 	e, found, err := w.check(ctx)
 	if err != nil {
