@@ -70,9 +70,11 @@ func New(store SpecStore, models Models, permissions approval.Options) *Catalog 
 }
 
 // Set replaces the current agents, all or none: an error lists what is wrong with each. Runs that started with a former
-// version keep it. An agent with a toolset that does not answer is served without its tools, or where the toolset is required
-// not at all, before Refresh has reached it (Waiting), here; other workers may have it meanwhile. The catalog takes the agents' toolsets over, also when it fails: it closes those that are no longer
-// needed. A call that still runs in a closed toolset becomes an error for the model.
+// version keep it. An agent with a toolset that does not answer is served without its tools. Where the toolset is required,
+// the agent is not served here before Refresh has reached it (Waiting); other workers may have it meanwhile.
+//
+// The catalog takes the agents' toolsets over, also when it fails: it closes those that are not needed any more. A call that
+// still runs in a closed toolset becomes an error for the model.
 func (c *Catalog) Set(agents []sdk.Agent) error {
 	current, types, listed, err := c.compileAll(agents)
 	sets := toolsetsOf(agents)
