@@ -34,7 +34,7 @@ trap 'exit 143' TERM
 # await LOG PATTERN: waits until the child started last has written the pattern.
 await() {
   for _ in $(seq 600); do
-    if grep -q "$2" "$1"; then return; fi
+    if grep -qs "$2" "$1"; then return; fi
     kill -0 "$!" 2>/dev/null || break
     sleep 0.02
   done
