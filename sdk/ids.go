@@ -25,7 +25,12 @@ type RunKey struct {
 // NewRunKey returns the key of the run that a CloudEvents subject names.
 func NewRunKey(subject string) RunKey {
 	digest := sha256.Sum256([]byte(subject))
-	return RunKey{Partition: fmt.Sprintf("%03d", digest[0]), Token: token26(digest)}
+	return RunKey{Partition: partition(digest[0]), Token: token26(digest)}
+}
+
+// partition writes the first byte of a digest in three decimal digits.
+func partition(first byte) string {
+	return string([]byte{'0' + first/100, '0' + first/10%10, '0' + first%10})
 }
 
 func (k RunKey) String() string { return k.Partition + "." + k.Token }

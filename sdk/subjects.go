@@ -275,7 +275,18 @@ func (s Subjects) Parse(subject string) (Address, error) {
 
 // valid reports whether the partition is the one of the token.
 func (k RunKey) valid() bool {
-	digest, err := tokenEncoding.DecodeString(k.Token)
+	if !isToken26(k.Token) {
+		return false
+	}
 	// 26 characters hold two bits more than 16 bytes: only one spelling of each token is valid.
-	return err == nil && len(digest) == 16 && tokenEncoding.EncodeToString(digest) == k.Token && k.Partition == fmt.Sprintf("%03d", digest[0])
+	last := tokenValue(k.Token[len(k.Token)-1])
+	return last&3 == 0 && k.Partition == partition(tokenValue(k.Token[0])<<3|tokenValue(k.Token[1])>>2)
+}
+
+// tokenValue is what one character of a token26 stands for, 0 to 31.
+func tokenValue(c byte) byte {
+	if c >= 'a' {
+		return c - 'a'
+	}
+	return c - '2' + 26
 }
