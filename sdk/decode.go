@@ -284,6 +284,9 @@ func (d *eventDecoder) finish() (Event, error) {
 
 // readHeaders returns the values of the "ce-" headers by lower-case attribute name, and the Content-Type.
 func readHeaders(headers map[string][]string, f *faults) (attributes map[string]string, contentType string) {
+	if len(headers) == 0 {
+		return nil, ""
+	}
 	attributes = map[string]string{}
 	seen := map[string]bool{}
 	for _, header := range slices.Sorted(maps.Keys(headers)) {

@@ -218,20 +218,25 @@ type Address struct {
 	Who string
 }
 
+// mostTokens is how many tokens a subject that Parse reads has at most after its root.
+const mostTokens = 8
+
 // Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire and wake.
 func (s Subjects) Parse(subject string) (Address, error) {
-	rest, ok := strings.CutPrefix(subject, s.root+".")
-	tokens := strings.Split(rest, ".")
 	bad := func() (Address, error) {
 		return Address{}, Errorf(CodeInvalidEvent, "subject %q is none of this wire's", subject)
 	}
-	if !ok || len(subject) > 1024 {
+	root, rest, ok := strings.Cut(subject, ".")
+	if !ok || root != s.root || len(subject) > 1024 {
 		return bad()
 	}
-	for _, t := range tokens {
-		if !isToken(t) {
+	var list [mostTokens]string
+	tokens := list[:0]
+	for t := range strings.SplitSeq(rest, ".") {
+		if !isToken(t) || len(tokens) == mostTokens {
 			return bad()
 		}
+		tokens = append(tokens, t)
 	}
 	a := Address{Kind: Kind(tokens[0])}
 	t := tokens[1:]
