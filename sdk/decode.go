@@ -137,7 +137,7 @@ func (d *eventDecoder) member(name string, value jsontext.Value) {
 		switch {
 		case kind == '{' && d.small && !d.hasData: // scan has seen all that could be wrong with it
 			d.hasData = true
-			d.event.Data = compacted(value, &d.faults)
+			d.event.Data = bytes.Clone(compacted(value, &d.faults))
 		case kind != 'n':
 			d.data(value)
 		}
@@ -247,7 +247,7 @@ func (d *eventDecoder) data(text []byte) {
 		return
 	}
 	d.hasData = true
-	d.event.Data = compactData(text, &d.faults)
+	d.event.Data = bytes.Clone(compactData(text, &d.faults))
 }
 
 // base64 reads data that a peer sent as bytes, as CloudEvents SDKs do when they are given bytes.

@@ -110,7 +110,8 @@ func (e Event) Encode() ([]byte, error) {
 	w.text("subject", e.Subject)
 	w.text("datacontenttype", e.DataContentType)
 	w.text("dataschema", e.DataSchema)
-	w.raw(memberData, string(data))
+	w.name(memberData)
+	w.buffer = append(w.buffer, data...)
 	if e.Time.IsZero() {
 		w.raw(memberTime, "null")
 	} else {
@@ -320,7 +321,8 @@ func CheckData(data []byte) error {
 	return f.err("the data is not that of an event")
 }
 
-// compactData checks that data is one JSON object and drops its white space. Numbers and strings keep their text.
+// compactData checks that data is one JSON object and drops its white space. Numbers and strings keep their text. What it
+// returns may be data itself.
 func compactData(data []byte, f *faults) json.RawMessage {
 	if len(data) == 2 && data[0] == '{' && data[1] == '}' {
 		return json.RawMessage("{}")
@@ -343,10 +345,10 @@ func compactData(data []byte, f *faults) json.RawMessage {
 	return compacted(value, f)
 }
 
-// compacted is a copy of a valid object, without its white space.
+// compacted is a valid object without its white space. It may be value itself.
 func compacted(value jsontext.Value, f *faults) json.RawMessage {
-	value = value.Clone()
 	if bytes.ContainsAny(value, " \t\r\n") {
+		value = value.Clone()
 		if err := value.Compact(); err != nil {
 			f.add("$.data", "valid JSON", err.Error())
 		}

@@ -11,7 +11,11 @@ import (
 var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // token26 is the lower-case base32 of the first 16 bytes of a digest: 26 characters.
-func token26(digest [sha256.Size]byte) string { return tokenEncoding.EncodeToString(digest[:16]) }
+func token26(digest [sha256.Size]byte) string {
+	var text [tokenLen]byte
+	tokenEncoding.Encode(text[:], digest[:16])
+	return string(text[:])
+}
 
 // RunKey addresses a run in subjects and stores. It is derived from the event's subject, so its text never enters a
 // NATS subject or a store's key.

@@ -117,7 +117,16 @@ type CallAddress struct {
 }
 
 func (s Subjects) join(kind Kind, tokens ...string) string {
-	return s.root + "." + string(kind) + "." + strings.Join(tokens, ".")
+	var b strings.Builder
+	b.Grow(128) // most subjects fit
+	b.WriteString(s.root)
+	b.WriteByte('.')
+	b.WriteString(string(kind))
+	for _, t := range tokens {
+		b.WriteByte('.')
+		b.WriteString(t)
+	}
+	return b.String()
 }
 
 func (s Subjects) call(kind Kind, a CallAddress) string {
@@ -223,18 +232,16 @@ const mostTokens = 8
 
 // Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire and wake.
 func (s Subjects) Parse(subject string) (Address, error) {
-	bad := func() (Address, error) {
-		return Address{}, Errorf(CodeInvalidEvent, "subject %q is none of this wire's", subject)
-	}
+	bad := func() error { return Errorf(CodeInvalidEvent, "subject %q is none of this wire's", subject) }
 	root, rest, ok := strings.Cut(subject, ".")
 	if !ok || root != s.root || len(subject) > 1024 {
-		return bad()
+		return Address{}, bad()
 	}
 	var list [mostTokens]string
 	tokens := list[:0]
 	for t := range strings.SplitSeq(rest, ".") {
 		if !isToken(t) || len(tokens) == mostTokens {
-			return bad()
+			return Address{}, bad()
 		}
 		tokens = append(tokens, t)
 	}
@@ -273,7 +280,7 @@ func (s Subjects) Parse(subject string) (Address, error) {
 	default:
 	}
 	if !valid || (a.Run != RunKey{} && !a.Run.valid()) {
-		return bad()
+		return Address{}, bad()
 	}
 	return a, nil
 }
