@@ -120,11 +120,8 @@ var errNoObject = errors.New("it is not one object")
 
 // memberName is the name in a valid JSON string. Those of our own attributes need no memory.
 func memberName(quoted jsontext.Value) string {
-	name := quoted[1 : len(quoted)-1]
-	for i := range stringAttributes {
-		if stringAttributes[i].name == string(name) {
-			return stringAttributes[i].name
-		}
+	if a := byName[string(quoted[1:len(quoted)-1])]; a != nil {
+		return a.name
 	}
 	return unquoteJSON(quoted)
 }
@@ -177,7 +174,7 @@ func ownExpected(name string) string {
 	if name == memberSpecVersion {
 		return `"1.0"`
 	}
-	if a, ok := findStringAttribute(name); ok && a.required {
+	if a := byName[name]; a != nil && a.required {
 		return "a non-empty string"
 	}
 	return "a string or null"
@@ -218,7 +215,7 @@ func (d *eventDecoder) text(name, value string) {
 	case memberData, memberDataBase64:
 		d.add("$."+name, "the message's body", "an attribute of that name")
 	default:
-		if a, ok := findStringAttribute(name); ok {
+		if a := byName[name]; a != nil {
 			*a.of(&d.event) = value
 			return
 		}

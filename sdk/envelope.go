@@ -66,14 +66,14 @@ var stringAttributes = []stringAttribute{
 	{"agent", false, func(e *Event) *string { return &e.Agent }},
 }
 
-func findStringAttribute(name string) (stringAttribute, bool) {
+// byName are the stringAttributes by their names.
+var byName = func() map[string]*stringAttribute {
+	m := make(map[string]*stringAttribute, len(stringAttributes))
 	for i := range stringAttributes {
-		if stringAttributes[i].name == name {
-			return stringAttributes[i], true
-		}
+		m[stringAttributes[i].name] = &stringAttributes[i]
 	}
-	return stringAttribute{}, false
-}
+	return m
+}()
 
 // isOwnMember reports whether name is a member of the envelope that is no extension of others.
 func isOwnMember(name string) bool {
@@ -81,8 +81,7 @@ func isOwnMember(name string) bool {
 	case memberSpecVersion, memberData, memberDataBase64, memberTime, memberUnits:
 		return true
 	}
-	_, ok := findStringAttribute(name)
-	return ok
+	return byName[name] != nil
 }
 
 // Encode returns the event in structured mode (docs/wire.md, "Envelope"): one JSON object with every attribute, those

@@ -29,11 +29,12 @@ var (
 	only    = flag.String("sim.only", "", "with -sim.seed: let only the faults with these numbers happen; 0 is none")
 )
 
-// TestMain trades memory for speed: histories are short-lived garbage.
+// TestMain trades memory for speed: histories are short-lived garbage. A profile of memory needs -memprofilerate.
 func TestMain(m *testing.M) {
+	runtime.MemProfileRate = 0
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(96 << 20) // more is slower: it is never in a cache
-	goleak.VerifyTestMain(m)       // a fiber that was not stopped is a goroutine
+	debug.SetMemoryLimit(192 << 20)
+	goleak.VerifyTestMain(m) // a fiber that was not stopped is a goroutine
 }
 
 // TestSimulation plays random histories and reports those in which an invariant was violated.
