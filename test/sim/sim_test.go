@@ -33,8 +33,8 @@ var (
 func TestMain(m *testing.M) {
 	runtime.MemProfileRate = 0
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(192 << 20)
-	goleak.VerifyTestMain(m) // a fiber that was not stopped is a goroutine
+	debug.SetMemoryLimit(96 << 20) // more is slower: it is never in a cache
+	goleak.VerifyTestMain(m)       // a fiber that was not stopped is a goroutine
 }
 
 // TestSimulation plays random histories and reports those in which an invariant was violated.
