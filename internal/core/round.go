@@ -206,6 +206,9 @@ func (t *transition) returned(ev Returned) error {
 	if err := t.record(ev.Results); err != nil {
 		return err
 	}
+	if t.Head.Urgent { // what was open when a message came that could not give it up itself, see Steered.Loose
+		t.giveUp()
+	}
 	if err := t.asked(ev.Asks); err != nil {
 		return err
 	}

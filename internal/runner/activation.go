@@ -203,7 +203,8 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		return change, nil, nil
 	case errors.Is(err, core.ErrStale):
 		a.stats.Stale.Add(1)
-		return a.repeated(ctx)
+		v, err := a.repeat(ctx)
+		return core.Change{}, &v, err
 	case errors.Is(err, core.ErrOrphan) && a.msg.Address.Kind == sdk.KindVoid:
 		return core.Change{}, &Verdict{}, nil // see voided
 	case errors.Is(err, core.ErrOrphan):
