@@ -43,17 +43,10 @@ func (t *transition) settle() error {
 		t.suspend()
 	case h.Status == StatusWaiting:
 		t.take()
-	case h.Driver.Owner == "" && t.mayCover(): // handed back
+	case h.Driver.Owner == "": // handed back
 		return t.takeFrom(h.Driver)
 	}
 	return nil
-}
-
-// mayCover reports whether a run that was handed back may be taken under the message: not under one that may be older than
-// the run, see cancelAsked.
-func (t *transition) mayCover() bool {
-	_, steered := t.in.Event.(Steered)
-	return !steered
 }
 
 // closeRound appends the results to the history in call order and forgets the calls.
@@ -205,9 +198,6 @@ func (t *transition) began(ev Began) error {
 func (t *transition) returned(ev Returned) error {
 	if err := t.record(ev.Results); err != nil {
 		return err
-	}
-	if t.Head.Urgent { // what was open when a message came that could not give it up itself, see Steered.Loose
-		t.giveUp()
 	}
 	if err := t.asked(ev.Asks); err != nil {
 		return err

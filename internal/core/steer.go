@@ -58,12 +58,8 @@ func (t *transition) steered(ev Steered) error {
 	t.takeNotes([]Note{note})
 	h.Heard = append(slices.Clip(h.Heard), note.ID)
 	h.Heard = h.Heard[max(0, len(h.Heard)-maxHeard):]
-	interrupts := t.spec.Steering == sdk.SteeringInterrupt
-	h.Urgent = h.Urgent || interrupts && h.Status == StatusRunning
-	switch {
-	case ev.Loose:
-		return nil
-	case interrupts:
+	if t.spec.Steering == sdk.SteeringInterrupt {
+		h.Urgent = h.Status == StatusRunning
 		t.giveUp()
 	}
 	return t.settle()

@@ -189,6 +189,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		v, err := a.refuseForeign(ctx)
 		return core.Change{}, &v, err
 	}
+	if a.ahead() {
+		v, err := a.withoutRun(ctx)
+		return core.Change{}, &v, err
+	}
 	event, problem, err := a.input(ctx)
 	if err != nil {
 		return core.Change{}, nil, err
@@ -205,10 +209,8 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		a.stats.Stale.Add(1)
 		v, err := a.repeat(ctx)
 		return core.Change{}, &v, err
-	case errors.Is(err, core.ErrOrphan) && a.msg.Address.Kind == sdk.KindVoid:
-		return core.Change{}, &Verdict{}, nil // see voided
 	case errors.Is(err, core.ErrOrphan):
-		v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))
+		v, err := a.refuse(ctx, orphan())
 		return core.Change{}, &v, err
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
