@@ -26,7 +26,7 @@ type activation struct {
 	// state is loaded when the run is driven.
 	state *core.State
 	// entries are the first ones of the journal, as far as they were needed.
-	entries []core.Entry
+	entries []*core.Entry
 }
 
 func (a *activation) progress() {
@@ -315,7 +315,7 @@ func (a *activation) lateDecision() bool {
 	if address.Kind != sdk.KindIn || address.Call.Type != sdk.NameToken(sdk.TypePermissionRequest) {
 		return false
 	}
-	return !slices.ContainsFunc(a.entries, func(e core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
+	return !slices.ContainsFunc(a.entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
 }
 
 // relay carries out again what may be missing outside: the effects of every entry with one of the causes, and what the run
@@ -327,8 +327,7 @@ func (a *activation) relay(ctx context.Context, causes ...core.Cause) (*Verdict,
 		return &v, err
 	}
 	a.entries = entries
-	for i := range entries {
-		e := &entries[i]
+	for _, e := range entries {
 		if !slices.ContainsFunc(causes, e.Cause.Is) {
 			continue
 		}
@@ -345,11 +344,11 @@ func (a *activation) relay(ctx context.Context, causes ...core.Cause) (*Verdict,
 }
 
 // carryOutstanding carries out what the run waits for, with the bytes of the entries that asked for it.
-func (a *activation) carryOutstanding(ctx context.Context, entries []core.Entry) error {
+func (a *activation) carryOutstanding(ctx context.Context, entries []*core.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	last := &entries[len(entries)-1]
+	last := entries[len(entries)-1]
 	if last.Head.Status == core.StatusDone {
 		// All of its last entry, not only the terminal event: whoever made it may have lost its message to an earlier delivery
 		// of it, which had found no run yet.
@@ -358,7 +357,7 @@ func (a *activation) carryOutstanding(ctx context.Context, entries []core.Entry)
 	for _, awaited := range core.Outstanding(&last.Head) {
 		entry, effect := last, awaited.Effect
 		if awaited.Rev > 0 && awaited.Rev <= uint64(len(entries)) {
-			entry = &entries[awaited.Rev-1]
+			entry = entries[awaited.Rev-1]
 			effect = entry.Effect(effect.Kind, effect.Call)
 		}
 		if err := a.carryOut(ctx, entry, []core.Effect{effect}); err != nil {
