@@ -264,6 +264,42 @@ func TestDesk_CountsAQuorum(t *testing.T) {
 	h.Call("bank.pay")
 }
 
+// With decisions taken together, an allowed call does not go out at once: whoever allowed it is told what it waits for.
+func TestDesk_TellsThatAnAllowedCallWaitsForItsRound(t *testing.T) {
+	t.Parallel()
+	spec := payer(sdk.PermissionPolicyTerms{})
+	spec.Decisions = sdk.DecisionsBatch
+	h := start(t, spec, sdktest.Ask(pay(1), pay(2)), sdktest.Say("paid"))
+	d := open(t, h)
+	h.Run("payer", map[string]string{})
+	items := untilOpen(t, d, 2)
+	o := decide(t, d, items[0].ID, "", allow)
+	wantCounted(t, o)
+	if !o.Queued || o.Undecided != 1 {
+		t.Errorf("after the first decision the outcome is %+v", o)
+	}
+	h.NoCall("bank.pay")
+	if o = decide(t, d, items[1].ID, "", allow); o.Queued || o.Undecided != 0 {
+		t.Errorf("after the last decision the outcome is %+v", o)
+	}
+	h.Call("bank.pay")
+	h.Call("bank.pay")
+}
+
+// A worker tells a long history in several answers.
+func TestDesk_ReadsTheHistoryOfALongRun(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(1)), sdktest.Say("paid"))
+	d := open(t, h)
+	h.Run("payer", map[string]string{"text": strings.Repeat("x", 300<<10)})
+	item := untilOpen(t, d, 1)[0]
+	wantCounted(t, decide(t, d, item.ID, "jane", allow))
+	history, err := d.History(t.Context(), item)
+	if err != nil || len(history) != 1 || history[0].Who != "jane" {
+		t.Errorf("the history is %+v, %v; want jane's decision", history, err)
+	}
+}
+
 func TestDesk_EditedArgumentsAreCheckedBeforeTheyAreSent(t *testing.T) {
 	t.Parallel()
 	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(9)), sdktest.Say("paid"))
