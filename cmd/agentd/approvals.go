@@ -1,15 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"agentd/internal/desk"
 	"agentd/sdk"
@@ -89,8 +92,24 @@ func (a *app) withDesk(ctx context.Context, f *approvalsFlags, do func(*deskClie
 	return c.close(do(&deskClient{Desk: d, conn: c, approver: who}))
 }
 
-// width of what the list shows of arguments and texts, in characters.
-const summaryWidth = 48
+// widths of what the list shows of arguments and texts, in characters: without a terminal, and at least.
+const (
+	summaryWidth = 48
+	leastSummary = 16
+)
+
+// columns is the width of the terminal that is written to; 0 without one.
+func (a *app) columns() int {
+	f, ok := a.out.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
 
 func (a *app) approvalsListCommand(f *approvalsFlags) *cobra.Command {
 	return &cobra.Command{
@@ -105,25 +124,44 @@ func (a *app) approvalsListCommand(f *approvalsFlags) *cobra.Command {
 					if n := d.Omitted(); n > 0 {
 						fmt.Fprintf(a.err, "%s more are open; decide some of these first\n", count(n, "request"))
 					}
-					return writeItems(w, items)
+					return writeItems(w, items, a.columns())
 				})
 			})
 		},
 	}
 }
 
-func writeItems(w io.Writer, items []desk.Item) error {
+// writeItems writes a line for each item. On a terminal of that many columns, arguments and texts get what the others leave.
+func writeItems(w io.Writer, items []desk.Item, columns int) error {
 	if len(items) == 0 {
 		_, err := fmt.Fprintln(w, "nothing waits for a person")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tAGE\tEXPIRES IN\tDOMAIN\tAGENT\tRUN\tASKS\tRISK\tARGUMENTS OR TEXT")
+	var table bytes.Buffer
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tAGE\tEXPIRES IN\tDOMAIN\tAGENT\tRUN\tASKS\tRISK\t")
 	for _, i := range items {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Short, age(i.Asked), left(i.Expires), oneLine(i.Domain, 24),
-			oneLine(i.Agent, 24), oneLine(i.Run, 24), what(&i), cmp.Or(oneLine(i.Risk, 12), "-"), oneLine(i.Summary, summaryWidth))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", i.Short, age(i.Asked), left(i.Expires), oneLine(i.Domain, 24),
+			oneLine(i.Agent, 24), oneLine(i.Run, 24), what(&i), cmp.Or(oneLine(i.Risk, 12), "-"))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")
+	room := summaryWidth
+	if columns > 0 {
+		room = max(columns-len([]rune(lines[0])), leastSummary)
+	}
+	for n, line := range lines {
+		summary := "ARGUMENTS OR TEXT"
+		if n > 0 {
+			summary = items[n-1].Summary
+		}
+		if _, err := fmt.Fprintln(w, line+oneLine(summary, room)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // what is asked, in a word.

@@ -139,7 +139,7 @@ func (s *shownItem) terms(row func(label, text string)) {
 	row("then", then)
 	row("scopes", scopesOf(r))
 	row("who decides", approversOf(r))
-	row("started by", cmp.Or(r.Initiator, "nobody knows"))
+	row("started by", cmp.Or(r.Initiator, "somebody anonymous"))
 	if by := r.DelegatedBy; by != nil {
 		row("called by", "agent "+by.Agent+", run "+by.Run)
 	}

@@ -479,3 +479,20 @@ func TestVisible_ShowsWhatCannotBeSeen(t *testing.T) {
 		t.Errorf("JSON is shown as %q", got)
 	}
 }
+
+func TestEscapeJSON_IsTheSameJSONInWhichAllIsSeen(t *testing.T) {
+	t.Parallel()
+	want := "a\u202eb\u007f\U000e0100ü日\u200b\n"
+	data, err := json.MarshalIndent(map[string]string{"x\u2066": want}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	escaped := desk.EscapeJSON(data)
+	if got := "{\n \"x\\u2066\": \"a\\u202eb\\u007f\\udb40\\udd00ü日\\u200b\\n\"\n}"; string(escaped) != got {
+		t.Errorf("escaped: %s; want %s", escaped, got)
+	}
+	var back map[string]string
+	if err := json.Unmarshal(escaped, &back); err != nil || back["x\u2066"] != want {
+		t.Errorf("read again: %q, %v", back, err)
+	}
+}
