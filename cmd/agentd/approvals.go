@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -131,7 +132,7 @@ func (a *app) approvalsListCommand(f *approvalsFlags) *cobra.Command {
 	}
 }
 
-// writeItems writes a line for each item. On a terminal of that many columns, arguments and texts get what the others leave.
+// writeItems writes a line for each item, with its domain if that is not the usual one for all. On a terminal of that many columns, arguments and texts get what the others leave.
 func writeItems(w io.Writer, items []desk.Item, columns int) error {
 	if len(items) == 0 {
 		_, err := fmt.Fprintln(w, "nothing waits for a person")
@@ -139,9 +140,16 @@ func writeItems(w io.Writer, items []desk.Item, columns int) error {
 	}
 	var table bytes.Buffer
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tAGE\tEXPIRES IN\tDOMAIN\tAGENT\tRUN\tASKS\tRISK\t")
+	several := slices.ContainsFunc(items, func(i desk.Item) bool { return i.Domain != sdk.HumanDomain })
+	row := func(domain string, cells ...string) {
+		if several {
+			cells = slices.Insert(cells, 3, domain)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+	}
+	row("DOMAIN", "ID", "AGE", "EXPIRES IN", "AGENT", "RUN", "ASKS", "RISK")
 	for _, i := range items {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", i.Short, age(i.Asked), left(i.Expires), oneLine(i.Domain, 24),
+		row(oneLine(i.Domain, 24), i.Short, age(i.Asked), left(i.Expires),
 			oneLine(i.Agent, 24), oneLine(i.Run, 24), what(&i), cmp.Or(oneLine(i.Risk, 12), "-"))
 	}
 	if err := t.Flush(); err != nil {

@@ -235,10 +235,10 @@ func TestApprover_IsWhoNATSKnows(t *testing.T) {
 func TestForm_AsksForTheFieldsOfTheSchema(t *testing.T) {
 	t.Parallel()
 	schema := `{"type": "object", "required": ["seats", "who"], "properties": {
-		"who": {"type": "string", "description": "For\u001b whom?"}, "seats": {"type": "integer"}, "window": {"type": "boolean"},
+		"who": {"type": "string", "description": "For\u001b whom?"}, "seats": {"type": "integer", "minimum": 1}, "window": {"type": "boolean"},
 		"class": {"enum": ["a", "b"]}, "note": {"type": "string"}}}`
 	var asked strings.Builder
-	p := (&app{streams: streams{in: strings.NewReader("two\n2\njane\na\n\ntrue\n"), err: &asked}}).lines()
+	p := (&app{streams: streams{in: strings.NewReader("two\n\n0\n2\njane\nc\na\n\ntrue\n"), err: &asked}}).lines()
 	got, err := p.form(json.RawMessage(schema))
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestForm_AsksForTheFieldsOfTheSchema(t *testing.T) {
 	if diff := cmp.Diff(`{"class":"a","seats":2,"who":"jane","window":true}`, string(got)); diff != "" {
 		t.Errorf("form (-want +got):\n%s\n%s", diff, asked.String())
 	}
-	contains(t, asked.String(), "seats (integer) > ", "want integer", `who: For\u001b whom? (string) > `, `class (one of ["a","b"], optional) > `, "note (string, optional) > ")
+	contains(t, asked.String(), "seats (integer) > ", "want integer, got string", "this one is needed", "want at least 1, got number 0", `want one of "a", "b"`, `who: For\u001b whom? (string) > `, `class (one of ["a","b"], optional) > `, "note (string, optional) > ")
 	if _, err := p.form(json.RawMessage(schema)); err == nil {
 		t.Error("a form without input is sent")
 	}
