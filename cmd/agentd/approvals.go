@@ -25,6 +25,21 @@ type approvalsFlags struct {
 	as, key string
 }
 
+// words are the flags as they were given.
+func (f *approvalsFlags) words() []string {
+	var words []string
+	for _, domain := range f.domains {
+		words = append(words, "--domain", domain)
+	}
+	if f.as != "" {
+		words = append(words, "--as", f.as)
+	}
+	if f.key != "" {
+		words = append(words, "--key", f.key)
+	}
+	return words
+}
+
 func (a *app) approvalsCommand() *cobra.Command {
 	var f approvalsFlags
 	cmd := &cobra.Command{

@@ -75,11 +75,8 @@ func (a *app) printChange(c desk.Change) {
 		last := i.Sent[len(i.Sent)-1]
 		text = fmt.Sprintf("%s  %s %s", what(i), last.Decision, oneLine(last.Who+" "+last.Refused, shown))
 	}
-	id := i.Short
-	if id == "" {
-		id = i.ID
-	}
-	fmt.Fprintf(a.out, "%s  %-8s %s  %s  %s  %s\n", time.Now().Format(time.TimeOnly), c.Kind, id, oneLine(i.Agent, 24), oneLine(i.Run, 24), text)
+	fmt.Fprintf(a.out, "%s  %-8s %s  %s  %s  %s\n", time.Now().Format(time.TimeOnly), c.Kind, desk.ShortID(i.ID),
+		oneLine(i.Agent, 24), oneLine(i.Run, 24), text)
 }
 
 // watch is the inbox on a terminal.

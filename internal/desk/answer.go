@@ -110,7 +110,7 @@ func checkDecision(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64
 	case p.Pattern != "" && p.Scope != sdk.ScopeToolPattern:
 		return p, refused("a pattern goes with the scope %s", sdk.ScopeToolPattern)
 	case (p.Uses != 0 || p.ExpiresMillis != 0) && !wider:
-		return p, refused("uses and expiry bound a scope wider than the call")
+		return p, refused("uses and expiry bound a scope wider than the call; offered: %s", joinScopes(r.Scopes))
 	case p.Uses < 0, p.ExpiresMillis != 0 && p.ExpiresMillis <= now:
 		return p, refused("a grant needs uses of at least 1, and an expiry in the future")
 	}
@@ -146,7 +146,8 @@ func checkEdit(r *sdk.PermissionRequest, p sdk.PermissionDecision) (sdk.Permissi
 	}
 	canonical, err := sdk.Canonicalize(p.Args)
 	if err != nil {
-		return p, err
+		e := sdk.AsError(err)
+		return p, &sdk.Error{Code: e.Code, Message: "the edited arguments cannot be read", Faults: e.Faults}
 	}
 	p.Args = canonical
 	if len(r.Parameters) == 0 {
