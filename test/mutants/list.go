@@ -313,7 +313,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a decision for a tool releases what its author may not decide", file: "internal/core/decision.go",
-		old: "return !c.Gate.admits(who, h.Init.Who) })", new: "return false })",
+		old: "!c.Gate.terms().Admit(d.Scope, by, decided.Gate.Signed, h.Init.Who) {", new: "false {",
 	},
 	{
 		name: "a denied call is made", file: "internal/core/decision.go",
@@ -338,11 +338,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "a grant never expires", file: "internal/core/permission.go",
-		old: "g.Expires > 0 && g.Expires <= now ||", new: "",
+		old: "g.Expires > 0 && g.Expires <= a.Now ||", new: "",
 	},
 	{
 		name: "a grant for one tool covers all", file: "internal/core/permission.go",
-		old: "if g.Tool != tool ||", new: "if",
+		old: "if g.Tool != a.Tool ||", new: "if",
 	},
 	{
 		name: "a tool runs by a decision that may be forgotten", file: "internal/runner/drive.go",
