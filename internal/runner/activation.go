@@ -27,6 +27,8 @@ type activation struct {
 	state *core.State
 	// entries are the first ones of the journal, as far as they were needed.
 	entries []*core.Entry
+	// wrote says that the activation has written to the journal.
+	wrote bool
 }
 
 func (a *activation) progress() {
