@@ -65,7 +65,7 @@ func Milestones(e *Entry) []sdk.Live {
 		if d.Decision == sdk.DecisionViewed {
 			continue
 		}
-		m.add(MilestoneDecided, map[string]any{"decision": d})
+		m.append(MilestoneDecided, decidedIn(e, d))
 	}
 	for _, a := range e.Asks {
 		m.append(MilestoneAsked, questioned{Question: a.ID, Call: a.Call, Asked: a.Data})
@@ -116,6 +116,39 @@ func Milestones(e *Entry) []sdk.Live {
 		m.events[i].Count = len(m.events)
 	}
 	return m.events
+}
+
+// Decided is the data of MilestoneDecided: a decision, and what is still waited for before its call is made.
+type Decided struct {
+	Decision Decision `json:"decision"`
+	// Allowed and Quorum are set while the request needs further approvals: how many there are, and how many it needs.
+	Allowed int `json:"allowed,omitempty"`
+	Quorum  int `json:"quorum,omitempty"`
+	// Queued says that the call is allowed and waits for its turn in the round, Undecided how many requests of the round are
+	// open then.
+	Queued    bool `json:"queued,omitempty"`
+	Undecided int  `json:"undecided,omitempty"`
+}
+
+func decidedIn(e *Entry, d Decision) Decided {
+	decided := Decided{Decision: d}
+	undecided := 0
+	for i := range e.Head.Calls {
+		c := &e.Head.Calls[i]
+		switch {
+		case c.Closed():
+		case c.ID == d.Request && c.Gate.Quorum > 1:
+			decided.Allowed, decided.Quorum = len(c.Gate.Allowed), c.Gate.Quorum
+		case c.Gate != nil:
+			undecided++
+		case c.ID == d.Call:
+			decided.Queued = c.Queued && c.Held == ""
+		}
+	}
+	if decided.Queued {
+		decided.Undecided = undecided
+	}
+	return decided
 }
 
 // toolOf names the tool of a call. A call that ended with its round is only in the messages.

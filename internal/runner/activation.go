@@ -27,6 +27,8 @@ type activation struct {
 	state *core.State
 	// entries are the first ones of the journal, as far as they were needed.
 	entries []*core.Entry
+	// wrote says that the activation has written to the journal.
+	wrote bool
 }
 
 func (a *activation) progress() {
@@ -189,6 +191,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		v, err := a.refuseForeign(ctx)
 		return core.Change{}, &v, err
 	}
+	if a.ahead() {
+		v, err := a.withoutRun(ctx)
+		return core.Change{}, &v, err
+	}
 	event, problem, err := a.input(ctx)
 	if err != nil {
 		return core.Change{}, nil, err
@@ -203,11 +209,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		return change, nil, nil
 	case errors.Is(err, core.ErrStale):
 		a.stats.Stale.Add(1)
-		return a.repeated(ctx)
-	case errors.Is(err, core.ErrOrphan) && a.msg.Address.Kind == sdk.KindVoid:
-		return core.Change{}, &Verdict{}, nil // see voided
+		v, err := a.repeat(ctx)
+		return core.Change{}, &v, err
 	case errors.Is(err, core.ErrOrphan):
-		v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))
+		v, err := a.refuse(ctx, orphan())
 		return core.Change{}, &v, err
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {

@@ -38,6 +38,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		v, err := a.Store.Append(ctx, a.key, at.Version, next)
 		switch {
 		case err == nil:
+			a.wrote = true
 			a.stats.Entries.Add(1)
 			a.stats.Bytes.Add(int64(len(data)))
 			a.Observer.Appended(ctx, &entry, len(data))
