@@ -199,20 +199,28 @@ func EncodeJSON(v any) ([]byte, error) {
 // came, with what is no UTF-8 and with names that come twice.
 var rawAsWritten = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
-// DecodeEntry reads an entry of this or an earlier layout. Step and Next rely on the invariants of its head. It is most of
-// what a worker computes, and the newer decoder needs half the time.
+// DecodeEntry is Entry.Decode of a new entry.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry
-	if err := jsonv2.Unmarshal(data, &e, rawAsWritten); err != nil {
-		return Entry{}, fmt.Errorf("decode journal entry: %w", err)
-	}
-	if e.V < 1 || e.V > LayoutVersion {
-		return Entry{}, fmt.Errorf("journal entry %d has layout %d; this version reads 1 to %d", e.Rev, e.V, LayoutVersion)
-	}
-	if err := e.Head.Check(); err != nil {
-		return Entry{}, fmt.Errorf("journal entry %d: %w", e.Rev, err)
+	if err := e.Decode(data); err != nil {
+		return Entry{}, err
 	}
 	return e, nil
+}
+
+// Decode reads an entry of this or an earlier layout into e, which is zero. Step and Next rely on the invariants of its head.
+// It is most of what a worker computes, and the newer decoder needs half the time.
+func (e *Entry) Decode(data []byte) error {
+	if err := jsonv2.Unmarshal(data, e, rawAsWritten); err != nil {
+		return fmt.Errorf("decode journal entry: %w", err)
+	}
+	if e.V < 1 || e.V > LayoutVersion {
+		return fmt.Errorf("journal entry %d has layout %d; this version reads 1 to %d", e.Rev, e.V, LayoutVersion)
+	}
+	if err := e.Head.Check(); err != nil {
+		return fmt.Errorf("journal entry %d: %w", e.Rev, err)
+	}
+	return nil
 }
 
 // Restore puts back a section that was stored as a blob.

@@ -268,9 +268,11 @@ type HookState struct {
 func (h *Head) Key() sdk.RunKey { return sdk.NewRunKey(h.Run) }
 
 // call returns the index of the call with that id, or -1.
-func (h *Head) call(id string) int {
-	for i := range h.Calls {
-		if h.Calls[i].ID == id {
+func (h *Head) call(id string) int { return callIn(h.Calls, id) }
+
+func callIn(calls []Call, id string) int {
+	for i := range calls {
+		if calls[i].ID == id {
 			return i
 		}
 	}

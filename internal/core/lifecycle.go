@@ -65,8 +65,8 @@ func allowed[S ~string](moves []Move[S], from, to S) bool {
 func (t *transition) checkCalls(calls []Call) {
 	for i := range calls {
 		var from CallStatus
-		if j := t.before.call(calls[i].ID); j >= 0 {
-			from = t.before.Calls[j].Status
+		if j := callIn(t.calls, calls[i].ID); j >= 0 {
+			from = t.calls[j].Status
 		}
 		if !allowed(CallMoves, from, calls[i].Status) && t.illegal == nil {
 			t.illegal = fmt.Errorf("%w: run %s: call %s cannot go from %q to %q", ErrIllegal, t.Head.Run, calls[i].ID, from, calls[i].Status)
@@ -77,7 +77,7 @@ func (t *transition) checkCalls(calls []Call) {
 // checkMoves returns what changed as it may not.
 func (t *transition) checkMoves() error {
 	t.checkCalls(t.Head.Calls)
-	if from, to := t.before.Status, t.Head.Status; !allowed(RunMoves, from, to) {
+	if from, to := t.was, t.Head.Status; !allowed(RunMoves, from, to) {
 		return violation(&t.Head, "a run cannot go from %q to %q", from, to)
 	}
 	return t.illegal

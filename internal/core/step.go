@@ -14,15 +14,17 @@ type transition struct {
 	Change
 	spec *Spec
 	in   Input
-	// before is the head as it was; illegal the first change of a call's status that may not be.
-	before  *Head
+	// was and calls are the run's status and its calls as they were; illegal is the first change of a call's status that may
+	// not be.
+	was     Status
+	calls   []Call
 	illegal error
 }
 
 // Step says what in does to the run with head (the zero Head when it does not exist). It never modifies head, and equal
 // arguments give equal changes. Errors: ErrStale, ErrOrphan, ErrFenced, ErrIllegal, or *sdk.Error with CodeRunExists.
 func Step(spec *Spec, head Head, in Input) (Change, error) {
-	t := &transition{spec: spec, in: in, before: &head}
+	t := &transition{spec: spec, in: in, was: head.Status, calls: head.Calls}
 	t.Head = head.clone()
 	t.Kind = in.Event.kind()
 	if err := t.apply(); err != nil {

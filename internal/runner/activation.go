@@ -72,8 +72,8 @@ func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return a.corrupt(ctx, err)
 	}
-	a.ended(ctx, &a.head, &entry)
-	return a.absorbed(ctx, &entry, at)
+	a.ended(ctx, &a.head, entry)
+	return a.absorbed(ctx, entry, at)
 }
 
 // absorbed carries out what follows from the message, now that the run has it.

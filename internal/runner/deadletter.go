@@ -51,8 +51,8 @@ func (a *activation) endUnread(ctx context.Context) error {
 		return err
 	}
 	a.head, a.at = entry.Head, at
-	a.announce(&entry)
-	return a.carryOut(ctx, &entry, entry.Effects)
+	a.announce(entry)
+	return a.carryOut(ctx, entry, entry.Effects)
 }
 
 // repeatEnd publishes the terminal event of a run that is done: whoever ended it without its journal may have died in

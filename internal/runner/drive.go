@@ -148,11 +148,11 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			return err
 		}
 		a.at = at
-		if *a.state, err = core.Apply(*a.state, &entry); err != nil {
+		if *a.state, err = core.Apply(*a.state, entry); err != nil {
 			return err
 		}
-		a.announce(&entry)
-		return a.carryOut(ctx, &entry, entry.Effects)
+		a.announce(entry)
+		return a.carryOut(ctx, entry, entry.Effects)
 	}
 }
 

@@ -50,8 +50,8 @@ func (c *EntryCache) Decode(data []byte) (e *core.Entry, digest string, err erro
 		return known.entry, known.digest, nil
 	}
 	digest = core.Digest(data)
-	decoded, err := core.DecodeEntry(data)
-	if err != nil {
+	e = &core.Entry{}
+	if err := e.Decode(data); err != nil {
 		var layout struct{ V int }
 		if json.Unmarshal(data, &layout) == nil && layout.V > core.LayoutVersion {
 			return nil, digest, err
@@ -64,6 +64,6 @@ func (c *EntryCache) Decode(data []byte) (e *core.Entry, digest string, err erro
 		clear(c.entries)
 		c.size = len(data)
 	}
-	c.entries[hash] = decodedEntry{data: data, digest: digest, entry: &decoded}
-	return &decoded, digest, nil
+	c.entries[hash] = decodedEntry{data: data, digest: digest, entry: e}
+	return e, digest, nil
 }

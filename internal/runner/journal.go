@@ -24,14 +24,14 @@ type point struct {
 // appendEntry writes change as the entry after at. It repeats itself while the store does not answer: an entry that was
 // written after all is not written twice. Errors: ErrConflict, with the entry, because it may have been written before
 // the one that it conflicts with; or one that repeating does not mend.
-func (a *activation) appendEntry(ctx context.Context, at point, change core.Change, now int64) (core.Entry, point, error) {
-	entry := core.Entry{
+func (a *activation) appendEntry(ctx context.Context, at point, change core.Change, now int64) (*core.Entry, point, error) {
+	entry := &core.Entry{
 		V: change.Head.V, Rev: at.Rev + 1, Etag: a.Env.Random(), Prev: at.digest,
 		Cause: a.msg.Cause, At: now, Change: change,
 	}
-	data, err := a.encode(ctx, &entry)
+	data, err := a.encode(ctx, entry)
 	if err != nil {
-		return core.Entry{}, point{}, err
+		return nil, point{}, err
 	}
 	next := Record{Version: Version{Rev: entry.Rev, Etag: entry.Etag}, Data: data}
 	for delay := 50 * time.Millisecond; ; delay = min(2*delay, retryDelay) {
@@ -41,7 +41,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 			a.wrote = true
 			a.stats.Entries.Add(1)
 			a.stats.Bytes.Add(int64(len(data)))
-			a.Observer.Appended(ctx, &entry, len(data))
+			a.Observer.Appended(ctx, entry, len(data))
 			return entry, point{Version: v, digest: core.Digest(data)}, nil
 		case !errors.Is(err, ErrAmbiguous):
 			if errors.Is(err, ErrConflict) {
@@ -50,7 +50,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 			return entry, point{}, fmt.Errorf("append entry %d of run %s: %w", entry.Rev, a.key, err)
 		}
 		if err := a.Env.Sleep(ctx, delay); err != nil {
-			return core.Entry{}, point{}, err
+			return nil, point{}, err
 		}
 	}
 }

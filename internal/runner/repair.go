@@ -100,6 +100,6 @@ func (a *activation) begin(ctx context.Context, change core.Change, at int64) (b
 	if err != nil {
 		return false, err
 	}
-	a.announce(&entry)
-	return true, a.carryOut(ctx, &entry, entry.Effects)
+	a.announce(entry)
+	return true, a.carryOut(ctx, entry, entry.Effects)
 }
