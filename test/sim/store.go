@@ -180,9 +180,8 @@ func (f *fakeStore) write(run sdk.RunKey, base runner.Version, next *runner.Reco
 	if j.durable == len(j.records) {
 		f.unconfirmed = append(f.unconfirmed, j)
 	}
-	// A reader may hold the records before.
-	j.records = append(j.records[:len(j.records):len(j.records)], *next)
-	j.decoded = append(j.decoded[:len(j.decoded):len(j.decoded)], d)
+	// A reader may hold the records before, and what a failover forgot: see failover.
+	j.records, j.decoded = append(j.records, *next), append(j.decoded, d)
 	f.trace("written %s", f.describe(next))
 	return j, nil
 }
