@@ -77,7 +77,7 @@ func (h *Handler) process(ctx context.Context, d broker.Delivery, m runner.Messa
 	h.Env.Parallel(
 		func() {
 			defer stop()
-			v = h.Runner.Process(ctx, m)
+			v = h.Runner.Process(ctx, &m)
 		},
 		func() {
 			for h.Env.Sleep(beating, h.Heartbeat) == nil {

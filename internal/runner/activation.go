@@ -14,7 +14,7 @@ import (
 // activation is one worker handling one message for a run. It is used by one goroutine.
 type activation struct {
 	*Runner
-	msg   Message
+	msg   *Message
 	key   sdk.RunKey
 	owner string
 

@@ -13,7 +13,7 @@ import (
 // is for what got lost outside and no message of the run would bring back; repeating it is harmless.
 func (r *Runner) Repair(ctx context.Context, agent string, run sdk.RunKey) error {
 	m := Message{Address: sdk.Address{Agent: agent, Run: run}}
-	a := &activation{Runner: r, msg: m, key: run, owner: r.Env.Random()}
+	a := &activation{Runner: r, msg: &m, key: run, owner: r.Env.Random()}
 	if err := a.loadHead(ctx); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (r *Runner) Abandon(ctx context.Context, m Message, e core.Ending) (ended b
 
 // lost returns an activation for an init event without a journal; nil if there is one.
 func (r *Runner) lost(ctx context.Context, m Message) (*activation, error) {
-	a := &activation{Runner: r, msg: m, key: m.Address.Run, owner: r.Env.Random()}
+	a := &activation{Runner: r, msg: &m, key: m.Address.Run, owner: r.Env.Random()}
 	if err := a.loadHead(ctx); err != nil {
 		return nil, err
 	}

@@ -150,10 +150,10 @@ func (r *Runner) Stats() *Stats { return &r.stats }
 // It cancels no run.
 func (r *Runner) Drain() { r.draining.Store(true) }
 
-// Process handles one message to the end: until its run waits or is done, or somebody else has it.
-func (r *Runner) Process(ctx context.Context, m Message) Verdict {
+// Process handles one message to the end: until its run waits or is done, or somebody else has it. It keeps m until then.
+func (r *Runner) Process(ctx context.Context, m *Message) Verdict {
 	a := &activation{Runner: r, msg: m, key: m.Address.Run, owner: r.Env.Random()}
-	ctx = r.Observer.Begin(ctx, &a.msg)
+	ctx = r.Observer.Begin(ctx, m)
 	v, err := a.process(ctx)
 	v = a.verdict(ctx, v, err)
 	r.Observer.End(ctx, v, err)

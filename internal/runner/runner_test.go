@@ -16,7 +16,7 @@ func TestActivation_IsRetriedLessAndLessOften(t *testing.T) {
 		21:        {15 * time.Second, 5 * time.Minute},
 		1_000_000: {15 * time.Second, 5 * time.Minute},
 	} {
-		a := &activation{msg: Message{Delivered: delivered}}
+		a := &activation{msg: &Message{Delivered: delivered}}
 		if got := a.retryDelay(); got != want.idle {
 			t.Errorf("delivery %d, which wrote nothing, is retried after %s, want %s", delivered, got, want.idle)
 		}
