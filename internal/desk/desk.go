@@ -161,7 +161,7 @@ func (d *Desk) follow(
 	}
 }
 
-// expire removes expired items until ctx ends.
+// expire removes expired items, and reminds of others, until ctx ends.
 func (d *Desk) expire(ctx context.Context) {
 	tick := time.NewTicker(expiryCheck)
 	defer tick.Stop()

@@ -30,6 +30,8 @@ const (
 	ChangeAdded   ChangeKind = "added"
 	ChangeDecided ChangeKind = "decided" // an answer was published; whether it counts is the run's to say
 	ChangeRemoved ChangeKind = "removed"
+	// ChangeReminded tells that an item waits for as long as its request says that people are to be reminded.
+	ChangeReminded ChangeKind = "reminded"
 )
 
 // Reason says why an item is no longer open.
@@ -107,6 +109,7 @@ func (b *inbox) called(d broker.Delivery) error {
 		b.omitted++
 		return nil
 	}
+	i.Reminded = i.remindersAt(b.now().UnixMilli())
 	b.open[i.subject] = i
 	b.change(ChangeAdded, i, "")
 	if sent, ok := b.early[i.subject]; ok {
@@ -256,7 +259,7 @@ func (b *inbox) change(kind ChangeKind, i *Item, why Reason) {
 	b.changed = make(chan struct{})
 }
 
-// expire removes what nobody waits for any more.
+// expire removes what nobody waits for any more, and reminds of what somebody should have decided.
 func (b *inbox) expire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -264,6 +267,13 @@ func (b *inbox) expire() {
 	for subject, i := range b.open {
 		if i.Expires > 0 && i.Expires <= now {
 			b.remove(subject, ReasonExpired)
+			continue
+		}
+		if due := i.remindersAt(now); due > i.Reminded {
+			changed := *i
+			changed.Reminded = due
+			b.open[subject] = &changed
+			b.change(ChangeReminded, &changed, "")
 		}
 	}
 }
