@@ -245,11 +245,12 @@ func (d *Desk) Detail(ctx context.Context, prefix string) (Detail, error) {
 	return newDetail(i, m)
 }
 
-// Read reports whether the desk has read the calls of its domains up to a sequence of their stream.
-func (d *Desk) Read(sequence uint64) bool {
+// Read reports whether the desk has read the calls of a domain, which is one of its own, up to a sequence of their stream.
+// domain is the domain's subject token.
+func (d *Desk) Read(domain string, sequence uint64) bool {
 	d.inbox.mu.Lock()
 	defer d.inbox.mu.Unlock()
-	return d.inbox.read >= sequence
+	return d.inbox.read[domain] >= sequence
 }
 
 // History returns what the item's run recorded of decisions on it, refused ones too. It needs a worker that serves the

@@ -65,8 +65,8 @@ type inbox struct {
 	early map[string]Sent
 	// unusable are the dead letters of answers, by their sequence in the stream of answers.
 	unusable map[uint64]string
-	// read is the sequence of the last message of the stream of calls.
-	read uint64
+	// read is the sequence of the last message of the stream of calls, by the domain's token: each is read by itself.
+	read map[string]uint64
 	// omitted counts the items that were too many.
 	omitted int
 	// changes are the last ones, the newest at the end.
@@ -81,7 +81,7 @@ type inbox struct {
 func newInbox(subjects sdk.Subjects, now func() time.Time) *inbox {
 	return &inbox{
 		subjects: subjects, now: now, open: map[string]*Item{}, early: map[string]Sent{}, unusable: map[uint64]string{},
-		changed: make(chan struct{}), letters: map[string]chan string{},
+		read: map[string]uint64{}, changed: make(chan struct{}), letters: map[string]chan string{},
 	}
 }
 
@@ -89,11 +89,11 @@ func newInbox(subjects sdk.Subjects, now func() time.Time) *inbox {
 func (b *inbox) called(d broker.Delivery) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.read = d.Sequence()
 	address, err := b.subjects.Parse(d.Subject())
 	if err != nil {
 		return err
 	}
+	b.read[address.Call.Domain] = d.Sequence()
 	if address.Kind == sdk.KindVoid {
 		b.remove(b.subjects.Call(address.Call), ReasonClosed)
 		return nil

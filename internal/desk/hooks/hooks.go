@@ -126,7 +126,7 @@ func (o *Options) tell(ctx context.Context, client *http.Client, h Hook, d broke
 	if err != nil {
 		return true, 0, nil //nolint:nilerr // it is no call, so there is nothing to tell
 	}
-	if !o.Desk.Read(d.Sequence()) {
+	if !o.Desk.Read(address.Call.Domain, d.Sequence()) {
 		return false, 0, nil
 	}
 	detail, err := o.Desk.Detail(ctx, address.Call.Call)
