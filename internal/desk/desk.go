@@ -238,6 +238,18 @@ func (d *Desk) Detail(ctx context.Context, prefix string) (Detail, error) {
 	if err != nil {
 		return Detail{}, err
 	}
+	return d.detail(ctx, i)
+}
+
+// toAnswer is Detail for somebody who answers.
+func (d *Desk) toAnswer(ctx context.Context, id string) (Detail, error) {
+	if i, ok := d.inbox.exact(id); ok {
+		return d.detail(ctx, i)
+	}
+	return d.Detail(ctx, id)
+}
+
+func (d *Desk) detail(ctx context.Context, i Item) (Detail, error) {
 	m, err := d.o.Conn.Stored(ctx, broker.ZoneOut, i.subject, i.sequence)
 	if err != nil {
 		return Detail{}, err

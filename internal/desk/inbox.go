@@ -61,6 +61,8 @@ type inbox struct {
 	mu sync.Mutex
 	// open is by the call's subject.
 	open map[string]*Item
+	// subjectOf are the subjects of the open calls by their id.
+	subjectOf map[string]string
 	// early are answers to calls that have not been read yet: the streams are read side by side.
 	early map[string]Sent
 	// unusable are the dead letters of answers, by their sequence in the stream of answers.
@@ -80,7 +82,7 @@ type inbox struct {
 
 func newInbox(subjects sdk.Subjects, now func() time.Time) *inbox {
 	return &inbox{
-		subjects: subjects, now: now, open: map[string]*Item{}, early: map[string]Sent{}, unusable: map[uint64]string{},
+		subjects: subjects, now: now, open: map[string]*Item{}, subjectOf: map[string]string{}, early: map[string]Sent{}, unusable: map[uint64]string{},
 		read: map[string]uint64{}, changed: make(chan struct{}), letters: map[string]chan string{},
 	}
 }
@@ -110,7 +112,7 @@ func (b *inbox) called(d broker.Delivery) error {
 		return nil
 	}
 	i.Reminded = i.remindersAt(b.now().UnixMilli())
-	b.open[i.subject] = i
+	b.open[i.subject], b.subjectOf[i.ID] = i, i.subject
 	b.change(ChangeAdded, i, "")
 	if sent, ok := b.early[i.subject]; ok {
 		delete(b.early, i.subject)
@@ -232,7 +234,7 @@ func (b *inbox) reopen(subject string, sequence uint64, why string) {
 		last := len(c.Item.Sent) - 1
 		if last >= 0 && c.Item.Sent[last].sequence == sequence && (c.Item.Expires == 0 || c.Item.Expires > b.now().UnixMilli()) {
 			item := c.Item
-			b.open[subject] = &item
+			b.open[subject], b.subjectOf[item.ID] = &item, subject
 			b.change(ChangeAdded, &item, "")
 			b.refuse(&item, sequence, why)
 		}
@@ -246,6 +248,7 @@ func (b *inbox) remove(subject string, why Reason) {
 		return
 	}
 	delete(b.open, subject)
+	delete(b.subjectOf, i.ID)
 	b.change(ChangeRemoved, i, why)
 }
 
@@ -330,6 +333,17 @@ func common(x, y string) int {
 		n++
 	}
 	return n
+}
+
+// exact is the open item with that id, without its short one: a decision takes as long, however many items there are.
+func (b *inbox) exact(id string) (Item, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := b.open[b.subjectOf[id]]
+	if i == nil || i.Expires > 0 && i.Expires <= b.now().UnixMilli() {
+		return Item{}, false
+	}
+	return *i, true
 }
 
 // find returns the open item whose id, or its hash, begins with prefix. The error is CodeUnknownRun.
