@@ -144,8 +144,16 @@ func (e *examination) registry(ctx context.Context, c *client) error {
 		return nil
 	}
 	e.examined("registry of contracts, for %s", count(len(c.cfg.References), "reference"))
-	missing, err := lookUp(ctx, c.Registry(), c.cfg)
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+	var missing config.Faults
+	err := c.Permitted(ctx, func(ctx context.Context) (err error) {
+		missing, err = lookUp(ctx, c.Registry(), c.cfg)
+		return err
+	})
+	switch {
+	case refused(err):
+		e.found(broker.NotPermitted("read the registry of contracts", "whether it has what agents refer to"))
+		return nil
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}):
 		return nil
 	}
 	for _, f := range missing {
@@ -175,8 +183,18 @@ func (e *examination) store(ctx context.Context, c *client) {
 			Remedy:  "remove it when the runs that began before encryption are no longer needed",
 		})
 	}
-	e.found(worker.CheckStore(ctx, c.Conn, o)...)
+	var findings []broker.Finding
+	err = c.Permitted(ctx, func(ctx context.Context) error {
+		findings = worker.CheckStore(ctx, c.Conn, o)
+		return context.Cause(ctx)
+	})
+	if refused(err) {
+		findings = []broker.Finding{broker.NotPermitted("read the store of runs", "whether they can be opened")}
+	}
+	e.found(findings...)
 }
+
+func refused(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) }
 
 func (e *examination) worker(ctx context.Context, c *client, agent string) {
 	e.examined("workers of %s", agent)
@@ -185,13 +203,58 @@ func (e *examination) worker(ctx context.Context, c *client, agent string) {
 	var status worker.RunStatus
 	// No run has this name: a worker says so.
 	err := c.Ask(ctx, c.Subjects().Get(agent), worker.Query{Run: "agentd doctor"}, &status)
+	if refused(err) {
+		e.pulled(ctx, c, agent)
+		return
+	}
 	if err == nil || errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
 		return
 	}
-	e.found(broker.Finding{
-		Code: "no_worker", Severity: broker.SeverityWarning, Message: "no worker answers for agent " + agent + ": " + err.Error(),
-		Remedy: "start one: agentd serve",
+	message := "no worker answers for agent " + agent
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		message += ": " + err.Error()
+	}
+	e.found(noWorker(message))
+}
+
+func noWorker(message string) broker.Finding {
+	return broker.Finding{Code: "no_worker", Severity: broker.SeverityWarning, Message: message, Remedy: "start one: agentd serve"}
+}
+
+// pulled looks whether somebody takes an agent's messages. Workers themselves may not ask other workers, but may see that.
+func (e *examination) pulled(ctx context.Context, c *client, agent string) {
+	// A worker that renews its requests has none for a moment.
+	const looks, every = 5, 100 * time.Millisecond
+	var pulls int64
+	err := c.Permitted(ctx, func(ctx context.Context) (err error) {
+		for look := 0; look < looks && pulls == 0 && err == nil; look++ {
+			pulls, err = pullsOf(ctx, c, agent)
+			if pulls == 0 && err == nil {
+				<-time.After(every)
+			}
+		}
+		return err
 	})
+	switch {
+	case refused(err):
+		e.found(broker.NotPermitted("ask workers of "+agent, "whether there are any"))
+	case err != nil:
+		e.found(noWorker("no worker can be seen for agent " + agent + ": " + err.Error()))
+	case pulls == 0:
+		e.found(noWorker("no worker takes messages for agent " + agent + ", or all are busy"))
+	}
+}
+
+// pullsOf are the requests that wait for an agent's messages.
+func pullsOf(ctx context.Context, c *client, agent string) (pulls int64, err error) {
+	for _, ref := range broker.AgentConsumers(agent) {
+		b, err := c.Backlog(ctx, ref)
+		if err != nil {
+			return 0, err
+		}
+		pulls += b.Pulls
+	}
+	return pulls, nil
 }
 
 func (e *examination) write(w io.Writer) error {

@@ -74,6 +74,21 @@ func startGuarded(t *testing.T, settings string) *guarded {
 // startGuardedWith is startGuarded with agents that change makes of the clerk.
 func startGuardedWith(t *testing.T, settings string, change func(agents string) string) *guarded {
 	t.Helper()
+	g := newGuarded(t, settings, change)
+	g.work()
+	return g
+}
+
+// work starts a worker.
+func (g *guarded) work() {
+	g.t.Helper()
+	g.background(&g.out, &g.errors, "serve", "--nats", g.url("worker"))
+	g.until(&g.errors, "serving")
+}
+
+// newGuarded is startGuardedWith without a worker.
+func newGuarded(t *testing.T, settings string, change func(agents string) string) *guarded {
+	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	config, script := clerkProject(t, "identity: required\n"+settings)
 	dir := filepath.Dir(config)
@@ -102,8 +117,6 @@ func startGuardedWith(t *testing.T, settings string, change func(agents string) 
 	}
 	g.start(out)
 	g.expect(exitOK, "provision", "--nats", g.url("operator"))
-	g.background(&g.out, &g.errors, "serve", "--nats", g.url("worker"))
-	g.until(&g.errors, "serving")
 	return g
 }
 

@@ -76,7 +76,9 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 			if s != nil {
 				subject = s.Subject
 			}
-			c.refusals.report(err)
+			if c.refusals.report(err) {
+				return // whoever asked says it
+			}
 			c.log.Error("NATS reports an error", "subject", subject, "error", err)
 		}),
 	}

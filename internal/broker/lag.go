@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// Backlog is what a consumer has not finished: Pending messages were never delivered, Unacked ones are in hand.
-type Backlog struct{ Pending, Unacked int64 }
+// Backlog is what a consumer has not finished: Pending messages were never delivered, Unacked ones are in hand. Pulls are the
+// requests for messages that wait at it, that is of readers that have nothing to do.
+type Backlog struct{ Pending, Unacked, Pulls int64 }
 
 // Backlog asks the consumer's leader.
 func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
@@ -15,5 +16,5 @@ func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
 		return Backlog{}, fmt.Errorf("look at consumer %s: %w", ref.Name, err)
 	}
 	info := consumer.CachedInfo() // it was just asked for
-	return Backlog{Pending: int64(info.NumPending), Unacked: int64(info.NumAckPending)}, nil
+	return Backlog{Pending: int64(info.NumPending), Unacked: int64(info.NumAckPending), Pulls: int64(info.NumWaiting)}, nil
 }

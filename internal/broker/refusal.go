@@ -19,6 +19,7 @@ type refusals struct {
 }
 
 type refusalWait struct {
+	// subject is what is published on; empty is whatever this connection publishes.
 	subject string
 	end     context.CancelCauseFunc
 }
@@ -48,16 +49,37 @@ func (r *refusals) until(ctx context.Context, subject string) (bounded context.C
 	}
 }
 
-// report ends the requests that an error of the connection is about.
-func (r *refusals) report(err error) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return
+// Permitted calls do with a context that ends when the server refuses anything that this connection publishes meanwhile. The
+// error then has the code CodePermissionDenied. It is for commands that do one thing at a time.
+func (c *Conn) Permitted(ctx context.Context, do func(context.Context) error) error {
+	ctx, explain, stop := c.refusals.until(ctx, "")
+	defer stop()
+	return explain(do(ctx))
+}
+
+// report ends the requests that an error of the connection is about, and says whether there are any.
+func (r *refusals) report(err error) (told bool) {
+	subject, refused := refusedPublish(err)
+	if !refused {
+		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for w := range r.waiting {
-		if strings.Contains(err.Error(), `"`+w.subject+`"`) {
-			w.end(sdk.Errorf(sdk.CodePermissionDenied, "the NATS server does not let this user publish on %s", w.subject).WithCause(err))
+		if w.subject == "" || w.subject == subject {
+			w.end(sdk.Errorf(sdk.CodePermissionDenied, "the NATS server does not let this user publish on %s", subject).WithCause(err))
+			told = true
 		}
 	}
+	return told
+}
+
+// refusedPublish is the subject that the server names, in quotes.
+func refusedPublish(err error) (subject string, refused bool) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return "", false
+	}
+	_, rest, publish := strings.Cut(err.Error(), `Publish to "`)
+	subject, _, quoted := strings.Cut(rest, `"`)
+	return subject, publish && quoted
 }

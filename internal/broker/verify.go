@@ -37,33 +37,71 @@ type Finding struct {
 
 const remedyProvision = "run: agentd provision"
 
-// Verify compares the broker with the plan and changes nothing.
+// Verify compares the broker with the plan and changes nothing. What this user may not look at is one finding.
 func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 	if err := c.check(p); err != nil {
 		return nil, err
 	}
 	var findings []Finding
-	for _, want := range c.streams(p) {
-		s, err := c.js.Stream(ctx, want.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			findings = append(findings, Finding{
-				"stream_missing", SeverityError, "stream " + want.Name + " does not exist", remedyProvision,
-			})
-			continue
+	var hidden []string
+	look := func(what string, at func(context.Context) ([]Finding, error)) error {
+		err := c.Permitted(ctx, func(ctx context.Context) error {
+			found, err := at(ctx)
+			findings = append(findings, found...)
+			return err
+		})
+		if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+			hidden = append(hidden, what)
+			return nil
 		}
-		if err != nil {
-			return findings, fmt.Errorf("look at stream %s: %w", want.Name, err)
-		}
-		findings = append(findings, c.verifyStream(s.CachedInfo().Config, want)...)
+		return err
 	}
-	for _, want := range c.consumers(p) {
-		f, err := c.verifyConsumer(ctx, want)
-		if err != nil {
+	for _, want := range c.streams(p) {
+		if err := look("stream "+want.Name, func(ctx context.Context) ([]Finding, error) { return c.lookAtStream(ctx, want) }); err != nil {
 			return findings, err
 		}
-		findings = append(findings, f...)
+	}
+	for _, want := range c.consumers(p) {
+		if err := look("consumer "+c.consumerName(want), func(ctx context.Context) ([]Finding, error) { return c.verifyConsumer(ctx, want) }); err != nil {
+			return findings, err
+		}
+	}
+	if len(hidden) > 0 {
+		findings = append(findings, NotPermitted("look at "+summary(hidden), "whether they are as they should be"))
 	}
 	return findings, nil
+}
+
+// NotPermitted is the finding that something was not examined, because the server refuses it to this user.
+func NotPermitted(what, unknown string) Finding {
+	return Finding{
+		"not_permitted", SeverityWarning, "this NATS user may not " + what + "; " + unknown + " was not examined",
+		"run agentd doctor as the operator's user (docs/security.md) to examine everything",
+	}
+}
+
+// summary names the first few of a list.
+func summary(list []string) string {
+	const few = 3
+	if len(list) <= few {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s, and %d more", strings.Join(list[:few], ", "), len(list)-few)
+}
+
+func (c *Conn) consumerName(want consumerPlan) string {
+	return StreamName(c.subjects, want.Zone) + "/" + want.Name
+}
+
+func (c *Conn) lookAtStream(ctx context.Context, want jetstream.StreamConfig) ([]Finding, error) {
+	s, err := c.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return []Finding{{"stream_missing", SeverityError, "stream " + want.Name + " does not exist", remedyProvision}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at stream %s: %w", want.Name, err)
+	}
+	return c.verifyStream(s.CachedInfo().Config, want), nil
 }
 
 func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
@@ -110,7 +148,7 @@ func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
 }
 
 func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]Finding, error) {
-	name := StreamName(c.subjects, want.Zone) + "/" + want.Name
+	name := c.consumerName(want)
 	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, want.Zone), want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return []Finding{{

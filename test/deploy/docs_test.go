@@ -1,10 +1,7 @@
 package deploy_test
 
 import (
-	"os"
 	"os/exec"
-	"regexp"
-	"strings"
 	"testing"
 )
 
@@ -14,19 +11,10 @@ func TestDocs_ImagesWithoutARegistry(t *testing.T) {
 	if _, err := exec.LookPath("docker"); err != nil {
 		t.Skip("there is no docker command")
 	}
-	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var typed string
-	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
-		if strings.Contains(m[1], "Dockerfile.local") {
-			typed = m[1]
-		}
-	}
+	typed := example(t, "Dockerfile.local")
 	cmd := exec.CommandContext(t.Context(), "bash", "-euc", typed)
 	cmd.Dir = "../.."
-	if out, err := cmd.CombinedOutput(); err != nil || typed == "" {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if code, out := once(t, provider, "agentd:local", nil, "version"); code != 0 {

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What a server refuses to a role is neither missing nor wrong.
+func TestDoctor_TellsWhatIsRefusedFromWhatIsNotThere(t *testing.T) {
+	g := newGuarded(t, "", func(agents string) string { return agents })
+	const (
+		streams, store, workers = "not_permitted: look at stream", "not_permitted: read the store", "not_permitted: ask workers of"
+		sync, nobody            = "sync_unknown", "no_worker"
+	)
+	// front are those who start runs or answer.
+	front := []string{streams, sync, store}
+	roles := map[string][]string{
+		"operator": {sync}, "worker": {sync}, "shop": front, "ann": front, "jane": front,
+		"svc_local_bank_pay": {streams, sync, store, workers},
+	}
+	for user, want := range roles {
+		if user != "svc_local_bank_pay" { // it cannot know
+			want = append(want[:len(want):len(want)], nobody)
+		}
+		if diff := cmp.Diff(want, g.findings(user)); diff != "" {
+			t.Errorf("without a worker, doctor as %s (-want +got):\n%s", user, diff)
+		}
+	}
+	g.work()
+	for user, want := range roles {
+		if diff := cmp.Diff(want, g.findings(user)); diff != "" {
+			t.Errorf("with a worker, doctor as %s (-want +got):\n%s", user, diff)
+		}
+	}
+}
+
+// findings are what doctor finds as a user: the codes, with what is not permitted.
+func (g *guarded) findings(user string) []string {
+	g.t.Helper()
+	out, problems := g.expect(exitOK, "doctor", "--nats", g.url(user), "-o", "json")
+	if problems != "" {
+		g.t.Errorf("doctor as %s logs:\n%s", user, problems)
+	}
+	var found struct {
+		Findings []struct{ Code, Message string } `json:"findings"`
+	}
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		g.t.Fatal(err)
+	}
+	var list []string
+	for _, f := range found.Findings {
+		if _, rest, ok := strings.Cut(f.Message, "may not "); ok {
+			f.Code += ": " + strings.Join(strings.Fields(rest)[:3], " ")
+		}
+		list = append(list, f.Code)
+	}
+	return list
+}

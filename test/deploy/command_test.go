@@ -1,0 +1,88 @@
+package deploy_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The image's health check asks a worker. Where it would run in another service, `docker compose up --wait` never ends well.
+func TestCompose_OnlyWorkersAreAskedWhetherTheyAreReady(t *testing.T) {
+	project := compose(t, map[string]string{"AGENTD_IMAGE": "agentd:test"})
+	for name, s := range project.Services {
+		if s.Image != "agentd:test" {
+			continue
+		}
+		serves := slices.Contains(s.Command, "serve")
+		if checked := s.HealthCheck == nil || !s.HealthCheck.Disable; checked != serves {
+			t.Errorf("%s serves: %t, and is checked: %t", name, serves, checked)
+		}
+	}
+}
+
+// What docs/operations.md has for one machine, by the command itself. The file's own ports may be in use here, so none are
+// published.
+func TestCompose_RunsTheCommandsOfTheDocs(t *testing.T) {
+	provider := localEngine(t)
+	if out, err := exec.CommandContext(t.Context(), "docker", "compose", "version").CombinedOutput(); err != nil {
+		t.Skipf("there is no docker compose here: %s", out)
+	}
+	typed := strings.ReplaceAll(example(t, "docker compose up"), "--build ", "") // that would pull
+	images := standIns(t, provider)
+	images["JAEGER_IMAGE"] = images["COLLECTOR_IMAGE"]
+	quiet := filepath.Join(t.TempDir(), "no-ports.yaml")
+	if err := os.WriteFile(quiet, []byte("services:\n  nats: {ports: !reset []}\n  traces: {ports: !reset []}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "COMPOSE_PROJECT_NAME=agentd-test", "COMPOSE_FILE=docker-compose.yml:"+quiet)
+	for name, image := range images {
+		env = append(env, name+"="+image)
+	}
+	bash := func(commands string) string {
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "bash", "-euc", commands)
+		cmd.Dir, cmd.Env = "../..", env
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", commands, err, out)
+		}
+		return string(out)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(bash("docker compose ps --all; docker compose logs --no-color"))
+		}
+		bash("docker compose --profile '*' down --volumes --timeout 10")
+	})
+	out := bash(typed)
+	if !strings.Contains(out, "TRIP-TP-533-casa-do-rio") {
+		t.Errorf("the commands\n%s\nprint:\n%s", typed, out)
+	}
+	out = bash("docker compose run --rm client run travel.desk --message 'Two nights in Lisbon, please.' --answer 'Yes, book both'")
+	if !strings.Contains(out, "TRIP-TP-533-casa-do-rio") {
+		t.Errorf("with a worker killed, the run prints:\n%s", out)
+	}
+	if out := bash("docker compose run --rm client doctor --monitor http://nats:8222 -o json"); strings.Contains(out, `"error"`) {
+		t.Errorf("doctor finds:\n%s", out)
+	}
+}
+
+// example is the one of docs/operations.md that contains a command, as it is typed.
+func example(t *testing.T, command string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
+		if strings.Contains(m[1], command) {
+			return m[1]
+		}
+	}
+	t.Fatalf("docs/operations.md has no example with %q", command)
+	return ""
+}
