@@ -103,6 +103,8 @@ type PermissionTerms struct {
 	Approvers []string
 	// Signed asks for decisions signed with a key of the domain.
 	Signed bool
+	// RemindMillis is how often those who are asked are reminded until they decide; 0 is never.
+	RemindMillis int64
 	// Stages are whom the request goes to, one after the other; when the last one has not decided in time, the call is
 	// denied. There is at least one.
 	Stages []PermissionStage
@@ -160,6 +162,8 @@ type PermissionRequest struct {
 	FourEyes    bool         `json:"four_eyes,omitempty"`
 	Approvers   []string     `json:"approvers,omitempty"`
 	Signed      bool         `json:"signed,omitempty"`
+	// RemindMillis is how often whoever is asked is to be reminded; 0 is never.
+	RemindMillis int64 `json:"remind_ms,omitempty"`
 	// Stage counts the domains that were asked before.
 	Stage int `json:"stage"`
 }
@@ -272,6 +276,8 @@ type PermissionPolicyTerms struct {
 	// Domain is HumanDomain by default, TimeoutMillis DefaultPermissionTimeout.
 	Domain        string `json:"domain,omitempty"`
 	TimeoutMillis int64  `json:"timeout_ms,omitempty"`
+	// RemindMillis is how often those who are asked are reminded; 0 is never, else at least 1000.
+	RemindMillis int64 `json:"remind_ms,omitempty"`
 	// Escalate are the domains that are asked after that, one after the other; after the last one the call is denied.
 	Escalate []PermissionStage `json:"escalate,omitempty"`
 	// Scopes are ScopeCall by default.

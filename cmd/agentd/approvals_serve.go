@@ -40,6 +40,9 @@ func (a *app) approvalsServeCommand(f *approvalsFlags) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDesk(cmd.Context(), f, func(d *deskClient) error {
+				if hooked := d.conn.cfg.Approvals; len(f.domains) > 0 && len(hooked.Webhooks) > 0 {
+					return &exitError{exitUsage, errors.New("webhooks are told of approvals.domains; set those instead of --domain")}
+				}
 				return a.serveDesk(cmd.Context(), d, s)
 			})
 		},

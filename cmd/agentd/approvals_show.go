@@ -140,6 +140,9 @@ func (s *shownItem) terms(row func(label, text string)) {
 	row("then", then)
 	row("scopes", scopesOf(r))
 	row("who decides", approversOf(r))
+	if r.RemindMillis > 0 {
+		row("reminders", "every "+length(time.Duration(r.RemindMillis)*time.Millisecond))
+	}
 	row("started by", cmp.Or(r.Initiator, "somebody anonymous"))
 	if by := r.DelegatedBy; by != nil {
 		row("called by", "agent "+by.Agent+", run "+by.Run)

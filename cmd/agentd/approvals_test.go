@@ -214,6 +214,8 @@ func TestDev_ServesTheDesk(t *testing.T) {
 		t.Fatalf("%s answers %s %s, %v", address, response.Status, body, err)
 	}
 	contains(t, string(body), `"tool":"pay"`)
+	_, problem := s.expect(exitUsage, "approvals", "serve", "--domain", "the.boss")
+	contains(t, problem, "webhooks are told of approvals.domains")
 	told := map[string]bool{}
 	for len(told) < 2 {
 		select {

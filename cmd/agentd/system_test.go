@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk/service"
+	"agentd/test/capture"
 )
 
 // wait is how long anything may take.
@@ -25,22 +24,7 @@ const wait = time.Minute
 const example = "../../examples/traveldesk"
 
 // output collects what a command prints while it runs.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
+type output = capture.Output
 
 // system is a running agentd dev with a scripted model.
 type system struct {

@@ -108,6 +108,7 @@ func merge(general sdk.PermissionPolicyTerms, own *sdk.PermissionPolicyTerms) sd
 	m.Mode = cmp.Or(own.Mode, m.Mode)
 	m.Domain = cmp.Or(own.Domain, m.Domain)
 	m.TimeoutMillis = cmp.Or(own.TimeoutMillis, m.TimeoutMillis)
+	m.RemindMillis = cmp.Or(own.RemindMillis, m.RemindMillis)
 	m.Quorum = cmp.Or(own.Quorum, m.Quorum)
 	m.FourEyes = own.FourEyes || m.FourEyes
 	m.Signed = own.Signed || m.Signed
@@ -122,6 +123,9 @@ func merge(general sdk.PermissionPolicyTerms, own *sdk.PermissionPolicyTerms) sd
 	}
 	return m
 }
+
+// leastReminder is the least time between two reminders, in milliseconds.
+const leastReminder = 1000
 
 var scopes = []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeToolPattern, sdk.ScopeTool, sdk.ScopePrincipal}
 
@@ -140,6 +144,9 @@ func checkTerms(t sdk.PermissionPolicyTerms, o Options) []sdk.Fault {
 		if o.Domains != nil && stage.Domain != sdk.HumanDomain && !slices.Contains(o.Domains, stage.Domain) {
 			fault(fmt.Sprintf(".stages[%d]", i), "a domain that is configured", fmt.Sprintf("%q", stage.Domain))
 		}
+	}
+	if t.RemindMillis != 0 && t.RemindMillis < leastReminder {
+		fault(".remind", fmt.Sprintf("at least %d ms between two reminders", leastReminder), t.RemindMillis)
 	}
 	for i, s := range t.Scopes {
 		if !slices.Contains(scopes, s) {
@@ -198,7 +205,7 @@ func Terms(t sdk.PermissionPolicyTerms) sdk.PermissionTerms { return compileTerm
 func compileTerms(t sdk.PermissionPolicyTerms, risk string) sdk.PermissionTerms {
 	return sdk.PermissionTerms{
 		Mode: cmp.Or(t.Mode, sdk.PermissionHold), Risk: risk, Scopes: t.Scopes, Quorum: t.Quorum, FourEyes: t.FourEyes,
-		Approvers: t.Approvers, Signed: t.Signed, Stages: stages(t),
+		Approvers: t.Approvers, Signed: t.Signed, RemindMillis: t.RemindMillis, Stages: stages(t),
 	}
 }
 

@@ -107,7 +107,7 @@ func TestCompile_ListsEveryFault(t *testing.T) {
 			{Tools: []string{"[", ""}, Labels: []string{"scary"}, When: "1 +", Verdict: "maybe"},
 			{Verdict: sdk.PermissionAsk, Terms: &sdk.PermissionPolicyTerms{
 				Mode: "wait", Domain: "a b", Scopes: []sdk.GrantScope{"all", sdk.ScopePrincipal}, Quorum: 3, Approvers: []string{"anna"},
-				Signed: true,
+				Signed: true, RemindMillis: 1,
 			}},
 		},
 	}, Options{})
@@ -118,7 +118,7 @@ func TestCompile_ListsEveryFault(t *testing.T) {
 	want := []string{
 		"$.permissions.rules[0].tools[0]", "$.permissions.rules[0].tools[1]", "$.permissions.rules[0].labels[0]",
 		"$.permissions.rules[0].verdict", "$.permissions.rules[0].when",
-		"$.permissions.rules[1].terms.mode", "$.permissions.rules[1].terms.stages[0]", "$.permissions.rules[1].terms.scopes[0]",
+		"$.permissions.rules[1].terms.mode", "$.permissions.rules[1].terms.stages[0]", "$.permissions.rules[1].terms.remind", "$.permissions.rules[1].terms.scopes[0]",
 		"$.permissions.rules[1].terms.scopes[1]", "$.permissions.rules[1].terms.quorum", "$.permissions.rules[1].terms",
 		"$.permissions.rules[1].terms.signed",
 	}

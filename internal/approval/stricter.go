@@ -59,6 +59,9 @@ func tighten(a, b sdk.PermissionRuling) (sdk.PermissionRuling, error) {
 	t.FourEyes = t.FourEyes || b.Terms.FourEyes
 	t.Signed = t.Signed || b.Terms.Signed
 	t.Risk = cmp.Or(t.Risk, b.Terms.Risk)
+	if often := b.Terms.RemindMillis; often > 0 && (t.RemindMillis == 0 || often < t.RemindMillis) {
+		t.RemindMillis = often
+	}
 	t.Scopes = common(orCall(t.Scopes), orCall(b.Terms.Scopes))
 	if len(t.Scopes) == 0 {
 		t.Scopes = []sdk.GrantScope{sdk.ScopeCall}

@@ -105,6 +105,7 @@ func TestLoad_ResolvesAgents(t *testing.T) {
 		Builtin: []string{"task_completion", "ask_question"}, StopOn: []string{"book"}, History: true,
 		Permissions: &sdk.PermissionPolicy{
 			Rules: []sdk.PermissionRule{{Name: "require", Tools: []string{"book"}, Verdict: sdk.PermissionAsk}},
+			Terms: sdk.PermissionPolicyTerms{RemindMillis: 4 * 3600_000},
 		},
 		Limits: sdk.Limits{
 			Interactions: 30, DeadlineMillis: 30 * 24 * 3600_000, ModelTimeoutMillis: 90_000, QuestionTimeoutMillis: 72 * 3600_000,

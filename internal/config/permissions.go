@@ -40,6 +40,7 @@ type termsFile struct {
 	Mode    words    `yaml:"mode"`
 	Domain  words    `yaml:"domain"`
 	Expires duration `yaml:"expires"`
+	Remind  duration `yaml:"remind"`
 	// OnExpiry is "deny" or "escalate".
 	OnExpiry words `yaml:"on_expiry"`
 	Escalate []struct {
@@ -87,7 +88,7 @@ func (l *loader) terms(f *termsFile) sdk.PermissionPolicyTerms {
 	l.domain(f.Domain)
 	terms := sdk.PermissionPolicyTerms{
 		Mode: sdk.PermissionMode(f.Mode.V), Domain: f.Domain.V, TimeoutMillis: l.millis(f.Expires), Quorum: f.Quorum.V,
-		FourEyes: f.FourEyes.V, Approvers: texts(f.Approvers), Signed: f.Signed.V,
+		RemindMillis: l.millis(f.Remind), FourEyes: f.FourEyes.V, Approvers: texts(f.Approvers), Signed: f.Signed.V,
 	}
 	for _, s := range f.Scopes {
 		terms.Scopes = append(terms.Scopes, sdk.GrantScope(s.V))

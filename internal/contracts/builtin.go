@@ -155,6 +155,7 @@ const (
     "four_eyes": {"type": "boolean"},
     "approvers": {"type": "array", "items": {"type": "string"}},
     "signed": {"type": "boolean"},
+    "remind_ms": {"type": "integer", "minimum": 1, "description": "How often whoever is asked is to be reminded."},
     "stage": {"type": "integer", "minimum": 0}
   },
   "required": ["agent", "run", "call", "tool", "args", "args_sha256", "mode", "scopes"]

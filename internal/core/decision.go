@@ -12,6 +12,9 @@ import (
 // decided absorbs the answer to a permission request. One that does not count is recorded, and changes nothing else.
 func (t *transition) decided(c *Call, ev Answered) error {
 	if ev.Decision == nil {
+		if refusal := c.Gate.refuseError(ev.Who, t.Head.Init.Who); refusal != nil {
+			return t.rejected(c, Decision{Request: c.ID, Call: c.Gate.Call, Event: ev.EventID, Source: ev.Source, Who: ev.Who}, refusal)
+		}
 		t.close(c, Result{Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Error: true, Event: ev.EventID, Source: ev.Source, Who: ev.Who})
 		return t.interrupt(Ending{
 			Reason: ReasonError, Code: sdk.CodeUnavailable, Message: "whoever was asked for permission could not decide",
@@ -27,13 +30,7 @@ func (t *transition) decided(c *Call, ev Answered) error {
 		return t.viewed(c, record)
 	}
 	if refusal := t.refuse(c, d, ev); refusal != nil {
-		if c.Gate.Refusals >= MaxRefusals {
-			return refusal
-		}
-		c.Gate.Refusals++
-		record.Refused = refusal.Message
-		t.Decisions = append(t.Decisions, record)
-		return nil
+		return t.rejected(c, record, refusal)
 	}
 	t.Decisions = append(t.Decisions, record)
 	if d.Decision == sdk.DecisionAllow && c.Gate.Quorum > 1 {
@@ -44,6 +41,31 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	}
 	t.carryDecision(c, d, ev)
 	return t.settle()
+}
+
+// rejected records a decision that does not count.
+func (t *transition) rejected(c *Call, record Decision, why *sdk.Error) error {
+	if c.Gate.Refusals >= MaxRefusals {
+		return why
+	}
+	c.Gate.Refusals++
+	record.Refused = why.Message
+	t.Decisions = append(t.Decisions, record)
+	return nil
+}
+
+// refuseError says why an error of somebody who was asked does not count, or nil. It ends the run, so nobody may report one
+// who may not decide either.
+func (g *Gate) refuseError(who, initiator string) *sdk.Error {
+	one := g.terms()
+	one.Quorum = 1
+	switch {
+	case g.Signed:
+		return sdk.Errorf(sdk.CodeDecisionRefused, "an error is not signed, so it cannot take the place of a decision")
+	case !one.Admit(sdk.ScopeCall, []string{who}, false, initiator):
+		return sdk.Errorf(sdk.CodeDecisionRefused, "%q may not decide, nor say that nobody can", who)
+	}
+	return nil
 }
 
 // viewed records that somebody was shown the request: the first time that they were.

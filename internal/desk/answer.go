@@ -62,7 +62,7 @@ func CheckPrincipal(who string) error {
 // Find takes. The arguments' hash is the request's unless d has one: then both must be equal. What could never count is
 // not published; who may decide is the run's to say, so that its journal has the refusal.
 func (d *Desk) Decide(ctx context.Context, id, who string, p sdk.PermissionDecision) (Outcome, error) {
-	detail, err := d.Detail(ctx, id)
+	detail, err := d.toAnswer(ctx, id)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -177,7 +177,7 @@ type Reply struct {
 
 // Answer publishes an answer to an open question, turn or task, as who, and waits a moment for what becomes of it.
 func (d *Desk) Answer(ctx context.Context, id, who string, r Reply) (Outcome, error) {
-	detail, err := d.Detail(ctx, id)
+	detail, err := d.toAnswer(ctx, id)
 	if err != nil {
 		return Outcome{}, err
 	}

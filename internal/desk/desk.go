@@ -161,7 +161,7 @@ func (d *Desk) follow(
 	}
 }
 
-// expire removes expired items until ctx ends.
+// expire removes expired items, and reminds of others, until ctx ends.
 func (d *Desk) expire(ctx context.Context) {
 	tick := time.NewTicker(expiryCheck)
 	defer tick.Stop()
@@ -238,6 +238,18 @@ func (d *Desk) Detail(ctx context.Context, prefix string) (Detail, error) {
 	if err != nil {
 		return Detail{}, err
 	}
+	return d.detail(ctx, i)
+}
+
+// toAnswer is Detail for somebody who answers.
+func (d *Desk) toAnswer(ctx context.Context, id string) (Detail, error) {
+	if i, ok := d.inbox.exact(id); ok {
+		return d.detail(ctx, i)
+	}
+	return d.Detail(ctx, id)
+}
+
+func (d *Desk) detail(ctx context.Context, i Item) (Detail, error) {
 	m, err := d.o.Conn.Stored(ctx, broker.ZoneOut, i.subject, i.sequence)
 	if err != nil {
 		return Detail{}, err
@@ -245,11 +257,12 @@ func (d *Desk) Detail(ctx context.Context, prefix string) (Detail, error) {
 	return newDetail(i, m)
 }
 
-// Read reports whether the desk has read the calls of its domains up to a sequence of their stream.
-func (d *Desk) Read(sequence uint64) bool {
+// Read reports whether the desk has read the calls of a domain, which is one of its own, up to a sequence of their stream.
+// domain is the domain's subject token.
+func (d *Desk) Read(domain string, sequence uint64) bool {
 	d.inbox.mu.Lock()
 	defer d.inbox.mu.Unlock()
-	return d.inbox.read >= sequence
+	return d.inbox.read[domain] >= sequence
 }
 
 // History returns what the item's run recorded of decisions on it, refused ones too. It needs a worker that serves the

@@ -30,6 +30,8 @@ const (
 	ChangeAdded   ChangeKind = "added"
 	ChangeDecided ChangeKind = "decided" // an answer was published; whether it counts is the run's to say
 	ChangeRemoved ChangeKind = "removed"
+	// ChangeReminded tells that an item waits for as long as its request says that people are to be reminded.
+	ChangeReminded ChangeKind = "reminded"
 )
 
 // Reason says why an item is no longer open.
@@ -59,12 +61,14 @@ type inbox struct {
 	mu sync.Mutex
 	// open is by the call's subject.
 	open map[string]*Item
+	// subjectOf are the subjects of the open calls by their id.
+	subjectOf map[string]string
 	// early are answers to calls that have not been read yet: the streams are read side by side.
 	early map[string]Sent
 	// unusable are the dead letters of answers, by their sequence in the stream of answers.
 	unusable map[uint64]string
-	// read is the sequence of the last message of the stream of calls.
-	read uint64
+	// read is the sequence of the last message of the stream of calls, by the domain's token: each is read by itself.
+	read map[string]uint64
 	// omitted counts the items that were too many.
 	omitted int
 	// changes are the last ones, the newest at the end.
@@ -78,8 +82,8 @@ type inbox struct {
 
 func newInbox(subjects sdk.Subjects, now func() time.Time) *inbox {
 	return &inbox{
-		subjects: subjects, now: now, open: map[string]*Item{}, early: map[string]Sent{}, unusable: map[uint64]string{},
-		changed: make(chan struct{}), letters: map[string]chan string{},
+		subjects: subjects, now: now, open: map[string]*Item{}, subjectOf: map[string]string{}, early: map[string]Sent{}, unusable: map[uint64]string{},
+		read: map[string]uint64{}, changed: make(chan struct{}), letters: map[string]chan string{},
 	}
 }
 
@@ -87,11 +91,11 @@ func newInbox(subjects sdk.Subjects, now func() time.Time) *inbox {
 func (b *inbox) called(d broker.Delivery) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.read = d.Sequence()
 	address, err := b.subjects.Parse(d.Subject())
 	if err != nil {
 		return err
 	}
+	b.read[address.Call.Domain] = d.Sequence()
 	if address.Kind == sdk.KindVoid {
 		b.remove(b.subjects.Call(address.Call), ReasonClosed)
 		return nil
@@ -107,7 +111,8 @@ func (b *inbox) called(d broker.Delivery) error {
 		b.omitted++
 		return nil
 	}
-	b.open[i.subject] = i
+	i.Reminded = i.remindersAt(b.now().UnixMilli())
+	b.open[i.subject], b.subjectOf[i.ID] = i, i.subject
 	b.change(ChangeAdded, i, "")
 	if sent, ok := b.early[i.subject]; ok {
 		delete(b.early, i.subject)
@@ -229,7 +234,7 @@ func (b *inbox) reopen(subject string, sequence uint64, why string) {
 		last := len(c.Item.Sent) - 1
 		if last >= 0 && c.Item.Sent[last].sequence == sequence && (c.Item.Expires == 0 || c.Item.Expires > b.now().UnixMilli()) {
 			item := c.Item
-			b.open[subject] = &item
+			b.open[subject], b.subjectOf[item.ID] = &item, subject
 			b.change(ChangeAdded, &item, "")
 			b.refuse(&item, sequence, why)
 		}
@@ -243,6 +248,7 @@ func (b *inbox) remove(subject string, why Reason) {
 		return
 	}
 	delete(b.open, subject)
+	delete(b.subjectOf, i.ID)
 	b.change(ChangeRemoved, i, why)
 }
 
@@ -256,7 +262,7 @@ func (b *inbox) change(kind ChangeKind, i *Item, why Reason) {
 	b.changed = make(chan struct{})
 }
 
-// expire removes what nobody waits for any more.
+// expire removes what nobody waits for any more, and reminds of what somebody should have decided.
 func (b *inbox) expire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -264,6 +270,13 @@ func (b *inbox) expire() {
 	for subject, i := range b.open {
 		if i.Expires > 0 && i.Expires <= now {
 			b.remove(subject, ReasonExpired)
+			continue
+		}
+		if due := i.remindersAt(now); due > i.Reminded {
+			changed := *i
+			changed.Reminded = due
+			b.open[subject] = &changed
+			b.change(ChangeReminded, &changed, "")
 		}
 	}
 }
@@ -320,6 +333,17 @@ func common(x, y string) int {
 		n++
 	}
 	return n
+}
+
+// exact is the open item with that id, without its short one: a decision takes as long, however many items there are.
+func (b *inbox) exact(id string) (Item, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := b.open[b.subjectOf[id]]
+	if i == nil || i.Expires > 0 && i.Expires <= b.now().UnixMilli() {
+		return Item{}, false
+	}
+	return *i, true
 }
 
 // find returns the open item whose id, or its hash, begins with prefix. The error is CodeUnknownRun.

@@ -47,6 +47,9 @@ type Item struct {
 	Risk   string             `json:"risk,omitempty"`
 	Stage  int                `json:"stage,omitempty"`
 	Quorum int                `json:"quorum,omitempty"`
+	// RemindMillis is how often whoever is asked is reminded (0: never), Reminded how often they were.
+	RemindMillis int64 `json:"remind_ms,omitempty"`
+	Reminded     int   `json:"reminded,omitempty"`
 	// Summary is the beginning of the arguments or of the text.
 	Summary string `json:"summary"`
 	// Sent are the answers that were published so far, the last ones of many. Whether they counted is the run's to say.
@@ -89,6 +92,7 @@ type asked struct {
 	Risk     string             `json:"risk"`
 	Stage    int                `json:"stage"`
 	Quorum   int                `json:"quorum"`
+	Remind   int64              `json:"remind_ms"`
 	Args     json.RawMessage    `json:"args"`
 	Question string             `json:"question"`
 	Message  string             `json:"message"`
@@ -115,6 +119,7 @@ func newItem(d broker.Delivery) (*Item, error) {
 	switch kind {
 	case KindPermission:
 		i.Tool, i.Mode, i.Risk, i.Stage, i.Quorum, i.Summary = a.Tool, a.Mode, a.Risk, a.Stage, a.Quorum, string(a.Args)
+		i.RemindMillis = max(a.Remind, 0)
 	case KindQuestion:
 		i.Summary = a.Question
 	case KindTurn:
@@ -124,6 +129,24 @@ func newItem(d broker.Delivery) (*Item, error) {
 	}
 	i.Summary = shorten(i.Summary)
 	return i, nil
+}
+
+// remindersAt is how many reminders were due until a time in Unix milliseconds. It follows from the request alone, so that all
+// desks agree.
+func (i *Item) remindersAt(now int64) int {
+	if i.RemindMillis == 0 {
+		return 0
+	}
+	return int(max(now-i.Asked, 0) / i.RemindMillis)
+}
+
+// NextReminder is when whoever is asked is to be reminded next, in Unix milliseconds; 0 is never.
+func (i *Item) NextReminder() int64 {
+	next := i.Asked + int64(i.Reminded+1)*i.RemindMillis
+	if i.RemindMillis == 0 || i.Expires > 0 && next >= i.Expires {
+		return 0
+	}
+	return next
 }
 
 // shorten keeps the beginning of a text, as a copy that does not hold the rest in memory.

@@ -119,7 +119,7 @@ func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionChec
 		ArgsHash: sdk.ArgsHash(c.Args), Parameters: c.Parameters, Labels: c.Labels, Mode: r.Terms.Mode, Reason: r.Reason,
 		Risk: r.Terms.Risk, Rule: r.Rule, Policy: a.state.Spec, Initiator: c.Initiator, DelegatedBy: c.DelegatedBy,
 		Scopes: r.Terms.Scopes, Quorum: max(r.Terms.Quorum, 1), FourEyes: r.Terms.FourEyes, Approvers: r.Terms.Approvers,
-		Signed: r.Terms.Signed,
+		Signed: r.Terms.Signed, RemindMillis: r.Terms.RemindMillis,
 	}
 	if len(request.Scopes) == 0 {
 		request.Scopes = []sdk.GrantScope{sdk.ScopeCall}

@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"agentd/test/capture"
 )
 
 // patience is how long anything may take.
@@ -249,32 +250,14 @@ type process struct {
 	t    *testing.T
 	line string
 	cmd  *exec.Cmd
-	out  *output
+	out  *capture.Output
 	done chan struct{}
 	err  error
 }
 
-// output collects what a process prints while it runs.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 func (s *shell) start(line string) *process {
 	s.t.Helper()
-	p := &process{t: s.t, line: line, out: &output{}, done: make(chan struct{})}
+	p := &process{t: s.t, line: line, out: &capture.Output{}, done: make(chan struct{})}
 	p.cmd = exec.Command("bash", "-euo", "pipefail", "-c", strings.TrimSuffix(strings.TrimSpace(regexp.MustCompile(`&?\s+# .*$`).ReplaceAllString(line, "")), "&"))
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = s.dir, s.env, p.out, p.out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what bash starts is stopped with it

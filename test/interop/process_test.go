@@ -9,13 +9,15 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"agentd/test/capture"
 )
 
 // process is a running program.
 type process struct {
 	cmd  *exec.Cmd
 	stop func()
-	log  lockedBuffer
+	log  capture.Output
 }
 
 // run starts a program against the server at host as the user that docs/services.md describes. It is killed at the end of
@@ -41,23 +43,6 @@ func run(t *testing.T, c command, host string) *process {
 		}
 	})
 	return p
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // cut is a proxy in front of the server. What clients send comes to a halt, for good, before the first message whose

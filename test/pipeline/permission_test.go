@@ -149,6 +149,27 @@ func TestPermission_DecisionsThatDoNotCount(t *testing.T) {
 	}
 }
 
+// An error of whoever is asked ends the run: so nobody may report one who may not decide.
+func TestPermission_NobodyElseEndsTheRunWithAnError(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{Approvers: []string{"anna"}}, "calc_add")
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: spec}}, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")), Identity: true,
+	})
+	r := h.SendAs("shop", "desk", h.Init("desk", hello()))
+	request := h.Call(sdk.TypePermissionRequest)
+	broken := request.Response(sdk.ErrorType(sdk.TypePermissionRequest), sdk.Problem{ErrorName: "broken", ErrorMessage: "cannot decide"})
+	broken.ID = "error-1"
+	h.PublishAs("bob", request, broken)
+	h.Until(r, "the refusal", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Gate.Refusals == 1 })
+	hash, _ := request.Data()["args_sha256"].(string)
+	h.PublishAs("anna", request, request.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash}))
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "done")
+	sound(t, h.Conn(), natsStore(h.Conn()))
+}
+
 func TestPermission_ExpiryEscalatesThenDenies(t *testing.T) {
 	t.Parallel()
 	spec := desk()

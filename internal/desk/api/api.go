@@ -14,6 +14,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -35,10 +36,12 @@ type Options struct {
 // maxBody is the largest request in bytes.
 const maxBody = 1 << 20
 
-// Timeouts of connections. Responses have none of their own: events are sent for as long as somebody listens.
+// Timeouts of connections. A response may take as long as a decision waits for what becomes of it, and to be read; events have
+// a bound of their own for each.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 30 * time.Second
+	writeTimeout  = time.Minute
 	idleTimeout   = 2 * time.Minute
 	closeTimeout  = 3 * time.Second
 )
@@ -63,7 +66,8 @@ func Listen(ctx context.Context, address, token string) (net.Listener, error) {
 // Serve answers requests until ctx ends.
 func Serve(ctx context.Context, l net.Listener, o Options) error {
 	server := &http.Server{
-		Handler: Handler(o), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		Handler: Handler(o), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx }, MaxHeaderBytes: 16 << 10,
 	}
 	done := make(chan error, 1)
@@ -113,6 +117,11 @@ func (a api) guard(next http.Handler) http.Handler {
 			a.fail(w, http.StatusForbidden, sdk.Errorf(sdk.CodePermissionDenied, "this host name is not served"))
 			return
 		}
+		if a.Token == "" && foreign(r) {
+			// It could decide nothing, but what it asks for is recorded as seen.
+			a.fail(w, http.StatusForbidden, sdk.Errorf(sdk.CodePermissionDenied, "pages of other sites are not served"))
+			return
+		}
 		if r.Method == http.MethodPost {
 			kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 			if err != nil || kind != sdk.ContentTypeJSON {
@@ -142,6 +151,19 @@ func local(host string) bool {
 	}
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// foreign reports whether a browser sends the request for a page of another site.
+func foreign(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host != r.Host
 }
 
 func (a api) list(w http.ResponseWriter, _ *http.Request) {

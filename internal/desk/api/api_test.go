@@ -236,6 +236,17 @@ func TestAPI_RefusesWhatABrowserCanBeMadeToSend(t *testing.T) {
 	if status, _, _ := f.request(http.MethodGet, "/v1/requests", "", http.Header{"Host": {"evil.example"}}); status != http.StatusForbidden {
 		t.Errorf("another host name is answered with %d", status)
 	}
+	own := strings.TrimPrefix(f.url, "http://")
+	for header, want := range map[[2]string]int{
+		{"Origin", "https://evil.example"}: http.StatusForbidden, {"Origin", "null"}: http.StatusForbidden,
+		{"Origin", "http://127.0.0.1:1"}: http.StatusForbidden, {"Origin", "http://" + own}: http.StatusOK,
+		{"Sec-Fetch-Site", "cross-site"}: http.StatusForbidden, {"Sec-Fetch-Site", "same-origin"}: http.StatusOK,
+		{"Sec-Fetch-Site", "none"}: http.StatusOK,
+	} {
+		if status, _, _ := f.request(http.MethodGet, "/v1/requests", "", http.Header{header[0]: {header[1]}}); status != want {
+			t.Errorf("%v is answered with %d; want %d", header, status, want)
+		}
+	}
 }
 
 func TestAPI_BodiesAreBoundedAndExact(t *testing.T) {

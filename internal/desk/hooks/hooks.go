@@ -98,10 +98,12 @@ func Run(ctx context.Context, o Options) {
 	running.Wait()
 }
 
-// handle tells a hook of one call, and settles the delivery.
+// handle tells a hook of one call, and settles the delivery. One that people are to be reminded of comes again.
 func (o *Options) handle(ctx context.Context, client *http.Client, h Hook, d broker.Delivery) {
 	var err error
-	switch told, failure := o.tell(ctx, client, h, d); {
+	switch told, next, failure := o.tell(ctx, client, h, d); {
+	case told && next > 0:
+		err = d.Nak(max(time.Until(time.UnixMilli(next)), 0) + behind) // never before it is due
 	case told:
 		err = d.Ack()
 	case failure == nil:
@@ -117,31 +119,35 @@ func (o *Options) handle(ctx context.Context, client *http.Client, h Hook, d bro
 	}
 }
 
-// tell reports whether nothing is left to be told: the hook knows, or nobody waits any more. Without an error the desk is
-// behind.
-func (o *Options) tell(ctx context.Context, client *http.Client, h Hook, d broker.Delivery) (bool, error) {
+// tell reports whether nothing is left to be told now: the hook knows, or nobody waits any more. Without an error the desk is
+// behind. next is when the hook is to be reminded, in Unix milliseconds, or 0.
+func (o *Options) tell(ctx context.Context, client *http.Client, h Hook, d broker.Delivery) (told bool, next int64, err error) {
 	address, err := o.Conn.Subjects().Parse(d.Subject())
 	if err != nil {
-		return true, nil //nolint:nilerr // it is no call, so there is nothing to tell
+		return true, 0, nil //nolint:nilerr // it is no call, so there is nothing to tell
 	}
-	if !o.Desk.Read(d.Sequence()) {
-		return false, nil
+	if !o.Desk.Read(address.Call.Domain, d.Sequence()) {
+		return false, 0, nil
 	}
 	detail, err := o.Desk.Detail(ctx, address.Call.Call)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
-		return true, nil // it is not open any more
+		return true, 0, nil // it is not open any more
 	}
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
-	body, err := json.Marshal(map[string]any{"type": "agentd.approvals.added", "request": detail})
+	kind, id := "agentd.approvals.added", detail.ID
+	if detail.Reminded > 0 && d.Delivered() > 1 {
+		kind, id = "agentd.approvals.reminded", fmt.Sprintf("%s-reminder-%d", detail.ID, detail.Reminded)
+	}
+	body, err := json.Marshal(map[string]any{"type": kind, "request": detail})
 	if err != nil {
-		return false, fmt.Errorf("encode request %s: %w", detail.ID, err)
+		return false, 0, fmt.Errorf("encode request %s: %w", detail.ID, err)
 	}
-	if err := post(ctx, client, h, detail.ID, body); err != nil {
-		return false, err
+	if err := post(ctx, client, h, id, body); err != nil {
+		return false, 0, err
 	}
-	return true, nil
+	return true, detail.NextReminder(), nil
 }
 
 func post(ctx context.Context, client *http.Client, h Hook, id string, body []byte) error {

@@ -123,6 +123,78 @@ func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
 	}
 }
 
+// Whoever does not decide is reminded, with an id of its own for each reminder, until somebody does.
+func TestRun_RemindsUntilSomebodyDecides(t *testing.T) {
+	got := make(chan told, 16)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- told{r.Header, body}
+	}))
+	defer server.Close()
+	spec := asker()
+	spec.Permissions = &sdk.PermissionPolicy{
+		Rules: []sdk.PermissionRule{{Verdict: sdk.PermissionAsk}}, Terms: sdk.PermissionPolicyTerms{RemindMillis: 1000},
+	}
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: spec}},
+		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "one?"})), sdktest.Say("done")),
+	})
+	hook := hooks.Hook{URL: server.URL, Secret: "s3cret"}
+	_, err := h.Conn().Provision(t.Context(), broker.Plan{Hooks: []broker.HookPlan{{Name: hook.Name(), Domains: []string{sdk.HumanDomain}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := desk.Open(t.Context(), desk.Options{Conn: h.Conn()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hooks.Run(ctx, hooks.Options{Conn: h.Conn(), Desk: d, Hooks: []hooks.Hook{hook}, Logger: slog.New(slog.DiscardHandler)})
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
+	h.Run("asker", map[string]string{})
+	request := h.Call(sdk.TypePermissionRequest)
+	ids := map[string]bool{}
+	for len(ids) < 3 {
+		one := next(t, got)
+		id := one.header.Get("Webhook-Id")
+		kind := "agentd.approvals.added"
+		if number, ok := strings.CutPrefix(id, request.Event.ID+"-reminder-"); ok {
+			kind = "agentd.approvals.reminded"
+			if !strings.Contains(string(one.body), `"reminded":`+number) {
+				t.Errorf("the reminder %s has %s", id, one.body)
+			}
+		}
+		if !strings.Contains(string(one.body), kind) {
+			t.Errorf("told of %s: %s; want %s", id, one.body, kind)
+		}
+		ids[id] = true
+	}
+	reminded := false
+	for number := uint64(0); !reminded; {
+		changes, _, err := d.Changes(t.Context(), number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			number, reminded = c.Number, reminded || c.Kind == desk.ChangeReminded && c.Item.Reminded > 0
+		}
+	}
+	if o, err := d.Decide(t.Context(), request.Event.ID, "", sdk.PermissionDecision{Decision: sdk.DecisionDeny}); err != nil || o.State != desk.OutcomeCounted {
+		t.Errorf("the decision became %+v, %v", o, err)
+	}
+}
+
 func next(t *testing.T, got <-chan told) told {
 	t.Helper()
 	select {

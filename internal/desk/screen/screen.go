@@ -78,6 +78,11 @@ func New(who string) *Screen { return &Screen{Who: who, busy: map[string]bool{}}
 // Items sets what is open. When the selected item is gone, nothing is asked about it any more.
 func (s *Screen) Items(items []desk.Item) Action {
 	at := s.index()
+	for i := range items {
+		if was := s.find(items[i].ID); was >= 0 && items[i].Reminded > s.items[was].Reminded && s.mode == browsing {
+			s.status = "a reminder: " + items[i].Short + " of run " + items[i].Run + " still waits"
+		}
+	}
 	s.items = items
 	if s.mode != browsing && s.find(s.action.Item.ID) < 0 {
 		s.mode, s.status = browsing, "it is no longer open"

@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentd/internal/llm/mockllm"
+	"agentd/test/capture"
 )
 
 // wait is how long anything may take.
@@ -103,7 +104,7 @@ func (w *world) launch(mark string, args ...string) (text string, kill func()) {
 	}
 	cmd := exec.Command(path, append(args, "-c", filepath.Join(w.dir, "agentd.yaml"), "--data", filepath.Join(w.dir, "data"))...)
 	cmd.Env = w.env
-	said := &log{}
+	said := &capture.Output{}
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
 		w.Fatal(err)
@@ -170,23 +171,6 @@ func (w *world) until(run, text string) {
 		}
 		<-time.After(50 * time.Millisecond)
 	}
-}
-
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 type amount struct {

@@ -1,0 +1,37 @@
+package desk
+
+import (
+	"testing"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+)
+
+// voided is the delivery of a call's void.
+type voided struct {
+	broker.Delivery
+	subject  string
+	sequence uint64
+}
+
+func (v voided) Subject() string  { return v.subject }
+func (v voided) Sequence() uint64 { return v.sequence }
+
+// Domains are read side by side: that one has been read far says nothing of another. Whoever took it for that would think that
+// a request which the desk has not seen yet is not open any more.
+func TestRead_IsOfOneDomain(t *testing.T) {
+	t.Parallel()
+	d := &Desk{inbox: newInbox(sdk.DefaultSubjects(), time.Now)}
+	subject := sdk.DefaultSubjects().Void(sdk.CallAddress{
+		Domain: "the_boss", Type: "agentd_permission_request", Agent: "clerk", Run: sdk.NewRunKey("one"), Call: "c1-0-x",
+	})
+	if err := d.inbox.called(voided{subject: subject, sequence: 10}); err != nil {
+		t.Fatal(err)
+	}
+	for domain, want := range map[string]bool{"the_boss": true, "human_interaction": false} {
+		if got := d.Read(domain, 5); got != want {
+			t.Errorf("the domain %s has been read up to 5: %t; want %t", domain, got, want)
+		}
+	}
+}

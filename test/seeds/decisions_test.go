@@ -1,0 +1,173 @@
+package seeds_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// decisionPolicy is row T50: a call that is allowed is made at once, or when every request of its round is decided. What needs
+// no permission is made at once in both, and a restart in between changes nothing.
+func decisionPolicy(t *testing.T) {
+	for _, policy := range []sdk.DecisionPolicy{"", sdk.DecisionsImmediate} {
+		h, r, ran := threeHeld(t, policy)
+		asked := requests(t, h, 3)
+		decide(asked["1"], allow)
+		h.Call("shop.find").Answer("shop.find.done", value("found"))
+		decide(asked["2"], allow)
+		<-ran
+		decide(asked["3"], sdk.PermissionDecision{Decision: sdk.DecisionDeny})
+		succeeds(t, h, r, `{"response": "done"}`)
+	}
+	h, r, ran := threeHeld(t, sdk.DecisionsBatch)
+	asked := requests(t, h, 3)
+	decide(asked["1"], allow)
+	decide(asked["2"], allow)
+	h.Until(r, "two are decided", func(s core.State) bool { return s.Status == core.StatusWaiting && decidedOf(s) == 2 })
+	h.Restart()
+	h.NoCall("shop.find")
+	equal(t, "tools that ran before all was decided", len(ran), 0)
+	decide(asked["3"], sdk.PermissionDecision{Decision: sdk.DecisionDeny})
+	h.Call("shop.find").Answer("shop.find.done", value("found"))
+	<-ran
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "tools that ran again", len(ran), 0)
+}
+
+// threeHeld is a run whose round has a service call (1), an inline call (2) and a service call (3) that are held, and one
+// that is not, which has its answer. The channel has a value for each time that the inline tool ran.
+func threeHeld(t *testing.T, policy sdk.DecisionPolicy) (*sdktest.Harness, sdktest.Run, <-chan struct{}) {
+	a := gated(asks(sdk.PermissionHold, "shop_find", "note"), service("shop.find"), service("shop.buy"))
+	a.Spec.Decisions = policy
+	ran := make(chan struct{}, 2)
+	a.Tools = []sdk.Tool{internal("note", func(context.Context, sdk.ToolCall) ([]byte, error) {
+		ran <- struct{}{}
+		return []byte(`{}`), nil
+	})}
+	h := start(t, sdktest.Script(
+		sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("note", n(2)), sdktest.Tool("shop_find", n(3)), sdktest.Tool("shop_buy", n(4))),
+		sdktest.Say("done")), a)
+	r := h.Run("desk", message("hello"))
+	h.Call("shop.buy").Answer("shop.buy.done", value("bought"))
+	return h, r, ran
+}
+
+// requests are the next permission requests, by the argument "n" of their calls.
+func requests(t *testing.T, h *sdktest.Harness, count int) map[string]*sdktest.Call {
+	all := map[string]*sdktest.Call{}
+	for range count {
+		c := request(t, h)
+		args, _ := json.Marshal(c.Data()["args"])
+		var of struct {
+			N json.Number `json:"n"`
+		}
+		if err := json.Unmarshal(args, &of); err != nil {
+			t.Fatalf("arguments %s: %v", args, err)
+		}
+		all[of.N.String()] = c
+	}
+	return all
+}
+
+// decidedOf counts the closed permission requests of a run's open round.
+func decidedOf(s core.State) int {
+	n := 0
+	for _, c := range s.Calls {
+		if c.Kind == core.CallPermission && c.Closed() {
+			n++
+		}
+	}
+	return n
+}
+
+// decisionsDrained is rows T22, T48 and T49: a decision counts for the request whose subject and hash it has, once; others
+// are recorded or dead-lettered, and end nothing.
+func decisionsDrained(t *testing.T) {
+	h := start(t, sdktest.Script(find(1), find(2), sdktest.Say("done")), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	asked := request(t, h)
+	stray := asked.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{
+		Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte(`{"n":9}`)),
+	})
+	h.PublishAgain(asked, stray)
+	h.Until(r, "the decision is recorded", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Gate.Refusals == 1 })
+	h.NoCall("shop.find")
+	good := allow
+	good.ArgsHash, _ = asked.Data()["args_sha256"].(string)
+	h.PublishAgain(asked, asked.Response(sdk.TypePermissionDecided, good))
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	next := request(t, h)
+	late := asked.Response(sdk.TypePermissionDecided, good)
+	late.ID = "again"
+	h.PublishAgain(asked, late)
+	equal(t, "dead letter", h.DeadLetter().Reason, string(sdk.CodeDecisionRefused))
+	h.NoCall("shop.find") // the second suspension is not resumed by the first one's decision
+	decide(next, allow)
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+}
+
+// durableDecision is rows T23 and T25: the decision is in the journal before the held call is made, and survives a restart.
+func durableDecision(t *testing.T) {
+	var mu sync.Mutex
+	var ran int
+	a := gated(asks(sdk.PermissionHold, "pay"))
+	a.Tools = []sdk.Tool{{
+		Definition: sdk.ToolDefinition{Name: "pay"}, AtMostOnce: true,
+		Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran++
+			return json.RawMessage(`{}`), nil
+		},
+	}}
+	h := start(t, sdktest.Script(sdktest.Ask(sdktest.Tool("pay", n(1))), sdktest.Say("done")), a)
+	r := h.Run("desk", message("hello"))
+	asked := request(t, h)
+	h.StopWorkers()
+	decide(asked, allow)
+	h.Restart()
+	succeeds(t, h, r, `{"response": "done"}`)
+	mu.Lock()
+	defer mu.Unlock()
+	equal(t, "runs of the tool", ran, 1)
+	decided := 0
+	for _, e := range h.Journal(r) {
+		decided += len(e.Decisions)
+		if len(e.Results) > 0 && e.Kind == "returned" {
+			equal(t, "decisions before the tool returned", decided, 1)
+		}
+	}
+}
+
+// cancelAction is row T24: a denial closes the call with the person's reason.
+func cancelAction(t *testing.T) {
+	model := sdktest.Script(find(1), sdktest.Say("done"))
+	h := start(t, model, gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "not today"})
+	succeeds(t, h, r, `{"response": "done"}`)
+	denied := problem(t, results(t, last(t, model).Messages, 1)[0])
+	equal(t, "code", denied.Code, sdk.CodePermissionDenied)
+	equal(t, "reason", strings.Contains(denied.ErrorMessage, "not today"), true)
+	h.NoCall("shop.find")
+}
+
+// resuspension is row T26: a call that is made again and is asked for again waits for a request of its own.
+func resuspension(t *testing.T) {
+	h := start(t, sdktest.Script(find(1), find(1), sdktest.Say("done")), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	first := request(t, h)
+	decide(first, sdk.PermissionDecision{Decision: sdk.DecisionAsk, Reason: "What for?"})
+	second := request(t, h)
+	equal(t, "another request", first.Event.ID != second.Event.ID, true)
+	decide(second, allow)
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+}
