@@ -261,6 +261,9 @@ func (s *serving) prepare(ctx context.Context, conn *broker.Conn) error {
 		return err
 	}
 	for _, f := range findings {
+		if f.Code == broker.FindingNotPermitted {
+			return sdk.Errorf(sdk.CodePermissionDenied, "%s; connect as the workers' user (docs/security.md)", f.Message)
+		}
 		if f.Severity != broker.SeverityError {
 			s.Logger.Warn("the broker is not as it should be", "finding", f.Message, "remedy", f.Remedy)
 		}
