@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -57,8 +58,9 @@ type scan struct {
 // run scans text, which must be exactly one value. It goes on after a bad number and stops at what makes the rest
 // unreadable or too large to read.
 func (s *scan) run(text []byte) {
-	// The decoder reads a bytes.Buffer in place.
-	s.decoder = jsontext.NewDecoder(bytes.NewBuffer(text))
+	decoder, done := readJSON(text)
+	defer done()
+	s.decoder = decoder
 	for values := 0; ; {
 		token, err := s.decoder.ReadToken()
 		switch {
@@ -80,6 +82,34 @@ func (s *scan) run(text []byte) {
 		if s.decoder.StackDepth() == 0 {
 			values++
 		}
+	}
+}
+
+// withinBounds reports, from what is quickly counted, that JSON is no deeper and has no more members than data may have. It
+// may not notice that it is so.
+func withinBounds(text []byte) bool {
+	return bytes.Count(text, []byte{'{'})+bytes.Count(text, []byte{'['}) <= MaxDepth &&
+		bytes.Count(text, []byte{':'}) <= maxDataKeys
+}
+
+// jsonReader is a decoder with what it reads. What decoders have learned of the depth of JSON is worth keeping.
+type jsonReader struct {
+	text    bytes.Buffer
+	decoder *jsontext.Decoder
+}
+
+var jsonReaders = sync.Pool{New: func() any { return &jsonReader{decoder: jsontext.NewDecoder(&bytes.Buffer{})} }}
+
+// readJSON returns a decoder that reads text in place, for as long as done is not called. It refuses names that come twice
+// and invalid UTF-8.
+func readJSON(text []byte) (decoder *jsontext.Decoder, done func()) {
+	r := jsonReaders.Get().(*jsonReader)
+	r.text = *bytes.NewBuffer(text)
+	r.decoder.Reset(&r.text)
+	return r.decoder, func() {
+		r.text = bytes.Buffer{}
+		r.decoder.Reset(&r.text)
+		jsonReaders.Put(r)
 	}
 }
 

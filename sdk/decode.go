@@ -2,9 +2,12 @@ package sdk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"mime"
 	"slices"
@@ -45,8 +48,20 @@ func DecodeEvent(headers map[string][]string, body []byte) (Event, error) {
 	return decodeBinary(attributes, body, &f)
 }
 
-// decodeStructured reads the JSON event format.
+// decodeStructured reads the JSON event format. Most events are read once: only those that may break a rule of JSON are
+// scanned before.
 func decodeStructured(body []byte) (Event, error) {
+	if withinBounds(body) {
+		d := eventDecoder{small: true}
+		if d.members(body) == nil {
+			return d.finish()
+		}
+	}
+	return decodeScanned(body)
+}
+
+// decodeScanned is decodeStructured that finds every place where a rule of JSON is broken.
+func decodeScanned(body []byte) (Event, error) {
 	// The envelope's own object is one level above data, and its members are not data's.
 	s := scan{root: "$", maxDepth: MaxDepth + 1, maxKeys: maxDataKeys + 2*MaxExtensions}
 	s.run(body)
@@ -68,29 +83,50 @@ type eventDecoder struct {
 	event Event
 	faults
 	versioned, hasData bool
-	// small says that the envelope, which scan has let through, has no more members than data may have.
+	// small says that the envelope has no more members, and is no deeper, than data may be.
 	small bool
 }
 
-// members reads the object in text, which scan has found valid.
+// members reads the object in text. Its error says that text is no object, or breaks a rule of JSON that scan knows, but for
+// the bounds.
 func (d *eventDecoder) members(text []byte) error {
-	decoder := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if _, err := decoder.ReadToken(); err != nil {
-		return fmt.Errorf("read envelope: %w", err)
+	decoder, done := readJSON(text)
+	defer done()
+	if token, err := decoder.ReadToken(); err != nil || token.Kind() != '{' {
+		return fmt.Errorf("read envelope: %w", cmp.Or(err, errNoObject))
 	}
 	for decoder.PeekKind() == '"' {
-		token, err := decoder.ReadToken()
+		quoted, err := decoder.ReadValue()
 		if err != nil {
 			return fmt.Errorf("read name: %w", err)
 		}
-		name := token.String() // before the next read, which invalidates token
+		name := memberName(quoted) // before the next read, which invalidates quoted
 		value, err := decoder.ReadValue()
 		if err != nil {
 			return fmt.Errorf("read value: %w", err)
 		}
 		d.member(name, value)
 	}
+	if _, err := decoder.ReadToken(); err != nil {
+		return fmt.Errorf("read end of envelope: %w", err)
+	}
+	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read what follows the envelope: %w", cmp.Or(err, errNoObject))
+	}
 	return nil
+}
+
+var errNoObject = errors.New("it is not one object")
+
+// memberName is the name in a valid JSON string. Those of our own attributes need no memory.
+func memberName(quoted jsontext.Value) string {
+	name := quoted[1 : len(quoted)-1]
+	for i := range stringAttributes {
+		if stringAttributes[i].name == string(name) {
+			return stringAttributes[i].name
+		}
+	}
+	return unquoteJSON(quoted)
 }
 
 // member reads one member of the structured form. value is only valid during the call.
@@ -101,7 +137,7 @@ func (d *eventDecoder) member(name string, value jsontext.Value) {
 		switch {
 		case kind == '{' && d.small && !d.hasData: // scan has seen all that could be wrong with it
 			d.hasData = true
-			d.event.Data = compacted(value, &d.faults)
+			d.event.Data = bytes.Clone(compacted(value, &d.faults))
 		case kind != 'n':
 			d.data(value)
 		}
@@ -147,14 +183,14 @@ func ownExpected(name string) string {
 	return "a string or null"
 }
 
-// unquoteJSON returns the text of a JSON string that scan has found valid.
+// unquoteJSON returns the text of a valid JSON string.
 func unquoteJSON(value jsontext.Value) string {
 	if bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value) {
 		return string(value[1 : len(value)-1])
 	}
 	text, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
-		panic(fmt.Sprintf("sdk: a scanned string is invalid: %v", err))
+		panic(fmt.Sprintf("sdk: a valid string is invalid: %v", err))
 	}
 	return string(text)
 }
@@ -211,7 +247,7 @@ func (d *eventDecoder) data(text []byte) {
 		return
 	}
 	d.hasData = true
-	d.event.Data = compactData(text, &d.faults)
+	d.event.Data = bytes.Clone(compactData(text, &d.faults))
 }
 
 // base64 reads data that a peer sent as bytes, as CloudEvents SDKs do when they are given bytes.
@@ -248,6 +284,9 @@ func (d *eventDecoder) finish() (Event, error) {
 
 // readHeaders returns the values of the "ce-" headers by lower-case attribute name, and the Content-Type.
 func readHeaders(headers map[string][]string, f *faults) (attributes map[string]string, contentType string) {
+	if len(headers) == 0 {
+		return nil, ""
+	}
 	attributes = map[string]string{}
 	seen := map[string]bool{}
 	for _, header := range slices.Sorted(maps.Keys(headers)) {

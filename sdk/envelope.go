@@ -110,13 +110,14 @@ func (e Event) Encode() ([]byte, error) {
 	w.text("subject", e.Subject)
 	w.text("datacontenttype", e.DataContentType)
 	w.text("dataschema", e.DataSchema)
-	w.raw(memberData, string(data))
+	w.name(memberData)
+	w.buffer = append(w.buffer, data...)
 	if e.Time.IsZero() {
 		w.raw(memberTime, "null")
 	} else {
 		w.text(memberTime, e.Time.UTC().Format(timeLayout))
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Extensions)) {
+	for _, name := range sortedNames(e.Extensions) {
 		w.extension(name, e.Extensions[name])
 	}
 	w.text("to", e.To)
@@ -162,9 +163,9 @@ func (w *memberWriter) name(name string) {
 	if len(w.buffer) == 0 {
 		separator = '{'
 	}
-	w.buffer = append(w.buffer, separator)
-	w.quoted(name)
-	w.buffer = append(w.buffer, ':')
+	w.buffer = append(w.buffer, separator, '"')
+	w.buffer = append(w.buffer, name...) // nothing in it needs escaping: see isExtensionName
+	w.buffer = append(w.buffer, '"', ':')
 }
 
 // text writes the empty text as null.
@@ -228,9 +229,18 @@ func (e *Event) check(f *faults) {
 		f.add("$", fmt.Sprintf("at most %d extension attributes", MaxExtensions), strconv.Itoa(n))
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Extensions)) {
+	for _, name := range sortedNames(e.Extensions) {
 		checkExtension(f, name, e.Extensions[name])
 	}
+}
+
+func sortedNames(extensions map[string]any) []string {
+	if len(extensions) == 0 {
+		return nil
+	}
+	names := slices.AppendSeq(make([]string, 0, len(extensions)), maps.Keys(extensions))
+	slices.Sort(names)
+	return names
 }
 
 // isJSON reports whether a media type is that of JSON; an empty one is.
@@ -311,14 +321,18 @@ func CheckData(data []byte) error {
 	return f.err("the data is not that of an event")
 }
 
-// compactData checks that data is one JSON object and drops its white space. Numbers and strings keep their text.
+// compactData checks that data is one JSON object and drops its white space. Numbers and strings keep their text. What it
+// returns may be data itself.
 func compactData(data []byte, f *faults) json.RawMessage {
 	if len(data) == 2 && data[0] == '{' && data[1] == '}' {
 		return json.RawMessage("{}")
 	}
+	value := jsontext.Value(data)
+	if value.Kind() == '{' && withinBounds(data) && value.IsValid() {
+		return compacted(value, f)
+	}
 	s := scan{root: "$.data", maxDepth: MaxDepth, maxKeys: maxDataKeys}
 	s.run(data)
-	value := jsontext.Value(data)
 	if kind := value.Kind(); len(s.list) == 0 && kind != '{' {
 		s.add("$.data", "an object", kindName(kind))
 	}
@@ -331,10 +345,10 @@ func compactData(data []byte, f *faults) json.RawMessage {
 	return compacted(value, f)
 }
 
-// compacted is a copy of an object that scan has let through, without its white space.
+// compacted is a valid object without its white space. It may be value itself.
 func compacted(value jsontext.Value, f *faults) json.RawMessage {
-	value = value.Clone()
 	if bytes.ContainsAny(value, " \t\r\n") {
+		value = value.Clone()
 		if err := value.Compact(); err != nil {
 			f.add("$.data", "valid JSON", err.Error())
 		}

@@ -11,7 +11,11 @@ import (
 var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // token26 is the lower-case base32 of the first 16 bytes of a digest: 26 characters.
-func token26(digest [sha256.Size]byte) string { return tokenEncoding.EncodeToString(digest[:16]) }
+func token26(digest [sha256.Size]byte) string {
+	var text [tokenLen]byte
+	tokenEncoding.Encode(text[:], digest[:16])
+	return string(text[:])
+}
 
 // RunKey addresses a run in subjects and stores. It is derived from the event's subject, so its text never enters a
 // NATS subject or a store's key.
@@ -25,7 +29,12 @@ type RunKey struct {
 // NewRunKey returns the key of the run that a CloudEvents subject names.
 func NewRunKey(subject string) RunKey {
 	digest := sha256.Sum256([]byte(subject))
-	return RunKey{Partition: fmt.Sprintf("%03d", digest[0]), Token: token26(digest)}
+	return RunKey{Partition: partition(digest[0]), Token: token26(digest)}
+}
+
+// partition writes the first byte of a digest in three decimal digits.
+func partition(first byte) string {
+	return string([]byte{'0' + first/100, '0' + first/10%10, '0' + first%10})
 }
 
 func (k RunKey) String() string { return k.Partition + "." + k.Token }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 )
 
 // PermissionMode says what happens to a call that needs permission (design §7).
@@ -64,6 +65,8 @@ type PermissionCheck struct {
 	Parameters json.RawMessage
 	// Require are tool patterns that this run puts under permission beyond the agent's policy.
 	Require []string
+	// Terms are those that the call would be asked for under, for Reserve: a grant counts as far as they admit it.
+	Terms PermissionTerms
 }
 
 // ToolLabels are what a contract or an MCP server says of a tool. They are claims of whoever offers it: a policy may ask
@@ -103,6 +106,22 @@ type PermissionTerms struct {
 	// Stages are whom the request goes to, one after the other; when the last one has not decided in time, the call is
 	// denied. There is at least one.
 	Stages []PermissionStage
+}
+
+// Admit reports whether what people allowed before stands for asking about another call of the tool under the terms, in a run
+// of the initiator: the terms offer that scope, and everybody whom they need is among those who allowed it. Else a request
+// under light terms would let a call pass that must be asked for under heavier ones.
+func (t PermissionTerms) Admit(scope GrantScope, by []string, signed bool, initiator string) bool {
+	if scope != ScopeCall && !slices.Contains(t.Scopes, scope) || t.Signed && !signed {
+		return false
+	}
+	named := t.Quorum > 1 || t.FourEyes || len(t.Approvers) > 0
+	if named && len(by) < max(t.Quorum, 1) {
+		return false
+	}
+	return !slices.ContainsFunc(by, func(who string) bool {
+		return len(t.Approvers) > 0 && !slices.Contains(t.Approvers, who) || t.FourEyes && (who == "" || who == initiator)
+	})
 }
 
 // PermissionStage is one domain that is asked, for a time.
@@ -185,10 +204,12 @@ type GrantRecord struct {
 	Tool      string     `json:"tool"`
 	Scope     GrantScope `json:"scope"`
 	// By are the principals that allowed it, At when, in Unix milliseconds.
-	By   []string `json:"by"`
-	At   int64    `json:"at"`
-	Run  string   `json:"run"`
-	Uses int      `json:"uses,omitempty"`
+	By []string `json:"by"`
+	// Signed says that all of them signed their decisions.
+	Signed bool   `json:"signed,omitempty"`
+	At     int64  `json:"at"`
+	Run    string `json:"run"`
+	Uses   int    `json:"uses,omitempty"`
 	// Expires is in Unix milliseconds; 0 is never.
 	Expires int64 `json:"expires,omitempty"`
 }
@@ -200,8 +221,8 @@ type GrantRecord struct {
 type PermissionManager interface {
 	// Check judges one call.
 	Check(ctx context.Context, c PermissionCheck) (PermissionRuling, error)
-	// Reserve looks for a grant wider than a run that covers a call which is to be asked for, and takes one use of it under
-	// the call's id: a call that has one gets the same again. It returns the grant's id, or "".
+	// Reserve looks for a grant wider than a run that covers a call which is to be asked for and that c.Terms admit, and takes
+	// one use of it under the call's id: a call that has one gets the same again. It returns the grant's id, or "".
 	Reserve(ctx context.Context, c PermissionCheck) (grant string, err error)
 	// Request completes the data of a request before it is kept; it may change what the approver is shown.
 	Request(ctx context.Context, c PermissionCheck, r PermissionRequest) (PermissionRequest, error)

@@ -117,7 +117,16 @@ type CallAddress struct {
 }
 
 func (s Subjects) join(kind Kind, tokens ...string) string {
-	return s.root + "." + string(kind) + "." + strings.Join(tokens, ".")
+	var b strings.Builder
+	b.Grow(128) // most subjects fit
+	b.WriteString(s.root)
+	b.WriteByte('.')
+	b.WriteString(string(kind))
+	for _, t := range tokens {
+		b.WriteByte('.')
+		b.WriteString(t)
+	}
+	return b.String()
 }
 
 func (s Subjects) call(kind Kind, a CallAddress) string {
@@ -218,20 +227,23 @@ type Address struct {
 	Who string
 }
 
+// mostTokens is how many tokens a subject that Parse reads has at most after its root.
+const mostTokens = 8
+
 // Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire and wake.
 func (s Subjects) Parse(subject string) (Address, error) {
-	rest, ok := strings.CutPrefix(subject, s.root+".")
-	tokens := strings.Split(rest, ".")
-	bad := func() (Address, error) {
-		return Address{}, Errorf(CodeInvalidEvent, "subject %q is none of this wire's", subject)
+	bad := func() error { return Errorf(CodeInvalidEvent, "subject %q is none of this wire's", subject) }
+	root, rest, ok := strings.Cut(subject, ".")
+	if !ok || root != s.root || len(subject) > 1024 {
+		return Address{}, bad()
 	}
-	if !ok || len(subject) > 1024 {
-		return bad()
-	}
-	for _, t := range tokens {
-		if !isToken(t) {
-			return bad()
+	var list [mostTokens]string
+	tokens := list[:0]
+	for t := range strings.SplitSeq(rest, ".") {
+		if !isToken(t) || len(tokens) == mostTokens {
+			return Address{}, bad()
 		}
+		tokens = append(tokens, t)
 	}
 	a := Address{Kind: Kind(tokens[0])}
 	t := tokens[1:]
@@ -268,14 +280,25 @@ func (s Subjects) Parse(subject string) (Address, error) {
 	default:
 	}
 	if !valid || (a.Run != RunKey{} && !a.Run.valid()) {
-		return bad()
+		return Address{}, bad()
 	}
 	return a, nil
 }
 
 // valid reports whether the partition is the one of the token.
 func (k RunKey) valid() bool {
-	digest, err := tokenEncoding.DecodeString(k.Token)
+	if !isToken26(k.Token) {
+		return false
+	}
 	// 26 characters hold two bits more than 16 bytes: only one spelling of each token is valid.
-	return err == nil && len(digest) == 16 && tokenEncoding.EncodeToString(digest) == k.Token && k.Partition == fmt.Sprintf("%03d", digest[0])
+	last := tokenValue(k.Token[len(k.Token)-1])
+	return last&3 == 0 && k.Partition == partition(tokenValue(k.Token[0])<<3|tokenValue(k.Token[1])>>2)
+}
+
+// tokenValue is what one character of a token26 stands for, 0 to 31.
+func tokenValue(c byte) byte {
+	if c >= 'a' {
+		return c - 'a'
+	}
+	return c - '2' + 26
 }

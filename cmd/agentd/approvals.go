@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"agentd/internal/desk"
 	"agentd/sdk"
@@ -19,6 +23,21 @@ import (
 type approvalsFlags struct {
 	domains []string
 	as, key string
+}
+
+// words are the flags as they were given.
+func (f *approvalsFlags) words() []string {
+	var words []string
+	for _, domain := range f.domains {
+		words = append(words, "--domain", domain)
+	}
+	if f.as != "" {
+		words = append(words, "--as", f.as)
+	}
+	if f.key != "" {
+		words = append(words, "--key", f.key)
+	}
+	return words
 }
 
 func (a *app) approvalsCommand() *cobra.Command {
@@ -89,8 +108,24 @@ func (a *app) withDesk(ctx context.Context, f *approvalsFlags, do func(*deskClie
 	return c.close(do(&deskClient{Desk: d, conn: c, approver: who}))
 }
 
-// width of what the list shows of arguments and texts, in characters.
-const summaryWidth = 48
+// widths of what the list shows of arguments and texts, in characters: without a terminal, and at least.
+const (
+	summaryWidth = 48
+	leastSummary = 16
+)
+
+// columns is the width of the terminal that is written to; 0 without one.
+func (a *app) columns() int {
+	f, ok := a.out.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
 
 func (a *app) approvalsListCommand(f *approvalsFlags) *cobra.Command {
 	return &cobra.Command{
@@ -105,25 +140,51 @@ func (a *app) approvalsListCommand(f *approvalsFlags) *cobra.Command {
 					if n := d.Omitted(); n > 0 {
 						fmt.Fprintf(a.err, "%s more are open; decide some of these first\n", count(n, "request"))
 					}
-					return writeItems(w, items)
+					return writeItems(w, items, a.columns())
 				})
 			})
 		},
 	}
 }
 
-func writeItems(w io.Writer, items []desk.Item) error {
+// writeItems writes a line for each item, with its domain if that is not the usual one for all. On a terminal of that many columns, arguments and texts get what the others leave.
+func writeItems(w io.Writer, items []desk.Item, columns int) error {
 	if len(items) == 0 {
 		_, err := fmt.Fprintln(w, "nothing waits for a person")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tAGE\tEXPIRES IN\tDOMAIN\tAGENT\tRUN\tASKS\tRISK\tARGUMENTS OR TEXT")
-	for _, i := range items {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Short, age(i.Asked), left(i.Expires), oneLine(i.Domain, 24),
-			oneLine(i.Agent, 24), oneLine(i.Run, 24), what(&i), cmp.Or(oneLine(i.Risk, 12), "-"), oneLine(i.Summary, summaryWidth))
+	var table bytes.Buffer
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	several := slices.ContainsFunc(items, func(i desk.Item) bool { return i.Domain != sdk.HumanDomain })
+	row := func(domain string, cells ...string) {
+		if several {
+			cells = slices.Insert(cells, 3, domain)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
 	}
-	return t.Flush()
+	row("DOMAIN", "ID", "AGE", "EXPIRES IN", "AGENT", "RUN", "ASKS", "RISK")
+	for _, i := range items {
+		row(oneLine(i.Domain, 24), i.Short, age(i.Asked), left(i.Expires),
+			oneLine(i.Agent, 24), oneLine(i.Run, 24), what(&i), cmp.Or(oneLine(i.Risk, 12), "-"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")
+	room := summaryWidth
+	if columns > 0 {
+		room = max(columns-len([]rune(lines[0])), leastSummary)
+	}
+	for n, line := range lines {
+		summary := "ARGUMENTS OR TEXT"
+		if n > 0 {
+			summary = items[n-1].Summary
+		}
+		if _, err := fmt.Fprintln(w, line+oneLine(summary, room)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // what is asked, in a word.

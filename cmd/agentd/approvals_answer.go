@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"agentd/internal/contracts"
 	"agentd/internal/desk"
 	"agentd/sdk"
 )
@@ -159,8 +160,8 @@ type property struct {
 // asks for JSON.
 func (p *prompter) form(schema json.RawMessage) (json.RawMessage, error) {
 	var s struct {
-		Properties map[string]property `json:"properties"`
-		Required   []string            `json:"required"`
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
 	}
 	if len(schema) == 0 || json.Unmarshal(schema, &s) != nil || len(s.Properties) == 0 {
 		line, ok := p.ask("the answer as JSON > ")
@@ -182,8 +183,16 @@ func (p *prompter) form(schema json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
-// field asks for one property until what is typed is of its type. An optional one may be left out.
-func (p *prompter) field(name string, s property, required bool) (json.RawMessage, error) {
+// field asks for one property until what is typed fits its schema. An optional one may be left out.
+func (p *prompter) field(name string, schema json.RawMessage, required bool) (json.RawMessage, error) {
+	var s property
+	if err := json.Unmarshal(schema, &s); err != nil {
+		s = property{} // "true", or what is no schema at all, which the answer as a whole is held to
+	}
+	compiled, err := contracts.Compile(schema)
+	if err != nil {
+		compiled = nil // it refers to another part of the whole
+	}
 	kind, _ := s.Type.(string)
 	label := desk.Visible(name, false)
 	if s.Description != "" {
@@ -207,17 +216,31 @@ func (p *prompter) field(name string, s property, required bool) (json.RawMessag
 			return nil, errNotSent
 		case line == "" && !required:
 			return nil, nil
-		case kind == "string" || kind == "" && !json.Valid([]byte(line)):
-			return json.Marshal(line)
-		case json.Valid([]byte(line)):
-			return json.RawMessage(line), nil
+		case line == "":
+			fmt.Fprintln(p.out, "this one is needed")
+			continue
 		}
-		fmt.Fprintf(p.out, "want %s\n", hint)
+		value := json.RawMessage(line)
+		if kind == "string" || !json.Valid(value) {
+			if value, err = json.Marshal(line); err != nil {
+				return nil, fmt.Errorf("encode %s: %w", name, err)
+			}
+		}
+		if compiled == nil {
+			return value, nil
+		}
+		faults := compiled.Validate(value)
+		if len(faults) == 0 {
+			return value, nil
+		}
+		for _, fault := range faults {
+			fmt.Fprintf(p.out, "want %s, got %s\n", desk.Visible(fault.Expected, false), desk.Visible(fault.Got, false))
+		}
 	}
 }
 
 // formOrder is the order in which a form asks: required properties as the schema lists them, then the others by name.
-func formOrder(properties map[string]property, required []string) []string {
+func formOrder(properties map[string]json.RawMessage, required []string) []string {
 	var names, others []string
 	for _, name := range required {
 		if _, ok := properties[name]; ok {

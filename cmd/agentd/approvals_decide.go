@@ -73,11 +73,22 @@ func (r *decided) effect() string {
 		return fmt.Sprintf("counted; %d of %d approvals are there", r.Allowed, r.Quorum)
 	case r.Decision == sdk.DecisionAllow && r.mode == sdk.PermissionRetry:
 		text = "allowed; the model is told, and may make this call once"
+	case r.Queued && r.Undecided > 0:
+		text = "allowed; the call waits for its round, where " + undecided(r.Undecided)
+	case r.Queued:
+		text = "allowed; the call waits for those before it"
 	}
 	if r.Decision == sdk.DecisionAllow && r.Scope != "" && r.Scope != sdk.ScopeCall {
 		text += fmt.Sprintf(", and further ones within %s", r.Scope)
 	}
 	return text
+}
+
+func undecided(n int) string {
+	if n == 1 {
+		return "one more request is not decided yet"
+	}
+	return fmt.Sprintf("%d more requests are not decided yet", n)
 }
 
 // request is the permission request with that id.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,13 +24,14 @@ type logEvent string
 const (
 	logRequested logEvent = "requested"
 	logDecided   logEvent = "decided"
-	logViewed    logEvent = "viewed"   // somebody was shown the request, for the first time
-	logRefused   logEvent = "refused"  // a decision that does not count
-	logGranted   logEvent = "granted"  // an earlier decision covers the call
-	logEdited    logEvent = "edited"   // an approver changed the arguments
-	logMade      logEvent = "made"     // the call went out, or began
-	logReturned  logEvent = "returned" // the call has its result
-	logCalled    logEvent = "called"   // the model asked for the call; only in audit trails
+	logViewed    logEvent = "viewed"    // somebody was shown the request, for the first time
+	logRefused   logEvent = "refused"   // a decision that does not count
+	logGranted   logEvent = "granted"   // an earlier decision covers the call
+	logEdited    logEvent = "edited"    // an approver changed the arguments
+	logMade      logEvent = "made"      // the call went out, or began
+	logReturned  logEvent = "returned"  // the call has its result
+	logEscalated logEvent = "escalated" // nobody decided in time, so another domain is asked
+	logCalled    logEvent = "called"    // the model asked for the call; only in audit trails
 )
 
 // logRecord is one step of the chain from a request to its call's result.
@@ -230,6 +232,10 @@ func (l *runLog) decided(at logRecord, e *core.Entry) {
 // executed notes what became of calls that were asked for. Others are not the log's business.
 func (l *runLog) executed(at logRecord, e *core.Entry) {
 	for _, f := range e.Effects {
+		if asked, ok := l.asked[f.Call]; ok && f.Kind == core.EffectCall && f.Attempt > 1 {
+			r := l.add(at, logEscalated, f.Call, asked.Call)
+			r.Reason, r.Policy, r.Rule, r.ArgsHash = "nobody decided in time; "+strings.Join(f.Domains, ", ")+" is asked", asked.Policy, asked.Rule, asked.ArgsHash
+		}
 		if asked, ok := l.calls[f.Call]; (ok || l.tools[f.Call] != "") && f.Kind == core.EffectCall {
 			l.add(at, logMade, "", f.Call).Schema = cmp.Or(asked.Schema, f.Schema)
 		}
@@ -286,6 +292,8 @@ func (r *logRecord) text() string {
 		text = string(r.Decision) + ", as decided on " + r.Request
 	case logEdited:
 		text = string(r.Args)
+	case logEscalated:
+		text = r.Reason
 	case logMade:
 		text = cmp.Or(r.Schema, r.Call)
 	case logCalled:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -42,7 +43,7 @@ func (a *app) approvalsShowCommand(f *approvalsFlags) *cobra.Command {
 					if err := s.write(w, a.verbose); err != nil {
 						return err
 					}
-					return s.writeCommands(w, a)
+					return s.writeCommands(w, a, f.words())
 				})
 			})
 		},
@@ -139,7 +140,7 @@ func (s *shownItem) terms(row func(label, text string)) {
 	row("then", then)
 	row("scopes", scopesOf(r))
 	row("who decides", approversOf(r))
-	row("started by", cmp.Or(r.Initiator, "nobody knows"))
+	row("started by", cmp.Or(r.Initiator, "somebody anonymous"))
 	if by := r.DelegatedBy; by != nil {
 		row("called by", "agent "+by.Agent+", run "+by.Run)
 	}
@@ -245,8 +246,8 @@ func (s *shownItem) writeDecisions(w io.Writer) {
 // verbAnswer is the command that answers.
 const verbAnswer = "answer"
 
-// writeCommands says what can be done.
-func (s *shownItem) writeCommands(w io.Writer, a *app) error {
+// writeCommands says what can be done. common are flags that this command had, and the others need.
+func (s *shownItem) writeCommands(w io.Writer, a *app, common []string) error {
 	lines := [][]string{{verbAnswer, s.Short, "TEXT"}}
 	switch s.Kind {
 	case desk.KindPermission:
@@ -262,7 +263,7 @@ func (s *shownItem) writeCommands(w io.Writer, a *app) error {
 	}
 	fmt.Fprintln(w)
 	for _, l := range lines {
-		fmt.Fprintln(w, a.command(append([]string{"approvals"}, l...)...))
+		fmt.Fprintln(w, a.command(slices.Concat([]string{"approvals"}, l, common)...))
 	}
 	return nil
 }

@@ -148,6 +148,33 @@ func TestApprovals_DenyAskBackAndWiderScope(t *testing.T) {
 	contains(t, problem, "is not open")
 }
 
+// Nobody decides: another domain is asked, which may, and then the call is denied. The log tells all of it.
+func TestApprovals_EscalationIsShownAndLogged(t *testing.T) {
+	config, script := clerkProject(t, "")
+	write(t, config, "domains: [the.boss]\n"+strings.Replace(clerk, "      scopes:", `      expires: 100ms
+      escalate: [{domain: the.boss, expires: 1h}]
+      scopes:`, 1))
+	s := startDev(t, config, script)
+	s.expect(exitOK, "run", "clerk", "-m", "Pay", "--subject", "late", "-d")
+	var items []desk.Item
+	for deadline := time.Now().Add(wait); len(items) == 0 && time.Now().Before(deadline); {
+		out, _ := s.expect(exitOK, "approvals", "list", "--domain", "the.boss", "-o", "json")
+		if err := json.Unmarshal([]byte(out), &items); err != nil {
+			t.Fatalf("%s is no list: %v", out, err)
+		}
+	}
+	if len(items) != 1 {
+		t.Fatalf("the boss is asked %d times", len(items))
+	}
+	out, _ := s.expect(exitOK, "approvals", "show", items[0].Short, "--domain", "the.boss")
+	contains(t, out, "1 domain did not decide in time", "approvals approve "+items[0].Short+" --domain the.boss")
+	_, problem := s.expect(exitFailure, "approvals", "approve", items[0].Short)
+	contains(t, problem, "with --domain '*' for all domains")
+	s.expect(exitOK, "approvals", "deny", items[0].Short, "--domain", "the.boss", "--reason", "no")
+	out, _ = s.expect(exitOK, "approvals", "log", "late")
+	contains(t, out, "escalated  pay  nobody decided in time; the.boss is asked", "deny call: no")
+}
+
 // Without a terminal, watch prints what is open and what changes.
 func TestApprovals_WatchPrintsChanges(t *testing.T) {
 	config, script := clerkProject(t, "")
@@ -235,10 +262,10 @@ func TestApprover_IsWhoNATSKnows(t *testing.T) {
 func TestForm_AsksForTheFieldsOfTheSchema(t *testing.T) {
 	t.Parallel()
 	schema := `{"type": "object", "required": ["seats", "who"], "properties": {
-		"who": {"type": "string", "description": "For\u001b whom?"}, "seats": {"type": "integer"}, "window": {"type": "boolean"},
+		"who": {"type": "string", "description": "For\u001b whom?"}, "seats": {"type": "integer", "minimum": 1}, "window": {"type": "boolean"},
 		"class": {"enum": ["a", "b"]}, "note": {"type": "string"}}}`
 	var asked strings.Builder
-	p := (&app{streams: streams{in: strings.NewReader("two\n2\njane\na\n\ntrue\n"), err: &asked}}).lines()
+	p := (&app{streams: streams{in: strings.NewReader("two\n\n0\n2\njane\nc\na\n\ntrue\n"), err: &asked}}).lines()
 	got, err := p.form(json.RawMessage(schema))
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +273,7 @@ func TestForm_AsksForTheFieldsOfTheSchema(t *testing.T) {
 	if diff := cmp.Diff(`{"class":"a","seats":2,"who":"jane","window":true}`, string(got)); diff != "" {
 		t.Errorf("form (-want +got):\n%s\n%s", diff, asked.String())
 	}
-	contains(t, asked.String(), "seats (integer) > ", "want integer", `who: For\u001b whom? (string) > `, `class (one of ["a","b"], optional) > `, "note (string, optional) > ")
+	contains(t, asked.String(), "seats (integer) > ", "want integer, got string", "this one is needed", "want at least 1, got number 0", `want one of "a", "b"`, `who: For\u001b whom? (string) > `, `class (one of ["a","b"], optional) > `, "note (string, optional) > ")
 	if _, err := p.form(json.RawMessage(schema)); err == nil {
 		t.Error("a form without input is sent")
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -23,7 +22,7 @@ func (a *app) approvalsWatchCommand(f *approvalsFlags) *cobra.Command {
 		Use:   "watch",
 		Short: "A live inbox on the terminal: see, decide and answer",
 		Long: "watch shows what waits for a person, and what comes. Arrows select; a approves, d denies, e edits, r replies or asks\n" +
-			"back, s shows everything, q quits. Where there is no terminal it prints a line for every change, with -o json as\n" +
+			"back, s shows everything, q quits. NO_COLOR is respected. Where there is no terminal it prints a line for every change, with -o json as\n" +
 			"an object, until it is interrupted.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,6 +32,7 @@ func (a *app) approvalsWatchCommand(f *approvalsFlags) *cobra.Command {
 					return a.watchLines(cmd.Context(), d)
 				}
 				w := &watch{a: a, d: d, out: out, screen: screen.New(oneLine(d.approver.String(), shown))}
+				w.screen.Plain = os.Getenv("NO_COLOR") != ""
 				return w.run(cmd.Context())
 			})
 		},
@@ -63,7 +63,7 @@ func (a *app) watchLines(ctx context.Context, d *deskClient) error {
 
 func (a *app) printChange(c desk.Change) {
 	if a.output == outputJSON {
-		_ = json.NewEncoder(a.out).Encode(c) // nowhere else to show it
+		_ = writeJSON(a.out, c, "") // nowhere else to show it
 		return
 	}
 	i := &c.Item
@@ -75,11 +75,8 @@ func (a *app) printChange(c desk.Change) {
 		last := i.Sent[len(i.Sent)-1]
 		text = fmt.Sprintf("%s  %s %s", what(i), last.Decision, oneLine(last.Who+" "+last.Refused, shown))
 	}
-	id := i.Short
-	if id == "" {
-		id = i.ID
-	}
-	fmt.Fprintf(a.out, "%s  %-8s %s  %s  %s  %s\n", time.Now().Format(time.TimeOnly), c.Kind, id, oneLine(i.Agent, 24), oneLine(i.Run, 24), text)
+	fmt.Fprintf(a.out, "%s  %-8s %s  %s  %s  %s\n", time.Now().Format(time.TimeOnly), c.Kind, desk.ShortID(i.ID),
+		oneLine(i.Agent, 24), oneLine(i.Run, 24), text)
 }
 
 // watch is the inbox on a terminal.

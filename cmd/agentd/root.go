@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/internal/desk"
 	"agentd/sdk"
 )
 
@@ -167,9 +169,19 @@ func commandPath(root *cobra.Command, args []string) string {
 // print writes v as JSON, or calls text.
 func (a *app) print(v any, text func(io.Writer) error) error {
 	if a.output == outputJSON {
-		e := json.NewEncoder(a.out)
-		e.SetIndent("", "  ")
-		return e.Encode(v)
+		return writeJSON(a.out, v, "  ")
 	}
 	return text(a.out)
+}
+
+// writeJSON writes a value as JSON, indented, in which everything can be seen: people read it on terminals too.
+func writeJSON(w io.Writer, v any, indent string) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(desk.EscapeJSON(b.Bytes()))
+	return err
 }

@@ -10,10 +10,10 @@ import (
 type GrantStore interface {
 	// Record keeps a grant under its id.
 	Record(ctx context.Context, g sdk.GrantRecord) error
-	// Reserve takes one use of a grant of the principal for the agent's tool under a call's id, by compare-and-set, and
-	// returns the grant's id: "" if there is none. A call that has a reservation gets the same again, whatever became of
-	// the grant.
-	Reserve(ctx context.Context, principal, agent, tool, call string) (grant string, err error)
+	// Reserve takes one use of a grant of the initiator for the agent's tool, which the check's terms admit, under the call's
+	// id, by compare-and-set, and returns the grant's id: "" if there is none. A call that has a reservation gets the same
+	// again, whatever became of the grant.
+	Reserve(ctx context.Context, c sdk.PermissionCheck) (grant string, err error)
 }
 
 // NoGrants is a store without grants, for checks that connect to nothing.
@@ -23,6 +23,4 @@ type NoGrants struct{}
 func (NoGrants) Record(context.Context, sdk.GrantRecord) error { return nil }
 
 // Reserve implements GrantStore.
-func (NoGrants) Reserve(context.Context, string, string, string, string) (string, error) {
-	return "", nil
-}
+func (NoGrants) Reserve(context.Context, sdk.PermissionCheck) (string, error) { return "", nil }

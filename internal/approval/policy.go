@@ -251,7 +251,7 @@ func (p *Policy) Reserve(ctx context.Context, c sdk.PermissionCheck) (string, er
 	if p.grants == nil || c.Initiator == "" {
 		return "", nil
 	}
-	return p.grants.Reserve(ctx, c.Initiator, c.Agent, c.Tool, c.Call)
+	return p.grants.Reserve(ctx, c)
 }
 
 // Request implements sdk.PermissionManager: the request is complete as it is.

@@ -275,6 +275,11 @@ func (c *Checker) releases(r *run, e *core.Entry, d *core.Decision) {
 			}
 		}
 	}
+	if g != nil {
+		if g.used++; g.Uses > 0 && g.used > g.Uses {
+			c.violate("I13", r.key, "call %s is use %d of the grant of request %s, which is for %d", d.Call, g.used, d.Grant, g.Uses)
+		}
+	}
 	if k != nil {
 		k.approved = true
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/leader"
 	"agentd/sdk"
 )
 
@@ -185,7 +186,7 @@ func (c *Conn) Letter(ctx context.Context, sequence uint64) (Letter, error) {
 	if !l.Omitted {
 		return l, nil
 	}
-	original, err := c.stored(ctx, l.Stream, which{Sequence: l.Origin})
+	original, err := c.stored(ctx, l.Stream, leader.Query{Sequence: l.Origin})
 	switch {
 	case errors.Is(err, ErrNotStored):
 		return l, nil

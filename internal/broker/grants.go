@@ -38,9 +38,48 @@ type Grants struct{ conn *Conn }
 // Grants are those of the connection's root.
 func (c *Conn) Grants() Grants { return Grants{c} }
 
+// Bounds of what is kept under a key of grants that allow nothing any more: the last spent ones, because a call that has a
+// use of one may ask again, and the last ids of those that are gone, because whoever recorded one may do so again.
+const (
+	keptSpent = 16
+	keptGone  = 256
+)
+
 // held are the grants under one key: principal, agent and tool.
 type held struct {
 	Grants []heldGrant `json:"grants"`
+	// Gone are the ids of grants that were forgotten or revoked.
+	Gone []string `json:"gone,omitempty"`
+}
+
+// remove removes the grants that f names, for good: they are not recorded again.
+func (h *held) remove(f func(*heldGrant) bool) {
+	h.Grants = slices.DeleteFunc(h.Grants, func(k heldGrant) bool {
+		gone := f(&k)
+		if gone {
+			h.Gone = append(h.Gone, k.ID)
+		}
+		return gone
+	})
+	h.Gone = h.Gone[max(len(h.Gone)-keptGone, 0):]
+}
+
+// forgetSpent removes all but the last of the grants that are used up or have expired: what is read for every call must not
+// grow with how often people were asked.
+func (h *held) forgetSpent(now int64) {
+	spent := 0
+	for i := range h.Grants {
+		if h.Grants[i].spent(now) {
+			spent++
+		}
+	}
+	h.remove(func(k *heldGrant) bool {
+		if !k.spent(now) || spent <= keptSpent {
+			return false
+		}
+		spent--
+		return true
+	})
 }
 
 type heldGrant struct {
@@ -48,6 +87,11 @@ type heldGrant struct {
 	// Used counts the uses, Calls are the calls that have one: the last ones of a grant without a limit.
 	Used  int      `json:"used,omitempty"`
 	Calls []string `json:"calls,omitempty"`
+}
+
+// spent reports whether the grant allows nothing more.
+func (k *heldGrant) spent(now int64) bool {
+	return k.Uses > 0 && k.Used >= k.Uses || k.Expires > 0 && k.Expires <= now
 }
 
 // keyOfGrant is the key-value key: every part is a subject token, which sdk.Subjects and tool names guarantee.
@@ -58,18 +102,20 @@ func keyOfGrant(principal, agent, tool string) string {
 // Record keeps a grant under its id. Recording it again is harmless.
 func (g Grants) Record(ctx context.Context, record sdk.GrantRecord) error {
 	return g.change(ctx, keyOfGrant(record.Principal, record.Agent, record.Tool), func(h *held) bool {
-		if slices.ContainsFunc(h.Grants, func(k heldGrant) bool { return k.ID == record.ID }) {
+		if slices.Contains(h.Gone, record.ID) || slices.ContainsFunc(h.Grants, func(k heldGrant) bool { return k.ID == record.ID }) {
 			return false
 		}
+		h.forgetSpent(time.Now().UnixMilli())
 		h.Grants = append(h.Grants, heldGrant{GrantRecord: record})
 		return true
 	})
 }
 
-// Reserve takes one use of a grant under a call's id, and returns the grant's id: "" if none covers it. A call that has a
-// reservation gets the same again.
-func (g Grants) Reserve(ctx context.Context, principal, agent, tool, call string) (grant string, err error) {
-	err = g.change(ctx, keyOfGrant(principal, agent, tool), func(h *held) bool {
+// Reserve takes one use of a grant under a call's id, and returns the grant's id: "" if none covers it that the terms admit. A
+// call that has a reservation gets the same again.
+func (g Grants) Reserve(ctx context.Context, c sdk.PermissionCheck) (grant string, err error) {
+	call := c.Call
+	err = g.change(ctx, keyOfGrant(c.Initiator, c.Agent, c.Tool), func(h *held) bool {
 		grant = ""
 		for i := range h.Grants {
 			if slices.Contains(h.Grants[i].Calls, call) {
@@ -79,7 +125,7 @@ func (g Grants) Reserve(ctx context.Context, principal, agent, tool, call string
 		}
 		for i := range h.Grants {
 			k := &h.Grants[i]
-			if k.Uses > 0 && k.Used >= k.Uses || k.Expires > 0 && k.Expires <= time.Now().UnixMilli() {
+			if k.spent(time.Now().UnixMilli()) || !c.Terms.Admit(k.Scope, k.By, k.Signed, c.Initiator) {
 				continue
 			}
 			k.Used++
@@ -99,7 +145,7 @@ func (g Grants) Reserve(ctx context.Context, principal, agent, tool, call string
 func (g Grants) Revoke(ctx context.Context, principal, agent, tool, id string) (found bool, err error) {
 	err = g.change(ctx, keyOfGrant(principal, agent, tool), func(h *held) bool {
 		before := len(h.Grants)
-		h.Grants = slices.DeleteFunc(h.Grants, func(k heldGrant) bool { return k.ID == id })
+		h.remove(func(k *heldGrant) bool { return k.ID == id })
 		found = len(h.Grants) < before
 		return found
 	})

@@ -2,14 +2,13 @@ package broker
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/broker/leader"
 )
 
 // ErrNotStored says that a stream has no such message, or no longer.
@@ -29,17 +28,9 @@ type Stored struct {
 // Header returns the value of a header by any spelling of its name, or "".
 func (m *Stored) Header(name string) string { return header(m.Headers, name) }
 
-// which says which message of a stream is meant: the one at Sequence, the last on LastOn, or the first from Sequence on
-// whose subject matches NextOn.
-type which struct {
-	Sequence uint64 `json:"seq,omitempty"`
-	LastOn   string `json:"last_by_subj,omitempty"`
-	NextOn   string `json:"next_by_subj,omitempty"`
-}
-
 // At returns the message of a zone at a sequence, or ErrNotStored.
 func (c *Conn) At(ctx context.Context, z Zone, sequence uint64) (Stored, error) {
-	return c.stored(ctx, StreamName(c.subjects, z), which{Sequence: sequence})
+	return c.stored(ctx, StreamName(c.subjects, z), leader.Query{Sequence: sequence})
 }
 
 // Last returns the last message on a subject, or ErrNotStored.
@@ -55,7 +46,7 @@ func (c *Conn) Scan(ctx context.Context, z Zone, filter string, from uint64, eac
 		return err
 	}
 	for next := max(from, 1); next <= bounds.Last; {
-		m, err := c.stored(ctx, StreamName(c.subjects, z), which{Sequence: next, NextOn: filter})
+		m, err := c.stored(ctx, StreamName(c.subjects, z), leader.Query{Sequence: next, NextOn: filter})
 		if errors.Is(err, ErrNotStored) || err == nil && m.Sequence > bounds.Last {
 			return nil
 		}
@@ -94,7 +85,7 @@ func (c *Conn) SequenceAt(ctx context.Context, z Zone, at time.Time) (uint64, er
 	low, high := bounds.First, bounds.Last+1
 	for low < high {
 		middle := low + (high-low)/2
-		m, err := c.stored(ctx, StreamName(c.subjects, z), which{Sequence: middle, NextOn: ">"})
+		m, err := c.stored(ctx, StreamName(c.subjects, z), leader.Query{Sequence: middle, NextOn: ">"})
 		switch {
 		case errors.Is(err, ErrNotStored):
 			high = middle
@@ -132,61 +123,16 @@ func (c *Conn) AckFloor(ctx context.Context, ref ConsumerRef) (uint64, error) {
 }
 
 func (c *Conn) last(ctx context.Context, stream, subject string) (Stored, error) {
-	return c.stored(ctx, stream, which{LastOn: subject})
+	return c.stored(ctx, stream, leader.Query{LastOn: subject})
 }
 
-// stored asks the stream's leader. The client's own call would be a direct read where the stream allows it, which any
-// replica may answer with an older message.
-func (c *Conn) stored(ctx context.Context, stream string, w which) (Stored, error) {
-	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("read %s %+v: %w", stream, w, err) }
-	request, err := json.Marshal(w)
+func (c *Conn) stored(ctx context.Context, stream string, q leader.Query) (Stored, error) {
+	m, err := leader.Read(ctx, c.js, stream, q)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		err = ErrNotStored
+	}
 	if err != nil {
-		return fail(err)
+		return Stored{}, fmt.Errorf("read %s %+v: %w", stream, q, err)
 	}
-	reply, err := c.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
-	if err != nil {
-		return fail(err)
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *struct {
-			Subject  string    `json:"subject"`
-			Sequence uint64    `json:"seq"`
-			Headers  string    `json:"hdrs"`
-			Data     []byte    `json:"data"`
-			Time     time.Time `json:"time"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return fail(err)
-	}
-	switch m := answer.Message; {
-	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return fail(ErrNotStored)
-	case answer.Error != nil:
-		return fail(answer.Error)
-	case m == nil:
-		return fail(errors.New("the server sent neither message nor error"))
-	default:
-		headers, err := decodeHeaders(m.Headers)
-		if err != nil {
-			return fail(err)
-		}
-		return Stored{stream, m.Sequence, m.Subject, headers, m.Data, m.Time.UnixMilli()}, nil
-	}
-}
-
-func decodeHeaders(encoded string) (nats.Header, error) {
-	if encoded == "" {
-		return nil, nil
-	}
-	raw, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return nil, fmt.Errorf("decode headers: %w", err)
-	}
-	h, err := nats.DecodeHeadersMsg(raw)
-	if err != nil {
-		return nil, fmt.Errorf("decode headers: %w", err)
-	}
-	return h, nil
+	return Stored{stream, m.Sequence, m.Subject, m.Header, m.Data, m.Time.UnixMilli()}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/leader"
 	"agentd/sdk"
 )
 
@@ -69,18 +70,18 @@ func (c *Conn) SubjectsUnder(ctx context.Context, z Zone, filter string) ([]stri
 
 // LastDelivery returns the last message on a subject as it was delivered, or nil. Settling it means nothing.
 func (c *Conn) LastDelivery(ctx context.Context, z Zone, subject string) (Delivery, error) {
-	return c.get(ctx, z, which{LastOn: subject})
+	return c.get(ctx, z, leader.Query{LastOn: subject})
 }
 
 // NextDelivery returns the first message on a subject from a sequence on, or nil. Settling it means nothing.
 func (c *Conn) NextDelivery(ctx context.Context, z Zone, subject string, from uint64) (Delivery, error) {
-	return c.get(ctx, z, which{Sequence: from, NextOn: subject})
+	return c.get(ctx, z, leader.Query{Sequence: from, NextOn: subject})
 }
 
-func (c *Conn) get(ctx context.Context, z Zone, w which) (Delivery, error) {
+func (c *Conn) get(ctx context.Context, z Zone, q leader.Query) (Delivery, error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	m, err := c.stored(ctx, StreamName(c.subjects, z), w)
+	m, err := c.stored(ctx, StreamName(c.subjects, z), q)
 	if errors.Is(err, ErrNotStored) {
 		return nil, nil
 	}

@@ -145,9 +145,11 @@ func eventDigest(id string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// admits reports whether somebody may decide on the request of a run that the initiator started.
-func (g *Gate) admits(who, initiator string) bool {
-	return (len(g.Approvers) == 0 || slices.Contains(g.Approvers, who)) && (!g.FourEyes || who != "" && who != initiator)
+// terms are those that say what a decision for several calls means for this one.
+func (g *Gate) terms() sdk.PermissionTerms {
+	return sdk.PermissionTerms{
+		Scopes: g.Scopes, Quorum: g.Quorum, FourEyes: g.FourEyes, Approvers: g.Approvers, Signed: g.Signed,
+	}
 }
 
 func (g *Gate) scopes() []sdk.GrantScope {
@@ -171,7 +173,11 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 		Call: c.ID, Kind: ResultAnswer, Data: told(c.Tool, d, note(c.Gate.Mode, d)), Error: !allowed,
 		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
 	})
-	t.grant(c, d, ev.Who)
+	by := c.Gate.Allowed
+	if len(by) == 0 {
+		by = []string{ev.Who}
+	}
+	t.grant(c, d, by)
 	if c.Gate.Mode == sdk.PermissionRetry {
 		return
 	}
@@ -180,7 +186,7 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 	case allowed:
 		t.release(gated, tool, d)
 		if d.Scope == sdk.ScopeTool || d.Scope == sdk.ScopePrincipal {
-			t.releaseOthers(c, d.Scope, ev.Who)
+			t.releaseOthers(c, d, by, ev.Received)
 		}
 	case d.Decision == sdk.DecisionAsk:
 		t.deny(gated, sdk.Errorf(sdk.CodePermissionNeeded, "%s was not made; whoever was asked for permission asks: %s", c.Tool, d.Reason))
@@ -204,8 +210,8 @@ func note(mode sdk.PermissionMode, d sdk.PermissionDecision) string {
 	return "The call was not made. Do not call the tool like this again."
 }
 
-// grant keeps what a decision means for later calls. In the mode retry it allows or denies the same call once more.
-func (t *transition) grant(c *Call, d sdk.PermissionDecision, who string) {
+// grant keeps what the decision of those means for later calls. In the mode retry it allows or denies the same call once more.
+func (t *transition) grant(c *Call, d sdk.PermissionDecision, by []string) {
 	h := &t.Head
 	retry := c.Gate.Mode == sdk.PermissionRetry
 	if d.Decision == sdk.DecisionAsk || d.Scope == sdk.ScopeCall && !retry || len(h.Grants) >= MaxGrants {
@@ -216,6 +222,9 @@ func (t *transition) grant(c *Call, d sdk.PermissionDecision, who string) {
 		Reason: clip(d.Reason, maxGrantReason),
 		Uses:   d.Uses, Expires: d.ExpiresMillis,
 	}
+	if !g.Deny {
+		g.By, g.Signed = slices.DeleteFunc(slices.Clone(by), func(who string) bool { return who == "" }), c.Gate.Signed
+	}
 	if d.Scope == sdk.ScopeCall {
 		g.ArgsHash, g.Uses = c.Gate.ArgsHash, 0
 		if !g.Deny {
@@ -223,13 +232,9 @@ func (t *transition) grant(c *Call, d sdk.PermissionDecision, who string) {
 		}
 	}
 	if d.Scope == sdk.ScopePrincipal && !g.Deny {
-		by := c.Gate.Allowed
-		if len(by) == 0 {
-			by = []string{who}
-		}
 		t.Records = append(t.Records, sdk.GrantRecord{
-			ID: c.ID, Agent: h.Agent, Principal: h.Init.Who, Tool: c.Tool, Scope: d.Scope, By: by, At: t.in.At, Run: h.Run,
-			Uses: d.Uses, Expires: d.ExpiresMillis,
+			ID: c.ID, Agent: h.Agent, Principal: h.Init.Who, Tool: c.Tool, Scope: d.Scope, By: by, Signed: c.Gate.Signed,
+			At: t.in.At, Run: h.Run, Uses: d.Uses, Expires: d.ExpiresMillis,
 		})
 		t.Effects = append(t.Effects, Effect{Kind: EffectGrant, Call: c.ID})
 		return // the manager has it
@@ -260,27 +265,31 @@ func (t *transition) release(gated *Call, tool *Tool, d sdk.PermissionDecision) 
 }
 
 // releaseOthers lets the other held calls of the tool be made that a decision for the whole tool covers, and withdraws their
-// requests: those that whoever decided might have decided too.
-func (t *transition) releaseOthers(decided *Call, scope sdk.GrantScope, who string) {
+// requests: those that whoever decided might have decided too. Each is a use of the grant; those of a grant wider than the run
+// are counted where it is kept, so with a bound there its calls are asked for one by one.
+func (t *transition) releaseOthers(decided *Call, d sdk.PermissionDecision, by []string, received int64) {
 	h := &t.Head
-	deciders := decided.Gate.Allowed
-	if len(deciders) == 0 {
-		deciders = []string{who}
+	if d.ExpiresMillis > 0 && d.ExpiresMillis <= t.in.At || d.Scope == sdk.ScopePrincipal && d.Uses > 0 {
+		return
 	}
+	released := 0
 	for i := range h.Calls {
 		c := &h.Calls[i]
-		if c.Kind != CallPermission || c.Closed() || c.Tool != decided.Tool || c.Gate.Mode != sdk.PermissionHold ||
-			c.Gate.Quorum > decided.Gate.Quorum || !slices.Contains(c.Gate.scopes(), scope) ||
-			c.Gate.Signed && !decided.Gate.Signed {
+		if c.Kind != CallPermission || c.Closed() || c.Tool != decided.Tool || c.Gate.Mode != sdk.PermissionHold || received >= c.Due ||
+			!c.Gate.terms().Admit(d.Scope, by, decided.Gate.Signed, h.Init.Who) {
 			continue
 		}
-		if slices.ContainsFunc(deciders, func(who string) bool { return !c.Gate.admits(who, h.Init.Who) }) {
-			continue
+		if d.Uses > 0 && released == d.Uses {
+			return
+		}
+		released++
+		if g := slices.IndexFunc(h.Grants, func(g Grant) bool { return g.Request == decided.ID }); g >= 0 {
+			h.Grants = Use(h.Grants, g)
 		}
 		t.void(c)
 		t.close(c, Result{Call: c.ID, Kind: ResultGranted, Event: decided.ID})
 		t.Decisions = append(t.Decisions, Decision{
-			Request: c.ID, Call: c.Gate.Call, Decision: sdk.DecisionAllow, Scope: scope, ArgsHash: c.Gate.ArgsHash, Grant: decided.ID,
+			Request: c.ID, Call: c.Gate.Call, Decision: sdk.DecisionAllow, Scope: d.Scope, ArgsHash: c.Gate.ArgsHash, Grant: decided.ID,
 		})
 		t.release(&h.Calls[h.call(c.Gate.Call)], t.spec.tool(c.Tool), sdk.PermissionDecision{})
 	}

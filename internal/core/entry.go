@@ -246,7 +246,9 @@ func (e *Entry) Restore(b Blob, content []byte) error {
 // Digest is the hash that the next entry names as its Prev.
 func Digest(data []byte) string {
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], sum[:])
+	return string(text[:])
 }
 
 // Effect returns the entry's effect of that kind for that call; the zero Effect if it lists none. An entry lists one

@@ -109,9 +109,6 @@ type Replied struct {
 // Steered is a message that somebody sends into a run. Note.ID is the same each time it comes.
 type Steered struct {
 	Note Note
-	// Loose says that the message may be acked at any moment, by an earlier delivery which found no run: it waits until the
-	// model can be shown it, and a run that waits is not taken under it.
-	Loose bool
 }
 
 // Reviewed are the messages that hooks add after a round; notes that wait come into the conversation with them.

@@ -31,9 +31,6 @@ const (
 	MilestoneInformed   = "context.answered"
 )
 
-// saidKey is the member that has what somebody said.
-const saidKey = "message"
-
 // toolKey is the member that names a tool.
 const toolKey = "tool"
 
@@ -45,14 +42,14 @@ const limitInteractions = "interactions"
 func Milestones(e *Entry) []sdk.Live {
 	m := milestones{entry: e}
 	if e.Kind == (Started{}).kind() {
-		m.add(MilestoneStarted, map[string]any{"input": e.Input})
+		m.append(MilestoneStarted, runStarted{Input: e.Input})
 	}
 	for _, msg := range e.Messages {
 		m.message(msg)
 	}
 	for _, n := range e.Notes {
 		if n.Event != "" {
-			m.add(MilestoneMessage, map[string]any{saidKey: n.Text, "who": n.Who})
+			m.append(MilestoneMessage, runMessage{Message: n.Text, Who: n.Who})
 		}
 	}
 	if e.Kind == (Replied{}).kind() && e.Head.Lifecycle == sdk.LifecycleReminder && e.Head.Progress.Reminders > 0 && e.Terminal == nil {
@@ -68,7 +65,7 @@ func Milestones(e *Entry) []sdk.Live {
 		if d.Decision == sdk.DecisionViewed {
 			continue
 		}
-		m.add(MilestoneDecided, map[string]any{"decision": d})
+		m.append(MilestoneDecided, decidedIn(e, d))
 	}
 	for _, a := range e.Asks {
 		m.append(MilestoneAsked, questioned{Question: a.ID, Call: a.Call, Asked: a.Data})
@@ -85,17 +82,15 @@ func Milestones(e *Entry) []sdk.Live {
 		}
 		decided := slices.ContainsFunc(e.Decisions, func(d Decision) bool { return d.Request == r.Call })
 		if r.Data != nil && !decided {
-			m.add(MilestoneResult, map[string]any{
-				"call": r.Call, toolKey: toolOf(e, r.Call), "kind": r.Kind, "data": r.Data, "error": r.Error,
-			})
+			m.append(MilestoneResult, callResult{Call: r.Call, Data: r.Data, Error: r.Error, Kind: r.Kind, Tool: toolOf(e, r.Call)})
 			m.plan(&r)
 		}
 	}
 	if e.Kind == (Replied{}).kind() {
-		m.add(MilestoneUsage, map[string]any{"total": e.Head.Usage, limitInteractions: e.Head.Interactions})
+		m.append(MilestoneUsage, runUsage{Interactions: e.Head.Interactions, Total: e.Head.Usage})
 	}
 	if len(e.Checkpoints) > 0 {
-		m.add(MilestoneCheckpoint, map[string]any{"checkpoints": e.Checkpoints})
+		m.append(MilestoneCheckpoint, checkpointed{Checkpoints: e.Checkpoints})
 	}
 	switch e.Head.Status {
 	case StatusWaiting:
@@ -105,17 +100,15 @@ func Milestones(e *Entry) []sdk.Live {
 				open++
 			}
 		}
-		m.add(MilestoneSuspended, map[string]any{"calls": open})
+		m.append(MilestoneSuspended, runSuspended{Calls: open})
 	case StatusDone:
 		if e.Head.Reason == ReasonQuota {
 			m.add(MilestoneExhausted, map[string]any{"limit": e.Head.ReasonCode, limitInteractions: e.Head.Interactions, "used": e.Head.TokensUsed()})
 		}
 		if e.Terminal != nil {
-			finished := map[string]any{"reason": e.Head.Reason, "type": e.Terminal.Type, "data": e.Terminal.Data}
-			if e.Head.ReasonCode != "" {
-				finished["code"] = e.Head.ReasonCode
-			}
-			m.add(MilestoneFinished, finished)
+			m.append(MilestoneFinished, runFinished{
+				Code: e.Head.ReasonCode, Data: e.Terminal.Data, Reason: e.Head.Reason, Type: e.Terminal.Type,
+			})
 		}
 	case StatusRunning:
 	}
@@ -123,6 +116,39 @@ func Milestones(e *Entry) []sdk.Live {
 		m.events[i].Count = len(m.events)
 	}
 	return m.events
+}
+
+// Decided is the data of MilestoneDecided: a decision, and what is still waited for before its call is made.
+type Decided struct {
+	Decision Decision `json:"decision"`
+	// Allowed and Quorum are set while the request needs further approvals: how many there are, and how many it needs.
+	Allowed int `json:"allowed,omitempty"`
+	Quorum  int `json:"quorum,omitempty"`
+	// Queued says that the call is allowed and waits for its turn in the round, Undecided how many requests of the round are
+	// open then.
+	Queued    bool `json:"queued,omitempty"`
+	Undecided int  `json:"undecided,omitempty"`
+}
+
+func decidedIn(e *Entry, d Decision) Decided {
+	decided := Decided{Decision: d}
+	undecided := 0
+	for i := range e.Head.Calls {
+		c := &e.Head.Calls[i]
+		switch {
+		case c.Closed():
+		case c.ID == d.Request && c.Gate.Quorum > 1:
+			decided.Allowed, decided.Quorum = len(c.Gate.Allowed), c.Gate.Quorum
+		case c.Gate != nil:
+			undecided++
+		case c.ID == d.Call:
+			decided.Queued = c.Queued && c.Held == ""
+		}
+	}
+	if decided.Queued {
+		decided.Undecided = undecided
+	}
+	return decided
 }
 
 // toolOf names the tool of a call. A call that ended with its round is only in the messages.
@@ -146,6 +172,51 @@ type milestones struct {
 	entry  *Entry
 	events []sdk.Live
 }
+
+// The data of milestones that most runs have. Members are in the order of their names, as those of the others are.
+type (
+	runStarted struct {
+		Input json.RawMessage `json:"input"`
+	}
+	runMessage struct {
+		Message string `json:"message"`
+		Who     string `json:"who"`
+	}
+	modelReply struct {
+		Text string `json:"text"`
+	}
+	conversed struct {
+		Message string `json:"message"`
+	}
+	callOpened struct {
+		Args json.RawMessage `json:"args"`
+		Call string          `json:"call"`
+		Tool string          `json:"tool"`
+	}
+	callResult struct {
+		Call  string          `json:"call"`
+		Data  json.RawMessage `json:"data"`
+		Error bool            `json:"error"`
+		Kind  ResultKind      `json:"kind"`
+		Tool  string          `json:"tool"`
+	}
+	runUsage struct {
+		Interactions int       `json:"interactions"`
+		Total        sdk.Usage `json:"total"`
+	}
+	checkpointed struct {
+		Checkpoints []Checkpoint `json:"checkpoints"`
+	}
+	runSuspended struct {
+		Calls int `json:"calls"`
+	}
+	runFinished struct {
+		Code   string          `json:"code,omitempty"`
+		Data   json.RawMessage `json:"data"`
+		Reason Reason          `json:"reason"`
+		Type   string          `json:"type"`
+	}
+)
 
 // questioned is what an inline tool asked a person, or what became of it.
 type questioned struct {
@@ -178,14 +249,14 @@ func (m *milestones) message(msg sdk.Message) {
 	for _, c := range msg.Content {
 		switch {
 		case c.Kind == sdk.ContentToolUse:
-			m.add(MilestoneCall, map[string]any{"call": c.CallID, toolKey: c.Tool, "args": c.Args})
+			m.append(MilestoneCall, callOpened{Args: c.Args, Call: c.CallID, Tool: c.Tool})
 		case c.Kind != sdk.ContentText:
 		case msg.Role == sdk.RoleAssistant && conversing:
-			m.add(MilestoneTurn, map[string]any{saidKey: c.Text})
+			m.append(MilestoneTurn, conversed{Message: c.Text})
 		case msg.Role == sdk.RoleAssistant:
-			m.add(MilestoneReply, map[string]any{"text": c.Text})
+			m.append(MilestoneReply, modelReply{Text: c.Text})
 		case m.entry.Kind == (Answered{}).kind():
-			m.add(MilestoneAnswer, map[string]any{saidKey: c.Text})
+			m.append(MilestoneAnswer, conversed{Message: c.Text})
 		}
 	}
 }

@@ -71,6 +71,9 @@ type Grant struct {
 	Pattern  string `json:"pattern,omitempty"`
 	Deny     bool   `json:"deny,omitempty"`
 	Reason   string `json:"reason,omitempty"`
+	// By are the principals that allowed it, none for somebody anonymous; Signed says that all of them signed.
+	By     []string `json:"by,omitempty"`
+	Signed bool     `json:"signed,omitempty"`
 	// Uses are left; 0 is unbounded. Expires is in Unix milliseconds; 0 is never.
 	Uses    int   `json:"uses,omitempty"`
 	Expires int64 `json:"expires,omitempty"`
@@ -126,19 +129,28 @@ type asked struct {
 	ruling  Ruling
 }
 
-// Covering returns the index of the grant that decides a call of the tool at that time, or -1. A denial comes before
-// what allows.
-func Covering(spec *Spec, grants []Grant, tool string, args json.RawMessage, now int64) int {
+// Asked is a call that is to be asked for, as far as a grant is looked for that covers it.
+type Asked struct {
+	Tool  string
+	Args  json.RawMessage
+	Terms sdk.PermissionTerms
+	// Initiator is the principal that started the run; Now is in Unix milliseconds.
+	Initiator string
+	Now       int64
+}
+
+// Covering returns the index of the grant that decides the call, or -1. A denial comes before what allows.
+func Covering(spec *Spec, grants []Grant, a Asked) int {
 	found := -1
 	for i := range grants {
 		g := &grants[i]
-		if g.Tool != tool || g.Expires > 0 && g.Expires <= now || !g.covers(spec, args) {
+		if g.Tool != a.Tool || g.Expires > 0 && g.Expires <= a.Now || !g.covers(spec, a.Args) {
 			continue
 		}
 		if g.Deny {
 			return i
 		}
-		if found < 0 {
+		if found < 0 && a.Terms.Admit(g.Scope, g.By, g.Signed, a.Initiator) {
 			found = i
 		}
 	}
@@ -199,7 +211,7 @@ func (t *transition) rule(p *Planned, i int, rulings []Ruling) Ruling {
 
 func (t *transition) ruleByGrants(p *Planned, r Ruling) Ruling {
 	h := &t.Head
-	i := Covering(t.spec, h.Grants, p.Tool, p.Args, t.in.At)
+	i := Covering(t.spec, h.Grants, Asked{p.Tool, p.Args, r.Terms, h.Init.Who, t.in.At})
 	if i < 0 {
 		if len(r.Request) == 0 || len(r.Terms.Stages) == 0 {
 			return Ruling{Verdict: sdk.PermissionDeny, Reason: "there is nobody to ask"}

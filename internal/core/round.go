@@ -43,17 +43,10 @@ func (t *transition) settle() error {
 		t.suspend()
 	case h.Status == StatusWaiting:
 		t.take()
-	case h.Driver.Owner == "" && t.mayCover(): // handed back
+	case h.Driver.Owner == "": // handed back
 		return t.takeFrom(h.Driver)
 	}
 	return nil
-}
-
-// mayCover reports whether a run that was handed back may be taken under the message: not under one that may be older than
-// the run, see cancelAsked.
-func (t *transition) mayCover() bool {
-	_, steered := t.in.Event.(Steered)
-	return !steered
 }
 
 // closeRound appends the results to the history in call order and forgets the calls.

@@ -58,9 +58,6 @@ func (t *transition) steered(ev Steered) error {
 	t.takeNotes([]Note{note})
 	h.Heard = append(slices.Clip(h.Heard), note.ID)
 	h.Heard = h.Heard[max(0, len(h.Heard)-maxHeard):]
-	if ev.Loose && h.Status == StatusWaiting {
-		return nil
-	}
 	if t.spec.Steering == sdk.SteeringInterrupt {
 		h.Urgent = h.Status == StatusRunning
 		t.giveUp()

@@ -284,14 +284,7 @@ func (t *transition) cancelAsked(ev CancelAsked) error {
 		message += ": " + clip(ev.Message, maxMessage)
 	}
 	e := Ending{ReasonCancelled, sdk.CodeCancelled, message, "asked"}
-	if h.Status == StatusWaiting {
-		return t.finish(e)
-	}
-	// Nobody takes the run under the message, not even when it was handed back: another delivery of the message may have
-	// found no run and have acked it, and nothing would bring the run back when its driver dies. The message that covers the
-	// run does.
-	h.Cancel = &e
-	return nil
+	return t.interrupt(e)
 }
 
 // interrupt ends a waiting run at once and a running one at its driver's next commit.

@@ -42,6 +42,10 @@ type Outcome struct {
 	// Allowed and Quorum are set when an approval counts and further ones are needed.
 	Allowed int `json:"allowed,omitempty"`
 	Quorum  int `json:"quorum,omitempty"`
+	// Queued says that the call is allowed and waits for its turn in the round; Undecided are the requests of the round that
+	// were open then.
+	Queued    bool `json:"queued,omitempty"`
+	Undecided int  `json:"undecided,omitempty"`
 }
 
 var principal = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
@@ -106,7 +110,7 @@ func checkDecision(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64
 	case p.Pattern != "" && p.Scope != sdk.ScopeToolPattern:
 		return p, refused("a pattern goes with the scope %s", sdk.ScopeToolPattern)
 	case (p.Uses != 0 || p.ExpiresMillis != 0) && !wider:
-		return p, refused("uses and expiry bound a scope wider than the call")
+		return p, refused("uses and expiry bound a scope wider than the call; offered: %s", joinScopes(r.Scopes))
 	case p.Uses < 0, p.ExpiresMillis != 0 && p.ExpiresMillis <= now:
 		return p, refused("a grant needs uses of at least 1, and an expiry in the future")
 	}
@@ -142,7 +146,8 @@ func checkEdit(r *sdk.PermissionRequest, p sdk.PermissionDecision) (sdk.Permissi
 	}
 	canonical, err := sdk.Canonicalize(p.Args)
 	if err != nil {
-		return p, err
+		e := sdk.AsError(err)
+		return p, &sdk.Error{Code: e.Code, Message: "the edited arguments cannot be read", Faults: e.Faults}
 	}
 	p.Args = canonical
 	if len(r.Parameters) == 0 {
@@ -283,25 +288,7 @@ func (d *Desk) publish(ctx context.Context, detail Detail, who, eventType string
 	}
 	outcome := w.wait(ctx, d.o.Patience)
 	outcome.Event, outcome.Who = event.ID, who
-	if outcome.State == OutcomeCounted && detail.Kind == KindPermission && detail.Quorum > 1 {
-		d.countAllowed(ctx, detail.Item, &outcome)
-	}
 	return outcome, nil
-}
-
-// countAllowed says how many approvals of a quorum there are.
-func (d *Desk) countAllowed(ctx context.Context, i Item, o *Outcome) {
-	history, err := d.History(ctx, i)
-	if err != nil {
-		return // it counted; how many there are is not known now
-	}
-	for _, h := range history {
-		if h.Refused == "" && h.Decision == sdk.DecisionAllow {
-			o.Allowed++
-		}
-	}
-	last := history[len(history)-1].Decision
-	o.Quorum, o.Open = i.Quorum, last == sdk.DecisionAllow && o.Allowed < i.Quorum
 }
 
 // fate waits for what becomes of one answer.
@@ -364,14 +351,17 @@ func (f *fate) wait(ctx context.Context, patience time.Duration) Outcome {
 
 // told is what a live event tells of the answer.
 func (f *fate) told(l sdk.Live) (Outcome, bool) {
-	if decision, ok := decisionIn(l); ok {
-		if decision.Event != f.event {
+	if decided, ok := decidedIn(l); ok {
+		switch {
+		case decided.Decision.Event != f.event:
 			return Outcome{}, false
+		case decided.Decision.Refused != "":
+			return Outcome{State: OutcomeRefused, Refused: decided.Decision.Refused, Open: true}, true
 		}
-		if decision.Refused != "" {
-			return Outcome{State: OutcomeRefused, Refused: decision.Refused, Open: true}, true
-		}
-		return Outcome{State: OutcomeCounted}, true
+		return Outcome{
+			State: OutcomeCounted, Open: decided.Quorum > 0, Allowed: decided.Allowed, Quorum: decided.Quorum,
+			Queued: decided.Queued, Undecided: decided.Undecided,
+		}, true
 	}
 	var result struct {
 		Call string `json:"call"`
@@ -388,16 +378,19 @@ func (f *fate) told(l sdk.Live) (Outcome, bool) {
 
 // look asks the run, when nothing was heard: live events are lossy.
 func (f *fate) look(ctx context.Context) Outcome {
-	status, err := f.d.status(ctx, f.item)
-	if err == nil {
-		for _, m := range status.Milestones {
-			if f.item.Kind == KindTurn && m.Type == core.MilestoneAnswer {
-				continue // it may be the answer to an earlier turn
-			}
-			if o, ok := f.told(m); ok {
-				return o
-			}
+	outcome := Outcome{State: OutcomeSent}
+	err := f.d.milestones(ctx, f.item, func(m sdk.Live) bool {
+		if f.item.Kind == KindTurn && m.Type == core.MilestoneAnswer {
+			return true // it may be the answer to an earlier turn
 		}
+		o, ok := f.told(m)
+		if ok {
+			outcome = o
+		}
+		return !ok
+	})
+	if err != nil {
+		f.d.o.Logger.Debug("nobody tells what became of an answer", "request", f.item.ID, "error", err)
 	}
-	return Outcome{State: OutcomeSent}
+	return outcome
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -181,7 +182,7 @@ func (d *Desk) settleOld(ctx context.Context) {
 		if i.Kind == KindPermission || d.now().Sub(time.UnixMilli(i.Asked)) < answersKept {
 			continue
 		}
-		status, err := d.status(ctx, i)
+		status, err := d.status(ctx, i, worker.Mark{Revision: math.MaxInt64})
 		if err != nil {
 			continue
 		}
@@ -202,12 +203,12 @@ func (b *inbox) closed(subject string) {
 	b.remove(subject, ReasonAnswered)
 }
 
-// status asks the workers about an item's run.
-func (d *Desk) status(ctx context.Context, i Item) (worker.RunStatus, error) {
+// status asks the workers about an item's run, and for its milestones after a mark.
+func (d *Desk) status(ctx context.Context, i Item, after worker.Mark) (worker.RunStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
 	var status worker.RunStatus
-	err := d.o.Conn.Ask(ctx, d.o.Conn.Subjects().Get(i.Agent), worker.Query{Run: i.Run}, &status)
+	err := d.o.Conn.Ask(ctx, d.o.Conn.Subjects().Get(i.Agent), worker.Query{Run: i.Run, After: after}, &status)
 	return status, err
 }
 
@@ -254,29 +255,45 @@ func (d *Desk) Read(sequence uint64) bool {
 // History returns what the item's run recorded of decisions on it, refused ones too. It needs a worker that serves the
 // agent: without one, the error is CodeUnavailable.
 func (d *Desk) History(ctx context.Context, i Item) ([]core.Decision, error) {
-	status, err := d.status(ctx, i)
-	if err != nil {
-		return nil, err
-	}
 	ref, _ := sdk.ParseCallRef(i.ID) // nothing is recorded of another form of id
 	var history []core.Decision
-	for _, m := range status.Milestones {
-		if decision, ok := decisionIn(m); ok && decision.Request == ref.ID {
-			history = append(history, decision)
+	err := d.milestones(ctx, i, func(m sdk.Live) bool {
+		if decided, ok := decidedIn(m); ok && decided.Decision.Request == ref.ID {
+			history = append(history, decided.Decision)
 		}
-	}
-	return history, nil
+		return true
+	})
+	return history, err
 }
 
-// decisionIn is the decision that a milestone tells of.
-func decisionIn(l sdk.Live) (core.Decision, bool) {
-	var data struct {
-		Decision core.Decision `json:"decision"`
+// milestones hands over those of an item's run, the oldest first, until f returns false. A worker tells a long history in
+// several answers.
+func (d *Desk) milestones(ctx context.Context, i Item, f func(sdk.Live) bool) error {
+	var after worker.Mark
+	for {
+		status, err := d.status(ctx, i, after)
+		if err != nil {
+			return err
+		}
+		for _, m := range status.Milestones {
+			if !f(m) {
+				return nil
+			}
+			after = worker.Mark{Revision: m.Revision, Index: m.Index}
+		}
+		if !status.More {
+			return nil
+		}
 	}
+}
+
+// decidedIn is the decision that a milestone tells of.
+func decidedIn(l sdk.Live) (core.Decided, bool) {
+	var data core.Decided
 	if l.Type != core.MilestoneDecided || json.Unmarshal(l.Data, &data) != nil {
-		return core.Decision{}, false
+		return core.Decided{}, false
 	}
-	return data.Decision, true
+	return data, true
 }
 
 // Changes returns the changes after a number, 0 being the desk's beginning, as soon as there are any. ok is false when some

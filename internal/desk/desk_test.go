@@ -254,14 +254,53 @@ func TestDesk_CountsAQuorum(t *testing.T) {
 	h := startNamed(t, sdk.PermissionPolicyTerms{Quorum: 2}, sdktest.Ask(pay(1)), sdktest.Say("paid"))
 	d := open(t, h)
 	item := untilOpen(t, d, 1)[0]
-	for n, who := range []string{"jane", "boss"} {
-		o := decide(t, d, item.ID, who, allow)
-		wantCounted(t, o)
-		if o.Allowed != n+1 || o.Quorum != 2 || o.Open != (n == 0) {
-			t.Errorf("after %s the outcome is %+v", who, o)
-		}
+	o := decide(t, d, item.ID, "jane", allow)
+	wantCounted(t, o)
+	if o.Allowed != 1 || o.Quorum != 2 || !o.Open {
+		t.Errorf("after the first the outcome is %+v", o)
+	}
+	o = decide(t, d, item.ID, "boss", allow)
+	wantCounted(t, o)
+	if o.Quorum != 0 || o.Open {
+		t.Errorf("after the second the outcome is %+v", o)
 	}
 	h.Call("bank.pay")
+}
+
+// With decisions taken together, an allowed call does not go out at once: whoever allowed it is told what it waits for.
+func TestDesk_TellsThatAnAllowedCallWaitsForItsRound(t *testing.T) {
+	t.Parallel()
+	spec := payer(sdk.PermissionPolicyTerms{})
+	spec.Decisions = sdk.DecisionsBatch
+	h := start(t, spec, sdktest.Ask(pay(1), pay(2)), sdktest.Say("paid"))
+	d := open(t, h)
+	h.Run("payer", map[string]string{})
+	items := untilOpen(t, d, 2)
+	o := decide(t, d, items[0].ID, "", allow)
+	wantCounted(t, o)
+	if !o.Queued || o.Undecided != 1 {
+		t.Errorf("after the first decision the outcome is %+v", o)
+	}
+	h.NoCall("bank.pay")
+	if o = decide(t, d, items[1].ID, "", allow); o.Queued || o.Undecided != 0 {
+		t.Errorf("after the last decision the outcome is %+v", o)
+	}
+	h.Call("bank.pay")
+	h.Call("bank.pay")
+}
+
+// A worker tells a long history in several answers.
+func TestDesk_ReadsTheHistoryOfALongRun(t *testing.T) {
+	t.Parallel()
+	h := start(t, payer(sdk.PermissionPolicyTerms{}), sdktest.Ask(pay(1)), sdktest.Say("paid"))
+	d := open(t, h)
+	h.Run("payer", map[string]string{"text": strings.Repeat("x", 300<<10)})
+	item := untilOpen(t, d, 1)[0]
+	wantCounted(t, decide(t, d, item.ID, "jane", allow))
+	history, err := d.History(t.Context(), item)
+	if err != nil || len(history) != 1 || history[0].Who != "jane" {
+		t.Errorf("the history is %+v, %v; want jane's decision", history, err)
+	}
 }
 
 func TestDesk_EditedArgumentsAreCheckedBeforeTheyAreSent(t *testing.T) {
@@ -438,5 +477,22 @@ func TestVisible_ShowsWhatCannotBeSeen(t *testing.T) {
 	}
 	if got := desk.VisibleJSON(json.RawMessage(`{"to":"` + "\u202e" + `x"}`)); got != "{\n  \"to\": \"\\u202ex\"\n}" {
 		t.Errorf("JSON is shown as %q", got)
+	}
+}
+
+func TestEscapeJSON_IsTheSameJSONInWhichAllIsSeen(t *testing.T) {
+	t.Parallel()
+	want := "a\u202eb\u007f\U000e0100ü日\u200b\n"
+	data, err := json.MarshalIndent(map[string]string{"x\u2066": want}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	escaped := desk.EscapeJSON(data)
+	if got := "{\n \"x\\u2066\": \"a\\u202eb\\u007f\\udb40\\udd00ü日\\u200b\\n\"\n}"; string(escaped) != got {
+		t.Errorf("escaped: %s; want %s", escaped, got)
+	}
+	var back map[string]string
+	if err := json.Unmarshal(escaped, &back); err != nil || back["x\u2066"] != want {
+		t.Errorf("read again: %q, %v", back, err)
 	}
 }

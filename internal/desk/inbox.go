@@ -371,9 +371,9 @@ func (b *inbox) missing(prefix string, matches func(*Item) bool) error {
 			ReasonClosed: "was decided, or its run no longer waits for it", ReasonAnswered: "was answered by somebody",
 			ReasonExpired: "has expired",
 		}
-		return sdk.Errorf(sdk.CodeUnknownRun, "request %s is not open: it %s", c.Item.ID, why[c.Reason])
+		return sdk.Errorf(sdk.CodeUnknownRun, "request %s is not open: it %s; see: agentd approvals log", c.Item.ID, why[c.Reason])
 	}
-	return sdk.Errorf(sdk.CodeUnknownRun, "no open request begins with %q; see: agentd approvals list", prefix)
+	return sdk.Errorf(sdk.CodeUnknownRun, "no open request begins with %q; see: agentd approvals list, with --domain '*' for all domains", prefix)
 }
 
 // errGap says that changes were forgotten that somebody has not seen.

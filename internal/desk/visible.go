@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -39,6 +40,26 @@ func Visible(text string, lines bool) string {
 
 // VisibleJSON is a JSON document with its lines indented, escaped like Visible.
 func VisibleJSON(data json.RawMessage) string { return Visible(indent(data), true) }
+
+// EscapeJSON is the same JSON with every character escaped that Visible would write out.
+func EscapeJSON(data []byte) []byte {
+	if plain(string(data), true) {
+		return data
+	}
+	escaped := make([]byte, 0, len(data)+64)
+	for _, r := range string(data) { // beside ASCII, JSON has characters in strings alone
+		switch {
+		case r == '\n' || seen(r):
+			escaped = utf8.AppendRune(escaped, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			escaped = fmt.Appendf(escaped, `\u%04x\u%04x`, high, low)
+		default:
+			escaped = fmt.Appendf(escaped, `\u%04x`, r)
+		}
+	}
+	return escaped
+}
 
 func plain(text string, lines bool) bool {
 	if !utf8.ValidString(text) {

@@ -26,7 +26,9 @@ type activation struct {
 	// state is loaded when the run is driven.
 	state *core.State
 	// entries are the first ones of the journal, as far as they were needed.
-	entries []core.Entry
+	entries []*core.Entry
+	// wrote says that the activation has written to the journal.
+	wrote bool
 }
 
 func (a *activation) progress() {
@@ -189,6 +191,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		v, err := a.refuseForeign(ctx)
 		return core.Change{}, &v, err
 	}
+	if a.ahead() {
+		v, err := a.withoutRun(ctx)
+		return core.Change{}, &v, err
+	}
 	event, problem, err := a.input(ctx)
 	if err != nil {
 		return core.Change{}, nil, err
@@ -203,11 +209,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		return change, nil, nil
 	case errors.Is(err, core.ErrStale):
 		a.stats.Stale.Add(1)
-		return a.repeated(ctx)
-	case errors.Is(err, core.ErrOrphan) && a.msg.Address.Kind == sdk.KindVoid:
-		return core.Change{}, &Verdict{}, nil // see voided
+		v, err := a.repeat(ctx)
+		return core.Change{}, &v, err
 	case errors.Is(err, core.ErrOrphan):
-		v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))
+		v, err := a.refuse(ctx, orphan())
 		return core.Change{}, &v, err
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
@@ -312,7 +317,7 @@ func (a *activation) lateDecision() bool {
 	if address.Kind != sdk.KindIn || address.Call.Type != sdk.NameToken(sdk.TypePermissionRequest) {
 		return false
 	}
-	return !slices.ContainsFunc(a.entries, func(e core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
+	return !slices.ContainsFunc(a.entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
 }
 
 // relay carries out again what may be missing outside: the effects of every entry with one of the causes, and what the run
@@ -324,8 +329,7 @@ func (a *activation) relay(ctx context.Context, causes ...core.Cause) (*Verdict,
 		return &v, err
 	}
 	a.entries = entries
-	for i := range entries {
-		e := &entries[i]
+	for _, e := range entries {
 		if !slices.ContainsFunc(causes, e.Cause.Is) {
 			continue
 		}
@@ -342,11 +346,11 @@ func (a *activation) relay(ctx context.Context, causes ...core.Cause) (*Verdict,
 }
 
 // carryOutstanding carries out what the run waits for, with the bytes of the entries that asked for it.
-func (a *activation) carryOutstanding(ctx context.Context, entries []core.Entry) error {
+func (a *activation) carryOutstanding(ctx context.Context, entries []*core.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	last := &entries[len(entries)-1]
+	last := entries[len(entries)-1]
 	if last.Head.Status == core.StatusDone {
 		// All of its last entry, not only the terminal event: whoever made it may have lost its message to an earlier delivery
 		// of it, which had found no run yet.
@@ -355,7 +359,7 @@ func (a *activation) carryOutstanding(ctx context.Context, entries []core.Entry)
 	for _, awaited := range core.Outstanding(&last.Head) {
 		entry, effect := last, awaited.Effect
 		if awaited.Rev > 0 && awaited.Rev <= uint64(len(entries)) {
-			entry = &entries[awaited.Rev-1]
+			entry = entries[awaited.Rev-1]
 			effect = entry.Effect(effect.Kind, effect.Call)
 		}
 		if err := a.carryOut(ctx, entry, []core.Effect{effect}); err != nil {

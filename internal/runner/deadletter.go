@@ -59,12 +59,12 @@ func (a *activation) endUnread(ctx context.Context) error {
 // between. It comes to nothing where not even the end can be read.
 func (a *activation) repeatEnd(ctx context.Context) error {
 	last, err := a.Store.Head(ctx, a.key)
-	var entry core.Entry
+	var entry *core.Entry
 	if err == nil {
 		entry, _, err = a.decode(ctx, a.key, last)
 	}
 	if err == nil {
-		err = a.carryOut(ctx, &entry, []core.Effect{{Kind: core.EffectTerminal}})
+		err = a.carryOut(ctx, entry, []core.Effect{{Kind: core.EffectTerminal}})
 	}
 	if errors.Is(err, ErrCorrupt) {
 		err = nil
@@ -86,9 +86,9 @@ func poison(e *core.Entry) *sdk.Error {
 }
 
 // poisoned is the poison among the entries that the message caused.
-func (a *activation) poisoned(entries []core.Entry) *sdk.Error {
-	for i := range entries {
-		if p := poison(&entries[i]); p != nil && entries[i].Cause.Is(a.msg.Cause) {
+func (a *activation) poisoned(entries []*core.Entry) *sdk.Error {
+	for _, e := range entries {
+		if p := poison(e); p != nil && e.Cause.Is(a.msg.Cause) {
 			return p
 		}
 	}

@@ -72,7 +72,7 @@ func (a *activation) stopped(ctx context.Context, err error) (Verdict, error) {
 func (a *activation) loadState(ctx context.Context, former point, first *core.Entry) error {
 	c, ok := a.cache.take(a.key)
 	if ok && c.at.Etag == former.Etag {
-		return a.replay(c.state, []core.Entry{*first})
+		return a.replay(c.state, []*core.Entry{first})
 	}
 	if c.at.Rev >= a.at.Rev {
 		c = cached{} // of entries that the store has lost since
@@ -106,10 +106,10 @@ func (a *activation) stillDriven() error {
 	return nil
 }
 
-func (a *activation) replay(state core.State, entries []core.Entry) error {
-	for i := range entries {
+func (a *activation) replay(state core.State, entries []*core.Entry) error {
+	for _, e := range entries {
 		var err error
-		if state, err = core.Apply(state, &entries[i]); err != nil {
+		if state, err = core.Apply(state, e); err != nil {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 	}
@@ -191,14 +191,14 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 	if err != nil {
 		return nil, err
 	}
-	for i := range entries {
-		if *a.state, err = core.Apply(*a.state, &entries[i]); err != nil {
+	for _, e := range entries {
+		if *a.state, err = core.Apply(*a.state, e); err != nil {
 			return nil, err
 		}
 	}
 	a.at = end
 	if entries[0].Etag == refused {
-		written = &entries[0]
+		written = entries[0]
 	}
 	return written, nil
 }

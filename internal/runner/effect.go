@@ -118,7 +118,7 @@ func (a *activation) opening(ctx context.Context, e *core.Entry, f core.Effect) 
 	if uint64(len(a.entries)) < f.Opened {
 		return nil, fmt.Errorf("run %s: entry %d is gone, because the run is done", a.key, f.Opened)
 	}
-	return &a.entries[f.Opened-1], nil
+	return a.entries[f.Opened-1], nil
 }
 
 // expiry tells the service how long somebody waits for an answer: as long as the call may take, and no longer than the
@@ -274,11 +274,11 @@ func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMe
 		return nil, err
 	}
 	var state core.State
-	for i := range entries {
-		if state, err = core.Apply(state, &entries[i]); err != nil {
+	for _, o := range entries {
+		if state, err = core.Apply(state, o); err != nil {
 			return nil, err
 		}
-		if entries[i].Rev == e.Rev {
+		if o.Rev == e.Rev {
 			break
 		}
 	}

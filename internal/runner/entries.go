@@ -1,22 +1,33 @@
 package runner
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"sync"
 
 	"agentd/internal/core"
 )
 
-// EntryCache keeps decoded journal entries by the digest of their bytes. Duplicates, takeovers and answers read the same
-// entries again and again, and decoding them costs more than all else that they do. Its entries are shared: they must not
+// EntryCache keeps decoded journal entries by their bytes. Duplicates, takeovers and answers read the same entries again
+// and again, and to decode and to hash them costs more than all else that they do. Its entries are shared: they must not
 // be modified. Safe for concurrent use.
 type EntryCache struct {
 	mu    sync.Mutex
 	limit int
 	// size is the sum of the encoded sizes, in bytes.
-	size    int
-	entries map[string]core.Entry
+	size int
+	seed maphash.Seed
+	// entries are found by a hash that is cheap and proves nothing: their bytes are compared as well.
+	entries map[uint64]decodedEntry
+}
+
+// decodedEntry is what the cache knows of data.
+type decodedEntry struct {
+	data   []byte
+	digest string
+	entry  *core.Entry
 }
 
 // defaultEntryBytes is the limit of a runner's own EntryCache.
@@ -24,25 +35,28 @@ const defaultEntryBytes = 32 << 20
 
 // NewEntryCache returns a cache of entries that have up to limit bytes together in the journal.
 func NewEntryCache(limit int) *EntryCache {
-	return &EntryCache{limit: limit, entries: map[string]core.Entry{}}
+	return &EntryCache{limit: limit, seed: maphash.MakeSeed(), entries: map[uint64]decodedEntry{}}
 }
 
-// Decode is core.DecodeEntry, and returns the digest of data too. Sections that are stored as blobs are missing. The error
-// is ErrCorrupt, except for an entry of a later version: a worker of that version can go on with its run.
-func (c *EntryCache) Decode(data []byte) (e core.Entry, digest string, err error) {
-	digest = core.Digest(data)
+// Decode is core.DecodeEntry, and returns the digest of data too. Sections that are stored as blobs are missing. The cache
+// keeps data: it must not be modified. The error is ErrCorrupt, except for an entry of a later version: a worker of that
+// version can go on with its run.
+func (c *EntryCache) Decode(data []byte) (e *core.Entry, digest string, err error) {
+	hash := maphash.Bytes(c.seed, data)
 	c.mu.Lock()
-	e, ok := c.entries[digest]
+	known, ok := c.entries[hash]
 	c.mu.Unlock()
-	if ok {
-		return e, digest, nil
+	if ok && bytes.Equal(known.data, data) {
+		return known.entry, known.digest, nil
 	}
-	if e, err = core.DecodeEntry(data); err != nil {
+	digest = core.Digest(data)
+	decoded, err := core.DecodeEntry(data)
+	if err != nil {
 		var layout struct{ V int }
 		if json.Unmarshal(data, &layout) == nil && layout.V > core.LayoutVersion {
-			return core.Entry{}, digest, err
+			return nil, digest, err
 		}
-		return core.Entry{}, digest, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return nil, digest, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,6 +64,6 @@ func (c *EntryCache) Decode(data []byte) (e core.Entry, digest string, err error
 		clear(c.entries)
 		c.size = len(data)
 	}
-	c.entries[digest] = e
-	return e, digest, nil
+	c.entries[hash] = decodedEntry{data: data, digest: digest, entry: &decoded}
+	return &decoded, digest, nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -62,19 +61,9 @@ func (a *activation) steered() (core.Event, *sdk.Error) {
 	if a.agent.Identity && a.msg.Address.Who == "" {
 		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the message names no principal, which this agent requires")
 	}
-	return core.Steered{Loose: a.loose(), Note: core.Note{
+	return core.Steered{Note: core.Note{
 		ID: core.NoteID(ev.Source, ev.ID), Text: data.Message, Event: ev.ID, Source: ev.Source, Who: a.msg.Address.Who,
 	}}, nil
-}
-
-// looseFor is how long after its beginning a run may be unknown to a delivery of an older message: the first entry may have
-// been written late, and clocks differ.
-const looseFor = 10 * time.Minute
-
-// loose reports whether an earlier delivery of the message may have found no run, and still be about to ack it.
-func (a *activation) loose() bool {
-	began := a.head.Deadline - a.agent.Core.RunDeadline
-	return a.msg.Delivered > 1 && a.msg.Received < began+looseFor.Milliseconds()
 }
 
 // tokens is the number in an attribute; 0 if there is none.

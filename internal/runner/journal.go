@@ -38,6 +38,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		v, err := a.Store.Append(ctx, a.key, at.Version, next)
 		switch {
 		case err == nil:
+			a.wrote = true
 			a.stats.Entries.Add(1)
 			a.stats.Bytes.Add(int64(len(data)))
 			a.Observer.Appended(ctx, &entry, len(data))
@@ -101,40 +102,49 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 	return stored.Encode()
 }
 
-// decode reads an entry with its blobs, and returns its digest too. ErrCorrupt, or the store's failure to read a blob.
-func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (core.Entry, string, error) {
+// decode reads an entry with its blobs, and returns its digest too: the entry is shared, and must not be modified.
+// ErrCorrupt, or the store's failure to read a blob.
+func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (*core.Entry, string, error) {
 	e, digest, err := r.Entries.Decode(rec.Data)
-	if err != nil {
-		return core.Entry{}, "", err
+	if err != nil || len(e.Blobs) == 0 {
+		return e, digest, err
 	}
+	whole := *e
 	for _, b := range e.Blobs {
 		content, err := r.Store.Blob(ctx, run, b.Digest)
 		if err != nil && !errors.Is(err, ErrNotFound) {
-			return core.Entry{}, "", fmt.Errorf("read section %s of entry %d: %w", b.Section, e.Rev, err)
+			return nil, "", fmt.Errorf("read section %s of entry %d: %w", b.Section, e.Rev, err)
 		}
 		if err == nil {
-			err = e.Restore(b, content)
+			err = whole.Restore(b, content)
 		}
 		if err != nil {
-			return core.Entry{}, "", fmt.Errorf("%w: section %s of entry %d: %w", ErrCorrupt, b.Section, e.Rev, err)
+			return nil, "", fmt.Errorf("%w: section %s of entry %d: %w", ErrCorrupt, b.Section, e.Rev, err)
 		}
 	}
-	return e, digest, nil
+	return &whole, digest, nil
 }
 
 // Journal reads a run's entries in order, with their blobs, and checks the chain of hashes.
 func (r *Runner) Journal(ctx context.Context, run sdk.RunKey) ([]core.Entry, error) {
-	entries, _, err := r.readAfter(ctx, run, point{})
-	return entries, err
+	read, _, err := r.readAfter(ctx, run, point{})
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]core.Entry, len(read))
+	for i, e := range read {
+		entries[i] = *e
+	}
+	return entries, nil
 }
 
 // readAfter reads the entries after at and the point that they lead to.
-func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]core.Entry, point, error) {
+func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]*core.Entry, point, error) {
 	records, err := r.Store.Entries(ctx, run, at.Version)
 	if err != nil {
 		return nil, point{}, fmt.Errorf("read journal of run %s: %w", run, err)
 	}
-	entries := make([]core.Entry, 0, len(records))
+	entries := make([]*core.Entry, 0, len(records))
 	for _, rec := range records {
 		e, digest, err := r.decode(ctx, run, rec)
 		if err != nil {
@@ -152,7 +162,7 @@ func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]cor
 // journal reads the entries after from, up to rev at least, and the point that they lead to. What is known to be written
 // is waited for, because a read may be stale; but not for ever, because it may be lost. Only a read from the beginning can
 // tell that: one from a later point that stays short is corrupt so that its caller begins anew.
-func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]core.Entry, point, error) {
+func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]*core.Entry, point, error) {
 	for reads := 1; ; reads++ {
 		entries, end, err := a.readAfter(ctx, a.key, from)
 		if err != nil || end.Rev >= rev || len(entries) > 0 && entries[0].Head.Purged != nil {
@@ -173,7 +183,7 @@ func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]cor
 
 // durable reads the journal up to a.at, which is durable. What others wrote since may vanish in a failover, and what comes
 // from a store that has lost one is not the journal: nothing may leave the worker on the strength of either (R1).
-func (a *activation) durable(ctx context.Context) ([]core.Entry, error) {
+func (a *activation) durable(ctx context.Context) ([]*core.Entry, error) {
 	for range mostStaleReads {
 		entries, _, err := a.journal(ctx, point{}, a.at.Rev)
 		if err != nil {

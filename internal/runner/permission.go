@@ -71,12 +71,14 @@ func (a *activation) ruling(
 	if r.Verdict != sdk.PermissionAsk {
 		return ruling, grants, nil
 	}
-	if i := core.Covering(a.agent.Core, grants, p.Tool, p.Args, a.Env.Now()); i >= 0 {
+	asked := core.Asked{Tool: p.Tool, Args: p.Args, Terms: r.Terms, Initiator: check.Initiator, Now: a.Env.Now()}
+	if i := core.Covering(a.agent.Core, grants, asked); i >= 0 {
 		if !grants[i].Deny {
 			grants = core.Use(grants, i)
 		}
 		return ruling, grants, nil // the core comes to the same
 	}
+	check.Terms = r.Terms
 	ruling.Grant, err = guarded(func() (string, error) { return a.agent.Permissions.Reserve(ctx, check) })
 	if err != nil {
 		return core.Ruling{}, grants, fmt.Errorf("look for a grant for %s: %w", p.ID, err)

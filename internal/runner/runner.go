@@ -68,25 +68,30 @@ type Verdict struct {
 
 func reject(e *sdk.Error) Verdict { return Verdict{Settlement: Reject, Problem: e} }
 
-// retryDelay is how long a message waits when the store or the broker could not be reached. It doubles with every delivery
-// up to longRetryDelay, and is lastingRetryDelay once there were lastingDeliveries, after about a quarter of an hour: a run that
-// is driven is journaled each time, with two entries, and an outage may last.
+// retryDelay is how long a message waits when the store or the broker could not be reached. It doubles with every delivery.
+// An activation that wrote nothing did no harm, and its run is to go on soon after the store is back: it waits no longer than
+// idleRetryDelay. One that wrote did so in vain, with two entries, and an outage may last: it waits up to longRetryDelay, and
+// lastingRetryDelay once there were lastingDeliveries, after about a quarter of an hour.
 const (
 	retryDelay        = 5 * time.Second
+	idleRetryDelay    = 15 * time.Second
 	longRetryDelay    = time.Minute
 	lastingRetryDelay = 5 * time.Minute
 	lastingDeliveries = 20
 )
 
-func (m *Message) retryDelay() time.Duration {
-	if m.Delivered > lastingDeliveries {
+func (a *activation) retryDelay() time.Duration {
+	delay, longest := retryDelay, longRetryDelay
+	switch {
+	case !a.wrote:
+		longest = idleRetryDelay
+	case a.msg.Delivered > lastingDeliveries:
 		return lastingRetryDelay
 	}
-	delay := retryDelay
-	for range min(m.Delivered, 10) - 1 {
+	for range min(a.msg.Delivered, 10) - 1 {
 		delay *= 2
 	}
-	return min(delay, longRetryDelay)
+	return min(delay, longest)
 }
 
 // Options are what a Runner is made of; Cache, Entries and Observer have defaults, all else is required.
@@ -167,5 +172,5 @@ func (a *activation) verdict(ctx context.Context, v Verdict, err error) Verdict 
 	if released := a.release(ctx, err); errors.Is(released, core.ErrFenced) {
 		return Verdict{Settlement: Leave}
 	}
-	return Verdict{Settlement: Retry, After: a.msg.retryDelay()}
+	return Verdict{Settlement: Retry, After: a.retryDelay()}
 }

@@ -5,14 +5,24 @@ import (
 	"time"
 )
 
-func TestMessage_IsRetriedLessAndLessOften(t *testing.T) {
+func TestActivation_IsRetriedLessAndLessOften(t *testing.T) {
 	t.Parallel()
-	for delivered, want := range map[int]time.Duration{
-		1: 5 * time.Second, 2: 10 * time.Second, 4: 40 * time.Second, 5: time.Minute, 20: time.Minute, 21: 5 * time.Minute,
-		1_000_000: 5 * time.Minute,
+	for delivered, want := range map[int]struct{ idle, wrote time.Duration }{
+		1:         {5 * time.Second, 5 * time.Second},
+		2:         {10 * time.Second, 10 * time.Second},
+		4:         {15 * time.Second, 40 * time.Second},
+		5:         {15 * time.Second, time.Minute},
+		20:        {15 * time.Second, time.Minute},
+		21:        {15 * time.Second, 5 * time.Minute},
+		1_000_000: {15 * time.Second, 5 * time.Minute},
 	} {
-		if got := (&Message{Delivered: delivered}).retryDelay(); got != want {
-			t.Errorf("after delivery %d the message waits %s, want %s", delivered, got, want)
+		a := &activation{msg: Message{Delivered: delivered}}
+		if got := a.retryDelay(); got != want.idle {
+			t.Errorf("delivery %d, which wrote nothing, is retried after %s, want %s", delivered, got, want.idle)
+		}
+		a.wrote = true
+		if got := a.retryDelay(); got != want.wrote {
+			t.Errorf("delivery %d, which wrote, is retried after %s, want %s", delivered, got, want.wrote)
 		}
 	}
 }

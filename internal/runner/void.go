@@ -13,8 +13,9 @@ import (
 const messageVoided = "the caller no longer waits"
 
 // voided reports whether the message is a call that nobody waits for any more. A void cancels the run of its call; one
-// that is handled before the call finds no run. So whoever handles the call looks for the void when the run is durable:
-// a void that is published later finds the run. A run that is done, or that another event started, is not asked about.
+// that is handled before the call finds no run. So whoever begins the run looks for the void when the run is durable: a
+// void that is published later finds the run, and ends it under a message of its own. A call that is delivered again ends
+// no run that waits: its earlier delivery may be about to ack it.
 func (a *activation) voided(ctx context.Context) (bool, error) {
 	h := &a.head
 	if a.msg.Address.Kind != sdk.KindOut || h.Status == core.StatusDone || h.Init.Token != a.init().Token {
@@ -25,23 +26,6 @@ func (a *activation) voided(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("look for a void of the call: %w", err)
 	}
 	return voided, nil
-}
-
-// repeated settles a message that changes nothing, unless it is a call that was voided after all: then its run ends, once
-// everything that came of the call before is out.
-func (a *activation) repeated(ctx context.Context) (core.Change, *Verdict, error) {
-	v, err := a.repeat(ctx)
-	if err != nil || v.Settlement != Ack {
-		return core.Change{}, &v, err
-	}
-	if voided, err := a.voided(ctx); err != nil || !voided {
-		return core.Change{}, &v, err
-	}
-	change, err := core.Step(a.agent.Core, a.head, a.in(core.CancelAsked{Message: messageVoided}))
-	if errors.Is(err, core.ErrStale) { // it is to end already
-		return core.Change{}, &v, nil
-	}
-	return change, nil, err
 }
 
 // endVoided marks a run that begins with a voided call, so that its driver ends it. core.ErrFenced says that it is somebody

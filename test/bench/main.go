@@ -20,8 +20,13 @@ import (
 func main() {
 	concurrency := flag.Int("c", 64, "concurrent runs")
 	duration := flag.Duration("d", 5*time.Second, "how long to measure each load")
+	people := flag.Bool("approvals", false, "measure pending approvals alone")
 	flag.Parse()
-	if err := bench(context.Background(), *concurrency, *duration); err != nil {
+	measure := func(ctx context.Context) error { return bench(ctx, *concurrency, *duration) }
+	if *people {
+		measure = approvals
+	}
+	if err := measure(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -119,7 +119,7 @@ func (c *clients) cancel(ctx context.Context, in *initEvent, wait time.Duration)
 	subject := subjects.Control(sdk.ControlCancel, in.agent, sdk.NewRunKey(in.event.Subject))
 	for {
 		c.publish(ctx, subject, ev)
-		// A cancel that came before its run was dead-lettered, so it is sent until it was of use.
+		// A run that begins more than a minute later does not hear it, so it is sent until it was of use.
 		pause(ctx, 2*time.Second)
 		c.mu.Lock()
 		ended := !in.ended.IsZero()

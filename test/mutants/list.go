@@ -46,7 +46,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a message for nobody is acked without a dead letter", file: "internal/runner/activation.go",
-		old: `v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message"))`,
+		old: "v, err := a.refuse(ctx, orphan())",
 		new: "v, err := Verdict{}, error(nil)",
 	},
 	{
@@ -144,16 +144,12 @@ var mutants = []mutant{
 		old: "if takeovers > MaxTakeovers {", new: "if false {",
 	},
 	{
-		name: "a cancel takes a run that was handed back", file: "internal/core/step.go",
-		old: "h.Cancel = &e\n\treturn nil\n", new: "return t.interrupt(e)\n",
+		name: "a control message counts that was refused for want of its run", file: "internal/runner/early.go",
+		old: "return a.msg.Received+mostAhead.Milliseconds() < began", new: "return false && began > 0", within: 100_000,
 	},
 	{
-		name: "a message takes a run that was handed back", file: "internal/core/round.go",
-		old: "return !steered", new: "return true || steered", within: 100_000,
-	},
-	{
-		name: "a message that may be acked takes a run that waits", file: "internal/core/steer.go",
-		old: "if ev.Loose && h.Status == StatusWaiting {", new: "if false {", within: 100_000,
+		name: "a control message does not wait for its run", file: "internal/runner/early.go",
+		old: `a.head.Status == "" && a.Env.Now() < a.msg.Received+waitForRun.Milliseconds():`, new: "false:", within: 100_000,
 	},
 
 	// One result for each call, one end for each run.
@@ -317,7 +313,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a decision for a tool releases what its author may not decide", file: "internal/core/decision.go",
-		old: "return !c.Gate.admits(who, h.Init.Who) })", new: "return false })",
+		old: "!c.Gate.terms().Admit(d.Scope, by, decided.Gate.Signed, h.Init.Who) {", new: "false {",
 	},
 	{
 		name: "a denied call is made", file: "internal/core/decision.go",
@@ -342,11 +338,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "a grant never expires", file: "internal/core/permission.go",
-		old: "g.Expires > 0 && g.Expires <= now ||", new: "",
+		old: "g.Expires > 0 && g.Expires <= a.Now ||", new: "",
 	},
 	{
 		name: "a grant for one tool covers all", file: "internal/core/permission.go",
-		old: "if g.Tool != tool ||", new: "if",
+		old: "if g.Tool != a.Tool ||", new: "if",
 	},
 	{
 		name: "a tool runs by a decision that may be forgotten", file: "internal/runner/drive.go",

@@ -309,7 +309,7 @@ func TestAgents_VoidThatOvertakesItsCall(t *testing.T) {
 	void.ID, void.ParentID, void.Data = call.ID+"-void", call.ID, json.RawMessage(`{}`)
 
 	h.Publish(subjects.Void(address), void)
-	handled(t, h, 1)
+	delivered(t, h, "AGENTD_OUT", "agent_child", 1)
 	h.Publish(subjects.Call(address), call)
 	ended(h, sub(caller, address.Call), core.ReasonCancelled)
 	handled(t, h, 2)

@@ -200,7 +200,9 @@ func (b *fakeBroker) next(messages []*message) *message {
 func (b *fakeBroker) deliver(m *message, w *worker) {
 	m.delivered++
 	m.due = b.now + ackWait
-	b.trace("deliver %s %d to %s (delivery %d)", m.stream, m.sequence, w.name, m.delivered)
+	if b.log != nil {
+		b.trace("deliver %s %d to %s (delivery %d)", m.stream, m.sequence, w.name, m.delivered)
+	}
 	if b.acksOnDelivery {
 		b.remove(m)
 	}

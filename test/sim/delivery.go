@@ -38,7 +38,9 @@ func (d *delivery) Ack() error {
 	if d.strikes(ackLost) {
 		return nil
 	}
-	d.trace("ack     %s %d by %s", d.stream, d.sequence, d.worker.name)
+	if d.log != nil {
+		d.trace("ack     %s %d by %s", d.stream, d.sequence, d.worker.name)
+	}
 	d.remove(d.message)
 	d.pause(atAcked)
 	return nil
@@ -49,7 +51,9 @@ func (d *delivery) Nak(delay time.Duration) error {
 	if d.strikes(ackLost) {
 		return errBroker
 	}
-	d.trace("nak     %s %d by %s, for %v", d.stream, d.sequence, d.worker.name, delay)
+	if d.log != nil {
+		d.trace("nak     %s %d by %s, for %v", d.stream, d.sequence, d.worker.name, delay)
+	}
 	d.due = d.now + delay.Milliseconds()
 	return nil
 }
@@ -116,7 +120,9 @@ func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, d
 		return errBroker
 	}
 	p.broker.arm(subjects.Fire(agent, run), due)
-	p.trace("armed   timer of %s for %.3f", p.name(run), seconds(due))
+	if p.log != nil {
+		p.trace("armed   timer of %s for %.3f", p.name(run), seconds(due))
+	}
 	p.pause(atArmed)
 	if p.strikes(publishUnsure) {
 		return errBroker

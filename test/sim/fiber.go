@@ -11,6 +11,7 @@ type fiber struct {
 	*coroutine
 	worker *worker
 	parent *fiber
+	job    func()
 	// children that have not returned yet: the fiber waits for them.
 	children int
 	// wake is when a sleeping or frozen fiber goes on, in Unix milliseconds; sleeping is the context that ends its sleep
@@ -28,7 +29,7 @@ type fiber struct {
 
 // coroutine runs one fiber after the other: making one is dear, and so is its stack's growth.
 type coroutine struct {
-	job   func()
+	fiber *fiber
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
@@ -39,7 +40,7 @@ func newCoroutine() *coroutine {
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
 		for {
-			c.job()
+			c.fiber.run()
 			if !yield(struct{}{}) {
 				return
 			}
@@ -61,7 +62,7 @@ func (p *pool) take() *coroutine {
 }
 
 func (p *pool) put(c *coroutine) {
-	c.job = nil
+	c.fiber = nil
 	p.idle = append(p.idle, c)
 }
 
@@ -78,19 +79,24 @@ type killed struct{}
 
 // spawn makes a fiber that runs f; the scheduler starts it.
 func (s *simulation) spawn(w *worker, parent *fiber, f func()) *fiber {
-	fb := &fiber{coroutine: s.pool.take(), worker: w, parent: parent}
-	fb.job = func() {
-		defer func() {
-			fb.done = true
-			p := recover()
-			if _, ok := p.(killed); !ok && p != nil {
-				s.violate("panic", "%v\n%s", p, debug.Stack())
-			}
-		}()
-		f()
-	}
+	fb := &fiber{coroutine: s.pool.take(), worker: w, parent: parent, job: f}
+	fb.coroutine.fiber = fb
 	w.fibers = append(w.fibers, fb)
 	return fb
+}
+
+// run does the fiber's job to its end, or until it is killed.
+func (fb *fiber) run() {
+	defer fb.end()
+	fb.job()
+}
+
+func (fb *fiber) end() {
+	fb.done = true
+	p := recover()
+	if _, ok := p.(killed); !ok && p != nil {
+		fb.worker.violate("panic", "%v\n%s", p, debug.Stack())
+	}
 }
 
 // resume runs a fiber up to its next point or its end.

@@ -130,7 +130,7 @@ func (f *fakeStore) Append(
 		f.violate("I6", "entry %d of %s: %v", next.Rev, run, err)
 		return runner.Version{}, err
 	}
-	stage := stageOf(&e)
+	stage := stageOf(e)
 	before := stage.before
 	if f.running.unsure == next.Etag {
 		before = stage.again
@@ -146,7 +146,7 @@ func (f *fakeStore) Append(
 		return next.Version, nil
 	}
 	next.Position = next.Rev
-	j, err := f.write(run, base, &next, decoded{&e, digest})
+	j, err := f.write(run, base, &next, decoded{e, digest})
 	if err != nil {
 		f.trace("refused entry %d of %s: %v", next.Rev, e.Head.Run, err)
 		return runner.Version{}, err

@@ -8,7 +8,7 @@ import (
 	"agentd/sdk"
 )
 
-// trace adds a line to the log, if there is one.
+// trace adds a line to the log, if there is one. What happens often asks for the log before: arguments cost memory.
 func (s *simulation) trace(format string, args ...any) {
 	if s.log != nil {
 		s.log(fmt.Sprintf("%9.3f  ", seconds(s.now)) + fmt.Sprintf(format, args...))

@@ -52,44 +52,90 @@ func (s *Screen) title() string {
 
 // renderList is the heading and as many items as fit, the selected one among them.
 func (s *Screen) renderList(width, rows int, now time.Time) []string {
-	lines := []string{dim + cut("  "+row("ID", "AGE", "LEFT", "AGENT", "RUN", "ASKS", "RISK", "ARGUMENTS OR TEXT"), width) + reset}
+	table := [][]string{{"ID", "AGE", "LEFT", "AGENT", "RUN", "ASKS", "RISK", "ARGUMENTS OR TEXT"}}
 	fit := rows - 1
 	first := min(max(s.index()-fit/2, 0), max(len(s.items)-fit, 0))
-	for n := first; n < first+fit; n++ {
-		if n >= len(s.items) {
-			lines = append(lines, "")
-			continue
-		}
-		i := &s.items[n]
-		left := "-"
-		if i.Expires > 0 {
-			left = short(time.UnixMilli(i.Expires).Sub(now))
-		}
-		asks := i.Tool
-		if i.Kind != desk.KindPermission {
-			asks = "(" + string(i.Kind) + ")"
-		}
-		text := row(i.Short, short(now.Sub(time.UnixMilli(i.Asked))), left, i.Agent, i.Run, asks, i.Risk, i.Summary)
+	last := min(first+fit, len(s.items))
+	for n := first; n < last; n++ {
+		table = append(table, cells(&s.items[n], now))
+	}
+	sizes := sizesOf(table, width)
+	lines := []string{dim + cut("  "+row(table[0], sizes), width) + reset}
+	for n := first; n < last; n++ {
+		i, text := &s.items[n], row(table[1+n-first], sizes)
 		switch {
 		case i.ID == s.selected:
 			lines = append(lines, reverse+pad("> "+text, width)+reset)
-		case i.Risk == "high":
+		case i.Risk == "high" && !s.Plain:
 			lines = append(lines, red+cut("  "+text, width)+reset)
 		default:
 			lines = append(lines, cut("  "+text, width))
 		}
 	}
-	if len(s.items) == 0 && len(lines) > 0 {
-		lines[len(lines)-1] = dim + "  nothing waits for a person" + reset
+	if len(s.items) == 0 {
+		lines = append(lines, dim+"  nothing waits for a person"+reset)
+	}
+	for len(lines) < rows {
+		lines = append(lines, "")
 	}
 	return lines
 }
 
+// cells are the columns of an item.
+func cells(i *desk.Item, now time.Time) []string {
+	left := "-"
+	if i.Expires > 0 {
+		left = short(time.UnixMilli(i.Expires).Sub(now))
+	}
+	asks := i.Tool
+	switch i.Kind {
+	case desk.KindPermission:
+	case desk.KindTask:
+		asks = i.Type
+	default:
+		asks = "(" + string(i.Kind) + ")"
+	}
+	return []string{i.Short, short(now.Sub(time.UnixMilli(i.Asked))), left, i.Agent, i.Run, asks, i.Risk, i.Summary}
+}
+
+// The columns of the list, but the last one: how wide they are at most, and which are left out where the last one would get
+// less than leastSummary.
+var (
+	widest  = []int{8, 5, 5, 14, 18, 18, 6}
+	leftOut = []int{3, 4}
+)
+
+const leastSummary = 20
+
+// sizesOf are the widths of all columns but the last one: what they have to show. 0 leaves one out.
+func sizesOf(table [][]string, width int) []int {
+	sizes := make([]int, len(widest))
+	total := len("> ")
+	for n := range sizes {
+		for _, line := range table {
+			sizes[n] = max(sizes[n], taken(oneLine(line[n], widest[n])))
+		}
+		total += sizes[n] + len(gap)
+	}
+	for _, n := range leftOut {
+		if total+leastSummary > width {
+			total -= sizes[n] + len(gap)
+			sizes[n] = 0
+		}
+	}
+	return sizes
+}
+
+// gap is between columns.
+const gap = "  "
+
 // row is a line of the list.
-func row(cells ...string) string {
+func row(cells []string, sizes []int) string {
 	var b strings.Builder
-	for n, size := range []int{8, 5, 5, 14, 18, 18, 6} {
-		b.WriteString(pad(oneLine(cells[n], size), size) + " ")
+	for n, size := range sizes {
+		if size > 0 {
+			b.WriteString(pad(oneLine(cells[n], size), size) + gap)
+		}
 	}
 	return b.String() + oneLine(cells[len(cells)-1], smallestWidth*8)
 }
@@ -176,11 +222,27 @@ func (s *Screen) footer(width int) string {
 		return bold + prompt + " > " + reset + desk.Visible(string(typed), false) + "▏"
 	case browsing:
 	}
-	keys := "↑↓ select  a approve  d deny  e edit  r reply  s show  q quit"
+	return dim + cut(s.keys(width), width) + reset
+}
+
+// keys are those that do something now. The arrows explain themselves where there is no room.
+func (s *Screen) keys(width int) string {
+	move, back := "↑↓ select  ", "  s show"
 	if s.large {
-		keys = "↑↓ scroll  a approve  d deny  e edit  r reply  s back  q quit"
+		move, back = "↑↓ scroll  ", "  s back"
 	}
-	return dim + cut(keys, width) + reset
+	keys := "q quit"
+	if at := s.index(); at >= 0 {
+		does := "r answer"
+		if s.items[at].Kind == desk.KindPermission {
+			does = "a approve  d deny  e edit  r ask back"
+		}
+		keys = does + back + "  " + keys
+		if len(keys)+taken(move) <= width {
+			keys = move + keys
+		}
+	}
+	return keys
 }
 
 // oneLine makes text of others one line of at most n characters in which everything can be seen.
@@ -198,11 +260,15 @@ func cut(text string, n int) string {
 
 func pad(text string, n int) string {
 	text = cut(text, n)
-	taken := 0
+	return text + strings.Repeat(" ", max(n-taken(text), 0))
+}
+
+// taken is how many columns a text takes.
+func taken(text string) (n int) {
 	for _, r := range text {
-		taken += columns(r)
+		n += columns(r)
 	}
-	return text + strings.Repeat(" ", max(n-taken, 0))
+	return n
 }
 
 // short is a duration in its largest unit.

@@ -48,7 +48,9 @@ const (
 // Screen is the state of the inbox. It is used by one goroutine.
 type Screen struct {
 	// Who is who decides, for the first line.
-	Who   string
+	Who string
+	// Plain shows nothing in colour.
+	Plain bool
 	items []desk.Item
 	// selected is the id of an item, so that a key never hits one that has moved under it.
 	selected string

@@ -179,3 +179,32 @@ func TestKeys_DecodesWhatTerminalsSend(t *testing.T) {
 		}
 	}
 }
+
+func TestRender_NarrowScreensKeepWhatIsAskedAndHowToAnswer(t *testing.T) {
+	t.Parallel()
+	long := item("c7euxw", desk.KindPermission)
+	long.Agent, long.Run, long.Tool = "a rather long name", "a run of a long name", "transfer_money"
+	s := show(long)
+	all := strings.Join(s.Render(60, 24, now), "\n")
+	for _, want := range []string{"transfer_money", "sum of c7euxw", "a approve", "q quit"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("60 columns do not show %q:\n%s", want, all)
+		}
+	}
+	if all = strings.Join(show(item("one", desk.KindQuestion)).Render(60, 24, now), "\n"); strings.Contains(all, "approve") {
+		t.Errorf("a question can be approved:\n%s", all)
+	}
+}
+
+func TestRender_PlainHasNoColour(t *testing.T) {
+	t.Parallel()
+	const red = "\x1b[31m"
+	s := show(item("one", desk.KindPermission), item("two", desk.KindPermission))
+	if all := strings.Join(s.Render(100, 30, now), "\n"); !strings.Contains(all, red) {
+		t.Errorf("what is of high risk is not red:\n%q", all)
+	}
+	s.Plain = true
+	if all := strings.Join(s.Render(100, 30, now), "\n"); strings.Contains(all, red) {
+		t.Errorf("plain is red:\n%q", all)
+	}
+}

@@ -206,25 +206,6 @@ func TestStore_NeedsDirectReads(t *testing.T) {
 	}
 }
 
-// TestStore_UsesDomain: a client of a leaf node reaches the journal in the hub's domain.
-func TestStore_UsesDomain(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	js, err := jetstream.NewWithDomain(s.js.Conn(), "hub")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := New(js, streamName, s.subjects).api("X"); got != "$JS.hub.API.X" {
-		t.Errorf("API subject in a domain: %s", got)
-	}
-	if js, err = jetstream.NewWithAPIPrefix(s.js.Conn(), "from.a"); err != nil {
-		t.Fatal(err)
-	}
-	if got := New(js, streamName, s.subjects).api("X"); got != "from.a.X" {
-		t.Errorf("API subject under a prefix: %s", got)
-	}
-}
-
 func BenchmarkStore(b *testing.B) {
 	storetest.Benchmark(b, "sync_interval=always,replicas=1", func(b *testing.B) runner.Store { return open(b) })
 }

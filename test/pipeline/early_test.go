@@ -1,0 +1,61 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// A cancel that is handled before the init event of its run waits for it.
+func TestEarly_CancelWaitsForItsRun(t *testing.T) {
+	t.Parallel()
+	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2))))
+	ev := h.Init("desk", hello())
+	h.Cancel(sdktest.Run{Subject: ev.Subject, Key: sdk.NewRunKey(ev.Subject), Agent: "desk"}, "never mind")
+	delivered(t, h, "AGENTD_IN", "agent_desk", 1)
+	r := h.Send("desk", ev)
+	ended(h, r, core.ReasonCancelled)
+	h.NoDeadLetter()
+}
+
+// A message that is handled before the init event of its run is heard by it.
+func TestEarly_MessageIsHeard(t *testing.T) {
+	t.Parallel()
+	model := sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three"))
+	h := start(t, desk(), model)
+	ev := h.Init("desk", hello())
+	h.Publish(h.Conn().Subjects().Control(sdk.ControlMessage, "desk", sdk.NewRunKey(ev.Subject)), sdk.Event{
+		ID: "m-1", Source: "com.test.client", Type: "message", Subject: ev.Subject, Data: json.RawMessage(`{"message":"and be quick"}`),
+	})
+	delivered(t, h, "AGENTD_IN", "agent_desk", 1)
+	r := h.Send("desk", ev)
+	h.Until(r, "the message is heard", func(s core.State) bool { return len(s.Heard) == 1 })
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "three")
+	requests := model.Requests()
+	heard := func(m sdk.Message) bool { return m.PlainText() == "and be quick" }
+	if told := requests[len(requests)-1].Messages; !slices.ContainsFunc(told, heard) {
+		t.Errorf("the model was told %+v", told)
+	}
+	h.NoDeadLetter()
+}
+
+// delivered waits until a consumer has handed out the first n messages of its stream.
+func delivered(t *testing.T, h *sdktest.Harness, stream, consumer string, n uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(sdktest.Patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
+		c, err := h.Conn().JetStream().Consumer(t.Context(), stream, consumer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.CachedInfo().Delivered.Stream >= n {
+			return
+		}
+	}
+	t.Fatalf("message %d of %s was not delivered", n, stream)
+}

@@ -1,0 +1,111 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+)
+
+// heavier asks for small sums under the terms, and for large ones under those of the other.
+func heavier(small, large sdk.PermissionPolicyTerms) *sdk.PermissionPolicy {
+	return &sdk.PermissionPolicy{
+		Rules: []sdk.PermissionRule{
+			{Name: "large", Tools: []string{"calc_add"}, When: "args.a >= 1000.0", Verdict: sdk.PermissionAsk, Terms: &large},
+			{Name: "small", Tools: []string{"calc_add"}, Verdict: sdk.PermissionAsk, Terms: &small},
+		},
+	}
+}
+
+// first is the first argument that a request shows.
+func first(c *sdktest.Call) float64 {
+	args, _ := c.Data()["args"].(map[string]any)
+	a, _ := args["a"].(float64)
+	return a
+}
+
+// Somebody allows all further calls of a tool on a request under light terms. A call that another rule asks for, under terms
+// that this does not satisfy, is asked for all the same.
+func TestGrant_CoversNoCallUnderHeavierTerms(t *testing.T) {
+	t.Parallel()
+	for scope, terms := range map[sdk.GrantScope]map[string]sdk.PermissionPolicyTerms{
+		sdk.ScopeTool: {
+			"scope":     {Scopes: []sdk.GrantScope{sdk.ScopeCall}},
+			"quorum":    {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}, Quorum: 2},
+			"approvers": {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}, Approvers: []string{"the-boss"}},
+			"four eyes": {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}, FourEyes: true},
+		},
+		sdk.ScopePrincipal: {
+			"scope":  {Scopes: []sdk.GrantScope{sdk.ScopeCall}},
+			"quorum": {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}, Quorum: 2},
+		},
+	} {
+		for what, large := range terms {
+			t.Run(fmt.Sprint(scope, " ", what), func(t *testing.T) {
+				t.Parallel()
+				spec := desk()
+				spec.Permissions = heavier(sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, scope}}, large)
+				h := sdktest.Start(t, sdktest.Options{
+					Agents: []sdk.Agent{{Spec: spec}}, Identity: true,
+					Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Ask(add(2, 3)), sdktest.Ask(add(1000, 1)), sdktest.Say("done")),
+				})
+				r := h.SendAs("anna", "desk", h.Init("desk", hello()))
+				request := h.Call(sdk.TypePermissionRequest)
+				d := sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: scope}
+				d.ArgsHash, _ = request.Data()["args_sha256"].(string)
+				h.PublishAs("anna", request, request.Response(sdk.TypePermissionDecided, d))
+				h.Call("calc.add").Answer("calc.added", sum(3))
+				h.Call("calc.add").Answer("calc.added", sum(5)) // covered
+				request = h.Call(sdk.TypePermissionRequest)
+				if first(request) != 1000 {
+					t.Errorf("asked for %s", request.Event.Data)
+				}
+				h.NoCall("calc.add")
+				d = sdk.PermissionDecision{Decision: sdk.DecisionDeny, ArgsHash: request.Data()["args_sha256"].(string)}
+				h.PublishAs("the-boss", request, request.Response(sdk.TypePermissionDecided, d))
+				wantResponse(t, h.Done(r), "done")
+				sound(t, h.Conn(), natsStore(h.Conn()))
+			})
+		}
+	}
+}
+
+// Calls that are held beside the one that somebody allows for more are uses of what they allow: a bound holds for them too.
+func TestGrant_LetsNoMoreHeldCallsGoThanItHasUses(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}}, "calc_add")
+	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 1), add(2, 1), add(3, 1)), sdktest.Ask(add(4, 1)), sdktest.Say("done")))
+	r := h.Run("desk", hello())
+	requests := map[float64]*sdktest.Call{}
+	for range 3 {
+		c := h.Call(sdk.TypePermissionRequest)
+		requests[first(c)] = c
+	}
+	decide(requests[1], sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, Uses: 1})
+	for range 2 { // its own call, and the one use
+		call := h.Call("calc.add")
+		var data struct{ A float64 }
+		if err := json.Unmarshal(call.Event.Data, &data); err != nil || data.A > 2 {
+			t.Errorf("the call carries %s: %v", call.Event.Data, err)
+		}
+		call.Answer("calc.added", sum(2))
+	}
+	h.Until(r, "both answers", func(s core.State) bool {
+		open := 0
+		for _, c := range s.Calls {
+			if !c.Closed() {
+				open++
+			}
+		}
+		return s.Status == core.StatusWaiting && open == 2 // the third call, and its request
+	})
+	h.NoCall("calc.add")
+	decide(requests[3], sdk.PermissionDecision{Decision: sdk.DecisionDeny})
+	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionDeny}) // nothing is left of the grant
+	wantResponse(t, h.Done(r), "done")
+	sound(t, h.Conn(), natsStore(h.Conn()))
+}
