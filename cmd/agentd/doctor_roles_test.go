@@ -37,6 +37,20 @@ func TestDoctor_TellsWhatIsRefusedFromWhatIsNotThere(t *testing.T) {
 	}
 }
 
+// Without that, a command waits for an answer that does not come, and says that there was none.
+func TestCommands_SayWhatTheServerRefuses(t *testing.T) {
+	g := newGuarded(t, "", func(agents string) string { return agents })
+	for _, command := range [][]string{
+		{"provision"}, {"approvals", "list"}, {"dlq", "list"}, {"audit", "verify", "--all"}, {"contracts", "list"},
+	} {
+		code, out, problems := g.agentd(append(command, "--nats", g.url("svc_local_bank_pay"))...)
+		if code != exitFailure || out != "" || !strings.Contains(problems, "the NATS server does not let this user") ||
+			strings.Contains(problems, "NATS reports an error") {
+			t.Errorf("agentd %q exits with %d:\n%s%s", command, code, out, problems)
+		}
+	}
+}
+
 // findings are what doctor finds as a user: the codes, with what is not permitted.
 func (g *guarded) findings(user string) []string {
 	g.t.Helper()

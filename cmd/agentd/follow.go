@@ -94,7 +94,12 @@ func (f *follower) wait(ctx context.Context) (sdk.Event, error) {
 	working, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() {
-		if err := f.desk.serve(working); err != nil && working.Err() == nil {
+		err := f.desk.serve(working)
+		switch {
+		case working.Err() != nil:
+		case refused(err):
+			f.progress.note("note", "this NATS user may not read what runs ask people: others answer")
+		case err != nil:
 			f.progress.note(labelError, "questions cannot be answered here: "+err.Error())
 		}
 	})

@@ -15,11 +15,12 @@ import (
 )
 
 type natsConfigFlags struct {
-	clients, people, approvers []string
-	worker, operator           string
-	account, listen, storeDir  string
-	tls                        accounts.TLS
-	bcrypt                     bool
+	clients, people, approvers         []string
+	services                           []string
+	worker, operator                   string
+	account, listen, monitor, storeDir string
+	tls                                accounts.TLS
+	bcrypt                             bool
 }
 
 func (a *app) natsConfigCommand() *cobra.Command {
@@ -48,11 +49,13 @@ func (a *app) natsConfigCommand() *cobra.Command {
 	flags.StringSliceVar(&f.clients, "client", []string{"client"}, "programs that start runs")
 	flags.StringSliceVar(&f.people, "person", nil, "people who start runs and answer questions at a chat front end")
 	flags.StringArrayVar(&f.approvers, "approver", nil, "who decides and answers: NAME, or NAME=DOMAIN,DOMAIN… (default domain: human.interaction)")
+	flags.StringArrayVar(&f.services, "service", nil, "one user for a program that answers several types: NAME=TYPE,TYPE…")
 	flags.StringVar(&f.worker, "worker", "worker", "user of the workers")
 	flags.StringVar(&f.operator, "operator", "operator", "user who provisions and operates")
 	flags.StringVar(&f.account, "account", "AGENTD", "the account that all users are in")
 	flags.StringVar(&f.listen, "listen", "0.0.0.0:4222", "address that the server listens on")
-	flags.StringVar(&f.storeDir, "store-dir", "/data/jetstream", "folder of the server's streams")
+	flags.StringVar(&f.monitor, "monitor", "", "address of the server's monitoring port, such as 127.0.0.1:8222 (default: none)")
+	flags.StringVar(&f.storeDir, "store-dir", "/data", "folder of the server; its streams are in jetstream there")
 	flags.StringVar(&f.tls.Cert, "tls-cert", "", "the server's certificate, a PEM file")
 	flags.StringVar(&f.tls.Key, "tls-key", "", "the certificate's key, a PEM file")
 	flags.StringVar(&f.tls.CA, "tls-ca", "", "also ask clients for a certificate of this authority, a PEM file")
@@ -72,14 +75,18 @@ func (a *app) natsConfig(cfg *config.Config, f natsConfigFlags) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
+	services, err := programs(f.services)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
 	users, err := accounts.Users(accounts.Plan{
 		Subjects: subjects(cfg), Broker: plan(cfg), Journals: cfg.StoreKind() == config.StoreJetStream, Identity: cfg.Identity,
-		Clients: named(f.clients), People: named(f.people), Approvers: approvers, WorkerName: f.worker, OperatorName: f.operator,
+		Clients: named(f.clients), People: named(f.people), Approvers: approvers, Programs: services, WorkerName: f.worker, OperatorName: f.operator,
 	})
 	if err != nil {
 		return err
 	}
-	server := accounts.Server{Account: f.account, Listen: f.listen, StoreDir: f.storeDir, TLS: f.tls}
+	server := accounts.Server{Account: f.account, Listen: f.listen, Monitor: f.monitor, StoreDir: f.storeDir, TLS: f.tls}
 	if f.bcrypt {
 		if server.Hash, err = passwords(users); err != nil {
 			return err
@@ -111,6 +118,19 @@ func members(texts []string) ([]accounts.Member, error) {
 			}
 		}
 		list = append(list, m)
+	}
+	return list, nil
+}
+
+// programs reads services: NAME=TYPE,TYPE.
+func programs(texts []string) ([]accounts.Program, error) {
+	var list []accounts.Program
+	for _, text := range texts {
+		name, types, ok := strings.Cut(text, "=")
+		if !ok || name == "" || types == "" {
+			return nil, fmt.Errorf("--service %s: want NAME=TYPE,TYPE…", text)
+		}
+		list = append(list, accounts.Program{Name: name, Types: strings.Split(types, ",")})
 	}
 	return list, nil
 }

@@ -86,8 +86,8 @@ func (g *guarded) work() {
 	g.until(&g.errors, "serving")
 }
 
-// newGuarded is startGuardedWith without a worker.
-func newGuarded(t *testing.T, settings string, change func(agents string) string) *guarded {
+// newGuarded is startGuardedWith without a worker, with further flags of nats-config.
+func newGuarded(t *testing.T, settings string, change func(agents string) string, flags ...string) *guarded {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	config, script := clerkProject(t, "identity: required\n"+settings)
@@ -106,12 +106,14 @@ func newGuarded(t *testing.T, settings string, change func(agents string) string
 	} {
 		t.Setenv(name, value)
 	}
-	for _, user := range []string{"worker", "operator", "shop", "ann", "bob", "jane", "svc_local_bank_pay", "svc_local_weather_forecast"} {
+	for _, user := range []string{"worker", "operator", "shop", "ann", "bob", "jane", "svc_local_bank_pay", "svc_local_weather_forecast", "bank"} {
 		t.Setenv(accounts.PasswordVariable(user), "secret-of-"+user)
 	}
 	g := &guarded{system: &system{t: t, config: config, data: t.TempDir()}, violations: &serverLog{}}
-	out, _ := g.expect(exitOK, "nats-config", "--client", "shop", "--person", "ann,bob", "--approver", "jane",
-		"--listen", "127.0.0.1:-1", "--store-dir", filepath.Join(dir, "jetstream"))
+	out, _ := g.expect(exitOK, append([]string{
+		"nats-config", "--client", "shop", "--person", "ann,bob", "--approver", "jane",
+		"--listen", "127.0.0.1:-1", "--store-dir", filepath.Join(dir, "jetstream"),
+	}, flags...)...)
 	if strings.Contains(out, "secret-of") {
 		t.Fatal("a password is printed")
 	}
@@ -159,6 +161,12 @@ func (g *guarded) as(user string, args ...string) string {
 // serve answers the calls of bank.pay as its own user, until the test ends.
 func (g *guarded) serve(paid func()) {
 	g.t.Helper()
+	g.serveAs("svc_local_bank_pay", paid)
+}
+
+// serveAs is serve as a user of the server, with further services that are not called.
+func (g *guarded) serveAs(user string, paid func(), others ...*service.Service) {
+	g.t.Helper()
 	one, err := service.FromFile(filepath.Join(filepath.Dir(g.config), "pay.yaml"))
 	if err != nil {
 		g.t.Fatal(err)
@@ -169,8 +177,8 @@ func (g *guarded) serve(paid func()) {
 	})
 	ctx, stop := context.WithCancel(context.WithoutCancel(g.t.Context()))
 	done := make(chan error, 1)
-	s := service.Server{URL: g.url("svc_local_bank_pay"), Logger: slog.New(slog.NewTextHandler(g.t.Output(), nil))}
-	go func() { done <- s.Run(ctx, one) }()
+	s := service.Server{URL: g.url(user), Logger: slog.New(slog.NewTextHandler(g.t.Output(), nil))}
+	go func() { done <- s.Run(ctx, append(others, one)...) }()
 	g.t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -27,12 +28,14 @@ func (a *app) provisionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			changes, err := a.provision(cmd.Context(), c)
-			if changes == nil {
-				changes = []broker.Change{}
-			}
-			if printing := a.printChanges(changes); err == nil {
-				err = printing
+			changes := []broker.Change{}
+			err = c.Permitted(cmd.Context(), func(ctx context.Context) error {
+				made, err := a.provision(ctx, c)
+				changes = append(changes, made...)
+				return err
+			})
+			if err == nil || len(changes) > 0 {
+				err = errors.Join(err, a.printChanges(changes))
 			}
 			return c.close(err)
 		},

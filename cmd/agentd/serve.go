@@ -92,7 +92,9 @@ func (a *app) workerOptions(cfg *config.Config, url string) (worker.Options, err
 		return worker.Options{}, err
 	}
 	return worker.Options{
-		URL: url, Login: worker.Login(login(cfg)), RedisURL: redisURL(cfg), Root: cfg.NATS.Root, Encryption: keys,
+		URL: url, Login: worker.Login(login(cfg)), RedisURL: redisURL(cfg),
+		RedisTLS: worker.RedisTLS{RedisCA: cfg.Redis.CA, RedisCert: cfg.Redis.Cert, RedisKey: cfg.Redis.Key},
+		Root:     cfg.NATS.Root, Encryption: keys,
 		Agents: served, Models: registry.Provider, Slots: cfg.Slots,
 		Identity: cfg.Identity, Keys: cfg.Keys,
 		ReconcileEvery: period(cfg.Reconcile.Interval), LostAfter: cfg.Reconcile.OlderThan, History: period(cfg.Retention.History),

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/desk"
 	"agentd/internal/llm"
+	"agentd/internal/state/redisstore"
 	"agentd/internal/state/sealed"
 	"agentd/internal/telemetry"
 	"agentd/internal/worker"
@@ -169,7 +170,9 @@ func storeOptions(cfg *config.Config) (worker.StoreOptions, error) {
 		return worker.StoreOptions{}, err
 	}
 	keys, err := sealed.NewKeyring(sealed.Options(e))
-	return worker.StoreOptions{RedisURL: redisURL(cfg), Keys: keys}, err
+	return worker.StoreOptions{
+		RedisURL: redisURL(cfg), RedisTLS: redisstore.TLS{CA: cfg.Redis.CA, Cert: cfg.Redis.Cert, Key: cfg.Redis.Key}, Keys: keys,
+	}, err
 }
 
 // redisURL is empty when runs are kept in JetStream.

@@ -4,7 +4,6 @@ package accounts
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"agentd/internal/broker"
@@ -43,6 +42,13 @@ type Member struct {
 	Domains []string
 }
 
+// Program is a user that answers calls of several types.
+type Program struct {
+	Name string
+	// Types are those of contracts, in whatever domains.
+	Types []string
+}
+
 // Plan says who there is.
 type Plan struct {
 	Subjects sdk.Subjects
@@ -53,7 +59,9 @@ type Plan struct {
 	// Identity makes clients publish under their own names alone.
 	Identity                   bool
 	Clients, People, Approvers []Member
-	WorkerName, OperatorName   string
+	// Programs answer the calls of several types with one user, in place of a user for each type.
+	Programs                 []Program
+	WorkerName, OperatorName string
 }
 
 // Users are the users of a plan, sorted as they are explained: worker, services, clients, people, approvers, operator. The
@@ -61,11 +69,11 @@ type Plan struct {
 func Users(p Plan) ([]User, error) {
 	r := rights{p.Subjects, p}
 	users := []User{r.worker()}
-	for _, s := range p.Broker.Services {
-		if !slices.Contains(forPeople, s.Type) {
-			users = append(users, r.service(s))
-		}
+	programs, err := r.programs()
+	if err != nil {
+		return nil, err
 	}
+	users = append(users, programs...)
 	for _, m := range p.Clients {
 		users = append(users, r.client(m))
 	}

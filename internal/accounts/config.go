@@ -16,7 +16,9 @@ import (
 type Server struct {
 	// Account is the account that all users are in; Listen the address, HOST:PORT; StoreDir the folder of JetStream.
 	Account, Listen, StoreDir string
-	TLS                       TLS
+	// Monitor is the address of the monitoring port, HOST:PORT; empty is none.
+	Monitor string
+	TLS     TLS
 	// Hash returns the password of a user, whose bcrypt hash is written. Nil writes the name of an environment variable
 	// in its place, which the server reads when it loads the file.
 	Hash func(variable string) (password string, err error)
@@ -42,6 +44,9 @@ func Write(w io.Writer, s Server, users []User) error {
 		fmt.Fprintf(&b, "# The server reads the passwords from its environment; they must be words that begin with a letter.\n")
 	}
 	fmt.Fprintf(&b, "listen: %q\n", s.Listen)
+	if s.Monitor != "" {
+		fmt.Fprintf(&b, "http: %q\n", s.Monitor)
+	}
 	fmt.Fprintf(&b, "jetstream {\n  store_dir: %q\n  sync_interval: always\n}\n", s.StoreDir)
 	if s.TLS.Cert != "" {
 		fmt.Fprintf(&b, "tls {\n  cert_file: %q\n  key_file: %q\n", s.TLS.Cert, s.TLS.Key)

@@ -140,6 +140,38 @@ func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
 	}
 }
 
+// programs are the users that answer calls: those that the plan names, then one for each type that is left.
+func (r rights) programs() ([]User, error) {
+	var faults []sdk.Fault
+	users := make([]User, len(r.Programs))
+	by := map[string]int{} // the program of a type
+	for i, p := range r.Programs {
+		users[i] = User{Name: p.Name, Role: RoleService, About: "a program that answers " + strings.Join(p.Types, ", "), Subscribe: []string{r.inbox(p.Name)}, Respond: true}
+		for _, t := range p.Types {
+			by[t] = i
+			if !slices.ContainsFunc(r.Broker.Services, func(s broker.ServicePlan) bool { return s.Type == t }) || slices.Contains(forPeople, t) {
+				faults = append(faults, sdk.Fault{Path: string(RoleService) + " " + p.Name, Expected: "types of services that agents call", Got: t})
+			}
+		}
+	}
+	if faults != nil {
+		return nil, &sdk.Error{Code: sdk.CodeConfig, Message: "there are no such services", Faults: faults}
+	}
+	for _, s := range r.Broker.Services {
+		one := r.service(s)
+		i, several := by[s.Type]
+		switch {
+		case slices.Contains(forPeople, s.Type):
+		case several:
+			users[i].Publish = append(users[i].Publish, one.Publish...)
+			users[i].Subscribe = append(users[i].Subscribe, one.Subscribe[1:]...) // without the inbox
+		default:
+			users = append(users, one)
+		}
+	}
+	return users, nil
+}
+
 func (r rights) service(s broker.ServicePlan) User {
 	domain, kind := sdk.DomainToken(s.Domain), sdk.NameToken(s.Type)
 	ref := broker.ServiceConsumer(s.Domain, s.Type)

@@ -268,7 +268,7 @@ func (c *Conn) SettleLetter(ctx context.Context, l Letter, how string) error {
 	if err != nil {
 		return c.publishError(l.own, err)
 	}
-	s, err := c.js.Stream(ctx, name)
+	s, err := c.look(ctx, name)
 	if err == nil {
 		err = s.DeleteMsg(ctx, l.Sequence)
 	}

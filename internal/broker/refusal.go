@@ -19,16 +19,20 @@ type refusals struct {
 }
 
 type refusalWait struct {
-	// subject is what is published on; empty is whatever this connection publishes.
-	subject string
-	end     context.CancelCauseFunc
+	// about says which subjects of refused publishes are the request's.
+	about func(subject string) bool
+	end   context.CancelCauseFunc
 }
 
 // until returns a context that also ends when the server refuses a publish on subject. The caller must call stop, and may
 // ask explain what an error means.
 func (r *refusals) until(ctx context.Context, subject string) (bounded context.Context, explain func(error) error, stop func()) {
+	return r.untilAbout(ctx, func(refused string) bool { return refused == subject })
+}
+
+func (r *refusals) untilAbout(ctx context.Context, about func(subject string) bool) (bounded context.Context, explain func(error) error, stop func()) {
 	bounded, end := context.WithCancelCause(ctx)
-	w := &refusalWait{subject, end}
+	w := &refusalWait{about, end}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting == nil {
@@ -52,7 +56,7 @@ func (r *refusals) until(ctx context.Context, subject string) (bounded context.C
 // Permitted calls do with a context that ends when the server refuses anything that this connection publishes meanwhile. The
 // error then has the code CodePermissionDenied. It is for commands that do one thing at a time.
 func (c *Conn) Permitted(ctx context.Context, do func(context.Context) error) error {
-	ctx, explain, stop := c.refusals.until(ctx, "")
+	ctx, explain, stop := c.refusals.untilAbout(ctx, func(string) bool { return true })
 	defer stop()
 	return explain(do(ctx))
 }
@@ -66,7 +70,7 @@ func (r *refusals) report(err error) (told bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for w := range r.waiting {
-		if w.subject == "" || w.subject == subject {
+		if w.about(subject) {
 			w.end(sdk.Errorf(sdk.CodePermissionDenied, "the NATS server does not let this user publish on %s", subject).WithCause(err))
 			told = true
 		}

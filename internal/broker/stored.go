@@ -67,7 +67,7 @@ type Bounds struct{ First, Last uint64 }
 // Bounds returns those of a zone's stream.
 func (c *Conn) Bounds(ctx context.Context, z Zone) (Bounds, error) {
 	name := StreamName(c.subjects, z)
-	s, err := c.js.Stream(ctx, name)
+	s, err := c.look(ctx, name)
 	if err != nil {
 		return Bounds{}, fmt.Errorf("look at stream %s: %w", name, err)
 	}
@@ -103,7 +103,7 @@ func (c *Conn) SequenceAt(ctx context.Context, z Zone, at time.Time) (uint64, er
 // MaxAge is how long a zone's messages are kept; 0 is for ever.
 func (c *Conn) MaxAge(ctx context.Context, z Zone) (time.Duration, error) {
 	name := StreamName(c.subjects, z)
-	s, err := c.js.Stream(ctx, name)
+	s, err := c.look(ctx, name)
 	if err != nil {
 		return 0, fmt.Errorf("look at stream %s: %w", name, err)
 	}

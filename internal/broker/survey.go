@@ -37,7 +37,7 @@ func (c *Conn) ZoneState(ctx context.Context, z Zone) (ZoneState, error) {
 }
 
 func (c *Conn) stream(ctx context.Context, z Zone) (jetstream.Stream, error) {
-	s, err := c.js.Stream(ctx, StreamName(c.subjects, z))
+	s, err := c.look(ctx, StreamName(c.subjects, z))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, sdk.Errorf(sdk.CodeConfig, "there is no stream %s; %s", StreamName(c.subjects, z), remedyProvision)
 	}
@@ -45,6 +45,14 @@ func (c *Conn) stream(ctx context.Context, z Zone) (jetstream.Stream, error) {
 		return nil, fmt.Errorf("look at stream %s: %w", StreamName(c.subjects, z), err)
 	}
 	return s, nil
+}
+
+// look gets a stream by its name. That this user may not look at it is said at once.
+func (c *Conn) look(ctx context.Context, name string) (jetstream.Stream, error) {
+	bounded, explain, stop := c.refusals.until(ctx, "$JS.API.STREAM.INFO."+name)
+	defer stop()
+	s, err := c.js.Stream(bounded, name)
+	return s, explain(err)
 }
 
 // SubjectsUnder lists, in order, the subjects under filter that have messages. They are held in memory.
@@ -98,7 +106,7 @@ func (c *Conn) Deliveries(ctx context.Context, z Zone, filters []string, handle 
 	if err != nil {
 		return err
 	}
-	consumer, err := c.js.OrderedConsumer(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
+	consumer, err := c.ordered(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverAllPolicy,
 	})
 	if err != nil {

@@ -72,10 +72,13 @@ func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 	return findings, nil
 }
 
+// FindingNotPermitted is the code of NotPermitted.
+const FindingNotPermitted = "not_permitted"
+
 // NotPermitted is the finding that something was not examined, because the server refuses it to this user.
 func NotPermitted(what, unknown string) Finding {
 	return Finding{
-		"not_permitted", SeverityWarning, "this NATS user may not " + what + "; " + unknown + " was not examined",
+		FindingNotPermitted, SeverityWarning, "this NATS user may not " + what + "; " + unknown + " was not examined",
 		"run agentd doctor as the operator's user (docs/security.md) to examine everything",
 	}
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,8 +49,11 @@ func (c *Conn) read(
 	handle func(jetstream.Msg, *jetstream.MsgMetadata) bool,
 ) error {
 	what := fmt.Sprintf("watch %s %v", stream, config.FilterSubjects)
-	consumer, err := c.js.OrderedConsumer(ctx, stream, config)
-	if err != nil {
+	consumer, err := c.ordered(ctx, stream, config)
+	switch {
+	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+		return err
+	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	defer c.forget(stream, consumer)
@@ -84,6 +88,19 @@ func (c *Conn) read(
 			return nil
 		}
 	}
+}
+
+// ordered makes a consumer that reads a stream in order. That this user may not read it is said at once.
+func (c *Conn) ordered(ctx context.Context, stream string, config jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
+	config.NamePrefix = rand.Text()
+	bounded, explain, stop := c.refusals.untilAbout(ctx, func(subject string) bool { return strings.Contains(subject, config.NamePrefix) })
+	defer stop()
+	consumer, err := c.js.OrderedConsumer(bounded, stream, config)
+	if err = explain(err); errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+		what := strings.Join(append([]string{stream}, config.FilterSubjects...), " ")
+		err = sdk.Errorf(sdk.CodePermissionDenied, "the NATS server does not let this user read %s", what).WithCause(sdk.AsError(err).Cause)
+	}
+	return consumer, err
 }
 
 // forget has the server remove a consumer that is no longer read. It waits for no answer: the server does so by itself when

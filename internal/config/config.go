@@ -106,7 +106,11 @@ type NATS struct {
 }
 
 // Redis is how to reach the store, where it is not JetStream.
-type Redis struct{ URL URL }
+type Redis struct {
+	URL URL
+	// CA, Cert and Key are the paths of PEM files, as those of NATS.
+	CA, Cert, Key string
+}
 
 // Log says what is logged and how.
 type Log struct {

@@ -6,7 +6,7 @@ import (
 	"agentd/internal/config/strict"
 )
 
-// ApplyEnv puts the environment over the file: NATS_URL, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY, REDIS_URL, OPENAI_BASE_URL, ANTHROPIC_BASE_URL,
+// ApplyEnv puts the environment over the file: NATS_URL, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY, REDIS_URL, REDIS_CA, REDIS_CERT, REDIS_KEY, OPENAI_BASE_URL, ANTHROPIC_BASE_URL,
 // AGENTD_ROOT, AGENTD_REPLICAS, AGENTD_STORE, AGENTD_DATA, AGENTD_SLOTS, AGENTD_RECONCILE, AGENTD_HISTORY,
 // AGENTD_LOG_LEVEL, AGENTD_LOG_FORMAT, and every provider's key from the variable that its api_key_env names
 // (OPENAI_API_KEY for openai, ANTHROPIC_API_KEY for anthropic). An empty variable counts as unset. lookup is
@@ -20,6 +20,9 @@ func (c *Config) ApplyEnv(lookup func(string) (string, bool)) error {
 	text(&e, "NATS_CERT", &c.NATS.Cert, nil)
 	text(&e, "NATS_KEY", &c.NATS.Key, nil)
 	text(&e, "REDIS_URL", &c.Redis.URL, nil)
+	text(&e, "REDIS_CA", &c.Redis.CA, nil)
+	text(&e, "REDIS_CERT", &c.Redis.Cert, nil)
+	text(&e, "REDIS_KEY", &c.Redis.Key, nil)
 	text(&e, "AGENTD_ROOT", &c.NATS.Root, checkRoot)
 	text(&e, "AGENTD_STORE", &c.Store, checkStore)
 	text(&e, "AGENTD_DATA", &c.Data, nil)

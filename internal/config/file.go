@@ -25,7 +25,10 @@ type file struct {
 		Replicas number `yaml:"replicas"`
 	} `yaml:"nats"`
 	Redis struct {
-		URL words `yaml:"url"`
+		URL  words `yaml:"url"`
+		CA   words `yaml:"ca"`
+		Cert words `yaml:"cert"`
+		Key  words `yaml:"key"`
 	} `yaml:"redis"`
 	Store words  `yaml:"store"`
 	Data  words  `yaml:"data"`

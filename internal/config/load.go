@@ -113,14 +113,23 @@ func (l *loader) settings(f *file) {
 		said words
 		path *string
 	}{
-		{f.NATS.Creds, &c.NATS.Creds}, {f.NATS.NKey, &c.NATS.NKey}, {f.NATS.CA, &c.NATS.CA}, {f.NATS.Cert, &c.NATS.Cert}, {f.NATS.Key, &c.NATS.Key},
+		{f.NATS.Creds, &c.NATS.Creds},
+		{f.NATS.NKey, &c.NATS.NKey},
+		{f.NATS.CA, &c.NATS.CA},
+		{f.NATS.Cert, &c.NATS.Cert},
+		{f.NATS.Key, &c.NATS.Key},
+		{f.Redis.CA, &c.Redis.CA},
+		{f.Redis.Cert, &c.Redis.Cert},
+		{f.Redis.Key, &c.Redis.Key},
 	} {
 		if p.said.V != "" {
 			*p.path = l.path(p.said.V)
 		}
 	}
-	if (f.NATS.Cert.V == "") != (f.NATS.Key.V == "") {
-		l.Faultf(cmp.Or(f.NATS.Cert.Position, f.NATS.Key.Position), "a certificate needs both cert and key")
+	for _, pair := range [][2]words{{f.NATS.Cert, f.NATS.Key}, {f.Redis.Cert, f.Redis.Key}} {
+		if cert, key := pair[0], pair[1]; (cert.V == "") != (key.V == "") {
+			l.Faultf(cmp.Or(cert.Position, key.Position), "a certificate needs both cert and key")
+		}
 	}
 	if f.Data.V != "" {
 		c.Data = l.path(f.Data.V)

@@ -18,6 +18,8 @@ import (
 type StoreOptions struct {
 	// RedisURL is empty where the connection's JetStream keeps the runs.
 	RedisURL string
+	// RedisTLS are the files for it.
+	RedisTLS redisstore.TLS
 	// Keys seal and open what is stored; nil seals nothing.
 	Keys *sealed.Keyring
 	// Logger may be nil.
@@ -62,7 +64,9 @@ func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLoss
 		stream := broker.StreamName(conn.Subjects(), broker.ZoneRun)
 		return o.opened(natsstore.New(conn.JetStream(), stream, conn.Subjects()), "jetstream", nil, nil), nil
 	}
-	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{Root: conn.Subjects().Root(), AllowLossy: allowLossy})
+	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{
+		Root: conn.Subjects().Root(), AllowLossy: allowLossy, TLS: o.RedisTLS,
+	})
 	if err != nil {
 		return OpenedStore{Warnings: findingsOf(findings)}, err
 	}
@@ -122,7 +126,7 @@ func unopened(ctx context.Context, store OpenedStore, runs []runner.StoredRun) [
 }
 
 func storeProblem(err error) string {
-	if e, ok := errors.AsType[*sdk.Error](err); ok && e.Cause == nil {
+	if e, ok := errors.AsType[*sdk.Error](err); ok && e.Cause == nil && len(e.Faults) == 0 {
 		return e.Message
 	}
 	return err.Error()

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/catalog"
 	"agentd/internal/contracts"
 	"agentd/internal/llm"
+	"agentd/internal/state/redisstore"
 	"agentd/internal/state/sealed"
 	"agentd/internal/telemetry"
 	"agentd/internal/worker"
@@ -26,6 +27,10 @@ import (
 // the worker's own certificate.
 type Login struct{ Creds, NKey, CA, Cert, Key string }
 
+// RedisTLS are paths of PEM files, for a Redis URL with TLS (rediss://). RedisCA has the authorities that the server's certificate
+// must be of, in place of the system's; RedisCert and RedisKey are the worker's own certificate.
+type RedisTLS struct{ RedisCA, RedisCert, RedisKey string }
+
 // Options say what is served and where. Only Agents is required.
 type Options struct {
 	// URL is a comma-separated list of NATS servers; empty is nats://127.0.0.1:4222.
@@ -33,6 +38,7 @@ type Options struct {
 	Login
 	// RedisURL is the store of runs. Empty keeps them in JetStream. All workers of an agent must use the same store.
 	RedisURL string
+	RedisTLS
 	// Root is the first token of every subject; empty is sdk.DefaultRoot.
 	Root string
 	// Encryption seals what is stored of runs; the zero value stores it as it is. All workers of an agent must be able to
@@ -89,12 +95,13 @@ const (
 	defaultSlots = 32
 )
 
-// FromEnvironment returns options from NATS_URL, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY, REDIS_URL and
-// AGENTD_ROOT.
+// FromEnvironment returns options from NATS_URL, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY, REDIS_URL,
+// REDIS_CA, REDIS_CERT, REDIS_KEY and AGENTD_ROOT.
 func FromEnvironment() Options {
 	return Options{
 		URL: os.Getenv("NATS_URL"), Login: Login(broker.LoginFromEnvironment()), RedisURL: os.Getenv("REDIS_URL"),
-		Root: os.Getenv("AGENTD_ROOT"),
+		RedisTLS: RedisTLS{os.Getenv("REDIS_CA"), os.Getenv("REDIS_CERT"), os.Getenv("REDIS_KEY")},
+		Root:     os.Getenv("AGENTD_ROOT"),
 	}
 }
 
@@ -196,7 +203,9 @@ func (s *serving) run(ctx context.Context) (err error) {
 	}
 	var store worker.OpenedStore
 	err = s.persist(ctx, "open the store", func() (err error) {
-		store, err = worker.OpenStore(ctx, conn, worker.StoreOptions{RedisURL: s.RedisURL, Keys: s.keys, Logger: s.Logger})
+		store, err = worker.OpenStore(ctx, conn, worker.StoreOptions{
+			RedisURL: s.RedisURL, RedisTLS: redisstore.TLS{CA: s.RedisCA, Cert: s.RedisCert, Key: s.RedisKey}, Keys: s.keys, Logger: s.Logger,
+		})
 		return err
 	})
 	if err != nil {
@@ -261,6 +270,9 @@ func (s *serving) prepare(ctx context.Context, conn *broker.Conn) error {
 		return err
 	}
 	for _, f := range findings {
+		if f.Code == broker.FindingNotPermitted {
+			return sdk.Errorf(sdk.CodePermissionDenied, "%s; connect as the workers' user (docs/security.md)", f.Message)
+		}
 		if f.Severity != broker.SeverityError {
 			s.Logger.Warn("the broker is not as it should be", "finding", f.Message, "remedy", f.Remedy)
 		}

@@ -179,6 +179,9 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 	quiet()
 	s := New(nil, o)
 	a, err := parseURL(rawURL)
+	if err == nil {
+		err = a.secure(o.TLS)
+	}
 	_, rootErr := sdk.NewSubjects(s.o.Root) // braces in the root would move keys to other slots
 	if err := errors.Join(err, rootErr); err != nil {
 		return nil, nil, err

@@ -37,6 +37,7 @@ type Options struct {
 	ReplicaTimeout time.Duration
 	// AllowLossy opens a server that may lose confirmed entries in a crash. Open then returns warnings.
 	AllowLossy bool
+	TLS        TLS
 }
 
 // Store implements runner.Store. Safe for concurrent use.
