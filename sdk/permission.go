@@ -164,6 +164,8 @@ type PermissionRequest struct {
 	Signed      bool         `json:"signed,omitempty"`
 	// RemindMillis is how often whoever is asked is to be reminded; 0 is never.
 	RemindMillis int64 `json:"remind_ms,omitempty"`
+	// Answer is the JSON Schema of the decision: of what can count, as far as the terms say.
+	Answer json.RawMessage `json:"answer,omitempty"`
 	// Stage counts the domains that were asked before.
 	Stage int `json:"stage"`
 }

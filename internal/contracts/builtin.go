@@ -156,6 +156,7 @@ const (
     "approvers": {"type": "array", "items": {"type": "string"}},
     "signed": {"type": "boolean"},
     "remind_ms": {"type": "integer", "minimum": 1, "description": "How often whoever is asked is to be reminded."},
+    "answer": {"type": "object", "description": "The JSON Schema of the decision."},
     "stage": {"type": "integer", "minimum": 0}
   },
   "required": ["agent", "run", "call", "tool", "args", "args_sha256", "mode", "scopes"]

@@ -130,11 +130,40 @@ func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionChec
 	}
 	// What a decision binds to is not the builder's to change.
 	built.Call, built.Tool, built.Args, built.ArgsHash, built.Mode = c.Call, c.Tool, c.Args, request.ArgsHash, request.Mode
+	if built.Answer, err = answerSchema(&built); err != nil {
+		return nil, err
+	}
 	data, err := core.EncodeJSON(built)
 	if err != nil {
 		return nil, fmt.Errorf("encode the permission request of %s: %w", c.Call, err)
 	}
 	return sdk.Canonicalize(data)
+}
+
+// answerSchema is the JSON Schema of the decisions on a request that can count.
+func answerSchema(r *sdk.PermissionRequest) (json.RawMessage, error) {
+	text := map[string]any{"type": "string"}
+	members := map[string]any{
+		"decision":    map[string]any{"enum": []sdk.Decision{sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk}},
+		"args_sha256": map[string]any{"const": r.ArgsHash}, "scope": map[string]any{"enum": r.Scopes}, "reason": text,
+	}
+	if slices.ContainsFunc(r.Scopes, func(s sdk.GrantScope) bool { return s != sdk.ScopeCall }) {
+		members["uses"] = map[string]any{"type": "integer", "minimum": 1}
+		members["expires"] = map[string]any{"type": "integer", "minimum": 0}
+	}
+	if slices.Contains(r.Scopes, sdk.ScopeToolPattern) {
+		members["pattern"] = text
+	}
+	if r.Mode == sdk.PermissionHold && r.Quorum <= 1 {
+		members["args"] = map[string]any{"type": "object"} // the tool's own schema is in the request
+	}
+	schema, err := core.EncodeJSON(map[string]any{
+		"type": "object", "properties": members, "required": []string{"decision", "args_sha256"}, "additionalProperties": false,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode the schema of decisions on %s: %w", r.Call, err)
+	}
+	return schema, nil
 }
 
 // requestData is the data of a permission request for the stage that the effect is of.
