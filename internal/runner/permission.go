@@ -140,30 +140,40 @@ func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionChec
 	return sdk.Canonicalize(data)
 }
 
+// schema is as much of a JSON Schema as the answer to a request needs.
+type schema struct {
+	Type       string            `json:"type,omitempty"`
+	Enum       any               `json:"enum,omitempty"`
+	Const      string            `json:"const,omitempty"`
+	Properties map[string]schema `json:"properties,omitempty"`
+	Required   []string          `json:"required,omitempty"`
+}
+
 // answerSchema is the JSON Schema of the decisions on a request that can count.
 func answerSchema(r *sdk.PermissionRequest) (json.RawMessage, error) {
-	text := map[string]any{"type": "string"}
-	members := map[string]any{
-		"decision":    map[string]any{"enum": []sdk.Decision{sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk}},
-		"args_sha256": map[string]any{"const": r.ArgsHash}, "scope": map[string]any{"enum": r.Scopes}, "reason": text,
+	members := map[string]schema{
+		"decision":    {Enum: []sdk.Decision{sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk}},
+		"args_sha256": {Const: r.ArgsHash},
+		"scope":       {Enum: r.Scopes},
+		"reason":      {Type: "string"},
 	}
 	if slices.ContainsFunc(r.Scopes, func(s sdk.GrantScope) bool { return s != sdk.ScopeCall }) {
-		members["uses"] = map[string]any{"type": "integer", "minimum": 1}
-		members["expires"] = map[string]any{"type": "integer", "minimum": 0}
+		members["uses"], members["expires"] = schema{Type: "integer"}, schema{Type: "integer"}
 	}
 	if slices.Contains(r.Scopes, sdk.ScopeToolPattern) {
-		members["pattern"] = text
+		members["pattern"] = schema{Type: "string"}
 	}
 	if r.Mode == sdk.PermissionHold && r.Quorum <= 1 {
-		members["args"] = map[string]any{"type": "object"} // the tool's own schema is in the request
+		members["args"] = schema{Type: "object"} // the tool's own schema is in the request
 	}
-	schema, err := core.EncodeJSON(map[string]any{
-		"type": "object", "properties": members, "required": []string{"decision", "args_sha256"}, "additionalProperties": false,
-	})
+	encoded, err := core.EncodeJSON(struct {
+		schema
+		Closed bool `json:"additionalProperties"`
+	}{schema: schema{Type: "object", Properties: members, Required: []string{"decision", "args_sha256"}}})
 	if err != nil {
 		return nil, fmt.Errorf("encode the schema of decisions on %s: %w", r.Call, err)
 	}
-	return schema, nil
+	return encoded, nil
 }
 
 // requestData is the data of a permission request for the stage that the effect is of.
