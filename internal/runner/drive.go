@@ -173,34 +173,49 @@ func (a *activation) confirm(ctx context.Context) error {
 // it can only be the next one. An own entry that is gone shows as a journal that does not follow: then the run was rolled
 // back, and this activation has lost it.
 func (a *activation) catchUp(ctx context.Context, refused string) (written *core.Entry, err error) {
-	rec, err := a.Store.Head(ctx, a.key)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return nil, fmt.Errorf("read head of run %s: %w", a.key, err)
-	}
-	if rec.Rev <= a.at.Rev {
-		if rec.Etag != a.at.Etag {
+	for range mostStaleReads {
+		rec, err := a.Store.Head(ctx, a.key)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return nil, fmt.Errorf("read head of run %s: %w", a.key, err)
+		}
+		if rec.Rev <= a.at.Rev {
+			if rec.Etag != a.at.Etag {
+				return nil, core.ErrFenced
+			}
+			return nil, a.Env.Sleep(ctx, staleReadDelay)
+		}
+		entries, end, err := a.journal(ctx, a.at, rec.Rev)
+		if errors.Is(err, ErrCorrupt) {
+			a.Logger.ErrorContext(ctx, "run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
 			return nil, core.ErrFenced
 		}
-		return nil, a.Env.Sleep(ctx, staleReadDelay)
+		if err != nil {
+			return nil, err
+		}
+		if entries[rec.Rev-a.at.Rev-1].Etag == rec.Etag {
+			return a.follow(entries, end, refused)
+		}
+		// It is not the journal, but what a store has that lost a failover: maybe with the entry that was refused.
+		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
+			return nil, err
+		}
 	}
-	entries, end, err := a.journal(ctx, a.at, rec.Rev)
-	if errors.Is(err, ErrCorrupt) {
-		a.Logger.ErrorContext(ctx, "run is left to whoever reads its journal anew", "run", a.state.Run, "error", err)
-		return nil, core.ErrFenced
-	}
-	if err != nil {
-		return nil, err
-	}
+	return nil, fmt.Errorf("run %s: its entries after %d are not those that its head names", a.key, a.at.Rev)
+}
+
+// follow applies entries that were appended since, and returns the first if it has the etag of the one that was refused.
+func (a *activation) follow(entries []*core.Entry, end point, refused string) (*core.Entry, error) {
 	for _, e := range entries {
+		var err error
 		if *a.state, err = core.Apply(*a.state, e); err != nil {
 			return nil, err
 		}
 	}
 	a.at = end
 	if entries[0].Etag == refused {
-		written = entries[0]
+		return entries[0], nil
 	}
-	return written, nil
+	return nil, nil
 }
 
 // act carries out one action and returns its outcome.
