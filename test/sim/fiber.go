@@ -80,7 +80,7 @@ type killed struct{}
 // spawn makes a fiber that runs f; the scheduler starts it.
 func (s *simulation) spawn(w *worker, parent *fiber, f func()) *fiber {
 	fb := &fiber{coroutine: s.pool.take(), worker: w, parent: parent, job: f}
-	fb.coroutine.fiber = fb
+	fb.fiber = fb
 	w.fibers = append(w.fibers, fb)
 	return fb
 }
