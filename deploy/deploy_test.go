@@ -105,7 +105,11 @@ func metrics(t *testing.T) string {
 	start(sdk.Event{ID: "1", Source: "test", Type: "desk", Subject: "first", Data: json.RawMessage(`{}`)})
 	start(sdk.Event{ID: "2", Source: "test", Type: "desk", Subject: "second", Data: json.RawMessage(`{}`)})
 	cancelled := sdk.Event{ID: "3", Source: "test", Type: "cancel", Subject: "first", Data: json.RawMessage(`{}`)}
-	if err := conn.Control(t.Context(), sdk.ControlCancel, "desk", sdk.NewRunKey("nobody"), cancelled); err != nil {
+	answered := sdk.DefaultSubjects().Call(sdk.CallAddress{
+		Domain: "local", Type: "shop_find", Agent: "desk", Run: sdk.NewRunKey("nobody"), Call: "c1-0-aaaaaaaaaaaaaaaaaaaaaaaaaa",
+	})
+	orphan := sdk.Event{ID: "4", Source: "test", Type: "shop.found", Subject: "nobody", Data: json.RawMessage(`{}`)}
+	if err := conn.Answer(t.Context(), answered, orphan); err != nil {
 		t.Fatal(err)
 	}
 	var text string
