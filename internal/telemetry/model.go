@@ -41,9 +41,9 @@ func (m model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func(
 		ctx, span = m.tracer.Start(within(ctx), operationChat+" "+req.Model,
 			trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(m.asked(req)...))
 		defer span.End()
-		span.AddEvent("api_call_start", trace.WithAttributes(
+		span.AddEvent("api_call_start", trace.WithAttributes(append(limits(req),
 			attribute.Int("agentd.interactions.current", req.Interactions.Current),
-			attribute.Int("agentd.interactions.max", req.Interactions.Max), keyMaxTokens.Int(req.MaxTokens)))
+			attribute.Int("agentd.interactions.max", req.Interactions.Max))...))
 	}
 	reply, err := m.Provider.Generate(ctx, req, onDelta)
 	m.metrics.generated(ctx, m.name, req.Model, reply, began, err)
@@ -57,15 +57,21 @@ func (m model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func(
 	return reply, err
 }
 
+// limits are those that the request sets.
+func limits(req sdk.ModelRequest) []attribute.KeyValue {
+	if req.MaxTokens == 0 {
+		return nil
+	}
+	return []attribute.KeyValue{keyMaxTokens.Int(req.MaxTokens)}
+}
+
 func (m model) asked(req sdk.ModelRequest) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{
 		keyKind.String(kindLLM), keyLLMModel.String(req.Model), keyLLMProvider.String(m.name), keySession.String(req.Run),
 		keyOperation.String(operationChat), keyProvider.String(m.name), keyRequestModel.String(req.Model),
 		keyConversation.String(req.Run), attribute.String("agentd.lifecycle", string(req.Lifecycle)),
 	}
-	if req.MaxTokens > 0 {
-		attributes = append(attributes, keyMaxTokens.Int(req.MaxTokens))
-	}
+	attributes = append(attributes, limits(req)...)
 	if req.Temperature != nil {
 		attributes = append(attributes, keyTemperature.Float64(*req.Temperature))
 	}
