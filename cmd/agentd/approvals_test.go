@@ -280,3 +280,15 @@ func TestForm_AsksForTheFieldsOfTheSchema(t *testing.T) {
 		t.Error("a form without input is sent")
 	}
 }
+
+// Where principals are required, agentd dev takes the operating system's user for who starts a run.
+func TestApprovals_DevStartsRunsAsTheSystemsUser(t *testing.T) {
+	if systemUser() == "" {
+		t.Skip("the operating system's user has no name")
+	}
+	config, script := clerkProject(t, "identity: required\napprovals: {as: jane}\n")
+	s := startDev(t, config, script)
+	request, _ := s.asks("one")
+	out, _ := s.expect(exitOK, "approvals", "show", request)
+	contains(t, out, "started by   "+systemUser())
+}

@@ -129,7 +129,8 @@ func login(cfg *config.Config) broker.Login {
 	return broker.Login{Creds: n.Creds, NKey: n.NKey, CA: n.CA, Cert: n.Cert, Key: n.Key}
 }
 
-// principal is who runs are started as where principals are required: the NATS user, whose name the broker enforces.
+// principal is who runs are started as where principals are required: the NATS user, whose name the broker enforces; on the
+// server of a running agentd dev, where nothing enforces it, the operating system's user.
 func principal(cfg *config.Config) (string, error) {
 	if !cfg.Identity {
 		return "", nil
@@ -137,6 +138,9 @@ func principal(cfg *config.Config) (string, error) {
 	name, err := broker.UserName(cfg.NATS.URL.Reveal(), login(cfg))
 	if err != nil {
 		return "", err
+	}
+	if name == "" && cfg.NATS.URL == "" {
+		name = systemUser()
 	}
 	return name, desk.CheckPrincipal(name)
 }

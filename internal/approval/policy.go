@@ -163,7 +163,7 @@ func checkTerms(t sdk.PermissionPolicyTerms, o Options) []sdk.Fault {
 		fault(".quorum", fmt.Sprintf("no more than the %d approvers", len(t.Approvers)), t.Quorum)
 	}
 	if t.NeedsIdentity() && !o.Identity {
-		fault("", "identity: required, because it depends on who somebody is", "anybody may be anonymous")
+		fault("", "identity: required at the top of the configuration, because it depends on who somebody is", "anybody may be anonymous")
 	}
 	if t.Signed {
 		for _, stage := range stages(t) {

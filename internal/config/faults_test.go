@@ -60,7 +60,7 @@ func TestLoad_RefusesSmallerFiles(t *testing.T) {
 		{"a permission word", agent("permissions: strict"), `agentd.yaml:2:46: want a mapping, got "strict"`},
 		{
 			"a quorum of the anonymous", agent("permissions: {require: ['*'], quorum: 2}"),
-			"agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules[0].terms: expected identity: required, because it depends on who somebody is, got anybody may be anonymous",
+			"agentd.yaml:2:46: the permissions cannot be used: $.permissions.rules[0].terms: expected identity: required at the top of the configuration, because it depends on who somebody is, got anybody may be anonymous",
 		},
 		{
 			"a key twice", "decision_keys: {finance: [" + key + ", anna=" + key + "]}\n" + agent(""),
