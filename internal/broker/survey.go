@@ -112,6 +112,7 @@ func (c *Conn) Deliveries(ctx context.Context, z Zone, filters []string, handle 
 	if err != nil {
 		return fmt.Errorf("scan %v: %w", filters, err)
 	}
+	defer c.forget(StreamName(c.subjects, z), consumer)
 	if consumer.CachedInfo().NumPending == 0 {
 		return nil
 	}
