@@ -252,7 +252,6 @@ func deadLetters(t *testing.T) *shell {
 func lostRun(t *testing.T) *shell {
 	s := withDesk(t)
 	s.typed("agentd run travel.desk --message Lisbon --subject trip-7 --detach")
-	s.eventually("agentd approvals list", func(out string) bool { return strings.Contains(out, "trip-7") })
 	s.eventually("agentd runs show trip-7", func(out string) bool { return strings.Contains(out, "waiting") })
 	ctx := context.WithoutCancel(t.Context())
 	journals, err := s.conn().JetStream().Stream(ctx, "AGENTD_RUN")
