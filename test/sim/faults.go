@@ -51,6 +51,7 @@ const (
 	outage
 	cancelled
 	disturbed
+	begunLate
 	spoken
 	asks
 	shortened
@@ -106,6 +107,7 @@ var kinds = [faults]struct {
 	outage:          {"outage", "store, broker or both are away for up to four minutes", 0.01},
 	cancelled:       {"cancel", "a client cancels a run, now and then again", 0.5},
 	disturbed:       {"disturbed", "a client sends an init event that must be refused", 0.6},
+	begunLate:       {"late", "a client starts a run minutes after it has sent something into it", 0.4},
 	spoken:          {"message", "a client sends messages into a run", 0.7},
 	asks:            {"asks", "a tool asks a person something, once or again", 0.5},
 	shortened:       {"shortened", "a conversation is made shorter before a model call", 0.4},
@@ -120,8 +122,8 @@ type mix [faults]float64
 
 // themes are faults of which each alone is harmless; a quarter of all histories have those of one theme, and often.
 var themes = [...][]fault{
-	{freeze, drain, reorder, duplicate, cancelled, spoken},                         // messages that are older than their runs
-	{failover, storeDeposed, storeUnsure, serviceTwice, duplicate, freeze, spoken}, // histories that a failover forgot
+	{freeze, drain, reorder, duplicate, begunLate, cancelled, spoken},                         // messages that are older than their runs
+	{failover, storeDeposed, storeUnsure, serviceTwice, duplicate, freeze, cancelled, spoken}, // histories that a failover forgot
 }
 
 // swarm draws the mix of a history.

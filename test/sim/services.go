@@ -100,7 +100,11 @@ func (s *simulation) clients() {
 			name = "" // the run is named after the event
 		}
 		at := int64(s.pick(10_000))
-		s.begin(deskAgent, name, fmt.Sprintf("init-%d", i), `{"q":"<hello>"}`, at)
+		begins := at
+		if s.strikes(begunLate) {
+			begins += int64(s.pick(3 * minute))
+		}
+		s.begin(deskAgent, name, fmt.Sprintf("init-%d", i), `{"q":"<hello>"}`, begins)
 		if s.strikes(disturbed) {
 			if s.pick(2) == 0 {
 				at = int64(s.pick(20_000))

@@ -201,13 +201,13 @@ func (s *simulation) disturb() {
 	}
 }
 
-// stun has some of those who write to the store stand still after a failover: what others write in place of what was
-// forgotten is what they do not expect.
+// stun has some stand still after a failover who write to the store, or settle a message by what they have read there: what
+// others write in place of what was forgotten is what they do not expect.
 func (s *simulation) stun() {
 	for _, w := range s.workers {
 		for _, fb := range w.fibers {
 			switch fb.at {
-			case atAbsorbAgain, atAbsorbWritten, atStep, atStepAgain, atStepWritten:
+			case atAbsorbAgain, atAbsorbWritten, atStep, atStepAgain, atStepWritten, atLetter, atLettered, atAck:
 				if s.pick(2) == 0 {
 					fb.wake = max(fb.wake, s.now+int64(s.pick(3*ackWait)))
 				}
