@@ -138,8 +138,11 @@ func (c *clients) litter(ctx context.Context) {
 	c.mu.Unlock()
 	run := sdk.NewRunKey(fmt.Sprint("nobody-", n))
 	c.publishRaw(ctx, subjects.Start(deskAgent), []byte(`{"id":1}`))
-	c.publish(ctx, subjects.Control(sdk.ControlCancel, deskAgent, run), sdk.Event{
-		ID: fmt.Sprint("stray-", n), Source: "chaos", Type: "agentd.cancel", Data: json.RawMessage(`{}`),
+	nobody := sdk.CallAddress{
+		Domain: sdk.LocalDomain, Type: "nothing", Agent: deskAgent, Run: run, Call: sdk.CallID(run, "", 1, 0, "nothing", nil),
+	}
+	c.publish(ctx, subjects.Reply(nobody), sdk.Event{
+		ID: fmt.Sprint("stray-", n), Source: "chaos", Type: "nothing.done", Data: json.RawMessage(`{}`),
 	})
 }
 
