@@ -85,7 +85,6 @@ var mutants = []mutant{
 	{
 		name: "a message is refused for what may be forgotten", file: "internal/runner/activation.go",
 		old: "if a.at.Rev > 0 {\n\t\tif err := a.Store.Barrier(", new: "if a.at.Rev > 0 && a.msg.starts() {\n\t\tif err := a.Store.Barrier(",
-		within: 100_000,
 	},
 	{
 		name: "the head is read as a journal is: it may be old", file: "internal/runner/activation.go",

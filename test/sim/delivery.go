@@ -157,10 +157,38 @@ func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk
 	if reason == sdk.CodePoison && !p.lethal && p.deaths <= core.MaxTakeovers {
 		p.violate("I11", "%s %d: the run was taken for poison, and %d had died: %s", d.Stream(), d.Sequence(), p.deaths, detail)
 	}
+	if reason == sdk.CodeMessageRefused {
+		p.refused(d, detail)
+	}
 	p.audit.DeadLettered(d.Stream(), d.Sequence(), reason)
 	p.pause(atLettered)
 	if p.strikes(publishUnsure) {
 		return errBroker
 	}
 	return nil
+}
+
+// refused checks that the run, as no failover can forget it, takes the message no more than the run that refused it did.
+func (p publisher) refused(d broker.Delivery, detail string) {
+	address, err := subjects.Parse(d.Subject())
+	if err != nil {
+		p.violate("dead letter", "subject %s: %v", d.Subject(), err)
+		return
+	}
+	j := p.store.journals[address.Run]
+	if j == nil || j.durable == 0 {
+		p.violate("I10", "%s %d was refused by a run that is not durable: %s", d.Stream(), d.Sequence(), detail)
+		return
+	}
+	head := j.decoded[j.durable-1].Head
+	for _, a := range p.agents[head.Agent] {
+		if a.Core.Digest != head.Spec {
+			continue
+		}
+		note := core.Note{ID: "another", Text: "hello"}
+		_, err := core.Step(a.Core, head, core.Input{At: p.now, Rev: uint64(j.durable) + 1, Event: core.Steered{Note: note}})
+		if !errors.Is(err, &sdk.Error{Code: sdk.CodeMessageRefused}) {
+			p.violate("I10", "%s %d was refused, and the run takes messages: %s", d.Stream(), d.Sequence(), detail)
+		}
+	}
 }
