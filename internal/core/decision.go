@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 
 	"agentd/sdk"
@@ -11,6 +12,11 @@ import (
 
 // decided absorbs the answer to a permission request. One that does not count is recorded, and changes nothing else.
 func (t *transition) decided(c *Call, ev Answered) error {
+	heard := eventDigest(fmt.Sprintf("%s/%d/%s", t.in.Cause.Stream, t.in.Cause.Sequence, ev.EventID))
+	if slices.Contains(c.Gate.Heard, heard) {
+		return ErrStale
+	}
+	c.Gate.Heard = append(slices.Clip(c.Gate.Heard), heard)
 	if ev.Decision == nil {
 		if refusal := c.Gate.refuseError(ev.Who, t.Head.Init.Who); refusal != nil {
 			return t.rejected(c, Decision{Request: c.ID, Call: c.Gate.Call, Event: ev.EventID, Source: ev.Source, Who: ev.Who}, refusal)
@@ -161,7 +167,7 @@ func (g *Gate) agree(d *sdk.PermissionDecision, ev Answered) {
 	}
 }
 
-// eventDigest stands for an event id in the head, where an id of any length would not fit.
+// eventDigest stands for an event id, or a message, in the head, where an id of any length would not fit.
 func eventDigest(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:16])

@@ -46,6 +46,8 @@ type Gate struct {
 	Stages []sdk.PermissionStage `json:"stages,omitempty"`
 	// Viewed are the principals that were shown it; "" is anybody anonymous.
 	Viewed []string `json:"viewed,omitempty"`
+	// Heard are digests of the messages about it, views and decisions: one that is delivered again is no second one.
+	Heard []string `json:"heard,omitempty"`
 	// Refusals counts decisions that did not count.
 	Refusals int `json:"refusals,omitempty"`
 	// Told says that the model is told of the decision when the round closes.

@@ -166,6 +166,8 @@ type script struct {
 	*testing.T
 	*rig
 	policy policy
+	// last is the message that was delivered last.
+	last core.Input
 }
 
 // input makes the input of a line; ok is false when the line only lets time pass.
@@ -176,6 +178,10 @@ func (s *script) input(line string) (in core.Input, ok bool) {
 		s.now += millis(s.T, rest)
 		return core.Input{}, false
 	}
+	if verb == "again" {
+		s.last.Rev = s.state.Rev + 1
+		return s.last, true
+	}
 	owner := ""
 	if by, found := strings.CutPrefix(rest, "by="); found {
 		owner, rest, _ = strings.Cut(by, " ")
@@ -185,7 +191,8 @@ func (s *script) input(line string) (in core.Input, ok bool) {
 	case isWork(ev) && owner != "":
 		return s.work(owner, ev), true
 	case !isWork(ev) && verb != "redeliver":
-		return s.deliver(id, ev), true
+		s.last = s.deliver(id, ev)
+		return s.last, true
 	case s.state.Driver == nil:
 		s.Fatalf("%s: nobody drives the run", line)
 	case verb == "redeliver":
