@@ -71,7 +71,7 @@ var mutants = []mutant{
 	{
 		name: "a step that was found written is not confirmed", file: "internal/runner/drive.go",
 		old: "nobody has confirmed it yet.\n\t\t\tif err := a.confirm(ctx); err != nil {",
-		new: "nobody has confirmed it yet.\n\t\t\tif err := error(nil); err != nil {", within: 5000,
+		new: "nobody has confirmed it yet.\n\t\t\tif err := error(nil); err != nil {", within: 100_000,
 	},
 	{
 		name: "effects of entries that are not durable", file: "internal/runner/journal.go",
