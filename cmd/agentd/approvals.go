@@ -6,14 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"agentd/internal/desk"
 	"agentd/sdk"
@@ -114,19 +112,6 @@ const (
 	leastSummary = 16
 )
 
-// columns is the width of the terminal that is written to; 0 without one.
-func (a *app) columns() int {
-	f, ok := a.out.(*os.File)
-	if !ok {
-		return 0
-	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
-}
-
 func (a *app) approvalsListCommand(f *approvalsFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
@@ -140,7 +125,7 @@ func (a *app) approvalsListCommand(f *approvalsFlags) *cobra.Command {
 					if n := d.Omitted(); n > 0 {
 						fmt.Fprintf(a.err, "%s more are open; decide some of these first\n", count(n, "request"))
 					}
-					return writeItems(w, items, a.columns())
+					return writeItems(w, items, columns(a.out))
 				})
 			})
 		},
