@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/goleak"
 
@@ -88,7 +90,7 @@ func metrics(t *testing.T) string {
 	})
 	url := "http://" + address
 	eventually(t, "readiness", func() bool { return status(url+"/readyz") == http.StatusOK })
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{URL: s.URL(), Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{URL: s.URL(), Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,18 +99,18 @@ func metrics(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	start := func(event sdk.Event) {
+	start := func(event wire.Event) {
 		if err := conn.Start(t.Context(), "desk", event); err != nil {
 			t.Fatal(err)
 		}
 	}
-	start(sdk.Event{ID: "1", Source: "test", Type: "desk", Subject: "first", Data: json.RawMessage(`{}`)})
-	start(sdk.Event{ID: "2", Source: "test", Type: "desk", Subject: "second", Data: json.RawMessage(`{}`)})
-	cancelled := sdk.Event{ID: "3", Source: "test", Type: "cancel", Subject: "first", Data: json.RawMessage(`{}`)}
-	answered := sdk.DefaultSubjects().Call(sdk.CallAddress{
-		Domain: "local", Type: "shop_find", Agent: "desk", Run: sdk.NewRunKey("nobody"), Call: "c1-0-aaaaaaaaaaaaaaaaaaaaaaaaaa",
+	start(wire.Event{ID: "1", Source: "test", Type: "desk", Subject: "first", Data: json.RawMessage(`{}`)})
+	start(wire.Event{ID: "2", Source: "test", Type: "desk", Subject: "second", Data: json.RawMessage(`{}`)})
+	cancelled := wire.Event{ID: "3", Source: "test", Type: "cancel", Subject: "first", Data: json.RawMessage(`{}`)}
+	answered := wire.DefaultSubjects().Call(wire.CallAddress{
+		Domain: "local", Type: "shop_find", Agent: "desk", Run: wire.NewRunKey("nobody"), Call: "c1-0-aaaaaaaaaaaaaaaaaaaaaaaaaa",
 	})
-	orphan := sdk.Event{ID: "4", Source: "test", Type: "shop.found", Subject: "nobody", Data: json.RawMessage(`{}`)}
+	orphan := wire.Event{ID: "4", Source: "test", Type: "shop.found", Subject: "nobody", Data: json.RawMessage(`{}`)}
 	if err := conn.Answer(t.Context(), answered, orphan); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +120,7 @@ func metrics(t *testing.T) string {
 		text = read(t, url+"/metrics")
 		return suspended.MatchString(text) && strings.Contains(text, "agentd_dead_letters_total{")
 	})
-	if err := conn.Control(t.Context(), sdk.ControlCancel, "desk", sdk.NewRunKey("first"), cancelled); err != nil {
+	if err := conn.Control(t.Context(), wire.ControlCancel, "desk", wire.NewRunKey("first"), cancelled); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the end of a run that was suspended", func() bool {
@@ -185,7 +187,7 @@ func rare(t *testing.T) string {
 	watcher.Answered(ctx, runner.Attempt{Agent: "desk", Type: "shop.find", Millis: 5, Outcome: "ok"})
 	watcher.End(ctx, runner.Verdict{}, nil)
 	shown.Delivered(ctx, again{})
-	_, serving := shown.Serve(ctx, &sdk.Event{Type: "shop.find"})
+	_, serving := shown.Serve(ctx, &wire.Event{Type: "shop.find"})
 	serving.End(ctx, nil)
 	broken := sdk.Tool{Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return nil, io.ErrUnexpectedEOF }}
 	if _, err := watcher.Tool(ctx, broken, sdk.ToolCall{Tool: "note"}); err == nil {

@@ -119,10 +119,3 @@ func (f Fault) String() string {
 	}
 	return fmt.Sprintf("%s: expected %s, got %s", f.Path, f.Expected, f.Got)
 }
-
-// NewProblem returns the data of the system error event for e.
-func NewProblem(e *Error) Problem {
-	return Problem{
-		ErrorName: string(e.Code), ErrorMessage: e.Message, Code: e.Code, Retryable: e.Retryable, Faults: e.Faults,
-	}
-}

@@ -11,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/desk"
@@ -74,7 +76,7 @@ type deskClient struct {
 // withDesk opens the desk for a command.
 func (a *app) withDesk(ctx context.Context, f *approvalsFlags, do func(*deskClient) error) error {
 	for _, domain := range f.domains {
-		if err := sdk.CheckDomain(domain); err != nil && domain != "*" {
+		if err := wire.CheckDomain(domain); err != nil && domain != "*" {
 			return &exitError{exitUsage, err}
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/core"
@@ -78,7 +80,7 @@ func (a *app) approvalsLogCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return a.withRun(cmd.Context(), args[0], func(c *client, store runner.Store, last core.Entry) error {
-					return a.printLog(cmd.Context(), c, store, []sdk.RunKey{last.Head.Key()})
+					return a.printLog(cmd.Context(), c, store, []wire.RunKey{last.Head.Key()})
 				})
 			}
 			return a.logAll(cmd.Context())
@@ -99,18 +101,18 @@ func (a *app) logAll(ctx context.Context) error {
 	if err != nil {
 		return c.close(err)
 	}
-	keys := make([]sdk.RunKey, 0, len(rows))
+	keys := make([]wire.RunKey, 0, len(rows))
 	for _, r := range rows {
 		if r.Status == unreadable {
 			fmt.Fprintf(a.err, "agentd: run %s cannot be read, and is left out\n", r.Run)
 			continue
 		}
-		keys = append(keys, sdk.NewRunKey(r.Run))
+		keys = append(keys, wire.NewRunKey(r.Run))
 	}
 	return c.close(also(a.printLog(ctx, c, store, keys), store.Close()))
 }
 
-func (a *app) printLog(ctx context.Context, c *client, store runner.Store, keys []sdk.RunKey) error {
+func (a *app) printLog(ctx context.Context, c *client, store runner.Store, keys []wire.RunKey) error {
 	records := []logRecord{}
 	var refused refusals
 	for _, key := range keys {

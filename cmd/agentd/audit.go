@@ -9,6 +9,8 @@ import (
 	"io"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/audit"
@@ -76,8 +78,8 @@ func (a *app) audit(ctx context.Context, c *client, store runner.Store, runs []s
 		err = auditor.All(ctx, since, list.add)
 	}
 	for _, name := range runs {
-		list.names[sdk.NewRunKey(name).String()] = name
-		err = auditor.Run(ctx, sdk.NewRunKey(name), list.add)
+		list.names[wire.NewRunKey(name).String()] = name
+		err = auditor.Run(ctx, wire.NewRunKey(name), list.add)
 		if errors.Is(err, runner.ErrNotFound) {
 			err = sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q; see: agentd runs list", name)
 		}

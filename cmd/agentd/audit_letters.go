@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -14,7 +16,7 @@ import (
 // all. Such messages are dead letters, and stay there for as long as dead letters do, or until an operator settles them.
 type refusals struct {
 	// last are the last entries of the runs, since when their first was made, in Unix milliseconds.
-	last  map[sdk.RunKey]*core.Entry
+	last  map[wire.RunKey]*core.Entry
 	since int64
 }
 
@@ -24,7 +26,7 @@ func (r *refusals) of(entries []core.Entry) {
 		return
 	}
 	if r.last == nil {
-		r.last = map[sdk.RunKey]*core.Entry{}
+		r.last = map[wire.RunKey]*core.Entry{}
 	}
 	last := &entries[len(entries)-1]
 	r.last[last.Head.Key()] = last
@@ -40,7 +42,7 @@ func (r *refusals) read(ctx context.Context, c *client, each func(logRecord) err
 	}
 	err := c.Letters(ctx, broker.LetterFilter{Since: time.UnixMilli(r.since)}, func(l broker.Letter) (bool, error) {
 		address, err := c.Subjects().Parse(l.Subject)
-		if err != nil || address.Kind != sdk.KindIn || address.Call.Type != sdk.NameToken(sdk.TypePermissionRequest) {
+		if err != nil || address.Kind != wire.KindIn || address.Call.Type != wire.NameToken(sdk.TypePermissionRequest) {
 			return true, nil //nolint:nilerr // it is about no permission
 		}
 		if last := r.last[address.Run]; last != nil {
@@ -61,13 +63,13 @@ func (r logRecord) of(records []logRecord) logRecord {
 	return r
 }
 
-func refusedLetter(l broker.Letter, address sdk.Address, last *core.Entry) logRecord {
-	ref, _ := sdk.ParseCallRef(address.Call.Call) // of another form of id nothing is known
+func refusedLetter(l broker.Letter, address wire.Address, last *core.Entry) logRecord {
+	ref, _ := wire.ParseCallRef(address.Call.Call) // of another form of id nothing is known
 	record := logRecord{
 		At: l.At, Run: last.Head.Run, Agent: last.Head.Agent, Event: logRefused, Request: ref.ID, Letter: l.Sequence,
 		Reason: l.Detail, Who: address.Who,
 	}
-	event, err := sdk.DecodeEvent(l.Headers, l.Data)
+	event, err := wire.DecodeEvent(l.Headers, l.Data)
 	if err != nil {
 		return record
 	}

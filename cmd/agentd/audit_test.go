@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/nats-io/nats.go"
+	"agentd/sdk/wire"
 
-	"agentd/sdk"
+	"github.com/nats-io/nats.go"
 )
 
 func TestAudit_SaysWhatItCheckedAndWhatIsWrong(t *testing.T) {
@@ -40,8 +40,8 @@ func TestAudit_SaysWhatItCheckedAndWhatIsWrong(t *testing.T) {
 	contains(t, problem, `there is no run "three"`)
 
 	// Something overwrites the journal, and a terminal event.
-	nc, subjects := s.stranger(), sdk.DefaultSubjects()
-	gone := &nats.Msg{Subject: subjects.Journal(sdk.NewRunKey("two")), Data: []byte("gone"), Header: nats.Header{"Agentd-Rev": {"9"}}}
+	nc, subjects := s.stranger(), wire.DefaultSubjects()
+	gone := &nats.Msg{Subject: subjects.Journal(wire.NewRunKey("two")), Data: []byte("gone"), Header: nats.Header{"Agentd-Rev": {"9"}}}
 	if _, err := nc.RequestMsg(gone, wait); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/config"
 	"agentd/sdk"
 )
@@ -44,7 +46,7 @@ func printFaults(w io.Writer, faults []sdk.Fault) {
 }
 
 // problemOf is the form of a system error. Unlike on the wire it may say everything: it is for who runs the command.
-func problemOf(err error) sdk.Problem {
+func problemOf(err error) wire.Problem {
 	e, ok := errors.AsType[*sdk.Error](err)
 	if !ok {
 		e = sdk.Errorf(sdk.CodeInternal, "%s", err)
@@ -52,7 +54,7 @@ func problemOf(err error) sdk.Problem {
 			e.Code = sdk.CodeConfig
 		}
 	}
-	p := sdk.NewProblem(e)
+	p := wire.NewProblem(e)
 	if e.Cause != nil {
 		p.ErrorMessage += ": " + e.Cause.Error()
 	}

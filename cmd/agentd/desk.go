@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/sdk"
@@ -41,8 +43,8 @@ func (d *answerer) serve(ctx context.Context) error {
 	for _, kind := range kinds {
 		// Whatever the lane: the one who started a run is the one it talks to. One filter each: permissions can say which
 		// filter somebody may read, but not which several.
-		filter := d.conn.Subjects().Call(sdk.CallAddress{
-			Domain: "*", Type: sdk.NameToken(kind), Agent: sdk.NameToken(d.run.agent), Run: d.run.key, Call: "*",
+		filter := d.conn.Subjects().Call(wire.CallAddress{
+			Domain: "*", Type: wire.NameToken(kind), Agent: wire.NameToken(d.run.agent), Run: d.run.key, Call: "*",
 		})
 		go func() {
 			ended <- d.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true, func(delivery broker.Delivery) bool {
@@ -67,11 +69,11 @@ func (d *answerer) serve(ctx context.Context) error {
 }
 
 func (d *answerer) handle(ctx context.Context, delivery broker.Delivery) error {
-	event, err := sdk.DecodeEvent(delivery.Headers(), delivery.Data())
+	event, err := wire.DecodeEvent(delivery.Headers(), delivery.Data())
 	if err != nil {
 		return fmt.Errorf("read a question: %w", err)
 	}
-	ref, ok := sdk.ParseCallRef(event.ID)
+	ref, ok := wire.ParseCallRef(event.ID)
 	if !ok || d.answered[ref.ID] {
 		return nil
 	}
@@ -88,7 +90,7 @@ func (d *answerer) handle(ctx context.Context, delivery broker.Delivery) error {
 }
 
 // obtain shows the question and gets an answer, if anybody here has one.
-func (d *answerer) obtain(ctx context.Context, call sdk.Event) (answer string, ok bool) {
+func (d *answerer) obtain(ctx context.Context, call wire.Event) (answer string, ok bool) {
 	var q struct {
 		Question    string   `json:"question"`
 		Message     string   `json:"message"`
@@ -136,7 +138,7 @@ func (d *answerer) prompt(ctx context.Context, callType string) (answer string, 
 }
 
 // answerEvent is the answer to a question or a turn.
-func answerEvent(call sdk.Event, text string) (sdk.Event, error) {
+func answerEvent(call wire.Event, text string) (wire.Event, error) {
 	eventType, contract := contracts.TypeQuestionAnswered, contracts.Question()
 	var data any = map[string]string{answerField: text}
 	if call.Type == sdk.TypeConversationTurn {
@@ -148,9 +150,9 @@ func answerEvent(call sdk.Event, text string) (sdk.Event, error) {
 	}
 	encoded, err := json.Marshal(data)
 	if err != nil {
-		return sdk.Event{}, fmt.Errorf("encode answer: %w", err)
+		return wire.Event{}, fmt.Errorf("encode answer: %w", err)
 	}
-	return sdk.Event{
+	return wire.Event{
 		ID: call.ID + "-answer", Source: source, Type: eventType, Subject: call.Subject, Time: time.Now(),
 		DataSchema: sdk.SchemaRef(contract.URI, contracts.BuiltinVersion), Data: encoded, To: call.RedirectTo,
 		ParentID: call.ID, AccessControl: call.AccessControl, TraceParent: call.TraceParent, TraceState: call.TraceState,

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/broker"
@@ -116,7 +118,7 @@ func (d *devServer) serverOnly(ctx context.Context, cfg *config.Config) error {
 
 func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
 	d.progress = &progress{w: d.a.out, json: d.a.output == outputJSON, many: true, full: d.a.verbose}
-	stop, err := d.conn.WatchLive(d.conn.Subjects().All(sdk.KindStream), d.progress.show)
+	stop, err := d.conn.WatchLive(d.conn.Subjects().All(wire.KindStream), d.progress.show)
 	if err != nil {
 		return err
 	}

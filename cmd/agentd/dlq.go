@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/broker"
@@ -78,7 +80,7 @@ func sinceTime(since string) (time.Time, error) {
 
 // matches reports whether a dead letter is for the run and the agent that were asked for.
 func (f *letterFlags) matches(l *letter) bool {
-	return (f.run == "" || l.key == sdk.NewRunKey(f.run)) && (f.agent == "" || l.Agent == sdk.NameToken(f.agent))
+	return (f.run == "" || l.key == wire.NewRunKey(f.run)) && (f.agent == "" || l.Agent == wire.NameToken(f.agent))
 }
 
 // letter is a dead letter as it is shown.
@@ -101,13 +103,13 @@ type letter struct {
 
 	raw broker.Letter
 	// address and event are zero when the subject or the body cannot be read; undecodable says why of the latter.
-	address     sdk.Address
-	event       sdk.Event
+	address     wire.Address
+	event       wire.Event
 	undecodable error
-	key         sdk.RunKey
+	key         wire.RunKey
 }
 
-func letterOf(subjects sdk.Subjects, b broker.Letter) *letter {
+func letterOf(subjects wire.Subjects, b broker.Letter) *letter {
 	l := &letter{
 		Sequence: b.Sequence, At: b.At, Reason: b.Reason, Detail: b.Detail, Subject: b.Subject, Stream: b.Stream,
 		Origin: b.Origin, Redrives: b.Redrives, raw: b,
@@ -116,12 +118,12 @@ func letterOf(subjects sdk.Subjects, b broker.Letter) *letter {
 	if err == nil {
 		l.address, l.Agent, l.key = address, address.Agent, address.Run
 	}
-	l.event, l.undecodable = sdk.DecodeEvent(b.Headers, b.Data)
+	l.event, l.undecodable = wire.DecodeEvent(b.Headers, b.Data)
 	if l.undecodable == nil {
 		l.Event, l.Type = l.event.ID, l.event.Type
 		l.name()
 	}
-	if l.Run == "" && l.key != (sdk.RunKey{}) {
+	if l.Run == "" && l.key != (wire.RunKey{}) {
 		l.Run = l.key.String()
 	}
 	return l
@@ -131,19 +133,19 @@ func letterOf(subjects sdk.Subjects, b broker.Letter) *letter {
 // name of it is a claim.
 func (l *letter) name() {
 	claimed := l.event.Subject
-	if l.address.Kind == sdk.KindStart {
+	if l.address.Kind == wire.KindStart {
 		if claimed == "" {
-			claimed = sdk.DefaultSubject(l.init())
+			claimed = wire.DefaultSubject(l.init())
 		}
-		l.key = sdk.NewRunKey(claimed)
+		l.key = wire.NewRunKey(claimed)
 	}
-	if claimed != "" && sdk.NewRunKey(claimed) == l.key {
+	if claimed != "" && wire.NewRunKey(claimed) == l.key {
 		l.Run = claimed
 	}
 }
 
 // init is the token of an init event.
-func (l *letter) init() string { return sdk.InitToken(l.event.Source, l.event.ID) }
+func (l *letter) init() string { return wire.InitToken(l.event.Source, l.event.ID) }
 
 func (a *app) dlqListCommand() *cobra.Command {
 	var f letterFlags

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/broker"
@@ -179,10 +181,10 @@ func redrivable(ctx context.Context, store runner.Store, l *letter) error {
 		return refuse("another event has its place on %s", l.Subject)
 	}
 	switch l.address.Kind {
-	case sdk.KindStart, sdk.KindIn, sdk.KindCtl:
-	case sdk.KindOut, sdk.KindVoid:
+	case wire.KindStart, wire.KindIn, wire.KindCtl:
+	case wire.KindOut, wire.KindVoid:
 		return refuse("only workers publish calls; who made this one is told by its timeout, or tries again by itself")
-	case sdk.KindFire:
+	case wire.KindFire:
 		return refuse("only timers are published there, by the broker")
 	case "":
 		return refuse("%q is none of this wire's subjects", l.Subject)
@@ -194,7 +196,7 @@ func redrivable(ctx context.Context, store runner.Store, l *letter) error {
 	}
 	last, err := store.Head(ctx, l.key)
 	if errors.Is(err, runner.ErrNotFound) {
-		if l.address.Kind == sdk.KindStart {
+		if l.address.Kind == wire.KindStart {
 			return nil
 		}
 		return refuse("there is no run %s", l.Run)
@@ -218,7 +220,7 @@ func redrivable(ctx context.Context, store runner.Store, l *letter) error {
 // useful returns nil when the run with that head can make something of the message, else why not.
 func (l *letter) useful(h *core.Head) error {
 	refuse := func(format string, args ...any) error { return sdk.Errorf(sdk.CodeInvalidEvent, format, args...) }
-	started := l.address.Kind == sdk.KindStart
+	started := l.address.Kind == wire.KindStart
 	switch {
 	case started && h.Init.Token != l.init():
 		return refuse("another init event started run %s; send this one anew with another subject", h.Run)
@@ -231,10 +233,10 @@ func (l *letter) useful(h *core.Head) error {
 			h.Run, shellQuote(h.Run))
 	case started:
 		return refuse("run %s was started by this event, and is %s", h.Run, h.Status)
-	case l.address.Kind != sdk.KindIn:
+	case l.address.Kind != wire.KindIn:
 		return nil
 	}
-	ref, _ := sdk.ParseCallRef(l.address.Call.Call) // what is no call is not open
+	ref, _ := wire.ParseCallRef(l.address.Call.Call) // what is no call is not open
 	for _, call := range h.Calls {
 		if call.ID == ref.ID && !call.Closed() {
 			return nil

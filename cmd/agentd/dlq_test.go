@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"agentd/sdk/wire"
 
-	"agentd/sdk"
+	"github.com/nats-io/nats.go"
 )
 
 // stranger publishes what it likes on the server of a running agentd dev.
@@ -76,16 +76,16 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	// An init event that is none, an answer to nothing, and one that a person got wrong.
 	s.post(nc, "agentd.start.chat", []byte("{not json"))
 	s.letters(1)
-	nobody := sdk.NewRunKey("nobody")
-	s.post(nc, sdk.DefaultSubjects().Reply(sdk.CallAddress{
+	nobody := wire.NewRunKey("nobody")
+	s.post(nc, wire.DefaultSubjects().Reply(wire.CallAddress{
 		Domain: "human_interaction", Type: "agentd_conversation_turn", Agent: "chat", Run: nobody,
-		Call: sdk.CallID(nobody, "init", 1, 0, "agentd.conversation.turn", []byte(`{}`)),
+		Call: wire.CallID(nobody, "init", 1, 0, "agentd.conversation.turn", []byte(`{}`)),
 	}), answer("a1", "", `{"message":"hello","password":"hunter2"}`))
 	s.letters(2)
 	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "talk", "--detach")
 	call := s.waiting("talk")
-	subject := sdk.DefaultSubjects().Reply(sdk.CallAddress{
-		Domain: "human_interaction", Type: "agentd_conversation_turn", Agent: "chat", Run: sdk.NewRunKey("talk"), Call: call,
+	subject := wire.DefaultSubjects().Reply(wire.CallAddress{
+		Domain: "human_interaction", Type: "agentd_conversation_turn", Agent: "chat", Run: wire.NewRunKey("talk"), Call: call,
 	})
 	s.post(nc, subject, answer("a2", call, `{"text":"wrong"}`))
 	list := s.letters(3)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"agentd/sdk/wire"
 
-	"agentd/sdk"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -61,7 +61,7 @@ func (a *app) eventsTailCommand() *cobra.Command {
 // tail prints messages.
 type tail struct {
 	a        *app
-	subjects sdk.Subjects
+	subjects wire.Subjects
 	flags    tailFlags
 }
 
@@ -74,21 +74,21 @@ type tailed struct {
 }
 
 // hidden are the kinds that tail shows only when asked to.
-var hidden = []sdk.Kind{sdk.KindRun, sdk.KindBlob, sdk.KindSpec, sdk.KindTimer, sdk.KindFire, sdk.KindGet}
+var hidden = []wire.Kind{wire.KindRun, wire.KindBlob, wire.KindSpec, wire.KindTimer, wire.KindFire, wire.KindGet}
 
 func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	tokens := strings.Split(subject, ".")
 	if len(tokens) < 2 {
 		return
 	}
-	kind := sdk.Kind(tokens[1])
-	var live sdk.Live
-	var event sdk.Event
+	kind := wire.Kind(tokens[1])
+	var live wire.Live
+	var event wire.Event
 	isEvent := false
-	if kind == sdk.KindStream {
+	if kind == wire.KindStream {
 		_ = json.Unmarshal(data, &live) // what cannot be read is shown as it is
 	} else {
-		decoded, err := sdk.DecodeEvent(headers, data)
+		decoded, err := wire.DecodeEvent(headers, data)
 		event, isEvent = decoded, err == nil
 	}
 	if !t.wanted(kind, tokens, live, event) {
@@ -109,7 +109,7 @@ func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	case isEvent:
 		who, what = event.Subject, event.Type+" "+string(event.Data)
 	}
-	if kind == sdk.KindDLQ {
+	if kind == wire.KindDLQ {
 		what = strings.Join(headers["agentd-detail"], " ") + " " + what
 	}
 	if !t.a.verbose {
@@ -118,13 +118,13 @@ func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	fmt.Fprintf(t.a.out, "%s  %-6s %-24s %s\n", time.Now().Format("15:04:05.000"), kind, clip(cmp.Or(who, "-"), 24), what)
 }
 
-func (t tail) wanted(kind sdk.Kind, tokens []string, live sdk.Live, event sdk.Event) bool {
+func (t tail) wanted(kind wire.Kind, tokens []string, live wire.Live, event wire.Event) bool {
 	if !t.flags.all && (live.Ephemeral || slices.Contains(hidden, kind)) {
 		return false
 	}
-	if agent := t.flags.agent; agent != "" && !slices.Contains(tokens[2:], sdk.NameToken(agent)) {
+	if agent := t.flags.agent; agent != "" && !slices.Contains(tokens[2:], wire.NameToken(agent)) {
 		return false
 	}
 	run := t.flags.run
-	return run == "" || event.Subject == run || live.Run == run || slices.Contains(tokens, sdk.NewRunKey(run).Token)
+	return run == "" || event.Subject == run || live.Run == run || slices.Contains(tokens, wire.NewRunKey(run).Token)
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"golang.org/x/term"
 
 	"agentd/internal/contracts"
@@ -21,7 +23,7 @@ import (
 // followed addresses a run that a command follows.
 type followed struct {
 	subject, agent string
-	key            sdk.RunKey
+	key            wire.RunKey
 	// init is the init token.
 	init string
 }
@@ -85,7 +87,7 @@ func (f *follower) follow(ctx context.Context, begin func(context.Context) error
 }
 
 // wait returns the terminal event. Meanwhile the desk answers.
-func (f *follower) wait(ctx context.Context) (sdk.Event, error) {
+func (f *follower) wait(ctx context.Context) (wire.Event, error) {
 	if f.o.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.o.timeout)
@@ -200,7 +202,7 @@ type runResult struct {
 }
 
 // printResult prints the data of a terminal event, or fails with its error.
-func (a *app) printResult(run followed, event sdk.Event) error {
+func (a *app) printResult(run followed, event wire.Event) error {
 	r := runResult{Run: run.subject, Agent: run.agent, Type: event.Type, Data: event.Data, Units: event.ExecutionUnits}
 	problem, failed := problemIn(event.Type, event.Data)
 	if failed && a.output == outputText {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/mcp"
 	"agentd/internal/worker"
@@ -30,8 +32,8 @@ func (m *mcpRuns) Start(ctx context.Context, agent, key string, input json.RawMe
 	if key != "" {
 		id = "mcp-" + agent + "-" + key
 	}
-	event := sdk.Event{ID: id, Source: mcpSource, Type: m.c.contractType(agent), Time: time.Now(), Data: input}
-	event.Subject = sdk.DefaultSubject(sdk.InitToken(event.Source, event.ID))
+	event := wire.Event{ID: id, Source: mcpSource, Type: m.c.contractType(agent), Time: time.Now(), Data: input}
+	event.Subject = wire.DefaultSubject(wire.InitToken(event.Source, event.ID))
 	if err := checkEvent(event); err != nil {
 		return "", sdk.Errorf(sdk.CodeContractViolation, "the input cannot be sent").WithCause(err)
 	}
@@ -43,7 +45,7 @@ func (m *mcpRuns) Start(ctx context.Context, agent, key string, input json.RawMe
 
 func runOf(handle string) (agent, subject string, err error) {
 	agent, subject, ok := strings.Cut(handle, handleSeparator)
-	if !ok || sdk.CheckName(agent) != nil || subject == "" {
+	if !ok || wire.CheckName(agent) != nil || subject == "" {
 		return "", "", sdk.Errorf(sdk.CodeUnknownRun, "%q is no handle of a run", clip(handle, shown))
 	}
 	return agent, subject, nil
@@ -66,7 +68,7 @@ func (m *mcpRuns) Await(ctx context.Context, handle string, progress func(string
 	var background sync.WaitGroup
 	background.Go(func() {
 		// It ends with the run or with this call.
-		_ = following.Events(watching, worker.Mark{}, func(l sdk.Live) {
+		_ = following.Events(watching, worker.Mark{}, func(l wire.Live) {
 			if text := toldToHost(l); text != "" {
 				progress(text)
 			}
@@ -81,10 +83,10 @@ func (m *mcpRuns) Await(ctx context.Context, handle string, progress func(string
 // await waits for the terminal event. While it does not come, the host hears that the run is alive, and the end of a run
 // that was not started here is found by asking.
 func (m *mcpRuns) await(ctx context.Context, agent, subject, handle string, progress func(string)) (mcp.RunState, error) {
-	token, _ := strings.CutPrefix(subject, sdk.DefaultSubject(""))
+	token, _ := strings.CutPrefix(subject, wire.DefaultSubject(""))
 	for {
 		waiting, stop := context.WithTimeout(ctx, askAgain)
-		event, err := m.c.WaitDone(waiting, agent, sdk.NewRunKey(subject), token)
+		event, err := m.c.WaitDone(waiting, agent, wire.NewRunKey(subject), token)
 		stop()
 		if err == nil {
 			return ended(handle, event.Type, event.Data), nil
@@ -142,7 +144,7 @@ func ended(handle, eventType string, data json.RawMessage) mcp.RunState {
 }
 
 // toldToHost is a live event in words, "" for those that say nothing to a host.
-func toldToHost(l sdk.Live) string {
+func toldToHost(l wire.Live) string {
 	var data struct {
 		Tool  string `json:"tool"`
 		Asked struct {
@@ -182,7 +184,7 @@ func (m *mcpRuns) Cancel(ctx context.Context, handle, reason string) error {
 	if err != nil {
 		return fmt.Errorf("encode reason: %w", err)
 	}
-	return m.c.Control(ctx, sdk.ControlCancel, agent, sdk.NewRunKey(subject), sdk.Event{
+	return m.c.Control(ctx, wire.ControlCancel, agent, wire.NewRunKey(subject), wire.Event{
 		ID: newID("cancel"), Source: mcpSource, Type: "agentd.run.cancel", Subject: subject, Time: time.Now(), Data: data,
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/accounts"
@@ -113,7 +115,7 @@ func members(texts []string) ([]accounts.Member, error) {
 			m.Domains = strings.Split(domains, ",")
 		}
 		for _, d := range m.Domains {
-			if err := sdk.CheckDomain(d); err != nil || d == "" {
+			if err := wire.CheckDomain(d); err != nil || d == "" {
 				return nil, fmt.Errorf("--approver %s: want NAME or NAME=DOMAIN,DOMAIN…", text)
 			}
 		}

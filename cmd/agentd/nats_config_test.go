@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -24,7 +26,6 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/internal/llm/mockllm"
-	"agentd/sdk"
 	"agentd/sdk/service"
 )
 
@@ -240,7 +241,7 @@ func (g *guarded) state() map[string]uint64 {
 	}
 	defer nc.Close()
 	last := map[string]uint64{}
-	for _, name := range broker.Streams(sdk.DefaultSubjects()) {
+	for _, name := range broker.Streams(wire.DefaultSubjects()) {
 		m, err := nc.Request("$JS.API.STREAM.INFO."+name, nil, wait)
 		if err != nil {
 			g.t.Fatal(err)
@@ -302,11 +303,11 @@ func (g *guarded) ended(user, name string) {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), wait)
 	defer cancel()
-	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: g.url(user), Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: g.url(user), Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	filter := "agentd.done.clerk." + sdk.NewRunKey(name).String() + ".>"
+	filter := "agentd.done.clerk." + wire.NewRunKey(name).String() + ".>"
 	if err := conn.Watch(ctx, broker.ZoneDone, []string{filter}, true, func(broker.Delivery) bool { return false }); err != nil {
 		g.t.Error(err)
 	}
@@ -362,7 +363,7 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 	g := startGuarded(t, "")
 	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
 	request := g.request("one")
-	key := sdk.NewRunKey("one")
+	key := wire.NewRunKey("one")
 	tail := "clerk." + key.String() + "." + request.ID
 	decision := "agentd.in.human_interaction.agentd_permission_request." + tail
 	g.rested()

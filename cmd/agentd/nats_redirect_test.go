@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/desk"
-	"agentd/sdk"
 )
 
 // connect connects as a user of the server. Errors that the server reports come on the channel.
@@ -72,7 +73,7 @@ func TestNATSConfig_WhatTheServerDeliversIsNoDecision(t *testing.T) {
 	g := startGuarded(t, "")
 	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
 	d := g.detail("one")
-	key := sdk.NewRunKey("one").String()
+	key := wire.NewRunKey("one").String()
 	decision := "agentd.in.human_interaction.agentd_permission_request.clerk." + key + "." + d.ID + ".jane"
 	pay := "clerk." + key + "." + d.Request.Call
 
@@ -150,7 +151,7 @@ func TestNATSConfig_AWorkerCannotAnswerItself(t *testing.T) {
 	g := startGuarded(t, "")
 	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
 	d := g.detail("one")
-	key := sdk.NewRunKey("one").String()
+	key := wire.NewRunKey("one").String()
 	decision := "agentd.in.human_interaction.agentd_permission_request.clerk." + key + "." + d.ID + ".jane"
 	refused := func(nc *nats.Conn, errs <-chan error) {
 		t.Helper()

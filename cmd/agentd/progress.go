@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"agentd/sdk/wire"
+
 	"golang.org/x/term"
 
 	"agentd/internal/contracts"
@@ -134,7 +136,7 @@ func (p *progress) lastEvent() time.Time {
 }
 
 // show prints a live event, unless it was shown before.
-func (p *progress) show(l sdk.Live) {
+func (p *progress) show(l wire.Live) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = time.Now()
@@ -173,7 +175,7 @@ func (p *progress) note(label, text string) {
 	defer p.mu.Unlock()
 	if !p.json {
 		p.status.clear(p)
-		p.line(sdk.Live{Time: time.Now().UnixMilli()}, label, text)
+		p.line(wire.Live{Time: time.Now().UnixMilli()}, label, text)
 	}
 }
 
@@ -208,7 +210,7 @@ func wrapped(text string, width int) []string {
 	return lines
 }
 
-func (p *progress) line(l sdk.Live, label, text string) {
+func (p *progress) line(l wire.Live, label, text string) {
 	prefix := ""
 	if p.many {
 		prefix = fmt.Sprintf("%s  %-14s %-18s ", time.UnixMilli(l.Time).Format("15:04:05.000"), clip(l.Agent, 14), clip(l.Run, 18))
@@ -244,7 +246,7 @@ type milestoneData struct {
 }
 
 // describe is a milestone in words. The label is empty for what is not to be shown.
-func (r *watched) describe(l sdk.Live, quiet map[string]bool) (label, text string) {
+func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text string) {
 	var d milestoneData
 	switch l.Type {
 	case core.MilestonePlan:
@@ -366,8 +368,8 @@ func (r *watched) describeSuspended(quiet map[string]bool) (label, text string) 
 const turn = sdk.TypeConversationTurn
 
 // problemIn returns the system error of a terminal event, if it is one.
-func problemIn(eventType string, data json.RawMessage) (sdk.Problem, bool) {
-	var p sdk.Problem
+func problemIn(eventType string, data json.RawMessage) (wire.Problem, bool) {
+	var p wire.Problem
 	if !strings.HasPrefix(eventType, "sys.") || !strings.HasSuffix(eventType, ".error") {
 		return p, false
 	}

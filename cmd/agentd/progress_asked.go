@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 // describeAsked tells of what a run asks beside its model's calls: a section of the prompt of a service, and for an inline tool
 // something of a person.
-func (r *watched) describeAsked(l sdk.Live) (label, text string) {
+func (r *watched) describeAsked(l wire.Live) (label, text string) {
 	var d struct {
 		Section  string          `json:"section"`
 		Call     string          `json:"call"`

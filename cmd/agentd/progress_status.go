@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/desk"
 	"agentd/sdk"
 )
@@ -25,7 +27,7 @@ type status struct {
 }
 
 // show replaces the line by what an ephemeral event tells.
-func (s *status) show(p *progress, l sdk.Live) {
+func (s *status) show(p *progress, l wire.Live) {
 	label, text := s.describe(l)
 	if label == "" {
 		return
@@ -34,7 +36,7 @@ func (s *status) show(p *progress, l sdk.Live) {
 	s.shown = true
 }
 
-func (s *status) describe(l sdk.Live) (label, text string) {
+func (s *status) describe(l wire.Live) (label, text string) {
 	var d struct {
 		sdk.Delta
 		Model string `json:"model"`
@@ -43,14 +45,14 @@ func (s *status) describe(l sdk.Live) (label, text string) {
 		return "", ""
 	}
 	switch l.Type {
-	case sdk.LiveThinkingEnded:
+	case wire.LiveThinkingEnded:
 		s.text = ""
-	case sdk.LiveTurnStarted:
+	case wire.LiveTurnStarted:
 		s.text = ""
 		return labelThinks, strings.TrimSpace(d.Model)
-	case sdk.LiveToolStarted:
+	case wire.LiveToolStarted:
 		return "runs", d.Tool
-	case sdk.LiveDelta:
+	case wire.LiveDelta:
 		if d.Reset {
 			s.text = ""
 		}

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 func TestProgress_TerminalShowsWhatGoesOn(t *testing.T) {
@@ -19,22 +20,22 @@ func TestProgress_TerminalShowsWhatGoesOn(t *testing.T) {
 		return b.String()
 	}
 	event := func(ephemeral bool, kind, data string) {
-		p.show(sdk.Live{Run: "one", Agent: "desk", Revision: 1, Ephemeral: ephemeral, Type: kind, Data: json.RawMessage(data)})
+		p.show(wire.Live{Run: "one", Agent: "desk", Revision: 1, Ephemeral: ephemeral, Type: kind, Data: json.RawMessage(data)})
 	}
-	event(true, sdk.LiveTurnStarted, `{"model":"gpt"}`)
+	event(true, wire.LiveTurnStarted, `{"model":"gpt"}`)
 	if got := said(); !strings.HasSuffix(got, "thinks    gpt\x1b[0m") {
 		t.Errorf("a turn begins: %q", got)
 	}
-	event(true, sdk.LiveDelta, `{"text":"Let me\n"}`)
-	event(true, sdk.LiveDelta, `{"text":"see\u001b[2J."}`)
+	event(true, wire.LiveDelta, `{"text":"Let me\n"}`)
+	event(true, wire.LiveDelta, `{"text":"see\u001b[2J."}`)
 	if got := said(); !strings.HasSuffix(got, "writes    Let me see\\u001b[2J.\x1b[0m") {
 		t.Errorf("fragments: %q", got)
 	}
-	event(true, sdk.LiveDelta, `{"text":"`+strings.Repeat("long ", 40)+`"}`)
+	event(true, wire.LiveDelta, `{"text":"`+strings.Repeat("long ", 40)+`"}`)
 	if got := said(); len([]rune(got)) > statusTail+40 || strings.Contains(got, "\n") {
 		t.Errorf("a long text takes %d characters: %q", len([]rune(got)), got)
 	}
-	event(true, sdk.LiveDelta, `{"reset":true,"text":"Anew"}`)
+	event(true, wire.LiveDelta, `{"reset":true,"text":"Anew"}`)
 	if got := said(); !strings.HasSuffix(got, "writes    Anew\x1b[0m") {
 		t.Errorf("an attempt begins anew: %q", got)
 	}

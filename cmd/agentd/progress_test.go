@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/contracts"
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 func TestProgress_ShowsEachMilestoneOnce(t *testing.T) {
@@ -17,11 +18,11 @@ func TestProgress_ShowsEachMilestoneOnce(t *testing.T) {
 	var b bytes.Buffer
 	p := &progress{w: &b, quiet: map[string]bool{contracts.ToolAskQuestion: true}}
 	event := func(rev uint64, index int, kind, data string) {
-		p.show(sdk.Live{Run: "one", Agent: "desk", Revision: rev, Index: index, Type: kind, Data: json.RawMessage(data)})
+		p.show(wire.Live{Run: "one", Agent: "desk", Revision: rev, Index: index, Type: kind, Data: json.RawMessage(data)})
 	}
 	event(1, 0, core.MilestoneStarted, `{"input":{"city":"Bern"}}`)
 	event(2, 0, core.MilestoneReply, `{"text":"Let me\nlook."}`)
-	p.show(sdk.Live{Run: "one", Revision: 2, Ephemeral: true, Type: "delta", Data: json.RawMessage(`{"text":"Le"}`)})
+	p.show(wire.Live{Run: "one", Revision: 2, Ephemeral: true, Type: "delta", Data: json.RawMessage(`{"text":"Le"}`)})
 	event(2, 1, core.MilestoneCall, `{"call":"c1","tool":"search","args":{"n":1}}`)
 	event(2, 2, core.MilestoneCall, `{"call":"c2","tool":"search","args":{"n":2}}`)
 	event(2, 1, core.MilestoneCall, `{"call":"c1","tool":"search","args":{"n":1}}`)

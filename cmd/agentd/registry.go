@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/broker"
@@ -285,7 +287,7 @@ func rowsOf(state *contracts.Registry) []contractRow {
 			row.Versions = append(row.Versions, p.Version)
 		}
 		if !p.Removed || row.URI == "" { // what belongs to no version is that of the newest
-			row.URI, row.Domain, row.Description = c.URI, sdk.DomainToken(""), c.Description
+			row.URI, row.Domain, row.Description = c.URI, wire.DomainToken(""), c.Description
 			if c.Domain != "" {
 				row.Domain = c.Domain
 			}

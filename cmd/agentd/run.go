@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/telemetry"
@@ -64,7 +66,7 @@ func addFollowFlags(cmd *cobra.Command, o *followOptions) {
 }
 
 func (a *app) run(ctx context.Context, agent string, f runFlags) error {
-	if err := sdk.CheckName(agent); err != nil {
+	if err := wire.CheckName(agent); err != nil {
 		return &exitError{exitUsage, fmt.Errorf("agent %q: want letters, digits, \"_\", \"-\" and single dots", agent)}
 	}
 	data, err := a.readInput(f)
@@ -75,7 +77,7 @@ func (a *app) run(ctx context.Context, agent string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	event := sdk.Event{
+	event := wire.Event{
 		ID: newID("run"), Source: source, Type: c.contractType(agent), Subject: f.subject,
 		Time: time.Now(), Data: data,
 	}
@@ -83,7 +85,7 @@ func (a *app) run(ctx context.Context, agent string, f runFlags) error {
 }
 
 // startTraced is start with a span of its own, where the environment asks for traces.
-func (a *app) startTraced(ctx context.Context, c *client, agent string, event sdk.Event, f runFlags) error {
+func (a *app) startTraced(ctx context.Context, c *client, agent string, event wire.Event, f runFlags) error {
 	shown, err := telemetry.Start(ctx, telemetry.Options{Logger: a.quietLogger()})
 	if err != nil {
 		return &exitError{exitUsage, err}
@@ -98,17 +100,17 @@ func (a *app) startTraced(ctx context.Context, c *client, agent string, event sd
 func newID(kind string) string { return kind + "-" + strings.ToLower(rand.Text()) }
 
 // start publishes the init event and follows its run.
-func (a *app) start(ctx context.Context, c *client, agent string, event sdk.Event, f runFlags) error {
+func (a *app) start(ctx context.Context, c *client, agent string, event wire.Event, f runFlags) error {
 	if err := checkEvent(event); err != nil {
 		return err
 	}
-	r := followed{subject: event.Subject, agent: agent, init: sdk.InitToken(event.Source, event.ID)}
+	r := followed{subject: event.Subject, agent: agent, init: wire.InitToken(event.Source, event.ID)}
 	if r.subject == "" {
-		r.subject = sdk.DefaultSubject(r.init)
+		r.subject = wire.DefaultSubject(r.init)
 	} else if err := a.checkNew(ctx, c, r); err != nil {
 		return err
 	}
-	r.key = sdk.NewRunKey(r.subject)
+	r.key = wire.NewRunKey(r.subject)
 	if f.detach {
 		if err := c.Start(ctx, agent, event); err != nil {
 			return err
@@ -161,10 +163,10 @@ func cause(err error) string {
 }
 
 // checkEvent finds here what a worker would refuse without being able to tell whom.
-func checkEvent(event sdk.Event) error {
+func checkEvent(event wire.Event) error {
 	data, err := event.Encode()
 	if err == nil {
-		_, err = sdk.DecodeEvent(nil, data)
+		_, err = wire.DecodeEvent(nil, data)
 	}
 	if err == nil {
 		return nil

@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/core"
@@ -242,7 +244,7 @@ func waitingText(calls []waiting) string {
 
 // head reads the last entry of a run.
 func head(ctx context.Context, store runner.Store, run string) (core.Entry, error) {
-	last, err := store.Head(ctx, sdk.NewRunKey(run))
+	last, err := store.Head(ctx, wire.NewRunKey(run))
 	if errors.Is(err, runner.ErrNotFound) {
 		return core.Entry{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q; see: agentd runs list", run)
 	}
@@ -298,7 +300,7 @@ func (a *app) cancel(ctx context.Context, c *client, h *core.Head, reason string
 	if err != nil {
 		return fmt.Errorf("encode reason: %w", err)
 	}
-	err = c.Control(ctx, sdk.ControlCancel, h.Agent, h.Key(), sdk.Event{
+	err = c.Control(ctx, wire.ControlCancel, h.Agent, h.Key(), wire.Event{
 		ID: newID("cancel"), Source: source, Type: "agentd.run.cancel", Subject: h.Run, Time: time.Now(), Data: data,
 	})
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/core"
@@ -57,10 +59,10 @@ func (a *app) send(ctx context.Context, c *client, agent, run, text string) erro
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
-	ev := sdk.Event{
+	ev := wire.Event{
 		ID: newID("message"), Source: source, Type: "agentd.run.message", Subject: run, Time: time.Now(), Data: data,
 	}
-	if err := c.Control(ctx, sdk.ControlMessage, status.Agent, sdk.NewRunKey(run), ev); err != nil {
+	if err := c.Control(ctx, wire.ControlMessage, status.Agent, wire.NewRunKey(run), ev); err != nil {
 		return err
 	}
 	heard, err := c.untilHeard(ctx, status.Agent, run, core.NoteID(ev.Source, ev.ID))

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/config"
 	"agentd/internal/desk"
@@ -77,8 +79,8 @@ func address(cfg *config.Config) (string, error) {
 	return url, err
 }
 
-func subjects(cfg *config.Config) sdk.Subjects {
-	s, err := sdk.NewSubjects(cfg.NATS.Root)
+func subjects(cfg *config.Config) wire.Subjects {
+	s, err := wire.NewSubjects(cfg.NATS.Root)
 	if err != nil {
 		panic(err) // Check admits no other root
 	}

@@ -7,6 +7,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/core"
@@ -64,7 +66,7 @@ type journalRow struct {
 	Cause    string   `json:"cause"`
 }
 
-func (a *app) show(ctx context.Context, store runner.Store, key sdk.RunKey) error {
+func (a *app) show(ctx context.Context, store runner.Store, key wire.RunKey) error {
 	entries, err := runner.New(runner.Options{Store: store}).Journal(ctx, key)
 	if err != nil {
 		return err

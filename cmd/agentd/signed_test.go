@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/desk"
@@ -36,15 +38,15 @@ func signingKey(t *testing.T, name string) (ed25519.PrivateKey, string) {
 }
 
 // decision is an approval of a request as an event, as any front end may make it.
-func decision(t *testing.T, i desk.Item, id string, hash string) sdk.Event {
+func decision(t *testing.T, i desk.Item, id string, hash string) wire.Event {
 	t.Helper()
 	data, err := json.Marshal(sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sdk.Event{
+	return wire.Event{
 		ID: id, Source: "test", Type: sdk.TypePermissionDecided, Subject: i.Run, Time: time.Now(),
-		DataContentType: sdk.ContentTypeJSON, Data: data, ParentID: i.ID,
+		DataContentType: wire.ContentTypeJSON, Data: data, ParentID: i.ID,
 	}
 }
 
@@ -72,7 +74,7 @@ func TestApprovals_SignedDecisions(t *testing.T) {
 	hash := shown.Request.ArgsHash
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: g.url("jane"), Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: g.url("jane"), Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,14 +83,14 @@ func TestApprovals_SignedDecisions(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	publish := func(to desk.Item, ev sdk.Event) {
+	publish := func(to desk.Item, ev wire.Event) {
 		t.Helper()
-		subject := "agentd.in.human_interaction.agentd_permission_request.clerk." + sdk.NewRunKey(to.Run).String() + "." + to.ID + ".jane"
+		subject := "agentd.in.human_interaction.agentd_permission_request.clerk." + wire.NewRunKey(to.Run).String() + "." + to.ID + ".jane"
 		if err := conn.Reply(ctx, subject, ev); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sign := func(ev sdk.Event, key ed25519.PrivateKey) sdk.Event {
+	sign := func(ev wire.Event, key ed25519.PrivateKey) wire.Event {
 		t.Helper()
 		signed, err := approval.NewSigner(key).Sign(ev)
 		if err != nil {
@@ -154,7 +156,7 @@ func (g *guarded) letter(event string) (detail string) {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), wait)
 	defer cancel()
-	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: g.url("operator"), Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: g.url("operator"), Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -164,7 +166,7 @@ func (g *guarded) letter(event string) (detail string) {
 		}
 	}()
 	err = conn.Watch(ctx, broker.ZoneDLQ, []string{"agentd.dlq.>"}, true, func(d broker.Delivery) bool {
-		ev, err := sdk.DecodeEvent(d.Headers(), d.Data())
+		ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 		detail = d.Header("agentd-detail")
 		return err != nil || ev.ID != event
 	})

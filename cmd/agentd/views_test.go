@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -37,7 +39,7 @@ func TestApprovals_ViewsAndRefusalsAreInTheTrail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	subject := "agentd.in.human_interaction.agentd_permission_request.clerk." + sdk.NewRunKey("one").String() + ".c9-0-" + request.ID[len(request.ID)-26:] + ".jane"
+	subject := "agentd.in.human_interaction.agentd_permission_request.clerk." + wire.NewRunKey("one").String() + ".c9-0-" + request.ID[len(request.ID)-26:] + ".jane"
 	if _, err := nc.Request(subject, data, wait); err != nil {
 		t.Fatal(err)
 	}

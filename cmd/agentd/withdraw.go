@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/internal/broker"
@@ -124,15 +126,15 @@ func removable(ctx context.Context, r broker.Registry, ref string) (contracts.Pu
 // that doing it again is harmless.
 func answerMissing(ctx context.Context, c *client, call broker.OpenCall, dataschema string) (bool, error) {
 	in := &call.Event
-	data, err := json.Marshal(sdk.NewProblem(sdk.Errorf(sdk.CodeContractMissing,
+	data, err := json.Marshal(wire.NewProblem(sdk.Errorf(sdk.CodeContractMissing,
 		"%s was removed from the registry of contracts while the call was open; whether it was carried out is not known", dataschema)))
 	if err != nil {
 		return false, fmt.Errorf("encode answer: %w", err)
 	}
 	uri, _, _ := contracts.ParseSchemaRef(dataschema)
-	err = c.Publish(ctx, call.Reply, sdk.Event{
-		ID: in.ID + "-removed", Source: source, Type: sdk.ErrorType(in.Type), Subject: in.Subject, Time: in.Time.Truncate(time.Millisecond),
-		DataContentType: sdk.ContentTypeJSON, DataSchema: sdk.SchemaRef(uri, contracts.Wildcard), Data: data,
+	err = c.Publish(ctx, call.Reply, wire.Event{
+		ID: in.ID + "-removed", Source: source, Type: wire.ErrorType(in.Type), Subject: in.Subject, Time: in.Time.Truncate(time.Millisecond),
+		DataContentType: wire.ContentTypeJSON, DataSchema: sdk.SchemaRef(uri, contracts.Wildcard), Data: data,
 		To: in.RedirectTo, ParentID: in.ID, AccessControl: in.AccessControl, TraceParent: in.TraceParent, TraceState: in.TraceState,
 	})
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {

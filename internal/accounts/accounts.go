@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/sdk"
 )
@@ -51,7 +53,7 @@ type Program struct {
 
 // Plan says who there is.
 type Plan struct {
-	Subjects sdk.Subjects
+	Subjects wire.Subjects
 	// Broker is what is provisioned: agents, and services with a user each.
 	Broker broker.Plan
 	// Journals says that JetStream keeps the runs.

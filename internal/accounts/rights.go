@@ -4,13 +4,15 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/sdk"
 )
 
 // rights makes the users' rights.
 type rights struct {
-	s sdk.Subjects
+	s wire.Subjects
 	Plan
 }
 
@@ -21,7 +23,7 @@ const (
 	discovery = "$SRV.>"
 )
 
-func (r rights) on(kind sdk.Kind, tokens ...string) string {
+func (r rights) on(kind wire.Kind, tokens ...string) string {
 	return r.s.Root() + "." + string(kind) + "." + strings.Join(tokens, ".")
 }
 
@@ -70,22 +72,22 @@ func (r rights) keepOff(z broker.Zone, own ...broker.ConsumerRef) []string {
 func (r rights) worker() User {
 	u := User{Name: r.WorkerName, Role: RoleWorker, About: "workers that serve the agents"}
 	u.Publish = append(u.Publish, r.askers()...)
-	u.Publish = append(u.Publish, r.s.All(sdk.KindDone), r.s.All(sdk.KindDLQ), "$KV."+broker.GrantsBucket(r.s)+".>")
-	u.Subscribe = []string{r.inbox(u.Name), r.s.All(sdk.KindWake), discovery}
+	u.Publish = append(u.Publish, r.s.All(wire.KindDone), r.s.All(wire.KindDLQ), "$KV."+broker.GrantsBucket(r.s)+".>")
+	u.Subscribe = []string{r.inbox(u.Name), r.s.All(wire.KindWake), discovery}
 	seen := map[broker.ConsumerRef]bool{}
 	for _, a := range r.Broker.Agents {
-		agent, kind := sdk.NameToken(a.Name), sdk.NameToken(a.Type)
+		agent, kind := wire.NameToken(a.Name), wire.NameToken(a.Type)
 		u.Publish = append(u.Publish,
-			r.on(sdk.KindOut, "*", "*", agent, ">"), r.on(sdk.KindVoid, "*", "*", agent, ">"), r.on(sdk.KindTimer, agent, ">"),
-			r.on(sdk.KindStream, agent, ">"), r.on(sdk.KindWake, agent, ">"), r.on(sdk.KindIn, "*", kind, ">"),
-			r.on(sdk.KindFire, agent, ">"))
+			r.on(wire.KindOut, "*", "*", agent, ">"), r.on(wire.KindVoid, "*", "*", agent, ">"), r.on(wire.KindTimer, agent, ">"),
+			r.on(wire.KindStream, agent, ">"), r.on(wire.KindWake, agent, ">"), r.on(wire.KindIn, "*", kind, ">"),
+			r.on(wire.KindFire, agent, ">"))
 		u.Subscribe = append(u.Subscribe, r.s.Get(a.Name), r.s.Contract(a.Type))
 		for _, ref := range broker.AgentConsumers(a.Name) {
 			seen[ref] = true
 		}
 	}
 	if r.Journals {
-		u.Publish = append(u.Publish, r.s.All(sdk.KindRun), r.s.All(sdk.KindBlob), r.s.All(sdk.KindSpec),
+		u.Publish = append(u.Publish, r.s.All(wire.KindRun), r.s.All(wire.KindBlob), r.s.All(wire.KindSpec),
 			// Histories that retention removes. A purge's subject does not say of what, so this is any of them.
 			api+"STREAM.PURGE."+r.stream(broker.ZoneRun), api+"DIRECT.GET."+r.stream(broker.ZoneRun), api+"DIRECT.GET."+r.stream(broker.ZoneRun)+".>")
 	}
@@ -122,11 +124,11 @@ func (r rights) askers() []string {
 // reconciles is what a worker that looks for lost runs needs: a lease, and what starts runs of its agents, which it reads
 // without the consumers that provisioning made.
 func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
-	u.Publish = append(u.Publish, r.on(sdk.KindTimer, broker.LeaseToken, ">"))
+	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.LeaseToken, ">"))
 	for _, a := range r.Broker.Agents {
 		start := r.s.Start(a.Name)
 		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneStart), start, start+".*")...)
-		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneOut), r.on(sdk.KindOut, "*", sdk.NameToken(a.Type), ">"))...)
+		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneOut), r.on(wire.KindOut, "*", wire.NameToken(a.Type), ">"))...)
 	}
 	for _, ref := range broker.Consumers(r.s, r.Broker) {
 		if ref.Zone != broker.ZoneStart && ref.Zone != broker.ZoneOut {
@@ -173,16 +175,16 @@ func (r rights) programs() ([]User, error) {
 }
 
 func (r rights) service(s broker.ServicePlan) User {
-	domain, kind := sdk.DomainToken(s.Domain), sdk.NameToken(s.Type)
+	domain, kind := wire.DomainToken(s.Domain), wire.NameToken(s.Type)
 	ref := broker.ServiceConsumer(s.Domain, s.Type)
 	u := User{Name: ref.Name, Role: RoleService, About: "the service " + s.Type + " in the domain " + domain, Respond: true}
 	u.Publish = append(r.consume(ref),
-		r.on(sdk.KindIn, domain, kind, ">"),
-		r.on(sdk.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(r.stream(broker.ZoneOut)), ">"),
+		r.on(wire.KindIn, domain, kind, ">"),
+		r.on(wire.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(r.stream(broker.ZoneOut)), ">"),
 		api+"STREAM.MSG.GET."+r.stream(broker.ZoneIn), api+"STREAM.MSG.GET."+r.stream(broker.ZoneDLQ),
 		"$KV."+broker.RegistryBucket(r.s)+"."+kind+".>", api+"STREAM.MSG.GET."+r.contracts())
 	u.Subscribe = []string{
-		r.inbox(u.Name), r.on(sdk.KindVoid, domain, kind, ">"), r.s.Contract(s.Type), "$SRV.*", "$SRV.*." + kind, "$SRV.*." + kind + ".*",
+		r.inbox(u.Name), r.on(wire.KindVoid, domain, kind, ">"), r.s.Contract(s.Type), "$SRV.*", "$SRV.*." + kind, "$SRV.*." + kind + ".*",
 	}
 	return u
 }
@@ -190,14 +192,14 @@ func (r rights) service(s broker.ServicePlan) User {
 // starts are the rights to start runs, to send them messages, to ask about them and to follow them.
 func (r rights) starts(u *User, named bool) {
 	for _, a := range r.Broker.Agents {
-		agent := sdk.NameToken(a.Name)
-		start, message := r.s.Start(a.Name), r.on(sdk.KindCtl, string(sdk.ControlMessage), agent, "*", "*")
+		agent := wire.NameToken(a.Name)
+		start, message := r.s.Start(a.Name), r.on(wire.KindCtl, string(wire.ControlMessage), agent, "*", "*")
 		u.Publish = append(u.Publish, start+"."+u.Name, message+"."+u.Name, r.s.Get(a.Name))
 		if !named {
 			u.Publish = append(u.Publish, start, message)
 		}
-		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneDone), r.on(sdk.KindDone, agent, ">"))...)
-		u.Subscribe = append(u.Subscribe, r.on(sdk.KindStream, agent, ">"))
+		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneDone), r.on(wire.KindDone, agent, ">"))...)
+		u.Subscribe = append(u.Subscribe, r.on(wire.KindStream, agent, ">"))
 	}
 }
 
@@ -212,9 +214,9 @@ func (r rights) person(m Member) User {
 	r.starts(&u, true)
 	out := r.stream(broker.ZoneOut)
 	for _, contractType := range []string{sdk.TypeQuestion, sdk.TypeConversationTurn} {
-		kind := sdk.NameToken(contractType)
+		kind := wire.NameToken(contractType)
 		u.Publish = append(u.Publish, r.answers("*", kind, m.Name))
-		u.Publish = append(u.Publish, r.read(out, r.on(sdk.KindOut, "*", kind, ">"))...)
+		u.Publish = append(u.Publish, r.read(out, r.on(wire.KindOut, "*", kind, ">"))...)
 	}
 	u.Deny = r.keepOff(broker.ZoneOut)
 	return u
@@ -222,7 +224,7 @@ func (r rights) person(m Member) User {
 
 // answers are all answers to a type of call that end with a principal: agent, partition, run and call come between.
 func (r rights) answers(domain, kind, who string) string {
-	return r.on(sdk.KindIn, domain, kind, "*", "*", "*", "*", who)
+	return r.on(wire.KindIn, domain, kind, "*", "*", "*", "*", who)
 }
 
 func (r rights) approver(m Member) User {
@@ -236,17 +238,17 @@ func (r rights) approver(m Member) User {
 	}
 	in, out, dlq := r.stream(broker.ZoneIn), r.stream(broker.ZoneOut), r.stream(broker.ZoneDLQ)
 	for _, d := range domains {
-		token := sdk.DomainToken(d)
+		token := wire.DomainToken(d)
 		for _, contractType := range forPeople {
-			u.Publish = append(u.Publish, r.answers(token, sdk.NameToken(contractType), m.Name))
+			u.Publish = append(u.Publish, r.answers(token, wire.NameToken(contractType), m.Name))
 		}
-		u.Publish = append(u.Publish, r.read(out, r.s.Root()+".*."+token+".>", r.on(sdk.KindOut, token, ">"))...)
-		u.Publish = append(u.Publish, r.read(in, r.on(sdk.KindIn, token, ">"))...)
+		u.Publish = append(u.Publish, r.read(out, r.s.Root()+".*."+token+".>", r.on(wire.KindOut, token, ">"))...)
+		u.Publish = append(u.Publish, r.read(in, r.on(wire.KindIn, token, ">"))...)
 	}
-	u.Publish = append(u.Publish, r.read(dlq, r.on(sdk.KindDLQ, "*", strings.ToLower(in), ">"))...)
+	u.Publish = append(u.Publish, r.read(dlq, r.on(wire.KindDLQ, "*", strings.ToLower(in), ">"))...)
 	for _, a := range r.Broker.Agents {
 		u.Publish = append(u.Publish, r.s.Get(a.Name))
-		u.Subscribe = append(u.Subscribe, r.on(sdk.KindStream, sdk.NameToken(a.Name), ">"))
+		u.Subscribe = append(u.Subscribe, r.on(wire.KindStream, wire.NameToken(a.Name), ">"))
 	}
 	var hooks []broker.ConsumerRef
 	for _, h := range r.Broker.Hooks {
@@ -263,7 +265,7 @@ func (r rights) operator() User {
 	return User{
 		Name: r.OperatorName, Role: RoleOperator, About: "who provisions, looks at runs and redrives dead letters",
 		Publish:   []string{r.s.Root() + ".>", api + ">", ack + ">", "$KV.>", discovery},
-		Deny:      []string{r.on(sdk.KindIn, "*", sdk.NameToken(sdk.TypePermissionRequest), ">")},
+		Deny:      []string{r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePermissionRequest), ">")},
 		Subscribe: []string{r.inbox(r.OperatorName), r.s.Root() + ".>", discovery, "$JS.EVENT.ADVISORY.>"},
 	}
 }

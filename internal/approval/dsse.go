@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // The attributes and the payload type of the CloudEvents extension "Verifiable CloudEvents with DSSE", version 0.1.
@@ -37,10 +37,10 @@ type signature struct {
 
 // Sign returns the event with its signature. It covers the core attributes, the data and the parent id, which binds a
 // decision to its request. The data is made canonical first, so that the bytes survive being decoded and encoded.
-func Sign(ev sdk.Event, keyID string, key ed25519.PrivateKey) (sdk.Event, error) {
-	canonical, err := sdk.Canonicalize(ev.Data)
+func Sign(ev wire.Event, keyID string, key ed25519.PrivateKey) (wire.Event, error) {
+	canonical, err := wire.Canonicalize(ev.Data)
 	if err != nil {
-		return sdk.Event{}, fmt.Errorf("canonical data of event %s: %w", ev.ID, err)
+		return wire.Event{}, fmt.Errorf("canonical data of event %s: %w", ev.ID, err)
 	}
 	ev.Data = canonical
 	payload := material(ev, []string{attributeParent})
@@ -49,7 +49,7 @@ func Sign(ev sdk.Event, keyID string, key ed25519.PrivateKey) (sdk.Event, error)
 		Signatures: []signature{{keyID, ed25519.Sign(key, preAuthentication(payload))}},
 	})
 	if err != nil {
-		return sdk.Event{}, fmt.Errorf("encode the signature of event %s: %w", ev.ID, err)
+		return wire.Event{}, fmt.Errorf("encode the signature of event %s: %w", ev.ID, err)
 	}
 	extensions := map[string]any{attributeMaterial: base64.StdEncoding.EncodeToString(data), attributeSigned: attributeParent}
 	for name, value := range ev.Extensions {
@@ -60,7 +60,7 @@ func Sign(ev sdk.Event, keyID string, key ed25519.PrivateKey) (sdk.Event, error)
 }
 
 // verified reports whether the event is signed with the key, and the signature covers the parent id.
-func verified(key ed25519.PublicKey, ev sdk.Event) bool {
+func verified(key ed25519.PublicKey, ev wire.Event) bool {
 	text, _ := ev.Extensions[attributeMaterial].(string)
 	raw, err := base64.StdEncoding.DecodeString(text)
 	var e envelope
@@ -78,18 +78,18 @@ func verified(key ed25519.PublicKey, ev sdk.Event) bool {
 
 // covers reports whether the digest is of the event. Who wrote the data may have signed its bytes as they were sent, or its
 // canonical form.
-func covers(digest []byte, ev sdk.Event, signed []string) bool {
+func covers(digest []byte, ev wire.Event, signed []string) bool {
 	if bytes.Equal(material(ev, signed), digest) {
 		return true
 	}
-	canonical, err := sdk.Canonicalize(ev.Data)
+	canonical, err := wire.Canonicalize(ev.Data)
 	ev.Data = canonical
 	return err == nil && bytes.Equal(material(ev, signed), digest)
 }
 
 // signedAttributes are the extension attributes that the signature says it covers; it is not ok when the extension forbids
 // such a list.
-func signedAttributes(ev sdk.Event) ([]string, bool) {
+func signedAttributes(ev wire.Event) ([]string, bool) {
 	text, _ := ev.Extensions[attributeSigned].(string)
 	if text == "" {
 		return nil, true
@@ -107,7 +107,7 @@ func signedAttributes(ev sdk.Event) ([]string, bool) {
 }
 
 // material is the digest that is signed: of the digests of the core attributes, the data, and the named attributes.
-func material(ev sdk.Event, extensions []string) []byte {
+func material(ev wire.Event, extensions []string) []byte {
 	var list bytes.Buffer
 	add := func(data []byte) {
 		sum := sha256.Sum256(data)
@@ -130,7 +130,7 @@ func material(ev sdk.Event, extensions []string) []byte {
 }
 
 // attribute is the value of an extension attribute, of which the envelope knows some by name.
-func attribute(ev sdk.Event, name string) string {
+func attribute(ev wire.Event, name string) string {
 	switch name {
 	case attributeParent:
 		return ev.ParentID

@@ -8,17 +8,19 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
-func signedDecision(t *testing.T) (sdk.Event, Keys) {
+func signedDecision(t *testing.T) (wire.Event, Keys) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(strings.NewReader(strings.Repeat("k", 64)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ev := sdk.Event{
-		ID: "d1", Source: "desk", Type: sdk.TypePermissionDecided, Subject: "order 7", DataContentType: sdk.ContentTypeJSON,
+	ev := wire.Event{
+		ID: "d1", Source: "desk", Type: sdk.TypePermissionDecided, Subject: "order 7", DataContentType: wire.ContentTypeJSON,
 		Time: time.Date(2026, 5, 1, 12, 0, 0, 987e6, time.FixedZone("", 3600)), ParentID: "c1-0-x",
 		Data: json.RawMessage(`{ "decision": "allow", "args_sha256": "00" }`),
 	}
@@ -30,7 +32,7 @@ func signedDecision(t *testing.T) (sdk.Event, Keys) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	received, err := sdk.DecodeEvent(map[string][]string{"Content-Type": {sdk.ContentTypeStructured}}, data)
+	received, err := wire.DecodeEvent(map[string][]string{"Content-Type": {wire.ContentTypeStructured}}, data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,18 +49,18 @@ func TestVerify_AcceptsWhatWasSigned(t *testing.T) {
 
 func TestVerify_RefusesAllElse(t *testing.T) {
 	t.Parallel()
-	changes := map[string]func(*sdk.Event){
-		"id":         func(ev *sdk.Event) { ev.ID = "d2" },
-		"source":     func(ev *sdk.Event) { ev.Source = "model" },
-		"type":       func(ev *sdk.Event) { ev.Type = "other" },
-		"subject":    func(ev *sdk.Event) { ev.Subject = "order 8" },
-		"time":       func(ev *sdk.Event) { ev.Time = ev.Time.Add(time.Second) },
-		"data":       func(ev *sdk.Event) { ev.Data = json.RawMessage(`{"decision":"deny","args_sha256":"00"}`) },
-		"request":    func(ev *sdk.Event) { ev.ParentID = "c2-0-x" },
-		"no list":    func(ev *sdk.Event) { ev.Extensions[attributeSigned] = "" },
-		"core twice": func(ev *sdk.Event) { ev.Extensions[attributeSigned] = "parentid,id" },
-		"unsigned":   func(ev *sdk.Event) { delete(ev.Extensions, attributeMaterial) },
-		"garbage":    func(ev *sdk.Event) { ev.Extensions[attributeMaterial] = "e30=" },
+	changes := map[string]func(*wire.Event){
+		"id":         func(ev *wire.Event) { ev.ID = "d2" },
+		"source":     func(ev *wire.Event) { ev.Source = "model" },
+		"type":       func(ev *wire.Event) { ev.Type = "other" },
+		"subject":    func(ev *wire.Event) { ev.Subject = "order 8" },
+		"time":       func(ev *wire.Event) { ev.Time = ev.Time.Add(time.Second) },
+		"data":       func(ev *wire.Event) { ev.Data = json.RawMessage(`{"decision":"deny","args_sha256":"00"}`) },
+		"request":    func(ev *wire.Event) { ev.ParentID = "c2-0-x" },
+		"no list":    func(ev *wire.Event) { ev.Extensions[attributeSigned] = "" },
+		"core twice": func(ev *wire.Event) { ev.Extensions[attributeSigned] = "parentid,id" },
+		"unsigned":   func(ev *wire.Event) { delete(ev.Extensions, attributeMaterial) },
+		"garbage":    func(ev *wire.Event) { ev.Extensions[attributeMaterial] = "e30=" },
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {

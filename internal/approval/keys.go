@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -17,7 +19,7 @@ type Keys map[string][]sdk.DecisionKey
 
 // Verify returns the fingerprint of the key of one of the domains that signed an event, which the principal who published.
 // The error is CodeDecisionRefused.
-func (k Keys) Verify(domains []string, ev sdk.Event, who string) (string, error) {
+func (k Keys) Verify(domains []string, ev wire.Event, who string) (string, error) {
 	owner := ""
 	for _, domain := range domains {
 		for _, key := range k[domain] {
@@ -80,4 +82,4 @@ func ReadSigner(path string) (*Signer, error) {
 }
 
 // Sign returns the event with the signer's signature.
-func (s *Signer) Sign(ev sdk.Event) (sdk.Event, error) { return Sign(ev, s.id, s.key) }
+func (s *Signer) Sign(ev wire.Event) (wire.Event, error) { return Sign(ev, s.id, s.key) }

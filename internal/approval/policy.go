@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"cel.dev/cel-go/cel"
 
 	"agentd/sdk"
@@ -138,7 +140,7 @@ func checkTerms(t sdk.PermissionPolicyTerms, o Options) []sdk.Fault {
 		fault(".mode", "hold or retry", fmt.Sprintf("%q", t.Mode))
 	}
 	for i, stage := range stages(t) {
-		if err := sdk.CheckDomain(stage.Domain); err != nil || stage.TimeoutMillis <= 0 {
+		if err := wire.CheckDomain(stage.Domain); err != nil || stage.TimeoutMillis <= 0 {
 			fault(fmt.Sprintf(".stages[%d]", i), "a domain and how long it has to decide", fmt.Sprintf("%q for %d ms", stage.Domain, stage.TimeoutMillis))
 		}
 		if o.Domains != nil && stage.Domain != sdk.HumanDomain && !slices.Contains(o.Domains, stage.Domain) {

@@ -20,6 +20,8 @@ package audit
 import (
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -49,14 +51,14 @@ type Message struct {
 	// Received is when the broker stored it, in Unix milliseconds.
 	Received int64
 	// Event is nil for a fired timer and for what cannot be decoded.
-	Event *sdk.Event
+	Event *wire.Event
 	// Due is what a fired timer was armed for.
 	Due int64
 }
 
 // Execution is one run of an inline tool.
 type Execution struct {
-	Run        sdk.RunKey
+	Run        wire.RunKey
 	Call       string
 	AtMostOnce bool
 	// Args are what the tool was given; nil is not known.
@@ -66,10 +68,10 @@ type Execution struct {
 // Checker collects violations. It must be told what happened in an order that respects causes: an entry after the
 // message that it names, an event after its entry. It is used by one goroutine.
 type Checker struct {
-	subjects   sdk.Subjects
+	subjects   wire.Subjects
 	violations []Violation
 
-	runs   map[sdk.RunKey]*run
+	runs   map[wire.RunKey]*run
 	order  []*run
 	inputs map[position]*input
 	// arrived are the inputs in their order.
@@ -82,7 +84,7 @@ type Checker struct {
 	policy   func(spec, tool string) sdk.PermissionVerdict
 	recorded map[string]record
 	// voided are the calls that nobody waited for any more before they were handled.
-	voided map[sdk.CallAddress]bool
+	voided map[wire.CallAddress]bool
 	// horizon is how far back the published events are known, in Unix milliseconds.
 	horizon int64
 	// events are the published events by subject; ids are their subjects by event id.
@@ -101,9 +103,9 @@ func positionOf(c core.Cause) position { return position{c.Stream, c.Sequence} }
 // input is a message with what became of it.
 type input struct {
 	Message
-	address sdk.Address
+	address wire.Address
 	// run is the one that the message is for; known is false when its subject or event cannot be read.
-	run   sdk.RunKey
+	run   wire.RunKey
 	known bool
 	// token identifies an init event; empty for all else.
 	token   string
@@ -116,7 +118,7 @@ type input struct {
 // initial is an init event: subjects are where its terminal event may go (the attempts at one call are one init),
 // answered is where it went.
 type initial struct {
-	run      sdk.RunKey
+	run      wire.RunKey
 	token    string
 	subjects []string
 	answered string
@@ -124,12 +126,12 @@ type initial struct {
 
 type published struct {
 	data  []byte
-	event sdk.Event
+	event wire.Event
 }
 
 // run is what the checker knows of a run.
 type run struct {
-	key     sdk.RunKey
+	key     wire.RunKey
 	entries []*core.Entry
 	digest  string
 	etags   map[string]bool
@@ -169,20 +171,20 @@ type call struct {
 }
 
 // New returns a Checker for the subjects of one root.
-func New(subjects sdk.Subjects) *Checker {
+func New(subjects wire.Subjects) *Checker {
 	return &Checker{
-		subjects: subjects, runs: map[sdk.RunKey]*run{}, inputs: map[position]*input{}, inits: map[string]*initial{},
+		subjects: subjects, runs: map[wire.RunKey]*run{}, inputs: map[position]*input{}, inits: map[string]*initial{},
 		events: map[string]published{}, ids: map[string]string{}, recorded: map[string]record{},
-		voided: map[sdk.CallAddress]bool{},
+		voided: map[wire.CallAddress]bool{},
 	}
 }
 
 // Violations are those found so far.
 func (c *Checker) Violations() []Violation { return c.violations }
 
-func (c *Checker) violate(invariant string, run sdk.RunKey, format string, args ...any) {
+func (c *Checker) violate(invariant string, run wire.RunKey, format string, args ...any) {
 	v := Violation{Invariant: invariant, Entry: c.entry, Detail: fmt.Sprintf(format, args...)}
-	if run != (sdk.RunKey{}) {
+	if run != (wire.RunKey{}) {
 		v.Run = run.String()
 	}
 	c.violations = append(c.violations, v)
@@ -199,18 +201,18 @@ func (c *Checker) Input(m Message) {
 	}
 	in.address, in.run, in.known = address, address.Run, true
 	switch address.Kind {
-	case sdk.KindStart:
+	case wire.KindStart:
 		if in.known = m.Event != nil; in.known {
 			c.started(in)
 		}
-	case sdk.KindOut, sdk.KindVoid:
-		ref, ok := sdk.ParseCallRef(address.Call.Call)
+	case wire.KindOut, wire.KindVoid:
+		ref, ok := wire.ParseCallRef(address.Call.Call)
 		if in.known = ok && m.Event != nil; !in.known {
 			return
 		}
-		in.run = sdk.NewRunKey(m.Event.Subject + "/" + ref.ID)
-		if address.Kind == sdk.KindOut {
-			in.token = sdk.InitToken("", ref.ID)
+		in.run = wire.NewRunKey(m.Event.Subject + "/" + ref.ID)
+		if address.Kind == wire.KindOut {
+			in.token = wire.InitToken("", ref.ID)
 			c.awaits(in, c.subjects.Reply(in.address.Call))
 		}
 	default:
@@ -218,18 +220,18 @@ func (c *Checker) Input(m Message) {
 }
 
 func (c *Checker) started(in *input) {
-	in.token = sdk.InitToken(in.Event.Source, in.Event.ID)
+	in.token = wire.InitToken(in.Event.Source, in.Event.ID)
 	name := in.Event.Subject
 	if name == "" {
-		name = sdk.DefaultSubject(in.token)
+		name = wire.DefaultSubject(in.token)
 	}
-	in.run = sdk.NewRunKey(name)
+	in.run = wire.NewRunKey(name)
 	c.awaits(in, c.subjects.Done(in.address.Agent, in.run, in.token))
 }
 
 // awaits notes where the init event's terminal event belongs.
 func (c *Checker) awaits(in *input, subject string) {
-	id := sdk.TerminalID(in.run, in.token)
+	id := wire.TerminalID(in.run, in.token)
 	init, ok := c.inits[id]
 	if !ok {
 		init = &initial{run: in.run, token: in.token}
@@ -245,10 +247,10 @@ func (c *Checker) DeadLettered(stream string, sequence uint64, reason sdk.Code) 
 		c.awaited(in, reason)
 		return
 	}
-	c.violate("I14", sdk.RunKey{}, "dead letter of %s %d, which was never stored", stream, sequence)
+	c.violate("I14", wire.RunKey{}, "dead letter of %s %d, which was never stored", stream, sequence)
 }
 
-func (c *Checker) run(key sdk.RunKey) *run {
+func (c *Checker) run(key wire.RunKey) *run {
 	r, ok := c.runs[key]
 	if !ok {
 		r = &run{

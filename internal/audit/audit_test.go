@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/audit"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -19,7 +21,7 @@ const (
 	hour        = 3_600_000
 )
 
-var subjects = sdk.DefaultSubjects()
+var subjects = wire.DefaultSubjects()
 
 // story is one run, told to a checker step by step: it calls a service and an at-most-once tool, is answered, and ends.
 type story struct {
@@ -47,7 +49,7 @@ func tell(t *testing.T) *story {
 	}
 }
 
-var key = sdk.NewRunKey("run")
+var key = wire.NewRunKey("run")
 
 // commit lets the core take an event and tells the entry, after alter had a hand in it.
 func (s *story) commit(ev core.Event, alter func(*core.Entry)) {
@@ -82,7 +84,7 @@ func (s *story) append(change core.Change, alter func(*core.Head)) {
 	s.Committed(key, "altered", &e)
 }
 
-func (s *story) publish(subject string, ev sdk.Event) {
+func (s *story) publish(subject string, ev wire.Event) {
 	s.t.Helper()
 	data, err := ev.Encode()
 	if err != nil {
@@ -92,29 +94,29 @@ func (s *story) publish(subject string, ev sdk.Event) {
 }
 
 // call is where the call of the service lives.
-func (s *story) call() sdk.CallAddress {
-	return sdk.CallAddress{Domain: "local", Type: "shop_book", Agent: "desk", Run: key, Call: bookID}
+func (s *story) call() wire.CallAddress {
+	return wire.CallAddress{Domain: "local", Type: "shop_book", Agent: "desk", Run: key, Call: bookID}
 }
 
 func id(index int, tool string) string {
-	return sdk.CallID(key, sdk.InitToken("c", "i"), 1, index, tool, []byte(`{}`))
+	return wire.CallID(key, wire.InitToken("c", "i"), 1, index, tool, []byte(`{}`))
 }
 
 var bookID, chargeID = id(0, "book"), id(1, "charge")
 
-func (s *story) callEvent() sdk.Event {
+func (s *story) callEvent() wire.Event {
 	reply := subjects.Reply(s.call())
-	return sdk.Event{
+	return wire.Event{
 		ID: bookID, Source: reply, RedirectTo: reply, Type: "shop.book", Subject: "run", ParentID: "i",
 		Data: json.RawMessage(`{}`),
 	}
 }
 
-func (s *story) terminal() sdk.Event {
-	return sdk.Event{ID: sdk.TerminalID(key, sdk.InitToken("c", "i")), Source: "shop.desk", Type: "shop.desk.done"}
+func (s *story) terminal() wire.Event {
+	return wire.Event{ID: wire.TerminalID(key, wire.InitToken("c", "i")), Source: "shop.desk", Type: "shop.desk.done"}
 }
 
-func (s *story) done() string { return subjects.Done("desk", key, sdk.InitToken("c", "i")) }
+func (s *story) done() string { return subjects.Done("desk", key, wire.InitToken("c", "i")) }
 
 // The steps of the story, in their order.
 const (
@@ -145,11 +147,11 @@ var asking = core.Replied{Reply: sdk.ModelReply{
 func steps() map[string]func(*story) {
 	return map[string]func(*story){
 		stored: func(s *story) {
-			ev := sdk.Event{ID: "i", Source: "c", Subject: "run"}
+			ev := wire.Event{ID: "i", Source: "c", Subject: "run"}
 			s.Input(audit.Message{Stream: streamStart, Sequence: 1, Subject: subjects.Start("desk"), Received: now, Event: &ev})
 		},
 		started: func(s *story) {
-			init := core.Init{ID: "i", Source: "c", Token: sdk.InitToken("c", "i")}
+			init := core.Init{ID: "i", Source: "c", Token: wire.InitToken("c", "i")}
 			s.commit(core.Started{Run: "run", Init: init, Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "hi")}}, nil)
 		},
 		replied: func(s *story) { s.commit(asking, nil) },
@@ -162,12 +164,12 @@ func steps() map[string]func(*story) {
 		},
 		acked: func(s *story) { s.Removed(streamStart, 1) },
 		answer: func(s *story) {
-			ev := sdk.Event{ID: "a", Source: "service", ParentID: bookID}
+			ev := wire.Event{ID: "a", Source: "service", ParentID: bookID}
 			s.Input(audit.Message{Stream: streamIn, Sequence: 1, Subject: subjects.Reply(s.call()), Received: now, Event: &ev})
 		},
 		answered: func(s *story) {
 			s.cause = core.Cause{Stream: streamIn, Sequence: 1, EventID: "a"}
-			ref, _ := sdk.ParseCallRef(bookID)
+			ref, _ := wire.ParseCallRef(bookID)
 			s.commit(core.Answered{Ref: ref, Address: s.call(), EventID: "a", Data: json.RawMessage(`2`)}, nil)
 		},
 		ended: func(s *story) {
@@ -283,26 +285,26 @@ func TestChecker_FindsEachViolation(t *testing.T) {
 		{"cover removed", "R3", map[string]func(*story){began: before(began, do[acked])}},
 		{"message never removed", "I14", map[string]func(*story){finished: nil}},
 		{"cause of another run", "I15", map[string]func(*story){stored: func(s *story) {
-			ev := sdk.Event{ID: "i", Source: "c", Subject: "another"}
+			ev := wire.Event{ID: "i", Source: "c", Subject: "another"}
 			s.Input(audit.Message{Stream: streamStart, Sequence: 1, Subject: subjects.Start("desk"), Event: &ev})
 		}}},
 		{"answered by another event", "I15", map[string]func(*story){answered: func(s *story) {
 			s.cause = core.Cause{Stream: streamIn, Sequence: 1, EventID: "a"}
-			ref, _ := sdk.ParseCallRef(bookID)
+			ref, _ := wire.ParseCallRef(bookID)
 			s.commit(core.Answered{Ref: ref, Address: s.call(), EventID: "b", Data: json.RawMessage(`2`)}, nil)
 		}}},
 		{"answer that claims to answer another call", "I15", map[string]func(*story){answer: func(s *story) {
-			ev := sdk.Event{ID: "a", Source: "service", ParentID: chargeID}
+			ev := wire.Event{ID: "a", Source: "service", ParentID: chargeID}
 			s.Input(audit.Message{Stream: streamIn, Sequence: 1, Subject: subjects.Reply(s.call()), Received: now, Event: &ev})
 		}}},
 		{"answer from elsewhere", "I15", map[string]func(*story){answer: func(s *story) {
 			from := s.call()
 			from.Domain = "elsewhere"
-			ev := sdk.Event{ID: "a", Source: "service"}
+			ev := wire.Event{ID: "a", Source: "service"}
 			s.Input(audit.Message{Stream: streamIn, Sequence: 1, Subject: subjects.Reply(from), Received: now, Event: &ev})
 		}}},
 		{"driver replaced under its lease", "R5", map[string]func(*story){began: before(began, func(s *story) {
-			ev := sdk.Event{ID: "b", Source: "service"}
+			ev := wire.Event{ID: "b", Source: "service"}
 			s.Input(audit.Message{Stream: streamIn, Sequence: 9, Subject: subjects.Reply(s.call()), Received: now, Event: &ev})
 			e := s.entry
 			e.Rev, e.Etag, e.Prev, e.Change = e.Rev+1, "next", s.digest, core.Change{Kind: "answered", Head: e.Head}

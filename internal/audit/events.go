@@ -3,15 +3,16 @@ package audit
 import (
 	"bytes"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 // Published tells of an event that a worker published, or tried to publish again, with its bytes.
-func (c *Checker) Published(subject string, ev sdk.Event, data []byte) {
+func (c *Checker) Published(subject string, ev wire.Event, data []byte) {
 	address, err := c.subjects.Parse(subject)
 	if err != nil {
-		c.violate("I5", sdk.RunKey{}, "event on %s: %v", subject, err)
+		c.violate("I5", wire.RunKey{}, "event on %s: %v", subject, err)
 		return
 	}
 	if former, ok := c.events[subject]; ok {
@@ -26,14 +27,14 @@ func (c *Checker) Published(subject string, ev sdk.Event, data []byte) {
 	c.ids[ev.ID] = subject
 	c.events[subject] = published{data, ev}
 	switch address.Kind {
-	case sdk.KindOut:
+	case wire.KindOut:
 		c.publishedCall(address, ev)
-	case sdk.KindVoid:
-		ref, _ := sdk.ParseCallRef(address.Call.Call)
+	case wire.KindVoid:
+		ref, _ := wire.ParseCallRef(address.Call.Call)
 		if r := c.runs[address.Run]; r == nil || !r.unknown() && r.effect(core.EffectVoid, ref) == nil {
 			c.violate("I3", address.Run, "%s before any entry asks for it", subject)
 		}
-	case sdk.KindDone, sdk.KindIn:
+	case wire.KindDone, wire.KindIn:
 		c.publishedTerminal(subject, address, ev)
 	default:
 		c.violate("I5", address.Run, "a worker published on %s", subject)
@@ -41,7 +42,7 @@ func (c *Checker) Published(subject string, ev sdk.Event, data []byte) {
 }
 
 // effect returns the entry that lists an effect of that kind for that attempt at a call, or nil.
-func (r *run) effect(kind core.EffectKind, ref sdk.CallRef) *core.Entry {
+func (r *run) effect(kind core.EffectKind, ref wire.CallRef) *core.Entry {
 	for _, e := range r.entries {
 		for _, f := range e.Effects {
 			if f.Kind == kind && f.Call == ref.ID && max(f.Attempt, 1) == ref.Attempt {
@@ -52,8 +53,8 @@ func (r *run) effect(kind core.EffectKind, ref sdk.CallRef) *core.Entry {
 	return nil
 }
 
-func (c *Checker) publishedCall(address sdk.Address, ev sdk.Event) {
-	ref, _ := sdk.ParseCallRef(address.Call.Call)
+func (c *Checker) publishedCall(address wire.Address, ev wire.Event) {
+	ref, _ := wire.ParseCallRef(address.Call.Call)
 	r := c.runs[address.Run]
 	if r == nil {
 		c.violate("I3", address.Run, "call %s of a run without a journal", address.Call.Call)
@@ -80,7 +81,7 @@ func (c *Checker) publishedCall(address sdk.Address, ev sdk.Event) {
 }
 
 // publishedTerminal checks the end of a run, or the refusal of an init event.
-func (c *Checker) publishedTerminal(subject string, address sdk.Address, ev sdk.Event) {
+func (c *Checker) publishedTerminal(subject string, address wire.Address, ev wire.Event) {
 	init := c.inits[ev.ID]
 	if init == nil {
 		c.violate("I1", address.Run, "terminal event %s on %s answers no init event", ev.ID, subject)
@@ -139,7 +140,7 @@ func (c *Checker) Executed(x Execution) {
 }
 
 // Generated tells that a model is about to be called for a run, for its next step rather than for a summary.
-func (c *Checker) Generated(key sdk.RunKey) {
+func (c *Checker) Generated(key wire.RunKey) {
 	r := c.run(key)
 	r.generations++
 	if h := &r.last().Head; !r.unknown() && r.generations > h.Interactions+int(h.Fence)+r.urgent {

@@ -3,6 +3,8 @@ package audit
 import (
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -19,7 +21,7 @@ const (
 // Committed tells that the next entry of a run's journal is durable, with its blobs put back and the digest of its bytes.
 // The entry is kept and must not be modified. What a failover of the store may still forget must not be told: nothing may
 // follow from it.
-func (c *Checker) Committed(key sdk.RunKey, digest string, e *core.Entry) {
+func (c *Checker) Committed(key wire.RunKey, digest string, e *core.Entry) {
 	r := c.run(key)
 	last := r.last()
 	c.entry = e.Rev
@@ -66,7 +68,7 @@ func (c *Checker) unwanted(r *run) bool {
 	}
 	in := c.inputs[positionOf(r.entries[0].Cause)]
 	handedBack := slices.ContainsFunc(r.entries, func(e *core.Entry) bool { return e.Kind == kindReleased })
-	return in != nil && in.address.Kind == sdk.KindOut && c.voided[in.address.Call] && !handedBack
+	return in != nil && in.address.Kind == wire.KindOut && c.voided[in.address.Call] && !handedBack
 }
 
 // chain checks what links an entry to the one before.
@@ -119,10 +121,10 @@ func (c *Checker) driver(r *run, last, e *core.Entry) {
 // backstop reports whether the entry was made for a message that may take a run from a driver that is silent.
 func (c *Checker) backstop(e *core.Entry) bool {
 	in := c.inputs[positionOf(e.Cause)]
-	if in != nil && in.address.Kind == sdk.KindIn {
+	if in != nil && in.address.Kind == wire.KindIn {
 		return e.Head.Cancel != nil // an answer that ends the run, as a cancel does
 	}
-	return in != nil && in.address.Kind != sdk.KindStart && in.address.Kind != sdk.KindOut
+	return in != nil && in.address.Kind != wire.KindStart && in.address.Kind != wire.KindOut
 }
 
 // cause checks that the entry was made for a message of this run.
@@ -161,9 +163,9 @@ func (c *Checker) remember(r *run, e *core.Entry, m *sdk.Message) {
 		if r.calls[use.CallID] != nil {
 			c.violate("I8", r.key, "entry %d asks for call %s again", e.Rev, use.CallID)
 		}
-		ref, _ := sdk.ParseCallRef(use.CallID) // a call that does not parse has no id that it could equal
+		ref, _ := wire.ParseCallRef(use.CallID) // a call that does not parse has no id that it could equal
 		h := &e.Head
-		if use.CallID != sdk.CallID(r.key, h.Init.Token, ref.Step, ref.Index, use.Tool, use.Args) {
+		if use.CallID != wire.CallID(r.key, h.Init.Token, ref.Step, ref.Index, use.Tool, use.Args) {
 			c.violate("I5", r.key, "the id of call %s does not cover its content", use.CallID)
 		}
 		k := &call{id: use.CallID, tool: use.Tool, args: use.Args, opened: e}
@@ -199,8 +201,8 @@ func (c *Checker) heard(r *run, e *core.Entry) {
 
 // inquired notes a call that asks for context. It needs nobody's permission: no model chose it.
 func (c *Checker) inquired(r *run, e *core.Entry, q core.Inquiry) {
-	ref, _ := sdk.ParseCallRef(q.ID) // as in remember
-	if q.ID != sdk.CallID(r.key, e.Head.Init.Token, ref.Step, ref.Index, q.Section, q.Data) {
+	ref, _ := wire.ParseCallRef(q.ID) // as in remember
+	if q.ID != wire.CallID(r.key, e.Head.Init.Token, ref.Step, ref.Index, q.Section, q.Data) {
 		c.violate("I5", r.key, "the id of call %s does not cover its content", q.ID)
 	}
 	if r.calls[q.ID] != nil {
@@ -246,7 +248,7 @@ func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
 			c.violate("I15", r.key, "call %s was answered by %s %d on %s", k.id, in.Stream, in.Sequence, in.Subject)
 		}
 	case core.ResultTimeout:
-		if in.address.Kind != sdk.KindFire || in.Received < k.due {
+		if in.address.Kind != wire.KindFire || in.Received < k.due {
 			c.violate("I16", r.key, "call %s, due at %d, timed out at %d", k.id, k.due, in.Received)
 		}
 	case core.ResultInline, core.ResultRefused, core.ResultCancelled, core.ResultDenied, core.ResultGranted,
@@ -256,13 +258,13 @@ func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
 
 // answers reports whether a message came where an answer to the call belongs, and claims to answer nothing else.
 func (c *Checker) answers(r *run, k *call, in *input) bool {
-	if in.address.Kind != sdk.KindIn || in.Event == nil {
+	if in.address.Kind != wire.KindIn || in.Event == nil {
 		return false
 	}
-	if claimed, ok := sdk.ParseCallRef(in.Event.ParentID); in.Event.ParentID != "" && (!ok || claimed.ID != k.id) {
+	if claimed, ok := wire.ParseCallRef(in.Event.ParentID); in.Event.ParentID != "" && (!ok || claimed.ID != k.id) {
 		return false
 	}
-	ref, _ := sdk.ParseCallRef(in.address.Call.Call)
+	ref, _ := wire.ParseCallRef(in.address.Call.Call)
 	e := r.effect(core.EffectCall, ref)
 	if e == nil || ref.ID != k.id {
 		return false

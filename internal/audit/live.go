@@ -2,7 +2,7 @@ package audit
 
 import (
 	"agentd/internal/core"
-	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // What follows is for systems that run: there, messages and events are forgotten after a time.
@@ -31,7 +31,7 @@ func (c *Checker) begun(r *run, e *core.Entry) {
 }
 
 // Violate notes what whoever collects the logs found out.
-func (c *Checker) Violate(invariant string, run sdk.RunKey, format string, args ...any) {
+func (c *Checker) Violate(invariant string, run wire.RunKey, format string, args ...any) {
 	c.violate(invariant, run, format, args...)
 }
 

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -197,7 +199,7 @@ func (c *Checker) edited(r *run, e *core.Entry, q *request, d *decided) {
 	case !alone || len(d.Args) == 0:
 		c.violate("I13", r.key, "entry %d changes the arguments of call %s, which nobody may have done", e.Rev, q.call)
 	default:
-		if want, err := sdk.Canonicalize(d.Args); err != nil || !bytes.Equal(want, e.Edits[i].Args) {
+		if want, err := wire.Canonicalize(d.Args); err != nil || !bytes.Equal(want, e.Edits[i].Args) {
 			c.violate("I13", r.key, "entry %d changes the arguments of call %s to others than were allowed", e.Rev, q.call)
 		}
 	}

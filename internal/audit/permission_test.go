@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/audit"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -39,9 +41,9 @@ func judge(t *testing.T, d decision) []audit.Violation {
 		Rulings: []core.Ruling{{Verdict: sdk.PermissionAsk, Terms: terms, Request: json.RawMessage(`{}`)}},
 	}, nil)
 	request := s.head.Calls[1].ID
-	ref, _ := sdk.ParseCallRef(request)
-	at := sdk.CallAddress{
-		Domain: sdk.DomainToken(sdk.HumanDomain), Type: sdk.NameToken(sdk.TypePermissionRequest), Agent: "desk", Run: key, Call: request,
+	ref, _ := wire.ParseCallRef(request)
+	at := wire.CallAddress{
+		Domain: wire.DomainToken(sdk.HumanDomain), Type: wire.NameToken(sdk.TypePermissionRequest), Agent: "desk", Run: key, Call: request,
 	}
 	counted := sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte(`{}`))}
 	sent := counted
@@ -56,7 +58,7 @@ func judge(t *testing.T, d decision) []audit.Violation {
 	if d.from != "" {
 		from = "." + d.from
 	}
-	ev := sdk.Event{ID: "d", Source: "desk", ParentID: request, Data: data}
+	ev := wire.Event{ID: "d", Source: "desk", ParentID: request, Data: data}
 	s.Input(audit.Message{
 		Stream: streamIn, Sequence: 1, Subject: subjects.Reply(at) + from, Received: now + d.received, Event: &ev,
 	})

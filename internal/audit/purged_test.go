@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/audit"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -114,7 +116,7 @@ func TestChecker_AcceptsWhatAnotherJournalHadAskedFor(t *testing.T) {
 		end := func(s *story) {
 			s.entry, s.digest, s.head = core.Entry{}, "", core.Head{}
 			begun, err := core.Step(s.spec, s.head, core.Input{At: now, Cause: s.cause, Owner: "w", Rev: 1, Event: core.Started{
-				Run: "run", Init: core.Init{ID: "i", Source: "c", Token: sdk.InitToken("c", "i")},
+				Run: "run", Init: core.Init{ID: "i", Source: "c", Token: wire.InitToken("c", "i")},
 			}})
 			if err != nil {
 				s.t.Fatal(err)

@@ -3,8 +3,9 @@ package audit
 import (
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 // Removed tells that an input was acked.
@@ -12,7 +13,7 @@ func (c *Checker) Removed(stream string, sequence uint64) {
 	at := position{stream, sequence}
 	in := c.inputs[at]
 	if in == nil {
-		c.violate("I10", sdk.RunKey{}, "%s %d was removed and never stored", stream, sequence)
+		c.violate("I10", wire.RunKey{}, "%s %d was removed and never stored", stream, sequence)
 		return
 	}
 	in.removed = true
@@ -40,12 +41,12 @@ func (c *Checker) Removed(stream string, sequence uint64) {
 
 // duplicate checks that a message may be removed although it caused nothing.
 func (c *Checker) duplicate(in *input, r *run) {
-	if in.address.Kind == sdk.KindStart || in.address.Kind == sdk.KindOut {
+	if in.address.Kind == wire.KindStart || in.address.Kind == wire.KindOut {
 		c.refused(in, r)
 		return
 	}
 	if r == nil || len(r.entries) == 0 {
-		if in.address.Kind == sdk.KindVoid {
+		if in.address.Kind == wire.KindVoid {
 			c.voided[in.address.Call] = true // it came before its call; who begins the run finds it
 			return
 		}
@@ -57,19 +58,19 @@ func (c *Checker) duplicate(in *input, r *run) {
 		return
 	}
 	switch in.address.Kind {
-	case sdk.KindIn:
-		ref, _ := sdk.ParseCallRef(in.address.Call.Call)
+	case wire.KindIn:
+		ref, _ := wire.ParseCallRef(in.address.Call.Call)
 		for _, open := range head.Calls {
 			if open.ID == ref.ID && !open.Closed() && !superseded(open, ref, in.Event) {
 				c.violate("I10", r.key, "%s %d was removed while its call %s is open", in.Stream, in.Sequence, ref.ID)
 			}
 		}
-	case sdk.KindFire:
+	case wire.KindFire:
 		if head.Timer == in.Due {
 			c.violate("I10", r.key, "%s %d was removed while the run waits for that timer", in.Stream, in.Sequence)
 		}
-	case sdk.KindCtl, sdk.KindVoid:
-		if in.address.Verb == sdk.ControlMessage {
+	case wire.KindCtl, wire.KindVoid:
+		if in.address.Verb == wire.ControlMessage {
 			if in.Event != nil && !slices.Contains(head.Heard, core.NoteID(in.Event.Source, in.Event.ID)) {
 				c.violate("I10", r.key, "%s %d was removed and the run has not heard it", in.Stream, in.Sequence)
 			}
@@ -77,7 +78,7 @@ func (c *Checker) duplicate(in *input, r *run) {
 		}
 		switch {
 		case head.Cancel != nil:
-		case in.address.Kind == sdk.KindVoid && head.Interactions == 0:
+		case in.address.Kind == wire.KindVoid && head.Interactions == 0:
 			r.voided = true // no run was there when it was handled; who begins the run finds it
 		default:
 			c.violate("I10", r.key, "%s %d was removed and the run is not cancelled", in.Stream, in.Sequence)
@@ -87,15 +88,15 @@ func (c *Checker) duplicate(in *input, r *run) {
 }
 
 // superseded reports whether an attempt's error had led to another attempt before: it may be forgotten then.
-func superseded(open core.Call, ref sdk.CallRef, ev *sdk.Event) bool {
-	isError := ev != nil && ev.Type == sdk.ErrorType(open.Type)
+func superseded(open core.Call, ref wire.CallRef, ev *wire.Event) bool {
+	isError := ev != nil && ev.Type == wire.ErrorType(open.Type)
 	return isError && (ref.Attempt < open.Attempt || slices.Contains(open.Refused, ref.Attempt))
 }
 
 // refused checks an init event that caused nothing: its run was started by its double, or it got a terminal event.
 func (c *Checker) refused(in *input, r *run) {
 	started := r != nil && r.last().Head.Init.Token == in.token
-	if !started && c.ids[sdk.TerminalID(in.run, in.token)] == "" {
+	if !started && c.ids[wire.TerminalID(in.run, in.token)] == "" {
 		c.violate("I10", in.run, "init event %s %d was removed without a run or a terminal event", in.Stream, in.Sequence)
 	}
 }
@@ -120,7 +121,7 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 				}
 			}
 		case core.EffectTerminal:
-			if id := sdk.TerminalID(r.key, e.Head.Init.Token); c.ids[id] == "" {
+			if id := wire.TerminalID(r.key, e.Head.Init.Token); c.ids[id] == "" {
 				c.violate(invariant, r.key, "the terminal event %s is missing", id)
 			}
 		case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd:
@@ -136,13 +137,13 @@ func (c *Checker) subject(r *run, e *core.Entry, f core.Effect, i int) string {
 	return c.subjects.Call(address(r, e, f, i))
 }
 
-func address(r *run, e *core.Entry, f core.Effect, i int) sdk.CallAddress {
-	ref := sdk.CallRef{ID: f.Call, Attempt: max(f.Attempt, 1)}
+func address(r *run, e *core.Entry, f core.Effect, i int) wire.CallAddress {
+	ref := wire.CallRef{ID: f.Call, Attempt: max(f.Attempt, 1)}
 	if i > 0 {
-		ref.Domain = sdk.DomainToken(f.Lanes()[i])
+		ref.Domain = wire.DomainToken(f.Lanes()[i])
 	}
-	return sdk.CallAddress{
-		Domain: sdk.DomainToken(f.Lanes()[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(e.Head.Agent),
+	return wire.CallAddress{
+		Domain: wire.DomainToken(f.Lanes()[i]), Type: wire.NameToken(f.Type), Agent: wire.NameToken(e.Head.Agent),
 		Run: r.key, Call: ref.EventID(),
 	}
 }
@@ -161,7 +162,7 @@ func (c *Checker) Finish() []Violation {
 		if !in.removed {
 			c.violate("I14", in.run, "%s %d on %s was never removed", in.Stream, in.Sequence, in.Subject)
 		}
-		if in.token != "" && in.letter == "" && c.ids[sdk.TerminalID(in.run, in.token)] == "" {
+		if in.token != "" && in.letter == "" && c.ids[wire.TerminalID(in.run, in.token)] == "" {
 			c.violate("I1", in.run, "init event %s %d got no terminal event", in.Stream, in.Sequence)
 		}
 	}

@@ -3,6 +3,8 @@ package audit
 import (
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -60,10 +62,10 @@ func (c *Checker) abandoned(r *run, last, e *core.Entry, result *core.Result) {
 // awaited checks that a dead letter is no answer that a run waits for.
 func (c *Checker) awaited(in *input, reason sdk.Code) {
 	r := c.runs[in.run]
-	if reason != sdk.CodeUnknownRun || r == nil || !in.known || in.address.Kind != sdk.KindIn {
+	if reason != sdk.CodeUnknownRun || r == nil || !in.known || in.address.Kind != wire.KindIn {
 		return
 	}
-	ref, _ := sdk.ParseCallRef(in.address.Call.Call)
+	ref, _ := wire.ParseCallRef(in.address.Call.Call)
 	if k := r.calls[ref.ID]; k != nil && k.result == nil && r.last().Head.Status != core.StatusDone && c.answers(r, k, in) {
 		c.violate("I10", r.key, "%s %d was dead-lettered while its call %s is open", in.Stream, in.Sequence, ref.ID)
 	}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -27,7 +29,7 @@ type ConnectOptions struct {
 	// Who is the principal under which init events and control messages are published, as the last token of their subject;
 	// empty is nobody in particular.
 	Who      string
-	Subjects sdk.Subjects
+	Subjects wire.Subjects
 	Logger   *slog.Logger
 	// Wait keeps trying when no server is there at first, as workers do.
 	Wait bool
@@ -37,7 +39,7 @@ type ConnectOptions struct {
 type Conn struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
-	subjects sdk.Subjects
+	subjects wire.Subjects
 	who      string
 	log      *slog.Logger
 	// embedded is set when the server is in this process.
@@ -144,7 +146,7 @@ func (c *Conn) checkVersion() error {
 }
 
 // Subjects are those of this connection's root.
-func (c *Conn) Subjects() sdk.Subjects { return c.subjects }
+func (c *Conn) Subjects() wire.Subjects { return c.subjects }
 
 // JetStream is for internal/state, which keeps journals in the same broker.
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }

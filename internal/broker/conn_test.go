@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 	"agentd/test/ports"
 )
@@ -14,7 +16,7 @@ import (
 func TestConnect_SaysThatNoServerIsThere(t *testing.T) {
 	t.Parallel()
 	_, err := Connect(testContext(t), ConnectOptions{
-		URL: fmt.Sprintf("nats://me:secret@127.0.0.1:%d", ports.Free(t)), Subjects: sdk.DefaultSubjects(),
+		URL: fmt.Sprintf("nats://me:secret@127.0.0.1:%d", ports.Free(t)), Subjects: wire.DefaultSubjects(),
 	})
 	if !isCode(err, sdk.CodeUnavailable) {
 		t.Fatalf("got %v", err)
@@ -31,7 +33,7 @@ func TestConnect_WaitsForTheFirstServer(t *testing.T) {
 	ctx := testContext(t)
 	go func() {
 		c, err := Connect(ctx, ConnectOptions{
-			URL: fmt.Sprintf("nats://127.0.0.1:%d", port), Wait: true, Subjects: sdk.DefaultSubjects(),
+			URL: fmt.Sprintf("nats://127.0.0.1:%d", port), Wait: true, Subjects: wire.DefaultSubjects(),
 		})
 		if err == nil {
 			err = c.Close()
@@ -46,7 +48,7 @@ func TestConnect_WaitsForTheFirstServer(t *testing.T) {
 
 func TestConnect_RefusesAServerWithoutTimers(t *testing.T) {
 	t.Parallel()
-	_, err := Connect(testContext(t), ConnectOptions{URL: oldServer(t), Subjects: sdk.DefaultSubjects()})
+	_, err := Connect(testContext(t), ConnectOptions{URL: oldServer(t), Subjects: wire.DefaultSubjects()})
 	if !isCode(err, sdk.CodeConfig) || !strings.Contains(err.Error(), "2.12") {
 		t.Errorf("got %v; want an error that names the version needed", err)
 	}

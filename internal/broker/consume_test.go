@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk"
+	"agentd/sdk/wire"
+
 	"agentd/test/ports"
 )
 
@@ -429,7 +430,7 @@ func TestConsume_GoesOnAfterARestartOfTheServer(t *testing.T) {
 	provision(t, c, p)
 	handled := make(chan string, 100)
 	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef, serviceRef}, Handle: func(ctx context.Context, d Delivery) {
-		ev, err := sdk.DecodeEvent(d.Headers(), d.Data())
+		ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 		if err != nil {
 			t.Error(err)
 		}

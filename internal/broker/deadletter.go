@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -44,7 +46,7 @@ func (c *Conn) DeadLetter(ctx context.Context, d Delivery, reason sdk.Code, deta
 
 // Contest stores an event that could not be published because another one is on its subject, as a dead letter with
 // CodeConflict: one of the two histories that led to them is not true.
-func (c *Conn) Contest(ctx context.Context, subject string, event sdk.Event) error {
+func (c *Conn) Contest(ctx context.Context, subject string, event wire.Event) error {
 	data, err := event.Encode()
 	if err != nil {
 		return fmt.Errorf("encode event %s: %w", event.ID, err)
@@ -152,9 +154,9 @@ type LetterFilter struct {
 // Letters calls each with the selected dead letters, the oldest first, until each returns false. Those that arrive
 // meanwhile are left out.
 func (c *Conn) Letters(ctx context.Context, f LetterFilter, each func(Letter) (bool, error)) error {
-	filter := c.subjects.All(sdk.KindDLQ)
+	filter := c.subjects.All(wire.KindDLQ)
 	if f.Reason != "" {
-		filter = c.subjects.Root() + "." + string(sdk.KindDLQ) + "." + string(f.Reason) + ".>"
+		filter = c.subjects.Root() + "." + string(wire.KindDLQ) + "." + string(f.Reason) + ".>"
 	}
 	from := f.After + 1
 	if !f.Since.IsZero() {
@@ -222,7 +224,7 @@ func (c *Conn) Republish(ctx context.Context, l Letter) (stream string, sequence
 	m.Header.Set(headerRedrives, strconv.Itoa(l.Redrives+1))
 	stream = c.streamOf(l.Subject)
 	options := []jetstream.PublishOpt{jetstream.WithExpectStream(stream)}
-	if strings.HasPrefix(l.Subject, strings.TrimSuffix(c.subjects.All(sdk.KindIn), ">")) {
+	if strings.HasPrefix(l.Subject, strings.TrimSuffix(c.subjects.All(wire.KindIn), ">")) {
 		last, err := c.lastDead(ctx, l)
 		if err != nil {
 			return "", 0, err

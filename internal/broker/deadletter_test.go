@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/sdk"
@@ -175,7 +177,7 @@ func TestContest_KeepsWhatCouldNotBePublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := sdk.DecodeEvent(l.Headers, l.Data)
+	got, err := wire.DecodeEvent(l.Headers, l.Data)
 	if err != nil || got.ID != "two" || l.Reason != sdk.CodeConflict || l.Subject != subject {
 		t.Errorf("letter %+v with event %s, %v", l, got.ID, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
@@ -49,7 +51,7 @@ func (c *Conn) Stored(ctx context.Context, z Zone, subject string, sequence uint
 }
 
 // First publishes what a person says on a subject where they have said nothing yet; else it does nothing.
-func (c *Conn) First(ctx context.Context, subject string, event sdk.Event) error {
+func (c *Conn) First(ctx context.Context, subject string, event wire.Event) error {
 	m, err := c.message(subject, event)
 	if err != nil {
 		return err
@@ -68,6 +70,6 @@ func (c *Conn) First(ctx context.Context, subject string, event sdk.Event) error
 }
 
 // Reply publishes a person's answer beside those that are on its subject already: whoever was refused may answer again.
-func (c *Conn) Reply(ctx context.Context, subject string, event sdk.Event) error {
+func (c *Conn) Reply(ctx context.Context, subject string, event wire.Event) error {
 	return c.send(ctx, subject, event)
 }

@@ -9,13 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
 )
 
 // GrantsBucket is the key-value bucket with grants wider than a run.
-func GrantsBucket(s sdk.Subjects) string { return strings.ToUpper(s.Root()) + "_GRANTS" }
+func GrantsBucket(s wire.Subjects) string { return strings.ToUpper(s.Root()) + "_GRANTS" }
 
 // grantHistory is how many states of a key are kept, for who wants to know who used what.
 const grantHistory = 64
@@ -94,9 +96,9 @@ func (k *heldGrant) spent(now int64) bool {
 	return k.Uses > 0 && k.Used >= k.Uses || k.Expires > 0 && k.Expires <= now
 }
 
-// keyOfGrant is the key-value key: every part is a subject token, which sdk.Subjects and tool names guarantee.
+// keyOfGrant is the key-value key: every part is a subject token, which wire.Subjects and tool names guarantee.
 func keyOfGrant(principal, agent, tool string) string {
-	return principal + "." + sdk.NameToken(agent) + "." + tool
+	return principal + "." + wire.NameToken(agent) + "." + tool
 }
 
 // Record keeps a grant under its id. Recording it again is harmless.

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // UserName is the name of the user that a program connects as: that of the credentials file, else the public key of its nkey,
@@ -61,7 +61,7 @@ var noToken = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // InboxPrefix is where a user gets replies and messages: apart from all other users, so that permissions can keep them
 // from reading each other's. A program that connects without a name shares the prefix of all such programs.
-func InboxPrefix(s sdk.Subjects, user string) string {
+func InboxPrefix(s wire.Subjects, user string) string {
 	prefix := "_INBOX_" + s.Root()
 	if user == "" {
 		return prefix

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
-
-	"agentd/sdk"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,8 +28,8 @@ var testPlan = Plan{
 }
 
 var (
-	testRun  = sdk.NewRunKey("trip-7")
-	testCall = sdk.CallAddress{
+	testRun  = wire.NewRunKey("trip-7")
+	testCall = wire.CallAddress{
 		Domain: "airline", Type: "airline_book", Agent: "travel_desk", Run: testRun, Call: "c1-0-x",
 	}
 )
@@ -68,7 +68,7 @@ func shortDir(t *testing.T) string {
 func connect(t *testing.T, o ConnectOptions) *Conn {
 	t.Helper()
 	if o.Subjects.Root() == "" {
-		o.Subjects = sdk.DefaultSubjects()
+		o.Subjects = wire.DefaultSubjects()
 	}
 	o.Logger = testLogger(t)
 	c, err := Connect(testContext(t), o)
@@ -128,9 +128,9 @@ func stranger(t *testing.T, s *Server) *nats.Conn {
 	return nc
 }
 
-func event(id string) sdk.Event {
-	return sdk.Event{
-		ID: id, Source: "test", Type: "com.test", Subject: "trip-7", DataContentType: sdk.ContentTypeJSON,
+func event(id string) wire.Event {
+	return wire.Event{
+		ID: id, Source: "test", Type: "com.test", Subject: "trip-7", DataContentType: wire.ContentTypeJSON,
 		Time: time.UnixMilli(1_795_229_924_408).UTC(), Data: json.RawMessage(`{"n":1}`),
 	}
 }

@@ -5,16 +5,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"agentd/sdk/wire"
 
-	"agentd/sdk"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // OpenCall is a call that nobody has answered, as far as the streams tell.
 type OpenCall struct {
 	// Call is the call's id, which all its events share; Event is the one that was published last.
 	Call  string
-	Event sdk.Event
+	Event wire.Event
 	// Reply is where an answer to Event goes.
 	Reply string
 }
@@ -23,7 +23,7 @@ type OpenCall struct {
 // void, in the order of their publication. Answers are kept for a week, so a call that was answered earlier and is not due
 // is listed too.
 func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) ([]OpenCall, error) {
-	token := sdk.NameToken(contractType)
+	token := wire.NameToken(contractType)
 	root := c.subjects.Root()
 	closed := map[string]bool{} // by the id of the event
 	closes := func(m jetstream.Msg) {
@@ -31,20 +31,20 @@ func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) (
 			closed[a.Call.Call] = true
 		}
 	}
-	filter := func(kind sdk.Kind) string { return root + "." + string(kind) + ".*." + token + ".>" }
-	if err := c.upToNow(ctx, ZoneIn, filter(sdk.KindIn), true, closes); err != nil {
+	filter := func(kind wire.Kind) string { return root + "." + string(kind) + ".*." + token + ".>" }
+	if err := c.upToNow(ctx, ZoneIn, filter(wire.KindIn), true, closes); err != nil {
 		return nil, err
 	}
-	if err := c.upToNow(ctx, ZoneOut, filter(sdk.KindVoid), true, closes); err != nil {
+	if err := c.upToNow(ctx, ZoneOut, filter(wire.KindVoid), true, closes); err != nil {
 		return nil, err
 	}
 	var calls []OpenCall
-	err := c.upToNow(ctx, ZoneOut, filter(sdk.KindOut), false, func(m jetstream.Msg) {
-		event, err := sdk.DecodeEvent(m.Headers(), m.Data())
+	err := c.upToNow(ctx, ZoneOut, filter(wire.KindOut), false, func(m jetstream.Msg) {
+		event, err := wire.DecodeEvent(m.Headers(), m.Data())
 		if err != nil || event.DataSchema != dataschema || closed[event.ID] || overdue(event) {
 			return
 		}
-		ref, ok := sdk.ParseCallRef(event.ID)
+		ref, ok := wire.ParseCallRef(event.ID)
 		reply, _ := c.ReplySubject(m.Subject())
 		if !ok {
 			return
@@ -59,8 +59,8 @@ func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) (
 	return calls, err
 }
 
-func overdue(event sdk.Event) bool {
-	text, _ := event.Extensions[sdk.ExpiryTime].(string)
+func overdue(event wire.Event) bool {
+	text, _ := event.Extensions[wire.ExpiryTime].(string)
 	due, err := time.Parse(time.RFC3339Nano, text)
 	return err == nil && time.Now().After(due)
 }

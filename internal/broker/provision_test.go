@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -263,7 +265,7 @@ func TestProvision_RefusesServicesOfOneName(t *testing.T) {
 func TestProvision_SharesAServerByRoot(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
-	subjects, err := sdk.NewSubjects("blue")
+	subjects, err := wire.NewSubjects("blue")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -28,7 +30,7 @@ const publishTimeout = 5 * time.Second
 
 // Publish creates event on subject if nothing is there. If something is, the same bytes are success, and others are
 // *sdk.Error with CodeConflict. Without an answer from the broker it repeats until ctx ends: repeating is harmless.
-func (c *Conn) Publish(ctx context.Context, subject string, event sdk.Event) error {
+func (c *Conn) Publish(ctx context.Context, subject string, event wire.Event) error {
 	data, err := event.Encode()
 	if err != nil {
 		return fmt.Errorf("encode event %s: %w", event.ID, err)
@@ -37,7 +39,7 @@ func (c *Conn) Publish(ctx context.Context, subject string, event sdk.Event) err
 }
 
 func (c *Conn) headers(subject string) nats.Header {
-	h := nats.Header{headerContentType: {sdk.ContentTypeStructured}}
+	h := nats.Header{headerContentType: {wire.ContentTypeStructured}}
 	if reply, ok := c.ReplySubject(subject); ok {
 		h.Set(headerReply, reply)
 	}
@@ -46,8 +48,8 @@ func (c *Conn) headers(subject string) nats.Header {
 
 // ReplySubject is the subject of answers to a call that was delivered on subject.
 func (c *Conn) ReplySubject(subject string) (string, bool) {
-	rest, ok := strings.CutPrefix(subject, c.subjects.Root()+"."+string(sdk.KindOut)+".")
-	return c.subjects.Root() + "." + string(sdk.KindIn) + "." + rest, ok
+	rest, ok := strings.CutPrefix(subject, c.subjects.Root()+"."+string(wire.KindOut)+".")
+	return c.subjects.Root() + "." + string(wire.KindIn) + "." + rest, ok
 }
 
 // create is create-if-absent: one subject an event, and an expected last sequence of 0, or that of what is no event.
@@ -90,7 +92,7 @@ func (c *Conn) compare(ctx context.Context, m *nats.Msg, problem error, last *ui
 // without a header.
 func serverMade(m Stored) bool {
 	if len(m.Headers) == 0 {
-		_, err := sdk.DecodeEvent(nil, m.Data)
+		_, err := wire.DecodeEvent(nil, m.Data)
 		return err != nil
 	}
 	return m.Headers["Nats-Service-Error-Code"] != nil
@@ -166,12 +168,12 @@ func (c *Conn) publishError(subject string, err error) error {
 }
 
 // Start publishes an init event, for clients.
-func (c *Conn) Start(ctx context.Context, agent string, event sdk.Event) error {
+func (c *Conn) Start(ctx context.Context, agent string, event wire.Event) error {
 	return c.send(ctx, c.asWho(c.subjects.Start(agent)), event)
 }
 
 // Control publishes a control message to a run.
-func (c *Conn) Control(ctx context.Context, verb sdk.ControlVerb, agent string, run sdk.RunKey, event sdk.Event) error {
+func (c *Conn) Control(ctx context.Context, verb wire.ControlVerb, agent string, run wire.RunKey, event wire.Event) error {
 	return c.send(ctx, c.asWho(c.subjects.Control(verb, agent, run)), event)
 }
 
@@ -186,7 +188,7 @@ func (c *Conn) asWho(subject string) string {
 // Answer publishes a person's answer to a call that was delivered on subject, as the connection's principal, and repeats it
 // until ctx ends. It lies beside what is on the reply subject already: an answer that the run could not use takes nothing
 // from the next one, and of several that it can use, or of one that is stored twice, the first counts.
-func (c *Conn) Answer(ctx context.Context, subject string, event sdk.Event) error {
+func (c *Conn) Answer(ctx context.Context, subject string, event wire.Event) error {
 	reply, ok := c.ReplySubject(subject)
 	if !ok {
 		return sdk.Errorf(sdk.CodeInvalidEvent, "%s is no call", subject)
@@ -203,7 +205,7 @@ func (c *Conn) Answer(ctx context.Context, subject string, event sdk.Event) erro
 }
 
 // send publishes without create-if-absent: several messages may share the subject.
-func (c *Conn) send(ctx context.Context, subject string, event sdk.Event) error {
+func (c *Conn) send(ctx context.Context, subject string, event wire.Event) error {
 	m, err := c.message(subject, event)
 	if err != nil {
 		return err
@@ -216,7 +218,7 @@ func (c *Conn) send(ctx context.Context, subject string, event sdk.Event) error 
 	return nil
 }
 
-func (c *Conn) message(subject string, event sdk.Event) (*nats.Msg, error) {
+func (c *Conn) message(subject string, event wire.Event) (*nats.Msg, error) {
 	data, err := event.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("encode event %s: %w", event.ID, err)
@@ -226,7 +228,7 @@ func (c *Conn) message(subject string, event sdk.Event) (*nats.Msg, error) {
 
 // ArmTimer makes a message arrive on the run's fire subject at due, in place of what was armed before. It repeats until
 // ctx ends.
-func (c *Conn) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
+func (c *Conn) ArmTimer(ctx context.Context, agent string, run wire.RunKey, due int64) error {
 	body, err := json.Marshal(map[string]int64{"due": due})
 	if err != nil {
 		return fmt.Errorf("encode timer: %w", err)
@@ -244,15 +246,15 @@ func (c *Conn) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due i
 }
 
 // Wake tells all workers that a run is to end.
-func (c *Conn) Wake(agent string, run sdk.RunKey) {
+func (c *Conn) Wake(agent string, run wire.RunKey) {
 	if err := c.nc.Publish(c.subjects.Wake(agent, run), nil); err != nil {
 		c.log.Debug("wake is lost", "run", run, "error", err)
 	}
 }
 
 // OnWake calls handle, one call at a time, for every run that any worker wakes, until stop is called.
-func (c *Conn) OnWake(handle func(sdk.RunKey)) (stop func() error, err error) {
-	sub, err := c.nc.Subscribe(c.subjects.All(sdk.KindWake), func(m *nats.Msg) {
+func (c *Conn) OnWake(handle func(wire.RunKey)) (stop func() error, err error) {
+	sub, err := c.nc.Subscribe(c.subjects.All(wire.KindWake), func(m *nats.Msg) {
 		if a, err := c.subjects.Parse(m.Subject); err == nil {
 			handle(a.Run)
 		}
@@ -264,7 +266,7 @@ func (c *Conn) OnWake(handle func(sdk.RunKey)) (stop func() error, err error) {
 }
 
 // Live sends a live event to whoever listens now. It is lossy: a client that falls behind asks for what it missed.
-func (c *Conn) Live(event sdk.Live) {
+func (c *Conn) Live(event wire.Live) {
 	if !c.nc.IsConnected() {
 		return // else it would wait in a buffer, and arrive when it is no longer true
 	}
@@ -274,8 +276,8 @@ func (c *Conn) Live(event sdk.Live) {
 	data, err := json.Marshal(event)
 	if err == nil {
 		err = c.nc.PublishMsg(&nats.Msg{
-			Subject: c.subjects.Live(event.Agent, sdk.NewRunKey(event.Run)), Data: data,
-			Header: nats.Header{headerContentType: {sdk.ContentTypeStructured}},
+			Subject: c.subjects.Live(event.Agent, wire.NewRunKey(event.Run)), Data: data,
+			Header: nats.Header{headerContentType: {wire.ContentTypeStructured}},
 		})
 	}
 	if err != nil {

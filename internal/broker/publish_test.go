@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
@@ -19,7 +21,7 @@ func TestPublish_IsDoneOnceAndRefusesOthers(t *testing.T) {
 	c := provisioned(t)
 	for _, subject := range []string{
 		c.subjects.Call(testCall), c.subjects.Void(testCall), c.subjects.Reply(testCall),
-		c.subjects.Done("travel.desk", testRun, sdk.InitToken("test", "e")),
+		c.subjects.Done("travel.desk", testRun, wire.InitToken("test", "e")),
 	} {
 		for range 2 {
 			mustPublish(t, c.Publish(testContext(t), subject, event("e")))
@@ -83,7 +85,7 @@ func TestPublish_TellsWhereToReply(t *testing.T) {
 	if reply, ok := c.ReplySubject(d.Subject()); !ok || reply != c.subjects.Reply(testCall) {
 		t.Errorf("computed: %q, %v", reply, ok)
 	}
-	got2, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	got2, err := wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +164,7 @@ func TestPublish_RefusesWhatIsTooLarge(t *testing.T) {
 	for name, err := range map[string]error{
 		"publish": c.Publish(testContext(t), c.subjects.Call(testCall), large),
 		"start":   c.Start(testContext(t), "travel.desk", large),
-		"control": c.Control(testContext(t), sdk.ControlCancel, "travel.desk", testRun, large),
+		"control": c.Control(testContext(t), wire.ControlCancel, "travel.desk", testRun, large),
 	} {
 		if !isCode(err, sdk.CodeTooLarge) {
 			t.Errorf("%s: %v", name, err)
@@ -184,12 +186,12 @@ func TestStartAndControl_MayShareASubject(t *testing.T) {
 	c := provisioned(t)
 	for _, id := range []string{"one", "two"} {
 		mustPublish(t, c.Start(testContext(t), "travel.desk", event(id)))
-		mustPublish(t, c.Control(testContext(t), sdk.ControlCancel, "travel.desk", testRun, event(id)))
+		mustPublish(t, c.Control(testContext(t), wire.ControlCancel, "travel.desk", testRun, event(id)))
 	}
 	if starts, controls := stored(t, c, ZoneStart), stored(t, c, ZoneIn); starts != 2 || controls != 2 {
 		t.Errorf("%d init events and %d controls; want 2 of each", starts, controls)
 	}
-	first(t, c, ZoneIn, c.subjects.Control(sdk.ControlCancel, "travel.desk", testRun))
+	first(t, c, ZoneIn, c.subjects.Control(wire.ControlCancel, "travel.desk", testRun))
 }
 
 func TestDeadLetter_KeepsTheMessageAndDropsInstructions(t *testing.T) {
@@ -251,10 +253,10 @@ func TestDeadLetter_LeavesOutABodyThatDoesNotFit(t *testing.T) {
 func TestLive_ReachesWhoListens(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
-	live := sdk.Live{Run: "trip-7", Agent: "travel.desk", Revision: 3, Index: 1, Type: "model.reply", Data: json.RawMessage(`{}`)}
+	live := wire.Live{Run: "trip-7", Agent: "travel.desk", Revision: 3, Index: 1, Type: "model.reply", Data: json.RawMessage(`{}`)}
 	c.Live(live) // nobody listens: nothing happens
-	got := make(chan sdk.Live, 10)
-	stop, err := c.WatchLive(c.subjects.Live("travel.desk", testRun), func(l sdk.Live) { got <- l })
+	got := make(chan wire.Live, 10)
+	stop, err := c.WatchLive(c.subjects.Live("travel.desk", testRun), func(l wire.Live) { got <- l })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +284,7 @@ func TestLive_IsLostWhileTheServerIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		c.Live(sdk.Live{Run: "trip-7", Agent: "travel.desk", Data: text})
+		c.Live(wire.Live{Run: "trip-7", Agent: "travel.desk", Data: text})
 	}
 	if n, err := c.nc.Buffered(); err != nil || n >= 1<<16 {
 		t.Errorf("%d bytes wait for the server (%v)", n, err)

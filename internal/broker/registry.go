@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -28,13 +30,13 @@ const (
 )
 
 // RegistryBucket is the name of the key-value bucket with the published contract versions.
-func RegistryBucket(s sdk.Subjects) string { return strings.ToUpper(s.Root()) + "_CONTRACTS" }
+func RegistryBucket(s wire.Subjects) string { return strings.ToUpper(s.Root()) + "_CONTRACTS" }
 
-func registryStreamName(s sdk.Subjects) string { return "KV_" + RegistryBucket(s) }
+func registryStreamName(s wire.Subjects) string { return "KV_" + RegistryBucket(s) }
 
 // registryStream is the bucket's stream. Services publish their contracts there, so it is guarded like the other streams
 // that others publish to.
-func registryStream(s sdk.Subjects, replicas int) jetstream.StreamConfig {
+func registryStream(s wire.Subjects, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: registryStreamName(s), Subjects: []string{"$KV." + RegistryBucket(s) + ".>"}, Retention: jetstream.LimitsPolicy,
 		Storage: jetstream.FileStorage, MaxMsgsPerSubject: registryHistory, DiscardNewPerSubject: true, MaxMsgs: -1,

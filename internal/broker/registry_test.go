@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -155,16 +157,16 @@ func TestOpenCalls_AreThoseWithoutAnswerVoidOrPassedDeadline(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	const ref = "#/airline/book/1.0.0"
-	run := sdk.NewRunKey("trip")
-	address := func(id string) sdk.CallAddress {
-		return sdk.CallAddress{Domain: "airline", Type: "airline_book", Agent: "travel_desk", Run: run, Call: id}
+	run := wire.NewRunKey("trip")
+	address := func(id string) wire.CallAddress {
+		return wire.CallAddress{Domain: "airline", Type: "airline_book", Agent: "travel_desk", Run: run, Call: id}
 	}
-	call := func(index int) string { return sdk.CallID(run, "init", 1, index, "book", []byte(`{}`)) }
+	call := func(index int) string { return wire.CallID(run, "init", 1, index, "book", []byte(`{}`)) }
 	publish := func(subject, id, schema string, due time.Duration) {
 		t.Helper()
-		e := sdk.Event{ID: id, Source: "s", Type: "airline.book", Subject: "trip", Agent: "travel.desk", DataSchema: schema, Data: []byte(`{}`)}
+		e := wire.Event{ID: id, Source: "s", Type: "airline.book", Subject: "trip", Agent: "travel.desk", DataSchema: schema, Data: []byte(`{}`)}
 		if due != 0 {
-			e.Extensions = map[string]any{sdk.ExpiryTime: time.Now().Add(due).UTC().Format(time.RFC3339)}
+			e.Extensions = map[string]any{wire.ExpiryTime: time.Now().Add(due).UTC().Format(time.RFC3339)}
 		}
 		if err := c.Publish(testContext(t), subject, e); err != nil {
 			t.Fatal(err)

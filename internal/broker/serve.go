@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/micro"
 
 	"agentd/internal/contracts"
@@ -90,9 +92,9 @@ func (c *Conn) ContractService(contract sdk.Contract) (Service, error) {
 		endpoint.Metadata = map[string]string{"accepts": string(v.Accepts), "emits": string(emits)}
 	}
 	return Service{
-		Name: sdk.NameToken(contract.Type), Version: newest, Description: contract.Description,
+		Name: wire.NameToken(contract.Type), Version: newest, Description: contract.Description,
 		Metadata: map[string]string{
-			"uri": contract.URI, "type": contract.Type, "domain": cmp.Or(contract.Domain, sdk.LocalDomain),
+			"uri": contract.URI, "type": contract.Type, "domain": cmp.Or(contract.Domain, wire.LocalDomain),
 			"versions": strings.Join(contracts.Versions(contract), " "), "dialect": accepts.Dialect(),
 		},
 		Endpoints: []Endpoint{endpoint},

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
@@ -50,19 +52,19 @@ const (
 )
 
 // StreamName is the name of a zone's stream.
-func StreamName(s sdk.Subjects, z Zone) string { return strings.ToUpper(s.Root()) + "_" + string(z) }
+func StreamName(s wire.Subjects, z Zone) string { return strings.ToUpper(s.Root()) + "_" + string(z) }
 
-var zoneOf = map[sdk.Kind]Zone{
-	sdk.KindStart: ZoneStart, sdk.KindIn: ZoneIn, sdk.KindCtl: ZoneIn, sdk.KindOut: ZoneOut, sdk.KindVoid: ZoneOut,
-	sdk.KindDone: ZoneDone, sdk.KindTimer: ZoneTimer, sdk.KindFire: ZoneTimer, sdk.KindRun: ZoneRun,
-	sdk.KindBlob: ZoneRun, sdk.KindSpec: ZoneRun, sdk.KindDLQ: ZoneDLQ,
+var zoneOf = map[wire.Kind]Zone{
+	wire.KindStart: ZoneStart, wire.KindIn: ZoneIn, wire.KindCtl: ZoneIn, wire.KindOut: ZoneOut, wire.KindVoid: ZoneOut,
+	wire.KindDone: ZoneDone, wire.KindTimer: ZoneTimer, wire.KindFire: ZoneTimer, wire.KindRun: ZoneRun,
+	wire.KindBlob: ZoneRun, wire.KindSpec: ZoneRun, wire.KindDLQ: ZoneDLQ,
 }
 
 // streamOf is the stream that stores a subject.
 func (c *Conn) streamOf(subject string) string {
 	rest := strings.TrimPrefix(subject, c.subjects.Root()+".")
 	kind, _, _ := strings.Cut(rest, ".")
-	return StreamName(c.subjects, zoneOf[sdk.Kind(kind)])
+	return StreamName(c.subjects, zoneOf[wire.Kind(kind)])
 }
 
 // Plan is what should exist on the broker.
@@ -97,7 +99,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		run = sdk.DefaultRunDeadline
 	}
 	call = max(call, run) // a call may wait as long as its run
-	base := func(z Zone, age time.Duration, kinds ...sdk.Kind) jetstream.StreamConfig {
+	base := func(z Zone, age time.Duration, kinds ...wire.Kind) jetstream.StreamConfig {
 		cfg := jetstream.StreamConfig{
 			Name: StreamName(c.subjects, z), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
 			MaxAge: age, Replicas: replicas, MaxMsgs: -1, MaxBytes: -1,
@@ -112,17 +114,17 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		cfg.Discard = jetstream.DiscardNew
 		return cfg
 	}
-	timer := base(ZoneTimer, 0, sdk.KindTimer, sdk.KindFire)
+	timer := base(ZoneTimer, 0, wire.KindTimer, wire.KindFire)
 	timer.AllowMsgSchedules, timer.AllowMsgTTL = true, true
-	journal := base(ZoneRun, 0, sdk.KindRun, sdk.KindBlob, sdk.KindSpec)
+	journal := base(ZoneRun, 0, wire.KindRun, wire.KindBlob, wire.KindSpec)
 	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
 	return []jetstream.StreamConfig{
-		guarded(base(ZoneStart, run+margin, sdk.KindStart)),
-		guarded(base(ZoneIn, margin, sdk.KindIn, sdk.KindCtl)),
-		base(ZoneOut, call+margin, sdk.KindOut, sdk.KindVoid),
-		base(ZoneDone, run+margin, sdk.KindDone),
+		guarded(base(ZoneStart, run+margin, wire.KindStart)),
+		guarded(base(ZoneIn, margin, wire.KindIn, wire.KindCtl)),
+		base(ZoneOut, call+margin, wire.KindOut, wire.KindVoid),
+		base(ZoneDone, run+margin, wire.KindDone),
 		timer, journal,
-		base(ZoneDLQ, deadLetters, sdk.KindDLQ),
+		base(ZoneDLQ, deadLetters, wire.KindDLQ),
 		bucketStream(GrantsBucket(c.subjects), grantHistory, replicas),
 		guarded(registryStream(c.subjects, replicas)),
 	}
@@ -139,20 +141,20 @@ const UnroutedConsumer = "unrouted"
 
 // AgentConsumers are the consumers that a worker with the agent reads.
 func AgentConsumers(agent string) []ConsumerRef {
-	name := "agent_" + sdk.NameToken(agent)
+	name := "agent_" + wire.NameToken(agent)
 	return []ConsumerRef{{ZoneStart, name}, {ZoneIn, name}, {ZoneTimer, name}, {ZoneOut, name}}
 }
 
 // ServiceConsumer is the consumer that a service reads.
 func ServiceConsumer(domain, contractType string) ConsumerRef {
-	return ConsumerRef{ZoneOut, "svc_" + sdk.DomainToken(domain) + "_" + sdk.NameToken(contractType)}
+	return ConsumerRef{ZoneOut, "svc_" + wire.DomainToken(domain) + "_" + wire.NameToken(contractType)}
 }
 
 // HookConsumer is the consumer that remembers what a webhook has been told.
 func HookConsumer(name string) ConsumerRef { return ConsumerRef{ZoneOut, "hook_" + name} }
 
 // Consumers are the durable consumers of a plan.
-func Consumers(s sdk.Subjects, p Plan) []ConsumerRef {
+func Consumers(s wire.Subjects, p Plan) []ConsumerRef {
 	var refs []ConsumerRef
 	for _, c := range (&Conn{subjects: s}).consumers(p) {
 		refs = append(refs, c.ConsumerRef)
@@ -161,7 +163,7 @@ func Consumers(s sdk.Subjects, p Plan) []ConsumerRef {
 }
 
 // Streams are the names of all streams, the buckets' included.
-func Streams(s sdk.Subjects) []string {
+func Streams(s wire.Subjects) []string {
 	var names []string
 	for _, c := range (&Conn{subjects: s}).streams(Plan{}) {
 		names = append(names, c.Name)
@@ -183,9 +185,9 @@ func (c *Conn) consumers(p Plan) []consumerPlan {
 	add := func(ref ConsumerRef, service bool, filters ...string) {
 		plans = append(plans, consumerPlan{ref, filters, cmp.Or(p.AckWait, AckWait), service})
 	}
-	add(ConsumerRef{ZoneStart, UnroutedConsumer}, false, c.subjects.All(sdk.KindStart))
+	add(ConsumerRef{ZoneStart, UnroutedConsumer}, false, c.subjects.All(wire.KindStart))
 	for _, a := range p.Agents {
-		agent, kind := sdk.NameToken(a.Name), sdk.NameToken(a.Type)
+		agent, kind := wire.NameToken(a.Name), wire.NameToken(a.Type)
 		refs := AgentConsumers(a.Name)
 		add(refs[0], false, c.subjects.Start(a.Name), c.subjects.Start(a.Name)+".*")
 		add(refs[1], false, root+".in.*.*."+agent+".>", root+".ctl.*."+agent+".>")
@@ -193,7 +195,7 @@ func (c *Conn) consumers(p Plan) []consumerPlan {
 		add(refs[3], false, root+".out.*."+kind+".>", root+".void.*."+kind+".>")
 	}
 	for _, s := range p.Services {
-		tail := sdk.DomainToken(s.Domain) + "." + sdk.NameToken(s.Type) + ".>"
+		tail := wire.DomainToken(s.Domain) + "." + wire.NameToken(s.Type) + ".>"
 		add(ServiceConsumer(s.Domain, s.Type), true, root+".out."+tail, root+".void."+tail)
 	}
 	for _, h := range p.Hooks {
@@ -201,7 +203,7 @@ func (c *Conn) consumers(p Plan) []consumerPlan {
 		for _, domain := range h.Domains {
 			token := domain
 			if domain != "*" {
-				token = sdk.DomainToken(domain)
+				token = wire.DomainToken(domain)
 			}
 			filters = append(filters, root+".out."+token+".>")
 		}
@@ -222,12 +224,12 @@ func (c *Conn) check(p Plan) error {
 		}
 	}
 	for i, a := range p.Agents {
-		name(fmt.Sprintf("$.agents[%d].name", i), a.Name, sdk.CheckName(a.Name))
-		name(fmt.Sprintf("$.agents[%d].type", i), a.Type, sdk.CheckName(a.Type))
+		name(fmt.Sprintf("$.agents[%d].name", i), a.Name, wire.CheckName(a.Name))
+		name(fmt.Sprintf("$.agents[%d].type", i), a.Type, wire.CheckName(a.Type))
 	}
 	for i, s := range p.Services {
-		name(fmt.Sprintf("$.services[%d].domain", i), s.Domain, sdk.CheckDomain(s.Domain))
-		name(fmt.Sprintf("$.services[%d].type", i), s.Type, sdk.CheckName(s.Type))
+		name(fmt.Sprintf("$.services[%d].domain", i), s.Domain, wire.CheckDomain(s.Domain))
+		name(fmt.Sprintf("$.services[%d].type", i), s.Type, wire.CheckName(s.Type))
 	}
 	filters := map[ConsumerRef]string{}
 	for _, want := range c.consumers(p) {

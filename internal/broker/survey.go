@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -196,7 +198,7 @@ func (c *Conn) Redeliver(ctx context.Context, d Delivery) error {
 }
 
 // Fire delivers a run's timer at once, as if it had been due. It may be repeated: one that fires for nothing is absorbed.
-func (c *Conn) Fire(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
+func (c *Conn) Fire(ctx context.Context, agent string, run wire.RunKey, due int64) error {
 	body, err := json.Marshal(map[string]int64{"due": due})
 	if err != nil {
 		return fmt.Errorf("encode timer: %w", err)
@@ -215,7 +217,7 @@ const LeaseToken = "lease"
 // Lease takes a lease on a name for a time, whole seconds, unless somebody has it. It cannot be given back: it ends by
 // itself. The broker keeps the time.
 func (c *Conn) Lease(ctx context.Context, name string, d time.Duration) (bool, error) {
-	subject := c.subjects.Root() + "." + string(sdk.KindTimer) + "." + LeaseToken + "." + name
+	subject := c.subjects.Root() + "." + string(wire.KindTimer) + "." + LeaseToken + "." + name
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject},

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 
-	"agentd/sdk"
 	"agentd/test/ports"
 )
 
@@ -35,7 +36,7 @@ func fired(t *testing.T, c *Conn) <-chan Delivery {
 	return deliveries
 }
 
-func arm(t *testing.T, c *Conn, run sdk.RunKey, due time.Time) int64 {
+func arm(t *testing.T, c *Conn, run wire.RunKey, due time.Time) int64 {
 	t.Helper()
 	mustPublish(t, c.ArmTimer(testContext(t), "travel.desk", run, due.UnixMilli()))
 	return due.UnixMilli()
@@ -69,7 +70,7 @@ func TestArmTimer_FiresInTimeAndNeverEarly(t *testing.T) {
 		best := deadline
 		due := map[string]int64{}
 		for i := range 20 {
-			run := sdk.NewRunKey(fmt.Sprint("run ", fires, i))
+			run := wire.NewRunKey(fmt.Sprint("run ", fires, i))
 			at := time.Now().Truncate(time.Second).Add(time.Second + time.Duration(100+20*i)*time.Millisecond)
 			due[c.subjects.Fire("travel.desk", run)] = arm(t, c, run, at)
 		}
@@ -116,7 +117,7 @@ func TestArmTimer_SurvivesARestart(t *testing.T) {
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	provision(t, c, testPlan)
 	overdue := arm(t, c, testRun, time.Now().Add(300*time.Millisecond))
-	other := sdk.NewRunKey("trip-8")
+	other := wire.NewRunKey("trip-8")
 	later := arm(t, c, other, time.Now().Add(2*time.Second))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

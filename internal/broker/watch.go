@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -127,27 +129,27 @@ func watched(m jetstream.Msg, meta *jetstream.MsgMetadata) Delivery {
 }
 
 // WaitDone returns the terminal event of a run.
-func (c *Conn) WaitDone(ctx context.Context, agent string, run sdk.RunKey, initToken string) (sdk.Event, error) {
-	var event sdk.Event
+func (c *Conn) WaitDone(ctx context.Context, agent string, run wire.RunKey, initToken string) (wire.Event, error) {
+	var event wire.Event
 	var decodeErr error
 	err := c.Watch(ctx, ZoneDone, []string{c.subjects.Done(agent, run, initToken)}, true, func(d Delivery) bool {
-		event, decodeErr = sdk.DecodeEvent(d.Headers(), d.Data())
+		event, decodeErr = wire.DecodeEvent(d.Headers(), d.Data())
 		return false
 	})
 	return event, errors.Join(err, decodeErr)
 }
 
-// WatchLive calls handle with the live events on a subject (see sdk.Subjects.Live) until the returned function is
+// WatchLive calls handle with the live events on a subject (see wire.Subjects.Live) until the returned function is
 // called. Events that handle is too slow for are lost.
-func (c *Conn) WatchLive(subject string, handle func(sdk.Live)) (stop func() error, err error) {
-	from := strings.TrimSuffix(c.subjects.All(sdk.KindStream), ">")
+func (c *Conn) WatchLive(subject string, handle func(wire.Live)) (stop func() error, err error) {
+	from := strings.TrimSuffix(c.subjects.All(wire.KindStream), ">")
 	return c.Tail(subject, func(subject string, _ map[string][]string, data []byte) {
 		// Whoever may make a consumer may have the server deliver its messages here: they keep the subject that they came on.
 		if !strings.HasPrefix(subject, from) {
 			c.log.Warn("message of another kind among live events", "subject", subject)
 			return
 		}
-		var event sdk.Live
+		var event wire.Live
 		if err := json.Unmarshal(data, &event); err != nil {
 			c.log.Debug("live event cannot be read", "subject", subject, "error", err)
 			return

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/sdk"
@@ -62,7 +64,7 @@ func TestWatch_OnlyNewMessages(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- c.Watch(ctx, ZoneStart, []string{"agentd.start.>"}, false, func(d Delivery) bool {
-			ev, err := sdk.DecodeEvent(d.Headers(), d.Data())
+			ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err != nil {
 				t.Error(err)
 			}
@@ -100,9 +102,9 @@ func TestWatch_SaysThatTheStreamIsMissing(t *testing.T) {
 func TestWaitDone_ReturnsTheTerminalEvent(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
-	token := sdk.InitToken("test", "e")
+	token := wire.InitToken("test", "e")
 	type result struct {
-		event sdk.Event
+		event wire.Event
 		err   error
 	}
 	got := make(chan result, 1)
@@ -110,7 +112,7 @@ func TestWaitDone_ReturnsTheTerminalEvent(t *testing.T) {
 		ev, err := c.WaitDone(testContext(t), "travel.desk", testRun, token)
 		got <- result{ev, err}
 	}()
-	mustPublish(t, c.Publish(testContext(t), c.subjects.Done("travel.desk", testRun, sdk.InitToken("test", "other")), event("not this")))
+	mustPublish(t, c.Publish(testContext(t), c.subjects.Done("travel.desk", testRun, wire.InitToken("test", "other")), event("not this")))
 	mustPublish(t, c.Publish(testContext(t), c.subjects.Done("travel.desk", testRun, token), event("t-1")))
 	r := receive(t, "the terminal event", got)
 	if diff := cmp.Diff(event("t-1"), r.event); diff != "" || r.err != nil {
@@ -126,7 +128,7 @@ func TestTail_SeesEverythingUnderASubject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Live(sdk.Live{Run: "trip-7", Agent: "travel.desk"})
+	c.Live(wire.Live{Run: "trip-7", Agent: "travel.desk"})
 	start(t, c, 1)
 	for receive(t, "a message of a stream", subjects) != "agentd.start.travel_desk" {
 	}

@@ -3,6 +3,8 @@ package catalog
 import (
 	"encoding/json"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
@@ -35,8 +37,8 @@ func newAnswers(toolbox *contracts.Toolbox, keys approval.Keys) (*answers, error
 
 // check is runner.Agent.CheckAnswer. What a service answers wrongly is an error result for the model; what a person
 // answers wrongly is refused, so that they can answer again.
-func (a *answers) check(call core.Call, ev sdk.Event, who string) (runner.Answer, *sdk.Error) {
-	if ev.Type == sdk.ErrorType(call.Type) {
+func (a *answers) check(call core.Call, ev wire.Event, who string) (runner.Answer, *sdk.Error) {
+	if ev.Type == wire.ErrorType(call.Type) {
 		e := reported(ev)
 		return runner.Answer{Data: core.FailureData(e), Error: true, Retryable: e.Retryable}, nil
 	}
@@ -54,7 +56,7 @@ func (a *answers) check(call core.Call, ev sdk.Event, who string) (runner.Answer
 	return runner.Answer{Data: core.FailureData(problem), Error: true}, nil
 }
 
-func (a *answers) valid(call core.Call, ev sdk.Event) (json.RawMessage, *sdk.Error) {
+func (a *answers) valid(call core.Call, ev wire.Event) (json.RawMessage, *sdk.Error) {
 	var faults []sdk.Fault
 	unknown := false
 	if own := a.builtin(call.Kind); own != nil {
@@ -107,7 +109,7 @@ func (a *answers) builtin(kind core.CallKind) *contracts.Version {
 
 // decision reads a decision on a permission request, or that somebody has seen it. What can be judged without the run is
 // judged here: its signature and its pattern. The run records a refusal.
-func (a *answers) decision(call core.Call, ev sdk.Event, who string) (runner.Answer, *sdk.Error) {
+func (a *answers) decision(call core.Call, ev wire.Event, who string) (runner.Answer, *sdk.Error) {
 	var d sdk.PermissionDecision
 	if err := json.Unmarshal(ev.Data, &d); err != nil {
 		return runner.Answer{}, sdk.Errorf(sdk.CodeContractViolation, "the decision cannot be read").WithCause(err)
@@ -133,8 +135,8 @@ func (a *answers) decision(call core.Call, ev sdk.Event, who string) (runner.Ans
 }
 
 // reported is the error that a service reports, without what a model has no use for, such as its stack.
-func reported(ev sdk.Event) *sdk.Error {
-	var p sdk.Problem
+func reported(ev wire.Event) *sdk.Error {
+	var p wire.Problem
 	if err := json.Unmarshal(ev.Data, &p); err != nil || p.ErrorMessage == "" {
 		p.ErrorMessage = "the service failed"
 	}

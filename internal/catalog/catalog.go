@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/runner"
@@ -158,7 +160,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 	c.mu.RUnlock()
 	asked.list(context.Background(), toolsetsOf(agents))
 	for _, a := range agents {
-		token := sdk.NameToken(a.Spec.Name)
+		token := wire.NameToken(a.Spec.Name)
 		if other, taken := current[token]; taken {
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "agents %q and %q have the same subject token %q",
 				other.agent.Spec.Name, a.Spec.Name, token))
@@ -179,7 +181,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 			continue
 		}
 		current[token] = e
-		typeToken := sdk.NameToken(a.Spec.Contract.Type)
+		typeToken := wire.NameToken(a.Spec.Contract.Type)
 		if other, taken := types[typeToken]; taken {
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "agents %q and %q serve the same contract type", other, a.Spec.Name))
 		}

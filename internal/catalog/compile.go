@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
@@ -231,13 +233,13 @@ func completeTask(_ context.Context, call sdk.ToolCall) (json.RawMessage, error)
 }
 
 // checkInput validates init events against the agent's contract. A dataschema, where there is one, must name it.
-func checkInput(spec sdk.AgentSpec, accepts *contracts.Schema) func(sdk.Event) (json.RawMessage, *sdk.Error) {
+func checkInput(spec sdk.AgentSpec, accepts *contracts.Schema) func(wire.Event) (json.RawMessage, *sdk.Error) {
 	refuse := func(faults ...sdk.Fault) *sdk.Error {
 		return &sdk.Error{
 			Code: sdk.CodeContractViolation, Message: "the event does not fit the contract of agent " + spec.Name, Faults: faults,
 		}
 	}
-	return func(ev sdk.Event) (json.RawMessage, *sdk.Error) {
+	return func(ev wire.Event) (json.RawMessage, *sdk.Error) {
 		if fault := checkSchemaRef(ev.DataSchema, spec.Contract.URI, spec.Version); fault != nil {
 			problem := refuse(*fault)
 			if uri, version, ok := contracts.ParseSchemaRef(ev.DataSchema); ok && uri == spec.Contract.URI {
@@ -246,7 +248,7 @@ func checkInput(spec sdk.AgentSpec, accepts *contracts.Schema) func(sdk.Event) (
 			}
 			return nil, problem
 		}
-		data, err := sdk.Canonicalize(ev.Data)
+		data, err := wire.Canonicalize(ev.Data)
 		if err != nil {
 			return nil, refuse(sdk.AsError(err).Faults...)
 		}
@@ -256,7 +258,7 @@ func checkInput(spec sdk.AgentSpec, accepts *contracts.Schema) func(sdk.Event) (
 		if faults := accepts.Validate(data); len(faults) > 0 {
 			return nil, refuse(faults...)
 		}
-		if data, err = sdk.Canonicalize(data); err != nil {
+		if data, err = wire.Canonicalize(data); err != nil {
 			return nil, refuse(sdk.AsError(err).Faults...)
 		}
 		return data, nil

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -30,7 +32,7 @@ func response(text string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sdk.Canonicalize(data)
+	return wire.Canonicalize(data)
 }
 
 // build returns data that conforms to the contract, or says in words for the model what is wrong (seed 000, output
@@ -67,7 +69,7 @@ func (o *output) isResponse(data json.RawMessage) bool {
 }
 
 func (o *output) check(data json.RawMessage) (json.RawMessage, string, error) {
-	canonical, err := sdk.Canonicalize(data)
+	canonical, err := wire.Canonicalize(data)
 	if err != nil {
 		return nil, faultText(sdk.Errorf(sdk.CodeContractViolation, "the answer must be one JSON object: %s", err)), nil
 	}

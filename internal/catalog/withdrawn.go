@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -87,7 +89,7 @@ func without(a *runner.Agent, gone map[string]*sdk.Error) *runner.Agent {
 		rest.Inline[t.Name] = sdk.Tool{Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return nil, problem }}
 	}
 	rest.Permissions = unasked{a.Permissions, gone}
-	rest.CheckAnswer = func(call core.Call, ev sdk.Event, who string) (runner.Answer, *sdk.Error) {
+	rest.CheckAnswer = func(call core.Call, ev wire.Event, who string) (runner.Answer, *sdk.Error) {
 		name := call.Tool
 		if call.Kind == core.CallContext {
 			name = sectionKey(call.Tool)

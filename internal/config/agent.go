@@ -9,6 +9,8 @@ import (
 	"text/template"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/config/strict"
 	"agentd/internal/contracts"
 	"agentd/sdk"
@@ -37,7 +39,7 @@ func (l *loader) agents(files []agentFile) {
 		if !f.Name.Present() {
 			l.Faultf(f.At, "an agent needs a name")
 		} else {
-			l.Note(f.Name.Position, sdk.CheckName(f.Name.V))
+			l.Note(f.Name.Position, wire.CheckName(f.Name.V))
 		}
 		if own[i] = l.ownContract(f); own[i] != nil && f.Name.Present() {
 			l.serve(f, own[i])
@@ -65,7 +67,7 @@ func (l *loader) serve(f *agentFile, k *known) {
 func (l *loader) checkAgentNames(files []agentFile) {
 	first := map[string]words{}
 	for _, f := range files {
-		token := sdk.NameToken(f.Name.V)
+		token := wire.NameToken(f.Name.V)
 		if other, taken := first[token]; taken && token != "" {
 			l.Faultf(f.Name.Position, "agents %q (line %d) and %q have the same name in subjects: %s",
 				other.V, other.Line, f.Name.V, token)
@@ -87,7 +89,7 @@ func (l *loader) ownContract(f *agentFile) *known {
 	before := l.Count()
 	contracts.CheckSchema(&l.Reader, "accepts", inline.Accepts)
 	contracts.CheckSchema(&l.Reader, "emits", inline.Emits)
-	if l.Count() > before || sdk.CheckName(f.Name.V) != nil {
+	if l.Count() > before || wire.CheckName(f.Name.V) != nil {
 		l.broken = true
 		return nil
 	}
@@ -246,7 +248,7 @@ func (l *loader) units(text words) sdk.Units {
 	if !text.Present() {
 		return 0
 	}
-	u, err := sdk.ParseUnits(text.V)
+	u, err := wire.ParseUnits(text.V)
 	if err == nil && u < 0 {
 		err = sdk.Errorf(sdk.CodeConfig, "execution units %s: want at least 0", text.V)
 	}

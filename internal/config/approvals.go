@@ -4,8 +4,9 @@ import (
 	"net/url"
 	"regexp"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/config/strict"
-	"agentd/sdk"
 )
 
 // Approvals is how people are asked and answer (docs/approvals.md).
@@ -57,7 +58,7 @@ func (l *loader) approvals(f *approvalsFile) {
 	}
 	for _, d := range f.Domains {
 		if d.V != "*" {
-			l.Note(d.Position, sdk.CheckDomain(d.V))
+			l.Note(d.Position, wire.CheckDomain(d.V))
 		}
 	}
 	if a.TokenEnv != "" && !envName.MatchString(a.TokenEnv) {

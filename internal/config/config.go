@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/config/strict"
 	"agentd/sdk"
@@ -137,7 +139,7 @@ func Default() *Config { return defaults("") }
 func defaults(file string) *Config {
 	return &Config{
 		File:      file,
-		NATS:      NATS{Root: sdk.DefaultRoot},
+		NATS:      NATS{Root: wire.DefaultRoot},
 		Data:      filepath.Join(filepath.Dir(file), DefaultData),
 		Slots:     DefaultSlots,
 		Reconcile: defaultReconcile(), Retention: Retention{History: sdk.DefaultHistory},
@@ -194,7 +196,7 @@ func checkStore(s StoreKind) error {
 }
 
 func checkRoot(root string) error {
-	_, err := sdk.NewSubjects(root)
+	_, err := wire.NewSubjects(root)
 	return err
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/config/strict"
 	"agentd/sdk"
 )
@@ -16,7 +18,7 @@ func (l *loader) domain(name words) {
 	if name.V == "" {
 		return
 	}
-	l.Note(name.Position, sdk.CheckDomain(name.V))
+	l.Note(name.Position, wire.CheckDomain(name.V))
 	l.domains = append(l.domains, name)
 }
 
@@ -26,10 +28,10 @@ func (l *loader) domain(name words) {
 func (l *loader) checkDomains(listed []words) {
 	tokens := map[string]string{}
 	know := func(at strict.Position, name string) {
-		token := sdk.DomainToken(name)
+		token := wire.DomainToken(name)
 		other, taken := tokens[token]
 		switch {
-		case name == sdk.LocalDomain:
+		case name == wire.LocalDomain:
 			l.Faultf(at, "domain %q is the lane of calls without a domain: leave the domain out", name)
 		case !taken:
 			tokens[token] = name
@@ -40,7 +42,7 @@ func (l *loader) checkDomains(listed []words) {
 	know(builtin, "")
 	know(builtin, sdk.HumanDomain)
 	for _, d := range listed {
-		l.Note(d.Position, sdk.CheckDomain(d.V))
+		l.Note(d.Position, wire.CheckDomain(d.V))
 		know(d.Position, d.V)
 	}
 	for _, k := range l.known {
@@ -53,9 +55,9 @@ func (l *loader) checkDomains(listed []words) {
 	}
 	slices.Sort(l.cfg.Domains)
 	for _, d := range l.domains {
-		if d.V != sdk.LocalDomain && !slices.Contains(l.cfg.Domains, d.V) && sdk.CheckDomain(d.V) == nil && !l.broken {
+		if d.V != wire.LocalDomain && !slices.Contains(l.cfg.Domains, d.V) && wire.CheckDomain(d.V) == nil && !l.broken {
 			l.Faultf(d.Position, "domain %q is not known; add it to domains: if somebody serves it. There is %s",
-				d.V, strings.Join(append(slices.Clone(l.cfg.Domains), sdk.LocalDomain), ", "))
+				d.V, strings.Join(append(slices.Clone(l.cfg.Domains), wire.LocalDomain), ", "))
 		}
 	}
 }

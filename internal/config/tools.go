@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/config/strict"
 	"agentd/internal/contracts"
 	"agentd/sdk"
@@ -132,11 +134,11 @@ func (l *loader) serviceDomains(f *serviceFile) []string {
 	var names []string
 	for _, d := range domains {
 		l.domain(d)
-		if d.V == sdk.LocalDomain {
+		if d.V == wire.LocalDomain {
 			d.V = ""
 		}
 		if slices.Contains(names, d.V) {
-			l.Faultf(d.Position, "domain %q is listed twice", cmp.Or(d.V, sdk.LocalDomain))
+			l.Faultf(d.Position, "domain %q is listed twice", cmp.Or(d.V, wire.LocalDomain))
 		}
 		names = append(names, d.V)
 	}
@@ -178,7 +180,7 @@ func (l *loader) checkCollisions() {
 }
 
 func (l *loader) checkType(k *known, types map[string]*known) {
-	token := sdk.NameToken(k.Type)
+	token := wire.NameToken(k.Type)
 	other, taken := types[token]
 	switch {
 	case !taken:

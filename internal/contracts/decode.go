@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/sdk"
@@ -59,7 +61,7 @@ var errTooDeep = errors.New("nested too deeply")
 
 func (r *reader) syntaxFault(err error) sdk.Fault {
 	if errors.Is(err, errTooDeep) {
-		return sdk.Fault{Path: "$", Expected: fmt.Sprintf("at most %d levels of nesting", sdk.MaxDepth), Got: "more"}
+		return sdk.Fault{Path: "$", Expected: fmt.Sprintf("at most %d levels of nesting", wire.MaxDepth), Got: "more"}
 	}
 	got := err.Error()
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
@@ -83,7 +85,7 @@ func (r *reader) value() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.decoder.StackDepth() > sdk.MaxDepth {
+	if r.decoder.StackDepth() > wire.MaxDepth {
 		return nil, errTooDeep
 	}
 	switch token.Kind() {

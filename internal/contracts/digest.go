@@ -27,7 +27,7 @@ func SpecDigest(spec sdk.AgentSpec) (digest string, data []byte, err error) {
 }
 
 // canonical is RFC 8785, except that integers keep their digits: a bound of a schema such as 2^63-1 must not be rounded.
-// Unlike sdk.Canonicalize it knows no limit of size.
+// Unlike wire.Canonicalize it knows no limit of size.
 func canonical(data []byte) (json.RawMessage, error) {
 	value := jsontext.Value(bytes.Clone(data))
 	if err := value.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil {

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -107,7 +109,7 @@ func (l *linter) names() {
 	if c.Domain != "" && !arvoDomain.MatchString(c.Domain) {
 		l.report(Note, ruleArvoName, "$.domain", "Arvo handlers want a domain of lower-case letters, digits and dots, not %q", c.Domain)
 	}
-	if name := ToolName(c.Type); name != sdk.NameToken(c.Type) {
+	if name := ToolName(c.Type); name != wire.NameToken(c.Type) {
 		l.report(Warning, ruleToolName, "$.type", "models are shown the name %s: the type is longer than %d characters", name, maxToolName)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 
+	"agentd/sdk/wire"
+
 	"github.com/Masterminds/semver/v3"
 
 	"agentd/internal/config/strict"
@@ -68,8 +70,8 @@ func Read(r *strict.Reader, file string, data []byte) sdk.Contract {
 	if c.URI == "" {
 		r.Faultf(orAt(f.URI.Position, f.At), "a contract needs a uri")
 	}
-	r.Note(orAt(f.Type.Position, f.At), sdk.CheckName(c.Type))
-	r.Note(f.Domain.Position, sdk.CheckDomain(c.Domain))
+	r.Note(orAt(f.Type.Position, f.At), wire.CheckName(c.Type))
+	r.Note(f.Domain.Position, wire.CheckDomain(c.Domain))
 	if len(f.Versions) == 0 {
 		r.Faultf(f.At, "a contract needs at least one version")
 	}
@@ -100,8 +102,8 @@ func (f *versionFile) read(r *strict.Reader, key strict.Value[string], contractT
 	}
 	version := sdk.ContractVersion{Accepts: f.Accepts.Raw, Emits: map[string]json.RawMessage{}}
 	for _, e := range f.Emits {
-		r.Note(e.Key.Position, sdk.CheckName(e.Key.V))
-		if e.Key.V == sdk.ErrorType(contractType) {
+		r.Note(e.Key.Position, wire.CheckName(e.Key.V))
+		if e.Key.V == wire.ErrorType(contractType) {
 			r.Faultf(e.Key.Position, "%s is always possible and is not listed", e.Key.V)
 		}
 		if e.Value.Raw == nil {

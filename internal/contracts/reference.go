@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -18,7 +20,7 @@ func ReferenceName(c sdk.Contract) string { return cmp.Or(c.URI, c.Type) }
 // CheckReference reports what is wrong with a reference by itself.
 func CheckReference(s sdk.ServiceTool) error {
 	if s.Contract.URI == "" {
-		if err := sdk.CheckName(s.Contract.Type); err != nil {
+		if err := wire.CheckName(s.Contract.Type); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"github.com/Masterminds/semver/v3"
 
 	"agentd/sdk"
@@ -29,7 +31,7 @@ type Published struct {
 // RegistryKey is the key of a version in the registry's bucket: the token of the type, and the version with its dots as
 // underscores and "+" as "=", which no version has itself.
 func RegistryKey(contractType, version string) string {
-	return sdk.NameToken(contractType) + "." + strings.NewReplacer(".", "_", "+", "=").Replace(version)
+	return wire.NameToken(contractType) + "." + strings.NewReplacer(".", "_", "+", "=").Replace(version)
 }
 
 // EncodeVersion is the registry's record of a version: the contract with that version alone, in canonical JSON.
@@ -57,7 +59,7 @@ func DecodeVersion(key string, record []byte) (Published, error) {
 	if _, err := semver.StrictNewVersion(p.Version); err != nil || RegistryKey(p.Contract.Type, p.Version) != key {
 		return p, sdk.Errorf(sdk.CodeConfig, "registry record %s is that of version %q of contract %q", key, p.Version, p.Contract.Type)
 	}
-	if p.Contract.URI == "" || sdk.CheckName(p.Contract.Type) != nil || sdk.CheckDomain(p.Contract.Domain) != nil {
+	if p.Contract.URI == "" || wire.CheckName(p.Contract.Type) != nil || wire.CheckDomain(p.Contract.Domain) != nil {
 		return p, sdk.Errorf(sdk.CodeConfig, "registry record %s has no usable uri, type or domain", key)
 	}
 	return p, nil
@@ -297,9 +299,9 @@ func (r *Registry) checkIdentity(contract sdk.Contract) error {
 			faults = append(faults, sdk.Fault{Path: "$.type", Expected: other.Type + ", whose uri is " + other.URI, Got: contract.Type})
 		case other.Type == contract.Type && other.URI != contract.URI:
 			faults = append(faults, sdk.Fault{Path: "$.uri", Expected: other.URI + ", which is that of " + other.Type, Got: contract.URI})
-		case other.Type != contract.Type && sdk.NameToken(other.Type) == sdk.NameToken(contract.Type):
+		case other.Type != contract.Type && wire.NameToken(other.Type) == wire.NameToken(contract.Type):
 			faults = append(faults, sdk.Fault{
-				Path: "$.type", Expected: "a name in subjects of its own", Got: "that of " + other.Type + ": " + sdk.NameToken(other.Type),
+				Path: "$.type", Expected: "a name in subjects of its own", Got: "that of " + other.Type + ": " + wire.NameToken(other.Type),
 			})
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -292,7 +294,7 @@ func (t *Tool) Validate(args json.RawMessage) (json.RawMessage, []sdk.Fault) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage(`{}`)
 	}
-	args, err := sdk.Canonicalize(args)
+	args, err := wire.Canonicalize(args)
 	if err != nil {
 		return nil, argumentFaults(err)
 	}
@@ -303,7 +305,7 @@ func (t *Tool) Validate(args json.RawMessage) (json.RawMessage, []sdk.Fault) {
 	if faults := t.arguments.Validate(filled); len(faults) > 0 {
 		return nil, faults
 	}
-	if filled, err = sdk.Canonicalize(filled); err != nil {
+	if filled, err = wire.Canonicalize(filled); err != nil {
 		return nil, argumentFaults(err)
 	}
 	return filled, nil

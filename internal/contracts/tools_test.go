@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -283,7 +285,7 @@ func TestTool_Answer(t *testing.T) {
 	if faults, unknown := s.Answer("s.done", json.RawMessage(`{}`)); len(faults) != 1 || unknown {
 		t.Errorf("%v, %v", faults, unknown)
 	}
-	for _, other := range []string{"s", sdk.ErrorType("s"), ""} {
+	for _, other := range []string{"s", wire.ErrorType("s"), ""} {
 		if _, unknown := s.Answer(other, json.RawMessage(`{"ok": 1}`)); !unknown {
 			t.Errorf("the contract emits %q", other)
 		}
@@ -329,7 +331,7 @@ func TestTools_TranslationLosesNothing(t *testing.T) {
 		tokens := map[string]bool{}
 		for _, contractType := range types {
 			spec.Services = append(spec.Services, service(contractType, anyObject))
-			tokens[sdk.NameToken(contractType)] = true
+			tokens[wire.NameToken(contractType)] = true
 		}
 		b, err := Tools(spec, nil)
 		if refused := err != nil; refused {
@@ -377,7 +379,7 @@ func TestTools_RecordedAirlineTools(t *testing.T) {
 		t.Fatalf("%d tools", len(b.All()))
 	}
 	for i, d := range b.Definitions() {
-		want, err := sdk.Canonicalize(recorded[i].Function.Parameters)
+		want, err := wire.Canonicalize(recorded[i].Function.Parameters)
 		if err != nil || d.Name != recorded[i].Function.Name || string(d.Parameters) != string(want) {
 			t.Errorf("definition %+v of %s, %v", d, recorded[i].Function.Name, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -50,9 +52,9 @@ func (t *transition) question(i int, a Ask) error {
 		t.close(c, failure(c.ID, ResultInline, sdk.Errorf(sdk.CodeTool, "%s asked more than %d questions", c.Tool, MaxAsks)))
 		return nil
 	}
-	ref, _ := sdk.ParseCallRef(c.ID) // Check has seen it
+	ref, _ := wire.ParseCallRef(c.ID) // Check has seen it
 	hashed := fmt.Appendf(nil, "%s %d ", c.ID, n)
-	a.ID = sdk.CallID(h.Key(), h.Init.Token, h.Step, ref.Index, sdk.TypeQuestion, append(hashed, a.Data...))
+	a.ID = wire.CallID(h.Key(), h.Init.Token, h.Step, ref.Index, sdk.TypeQuestion, append(hashed, a.Data...))
 	c.Status, c.Asked, c.Begun = CallSuspended, a.ID, ""
 	q := Call{
 		ID: a.ID, Kind: CallQuestion, Tool: c.ID, Status: CallSuspended, Type: sdk.TypeQuestion,

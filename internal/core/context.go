@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -109,7 +111,7 @@ func ContextQuestion(s *State) (json.RawMessage, error) {
 	slices.Reverse(question.Messages)
 	data, err := EncodeJSON(question)
 	if err == nil {
-		data, err = sdk.Canonicalize(data)
+		data, err = wire.Canonicalize(data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("question for context of run %s: %w", s.Run, err)
@@ -145,7 +147,7 @@ func (t *transition) inquired(ev Inquired) error {
 		data, refusal := p.question(ev.Question)
 		c := &h.Calls[i]
 		*c = Call{
-			ID:   sdk.CallID(h.Key(), h.Init.Token, h.Step, i, p.Section, data),
+			ID:   wire.CallID(h.Key(), h.Init.Token, h.Step, i, p.Section, data),
 			Kind: CallContext, Tool: p.Section, Status: CallNew,
 		}
 		t.Inquiries = append(t.Inquiries, Inquiry{ID: c.ID, Section: p.Section, Data: data})

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
@@ -90,8 +92,8 @@ func goOn(spec *core.Spec, e *core.Entry) {
 		started("other", ""), replied(spec, "", sdk.ToolRequest{Name: "lookup", Arguments: "{}"}), replied(spec, "text"),
 	}
 	for _, c := range e.Head.Calls {
-		ref, _ := sdk.ParseCallRef(c.ID) // what does not parse is refused
-		events = append(events, core.Answered{Ref: ref, Address: sdk.CallAddress{Type: c.Type, Domain: sdk.LocalDomain}})
+		ref, _ := wire.ParseCallRef(c.ID) // what does not parse is refused
+		events = append(events, core.Answered{Ref: ref, Address: wire.CallAddress{Type: c.Type, Domain: wire.LocalDomain}})
 		results, ids = append(results, core.Result{Call: c.ID}), append(ids, c.ID)
 	}
 	for _, ev := range append(events, core.Began{Calls: ids}, core.Returned{Results: results}) {

@@ -3,6 +3,8 @@ package core
 import (
 	"encoding/json"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -127,7 +129,7 @@ type Purged struct {
 type Init struct {
 	ID     string `json:"id"`
 	Source string `json:"source"`
-	// Token identifies the init in ids and subjects: sdk.InitToken of source and id, or of the call id for a run that was
+	// Token identifies the init in ids and subjects: wire.InitToken of source and id, or of the call id for a run that was
 	// started by a call.
 	Token         string `json:"token"`
 	AccessControl string `json:"accesscontrol,omitempty"`
@@ -136,7 +138,7 @@ type Init struct {
 	TraceState    string `json:"tracestate,omitempty"`
 	// Reply is where the terminal event goes when the run is the answer to a call: the subject tokens of the call. Nil: the
 	// terminal event goes to the done subject.
-	Reply *sdk.CallAddress `json:"reply,omitempty"`
+	Reply *wire.CallAddress `json:"reply,omitempty"`
 	// ReplySubject is the CloudEvents subject of that answer.
 	ReplySubject string          `json:"reply_subject,omitempty"`
 	DelegatedBy  *sdk.Delegation `json:"delegated_by,omitempty"`
@@ -265,7 +267,7 @@ type HookState struct {
 }
 
 // Key is the run's address in subjects and stores.
-func (h *Head) Key() sdk.RunKey { return sdk.NewRunKey(h.Run) }
+func (h *Head) Key() wire.RunKey { return wire.NewRunKey(h.Run) }
 
 // call returns the index of the call with that id, or -1.
 func (h *Head) call(id string) int { return callIn(h.Calls, id) }
@@ -328,7 +330,7 @@ func (h *Head) Check() error {
 		return violation(h, "a %s run without its history", h.Status)
 	}
 	for i := range h.Calls {
-		if ref, ok := sdk.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Step || h.call(h.Calls[i].ID) != i {
+		if ref, ok := wire.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Step || h.call(h.Calls[i].ID) != i {
 			return violation(h, "call %s does not belong to step %d", h.Calls[i].ID, h.Step)
 		}
 		if err := h.checkGate(&h.Calls[i]); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -59,8 +61,8 @@ type Started struct {
 // Answered is a response on a call's reply subject.
 type Answered struct {
 	// Ref and Address come from the subject, which the broker enforced.
-	Ref     sdk.CallRef
-	Address sdk.CallAddress
+	Ref     wire.CallRef
+	Address wire.CallAddress
 	// ParentID is the response's own claim of what it answers; "" is none.
 	ParentID string
 	Data     json.RawMessage

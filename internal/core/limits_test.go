@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -99,8 +101,8 @@ func TestEnds_AreBounded(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 
 	r := begun(t, spec)
-	e := mustStep(t, r, r.drive(replied(spec, `{"text":"`+long[:sdk.MaxData]+`"}`)))
-	if e.Terminal == nil || e.Terminal.Type != sdk.ErrorType(spec.Type) || !strings.Contains(string(e.Terminal.Data), `"too_large"`) {
+	e := mustStep(t, r, r.drive(replied(spec, `{"text":"`+long[:wire.MaxData]+`"}`)))
+	if e.Terminal == nil || e.Terminal.Type != wire.ErrorType(spec.Type) || !strings.Contains(string(e.Terminal.Data), `"too_large"`) {
 		t.Errorf("an output that no event can hold ends the run with %.200s", encode(t, e.Terminal))
 	}
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -39,7 +41,7 @@ const limitInteractions = "interactions"
 
 // Milestones are the live events of an entry, numbered by its revision and their index. They are a pure function of
 // the entry, so that whoever missed some can be given the same again from the journal.
-func Milestones(e *Entry) []sdk.Live {
+func Milestones(e *Entry) []wire.Live {
 	m := milestones{entry: e}
 	if e.Kind == (Started{}).kind() {
 		m.append(MilestoneStarted, runStarted{Input: e.Input})
@@ -170,7 +172,7 @@ func toolOf(e *Entry, call string) string {
 
 type milestones struct {
 	entry  *Entry
-	events []sdk.Live
+	events []wire.Live
 }
 
 // The data of milestones that most runs have. Members are in the order of their names, as those of the others are.
@@ -235,7 +237,7 @@ func (m *milestones) append(kind string, data any) {
 	if err != nil {
 		encoded = nil
 	}
-	m.events = append(m.events, sdk.Live{
+	m.events = append(m.events, wire.Live{
 		Run: m.entry.Head.Run, Agent: m.entry.Head.Agent, Revision: m.entry.Rev, Index: len(m.events), Turn: m.entry.Head.Interactions,
 		Type: kind, Time: m.entry.At, Data: encoded,
 	})

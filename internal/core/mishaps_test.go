@@ -3,6 +3,7 @@ package core_test
 import (
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // wrongAnswer comes from elsewhere, answers something else, or is too late.
@@ -27,9 +28,9 @@ func (x *explorer) wrongAnswer() {
 		ev.ParentID = ev.Ref.ID[:len(ev.Ref.ID)-1] + "2"
 	case 4: // asked in the future of a history that was rolled back
 		ev.Ref.Step++
-		ev.Ref.ID = sdk.CallID(x.rig.state.Key(), "", ev.Ref.Step, 0, "lookup", nil)
+		ev.Ref.ID = wire.CallID(x.rig.state.Key(), "", ev.Ref.Step, 0, "lookup", nil)
 	case 5: // asked with other arguments, or a tool that waits for the person who was asked
-		ev.Ref.ID = sdk.CallID(x.rig.state.Key(), "", ev.Ref.Step, ev.Ref.Index, "lookup", nil)
+		ev.Ref.ID = wire.CallID(x.rig.state.Key(), "", ev.Ref.Step, ev.Ref.Index, "lookup", nil)
 	}
 	x.refuse(x.rig.deliver("wrong", ev), core.ErrOrphan)
 }
@@ -42,7 +43,7 @@ func (x *explorer) duplicate() {
 	}
 	if _, ok := in.Event.(core.Started); ok && x.pick(2, "other init") == 0 {
 		other := started("order 7", "me too")
-		other.Init.Token = sdk.InitToken("shop.web", "init-2")
+		other.Init.Token = wire.InitToken("shop.web", "init-2")
 		x.refuse(x.rig.deliver("init-2", other), &sdk.Error{Code: sdk.CodeRunExists})
 		return
 	}

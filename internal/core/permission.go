@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -241,7 +243,7 @@ func denial(tool, reason string) *sdk.Error {
 
 // RequestID is the id of the permission request for a call of the round that is opened next, or of the one with that step.
 func RequestID(head *Head, step, index int, args json.RawMessage) string {
-	return sdk.CallID(head.Key(), head.Init.Token, step, index, sdk.TypePermissionRequest, args)
+	return wire.CallID(head.Key(), head.Init.Token, step, index, sdk.TypePermissionRequest, args)
 }
 
 // ask requests permission for a call of the round. The call is held, or the model is told to call again.

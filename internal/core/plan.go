@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -57,7 +59,7 @@ func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest, hidden []str
 	if p.Args, p.Refusal = s.admit(index, request, hidden); p.Refusal != nil {
 		p.Args = asWritten(request.Arguments)
 	}
-	p.ID = sdk.CallID(head.Key(), head.Init.Token, head.Step+1, index, p.Tool, p.Args)
+	p.ID = wire.CallID(head.Key(), head.Init.Token, head.Step+1, index, p.Tool, p.Args)
 	return p
 }
 

@@ -21,7 +21,7 @@ import (
 func TestSources_ArePure(t *testing.T) {
 	t.Parallel()
 	allowed := []string{
-		"agentd/sdk", "bytes", "cmp", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt",
+		"agentd/sdk", "agentd/sdk/wire", "bytes", "cmp", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt",
 		"github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext", "hash/fnv", "slices", "strings",
 	}
 	fset := token.NewFileSet()
@@ -95,6 +95,7 @@ func check(t *testing.T, fset *token.FileSet, files []*ast.File) *types.Info {
 	tolerant := types.Config{Importer: known, Error: func(error) {}, IgnoreFuncBodies: true}
 	// The error is the first of those that are tolerated.
 	known["agentd/sdk"], _ = tolerant.Check("agentd/sdk", fset, parse(t, fset, "../../sdk"), nil)
+	known["agentd/sdk/wire"], _ = tolerant.Check("agentd/sdk/wire", fset, parse(t, fset, "../../sdk/wire"), nil)
 	info := &types.Info{
 		Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
 	}

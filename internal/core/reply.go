@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -201,7 +203,7 @@ func asWritten(arguments string) json.RawMessage {
 	if err != nil {
 		return json.RawMessage(`""`)
 	}
-	if canonical, err := sdk.Canonicalize(quoted); err == nil {
+	if canonical, err := wire.Canonicalize(quoted); err == nil {
 		return canonical
 	}
 	return quoted
@@ -232,7 +234,7 @@ func (t *transition) converse(text string) error {
 	if err != nil {
 		return violation(h, "encode turn: %v", err)
 	}
-	canonical, err := sdk.Canonicalize(data)
+	canonical, err := wire.Canonicalize(data)
 	if err != nil {
 		return violation(h, "canonical turn: %v", err)
 	}
@@ -246,7 +248,7 @@ func (t *transition) converse(text string) error {
 		Type: sdk.TypeConversationTurn, Schema: t.spec.TurnSchema, Domains: []string{sdk.HumanDomain},
 		Timeout: t.spec.TurnTimeout,
 	}
-	id := sdk.CallID(h.Key(), h.Init.Token, h.Step, 0, sdk.TypeConversationTurn, canonical)
+	id := wire.CallID(h.Key(), h.Init.Token, h.Step, 0, sdk.TypeConversationTurn, canonical)
 	h.Calls = []Call{{ID: id, Kind: CallTurn}}
 	t.send(&h.Calls[0], &tool)
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, text))

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -158,15 +160,15 @@ func (r *rig) effect(opened uint64, call string) core.Effect {
 
 // answer is the response of the service or person that was asked, on the subject of its i-th domain.
 func (r *rig) answer(f core.Effect, i int, data string) core.Answered {
-	ref, _ := sdk.ParseCallRef(f.Call) // the core's own id
+	ref, _ := wire.ParseCallRef(f.Call) // the core's own id
 	ref.Attempt = max(f.Attempt, 1)
 	if i > 0 {
-		ref.Domain = sdk.DomainToken(f.Lanes()[i])
+		ref.Domain = wire.DomainToken(f.Lanes()[i])
 	}
 	return core.Answered{
 		Ref: ref, ParentID: ref.EventID(), Data: json.RawMessage(data), EventID: "answer-" + ref.EventID(), Source: f.Type,
-		Address: sdk.CallAddress{
-			Domain: sdk.DomainToken(f.Lanes()[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(r.spec.Name),
+		Address: wire.CallAddress{
+			Domain: wire.DomainToken(f.Lanes()[i]), Type: wire.NameToken(f.Type), Agent: wire.NameToken(r.spec.Name),
 			Run: r.state.Key(), Call: ref.EventID(),
 		},
 	}
@@ -174,7 +176,7 @@ func (r *rig) answer(f core.Effect, i int, data string) core.Answered {
 
 func started(run, message string) core.Started {
 	init := core.Init{ID: "init-1", Source: "shop.web", RedirectTo: "shop.web"}
-	init.Token = sdk.InitToken(init.Source, init.ID)
+	init.Token = wire.InitToken(init.Source, init.ID)
 	data, err := json.Marshal(map[string]string{"message": message})
 	if err != nil {
 		panic(err) // strings always encode
@@ -186,7 +188,7 @@ func started(run, message string) core.Started {
 
 // validate accepts objects without a member "bad".
 func validate(arguments string) (json.RawMessage, []sdk.Fault) {
-	canonical, err := sdk.Canonicalize([]byte(arguments))
+	canonical, err := wire.Canonicalize([]byte(arguments))
 	if err != nil || canonical[0] != '{' {
 		return nil, []sdk.Fault{{Path: "$", Expected: "a JSON object", Got: strings.ToValidUTF8(arguments, "?")}}
 	}
@@ -198,7 +200,7 @@ func validate(arguments string) (json.RawMessage, []sdk.Fault) {
 
 // output is an output builder: the answer must be a JSON object.
 func output(text string) *core.Output {
-	if canonical, err := sdk.Canonicalize([]byte(text)); err == nil && canonical[0] == '{' {
+	if canonical, err := wire.Canonicalize([]byte(text)); err == nil && canonical[0] == '{' {
 		return &core.Output{Data: canonical}
 	}
 	return &core.Output{Fault: "The answer must be a JSON object."}

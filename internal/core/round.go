@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -109,21 +111,21 @@ func (t *transition) arm(due int64) {
 
 // finish ends the run with an error event.
 func (t *transition) finish(e Ending) error {
-	problem := sdk.NewProblem(sdk.Errorf(e.Code, "%s", clip(e.Message, maxMessage)))
+	problem := wire.NewProblem(sdk.Errorf(e.Code, "%s", clip(e.Message, maxMessage)))
 	data, err := json.Marshal(problem)
 	if err != nil {
 		return violation(&t.Head, "encode problem: %v", err)
 	}
-	t.end(e.Reason, cmp.Or(e.Detail, string(e.Code)), Terminal{Type: sdk.ErrorType(t.spec.Type), Schema: t.spec.ErrorSchema, Data: data})
+	t.end(e.Reason, cmp.Or(e.Detail, string(e.Code)), Terminal{Type: wire.ErrorType(t.spec.Type), Schema: t.spec.ErrorSchema, Data: data})
 	return nil
 }
 
 // complete ends the run with its output, or with an error when no event could hold it.
 func (t *transition) complete(reason Reason, code string, data json.RawMessage) error {
-	if len(data) > sdk.MaxData {
+	if len(data) > wire.MaxData {
 		return t.finish(Ending{
 			Reason: ReasonError, Code: sdk.CodeTooLarge,
-			Message: fmt.Sprintf("the output has %d bytes, more than %d", len(data), sdk.MaxData),
+			Message: fmt.Sprintf("the output has %d bytes, more than %d", len(data), wire.MaxData),
 		})
 	}
 	t.end(reason, code, Terminal{Type: t.spec.OutputType, Schema: t.spec.Schema, Data: data})

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -210,7 +212,7 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return ev, ev.Init.ID
 	case "start-other":
 		ev := started("order 7", rest)
-		ev.Init.ID, ev.Init.Token = "init-2", sdk.InitToken(ev.Init.Source, "init-2")
+		ev.Init.ID, ev.Init.Token = "init-2", wire.InitToken(ev.Init.Source, "init-2")
 		return ev, ev.Init.ID
 	case "start-call":
 		ev := startedByCall(rest)
@@ -457,12 +459,12 @@ func (s *script) sent(name string) core.Effect {
 
 // startedByCall is the init event of a run that answers a call of another agent.
 func startedByCall(message string) core.Started {
-	caller := sdk.NewRunKey("trip 1")
-	call := sdk.CallID(caller, sdk.InitToken("shop.web", "init-0"), 1, 0, "travel_desk", []byte(`{}`))
+	caller := wire.NewRunKey("trip 1")
+	call := wire.CallID(caller, wire.InitToken("shop.web", "init-0"), 1, 0, "travel_desk", []byte(`{}`))
 	ev := started("trip 1/"+call, message)
 	ev.Init = core.Init{
-		ID: call, Source: "agentd.in.local.travel_desk.planner", Token: sdk.InitToken("", call),
-		Reply:        &sdk.CallAddress{Domain: "local", Type: "travel_desk", Agent: "planner", Run: caller, Call: call},
+		ID: call, Source: "agentd.in.local.travel_desk.planner", Token: wire.InitToken("", call),
+		Reply:        &wire.CallAddress{Domain: "local", Type: "travel_desk", Agent: "planner", Run: caller, Call: call},
 		ReplySubject: "trip 1", DelegatedBy: &sdk.Delegation{Agent: "planner", Run: "trip 1", Call: call},
 	}
 	return ev

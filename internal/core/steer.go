@@ -3,6 +3,8 @@ package core
 import (
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -34,7 +36,7 @@ const stopText = "text"
 const stopTool = "tool"
 
 // NoteID is the id of the note for a message with that source and event id.
-func NoteID(source, id string) string { return "n" + sdk.InitToken(source, id) }
+func NoteID(source, id string) string { return "n" + wire.InitToken(source, id) }
 
 // steered lets a message into the run: it waits until the model can be shown it. Under SteeringInterrupt, what the run waits
 // for is given up for it.

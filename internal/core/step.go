@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -205,16 +207,16 @@ func (t *transition) answered(ev Answered) error {
 
 // expects reports whether ev comes from where the call was sent and does not claim to answer something else.
 func (c *Call) expects(ev Answered) bool {
-	if c.Kind == CallInline || c.Held != "" || c.Queued || ev.Address.Type != sdk.NameToken(c.Type) || ev.Ref.Attempt > c.attempt() {
+	if c.Kind == CallInline || c.Held != "" || c.Queued || ev.Address.Type != wire.NameToken(c.Type) || ev.Ref.Attempt > c.attempt() {
 		return false
 	}
 	if ev.ParentID != "" {
-		if ref, ok := sdk.ParseCallRef(ev.ParentID); !ok || ref.ID != c.ID {
+		if ref, ok := wire.ParseCallRef(ev.ParentID); !ok || ref.ID != c.ID {
 			return false
 		}
 	}
 	for i, d := range lanes(c.Domains) {
-		if sdk.DomainToken(d) != ev.Address.Domain {
+		if wire.DomainToken(d) != ev.Address.Domain {
 			continue
 		}
 		// The first domain's event carries the bare call id; each other one's names its domain.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
@@ -341,7 +343,7 @@ func ids(calls []core.Call) string {
 
 // short is a call id without its hash.
 func short(id string) string {
-	if ref, ok := sdk.ParseCallRef(id); ok {
+	if ref, ok := wire.ParseCallRef(id); ok {
 		return fmt.Sprintf("c%d-%d", ref.Step, ref.Index)
 	}
 	return id

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
@@ -144,7 +146,7 @@ func checkEdit(r *sdk.PermissionRequest, p sdk.PermissionDecision) (sdk.Permissi
 	case p.Scope != "" && p.Scope != sdk.ScopeCall:
 		return p, refused("edited arguments are for this one call; the scope %s is wider", p.Scope)
 	}
-	canonical, err := sdk.Canonicalize(p.Args)
+	canonical, err := wire.Canonicalize(p.Args)
 	if err != nil {
 		e := sdk.AsError(err)
 		return p, &sdk.Error{Code: e.Code, Message: "the edited arguments cannot be read", Faults: e.Faults}
@@ -241,7 +243,7 @@ func (r Reply) data(detail Detail) (json.RawMessage, error) {
 		if r.Text != "" || r.End {
 			return nil, sdk.Errorf(sdk.CodeContractViolation, "an answer is a text or data, not both")
 		}
-		return sdk.Canonicalize(r.Data)
+		return wire.Canonicalize(r.Data)
 	}
 	switch {
 	case detail.Kind == KindTask:
@@ -267,10 +269,10 @@ func (d *Desk) publish(ctx context.Context, detail Detail, who, eventType string
 	if err != nil {
 		return Outcome{}, err
 	}
-	event := sdk.Event{
+	event := wire.Event{
 		// Unlike a service's answer it is new each time: a person may answer again after a refusal.
 		ID: call.ID + "-" + strings.ToLower(rand.Text()), Source: Source, Type: eventType, Subject: call.Subject, Time: d.now(),
-		DataContentType: sdk.ContentTypeJSON, DataSchema: call.DataSchema, Data: data, To: call.RedirectTo, ParentID: call.ID,
+		DataContentType: wire.ContentTypeJSON, DataSchema: call.DataSchema, Data: data, To: call.RedirectTo, ParentID: call.ID,
 		AccessControl: call.AccessControl, TraceParent: call.TraceParent, TraceState: call.TraceState,
 	}
 	if d.o.Signer != nil && eventType == sdk.TypePermissionDecided {
@@ -298,7 +300,7 @@ type fate struct {
 	event string
 	// call is the id of the call without attempt and domain.
 	call   string
-	live   chan sdk.Live
+	live   chan wire.Live
 	letter <-chan string
 	stop   func()
 }
@@ -309,9 +311,9 @@ func (d *Desk) watch(i Item, event string) (*fate, error) {
 	if err != nil {
 		return nil, err
 	}
-	ref, _ := sdk.ParseCallRef(i.ID) // nothing lives under an id of another form
-	f := &fate{d: d, item: i, event: event, call: ref.ID, live: make(chan sdk.Live, 64)}
-	unsubscribe, err := d.o.Conn.WatchLive(d.o.Conn.Subjects().Live(address.Agent, address.Run), func(l sdk.Live) {
+	ref, _ := wire.ParseCallRef(i.ID) // nothing lives under an id of another form
+	f := &fate{d: d, item: i, event: event, call: ref.ID, live: make(chan wire.Live, 64)}
+	unsubscribe, err := d.o.Conn.WatchLive(d.o.Conn.Subjects().Live(address.Agent, address.Run), func(l wire.Live) {
 		select {
 		case f.live <- l:
 		default: // the run's history is asked in the end
@@ -350,7 +352,7 @@ func (f *fate) wait(ctx context.Context, patience time.Duration) Outcome {
 }
 
 // told is what a live event tells of the answer.
-func (f *fate) told(l sdk.Live) (Outcome, bool) {
+func (f *fate) told(l wire.Live) (Outcome, bool) {
 	if decided, ok := decidedIn(l); ok {
 		switch {
 		case decided.Decision.Event != f.event:
@@ -379,7 +381,7 @@ func (f *fate) told(l sdk.Live) (Outcome, bool) {
 // look asks the run, when nothing was heard: live events are lossy.
 func (f *fate) look(ctx context.Context) Outcome {
 	outcome := Outcome{State: OutcomeSent}
-	err := f.d.milestones(ctx, f.item, func(m sdk.Live) bool {
+	err := f.d.milestones(ctx, f.item, func(m wire.Live) bool {
 		if f.item.Kind == KindTurn && m.Type == core.MilestoneAnswer {
 			return true // it may be the answer to an earlier turn
 		}

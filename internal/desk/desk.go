@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
@@ -94,10 +96,10 @@ func (d *Desk) read(opening, working context.Context) error {
 	for _, domain := range d.o.Domains {
 		token := domain
 		if domain != "*" {
-			token = sdk.DomainToken(domain)
+			token = wire.DomainToken(domain)
 		}
 		calls = append(calls, subjects.Root()+".*."+token+".>")
-		answers = append(answers, subjects.Root()+"."+string(sdk.KindIn)+"."+token+".>")
+		answers = append(answers, subjects.Root()+"."+string(wire.KindIn)+"."+token+".>")
 	}
 	failed := func(err error) {
 		select {
@@ -112,7 +114,7 @@ func (d *Desk) read(opening, working context.Context) error {
 	}
 	// Without these, answers count all the same; only less is known of them.
 	lacking := func(err error) { d.o.Logger.Warn("answers cannot be read; less is shown of them", "error", err) }
-	letters := subjects.Root() + "." + string(sdk.KindDLQ) + ".*." + strings.ToLower(broker.StreamName(subjects, broker.ZoneIn)) + ".>"
+	letters := subjects.Root() + "." + string(wire.KindDLQ) + ".*." + strings.ToLower(broker.StreamName(subjects, broker.ZoneIn)) + ".>"
 	if err := d.follow(opening, working, broker.ZoneDLQ, []string{letters}, d.inbox.rejected, lacking); err != nil {
 		if opening.Err() != nil {
 			return err
@@ -186,7 +188,7 @@ func (d *Desk) settleOld(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		ref, _ := sdk.ParseCallRef(i.ID) // an id of another form is no waiting call's either
+		ref, _ := wire.ParseCallRef(i.ID) // an id of another form is no waiting call's either
 		open := false
 		for _, c := range status.Waiting {
 			open = open || c.Call == ref.ID
@@ -268,9 +270,9 @@ func (d *Desk) Read(domain string, sequence uint64) bool {
 // History returns what the item's run recorded of decisions on it, refused ones too. It needs a worker that serves the
 // agent: without one, the error is CodeUnavailable.
 func (d *Desk) History(ctx context.Context, i Item) ([]core.Decision, error) {
-	ref, _ := sdk.ParseCallRef(i.ID) // nothing is recorded of another form of id
+	ref, _ := wire.ParseCallRef(i.ID) // nothing is recorded of another form of id
 	var history []core.Decision
-	err := d.milestones(ctx, i, func(m sdk.Live) bool {
+	err := d.milestones(ctx, i, func(m wire.Live) bool {
 		if decided, ok := decidedIn(m); ok && decided.Decision.Request == ref.ID {
 			history = append(history, decided.Decision)
 		}
@@ -281,7 +283,7 @@ func (d *Desk) History(ctx context.Context, i Item) ([]core.Decision, error) {
 
 // milestones hands over those of an item's run, the oldest first, until f returns false. A worker tells a long history in
 // several answers.
-func (d *Desk) milestones(ctx context.Context, i Item, f func(sdk.Live) bool) error {
+func (d *Desk) milestones(ctx context.Context, i Item, f func(wire.Live) bool) error {
 	var after worker.Mark
 	for {
 		status, err := d.status(ctx, i, after)
@@ -301,7 +303,7 @@ func (d *Desk) milestones(ctx context.Context, i Item, f func(sdk.Live) bool) er
 }
 
 // decidedIn is the decision that a milestone tells of.
-func decidedIn(l sdk.Live) (core.Decided, bool) {
+func decidedIn(l wire.Live) (core.Decided, bool) {
 	var data core.Decided
 	if l.Type != core.MilestoneDecided || json.Unmarshal(l.Data, &data) != nil {
 		return core.Decided{}, false

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/sdk"
 )
@@ -55,7 +57,7 @@ type Change struct {
 
 // inbox is what is open, as the streams tell.
 type inbox struct {
-	subjects sdk.Subjects
+	subjects wire.Subjects
 	now      func() time.Time
 
 	mu sync.Mutex
@@ -80,7 +82,7 @@ type inbox struct {
 	letters map[string]chan string
 }
 
-func newInbox(subjects sdk.Subjects, now func() time.Time) *inbox {
+func newInbox(subjects wire.Subjects, now func() time.Time) *inbox {
 	return &inbox{
 		subjects: subjects, now: now, open: map[string]*Item{}, subjectOf: map[string]string{}, early: map[string]Sent{}, unusable: map[uint64]string{},
 		read: map[string]uint64{}, changed: make(chan struct{}), letters: map[string]chan string{},
@@ -96,7 +98,7 @@ func (b *inbox) called(d broker.Delivery) error {
 		return err
 	}
 	b.read[address.Call.Domain] = d.Sequence()
-	if address.Kind == sdk.KindVoid {
+	if address.Kind == wire.KindVoid {
 		b.remove(b.subjects.Call(address.Call), ReasonClosed)
 		return nil
 	}
@@ -128,7 +130,7 @@ func (b *inbox) answered(d broker.Delivery) error {
 		return err
 	}
 	sent := Sent{Who: address.Who, At: d.Received(), sequence: d.Sequence()}
-	if event, err := sdk.DecodeEvent(d.Headers(), d.Data()); err == nil {
+	if event, err := wire.DecodeEvent(d.Headers(), d.Data()); err == nil {
 		if event.Type == sdk.TypePermissionViewed {
 			return nil
 		}
@@ -170,7 +172,7 @@ func (b *inbox) take(i *Item, sent Sent) {
 // rejected takes a dead letter of an answer. A question whose answer could not be used is still open.
 func (b *inbox) rejected(d broker.Delivery) error {
 	address, err := b.subjects.Parse(d.Header(headerSubject))
-	if err != nil || address.Kind != sdk.KindIn {
+	if err != nil || address.Kind != wire.KindIn {
 		return nil // of another kind of message
 	}
 	sequence, err := strconv.ParseUint(d.Subject()[strings.LastIndexByte(d.Subject(), '.')+1:], 10, 64)
@@ -180,7 +182,7 @@ func (b *inbox) rejected(d broker.Delivery) error {
 	detail := d.Header(headerDetail)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if event, err := sdk.DecodeEvent(d.Headers(), d.Data()); err == nil && b.letters[event.ID] != nil {
+	if event, err := wire.DecodeEvent(d.Headers(), d.Data()); err == nil && b.letters[event.ID] != nil {
 		b.letters[event.ID] <- detail // it has room for the one letter of an event
 		delete(b.letters, event.ID)
 	}
@@ -305,7 +307,7 @@ func ShortID(id string) string {
 
 // hashOf is the part of an id that differs between items: a call id is "c<step>-<index>-<hash>".
 func hashOf(id string) string {
-	if ref, ok := sdk.ParseCallRef(id); ok {
+	if ref, ok := wire.ParseCallRef(id); ok {
 		return id[len(ref.ID)-26:]
 	}
 	return id

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
-	"agentd/sdk"
 )
 
 // voided is the delivery of a call's void.
@@ -22,9 +23,9 @@ func (v voided) Sequence() uint64 { return v.sequence }
 // a request which the desk has not seen yet is not open any more.
 func TestRead_IsOfOneDomain(t *testing.T) {
 	t.Parallel()
-	d := &Desk{inbox: newInbox(sdk.DefaultSubjects(), time.Now)}
-	subject := sdk.DefaultSubjects().Void(sdk.CallAddress{
-		Domain: "the_boss", Type: "agentd_permission_request", Agent: "clerk", Run: sdk.NewRunKey("one"), Call: "c1-0-x",
+	d := &Desk{inbox: newInbox(wire.DefaultSubjects(), time.Now)}
+	subject := wire.DefaultSubjects().Void(wire.CallAddress{
+		Domain: "the_boss", Type: "agentd_permission_request", Agent: "clerk", Run: wire.NewRunKey("one"), Call: "c1-0-x",
 	})
 	if err := d.inbox.called(voided{subject: subject, sequence: 10}); err != nil {
 		t.Fatal(err)

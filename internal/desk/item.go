@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/sdk"
 )
@@ -100,7 +102,7 @@ type asked struct {
 
 // newItem reads a call. One that cannot be read is nobody's to answer.
 func newItem(d broker.Delivery) (*Item, error) {
-	event, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	event, err := wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		return nil, fmt.Errorf("read call on %s: %w", d.Subject(), err)
 	}
@@ -158,8 +160,8 @@ func shorten(text string) string {
 }
 
 // expiry is when the event's call is due; 0 is unknown.
-func expiry(event sdk.Event) int64 {
-	text, _ := event.Extensions[sdk.ExpiryTime].(string)
+func expiry(event wire.Event) int64 {
+	text, _ := event.Extensions[wire.ExpiryTime].(string)
 	due, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return 0
@@ -171,7 +173,7 @@ func expiry(event sdk.Event) int64 {
 type Detail struct {
 	Item
 	// Event is the call.
-	Event sdk.Event `json:"event"`
+	Event wire.Event `json:"event"`
 	// Request is set for a permission request.
 	Request *sdk.PermissionRequest `json:"request,omitempty"`
 	// Text and Suggestions are of a question or a turn.
@@ -180,7 +182,7 @@ type Detail struct {
 }
 
 func newDetail(i Item, d broker.Delivery) (Detail, error) {
-	event, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	event, err := wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		return Detail{}, fmt.Errorf("read call %s: %w", i.ID, err)
 	}
@@ -205,12 +207,12 @@ func newDetail(i Item, d broker.Delivery) (Detail, error) {
 }
 
 // readRequest reads a permission request. What an approver is shown must be what the hash is of.
-func readRequest(event sdk.Event) (*sdk.PermissionRequest, error) {
+func readRequest(event wire.Event) (*sdk.PermissionRequest, error) {
 	var r sdk.PermissionRequest
 	if err := json.Unmarshal(event.Data, &r); err != nil {
 		return nil, fmt.Errorf("read permission request %s: %w", event.ID, err)
 	}
-	canonical, err := sdk.Canonicalize(r.Args)
+	canonical, err := wire.Canonicalize(r.Args)
 	if err != nil {
 		return nil, fmt.Errorf("read the arguments of permission request %s: %w", event.ID, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -33,9 +35,9 @@ func (d *Desk) recordView(ctx context.Context, detail Detail, who string) error 
 	call := detail.Event
 	ctx, cancel := context.WithTimeout(ctx, d.o.Patience)
 	defer cancel()
-	return d.o.Conn.First(ctx, reply, sdk.Event{
+	return d.o.Conn.First(ctx, reply, wire.Event{
 		ID: call.ID + "-viewed" + strings.TrimSuffix("-"+who, "-"), Source: Source, Type: sdk.TypePermissionViewed, Subject: call.Subject,
-		Time: d.now(), DataContentType: sdk.ContentTypeJSON, DataSchema: call.DataSchema, Data: data, To: call.RedirectTo,
+		Time: d.now(), DataContentType: wire.ContentTypeJSON, DataSchema: call.DataSchema, Data: data, To: call.RedirectTo,
 		ParentID: call.ID, AccessControl: call.AccessControl, TraceParent: call.TraceParent, TraceState: call.TraceState,
 	})
 }

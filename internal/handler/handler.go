@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -27,7 +29,7 @@ type Options struct {
 	Runner      *runner.Runner
 	DeadLetters DeadLetters
 	Env         runner.Env
-	Subjects    sdk.Subjects
+	Subjects    wire.Subjects
 	Logger      *slog.Logger
 	// Services maps the type token of a contract to the agent (by token) that serves it, for agents that others call.
 	Services func(typeToken string) (agent string, ok bool)
@@ -104,7 +106,7 @@ func (h *Handler) Decode(d broker.Delivery) (runner.Message, error) {
 		Address: address, Received: d.Received(), Delivered: d.Delivered(),
 		Cause: core.Cause{Stream: d.Stream(), Sequence: d.Sequence(), EventID: d.Subject()},
 	}
-	if address.Kind == sdk.KindFire {
+	if address.Kind == wire.KindFire {
 		var fired struct {
 			Due int64 `json:"due"`
 		}
@@ -114,7 +116,7 @@ func (h *Handler) Decode(d broker.Delivery) (runner.Message, error) {
 		m.Due = fired.Due
 		return m, nil
 	}
-	m.Event, err = sdk.DecodeEvent(d.Headers(), d.Data())
+	m.Event, err = wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		return runner.Message{}, err
 	}
@@ -125,14 +127,14 @@ func (h *Handler) Decode(d broker.Delivery) (runner.Message, error) {
 // address completes the address with the run that the message is for.
 func (h *Handler) address(m runner.Message) (runner.Message, error) {
 	switch m.Address.Kind {
-	case sdk.KindStart:
+	case wire.KindStart:
 		m.Run = m.Event.Subject
 		if m.Run == "" {
-			m.Run = sdk.DefaultSubject(sdk.InitToken(m.Event.Source, m.Event.ID))
+			m.Run = wire.DefaultSubject(wire.InitToken(m.Event.Source, m.Event.ID))
 		}
-		m.Address.Run = sdk.NewRunKey(m.Run)
-	case sdk.KindOut, sdk.KindVoid:
-		ref, ok := sdk.ParseCallRef(m.Address.Call.Call)
+		m.Address.Run = wire.NewRunKey(m.Run)
+	case wire.KindOut, wire.KindVoid:
+		ref, ok := wire.ParseCallRef(m.Address.Call.Call)
 		if !ok {
 			return runner.Message{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no call id", m.Address.Call.Call)
 		}
@@ -141,8 +143,8 @@ func (h *Handler) address(m runner.Message) (runner.Message, error) {
 			return runner.Message{}, sdk.Errorf(sdk.CodeUnknownAgent, "no agent here serves %q", m.Address.Call.Type)
 		}
 		m.Run = m.Event.Subject + "/" + ref.ID
-		m.Address.Agent, m.Address.Run = agent, sdk.NewRunKey(m.Run)
-	case sdk.KindIn, sdk.KindCtl:
+		m.Address.Agent, m.Address.Run = agent, wire.NewRunKey(m.Run)
+	case wire.KindIn, wire.KindCtl:
 	default:
 		return runner.Message{}, sdk.Errorf(sdk.CodeInvalidEvent, "%s messages are not for workers", m.Address.Kind)
 	}

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
@@ -257,7 +259,7 @@ func (a *Agents) Handler(token string) http.Handler {
 			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, sdk.MaxData+64<<10)
+		r.Body = http.MaxBytesReader(w, r.Body, wire.MaxData+64<<10)
 		streamable.ServeHTTP(w, r)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -98,7 +100,7 @@ func repeats(texts []string, structured json.RawMessage) bool {
 	if len(texts) == 0 {
 		return true
 	}
-	want, err := sdk.Canonicalize(structured)
-	have, errText := sdk.Canonicalize([]byte(texts[0]))
+	want, err := wire.Canonicalize(structured)
+	have, errText := wire.Canonicalize([]byte(texts[0]))
 	return len(texts) == 1 && err == nil && errText == nil && bytes.Equal(want, have)
 }

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 const (
@@ -18,8 +19,8 @@ const (
 
 // answers finds answers to open calls that were handled and that the run does not know: its journal was set back to before
 // them.
-func (p *pass) answers(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) error {
-	received, err := x.runOf(ctx, sdk.KindIn, run)
+func (p *pass) answers(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) error {
+	received, err := x.runOf(ctx, wire.KindIn, run)
 	if err != nil || len(received) == 0 {
 		return err
 	}
@@ -33,7 +34,7 @@ func (p *pass) answers(ctx context.Context, x *index, run sdk.RunKey, e *core.En
 		if err != nil {
 			continue // nothing that a worker reads
 		}
-		if ref, ok := sdk.ParseCallRef(address.Call.Call); !ok || !awaited[ref.ID] {
+		if ref, ok := wire.ParseCallRef(address.Call.Call); !ok || !awaited[ref.ID] {
 			continue
 		}
 		if absorbed == nil {
@@ -49,7 +50,7 @@ func (p *pass) answers(ctx context.Context, x *index, run sdk.RunKey, e *core.En
 }
 
 // absorbed are the answers that the run's journal knows, by their sequence in the stream of answers.
-func (p *pass) absorbed(ctx context.Context, run sdk.RunKey) (map[uint64]bool, error) {
+func (p *pass) absorbed(ctx context.Context, run wire.RunKey) (map[uint64]bool, error) {
 	entries, err := p.Runner.Journal(ctx, run)
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (p *pass) absorbed(ctx context.Context, run sdk.RunKey) (map[uint64]bool, e
 
 // answer delivers the answers on one subject again that are dealt with neither themselves nor as a copy.
 func (p *pass) answer(ctx context.Context, subject string, absorbed map[uint64]bool, e *core.Entry) error {
-	agent := sdk.NameToken(e.Head.Agent)
+	agent := wire.NameToken(e.Head.Agent)
 	var originals []broker.Delivery
 	settled, copies := map[uint64]bool{}, map[uint64]int{}
 	for from, n := uint64(1), 0; n < maxAnswers; n++ {

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
-	"agentd/sdk"
 )
 
 // wholeList is up to how many subjects of a stream are listed all at once, not one partition after the other.
@@ -16,24 +17,24 @@ const wholeList = 20_000
 type index struct {
 	p *pass
 	// lists are the subjects by kind and partition, each by the run's token.
-	lists map[sdk.Kind]map[string]map[string][]string
+	lists map[wire.Kind]map[string]map[string][]string
 }
 
 // layout says where the partition is among the tokens after the kind.
-var layout = map[sdk.Kind]struct {
+var layout = map[wire.Kind]struct {
 	zone broker.Zone
 	at   int
 }{
-	sdk.KindOut:   {broker.ZoneOut, 3},
-	sdk.KindVoid:  {broker.ZoneOut, 3},
-	sdk.KindIn:    {broker.ZoneIn, 3},
-	sdk.KindDone:  {broker.ZoneDone, 1},
-	sdk.KindTimer: {broker.ZoneTimer, 1},
-	sdk.KindFire:  {broker.ZoneTimer, 1},
+	wire.KindOut:   {broker.ZoneOut, 3},
+	wire.KindVoid:  {broker.ZoneOut, 3},
+	wire.KindIn:    {broker.ZoneIn, 3},
+	wire.KindDone:  {broker.ZoneDone, 1},
+	wire.KindTimer: {broker.ZoneTimer, 1},
+	wire.KindFire:  {broker.ZoneTimer, 1},
 }
 
 // of returns the subjects of one kind that runs of a partition have, by the run's token.
-func (x *index) of(ctx context.Context, kind sdk.Kind, partition string) (map[string][]string, error) {
+func (x *index) of(ctx context.Context, kind wire.Kind, partition string) (map[string][]string, error) {
 	if list, ok := x.lists[kind][partition]; ok {
 		return list, nil
 	}
@@ -70,7 +71,7 @@ func (x *index) of(ctx context.Context, kind sdk.Kind, partition string) (map[st
 }
 
 // runOf returns the subjects of one kind that a run has.
-func (x *index) runOf(ctx context.Context, kind sdk.Kind, run sdk.RunKey) ([]string, error) {
+func (x *index) runOf(ctx context.Context, kind wire.Kind, run wire.RunKey) ([]string, error) {
 	list, err := x.of(ctx, kind, run.Partition)
 	return list[run.Token], err
 }

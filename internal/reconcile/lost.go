@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -22,7 +24,7 @@ func (p *pass) lostRuns(ctx context.Context) error {
 // lostDelegations examines calls of agents by agents.
 func (p *pass) lostDelegations(ctx context.Context) error {
 	return p.scan(ctx, broker.ZoneOut, func(_ string, a sdk.AgentSpec) []string {
-		return []string{fmt.Sprintf("%s.%s.*.%s.>", p.subjects.Root(), sdk.KindOut, sdk.NameToken(a.Contract.Type))}
+		return []string{fmt.Sprintf("%s.%s.*.%s.>", p.subjects.Root(), wire.KindOut, wire.NameToken(a.Contract.Type))}
 	})
 }
 
@@ -80,8 +82,8 @@ func (p *pass) init(ctx context.Context, z broker.Zone, agent string, d broker.D
 
 // ended reports whether the terminal event of a message that starts a run is there, or can no longer be.
 func (p *pass) ended(ctx context.Context, m runner.Message) (bool, error) {
-	zone, subject := broker.ZoneDone, p.subjects.Done(m.Address.Agent, m.Address.Run, sdk.InitToken(m.Event.Source, m.Event.ID))
-	if m.Address.Kind == sdk.KindOut {
+	zone, subject := broker.ZoneDone, p.subjects.Done(m.Address.Agent, m.Address.Run, wire.InitToken(m.Event.Source, m.Event.ID))
+	if m.Address.Kind == wire.KindOut {
 		zone, subject = broker.ZoneIn, p.subjects.Reply(m.Address.Call)
 		voided, err := p.Conn.LastDelivery(ctx, broker.ZoneOut, p.subjects.Void(m.Address.Call))
 		if err != nil || voided != nil {

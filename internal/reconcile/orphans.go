@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -15,12 +17,12 @@ import (
 
 // orphans examines the calls that runs of a partition have on the broker. known are the partition's runs by token.
 func (p *pass) orphans(ctx context.Context, x *index, partition string, runs map[string]known) error {
-	calls, err := x.of(ctx, sdk.KindOut, partition)
+	calls, err := x.of(ctx, wire.KindOut, partition)
 	if err != nil {
 		return err
 	}
 	for token, subjects := range calls {
-		run := sdk.RunKey{Partition: partition, Token: token}
+		run := wire.RunKey{Partition: partition, Token: token}
 		k, there := runs[token]
 		if k.young && there || p.unsettled[run] {
 			continue
@@ -49,8 +51,8 @@ func (p *pass) orphans(ctx context.Context, x *index, partition string, runs map
 
 // orphan reports whether the run has not made the call, as far as its last entry says. Of a live run, a call of a later
 // step may yet be made again, with the same id; it is left alone until the run is there.
-func (k known) orphan(call sdk.Address) bool {
-	ref, ok := sdk.ParseCallRef(call.Call.Call)
+func (k known) orphan(call wire.Address) bool {
+	ref, ok := wire.ParseCallRef(call.Call.Call)
 	switch {
 	case !ok:
 		return false
@@ -61,12 +63,12 @@ func (k known) orphan(call sdk.Address) bool {
 }
 
 // orphan tells the service of a call without a run that nobody waits, unless it knows or has answered.
-func (p *pass) orphan(ctx context.Context, x *index, call sdk.Address, subject string) error {
-	voids, err := x.runOf(ctx, sdk.KindVoid, call.Run)
+func (p *pass) orphan(ctx context.Context, x *index, call wire.Address, subject string) error {
+	voids, err := x.runOf(ctx, wire.KindVoid, call.Run)
 	if err != nil || slices.Contains(voids, p.subjects.Void(call.Call)) {
 		return err
 	}
-	answers, err := x.runOf(ctx, sdk.KindIn, call.Run)
+	answers, err := x.runOf(ctx, wire.KindIn, call.Run)
 	if err != nil || slices.Contains(answers, p.subjects.Reply(call.Call)) {
 		return err
 	}
@@ -74,7 +76,7 @@ func (p *pass) orphan(ctx context.Context, x *index, call sdk.Address, subject s
 	if err != nil || d == nil || p.young(d.Received()) {
 		return err
 	}
-	ev, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		p.Logger.Debug("call cannot be read, by its service neither", "subject", subject, "error", err)
 		return nil
@@ -92,17 +94,17 @@ func (p *pass) orphan(ctx context.Context, x *index, call sdk.Address, subject s
 		})
 }
 
-func expired(call sdk.Event, now time.Time) bool {
-	text, _ := call.Extensions[sdk.ExpiryTime].(string)
+func expired(call wire.Event, now time.Time) bool {
+	text, _ := call.Extensions[wire.ExpiryTime].(string)
 	at, err := time.Parse(time.RFC3339, text)
 	return err == nil && at.Before(now)
 }
 
 // voidOf is the event that ends a call, from nothing but the call, so that it is the same whoever makes it.
-func voidOf(call sdk.Event, reply string) sdk.Event {
-	return sdk.Event{
+func voidOf(call wire.Event, reply string) wire.Event {
+	return wire.Event{
 		ID: call.ID + "-void", Source: reply, Type: call.Type, Subject: call.Subject, Time: call.Time,
-		DataContentType: sdk.ContentTypeJSON, Data: json.RawMessage("{}"), AccessControl: call.AccessControl,
+		DataContentType: wire.ContentTypeJSON, Data: json.RawMessage("{}"), AccessControl: call.AccessControl,
 		ExecutionUnits: call.ExecutionUnits, Domain: call.Domain, Agent: call.Agent, ParentID: call.ID,
 		TraceParent: call.TraceParent, TraceState: call.TraceState,
 	}

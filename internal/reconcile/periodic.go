@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // The names of leases: one for each agent, and one for what belongs to no agent.
@@ -51,7 +51,7 @@ func leased(ctx context.Context, interval time.Duration, o Options) (Options, er
 	agents := o.Agents
 	o.Agents = nil
 	for _, a := range agents {
-		mine, err := o.Conn.Lease(ctx, leaseOfAgent+sdk.NameToken(a.Name), interval)
+		mine, err := o.Conn.Lease(ctx, leaseOfAgent+wire.NameToken(a.Name), interval)
 		if err != nil {
 			return o, err
 		}

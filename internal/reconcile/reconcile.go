@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/runner"
 	"agentd/internal/state"
@@ -103,14 +105,14 @@ type Options struct {
 type pass struct {
 	Options
 	report   Report
-	subjects sdk.Subjects
+	subjects wire.Subjects
 	// now is when the pass began, limit what must be older to be examined.
 	now, limit time.Time
 	// agents are the specs by token; consumers are looked up once a pass.
 	agents    map[string]sdk.AgentSpec
 	consumers map[broker.ConsumerRef]consumed
 	// unsettled are runs without a journal whose init event is not dealt with: their calls are left alone.
-	unsettled map[sdk.RunKey]bool
+	unsettled map[wire.RunKey]bool
 	states    map[broker.Zone]broker.ZoneState
 }
 
@@ -125,7 +127,7 @@ type consumed struct {
 func Run(ctx context.Context, o Options) (Report, error) {
 	p := &pass{
 		Options: o, subjects: o.Conn.Subjects(), agents: map[string]sdk.AgentSpec{},
-		consumers: map[broker.ConsumerRef]consumed{}, unsettled: map[sdk.RunKey]bool{}, states: map[broker.Zone]broker.ZoneState{},
+		consumers: map[broker.ConsumerRef]consumed{}, unsettled: map[wire.RunKey]bool{}, states: map[broker.Zone]broker.ZoneState{},
 	}
 	p.report.Found = map[Kind]int{}
 	if p.Now == nil {
@@ -140,7 +142,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	p.now = p.Now()
 	p.limit = p.now.Add(-p.OlderThan)
 	for _, a := range p.Agents {
-		p.agents[sdk.NameToken(a.Name)] = a
+		p.agents[wire.NameToken(a.Name)] = a
 	}
 	for _, step := range []func(context.Context) error{p.survey, p.lostRuns, p.lostDelegations, p.runs} {
 		if err := step(ctx); err != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker"
@@ -97,7 +99,7 @@ func checkEnds(r *rig, ends map[begun]sdk.Code) {
 			r.t.Errorf("%s ended with %q, want %q", b.subject, code, want)
 		}
 	}
-	terminals := r.messages(broker.ZoneDone, sdk.KindDone)
+	terminals := r.messages(broker.ZoneDone, wire.KindDone)
 	if len(terminals) != len(ends) {
 		r.t.Errorf("%d terminal events for %d runs: %v", len(terminals), len(ends), terminals)
 	}
@@ -149,7 +151,7 @@ func TestRun_RestartsLostRuns(t *testing.T) {
 	}
 	r.settled()
 	r.nothing()
-	if n := len(r.messages(broker.ZoneOut, sdk.KindVoid)); n != 0 {
+	if n := len(r.messages(broker.ZoneOut, wire.KindVoid)); n != 0 {
 		t.Errorf("%d calls were voided that the run makes again", n)
 	}
 }
@@ -216,7 +218,7 @@ func TestRun_RefusedAnswersStayRefused(t *testing.T) {
 	b := r.begin("add")
 	r.waiting(b, 1)
 	at := r.call(b)
-	ev := sdk.Event{ID: "forged", Source: "calc.add", Type: "calc.added", Subject: "any", ParentID: "another call", Data: []byte(`{"sum":1}`)}
+	ev := wire.Event{ID: "forged", Source: "calc.add", Type: "calc.added", Subject: "any", ParentID: "another call", Data: []byte(`{"sum":1}`)}
 	r.check("answer", r.conn.Publish(r.context(), r.conn.Subjects().Reply(at), ev))
 	r.settled()
 	r.nothing()

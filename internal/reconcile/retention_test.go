@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker"
@@ -139,9 +141,9 @@ func TestRun_OtherInitOfAPurgedRunIsRefused(t *testing.T) {
 	r.done(b)
 	r.settled()
 	r.after(31 * day)
-	other := sdk.Event{ID: "other", Source: "com.test.client", Type: "desk", Subject: b.subject, Data: []byte(`{"message":"say"}`)}
+	other := wire.Event{ID: "other", Source: "com.test.client", Type: "desk", Subject: b.subject, Data: []byte(`{"message":"say"}`)}
 	r.check("start", r.conn.Start(r.context(), "desk", other))
-	if code := r.done(begun{"desk", b.subject, sdk.InitToken(other.Source, other.ID), b.key}); code != sdk.CodeRunExists {
+	if code := r.done(begun{"desk", b.subject, wire.InitToken(other.Source, other.ID), b.key}); code != sdk.CodeRunExists {
 		t.Errorf("it ended with %q", code)
 	}
 	r.nothing()

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -125,7 +127,7 @@ func start(t *testing.T, options ...func(*rig)) *rig {
 	r.check("start server", err)
 	t.Cleanup(func() { r.check("stop server", r.server.Close()) })
 	r.conn, err = broker.Connect(r.context(), broker.ConnectOptions{
-		Server: r.server, Name: t.Name(), Subjects: sdk.DefaultSubjects(), Logger: r.log,
+		Server: r.server, Name: t.Name(), Subjects: wire.DefaultSubjects(), Logger: r.log,
 	})
 	r.check("connect", err)
 	t.Cleanup(func() { r.check("close connection", r.conn.Close()) })
@@ -220,19 +222,19 @@ func (r *rig) later(d time.Duration) { r.ahead.Add(int64(d)) }
 // begun is a run that was started.
 type begun struct {
 	agent, subject, init string
-	key                  sdk.RunKey
+	key                  wire.RunKey
 }
 
 // begin starts a run of desk with a plan.
 func (r *rig) begin(steps string) begun {
 	r.t.Helper()
 	r.runs++
-	ev := sdk.Event{
+	ev := wire.Event{
 		ID: fmt.Sprint("init-", r.runs), Source: "com.test.client", Type: "desk", Subject: fmt.Sprint("run ", r.runs),
 		Time: time.UnixMilli(1_790_000_000_000), Data: json.RawMessage(fmt.Sprintf(`{"message":%q}`, steps)),
 	}
 	r.check("start a run", r.conn.Start(r.context(), "desk", ev))
-	return begun{"desk", ev.Subject, sdk.InitToken(ev.Source, ev.ID), sdk.NewRunKey(ev.Subject)}
+	return begun{"desk", ev.Subject, wire.InitToken(ev.Source, ev.ID), wire.NewRunKey(ev.Subject)}
 }
 
 // child is the run that a run's open call started.
@@ -240,7 +242,7 @@ func (r *rig) child(b begun) begun {
 	r.t.Helper()
 	call := r.head(b).Calls[0].ID
 	subject := b.subject + "/" + call
-	return begun{"clerk", subject, sdk.InitToken("", call), sdk.NewRunKey(subject)}
+	return begun{"clerk", subject, wire.InitToken("", call), wire.NewRunKey(subject)}
 }
 
 // await polls until holds.
@@ -276,21 +278,21 @@ func (r *rig) waiting(b begun, step int) {
 }
 
 // call is where the run's open call is.
-func (r *rig) call(b begun) sdk.CallAddress {
+func (r *rig) call(b begun) wire.CallAddress {
 	r.t.Helper()
 	h := r.head(b)
 	if len(h.Calls) != 1 {
 		r.t.Fatalf("%s has %d open calls, want 1", b.subject, len(h.Calls))
 	}
-	return sdk.CallAddress{
-		Domain: sdk.LocalDomain, Type: sdk.NameToken(h.Calls[0].Type), Agent: b.agent, Run: b.key, Call: h.Calls[0].ID,
+	return wire.CallAddress{
+		Domain: wire.LocalDomain, Type: wire.NameToken(h.Calls[0].Type), Agent: b.agent, Run: b.key, Call: h.Calls[0].ID,
 	}
 }
 
 // answer answers a call of the calculator.
-func (r *rig) answer(at sdk.CallAddress) {
+func (r *rig) answer(at wire.CallAddress) {
 	r.t.Helper()
-	r.check("answer", r.conn.Publish(r.context(), r.conn.Subjects().Reply(at), sdk.Event{
+	r.check("answer", r.conn.Publish(r.context(), r.conn.Subjects().Reply(at), wire.Event{
 		ID: "answer-" + at.Call, Source: "calc.add", Type: "calc.added", Subject: "any", ParentID: at.Call,
 		Time: time.UnixMilli(1_790_000_000_000), Data: json.RawMessage(`{"sum":1}`),
 		DataSchema: sdk.SchemaRef("#/calc.add", version),
@@ -327,7 +329,7 @@ func (r *rig) settled() {
 }
 
 // messages are the subjects of a kind with how many messages each has.
-func (r *rig) messages(z broker.Zone, kind sdk.Kind) map[string]int {
+func (r *rig) messages(z broker.Zone, kind wire.Kind) map[string]int {
 	r.t.Helper()
 	count := map[string]int{}
 	r.check("scan", r.conn.Deliveries(r.context(), z, []string{r.conn.Subjects().All(kind)}, func(d broker.Delivery) bool {

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
-	"agentd/sdk"
 )
 
 // page is how many runs are read at once: each comes with its last entry.
@@ -29,7 +30,7 @@ type known struct {
 // runs examines all runs in the store, partition after partition, and after each one the calls that its runs have on the
 // broker.
 func (p *pass) runs(ctx context.Context) error {
-	x := &index{p: p, lists: map[sdk.Kind]map[string]map[string][]string{}}
+	x := &index{p: p, lists: map[wire.Kind]map[string]map[string][]string{}}
 	next := 0
 	runs := map[string]known{}
 	closeTo := func(partition int) error {
@@ -89,7 +90,7 @@ func (p *pass) run(ctx context.Context, x *index, s runner.StoredRun) (known, er
 		return k, nil
 	}
 	missing := false
-	if _, mine := p.agents[sdk.NameToken(entry.Head.Agent)]; mine {
+	if _, mine := p.agents[wire.NameToken(entry.Head.Agent)]; mine {
 		if missing, err = p.examine(ctx, x, s.Run, &entry); err != nil {
 			return k, err
 		}
@@ -101,7 +102,7 @@ func (p *pass) run(ctx context.Context, x *index, s runner.StoredRun) (known, er
 }
 
 // examine looks for what a run of one of the agents misses, and reports whether it is its terminal event.
-func (p *pass) examine(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) (bool, error) {
+func (p *pass) examine(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) (bool, error) {
 	switch e.Head.Status {
 	case core.StatusRunning:
 		return false, p.stalled(ctx, run, e)
@@ -118,15 +119,15 @@ func found(kind Kind, e *core.Entry, what, action string) Finding {
 }
 
 // repair has the runner carry out again what the run waits for.
-func (p *pass) repair(run sdk.RunKey, e *core.Entry) func(context.Context) error {
-	return func(ctx context.Context) error { return p.Runner.Repair(ctx, sdk.NameToken(e.Head.Agent), run) }
+func (p *pass) repair(run wire.RunKey, e *core.Entry) func(context.Context) error {
+	return func(ctx context.Context) error { return p.Runner.Repair(ctx, wire.NameToken(e.Head.Agent), run) }
 }
 
 // stalled wakes a running run whose driving message is gone. The message is a fired timer, which takes the run over when
 // its driver has been silent for longer than any step may take, and changes nothing of importance otherwise.
-func (p *pass) stalled(ctx context.Context, run sdk.RunKey, e *core.Entry) error {
+func (p *pass) stalled(ctx context.Context, run wire.RunKey, e *core.Entry) error {
 	d := e.Head.Driver
-	agent := sdk.NameToken(e.Head.Agent)
+	agent := wire.NameToken(e.Head.Agent)
 	zone, ok := p.zoneOf(d.Stream)
 	if !ok || p.young(d.Since) {
 		return nil
@@ -151,7 +152,7 @@ func (p *pass) zoneOf(stream string) (broker.Zone, bool) {
 }
 
 // willFire reports whether a fired timer of the run waits to be handled.
-func (p *pass) willFire(ctx context.Context, agent string, run sdk.RunKey) (bool, error) {
+func (p *pass) willFire(ctx context.Context, agent string, run wire.RunKey) (bool, error) {
 	last, err := p.Conn.LastDelivery(ctx, broker.ZoneTimer, p.subjects.Fire(agent, run))
 	if err != nil || last == nil {
 		return false, err
@@ -161,12 +162,12 @@ func (p *pass) willFire(ctx context.Context, agent string, run sdk.RunKey) (bool
 }
 
 // timer finds a run whose timer is not armed, or should have fired.
-func (p *pass) timer(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) error {
-	armed, err := x.runOf(ctx, sdk.KindTimer, run)
+func (p *pass) timer(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) error {
+	armed, err := x.runOf(ctx, wire.KindTimer, run)
 	if err != nil || len(armed) > 0 && p.young(e.Head.Timer) {
 		return err
 	}
-	agent := sdk.NameToken(e.Head.Agent)
+	agent := wire.NameToken(e.Head.Agent)
 	if waits, err := p.willFire(ctx, agent, run); err != nil || waits {
 		return err
 	}
@@ -174,19 +175,19 @@ func (p *pass) timer(ctx context.Context, x *index, run sdk.RunKey, e *core.Entr
 }
 
 // addresses are where the last attempt at an open call is, one for each domain.
-func addresses(run sdk.RunKey, agent string, c *core.Call) []sdk.CallAddress {
+func addresses(run wire.RunKey, agent string, c *core.Call) []wire.CallAddress {
 	domains := c.Domains
 	if len(domains) == 0 {
 		domains = []string{""}
 	}
-	all := make([]sdk.CallAddress, len(domains))
+	all := make([]wire.CallAddress, len(domains))
 	for i, domain := range domains {
-		ref := sdk.CallRef{ID: c.ID, Attempt: max(c.Attempt, 1)}
+		ref := wire.CallRef{ID: c.ID, Attempt: max(c.Attempt, 1)}
 		if i > 0 {
-			ref.Domain = sdk.DomainToken(domain)
+			ref.Domain = wire.DomainToken(domain)
 		}
-		all[i] = sdk.CallAddress{
-			Domain: sdk.DomainToken(domain), Type: sdk.NameToken(c.Type), Agent: sdk.NameToken(agent), Run: run, Call: ref.EventID(),
+		all[i] = wire.CallAddress{
+			Domain: wire.DomainToken(domain), Type: wire.NameToken(c.Type), Agent: wire.NameToken(agent), Run: run, Call: ref.EventID(),
 		}
 	}
 	return all
@@ -200,8 +201,8 @@ func open(h *core.Head) []core.Call {
 }
 
 // calls finds a run whose calls are not on the broker.
-func (p *pass) calls(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) error {
-	sent, err := x.runOf(ctx, sdk.KindOut, run)
+func (p *pass) calls(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) error {
+	sent, err := x.runOf(ctx, wire.KindOut, run)
 	if err != nil {
 		return err
 	}
@@ -229,7 +230,7 @@ func (p *pass) calls(ctx context.Context, x *index, run sdk.RunKey, e *core.Entr
 }
 
 // terminal finds a done run whose terminal event is not there.
-func (p *pass) terminal(ctx context.Context, x *index, run sdk.RunKey, e *core.Entry) (bool, error) {
+func (p *pass) terminal(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) (bool, error) {
 	h := &e.Head
 	if h.Purged != nil {
 		return false, nil
@@ -242,7 +243,7 @@ func (p *pass) terminal(ctx context.Context, x *index, run sdk.RunKey, e *core.E
 		return false, nil // it was there for as long as it had to be
 	}
 	if zone == broker.ZoneDone {
-		if there, err := x.runOf(ctx, sdk.KindDone, run); err != nil || slices.Contains(there, subject) {
+		if there, err := x.runOf(ctx, wire.KindDone, run); err != nil || slices.Contains(there, subject) {
 			return false, err
 		}
 	} else if last, err := p.Conn.LastDelivery(ctx, zone, subject); err != nil || last != nil { // in the caller's partition

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -15,7 +17,7 @@ import (
 type activation struct {
 	*Runner
 	msg   *Message
-	key   sdk.RunKey
+	key   wire.RunKey
 	owner string
 
 	// trace is the traceparent of a run that the message starts, unless its event has one.
@@ -266,7 +268,7 @@ func (a *activation) awaited() error {
 
 // foreign reports whether the message names another agent than the run's.
 func (a *activation) foreign() bool {
-	return a.head.Status != "" && sdk.NameToken(a.head.Agent) != a.msg.Address.Agent
+	return a.head.Status != "" && wire.NameToken(a.head.Agent) != a.msg.Address.Agent
 }
 
 func (a *activation) refuseForeign(ctx context.Context) (Verdict, error) {
@@ -314,7 +316,7 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 // passed over in silence: a person believes that it counts. It did, if an entry names the message.
 func (a *activation) lateDecision() bool {
 	address := a.msg.Address
-	if address.Kind != sdk.KindIn || address.Call.Type != sdk.NameToken(sdk.TypePermissionRequest) {
+	if address.Kind != wire.KindIn || address.Call.Type != wire.NameToken(sdk.TypePermissionRequest) {
 		return false
 	}
 	return !slices.ContainsFunc(a.entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) })

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -46,10 +48,10 @@ type Agent struct {
 	// Identity refuses whoever starts a run or decides without a principal that the broker enforced.
 	Identity bool
 	// CheckInput validates an init event against the agent's contract and returns its data with defaults applied.
-	CheckInput func(sdk.Event) (json.RawMessage, *sdk.Error)
+	CheckInput func(wire.Event) (json.RawMessage, *sdk.Error)
 	// CheckAnswer validates a response to a call, published by the principal who, against the called contract. problem is
 	// set when it is refused altogether.
-	CheckAnswer func(call core.Call, ev sdk.Event, who string) (answer Answer, problem *sdk.Error)
+	CheckAnswer func(call core.Call, ev wire.Event, who string) (answer Answer, problem *sdk.Error)
 }
 
 // PromptInput is what the prompt of a model call is built from.

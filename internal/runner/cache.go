@@ -4,8 +4,9 @@ import (
 	"container/list"
 	"sync"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 // cache keeps the state of recently driven runs, so that the next activation on this worker reads only what is new. A
@@ -14,22 +15,22 @@ type cache struct {
 	mu    sync.Mutex
 	limit int
 	order *list.List
-	runs  map[sdk.RunKey]*list.Element
+	runs  map[wire.RunKey]*list.Element
 }
 
 // cached is a state at a point of its journal.
 type cached struct {
-	run   sdk.RunKey
+	run   wire.RunKey
 	at    point
 	state core.State
 }
 
 func newCache(limit int) *cache {
-	return &cache{limit: limit, order: list.New(), runs: map[sdk.RunKey]*list.Element{}}
+	return &cache{limit: limit, order: list.New(), runs: map[wire.RunKey]*list.Element{}}
 }
 
 // take removes and returns the run's state, if it is there.
-func (c *cache) take(run sdk.RunKey) (cached, bool) {
+func (c *cache) take(run wire.RunKey) (cached, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.runs[run]

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -78,7 +80,7 @@ func poison(e *core.Entry) *sdk.Error {
 	if e.Terminal == nil || e.Head.Reason != core.ReasonError {
 		return nil
 	}
-	var p sdk.Problem
+	var p wire.Problem
 	if err := json.Unmarshal(e.Terminal.Data, &p); err == nil && p.Code == sdk.CodePoison {
 		return sdk.Errorf(sdk.CodePoison, "%s", p.ErrorMessage)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -26,7 +28,7 @@ const (
 // ahead reports whether the message is a control message or a void that came before its run: there is none yet, or one that
 // began so much later that the message may have been settled before.
 func (a *activation) ahead() bool {
-	if kind := a.msg.Address.Kind; kind != sdk.KindCtl && kind != sdk.KindVoid {
+	if kind := a.msg.Address.Kind; kind != wire.KindCtl && kind != wire.KindVoid {
 		return false
 	}
 	if a.head.Status == "" {
@@ -42,7 +44,7 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 	case a.head.Status == "" && a.Env.Now() < a.msg.Received+waitForRun.Milliseconds():
 		pause := firstLook << min(a.msg.Delivered-1, 16)
 		return Verdict{Settlement: Retry, After: min(pause, lastLook)}, nil
-	case a.msg.Address.Kind == sdk.KindVoid:
+	case a.msg.Address.Kind == wire.KindVoid:
 		return Verdict{}, nil // see voided
 	}
 	return a.refuse(ctx, orphan())

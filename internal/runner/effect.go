@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -50,7 +52,7 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 
 // publish creates an event. Other bytes on its subject mean that a history was rolled back or forged: that is reported
 // and left alone, because the one that is there may have been acted upon.
-func (a *activation) publish(ctx context.Context, subject string, ev sdk.Event) error {
+func (a *activation) publish(ctx context.Context, subject string, ev wire.Event) error {
 	err := a.Publisher.Publish(ctx, subject, ev)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 		a.Logger.ErrorContext(ctx, "another event is already on the subject", "run", a.head.Run, "subject", subject, "error", err)
@@ -60,13 +62,13 @@ func (a *activation) publish(ctx context.Context, subject string, ev sdk.Event) 
 }
 
 // address is where the call's event for one domain lives; the first domain's has the bare call id.
-func (a *activation) address(e *core.Entry, f core.Effect, i int) sdk.CallAddress {
-	ref := sdk.CallRef{ID: f.Call, Attempt: max(f.Attempt, 1)}
+func (a *activation) address(e *core.Entry, f core.Effect, i int) wire.CallAddress {
+	ref := wire.CallRef{ID: f.Call, Attempt: max(f.Attempt, 1)}
 	if i > 0 {
-		ref.Domain = sdk.DomainToken(f.Lanes()[i])
+		ref.Domain = wire.DomainToken(f.Lanes()[i])
 	}
-	return sdk.CallAddress{
-		Domain: sdk.DomainToken(f.Lanes()[i]), Type: sdk.NameToken(f.Type), Agent: sdk.NameToken(e.Head.Agent),
+	return wire.CallAddress{
+		Domain: wire.DomainToken(f.Lanes()[i]), Type: wire.NameToken(f.Type), Agent: wire.NameToken(e.Head.Agent),
 		Run: a.key, Call: ref.EventID(),
 	}
 }
@@ -88,13 +90,13 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 		// Worker that only copy CloudEvents attributes answer to redirectto, and errors to source.
 		ev.Source, ev.RedirectTo = reply, reply
 		ev.ParentID = e.Cause.EventID
-		ev.TraceParent = sdk.EventTrace(ev.TraceParent, ev.ID)
+		ev.TraceParent = wire.EventTrace(ev.TraceParent, ev.ID)
 		ev.Extensions = expiry(e, f.Call)
 		if budget := reserved(e, f.Call); budget > 0 {
-			ev.Extensions[sdk.TokenBudget] = strconv.FormatInt(budget, 10)
+			ev.Extensions[wire.TokenBudget] = strconv.FormatInt(budget, 10)
 		}
 		if who := e.Head.Init.Who; who != "" {
-			ev.Extensions[sdk.Initiator] = who
+			ev.Extensions[wire.Initiator] = who
 		}
 		if err := a.publish(ctx, a.Subjects.Call(at), ev); err != nil {
 			return err
@@ -130,7 +132,7 @@ func expiry(e *core.Entry, call string) map[string]any {
 			due = min(due, c.Due)
 		}
 	}
-	return map[string]any{sdk.ExpiryTime: time.UnixMilli(due).UTC().Format("2006-01-02T15:04:05.000Z07:00")}
+	return map[string]any{wire.ExpiryTime: time.UnixMilli(due).UTC().Format("2006-01-02T15:04:05.000Z07:00")}
 }
 
 // reserved are the tokens that the agent which is called may use.
@@ -144,10 +146,10 @@ func reserved(e *core.Entry, call string) int64 {
 }
 
 // event has the attributes that all events of a run share.
-func (a *activation) event(e *core.Entry) sdk.Event {
+func (a *activation) event(e *core.Entry) wire.Event {
 	h := &e.Head
-	return sdk.Event{
-		Subject: h.Run, Time: time.UnixMilli(e.At).UTC(), DataContentType: sdk.ContentTypeJSON, Agent: h.Agent,
+	return wire.Event{
+		Subject: h.Run, Time: time.UnixMilli(e.At).UTC(), DataContentType: wire.ContentTypeJSON, Agent: h.Agent,
 		AccessControl: h.Init.AccessControl, ExecutionUnits: h.Units,
 		TraceParent: h.Init.TraceParent, TraceState: h.Init.TraceState,
 	}
@@ -218,7 +220,7 @@ func (a *activation) publishVoid(ctx context.Context, e *core.Entry, f core.Effe
 	for i, domain := range f.Lanes() {
 		at := a.address(e, f, i)
 		ev := a.event(e)
-		ev.ID, ev.Source, ev.Type, ev.Domain = at.Call+"-void", a.Subjects.Reply(at), sdk.VoidType(f.Type), domain
+		ev.ID, ev.Source, ev.Type, ev.Domain = at.Call+"-void", a.Subjects.Reply(at), wire.VoidType(f.Type), domain
 		ev.ParentID, ev.Data = at.Call, json.RawMessage("{}")
 		if err := a.publish(ctx, a.Subjects.Void(at), ev); err != nil {
 			return err
@@ -243,17 +245,17 @@ func (a *activation) publishTerminal(ctx context.Context, e *core.Entry) error {
 	ev.Type, ev.DataSchema, ev.Data = e.Terminal.Type, e.Terminal.Schema, data
 	// A journal without a code was ended by a version that published neither: its event has the same bytes for ever.
 	if h := &e.Head; h.ReasonCode != "" {
-		ev.Extensions = map[string]any{sdk.TerminationReason: terminationReason(h)}
+		ev.Extensions = map[string]any{wire.TerminationReason: terminationReason(h)}
 		if h.Init.Reply != nil {
-			ev.Extensions[sdk.TokensUsed] = strconv.FormatInt(h.TokensUsed(), 10)
+			ev.Extensions[wire.TokensUsed] = strconv.FormatInt(h.TokensUsed(), 10)
 		}
 	}
 	return a.publishEnd(ctx, e.Head.Init, ev)
 }
 
 // publishEnd addresses a terminal event.
-func (a *activation) publishEnd(ctx context.Context, init core.Init, ev sdk.Event) error {
-	ev.ID = sdk.TerminalID(a.key, init.Token)
+func (a *activation) publishEnd(ctx context.Context, init core.Init, ev wire.Event) error {
+	ev.ID = wire.TerminalID(a.key, init.Token)
 	ev.Source = a.agent.Core.Type
 	ev.ParentID = init.ID
 	ev.To = init.RedirectTo
@@ -295,7 +297,7 @@ func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	if err := sdk.CheckData(whole); err != nil {
+	if err := wire.CheckData(whole); err != nil {
 		a.Logger.WarnContext(ctx, "the conversation is left out of the terminal event", "run", a.head.Run, "error", err)
 		return e.Terminal.Data, nil
 	}
@@ -305,15 +307,15 @@ func (a *activation) withHistory(ctx context.Context, e *core.Entry) (json.RawMe
 // publishRefusal answers an init event that did not start a run. Its bytes, the time too, depend only on the event, so
 // that a redelivery and a double of the event publish the same.
 func (a *activation) publishRefusal(ctx context.Context, problem *sdk.Error) error {
-	data, err := json.Marshal(sdk.NewProblem(problem))
+	data, err := json.Marshal(wire.NewProblem(problem))
 	if err != nil {
 		return fmt.Errorf("encode refusal: %w", err)
 	}
 	init := a.init()
-	ev := sdk.Event{
-		Subject: a.msg.Run, Time: a.msg.Event.Time, DataContentType: sdk.ContentTypeJSON,
+	ev := wire.Event{
+		Subject: a.msg.Run, Time: a.msg.Event.Time, DataContentType: wire.ContentTypeJSON,
 		Agent: a.agent.Core.Name, AccessControl: init.AccessControl, TraceParent: a.msg.Event.TraceParent,
-		TraceState: init.TraceState, Type: sdk.ErrorType(a.agent.Core.Type), DataSchema: a.agent.Core.ErrorSchema, Data: data,
+		TraceState: init.TraceState, Type: wire.ErrorType(a.agent.Core.Type), DataSchema: a.agent.Core.ErrorSchema, Data: data,
 	}
 	return a.publishEnd(ctx, init, ev)
 }

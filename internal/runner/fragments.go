@@ -1,14 +1,17 @@
 package runner
 
-import "agentd/sdk"
+import (
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
 
 // part is what a reply is made of: thinking, messages and calls, each between two live events.
 type part struct{ started, ended string }
 
 var (
-	partThinking = part{sdk.LiveThinkingStarted, sdk.LiveThinkingEnded}
-	partMessage  = part{sdk.LiveMessageStarted, sdk.LiveMessageEnded}
-	partCall     = part{sdk.LiveCallStarted, sdk.LiveCallEnded}
+	partThinking = part{wire.LiveThinkingStarted, wire.LiveThinkingEnded}
+	partMessage  = part{wire.LiveMessageStarted, wire.LiveMessageEnded}
+	partCall     = part{wire.LiveCallStarted, wire.LiveCallEnded}
 )
 
 // fragments tells whoever watches of one reply while it is made. It is used by the goroutine of the model call.
@@ -39,7 +42,7 @@ func (f *fragments) add(d sdk.Delta) {
 	case d.Text != "":
 		f.begin(partMessage, "")
 	}
-	f.live(sdk.LiveDelta, f.turn, d)
+	f.live(wire.LiveDelta, f.turn, d)
 }
 
 // begin makes p the open part. Fragments of thinking and of messages go on with what is open; every call is one of its own.

@@ -9,13 +9,15 @@ import (
 	"strconv"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
 
 // starts reports whether the message begins a run.
 func (m *Message) starts() bool {
-	return m.Address.Kind == sdk.KindStart || m.Address.Kind == sdk.KindOut
+	return m.Address.Kind == wire.KindStart || m.Address.Kind == wire.KindOut
 }
 
 // input turns the message into what the core understands. problem is set when the message is refused.
@@ -24,20 +26,20 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 		return core.TakenOver{}, nil, nil
 	}
 	switch a.msg.Address.Kind {
-	case sdk.KindStart, sdk.KindOut:
+	case wire.KindStart, wire.KindOut:
 		return a.started(ctx)
-	case sdk.KindIn:
+	case wire.KindIn:
 		ev, problem := a.answered()
 		return ev, problem, nil
-	case sdk.KindFire:
+	case wire.KindFire:
 		return core.Fired{Now: a.msg.Received, Due: a.msg.Due}, nil, nil
-	case sdk.KindCtl:
-		if a.msg.Address.Verb == sdk.ControlCancel {
+	case wire.KindCtl:
+		if a.msg.Address.Verb == wire.ControlCancel {
 			return core.CancelAsked{Message: cancelReason(a.msg.Event)}, nil, nil
 		}
 		ev, problem := a.steered()
 		return ev, problem, nil
-	case sdk.KindVoid:
+	case wire.KindVoid:
 		return core.CancelAsked{Message: messageVoided}, nil, nil
 	default:
 	}
@@ -67,7 +69,7 @@ func (a *activation) steered() (core.Event, *sdk.Error) {
 }
 
 // tokens is the number in an attribute; 0 if there is none.
-func tokens(ev sdk.Event, attribute string) int64 {
+func tokens(ev wire.Event, attribute string) int64 {
 	text, _ := ev.Extensions[attribute].(string)
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
@@ -76,7 +78,7 @@ func tokens(ev sdk.Event, attribute string) int64 {
 	return n
 }
 
-func cancelReason(ev sdk.Event) string {
+func cancelReason(ev wire.Event) string {
 	var data struct {
 		Reason string `json:"reason"`
 	}
@@ -116,7 +118,7 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	}
 	return core.Started{
 		Run: a.msg.Run, Init: init, Data: data, System: built.System, Messages: built.Messages,
-		Require: append(required(a.msg.Event), built.Require...), Budget: tokens(a.msg.Event, sdk.TokenBudget), Hooks: hooks,
+		Require: append(required(a.msg.Event), built.Require...), Budget: tokens(a.msg.Event, wire.TokenBudget), Hooks: hooks,
 		Fails: fails,
 	}, nil, nil
 }
@@ -151,13 +153,13 @@ const maxDelegation = 8
 
 // checkName refuses a run by its name, which grows with every call of an agent by an agent.
 func checkName(run string) *sdk.Error {
-	if len(run) > sdk.MaxAttribute {
-		return sdk.Errorf(sdk.CodeTooLarge, "the run's name would have %d bytes, more than %d", len(run), sdk.MaxAttribute)
+	if len(run) > wire.MaxAttribute {
+		return sdk.Errorf(sdk.CodeTooLarge, "the run's name would have %d bytes, more than %d", len(run), wire.MaxAttribute)
 	}
 	depth := 0
 	for rest := run; ; depth++ {
 		i := strings.LastIndexByte(rest, '/')
-		if _, call := sdk.ParseCallRef(rest[i+1:]); i < 0 || !call {
+		if _, call := wire.ParseCallRef(rest[i+1:]); i < 0 || !call {
 			break
 		}
 		rest = rest[:i]
@@ -171,27 +173,27 @@ func checkName(run string) *sdk.Error {
 func (a *activation) init() core.Init {
 	ev := a.msg.Event
 	init := core.Init{
-		ID: ev.ID, Source: ev.Source, Token: sdk.InitToken(ev.Source, ev.ID), AccessControl: ev.AccessControl,
+		ID: ev.ID, Source: ev.Source, Token: wire.InitToken(ev.Source, ev.ID), AccessControl: ev.AccessControl,
 		RedirectTo: ev.RedirectTo, TraceParent: cmp.Or(ev.TraceParent, a.trace), TraceState: ev.TraceState,
 	}
-	if a.msg.Address.Kind != sdk.KindOut {
+	if a.msg.Address.Kind != wire.KindOut {
 		init.Who = a.msg.Address.Who
 		return init
 	}
 	call := a.msg.Address.Call
 	init.Reply = &call
 	init.ReplySubject = parentSubject(ev)
-	ref, _ := sdk.ParseCallRef(call.Call) // the handler refuses calls without a proper id
+	ref, _ := wire.ParseCallRef(call.Call) // the handler refuses calls without a proper id
 	// All attempts at one call are one init.
-	init.Token = sdk.InitToken("", ref.ID)
+	init.Token = wire.InitToken("", ref.ID)
 	init.DelegatedBy = &sdk.Delegation{Agent: ev.Agent, Run: ev.Subject, Call: ref.ID}
 	// Only workers publish calls, and each names the principal that the broker enforced where the first run was started.
-	init.Who, _ = ev.Extensions[sdk.Initiator].(string)
+	init.Who, _ = ev.Extensions[wire.Initiator].(string)
 	return init
 }
 
 // parentSubject is the CloudEvents subject that the caller wants to be answered under.
-func parentSubject(ev sdk.Event) string {
+func parentSubject(ev wire.Event) string {
 	var data map[string]json.RawMessage
 	var subject string
 	if json.Unmarshal(ev.Data, &data) == nil && json.Unmarshal(data[sdk.ParentSubjectField], &subject) == nil && subject != "" {
@@ -204,13 +206,13 @@ func parentSubject(ev sdk.Event) string {
 // model to see; a person's bad answer is refused, so that they can answer again.
 func (a *activation) answered() (core.Event, *sdk.Error) {
 	ev, address := a.msg.Event, a.msg.Address
-	ref, ok := sdk.ParseCallRef(address.Call.Call)
+	ref, ok := wire.ParseCallRef(address.Call.Call)
 	if !ok {
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no call id", address.Call.Call)
 	}
 	answer := core.Answered{
 		Ref: ref, Address: address.Call, ParentID: ev.ParentID, EventID: ev.ID, Source: ev.Source, Who: address.Who,
-		Data: ev.Data, Received: a.msg.Received, Tokens: tokens(ev, sdk.TokensUsed),
+		Data: ev.Data, Received: a.msg.Received, Tokens: tokens(ev, wire.TokensUsed),
 	}
 	for _, c := range a.head.Calls {
 		if c.ID != ref.ID || c.Closed() {

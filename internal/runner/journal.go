@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 // largeEntry is the size in bytes above which sections of an entry move to blobs. It leaves room below the stores' limit
@@ -104,7 +105,7 @@ func (a *activation) encode(ctx context.Context, e *core.Entry) ([]byte, error) 
 
 // decode reads an entry with its blobs, and returns its digest too: the entry is shared, and must not be modified.
 // ErrCorrupt, or the store's failure to read a blob.
-func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (*core.Entry, string, error) {
+func (r *Runner) decode(ctx context.Context, run wire.RunKey, rec Record) (*core.Entry, string, error) {
 	e, digest, err := r.Entries.Decode(rec.Data)
 	if err != nil || len(e.Blobs) == 0 {
 		return e, digest, err
@@ -126,7 +127,7 @@ func (r *Runner) decode(ctx context.Context, run sdk.RunKey, rec Record) (*core.
 }
 
 // Journal reads a run's entries in order, with their blobs, and checks the chain of hashes.
-func (r *Runner) Journal(ctx context.Context, run sdk.RunKey) ([]core.Entry, error) {
+func (r *Runner) Journal(ctx context.Context, run wire.RunKey) ([]core.Entry, error) {
 	read, _, err := r.readAfter(ctx, run, point{})
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (r *Runner) Journal(ctx context.Context, run sdk.RunKey) ([]core.Entry, err
 }
 
 // readAfter reads the entries after at and the point that they lead to.
-func (r *Runner) readAfter(ctx context.Context, run sdk.RunKey, at point) ([]*core.Entry, point, error) {
+func (r *Runner) readAfter(ctx context.Context, run wire.RunKey, at point) ([]*core.Entry, point, error) {
 	records, err := r.Store.Entries(ctx, run, at.Version)
 	if err != nil {
 		return nil, point{}, fmt.Errorf("read journal of run %s: %w", run, err)

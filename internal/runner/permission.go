@@ -7,14 +7,16 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
 
 // required are the tool patterns that an init event puts under permission. It can only ask for more than the policy does,
 // so nobody gains anything by claiming it.
-func required(ev sdk.Event) []string {
-	text, _ := ev.Extensions[sdk.RequirePermission].(string)
+func required(ev wire.Event) []string {
+	text, _ := ev.Extensions[wire.RequirePermission].(string)
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
@@ -137,7 +139,7 @@ func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionChec
 	if err != nil {
 		return nil, fmt.Errorf("encode the permission request of %s: %w", c.Call, err)
 	}
-	return sdk.Canonicalize(data)
+	return wire.Canonicalize(data)
 }
 
 // schema is as much of a JSON Schema as the answer to a request needs.
@@ -190,7 +192,7 @@ func requestData(r core.Request, f core.Effect) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode permission request %s: %w", r.ID, err)
 	}
-	return sdk.Canonicalize(data)
+	return wire.Canonicalize(data)
 }
 
 // recordGrant hands a grant wider than the run to the manager.

@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -33,7 +35,7 @@ func (s *step) keep(hook string, e sdk.StateEffects) error {
 	if e.State == nil {
 		return nil
 	}
-	data, err := sdk.Canonicalize(e.State)
+	data, err := wire.Canonicalize(e.State)
 	if err != nil {
 		return fmt.Errorf("the state of hook %s is no JSON: %w", hook, err)
 	}
@@ -258,7 +260,7 @@ func (a *activation) gate(ctx context.Context, s *step, call, tool string, args 
 			err = s.keep(hook.Name, g.StateEffects)
 		}
 		if err == nil && g.Verdict == sdk.GateResult {
-			g.Result, err = sdk.Canonicalize(g.Result)
+			g.Result, err = wire.Canonicalize(g.Result)
 		}
 		switch {
 		case err != nil && ctx.Err() != nil:

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // What a Store answers, by errors.Is.
@@ -40,7 +40,7 @@ type Record struct {
 
 // StoredRun is a run in a listing, with its last record. Revision 0 says that what is stored there is no entry.
 type StoredRun struct {
-	Run  sdk.RunKey
+	Run  wire.RunKey
 	Last Record
 }
 
@@ -48,23 +48,23 @@ type StoredRun struct {
 // internal/state/storetest. All methods are safe for concurrent use.
 type Store interface {
 	// Head returns the run's last record by a linearizable read, or ErrNotFound.
-	Head(ctx context.Context, run sdk.RunKey) (Record, error)
+	Head(ctx context.Context, run wire.RunKey) (Record, error)
 	// Entries returns the records after that version (zero: all) in order, in one batched read. It may be stale, in which
 	// case a later Append fails with ErrConflict. An unknown run has none.
-	Entries(ctx context.Context, run sdk.RunKey, after Version) ([]Record, error)
+	Entries(ctx context.Context, run wire.RunKey, after Version) ([]Record, error)
 	// Append writes next as the run's last record if the last one still is base (zero: the run must not exist), and
 	// returns its version when it is as durable as the store promises. next.Rev must be base.Rev+1. Appending the record
 	// that already is the last one (by etag) returns its version without writing.
 	// Errors: ErrConflict, ErrAmbiguous, *sdk.Error with CodeTooLarge, or ctx's.
-	Append(ctx context.Context, run sdk.RunKey, base Version, next Record) (Version, error)
+	Append(ctx context.Context, run wire.RunKey, base Version, next Record) (Version, error)
 	// Barrier returns when v, read by Head, is as durable as Append makes it: before a message is acked on the strength
 	// of a read alone. ErrConflict if it no longer is the last record, ErrAmbiguous if that cannot be learnt.
-	Barrier(ctx context.Context, run sdk.RunKey, v Version) error
+	Barrier(ctx context.Context, run wire.RunKey, v Version) error
 
 	// PutBlob stores a large content under its lower-case hexadecimal SHA-256; Blob reads it, or ErrNotFound. Putting the
 	// same content again is harmless.
-	PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error
-	Blob(ctx context.Context, run sdk.RunKey, digest string) ([]byte, error)
+	PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error
+	Blob(ctx context.Context, run wire.RunKey, digest string) ([]byte, error)
 	// PutSpec and Spec do the same for agent specs, which belong to no run.
 	PutSpec(ctx context.Context, digest string, data []byte) error
 	Spec(ctx context.Context, digest string) ([]byte, error)
@@ -78,16 +78,16 @@ type Store interface {
 type Publisher interface {
 	// Publish creates event on subject if nothing is there, and otherwise compares: the same bytes are success, others
 	// are *sdk.Error with CodeConflict. It returns when the broker has confirmed, and may be repeated.
-	Publish(ctx context.Context, subject string, event sdk.Event) error
+	Publish(ctx context.Context, subject string, event wire.Event) error
 	// Published reports whether an event is on subject, by a linearizable read.
 	Published(ctx context.Context, subject string) (bool, error)
 	// ArmTimer makes a message arrive on the run's fire subject at due (Unix milliseconds, never early), in place of the
 	// timer that was armed before.
-	ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error
+	ArmTimer(ctx context.Context, agent string, run wire.RunKey, due int64) error
 	// Live sends a live event, best effort.
-	Live(event sdk.Live)
+	Live(event wire.Live)
 	// Wake has every worker call Runner.Wake for the run, best effort.
-	Wake(agent string, run sdk.RunKey)
+	Wake(agent string, run wire.RunKey)
 }
 
 // Env is everything nondeterministic, in one place, so that a simulation owns it. The runner and the handler start no

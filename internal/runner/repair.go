@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 // Repair carries out again what a run waits for, from its journal as it is now. agent is the token of the run's agent. It
 // is for what got lost outside and no message of the run would bring back; repeating it is harmless.
-func (r *Runner) Repair(ctx context.Context, agent string, run sdk.RunKey) error {
-	m := Message{Address: sdk.Address{Agent: agent, Run: run}}
+func (r *Runner) Repair(ctx context.Context, agent string, run wire.RunKey) error {
+	m := Message{Address: wire.Address{Agent: agent, Run: run}}
 	a := &activation{Runner: r, msg: &m, key: run, owner: r.Env.Random()}
 	if err := a.loadHead(ctx); err != nil {
 		return err

@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -27,9 +29,9 @@ import (
 // Message is a decoded delivery for a run.
 type Message struct {
 	// Address is the parsed subject, which the broker enforced.
-	Address sdk.Address
+	Address wire.Address
 	// Event is zero for a fired timer.
-	Event sdk.Event
+	Event wire.Event
 	// Run is the CloudEvents subject of the run, for messages that start one.
 	Run string
 	// Due is what a fired timer was armed for, in Unix milliseconds.
@@ -100,7 +102,7 @@ type Options struct {
 	Publisher Publisher
 	Env       Env
 	Catalog   Catalog
-	Subjects  sdk.Subjects
+	Subjects  wire.Subjects
 	Logger    *slog.Logger
 	// Cache is how many recently driven runs are kept in memory; 0 is 128, negative is none.
 	Cache int
@@ -139,7 +141,7 @@ func New(o Options) *Runner {
 		o.Entries = NewEntryCache(defaultEntryBytes)
 	}
 	return &Runner{
-		Options: o, cache: newCache(o.Cache), working: working{runs: map[sdk.RunKey]*work{}},
+		Options: o, cache: newCache(o.Cache), working: working{runs: map[wire.RunKey]*work{}},
 	}
 }
 

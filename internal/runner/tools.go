@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -85,7 +87,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 			result, ask = fail(sdk.Errorf(sdk.CodeTool, "%s crashed", c.Tool).WithCause(fmt.Errorf("panic: %v", p))), nil
 		}
 	}()
-	a.live(sdk.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
+	a.live(wire.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
 	tool, ok := a.agent.Inline[c.Tool]
 	args, known := a.state.Arguments(c.ID)
 	if away := a.agent.Core.Away(c.Tool); away != nil {
@@ -122,7 +124,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 		}
 		return fail(e), nil
 	}
-	if data, err = sdk.Canonicalize(data); err != nil {
+	if data, err = wire.Canonicalize(data); err != nil {
 		return fail(sdk.Errorf(sdk.CodeTool, "%s returned no valid JSON", c.Tool).WithCause(err)), nil
 	}
 	if len(data) > core.MaxResult {
@@ -135,14 +137,14 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 func askOf(c core.Call, s *sdk.ToolSuspended) (*core.Ask, error) {
 	data, err := core.EncodeJSON(s.Question)
 	if err == nil {
-		data, err = sdk.Canonicalize(data)
+		data, err = wire.Canonicalize(data)
 	}
 	if err != nil {
 		return nil, sdk.Errorf(sdk.CodeTool, "%s asked a question that cannot be sent", c.Tool).WithCause(err)
 	}
 	ask := &core.Ask{Call: c.ID, Data: data}
 	if len(s.State) > 0 {
-		if ask.State, err = sdk.Canonicalize(s.State); err != nil {
+		if ask.State, err = wire.Canonicalize(s.State); err != nil {
 			return nil, sdk.Errorf(sdk.CodeTool, "%s wants to keep what is no JSON", c.Tool).WithCause(err)
 		}
 	}
@@ -155,7 +157,7 @@ func askOf(c core.Call, s *sdk.ToolSuspended) (*core.Ask, error) {
 // toolProgress passes a tool's progress on to whoever watches. A call that reports it is alive, so it counts as progress of
 // the activation too; the call's own timeout still bounds it.
 func (a *activation) toolProgress(c core.Call) func(sdk.Progress) {
-	live := sdk.Live{
+	live := wire.Live{
 		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Ephemeral: true, Type: "call.progress",
 	}
 	return func(p sdk.Progress) {

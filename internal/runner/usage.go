@@ -3,6 +3,8 @@ package runner
 import (
 	"encoding/json"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -18,13 +20,13 @@ func (a *activation) calling(req *sdk.ModelRequest, purpose string) {
 	if purpose != "" {
 		started["purpose"] = purpose
 	}
-	a.live(sdk.LiveTurnStarted, a.state.Interactions+1, started)
+	a.live(wire.LiveTurnStarted, a.state.Interactions+1, started)
 }
 
 // called tells what the call used, and the run with it.
 func (a *activation) called(reply *sdk.ModelReply) {
 	u, run := reply.Usage, a.state.Usage
-	a.live(sdk.LiveUsage, a.state.Interactions+1, map[string]any{
+	a.live(wire.LiveUsage, a.state.Interactions+1, map[string]any{
 		"model": reply.Model, "prompt": u.Prompt, "completion": u.Completion, "total": u.Prompt + u.Completion,
 		"run": sdk.Usage{Prompt: run.Prompt + u.Prompt, Completion: run.Completion + u.Completion},
 	})
@@ -36,7 +38,7 @@ func (a *activation) live(kind string, turn int, of any) {
 	if err != nil {
 		return // texts, numbers and bools always encode
 	}
-	a.Publisher.Live(sdk.Live{
+	a.Publisher.Live(wire.Live{
 		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Turn: turn, Ephemeral: true, Type: kind,
 		Time: a.Env.Now(), Data: data,
 	})

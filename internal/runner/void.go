@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 // messageVoided is why a run ends that answers a call which was voided.
@@ -18,7 +19,7 @@ const messageVoided = "the caller no longer waits"
 // no run that waits: its earlier delivery may be about to ack it.
 func (a *activation) voided(ctx context.Context) (bool, error) {
 	h := &a.head
-	if a.msg.Address.Kind != sdk.KindOut || h.Status == core.StatusDone || h.Init.Token != a.init().Token {
+	if a.msg.Address.Kind != wire.KindOut || h.Status == core.StatusDone || h.Init.Token != a.init().Token {
 		return false, nil
 	}
 	voided, err := a.Publisher.Published(ctx, a.Subjects.Void(a.msg.Address.Call))

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"sync"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
-	"agentd/sdk"
 )
 
 // Why work of a driver is interrupted.
@@ -19,7 +20,7 @@ var (
 // working are the runs that are driven here, each with what interrupts a model call or tools in flight.
 type working struct {
 	mu   sync.Mutex
-	runs map[sdk.RunKey]*work
+	runs map[wire.RunKey]*work
 }
 
 type work struct {
@@ -32,7 +33,7 @@ type work struct {
 
 // begin returns a context that Wake ends, and what must be called when the work is done. A run has one driver: where two
 // activations are at work on it here, the earlier one has lost it and has not noticed yet.
-func (w *working) begin(ctx context.Context, run sdk.RunKey) (context.Context, func()) {
+func (w *working) begin(ctx context.Context, run wire.RunKey) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +49,7 @@ func (w *working) begin(ctx context.Context, run sdk.RunKey) (context.Context, f
 	}
 }
 
-func (w *working) find(run sdk.RunKey) *work {
+func (w *working) find(run wire.RunKey) *work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.runs[run]
@@ -56,7 +57,7 @@ func (w *working) find(run sdk.RunKey) *work {
 
 // calling returns a context for a model call, which ends with errSteered when somebody sends a message that is not to wait,
 // and what must be called when the call is over.
-func (w *working) calling(ctx context.Context, run sdk.RunKey) (context.Context, func()) {
+func (w *working) calling(ctx context.Context, run wire.RunKey) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +91,7 @@ func (w *working) steer(mine *work) {
 // Wake interrupts what is in flight for a run that is to end, because a cancel must not wait for a model to answer; and a
 // model call, when somebody sent a message that is not to wait either. A run that is not driven here, or goes on, is left
 // alone.
-func (r *Runner) Wake(ctx context.Context, run sdk.RunKey) error {
+func (r *Runner) Wake(ctx context.Context, run wire.RunKey) error {
 	driven := r.working.find(run)
 	if driven == nil {
 		return nil

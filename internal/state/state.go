@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
@@ -19,10 +21,10 @@ type Store interface {
 	// its blobs. It returns the tombstone's version when that is durable. keep.Rev must be 1: the tombstone is all there is.
 	// Whoever still has a version from before can append nothing. Repeated with the same keep, it finishes what is missing.
 	// Errors are those of Append.
-	Purge(ctx context.Context, run sdk.RunKey, base runner.Version, keep runner.Record) (runner.Version, error)
+	Purge(ctx context.Context, run wire.RunKey, base runner.Version, keep runner.Record) (runner.Version, error)
 	// Remove removes the run with all that is stored of it if its last record still is base. A run that is not there is
 	// no error, and ErrConflict says that it is another one by now.
-	Remove(ctx context.Context, run sdk.RunKey, base runner.Version) error
+	Remove(ctx context.Context, run wire.RunKey, base runner.Version) error
 }
 
 // MaxEntry is the largest journal entry in bytes. It keeps an entry and its headers below the default largest message of
@@ -77,13 +79,13 @@ var cursorPattern = regexp.MustCompile(`^([01][0-9]{2}|2[0-4][0-9]|25[0-5])\.[a-
 
 // ParseCursor returns the run that a listing goes on after: the zero key is the beginning. All stores list runs in the
 // order of RunKey.String, and their cursors are its values.
-func ParseCursor(cursor string) (sdk.RunKey, error) {
+func ParseCursor(cursor string) (wire.RunKey, error) {
 	if cursor == "" {
-		return sdk.RunKey{}, nil
+		return wire.RunKey{}, nil
 	}
 	if !cursorPattern.MatchString(cursor) {
-		return sdk.RunKey{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no cursor of a list of runs", cursor)
+		return wire.RunKey{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no cursor of a list of runs", cursor)
 	}
 	partition, token, _ := strings.Cut(cursor, ".")
-	return sdk.RunKey{Partition: partition, Token: token}, nil
+	return wire.RunKey{Partition: partition, Token: token}, nil
 }

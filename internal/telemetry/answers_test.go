@@ -3,6 +3,8 @@ package telemetry_test
 import (
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -53,7 +55,7 @@ func TestMetrics_TellHowServicesAnswer(t *testing.T) {
 	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{agent}, Model: model, Workers: 2})
 	run := r.Run("desk", map[string]any{})
 	r.Call("quick").Answer("quick.done", map[string]any{})
-	r.Call("shaky").Fail(sdk.Problem{ErrorName: "E", ErrorMessage: "not now", Code: sdk.CodeUnavailable, Retryable: true})
+	r.Call("shaky").Fail(wire.Problem{ErrorName: "E", ErrorMessage: "not now", Code: sdk.CodeUnavailable, Retryable: true})
 	r.Call("shaky").Answer("shaky.done", map[string]any{})
 	if done := r.Done(run); done.Type != "desk.done" {
 		t.Fatalf("the run ended with %s %s", done.Type, done.Data)

@@ -4,15 +4,15 @@ import (
 	"context"
 	"os"
 
-	"go.opentelemetry.io/otel/trace"
+	"agentd/sdk/wire"
 
-	"agentd/sdk"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Client begins the span of whoever starts the run of an init event, and puts the event into its trace. Its parent is what
 // TRACEPARENT and TRACESTATE name, which the event gets where telemetry is off. end is called when nobody follows the run
 // any more.
-func (t *Telemetry) Client(ctx context.Context, agent string, event *sdk.Event) (_ context.Context, end func(error)) {
+func (t *Telemetry) Client(ctx context.Context, agent string, event *wire.Event) (_ context.Context, end func(error)) {
 	parent := remote(os.Getenv("TRACEPARENT"), os.Getenv("TRACESTATE"))
 	if parent.IsValid() {
 		event.TraceParent, event.TraceState = traceparent(parent), parent.TraceState().String()

@@ -9,6 +9,6 @@
 //
 // Nothing is open while a run is suspended. Each activation is a span of its own (OpenInference AGENT) in the trace of the
 // run's init event, linked to the calls it waited for and to their answers; model calls (LLM), tools and calls of services
-// (TOOL) are its children. The span of a call has the id that the call's event carries (sdk.EventTrace), so a service's span
+// (TOOL) are its children. The span of a call has the id that the call's event carries (wire.EventTrace), so a service's span
 // is below it, whatever worker published the event.
 package telemetry

@@ -6,8 +6,9 @@ import (
 	"sync"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/telemetry"
-	"agentd/sdk"
 )
 
 func TestStart_SendsWhereTheEnvironmentSays(t *testing.T) {
@@ -24,9 +25,9 @@ func TestStart_SendsWhereTheEnvironmentSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, end := shown.Client(t.Context(), "desk", &sdk.Event{ID: "1"})
+	_, end := shown.Client(t.Context(), "desk", &wire.Event{ID: "1"})
 	end(nil)
-	ctx, serving := shown.Serve(t.Context(), &sdk.Event{ID: "c", Type: "x"})
+	ctx, serving := shown.Serve(t.Context(), &wire.Event{ID: "c", Type: "x"})
 	serving.End(ctx, nil)
 	if err := shown.Close(); err != nil { // which sends what is left
 		t.Fatal(err)
@@ -45,7 +46,7 @@ func TestClose_OfAReceiverThatIsAwayIsNoFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, end := shown.Client(t.Context(), "desk", &sdk.Event{ID: "1"})
+	_, end := shown.Client(t.Context(), "desk", &wire.Event{ID: "1"})
 	end(nil)
 	if err := shown.Close(); err != nil {
 		t.Errorf("a worker would not stop cleanly: %v", err)

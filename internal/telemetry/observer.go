@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -137,7 +139,7 @@ func awaited(m *runner.Message, h *core.Head) []trace.Link {
 			links = append(links, trace.Link{SpanContext: sc, Attributes: attributes})
 		}
 	}
-	if m.Address.Kind == sdk.KindIn {
+	if m.Address.Kind == wire.KindIn {
 		link(m.Event.TraceParent, keyMessageFor.String("answer"), keyCall.String(m.Address.Call.Call))
 	}
 	for i := range h.Calls {
@@ -145,8 +147,8 @@ func awaited(m *runner.Message, h *core.Head) []trace.Link {
 		if c.Closed() || c.Kind == core.CallInline {
 			continue
 		}
-		id := sdk.CallRef{ID: c.ID, Attempt: max(c.Attempt, 1)}.EventID()
-		link(sdk.EventTrace(h.Init.TraceParent, id), keyMessageFor.String("call"), keyCall.String(c.ID), keyTool.String(c.Tool))
+		id := wire.CallRef{ID: c.ID, Attempt: max(c.Attempt, 1)}.EventID()
+		link(wire.EventTrace(h.Init.TraceParent, id), keyMessageFor.String("call"), keyCall.String(c.ID), keyTool.String(c.Tool))
 	}
 	return links
 }

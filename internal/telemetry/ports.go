@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -16,7 +18,7 @@ import (
 )
 
 // Publisher shows what p publishes.
-func (t *Telemetry) Publisher(p runner.Publisher, subjects sdk.Subjects) runner.Publisher {
+func (t *Telemetry) Publisher(p runner.Publisher, subjects wire.Subjects) runner.Publisher {
 	if t == nil {
 		return p
 	}
@@ -26,11 +28,11 @@ func (t *Telemetry) Publisher(p runner.Publisher, subjects sdk.Subjects) runner.
 type publisher struct {
 	runner.Publisher
 	*Telemetry
-	subjects sdk.Subjects
+	subjects wire.Subjects
 }
 
 // Publish implements runner.Publisher. A call is a TOOL span: what its service does is below it.
-func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event) error {
+func (p publisher) Publish(ctx context.Context, subject string, event wire.Event) error {
 	began := time.Now()
 	kind := kindOf(p.subjects, subject)
 	var span trace.Span
@@ -47,19 +49,19 @@ func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event)
 }
 
 // publishing begins the span of a publish; that of a call has the id that its event carries.
-func (p publisher) publishing(ctx context.Context, subject string, event sdk.Event) (context.Context, trace.Span) {
+func (p publisher) publishing(ctx context.Context, subject string, event wire.Event) (context.Context, trace.Span) {
 	name := "publish " + event.Type
 	attributes := []attribute.KeyValue{
 		keySystem.String(systemNATS), keyMessagingOp.String("publish"), keyMessagingType.String("send"),
 		keyDestination.String(destination(subject)), keyMessage.String(event.ID), keySession.String(event.Subject),
 	}
 	address, err := p.subjects.Parse(subject)
-	if err != nil || address.Kind != sdk.KindOut {
+	if err != nil || address.Kind != wire.KindOut {
 		attributes = append(attributes, keyKind.String(kindChain))
 		return p.tracer.Start(within(ctx), name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributes...))
 	}
 	tool := event.Type
-	ref, _ := sdk.ParseCallRef(event.ID)
+	ref, _ := wire.ParseCallRef(event.ID)
 	if a := activationOf(ctx); a != nil && a.tools[ref.ID] != "" {
 		tool = a.tools[ref.ID]
 	}
@@ -80,7 +82,7 @@ func destination(subject string) string {
 }
 
 // kindOf is the kind of a subject, such as "out".
-func kindOf(subjects sdk.Subjects, subject string) string {
+func kindOf(subjects wire.Subjects, subject string) string {
 	rest, _ := strings.CutPrefix(subject, subjects.Root()+".")
 	kind, _, _ := strings.Cut(rest, ".")
 	return kind
@@ -119,28 +121,28 @@ func (s store) Ready() error {
 	return nil
 }
 
-func (s store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
+func (s store) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
 	began := time.Now()
 	rec, err := s.Store.Head(ctx, run)
 	s.did(ctx, "head", began, err)
 	return rec, err
 }
 
-func (s store) Entries(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, error) {
+func (s store) Entries(ctx context.Context, run wire.RunKey, after runner.Version) ([]runner.Record, error) {
 	began := time.Now()
 	recs, err := s.Store.Entries(ctx, run, after)
 	s.did(ctx, "entries", began, err)
 	return recs, err
 }
 
-func (s store) Append(ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
+func (s store) Append(ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
 	began := time.Now()
 	v, err := s.Store.Append(ctx, run, base, next)
 	s.did(ctx, "append", began, err)
 	return v, err
 }
 
-func (s store) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
+func (s store) Barrier(ctx context.Context, run wire.RunKey, v runner.Version) error {
 	began := time.Now()
 	err := s.Store.Barrier(ctx, run, v)
 	s.did(ctx, "barrier", began, err)

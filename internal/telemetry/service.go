@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -15,13 +17,13 @@ import (
 type Serving struct {
 	t     *Telemetry
 	span  trace.Span
-	call  *sdk.Event
+	call  *wire.Event
 	began time.Time
 }
 
 // Serve begins to handle a call: a span below the one that the call's event names. The returned context has it, for what
 // the handler does.
-func (t *Telemetry) Serve(ctx context.Context, call *sdk.Event) (context.Context, Serving) {
+func (t *Telemetry) Serve(ctx context.Context, call *wire.Event) (context.Context, Serving) {
 	if t == nil {
 		return ctx, Serving{}
 	}
@@ -52,7 +54,7 @@ func (s Serving) TraceParent(calls string) string {
 }
 
 // End ends the handling. answer is nil when the call was not answered.
-func (s Serving) End(ctx context.Context, answer *sdk.Event) {
+func (s Serving) End(ctx context.Context, answer *wire.Event) {
 	if s.t == nil {
 		return
 	}
@@ -60,7 +62,7 @@ func (s Serving) End(ctx context.Context, answer *sdk.Event) {
 	switch {
 	case answer == nil:
 		outcome = "unanswered"
-	case answer.Type != sdk.ErrorType(s.call.Type):
+	case answer.Type != wire.ErrorType(s.call.Type):
 		outcome = outcomeOK
 	}
 	s.t.metrics.calls.Record(ctx, time.Since(s.began).Seconds(), metric.WithAttributes(

@@ -3,11 +3,12 @@ package telemetry_test
 import (
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"agentd/internal/telemetry"
-	"agentd/sdk"
 )
 
 func traced(t *testing.T) (*telemetry.Telemetry, *tracetest.InMemoryExporter) {
@@ -28,8 +29,8 @@ func traced(t *testing.T) (*telemetry.Telemetry, *tracetest.InMemoryExporter) {
 func TestServe_IsBelowTheCallAndNamedInTheAnswer(t *testing.T) {
 	t.Parallel()
 	shown, spans := traced(t)
-	call := &sdk.Event{ID: "c1", Type: "shop.find", Subject: "trip", TraceParent: clientTrace}
-	for _, answer := range []*sdk.Event{{Type: "shop.find.done"}, {Type: sdk.ErrorType("shop.find")}, nil} {
+	call := &wire.Event{ID: "c1", Type: "shop.find", Subject: "trip", TraceParent: clientTrace}
+	for _, answer := range []*wire.Event{{Type: "shop.find.done"}, {Type: wire.ErrorType("shop.find")}, nil} {
 		ctx, serving := shown.Serve(t.Context(), call)
 		named := telemetry.Remote(serving.TraceParent(call.TraceParent), "")
 		serving.End(ctx, answer)
@@ -53,7 +54,7 @@ func TestClient_StartsTheRunInItsTrace(t *testing.T) {
 	t.Setenv("TRACEPARENT", clientTrace)
 	t.Setenv("TRACESTATE", "vendor=1")
 	shown, spans := traced(t)
-	event := sdk.Event{ID: "1"}
+	event := wire.Event{ID: "1"}
 	_, end := shown.Client(t.Context(), "desk", &event)
 	end(nil)
 	span := spans.GetSpans()[0]
@@ -64,7 +65,7 @@ func TestClient_StartsTheRunInItsTrace(t *testing.T) {
 		t.Errorf("the event carries %s %s", event.TraceParent, event.TraceState)
 	}
 	var off *telemetry.Telemetry
-	plain := sdk.Event{ID: "2"}
+	plain := wire.Event{ID: "2"}
 	_, end = off.Client(t.Context(), "desk", &plain)
 	end(nil)
 	if plain.TraceParent != clientTrace {

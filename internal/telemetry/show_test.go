@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/codes"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -61,7 +63,7 @@ func TestLogged_RedactsAndNamesTheTrace(t *testing.T) {
 	}
 	defer shown.Close()
 	o := shown.Observer()
-	ctx := o.Begin(t.Context(), &runner.Message{Event: sdk.Event{ID: "1", Source: "test", TraceParent: clientTrace}})
+	ctx := o.Begin(t.Context(), &runner.Message{Event: wire.Event{ID: "1", Source: "test", TraceParent: clientTrace}})
 	o.Loaded(ctx, &core.Head{}, 0)
 	var out bytes.Buffer
 	log := slog.New(telemetry.Logged(slog.NewJSONHandler(&out, nil)))
@@ -151,10 +153,10 @@ type nothing struct {
 	runner.Publisher
 }
 
-func (nothing) Head(context.Context, sdk.RunKey) (runner.Record, error) {
+func (nothing) Head(context.Context, wire.RunKey) (runner.Record, error) {
 	return runner.Record{}, runner.ErrNotFound
 }
-func (nothing) Publish(context.Context, string, sdk.Event) error { return nil }
+func (nothing) Publish(context.Context, string, wire.Event) error { return nil }
 func (nothing) Generate(context.Context, sdk.ModelRequest, func(sdk.Delta)) (sdk.ModelReply, error) {
 	return sdk.ModelReply{}, nil
 }
@@ -162,7 +164,7 @@ func (nothing) Generate(context.Context, sdk.ModelRequest, func(sdk.Delta)) (sdk
 // hot is what an activation does over and over.
 func hot(tb testing.TB, shown *telemetry.Telemetry) func() {
 	var ports nothing
-	store, publisher := shown.Store(ports, "none"), shown.Publisher(ports, sdk.DefaultSubjects())
+	store, publisher := shown.Store(ports, "none"), shown.Publisher(ports, wire.DefaultSubjects())
 	model, err := shown.Models(func(sdk.ModelSpec) (sdk.Provider, error) { return ports, nil })(sdk.ModelSpec{})
 	if err != nil {
 		tb.Fatal(err)
@@ -170,9 +172,9 @@ func hot(tb testing.TB, shown *telemetry.Telemetry) func() {
 	observer := runner.New(runner.Options{Observer: shown.Observer()}).Observer
 	m, head, entry := &runner.Message{}, &core.Head{}, &core.Entry{}
 	tool := sdk.Tool{Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return nil, nil }}
-	event, run := sdk.Event{ID: "1", Type: "x"}, sdk.NewRunKey("r")
+	event, run := wire.Event{ID: "1", Type: "x"}, wire.NewRunKey("r")
 	ctx := tb.Context()
-	call := &sdk.Event{}
+	call := &wire.Event{}
 	return func() {
 		ctx := observer.Begin(ctx, m)
 		observer.Loaded(ctx, head, 0)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -190,7 +192,7 @@ func TestTrace_OfACallIsThatOfItsEvent(t *testing.T) {
 	if got := telemetry.Remote(call.Event.TraceParent, ""); got.SpanID() != span.SpanContext.SpanID() {
 		t.Errorf("the event carries %s, the call's span is %s", call.Event.TraceParent, span.SpanContext.SpanID())
 	}
-	if call.Event.TraceParent != sdk.EventTrace(clientTrace, call.Event.ID) {
+	if call.Event.TraceParent != wire.EventTrace(clientTrace, call.Event.ID) {
 		t.Errorf("the event carries %s, which does not follow from the journal", call.Event.TraceParent)
 	}
 }
@@ -357,7 +359,7 @@ func TestDeadLetters_AreCountedAndTheirSpanFails(t *testing.T) {
 	run := r.Run("shop.desk", map[string]any{})
 	r.Suspended(run, 1)
 	call := r.Call("shop.find")
-	stray := sdk.Event{
+	stray := wire.Event{
 		ID: "stray", Source: "test", Type: "shop.find.done", Subject: run.Subject, Data: json.RawMessage(`{}`),
 		ParentID: "nobody", TraceParent: clientTrace,
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/state/memory"
 	"agentd/internal/worker"
@@ -19,7 +21,7 @@ func TestReady_NeedsTheConsumers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{Server: server, Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{Server: server, Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -16,7 +18,7 @@ type Following struct {
 	conn   *broker.Conn
 	agent  string
 	run    string
-	events chan sdk.Live
+	events chan wire.Live
 	// missed has a token when events may have been dropped.
 	missed chan struct{}
 	stop   func() error
@@ -31,9 +33,9 @@ const askAgain = time.Second
 // Follow listens to a run from now on; Events tells what happens. The run need not exist yet. The caller must call Close.
 func Follow(conn *broker.Conn, agent, run string) (*Following, error) {
 	f := &Following{
-		conn: conn, agent: agent, run: run, events: make(chan sdk.Live, followBuffer), missed: make(chan struct{}, 1),
+		conn: conn, agent: agent, run: run, events: make(chan wire.Live, followBuffer), missed: make(chan struct{}, 1),
 	}
-	unsubscribe, err := conn.WatchLive(conn.Subjects().Live(agent, sdk.NewRunKey(run)), func(l sdk.Live) {
+	unsubscribe, err := conn.WatchLive(conn.Subjects().Live(agent, wire.NewRunKey(run)), func(l wire.Live) {
 		select {
 		case f.events <- l:
 		default:
@@ -66,7 +68,7 @@ func (f *Following) Missed() {
 // Events calls handle with every milestone after the mark, each once and in order, and with the ephemeral events that are
 // not lost, until the run's end was handled or ctx ends. Who comes back continues with the mark of the last milestone that
 // was handled.
-func (f *Following) Events(ctx context.Context, after Mark, handle func(sdk.Live)) error {
+func (f *Following) Events(ctx context.Context, after Mark, handle func(wire.Live)) error {
 	at := place{Mark: after, whole: after == Mark{}}
 	var retry <-chan time.Time
 	for {
@@ -101,7 +103,7 @@ func (f *Following) Events(ctx context.Context, after Mark, handle func(sdk.Live
 }
 
 // ask handles the milestones after the mark and reports whether the run's end was among them.
-func (f *Following) ask(ctx context.Context, at *place, handle func(sdk.Live)) (done bool, err error) {
+func (f *Following) ask(ctx context.Context, at *place, handle func(wire.Live)) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	for {
@@ -132,7 +134,7 @@ type place struct {
 
 // next reports whether nothing can be between the place and a later milestone. After a revision without milestones it does
 // not know.
-func (p place) next(l sdk.Live) bool {
+func (p place) next(l wire.Live) bool {
 	if l.Revision == p.Revision {
 		return l.Index == p.Index+1
 	}
@@ -140,7 +142,7 @@ func (p place) next(l sdk.Live) bool {
 }
 
 // tell handles a milestone and reports whether it is the run's end.
-func (p *place) tell(l sdk.Live, handle func(sdk.Live)) (done bool) {
+func (p *place) tell(l wire.Live, handle func(wire.Live)) (done bool) {
 	*p = place{Mark: Mark{Revision: l.Revision, Index: l.Index}, whole: l.Index+1 == l.Count}
 	handle(l)
 	return l.Type == core.MilestoneFinished

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/sdk"
 )
@@ -12,7 +14,7 @@ import (
 type publisher struct{ *broker.Conn }
 
 // Publish implements runner.Publisher. A conflict is returned when the event is among the dead letters.
-func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event) error {
+func (p publisher) Publish(ctx context.Context, subject string, event wire.Event) error {
 	err := p.Conn.Publish(ctx, subject, event)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 		if failed := p.Contest(ctx, subject, event); failed != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -26,7 +28,7 @@ type Mark struct {
 }
 
 // before reports whether the milestone comes after the mark.
-func (m Mark) before(l sdk.Live) bool {
+func (m Mark) before(l wire.Live) bool {
 	return l.Revision > m.Revision || (l.Revision == m.Revision && l.Index > m.Index)
 }
 
@@ -41,7 +43,7 @@ type RunStatus struct {
 	Usage        sdk.Usage   `json:"usage"`
 	// Waiting are the calls that the run waits for.
 	Waiting    []WaitingCall `json:"waiting,omitempty"`
-	Milestones []sdk.Live    `json:"milestones,omitempty"`
+	Milestones []wire.Live   `json:"milestones,omitempty"`
 	// Heard are the ids of the last messages that came into the run (core.NoteID).
 	Heard []string `json:"heard,omitempty"`
 	// More says that there are further milestones, to be asked for with the mark of the last one.
@@ -95,7 +97,7 @@ func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, 
 	if err := json.Unmarshal(request, &q); err != nil || q.Run == "" {
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent, `want {"run": "<subject of the run>", "after": {"rev": n, "i": n}}`)
 	}
-	entries, err := w.runner.Journal(ctx, sdk.NewRunKey(q.Run))
+	entries, err := w.runner.Journal(ctx, wire.NewRunKey(q.Run))
 	if err != nil {
 		return nil, fmt.Errorf("read run: %w", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
@@ -151,7 +153,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stopAnswering()) }()
 	defer w.followToolsets(ctx)()
 	defer w.follow(ctx)()
-	stopListening, err := w.Conn.OnWake(func(run sdk.RunKey) { w.wake(ctx, run) })
+	stopListening, err := w.Conn.OnWake(func(run wire.RunKey) { w.wake(ctx, run) })
 	if err != nil {
 		return err
 	}
@@ -205,7 +207,7 @@ func (w *Worker) follow(ctx context.Context) (stop func()) {
 // wakeTimeout bounds the look at one run's journal; a wake that comes to nothing is only slower.
 const wakeTimeout = 5 * time.Second
 
-func (w *Worker) wake(ctx context.Context, run sdk.RunKey) {
+func (w *Worker) wake(ctx context.Context, run wire.RunKey) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	if err := w.runner.Wake(ctx, run); err != nil {
@@ -253,7 +255,7 @@ func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
 		settle(err)
 		return
 	}
-	event, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	event, err := wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		settle(w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
 		return
@@ -261,7 +263,7 @@ func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
 	settle(w.refuseUnknown(ctx, address.Agent, event))
 }
 
-func (w *Worker) refuseUnknown(ctx context.Context, agent string, event sdk.Event) error {
+func (w *Worker) refuseUnknown(ctx context.Context, agent string, event wire.Event) error {
 	subject, terminal, err := runner.RefuseUnknown(w.Conn.Subjects(), agent, event)
 	if err != nil {
 		return err
@@ -334,7 +336,7 @@ func (w *Worker) Ready(ctx context.Context) error {
 	if !w.Conn.Connected() {
 		return sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS")
 	}
-	if _, err := w.Store.Head(ctx, sdk.NewRunKey("")); err != nil && !errors.Is(err, runner.ErrNotFound) {
+	if _, err := w.Store.Head(ctx, wire.NewRunKey("")); err != nil && !errors.Is(err, runner.ErrNotFound) {
 		return fmt.Errorf("store: %w", err)
 	}
 	if s, ok := w.Store.(interface{ Ready() error }); ok {

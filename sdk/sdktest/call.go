@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
-	"agentd/sdk"
 )
 
 // Call is a call that a test answers by hand, in the place of a service or a person.
 type Call struct {
 	h *Harness
 	// Event is the call, Subject where it was delivered.
-	Event   sdk.Event
+	Event   wire.Event
 	Subject string
 }
 
@@ -48,10 +49,10 @@ func (h *Harness) callsOf(contractType string) chan *Call {
 	}
 	calls := make(chan *Call, 1024)
 	h.calls[contractType] = calls
-	filter := h.conn.Subjects().Root() + ".out.*." + sdk.NameToken(contractType) + ".>"
+	filter := h.conn.Subjects().Root() + ".out.*." + wire.NameToken(contractType) + ".>"
 	h.background(func(ctx context.Context) error {
 		return h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true, func(d broker.Delivery) bool {
-			event, err := sdk.DecodeEvent(d.Headers(), d.Data())
+			event, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err != nil {
 				h.t.Errorf("call on %s: %v", d.Subject(), err)
 				return true
@@ -72,11 +73,11 @@ func (c *Call) Data() map[string]any {
 }
 
 // Response is an answer of the given type, ready to be sent or changed.
-func (c *Call) Response(eventType string, data any) sdk.Event {
+func (c *Call) Response(eventType string, data any) wire.Event {
 	c.h.t.Helper()
 	encoded, err := json.Marshal(data)
 	c.h.check("encode answer", err)
-	return sdk.Event{
+	return wire.Event{
 		ID: "answer-" + c.Event.ID, Source: c.Event.Type, Type: eventType, Subject: c.Event.Subject,
 		Time: time.UnixMilli(1_790_000_000_000), DataSchema: c.Event.DataSchema, To: c.Event.RedirectTo,
 		ParentID: c.Event.ID, Data: encoded,
@@ -90,16 +91,16 @@ func (c *Call) Answer(eventType string, data any) {
 }
 
 // Fail answers with the system error of the call's contract.
-func (c *Call) Fail(p sdk.Problem) {
+func (c *Call) Fail(p wire.Problem) {
 	c.h.t.Helper()
-	response := c.Response(sdk.ErrorType(c.Event.Type), p)
+	response := c.Response(wire.ErrorType(c.Event.Type), p)
 	response.DataSchema = ""
 	c.Send(response)
 }
 
 // Send publishes an event on the call's reply subject. Sending another event there afterwards fails the test, because
 // services create their answers; see PublishAgain.
-func (c *Call) Send(event sdk.Event) {
+func (c *Call) Send(event wire.Event) {
 	c.h.t.Helper()
 	ctx, cancel := c.h.context()
 	defer cancel()
@@ -117,19 +118,19 @@ func (c *Call) reply() string {
 
 // PublishAgain publishes an event on the call's reply subject whether or not something is there: what an unruly service
 // may do.
-func (h *Harness) PublishAgain(c *Call, event sdk.Event) {
+func (h *Harness) PublishAgain(c *Call, event wire.Event) {
 	h.t.Helper()
 	h.Publish(c.reply(), event)
 }
 
 // PublishAs is PublishAgain as a principal, as if the broker had enforced it.
-func (h *Harness) PublishAs(principal string, c *Call, event sdk.Event) {
+func (h *Harness) PublishAs(principal string, c *Call, event wire.Event) {
 	h.t.Helper()
 	h.Publish(c.reply()+"."+principal, event)
 }
 
 // Publish publishes an event on a subject of a stream, whether or not something is there.
-func (h *Harness) Publish(subject string, event sdk.Event) {
+func (h *Harness) Publish(subject string, event wire.Event) {
 	h.t.Helper()
 	data, err := event.Encode()
 	h.check("encode event "+event.ID, err)
@@ -150,7 +151,7 @@ func (h *Harness) Void(contractType string) {
 	h.t.Helper()
 	ctx, cancel := h.context()
 	defer cancel()
-	filter := h.conn.Subjects().Root() + ".void.*." + sdk.NameToken(contractType) + ".>"
+	filter := h.conn.Subjects().Root() + ".void.*." + wire.NameToken(contractType) + ".>"
 	h.check("wait for a void of "+contractType, h.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true,
 		func(broker.Delivery) bool { return false }))
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -74,7 +76,7 @@ func Start(t testing.TB, o Options) *Harness {
 	ctx := t.Context()
 	var err error
 	h.conn, err = broker.Connect(ctx, broker.ConnectOptions{
-		URL: o.URL, Server: h.server(), Name: t.Name(), Subjects: sdk.DefaultSubjects(), Logger: h.log,
+		URL: o.URL, Server: h.server(), Name: t.Name(), Subjects: wire.DefaultSubjects(), Logger: h.log,
 	})
 	h.check("connect", err)
 	t.Cleanup(func() { h.check("close connection", h.conn.Close()) })
@@ -187,17 +189,17 @@ func (h *Harness) context() (context.Context, context.CancelFunc) {
 // Run is a run that was started.
 type Run struct {
 	Subject string
-	Key     sdk.RunKey
+	Key     wire.RunKey
 	Agent   string
 	// Init is the init token.
 	Init string
 }
 
 // Init returns an init event for an agent's contract version 1.0.0.
-func (h *Harness) Init(agent string, input any) sdk.Event {
+func (h *Harness) Init(agent string, input any) wire.Event {
 	data, err := json.Marshal(input)
 	h.check("encode input", err)
-	return sdk.Event{
+	return wire.Event{
 		ID: "init-1", Source: "com.test.client", Type: agent, Subject: h.t.Name(), Time: time.UnixMilli(1_790_000_000_000),
 		Data: data,
 	}
@@ -210,7 +212,7 @@ func (h *Harness) Run(agent string, input any) Run {
 }
 
 // Send publishes an init event.
-func (h *Harness) Send(agent string, event sdk.Event) Run {
+func (h *Harness) Send(agent string, event wire.Event) Run {
 	h.t.Helper()
 	ctx, cancel := h.context()
 	defer cancel()
@@ -219,23 +221,23 @@ func (h *Harness) Send(agent string, event sdk.Event) Run {
 }
 
 // SendAs is Send as a principal, as if the broker had enforced it.
-func (h *Harness) SendAs(principal, agent string, event sdk.Event) Run {
+func (h *Harness) SendAs(principal, agent string, event wire.Event) Run {
 	h.t.Helper()
 	h.Publish(h.conn.Subjects().Start(agent)+"."+principal, event)
 	return started(agent, event)
 }
 
-func started(agent string, event sdk.Event) Run {
-	r := Run{Subject: event.Subject, Agent: agent, Init: sdk.InitToken(event.Source, event.ID)}
+func started(agent string, event wire.Event) Run {
+	r := Run{Subject: event.Subject, Agent: agent, Init: wire.InitToken(event.Source, event.ID)}
 	if r.Subject == "" {
-		r.Subject = sdk.DefaultSubject(r.Init)
+		r.Subject = wire.DefaultSubject(r.Init)
 	}
-	r.Key = sdk.NewRunKey(r.Subject)
+	r.Key = wire.NewRunKey(r.Subject)
 	return r
 }
 
 // Done waits for the run's terminal event.
-func (h *Harness) Done(r Run) sdk.Event {
+func (h *Harness) Done(r Run) wire.Event {
 	h.t.Helper()
 	ctx, cancel := h.context()
 	defer cancel()
@@ -251,7 +253,7 @@ func (h *Harness) Cancel(r Run, reason string) {
 	defer cancel()
 	data, err := json.Marshal(map[string]string{"reason": reason})
 	h.check("encode reason", err)
-	h.check("cancel", h.conn.Control(ctx, sdk.ControlCancel, r.Agent, r.Key, sdk.Event{
+	h.check("cancel", h.conn.Control(ctx, wire.ControlCancel, r.Agent, r.Key, wire.Event{
 		ID: "cancel-1", Source: "com.test.operator", Type: "agentd.run.cancel", Subject: r.Subject, Data: data,
 	}))
 }
@@ -323,7 +325,7 @@ type DeadLetter struct {
 func (h *Harness) watchDeadLetters() {
 	h.dead = make(chan DeadLetter, 256)
 	h.background(func(ctx context.Context) error {
-		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(sdk.KindDLQ)}, true, func(d broker.Delivery) bool {
+		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, true, func(d broker.Delivery) bool {
 			h.dead <- DeadLetter{
 				Reason: d.Header("agentd-reason"), Detail: d.Header("agentd-detail"), Subject: d.Header("agentd-subject"),
 				Data: d.Data(),

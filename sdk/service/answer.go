@@ -8,14 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/contracts"
 	"agentd/sdk"
 )
 
 // response is the event that answers a call: with what the handler returned, or with an error.
-func (s *serving) response(c Call, answer Answer, err error) sdk.Event {
+func (s *serving) response(c Call, answer Answer, err error) wire.Event {
 	if err == nil {
-		var event sdk.Event
+		var event wire.Event
 		if event, err = s.success(c, answer); err == nil {
 			return event
 		}
@@ -23,23 +25,23 @@ func (s *serving) response(c Call, answer Answer, err error) sdk.Event {
 	return s.failure(c, err)
 }
 
-func (s *serving) success(c Call, answer Answer) (sdk.Event, error) {
+func (s *serving) success(c Call, answer Answer) (wire.Event, error) {
 	version := s.versions[c.Version]
 	if answer.Type == "" {
 		answer.Type = only(version)
 	}
 	emits, ok := version.Emits[answer.Type]
 	if !ok {
-		return sdk.Event{}, fmt.Errorf("the handler answered with type %q; version %s emits %s",
+		return wire.Event{}, fmt.Errorf("the handler answered with type %q; version %s emits %s",
 			answer.Type, c.Version, strings.Join(sorted(version.Emits), ", "))
 	}
 	data, err := encode(answer.Data)
 	if err != nil {
-		return sdk.Event{}, fmt.Errorf("encode the answer %T: %w", answer.Data, err)
+		return wire.Event{}, fmt.Errorf("encode the answer %T: %w", answer.Data, err)
 	}
 	if faults := emits.Validate(data); len(faults) > 0 {
 		// Not as an *sdk.Error: the caller can do nothing about it, and the faults quote what it should not see.
-		return sdk.Event{}, fmt.Errorf("the handler's answer does not fit the contract: %v", faults)
+		return wire.Event{}, fmt.Errorf("the handler's answer does not fit the contract: %v", faults)
 	}
 	event := s.event(c, answer.Type, c.Version, data)
 	if answer.Units != 0 {
@@ -49,7 +51,7 @@ func (s *serving) success(c Call, answer Answer) (sdk.Event, error) {
 }
 
 // failure is the system error event for err.
-func (s *serving) failure(c Call, err error) sdk.Event {
+func (s *serving) failure(c Call, err error) wire.Event {
 	problem := *sdk.AsError(err)
 	if problem.Code == "" {
 		problem.Code = sdk.CodeTool
@@ -59,24 +61,24 @@ func (s *serving) failure(c Call, err error) sdk.Event {
 		log = s.log.Error
 	}
 	log("call is answered with an error", "call", c.Event.ID, "code", problem.Code, "error", err)
-	data, err := json.Marshal(sdk.NewProblem(&problem))
+	data, err := json.Marshal(wire.NewProblem(&problem))
 	if err != nil {
 		panic(fmt.Sprintf("service: a problem has no JSON: %v", err)) // it is made of texts and bools
 	}
-	return s.event(c, sdk.ErrorType(s.contract.Type), contracts.Wildcard, data)
+	return s.event(c, wire.ErrorType(s.contract.Type), contracts.Wildcard, data)
 }
 
 // event has what all answers to the call share.
-func (s *serving) event(c Call, eventType, version string, data json.RawMessage) sdk.Event {
+func (s *serving) event(c Call, eventType, version string, data json.RawMessage) wire.Event {
 	in := &c.Event
 	to := in.RedirectTo
 	if to == "" {
 		to = in.Source
 	}
-	return sdk.Event{
+	return wire.Event{
 		// It follows from the call's, so that nobody mistakes the answers to two deliveries for two answers.
 		ID: in.ID + "-answer", Source: s.contract.Type, Type: eventType, Subject: in.Subject, Time: time.Now(),
-		DataContentType: sdk.ContentTypeJSON, DataSchema: sdk.SchemaRef(s.contract.URI, version), Data: data,
+		DataContentType: wire.ContentTypeJSON, DataSchema: sdk.SchemaRef(s.contract.URI, version), Data: data,
 		To: to, ParentID: in.ID, AccessControl: in.AccessControl, ExecutionUnits: s.units,
 		TraceParent: in.TraceParent, TraceState: in.TraceState,
 	}
@@ -84,7 +86,7 @@ func (s *serving) event(c Call, eventType, version string, data json.RawMessage)
 
 // respond stores the answer on the reply subject of the subject where the call was delivered, never of one that the event
 // names. An answer that is there already, from an earlier delivery or another program, is as good.
-func (s *serving) respond(ctx context.Context, c Call, event sdk.Event) error {
+func (s *serving) respond(ctx context.Context, c Call, event wire.Event) error {
 	reply, ok := s.conn.ReplySubject(c.subject)
 	if !ok {
 		return fmt.Errorf("subject %s is no call's", c.subject)

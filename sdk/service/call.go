@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
@@ -24,7 +26,7 @@ type Call struct {
 	// Version is the version of the contract that was called.
 	Version string
 	// Event is the call as it came, without defaults. Its Subject names the run, Agent who asks.
-	Event sdk.Event
+	Event wire.Event
 
 	// subject is where the call was delivered.
 	subject string
@@ -43,20 +45,20 @@ type Answer struct {
 }
 
 // readCall decodes a delivery. What its tokens say and what the event says must be the same: authorisation is by subject.
-func (s *serving) readCall(a sdk.Address, d broker.Delivery) (Call, error) {
-	event, err := sdk.DecodeEvent(d.Headers(), d.Data())
+func (s *serving) readCall(a wire.Address, d broker.Delivery) (Call, error) {
+	event, err := wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		return Call{}, err
 	}
 	var faults []sdk.Fault
-	ref, ok := sdk.ParseCallRef(a.Call.Call)
+	ref, ok := wire.ParseCallRef(a.Call.Call)
 	if !ok {
 		faults = append(faults, sdk.Fault{Path: "the subject's last token", Expected: "a call's id", Got: a.Call.Call})
 	}
 	if event.ID != a.Call.Call {
 		faults = append(faults, sdk.Fault{Path: "$.id", Expected: "the subject's last token", Got: strconv.Quote(event.ID)})
 	}
-	if sdk.NewRunKey(event.Subject) != a.Run {
+	if wire.NewRunKey(event.Subject) != a.Run {
 		faults = append(faults, sdk.Fault{
 			Path: "$.subject", Expected: "the run that the subject names", Got: strconv.Quote(event.Subject),
 		})
@@ -70,8 +72,8 @@ func (s *serving) readCall(a sdk.Address, d broker.Delivery) (Call, error) {
 }
 
 // due is when the call's context ends: as the call says, else after the service's own timeout.
-func (s *serving) due(call sdk.Event) time.Time {
-	if text, ok := call.Extensions[sdk.ExpiryTime].(string); ok {
+func (s *serving) due(call wire.Event) time.Time {
+	if text, ok := call.Extensions[wire.ExpiryTime].(string); ok {
 		at, err := time.Parse(time.RFC3339Nano, text)
 		if err == nil {
 			return at

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker"
@@ -122,7 +124,7 @@ func TestServe_AnswerOfAnotherIsAsGood(t *testing.T) {
 	w.run(Server{}, s)
 	c := w.call(s, `{"city":"Bern"}`)
 	receive(t, "the call", g.entered)
-	first := sdk.Event{ID: "a", Source: "another", Type: forecastDone, Subject: c.event.Subject, Data: []byte(`{"text":"first"}`)}
+	first := wire.Event{ID: "a", Source: "another", Type: forecastDone, Subject: c.event.Subject, Data: []byte(`{"text":"first"}`)}
 	if err := w.conn.Publish(w.context(), w.conn.Subjects().Reply(c.address), first); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +301,7 @@ func TestServe_DeadlineOfTheCall(t *testing.T) {
 	w.run(Server{}, s)
 	publish := func(expiry string) sent {
 		c := w.newCall(s, `{"city":"Bern"}`)
-		c.event.Extensions = map[string]any{sdk.ExpiryTime: expiry}
+		c.event.Extensions = map[string]any{wire.ExpiryTime: expiry}
 		return w.publish(c)
 	}
 	want := time.Now().Add(time.Hour).UnixMilli()
@@ -322,7 +324,7 @@ func TestServe_GarbageIsDeadLettered(t *testing.T) {
 	s := weather(t, sunny)
 	w := start(t, s)
 	other := w.newCall(s, `{"city":"Oslo"}`)
-	valid := func(change func(*sdk.Event)) []byte {
+	valid := func(change func(*wire.Event)) []byte {
 		event := other.event
 		change(&event)
 		data, err := event.Encode()
@@ -339,10 +341,10 @@ func TestServe_GarbageIsDeadLettered(t *testing.T) {
 		data            []byte
 	}{
 		{at, "is not an event", []byte(`{"id":`)},
-		{"agentd.out.local.weather_forecast.somewhere", "none of this wire's", valid(func(*sdk.Event) {})},
-		{at, "$.id", valid(func(e *sdk.Event) { e.ID = "another" })},
-		{at, "$.subject", valid(func(e *sdk.Event) { e.Subject = "another" })},
-		{w.conn.Subjects().Call(odd), "a call's id", valid(func(e *sdk.Event) { e.ID = odd.Call })},
+		{"agentd.out.local.weather_forecast.somewhere", "none of this wire's", valid(func(*wire.Event) {})},
+		{at, "$.id", valid(func(e *wire.Event) { e.ID = "another" })},
+		{at, "$.subject", valid(func(e *wire.Event) { e.Subject = "another" })},
+		{w.conn.Subjects().Call(odd), "a call's id", valid(func(e *wire.Event) { e.ID = odd.Call })},
 		{"agentd.void.local.weather_forecast.somewhere", "none of this wire's", nil},
 	}
 	w.run(Server{}, s)

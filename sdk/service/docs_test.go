@@ -14,12 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker"
-	"agentd/sdk"
 )
 
 const servicesDoc = "../../docs/services.md"
@@ -139,7 +140,7 @@ func newSecured(t *testing.T, keep func(line string) bool) *secured {
 func (e *secured) as(user string) *broker.Conn {
 	e.t.Helper()
 	c, err := broker.Connect(e.context(), broker.ConnectOptions{
-		URL: "nats://" + user + "@" + e.url, Subjects: sdk.DefaultSubjects(), Logger: e.log.logger(),
+		URL: "nats://" + user + "@" + e.url, Subjects: wire.DefaultSubjects(), Logger: e.log.logger(),
 	})
 	if err != nil {
 		e.t.Fatal(err)
@@ -171,7 +172,7 @@ func TestDocs_PermissionsSufficeForThisPackage(t *testing.T) {
 	})
 	answered := e.call(e.s, `{"city":"Bern"}`)
 	receive(t, "the call", g.entered)
-	other := sdk.Event{ID: "a", Source: "another", Type: forecastDone, Subject: answered.event.Subject, Data: []byte(`{"text":"rain"}`)}
+	other := wire.Event{ID: "a", Source: "another", Type: forecastDone, Subject: answered.event.Subject, Data: []byte(`{"text":"rain"}`)}
 	if err := e.conn.Publish(e.context(), e.conn.Subjects().Reply(answered.address), other); err != nil {
 		t.Fatal(err)
 	}

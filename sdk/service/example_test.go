@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/sdk"
 	"agentd/sdk/service"
@@ -70,7 +72,7 @@ func calls(s *service.Service, data ...string) (err error) {
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	ctx, cancel := context.WithCancel(context.Background())
-	conn, err := broker.Connect(ctx, broker.ConnectOptions{Server: server, Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{Server: server, Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		cancel()
 		return err
@@ -93,13 +95,13 @@ func calls(s *service.Service, data ...string) (err error) {
 
 // call publishes a call like an agent does, and prints the answer.
 func call(ctx context.Context, conn *broker.Conn, contractType string, i int, data string) error {
-	run := sdk.NewRunKey("trip-7")
-	id := sdk.CallID(run, sdk.InitToken("example", "1"), 1, i, "forecast", []byte(data))
-	at := sdk.CallAddress{
-		Domain: sdk.LocalDomain, Type: sdk.NameToken(contractType), Agent: "travel_desk", Run: run, Call: id,
+	run := wire.NewRunKey("trip-7")
+	id := wire.CallID(run, wire.InitToken("example", "1"), 1, i, "forecast", []byte(data))
+	at := wire.CallAddress{
+		Domain: wire.LocalDomain, Type: wire.NameToken(contractType), Agent: "travel_desk", Run: run, Call: id,
 	}
 	reply := conn.Subjects().Reply(at)
-	err := conn.Publish(ctx, conn.Subjects().Call(at), sdk.Event{
+	err := conn.Publish(ctx, conn.Subjects().Call(at), wire.Event{
 		ID: id, Source: reply, Type: contractType, Subject: "trip-7", DataSchema: "#/weather/forecast/1.0.0",
 		Data: json.RawMessage(data),
 	})
@@ -108,13 +110,13 @@ func call(ctx context.Context, conn *broker.Conn, contractType string, i int, da
 	}
 	var failure error
 	err = conn.Watch(ctx, broker.ZoneIn, []string{reply}, true, func(d broker.Delivery) bool {
-		var event sdk.Event
+		var event wire.Event
 		var answer struct {
 			Text    string      `json:"text"`
 			Message string      `json:"errorMessage"`
 			Faults  []sdk.Fault `json:"faults"`
 		}
-		if event, failure = sdk.DecodeEvent(d.Headers(), d.Data()); failure == nil {
+		if event, failure = wire.DecodeEvent(d.Headers(), d.Data()); failure == nil {
 			failure = json.Unmarshal(event.Data, &answer)
 		}
 		fmt.Printf("%s: %s%s\n", event.Type, answer.Text, answer.Message)

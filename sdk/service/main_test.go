@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
@@ -151,7 +153,7 @@ func (w *world) context() context.Context {
 func (w *world) connect() *broker.Conn {
 	w.t.Helper()
 	c, err := broker.Connect(w.context(), broker.ConnectOptions{
-		Server: w.server, Name: w.t.Name(), Subjects: sdk.DefaultSubjects(), Logger: w.log.logger(),
+		Server: w.server, Name: w.t.Name(), Subjects: wire.DefaultSubjects(), Logger: w.log.logger(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -187,26 +189,26 @@ func (w *world) run(o Server, services ...*Service) (stop func()) {
 
 // sent is a call that was published.
 type sent struct {
-	address sdk.CallAddress
-	event   sdk.Event
+	address wire.CallAddress
+	event   wire.Event
 }
 
 // newCall is a call of the newest version of a service's contract, in its first domain.
 func (w *world) newCall(s *Service, data string) sent {
 	w.calls++
 	subject := fmt.Sprintf("%s-%d", w.t.Name(), w.calls)
-	run := sdk.NewRunKey(subject)
-	args, err := sdk.Canonicalize([]byte(data))
+	run := wire.NewRunKey(subject)
+	args, err := wire.Canonicalize([]byte(data))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c := sent{address: sdk.CallAddress{
-		Domain: sdk.DomainToken(s.domains[0]), Type: sdk.NameToken(s.contract.Type), Agent: "travel_desk", Run: run,
-		Call: sdk.CallID(run, sdk.InitToken("test", "init"), 1, 0, s.contract.Type, args),
+	c := sent{address: wire.CallAddress{
+		Domain: wire.DomainToken(s.domains[0]), Type: wire.NameToken(s.contract.Type), Agent: "travel_desk", Run: run,
+		Call: wire.CallID(run, wire.InitToken("test", "init"), 1, 0, s.contract.Type, args),
 	}}
 	versions := sorted(s.versions)
 	reply := w.conn.Subjects().Reply(c.address)
-	c.event = sdk.Event{
+	c.event = wire.Event{
 		ID: c.address.Call, Source: reply, Type: s.contract.Type, Subject: subject, To: s.contract.Type, RedirectTo: reply,
 		DataSchema: sdk.SchemaRef(s.contract.URI, versions[len(versions)-1]), Data: args, Agent: "travel.desk",
 		Domain: s.domains[0], AccessControl: "tenant:acme", ParentID: "init", ExecutionUnits: 7,
@@ -232,7 +234,7 @@ func (w *world) call(s *Service, data string) sent {
 // void voids a call as workers do.
 func (w *world) void(c sent) {
 	w.t.Helper()
-	event := sdk.Event{
+	event := wire.Event{
 		ID: c.event.ID + "-void", Source: c.event.Source, Type: c.event.Type, Subject: c.event.Subject, ParentID: c.event.ID,
 	}
 	if err := w.conn.Publish(w.context(), w.conn.Subjects().Void(c.address), event); err != nil {
@@ -241,14 +243,14 @@ func (w *world) void(c sent) {
 }
 
 // answer waits for the answer to a call.
-func (w *world) answer(c sent) sdk.Event {
+func (w *world) answer(c sent) wire.Event {
 	w.t.Helper()
 	_, event := w.first(broker.ZoneIn, w.conn.Subjects().Reply(c.address))
 	return event
 }
 
 // first waits for the first event on a subject.
-func (w *world) first(zone broker.Zone, subject string) (broker.Delivery, sdk.Event) {
+func (w *world) first(zone broker.Zone, subject string) (broker.Delivery, wire.Event) {
 	w.t.Helper()
 	var delivery broker.Delivery
 	err := w.conn.Watch(w.context(), zone, []string{subject}, true, func(d broker.Delivery) bool {
@@ -258,7 +260,7 @@ func (w *world) first(zone broker.Zone, subject string) (broker.Delivery, sdk.Ev
 	if err != nil {
 		w.t.Fatalf("nothing came on %s: %v", subject, err)
 	}
-	event, err := sdk.DecodeEvent(delivery.Headers(), delivery.Data())
+	event, err := wire.DecodeEvent(delivery.Headers(), delivery.Data())
 	if err != nil && zone != broker.ZoneDLQ {
 		w.t.Fatalf("event on %s: %v", subject, err)
 	}
@@ -266,13 +268,13 @@ func (w *world) first(zone broker.Zone, subject string) (broker.Delivery, sdk.Ev
 }
 
 // problem waits for the system error that answers a call.
-func (w *world) problem(c sent) sdk.Problem {
+func (w *world) problem(c sent) wire.Problem {
 	w.t.Helper()
 	event := w.answer(c)
-	if want := sdk.ErrorType(c.event.To); event.Type != want {
+	if want := wire.ErrorType(c.event.To); event.Type != want {
 		w.t.Fatalf("got a %s with %s, want a %s", event.Type, event.Data, want)
 	}
-	var p sdk.Problem
+	var p wire.Problem
 	if err := json.Unmarshal(event.Data, &p); err != nil {
 		w.t.Fatal(err)
 	}

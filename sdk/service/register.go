@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/sdk"
@@ -91,7 +93,7 @@ func offer(conn *broker.Conn, services []*serving) (stop func() error, err error
 		}
 		var domains []string
 		for _, d := range s.domains {
-			domains = append(domains, cmp.Or(d, sdk.LocalDomain))
+			domains = append(domains, cmp.Or(d, wire.LocalDomain))
 		}
 		one.Metadata["domain"] = strings.Join(domains, " ")
 		one.Stats = func() any {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/internal/telemetry"
@@ -72,10 +74,10 @@ func (s *serving) announceMissing(ctx context.Context, ref broker.ConsumerRef) {
 // but only to one of the programs that serve the contract, and only when it has a free slot.
 func (s *serving) listenVoid(domain string) (stop func()) {
 	subjects := s.conn.Subjects()
-	filter := fmt.Sprintf("%s.%s.%s.%s.>", subjects.Root(), sdk.KindVoid, sdk.DomainToken(domain), sdk.NameToken(s.contract.Type))
+	filter := fmt.Sprintf("%s.%s.%s.%s.>", subjects.Root(), wire.KindVoid, wire.DomainToken(domain), wire.NameToken(s.contract.Type))
 	unsubscribe, err := s.conn.Tail(filter, func(subject string, _ map[string][]string, _ []byte) {
 		// Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
-		if address, err := subjects.Parse(subject); err == nil && address.Kind == sdk.KindVoid {
+		if address, err := subjects.Parse(subject); err == nil && address.Kind == wire.KindVoid {
 			s.flights.void(address.Call.Call)
 		}
 	})
@@ -98,7 +100,7 @@ func (s *serving) handle(ctx context.Context, d broker.Delivery) {
 		s.reject(ctx, d, err)
 		return
 	}
-	if address.Kind == sdk.KindVoid {
+	if address.Kind == wire.KindVoid {
 		s.flights.void(address.Call.Call)
 		s.ack(d)
 		return
@@ -127,7 +129,7 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 	stop := s.extend(d)
 	defer stop()
 	work, shown := s.telemetry.Serve(handling, &c.Event)
-	var sent *sdk.Event
+	var sent *wire.Event
 	defer func() { shown.End(work, sent) }()
 	i := s.invoke(work, &c)
 	answer, err := i.wait(s.patience)
@@ -155,9 +157,9 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 	}
 }
 
-func (s *serving) count(answer sdk.Event) {
+func (s *serving) count(answer wire.Event) {
 	s.calls.Add(1)
-	if answer.Type == sdk.ErrorType(s.contract.Type) {
+	if answer.Type == wire.ErrorType(s.contract.Type) {
 		s.errors.Add(1)
 	}
 }
@@ -302,7 +304,7 @@ func (s *serving) admit(c *Call) ([]byte, error) {
 }
 
 // called is the version of the contract that the event names.
-func (s *serving) called(e sdk.Event) (string, error) {
+func (s *serving) called(e wire.Event) (string, error) {
 	if e.Type != s.contract.Type {
 		return "", sdk.Errorf(sdk.CodeInvalidEvent, "this service answers %s and was called with %s", s.contract.Type, e.Type)
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
@@ -152,7 +154,7 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 }
 
 func (o Server) connect(ctx context.Context, services []*Service) (*broker.Conn, error) {
-	subjects, err := sdk.NewSubjects(cmp.Or(o.Root, os.Getenv("AGENTD_ROOT"), sdk.DefaultRoot))
+	subjects, err := wire.NewSubjects(cmp.Or(o.Root, os.Getenv("AGENTD_ROOT"), wire.DefaultRoot))
 	if err != nil {
 		return nil, err
 	}

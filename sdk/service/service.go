@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/contracts"
 	"agentd/sdk"
 )
@@ -147,7 +149,7 @@ func (s *Service) compile() []sdk.Fault {
 	if c.URI == "" {
 		fault("$.uri", "a URI", "nothing")
 	}
-	if err := sdk.CheckName(c.Type); err != nil {
+	if err := wire.CheckName(c.Type); err != nil {
 		fault("$.type", "a name", fmt.Sprintf("%q", c.Type))
 	}
 	if len(c.Versions) == 0 {
@@ -163,7 +165,7 @@ func (s *Service) compile() []sdk.Fault {
 			fault(path+".emits", "at least one answer", "none")
 		}
 		for _, emitted := range sorted(emits) {
-			if sdk.CheckName(emitted) != nil || emitted == sdk.ErrorType(c.Type) {
+			if wire.CheckName(emitted) != nil || emitted == wire.ErrorType(c.Type) {
 				fault(path+".emits", "names of answers other than the system error", emitted)
 			}
 		}
@@ -195,7 +197,7 @@ func (s *Service) check() []sdk.Fault {
 		fault("domains", "at least one", "none")
 	}
 	for _, d := range s.domains {
-		if err := sdk.CheckDomain(d); err != nil {
+		if err := wire.CheckDomain(d); err != nil {
 			fault("domains", sdk.AsError(err).Message, d)
 		}
 	}

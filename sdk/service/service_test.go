@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -27,14 +29,14 @@ func TestService_AnswersACall(t *testing.T) {
 	w.run(Server{}, s)
 	c := w.call(s, `{"city":"Bern"}`)
 	got := w.answer(c)
-	want := sdk.Event{
+	want := wire.Event{
 		ID: c.event.ID + "-answer", Source: forecastType, Type: forecastDone, Subject: c.event.Subject,
-		DataContentType: sdk.ContentTypeJSON, DataSchema: "#/weather/forecast/1.0.0", ParentID: c.event.ID,
+		DataContentType: wire.ContentTypeJSON, DataSchema: "#/weather/forecast/1.0.0", ParentID: c.event.ID,
 		To: c.event.RedirectTo, AccessControl: "tenant:acme", ExecutionUnits: 1_500_000,
 		TraceParent: c.event.TraceParent, TraceState: c.event.TraceState,
 		Data: json.RawMessage(`{"text":"sunny in Bern","warnings":[],"days":1}`),
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(sdk.Event{}, "Time"), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(wire.Event{}, "Time"), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
 	if age := time.Since(got.Time); age < 0 || age > deadline {
@@ -42,7 +44,7 @@ func TestService_AnswersACall(t *testing.T) {
 	}
 	w.settled(s)
 	want = c.event
-	want.DataContentType = sdk.ContentTypeJSON
+	want.DataContentType = wire.ContentTypeJSON
 	wantCall := Call{IdempotencyKey: c.event.ID, Attempt: 1, Version: "1.0.0", Event: want}
 	if diff := cmp.Diff(wantCall, seen, cmpopts.IgnoreUnexported(Call{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("call (-want +got):\n%s", diff)
@@ -85,7 +87,7 @@ func TestService_RefusesWhatBreaksTheContract(t *testing.T) {
 	w.run(Server{}, s)
 	for name, test := range map[string]struct {
 		data   string
-		change func(*sdk.Event)
+		change func(*wire.Event)
 		code   sdk.Code
 		paths  []string
 		text   string
@@ -96,19 +98,19 @@ func TestService_RefusesWhatBreaksTheContract(t *testing.T) {
 		},
 		"nothing": {data: `{}`, code: sdk.CodeContractViolation, paths: []string{"$.city"}, text: "does not fit"},
 		"version": {
-			data: `{"city":"Bern"}`, change: func(e *sdk.Event) { e.DataSchema = "#/weather/forecast/1.1.0" },
+			data: `{"city":"Bern"}`, change: func(e *wire.Event) { e.DataSchema = "#/weather/forecast/1.1.0" },
 			code: sdk.CodeContractMissing, text: "it has 1.0.0",
 		},
 		"contract": {
-			data: `{"city":"Bern"}`, change: func(e *sdk.Event) { e.DataSchema = "#/weather/report/1.0.0" },
+			data: `{"city":"Bern"}`, change: func(e *wire.Event) { e.DataSchema = "#/weather/report/1.0.0" },
 			code: sdk.CodeContractMissing, text: "#/weather/report",
 		},
 		"dataschema": {
-			data: `{"city":"Bern"}`, change: func(e *sdk.Event) { e.DataSchema = "forecast" },
+			data: `{"city":"Bern"}`, change: func(e *wire.Event) { e.DataSchema = "forecast" },
 			code: sdk.CodeInvalidEvent, text: "<uri>/<version>",
 		},
 		"type": {
-			data: `{"city":"Bern"}`, change: func(e *sdk.Event) { e.Type = "weather_forecast" },
+			data: `{"city":"Bern"}`, change: func(e *wire.Event) { e.Type = "weather_forecast" },
 			code: sdk.CodeInvalidEvent, text: "weather_forecast",
 		},
 	} {
@@ -169,22 +171,22 @@ func TestService_MapsErrors(t *testing.T) {
 		Code: sdk.CodeRateLimited, Message: "too many forecasts", Retryable: true, Cause: errors.New(secret),
 		Faults: []sdk.Fault{{Path: "$.city", Expected: "a Swiss city"}},
 	}
-	internal := sdk.Problem{ErrorName: "internal", ErrorMessage: "internal error", Code: sdk.CodeInternal}
+	internal := wire.Problem{ErrorName: "internal", ErrorMessage: "internal error", Code: sdk.CodeInternal}
 	for name, test := range map[string]struct {
 		handler func(ctx context.Context) (any, error)
-		want    sdk.Problem
+		want    wire.Problem
 		logged  string
 	}{
 		"own": {
 			handler: func(context.Context) (any, error) { return nil, errors.Join(errors.New(secret), full) },
-			want: sdk.Problem{
+			want: wire.Problem{
 				ErrorName: "rate_limited", ErrorMessage: "too many forecasts", Code: sdk.CodeRateLimited, Retryable: true, Faults: full.Faults,
 			},
 			logged: secret,
 		},
 		"without a code": {
 			handler: func(context.Context) (any, error) { return nil, &sdk.Error{Message: "no"} },
-			want:    sdk.Problem{ErrorName: "tool_failed", ErrorMessage: "no", Code: sdk.CodeTool},
+			want:    wire.Problem{ErrorName: "tool_failed", ErrorMessage: "no", Code: sdk.CodeTool},
 		},
 		"any": {
 			handler: func(context.Context) (any, error) { return nil, errors.New(secret) }, want: internal, logged: secret,
@@ -196,7 +198,7 @@ func TestService_MapsErrors(t *testing.T) {
 		},
 		"timeout": {
 			handler: func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
-			want: sdk.Problem{
+			want: wire.Problem{
 				ErrorName: "deadline_exceeded", ErrorMessage: "the service took too long", Code: sdk.CodeDeadline, Retryable: true,
 			},
 		},
@@ -221,7 +223,7 @@ func TestService_MapsErrors(t *testing.T) {
 		},
 		"answer that is too large": {
 			handler: func(context.Context) (any, error) { return forecast{Text: strings.Repeat("x", 2<<20)}, nil },
-			want: sdk.Problem{
+			want: wire.Problem{
 				ErrorName: "too_large", ErrorMessage: "the answer is larger than the broker takes", Code: sdk.CodeTooLarge,
 			},
 		},
@@ -229,7 +231,7 @@ func TestService_MapsErrors(t *testing.T) {
 			handler: func(context.Context) (any, error) {
 				return nil, sdk.Errorf(sdk.CodeTool, "%s", strings.Repeat("x", 2<<20))
 			},
-			want: sdk.Problem{
+			want: wire.Problem{
 				ErrorName: "too_large", ErrorMessage: "the answer is larger than the broker takes", Code: sdk.CodeTooLarge,
 			},
 		},

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
@@ -135,7 +137,7 @@ func Run(ctx context.Context, o Options) error {
 // serving is one Run.
 type serving struct {
 	Options
-	subjects sdk.Subjects
+	subjects wire.Subjects
 	keys     *sealed.Keyring
 	health   health
 	// telemetry is nil when it is off.
@@ -147,7 +149,7 @@ func newServing(o Options) (*serving, error) {
 	o.URL = cmp.Or(o.URL, defaultURL)
 	o.Slots = cmp.Or(o.Slots, defaultSlots)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	subjects, err := sdk.NewSubjects(cmp.Or(o.Root, sdk.DefaultRoot))
+	subjects, err := wire.NewSubjects(cmp.Or(o.Root, wire.DefaultRoot))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
@@ -84,20 +86,20 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 }
 
 // greet starts a run and returns how it ended.
-func greet(t *testing.T, url string) sdk.Event {
+func greet(t *testing.T, url string) wire.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: url, Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: url, Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	event := sdk.Event{ID: "1", Source: "test", Type: "greeter", Subject: t.Name(), Data: json.RawMessage(`{"message":"Hi"}`)}
+	event := wire.Event{ID: "1", Source: "test", Type: "greeter", Subject: t.Name(), Data: json.RawMessage(`{"message":"Hi"}`)}
 	if err := conn.Start(ctx, "greeter", event); err != nil {
 		t.Fatal(err)
 	}
-	done, err := conn.WaitDone(ctx, "greeter", sdk.NewRunKey(t.Name()), sdk.InitToken("test", "1"))
+	done, err := conn.WaitDone(ctx, "greeter", wire.NewRunKey(t.Name()), wire.InitToken("test", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,7 @@ func TestRun_IsNotReadyWhileItFinishesItsSteps(t *testing.T) {
 	})
 	await(t, "serving", serving)
 	until(t, "http://"+health+"/readyz", http.StatusOK)
-	ended := make(chan sdk.Event, 1)
+	ended := make(chan wire.Event, 1)
 	go func() { ended <- greet(t, s.URL()) }()
 	await(t, "the model call", asked)
 	stopped := make(chan error, 1)

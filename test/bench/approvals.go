@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/desk"
 	"agentd/sdk"
 )
@@ -65,7 +67,7 @@ func approvals(ctx context.Context) (err error) {
 func (s *system) ask(ctx context.Context, d *desk.Desk) error {
 	for n := range pendingApprovals {
 		subject := fmt.Sprintf("approval-%d", n)
-		err := s.conn.Start(ctx, agentName, sdk.Event{
+		err := s.conn.Start(ctx, agentName, wire.Event{
 			ID: subject, Source: "bench.client", Type: agentName, Subject: subject, Data: []byte(`{"message":"1 1"}`),
 		})
 		if err != nil {

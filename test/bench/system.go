@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -30,7 +32,7 @@ type system struct {
 
 	mu sync.Mutex
 	// waiting are the clients by the CloudEvents subject of their run.
-	waiting map[string]chan sdk.Event
+	waiting map[string]chan wire.Event
 }
 
 const (
@@ -57,7 +59,7 @@ func open(
 	ctx context.Context, spec sdk.AgentSpec, name, durability string,
 	openStore func(*broker.Conn) (runner.Store, func() error, error),
 ) (*system, error) {
-	s := &system{name: name, durability: durability, waiting: map[string]chan sdk.Event{}}
+	s := &system{name: name, durability: durability, waiting: map[string]chan wire.Event{}}
 	dir, err := os.MkdirTemp("", "agentd-bench")
 	if err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func open(
 		return nil, errors.Join(err, s.close())
 	}
 	s.closers = append(s.closers, server.Close)
-	if s.conn, err = broker.Connect(ctx, broker.ConnectOptions{Server: server, Name: "bench", Subjects: sdk.DefaultSubjects()}); err != nil {
+	if s.conn, err = broker.Connect(ctx, broker.ConnectOptions{Server: server, Name: "bench", Subjects: wire.DefaultSubjects()}); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	s.closers = append(s.closers, s.conn.Close)
@@ -161,9 +163,9 @@ func (s *system) serve(ctx context.Context) error {
 				return
 			}
 			s.calls.Add(1)
-			call, err := sdk.DecodeEvent(d.Headers(), d.Data())
+			call, err := wire.DecodeEvent(d.Headers(), d.Data())
 			if err == nil {
-				err = s.conn.Publish(ctx, reply, sdk.Event{
+				err = s.conn.Publish(ctx, reply, wire.Event{
 					ID: "a-" + call.ID, Source: toolType, Type: toolType + ".done", Subject: call.Subject, ParentID: call.ID,
 					DataSchema: call.DataSchema, Data: json.RawMessage(`{"sum":1,"filler":"` + filler + `"}`),
 				})
@@ -180,8 +182,8 @@ func (s *system) serve(ctx context.Context) error {
 }
 
 func (s *system) watchDone(ctx context.Context) error {
-	return s.conn.Watch(ctx, broker.ZoneDone, []string{s.conn.Subjects().All(sdk.KindDone)}, false, func(d broker.Delivery) bool {
-		event, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	return s.conn.Watch(ctx, broker.ZoneDone, []string{s.conn.Subjects().All(wire.KindDone)}, false, func(d broker.Delivery) bool {
+		event, err := wire.DecodeEvent(d.Headers(), d.Data())
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "client:", err)
 			return true
@@ -206,11 +208,11 @@ func (s *system) run(ctx context.Context, turns int) error {
 func (s *system) runTo(ctx context.Context, turns, width int) (subject string, err error) {
 	n := s.next.Add(1)
 	subject = fmt.Sprintf("bench-%d", n)
-	done := make(chan sdk.Event, 1)
+	done := make(chan wire.Event, 1)
 	s.mu.Lock()
 	s.waiting[subject] = done
 	s.mu.Unlock()
-	err = s.conn.Start(ctx, agentName, sdk.Event{
+	err = s.conn.Start(ctx, agentName, wire.Event{
 		ID: subject, Source: "bench.client", Type: agentName, Subject: subject,
 		Data: json.RawMessage(fmt.Sprintf(`{"message":"%d %d"}`, turns, width)),
 	})
@@ -238,5 +240,5 @@ func (s *system) journalOf(ctx context.Context, turns, width int) ([]core.Entry,
 	if err != nil {
 		return nil, err
 	}
-	return s.worker.Runner().Journal(ctx, sdk.NewRunKey(subject))
+	return s.worker.Runner().Journal(ctx, wire.NewRunKey(subject))
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -92,11 +94,11 @@ func (p *approvers) opinion() opinion {
 
 func (p *approvers) handle(ctx context.Context, d broker.Delivery, background *sync.WaitGroup) {
 	address, err := subjects.Parse(d.Subject())
-	if err != nil || address.Kind == sdk.KindVoid {
+	if err != nil || address.Kind == wire.KindVoid {
 		_ = d.Ack() // a lost ack is another delivery
 		return
 	}
-	asked, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	asked, err := wire.DecodeEvent(d.Headers(), d.Data())
 	var request sdk.PermissionRequest
 	if err == nil {
 		err = json.Unmarshal(asked.Data, &request)
@@ -116,8 +118,8 @@ func (p *approvers) handle(ctx context.Context, d broker.Delivery, background *s
 }
 
 // decided is the event of a decision. Equal decisions are one event, sent again.
-func decided(asked sdk.Event, request sdk.PermissionRequest, decision sdk.Decision) sdk.Event {
-	return sdk.Event{
+func decided(asked wire.Event, request sdk.PermissionRequest, decision sdk.Decision) wire.Event {
+	return wire.Event{
 		ID: fmt.Sprintf("d-%s-%s", asked.ID, decision), Source: "approver", Type: sdk.TypePermissionDecided, Subject: asked.Subject,
 		ParentID: asked.ID, Data: json.RawMessage(fmt.Sprintf(`{"decision":%q,"args_sha256":%q}`, decision, request.ArgsHash)),
 	}
@@ -133,8 +135,8 @@ func (r *report) countDecisions() {
 		}
 	}
 	for _, m := range r.messages[broker.ZoneOut] {
-		if address, err := subjects.Parse(m.Subject); err == nil && address.Kind == sdk.KindOut {
-			ref, _ := sdk.ParseCallRef(address.Call.Call) // a worker's own
+		if address, err := subjects.Parse(m.Subject); err == nil && address.Kind == wire.KindOut {
+			ref, _ := wire.ParseCallRef(address.Call.Call) // a worker's own
 			made[ref.ID] = true
 		}
 	}

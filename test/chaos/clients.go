@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -27,13 +29,13 @@ type clients struct {
 	inits map[string]*initEvent
 	next  int
 	// lost are the runs whose journal was deleted.
-	lost map[sdk.RunKey]bool
+	lost map[wire.RunKey]bool
 }
 
 // initEvent is an init event and its end.
 type initEvent struct {
 	agent    string
-	event    sdk.Event
+	event    wire.Event
 	scenario *scenario
 	// fails are codes that its terminal event may have.
 	fails []sdk.Code
@@ -49,7 +51,7 @@ type initEvent struct {
 
 func newClients(w *world) *clients {
 	return &clients{
-		world: w, slots: make(chan struct{}, w.running), rng: w.rng(2), inits: map[string]*initEvent{}, lost: map[sdk.RunKey]bool{},
+		world: w, slots: make(chan struct{}, w.running), rng: w.rng(2), inits: map[string]*initEvent{}, lost: map[wire.RunKey]bool{},
 	}
 }
 
@@ -100,11 +102,11 @@ func (c *clients) begin(ctx context.Context, agent, subject string, s *scenario,
 	}
 	in := &initEvent{
 		agent: agent, scenario: s, fails: fails, begun: time.Now(), terminals: map[uint64]bool{}, slot: slot,
-		event: sdk.Event{
+		event: wire.Event{
 			ID: id, Source: "chaos", Type: "shop." + agent, Subject: subject, Data: json.RawMessage(fmt.Sprintf(`{"message":%q}`, s.name)),
 		},
 	}
-	c.inits[subjects.Done(agent, sdk.NewRunKey(subject), sdk.InitToken(in.event.Source, id))] = in
+	c.inits[subjects.Done(agent, wire.NewRunKey(subject), wire.InitToken(in.event.Source, id))] = in
 	c.mu.Unlock()
 	in.sequence = c.publish(ctx, subjects.Start(agent), in.event)
 	return in
@@ -112,11 +114,11 @@ func (c *clients) begin(ctx context.Context, agent, subject string, s *scenario,
 
 func (c *clients) cancel(ctx context.Context, in *initEvent, wait time.Duration) {
 	pause(ctx, wait)
-	ev := sdk.Event{
+	ev := wire.Event{
 		ID: "cancel-" + in.event.ID, Source: "chaos", Type: "agentd.cancel", Subject: in.event.Subject,
 		Data: json.RawMessage(`{"reason":"enough"}`),
 	}
-	subject := subjects.Control(sdk.ControlCancel, in.agent, sdk.NewRunKey(in.event.Subject))
+	subject := subjects.Control(wire.ControlCancel, in.agent, wire.NewRunKey(in.event.Subject))
 	for {
 		c.publish(ctx, subject, ev)
 		// A run that begins more than a minute later does not hear it, so it is sent until it was of use.
@@ -136,12 +138,12 @@ func (c *clients) litter(ctx context.Context) {
 	c.next++
 	n := c.next
 	c.mu.Unlock()
-	run := sdk.NewRunKey(fmt.Sprint("nobody-", n))
+	run := wire.NewRunKey(fmt.Sprint("nobody-", n))
 	c.publishRaw(ctx, subjects.Start(deskAgent), []byte(`{"id":1}`))
-	nobody := sdk.CallAddress{
-		Domain: sdk.LocalDomain, Type: "nothing", Agent: deskAgent, Run: run, Call: sdk.CallID(run, "", 1, 0, "nothing", nil),
+	nobody := wire.CallAddress{
+		Domain: wire.LocalDomain, Type: "nothing", Agent: deskAgent, Run: run, Call: wire.CallID(run, "", 1, 0, "nothing", nil),
 	}
-	c.publish(ctx, subjects.Reply(nobody), sdk.Event{
+	c.publish(ctx, subjects.Reply(nobody), wire.Event{
 		ID: fmt.Sprint("stray-", n), Source: "chaos", Type: "nothing.done", Data: json.RawMessage(`{}`),
 	})
 }
@@ -151,7 +153,7 @@ func (c *clients) litter(ctx context.Context) {
 // for good: the ack of an activation that belongs to the lost journal would remove the message that drives the new one.
 func (c *clients) amnesia(ctx context.Context, s *scenario) {
 	in := c.begin(ctx, s.agent, "", s, s.fails, false)
-	key := sdk.NewRunKey(in.event.Subject)
+	key := wire.NewRunKey(in.event.Subject)
 	c.mu.Lock()
 	c.lost[key] = true
 	c.mu.Unlock()
@@ -167,8 +169,8 @@ func (c *clients) amnesia(ctx context.Context, s *scenario) {
 	}
 	c.record.cover("C27", 1)
 	call := head.Calls[0]
-	address := sdk.CallAddress{Domain: sdk.LocalDomain, Type: sdk.NameToken(call.Type), Agent: head.Agent, Run: key, Call: call.ID}
-	sequence := c.publish(ctx, subjects.Reply(address), sdk.Event{
+	address := wire.CallAddress{Domain: wire.LocalDomain, Type: wire.NameToken(call.Type), Agent: head.Agent, Run: key, Call: call.ID}
+	sequence := c.publish(ctx, subjects.Reply(address), wire.Event{
 		ID: "a-" + call.ID, Source: call.Type, Type: call.Type + ".done", Subject: head.Run, ParentID: call.ID, Data: json.RawMessage(`{}`),
 	})
 	stream := broker.StreamName(subjects, broker.ZoneIn)
@@ -183,7 +185,7 @@ func (c *clients) amnesia(ctx context.Context, s *scenario) {
 }
 
 // awaitWaiting waits until a run waits for a call.
-func (c *clients) awaitWaiting(ctx context.Context, key sdk.RunKey) (core.Head, bool) {
+func (c *clients) awaitWaiting(ctx context.Context, key wire.RunKey) (core.Head, bool) {
 	for ctx.Err() == nil {
 		rec, err := c.store.Head(ctx, key)
 		if err == nil {
@@ -224,7 +226,7 @@ func (c *clients) awaitAcked(ctx context.Context, in *initEvent) bool {
 func (c *clients) await(ctx context.Context) {
 	for ctx.Err() == nil {
 		// From the beginning, each time: what was seen before is known by its sequence.
-		err := c.conn.Watch(ctx, broker.ZoneDone, []string{subjects.All(sdk.KindDone)}, true, func(d broker.Delivery) bool {
+		err := c.conn.Watch(ctx, broker.ZoneDone, []string{subjects.All(wire.KindDone)}, true, func(d broker.Delivery) bool {
 			c.done(d)
 			return true
 		})
@@ -253,13 +255,13 @@ func (c *clients) done(d broker.Delivery) {
 	if in.slot {
 		<-c.slots
 	}
-	ev, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	ev, err := wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		c.record.violate("terminal event on %s: %v", d.Subject(), err)
 		return
 	}
-	var problem sdk.Problem
-	if ev.Type == sdk.ErrorType("shop."+in.agent) || ev.Type == sdk.ErrorType(in.agent) {
+	var problem wire.Problem
+	if ev.Type == wire.ErrorType("shop."+in.agent) || ev.Type == wire.ErrorType(in.agent) {
 		if err := json.Unmarshal(ev.Data, &problem); err != nil {
 			c.record.violate("terminal event on %s: %v", d.Subject(), err)
 		}
@@ -281,7 +283,7 @@ func (c *clients) open() int {
 }
 
 // forgotten reports whether the journal of a run was deleted.
-func (c *clients) forgotten(run sdk.RunKey) bool {
+func (c *clients) forgotten(run wire.RunKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lost[run]

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/audit"
 	"agentd/internal/broker"
 	"agentd/internal/core"
@@ -38,8 +40,8 @@ func (m *stored) headers() map[string][]string {
 }
 
 // event is the message's event, or nil when it cannot be decoded.
-func (m *stored) event() *sdk.Event {
-	ev, err := sdk.DecodeEvent(m.headers(), m.Data)
+func (m *stored) event() *wire.Event {
+	ev, err := wire.DecodeEvent(m.headers(), m.Data)
 	if err != nil {
 		return nil
 	}
@@ -146,7 +148,7 @@ type evidence struct {
 	*world
 	record   *record
 	checker  *audit.Checker
-	journals map[sdk.RunKey][]core.Entry
+	journals map[wire.RunKey][]core.Entry
 	messages map[broker.Zone][]stored
 	acked    map[broker.ConsumerRef]consumerState
 	// skipped are inputs of runs whose journals were deleted.
@@ -156,13 +158,13 @@ type evidence struct {
 // check tells the checker everything, in an order that respects causes, and returns what was violated.
 func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error) {
 	e := &evidence{
-		world: w, record: w.record, checker: audit.New(subjects), journals: map[sdk.RunKey][]core.Entry{}, messages: map[broker.Zone][]stored{},
+		world: w, record: w.record, checker: audit.New(subjects), journals: map[wire.RunKey][]core.Entry{}, messages: map[broker.Zone][]stored{},
 		skipped: map[core.Cause]bool{},
 	}
 	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneDLQ, broker.ZoneTimer} {
 		filter := ">"
 		if z == broker.ZoneTimer {
-			filter = subjects.All(sdk.KindFire)
+			filter = subjects.All(wire.KindFire)
 		}
 		var err error
 		if e.messages[z], err = w.messages(ctx, z, filter); err != nil {
@@ -223,12 +225,12 @@ func (e *evidence) inputs() []audit.Message {
 	return all
 }
 
-func servedByAgent(call sdk.CallAddress) bool { return call.Type == sdk.NameToken(childType) }
+func servedByAgent(call wire.CallAddress) bool { return call.Type == wire.NameToken(childType) }
 
 // runOf is the run that an input is for.
-func runOf(address sdk.Address, ev *sdk.Event) sdk.RunKey {
-	if address.Kind == sdk.KindStart && ev != nil {
-		return sdk.NewRunKey(ev.Subject)
+func runOf(address wire.Address, ev *wire.Event) wire.RunKey {
+	if address.Kind == wire.KindStart && ev != nil {
+		return wire.NewRunKey(ev.Subject)
 	}
 	return address.Run
 }
@@ -252,7 +254,7 @@ func (e *evidence) readJournals(ctx context.Context) error {
 	}
 }
 
-func (e *evidence) readJournal(ctx context.Context, reader *runner.Runner, run sdk.RunKey) error {
+func (e *evidence) readJournal(ctx context.Context, reader *runner.Runner, run wire.RunKey) error {
 	entries, err := reader.Journal(ctx, run)
 	if err != nil {
 		return err
@@ -284,7 +286,7 @@ func (e *evidence) published() {
 				e.record.violate("a message on %s: %v", m.Subject, err)
 				continue
 			}
-			if e.clients.forgotten(address.Run) || z == broker.ZoneIn && (address.Kind != sdk.KindIn || !servedByAgent(address.Call)) {
+			if e.clients.forgotten(address.Run) || z == broker.ZoneIn && (address.Kind != wire.KindIn || !servedByAgent(address.Call)) {
 				continue
 			}
 			ev := m.event()
@@ -299,7 +301,7 @@ func (e *evidence) published() {
 
 // deadLetters tells of all dead letters.
 func (e *evidence) deadLetters() {
-	prefix := strings.TrimSuffix(subjects.All(sdk.KindDLQ), ">")
+	prefix := strings.TrimSuffix(subjects.All(wire.KindDLQ), ">")
 	for i := range e.messages[broker.ZoneDLQ] {
 		tokens := strings.Split(strings.TrimPrefix(e.messages[broker.ZoneDLQ][i].Subject, prefix), ".")
 		sequence, err := strconv.ParseUint(tokens[len(tokens)-1], 10, 64)
@@ -321,7 +323,7 @@ func (e *evidence) deadLetters() {
 func (e *evidence) executions() {
 	for _, n := range e.record.notes {
 		if n.Kind == noteExecuted {
-			e.checker.Executed(audit.Execution{Run: sdk.NewRunKey(n.Run), Call: n.Call, AtMostOnce: n.Once})
+			e.checker.Executed(audit.Execution{Run: wire.NewRunKey(n.Run), Call: n.Call, AtMostOnce: n.Once})
 		}
 	}
 	calls, _, _ := e.model.calls()

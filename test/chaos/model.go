@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"sync"
 
-	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // modelServer is the model of all workers. It knows which calls it had before.
@@ -97,12 +97,12 @@ func (m *modelServer) forget(run string) {
 }
 
 // calls returns how many calls there were for each run, in all, and how many repeated a turn.
-func (m *modelServer) calls() (byRun map[sdk.RunKey]int, all, repeated int) {
+func (m *modelServer) calls() (byRun map[wire.RunKey]int, all, repeated int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	byRun = map[sdk.RunKey]int{}
+	byRun = map[wire.RunKey]int{}
 	for t, n := range m.asked {
-		byRun[sdk.NewRunKey(t.run)] += n
+		byRun[wire.NewRunKey(t.run)] += n
 		all += n
 		repeated += n - 1
 	}

@@ -10,8 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
-	"agentd/sdk"
 )
 
 // nemesis hurts the world.
@@ -233,7 +234,7 @@ func (n *nemesis) timers(all context.Context, rng *rand.Rand, background *sync.W
 		n.record.cover("C22", 1)
 		return true
 	}
-	filter := []string{subjects.All(sdk.KindTimer)}
+	filter := []string{subjects.All(wire.KindTimer)}
 	for n.hurting.Err() == nil {
 		if err := n.conn.Watch(n.hurting, broker.ZoneTimer, filter, false, watch); err != nil {
 			pause(n.hurting, 200*time.Millisecond) // the server is away

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/handler"
@@ -71,7 +73,7 @@ type store struct {
 	*armed
 }
 
-func (s store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
+func (s store) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
 	rec, err := s.Store.Head(ctx, run)
 	if err == nil && s.Point != "" {
 		if e, err := core.DecodeEntry(rec.Data); err == nil && e.Head.Driver != nil { // the runner reports what cannot be read
@@ -82,13 +84,13 @@ func (s store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) 
 	return rec, err
 }
 
-func (s store) PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error {
+func (s store) PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error {
 	err := s.Store.PutBlob(ctx, run, digest, data)
 	s.pass(ctx, atBlob)
 	return err
 }
 
-func (s store) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
+func (s store) Barrier(ctx context.Context, run wire.RunKey, v runner.Version) error {
 	s.pass(ctx, atBarrier)
 	if s.pass(ctx, atBarrierLost) {
 		return fmt.Errorf("%w: the answer is lost", runner.ErrAmbiguous)
@@ -127,7 +129,7 @@ func momentsOf(data []byte) (moments, error) {
 	return absorbing, nil
 }
 
-func (s store) Append(ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
+func (s store) Append(ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
 	m, err := momentsOf(next.Data)
 	if err != nil {
 		return runner.Version{}, err
@@ -155,7 +157,7 @@ type publisher struct {
 	*armed
 }
 
-func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event) error {
+func (p publisher) Publish(ctx context.Context, subject string, event wire.Event) error {
 	before := activityOf(ctx)
 	if before.published.Load() == 0 {
 		p.pass(ctx, atPublish)
@@ -174,7 +176,7 @@ func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event)
 	return nil
 }
 
-func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
+func (p publisher) ArmTimer(ctx context.Context, agent string, run wire.RunKey, due int64) error {
 	p.pass(ctx, atArm)
 	err := p.Publisher.ArmTimer(ctx, agent, run, due)
 	p.pass(ctx, atArmed)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/worker"
@@ -97,7 +99,7 @@ func (r role) work(ctx context.Context) (err error) {
 	notes := &notebook{w: os.Stdout}
 	logger := slog.New(&watcher{notes, slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})})
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		URL: r.NATS, Name: "chaos", Subjects: sdk.DefaultSubjects(), Logger: logger, Wait: true,
+		URL: r.NATS, Name: "chaos", Subjects: wire.DefaultSubjects(), Logger: logger, Wait: true,
 	})
 	if err != nil {
 		return err

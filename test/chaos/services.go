@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/sdk"
@@ -59,11 +61,11 @@ func (s *services) whim() whim {
 
 func (s *services) handle(ctx context.Context, d broker.Delivery) {
 	address, err := subjects.Parse(d.Subject())
-	if err != nil || address.Kind == sdk.KindVoid {
+	if err != nil || address.Kind == wire.KindVoid {
 		_ = d.Ack() // a lost ack is another delivery
 		return
 	}
-	call, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	call, err := wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		s.record.violate("a call cannot be decoded: %s: %v", d.Subject(), err)
 		return
@@ -84,14 +86,14 @@ func (s *services) handle(ctx context.Context, d broker.Delivery) {
 	}
 }
 
-func (s *services) answer(call sdk.Event, nonce uint32, transient bool) sdk.Event {
-	answer := sdk.Event{
+func (s *services) answer(call wire.Event, nonce uint32, transient bool) wire.Event {
+	answer := wire.Event{
 		ID: fmt.Sprintf("a-%s-%d", call.ID, nonce), Source: call.Type, Type: call.Type + ".done", Subject: call.Subject,
 		ParentID: call.ID, DataSchema: call.DataSchema, Data: json.RawMessage(fmt.Sprintf(`{"answer":"%d"}`, nonce)),
 	}
 	switch {
 	case transient:
-		answer.Type = sdk.ErrorType(call.Type)
+		answer.Type = wire.ErrorType(call.Type)
 		answer.Data = json.RawMessage(`{"errorName":"busy","errorMessage":"busy","errorStack":null,"code":"unavailable","retryable":true}`)
 	case call.Type == sdk.TypeQuestion:
 		answer.Type = contracts.TypeQuestionAnswered
@@ -100,7 +102,7 @@ func (s *services) answer(call sdk.Event, nonce uint32, transient bool) sdk.Even
 }
 
 // publish stores a message without any condition, perhaps twice when the server is away, and says where.
-func (w *world) publish(ctx context.Context, subject string, ev sdk.Event) (sequence uint64) {
+func (w *world) publish(ctx context.Context, subject string, ev wire.Event) (sequence uint64) {
 	data, err := ev.Encode()
 	if err != nil {
 		w.record.violate("event %s cannot be encoded: %v", ev.ID, err)

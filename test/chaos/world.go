@@ -17,10 +17,11 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
-	"agentd/sdk"
 	"agentd/test/ports"
 )
 
@@ -44,7 +45,7 @@ type options struct {
 	out io.Writer
 }
 
-var subjects = sdk.DefaultSubjects()
+var subjects = wire.DefaultSubjects()
 
 // world is one chaos: the driver's connections, the processes, and what became of everything.
 type world struct {
@@ -236,7 +237,7 @@ func (w *world) redisCommand(port int, log *os.File) (*child, error) {
 }
 
 // forget deletes the journal of a run, as a store does that lost it.
-func (w *world) forget(ctx context.Context, run sdk.RunKey) error {
+func (w *world) forget(ctx context.Context, run wire.RunKey) error {
 	if w.redis == nil {
 		stream := broker.StreamName(subjects, broker.ZoneRun)
 		var answer struct {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -30,7 +32,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"agentd/internal/broker"
-	"agentd/sdk"
 )
 
 // scaledObject is KEDA's, as far as the chart uses it. Its own types need a hundred modules.
@@ -268,7 +269,7 @@ func TestChart_ScalesByTheConsumersThatWorkersRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	subjects, err := sdk.NewSubjects("acme")
+	subjects, err := wire.NewSubjects("acme")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/llm/mockllm"
 	"agentd/internal/state/redistest"
-	"agentd/sdk"
 	"agentd/test/ports"
 )
 
@@ -54,7 +55,7 @@ func (s *shell) conn() *broker.Conn {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	conn, err := broker.Connect(s.t.Context(), broker.ConnectOptions{URL: strings.TrimSpace(string(address)), Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(s.t.Context(), broker.ConnectOptions{URL: strings.TrimSpace(string(address)), Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		s.t.Fatal(err)
 	}

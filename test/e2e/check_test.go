@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk"
 )
@@ -18,7 +20,7 @@ const (
 )
 
 // checkEnd compares how a run ended with how its record does.
-func checkEnd(r mockllm.Record, done sdk.Event) []string {
+func checkEnd(r mockllm.Record, done wire.Event) []string {
 	last := r.Messages[len(r.Messages)-1]
 	switch {
 	case last.Role == "user" && strings.HasSuffix(strings.TrimSpace(last.Text), endMarker):
@@ -33,7 +35,7 @@ func checkEnd(r mockllm.Record, done sdk.Event) []string {
 			return []string{fmt.Sprintf("ends with %s %s, not by its stop-on tool", done.Type, done.Data)}
 		}
 	case replies(r) == recordedReplies:
-		var p sdk.Problem
+		var p wire.Problem
 		if err := json.Unmarshal(done.Data, &p); err != nil || p.Code != sdk.CodeQuotaExhausted {
 			return []string{fmt.Sprintf("ends with %s %s, not with the quota", done.Type, done.Data)}
 		}

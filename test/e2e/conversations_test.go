@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/llm/mockllm"
@@ -123,7 +125,7 @@ func (w *world) start(r mockllm.Record) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	err = w.conn.Start(w.t.Context(), agentName, sdk.Event{
+	err = w.conn.Start(w.t.Context(), agentName, wire.Event{
 		ID: r.Run(), Source: "com.test.customer", Type: agentName, Subject: w.subject(r), Data: data,
 	})
 	if err != nil {
@@ -133,11 +135,11 @@ func (w *world) start(r mockllm.Record) {
 
 func (w *world) subject(r mockllm.Record) string { return w.prefix + r.Run() }
 
-func (w *world) wait(r mockllm.Record) sdk.Event {
+func (w *world) wait(r mockllm.Record) wire.Event {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
-	init := sdk.InitToken("com.test.customer", r.Run())
-	done, err := w.conn.WaitDone(ctx, agentName, sdk.NewRunKey(w.subject(r)), init)
+	init := wire.InitToken("com.test.customer", r.Run())
+	done, err := w.conn.WaitDone(ctx, agentName, wire.NewRunKey(w.subject(r)), init)
 	if err != nil {
 		w.t.Fatalf("%s does not end: %v", r.Run(), err)
 	}
@@ -146,7 +148,7 @@ func (w *world) wait(r mockllm.Record) sdk.Event {
 
 func (w *world) journal(r mockllm.Record) []core.Entry {
 	reader := runner.New(runner.Options{Store: w.store})
-	entries, err := reader.Journal(w.t.Context(), sdk.NewRunKey(w.subject(r)))
+	entries, err := reader.Journal(w.t.Context(), wire.NewRunKey(w.subject(r)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -238,7 +240,7 @@ func replies(r mockllm.Record) int {
 
 // equalJSON compares two JSON texts by value.
 func equalJSON(a, b []byte) bool {
-	ca, errA := sdk.Canonicalize(a)
-	cb, errB := sdk.Canonicalize(b)
+	ca, errA := wire.Canonicalize(a)
+	cb, errB := wire.Canonicalize(b)
 	return errA == nil && errB == nil && bytes.Equal(ca, cb)
 }

@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/state/natsstore"
 	"agentd/internal/state/redistest"
-	"agentd/sdk"
 )
 
 // world starts the processes of a scenario and stops them with the test.
@@ -150,7 +151,7 @@ func provision(t *testing.T, env []string, agentd, config string) {
 func (w *world) connect(t *testing.T, url string, s scenario, env []string) {
 	t.Helper()
 	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{
-		URL: url, Name: "e2e", Subjects: sdk.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
+		URL: url, Name: "e2e", Subjects: wire.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/nats-io/nats.go"
@@ -147,7 +149,7 @@ func TestArvo_ConstructorTakesEveryEventAsItIs(t *testing.T) {
 	r := w.start("trip/1")
 	call := w.Call(w.contract.Type)
 	call.Answer("evt.weather.forecast.success", map[string]string{"text": "sunny"})
-	for what, ev := range map[string]sdk.Event{"call": call.Event, "terminal event": w.Done(r)} {
+	for what, ev := range map[string]wire.Event{"call": call.Event, "terminal event": w.Done(r)} {
 		if what == "terminal event" {
 			ev.Type = "com.agent.desk" // Arvo wants three parts
 		}
@@ -155,7 +157,7 @@ func TestArvo_ConstructorTakesEveryEventAsItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := sdk.DecodeEvent(nil, runNode(t, arvoEvent, want))
+		back, err := wire.DecodeEvent(nil, runNode(t, arvoEvent, want))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 
 	"agentd/sdk"
@@ -112,11 +114,11 @@ func TestPermissions_OfAServiceAreItsOwn(t *testing.T) {
 	r := w.start("trip")
 	call := w.Call(w.contract.Type)
 	subjects, own := w.Conn().Subjects(), w.State(r).Calls[0].ID
-	person := sdk.CallAddress{
-		Domain: sdk.DomainToken(sdk.HumanDomain), Type: sdk.NameToken(sdk.TypeQuestion), Agent: "desk", Run: r.Key, Call: own,
+	person := wire.CallAddress{
+		Domain: wire.DomainToken(sdk.HumanDomain), Type: wire.NameToken(sdk.TypeQuestion), Agent: "desk", Run: r.Key, Call: own,
 	}
 	for _, subject := range []string{
-		subjects.Start("desk"), call.Subject, subjects.Reply(person), subjects.Control(sdk.ControlCancel, "desk", r.Key),
+		subjects.Start("desk"), call.Subject, subjects.Reply(person), subjects.Control(wire.ControlCancel, "desk", r.Key),
 		subjects.Done("desk", r.Key, r.Init), subjects.Journal(r.Key), subjects.Fire("desk", r.Key), subjects.Get("desk"),
 		strings.Replace(call.Subject, ".out.", ".void.", 1), "agentd.in.local.weather_other.desk.253.run.call",
 	} {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -116,7 +118,7 @@ func (w *world) startServer() (host string) {
 	fmt.Fprintf(&config, "host: 127.0.0.1\nport: -1\njetstream {store_dir: %q}\n", filepath.Join(dir, "data"))
 	text := strings.NewReplacer(
 		"$WEATHER_PASSWORD", "cold", "users = [", "users = [\n{user: worker, password: hot}",
-		"weather_forecast", sdk.NameToken(w.contract.Type),
+		"weather_forecast", wire.NameToken(w.contract.Type),
 	).Replace(config.String())
 	path := filepath.Join(dir, "nats.conf")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -254,9 +256,9 @@ func (w *world) start(subject string) sdktest.Run {
 }
 
 // answers are the events on the service's reply subjects.
-func (w *world) answers() map[string]sdk.Event {
+func (w *world) answers() map[string]wire.Event {
 	w.t.Helper()
-	filter := w.Conn().Subjects().Root() + ".in.*." + sdk.NameToken(w.contract.Type) + ".>"
+	filter := w.Conn().Subjects().Root() + ".in.*." + wire.NameToken(w.contract.Type) + ".>"
 	stream, err := w.Conn().JetStream().Stream(w.t.Context(), "AGENTD_IN")
 	if err != nil {
 		w.t.Fatal(err)
@@ -265,7 +267,7 @@ func (w *world) answers() map[string]sdk.Event {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	events := map[string]sdk.Event{}
+	events := map[string]wire.Event{}
 	for subject, n := range info.State.Subjects {
 		m, err := stream.GetLastMsgForSubject(w.t.Context(), subject)
 		if err != nil {
@@ -274,7 +276,7 @@ func (w *world) answers() map[string]sdk.Event {
 		if n != 1 {
 			w.t.Errorf("%s has %d answers, want 1", subject, n)
 		}
-		if events[subject], err = sdk.DecodeEvent(m.Header, m.Data); err != nil {
+		if events[subject], err = wire.DecodeEvent(m.Header, m.Data); err != nil {
 			w.t.Errorf("answer on %s: %v", subject, err)
 		}
 	}

@@ -170,15 +170,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "every attempt at an agent starts a run", file: "internal/runner/input.go",
-		old: `init.Token = sdk.InitToken("", ref.ID)`, new: `init.Token = sdk.InitToken("", call.Call)`,
+		old: `init.Token = wire.InitToken("", ref.ID)`, new: `init.Token = wire.InitToken("", call.Call)`,
 	},
 	{
-		name: "call ids do not cover the content", file: "sdk/ids.go",
+		name: "call ids do not cover the content", file: "sdk/wire/ids.go",
 		old: "\th.Write(args)\n", new: "\t_ = args\n",
 	},
 	{
 		name: "the terminal id depends on the worker", file: "internal/runner/effect.go",
-		old: "ev.ID = sdk.TerminalID(a.key, init.Token)", new: "ev.ID = sdk.TerminalID(a.key, init.Token+a.Env.Random())",
+		old: "ev.ID = wire.TerminalID(a.key, init.Token)", new: "ev.ID = wire.TerminalID(a.key, init.Token+a.Env.Random())",
 	},
 	{
 		name: "events carry the time when they are published", file: "internal/runner/effect.go",

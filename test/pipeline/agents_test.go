@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
@@ -63,7 +65,7 @@ func called(s core.State, n int) sdktest.Run {
 
 func sub(run, call string) sdktest.Run {
 	subject := run + "/" + call
-	return sdktest.Run{Subject: subject, Key: sdk.NewRunKey(subject)}
+	return sdktest.Run{Subject: subject, Key: wire.NewRunKey(subject)}
 }
 
 // told are the results that a run's model was given.
@@ -298,10 +300,10 @@ func TestAgents_VoidThatOvertakesItsCall(t *testing.T) {
 	model := sdktest.Script(sdktest.Say("done in vain"))
 	h := sdktest.Start(t, sdktest.Options{Agents: []sdk.Agent{{Spec: callable("child")}}, Model: model})
 	const caller = "another desk's run"
-	address := sdk.CallAddress{Domain: sdk.LocalDomain, Type: "child", Agent: "desk", Run: sdk.NewRunKey(caller)}
-	address.Call = sdk.CallID(address.Run, "init", 1, 0, "child", []byte("{}"))
+	address := wire.CallAddress{Domain: wire.LocalDomain, Type: "child", Agent: "desk", Run: wire.NewRunKey(caller)}
+	address.Call = wire.CallID(address.Run, "init", 1, 0, "child", []byte("{}"))
 	subjects := h.Conn().Subjects()
-	call := sdk.Event{
+	call := wire.Event{
 		ID: address.Call, Source: subjects.Reply(address), Type: "child", To: "child", Subject: caller, Agent: "desk",
 		Time: time.UnixMilli(1_790_000_000_000), Data: json.RawMessage(`{"message":"hello"}`),
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -127,7 +129,7 @@ func lives(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal))
 
 	h.Done(send("hasty"))
 
-	cancelled := sdktest.Run{Subject: t.Name(), Key: sdk.NewRunKey(t.Name()), Agent: "desk", Init: sdk.InitToken("com.test.client", "init-1")}
+	cancelled := sdktest.Run{Subject: t.Name(), Key: wire.NewRunKey(t.Name()), Agent: "desk", Init: wire.InitToken("com.test.client", "init-1")}
 	h.Cancel(cancelled, "enough")
 	wantProblem(t, h.Done(cancelled), "desk", sdk.CodeCancelled)
 
@@ -135,7 +137,7 @@ func lives(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal))
 	refused := h.Init("desk", hello())
 	refused.ID = "another init"
 	h.Done(h.Send("desk", refused))
-	h.PublishRaw(sdk.DefaultSubjects().Start("desk"), []byte("{not json"))
+	h.PublishRaw(wire.DefaultSubjects().Start("desk"), []byte("{not json"))
 	h.DeadLetter()
 	return h, v
 }
@@ -157,9 +159,9 @@ func TestAudit_FindsWhatIsWrong(t *testing.T) {
 		h, v := lives(t, start)
 		sound(t, h.Conn(), h.Worker().Store)
 		store := h.Worker().Store
-		run, conn, subjects := sdk.NewRunKey("desk run"), h.Conn(), h.Conn().Subjects()
+		run, conn, subjects := wire.NewRunKey("desk run"), h.Conn(), h.Conn().Subjects()
 		call := fmt.Sprintf("%s.out.*.*.*.%s.%s.>", subjects.Root(), run.Partition, run.Token)
-		done := subjects.Done("desk", run, sdk.InitToken("com.test.client", "init of desk"))
+		done := subjects.Done("desk", run, wire.InitToken("com.test.client", "init of desk"))
 		for _, test := range []struct {
 			name, invariant string
 			damage          func(context.Context) error
@@ -209,7 +211,7 @@ func publishLike(ctx context.Context, conn *broker.Conn, subject string, change 
 	if err != nil {
 		return err
 	}
-	m := &nats.Msg{Subject: subject, Data: last.Data, Header: nats.Header{"Content-Type": {sdk.ContentTypeStructured}}}
+	m := &nats.Msg{Subject: subject, Data: last.Data, Header: nats.Header{"Content-Type": {wire.ContentTypeStructured}}}
 	change(m)
 	_, err = conn.JetStream().PublishMsg(ctx, m)
 	return err

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 
 	"agentd/internal/broker"
@@ -18,7 +20,7 @@ func TestConflict_IsDeadLettered(t *testing.T) {
 	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")))
 	r := h.Run("desk", hello())
 	call := h.Call("calc.add")
-	done := sdk.DefaultSubjects().Done("desk", r.Key, r.Init)
+	done := wire.DefaultSubjects().Done("desk", r.Key, r.Init)
 	forged := h.Init("desk", hello())
 	forged.ID = "forged"
 	h.Publish(done, forged)
@@ -36,7 +38,7 @@ func TestLaterLayout_IsLeftToOthers(t *testing.T) {
 	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")))
 	r := h.Run("desk", hello())
 	h.Suspended(r, 1)
-	last, err := h.Conn().Last(t.Context(), sdk.DefaultSubjects().Journal(r.Key))
+	last, err := h.Conn().Last(t.Context(), wire.DefaultSubjects().Journal(r.Key))
 	if err != nil {
 		t.Fatal(err)
 	}

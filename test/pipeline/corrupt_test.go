@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
@@ -24,14 +26,14 @@ import (
 // vandal damages what a store holds of a run.
 type vandal interface {
 	// cut removes an entry from the middle of the journal.
-	cut(ctx context.Context, run sdk.RunKey) error
+	cut(ctx context.Context, run wire.RunKey) error
 	// scribble replaces the first entry by bytes that are no entry; alter, by an entry with another content.
-	scribble(ctx context.Context, run sdk.RunKey) error
-	alter(ctx context.Context, run sdk.RunKey) error
+	scribble(ctx context.Context, run wire.RunKey) error
+	alter(ctx context.Context, run wire.RunKey) error
 	// behead appends something that is no entry at all.
-	behead(ctx context.Context, run sdk.RunKey) error
+	behead(ctx context.Context, run wire.RunKey) error
 	// lose removes the run's blobs.
-	lose(ctx context.Context, run sdk.RunKey) error
+	lose(ctx context.Context, run wire.RunKey) error
 }
 
 // natsVandal works on the journal's stream.
@@ -50,7 +52,7 @@ func (v natsVandal) each(ctx context.Context, filter string, do func(jetstream.S
 	return v.conn.Scan(ctx, broker.ZoneRun, filter, 1, func(m broker.Stored) (bool, error) { return true, do(stream, m) })
 }
 
-func (v natsVandal) cut(ctx context.Context, run sdk.RunKey) error {
+func (v natsVandal) cut(ctx context.Context, run wire.RunKey) error {
 	n := 0
 	return v.each(ctx, v.conn.Subjects().Journal(run), func(s jetstream.Stream, m broker.Stored) error {
 		if n++; n == 1 {
@@ -61,7 +63,7 @@ func (v natsVandal) cut(ctx context.Context, run sdk.RunKey) error {
 }
 
 // rewrite puts the journal's messages anew, the first one changed.
-func (v natsVandal) rewrite(ctx context.Context, run sdk.RunKey, change func([]byte) []byte) error {
+func (v natsVandal) rewrite(ctx context.Context, run wire.RunKey, change func([]byte) []byte) error {
 	n := 0
 	return v.each(ctx, v.conn.Subjects().Journal(run), func(s jetstream.Stream, m broker.Stored) error {
 		if n++; n == 1 {
@@ -84,22 +86,22 @@ func altered(entry []byte) []byte {
 	return []byte(strings.Replace(string(entry), `"rev":1,`, `"rev":1, `, 1)) // means the same, and is not what was hashed
 }
 
-func (v natsVandal) scribble(ctx context.Context, run sdk.RunKey) error {
+func (v natsVandal) scribble(ctx context.Context, run wire.RunKey) error {
 	return v.rewrite(ctx, run, scribbled)
 }
 
-func (v natsVandal) alter(ctx context.Context, run sdk.RunKey) error {
+func (v natsVandal) alter(ctx context.Context, run wire.RunKey) error {
 	return v.rewrite(ctx, run, altered)
 }
 
-func (v natsVandal) behead(ctx context.Context, run sdk.RunKey) error {
+func (v natsVandal) behead(ctx context.Context, run wire.RunKey) error {
 	// Without a header of the store's it would be passed over, as a message that the store did not write.
 	gone := &nats.Msg{Subject: v.conn.Subjects().Journal(run), Data: []byte("gone"), Header: nats.Header{"Agentd-Rev": {"none"}}}
 	_, err := v.conn.JetStream().PublishMsg(ctx, gone)
 	return err
 }
 
-func (v natsVandal) lose(ctx context.Context, run sdk.RunKey) error {
+func (v natsVandal) lose(ctx context.Context, run wire.RunKey) error {
 	return v.each(ctx, v.conn.Subjects().Blob(run, ">"), func(s jetstream.Stream, m broker.Stored) error {
 		return s.DeleteMsg(ctx, m.Sequence)
 	})
@@ -108,11 +110,11 @@ func (v natsVandal) lose(ctx context.Context, run sdk.RunKey) error {
 // redisVandal works on the keys of a Redis.
 type redisVandal struct{ client *redis.Client }
 
-func (v redisVandal) list(run sdk.RunKey) string {
+func (v redisVandal) list(run wire.RunKey) string {
 	return fmt.Sprintf("agentd:{p%s}:l:%s", run.Partition, run.Token)
 }
 
-func (v redisVandal) cut(ctx context.Context, run sdk.RunKey) error {
+func (v redisVandal) cut(ctx context.Context, run wire.RunKey) error {
 	first, err := v.client.LIndex(ctx, v.list(run), 0).Result()
 	if err != nil {
 		return err
@@ -120,7 +122,7 @@ func (v redisVandal) cut(ctx context.Context, run sdk.RunKey) error {
 	return v.client.LRem(ctx, v.list(run), 1, first).Err()
 }
 
-func (v redisVandal) rewrite(ctx context.Context, run sdk.RunKey, change func([]byte) []byte) error {
+func (v redisVandal) rewrite(ctx context.Context, run wire.RunKey, change func([]byte) []byte) error {
 	first, err := v.client.LIndex(ctx, v.list(run), 0).Result()
 	if err != nil {
 		return err
@@ -129,19 +131,19 @@ func (v redisVandal) rewrite(ctx context.Context, run sdk.RunKey, change func([]
 	return v.client.LSet(ctx, v.list(run), 0, version+"\n"+string(change([]byte(entry)))).Err()
 }
 
-func (v redisVandal) scribble(ctx context.Context, run sdk.RunKey) error {
+func (v redisVandal) scribble(ctx context.Context, run wire.RunKey) error {
 	return v.rewrite(ctx, run, scribbled)
 }
 
-func (v redisVandal) alter(ctx context.Context, run sdk.RunKey) error {
+func (v redisVandal) alter(ctx context.Context, run wire.RunKey) error {
 	return v.rewrite(ctx, run, altered)
 }
 
-func (v redisVandal) behead(ctx context.Context, run sdk.RunKey) error {
+func (v redisVandal) behead(ctx context.Context, run wire.RunKey) error {
 	return v.client.LSet(ctx, v.list(run), -1, "gone").Err()
 }
 
-func (v redisVandal) lose(ctx context.Context, run sdk.RunKey) error {
+func (v redisVandal) lose(ctx context.Context, run wire.RunKey) error {
 	keys, err := v.client.Keys(ctx, fmt.Sprintf("agentd:{p%s}:b:%s:*", run.Partition, run.Token)).Result()
 	if err != nil {
 		return err
@@ -185,7 +187,7 @@ func TestCorruptJournal_HarmsOnlyItsRun(t *testing.T) {
 		_, onRedis := v.(redisVandal)
 		kinds := []struct {
 			name   string
-			damage func(context.Context, sdk.RunKey) error
+			damage func(context.Context, wire.RunKey) error
 			// unread says that the last entry cannot be read or followed, so that nobody can end the run.
 			unread bool
 		}{
@@ -210,7 +212,7 @@ func TestCorruptJournal_HarmsOnlyItsRun(t *testing.T) {
 			}
 			answer := call.Response("calc.added", sum(3))
 			call.Send(answer)
-			want := sdk.DefaultSubjects().Reply(address(t, call))
+			want := wire.DefaultSubjects().Reply(address(t, call))
 			if d := h.DeadLetter(); d.Reason != string(sdk.CodeCorrupt) || d.Subject != want {
 				t.Errorf("%s: dead letter %+v, want %s of %s", kind.name, d, sdk.CodeCorrupt, want)
 			}
@@ -232,9 +234,9 @@ func TestCorruptJournal_HarmsOnlyItsRun(t *testing.T) {
 	})
 }
 
-func address(t *testing.T, c *sdktest.Call) sdk.CallAddress {
+func address(t *testing.T, c *sdktest.Call) wire.CallAddress {
 	t.Helper()
-	a, err := sdk.DefaultSubjects().Parse(c.Subject)
+	a, err := wire.DefaultSubjects().Parse(c.Subject)
 	if err != nil {
 		t.Fatal(err)
 	}

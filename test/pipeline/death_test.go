@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -22,7 +24,7 @@ type deadly struct {
 	reached chan struct{}
 }
 
-func (d *deadly) Publish(ctx context.Context, subject string, event sdk.Event) error {
+func (d *deadly) Publish(ctx context.Context, subject string, event wire.Event) error {
 	if event.Type != sdk.TypePermissionRequest {
 		return d.Conn.Publish(ctx, subject, event)
 	}
@@ -81,12 +83,12 @@ func TestDeath_PermissionIsAskedForOnce(t *testing.T) {
 }
 
 // requests are where permission requests are.
-func (r *rig) requests() []sdk.CallAddress {
+func (r *rig) requests() []wire.CallAddress {
 	r.t.Helper()
-	filter := fmt.Sprintf("%s.out.*.%s.>", r.client.Subjects().Root(), sdk.NameToken(sdk.TypePermissionRequest))
+	filter := fmt.Sprintf("%s.out.*.%s.>", r.client.Subjects().Root(), wire.NameToken(sdk.TypePermissionRequest))
 	subjects, err := r.client.SubjectsUnder(r.t.Context(), broker.ZoneOut, filter)
 	r.check("list permission requests", err)
-	var all []sdk.CallAddress
+	var all []wire.CallAddress
 	for _, s := range subjects {
 		address, err := r.client.Subjects().Parse(s)
 		r.check("parse the subject of a request", err)
@@ -96,11 +98,11 @@ func (r *rig) requests() []sdk.CallAddress {
 }
 
 // allow answers a permission request.
-func (r *rig) allow(at sdk.CallAddress) {
+func (r *rig) allow(at wire.CallAddress) {
 	r.t.Helper()
 	m, err := r.client.Last(r.t.Context(), r.client.Subjects().Call(at))
 	r.check("read the request", err)
-	event, err := sdk.DecodeEvent(m.Headers, m.Data)
+	event, err := wire.DecodeEvent(m.Headers, m.Data)
 	r.check("decode the request", err)
 	var asked struct {
 		Hash string `json:"args_sha256"`
@@ -108,7 +110,7 @@ func (r *rig) allow(at sdk.CallAddress) {
 	r.check("decode the request", json.Unmarshal(event.Data, &asked))
 	data, err := json.Marshal(sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: asked.Hash})
 	r.check("encode the decision", err)
-	r.check("decide", r.client.Publish(r.t.Context(), r.client.Subjects().Reply(at), sdk.Event{
+	r.check("decide", r.client.Publish(r.t.Context(), r.client.Subjects().Reply(at), wire.Event{
 		ID: "decision", Source: "com.test.person", Type: sdk.TypePermissionDecided, Subject: event.Subject,
 		Time: time.UnixMilli(1_790_000_000_000), DataSchema: event.DataSchema, ParentID: event.ID, Data: data,
 	}))

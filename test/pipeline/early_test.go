@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -16,7 +18,7 @@ func TestEarly_CancelWaitsForItsRun(t *testing.T) {
 	t.Parallel()
 	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2))))
 	ev := h.Init("desk", hello())
-	h.Cancel(sdktest.Run{Subject: ev.Subject, Key: sdk.NewRunKey(ev.Subject), Agent: "desk"}, "never mind")
+	h.Cancel(sdktest.Run{Subject: ev.Subject, Key: wire.NewRunKey(ev.Subject), Agent: "desk"}, "never mind")
 	delivered(t, h, "AGENTD_IN", "agent_desk", 1)
 	r := h.Send("desk", ev)
 	ended(h, r, core.ReasonCancelled)
@@ -29,7 +31,7 @@ func TestEarly_MessageIsHeard(t *testing.T) {
 	model := sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three"))
 	h := start(t, desk(), model)
 	ev := h.Init("desk", hello())
-	h.Publish(h.Conn().Subjects().Control(sdk.ControlMessage, "desk", sdk.NewRunKey(ev.Subject)), sdk.Event{
+	h.Publish(h.Conn().Subjects().Control(wire.ControlMessage, "desk", wire.NewRunKey(ev.Subject)), wire.Event{
 		ID: "m-1", Source: "com.test.client", Type: "message", Subject: ev.Subject, Data: json.RawMessage(`{"message":"and be quick"}`),
 	})
 	delivered(t, h, "AGENTD_IN", "agent_desk", 1)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -11,14 +13,14 @@ import (
 func TestGarbage_IsDeadLetteredAndTheWorkerLives(t *testing.T) {
 	t.Parallel()
 	h := start(t, desk(), sdktest.Script(sdktest.Say("hi")))
-	subjects := sdk.DefaultSubjects()
+	subjects := wire.DefaultSubjects()
 	h.PublishRaw(subjects.Start("desk"), []byte("{not json"))
 	if d := h.DeadLetter(); d.Reason != string(sdk.CodeInvalidEvent) || d.Subject != subjects.Start("desk") || string(d.Data) != "{not json" {
 		t.Errorf("dead letter %+v", d)
 	}
-	answer := subjects.Reply(sdk.CallAddress{
-		Domain: "local", Type: "calc_add", Agent: "desk", Run: sdk.NewRunKey("nobody"),
-		Call: sdk.CallID(sdk.NewRunKey("nobody"), "init", 1, 0, "calc_add", []byte("{}")),
+	answer := subjects.Reply(wire.CallAddress{
+		Domain: "local", Type: "calc_add", Agent: "desk", Run: wire.NewRunKey("nobody"),
+		Call: wire.CallID(wire.NewRunKey("nobody"), "init", 1, 0, "calc_add", []byte("{}")),
 	})
 	h.PublishRaw(answer, []byte(`{"specversion":"1.0","id":"x","source":"y","type":"calc.added","data":{"sum":1}}`))
 	if d := h.DeadLetter(); d.Reason != string(sdk.CodeUnknownRun) {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -39,13 +41,13 @@ func garbage() []struct{ body, told string } {
 		{envelope("", `"text"`), "$.data: expected an object"},
 		{envelope("", `{"a":1,"b":{"c":1,"c":2}}`), "$.data.b.c: expected each name once in an object"},
 		{envelope(`"id":"z",`, "{}"), "$.id: expected each name once in an object"},
-		{envelope("", `{"a":`+strings.Repeat("[", sdk.MaxDepth)+strings.Repeat("]", sdk.MaxDepth)+`}`), "levels of nesting"},
+		{envelope("", `{"a":`+strings.Repeat("[", wire.MaxDepth)+strings.Repeat("]", wire.MaxDepth)+`}`), "levels of nesting"},
 		{envelope("", strings.Repeat(`{"a":`, 100_000)), "levels of nesting"},
 		{envelope("", "{"+repeated(50_000, func(i int) string { return fmt.Sprintf(`"k%d":0`, i) })+"}"), "object members in total"},
-		{envelope(`"accesscontrol":"`+strings.Repeat("a", sdk.MaxAttribute+1)+`",`, "{}"), "$.accesscontrol: expected at most 8192 bytes"},
+		{envelope(`"accesscontrol":"`+strings.Repeat("a", wire.MaxAttribute+1)+`",`, "{}"), "$.accesscontrol: expected at most 8192 bytes"},
 		{envelope(`"mine":"`+strings.Repeat("a", 900_000)+`",`, "{}"), "$.mine: expected at most 8192 bytes"},
 		{envelope(`"subject":"a\u0000b",`, "{}"), "$.subject: expected text without control characters"},
-		{envelope(repeated(sdk.MaxExtensions+1, func(i int) string { return fmt.Sprintf(`"x%d":"v"`, i) })+",", "{}"), "at most 64 extension attributes"},
+		{envelope(repeated(wire.MaxExtensions+1, func(i int) string { return fmt.Sprintf(`"x%d":"v"`, i) })+",", "{}"), "at most 64 extension attributes"},
 		{envelope(`"X-Evil":"v",`, "{}"), "an attribute name of 1 to 64"},
 		{envelope(`"deep":[[]],`, "{}"), "$.deep: expected a string, boolean, number or null"},
 		{envelope(`"executionunits":1e999999999,`, "{}"), "$.executionunits: expected a number from"},
@@ -57,12 +59,12 @@ func garbage() []struct{ body, told string } {
 func TestHostile_EventsOfEveryKindAreDeadLettered(t *testing.T) {
 	t.Parallel()
 	h := start(t, desk(), sdktest.Script(sdktest.Say("hi")))
-	subjects, r := sdk.DefaultSubjects(), sdk.NewRunKey("nobody")
-	answer := subjects.Reply(sdk.CallAddress{
-		Domain: "local", Type: "calc_add", Agent: "desk", Run: r, Call: sdk.CallID(r, "init", 1, 0, "calc_add", []byte("{}")),
+	subjects, r := wire.DefaultSubjects(), wire.NewRunKey("nobody")
+	answer := subjects.Reply(wire.CallAddress{
+		Domain: "local", Type: "calc_add", Agent: "desk", Run: r, Call: wire.CallID(r, "init", 1, 0, "calc_add", []byte("{}")),
 	})
 	for _, g := range garbage() {
-		for _, subject := range []string{subjects.Start("desk"), answer, subjects.Control(sdk.ControlCancel, "desk", r)} {
+		for _, subject := range []string{subjects.Start("desk"), answer, subjects.Control(wire.ControlCancel, "desk", r)} {
 			h.PublishRaw(subject, []byte(g.body))
 			d := h.DeadLetter()
 			if d.Reason != string(sdk.CodeInvalidEvent) || d.Subject != subject || !strings.Contains(d.Detail, g.told) {
@@ -90,7 +92,7 @@ func TestHostile_DataThatHasNoMeaningIsRefused(t *testing.T) {
 	h := start(t, open(), sdktest.Script())
 	for i, data := range []string{
 		`{"n":9007199254740993}`, `{"n":1e400}`,
-		"{" + repeated(sdk.MaxKeys+1, func(i int) string { return fmt.Sprintf(`"k%d":0`, i) }) + "}",
+		"{" + repeated(wire.MaxKeys+1, func(i int) string { return fmt.Sprintf(`"k%d":0`, i) }) + "}",
 	} {
 		ev := h.Init("desk", hello())
 		ev.ID, ev.Subject, ev.Data = fmt.Sprint("init-", i), fmt.Sprint("run ", i), json.RawMessage(data)
@@ -160,7 +162,7 @@ func TestHostile_ModelThatAsksForTooMuchIsTold(t *testing.T) {
 
 func TestHostile_RepliesAndOutputsThatNoEventHoldsEndTheRun(t *testing.T) {
 	t.Parallel()
-	for what, size := range map[string]int{"output": sdk.MaxData, "reply": core.MaxReply + 1} {
+	for what, size := range map[string]int{"output": wire.MaxData, "reply": core.MaxReply + 1} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			h := start(t, desk(), sdktest.Script(sdktest.Say(strings.Repeat("x", size))))
@@ -255,7 +257,7 @@ func TestHostile_ANameThatGrowsTooLongIsRefused(t *testing.T) {
 	spec.Services = []sdk.ServiceTool{{Version: version, TimeoutMillis: 60_000, As: "delegate", Contract: spec.Contract}}
 	h := start(t, spec, sdktest.Script(sdktest.Ask(sdktest.Tool("delegate", hello())), sdktest.Say(`{"response":"done"}`)))
 	ev := h.Init("desk", hello())
-	ev.Subject = strings.Repeat("n", sdk.MaxAttribute)
+	ev.Subject = strings.Repeat("n", wire.MaxAttribute)
 	r := h.Send("desk", ev)
 	wantResponse(t, h.Done(r), "done")
 	if c := h.Messages(r)[2].Content[0]; !c.IsError || !containsCode(c.Text, sdk.CodeTooLarge) {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker"
@@ -18,7 +20,7 @@ import (
 // following collects what one client sees of a run.
 type following struct {
 	*worker.Following
-	seen chan sdk.Live
+	seen chan wire.Live
 	done chan error
 }
 
@@ -26,9 +28,9 @@ func (r *rig) follow(conn *broker.Conn, run string, after worker.Mark) *followin
 	r.t.Helper()
 	f, err := worker.Follow(conn, "desk", run)
 	r.check("follow", err)
-	c := &following{f, make(chan sdk.Live, 1000), make(chan error, 1)}
+	c := &following{f, make(chan wire.Live, 1000), make(chan error, 1)}
 	go func() {
-		c.done <- f.Events(r.t.Context(), after, func(l sdk.Live) {
+		c.done <- f.Events(r.t.Context(), after, func(l wire.Live) {
 			if !l.Ephemeral {
 				c.seen <- l
 			}
@@ -38,7 +40,7 @@ func (r *rig) follow(conn *broker.Conn, run string, after worker.Mark) *followin
 }
 
 // upTo returns what the client sees up to the next milestone of that type.
-func (c *following) upTo(kind string) (list []sdk.Live) {
+func (c *following) upTo(kind string) (list []wire.Live) {
 	for l := range c.seen {
 		if list = append(list, l); l.Type == kind {
 			break
@@ -47,9 +49,9 @@ func (c *following) upTo(kind string) (list []sdk.Live) {
 	return list
 }
 
-func (r *rig) milestones(run sdktest.Run) (list []sdk.Live) {
+func (r *rig) milestones(run sdktest.Run) (list []wire.Live) {
 	r.t.Helper()
-	entries, err := runner.New(runner.Options{Store: r.store}).Journal(r.t.Context(), sdk.NewRunKey(run.Subject))
+	entries, err := runner.New(runner.Options{Store: r.store}).Journal(r.t.Context(), wire.NewRunKey(run.Subject))
 	r.check("read journal", err)
 	for i := range entries {
 		list = append(list, core.Milestones(&entries[i])...)
@@ -62,7 +64,7 @@ func TestFollow_SeesEveryMilestoneOnceThroughLostConnections(t *testing.T) {
 	r := startRig(t, rig{model: twoSteps(nil), specs: []sdk.AgentSpec{desk()}}, 0)
 	r.work(0)
 	proxy := storetest.NewProxy(t, strings.TrimPrefix(r.server.URL(), "nats://"))
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{URL: "nats://" + proxy.Addr(), Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{URL: "nats://" + proxy.Addr(), Subjects: wire.DefaultSubjects()})
 	r.check("connect", err)
 	defer func() { r.check("close", conn.Close()) }()
 	f := r.follow(conn, "one", worker.Mark{})

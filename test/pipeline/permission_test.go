@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/approval"
@@ -159,7 +161,7 @@ func TestPermission_NobodyElseEndsTheRunWithAnError(t *testing.T) {
 	})
 	r := h.SendAs("shop", "desk", h.Init("desk", hello()))
 	request := h.Call(sdk.TypePermissionRequest)
-	broken := request.Response(sdk.ErrorType(sdk.TypePermissionRequest), sdk.Problem{ErrorName: "broken", ErrorMessage: "cannot decide"})
+	broken := request.Response(wire.ErrorType(sdk.TypePermissionRequest), wire.Problem{ErrorName: "broken", ErrorMessage: "cannot decide"})
 	broken.ID = "error-1"
 	h.PublishAs("bob", request, broken)
 	h.Until(r, "the refusal", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Gate.Refusals == 1 })
@@ -193,7 +195,7 @@ func TestPermission_RequiredByTheRun(t *testing.T) {
 	t.Parallel()
 	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")))
 	ev := h.Init("desk", hello())
-	ev.Extensions = map[string]any{sdk.RequirePermission: "calc_*"}
+	ev.Extensions = map[string]any{wire.RequirePermission: "calc_*"}
 	r := h.Send("desk", ev)
 	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionDeny})
 	wantResponse(t, h.Done(r), "done")
@@ -221,9 +223,9 @@ func TestPermission_ASignatureCountsOnce(t *testing.T) {
 	r := h.SendAs("shop", "desk", h.Init("desk", hello()))
 	request := h.Call(sdk.TypePermissionRequest)
 	hash, _ := request.Data()["args_sha256"].(string)
-	signed := func(by *approval.Signer, id string) sdk.Event {
+	signed := func(by *approval.Signer, id string) wire.Event {
 		ev := request.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash})
-		ev.ID, ev.DataContentType = id, sdk.ContentTypeJSON
+		ev.ID, ev.DataContentType = id, wire.ContentTypeJSON
 		ev, err := by.Sign(ev)
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -30,7 +32,7 @@ func TestPoison_EndsAndIsDeadLettered(t *testing.T) {
 		},
 	)}, 1500*time.Millisecond)
 	poison := r.begin("poison")
-	ended := make(chan sdk.Event, 1)
+	ended := make(chan wire.Event, 1)
 	go func() { ended <- r.end(poison) }()
 
 	deaths := 0
@@ -61,8 +63,8 @@ func TestPoison_EndsAndIsDeadLettered(t *testing.T) {
 		return len(letters) > 0
 	})
 	l := letters[0]
-	ev, err := sdk.DecodeEvent(l.Headers, l.Data)
-	if err != nil || len(letters) != 1 || l.Reason != sdk.CodePoison || l.Subject != sdk.DefaultSubjects().Start("desk") || ev.Subject != "poison" {
+	ev, err := wire.DecodeEvent(l.Headers, l.Data)
+	if err != nil || len(letters) != 1 || l.Reason != sdk.CodePoison || l.Subject != wire.DefaultSubjects().Start("desk") || ev.Subject != "poison" {
 		t.Errorf("dead letters %+v, %v; want the init event of %q", letters, err, "poison")
 	}
 	sound(t, r.client, r.store)

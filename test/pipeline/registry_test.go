@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -52,7 +54,7 @@ func remove(t *testing.T, h *sdktest.Harness, v string) {
 }
 
 // again is an init event for another run.
-func again(h *sdktest.Harness, agent, subject string) sdk.Event {
+func again(h *sdktest.Harness, agent, subject string) wire.Event {
 	ev := h.Init(agent, hello())
 	ev.ID, ev.Subject = subject, subject
 	return ev
@@ -89,8 +91,8 @@ func TestRegistry_NewRunsUseANewVersionAndOthersKeepTheirs(t *testing.T) {
 	after.Answer("calc.added", sum(3))
 	h.Call("calc.add").Answer("calc.added", sum(7))
 	wantResponse(t, h.Done(sdktest.Run{
-		Subject: after.Event.Subject, Key: sdk.NewRunKey(after.Event.Subject), Agent: "desk",
-		Init: sdk.InitToken("com.test.client", after.Event.Subject),
+		Subject: after.Event.Subject, Key: wire.NewRunKey(after.Event.Subject), Agent: "desk",
+		Init: wire.InitToken("com.test.client", after.Event.Subject),
 	}), "done")
 }
 
@@ -105,7 +107,7 @@ func nextRunWith(t *testing.T, h *sdktest.Harness, agent, dataschema string) *sd
 		if call.Event.DataSchema == dataschema {
 			return call
 		}
-		h.Cancel(sdktest.Run{Subject: subject, Key: sdk.NewRunKey(subject), Agent: agent}, "too early")
+		h.Cancel(sdktest.Run{Subject: subject, Key: wire.NewRunKey(subject), Agent: agent}, "too early")
 	}
 	t.Fatalf("no run calls with %s", dataschema)
 	return nil

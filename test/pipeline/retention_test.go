@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/audit/live"
 	"agentd/internal/broker"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
-	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
 
@@ -52,8 +53,8 @@ func TestAudit_TakesTombstonesForWhatTheyAre(t *testing.T) {
 			t.Errorf("purged again: %+v", again)
 		}
 		call.Answer("calc.added", sum(3)) // goes on
-		run, conn := sdk.NewRunKey("desk run"), h.Conn()
-		done := conn.Subjects().Done("desk", run, sdk.InitToken("com.test.client", "init of desk"))
+		run, conn := wire.NewRunKey("desk run"), h.Conn()
+		done := conn.Subjects().Done("desk", run, wire.InitToken("com.test.client", "init of desk"))
 		if err := erase(t.Context(), conn, broker.ZoneDone, done); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -16,7 +18,7 @@ func TestRetry_ServiceIsAskedAgainUntilItAnswers(t *testing.T) {
 	spec.Services[0].Retry = &sdk.Retry{Attempts: 3, BackoffMillis: 1}
 	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")))
 	r := h.Run("desk", hello())
-	busy := sdk.NewProblem(&sdk.Error{Code: sdk.CodeUnavailable, Message: "busy", Retryable: true})
+	busy := wire.NewProblem(&sdk.Error{Code: sdk.CodeUnavailable, Message: "busy", Retryable: true})
 
 	first := h.Call("calc.add")
 	first.Fail(busy)
@@ -28,8 +30,8 @@ func TestRetry_ServiceIsAskedAgainUntilItAnswers(t *testing.T) {
 	wantResponse(t, h.Done(r), "three")
 
 	for i, call := range []*sdktest.Call{first, second, third} {
-		ref, ok := sdk.ParseCallRef(call.Event.ID)
-		if want, _ := sdk.ParseCallRef(first.Event.ID); !ok || ref.ID != want.ID || ref.Attempt != i+1 {
+		ref, ok := wire.ParseCallRef(call.Event.ID)
+		if want, _ := wire.ParseCallRef(first.Event.ID); !ok || ref.ID != want.ID || ref.Attempt != i+1 {
 			t.Errorf("attempt %d has event id %s, the first has %s", i+1, call.Event.ID, first.Event.ID)
 		}
 		if string(call.Event.Data) != string(first.Event.Data) {
@@ -67,7 +69,7 @@ func TestRetry_LastErrorIsTheResult(t *testing.T) {
 	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("gave up")))
 	r := h.Run("desk", hello())
 	for range 2 {
-		h.Call("calc.add").Fail(sdk.NewProblem(&sdk.Error{Code: sdk.CodeUnavailable, Message: "busy", Retryable: true}))
+		h.Call("calc.add").Fail(wire.NewProblem(&sdk.Error{Code: sdk.CodeUnavailable, Message: "busy", Retryable: true}))
 	}
 	wantResponse(t, h.Done(r), "gave up")
 	if result := h.Messages(r)[2].Content[0]; !result.IsError || !containsCode(result.Text, sdk.CodeUnavailable) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -93,7 +95,7 @@ func (r *rig) down(conns ...*broker.Conn) {
 func (r *rig) connect() *broker.Conn {
 	r.t.Helper()
 	conn, err := broker.Connect(r.t.Context(), broker.ConnectOptions{
-		URL: r.server.URL(), Name: r.t.Name(), Subjects: sdk.DefaultSubjects(), Logger: r.log(),
+		URL: r.server.URL(), Name: r.t.Name(), Subjects: wire.DefaultSubjects(), Logger: r.log(),
 	})
 	r.check("connect", err)
 	r.t.Cleanup(func() { r.check("close connection", conn.Close()) })
@@ -161,18 +163,18 @@ func (r *rig) begin(name string) sdktest.Run {
 	r.t.Helper()
 	ev := r.init(name)
 	r.check("publish init event", r.client.Start(r.t.Context(), "desk", ev))
-	return sdktest.Run{Subject: name, Key: sdk.NewRunKey(name), Agent: "desk", Init: sdk.InitToken(ev.Source, ev.ID)}
+	return sdktest.Run{Subject: name, Key: wire.NewRunKey(name), Agent: "desk", Init: wire.InitToken(ev.Source, ev.ID)}
 }
 
-func (r *rig) init(name string) sdk.Event {
-	return sdk.Event{
+func (r *rig) init(name string) wire.Event {
+	return wire.Event{
 		ID: "init of " + name, Source: "com.test.client", Type: "desk", Subject: name,
 		Time: time.UnixMilli(1_790_000_000_000), Data: []byte(`{"message":"hello"}`),
 	}
 }
 
 // end waits for the run's terminal event.
-func (r *rig) end(run sdktest.Run) sdk.Event {
+func (r *rig) end(run sdktest.Run) wire.Event {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 3*sdktest.Patience)
 	defer cancel()

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
@@ -149,7 +151,7 @@ func TestInit_DuringAWaitIsRefusedAndAMessageIsHeard(t *testing.T) {
 	other.ID, other.Data = "another", []byte(`{"message":"something else"}`)
 	wantProblem(t, h.Done(h.Send("desk", other)), "desk", sdk.CodeRunExists)
 	h.Send("desk", ev) // the same once more
-	message := sdk.DefaultSubjects().Control(sdk.ControlMessage, "desk", r.Key)
+	message := wire.DefaultSubjects().Control(wire.ControlMessage, "desk", r.Key)
 	h.PublishRaw(message, []byte(`{"specversion":"1.0","id":"m","source":"c","type":"agentd.message","data":{"message":"by the way"}}`))
 	s := h.Until(r, "the message is taken", func(s core.State) bool { return len(s.Head.Notes) == 1 })
 	if s.Status != core.StatusWaiting || len(s.Messages()) != len(waiting.Messages()) {
@@ -213,7 +215,7 @@ func TestQuery_TellsWhatWasMissed(t *testing.T) {
 	h.Suspended(r, 1)
 	ask := func(after worker.Mark) (s worker.RunStatus) {
 		t.Helper()
-		err := h.Conn().Ask(t.Context(), sdk.DefaultSubjects().Get("desk"), worker.Query{Run: r.Subject, After: after}, &s)
+		err := h.Conn().Ask(t.Context(), wire.DefaultSubjects().Get("desk"), worker.Query{Run: r.Subject, After: after}, &s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"go.uber.org/goleak"
 
 	"agentd/sdk"
@@ -53,25 +55,25 @@ func start(t *testing.T, spec sdk.AgentSpec, model sdk.Provider) *sdktest.Harnes
 }
 
 // problem decodes a system error event.
-func problem(t *testing.T, ev sdk.Event) sdk.Problem {
+func problem(t *testing.T, ev wire.Event) wire.Problem {
 	t.Helper()
-	var p sdk.Problem
+	var p wire.Problem
 	if err := json.Unmarshal(ev.Data, &p); err != nil {
 		t.Fatalf("%s is no problem: %v", ev.Data, err)
 	}
 	return p
 }
 
-func wantProblem(t *testing.T, ev sdk.Event, agent string, code sdk.Code) sdk.Problem {
+func wantProblem(t *testing.T, ev wire.Event, agent string, code sdk.Code) wire.Problem {
 	t.Helper()
 	p := problem(t, ev)
-	if ev.Type != sdk.ErrorType(agent) || p.Code != code {
-		t.Fatalf("ended with %s %s, want %s with code %s", ev.Type, ev.Data, sdk.ErrorType(agent), code)
+	if ev.Type != wire.ErrorType(agent) || p.Code != code {
+		t.Fatalf("ended with %s %s, want %s with code %s", ev.Type, ev.Data, wire.ErrorType(agent), code)
 	}
 	return p
 }
 
-func wantResponse(t *testing.T, ev sdk.Event, text string) {
+func wantResponse(t *testing.T, ev wire.Event, text string) {
 	t.Helper()
 	if want := fmt.Sprintf(`{"response":%q}`, text); ev.Type != "desk.done" || string(ev.Data) != want {
 		t.Fatalf("ended with %s %s, want desk.done %s", ev.Type, ev.Data, want)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/internal/worker"
@@ -179,13 +181,13 @@ func TestValidation_AServiceWithoutTheVersionSaysSo(t *testing.T) {
 func TestValidation_AnswersOfServicesAreResultsWithEveryFault(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change func(*sdk.Event)
+		change func(*wire.Event)
 		paths  string
 	}{
-		"data":       {func(e *sdk.Event) { e.Data = []byte(`{"sum":"three"}`) }, "$.sum"},
-		"a type":     {func(e *sdk.Event) { e.Type = "calc.subtracted" }, "$.type"},
-		"a version":  {func(e *sdk.Event) { e.DataSchema = "#/calc.add/7.0.0" }, "$.dataschema"},
-		"everything": {func(e *sdk.Event) { e.DataSchema, e.Data = "#/x/1.0.0", []byte(`{}`) }, "$ $.dataschema"},
+		"data":       {func(e *wire.Event) { e.Data = []byte(`{"sum":"three"}`) }, "$.sum"},
+		"a type":     {func(e *wire.Event) { e.Type = "calc.subtracted" }, "$.type"},
+		"a version":  {func(e *wire.Event) { e.DataSchema = "#/calc.add/7.0.0" }, "$.dataschema"},
+		"everything": {func(e *wire.Event) { e.DataSchema, e.Data = "#/x/1.0.0", []byte(`{}`) }, "$ $.dataschema"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -216,7 +218,7 @@ func TestValidation_APersonsBadAnswerIsDeadLetteredAndTheyMayAnswerAgain(t *test
 	r := h.Run("desk", hello())
 	question := h.Call(sdk.TypeQuestion)
 	bad := question.Response("agentd.question.answered", map[string]int{"answer": 42})
-	answer := func(ev sdk.Event) { // as a front end for people does: `agentd run`, for one
+	answer := func(ev wire.Event) { // as a front end for people does: `agentd run`, for one
 		t.Helper()
 		if err := h.Conn().Answer(t.Context(), question.Subject, ev); err != nil {
 			t.Fatal(err)

@@ -24,6 +24,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
@@ -310,11 +312,11 @@ func goOn(t *testing.T, spec *core.Spec, entries []core.Entry) {
 
 // answer is a response to a call, as its event is addressed; a permission request is allowed.
 func answer(h *core.Head, f core.Effect) core.Answered {
-	ref, _ := sdk.ParseCallRef(f.Call) // the journal's own id
+	ref, _ := wire.ParseCallRef(f.Call) // the journal's own id
 	ref.Attempt = max(f.Attempt, 1)
 	ev := core.Answered{
 		Ref: ref, ParentID: f.Call, EventID: "answer", Data: json.RawMessage(`{"message":"yes","end":true}`), Who: "carl",
-		Address: sdk.CallAddress{Domain: sdk.DomainToken(f.Lanes()[0]), Type: sdk.NameToken(f.Type), Call: f.Call},
+		Address: wire.CallAddress{Domain: wire.DomainToken(f.Lanes()[0]), Type: wire.NameToken(f.Type), Call: f.Call},
 	}
 	for _, c := range h.Calls {
 		if c.ID == f.Call && c.Gate != nil {

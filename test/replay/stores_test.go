@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -277,7 +279,7 @@ func recordRuns(t *testing.T, k keeper, file string) {
 		ev.Subject, ev.ID = name, "init of "+name
 		r := h.Send(w.agent, ev)
 		if name == "timer" {
-			h.Call("shop.slow").Fail(sdk.Problem{ErrorName: "Busy", ErrorMessage: "come back", Retryable: true})
+			h.Call("shop.slow").Fail(wire.Problem{ErrorName: "Busy", ErrorMessage: "come back", Retryable: true})
 			h.Until(r, "waits for its timer", func(s core.State) bool {
 				return s.Status == core.StatusWaiting && s.Calls[0].RetryAt > 0
 			})
@@ -327,7 +329,7 @@ func resumeRuns(t *testing.T, k keeper, file string) {
 	h.Call(sdk.TypeQuestion).Answer("agentd.question.answered", map[string]string{"answer": "yes"})
 	h.Call(sdk.TypeConversationTurn).Answer("agentd.conversation.answered", map[string]any{"message": "bye", "end": true})
 	for name, w := range waits {
-		r := sdktest.Run{Subject: name, Key: sdk.NewRunKey(name), Agent: w.agent, Init: sdk.InitToken("com.test.client", "init of "+name)}
+		r := sdktest.Run{Subject: name, Key: wire.NewRunKey(name), Agent: w.agent, Init: wire.InitToken("com.test.client", "init of "+name)}
 		if ev := h.Done(r); ev.Type != w.agent+".done" {
 			t.Errorf("run %s ends with %s: %s", name, ev.Type, ev.Data)
 		}

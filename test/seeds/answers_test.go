@@ -3,6 +3,8 @@ package seeds_test
 import (
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -52,7 +54,7 @@ func unmatchedResponse(t *testing.T) {
 		h.PublishAgain(first, stray)
 		letter := h.DeadLetter()
 		equal(t, "reason", letter.Reason, string(sdk.CodeUnknownRun))
-		event, err := sdk.DecodeEvent(nil, letter.Data)
+		event, err := wire.DecodeEvent(nil, letter.Data)
 		if err != nil || event.ID != stray.ID {
 			t.Errorf("the dead letter holds %s (%v), want the whole response", letter.Data, err)
 		}
@@ -153,7 +155,7 @@ func idempotentInvocations(t *testing.T) {
 	state := h.Suspended(r, 1)
 	call := h.Call("shop.find")
 	equal(t, "event id", call.Event.ID, state.Calls[0].ID)
-	if ref, ok := sdk.ParseCallRef(call.Event.ID); !ok || ref.ID != call.Event.ID {
+	if ref, ok := wire.ParseCallRef(call.Event.ID); !ok || ref.ID != call.Event.ID {
 		t.Errorf("event id %q is no call id", call.Event.ID)
 	}
 	// Whoever is delivered the init event again publishes the call again.
@@ -175,12 +177,12 @@ func idempotentInvocations(t *testing.T) {
 func missingContext(t *testing.T) {
 	model := sdktest.Script(sdktest.Say("done"))
 	h := start(t, model, desk(service("shop.find")))
-	key := sdk.NewRunKey("a run that never was")
-	subject := h.Conn().Subjects().Reply(sdk.CallAddress{
-		Domain: sdk.LocalDomain, Type: "shop_find", Agent: "desk", Run: key,
-		Call: sdk.CallID(key, sdk.InitToken("source", "id"), 1, 0, "shop_find", []byte(`{}`)),
+	key := wire.NewRunKey("a run that never was")
+	subject := h.Conn().Subjects().Reply(wire.CallAddress{
+		Domain: wire.LocalDomain, Type: "shop_find", Agent: "desk", Run: key,
+		Call: wire.CallID(key, wire.InitToken("source", "id"), 1, 0, "shop_find", []byte(`{}`)),
 	})
-	h.Publish(subject, sdk.Event{ID: "answer", Source: "shop.find", Type: "shop.find.done", Data: []byte(`{"value":"x"}`)})
+	h.Publish(subject, wire.Event{ID: "answer", Source: "shop.find", Type: "shop.find.done", Data: []byte(`{"value":"x"}`)})
 	letter := h.DeadLetter()
 	equal(t, "dead letter", []string{letter.Reason, letter.Subject}, []string{string(sdk.CodeUnknownRun), subject})
 	if letter.Detail == "" {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
@@ -48,7 +50,7 @@ func equalJSON(t *testing.T, what string, got []byte, want string) {
 }
 
 // succeeds waits for the run's end and checks that it answered with data.
-func succeeds(t *testing.T, h *sdktest.Harness, r sdktest.Run, data string) sdk.Event {
+func succeeds(t *testing.T, h *sdktest.Harness, r sdktest.Run, data string) wire.Event {
 	t.Helper()
 	event := h.Done(r)
 	if state := h.State(r); state.Reason != core.ReasonCompleted && state.Reason != core.ReasonStopped {
@@ -59,13 +61,13 @@ func succeeds(t *testing.T, h *sdktest.Harness, r sdktest.Run, data string) sdk.
 }
 
 // fails waits for the run's end and returns the problem that its terminal event tells.
-func fails(t *testing.T, h *sdktest.Harness, r sdktest.Run, contractType string) sdk.Problem {
+func fails(t *testing.T, h *sdktest.Harness, r sdktest.Run, contractType string) wire.Problem {
 	t.Helper()
 	event := h.Done(r)
-	if event.Type != sdk.ErrorType(contractType) {
-		t.Fatalf("run %s ended with %s, want %s", r.Subject, event.Type, sdk.ErrorType(contractType))
+	if event.Type != wire.ErrorType(contractType) {
+		t.Fatalf("run %s ended with %s, want %s", r.Subject, event.Type, wire.ErrorType(contractType))
 	}
-	var p sdk.Problem
+	var p wire.Problem
 	if err := json.Unmarshal(event.Data, &p); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +139,7 @@ func last(t *testing.T, m *sdktest.Model) sdk.ModelRequest {
 }
 
 // problem is what the model is told in a failed result.
-func problem(t *testing.T, c sdk.Content) sdk.Problem {
+func problem(t *testing.T, c sdk.Content) wire.Problem {
 	t.Helper()
 	var told struct {
 		Error struct {
@@ -152,7 +154,7 @@ func problem(t *testing.T, c sdk.Content) sdk.Problem {
 	if !c.IsError || told.Error.Code == "" || told.Error.Message == "" {
 		t.Errorf("result %+v is no error with a code and a message", c)
 	}
-	return sdk.Problem{Code: told.Error.Code, ErrorMessage: told.Error.Message, Faults: told.Error.Faults}
+	return wire.Problem{Code: told.Error.Code, ErrorMessage: told.Error.Message, Faults: told.Error.Faults}
 }
 
 // paths are where the faults are.
@@ -195,7 +197,7 @@ func statuses(entries []core.Entry) []core.Status {
 }
 
 // other is an init event for another run than h.Init's.
-func other(h *sdktest.Harness, agent, subject string, input any) sdk.Event {
+func other(h *sdktest.Harness, agent, subject string, input any) wire.Event {
 	event := h.Init(agent, input)
 	event.ID, event.Subject = "init-"+subject, subject
 	return event

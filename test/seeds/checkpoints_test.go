@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -79,7 +81,7 @@ func messagesOnce(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	call := h.Call("shop.find")
 	equal(t, "the id follows from the content", call.Event.ID,
-		sdk.CallID(r.Key, r.Init, 1, 0, "shop_find", []byte(`{"n":1}`)))
+		wire.CallID(r.Key, r.Init, 1, 0, "shop_find", []byte(`{"n":1}`)))
 	call.Answer("shop.find.done", value("it"))
 	h.PublishAgain(call, call.Response("shop.find.done", value("other")))
 	again := h.Init("desk", message("hello"))

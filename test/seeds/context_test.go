@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -72,7 +74,7 @@ func missingContextSection(t *testing.T) {
 	model := sdktest.Script(sdktest.Say("done"))
 	h := start(t, model, desk(providing("docs.search", sdk.ContextUse{Section: sdk.SectionRetrieval})))
 	r, events := watchedRun(t, h, func() {
-		h.Call("docs.search").Fail(sdk.Problem{ErrorName: "e", ErrorMessage: "the index is gone", Code: sdk.CodeUnavailable})
+		h.Call("docs.search").Fail(wire.Problem{ErrorName: "e", ErrorMessage: "the index is gone", Code: sdk.CodeUnavailable})
 	})
 	equal(t, "reason", h.State(r).Reason, core.ReasonCompleted)
 	ordered(t, last(t, model).Turn[0].Text, "This is missing", "unavailable")
@@ -86,7 +88,7 @@ func requiredContextSection(t *testing.T) {
 	use := sdk.ContextUse{Section: sdk.SectionPlanning, OnFailure: sdk.ContextFail}
 	h := start(t, model, desk(providing("plan.make", use)))
 	r := h.Run("desk", message("hello"))
-	h.Call("plan.make").Fail(sdk.Problem{ErrorName: "e", ErrorMessage: "no", Code: sdk.CodeTool})
+	h.Call("plan.make").Fail(wire.Problem{ErrorName: "e", ErrorMessage: "no", Code: sdk.CodeTool})
 	problem := fails(t, h, r, deskType)
 	equal(t, "code", problem.Code, sdk.CodeUnavailable)
 	equal(t, "reason", h.State(r).ReasonCode, sdk.SectionPlanning)

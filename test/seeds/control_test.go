@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -92,7 +94,7 @@ func stopConditions(t *testing.T) {
 		for range 3 {
 			h.Suspended(r, 1)
 			h.Restart()
-			h.Call("shop.find").Fail(sdk.Problem{ErrorName: "no", ErrorMessage: "not today", Code: sdk.CodeTool})
+			h.Call("shop.find").Fail(wire.Problem{ErrorName: "no", ErrorMessage: "not today", Code: sdk.CodeTool})
 		}
 		equal(t, "reason", reason(h, r), "stalled:errors")
 	})
@@ -195,7 +197,7 @@ func noToolCall(t *testing.T) {
 // send sends a message into a run.
 func send(t *testing.T, h *sdktest.Harness, r sdktest.Run, id, text string) {
 	t.Helper()
-	h.Publish(h.Conn().Subjects().Control(sdk.ControlMessage, r.Agent, r.Key)+".ann", sdk.Event{
+	h.Publish(h.Conn().Subjects().Control(wire.ControlMessage, r.Agent, r.Key)+".ann", wire.Event{
 		ID: id, Source: "com.test.person", Type: "agentd.run.message", Subject: r.Subject, Data: mustJSON(t, message(text)),
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -115,10 +117,10 @@ func streamListener(t *testing.T) {
 	}
 	equal(t, "events", types, []string{
 		core.MilestoneStarted, core.MilestoneCheckpoint,
-		sdk.LiveTurnStarted, sdk.LiveCallStarted, sdk.LiveDelta, sdk.LiveCallEnded, sdk.LiveUsage,
+		wire.LiveTurnStarted, wire.LiveCallStarted, wire.LiveDelta, wire.LiveCallEnded, wire.LiveUsage,
 		core.MilestoneCall, core.MilestoneUsage, core.MilestoneCheckpoint, core.MilestoneSuspended,
 		core.MilestoneResult, core.MilestoneCheckpoint,
-		sdk.LiveTurnStarted, sdk.LiveMessageStarted, sdk.LiveDelta, sdk.LiveMessageEnded, sdk.LiveUsage, core.MilestoneReply, core.MilestoneUsage, core.MilestoneCheckpoint,
+		wire.LiveTurnStarted, wire.LiveMessageStarted, wire.LiveDelta, wire.LiveMessageEnded, wire.LiveUsage, core.MilestoneReply, core.MilestoneUsage, core.MilestoneCheckpoint,
 		core.MilestoneFinished,
 	})
 }
@@ -162,7 +164,7 @@ func systemErrorEvent(t *testing.T) {
 			event := h.Done(r)
 			equal(t, "attributes", []string{event.Type, event.Subject, event.ParentID, event.DataSchema},
 				[]string{"sys.test.desk.error", r.Subject, "init-1", "#/test/test.desk/0.0.0"})
-			var p sdk.Problem
+			var p wire.Problem
 			if err := json.Unmarshal(event.Data, &p); err != nil {
 				t.Fatal(err)
 			}

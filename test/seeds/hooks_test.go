@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -149,7 +151,7 @@ func runEndOnEveryPath(t *testing.T) {
 				way.act(t, h, r, &p)
 			}
 			event := h.Done(r)
-			equal(t, "reason in the terminal event", event.Extensions[sdk.TerminationReason], any(way.reason))
+			equal(t, "reason in the terminal event", event.Extensions[wire.TerminationReason], any(way.reason))
 			seen := p.all()
 			equal(t, "last phase", seen[len(seen)-1], "RunEnd done "+way.reason)
 			equal(t, "phases called once", count(seen, "RunEnd done "+way.reason), 1)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -23,7 +25,7 @@ func kinds(entries []core.Entry) []string {
 
 // reason is why the run ended, as its terminal event says.
 func reason(h *sdktest.Harness, r sdktest.Run) string {
-	text, _ := h.Done(r).Extensions[sdk.TerminationReason].(string)
+	text, _ := h.Done(r).Extensions[wire.TerminationReason].(string)
 	return text
 }
 
@@ -90,7 +92,7 @@ func loopTransitions(t *testing.T) {
 		sdktest.Say("done"))
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
-	h.Call("shop.find").Fail(sdk.Problem{ErrorName: "no", ErrorMessage: "not today", Code: sdk.CodeTool})
+	h.Call("shop.find").Fail(wire.Problem{ErrorName: "no", ErrorMessage: "not today", Code: sdk.CodeTool})
 	succeeds(t, h, r, `{"response": "done"}`)
 	var failed []bool
 	for _, c := range results(t, h.Messages(r), 4) {
@@ -174,7 +176,7 @@ func snapshots(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 	announced := 0
 	for _, e := range h.Journal(r) {
-		decided := slices.ContainsFunc(core.Milestones(&e), func(m sdk.Live) bool { return m.Type == core.MilestoneDecided })
+		decided := slices.ContainsFunc(core.Milestones(&e), func(m wire.Live) bool { return m.Type == core.MilestoneDecided })
 		if decided != (len(e.Decisions) > 0) {
 			t.Errorf("entry %d has %d decisions, announced: %t", e.Rev, len(e.Decisions), decided)
 		}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -14,12 +16,12 @@ import (
 
 // watchedRun is the run of desk, with all that was told of it live, when its end was told. Serve, unless nil, is called when
 // its suspension was told: answers before that may be told first.
-func watchedRun(t *testing.T, h *sdktest.Harness, serve func()) (sdktest.Run, []sdk.Live) {
+func watchedRun(t *testing.T, h *sdktest.Harness, serve func()) (sdktest.Run, []wire.Live) {
 	t.Helper()
 	init := h.Init("desk", message("hello"))
 	var mu sync.Mutex
-	var events []sdk.Live
-	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", sdk.NewRunKey(init.Subject)), func(l sdk.Live) {
+	var events []wire.Live
+	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", wire.NewRunKey(init.Subject)), func(l wire.Live) {
 		mu.Lock()
 		defer mu.Unlock()
 		events = append(events, l)
@@ -31,7 +33,7 @@ func watchedRun(t *testing.T, h *sdktest.Harness, serve func()) (sdktest.Run, []
 		await(t, kind+" is announced", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return slices.ContainsFunc(events, func(l sdk.Live) bool { return l.Type == kind })
+			return slices.ContainsFunc(events, func(l wire.Live) bool { return l.Type == kind })
 		})
 	}
 	r := h.Send("desk", init)
@@ -50,7 +52,7 @@ func watchedRun(t *testing.T, h *sdktest.Harness, serve func()) (sdktest.Run, []
 }
 
 // told are the events of those types, each with its data.
-func told(events []sdk.Live, types ...string) []string {
+func told(events []wire.Live, types ...string) []string {
 	var all []string
 	for _, l := range events {
 		for _, kind := range types {
@@ -72,12 +74,12 @@ func loopEvents(t *testing.T) {
 	var loop []string
 	for _, l := range events {
 		switch l.Type {
-		case core.MilestoneStarted, sdk.LiveTurnStarted, core.MilestoneExhausted, core.MilestoneFinished:
+		case core.MilestoneStarted, wire.LiveTurnStarted, core.MilestoneExhausted, core.MilestoneFinished:
 			loop = append(loop, l.Type)
 		}
 	}
 	equal(t, "events", loop, []string{
-		core.MilestoneStarted, sdk.LiveTurnStarted, sdk.LiveTurnStarted, core.MilestoneExhausted, core.MilestoneFinished,
+		core.MilestoneStarted, wire.LiveTurnStarted, wire.LiveTurnStarted, core.MilestoneExhausted, core.MilestoneFinished,
 	})
 	equal(t, "limit", told(events, core.MilestoneExhausted), []string{
 		`run.exhausted {"interactions":2,"limit":"interactions","used":4}`,
@@ -103,8 +105,8 @@ func fragmentEvents(t *testing.T) {
 		sdktest.Say(`<thinking>That was it.</thinking>done`))), a)
 	r, events := watchedRun(t, h, nil)
 	equal(t, "events", told(events,
-		sdk.LiveThinkingStarted, sdk.LiveThinkingEnded, sdk.LiveMessageStarted, sdk.LiveMessageEnded, sdk.LiveCallStarted,
-		sdk.LiveCallEnded, sdk.LiveDelta), []string{
+		wire.LiveThinkingStarted, wire.LiveThinkingEnded, wire.LiveMessageStarted, wire.LiveMessageEnded, wire.LiveCallStarted,
+		wire.LiveCallEnded, wire.LiveDelta), []string{
 		`thinking.started {}`, `model.delta {"thinking":"A note is needed."}`, `thinking.ended {}`,
 		`message.started {}`, `model.delta {"text":"I note it."}`, `message.ended {}`,
 		`call.started {"tool":"note"}`, `model.delta {"tool":"note"}`, `call.ended {"tool":"note"}`,

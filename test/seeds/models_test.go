@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/llm"
 	"agentd/internal/llm/texttools"
@@ -89,7 +91,7 @@ func retriesAndFallbacks(t *testing.T) {
 	equal(t, "requests", []int{len(busy.requests()), len(unasked.requests()), len(spare.requests())}, []int{4, 0, 1})
 	var by []string
 	for _, l := range events {
-		if l.Type == sdk.LiveUsage {
+		if l.Type == wire.LiveUsage {
 			var used struct{ Model string }
 			if err := json.Unmarshal(l.Data, &used); err != nil {
 				t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -178,7 +180,7 @@ func permissionResponse(t *testing.T) {
 func permissionFailure(t *testing.T) {
 	h := start(t, sdktest.Script(find(1)), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
 	r := h.Run("desk", message("hello"))
-	request(t, h).Fail(sdk.NewProblem(sdk.Errorf(sdk.CodeUnavailable, "the desk burnt down")))
+	request(t, h).Fail(wire.NewProblem(sdk.Errorf(sdk.CodeUnavailable, "the desk burnt down")))
 	equal(t, "code", fails(t, h, r, deskType).Code, sdk.CodeUnavailable)
 	h.NoCall("shop.find")
 }
@@ -230,7 +232,7 @@ func requestIsACall(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	asked := request(t, h)
 	state := h.Suspended(r, 2) // the held call and its request
-	ref, ok := sdk.ParseCallRef(asked.Event.ID)
+	ref, ok := wire.ParseCallRef(asked.Event.ID)
 	equal(t, "the request has a call's id of its own", ok && ref.ID != state.Calls[0].ID && ref.ID == state.Calls[1].ID, true)
 	equal(t, "domain", asked.Event.Domain, sdk.HumanDomain)
 	decide(asked, allow)

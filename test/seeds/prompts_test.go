@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/llm"
 	"agentd/internal/llm/texttools"
@@ -188,12 +190,12 @@ func compaction(t *testing.T) {
 		t.Fatal("nothing was summarised")
 	}
 	equal(t, "messages in the history", len(h.Messages(r)), 1+4*2+1)
-	asked, forSummary := told(events, sdk.LiveTurnStarted), 0
+	asked, forSummary := told(events, wire.LiveTurnStarted), 0
 	for _, data := range asked {
 		forSummary += strings.Count(data, `"purpose":"summary"`)
 	}
 	equal(t, "summaries that are told of", forSummary, len(summaries))
-	equal(t, "model calls whose tokens are told", len(told(events, sdk.LiveUsage)), len(asked))
+	equal(t, "model calls whose tokens are told", len(told(events, wire.LiveUsage)), len(asked))
 	requests := script.Requests()
 	last := requests[len(requests)-1]
 	ordered(t, last.Messages[0].PlainText(), "<summary>", "I noted things.")

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -21,7 +23,7 @@ import (
 const aTrace, aTraceID = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "4bf92f3577b34da6a3ce929d0e0e4736"
 
 // traced runs a run that uses an internal tool and a service, by two workers, and returns its events and what was recorded.
-func traced(t *testing.T) (call *sdktest.Call, done sdk.Event, spans tracetest.SpanStubs, metrics map[string]int) {
+func traced(t *testing.T) (call *sdktest.Call, done wire.Event, spans tracetest.SpanStubs, metrics map[string]int) {
 	t.Helper()
 	exporter, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
 	shown, err := telemetry.Start(t.Context(), telemetry.Options{Spans: exporter, Metrics: reader})
@@ -109,7 +111,7 @@ func agentSpan(t *testing.T) {
 // tracePropagation is row B20.
 func tracePropagation(t *testing.T) {
 	call, done, spans, _ := traced(t)
-	equal(t, "the call's trace", call.Event.TraceParent, sdk.EventTrace(aTrace, call.Event.ID))
+	equal(t, "the call's trace", call.Event.TraceParent, wire.EventTrace(aTrace, call.Event.ID))
 	equal(t, "the terminal event's trace", done.TraceParent, aTrace)
 	equal(t, "trace states", []string{call.Event.TraceState, done.TraceState}, []string{"vendor=1", "vendor=1"})
 	agents := ofKind(spans, "AGENT")
@@ -168,10 +170,10 @@ func tokenAccounting(t *testing.T) {
 	var events []string
 	watched := make(chan struct{}, 1)
 	init := h.Init("desk", message("hello"))
-	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", sdk.NewRunKey(init.Subject)), func(l sdk.Live) {
+	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", wire.NewRunKey(init.Subject)), func(l wire.Live) {
 		mu.Lock()
 		defer mu.Unlock()
-		if l.Type == sdk.LiveTurnStarted || l.Type == sdk.LiveUsage {
+		if l.Type == wire.LiveTurnStarted || l.Type == wire.LiveUsage {
 			var compact map[string]any
 			if err := json.Unmarshal(l.Data, &compact); err != nil {
 				t.Error(err)

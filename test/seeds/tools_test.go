@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/approval"
 	"agentd/internal/catalog"
 	"agentd/internal/core"
@@ -185,7 +187,7 @@ func callSuspends(t *testing.T) {
 	equal(t, "attributes", []string{
 		got.Type, got.To, got.Subject, got.Agent, got.AccessControl, got.TraceParent, got.DataSchema, got.ParentID,
 	}, []string{
-		"shop.find", "shop.find", r.Subject, "desk", "role:buyer", sdk.EventTrace(event.TraceParent, got.ID), "#/test/shop.find/1.0.0", event.ID,
+		"shop.find", "shop.find", r.Subject, "desk", "role:buyer", wire.EventTrace(event.TraceParent, got.ID), "#/test/shop.find/1.0.0", event.ID,
 	})
 	reply, _ := h.Conn().ReplySubject(call.Subject)
 	equal(t, "where answers go", []string{got.Source, got.RedirectTo}, []string{reply, reply})
@@ -353,7 +355,7 @@ func structuredErrors(t *testing.T) {
 		json.RawMessage(`"{\"from\": \"here\", \"days\": ["`))
 	call := h.Call("shop.find")
 	equal(t, "the one call that was made", call.Data()["from"], any("here"))
-	call.Fail(sdk.Problem{ErrorName: "tool_failed", ErrorMessage: "sold out", Code: sdk.CodeTool})
+	call.Fail(wire.Problem{ErrorName: "tool_failed", ErrorMessage: "sold out", Code: sdk.CodeTool})
 	succeeds(t, h, r, `{"response": "done"}`)
 	if p := problem(t, results(t, last(t, model).Messages, 3)[2]); p.ErrorMessage != "sold out" {
 		t.Errorf("the service's error reaches the model as %+v", p)
@@ -370,7 +372,7 @@ func domainAttached(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	h.Suspended(r, 2)
 	for _, want := range []struct{ contract, domain, token string }{
-		{"shop.find", "airline.europe", "airline_europe"}, {"shop.book", "", sdk.LocalDomain},
+		{"shop.find", "airline.europe", "airline_europe"}, {"shop.book", "", wire.LocalDomain},
 	} {
 		call := h.Call(want.contract)
 		equal(t, "domain of "+want.contract, call.Event.Domain, want.domain)

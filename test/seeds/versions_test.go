@@ -3,6 +3,8 @@ package seeds_test
 import (
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/sdk"
@@ -59,7 +61,7 @@ func everyEventNamesItsVersion(t *testing.T, h *sdktest.Harness) {
 	events := 0
 	for zone, filter := range map[broker.Zone]string{broker.ZoneOut: "agentd.out.>", broker.ZoneDone: "agentd.done.>"} {
 		err := h.Conn().Scan(t.Context(), zone, filter, 1, func(m broker.Stored) (bool, error) {
-			event, err := sdk.DecodeEvent(m.Headers, m.Data)
+			event, err := wire.DecodeEvent(m.Headers, m.Data)
 			if err != nil {
 				return false, err
 			}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -24,7 +26,7 @@ const minute = 60_000
 // serves says which agent answers calls of a type.
 func serves(typeToken string) (string, bool) { return clerkAgent, typeToken == clerkToken }
 
-var clerkToken = sdk.NameToken(serviceType(clerkAgent))
+var clerkToken = wire.NameToken(serviceType(clerkAgent))
 
 func serviceType(tool string) string { return "shop." + tool }
 
@@ -113,7 +115,7 @@ func (s *simulation) inline(name string, atMostOnce bool) core.Tool {
 
 // validate accepts objects without a member "bad".
 func validate(arguments string) (json.RawMessage, []sdk.Fault) {
-	canonical, err := sdk.Canonicalize([]byte(arguments))
+	canonical, err := wire.Canonicalize([]byte(arguments))
 	if err != nil {
 		return nil, []sdk.Fault{{Path: "$", Expected: "JSON"}}
 	}
@@ -204,7 +206,7 @@ func buildContext(context.Context, sdk.ContextInput) (sdk.Context, error) {
 	return sdk.Context{System: "be brief"}, nil
 }
 
-func checkInput(ev sdk.Event) (json.RawMessage, *sdk.Error) {
+func checkInput(ev wire.Event) (json.RawMessage, *sdk.Error) {
 	if strings.Contains(string(ev.Data), `"bad"`) {
 		return nil, sdk.Errorf(sdk.CodeContractViolation, "the input is bad")
 	}
@@ -212,8 +214,8 @@ func checkInput(ev sdk.Event) (json.RawMessage, *sdk.Error) {
 }
 
 // checkAnswer refuses a person's answer without a message; a service's is an error when its type says so.
-func checkAnswer(call core.Call, ev sdk.Event, _ string) (runner.Answer, *sdk.Error) {
-	isError := ev.Type == sdk.ErrorType(call.Type)
+func checkAnswer(call core.Call, ev wire.Event, _ string) (runner.Answer, *sdk.Error) {
+	isError := ev.Type == wire.ErrorType(call.Type)
 	if call.Kind == core.CallPermission && !isError {
 		var d sdk.PermissionDecision
 		if err := json.Unmarshal(ev.Data, &d); err != nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
@@ -188,7 +190,7 @@ func (s *simulation) verdict(spec, tool string) sdk.PermissionVerdict {
 
 // asked are people who see a permission request: one decides, or as many as it takes, now and then too few, more than once,
 // or wrongly.
-func (s *simulation) asked(call sdk.CallAddress, ev sdk.Event) {
+func (s *simulation) asked(call wire.CallAddress, ev wire.Event) {
 	var r sdk.PermissionRequest
 	if err := json.Unmarshal(ev.Data, &r); err != nil {
 		s.violate("I13", "permission request %s: %v", ev.ID, err)
@@ -220,7 +222,7 @@ func (s *simulation) asked(call sdk.CallAddress, ev sdk.Event) {
 }
 
 // view plans that people have a look at a request, more than once now and then.
-func (s *simulation) view(call sdk.CallAddress, ev sdk.Event, r sdk.PermissionRequest) {
+func (s *simulation) view(call wire.CallAddress, ev wire.Event, r sdk.PermissionRequest) {
 	for range s.pick(3) {
 		s.decided(call, ev, principals[s.pick(len(principals))], int64(s.pick(20_000)), sdk.PermissionDecision{
 			Decision: sdk.DecisionViewed, ArgsHash: r.ArgsHash,
@@ -229,17 +231,17 @@ func (s *simulation) view(call sdk.CallAddress, ev sdk.Event, r sdk.PermissionRe
 }
 
 // decided plans a decision.
-func (s *simulation) decided(call sdk.CallAddress, ev sdk.Event, who string, delay int64, d sdk.PermissionDecision) {
+func (s *simulation) decided(call wire.CallAddress, ev wire.Event, who string, delay int64, d sdk.PermissionDecision) {
 	data, err := json.Marshal(d)
 	if err != nil {
 		panic(fmt.Sprintf("sim: decision: %v", err))
 	}
-	a := sdk.Event{
+	a := wire.Event{
 		ID: fmt.Sprintf("d-%d", s.rng.Uint32()), Source: "desk", Type: sdk.TypePermissionDecided, Subject: ev.Subject,
 		ParentID: ev.ID, Data: data,
 	}
 	if s.strikes(serviceFails) {
-		a.Type, a.Data = sdk.ErrorType(ev.Type), json.RawMessage(`{}`)
+		a.Type, a.Data = wire.ErrorType(ev.Type), json.RawMessage(`{}`)
 	}
 	subject := subjects.Reply(call)
 	if who != "" {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -34,7 +36,7 @@ func (s *simulation) bound(spec *core.Spec) {
 // speak plans messages into a run, now and then such as no agent takes.
 func (s *simulation) speak(name string, i int, start int64) {
 	for n := range 1 + s.pick(3) {
-		ev := sdk.Event{
+		ev := wire.Event{
 			ID: fmt.Sprintf("message-%d-%d", i, n), Source: "client", Type: "message",
 			Data: json.RawMessage(fmt.Sprintf(`{"message":"by the way, %d"}`, n)),
 		}
@@ -43,7 +45,7 @@ func (s *simulation) speak(name string, i int, start int64) {
 		}
 		at := s.soon(start)
 		for range s.times(duplicate) {
-			s.later(at, func() { s.broker.send(subjects.Control(sdk.ControlMessage, deskAgent, sdk.NewRunKey(name)), ev) })
+			s.later(at, func() { s.broker.send(subjects.Control(wire.ControlMessage, deskAgent, wire.NewRunKey(name)), ev) })
 		}
 	}
 }

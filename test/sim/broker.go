@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/audit"
 	"agentd/sdk"
 )
@@ -26,9 +28,9 @@ const (
 	streamTimer = "AGENTD_TMR"
 )
 
-var streams = map[sdk.Kind]string{
-	sdk.KindStart: streamStart, sdk.KindIn: streamIn, sdk.KindCtl: streamIn, sdk.KindOut: streamOut,
-	sdk.KindVoid: streamOut, sdk.KindDone: streamDone, sdk.KindFire: streamTimer,
+var streams = map[wire.Kind]string{
+	wire.KindStart: streamStart, wire.KindIn: streamIn, wire.KindCtl: streamIn, wire.KindOut: streamOut,
+	wire.KindVoid: streamOut, wire.KindDone: streamDone, wire.KindFire: streamTimer,
 }
 
 // fakeBroker has the semantics that the protocol relies on: create-if-absent by subject, delivery at least once with
@@ -75,7 +77,7 @@ func newBroker(s *simulation) *fakeBroker {
 }
 
 // append stores a message in its subject's stream. event is nil for a timer and for what cannot be decoded.
-func (b *fakeBroker) append(address sdk.Address, subject string, data []byte, event *sdk.Event, due int64) {
+func (b *fakeBroker) append(address wire.Address, subject string, data []byte, event *wire.Event, due int64) {
 	stream := streams[address.Kind]
 	b.sequences[stream]++
 	m := &message{stream: stream, sequence: b.sequences[stream], subject: subject, data: data, received: b.now}
@@ -83,14 +85,14 @@ func (b *fakeBroker) append(address sdk.Address, subject string, data []byte, ev
 		b.trace("stored  %s %d: %s", stream, m.sequence, b.tell(address, event))
 	}
 	switch address.Kind {
-	case sdk.KindOut, sdk.KindVoid:
+	case wire.KindOut, wire.KindVoid:
 		if _, ok := serves(address.Call.Type); !ok {
-			if address.Kind == sdk.KindOut {
+			if address.Kind == wire.KindOut {
 				b.called(address.Call, *event)
 			}
 			return
 		}
-	case sdk.KindDone:
+	case wire.KindDone:
 		return
 	default:
 	}
@@ -101,7 +103,7 @@ func (b *fakeBroker) append(address sdk.Address, subject string, data []byte, ev
 }
 
 // send publishes without any condition, as clients and services do.
-func (b *fakeBroker) send(subject string, ev sdk.Event) {
+func (b *fakeBroker) send(subject string, ev wire.Event) {
 	data, err := ev.Encode()
 	if err != nil {
 		panic(fmt.Sprintf("sim: event of a client: %v", err))
@@ -109,11 +111,11 @@ func (b *fakeBroker) send(subject string, ev sdk.Event) {
 	b.sendRaw(subject, data, &ev)
 }
 
-func (b *fakeBroker) sendRaw(subject string, data []byte, ev *sdk.Event) {
+func (b *fakeBroker) sendRaw(subject string, data []byte, ev *wire.Event) {
 	b.append(mustParse(subject), subject, data, ev, 0)
 }
 
-func mustParse(subject string) sdk.Address {
+func mustParse(subject string) wire.Address {
 	address, err := subjects.Parse(subject)
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))
@@ -122,7 +124,7 @@ func mustParse(subject string) sdk.Address {
 }
 
 // create publishes if nothing is on the subject yet.
-func (b *fakeBroker) create(address sdk.Address, subject string, event sdk.Event) error {
+func (b *fakeBroker) create(address wire.Address, subject string, event wire.Event) error {
 	data, err := event.Encode()
 	if err != nil {
 		b.violate("publish", "subject %s: %v", subject, err)

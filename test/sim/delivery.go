@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -73,7 +75,7 @@ func (d *delivery) InProgress() error {
 type publisher struct{ *simulation }
 
 // Publish implements runner.Publisher.
-func (p publisher) Publish(ctx context.Context, subject string, event sdk.Event) error {
+func (p publisher) Publish(ctx context.Context, subject string, event wire.Event) error {
 	address, err := subjects.Parse(subject)
 	if err != nil {
 		p.violate("publish", "subject %s: %v", subject, err)
@@ -112,7 +114,7 @@ func (p publisher) Published(ctx context.Context, subject string) (bool, error) 
 }
 
 // ArmTimer implements runner.Publisher.
-func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, due int64) error {
+func (p publisher) ArmTimer(ctx context.Context, agent string, run wire.RunKey, due int64) error {
 	if err := p.enter(ctx, atArm); err != nil {
 		return err
 	}
@@ -131,7 +133,7 @@ func (p publisher) ArmTimer(ctx context.Context, agent string, run sdk.RunKey, d
 }
 
 // Wake implements runner.Publisher.
-func (p publisher) Wake(_ string, run sdk.RunKey) {
+func (p publisher) Wake(_ string, run wire.RunKey) {
 	for _, w := range p.workers {
 		if !p.strikes(wakeLost) {
 			w.woken(run)
@@ -140,7 +142,7 @@ func (p publisher) Wake(_ string, run sdk.RunKey) {
 }
 
 // Live implements runner.Publisher. Nobody watches.
-func (p publisher) Live(sdk.Live) {}
+func (p publisher) Live(wire.Live) {}
 
 // DeadLetter implements handler.DeadLetters.
 func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk.Code, detail string) error {

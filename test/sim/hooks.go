@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -64,7 +66,7 @@ func (h *hooks) remark(ctx context.Context, o sdk.ToolOutcome) (sdk.ToolEffects,
 
 // committed sees that the journal counts what it has: the state of the hook is that of its last reply, and a call is remarked
 // on once.
-func (h *hooks) committed(key sdk.RunKey, e *core.Entry) {
+func (h *hooks) committed(key wire.RunKey, e *core.Entry) {
 	if !h.counting[e.Head.Spec] || e.Head.Purged != nil {
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/audit"
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -18,15 +20,15 @@ type models struct {
 	replies sdk.Units
 	// accepted are the replies in journals, costs what each journal adds up to.
 	accepted map[sdk.Units]bool
-	costs    map[sdk.RunKey]sdk.Units
+	costs    map[wire.RunKey]sdk.Units
 }
 
 func newModels(s *simulation) *models {
-	return &models{simulation: s, accepted: map[sdk.Units]bool{}, costs: map[sdk.RunKey]sdk.Units{}}
+	return &models{simulation: s, accepted: map[sdk.Units]bool{}, costs: map[wire.RunKey]sdk.Units{}}
 }
 
 // committed sees that no reply is accepted twice.
-func (m *models) committed(key sdk.RunKey, e *core.Entry) {
+func (m *models) committed(key wire.RunKey, e *core.Entry) {
 	cost := e.Head.Units - m.costs[key]
 	if cost == 0 {
 		return
@@ -50,7 +52,7 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	if err := m.enter(ctx, atModel); err != nil {
 		return sdk.ModelReply{}, err
 	}
-	key := sdk.NewRunKey(req.Run)
+	key := wire.NewRunKey(req.Run)
 	if req.System != summarySystem {
 		m.audit.Generated(key)
 	}
@@ -127,7 +129,7 @@ func (m *model) calls() []sdk.ToolRequest {
 
 // compare sees that a prompt is the beginning of the run's history. It is all of it, unless the worker lost the run; and
 // it may be of a history that a failover forgot, if the worker has not noticed yet.
-func (m *models) compare(key sdk.RunKey, prompt []sdk.Message) {
+func (m *models) compare(key wire.RunKey, prompt []sdk.Message) {
 	j := m.store.journals[key]
 	if !m.begins(prompt, j.decoded) && !slices.ContainsFunc(j.deposed, func(p past) bool { return m.begins(prompt, p.decoded) }) {
 		m.violate("I6", "run %s: a prompt is no beginning of the history in the journal: %+v", key, prompt)
@@ -174,6 +176,6 @@ func sameMessage(a, b *sdk.Message) bool {
 func (m *models) executed(call sdk.ToolCall, atMostOnce bool) {
 	m.trace("tool    %s of %s", call.ID, call.Run)
 	m.audit.Executed(audit.Execution{
-		Run: sdk.NewRunKey(call.Run), Call: call.ID, AtMostOnce: atMostOnce, Args: call.Args,
+		Run: wire.NewRunKey(call.Run), Call: call.ID, AtMostOnce: atMostOnce, Args: call.Args,
 	})
 }

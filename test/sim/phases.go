@@ -6,6 +6,8 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -109,7 +111,7 @@ func (s *simulation) gatedService(agent, service, call string) {
 
 // gatedCall sees that a call which is made was not blocked.
 func (s *simulation) gatedCall(agent, call string) {
-	if ref, ok := sdk.ParseCallRef(call); ok && s.hooked && gateOf(ref.ID, false) == sdk.GateBlock {
+	if ref, ok := wire.ParseCallRef(call); ok && s.hooked && gateOf(ref.ID, false) == sdk.GateBlock {
 		s.violate("I13", "call %s of %s is made, which a hook blocks", call, agent)
 	}
 }

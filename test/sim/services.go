@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
 // called is a service that received a call: it answers now and then more than once, late, wrongly, or never.
-func (s *simulation) called(call sdk.CallAddress, ev sdk.Event) {
+func (s *simulation) called(call wire.CallAddress, ev wire.Event) {
 	if s.strikes(serviceForged) {
 		s.later(int64(s.pick(20_000)), func() { s.forge(call, ev) })
 	}
@@ -35,11 +37,11 @@ func (s *simulation) called(call sdk.CallAddress, ev sdk.Event) {
 }
 
 // answer makes one answer; every one differs from all others.
-func (s *simulation) answer(call sdk.CallAddress, ev sdk.Event) sdk.Event {
+func (s *simulation) answer(call wire.CallAddress, ev wire.Event) wire.Event {
 	n := s.rng.Uint32()
 	question := ev.Type == sdk.TypeQuestion
 	human := question || ev.Type == sdk.TypeConversationTurn
-	a := sdk.Event{
+	a := wire.Event{
 		ID: fmt.Sprintf("a-%d", n), Source: "service", Type: ev.Type + ".done", Subject: ev.Subject, ParentID: ev.ID,
 		Data: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)),
 	}
@@ -56,7 +58,7 @@ func (s *simulation) answer(call sdk.CallAddress, ev sdk.Event) sdk.Event {
 		a.Data = json.RawMessage(fmt.Sprintf(`{"message":"m%d","end":%t}`, n, s.pick(3) == 0))
 	}
 	if s.strikes(serviceFails) {
-		a.Type = sdk.ErrorType(ev.Type)
+		a.Type = wire.ErrorType(ev.Type)
 		if !human && s.pick(2) == 0 {
 			a.Data = json.RawMessage(fmt.Sprintf(`{"later":%d}`, n)) // another attempt may succeed
 		}
@@ -65,8 +67,8 @@ func (s *simulation) answer(call sdk.CallAddress, ev sdk.Event) sdk.Event {
 }
 
 // forge sends an answer that must not count: to another call, from another place, or for another event.
-func (s *simulation) forge(call sdk.CallAddress, ev sdk.Event) {
-	a := sdk.Event{
+func (s *simulation) forge(call wire.CallAddress, ev wire.Event) {
+	a := wire.Event{
 		ID: fmt.Sprintf("f-%d", s.rng.Uint32()), Source: "service", Type: ev.Type + ".done", Subject: ev.Subject,
 		ParentID: ev.ID, Data: json.RawMessage(`{"forged":true}`),
 	}
@@ -78,7 +80,7 @@ func (s *simulation) forge(call sdk.CallAddress, ev sdk.Event) {
 	case 2:
 		call.Domain = "elsewhere"
 	case 3:
-		call.Call = sdk.CallID(call.Run, "", 1+s.pick(3), 0, "forged", nil)
+		call.Call = wire.CallID(call.Run, "", 1+s.pick(3), 0, "forged", nil)
 	case 4:
 		call.Agent = clerkAgent
 		if ev.Agent == clerkAgent {
@@ -132,17 +134,17 @@ func (s *simulation) soon(start int64) int64 {
 }
 
 func (s *simulation) cancel(name string, i int) {
-	ev := sdk.Event{
+	ev := wire.Event{
 		ID: fmt.Sprintf("cancel-%d", i), Source: "client", Type: "cancel", Data: json.RawMessage(`{"reason":"enough"}`),
 	}
 	for range s.times(duplicate) {
-		s.broker.send(subjects.Control(sdk.ControlCancel, deskAgent, sdk.NewRunKey(name)), ev)
+		s.broker.send(subjects.Control(wire.ControlCancel, deskAgent, wire.NewRunKey(name)), ev)
 	}
 }
 
 // begin plans an init event, now and then twice.
 func (s *simulation) begin(agent, name, id, data string, at int64) {
-	ev := sdk.Event{ID: id, Source: "client", Type: serviceType(agent), Subject: name, Data: json.RawMessage(data)}
+	ev := wire.Event{ID: id, Source: "client", Type: serviceType(agent), Subject: name, Data: json.RawMessage(data)}
 	for range s.times(duplicate) {
 		s.later(at, func() { s.broker.send(subjects.Start(agent)+"."+principals[0], ev) })
 	}

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/runner"
-	"agentd/sdk"
 )
 
 var errStore = errors.New("the store cannot be reached")
@@ -19,7 +20,7 @@ var errStore = errors.New("the store cannot be reached")
 type fakeStore struct {
 	*simulation
 	runner.Store // nil: nobody here lists runs
-	journals     map[sdk.RunKey]*journal
+	journals     map[wire.RunKey]*journal
 	// unconfirmed are the journals with entries that are not durable.
 	unconfirmed []*journal
 	blobs       map[string][]byte
@@ -31,7 +32,7 @@ type fakeStore struct {
 
 // journal is the journal of one run.
 type journal struct {
-	run     sdk.RunKey
+	run     wire.RunKey
 	records []runner.Record
 	// decoded are the records' entries.
 	decoded []decoded
@@ -57,7 +58,7 @@ type decoded struct {
 
 func newStore(s *simulation) *fakeStore {
 	return &fakeStore{
-		simulation: s, journals: map[sdk.RunKey]*journal{}, blobs: map[string][]byte{}, specs: map[string][]byte{},
+		simulation: s, journals: map[wire.RunKey]*journal{}, blobs: map[string][]byte{}, specs: map[string][]byte{},
 	}
 }
 
@@ -74,7 +75,7 @@ func (j *journal) holds(v runner.Version) bool {
 }
 
 // Head implements runner.Store, as do the methods that follow.
-func (f *fakeStore) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
+func (f *fakeStore) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
 	if err := f.reach(ctx, atHead); err != nil {
 		return runner.Record{}, err
 	}
@@ -97,7 +98,7 @@ func (f *fakeStore) reach(ctx context.Context, at point) error {
 	return nil
 }
 
-func (f *fakeStore) Entries(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, error) {
+func (f *fakeStore) Entries(ctx context.Context, run wire.RunKey, after runner.Version) ([]runner.Record, error) {
 	if err := f.reach(ctx, atEntries); err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (f *fakeStore) Entries(ctx context.Context, run sdk.RunKey, after runner.Ve
 func (j *journal) show(n int) { j.shown = j.shown || n > j.durable }
 
 func (f *fakeStore) Append(
-	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record,
 ) (runner.Version, error) {
 	e, digest, err := f.entries.Decode(next.Data)
 	if err != nil {
@@ -160,7 +161,7 @@ func (f *fakeStore) Append(
 }
 
 // write makes a record the last one of the run's journal. Others can read it from now on.
-func (f *fakeStore) write(run sdk.RunKey, base runner.Version, next *runner.Record, d decoded) (*journal, error) {
+func (f *fakeStore) write(run wire.RunKey, base runner.Version, next *runner.Record, d decoded) (*journal, error) {
 	j := f.journals[run]
 	if j == nil {
 		j = &journal{run: run}
@@ -267,7 +268,7 @@ func (f *fakeStore) settle() {
 }
 
 // committed tells the audit of a record that is durable.
-func (f *fakeStore) committed(run sdk.RunKey, d decoded) {
+func (f *fakeStore) committed(run wire.RunKey, d decoded) {
 	e, err := f.whole(d)
 	if err != nil {
 		f.violate("C28", "entry %d of %s: %v", d.Rev, run, err)
@@ -295,7 +296,7 @@ func (f *fakeStore) whole(d decoded) (*core.Entry, error) {
 	return &e, nil
 }
 
-func (f *fakeStore) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
+func (f *fakeStore) Barrier(ctx context.Context, run wire.RunKey, v runner.Version) error {
 	if err := f.enter(ctx, atBarrier); err != nil {
 		return err
 	}
@@ -307,7 +308,7 @@ func (f *fakeStore) Barrier(ctx context.Context, run sdk.RunKey, v runner.Versio
 	return f.confirm(j, v, atBarrier)
 }
 
-func (f *fakeStore) PutBlob(ctx context.Context, _ sdk.RunKey, digest string, data []byte) error {
+func (f *fakeStore) PutBlob(ctx context.Context, _ wire.RunKey, digest string, data []byte) error {
 	if err := f.reach(ctx, atPutBlob); err != nil {
 		return err
 	}
@@ -316,7 +317,7 @@ func (f *fakeStore) PutBlob(ctx context.Context, _ sdk.RunKey, digest string, da
 	return nil
 }
 
-func (f *fakeStore) Blob(ctx context.Context, _ sdk.RunKey, digest string) ([]byte, error) {
+func (f *fakeStore) Blob(ctx context.Context, _ wire.RunKey, digest string) ([]byte, error) {
 	if err := f.reach(ctx, atBlob); err != nil {
 		return nil, err
 	}

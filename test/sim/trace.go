@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
-	"agentd/sdk"
 )
 
 // trace adds a line to the log, if there is one. What happens often asks for the log before: arguments cost memory.
@@ -19,7 +20,7 @@ func (s *simulation) trace(format string, args ...any) {
 func seconds(at int64) float64 { return float64(at-epoch) / 1000 }
 
 // name is what a run is called, if its journal says it.
-func (s *simulation) name(run sdk.RunKey) string {
+func (s *simulation) name(run wire.RunKey) string {
 	if j := s.store.journals[run]; j.last().Rev > 0 {
 		if e, _, err := s.entries.Decode(j.last().Data); err == nil {
 			return e.Head.Run
@@ -29,13 +30,13 @@ func (s *simulation) name(run sdk.RunKey) string {
 }
 
 // tell is a message in a few words.
-func (b *fakeBroker) tell(a sdk.Address, ev *sdk.Event) string {
+func (b *fakeBroker) tell(a wire.Address, ev *wire.Event) string {
 	switch {
-	case a.Kind == sdk.KindFire:
+	case a.Kind == wire.KindFire:
 		return "timer of " + b.name(a.Run)
 	case ev == nil:
 		return string(a.Kind) + " that cannot be read"
-	case a.Kind == sdk.KindStart:
+	case a.Kind == wire.KindStart:
 		return fmt.Sprintf("init %s of %s for %s", ev.ID, ev.Subject, a.Agent)
 	case a.Call.Call != "":
 		return fmt.Sprintf("%s %s %s of %s on %s %s", a.Kind, ev.Type, short(a.Call.Call), b.name(a.Run), a.Call.Domain, ev.Data)
@@ -45,7 +46,7 @@ func (b *fakeBroker) tell(a sdk.Address, ev *sdk.Event) string {
 
 // short is a call id as traces show it.
 func short(call string) string {
-	if ref, ok := sdk.ParseCallRef(call); ok {
+	if ref, ok := wire.ParseCallRef(call); ok {
 		return strings.Replace(call, ref.ID, ref.ID[:min(9, len(ref.ID))], 1)
 	}
 	return call
@@ -76,7 +77,7 @@ func (s *simulation) describe(rec *runner.Record) string {
 	for _, f := range e.Effects {
 		fmt.Fprintf(&b, "; %s", f.Kind)
 		if f.Call != "" {
-			b.WriteString(" " + short(sdk.CallRef{ID: f.Call, Attempt: max(f.Attempt, 1)}.EventID()))
+			b.WriteString(" " + short(wire.CallRef{ID: f.Call, Attempt: max(f.Attempt, 1)}.EventID()))
 		}
 		if f.Due > 0 {
 			fmt.Fprintf(&b, " at %.3f", seconds(f.Due))

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/handler"
 	"agentd/internal/runner"
-	"agentd/sdk"
 )
 
 // worker is one incarnation of a worker process: all its memory is here. It is the Env of its runner and handler.
@@ -128,7 +129,7 @@ func (w *worker) take(d *delivery) {
 }
 
 // woken tells the worker that a run is to end.
-func (w *worker) woken(run sdk.RunKey) {
+func (w *worker) woken(run wire.RunKey) {
 	w.spawn(w, nil, func() {
 		if err := w.runner.Wake(w.ctx, run); err != nil {
 			w.trace("log     wake: %v", err)
@@ -212,4 +213,4 @@ func (s *simulation) enter(ctx context.Context, at point) error {
 	return ctx.Err()
 }
 
-var subjects = sdk.DefaultSubjects()
+var subjects = wire.DefaultSubjects()

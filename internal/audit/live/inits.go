@@ -5,11 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/audit"
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
-	"agentd/sdk"
 )
 
 // inits checks that every settled init event has a run of its own, or was answered, or is a dead letter. What becomes of
@@ -22,7 +23,7 @@ func (a *Auditor) inits(ctx context.Context, since time.Time, found func(Violati
 			return err
 		}
 	}
-	return a.conn.Scan(ctx, broker.ZoneStart, a.conn.Subjects().All(sdk.KindStart), from, func(m broker.Stored) (bool, error) {
+	return a.conn.Scan(ctx, broker.ZoneStart, a.conn.Subjects().All(wire.KindStart), from, func(m broker.Stored) (bool, error) {
 		violations, err := a.init(ctx, m)
 		for _, v := range violations {
 			if err := found(Violation{Violation: v}); err != nil {
@@ -85,12 +86,12 @@ func (a *Auditor) answered(ctx context.Context, checker *audit.Checker, agent st
 	if in.Event == nil {
 		return false, nil
 	}
-	token := sdk.InitToken(in.Event.Source, in.Event.ID)
+	token := wire.InitToken(in.Event.Source, in.Event.ID)
 	name := in.Event.Subject
 	if name == "" {
-		name = sdk.DefaultSubject(token)
+		name = wire.DefaultSubject(token)
 	}
-	key := sdk.NewRunKey(name)
+	key := wire.NewRunKey(name)
 	last, err := a.store.Head(ctx, key)
 	switch {
 	case err == nil && startedBy(last, token), errors.Is(err, runner.ErrCorrupt):
@@ -106,7 +107,7 @@ func (a *Auditor) answered(ctx context.Context, checker *audit.Checker, agent st
 	if err != nil {
 		return false, err
 	}
-	event, err := sdk.DecodeEvent(m.Headers, m.Data)
+	event, err := wire.DecodeEvent(m.Headers, m.Data)
 	if err == nil {
 		a.Events++
 		checker.Published(m.Subject, event, m.Data)

@@ -15,12 +15,13 @@ import (
 	"slices"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/audit"
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 // Counts say what was looked at.
@@ -101,7 +102,7 @@ func (a *Auditor) All(ctx context.Context, since time.Time, found func(Violation
 }
 
 // Run audits one run. An unknown one is runner.ErrNotFound.
-func (a *Auditor) Run(ctx context.Context, key sdk.RunKey, found func(Violation) error) error {
+func (a *Auditor) Run(ctx context.Context, key wire.RunKey, found func(Violation) error) error {
 	a.Runs++
 	r := &auditedRun{Auditor: a, key: key, checker: audit.New(a.conn.Subjects())}
 	r.checker.Known(a.horizon)
@@ -134,7 +135,7 @@ func (a *Auditor) floor(ctx context.Context, ref broker.ConsumerRef) (uint64, er
 // auditedRun is the audit of one run.
 type auditedRun struct {
 	*Auditor
-	key     sdk.RunKey
+	key     wire.RunKey
 	checker *audit.Checker
 	head    core.Head
 	settled map[string]uint64
@@ -210,11 +211,11 @@ func (r *auditedRun) readFloors(ctx context.Context) error {
 // readMessages reads what was sent to the run, and what its workers published.
 func (r *auditedRun) readMessages(ctx context.Context) error {
 	s := r.conn.Subjects()
-	tail := sdk.NameToken(r.head.Agent) + "." + r.key.Partition + "." + r.key.Token
-	of := func(kind sdk.Kind, rest string) string { return s.Root() + "." + string(kind) + "." + rest }
-	control := of(sdk.KindCtl, "*."+tail)
+	tail := wire.NameToken(r.head.Agent) + "." + r.key.Partition + "." + r.key.Token
+	of := func(kind wire.Kind, rest string) string { return s.Root() + "." + string(kind) + "." + rest }
+	control := of(wire.KindCtl, "*."+tail)
 	for zone, filters := range map[broker.Zone][]string{
-		broker.ZoneIn:    {of(sdk.KindIn, "*.*."+tail+".>"), control, control + ".*"},
+		broker.ZoneIn:    {of(wire.KindIn, "*.*."+tail+".>"), control, control + ".*"},
 		broker.ZoneTimer: {s.Fire(r.head.Agent, r.key)},
 	} {
 		for _, filter := range filters {
@@ -227,7 +228,7 @@ func (r *auditedRun) readMessages(ctx context.Context) error {
 			}
 		}
 	}
-	calls := []string{of(sdk.KindOut, "*.*."+tail+".>"), of(sdk.KindVoid, "*.*."+tail+".>")}
+	calls := []string{of(wire.KindOut, "*.*."+tail+".>"), of(wire.KindVoid, "*.*."+tail+".>")}
 	for _, filter := range calls {
 		if err := r.readEvents(ctx, broker.ZoneOut, filter); err != nil {
 			return err
@@ -254,15 +255,15 @@ func (r *auditedRun) input(m broker.Stored) {
 }
 
 // message is a stored message in the form of the checker.
-func message(subjects sdk.Subjects, m broker.Stored) audit.Message {
+func message(subjects wire.Subjects, m broker.Stored) audit.Message {
 	in := audit.Message{Stream: m.Stream, Sequence: m.Sequence, Subject: m.Subject, Received: m.At}
-	if a, err := subjects.Parse(m.Subject); err == nil && a.Kind == sdk.KindFire {
+	if a, err := subjects.Parse(m.Subject); err == nil && a.Kind == wire.KindFire {
 		var fired struct{ Due int64 }
 		_ = json.Unmarshal(m.Data, &fired) // what cannot be read is due at no time that anything waits for
 		in.Due = fired.Due
 		return in
 	}
-	if event, err := sdk.DecodeEvent(m.Headers, m.Data); err == nil {
+	if event, err := wire.DecodeEvent(m.Headers, m.Data); err == nil {
 		in.Event = &event
 	}
 	return in
@@ -367,8 +368,8 @@ func (r *auditedRun) readCause(ctx context.Context, at core.Cause) error {
 // tellEvents tells of what was published. What is no event of this wire cannot be by a worker.
 func (r *auditedRun) tellEvents() {
 	for _, m := range r.events {
-		event, err := sdk.DecodeEvent(m.Headers, m.Data)
-		mine := event.ID == sdk.TerminalID(r.key, r.head.Init.Token)
+		event, err := wire.DecodeEvent(m.Headers, m.Data)
+		mine := event.ID == wire.TerminalID(r.key, r.head.Init.Token)
 		if m.Stream == broker.StreamName(r.conn.Subjects(), broker.ZoneIn) && !mine {
 			continue // somebody else's answer to the call that the run answers
 		}

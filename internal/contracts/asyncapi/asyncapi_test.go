@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/config"
@@ -65,7 +67,7 @@ func deployment() asyncapi.Deployment {
 			Emits:   map[string]json.RawMessage{"shop.desk.done": json.RawMessage(`{"type": "object"}`)},
 		}},
 	}
-	subjects, err := sdk.NewSubjects("acme")
+	subjects, err := wire.NewSubjects("acme")
 	if err != nil {
 		panic(err) // a constant
 	}
@@ -89,7 +91,7 @@ func traveldesk(t *testing.T) asyncapi.Deployment {
 		t.Fatal(err)
 	}
 	return asyncapi.Deployment{
-		Title: "Travel desk", Version: "1.0.0", View: asyncapi.ViewAgentd, Subjects: sdk.DefaultSubjects(),
+		Title: "Travel desk", Version: "1.0.0", View: asyncapi.ViewAgentd, Subjects: wire.DefaultSubjects(),
 		Agents: cfg.Agents, Contracts: cfg.Contracts,
 	}
 }
@@ -259,8 +261,8 @@ func TestDocument_PartiesSeeOneAnother(t *testing.T) {
 func TestDocument_AddressesAreSubjects(t *testing.T) {
 	t.Parallel()
 	d := deployment()
-	run := sdk.NewRunKey("trip-7")
-	tokens := strings.NewReplacer("{agent}", "shop_desk", "{p}", run.Partition, "{run}", run.Token, "{call}", "c1-0-x", "{init}", sdk.InitToken("a", "b"))
+	run := wire.NewRunKey("trip-7")
+	tokens := strings.NewReplacer("{agent}", "shop_desk", "{p}", run.Partition, "{run}", run.Token, "{call}", "c1-0-x", "{init}", wire.InitToken("a", "b"))
 	parsed := 0
 	for id, c := range read(t, d).Channels {
 		kind, _, _ := strings.Cut(id, ".")
@@ -284,7 +286,7 @@ func TestDocument_PayloadsFitTheEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	event := sdk.Event{
+	event := wire.Event{
 		ID: "c1", Source: "desk", Type: "com.shop.order", DataSchema: "#/shop/order/1.0.0", Data: json.RawMessage(`{"line": {"a": 1, "b": 2}}`),
 	}
 	encoded, err := event.Encode()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/contracts"
 	"agentd/sdk"
 )
@@ -39,7 +41,7 @@ func parametersOf(address string) []string {
 	return names
 }
 
-var anyRun = sdk.RunKey{Partition: paramPartition, Token: paramRun}
+var anyRun = wire.RunKey{Partition: paramPartition, Token: paramRun}
 
 const principal = " Where the broker enforces principals, a last token is the user's name."
 
@@ -48,7 +50,7 @@ func (b *builder) stream(zone string) string { return strings.ToUpper(b.Subjects
 
 // agent adds what clients and an agent have with each other.
 func (b *builder) agent(spec sdk.AgentSpec) {
-	token, subjects := sdk.NameToken(spec.Name), b.Subjects
+	token, subjects := wire.NameToken(spec.Name), b.Subjects
 	address := func(s string) *string { return &s }
 	accepted, answers := b.accepted(spec.Contract, spec.Version), b.answers(spec.Contract, []string{spec.Version})
 	b.operate("start."+token, actionReceive, ViewClient,
@@ -69,7 +71,7 @@ func (b *builder) agent(spec sdk.AgentSpec) {
 	b.operate("cancel."+token, actionReceive, ViewClient,
 		operation{Title: "Cancel a run of " + spec.Name},
 		channel{
-			Address: address(subjects.Control(sdk.ControlCancel, spec.Name, anyRun)), Title: "Cancellation of runs of " + spec.Name,
+			Address: address(subjects.Control(wire.ControlCancel, spec.Name, anyRun)), Title: "Cancellation of runs of " + spec.Name,
 			Messages: b.message("cancel", cancelMessage()), Description: strings.TrimSpace(principal), Stream: b.stream("IN"),
 		})
 	b.operate("live."+token, actionSend, ViewClient,
@@ -136,8 +138,8 @@ func (b *builder) lanes(c sdk.Contract) []string {
 }
 
 func (b *builder) lane(c sdk.Contract, domain string, accepted, answers map[string]ref) {
-	a := sdk.CallAddress{
-		Domain: sdk.DomainToken(domain), Type: sdk.NameToken(c.Type), Agent: paramAgent, Run: anyRun, Call: paramCall,
+	a := wire.CallAddress{
+		Domain: wire.DomainToken(domain), Type: wire.NameToken(c.Type), Agent: paramAgent, Run: anyRun, Call: paramCall,
 	}
 	id := a.Domain + "." + a.Type
 	where := c.Type
@@ -171,7 +173,7 @@ func (b *builder) lane(c sdk.Contract, domain string, accepted, answers map[stri
 }
 
 func (b *builder) deadLetters() {
-	address := b.Subjects.Root() + "." + string(sdk.KindDLQ) + ".{reason}.{stream}.{sequence}"
+	address := b.Subjects.Root() + "." + string(wire.KindDLQ) + ".{reason}.{stream}.{sequence}"
 	b.operate("deadLetters", actionSend, ViewAgentd,
 		operation{Title: "Put aside what cannot be handled"},
 		channel{

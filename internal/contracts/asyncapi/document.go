@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"agentd/sdk/wire"
+
 	"agentd/sdk"
 )
 
@@ -30,7 +32,7 @@ type Deployment struct {
 	// Title and Version are those of the document.
 	Title, Version string
 	View           View
-	Subjects       sdk.Subjects
+	Subjects       wire.Subjects
 	// Servers are addresses without credentials.
 	Servers []Server
 	Agents  []sdk.AgentSpec
@@ -156,7 +158,7 @@ func Document(d Deployment) (json.RawMessage, error) {
 	b := &builder{
 		Deployment: d,
 		doc: document{
-			AsyncAPI: Version, DefaultContentType: sdk.ContentTypeStructured,
+			AsyncAPI: Version, DefaultContentType: wire.ContentTypeStructured,
 			Info:     info{d.Title, d.Version, description(d.View)},
 			Servers:  map[string]server{},
 			Channels: map[string]channel{}, Operations: map[string]operation{},

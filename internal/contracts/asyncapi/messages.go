@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/contracts"
 	"agentd/sdk"
 )
@@ -54,7 +56,7 @@ func (b *builder) accepted(c sdk.Contract, version string) map[string]ref {
 		return nil
 	}
 	return b.message("call."+c.Type+"."+version, message{
-		Name: c.Type, Title: c.Type + " " + version, Summary: c.Description, ContentType: sdk.ContentTypeStructured,
+		Name: c.Type, Title: c.Type + " " + version, Summary: c.Description, ContentType: wire.ContentTypeStructured,
 		Headers: headers(object{"agentd-reply": text("The subject that the answer goes to. Init events have none.")}),
 		Payload: b.event(format, data, c.Type, sdk.SchemaRef(c.URI, version)),
 		CorrelationID: &correlation{
@@ -75,7 +77,7 @@ func (b *builder) answers(c sdk.Contract, versions []string) map[string]ref {
 				continue
 			}
 			all = append(all, b.message("answer."+c.Type+"."+version+"."+emitted, message{
-				Name: emitted, Title: emitted + " " + version, ContentType: sdk.ContentTypeStructured, Headers: headers(nil),
+				Name: emitted, Title: emitted + " " + version, ContentType: wire.ContentTypeStructured, Headers: headers(nil),
 				Payload:       b.event(format, data, emitted, sdk.SchemaRef(c.URI, version)),
 				CorrelationID: answersTo,
 			}))
@@ -84,8 +86,8 @@ func (b *builder) answers(c sdk.Contract, versions []string) map[string]ref {
 	const problem = "systemError"
 	format := b.embed(problem, json.RawMessage(problemSchema))
 	all = append(all, b.message("error."+c.Type, message{
-		Name: sdk.ErrorType(c.Type), Title: "Error of " + c.Type, ContentType: sdk.ContentTypeStructured, Headers: headers(nil),
-		Payload:       b.event(format, problem, sdk.ErrorType(c.Type), sdk.SchemaRef(c.URI, contracts.Wildcard)),
+		Name: wire.ErrorType(c.Type), Title: "Error of " + c.Type, ContentType: wire.ContentTypeStructured, Headers: headers(nil),
+		Payload:       b.event(format, problem, wire.ErrorType(c.Type), sdk.SchemaRef(c.URI, contracts.Wildcard)),
 		CorrelationID: answersTo,
 	}))
 	return merge(all...)
@@ -93,7 +95,7 @@ func (b *builder) answers(c sdk.Contract, versions []string) map[string]ref {
 
 func (b *builder) void(c sdk.Contract) map[string]ref {
 	return b.message("void."+c.Type, message{
-		Name: c.Type, Title: "End of a call of " + c.Type, ContentType: sdk.ContentTypeStructured, Headers: headers(nil),
+		Name: c.Type, Title: "End of a call of " + c.Type, ContentType: wire.ContentTypeStructured, Headers: headers(nil),
 		Payload: cloudEvent(object{"type": object{"const": c.Type}, "data": object{"type": "object", "maxProperties": 0}}),
 		CorrelationID: &correlation{
 			"The id of the call's event.", "$message.payload#/parentid",
@@ -108,7 +110,7 @@ func cloudEvent(members object) object {
 
 func cancelMessage() message {
 	return message{
-		Name: "cancel", Title: "Cancellation", ContentType: sdk.ContentTypeStructured, Headers: headers(nil),
+		Name: "cancel", Title: "Cancellation", ContentType: wire.ContentTypeStructured, Headers: headers(nil),
 		Summary: "The run ends with the error cancelled. Its type may be anything.",
 		Payload: cloudEvent(object{"data": object{
 			"type": []string{"object", "null"}, "properties": object{"reason": object{"type": "string"}},
@@ -118,7 +120,7 @@ func cancelMessage() message {
 
 func liveMessage() message {
 	return message{
-		Name: "live", Title: "Live event", ContentType: sdk.ContentTypeStructured,
+		Name: "live", Title: "Live event", ContentType: wire.ContentTypeStructured,
 		Summary: "What a run does, for people who watch. rev and i number milestones; ephemeral events carry the revision that they come after.",
 		Payload: liveSchema(),
 	}
@@ -128,12 +130,12 @@ func liveSchema() object {
 	return object{
 		"type": "object",
 		"properties": object{
-			"specversion": object{"const": sdk.SpecVersion},
+			"specversion": object{"const": wire.SpecVersion},
 			"id":          text("The same whenever a milestone is told."), "source": object{"type": "string"},
 			"type":    object{"type": "string", "pattern": "^agentd\\.live\\.", "description": "Readers ignore types that they do not know."},
 			"subject": text("The run's subject."), "agent": object{"type": "string"},
 			"time":            object{"type": "string", "format": "date-time"},
-			"datacontenttype": object{"const": sdk.ContentTypeJSON},
+			"datacontenttype": object{"const": wire.ContentTypeJSON},
 			"turn":            object{"type": "integer"},
 			"rev":             object{"type": "integer"}, "i": object{"type": "integer"}, "count": object{"type": "integer"},
 			"sequence":  text("Orders the events of a run as texts do."),
@@ -146,7 +148,7 @@ func liveSchema() object {
 
 func queryMessage() message {
 	return message{
-		Name: "query", Title: "Query about a run", ContentType: sdk.ContentTypeJSON,
+		Name: "query", Title: "Query about a run", ContentType: wire.ContentTypeJSON,
 		Payload: object{
 			"type": "object",
 			"properties": object{
@@ -164,7 +166,7 @@ func queryMessage() message {
 func statusMessage() message {
 	integer := object{"type": "integer"}
 	return message{
-		Name: "status", Title: "State of a run", ContentType: sdk.ContentTypeJSON,
+		Name: "status", Title: "State of a run", ContentType: wire.ContentTypeJSON,
 		Headers: headersOf(object{
 			"Nats-Service-Error-Code": text("The code of an error; the body is empty then."),
 			"Nats-Service-Error":      text("What is wrong."),
@@ -200,7 +202,7 @@ func text(description string) object { return object{"type": "string", "descript
 
 // headers are those of a CloudEvent in structured mode, and more.
 func headers(more object) object {
-	all := object{"Content-Type": object{"type": "string", "const": sdk.ContentTypeStructured}}
+	all := object{"Content-Type": object{"type": "string", "const": wire.ContentTypeStructured}}
 	for name, schema := range more {
 		all[name] = schema
 	}
@@ -239,7 +241,7 @@ func envelopeSchema() object {
 		"type":        "object",
 		"description": "A CloudEvent. Null and absence mean the same; further members are extensions.",
 		"properties": object{
-			"specversion":     object{"const": sdk.SpecVersion},
+			"specversion":     object{"const": wire.SpecVersion},
 			"id":              object{"type": "string", "minLength": 1, "description": "Names the event together with source."},
 			"source":          object{"type": "string", "minLength": 1, "description": "Who sent it; in a call, where the answer goes."},
 			"type":            object{"type": "string", "minLength": 1},

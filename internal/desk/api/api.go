@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/desk"
 	"agentd/sdk"
 )
@@ -124,7 +126,7 @@ func (a api) guard(next http.Handler) http.Handler {
 		}
 		if r.Method == http.MethodPost {
 			kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-			if err != nil || kind != sdk.ContentTypeJSON {
+			if err != nil || kind != wire.ContentTypeJSON {
 				a.fail(w, http.StatusUnsupportedMediaType, sdk.Errorf(sdk.CodeInvalidEvent, "want Content-Type: application/json"))
 				return
 			}
@@ -214,7 +216,7 @@ func (a api) outcome(w http.ResponseWriter, o desk.Outcome, err error) {
 		a.fail(w, 0, err)
 		return
 	}
-	w.Header().Set("Content-Type", sdk.ContentTypeJSON)
+	w.Header().Set("Content-Type", wire.ContentTypeJSON)
 	switch o.State {
 	case desk.OutcomeRefused:
 		w.WriteHeader(http.StatusConflict)
@@ -245,7 +247,7 @@ func (a api) read(w http.ResponseWriter, r *http.Request, into any) bool {
 }
 
 func (a api) send(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", sdk.ContentTypeJSON)
+	w.Header().Set("Content-Type", wire.ContentTypeJSON)
 	if err := json.NewEncoder(w).Encode(v); err != nil {
 		a.Logger.Debug("response could not be sent", "error", err)
 	}
@@ -268,7 +270,7 @@ func (a api) fail(w http.ResponseWriter, status int, err error) {
 		status = http.StatusInternalServerError
 		a.Logger.Error("request failed", "error", err)
 	}
-	w.Header().Set("Content-Type", sdk.ContentTypeJSON)
+	w.Header().Set("Content-Type", wire.ContentTypeJSON)
 	w.WriteHeader(status)
-	a.send(w, map[string]any{"error": sdk.NewProblem(e)})
+	a.send(w, map[string]any{"error": wire.NewProblem(e)})
 }

@@ -23,6 +23,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/sdk"
@@ -156,7 +158,7 @@ func post(ctx context.Context, client *http.Client, h Hook, id string, body []by
 		return fmt.Errorf("make the request: %w", err)
 	}
 	stamp := strconv.FormatInt(time.Now().Unix(), 10)
-	r.Header.Set("Content-Type", sdk.ContentTypeJSON)
+	r.Header.Set("Content-Type", wire.ContentTypeJSON)
 	r.Header.Set("Idempotency-Key", id)
 	r.Header.Set("Webhook-Id", id)
 	r.Header.Set("Webhook-Timestamp", stamp)

@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 // Purge implements state.Store.
 func (s *Store) Purge(
-	ctx context.Context, run sdk.RunKey, base runner.Version, keep runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, keep runner.Record,
 ) (runner.Version, error) {
 	err := ctx.Err()
 	if err == nil {
@@ -37,7 +38,7 @@ func (s *Store) Purge(
 }
 
 // Remove implements state.Store.
-func (s *Store) Remove(ctx context.Context, run sdk.RunKey, base runner.Version) error {
+func (s *Store) Remove(ctx context.Context, run wire.RunKey, base runner.Version) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("remove run %s: %w", run, err)
 	}
@@ -56,7 +57,7 @@ func (s *Store) Remove(ctx context.Context, run sdk.RunKey, base runner.Version)
 }
 
 // removeBlobs removes the blobs of a run; s.mu is held.
-func (s *Store) removeBlobs(run sdk.RunKey) {
+func (s *Store) removeBlobs(run wire.RunKey) {
 	for key := range s.blobs {
 		if key.run == run {
 			delete(s.blobs, key)

@@ -9,21 +9,22 @@ import (
 	"strings"
 	"sync"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 // Store implements runner.Store. Safe for concurrent use.
 type Store struct {
 	mu    sync.Mutex
-	runs  map[sdk.RunKey][]runner.Record
+	runs  map[wire.RunKey][]runner.Record
 	blobs map[blobKey][]byte
 	specs map[string][]byte
 }
 
 type blobKey struct {
-	run    sdk.RunKey
+	run    wire.RunKey
 	digest string
 }
 
@@ -32,7 +33,7 @@ var _ state.Store = (*Store)(nil)
 // New returns an empty store.
 func New() *Store {
 	return &Store{
-		runs: map[sdk.RunKey][]runner.Record{}, blobs: map[blobKey][]byte{}, specs: map[string][]byte{},
+		runs: map[wire.RunKey][]runner.Record{}, blobs: map[blobKey][]byte{}, specs: map[string][]byte{},
 	}
 }
 
@@ -43,7 +44,7 @@ func clone(r runner.Record) runner.Record {
 }
 
 // Head implements runner.Store.
-func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
+func (s *Store) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return runner.Record{}, fmt.Errorf("read head of run %s: %w", run, err)
 	}
@@ -57,7 +58,7 @@ func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error)
 }
 
 // last is the run's last record; s.mu is held.
-func (s *Store) last(run sdk.RunKey) (runner.Record, bool) {
+func (s *Store) last(run wire.RunKey) (runner.Record, bool) {
 	records := s.runs[run]
 	if len(records) == 0 {
 		return runner.Record{}, false
@@ -66,7 +67,7 @@ func (s *Store) last(run sdk.RunKey) (runner.Record, bool) {
 }
 
 // Entries implements runner.Store.
-func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, error) {
+func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Version) ([]runner.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read entries of run %s: %w", run, err)
 	}
@@ -83,7 +84,7 @@ func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Versio
 
 // Append implements runner.Store.
 func (s *Store) Append(
-	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record,
 ) (runner.Version, error) {
 	err := ctx.Err()
 	if err == nil {
@@ -107,7 +108,7 @@ func (s *Store) Append(
 }
 
 // Barrier implements runner.Store.
-func (s *Store) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
+func (s *Store) Barrier(ctx context.Context, run wire.RunKey, v runner.Version) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("barrier of run %s: %w", run, err)
 	}
@@ -120,12 +121,12 @@ func (s *Store) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) e
 }
 
 // PutBlob implements runner.Store.
-func (s *Store) PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error {
+func (s *Store) PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error {
 	return put(ctx, s, s.blobs, blobKey{run, digest}, digest, data)
 }
 
 // Blob implements runner.Store.
-func (s *Store) Blob(ctx context.Context, run sdk.RunKey, digest string) ([]byte, error) {
+func (s *Store) Blob(ctx context.Context, run wire.RunKey, digest string) ([]byte, error) {
 	return get(ctx, s, s.blobs, blobKey{run, digest}, digest)
 }
 
@@ -181,13 +182,13 @@ func (s *Store) Runs(ctx context.Context, cursor string, limit int) ([]runner.St
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var keys []sdk.RunKey
+	var keys []wire.RunKey
 	for key := range s.runs {
 		if key.String() > cursor {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b sdk.RunKey) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(keys, func(a, b wire.RunKey) int { return strings.Compare(a.String(), b.String()) })
 	next := ""
 	if size := state.PageSize(limit); len(keys) > size {
 		keys = keys[:size]

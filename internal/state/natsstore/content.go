@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"strconv"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 // A content that is larger than one message is allowed to be is split: chunk i > 0 is on the content's subject with i as
@@ -22,12 +23,12 @@ const (
 )
 
 // PutBlob implements runner.Store.
-func (s *Store) PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error {
+func (s *Store) PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error {
 	return s.put(ctx, s.subjects.Blob(run, digest), digest, data)
 }
 
 // Blob implements runner.Store.
-func (s *Store) Blob(ctx context.Context, run sdk.RunKey, digest string) ([]byte, error) {
+func (s *Store) Blob(ctx context.Context, run wire.RunKey, digest string) ([]byte, error) {
 	return s.content(ctx, s.subjects.Blob(run, digest), digest)
 }
 

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"iter"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"agentd/internal/runner"
-	"agentd/sdk"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 )
 
 // Entries implements runner.Store by direct reads, which any replica may answer.
-func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, error) {
+func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Version) ([]runner.Record, error) {
 	var records []runner.Record
 	for last := after; ; {
 		b, err := s.batch(ctx, run, last)
@@ -60,7 +61,7 @@ type batch struct {
 
 // batch reads some messages, at least one unless it is done. Messages on their way to the client may be lost: what comes
 // after a gap is left for the next request.
-func (s *Store) batch(ctx context.Context, run sdk.RunKey, after runner.Version) (batch, error) {
+func (s *Store) batch(ctx context.Context, run wire.RunKey, after runner.Version) (batch, error) {
 	b := batch{end: after.Position}
 	subject := s.subjects.Journal(run)
 	err := s.request(ctx, func(ctx context.Context) error {

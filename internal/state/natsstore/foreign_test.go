@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
-	"agentd/sdk"
 )
 
 // The server puts its answers on whatever reply subject a request names, so anybody can have such a message stored on the
 // subject of a journal or a content. It is passed over: before the first entry, between two, and after the last.
 func TestStore_PassesOverWhatNoStoreWrote(t *testing.T) {
 	t.Parallel()
-	s, run := open(t), sdk.NewRunKey("trip")
+	s, run := open(t), wire.NewRunKey("trip")
 	foreign := func(subject string) {
 		t.Helper()
 		if _, err := s.js.Publish(t.Context(), subject, []byte(`{"stream":"AGENTD_START","seq":7}`)); err != nil {
@@ -64,7 +65,7 @@ func TestStore_PassesOverWhatNoStoreWrote(t *testing.T) {
 // More foreign messages than one request reads do not hide the entry behind them.
 func TestStore_ReadsPastManyForeignMessages(t *testing.T) {
 	t.Parallel()
-	s, run := open(t), sdk.NewRunKey("trip")
+	s, run := open(t), wire.NewRunKey("trip")
 	records := storetest.AppendN(t, s, run, runner.Version{}, 1)
 	for range batchEntries + 1 {
 		if _, err := s.js.Publish(t.Context(), s.subjects.Journal(run), nil); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/runner"
@@ -18,7 +20,7 @@ const errCodeRollupDenied jetstream.ErrorCode = 10111
 // Purge implements state.Store. The tombstone is one message that replaces all others on the run's subject. Blobs are
 // removed after it: if that is interrupted, they stay until Purge is repeated or the run is removed.
 func (s *Store) Purge(
-	ctx context.Context, run sdk.RunKey, base runner.Version, keep runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, keep runner.Record,
 ) (runner.Version, error) {
 	v, err := s.replace(ctx, run, base, keep)
 	if err == nil {
@@ -31,7 +33,7 @@ func (s *Store) Purge(
 }
 
 func (s *Store) replace(
-	ctx context.Context, run sdk.RunKey, base runner.Version, keep runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, keep runner.Record,
 ) (runner.Version, error) {
 	if err := state.CheckTombstone(base, keep); err != nil {
 		return runner.Version{}, err
@@ -58,7 +60,7 @@ func (s *Store) replace(
 
 // Remove implements state.Store. Only messages up to the last record are removed, so that a run which begins under the
 // same name at this moment is not touched.
-func (s *Store) Remove(ctx context.Context, run sdk.RunKey, base runner.Version) error {
+func (s *Store) Remove(ctx context.Context, run wire.RunKey, base runner.Version) error {
 	last, err := s.purgeBlobs(ctx, run, base)
 	switch {
 	case errors.Is(err, runner.ErrNotFound):
@@ -74,7 +76,7 @@ func (s *Store) Remove(ctx context.Context, run sdk.RunKey, base runner.Version)
 
 // purgeBlobs removes the blobs of a run whose last record is v, and returns the record's position. The end of the stream
 // is looked up before the record: up to there everything is of this run, not of one that takes its name.
-func (s *Store) purgeBlobs(ctx context.Context, run sdk.RunKey, v runner.Version) (uint64, error) {
+func (s *Store) purgeBlobs(ctx context.Context, run wire.RunKey, v runner.Version) (uint64, error) {
 	var end uint64
 	err := s.request(ctx, func(ctx context.Context) error {
 		stream, err := s.js.Stream(ctx, s.stream)

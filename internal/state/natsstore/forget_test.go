@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/runner"
@@ -22,7 +24,7 @@ func TestStore_AmbiguousPurgeIsRepeated(t *testing.T) {
 // replaces.
 func TestStore_TombstoneCountsWhateverIsBeforeIt(t *testing.T) {
 	t.Parallel()
-	s, run := open(t), sdk.NewRunKey("trip")
+	s, run := open(t), wire.NewRunKey("trip")
 	records := storetest.AppendN(t, s, run, runner.Version{}, 2*batchEntries+1)
 	keep := storetest.NextRecord(runner.Version{}, "tombstone")
 	m := s.message(run, keep)
@@ -49,7 +51,7 @@ func TestStore_TombstoneCountsWhateverIsBeforeIt(t *testing.T) {
 func TestStore_PurgeNeedsRollup(t *testing.T) {
 	t.Parallel()
 	ns := startServer(t, t.TempDir(), func(c *jetstream.StreamConfig) { c.AllowRollup = false })
-	s, run := openOn(t, ns), sdk.NewRunKey("trip")
+	s, run := openOn(t, ns), wire.NewRunKey("trip")
 	records := storetest.AppendN(t, s, run, runner.Version{}, 2)
 	_, err := s.Purge(t.Context(), run, records[1].Version, storetest.NextRecord(runner.Version{}, "tombstone"))
 	if !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {

@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 const (
@@ -46,7 +47,7 @@ func (s *Store) Runs(ctx context.Context, cursor string, limit int) ([]runner.St
 }
 
 // keys returns the first runs after cursor, at most limit.
-func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]sdk.RunKey, error) {
+func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]wire.RunKey, error) {
 	after, err := state.ParseCursor(cursor)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]sdk.RunKe
 			}
 		}
 	}
-	var keys []sdk.RunKey
+	var keys []wire.RunKey
 	for _, partition := range filters {
 		more, err := s.partition(ctx, stream, partition, cursor)
 		if err != nil {
@@ -83,18 +84,18 @@ func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]sdk.RunKe
 }
 
 // partition lists the runs of a partition ("*": of all) after cursor, in order.
-func (s *Store) partition(ctx context.Context, stream jetstream.Stream, partition, cursor string) ([]sdk.RunKey, error) {
+func (s *Store) partition(ctx context.Context, stream jetstream.Stream, partition, cursor string) ([]wire.RunKey, error) {
 	var info *jetstream.StreamInfo
 	err := s.request(ctx, func(ctx context.Context) (err error) {
-		filter := s.subjects.Journal(sdk.RunKey{Partition: partition, Token: "*"})
+		filter := s.subjects.Journal(wire.RunKey{Partition: partition, Token: "*"})
 		info, err = stream.Info(ctx, jetstream.WithSubjectFilter(filter))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	prefix := strings.TrimSuffix(s.subjects.All(sdk.KindRun), ">")
-	var keys []sdk.RunKey
+	prefix := strings.TrimSuffix(s.subjects.All(wire.KindRun), ">")
+	var keys []wire.RunKey
 	for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
 		name := strings.TrimPrefix(subject, prefix)
 		key, err := state.ParseCursor(name)
@@ -107,7 +108,7 @@ func (s *Store) partition(ctx context.Context, stream jetstream.Stream, partitio
 
 // heads reads the last records of runs in one request. A listing need not be linearizable. Runs that are gone by now are
 // left out; one whose last message is no entry is listed with revision 0.
-func (s *Store) heads(ctx context.Context, keys []sdk.RunKey) ([]runner.StoredRun, error) {
+func (s *Store) heads(ctx context.Context, keys []wire.RunKey) ([]runner.StoredRun, error) {
 	subjects := make([]string, len(keys))
 	for i, key := range keys {
 		subjects[i] = s.subjects.Journal(key)

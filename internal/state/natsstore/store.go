@@ -10,12 +10,13 @@ import (
 	"strconv"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 // Headers of an entry's message.
@@ -36,7 +37,7 @@ var errNoAnswer = errors.New("the server did not answer in time")
 type Store struct {
 	js       jetstream.JetStream
 	stream   string
-	subjects sdk.Subjects
+	subjects wire.Subjects
 	timeout  time.Duration
 	// wholeList is up to how many subjects in the stream a list of runs asks for all at once, not by partition.
 	wholeList uint64
@@ -46,7 +47,7 @@ var _ state.Store = (*Store)(nil)
 
 // New returns a store in an existing stream that has the journal, blob and spec subjects and allows direct reads. The
 // caller keeps the connection.
-func New(js jetstream.JetStream, stream string, subjects sdk.Subjects) *Store {
+func New(js jetstream.JetStream, stream string, subjects wire.Subjects) *Store {
 	return &Store{js: js, stream: stream, subjects: subjects, timeout: requestTimeout, wholeList: 2_000}
 }
 
@@ -70,7 +71,7 @@ func (s *Store) request(ctx context.Context, do func(ctx context.Context) error)
 }
 
 // Head implements runner.Store. It asks the stream's leader.
-func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
+func (s *Store) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
 	m, err := s.lastOwn(ctx, s.subjects.Journal(run))
 	if err != nil {
 		return runner.Record{}, fmt.Errorf("read head of run %s: %w", run, err)
@@ -91,7 +92,7 @@ func record(m *jetstream.RawStreamMsg) (runner.Record, error) {
 
 // Append implements runner.Store.
 func (s *Store) Append(
-	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record,
 ) (runner.Version, error) {
 	v, err := s.append(ctx, run, base, next)
 	if err != nil {
@@ -101,7 +102,7 @@ func (s *Store) Append(
 }
 
 func (s *Store) append(
-	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record,
 ) (runner.Version, error) {
 	if err := state.CheckRecord(base, next); err != nil {
 		return runner.Version{}, err
@@ -134,7 +135,7 @@ func (s *Store) publishAfter(ctx context.Context, m *nats.Msg, base runner.Versi
 	return s.publish(ctx, m, end.Sequence)
 }
 
-func (s *Store) message(run sdk.RunKey, r runner.Record) *nats.Msg {
+func (s *Store) message(run wire.RunKey, r runner.Record) *nats.Msg {
 	return &nats.Msg{Subject: s.subjects.Journal(run), Data: r.Data, Header: nats.Header{
 		headerRev: {strconv.FormatUint(r.Rev, 10)}, headerEtag: {r.Etag},
 	}}
@@ -157,7 +158,7 @@ func (s *Store) publish(ctx context.Context, m *nats.Msg, last uint64) (uint64, 
 // learn finds out what became of an append that was not confirmed. Whatever the acknowledgement said or failed to say,
 // the journal itself tells: an earlier attempt may have written the entry, and others may answer on its inbox.
 func (s *Store) learn(
-	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record, cause error,
+	ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record, cause error,
 ) (runner.Version, error) {
 	head, err := s.Head(ctx, run)
 	absent := errors.Is(err, runner.ErrNotFound)
@@ -199,7 +200,7 @@ func definite(err error) bool {
 }
 
 // Barrier implements runner.Store. What the leader shows is as durable as what it acknowledged.
-func (s *Store) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
+func (s *Store) Barrier(ctx context.Context, run wire.RunKey, v runner.Version) error {
 	head, err := s.Head(ctx, run)
 	switch {
 	case ctx.Err() != nil:

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,7 +16,6 @@ import (
 
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
-	"agentd/sdk"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,10 +40,10 @@ func startServer(t testing.TB, dir string, change func(*jetstream.StreamConfig))
 	if !ns.ReadyForConnections(time.Minute) {
 		t.Fatal("the server is not ready after a minute")
 	}
-	s := sdk.DefaultSubjects()
+	s := wire.DefaultSubjects()
 	cfg := jetstream.StreamConfig{
 		Name: streamName, AllowDirect: true, AllowRollup: true,
-		Subjects: []string{s.All(sdk.KindRun), s.All(sdk.KindBlob), s.All(sdk.KindSpec)},
+		Subjects: []string{s.All(wire.KindRun), s.All(wire.KindBlob), s.All(wire.KindSpec)},
 	}
 	if change != nil {
 		change(&cfg)
@@ -71,14 +72,14 @@ func connect(t testing.TB, url string, options ...nats.Option) jetstream.JetStre
 func open(t testing.TB) *Store { return openOn(t, startServer(t, t.TempDir(), nil)) }
 
 func openOn(t testing.TB, ns *server.Server) *Store {
-	return New(connect(t, ns.ClientURL()), streamName, sdk.DefaultSubjects())
+	return New(connect(t, ns.ClientURL()), streamName, wire.DefaultSubjects())
 }
 
 // openProxied opens a store whose requests take at most timeout, through a proxy that loses answers.
 func openProxied(t *testing.T, timeout time.Duration) (*Store, *storetest.Proxy) {
 	ns := startServer(t, t.TempDir(), nil)
 	proxy := storetest.NewProxy(t, ns.Addr().String())
-	s := New(connect(t, "nats://"+proxy.Addr(), nats.IgnoreDiscoveredServers()), streamName, sdk.DefaultSubjects())
+	s := New(connect(t, "nats://"+proxy.Addr(), nats.IgnoreDiscoveredServers()), streamName, wire.DefaultSubjects())
 	s.timeout = timeout
 	return s, proxy
 }
@@ -99,7 +100,7 @@ func TestStore_ListsByPartition(t *testing.T) {
 // TestStore_ReopensJournal restarts the server on the same folder.
 func TestStore_ReopensJournal(t *testing.T) {
 	t.Parallel()
-	dir, run := t.TempDir(), sdk.NewRunKey("trip")
+	dir, run := t.TempDir(), wire.NewRunKey("trip")
 	ns := startServer(t, dir, nil)
 	records := storetest.AppendN(t, openOn(t, ns), run, runner.Version{}, 3)
 	ns.Shutdown()
@@ -113,7 +114,7 @@ func TestStore_ReopensJournal(t *testing.T) {
 func TestStore_FindsWhatWasWritten(t *testing.T) {
 	t.Parallel()
 	s, proxy := openProxied(t, 2*time.Second)
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	records := storetest.AppendN(t, s, run, runner.Version{}, 1)
 	proxy.CutNext()
 	records = append(records, storetest.AppendN(t, s, run, records[0].Version, 1)...)
@@ -135,7 +136,7 @@ func TestStore_AmbiguousAppendIsRepeated(t *testing.T) {
 // conflict, and no success.
 func TestStore_DoesNotHideUnwrittenEntry(t *testing.T) {
 	t.Parallel()
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	s := open(t)
 	records := storetest.AppendN(t, s, run, runner.Version{}, 1)
 	next := storetest.NextRecord(records[0].Version, "second")
@@ -153,7 +154,7 @@ func TestStore_DoesNotHideUnwrittenEntry(t *testing.T) {
 func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
 	t.Parallel()
 	s, proxy := openProxied(t, requestTimeout)
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	last := storetest.AppendN(t, s, run, runner.Version{}, 1)[0].Version
 	proxy.Mute()
 	s.timeout = 50 * time.Millisecond
@@ -178,7 +179,7 @@ func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
 
 func TestStore_ReportsMissingEntry(t *testing.T) {
 	t.Parallel()
-	s, run := open(t), sdk.NewRunKey("trip")
+	s, run := open(t), wire.NewRunKey("trip")
 	records := storetest.AppendN(t, s, run, runner.Version{}, 3)
 	stream, err := s.js.Stream(t.Context(), streamName)
 	if err != nil {
@@ -195,7 +196,7 @@ func TestStore_ReportsMissingEntry(t *testing.T) {
 func TestStore_NeedsDirectReads(t *testing.T) {
 	t.Parallel()
 	ns := startServer(t, t.TempDir(), func(c *jetstream.StreamConfig) { c.AllowDirect = false })
-	s, run := openOn(t, ns), sdk.NewRunKey("trip")
+	s, run := openOn(t, ns), wire.NewRunKey("trip")
 	storetest.AppendN(t, s, run, runner.Version{}, 1)
 	if _, err := s.Head(t.Context(), run); err != nil {
 		t.Errorf("head, which the leader answers: %v", err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"agentd/sdk/wire"
+
 	"github.com/redis/go-redis/v9"
 
 	"agentd/sdk"
@@ -182,7 +184,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 	if err == nil {
 		err = a.secure(o.TLS)
 	}
-	_, rootErr := sdk.NewSubjects(s.o.Root) // braces in the root would move keys to other slots
+	_, rootErr := wire.NewSubjects(s.o.Root) // braces in the root would move keys to other slots
 	if err := errors.Join(err, rootErr); err != nil {
 		return nil, nil, err
 	}

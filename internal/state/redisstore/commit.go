@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 // commit runs a script that writes, and waits until what it wrote is durable.
@@ -93,7 +94,7 @@ func (s *Store) node(ctx context.Context, key string) (*redis.Client, error) {
 
 // PutBlob implements runner.Store. It waits for no replica: the entry that names the blob is written to the same server
 // after it, so the wait for the entry covers both. The digest is noted first, so that every blob can be found again.
-func (s *Store) PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error {
+func (s *Store) PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error {
 	return s.put(ctx, digest, func() error {
 		return s.pipeline(ctx, 1, func(p redis.Pipeliner, _ int) {
 			p.SAdd(ctx, s.digestsKey(run), digest)
@@ -137,7 +138,7 @@ func (s *Store) create(ctx context.Context, key string, data []byte) error {
 }
 
 // Blob implements runner.Store.
-func (s *Store) Blob(ctx context.Context, run sdk.RunKey, digest string) ([]byte, error) {
+func (s *Store) Blob(ctx context.Context, run wire.RunKey, digest string) ([]byte, error) {
 	return s.content(ctx, s.blobKey(run, digest), digest)
 }
 

@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 // Purge implements state.Store: one script. A blob that is put at the same moment stays until Remove.
 func (s *Store) Purge(
-	ctx context.Context, run sdk.RunKey, base runner.Version, keep runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, keep runner.Record,
 ) (runner.Version, error) {
 	err := state.CheckTombstone(base, keep)
 	if err == nil {
@@ -31,7 +32,7 @@ func (s *Store) Purge(
 }
 
 // Remove implements state.Store: one script.
-func (s *Store) Remove(ctx context.Context, run sdk.RunKey, base runner.Version) error {
+func (s *Store) Remove(ctx context.Context, run wire.RunKey, base runner.Version) error {
 	err := s.forget(ctx, run, func(digests []string) error {
 		keys := []string{s.headKey(run), s.listKey(run), s.indexKey(run.Partition), s.digestsKey(run)}
 		for _, digest := range digests {
@@ -46,7 +47,7 @@ func (s *Store) Remove(ctx context.Context, run sdk.RunKey, base runner.Version)
 }
 
 // forget calls do with the digests of the run's blobs: a script must be told all keys that it touches.
-func (s *Store) forget(ctx context.Context, run sdk.RunKey, do func(digests []string) error) error {
+func (s *Store) forget(ctx context.Context, run wire.RunKey, do func(digests []string) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"agentd/sdk/wire"
+
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 const partitions = 256
@@ -66,7 +67,7 @@ func (s *Store) pipeline(ctx context.Context, n int, add func(p redis.Pipeliner,
 }
 
 // keys returns the first runs after cursor, at most limit: partition after partition, by name.
-func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]sdk.RunKey, error) {
+func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]wire.RunKey, error) {
 	after, err := state.ParseCursor(cursor)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]sdk.RunKe
 	if err := s.pipeline(ctx, len(names), func(p redis.Pipeliner, i int) { sizes[i] = p.ZCard(ctx, s.indexKey(names[i])) }); err != nil {
 		return nil, err
 	}
-	var keys []sdk.RunKey
+	var keys []wire.RunKey
 	for start := 0; start < len(names) && len(keys) < limit; {
 		// As many partitions as should fill the page, not more: each answers with up to what is missing.
 		end, expected := start, int64(0)
@@ -100,7 +101,7 @@ func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]sdk.RunKe
 }
 
 // members reads up to limit names of each partition after a run, in one round trip.
-func (s *Store) members(ctx context.Context, names []string, after sdk.RunKey, limit int64) ([]sdk.RunKey, error) {
+func (s *Store) members(ctx context.Context, names []string, after wire.RunKey, limit int64) ([]wire.RunKey, error) {
 	tokens := make([]*redis.StringSliceCmd, len(names))
 	err := s.pipeline(ctx, len(names), func(p redis.Pipeliner, i int) {
 		from := "-"
@@ -114,10 +115,10 @@ func (s *Store) members(ctx context.Context, names []string, after sdk.RunKey, l
 	if err != nil {
 		return nil, err
 	}
-	var keys []sdk.RunKey
+	var keys []wire.RunKey
 	for i, name := range names {
 		for _, token := range tokens[i].Val() {
-			keys = append(keys, sdk.RunKey{Partition: name, Token: token})
+			keys = append(keys, wire.RunKey{Partition: name, Token: token})
 		}
 	}
 	return keys, nil

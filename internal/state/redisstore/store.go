@@ -19,11 +19,12 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/redis/go-redis/v9"
 
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 // Options of a store.
@@ -53,7 +54,7 @@ var _ state.Store = (*Store)(nil)
 // New returns a store on a client, which Close closes. It checks nothing: see Open.
 func New(client redis.UniversalClient, o Options) *Store {
 	if o.Root == "" {
-		o.Root = sdk.DefaultRoot
+		o.Root = wire.DefaultRoot
 	}
 	if o.ReplicaTimeout == 0 {
 		o.ReplicaTimeout = time.Second
@@ -66,16 +67,16 @@ func (s *Store) Close() error { return s.client.Close() }
 
 func (s *Store) partition(p string) string { return s.o.Root + ":{p" + p + "}:" }
 
-func (s *Store) headKey(run sdk.RunKey) string { return s.partition(run.Partition) + "h:" + run.Token }
+func (s *Store) headKey(run wire.RunKey) string { return s.partition(run.Partition) + "h:" + run.Token }
 
-func (s *Store) listKey(run sdk.RunKey) string { return s.partition(run.Partition) + "l:" + run.Token }
-func (s *Store) indexKey(p string) string      { return s.partition(p) + "r" }
-func (s *Store) specKey(digest string) string  { return s.o.Root + ":spec:" + digest }
-func (s *Store) blobKey(run sdk.RunKey, digest string) string {
+func (s *Store) listKey(run wire.RunKey) string { return s.partition(run.Partition) + "l:" + run.Token }
+func (s *Store) indexKey(p string) string       { return s.partition(p) + "r" }
+func (s *Store) specKey(digest string) string   { return s.o.Root + ":spec:" + digest }
+func (s *Store) blobKey(run wire.RunKey, digest string) string {
 	return s.partition(run.Partition) + "b:" + run.Token + ":" + digest
 }
 
-func (s *Store) digestsKey(run sdk.RunKey) string {
+func (s *Store) digestsKey(run wire.RunKey) string {
 	return s.partition(run.Partition) + "d:" + run.Token
 }
 
@@ -145,7 +146,7 @@ func decode(element string) (runner.Record, error) {
 }
 
 // Head implements runner.Store. The client reads from masters only.
-func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
+func (s *Store) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
 	err := ctx.Err()
 	var element string
 	if err == nil {
@@ -165,7 +166,7 @@ func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error)
 const batchEntries = 256
 
 // Entries implements runner.Store. Most journals fit into one read.
-func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, error) {
+func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Version) ([]runner.Record, error) {
 	var records []runner.Record
 	for next := after.Rev; ; {
 		err := ctx.Err()
@@ -195,7 +196,7 @@ func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Versio
 
 // Append implements runner.Store.
 func (s *Store) Append(
-	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record,
 ) (runner.Version, error) {
 	err := ctx.Err()
 	if err == nil {
@@ -213,7 +214,7 @@ func (s *Store) Append(
 
 // Barrier implements runner.Store. A synced server answers a read only after what it shows is synced; replicas are
 // waited for.
-func (s *Store) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
+func (s *Store) Barrier(ctx context.Context, run wire.RunKey, v runner.Version) error {
 	err := ctx.Err()
 	if err == nil && s.o.Replicas > 0 {
 		err = s.commit(ctx, barrierScript, []string{s.headKey(run)}, v.Etag)

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"agentd/internal/runner"
 	"agentd/internal/state/redistest"
 	"agentd/internal/state/storetest"
-	"agentd/sdk"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,7 +87,7 @@ func TestStore_PassesSuiteOnCluster(t *testing.T) {
 func TestStore_WorksThroughSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t, "journal", redistest.StartServer(t))
-	s, run := open(t, "redis+sentinel://"+sentinel.Addr()+"/journal?db=3", Options{}), sdk.NewRunKey("trip")
+	s, run := open(t, "redis+sentinel://"+sentinel.Addr()+"/journal?db=3", Options{}), wire.NewRunKey("trip")
 	storetest.CheckJournal(t, s, run, storetest.AppendN(t, s, run, runner.Version{}, 2))
 }
 
@@ -107,7 +108,7 @@ func TestStore_WaitsForReplicas(t *testing.T) {
 	// A replica is told of a write at once, but a new one only after repl-diskless-sync-delay.
 	master := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
 	s := open(t, master.URL(), Options{Replicas: 1})
-	run, ctx := sdk.NewRunKey("trip"), t.Context()
+	run, ctx := wire.NewRunKey("trip"), t.Context()
 	replica := startReplica(t, master)
 	records := storetest.AppendN(t, s, run, runner.Version{}, 2)
 	if err := s.Barrier(ctx, run, records[1].Version); err != nil {
@@ -161,7 +162,7 @@ func TestStore_LearnsScriptAgain(t *testing.T) {
 	server := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
 	startReplica(t, server)
 	for name, o := range map[string]Options{"alone": {}, "replicated": {Replicas: 1}} {
-		s, run := open(t, server.URL(), o), sdk.NewRunKey(name)
+		s, run := open(t, server.URL(), o), wire.NewRunKey(name)
 		records := storetest.AppendN(t, s, run, runner.Version{}, 1)
 		if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
@@ -175,7 +176,7 @@ func TestStore_LearnsScriptAgain(t *testing.T) {
 func TestStore_SurvivesKill(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
-	s, run := open(t, server.URL(), Options{}), sdk.NewRunKey("trip")
+	s, run := open(t, server.URL(), Options{}), wire.NewRunKey("trip")
 	records := storetest.AppendN(t, s, run, runner.Version{}, 3)
 	server.Kill()
 	next := storetest.NextRecord(records[2].Version, "fourth")
@@ -215,7 +216,7 @@ func TestStore_AmbiguousPurgeIsRepeated(t *testing.T) {
 // TestStore_RemoveLeavesNoKey: what is forgotten costs nothing.
 func TestStore_RemoveLeavesNoKey(t *testing.T) {
 	t.Parallel()
-	s, run := open(t, redistest.Start(t), Options{}), sdk.NewRunKey("trip")
+	s, run := open(t, redistest.Start(t), Options{}), wire.NewRunKey("trip")
 	if err := s.PutBlob(t.Context(), run, storetest.Digest(nil), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +236,7 @@ func TestStore_RemoveLeavesNoKey(t *testing.T) {
 func TestStore_ClientRepeatsOnce(t *testing.T) {
 	t.Parallel()
 	s, proxy := openProxied(t, "5s")
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	records := storetest.AppendN(t, s, run, runner.Version{}, 1)
 	proxy.CutNext()
 	records = append(records, storetest.AppendN(t, s, run, records[0].Version, 1)...)
@@ -255,7 +256,7 @@ func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
 	proxy.Mute()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	_, headErr := s.Head(ctx, run)
 	_, entriesErr := s.Entries(ctx, run, runner.Version{})
 	_, _, runsErr := s.Runs(ctx, "", 1)
@@ -270,7 +271,7 @@ func TestStore_ReadsSayWhoseTimeEnded(t *testing.T) {
 func TestStore_RefusalsAreNotAmbiguous(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
-	s, run := open(t, server.URL(), Options{}), sdk.NewRunKey("trip")
+	s, run := open(t, server.URL(), Options{}), wire.NewRunKey("trip")
 	first := storetest.NextRecord(runner.Version{}, "first")
 	for _, test := range []struct {
 		command   []any
@@ -299,7 +300,7 @@ func TestStore_RefusalsAreNotAmbiguous(t *testing.T) {
 
 func TestStore_ReportsLostEntries(t *testing.T) {
 	t.Parallel()
-	s, run := open(t, redistest.Start(t), Options{}), sdk.NewRunKey("trip")
+	s, run := open(t, redistest.Start(t), Options{}), wire.NewRunKey("trip")
 	records := storetest.AppendN(t, s, run, runner.Version{}, 3)
 	if err := s.client.LPop(t.Context(), s.listKey(run)).Err(); err != nil {
 		t.Fatal(err)
@@ -316,7 +317,7 @@ func TestStore_ReportsLostEntries(t *testing.T) {
 // TestStore_KeysLast: no key of a live run may expire, and the keys are where operators look for them.
 func TestStore_KeysLast(t *testing.T) {
 	t.Parallel()
-	s, run := open(t, redistest.Start(t), Options{Root: "prod"}), sdk.NewRunKey("trip")
+	s, run := open(t, redistest.Start(t), Options{Root: "prod"}), wire.NewRunKey("trip")
 	storetest.AppendN(t, s, run, runner.Version{}, 1)
 	digest := storetest.Digest(nil)
 	if err := errors.Join(s.PutBlob(t.Context(), run, digest, nil), s.PutSpec(t.Context(), digest, nil)); err != nil {
@@ -349,14 +350,14 @@ func BenchmarkStore(b *testing.B) {
 func TestAppend_ReportsADamagedRun(t *testing.T) {
 	t.Parallel()
 	s := open(t, redistest.Start(t), Options{})
-	for name, damage := range map[string]func(run sdk.RunKey) error{
-		"head is gone":       func(run sdk.RunKey) error { return s.client.Del(t.Context(), s.headKey(run)).Err() },
-		"list is gone":       func(run sdk.RunKey) error { return s.client.Del(t.Context(), s.listKey(run)).Err() },
-		"an element is gone": func(run sdk.RunKey) error { return s.client.LPop(t.Context(), s.listKey(run)).Err() },
-		"last one is gone":   func(run sdk.RunKey) error { return s.client.RPop(t.Context(), s.listKey(run)).Err() },
-		"list is a string":   func(run sdk.RunKey) error { return s.client.Set(t.Context(), s.listKey(run), "x", 0).Err() },
+	for name, damage := range map[string]func(run wire.RunKey) error{
+		"head is gone":       func(run wire.RunKey) error { return s.client.Del(t.Context(), s.headKey(run)).Err() },
+		"list is gone":       func(run wire.RunKey) error { return s.client.Del(t.Context(), s.listKey(run)).Err() },
+		"an element is gone": func(run wire.RunKey) error { return s.client.LPop(t.Context(), s.listKey(run)).Err() },
+		"last one is gone":   func(run wire.RunKey) error { return s.client.RPop(t.Context(), s.listKey(run)).Err() },
+		"list is a string":   func(run wire.RunKey) error { return s.client.Set(t.Context(), s.listKey(run), "x", 0).Err() },
 	} {
-		run := sdk.NewRunKey(name)
+		run := wire.NewRunKey(name)
 		records := storetest.AppendN(t, s, run, runner.Version{}, 3)
 		if err := damage(run); err != nil {
 			t.Fatal(err)

@@ -7,10 +7,11 @@ import (
 	"encoding/hex"
 	"strconv"
 
+	"agentd/sdk/wire"
+
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"agentd/internal/state"
-	"agentd/sdk"
 )
 
 // An envelope is mark ‖ length of the key id in one byte ‖ key id ‖ fingerprint of the key ‖ nonce ‖ sealed bytes with
@@ -33,7 +34,7 @@ type place struct {
 	// kind is "entry", "blob" or "spec".
 	kind string
 	// run is zero for a spec.
-	run sdk.RunKey
+	run wire.RunKey
 	// rev is the number of an entry.
 	rev uint64
 	// name is the etag of an entry, or the digest of a content.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
@@ -33,7 +35,7 @@ type Error struct {
 }
 
 // Run is the run that it belongs to; the zero RunKey for a spec.
-func (e *Error) Run() sdk.RunKey { return e.run }
+func (e *Error) Run() wire.RunKey { return e.run }
 
 // Rev is the number of an entry, 0 of a content.
 func (e *Error) Rev() uint64 { return e.rev }

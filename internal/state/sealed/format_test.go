@@ -6,11 +6,12 @@ import (
 	"errors"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
 	"agentd/internal/state/sealed"
 	"agentd/internal/state/storetest"
-	"agentd/sdk"
 )
 
 // What was sealed once must open for ever: these were sealed by the first version.
@@ -24,7 +25,7 @@ const (
 
 func TestFormat_IsFixed(t *testing.T) {
 	t.Parallel()
-	ctx, run, digest := t.Context(), sdk.NewRunKey("trip"), storetest.Digest([]byte(content))
+	ctx, run, digest := t.Context(), wire.NewRunKey("trip"), storetest.Digest([]byte(content))
 	inner := memory.New()
 	s := sealed.New(inner, k1(t), nil)
 	entry, err := hex.DecodeString(sealedEntry)
@@ -64,7 +65,7 @@ func FuzzStore_ReadsAnything(f *testing.F) {
 	f.Add([]byte("\xffSEAL\x01"))
 	f.Add([]byte(`{"v":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		run, inner := sdk.NewRunKey("trip"), memory.New()
+		run, inner := wire.NewRunKey("trip"), memory.New()
 		if _, err := inner.Append(t.Context(), run, runner.Version{}, runner.Record{Version: runner.Version{Rev: 1, Etag: "etag"}, Data: data}); err != nil {
 			t.Skip(err)
 		}

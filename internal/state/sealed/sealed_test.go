@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
@@ -93,7 +95,7 @@ func jetStream(t testing.TB) runner.Store {
 			t.Error(err)
 		}
 	})
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{Server: server, Subjects: sdk.DefaultSubjects()})
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{Server: server, Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,10 +104,10 @@ func jetStream(t testing.TB) runner.Store {
 			t.Error(err)
 		}
 	})
-	s := sdk.DefaultSubjects()
+	s := wire.DefaultSubjects()
 	_, err = conn.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "AGENTD_RUN", AllowDirect: true, AllowRollup: true,
-		Subjects: []string{s.All(sdk.KindRun), s.All(sdk.KindBlob), s.All(sdk.KindSpec)},
+		Subjects: []string{s.All(wire.KindRun), s.All(wire.KindBlob), s.All(wire.KindSpec)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -121,21 +123,21 @@ func TestStore_PassesSuiteOnJetStream(t *testing.T) {
 // halting stops a put of a large content after its last chunks, as a worker that is killed does.
 type halting struct {
 	runner.Store
-	put func(ctx context.Context, run sdk.RunKey, digest string, data []byte) error
+	put func(ctx context.Context, run wire.RunKey, digest string, data []byte) error
 }
 
-func (h halting) PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error {
+func (h halting) PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error {
 	return h.put(ctx, run, digest, data)
 }
 
 // TestBlob_IsWholeAfterAPutThatBrokeOff: chunks of a first attempt stay, so a second one must seal to the same bytes.
 func TestBlob_IsWholeAfterAPutThatBrokeOff(t *testing.T) {
 	t.Parallel()
-	run, data := sdk.NewRunKey("trip"), bytes.Repeat([]byte("large"), 300<<10)
+	run, data := wire.NewRunKey("trip"), bytes.Repeat([]byte("large"), 300<<10)
 	digest := storetest.Digest(data)
 	var attempts [][]byte
 	inner := halting{Store: memory.New()}
-	inner.put = func(_ context.Context, _ sdk.RunKey, _ string, data []byte) error {
+	inner.put = func(_ context.Context, _ wire.RunKey, _ string, data []byte) error {
 		attempts = append(attempts, data)
 		return runner.ErrAmbiguous
 	}
@@ -147,7 +149,7 @@ func TestBlob_IsWholeAfterAPutThatBrokeOff(t *testing.T) {
 	if !bytes.Equal(attempts[0], attempts[1]) {
 		t.Error("two attempts at one blob differ")
 	}
-	if err := sealed.New(inner, k1(t), nil).PutBlob(t.Context(), sdk.NewRunKey("other"), digest, data); err == nil || bytes.Equal(attempts[0], attempts[2]) {
+	if err := sealed.New(inner, k1(t), nil).PutBlob(t.Context(), wire.NewRunKey("other"), digest, data); err == nil || bytes.Equal(attempts[0], attempts[2]) {
 		t.Error("a blob of two runs has the same bytes")
 	}
 }
@@ -155,9 +157,9 @@ func TestBlob_IsWholeAfterAPutThatBrokeOff(t *testing.T) {
 const content = "the launch code is 0000"
 
 // filled is an inner store with one run of two entries, a blob and a spec, sealed with k1.
-func filled(t *testing.T) (inner *memory.Store, run sdk.RunKey, records []runner.Record) {
+func filled(t *testing.T) (inner *memory.Store, run wire.RunKey, records []runner.Record) {
 	t.Helper()
-	inner, run = memory.New(), sdk.NewRunKey("trip")
+	inner, run = memory.New(), wire.NewRunKey("trip")
 	s := sealed.New(inner, k1(t), nil)
 	var base runner.Version
 	for range 2 {
@@ -277,7 +279,7 @@ func TestKeys_MissingOrWrongOnesLeaveTheRunAlone(t *testing.T) {
 }
 
 // forge puts records into an inner store as an attacker who can write to it.
-func forge(t *testing.T, run sdk.RunKey, records ...runner.Record) *memory.Store {
+func forge(t *testing.T, run wire.RunKey, records ...runner.Record) *memory.Store {
 	t.Helper()
 	inner := memory.New()
 	var base runner.Version
@@ -317,11 +319,11 @@ func TestStore_RefusesWhatWasAlteredOrMoved(t *testing.T) {
 	empty := first
 	empty.Data = first.Data[:6]
 	for what, test := range map[string]struct {
-		run    sdk.RunKey
+		run    wire.RunKey
 		record runner.Record
 		keyID  string
 	}{
-		"another run":       {sdk.NewRunKey("other"), first, "k1"},
+		"another run":       {wire.NewRunKey("other"), first, "k1"},
 		"another position":  {run, swapped, "k1"},
 		"another revision":  {run, earlier, "k1"},
 		"another etag":      {run, renamed, "k1"},
@@ -378,14 +380,14 @@ type recording struct {
 	data []byte
 }
 
-func (r *recording) PutBlob(ctx context.Context, run sdk.RunKey, name string, data []byte) error {
+func (r *recording) PutBlob(ctx context.Context, run wire.RunKey, name string, data []byte) error {
 	r.name, r.data = name, data
 	return r.Store.PutBlob(ctx, run, name, data)
 }
 
 func TestPlaintext_IsReadOnlyWhereAllowedAndNeverAfterWhatIsSealed(t *testing.T) {
 	t.Parallel()
-	ctx, run := t.Context(), sdk.NewRunKey("trip")
+	ctx, run := t.Context(), wire.NewRunKey("trip")
 	inner := memory.New()
 	records := storetest.AppendN(t, inner, run, runner.Version{}, 2)
 	digest := storetest.Digest([]byte(content))

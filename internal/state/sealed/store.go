@@ -15,6 +15,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/sdk"
@@ -85,10 +87,10 @@ func (s *Store) refused(e *Error) error {
 	return e
 }
 
-func entryAt(run sdk.RunKey, v runner.Version) place { return place{kindEntry, run, v.Rev, v.Etag} }
+func entryAt(run wire.RunKey, v runner.Version) place { return place{kindEntry, run, v.Rev, v.Etag} }
 
 // open opens the records of a run, which are in order and without gaps, in place.
-func (s *Store) open(ctx context.Context, run sdk.RunKey, records []runner.Record) error {
+func (s *Store) open(ctx context.Context, run wire.RunKey, records []runner.Record) error {
 	if err := s.checkPlaintext(ctx, run, records); err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (s *Store) open(ctx context.Context, run sdk.RunKey, records []runner.Recor
 
 // checkPlaintext refuses records in plaintext where everything must be sealed, and everywhere after what is sealed:
 // encryption is turned on for a run, and never off.
-func (s *Store) checkPlaintext(ctx context.Context, run sdk.RunKey, records []runner.Record) error {
+func (s *Store) checkPlaintext(ctx context.Context, run wire.RunKey, records []runner.Record) error {
 	if s.keys.current == nil {
 		return nil
 	}
@@ -140,7 +142,7 @@ func (s *Store) checkPlaintext(ctx context.Context, run sdk.RunKey, records []ru
 }
 
 // Head implements runner.Store.
-func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error) {
+func (s *Store) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
 	r, err := s.inner.Head(ctx, run)
 	if err != nil {
 		return runner.Record{}, err
@@ -153,7 +155,7 @@ func (s *Store) Head(ctx context.Context, run sdk.RunKey) (runner.Record, error)
 }
 
 // Entries implements runner.Store.
-func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Version) ([]runner.Record, error) {
+func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Version) ([]runner.Record, error) {
 	records, err := s.inner.Entries(ctx, run, after)
 	if err != nil {
 		return nil, err
@@ -166,7 +168,7 @@ func (s *Store) Entries(ctx context.Context, run sdk.RunKey, after runner.Versio
 
 // Append implements runner.Store. A record that is appended again is sealed again: stores tell it by its etag.
 func (s *Store) Append(
-	ctx context.Context, run sdk.RunKey, base runner.Version, next runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record,
 ) (runner.Version, error) {
 	if len(next.Data) > state.MaxEntry {
 		return runner.Version{}, sdk.Errorf(sdk.CodeTooLarge,
@@ -180,7 +182,7 @@ func (s *Store) Append(
 
 // Purge implements state.Store, where the inner store does.
 func (s *Store) Purge(
-	ctx context.Context, run sdk.RunKey, base runner.Version, keep runner.Record,
+	ctx context.Context, run wire.RunKey, base runner.Version, keep runner.Record,
 ) (runner.Version, error) {
 	inner, err := s.forgetful()
 	if err != nil {
@@ -193,7 +195,7 @@ func (s *Store) Purge(
 }
 
 // Remove implements state.Store, where the inner store does.
-func (s *Store) Remove(ctx context.Context, run sdk.RunKey, base runner.Version) error {
+func (s *Store) Remove(ctx context.Context, run wire.RunKey, base runner.Version) error {
 	inner, err := s.forgetful()
 	if err != nil {
 		return err
@@ -210,19 +212,19 @@ func (s *Store) forgetful() (state.Store, error) {
 }
 
 // Barrier implements runner.Store.
-func (s *Store) Barrier(ctx context.Context, run sdk.RunKey, v runner.Version) error {
+func (s *Store) Barrier(ctx context.Context, run wire.RunKey, v runner.Version) error {
 	return s.inner.Barrier(ctx, run, v)
 }
 
 // PutBlob implements runner.Store.
-func (s *Store) PutBlob(ctx context.Context, run sdk.RunKey, digest string, data []byte) error {
+func (s *Store) PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error {
 	return s.put(place{kind: kindBlob, run: run, name: digest}, data, func(name string, data []byte) error {
 		return s.inner.PutBlob(ctx, run, name, data)
 	})
 }
 
 // Blob implements runner.Store.
-func (s *Store) Blob(ctx context.Context, run sdk.RunKey, digest string) ([]byte, error) {
+func (s *Store) Blob(ctx context.Context, run wire.RunKey, digest string) ([]byte, error) {
 	return s.content(place{kind: kindBlob, run: run, name: digest}, func(name string) ([]byte, error) {
 		return s.inner.Blob(ctx, run, name)
 	})

@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
-	"agentd/sdk"
 )
 
 // Benchmark measures what a step costs a store: entries of 4 KiB, by one writer and by 32, and reads of the head.
@@ -20,7 +21,7 @@ func Benchmark(b *testing.B, durability string, open func(b *testing.B) runner.S
 			b.Run(fmt.Sprintf("Append/writers=%d", writers), func(b *testing.B) { benchmarkAppend(b, open(b), writers, data) })
 		}
 		b.Run("Head", func(b *testing.B) {
-			s, run := open(b), sdk.NewRunKey("trip")
+			s, run := open(b), wire.NewRunKey("trip")
 			if _, err := s.Append(b.Context(), run, runner.Version{}, NextRecord(runner.Version{}, data)); err != nil {
 				b.Fatal(err)
 			}
@@ -37,7 +38,7 @@ func benchmarkAppend(b *testing.B, s runner.Store, writers int, data string) {
 	var writer atomic.Int64
 	b.SetParallelism(writers) // a multiple of GOMAXPROCS, so at least as many
 	if writers == 1 {
-		run := sdk.NewRunKey("trip")
+		run := wire.NewRunKey("trip")
 		var base runner.Version
 		for b.Loop() {
 			v, err := s.Append(b.Context(), run, base, NextRecord(base, data))
@@ -49,7 +50,7 @@ func benchmarkAppend(b *testing.B, s runner.Store, writers int, data string) {
 		return
 	}
 	b.RunParallel(func(pb *testing.PB) {
-		run := sdk.NewRunKey(fmt.Sprint("trip ", writer.Add(1)))
+		run := wire.NewRunKey(fmt.Sprint("trip ", writer.Add(1)))
 		var base runner.Version
 		for pb.Next() {
 			v, err := s.Append(b.Context(), run, base, NextRecord(base, data))

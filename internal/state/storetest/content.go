@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/sdk"
@@ -54,7 +56,7 @@ func checkContents(
 }
 
 func blobs(t *testing.T, s runner.Store) {
-	run, other := sdk.NewRunKey("trip"), sdk.NewRunKey("other trip")
+	run, other := wire.NewRunKey("trip"), wire.NewRunKey("other trip")
 	checkContents(t,
 		func(ctx context.Context, digest string, data []byte) error { return s.PutBlob(ctx, run, digest, data) },
 		func(ctx context.Context, digest string) ([]byte, error) { return s.Blob(ctx, run, digest) })
@@ -69,7 +71,7 @@ func blobs(t *testing.T, s runner.Store) {
 func specs(t *testing.T, s runner.Store) { checkContents(t, s.PutSpec, s.Spec) }
 
 func badDigest(t *testing.T, s runner.Store) {
-	ctx, run := testContext(t), sdk.NewRunKey("trip")
+	ctx, run := testContext(t), wire.NewRunKey("trip")
 	for _, digest := range []string{"", "abc", "*", ">", Digest(nil)[1:] + "A", Digest(nil) + "\n"} {
 		wantError(t, "put blob", s.PutBlob(ctx, run, digest, nil), &sdk.Error{Code: sdk.CodeInternal})
 		wantError(t, "put spec", s.PutSpec(ctx, digest, nil), &sdk.Error{Code: sdk.CodeInternal})
@@ -107,9 +109,9 @@ func readAll(t *testing.T, s runner.Store, limit int) []runner.StoredRun {
 func ListRuns(t *testing.T, s runner.Store) {
 	t.Helper()
 	const runs = 300
-	want := map[sdk.RunKey]runner.Record{}
+	want := map[wire.RunKey]runner.Record{}
 	for i := range runs {
-		run := sdk.NewRunKey(fmt.Sprint("trip ", i))
+		run := wire.NewRunKey(fmt.Sprint("trip ", i))
 		records := AppendN(t, s, run, runner.Version{}, 1+i%3)
 		want[run] = records[len(records)-1]
 	}
@@ -143,7 +145,7 @@ func listNothing(t *testing.T, s runner.Store) {
 }
 
 func badCursor(t *testing.T, s runner.Store) {
-	token := sdk.NewRunKey("trip").Token
+	token := wire.NewRunKey("trip").Token
 	for _, cursor := range []string{"x", "017", "256." + token, "017." + token + "x", "017.*", "-01." + token} {
 		_, _, err := s.Runs(testContext(t), cursor, 10)
 		wantError(t, fmt.Sprintf("cursor %q", cursor), err, &sdk.Error{Code: sdk.CodeInvalidEvent})
@@ -152,7 +154,7 @@ func badCursor(t *testing.T, s runner.Store) {
 
 // contextEnded checks every method: what a worker that shuts down sees is its own context's error.
 func contextEnded(t *testing.T, s runner.Store) {
-	run, digest := sdk.NewRunKey("trip"), Digest(nil)
+	run, digest := wire.NewRunKey("trip"), Digest(nil)
 	records := AppendN(t, s, run, runner.Version{}, 1)
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()

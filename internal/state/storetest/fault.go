@@ -5,16 +5,17 @@ import (
 	"errors"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/runner"
-	"agentd/sdk"
 )
 
 // AmbiguousAppend tests a store behind proxy: whoever gets no answer appends the same record again, and learns what
 // became of it.
 func AmbiguousAppend(t *testing.T, s runner.Store, proxy *Proxy) {
 	t.Helper()
-	for name, test := range map[string]func(t *testing.T, run sdk.RunKey){
-		"written": func(t *testing.T, run sdk.RunKey) {
+	for name, test := range map[string]func(t *testing.T, run wire.RunKey){
+		"written": func(t *testing.T, run wire.RunKey) {
 			records := AppendN(t, s, run, runner.Version{}, 1)
 			base := records[0].Version
 			next := loseAnswer(t, s, proxy, run, base)
@@ -29,7 +30,7 @@ func AmbiguousAppend(t *testing.T, s runner.Store, proxy *Proxy) {
 			next.Version = first
 			CheckJournal(t, s, run, append(records, next))
 		},
-		"created": func(t *testing.T, run sdk.RunKey) {
+		"created": func(t *testing.T, run wire.RunKey) {
 			next := loseAnswer(t, s, proxy, run, runner.Version{})
 			v, err := s.Append(testContext(t), run, runner.Version{}, next)
 			if err != nil {
@@ -38,7 +39,7 @@ func AmbiguousAppend(t *testing.T, s runner.Store, proxy *Proxy) {
 			next.Version = v
 			CheckJournal(t, s, run, []runner.Record{next})
 		},
-		"followed": func(t *testing.T, run sdk.RunKey) {
+		"followed": func(t *testing.T, run wire.RunKey) {
 			records := AppendN(t, s, run, runner.Version{}, 1)
 			base := records[0].Version
 			next := loseAnswer(t, s, proxy, run, base)
@@ -53,12 +54,12 @@ func AmbiguousAppend(t *testing.T, s runner.Store, proxy *Proxy) {
 			CheckJournal(t, s, run, records)
 		},
 	} {
-		t.Run(name, func(t *testing.T) { test(t, sdk.NewRunKey(name)) })
+		t.Run(name, func(t *testing.T) { test(t, wire.NewRunKey(name)) })
 	}
 }
 
 // loseAnswer appends a record without getting an answer, heals the network and returns the record.
-func loseAnswer(t *testing.T, s runner.Store, proxy *Proxy, run sdk.RunKey, base runner.Version) runner.Record {
+func loseAnswer(t *testing.T, s runner.Store, proxy *Proxy, run wire.RunKey, base runner.Version) runner.Record {
 	t.Helper()
 	next := NextRecord(base, "written in the dark")
 	reconnect := func() {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/runner"
@@ -25,7 +27,7 @@ func forgetful(t *testing.T, s runner.Store) state.Store {
 }
 
 // withBlobs appends n entries and puts a small and a large blob.
-func withBlobs(t *testing.T, s runner.Store, run sdk.RunKey, n int) []runner.Record {
+func withBlobs(t *testing.T, s runner.Store, run wire.RunKey, n int) []runner.Record {
 	t.Helper()
 	for _, data := range contents() {
 		if err := s.PutBlob(testContext(t), run, Digest(data), data); err != nil {
@@ -35,7 +37,7 @@ func withBlobs(t *testing.T, s runner.Store, run sdk.RunKey, n int) []runner.Rec
 	return AppendN(t, s, run, runner.Version{}, n)
 }
 
-func checkNoBlobs(t *testing.T, s runner.Store, run sdk.RunKey) {
+func checkNoBlobs(t *testing.T, s runner.Store, run wire.RunKey) {
 	t.Helper()
 	for _, data := range contents() {
 		_, err := s.Blob(testContext(t), run, Digest(data))
@@ -44,7 +46,7 @@ func checkNoBlobs(t *testing.T, s runner.Store, run sdk.RunKey) {
 }
 
 // Purged replaces the journal that ends at base by a tombstone, and returns it.
-func Purged(t *testing.T, s state.Store, run sdk.RunKey, base runner.Version) runner.Record {
+func Purged(t *testing.T, s state.Store, run wire.RunKey, base runner.Version) runner.Record {
 	t.Helper()
 	keep := NextRecord(runner.Version{}, "tombstone of "+run.String())
 	v, err := s.Purge(testContext(t), run, base, keep)
@@ -60,7 +62,7 @@ func Purged(t *testing.T, s state.Store, run sdk.RunKey, base runner.Version) ru
 
 // purge removes a journal that is longer than one read, and leaves a run beside it as it is.
 func purge(t *testing.T, s runner.Store) {
-	f, run, other := forgetful(t, s), sdk.NewRunKey("trip"), sdk.NewRunKey("other trip")
+	f, run, other := forgetful(t, s), wire.NewRunKey("trip"), wire.NewRunKey("other trip")
 	records, kept := withBlobs(t, s, run, 300), withBlobs(t, s, other, 3)
 	last := records[len(records)-1]
 	keep := Purged(t, f, run, last.Version)
@@ -78,8 +80,8 @@ func purge(t *testing.T, s runner.Store) {
 	if got, err := s.Blob(testContext(t), other, Digest([]byte("small"))); err != nil || string(got) != "small" {
 		t.Errorf("the other run's blob: %q, %v", got, err)
 	}
-	want := map[sdk.RunKey]string{run: keep.Etag, other: kept[2].Etag}
-	got := map[sdk.RunKey]string{}
+	want := map[wire.RunKey]string{run: keep.Etag, other: kept[2].Etag}
+	got := map[wire.RunKey]string{}
 	for _, r := range readAll(t, s, 10) {
 		got[r.Run] = r.Last.Etag
 	}
@@ -89,7 +91,7 @@ func purge(t *testing.T, s runner.Store) {
 }
 
 func purgeConflict(t *testing.T, s runner.Store) {
-	f, run := forgetful(t, s), sdk.NewRunKey("trip")
+	f, run := forgetful(t, s), wire.NewRunKey("trip")
 	keep := NextRecord(runner.Version{}, "tombstone")
 	_, err := f.Purge(testContext(t), run, absent, keep)
 	wantError(t, "purge of a run that is not there", err, runner.ErrConflict)
@@ -111,7 +113,7 @@ func purgeConflict(t *testing.T, s runner.Store) {
 
 // purgeRepeat repeats a purge of which nobody knows whether it was finished.
 func purgeRepeat(t *testing.T, s runner.Store) {
-	f, run := forgetful(t, s), sdk.NewRunKey("trip")
+	f, run := forgetful(t, s), wire.NewRunKey("trip")
 	last := withBlobs(t, s, run, 3)[2]
 	keep := Purged(t, f, run, last.Version)
 	// A blob that came between: of a worker that was stopped and went on.
@@ -131,7 +133,7 @@ func purgeRepeat(t *testing.T, s runner.Store) {
 
 // purgeFences: whoever knows the run as it was can neither go on with it nor begin it again.
 func purgeFences(t *testing.T, s runner.Store) {
-	f, run := forgetful(t, s), sdk.NewRunKey("trip")
+	f, run := forgetful(t, s), wire.NewRunKey("trip")
 	records := AppendN(t, s, run, runner.Version{}, 3)
 	keep := Purged(t, f, run, records[2].Version)
 	stale := append([]runner.Record{{}}, records...)
@@ -156,7 +158,7 @@ func purgeFences(t *testing.T, s runner.Store) {
 }
 
 func remove(t *testing.T, s runner.Store) {
-	f, run, other := forgetful(t, s), sdk.NewRunKey("trip"), sdk.NewRunKey("other trip")
+	f, run, other := forgetful(t, s), wire.NewRunKey("trip"), wire.NewRunKey("other trip")
 	whole, kept := withBlobs(t, s, run, 300), withBlobs(t, s, other, 3)
 	if err := f.Remove(testContext(t), run, whole[len(whole)-1].Version); err != nil {
 		t.Fatalf("remove: %v", err)
@@ -179,7 +181,7 @@ func remove(t *testing.T, s runner.Store) {
 }
 
 func removeConflict(t *testing.T, s runner.Store) {
-	f, run := forgetful(t, s), sdk.NewRunKey("trip")
+	f, run := forgetful(t, s), wire.NewRunKey("trip")
 	records := withBlobs(t, s, run, 2)
 	wantError(t, "remove at an older entry", f.Remove(testContext(t), run, records[0].Version), runner.ErrConflict)
 	CheckJournal(t, s, run, records)
@@ -191,7 +193,7 @@ func removeConflict(t *testing.T, s runner.Store) {
 // beginsAnew: the name of a run that was removed is free, and who still wants to remove the former run does the new one
 // no harm.
 func beginsAnew(t *testing.T, s runner.Store) {
-	f, run := forgetful(t, s), sdk.NewRunKey("trip")
+	f, run := forgetful(t, s), wire.NewRunKey("trip")
 	keep := Purged(t, f, run, withBlobs(t, s, run, 3)[2].Version)
 	if err := f.Remove(testContext(t), run, keep.Version); err != nil {
 		t.Fatal(err)
@@ -207,7 +209,7 @@ func beginsAnew(t *testing.T, s runner.Store) {
 }
 
 // forgetAfterEnd is contextEnded for Purge and Remove.
-func forgetAfterEnd(ctx context.Context, t *testing.T, s runner.Store, run sdk.RunKey, base runner.Version) map[string]error {
+func forgetAfterEnd(ctx context.Context, t *testing.T, s runner.Store, run wire.RunKey, base runner.Version) map[string]error {
 	t.Helper()
 	f := forgetful(t, s)
 	_, err := f.Purge(ctx, run, base, NextRecord(runner.Version{}, "tombstone"))
@@ -217,7 +219,7 @@ func forgetAfterEnd(ctx context.Context, t *testing.T, s runner.Store, run sdk.R
 // AmbiguousPurge tests a store behind proxy: whoever gets no answer purges again, with the same tombstone.
 func AmbiguousPurge(t *testing.T, s state.Store, proxy *Proxy) {
 	t.Helper()
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	last := withBlobs(t, s, run, 2)[1]
 	keep := NextRecord(runner.Version{}, "tombstone")
 	proxy.CutNext()

@@ -8,13 +8,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
-	"agentd/sdk"
 )
 
 // samePlaces ignores what each store sets on its own.
@@ -24,10 +25,10 @@ var samePlaces = cmp.Options{cmpopts.IgnoreFields(runner.Version{}, "Position"),
 func equalsModel(t *testing.T, s runner.Store) {
 	var history atomic.Uint64
 	rapid.Check(t, func(t *rapid.T) {
-		m := &machine{ctx: context.Background(), store: s, model: memory.New(), known: map[sdk.RunKey][]pair{}}
+		m := &machine{ctx: context.Background(), store: s, model: memory.New(), known: map[wire.RunKey][]pair{}}
 		n := history.Add(1) // a store is not emptied between histories
 		for i := range 3 {
-			m.runs = append(m.runs, sdk.NewRunKey(fmt.Sprintf("history %d run %d", n, i)))
+			m.runs = append(m.runs, wire.NewRunKey(fmt.Sprintf("history %d run %d", n, i)))
 		}
 		m.touched = m.runs[0]
 		t.Repeat(map[string]func(*rapid.T){
@@ -46,11 +47,11 @@ type machine struct {
 	ctx   context.Context
 	store runner.Store
 	model *memory.Store
-	runs  []sdk.RunKey
+	runs  []wire.RunKey
 	// touched is the run that the last step was about.
-	touched sdk.RunKey
+	touched wire.RunKey
 	// known are the records that were appended to each run, in order.
-	known map[sdk.RunKey][]pair
+	known map[wire.RunKey][]pair
 }
 
 // class is what a caller may tell errors apart by.
@@ -74,12 +75,12 @@ func same(t *rapid.T, what string, got, want error) bool {
 	return want == nil
 }
 
-func (m *machine) run(t *rapid.T) sdk.RunKey {
+func (m *machine) run(t *rapid.T) wire.RunKey {
 	m.touched = rapid.SampledFrom(m.runs).Draw(t, "run")
 	return m.touched
 }
 
-func (m *machine) point(t *rapid.T, run sdk.RunKey) pair {
+func (m *machine) point(t *rapid.T, run wire.RunKey) pair {
 	points := append([]pair{{}}, m.known[run]...)
 	// The last one is what most callers build on.
 	i := rapid.OneOf(rapid.Just(len(points)-1), rapid.IntRange(0, len(points)-1)).Draw(t, "point")

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/runner"
@@ -92,7 +94,7 @@ func NextRecord(base runner.Version, data string) runner.Record {
 }
 
 // AppendN appends n entries to the run's journal after base, and returns their records.
-func AppendN(t testing.TB, s runner.Store, run sdk.RunKey, base runner.Version, n int) []runner.Record {
+func AppendN(t testing.TB, s runner.Store, run wire.RunKey, base runner.Version, n int) []runner.Record {
 	t.Helper()
 	records := make([]runner.Record, 0, n)
 	for range n {
@@ -114,7 +116,7 @@ func AppendN(t testing.TB, s runner.Store, run sdk.RunKey, base runner.Version, 
 var wholeBytes = cmp.Comparer(bytes.Equal)
 
 // CheckJournal fails the test if the run's journal is not exactly want, by Head and by Entries.
-func CheckJournal(t testing.TB, s runner.Store, run sdk.RunKey, want []runner.Record) {
+func CheckJournal(t testing.TB, s runner.Store, run wire.RunKey, want []runner.Record) {
 	t.Helper()
 	head, err := s.Head(testContext(t), run)
 	if err != nil {
@@ -143,7 +145,7 @@ func wantError(t testing.TB, what string, err, want error) {
 var absent = runner.Version{Rev: 1, Etag: "absent", Position: 1}
 
 func unknownRun(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("nobody")
+	run := wire.NewRunKey("nobody")
 	_, err := s.Head(testContext(t), run)
 	wantError(t, "head", err, runner.ErrNotFound)
 	entries, err := s.Entries(testContext(t), run, runner.Version{})
@@ -156,12 +158,12 @@ func unknownRun(t *testing.T, s runner.Store) {
 }
 
 func create(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	CheckJournal(t, s, run, AppendN(t, s, run, runner.Version{}, 1))
 }
 
 func duplicateCreate(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	records := AppendN(t, s, run, runner.Version{}, 1)
 	_, err := s.Append(testContext(t), run, runner.Version{}, NextRecord(runner.Version{}, "another first"))
 	wantError(t, "second create", err, runner.ErrConflict)
@@ -169,7 +171,7 @@ func duplicateCreate(t *testing.T, s runner.Store) {
 }
 
 func conflict(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	records := AppendN(t, s, run, runner.Version{}, 3)
 	for _, base := range []runner.Version{{}, records[0].Version, records[1].Version} {
 		_, err := s.Append(testContext(t), run, base, NextRecord(base, "late"))
@@ -179,7 +181,7 @@ func conflict(t *testing.T, s runner.Store) {
 }
 
 func repeat(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	records := AppendN(t, s, run, runner.Version{}, 2)
 	for i, base := range []runner.Version{{}, records[0].Version} {
 		v, err := s.Append(testContext(t), run, base, records[i])
@@ -196,7 +198,7 @@ func repeat(t *testing.T, s runner.Store) {
 // concurrent has writers race for every entry: a number is won by one of them, and the journal holds what they won.
 func concurrent(t *testing.T, s runner.Store) {
 	const writers, rounds = 8, 50
-	run, ctx := sdk.NewRunKey("trip"), testContext(t)
+	run, ctx := wire.NewRunKey("trip"), testContext(t)
 	var mu sync.Mutex
 	won := map[uint64]runner.Record{}
 	var wg sync.WaitGroup
@@ -244,7 +246,7 @@ func concurrent(t *testing.T, s runner.Store) {
 }
 
 func entriesAfter(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	records := AppendN(t, s, run, runner.Version{}, 10)
 	for i, r := range records {
 		got, err := s.Entries(testContext(t), run, r.Version)
@@ -259,7 +261,7 @@ func entriesAfter(t *testing.T, s runner.Store) {
 
 // longJournal is longer than what a store reads at once, by number and by size.
 func longJournal(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	records := AppendN(t, s, run, runner.Version{}, 1100)
 	large := string(bytes.Repeat([]byte("x"), state.MaxEntry))
 	for range 20 {
@@ -276,10 +278,10 @@ func longJournal(t *testing.T, s runner.Store) {
 }
 
 func separate(t *testing.T, s runner.Store) {
-	var keys []sdk.RunKey
-	want := map[sdk.RunKey][]runner.Record{}
+	var keys []wire.RunKey
+	want := map[wire.RunKey][]runner.Record{}
 	for i := range 20 {
-		run := sdk.NewRunKey(fmt.Sprint("trip ", i))
+		run := wire.NewRunKey(fmt.Sprint("trip ", i))
 		keys = append(keys, run)
 		want[run] = AppendN(t, s, run, runner.Version{}, 2)
 	}
@@ -292,7 +294,7 @@ func separate(t *testing.T, s runner.Store) {
 }
 
 func copies(t *testing.T, s runner.Store) {
-	run, ctx := sdk.NewRunKey("trip"), testContext(t)
+	run, ctx := wire.NewRunKey("trip"), testContext(t)
 	data := []byte("first")
 	next := NextRecord(runner.Version{}, "")
 	next.Data = data
@@ -316,7 +318,7 @@ func copies(t *testing.T, s runner.Store) {
 }
 
 func tooLarge(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	next := NextRecord(runner.Version{}, "")
 	next.Data = make([]byte, state.MaxRecord+1)
 	_, err := s.Append(testContext(t), run, runner.Version{}, next)
@@ -326,7 +328,7 @@ func tooLarge(t *testing.T, s runner.Store) {
 }
 
 func illegal(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	for what, v := range map[string]runner.Version{
 		"skips a number": {Rev: 2, Etag: "a"}, "has number 0": {Rev: 0, Etag: "a"}, "has no etag": {Rev: 1},
 		"has a line break in its etag": {Rev: 1, Etag: "a\nb"}, "has a space in its etag": {Rev: 1, Etag: "a b"},
@@ -339,7 +341,7 @@ func illegal(t *testing.T, s runner.Store) {
 }
 
 func barrier(t *testing.T, s runner.Store) {
-	run := sdk.NewRunKey("trip")
+	run := wire.NewRunKey("trip")
 	records := AppendN(t, s, run, runner.Version{}, 2)
 	if err := s.Barrier(testContext(t), run, records[1].Version); err != nil {
 		t.Errorf("barrier of the last entry: %v", err)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 
+	"agentd/sdk/wire"
+
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/internal/llm/mockllm"
@@ -45,7 +47,7 @@ func serve(ctx context.Context, url, dir, tools string, approve bool) error {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		URL: url, Name: "airline", Subjects: sdk.DefaultSubjects(), Logger: log, Wait: true,
+		URL: url, Name: "airline", Subjects: wire.DefaultSubjects(), Logger: log, Wait: true,
 	})
 	if err != nil {
 		return err
@@ -87,11 +89,11 @@ func (a *airline) answer(ctx context.Context, d broker.Delivery) error {
 	if !ok {
 		return nil // a void: nobody waits
 	}
-	call, err := sdk.DecodeEvent(d.Headers(), d.Data())
+	call, err := wire.DecodeEvent(d.Headers(), d.Data())
 	if err != nil {
 		return err
 	}
-	ref, ok := sdk.ParseCallRef(call.ID)
+	ref, ok := wire.ParseCallRef(call.ID)
 	if !ok {
 		return fmt.Errorf("%q is no call id", call.ID)
 	}
@@ -109,14 +111,14 @@ func (a *airline) answer(ctx context.Context, d broker.Delivery) error {
 	if err != nil {
 		return err
 	}
-	return a.conn.Publish(ctx, reply, sdk.Event{
+	return a.conn.Publish(ctx, reply, wire.Event{
 		ID: "answer-" + call.ID, Source: call.Type, Type: answered, Subject: call.Subject, Time: call.Time,
 		DataSchema: call.DataSchema, ParentID: call.ID, Data: encoded,
 	})
 }
 
 // allow decides on a permission request.
-func allow(call sdk.Event) (eventType string, data any, err error) {
+func allow(call wire.Event) (eventType string, data any, err error) {
 	var request sdk.PermissionRequest
 	if err := json.Unmarshal(call.Data, &request); err != nil {
 		return "", nil, fmt.Errorf("read permission request %s: %w", call.ID, err)
@@ -125,7 +127,7 @@ func allow(call sdk.Event) (eventType string, data any, err error) {
 }
 
 // recorded is what follows the step-th assistant message of the run's record.
-func (a *airline) recorded(call sdk.Event, step int) (eventType string, data any, err error) {
+func (a *airline) recorded(call wire.Event, step int) (eventType string, data any, err error) {
 	_, key, _ := strings.Cut(call.Subject, "airline-")
 	record, ok := a.records["airline-"+key]
 	if !ok {

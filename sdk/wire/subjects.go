@@ -1,9 +1,11 @@
-package sdk
+package wire
 
 import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"agentd/sdk"
 )
 
 // DefaultRoot is the first token of every subject.
@@ -20,7 +22,7 @@ var rootPattern = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 // NewSubjects returns the subjects under root, a single token.
 func NewSubjects(root string) (Subjects, error) {
 	if !rootPattern.MatchString(root) {
-		return Subjects{}, Errorf(CodeConfig, "subject root %q is not of the form %s", root, rootPattern)
+		return Subjects{}, sdk.Errorf(sdk.CodeConfig, "subject root %q is not of the form %s", root, rootPattern)
 	}
 	return Subjects{root: root}, nil
 }
@@ -49,7 +51,7 @@ func isToken(t string) bool {
 // digits, "_", "-" and single dots, at most 128 characters.
 func CheckName(name string) error {
 	if len(name) > 128 || !namePattern.MatchString(name) {
-		return Errorf(CodeConfig, "name %q: want letters, digits, \"_\", \"-\" and single dots, at most 128 characters", name)
+		return sdk.Errorf(sdk.CodeConfig, "name %q: want letters, digits, \"_\", \"-\" and single dots, at most 128 characters", name)
 	}
 	return nil
 }
@@ -66,7 +68,7 @@ func CheckDomain(name string) error {
 		return err
 	}
 	if len(name) > 64 || attemptLike.MatchString(NameToken(name)) {
-		return Errorf(CodeConfig, "domain %q: want at most 64 characters that do not begin like an attempt (r2, r2-…)", name)
+		return sdk.Errorf(sdk.CodeConfig, "domain %q: want at most 64 characters that do not begin like an attempt (r2, r2-…)", name)
 	}
 	return nil
 }
@@ -205,7 +207,7 @@ func (s Subjects) Contract(contractType string) string {
 
 // DeadLetter is the subject of a message that could not be handled: the reason, the stream it came from and its
 // sequence there, so that each is dead-lettered once.
-func (s Subjects) DeadLetter(reason Code, stream string, sequence uint64) string {
+func (s Subjects) DeadLetter(reason sdk.Code, stream string, sequence uint64) string {
 	return s.join(KindDLQ, string(reason), strings.ToLower(stream), fmt.Sprint(sequence))
 }
 
@@ -232,7 +234,7 @@ const mostTokens = 8
 
 // Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire and wake.
 func (s Subjects) Parse(subject string) (Address, error) {
-	bad := func() error { return Errorf(CodeInvalidEvent, "subject %q is none of this wire's", subject) }
+	bad := func() error { return sdk.Errorf(sdk.CodeInvalidEvent, "subject %q is none of this wire's", subject) }
 	root, rest, ok := strings.Cut(subject, ".")
 	if !ok || root != s.root || len(subject) > 1024 {
 		return Address{}, bad()

@@ -1,9 +1,11 @@
-package sdk
+package wire
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"agentd/sdk"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -58,7 +60,7 @@ func TestSubjects_ParseUndoesEveryBuilder(t *testing.T) {
 		}
 		for _, subject := range []string{
 			s.Timer(agent, run), s.Journal(run), s.Blob(run, "00"), s.Spec("00"), s.Live(agent, run), s.Get(agent),
-			s.DeadLetter(CodeInvalidEvent, "AGENTD_IN", 7),
+			s.DeadLetter(sdk.CodeInvalidEvent, "AGENTD_IN", 7),
 		} {
 			if a, err := s.Parse(subject); err == nil {
 				t.Fatalf("Parse(%s) = %+v, want a refusal", subject, a)
@@ -92,7 +94,7 @@ func TestSubjects_ParseRefuses(t *testing.T) {
 		"agentd.ctl.pause.a." + key, "agentd.ctl.cancel.a", "agentd.done.a." + key, "agentd.done.a." + key + ".i.who",
 		"agentd.fire.a." + key + ".x", "agentd.Start.a", "agentd.in.d.t.a." + key + ".c\n",
 	} {
-		if a, err := s.Parse(subject); !errors.Is(err, &Error{Code: CodeInvalidEvent}) {
+		if a, err := s.Parse(subject); !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) {
 			t.Errorf("Parse(%q) = %+v, %v", subject, a, err)
 		}
 	}
@@ -101,7 +103,7 @@ func TestSubjects_ParseRefuses(t *testing.T) {
 func TestNames_Checked(t *testing.T) {
 	t.Parallel()
 	for _, root := range []string{"", "A", "a.b", "a*", "ä", strings.Repeat("a", 65)} {
-		if _, err := NewSubjects(root); !errors.Is(err, &Error{Code: CodeConfig}) {
+		if _, err := NewSubjects(root); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 			t.Errorf("NewSubjects(%q) = %v", root, err)
 		}
 	}
@@ -111,7 +113,7 @@ func TestNames_Checked(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", ".a", "a.", "a..b", "-a", "_a", "a b", "a*", "a>", "ä", "a\n", strings.Repeat("a", 129)} {
-		if err := CheckName(name); !errors.Is(err, &Error{Code: CodeConfig}) {
+		if err := CheckName(name); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 			t.Errorf("CheckName(%q) = %v", name, err)
 		}
 	}
@@ -125,7 +127,7 @@ func TestCheckDomain(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"r2", "r0", "r99999", "r2-eu", "r10-", ".a", "a b", strings.Repeat("a", 65)} {
-		if err := CheckDomain(name); !errors.Is(err, &Error{Code: CodeConfig}) {
+		if err := CheckDomain(name); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 			t.Errorf("CheckDomain(%q) = %v", name, err)
 		}
 	}

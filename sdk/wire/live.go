@@ -1,10 +1,12 @@
-package sdk
+package wire
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
+
+	"agentd/sdk"
 )
 
 // LivePrefix begins the CloudEvents types of live events, which are no types of contracts.
@@ -86,11 +88,11 @@ func (l Live) MarshalJSON() ([]byte, error) {
 func (l *Live) UnmarshalJSON(data []byte) error {
 	var e liveEvent
 	if err := json.Unmarshal(data, &e); err != nil {
-		return Errorf(CodeInvalidEvent, "live event cannot be read").WithCause(err)
+		return sdk.Errorf(sdk.CodeInvalidEvent, "live event cannot be read").WithCause(err)
 	}
 	kind, ok := strings.CutPrefix(e.Type, LivePrefix)
 	if !ok || e.SpecVersion != SpecVersion {
-		return Errorf(CodeInvalidEvent, "no live event: type %q, specversion %q", e.Type, e.SpecVersion)
+		return sdk.Errorf(sdk.CodeInvalidEvent, "no live event: type %q, specversion %q", e.Type, e.SpecVersion)
 	}
 	*l = Live{
 		Run: e.Subject, Agent: e.Agent, Revision: e.Revision, Index: e.Index, Count: e.Count, Turn: e.Turn, Ephemeral: e.Ephemeral,

@@ -1,4 +1,4 @@
-package sdk
+package wire
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"agentd/sdk"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -36,7 +38,7 @@ func Canonicalize(raw []byte) (json.RawMessage, error) {
 	}
 	value := jsontext.Value(bytes.Clone(raw))
 	if err := value.Canonicalize(); err != nil {
-		return nil, Errorf(CodeInvalidEvent, "JSON has no canonical form").WithCause(err)
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "JSON has no canonical form").WithCause(err)
 	}
 	return json.RawMessage(value), nil
 }

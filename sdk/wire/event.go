@@ -1,8 +1,10 @@
-package sdk
+package wire
 
 import (
 	"encoding/json"
 	"time"
+
+	"agentd/sdk"
 )
 
 // SpecVersion is the CloudEvents version of every event.
@@ -36,7 +38,7 @@ type Event struct {
 	// ParentID is the id of the event that this one answers.
 	ParentID string
 	// ExecutionUnits is the cost so far.
-	ExecutionUnits Units
+	ExecutionUnits sdk.Units
 	// Domain is the routing lane, such as "human.interaction"; empty is the local lane.
 	Domain string
 	// Agent is the name of the agent that asked.
@@ -46,20 +48,6 @@ type Event struct {
 
 	// Extensions are all other attributes, by lower-case name. Values are string, bool, json.Number or nil.
 	Extensions map[string]any
-}
-
-// Units is a cost in millionths of an execution unit.
-type Units int64
-
-// Problem is the data of a system error event: sys.<type>.error.
-type Problem struct {
-	ErrorName    string  `json:"errorName"`
-	ErrorMessage string  `json:"errorMessage"`
-	ErrorStack   *string `json:"errorStack"`
-	Code         Code    `json:"code"`
-	Retryable    bool    `json:"retryable"`
-	// Faults lists every violation, when the code is CodeContractViolation.
-	Faults []Fault `json:"faults,omitempty"`
 }
 
 // ExpiryTime is the extension attribute with the time when a call is due, RFC 3339 (CloudEvents' "Expiry Time" extension):

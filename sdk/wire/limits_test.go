@@ -1,10 +1,12 @@
-package sdk
+package wire
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"agentd/sdk"
 )
 
 // object is a JSON object of n members.
@@ -29,12 +31,12 @@ func TestLimits_OfData(t *testing.T) {
 		_, structured := DecodeEvent(nil, []byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","data":`+data+`}`))
 		_, encoded := Event{ID: "1", Source: "s", Type: "t", Data: []byte(data)}.Encode()
 		for what, err := range map[string]error{"binary": binary, "structured": structured, "encoded": encoded, "checked": CheckData([]byte(data))} {
-			if (err == nil) != allowed || err != nil && !errors.Is(err, &Error{Code: CodeInvalidEvent}) {
+			if (err == nil) != allowed || err != nil && !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) {
 				t.Errorf("%s, %.20s… of %d bytes: %v, allowed should be %v", what, data, len(data), err, allowed)
 			}
 		}
 	}
-	if err := CheckData([]byte(`{"a":"` + strings.Repeat("x", MaxData) + `"}`)); !errors.Is(err, &Error{Code: CodeTooLarge}) {
+	if err := CheckData([]byte(`{"a":"` + strings.Repeat("x", MaxData) + `"}`)); !errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
 		t.Errorf("more than any event holds: %v", err)
 	}
 }
@@ -50,7 +52,7 @@ func TestLimits_OfTheEnvelope(t *testing.T) {
 	}
 	for _, n := range []int{MaxExtensions + 1, 50_000} {
 		_, err := DecodeEvent(nil, []byte(of(n)))
-		if !errors.Is(err, &Error{Code: CodeInvalidEvent}) || !strings.Contains(err.Error(), "at most") {
+		if !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) || !strings.Contains(err.Error(), "at most") {
 			t.Errorf("%d extensions: %v", n, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package sdk
+package wire
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"agentd/sdk"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -37,11 +39,11 @@ func DecodeEvent(headers map[string][]string, body []byte) (Event, error) {
 	}
 	switch {
 	case strings.HasPrefix(media, "application/cloudevents-batch"):
-		return Event{}, Errorf(CodeInvalidEvent, "batch mode does not exist on NATS: send one event a message")
+		return Event{}, sdk.Errorf(sdk.CodeInvalidEvent, "batch mode does not exist on NATS: send one event a message")
 	case media == "application/cloudevents", media == ContentTypeStructured:
 		return decodeStructured(body)
 	case strings.HasPrefix(media, "application/cloudevents"):
-		return Event{}, Errorf(CodeInvalidEvent, "event format %s: only %s is read", quote(media), ContentTypeStructured)
+		return Event{}, sdk.Errorf(sdk.CodeInvalidEvent, "event format %s: only %s is read", quote(media), ContentTypeStructured)
 	case len(attributes) == 0:
 		return decodeStructured(body)
 	}
@@ -73,7 +75,7 @@ func decodeScanned(body []byte) (Event, error) {
 	}
 	d := eventDecoder{small: s.keys <= maxDataKeys}
 	if err := d.members(body); err != nil {
-		return Event{}, &Error{Code: CodeInvalidEvent, Message: messageRefused, Cause: err}
+		return Event{}, &sdk.Error{Code: sdk.CodeInvalidEvent, Message: messageRefused, Cause: err}
 	}
 	return d.finish()
 }

@@ -1,9 +1,11 @@
-package sdk
+package wire
 
 import (
 	"errors"
 	"math"
 	"testing"
+
+	"agentd/sdk"
 
 	"pgregory.net/rapid"
 )
@@ -12,7 +14,7 @@ func TestParseUnits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		in      string
-		want    Units
+		want    sdk.Units
 		written string
 	}{
 		{"0", 0, "0"},
@@ -42,7 +44,7 @@ func TestParseUnits(t *testing.T) {
 		"", "-", "+1", "01", "1.", ".5", "1e", "1e+", "0x1", "1_000", " 1", "1 ", "NaN", "Infinity", "1e5x",
 		"9223372036854.775808", "-9223372036854.775809", "9223372036854.7758075", "1e13", "1e999999999999",
 	} {
-		if got, err := ParseUnits(in); !errors.Is(err, &Error{Code: CodeInvalidEvent}) {
+		if got, err := ParseUnits(in); !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) {
 			t.Errorf("ParseUnits(%q) = %d, %v; want a refusal", in, got, err)
 		}
 	}
@@ -51,7 +53,7 @@ func TestParseUnits(t *testing.T) {
 func TestUnits_TextIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		want := Units(rapid.Int64().Draw(t, "units"))
+		want := sdk.Units(rapid.Int64().Draw(t, "units"))
 		if got, err := ParseUnits(want.String()); err != nil || got != want {
 			t.Fatalf("ParseUnits(%s) = %d, %v; want %d", want, got, err, want)
 		}

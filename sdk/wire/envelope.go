@@ -1,4 +1,4 @@
-package sdk
+package wire
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"agentd/sdk"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -199,7 +201,7 @@ func (w *memberWriter) extension(name string, value any) {
 
 func (w *memberWriter) close() ([]byte, error) {
 	if w.err != nil {
-		return nil, &Error{Code: CodeInternal, Message: "event cannot be encoded", Cause: w.err}
+		return nil, &sdk.Error{Code: sdk.CodeInternal, Message: "event cannot be encoded", Cause: w.err}
 	}
 	return append(w.buffer, '}'), nil
 }
@@ -313,7 +315,7 @@ func isPlain(text string) bool {
 // with every fault.
 func CheckData(data []byte) error {
 	if len(data) > MaxData {
-		return Errorf(CodeTooLarge, "the data has %d bytes, more than %d", len(data), MaxData)
+		return sdk.Errorf(sdk.CodeTooLarge, "the data has %d bytes, more than %d", len(data), MaxData)
 	}
 	var f faults
 	compactData(data, &f)

@@ -1,4 +1,4 @@
-package sdk
+package wire
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"agentd/sdk"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -69,19 +71,19 @@ type vectors struct {
 		Domain  string `json:"domain,omitempty"`  // answer
 	} `json:"call_events"`
 	Subjects []struct {
-		Kind    Kind   `json:"kind"`
-		Domain  string `json:"domain,omitempty"`
-		Type    string `json:"type,omitempty"`
-		Agent   string `json:"agent,omitempty"`
-		Run     string `json:"run,omitempty"`
-		Call    string `json:"call,omitempty"`
-		Verb    string `json:"verb,omitempty"`
-		Init    string `json:"init,omitempty"`
-		Digest  string `json:"digest,omitempty"`
-		Reason  Code   `json:"reason,omitempty"`
-		Stream  string `json:"stream,omitempty"`
-		Seq     uint64 `json:"seq,omitempty"`
-		Subject string `json:"subject"` // answer
+		Kind    Kind     `json:"kind"`
+		Domain  string   `json:"domain,omitempty"`
+		Type    string   `json:"type,omitempty"`
+		Agent   string   `json:"agent,omitempty"`
+		Run     string   `json:"run,omitempty"`
+		Call    string   `json:"call,omitempty"`
+		Verb    string   `json:"verb,omitempty"`
+		Init    string   `json:"init,omitempty"`
+		Digest  string   `json:"digest,omitempty"`
+		Reason  sdk.Code `json:"reason,omitempty"`
+		Stream  string   `json:"stream,omitempty"`
+		Seq     uint64   `json:"seq,omitempty"`
+		Subject string   `json:"subject"` // answer
 	} `json:"subjects"`
 	SubjectsRefused []string `json:"subjects_refused"`
 	Replies         []struct {
@@ -90,9 +92,9 @@ type vectors struct {
 		Void      string `json:"void"`  // answer
 	} `json:"replies"`
 	Units []struct {
-		Text       string `json:"text"`
-		Millionths Units  `json:"millionths,string"` // answer
-		Written    string `json:"written"`           // answer
+		Text       string    `json:"text"`
+		Millionths sdk.Units `json:"millionths,string"` // answer
+		Written    string    `json:"written"`           // answer
 	} `json:"units"`
 	Events []struct {
 		Name  string      `json:"name"`
@@ -238,9 +240,9 @@ func answerIDs(t *testing.T, v *vectors) {
 // faultPaths are the paths at which err, which must be a refusal, finds faults.
 func faultPaths(t *testing.T, err error) []string {
 	t.Helper()
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Code != CodeInvalidEvent {
-		t.Fatalf("error %v, want one with code %s", err, CodeInvalidEvent)
+	e, ok := errors.AsType[*sdk.Error](err)
+	if !ok || e.Code != sdk.CodeInvalidEvent {
+		t.Fatalf("error %v, want one with code %s", err, sdk.CodeInvalidEvent)
 	}
 	paths := []string{}
 	for _, f := range e.Faults {

@@ -1,4 +1,4 @@
-package sdk
+package wire
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"agentd/sdk"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -102,9 +104,9 @@ func TestCanonicalize_RefusesAmbiguity(t *testing.T) {
 // wantFaults checks that err is a refusal of an event with faults at exactly these paths.
 func wantFaults(t testing.TB, err error, paths ...string) {
 	t.Helper()
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Code != CodeInvalidEvent {
-		t.Fatalf("error %v, want one with code %s", err, CodeInvalidEvent)
+	e, ok := errors.AsType[*sdk.Error](err)
+	if !ok || e.Code != sdk.CodeInvalidEvent {
+		t.Fatalf("error %v, want one with code %s", err, sdk.CodeInvalidEvent)
 	}
 	var got []string
 	for _, f := range e.Faults {
@@ -122,7 +124,7 @@ func TestCanonicalize_BoundsItsError(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("9", 1<<16)
 	_, err := Canonicalize([]byte("[" + long + strings.Repeat(","+long, 99) + "]"))
-	e, ok := errors.AsType[*Error](err)
+	e, ok := errors.AsType[*sdk.Error](err)
 	if !ok || len(e.Faults) != maxFaults || !strings.Contains(e.Message, "68 more faults") {
 		t.Errorf("error lists %d faults, message %q", len(e.Faults), e.Message)
 	}
@@ -199,7 +201,7 @@ func FuzzCanonicalize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		once, err := Canonicalize(raw)
 		if err != nil {
-			if e, ok := errors.AsType[*Error](err); !ok || len(e.Faults) == 0 || e.Cause != nil {
+			if e, ok := errors.AsType[*sdk.Error](err); !ok || len(e.Faults) == 0 || e.Cause != nil {
 				t.Fatalf("refused without a fault: %v", err)
 			}
 			return

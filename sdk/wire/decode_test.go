@@ -1,4 +1,4 @@
-package sdk
+package wire
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentd/sdk"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -60,7 +62,7 @@ func TestDecodeEvent_ChoosesTheMode(t *testing.T) {
 		"application/cloudevents-batch+json": "batch mode", "application/cloudevents+avro": "event format",
 	} {
 		_, err := DecodeEvent(binary(contentType), least(""))
-		if !errors.Is(err, &Error{Code: CodeInvalidEvent}) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want a refusal that names the %s", contentType, err, want)
 		}
 	}

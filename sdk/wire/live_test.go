@@ -1,8 +1,10 @@
-package sdk_test
+package wire_test
 
 import (
 	"encoding/json"
 	"testing"
+
+	"agentd/sdk/wire"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 	"github.com/google/go-cmp/cmp"
@@ -12,13 +14,13 @@ import (
 
 func TestLive_IsACloudEvent(t *testing.T) {
 	t.Parallel()
-	milestone := sdk.Live{
+	milestone := wire.Live{
 		Run: "trip/7", Agent: "travel.desk", Revision: 12, Index: 3, Count: 4, Turn: 2, Type: "call.result", Time: 1795229924408,
 		Data: json.RawMessage(`{"call":"c1"}`),
 	}
 	fragment := milestone
-	fragment.Ephemeral, fragment.ID, fragment.Type = true, "x1", sdk.LiveDelta
-	for _, l := range []sdk.Live{milestone, fragment} {
+	fragment.Ephemeral, fragment.ID, fragment.Type = true, "x1", wire.LiveDelta
+	for _, l := range []wire.Live{milestone, fragment} {
 		encoded, err := json.Marshal(l)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +32,7 @@ func TestLive_IsACloudEvent(t *testing.T) {
 		if peer.Subject() != l.Run || peer.Time().UnixMilli() != l.Time || peer.Extensions()["sequence"] != "0000000012.0003" {
 			t.Errorf("another library reads %v", peer)
 		}
-		var back sdk.Live
+		var back wire.Live
 		if err := json.Unmarshal(encoded, &back); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +45,7 @@ func TestLive_IsACloudEvent(t *testing.T) {
 func TestLive_RefusesOtherEvents(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{}`, `{"specversion":"1.0","type":"call.result"}`, `{"specversion":"0.3","type":"agentd.live.x"}`, `[]`} {
-		var l sdk.Live
+		var l wire.Live
 		if err := json.Unmarshal([]byte(text), &l); sdk.AsError(err).Code != sdk.CodeInvalidEvent {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -1,4 +1,4 @@
-package sdk
+package wire
 
 // The CloudEvents SDK for Go is an independent peer here. It is not this package's codec, and the tests below say why.
 

@@ -1,9 +1,11 @@
-package sdk
+package wire
 
 import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"agentd/sdk"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 
 // faults collects every violation of one text, in the order found.
 type faults struct {
-	list    []Fault
+	list    []sdk.Fault
 	omitted int
 }
 
@@ -24,7 +26,7 @@ func (f *faults) add(path, expected, got string) {
 		f.omitted++
 		return
 	}
-	f.list = append(f.list, Fault{Path: clip(path), Expected: expected, Got: clip(got)})
+	f.list = append(f.list, sdk.Fault{Path: clip(path), Expected: expected, Got: clip(got)})
 }
 
 func (f *faults) has(path string) bool {
@@ -44,7 +46,7 @@ func (f *faults) err(message string) error {
 	if f.omitted > 0 {
 		message = fmt.Sprintf("%s (%d more faults are not listed)", message, f.omitted)
 	}
-	return &Error{Code: CodeInvalidEvent, Message: message, Faults: f.list}
+	return &sdk.Error{Code: sdk.CodeInvalidEvent, Message: message, Faults: f.list}
 }
 
 // clip shortens s to maxShown bytes, at a whole character.

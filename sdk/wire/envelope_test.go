@@ -1,4 +1,4 @@
-package sdk
+package wire
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"agentd/sdk"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -132,7 +134,7 @@ func TestEvent_MarshalsAsEncodingJSONExpects(t *testing.T) {
 	if diff := cmp.Diff(want, got["event"]); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}
-	if err := json.Unmarshal([]byte(`{"id":1}`), &want); !errors.Is(err, &Error{Code: CodeInvalidEvent}) || want.ID != "1" {
+	if err := json.Unmarshal([]byte(`{"id":1}`), &want); !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) || want.ID != "1" {
 		t.Errorf("Unmarshal of a bad event = %v, and left %+v", err, want)
 	}
 }
@@ -156,7 +158,7 @@ func drawEvent(t *rapid.T) Event {
 		DataContentType: rapid.SampledFrom([]string{ContentTypeJSON, "application/cloudevents+json;charset=UTF-8;profile=arvo"}).
 			Draw(t, "datacontenttype"),
 		To: drawText(t, "to", 0), AccessControl: drawText(t, "accesscontrol", 0), RedirectTo: drawText(t, "redirectto", 0),
-		ParentID: drawText(t, "parentid", 0), ExecutionUnits: Units(rapid.Int64().Draw(t, "units")),
+		ParentID: drawText(t, "parentid", 0), ExecutionUnits: sdk.Units(rapid.Int64().Draw(t, "units")),
 		Domain: drawText(t, "domain", 0), Agent: drawText(t, "agent", 0), TraceParent: drawText(t, "traceparent", 0),
 		TraceState: drawText(t, "tracestate", 0),
 	}
@@ -233,7 +235,7 @@ func FuzzDecodeEvent(f *testing.F) {
 		}
 		event, err := DecodeEvent(headers, body)
 		if err != nil {
-			if !errors.Is(err, &Error{Code: CodeInvalidEvent}) || len(err.Error()) > 32<<10 {
+			if !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) || len(err.Error()) > 32<<10 {
 				t.Fatalf("refused with %d bytes: %v", len(err.Error()), err)
 			}
 			return
