@@ -9,8 +9,12 @@ GOLANGCI_VERSION := v2.15.0
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
+.PHONY: go
+go:
+	@command -v $(GO) >/dev/null || { echo "agentd is built with Go 1.26: install it from https://go.dev/dl" >&2; exit 1; }
+
 .PHONY: build
-build: ## build bin/agentd and the example's services
+build: go ## build bin/agentd and the example's services
 	$(GO) build -o $(BIN)/agentd ./cmd/agentd
 	cd examples/traveldesk && $(GO) build -o ../../$(BIN)/traveldesk ./...
 
@@ -19,7 +23,7 @@ run: build ## run the travel desk example, everything embedded
 	./examples/traveldesk/run.sh
 
 .PHONY: test
-test: ## run all tests with the race detector (starts a redis-server of its own)
+test: go ## run all tests with the race detector; finds or installs the redis-server that they start
 	./scripts/test.sh
 
 .PHONY: race

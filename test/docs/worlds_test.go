@@ -13,11 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/llm/mockllm"
 	"agentd/internal/state/redistest"
+	"agentd/sdk/wire"
+	"agentd/test/missing"
 	"agentd/test/ports"
 )
 
@@ -179,7 +179,7 @@ func monitored(t *testing.T) *shell {
 
 func openssl(t *testing.T) *shell {
 	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skip("openssl is not installed")
+		missing.Optional(t, "openssl is not installed")
 	}
 	return newShell(t)
 }
@@ -193,7 +193,7 @@ func keys(t *testing.T) *shell {
 // contractsInGit is a working copy with a contract that was changed since the branch main.
 func contractsInGit(t *testing.T) *shell {
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
+		missing.Optional(t, "git is not installed")
 	}
 	s := newShell(t)
 	const version = `

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"agentd/sdk"
+	"agentd/test/missing"
 )
 
 // program is a service in another language.
@@ -39,7 +40,7 @@ func lookPath(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("%s is not installed", name)
+			missing.Optional(t, "%s is not installed", name)
 		}
 	}
 }
@@ -62,7 +63,7 @@ func shellCommand(t *testing.T) command {
 	lookPath(t, "bash", "jq")
 	nats, err := natsCLI()
 	if err != nil {
-		t.Skipf("the nats CLI cannot be built: %v", err)
+		missing.Optional(t, "the nats CLI cannot be built: %v", err)
 	}
 	return command{
 		args: []string{"bash", absolute(t, "shell/forecast.sh")},
@@ -79,7 +80,7 @@ func binaryShellCommand(t *testing.T) command {
 func goCommand(t *testing.T) command {
 	binary := filepath.Join(t.TempDir(), "forecast")
 	if err := output("foreign", "go", "mod", "download", "github.com/nats-io/nats.go"); err != nil {
-		t.Skipf("the modules of foreign/go.mod cannot be downloaded: %v", err)
+		missing.Optional(t, "the modules of foreign/go.mod cannot be downloaded: %v", err)
 	}
 	if err := output("foreign", "go", "build", "-o", binary, "./forecast"); err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func nodeFolder(t *testing.T) string {
 	lookPath(t, "node", "npm")
 	packages, err := nodePackages()
 	if err != nil {
-		t.Skipf("the packages from npm cannot be installed: %v", err)
+		missing.Optional(t, "the packages from npm cannot be installed: %v", err)
 	}
 	dir := t.TempDir()
 	if err := os.Symlink(packages, filepath.Join(dir, "node_modules")); err != nil {

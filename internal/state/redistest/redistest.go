@@ -1,4 +1,4 @@
-// Package redistest runs real redis-servers for tests.
+// Package redistest runs real redis-servers for tests: the one on PATH, or one in Docker.
 package redistest
 
 import (
@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"agentd/test/missing"
 	"agentd/test/ports"
 )
 
@@ -28,15 +28,16 @@ const startTimeout = time.Minute
 // Server is a redis-server in a process and a folder of its own, which end with the test. Its methods are for one
 // goroutine at a time.
 type Server struct {
-	t    testing.TB
-	path string
-	dir  string
-	port int
+	t      testing.TB
+	engine engine
+	dir    string
+	port   int
 	// arguments are those of redis-server on s.port.
 	arguments func() ([]string, error)
 	// ready is what the server logs when it answers.
-	ready   string
-	process *os.Process
+	ready string
+	// signal sends a signal to the process that runs now.
+	signal func(syscall.Signal) error
 	// stop ends the process that runs now and waits for it; nil when none runs.
 	stop func()
 }
@@ -51,6 +52,13 @@ func Start(t testing.TB) string {
 // its settings, such as "--appendfsync", "everysec".
 func StartServer(t testing.TB, args ...string) *Server {
 	t.Helper()
+	s := newServer(t, args...)
+	s.findEngine()
+	s.startFirst()
+	return s
+}
+
+func newServer(t testing.TB, args ...string) *Server {
 	s := &Server{t: t, dir: t.TempDir(), ready: "Ready to accept connections"}
 	s.arguments = func() ([]string, error) {
 		return append([]string{
@@ -58,7 +66,6 @@ func StartServer(t testing.TB, args ...string) *Server {
 			"--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction",
 		}, args...), nil
 	}
-	s.startFirst()
 	return s
 }
 
@@ -71,17 +78,24 @@ func StartSentinel(t testing.TB, name string, master *Server) *Server {
 		text := fmt.Sprintf("port %d\nbind %s\ndir %s\nsentinel monitor %s %s %d 1\n", s.port, loopback, s.dir, name, loopback, master.port)
 		return []string{file, "--sentinel"}, os.WriteFile(file, []byte(text), 0o600)
 	}
+	s.findEngine()
 	s.startFirst()
 	return s
+}
+
+// findEngine ends the test where no redis-server can be run.
+func (s *Server) findEngine() {
+	s.t.Helper()
+	var err error
+	if s.engine, err = find(); err != nil {
+		missing.Required(s.t, err.Error())
+	}
 }
 
 // startFirst starts the server on a port of its own.
 func (s *Server) startFirst() {
 	s.t.Helper()
 	var err error
-	if s.path, err = exec.LookPath("redis-server"); err != nil {
-		s.t.Fatalf("this test needs a redis-server: install it with \"apt-get install redis-server\" (%v)", err)
-	}
 	s.t.Cleanup(s.Kill)
 	// Another process may take a free port before the server does.
 	for range 5 {
@@ -110,14 +124,14 @@ func (s *Server) Kill() {
 }
 
 // Pause stops the server as a stalled machine would: its connections stay, and it does not answer (SIGSTOP).
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+func (s *Server) Pause() { s.send(syscall.SIGSTOP) }
 
 // Resume lets a paused server go on (SIGCONT).
-func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+func (s *Server) Resume() { s.send(syscall.SIGCONT) }
 
-func (s *Server) signal(sig os.Signal) {
+func (s *Server) send(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.process.Signal(sig); err != nil {
+	if err := s.signal(sig); err != nil {
 		s.t.Fatalf("signal redis-server: %v", err)
 	}
 }
@@ -155,7 +169,7 @@ func (s *Server) start() error {
 		return fmt.Errorf("configure redis-server: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, s.path, args...)
+	cmd, signal := s.engine(ctx, s.dir, args)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		cmd.Stderr = cmd.Stdout
@@ -180,7 +194,7 @@ func (s *Server) start() error {
 		exit = errors.Join(err, cmd.Wait(), errors.New(log.String()))
 		close(ended)
 	}()
-	s.process = cmd.Process
+	s.signal = signal
 	s.stop = func() {
 		cancel()
 		<-ended

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"agentd/test/missing"
 )
 
 // The packages of other makers, in the versions that docs/mcp.md speaks of. The suite needs a newer Node than many systems
@@ -41,11 +43,11 @@ var install = sync.OnceValues(func() (string, error) {
 func bin(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("npm is not installed")
+		missing.Optional(t, "npm is not installed")
 	}
 	dir, err := install()
 	if err != nil {
-		t.Skipf("the packages from npm cannot be installed: %v", err)
+		missing.Optional(t, "the packages from npm cannot be installed: %v", err)
 	}
 	path := filepath.Join(dir, "node_modules", ".bin")
 	return path

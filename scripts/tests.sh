@@ -1,0 +1,52 @@
+# What a run of the tests needs beside Go, and what it says when it did not get it. Scripts source this file.
+#
+# A script that ends well although tests did not run that agentd needs exits with 3.
+
+list=$(mktemp)
+export AGENTD_TEST_NOT_RUN=$list # test/missing writes to it
+trap finish EXIT
+
+# finish says last which tests did not run.
+finish() {
+  local status=$?
+  if [ -s "$list" ]; then
+    {
+      echo
+      echo "THESE TESTS DID NOT RUN:"
+      awk -F '\t' '{ n[$0]++ } END { for (l in n) { split(l, f); printf "  %s  %s (%d): %s\n", f[1], f[2], n[l], f[3] } }' "$list" | sort -r
+    } >&2
+    if [ "$status" = 0 ] && grep -q '^required' "$list"; then
+      echo "Install what is required and repeat." >&2
+      status=3
+    fi
+  fi
+  rm -f "$list"
+  exit "$status"
+}
+
+# install PACKAGE...: installs Debian packages, if whoever runs this may.
+install() {
+  if ! [ "$(id -u)" = 0 ] || ! command -v apt-get >/dev/null; then return 1; fi
+  echo "installing $*" >&2
+  apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# find_redis looks for a redis-server on PATH, in Docker and at the package manager, in this order. Without any, the tests
+# that need one say so.
+find_redis() {
+  local image=redis:8.2.3
+  if command -v redis-server >/dev/null; then return; fi
+  if docker image inspect "$image" >/dev/null 2>&1 || docker pull -q "$image" >/dev/null 2>&1; then
+    export AGENTD_TEST_REDIS_IMAGE=$image
+  else
+    install redis-server || true
+  fi
+}
+
+# find_race sets race to the option that turns the race detector on, if it can be built: it needs a C compiler.
+find_race() {
+  race=-race
+  if command -v "$(go env CC)" >/dev/null || install gcc libc6-dev; then return; fi
+  race=
+  printf 'required\trace detector\tthere is no C compiler: apt-get install gcc libc6-dev\n' >>"$list"
+}
