@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 )
 
 // PermissionMode says what happens to a call that needs permission (design §7).
@@ -124,6 +126,68 @@ func (t PermissionTerms) Admit(scope GrantScope, by []string, signed bool, initi
 	return !slices.ContainsFunc(by, func(who string) bool {
 		return len(t.Approvers) > 0 && !slices.Contains(t.Approvers, who) || t.FourEyes && (who == "" || who == initiator)
 	})
+}
+
+// Consent is what people have allowed, as far as terms look at it.
+type Consent struct {
+	Scope GrantScope
+	// By are the principals that allowed it; "" is somebody anonymous. Signed says that all of them signed.
+	By     []string
+	Signed bool
+	// Domains are those that were asked one after the other. Whoever allowed it was asked in the last; nil is unknown.
+	Domains []string
+}
+
+// Unmet says what the terms demand beyond the consent, of a call in a run of the initiator. It is empty when the consent stands
+// for asking about the call: its scope is offered, the same domains are asked up to the one that decided, and everybody whom
+// the terms need is among those who allowed it. Else what was allowed under light terms would let a call pass that must be
+// asked for under heavier ones.
+func (t PermissionTerms) Unmet(c Consent, initiator string) []string {
+	var unmet []string
+	demand := func(missing bool, format string, args ...any) {
+		if missing {
+			unmet = append(unmet, fmt.Sprintf(format, args...))
+		}
+	}
+	demand(c.Scope != ScopeCall && !slices.Contains(t.Scopes, c.Scope), "the scope %s is not offered", c.Scope)
+	demand(!t.asks(c.Domains), "it must be decided in %s", t.route())
+	demand(t.Signed && !c.Signed, "it must be signed")
+	by := slices.DeleteFunc(slices.Clone(c.By), func(who string) bool { return who == "" })
+	anonymous := len(by) < len(c.By)
+	demand(t.Quorum > 1 && len(by) < t.Quorum, "%d people must allow it", t.Quorum)
+	demand(len(t.Approvers) > 0 && (len(by) == 0 || anonymous || !within(by, t.Approvers)),
+		"only these may decide: %s", strings.Join(t.Approvers, ", "))
+	demand(t.FourEyes && (len(by) == 0 || anonymous || slices.Contains(by, initiator)), "whoever started the run may not decide")
+	return unmet
+}
+
+// asks reports whether a request under the terms goes to the domains, one after the other, before it goes to any other.
+func (t PermissionTerms) asks(domains []string) bool {
+	if len(domains) == 0 || len(domains) > len(t.Stages) {
+		return false
+	}
+	for i, domain := range domains {
+		if t.Stages[i].Domain != domain {
+			return false
+		}
+	}
+	return true
+}
+
+// route names the domains that are asked.
+func (t PermissionTerms) route() string {
+	if len(t.Stages) == 0 {
+		return "a domain, and none is named"
+	}
+	route := "the domain " + t.Stages[0].Domain
+	for _, s := range t.Stages[1:] {
+		route += ", then in " + s.Domain
+	}
+	return route
+}
+
+func within(names, all []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(all, name) })
 }
 
 // PermissionStage is one domain that is asked, for a time.

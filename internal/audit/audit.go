@@ -81,7 +81,7 @@ type Checker struct {
 	// entry is the revision of the entry that is looked at.
 	entry uint64
 	// policy is what was set by Policy; recorded are the grants that reach beyond their run.
-	policy   func(spec, tool string) sdk.PermissionVerdict
+	policy   Policy
 	recorded map[string]record
 	// voided are the calls that nobody waited for any more before they were handled.
 	voided map[wire.CallAddress]bool

@@ -40,9 +40,11 @@ type grant struct {
 // clockSlack is how much later than its decision, in milliseconds, an entry may be dated that uses a grant.
 const clockSlack = 1000
 
-// Policy tells what an agent spec, by its digest, makes of a tool. Without it, only calls that journals say were held are
-// known to need permission.
-func (c *Checker) Policy(verdict func(spec, tool string) sdk.PermissionVerdict) { c.policy = verdict }
+// Policy rules on the call of a tool with those arguments, for an agent spec by its digest.
+type Policy func(spec, tool string, args json.RawMessage) sdk.PermissionRuling
+
+// Policy has calls judged as they are made. Without it, only those that journals say were held are known to need permission.
+func (c *Checker) Policy(p Policy) { c.policy = p }
 
 // permissions checks the decisions of an entry, and that no call is made without the permission that it needs.
 func (c *Checker) permissions(r *run, last, e *core.Entry) {
@@ -108,7 +110,7 @@ func (c *Checker) permitted(r *run, e *core.Entry, call string) {
 	if k == nil || k.person || k.permitted {
 		return
 	}
-	needed := k.held || c.policy != nil && c.policy(e.Head.Spec, k.tool) != sdk.PermissionAllow
+	needed := k.held || c.policy != nil && c.policy(e.Head.Spec, k.tool, k.args).Verdict != sdk.PermissionAllow
 	if needed && !k.approved {
 		c.violate("I13", r.key, "call %s of %s is made without permission", k.id, k.tool)
 	}
@@ -161,7 +163,7 @@ func (c *Checker) decides(r *run, last, e *core.Entry, d *core.Decision) {
 		c.violate("I13", r.key, "entry %d takes a decision on request %s for another", e.Rev, d.Request)
 	}
 	c.mayDecide(r, e, q, d)
-	if c.edited(r, e, q, &made); d.Decision == sdk.DecisionAllow {
+	if c.edited(r, e, q, &made, last.Head.Calls[open].Domains); d.Decision == sdk.DecisionAllow {
 		c.allow(r, e, q, d.Request, made)
 	}
 }
@@ -188,8 +190,8 @@ func (c *Checker) mayDecide(r *run, e *core.Entry, q *request, d *core.Decision)
 	}
 }
 
-// edited checks that arguments are changed by whom, and to what, they may be.
-func (c *Checker) edited(r *run, e *core.Entry, q *request, d *decided) {
+// edited checks that arguments are changed by whom, and to what, they may be; the domains were asked.
+func (c *Checker) edited(r *run, e *core.Entry, q *request, d *decided, domains []string) {
 	i := slices.IndexFunc(e.Edits, func(edit core.Edit) bool { return edit.Call == q.call })
 	alone := d.Decision == sdk.DecisionAllow && q.gate.Mode == sdk.PermissionHold && q.gate.Quorum <= 1 && d.Scope == sdk.ScopeCall
 	switch {
@@ -202,6 +204,25 @@ func (c *Checker) edited(r *run, e *core.Entry, q *request, d *decided) {
 		if want, err := wire.Canonicalize(d.Args); err != nil || !bytes.Equal(want, e.Edits[i].Args) {
 			c.violate("I13", r.key, "entry %d changes the arguments of call %s to others than were allowed", e.Rev, q.call)
 		}
+		c.editedByPolicy(r, e, q, d, domains)
+	}
+}
+
+// editedByPolicy checks that one person, asked in the domains, may allow the call as they edited it.
+func (c *Checker) editedByPolicy(r *run, e *core.Entry, q *request, d *decided, domains []string) {
+	if c.policy == nil {
+		return
+	}
+	ruling := c.policy(e.Head.Spec, q.tool, d.Args)
+	t := &ruling.Terms
+	asked := slices.ContainsFunc(t.Stages, func(s sdk.PermissionStage) bool { return slices.Contains(domains, s.Domain) })
+	switch {
+	case ruling.Verdict == sdk.PermissionAllow:
+	case ruling.Verdict != sdk.PermissionAsk:
+		c.violate("I13", r.key, "entry %d has call %s made with arguments that the policy denies", e.Rev, q.call)
+	case !asked, t.Quorum > 1, t.Signed && !q.gate.Signed, t.FourEyes && (d.who == "" || d.who == e.Head.Init.Who),
+		len(t.Approvers) > 0 && !slices.Contains(t.Approvers, d.who):
+		c.violate("I13", r.key, "entry %d has call %s made with arguments that %q in %v alone may not allow", e.Rev, q.call, d.who, domains)
 	}
 }
 

@@ -27,11 +27,22 @@ func judge(t *testing.T, d decision) []audit.Violation {
 	t.Helper()
 	s, do := tell(t), steps()
 	s.spec.Gated = true
-	s.Policy(func(_, tool string) sdk.PermissionVerdict { return sdk.PermissionAsk })
+	human := []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: hour / 2}}
+	s.Policy(func(_, _ string, args json.RawMessage) sdk.PermissionRuling {
+		switch string(args) {
+		case `{"n":2}`:
+			return sdk.PermissionRuling{Verdict: sdk.PermissionDeny}
+		case `{"n":3}`:
+			return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: sdk.PermissionTerms{
+				Stages: []sdk.PermissionStage{{Domain: "finance", TimeoutMillis: hour}},
+			}}
+		}
+		return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: sdk.PermissionTerms{Stages: human}}
+	})
 	do[stored](s)
 	do[started](s)
 	terms := sdk.PermissionTerms{
-		Mode: sdk.PermissionHold, Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: hour / 2}},
+		Mode: sdk.PermissionHold, Stages: human,
 	}
 	if d.terms != nil {
 		d.terms(&terms)
@@ -75,6 +86,20 @@ func TestChecker_AcceptsAPermittedCall(t *testing.T) {
 	}
 }
 
+// edits is the story of a decision that has the call made with those arguments.
+func edits(name, args string) decision {
+	return decision{
+		name: name, sent: func(d *sdk.PermissionDecision) { d.Args = json.RawMessage(args) },
+		entry: func(e *core.Entry) { e.Edits = []core.Edit{{Call: bookID, Args: json.RawMessage(args)}} },
+	}
+}
+
+func TestChecker_AcceptsAnEditedCall(t *testing.T) {
+	if found := judge(t, edits("", `{"n":1}`)); len(found) > 0 {
+		t.Errorf("violations: %v", found)
+	}
+}
+
 func TestChecker_FindsCallsWithoutPermission(t *testing.T) {
 	for _, d := range []decision{
 		{name: "no decision", entry: func(e *core.Entry) { e.Decisions = nil }},
@@ -93,6 +118,8 @@ func TestChecker_FindsCallsWithoutPermission(t *testing.T) {
 			e.Edits = []core.Edit{{Call: bookID, Args: json.RawMessage(`{"n":1}`)}}
 		}},
 		{name: "without the arguments that were given", sent: func(d *sdk.PermissionDecision) { d.Args = json.RawMessage(`{"n":1}`) }},
+		edits("with arguments that the policy denies", `{"n":2}`),
+		edits("with arguments that another domain decides on", `{"n":3}`),
 		{name: "by a grant of another run", entry: func(e *core.Entry) {
 			e.Decisions[0].Request, e.Decisions[0].Grant = "", "c9-0-elsewhere"
 		}},

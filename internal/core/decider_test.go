@@ -76,6 +76,10 @@ func (x *explorer) decide(request string, ev *core.Answered) {
 	}
 	ev.EventID += "-" + ev.Who
 	ev.Decision = &d
+	ev.Edited = x.policy.edited(x.rig.spec, &x.rig.state, request, &d)
+	if ev.Edited != nil && x.pick(4, "edit is ruled on") == 0 {
+		ev.Edited = []*core.Ruling{nil, {Verdict: sdk.PermissionDeny}}[x.pick(2, "ruling")]
+	}
 }
 
 // undecided reports whether ev answers a request that is still open, now that it was absorbed: a decision that did not

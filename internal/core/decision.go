@@ -130,21 +130,10 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 	}
 	switch d.Decision {
 	case sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk:
-		return t.refuseEdit(c, d)
+		return t.refuseEdit(c, d, ev)
 	case sdk.DecisionViewed:
 	}
 	return refused("%q is no decision", d.Decision)
-}
-
-func (t *transition) refuseEdit(c *Call, d sdk.PermissionDecision) *sdk.Error {
-	tool := t.spec.tool(c.Tool)
-	if tool == nil || len(d.Args) == 0 {
-		return nil
-	}
-	if _, faults := tool.Validate(string(d.Args)); len(faults) > 0 {
-		return sdk.Errorf(sdk.CodeDecisionRefused, "the edited arguments do not fit the tool: %s", unfit(faults).Error())
-	}
-	return nil
 }
 
 // agree adds somebody to those who allow the request, and narrows their decision to what all of them want: one must not
@@ -345,7 +334,7 @@ func (t *transition) undecided(c *Call) {
 	t.voidOthers(c, 0)
 	c.Refused = append(slices.Clip(c.Refused), c.attempt())
 	next := g.Stages[0]
-	g.Stages = g.Stages[1:]
+	g.Stages, g.Passed = g.Stages[1:], append(slices.Clip(g.Passed), c.Domains...)
 	c.Attempt, c.Sent, c.Domains, c.Due = c.attempt()+1, t.in.Rev, []string{next.Domain}, t.in.At+next.TimeoutMillis
 	t.Effects = append(t.Effects, Effect{
 		Kind: EffectCall, Call: c.ID, Attempt: c.Attempt, Opened: h.Opened, Type: c.Type, Domains: c.Domains,

@@ -44,8 +44,9 @@ type Gate struct {
 	Approvers []string   `json:"approvers,omitempty"`
 	// Signed asks for decisions signed with a key of the domain.
 	Signed bool `json:"signed,omitempty"`
-	// Stages are those that are asked when nobody has decided in time.
+	// Stages are those that are asked when nobody has decided in time, Passed the domains of those where nobody has.
 	Stages []sdk.PermissionStage `json:"stages,omitempty"`
+	Passed []string              `json:"passed,omitempty"`
 	// Viewed are the principals that were shown it; "" is anybody anonymous.
 	Viewed []string `json:"viewed,omitempty"`
 	// Heard are digests of the messages about it, views and decisions: one that is delivered again is no second one.
@@ -159,6 +160,23 @@ func Covering(spec *Spec, grants []Grant, a Asked) int {
 		}
 	}
 	return found
+}
+
+// asked are the domains that a permission request went to, up to the one that may decide it now; nil when that is not known.
+func (c *Call) asked() []string {
+	if len(c.Gate.Passed) != c.attempt()-1 {
+		return nil // an older version of agentd did not keep them
+	}
+	return append(slices.Clip(c.Gate.Passed), c.Domains...)
+}
+
+// deniedByGrant reports whether somebody has denied calls of the tool with such arguments for the rest of the run, and why.
+func (t *transition) deniedByGrant(tool string, args json.RawMessage) (reason string, denied bool) {
+	i := Covering(t.spec, t.Head.Grants, Asked{Tool: tool, Args: args, Now: t.in.At})
+	if i < 0 || !t.Head.Grants[i].Deny {
+		return "", false
+	}
+	return t.Head.Grants[i].Reason, true
 }
 
 func (g *Grant) covers(spec *Spec, args json.RawMessage) bool {

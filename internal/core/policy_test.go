@@ -79,3 +79,18 @@ func (p policy) rulings(spec *core.Spec, head *core.Head, reply sdk.ModelReply) 
 	}
 	return rulings
 }
+
+// edited is the ruling on the call of an open request as a decision wants it made; nil when it edits nothing.
+func (p policy) edited(spec *core.Spec, state *core.State, request string, d *sdk.PermissionDecision) *core.Ruling {
+	for i := range state.Calls {
+		c := &state.Calls[i]
+		if c.ID != request || core.EditedCall(spec, c, d) == nil {
+			continue
+		}
+		if r, named := p[c.Tool]; named {
+			return &r
+		}
+		return &core.Ruling{Verdict: sdk.PermissionAllow}
+	}
+	return nil
+}

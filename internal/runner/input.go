@@ -29,8 +29,7 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 	case wire.KindStart, wire.KindOut:
 		return a.started(ctx)
 	case wire.KindIn:
-		ev, problem := a.answered()
-		return ev, problem, nil
+		return a.answered(ctx)
 	case wire.KindFire:
 		return core.Fired{Now: a.msg.Received, Due: a.msg.Due}, nil, nil
 	case wire.KindCtl:
@@ -204,29 +203,36 @@ func parentSubject(ev wire.Event) string {
 
 // answered checks a response against the contract that was called. A service's bad answer is the call's result, for the
 // model to see; a person's bad answer is refused, so that they can answer again.
-func (a *activation) answered() (core.Event, *sdk.Error) {
+func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, error) {
 	ev, address := a.msg.Event, a.msg.Address
 	ref, ok := wire.ParseCallRef(address.Call.Call)
 	if !ok {
-		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no call id", address.Call.Call)
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no call id", address.Call.Call), nil
 	}
 	answer := core.Answered{
 		Ref: ref, Address: address.Call, ParentID: ev.ParentID, EventID: ev.ID, Source: ev.Source, Who: address.Who,
 		Data: ev.Data, Received: a.msg.Received, Tokens: tokens(ev, wire.TokensUsed),
 	}
-	for _, c := range a.head.Calls {
+	for i := range a.head.Calls {
+		c := &a.head.Calls[i]
 		if c.ID != ref.ID || c.Closed() {
 			continue
 		}
-		checked, problem := a.agent.CheckAnswer(c, ev, address.Who)
+		checked, problem := a.agent.CheckAnswer(*c, ev, address.Who)
 		if problem != nil {
-			return nil, problem
+			return nil, problem, nil
 		}
 		answer.Data, answer.Error, answer.Retryable = checked.Data, checked.Error, checked.Retryable
 		answer.Decision, answer.Key, answer.Refused = checked.Decision, checked.Key, checked.Refused
 		if c.Kind == core.CallPermission && a.agent.Identity && answer.Who == "" {
-			return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires")
+			return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires"), nil
+		}
+		if checked.Decision != nil {
+			var err error
+			if answer.Edited, err = a.editedRuling(ctx, c, checked.Decision); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
-	return answer, nil
+	return answer, nil, nil
 }

@@ -55,7 +55,7 @@ func (a *activation) ruling(
 	if err != nil || gate.Verdict == sdk.GateBlock {
 		return core.Ruling{Verdict: sdk.PermissionDeny, Reason: gate.Reason, Blocked: true}, grants, err
 	}
-	check := a.permissionCheck(p)
+	check := a.permissionCheck(&a.state.Head, p)
 	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
 	if err != nil {
 		return core.Ruling{}, grants, fmt.Errorf("check permission of %s: %w", p.ID, err)
@@ -93,6 +93,26 @@ func (a *activation) ruling(
 	return ruling, grants, err
 }
 
+// editedRuling asks the agent's policy about the call of a request as a decision wants it made. It is nil when the decision edits
+// nothing, and when the policy cannot be asked: the core then refuses the decision. Only the end of ctx is an error.
+func (a *activation) editedRuling(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.Ruling, error) {
+	p := core.EditedCall(a.agent.Core, request, d)
+	if p == nil {
+		return nil, nil
+	}
+	check := a.permissionCheck(&a.head, p)
+	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("check the edited arguments of %s: %w", p.ID, err)
+	}
+	if err != nil {
+		a.Logger.ErrorContext(ctx, "edited arguments could not be checked, so the decision is refused",
+			"run", a.head.Run, "tool", p.Tool, "error", err)
+		return nil, nil
+	}
+	return &core.Ruling{Verdict: r.Verdict, Reason: r.Reason, Rule: r.Rule, Terms: r.Terms}, nil
+}
+
 // askedByHook is the ruling of a hook that suspends a call.
 func askedByHook(gate sdk.Gate, hook string) sdk.PermissionRuling {
 	terms := gate.Terms
@@ -105,8 +125,7 @@ func askedByHook(gate sdk.Gate, hook string) sdk.PermissionRuling {
 	return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Reason: gate.Reason, Rule: "hook " + hook, Terms: terms}
 }
 
-func (a *activation) permissionCheck(p *core.Planned) sdk.PermissionCheck {
-	h := &a.state.Head
+func (a *activation) permissionCheck(h *core.Head, p *core.Planned) sdk.PermissionCheck {
 	check := a.agent.Describe(p.Tool)
 	check.Agent, check.Run, check.Call = h.Agent, h.Run, p.ID
 	check.AccessControl, check.Initiator, check.DelegatedBy = h.Init.AccessControl, h.Init.Who, h.Init.DelegatedBy

@@ -33,12 +33,14 @@ func policy() *sdk.PermissionPolicy {
 	}
 }
 
-// verdict is what the policy makes of a tool, for the audit.
-func verdict(_, tool string) sdk.PermissionVerdict {
-	if slices.Contains(gatedTools, tool) {
-		return sdk.PermissionAsk
+// ruling is what the policy makes of a call, for the audit.
+func ruling(_, tool string, _ json.RawMessage) sdk.PermissionRuling {
+	if !slices.Contains(gatedTools, tool) {
+		return sdk.PermissionRuling{Verdict: sdk.PermissionAllow}
 	}
-	return sdk.PermissionAllow
+	return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: sdk.PermissionTerms{
+		Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain}, {Domain: bossDomain}},
+	}}
 }
 
 // approvers decide on permission requests: mostly soon, now and then late, twice, differently a second time, or not at all.

@@ -171,7 +171,7 @@ func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error)
 			return nil, nil, err
 		}
 	}
-	e.checker.Policy(verdict)
+	e.checker.Policy(ruling)
 	inputs := e.inputs()
 	if err := e.awaitRemoved(ctx, inputs); err != nil {
 		return nil, nil, err

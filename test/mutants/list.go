@@ -328,6 +328,14 @@ var mutants = []mutant{
 		old: "gated.Edited = t.in.Rev", new: "gated.Edited = 0",
 	},
 	{
+		name: "an edited call is made that the policy denies", file: "internal/core/edit.go",
+		old: `return editRefused(byRule("the policy denies them", ev.Edited.Rule), ev.Edited.Reason)`, new: "return nil",
+	},
+	{
+		name: "an edited call is made that others decide on", file: "internal/core/edit.go",
+		old: "len(unmet) > 0 {", new: "len(unmet) > 99 {",
+	},
+	{
 		name: "a grant is never used up", file: "internal/core/permission.go",
 		old: "left = slices.Delete(left, i, i+1)", new: "left[i].Uses = 1",
 	},

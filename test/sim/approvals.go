@@ -21,6 +21,16 @@ type policy map[string]sdk.PermissionRuling
 
 const strict = "strict "
 
+func (p policy) rule(tool string, args json.RawMessage) sdk.PermissionRuling {
+	if r, ok := p[strict+tool]; ok && bytes.Contains(args, []byte(`"m"`)) {
+		return r
+	}
+	if r, ok := p[tool]; ok {
+		return r
+	}
+	return sdk.PermissionRuling{Verdict: sdk.PermissionAllow}
+}
+
 // policies draws the policy of an agent: half of all agents have none.
 func (s *simulation) policy(tools []string) policy {
 	if s.pick(2) == 0 {
@@ -32,15 +42,27 @@ func (s *simulation) policy(tools []string) policy {
 		case 0, 1, 2:
 			p[tool] = sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: s.terms()}
 			if s.pick(2) == 0 {
-				terms := s.terms()
-				terms.Approvers = principals[2:]
-				p[strict+tool] = sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: terms}
+				p[strict+tool] = s.strict()
 			}
 		case 3:
 			p[tool] = sdk.PermissionRuling{Verdict: sdk.PermissionDeny, Reason: "never"}
 		}
 	}
 	return p
+}
+
+// strict is the ruling on calls that are more than others.
+func (s *simulation) strict() sdk.PermissionRuling {
+	terms := s.terms()
+	switch s.pick(4) {
+	case 0:
+		return sdk.PermissionRuling{Verdict: sdk.PermissionDeny, Reason: "not so much"}
+	case 1:
+		terms.Stages[0].Domain = "the.boss"
+	default:
+		terms.Approvers = principals[2:]
+	}
+	return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: terms}
 }
 
 func (s *simulation) terms() sdk.PermissionTerms {
@@ -89,13 +111,7 @@ func (g gate) Check(ctx context.Context, c sdk.PermissionCheck) (sdk.PermissionR
 	if g.strikes(permissionFails) {
 		return sdk.PermissionRuling{}, errStore
 	}
-	if r, ok := g.policy[strict+c.Tool]; ok && bytes.Contains(c.Args, []byte(`"m"`)) {
-		return r, nil
-	}
-	if r, ok := g.policy[c.Tool]; ok {
-		return r, nil
-	}
-	return sdk.PermissionRuling{Verdict: sdk.PermissionAllow}, nil
+	return g.policy.rule(c.Tool, c.Args), nil
 }
 
 func (g gate) Reserve(ctx context.Context, c sdk.PermissionCheck) (string, error) {
@@ -180,12 +196,9 @@ func (s *simulation) judge(ctx context.Context, attempt sdk.ToolAttempt) (sdk.Ga
 	return sdk.Gate{}, nil
 }
 
-// verdict is what the policy of a spec makes of a tool, for the audit.
-func (s *simulation) verdict(spec, tool string) sdk.PermissionVerdict {
-	if r, ok := s.policies[spec][tool]; ok {
-		return r.Verdict
-	}
-	return sdk.PermissionAllow
+// ruling is what the policy of a spec makes of a call, for the audit.
+func (s *simulation) ruling(spec, tool string, args json.RawMessage) sdk.PermissionRuling {
+	return s.policies[spec].rule(tool, args)
 }
 
 // asked are people who see a permission request: one decides, or as many as it takes, now and then too few, more than once,
@@ -264,7 +277,7 @@ func (s *simulation) decide(r sdk.PermissionRequest) sdk.PermissionDecision {
 		d.Decision, d.Reason = sdk.DecisionAsk, "why?"
 	case 2:
 		if r.Mode == sdk.PermissionHold && r.Quorum == 1 {
-			d.Scope, d.Args = sdk.ScopeCall, json.RawMessage(`{ "n" : 7 }`)
+			d.Scope, d.Args = sdk.ScopeCall, json.RawMessage([]string{`{ "n" : 7 }`, `{"m":1}`}[s.pick(2)])
 		}
 	}
 	if r.Quorum > 1 && s.pick(2) == 0 {

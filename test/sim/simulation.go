@@ -92,7 +92,7 @@ func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 	s.store = newStore(s)
 	s.models, s.hooks = newModels(s), newHooks(s)
 	s.manager, s.policies = &manager{simulation: s, reserved: map[string]string{}}, map[string]policy{}
-	s.audit.Policy(s.verdict)
+	s.audit.Policy(s.ruling)
 	s.compile()
 	s.workers = make([]*worker, 2+s.pick(2))
 	for i := range s.workers {
