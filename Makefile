@@ -44,7 +44,7 @@ sim: ## run the simulator: make sim SEEDS=100000, with FIRST=0 for fresh seeds, 
 		$(if $(FIRST),-sim.first=$(FIRST)) $(if $(SEED),-sim.seed=$(SEED))
 
 .PHONY: mutants
-mutants: ## break the protocol on purpose; every seeded bug must be caught
+mutants: ## break agentd on purpose, one behaviour at a time; what must notice it, must
 	$(GO) run ./test/mutants
 
 .PHONY: e2e

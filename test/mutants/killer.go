@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// killer is what must notice a mutant.
+type killer interface {
+	// String is for the table.
+	String() string
+	// effort orders the mutants: those that may take long come first, so that no processor waits for the last one.
+	effort() int
+	// try builds the tests with an overlay, in a folder of its own, and runs them. It returns how they noticed the mutant;
+	// an empty text says that they did not.
+	try(ctx context.Context, overlay, dir string) (string, error)
+}
+
+// histories is how many the simulator may play until one violates an invariant.
+type histories int
+
+// simulator is the killer of most mutants.
+const simulator = histories(20_000)
+
+func (h histories) String() string { return fmt.Sprintf("simulator in %d", int(h)) }
+
+func (h histories) effort() int { return int(h) }
+
+// violation is how the simulator reports a history.
+var violation = regexp.MustCompile(`seed (\d+): (\w+):`)
+
+func (h histories) try(ctx context.Context, overlay, dir string) (string, error) {
+	binary, err := build(ctx, overlay, dir, "./test/sim")
+	if err != nil {
+		return "", err
+	}
+	play := exec.CommandContext(ctx, binary, "-test.run=TestSimulation$", "-test.timeout=10m", "-test.cpu=1",
+		"-sim.shrink=false", fmt.Sprint("-sim.seeds=", int(h)))
+	out, err := play.CombinedOutput()
+	if err == nil {
+		return "", nil
+	}
+	found := violation.FindSubmatch(out)
+	if found == nil {
+		return "", fmt.Errorf("the simulator broke down: %s", out)
+	}
+	return fmt.Sprintf("%s at history %s", found[2], found[1]), nil
+}
+
+// rows are ids of test/seeds, each of whose tests must fail.
+type rows []string
+
+func (r rows) String() string { return strings.Join(r, " ") }
+
+func (r rows) effort() int { return 0 }
+
+var failedRow = regexp.MustCompile(`(?m)^\s*--- FAIL: TestSeeds/(\w+) `)
+
+func (r rows) try(ctx context.Context, overlay, dir string) (string, error) {
+	binary, err := build(ctx, overlay, dir, "./test/seeds")
+	if err != nil {
+		return "", err
+	}
+	run := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=10m", "-test.run=^TestSeeds$/^("+strings.Join(r, "|")+")$")
+	run.Dir = filepath.Join("test", "seeds")
+	out, err := run.CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		return "", err
+	}
+	var failed []string
+	for _, found := range failedRow.FindAllSubmatch(out, -1) {
+		failed = append(failed, string(found[1]))
+	}
+	for _, id := range r {
+		if !slices.Contains(failed, id) {
+			return "", nil
+		}
+	}
+	return "their tests", nil
+}
+
+// build builds the tests of a package.
+func build(ctx context.Context, overlay, dir, pkg string) (string, error) {
+	binary := filepath.Join(dir, "mutant.test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-vet=off", "-ldflags=-s -w", "-o", binary, pkg)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("the mutant does not compile: %s", out)
+	}
+	return binary, nil
+}
