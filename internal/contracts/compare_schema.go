@@ -19,6 +19,9 @@ const (
 	unclear                // some of both, or it cannot be decided
 )
 
+// maxPairs bounds the pairs of schemas that one comparison looks at.
+const maxPairs = 20_000
+
 // comparison collects what differs between two schemas of one side. Keywords are compared one by one: where every one of
 // them admits as much as before, so does the schema. What cannot be decided that way counts as breaking.
 type comparison struct {
@@ -112,8 +115,11 @@ func (c *comparison) compare(path string, a, b *node) {
 	if b == nil {
 		b = anything
 	}
-	if c.seen[[2]*node{a, b}] {
+	if c.seen[[2]*node{a, b}] || len(c.seen) > maxPairs {
 		return
+	}
+	if len(c.seen) == maxPairs {
+		c.note(path, unclear, "the schemas are too entangled to be compared")
 	}
 	c.seen[[2]*node{a, b}] = true
 	c.annotations(path, a, b)

@@ -136,7 +136,7 @@ func TestCompile_CompilesAContentOnce(t *testing.T) {
 
 func TestCache_ForgetsTheLeastRecentlyUsed(t *testing.T) {
 	t.Parallel()
-	c := newCache(2)
+	c := newCache(2, 1<<20)
 	get := func(members string) *Schema {
 		s, err := c.get(in("", members))
 		if err != nil {
@@ -157,5 +157,18 @@ func TestCache_ForgetsTheLeastRecentlyUsed(t *testing.T) {
 	}
 	if c.recent.Len() != 2 || len(c.byHash) != 2 {
 		t.Errorf("%d and %d entries", c.recent.Len(), len(c.byHash))
+	}
+}
+
+func TestCache_BoundsWhatItKeepsInBytes(t *testing.T) {
+	t.Parallel()
+	c := newCache(10, 30)
+	for _, title := range []string{"a", "b", "c"} {
+		if _, err := c.get(in("", `"title": "`+title+`"`)); err != nil { // 14 bytes
+			t.Fatal(err)
+		}
+	}
+	if c.recent.Len() != 2 || len(c.byHash) != 2 || c.bytes != 28 {
+		t.Errorf("%d and %d entries of %d bytes", c.recent.Len(), len(c.byHash), c.bytes)
 	}
 }

@@ -2,6 +2,7 @@ package contracts
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // ApplyDefaults returns data with the "default" of every missing property that has one, also inside objects that are
@@ -22,19 +26,47 @@ func (s *Schema) ApplyDefaults(data json.RawMessage) (json.RawMessage, error) {
 	if !s.tree.hasDefaults {
 		return data, nil
 	}
-	filled, err := filler{s.tree}.fill([]*node{s.tree.root}, data, nil)
+	doc, faults := decode(data)
+	if len(faults) > 0 {
+		return data, nil // it is refused when it is validated
+	}
+	if fault := s.tree.affordable(doc); fault != nil {
+		return nil, &sdk.Error{Code: sdk.CodeContractViolation, Message: "the defaults cannot be applied", Faults: []sdk.Fault{*fault}}
+	}
+	filled, err := (&filler{tree: s.tree}).fill([]*node{s.tree.root}, data, nil)
 	if err != nil {
 		return nil, fmt.Errorf("apply defaults: %w", err)
 	}
 	return filled, nil
 }
 
-type filler struct{ *tree }
+// maxDefaults is how many properties are filled in at most, where an object that comes from a default counts with those in
+// it. Together they have at most wire.MaxData bytes, and nest no deeper than wire.MaxDepth.
+const maxDefaults = 10_000
+
+type filler struct {
+	*tree
+	// defaults and bytes are what was filled in.
+	defaults, bytes int
+}
+
+// count notes a property that is filled in.
+func (f *filler) count(g gap, from []*node) error {
+	f.defaults++
+	f.bytes += len(g.name) + len(g.value)
+	if f.defaults <= maxDefaults && f.bytes <= wire.MaxData && len(from) < wire.MaxDepth {
+		return nil
+	}
+	return &sdk.Error{Code: sdk.CodeContractViolation, Message: "the defaults cannot be applied", Faults: []sdk.Fault{{
+		Path: "$", Got: "more: defaults multiply",
+		Expected: fmt.Sprintf("at most %d defaults of %d bytes, nested %d deep", maxDefaults, wire.MaxData, wire.MaxDepth),
+	}}}
+}
 
 // fill completes value, to which all of schemas apply. from holds the properties whose defaults value comes from: none is
 // entered again, so that a recursive schema has a finite default.
-func (f filler) fill(schemas []*node, value json.RawMessage, from []*node) (json.RawMessage, error) {
-	schemas = f.expand(schemas)
+func (f *filler) fill(schemas []*node, value json.RawMessage, from []*node) (json.RawMessage, error) {
+	schemas = expand(schemas)
 	if len(schemas) == 0 {
 		return value, nil
 	}
@@ -50,7 +82,7 @@ func (f filler) fill(schemas []*node, value json.RawMessage, from []*node) (json
 }
 
 // expand adds what the schemas refer to and are made of, each once.
-func (f filler) expand(schemas []*node) []*node {
+func expand(schemas []*node) []*node {
 	var all []*node
 	var add func(n *node)
 	add = func(n *node) {
@@ -69,7 +101,7 @@ func (f filler) expand(schemas []*node) []*node {
 	return all
 }
 
-func (f filler) fillObject(
+func (f *filler) fillObject(
 	d *jsontext.Decoder, schemas []*node, value json.RawMessage, from []*node,
 ) (json.RawMessage, error) {
 	out := bytes.NewBufferString("{")
@@ -97,7 +129,10 @@ func (f filler) fillObject(
 	if err != nil {
 		return nil, err
 	}
-	for _, gap := range f.gaps(schemas, present, from) {
+	for _, gap := range gaps(schemas, present, from) {
+		if err := f.count(gap, from); err != nil {
+			return nil, err
+		}
 		filled, err := f.fill(propertySchemas(schemas, gap.name), gap.value, append(slices.Clip(from), gap.schema))
 		if err != nil {
 			return nil, err
@@ -114,7 +149,7 @@ func (f filler) fillObject(
 	return out.Bytes(), nil
 }
 
-func (f filler) fillArray(
+func (f *filler) fillArray(
 	d *jsontext.Decoder, schemas []*node, value json.RawMessage, from []*node,
 ) (json.RawMessage, error) {
 	out := bytes.NewBufferString("[")
@@ -179,11 +214,9 @@ func members(d *jsontext.Decoder, each func(name string, value json.RawMessage) 
 func propertySchemas(schemas []*node, name string) []*node {
 	var all []*node
 	for _, s := range schemas {
-		found := false
-		for _, p := range s.properties {
-			if p.name == name {
-				all, found = append(all, p.schema), true
-			}
+		i, found := slices.BinarySearchFunc(s.properties, name, func(p property, name string) int { return cmp.Compare(p.name, name) })
+		if found {
+			all = append(all, s.properties[i].schema)
 		}
 		for _, p := range s.patterns {
 			if p.name.MatchString(name) {
@@ -218,7 +251,7 @@ type gap struct {
 }
 
 // gaps lists the missing properties that have a default, in order of names. The first schema that has one decides.
-func (f filler) gaps(schemas []*node, present map[string]bool, from []*node) []gap {
+func gaps(schemas []*node, present map[string]bool, from []*node) []gap {
 	var gaps []gap
 	listed := map[string]bool{}
 	for _, s := range schemas {
@@ -226,9 +259,9 @@ func (f filler) gaps(schemas []*node, present map[string]bool, from []*node) []g
 			if present[p.name] || listed[p.name] || slices.Contains(from, p.schema) {
 				continue
 			}
-			if value, ok := f.defaultOf(p.schema); ok {
+			if value := p.schema.fallback; value != nil {
 				listed[p.name] = true
-				gaps = append(gaps, gap{p.name, json.RawMessage(compactJSON(value)), p.schema})
+				gaps = append(gaps, gap{p.name, value, p.schema})
 			}
 		}
 	}
@@ -236,15 +269,21 @@ func (f filler) gaps(schemas []*node, present map[string]bool, from []*node) []g
 	return gaps
 }
 
-// defaultOf is the default of a property: its own, else that of what it refers to or is made of.
-func (f filler) defaultOf(n *node) (any, bool) {
-	for _, s := range f.expand([]*node{n}) {
-		if s.ref != nil && f.dialect.legacy() {
+// findDefaults gives every schema its default: its own, else that of what it refers to or is made of.
+func (t *tree) findDefaults() {
+	for _, n := range t.ordered { // what it refers to stands before it
+		own, ok := n.object[keyDefault]
+		switch {
+		case ok && (n.ref == nil || !t.dialect.legacy()):
+			n.fallback = json.RawMessage(compactJSON(own))
 			continue
+		case n.ref != nil:
+			n.fallback = n.ref.fallback
 		}
-		if value, ok := s.object[keyDefault]; ok {
-			return value, true
+		for _, part := range n.allOf {
+			if n.fallback == nil {
+				n.fallback = part.fallback
+			}
 		}
 	}
-	return nil, false
 }

@@ -89,8 +89,12 @@ func toFaults(doc any, violations []violation) []sdk.Fault {
 			cmp.Compare(a.expected, b.expected), cmp.Compare(a.got, b.got),
 		)
 	})
+	violations = slices.CompactFunc(violations, func(a, b violation) bool {
+		return a.expected == b.expected && a.got == b.got && slices.Equal(a.at, b.at)
+	})
+	more := max(0, len(violations)-maxFaults)
 	var faults []sdk.Fault
-	for _, v := range violations {
+	for _, v := range violations[:len(violations)-more] {
 		got := v.got
 		if value, ok := lookup(doc, v.at); ok && got == "" {
 			got = show(value)
@@ -100,8 +104,8 @@ func toFaults(doc any, violations []violation) []sdk.Fault {
 			faults = append(faults, f)
 		}
 	}
-	if more := len(faults) - maxFaults; more > 0 {
-		faults = append(faults[:maxFaults], sdk.Fault{
+	if more > 0 {
+		faults = append(faults, sdk.Fault{
 			Path: "$", Expected: "no further faults", Got: fmt.Sprintf("%d more, not listed", more),
 		})
 	}

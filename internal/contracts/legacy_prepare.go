@@ -23,7 +23,7 @@ var formats = map[string]gojsonschema.FormatChecker{
 	"iri-reference":         gojsonschema.URIReferenceFormatChecker{},
 	"uri-template":          gojsonschema.URITemplateFormatChecker{},
 	"uuid":                  gojsonschema.UUIDFormatChecker{},
-	"regex":                 gojsonschema.RegexFormatChecker{},
+	"regex":                 boundedRegex{},
 	"json-pointer":          gojsonschema.JSONPointerFormatChecker{},
 	"relative-json-pointer": gojsonschema.RelativeJSONPointerFormatChecker{},
 }

@@ -52,6 +52,13 @@ func TestLint_Contract(t *testing.T) {
 			`note arvo-name $.domain: Arvo handlers want a domain of lower-case letters, digits and dots, not "My-Shop"`,
 			"warning missing-description $: there is no description: it is what tells a model when to use the contract",
 		}},
+		{"an explosion", func(c *sdk.Contract) {
+			v := c.Versions["1.0.0"]
+			v.Accepts = json.RawMessage("{" + doubled(40, keyAnyOf) + "}")
+			c.Versions["1.0.0"] = v
+		}, []string{
+			"error schema accepts.$defs.a28: expected at most 10000 schemas that apply to one value, got 16381, with every reference and branch followed",
+		}},
 		{"reserved name", func(c *sdk.Contract) { c.Type = "arvo.orc.shop" }, []string{
 			"note arvo-name $.type: types that begin with arvo.orc are Arvo's own orchestrators",
 		}},

@@ -11,8 +11,10 @@ import (
 const (
 	// MaxSchemaSize is the largest schema in bytes. It may nest as deep as all JSON here: sdk.MaxDepth.
 	MaxSchemaSize = 256 << 10
-	// maxCached bounds the compiled schemas that a process keeps.
-	maxCached = 2048
+	// maxCached bounds the compiled schemas that a process keeps, maxCachedBytes what they were compiled from: compiled they
+	// take about fifty times as much memory.
+	maxCached      = 2048
+	maxCachedBytes = 2 << 20
 )
 
 // Schema is a compiled JSON Schema. Safe for concurrent use.
@@ -24,7 +26,7 @@ type Schema struct {
 }
 
 var (
-	compiled     = newCache(maxCached)
+	compiled     = newCache(maxCached, maxCachedBytes)
 	compilations atomic.Uint64
 )
 
@@ -48,7 +50,11 @@ func compile(raw json.RawMessage) (*Schema, error) {
 		return nil, schemaError([]sdk.Fault{*fault})
 	}
 	s := &Schema{raw: raw}
-	if s.tree, faults = newTree(doc, d); len(faults) > 0 {
+	s.tree, faults = newTree(doc, d)
+	if len(s.tree.excess) > 0 {
+		return nil, schemaError(s.tree.excess)
+	}
+	if len(faults) > 0 {
 		return nil, schemaError(append(faults, metaFaults(doc, d)...))
 	}
 	if d.legacy() {
@@ -89,6 +95,11 @@ func decodeSchema(raw json.RawMessage) (any, []sdk.Fault) {
 		}}
 	}
 	doc, faults := decode(raw)
+	if len(faults) == 0 && countValues(doc) > maxSchemaValues {
+		faults = []sdk.Fault{{
+			Path: "$", Expected: fmt.Sprintf("a schema of at most %d JSON values", maxSchemaValues), Got: "more",
+		}}
+	}
 	if len(faults) == 0 && !isSchema(doc) {
 		faults = []sdk.Fault{{Path: "$", Expected: "a JSON Schema: an object or a boolean", Got: show(doc)}}
 	}
@@ -115,11 +126,15 @@ func (s *Schema) IsObject() bool {
 	return false
 }
 
-// Validate returns every fault of data in a stable order: by place, then by text. None means that data is valid.
+// Validate returns every fault of data in a stable order: by place, then by text. None means that data is valid. Data that
+// takes more than maxChecks is refused without being validated.
 func (s *Schema) Validate(data json.RawMessage) []sdk.Fault {
 	doc, faults := decode(data)
 	if len(faults) > 0 {
 		return faults
+	}
+	if fault := s.tree.affordable(doc); fault != nil {
+		return []sdk.Fault{*fault}
 	}
 	return toFaults(doc, s.violations(doc))
 }

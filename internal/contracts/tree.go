@@ -1,6 +1,8 @@
 package contracts
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -31,6 +33,23 @@ type node struct {
 	allOf      []*node
 	// alternatives apply to the same value as the node, but not in every case.
 	alternatives []*node
+	// dynamic are what $dynamicRef or $recursiveRef may lead to.
+	dynamic []*node
+	// parts are of keywords that apply to some or all of a value's members or items: contains, unevaluatedItems,
+	// unevaluatedProperties. names are of propertyNames.
+	parts, names []*node
+	// fallback is the default of a property that has the schema, or nil.
+	fallback json.RawMessage
+	cost     cost
+}
+
+// inPlace are the schemas that apply to the same value as the node.
+func (n *node) inPlace() []*node {
+	all := slices.Concat(n.allOf, n.alternatives, n.dynamic)
+	if n.ref != nil {
+		all = append(all, n.ref)
+	}
+	return all
 }
 
 type property struct {
@@ -40,6 +59,7 @@ type property struct {
 
 type pattern struct {
 	name   *regexp.Regexp
+	size   int
 	schema *node
 }
 
@@ -54,9 +74,15 @@ type tree struct {
 	resources, anchors map[string]*node
 	// pending are nodes whose $ref is not resolved yet.
 	pending []*node
-	// hasDefaults says that some node has a default.
-	hasDefaults bool
+	// hasDefaults says that some node has a default, extends that one refers to the metaschema.
+	hasDefaults, extends bool
+	// ordered are the nodes, each behind those that it applies to the same value.
+	ordered []*node
+	// patternSize is what the patterns come to so far.
+	patternSize int
 	faults      []sdk.Fault
+	// excess is what passes a bound: the schema is not looked at any further.
+	excess []sdk.Fault
 }
 
 // newTree reads doc and reports every reference that cannot be followed inside it.
@@ -73,8 +99,18 @@ func newTree(doc any, d dialect) (*tree, []sdk.Fault) {
 		t.pending = t.pending[1:]
 		t.resolve(n)
 	}
-	if len(t.faults) == 0 {
+	if len(t.nodes) > maxSubschemas {
+		t.excess = append(t.excess, sdk.Fault{
+			Path: "$", Expected: fmt.Sprintf("at most %d schemas in it", maxSubschemas), Got: strconv.Itoa(len(t.nodes)),
+		})
+	}
+	if len(t.faults) == 0 && len(t.excess) == 0 {
+		t.resolveDynamic()
 		t.checkCycles()
+	}
+	if len(t.faults) == 0 && len(t.excess) == 0 {
+		t.checkExpansion()
+		t.findDefaults()
 	}
 	return t, t.faults
 }
@@ -107,6 +143,7 @@ func (t *tree) add(raw any, at []string, base *url.URL) *node {
 			t.fault(n.child(keySchema), "the dialect of the whole document", nested)
 		}
 	}
+	t.addPattern(n)
 	t.addApplicators(n)
 	t.addRest(n)
 	return n
@@ -139,8 +176,8 @@ func (t *tree) identify(n *node) {
 func (t *tree) addApplicators(n *node) {
 	n.properties = t.each(n, keyProperties)
 	for _, e := range t.each(n, "patternProperties") {
-		if re, err := regexp.Compile(e.name); err == nil { // the validator refuses the others
-			n.patterns = append(n.patterns, pattern{re, e.schema})
+		if name, size := t.compilePattern(e.schema.at, e.name); name != nil {
+			n.patterns = append(n.patterns, pattern{name, size, e.schema})
 		}
 	}
 	n.additional = t.one(n, "additionalProperties")
@@ -169,11 +206,15 @@ func (t *tree) addApplicators(n *node) {
 
 // addRest reads the places where schemas stand that neither pass on defaults nor can make a cycle.
 func (t *tree) addRest(n *node) {
-	for _, keyword := range []string{
-		"contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "contentSchema",
-	} {
-		t.one(n, keyword)
+	for _, keyword := range []string{"contains", "unevaluatedItems", "unevaluatedProperties"} {
+		if s := t.one(n, keyword); s != nil {
+			n.parts = append(n.parts, s)
+		}
 	}
+	if s := t.one(n, "propertyNames"); s != nil {
+		n.names = []*node{s}
+	}
+	t.one(n, "contentSchema")
 	for _, keyword := range []string{keyDefinitions, keyDefs} {
 		t.each(n, keyword)
 	}
@@ -237,7 +278,7 @@ func (t *tree) resolve(n *node) {
 	resource, ok := t.resources[key(u)]
 	switch {
 	case !ok && isMetaschema(key(u)):
-		return
+		t.extends, n.cost.metaschema = true, true
 	case !ok:
 		t.fault(at, "a reference inside this document: nothing is loaded from elsewhere", ref)
 	case fragment == "":
@@ -255,11 +296,7 @@ func (t *tree) resolve(n *node) {
 
 // lookup follows a JSON pointer from a resource. It may lead to a place that no keyword makes a schema.
 func (t *tree) lookup(resource *node, ptr string) *node {
-	tokens := strings.Split(ptr, "/")[1:]
-	for i, token := range tokens {
-		tokens[i] = unescaper.Replace(token)
-	}
-	at := resource.child(tokens...)
+	at := resource.child(pointerTokens(ptr)...)
 	if n, ok := t.nodes[pointer(at)]; ok {
 		return n
 	}
@@ -270,25 +307,28 @@ func (t *tree) lookup(resource *node, ptr string) *node {
 	return t.add(raw, at, resource.base)
 }
 
-// checkCycles refuses schemas that apply to a value by way of themselves: validating it would never end.
+// checkCycles refuses schemas that apply to a value by way of themselves: validating it would never end. It puts the
+// others in order.
 func (t *tree) checkCycles() {
 	const open, closed = 1, 2
 	state := map[*node]int{}
 	var visit func(n *node) *node
 	visit = func(n *node) *node {
-		if n == nil || state[n] == closed {
+		if state[n] == closed {
 			return nil
 		}
 		if state[n] == open {
 			return n
 		}
 		state[n] = open
-		for _, next := range slices.Concat([]*node{n.ref}, n.allOf, n.alternatives) {
+		for _, next := range n.inPlace() {
 			if again := visit(next); again != nil {
 				return again
 			}
 		}
 		state[n] = closed
+		n.cost.order = len(t.ordered)
+		t.ordered = append(t.ordered, n)
 		return nil
 	}
 	for _, ptr := range sortedKeys(t.nodes) {
@@ -310,6 +350,15 @@ var (
 	escaper   = strings.NewReplacer("~", "~0", "/", "~1")
 	unescaper = strings.NewReplacer("~1", "/", "~0", "~")
 )
+
+// pointerTokens takes a JSON pointer apart.
+func pointerTokens(ptr string) []string {
+	tokens := strings.Split(ptr, "/")[1:]
+	for i, token := range tokens {
+		tokens[i] = unescaper.Replace(token)
+	}
+	return tokens
+}
 
 func pointer(at []string) string {
 	var b strings.Builder

@@ -1,9 +1,13 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,7 +15,9 @@ import (
 
 	mcpsdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"agentd/internal/contracts"
 	"agentd/sdk"
+	"agentd/test/peak"
 )
 
 // Whatever a server writes, its call has a result or a fault, and the process is used for the next one.
@@ -33,6 +39,59 @@ func TestServer_BearsNoiseAndNonsense(t *testing.T) {
 	if after, err := call(t, byName["pid"], sdk.ToolCall{}); err != nil || after != before {
 		t.Errorf("the server was %s, and is %s, %v", before, after, err)
 	}
+}
+
+// A tool whose schema explodes, and those behind the first megabyte of schemas, are left out with the reason; the others work.
+func TestServer_OffersNoToolWhoseSchemaExplodes(t *testing.T) {
+	t.Parallel()
+	peak.Memory(t, func(t *testing.T) {
+		server := mcpsdk.NewServer(&mcpsdk.Implementation{Name: "sdk", Version: "1"}, nil)
+		add := func(name, schema string) {
+			server.AddTool(&mcpsdk.Tool{Name: name, InputSchema: json.RawMessage(schema)},
+				func(context.Context, *mcpsdk.CallToolRequest) (*mcpsdk.CallToolResult, error) {
+					return &mcpsdk.CallToolResult{Content: []mcpsdk.Content{&mcpsdk.TextContent{Text: name}}}, nil
+				})
+		}
+		var defs []string
+		for i := range 40 {
+			defs = append(defs, fmt.Sprintf(`"a%d": {"anyOf": [{"$ref": "#/$defs/a%d"}, {"$ref": "#/$defs/a%d"}]}`, i, i+1, i+1))
+		}
+		add("bomb", `{"type": "object", "allOf": [{"$ref": "#/$defs/a0"}], "$defs": {`+strings.Join(defs, ", ")+`, "a40": {"required": ["x"]}}}`)
+		add("fine", `{"type": "object"}`)
+		for i := range 6 {
+			add(fmt.Sprintf("large%d", i), `{"type": "object", "description": "`+strings.Repeat("x", 200<<10)+`"}`)
+		}
+		var log bytes.Buffer
+		s, err := NewServer(serveHTTP(t, server, false), slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		byName := tools(t, s)
+		var names []string
+		for name, tool := range byName {
+			names = append(names, name)
+			box, err := contracts.Tools(sdk.AgentSpec{}, []sdk.Tool{tool})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, faults := box.All()[0].Validate(json.RawMessage(`{}`)); len(faults) > 0 {
+				t.Error(name, faults)
+			}
+		}
+		slices.Sort(names)
+		if want := []string{"fine", "large0", "large1", "large2", "large3", "large4"}; !slices.Equal(names, want) {
+			t.Errorf("tools %v; want %v", names, want)
+		}
+		if text, err := call(t, byName["fine"], sdk.ToolCall{}); err != nil || text != `{"text":"fine"}` {
+			t.Errorf("fine answers %s, %v", text, err)
+		}
+		for _, reason := range []string{"tool=bomb", "at most 10000 schemas that apply to one value", "tool=large5"} {
+			if !strings.Contains(log.String(), reason) {
+				t.Errorf("the log does not say %q:\n%s", reason, log.String())
+			}
+		}
+	})
 }
 
 // A server that never says hello is away when the time is over, and is ended.

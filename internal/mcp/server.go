@@ -174,9 +174,12 @@ func (s *Server) unavailable(err error) error {
 }
 
 const (
-	// maxTools and maxPages bound what is taken of a server's list of tools.
+	// maxTools, maxPages and maxList (in bytes) bound what is taken of a server's list of tools.
 	maxTools = 1000
 	maxPages = 100
+	maxList  = maxMessage
+	// maxSchemas bounds, in bytes, the schemas of a server's tools together: each takes much more when it is compiled.
+	maxSchemas = 1 << 20
 )
 
 // listed is a tool as servers describe it. Schemas stay as they are: the library's types leave out what they do not know.
@@ -211,9 +214,14 @@ func (s *Server) Tools(ctx context.Context) ([]sdk.Tool, error) {
 	s.worked()
 	slices.SortStableFunc(found, func(a, b listed) int { return cmp.Compare(a.Name, b.Name) })
 	var tools []sdk.Tool
-	taken := map[string]string{}
+	taken, schemas := map[string]string{}, 0
 	for _, l := range found {
 		if !s.config.admits(l.Name) {
+			continue
+		}
+		if schemas += len(l.InputSchema); schemas > maxSchemas {
+			s.logger.Warn("tool of an MCP server is left out, because the schemas of its tools are too large", "server", s.config.Name,
+				"tool", l.Name, "bytes", schemas, "limit", maxSchemas)
 			continue
 		}
 		tool := s.tool(l)
@@ -235,6 +243,7 @@ func (s *Server) Tools(ctx context.Context) ([]sdk.Tool, error) {
 func (s *Server) list(ctx context.Context, conn *connection) ([]listed, error) {
 	conn.listed.Store(true)
 	var all []listed
+	bytes := 0
 	var request mcp.ListToolsRequest
 	for range maxPages {
 		x := &exchange{method: string(mcp.MethodToolsList)}
@@ -261,12 +270,13 @@ func (s *Server) list(ctx context.Context, conn *connection) ([]listed, error) {
 		if page.NextCursor == "" {
 			return all, nil
 		}
-		if page.NextCursor == request.Params.Cursor || len(all) > maxTools {
+		bytes += len(x.result)
+		if page.NextCursor == request.Params.Cursor || len(all) > maxTools || bytes > maxList {
 			break
 		}
 		request.Params.Cursor = page.NextCursor
 	}
-	return nil, sdk.Errorf(sdk.CodeTooLarge, "the MCP server %s lists more than %d tools", s.config.Name, maxTools)
+	return nil, sdk.Errorf(sdk.CodeTooLarge, "the MCP server %s lists more than %d tools or %d bytes", s.config.Name, maxTools, maxList)
 }
 
 func (s *Server) tool(l listed) sdk.Tool {
