@@ -139,10 +139,14 @@ var order = []string{
 	stored, started, replied, called, began, ran, returned, acked, answer, answered, ended, told, finished,
 }
 
-// asking is the reply with both calls.
-var asking = core.Replied{Reply: sdk.ModelReply{
-	Calls: []sdk.ToolRequest{{Name: "book", Arguments: `{}`}, {Name: "charge", Arguments: `{}`}},
-}}
+// calling is a reply that calls the tools.
+func (s *story) calling(tools ...string) core.Replied {
+	var reply sdk.ModelReply
+	for _, tool := range tools {
+		reply.Calls = append(reply.Calls, sdk.ToolRequest{Name: tool, Arguments: `{}`})
+	}
+	return core.Replied{Reply: reply, Plan: core.PlanRound(s.spec, &s.head, reply, nil, now)}
+}
 
 func steps() map[string]func(*story) {
 	return map[string]func(*story){
@@ -154,7 +158,7 @@ func steps() map[string]func(*story) {
 			init := core.Init{ID: "i", Source: "c", Token: wire.InitToken("c", "i")}
 			s.commit(core.Started{Run: "run", Init: init, Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "hi")}}, nil)
 		},
-		replied: func(s *story) { s.commit(asking, nil) },
+		replied: func(s *story) { s.commit(s.calling("book", "charge"), nil) },
 		called:  func(s *story) { s.publish(subjects.Call(s.call()), s.callEvent()) },
 		began:   func(s *story) { s.commit(core.Began{Calls: []string{chargeID}}, nil) },
 		ran:     func(s *story) { s.Executed(audit.Execution{Run: key, Call: chargeID, AtMostOnce: true}) },
@@ -261,8 +265,10 @@ func TestChecker_FindsEachViolation(t *testing.T) {
 			e.Notes = []core.Note{{ID: "n1", Text: "wait"}, {ID: "n1", Text: "wait"}}
 		})}},
 		{"summary of less than before", "I8", map[string]func(*story){
-			replied: altered(asking, func(e *core.Entry) { e.Summary = &core.Summary{Messages: 2} }),
-			ended:   altered(output, func(e *core.Entry) { e.Summary = &core.Summary{Messages: 1} }),
+			replied: func(s *story) {
+				s.commit(s.calling("book", "charge"), func(e *core.Entry) { e.Summary = &core.Summary{Messages: 2} })
+			},
+			ended: altered(output, func(e *core.Entry) { e.Summary = &core.Summary{Messages: 1} }),
 		}},
 		{"fence goes back", "I9", map[string]func(*story){ended: altered(output, func(e *core.Entry) { e.Head.Fence = 0 })}},
 		{"new driver with the old fence", "I9", map[string]func(*story){ended: nil, told: nil, answered: then(answered,

@@ -47,10 +47,10 @@ func judge(t *testing.T, d decision) []audit.Violation {
 	if d.terms != nil {
 		d.terms(&terms)
 	}
-	s.commit(core.Replied{
-		Reply:   sdk.ModelReply{Calls: []sdk.ToolRequest{{Name: "book", Arguments: `{}`}}},
-		Rulings: []core.Ruling{{Verdict: sdk.PermissionAsk, Terms: terms, Request: json.RawMessage(`{}`)}},
-	}, nil)
+	reply := s.calling("book")
+	reply.Plan.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: terms})
+	reply.Plan.Ask(0, json.RawMessage(`{}`))
+	s.commit(reply, nil)
 	request := s.head.Calls[1].ID
 	ref, _ := wire.ParseCallRef(request)
 	at := wire.CallAddress{

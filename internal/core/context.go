@@ -141,7 +141,7 @@ func (t *transition) inquired(ev Inquired) error {
 	}
 	h.Step++
 	h.Opened = t.in.Rev
-	share := t.contextShare(due)
+	part := t.contextPart(due)
 	h.Calls = make([]Call, len(due))
 	for i, p := range due {
 		data, refusal := p.question(ev.Question)
@@ -151,12 +151,14 @@ func (t *transition) inquired(ev Inquired) error {
 			Kind: CallContext, Tool: p.Section, Status: CallNew,
 		}
 		t.Inquiries = append(t.Inquiries, Inquiry{ID: c.ID, Section: p.Section, Data: data})
-		switch {
-		case refusal != nil:
-			t.close(c, failure(c.ID, ResultRefused, refusal))
-		case t.reserve(c, &p.Service, share(&p.Service)):
-			t.send(c, &p.Service)
+		if refusal == nil && p.Service.Agent {
+			c.Reserved, refusal = h.share(&p.Service, part)
 		}
+		if refusal != nil {
+			t.close(c, failure(c.ID, ResultRefused, refusal))
+			continue
+		}
+		t.send(c, &p.Service)
 	}
 	return t.settle()
 }
@@ -173,27 +175,16 @@ func (p *ContextProvider) question(question json.RawMessage) (json.RawMessage, *
 	return data, nil
 }
 
-// contextShare is what each agent that is asked for context may use: of equal parts of what is left, one stays for the model
-// call that follows.
-func (t *transition) contextShare(due []*ContextProvider) func(*Tool) int64 {
+// contextPart is the part of the tokens that are left for each agent which is asked for context: of equal ones, one stays for the
+// model call that follows.
+func (t *transition) contextPart(due []*ContextProvider) int64 {
 	parts := int64(1)
 	for _, p := range due {
 		if p.Service.Agent {
 			parts++
 		}
 	}
-	part := max(t.Head.TokensLeft(), 0) / parts
-	return func(tool *Tool) int64 {
-		switch {
-		case !tool.Agent:
-			return 0
-		case t.Head.Budget == 0:
-			return tool.Tokens
-		case tool.Tokens > 0:
-			return min(part, tool.Tokens)
-		}
-		return part
-	}
+	return max(t.Head.TokensLeft(), 0) / parts
 }
 
 // lacks is how the run ends because a required context provider failed it in the round that is complete, or nil. When a part

@@ -106,7 +106,7 @@ func TestContextQuestion_IsBounded(t *testing.T) {
 	}
 	for i := range 9 {
 		arguments := fmt.Sprintf(`{"n":%d,"text":%q}`, i, long)
-		if _, _, err := r.step(r.drive(replied(r.spec, "I add.", sdk.ToolRequest{Name: "add", Arguments: arguments}))); err != nil {
+		if _, _, err := r.step(r.drive(r.replied("I add.", sdk.ToolRequest{Name: "add", Arguments: arguments}))); err != nil {
 			t.Fatal(err)
 		}
 		next, ok := r.next().(core.RunTools)

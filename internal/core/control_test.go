@@ -67,10 +67,7 @@ func (x *explorer) hooks(ev *core.Replied) {
 	}
 	switch x.pick(8, "hook") {
 	case 0:
-		ev.Hidden = []string{"add", "lookup"}
-		if x.rig.spec.Gated {
-			ev.Rulings = nil // they were made for other calls
-		}
+		ev.Plan = x.rig.plan(ev.Reply, "add", "lookup") // on which nobody rules
 	case 1:
 		ev.Context = []sdk.Message{{Role: sdk.RoleUser, Content: sdk.Text(sdk.RoleUser, "by the way").Content, Seen: 1}}
 	case 2:
@@ -82,11 +79,13 @@ func (x *explorer) hooks(ev *core.Replied) {
 			ev.Terminate = &core.Ending{Reason: core.ReasonTerminated, Code: sdk.CodeTerminated, Message: "enough", Detail: "hook"}
 		}
 	case 5:
-		for i := range ev.Rulings {
-			ev.Rulings[i] = []core.Ruling{
-				{Verdict: sdk.PermissionDeny, Reason: "no", Blocked: true},
-				{Verdict: sdk.PermissionAllow, Result: []byte(`{"set":true}`)},
-			}[x.pick(2, "gate")]
+		ev.Plan = x.rig.plan(ev.Reply)
+		for i := range ev.Plan.Calls {
+			if ev.Plan.Calls[i].NeedsRuling() {
+				ev.Plan.Rule(i, []core.Ruling{
+					{Verdict: core.VerdictBlock, Reason: "no"}, {Verdict: core.VerdictSet, Result: []byte(`{"set":true}`)},
+				}[x.pick(2, "hook rules")])
+			}
 		}
 	}
 }

@@ -20,9 +20,9 @@ func randomPolicy(t *rapid.T) policy {
 	for _, tool := range []string{"lookup", "book", "add", "charge"} {
 		switch pick(t, 5, "ruling") {
 		case 0:
-			p[tool] = core.Ruling{Verdict: sdk.PermissionDeny, Reason: "never"}
+			p[tool] = core.Ruling{Verdict: core.VerdictDeny, Reason: "never"}
 		case 1, 2, 3:
-			p[tool] = core.Ruling{Verdict: sdk.PermissionAsk, Terms: randomTerms(t)}
+			p[tool] = core.Ruling{Verdict: core.VerdictAsk, Terms: randomTerms(t)}
 		}
 	}
 	return p
@@ -78,7 +78,7 @@ func (x *explorer) decide(request string, ev *core.Answered) {
 	ev.Decision = &d
 	ev.Edited = x.policy.edited(x.rig.spec, &x.rig.state, request, &d)
 	if ev.Edited != nil && x.pick(4, "edit is ruled on") == 0 {
-		ev.Edited = []*core.Ruling{nil, {Verdict: sdk.PermissionDeny}}[x.pick(2, "ruling")]
+		ev.Edited = []*core.Ruling{nil, {Verdict: core.VerdictDeny}}[x.pick(2, "ruling")]
 	}
 }
 

@@ -301,7 +301,7 @@ func (t *transition) releaseOthers(decided *Call, d sdk.PermissionDecision, by [
 		}
 		released++
 		if g := slices.IndexFunc(h.Grants, func(g Grant) bool { return g.Request == decided.ID }); g >= 0 {
-			h.Grants = Use(h.Grants, g)
+			h.Grants = use(h.Grants, g)
 		}
 		t.void(c)
 		t.close(c, Result{Call: c.ID, Kind: ResultGranted, Event: decided.ID})

@@ -9,7 +9,7 @@ import (
 
 // EditedCall returns the call of a request as a decision wants it made, for the policy to rule on. It is nil when the decision
 // leaves the arguments as they are, or when Step refuses the new ones whatever the policy says.
-func EditedCall(spec *Spec, request *Call, d *sdk.PermissionDecision) *Planned {
+func EditedCall(spec *Spec, request *Call, d *sdk.PermissionDecision) *PlannedCall {
 	if request.Gate == nil || d.Decision != sdk.DecisionAllow || len(d.Args) == 0 || len(d.Args) > MaxArguments {
 		return nil
 	}
@@ -17,7 +17,7 @@ func EditedCall(spec *Spec, request *Call, d *sdk.PermissionDecision) *Planned {
 	if problem != nil {
 		return nil
 	}
-	return &Planned{ID: request.Gate.Call, Tool: request.Tool, Args: args}
+	return &PlannedCall{ID: request.Gate.Call, Tool: request.Tool, Args: args}
 }
 
 // edit returns an approver's arguments as the tool takes them, or why it does not.
@@ -50,17 +50,27 @@ func (t *transition) refuseEdit(c *Call, d sdk.PermissionDecision, ev Answered) 
 		return sdk.Errorf(sdk.CodeDecisionRefused, "the policy could not be asked about the edited arguments; decide again, or on the arguments as they are")
 	}
 	switch r := ev.Edited; r.Verdict {
-	case sdk.PermissionAllow:
+	case VerdictAllow:
 		return nil
-	case sdk.PermissionAsk:
+	case VerdictAsk:
 		consent := sdk.Consent{Scope: sdk.ScopeCall, By: []string{ev.Who}, Signed: c.Gate.Signed, Domains: c.asked()}
 		if unmet := r.Terms.Unmet(consent, t.Head.Init.Who); len(unmet) > 0 {
 			return editRefused(byRule("the policy asks for more than this decision gives", r.Rule), strings.Join(unmet, "; "))
 		}
 		return nil
-	case sdk.PermissionDeny:
+	case VerdictDeny, VerdictBlock, VerdictSet:
 	}
 	return editRefused(byRule("the policy denies them", ev.Edited.Rule), ev.Edited.Reason)
+}
+
+// deniedByGrant reports whether somebody has denied calls of the tool with such arguments for the rest of the run, and why.
+func (t *transition) deniedByGrant(tool string, args json.RawMessage) (reason string, denied bool) {
+	grants := t.spec.grants(&t.Head, t.in.At)
+	i := grants.covering(tool, args, &sdk.PermissionTerms{})
+	if i < 0 || !grants.left[i].Deny {
+		return "", false
+	}
+	return grants.left[i].Reason, true
 }
 
 func editRefused(why, detail string) *sdk.Error {

@@ -83,13 +83,14 @@ func goOn(spec *core.Spec, e *core.Entry) {
 	if e.Head.Driver != nil {
 		owner = e.Head.Driver.Owner
 	}
+	r := &rig{spec: spec, now: e.At, state: core.State{Head: e.Head}}
 	results, ids := []core.Result{}, []string{}
 	events := []core.Event{
 		core.Fired{Now: e.Head.Timer, Due: e.Head.Timer},
 		core.CancelAsked{},
 		core.TakenOver{},
 		core.Built{},
-		started("other", ""), replied(spec, "", sdk.ToolRequest{Name: "lookup", Arguments: "{}"}), replied(spec, "text"),
+		started("other", ""), r.replied("", sdk.ToolRequest{Name: "lookup", Arguments: "{}"}), r.replied("text"),
 	}
 	for _, c := range e.Head.Calls {
 		ref, _ := wire.ParseCallRef(c.ID) // what does not parse is refused

@@ -264,7 +264,7 @@ func (x *explorer) reply() core.Replied {
 	texts := []string{"", "hello <there>", `{"response":"yes"}`}
 	text := texts[x.pick(len(texts), "text")]
 	if x.pick(6, "kind") == 0 {
-		return replied(x.rig.spec, text)
+		return x.rig.replied(text)
 	}
 	names := []string{"lookup", "book", "ask", "add", "charge", "finish", "lookup", "add", "nosuch"}
 	arguments := []string{`{}`, ` { "n" : 1.0 }`, `{"n":2}`, `{"n":3,"m":[]}`, `{"bad":true}`, `{"n":`, "\xff"}
@@ -274,10 +274,8 @@ func (x *explorer) reply() core.Replied {
 			Name: names[x.pick(len(names), "tool")], Arguments: arguments[x.pick(len(arguments)+3, "arguments")%len(arguments)],
 		}
 	}
-	ev := replied(x.rig.spec, text, calls...)
-	if x.rig.spec.Gated {
-		ev.Rulings = x.policy.rulings(x.rig.spec, &x.rig.state.Head, ev.Reply)
-	}
+	ev := x.rig.replied(text, calls...)
+	x.policy.rule(ev.Plan)
 	x.hooks(&ev)
 	return ev
 }

@@ -78,15 +78,15 @@ func rarities(t *testing.T, runs, calls transitions) {
 			return e
 		}
 		happen(r.deliver("init-1", started("order 7", "hello")))
-		asks := core.Ruling{Verdict: sdk.PermissionAsk, Terms: sdk.PermissionTerms{
+		asks := core.Ruling{Verdict: core.VerdictAsk, Terms: sdk.PermissionTerms{
 			Mode: sdk.PermissionHold, Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: minute}},
 		}}
 		p := policy{}
 		for _, tool := range tools {
 			p[tool] = asks
 		}
-		reply := replied(spec, "", sdk.ToolRequest{Name: "book", Arguments: "{}"}, sdk.ToolRequest{Name: "charge", Arguments: "{}"})
-		reply.Rulings = p.rulings(spec, &r.state.Head, reply.Reply)
+		reply := r.replied("", sdk.ToolRequest{Name: "book", Arguments: "{}"}, sdk.ToolRequest{Name: "charge", Arguments: "{}"})
+		p.rule(reply.Plan)
 		return r, happen(r.drive(reply)), happen
 	}
 
@@ -158,7 +158,7 @@ func withoutDriver(h core.Head) core.Head {
 func answerAll(t *rapid.T, spec *core.Spec, calls []sdk.ToolRequest) core.State {
 	x := newExplorer(t, spec)
 	x.accept(x.rig.deliver("init-1", started("order 7", "hello")))
-	x.accept(x.rig.drive(replied(spec, "", calls...)))
+	x.accept(x.rig.drive(x.rig.replied("", calls...)))
 	for len(x.rig.state.Calls) > 0 {
 		open := x.open()
 		n := pick(t, len(open)+1, "next")

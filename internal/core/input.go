@@ -95,15 +95,14 @@ type CancelAsked struct{ Message string }
 // TakenOver says that the message which covers the run was delivered to another activation.
 type TakenOver struct{}
 
-// Replied is a model's reply, with the output that was built from it when it has no calls (nil when the agent converses),
-// and with the rulings on the calls of its Plan, in their order, when the agent has a permission policy.
+// Replied is a model's reply, with what follows from it: its output when it has no calls (nil when the agent converses), or the
+// plan of its calls.
 type Replied struct {
-	Reply   sdk.ModelReply
-	Output  *Output
-	Rulings []Ruling
-	// What hooks did: the tools that the model was not shown, messages to be kept before the reply, notes of suspended calls,
-	// what they keep, and how they end the run instead of making the calls.
-	Hidden    []string
+	Reply  sdk.ModelReply
+	Output *Output
+	Plan   *RoundPlan
+	// What hooks did: messages to be kept before the reply, notes of suspended calls, what they keep, and how they end the run
+	// instead of making the calls.
 	Context   []sdk.Message
 	Notes     []Note
 	Hooks     []HookState

@@ -54,7 +54,7 @@ func TestRound_IsBounded(t *testing.T) {
 		for i := range asked {
 			calls = append(calls, sdk.ToolRequest{Name: "find", Arguments: fmt.Sprintf(`{"n":%d}`, i)})
 		}
-		e := mustStep(t, r, r.drive(replied(spec, "", calls...)))
+		e := mustStep(t, r, r.drive(r.replied("", calls...)))
 		made := 0
 		for _, f := range e.Effects {
 			if f.Kind == core.EffectCall {
@@ -82,7 +82,7 @@ func TestCalls_AreBounded(t *testing.T) {
 	} {
 		spec := newSpec(inline("note", false))
 		r := begun(t, spec)
-		e := mustStep(t, r, r.drive(replied(spec, "", test.request)))
+		e := mustStep(t, r, r.drive(r.replied("", test.request)))
 		if codes := refusals(e); codes[test.code] != 1 {
 			t.Errorf("%s: refused with %v, want %s", what, codes, test.code)
 		}
@@ -101,7 +101,7 @@ func TestEnds_AreBounded(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 
 	r := begun(t, spec)
-	e := mustStep(t, r, r.drive(replied(spec, `{"text":"`+long[:wire.MaxData]+`"}`)))
+	e := mustStep(t, r, r.drive(r.replied(`{"text":"`+long[:wire.MaxData]+`"}`)))
 	if e.Terminal == nil || e.Terminal.Type != wire.ErrorType(spec.Type) || !strings.Contains(string(e.Terminal.Data), `"too_large"`) {
 		t.Errorf("an output that no event can hold ends the run with %.200s", encode(t, e.Terminal))
 	}
@@ -124,11 +124,11 @@ func TestTurn_IsBounded(t *testing.T) {
 	spec := newSpec()
 	spec.Converse = true
 	r := begun(t, spec)
-	e := mustStep(t, r, r.drive(replied(spec, strings.Repeat("x", core.MaxArguments))))
+	e := mustStep(t, r, r.drive(r.replied(strings.Repeat("x", core.MaxArguments))))
 	if r.state.Status != core.StatusRunning || len(e.Effects) != 0 || len(e.Messages) != 2 || r.state.Step != 0 {
 		t.Errorf("a turn that is too long leads to %s with effects %v", r.state.Status, e.Effects)
 	}
-	mustStep(t, r, r.drive(replied(spec, "Hello!")))
+	mustStep(t, r, r.drive(r.replied("Hello!")))
 	if r.state.Status != core.StatusWaiting {
 		t.Errorf("after a shorter turn the run is %s", r.state.Status)
 	}
@@ -179,11 +179,12 @@ func TestDecisions_AreBounded(t *testing.T) {
 		spec := newSpec(inline("book", false))
 		spec.Gated = true
 		r := begun(t, spec)
-		reply := replied(spec, "", sdk.ToolRequest{Name: "book", Arguments: "{}"})
-		reply.Rulings = []core.Ruling{{Verdict: sdk.PermissionAsk, Request: []byte("{}"), Terms: sdk.PermissionTerms{
+		reply := r.replied("", sdk.ToolRequest{Name: "book", Arguments: "{}"})
+		reply.Plan.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: sdk.PermissionTerms{
 			Mode: sdk.PermissionHold, Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool, sdk.ScopeToolPattern},
 			Stages: []sdk.PermissionStage{{Domain: "human.interaction", TimeoutMillis: minute}},
-		}}}
+		}})
+		reply.Plan.Ask(0, []byte("{}"))
 		mustStep(t, r, r.drive(reply))
 		request := r.state.Calls[1]
 		test.decision.ArgsHash = request.Gate.ArgsHash

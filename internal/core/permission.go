@@ -10,20 +10,6 @@ import (
 	"agentd/sdk"
 )
 
-// Ruling is what the permission policy makes of one planned call. Request is the data of the request event, for a call that
-// is to be asked for. Grant is the wider grant that allows it, for the record.
-type Ruling struct {
-	Verdict sdk.PermissionVerdict
-	Reason  string
-	Rule    string
-	Grant   string
-	Terms   sdk.PermissionTerms
-	Request json.RawMessage
-	// Blocked says that a hook denies the call, Result what a hook gives it as its result instead of making it.
-	Blocked bool
-	Result  json.RawMessage
-}
-
 // Gate is what a permission request asks, as far as its decision needs it.
 type Gate struct {
 	// Call is the call that needs permission.
@@ -127,129 +113,12 @@ const (
 	MaxViews    = 32
 )
 
-// asked is a call of a round that needs permission.
-type asked struct {
-	index   int
-	planned *Planned
-	ruling  Ruling
-}
-
-// Asked is a call that is to be asked for, as far as a grant is looked for that covers it.
-type Asked struct {
-	Tool  string
-	Args  json.RawMessage
-	Terms sdk.PermissionTerms
-	// Initiator is the principal that started the run; Now is in Unix milliseconds.
-	Initiator string
-	Now       int64
-}
-
-// Covering returns the index of the grant that decides the call, or -1. A denial comes before what allows.
-func Covering(spec *Spec, grants []Grant, a Asked) int {
-	found := -1
-	for i := range grants {
-		g := &grants[i]
-		if g.Tool != a.Tool || g.Expires > 0 && g.Expires <= a.Now || !g.covers(spec, a.Args) {
-			continue
-		}
-		if g.Deny {
-			return i
-		}
-		if found < 0 && a.Terms.Admit(g.Scope, g.By, g.Signed, a.Initiator) {
-			found = i
-		}
-	}
-	return found
-}
-
 // asked are the domains that a permission request went to, up to the one that may decide it now; nil when that is not known.
 func (c *Call) asked() []string {
 	if len(c.Gate.Passed) != c.attempt()-1 {
 		return nil // an older version of agentd did not keep them
 	}
 	return append(slices.Clip(c.Gate.Passed), c.Domains...)
-}
-
-// deniedByGrant reports whether somebody has denied calls of the tool with such arguments for the rest of the run, and why.
-func (t *transition) deniedByGrant(tool string, args json.RawMessage) (reason string, denied bool) {
-	i := Covering(t.spec, t.Head.Grants, Asked{Tool: tool, Args: args, Now: t.in.At})
-	if i < 0 || !t.Head.Grants[i].Deny {
-		return "", false
-	}
-	return t.Head.Grants[i].Reason, true
-}
-
-func (g *Grant) covers(spec *Spec, args json.RawMessage) bool {
-	switch g.Scope {
-	case sdk.ScopeCall:
-		return g.ArgsHash == sdk.ArgsHash(args)
-	case sdk.ScopeToolPattern:
-		return spec.Matches != nil && spec.Matches(g.Pattern, args)
-	case sdk.ScopeTool, sdk.ScopePrincipal:
-		return true
-	}
-	return false
-}
-
-// Use takes one use of the grant with that index, and returns the grants that are left. It does not modify grants.
-func Use(grants []Grant, i int) []Grant {
-	left := slices.Clone(grants)
-	switch left[i].Uses {
-	case 0:
-	case 1:
-		left = slices.Delete(left, i, i+1)
-	default:
-		left[i].Uses--
-	}
-	return left
-}
-
-// Gated reports whether calls of the run need rulings.
-func Gated(spec *Spec, head *Head) bool { return spec.Gated || len(head.Require) > 0 }
-
-// rule turns the ruling on the i-th call of a round into one of the three verdicts. What the run's grants cover needs not
-// be asked for; what nobody ruled on is denied.
-func (t *transition) rule(p *Planned, i int, rulings []Ruling) Ruling {
-	if !Gated(t.spec, &t.Head) {
-		return Ruling{Verdict: sdk.PermissionAllow}
-	}
-	if i >= len(rulings) {
-		return Ruling{Verdict: sdk.PermissionDeny, Reason: "nothing ruled on the call"}
-	}
-	r := rulings[i]
-	switch r.Verdict {
-	case sdk.PermissionAllow:
-		if r.Grant != "" {
-			t.Decisions = append(t.Decisions, Decision{Call: p.ID, Decision: sdk.DecisionAllow, Grant: r.Grant, Rule: r.Rule})
-		}
-		return r
-	case sdk.PermissionAsk:
-		return t.ruleByGrants(p, r)
-	case sdk.PermissionDeny:
-		return r
-	}
-	return Ruling{Verdict: sdk.PermissionDeny, Reason: r.Reason}
-}
-
-func (t *transition) ruleByGrants(p *Planned, r Ruling) Ruling {
-	h := &t.Head
-	i := Covering(t.spec, h.Grants, Asked{p.Tool, p.Args, r.Terms, h.Init.Who, t.in.At})
-	if i < 0 {
-		if len(r.Request) == 0 || len(r.Terms.Stages) == 0 {
-			return Ruling{Verdict: sdk.PermissionDeny, Reason: "there is nobody to ask"}
-		}
-		return r
-	}
-	g := h.Grants[i]
-	used := Decision{Call: p.ID, Decision: sdk.DecisionAllow, Scope: g.Scope, Grant: g.Request, Rule: r.Rule}
-	if g.Deny {
-		used.Decision, used.Reason = sdk.DecisionDeny, g.Reason
-		t.Decisions = append(t.Decisions, used)
-		return Ruling{Verdict: sdk.PermissionDeny, Reason: g.Reason}
-	}
-	h.Grants = Use(h.Grants, i)
-	t.Decisions = append(t.Decisions, used)
-	return Ruling{Verdict: sdk.PermissionAllow}
 }
 
 func denial(tool, reason string) *sdk.Error {
@@ -259,16 +128,11 @@ func denial(tool, reason string) *sdk.Error {
 	return sdk.Errorf(sdk.CodePermissionDenied, "%s is not allowed: %s", tool, reason)
 }
 
-// RequestID is the id of the permission request for a call of the round that is opened next, or of the one with that step.
-func RequestID(head *Head, step, index int, args json.RawMessage) string {
-	return wire.CallID(head.Key(), head.Init.Token, step, index, sdk.TypePermissionRequest, args)
-}
-
-// ask requests permission for a call of the round. The call is held, or the model is told to call again.
-func (t *transition) ask(a asked) {
-	h, terms := &t.Head, &a.ruling.Terms
-	id := RequestID(h, h.Step, a.index, a.planned.Args)
-	gated := &h.Calls[a.index]
+// ask requests permission for the index-th call of the round. The call is held, or the model is told to call again.
+func (t *transition) ask(index int, p *PlannedCall) {
+	h, terms := &t.Head, &p.ruling.Terms
+	id := wire.CallID(h.Key(), h.Init.Token, h.Step, index, sdk.TypePermissionRequest, p.Args)
+	gated := &h.Calls[index]
 	if terms.Mode == sdk.PermissionRetry {
 		t.close(gated, failure(gated.ID, ResultDenied, sdk.Errorf(sdk.CodePermissionNeeded,
 			"%s needs permission; it was asked for. Call it again when you are told that it is allowed", gated.Tool)))
@@ -280,12 +144,12 @@ func (t *transition) ask(a asked) {
 		ID: id, Kind: CallPermission, Tool: gated.Tool, Status: CallSuspended, Type: sdk.TypePermissionRequest,
 		Domains: []string{first.Domain}, Due: t.in.At + first.TimeoutMillis,
 		Gate: &Gate{
-			Call: gated.ID, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(a.planned.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
+			Call: gated.ID, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(p.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
 			FourEyes: terms.FourEyes, Approvers: terms.Approvers, Signed: terms.Signed, Stages: terms.Stages[1:],
 			Told: terms.Mode == sdk.PermissionRetry,
 		},
 	})
-	t.Requests = append(t.Requests, Request{ID: id, Data: a.ruling.Request})
+	t.Requests = append(t.Requests, Request{ID: id, Data: p.request})
 	t.Effects = append(t.Effects, Effect{
 		Kind: EffectCall, Call: id, Type: sdk.TypePermissionRequest, Domains: []string{first.Domain},
 		Schema: t.spec.PermissionSchema,

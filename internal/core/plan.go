@@ -9,28 +9,57 @@ import (
 	"agentd/sdk"
 )
 
-// Plan is what a reply asks for: the calls that would be opened, and the tools of those that are dropped because others of
-// the reply have a higher priority (seed 000), or because they are far beyond MaxRound.
-type Plan struct {
-	Calls   []Planned
+// RoundPlan says what becomes of every call of a reply, and is decided once: PlanRound makes it, whoever drives the run has the
+// calls judged with Rule, and Step opens the round as planned. A call that nobody ruled on is denied.
+type RoundPlan struct {
+	// Calls are those that are opened, in the order of the reply.
+	Calls []PlannedCall
+	// Dropped names the tools of calls that are not opened, because others of the reply have a higher priority (seed 000), or
+	// because they are far beyond MaxRound.
 	Dropped []string
+
+	// turn, requests and usage are what the plan was made for.
+	turn     turn
+	requests []sdk.ToolRequest
+	usage    sdk.Usage
+	// grants are those of the run that are left after the calls which were ruled on.
+	grants grants
 }
 
-// Planned is a call with its id. Refusal is set when it cannot be made; else Args are canonical and valid.
-type Planned struct {
+// PlannedCall is a call with its id.
+type PlannedCall struct {
 	ID, Tool string
-	Args     json.RawMessage
-	Refusal  *sdk.Error
+	// Args are canonical and valid, unless there is a Refusal.
+	Args json.RawMessage
+	// Refusal says why the call cannot be made, whatever anybody rules.
+	Refusal *sdk.Error
+
+	// tool is nil where the reply names none, or does not fit it.
+	tool     *Tool
+	reserved int64
+	ruling   Ruling
+	// request is the data of the permission request, decision the record of a grant that decided the call.
+	request  json.RawMessage
+	decision *Decision
 }
 
-// PlanRound says which calls Step will open for a reply to the run with that head. hidden are the tools that the model was not
-// shown.
-func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply, hidden []string) Plan {
-	var plan Plan
-	highest := spec.priority(reply.Calls[0].Name)
-	for _, c := range reply.Calls[1:] {
-		highest = max(highest, spec.priority(c.Name))
+// turn names a model call of a run. What a plan depends on does not change between the turn's beginning and its reply: other
+// calls, and so decisions on them, are not open then.
+type turn struct {
+	run, token          string
+	round, interactions int
+}
+
+func (h *Head) turn() turn { return turn{h.Run, h.Init.Token, h.Step, h.Interactions} }
+
+// PlanRound plans the calls of a reply to the run with that head, at now (Unix milliseconds). hidden are the tools that the model
+// was not shown.
+func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply, hidden []string, now int64) *RoundPlan {
+	plan := &RoundPlan{
+		turn: head.turn(), requests: reply.Calls, usage: reply.Usage,
+		grants: spec.grants(head, now),
 	}
+	highest := spec.highestPriority(reply.Calls)
 	for _, request := range reply.Calls {
 		if spec.priority(request.Name) < highest || len(plan.Calls) == 2*MaxRound {
 			plan.drop(request.Name)
@@ -38,13 +67,69 @@ func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply, hidden []string) Pl
 		}
 		plan.Calls = append(plan.Calls, spec.plan(head, len(plan.Calls), request, hidden))
 	}
+	plan.reserve(head)
+	if !spec.gated(head) {
+		for i := range plan.Calls {
+			plan.Calls[i].ruling.Verdict = VerdictAllow
+		}
+	}
 	return plan
 }
 
-func (p *Plan) drop(tool string) {
+// madeFor reports whether the plan is of that reply to the run with that head.
+func (p *RoundPlan) madeFor(h *Head, reply *sdk.ModelReply) bool {
+	return p != nil && p.turn == h.turn() && p.usage == reply.Usage && slices.Equal(p.requests, reply.Calls)
+}
+
+// NeedsRuling reports whether the call is to be judged before it is made.
+func (c *PlannedCall) NeedsRuling() bool { return c.Refusal == nil && c.ruling.Verdict == "" }
+
+// Waits reports whether the call will be suspended: a service answers it, or it is held for a decision.
+func (c *PlannedCall) Waits() bool {
+	switch {
+	case c.Refusal != nil:
+		return false
+	case c.ruling.Verdict == VerdictAsk:
+		return c.ruling.Terms.Mode != sdk.PermissionRetry
+	}
+	return c.ruling.Verdict == VerdictAllow && c.tool.Kind == CallService
+}
+
+// reserve gives each call of an agent an equal part of the tokens that the reply leaves, and refuses it when there are none.
+func (p *RoundPlan) reserve(head *Head) {
+	agents := int64(0)
+	for i := range p.Calls {
+		if p.Calls[i].ofAgent() {
+			agents++
+		}
+	}
+	if agents == 0 {
+		return
+	}
+	part := max(head.TokensLeft()-p.usage.Prompt-p.usage.Completion, 0) / agents
+	for i := range p.Calls {
+		if c := &p.Calls[i]; c.ofAgent() {
+			c.reserved, c.Refusal = head.share(c.tool, part)
+		}
+	}
+}
+
+func (c *PlannedCall) ofAgent() bool { return c.Refusal == nil && c.tool.Agent }
+
+func (p *RoundPlan) drop(tool string) {
 	if len(p.Dropped) < maxDropped {
 		p.Dropped = append(p.Dropped, clip(tool, maxToolName))
 	}
+}
+
+func (s *Spec) highestPriority(calls []sdk.ToolRequest) int {
+	highest := 0
+	for i, c := range calls {
+		if priority := s.priority(c.Name); i == 0 || priority > highest {
+			highest = priority
+		}
+	}
+	return highest
 }
 
 func (s *Spec) priority(tool string) int {
@@ -54,18 +139,20 @@ func (s *Spec) priority(tool string) int {
 	return 0
 }
 
-func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest, hidden []string) Planned {
-	p := Planned{Tool: clip(request.Name, maxToolName)}
-	if p.Args, p.Refusal = s.admit(index, request, hidden); p.Refusal != nil {
+func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest, hidden []string) PlannedCall {
+	p := PlannedCall{Tool: clip(request.Name, maxToolName)}
+	tool := s.tool(request.Name)
+	if p.Args, p.Refusal = s.admit(tool, index, request, hidden); p.Refusal != nil {
 		p.Args = asWritten(request.Arguments)
+	} else {
+		p.tool = tool
 	}
 	p.ID = wire.CallID(head.Key(), head.Init.Token, head.Step+1, index, p.Tool, p.Args)
 	return p
 }
 
 // admit returns the canonical arguments of a call that can be made, or why it cannot.
-func (s *Spec) admit(index int, request sdk.ToolRequest, hidden []string) (json.RawMessage, *sdk.Error) {
-	tool := s.tool(request.Name)
+func (s *Spec) admit(tool *Tool, index int, request sdk.ToolRequest, hidden []string) (json.RawMessage, *sdk.Error) {
 	switch {
 	case tool == nil:
 		return nil, s.unknown(request.Name)

@@ -23,10 +23,10 @@ func parsePolicy(t *testing.T, agent string) policy {
 		if words[0] != "permission" {
 			continue
 		}
-		r := core.Ruling{Verdict: sdk.PermissionAsk, Rule: "rule " + words[1]}
+		r := core.Ruling{Verdict: core.VerdictAsk, Rule: "rule " + words[1]}
 		r.Terms.Mode = sdk.PermissionMode(words[2])
 		if words[2] == "deny" {
-			r = core.Ruling{Verdict: sdk.PermissionDeny, Reason: "never"}
+			r = core.Ruling{Verdict: core.VerdictDeny, Reason: "never"}
 		}
 		r.Terms.Stages = []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: minute}}
 		for _, option := range words[3:] {
@@ -64,20 +64,21 @@ func parseTerm(t *testing.T, terms *sdk.PermissionTerms, key string, values []st
 	}
 }
 
-// rulings are those on the calls of a reply.
-func (p policy) rulings(spec *core.Spec, head *core.Head, reply sdk.ModelReply) []core.Ruling {
-	var rulings []core.Ruling
-	for _, c := range core.PlanRound(spec, head, reply, nil).Calls {
+// rule rules on the calls of a plan.
+func (p policy) rule(plan *core.RoundPlan) {
+	for i := range plan.Calls {
+		c := &plan.Calls[i]
+		if !c.NeedsRuling() {
+			continue
+		}
 		r, named := p[c.Tool]
 		if !named {
-			r = core.Ruling{Verdict: sdk.PermissionAllow}
+			r = core.Ruling{Verdict: core.VerdictAllow}
 		}
-		if r.Verdict == sdk.PermissionAsk {
-			r.Request = json.RawMessage(fmt.Sprintf(`{"tool":%q,"args":%s}`, c.Tool, c.Args))
+		if plan.Rule(i, r) {
+			plan.Ask(i, json.RawMessage(fmt.Sprintf(`{"tool":%q,"args":%s}`, c.Tool, c.Args)))
 		}
-		rulings = append(rulings, r)
 	}
-	return rulings
 }
 
 // edited is the ruling on the call of an open request as a decision wants it made; nil when it edits nothing.
@@ -90,7 +91,7 @@ func (p policy) edited(spec *core.Spec, state *core.State, request string, d *sd
 		if r, named := p[c.Tool]; named {
 			return &r
 		}
-		return &core.Ruling{Verdict: sdk.PermissionAllow}
+		return &core.Ruling{Verdict: core.VerdictAllow}
 	}
 	return nil
 }

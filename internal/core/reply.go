@@ -15,6 +15,9 @@ func (t *transition) replied(ev Replied) error {
 	if len(h.Calls) > 0 || h.Stop != "" || len(t.spec.dueContexts(h)) > 0 {
 		return violation(h, "a reply while a round is open, or without its context")
 	}
+	if ev.opensRound() && !ev.Plan.madeFor(h, &ev.Reply) {
+		return violation(h, "a reply with calls needs the plan that was made for it")
+	}
 	t.count(ev.Reply)
 	t.keep(ev.Hooks)
 	t.Messages = append(t.Messages, ev.Context...)
@@ -25,7 +28,7 @@ func (t *transition) replied(ev Replied) error {
 	case ev.Reply.Fault != nil:
 		t.misread(ev.Reply)
 		return nil
-	case len(ev.Reply.Calls) > 0:
+	case ev.opensRound():
 		return t.openRound(ev)
 	case len(h.Notes) > 0:
 		t.overtaken(ev.Reply.Text)
@@ -46,6 +49,11 @@ func (t *transition) replied(ev Replied) error {
 	}
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, string(ev.Output.Data)))
 	return t.complete(ReasonCompleted, "answer", ev.Output.Data)
+}
+
+// opensRound reports whether calls of the reply are opened, so that it needs a plan.
+func (ev *Replied) opensRound() bool {
+	return ev.Terminate == nil && ev.Reply.Fault == nil && len(ev.Reply.Calls) > 0
 }
 
 // count adds a model call.
@@ -70,48 +78,28 @@ func (t *transition) correct(said, fault string) {
 	t.Head.Lifecycle = sdk.LifecycleOutputErrorFeedback
 }
 
-// openRound makes the calls of the reply's plan that are allowed, asks for those that need permission, and suspends or goes
-// on.
+// openRound makes the calls that the plan allows, asks for those that need permission, and suspends or goes on.
 func (t *transition) openRound(ev Replied) error {
-	plan := PlanRound(t.spec, &t.Head, ev.Reply, ev.Hidden)
-	t.countRound(&plan)
-	share := t.share(&plan)
+	plan := ev.Plan
+	t.countRound(plan)
 	t.Head.Step++
 	t.Head.Opened = t.in.Rev
+	t.Head.Grants = slices.Clone(plan.grants.left)
 	t.Dropped = plan.Dropped
 	content := ev.Reply.Thinking
 	if ev.Reply.Text != "" {
 		content = append(content, sdk.Content{Kind: sdk.ContentText, Text: ev.Reply.Text})
 	}
-	var gated []asked
 	for i := range plan.Calls {
 		p := &plan.Calls[i]
 		content = append(content, sdk.Content{Kind: sdk.ContentToolUse, CallID: p.ID, Tool: p.Tool, Args: p.Args})
 		t.Head.Calls = append(t.Head.Calls, Call{ID: p.ID, Kind: CallInline, Tool: p.Tool, Status: CallNew})
-		c := &t.Head.Calls[i]
-		if p.Refusal != nil {
-			t.close(c, failure(p.ID, ResultRefused, p.Refusal))
-			continue
-		}
-		tool := t.spec.tool(p.Tool)
-		if tool.Kind == CallService {
-			c.Kind, c.Type, c.Domains = CallService, tool.Type, tool.Domains
-		}
-		ruling := t.rule(p, i, ev.Rulings)
-		switch {
-		case ruling.Verdict == sdk.PermissionDeny:
-			t.refuseCall(c, ruling)
-		case ruling.Verdict == sdk.PermissionAllow && len(ruling.Result) > 0:
-			t.close(c, Result{Call: c.ID, Kind: ResultSet, Data: ruling.Result})
-		case !t.reserve(c, tool, share(tool)):
-		case ruling.Verdict == sdk.PermissionAsk:
-			gated = append(gated, asked{i, p, ruling})
-		default:
-			t.begin(c, tool)
-		}
+		t.openCall(&t.Head.Calls[i], p)
 	}
-	for _, a := range gated {
-		t.ask(a)
+	for i := range plan.Calls {
+		if p := &plan.Calls[i]; p.ruling.Verdict == VerdictAsk {
+			t.ask(i, p)
+		}
 	}
 	t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleAssistant, Content: content, Seen: 1})
 	t.takeNotes(ev.Notes)
@@ -121,13 +109,32 @@ func (t *transition) openRound(ev Replied) error {
 	return t.settle()
 }
 
-// refuseCall closes a call that may not be made: by permission, or because a hook blocked it.
-func (t *transition) refuseCall(c *Call, r Ruling) {
-	if r.Blocked {
-		t.close(c, failure(c.ID, ResultBlocked, sdk.Errorf(sdk.CodeBlocked, "%s", cmp.Or(clip(r.Reason, maxMessage), c.Tool+" is blocked"))))
+// openCall lets a call of a new round be made, or closes it. One that people are asked for is left to ask.
+func (t *transition) openCall(c *Call, p *PlannedCall) {
+	if p.tool != nil && p.tool.Kind == CallService {
+		c.Kind, c.Type, c.Domains = CallService, p.tool.Type, p.tool.Domains
+	}
+	if p.Refusal != nil {
+		t.close(c, failure(c.ID, ResultRefused, p.Refusal))
 		return
 	}
-	t.close(c, failure(c.ID, ResultDenied, denial(c.Tool, r.Reason)))
+	if p.decision != nil {
+		t.Decisions = append(t.Decisions, *p.decision)
+	}
+	c.Reserved = p.reserved
+	switch r := &p.ruling; r.Verdict {
+	case VerdictAsk:
+	case VerdictAllow:
+		t.begin(c, p.tool)
+	case VerdictSet:
+		t.close(c, Result{Call: c.ID, Kind: ResultSet, Data: r.Result})
+	case VerdictBlock:
+		t.close(c, failure(c.ID, ResultBlocked, sdk.Errorf(sdk.CodeBlocked, "%s", cmp.Or(clip(r.Reason, maxMessage), c.Tool+" is blocked"))))
+	case VerdictDeny:
+		t.close(c, failure(c.ID, ResultDenied, denial(c.Tool, r.Reason)))
+	default:
+		t.close(c, failure(c.ID, ResultDenied, denial(c.Tool, "nothing ruled on the call")))
+	}
 }
 
 // begin lets a call of the round be made: a service's is sent, an inline tool's is left to the driver. In a sequential round

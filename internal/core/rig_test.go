@@ -206,15 +206,23 @@ func output(text string) *core.Output {
 	return &core.Output{Fault: "The answer must be a JSON object."}
 }
 
-// replied is a model's reply, with its output where one is needed.
-func replied(spec *core.Spec, text string, calls ...sdk.ToolRequest) core.Replied {
-	r := core.Replied{Reply: sdk.ModelReply{
+// replied is a model's reply to the run: with its output where one is needed, or with the plan of its calls, which nobody has ruled
+// on.
+func (r *rig) replied(text string, calls ...sdk.ToolRequest) core.Replied {
+	ev := core.Replied{Reply: sdk.ModelReply{
 		Text: text, Calls: calls, Units: 1_500_000, Usage: sdk.Usage{Prompt: 20, Completion: 5}, Model: "scripted",
 	}}
-	if len(calls) == 0 && !spec.Converse {
-		r.Output = output(text)
+	switch {
+	case len(calls) > 0:
+		ev.Plan = r.plan(ev.Reply)
+	case !r.spec.Converse:
+		ev.Output = output(text)
 	}
-	return r
+	return ev
+}
+
+func (r *rig) plan(reply sdk.ModelReply, hidden ...string) *core.RoundPlan {
+	return core.PlanRound(r.spec, &r.state.Head, reply, hidden, r.now)
 }
 
 func service(name string, timeout int64, domains ...string) core.Tool {

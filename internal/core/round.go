@@ -160,7 +160,7 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	t.Terminal = &terminal
 	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
-	if Gated(t.spec, h) {
+	if t.spec.gated(h) {
 		t.Effects = append(t.Effects, Effect{Kind: EffectCleanup})
 	}
 	h.Grants = nil

@@ -242,7 +242,7 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return core.TakenOver{}, ""
 	case "misread":
 		class, text, _ := strings.Cut(rest, " ")
-		ev := replied(s.spec, text)
+		ev := s.replied(text)
 		ev.Output, ev.Reply.Fault = nil, &sdk.ReplyFault{Class: class, Message: "It is no call."}
 		return ev, ""
 	case "reply":
@@ -360,9 +360,9 @@ func (s *script) parseReply(rest string) core.Event {
 			calls = append(calls, sdk.ToolRequest{Name: name, Arguments: arguments})
 		}
 	}
-	ev := replied(s.spec, strings.TrimSpace(text), calls...)
+	ev := s.replied(strings.TrimSpace(text), calls...)
 	if s.spec.Gated && len(calls) > 0 {
-		ev.Rulings = s.policy.rulings(s.spec, &s.state.Head, ev.Reply)
+		s.policy.rule(ev.Plan)
 	}
 	return ev
 }

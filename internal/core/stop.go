@@ -82,7 +82,7 @@ func (p *Progress) repeated() int {
 }
 
 // countRound remembers the calls of a new round.
-func (t *transition) countRound(plan *Plan) {
+func (t *transition) countRound(plan *RoundPlan) {
 	p := &t.Head.Progress
 	p.Reminders = 0
 	if t.spec.Stop.Repeats == 0 {
@@ -160,41 +160,18 @@ func (h *Head) TokensUsed() int64 {
 // TokensLeft are the tokens that a run with a budget may still use; fewer than 0 by what its last model call was over.
 func (h *Head) TokensLeft() int64 { return h.Budget - h.TokensUsed() }
 
-// share is what each call of an agent in a new round may use, of what is left: equal parts, or what its tool bounds it to.
-// Nothing is over when the run has no budget and the tool no bound.
-func (t *transition) share(plan *Plan) func(*Tool) int64 {
-	agents := int64(0)
-	for i := range plan.Calls {
-		if tool := t.spec.tool(plan.Calls[i].Tool); plan.Calls[i].Refusal == nil && tool != nil && tool.Agent {
-			agents++
-		}
+// share is how many tokens a call of an agent may use: its part of what is left, and no more than the tool's bound. 0 is any
+// number, where the run has no budget and the tool no bound. A run that has none left refuses the call.
+func (h *Head) share(tool *Tool, part int64) (int64, *sdk.Error) {
+	switch {
+	case h.Budget == 0:
+		return tool.Tokens, nil
+	case part < 1:
+		return 0, sdk.Errorf(sdk.CodeQuotaExhausted, "no tokens are left for %s", tool.Name)
+	case tool.Tokens > 0:
+		return min(part, tool.Tokens), nil
 	}
-	if agents == 0 {
-		return func(*Tool) int64 { return 0 }
-	}
-	part := max(t.Head.TokensLeft(), 0) / agents
-	return func(tool *Tool) int64 {
-		switch {
-		case t.Head.Budget == 0:
-			return tool.Tokens
-		case tool.Tokens > 0:
-			return min(part, tool.Tokens)
-		}
-		return part
-	}
-}
-
-// reserve keeps a share of the tokens for a call of an agent. It reports false, and closes the call, when there is none.
-func (t *transition) reserve(c *Call, tool *Tool, share int64) bool {
-	if !tool.Agent {
-		return true
-	}
-	if t.Head.Budget > 0 && share < 1 {
-		t.close(c, failure(c.ID, ResultRefused, sdk.Errorf(sdk.CodeQuotaExhausted, "no tokens are left for %s", tool.Name)))
-		return false
-	}
-	c.Reserved = share
-	return true
+	return part, nil
 }
 
 // account takes what an agent has used of the tokens that were reserved for its call; -1 is all of them, because nobody says.

@@ -50,7 +50,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 
 // accept makes of a reply what the core is to be told.
 func (a *activation) accept(ctx context.Context, s *step, reply sdk.ModelReply) (core.Event, error) {
-	ev := core.Replied{Reply: reply, Hidden: s.hidden, Context: s.kept, Terminate: s.terminate, Hooks: s.states}
+	ev := core.Replied{Reply: reply, Context: s.kept, Terminate: s.terminate, Hooks: s.states}
 	switch {
 	case s.terminate != nil || reply.Fault != nil || len(reply.Calls) == 0 && a.agent.Core.Converse:
 		return ev, nil
@@ -60,11 +60,11 @@ func (a *activation) accept(ctx context.Context, s *step, reply sdk.ModelReply) 
 			return ev
 		})
 	}
-	var err error
-	if ev.Rulings, err = a.rulings(ctx, s, reply); err != nil {
+	ev.Plan = core.PlanRound(a.agent.Core, &a.state.Head, reply, s.hidden, a.Env.Now())
+	if err := a.rule(ctx, s, ev.Plan); err != nil {
 		return a.hookFailed(err)
 	}
-	if err := a.suspended(ctx, s, reply, ev.Rulings); err != nil {
+	if err := a.suspended(ctx, s, ev.Plan); err != nil {
 		return a.hookFailed(err)
 	}
 	ev.Notes, ev.Hooks = s.notes, s.states

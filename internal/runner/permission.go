@@ -20,77 +20,84 @@ func required(ev wire.Event) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// rulings asks the agent's policy about every call that the reply would open. Whatever goes wrong denies the call: only
-// the end of ctx is an error.
-func (a *activation) rulings(ctx context.Context, s *step, reply sdk.ModelReply) ([]core.Ruling, error) {
-	if !core.Gated(a.agent.Core, &a.state.Head) {
-		return nil, nil
-	}
-	plan := core.PlanRound(a.agent.Core, &a.state.Head, reply, s.hidden)
-	rulings := make([]core.Ruling, len(plan.Calls))
-	grants := a.state.Grants
+// rule has the hooks and the agent's policy rule on the calls of a plan. Whatever goes wrong denies the call: only the end of ctx
+// is an error.
+func (a *activation) rule(ctx context.Context, s *step, plan *core.RoundPlan) error {
 	for i := range plan.Calls {
-		p := &plan.Calls[i]
-		if p.Refusal != nil {
+		c := &plan.Calls[i]
+		if !c.NeedsRuling() {
 			continue
 		}
-		var err error
-		if rulings[i], grants, err = a.ruling(ctx, s, p, grants); err == nil {
+		err := a.ruleOn(ctx, s, plan, i)
+		if err == nil {
 			continue
 		}
 		if ctx.Err() != nil {
-			return nil, err
+			return err
 		}
-		a.Logger.ErrorContext(ctx, "permission could not be checked, so the call is denied", "run", a.state.Run, "tool", p.Tool, "error", err)
-		rulings[i] = core.Ruling{Verdict: sdk.PermissionDeny, Reason: "its permission could not be checked"}
+		a.Logger.ErrorContext(ctx, "permission could not be checked, so the call is denied", "run", a.state.Run, "tool", c.Tool, "error", err)
+		plan.Rule(i, core.Ruling{Verdict: core.VerdictDeny, Reason: "its permission could not be checked"})
 	}
-	return rulings, nil
+	return nil
 }
 
-// ruling judges one planned call, and returns the grants of the run that are left after it.
-func (a *activation) ruling(
-	ctx context.Context, s *step, p *core.Planned, grants []core.Grant,
-) (core.Ruling, []core.Grant, error) {
-	gate, by, err := a.gate(ctx, s, p.ID, p.Tool, p.Args, false)
-	if err != nil || gate.Verdict == sdk.GateBlock {
-		return core.Ruling{Verdict: sdk.PermissionDeny, Reason: gate.Reason, Blocked: true}, grants, err
+// ruleOn rules on the i-th call of a plan. What the run's grants do not decide, a wider grant does, or people are asked.
+func (a *activation) ruleOn(ctx context.Context, s *step, plan *core.RoundPlan, i int) error {
+	c := &plan.Calls[i]
+	check := a.permissionCheck(&a.state.Head, c)
+	ruling, err := a.ruling(ctx, s, check)
+	if err != nil || !plan.Rule(i, ruling) {
+		return err
 	}
-	check := a.permissionCheck(&a.state.Head, p)
+	check.Terms = ruling.Terms
+	grant, err := guarded(func() (string, error) { return a.agent.Permissions.Reserve(ctx, check) })
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for a grant for %s: %w", c.ID, err)
+	case grant != "":
+		plan.Grant(i, grant)
+		return nil
+	}
+	request, err := a.permissionRequest(ctx, check, &ruling)
+	if err == nil {
+		plan.Ask(i, request)
+	}
+	return err
+}
+
+// ruling is what the hooks and the policy make of a call.
+func (a *activation) ruling(ctx context.Context, s *step, check sdk.PermissionCheck) (core.Ruling, error) {
+	gate, by, err := a.gate(ctx, s, check.Call, check.Tool, check.Args, false)
+	if err != nil || gate.Verdict == sdk.GateBlock {
+		return core.Ruling{Verdict: core.VerdictBlock, Reason: gate.Reason}, err
+	}
 	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
 	if err != nil {
-		return core.Ruling{}, grants, fmt.Errorf("check permission of %s: %w", p.ID, err)
+		return core.Ruling{}, fmt.Errorf("check permission of %s: %w", check.Call, err)
 	}
 	if r.Verdict == sdk.PermissionAllow {
 		switch gate.Verdict {
 		case sdk.GateSuspend:
 			r = askedByHook(gate, by)
 		case sdk.GateResult:
-			return core.Ruling{Verdict: sdk.PermissionAllow, Result: gate.Result}, grants, nil
+			return core.Ruling{Verdict: core.VerdictSet, Result: gate.Result}, nil
 		case sdk.GateAllow, sdk.GateBlock:
 		}
 	}
-	ruling := core.Ruling{Verdict: r.Verdict, Reason: r.Reason, Rule: r.Rule, Terms: r.Terms}
-	if r.Verdict != sdk.PermissionAsk {
-		return ruling, grants, nil
+	return rulingOf(&r), nil
+}
+
+// rulingOf is a ruling of the policy as the core takes it. A verdict that nobody knows denies.
+func rulingOf(r *sdk.PermissionRuling) core.Ruling {
+	ruling := core.Ruling{Verdict: core.VerdictDeny, Reason: r.Reason, Rule: r.Rule, Terms: r.Terms}
+	switch r.Verdict {
+	case sdk.PermissionAllow:
+		ruling.Verdict = core.VerdictAllow
+	case sdk.PermissionAsk:
+		ruling.Verdict = core.VerdictAsk
+	case sdk.PermissionDeny:
 	}
-	asked := core.Asked{Tool: p.Tool, Args: p.Args, Terms: r.Terms, Initiator: check.Initiator, Now: a.Env.Now()}
-	if i := core.Covering(a.agent.Core, grants, asked); i >= 0 {
-		if !grants[i].Deny {
-			grants = core.Use(grants, i)
-		}
-		return ruling, grants, nil // the core comes to the same
-	}
-	check.Terms = r.Terms
-	ruling.Grant, err = guarded(func() (string, error) { return a.agent.Permissions.Reserve(ctx, check) })
-	if err != nil {
-		return core.Ruling{}, grants, fmt.Errorf("look for a grant for %s: %w", p.ID, err)
-	}
-	if ruling.Grant != "" {
-		ruling.Verdict = sdk.PermissionAllow
-		return ruling, grants, nil
-	}
-	ruling.Request, err = a.permissionRequest(ctx, check, r)
-	return ruling, grants, err
+	return ruling
 }
 
 // editedRuling asks the agent's policy about the call of a request as a decision wants it made. It is nil when the decision edits
@@ -110,7 +117,8 @@ func (a *activation) editedRuling(ctx context.Context, request *core.Call, d *sd
 			"run", a.head.Run, "tool", p.Tool, "error", err)
 		return nil, nil
 	}
-	return &core.Ruling{Verdict: r.Verdict, Reason: r.Reason, Rule: r.Rule, Terms: r.Terms}, nil
+	ruling := rulingOf(&r)
+	return &ruling, nil
 }
 
 // askedByHook is the ruling of a hook that suspends a call.
@@ -125,7 +133,7 @@ func askedByHook(gate sdk.Gate, hook string) sdk.PermissionRuling {
 	return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Reason: gate.Reason, Rule: "hook " + hook, Terms: terms}
 }
 
-func (a *activation) permissionCheck(h *core.Head, p *core.Planned) sdk.PermissionCheck {
+func (a *activation) permissionCheck(h *core.Head, p *core.PlannedCall) sdk.PermissionCheck {
 	check := a.agent.Describe(p.Tool)
 	check.Agent, check.Run, check.Call = h.Agent, h.Run, p.ID
 	check.AccessControl, check.Initiator, check.DelegatedBy = h.Init.AccessControl, h.Init.Who, h.Init.DelegatedBy
@@ -134,7 +142,7 @@ func (a *activation) permissionCheck(h *core.Head, p *core.Planned) sdk.Permissi
 }
 
 // permissionRequest is the data of the event that asks for permission.
-func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionCheck, r sdk.PermissionRuling) (json.RawMessage, error) {
+func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionCheck, r *core.Ruling) (json.RawMessage, error) {
 	request := sdk.PermissionRequest{
 		Agent: c.Agent, Run: c.Run, Call: c.Call, Tool: c.Tool, Type: c.Type, Schema: c.Schema, Args: c.Args,
 		ArgsHash: sdk.ArgsHash(c.Args), Parameters: c.Parameters, Labels: c.Labels, Mode: r.Terms.Mode, Reason: r.Reason,

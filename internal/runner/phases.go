@@ -372,42 +372,26 @@ func outcomeOf(c sdk.Content) sdk.Outcome {
 	return sdk.OutcomeFailed
 }
 
-// suspended is AfterToolExecute for the calls of a reply that will wait. What hooks have to say of them is said with the
-// results of the round.
-func (a *activation) suspended(ctx context.Context, s *step, reply sdk.ModelReply, rulings []core.Ruling) error {
+// suspended is AfterToolExecute for the calls of a round that will wait. What hooks have to say of them is said with the results
+// of the round.
+func (a *activation) suspended(ctx context.Context, s *step, plan *core.RoundPlan) error {
 	if !a.agent.Core.Reviews {
 		return nil
 	}
-	for i, p := range core.PlanRound(a.agent.Core, &a.state.Head, reply, s.hidden).Calls {
-		if p.Refusal != nil || !a.waits(p.Tool, i, rulings) {
+	for i := range plan.Calls {
+		c := &plan.Calls[i]
+		if !c.Waits() {
 			continue
 		}
-		messages, err := a.afterTool(ctx, s, sdk.ToolOutcome{Call: p.ID, Tool: p.Tool, Args: p.Args, Outcome: sdk.OutcomeSuspended})
+		messages, err := a.afterTool(ctx, s, sdk.ToolOutcome{Call: c.ID, Tool: c.Tool, Args: c.Args, Outcome: sdk.OutcomeSuspended})
 		if err != nil {
 			return err
 		}
 		for n, m := range messages {
-			s.notes = append(s.notes, core.Note{ID: fmt.Sprintf("n%s-%d", p.ID, n), Text: m})
+			s.notes = append(s.notes, core.Note{ID: fmt.Sprintf("n%s-%d", c.ID, n), Text: m})
 		}
 	}
 	return nil
-}
-
-// waits reports whether the call at that place of the plan is answered by somebody else, or held for a decision.
-func (a *activation) waits(tool string, i int, rulings []core.Ruling) bool {
-	_, inline := a.agent.Inline[tool]
-	if i >= len(rulings) {
-		return !inline
-	}
-	r := &rulings[i]
-	switch r.Verdict {
-	case sdk.PermissionAsk:
-		return r.Terms.Mode != sdk.PermissionRetry
-	case sdk.PermissionAllow:
-		return !inline && len(r.Result) == 0
-	case sdk.PermissionDeny:
-	}
-	return false
 }
 
 // runEnd tells hooks that the run has ended or is suspended. They cannot change that any more, so what they fail with is only

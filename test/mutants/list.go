@@ -129,13 +129,12 @@ var mutants = []mutant{
 	{"what is to be made together is never made", condition(step+"awaitsDecisions", "open", "true"), simulator},
 
 	// Permissions.
-	{"what could not be checked is allowed", value(act+"rulings", "Verdict", "sdk.PermissionAllow"), simulator},
-	{"what the policy denies is allowed", around(step+"rule", `
-		r := original(p, i, rulings)
-		if r.Verdict == sdk.PermissionDeny {
-			r.Verdict = sdk.PermissionAllow
+	{"what could not be checked is allowed", value(act+"rule", "Verdict", "core.VerdictAllow"), simulator},
+	{"what the policy denies is allowed", around(core+"RoundPlan.Rule", `
+		if r.Verdict == VerdictDeny {
+			r.Verdict = VerdictAllow
 		}
-		return r`), simulator},
+		return original(i, r)`), simulator},
 	{"a decision counts on whatever arguments it was made", condition(step+"refuse", "ArgsHash", "false"), simulator},
 	{"a decision counts however late it is", condition(step+"refuse", "Received", "false"), simulator},
 	{"a decision has any scope", condition(step+"refuse", "scopes", "true"), simulator},
@@ -152,17 +151,17 @@ var mutants = []mutant{
 	},
 	{"a call is made with the arguments that an approver replaced", value(step+"release", "Edited", "0"), simulator},
 	{"an edited call is made that the policy denies", around(step+"refuseEdit", `
-		if ev.Edited != nil && ev.Edited.Verdict == sdk.PermissionDeny {
+		if ev.Edited != nil && ev.Edited.Verdict == VerdictDeny {
 			edited := *ev.Edited
-			edited.Verdict = sdk.PermissionAllow
+			edited.Verdict = VerdictAllow
 			ev.Edited = &edited
 		}
 		return original(c, d, ev)`), simulator},
 	{"an edited call is made that others decide on", condition(step+"refuseEdit", "unmet", "false"), simulator},
-	{"a grant is never used up", around(core+"Use", "if grants[i].Uses == 1 {\nreturn grants\n}\nreturn original(grants, i)"), simulator},
-	{"a grant for one call covers others", condition(core+"Grant.covers", "ArgsHash", "true"), simulator},
-	{"a grant never expires", condition(core+"Covering", "Expires Now", "false"), simulator},
-	{"a grant for one tool covers all", condition(core+"Covering", "Tool", "false"), simulator},
+	{"a grant is never used up", around(core+"use", "if grants[i].Uses == 1 {\nreturn grants\n}\nreturn original(grants, i)"), simulator},
+	{"a grant for one call covers others", condition(core+"grants.covers", "ArgsHash", "true"), simulator},
+	{"a grant never expires", condition(core+"grants.covering", "Expires now", "false"), simulator},
+	{"a grant for one tool covers all", condition(core+"grants.covering", "Tool", "false"), simulator},
 	{"a tool runs by a decision that may be forgotten", call(act+"loadState", "confirm", ""), histories(100_000)},
 
 	// What authors of agents and services see.

@@ -1,0 +1,150 @@
+package core_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+var (
+	callBook   = sdk.ToolRequest{Name: "book", Arguments: `{"n":1}`}
+	callCharge = sdk.ToolRequest{Name: "charge", Arguments: `{"n":1}`}
+	holding    = sdk.PermissionTerms{
+		Mode: sdk.PermissionHold, Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: minute}},
+	}
+)
+
+// TestReplied_NeedsThePlanThatWasMadeForIt: a plan for anything else would open calls that nobody ruled on.
+func TestReplied_NeedsThePlanThatWasMadeForIt(t *testing.T) {
+	t.Parallel()
+	begin := func(run string) *rig {
+		r := newRig(newSpec(service("book", minute), inline("charge", false)))
+		mustStep(t, r, r.deliver("init-1", started(run, "hello")))
+		return r
+	}
+	for what, plan := range map[string]func(*rig) *core.RoundPlan{
+		"none":          nil,
+		"another reply": func(r *rig) *core.RoundPlan { return r.replied("", callCharge).Plan },
+		"fewer calls":   func(r *rig) *core.RoundPlan { return r.replied("", callBook).Plan },
+		"another run":   func(*rig) *core.RoundPlan { return begin("order 8").replied("", callBook, callCharge).Plan },
+		"another use of tokens": func(r *rig) *core.RoundPlan {
+			reply := r.replied("", callBook, callCharge).Reply
+			reply.Usage.Prompt++
+			return r.plan(reply)
+		},
+		"an earlier turn": func(r *rig) *core.RoundPlan {
+			plan := r.replied("", callBook, callCharge).Plan
+			mustStep(t, r, r.drive(r.replied("no JSON")))
+			return plan
+		},
+		"an earlier round": func(r *rig) *core.RoundPlan {
+			plan := r.replied("", callBook, callCharge).Plan
+			mustStep(t, r, r.drive(r.replied("", callCharge)))
+			mustStep(t, r, r.drive(core.Returned{Results: []core.Result{{Call: r.state.Calls[0].ID, Kind: core.ResultInline, Data: []byte(`{}`)}}}))
+			return plan
+		},
+	} {
+		r := begin("order 7")
+		var made *core.RoundPlan
+		if plan != nil {
+			made = plan(r)
+		}
+		rev := r.state.Rev
+		ev := r.replied("", callBook, callCharge)
+		own := ev.Plan
+		ev.Plan = made
+		if _, _, err := r.step(r.drive(ev)); !errors.Is(err, core.ErrIllegal) {
+			t.Errorf("with the plan of %s: %v, want %v", what, err, core.ErrIllegal)
+		}
+		ev.Plan = own
+		if e := mustStep(t, r, r.drive(ev)); e.Rev != rev+1 || len(e.Head.Calls) != 2 {
+			t.Errorf("after the plan of %s its own opens %d calls in entry %d", what, len(e.Head.Calls), e.Rev)
+		}
+	}
+}
+
+// TestPlan_DeniesWhatNothingAllows: whatever whoever drives the run leaves out, a call is made only when something allows it.
+func TestPlan_DeniesWhatNothingAllows(t *testing.T) {
+	t.Parallel()
+	nobody := holding
+	nobody.Stages = nil
+	for what, test := range map[string]struct {
+		rule func(*core.RoundPlan)
+		want string
+	}{
+		"no ruling":          {func(*core.RoundPlan) {}, "nothing ruled on the call"},
+		"an unknown verdict": {func(p *core.RoundPlan) { p.Rule(0, core.Ruling{Verdict: "perhaps"}) }, "nothing ruled on the call"},
+		"asked, but no request": {
+			func(p *core.RoundPlan) { p.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: holding}) }, "there is nobody to ask",
+		},
+		"an empty request": {func(p *core.RoundPlan) {
+			p.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: holding})
+			p.Ask(0, nil)
+		}, "there is nobody to ask"},
+		"terms without a stage": {func(p *core.RoundPlan) {
+			p.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: nobody})
+			p.Ask(0, []byte(`{}`))
+		}, "there is nobody to ask"},
+		"denied": {func(p *core.RoundPlan) { p.Rule(0, core.Ruling{Verdict: core.VerdictDeny, Reason: "never"}) }, "never"},
+	} {
+		spec := newSpec(service("book", minute))
+		spec.Gated = true
+		r := begun(t, spec)
+		ev := r.replied("", callBook)
+		test.rule(ev.Plan)
+		if ev.Plan.Calls[0].Waits() {
+			t.Errorf("%s: the plan says that the call waits", what)
+		}
+		e := mustStep(t, r, r.drive(ev))
+		if len(e.Results) != 1 || e.Results[0].Kind != core.ResultDenied || !strings.Contains(string(e.Results[0].Data), test.want) {
+			t.Errorf("%s: results %s, want one that is denied: %s", what, encode(t, e.Results), test.want)
+		}
+		if len(e.Effects) > 0 || len(e.Requests) > 0 {
+			t.Errorf("%s: effects %s and requests %s", what, encode(t, e.Effects), encode(t, e.Requests))
+		}
+	}
+}
+
+// TestPlan_TakesGrantsCallByCall: a grant for one more use covers the first of two calls of a reply, and the second is asked for.
+func TestPlan_TakesGrantsCallByCall(t *testing.T) {
+	t.Parallel()
+	spec := newSpec(service("book", minute))
+	spec.Gated = true
+	r := begun(t, spec)
+	terms := holding
+	terms.Scopes = []sdk.GrantScope{sdk.ScopeTool}
+	asks := core.Ruling{Verdict: core.VerdictAsk, Terms: terms}
+
+	ev := r.replied("", callBook)
+	if !ev.Plan.Rule(0, asks) {
+		t.Fatal("a call that no grant covers need not be asked for")
+	}
+	ev.Plan.Ask(0, []byte(`{}`))
+	mustStep(t, r, r.drive(ev))
+	request := r.state.Calls[1]
+	allowed := r.answer(r.effect(r.state.Opened, request.ID), 0, `{}`)
+	allowed.Decision, allowed.Received = &sdk.PermissionDecision{
+		Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, Uses: 1, ArgsHash: request.Gate.ArgsHash,
+	}, r.now
+	mustStep(t, r, r.deliver("decision-1", allowed))
+	mustStep(t, r, r.deliver("answer-1", r.answer(r.effect(r.state.Rev, r.state.Calls[0].ID), 0, `{}`)))
+
+	ev = r.replied("", callBook, callBook)
+	if ev.Plan.Rule(0, asks) || !ev.Plan.Rule(1, asks) {
+		t.Error("want the first call covered, and the second asked for")
+	}
+	ev.Plan.Ask(1, []byte(`{}`))
+	if len(r.state.Grants) != 1 {
+		t.Errorf("planning has changed the grants of the run: %+v", r.state.Grants)
+	}
+	e := mustStep(t, r, r.drive(ev))
+	if len(e.Decisions) != 1 || e.Decisions[0].Call != e.Head.Calls[0].ID || e.Decisions[0].Grant != request.ID || len(e.Head.Grants) != 0 {
+		t.Errorf("decisions %+v, and grants that are left %+v", e.Decisions, e.Head.Grants)
+	}
+	if e.Head.Calls[0].Held != "" || e.Head.Calls[1].Held == "" {
+		t.Errorf("calls %+v", e.Head.Calls)
+	}
+}

@@ -1,0 +1,140 @@
+package core
+
+import (
+	"encoding/json"
+	"slices"
+
+	"agentd/sdk"
+)
+
+// Verdict is what becomes of a planned call. The zero Verdict is that of nobody: the call is denied.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictAllow Verdict = "allow" // the call is made
+	VerdictAsk   Verdict = "ask"   // people are asked, unless a grant decides
+	VerdictDeny  Verdict = "deny"  // it is not allowed
+	VerdictBlock Verdict = "block" // a hook keeps it from being made
+	VerdictSet   Verdict = "set"   // a hook gives its result instead
+)
+
+// Ruling is what hooks and the permission policy make of one planned call.
+type Ruling struct {
+	Verdict Verdict
+	Reason  string
+	// Rule of the policy, for the record.
+	Rule string
+	// Terms are those under which people are asked.
+	Terms sdk.PermissionTerms
+	// Result is canonical, and the result of a call whose Verdict is VerdictSet.
+	Result json.RawMessage
+}
+
+// Rule gives the i-th call its ruling. A call that is to be asked for is decided by a grant of the run where one covers it, of which
+// it takes a use. Rule reports whether people have to be asked: then Grant or Ask must follow, without which the call is denied.
+func (p *RoundPlan) Rule(i int, r Ruling) (ask bool) {
+	c := &p.Calls[i]
+	c.ruling = r
+	if r.Verdict != VerdictAsk {
+		return false
+	}
+	g := p.grants.take(c.Tool, c.Args, &r.Terms)
+	if g == nil {
+		c.ruling.Verdict, c.ruling.Reason = VerdictDeny, "there is nobody to ask"
+		return true
+	}
+	c.decision = &Decision{Call: c.ID, Decision: sdk.DecisionAllow, Scope: g.Scope, Grant: g.Request, Rule: r.Rule}
+	c.ruling = Ruling{Verdict: VerdictAllow}
+	if g.Deny {
+		c.decision.Decision, c.decision.Reason = sdk.DecisionDeny, g.Reason
+		c.ruling = Ruling{Verdict: VerdictDeny, Reason: g.Reason}
+	}
+	return false
+}
+
+// Grant allows the i-th call because a grant wider than the run covers it.
+func (p *RoundPlan) Grant(i int, id string) {
+	c := &p.Calls[i]
+	c.decision = &Decision{Call: c.ID, Decision: sdk.DecisionAllow, Grant: id, Rule: c.ruling.Rule}
+	c.ruling = Ruling{Verdict: VerdictAllow}
+}
+
+// Ask has people asked for the i-th call, with the canonical data of the request.
+func (p *RoundPlan) Ask(i int, request json.RawMessage) {
+	if c := &p.Calls[i]; len(request) > 0 && len(c.ruling.Terms.Stages) > 0 {
+		c.ruling.Verdict, c.request = VerdictAsk, request
+	}
+}
+
+// grants are those of a run, as far as they decide the calls of a round.
+type grants struct {
+	left    []Grant
+	matches func(pattern string, args json.RawMessage) bool
+	// initiator is the principal that started the run; now is in Unix milliseconds.
+	initiator string
+	now       int64
+}
+
+func (s *Spec) grants(h *Head, now int64) grants {
+	return grants{left: h.Grants, matches: s.Matches, initiator: h.Init.Who, now: now}
+}
+
+// take returns the grant that decides a call which is to be asked for under the terms, and uses it; nil is none.
+func (g *grants) take(tool string, args json.RawMessage, terms *sdk.PermissionTerms) *Grant {
+	i := g.covering(tool, args, terms)
+	if i < 0 {
+		return nil
+	}
+	taken := g.left[i]
+	if !taken.Deny {
+		g.left = use(g.left, i)
+	}
+	return &taken
+}
+
+// covering returns the index of that grant, or -1. A denial comes before what allows.
+func (g *grants) covering(tool string, args json.RawMessage, terms *sdk.PermissionTerms) int {
+	found := -1
+	for i := range g.left {
+		k := &g.left[i]
+		if k.Tool != tool || k.Expires > 0 && k.Expires <= g.now || !g.covers(k, args) {
+			continue
+		}
+		if k.Deny {
+			return i
+		}
+		if found < 0 && terms.Admit(k.Scope, k.By, k.Signed, g.initiator) {
+			found = i
+		}
+	}
+	return found
+}
+
+func (g *grants) covers(k *Grant, args json.RawMessage) bool {
+	switch k.Scope {
+	case sdk.ScopeCall:
+		return k.ArgsHash == sdk.ArgsHash(args)
+	case sdk.ScopeToolPattern:
+		return g.matches != nil && g.matches(k.Pattern, args)
+	case sdk.ScopeTool, sdk.ScopePrincipal:
+		return true
+	}
+	return false
+}
+
+// use takes one use of the grant with that index, and returns the grants that are left. It does not modify grants.
+func use(grants []Grant, i int) []Grant {
+	left := slices.Clone(grants)
+	switch left[i].Uses {
+	case 0:
+	case 1:
+		left = slices.Delete(left, i, i+1)
+	default:
+		left[i].Uses--
+	}
+	return left
+}
+
+// gated reports whether calls of the run need rulings.
+func (s *Spec) gated(h *Head) bool { return s.Gated || len(h.Require) > 0 }
