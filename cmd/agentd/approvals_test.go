@@ -5,15 +5,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/desk"
+	"agentd/internal/setup"
 )
 
 const (
@@ -57,9 +56,9 @@ func clerkProject(t *testing.T, settings string) (config, script string) {
 // asks starts a run of the clerk and returns the short ids of what it asks: its permission request, and its question.
 func (s *system) asks(run string) (request, question string) {
 	s.t.Helper()
-	s.expect(exitOK, "run", "clerk", "-m", "Pay", "--subject", run, "-d")
+	s.expect(cli.ExitOK, "run", "clerk", "-m", "Pay", "--subject", run, "-d")
 	for deadline := time.Now().Add(wait); time.Now().Before(deadline); {
-		out, _ := s.expect(exitOK, "approvals", "list", "-o", "json")
+		out, _ := s.expect(cli.ExitOK, "approvals", "list", "-o", "json")
 		var items []desk.Item
 		if err := json.Unmarshal([]byte(out), &items); err != nil {
 			s.t.Fatalf("%s is no list: %v", out, err)
@@ -84,12 +83,12 @@ func (s *system) asks(run string) (request, question string) {
 func TestApprovals_AreListedShownAndDecided(t *testing.T) {
 	config, script := clerkProject(t, "approvals: {as: jane}\n")
 	s := startDev(t, config, script)
-	out, _ := s.expect(exitOK, "approvals", "list")
+	out, _ := s.expect(cli.ExitOK, "approvals", "list")
 	contains(t, out, "nothing waits for a person")
 	request, question := s.asks("one")
-	out, _ = s.expect(exitOK, "approvals", "list")
+	out, _ = s.expect(cli.ExitOK, "approvals", "list")
 	contains(t, out, "EXPIRES IN", request, "pay", "high", `{"amount":120,"to":"ACME \u202e.dtL\u001b[2J"}`, question, "(question)", "Which account?")
-	out, _ = s.expect(exitOK, "approvals", "show", request)
+	out, _ = s.expect(cli.ExitOK, "approvals", "show", request)
 	contains(t, out, "it moves money; risk high", "arguments, written by the model", `"to": "ACME \u202e.dtL\u001b[2J"`,
 		"run+tool+pattern", "#/bank/pay/1.0.0", "approvals approve "+request)
 	for _, bad := range []string{"\u202e", "\x1b"} {
@@ -97,30 +96,30 @@ func TestApprovals_AreListedShownAndDecided(t *testing.T) {
 			t.Errorf("%q reaches the terminal", bad)
 		}
 	}
-	out, _ = s.expect(exitOK, "approvals", "show", question)
+	out, _ = s.expect(cli.ExitOK, "approvals", "show", question)
 	contains(t, out, "text, written by the model", "Which account?", "1. Current", "2. Savings")
 
-	_, problem := s.expect(exitFailure, "approvals", "approve", request, "--scope", "principal+agent+tool")
+	_, problem := s.expect(cli.ExitFailure, "approvals", "approve", request, "--scope", "principal+agent+tool")
 	contains(t, problem, "was not offered; offered: call, run+tool, run+tool+pattern")
-	_, problem = s.expect(exitUsage, "approvals", "approve", request, "--pattern", "args.amount <")
+	_, problem = s.expect(cli.ExitUsage, "approvals", "approve", request, "--pattern", "args.amount <")
 	contains(t, problem, "is no CEL expression")
-	_, problem = s.expect(exitFailure, "approvals", "edit", request, "--args", `{"amount": -1, "to": "ACME"}`)
+	_, problem = s.expect(cli.ExitFailure, "approvals", "edit", request, "--args", `{"amount": -1, "to": "ACME"}`)
 	contains(t, problem, "$.amount: expected at least 0, got number -1")
-	_, problem = s.expect(exitUsage, "approvals", "edit", request)
+	_, problem = s.expect(cli.ExitUsage, "approvals", "edit", request)
 	contains(t, problem, "there is no terminal for an editor")
-	_, problem = s.expect(exitFailure, "approvals", "edit", request, "--args", `{"to": "ACME \u202e.dtL\u001b[2J", "amount": 120}`)
+	_, problem = s.expect(cli.ExitFailure, "approvals", "edit", request, "--args", `{"to": "ACME \u202e.dtL\u001b[2J", "amount": 120}`)
 	contains(t, problem, "nothing is different")
-	out, problem = s.expect(exitOK, "approvals", "edit", request, "--args", `{"amount": 40, "to": "ACME"}`, "--reason", "half")
+	out, problem = s.expect(cli.ExitOK, "approvals", "edit", request, "--args", `{"amount": 40, "to": "ACME"}`, "--reason", "half")
 	contains(t, out, `pay {"amount":40,"to":"ACME"}`, "allowed; the call goes out")
 	contains(t, problem, `-   "amount": 120,`, `+   "amount": 40,`, "as jane (approvals.as")
-	_, problem = s.expect(exitFailure, "approvals", "deny", request, "--reason", "late")
+	_, problem = s.expect(cli.ExitFailure, "approvals", "deny", request, "--reason", "late")
 	contains(t, problem, "is not open: it was decided")
-	out, _ = s.expect(exitOK, "approvals", "answer", question, "Savings")
+	out, _ = s.expect(cli.ExitOK, "approvals", "answer", question, "Savings")
 	contains(t, out, "answered; the run goes on")
 
-	out, _ = s.expect(exitOK, "approvals", "log", "one")
+	out, _ = s.expect(cli.ExitOK, "approvals", "log", "one")
 	contains(t, out, "requested  pay", "decided    pay  jane: allow call: half", `edited     pay  {"amount":40,"to":"ACME"}`, "made       pay  #/bank/pay/1.0.0")
-	out, _ = s.expect(exitOK, "approvals", "log", "-o", "json")
+	out, _ = s.expect(cli.ExitOK, "approvals", "log", "-o", "json")
 	contains(t, out, `"who": "jane"`, `"policy": "`, `"entry": "`, `"args_sha256": "`)
 }
 
@@ -128,23 +127,23 @@ func TestApprovals_DenyAskBackAndWiderScope(t *testing.T) {
 	config, script := clerkProject(t, "")
 	s := startDev(t, config, script)
 	request, _ := s.asks("denied")
-	out, _ := s.expect(exitOK, "approvals", "deny", request, "--reason", "paid already", "--as", "joe")
+	out, _ := s.expect(cli.ExitOK, "approvals", "deny", request, "--reason", "paid already", "--as", "joe")
 	contains(t, out, "denied; the model is told")
 	request, _ = s.asks("asked")
-	out, _ = s.expect(exitOK, "approvals", "ask", request, "Which invoice?", "--as", "joe", "-o", "json")
+	out, _ = s.expect(cli.ExitOK, "approvals", "ask", request, "Which invoice?", "--as", "joe", "-o", "json")
 	contains(t, out, `"state": "counted"`, `"decision": "ask"`, `"who": "joe"`)
 	request, question := s.asks("wider")
-	out, _ = s.expect(exitOK, "approvals", "approve", request, "--pattern", "args.amount < 200", "--uses", "3", "--for", "1h", "--as", "joe")
+	out, _ = s.expect(cli.ExitOK, "approvals", "approve", request, "--pattern", "args.amount < 200", "--uses", "3", "--for", "1h", "--as", "joe")
 	contains(t, out, "allowed; the call goes out, and further ones within run+tool+pattern")
-	_, problem := s.expect(exitFailure, "approvals", "approve", question)
+	_, problem := s.expect(cli.ExitFailure, "approvals", "approve", question)
 	contains(t, problem, question+" is a question, not a permission request")
-	_, problem = s.expect(exitUsage, "approvals", "approve", request, "--as", "no token")
+	_, problem = s.expect(cli.ExitUsage, "approvals", "approve", request, "--as", "no token")
 	contains(t, problem, `"no token" cannot be a principal`)
-	_, problem = s.expect(exitFailure, "approvals", "answer", question, "--input", `{"answer": 5}`)
+	_, problem = s.expect(cli.ExitFailure, "approvals", "answer", question, "--input", `{"answer": 5}`)
 	contains(t, problem, "$.answer: expected string, got number 5")
-	s.expect(exitUsage, "approvals", "answer", question)
-	s.expect(exitOK, "runs", "cancel", "wider")
-	_, problem = s.expect(exitFailure, "approvals", "show", question)
+	s.expect(cli.ExitUsage, "approvals", "answer", question)
+	s.expect(cli.ExitOK, "runs", "cancel", "wider")
+	_, problem = s.expect(cli.ExitFailure, "approvals", "show", question)
 	contains(t, problem, "is not open")
 }
 
@@ -155,10 +154,10 @@ func TestApprovals_EscalationIsShownAndLogged(t *testing.T) {
       escalate: [{domain: the.boss, expires: 1h}]
       scopes:`, 1))
 	s := startDev(t, config, script)
-	s.expect(exitOK, "run", "clerk", "-m", "Pay", "--subject", "late", "-d")
+	s.expect(cli.ExitOK, "run", "clerk", "-m", "Pay", "--subject", "late", "-d")
 	var items []desk.Item
 	for deadline := time.Now().Add(wait); len(items) == 0 && time.Now().Before(deadline); {
-		out, _ := s.expect(exitOK, "approvals", "list", "--domain", "the.boss", "-o", "json")
+		out, _ := s.expect(cli.ExitOK, "approvals", "list", "--domain", "the.boss", "-o", "json")
 		if err := json.Unmarshal([]byte(out), &items); err != nil {
 			t.Fatalf("%s is no list: %v", out, err)
 		}
@@ -166,12 +165,12 @@ func TestApprovals_EscalationIsShownAndLogged(t *testing.T) {
 	if len(items) != 1 {
 		t.Fatalf("the boss is asked %d times", len(items))
 	}
-	out, _ := s.expect(exitOK, "approvals", "show", items[0].Short, "--domain", "the.boss")
+	out, _ := s.expect(cli.ExitOK, "approvals", "show", items[0].Short, "--domain", "the.boss")
 	contains(t, out, "1 domain did not decide in time", "approvals approve "+items[0].Short+" --domain the.boss")
-	_, problem := s.expect(exitFailure, "approvals", "approve", items[0].Short)
+	_, problem := s.expect(cli.ExitFailure, "approvals", "approve", items[0].Short)
 	contains(t, problem, "with --domain '*' for all domains")
-	s.expect(exitOK, "approvals", "deny", items[0].Short, "--domain", "the.boss", "--reason", "no")
-	out, _ = s.expect(exitOK, "approvals", "log", "late")
+	s.expect(cli.ExitOK, "approvals", "deny", items[0].Short, "--domain", "the.boss", "--reason", "no")
+	out, _ = s.expect(cli.ExitOK, "approvals", "log", "late")
 	contains(t, out, "escalated  pay  nobody decided in time; the.boss is asked", "deny call: no")
 }
 
@@ -183,7 +182,7 @@ func TestApprovals_WatchPrintsChanges(t *testing.T) {
 	var out, errors output
 	s.background(&out, &errors, "approvals", "watch")
 	s.until(&out, "added    "+request)
-	s.expect(exitOK, "approvals", "deny", request, "--reason", "no")
+	s.expect(cli.ExitOK, "approvals", "deny", request, "--reason", "no")
 	s.until(&out, "removed")
 }
 
@@ -193,7 +192,7 @@ func TestDev_ServesTheDesk(t *testing.T) {
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hooked <- r.Header.Get("Webhook-Id") }))
 	defer hook.Close()
 	t.Setenv("HOOK_SECRET", "s3cret")
-	t.Setenv(defaultTokenEnv, "")
+	t.Setenv(setup.DefaultTokenEnv, "")
 	config, script := clerkProject(t, "approvals:\n  http: 127.0.0.1:0\n  webhooks: [{url: "+hook.URL+", secret_env: HOOK_SECRET}]\n")
 	s := startDev(t, config, script)
 	_, rest, _ := strings.Cut(s.out.String(), "approvals http")
@@ -214,7 +213,7 @@ func TestDev_ServesTheDesk(t *testing.T) {
 		t.Fatalf("%s answers %s %s, %v", address, response.Status, body, err)
 	}
 	contains(t, string(body), `"tool":"pay"`)
-	_, problem := s.expect(exitUsage, "approvals", "serve", "--domain", "the.boss")
+	_, problem := s.expect(cli.ExitUsage, "approvals", "serve", "--domain", "the.boss")
 	contains(t, problem, "webhooks are told of approvals.domains")
 	told := map[string]bool{}
 	for len(told) < 2 {
@@ -227,68 +226,14 @@ func TestDev_ServesTheDesk(t *testing.T) {
 	}
 }
 
-func TestApprover_IsWhoNATSKnows(t *testing.T) {
-	dir := t.TempDir()
-	creds := filepath.Join(dir, "jane.creds")
-	write(t, creds, "-----BEGIN NATS USER JWT-----\ne30.eyJuYW1lIjoiamFuZSJ9.c2ln\n------END NATS USER JWT------\n")
-	t.Setenv("NATS_URL", "")
-	for _, c := range []struct{ name, url, creds, file, flag, want string }{
-		{"flag", "nats://joe:x@h:1", creds, "boss", "me", "me"},
-		{"configuration", "nats://joe:x@h:1", creds, "boss", "", "boss"},
-		{"credentials", "nats://joe:x@h:1", creds, "", "", "jane"},
-		{"user", "nats://joe:x@h:1,nats://h:2", "", "", "", "joe"},
-		{"nobody", "nats://h:1", "", "", "", ""},
-		{"no token", "nats://a.b:x@h:1", "", "", "", ""},
-		{"dev", "", "", "", "", systemUser()},
-	} {
-		a := &app{}
-		cfg, err := a.settings()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.NATS.Creds, cfg.Approvals.As = c.creds, c.file
-		override(&cfg.NATS.URL, c.url)
-		got, err := a.approver(cfg, c.flag)
-		if err != nil || got.who != c.want {
-			t.Errorf("%s: %q, %v; want %q", c.name, got.who, err, c.want)
-		}
-	}
-	if _, err := (&app{}).approver(nil, "two words"); err == nil {
-		t.Error("two words are a principal")
-	}
-	if systemUser() == "" && os.Getenv("USER") != "" {
-		t.Error("the operating system's user is nobody")
-	}
-}
-
-func TestForm_AsksForTheFieldsOfTheSchema(t *testing.T) {
-	t.Parallel()
-	schema := `{"type": "object", "required": ["seats", "who"], "properties": {
-		"who": {"type": "string", "description": "For\u001b whom?"}, "seats": {"type": "integer", "minimum": 1}, "window": {"type": "boolean"},
-		"class": {"enum": ["a", "b"]}, "note": {"type": "string"}}}`
-	var asked strings.Builder
-	p := (&app{streams: streams{in: strings.NewReader("two\n\n0\n2\njane\nc\na\n\ntrue\n"), err: &asked}}).lines()
-	got, err := p.form(json.RawMessage(schema))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(`{"class":"a","seats":2,"who":"jane","window":true}`, string(got)); diff != "" {
-		t.Errorf("form (-want +got):\n%s\n%s", diff, asked.String())
-	}
-	contains(t, asked.String(), "seats (integer) > ", "want integer, got string", "this one is needed", "want at least 1, got number 0", `want one of "a", "b"`, `who: For\u001b whom? (string) > `, `class (one of ["a","b"], optional) > `, "note (string, optional) > ")
-	if _, err := p.form(json.RawMessage(schema)); err == nil {
-		t.Error("a form without input is sent")
-	}
-}
-
 // Where principals are required, agentd dev takes the operating system's user for who starts a run.
 func TestApprovals_DevStartsRunsAsTheSystemsUser(t *testing.T) {
-	if systemUser() == "" {
+	if setup.SystemUser() == "" {
 		t.Skip("the operating system's user has no name")
 	}
 	config, script := clerkProject(t, "identity: required\napprovals: {as: jane}\n")
 	s := startDev(t, config, script)
 	request, _ := s.asks("one")
-	out, _ := s.expect(exitOK, "approvals", "show", request)
-	contains(t, out, "started by   "+systemUser())
+	out, _ := s.expect(cli.ExitOK, "approvals", "show", request)
+	contains(t, out, "started by   "+setup.SystemUser())
 }

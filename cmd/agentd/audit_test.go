@@ -4,21 +4,23 @@ import (
 	"encoding/json"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/cmd/agentd/internal/follow"
+	"agentd/sdk/wire"
 )
 
 func TestAudit_SaysWhatItCheckedAndWhatIsWrong(t *testing.T) {
 	config, script := chatProject(t)
 	s := startDev(t, config, script)
-	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", endWord)
-	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "two", "--detach")
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", follow.EndWord)
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "two", "--detach")
 	s.waiting("two")
 
-	out, _ := s.expect(exitOK, "audit", "verify", "one")
+	out, _ := s.expect(cli.ExitOK, "audit", "verify", "one")
 	contains(t, out, "checked   1 run with", "result    nothing wrong")
-	out, _ = s.expect(exitOK, "audit", "verify", "--all", "-o", "json")
+	out, _ = s.expect(cli.ExitOK, "audit", "verify", "--all", "-o", "json")
 	var report struct {
 		Violations []struct{ Invariant, Name string }
 		Checked    struct{ Runs, Inits, Entries, Events int }
@@ -29,14 +31,14 @@ func TestAudit_SaysWhatItCheckedAndWhatIsWrong(t *testing.T) {
 	if c := report.Checked; c.Runs != 2 || c.Inits != 2 || c.Entries < 5 || c.Events < 3 || len(report.Violations) > 0 {
 		t.Errorf("the report is %s", out)
 	}
-	out, _ = s.expect(exitOK, "audit", "verify", "--since", "1h")
+	out, _ = s.expect(cli.ExitOK, "audit", "verify", "--since", "1h")
 	contains(t, out, "checked   2 runs", "2 init events")
 
-	_, problem := s.expect(exitUsage, "audit", "verify")
+	_, problem := s.expect(cli.ExitUsage, "audit", "verify")
 	contains(t, problem, "--since, or --all")
-	_, problem = s.expect(exitUsage, "audit", "verify", "--since", "soon")
+	_, problem = s.expect(cli.ExitUsage, "audit", "verify", "--since", "soon")
 	contains(t, problem, "soon")
-	_, problem = s.expect(exitFailure, "audit", "verify", "three")
+	_, problem = s.expect(cli.ExitFailure, "audit", "verify", "three")
 	contains(t, problem, `there is no run "three"`)
 
 	// Something overwrites the journal, and a terminal event.
@@ -45,12 +47,12 @@ func TestAudit_SaysWhatItCheckedAndWhatIsWrong(t *testing.T) {
 	if _, err := nc.RequestMsg(gone, wait); err != nil {
 		t.Fatal(err)
 	}
-	out, _ = s.expect(exitFailure, "audit", "verify", "one", "two")
+	out, _ = s.expect(cli.ExitFailure, "audit", "verify", "one", "two")
 	contains(t, out, "two\n", "a journal is an unbroken chain that only grows (I6)", "result    1 violation")
-	out, _ = s.expect(exitFailure, "audit", "verify", "--all", "-o", "json")
+	out, _ = s.expect(cli.ExitFailure, "audit", "verify", "--all", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Violations) != 1 || report.Violations[0].Invariant != "I6" {
 		t.Errorf("%v; the report is %s", err, out)
 	}
-	out, _ = s.expect(exitOK, "runs", "list")
+	out, _ = s.expect(cli.ExitOK, "runs", "list")
 	contains(t, out, "unreadable", "one")
 }

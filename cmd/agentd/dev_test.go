@@ -7,12 +7,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/cmd/agentd/internal/follow"
 )
 
 func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	s.serve()
-	out, progress := s.expect(exitOK, "run", "travel.desk", "--message", "Two nights in Lisbon", "--subject", "trip 1", "--answer", "Yes, book both")
+	out, progress := s.expect(cli.ExitOK, "run", "travel.desk", "--message", "Two nights in Lisbon", "--subject", "trip 1", "--answer", "Yes, book both")
 	var got, want map[string]any
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("the result is no JSON: %v\n%s", err, out)
@@ -27,39 +30,39 @@ func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
 	contains(t, progress, "calls     search_flights", "calls     search_hotels", "asks      TAP flies at 09:40",
 		"answer    Yes, book both", "result    book_trip", "finished  completed")
 
-	out, _ = s.expect(exitOK, "runs", "list")
+	out, _ = s.expect(cli.ExitOK, "runs", "list")
 	contains(t, out, "trip 1", "travel.desk", "done (completed)")
-	out, _ = s.expect(exitOK, "runs", "show", "trip 1")
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "trip 1")
 	contains(t, out, "4 calls", "book_trip", "TRIP-TP-533-casa-do-rio", "journal (9)")
-	out, progress = s.expect(exitOK, "runs", "follow", "trip 1", "-o", "json")
+	out, progress = s.expect(cli.ExitOK, "runs", "follow", "trip 1", "-o", "json")
 	contains(t, out, `"type": "travel.desk.done"`)
 	contains(t, progress, "asks      TAP flies at 09:40", "finished  completed")
-	out, _ = s.expect(exitOK, "provision")
+	out, _ = s.expect(cli.ExitOK, "provision")
 	contains(t, out, "nothing to change")
-	out, _ = s.expect(exitOK, "doctor")
+	out, _ = s.expect(cli.ExitOK, "doctor")
 	contains(t, out, "nothing found")
 	s.until(&s.out, "finished  completed") // dev shows the same
 }
 
 func TestRun_TellsWhatIsWrong(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
-	_, problem := s.expect(exitRun, "run", "no.such.agent", "-m", "hello")
+	_, problem := s.expect(cli.ExitRun, "run", "no.such.agent", "-m", "hello")
 	contains(t, problem, "unknown_agent")
-	_, problem = s.expect(exitRun, "run", "travel.desk", "--input", `{"message": 5}`)
+	_, problem = s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`)
 	contains(t, problem, "contract_violation", "$.message: expected string, got number 5")
-	out, _ := s.expect(exitRun, "run", "travel.desk", "--input", `{"message": 5}`, "-o", "json")
+	out, _ := s.expect(cli.ExitRun, "run", "travel.desk", "--input", `{"message": 5}`, "-o", "json")
 	contains(t, out, `"code": "contract_violation"`)
-	_, problem = s.expect(exitUsage, "run", "travel.desk", "-m", "hello", "--subject", "a\tb")
+	_, problem = s.expect(cli.ExitUsage, "run", "travel.desk", "-m", "hello", "--subject", "a\tb")
 	contains(t, problem, "$.subject: expected text without control characters")
-	_, problem = s.expect(exitFailure, "run", "travel.desk", "-m", strings.Repeat("a", 2<<20))
+	_, problem = s.expect(cli.ExitFailure, "run", "travel.desk", "-m", strings.Repeat("a", 2<<20))
 	contains(t, problem, "larger than the broker takes (1048576 bytes)")
 	// Subjects are never part of a NATS subject, so they may hold anything else.
-	s.expect(exitFailure, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip *.> ü", "--timeout", "300ms")
+	s.expect(cli.ExitFailure, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip *.> ü", "--timeout", "300ms")
 	s.waiting("trip *.> ü")
-	_, problem = s.expect(exitFailure, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip *.> ü")
+	_, problem = s.expect(cli.ExitFailure, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip *.> ü")
 	contains(t, problem, "exists and is waiting", "runs follow 'trip *.> ü'")
 	for _, verb := range []string{"show", "follow", "cancel"} {
-		_, problem = s.expect(exitFailure, "runs", verb, "no such run")
+		_, problem = s.expect(cli.ExitFailure, "runs", verb, "no such run")
 		contains(t, problem, `there is no run "no such run"`)
 	}
 }
@@ -68,24 +71,24 @@ func TestRun_DetachesAndIsFollowedAndCancelled(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	s.serve()
 	for _, name := range []string{"one", "two"} {
-		out, _ := s.expect(exitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", name, "--detach")
+		out, _ := s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", name, "--detach")
 		if out != name+"\n" {
 			t.Errorf("detach prints %q", out)
 		}
 	}
 	s.waitingFor("one", "ask_question")
-	_, problem := s.expect(exitFailure, "runs", "follow", "one", "--timeout", "3s")
+	_, problem := s.expect(cli.ExitFailure, "runs", "follow", "one", "--timeout", "3s")
 	contains(t, problem, "asks      TAP flies at 09:40", "for somebody to answer", "the run goes on")
-	out, _ := s.expect(exitOK, "runs", "list", "--status", "waiting", "-o", "json")
+	out, _ := s.expect(cli.ExitOK, "runs", "list", "--status", "waiting", "-o", "json")
 	contains(t, out, `"run": "one"`, `"tool": "ask_question"`)
-	out, _ = s.expect(exitOK, "runs", "follow", "one", "--answer", "Yes")
+	out, _ = s.expect(cli.ExitOK, "runs", "follow", "one", "--answer", "Yes")
 	contains(t, out, "TRIP-TP-533-casa-do-rio")
 
-	out, _ = s.expect(exitOK, "runs", "cancel", "two", "--reason", "no time")
+	out, _ = s.expect(cli.ExitOK, "runs", "cancel", "two", "--reason", "no time")
 	contains(t, out, "cancelled")
-	_, problem = s.expect(exitRun, "runs", "follow", "two")
+	_, problem = s.expect(cli.ExitRun, "runs", "follow", "two")
 	contains(t, problem, "cancelled", "no time")
-	_, problem = s.expect(exitFailure, "runs", "cancel", "two")
+	_, problem = s.expect(cli.ExitFailure, "runs", "cancel", "two")
 	contains(t, problem, "done already")
 }
 
@@ -113,7 +116,7 @@ func chatProject(t *testing.T) (config, script string) {
 func TestRun_Converses(t *testing.T) {
 	config, script := chatProject(t)
 	s := startDev(t, config, script)
-	out, progress := s.expect(exitOK, "run", "chat", "-m", "Hello", "--answer", "With a trip", "--answer", endWord)
+	out, progress := s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--answer", "With a trip", "--answer", follow.EndWord)
 	if out != "Anything else?\n" {
 		t.Errorf("the result is %q", out)
 	}
@@ -126,10 +129,10 @@ func TestDev_ReloadsTheConfiguration(t *testing.T) {
 	write(t, config, "agents:\n  - nam: chat\n")
 	s.until(&s.errors, "the configuration before stays in use")
 	contains(t, s.errors.String(), "agentd.yaml:2:5: unknown key \"nam\"")
-	s.expect(exitUsage, "run", "second", "-m", "Hello") // other commands refuse it too
+	s.expect(cli.ExitUsage, "run", "second", "-m", "Hello") // other commands refuse it too
 	write(t, config, chat+"  - name: second\n    model: {name: gpt-4o-mini}\n")
 	s.until(&s.errors, "configuration reloaded")
-	out, _ := s.expect(exitOK, "run", "second", "-m", "Hello")
+	out, _ := s.expect(cli.ExitOK, "run", "second", "-m", "Hello")
 	if out != "How can I help?\n" {
 		t.Errorf("the new agent says %q", out)
 	}

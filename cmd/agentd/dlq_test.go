@@ -8,9 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
+
+	"agentd/cmd/agentd/dlq"
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/cmd/agentd/internal/follow"
+	"agentd/internal/show"
+	"agentd/sdk/wire"
 )
 
 // stranger publishes what it likes on the server of a running agentd dev.
@@ -42,11 +46,11 @@ func (s *system) post(nc *nats.Conn, subject string, data []byte) {
 }
 
 // letters waits until there are n dead letters and returns them.
-func (s *system) letters(n int, args ...string) []letter {
+func (s *system) letters(n int, args ...string) []dlq.Letter {
 	s.t.Helper()
 	for deadline := time.Now().Add(wait); ; <-time.After(20 * time.Millisecond) {
-		out, _ := s.expect(exitOK, append([]string{"dlq", "list", "-o", "json"}, args...)...)
-		var list []letter
+		out, _ := s.expect(cli.ExitOK, append([]string{"dlq", "list", "-o", "json"}, args...)...)
+		var list []dlq.Letter
 		if err := json.Unmarshal([]byte(out), &list); err != nil {
 			s.t.Fatalf("%v in %s", err, out)
 		}
@@ -68,9 +72,9 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	config, script := chatProject(t)
 	s := startDev(t, config, script)
 	nc := s.stranger()
-	out, _ := s.expect(exitOK, "dlq", "list")
+	out, _ := s.expect(cli.ExitOK, "dlq", "list")
 	contains(t, out, "no dead letters")
-	out, _ = s.expect(exitOK, "dlq", "list", "-o", "json")
+	out, _ = s.expect(cli.ExitOK, "dlq", "list", "-o", "json")
 	contains(t, out, "[]")
 
 	// An init event that is none, an answer to nothing, and one that a person got wrong.
@@ -82,7 +86,7 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 		Call: wire.CallID(nobody, "init", 1, 0, "agentd.conversation.turn", []byte(`{}`)),
 	}), answer("a1", "", `{"message":"hello","password":"hunter2"}`))
 	s.letters(2)
-	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "talk", "--detach")
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "talk", "--detach")
 	call := s.waiting("talk")
 	subject := wire.DefaultSubjects().Reply(wire.CallAddress{
 		Domain: "human_interaction", Type: "agentd_conversation_turn", Agent: "chat", Run: wire.NewRunKey("talk"), Call: call,
@@ -90,28 +94,28 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	s.post(nc, subject, answer("a2", call, `{"text":"wrong"}`))
 	list := s.letters(3)
 
-	out, _ = s.expect(exitOK, "dlq", "list")
+	out, _ = s.expect(cli.ExitOK, "dlq", "list")
 	contains(t, out, "SEQ", "invalid_event       chat", "agentd.start.chat", "unknown_run         chat", nobody.String(),
 		"contract_violation  chat              talk", "agentd.conversation.answered a2")
 	s.letters(1, "--run", "talk")
 	s.letters(1, "--reason", "unknown_run", "--agent", "chat", "--since", "1h")
 	s.letters(0, "--agent", "other")
 	s.letters(2, "--after", "1")
-	_, more := s.expect(exitOK, "dlq", "list", "--limit", "2")
+	_, more := s.expect(cli.ExitOK, "dlq", "list", "--limit", "2")
 	contains(t, more, "go on with: --after 2")
 
-	out, _ = s.expect(exitOK, "dlq", "show", "1")
+	out, _ = s.expect(cli.ExitOK, "dlq", "show", "1")
 	contains(t, out, "invalid_event", "message 1 of AGENTD_START", "no event", "{not json", "must send it anew", "cannot be redriven")
-	out, _ = s.expect(exitOK, "dlq", "show", "2")
+	out, _ = s.expect(cli.ExitOK, "dlq", "show", "2")
 	contains(t, out, `"password": "[redacted]"`)
-	out, _ = s.expect(exitOK, "dlq", "show", "2", "--secrets")
+	out, _ = s.expect(cli.ExitOK, "dlq", "show", "2", "--secrets")
 	contains(t, out, `"password": "hunter2"`)
-	out, _ = s.expect(exitOK, "dlq", "show", "3")
+	out, _ = s.expect(cli.ExitOK, "dlq", "show", "3")
 	contains(t, out, "talk (waiting)", "$.message: expected", "answers      "+call, `"text": "wrong"`, "agentd dlq redrive 3")
-	out, _ = s.expect(exitOK, "dlq", "show", "3", "-o", "json")
+	out, _ = s.expect(cli.ExitOK, "dlq", "show", "3", "-o", "json")
 	contains(t, out, `"reason": "contract_violation"`, `"run_status": "waiting"`, `"advice"`)
 
-	out, problem := s.expect(exitFailure, "dlq", "redrive", "1", "2", "3")
+	out, problem := s.expect(cli.ExitFailure, "dlq", "redrive", "1", "2", "3")
 	contains(t, problem, "1  refused: it still is no event", "2  refused: there is no run")
 	contains(t, out, "3  redriven on "+subject)
 	again := s.letters(3)
@@ -121,17 +125,17 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 
 	// An answer that counts came since.
 	s.post(nc, subject, answer("a3", call, `{"message":"right","end":true}`))
-	s.expect(exitOK, "runs", "follow", "talk", "-q")
-	_, problem = s.expect(exitFailure, "dlq", "redrive", "--run", "talk")
+	s.expect(cli.ExitOK, "runs", "follow", "talk", "-q")
+	_, problem = s.expect(cli.ExitFailure, "dlq", "redrive", "--run", "talk")
 	contains(t, problem, "refused: run talk has ended (stopped)")
 
-	_, problem = s.expect(exitUsage, "dlq", "drop", "1")
+	_, problem = s.expect(cli.ExitUsage, "dlq", "drop", "1")
 	contains(t, problem, "say so with --yes")
-	out, _ = s.expect(exitOK, "dlq", "drop", "1", "--yes")
+	out, _ = s.expect(cli.ExitOK, "dlq", "drop", "1", "--yes")
 	contains(t, out, "1  dropped")
-	_, problem = s.expect(exitFailure, "dlq", "show", "1")
+	_, problem = s.expect(cli.ExitFailure, "dlq", "show", "1")
 	contains(t, problem, "there is no dead letter 1")
-	out, _ = s.expect(exitOK, "dlq", "drop", "--agent", "chat", "--yes", "-o", "json")
+	out, _ = s.expect(cli.ExitOK, "dlq", "drop", "--agent", "chat", "--yes", "-o", "json")
 	contains(t, out, `"done": "dropped"`)
 	s.letters(0)
 }
@@ -146,8 +150,8 @@ func (s *system) waiting(run string) string {
 func (s *system) waitingFor(run, tool string) string {
 	s.t.Helper()
 	for deadline := time.Now().Add(wait); ; <-time.After(20 * time.Millisecond) {
-		out, _ := s.expect(exitOK, "runs", "list", "--status", "waiting", "-o", "json")
-		var rows []runRow
+		out, _ := s.expect(cli.ExitOK, "runs", "list", "--status", "waiting", "-o", "json")
+		var rows []show.RunRow
 		if err := json.Unmarshal([]byte(out), &rows); err != nil {
 			s.t.Fatal(err)
 		}
@@ -168,7 +172,7 @@ func TestDLQ_InitOfARunThatHasEndedIsRefused(t *testing.T) {
 	config, script := chatProject(t)
 	s := startDev(t, config, script)
 	nc := s.stranger()
-	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", endWord)
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", follow.EndWord)
 	// What a worker writes when a run keeps killing it.
 	stored, err := nc.Request("$JS.API.STREAM.MSG.GET.AGENTD_START", []byte(`{"seq":1}`), wait)
 	if err != nil {
@@ -184,7 +188,7 @@ func TestDLQ_InitOfARunThatHasEndedIsRefused(t *testing.T) {
 	if _, err := nc.RequestMsg(m, wait); err != nil {
 		t.Fatal(err)
 	}
-	_, problem := s.expect(exitFailure, "dlq", "redrive", "1")
+	_, problem := s.expect(cli.ExitFailure, "dlq", "redrive", "1")
 	contains(t, problem, "run one has ended (stopped), and its terminal event stands", "another subject")
 	s.letters(1)
 }

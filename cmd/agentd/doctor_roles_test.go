@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"agentd/cmd/agentd/internal/cli"
 )
 
 // What a server refuses to a role is neither missing nor wrong.
@@ -44,7 +46,7 @@ func TestCommands_SayWhatTheServerRefuses(t *testing.T) {
 		{"provision"}, {"approvals", "list"}, {"dlq", "list"}, {"audit", "verify", "--all"}, {"contracts", "list"},
 	} {
 		code, out, problems := g.agentd(append(command, "--nats", g.url("svc_local_bank_pay"))...)
-		if code != exitFailure || out != "" || !strings.Contains(problems, "the NATS server does not let this user") ||
+		if code != cli.ExitFailure || out != "" || !strings.Contains(problems, "the NATS server does not let this user") ||
 			strings.Contains(problems, "NATS reports an error") {
 			t.Errorf("agentd %q exits with %d:\n%s%s", command, code, out, problems)
 		}
@@ -54,7 +56,7 @@ func TestCommands_SayWhatTheServerRefuses(t *testing.T) {
 // findings are what doctor finds as a user: the codes, with what is not permitted.
 func (g *guarded) findings(user string) []string {
 	g.t.Helper()
-	out, problems := g.expect(exitOK, "doctor", "--nats", g.url(user), "-o", "json")
+	out, problems := g.expect(cli.ExitOK, "doctor", "--nats", g.url(user), "-o", "json")
 	if problems != "" {
 		g.t.Errorf("doctor as %s logs:\n%s", user, problems)
 	}

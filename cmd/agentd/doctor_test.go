@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/state/redistest"
 )
 
@@ -65,7 +66,7 @@ func newClinic(t *testing.T, syncs bool) *clinic {
 		t.Fatal(err)
 	}
 	c.write(healthyConfig)
-	if code, out := c.agentd("provision"); code != exitOK {
+	if code, out := c.agentd("provision"); code != cli.ExitOK {
 		t.Fatalf("provision exits with %d: %s", code, out)
 	}
 	return c
@@ -84,7 +85,7 @@ func (c *clinic) agentd(args ...string) (code int, output string) {
 	if c.redis != "" {
 		args = append(args, "--redis", c.redis)
 	}
-	code = run(c.t.Context(), args, streams{out: &out, err: &problems})
+	code = execute(c.t.Context(), args, cli.Streams{Out: &out, Err: &problems})
 	return code, out.String() + problems.String()
 }
 
@@ -167,7 +168,7 @@ func TestDoctor_FindsNothingElseInAHealthySystem(t *testing.T) {
 	c := newClinic(t, true)
 	c.redis = redistest.Start(t)
 	code, found := c.findings()
-	if code != exitOK || !slices.Equal(found, []string{"no_worker"}) {
+	if code != cli.ExitOK || !slices.Equal(found, []string{"no_worker"}) {
 		t.Errorf("doctor exits with %d and finds %v, want only that nobody serves", code, found)
 	}
 }
@@ -175,7 +176,7 @@ func TestDoctor_FindsNothingElseInAHealthySystem(t *testing.T) {
 // TestDoctor_FindsEachMisconfiguration plants them one by one.
 func TestDoctor_FindsEachMisconfiguration(t *testing.T) {
 	t.Parallel()
-	const failed, warned = exitFindings, exitOK
+	const failed, warned = cli.ExitFindings, cli.ExitOK
 	for code, c := range map[string]struct {
 		exit  int
 		plant func(*clinic)

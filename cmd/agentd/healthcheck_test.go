@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"agentd/cmd/agentd/internal/cli"
 )
 
 func TestHealthcheck_SaysWhetherAWorkerIsReady(t *testing.T) {
@@ -23,13 +25,13 @@ func TestHealthcheck_SaysWhetherAWorkerIsReady(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"--http", address, "--live"}, exitOK, "ok"},
-		{[]string{"--http", address}, exitFailure, "not ready: no connection to NATS"},
-		{[]string{"--http", "127.0.0.1:1"}, exitFailure, "refused"},
-		{[]string{"--http", "8080"}, exitUsage, "want an address such as :8080"},
+		{[]string{"--http", address, "--live"}, cli.ExitOK, "ok"},
+		{[]string{"--http", address}, cli.ExitFailure, "not ready: no connection to NATS"},
+		{[]string{"--http", "127.0.0.1:1"}, cli.ExitFailure, "refused"},
+		{[]string{"--http", "8080"}, cli.ExitUsage, "want an address such as :8080"},
 	} {
 		var out, problems bytes.Buffer
-		code := run(t.Context(), append([]string{"healthcheck"}, c.args...), streams{out: &out, err: &problems})
+		code := execute(t.Context(), append([]string{"healthcheck"}, c.args...), cli.Streams{Out: &out, Err: &problems})
 		if code != c.code || !strings.Contains(out.String()+problems.String(), c.says) {
 			t.Errorf("healthcheck %v exits with %d: %s%s", c.args, code, &out, &problems)
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"agentd/cmd/agentd/internal/cli"
 )
 
 // host is an MCP host: the official Go SDK's client.
@@ -124,7 +126,7 @@ func TestMCP_AgentIsAToolWhoseRunOutlivesItsHost(t *testing.T) {
 	if again["run"] != state["run"] {
 		t.Fatalf("the same key is run %v and %v", state["run"], again["run"])
 	}
-	s.expect(exitOK, "runs", "follow", subject, "--answer", "Yes, book both")
+	s.expect(cli.ExitOK, "runs", "follow", subject, "--answer", "Yes, book both")
 	got := fields(t, second.call(t, "run_result", "", map[string]any{"run": state["run"]}))
 	if got["reference"] != "TRIP-TP-533-casa-do-rio" {
 		t.Errorf("result %v", got)
@@ -135,7 +137,7 @@ func TestMCP_AgentIsAToolWhoseRunOutlivesItsHost(t *testing.T) {
 func TestMCP_HTTPCancelsByHandleAndAsksForItsToken(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	s.serve()
-	t.Setenv(mcpToken, "secret")
+	t.Setenv("AGENTD_MCP_TOKEN", "secret")
 	var out, errors output
 	s.background(&out, &errors, "mcp", "--http", "127.0.0.1:0", "--wait", "2s")
 	s.until(&errors, "agents are MCP tools at ")

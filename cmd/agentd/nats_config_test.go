@@ -15,18 +15,18 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/accounts"
 	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk/service"
+	"agentd/sdk/wire"
 )
 
 // guarded is a NATS server with a generated configuration, and programs that connect with a user each.
@@ -43,10 +43,15 @@ type serverLog struct {
 }
 
 func (l *serverLog) Noticef(string, ...any) {}
-func (l *serverLog) Warnf(string, ...any)   {}
-func (l *serverLog) Fatalf(string, ...any)  {}
-func (l *serverLog) Debugf(string, ...any)  {}
-func (l *serverLog) Tracef(string, ...any)  {}
+
+func (l *serverLog) Warnf(string, ...any) {}
+
+func (l *serverLog) Fatalf(string, ...any) {}
+
+func (l *serverLog) Debugf(string, ...any) {}
+
+func (l *serverLog) Tracef(string, ...any) {}
+
 func (l *serverLog) Errorf(format string, v ...any) {
 	if line := fmt.Sprintf(format, v...); strings.Contains(line, "Violation") {
 		l.mu.Lock()
@@ -111,7 +116,7 @@ func newGuarded(t *testing.T, settings string, change func(agents string) string
 		t.Setenv(accounts.PasswordVariable(user), "secret-of-"+user)
 	}
 	g := &guarded{system: &system{t: t, config: config, data: t.TempDir()}, violations: &serverLog{}}
-	out, _ := g.expect(exitOK, append([]string{
+	out, _ := g.expect(cli.ExitOK, append([]string{
 		"nats-config", "--client", "shop", "--person", "ann,bob", "--approver", "jane",
 		"--listen", "127.0.0.1:-1", "--store-dir", filepath.Join(dir, "jetstream"),
 	}, flags...)...)
@@ -119,7 +124,7 @@ func newGuarded(t *testing.T, settings string, change func(agents string) string
 		t.Fatal("a password is printed")
 	}
 	g.start(out)
-	g.expect(exitOK, "provision", "--nats", g.url("operator"))
+	g.expect(cli.ExitOK, "provision", "--nats", g.url("operator"))
 	return g
 }
 
@@ -155,7 +160,7 @@ func (g *guarded) url(user string) string {
 // as runs a command as a user of the server.
 func (g *guarded) as(user string, args ...string) string {
 	g.t.Helper()
-	out, _ := g.expect(exitOK, append(args, "--nats", g.url(user))...)
+	out, _ := g.expect(cli.ExitOK, append(args, "--nats", g.url(user))...)
 	return out
 }
 
@@ -327,13 +332,13 @@ func TestNATSConfig_SufficesForEveryRole(t *testing.T) {
 	done := make(chan int, 1)
 	go func() {
 		defer stop()
-		done <- run(ctx, g.args("run", "clerk", "-m", "Pay", "--subject", "one", "--answer", "Current", "--nats", g.url("ann")),
-			streams{strings.NewReader(""), &chat, &problems})
+		done <- execute(ctx, g.args("run", "clerk", "-m", "Pay", "--subject", "one", "--answer", "Current", "--nats", g.url("ann")),
+			cli.Streams{In: strings.NewReader(""), Out: &chat, Err: &problems})
 	}()
 	request := g.request("one")
 	g.as("jane", "approvals", "show", request.Short)
 	contains(t, g.as("jane", "approvals", "approve", request.Short), "allowed; the call goes out")
-	if code := <-done; code != exitOK {
+	if code := <-done; code != cli.ExitOK {
 		t.Fatalf("ann's run exits with %d:\n%s\n%s", code, chat.String(), problems.String())
 	}
 	paid.Wait()
@@ -412,7 +417,7 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 	if diff := cmp.Diff(before, g.state()); diff != "" {
 		t.Errorf("something was stored:\n%s", diff)
 	}
-	_, problem := g.expect(exitFailure, "runs", "send", "one", "Hurry.", "--nats", g.url("jane"))
+	_, problem := g.expect(cli.ExitFailure, "runs", "send", "one", "Hurry.", "--nats", g.url("jane"))
 	contains(t, problem, "the NATS server does not let this user publish on agentd.ctl.message.clerk."+key.String()+".jane")
 	contains(t, g.as("jane", "approvals", "deny", request.Short, "--reason", "no"), "denied")
 }
@@ -421,14 +426,14 @@ func TestNATSConfig_WritesNoPassword(t *testing.T) {
 	config, _ := clerkProject(t, "")
 	s := &system{t: t, config: config, data: t.TempDir()}
 	t.Setenv(accounts.PasswordVariable("worker"), "hush")
-	out, _ := s.expect(exitOK, "nats-config")
+	out, _ := s.expect(cli.ExitOK, "nats-config")
 	contains(t, out, `user: "worker", password: $AGENTD_WORKER_PASSWORD`)
-	_, problem := s.expect(exitUsage, "nats-config", "--bcrypt")
+	_, problem := s.expect(cli.ExitUsage, "nats-config", "--bcrypt")
 	contains(t, problem, "AGENTD_CLIENT_PASSWORD, AGENTD_OPERATOR_PASSWORD, AGENTD_SVC_LOCAL_BANK_PAY_PASSWORD")
 	for _, name := range []string{"client", "operator", "svc_local_bank_pay"} {
 		t.Setenv(accounts.PasswordVariable(name), "hush")
 	}
-	hashed, _ := s.expect(exitOK, "nats-config", "--bcrypt")
+	hashed, _ := s.expect(cli.ExitOK, "nats-config", "--bcrypt")
 	contains(t, hashed, `user: "worker", password: "$2a$`)
 	if strings.Contains(out+hashed, "hush") {
 		t.Error("a password is printed")
@@ -450,7 +455,7 @@ func TestNATSConfig_WritesNoPassword(t *testing.T) {
 		{[]string{"--tls-cert", "c.pem"}, "TLS needs both"},
 		{[]string{"--person", "a-b,a_b"}, "in one variable"},
 	} {
-		_, problem := s.expect(exitUsage, append([]string{"nats-config"}, c.flags...)...)
+		_, problem := s.expect(cli.ExitUsage, append([]string{"nats-config"}, c.flags...)...)
 		contains(t, problem, c.want)
 	}
 }

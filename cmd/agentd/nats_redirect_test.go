@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 
+	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/desk"
+	"agentd/sdk/wire"
 )
 
 // connect connects as a user of the server. Errors that the server reports come on the channel.
@@ -140,7 +140,7 @@ func TestNATSConfig_WhatTheServerDeliversIsNoDecision(t *testing.T) {
 	g.answer("one", "Current")
 	<-paid
 	g.ended("shop", "one")
-	found, _ := g.expect(exitFailure, "audit", "verify", "one", "--nats", g.url("operator"))
+	found, _ := g.expect(cli.ExitFailure, "audit", "verify", "one", "--nats", g.url("operator"))
 	contains(t, found, "what is on agentd.out.local.bank_pay.", "is no event", "result    2 violations")
 	contains(t, g.as("operator", "runs", "show", "one"), "completed")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/cmd/agentd/internal/cli"
 	"agentd/sdk/service"
 )
 
@@ -39,8 +40,8 @@ func TestNATSConfig_RefusesServicesThatNobodyCalls(t *testing.T) {
 	t.Parallel()
 	config, _ := clerkProject(t, "")
 	s := &system{t: t, config: config, data: t.TempDir()}
-	_, problems := s.expect(exitUsage, "nats-config", "--service", "bank=bank.pays,agentd.question.ask")
+	_, problems := s.expect(cli.ExitUsage, "nats-config", "--service", "bank=bank.pays,agentd.question.ask")
 	contains(t, problems, "bank.pays", "agentd.question.ask")
-	_, problems = s.expect(exitUsage, "nats-config", "--service", "bank")
+	_, problems = s.expect(cli.ExitUsage, "nats-config", "--service", "bank")
 	contains(t, problems, "NAME=TYPE")
 }

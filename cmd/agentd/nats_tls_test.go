@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"go.uber.org/goleak"
 
+	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/accounts"
 	"agentd/internal/llm/mockllm"
 )
@@ -114,7 +115,7 @@ func TestNATSConfig_TLSAndNKeys(t *testing.T) {
 		t.Setenv(accounts.PasswordVariable(user), "secret-of-"+user)
 	}
 	g := &guarded{system: &system{t: t, config: config, data: t.TempDir()}, violations: &serverLog{}}
-	out, _ := g.expect(exitOK, "nats-config", "--client", "shop", "--approver", jane, "--operator", operator, "--listen", "127.0.0.1:-1",
+	out, _ := g.expect(cli.ExitOK, "nats-config", "--client", "shop", "--approver", jane, "--operator", operator, "--listen", "127.0.0.1:-1",
 		"--store-dir", filepath.Join(filepath.Dir(config), "jetstream"),
 		"--tls-cert", ca.path("server"), "--tls-key", ca.path("server-key"), "--tls-ca", ca.path("ca"))
 	contains(t, out, `nkey: "`+jane+`"`, "verify: true")
@@ -124,17 +125,17 @@ func TestNATSConfig_TLSAndNKeys(t *testing.T) {
 	url := "tls://" + g.address
 
 	t.Setenv("NATS_NKEY", operators)
-	g.expect(exitOK, "provision", "--nats", url)
+	g.expect(cli.ExitOK, "provision", "--nats", url)
 	t.Setenv("NATS_NKEY", "")
 	user := func(name string) string { return "tls://" + name + ":secret-of-" + name + "@" + g.address }
 	g.background(&g.out, &g.errors, "serve", "--nats", user("worker"))
 	g.until(&g.errors, "serving")
-	g.expect(exitOK, "run", "clerk", "-m", "Pay", "--subject", "one", "-d", "--nats", user("shop"))
+	g.expect(cli.ExitOK, "run", "clerk", "-m", "Pay", "--subject", "one", "-d", "--nats", user("shop"))
 
 	t.Setenv("NATS_NKEY", janes)
 	var id string
 	g.holds("the request", func() bool {
-		list, _ := g.expect(exitOK, "approvals", "list", "--nats", url)
+		list, _ := g.expect(cli.ExitOK, "approvals", "list", "--nats", url)
 		for line := range strings.Lines(list) {
 			if strings.Contains(line, " pay ") {
 				id, _, _ = strings.Cut(line, " ")
@@ -142,10 +143,10 @@ func TestNATSConfig_TLSAndNKeys(t *testing.T) {
 		}
 		return id != ""
 	})
-	_, said := g.expect(exitOK, "approvals", "approve", id, "--nats", url)
+	_, said := g.expect(cli.ExitOK, "approvals", "approve", id, "--nats", url)
 	contains(t, said, "as "+jane+" (the public key of "+janes+")")
 	t.Setenv("NATS_NKEY", operators)
-	log, _ := g.expect(exitOK, "approvals", "log", "one", "--nats", url)
+	log, _ := g.expect(cli.ExitOK, "approvals", "log", "one", "--nats", url)
 	contains(t, log, jane+": allow call")
 
 	for name, c := range map[string]struct{ variable, value, problem string }{
@@ -155,7 +156,7 @@ func TestNATSConfig_TLSAndNKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(c.variable, c.value)
-			_, problem := g.expect(exitFailure, "runs", "list", "--nats", url)
+			_, problem := g.expect(cli.ExitFailure, "runs", "list", "--nats", url)
 			contains(t, problem, c.problem)
 		})
 	}

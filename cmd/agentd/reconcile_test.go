@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/state/redistest"
 )
 
@@ -39,10 +41,10 @@ func loseRedis(s *system) (flag []string, redis *redistest.Server) {
 	var out, log output
 	s.background(&out, &log, append([]string{"serve", "--provision"}, flag...)...)
 	s.until(&log, "msg=serving")
-	s.expect(exitOK, append([]string{"run", "chat", "-m", "Hello", "--subject", "one", "--answer", endWord}, flag...)...)
-	s.expect(exitOK, append([]string{"run", "chat", "-m", "Hello", "--subject", "two", "--detach"}, flag...)...)
-	s.eventually(exitOK, "chat", append([]string{"runs", "show", "two"}, flag...)...)
-	s.eventually(exitOK, "waiting", append([]string{"runs", "list"}, flag...)...)
+	s.expect(cli.ExitOK, append([]string{"run", "chat", "-m", "Hello", "--subject", "one", "--answer", follow.EndWord}, flag...)...)
+	s.expect(cli.ExitOK, append([]string{"run", "chat", "-m", "Hello", "--subject", "two", "--detach"}, flag...)...)
+	s.eventually(cli.ExitOK, "chat", append([]string{"runs", "show", "two"}, flag...)...)
+	s.eventually(cli.ExitOK, "waiting", append([]string{"runs", "list"}, flag...)...)
 	redis.Wipe()
 	return flag, redis
 }
@@ -53,20 +55,20 @@ func TestReconcile_EndsWhatALostRedisHadBegun(t *testing.T) {
 	flag, _ := loseRedis(s)
 	reconcile := append([]string{"reconcile", "--older-than", "1s"}, flag...)
 
-	out := s.eventually(exitFindings, "run_lost", append(reconcile, "--dry-run")...)
+	out := s.eventually(cli.ExitFindings, "run_lost", append(reconcile, "--dry-run")...)
 	contains(t, out, "two", "would be ended with state_lost", "2 init events, 0 runs and 2 calls examined: ")
-	listed, _ := s.expect(exitOK, append([]string{"runs", "list"}, flag...)...)
+	listed, _ := s.expect(cli.ExitOK, append([]string{"runs", "list"}, flag...)...)
 	contains(t, listed, "no runs")
 
-	out = s.eventually(exitOK, "repaired", reconcile...)
+	out = s.eventually(cli.ExitOK, "repaired", reconcile...)
 	contains(t, out, "run_lost", "two, AGENTD_START 2: ended with state_lost")
 	if strings.Contains(out, " one") {
 		t.Errorf("run one had its end:\n%s", out)
 	}
-	listed, _ = s.expect(exitOK, append([]string{"runs", "list"}, flag...)...)
+	listed, _ = s.expect(cli.ExitOK, append([]string{"runs", "list"}, flag...)...)
 	contains(t, listed, "two", "done (error: state_lost)")
 
-	out = s.eventually(exitOK, `"findings": []`, append(reconcile, "-o", "json")...)
+	out = s.eventually(cli.ExitOK, `"findings": []`, append(reconcile, "-o", "json")...)
 	var report struct {
 		DryRun     bool `json:"dry_run"`
 		Inits      int
@@ -80,7 +82,7 @@ func TestReconcile_EndsWhatALostRedisHadBegun(t *testing.T) {
 	if report.DryRun || report.Inits != 2 || report.Unrepaired != 0 || len(report.Found) != 0 {
 		t.Errorf("the report is %s", out)
 	}
-	audited, _ := s.expect(exitOK, append([]string{"audit", "verify", "--all"}, flag...)...)
+	audited, _ := s.expect(cli.ExitOK, append([]string{"audit", "verify", "--all"}, flag...)...)
 	contains(t, audited, "1 run with", "2 init events", "nothing wrong")
 }
 
@@ -95,10 +97,10 @@ func TestReconcile_SaysWhatIsWrongWithItsArguments(t *testing.T) {
 		{[]string{"reconcile", "--older-than", "1ms"}, `want at least 1s, got 1ms`},
 		{[]string{"reconcile", "two"}, `"two"`},
 	} {
-		_, problem := s.expect(exitUsage, test.args...)
+		_, problem := s.expect(cli.ExitUsage, test.args...)
 		contains(t, problem, test.want)
 	}
-	out, _ := s.expect(exitOK, "reconcile")
+	out, _ := s.expect(cli.ExitOK, "reconcile")
 	contains(t, out, "0 init events, 0 runs and 0 calls examined: nothing is lost")
 }
 
@@ -106,24 +108,24 @@ func TestServe_ReconcilesByItself(t *testing.T) {
 	config, script := reconciling(t, "reconcile: {interval: 1s, older_than: 1s}\n")
 	s := startDev(t, config, script, "--server-only")
 	flag, _ := loseRedis(s)
-	s.eventually(exitOK, "done (error: state_lost)", append([]string{"runs", "list"}, flag...)...)
-	_, problem := s.expect(exitRun, append([]string{"runs", "follow", "two"}, flag...)...)
+	s.eventually(cli.ExitOK, "done (error: state_lost)", append([]string{"runs", "list"}, flag...)...)
+	_, problem := s.expect(cli.ExitRun, append([]string{"runs", "follow", "two"}, flag...)...)
 	contains(t, problem, "run two ended with an error: state_lost")
 }
 
 func TestDev_RemovesHistories(t *testing.T) {
 	config, script := reconciling(t, "reconcile: {interval: 1s, older_than: 1s}\nretention: {history: 1s}\n")
 	s := startDev(t, config, script)
-	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", endWord)
-	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "two", "--detach")
-	out := s.eventually(exitOK, "history removed", "runs", "list")
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", follow.EndWord)
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "two", "--detach")
+	out := s.eventually(cli.ExitOK, "history removed", "runs", "list")
 	contains(t, out, "done (stopped: conversation), history removed", "two", "waiting")
-	out, _ = s.expect(exitOK, "runs", "show", "one")
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "one")
 	contains(t, out, "history  removed", "entries, the last with SHA-256", "done (stopped: conversation)")
-	out, _ = s.expect(exitOK, "audit", "verify", "--all")
+	out, _ = s.expect(cli.ExitOK, "audit", "verify", "--all")
 	contains(t, out, "removed   1 history: ", "nothing wrong")
-	_, problem := s.expect(exitFailure, "runs", "follow", "one")
+	_, problem := s.expect(cli.ExitFailure, "runs", "follow", "one")
 	contains(t, problem, "run one is done (stopped), and its history was removed")
-	out, _ = s.expect(exitOK, "runs", "show", "two")
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "two")
 	contains(t, out, "How can I help?")
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentd/cmd/agentd/internal/cli"
 )
 
 // exampleFromRegistry is the example's configuration without its contract files.
@@ -30,15 +32,15 @@ func TestDev_WaitsForTheContractsOfServicesThatStartLater(t *testing.T) {
 		"start the services that publish it, or run: agentd contracts push FILE")
 	s.serve()
 	s.until(&s.out, "\nready")
-	out, _ := s.expect(exitOK, "run", "travel.desk", "--message", "Two nights in Lisbon", "--answer", "Yes, book both")
+	out, _ := s.expect(cli.ExitOK, "run", "travel.desk", "--message", "Two nights in Lisbon", "--answer", "Yes, book both")
 	contains(t, out, "TRIP-TP-533-casa-do-rio")
-	out, _ = s.expect(exitOK, "contracts", "list")
+	out, _ = s.expect(cli.ExitOK, "contracts", "list")
 	contains(t, out, "flights.search    1.0.0     local   #/travel/flights/search")
-	out, _ = s.expect(exitOK, "check")
+	out, _ = s.expect(cli.ExitOK, "check")
 	contains(t, out, "registry: agent travel.desk: flights.search@latest is looked up in the registry when the agent is served")
-	out, _ = s.expect(exitOK, "check", "--server")
+	out, _ = s.expect(cli.ExitOK, "check", "--server")
 	contains(t, out, "registry: agent travel.desk: flights.search@latest is version 1.0.0 of the registry")
-	out, _ = s.expect(exitOK, "doctor")
+	out, _ = s.expect(cli.ExitOK, "doctor")
 	contains(t, out, "nothing found")
 }
 
@@ -61,91 +63,91 @@ func TestContracts_PushListShow(t *testing.T) {
 	config, script := chatProject(t)
 	s := startDev(t, config, script)
 	file := filepath.Join(t.TempDir(), "shop.yaml")
-	out, _ := s.expect(exitOK, "contracts", "list")
+	out, _ := s.expect(cli.ExitOK, "contracts", "list")
 	contains(t, out, "the registry has no contracts; publish one with: agentd contracts push FILE")
 	write(t, file, shop)
 	for _, outcome := range []string{"published", "unchanged"} {
-		out, _ = s.expect(exitOK, "contracts", "push", file)
+		out, _ = s.expect(cli.ExitOK, "contracts", "push", file)
 		if want := outcome + " shop.buy@1.0.0\n"; out != want {
 			t.Errorf("push prints %q, want %q", out, want)
 		}
 	}
 
 	write(t, file, strings.Replace(shop, "required: [item]", "required: []", 1))
-	_, problem := s.expect(exitFailure, "contracts", "push", "--allow-breaking", file)
+	_, problem := s.expect(cli.ExitFailure, "contracts", "push", "--allow-breaking", file)
 	contains(t, problem, "contract shop.buy has other content for versions that are published, and a version never changes",
 		"1.0.0 accepts $.item", "make it 1.1.0")
 	write(t, file, shop+shopBreaking)
-	_, problem = s.expect(exitFailure, "contracts", "push", file)
+	_, problem = s.expect(cli.ExitFailure, "contracts", "push", file)
 	contains(t, problem, "breaks those who rely on what is published", "1.1.0 accepts $.size: expected no change that breaks callers")
-	out, _ = s.expect(exitOK, "contracts", "list", "-o", "json")
+	out, _ = s.expect(cli.ExitOK, "contracts", "list", "-o", "json")
 	if strings.Contains(out, "1.1.0") {
 		t.Errorf("what was refused is published:\n%s", out)
 	}
-	s.expect(exitOK, "contracts", "push", "--allow-breaking", file)
+	s.expect(cli.ExitOK, "contracts", "push", "--allow-breaking", file)
 
-	out, _ = s.expect(exitOK, "contracts", "show", "shop.buy@^1")
+	out, _ = s.expect(cli.ExitOK, "contracts", "show", "shop.buy@^1")
 	contains(t, out, "type: shop.buy\n", "1.1.0:")
 	write(t, file, out)
-	out, _ = s.expect(exitOK, "contracts", "push", file)
+	out, _ = s.expect(cli.ExitOK, "contracts", "push", file)
 	contains(t, out, "unchanged shop.buy@1.1.0")
-	out, _ = s.expect(exitOK, "contracts", "show", "#/shop/buy", "-o", "json")
+	out, _ = s.expect(cli.ExitOK, "contracts", "show", "#/shop/buy", "-o", "json")
 	var shown struct{ Versions map[string]any }
 	if err := json.Unmarshal([]byte(out), &shown); err != nil || len(shown.Versions) != 2 {
 		t.Errorf("show prints %s, %v", out, err)
 	}
 
 	write(t, file, strings.Replace(shop, "#/shop/buy", "#/shop/sell", 1))
-	_, problem = s.expect(exitFailure, "contracts", "push", file)
+	_, problem = s.expect(cli.ExitFailure, "contracts", "push", file)
 	contains(t, problem, "$.uri: expected #/shop/buy, which is that of shop.buy, got #/shop/sell")
 	write(t, file, "uri: x\ntype: y\n")
-	_, problem = s.expect(exitUsage, "contracts", "push", file)
+	_, problem = s.expect(cli.ExitUsage, "contracts", "push", file)
 	contains(t, problem, "shop.yaml:1:1: a contract needs at least one version")
 	write(t, file, shop+strings.Replace(shopBreaking, "1.1.0", "1.2.0", 1))
-	out, _ = s.expect(exitOK, "contracts", "diff", "shop.buy@1.0.0", file)
+	out, _ = s.expect(cli.ExitOK, "contracts", "diff", "shop.buy@1.0.0", file)
 	contains(t, out, "breaking: 1.0.0 to 1.2.0, accepts $.size")
-	_, problem = s.expect(exitFailure, "contracts", "diff", "shop.sell", file)
+	_, problem = s.expect(cli.ExitFailure, "contracts", "diff", "shop.sell", file)
 	contains(t, problem, "the registry has no contract shop.sell; it has shop.buy; nor is there a file shop.sell")
-	_, problem = s.expect(exitFailure, "contracts", "show", "shop.buy@^2")
+	_, problem = s.expect(cli.ExitFailure, "contracts", "show", "shop.buy@^2")
 	contains(t, problem, `contract #/shop/buy has no version for "^2"; it has 1.0.0, 1.1.0`)
-	_, problem = s.expect(exitFailure, "contracts", "show", "shop.sell")
+	_, problem = s.expect(cli.ExitFailure, "contracts", "show", "shop.sell")
 	contains(t, problem, "the registry has no contract shop.sell; it has shop.buy")
 }
 
 func TestContracts_RemoveEndsOpenCalls(t *testing.T) {
 	s := launchDev(t, exampleFromRegistry(t), filepath.Join(example, "script.yaml"))
 	s.until(&s.errors, "the agents start when")
-	s.expect(exitOK, "contracts", "push", filepath.Join(example, "contracts", "flights.yaml"),
+	s.expect(cli.ExitOK, "contracts", "push", filepath.Join(example, "contracts", "flights.yaml"),
 		filepath.Join(example, "contracts", "hotels.yaml"), filepath.Join(example, "contracts", "weather.yaml"),
 		filepath.Join(example, "contracts", "bookings.yaml"))
 	s.until(&s.out, "\nready")
-	s.expect(exitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", "one", "--detach")
+	s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", "one", "--detach")
 	s.until(&s.out, "waits     for 2 answers")
 
-	_, problem := s.expect(exitUsage, "contracts", "remove", "flights.search")
+	_, problem := s.expect(cli.ExitUsage, "contracts", "remove", "flights.search")
 	contains(t, problem, "want TYPE@VERSION, such as airline.book@1.2.0")
-	_, problem = s.expect(exitUsage, "contracts", "remove", "flights.search@^1", "--yes")
+	_, problem = s.expect(cli.ExitUsage, "contracts", "remove", "flights.search@^1", "--yes")
 	contains(t, problem, "^1 is a range; name the exact version to remove")
-	_, problem = s.expect(exitFailure, "contracts", "remove", "flights.search@3.0.0", "--yes")
+	_, problem = s.expect(cli.ExitFailure, "contracts", "remove", "flights.search@3.0.0", "--yes")
 	contains(t, problem, `has no version for "3.0.0"; it has 1.0.0`)
-	out, problem := s.expect(exitUsage, "contracts", "remove", "flights.search@1.0.0")
+	out, problem := s.expect(cli.ExitUsage, "contracts", "remove", "flights.search@1.0.0")
 	contains(t, out, "agent travel.desk  run one  call c1-0-", "1 open call of 1 run of travel.desk")
 	contains(t, problem, "nothing was done; repeat the command with --yes to do it")
 
-	out, _ = s.expect(exitOK, "contracts", "remove", "flights.search@1.0.0", "--yes")
+	out, _ = s.expect(cli.ExitOK, "contracts", "remove", "flights.search@1.0.0", "--yes")
 	contains(t, out, "ended with contract_missing", "flights.search@1.0.0 is removed")
-	out, _ = s.expect(exitOK, "contracts", "remove", "#/travel/flights/search@1.0.0", "--yes")
+	out, _ = s.expect(cli.ExitOK, "contracts", "remove", "#/travel/flights/search@1.0.0", "--yes")
 	contains(t, out, "no open call with flights.search@1.0.0 was found", "flights.search@1.0.0 is removed")
-	s.expect(exitOK, "contracts", "remove", "hotels.search@1.0.0", "--yes")
+	s.expect(cli.ExitOK, "contracts", "remove", "hotels.search@1.0.0", "--yes")
 	s.until(&s.out, "error     search_flights")
-	out, _ = s.expect(exitOK, "runs", "show", "one", "--verbose")
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "one", "--verbose")
 	contains(t, out, `"code":"contract_missing"`, "was removed from the registry of contracts while the call was open")
-	out, _ = s.expect(exitOK, "contracts", "list")
+	out, _ = s.expect(cli.ExitOK, "contracts", "list")
 	contains(t, out, "1.0.0 (removed)")
-	_, problem = s.expect(exitFailure, "contracts", "show", "flights.search@1.0.0")
+	_, problem = s.expect(cli.ExitFailure, "contracts", "show", "flights.search@1.0.0")
 	contains(t, problem, "every version of contract flights.search was removed from the registry: 1.0.0")
-	out, _ = s.expect(exitFindings, "check", "--server")
+	out, _ = s.expect(cli.ExitFindings, "check", "--server")
 	contains(t, out, "agentd.yaml:27:22: every version of contract hotels.search was removed from the registry: 1.0.0")
-	out, _ = s.expect(exitOK, "contracts", "push", filepath.Join(example, "contracts", "flights.yaml"))
+	out, _ = s.expect(cli.ExitOK, "contracts", "push", filepath.Join(example, "contracts", "flights.yaml"))
 	contains(t, out, "published flights.search@1.0.0")
 }

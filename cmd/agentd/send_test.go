@@ -4,30 +4,32 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentd/cmd/agentd/internal/cli"
 )
 
 func TestRunsSend_ReachesTheNextModelCall(t *testing.T) {
 	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
 	s.serve()
-	s.expect(exitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip", "--detach")
+	s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip", "--detach")
 	s.waitingFor("trip", "ask_question")
-	_, problem := s.expect(exitFailure, "runs", "follow", "trip", "--timeout", "3s")
+	_, problem := s.expect(cli.ExitFailure, "runs", "follow", "trip", "--timeout", "3s")
 	contains(t, problem, "asks      TAP flies at 09:40")
 
-	out, _ := s.expect(exitOK, "runs", "send", "trip", "By train, if there is one.")
+	out, _ := s.expect(cli.ExitOK, "runs", "send", "trip", "By train, if there is one.")
 	if out != "the run has the message\n" {
 		t.Errorf("send prints %q", out)
 	}
-	out, _ = s.expect(exitOK, "runs", "send", "trip", "And quickly.", "-o", "json")
+	out, _ = s.expect(cli.ExitOK, "runs", "send", "trip", "And quickly.", "-o", "json")
 	contains(t, out, `"heard": true`, `"run": "trip"`)
-	_, progress := s.expect(exitOK, "runs", "follow", "trip", "--answer", "Yes")
+	_, progress := s.expect(cli.ExitOK, "runs", "follow", "trip", "--answer", "Yes")
 	contains(t, progress, "message   By train, if there is one.", "message   And quickly.", "finished  completed")
 
-	_, problem = s.expect(exitFailure, "runs", "send", "trip", "Too late.")
+	_, problem = s.expect(cli.ExitFailure, "runs", "send", "trip", "Too late.")
 	contains(t, problem, "run trip is done (completed)")
-	_, problem = s.expect(exitFailure, "runs", "send", "no such run", "Hello?")
+	_, problem = s.expect(cli.ExitFailure, "runs", "send", "no such run", "Hello?")
 	contains(t, problem, `there is no run "no such run"`)
-	_, problem = s.expect(exitUsage, "runs", "send", "trip")
+	_, problem = s.expect(cli.ExitUsage, "runs", "send", "trip")
 	contains(t, problem, "want: agentd runs send RUN TEXT")
 }
 
@@ -35,10 +37,10 @@ func TestRunsSend_IsRefused(t *testing.T) {
 	config, script := chatProject(t)
 	write(t, config, strings.Replace(chat, "text: converse", "text: converse\n    steering: reject", 1))
 	s := startDev(t, config, script)
-	s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "talk", "--detach")
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "talk", "--detach")
 	s.until(&s.out, "How can I help?")
-	_, problem := s.expect(exitFailure, "runs", "send", "talk", "Wait.")
+	_, problem := s.expect(cli.ExitFailure, "runs", "send", "talk", "Wait.")
 	contains(t, problem, "agent chat takes no messages while it works (steering: reject)")
-	_, problem = s.expect(exitFailure, "runs", "send", "talk", "")
+	_, problem = s.expect(cli.ExitFailure, "runs", "send", "talk", "")
 	contains(t, problem, "the message has 0 bytes")
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"testing"
 
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/state/redistest"
 )
 
@@ -16,15 +18,15 @@ func TestServe_RunsAgentsOnRedis(t *testing.T) {
 	var out, log output
 	s.background(&out, &log, "serve", "--redis", url, "--provision")
 	s.until(&log, "msg=serving")
-	result, _ := s.expect(exitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", endWord, "--redis", url)
+	result, _ := s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "one", "--answer", follow.EndWord, "--redis", url)
 	if result != "How can I help?\n" {
 		t.Errorf("the result is %q", result)
 	}
-	listed, _ := s.expect(exitOK, "runs", "list", "--redis", url)
+	listed, _ := s.expect(cli.ExitOK, "runs", "list", "--redis", url)
 	contains(t, listed, "one", "done (stopped: conversation)")
-	listed, _ = s.expect(exitOK, "runs", "list") // nothing of it is in JetStream
+	listed, _ = s.expect(cli.ExitOK, "runs", "list") // nothing of it is in JetStream
 	contains(t, listed, "no runs")
-	found, _ := s.expect(exitOK, "doctor", "--redis", url)
+	found, _ := s.expect(cli.ExitOK, "doctor", "--redis", url)
 	contains(t, found, "store of runs: redis", "nothing found")
 }
 
@@ -32,9 +34,9 @@ func TestServe_RefusesARedisThatLosesRuns(t *testing.T) {
 	config, script := chatProject(t)
 	s := startDev(t, config, script)
 	url := redistest.StartServer(t, "--appendonly", "no", "--maxmemory-policy", "noeviction").URL()
-	_, problem := s.expect(exitUsage, "serve", "--redis", url)
+	_, problem := s.expect(cli.ExitUsage, "serve", "--redis", url)
 	contains(t, problem, "Redis cannot keep runs", "appendonly")
-	found, _ := s.expect(exitFindings, "doctor", "--redis", url)
+	found, _ := s.expect(cli.ExitFindings, "doctor", "--redis", url)
 	contains(t, found, "appendonly is no", "→ set appendonly yes")
 }
 
@@ -71,8 +73,8 @@ func TestDocs_TheConfigurationInTheReferenceLoads(t *testing.T) {
 		write(t, path, body)
 	}
 	var out, errors output
-	code := run(t.Context(), []string{"check", filepath.Join(dir, "agentd.yaml")}, streams{out: &out, err: &errors})
-	if code != exitOK {
+	code := execute(t.Context(), []string{"check", filepath.Join(dir, "agentd.yaml")}, cli.Streams{Out: &out, Err: &errors})
+	if code != cli.ExitOK {
 		t.Errorf("check exits with %d:\n%s%s", code, out.String(), errors.String())
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
+	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // signingKey writes an Ed25519 key as a person would have it, and returns it with its path.
@@ -109,9 +109,9 @@ func TestApprovals_SignedDecisions(t *testing.T) {
 	g.eventually("the refusals in the journal", func() bool {
 		return strings.Count(g.as("operator", "approvals", "log", "one", "-o", "json"), unsigned) == 3
 	})
-	_, problem := g.expect(exitFailure, "approvals", "approve", one.Short, "--nats", g.url("jane"))
+	_, problem := g.expect(cli.ExitFailure, "approvals", "approve", one.Short, "--nats", g.url("jane"))
 	contains(t, problem, "wants a signed decision, and there is no key to sign with")
-	_, problem = g.expect(exitFailure, "approvals", "approve", one.Short, "--key", strangers, "--nats", g.url("jane"))
+	_, problem = g.expect(cli.ExitFailure, "approvals", "approve", one.Short, "--key", strangers, "--nats", g.url("jane"))
 	contains(t, problem, "is not signed with a key of the domain", "still open")
 	select {
 	case <-paid:
@@ -144,10 +144,10 @@ func TestAudit_ExportedTrailIsVerified(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one.jsonl")
 	write(t, path, trail)
 	t.Setenv("NATS_URL", "")
-	out, _ := g.expect(exitOK, "audit", "verify", "--file", path)
+	out, _ := g.expect(cli.ExitOK, "audit", "verify", "--file", path)
 	contains(t, out, "run       one", "nothing was changed")
 	write(t, path, strings.Replace(trail, `"who":"jane"`, `"who":"jade"`, 1))
-	_, problem := g.expect(exitFailure, "audit", "verify", "--file", path)
+	_, problem := g.expect(cli.ExitFailure, "audit", "verify", "--file", path)
 	contains(t, problem, "is not what was exported: ", "line ")
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/llm/mockllm"
 	"agentd/sdk/service"
 	"agentd/test/capture"
@@ -66,10 +67,12 @@ func launchDev(t *testing.T, config, script string, flags ...string) *system {
 func (s *system) background(out, errors *output, args ...string) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	done := make(chan int, 1)
-	go func() { done <- run(ctx, s.args(args...), streams{strings.NewReader(""), out, errors}) }()
+	go func() {
+		done <- execute(ctx, s.args(args...), cli.Streams{In: strings.NewReader(""), Out: out, Err: errors})
+	}()
 	s.t.Cleanup(func() {
 		stop()
-		if code := <-done; code != exitOK {
+		if code := <-done; code != cli.ExitOK {
 			s.t.Errorf("agentd %q exits with %d", args, code)
 		}
 		s.t.Log(args, out.String(), errors.String())
@@ -97,7 +100,7 @@ func (s *system) agentd(args ...string) (code int, out, errors string) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), wait)
 	defer cancel()
 	var o, e output
-	code = run(ctx, s.args(args...), streams{strings.NewReader(""), &o, &e})
+	code = execute(ctx, s.args(args...), cli.Streams{In: strings.NewReader(""), Out: &o, Err: &e})
 	return code, o.String(), e.String()
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
+	"agentd/cmd/agentd/internal/cli"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Who is shown a request is in the run's journal, once for each principal, and so in every trail; so is a decision that came too
@@ -55,10 +55,10 @@ func TestApprovals_ViewsAndRefusalsAreInTheTrail(t *testing.T) {
 	contains(t, trail, `"event":"viewed"`, `"who":"jane"`, `"event":"refused"`, `"letter":`)
 	path := filepath.Join(t.TempDir(), "one.jsonl")
 	write(t, path, trail)
-	out, _ := g.expect(exitOK, "audit", "verify", "--file", path)
+	out, _ := g.expect(cli.ExitOK, "audit", "verify", "--file", path)
 	contains(t, out, "nothing was changed")
 	write(t, path, strings.Replace(trail, `"event":"viewed"`, `"event":"moved "`, 1))
-	_, problem := g.expect(exitFailure, "audit", "verify", "--file", path)
+	_, problem := g.expect(cli.ExitFailure, "audit", "verify", "--file", path)
 	contains(t, problem, "is not what was exported")
 }
 
@@ -66,7 +66,7 @@ func TestApprovals_ViewsAndRefusalsAreInTheTrail(t *testing.T) {
 func TestApprovals_ViewsOverHTTPAreRecorded(t *testing.T) {
 	config, script := clerkProject(t, "approvals: {http: 127.0.0.1:0, as: carol}\n")
 	s := startDev(t, config, script)
-	s.expect(exitOK, "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
+	s.expect(cli.ExitOK, "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
 	s.until(&s.out, "approvals http://")
 	_, rest, _ := strings.Cut(s.out.String(), "approvals http://")
 	address, _, _ := strings.Cut(rest, "/")
@@ -97,7 +97,7 @@ func TestApprovals_ViewsOverHTTPAreRecorded(t *testing.T) {
 		}
 	}
 	s.holds("the view", func() bool {
-		log, _ := s.expect(exitOK, "approvals", "log", "one", "-o", "json")
+		log, _ := s.expect(cli.ExitOK, "approvals", "log", "one", "-o", "json")
 		return strings.Count(log, `"event": "viewed"`) == 1 && strings.Contains(log, `"who": "carol"`)
 	})
 }

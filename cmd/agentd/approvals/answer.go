@@ -1,0 +1,260 @@
+package approvals
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/cmd/agentd/internal/follow"
+	"agentd/internal/contracts"
+	"agentd/internal/desk"
+	"agentd/internal/show"
+	"agentd/sdk"
+)
+
+func answerCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
+	var r desk.Reply
+	var data string
+	cmd := &cobra.Command{
+		Use:   "answer ID [TEXT]",
+		Short: "Answer a question, a turn of a conversation, or another task",
+		Long: "answer sends TEXT, or --input that fits the JSON schema of the answer. Without either it asks on the terminal: a\n" +
+			"number chooses a suggestion, and other tasks are a form. /end ends a conversation, like --end.",
+		Example: "  agentd approvals answer k3f9qa \"Yes, book both\"\n" + `  agentd approvals answer k3f9qa --input '{"answer": "Yes"}'`,
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				r.Text = args[1]
+			}
+			return withDesk(cmd.Context(), a, f, func(d *deskClient) error {
+				return answer(cmd.Context(), a, d, args[0], r, data)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&data, "input", "", "the data of the answer: JSON, @FILE, or - for stdin")
+	cmd.Flags().StringVar(&r.Type, "type", "", "the event type of the answer, when its contract emits several")
+	cmd.Flags().BoolVar(&r.End, "end", false, "end the conversation; TEXT may then be missing")
+	return cmd
+}
+
+// answered is what an answer became, for scripts.
+type answered struct {
+	Request string `json:"request"`
+	Run     string `json:"run"`
+	desk.Outcome
+}
+
+func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r desk.Reply, data string) error {
+	detail, err := d.Detail(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case data != "":
+		if r.Data, err = readArgument(a, data); err != nil {
+			return err
+		}
+	case r.Text == "" && !r.End:
+		if r, err = obtainReply(a, d, detail, r); err != nil {
+			return err
+		}
+	}
+	outcome, err := d.Answer(ctx, detail.ID, d.approver.Who, r)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Err, "as %s\n", d.approver)
+	if outcome.State == desk.OutcomeRefused {
+		return sdk.Errorf(sdk.CodeDecisionRefused, "refused: %s", desk.Visible(outcome.Refused, false))
+	}
+	return a.Print(answered{detail.ID, detail.Run, outcome}, func(w io.Writer) error {
+		text := "answered; the run goes on"
+		if outcome.State == desk.OutcomeSent {
+			text = "sent; it is stored, and no worker has handled it yet"
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
+}
+
+// obtainReply asks the person at the terminal.
+func obtainReply(a *cli.App, d *deskClient, detail desk.Detail, r desk.Reply) (desk.Reply, error) {
+	if detail.Kind == desk.KindPermission {
+		return r, sdk.Errorf(sdk.CodeDecisionRefused, "%s is a permission request; approve or deny it", detail.Short)
+	}
+	if !interactive(a) {
+		return r, cli.Usage(errors.New("there is no answer; give TEXT, --input or --end"))
+	}
+	input := lines(a)
+	if detail.Kind == desk.KindTask {
+		eventType, schema, err := d.AnswerSchema(detail, r.Type)
+		if err != nil {
+			return r, err
+		}
+		show.WriteBlock(a.Err, "data, written by the model", desk.VisibleJSON(detail.Event.Data))
+		r.Type = eventType
+		r.Data, err = input.form(schema)
+		return r, err
+	}
+	show.WriteBlock(a.Err, "text, written by the model", desk.Visible(detail.Text, true))
+	for n, s := range detail.Suggestions {
+		fmt.Fprintf(a.Err, "  %d. %s\n", n+1, desk.Visible(s, false))
+	}
+	hint := "> "
+	if detail.Kind == desk.KindTurn {
+		hint = "(" + follow.EndWord + " ends the conversation) > "
+	}
+	text, ok := input.ask(hint)
+	if !ok {
+		return r, errNotSent
+	}
+	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(detail.Suggestions) {
+		text = detail.Suggestions[n-1]
+	}
+	if r.Text = text; text == follow.EndWord && detail.Kind == desk.KindTurn {
+		r.Text, r.End = "", true
+	}
+	return r, nil
+}
+
+// interactive reports whether a person types.
+func interactive(a *cli.App) bool {
+	f, ok := a.In.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// prompter asks a person for lines.
+type prompter struct {
+	in  *bufio.Scanner
+	out io.Writer
+}
+
+func lines(a *cli.App) *prompter { return &prompter{bufio.NewScanner(a.In), a.Err} }
+
+// ask returns a line; ok is false when the input has ended.
+func (p *prompter) ask(prompt string) (line string, ok bool) {
+	fmt.Fprint(p.out, prompt)
+	if !p.in.Scan() {
+		fmt.Fprintln(p.out)
+		return "", false
+	}
+	return strings.TrimSpace(p.in.Text()), true
+}
+
+// property is what a form needs of a property's schema.
+type property struct {
+	Type        any    `json:"type"`
+	Description string `json:"description"`
+	Enum        []any  `json:"enum"`
+}
+
+// form asks for the properties of an object, the required ones first. Without a schema, or with one of another kind, it
+// asks for JSON.
+func (p *prompter) form(schema json.RawMessage) (json.RawMessage, error) {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	if len(schema) == 0 || json.Unmarshal(schema, &s) != nil || len(s.Properties) == 0 {
+		line, ok := p.ask("the answer as JSON > ")
+		if !ok {
+			return nil, errNotSent
+		}
+		return json.RawMessage(line), nil
+	}
+	object := map[string]json.RawMessage{}
+	for _, name := range formOrder(s.Properties, s.Required) {
+		value, err := p.field(name, s.Properties[name], slices.Contains(s.Required, name))
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			object[name] = value
+		}
+	}
+	return json.Marshal(object)
+}
+
+// field asks for one property until what is typed fits its schema. An optional one may be left out.
+func (p *prompter) field(name string, schema json.RawMessage, required bool) (json.RawMessage, error) {
+	var s property
+	if err := json.Unmarshal(schema, &s); err != nil {
+		s = property{} // "true", or what is no schema at all, which the answer as a whole is held to
+	}
+	compiled, err := contracts.Compile(schema)
+	if err != nil {
+		compiled = nil // it refers to another part of the whole
+	}
+	kind, _ := s.Type.(string)
+	label := desk.Visible(name, false)
+	if s.Description != "" {
+		label += ": " + desk.Visible(s.Description, false)
+	}
+	hint := kind
+	if len(s.Enum) > 0 {
+		choices, err := json.Marshal(s.Enum)
+		if err != nil {
+			return nil, fmt.Errorf("read choices of %s: %w", name, err)
+		}
+		hint = "one of " + desk.Visible(string(choices), false)
+	}
+	if !required {
+		hint += ", optional"
+	}
+	for {
+		line, ok := p.ask(fmt.Sprintf("%s (%s) > ", label, strings.TrimPrefix(hint, ", ")))
+		switch {
+		case !ok:
+			return nil, errNotSent
+		case line == "" && !required:
+			return nil, nil
+		case line == "":
+			fmt.Fprintln(p.out, "this one is needed")
+			continue
+		}
+		value := json.RawMessage(line)
+		if kind == "string" || !json.Valid(value) {
+			if value, err = json.Marshal(line); err != nil {
+				return nil, fmt.Errorf("encode %s: %w", name, err)
+			}
+		}
+		if compiled == nil {
+			return value, nil
+		}
+		faults := compiled.Validate(value)
+		if len(faults) == 0 {
+			return value, nil
+		}
+		for _, fault := range faults {
+			fmt.Fprintf(p.out, "want %s, got %s\n", desk.Visible(fault.Expected, false), desk.Visible(fault.Got, false))
+		}
+	}
+}
+
+// formOrder is the order in which a form asks: required properties as the schema lists them, then the others by name.
+func formOrder(properties map[string]json.RawMessage, required []string) []string {
+	var names, others []string
+	for _, name := range required {
+		if _, ok := properties[name]; ok {
+			names = append(names, name)
+		}
+	}
+	for name := range properties {
+		if !slices.Contains(names, name) {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	return append(names, others...)
+}

@@ -1,0 +1,126 @@
+// Package approvals is agentd approvals: the human desk.
+package approvals
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/desk"
+	"agentd/internal/setup"
+	"agentd/internal/show"
+	"agentd/sdk/wire"
+)
+
+// approvalsFlags are those of all commands of the desk.
+type approvalsFlags struct {
+	domains []string
+	as, key string
+}
+
+// words are the flags as they were given.
+func (f *approvalsFlags) words() []string {
+	var words []string
+	for _, domain := range f.domains {
+		words = append(words, "--domain", domain)
+	}
+	if f.as != "" {
+		words = append(words, "--as", f.as)
+	}
+	if f.key != "" {
+		words = append(words, "--key", f.key)
+	}
+	return words
+}
+
+// Command is agentd approvals.
+func Command(a *cli.App) *cobra.Command {
+	var f approvalsFlags
+	cmd := &cobra.Command{
+		Use:     "approvals",
+		Aliases: []string{"approval"},
+		Short:   "Decide and answer what runs ask people",
+		Long: "approvals is the human desk: permission requests, questions and conversation turns of all runs. An ID is what\n" +
+			"the list shows, or any beginning of a request's id that no other one has.\n\n" +
+			"What is shown of arguments and texts was written by models. Characters that cannot be seen, or that change how\n" +
+			"others are seen, are written out, such as \\u202e.",
+		Example: "  agentd approvals list\n  agentd approvals show k3f9qa\n  agentd approvals approve k3f9qa\n  agentd approvals watch",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringSliceVar(&f.domains, "domain", nil, `domains to look at, "*" for all (default: approvals.domains, else human.interaction)`)
+	flags.StringVar(&f.as, "as", "", "the principal to decide as (default: approvals.as, else the NATS user)")
+	flags.StringVar(&f.key, "key", "", "PEM file with the Ed25519 key to sign decisions with (default: approvals.key)")
+	cmd.AddCommand(
+		listCommand(a, &f), showCommand(a, &f), approveCommand(a, &f), denyCommand(a, &f), editCommand(a, &f),
+		askCommand(a, &f), answerCommand(a, &f), watchCommand(a, &f),
+		serveCommand(a, &f), logCommand(a),
+	)
+	return cmd
+}
+
+// deskClient is an open desk for one command.
+type deskClient struct {
+	*desk.Desk
+	conn     *cli.Client
+	approver setup.Approver
+}
+
+// withDesk opens the desk for a command.
+func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskClient) error) error {
+	for _, domain := range f.domains {
+		if err := wire.CheckDomain(domain); err != nil && domain != "*" {
+			return cli.Usage(err)
+		}
+	}
+	c, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	who, err := setup.FindApprover(c.Config, f.as)
+	if err != nil {
+		return c.CloseAfter(cli.Usage(err))
+	}
+	sign, err := setup.Signer(c.Config, f.key)
+	if err != nil {
+		return c.CloseAfter(err)
+	}
+	domains := f.domains
+	if len(domains) == 0 {
+		domains = c.Config.Approvals.Domains
+	}
+	opening, cancel := context.WithTimeout(ctx, cli.ConnectTimeout)
+	defer cancel()
+	d, err := desk.Open(opening, desk.Options{
+		Conn: c.Conn, Domains: domains, Contracts: c.Config.Contracts, Signer: sign, Logger: a.QuietLogger(),
+	})
+	if err != nil {
+		return c.CloseAfter(cli.ExplainStore(err))
+	}
+	defer d.Close()
+	return c.CloseAfter(do(&deskClient{Desk: d, conn: c, approver: who}))
+}
+
+func listCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List what waits for a person, the oldest first",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withDesk(cmd.Context(), a, f, func(d *deskClient) error {
+				items := d.List()
+				return a.Print(items, func(w io.Writer) error {
+					if n := d.Omitted(); n > 0 {
+						fmt.Fprintf(a.Err, "%s more are open; decide some of these first\n", show.Count(n, "request"))
+					}
+					return show.WriteRequests(w, items, show.Columns(a.Out))
+				})
+			})
+		},
+	}
+}

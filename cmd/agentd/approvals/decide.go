@@ -1,0 +1,192 @@
+package approvals
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/desk"
+	"agentd/internal/show"
+	"agentd/sdk"
+)
+
+// decided is what a decision became, for people and scripts.
+type decided struct {
+	Request string          `json:"request"`
+	Run     string          `json:"run"`
+	Tool    string          `json:"tool"`
+	Args    json.RawMessage `json:"args"`
+	desk.Outcome
+	Decision sdk.Decision       `json:"decision"`
+	Scope    sdk.GrantScope     `json:"scope,omitempty"`
+	mode     sdk.PermissionMode // of the request
+}
+
+// decide publishes a decision and tells what became of it. A refusal is the command's error.
+func decide(ctx context.Context, a *cli.App, d *deskClient, detail desk.Detail, p sdk.PermissionDecision) error {
+	outcome, err := d.Decide(ctx, detail.ID, d.approver.Who, p)
+	if err != nil {
+		return err
+	}
+	r := decided{
+		Request: detail.ID, Run: detail.Run, Tool: detail.Request.Tool, Args: detail.Request.Args, Outcome: outcome,
+		Decision: p.Decision, Scope: p.Scope, mode: detail.Request.Mode,
+	}
+	if len(p.Args) > 0 {
+		r.Args = p.Args
+	}
+	fmt.Fprintf(a.Err, "as %s\n", d.approver)
+	if outcome.State == desk.OutcomeRefused && a.Output == cli.OutputText {
+		return r.refusal()
+	}
+	err = a.Print(r, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s %s\n%s\n", r.Tool, show.OneLine(string(r.Args), show.LineMax), r.effect())
+		return err
+	})
+	if err == nil && outcome.State == desk.OutcomeRefused {
+		return cli.Exit(cli.ExitFailure)
+	}
+	return err
+}
+
+func (r *decided) refusal() error {
+	text := "refused: " + desk.Visible(r.Refused, false)
+	if r.Open {
+		text += "; the request is still open"
+	}
+	return sdk.Errorf(sdk.CodeDecisionRefused, "%s", text)
+}
+
+// effect says what the decision means.
+func (r *decided) effect() string {
+	text := map[sdk.Decision]string{
+		sdk.DecisionAllow: "allowed; the call goes out", sdk.DecisionDeny: "denied; the model is told",
+		sdk.DecisionAsk: "asked back; the call is not made, and the model is told the question",
+	}[r.Decision]
+	switch {
+	case r.State == desk.OutcomeSent:
+		return "sent; it is stored, and no worker has handled it yet"
+	case r.Open:
+		return fmt.Sprintf("counted; %d of %d approvals are there", r.Allowed, r.Quorum)
+	case r.Decision == sdk.DecisionAllow && r.mode == sdk.PermissionRetry:
+		text = "allowed; the model is told, and may make this call once"
+	case r.Queued && r.Undecided > 0:
+		text = "allowed; the call waits for its round, where " + undecided(r.Undecided)
+	case r.Queued:
+		text = "allowed; the call waits for those before it"
+	}
+	if r.Decision == sdk.DecisionAllow && r.Scope != "" && r.Scope != sdk.ScopeCall {
+		text += fmt.Sprintf(", and further ones within %s", r.Scope)
+	}
+	return text
+}
+
+func undecided(n int) string {
+	if n == 1 {
+		return "one more request is not decided yet"
+	}
+	return fmt.Sprintf("%d more requests are not decided yet", n)
+}
+
+// request is the permission request with that id.
+func (d *deskClient) request(ctx context.Context, id string) (desk.Detail, error) {
+	detail, err := d.Detail(ctx, id)
+	if err == nil {
+		err = mustAsk(detail)
+	}
+	return detail, err
+}
+
+// mustAsk fails for an item that nobody can decide on.
+func mustAsk(detail desk.Detail) error {
+	if detail.Request != nil {
+		return nil
+	}
+	return sdk.Errorf(sdk.CodeDecisionRefused, "%s is a %s, not a permission request; see: agentd approvals answer", detail.Short, detail.Kind)
+}
+
+// decideCommand is a command that decides one request.
+func decideCommand(a *cli.App, f *approvalsFlags, id string, p *sdk.PermissionDecision) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return withDesk(ctx, a, f, func(d *deskClient) error {
+			detail, err := d.request(ctx, id)
+			if err != nil {
+				return err
+			}
+			return decide(ctx, a, d, detail, *p)
+		})
+	}
+}
+
+func approveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
+	p := sdk.PermissionDecision{Decision: sdk.DecisionAllow}
+	var scope string
+	var lasts time.Duration
+	cmd := &cobra.Command{
+		Use:     "approve ID",
+		Aliases: []string{"allow"},
+		Short:   "Allow a call, or with a wider scope further ones like it",
+		Long: "approve allows exactly the call that the request shows. A wider --scope must be one that the request offers:\n\n" +
+			"  run+tool               every call of the tool in this run\n" +
+			"  run+tool+pattern       those whose arguments match --pattern, a CEL expression such as: args.amount < 100\n" +
+			"  principal+agent+tool   every call of the tool by this agent in runs that the same principal started",
+		Example: "  agentd approvals approve k3f9qa\n  agentd approvals approve k3f9qa --scope run+tool --uses 5 --for 1h",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.Scope = sdk.GrantScope(scope)
+			if p.Scope == "" && p.Pattern != "" {
+				p.Scope = sdk.ScopeToolPattern
+			}
+			if cmd.Flags().Changed("for") {
+				if lasts <= 0 {
+					return cli.Usagef("--for %s: want a time in the future", lasts)
+				}
+				p.ExpiresMillis = time.Now().Add(lasts).UnixMilli()
+			}
+			return decideCommand(a, f, args[0], &p)(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&scope, "scope", "", "how far it reaches (default: this call)")
+	flags.StringVar(&p.Pattern, "pattern", "", "a CEL expression over args, for the scope run+tool+pattern")
+	flags.IntVar(&p.Uses, "uses", 0, "how often a wider scope may be used (default: without limit)")
+	flags.DurationVar(&lasts, "for", 0, "how long a wider scope lasts, such as 1h (default: as long as the run)")
+	flags.StringVar(&p.Reason, "reason", "", "why, for the record and the model")
+	scopes := []string{string(sdk.ScopeCall), string(sdk.ScopeTool), string(sdk.ScopeToolPattern), string(sdk.ScopePrincipal)}
+	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions(scopes, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	return cmd
+}
+
+func denyCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
+	p := sdk.PermissionDecision{Decision: sdk.DecisionDeny}
+	cmd := &cobra.Command{
+		Use:     "deny ID --reason TEXT",
+		Short:   "Refuse a call; the model is told the reason",
+		Example: `  agentd approvals deny k3f9qa --reason "the invoice is paid already"`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return decideCommand(a, f, args[0], &p)(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why; the model reads it")
+	_ = cmd.MarkFlagRequired("reason") // the flag exists
+	return cmd
+}
+
+func askCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "ask ID QUESTION",
+		Short:   "Ask back: the call is not made, and the model is told the question",
+		Example: `  agentd approvals ask k3f9qa "Which invoice is this for?"`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := sdk.PermissionDecision{Decision: sdk.DecisionAsk, Reason: args[1]}
+			return decideCommand(a, f, args[0], &p)(cmd.Context())
+		},
+	}
+}

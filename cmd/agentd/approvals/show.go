@@ -1,0 +1,84 @@
+package approvals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/desk"
+	"agentd/internal/show"
+	"agentd/sdk"
+)
+
+func showCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show everything about one of them: who asks, why, exactly what, and who decided so far",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDesk(cmd.Context(), a, f, func(d *deskClient) error {
+				s, err := d.show(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.Print(s, func(w io.Writer) error {
+					if err := s.Write(w, a.Verbose); err != nil {
+						return err
+					}
+					return writeCommands(w, a, &s, f.words())
+				})
+			})
+		},
+	}
+}
+
+func (d *deskClient) show(ctx context.Context, id string) (show.Request, error) {
+	detail, unrecorded, err := d.View(ctx, id, d.approver.Who)
+	if err != nil {
+		return show.Request{}, err
+	}
+	s := show.Request{Detail: detail}
+	if unrecorded != nil {
+		s.Unrecorded = problemText(unrecorded)
+	}
+	if detail.Kind != desk.KindPermission || len(detail.Sent) == 0 {
+		return s, nil
+	}
+	if s.Decisions, err = d.History(ctx, detail.Item); err != nil {
+		s.Unknown = "whether they counted is not known now: " + err.Error()
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+			s.Unknown = "whether they counted is not known now: no worker serves " + detail.Agent
+		}
+	}
+	return s, nil
+}
+
+// verbAnswer is the command that answers.
+const verbAnswer = "answer"
+
+// writeCommands says what can be done. common are flags that this command had, and the others need.
+func writeCommands(w io.Writer, a *cli.App, s *show.Request, common []string) error {
+	lines := [][]string{{verbAnswer, s.Short, "TEXT"}}
+	switch s.Kind {
+	case desk.KindPermission:
+		lines = [][]string{{"approve", s.Short}, {"deny", s.Short, "--reason", "TEXT"}, {"ask", s.Short, "QUESTION"}}
+		if s.Request.Mode == sdk.PermissionHold && s.Request.Quorum <= 1 {
+			lines = append(lines, []string{"edit", s.Short})
+		}
+	case desk.KindTask:
+		lines = [][]string{{verbAnswer, s.Short, "--input", "JSON"}}
+	case desk.KindTurn:
+		lines = append(lines, []string{verbAnswer, s.Short, "--end"})
+	case desk.KindQuestion:
+	}
+	fmt.Fprintln(w)
+	for _, l := range lines {
+		fmt.Fprintln(w, a.CommandLine(slices.Concat([]string{"approvals"}, l, common)...))
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+// Package events is agentd events.
+package events
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/show"
+	"agentd/sdk/wire"
+)
+
+// Command is agentd events.
+func Command(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Watch what travels over the broker",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(tailCommand(a))
+	return cmd
+}
+
+type tailFlags struct {
+	run, agent string
+	all        bool
+}
+
+func tailCommand(a *cli.App) *cobra.Command {
+	var f tailFlags
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Print events as they are published, one line each",
+		Long: "tail prints every event from now on until Ctrl-C: init events, calls, answers, terminal events, dead letters, and\n" +
+			"the live events of runs. With -o json each line is an object with subject, headers and the message itself.",
+		Example: "  agentd events tail\n  agentd events tail --run trip-7 --all\n  agentd events tail -o json | jq .subject",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.Client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			t := tail{a: a, subjects: c.Subjects(), flags: f}
+			stop, err := c.Tail(c.Subjects().Root()+".>", t.print)
+			if err != nil {
+				return c.CloseAfter(err)
+			}
+			<-cmd.Context().Done()
+			return c.CloseAfter(stop())
+		},
+	}
+	cmd.Flags().StringVar(&f.run, "run", "", "only events of this run")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "only events of this agent")
+	cmd.Flags().BoolVar(&f.all, "all", false, "also the journal, timers, queries and fragments of replies")
+	return cmd
+}
+
+// tail prints messages.
+type tail struct {
+	a        *cli.App
+	subjects wire.Subjects
+	flags    tailFlags
+}
+
+// tailed is a message in JSON. Body holds what is no JSON as a text.
+type tailed struct {
+	Time    int64               `json:"time"`
+	Subject string              `json:"subject"`
+	Headers map[string][]string `json:"headers,omitempty"`
+	Body    json.RawMessage     `json:"body"`
+}
+
+// hidden are the kinds that tail shows only when asked to.
+var hidden = []wire.Kind{wire.KindRun, wire.KindBlob, wire.KindSpec, wire.KindTimer, wire.KindFire, wire.KindGet}
+
+func (t tail) print(subject string, headers map[string][]string, data []byte) {
+	tokens := strings.Split(subject, ".")
+	if len(tokens) < 2 {
+		return
+	}
+	kind := wire.Kind(tokens[1])
+	var live wire.Live
+	var event wire.Event
+	isEvent := false
+	if kind == wire.KindStream {
+		_ = json.Unmarshal(data, &live) // what cannot be read is shown as it is
+	} else {
+		decoded, err := wire.DecodeEvent(headers, data)
+		event, isEvent = decoded, err == nil
+	}
+	if !t.wanted(kind, tokens, live, event) {
+		return
+	}
+	if t.a.Output == cli.OutputJSON {
+		if !json.Valid(data) {
+			data, _ = json.Marshal(string(data)) // a text always encodes
+		}
+		// Nowhere else to report to.
+		_ = json.NewEncoder(t.a.Out).Encode(tailed{time.Now().UnixMilli(), subject, headers, data})
+		return
+	}
+	who, what := "", string(data)
+	switch {
+	case live.Type != "":
+		who, what = live.Run, live.Type+" "+string(live.Data)
+	case isEvent:
+		who, what = event.Subject, event.Type+" "+string(event.Data)
+	}
+	if kind == wire.KindDLQ {
+		what = strings.Join(headers["agentd-detail"], " ") + " " + what
+	}
+	if !t.a.Verbose {
+		what = show.Clip(what, show.LineMax)
+	}
+	fmt.Fprintf(t.a.Out, "%s  %-6s %-24s %s\n", time.Now().Format("15:04:05.000"), kind, show.Clip(cmp.Or(who, "-"), 24), what)
+}
+
+func (t tail) wanted(kind wire.Kind, tokens []string, live wire.Live, event wire.Event) bool {
+	if !t.flags.all && (live.Ephemeral || slices.Contains(hidden, kind)) {
+		return false
+	}
+	if agent := t.flags.agent; agent != "" && !slices.Contains(tokens[2:], wire.NameToken(agent)) {
+		return false
+	}
+	run := t.flags.run
+	return run == "" || event.Subject == run || live.Run == run || slices.Contains(tokens, wire.NewRunKey(run).Token)
+}

@@ -1,0 +1,217 @@
+// Package cli is what the commands of agentd share: settings, connection, output, exit codes.
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/internal/desk"
+	"agentd/internal/show"
+	"agentd/sdk"
+)
+
+// OutputYAML is what a command with this annotation also takes as --output.
+const OutputYAML = "yaml"
+
+// CommandLine is a command line that reaches the same server as this one.
+func (a *App) CommandLine(args ...string) string {
+	line := program
+	if a.ConfigGiven {
+		line += " -c " + show.ShellQuote(a.Config)
+	}
+	for _, f := range []struct{ name, value string }{{"--data", a.Data}, {"--nats", a.NATS}, {"--redis", a.redis}} {
+		if f.value != "" {
+			line += " " + f.name + " " + show.ShellQuote(f.value)
+		}
+	}
+	for _, arg := range args {
+		line += " " + show.ShellQuote(arg)
+	}
+	return line
+}
+
+// Exit codes, documented in docs/cli.md.
+const (
+	ExitOK          = 0
+	ExitFailure     = 1   // the command could not do its work
+	ExitUsage       = 2   // wrong flags, arguments or configuration
+	ExitRun         = 3   // the run ended with an error event
+	ExitFindings    = 4   // check, doctor or reconcile found what is not in order
+	ExitInterrupted = 130 // interrupted while something was followed, which goes on
+)
+
+// program is what the command calls itself.
+const program = "agentd"
+
+// Streams are where a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// exitError is an error with the exit code that it leads to. A nil cause has been reported already.
+type exitError struct {
+	code  int
+	cause error
+}
+
+func (e *exitError) Error() string {
+	if e.cause == nil {
+		return ""
+	}
+	return e.cause.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.cause }
+
+// Usage is an error in how the command was used: wrong flags, arguments or configuration.
+func Usage(err error) error { return &exitError{ExitUsage, err} }
+
+// Usagef is Usage with a message of its own.
+func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
+
+// Exit ends a command whose result has been printed with a code of its own.
+func Exit(code int) error { return &exitError{code: code} }
+
+// App is what all commands share.
+type App struct {
+	Streams
+	// output is "text" or "json".
+	Output string
+	// config and data are the paths of agentd.yaml and of the embedded server's folder; configGiven says that the first
+	// is not the default.
+	Config, Data string
+	ConfigGiven  bool
+	NATS, redis  string
+	Verbose      bool
+	// begun is set when a command's own code runs.
+	begun bool
+}
+
+// Run runs the command line and returns the exit code.
+func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *cobra.Command) int {
+	a := &App{Streams: s}
+	root := a.root(commands)
+	root.SetArgs(args)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	code := ExitFailure
+	if !a.begun {
+		// Cobra refused the command line.
+		err = Usage(refusal(root, args, err))
+	}
+	if e, ok := errors.AsType[*exitError](err); ok {
+		code = e.code
+	} else if errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+		code = ExitUsage
+	}
+	if text := err.Error(); text != "" {
+		a.Report(err)
+	}
+	return code
+}
+
+// The output formats.
+const (
+	OutputText = "text"
+	OutputJSON = "json"
+)
+
+func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:   program,
+		Short: "Durable LLM agents on NATS JetStream",
+		Long: "agentd runs LLM agents as durable, event-driven services on NATS JetStream.\n\n" +
+			"  agentd dev                          start everything on this machine, with the agents of agentd.yaml\n" +
+			"  agentd run AGENT --message TEXT     start a run and follow it\n" +
+			"  agentd runs list                    see what runs there are\n\n" +
+			"Settings come from flags, else the environment (NATS_URL, NATS_CREDS, REDIS_URL, OPENAI_API_KEY,\n" +
+			"OPENAI_BASE_URL, AGENTD_…), else agentd.yaml. Without any, commands use the server of a running agentd dev.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			a.ConfigGiven = cmd.Flags().Changed("config")
+			yaml := a.Output == OutputYAML && cmd.Annotations[OutputYAML] != ""
+			if a.Output != OutputText && a.Output != OutputJSON && !yaml {
+				return Usagef("--output %q: want text or json", a.Output)
+			}
+			return nil
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.Output, "output", "o", OutputText, "output format: text or json")
+	flags.StringVarP(&a.Config, "config", "c", defaultConfig, "configuration file")
+	flags.StringVar(&a.Data, "data", "", "folder of the embedded server (default: AGENTD_DATA, else .agentd beside the configuration)")
+	flags.StringVar(&a.NATS, "nats", "", "NATS servers, such as nats://HOST:4222 (default: NATS_URL, else a running agentd dev)")
+	flags.StringVar(&a.redis, "redis", "", "Redis that keeps the runs, such as redis://HOST:6379/0 (default: REDIS_URL, else JetStream keeps them)")
+	flags.BoolVarP(&a.Verbose, "verbose", "v", false, "log more, and show texts in full")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{OutputText, OutputJSON}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	for _, command := range commands {
+		root.AddCommand(command(a))
+	}
+	a.noteBegin(root)
+	return root
+}
+
+// noteBegin has every command note that its command line was accepted.
+func (a *App) noteBegin(cmd *cobra.Command) {
+	if do := cmd.RunE; do != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			a.begun = true
+			return do(cmd, args)
+		}
+	}
+	for _, child := range cmd.Commands() {
+		a.noteBegin(child)
+	}
+}
+
+// refusal is cobra's error, with what helps: the form of the command where its arguments are too few or too many.
+func refusal(root *cobra.Command, args []string, err error) error {
+	if cmd, _, findErr := root.Find(args); findErr == nil && strings.Contains(err.Error(), "arg(s)") {
+		use, _, _ := strings.Cut(cmd.UseLine(), " [flags]")
+		err = fmt.Errorf("want: %s", use)
+	}
+	return fmt.Errorf("%w\nsee: %s --help", err, commandPath(root, args))
+}
+
+// commandPath is the command that args mean, such as "agentd runs show".
+func commandPath(root *cobra.Command, args []string) string {
+	if cmd, _, err := root.Find(args); err == nil {
+		return cmd.CommandPath()
+	}
+	return root.CommandPath()
+}
+
+// Print writes v as JSON, or calls text.
+func (a *App) Print(v any, text func(io.Writer) error) error {
+	if a.Output == OutputJSON {
+		return WriteJSON(a.Out, v, "  ")
+	}
+	return text(a.Out)
+}
+
+// WriteJSON writes a value as JSON, indented, in which everything can be seen: people read it on terminals too.
+func WriteJSON(w io.Writer, v any, indent string) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(desk.EscapeJSON(b.Bytes()))
+	return err
+}

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/internal/runner"
+	"agentd/internal/setup"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Source is what the command line calls itself in events.
+const Source = "agentd.cli"
+
+// ExplainDLQ says what to do about a stream of dead letters that is not there.
+func ExplainDLQ(err error) error {
+	if err != nil && strings.Contains(err.Error(), "stream not found") {
+		return sdk.Errorf(sdk.CodeUnavailable, "the server has no stream of dead letters; run: agentd provision").WithCause(err)
+	}
+	return err
+}
+
+// WithStore calls do with the connection and the store of runs.
+func (a *App) WithStore(ctx context.Context, do func(*Client, runner.Store) error) error {
+	c, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	store, err := c.OpenStore(ctx)
+	if err != nil {
+		return c.CloseAfter(err)
+	}
+	return c.CloseAfter(Join(do(c, store), store.Close()))
+}
+
+// Patience is how long a run may be silent before the command looks for the reason.
+const Patience = 2 * time.Second
+
+// WithRegistry calls do with a connection.
+func (a *App) WithRegistry(ctx context.Context, do func(*Client, broker.Registry) error) error {
+	c, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return c.CloseAfter(do(c, c.Registry()))
+}
+
+// NewID is an event id that nobody else has.
+func NewID(kind string) string { return kind + "-" + strings.ToLower(rand.Text()) }
+
+// CheckEvent finds here what a worker would refuse without being able to tell whom.
+func CheckEvent(event wire.Event) error {
+	data, err := event.Encode()
+	if err == nil {
+		_, err = wire.DecodeEvent(nil, data)
+	}
+	if err == nil {
+		return nil
+	}
+	e := *sdk.AsError(err)
+	e.Message = "the run cannot be started with this subject and input"
+	return Usage(&e)
+}
+
+// ContractType is the type of an agent's init events: its contract's, where the configuration knows the agent.
+func (c *Client) ContractType(agent string) string {
+	for _, spec := range c.Config.Agents {
+		if spec.Name == agent {
+			return spec.Contract.Type
+		}
+	}
+	return agent
+}
+
+// CompleteAgents completes the names of configured agents.
+func (a *App) CompleteAgents(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	cfg, err := a.Settings()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for _, spec := range cfg.Agents {
+		names = append(names, spec.Name)
+	}
+	slices.Sort(names)
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// ConnectTimeout bounds a connection of a command that a person waits for.
+const ConnectTimeout = 10 * time.Second
+
+// Client is a connection for one command.
+type Client struct {
+	*broker.Conn
+	Config *config.Config
+}
+
+// Client connects as a client. The caller closes the connection.
+func (a *App) Client(ctx context.Context) (*Client, error) {
+	cfg, err := a.Settings()
+	if err != nil {
+		return nil, err
+	}
+	return a.Connect(ctx, cfg)
+}
+
+// Connect connects with settings that were read. The caller closes the connection.
+func (a *App) Connect(ctx context.Context, cfg *config.Config) (*Client, error) {
+	url, err := setup.Address(cfg)
+	if err != nil {
+		return nil, err
+	}
+	who, err := setup.Principal(cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
+	defer cancel()
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{
+		URL: url, Login: setup.Login(cfg), Name: program, Who: who, Subjects: setup.Subjects(cfg), Logger: a.QuietLogger(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Client{conn, cfg}, nil
+}
+
+// CloseAfter reports err, and what went wrong with closing.
+func (c *Client) CloseAfter(err error) error { return Join(err, c.Close()) }
+
+// OpenStore opens the store of runs.
+func (c *Client) OpenStore(ctx context.Context) (worker.OpenedStore, error) {
+	o, err := setup.StoreOptions(c.Config)
+	if err != nil {
+		return worker.OpenedStore{}, err
+	}
+	return worker.OpenStore(ctx, c.Conn, o)
+}

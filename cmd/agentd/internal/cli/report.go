@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"agentd/internal/config"
+	"agentd/internal/show"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Report reports an error: as JSON where output is JSON, so that scripts see one form.
+func (a *App) Report(err error) {
+	if a.Output == OutputJSON {
+		_ = json.NewEncoder(a.Err).Encode(map[string]any{"error": problemOf(err)}) // nowhere left to report to
+		return
+	}
+	if faults, ok := errors.AsType[config.Faults](err); ok {
+		// One line each, beginning with its place, so that editors can jump there.
+		fmt.Fprintln(a.Err, faults.Error())
+		fmt.Fprintf(a.Err, "agentd: %s in the configuration\n", show.Count(len(faults), "fault"))
+		return
+	}
+	if exit, ok := err.(*exitError); ok { //nolint:errorlint // only what is on top decides about the form
+		err = exit.cause
+	}
+	if e, ok := err.(*sdk.Error); ok { //nolint:errorlint // likewise
+		fmt.Fprintln(a.Err, "agentd:", e.Message)
+		PrintFaults(a.Err, e.Faults)
+		if e.Cause != nil {
+			fmt.Fprintln(a.Err, " ", e.Cause)
+		}
+		return
+	}
+	fmt.Fprintln(a.Err, "agentd:", strings.TrimSpace(err.Error()))
+}
+
+// PrintFaults prints a line for each fault.
+func PrintFaults(w io.Writer, faults []sdk.Fault) {
+	for _, f := range faults {
+		fmt.Fprintln(w, " ", f)
+	}
+}
+
+// problemOf is the form of a system error. Unlike on the wire it may say everything: it is for who runs the command.
+func problemOf(err error) wire.Problem {
+	e, ok := errors.AsType[*sdk.Error](err)
+	if !ok {
+		e = sdk.Errorf(sdk.CodeInternal, "%s", err)
+		if exit, ok := errors.AsType[*exitError](err); ok && exit.code == ExitUsage {
+			e.Code = sdk.CodeConfig
+		}
+	}
+	p := wire.NewProblem(e)
+	if e.Cause != nil {
+		p.ErrorMessage += ": " + e.Cause.Error()
+	}
+	return p
+}
+
+// NotPermitted reports whether the NATS server does not let the user do what was tried.
+func NotPermitted(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) }

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/show"
+	"agentd/internal/state"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// RunFilter selects runs.
+type RunFilter struct {
+	Status, Agent string
+	Limit         int
+}
+
+// Runs reads all runs that the flags ask for.
+func (c *Client) Runs(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
+	store, err := c.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := []show.RunRow{}
+	for cursor := ""; ; {
+		page, next, err := store.Runs(ctx, cursor, state.MaxPage)
+		if err != nil {
+			return nil, Join(ExplainStore(err), store.Close())
+		}
+		for _, stored := range page {
+			row := show.RowOf(stored.Run.String(), stored.Last.Rev, stored.Last.Data)
+			if (f.Status == "" || string(row.Status) == f.Status) && (f.Agent == "" || row.Agent == f.Agent) {
+				rows = append(rows, row)
+			}
+		}
+		if cursor = next; cursor == "" {
+			return rows, store.Close()
+		}
+	}
+}
+
+// ExplainStore says what to do about a store that is not there.
+func ExplainStore(err error) error {
+	if strings.Contains(err.Error(), "stream not found") {
+		return sdk.Errorf(sdk.CodeUnavailable, "the server has no stream of journals; run: agentd provision").WithCause(err)
+	}
+	return err
+}
+
+// Head reads the last entry of a run.
+func Head(ctx context.Context, store runner.Store, run string) (core.Entry, error) {
+	last, err := store.Head(ctx, wire.NewRunKey(run))
+	if errors.Is(err, runner.ErrNotFound) {
+		return core.Entry{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q; see: agentd runs list", run)
+	}
+	if err != nil {
+		return core.Entry{}, ExplainStore(err)
+	}
+	return core.DecodeEntry(last.Data)
+}
+
+// WithRun calls do with the connection, the store and the last entry of a run.
+func (a *App) WithRun(ctx context.Context, run string, do func(*Client, runner.Store, core.Entry) error) error {
+	c, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	store, err := c.OpenStore(ctx)
+	if err != nil {
+		return c.CloseAfter(err)
+	}
+	last, err := Head(ctx, store, run)
+	if err == nil {
+		err = do(c, store, last)
+	}
+	return c.CloseAfter(Join(err, store.Close()))
+}
+
+// CompleteRuns completes the names of runs.
+func (a *App) CompleteRuns(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), Patience)
+	defer cancel()
+	c, err := a.Client(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	rows, err := c.Runs(ctx, RunFilter{})
+	if err := c.CloseAfter(err); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names := make([]string, len(rows))
+	for i, r := range rows {
+		names[i] = r.Run
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"agentd/internal/config"
+	"agentd/internal/telemetry"
+	"agentd/sdk"
+)
+
+const defaultConfig = "agentd.yaml"
+
+// Settings are the flags over the environment over the configuration file. Without a file there are the defaults, unless
+// one was asked for.
+func (a *App) Settings() (*config.Config, error) {
+	cfg, err := config.Load(a.Config)
+	if _, missing := os.Stat(a.Config); errors.Is(missing, fs.ErrNotExist) && !a.ConfigGiven {
+		cfg, err = config.Default(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.ApplyEnv(os.LookupEnv); err != nil {
+		return nil, err
+	}
+	override(&cfg.Data, a.Data)
+	override(&cfg.NATS.URL, a.NATS)
+	override(&cfg.Redis.URL, a.redis)
+	return cfg, cfg.Check()
+}
+
+func override[T ~string](setting *T, flag string) {
+	if flag != "" {
+		*setting = T(flag)
+	}
+}
+
+// WithAgents is settings for commands that serve agents.
+func (a *App) WithAgents() (*config.Config, error) {
+	cfg, err := a.Settings()
+	if err != nil {
+		return nil, err
+	}
+	if len(cfg.Agents) == 0 {
+		if _, err := os.Stat(a.Config); err != nil {
+			return nil, sdk.Errorf(sdk.CodeConfig, "there is no %s here; write one, or name it with --config", a.Config)
+		}
+		return nil, sdk.Errorf(sdk.CodeConfig, "%s has no agents", a.Config)
+	}
+	return cfg, nil
+}
+
+// Logger logs as configured, for commands that serve.
+func (a *App) Logger(cfg *config.Config) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
+		return nil, fmt.Errorf("log level: %w", err)
+	}
+	return a.LoggerAt(level, cfg.Log.Format), nil
+}
+
+// QuietLogger is for commands that print: only what they cannot show otherwise is logged.
+func (a *App) QuietLogger() *slog.Logger { return a.LoggerAt(slog.LevelError, config.DefaultLogForm) }
+
+// LoggerAt logs from a level on; with --verbose everything.
+func (a *App) LoggerAt(level slog.Level, form string) *slog.Logger {
+	if a.Verbose {
+		level = slog.LevelDebug
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if form == OutputJSON {
+		return slog.New(telemetry.Logged(slog.NewJSONHandler(a.Err, o)))
+	}
+	return slog.New(telemetry.Logged(slog.NewTextHandler(a.Err, o)))
+}
+
+// DevLevel keeps the log of agentd dev from hiding the events; --verbose shows more.
+const DevLevel = slog.LevelWarn

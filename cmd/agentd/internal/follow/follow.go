@@ -1,0 +1,223 @@
+// Package follow shows what a run does and answers what it asks, until it ends.
+package follow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/contracts"
+	"agentd/internal/show"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Run addresses a run that a command follows.
+type Run struct {
+	Subject, Agent string
+	Key            wire.RunKey
+	// init is the init token.
+	Init string
+}
+
+// Options are the flags of commands that follow a run.
+type Options struct {
+	answers []string
+	timeout time.Duration
+	quiet   bool
+}
+
+// follower shows what a run does and answers what it asks, until it ends.
+type follower struct {
+	a        *cli.App
+	conn     *cli.Client
+	run      Run
+	o        Options
+	Progress *show.Progress
+	Desk     *answerer
+}
+
+// New is a follower of a run.
+func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
+	p := &show.Progress{W: a.Err, Full: a.Verbose, Quiet: map[string]bool{contracts.ToolAskQuestion: true, show.Turn: true}}
+	if file, ok := a.Err.(*os.File); ok {
+		p.Terminal = term.IsTerminal(int(file.Fd()))
+	}
+	if o.quiet {
+		p.W = io.Discard
+	}
+	d := &answerer{
+		a: a, conn: conn, progress: p, run: run, answers: o.answers, lines: terminal(a), Answered: map[string]bool{},
+	}
+	return &follower{a: a, conn: conn, run: run, o: o, Progress: p, Desk: d}
+}
+
+// Follow calls begin when everything listens, and prints the run's result.
+func (f *follower) Follow(ctx context.Context, begin func(context.Context) error) error {
+	following, err := worker.Follow(f.conn.Conn, f.run.Agent, f.run.Subject)
+	if err != nil {
+		return err
+	}
+	if err := begin(ctx); err != nil {
+		return cli.Join(err, following.Close())
+	}
+	watching, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() {
+		// It ends with the run or with this command.
+		revision, index := f.Progress.Mark(f.run.Subject)
+		_ = following.Events(watching, worker.Mark{Revision: revision, Index: index}, f.Progress.Show)
+	})
+	event, err := f.wait(ctx)
+	if err == nil {
+		f.awaitEnd(ctx, following)
+	}
+	stop()
+	background.Wait()
+	if err := cli.Join(err, following.Close()); err != nil {
+		return f.detached(ctx, err)
+	}
+	return printResult(f.a, f.run, event)
+}
+
+// wait returns the terminal event. Meanwhile the desk answers.
+func (f *follower) wait(ctx context.Context) (wire.Event, error) {
+	if f.o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.o.timeout)
+		defer cancel()
+	}
+	working, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() {
+		err := f.Desk.serve(working)
+		switch {
+		case working.Err() != nil:
+		case cli.NotPermitted(err):
+			f.Progress.Note("note", "this NATS user may not read what runs ask people: others answer")
+		case err != nil:
+			f.Progress.Note(show.LabelError, "questions cannot be answered here: "+err.Error())
+		}
+	})
+	background.Go(func() { f.hintNoWorker(working) })
+	event, err := f.conn.WaitDone(ctx, f.run.Agent, f.run.Key, f.run.Init)
+	stop()
+	background.Wait()
+	return event, err
+}
+
+// hintNoWorker says so when a run does not begin because nobody serves its agent.
+func (f *follower) hintNoWorker(ctx context.Context) {
+	select {
+	case <-time.After(cli.Patience):
+	case <-ctx.Done():
+		return
+	}
+	if f.Progress.Seen(f.run.Subject) {
+		return
+	}
+	asking, cancel := context.WithTimeout(ctx, cli.Patience)
+	defer cancel()
+	var status worker.RunStatus
+	err := f.conn.Ask(asking, f.conn.Subjects().Get(f.run.Agent), worker.Query{Run: f.run.Subject}, &status)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		f.Progress.Note(show.LabelWaits, "no worker serves "+f.run.Agent+" now; the event is stored, and handled when one starts")
+	}
+}
+
+// mostAwaits is how often the last live events are waited for, 250 ms each.
+const mostAwaits = 20
+
+// awaitEnd gives the last live events, which come by another way than the terminal event, a moment to be shown.
+func (f *follower) awaitEnd(ctx context.Context, following *worker.Following) {
+	if !f.Progress.Seen(f.run.Subject) {
+		return // it was refused, or nothing live came at all
+	}
+	for range mostAwaits {
+		select {
+		case <-f.Progress.Ended(f.run.Subject):
+			return
+		case <-time.After(250 * time.Millisecond):
+			following.Missed()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// detached explains why following ended before the run.
+func (f *follower) detached(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintf(f.a.Err, "\ndetached; the run goes on:\n%s\n", nextCommands(f.a, f.run.Subject))
+		return cli.Exit(cli.ExitInterrupted)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no end after %s; the run goes on:\n%s", f.o.timeout, nextCommands(f.a, f.run.Subject))
+	}
+	return err
+}
+
+// nextCommands are what can be done with a run that goes on.
+func nextCommands(a *cli.App, run string) string {
+	var b strings.Builder
+	for _, verb := range []string{"follow", "show", "cancel"} {
+		fmt.Fprintf(&b, "  %s\n", a.CommandLine("runs", verb, run))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// runResult is how a run ended.
+type runResult struct {
+	Run   string          `json:"run"`
+	Agent string          `json:"agent"`
+	Type  string          `json:"type"`
+	Data  json.RawMessage `json:"data"`
+	Units sdk.Units       `json:"executionunits"`
+}
+
+// printResult prints the data of a terminal event, or fails with its error.
+func printResult(a *cli.App, run Run, event wire.Event) error {
+	r := runResult{Run: run.Subject, Agent: run.Agent, Type: event.Type, Data: event.Data, Units: event.ExecutionUnits}
+	problem, failed := show.ProblemIn(event.Type, event.Data)
+	if failed && a.Output == cli.OutputText {
+		fmt.Fprintf(a.Err, "agentd: run %s ended with an error: %s: %s\n", show.Clip(run.Subject, show.LineMax), problem.Code, problem.ErrorMessage)
+		cli.PrintFaults(a.Err, problem.Faults)
+		return cli.Exit(cli.ExitRun)
+	}
+	err := a.Print(r, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, resultText(event.Data))
+		return err
+	})
+	if err == nil && failed {
+		return cli.Exit(cli.ExitRun)
+	}
+	return err
+}
+
+// resultText is the data as people read it: the default contract's answer is a text.
+func resultText(data json.RawMessage) string {
+	var only map[string]string
+	if json.Unmarshal(data, &only) == nil && len(only) == 1 && only["response"] != "" {
+		return only["response"]
+	}
+	return show.Indent(data)
+}
+
+// AddFlags adds the flags of commands that follow a run.
+func AddFlags(cmd *cobra.Command, o *Options) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&o.answers, "answer", nil, "answer to the next question of the run (repeatable)")
+	flags.DurationVar(&o.timeout, "timeout", 0, "stop following after this long, such as 30s (0: never)")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
+}

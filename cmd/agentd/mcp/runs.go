@@ -1,0 +1,191 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/core"
+	"agentd/internal/mcp"
+	"agentd/internal/show"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// mcpRuns are the runs that MCP hosts start, over the broker.
+type mcpRuns struct{ c *cli.Client }
+
+// mcpSource is what inits of MCP hosts have as their source; the id is the host's key.
+const mcpSource = "agentd.mcp"
+
+// handleSeparator is between agent and subject in the handle of a run; no agent's name has it.
+const handleSeparator = "/"
+
+// Start implements mcp.Runs. The init token, and so the run's name, follow from the key.
+func (m *mcpRuns) Start(ctx context.Context, agent, key string, input json.RawMessage) (string, error) {
+	id := cli.NewID("mcp")
+	if key != "" {
+		id = "mcp-" + agent + "-" + key
+	}
+	event := wire.Event{ID: id, Source: mcpSource, Type: m.c.ContractType(agent), Time: time.Now(), Data: input}
+	event.Subject = wire.DefaultSubject(wire.InitToken(event.Source, event.ID))
+	if err := cli.CheckEvent(event); err != nil {
+		return "", sdk.Errorf(sdk.CodeContractViolation, "the input cannot be sent").WithCause(err)
+	}
+	if err := m.c.Start(ctx, agent, event); err != nil {
+		return "", err
+	}
+	return agent + handleSeparator + event.Subject, nil
+}
+
+func runOf(handle string) (agent, subject string, err error) {
+	agent, subject, ok := strings.Cut(handle, handleSeparator)
+	if !ok || wire.CheckName(agent) != nil || subject == "" {
+		return "", "", sdk.Errorf(sdk.CodeUnknownRun, "%q is no handle of a run", show.Clip(handle, show.LineMax))
+	}
+	return agent, subject, nil
+}
+
+// askAgain is how often the state of a run is asked for, when nothing is heard of it.
+const askAgain = 10 * time.Second
+
+// Await implements mcp.Runs. The host hears what happened before it listened, too.
+func (m *mcpRuns) Await(ctx context.Context, handle string, progress func(string)) (mcp.RunState, error) {
+	agent, subject, err := runOf(handle)
+	if err != nil {
+		return mcp.RunState{}, err
+	}
+	following, err := worker.Follow(m.c.Conn, agent, subject)
+	if err != nil {
+		return mcp.RunState{}, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() {
+		// It ends with the run or with this call.
+		_ = following.Events(watching, worker.Mark{}, func(l wire.Live) {
+			if text := toldToHost(l); text != "" {
+				progress(text)
+			}
+		})
+	})
+	state, err := m.await(ctx, agent, subject, handle, progress)
+	stop()
+	background.Wait()
+	return state, cli.Join(err, following.Close())
+}
+
+// await waits for the terminal event. While it does not come, the host hears that the run is alive, and the end of a run
+// that was not started here is found by asking.
+func (m *mcpRuns) await(ctx context.Context, agent, subject, handle string, progress func(string)) (mcp.RunState, error) {
+	token, _ := strings.CutPrefix(subject, wire.DefaultSubject(""))
+	for {
+		waiting, stop := context.WithTimeout(ctx, askAgain)
+		event, err := m.c.WaitDone(waiting, agent, wire.NewRunKey(subject), token)
+		stop()
+		if err == nil {
+			return ended(handle, event.Type, event.Data), nil
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return mcp.RunState{}, err
+		}
+		state := m.state(ctx, agent, subject, handle)
+		if state.Done() || ctx.Err() != nil {
+			return state, nil //nolint:nilerr // that it goes on is an answer too
+		}
+		text := "the run is " + state.Status
+		if len(state.WaitsFor) > 0 {
+			text += " for " + strings.Join(state.WaitsFor, ", ")
+		}
+		progress(text)
+	}
+}
+
+// state asks the workers; without an answer the run counts as running, because its init is stored.
+func (m *mcpRuns) state(ctx context.Context, agent, subject, handle string) mcp.RunState {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cli.Patience)
+	defer stop()
+	state := mcp.RunState{Run: handle, Status: string(core.StatusRunning)}
+	var status worker.RunStatus
+	if err := m.c.Ask(ctx, m.c.Subjects().Get(agent), worker.Query{Run: subject}, &status); err != nil {
+		return state
+	}
+	if status.Terminal != nil {
+		return ended(handle, status.Terminal.Type, status.Terminal.Data)
+	}
+	state.Status = string(status.Status)
+	for _, call := range status.Waiting {
+		switch call.Type {
+		case sdk.TypePermissionRequest:
+			state.WaitsFor = append(state.WaitsFor, "a person's permission for "+call.Tool)
+		case sdk.TypeQuestion, sdk.TypeConversationTurn:
+			state.WaitsFor = append(state.WaitsFor, "a person's answer")
+		case "":
+		default:
+			state.WaitsFor = append(state.WaitsFor, call.Type)
+		}
+	}
+	return state
+}
+
+func ended(handle, eventType string, data json.RawMessage) mcp.RunState {
+	state := mcp.RunState{Run: handle, Status: string(core.StatusDone)}
+	if problem, failed := show.ProblemIn(eventType, data); failed {
+		state.Problem = &sdk.Error{Code: problem.Code, Message: problem.ErrorMessage, Faults: problem.Faults}
+		return state
+	}
+	state.Output = data
+	return state
+}
+
+// toldToHost is a live event in words, "" for those that say nothing to a host.
+func toldToHost(l wire.Live) string {
+	var data struct {
+		Tool  string `json:"tool"`
+		Asked struct {
+			Tool     string `json:"tool"`
+			Question string `json:"question"`
+		} `json:"asked"`
+		Message  string       `json:"message"`
+		Progress sdk.Progress `json:"progress"`
+	}
+	if err := json.Unmarshal(l.Data, &data); err != nil {
+		return ""
+	}
+	switch l.Type {
+	case core.MilestoneStarted:
+		return "the run has started"
+	case core.MilestoneCall:
+		return "calls " + data.Tool
+	case core.MilestoneRequested:
+		return "waits for a person's permission for " + data.Asked.Tool
+	case core.MilestoneAsked:
+		return "waits for a person's answer: " + data.Asked.Question
+	case core.MilestoneTurn:
+		return "waits for a person's answer: " + data.Message
+	case "call.progress":
+		return strings.TrimSpace(fmt.Sprintf("%s is at %g %s", data.Tool, data.Progress.Done, data.Progress.Message))
+	}
+	return ""
+}
+
+// Cancel implements mcp.Runs.
+func (m *mcpRuns) Cancel(ctx context.Context, handle, reason string) error {
+	agent, subject, err := runOf(handle)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(map[string]string{"reason": reason})
+	if err != nil {
+		return fmt.Errorf("encode reason: %w", err)
+	}
+	return m.c.Control(ctx, wire.ControlCancel, agent, wire.NewRunKey(subject), wire.Event{
+		ID: cli.NewID("cancel"), Source: mcpSource, Type: "agentd.run.cancel", Subject: subject, Time: time.Now(), Data: data,
+	})
+}

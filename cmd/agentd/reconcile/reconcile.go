@@ -1,0 +1,154 @@
+// Package reconcile is agentd reconcile.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/config"
+	"agentd/internal/reconcile"
+	"agentd/internal/setup"
+	"agentd/internal/show"
+	"agentd/internal/worker"
+	"agentd/sdk"
+)
+
+type reconcileFlags struct {
+	dryRun    bool
+	olderThan string
+}
+
+// Command is agentd reconcile.
+func Command(a *cli.App) *cobra.Command {
+	var f reconcileFlags
+	cmd := &cobra.Command{
+		Use:   "reconcile",
+		Short: "Find runs that were lost, and repair or end them",
+		Long: "reconcile compares what clients started, what the store knows, and what is on the broker, for the agents of the\n" +
+			"configuration: after the store was lost, restored from a copy or failed over, and whenever something seems stuck.\n" +
+			"What can be repaired is repaired; a run that is lost ends with the error \"state_lost\", or begins anew if its agent\n" +
+			"has on_state_loss: restart. Histories of runs that are done for longer than retention.history are removed.\n\n" +
+			"Workers do the same every reconcile.interval. Doing it at any time, and several times at once, is harmless.\n\n" +
+			"Exit codes: 0 nothing is wrong any more, 4 something is.",
+		Example: "  agentd reconcile --dry-run\n  agentd reconcile --older-than 1m -o json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, f) },
+	}
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only look")
+	cmd.Flags().StringVar(&f.olderThan, "older-than", "", "how old something must be to count as lost (default: reconcile.older_than, else 15m)")
+	return cmd
+}
+
+func run(ctx context.Context, a *cli.App, f reconcileFlags) error {
+	cfg, err := a.WithAgents()
+	if err != nil {
+		return err
+	}
+	if f.olderThan != "" {
+		if cfg.Reconcile.OlderThan, err = config.ParseOlderThan(f.olderThan); err != nil {
+			return cli.Usagef("--older-than: %w", err)
+		}
+	}
+	c, err := a.Connect(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	store, err := c.OpenStore(ctx)
+	if err != nil {
+		return c.CloseAfter(err)
+	}
+	return c.CloseAfter(cli.Join(runWith(ctx, a, cfg, c, store, f.dryRun), store.Close()))
+}
+
+func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client, store worker.OpenedStore, dryRun bool) error {
+	resolved, err := worker.Resolve(ctx, c.Conn, setup.Agents(cfg))
+	if err != nil {
+		return cli.ExplainStore(err)
+	}
+	w, err := worker.New(worker.Options{
+		Conn: c.Conn, Store: store, Agents: resolved, Logger: a.QuietLogger(), Identity: cfg.Identity, Keys: cfg.Keys,
+		Models:    func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil }, // nothing is asked of them
+		Reconcile: worker.Reconcile{OlderThan: cfg.Reconcile.OlderThan, History: cfg.Retention.History},
+	})
+	if err != nil {
+		return err
+	}
+	o, err := w.Reconciling()
+	if err != nil {
+		return err
+	}
+	o.DryRun = dryRun
+	findings := []reconcile.Finding{}
+	o.Found = func(f reconcile.Finding) {
+		if a.Output == cli.OutputJSON {
+			findings = append(findings, f)
+			return
+		}
+		fmt.Fprintln(a.Out, findingText(f, dryRun))
+	}
+	report, err := reconcile.Run(ctx, o)
+	if err != nil {
+		err = cli.ExplainStore(err)
+	}
+	printed := a.Print(reconciled{dryRun, report, findings}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, reportText(report, dryRun))
+		return err
+	})
+	if err = errors.Join(err, printed); err == nil && report.Unrepaired > 0 {
+		err = cli.Exit(cli.ExitFindings)
+	}
+	return err
+}
+
+// reconciled is the result in JSON.
+type reconciled struct {
+	DryRun bool `json:"dry_run"`
+	reconcile.Report
+	Findings []reconcile.Finding `json:"findings"`
+}
+
+// findingText is one line: what is wrong with which run, and what was done.
+func findingText(f reconcile.Finding, dryRun bool) string {
+	action := f.Action
+	switch {
+	case f.Problem != "":
+		action = "NOT repaired: " + strings.Join(strings.Fields(f.Problem), " ")
+	case dryRun:
+		action = "would be " + action
+	}
+	text := fmt.Sprintf("%-15s %s", f.Kind, show.Clip(f.Run, 80))
+	if f.What != "" {
+		text += ", " + f.What
+	}
+	return text + ": " + action
+}
+
+func reportText(r reconcile.Report, dryRun bool) string {
+	text := fmt.Sprintf("%s, %s and %s examined: ", show.Count(r.Inits, "init event"), show.Count(r.Runs, "run"), show.Count(r.Calls, "call"))
+	found := 0
+	for _, n := range r.Found {
+		found += n
+	}
+	switch {
+	case found == 0:
+		text += "nothing is lost"
+	case dryRun:
+		text += fmt.Sprintf("%d found", found)
+	default:
+		text += fmt.Sprintf("%d found, %d repaired", found, found-r.Unrepaired)
+	}
+	if r.Purged+r.Removed > 0 {
+		verb := "removed"
+		if dryRun {
+			verb = "to be removed"
+		}
+		text += fmt.Sprintf("\n%s and %s %s", show.Histories(r.Purged), show.Count(r.Removed, "tombstone"), verb)
+	}
+	return text
+}

@@ -1,0 +1,168 @@
+// Package run is agentd run.
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/cmd/agentd/internal/follow"
+	"agentd/internal/show"
+	"agentd/internal/telemetry"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+type runFlags struct {
+	follow.Options
+	input, message, subject string
+	detach                  bool
+}
+
+// Command is agentd run.
+func Command(a *cli.App) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run AGENT (--message TEXT | --input JSON|@FILE|-)",
+		Short: "Start a run and follow it to its result",
+		Long: "run publishes an init event for an agent, shows on stderr what happens, and prints the result on stdout.\n\n" +
+			"What the agent asks is answered with the --answer texts in order, and after those on the terminal. Without a\n" +
+			"terminal the run waits until somebody else answers. A conversation is ended with the answer " + follow.EndWord + ".\n\n" +
+			"Ctrl-C and --timeout end the following, never the run. Exit codes: 0 result, 1 it could not be started or\n" +
+			"followed, 2 wrong usage, 3 the run ended with an error, 130 Ctrl-C.",
+		Example: "  agentd run travel.desk --message 'Two nights in Lisbon, please'\n" +
+			"  agentd run travel.desk --message 'Two nights in Lisbon' --answer 'Yes, book both' -o json\n" +
+			"  agentd run invoice.check --input @invoice.json --subject invoice-4711 --detach\n" +
+			"  jq -n '{message: \"hello\"}' | agentd run travel.desk --input -",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.CompleteAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd.Context(), a, args[0], f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.input, "input", "", "data of the init event: JSON, @FILE, or - for stdin")
+	flags.StringVarP(&f.message, "message", "m", "", `short for --input '{"message": TEXT}'`)
+	flags.StringVar(&f.subject, "subject", "", "name of the run (default: one that is unique)")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "do not follow; print the run's name")
+	follow.AddFlags(cmd, &f.Options)
+	cmd.MarkFlagsMutuallyExclusive("input", "message")
+	cmd.MarkFlagsOneRequired("input", "message")
+	return cmd
+}
+
+func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
+	if err := wire.CheckName(agent); err != nil {
+		return cli.Usagef("agent %q: want letters, digits, \"_\", \"-\" and single dots", agent)
+	}
+	data, err := readInput(a, f)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	c, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	event := wire.Event{
+		ID: cli.NewID("run"), Source: cli.Source, Type: c.ContractType(agent), Subject: f.subject,
+		Time: time.Now(), Data: data,
+	}
+	return c.CloseAfter(startTraced(ctx, a, c, agent, event, f))
+}
+
+// startTraced is start with a span of its own, where the environment asks for traces.
+func startTraced(ctx context.Context, a *cli.App, c *cli.Client, agent string, event wire.Event, f runFlags) error {
+	shown, err := telemetry.Start(ctx, telemetry.Options{Logger: a.QuietLogger()})
+	if err != nil {
+		return cli.Usage(err)
+	}
+	ctx, end := shown.Client(ctx, agent, &event)
+	err = start(ctx, a, c, agent, event, f)
+	end(err)
+	return cli.Join(err, shown.Close())
+}
+
+// start publishes the init event and follows its run.
+func start(ctx context.Context, a *cli.App, c *cli.Client, agent string, event wire.Event, f runFlags) error {
+	if err := cli.CheckEvent(event); err != nil {
+		return err
+	}
+	r := follow.Run{Subject: event.Subject, Agent: agent, Init: wire.InitToken(event.Source, event.ID)}
+	if r.Subject == "" {
+		r.Subject = wire.DefaultSubject(r.Init)
+	} else if err := checkNew(ctx, a, c, r); err != nil {
+		return err
+	}
+	r.Key = wire.NewRunKey(r.Subject)
+	if f.detach {
+		if err := c.Start(ctx, agent, event); err != nil {
+			return err
+		}
+		return a.Print(map[string]string{show.RunField: r.Subject, "agent": agent}, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, r.Subject)
+			return err
+		})
+	}
+	follower := follow.New(a, c, r, f.Options)
+	return follower.Follow(ctx, func(ctx context.Context) error {
+		follower.Progress.Note("run", r.Subject)
+		return c.Start(ctx, agent, event)
+	})
+}
+
+// readInput is the data of the init event.
+func readInput(a *cli.App, f runFlags) (json.RawMessage, error) {
+	if f.input == "" {
+		data, err := json.Marshal(map[string]string{show.MessageField: f.message})
+		return data, err
+	}
+	data, from := []byte(f.input), "--input"
+	var err error
+	if f.input == "-" {
+		from = "stdin"
+		data, err = io.ReadAll(a.In)
+	} else if path, ok := strings.CutPrefix(f.input, "@"); ok {
+		from = path
+		data, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read input: %w", err)
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil || object == nil {
+		return nil, fmt.Errorf("%s: want a JSON object, %s", from, cause(err))
+	}
+	return data, nil
+}
+
+func cause(err error) string {
+	if err == nil {
+		return "got null"
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return "got " + e.Value
+	}
+	return err.Error()
+}
+
+// checkNew refuses a run that is there already, before anything of it could be mistaken for the new one. What no worker
+// can tell is decided when the event is handled.
+func checkNew(ctx context.Context, a *cli.App, c *cli.Client, r follow.Run) error {
+	ctx, cancel := context.WithTimeout(ctx, cli.Patience)
+	defer cancel()
+	var status worker.RunStatus
+	if err := c.Ask(ctx, c.Subjects().Get(r.Agent), worker.Query{Run: r.Subject}, &status); err != nil {
+		return nil
+	}
+	return sdk.Errorf(sdk.CodeRunExists, "run %q exists and is %s, so nothing was started; to follow it: %s",
+		r.Subject, status.Status, a.CommandLine("runs", "follow", r.Subject))
+}

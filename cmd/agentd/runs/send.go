@@ -1,0 +1,168 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/core"
+	"agentd/internal/show"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+func sendCommand(a *cli.App) *cobra.Command {
+	var agent string
+	cmd := &cobra.Command{
+		Use:   "send RUN TEXT",
+		Short: "Send a message into a run",
+		Long: "send tells the model something while it works or waits. What becomes of the message is up to the agent (steering):\n" +
+			"it waits for the next model call, interrupts what is in progress, or is refused.\n" +
+			"send asks the workers of the configured agents for the run, and waits until the run has the message. Without a\n" +
+			"worker it needs the right to read the store of runs.",
+		Example:           "  agentd runs send order-7 'Take the train instead.'",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: a.CompleteRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.Client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.CloseAfter(send(cmd.Context(), a, c, agent, args[0], args[1]))
+		},
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "the run's agent (default: those of the configuration are asked)")
+	return cmd
+}
+
+func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text string) error {
+	if text == "" || len(text) > core.MaxNote {
+		return sdk.Errorf(sdk.CodeMessageRefused, "the message has %d bytes; it must have 1 to %d", len(text), core.MaxNote)
+	}
+	status, err := find(ctx, c, agent, run)
+	if err != nil {
+		return err
+	}
+	if err := refusesMessage(c, status); err != nil {
+		return err
+	}
+	data, err := json.Marshal(map[string]string{"message": text})
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	ev := wire.Event{
+		ID: cli.NewID("message"), Source: cli.Source, Type: "agentd.run.message", Subject: run, Time: time.Now(), Data: data,
+	}
+	if err := c.Control(ctx, wire.ControlMessage, status.Agent, wire.NewRunKey(run), ev); err != nil {
+		return err
+	}
+	heard, err := untilHeard(ctx, c, status.Agent, run, core.NoteID(ev.Source, ev.ID))
+	if err != nil {
+		return err
+	}
+	return a.Print(map[string]any{show.RunField: run, "event": ev.ID, "heard": heard}, func(w io.Writer) error {
+		answer := "the run has the message"
+		if !heard {
+			answer = "sent; the run gets the message when a worker has handled it (if it is refused: agentd dlq list)"
+		}
+		_, err := fmt.Fprintln(w, answer)
+		return err
+	})
+}
+
+// find asks workers for a run: those of one agent, or of all that are configured. Where no worker answers, the store knows.
+func find(ctx context.Context, c *cli.Client, agent, run string) (worker.RunStatus, error) {
+	agents := []string{agent}
+	if agent == "" {
+		agents = nil
+		for i := range c.Config.Agents {
+			agents = append(agents, c.Config.Agents[i].Name)
+		}
+	}
+	var silent []string
+	for _, name := range agents {
+		status, err := ask(ctx, c, name, run)
+		switch {
+		case err == nil:
+			return status, nil
+		case errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
+		case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}), errors.Is(err, context.DeadlineExceeded):
+			silent = append(silent, name)
+		default:
+			return worker.RunStatus{}, err
+		}
+	}
+	if len(agents) > 0 && silent == nil {
+		return worker.RunStatus{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q of %s; see: agentd runs list", run, strings.Join(agents, ", "))
+	}
+	return stored(ctx, c, run, silent)
+}
+
+// stored is what the store says of a run whose agent no worker serves now.
+func stored(ctx context.Context, c *cli.Client, run string, silent []string) (worker.RunStatus, error) {
+	store, err := c.OpenStore(ctx)
+	if err != nil {
+		return worker.RunStatus{}, err
+	}
+	last, err := cli.Head(ctx, store, run)
+	err = cli.Join(err, store.Close())
+	switch {
+	case err == nil:
+		h := &last.Head
+		return worker.RunStatus{Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Heard: h.Heard}, nil
+	case len(silent) > 0 && !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
+		return worker.RunStatus{}, fmt.Errorf("no worker of %s answers, and the store cannot be read: %w", strings.Join(silent, ", "), err)
+	}
+	return worker.RunStatus{}, err
+}
+
+func ask(ctx context.Context, c *cli.Client, agent, run string) (worker.RunStatus, error) {
+	ctx, stop := context.WithTimeout(ctx, cancelPatience)
+	defer stop()
+	var status worker.RunStatus
+	err := c.Ask(ctx, c.Subjects().Get(agent), worker.Query{Run: run, After: worker.Mark{Revision: math.MaxInt64}}, &status)
+	return status, err
+}
+
+// refusesMessage says what is known of a run that would not take the message, before it is sent.
+func refusesMessage(c *cli.Client, s worker.RunStatus) error {
+	if s.Status == core.StatusDone {
+		return sdk.Errorf(sdk.CodeMessageRefused, "run %s is done (%s)", s.Run, s.Reason)
+	}
+	for i := range c.Config.Agents {
+		if spec := &c.Config.Agents[i]; spec.Name == s.Agent && spec.Steering == sdk.SteeringReject {
+			return sdk.Errorf(sdk.CodeMessageRefused, "agent %s takes no messages while it works (steering: reject)", s.Agent)
+		}
+	}
+	return nil
+}
+
+// untilHeard waits until the run has the message with that note id, for as long as cancel does.
+func untilHeard(ctx context.Context, c *cli.Client, agent, run, note string) (bool, error) {
+	waiting, stop := context.WithTimeout(ctx, cancelPatience)
+	defer stop()
+	for {
+		status, err := ask(waiting, c, agent, run)
+		if err == nil && slices.Contains(status.Heard, note) {
+			return true, nil
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		select {
+		case <-waiting.Done():
+			return false, nil // no worker has handled it yet, or it is refused
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package runs
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/show"
+	"agentd/sdk/wire"
+)
+
+func showCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show RUN",
+		Short: "Show a run: conversation, calls, counters, result and journal",
+		Long:  "show reads the run's journal from the store, so it works without a worker. --verbose shows texts in full.",
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: a.CompleteRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithRun(cmd.Context(), args[0], func(_ *cli.Client, store runner.Store, last core.Entry) error {
+				return showRun(cmd.Context(), a, store, last.Head.Key())
+			})
+		},
+	}
+}
+
+func showRun(ctx context.Context, a *cli.App, store runner.Store, key wire.RunKey) error {
+	entries, err := runner.New(runner.Options{Store: store}).Journal(ctx, key)
+	if err != nil {
+		return err
+	}
+	d, err := show.DetailsOf(entries)
+	if err != nil {
+		return err
+	}
+	return a.Print(d, func(w io.Writer) error { return d.Write(w, a.Verbose) })
+}

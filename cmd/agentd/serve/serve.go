@@ -1,0 +1,73 @@
+// Package serve is agentd serve.
+package serve
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/setup"
+	"agentd/sdk/worker"
+)
+
+type serveFlags struct {
+	provision bool
+	http      string
+	grace     time.Duration
+}
+
+// Command is agentd serve.
+func Command(a *cli.App) *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the configured agents as a worker",
+		Long: "serve runs a worker for the agents of the configuration, on the NATS servers of NATS_URL. Runs are kept in\n" +
+			"JetStream, or in Redis when REDIS_URL is set. Any number of workers share the work.\n\n" +
+			"Servers that are away, at the start or later, are waited for. SIGTERM and Ctrl-C make the worker take no\n" +
+			"further message and finish the steps it is at; what remains goes on in other workers. No run is cancelled.\n\n" +
+			"Traces and metrics go where the standard OTEL_* variables say; --http serves metrics to Prometheus.\n\n" +
+			"Streams and consumers must be there (agentd provision), unless --provision makes them.",
+		Example: "  NATS_URL=nats://nats:4222 agentd serve --http :8080\n" +
+			"  NATS_URL=nats://nats:4222 REDIS_URL=redis://redis:6379/0 agentd serve --provision",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), a, f) },
+	}
+	cmd.Flags().BoolVar(&f.provision, "provision", false, "make the streams and consumers that the agents need")
+	cmd.Flags().StringVar(&f.http, "http", "", "address for GET /livez, /readyz and /metrics, such as :8080")
+	cmd.Flags().DurationVar(&f.grace, "grace", 30*time.Second, "how long a stopping worker finishes its steps")
+	return cmd
+}
+
+func serve(ctx context.Context, a *cli.App, f serveFlags) error {
+	cfg, err := a.WithAgents()
+	if err != nil {
+		return err
+	}
+	url, err := setup.Address(cfg)
+	if err != nil {
+		return err
+	}
+	logger, err := a.Logger(cfg)
+	if err != nil {
+		return err
+	}
+	o, err := setup.WorkerOptions(cfg, url, logger)
+	if err != nil {
+		return err
+	}
+	o.Logger = logger
+	o.Provision, o.Replicas, o.HTTP, o.Grace = f.provision, setup.Plan(cfg).Replicas, f.http, f.grace
+	o.Serving = func() {
+		o.Logger.Info("serving", "agents", setup.AgentNames(cfg), "store", string(cfg.StoreKind()),
+			"encryption", cmp.Or(cfg.Encryption.Current, "off"), "slots", o.Slots)
+	}
+	err = worker.Run(ctx, o)
+	if err == nil {
+		o.Logger.Info("stopped")
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package setup
+
+import (
+	"cmp"
+	"os"
+	"os/user"
+	"regexp"
+	"strings"
+
+	"agentd/internal/approval"
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/internal/desk"
+)
+
+// Approver is who decisions are published as, and how that is known.
+type Approver struct {
+	// who is empty for nobody in particular.
+	Who string
+	// from says where the name is from, for people.
+	from string
+}
+
+func (p Approver) String() string {
+	if p.Who == "" {
+		return "anonymous (name yourself with --as)"
+	}
+	return p.Who + " (" + p.from + ")"
+}
+
+// FindApprover finds out who decides: as said, else as NATS knows them, else the operating system's user on the server of a
+// running agentd dev, where nothing else is known and nothing enforces it.
+func FindApprover(cfg *config.Config, flag string) (Approver, error) {
+	if flag != "" {
+		return Approver{flag, "--as"}, desk.CheckPrincipal(flag)
+	}
+	if cfg.Approvals.As != "" {
+		return Approver{cfg.Approvals.As, "approvals.as in " + cfg.File}, nil
+	}
+	name, err := broker.UserName(cfg.NATS.URL.Reveal(), Login(cfg))
+	if err != nil {
+		return Approver{}, err
+	}
+	switch {
+	case name != "" && desk.CheckPrincipal(name) == nil && cfg.NATS.Creds != "":
+		return Approver{name, "the user of " + cfg.NATS.Creds}, nil
+	case name != "" && desk.CheckPrincipal(name) == nil && cfg.NATS.NKey != "":
+		return Approver{name, "the public key of " + cfg.NATS.NKey}, nil
+	case name != "" && desk.CheckPrincipal(name) == nil:
+		return Approver{name, "the NATS user"}, nil
+	case cfg.NATS.URL != "":
+		return Approver{}, nil
+	}
+	return Approver{SystemUser(), "the operating system's user; agentd dev takes anybody's word for it"}, nil
+}
+
+var noToken = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// SystemUser is the operating system's user as a subject token; empty when there is none.
+func SystemUser() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	name = name[strings.LastIndexByte(name, '\\')+1:] // Windows puts the domain before it
+	return noToken.ReplaceAllString(name, "_")
+}
+
+// Signer is who signs decisions: with the key of the flag, else of the configuration; nil signs none.
+func Signer(cfg *config.Config, flag string) (*approval.Signer, error) {
+	path := cmp.Or(flag, cfg.Approvals.Key)
+	if path == "" {
+		return nil, nil
+	}
+	return approval.ReadSigner(path)
+}

@@ -1,0 +1,70 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"agentd/internal/audit"
+	"agentd/internal/desk"
+)
+
+// WriteLog writes a line for each record; many says that they are of several runs.
+func WriteLog(w io.Writer, records []audit.LogRecord, many bool) error {
+	if len(records) == 0 {
+		_, err := fmt.Fprintln(w, "nobody was asked for permission")
+		return err
+	}
+	for _, r := range records {
+		run := ""
+		if many {
+			run = fmt.Sprintf("%-18s  ", OneLine(r.Run, 18))
+		}
+		fmt.Fprintf(w, "%s  %s%-9s  %s  %s\n", time.UnixMilli(r.At).Format("2006-01-02 15:04:05.000"), run, r.Event,
+			OneLine(cmp.Or(r.Tool, r.Call), 28), logText(&r))
+	}
+	return nil
+}
+
+// logText is what a person wants to know of the record.
+func logText(r *audit.LogRecord) string {
+	who := cmp.Or(r.Who, "somebody anonymous")
+	because := ""
+	if r.Reason != "" {
+		because = ": " + r.Reason
+	}
+	text := ""
+	switch r.Event {
+	case audit.LogRequested:
+		text = string(r.Args) + because + " (rule " + r.Rule + ", policy " + Clip(r.Policy, 12) + ")"
+	case audit.LogDecided:
+		text = who + ": " + string(r.Decision) + " " + string(r.Scope) + because
+		if r.Source == "" && r.Who == "" {
+			text = string(r.Decision) + because // nobody did
+		}
+	case audit.LogRefused:
+		if r.Decision == "" {
+			r.Decision = "an answer"
+		}
+		text = who + ": " + string(r.Decision) + ", which does not count" + because
+	case audit.LogViewed:
+		text = who
+	case audit.LogGranted:
+		text = string(r.Decision) + ", as decided on " + r.Request
+	case audit.LogEdited:
+		text = string(r.Args)
+	case audit.LogEscalated:
+		text = r.Reason
+	case audit.LogMade:
+		text = cmp.Or(r.Schema, r.Call)
+	case audit.LogCalled:
+		text = string(r.Args)
+	case audit.LogReturned:
+		text = string(r.Kind)
+		if r.Error {
+			text += ", an error"
+		}
+	}
+	return desk.Visible(text, false)
+}

@@ -1,0 +1,72 @@
+package show
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/contracts"
+	"agentd/internal/core"
+	"agentd/sdk/wire"
+)
+
+func TestProgress_ShowsEachMilestoneOnce(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := &Progress{W: &b, Quiet: map[string]bool{contracts.ToolAskQuestion: true}}
+	event := func(rev uint64, index int, kind, data string) {
+		p.Show(wire.Live{Run: "one", Agent: "desk", Revision: rev, Index: index, Type: kind, Data: json.RawMessage(data)})
+	}
+	event(1, 0, core.MilestoneStarted, `{"input":{"city":"Bern"}}`)
+	event(2, 0, core.MilestoneReply, `{"text":"Let me\nlook."}`)
+	p.Show(wire.Live{Run: "one", Revision: 2, Ephemeral: true, Type: "delta", Data: json.RawMessage(`{"text":"Le"}`)})
+	event(2, 1, core.MilestoneCall, `{"call":"c1","tool":"search","args":{"n":1}}`)
+	event(2, 2, core.MilestoneCall, `{"call":"c2","tool":"search","args":{"n":2}}`)
+	event(2, 1, core.MilestoneCall, `{"call":"c1","tool":"search","args":{"n":1}}`)
+	event(2, 3, core.MilestoneSuspended, `{"calls":2}`)
+	event(3, 0, core.MilestoneResult, `{"call":"c1","data":{"found":1}}`)
+	event(3, 1, core.MilestoneSuspended, `{"calls":2}`)
+	event(4, 0, core.MilestoneResult, `{"call":"c2","data":{"code":"tool_failed"},"error":true}`)
+	event(2, 0, core.MilestoneReply, `{"text":"late"}`)
+	event(5, 0, core.MilestoneCall, `{"call":"c3","tool":"ask_question","args":{"question":"Which?"}}`)
+	event(5, 1, core.MilestoneSuspended, `{"calls":1}`)
+	event(6, 0, core.MilestoneResult, `{"call":"c3","data":{"answer":"both"}}`)
+	event(7, 0, core.MilestoneFinished, `{"reason":"completed","type":"desk.done","data":{}}`)
+	want := `started   {"city":"Bern"}
+says      Let me look.
+calls     search {"n":1}
+calls     search {"n":2}
+waits     for 2 answers
+result    search {"found":1}
+waits     for 1 answer
+error     search {"code":"tool_failed"}
+answer    both
+finished  completed
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	select {
+	case <-p.Ended("one"):
+	default:
+		t.Error("the end is not noticed")
+	}
+}
+
+func TestWrapped_BreaksBetweenWordsAndLosesNothing(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                      nil,
+		"one two three":         {"one two", "three"},
+		"one\n\ntwo three four": {"one", "", "two", "three", "four"},
+		"äöüäöüäöüäöü":          {"äöüäöüäö", "üäöü"},
+	} {
+		if diff := cmp.Diff(want, wrapped(text, 8)); diff != "" {
+			t.Errorf("%q: -want +got:\n%s", text, diff)
+		}
+	}
+	if got := wrapped("one two three", -labelled); len(got) != 1 {
+		t.Errorf("without a terminal: %q", got)
+	}
+}

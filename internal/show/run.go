@@ -1,0 +1,102 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// RunRow is a run in a list.
+type RunRow struct {
+	Run    string      `json:"run"`
+	Agent  string      `json:"agent"`
+	Status core.Status `json:"status"`
+	Reason core.Reason `json:"reason,omitempty"`
+	Code   string      `json:"reason_code,omitempty"`
+	// Updated is when the run's last entry was made, in Unix milliseconds.
+	Updated  int64     `json:"updated"`
+	Revision uint64    `json:"rev"`
+	Waiting  []waiting `json:"waiting,omitempty"`
+	// Purged is when the run's history was removed, in Unix milliseconds.
+	Purged int64 `json:"purged,omitempty"`
+}
+
+// waiting is a call without an answer. Due is in Unix milliseconds.
+type waiting struct {
+	Call string `json:"call"`
+	Tool string `json:"tool,omitempty"`
+	Type string `json:"type"`
+	Due  int64  `json:"due,omitempty"`
+}
+
+func waitingCalls(h *core.Head) []waiting {
+	var calls []waiting
+	for _, c := range h.Calls {
+		// A call that is held is not made before its permission request, a call beside it, is decided.
+		if !c.Closed() && c.Held == "" && h.Status == core.StatusWaiting {
+			calls = append(calls, waiting{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due})
+		}
+	}
+	return calls
+}
+
+// Unreadable is the status of a run whose journal this version cannot read.
+const Unreadable core.Status = "unreadable"
+
+// RowOf is the row of a run with that last entry.
+func RowOf(run string, rev uint64, last []byte) RunRow {
+	e, err := core.DecodeEntry(last)
+	if err != nil {
+		return RunRow{Run: run, Status: Unreadable, Revision: rev}
+	}
+	row := RunRow{
+		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At, Code: e.Head.ReasonCode,
+		Revision: e.Rev, Waiting: waitingCalls(&e.Head),
+	}
+	if p := e.Head.Purged; p != nil {
+		row.Purged, row.Revision = p.At, p.Rev
+	}
+	return row
+}
+
+// StatusText is the status in words.
+func (r RunRow) StatusText() string {
+	text := StatusText(r.Status, r.Reason, r.Code)
+	if r.Purged > 0 {
+		text += ", history removed"
+	}
+	return text
+}
+
+// StatusText is the status with why the run ended: "done (quota: tokens)".
+func StatusText(s core.Status, r core.Reason, code string) string {
+	if r != "" {
+		return fmt.Sprintf("%s (%s)", s, reasonText(r, code))
+	}
+	return string(s)
+}
+
+// reasonText is why a run ended. How a completed one did says nothing more.
+func reasonText(r core.Reason, code string) string {
+	if code == "" || r == core.ReasonCompleted {
+		return string(r)
+	}
+	return string(r) + ": " + code
+}
+
+// WaitingText names what calls wait for.
+func WaitingText(calls []waiting) string {
+	if len(calls) == 0 {
+		return "-"
+	}
+	names := make([]string, len(calls))
+	for i, c := range calls {
+		if names[i] = cmp.Or(c.Tool, "the person"); c.Type == sdk.TypePermissionRequest {
+			names[i] = "permission for " + c.Tool
+		}
+	}
+	return strings.Join(names, ", ")
+}
