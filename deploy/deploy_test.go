@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -62,7 +64,7 @@ func desk() (sdk.Agent, sdk.Provider) {
 // was dead-lettered.
 func metrics(t *testing.T) string {
 	t.Helper()
-	s, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir(), Listen: true, Port: ports.Free(t)})
+	s, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: true, Port: ports.Free(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/signature"
+
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/sdk"
@@ -92,7 +93,7 @@ func TestApprovals_SignedDecisions(t *testing.T) {
 	}
 	sign := func(ev wire.Event, key ed25519.PrivateKey) wire.Event {
 		t.Helper()
-		signed, err := approval.NewSigner(key).Sign(ev)
+		signed, err := signature.NewSigner(key).Sign(ev)
 		if err != nil {
 			t.Fatal(err)
 		}

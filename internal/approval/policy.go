@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 
+	"agentd/internal/signature"
+
 	"agentd/sdk/wire"
 
 	"cel.dev/cel-go/cel"
@@ -22,7 +24,7 @@ type Options struct {
 	// does not load.
 	Identity bool
 	// Keys verify signed decisions.
-	Keys Keys
+	Keys signature.Keys
 	// Domains are those that may be asked, beside sdk.HumanDomain; nil is any.
 	Domains []string
 }

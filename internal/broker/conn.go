@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"agentd/sdk/wire"
@@ -20,9 +21,9 @@ var minServer = [2]int{2, 12}
 
 // ConnectOptions say where the broker is.
 type ConnectOptions struct {
-	// URL is a comma-separated list of servers; Server is an embedded one instead.
-	URL    string
-	Server *Server
+	// URL is a comma-separated list of servers; InProcess is one in this process instead.
+	URL       string
+	InProcess InProcess
 	Login
 	// Name shows in the server's list of connections.
 	Name string
@@ -34,6 +35,9 @@ type ConnectOptions struct {
 	// Wait keeps trying when no server is there at first, as workers do.
 	Wait bool
 }
+
+// InProcess is a NATS server in this process.
+type InProcess interface{ InProcessConn() (net.Conn, error) }
 
 // Conn is a connection that reconnects for ever. Safe for concurrent use.
 type Conn struct {
@@ -59,7 +63,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{subjects: o.Subjects, who: o.Who, log: o.Logger, embedded: o.Server != nil, closed: make(chan struct{})}
+	c := &Conn{subjects: o.Subjects, who: o.Who, log: o.Logger, embedded: o.InProcess != nil, closed: make(chan struct{})}
 	options := []nats.Option{
 		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second), nats.RetryOnFailedConnect(o.Wait),
@@ -90,8 +94,8 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	}
 	options = append(options, login...)
 	url := o.URL
-	if o.Server != nil {
-		url, options = "", append(options, o.Server.inProcess())
+	if o.InProcess != nil {
+		url, options = "", append(options, nats.InProcessServer(o.InProcess))
 	}
 	if c.nc, err = nats.Connect(url, options...); err != nil {
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS at %q", redact(o.URL)).WithCause(err)

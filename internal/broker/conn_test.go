@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"agentd/sdk"
@@ -40,7 +42,7 @@ func TestConnect_WaitsForTheFirstServer(t *testing.T) {
 		}
 		connected <- err
 	}()
-	startServer(t, ServerOptions{Listen: true, Port: port, PortOnly: true})
+	startServer(t, embedded.Options{Listen: true, Port: port, PortOnly: true})
 	if err := receive(t, "a connection", connected); err != nil {
 		t.Error(err)
 	}
@@ -81,7 +83,7 @@ func oldServer(t *testing.T) (url string) {
 
 func TestConn_ComesBackAfterARestartOfTheServer(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
+	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	if err := s.Close(); err != nil {
@@ -94,7 +96,7 @@ func TestConn_ComesBackAfterARestartOfTheServer(t *testing.T) {
 
 func TestConn_ClosesWhileTheServerIsAway(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, ServerOptions{Listen: true, Port: ports.Free(t)})
+	s := startServer(t, embedded.Options{Listen: true, Port: ports.Free(t)})
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

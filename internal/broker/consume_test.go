@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"agentd/test/ports"
@@ -130,8 +132,8 @@ func TestConsume_FillsItsSlots(t *testing.T) {
 // A worker whose slots are busy keeps no message from an idle one.
 func TestConsume_LeavesToOthersWhatItCannotHandle(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, ServerOptions{})
-	c := connect(t, ConnectOptions{Server: server})
+	server := startServer(t, embedded.Options{})
+	c := connect(t, ConnectOptions{InProcess: server})
 	provision(t, c, testPlan)
 	busy, finish := make(chan struct{}, 1), make(chan struct{})
 	both := []ConsumerRef{startRef, inRef}
@@ -146,7 +148,7 @@ func TestConsume_LeavesToOthersWhatItCannotHandle(t *testing.T) {
 	receive(t, "the only slot is taken", busy)
 	start(t, c, 5)
 	handled := make(chan uint64, 10)
-	idle := connect(t, ConnectOptions{Server: server})
+	idle := connect(t, ConnectOptions{InProcess: server})
 	consume(t, idle, ConsumeOptions{Consumers: both, Handle: func(_ context.Context, d Delivery) {
 		handled <- d.Sequence()
 		if err := d.Ack(); err != nil {
@@ -391,7 +393,7 @@ func TestPuller_MayBeDrainedTwice(t *testing.T) {
 
 func TestConsume_WaitsForItsConsumer(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	var log safeLog
 	c.log = slog.New(slog.NewTextHandler(&log, nil))
 	handled := make(chan string, 10)
@@ -422,7 +424,7 @@ func TestConsume_WaitsForItsConsumer(t *testing.T) {
 
 func TestConsume_GoesOnAfterARestartOfTheServer(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
+	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	p := testPlan

@@ -12,13 +12,15 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/broker/datafolder"
+
 	"github.com/gofrs/flock"
 )
 
 // CheckFolder looks whether the data folder of an embedded server is safe: whether its lock works, and whether a server
 // runs on it without holding the lock, beside which another could be started.
 func CheckFolder(dir string) []Finding {
-	path := filepath.Join(dir, lockFile)
+	path := filepath.Join(dir, datafolder.LockFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil // never used
 	}
@@ -46,7 +48,7 @@ func CheckFolder(dir string) []Finding {
 
 // listening is the address in the folder, if something listens there.
 func listening(dir string) string {
-	text, err := os.ReadFile(filepath.Join(dir, addressFile))
+	text, err := os.ReadFile(filepath.Join(dir, datafolder.AddressFile))
 	if err != nil {
 		return ""
 	}

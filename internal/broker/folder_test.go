@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"agentd/internal/broker/datafolder"
+
+	"agentd/internal/broker/embedded"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/test/ports"
@@ -25,7 +29,7 @@ func TestCheckFolder(t *testing.T) {
 	}
 	dir := shortDir(t)
 	check("never used", filepath.Join(dir, "none"))
-	s := startServer(t, ServerOptions{Dir: dir, Listen: true, Port: ports.Free(t)})
+	s := startServer(t, embedded.Options{Dir: dir, Listen: true, Port: ports.Free(t)})
 	check("in use", dir)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -37,7 +41,7 @@ func TestCheckFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := filepath.Join(dir, addressFile)
+	address := filepath.Join(dir, datafolder.AddressFile)
 	if err := os.WriteFile(address, []byte("nats://"+l.Addr().String()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +51,7 @@ func TestCheckFolder(t *testing.T) {
 	}
 	check("killed", dir)
 
-	lock := filepath.Join(dir, lockFile)
+	lock := filepath.Join(dir, datafolder.LockFile)
 	if err := os.Remove(lock); err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,15 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"agentd/internal/broker/embedded"
+	"agentd/sdk"
 
 	"agentd/sdk/wire"
 
@@ -42,12 +46,12 @@ func testContext(t *testing.T) context.Context {
 }
 
 // startServer starts a server that is closed with the test, unless the test closes it before.
-func startServer(t *testing.T, o ServerOptions) *Server {
+func startServer(t *testing.T, o embedded.Options) *embedded.Server {
 	t.Helper()
 	if o.Dir == "" {
 		o.Dir = shortDir(t)
 	}
-	s, err := StartServer(o)
+	s, err := embedded.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +105,7 @@ func provisioned(t *testing.T) *Conn {
 // provisionedFor is provisioned with deliveries that last ackWait.
 func provisionedFor(t *testing.T, ackWait time.Duration) *Conn {
 	t.Helper()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	p := testPlan
 	p.AckWait = ackWait
 	provision(t, c, p)
@@ -118,9 +122,9 @@ func provision(t *testing.T, c *Conn, p Plan) []Change {
 }
 
 // stranger is a plain NATS connection to the server that c is connected to.
-func stranger(t *testing.T, s *Server) *nats.Conn {
+func stranger(t *testing.T, s *embedded.Server) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("", s.inProcess())
+	nc, err := nats.Connect("", nats.InProcessServer(s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,3 +196,5 @@ func mustPublish(t *testing.T, err error) {
 		t.Fatalf("publish: %v", err)
 	}
 }
+
+func isCode(err error, code sdk.Code) bool { return errors.Is(err, &sdk.Error{Code: code}) }

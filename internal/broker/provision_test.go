@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +23,7 @@ import (
 
 func TestProvision_MakesStreamsAsTheWireSays(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	provision(t, c, Plan{LongestRun: 3 * day, LongestCall: 5 * day})
 	type settings struct {
 		Subjects                                         string
@@ -102,7 +104,7 @@ func TestProvision_MakesConsumers(t *testing.T) {
 
 func TestProvision_TwiceChangesNothing(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	if made := provision(t, c, testPlan); len(made) != 9+6 || made[0] != (Change{"stream", "AGENTD_START", "created"}) {
 		t.Errorf("at first: %v; want 9 streams and 6 consumers", made)
 	}
@@ -138,7 +140,7 @@ func TestProvision_UpdatesWhatThePlanChanged(t *testing.T) {
 
 func TestProvision_KeepsWhatOthersNeed(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	long := Plan{LongestRun: 60 * day, AckWait: testPlan.AckWait, Agents: []AgentPlan{{Name: "slow", Type: "com.slow"}}}
 	provision(t, c, long)
 	out, err := c.js.Stream(testContext(t), "AGENTD_OUT")
@@ -169,7 +171,7 @@ func TestProvision_KeepsWhatOthersNeed(t *testing.T) {
 
 func TestProvision_RepairsAnUnsafeStream(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	_, err := c.js.CreateStream(testContext(t), jetstream.StreamConfig{
 		Name: "AGENTD_IN", Subjects: []string{"agentd.in.>", "agentd.ctl.>"}, AllowRollup: true, MaxAge: day,
 		Duplicates: time.Minute,
@@ -209,7 +211,7 @@ func codes(t *testing.T, c *Conn, p Plan) []string {
 // A stream that others publish to and that takes schedules cannot be repaired: the server never takes them away again.
 func TestProvision_RefusesAStreamWithSchedules(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	_, err := c.js.CreateStream(testContext(t), jetstream.StreamConfig{
 		Name: "AGENTD_IN", Subjects: []string{"agentd.in.>", "agentd.ctl.>"}, AllowMsgSchedules: true, AllowMsgTTL: true,
 	})
@@ -226,7 +228,7 @@ func TestProvision_RefusesAStreamWithSchedules(t *testing.T) {
 
 func TestProvision_RefusesNamesThatMakeNoSubjects(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	p := Plan{Agents: []AgentPlan{{"a.>", "ok"}, {"b", ""}}, Services: []ServicePlan{{"x y", "*"}}}
 	_, err := c.Provision(testContext(t), p)
 	if !isCode(err, sdk.CodeConfig) {
@@ -245,7 +247,7 @@ func TestProvision_RefusesNamesThatMakeNoSubjects(t *testing.T) {
 // svc_a_b_c is the consumer of type b.c in domain a and of type c in domain a.b: one would take the other's calls away.
 func TestProvision_RefusesServicesOfOneName(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	one, other := ServicePlan{Domain: "a", Type: "b.c"}, ServicePlan{Domain: "a.b", Type: "c"}
 	if _, err := c.Provision(testContext(t), Plan{Services: []ServicePlan{one, other}}); !isCode(err, sdk.CodeConfig) {
 		t.Errorf("in one plan: %v", err)
@@ -264,17 +266,17 @@ func TestProvision_RefusesServicesOfOneName(t *testing.T) {
 
 func TestProvision_SharesAServerByRoot(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, ServerOptions{})
+	s := startServer(t, embedded.Options{})
 	subjects, err := wire.NewSubjects("blue")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blue := connect(t, ConnectOptions{Server: s, Subjects: subjects})
+	blue := connect(t, ConnectOptions{InProcess: s, Subjects: subjects})
 	changes := provision(t, blue, testPlan)
 	if changes[0].Name != "BLUE_START" {
 		t.Errorf("got %v", changes)
 	}
-	if len(provision(t, connect(t, ConnectOptions{Server: s}), testPlan)) != len(changes) {
+	if len(provision(t, connect(t, ConnectOptions{InProcess: s}), testPlan)) != len(changes) {
 		t.Error("two roots share streams")
 	}
 	mustPublish(t, blue.Start(testContext(t), "travel.desk", event("e")))
@@ -313,7 +315,7 @@ func TestProblem_IsAnErrorOnlyForErrors(t *testing.T) {
 
 func TestCheckSync(t *testing.T) {
 	t.Parallel()
-	embedded := startServer(t, ServerOptions{Listen: true, Port: ports.Free(t)})
+	embedded := startServer(t, embedded.Options{Listen: true, Port: ports.Free(t)})
 	check := func(name string, c *Conn, monitor string, want ...string) {
 		findings, err := c.CheckSync(testContext(t), monitor)
 		var got []string
@@ -324,7 +326,7 @@ func TestCheckSync(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
 		}
 	}
-	check("in process", connect(t, ConnectOptions{Server: embedded}), "")
+	check("in process", connect(t, ConnectOptions{InProcess: embedded}), "")
 	check("embedded in another", connect(t, ConnectOptions{URL: embedded.URL()}), "")
 	lazy, lazyMonitor := foreignServer(t, false)
 	check("foreign", lazy, "", "sync_unknown")
@@ -362,8 +364,8 @@ func foreignServer(t *testing.T, syncAlways bool) (c *Conn, monitor string) {
 // Whoever may publish answers must not be able to wipe the stream, or to make the server publish elsewhere.
 func TestStreams_TakeNoInstructionsFromPublishers(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, ServerOptions{})
-	c := connect(t, ConnectOptions{Server: s})
+	s := startServer(t, embedded.Options{})
+	c := connect(t, ConnectOptions{InProcess: s})
 	provision(t, c, testPlan)
 	reply := c.subjects.Reply(testCall)
 	mustPublish(t, c.Publish(testContext(t), reply, event("answer")))

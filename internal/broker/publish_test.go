@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,8 +42,8 @@ func TestPublish_IsDoneOnceAndRefusesOthers(t *testing.T) {
 // What the server answers on a reply subject that is an event's own does not use it up.
 func TestPublish_TakesTheSubjectFromAnAnswerOfTheServer(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, ServerOptions{})
-	c := connect(t, ConnectOptions{Server: s})
+	s := startServer(t, embedded.Options{})
+	c := connect(t, ConnectOptions{InProcess: s})
 	provision(t, c, testPlan)
 	nc := stranger(t, s)
 	subject := c.subjects.Reply(testCall)
@@ -97,8 +99,8 @@ func TestPublish_TellsWhereToReply(t *testing.T) {
 // A service that calls msg.Respond answers on the inbox of the publisher's acknowledgement.
 func TestPublish_IsNotConfusedByACarelessResponder(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, ServerOptions{})
-	c := connect(t, ConnectOptions{Server: s})
+	s := startServer(t, embedded.Options{})
+	c := connect(t, ConnectOptions{InProcess: s})
 	provision(t, c, testPlan)
 	responses := make(chan error, 1000)
 	nc := stranger(t, s)
@@ -132,7 +134,7 @@ func TestPublish_IsNotConfusedByACarelessResponder(t *testing.T) {
 
 func TestPublish_WaitsForTheServer(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
+	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	provision(t, c, testPlan)
@@ -175,7 +177,7 @@ func TestPublish_RefusesWhatIsTooLarge(t *testing.T) {
 
 func TestStart_SaysThatNothingIsProvisioned(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	if err := c.Start(testContext(t), "travel.desk", event("e")); !isCode(err, sdk.CodeUnavailable) {
 		t.Errorf("got %v", err)
 	}
@@ -196,8 +198,8 @@ func TestStartAndControl_MayShareASubject(t *testing.T) {
 
 func TestDeadLetter_KeepsTheMessageAndDropsInstructions(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, ServerOptions{})
-	c := connect(t, ConnectOptions{Server: s})
+	s := startServer(t, embedded.Options{})
+	c := connect(t, ConnectOptions{InProcess: s})
 	provision(t, c, testPlan)
 	subject := c.subjects.Reply(testCall)
 	_, err := stranger(t, s).RequestMsgWithContext(testContext(t), &nats.Msg{
@@ -233,8 +235,8 @@ func TestDeadLetter_KeepsTheMessageAndDropsInstructions(t *testing.T) {
 // A message of the largest size does not fit with the headers of a dead letter; it must not come back for ever.
 func TestDeadLetter_LeavesOutABodyThatDoesNotFit(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, ServerOptions{MaxPayload: 4096})
-	c := connect(t, ConnectOptions{Server: s})
+	s := startServer(t, embedded.Options{MaxPayload: 4096})
+	c := connect(t, ConnectOptions{InProcess: s})
 	provision(t, c, testPlan)
 	subject := c.subjects.Reply(testCall)
 	if _, err := stranger(t, s).Request(subject, make([]byte, 4096), deadline); err != nil {
@@ -272,7 +274,7 @@ func TestLive_ReachesWhoListens(t *testing.T) {
 
 func TestLive_IsLostWhileTheServerIsAway(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
+	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	if err := s.Close(); err != nil {

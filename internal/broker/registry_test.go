@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
@@ -139,7 +141,7 @@ func TestRegistry_IsFollowed(t *testing.T) {
 
 func TestRegistry_ThatDoesNotExistIsNeverMadeSilently(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	_, err := c.Registry().Read(testContext(t))
 	if !isCode(err, sdk.CodeUnavailable) || !strings.Contains(err.Error(), "run: agentd provision") {
 		t.Errorf("reading: %v", err)

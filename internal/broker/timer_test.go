@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -112,7 +114,7 @@ func TestArmTimer_ReplacesTheOneArmedBefore(t *testing.T) {
 
 func TestArmTimer_SurvivesARestart(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
+	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	provision(t, c, testPlan)
@@ -146,7 +148,7 @@ func TestVerify_NamesAStreamThatTakesNoTimers(t *testing.T) {
 	} {
 		t.Run(missing, func(t *testing.T) {
 			t.Parallel()
-			c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+			c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 			cfg.Name, cfg.Subjects = "AGENTD_TMR", []string{"agentd.tmr.>", "agentd.fire.>"}
 			if _, err := c.js.CreateStream(testContext(t), cfg); err != nil {
 				t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/broker/datafolder"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
@@ -198,7 +200,7 @@ func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]Finding
 // CheckSync finds whether the server writes to disk before it confirms. A client cannot see that: for a server that is not
 // agentd's own, monitor is the base URL of its monitoring port, or "".
 func (c *Conn) CheckSync(ctx context.Context, monitor string) ([]Finding, error) {
-	if c.embedded || c.nc.ConnectedServerName() == embeddedName {
+	if c.embedded || c.nc.ConnectedServerName() == datafolder.ServerName {
 		return nil, nil
 	}
 	const remedy = `set jetstream { sync_interval: always } in the server's configuration`

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,7 +18,7 @@ import (
 
 func TestWatch_SeesMessagesInOrderThroughARestart(t *testing.T) {
 	t.Parallel()
-	o := ServerOptions{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
+	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
 	s := startServer(t, o)
 	c := connect(t, ConnectOptions{URL: s.URL()})
 	provision(t, c, testPlan)
@@ -93,7 +95,7 @@ func TestWatch_OnlyNewMessages(t *testing.T) {
 
 func TestWatch_SaysThatTheStreamIsMissing(t *testing.T) {
 	t.Parallel()
-	c := connect(t, ConnectOptions{Server: startServer(t, ServerOptions{})})
+	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 	if err := c.Watch(testContext(t), ZoneOut, nil, true, func(Delivery) bool { return true }); err == nil {
 		t.Error("no error")
 	}

@@ -3,6 +3,8 @@ package catalog
 import (
 	"encoding/json"
 
+	"agentd/internal/signature"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/approval"
@@ -16,10 +18,10 @@ import (
 type answers struct {
 	toolbox                    *contracts.Toolbox
 	turn, permission, question *contracts.Version
-	keys                       approval.Keys
+	keys                       signature.Keys
 }
 
-func newAnswers(toolbox *contracts.Toolbox, keys approval.Keys) (*answers, error) {
+func newAnswers(toolbox *contracts.Toolbox, keys signature.Keys) (*answers, error) {
 	turn, err := contracts.CompileVersion(contracts.Conversation(), contracts.BuiltinVersion)
 	if err != nil {
 		return nil, err

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/signature"
+
 	"agentd/sdk/wire"
 
-	"agentd/internal/approval"
 	"agentd/internal/config/strict"
 	"agentd/sdk"
 )
@@ -65,7 +66,7 @@ type Config struct {
 	// Identity says that the broker enforces who publishes, and that whoever starts a run or decides must be named.
 	Identity bool
 	// Keys verify signed decisions, by domain.
-	Keys approval.Keys
+	Keys signature.Keys
 	// Approvals is how people are asked and answer.
 	Approvals Approvals
 	// MCP are the MCP servers that agents have tools from.

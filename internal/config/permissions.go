@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/signature"
+
 	"agentd/internal/approval"
 	"agentd/internal/config/strict"
 	"agentd/sdk"
@@ -134,7 +136,7 @@ func (l *loader) identity(f *file) {
 				continue
 			}
 			if l.cfg.Keys == nil {
-				l.cfg.Keys = approval.Keys{}
+				l.cfg.Keys = signature.Keys{}
 			}
 			known := l.cfg.Keys[domain.Key.V]
 			if slices.ContainsFunc(known, func(k sdk.DecisionKey) bool { return k.Public.Equal(public) }) {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Cause is the message that an entry was made for: its unacknowledged delivery is what relays the entry's effects.
@@ -169,11 +170,7 @@ func lanes(domains []string) []string {
 }
 
 // Terminal is the content of a run's one terminal event.
-type Terminal struct {
-	Type   string          `json:"type"`
-	Schema string          `json:"schema"`
-	Data   json.RawMessage `json:"data"`
-}
+type Terminal = wire.Terminal
 
 // Encode returns the bytes of the entry: equal entries have equal bytes.
 func (e *Entry) Encode() ([]byte, error) {

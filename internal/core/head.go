@@ -12,31 +12,26 @@ import (
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
 const LayoutVersion = 2
 
-// Status of a run: running ↔ waiting → done.
-type Status string
-
-// The statuses. The zero Status is a run that does not exist.
-const (
-	StatusRunning Status = "running" // a worker drives it
-	StatusWaiting Status = "waiting" // suspended: nothing of it is in memory anywhere
-	StatusDone    Status = "done"    // absorbing
+// The statuses of runs, and the reasons why they are done, as clients see them.
+type (
+	Status = wire.Status
+	Reason = wire.Reason
 )
 
-// Reason says why a run is done.
-type Reason string
-
-// The termination reasons.
+// The statuses and reasons, by their short names.
 const (
-	ReasonCompleted Reason = "completed" // the model answered
-	ReasonStopped   Reason = "stopped"   // a stop-on tool succeeded, or the person ended the conversation
-	ReasonCancelled Reason = "cancelled"
-	ReasonDeadline  Reason = "deadline"
-	ReasonQuota     Reason = "quota"
-	ReasonError     Reason = "error"
-	// ReasonStalled: a stop condition found that the run gets nowhere.
-	ReasonStalled Reason = "stalled"
-	// ReasonTerminated: a hook or a rule of the agent ended the run.
-	ReasonTerminated Reason = "terminated"
+	StatusRunning = wire.StatusRunning
+	StatusWaiting = wire.StatusWaiting
+	StatusDone    = wire.StatusDone
+
+	ReasonCompleted  = wire.ReasonCompleted
+	ReasonStopped    = wire.ReasonStopped
+	ReasonCancelled  = wire.ReasonCancelled
+	ReasonDeadline   = wire.ReasonDeadline
+	ReasonQuota      = wire.ReasonQuota
+	ReasonError      = wire.ReasonError
+	ReasonStalled    = wire.ReasonStalled
+	ReasonTerminated = wire.ReasonTerminated
 )
 
 // Head is everything about a run that decides what may happen next. It is rewritten in every entry, so it never grows

@@ -76,28 +76,8 @@ type Request struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// Decision is one entry of a request's audit: a decision that counted, one that was refused, a grant that was used, or that
-// somebody was shown the request.
-type Decision struct {
-	// Request is the request's id; empty for a call that a grant covered.
-	Request  string         `json:"request,omitempty"`
-	Call     string         `json:"call"`
-	Decision sdk.Decision   `json:"decision,omitempty"`
-	Scope    sdk.GrantScope `json:"scope,omitempty"`
-	ArgsHash string         `json:"args_sha256,omitempty"`
-	Reason   string         `json:"reason,omitempty"`
-	// Event, Source and Who tell who decided: event id and source as claimed, and the principal that the broker enforced.
-	Event  string `json:"event,omitempty"`
-	Source string `json:"source,omitempty"`
-	Who    string `json:"who,omitempty"`
-	// Key is the fingerprint of the key that signed it, where decisions must be signed.
-	Key string `json:"key,omitempty"`
-	// Refused says why it does not count.
-	Refused string `json:"refused,omitempty"`
-	// Grant is the request, or the record, whose grant covers the call; Rule the rule of the policy.
-	Grant string `json:"grant,omitempty"`
-	Rule  string `json:"rule,omitempty"`
-}
+// Decision is one entry of a request's audit.
+type Decision = wire.DecisionRecord
 
 // Edit is the canonical arguments that a call is made with instead of the model's.
 type Edit struct {

@@ -22,7 +22,7 @@ type Note struct {
 
 const (
 	// MaxNote is the size of a message that is sent into a run, in bytes.
-	MaxNote = 64 << 10
+	MaxNote = wire.MaxMessage
 	// MaxNotes is how many messages may wait until they can be said.
 	MaxNotes = 32
 	// maxHeard is how many messages a run remembers, so that one which comes twice counts once.
@@ -36,7 +36,7 @@ const stopText = "text"
 const stopTool = "tool"
 
 // NoteID is the id of the note for a message with that source and event id.
-func NoteID(source, id string) string { return "n" + wire.InitToken(source, id) }
+func NoteID(source, id string) string { return wire.MessageID(source, id) }
 
 // steered lets a message into the run: it waits until the model can be shown it. Under SteeringInterrupt, what the run waits
 // for is given up for it.

@@ -2,53 +2,23 @@ package desk
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
+
+	"agentd/sdk/client"
 
 	"agentd/sdk/wire"
 
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
-	"agentd/internal/core"
 	"agentd/sdk"
 )
 
 // Source is what the desk calls itself in events.
 const Source = "agentd.desk"
-
-// OutcomeState says what became of an answer.
-type OutcomeState string
-
-// The states.
-const (
-	OutcomeCounted OutcomeState = "counted" // the run took it
-	OutcomeRefused OutcomeState = "refused" // the run refused it; Outcome.Refused says why
-	OutcomeSent    OutcomeState = "sent"    // nothing is known yet: it is stored, and handled when a worker comes to it
-)
-
-// Outcome is what became of an answer.
-type Outcome struct {
-	State OutcomeState `json:"state"`
-	// Event is the id of the answer.
-	Event string `json:"event"`
-	// Who it was published as; empty is anonymous.
-	Who     string `json:"who,omitempty"`
-	Refused string `json:"refused,omitempty"`
-	// Open says that the item still waits, for further approvers or for a better answer.
-	Open bool `json:"open,omitempty"`
-	// Allowed and Quorum are set when an approval counts and further ones are needed.
-	Allowed int `json:"allowed,omitempty"`
-	Quorum  int `json:"quorum,omitempty"`
-	// Queued says that the call is allowed and waits for its turn in the round; Undecided are the requests of the round that
-	// were open then.
-	Queued    bool `json:"queued,omitempty"`
-	Undecided int  `json:"undecided,omitempty"`
-}
 
 var principal = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
@@ -63,27 +33,27 @@ func CheckPrincipal(who string) error {
 // Decide publishes a decision on an open permission request, as who, and waits a moment for what becomes of it. id is what
 // Find takes. The arguments' hash is the request's unless d has one: then both must be equal. What could never count is
 // not published; who may decide is the run's to say, so that its journal has the refusal.
-func (d *Desk) Decide(ctx context.Context, id, who string, p sdk.PermissionDecision) (Outcome, error) {
+func (d *Desk) Decide(ctx context.Context, id, who string, p sdk.PermissionDecision) (client.Outcome, error) {
 	detail, err := d.toAnswer(ctx, id)
 	if err != nil {
-		return Outcome{}, err
+		return client.Outcome{}, err
 	}
 	if detail.Kind != KindPermission {
-		return Outcome{}, refused("%s is a %s, not a permission request; answer it", detail.ID, detail.Kind)
+		return client.Outcome{}, refused("%s is a %s, not a permission request; answer it", detail.ID, detail.Kind)
 	}
 	if p.ArgsHash != "" && p.ArgsHash != detail.Request.ArgsHash {
-		return Outcome{}, refused("the decision is on other arguments than the request's")
+		return client.Outcome{}, refused("the decision is on other arguments than the request's")
 	}
 	p.ArgsHash = detail.Request.ArgsHash
-	if detail.Request.Signed && d.o.Signer == nil {
-		return Outcome{}, refused("this request wants a signed decision, and there is no key to sign with (approvals.key)")
+	if detail.Request.Signed && d.o.SigningKey == nil {
+		return client.Outcome{}, refused("this request wants a signed decision, and there is no key to sign with (approvals.key)")
 	}
 	if p, err = checkDecision(detail.Request, p, d.now().UnixMilli()); err != nil {
-		return Outcome{}, err
+		return client.Outcome{}, err
 	}
 	data, err := json.Marshal(p)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("encode decision: %w", err)
+		return client.Outcome{}, fmt.Errorf("encode decision: %w", err)
 	}
 	return d.publish(ctx, detail, who, sdk.TypePermissionDecided, data)
 }
@@ -167,37 +137,27 @@ func checkEdit(r *sdk.PermissionRequest, p sdk.PermissionDecision) (sdk.Permissi
 	return p, nil
 }
 
-// Reply is an answer to a question, a turn or a task: Data, or Text and End.
-type Reply struct {
-	Text string `json:"text,omitempty"`
-	// End ends a conversation after Text, which may then be empty.
-	End  bool            `json:"end,omitempty"`
-	Data json.RawMessage `json:"data,omitempty"`
-	// Type is the event type of the answer, for contracts that emit several.
-	Type string `json:"type,omitempty"`
-}
-
 // Answer publishes an answer to an open question, turn or task, as who, and waits a moment for what becomes of it.
-func (d *Desk) Answer(ctx context.Context, id, who string, r Reply) (Outcome, error) {
+func (d *Desk) Answer(ctx context.Context, id, who string, r client.Reply) (client.Outcome, error) {
 	detail, err := d.toAnswer(ctx, id)
 	if err != nil {
-		return Outcome{}, err
+		return client.Outcome{}, err
 	}
 	eventType, schema, err := d.AnswerSchema(detail, r.Type)
 	if err != nil {
-		return Outcome{}, err
+		return client.Outcome{}, err
 	}
-	data, err := r.data(detail)
+	data, err := r.Encode(detail.Type)
 	if err != nil {
-		return Outcome{}, err
+		return client.Outcome{}, err
 	}
 	if schema != nil {
 		compiled, err := contracts.Compile(schema)
 		if err != nil {
-			return Outcome{}, fmt.Errorf("read the schema of the answer: %w", err)
+			return client.Outcome{}, fmt.Errorf("read the schema of the answer: %w", err)
 		}
 		if faults := compiled.Validate(data); len(faults) > 0 {
-			return Outcome{}, &sdk.Error{Code: sdk.CodeContractViolation, Message: "the answer does not fit what was asked", Faults: faults}
+			return client.Outcome{}, &sdk.Error{Code: sdk.CodeContractViolation, Message: "the answer does not fit what was asked", Faults: faults}
 		}
 	}
 	return d.publish(ctx, detail, who, eventType, data)
@@ -237,162 +197,36 @@ func (d *Desk) AnswerSchema(detail Detail, want string) (eventType string, schem
 	return want, emits[want], nil
 }
 
-// data is the answer's data.
-func (r Reply) data(detail Detail) (json.RawMessage, error) {
-	if len(r.Data) > 0 {
-		if r.Text != "" || r.End {
-			return nil, sdk.Errorf(sdk.CodeContractViolation, "an answer is a text or data, not both")
-		}
-		return wire.Canonicalize(r.Data)
-	}
-	switch {
-	case detail.Kind == KindTask:
-		return nil, sdk.Errorf(sdk.CodeContractViolation, "%s wants data", detail.Type)
-	case r.End && detail.Kind != KindTurn:
-		return nil, sdk.Errorf(sdk.CodeContractViolation, "only a conversation has an end")
-	case strings.TrimSpace(r.Text) == "" && !r.End:
-		return nil, sdk.Errorf(sdk.CodeContractViolation, "the answer is empty")
-	}
-	if detail.Kind == KindTurn {
-		return json.Marshal(core.TurnAnswer{Message: r.Text, End: r.End})
-	}
-	return json.Marshal(map[string]string{"answer": r.Text})
-}
-
 // publish publishes an answer and waits for what becomes of it.
-func (d *Desk) publish(ctx context.Context, detail Detail, who, eventType string, data json.RawMessage) (Outcome, error) {
+func (d *Desk) publish(ctx context.Context, detail Detail, who, eventType string, data json.RawMessage) (client.Outcome, error) {
 	if err := CheckPrincipal(who); err != nil {
-		return Outcome{}, err
+		return client.Outcome{}, err
 	}
-	call := detail.Event
-	reply, err := replySubject(d.o.Conn, detail.subject, who)
+	call, err := d.call(detail)
 	if err != nil {
-		return Outcome{}, err
+		return client.Outcome{}, err
 	}
-	event := wire.Event{
-		// Unlike a service's answer it is new each time: a person may answer again after a refusal.
-		ID: call.ID + "-" + strings.ToLower(rand.Text()), Source: Source, Type: eventType, Subject: call.Subject, Time: d.now(),
-		DataContentType: wire.ContentTypeJSON, DataSchema: call.DataSchema, Data: data, To: call.RedirectTo, ParentID: call.ID,
-		AccessControl: call.AccessControl, TraceParent: call.TraceParent, TraceState: call.TraceState,
+	outcome, err := d.client.As(who).Publish(ctx, call, eventType, data, d.inbox.await)
+	if outcome.State == client.OutcomeRefused {
+		open, _ := d.inbox.stillOpen(detail.subject)
+		outcome.Open = outcome.Open || open
 	}
-	if d.o.Signer != nil && eventType == sdk.TypePermissionDecided {
-		if event, err = d.o.Signer.Sign(event); err != nil {
-			return Outcome{}, err
-		}
-	}
-	w, err := d.watch(detail.Item, event.ID)
-	if err != nil {
-		return Outcome{}, err
-	}
-	defer w.stop()
-	if err := d.o.Conn.Reply(ctx, reply, event); err != nil {
-		return Outcome{}, err
-	}
-	outcome := w.wait(ctx, d.o.Patience)
-	outcome.Event, outcome.Who = event.ID, who
-	return outcome, nil
+	return outcome, err
 }
 
-// fate waits for what becomes of one answer.
-type fate struct {
-	d     *Desk
-	item  Item
-	event string
-	// call is the id of the call without attempt and domain.
-	call   string
-	live   chan wire.Live
-	letter <-chan string
-	stop   func()
-}
-
-// watch listens before an answer is published, so that nothing is missed.
-func (d *Desk) watch(i Item, event string) (*fate, error) {
-	address, err := d.o.Conn.Subjects().Parse(i.subject)
+// call is an item as the client answers it: its subject says what it is, which the broker enforced.
+func (d *Desk) call(detail Detail) (client.Call, error) {
+	address, err := d.o.Conn.Subjects().Parse(detail.subject)
 	if err != nil {
-		return nil, err
+		return client.Call{}, err
 	}
-	ref, _ := wire.ParseCallRef(i.ID) // nothing lives under an id of another form
-	f := &fate{d: d, item: i, event: event, call: ref.ID, live: make(chan wire.Live, 64)}
-	unsubscribe, err := d.o.Conn.WatchLive(d.o.Conn.Subjects().Live(address.Agent, address.Run), func(l wire.Live) {
-		select {
-		case f.live <- l:
-		default: // the run's history is asked in the end
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	letter, forget := d.inbox.await(event)
-	f.letter = letter
-	f.stop = func() {
-		forget()
-		if err := unsubscribe(); err != nil {
-			d.o.Logger.Debug("subscription could not be ended", "error", err)
-		}
-	}
-	return f, nil
-}
-
-func (f *fate) wait(ctx context.Context, patience time.Duration) Outcome {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		select {
-		case l := <-f.live:
-			if o, ok := f.told(l); ok {
-				return o
-			}
-		case why := <-f.letter:
-			open, _ := f.d.inbox.stillOpen(f.item.subject)
-			return Outcome{State: OutcomeRefused, Refused: why, Open: open}
-		case <-ctx.Done():
-			return f.look(context.WithoutCancel(ctx))
-		}
-	}
-}
-
-// told is what a live event tells of the answer.
-func (f *fate) told(l wire.Live) (Outcome, bool) {
-	if decided, ok := decidedIn(l); ok {
-		switch {
-		case decided.Decision.Event != f.event:
-			return Outcome{}, false
-		case decided.Decision.Refused != "":
-			return Outcome{State: OutcomeRefused, Refused: decided.Decision.Refused, Open: true}, true
-		}
-		return Outcome{
-			State: OutcomeCounted, Open: decided.Quorum > 0, Allowed: decided.Allowed, Quorum: decided.Quorum,
-			Queued: decided.Queued, Undecided: decided.Undecided,
-		}, true
-	}
-	var result struct {
-		Call string `json:"call"`
-	}
-	switch {
-	case f.item.Kind == KindPermission:
-	case l.Type == core.MilestoneAnswer && f.item.Kind == KindTurn:
-		return Outcome{State: OutcomeCounted}, true
-	case l.Type == core.MilestoneResult && json.Unmarshal(l.Data, &result) == nil && result.Call == f.call:
-		return Outcome{State: OutcomeCounted}, true
-	}
-	return Outcome{}, false
-}
-
-// look asks the run, when nothing was heard: live events are lossy.
-func (f *fate) look(ctx context.Context) Outcome {
-	outcome := Outcome{State: OutcomeSent}
-	err := f.d.milestones(ctx, f.item, func(m wire.Live) bool {
-		if f.item.Kind == KindTurn && m.Type == core.MilestoneAnswer {
-			return true // it may be the answer to an earlier turn
-		}
-		o, ok := f.told(m)
-		if ok {
-			outcome = o
-		}
-		return !ok
-	})
-	if err != nil {
-		f.d.o.Logger.Debug("nobody tells what became of an answer", "request", f.item.ID, "error", err)
-	}
-	return outcome
+	ref, _ := wire.ParseCallRef(detail.ID) // nothing lives under an id of another form
+	event := detail.Event
+	return client.Call{
+		Run: client.Run{Agent: address.Agent, Name: detail.Run},
+		WaitingCall: wire.WaitingCall{
+			Call: ref.ID, Type: detail.Type, Domain: address.Call.Domain, Event: detail.ID, Schema: event.DataSchema,
+		},
+		AccessControl: event.AccessControl, TraceParent: event.TraceParent, TraceState: event.TraceState,
+	}, nil
 }

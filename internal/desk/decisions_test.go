@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/sdk/client"
+
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/contracts"
-	"agentd/internal/desk"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -19,13 +20,13 @@ func TestDesk_RefusedDecisionsAreToldAndMayBeRepeated(t *testing.T) {
 	h := startNamed(t, sdk.PermissionPolicyTerms{Approvers: []string{"boss", "joe"}, FourEyes: true}, sdktest.Ask(pay(1)), sdktest.Say("paid"))
 	d := open(t, h)
 	item := untilOpen(t, d, 1)[0]
-	if o := decide(t, d, item.ID, "jane", allow); o.State != desk.OutcomeRefused || !o.Open || o.Refused != `"jane" may not decide` {
+	if o := decide(t, d, item.ID, "jane", allow); o.State != client.OutcomeRefused || !o.Open || o.Refused != `"jane" may not decide` {
 		t.Errorf("the wrong person's outcome is %+v", o)
 	}
-	if o := decide(t, d, item.ID, "joe", allow); o.State != desk.OutcomeRefused || o.Refused != "whoever started the run may not decide" {
+	if o := decide(t, d, item.ID, "joe", allow); o.State != client.OutcomeRefused || o.Refused != "whoever started the run may not decide" {
 		t.Errorf("the initiator's outcome is %+v", o)
 	}
-	if o := decide(t, d, item.ID, "", allow); o.State != desk.OutcomeRefused || !o.Open || !strings.Contains(o.Refused, "names no principal") {
+	if o := decide(t, d, item.ID, "", allow); o.State != client.OutcomeRefused || !o.Open || !strings.Contains(o.Refused, "names no principal") {
 		t.Errorf("the anonymous outcome is %+v", o)
 	}
 	wantCounted(t, decide(t, d, item.ID, "boss", allow))

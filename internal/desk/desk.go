@@ -2,22 +2,20 @@ package desk
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"strings"
 	"sync"
 	"time"
 
+	"agentd/sdk/client"
+
 	"agentd/sdk/wire"
 
-	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
-	"agentd/internal/core"
-	"agentd/internal/worker"
 	"agentd/sdk"
 )
 
@@ -30,15 +28,17 @@ type Options struct {
 	Contracts []sdk.Contract
 	// Patience is how long Decide and Answer wait for what becomes of an answer; 0 is 10 s.
 	Patience time.Duration
-	// Signer signs decisions; nil leaves them unsigned.
-	Signer *approval.Signer
-	Logger *slog.Logger
+	// SigningKey signs decisions; nil leaves them unsigned.
+	SigningKey ed25519.PrivateKey
+	Logger     *slog.Logger
 }
 
 // Desk is an inbox that keeps itself up to date until it is closed.
 type Desk struct {
 	o     Options
 	inbox *inbox
+	// client answers, and asks workers.
+	client *client.Client
 	// now is the clock.
 	now    func() time.Time
 	stop   context.CancelFunc
@@ -70,6 +70,7 @@ func Open(ctx context.Context, o Options) (*Desk, error) {
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d := &Desk{o: o, now: time.Now, stop: stop, failed: make(chan error, 1)}
 	d.inbox = newInbox(o.Conn.Subjects(), d.now)
+	d.client = client.New(o.Conn, client.Options{Source: Source, SigningKey: o.SigningKey, Patience: o.Patience})
 	if err := d.read(ctx, working); err != nil {
 		d.Close()
 		return nil, err
@@ -184,7 +185,9 @@ func (d *Desk) settleOld(ctx context.Context) {
 		if i.Kind == KindPermission || d.now().Sub(time.UnixMilli(i.Asked)) < answersKept {
 			continue
 		}
-		status, err := d.status(ctx, i, worker.Mark{Revision: math.MaxInt64})
+		within, stop := context.WithTimeout(ctx, asking)
+		status, err := d.client.Status(within, runOf(i))
+		stop()
 		if err != nil {
 			continue
 		}
@@ -205,14 +208,8 @@ func (b *inbox) closed(subject string) {
 	b.remove(subject, ReasonAnswered)
 }
 
-// status asks the workers about an item's run, and for its milestones after a mark.
-func (d *Desk) status(ctx context.Context, i Item, after worker.Mark) (worker.RunStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, asking)
-	defer cancel()
-	var status worker.RunStatus
-	err := d.o.Conn.Ask(ctx, d.o.Conn.Subjects().Get(i.Agent), worker.Query{Run: i.Run, After: after}, &status)
-	return status, err
-}
+// runOf names the run of an item.
+func runOf(i Item) client.Run { return client.Run{Agent: i.Agent, Name: i.Run} }
 
 // List returns what is open, the oldest first.
 func (d *Desk) List() []Item {
@@ -269,46 +266,20 @@ func (d *Desk) Read(domain string, sequence uint64) bool {
 
 // History returns what the item's run recorded of decisions on it, refused ones too. It needs a worker that serves the
 // agent: without one, the error is CodeUnavailable.
-func (d *Desk) History(ctx context.Context, i Item) ([]core.Decision, error) {
+func (d *Desk) History(ctx context.Context, i Item) ([]wire.DecisionRecord, error) {
+	ctx, cancel := context.WithTimeout(ctx, asking)
+	defer cancel()
 	ref, _ := wire.ParseCallRef(i.ID) // nothing is recorded of another form of id
-	var history []core.Decision
-	err := d.milestones(ctx, i, func(m wire.Live) bool {
-		if decided, ok := decidedIn(m); ok && decided.Decision.Request == ref.ID {
+	var history []wire.DecisionRecord
+	for l, err := range d.client.History(ctx, runOf(i), wire.Mark{}) {
+		if err != nil {
+			return history, err
+		}
+		if decided, ok := client.DecidedIn(l); ok && decided.Decision.Request == ref.ID {
 			history = append(history, decided.Decision)
 		}
-		return true
-	})
-	return history, err
-}
-
-// milestones hands over those of an item's run, the oldest first, until f returns false. A worker tells a long history in
-// several answers.
-func (d *Desk) milestones(ctx context.Context, i Item, f func(wire.Live) bool) error {
-	var after worker.Mark
-	for {
-		status, err := d.status(ctx, i, after)
-		if err != nil {
-			return err
-		}
-		for _, m := range status.Milestones {
-			if !f(m) {
-				return nil
-			}
-			after = worker.Mark{Revision: m.Revision, Index: m.Index}
-		}
-		if !status.More {
-			return nil
-		}
 	}
-}
-
-// decidedIn is the decision that a milestone tells of.
-func decidedIn(l wire.Live) (core.Decided, bool) {
-	var data core.Decided
-	if l.Type != core.MilestoneDecided || json.Unmarshal(l.Data, &data) != nil {
-		return core.Decided{}, false
-	}
-	return data, true
+	return history, nil
 }
 
 // Changes returns the changes after a number, 0 being the desk's beginning, as soon as there are any. ok is false when some

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/client"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
@@ -97,7 +99,7 @@ func untilOpen(t *testing.T, d *desk.Desk, n int) []desk.Item {
 	return until(t, d, "as many items", func(items []desk.Item) bool { return len(items) == n })
 }
 
-func decide(t *testing.T, d *desk.Desk, id, who string, p sdk.PermissionDecision) desk.Outcome {
+func decide(t *testing.T, d *desk.Desk, id, who string, p sdk.PermissionDecision) client.Outcome {
 	t.Helper()
 	o, err := d.Decide(t.Context(), id, who, p)
 	if err != nil {
@@ -106,9 +108,9 @@ func decide(t *testing.T, d *desk.Desk, id, who string, p sdk.PermissionDecision
 	return o
 }
 
-func wantCounted(t *testing.T, o desk.Outcome) {
+func wantCounted(t *testing.T, o client.Outcome) {
 	t.Helper()
-	if o.State != desk.OutcomeCounted {
+	if o.State != client.OutcomeCounted {
 		t.Fatalf("the outcome is %+v; want it counted", o)
 	}
 }
@@ -179,7 +181,7 @@ func TestDesk_TellsThatSomebodyElseWasQuicker(t *testing.T) {
 	h.Run("payer", map[string]string{})
 	item := untilOpen(t, d, 2)[0]
 	h.StopWorkers()
-	outcomes := make(chan desk.Outcome, 2)
+	outcomes := make(chan client.Outcome, 2)
 	for range 2 {
 		go func() {
 			o, err := d.Decide(context.WithoutCancel(t.Context()), item.ID, "", allow)
@@ -192,11 +194,11 @@ func TestDesk_TellsThatSomebodyElseWasQuicker(t *testing.T) {
 	until(t, d, "both decisions", func(items []desk.Item) bool { return len(items[0].Sent) == 2 })
 	h.Restart()
 	first, second := <-outcomes, <-outcomes
-	if first.State == desk.OutcomeRefused {
+	if first.State == client.OutcomeRefused {
 		first, second = second, first
 	}
 	wantCounted(t, first)
-	if second.State != desk.OutcomeRefused || !strings.Contains(second.Refused, "the request is decided") {
+	if second.State != client.OutcomeRefused || !strings.Contains(second.Refused, "the request is decided") {
 		t.Errorf("the other outcome is %+v; want it refused", second)
 	}
 }
@@ -212,7 +214,7 @@ func TestDesk_WithoutAWorkerADecisionIsSentAndHandledLater(t *testing.T) {
 	h.Run("payer", map[string]string{})
 	item := untilOpen(t, d, 1)[0]
 	h.StopWorkers()
-	if o := decide(t, d, item.ID, "", allow); o.State != desk.OutcomeSent {
+	if o := decide(t, d, item.ID, "", allow); o.State != client.OutcomeSent {
 		t.Errorf("the outcome is %+v; want it sent", o)
 	}
 	h.Restart()
@@ -250,10 +252,10 @@ func TestDesk_AnswersQuestionsAndTurns(t *testing.T) {
 	if _, err := d.Decide(t.Context(), question.ID, "", allow); err == nil {
 		t.Error("a question was approved")
 	}
-	if _, err := d.Answer(t.Context(), question.ID, "", desk.Reply{Text: " "}); err == nil {
+	if _, err := d.Answer(t.Context(), question.ID, "", client.Reply{Text: " "}); err == nil {
 		t.Error("an empty answer was sent")
 	}
-	o, err := d.Answer(t.Context(), question.ID, "jane", desk.Reply{Text: "B"})
+	o, err := d.Answer(t.Context(), question.ID, "jane", client.Reply{Text: "B"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +264,7 @@ func TestDesk_AnswersQuestionsAndTurns(t *testing.T) {
 	if turn.Summary != "Anything else?" {
 		t.Errorf("the turn says %q", turn.Summary)
 	}
-	if o, err = d.Answer(t.Context(), turn.ID, "", desk.Reply{Text: "No.", End: true}); err != nil {
+	if o, err = d.Answer(t.Context(), turn.ID, "", client.Reply{Text: "No.", End: true}); err != nil {
 		t.Fatal(err)
 	}
 	wantCounted(t, o)
@@ -289,7 +291,7 @@ func TestDesk_AQuestionWithAnUnusableAnswerIsOpenAgain(t *testing.T) {
 	until(t, d, "the question with its refused answer", refusedOne)
 	late := open(t, h)
 	item := until(t, late, "the question with its refused answer", refusedOne)[0]
-	o, err := late.Answer(t.Context(), item.ID, "", desk.Reply{Text: "A"})
+	o, err := late.Answer(t.Context(), item.ID, "", client.Reply{Text: "A"})
 	if err != nil {
 		t.Fatal(err)
 	}

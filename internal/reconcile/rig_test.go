@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -84,7 +86,7 @@ func plan(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 // rig is a broker, a store and a worker whose clocks can be put forward.
 type rig struct {
 	t      *testing.T
-	server *broker.Server
+	server *embedded.Server
 	conn   *broker.Conn
 	store  state.Store
 	redis  *redistest.Server
@@ -123,11 +125,11 @@ func start(t *testing.T, options ...func(*rig)) *rig {
 		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	var err error
-	r.server, err = broker.StartServer(broker.ServerOptions{Dir: t.TempDir()})
+	r.server, err = embedded.Start(embedded.Options{Dir: t.TempDir()})
 	r.check("start server", err)
 	t.Cleanup(func() { r.check("stop server", r.server.Close()) })
 	r.conn, err = broker.Connect(r.context(), broker.ConnectOptions{
-		Server: r.server, Name: t.Name(), Subjects: wire.DefaultSubjects(), Logger: r.log,
+		InProcess: r.server, Name: t.Name(), Subjects: wire.DefaultSubjects(), Logger: r.log,
 	})
 	r.check("connect", err)
 	t.Cleanup(func() { r.check("close connection", r.conn.Close()) })

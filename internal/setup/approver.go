@@ -2,12 +2,14 @@ package setup
 
 import (
 	"cmp"
+	"crypto/ed25519"
 	"os"
 	"os/user"
 	"regexp"
 	"strings"
 
-	"agentd/internal/approval"
+	"agentd/internal/signature"
+
 	"agentd/internal/broker"
 	"agentd/internal/config"
 	"agentd/internal/desk"
@@ -67,10 +69,10 @@ func SystemUser() string {
 }
 
 // Signer is who signs decisions: with the key of the flag, else of the configuration; nil signs none.
-func Signer(cfg *config.Config, flag string) (*approval.Signer, error) {
+func SigningKey(cfg *config.Config, flag string) (ed25519.PrivateKey, error) {
 	path := cmp.Or(flag, cfg.Approvals.Key)
 	if path == "" {
 		return nil, nil
 	}
-	return approval.ReadSigner(path)
+	return signature.ReadKey(path)
 }

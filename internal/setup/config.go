@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"agentd/internal/broker/datafolder"
+
 	"agentd/internal/broker"
 	"agentd/internal/config"
 	"agentd/internal/contracts"
@@ -61,7 +63,7 @@ func Address(cfg *config.Config) (string, error) {
 	if url := cfg.NATS.URL.Reveal(); url != "" {
 		return url, nil
 	}
-	url, err := broker.ReadAddress(cfg.Data)
+	url, err := datafolder.ReadAddress(cfg.Data)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
 		return "", sdk.Errorf(sdk.CodeUnavailable,
 			"there is no NATS server to talk to: none runs on the data folder %s (start one with: agentd dev), and NATS_URL is not set",

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -16,12 +18,12 @@ import (
 
 func TestReady_NeedsTheConsumers(t *testing.T) {
 	t.Parallel()
-	server, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir()})
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{Server: server, Subjects: wire.DefaultSubjects()})
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: server, Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		t.Fatal(err)
 	}

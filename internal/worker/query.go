@@ -13,54 +13,6 @@ import (
 	"agentd/sdk"
 )
 
-// Query asks about a run; see docs/wire.md, "Asking about a run".
-type Query struct {
-	// Run is the run's subject.
-	Run string `json:"run"`
-	// After is the last milestone that the client has seen; the zero Mark is before all.
-	After Mark `json:"after,omitzero"`
-}
-
-// Mark is a milestone's number.
-type Mark struct {
-	Revision uint64 `json:"rev"`
-	Index    int    `json:"i"`
-}
-
-// before reports whether the milestone comes after the mark.
-func (m Mark) before(l wire.Live) bool {
-	return l.Revision > m.Revision || (l.Revision == m.Revision && l.Index > m.Index)
-}
-
-// RunStatus answers a Query.
-type RunStatus struct {
-	Run          string      `json:"run"`
-	Agent        string      `json:"agent"`
-	Status       core.Status `json:"status"`
-	Reason       core.Reason `json:"reason,omitempty"`
-	Revision     uint64      `json:"rev"`
-	Interactions int         `json:"interactions"`
-	Usage        sdk.Usage   `json:"usage"`
-	// Waiting are the calls that the run waits for.
-	Waiting    []WaitingCall `json:"waiting,omitempty"`
-	Milestones []wire.Live   `json:"milestones,omitempty"`
-	// Heard are the ids of the last messages that came into the run (core.NoteID).
-	Heard []string `json:"heard,omitempty"`
-	// More says that there are further milestones, to be asked for with the mark of the last one.
-	More     bool           `json:"more,omitempty"`
-	Terminal *core.Terminal `json:"terminal,omitempty"`
-	// Purged is when the run's history was removed, in Unix milliseconds: then there are no milestones, nor a terminal.
-	Purged int64 `json:"purged,omitempty"`
-}
-
-// WaitingCall is a call without an answer yet. Due is in Unix milliseconds.
-type WaitingCall struct {
-	Call string `json:"call"`
-	Tool string `json:"tool,omitempty"`
-	Type string `json:"type"`
-	Due  int64  `json:"due,omitempty"`
-}
-
 // queryTimeout bounds the work for one query.
 const queryTimeout = 10 * time.Second
 
@@ -93,9 +45,12 @@ func (w *Worker) offer() (stop func() error, err error) {
 }
 
 func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, error) {
-	var q Query
-	if err := json.Unmarshal(request, &q); err != nil || q.Run == "" {
-		return nil, sdk.Errorf(sdk.CodeInvalidEvent, `want {"run": "<subject of the run>", "after": {"rev": n, "i": n}}`)
+	var q wire.Query
+	if err := json.Unmarshal(request, &q); err != nil || (q.Run == "") == (q.List == nil) {
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, `want {"run": "<subject of the run>", "after": {"rev": n, "i": n}} or {"list": {}}`)
+	}
+	if q.List != nil {
+		return w.list(ctx, agent, *q.List)
 	}
 	entries, err := w.runner.Journal(ctx, wire.NewRunKey(q.Run))
 	if err != nil {
@@ -107,27 +62,112 @@ func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, 
 	return statusOf(entries, q.After), nil
 }
 
-// statusOf summarises a journal.
-func statusOf(entries []core.Entry, after Mark) RunStatus {
-	last := entries[len(entries)-1]
-	h := last.Head
-	s := RunStatus{
-		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Revision: last.Rev,
-		Interactions: h.Interactions, Usage: h.Usage, Terminal: last.Terminal,
-		Heard: h.Heard,
+// listPage is how many runs of the store, whosever they are, are read for one page of a list.
+const listPage = 500
+
+// list reads one page of the store and returns the agent's runs in it.
+func (w *Worker) list(ctx context.Context, agent string, q wire.ListQuery) (wire.RunList, error) {
+	stored, next, err := w.Store.Runs(ctx, q.Cursor, listPage)
+	if err != nil {
+		return wire.RunList{}, fmt.Errorf("list runs: %w", err)
+	}
+	page := wire.RunList{Runs: []wire.RunStatus{}, Next: next}
+	for _, s := range stored {
+		e, err := core.DecodeEntry(s.Last.Data)
+		if err != nil {
+			continue // a run of a newer version: its own workers list it
+		}
+		if e.Head.Agent == agent && (q.Status == "" || e.Head.Status == q.Status) {
+			page.Runs = append(page.Runs, summaryOf(&e))
+		}
+	}
+	return page, nil
+}
+
+// summaryOf is what the last entry of a run tells of it.
+func summaryOf(last *core.Entry) wire.RunStatus {
+	h := &last.Head
+	s := wire.RunStatus{
+		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Code: h.ReasonCode, Revision: last.Rev, Turns: h.Interactions,
+		Usage: h.Usage, Units: h.Units, Init: h.Init.Token, Called: h.Init.Reply != nil, Initiator: h.Init.Who, Updated: last.At,
+		Deadline: h.Deadline,
 	}
 	if p := h.Purged; p != nil {
 		s.Purged, s.Revision = p.At, p.Rev
 	}
-	for _, c := range h.Calls {
-		if !c.Closed() {
-			s.Waiting = append(s.Waiting, WaitingCall{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due})
+	for i := range h.Calls {
+		if c := &h.Calls[i]; !c.Closed() {
+			s.Waiting = append(s.Waiting, waitingCall(c))
 		}
+	}
+	return s
+}
+
+func waitingCall(c *core.Call) wire.WaitingCall {
+	w := wire.WaitingCall{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due, Event: wire.CallRef{ID: c.ID, Attempt: max(c.Attempt, 1)}.EventID()}
+	if len(c.Domains) > 0 {
+		w.Domain = c.Domains[0]
+	}
+	return w
+}
+
+// describe adds what the history tells of a call: the event's dataschema, and what a person is asked.
+func describe(w *wire.WaitingCall, entries []core.Entry) {
+	for i := range entries {
+		e := &entries[i]
+		f := e.Effect(core.EffectCall, w.Call)
+		if f.Call == "" {
+			continue
+		}
+		if w.Schema = f.Schema; w.Asked != nil {
+			continue // a later stage asks the same
+		}
+		switch w.Type {
+		case sdk.TypePermissionRequest, sdk.TypeQuestion, sdk.TypeConversationTurn:
+			w.Asked = askedIn(e, w.Call)
+		}
+	}
+}
+
+// askedIn is what an entry asks a person with a call.
+func askedIn(e *core.Entry, call string) json.RawMessage {
+	for _, r := range e.Requests {
+		if r.ID == call {
+			return r.Data
+		}
+	}
+	for _, a := range e.Asks {
+		if a.ID == call {
+			return a.Data
+		}
+	}
+	for _, m := range e.Messages {
+		for _, c := range m.Content {
+			if c.Kind == sdk.ContentToolUse && c.CallID == call {
+				return c.Args
+			}
+		}
+	}
+	for _, l := range core.Milestones(e) {
+		if l.Type == wire.MilestoneTurn {
+			return l.Data
+		}
+	}
+	return nil
+}
+
+// statusOf summarises a journal.
+func statusOf(entries []core.Entry, after wire.Mark) wire.RunStatus {
+	last := &entries[len(entries)-1]
+	s := summaryOf(last)
+	s.Started, s.Terminal, s.Heard = entries[0].At, last.Terminal, last.Head.Heard
+	for i := range s.Waiting {
+		describe(&s.Waiting[i], entries)
 	}
 	size := 0
 	for i := range entries {
 		for _, l := range core.Milestones(&entries[i]) {
-			if !after.before(l) {
+			if !after.Before(l) {
 				continue
 			}
 			if size += len(l.Data); size > answerSize && len(s.Milestones) > 0 {

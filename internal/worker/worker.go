@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/signature"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/approval"
@@ -35,7 +37,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Identity refuses runs and decisions without a principal that the broker enforced. Keys verify signed decisions.
 	Identity bool
-	Keys     approval.Keys
+	Keys     signature.Keys
 	// Env is nil for the real clock, goroutines and randomness.
 	Env runner.Env
 	// Cache is how many recently driven runs stay in memory; see runner.Options.

@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"testing"
 	"time"
+
+	"agentd/internal/broker/embedded"
 
 	"agentd/sdk/wire"
 
@@ -51,11 +54,12 @@ type Options struct {
 
 // Harness is a running agentd. Its methods fail the test instead of returning errors.
 type Harness struct {
-	t     testing.TB
-	o     Options
-	conn  *broker.Conn
-	store runner.Store
-	log   *slog.Logger
+	t      testing.TB
+	o      Options
+	server broker.InProcess
+	conn   *broker.Conn
+	store  runner.Store
+	log    *slog.Logger
 
 	workers []*running
 	mu      sync.Mutex
@@ -74,9 +78,10 @@ func Start(t testing.TB, o Options) *Harness {
 	t.Helper()
 	h := &Harness{t: t, o: o, log: slog.New(slog.NewTextHandler(t.Output(), nil)), calls: map[string]chan *Call{}}
 	ctx := t.Context()
+	h.server = h.startServer()
 	var err error
 	h.conn, err = broker.Connect(ctx, broker.ConnectOptions{
-		URL: o.URL, Server: h.server(), Name: t.Name(), Subjects: wire.DefaultSubjects(), Logger: h.log,
+		URL: o.URL, InProcess: h.server, Name: t.Name(), Subjects: wire.DefaultSubjects(), Logger: h.log,
 	})
 	h.check("connect", err)
 	t.Cleanup(func() { h.check("close connection", h.conn.Close()) })
@@ -92,16 +97,24 @@ func Start(t testing.TB, o Options) *Harness {
 	return h
 }
 
-// server is the embedded server, or nil when there is another one.
-func (h *Harness) server() *broker.Server {
+// startServer starts the embedded server, or returns nil when there is another one.
+func (h *Harness) startServer() broker.InProcess {
 	h.t.Helper()
 	if h.o.URL != "" {
 		return nil
 	}
-	server, err := broker.StartServer(broker.ServerOptions{Dir: h.t.TempDir()})
+	server, err := embedded.Start(embedded.Options{Dir: h.t.TempDir()})
 	h.check("start server", err)
 	h.t.Cleanup(func() { h.check("stop server", server.Close()) })
 	return server
+}
+
+// InProcessConn connects to the embedded server, for client.Options and service.Server.
+func (h *Harness) InProcessConn() (net.Conn, error) {
+	if h.server == nil {
+		return nil, sdk.Errorf(sdk.CodeConfig, "the harness uses the server at %s; connect there", h.o.URL)
+	}
+	return h.server.InProcessConn()
 }
 
 // provision makes what the agents need on the broker, and looks up what they have from the registry.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go"
@@ -60,7 +62,7 @@ func TestServe_ExtendsTheDeliveryWhileTheHandlerRuns(t *testing.T) {
 	t.Parallel()
 	g := newGate("once")
 	s := weather(t, g.handle)
-	w := newWorld(t, broker.ServerOptions{})
+	w := newWorld(t, embedded.Options{})
 	w.ackWait = 3 * ackWait // a machine that stands still for that long is none
 	w.provision(s)
 	w.run(Server{}, s)
@@ -381,7 +383,7 @@ func TestRun_TwoServicesInOneProgram(t *testing.T) {
 func TestRun_WaitsForItsConsumer(t *testing.T) {
 	t.Parallel()
 	s := weather(t, sunny)
-	w := newWorld(t, broker.ServerOptions{})
+	w := newWorld(t, embedded.Options{})
 	w.run(Server{}, s)
 	w.eventually("advice in the log", func() bool {
 		return w.log.contains("run: agentd provision") && w.log.contains("svc_local_weather_forecast")
@@ -394,7 +396,7 @@ func TestRun_WaitsForItsConsumer(t *testing.T) {
 // acknowledgement.
 func TestCarelessResponder_ChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, broker.ServerOptions{Listen: true})
+	w := newWorld(t, embedded.Options{Listen: true})
 	s := weather(t, sunny)
 	w.provision(s)
 	w.run(Server{}, s)
@@ -441,7 +443,7 @@ func TestServer_AddressFromTheEnvironment(t *testing.T) {
 	}
 	want(Server{}, "nats://127.0.0.1:4222", "the default")
 	for _, folder := range []string{".agentd", "elsewhere"} {
-		server, err := broker.StartServer(broker.ServerOptions{Dir: folder, Listen: true})
+		server, err := embedded.Start(embedded.Options{Dir: folder, Listen: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -460,7 +462,7 @@ func TestServer_AddressFromTheEnvironment(t *testing.T) {
 
 func TestRun_ConnectsToTheServerOfTheEnvironment(t *testing.T) {
 	s := weather(t, sunny)
-	w := newWorld(t, broker.ServerOptions{Listen: true})
+	w := newWorld(t, embedded.Options{Listen: true})
 	w.provision(s)
 	t.Setenv("NATS_URL", w.server.URL())
 	ctx, stop := context.WithCancel(t.Context())

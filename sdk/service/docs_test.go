@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -65,7 +67,7 @@ func TestDocs_GoProgram(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, source).CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	w := newWorld(t, broker.ServerOptions{Listen: true})
+	w := newWorld(t, embedded.Options{Listen: true})
 	s := docService(t)
 	w.provision(s)
 	program := exec.CommandContext(context.WithoutCancel(t.Context()), binary)

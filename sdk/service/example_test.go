@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -66,13 +68,13 @@ func calls(s *service.Service, data ...string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, err := broker.StartServer(broker.ServerOptions{Dir: dir})
+	server, err := embedded.Start(embedded.Options{Dir: dir})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	ctx, cancel := context.WithCancel(context.Background())
-	conn, err := broker.Connect(ctx, broker.ConnectOptions{Server: server, Subjects: wire.DefaultSubjects()})
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{InProcess: server, Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		cancel()
 		return err

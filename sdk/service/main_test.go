@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -65,7 +67,7 @@ func sunny(_ context.Context, _ Call, in place) (forecast, error) {
 // world is a server with a caller.
 type world struct {
 	t      *testing.T
-	server *broker.Server
+	server *embedded.Server
 	conn   *broker.Conn
 	log    *logBuffer
 	calls  int
@@ -96,10 +98,10 @@ func (b *logBuffer) logger() *slog.Logger {
 }
 
 // newWorld starts a server that nobody has provisioned.
-func newWorld(t *testing.T, o broker.ServerOptions) *world {
+func newWorld(t *testing.T, o embedded.Options) *world {
 	t.Helper()
 	o.Dir = filepath.Join(t.TempDir(), "data")
-	server, err := broker.StartServer(o)
+	server, err := embedded.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +118,7 @@ func newWorld(t *testing.T, o broker.ServerOptions) *world {
 // start is newWorld with the consumers of the services given and of one that nobody serves.
 func start(t *testing.T, services ...*Service) *world {
 	t.Helper()
-	w := newWorld(t, broker.ServerOptions{})
+	w := newWorld(t, embedded.Options{})
 	w.provision(services...)
 	return w
 }
@@ -153,7 +155,7 @@ func (w *world) context() context.Context {
 func (w *world) connect() *broker.Conn {
 	w.t.Helper()
 	c, err := broker.Connect(w.context(), broker.ConnectOptions{
-		Server: w.server, Name: w.t.Name(), Subjects: wire.DefaultSubjects(), Logger: w.log.logger(),
+		InProcess: w.server, Name: w.t.Name(), Subjects: wire.DefaultSubjects(), Logger: w.log.logger(),
 	})
 	if err != nil {
 		w.t.Fatal(err)

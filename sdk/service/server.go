@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/broker/datafolder"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -189,7 +191,7 @@ func (o Server) address() (url, source string, err error) {
 		return url, "NATS_URL", nil
 	}
 	data := cmp.Or(os.Getenv("AGENTD_DATA"), defaultData)
-	url, err = broker.ReadAddress(data)
+	url, err = datafolder.ReadAddress(data)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
 		return defaultURL, "the default", nil
 	}

@@ -44,6 +44,9 @@ func InitToken(source, id string) string {
 	return token26(sha256.Sum256([]byte(source + "\x00" + id)))
 }
 
+// MessageID names a message that was sent into a run, in RunStatus.Heard.
+func MessageID(source, id string) string { return "n" + InitToken(source, id) }
+
 // DefaultSubject is the run subject of an init event that has none.
 func DefaultSubject(initToken string) string { return "run-" + initToken }
 

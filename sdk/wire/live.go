@@ -28,6 +28,30 @@ const (
 	LiveCallEnded       = "call.ended"
 )
 
+// The types of milestones. docs/wire.md, "Live events", has the data of each.
+const (
+	MilestoneStarted    = "run.started"
+	MilestoneReply      = "model.reply"
+	MilestoneCall       = "call.opened"
+	MilestoneResult     = "call.result"
+	MilestoneTurn       = "conversation.turn"
+	MilestoneAnswer     = "conversation.answer"
+	MilestoneRequested  = "permission.requested"
+	MilestoneDecided    = "permission.decided"
+	MilestoneAsked      = "question.asked"
+	MilestoneAnswered   = "question.answered"
+	MilestoneUsage      = "run.usage"
+	MilestoneCheckpoint = "checkpoint"
+	MilestoneSuspended  = "run.suspended"
+	MilestoneExhausted  = "run.exhausted"
+	MilestoneFinished   = "run.finished"
+	MilestoneMessage    = "run.message"
+	MilestoneReminded   = "model.no_tool_call"
+	MilestonePlan       = "plan.updated"
+	MilestoneInquired   = "context.asked"
+	MilestoneInformed   = "context.answered"
+)
+
 // Live is a live event of a run: lossy, for people who watch (docs/wire.md, "Live events"). On the wire it is a CloudEvent.
 // Milestones are numbered by Revision and Index; ephemeral ones carry the revision that they come after.
 type Live struct {

@@ -1,6 +1,11 @@
 package wire
 
-import "agentd/sdk"
+import (
+	"encoding/json"
+	"strings"
+
+	"agentd/sdk"
+)
 
 // Problem is the data of a system error event: sys.<type>.error.
 type Problem struct {
@@ -18,4 +23,16 @@ func NewProblem(e *sdk.Error) Problem {
 	return Problem{
 		ErrorName: string(e.Code), ErrorMessage: e.Message, Code: e.Code, Retryable: e.Retryable, Faults: e.Faults,
 	}
+}
+
+// ProblemIn reads the problem of a system error event; ok is false for every other event. A problem that cannot be read is
+// told as it is.
+func ProblemIn(eventType string, data json.RawMessage) (p Problem, ok bool) {
+	if !strings.HasPrefix(eventType, "sys.") || !strings.HasSuffix(eventType, ".error") {
+		return p, false
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		p.ErrorMessage = string(data)
+	}
+	return p, true
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"go.uber.org/goleak"
@@ -39,9 +41,9 @@ func greeter() sdk.Agent {
 
 func scripted(sdk.ModelSpec) (sdk.Provider, error) { return sdktest.Script(sdktest.Say("Hello!")), nil }
 
-func startServer(t *testing.T, port int) *broker.Server {
+func startServer(t *testing.T, port int) *embedded.Server {
 	t.Helper()
-	s, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir(), Listen: true, Port: port, PortOnly: true})
+	s, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: true, Port: port, PortOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 
 	"agentd/internal/desk"
@@ -48,7 +49,7 @@ func approvals(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if o.State != desk.OutcomeCounted {
+		if o.State != client.OutcomeCounted {
 			return fmt.Errorf("decision on %s: %+v", i.ID, o)
 		}
 		took = append(took, time.Since(began))

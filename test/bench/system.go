@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -65,12 +67,12 @@ func open(
 		return nil, err
 	}
 	s.closers = append(s.closers, func() error { return os.RemoveAll(dir) })
-	server, err := broker.StartServer(broker.ServerOptions{Dir: dir})
+	server, err := embedded.Start(embedded.Options{Dir: dir})
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	s.closers = append(s.closers, server.Close)
-	if s.conn, err = broker.Connect(ctx, broker.ConnectOptions{Server: server, Name: "bench", Subjects: wire.DefaultSubjects()}); err != nil {
+	if s.conn, err = broker.Connect(ctx, broker.ConnectOptions{InProcess: server, Name: "bench", Subjects: wire.DefaultSubjects()}); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	s.closers = append(s.closers, s.conn.Close)

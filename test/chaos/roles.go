@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -82,7 +84,7 @@ func endWithDriver() {
 
 // serve is the NATS server.
 func (r role) serve(ctx context.Context) error {
-	s, err := broker.StartServer(broker.ServerOptions{
+	s, err := embedded.Start(embedded.Options{
 		Dir: r.Dir, Listen: true, Port: r.Port, PortOnly: true,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})

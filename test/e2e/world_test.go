@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/datafolder"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -259,7 +261,7 @@ func (w *world) stopKilling() int { return w.killing() }
 func awaitAddress(t *testing.T, dir string) string {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		if url, err := broker.ReadAddress(dir); err == nil {
+		if url, err := datafolder.ReadAddress(dir); err == nil {
 			return url
 		}
 		<-time.After(20 * time.Millisecond)

@@ -12,21 +12,21 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
-	"agentd/internal/worker"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
 )
 
 // following collects what one client sees of a run.
 type following struct {
-	*worker.Following
+	*client.Following
 	seen chan wire.Live
 	done chan error
 }
 
-func (r *rig) follow(conn *broker.Conn, run string, after worker.Mark) *following {
+func (r *rig) follow(conn *broker.Conn, run string, after wire.Mark) *following {
 	r.t.Helper()
-	f, err := worker.Follow(conn, "desk", run)
+	f, err := client.New(conn, client.Options{}).Listen(client.Run{Agent: "desk", Name: run})
 	r.check("follow", err)
 	c := &following{f, make(chan wire.Live, 1000), make(chan error, 1)}
 	go func() {
@@ -67,7 +67,7 @@ func TestFollow_SeesEveryMilestoneOnceThroughLostConnections(t *testing.T) {
 	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{URL: "nats://" + proxy.Addr(), Subjects: wire.DefaultSubjects()})
 	r.check("connect", err)
 	defer func() { r.check("close", conn.Close()) }()
-	f := r.follow(conn, "one", worker.Mark{})
+	f := r.follow(conn, "one", wire.Mark{})
 	run := r.begin("one")
 	seen := f.upTo(core.MilestoneSuspended)
 
@@ -85,7 +85,7 @@ func TestFollow_SeesEveryMilestoneOnceThroughLostConnections(t *testing.T) {
 
 	// Who was away altogether continues after what it saw.
 	for i, last := range all[:len(all)-1] {
-		f := r.follow(r.client, "one", worker.Mark{Revision: last.Revision, Index: last.Index})
+		f := r.follow(r.client, "one", wire.Mark{Revision: last.Revision, Index: last.Index})
 		if diff := cmp.Diff(all[i+1:], f.upTo(core.MilestoneFinished)); diff != "" {
 			t.Errorf("after (%d, %d) (-want +got):\n%s", last.Revision, last.Index, diff)
 		}

@@ -9,11 +9,12 @@ import (
 	"sync"
 	"testing"
 
+	"agentd/internal/signature"
+
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/approval"
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -207,10 +208,10 @@ func TestPermission_RequiredByTheRun(t *testing.T) {
 // more under the own name, unchanged: it counts no second time. Nor may anybody but its owner publish what a bound key signed.
 func TestPermission_ASignatureCountsOnce(t *testing.T) {
 	t.Parallel()
-	signer := func(seed string) (*approval.Signer, ed25519.PublicKey) {
+	signer := func(seed string) (*signature.Signer, ed25519.PublicKey) {
 		key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte(seed), ed25519.SeedSize))
 		public, _ := key.Public().(ed25519.PublicKey)
-		return approval.NewSigner(key), public
+		return signature.NewSigner(key), public
 	}
 	annas, anna := signer("a")
 	carls, carl := signer("c")
@@ -223,7 +224,7 @@ func TestPermission_ASignatureCountsOnce(t *testing.T) {
 	r := h.SendAs("shop", "desk", h.Init("desk", hello()))
 	request := h.Call(sdk.TypePermissionRequest)
 	hash, _ := request.Data()["args_sha256"].(string)
-	signed := func(by *approval.Signer, id string) wire.Event {
+	signed := func(by *signature.Signer, id string) wire.Event {
 		ev := request.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash})
 		ev.ID, ev.DataContentType = id, wire.ContentTypeJSON
 		ev, err := by.Sign(ev)
@@ -254,7 +255,7 @@ func TestPermission_ASignatureCountsOnce(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"anna " + approval.Fingerprint(anna), "carl " + approval.Fingerprint(carl)}, counted); diff != "" {
+	if diff := cmp.Diff([]string{"anna " + signature.Fingerprint(anna), "carl " + signature.Fingerprint(carl)}, counted); diff != "" {
 		t.Errorf("what counted: -want +got\n%s", diff)
 	}
 	if len(refused) != 2 || !strings.Contains(refused[1], `signed with the key of "carl", and was published by "bob"`) {

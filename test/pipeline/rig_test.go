@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -24,7 +26,7 @@ type rig struct {
 	t      *testing.T
 	dir    string
 	port   int
-	server *broker.Server
+	server *embedded.Server
 	// client is the connection of the test.
 	client *broker.Conn
 	store  runner.Store
@@ -78,7 +80,7 @@ func (r *rig) check(doing string, err error) {
 // up starts the server, on the same port and folder each time.
 func (r *rig) up() {
 	r.t.Helper()
-	server, err := broker.StartServer(broker.ServerOptions{Dir: r.dir, Listen: true, Port: r.port, PortOnly: true})
+	server, err := embedded.Start(embedded.Options{Dir: r.dir, Listen: true, Port: r.port, PortOnly: true})
 	r.check("start the server", err)
 	r.server = server
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
-	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -213,27 +212,27 @@ func TestQuery_TellsWhatWasMissed(t *testing.T) {
 	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")))
 	r := h.Run("desk", hello())
 	h.Suspended(r, 1)
-	ask := func(after worker.Mark) (s worker.RunStatus) {
+	ask := func(after wire.Mark) (s wire.RunStatus) {
 		t.Helper()
-		err := h.Conn().Ask(t.Context(), wire.DefaultSubjects().Get("desk"), worker.Query{Run: r.Subject, After: after}, &s)
+		err := h.Conn().Ask(t.Context(), wire.DefaultSubjects().Get("desk"), wire.Query{Run: r.Subject, After: after}, &s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	all := ask(worker.Mark{})
+	all := ask(wire.Mark{})
 	if all.Status != core.StatusWaiting || len(all.Waiting) != 1 || len(all.Milestones) < 3 {
 		t.Fatalf("status %+v", all)
 	}
 	for i, seen := range all.Milestones {
-		rest := ask(worker.Mark{Revision: seen.Revision, Index: seen.Index})
+		rest := ask(wire.Mark{Revision: seen.Revision, Index: seen.Index})
 		if len(rest.Milestones) != len(all.Milestones)-i-1 {
 			t.Errorf("after milestone %d there are %d, want %d", i, len(rest.Milestones), len(all.Milestones)-i-1)
 		}
 	}
 	h.Call("calc.add").Answer("calc.added", sum(3))
 	wantResponse(t, h.Done(r), "three")
-	if done := ask(worker.Mark{}); done.Status != core.StatusDone || done.Terminal == nil {
+	if done := ask(wire.Mark{}); done.Status != core.StatusDone || done.Terminal == nil {
 		t.Errorf("status %+v", done)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"agentd/internal/contracts"
 	"agentd/internal/core"
-	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/service"
@@ -310,8 +309,8 @@ func TestServices_AreDiscoveredWithTheirContracts(t *testing.T) {
 	if s := stats.Endpoints[0].Data; s.Calls != 1 || s.Errors != 0 {
 		t.Errorf("the service counts %+v", s)
 	}
-	var status worker.RunStatus
-	if err := h.Conn().Ask(t.Context(), "agentd.get.desk", worker.Query{Run: r.Subject}, &status); err != nil || status.Status != core.StatusDone {
+	var status wire.RunStatus
+	if err := h.Conn().Ask(t.Context(), "agentd.get.desk", wire.Query{Run: r.Subject}, &status); err != nil || status.Status != core.StatusDone {
 		t.Errorf("the query is answered with %+v, %v", status, err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"agentd/sdk/client"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -24,7 +26,7 @@ import (
 )
 
 func answerCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
-	var r desk.Reply
+	var r client.Reply
 	var data string
 	cmd := &cobra.Command{
 		Use:   "answer ID [TEXT]",
@@ -52,10 +54,10 @@ func answerCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 type answered struct {
 	Request string `json:"request"`
 	Run     string `json:"run"`
-	desk.Outcome
+	client.Outcome
 }
 
-func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r desk.Reply, data string) error {
+func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r client.Reply, data string) error {
 	detail, err := d.Detail(ctx, id)
 	if err != nil {
 		return err
@@ -75,12 +77,12 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r desk.Re
 		return err
 	}
 	fmt.Fprintf(a.Err, "as %s\n", d.approver)
-	if outcome.State == desk.OutcomeRefused {
+	if outcome.State == client.OutcomeRefused {
 		return sdk.Errorf(sdk.CodeDecisionRefused, "refused: %s", desk.Visible(outcome.Refused, false))
 	}
 	return a.Print(answered{detail.ID, detail.Run, outcome}, func(w io.Writer) error {
 		text := "answered; the run goes on"
-		if outcome.State == desk.OutcomeSent {
+		if outcome.State == client.OutcomeSent {
 			text = "sent; it is stored, and no worker has handled it yet"
 		}
 		_, err := fmt.Fprintln(w, text)
@@ -89,7 +91,7 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r desk.Re
 }
 
 // obtainReply asks the person at the terminal.
-func obtainReply(a *cli.App, d *deskClient, detail desk.Detail, r desk.Reply) (desk.Reply, error) {
+func obtainReply(a *cli.App, d *deskClient, detail desk.Detail, r client.Reply) (client.Reply, error) {
 	if detail.Kind == desk.KindPermission {
 		return r, sdk.Errorf(sdk.CodeDecisionRefused, "%s is a permission request; approve or deny it", detail.Short)
 	}

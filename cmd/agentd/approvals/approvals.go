@@ -85,7 +85,7 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 	if err != nil {
 		return c.CloseAfter(cli.Usage(err))
 	}
-	sign, err := setup.Signer(c.Config, f.key)
+	sign, err := setup.SigningKey(c.Config, f.key)
 	if err != nil {
 		return c.CloseAfter(err)
 	}
@@ -96,7 +96,7 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 	opening, cancel := context.WithTimeout(ctx, cli.ConnectTimeout)
 	defer cancel()
 	d, err := desk.Open(opening, desk.Options{
-		Conn: c.Conn, Domains: domains, Contracts: c.Config.Contracts, Signer: sign, Logger: a.QuietLogger(),
+		Conn: c.Conn, Domains: domains, Contracts: c.Config.Contracts, SigningKey: sign, Logger: a.QuietLogger(),
 	})
 	if err != nil {
 		return c.CloseAfter(cli.ExplainStore(err))

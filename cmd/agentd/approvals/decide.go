@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"agentd/sdk/client"
+
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
@@ -21,7 +23,7 @@ type decided struct {
 	Run     string          `json:"run"`
 	Tool    string          `json:"tool"`
 	Args    json.RawMessage `json:"args"`
-	desk.Outcome
+	client.Outcome
 	Decision sdk.Decision       `json:"decision"`
 	Scope    sdk.GrantScope     `json:"scope,omitempty"`
 	mode     sdk.PermissionMode // of the request
@@ -41,14 +43,14 @@ func decide(ctx context.Context, a *cli.App, d *deskClient, detail desk.Detail, 
 		r.Args = p.Args
 	}
 	fmt.Fprintf(a.Err, "as %s\n", d.approver)
-	if outcome.State == desk.OutcomeRefused && a.Output == cli.OutputText {
+	if outcome.State == client.OutcomeRefused && a.Output == cli.OutputText {
 		return r.refusal()
 	}
 	err = a.Print(r, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s %s\n%s\n", r.Tool, show.OneLine(string(r.Args), show.LineMax), r.effect())
 		return err
 	})
-	if err == nil && outcome.State == desk.OutcomeRefused {
+	if err == nil && outcome.State == client.OutcomeRefused {
 		return cli.Exit(cli.ExitFailure)
 	}
 	return err
@@ -69,7 +71,7 @@ func (r *decided) effect() string {
 		sdk.DecisionAsk: "asked back; the call is not made, and the model is told the question",
 	}[r.Decision]
 	switch {
-	case r.State == desk.OutcomeSent:
+	case r.State == client.OutcomeSent:
 		return "sent; it is stored, and no worker has handled it yet"
 	case r.Open:
 		return fmt.Sprintf("counted; %d of %d approvals are there", r.Allowed, r.Quorum)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/client"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -242,14 +244,14 @@ func (w *watch) do(ctx context.Context, action screen.Action) {
 // answer publishes what the person decided or said, and says what became of it.
 func (w *watch) answer(ctx context.Context, action screen.Action) string {
 	id, who := action.Item.ID, w.d.approver.Who
-	var outcome desk.Outcome
+	var outcome client.Outcome
 	var err error
 	said := "answered; the run goes on"
 	switch action.Verb {
 	case screen.Answer:
-		r := desk.Reply{Text: action.Text}
+		r := client.Reply{Text: action.Text}
 		if action.Text == follow.EndWord && action.Item.Kind == desk.KindTurn {
-			r = desk.Reply{End: true}
+			r = client.Reply{End: true}
 		}
 		outcome, err = w.d.Answer(ctx, id, who, r)
 	case screen.Approve, screen.Deny, screen.Ask:
@@ -265,9 +267,9 @@ func (w *watch) answer(ctx context.Context, action screen.Action) string {
 	switch {
 	case err != nil:
 		return name + problemText(err)
-	case outcome.State == desk.OutcomeRefused:
+	case outcome.State == client.OutcomeRefused:
 		return name + "refused: " + outcome.Refused
-	case outcome.State == desk.OutcomeSent:
+	case outcome.State == client.OutcomeSent:
 		return name + "sent; no worker has handled it yet"
 	}
 	return name + said
@@ -304,7 +306,7 @@ func (w *watch) aside(ctx context.Context, action screen.Action) {
 	if action.Verb == screen.Edit {
 		err = edit(ctx, w.a, w.d, action.Item.ID, editFlags{})
 	} else {
-		err = answer(ctx, w.a, w.d, action.Item.ID, desk.Reply{}, "")
+		err = answer(ctx, w.a, w.d, action.Item.ID, client.Reply{}, "")
 	}
 	if err != nil {
 		w.a.Report(err)

@@ -26,7 +26,7 @@ func (d *devServer) withDesk(ctx context.Context, cfg *config.Config, do func() 
 	if err != nil {
 		return err
 	}
-	sign, err := setup.Signer(cfg, "")
+	sign, err := setup.SigningKey(cfg, "")
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (d *devServer) withDesk(ctx context.Context, cfg *config.Config, do func() 
 	defer cancel()
 	log := d.a.LoggerAt(cli.DevLevel, cfg.Log.Format)
 	inbox, err := desk.Open(opening, desk.Options{
-		Conn: d.conn, Domains: cfg.Approvals.Domains, Contracts: cfg.Contracts, Signer: sign, Logger: log,
+		Conn: d.conn, Domains: cfg.Approvals.Domains, Contracts: cfg.Contracts, SigningKey: sign, Logger: log,
 	})
 	if err != nil {
 		return err

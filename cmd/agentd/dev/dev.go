@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/broker/embedded"
+
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
@@ -62,7 +64,7 @@ func dev(ctx context.Context, a *cli.App, f devFlags) error {
 	if err != nil {
 		return err
 	}
-	server, err := broker.StartServer(broker.ServerOptions{
+	server, err := embedded.Start(embedded.Options{
 		Dir: cfg.Data, Listen: true, Port: f.port, PortOnly: f.port != 0, Logger: a.QuietLogger(),
 	})
 	if err != nil {
@@ -72,9 +74,9 @@ func dev(ctx context.Context, a *cli.App, f devFlags) error {
 	return errors.Join(err, server.Close())
 }
 
-func devOn(ctx context.Context, a *cli.App, server *broker.Server, cfg *config.Config, f devFlags) error {
+func devOn(ctx context.Context, a *cli.App, server *embedded.Server, cfg *config.Config, f devFlags) error {
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		Server: server, Name: "agentd dev", Subjects: setup.Subjects(cfg), Logger: a.LoggerAt(cli.DevLevel, cfg.Log.Format),
+		InProcess: server, Name: "agentd dev", Subjects: setup.Subjects(cfg), Logger: a.LoggerAt(cli.DevLevel, cfg.Log.Format),
 	})
 	if err != nil {
 		return err

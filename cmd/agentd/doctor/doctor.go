@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 
+	"agentd/sdk/wire"
+
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
@@ -203,9 +205,9 @@ func (e *examination) worker(ctx context.Context, c *cli.Client, agent string) {
 	e.examined("workers of %s", agent)
 	ctx, cancel := context.WithTimeout(ctx, cli.Patience)
 	defer cancel()
-	var status worker.RunStatus
+	var status wire.RunStatus
 	// No run has this name: a worker says so.
-	err := c.Ask(ctx, c.Subjects().Get(agent), worker.Query{Run: "agentd doctor"}, &status)
+	err := c.Ask(ctx, c.Subjects().Get(agent), wire.Query{Run: "agentd doctor"}, &status)
 	if cli.NotPermitted(err) {
 		e.pulled(ctx, c, agent)
 		return

@@ -9,11 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/client"
+
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/core"
 	"agentd/internal/mcp"
 	"agentd/internal/show"
-	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -61,7 +62,7 @@ func (m *mcpRuns) Await(ctx context.Context, handle string, progress func(string
 	if err != nil {
 		return mcp.RunState{}, err
 	}
-	following, err := worker.Follow(m.c.Conn, agent, subject)
+	following, err := client.New(m.c, client.Options{}).Listen(client.Run{Agent: agent, Name: subject})
 	if err != nil {
 		return mcp.RunState{}, err
 	}
@@ -69,7 +70,7 @@ func (m *mcpRuns) Await(ctx context.Context, handle string, progress func(string
 	var background sync.WaitGroup
 	background.Go(func() {
 		// It ends with the run or with this call.
-		_ = following.Events(watching, worker.Mark{}, func(l wire.Live) {
+		_ = following.Events(watching, wire.Mark{}, func(l wire.Live) {
 			if text := toldToHost(l); text != "" {
 				progress(text)
 			}
@@ -112,8 +113,8 @@ func (m *mcpRuns) state(ctx context.Context, agent, subject, handle string) mcp.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cli.Patience)
 	defer stop()
 	state := mcp.RunState{Run: handle, Status: string(core.StatusRunning)}
-	var status worker.RunStatus
-	if err := m.c.Ask(ctx, m.c.Subjects().Get(agent), worker.Query{Run: subject}, &status); err != nil {
+	var status wire.RunStatus
+	if err := m.c.Ask(ctx, m.c.Subjects().Get(agent), wire.Query{Run: subject}, &status); err != nil {
 		return state
 	}
 	if status.Terminal != nil {

@@ -17,7 +17,6 @@ import (
 	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/show"
 	"agentd/internal/telemetry"
-	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -159,8 +158,8 @@ func cause(err error) string {
 func checkNew(ctx context.Context, a *cli.App, c *cli.Client, r follow.Run) error {
 	ctx, cancel := context.WithTimeout(ctx, cli.Patience)
 	defer cancel()
-	var status worker.RunStatus
-	if err := c.Ask(ctx, c.Subjects().Get(r.Agent), worker.Query{Run: r.Subject}, &status); err != nil {
+	var status wire.RunStatus
+	if err := c.Ask(ctx, c.Subjects().Get(r.Agent), wire.Query{Run: r.Subject}, &status); err != nil {
 		return nil
 	}
 	return sdk.Errorf(sdk.CodeRunExists, "run %q exists and is %s, so nothing was started; to follow it: %s",

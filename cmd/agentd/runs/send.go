@@ -16,7 +16,6 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/core"
 	"agentd/internal/show"
-	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -81,7 +80,7 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text strin
 }
 
 // find asks workers for a run: those of one agent, or of all that are configured. Where no worker answers, the store knows.
-func find(ctx context.Context, c *cli.Client, agent, run string) (worker.RunStatus, error) {
+func find(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus, error) {
 	agents := []string{agent}
 	if agent == "" {
 		agents = nil
@@ -99,43 +98,43 @@ func find(ctx context.Context, c *cli.Client, agent, run string) (worker.RunStat
 		case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}), errors.Is(err, context.DeadlineExceeded):
 			silent = append(silent, name)
 		default:
-			return worker.RunStatus{}, err
+			return wire.RunStatus{}, err
 		}
 	}
 	if len(agents) > 0 && silent == nil {
-		return worker.RunStatus{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q of %s; see: agentd runs list", run, strings.Join(agents, ", "))
+		return wire.RunStatus{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q of %s; see: agentd runs list", run, strings.Join(agents, ", "))
 	}
 	return stored(ctx, c, run, silent)
 }
 
 // stored is what the store says of a run whose agent no worker serves now.
-func stored(ctx context.Context, c *cli.Client, run string, silent []string) (worker.RunStatus, error) {
+func stored(ctx context.Context, c *cli.Client, run string, silent []string) (wire.RunStatus, error) {
 	store, err := c.OpenStore(ctx)
 	if err != nil {
-		return worker.RunStatus{}, err
+		return wire.RunStatus{}, err
 	}
 	last, err := cli.Head(ctx, store, run)
 	err = cli.Join(err, store.Close())
 	switch {
 	case err == nil:
 		h := &last.Head
-		return worker.RunStatus{Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Heard: h.Heard}, nil
+		return wire.RunStatus{Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Heard: h.Heard}, nil
 	case len(silent) > 0 && !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
-		return worker.RunStatus{}, fmt.Errorf("no worker of %s answers, and the store cannot be read: %w", strings.Join(silent, ", "), err)
+		return wire.RunStatus{}, fmt.Errorf("no worker of %s answers, and the store cannot be read: %w", strings.Join(silent, ", "), err)
 	}
-	return worker.RunStatus{}, err
+	return wire.RunStatus{}, err
 }
 
-func ask(ctx context.Context, c *cli.Client, agent, run string) (worker.RunStatus, error) {
+func ask(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus, error) {
 	ctx, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
-	var status worker.RunStatus
-	err := c.Ask(ctx, c.Subjects().Get(agent), worker.Query{Run: run, After: worker.Mark{Revision: math.MaxInt64}}, &status)
+	var status wire.RunStatus
+	err := c.Ask(ctx, c.Subjects().Get(agent), wire.Query{Run: run, After: wire.Mark{Revision: math.MaxInt64}}, &status)
 	return status, err
 }
 
 // refusesMessage says what is known of a run that would not take the message, before it is sent.
-func refusesMessage(c *cli.Client, s worker.RunStatus) error {
+func refusesMessage(c *cli.Client, s wire.RunStatus) error {
 	if s.Status == core.StatusDone {
 		return sdk.Errorf(sdk.CodeMessageRefused, "run %s is done (%s)", s.Run, s.Reason)
 	}

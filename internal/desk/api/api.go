@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk/client"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/desk"
@@ -202,7 +204,7 @@ func (a api) decide(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a api) answer(w http.ResponseWriter, r *http.Request) {
-	var reply desk.Reply
+	var reply client.Reply
 	if !a.read(w, r, &reply) {
 		return
 	}
@@ -211,18 +213,18 @@ func (a api) answer(w http.ResponseWriter, r *http.Request) {
 }
 
 // outcome answers 200 when the run took the answer, 202 when nobody has handled it yet, and 409 when it was refused.
-func (a api) outcome(w http.ResponseWriter, o desk.Outcome, err error) {
+func (a api) outcome(w http.ResponseWriter, o client.Outcome, err error) {
 	if err != nil {
 		a.fail(w, 0, err)
 		return
 	}
 	w.Header().Set("Content-Type", wire.ContentTypeJSON)
 	switch o.State {
-	case desk.OutcomeRefused:
+	case client.OutcomeRefused:
 		w.WriteHeader(http.StatusConflict)
-	case desk.OutcomeSent:
+	case client.OutcomeSent:
 		w.WriteHeader(http.StatusAccepted)
-	case desk.OutcomeCounted:
+	case client.OutcomeCounted:
 	}
 	a.send(w, o)
 }

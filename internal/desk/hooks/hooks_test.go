@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/sdk/client"
+
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
@@ -190,7 +192,7 @@ func TestRun_RemindsUntilSomebodyDecides(t *testing.T) {
 			number, reminded = c.Number, reminded || c.Kind == desk.ChangeReminded && c.Item.Reminded > 0
 		}
 	}
-	if o, err := d.Decide(t.Context(), request.Event.ID, "", sdk.PermissionDecision{Decision: sdk.DecisionDeny}); err != nil || o.State != desk.OutcomeCounted {
+	if o, err := d.Decide(t.Context(), request.Event.ID, "", sdk.PermissionDecision{Decision: sdk.DecisionDeny}); err != nil || o.State != client.OutcomeCounted {
 		t.Errorf("the decision became %+v, %v", o, err)
 	}
 }

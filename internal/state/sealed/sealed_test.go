@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/internal/broker/embedded"
+
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -86,7 +88,7 @@ func TestStore_PassesSuiteOnRedis(t *testing.T) {
 // jetStream opens the journals of an embedded server.
 func jetStream(t testing.TB) runner.Store {
 	t.Helper()
-	server, err := broker.StartServer(broker.ServerOptions{Dir: t.TempDir()})
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,7 @@ func jetStream(t testing.TB) runner.Store {
 			t.Error(err)
 		}
 	})
-	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{Server: server, Subjects: wire.DefaultSubjects()})
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{InProcess: server, Subjects: wire.DefaultSubjects()})
 	if err != nil {
 		t.Fatal(err)
 	}

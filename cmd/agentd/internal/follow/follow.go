@@ -12,13 +12,14 @@ import (
 	"sync"
 	"time"
 
+	"agentd/sdk/client"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/contracts"
 	"agentd/internal/show"
-	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -65,7 +66,7 @@ func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
 
 // Follow calls begin when everything listens, and prints the run's result.
 func (f *follower) Follow(ctx context.Context, begin func(context.Context) error) error {
-	following, err := worker.Follow(f.conn.Conn, f.run.Agent, f.run.Subject)
+	following, err := client.New(f.conn, client.Options{}).Listen(client.Run{Agent: f.run.Agent, Name: f.run.Subject})
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 	background.Go(func() {
 		// It ends with the run or with this command.
 		revision, index := f.Progress.Mark(f.run.Subject)
-		_ = following.Events(watching, worker.Mark{Revision: revision, Index: index}, f.Progress.Show)
+		_ = following.Events(watching, wire.Mark{Revision: revision, Index: index}, f.Progress.Show)
 	})
 	event, err := f.wait(ctx)
 	if err == nil {
@@ -129,8 +130,8 @@ func (f *follower) hintNoWorker(ctx context.Context) {
 	}
 	asking, cancel := context.WithTimeout(ctx, cli.Patience)
 	defer cancel()
-	var status worker.RunStatus
-	err := f.conn.Ask(asking, f.conn.Subjects().Get(f.run.Agent), worker.Query{Run: f.run.Subject}, &status)
+	var status wire.RunStatus
+	err := f.conn.Ask(asking, f.conn.Subjects().Get(f.run.Agent), wire.Query{Run: f.run.Subject}, &status)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
 		f.Progress.Note(show.LabelWaits, "no worker serves "+f.run.Agent+" now; the event is stored, and handled when one starts")
 	}
@@ -140,7 +141,7 @@ func (f *follower) hintNoWorker(ctx context.Context) {
 const mostAwaits = 20
 
 // awaitEnd gives the last live events, which come by another way than the terminal event, a moment to be shown.
-func (f *follower) awaitEnd(ctx context.Context, following *worker.Following) {
+func (f *follower) awaitEnd(ctx context.Context, following *client.Following) {
 	if !f.Progress.Seen(f.run.Subject) {
 		return // it was refused, or nothing live came at all
 	}

@@ -1,4 +1,4 @@
-package approval
+package signature
 
 import (
 	"crypto/ed25519"
@@ -57,13 +57,13 @@ func NewSigner(key ed25519.PrivateKey) *Signer {
 	return &Signer{Fingerprint(public), key}
 }
 
-// ReadSigner reads an Ed25519 key from a PEM file (PKCS #8), as `openssl genpkey -algorithm ed25519` writes it.
-func ReadSigner(path string) (*Signer, error) {
+// ReadKey reads an Ed25519 key from a PEM file (PKCS #8), as `openssl genpkey -algorithm ed25519` writes it.
+func ReadKey(path string) (ed25519.PrivateKey, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the key that signs decisions: %w", err)
 	}
-	bad := func(why string) (*Signer, error) {
+	bad := func(why string) (ed25519.PrivateKey, error) {
 		return nil, sdk.Errorf(sdk.CodeConfig, "%s holds no key to sign decisions with: %s; make one with: openssl genpkey -algorithm ed25519", path, why)
 	}
 	block, _ := pem.Decode(data)
@@ -78,7 +78,7 @@ func ReadSigner(path string) (*Signer, error) {
 	if !ok {
 		return bad("its key is not an Ed25519 key")
 	}
-	return NewSigner(key), nil
+	return key, nil
 }
 
 // Sign returns the event with the signer's signature.

@@ -1,4 +1,5 @@
-package broker
+// Package embedded is a NATS server inside this process.
+package embedded
 
 import (
 	"context"
@@ -16,19 +17,16 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 
+	"agentd/internal/broker/datafolder"
 	"agentd/sdk"
 )
-
-// embeddedName is the name of every embedded server; CheckSync knows it by this name.
-const embeddedName = "agentd-embedded"
 
 // DefaultPort is where an embedded server listens if the port is free.
 const DefaultPort = 4222
 
-// ServerOptions describe an embedded NATS server.
-type ServerOptions struct {
+// Options describe an embedded NATS server.
+type Options struct {
 	// Dir holds its data. One server at a time may use it.
 	Dir string
 	// Listen opens a port on 127.0.0.1; otherwise only this process reaches the server.
@@ -50,12 +48,12 @@ type Server struct {
 	address string
 }
 
-// StartServer starts an embedded server. It locks Dir: NATS itself lets two servers open one folder and destroy it.
-func StartServer(o ServerOptions) (*Server, error) {
+// Start starts an embedded server. It locks Dir: NATS itself lets two servers open one folder and destroy it.
+func Start(o Options) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
 	}
-	s := &Server{dir: o.Dir, lock: flock.New(filepath.Join(o.Dir, lockFile))}
+	s := &Server{dir: o.Dir, lock: flock.New(filepath.Join(o.Dir, datafolder.LockFile))}
 	// ReadAddress holds the lock for an instant.
 	patience, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
 	defer cancel()
@@ -72,9 +70,9 @@ func StartServer(o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) start(o ServerOptions) error {
+func (s *Server) start(o Options) error {
 	// Whoever was killed on this folder left its address behind.
-	address := filepath.Join(s.dir, addressFile)
+	address := filepath.Join(s.dir, datafolder.AddressFile)
 	if err := os.Remove(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the old address: %w", err)
 	}
@@ -105,9 +103,9 @@ func (s *Server) start(o ServerOptions) error {
 }
 
 // boot starts the server and waits until it can be used.
-func (s *Server) boot(o ServerOptions) error {
+func (s *Server) boot(o Options) error {
 	ns, err := server.NewServer(&server.Options{
-		ServerName: embeddedName, Host: "127.0.0.1", Port: o.Port, DontListen: !o.Listen,
+		ServerName: datafolder.ServerName, Host: "127.0.0.1", Port: o.Port, DontListen: !o.Listen,
 		JetStream: true, StoreDir: s.dir, SyncAlways: true, NoSigs: true,
 		DisableJetStreamBanner: true, MaxPayload: o.MaxPayload, JetStreamMaxMemory: 64 << 20,
 	})
@@ -159,34 +157,6 @@ func writeFile(path, text string) error {
 // startTimeout is how long a server may take to recover its streams.
 const startTimeout = time.Minute
 
-// The files in a data folder that are ours.
-const (
-	lockFile    = "lock"
-	addressFile = "address"
-)
-
-// ReadAddress returns the client URL of the server that runs on dir, or *sdk.Error with CodeUnavailable if none does, even
-// if one that was killed left its address there.
-func ReadAddress(dir string) (string, error) {
-	none := sdk.Errorf(sdk.CodeUnavailable, "no server with a port runs on the data folder %s; start one with: agentd dev", dir)
-	text, err := os.ReadFile(filepath.Join(dir, addressFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", none
-	}
-	if err != nil {
-		return "", fmt.Errorf("read the server's address: %w", err)
-	}
-	lock := flock.New(filepath.Join(dir, lockFile))
-	unused, err := lock.TryRLock()
-	if err != nil {
-		return "", fmt.Errorf("look whether a server runs on %s: %w", dir, err)
-	}
-	if unused {
-		return "", errors.Join(none, lock.Close())
-	}
-	return strings.TrimSpace(string(text)), lock.Close()
-}
-
 // URL is the address for clients.
 func (s *Server) URL() string { return s.ns.ClientURL() }
 
@@ -213,7 +183,8 @@ func (s *Server) Close() error {
 	return errors.Join(err, s.lock.Unlock())
 }
 
-func (s *Server) inProcess() nats.Option { return nats.InProcessServer(s.ns) }
+// InProcessConn is a connection that needs no port.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.ns.InProcessConn() }
 
 // serverLog passes the server's log on. Its notices are details here.
 type serverLog struct {

@@ -1,0 +1,133 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/signature"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Conn is what a Client talks over. Connect makes one; New takes one that exists. Its methods may be called concurrently.
+type Conn interface {
+	Subjects() wire.Subjects
+	// Start publishes an init event for an agent, and Control a control message to a run, as the connection's principal.
+	Start(ctx context.Context, agent string, event wire.Event) error
+	Control(ctx context.Context, verb wire.ControlVerb, agent string, run wire.RunKey, event wire.Event) error
+	// Reply publishes a person's answer on a reply subject, beside those that are there.
+	Reply(ctx context.Context, subject string, event wire.Event) error
+	// WaitDone returns the terminal event of a run.
+	WaitDone(ctx context.Context, agent string, run wire.RunKey, init string) (wire.Event, error)
+	// Ask sends a request to an agent's workers and decodes the answer. The error is sdk.CodeUnavailable when none is there.
+	Ask(ctx context.Context, subject string, request, answer any) error
+	// WatchLive calls handle with live events on a subject, and OnReconnect after the connection was lost, until they are
+	// stopped.
+	WatchLive(subject string, handle func(wire.Live)) (stop func() error, err error)
+	OnReconnect(handle func()) (stop func())
+}
+
+// InProcess is a NATS server in this process, such as an sdktest.Harness.
+type InProcess interface{ InProcessConn() (net.Conn, error) }
+
+// Options say where the broker is and who the client is. The zero value is NATS on this machine without a login.
+type Options struct {
+	// URL is a comma-separated list of NATS servers; empty is nats://127.0.0.1:4222. InProcess is used in its place.
+	URL       string
+	InProcess InProcess
+	// Creds, NKey, CA, Cert and Key are paths of files: credentials or the seed of an nkey; the authorities that the server's
+	// certificate must be of, in place of the system's; and the client's own certificate.
+	Creds, NKey, CA, Cert, Key string
+	// Root is the first token of every subject; empty is "agentd".
+	Root string
+	// As is the principal under which the client starts runs and answers; empty is anonymous. The broker enforces it: in a
+	// configuration made by `agentd nats-config` it is the name of the NATS user.
+	As string
+	// SigningKey signs decisions; nil signs none. Permission requests may ask for signed ones.
+	SigningKey ed25519.PrivateKey
+	// Source is what the client calls itself in events; empty is "agentd.client".
+	Source string
+	// Name shows in the server's list of connections.
+	Name string
+	// Patience is how long Send, Answer and Decide wait for what becomes of what they sent; 0 is 10 s.
+	Patience time.Duration
+	// Logger is told of lost connections; nil is nobody.
+	Logger *slog.Logger
+}
+
+const (
+	defaultURL    = "nats://127.0.0.1:4222"
+	defaultSource = "agentd.client"
+	// defaultPatience: a worker that is there takes a moment.
+	defaultPatience = 10 * time.Second
+)
+
+// FromEnvironment returns options from NATS_URL, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY and AGENTD_ROOT.
+func FromEnvironment() Options {
+	l := broker.LoginFromEnvironment()
+	return Options{
+		URL: os.Getenv("NATS_URL"), Root: os.Getenv("AGENTD_ROOT"),
+		Creds: l.Creds, NKey: l.NKey, CA: l.CA, Cert: l.Cert, Key: l.Key,
+	}
+}
+
+// Client starts and follows runs. Safe for concurrent use.
+type Client struct {
+	conn     Conn
+	as       string
+	source   string
+	patience time.Duration
+	signer   *signature.Signer
+	close    func() error
+}
+
+// Connect connects to NATS; the caller closes the client. It fails when no server answers before ctx ends, with
+// sdk.CodeUnavailable, and with sdk.CodeConfig when the server is too old. Later the client reconnects for ever.
+func Connect(ctx context.Context, o Options) (*Client, error) {
+	subjects, err := wire.NewSubjects(cmp.Or(o.Root, wire.DefaultRoot))
+	if err != nil {
+		return nil, err
+	}
+	conn, err := broker.Connect(ctx, broker.ConnectOptions{
+		URL: cmp.Or(o.URL, defaultURL), InProcess: o.InProcess, Login: broker.Login{Creds: o.Creds, NKey: o.NKey, CA: o.CA, Cert: o.Cert, Key: o.Key},
+		Name: o.Name, Who: o.As, Subjects: subjects, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := New(conn, o)
+	c.close = conn.Close
+	return c, nil
+}
+
+// New returns a client on a connection that stays its caller's. Of the options it takes As, SigningKey, Source and Patience; As must be
+// the connection's own principal.
+func New(conn Conn, o Options) *Client {
+	c := &Client{
+		conn: conn, as: o.As, source: cmp.Or(o.Source, defaultSource), patience: cmp.Or(o.Patience, defaultPatience),
+		close: func() error { return nil },
+	}
+	if o.SigningKey != nil {
+		c.signer = signature.NewSigner(o.SigningKey)
+	}
+	return c
+}
+
+// Close ends the connection that Connect made.
+func (c *Client) Close() error { return c.close() }
+
+// newID is an event id that nobody else has.
+func newID(kind string) string { return kind + "-" + strings.ToLower(rand.Text()) }
+
+func badRequest(format string, args ...any) error {
+	return sdk.Errorf(sdk.CodeInvalidEvent, "%s", fmt.Sprintf(format, args...))
+}

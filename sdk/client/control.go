@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Cancel asks a run to end. It returns when the broker has stored the request; Wait returns when the run has ended, with
+// sdk.CodeCancelled. A run that is done, or is not there, is not told: the request becomes a dead letter.
+func (c *Client) Cancel(ctx context.Context, run Run, reason string) error {
+	data, err := json.Marshal(map[string]string{"reason": reason})
+	if err != nil {
+		return fmt.Errorf("encode the reason: %w", err)
+	}
+	return c.control(ctx, wire.ControlCancel, run, wire.Event{ID: newID("cancel"), Type: wire.TypeCancel, Data: data})
+}
+
+// Send sends a message into a run and waits a moment until the run has it. What becomes of it is up to the agent
+// (sdk.SteeringPolicy). heard is false when no worker has taken it yet: it is stored, and one will.
+func (c *Client) Send(ctx context.Context, run Run, text string) (heard bool, err error) {
+	if text == "" || len(text) > wire.MaxMessage {
+		return false, sdk.Errorf(sdk.CodeMessageRefused, "the message has %d bytes; it must have 1 to %d", len(text), wire.MaxMessage)
+	}
+	data, err := json.Marshal(map[string]string{"message": text})
+	if err != nil {
+		return false, fmt.Errorf("encode the message: %w", err)
+	}
+	event := wire.Event{ID: newID("message"), Type: wire.TypeMessage, Data: data}
+	if err := c.control(ctx, wire.ControlMessage, run, event); err != nil {
+		return false, err
+	}
+	return c.heard(ctx, run, wire.MessageID(c.source, event.ID))
+}
+
+func (c *Client) control(ctx context.Context, verb wire.ControlVerb, run Run, event wire.Event) error {
+	event.Source, event.Subject, event.Time = c.source, run.Name, time.Now()
+	if err := c.conn.Control(ctx, verb, run.Agent, run.key(), event); err != nil {
+		return fmt.Errorf("%s run %s: %w", verb, run.Name, err)
+	}
+	return nil
+}
+
+// heard waits until the run has the message with that id.
+func (c *Client) heard(ctx context.Context, run Run, message string) (bool, error) {
+	waiting, stop := context.WithTimeout(ctx, c.patience)
+	defer stop()
+	for {
+		status, err := c.Status(waiting, run)
+		if err == nil && slices.Contains(status.Heard, message) {
+			return true, nil
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		if pause(waiting, 50*time.Millisecond) != nil {
+			return false, nil // no worker has handled it yet, or it is refused
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+const (
+	// followBuffer is how many live events wait for whoever follows; what is more is asked for later.
+	followBuffer = 256
+	// askAgain is the pause after a question about a run that no worker answered.
+	askAgain = time.Second
+)
+
+// Following listens to a run. Live events are lossy: the milestones that it missed, it asks for.
+type Following struct {
+	c      *Client
+	run    Run
+	events chan wire.Live
+	// missed has a token when events may have been dropped.
+	missed chan struct{}
+	stop   func() error
+}
+
+// Listen listens to a run from now on, whether it exists or is about to be started; Following.Events tells what happens. The
+// caller closes it.
+func (c *Client) Listen(run Run) (*Following, error) {
+	f := &Following{c: c, run: run, events: make(chan wire.Live, followBuffer), missed: make(chan struct{}, 1)}
+	unsubscribe, err := c.conn.WatchLive(c.conn.Subjects().Live(run.Agent, run.key()), func(l wire.Live) {
+		select {
+		case f.events <- l:
+		default:
+			f.Missed()
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen to run %s: %w", run.Name, err)
+	}
+	f.Missed() // what is between the mark and now
+	forget := c.conn.OnReconnect(f.Missed)
+	f.stop = sync.OnceValue(func() error {
+		forget()
+		return unsubscribe()
+	})
+	return f, nil
+}
+
+// Close ends listening. It may be repeated.
+func (f *Following) Close() error { return f.stop() }
+
+// Missed makes it ask for what it has not seen.
+func (f *Following) Missed() {
+	select {
+	case f.missed <- struct{}{}:
+	default: // it is known already
+	}
+}
+
+// Follow yields every milestone of a run after the mark, each once and in order, and the ephemeral events (fragments of
+// replies, progress) as they come, some of which may be lost. It ends after the run's end. Whoever was interrupted goes on with
+// the mark of the last milestone. The error, after which it ends too, is the context's.
+func (c *Client) Follow(ctx context.Context, run Run, after wire.Mark) iter.Seq2[wire.Live, error] {
+	return func(yield func(wire.Live, error) bool) {
+		f, err := c.Listen(run)
+		if err != nil {
+			yield(wire.Live{}, err)
+			return
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		wanted := true
+		err = f.Events(ctx, after, func(l wire.Live) {
+			if wanted && !yield(l, nil) {
+				wanted = false
+				stop()
+			}
+		})
+		err = errors.Join(err, f.Close())
+		if wanted && err != nil {
+			yield(wire.Live{}, fmt.Errorf("follow run %s: %w", run.Name, err))
+		}
+	}
+}
+
+// Events calls handle with every milestone after the mark, each once and in order, and with the ephemeral events that are
+// not lost, until the run's end was handled or ctx ends.
+func (f *Following) Events(ctx context.Context, after wire.Mark, handle func(wire.Live)) error {
+	at := place{Mark: after, whole: after == wire.Mark{}}
+	var retry <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case l := <-f.events:
+			if l.Ephemeral {
+				handle(l)
+				continue
+			}
+			if !at.Before(l) {
+				continue
+			}
+			if at.next(l) {
+				if at.tell(l, handle) {
+					return nil
+				}
+				continue
+			}
+		case <-f.missed:
+		case <-retry:
+		}
+		done, err := f.ask(ctx, &at, handle)
+		if done {
+			return nil
+		}
+		if retry = nil; err != nil {
+			retry = time.After(askAgain) // a later milestone asks, too
+		}
+	}
+}
+
+// ask handles the milestones after the mark and reports whether the run's end was among them.
+func (f *Following) ask(ctx context.Context, at *place, handle func(wire.Live)) (done bool, err error) {
+	for {
+		var s wire.RunStatus
+		err := f.c.ask(ctx, f.run.Agent, wire.Query{Run: f.run.Name, After: at.Mark}, &s)
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+			return false, nil // it has not begun
+		}
+		if err != nil {
+			return false, fmt.Errorf("ask for what was missed: %w", err)
+		}
+		for _, l := range s.Milestones {
+			if at.Before(l) && ctx.Err() == nil {
+				done = at.tell(l, handle) || done
+			}
+		}
+		if done || !s.More || ctx.Err() != nil {
+			return done, ctx.Err()
+		}
+	}
+}
+
+// place is how far a run was followed: to a milestone, and whether that was the last of its revision.
+type place struct {
+	wire.Mark
+	whole bool
+}
+
+// next reports whether nothing can be between the place and a later milestone. After a revision without milestones it does
+// not know.
+func (p place) next(l wire.Live) bool {
+	if l.Revision == p.Revision {
+		return l.Index == p.Index+1
+	}
+	return p.whole && l.Revision == p.Revision+1 && l.Index == 0
+}
+
+// tell handles a milestone and reports whether it is the run's end.
+func (p *place) tell(l wire.Live, handle func(wire.Live)) (done bool) {
+	*p = place{Mark: wire.Mark{Revision: l.Revision, Index: l.Index}, whole: l.Index+1 == l.Count}
+	handle(l)
+	return l.Type == wire.MilestoneFinished
+}
+
+// History yields the milestones of a run after the mark, up to now. It ends after an error, which is that of Status.
+func (c *Client) History(ctx context.Context, run Run, after wire.Mark) iter.Seq2[wire.Live, error] {
+	return func(yield func(wire.Live, error) bool) {
+		for {
+			var s wire.RunStatus
+			if err := c.ask(ctx, run.Agent, wire.Query{Run: run.Name, After: after}, &s); err != nil {
+				yield(wire.Live{}, fmt.Errorf("ask for the history of run %s: %w", run.Name, err))
+				return
+			}
+			for _, l := range s.Milestones {
+				if !yield(l, nil) {
+					return
+				}
+				after = wire.Mark{Revision: l.Revision, Index: l.Index}
+			}
+			if !s.More {
+				return
+			}
+		}
+	}
+}

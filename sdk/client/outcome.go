@@ -1,0 +1,115 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// awaiting waits for what becomes of one answer.
+type awaiting struct {
+	c     *Client
+	call  Call
+	event string
+	live  chan wire.Live
+	// letter has the reason when the answer became a dead letter; nil when the caller does not read those.
+	letter <-chan string
+	stop   func()
+}
+
+// await listens before an answer is published, so that nothing is missed.
+func (c *Client) await(call Call, event string, refusals func(string) (<-chan string, func())) (*awaiting, error) {
+	w := &awaiting{c: c, call: call, event: event, live: make(chan wire.Live, 64)}
+	unsubscribe, err := c.conn.WatchLive(c.conn.Subjects().Live(call.Run.Agent, call.Run.key()), func(l wire.Live) {
+		select {
+		case w.live <- l:
+		default: // the run's history is asked in the end
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	forget := func() {}
+	if refusals != nil {
+		w.letter, forget = refusals(event)
+	}
+	w.stop = func() {
+		forget()
+		_ = unsubscribe() // the connection is gone, and the subscription with it
+	}
+	return w, nil
+}
+
+// wait returns as soon as the outcome is known, or when patience is at its end.
+func (w *awaiting) wait(ctx context.Context) Outcome {
+	ctx, cancel := context.WithTimeout(ctx, w.c.patience)
+	defer cancel()
+	for {
+		select {
+		case l := <-w.live:
+			if o, ok := w.told(l); ok {
+				return o
+			}
+		case why := <-w.letter:
+			return Outcome{State: OutcomeRefused, Refused: why}
+		case <-ctx.Done():
+			return w.look(context.WithoutCancel(ctx))
+		}
+	}
+}
+
+// told is what a milestone tells of the answer.
+func (w *awaiting) told(l wire.Live) (Outcome, bool) {
+	if decided, ok := DecidedIn(l); ok {
+		switch {
+		case decided.Decision.Event != w.event:
+			return Outcome{}, false
+		case decided.Decision.Refused != "":
+			return Outcome{State: OutcomeRefused, Refused: decided.Decision.Refused, Open: true}, true
+		}
+		return Outcome{
+			State: OutcomeCounted, Open: decided.Quorum > 0, Allowed: decided.Allowed, Quorum: decided.Quorum,
+			Queued: decided.Queued, Undecided: decided.Undecided,
+		}, true
+	}
+	var answered struct {
+		Call     string `json:"call"`
+		Question string `json:"question"`
+	}
+	switch {
+	case w.call.Type == sdk.TypePermissionRequest:
+	case l.Type == wire.MilestoneAnswer && w.call.Type == sdk.TypeConversationTurn:
+		return Outcome{State: OutcomeCounted}, true
+	case l.Type != wire.MilestoneResult && l.Type != wire.MilestoneAnswered:
+	case json.Unmarshal(l.Data, &answered) != nil:
+	case answered.Question == w.call.Call, l.Type == wire.MilestoneResult && answered.Call == w.call.Call:
+		return Outcome{State: OutcomeCounted}, true
+	}
+	return Outcome{}, false
+}
+
+// look asks the run, when nothing was heard: live events are lossy.
+func (w *awaiting) look(ctx context.Context) Outcome {
+	for l, err := range w.c.History(ctx, w.call.Run, wire.Mark{}) {
+		if err != nil {
+			break // nothing more is known than that the answer is stored
+		}
+		if l.Type == wire.MilestoneAnswer {
+			continue // it may be the answer to an earlier turn
+		}
+		if o, ok := w.told(l); ok {
+			return o
+		}
+	}
+	return Outcome{State: OutcomeSent}
+}
+
+// DecidedIn is the decision that a live event tells of, if it tells of one.
+func DecidedIn(l wire.Live) (decided wire.Decided, ok bool) {
+	if l.Type != wire.MilestoneDecided || json.Unmarshal(l.Data, &decided) != nil {
+		return wire.Decided{}, false
+	}
+	return decided, true
+}

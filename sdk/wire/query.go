@@ -1,0 +1,172 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"agentd/sdk"
+)
+
+// Status of a run: running ↔ waiting → done.
+type Status string
+
+// The statuses. The zero Status is a run that does not exist.
+const (
+	StatusRunning Status = "running" // a worker drives it
+	StatusWaiting Status = "waiting" // suspended: nothing of it is in memory anywhere
+	StatusDone    Status = "done"    // absorbing
+)
+
+// Reason says why a run is done.
+type Reason string
+
+// The termination reasons.
+const (
+	ReasonCompleted Reason = "completed" // the model answered
+	ReasonStopped   Reason = "stopped"   // a stop-on tool succeeded, or the person ended the conversation
+	ReasonCancelled Reason = "cancelled"
+	ReasonDeadline  Reason = "deadline"
+	ReasonQuota     Reason = "quota"
+	ReasonError     Reason = "error"
+	// ReasonStalled: a stop condition found that the run gets nowhere.
+	ReasonStalled Reason = "stalled"
+	// ReasonTerminated: a hook or a rule of the agent ended the run.
+	ReasonTerminated Reason = "terminated"
+)
+
+// Query asks an agent's workers about one run or, without Run, for a page of the agent's runs (docs/wire.md, "Asking about a
+// run").
+type Query struct {
+	// Run is the run's subject.
+	Run string `json:"run,omitempty"`
+	// After is the last milestone that the client has seen; the zero Mark is before all.
+	After Mark `json:"after,omitzero"`
+	// List asks for runs instead.
+	List *ListQuery `json:"list,omitempty"`
+}
+
+// ListQuery asks for runs, in the order of their keys.
+type ListQuery struct {
+	// Cursor is RunList.Next of the page before; "" is the beginning.
+	Cursor string `json:"cursor,omitempty"`
+	// Status is that of the runs wanted; "" is any.
+	Status Status `json:"status,omitempty"`
+}
+
+// RunList answers a ListQuery. A page may be empty although there are further ones.
+type RunList struct {
+	Runs []RunStatus `json:"runs"`
+	// Next is the cursor of the next page, "" at the end.
+	Next string `json:"next,omitempty"`
+}
+
+// Mark is a milestone's number.
+type Mark struct {
+	Revision uint64 `json:"rev"`
+	Index    int    `json:"i"`
+}
+
+// Before reports whether the milestone comes after the mark.
+func (m Mark) Before(l Live) bool {
+	return l.Revision > m.Revision || (l.Revision == m.Revision && l.Index > m.Index)
+}
+
+// RunStatus answers a Query.
+type RunStatus struct {
+	Run      string    `json:"run"`
+	Agent    string    `json:"agent"`
+	Status   Status    `json:"status"`
+	Reason   Reason    `json:"reason,omitempty"`
+	Code     string    `json:"reason_code,omitempty"`
+	Revision uint64    `json:"rev"`
+	Turns    int       `json:"interactions"`
+	Usage    sdk.Usage `json:"usage"`
+	Units    sdk.Units `json:"units,omitempty"`
+	// Init is the token of the init event, which the subject of the terminal event ends with. Called says that the run answers a
+	// call: its end goes to whoever made the call.
+	Init   string `json:"init,omitempty"`
+	Called bool   `json:"called,omitempty"`
+	// Initiator is the principal that started the run, as the broker enforced it; "" is anonymous.
+	Initiator string `json:"initiator,omitempty"`
+	// Started, Updated and Deadline are in Unix milliseconds. Started is 0 in lists.
+	Started  int64 `json:"started,omitempty"`
+	Updated  int64 `json:"updated,omitempty"`
+	Deadline int64 `json:"deadline,omitempty"`
+	// Waiting are the calls that the run waits for.
+	Waiting    []WaitingCall `json:"waiting,omitempty"`
+	Milestones []Live        `json:"milestones,omitempty"`
+	// Heard are the MessageIDs of the last messages that came into the run.
+	Heard []string `json:"heard,omitempty"`
+	// More says that there are further milestones, to be asked for with the mark of the last one.
+	More     bool      `json:"more,omitempty"`
+	Terminal *Terminal `json:"terminal,omitempty"`
+	// Purged is when the run's history was removed, in Unix milliseconds: then there are no milestones, nor a terminal.
+	Purged int64 `json:"purged,omitempty"`
+}
+
+// WaitingCall is a call without an answer yet.
+type WaitingCall struct {
+	Call string `json:"call"`
+	// Tool is that of the model's call; of a permission request, that of the call that needs permission.
+	Tool string `json:"tool,omitempty"`
+	Type string `json:"type"`
+	// Domain is where the call was sent first; "" is the local lane. Event is the id of the event that asks now.
+	Domain string `json:"domain,omitempty"`
+	Event  string `json:"event,omitempty"`
+	// Schema is the event's dataschema.
+	Schema string `json:"schema,omitempty"`
+	// Due is when it is given up, in Unix milliseconds; 0 is never.
+	Due int64 `json:"due,omitempty"`
+	// Asked is the data of what people are asked: a permission request, a question or a turn. It is left out of lists.
+	Asked json.RawMessage `json:"asked,omitempty"`
+}
+
+// Terminal is the outcome of a run: the terminal event's type, dataschema and data.
+type Terminal struct {
+	Type   string          `json:"type"`
+	Schema string          `json:"schema"`
+	Data   json.RawMessage `json:"data"`
+}
+
+// Types of control messages (docs/wire.md, "Control messages").
+const (
+	TypeCancel  = "agentd.run.cancel"
+	TypeMessage = "agentd.run.message"
+)
+
+// MaxMessage is the most bytes of a message that is sent into a run.
+const MaxMessage = 64 << 10
+
+// Decided is the data of MilestoneDecided: a decision, and what is still waited for before its call is made.
+type Decided struct {
+	Decision DecisionRecord `json:"decision"`
+	// Allowed and Quorum are set while the request needs further approvals: how many there are, and how many it needs.
+	Allowed int `json:"allowed,omitempty"`
+	Quorum  int `json:"quorum,omitempty"`
+	// Queued says that the call is allowed and waits for its turn in the round, Undecided how many requests of the round are
+	// open then.
+	Queued    bool `json:"queued,omitempty"`
+	Undecided int  `json:"undecided,omitempty"`
+}
+
+// DecisionRecord is one entry of a permission request's audit: a decision that counted, one that was refused, a grant that was
+// used, or that somebody was shown the request.
+type DecisionRecord struct {
+	// Request is the request's id; empty for a call that a grant covered.
+	Request  string         `json:"request,omitempty"`
+	Call     string         `json:"call"`
+	Decision sdk.Decision   `json:"decision,omitempty"`
+	Scope    sdk.GrantScope `json:"scope,omitempty"`
+	ArgsHash string         `json:"args_sha256,omitempty"`
+	Reason   string         `json:"reason,omitempty"`
+	// Event, Source and Who tell who decided: event id and source as claimed, and the principal that the broker enforced.
+	Event  string `json:"event,omitempty"`
+	Source string `json:"source,omitempty"`
+	Who    string `json:"who,omitempty"`
+	// Key is the fingerprint of the key that signed it, where decisions must be signed.
+	Key string `json:"key,omitempty"`
+	// Refused says why it does not count.
+	Refused string `json:"refused,omitempty"`
+	// Grant is the request, or the record, whose grant covers the call; Rule the rule of the policy.
+	Grant string `json:"grant,omitempty"`
+	Rule  string `json:"rule,omitempty"`
+}
