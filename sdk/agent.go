@@ -115,6 +115,9 @@ type ModelSpec struct {
 	Name        string   `json:"name"`
 	Temperature *float64 `json:"temperature,omitempty"`
 	MaxTokens   int      `json:"max_tokens,omitempty"`
+	// MaxBytes bounds a response of the provider, in bytes after decompression; 0 is 64 MiB. One event of a stream, or a response
+	// that is not streamed, may have an eighth of it.
+	MaxBytes int64 `json:"max_bytes,omitempty"`
 	// UnitsPerPromptToken and UnitsPerCompletionToken price a call; both zero means one unit a token.
 	UnitsPerPromptToken     Units `json:"units_per_prompt_token,omitempty"`
 	UnitsPerCompletionToken Units `json:"units_per_completion_token,omitempty"`

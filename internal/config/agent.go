@@ -205,7 +205,7 @@ func (l *loader) millis(d duration) int64 {
 
 func (l *loader) model(f *modelFile) sdk.ModelSpec {
 	m := sdk.ModelSpec{
-		Provider: f.Provider.Or(defaultProvider), Name: f.Name.V, MaxTokens: f.MaxTokens.V,
+		Provider: f.Provider.Or(defaultProvider), Name: f.Name.V, MaxTokens: f.MaxTokens.V, MaxBytes: int64(f.MaxBytes.V),
 		UnitsPerPromptToken:     l.units(f.UnitsPerPromptToken),
 		UnitsPerCompletionToken: l.units(f.UnitsPerCompletionToken),
 	}
@@ -227,6 +227,9 @@ func (l *loader) model(f *modelFile) sdk.ModelSpec {
 	}
 	if f.MaxTokens.V < 0 {
 		l.Faultf(f.MaxTokens.Position, "max_tokens: want at least 0, got %d", f.MaxTokens.V)
+	}
+	if f.MaxBytes.V < 0 {
+		l.Faultf(f.MaxBytes.Position, "max_bytes: want at least 0, got %d", f.MaxBytes.V)
 	}
 	if f.ToolCalls.Present() {
 		m.ToolCalls = sdk.ToolCallMode(f.ToolCalls.V)

@@ -174,6 +174,8 @@ type modelFile struct {
 	Name        words                 `yaml:"name"`
 	Temperature strict.Value[float64] `yaml:"temperature"`
 	MaxTokens   number                `yaml:"max_tokens"`
+	// MaxBytes is of a response, after decompression.
+	MaxBytes number `yaml:"max_bytes"`
 	// ToolCalls is "native" or "text".
 	ToolCalls words `yaml:"tool_calls"`
 	// Thinking is "adaptive" or a number of tokens.

@@ -57,12 +57,9 @@ func NewAnthropic(o AnthropicOptions) (*Anthropic, error) {
 	}
 	// Compatible servers are often given with the version that is part of the path here.
 	base = strings.TrimSuffix(strings.TrimRight(base, "/"), "/v1")
-	opts := []option.RequestOption{option.WithBaseURL(base), option.WithMaxRetries(0)}
+	opts := []option.RequestOption{option.WithBaseURL(base), option.WithMaxRetries(0), option.WithHTTPClient(limited(o.HTTPClient))}
 	if o.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(o.APIKey))
-	}
-	if o.HTTPClient != nil {
-		opts = append(opts, option.WithHTTPClient(o.HTTPClient))
 	}
 	// The service alone, because anthropic.NewClient reads the environment.
 	return &Anthropic{vendor: v, service: anthropic.NewMessageService(opts...)}, nil
@@ -93,6 +90,9 @@ func (p *Anthropic) Generate(
 	defer func() { _ = stream.Close() }() // the reply is whole or lost by now
 	for stream.Next() {
 		blocks.add(stream.Current(), onDelta)
+		if err := blocks.kept.err(); err != nil {
+			return sdk.ModelReply{}, p.failure(ctx, req.Model, res, err)
+		}
 	}
 	if err := stream.Err(); err != nil {
 		return sdk.ModelReply{}, p.failure(ctx, req.Model, res, err)

@@ -27,6 +27,7 @@ type blocks struct {
 	all     []*block
 	stop    anthropic.StopReason
 	usage   sdk.Usage
+	kept    kept
 }
 
 // block is a tool call or a piece of thinking of which fragments arrive.
@@ -71,6 +72,8 @@ func (b *blocks) count(input, cacheRead, cacheWrite int64) {
 func (b *blocks) begin(event anthropic.MessageStreamEventUnion, onDelta func(sdk.Delta)) {
 	start := event.ContentBlock
 	next := &block{index: event.Index}
+	b.kept += partCost
+	b.kept.add(start.Text, start.Name, start.Thinking, start.Signature, start.Data)
 	switch start.Type {
 	case "text":
 		b.say(start.Text, onDelta)
@@ -88,6 +91,7 @@ func (b *blocks) begin(event anthropic.MessageStreamEventUnion, onDelta func(sdk
 
 func (b *blocks) extend(event anthropic.MessageStreamEventUnion, onDelta func(sdk.Delta)) {
 	at := b.find(event.Index)
+	b.kept.add(event.Delta.Text, event.Delta.PartialJSON, event.Delta.Thinking, event.Delta.Signature)
 	switch d := event.Delta; d.Type {
 	case "text_delta":
 		b.say(d.Text, onDelta)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/httplimit"
 	"agentd/sdk"
 
 	"github.com/anthropics/anthropic-sdk-go"
@@ -41,6 +42,9 @@ func newVendor(name, key, base string, sendRun bool) (vendor, error) {
 func (p vendor) failure(ctx context.Context, model string, res *http.Response, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if large, ok := errors.AsType[*httplimit.TooLarge](err); ok {
+		return p.tooLarge(large)
 	}
 	if broken, ok := errors.AsType[*ssestream.StreamError](err); ok {
 		return p.streamFailure(broken.Event.Data)

@@ -52,15 +52,12 @@ func NewOpenAI(o OpenAIOptions) (*OpenAI, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := []option.RequestOption{option.WithBaseURL(base), option.WithMaxRetries(0)}
+	opts := []option.RequestOption{option.WithBaseURL(base), option.WithMaxRetries(0), option.WithHTTPClient(limited(o.HTTPClient))}
 	if o.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(o.APIKey))
 	}
 	if o.Organization != "" {
 		opts = append(opts, option.WithOrganization(o.Organization))
-	}
-	if o.HTTPClient != nil {
-		opts = append(opts, option.WithHTTPClient(o.HTTPClient))
 	}
 	return &OpenAI{
 		// The service alone, because openai.NewClient reads the environment.
@@ -141,6 +138,9 @@ func (p *OpenAI) stream(
 	var a assembly
 	for stream.Next() {
 		a.add(stream.Current(), onDelta)
+		if err := a.kept.err(); err != nil {
+			return completion{}, err
+		}
 	}
 	if err := stream.Err(); err != nil {
 		return completion{}, err

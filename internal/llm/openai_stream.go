@@ -15,6 +15,7 @@ type assembly struct {
 	text    strings.Builder
 	refusal strings.Builder
 	calls   []*partialCall
+	kept    kept
 }
 
 // partialCall is a tool call of which fragments arrive. Fragments of parallel calls may be mixed: index says which.
@@ -43,6 +44,7 @@ func (a *assembly) add(chunk openai.ChatCompletionChunk, onDelta func(sdk.Delta)
 				onDelta(sdk.Delta{Text: fragment})
 			}
 		}
+		a.kept.add(choice.Delta.Content, choice.Delta.Refusal)
 		a.text.WriteString(choice.Delta.Content)
 		a.refusal.WriteString(choice.Delta.Refusal)
 		for _, fragment := range choice.Delta.ToolCalls {
@@ -56,11 +58,13 @@ func (a *assembly) addCall(fragment openai.ChatCompletionChunkChoiceDeltaToolCal
 	if call == nil {
 		call = &partialCall{index: fragment.Index, id: fragment.ID}
 		a.calls = append(a.calls, call)
+		a.kept += partCost
 	}
 	if call.name == "" && fragment.Function.Name != "" {
 		call.name = fragment.Function.Name
 		onDelta(sdk.Delta{Tool: call.name})
 	}
+	a.kept.add(fragment.ID, fragment.Function.Name, fragment.Function.Arguments)
 	call.arguments.WriteString(fragment.Function.Arguments)
 }
 

@@ -158,6 +158,8 @@ func (r *Registry) check(spec sdk.ModelSpec) error {
 		return sdk.Errorf(sdk.CodeConfig, "model %q: tool_calls: want native or text, got %q", spec.Name, spec.ToolCalls)
 	case spec.Thinking != "" && r.unthinking(spec.Provider):
 		return sdk.Errorf(sdk.CodeConfig, "model %q: thinking is not known to provider %q", spec.Name, spec.Provider)
+	case spec.MaxBytes < 0:
+		return sdk.Errorf(sdk.CodeConfig, "model %q: max_bytes: want at least 0, got %d", spec.Name, spec.MaxBytes)
 	case checkThinking(spec) != nil:
 		return checkThinking(spec)
 	case checkOn(spec) != nil:
@@ -208,7 +210,7 @@ func (p priced) Generate(
 ) (sdk.ModelReply, error) {
 	req.Model, req.Temperature, req.MaxTokens = p.spec.Name, p.spec.Temperature, p.spec.MaxTokens
 	req.Thinking = p.spec.Thinking
-	reply, err := p.provider.Generate(ctx, req, onDelta)
+	reply, err := p.provider.Generate(withMaxBytes(ctx, p.spec.MaxBytes), req, onDelta)
 	if err != nil {
 		return sdk.ModelReply{}, err
 	}

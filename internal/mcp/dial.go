@@ -1,9 +1,7 @@
 package mcp
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -11,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"agentd/internal/httplimit"
 	"agentd/sdk"
 )
 
@@ -30,7 +29,9 @@ func (p *Policy) httpClient(host string) *http.Client {
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}
 	return &http.Client{
-		Transport:     &bounded{transport},
+		Transport: &httplimit.Transport{Base: transport, Limits: func(*http.Request) httplimit.Limits {
+			return httplimit.Limits{Total: maxMessage}
+		}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -49,32 +50,3 @@ func checkAddress(address string, local bool) error {
 
 // carrierGrade is the range of providers' own networks (RFC 6598), which netip does not count as private.
 var carrierGrade = netip.MustParsePrefix("100.64.0.0/10")
-
-// bounded refuses responses that are larger than maxMessage.
-type bounded struct{ *http.Transport }
-
-// RoundTrip implements http.RoundTripper.
-func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.Transport.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	resp.Body = &limitedBody{resp.Body, maxMessage}
-	return resp, nil
-}
-
-type limitedBody struct {
-	io.ReadCloser
-	left int
-}
-
-var errFlood = errors.New("the server sent more than is taken of one response")
-
-func (l *limitedBody) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, errFlood
-	}
-	n, err := l.ReadCloser.Read(p[:min(len(p), l.left)])
-	l.left -= n
-	return n, err
-}

@@ -109,6 +109,8 @@ func (t *timely) Write(p []byte) (int, error) {
 	return t.File.Write(p)
 }
 
+var errFlood = errors.New("the server sent a line that is longer than a message may be")
+
 // lines ends with errFlood at a line that is longer than maxMessage.
 type lines struct {
 	r io.Reader
