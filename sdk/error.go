@@ -24,7 +24,7 @@ const (
 	CodeQuotaExhausted    Code = "quota_exhausted"    // the agent's author: more interactions than the limit
 	CodeDeadline          Code = "deadline_exceeded"  // whoever set the deadline
 	CodeCancelled         Code = "cancelled"          // nobody: it was asked for
-	CodeModel             Code = "model_failed"       // the operator: the model refused or could not be reached
+	CodeModel             Code = "model_failed"       // the publisher or the agent's author: the model refused the request itself
 	CodeRateLimited       Code = "rate_limited"       // nobody: it is retried after RetryAfter
 	CodeUnavailable       Code = "unavailable"        // nobody: it is retried
 	CodeTool              Code = "tool_failed"        // the model: the tool returned an error
@@ -42,7 +42,7 @@ const (
 	CodeCorrupt           Code = "corrupt_journal"    // the operator: the run's journal cannot be read
 	CodeConflict          Code = "conflict"           // the operator: two contents claim one event id
 	CodeTooLarge          Code = "too_large"          // the publisher: larger than the limit
-	CodeConfig            Code = "config"             // the agent's author: the configuration is wrong
+	CodeConfig            Code = "config"             // the operator or the agent's author: the configuration is wrong, a model's key too
 	CodeInternal          Code = "internal"           // the operator: see the worker's log
 )
 

@@ -108,7 +108,8 @@ type ContextMessage struct {
 type Inferred struct {
 	Snapshot
 	Reply ModelReply
-	// Err is why the model call failed; nil if it did not.
+	// Err is why the model refused the request, which ends the run; nil if it answered. A model that is away is asked again,
+	// and hooks with it, from StepStart on.
 	Err error
 }
 

@@ -124,8 +124,9 @@ type Delta struct {
 	Reset bool   `json:"reset,omitempty"`
 }
 
-// Provider calls a model once; retries belong to the caller. onDelta may be nil. Errors are *Error (CodeRateLimited and
-// CodeUnavailable are retryable, CodeModel is not), or ctx's when ctx ended. Safe for concurrent use.
+// Provider calls a model once; retries belong to the caller. onDelta may be nil. Errors are *Error, or ctx's when ctx ended:
+// CodeModel says that the request itself was refused, which ends the run. After any other the run waits for the model;
+// CodeRateLimited and CodeUnavailable, which are retryable, are tried again at once. Safe for concurrent use.
 type Provider interface {
 	Generate(ctx context.Context, req ModelRequest, onDelta func(Delta)) (ModelReply, error)
 }

@@ -119,8 +119,9 @@ conversations:
 func TestProvider_ErrorClasses(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]sdk.Error{
-		400: {Code: sdk.CodeModel}, 401: {Code: sdk.CodeModel}, 403: {Code: sdk.CodeModel}, 404: {Code: sdk.CodeModel},
-		413: {Code: sdk.CodeModel},
+		400: {Code: sdk.CodeModel}, 413: {Code: sdk.CodeModel}, 422: {Code: sdk.CodeModel}, 451: {Code: sdk.CodeModel},
+		401: {Code: sdk.CodeConfig}, 402: {Code: sdk.CodeConfig}, 403: {Code: sdk.CodeConfig}, 404: {Code: sdk.CodeConfig},
+		405: {Code: sdk.CodeConfig},
 		429: {Code: sdk.CodeRateLimited, Retryable: true, RetryAfter: 3 * time.Second},
 		408: {Code: sdk.CodeUnavailable, Retryable: true}, 500: {Code: sdk.CodeUnavailable, Retryable: true},
 		503: {Code: sdk.CodeUnavailable, Retryable: true}, 529: {Code: sdk.CodeUnavailable, Retryable: true},
@@ -153,7 +154,7 @@ func TestProvider_AnotherKindOfServer(t *testing.T) {
 	t.Parallel()
 	conform(t, answering(200, "text/html", "<html>Welcome</html>"), func(t *testing.T, p sdk.Provider) {
 		_, err := p.Generate(t.Context(), hello(), nil)
-		if e := sdk.AsError(err); e.Code != sdk.CodeModel || !strings.Contains(e.Message, "base URL") {
+		if e := sdk.AsError(err); e.Code != sdk.CodeConfig || !strings.Contains(e.Message, "base URL") {
 			t.Errorf("got %v", err)
 		}
 	})

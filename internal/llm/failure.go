@@ -76,7 +76,7 @@ func (p vendor) unavailable(what string, cause error) *sdk.Error {
 
 // notAModel is for answers that some other kind of server sends, which is nearly always a wrong address.
 func (p vendor) notAModel(res *http.Response) *sdk.Error {
-	return sdk.Errorf(sdk.CodeModel, "model provider %q answered with %q instead of a model's reply; check its base URL",
+	return sdk.Errorf(sdk.CodeConfig, "model provider %q answered with %q instead of a model's reply; check its base URL",
 		p.name, res.Header.Get("Content-Type"))
 }
 
@@ -93,7 +93,7 @@ func (p vendor) statusFailure(model string, res *http.Response, cause error) err
 	switch status := res.StatusCode; {
 	case status == http.StatusTooManyRequests && said.kind == noCredit:
 		// Waiting does not fill an account.
-		return sdk.Errorf(sdk.CodeModel, "the account at model provider %q has no credit left%s", p.name, said).
+		return sdk.Errorf(sdk.CodeConfig, "the account at model provider %q has no credit left%s", p.name, said).
 			WithCause(cause)
 	case status == http.StatusTooManyRequests:
 		return &sdk.Error{
@@ -104,9 +104,22 @@ func (p vendor) statusFailure(model string, res *http.Response, cause error) err
 		e := p.unavailable(fmt.Sprintf("answered with status %d%s", status, said), cause)
 		e.RetryAfter = retryAfter(res.Header)
 		return e
-	default:
+	case refusesRequest(status, said.kind):
 		return sdk.Errorf(sdk.CodeModel, "%s%s", p.refusal(status, model), said).WithCause(cause)
+	default:
+		return sdk.Errorf(sdk.CodeConfig, "%s%s", p.refusal(status, model), said).WithCause(cause)
 	}
+}
+
+// refusesRequest reports whether a status, or what the provider said with it, is about the request itself, so that it would be
+// refused again. Any other refusal is about the key, the account, the model's name or the address, which an operator can mend.
+func refusesRequest(status int, kind string) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity,
+		http.StatusUnavailableForLegalReasons:
+		return true
+	}
+	return kind == contentFilter
 }
 
 // refusal says who can act on a refused request.
@@ -132,9 +145,10 @@ func (p vendor) streamFailure(data []byte) error {
 			Code: sdk.CodeRateLimited, Message: fmt.Sprintf("model provider %q limits the rate%s", p.name, said),
 			Retryable: true,
 		}
-	case noCredit, "invalid_request_error", "request_too_large", "authentication_error", "permission_error", "not_found_error",
-		"content_filter", "context_length_exceeded":
+	case "invalid_request_error", "request_too_large", contentFilter, "context_length_exceeded":
 		return sdk.Errorf(sdk.CodeModel, "model provider %q stopped its reply%s", p.name, said)
+	case noCredit, "authentication_error", "permission_error", "not_found_error":
+		return sdk.Errorf(sdk.CodeConfig, "model provider %q stopped its reply%s", p.name, said)
 	default:
 		return p.unavailable("stopped its reply"+said.String(), nil)
 	}
@@ -142,6 +156,9 @@ func (p vendor) streamFailure(data []byte) error {
 
 // noCredit is how OpenAI says that an account is empty, as code or as type of an error of status 429.
 const noCredit = "insufficient_quota"
+
+// contentFilter is how providers say that their policy forbids a request or its reply.
+const contentFilter = "content_filter"
 
 // errorText is what a provider said in an error.
 type errorText struct{ kind, message string }

@@ -52,7 +52,8 @@ func (f fallback) Generate(
 	return sdk.ModelReply{}, allFailed(failures)
 }
 
-// allFailed has the code of the first failure that may pass, because that is the one to wait for; else of the first.
+// allFailed has the code of the first failure that may pass, because that is the one to wait for; else of the first that an
+// operator can mend; else of the first.
 func allFailed(failures []error) error {
 	if len(failures) == 0 {
 		return sdk.Errorf(sdk.CodeConfig, "there is no model to ask")
@@ -62,7 +63,7 @@ func allFailed(failures []error) error {
 	for _, err := range failures {
 		e := sdk.AsError(err)
 		messages = append(messages, e.Message)
-		if chosen == nil || (e.Retryable && !chosen.Retryable) {
+		if chosen == nil || hope(e) > hope(chosen) {
 			chosen = e
 		}
 	}
@@ -70,4 +71,15 @@ func allFailed(failures []error) error {
 	all.Message = "no model answered: " + strings.Join(messages, "; ")
 	all.Cause = errors.Join(failures...)
 	return &all
+}
+
+// hope is greater for a failure that is more likely to pass.
+func hope(e *sdk.Error) int {
+	switch {
+	case e.Retryable:
+		return 2
+	case e.Code != sdk.CodeModel:
+		return 1
+	}
+	return 0
 }

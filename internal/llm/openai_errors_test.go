@@ -29,23 +29,28 @@ func TestOpenAI_ErrorClasses(t *testing.T) {
 		},
 		{
 			"bad key", answering(401, js, `{"error":{"message":"Incorrect API key provided: my-secret-key."}}`),
-			sdk.CodeModel,
+			sdk.CodeConfig,
 			[]string{"API key", "[key]"},
 		},
 		{
 			"partly masked key", answering(401, js, `{"error":{"message":"Incorrect: sk-secr****t-key, see docs"}}`),
-			sdk.CodeModel,
+			sdk.CodeConfig,
 			[]string{"Incorrect: [key], see docs"},
 		},
-		{"forbidden", answering(403, js, `{"error":"no access"}`), sdk.CodeModel, []string{"allow", `"m"`, "no access"}},
+		{"forbidden", answering(403, js, `{"error":"no access"}`), sdk.CodeConfig, []string{"allow", `"m"`, "no access"}},
 		{
 			"no model", answering(404, js, `{"detail":"model not found"}`),
-			sdk.CodeModel,
+			sdk.CodeConfig,
 			[]string{`no model "m"`, "base URL", "model not found"},
+		},
+		{
+			"policy", answering(403, js, `{"error":{"message":"not this","code":"content_filter"}}`),
+			sdk.CodeModel,
+			[]string{"not this"},
 		},
 		{"unprocessable", answering(422, js, `{"message":"bad\n  schema"}`), sdk.CodeModel, []string{"422", "bad schema"}},
 		{"plain text", answering(413, "text/plain", "too large"), sdk.CodeModel, []string{"413", "too large"}},
-		{"page", answering(403, "text/html", "<html>go away</html>"), sdk.CodeModel, []string{"allow"}},
+		{"page", answering(403, "text/html", "<html>go away</html>"), sdk.CodeConfig, []string{"allow"}},
 		{"long", answering(400, js, `{"error":{"message":"`+strings.Repeat("é ", 900)+`"}}`), sdk.CodeModel, []string{"…"}},
 		{"odd fields", answering(400, js, `{"error":{"message":["x"],"code":7}}`), sdk.CodeModel, []string{"400"}},
 		{
@@ -55,7 +60,7 @@ func TestOpenAI_ErrorClasses(t *testing.T) {
 		},
 		{
 			"no credit", answering(429, js, `{"error":{"message":"pay","type":"insufficient_quota"}}`),
-			sdk.CodeModel,
+			sdk.CodeConfig,
 			[]string{"credit", "pay"},
 		},
 		{"timeout", answering(408, js, `{}`), sdk.CodeUnavailable, []string{"408"}},
@@ -65,7 +70,7 @@ func TestOpenAI_ErrorClasses(t *testing.T) {
 		{"overloaded", answering(529, js, ``), sdk.CodeUnavailable, []string{"529"}},
 		{"no choices", answering(200, js, `{"choices":[]}`), sdk.CodeUnavailable, []string{"without an answer"}},
 		{"not JSON", answering(200, js, `{"choices":[{`), sdk.CodeUnavailable, []string{"broke off"}},
-		{"web page", answering(200, "text/html", "<html>"), sdk.CodeModel, []string{"text/html", "base URL"}},
+		{"web page", answering(200, "text/html", "<html>"), sdk.CodeConfig, []string{"text/html", "base URL"}},
 		{
 			"filter", answering(200, js, `{"choices":[{"finish_reason":"content_filter","message":{"content":"I"}}]}`),
 			sdk.CodeModel,
@@ -149,7 +154,7 @@ func TestOpenAI_StreamErrorClasses(t *testing.T) {
 			sdk.CodeModel,
 			[]string{"content filter"},
 		},
-		{"web page", answering(200, "text/html", "<html>"), sdk.CodeModel, []string{"text/html", "base URL"}},
+		{"web page", answering(200, "text/html", "<html>"), sdk.CodeConfig, []string{"text/html", "base URL"}},
 		{"status", answering(503, "text/plain", "busy"), sdk.CodeUnavailable, []string{"503", "busy"}},
 		{"cut", func(w http.ResponseWriter, r *http.Request) {
 			stream("data: {")(w, r)

@@ -18,7 +18,7 @@ type RetryOptions struct {
 	Attempts int
 	// AttemptTimeout bounds one attempt, so that a dead connection leaves time for another; default none.
 	AttemptTimeout time.Duration
-	// MaxRetryAfter is the longest wait that a server may ask for; default 1 minute.
+	// MaxRetryAfter is the longest wait that a server may ask for; default 1 minute. Who asks for more is not asked again here.
 	MaxRetryAfter time.Duration
 	// Sleep returns nil after d, or ctx's error when that ends first.
 	Sleep func(ctx context.Context, d time.Duration) error
@@ -101,6 +101,9 @@ func (r *retrying) Generate(
 		if attempt == r.Attempts {
 			return sdk.ModelReply{}, gaveUp(failure, attempt)
 		}
+		if failure.RetryAfter > r.MaxRetryAfter {
+			return sdk.ModelReply{}, gaveUp(failure, attempt)
+		}
 		pause := r.pause(failure, pauses)
 		if deadline, ok := ctx.Deadline(); ok && !r.Now().Add(pause).Before(deadline) {
 			// Sleeping into the deadline would turn a failure that says what is wrong into one that does not.
@@ -147,7 +150,7 @@ func (r *retrying) pause(failure *sdk.Error, pauses map[sdk.Code]*backoff.Expone
 	interval := growing.NextBackOff()
 	random := r.Random()
 	pause := interval/2 + time.Duration(random*float64(interval/2))
-	if asked := min(failure.RetryAfter, r.MaxRetryAfter); asked > 0 {
+	if asked := failure.RetryAfter; asked > 0 {
 		pause = max(pause, asked+time.Duration(random*float64(asked/10)))
 	}
 	return pause

@@ -119,10 +119,10 @@ func TestRetrying_Pauses(t *testing.T) {
 		},
 		{"as asked", []step{{err: limitedFor(20 * s)}, {reply: "yes"}}, []time.Duration{22 * s}, nil, 2},
 		{
-			"as asked, within bounds",
+			"not as long as an hour",
 			[]step{{err: limitedFor(time.Hour)}, {reply: "yes"}},
-			[]time.Duration{66 * s},
-			nil, 2,
+			nil,
+			errLimited, 1,
 		},
 		{"never sooner than its own", []step{{err: limitedFor(ms)}, {reply: "yes"}}, []time.Duration{2 * s}, nil, 2},
 		{"not what is final", []step{{err: errRefused}}, nil, errRefused, 1},
@@ -204,7 +204,7 @@ func TestRetrying_StopsWithItsContext(t *testing.T) {
 func TestRetrying_RealSleepStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	inner := &scripted{steps: []step{{err: limitedFor(time.Hour)}}}
+	inner := &scripted{steps: []step{{err: limitedFor(time.Minute)}}}
 	asked := sdkFunc(func(c context.Context, r sdk.ModelRequest, f func(sdk.Delta)) (sdk.ModelReply, error) {
 		defer time.AfterFunc(0, cancel)
 		return inner.Generate(c, r, f)
@@ -318,6 +318,13 @@ func TestFallback_ByClassOfFailure(t *testing.T) {
 	).Generate(t.Context(), hello(), nil)
 	if err != nil || reply.Text != "here" {
 		t.Errorf("reply %q, error %v", reply.Text, err)
+	}
+	// Whoever is behind a wrong key may take what the other refuses.
+	wrongKey := sdk.Errorf(sdk.CodeConfig, "the key is wrong")
+	if _, err := fallback(
+		&scripted{steps: []step{{err: errRefused}}}, &scripted{steps: []step{{err: wrongKey}}},
+	).Generate(t.Context(), hello(), nil); sdk.AsError(err).Code != sdk.CodeConfig {
+		t.Errorf("with an alternative whose key is wrong, the error is %v", err)
 	}
 	_, err = llm.Fallback(
 		llm.Alternative{Provider: &scripted{steps: []step{{err: errRefused}}}},

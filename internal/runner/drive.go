@@ -255,6 +255,7 @@ func storable(reply *sdk.ModelReply) {
 	reply.Calls = calls
 }
 
+// modelFailed is what a failed model call comes to: the run ends only when the request itself was refused.
 func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, error) {
 	if woken(ctx) {
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonCancelled, Code: sdk.CodeCancelled, Message: err.Error()}}, nil
@@ -265,6 +266,9 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	e := sdk.AsError(err)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
+	}
+	if !ofRequest(e) {
+		return nil, a.handBack(ctx, e)
 	}
 	a.Logger.ErrorContext(ctx, "model call failed", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil

@@ -170,9 +170,17 @@ func (a *activation) verdict(ctx context.Context, v Verdict, err error) Verdict 
 	case ctx.Err() != nil:
 		return Verdict{Settlement: Leave}
 	}
-	a.Logger.WarnContext(ctx, "message is retried", "run", a.head.Run, "subject", a.msg.Cause.EventID, "error", err)
+	pause := a.retryDelay()
+	if away, ok := errors.AsType[*modelAway](err); ok {
+		pause = away.pause
+	} else {
+		a.Logger.WarnContext(ctx, "message is retried", "run", a.head.Run, "subject", a.msg.Cause.EventID, "error", err)
+	}
 	if released := a.release(ctx, err); errors.Is(released, core.ErrFenced) {
 		return Verdict{Settlement: Leave}
 	}
-	return Verdict{Settlement: Retry, After: a.retryDelay()}
+	if a.state != nil && a.state.Cancel != nil {
+		pause = 0 // it was asked for meanwhile
+	}
+	return Verdict{Settlement: Retry, After: pause}
 }

@@ -11,10 +11,13 @@ import (
 // forSummary is the purpose of a model call whose reply is no part of the conversation.
 const forSummary = "summary"
 
+// modelMember names the model in live events.
+const modelMember = "model"
+
 // calling tells who watches that the model is called, and the budget of the call: seed 002. No purpose is a turn's.
 func (a *activation) calling(req *sdk.ModelRequest, purpose string) {
 	started := map[string]any{
-		"model": req.Model, "interactions": map[string]int{"current": req.Interactions.Current, "max": req.Interactions.Max},
+		modelMember: req.Model, "interactions": map[string]int{"current": req.Interactions.Current, "max": req.Interactions.Max},
 		"max_tokens": req.MaxTokens, "used": a.state.Usage,
 	}
 	if purpose != "" {
@@ -27,7 +30,7 @@ func (a *activation) calling(req *sdk.ModelRequest, purpose string) {
 func (a *activation) called(reply *sdk.ModelReply) {
 	u, run := reply.Usage, a.state.Usage
 	a.live(wire.LiveUsage, a.state.Interactions+1, map[string]any{
-		"model": reply.Model, "prompt": u.Prompt, "completion": u.Completion, "total": u.Prompt + u.Completion,
+		modelMember: reply.Model, "prompt": u.Prompt, "completion": u.Completion, "total": u.Prompt + u.Completion,
 		"run": sdk.Usage{Prompt: run.Prompt + u.Prompt, Completion: run.Completion + u.Completion},
 	})
 }

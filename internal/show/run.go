@@ -20,6 +20,8 @@ type RunRow struct {
 	Updated  int64     `json:"updated"`
 	Revision uint64    `json:"rev"`
 	Waiting  []waiting `json:"waiting,omitempty"`
+	// HandedBack says that no worker has the run, and that it is tried again.
+	HandedBack bool `json:"handed_back,omitempty"`
 	// Purged is when the run's history was removed, in Unix milliseconds.
 	Purged int64 `json:"purged,omitempty"`
 }
@@ -54,7 +56,7 @@ func RowOf(run string, rev uint64, last []byte) RunRow {
 	}
 	row := RunRow{
 		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At, Code: e.Head.ReasonCode,
-		Revision: e.Rev, Waiting: waitingCalls(&e.Head),
+		Revision: e.Rev, Waiting: waitingCalls(&e.Head), HandedBack: handedBack(&e.Head),
 	}
 	if p := e.Head.Purged; p != nil {
 		row.Purged, row.Revision = p.At, p.Rev
@@ -65,11 +67,21 @@ func RowOf(run string, rev uint64, last []byte) RunRow {
 // StatusText is the status in words.
 func (r RunRow) StatusText() string {
 	text := StatusText(r.Status, r.Reason, r.Code)
+	if r.HandedBack {
+		text += waitsForRetry
+	}
 	if r.Purged > 0 {
 		text += ", history removed"
 	}
 	return text
 }
+
+// waitsForRetry is said of a run that is running and that no worker has.
+const waitsForRetry = ", to be tried again"
+
+// handedBack reports whether whoever drove the run could not go on, because its model is away for example: its message is
+// delivered again after a pause.
+func handedBack(h *core.Head) bool { return h.Driver != nil && h.Driver.Owner == "" }
 
 // StatusText is the status with why the run ended: "done (quota: tokens)".
 func StatusText(s core.Status, r core.Reason, code string) string {

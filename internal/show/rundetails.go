@@ -31,6 +31,7 @@ type RunDetails struct {
 	Spec         string         `json:"spec"`
 	System       string         `json:"system,omitempty"`
 	Purged       *core.Purged   `json:"purged,omitempty"`
+	HandedBack   bool           `json:"handed_back,omitempty"`
 	Waiting      []waiting      `json:"waiting,omitempty"`
 	Messages     []sdk.Message  `json:"messages"`
 	Terminal     *core.Terminal `json:"terminal,omitempty"`
@@ -85,7 +86,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 	if d.Purged = s.Purged; d.Purged != nil {
 		d.Started = 0 // nobody knows any more
 	}
-	d.Waiting, d.Messages = waitingCalls(&s.Head), s.Messages()
+	d.HandedBack, d.Waiting, d.Messages = handedBack(&s.Head), waitingCalls(&s.Head), s.Messages()
 	return d, nil
 }
 
@@ -93,7 +94,11 @@ func (d RunDetails) Write(w io.Writer, full bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "run\t%s\n", Clip(d.Run, LineMax))
 	fmt.Fprintf(t, "agent\t%s\n", d.Agent)
-	fmt.Fprintf(t, "status\t%s\n", StatusText(d.Status, d.Reason, d.Code))
+	status := StatusText(d.Status, d.Reason, d.Code)
+	if d.HandedBack {
+		status += waitsForRetry
+	}
+	fmt.Fprintf(t, "status\t%s\n", status)
 	if d.Purged == nil {
 		fmt.Fprintf(t, "started\t%s (%s)\n", Clock(d.Started), Ago(d.Started))
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"agentd/internal/desk"
 	"agentd/sdk"
@@ -39,6 +40,9 @@ func (s *status) describe(l wire.Live) (label, text string) {
 	var d struct {
 		sdk.Delta
 		Model string `json:"model"`
+		// Pause is how many milliseconds a model that is away is waited for.
+		Pause   int64  `json:"pause"`
+		Message string `json:"message"`
 	}
 	if json.Unmarshal(l.Data, &d) != nil {
 		return "", ""
@@ -49,6 +53,8 @@ func (s *status) describe(l wire.Live) (label, text string) {
 	case wire.LiveTurnStarted:
 		s.text = ""
 		return labelThinks, strings.TrimSpace(d.Model)
+	case wire.LiveModelAway:
+		return "waits", Duration(time.Duration(d.Pause)*time.Millisecond) + " for the model: " + d.Message
 	case wire.LiveToolStarted:
 		return "runs", d.Tool
 	case wire.LiveDelta:

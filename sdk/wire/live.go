@@ -18,6 +18,8 @@ const (
 	LiveDelta       = "model.delta"
 	LiveUsage       = "model.usage"
 	LiveToolStarted = "tool.started"
+	// LiveModelAway says why the model could not be asked, and when it is asked again.
+	LiveModelAway = "model.away"
 	// A reply that is being made has thinking, messages and calls, one after the other. LiveCallStarted names the tool of a
 	// call long before its arguments are whole.
 	LiveThinkingStarted = "thinking.started"

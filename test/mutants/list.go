@@ -172,6 +172,7 @@ var mutants = []mutant{
 	// Runs that are handed back, and calls that nobody waits for.
 	{"an activation that fails counts as one that died", condition(act+"release", "permanent", "true"), simulator},
 	{"whoever begins a run does not look whether it was voided", call(act+"drive", "endVoided", ""), simulator},
+	{"a model that is away ends the run", condition(act+"modelFailed", "ofRequest", "true"), simulator},
 
 	{"an append that got no answer is not repeated", condition(act+"appendEntry", "ErrAmbiguous", "false"), simulator},
 	{"a driver that finds its entry under others' does not look who drives", call(act+"commit", "stillDriven", ""), simulator},

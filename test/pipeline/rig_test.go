@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -39,6 +40,9 @@ type rig struct {
 	agents    []sdk.Agent
 	// ackWait is how long a delivery lasts unless its worker extends it; 0 is as in production.
 	ackWait time.Duration
+	// slots of a worker; 0 is 16. around is worker.Options.Around.
+	slots  int
+	around func(context.Context, broker.Delivery, func(context.Context, broker.Delivery))
 }
 
 // rigWorker is a worker of a rig.
@@ -121,7 +125,8 @@ func (r *rig) work(grace time.Duration) *rigWorker {
 		store = r.openStore(conn)
 	}
 	o := worker.Options{
-		Conn: conn, Store: store, Agents: r.agents, Slots: 16, Grace: grace, Logger: r.log(),
+		Conn: conn, Store: store, Agents: r.agents, Slots: cmp.Or(r.slots, 16), Grace: grace, Logger: r.log(),
+		Around: r.around,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return r.model, nil },
 	}
 	if r.ackWait > 0 {

@@ -134,6 +134,9 @@ func systemErrorEvent(t *testing.T) {
 	fail := sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) {
 		return sdk.ModelReply{}, broken
 	})
+	refuse := sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) {
+		return sdk.ModelReply{}, sdk.Errorf(sdk.CodeModel, "refused").WithCause(broken)
+	})
 	for name, hurt := range map[string]struct {
 		hooks sdk.Hooks
 		model sdk.Provider
@@ -149,13 +152,18 @@ func systemErrorEvent(t *testing.T) {
 		"output builder crashes": {model: speak, code: sdk.CodeInternal, hooks: sdk.Hooks{
 			Output: func(context.Context, sdk.OutputInput) (json.RawMessage, error) { panic(secret) },
 		}},
-		"model fails":    {model: fail, code: sdk.CodeInternal},
-		"model crashes":  {model: crash, code: sdk.CodeInternal},
+		"model refuses": {model: refuse, code: sdk.CodeModel},
+		// Who has a model that fails otherwise waits for it, until the deadline.
+		"model fails":    {model: fail, code: sdk.CodeDeadline},
+		"model crashes":  {model: crash, code: sdk.CodeDeadline},
 		"input is wrong": {model: speak, code: sdk.CodeContractViolation, input: map[string]any{"message": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := agent("desk", contract(deskType, `{"type": "object", "properties": {"message": {"type": "string"}}}`, textAnswer))
 			a.Hooks = hurt.hooks
+			if hurt.code == sdk.CodeDeadline {
+				a.Spec.Limits.DeadlineMillis = 500
+			}
 			h := start(t, hurt.model, a)
 			if hurt.input == nil {
 				hurt.input = message("hello")

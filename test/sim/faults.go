@@ -37,6 +37,7 @@ const (
 	wakeLost
 	modelSlow
 	modelFails
+	modelAway
 	modelOdd
 	toolFails
 	hang
@@ -93,6 +94,7 @@ var kinds = [faults]struct {
 	wakeLost:        {"wake-lost", "a driver is not told that its run is to end", 0.5},
 	modelSlow:       {"slow", "a model or tool takes longer than a lease", 0.2},
 	modelFails:      {"model-fails", "a model refuses", 0.06},
+	modelAway:       {"model-away", "a model cannot be reached", 0.8},
 	modelOdd:        {"model-odd", "a model asks for what does not exist, or writes what is no text", 0.2},
 	toolFails:       {"tool-fails", "a tool fails, panics, or returns no JSON", 0.3},
 	hang:            {"hang", "a model or tool runs into its timeout, or does not even notice it", 0.08},

@@ -27,8 +27,11 @@ func newModels(s *simulation) *models {
 	return &models{simulation: s, accepted: map[sdk.Units]bool{}, costs: map[wire.RunKey]sdk.Units{}}
 }
 
-// committed sees that no reply is accepted twice.
+// committed sees that no reply is accepted twice, and that no run ends because its model is away.
 func (m *models) committed(key wire.RunKey, e *core.Entry) {
+	if e.Head.ReasonCode == string(sdk.CodeUnavailable) && e.Terminal != nil && strings.Contains(string(e.Terminal.Data), "the model") {
+		m.violate("I11", "run %s: entry %d ends it because its model is away", key, e.Rev)
+	}
 	cost := e.Head.Units - m.costs[key]
 	if cost == 0 {
 		return
@@ -68,6 +71,9 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	}
 	if onDelta != nil {
 		onDelta(sdk.Delta{Text: "…"})
+	}
+	if m.strikes(modelAway) {
+		return sdk.ModelReply{}, &sdk.Error{Code: sdk.CodeUnavailable, Message: "the model is away", Retryable: true}
 	}
 	if m.strikes(modelFails) {
 		return sdk.ModelReply{}, sdk.Errorf(sdk.CodeModel, "the model refuses")
