@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"text/template"
 
+	"agentd/internal/prompt"
 	"agentd/sdk"
 )
 
@@ -24,27 +24,19 @@ type promptData struct {
 
 // prompts builds a conversation's beginning from templates.
 type prompts struct {
-	system, first *template.Template
+	system, first *prompt.Template
 }
 
 func parsePrompts(spec sdk.AgentSpec) (*prompts, error) {
 	var p prompts
 	var err error
-	if p.system, err = parseTemplate("system", spec.System); err != nil {
+	if p.system, err = prompt.Parse("system", spec.System); err != nil {
 		return nil, err
 	}
-	if p.first, err = parseTemplate("prompt", spec.Prompt); err != nil {
+	if p.first, err = prompt.Parse("prompt", spec.Prompt); err != nil {
 		return nil, err
 	}
 	return &p, nil
-}
-
-func parseTemplate(name, text string) (*template.Template, error) {
-	t, err := template.New(name).Option("missingkey=error").Parse(text)
-	if err != nil {
-		return nil, sdk.Errorf(sdk.CodeConfig, "%s template: %s", name, err)
-	}
-	return t, nil
 }
 
 // build is the default context builder (seed 000): the templates, or without a prompt template the input's message, or
@@ -56,11 +48,11 @@ func (p *prompts) build(_ context.Context, in sdk.ContextInput) (sdk.Context, er
 	if err := d.Decode(&data.Input); err != nil {
 		return sdk.Context{}, fmt.Errorf("decode input: %w", err)
 	}
-	system, err := render(p.system, data)
+	system, err := p.system.Render(data)
 	if err != nil {
 		return sdk.Context{}, err
 	}
-	first, err := render(p.first, data)
+	first, err := p.first.Render(data)
 	if err != nil {
 		return sdk.Context{}, err
 	}
@@ -85,12 +77,4 @@ func inputMessage(input any) string {
 		return ""
 	}
 	return message
-}
-
-func render(t *template.Template, data promptData) (string, error) {
-	var b bytes.Buffer
-	if err := t.Execute(&b, data); err != nil {
-		return "", fmt.Errorf("render %s: %w", t.Name(), err)
-	}
-	return b.String(), nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/template"
 
 	"agentd/internal/prompt"
 	"agentd/internal/runner"
@@ -16,7 +15,7 @@ import (
 // turns builds the prompt of each model call.
 type turns struct {
 	tools    []sdk.ToolDefinition
-	sections []*template.Template
+	sections []*prompt.Template
 	hooks    sdk.Hooks
 	memory   *sdk.Memory
 	count    prompt.Counter
@@ -35,7 +34,7 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools []sdk.ToolDefinition) (
 		{Name: prompt.Capabilities, Text: guidance.Capabilities},
 		{Name: prompt.Thinking, Text: guidance.Thinking},
 	} {
-		parsed, err := parseTemplate(part.Name, part.Text)
+		parsed, err := prompt.Parse(part.Name, part.Text)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +57,7 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt
 	}
 	sections := make([]sdk.Section, len(t.sections))
 	for i, s := range t.sections {
-		text, err := render(s, data)
+		text, err := s.Render(data)
 		if err != nil {
 			return out, err
 		}

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -28,11 +29,20 @@ func (a *activation) buildContext(ctx context.Context, in sdk.ContextInput) (bui
 	case err != nil && ctx.Err() != nil:
 		return sdk.Context{}, nil, err
 	case err != nil:
-		return sdk.Context{}, sdk.Errorf(sdk.CodeConfig, "the agent's context could not be built").WithCause(err), nil
+		return sdk.Context{}, unbuilt("context", err), nil
 	case len(built.Messages) == 0:
 		built.Messages, err = defaultMessages(in.Input)
 	}
 	return built, nil, err
+}
+
+// unbuilt is what is told of a part of a prompt that cannot be built. That it is too large is the input's fault, and anything else
+// the agent's.
+func unbuilt(part string, err error) *sdk.Error {
+	if large, ok := errors.AsType[*sdk.Error](err); ok && large.Code == sdk.CodeTooLarge {
+		return large
+	}
+	return sdk.Errorf(sdk.CodeConfig, "the agent's %s could not be built", part).WithCause(err)
 }
 
 // defaultMessages is the input as the one message of a conversation (seed 000), without what models are not shown.

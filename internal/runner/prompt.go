@@ -41,9 +41,8 @@ func (a *activation) promptFailed(ctx context.Context, err error) (core.Event, e
 		return nil, fmt.Errorf("build the prompt of run %s: %w", a.state.Run, err)
 	}
 	a.Logger.Error("prompt could not be built", "run", a.state.Run, "error", err)
-	return core.Ended{Ending: core.Ending{
-		Reason: core.ReasonError, Code: sdk.CodeConfig, Message: "the agent's prompt could not be built",
-	}}, nil
+	problem := unbuilt("prompt", err)
+	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: problem.Code, Message: problem.Message}}, nil
 }
 
 // compact asks the model for a summary of the older part of the conversation. Nil says that there is none: the call that

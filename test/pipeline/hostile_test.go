@@ -13,6 +13,7 @@ import (
 	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/test/peak"
 )
 
 // envelope is an event with data, as somebody without agentd's libraries writes it.
@@ -112,6 +113,33 @@ func TestHostile_AnInitEventThatCannotBeStoredIsRefused(t *testing.T) {
 	r := h.Run("desk", map[string]string{"message": strings.Repeat("x", 700_000)})
 	wantProblem(t, h.Done(r), "desk", sdk.CodeTooLarge)
 	h.NoDeadLetter()
+}
+
+// Templates go over what clients send: one that takes too much of it ends its run, and no worker.
+func TestHostile_InputThatMultipliesInATemplateEndsItsRun(t *testing.T) {
+	t.Parallel()
+	const nested = "{{range .Input.items}}{{range $.Input.items}}{{range $.Input.items}}{{.}}{{end}}{{end}}{{end}}"
+	for name, change := range map[string]func(*sdk.AgentSpec){
+		"prompt":   func(s *sdk.AgentSpec) { s.Prompt = nested },
+		"guidance": func(s *sdk.AgentSpec) { s.Guidance = &sdk.Guidance{Loop: nested} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			peak.Memory(t, func(t *testing.T) {
+				spec := open()
+				change(&spec)
+				h := start(t, spec, sdktest.Script(sdktest.Say("fine")))
+				p := wantProblem(t, h.Done(h.Run("desk", map[string][]int{"items": make([]int, 5000)})), "desk", sdk.CodeTooLarge)
+				if !strings.Contains(p.ErrorMessage, "takes more than 100000 steps with this input") {
+					t.Error(p.ErrorMessage)
+				}
+				ev := h.Init("desk", map[string][]int{"items": {1}})
+				ev.ID, ev.Subject = "second", "another run"
+				wantResponse(t, h.Done(h.Send("desk", ev)), "fine")
+				h.NoDeadLetter()
+			})
+		})
+	}
 }
 
 func TestHostile_ALongReasonToCancelIsClipped(t *testing.T) {

@@ -1,0 +1,150 @@
+package prompt
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"text/template"
+	"text/template/parse"
+
+	"agentd/sdk"
+)
+
+// What one rendering of a template may take. The author of a template is trusted, but not the input that it goes over.
+const (
+	// maxRendered bounds what a template writes, in bytes; the texts that it builds on the way count too.
+	maxRendered = 2 << 20
+	// maxSteps bounds how often bodies of range, and templates that are called, are gone through.
+	maxSteps = 100_000
+	// keysPerStep are as many keys or items as cost a step to look at: range sorts the keys of a map each time.
+	keysPerStep = 16
+)
+
+// The functions that Parse puts into a template: countStep begins every body, countItems ends every pipeline of a range.
+const (
+	countStep  = "agentd_step"
+	countItems = "agentd_items"
+)
+
+// Template is a text/template whose rendering is bounded. Safe for concurrent use.
+type Template struct{ parsed *template.Template }
+
+// Parse reads a template. The error is CodeConfig.
+func Parse(name, text string) (*Template, error) {
+	t, err := template.New(name).Option("missingkey=error").Funcs((&rendering{}).functions()).Parse(text)
+	if err != nil {
+		return nil, sdk.Errorf(sdk.CodeConfig, "%s template: %s", name, err)
+	}
+	for _, defined := range t.Templates() {
+		if defined.Tree != nil {
+			count(defined.Root)
+			defined.Root.Nodes = append([]parse.Node{call(countStep)}, defined.Root.Nodes...)
+		}
+	}
+	return &Template{t}, nil
+}
+
+// Name is the name that the template was parsed with.
+func (t *Template) Name() string { return t.parsed.Name() }
+
+// Render executes the template. The error is CodeTooLarge when that takes too much.
+func (t *Template) Render(data any) (string, error) {
+	own, err := t.parsed.Clone()
+	if err != nil {
+		return "", fmt.Errorf("render %s: %w", t.Name(), err)
+	}
+	r := &rendering{name: t.Name()}
+	if err := own.Funcs(r.functions()).Execute(r, data); err != nil {
+		return "", fmt.Errorf("render %s: %w", t.Name(), err)
+	}
+	return r.out.String(), nil
+}
+
+// count makes the loops below a node count.
+func count(n parse.Node) {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n != nil {
+			for _, child := range n.Nodes {
+				count(child)
+			}
+		}
+	case *parse.RangeNode:
+		n.Pipe.Cmds = append(n.Pipe.Cmds, command(countItems))
+		count(n.List)
+		count(n.ElseList)
+		n.List.Nodes = append([]parse.Node{call(countStep)}, n.List.Nodes...)
+	case *parse.IfNode:
+		count(n.List)
+		count(n.ElseList)
+	case *parse.WithNode:
+		count(n.List)
+		count(n.ElseList)
+	}
+}
+
+func command(function string) *parse.CommandNode {
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Args: []parse.Node{parse.NewIdentifier(function)}}
+}
+
+// call is an action that calls a function.
+func call(function string) parse.Node {
+	return &parse.ActionNode{
+		NodeType: parse.NodeAction, Pipe: &parse.PipeNode{NodeType: parse.NodePipe, Cmds: []*parse.CommandNode{command(function)}},
+	}
+}
+
+// rendering is one execution of a template.
+type rendering struct {
+	name         string
+	out          bytes.Buffer
+	bytes, steps int
+}
+
+// Write implements io.Writer.
+func (r *rendering) Write(p []byte) (int, error) {
+	if err := r.built(len(p)); err != nil {
+		return 0, err
+	}
+	return r.out.Write(p)
+}
+
+// built pays for a text.
+func (r *rendering) built(size int) error {
+	if r.bytes += size; r.bytes > maxRendered {
+		return sdk.Errorf(sdk.CodeTooLarge, "the template %q makes more than %d bytes of this input", r.name, maxRendered)
+	}
+	return nil
+}
+
+func (r *rendering) step(steps int) error {
+	if r.steps += steps; r.steps > maxSteps {
+		return sdk.Errorf(sdk.CodeTooLarge, "the template %q takes more than %d steps with this input", r.name, maxSteps)
+	}
+	return nil
+}
+
+// functions are those that count, and those of text/template that build texts.
+func (r *rendering) functions() template.FuncMap {
+	all := template.FuncMap{
+		countStep: func() (string, error) { return "", r.step(1) },
+		countItems: func(value any) (any, error) {
+			size := 0
+			switch v := reflect.Indirect(reflect.ValueOf(value)); v.Kind() {
+			case reflect.Map, reflect.Slice, reflect.Array:
+				size = v.Len()
+			}
+			return value, r.step(size / keysPerStep)
+		},
+		"printf": func(format string, values ...any) (string, error) { return r.text(fmt.Sprintf(format, values...)) },
+	}
+	for name, build := range map[string]func(...any) string{
+		"print": fmt.Sprint, "println": fmt.Sprintln, "html": template.HTMLEscaper, "js": template.JSEscaper,
+		"urlquery": template.URLQueryEscaper,
+	} {
+		all[name] = func(values ...any) (string, error) { return r.text(build(values...)) }
+	}
+	return all
+}
+
+func (r *rendering) text(s string) (string, error) { return s, r.built(len(s)) }
