@@ -159,16 +159,6 @@ type Effect struct {
 	Due int64 `json:"due,omitempty"`
 }
 
-// Lanes are the domains that the call goes to, one event each; "" is the local lane.
-func (f Effect) Lanes() []string { return lanes(f.Domains) }
-
-func lanes(domains []string) []string {
-	if len(domains) == 0 {
-		return []string{""}
-	}
-	return domains
-}
-
 // Terminal is the content of a run's one terminal event.
 type Terminal = wire.Terminal
 

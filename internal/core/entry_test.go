@@ -94,7 +94,7 @@ func goOn(spec *core.Spec, e *core.Entry) {
 	}
 	for _, c := range e.Head.Calls {
 		ref, _ := wire.ParseCallRef(c.ID) // what does not parse is refused
-		events = append(events, core.Answered{Ref: ref, Address: wire.CallAddress{Type: c.Type, Domain: wire.LocalDomain}})
+		events = append(events, core.Answered{Ref: ref, Address: c.Addresses(&e.Head)[0]})
 		results, ids = append(results, core.Result{Call: c.ID}), append(ids, c.ID)
 	}
 	for _, ev := range append(events, core.Began{Calls: ids}, core.Returned{Results: results}) {

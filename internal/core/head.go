@@ -210,11 +210,6 @@ type Call struct {
 // ofModel reports whether the model asked for the call, and so is shown its result.
 func (c *Call) ofModel() bool { return c.Kind == CallService || c.Kind == CallInline }
 
-// sent reports whether an answer from outside is awaited.
-func (c *Call) sent() bool {
-	return c.Status == CallSuspended && c.Kind != CallInline && c.Held == ""
-}
-
 // runnable reports whether the driver has to deal with the call: an inline tool that nothing keeps from running, or a service
 // whose call has to pass hooks.
 func (c *Call) runnable() bool {
@@ -264,6 +259,14 @@ type HookState struct {
 // Key is the run's address in subjects and stores.
 func (h *Head) Key() wire.RunKey { return wire.NewRunKey(h.Run) }
 
+// Termination says why a run is done: its reason, with a colon and the code if there is one.
+func (h *Head) Termination() string {
+	if h.ReasonCode == "" {
+		return string(h.Reason)
+	}
+	return string(h.Reason) + ":" + h.ReasonCode
+}
+
 // call returns the index of the call with that id, or -1.
 func (h *Head) call(id string) int { return callIn(h.Calls, id) }
 
@@ -311,7 +314,7 @@ func (h *Head) clone() Head {
 
 // Check returns the first invariant of Head that does not hold, or nil.
 func (h *Head) Check() error {
-	waits := h.open((*Call).sent)
+	waits := h.open((*Call).Awaited)
 	switch {
 	case h.Status != StatusRunning && h.Status != StatusWaiting && h.Status != StatusDone:
 		return violation(h, "unknown status %q", h.Status)

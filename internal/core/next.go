@@ -107,7 +107,7 @@ type Awaited struct {
 func Outstanding(head *Head) []Awaited {
 	var effects []Awaited
 	for i := range head.Calls {
-		if c := &head.Calls[i]; c.sent() {
+		if c := &head.Calls[i]; c.Awaited() {
 			effects = append(effects, Awaited{cmp.Or(c.Sent, head.Opened), Effect{Kind: EffectCall, Call: c.ID}})
 		}
 	}

@@ -227,8 +227,8 @@ type TurnAnswer struct {
 	End     bool   `json:"end"`
 }
 
-// TurnData is the data of the event that carries a turn to a person.
-func TurnData(text string) (json.RawMessage, error) { return json.Marshal(turnMessage{Message: text}) }
+// turnData is the data of the event that carries a turn to a person.
+func turnData(text string) (json.RawMessage, error) { return json.Marshal(turnMessage{Message: text}) }
 
 // converse sends text to the person and waits for their answer.
 func (t *transition) converse(text string) error {
@@ -237,7 +237,7 @@ func (t *transition) converse(text string) error {
 		t.correct(text, "Your reply was empty. Say something to the person, or call a tool.")
 		return nil
 	}
-	data, err := TurnData(text)
+	data, err := turnData(text)
 	if err != nil {
 		return violation(h, "encode turn: %v", err)
 	}

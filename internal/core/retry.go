@@ -84,7 +84,7 @@ func (t *transition) voidOthers(c *Call, answered int) {
 		if attempt == answered || slices.Contains(c.Refused, attempt) {
 			continue
 		}
-		f := Effect{Kind: EffectVoid, Call: c.ID, Opened: t.Head.Opened, Type: c.Type, Domains: c.Domains}
+		f := Effect{Kind: EffectVoid, Call: c.ID, Type: c.Type, Domains: c.Domains}
 		if attempt > 1 {
 			f.Attempt = attempt
 		}

@@ -23,7 +23,7 @@ func (t *transition) close(c *Call, r Result) {
 
 // void tells whoever was asked that nobody waits for an answer any more.
 func (t *transition) void(c *Call) {
-	if !c.sent() {
+	if !c.Awaited() {
 		return
 	}
 	t.voidOthers(c, 0)

@@ -3,8 +3,6 @@ package core
 import (
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
 )
 
@@ -170,7 +168,7 @@ func (t *transition) answered(ev Answered) error {
 		return ErrStale
 	}
 	c := &h.Calls[i]
-	if !c.expects(ev) {
+	if !h.expects(c, ev) {
 		if c.Kind == CallPermission && ev.Ref.Attempt < c.attempt() {
 			return sdk.Errorf(sdk.CodeDecisionRefused, "the request has gone on to others")
 		}
@@ -203,29 +201,6 @@ func (t *transition) answered(ev Answered) error {
 	t.account(c, max(ev.Tokens, 0))
 	t.close(c, result)
 	return t.settle()
-}
-
-// expects reports whether ev comes from where the call was sent and does not claim to answer something else.
-func (c *Call) expects(ev Answered) bool {
-	if c.Kind == CallInline || c.Held != "" || c.Queued || ev.Address.Type != wire.NameToken(c.Type) || ev.Ref.Attempt > c.attempt() {
-		return false
-	}
-	if ev.ParentID != "" {
-		if ref, ok := wire.ParseCallRef(ev.ParentID); !ok || ref.ID != c.ID {
-			return false
-		}
-	}
-	for i, d := range lanes(c.Domains) {
-		if wire.DomainToken(d) != ev.Address.Domain {
-			continue
-		}
-		// The first domain's event carries the bare call id; each other one's names its domain.
-		if i == 0 {
-			return ev.Ref.Domain == ""
-		}
-		return ev.Ref.Domain == ev.Address.Domain
-	}
-	return false
 }
 
 func (t *transition) fired(ev Fired) error {

@@ -11,12 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // DeadLetters takes what cannot be handled. Putting the same delivery twice is harmless.
@@ -128,26 +127,22 @@ func (h *Handler) Decode(d broker.Delivery) (runner.Message, error) {
 func (h *Handler) address(m runner.Message) (runner.Message, error) {
 	switch m.Address.Kind {
 	case wire.KindStart:
-		m.Run = m.Event.Subject
-		if m.Run == "" {
-			m.Run = wire.DefaultSubject(wire.InitToken(m.Event.Source, m.Event.ID))
-		}
-		m.Address.Run = wire.NewRunKey(m.Run)
 	case wire.KindOut, wire.KindVoid:
-		ref, ok := wire.ParseCallRef(m.Address.Call.Call)
-		if !ok {
+		if _, ok := wire.ParseCallRef(m.Address.Call.Call); !ok {
 			return runner.Message{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no call id", m.Address.Call.Call)
 		}
 		agent, ok := h.Services(m.Address.Call.Type)
 		if !ok {
 			return runner.Message{}, sdk.Errorf(sdk.CodeUnknownAgent, "no agent here serves %q", m.Address.Call.Type)
 		}
-		m.Run = m.Event.Subject + "/" + ref.ID
-		m.Address.Agent, m.Address.Run = agent, wire.NewRunKey(m.Run)
+		m.Address.Agent = agent
 	case wire.KindIn, wire.KindCtl:
+		return m, nil
 	default:
 		return runner.Message{}, sdk.Errorf(sdk.CodeInvalidEvent, "%s messages are not for workers", m.Address.Kind)
 	}
+	m.Run = core.RunName(m.Address, m.Event)
+	m.Address.Run = wire.NewRunKey(m.Run)
 	return m, nil
 }
 

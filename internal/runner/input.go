@@ -9,10 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // starts reports whether the message begins a run.
@@ -169,36 +168,11 @@ func checkName(run string) *sdk.Error {
 	return nil
 }
 
+// init is what a run that the message starts keeps of it.
 func (a *activation) init() core.Init {
-	ev := a.msg.Event
-	init := core.Init{
-		ID: ev.ID, Source: ev.Source, Token: wire.InitToken(ev.Source, ev.ID), AccessControl: ev.AccessControl,
-		RedirectTo: ev.RedirectTo, TraceParent: cmp.Or(ev.TraceParent, a.trace), TraceState: ev.TraceState,
-	}
-	if a.msg.Address.Kind != wire.KindOut {
-		init.Who = a.msg.Address.Who
-		return init
-	}
-	call := a.msg.Address.Call
-	init.Reply = &call
-	init.ReplySubject = parentSubject(ev)
-	ref, _ := wire.ParseCallRef(call.Call) // the handler refuses calls without a proper id
-	// All attempts at one call are one init.
-	init.Token = wire.InitToken("", ref.ID)
-	init.DelegatedBy = &sdk.Delegation{Agent: ev.Agent, Run: ev.Subject, Call: ref.ID}
-	// Only workers publish calls, and each names the principal that the broker enforced where the first run was started.
-	init.Who, _ = ev.Extensions[wire.Initiator].(string)
+	init := core.NewInit(a.msg.Address, a.msg.Event)
+	init.TraceParent = cmp.Or(init.TraceParent, a.trace)
 	return init
-}
-
-// parentSubject is the CloudEvents subject that the caller wants to be answered under.
-func parentSubject(ev wire.Event) string {
-	var data map[string]json.RawMessage
-	var subject string
-	if json.Unmarshal(ev.Data, &data) == nil && json.Unmarshal(data[sdk.ParentSubjectField], &subject) == nil && subject != "" {
-		return subject
-	}
-	return ev.Subject
 }
 
 // answered checks a response against the contract that was called. A service's bad answer is the call's result, for the
@@ -229,7 +203,7 @@ func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, erro
 		}
 		if checked.Decision != nil {
 			var err error
-			if answer.Edit, err = a.planEdit(ctx, c, checked.Decision); err != nil {
+			if answer.Edited, err = a.editedRuling(ctx, c, checked.Decision); err != nil {
 				return nil, nil, err
 			}
 		}

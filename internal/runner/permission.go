@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // required are the tool patterns that an init event puts under permission. It can only ask for more than the policy does,
@@ -100,25 +99,25 @@ func rulingOf(r *sdk.PermissionRuling) core.Ruling {
 	return ruling
 }
 
-// planEdit plans the call of a request as a decision wants it made, and asks the agent's policy about it. It is nil when the decision
-// edits nothing. When the policy cannot be asked, nothing rules on it. Only the end of ctx is an error.
-func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.EditPlan, error) {
-	plan := core.PlanEdit(a.agent.Core, request, d)
-	if plan == nil || !plan.Call.NeedsRuling() {
-		return plan, nil
+// editedRuling asks the agent's policy about the call of a request as a decision wants it made. It is nil when the decision edits
+// nothing, and when the policy cannot be asked: the core then refuses the decision. Only the end of ctx is an error.
+func (a *activation) editedRuling(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.Ruling, error) {
+	p := core.EditedCall(a.agent.Core, request, d)
+	if p == nil {
+		return nil, nil
 	}
-	check := a.permissionCheck(&a.head, &plan.Call)
+	check := a.permissionCheck(&a.head, p)
 	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
-	switch {
-	case err == nil:
-		plan.Rule(rulingOf(&r))
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("check the edited arguments of %s: %w", check.Call, err)
-	default:
-		a.Logger.ErrorContext(ctx, "edited arguments could not be checked, so the decision is refused",
-			"run", a.head.Run, "tool", check.Tool, "error", err)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("check the edited arguments of %s: %w", p.ID, err)
 	}
-	return plan, nil
+	if err != nil {
+		a.Logger.ErrorContext(ctx, "edited arguments could not be checked, so the decision is refused",
+			"run", a.head.Run, "tool", p.Tool, "error", err)
+		return nil, nil
+	}
+	ruling := rulingOf(&r)
+	return &ruling, nil
 }
 
 // askedByHook is the ruling of a hook that suspends a call.
@@ -203,23 +202,6 @@ func answerSchema(r *sdk.PermissionRequest) (json.RawMessage, error) {
 		return nil, fmt.Errorf("encode the schema of decisions on %s: %w", r.Call, err)
 	}
 	return encoded, nil
-}
-
-// requestData is the data of a permission request for the stage that the effect is of.
-func requestData(r core.Request, f core.Effect) (json.RawMessage, error) {
-	if f.Attempt < 2 {
-		return r.Data, nil
-	}
-	var request sdk.PermissionRequest
-	if err := json.Unmarshal(r.Data, &request); err != nil {
-		return nil, fmt.Errorf("%w: permission request %s: %w", ErrCorrupt, r.ID, err)
-	}
-	request.Stage = f.Attempt - 1
-	data, err := core.EncodeJSON(request)
-	if err != nil {
-		return nil, fmt.Errorf("encode permission request %s: %w", r.ID, err)
-	}
-	return wire.Canonicalize(data)
 }
 
 // recordGrant hands a grant wider than the run to the manager.

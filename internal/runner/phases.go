@@ -71,17 +71,9 @@ func snapshotOf(h *core.Head, phase sdk.Phase) sdk.Snapshot {
 		Lifecycle: h.Lifecycle, Status: string(h.Status),
 	}
 	if h.Status == core.StatusDone {
-		s.Reason = terminationReason(h)
+		s.Reason = h.Termination()
 	}
 	return s
-}
-
-// terminationReason is the reason of a run that is done, with its code.
-func terminationReason(h *core.Head) string {
-	if h.ReasonCode == "" {
-		return string(h.Reason)
-	}
-	return string(h.Reason) + ":" + h.ReasonCode
 }
 
 // errHook is a failure of a hook, which ends the run.

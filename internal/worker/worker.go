@@ -10,18 +10,17 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/signature"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
 	"agentd/internal/contracts"
 	"agentd/internal/handler"
+	"agentd/internal/outbox"
 	"agentd/internal/runner"
+	"agentd/internal/signature"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Options are what a worker is made of. Conn and Store stay the caller's to close.
@@ -262,16 +261,16 @@ func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
 		settle(w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
 		return
 	}
-	settle(w.refuseUnknown(ctx, address.Agent, event))
+	settle(w.refuseUnknown(ctx, address, event))
 }
 
-func (w *Worker) refuseUnknown(ctx context.Context, agent string, event wire.Event) error {
-	subject, terminal, err := runner.RefuseUnknown(w.Conn.Subjects(), agent, event)
+func (w *Worker) refuseUnknown(ctx context.Context, address wire.Address, event wire.Event) error {
+	refusal, err := outbox.RefusalUnknown(w.Conn.Subjects(), address, event)
 	if err != nil {
 		return err
 	}
-	w.Logger.Warn("init event for an unknown agent", "agent", agent, "event", event.ID)
-	err = w.Publisher.Publish(ctx, subject, terminal)
+	w.Logger.Warn("init event for an unknown agent", "agent", address.Agent, "event", event.ID)
+	err = w.Publisher.Publish(ctx, refusal.Subject, refusal.Event)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 		return nil // it was answered otherwise, and this answer is among the dead letters
 	}

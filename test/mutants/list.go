@@ -12,6 +12,7 @@ const (
 	act     = "internal/runner.activation."
 	step    = "internal/core.transition."
 	core    = "internal/core."
+	outbox  = "internal/outbox."
 	runs    = "internal/runner."
 	handler = "internal/handler.Handler."
 )
@@ -82,18 +83,18 @@ var mutants = []mutant{
 
 	// One result for each call, one end for each run.
 	{"a later answer overwrites the result", condition(step+"answered", "Closed", "false"), simulator},
-	{"an answer counts wherever it comes from", around(core+"Call.expects", "return true"), simulator},
-	{"only the last attempt may be answered", condition(core+"Call.expects", "Attempt", "ev.Ref.Attempt != c.attempt()"), simulator},
+	{"an answer counts wherever it comes from", around(core+"Head.expects", "return true"), simulator},
+	{"only the last attempt may be answered", condition(core+"Head.expects", "Attempt attempt", "ev.Ref.Attempt != c.attempt()"), simulator},
 	{"all attempts at a call are one event", value(step+"resend", "Attempt RetryAt", "c.attempt()"), simulator},
-	{"every attempt at an agent starts a run", call(act+"init", "InitToken ref", `wire.InitToken("", call.Call)`), simulator},
+	{"every attempt at an agent starts a run", call(core+"NewInit", "InitToken ref", `wire.InitToken("", call.Call)`), simulator},
 	{"call ids do not cover the content", around("sdk/wire.CallID", "return original(run, initToken, step, index, tool, nil)"), simulator},
-	{"the terminal id depends on the worker", call(act+"publishEnd", "TerminalID", "$ + a.Env.Random()"), simulator},
+	{"the terminal id depends on the time", call(outbox+"end", "TerminalID", "$ + fmt.Sprint(ev.Time.UnixMilli())"), simulator},
 	{
 		"events carry the time when they are published",
-		around(act+"event", "ev := original(e)\nev.Time = time.UnixMilli(a.Env.Now()).UTC()\nreturn ev"), simulator,
+		around(act+"publishCall", "late := *e\nlate.At = a.Env.Now()\nreturn original(ctx, &late, f)"), simulator,
 	},
 	{"a second init event restarts the run", condition(step+"start", "Status", "t.Head.Status == StatusRunning"), simulator},
-	{"a child answers to nobody", around(act+"publishEnd", "init.Reply = nil\nreturn original(ctx, init, ev)"), simulator},
+	{"a child answers to nobody", around(outbox+"TerminalSubject", "return s.Done(agent, run, init.Token)"), simulator},
 	{"who was asked in vain is not told", around(step+"void", ""), simulator},
 
 	// Tools.
@@ -151,10 +152,12 @@ var mutants = []mutant{
 	},
 	{"a call is made with the arguments that an approver replaced", value(step+"release", "Edited", "0"), simulator},
 	{"an edited call is made that the policy denies", around(step+"refuseEdit", `
-		if p.Call.ruling.Verdict == VerdictDeny {
-			p.Call.ruling.Verdict = VerdictAllow
+		if ev.Edited != nil && ev.Edited.Verdict == VerdictDeny {
+			edited := *ev.Edited
+			edited.Verdict = VerdictAllow
+			ev.Edited = &edited
 		}
-		return original(c, p, who)`), simulator},
+		return original(c, d, ev)`), simulator},
 	{"an edited call is made that others decide on", condition(step+"refuseEdit", "unmet", "false"), simulator},
 	{"a grant is never used up", around(core+"use", "if grants[i].Uses == 1 {\nreturn grants\n}\nreturn original(grants, i)"), simulator},
 	{"a grant for one call covers others", condition(core+"grants.covers", "ArgsHash", "true"), simulator},

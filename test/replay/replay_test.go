@@ -316,7 +316,10 @@ func answer(h *core.Head, f core.Effect) core.Answered {
 	ref.Attempt = max(f.Attempt, 1)
 	ev := core.Answered{
 		Ref: ref, ParentID: f.Call, EventID: "answer", Data: json.RawMessage(`{"message":"yes","end":true}`), Who: "carl",
-		Address: wire.CallAddress{Domain: wire.DomainToken(f.Lanes()[0]), Type: wire.NameToken(f.Type), Call: f.Call},
+		Address: wire.CallAddress{
+			Domain: wire.DomainToken(f.Lanes()[0]), Type: wire.NameToken(f.Type), Agent: wire.NameToken(h.Agent), Run: h.Key(),
+			Call: ref.EventID(),
+		},
 	}
 	for _, c := range h.Calls {
 		if c.ID == f.Call && c.Gate != nil {

@@ -1,0 +1,51 @@
+package core
+
+import (
+	"cmp"
+	"encoding/json"
+
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// RunName is the name of the run that an init event, or a call of an agent, starts. address is where it was delivered.
+func RunName(address wire.Address, ev wire.Event) string {
+	if address.Kind == wire.KindStart {
+		return cmp.Or(ev.Subject, wire.DefaultSubject(wire.InitToken(ev.Source, ev.ID)))
+	}
+	ref, _ := wire.ParseCallRef(address.Call.Call) // a call without a proper id starts nothing
+	return ev.Subject + "/" + ref.ID
+}
+
+// NewInit is what a run keeps of the event that starts it: an init event, or a call of the agent. address is where it was
+// delivered.
+func NewInit(address wire.Address, ev wire.Event) Init {
+	init := Init{
+		ID: ev.ID, Source: ev.Source, Token: wire.InitToken(ev.Source, ev.ID), AccessControl: ev.AccessControl,
+		RedirectTo: ev.RedirectTo, TraceParent: ev.TraceParent, TraceState: ev.TraceState,
+	}
+	if address.Kind != wire.KindOut {
+		init.Who = address.Who
+		return init
+	}
+	call := address.Call
+	init.Reply = &call
+	init.ReplySubject = parentSubject(ev)
+	ref, _ := wire.ParseCallRef(call.Call) // a call without a proper id starts nothing
+	// All attempts at one call are one init.
+	init.Token = wire.InitToken("", ref.ID)
+	init.DelegatedBy = &sdk.Delegation{Agent: ev.Agent, Run: ev.Subject, Call: ref.ID}
+	// Only workers publish calls, and each names the principal that the broker enforced where the first run was started.
+	init.Who, _ = ev.Extensions[wire.Initiator].(string)
+	return init
+}
+
+// parentSubject is the CloudEvents subject that the caller wants to be answered under.
+func parentSubject(ev wire.Event) string {
+	var data map[string]json.RawMessage
+	var subject string
+	if json.Unmarshal(ev.Data, &data) == nil && json.Unmarshal(data[sdk.ParentSubjectField], &subject) == nil && subject != "" {
+		return subject
+	}
+	return ev.Subject
+}
