@@ -25,8 +25,10 @@ func (p *pass) answers(ctx context.Context, x *index, run wire.RunKey, e *core.E
 		return err
 	}
 	awaited := map[string]bool{}
-	for _, c := range open(&e.Head) {
-		awaited[c.ID] = true
+	for i := range e.Head.Calls {
+		if c := &e.Head.Calls[i]; c.Awaited() {
+			awaited[c.ID] = true
+		}
 	}
 	var absorbed map[uint64]bool
 	for _, subject := range received {

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/outbox"
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
@@ -82,9 +83,10 @@ func (p *pass) init(ctx context.Context, z broker.Zone, agent string, d broker.D
 
 // ended reports whether the terminal event of a message that starts a run is there, or can no longer be.
 func (p *pass) ended(ctx context.Context, m runner.Message) (bool, error) {
-	zone, subject := broker.ZoneDone, p.subjects.Done(m.Address.Agent, m.Address.Run, wire.InitToken(m.Event.Source, m.Event.ID))
+	init := core.NewInit(m.Address, m.Event)
+	zone, subject := broker.ZoneDone, outbox.TerminalSubject(p.subjects, m.Address.Agent, m.Address.Run, &init)
 	if m.Address.Kind == wire.KindOut {
-		zone, subject = broker.ZoneIn, p.subjects.Reply(m.Address.Call)
+		zone = broker.ZoneIn
 		voided, err := p.Conn.LastDelivery(ctx, broker.ZoneOut, p.subjects.Void(m.Address.Call))
 		if err != nil || voided != nil {
 			return voided != nil, err // nobody waits for an answer

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -11,8 +10,8 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/outbox"
 	"agentd/internal/runner"
-	"agentd/sdk"
 )
 
 // orphans examines the calls that runs of a partition have on the broker. known are the partition's runs by token.
@@ -86,11 +85,8 @@ func (p *pass) orphan(ctx context.Context, x *index, call wire.Address, subject 
 	}
 	return p.deal(ctx, Finding{Kind: CallOrphaned, Agent: ev.Agent, Run: ev.Subject, What: subject, Action: "voided"},
 		func(ctx context.Context) error {
-			err := p.Conn.Publish(ctx, p.subjects.Void(call.Call), voidOf(ev, p.subjects.Reply(call.Call)))
-			if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
-				return nil // the run itself was quicker
-			}
-			return err
+			void := outbox.Void(p.subjects, call.Call, ev)
+			return p.Conn.Publish(ctx, void.Subject, void.Event)
 		})
 }
 
@@ -98,14 +94,4 @@ func expired(call wire.Event, now time.Time) bool {
 	text, _ := call.Extensions[wire.ExpiryTime].(string)
 	at, err := time.Parse(time.RFC3339, text)
 	return err == nil && at.Before(now)
-}
-
-// voidOf is the event that ends a call, from nothing but the call, so that it is the same whoever makes it.
-func voidOf(call wire.Event, reply string) wire.Event {
-	return wire.Event{
-		ID: call.ID + "-void", Source: reply, Type: call.Type, Subject: call.Subject, Time: call.Time,
-		DataContentType: wire.ContentTypeJSON, Data: json.RawMessage("{}"), AccessControl: call.AccessControl,
-		ExecutionUnits: call.ExecutionUnits, Domain: call.Domain, Agent: call.Agent, ParentID: call.ID,
-		TraceParent: call.TraceParent, TraceState: call.TraceState,
-	}
 }

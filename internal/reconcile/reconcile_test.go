@@ -156,6 +156,32 @@ func TestRun_RestartsLostRuns(t *testing.T) {
 	}
 }
 
+// TestRun_OrphansAreVoidedAsByTheirRun: a service that tells events by their type must not take the void for the call.
+func TestRun_OrphansAreVoidedAsByTheirRun(t *testing.T) {
+	t.Parallel()
+	r := start(t, onRedis)
+	b := r.begin("add")
+	r.waiting(b, 1)
+	r.settled()
+	call := r.call(b)
+	r.redis.Wipe()
+	r.pass()
+	d, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, r.conn.Subjects().Void(call))
+	r.check("look for the void", err)
+	if d == nil {
+		t.Fatal("the call was not voided")
+	}
+	void, err := wire.DecodeEvent(d.Headers(), d.Data())
+	r.check("decode the void", err)
+	want := wire.Event{
+		ID: call.Call + "-void", Source: r.conn.Subjects().Reply(call), Type: "sys.calc.add.void", Subject: b.subject,
+		ParentID: call.Call, Agent: "desk", DataContentType: "application/json", Data: []byte("{}"),
+	}
+	if diff := cmp.Diff(want, void); diff != "" {
+		t.Errorf("the void (-want +got):\n%s", diff)
+	}
+}
+
 // TestRun_LateAnswersToLostRunsChangeNothing: a service may have been at work when the store was lost.
 func TestRun_LateAnswersToLostRunsChangeNothing(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/outbox"
 	"agentd/internal/runner"
 )
 
@@ -174,32 +175,6 @@ func (p *pass) timer(ctx context.Context, x *index, run wire.RunKey, e *core.Ent
 	return p.deal(ctx, found(TimerLost, e, p.subjects.Timer(agent, run), "armed again"), p.repair(run, e))
 }
 
-// addresses are where the last attempt at an open call is, one for each domain.
-func addresses(run wire.RunKey, agent string, c *core.Call) []wire.CallAddress {
-	domains := c.Domains
-	if len(domains) == 0 {
-		domains = []string{""}
-	}
-	all := make([]wire.CallAddress, len(domains))
-	for i, domain := range domains {
-		ref := wire.CallRef{ID: c.ID, Attempt: max(c.Attempt, 1)}
-		if i > 0 {
-			ref.Domain = wire.DomainToken(domain)
-		}
-		all[i] = wire.CallAddress{
-			Domain: wire.DomainToken(domain), Type: wire.NameToken(c.Type), Agent: wire.NameToken(agent), Run: run, Call: ref.EventID(),
-		}
-	}
-	return all
-}
-
-// open are the calls that others are to answer.
-func open(h *core.Head) []core.Call {
-	return slices.DeleteFunc(slices.Clone(h.Calls), func(c core.Call) bool {
-		return c.Closed() || c.Kind == core.CallInline || c.Held != "" || c.Status != core.CallSuspended
-	})
-}
-
 // calls finds a run whose calls are not on the broker.
 func (p *pass) calls(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) error {
 	sent, err := x.runOf(ctx, wire.KindOut, run)
@@ -207,11 +182,12 @@ func (p *pass) calls(ctx context.Context, x *index, run wire.RunKey, e *core.Ent
 		return err
 	}
 	var missing []string
-	for _, c := range open(&e.Head) {
-		if c.RetryAt > 0 {
-			continue // the attempt before is over, the next one is to come
+	for i := range e.Head.Calls {
+		c := &e.Head.Calls[i]
+		if !c.Awaited() || c.RetryAt > 0 {
+			continue // where there is a time for the next attempt, the one before is over
 		}
-		for _, at := range addresses(run, e.Head.Agent, &c) {
+		for _, at := range c.Addresses(&e.Head) {
 			if subject := p.subjects.Call(at); !slices.Contains(sent, subject) {
 				missing = append(missing, subject)
 			}
@@ -235,9 +211,9 @@ func (p *pass) terminal(ctx context.Context, x *index, run wire.RunKey, e *core.
 	if h.Purged != nil {
 		return false, nil
 	}
-	zone, subject := broker.ZoneDone, p.subjects.Done(h.Agent, run, h.Init.Token)
+	zone, subject := broker.ZoneDone, outbox.TerminalSubject(p.subjects, h.Agent, run, &h.Init)
 	if h.Init.Reply != nil {
-		zone, subject = broker.ZoneIn, p.subjects.Reply(*h.Init.Reply)
+		zone = broker.ZoneIn
 	}
 	if !p.kept(zone, e.At) {
 		return false, nil // it was there for as long as it had to be
