@@ -15,8 +15,8 @@ type OpenCall struct {
 	// Call is the call's id, which all its events share; Event is the one that was published last.
 	Call  string
 	Event wire.Event
-	// Reply is where an answer to Event goes.
-	Reply string
+	// Address is where Event is.
+	Address wire.CallAddress
 }
 
 // OpenCalls lists the calls of a contract type with that dataschema that are not due yet and have neither an answer nor a
@@ -45,11 +45,11 @@ func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) (
 			return
 		}
 		ref, ok := wire.ParseCallRef(event.ID)
-		reply, _ := c.ReplySubject(m.Subject())
-		if !ok {
+		address, err := c.subjects.Parse(m.Subject())
+		if !ok || err != nil {
 			return
 		}
-		call := OpenCall{Call: ref.ID, Event: event, Reply: reply}
+		call := OpenCall{Call: ref.ID, Event: event, Address: address.Call}
 		if i := slices.IndexFunc(calls, func(o OpenCall) bool { return o.Call == ref.ID }); i >= 0 {
 			calls[i] = call
 			return

@@ -197,7 +197,7 @@ func TestOpenCalls_AreThoseWithoutAnswerVoidOrPassedDeadline(t *testing.T) {
 	}
 	var got [][]string
 	for _, o := range open {
-		got = append(got, []string{o.Call, o.Event.ID, o.Reply})
+		got = append(got, []string{o.Call, o.Event.ID, c.subjects.Reply(o.Address)})
 	}
 	want := [][]string{
 		{ids[0], ids[0], c.subjects.Reply(address(ids[0]))},

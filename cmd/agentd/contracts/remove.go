@@ -2,22 +2,20 @@ package contracts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
+	"agentd/internal/outbox"
 	"agentd/internal/show"
 	"agentd/sdk"
-	"agentd/sdk/wire"
 )
 
 func removeCommand(a *cli.App) *cobra.Command {
@@ -81,7 +79,7 @@ func remove(ctx context.Context, a *cli.App, c *cli.Client, r broker.Registry, r
 	for _, call := range open {
 		one := openCall{Agent: call.Event.Agent, Run: call.Event.Subject, Call: call.Call}
 		if yes {
-			if one.Answered, err = answerMissing(ctx, c, call, dataschema); err != nil {
+			if one.Answered, err = withdraw(ctx, c, call, p.Contract.URI); err != nil {
 				return removedAllTheSame(result, err)
 			}
 			one.meanwhile = !one.Answered
@@ -123,21 +121,15 @@ func removable(ctx context.Context, r broker.Registry, ref string) (contracts.Pu
 	return p, cli.Usagef("%q: %s is a range; name the exact version to remove", ref, version)
 }
 
-// answerMissing ends a call with an error, unless somebody answered it meanwhile. The event depends on the call alone, so
-// that doing it again is harmless.
-func answerMissing(ctx context.Context, c *cli.Client, call broker.OpenCall, dataschema string) (bool, error) {
-	in := &call.Event
-	data, err := json.Marshal(wire.NewProblem(sdk.Errorf(sdk.CodeContractMissing,
-		"%s was removed from the registry of contracts while the call was open; whether it was carried out is not known", dataschema)))
+// withdraw ends a call of the contract with that uri with an error, unless somebody answered it meanwhile. To do it again is
+// harmless.
+func withdraw(ctx context.Context, c *cli.Client, call broker.OpenCall, uri string) (bool, error) {
+	errorSchema := sdk.SchemaRef(uri, contracts.Wildcard)
+	m, err := outbox.Withdrawn(c.Subjects(), call.Address, call.Event, errorSchema, cli.Source)
 	if err != nil {
-		return false, fmt.Errorf("encode answer: %w", err)
+		return false, err
 	}
-	uri, _, _ := contracts.ParseSchemaRef(dataschema)
-	err = c.Publish(ctx, call.Reply, wire.Event{
-		ID: in.ID + "-removed", Source: cli.Source, Type: wire.ErrorType(in.Type), Subject: in.Subject, Time: in.Time.Truncate(time.Millisecond),
-		DataContentType: wire.ContentTypeJSON, DataSchema: sdk.SchemaRef(uri, contracts.Wildcard), Data: data,
-		To: in.RedirectTo, ParentID: in.ID, AccessControl: in.AccessControl, TraceParent: in.TraceParent, TraceState: in.TraceState,
-	})
+	err = c.Publish(ctx, m.Subject, m.Event)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 		return false, nil
 	}
