@@ -112,22 +112,6 @@ type PermissionTerms struct {
 	Stages []PermissionStage
 }
 
-// Admit reports whether what people allowed before stands for asking about another call of the tool under the terms, in a run
-// of the initiator: the terms offer that scope, and everybody whom they need is among those who allowed it. Else a request
-// under light terms would let a call pass that must be asked for under heavier ones.
-func (t PermissionTerms) Admit(scope GrantScope, by []string, signed bool, initiator string) bool {
-	if scope != ScopeCall && !slices.Contains(t.Scopes, scope) || t.Signed && !signed {
-		return false
-	}
-	named := t.Quorum > 1 || t.FourEyes || len(t.Approvers) > 0
-	if named && len(by) < max(t.Quorum, 1) {
-		return false
-	}
-	return !slices.ContainsFunc(by, func(who string) bool {
-		return len(t.Approvers) > 0 && !slices.Contains(t.Approvers, who) || t.FourEyes && (who == "" || who == initiator)
-	})
-}
-
 // Consent is what people have allowed, as far as terms look at it.
 type Consent struct {
 	Scope GrantScope
@@ -276,12 +260,19 @@ type GrantRecord struct {
 	// By are the principals that allowed it, At when, in Unix milliseconds.
 	By []string `json:"by"`
 	// Signed says that all of them signed their decisions.
-	Signed bool   `json:"signed,omitempty"`
-	At     int64  `json:"at"`
-	Run    string `json:"run"`
-	Uses   int    `json:"uses,omitempty"`
+	Signed bool `json:"signed,omitempty"`
+	// Domains are those that were asked one after the other, up to the one that decided. Without them the grant covers nothing.
+	Domains []string `json:"domains,omitempty"`
+	At      int64    `json:"at"`
+	Run     string   `json:"run"`
+	Uses    int      `json:"uses,omitempty"`
 	// Expires is in Unix milliseconds; 0 is never.
 	Expires int64 `json:"expires,omitempty"`
+}
+
+// Consent is what the grant says that people have allowed.
+func (g *GrantRecord) Consent() Consent {
+	return Consent{Scope: g.Scope, By: g.By, Signed: g.Signed, Domains: g.Domains}
 }
 
 // PermissionManager decides which calls of an agent need permission. Everything it does may be repeated after a crash,
@@ -291,8 +282,9 @@ type GrantRecord struct {
 type PermissionManager interface {
 	// Check judges one call.
 	Check(ctx context.Context, c PermissionCheck) (PermissionRuling, error)
-	// Reserve looks for a grant wider than a run that covers a call which is to be asked for and that c.Terms admit, and takes
-	// one use of it under the call's id: a call that has one gets the same again. It returns the grant's id, or "".
+	// Reserve looks for a grant wider than a run that covers a call which is to be asked for and that leaves nothing of c.Terms
+	// unmet, and takes one use of it under the call's id: a call that has one gets the same again. It returns the grant's id,
+	// or "".
 	Reserve(ctx context.Context, c PermissionCheck) (grant string, err error)
 	// Request completes the data of a request before it is kept; it may change what the approver is shown.
 	Request(ctx context.Context, c PermissionCheck, r PermissionRequest) (PermissionRequest, error)

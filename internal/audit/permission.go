@@ -24,15 +24,15 @@ type request struct {
 	allowed []decided
 }
 
-// decided is one decision that counted.
+// decided is one decision that counted, and the domain that was asked then.
 type decided struct {
-	who string
+	who, domain string
 	sdk.PermissionDecision
 }
 
 // grant is what a decision allows beyond its own call.
 type grant struct {
-	tool string
+	tool, domain string
 	sdk.PermissionDecision
 	used int
 }
@@ -127,7 +127,7 @@ func (c *Checker) decision(r *run, last, e *core.Entry, d *core.Decision) {
 	case d.Request == "":
 		c.usesGrant(r, e, d)
 	case d.Grant != "":
-		c.releases(r, e, d)
+		c.releases(r, last, e, d)
 	case d.Event != "":
 		c.decides(r, last, e, d)
 	case d.Decision != sdk.DecisionDeny:
@@ -143,7 +143,7 @@ func (c *Checker) decides(r *run, last, e *core.Entry, d *core.Decision) {
 		c.violate("I13", r.key, "entry %d decides request %s for call %s, which is not open", e.Rev, d.Request, d.Call)
 		return
 	}
-	made := decided{who: d.Who, PermissionDecision: sdk.PermissionDecision{
+	made := decided{who: d.Who, domain: last.Head.Calls[open].Domains[0], PermissionDecision: sdk.PermissionDecision{
 		Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
 	}}
 	if in := c.inputs[positionOf(e.Cause)]; in != nil && !in.forgotten {
@@ -163,7 +163,7 @@ func (c *Checker) decides(r *run, last, e *core.Entry, d *core.Decision) {
 		c.violate("I13", r.key, "entry %d takes a decision on request %s for another", e.Rev, d.Request)
 	}
 	c.mayDecide(r, e, q, d)
-	if c.edited(r, e, q, &made, last.Head.Calls[open].Domains); d.Decision == sdk.DecisionAllow {
+	if c.edited(r, e, q, &made); d.Decision == sdk.DecisionAllow {
 		c.allow(r, e, q, d.Request, made)
 	}
 }
@@ -190,8 +190,8 @@ func (c *Checker) mayDecide(r *run, e *core.Entry, q *request, d *core.Decision)
 	}
 }
 
-// edited checks that arguments are changed by whom, and to what, they may be; the domains were asked.
-func (c *Checker) edited(r *run, e *core.Entry, q *request, d *decided, domains []string) {
+// edited checks that arguments are changed by whom, and to what, they may be.
+func (c *Checker) edited(r *run, e *core.Entry, q *request, d *decided) {
 	i := slices.IndexFunc(e.Edits, func(edit core.Edit) bool { return edit.Call == q.call })
 	alone := d.Decision == sdk.DecisionAllow && q.gate.Mode == sdk.PermissionHold && q.gate.Quorum <= 1 && d.Scope == sdk.ScopeCall
 	switch {
@@ -204,26 +204,29 @@ func (c *Checker) edited(r *run, e *core.Entry, q *request, d *decided, domains 
 		if want, err := wire.Canonicalize(d.Args); err != nil || !bytes.Equal(want, e.Edits[i].Args) {
 			c.violate("I13", r.key, "entry %d changes the arguments of call %s to others than were allowed", e.Rev, q.call)
 		}
-		c.editedByPolicy(r, e, q, d, domains)
+		c.editedByPolicy(r, e, q, d)
 	}
 }
 
-// editedByPolicy checks that one person, asked in the domains, may allow the call as they edited it.
-func (c *Checker) editedByPolicy(r *run, e *core.Entry, q *request, d *decided, domains []string) {
+// editedByPolicy checks that one person may allow the call as they edited it.
+func (c *Checker) editedByPolicy(r *run, e *core.Entry, q *request, d *decided) {
 	if c.policy == nil {
 		return
 	}
 	ruling := c.policy(e.Head.Spec, q.tool, d.Args)
 	t := &ruling.Terms
-	asked := slices.ContainsFunc(t.Stages, func(s sdk.PermissionStage) bool { return slices.Contains(domains, s.Domain) })
 	switch {
 	case ruling.Verdict == sdk.PermissionAllow:
 	case ruling.Verdict != sdk.PermissionAsk:
 		c.violate("I13", r.key, "entry %d has call %s made with arguments that the policy denies", e.Rev, q.call)
-	case !asked, t.Quorum > 1, t.Signed && !q.gate.Signed, t.FourEyes && (d.who == "" || d.who == e.Head.Init.Who),
+	case !asks(t, d.domain), t.Quorum > 1, t.Signed && !q.gate.Signed, t.FourEyes && (d.who == "" || d.who == e.Head.Init.Who),
 		len(t.Approvers) > 0 && !slices.Contains(t.Approvers, d.who):
-		c.violate("I13", r.key, "entry %d has call %s made with arguments that %q in %v alone may not allow", e.Rev, q.call, d.who, domains)
+		c.violate("I13", r.key, "entry %d has call %s made with arguments that %q in %s alone may not allow", e.Rev, q.call, d.who, d.domain)
 	}
+}
+
+func asks(t *sdk.PermissionTerms, domain string) bool {
+	return slices.ContainsFunc(t.Stages, func(s sdk.PermissionStage) bool { return s.Domain == domain })
 }
 
 // allow notes that somebody allowed a request: its call may be made when all have whom it needs, and more if all said so.
@@ -245,15 +248,15 @@ func (c *Checker) allow(r *run, e *core.Entry, q *request, id string, d decided)
 		d.Uses = 1
 	}
 	if d.Scope != sdk.ScopeCall || q.gate.Mode == sdk.PermissionRetry {
-		r.grants[id] = &grant{tool: q.tool, PermissionDecision: d.PermissionDecision}
+		r.grants[id] = &grant{tool: q.tool, domain: d.domain, PermissionDecision: d.PermissionDecision}
 	}
 	if d.Scope == sdk.ScopePrincipal {
-		c.recorded[id] = record{e.Head.Agent, e.Head.Init.Who, q.tool}
+		c.recorded[id] = record{e.Head.Agent, e.Head.Init.Who, q.tool, d.domain}
 	}
 }
 
 // record is a grant that reaches beyond its run.
-type record struct{ agent, principal, tool string }
+type record struct{ agent, principal, tool, domain string }
 
 // usesGrant checks a call that a grant covers.
 func (c *Checker) usesGrant(r *run, e *core.Entry, d *core.Decision) {
@@ -262,10 +265,11 @@ func (c *Checker) usesGrant(r *run, e *core.Entry, d *core.Decision) {
 		return
 	}
 	k.approved = true
+	c.usesDomain(r, e, k, d.Grant)
 	g := r.grants[d.Grant]
 	if g == nil || g.Scope == sdk.ScopePrincipal {
 		made, known := c.recorded[d.Grant]
-		if mine := (record{e.Head.Agent, e.Head.Init.Who, k.tool}); known && made != mine || !known && c.policy != nil {
+		if mine := (record{e.Head.Agent, e.Head.Init.Who, k.tool, made.domain}); known && made != mine || !known && c.policy != nil {
 			c.violate("I13", r.key, "call %s of %s uses the grant %s, which is not for it", k.id, k.tool, d.Grant)
 		}
 		return
@@ -281,8 +285,23 @@ func (c *Checker) usesGrant(r *run, e *core.Entry, d *core.Decision) {
 	}
 }
 
+// usesDomain checks that the domain which decided on a grant is one that the policy asks about the call.
+func (c *Checker) usesDomain(r *run, e *core.Entry, k *call, grant string) {
+	domain := c.recorded[grant].domain
+	if g := r.grants[grant]; g != nil {
+		domain = g.domain
+	}
+	if c.policy == nil || domain == "" {
+		return
+	}
+	ruling := c.policy(e.Head.Spec, k.tool, k.args)
+	if ruling.Verdict == sdk.PermissionAsk && !asks(&ruling.Terms, domain) {
+		c.violate("I13", r.key, "call %s of %s uses the grant %s, which %s gave, and is not asked", k.id, k.tool, grant, domain)
+	}
+}
+
 // releases checks that a request which became needless is covered by the decision on another one of its round.
-func (c *Checker) releases(r *run, e *core.Entry, d *core.Decision) {
+func (c *Checker) releases(r *run, last, e *core.Entry, d *core.Decision) {
 	q, k, g := r.requests[d.Request], r.calls[d.Call], r.grants[d.Grant]
 	switch {
 	case q == nil || k == nil || g == nil || q.call != d.Call || g.tool != q.tool:
@@ -291,6 +310,8 @@ func (c *Checker) releases(r *run, e *core.Entry, d *core.Decision) {
 		c.violate("I13", r.key, "entry %d allows call %s by a grant of the scope %s", e.Rev, d.Call, g.Scope)
 	case q.gate.Quorum > len(r.requests[d.Grant].allowed):
 		c.violate("I13", r.key, "entry %d allows call %s, for which %d are needed, by a decision of fewer", e.Rev, d.Call, q.gate.Quorum)
+	case !slices.ContainsFunc(last.Head.Calls, func(o core.Call) bool { return o.ID == d.Request && o.Domains[0] == g.domain }):
+		c.violate("I13", r.key, "entry %d allows call %s by a decision of %s, which is not asked about it", e.Rev, d.Call, g.domain)
 	default:
 		for _, by := range r.requests[d.Grant].allowed {
 			if len(q.gate.Approvers) > 0 && !slices.Contains(q.gate.Approvers, by.who) || q.gate.FourEyes && by.who == e.Head.Init.Who {

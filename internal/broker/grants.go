@@ -113,7 +113,7 @@ func (g Grants) Record(ctx context.Context, record sdk.GrantRecord) error {
 	})
 }
 
-// Reserve takes one use of a grant under a call's id, and returns the grant's id: "" if none covers it that the terms admit. A
+// Reserve takes one use of a grant under a call's id, and returns the grant's id: "" if none covers it that meets the terms. A
 // call that has a reservation gets the same again.
 func (g Grants) Reserve(ctx context.Context, c sdk.PermissionCheck) (grant string, err error) {
 	call := c.Call
@@ -127,7 +127,7 @@ func (g Grants) Reserve(ctx context.Context, c sdk.PermissionCheck) (grant strin
 		}
 		for i := range h.Grants {
 			k := &h.Grants[i]
-			if k.spent(time.Now().UnixMilli()) || !c.Terms.Admit(k.Scope, k.By, k.Signed, c.Initiator) {
+			if k.spent(time.Now().UnixMilli()) || len(c.Terms.Unmet(k.Consent(), c.Initiator)) > 0 {
 				continue
 			}
 			k.Used++

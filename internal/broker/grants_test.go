@@ -11,13 +11,16 @@ import (
 
 func payment(id string, uses int, expires int64) sdk.GrantRecord {
 	return sdk.GrantRecord{
-		ID: id, Agent: "clerk", Principal: "anna", Tool: "pay", Scope: sdk.ScopePrincipal, By: []string{"boss"}, Uses: uses, Expires: expires,
+		ID: id, Agent: "clerk", Principal: "anna", Tool: "pay", Scope: sdk.ScopePrincipal, By: []string{"boss"}, Domains: []string{sdk.HumanDomain},
+		Uses: uses, Expires: expires,
 	}
 }
 
 func paymentCall(call string) sdk.PermissionCheck {
 	return sdk.PermissionCheck{
-		Agent: "clerk", Initiator: "anna", Tool: "pay", Call: call, Terms: sdk.PermissionTerms{Scopes: []sdk.GrantScope{sdk.ScopePrincipal}},
+		Agent: "clerk", Initiator: "anna", Tool: "pay", Call: call, Terms: sdk.PermissionTerms{
+			Scopes: []sdk.GrantScope{sdk.ScopePrincipal}, Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain}},
+		},
 	}
 }
 

@@ -18,7 +18,7 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	}
 	c.Gate.Heard = append(slices.Clip(c.Gate.Heard), heard)
 	if ev.Decision == nil {
-		if refusal := c.Gate.refuseError(ev.Who, t.Head.Init.Who); refusal != nil {
+		if refusal := c.refuseError(ev.Who, t.Head.Init.Who); refusal != nil {
 			return t.rejected(c, Decision{Request: c.ID, Call: c.Gate.Call, Event: ev.EventID, Source: ev.Source, Who: ev.Who}, refusal)
 		}
 		t.close(c, Result{Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Error: true, Event: ev.EventID, Source: ev.Source, Who: ev.Who})
@@ -62,13 +62,13 @@ func (t *transition) rejected(c *Call, record Decision, why *sdk.Error) error {
 
 // refuseError says why an error of somebody who was asked does not count, or nil. It ends the run, so nobody may report one
 // who may not decide either.
-func (g *Gate) refuseError(who, initiator string) *sdk.Error {
-	one := g.terms()
+func (c *Call) refuseError(who, initiator string) *sdk.Error {
+	one := c.terms()
 	one.Quorum = 1
 	switch {
-	case g.Signed:
+	case c.Gate.Signed:
 		return sdk.Errorf(sdk.CodeDecisionRefused, "an error is not signed, so it cannot take the place of a decision")
-	case !one.Admit(sdk.ScopeCall, []string{who}, false, initiator):
+	case len(one.Unmet(sdk.Consent{Scope: sdk.ScopeCall, By: []string{who}, Domains: c.asked()}, initiator)) > 0:
 		return sdk.Errorf(sdk.CodeDecisionRefused, "%q may not decide, nor say that nobody can", who)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 // agree adds somebody to those who allow the request, and narrows their decision to what all of them want: one must not
 // grant alone what takes several.
 func (g *Gate) agree(d *sdk.PermissionDecision, ev Answered) {
-	wants := Agreement{Scope: d.Scope, Pattern: d.Pattern, Uses: d.Uses, Expires: d.ExpiresMillis}
+	wants := Agreement{Stage: len(g.Passed), Scope: d.Scope, Pattern: d.Pattern, Uses: d.Uses, Expires: d.ExpiresMillis}
 	switch {
 	case len(g.Allowed) == 0 && d.Scope != sdk.ScopeCall:
 		g.Agreed = &wants
@@ -163,10 +163,20 @@ func eventDigest(id string) string {
 }
 
 // terms are those that say what a decision for several calls means for this one.
-func (g *Gate) terms() sdk.PermissionTerms {
-	return sdk.PermissionTerms{
+func (c *Call) terms() sdk.PermissionTerms {
+	g := c.Gate
+	t := sdk.PermissionTerms{
 		Scopes: g.Scopes, Quorum: g.Quorum, FourEyes: g.FourEyes, Approvers: g.Approvers, Signed: g.Signed,
 	}
+	for _, domain := range c.asked() {
+		t.Stages = append(t.Stages, sdk.PermissionStage{Domain: domain})
+	}
+	return t
+}
+
+// coveredBy reports whether the consent to another request stands for this one as well, which the same domain is asked now.
+func (c *Call) coveredBy(consent sdk.Consent, initiator string) bool {
+	return slices.Equal(c.asked(), consent.Domains) && len(c.terms().Unmet(consent, initiator)) == 0
 }
 
 func (g *Gate) scopes() []sdk.GrantScope {
@@ -241,6 +251,7 @@ func (t *transition) grant(c *Call, d sdk.PermissionDecision, by []string) {
 	}
 	if !g.Deny {
 		g.By, g.Signed = slices.DeleteFunc(slices.Clone(by), func(who string) bool { return who == "" }), c.Gate.Signed
+		g.Domains = c.asked()
 	}
 	if d.Scope == sdk.ScopeCall {
 		g.ArgsHash, g.Uses = c.Gate.ArgsHash, 0
@@ -250,7 +261,7 @@ func (t *transition) grant(c *Call, d sdk.PermissionDecision, by []string) {
 	}
 	if d.Scope == sdk.ScopePrincipal && !g.Deny {
 		t.Records = append(t.Records, sdk.GrantRecord{
-			ID: c.ID, Agent: h.Agent, Principal: h.Init.Who, Tool: c.Tool, Scope: d.Scope, By: by, Signed: c.Gate.Signed,
+			ID: c.ID, Agent: h.Agent, Principal: h.Init.Who, Tool: c.Tool, Scope: d.Scope, By: by, Signed: c.Gate.Signed, Domains: c.asked(),
 			At: t.in.At, Run: h.Run, Uses: d.Uses, Expires: d.ExpiresMillis,
 		})
 		t.Effects = append(t.Effects, Effect{Kind: EffectGrant, Call: c.ID})
@@ -282,18 +293,19 @@ func (t *transition) release(gated *Call, tool *Tool, d sdk.PermissionDecision) 
 }
 
 // releaseOthers lets the other held calls of the tool be made that a decision for the whole tool covers, and withdraws their
-// requests: those that whoever decided might have decided too. Each is a use of the grant; those of a grant wider than the run
-// are counted where it is kept, so with a bound there its calls are asked for one by one.
+// requests: those that whoever decided might have decided too, because the same domain is asked now. Each is a use of the grant;
+// those of a grant wider than the run are counted where it is kept, so with a bound there its calls are asked for one by one.
 func (t *transition) releaseOthers(decided *Call, d sdk.PermissionDecision, by []string, received int64) {
 	h := &t.Head
 	if d.ExpiresMillis > 0 && d.ExpiresMillis <= t.in.At || d.Scope == sdk.ScopePrincipal && d.Uses > 0 {
 		return
 	}
+	consent := sdk.Consent{Scope: d.Scope, By: by, Signed: decided.Gate.Signed, Domains: decided.asked()}
 	released := 0
 	for i := range h.Calls {
 		c := &h.Calls[i]
 		if c.Kind != CallPermission || c.Closed() || c.Tool != decided.Tool || c.Gate.Mode != sdk.PermissionHold || received >= c.Due ||
-			!c.Gate.terms().Admit(d.Scope, by, decided.Gate.Signed, h.Init.Who) {
+			!c.coveredBy(consent, h.Init.Who) {
 			continue
 		}
 		if d.Uses > 0 && released == d.Uses {

@@ -43,8 +43,10 @@ type Gate struct {
 	Told bool `json:"told,omitempty"`
 }
 
-// Agreement is how far beyond its call several people want to allow a request.
+// Agreement is how far beyond its call several people want to allow a request. Stage counts the domains that were asked before
+// them: people of two domains agree on no more than the call.
 type Agreement struct {
+	Stage   int            `json:"stage,omitempty"`
 	Scope   sdk.GrantScope `json:"scope"`
 	Pattern string         `json:"pattern,omitempty"`
 	Uses    int            `json:"uses,omitempty"`
@@ -65,6 +67,8 @@ type Grant struct {
 	// By are the principals that allowed it, none for somebody anonymous; Signed says that all of them signed.
 	By     []string `json:"by,omitempty"`
 	Signed bool     `json:"signed,omitempty"`
+	// Domains are those that were asked one after the other, up to the one that decided. A grant without them allows nothing.
+	Domains []string `json:"domains,omitempty"`
 	// Uses are left; 0 is unbounded. Expires is in Unix milliseconds; 0 is never.
 	Uses    int   `json:"uses,omitempty"`
 	Expires int64 `json:"expires,omitempty"`
@@ -99,6 +103,10 @@ func (c *Call) asked() []string {
 		return nil // an older version of agentd did not keep them
 	}
 	return append(slices.Clip(c.Gate.Passed), c.Domains...)
+}
+
+func (g *Grant) consent() sdk.Consent {
+	return sdk.Consent{Scope: g.Scope, By: g.By, Signed: g.Signed, Domains: g.Domains}
 }
 
 func denial(tool, reason string) *sdk.Error {

@@ -104,7 +104,7 @@ func (g *grants) covering(tool string, args json.RawMessage, terms *sdk.Permissi
 		if k.Deny {
 			return i
 		}
-		if found < 0 && terms.Admit(k.Scope, k.By, k.Signed, g.initiator) {
+		if found < 0 && len(terms.Unmet(k.consent(), g.initiator)) == 0 {
 			found = i
 		}
 	}

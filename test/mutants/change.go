@@ -312,7 +312,7 @@ func (m module) function(name string) (*source, *ast.FuncDecl, error) {
 
 // split parts the name of a function into its package's folder and its name there.
 func split(function string) (folder, local string) {
-	dot := strings.LastIndex(function, "/")
+	dot := strings.LastIndex(function, "/") + 1
 	dot += strings.Index(function[dot:], ".")
 	return function[:dot], function[dot+1:]
 }

@@ -144,7 +144,8 @@ var mutants = []mutant{
 	{"one approver counts twice", condition(step+"refuse", "Allowed", "false"), simulator},
 	{"the first of several approvers is enough", condition(step+"decided", "Allowed Quorum", "false"), simulator},
 	{"one of several approvers grants more than the call", around(core+"Gate.agree", "wanted := *d\noriginal(d, ev)\n*d = wanted"), simulator},
-	{"a decision for a tool releases what its author may not decide", condition(step+"releaseOthers", "Admit", "true"), simulator},
+	{"a decision for a tool releases what its author may not decide", around(core+"Call.coveredBy", "return true"), simulator},
+	{"a grant covers what another domain decides on", condition("sdk.PermissionTerms.Unmet", "asks", "true"), simulator},
 	{"a denied call is made", call(step+"carryDecision", "deny denial", "t.release(gated, tool, d)"), simulator},
 	{
 		"what nobody decides is allowed",

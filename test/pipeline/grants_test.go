@@ -37,10 +37,12 @@ func TestGrant_CoversNoCallUnderHeavierTerms(t *testing.T) {
 			"quorum":    {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}, Quorum: 2},
 			"approvers": {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}, Approvers: []string{"the-boss"}},
 			"four eyes": {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}, FourEyes: true},
+			"domain":    {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}, Domain: "finance"},
 		},
 		sdk.ScopePrincipal: {
 			"scope":  {Scopes: []sdk.GrantScope{sdk.ScopeCall}},
 			"quorum": {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}, Quorum: 2},
+			"domain": {Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}, Domain: "finance"},
 		},
 	} {
 		for what, large := range terms {
@@ -71,6 +73,89 @@ func TestGrant_CoversNoCallUnderHeavierTerms(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Somebody allows all further calls of a tool while another domain is asked about one of them: it is not theirs to release.
+func TestGrant_ReleasesNoCallThatAnotherDomainDecides(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []sdk.GrantScope{sdk.ScopeTool, sdk.ScopePrincipal} {
+		t.Run(string(scope), func(t *testing.T) {
+			t.Parallel()
+			scopes := []sdk.GrantScope{sdk.ScopeCall, scope}
+			spec := desk()
+			spec.Permissions = heavier(sdk.PermissionPolicyTerms{Scopes: scopes}, sdk.PermissionPolicyTerms{Scopes: scopes, Domain: "finance"})
+			h := sdktest.Start(t, sdktest.Options{
+				Agents: []sdk.Agent{{Spec: spec}}, Identity: true,
+				Model: sdktest.Script(sdktest.Ask(add(1, 2), add(1000, 1)), sdktest.Say("done")),
+			})
+			r := h.SendAs("shop", "desk", h.Init("desk", hello()))
+			requests := map[float64]*sdktest.Call{}
+			for range 2 {
+				c := h.Call(sdk.TypePermissionRequest)
+				requests[first(c)] = c
+			}
+			small, large := requests[1], requests[1000]
+			if large.Event.Domain != "finance" {
+				t.Fatalf("asked %s about the large sum", large.Event.Domain)
+			}
+			d := sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: scope, ArgsHash: small.Data()["args_sha256"].(string)}
+			h.PublishAs("anna", small, small.Response(sdk.TypePermissionDecided, d))
+			call := h.Call("calc.add")
+			if string(call.Event.Data) != `{"a":1,"b":2}` {
+				t.Errorf("the call carries %s", call.Event.Data)
+			}
+			call.Answer("calc.added", sum(3))
+			h.NoCall("calc.add")
+			d = sdk.PermissionDecision{Decision: sdk.DecisionDeny, ArgsHash: large.Data()["args_sha256"].(string)}
+			h.PublishAs("fred", large, large.Response(sdk.TypePermissionDecided, d))
+			wantResponse(t, h.Done(r), "done")
+			h.NoCall("calc.add")
+			sound(t, h.Conn(), natsStore(h.Conn()))
+		})
+	}
+}
+
+// What a domain allowed to which a request was escalated covers calls whose request would take the same way.
+func TestGrant_OfALaterStageCoversWhatIsEscalatedTheSameWay(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{
+		Mode: sdk.PermissionRetry, TimeoutMillis: 50, Escalate: []sdk.PermissionStage{{Domain: "the.boss", TimeoutMillis: 3_600_000}},
+	}, "calc_add")
+	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Ask(add(1, 2)), sdktest.Say("done")))
+	r := h.Run("desk", hello())
+	h.Call(sdk.TypePermissionRequest)
+	request := h.Call(sdk.TypePermissionRequest)
+	if request.Event.Domain != "the.boss" {
+		t.Fatalf("asked %s", request.Event.Domain)
+	}
+	decide(request, sdk.PermissionDecision{Decision: sdk.DecisionAllow})
+	h.Call("calc.add").Answer("calc.added", sum(3))
+	wantResponse(t, h.Done(r), "done")
+	sound(t, h.Conn(), natsStore(h.Conn()))
+}
+
+// A grant that an older version stored says nothing of the domain that decided: it covers nothing.
+func TestGrant_WithoutItsDomainsCoversNothing(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}}, "calc_add")
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{{Spec: spec}}, Identity: true, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")),
+	})
+	old := sdk.GrantRecord{
+		ID: "c1-0-old", Agent: "desk", Principal: "shop", Tool: "calc_add", Scope: sdk.ScopePrincipal, By: []string{"anna"}, At: 1, Run: "old",
+	}
+	if err := h.Conn().Grants().Record(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	r := h.SendAs("shop", "desk", h.Init("desk", hello()))
+	request := h.Call(sdk.TypePermissionRequest)
+	h.NoCall("calc.add")
+	d := sdk.PermissionDecision{Decision: sdk.DecisionDeny, ArgsHash: request.Data()["args_sha256"].(string)}
+	h.PublishAs("anna", request, request.Response(sdk.TypePermissionDecided, d))
+	wantResponse(t, h.Done(r), "done")
+	sound(t, h.Conn(), natsStore(h.Conn()))
 }
 
 // Calls that are held beside the one that somebody allows for more are uses of what they allow: a bound holds for them too.

@@ -125,7 +125,7 @@ func (g gate) Reserve(ctx context.Context, c sdk.PermissionCheck) (string, error
 		return id, nil
 	}
 	for _, r := range g.records {
-		if r.Agent == c.Agent && r.Principal == c.Initiator && r.Tool == c.Tool {
+		if r.Agent == c.Agent && r.Principal == c.Initiator && r.Tool == c.Tool && len(c.Terms.Unmet(r.Consent(), c.Initiator)) == 0 {
 			g.reserved[c.Call] = r.ID
 			return r.ID, nil
 		}
