@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/desk"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -52,24 +53,24 @@ func pay(amount int) sdk.ToolRequest {
 	return sdktest.Tool("bank_pay", map[string]any{"amount": amount, "to": "ACME"})
 }
 
-func start(t *testing.T, spec sdk.AgentSpec, replies ...sdk.ModelReply) *sdktest.Harness {
+func start(t *testing.T, spec sdk.AgentSpec, replies ...sdk.ModelReply) *harness.Harness {
 	t.Helper()
-	return sdktest.Start(t, sdktest.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: sdktest.Script(replies...)})
+	return harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: sdktest.Script(replies...)})
 }
 
 // startNamed is start where everybody must be named, with a run that joe has started.
-func startNamed(t *testing.T, terms sdk.PermissionPolicyTerms, replies ...sdk.ModelReply) *sdktest.Harness {
+func startNamed(t *testing.T, terms sdk.PermissionPolicyTerms, replies ...sdk.ModelReply) *harness.Harness {
 	t.Helper()
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: payer(terms)}}, Model: sdktest.Script(replies...), Identity: true,
 	})
 	h.Publish(h.Conn().Subjects().Start("payer")+".joe", h.Init("payer", map[string]string{}))
 	return h
 }
 
-func open(t *testing.T, h *sdktest.Harness) *desk.Desk {
+func open(t *testing.T, h *harness.Harness) *desk.Desk {
 	t.Helper()
-	d, err := desk.Open(t.Context(), desk.Options{Conn: h.Conn(), Patience: sdktest.Patience})
+	d, err := desk.Open(t.Context(), desk.Options{Conn: h.Conn(), Patience: harness.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func open(t *testing.T, h *sdktest.Harness) *desk.Desk {
 // until waits until the desk shows what holds wants, and returns it.
 func until(t *testing.T, d *desk.Desk, what string, holds func([]desk.Item) bool) []desk.Item {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), sdktest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	for {
 		after := d.Number()

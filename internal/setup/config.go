@@ -105,11 +105,11 @@ func Principal(cfg *config.Config) (string, error) {
 
 // StoreOptions say where runs are kept, and how they are sealed.
 func StoreOptions(cfg *config.Config) (worker.StoreOptions, error) {
-	e, err := encryption(cfg)
+	e, err := Encryption(cfg)
 	if err != nil {
 		return worker.StoreOptions{}, err
 	}
-	keys, err := sealed.NewKeyring(sealed.Options(e))
+	keys, err := sealed.NewKeyring(e)
 	return worker.StoreOptions{
 		RedisURL: RedisURL(cfg), RedisTLS: redisstore.TLS{CA: cfg.Redis.CA, Cert: cfg.Redis.Cert, Key: cfg.Redis.Key}, Keys: keys,
 	}, err

@@ -6,12 +6,11 @@ import (
 
 	"agentd/internal/config"
 	"agentd/internal/state/sealed"
-	"agentd/sdk/worker"
 )
 
-// encryption reads the configured keys. The error has every fault.
-func encryption(cfg *config.Config) (worker.Encryption, error) {
-	e := worker.Encryption{
+// Encryption reads the configured keys. The error has every fault.
+func Encryption(cfg *config.Config) (sealed.Options, error) {
+	e := sealed.Options{
 		Current: cfg.Encryption.Current, AllowPlaintext: cfg.Encryption.AllowPlaintext, Keys: map[string][]byte{},
 	}
 	var faults config.Faults
@@ -24,7 +23,7 @@ func encryption(cfg *config.Config) (worker.Encryption, error) {
 		e.Keys[k.ID] = key
 	}
 	if len(faults) > 0 {
-		return worker.Encryption{}, faults
+		return sealed.Options{}, faults
 	}
 	return e, nil
 }

@@ -10,8 +10,8 @@ import (
 	"agentd/sdk"
 )
 
-// withServers gives agents the toolsets of their MCP servers. Agents share what is connected.
-func withServers(cfg *config.Config, agents []sdk.Agent, logger *slog.Logger) ([]sdk.Agent, error) {
+// WithServers gives agents the toolsets of their MCP servers. Agents share what is connected.
+func WithServers(cfg *config.Config, agents []sdk.Agent, logger *slog.Logger) ([]sdk.Agent, error) {
 	if len(cfg.MCP.Agents) == 0 {
 		return agents, nil
 	}

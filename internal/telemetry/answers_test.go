@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -52,7 +53,7 @@ func TestMetrics_TellHowServicesAnswer(t *testing.T) {
 	model := sdktest.Script(
 		sdktest.Ask(sdktest.Tool("quick", map[string]any{}), sdktest.Tool("shaky", map[string]any{}), sdktest.Tool("silent", map[string]any{})),
 		sdktest.Say("done"))
-	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{agent}, Model: model, Workers: 2})
+	r := start(t, false, harness.Options{Agents: []sdk.Agent{agent}, Model: model, Workers: 2})
 	run := r.Run("desk", map[string]any{})
 	r.Call("quick").Answer("quick.done", map[string]any{})
 	r.Call("shaky").Fail(wire.Problem{ErrorName: "E", ErrorMessage: "not now", Code: sdk.CodeUnavailable, Retryable: true})

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
+	"agentd/internal/harness"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -29,12 +30,12 @@ const clientTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 // rig is a harness whose spans and metrics are kept.
 type rig struct {
-	*sdktest.Harness
+	*harness.Harness
 	spans  *tracetest.InMemoryExporter
 	reader *sdkmetric.ManualReader
 }
 
-func start(t *testing.T, content bool, o sdktest.Options) rig {
+func start(t *testing.T, content bool, o harness.Options) rig {
 	t.Helper()
 	r := rig{spans: tracetest.NewInMemoryExporter(), reader: sdkmetric.NewManualReader()}
 	shown, err := telemetry.Start(t.Context(), telemetry.Options{Spans: r.spans, Metrics: r.reader, Content: content})
@@ -47,7 +48,7 @@ func start(t *testing.T, content bool, o sdktest.Options) rig {
 		}
 	})
 	o.Telemetry = shown
-	r.Harness = sdktest.Start(t, o)
+	r.Harness = harness.Start(t, o)
 	return r
 }
 
@@ -139,7 +140,7 @@ func names(spans tracetest.SpanStubs) []string {
 
 func TestTrace_IsOneAcrossASuspension(t *testing.T) {
 	t.Parallel()
-	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script(), Workers: 2})
+	r := start(t, false, harness.Options{Agents: []sdk.Agent{desk()}, Model: script(), Workers: 2})
 	spans := runDesk(t, r, clientTrace)
 	client := telemetry.Remote(clientTrace, "")
 	for _, s := range spans {
@@ -179,7 +180,7 @@ func TestTrace_IsOneAcrossASuspension(t *testing.T) {
 
 func TestTrace_OfACallIsThatOfItsEvent(t *testing.T) {
 	t.Parallel()
-	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script()})
+	r := start(t, false, harness.Options{Agents: []sdk.Agent{desk()}, Model: script()})
 	event := r.Init("shop.desk", map[string]any{"message": "hello"})
 	event.TraceParent = clientTrace
 	run := r.Send("shop.desk", event)
@@ -199,7 +200,7 @@ func TestTrace_OfACallIsThatOfItsEvent(t *testing.T) {
 
 func TestTrace_BeginsWithTheRunWhereTheInitEventHasNone(t *testing.T) {
 	t.Parallel()
-	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script()})
+	r := start(t, false, harness.Options{Agents: []sdk.Agent{desk()}, Model: script()})
 	spans := runDesk(t, r, "")
 	activations := named(t, spans, "invoke_agent shop.desk", 2)
 	if activations[0].Parent.IsValid() {
@@ -218,7 +219,7 @@ func TestTrace_BeginsWithTheRunWhereTheInitEventHasNone(t *testing.T) {
 func TestSpans_ShowNoContentUnlessAsked(t *testing.T) {
 	t.Parallel()
 	for _, content := range []bool{false, true} {
-		r := start(t, content, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script()})
+		r := start(t, content, harness.Options{Agents: []sdk.Agent{desk()}, Model: script()})
 		spans := runDesk(t, r, clientTrace)
 		text, err := json.Marshal(spans)
 		if err != nil {
@@ -239,7 +240,7 @@ func TestSpans_ShowNoContentUnlessAsked(t *testing.T) {
 
 func TestModelSpan_CountsTokens(t *testing.T) {
 	t.Parallel()
-	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script()})
+	r := start(t, false, harness.Options{Agents: []sdk.Agent{desk()}, Model: script()})
 	span := named(t, runDesk(t, r, clientTrace), "chat small", 2)[0]
 	want := map[string]string{
 		"llm.token_count.prompt": "11", "llm.token_count.completion": "7", "llm.token_count.total": "18",
@@ -298,7 +299,7 @@ func (r rig) measured(t *testing.T) map[string]float64 {
 
 func TestMetrics_CountWhatHappened(t *testing.T) {
 	t.Parallel()
-	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script()})
+	r := start(t, false, harness.Options{Agents: []sdk.Agent{desk()}, Model: script()})
 	runDesk(t, r, "")
 	points := r.measured(t)
 	for name, want := range map[string]float64{
@@ -355,7 +356,7 @@ func TestStart_IsOffUnlessTheEnvironmentAsks(t *testing.T) {
 
 func TestDeadLetters_AreCountedAndTheirSpanFails(t *testing.T) {
 	t.Parallel()
-	r := start(t, false, sdktest.Options{Agents: []sdk.Agent{desk()}, Model: script()})
+	r := start(t, false, harness.Options{Agents: []sdk.Agent{desk()}, Model: script()})
 	run := r.Run("shop.desk", map[string]any{})
 	r.Suspended(run, 1)
 	call := r.Call("shop.find")

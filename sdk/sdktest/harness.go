@@ -1,152 +1,92 @@
-// Package sdktest tests agents and services through the real pipeline: an embedded NATS server without a port, a worker,
-// and a scripted model. Nothing sleeps; what does not happen within Patience fails the test.
 package sdktest
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
-	"sync"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
-	"agentd/internal/broker"
-	"agentd/internal/core"
-	"agentd/internal/runner"
-	"agentd/internal/state/natsstore"
-	"agentd/internal/telemetry"
-	"agentd/internal/worker"
+	"agentd/internal/harness"
 	"agentd/sdk"
+	"agentd/sdk/client"
+	"agentd/sdk/wire"
+	"agentd/sdk/worker"
 )
 
-// Patience is how long anything may take.
-const Patience = 2 * time.Minute
+// Patience is how long anything may take, unless Options say otherwise.
+const Patience = harness.Patience
 
 // Options are what a Harness runs.
 type Options struct {
+	// File is the path of an agentd.yaml: its agents are served as `agentd serve` does. Its models, servers and stores are not
+	// used. Extend adds code in Go to its agents, by name.
+	File   string
+	Extend map[string]func(*sdk.Agent)
+	// Agents are served beside those of the file.
 	Agents []sdk.Agent
 	// Contracts are published in the registry before the workers start, with all their versions.
 	Contracts []sdk.Contract
 	// Model answers for every agent; its name in specs does not matter.
 	Model sdk.Provider
-	// OpenStore replaces the store in JetStream.
-	OpenStore func(conn *broker.Conn) runner.Store
-	// Workers is how many workers serve; 0 is 1.
-	Workers int
-	// Slots of each worker; 0 is 16.
-	Slots int
-	// Telemetry shows what the workers do; nil shows nothing. It stays open.
-	Telemetry *telemetry.Telemetry
-	// Identity refuses runs and decisions without a principal; see SendAs and PublishAs.
+	// Workers is how many workers serve; 0 is 1. Slots is how many messages each handles at once; 0 is 16.
+	Workers, Slots int
+	// Identity refuses runs and decisions without a principal. Keys are those whose signatures on decisions count, by domain.
+	// Both are the file's where it has them.
 	Identity bool
-	// Keys are those whose signatures on decisions count, by domain.
-	Keys map[string][]sdk.DecisionKey
-	// URL is a NATS server with JetStream that is used instead of the embedded one, such as
-	// nats://user:password@127.0.0.1:4222, so that programs in other languages can take part.
+	Keys     map[string][]sdk.DecisionKey
+	// URL is a NATS server with JetStream that is used instead of the embedded one, so that programs in other languages can take
+	// part.
 	URL string
+	// Patience is how long anything may take; 0 is two minutes.
+	Patience time.Duration
 }
 
 // Harness is a running agentd. Its methods fail the test instead of returning errors.
 type Harness struct {
 	t      testing.TB
 	o      Options
-	server broker.InProcess
-	conn   *broker.Conn
-	store  runner.Store
-	log    *slog.Logger
-
-	workers []*running
-	mu      sync.Mutex
-	calls   map[string]chan *Call
-	dead    chan DeadLetter
-}
-
-type running struct {
-	worker *worker.Worker
-	stop   context.CancelFunc
-	done   chan error
+	inner  *harness.Harness
+	client *client.Client
 }
 
 // Start starts everything and stops it at the end of the test.
 func Start(t testing.TB, o Options) *Harness {
 	t.Helper()
-	h := &Harness{t: t, o: o, log: slog.New(slog.NewTextHandler(t.Output(), nil)), calls: map[string]chan *Call{}}
-	ctx := t.Context()
-	h.server = h.startServer()
-	var err error
-	h.conn, err = broker.Connect(ctx, broker.ConnectOptions{
-		URL: o.URL, InProcess: h.server, Name: t.Name(), Subjects: wire.DefaultSubjects(), Logger: h.log,
+	o.Patience = cmp.Or(o.Patience, Patience)
+	h := &Harness{t: t, o: o}
+	h.readFile()
+	h.inner = harness.Start(t, harness.Options{
+		Agents: h.o.Agents, Contracts: o.Contracts, Model: o.Model, Workers: o.Workers, Slots: o.Slots,
+		Identity: h.o.Identity, Keys: h.o.Keys, URL: o.URL, Patience: o.Patience,
 	})
-	h.check("connect", err)
-	t.Cleanup(func() { h.check("close connection", h.conn.Close()) })
-	h.provision()
-	if h.store = natsstore.New(h.conn.JetStream(), broker.StreamName(h.conn.Subjects(), broker.ZoneRun), h.conn.Subjects()); o.OpenStore != nil {
-		h.store = o.OpenStore(h.conn)
-	}
-	h.watchDeadLetters()
-	for range max(o.Workers, 1) {
-		h.startWorker()
-	}
-	t.Cleanup(h.StopWorkers)
+	h.client = h.Client("")
 	return h
 }
 
-// startServer starts the embedded server, or returns nil when there is another one.
-func (h *Harness) startServer() broker.InProcess {
+// readFile adds what the file says to the options.
+func (h *Harness) readFile() {
 	h.t.Helper()
-	if h.o.URL != "" {
-		return nil
-	}
-	server, err := embedded.Start(embedded.Options{Dir: h.t.TempDir()})
-	h.check("start server", err)
-	h.t.Cleanup(func() { h.check("stop server", server.Close()) })
-	return server
-}
-
-// InProcessConn connects to the embedded server, for client.Options and service.Server.
-func (h *Harness) InProcessConn() (net.Conn, error) {
-	if h.server == nil {
-		return nil, sdk.Errorf(sdk.CodeConfig, "the harness uses the server at %s; connect there", h.o.URL)
-	}
-	return h.server.InProcessConn()
-}
-
-// provision makes what the agents need on the broker, and looks up what they have from the registry.
-func (h *Harness) provision() {
-	ctx, cancel := h.context()
-	defer cancel()
-	plan := func() {
-		var specs []sdk.AgentSpec
-		for _, a := range h.o.Agents {
-			specs = append(specs, a.Spec)
+	if h.o.File == "" {
+		if len(h.o.Extend) > 0 {
+			h.t.Fatal("Extend is for the agents of a File")
 		}
-		_, err := h.conn.Provision(ctx, worker.Plan(specs))
-		h.check("provision", err)
+		return
 	}
-	plan()
-	for _, c := range h.o.Contracts {
-		h.PublishContract(c)
+	o, err := worker.File{Path: h.o.File, Logger: slog.New(slog.DiscardHandler)}.Options()
+	h.check("read "+h.o.File, err)
+	for name, code := range h.o.Extend {
+		h.check("extend", o.Extend(name, code))
 	}
-	var err error
-	h.o.Agents, err = worker.Resolve(ctx, h.conn, h.o.Agents)
-	h.check("resolve contracts", err)
-	plan()
-}
-
-// PublishContract publishes all versions of a contract in the registry.
-func (h *Harness) PublishContract(c sdk.Contract) {
-	h.t.Helper()
-	ctx, cancel := h.context()
-	defer cancel()
-	for version := range c.Versions {
-		_, err := h.conn.Registry().Publish(ctx, c, version, true)
-		h.check("publish contract "+c.Type+" "+version, err)
+	h.o.Agents = append(o.Agents, h.o.Agents...)
+	h.o.Identity = h.o.Identity || o.Identity
+	if h.o.Keys == nil {
+		h.o.Keys = o.Keys
 	}
 }
 
@@ -157,177 +97,212 @@ func (h *Harness) check(doing string, err error) {
 	}
 }
 
-func (h *Harness) startWorker() {
-	w, err := worker.New(worker.Options{
-		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: Patience, Logger: h.log,
-		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry,
-		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
-	})
-	h.check("new worker", err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
-	r := &running{worker: w, stop: stop, done: make(chan error, 1)}
-	go func() { r.done <- w.Run(ctx) }()
-	h.workers = append(h.workers, r)
+// Client returns a client that acts as a principal, as if the broker had enforced it; "" is anonymous.
+func (h *Harness) Client(principal string) *client.Client {
+	h.t.Helper()
+	o := client.Options{URL: h.o.URL, As: principal, Source: "sdktest", Patience: h.o.Patience}
+	if h.o.URL == "" {
+		o.InProcess = h
+	}
+	c, err := client.Connect(h.t.Context(), o)
+	h.check("connect", err)
+	h.t.Cleanup(func() { h.check("close the client", c.Close()) })
+	return c
 }
 
-// StopWorkers drains all workers.
-func (h *Harness) StopWorkers() {
-	for _, r := range h.workers {
-		r.stop()
-	}
-	for _, r := range h.workers {
-		if err := <-r.done; err != nil {
-			h.t.Errorf("worker: %v", err)
-		}
-	}
-	h.workers = nil
-}
+// InProcessConn connects to the embedded server, for client.Options and service.Server.
+func (h *Harness) InProcessConn() (net.Conn, error) { return h.inner.InProcessConn() }
 
 // Restart replaces all workers by one new one, which knows nothing but what is stored.
-func (h *Harness) Restart() {
-	h.StopWorkers()
-	h.startWorker()
-}
-
-// Conn is the connection to the broker.
-func (h *Harness) Conn() *broker.Conn { return h.conn }
-
-// Worker is the first worker.
-func (h *Harness) Worker() *worker.Worker { return h.workers[0].worker }
+func (h *Harness) Restart() { h.inner.Restart() }
 
 func (h *Harness) context() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(h.t.Context()), Patience)
+	return context.WithTimeout(context.WithoutCancel(h.t.Context()), h.o.Patience)
 }
 
-// Run is a run that was started.
-type Run struct {
-	Subject string
-	Key     wire.RunKey
-	Agent   string
-	// Init is the init token.
-	Init string
-}
-
-// Init returns an init event for an agent's contract version 1.0.0.
-func (h *Harness) Init(agent string, input any) wire.Event {
-	data, err := json.Marshal(input)
-	h.check("encode input", err)
-	return wire.Event{
-		ID: "init-1", Source: "com.test.client", Type: agent, Subject: h.t.Name(), Time: time.UnixMilli(1_790_000_000_000),
-		Data: data,
-	}
-}
-
-// Run starts a run of agent with input.
-func (h *Harness) Run(agent string, input any) Run {
+// Run starts a run of agent with input, anonymously.
+func (h *Harness) Run(agent string, input any) client.Run {
 	h.t.Helper()
-	return h.Send(agent, h.Init(agent, input))
+	return h.Start(client.Request{Agent: agent, Input: input})
 }
 
-// Send publishes an init event.
-func (h *Harness) Send(agent string, event wire.Event) Run {
+// Start starts a run, anonymously.
+func (h *Harness) Start(r client.Request) client.Run {
 	h.t.Helper()
-	ctx, cancel := h.context()
-	defer cancel()
-	h.check("publish init event", h.conn.Start(ctx, agent, event))
-	return started(agent, event)
-}
-
-// SendAs is Send as a principal, as if the broker had enforced it.
-func (h *Harness) SendAs(principal, agent string, event wire.Event) Run {
-	h.t.Helper()
-	h.Publish(h.conn.Subjects().Start(agent)+"."+principal, event)
-	return started(agent, event)
-}
-
-func started(agent string, event wire.Event) Run {
-	r := Run{Subject: event.Subject, Agent: agent, Init: wire.InitToken(event.Source, event.ID)}
-	if r.Subject == "" {
-		r.Subject = wire.DefaultSubject(r.Init)
-	}
-	r.Key = wire.NewRunKey(r.Subject)
-	return r
-}
-
-// Done waits for the run's terminal event.
-func (h *Harness) Done(r Run) wire.Event {
-	h.t.Helper()
-	ctx, cancel := h.context()
-	defer cancel()
-	event, err := h.conn.WaitDone(ctx, r.Agent, r.Key, r.Init)
-	h.check("wait for the terminal event of "+r.Subject, err)
-	return event
-}
-
-// Cancel asks the run to end.
-func (h *Harness) Cancel(r Run, reason string) {
-	h.t.Helper()
-	ctx, cancel := h.context()
-	defer cancel()
-	data, err := json.Marshal(map[string]string{"reason": reason})
-	h.check("encode reason", err)
-	h.check("cancel", h.conn.Control(ctx, wire.ControlCancel, r.Agent, r.Key, wire.Event{
-		ID: "cancel-1", Source: "com.test.operator", Type: "agentd.run.cancel", Subject: r.Subject, Data: data,
-	}))
-}
-
-// Journal is the run's journal.
-func (h *Harness) Journal(r Run) []core.Entry {
-	h.t.Helper()
-	ctx, cancel := h.context()
-	defer cancel()
-	entries, err := h.Worker().Runner().Journal(ctx, r.Key)
-	h.check("read journal", err)
-	return entries
-}
-
-// State is the fold of the run's journal.
-func (h *Harness) State(r Run) core.State {
-	h.t.Helper()
-	var s core.State
-	var err error
-	for _, e := range h.Journal(r) {
-		s, err = core.Apply(s, &e)
-		h.check("fold journal", err)
-	}
-	return s
-}
-
-// Messages are the run's history with its seen counts.
-func (h *Harness) Messages(r Run) []sdk.Message {
-	h.t.Helper()
-	s := h.State(r)
-	return s.Messages()
-}
-
-// Until waits until the run's state satisfies holds, and returns it.
-func (h *Harness) Until(r Run, what string, holds func(core.State) bool) core.State {
-	h.t.Helper()
-	for deadline := time.Now().Add(Patience); ; {
-		s := h.State(r)
-		if s.Rev > 0 && holds(s) {
-			return s
+	for _, a := range h.o.Agents {
+		if r.Type == "" && a.Spec.Name == r.Agent {
+			r.Type = a.Spec.Contract.Type
 		}
-		if time.Now().After(deadline) {
-			h.t.Fatalf("run %s never was %s; it is %s at revision %d", r.Subject, what, s.Status, s.Rev)
+	}
+	ctx, cancel := h.context()
+	defer cancel()
+	run, err := h.client.Start(ctx, r)
+	h.check("start a run", err)
+	return run
+}
+
+// Wait returns the result of a run that ends well.
+func (h *Harness) Wait(run client.Run) client.Result {
+	h.t.Helper()
+	result, err := h.wait(run)
+	if err != nil {
+		h.t.Fatalf("run %s ended with an error: %v\n%s", run.Name, err, h.describe(run))
+	}
+	return result
+}
+
+// WaitFailed returns the error that a run ends with.
+func (h *Harness) WaitFailed(run client.Run) *client.RunError {
+	h.t.Helper()
+	result, err := h.wait(run)
+	if err == nil {
+		h.t.Fatalf("run %s ended well, with %s %s\n%s", run.Name, result.Type, result.Data, h.describe(run))
+	}
+	var failed *client.RunError
+	errors.As(err, &failed)
+	return failed
+}
+
+// wait fails the test when the run does not end.
+func (h *Harness) wait(run client.Run) (client.Result, error) {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	result, err := h.client.Wait(ctx, run)
+	if failed := (*client.RunError)(nil); err != nil && !errors.As(err, &failed) {
+		h.t.Fatalf("run %s did not end: %v\n%s", run.Name, err, h.describe(run))
+	}
+	return result, err
+}
+
+// Status says how far a run is.
+func (h *Harness) Status(run client.Run) wire.RunStatus {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	status, err := h.client.Status(ctx, run)
+	h.check("ask for the run", err)
+	return status
+}
+
+// Until waits until the run's status satisfies holds, and returns it. what says what that means, for the failure.
+func (h *Harness) Until(run client.Run, what string, holds func(wire.RunStatus) bool) wire.RunStatus {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	for _, err := range h.client.Follow(ctx, run, wire.Mark{}) {
+		if err != nil {
+			break
 		}
-		<-time.After(2 * time.Millisecond)
+		if status, err := h.client.Status(ctx, run); err == nil && holds(status) {
+			return status
+		}
+	}
+	h.t.Fatalf("run %s never was %s\n%s", run.Name, what, h.describe(run))
+	return wire.RunStatus{}
+}
+
+// Messages are the run's conversation, as the model is shown it.
+func (h *Harness) Messages(run client.Run) []sdk.Message {
+	h.t.Helper()
+	return h.inner.Messages(harness.Run{Subject: run.Name, Key: wire.NewRunKey(run.Name), Agent: run.Agent, Init: run.Init})
+}
+
+// Approve allows, as a principal, the call of a tool that needs permission, when it is asked for.
+func (h *Harness) Approve(run client.Run, tool, principal string) {
+	h.t.Helper()
+	h.Decide(run, tool, principal, sdk.PermissionDecision{Decision: sdk.DecisionAllow})
+}
+
+// Deny denies it.
+func (h *Harness) Deny(run client.Run, tool, principal, reason string) {
+	h.t.Helper()
+	h.Decide(run, tool, principal, sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: reason})
+}
+
+// Decide decides, as a principal, on the open permission request for a tool, when there is one; it fails the test when the
+// decision does not count.
+func (h *Harness) Decide(run client.Run, tool, principal string, d sdk.PermissionDecision) client.Outcome {
+	h.t.Helper()
+	asks := func(w wire.WaitingCall) bool { return w.Type == sdk.TypePermissionRequest && w.Tool == tool }
+	status := h.Until(run, "asking for permission for "+tool, func(s wire.RunStatus) bool { return slices.ContainsFunc(s.Waiting, asks) })
+	request := status.Waiting[slices.IndexFunc(status.Waiting, asks)]
+	ctx, cancel := h.context()
+	defer cancel()
+	outcome, err := h.client.As(principal).Decide(ctx, run, request.Call, d)
+	if err != nil || outcome.State != client.OutcomeCounted {
+		h.t.Fatalf("the decision of %q on %s did not count: %s %v\n%s", principal, tool, outcome.Refused, err, h.describe(run))
+	}
+	return outcome
+}
+
+// Answer answers the run's one open question or turn, when there is one, anonymously.
+func (h *Harness) Answer(run client.Run, r client.Reply) {
+	h.t.Helper()
+	asks := func(w wire.WaitingCall) bool { return w.Type == sdk.TypeQuestion || w.Type == sdk.TypeConversationTurn }
+	h.Until(run, "asking a person", func(s wire.RunStatus) bool { return slices.ContainsFunc(s.Waiting, asks) })
+	ctx, cancel := h.context()
+	defer cancel()
+	outcome, err := h.client.Answer(ctx, run, "", r)
+	if err != nil || outcome.State != client.OutcomeCounted {
+		h.t.Fatalf("the answer did not count: %s %v\n%s", outcome.Refused, err, h.describe(run))
 	}
 }
 
-// Suspended waits until the run waits for n calls.
-func (h *Harness) Suspended(r Run, n int) core.State {
-	h.t.Helper()
-	return h.Until(r, "suspended", func(s core.State) bool {
-		open := 0
-		for _, c := range s.Calls {
-			if !c.Closed() {
-				open++
-			}
+// describe is what somebody needs to know of a run on which a test failed.
+func (h *Harness) describe(run client.Run) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), 5*time.Second)
+	defer cancel()
+	status, err := h.client.Status(ctx, run)
+	if err != nil {
+		return fmt.Sprintf("its state is not known: %v", err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "run %s of %s is %s %s %s, at revision %d, after %d turns\n", run.Name, run.Agent, status.Status, status.Reason, status.Code,
+		status.Revision, status.Turns)
+	for _, w := range status.Waiting {
+		fmt.Fprintf(&b, "  waits for %s %s (%s) %s\n", w.Type, w.Call, w.Tool, w.Asked)
+	}
+	for l, err := range h.client.History(ctx, run, wire.Mark{}) {
+		if decided, ok := client.DecidedIn(l); err == nil && ok && decided.Decision.Refused != "" {
+			fmt.Fprintf(&b, "  refused the decision of %q on %s: %s\n", decided.Decision.Who, decided.Decision.Request, decided.Decision.Refused)
 		}
-		return s.Status == core.StatusWaiting && open == n
-	})
+	}
+	if status.Terminal != nil {
+		fmt.Fprintf(&b, "  ended with %s %s\n", status.Terminal.Type, status.Terminal.Data)
+	}
+	return b.String()
 }
+
+// Call is a call that a test answers by hand, in the place of a service.
+type Call struct {
+	inner *harness.Call
+	// Event is the call.
+	Event wire.Event
+}
+
+// Call waits for the next call of a contract type, in the order of publication. Every call is seen once.
+func (h *Harness) Call(contractType string) *Call {
+	h.t.Helper()
+	c := h.inner.Call(contractType)
+	return &Call{inner: c, Event: c.Event}
+}
+
+// NoCall fails if a call of the contract type has been published that Call has not returned. It is meant for the end of a
+// test, when the run is done.
+func (h *Harness) NoCall(contractType string) {
+	h.t.Helper()
+	h.inner.NoCall(contractType)
+}
+
+// Data is the call's data.
+func (c *Call) Data() map[string]any { return c.inner.Data() }
+
+// Answer answers with an event of that type.
+func (c *Call) Answer(eventType string, data any) { c.inner.Answer(eventType, data) }
+
+// Fail answers with the system error of the call's contract.
+func (c *Call) Fail(p wire.Problem) { c.inner.Fail(p) }
 
 // DeadLetter is a message that could not be handled.
 type DeadLetter struct {
@@ -335,50 +310,14 @@ type DeadLetter struct {
 	Data                    []byte
 }
 
-func (h *Harness) watchDeadLetters() {
-	h.dead = make(chan DeadLetter, 256)
-	h.background(func(ctx context.Context) error {
-		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, true, func(d broker.Delivery) bool {
-			h.dead <- DeadLetter{
-				Reason: d.Header("agentd-reason"), Detail: d.Header("agentd-detail"), Subject: d.Header("agentd-subject"),
-				Data: d.Data(),
-			}
-			return true
-		})
-	})
-}
-
-// background runs f until the test ends.
-func (h *Harness) background(f func(context.Context) error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- f(ctx) }()
-	h.t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-			h.t.Errorf("in the background: %v", err)
-		}
-	})
-}
-
 // DeadLetter waits for the next dead letter.
 func (h *Harness) DeadLetter() DeadLetter {
 	h.t.Helper()
-	select {
-	case d := <-h.dead:
-		return d
-	case <-time.After(Patience):
-		h.t.Fatal("no dead letter came")
-	}
-	return DeadLetter{}
+	return DeadLetter(h.inner.DeadLetter())
 }
 
 // NoDeadLetter fails if there is a dead letter that DeadLetter has not returned.
 func (h *Harness) NoDeadLetter() {
 	h.t.Helper()
-	select {
-	case d := <-h.dead:
-		h.t.Fatalf("dead letter %+v", d)
-	default:
-	}
+	h.inner.NoDeadLetter()
 }

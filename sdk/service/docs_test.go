@@ -164,7 +164,7 @@ func TestDocs_PermissionsSufficeForThisPackage(t *testing.T) {
 	Handle(e.s, g.handle)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	service := Server{Conn: e.as("weather:cold"), Logger: e.log.logger(), heartbeat: ackWait / 10}
+	service := Server{conn: e.as("weather:cold"), Logger: e.log.logger(), heartbeat: ackWait / 10}
 	go func() { done <- service.Run(ctx, e.s) }()
 	t.Cleanup(func() {
 		cancel()

@@ -87,7 +87,7 @@ func calls(s *service.Service, data ...string) (err error) {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { done <- service.Server{Conn: conn, Logger: slog.New(slog.DiscardHandler)}.Run(ctx, s) }()
+	go func() { done <- service.Server{InProcess: server, Logger: slog.New(slog.DiscardHandler)}.Run(ctx, s) }()
 	for i, d := range data {
 		err = errors.Join(err, call(ctx, conn, contractType, i, d))
 	}

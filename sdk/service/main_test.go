@@ -172,7 +172,7 @@ func (w *world) connect() *broker.Conn {
 // be repeated and is called at the end of the test.
 func (w *world) run(o Server, services ...*Service) (stop func()) {
 	w.t.Helper()
-	o.Conn, o.Logger = w.connect(), w.log.logger()
+	o.conn, o.Logger = w.connect(), w.log.logger()
 	if o.heartbeat == 0 {
 		o.heartbeat = w.ackWait / 10
 	}

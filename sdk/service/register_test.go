@@ -44,7 +44,7 @@ func forecasts(t *testing.T, options ...Option) *Service {
 // serves runs a service until it answers a call.
 func (w *world) serves(s *Service) {
 	w.t.Helper()
-	w.run(Server{Conn: w.conn, Logger: w.log.logger()}, s)
+	w.run(Server{conn: w.conn, Logger: w.log.logger()}, s)
 	w.wantText(w.call(s, `{"city":"Bern"}`), "sunny in Bern")
 }
 
@@ -79,7 +79,7 @@ func TestRegister_OtherContentKeepsTheServiceFromStarting(t *testing.T) {
 	if _, err := w.conn.Registry().Publish(w.context(), other, "1.0.0", false); err != nil {
 		t.Fatal(err)
 	}
-	err := Server{Conn: w.conn, Logger: w.log.logger()}.Run(w.context(), s)
+	err := Server{conn: w.conn, Logger: w.log.logger()}.Run(w.context(), s)
 	if !errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) || !strings.Contains(err.Error(), "1.0.0 accepts $.city") {
 		t.Errorf("Run returns %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -20,6 +21,9 @@ import (
 	"agentd/sdk"
 )
 
+// InProcess is a NATS server in this process.
+type InProcess interface{ InProcessConn() (net.Conn, error) }
+
 // Server runs services over one connection. Its zero value takes everything from the environment.
 type Server struct {
 	// URL is a comma-separated list of NATS servers. Empty is NATS_URL, else the server of an `agentd dev` that runs on
@@ -29,15 +33,16 @@ type Server struct {
 	Creds string
 	// Root is the first token of every subject; empty is AGENTD_ROOT, else "agentd".
 	Root string
-	// Conn is a connection to use instead, such as that of an sdktest.Harness. It stays open.
-	Conn *broker.Conn
+	// InProcess is a server in this process, such as an harness.Harness, in place of URL.
+	InProcess InProcess
 	// Grace is how long running handlers may go on when the program stops; 0 is 30 s. Calls that take longer are delivered
 	// to another program.
 	Grace time.Duration
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
 
-	// For tests: see serving. 0 is broker.Heartbeat.
+	// For tests: conn is used instead of a connection of its own; for the others see serving. 0 is broker.Heartbeat.
+	conn                *broker.Conn
 	heartbeat, patience time.Duration
 	// withDeadline is context.WithDeadline when nil.
 	withDeadline func(context.Context, time.Time) (context.Context, context.CancelFunc)
@@ -74,14 +79,14 @@ func (o Server) Run(ctx context.Context, services ...*Service) (err error) {
 	for _, s := range bound {
 		s.telemetry = shown
 	}
-	conn := o.Conn
+	conn := o.conn
 	if conn == nil {
 		if conn, err = o.connect(ctx, services); err != nil {
 			return err
 		}
 	}
 	err = serveAll(ctx, conn, bound)
-	if conn == o.Conn {
+	if conn == o.conn {
 		return err
 	}
 	return errors.Join(err, conn.Close())
@@ -172,7 +177,7 @@ func (o Server) connect(ctx context.Context, services []*Service) (*broker.Conn,
 	login := broker.LoginFromEnvironment()
 	login.Creds = cmp.Or(o.Creds, login.Creds)
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		URL: url, Login: login, Name: "service " + strings.Join(names, " "),
+		URL: url, InProcess: o.InProcess, Login: login, Name: "service " + strings.Join(names, " "),
 		Subjects: subjects, Logger: o.Logger, Wait: true,
 	})
 	if err != nil {
@@ -184,7 +189,7 @@ func (o Server) connect(ctx context.Context, services []*Service) (*broker.Conn,
 
 // address is where NATS is, and how that is known.
 func (o Server) address() (url, source string, err error) {
-	if o.URL != "" {
+	if o.URL != "" || o.InProcess != nil {
 		return o.URL, "the program", nil
 	}
 	if url := os.Getenv("NATS_URL"); url != "" {

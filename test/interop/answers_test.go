@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
-	"agentd/sdk/sdktest"
 )
 
 // reply is what a stranger sends: headers and a body.
@@ -26,7 +26,7 @@ type reply struct {
 
 // structured is an answer as one JSON object: the least that is accepted, with the members changed. A member that is set
 // to nil is null, one that is set to absent is left out.
-func structured(call *sdktest.Call, members map[string]any) reply {
+func structured(call *harness.Call, members map[string]any) reply {
 	event := map[string]any{
 		"specversion": "1.0", "id": "1", "source": "stranger", "type": "weather.forecast.done", "data": map[string]string{"text": "fine"},
 	}
@@ -57,7 +57,7 @@ func (r reply) with(name, value string) reply {
 // stranger is a way to answer a call that somebody may think of.
 type stranger struct {
 	name   string
-	answer func(*sdktest.Call) reply
+	answer func(*harness.Call) reply
 	// text is what the model is told; code, if there is one, is in it, and it is an error.
 	text string
 	code sdk.Code
@@ -67,21 +67,21 @@ type stranger struct {
 
 const fine = `{"text":"fine"}`
 
-func members(m map[string]any) func(*sdktest.Call) reply {
-	return func(c *sdktest.Call) reply { return structured(c, m) }
+func members(m map[string]any) func(*harness.Call) reply {
+	return func(c *harness.Call) reply { return structured(c, m) }
 }
 
-func headers(h nats.Header) func(*sdktest.Call) reply {
-	return func(*sdktest.Call) reply { return binary(h) }
+func headers(h nats.Header) func(*harness.Call) reply {
+	return func(*harness.Call) reply { return binary(h) }
 }
 
-func as(contentType string) func(*sdktest.Call) reply {
-	return func(c *sdktest.Call) reply { return structured(c, nil).with("Content-Type", contentType) }
+func as(contentType string) func(*harness.Call) reply {
+	return func(c *harness.Call) reply { return structured(c, nil).with("Content-Type", contentType) }
 }
 
 var envelopes = []stranger{
 	{name: "the least, without headers", answer: members(nil), text: fine},
-	{name: "a line feed at the end", answer: func(c *sdktest.Call) reply { return reply{body: structured(c, nil).body + "\r\n"} }, text: fine},
+	{name: "a line feed at the end", answer: func(c *harness.Call) reply { return reply{body: structured(c, nil).body + "\r\n"} }, text: fine},
 	{name: "nulls", answer: members(map[string]any{
 		"subject": nil, "time": nil, "datacontenttype": nil, "dataschema": nil, "to": nil, "accesscontrol": nil, "redirectto": nil,
 		"executionunits": nil, "traceparent": nil, "tracestate": nil, "parentid": nil, "domain": nil, "agent": nil, "mine": nil,
@@ -92,9 +92,9 @@ var envelopes = []stranger{
 	{name: "content type of any JSON", answer: as("application/json"), text: fine},
 	{name: "content type of a form", answer: as("application/x-www-form-urlencoded"), text: fine},
 	{name: "batch", answer: as("application/cloudevents-batch+json"), dead: sdk.CodeInvalidEvent},
-	{name: "a list of events", answer: func(c *sdktest.Call) reply { return reply{body: "[" + structured(c, nil).body + "]"} }, dead: sdk.CodeInvalidEvent},
-	{name: "bare data", answer: func(*sdktest.Call) reply { return reply{body: fine} }, dead: sdk.CodeInvalidEvent},
-	{name: "nothing at all", answer: func(*sdktest.Call) reply { return reply{} }, dead: sdk.CodeInvalidEvent},
+	{name: "a list of events", answer: func(c *harness.Call) reply { return reply{body: "[" + structured(c, nil).body + "]"} }, dead: sdk.CodeInvalidEvent},
+	{name: "bare data", answer: func(*harness.Call) reply { return reply{body: fine} }, dead: sdk.CodeInvalidEvent},
+	{name: "nothing at all", answer: func(*harness.Call) reply { return reply{} }, dead: sdk.CodeInvalidEvent},
 
 	{name: "data's type with parameters", answer: members(map[string]any{"datacontenttype": "application/json; charset=utf-8"}), text: fine},
 	{name: "data's type of Arvo", answer: members(map[string]any{"datacontenttype": "application/cloudevents+json;charset=UTF-8;profile=arvo"}), text: fine},
@@ -110,7 +110,7 @@ var envelopes = []stranger{
 	}), text: `{"text":"fine","n":12345678901234567890,"m":1.50}`},
 
 	{name: "binary", answer: headers(nil), text: fine},
-	{name: "binary, headers in capitals", answer: func(*sdktest.Call) reply {
+	{name: "binary, headers in capitals", answer: func(*harness.Call) reply {
 		return reply{nats.Header{"CE-SPECVERSION": {"1.0"}, "CE-ID": {"1"}, "Ce-Source": {"s"}, "cE-tYpE": {"weather.forecast.done"}}, fine}
 	}, text: fine},
 	{name: "binary, the type of data as a header of HTTP", answer: headers(nats.Header{"Content-Type": {"application/json"}}), text: fine},
@@ -145,8 +145,8 @@ var meanings = []stranger{
 		"to": "agentd.start.desk", "redirectto": "agentd.start.desk", "domain": "human.interaction", "agent": "another",
 		"accesscontrol": "root", "subject": "another run", "source": "agentd.in.local.other",
 	}), text: fine},
-	{name: "the call as parent", answer: func(c *sdktest.Call) reply { return structured(c, map[string]any{"parentid": c.Event.ID}) }, text: fine},
-	{name: "an attempt of the call as parent", answer: func(c *sdktest.Call) reply {
+	{name: "the call as parent", answer: func(c *harness.Call) reply { return structured(c, map[string]any{"parentid": c.Event.ID}) }, text: fine},
+	{name: "an attempt of the call as parent", answer: func(c *harness.Call) reply {
 		return structured(c, map[string]any{"parentid": c.Event.ID + "-r2"})
 	}, text: fine},
 	{name: "another parent", answer: members(map[string]any{"parentid": "something-else"}), dead: sdk.CodeUnknownRun},
@@ -229,7 +229,7 @@ func answered(state core.State, id string) bool {
 }
 
 // send publishes on the call's reply subject as a service may, without waiting for the stream.
-func (w *world) send(call *sdktest.Call, r reply) {
+func (w *world) send(call *harness.Call, r reply) {
 	w.t.Helper()
 	m := &nats.Msg{Subject: strings.Replace(call.Subject, ".out.", ".in.", 1), Header: r.headers, Data: []byte(r.body)}
 	if err := w.stranger().PublishMsg(m); err != nil {
@@ -339,7 +339,7 @@ func TestAnswers_ThatAreResponsesReachNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := consumer.Next(jetstream.FetchMaxWait(sdktest.Patience))
+	m, err := consumer.Next(jetstream.FetchMaxWait(harness.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

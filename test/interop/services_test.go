@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"agentd/internal/harness"
 	"agentd/sdk"
-	"agentd/sdk/sdktest"
 )
 
 // wantForecasts are the results of calls for Bern, Oslo and Atlantis.
@@ -46,7 +46,7 @@ func TestService_AnswersCallsOfAnAgent(t *testing.T) {
 		for range 3 {
 			run(t, c, w.host)
 		}
-		var runs []sdktest.Run
+		var runs []harness.Run
 		for i := range 3 {
 			runs = append(runs, w.start(fmt.Sprintf("trip %d: 50%% of Zürich", i)))
 		}
@@ -78,7 +78,7 @@ func TestService_KilledInTheMiddleOfACall(t *testing.T) {
 				first := run(t, c, between.host)
 				select {
 				case <-between.reached:
-				case <-time.After(sdktest.Patience):
+				case <-time.After(harness.Patience):
 					t.Fatalf("the service never came to %s", mark)
 				}
 				first.stop()
@@ -130,7 +130,7 @@ func TestPermissions_OfAServiceAreItsOwn(t *testing.T) {
 			if !strings.Contains(err.Error(), subject) {
 				t.Errorf("%s: got %v", subject, err)
 			}
-		case <-time.After(sdktest.Patience):
+		case <-time.After(harness.Patience):
 			t.Fatalf("nobody refused %s", subject)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -35,7 +36,7 @@ const ackWait = time.Second
 
 // world is an agent, desk, with one service, on a server that listens.
 type world struct {
-	*sdktest.Harness
+	*harness.Harness
 	t *testing.T
 	// host is the server's address, with the port.
 	host     string
@@ -81,7 +82,7 @@ func newWorld(t *testing.T, contract sdk.Contract, timeout time.Duration, calls 
 	}
 	w := &world{t: t, contract: contract, log: &serverLog{}}
 	w.host = w.startServer()
-	w.Harness = sdktest.Start(t, sdktest.Options{
+	w.Harness = harness.Start(t, harness.Options{
 		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: desk(contract, timeout)}},
 		Model: sdktest.Script(sdktest.Ask(asks...), sdktest.Say("done")),
 	})
@@ -139,7 +140,7 @@ func (w *world) startServer() (host string) {
 		ns.Shutdown()
 		ns.WaitForShutdown()
 	})
-	if !ns.ReadyForConnections(sdktest.Patience) {
+	if !ns.ReadyForConnections(harness.Patience) {
 		w.t.Fatal("the server does not start")
 	}
 	return strings.TrimPrefix(ns.ClientURL(), "nats://")
@@ -214,7 +215,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(sdktest.Patience)
+	late := time.After(harness.Patience)
 	for !ok() {
 		select {
 		case <-tick.C:
@@ -231,7 +232,7 @@ type result struct {
 }
 
 // results waits for the end of a run and returns what the model was told, in the order of the calls.
-func (w *world) results(r sdktest.Run) []result {
+func (w *world) results(r harness.Run) []result {
 	w.t.Helper()
 	if ev := w.Done(r); ev.Type != "desk.done" {
 		w.t.Fatalf("run %s ended with %s %s", r.Subject, ev.Type, ev.Data)
@@ -248,7 +249,7 @@ func (w *world) results(r sdktest.Run) []result {
 }
 
 // start starts a run under a subject of its own.
-func (w *world) start(subject string) sdktest.Run {
+func (w *world) start(subject string) harness.Run {
 	w.t.Helper()
 	ev := w.Init("desk", map[string]string{"message": "hello"})
 	ev.Subject, ev.ID = subject, subject

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -45,7 +46,7 @@ func models(named map[string]sdk.Provider) sdk.Provider {
 
 // family starts a parent that calls a child that calls a clerk, of which each is a tool of the one before. The clerk has a
 // service, calc.add, that nobody answers but the test.
-func family(t *testing.T, named map[string]sdk.Provider, change func(parent, child, clerk *sdk.AgentSpec)) *sdktest.Harness {
+func family(t *testing.T, named map[string]sdk.Provider, change func(parent, child, clerk *sdk.AgentSpec)) *harness.Harness {
 	t.Helper()
 	clerk := callable("clerk", desk().Services[0])
 	child := callable("child", calling(clerk))
@@ -53,23 +54,23 @@ func family(t *testing.T, named map[string]sdk.Provider, change func(parent, chi
 	if change != nil {
 		change(&parent, &child, &clerk)
 	}
-	return sdktest.Start(t, sdktest.Options{
+	return harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: parent}, {Spec: child}, {Spec: clerk}}, Model: models(named),
 	})
 }
 
 // called is the run that the n-th open call of a run started.
-func called(s core.State, n int) sdktest.Run {
+func called(s core.State, n int) harness.Run {
 	return sub(s.Run, s.Calls[n].ID)
 }
 
-func sub(run, call string) sdktest.Run {
+func sub(run, call string) harness.Run {
 	subject := run + "/" + call
-	return sdktest.Run{Subject: subject, Key: wire.NewRunKey(subject)}
+	return harness.Run{Subject: subject, Key: wire.NewRunKey(subject)}
 }
 
 // told are the results that a run's model was given.
-func told(h *sdktest.Harness, r sdktest.Run) []sdk.Content {
+func told(h *harness.Harness, r harness.Run) []sdk.Content {
 	var results []sdk.Content
 	for _, m := range h.Messages(r) {
 		for _, c := range m.Content {
@@ -81,7 +82,7 @@ func told(h *sdktest.Harness, r sdktest.Run) []sdk.Content {
 	return results
 }
 
-func ended(h *sdktest.Harness, r sdktest.Run, reason core.Reason) {
+func ended(h *harness.Harness, r harness.Run, reason core.Reason) {
 	h.Until(r, "done: "+string(reason), func(s core.State) bool { return s.Status == core.StatusDone && s.Reason == reason })
 }
 
@@ -209,7 +210,7 @@ func TestAgents_ParallelCallsOfOneAgentDoNotMeet(t *testing.T) {
 	r := h.Run("parent", hello())
 	state := h.Suspended(r, 2)
 	first, second := called(state, 0), called(state, 1)
-	clerks := []sdktest.Run{called(h.Suspended(first, 1), 0), called(h.Suspended(second, 1), 0)}
+	clerks := []harness.Run{called(h.Suspended(first, 1), 0), called(h.Suspended(second, 1), 0)}
 	for _, c := range clerks {
 		h.Suspended(c, 1)
 	}
@@ -248,7 +249,7 @@ func TestAgents_ContextBuildersKnowTheCaller(t *testing.T) {
 	clerk := callable("clerk", desk().Services[0])
 	child := callable("child", calling(clerk))
 	parent := callable("parent", calling(child))
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{hooked(parent), hooked(child), hooked(clerk)}, Model: models(asksDown()),
 	})
 	r := h.Run("parent", hello())
@@ -298,7 +299,7 @@ func TestAgents_AttemptsAtOneCallAreOneRun(t *testing.T) {
 func TestAgents_VoidThatOvertakesItsCall(t *testing.T) {
 	t.Parallel()
 	model := sdktest.Script(sdktest.Say("done in vain"))
-	h := sdktest.Start(t, sdktest.Options{Agents: []sdk.Agent{{Spec: callable("child")}}, Model: model})
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: callable("child")}}, Model: model})
 	const caller = "another desk's run"
 	address := wire.CallAddress{Domain: wire.LocalDomain, Type: "child", Agent: "desk", Run: wire.NewRunKey(caller)}
 	address.Call = wire.CallID(address.Run, "init", 1, 0, "child", []byte("{}"))
@@ -322,9 +323,9 @@ func TestAgents_VoidThatOvertakesItsCall(t *testing.T) {
 }
 
 // handled waits until the agent child has done with the first n messages of AGENTD_OUT.
-func handled(t *testing.T, h *sdktest.Harness, n uint64) {
+func handled(t *testing.T, h *harness.Harness, n uint64) {
 	t.Helper()
-	for deadline := time.Now().Add(sdktest.Patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
 		c, err := h.Conn().JetStream().Consumer(t.Context(), "AGENTD_OUT", "agent_child")
 		if err != nil {
 			t.Fatal(err)

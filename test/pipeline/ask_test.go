@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/contracts"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -30,7 +31,7 @@ func TestAsk_ToolGoesOnWithTheAnswerAtAnotherWorker(t *testing.T) {
 			return c.Answer.Data, nil
 		},
 	}
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk(), Tools: []sdk.Tool{order}}},
 		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("order", map[string]int{"n": 1})), sdktest.Say("ordered")),
 	})

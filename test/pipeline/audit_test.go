@@ -15,6 +15,7 @@ import (
 
 	"agentd/internal/audit/live"
 	"agentd/internal/broker"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -23,7 +24,7 @@ import (
 // auditAll audits a system until it has come to rest, and returns what was violated then.
 func auditAll(t *testing.T, conn *broker.Conn, store runner.Store) ([]live.Violation, live.Counts) {
 	t.Helper()
-	for deadline := time.Now().Add(sdktest.Patience); ; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); ; <-time.After(10 * time.Millisecond) {
 		auditor, err := live.New(t.Context(), conn, store)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +65,7 @@ func parent() sdk.AgentSpec {
 }
 
 // lives is a system in which runs ended in all the ways that there are.
-func lives(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal)) (*sdktest.Harness, vandal) {
+func lives(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) (*harness.Harness, vandal) {
 	talk := desk()
 	talk.Name, talk.Contract.Type, talk.Contract.URI, talk.Text = "talk", "talk", "#/talk", sdk.TextConverse
 	hasty := desk()
@@ -72,7 +73,7 @@ func lives(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal))
 	hasty.Services = []sdk.ServiceTool{hasty.Services[0]}
 	hasty.Services[0].TimeoutMillis = 50
 	hasty.Services[0].Retry = &sdk.Retry{Attempts: 2, BackoffMillis: 1}
-	h, v := start(sdktest.Options{
+	h, v := start(harness.Options{
 		Agents: []sdk.Agent{{Spec: desk()}, {Spec: parent()}, {Spec: talk}, {Spec: hasty}},
 		Model: sdktest.ModelFunc(func(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 			tool := add(1, 2)
@@ -88,7 +89,7 @@ func lives(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal))
 			return sdktest.Say("three"), nil
 		}),
 	})
-	send := func(agent string) sdktest.Run {
+	send := func(agent string) harness.Run {
 		ev := h.Init(agent, hello())
 		if agent == "desk" { // one run with blobs
 			ev = h.Init(agent, map[string]string{"message": strings.Repeat("large ", 60_000)})
@@ -129,7 +130,7 @@ func lives(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal))
 
 	h.Done(send("hasty"))
 
-	cancelled := sdktest.Run{Subject: t.Name(), Key: wire.NewRunKey(t.Name()), Agent: "desk", Init: wire.InitToken("com.test.client", "init-1")}
+	cancelled := harness.Run{Subject: t.Name(), Key: wire.NewRunKey(t.Name()), Agent: "desk", Init: wire.InitToken("com.test.client", "init-1")}
 	h.Cancel(cancelled, "enough")
 	wantProblem(t, h.Done(cancelled), "desk", sdk.CodeCancelled)
 
@@ -144,7 +145,7 @@ func lives(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal))
 
 func TestAudit_FindsNothingInASoundSystem(t *testing.T) {
 	t.Parallel()
-	onStores(t, func(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal)) {
+	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
 		h, _ := lives(t, start)
 		counts := sound(t, h.Conn(), h.Worker().Store)
 		if counts.Runs != 7 || counts.Inits < 7 || counts.Entries < 20 || counts.Events < 20 || counts.Messages < 20 {
@@ -155,7 +156,7 @@ func TestAudit_FindsNothingInASoundSystem(t *testing.T) {
 
 func TestAudit_FindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	onStores(t, func(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal)) {
+	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
 		h, v := lives(t, start)
 		sound(t, h.Conn(), h.Worker().Store)
 		store := h.Worker().Store

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -14,7 +15,7 @@ import (
 func TestJournal_BytesAStepAreFlat(t *testing.T) {
 	t.Parallel()
 	const steps, part = 200, 50
-	onStores(t, func(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal)) {
+	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
 		spec := desk()
 		spec.Limits.Interactions = steps + 1
 		tool := sdk.Tool{
@@ -23,7 +24,7 @@ func TestJournal_BytesAStepAreFlat(t *testing.T) {
 				return json.RawMessage(`{"seen":"the same as ever, and as much of it"}`), nil
 			},
 		}
-		h, _ := start(sdktest.Options{
+		h, _ := start(harness.Options{
 			Agents: []sdk.Agent{{Spec: spec, Tools: []sdk.Tool{tool}}},
 			Model: sdktest.ModelFunc(func(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 				if req.Interactions.Current == steps {

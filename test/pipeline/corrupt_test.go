@@ -15,6 +15,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
 	"agentd/internal/state/redisstore"
@@ -152,11 +153,11 @@ func (v redisVandal) lose(ctx context.Context, run wire.RunKey) error {
 }
 
 // onStores runs a test on both stores.
-func onStores(t *testing.T, test func(t *testing.T, start func(o sdktest.Options) (*sdktest.Harness, vandal))) {
+func onStores(t *testing.T, test func(t *testing.T, start func(o harness.Options) (*harness.Harness, vandal))) {
 	t.Run("jetstream", func(t *testing.T) {
 		t.Parallel()
-		test(t, func(o sdktest.Options) (*sdktest.Harness, vandal) {
-			h := sdktest.Start(t, o)
+		test(t, func(o harness.Options) (*harness.Harness, vandal) {
+			h := harness.Start(t, o)
 			return h, natsVandal{h.Conn()}
 		})
 	})
@@ -170,9 +171,9 @@ func onStores(t *testing.T, test func(t *testing.T, start func(o sdktest.Options
 				t.Error(err)
 			}
 		})
-		test(t, func(o sdktest.Options) (*sdktest.Harness, vandal) {
+		test(t, func(o harness.Options) (*harness.Harness, vandal) {
 			o.OpenStore = func(*broker.Conn) runner.Store { return store }
-			return sdktest.Start(t, o), redisVandal{client}
+			return harness.Start(t, o), redisVandal{client}
 		})
 	})
 }
@@ -180,8 +181,8 @@ func onStores(t *testing.T, test func(t *testing.T, start func(o sdktest.Options
 // A journal that cannot be read harms its own run: that one ends, its message is dead-lettered, and all others go on.
 func TestCorruptJournal_HarmsOnlyItsRun(t *testing.T) {
 	t.Parallel()
-	onStores(t, func(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal)) {
-		h, v := start(sdktest.Options{
+	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
+		h, v := start(harness.Options{
 			Agents: []sdk.Agent{{Spec: desk()}}, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")),
 		})
 		_, onRedis := v.(redisVandal)
@@ -197,7 +198,7 @@ func TestCorruptJournal_HarmsOnlyItsRun(t *testing.T) {
 			{name: "the last entry is none", damage: v.behead, unread: true},
 			{name: "a blob is missing", damage: v.lose},
 		}
-		begin := func(name string) (sdktest.Run, *sdktest.Call) {
+		begin := func(name string) (harness.Run, *harness.Call) {
 			ev := h.Init("desk", map[string]string{"message": strings.Repeat("large ", 60_000)})
 			ev.Subject, ev.ID = name, name
 			return h.Send("desk", ev), h.Call("calc.add")
@@ -234,7 +235,7 @@ func TestCorruptJournal_HarmsOnlyItsRun(t *testing.T) {
 	})
 }
 
-func address(t *testing.T, c *sdktest.Call) wire.CallAddress {
+func address(t *testing.T, c *harness.Call) wire.CallAddress {
 	t.Helper()
 	a, err := wire.DefaultSubjects().Parse(c.Subject)
 	if err != nil {
@@ -246,8 +247,8 @@ func address(t *testing.T, c *sdktest.Call) wire.CallAddress {
 // A listing shows a run whose last entry cannot be read, and all others.
 func TestCorruptJournal_DoesNotHideOtherRuns(t *testing.T) {
 	t.Parallel()
-	onStores(t, func(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal)) {
-		h, v := start(sdktest.Options{
+	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
+		h, v := start(harness.Options{
 			Agents: []sdk.Agent{{Spec: desk()}}, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")),
 		})
 		first := h.Run("desk", hello())

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -34,7 +35,7 @@ func TestDeploy_RunsThatWaitGoOnAsTheyBegan(t *testing.T) {
 	old.System = "old"
 	r := startRig(t, rig{specs: []sdk.AgentSpec{old}, model: model}, 0)
 	before := r.work(0)
-	var runs []sdktest.Run
+	var runs []harness.Run
 	for i := range waiting {
 		runs = append(runs, r.begin(fmt.Sprint("run ", i)))
 	}

@@ -9,6 +9,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -18,7 +19,7 @@ func TestEarly_CancelWaitsForItsRun(t *testing.T) {
 	t.Parallel()
 	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2))))
 	ev := h.Init("desk", hello())
-	h.Cancel(sdktest.Run{Subject: ev.Subject, Key: wire.NewRunKey(ev.Subject), Agent: "desk"}, "never mind")
+	h.Cancel(harness.Run{Subject: ev.Subject, Key: wire.NewRunKey(ev.Subject), Agent: "desk"}, "never mind")
 	delivered(t, h, "AGENTD_IN", "agent_desk", 1)
 	r := h.Send("desk", ev)
 	ended(h, r, core.ReasonCancelled)
@@ -48,9 +49,9 @@ func TestEarly_MessageIsHeard(t *testing.T) {
 }
 
 // delivered waits until a consumer has handed out the first n messages of its stream.
-func delivered(t *testing.T, h *sdktest.Harness, stream, consumer string, n uint64) {
+func delivered(t *testing.T, h *harness.Harness, stream, consumer string, n uint64) {
 	t.Helper()
-	for deadline := time.Now().Add(sdktest.Patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
 		c, err := h.Conn().JetStream().Consumer(t.Context(), stream, consumer)
 		if err != nil {
 			t.Fatal(err)

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/wire"
 )
 
 // edit allows the call of a request with other arguments.
-func edit(c *sdktest.Call, args string) wire.Event {
+func edit(c *harness.Call, args string) wire.Event {
 	hash, _ := c.Data()["args_sha256"].(string)
 	ev := c.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{
 		Decision: sdk.DecisionAllow, ArgsHash: hash, Args: json.RawMessage(args),
@@ -25,7 +26,7 @@ func edit(c *sdktest.Call, args string) wire.Event {
 }
 
 // refusals are what the journal says of decisions that did not count.
-func refusals(h *sdktest.Harness, r sdktest.Run) []string {
+func refusals(h *harness.Harness, r harness.Run) []string {
 	var refused []string
 	for _, e := range h.Journal(r) {
 		for _, d := range e.Decisions {
@@ -39,7 +40,7 @@ func refusals(h *sdktest.Harness, r sdktest.Run) []string {
 
 // editRefused sends an edit of the one open request as bob, sees that it is refused with those words and that nothing is
 // called, and ends the run with a denial.
-func editRefused(t *testing.T, h *sdktest.Harness, r sdktest.Run, request *sdktest.Call, args string, words ...string) {
+func editRefused(t *testing.T, h *harness.Harness, r harness.Run, request *harness.Call, args string, words ...string) {
 	t.Helper()
 	h.PublishAs("bob", request, edit(request, args))
 	h.Until(r, "the refusal", func(s core.State) bool {
@@ -93,7 +94,7 @@ func TestEdit_ThePolicyRulesOnTheEditedArguments(t *testing.T) {
 			spec.Permissions = &sdk.PermissionPolicy{Rules: []sdk.PermissionRule{
 				test.rule, {Name: "small", Tools: []string{"calc_add"}, Verdict: sdk.PermissionAsk},
 			}}
-			h := sdktest.Start(t, sdktest.Options{
+			h := harness.Start(t, harness.Options{
 				Agents: []sdk.Agent{{Spec: spec}}, Identity: true, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")),
 				Keys: map[string][]sdk.DecisionKey{sdk.HumanDomain: {{Public: public}}, "finance": {{Public: public}}},
 			})
@@ -108,7 +109,7 @@ func TestEdit_FourEyesHoldForTheEditedArguments(t *testing.T) {
 	t.Parallel()
 	spec := desk()
 	spec.Permissions = heavier(sdk.PermissionPolicyTerms{}, sdk.PermissionPolicyTerms{FourEyes: true})
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec}}, Identity: true, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")),
 	})
 	r := h.SendAs("bob", "desk", h.Init("desk", hello()))
@@ -137,7 +138,7 @@ func (unsure) Cleanup(context.Context, string) error { return nil }
 
 func TestEdit_IsRefusedWhereThePolicyCannotBeAsked(t *testing.T) {
 	t.Parallel()
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk(), Hooks: sdk.Hooks{Permissions: unsure{}}}}, Identity: true,
 		Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")),
 	})
@@ -150,7 +151,7 @@ func TestEdit_IsRefusedWhereAnEarlierDecisionDenies(t *testing.T) {
 	t.Parallel()
 	spec := desk()
 	spec.Permissions = asking(sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeToolPattern}}, "calc_add")
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec}}, Identity: true,
 		Model: sdktest.Script(sdktest.Ask(add(1000, 2)), sdktest.Ask(add(1, 2)), sdktest.Say("done")),
 	})
@@ -171,7 +172,7 @@ func TestEdit_WithinTheTermsIsMade(t *testing.T) {
 		TimeoutMillis: 50, Escalate: []sdk.PermissionStage{{Domain: "the.boss", TimeoutMillis: 3_600_000}},
 	}
 	spec.Permissions = heavier(escalated, sdk.PermissionPolicyTerms{Domain: "the.boss"})
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec}}, Identity: true, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")),
 	})
 	r := h.SendAs("shop", "desk", h.Init("desk", hello()))
@@ -201,7 +202,7 @@ func TestEdit_HooksJudgeTheEditedArguments(t *testing.T) {
 		}
 		return sdk.Gate{}, nil
 	}}
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec, Hooks: sdk.Hooks{Phases: []sdk.Hook{limit}}}}, Identity: true,
 		Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")),
 	})

@@ -6,6 +6,7 @@ import (
 
 	"agentd/sdk/wire"
 
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -102,12 +103,12 @@ func TestControl_ReachesOnlyRunsOfTheAgentInItsSubject(t *testing.T) {
 	t.Parallel()
 	other := desk()
 	other.Name, other.Contract.Type, other.Contract.URI = "other", "other", "#/other"
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk()}, {Spec: other}}, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")),
 	})
 	r := h.Run("desk", hello())
 	h.Suspended(r, 1)
-	h.Cancel(sdktest.Run{Subject: r.Subject, Key: r.Key, Agent: "other"}, "not mine")
+	h.Cancel(harness.Run{Subject: r.Subject, Key: r.Key, Agent: "other"}, "not mine")
 	if d := h.DeadLetter(); d.Reason != string(sdk.CodeUnknownRun) {
 		t.Errorf("dead letter %+v", d)
 	}

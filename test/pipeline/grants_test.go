@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -21,7 +22,7 @@ func heavier(small, large sdk.PermissionPolicyTerms) *sdk.PermissionPolicy {
 }
 
 // first is the first argument that a request shows.
-func first(c *sdktest.Call) float64 {
+func first(c *harness.Call) float64 {
 	args, _ := c.Data()["args"].(map[string]any)
 	a, _ := args["a"].(float64)
 	return a
@@ -50,7 +51,7 @@ func TestGrant_CoversNoCallUnderHeavierTerms(t *testing.T) {
 				t.Parallel()
 				spec := desk()
 				spec.Permissions = heavier(sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, scope}}, large)
-				h := sdktest.Start(t, sdktest.Options{
+				h := harness.Start(t, harness.Options{
 					Agents: []sdk.Agent{{Spec: spec}}, Identity: true,
 					Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Ask(add(2, 3)), sdktest.Ask(add(1000, 1)), sdktest.Say("done")),
 				})
@@ -165,7 +166,7 @@ func TestGrant_LetsNoMoreHeldCallsGoThanItHasUses(t *testing.T) {
 	spec.Permissions = asking(sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}}, "calc_add")
 	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 1), add(2, 1), add(3, 1)), sdktest.Ask(add(4, 1)), sdktest.Say("done")))
 	r := h.Run("desk", hello())
-	requests := map[float64]*sdktest.Call{}
+	requests := map[float64]*harness.Call{}
 	for range 3 {
 		c := h.Call(sdk.TypePermissionRequest)
 		requests[first(c)] = c

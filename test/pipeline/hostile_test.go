@@ -11,6 +11,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/test/peak"
@@ -223,7 +224,7 @@ func text(size int) json.RawMessage { return json.RawMessage(`"` + strings.Repea
 
 func TestHostile_AToolThatReturnsTooMuchIsAnError(t *testing.T) {
 	t.Parallel()
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk(), Tools: []sdk.Tool{
 			tool("dump", func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return text(core.MaxResult + 1), nil }),
 		}}},
@@ -239,7 +240,7 @@ func TestHostile_AToolThatReturnsTooMuchIsAnError(t *testing.T) {
 func TestHostile_AConversationThatNoModelReadsEnds(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", core.MaxHistory+1)
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk(), Hooks: sdk.Hooks{Context: func(context.Context, sdk.ContextInput) (sdk.Context, error) {
 			return sdk.Context{Messages: []sdk.Message{sdk.Text(sdk.RoleUser, long)}}, nil
 		}}}},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -22,8 +23,8 @@ func TestLateAnswer_DoesNotChangeTheHistory(t *testing.T) {
 	model := sdktest.Script(
 		sdktest.Ask(add(1, 2)), sdktest.Ask(sdktest.Tool("calc_multiply", map[string]int{"a": 3, "b": 4})), sdktest.Say("twelve"),
 	)
-	onStores(t, func(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal)) {
-		h, _ := start(sdktest.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: model})
+	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
+		h, _ := start(harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: model})
 		r := h.Run("desk", hello())
 		late := h.Call("calc.add")
 		open := h.Call("calc.multiply")

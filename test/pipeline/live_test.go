@@ -10,11 +10,11 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
 	"agentd/sdk"
 	"agentd/sdk/client"
-	"agentd/sdk/sdktest"
 )
 
 // following collects what one client sees of a run.
@@ -49,7 +49,7 @@ func (c *following) upTo(kind string) (list []wire.Live) {
 	return list
 }
 
-func (r *rig) milestones(run sdktest.Run) (list []wire.Live) {
+func (r *rig) milestones(run harness.Run) (list []wire.Live) {
 	r.t.Helper()
 	entries, err := runner.New(runner.Options{Store: r.store}).Journal(r.t.Context(), wire.NewRunKey(run.Subject))
 	r.check("read journal", err)

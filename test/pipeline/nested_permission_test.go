@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -20,7 +21,7 @@ func TestPermission_EqualNamesThroughTwoLevelsOfAgents(t *testing.T) {
 	parent := callable("parent", calling(child), desk().Services[0])
 	child.Permissions = asking(sdk.PermissionPolicyTerms{}, "calc_add")
 	parent.Permissions = child.Permissions
-	h := sdktest.Start(t, sdktest.Options{Agents: []sdk.Agent{{Spec: parent}, {Spec: child}}, Model: models(map[string]sdk.Provider{
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: parent}, {Spec: child}}, Model: models(map[string]sdk.Provider{
 		"parent": sdktest.Script(sdktest.Ask(tell("child", "first"), add(1, 1)), sdktest.Say("parent is done")),
 		"child": sdktest.ModelFunc(func(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 			switch {
@@ -33,7 +34,7 @@ func TestPermission_EqualNamesThroughTwoLevelsOfAgents(t *testing.T) {
 		}),
 	})})
 	r := h.Run("parent", hello())
-	requests := map[float64]*sdktest.Call{}
+	requests := map[float64]*harness.Call{}
 	for range 3 {
 		c := h.Call(sdk.TypePermissionRequest)
 		args, _ := c.Data()["args"].(map[string]any)
@@ -67,6 +68,6 @@ func TestPermission_EqualNamesThroughTwoLevelsOfAgents(t *testing.T) {
 }
 
 // depth is how many agents are above the run that makes a call: names of child runs hold the names of those above.
-func depth(c *sdktest.Call) string {
+func depth(c *harness.Call) string {
 	return string('0' + rune(strings.Count(c.Event.Subject, "/")))
 }

@@ -12,6 +12,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/redistest"
@@ -52,7 +53,7 @@ func (r *rig) answerSums(slow string, g *gate) {
 	})
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	done := make(chan error, 1)
-	server := service.Server{Conn: r.connect(), Logger: r.log()}
+	server := service.Server{URL: r.server.URL(), Logger: r.log()}
 	go func() { done <- server.Run(ctx, calc) }()
 	r.t.Cleanup(func() {
 		stop()
@@ -69,7 +70,7 @@ func TestBroker_AwayAndBack(t *testing.T) {
 	r.answerSums("serves", working)
 	workers := []*rigWorker{r.work(0), r.work(0)}
 	const each = 5
-	var runs []sdktest.Run
+	var runs []harness.Run
 	for i := range each {
 		runs = append(runs, r.begin(fmt.Sprint("thinks ", i)), r.begin(fmt.Sprint("serves ", i)))
 	}
@@ -131,7 +132,7 @@ func TestRedis_AwayAndBack(t *testing.T) {
 	}, 0)
 	r.work(0)
 	const each = 5
-	var runs []sdktest.Run
+	var runs []harness.Run
 	for i := range each {
 		runs = append(runs, r.begin(fmt.Sprint("thinks ", i)), r.begin(fmt.Sprint("waits ", i)))
 	}
@@ -207,7 +208,7 @@ func TestShutdown_CancelsNoRun(t *testing.T) {
 		},
 	}}
 	w := r.work(50 * time.Millisecond)
-	var runs []sdktest.Run
+	var runs []harness.Run
 	const each = 3
 	for i := range each {
 		runs = append(runs, r.begin(fmt.Sprint("thinks ", i)), r.begin(fmt.Sprint("tool ", i)), r.begin(fmt.Sprint("waits ", i)))

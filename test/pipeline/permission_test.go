@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -27,7 +28,7 @@ func asking(terms sdk.PermissionPolicyTerms, tools ...string) *sdk.PermissionPol
 	}
 }
 
-func decide(c *sdktest.Call, d sdk.PermissionDecision) {
+func decide(c *harness.Call, d sdk.PermissionDecision) {
 	d.ArgsHash, _ = c.Data()["args_sha256"].(string)
 	c.Answer(sdk.TypePermissionDecided, d)
 }
@@ -39,7 +40,7 @@ func TestPermission_ParallelRequestsAreDecidedInAnyOrder(t *testing.T) {
 	spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "calc_*")
 	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2), add(3, 4)), sdktest.Say("done")))
 	r := h.Run("desk", hello())
-	requests := map[float64]*sdktest.Call{}
+	requests := map[float64]*harness.Call{}
 	for range 2 {
 		c := h.Call(sdk.TypePermissionRequest)
 		args, _ := c.Data()["args"].(map[string]any)
@@ -81,7 +82,7 @@ func TestPermission_InlineToolRunsOnceWhenAllowed(t *testing.T) {
 	}
 	spec := desk()
 	spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "pay")
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec, Tools: []sdk.Tool{pay}}},
 		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("pay", map[string]int{"sum": 5})), sdktest.Say("paid")),
 	})
@@ -157,7 +158,7 @@ func TestPermission_NobodyElseEndsTheRunWithAnError(t *testing.T) {
 	t.Parallel()
 	spec := desk()
 	spec.Permissions = asking(sdk.PermissionPolicyTerms{Approvers: []string{"anna"}}, "calc_add")
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec}}, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")), Identity: true,
 	})
 	r := h.SendAs("shop", "desk", h.Init("desk", hello()))
@@ -217,7 +218,7 @@ func TestPermission_ASignatureCountsOnce(t *testing.T) {
 	carls, carl := signer("c")
 	spec := desk()
 	spec.Permissions = asking(sdk.PermissionPolicyTerms{Quorum: 2, Signed: true, Approvers: []string{"anna", "bob", "carl"}}, "calc_add")
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec}}, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")), Identity: true,
 		Keys: map[string][]sdk.DecisionKey{sdk.HumanDomain: {{Public: anna}, {Public: carl, Principal: "carl"}}},
 	})

@@ -11,6 +11,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -38,15 +39,15 @@ func referring(rangeExpr string) sdk.AgentSpec {
 	return spec
 }
 
-func startReferring(t *testing.T, rangeExpr string, published sdk.Contract, model sdk.Provider) *sdktest.Harness {
+func startReferring(t *testing.T, rangeExpr string, published sdk.Contract, model sdk.Provider) *harness.Harness {
 	t.Helper()
-	return sdktest.Start(t, sdktest.Options{
+	return harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: referring(rangeExpr)}}, Contracts: []sdk.Contract{published}, Model: model,
 	})
 }
 
 // remove takes a version back, as `agentd contracts remove` does before it answers open calls.
-func remove(t *testing.T, h *sdktest.Harness, v string) {
+func remove(t *testing.T, h *harness.Harness, v string) {
 	t.Helper()
 	if found, err := h.Conn().Registry().Remove(t.Context(), "calc.add", v); err != nil || !found {
 		t.Fatalf("remove version %s: %t, %v", v, found, err)
@@ -54,7 +55,7 @@ func remove(t *testing.T, h *sdktest.Harness, v string) {
 }
 
 // again is an init event for another run.
-func again(h *sdktest.Harness, agent, subject string) wire.Event {
+func again(h *harness.Harness, agent, subject string) wire.Event {
 	ev := h.Init(agent, hello())
 	ev.ID, ev.Subject = subject, subject
 	return ev
@@ -90,7 +91,7 @@ func TestRegistry_NewRunsUseANewVersionAndOthersKeepTheirs(t *testing.T) {
 	wantResponse(t, h.Done(before), "done")
 	after.Answer("calc.added", sum(3))
 	h.Call("calc.add").Answer("calc.added", sum(7))
-	wantResponse(t, h.Done(sdktest.Run{
+	wantResponse(t, h.Done(harness.Run{
 		Subject: after.Event.Subject, Key: wire.NewRunKey(after.Event.Subject), Agent: "desk",
 		Init: wire.InitToken("com.test.client", after.Event.Subject),
 	}), "done")
@@ -98,7 +99,7 @@ func TestRegistry_NewRunsUseANewVersionAndOthersKeepTheirs(t *testing.T) {
 
 // nextRunWith starts runs until one calls with that version, and returns its call: the worker takes a new version up when
 // the registry has come to rest.
-func nextRunWith(t *testing.T, h *sdktest.Harness, agent, dataschema string) *sdktest.Call {
+func nextRunWith(t *testing.T, h *harness.Harness, agent, dataschema string) *harness.Call {
 	t.Helper()
 	for i := range 1000 {
 		subject := t.Name() + strconv.Itoa(i)
@@ -107,7 +108,7 @@ func nextRunWith(t *testing.T, h *sdktest.Harness, agent, dataschema string) *sd
 		if call.Event.DataSchema == dataschema {
 			return call
 		}
-		h.Cancel(sdktest.Run{Subject: subject, Key: wire.NewRunKey(subject), Agent: agent}, "too early")
+		h.Cancel(harness.Run{Subject: subject, Key: wire.NewRunKey(subject), Agent: agent}, "too early")
 	}
 	t.Fatalf("no run calls with %s", dataschema)
 	return nil
@@ -117,7 +118,7 @@ func TestRegistry_AVersionThatCannotBeUsedIsPassedOver(t *testing.T) {
 	t.Parallel()
 	witness := referring("latest")
 	witness.Name, witness.Contract.Type, witness.Contract.URI = "witness", "witness", "#/witness"
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: referring("^1")}, {Spec: witness}}, Contracts: []sdk.Contract{sums("1.0.0")},
 		Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")),
 	})
@@ -192,7 +193,7 @@ func TestRegistry_ARunningWorkerNoticesThatAVersionIsRemoved(t *testing.T) {
 
 func TestRegistry_AContractOfTheAgentsOwnIsNotConcerned(t *testing.T) {
 	t.Parallel()
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk()}}, Contracts: []sdk.Contract{desk().Services[0].Contract},
 		Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")),
 	})

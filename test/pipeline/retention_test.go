@@ -9,9 +9,9 @@ import (
 
 	"agentd/internal/audit/live"
 	"agentd/internal/broker"
+	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/worker"
-	"agentd/sdk/sdktest"
 )
 
 // purge removes the histories of all runs that are done, as if they had been for longer than they are kept.
@@ -33,7 +33,7 @@ func purge(t *testing.T, w *worker.Worker) reconcile.Report {
 // TestAudit_TakesTombstonesForWhatTheyAre: runs that ended in all the ways that there are, and one that waits.
 func TestAudit_TakesTombstonesForWhatTheyAre(t *testing.T) {
 	t.Parallel()
-	onStores(t, func(t *testing.T, start func(sdktest.Options) (*sdktest.Harness, vandal)) {
+	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
 		h, _ := lives(t, start)
 		before := sound(t, h.Conn(), h.Worker().Store)
 		waiting := h.Init("desk", hello())

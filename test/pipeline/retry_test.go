@@ -8,6 +8,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -29,7 +30,7 @@ func TestRetry_ServiceIsAskedAgainUntilItAnswers(t *testing.T) {
 	third.Answer("calc.added", sum(3))
 	wantResponse(t, h.Done(r), "three")
 
-	for i, call := range []*sdktest.Call{first, second, third} {
+	for i, call := range []*harness.Call{first, second, third} {
 		ref, ok := wire.ParseCallRef(call.Event.ID)
 		if want, _ := wire.ParseCallRef(first.Event.ID); !ok || ref.ID != want.ID || ref.Attempt != i+1 {
 			t.Errorf("attempt %d has event id %s, the first has %s", i+1, call.Event.ID, first.Event.ID)
@@ -81,7 +82,7 @@ func TestRetry_LastErrorIsTheResult(t *testing.T) {
 func TestCancel_InterruptsTheModelOnAnotherWorker(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk()}}, Workers: 3,
 		Model: sdktest.ModelFunc(func(ctx context.Context, _ sdk.ModelRequest) (sdk.ModelReply, error) {
 			close(asked)
@@ -108,7 +109,7 @@ func TestCancel_InterruptsToolsAndTellsWhatIsUnknown(t *testing.T) {
 			},
 		}
 	}
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk(), Tools: []sdk.Tool{tool("look", false), tool("pay", true)}}},
 		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("look", map[string]any{}), sdktest.Tool("pay", map[string]any{}))),
 	})
@@ -133,7 +134,7 @@ func TestCancel_InterruptsToolsAndTellsWhatIsUnknown(t *testing.T) {
 func TestDrain_DoesNotCountTowardsPoison(t *testing.T) {
 	t.Parallel()
 	asked := make(chan chan struct{})
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{
 			Spec: desk(),
 			Tools: []sdk.Tool{{

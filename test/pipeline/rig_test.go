@@ -14,10 +14,10 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
 	"agentd/sdk"
-	"agentd/sdk/sdktest"
 	"agentd/test/ports"
 )
 
@@ -166,11 +166,11 @@ func (r *rig) kill(w *rigWorker) {
 }
 
 // begin starts a run of desk with a name of its own.
-func (r *rig) begin(name string) sdktest.Run {
+func (r *rig) begin(name string) harness.Run {
 	r.t.Helper()
 	ev := r.init(name)
 	r.check("publish init event", r.client.Start(r.t.Context(), "desk", ev))
-	return sdktest.Run{Subject: name, Key: wire.NewRunKey(name), Agent: "desk", Init: wire.InitToken(ev.Source, ev.ID)}
+	return harness.Run{Subject: name, Key: wire.NewRunKey(name), Agent: "desk", Init: wire.InitToken(ev.Source, ev.ID)}
 }
 
 func (r *rig) init(name string) wire.Event {
@@ -181,9 +181,9 @@ func (r *rig) init(name string) wire.Event {
 }
 
 // end waits for the run's terminal event.
-func (r *rig) end(run sdktest.Run) wire.Event {
+func (r *rig) end(run harness.Run) wire.Event {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 3*sdktest.Patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 3*harness.Patience)
 	defer cancel()
 	ev, err := r.client.WaitDone(ctx, run.Agent, run.Key, run.Init)
 	r.check("wait for the end of "+run.Subject, err)
@@ -191,7 +191,7 @@ func (r *rig) end(run sdktest.Run) wire.Event {
 }
 
 // head is the run's head; zero while there is none.
-func (r *rig) head(run sdktest.Run) core.Head {
+func (r *rig) head(run harness.Run) core.Head {
 	last, err := r.store.Head(r.t.Context(), run.Key)
 	if err != nil {
 		return core.Head{}
@@ -203,7 +203,7 @@ func (r *rig) head(run sdktest.Run) core.Head {
 
 func (r *rig) until(what string, holds func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(sdktest.Patience); !holds(); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); !holds(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("never: %s", what)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -31,7 +32,7 @@ func TestAnswers_DuplicatedAndReorderedChangeNothingTwice(t *testing.T) {
 	model := sdktest.Script(sdktest.Ask(add(1, 1), add(2, 2), add(3, 3)), sdktest.Say("done"))
 	h := start(t, desk(), model)
 	r := h.Run("desk", hello())
-	calls := []*sdktest.Call{h.Call("calc.add"), h.Call("calc.add"), h.Call("calc.add")}
+	calls := []*harness.Call{h.Call("calc.add"), h.Call("calc.add"), h.Call("calc.add")}
 	for i := len(calls) - 1; i >= 0; i-- {
 		n := int(calls[i].Data()["a"].(float64)) * 2
 		calls[i].Answer("calc.added", sum(n))
@@ -54,12 +55,12 @@ func TestAnswers_DuplicatedAndReorderedChangeNothingTwice(t *testing.T) {
 
 func TestRun_ManyOnThreeWorkers(t *testing.T) {
 	t.Parallel()
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk()}}, Workers: 3,
 		Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("three")),
 	})
 	const runs = 40
-	var started []sdktest.Run
+	var started []harness.Run
 	for i := range runs {
 		ev := h.Init("desk", hello())
 		ev.Subject += strconv.Itoa(i)
@@ -187,7 +188,7 @@ func TestTools_RunInlineAndCrashesAreResults(t *testing.T) {
 	tool := func(name string, run func(context.Context, sdk.ToolCall) (json.RawMessage, error)) sdk.Tool {
 		return sdk.Tool{Definition: sdk.ToolDefinition{Name: name, Parameters: json.RawMessage(`{"type":"object"}`)}, Run: run}
 	}
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: desk(), Tools: []sdk.Tool{
 			tool("count", func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
 				return json.RawMessage(strconv.FormatInt(runs.Add(1), 10)), nil

@@ -8,6 +8,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
 	"agentd/internal/state/sealed"
@@ -39,10 +40,10 @@ func (s *safe) turn(t *testing.T, allowPlaintext bool, ids ...string) {
 }
 
 // startSealed starts an agent whose runs are sealed with the key "a".
-func startSealed(t *testing.T, spec sdk.AgentSpec, model sdk.Provider) (*sdktest.Harness, *safe) {
+func startSealed(t *testing.T, spec sdk.AgentSpec, model sdk.Provider) (*harness.Harness, *safe) {
 	t.Helper()
 	s := &safe{}
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec}}, Model: model,
 		OpenStore: func(conn *broker.Conn) runner.Store {
 			s.inner = natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
@@ -107,7 +108,7 @@ func TestSealed_AMissingKeyLosesNothing(t *testing.T) {
 	s.turn(t, false, "b")
 	h.Restart()
 	h.Call("calc.add").Answer("calc.added", sum(3))
-	for deadline := time.Now().Add(sdktest.Patience); s.Ready() == nil; {
+	for deadline := time.Now().Add(harness.Patience); s.Ready() == nil; {
 		if time.Now().After(deadline) {
 			t.Fatal("a worker that cannot open a run stays ready")
 		}

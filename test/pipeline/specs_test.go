@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -49,9 +50,9 @@ func sum(n int) map[string]int { return map[string]int{"sum": n} }
 
 func hello() map[string]string { return map[string]string{"message": "hello"} }
 
-func start(t *testing.T, spec sdk.AgentSpec, model sdk.Provider) *sdktest.Harness {
+func start(t *testing.T, spec sdk.AgentSpec, model sdk.Provider) *harness.Harness {
 	t.Helper()
-	return sdktest.Start(t, sdktest.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: model})
+	return harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: model})
 }
 
 // problem decodes a system error event.

@@ -10,19 +10,20 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
 
 // fire publishes what a run's timer fires with, whatever the time is.
-func fire(h *sdktest.Harness, r sdktest.Run, due int64) {
+func fire(h *harness.Harness, r harness.Run, due int64) {
 	h.PublishRaw(h.Conn().Subjects().Fire(r.Agent, r.Key), fmt.Appendf(nil, `{"due":%d}`, due))
 }
 
 // awaitFired waits until the run's timer has fired n times, whoever is there to see it.
-func awaitFired(t *testing.T, h *sdktest.Harness, r sdktest.Run, n int) {
+func awaitFired(t *testing.T, h *harness.Harness, r harness.Run, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), sdktest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	err := h.Conn().Watch(ctx, broker.ZoneTimer, []string{h.Conn().Subjects().Fire(r.Agent, r.Key)}, true,
 		func(broker.Delivery) bool {
@@ -35,9 +36,9 @@ func awaitFired(t *testing.T, h *sdktest.Harness, r sdktest.Run, n int) {
 }
 
 // awaitIdle waits until the workers have handled every fired timer.
-func awaitIdle(t *testing.T, h *sdktest.Harness, agent string) {
+func awaitIdle(t *testing.T, h *harness.Harness, agent string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), sdktest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	consumers := broker.AgentConsumers(agent)
 	timer := consumers[slices.IndexFunc(consumers, func(c broker.ConsumerRef) bool { return c.Zone == broker.ZoneTimer })]
@@ -143,7 +144,7 @@ func TestTimer_IsOneHoweverOftenItIsArmed(t *testing.T) {
 	}
 	subject := h.Conn().Subjects().Timer("desk", r.Key)
 	request := "$JS.API.STREAM.INFO." + broker.StreamName(h.Conn().Subjects(), broker.ZoneTimer)
-	ctx, cancel := context.WithTimeout(t.Context(), sdktest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	if err := h.Conn().Ask(ctx, request, map[string]string{"subjects_filter": subject}, &info); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentd/internal/contracts"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -40,12 +41,12 @@ func (*shop) Close() error { return nil }
 // What a person has allowed or answered while the toolset is away is done when it is back, and not lost.
 func TestToolset_ThatIsAwayLosesNothingThatWasDecided(t *testing.T) {
 	t.Parallel()
-	for name, decided := range map[string]func(*sdktest.Harness) (decide func(), result string){
-		"allowed": func(h *sdktest.Harness) (func(), string) {
+	for name, decided := range map[string]func(*harness.Harness) (decide func(), result string){
+		"allowed": func(h *harness.Harness) (func(), string) {
 			request := h.Call(sdk.TypePermissionRequest)
 			return func() { decide(request, sdk.PermissionDecision{Decision: sdk.DecisionAllow}) }, `{"paid":true}`
 		},
-		"answered": func(h *sdktest.Harness) (func(), string) {
+		"answered": func(h *harness.Harness) (func(), string) {
 			question := h.Call(sdk.TypeQuestion)
 			return func() { question.Answer(contracts.TypeQuestionAnswered, map[string]any{"answer": "XL"}) }, `{"answer":"XL"}`
 		},
@@ -55,7 +56,7 @@ func TestToolset_ThatIsAwayLosesNothingThatWasDecided(t *testing.T) {
 			set, spec := &shop{}, desk()
 			spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "shop_pay")
 			tool := map[string]string{"allowed": "shop_pay", "answered": "shop_order"}[name]
-			h := sdktest.Start(t, sdktest.Options{
+			h := harness.Start(t, harness.Options{
 				Agents: []sdk.Agent{{Spec: spec, Toolsets: []sdk.Toolset{set}}},
 				Model:  sdktest.Script(sdktest.Ask(sdktest.Tool(tool, map[string]int{"n": 1})), sdktest.Say("done")),
 			})

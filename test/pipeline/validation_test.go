@@ -12,6 +12,7 @@ import (
 
 	"agentd/internal/contracts"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/service"
@@ -30,7 +31,7 @@ func strict() sdk.AgentSpec {
 }
 
 // serve runs a service of the harness's contract until the test ends.
-func serve[Out any](t *testing.T, h *sdktest.Harness, c sdk.Contract, handle func(in map[string]any) (Out, error)) {
+func serve[Out any](t *testing.T, h *harness.Harness, c sdk.Contract, handle func(in map[string]any) (Out, error)) {
 	t.Helper()
 	s, err := service.New(c, service.Register(false))
 	if err != nil {
@@ -39,7 +40,7 @@ func serve[Out any](t *testing.T, h *sdktest.Harness, c sdk.Contract, handle fun
 	service.Handle(s, func(_ context.Context, _ service.Call, in map[string]any) (Out, error) { return handle(in) })
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	server := service.Server{Conn: h.Conn(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	server := service.Server{InProcess: h, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	go func() { done <- server.Run(ctx, s) }()
 	t.Cleanup(func() {
 		stop()
@@ -50,7 +51,7 @@ func serve[Out any](t *testing.T, h *sdktest.Harness, c sdk.Contract, handle fun
 }
 
 // toldError is the error that the model was told with the result in message i.
-func toldError(t *testing.T, h *sdktest.Harness, r sdktest.Run, i int) sdk.Error {
+func toldError(t *testing.T, h *harness.Harness, r harness.Run, i int) sdk.Error {
 	t.Helper()
 	c := h.Messages(r)[i].Content[0]
 	var shown struct {
@@ -67,7 +68,7 @@ func toldError(t *testing.T, h *sdktest.Harness, r sdktest.Run, i int) sdk.Error
 }
 
 // recorded is the kind of the one result that the journal has of a call.
-func recorded(t *testing.T, h *sdktest.Harness, r sdktest.Run) core.Result {
+func recorded(t *testing.T, h *harness.Harness, r harness.Run) core.Result {
 	t.Helper()
 	var all []core.Result
 	for _, e := range h.Journal(r) {

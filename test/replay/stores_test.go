@@ -20,6 +20,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
@@ -264,9 +265,9 @@ func openRedis(t *testing.T) keeper {
 	return inRedis{client: client, store: store}
 }
 
-func startOn(t *testing.T, k keeper) *sdktest.Harness {
+func startOn(t *testing.T, k keeper) *harness.Harness {
 	t.Helper()
-	return sdktest.Start(t, sdktest.Options{
+	return harness.Start(t, harness.Options{
 		Agents: agentsOfRecordings(), Model: sdktest.ModelFunc(calling), OpenStore: k.open,
 	})
 }
@@ -310,7 +311,7 @@ func resumeRuns(t *testing.T, k keeper, file string) {
 	if diff := cmp.Diff(want, report.Found); diff != "" || report.Unrepaired > 0 {
 		t.Errorf("what was missing (-want +got):\n%s", diff)
 	}
-	allow := func(c *sdktest.Call) {
+	allow := func(c *harness.Call) {
 		hash, _ := c.Data()["args_sha256"].(string)
 		c.Answer(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash})
 	}
@@ -329,7 +330,7 @@ func resumeRuns(t *testing.T, k keeper, file string) {
 	h.Call(sdk.TypeQuestion).Answer("agentd.question.answered", map[string]string{"answer": "yes"})
 	h.Call(sdk.TypeConversationTurn).Answer("agentd.conversation.answered", map[string]any{"message": "bye", "end": true})
 	for name, w := range waits {
-		r := sdktest.Run{Subject: name, Key: wire.NewRunKey(name), Agent: w.agent, Init: wire.InitToken("com.test.client", "init of "+name)}
+		r := harness.Run{Subject: name, Key: wire.NewRunKey(name), Agent: w.agent, Init: wire.InitToken("com.test.client", "init of "+name)}
 		if ev := h.Done(r); ev.Type != w.agent+".done" {
 			t.Errorf("run %s ends with %s: %s", name, ev.Type, ev.Data)
 		}

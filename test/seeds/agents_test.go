@@ -6,6 +6,7 @@ import (
 
 	"agentd/sdk/wire"
 
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -38,7 +39,7 @@ func contextRecord(t *testing.T) {
 	h := start(t, byModel(scripts), parent, child)
 	r := h.Run("desk", message("hello"))
 	by := &sdk.Delegation{Agent: "desk", Run: r.Subject, Call: h.Suspended(r, 1).Calls[0].ID}
-	sub := sdktest.Run{Subject: r.Subject + "/" + by.Call, Key: wire.NewRunKey(r.Subject + "/" + by.Call)}
+	sub := harness.Run{Subject: r.Subject + "/" + by.Call, Key: wire.NewRunKey(r.Subject + "/" + by.Call)}
 
 	history := 1 // the first message
 	for hop := range 2 {
@@ -85,13 +86,13 @@ func delegation(t *testing.T) {
 	calls := uses(t, last(t, scripts["desk"]).Messages, 2)
 	want := map[string]bool{}
 	for i, c := range calls {
-		sub := sdktest.Run{Key: wire.NewRunKey(r.Subject + "/" + c.CallID)}
+		sub := harness.Run{Key: wire.NewRunKey(r.Subject + "/" + c.CallID)}
 		state := h.State(sub)
 		equal(t, "delegation of the child", state.Init.DelegatedBy, &sdk.Delegation{Agent: "desk", Run: r.Subject, Call: c.CallID})
 		equal(t, "the child's message", state.Messages()[0].PlainText(), []string{"one", "two"}[i])
 		grand := uses(t, state.Messages(), 1)[0].CallID
 		want["called by child in "+state.Run+" with "+grand] = true
-		end := h.State(sdktest.Run{Key: wire.NewRunKey(state.Run + "/" + grand)})
+		end := h.State(harness.Run{Key: wire.NewRunKey(state.Run + "/" + grand)})
 		equal(t, "delegation of the clerk", end.Init.DelegatedBy, &sdk.Delegation{Agent: "child", Run: state.Run, Call: grand})
 		equalJSON(t, "the clerk's answer to the child", []byte(results(t, state.Messages(), 1)[0].Text), `{"response": "from a clerk"}`)
 	}

@@ -6,6 +6,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -78,7 +79,7 @@ func waitForAll(t *testing.T) {
 	h := start(t, model, desk(service("shop.find")))
 	r := h.Run("desk", message("hello"))
 	before := h.Suspended(r, 3)
-	calls := []*sdktest.Call{h.Call("shop.find"), h.Call("shop.find"), h.Call("shop.find")}
+	calls := []*harness.Call{h.Call("shop.find"), h.Call("shop.find"), h.Call("shop.find")}
 
 	for i, open := range []int{2, 1} {
 		calls[i].Answer("shop.find.done", value("x"))
@@ -188,7 +189,7 @@ func missingContext(t *testing.T) {
 	if letter.Detail == "" {
 		t.Error("the dead letter does not say what is wrong")
 	}
-	if entries := h.Journal(sdktest.Run{Key: key}); len(entries) > 0 {
+	if entries := h.Journal(harness.Run{Key: key}); len(entries) > 0 {
 		t.Errorf("the response made a run: %v", statuses(entries))
 	}
 	asked(t, model, 0)

@@ -11,14 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
 
 // start runs agents with one scripted model for all.
-func start(t *testing.T, model sdk.Provider, agents ...sdk.Agent) *sdktest.Harness {
+func start(t *testing.T, model sdk.Provider, agents ...sdk.Agent) *harness.Harness {
 	t.Helper()
-	return sdktest.Start(t, sdktest.Options{Agents: agents, Model: model})
+	return harness.Start(t, harness.Options{Agents: agents, Model: model})
 }
 
 // byModel asks the script that has the name of the model asked for.
@@ -50,7 +51,7 @@ func equalJSON(t *testing.T, what string, got []byte, want string) {
 }
 
 // succeeds waits for the run's end and checks that it answered with data.
-func succeeds(t *testing.T, h *sdktest.Harness, r sdktest.Run, data string) wire.Event {
+func succeeds(t *testing.T, h *harness.Harness, r harness.Run, data string) wire.Event {
 	t.Helper()
 	event := h.Done(r)
 	if state := h.State(r); state.Reason != core.ReasonCompleted && state.Reason != core.ReasonStopped {
@@ -61,7 +62,7 @@ func succeeds(t *testing.T, h *sdktest.Harness, r sdktest.Run, data string) wire
 }
 
 // fails waits for the run's end and returns the problem that its terminal event tells.
-func fails(t *testing.T, h *sdktest.Harness, r sdktest.Run, contractType string) wire.Problem {
+func fails(t *testing.T, h *harness.Harness, r harness.Run, contractType string) wire.Problem {
 	t.Helper()
 	event := h.Done(r)
 	if event.Type != wire.ErrorType(contractType) {
@@ -180,7 +181,7 @@ func taken[T any](t *testing.T, from <-chan T) (v T) {
 // await waits until holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(sdktest.Patience); !holds(); <-time.After(2 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); !holds(); <-time.After(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it never came to this: %s", what)
 		}
@@ -197,7 +198,7 @@ func statuses(entries []core.Entry) []core.Status {
 }
 
 // other is an init event for another run than h.Init's.
-func other(h *sdktest.Harness, agent, subject string, input any) wire.Event {
+func other(h *harness.Harness, agent, subject string, input any) wire.Event {
 	event := h.Init(agent, input)
 	event.ID, event.Subject = "init-"+subject, subject
 	return event

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
 	"agentd/sdk"
@@ -56,7 +57,7 @@ func checkpointAtEveryEnd(t *testing.T) {
 // was.
 func compareAndSet(t *testing.T) {
 	store := memory.New()
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{desk(service("shop.find"))}, Model: sdktest.Script(find(1), sdktest.Say("done")),
 		OpenStore: func(*broker.Conn) runner.Store { return store },
 	})

@@ -10,6 +10,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -162,7 +163,7 @@ func breakingTools(t *testing.T) {
 
 // noToolCall is rows F25, F26, F29 and F34: a reply without a call is announced and answered with a reminder that is not kept.
 func noToolCall(t *testing.T) {
-	reminded := func(policy sdk.NoToolCallPolicy, replies ...sdk.ModelReply) (*sdktest.Harness, sdktest.Run, *sdktest.Model) {
+	reminded := func(policy sdk.NoToolCallPolicy, replies ...sdk.ModelReply) (*harness.Harness, harness.Run, *sdktest.Model) {
 		a := desk()
 		a.Spec.Builtin = []string{"task_completion"}
 		a.Spec.NoToolCall = &sdk.NoToolCall{Policy: policy, Reminders: 1, Text: "Use a tool."}
@@ -195,7 +196,7 @@ func noToolCall(t *testing.T) {
 }
 
 // send sends a message into a run.
-func send(t *testing.T, h *sdktest.Harness, r sdktest.Run, id, text string) {
+func send(t *testing.T, h *harness.Harness, r harness.Run, id, text string) {
 	t.Helper()
 	h.Publish(h.Conn().Subjects().Control(wire.ControlMessage, r.Agent, r.Key)+".ann", wire.Event{
 		ID: id, Source: "com.test.person", Type: "agentd.run.message", Subject: r.Subject, Data: mustJSON(t, message(text)),

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -42,7 +43,7 @@ func decisionPolicy(t *testing.T) {
 
 // threeHeld is a run whose round has a service call (1), an inline call (2) and a service call (3) that are held, and one
 // that is not, which has its answer. The channel has a value for each time that the inline tool ran.
-func threeHeld(t *testing.T, policy sdk.DecisionPolicy) (*sdktest.Harness, sdktest.Run, <-chan struct{}) {
+func threeHeld(t *testing.T, policy sdk.DecisionPolicy) (*harness.Harness, harness.Run, <-chan struct{}) {
 	a := gated(asks(sdk.PermissionHold, "shop_find", "note"), service("shop.find"), service("shop.buy"))
 	a.Spec.Decisions = policy
 	ran := make(chan struct{}, 2)
@@ -59,8 +60,8 @@ func threeHeld(t *testing.T, policy sdk.DecisionPolicy) (*sdktest.Harness, sdkte
 }
 
 // requests are the next permission requests, by the argument "n" of their calls.
-func requests(t *testing.T, h *sdktest.Harness, count int) map[string]*sdktest.Call {
-	all := map[string]*sdktest.Call{}
+func requests(t *testing.T, h *harness.Harness, count int) map[string]*harness.Call {
+	all := map[string]*harness.Call{}
 	for range count {
 		c := request(t, h)
 		args, _ := json.Marshal(c.Data()["args"])

@@ -16,6 +16,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
 	"agentd/sdk"
@@ -39,7 +40,7 @@ func oneEngine(t *testing.T) {
 	// The same engine, whatever keeps its journals, drives a run that begins and one that goes on.
 	journal := func(openStore func(*broker.Conn) runner.Store) []string {
 		model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Say("done"))
-		h := sdktest.Start(t, sdktest.Options{
+		h := harness.Start(t, harness.Options{
 			Agents: []sdk.Agent{desk(service("shop.find"))}, Model: model, OpenStore: openStore,
 		})
 		r := h.Run("desk", message("hello"))

@@ -13,6 +13,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -108,7 +109,7 @@ func runEndOnEveryPath(t *testing.T) {
 		name, reason string
 		model        sdk.Provider
 		change       func(*sdk.Agent)
-		act          func(*testing.T, *sdktest.Harness, sdktest.Run, *phases)
+		act          func(*testing.T, *harness.Harness, harness.Run, *phases)
 	}{
 		{name: "error", reason: "error:model_failed", model: sdktest.Script()},
 		{
@@ -121,7 +122,7 @@ func runEndOnEveryPath(t *testing.T) {
 		},
 		{
 			name: "cancelled", reason: "cancelled:asked", model: sdktest.Script(find(1)),
-			act: func(t *testing.T, h *sdktest.Harness, r sdktest.Run, p *phases) {
+			act: func(t *testing.T, h *harness.Harness, r harness.Run, p *phases) {
 				p.await(t, "RunEnd waiting ")
 				h.Cancel(r, "enough")
 			},

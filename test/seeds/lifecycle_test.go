@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
 	"agentd/sdk"
@@ -24,7 +25,7 @@ func kinds(entries []core.Entry) []string {
 }
 
 // reason is why the run ended, as its terminal event says.
-func reason(h *sdktest.Harness, r sdktest.Run) string {
+func reason(h *harness.Harness, r harness.Run) string {
 	text, _ := h.Done(r).Extensions[wire.TerminationReason].(string)
 	return text
 }
@@ -158,7 +159,7 @@ func sequentialRound(t *testing.T) {
 
 // withoutPersistence is row T21: the engine works on a store that forgets with the process.
 func withoutPersistence(t *testing.T) {
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{desk(service("shop.find"))}, Model: sdktest.Script(find(1), sdktest.Say("done")),
 		OpenStore: func(*broker.Conn) runner.Store { return memory.New() },
 	})

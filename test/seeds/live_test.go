@@ -10,13 +10,14 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
 
 // watchedRun is the run of desk, with all that was told of it live, when its end was told. Serve, unless nil, is called when
 // its suspension was told: answers before that may be told first.
-func watchedRun(t *testing.T, h *sdktest.Harness, serve func()) (sdktest.Run, []wire.Live) {
+func watchedRun(t *testing.T, h *harness.Harness, serve func()) (harness.Run, []wire.Live) {
 	t.Helper()
 	init := h.Init("desk", message("hello"))
 	var mu sync.Mutex

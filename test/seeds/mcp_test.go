@@ -17,6 +17,7 @@ import (
 	mcpsdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/mcp"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -156,7 +157,7 @@ func asIt(script *sdktest.Model) sdk.Provider {
 }
 
 // offered starts runs until one has the tool.
-func offered(t *testing.T, h *sdktest.Harness, tool string) {
+func offered(t *testing.T, h *harness.Harness, tool string) {
 	t.Helper()
 	n := 0
 	await(t, "a run has the tool "+tool, func() bool {

@@ -12,6 +12,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -92,13 +93,13 @@ func gated(m *manager, services ...sdk.ServiceTool) sdk.Agent {
 	return a
 }
 
-func request(t *testing.T, h *sdktest.Harness) *sdktest.Call {
+func request(t *testing.T, h *harness.Harness) *harness.Call {
 	t.Helper()
 	return h.Call(sdk.TypePermissionRequest)
 }
 
 // decide answers a permission request.
-func decide(c *sdktest.Call, d sdk.PermissionDecision) {
+func decide(c *harness.Call, d sdk.PermissionDecision) {
 	d.ArgsHash, _ = c.Data()["args_sha256"].(string)
 	c.Answer(sdk.TypePermissionDecided, d)
 }
@@ -221,7 +222,7 @@ func requestEvent(t *testing.T) {
 	select {
 	case run := <-m.ended:
 		equal(t, "cleaned up after", run, r.Subject)
-	case <-time.After(sdktest.Patience):
+	case <-time.After(harness.Patience):
 		t.Error("the run was not cleaned up after")
 	}
 }
@@ -247,7 +248,7 @@ func approvalCache(t *testing.T) {
 		Rules: []sdk.PermissionRule{{Tools: []string{"shop_find"}, Verdict: sdk.PermissionAsk}},
 		Terms: sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}},
 	}
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{a}, Model: sdktest.Script(find(1), sdktest.Say("done")), Identity: true,
 	})
 	first := h.SendAs("anna", "desk", h.Init("desk", message("one")))
@@ -386,7 +387,7 @@ func mustJSON(t *testing.T, v any) []byte {
 func permissionStore(t *testing.T) {
 	m := asks(sdk.PermissionHold, "shop_find")
 	a := gated(m, service("shop.find"))
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{a}, Model: sdktest.Script(find(1), find(2), sdktest.Say("done")),
 	})
 	r := h.SendAs("anna", "desk", h.Init("desk", message("hello")))

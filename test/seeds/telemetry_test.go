@@ -14,6 +14,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"agentd/internal/harness"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -23,7 +24,7 @@ import (
 const aTrace, aTraceID = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "4bf92f3577b34da6a3ce929d0e0e4736"
 
 // traced runs a run that uses an internal tool and a service, by two workers, and returns its events and what was recorded.
-func traced(t *testing.T) (call *sdktest.Call, done wire.Event, spans tracetest.SpanStubs, metrics map[string]int) {
+func traced(t *testing.T) (call *harness.Call, done wire.Event, spans tracetest.SpanStubs, metrics map[string]int) {
 	t.Helper()
 	exporter, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
 	shown, err := telemetry.Start(t.Context(), telemetry.Options{Spans: exporter, Metrics: reader})
@@ -39,7 +40,7 @@ func traced(t *testing.T) (call *sdktest.Call, done wire.Event, spans tracetest.
 	reply.Usage = sdk.Usage{Prompt: 30, Completion: 12}
 	a := desk(service("shop.find"))
 	a.Tools = []sdk.Tool{echo("note")}
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{a}, Model: sdktest.Script(reply, sdktest.Say("done")), Workers: 2, Telemetry: shown,
 	})
 	event := h.Init("desk", message("hello"))

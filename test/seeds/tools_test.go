@@ -14,6 +14,7 @@ import (
 	"agentd/internal/approval"
 	"agentd/internal/catalog"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -214,7 +215,7 @@ func domainRouting(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	h.Suspended(r, 4)
 
-	lane := func(c *sdktest.Call) []string { return []string{c.Event.Domain, strings.Split(c.Subject, ".")[2]} }
+	lane := func(c *harness.Call) []string { return []string{c.Event.Domain, strings.Split(c.Subject, ".")[2]} }
 	human := []string{sdk.HumanDomain, "human_interaction"}
 	find, book, question := h.Call("shop.find"), h.Call("shop.book"), h.Call(sdk.TypeQuestion)
 	equal(t, "lane of the contract", lane(find), []string{"shop", "shop"})
@@ -237,7 +238,7 @@ func domainRouting(t *testing.T) {
 	equal(t, "the answer of either lane", results(t, last(t, model).Messages, 4)[2].Text, `{"value":"approved by a person"}`)
 }
 
-func replySubject(h *sdktest.Harness, c *sdktest.Call) string {
+func replySubject(h *harness.Harness, c *harness.Call) string {
 	reply, _ := h.Conn().ReplySubject(c.Subject)
 	return reply
 }
@@ -310,7 +311,7 @@ func parentSubject(t *testing.T) {
 		}
 	}
 	injected := map[string]any{"message": "hi", sdk.ParentSubjectField: r.Subject}
-	calls := []*sdktest.Call{h.Call("flow.open"), h.Call("flow.strict"), h.Call("shop.find")}
+	calls := []*harness.Call{h.Call("flow.open"), h.Call("flow.strict"), h.Call("shop.find")}
 	equal(t, "data, whatever the model wrote there", calls[0].Data(), injected)
 	equal(t, "data", calls[1].Data(), injected)
 	equal(t, "data of a contract that does not know the field", calls[2].Data(), map[string]any{"n": 1.0})

@@ -7,6 +7,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -25,7 +26,7 @@ func contractVersions(t *testing.T) {
 	model := sdktest.Script(sdktest.Ask(
 		sdktest.Tool("caret", n(1)), sdktest.Tool("tilde", n(2)), sdktest.Tool("exact", n(3)), sdktest.Tool("newest", n(4)),
 		sdktest.Tool("ask_question", map[string]any{"question": "Really?"})), sdktest.Say("done"))
-	h := sdktest.Start(t, sdktest.Options{Agents: []sdk.Agent{a}, Contracts: []sdk.Contract{published}, Model: model})
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Contracts: []sdk.Contract{published}, Model: model})
 
 	// A version that the agent does not have is refused where the run would begin.
 	wrong := other(h, "desk", "wrong version", message("hello"))
@@ -56,7 +57,7 @@ func contractVersions(t *testing.T) {
 }
 
 // everyEventNamesItsVersion looks at all calls and ends.
-func everyEventNamesItsVersion(t *testing.T, h *sdktest.Harness) {
+func everyEventNamesItsVersion(t *testing.T, h *harness.Harness) {
 	t.Helper()
 	events := 0
 	for zone, filter := range map[broker.Zone]string{broker.ZoneOut: "agentd.out.>", broker.ZoneDone: "agentd.done.>"} {

@@ -208,7 +208,7 @@ func (d *devServer) start(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	o, err := setup.WorkerOptions(cfg, d.url, logger)
+	o, err := d.a.WorkerOptions(cfg, d.url, logger)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func serve(ctx context.Context, a *cli.App, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	o, err := setup.WorkerOptions(cfg, url, logger)
+	o, err := a.WorkerOptions(cfg, url, logger)
 	if err != nil {
 		return err
 	}

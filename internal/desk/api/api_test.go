@@ -14,6 +14,7 @@ import (
 
 	"agentd/internal/desk"
 	"agentd/internal/desk/api"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -40,7 +41,7 @@ func payer() sdk.AgentSpec {
 // front is a desk behind the API.
 type front struct {
 	t   *testing.T
-	h   *sdktest.Harness
+	h   *harness.Harness
 	url string
 	// token is what requests carry.
 	token string
@@ -49,11 +50,11 @@ type front struct {
 func start(t *testing.T, token string) *front {
 	t.Helper()
 	ask := sdktest.Tool("ask_question", map[string]string{"question": "Which account?"})
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: payer()}},
 		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("bank_pay", map[string]any{"to": "\u202eEMCA"}), ask), sdktest.Say("paid")),
 	})
-	d, err := desk.Open(t.Context(), desk.Options{Conn: h.Conn(), Patience: sdktest.Patience})
+	d, err := desk.Open(t.Context(), desk.Options{Conn: h.Conn(), Patience: harness.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/internal/desk/hooks"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -64,7 +65,7 @@ func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
 	ask := func(text string) sdk.ToolRequest {
 		return sdktest.Tool("ask_question", map[string]string{"question": text})
 	}
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: asker()}}, Model: sdktest.Script(sdktest.Ask(ask("one?"), ask("two?")), sdktest.Say("done")),
 	})
 	hook := hooks.Hook{URL: server.URL + "/hook?key=private", Secret: "s3cret"}
@@ -140,7 +141,7 @@ func TestRun_RemindsUntilSomebodyDecides(t *testing.T) {
 	spec.Permissions = &sdk.PermissionPolicy{
 		Rules: []sdk.PermissionRule{{Verdict: sdk.PermissionAsk}}, Terms: sdk.PermissionPolicyTerms{RemindMillis: 1000},
 	}
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec}},
 		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "one?"})), sdktest.Say("done")),
 	})
@@ -202,7 +203,7 @@ func next(t *testing.T, got <-chan told) told {
 	select {
 	case one := <-got:
 		return one
-	case <-time.After(sdktest.Patience):
+	case <-time.After(harness.Patience):
 		t.Fatal("the webhook was not told")
 	}
 	return told{}

@@ -1,4 +1,4 @@
-package sdktest
+package harness
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func (h *Harness) Call(contractType string) *Call {
 	select {
 	case c := <-h.callsOf(contractType):
 		return c
-	case <-time.After(Patience):
+	case <-time.After(h.o.Patience):
 		h.t.Fatalf("no call of %s came", contractType)
 	}
 	return nil

@@ -1,0 +1,389 @@
+// Package harness tests agentd through the real pipeline: an embedded NATS server without a port, workers, and a model made of
+// code. It shows what is inside; sdk/sdktest is what users have. Nothing sleeps; what does not happen within Patience fails
+// the test.
+package harness
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"agentd/internal/broker/embedded"
+
+	"agentd/sdk/wire"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/state/natsstore"
+	"agentd/internal/telemetry"
+	"agentd/internal/worker"
+	"agentd/sdk"
+)
+
+// Patience is how long anything may take, unless Options say otherwise.
+const Patience = 2 * time.Minute
+
+// Options are what a Harness runs.
+type Options struct {
+	Agents []sdk.Agent
+	// Contracts are published in the registry before the workers start, with all their versions.
+	Contracts []sdk.Contract
+	// Model answers for every agent; its name in specs does not matter.
+	Model sdk.Provider
+	// OpenStore replaces the store in JetStream.
+	OpenStore func(conn *broker.Conn) runner.Store
+	// Patience is how long anything may take; 0 is the constant.
+	Patience time.Duration
+	// Workers is how many workers serve; 0 is 1.
+	Workers int
+	// Slots of each worker; 0 is 16.
+	Slots int
+	// Telemetry shows what the workers do; nil shows nothing. It stays open.
+	Telemetry *telemetry.Telemetry
+	// Identity refuses runs and decisions without a principal; see SendAs and PublishAs.
+	Identity bool
+	// Keys are those whose signatures on decisions count, by domain.
+	Keys map[string][]sdk.DecisionKey
+	// URL is a NATS server with JetStream that is used instead of the embedded one, such as
+	// nats://user:password@127.0.0.1:4222, so that programs in other languages can take part.
+	URL string
+}
+
+// Harness is a running agentd. Its methods fail the test instead of returning errors.
+type Harness struct {
+	t      testing.TB
+	o      Options
+	server broker.InProcess
+	conn   *broker.Conn
+	store  runner.Store
+	log    *slog.Logger
+
+	workers []*running
+	mu      sync.Mutex
+	calls   map[string]chan *Call
+	dead    chan DeadLetter
+}
+
+type running struct {
+	worker *worker.Worker
+	stop   context.CancelFunc
+	done   chan error
+}
+
+// Start starts everything and stops it at the end of the test.
+func Start(t testing.TB, o Options) *Harness {
+	t.Helper()
+	o.Patience = cmp.Or(o.Patience, Patience)
+	h := &Harness{t: t, o: o, log: slog.New(slog.NewTextHandler(t.Output(), nil)), calls: map[string]chan *Call{}}
+	ctx := t.Context()
+	h.server = h.startServer()
+	var err error
+	h.conn, err = broker.Connect(ctx, broker.ConnectOptions{
+		URL: o.URL, InProcess: h.server, Name: t.Name(), Subjects: wire.DefaultSubjects(), Logger: h.log,
+	})
+	h.check("connect", err)
+	t.Cleanup(func() { h.check("close connection", h.conn.Close()) })
+	h.provision()
+	if h.store = natsstore.New(h.conn.JetStream(), broker.StreamName(h.conn.Subjects(), broker.ZoneRun), h.conn.Subjects()); o.OpenStore != nil {
+		h.store = o.OpenStore(h.conn)
+	}
+	h.watchDeadLetters()
+	for range max(o.Workers, 1) {
+		h.startWorker()
+	}
+	t.Cleanup(h.StopWorkers)
+	return h
+}
+
+// startServer starts the embedded server, or returns nil when there is another one.
+func (h *Harness) startServer() broker.InProcess {
+	h.t.Helper()
+	if h.o.URL != "" {
+		return nil
+	}
+	server, err := embedded.Start(embedded.Options{Dir: h.t.TempDir()})
+	h.check("start server", err)
+	h.t.Cleanup(func() { h.check("stop server", server.Close()) })
+	return server
+}
+
+// InProcessConn connects to the embedded server, for client.Options and service.Server.
+func (h *Harness) InProcessConn() (net.Conn, error) {
+	if h.server == nil {
+		return nil, sdk.Errorf(sdk.CodeConfig, "the harness uses the server at %s; connect there", h.o.URL)
+	}
+	return h.server.InProcessConn()
+}
+
+// provision makes what the agents need on the broker, and looks up what they have from the registry.
+func (h *Harness) provision() {
+	ctx, cancel := h.context()
+	defer cancel()
+	plan := func() {
+		var specs []sdk.AgentSpec
+		for _, a := range h.o.Agents {
+			specs = append(specs, a.Spec)
+		}
+		_, err := h.conn.Provision(ctx, worker.Plan(specs))
+		h.check("provision", err)
+	}
+	plan()
+	for _, c := range h.o.Contracts {
+		h.PublishContract(c)
+	}
+	var err error
+	h.o.Agents, err = worker.Resolve(ctx, h.conn, h.o.Agents)
+	h.check("resolve contracts", err)
+	plan()
+}
+
+// PublishContract publishes all versions of a contract in the registry.
+func (h *Harness) PublishContract(c sdk.Contract) {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	for version := range c.Versions {
+		_, err := h.conn.Registry().Publish(ctx, c, version, true)
+		h.check("publish contract "+c.Type+" "+version, err)
+	}
+}
+
+func (h *Harness) check(doing string, err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatalf("%s: %v", doing, err)
+	}
+}
+
+func (h *Harness) startWorker() {
+	w, err := worker.New(worker.Options{
+		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: h.o.Patience, Logger: h.log,
+		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry,
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
+	})
+	h.check("new worker", err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
+	r := &running{worker: w, stop: stop, done: make(chan error, 1)}
+	go func() { r.done <- w.Run(ctx) }()
+	h.workers = append(h.workers, r)
+}
+
+// StopWorkers drains all workers.
+func (h *Harness) StopWorkers() {
+	for _, r := range h.workers {
+		r.stop()
+	}
+	for _, r := range h.workers {
+		if err := <-r.done; err != nil {
+			h.t.Errorf("worker: %v", err)
+		}
+	}
+	h.workers = nil
+}
+
+// Restart replaces all workers by one new one, which knows nothing but what is stored.
+func (h *Harness) Restart() {
+	h.StopWorkers()
+	h.startWorker()
+}
+
+// Conn is the connection to the broker.
+func (h *Harness) Conn() *broker.Conn { return h.conn }
+
+// Worker is the first worker.
+func (h *Harness) Worker() *worker.Worker { return h.workers[0].worker }
+
+func (h *Harness) context() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(h.t.Context()), h.o.Patience)
+}
+
+// Run is a run that was started.
+type Run struct {
+	Subject string
+	Key     wire.RunKey
+	Agent   string
+	// Init is the init token.
+	Init string
+}
+
+// Init returns an init event for an agent's contract version 1.0.0.
+func (h *Harness) Init(agent string, input any) wire.Event {
+	data, err := json.Marshal(input)
+	h.check("encode input", err)
+	return wire.Event{
+		ID: "init-1", Source: "com.test.client", Type: agent, Subject: h.t.Name(), Time: time.UnixMilli(1_790_000_000_000),
+		Data: data,
+	}
+}
+
+// Run starts a run of agent with input.
+func (h *Harness) Run(agent string, input any) Run {
+	h.t.Helper()
+	return h.Send(agent, h.Init(agent, input))
+}
+
+// Send publishes an init event.
+func (h *Harness) Send(agent string, event wire.Event) Run {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	h.check("publish init event", h.conn.Start(ctx, agent, event))
+	return started(agent, event)
+}
+
+// SendAs is Send as a principal, as if the broker had enforced it.
+func (h *Harness) SendAs(principal, agent string, event wire.Event) Run {
+	h.t.Helper()
+	h.Publish(h.conn.Subjects().Start(agent)+"."+principal, event)
+	return started(agent, event)
+}
+
+func started(agent string, event wire.Event) Run {
+	r := Run{Subject: event.Subject, Agent: agent, Init: wire.InitToken(event.Source, event.ID)}
+	if r.Subject == "" {
+		r.Subject = wire.DefaultSubject(r.Init)
+	}
+	r.Key = wire.NewRunKey(r.Subject)
+	return r
+}
+
+// Done waits for the run's terminal event.
+func (h *Harness) Done(r Run) wire.Event {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	event, err := h.conn.WaitDone(ctx, r.Agent, r.Key, r.Init)
+	h.check("wait for the terminal event of "+r.Subject, err)
+	return event
+}
+
+// Cancel asks the run to end.
+func (h *Harness) Cancel(r Run, reason string) {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	data, err := json.Marshal(map[string]string{"reason": reason})
+	h.check("encode reason", err)
+	h.check("cancel", h.conn.Control(ctx, wire.ControlCancel, r.Agent, r.Key, wire.Event{
+		ID: "cancel-1", Source: "com.test.operator", Type: "agentd.run.cancel", Subject: r.Subject, Data: data,
+	}))
+}
+
+// Journal is the run's journal.
+func (h *Harness) Journal(r Run) []core.Entry {
+	h.t.Helper()
+	ctx, cancel := h.context()
+	defer cancel()
+	entries, err := h.Worker().Runner().Journal(ctx, r.Key)
+	h.check("read journal", err)
+	return entries
+}
+
+// State is the fold of the run's journal.
+func (h *Harness) State(r Run) core.State {
+	h.t.Helper()
+	var s core.State
+	var err error
+	for _, e := range h.Journal(r) {
+		s, err = core.Apply(s, &e)
+		h.check("fold journal", err)
+	}
+	return s
+}
+
+// Messages are the run's history with its seen counts.
+func (h *Harness) Messages(r Run) []sdk.Message {
+	h.t.Helper()
+	s := h.State(r)
+	return s.Messages()
+}
+
+// Until waits until the run's state satisfies holds, and returns it.
+func (h *Harness) Until(r Run, what string, holds func(core.State) bool) core.State {
+	h.t.Helper()
+	for deadline := time.Now().Add(h.o.Patience); ; {
+		s := h.State(r)
+		if s.Rev > 0 && holds(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("run %s never was %s; it is %s at revision %d", r.Subject, what, s.Status, s.Rev)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// Suspended waits until the run waits for n calls.
+func (h *Harness) Suspended(r Run, n int) core.State {
+	h.t.Helper()
+	return h.Until(r, "suspended", func(s core.State) bool {
+		open := 0
+		for _, c := range s.Calls {
+			if !c.Closed() {
+				open++
+			}
+		}
+		return s.Status == core.StatusWaiting && open == n
+	})
+}
+
+// DeadLetter is a message that could not be handled.
+type DeadLetter struct {
+	Reason, Detail, Subject string
+	Data                    []byte
+}
+
+func (h *Harness) watchDeadLetters() {
+	h.dead = make(chan DeadLetter, 256)
+	h.background(func(ctx context.Context) error {
+		return h.conn.Watch(ctx, broker.ZoneDLQ, []string{h.conn.Subjects().All(wire.KindDLQ)}, true, func(d broker.Delivery) bool {
+			h.dead <- DeadLetter{
+				Reason: d.Header("agentd-reason"), Detail: d.Header("agentd-detail"), Subject: d.Header("agentd-subject"),
+				Data: d.Data(),
+			}
+			return true
+		})
+	})
+}
+
+// background runs f until the test ends.
+func (h *Harness) background(f func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	h.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			h.t.Errorf("in the background: %v", err)
+		}
+	})
+}
+
+// DeadLetter waits for the next dead letter.
+func (h *Harness) DeadLetter() DeadLetter {
+	h.t.Helper()
+	select {
+	case d := <-h.dead:
+		return d
+	case <-time.After(h.o.Patience):
+		h.t.Fatal("no dead letter came")
+	}
+	return DeadLetter{}
+}
+
+// NoDeadLetter fails if there is a dead letter that DeadLetter has not returned.
+func (h *Harness) NoDeadLetter() {
+	h.t.Helper()
+	select {
+	case d := <-h.dead:
+		h.t.Fatalf("dead letter %+v", d)
+	default:
+	}
+}
