@@ -76,9 +76,9 @@ func (x *explorer) decide(request string, ev *core.Answered) {
 	}
 	ev.EventID += "-" + ev.Who
 	ev.Decision = &d
-	ev.Edited = x.policy.edited(x.rig.spec, &x.rig.state, request, &d)
-	if ev.Edited != nil && x.pick(4, "edit is ruled on") == 0 {
-		ev.Edited = []*core.Ruling{nil, {Verdict: core.VerdictDeny}}[x.pick(2, "ruling")]
+	ev.Edit = x.policy.edit(x.rig.spec, &x.rig.state, request, &d)
+	if ev.Edit != nil && ev.Edit.Call.Refusal == nil && x.pick(4, "edit is ruled on") == 0 {
+		ev.Edit.Rule([]core.Ruling{{}, {Verdict: core.VerdictDeny}}[x.pick(2, "ruling")])
 	}
 }
 

@@ -35,6 +35,9 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	if d.Decision == sdk.DecisionViewed {
 		return t.viewed(c, record)
 	}
+	if len(d.Args) > 0 && !ev.Edit.madeFor(c, &d) {
+		return violation(&t.Head, "a decision on %s that edits the arguments needs the plan that was made for it", c.ID)
+	}
 	if refusal := t.refuse(c, d, ev); refusal != nil {
 		return t.rejected(c, record, refusal)
 	}
@@ -109,8 +112,6 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 		return refused("a grant by pattern needs a pattern")
 	case len(d.Pattern) > maxPattern:
 		return refused("the pattern has %d bytes, more than %d", len(d.Pattern), maxPattern)
-	case len(d.Args) > MaxArguments:
-		return refused("the edited arguments have %d bytes, more than %d", len(d.Args), MaxArguments)
 	case d.Scope == sdk.ScopePrincipal && t.Head.Init.Who == "":
 		return refused("nobody knows which principal started the run, so the grant cannot be theirs")
 	case len(g.Approvers) > 0 && !slices.Contains(g.Approvers, who):
@@ -130,7 +131,10 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 	}
 	switch d.Decision {
 	case sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk:
-		return t.refuseEdit(c, d, ev)
+		if len(d.Args) > 0 {
+			return t.refuseEdit(c, ev.Edit, ev.Who)
+		}
+		return nil
 	case sdk.DecisionViewed:
 	}
 	return refused("%q is no decision", d.Decision)
@@ -189,9 +193,8 @@ func (g *Gate) scopes() []sdk.GrantScope {
 // carryDecision closes the request, and lets its call be made or not.
 func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answered) {
 	tool := t.spec.tool(c.Tool)
-	if len(d.Args) > 0 && tool != nil {
-		canonical, _ := tool.Validate(string(d.Args)) // refuse has looked at the faults
-		d.Args = canonical
+	if len(d.Args) > 0 {
+		d.Args = ev.Edit.Call.Args
 		c.Gate.Told = true
 	}
 	allowed := d.Decision == sdk.DecisionAllow

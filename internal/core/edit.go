@@ -1,30 +1,47 @@
 package core
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 
 	"agentd/sdk"
 )
 
-// EditedCall returns the call of a request as a decision wants it made, for the policy to rule on. It is nil when the decision
-// leaves the arguments as they are, or when Step refuses the new ones whatever the policy says.
-func EditedCall(spec *Spec, request *Call, d *sdk.PermissionDecision) *PlannedCall {
-	if request.Gate == nil || d.Decision != sdk.DecisionAllow || len(d.Args) == 0 || len(d.Args) > MaxArguments {
+// EditPlan is the call of a permission request as a decision wants it made: with arguments of the approver. PlanEdit makes it, whoever
+// takes the decision has the policy rule on it, and Step makes the call as planned. One that nobody ruled on is refused.
+type EditPlan struct {
+	Call PlannedCall
+	// written are the arguments that it was made for.
+	written json.RawMessage
+}
+
+// PlanEdit plans the call of a request as the decision wants it made; nil when it leaves the arguments as they are.
+func PlanEdit(spec *Spec, request *Call, d *sdk.PermissionDecision) *EditPlan {
+	if request.Gate == nil || len(d.Args) == 0 {
 		return nil
 	}
-	args, problem := spec.edit(request.Tool, d.Args)
-	if problem != nil {
-		return nil
-	}
-	return &PlannedCall{ID: request.Gate.Call, Tool: request.Tool, Args: args}
+	p := &EditPlan{Call: PlannedCall{ID: request.Gate.Call, Tool: request.Tool}, written: d.Args}
+	p.Call.Args, p.Call.Refusal = spec.edit(request.Tool, d.Args)
+	return p
+}
+
+// Rule gives the call its ruling.
+func (p *EditPlan) Rule(r Ruling) { p.Call.ruling = r }
+
+// madeFor reports whether the plan is of that decision on a request.
+func (p *EditPlan) madeFor(request *Call, d *sdk.PermissionDecision) bool {
+	return p != nil && p.Call.ID == request.Gate.Call && bytes.Equal(p.written, d.Args)
 }
 
 // edit returns an approver's arguments as the tool takes them, or why it does not.
 func (s *Spec) edit(tool string, args json.RawMessage) (json.RawMessage, *sdk.Error) {
 	t := s.tool(tool)
-	if t == nil {
+	switch {
+	case t == nil:
 		return nil, sdk.Errorf(sdk.CodeDecisionRefused, "%s is not there to check the edited arguments; try again later, or deny the call", tool)
+	case len(args) > MaxArguments:
+		return nil, sdk.Errorf(sdk.CodeDecisionRefused, "the edited arguments have %d bytes, more than %d", len(args), MaxArguments)
 	}
 	canonical, faults := t.Validate(string(args))
 	if len(faults) > 0 {
@@ -33,34 +50,29 @@ func (s *Spec) edit(tool string, args json.RawMessage) (json.RawMessage, *sdk.Er
 	return canonical, nil
 }
 
-// refuseEdit says why the call may not be made with the decision's own arguments, or nil: the policy rules on what is made,
-// not on what was asked for.
-func (t *transition) refuseEdit(c *Call, d sdk.PermissionDecision, ev Answered) *sdk.Error {
-	if len(d.Args) == 0 {
-		return nil
+// refuseEdit says why the call may not be made as the plan has it, or nil: the policy rules on what is made, not on what was
+// asked for.
+func (t *transition) refuseEdit(c *Call, p *EditPlan, who string) *sdk.Error {
+	if p.Call.Refusal != nil {
+		return p.Call.Refusal
 	}
-	args, problem := t.spec.edit(c.Tool, d.Args)
-	if problem != nil {
-		return problem
-	}
-	if reason, denied := t.deniedByGrant(c.Tool, args); denied {
+	if reason, denied := t.deniedByGrant(c.Tool, p.Call.Args); denied {
 		return editRefused("they were denied before", reason)
 	}
-	if ev.Edited == nil {
-		return sdk.Errorf(sdk.CodeDecisionRefused, "the policy could not be asked about the edited arguments; decide again, or on the arguments as they are")
-	}
-	switch r := ev.Edited; r.Verdict {
+	r := &p.Call.ruling
+	switch r.Verdict {
 	case VerdictAllow:
 		return nil
 	case VerdictAsk:
-		consent := sdk.Consent{Scope: sdk.ScopeCall, By: []string{ev.Who}, Signed: c.Gate.Signed, Domains: c.asked()}
+		consent := sdk.Consent{Scope: sdk.ScopeCall, By: []string{who}, Signed: c.Gate.Signed, Domains: c.asked()}
 		if unmet := r.Terms.Unmet(consent, t.Head.Init.Who); len(unmet) > 0 {
 			return editRefused(byRule("the policy asks for more than this decision gives", r.Rule), strings.Join(unmet, "; "))
 		}
 		return nil
 	case VerdictDeny, VerdictBlock, VerdictSet:
+		return editRefused(byRule("the policy denies them", r.Rule), r.Reason)
 	}
-	return editRefused(byRule("the policy denies them", ev.Edited.Rule), ev.Edited.Reason)
+	return sdk.Errorf(sdk.CodeDecisionRefused, "the policy could not be asked about the edited arguments; decide again, or on the arguments as they are")
 }
 
 // deniedByGrant reports whether somebody has denied calls of the tool with such arguments for the rest of the run, and why.

@@ -82,8 +82,8 @@ type Answered struct {
 	Decision *sdk.PermissionDecision
 	Key      string
 	Refused  string
-	// Edited is the ruling on EditedCall, where the decision edits the arguments; nil is that there is none.
-	Edited *Ruling
+	// Edit is the call as the decision wants it made, where that edits the arguments.
+	Edit *EditPlan
 }
 
 // Fired is the run's timer. Now is the broker's clock, Due what the timer was armed for.

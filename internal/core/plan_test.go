@@ -148,3 +148,40 @@ func TestPlan_TakesGrantsCallByCall(t *testing.T) {
 		t.Errorf("calls %+v", e.Head.Calls)
 	}
 }
+
+// TestDecision_NeedsThePlanOfItsEdit: a plan for another call, or other arguments, would have a call made that nobody ruled on.
+func TestDecision_NeedsThePlanOfItsEdit(t *testing.T) {
+	t.Parallel()
+	spec := newSpec(service("book", minute), service("charge", minute))
+	spec.Gated = true
+	r := begun(t, spec)
+	ev := r.replied("", callBook, callCharge)
+	for i := range ev.Plan.Calls {
+		ev.Plan.Rule(i, core.Ruling{Verdict: core.VerdictAsk, Terms: holding})
+		ev.Plan.Ask(i, []byte(`{}`))
+	}
+	mustStep(t, r, r.drive(ev))
+	book, charge := r.state.Calls[2], r.state.Calls[3]
+	decision := &sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: book.Gate.ArgsHash, Args: []byte(`{"n": 2}`)}
+	decide := func(event string, plan *core.EditPlan) core.Input {
+		if plan != nil {
+			plan.Rule(core.Ruling{Verdict: core.VerdictAllow})
+		}
+		answer := r.answer(r.effect(r.state.Opened, book.ID), 0, `{}`)
+		answer.Decision, answer.Edit, answer.Received, answer.EventID = decision, plan, r.now, event
+		return r.deliver(event, answer)
+	}
+	for what, plan := range map[string]*core.EditPlan{
+		"none":            nil,
+		"another call":    core.PlanEdit(spec, &charge, decision),
+		"other arguments": core.PlanEdit(spec, &book, &sdk.PermissionDecision{Args: []byte(`{"n": 3}`)}),
+	} {
+		if _, _, err := r.step(decide(what, plan)); !errors.Is(err, core.ErrIllegal) {
+			t.Errorf("with the plan of %s: %v, want %v", what, err, core.ErrIllegal)
+		}
+	}
+	e := mustStep(t, r, decide("own", core.PlanEdit(spec, &book, decision)))
+	if len(e.Edits) != 1 || string(e.Edits[0].Args) != `{"n":2}` {
+		t.Errorf("edits %s", encode(t, e.Edits))
+	}
+}

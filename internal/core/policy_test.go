@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,27 +72,28 @@ func (p policy) rule(plan *core.RoundPlan) {
 		if !c.NeedsRuling() {
 			continue
 		}
-		r, named := p[c.Tool]
-		if !named {
-			r = core.Ruling{Verdict: core.VerdictAllow}
-		}
-		if plan.Rule(i, r) {
+		if plan.Rule(i, p.ruling(c.Tool)) {
 			plan.Ask(i, json.RawMessage(fmt.Sprintf(`{"tool":%q,"args":%s}`, c.Tool, c.Args)))
 		}
 	}
 }
 
-// edited is the ruling on the call of an open request as a decision wants it made; nil when it edits nothing.
-func (p policy) edited(spec *core.Spec, state *core.State, request string, d *sdk.PermissionDecision) *core.Ruling {
-	for i := range state.Calls {
-		c := &state.Calls[i]
-		if c.ID != request || core.EditedCall(spec, c, d) == nil {
-			continue
-		}
-		if r, named := p[c.Tool]; named {
-			return &r
-		}
-		return &core.Ruling{Verdict: core.VerdictAllow}
+// edit is the plan of the call of an open request as a decision wants it made, with the policy's ruling; nil when it edits nothing.
+func (p policy) edit(spec *core.Spec, state *core.State, request string, d *sdk.PermissionDecision) *core.EditPlan {
+	i := slices.IndexFunc(state.Calls, func(c core.Call) bool { return c.ID == request })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	plan := core.PlanEdit(spec, &state.Calls[i], d)
+	if plan != nil {
+		plan.Rule(p.ruling(plan.Call.Tool))
+	}
+	return plan
+}
+
+func (p policy) ruling(tool string) core.Ruling {
+	if r, named := p[tool]; named {
+		return r
+	}
+	return core.Ruling{Verdict: core.VerdictAllow}
 }

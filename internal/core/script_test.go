@@ -407,7 +407,7 @@ func (s *script) parseAnswer(rest string) core.Answered {
 	}
 	if f.Type == sdk.TypePermissionRequest && !ev.Error {
 		ev.Decision = s.decision(f.Call, hash, ev.Data)
-		ev.Edited = s.policy.edited(s.spec, &s.state, f.Call, ev.Decision)
+		ev.Edit = s.policy.edit(s.spec, &s.state, f.Call, ev.Decision)
 	}
 	return ev
 }

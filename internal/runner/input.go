@@ -203,7 +203,7 @@ func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, erro
 		}
 		if checked.Decision != nil {
 			var err error
-			if answer.Edited, err = a.editedRuling(ctx, c, checked.Decision); err != nil {
+			if answer.Edit, err = a.planEdit(ctx, c, checked.Decision); err != nil {
 				return nil, nil, err
 			}
 		}

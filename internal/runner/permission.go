@@ -99,25 +99,25 @@ func rulingOf(r *sdk.PermissionRuling) core.Ruling {
 	return ruling
 }
 
-// editedRuling asks the agent's policy about the call of a request as a decision wants it made. It is nil when the decision edits
-// nothing, and when the policy cannot be asked: the core then refuses the decision. Only the end of ctx is an error.
-func (a *activation) editedRuling(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.Ruling, error) {
-	p := core.EditedCall(a.agent.Core, request, d)
-	if p == nil {
-		return nil, nil
+// planEdit plans the call of a request as a decision wants it made, and asks the agent's policy about it. It is nil when the decision
+// edits nothing. When the policy cannot be asked, nothing rules on it. Only the end of ctx is an error.
+func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.EditPlan, error) {
+	plan := core.PlanEdit(a.agent.Core, request, d)
+	if plan == nil || !plan.Call.NeedsRuling() {
+		return plan, nil
 	}
-	check := a.permissionCheck(&a.head, p)
+	check := a.permissionCheck(&a.head, &plan.Call)
 	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
-	if err != nil && ctx.Err() != nil {
-		return nil, fmt.Errorf("check the edited arguments of %s: %w", p.ID, err)
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		plan.Rule(rulingOf(&r))
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("check the edited arguments of %s: %w", check.Call, err)
+	default:
 		a.Logger.ErrorContext(ctx, "edited arguments could not be checked, so the decision is refused",
-			"run", a.head.Run, "tool", p.Tool, "error", err)
-		return nil, nil
+			"run", a.head.Run, "tool", check.Tool, "error", err)
 	}
-	ruling := rulingOf(&r)
-	return &ruling, nil
+	return plan, nil
 }
 
 // askedByHook is the ruling of a hook that suspends a call.

@@ -46,6 +46,11 @@ func (d *desk) agent() *runner.Agent {
 		Describe:     func(string) sdk.PermissionCheck { return sdk.PermissionCheck{} },
 		BuildContext: func(context.Context, sdk.ContextInput) (sdk.Context, error) { return sdk.Context{}, nil },
 		CheckInput:   func(ev wire.Event) (json.RawMessage, *sdk.Error) { return ev.Data, nil },
+		CheckAnswer: func(c core.Call, ev wire.Event, _ string) (runner.Answer, *sdk.Error) {
+			return runner.Answer{Data: ev.Data, Decision: &sdk.PermissionDecision{
+				Decision: sdk.DecisionAllow, ArgsHash: c.Gate.ArgsHash, Args: ev.Data,
+			}}, nil
+		},
 		Phases: []sdk.Hook{{Name: "watch", AfterToolExecute: func(_ context.Context, o sdk.ToolOutcome) (sdk.ToolEffects, error) {
 			if o.Outcome == sdk.OutcomeSuspended {
 				d.suspended[o.Tool]++
@@ -143,32 +148,44 @@ func (still) Parallel(fs ...func()) {
 	}
 }
 
-// worker returns a runner, and a function that begins a run and drives it until it waits.
-func (d *desk) worker(tb testing.TB) (r *runner.Runner, start func(run string)) {
-	r = runner.New(runner.Options{
+// worker returns a runner that has the agent.
+func (d *desk) worker() *runner.Runner {
+	return runner.New(runner.Options{
 		Store: memory.New(), Publisher: nowhere{}, Env: still{&atomic.Int64{}}, Catalog: only{d.agent()},
 		Subjects: wire.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
 	})
-	sequence := uint64(0)
-	return r, func(run string) {
-		sequence++
-		v := r.Process(tb.Context(), &runner.Message{
-			Address: wire.Address{Kind: wire.KindStart, Agent: wire.NameToken("desk"), Run: wire.NewRunKey(run), Who: "ann"},
-			Event:   wire.Event{ID: run, Source: "web", Type: "shop.desk", Subject: run, Data: json.RawMessage(`{}`)},
-			Run:     run, Delivered: 1, Received: now, Cause: core.Cause{Stream: "AGENTD_START", Sequence: sequence, EventID: run},
-		})
-		if v != (runner.Verdict{}) {
-			tb.Fatalf("the start of %s is settled with %+v", run, v)
-		}
+}
+
+// process handles a message with data that is sent to an address of a run, until the run waits.
+func process(tb testing.TB, r *runner.Runner, run string, to wire.Address, data string) {
+	tb.Helper()
+	to.Agent, to.Run = wire.NameToken("desk"), wire.NewRunKey(run)
+	v := r.Process(tb.Context(), &runner.Message{
+		Address: to, Run: run, Delivered: 1, Received: now, Cause: core.Cause{Stream: string(to.Kind), Sequence: 1, EventID: run},
+		Event: wire.Event{ID: run, Source: "web", Type: "shop.desk", Subject: run, Data: json.RawMessage(data)},
+	})
+	if v != (runner.Verdict{}) {
+		tb.Fatalf("a message to %+v is settled with %+v", to, v)
 	}
 }
+
+func journal(t *testing.T, r *runner.Runner, run string) []core.Entry {
+	t.Helper()
+	entries, err := r.Journal(t.Context(), wire.NewRunKey(run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+var starts = wire.Address{Kind: wire.KindStart, Who: "ann"}
 
 // TestReply_IsDecidedOnce lets a reply be planned, ruled on, shown to hooks and opened: each call is validated and checked once.
 func TestReply_IsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(10, "lookup", "book_ask", "cancel_deny", "inline", "inline_ask", "inline_deny")
-	r, start := d.worker(t)
-	start("order 7")
+	r := d.worker()
+	process(t, r, "order 7", starts, `{}`)
 	for _, tool := range d.tools {
 		if d.validated[tool] != 1 || d.checked[tool] != 1 {
 			t.Errorf("%s was validated %d times and checked %d times, want once each", tool, d.validated[tool], d.checked[tool])
@@ -178,10 +195,7 @@ func TestReply_IsDecidedOnce(t *testing.T) {
 			t.Errorf("hooks were told %d times that %s waits; it does: %t", d.suspended[tool], tool, waits)
 		}
 	}
-	entries, err := r.Journal(t.Context(), wire.NewRunKey("order 7"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := journal(t, r, "order 7")
 	last := entries[len(entries)-1]
 	if last.Head.Status != core.StatusWaiting || len(entries[1].Requests) != 2 || len(entries[1].Results) != 2 {
 		t.Errorf("the run is %s, with %d requests and %d calls denied; want waiting, 2 and 2",
@@ -189,12 +203,33 @@ func TestReply_IsDecidedOnce(t *testing.T) {
 	}
 }
 
+// TestEdit_IsDecidedOnce has an approver edit the arguments of a held call: they are validated and checked once, and then made.
+func TestEdit_IsDecidedOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(10, "book_ask")
+	r := d.worker()
+	process(t, r, "order 7", starts, `{}`)
+	request := journal(t, r, "order 7")[1].Requests[0]
+	process(t, r, "order 7", wire.Address{Kind: wire.KindIn, Who: "bob", Call: wire.CallAddress{
+		Domain: wire.DomainToken(sdk.HumanDomain), Type: wire.NameToken(sdk.TypePermissionRequest), Agent: wire.NameToken("desk"),
+		Run: wire.NewRunKey("order 7"), Call: request.ID,
+	}}, `{"text": "y"}`)
+	if d.validated["book_ask"] != 2 || d.checked["book_ask"] != 2 {
+		t.Errorf("validated %d times and checked %d times, want 2: the model's arguments and the approver's",
+			d.validated["book_ask"], d.checked["book_ask"])
+	}
+	e := journal(t, r, "order 7")[2]
+	if len(e.Edits) != 1 || string(e.Edits[0].Args) != `{"text":"y"}` || e.Decisions[0].Refused != "" {
+		t.Errorf("edits %s, decisions %+v", e.Edits, e.Decisions)
+	}
+}
+
 // BenchmarkReply is one run up to the reply that calls eight services with arguments of 2 KB each, on which a policy rules.
 func BenchmarkReply(b *testing.B) {
 	d := newDesk(2<<10, "a", "b", "c", "d", "e", "f", "g", "h")
-	_, start := d.worker(b)
+	r := d.worker()
 	for i := 0; b.Loop(); i++ {
-		start(strconv.Itoa(i))
+		process(b, r, strconv.Itoa(i), starts, `{}`)
 	}
 	b.ReportMetric(float64(d.validated["a"])/float64(b.N), "validations/call")
 }

@@ -153,12 +153,10 @@ var mutants = []mutant{
 	},
 	{"a call is made with the arguments that an approver replaced", value(step+"release", "Edited", "0"), simulator},
 	{"an edited call is made that the policy denies", around(step+"refuseEdit", `
-		if ev.Edited != nil && ev.Edited.Verdict == VerdictDeny {
-			edited := *ev.Edited
-			edited.Verdict = VerdictAllow
-			ev.Edited = &edited
+		if p.Call.ruling.Verdict == VerdictDeny {
+			p.Call.ruling.Verdict = VerdictAllow
 		}
-		return original(c, d, ev)`), simulator},
+		return original(c, p, who)`), simulator},
 	{"an edited call is made that others decide on", condition(step+"refuseEdit", "unmet", "false"), simulator},
 	{"a grant is never used up", around(core+"use", "if grants[i].Uses == 1 {\nreturn grants\n}\nreturn original(grants, i)"), simulator},
 	{"a grant for one call covers others", condition(core+"grants.covers", "ArgsHash", "true"), simulator},
