@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -162,20 +164,21 @@ func TestProvider_AnotherKindOfServer(t *testing.T) {
 
 func TestProvider_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	asked := make(chan struct{}, 2)
+	var cancels sync.Map // by run, because the providers are tested at once
 	h := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // a server notices that a client goes once it has read its request
-		asked <- struct{}{}
+		if cancel, ok := cancels.Load(r.Header.Get(llm.RunHeader)); ok {
+			cancel.(context.CancelFunc)()
+		}
 		<-r.Context().Done()
 	}
 	conform(t, http.HandlerFunc(h), func(t *testing.T, p sdk.Provider) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go func() {
-			<-asked
-			cancel()
-		}()
-		if _, err := p.Generate(ctx, hello(), nil); !errors.Is(err, context.Canceled) {
+		question := hello()
+		question.Run = path.Base(t.Name())
+		cancels.Store(question.Run, cancel)
+		if _, err := p.Generate(ctx, question, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})
