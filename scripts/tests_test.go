@@ -14,6 +14,7 @@ import (
 // needs a Redis that is not there, as test/missing does, and one that nobody has to run.
 const goCommand = `
 if [ "$1" = env ]; then echo gcc; exit; fi
+if [ "$1" = list ]; then printf 'agentd/internal/core\nagentd/test/sim\nagentd/one\n'; exit; fi
 echo "go $*"
 if ! command -v redis-server >/dev/null && [ -z "$AGENTD_TEST_REDIS_IMAGE" ]; then
   printf 'required\tredisstore\tthere is no redis-server\nrequired\tredisstore\tthere is no redis-server\n' >>"$AGENTD_TEST_NOT_RUN"
@@ -40,7 +41,7 @@ type machine struct {
 func (m machine) run(t *testing.T, script string) (code int, output string) {
 	t.Helper()
 	bin := t.TempDir()
-	for _, name := range []string{"bash", "cat", "dirname", "chmod", "awk", "grep", "id", "mktemp", "rm", "sort"} {
+	for _, name := range []string{"bash", "cat", "dirname", "chmod", "awk", "df", "grep", "id", "mktemp", "rm", "sort", "tail"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +85,7 @@ const (
 	works   = "exit 0"
 	refuses = "exit 1"
 	root    = "echo 0"
-	noRedis = "required  redisstore (6): there is no redis-server"
+	noRedis = "required  redisstore (10): there is no redis-server"
 	noRace  = "required  race detector (1): there is no C compiler: apt-get install gcc libc6-dev"
 )
 
@@ -98,17 +99,17 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 	}{
 		"everything is there": {
 			machine: machine{programs: map[string]string{"redis-server": works, "gcc": works, "docker": works, "apt-get": aptGet, "id": root}},
-			has:     []string{`go test -race -timeout`, `optional  interop \(3\): node is not installed`},
+			has:     []string{`go test -vet=off -race -timeout 9m -parallel 4 agentd/one\n`, `optional  interop \(5\): node is not installed`},
 			lacks:   []string{"installing", "required"},
 		},
 		"Docker before the package manager": {
 			machine: machine{programs: map[string]string{"gcc": works, "docker": works, "apt-get": aptGet, "id": root}},
-			has:     []string{`go test -race`},
+			has:     []string{`go test -vet=off -race`},
 			lacks:   []string{"installing", "required"},
 		},
 		"the package manager where Docker has no engine": {
 			machine: machine{programs: map[string]string{"docker": refuses, "apt-get": aptGet, "id": root}},
-			has:     []string{"installing redis-server", "installing gcc libc6-dev", `go test -race`},
+			has:     []string{"installing redis-server", "installing gcc libc6-dev", `go test -vet=off -race`},
 			lacks:   []string{"required"},
 		},
 		"an image that cannot be had": {
@@ -119,13 +120,13 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 		"nothing may be installed": {
 			machine: machine{programs: map[string]string{"apt-get": aptGet}},
 			code:    3,
-			has:     []string{`go test -timeout 9m`, noRedis, noRace, "Install what is required and repeat"},
+			has:     []string{`go test -vet=off -timeout 9m`, noRedis, noRace, "Install what is required and repeat"},
 			lacks:   []string{"installing", "-race"},
 		},
 		"no package manager": {
 			machine: machine{programs: map[string]string{"gcc": works, "id": root}},
 			code:    3,
-			has:     []string{`go test -race`, noRedis},
+			has:     []string{`go test -vet=off -race`, noRedis},
 			lacks:   []string{"race detector"},
 		},
 		"the package manager fails": {
@@ -136,7 +137,7 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 		"a test fails, and others did not run": {
 			machine: machine{programs: map[string]string{"gcc": works}, fails: "-race -timeout"},
 			code:    1,
-			has:     []string{`required  redisstore \(4\)`},
+			has:     []string{`required  redisstore \(8\)`},
 			lacks:   []string{"repeat"},
 		},
 	} {

@@ -57,6 +57,9 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%d histories from seed %d in %.1f s: %.0f histories/s, %.0f steps/s, %.0f steps a history, violations: %d\n\n%s",
 		total.histories, from, took, float64(total.histories)/took, float64(total.steps)/took,
 		float64(total.steps)/float64(max(total.histories, 1)), len(failed), total)
+	if from == 1 && total.histories >= enoughForEveryPoint {
+		reachesEveryPoint(t, total)
+	}
 }
 
 // playAll plays n histories from a seed on, on all cores, and returns the first few seeds that failed, in order: one, when
@@ -177,21 +180,20 @@ func TestSimulation_ReplaysASeed(t *testing.T) {
 	}
 }
 
-// TestSimulation_ReachesEveryPoint sees that every fault happens, and that workers die and freeze, and the store and the
-// broker fail, at every point.
-func TestSimulation_ReachesEveryPoint(t *testing.T) {
-	t.Parallel()
-	if raceDetector {
-		t.Skip("it takes thousands of histories to reach every point")
-	}
-	total, failed := playAll(1, 12_000, nil)
+// enoughForEveryPoint histories from seed 1 reach every point.
+const enoughForEveryPoint = 12_000
+
+// reachesEveryPoint sees that every fault happens, and that workers die and freeze, and the store and the broker fail, at
+// every point.
+func reachesEveryPoint(t *testing.T, total *stats) {
+	t.Helper()
 	// Large texts are rare, because such histories take long.
-	larger, more := playAll(1, 600, func(s *simulation) {
+	larger, failed := playAll(1, 600, func(s *simulation) {
 		s.mix[large], s.mix[crash] = kinds[large].most, kinds[crash].most
 	})
 	total.add(larger)
-	if failed = append(failed, more...); len(failed) > 0 {
-		t.Fatalf("seeds %v failed: see TestSimulation", failed)
+	if len(failed) > 0 {
+		t.Errorf("seeds %v fail with large texts", failed)
 	}
 	for p, place := range places {
 		if point(p).counted() && total.tolls[p][killedThere] == 0 {
