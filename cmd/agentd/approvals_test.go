@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/desk"
+	"agentd/internal/requests"
 	"agentd/internal/setup"
 )
 
@@ -59,14 +59,14 @@ func (s *system) asks(run string) (request, question string) {
 	s.expect(cli.ExitOK, "run", "clerk", "-m", "Pay", "--subject", run, "-d")
 	for deadline := time.Now().Add(wait); time.Now().Before(deadline); {
 		out, _ := s.expect(cli.ExitOK, "approvals", "list", "-o", "json")
-		var items []desk.Item
+		var items []requests.Item
 		if err := json.Unmarshal([]byte(out), &items); err != nil {
 			s.t.Fatalf("%s is no list: %v", out, err)
 		}
 		for _, i := range items {
 			switch {
 			case i.Run != run:
-			case i.Kind == desk.KindPermission:
+			case i.Kind == requests.KindPermission:
 				request = i.Short
 			default:
 				question = i.Short
@@ -155,7 +155,7 @@ func TestApprovals_EscalationIsShownAndLogged(t *testing.T) {
       scopes:`, 1))
 	s := startDev(t, config, script)
 	s.expect(cli.ExitOK, "run", "clerk", "-m", "Pay", "--subject", "late", "-d")
-	var items []desk.Item
+	var items []requests.Item
 	for deadline := time.Now().Add(wait); len(items) == 0 && time.Now().Before(deadline); {
 		out, _ := s.expect(cli.ExitOK, "approvals", "list", "--domain", "the.boss", "-o", "json")
 		if err := json.Unmarshal([]byte(out), &items); err != nil {

@@ -23,8 +23,8 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/accounts"
 	"agentd/internal/broker"
-	"agentd/internal/desk"
 	"agentd/internal/llm/mockllm"
+	"agentd/internal/requests"
 	"agentd/sdk/service"
 	"agentd/sdk/wire"
 )
@@ -194,21 +194,21 @@ func (g *guarded) serveAs(user string, paid func(), others ...*service.Service) 
 }
 
 // request waits for the open permission request of a run.
-func (g *guarded) request(run string) desk.Item {
+func (g *guarded) request(run string) requests.Item {
 	g.t.Helper()
 	for deadline := time.Now().Add(wait); time.Now().Before(deadline); {
-		var items []desk.Item
+		var items []requests.Item
 		if err := json.Unmarshal([]byte(g.as("jane", "approvals", "list", "-o", "json")), &items); err != nil {
 			g.t.Fatal(err)
 		}
 		for _, i := range items {
-			if i.Run == run && i.Kind == desk.KindPermission {
+			if i.Run == run && i.Kind == requests.KindPermission {
 				return i
 			}
 		}
 	}
 	g.t.Fatalf("run %s asks for no permission", run)
-	return desk.Item{}
+	return requests.Item{}
 }
 
 // rested waits until the worker has done what follows from all init events: a person may see a request before its timer is

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/desk"
+	"agentd/internal/requests"
 	"agentd/sdk/wire"
 )
 
@@ -58,9 +58,9 @@ func (g *guarded) on(stream, filter string) map[string]uint64 {
 }
 
 // detail is an open request with everything.
-func (g *guarded) detail(run string) desk.Detail {
+func (g *guarded) detail(run string) requests.Detail {
 	g.t.Helper()
-	var d desk.Detail
+	var d requests.Detail
 	if err := json.Unmarshal([]byte(g.as("jane", "approvals", "show", g.request(run).Short, "-o", "json")), &d); err != nil {
 		g.t.Fatal(err)
 	}
@@ -186,12 +186,12 @@ func TestNATSConfig_AWorkerCannotAnswerItself(t *testing.T) {
 func (g *guarded) answer(run, text string) {
 	g.t.Helper()
 	g.eventually("the question of run "+run, func() bool {
-		var items []desk.Item
+		var items []requests.Item
 		if err := json.Unmarshal([]byte(g.as("jane", "approvals", "list", "-o", "json")), &items); err != nil {
 			g.t.Fatal(err)
 		}
 		for _, i := range items {
-			if i.Run == run && i.Kind == desk.KindQuestion {
+			if i.Run == run && i.Kind == requests.KindQuestion {
 				g.as("jane", "approvals", "answer", i.Short, text)
 				return true
 			}

@@ -17,7 +17,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
-	"agentd/internal/desk"
+	"agentd/internal/requests"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -39,7 +39,7 @@ func signingKey(t *testing.T, name string) (ed25519.PrivateKey, string) {
 }
 
 // decision is an approval of a request as an event, as any front end may make it.
-func decision(t *testing.T, i desk.Item, id string, hash string) wire.Event {
+func decision(t *testing.T, i requests.Item, id string, hash string) wire.Event {
 	t.Helper()
 	data, err := json.Marshal(sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash})
 	if err != nil {
@@ -84,7 +84,7 @@ func TestApprovals_SignedDecisions(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	publish := func(to desk.Item, ev wire.Event) {
+	publish := func(to requests.Item, ev wire.Event) {
 		t.Helper()
 		subject := "agentd.in.human_interaction.agentd_permission_request.clerk." + wire.NewRunKey(to.Run).String() + "." + to.ID + ".jane"
 		if err := conn.Reply(ctx, subject, ev); err != nil {

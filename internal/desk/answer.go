@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/requests"
+
 	"agentd/sdk/client"
 
 	"agentd/sdk/wire"
@@ -38,7 +40,7 @@ func (d *Desk) Decide(ctx context.Context, id, who string, p sdk.PermissionDecis
 	if err != nil {
 		return client.Outcome{}, err
 	}
-	if detail.Kind != KindPermission {
+	if detail.Kind != requests.KindPermission {
 		return client.Outcome{}, refused("%s is a %s, not a permission request; answer it", detail.ID, detail.Kind)
 	}
 	if p.ArgsHash != "" && p.ArgsHash != detail.Request.ArgsHash {
@@ -100,6 +102,11 @@ func joinScopes(scopes []sdk.GrantScope) string {
 		names[i] = string(s)
 	}
 	return strings.Join(names, ", ")
+}
+
+// CheckEdit holds edited arguments to the request, and returns the approval with them in canonical form.
+func CheckEdit(r *sdk.PermissionRequest, args json.RawMessage) (sdk.PermissionDecision, error) {
+	return checkEdit(r, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: r.ArgsHash, Args: args})
 }
 
 // checkEdit holds the arguments of an approver to the schema of the model's.
@@ -165,8 +172,8 @@ func (d *Desk) Answer(ctx context.Context, id, who string, r client.Reply) (clie
 
 // AnswerSchema returns the event type and the JSON Schema of the answer to an item. Of a task whose contract is not known
 // the caller must name the type, and there is no schema.
-func (d *Desk) AnswerSchema(detail Detail, want string) (eventType string, schema json.RawMessage, err error) {
-	if detail.Kind == KindPermission {
+func (d *Desk) AnswerSchema(detail requests.Detail, want string) (eventType string, schema json.RawMessage, err error) {
+	if detail.Kind == requests.KindPermission {
 		return "", nil, refused("%s is a permission request; approve or deny it", detail.ID)
 	}
 	contract := d.contractOf(detail.Type)
@@ -198,7 +205,7 @@ func (d *Desk) AnswerSchema(detail Detail, want string) (eventType string, schem
 }
 
 // publish publishes an answer and waits for what becomes of it.
-func (d *Desk) publish(ctx context.Context, detail Detail, who, eventType string, data json.RawMessage) (client.Outcome, error) {
+func (d *Desk) publish(ctx context.Context, detail requests.Detail, who, eventType string, data json.RawMessage) (client.Outcome, error) {
 	if err := CheckPrincipal(who); err != nil {
 		return client.Outcome{}, err
 	}
@@ -208,15 +215,15 @@ func (d *Desk) publish(ctx context.Context, detail Detail, who, eventType string
 	}
 	outcome, err := d.client.As(who).Publish(ctx, call, eventType, data, d.inbox.await)
 	if outcome.State == client.OutcomeRefused {
-		open, _ := d.inbox.stillOpen(detail.subject)
+		open, _ := d.inbox.stillOpen(detail.Subject)
 		outcome.Open = outcome.Open || open
 	}
 	return outcome, err
 }
 
 // call is an item as the client answers it: its subject says what it is, which the broker enforced.
-func (d *Desk) call(detail Detail) (client.Call, error) {
-	address, err := d.o.Conn.Subjects().Parse(detail.subject)
+func (d *Desk) call(detail requests.Detail) (client.Call, error) {
+	address, err := d.o.Conn.Subjects().Parse(detail.Subject)
 	if err != nil {
 		return client.Call{}, err
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/requests"
+
 	"agentd/sdk/client"
 
 	"agentd/sdk/wire"
@@ -182,7 +184,7 @@ func (d *Desk) expire(ctx context.Context) {
 // nobody serves now stay.
 func (d *Desk) settleOld(ctx context.Context) {
 	for _, i := range d.inbox.list() {
-		if i.Kind == KindPermission || d.now().Sub(time.UnixMilli(i.Asked)) < answersKept {
+		if i.Kind == requests.KindPermission || d.now().Sub(time.UnixMilli(i.Asked)) < answersKept {
 			continue
 		}
 		within, stop := context.WithTimeout(ctx, asking)
@@ -197,7 +199,7 @@ func (d *Desk) settleOld(ctx context.Context) {
 			open = open || c.Call == ref.ID
 		}
 		if !open {
-			d.inbox.closed(i.subject)
+			d.inbox.closed(i.Subject)
 		}
 	}
 }
@@ -205,14 +207,14 @@ func (d *Desk) settleOld(ctx context.Context) {
 func (b *inbox) closed(subject string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.remove(subject, ReasonAnswered)
+	b.remove(subject, requests.ReasonAnswered)
 }
 
 // runOf names the run of an item.
-func runOf(i Item) client.Run { return client.Run{Agent: i.Agent, Name: i.Run} }
+func runOf(i requests.Item) client.Run { return client.Run{Agent: i.Agent, Name: i.Run} }
 
 // List returns what is open, the oldest first.
-func (d *Desk) List() []Item {
+func (d *Desk) List() []requests.Item {
 	d.inbox.expire()
 	return d.inbox.list()
 }
@@ -226,32 +228,32 @@ func (d *Desk) Omitted() int {
 
 // Find returns the open item whose id, or the part of it that List calls Short, begins with prefix. The error is
 // CodeUnknownRun.
-func (d *Desk) Find(prefix string) (Item, error) {
+func (d *Desk) Find(prefix string) (requests.Item, error) {
 	d.inbox.expire()
 	return d.inbox.find(prefix)
 }
 
 // Detail reads everything about the open item that Find finds.
-func (d *Desk) Detail(ctx context.Context, prefix string) (Detail, error) {
+func (d *Desk) Detail(ctx context.Context, prefix string) (requests.Detail, error) {
 	i, err := d.Find(prefix)
 	if err != nil {
-		return Detail{}, err
+		return requests.Detail{}, err
 	}
 	return d.detail(ctx, i)
 }
 
 // toAnswer is Detail for somebody who answers.
-func (d *Desk) toAnswer(ctx context.Context, id string) (Detail, error) {
+func (d *Desk) toAnswer(ctx context.Context, id string) (requests.Detail, error) {
 	if i, ok := d.inbox.exact(id); ok {
 		return d.detail(ctx, i)
 	}
 	return d.Detail(ctx, id)
 }
 
-func (d *Desk) detail(ctx context.Context, i Item) (Detail, error) {
-	m, err := d.o.Conn.Stored(ctx, broker.ZoneOut, i.subject, i.sequence)
+func (d *Desk) detail(ctx context.Context, i requests.Item) (requests.Detail, error) {
+	m, err := d.o.Conn.Stored(ctx, broker.ZoneOut, i.Subject, i.Sequence)
 	if err != nil {
-		return Detail{}, err
+		return requests.Detail{}, err
 	}
 	return newDetail(i, m)
 }
@@ -266,7 +268,7 @@ func (d *Desk) Read(domain string, sequence uint64) bool {
 
 // History returns what the item's run recorded of decisions on it, refused ones too. It needs a worker that serves the
 // agent: without one, the error is CodeUnavailable.
-func (d *Desk) History(ctx context.Context, i Item) ([]wire.DecisionRecord, error) {
+func (d *Desk) History(ctx context.Context, i requests.Item) ([]wire.DecisionRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
 	ref, _ := wire.ParseCallRef(i.ID) // nothing is recorded of another form of id
@@ -284,7 +286,7 @@ func (d *Desk) History(ctx context.Context, i Item) ([]wire.DecisionRecord, erro
 
 // Changes returns the changes after a number, 0 being the desk's beginning, as soon as there are any. ok is false when some
 // are no longer remembered: whoever asks must begin again with List and the number that Number gave before.
-func (d *Desk) Changes(ctx context.Context, after uint64) (changes []Change, ok bool, err error) {
+func (d *Desk) Changes(ctx context.Context, after uint64) (changes []requests.Change, ok bool, err error) {
 	for {
 		changes, next, err := d.inbox.since(after)
 		if errors.Is(err, errGap) {

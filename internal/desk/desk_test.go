@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/requests"
+	"agentd/internal/show"
+
 	"agentd/sdk/client"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,7 +82,7 @@ func open(t *testing.T, h *harness.Harness) *desk.Desk {
 }
 
 // until waits until the desk shows what holds wants, and returns it.
-func until(t *testing.T, d *desk.Desk, what string, holds func([]desk.Item) bool) []desk.Item {
+func until(t *testing.T, d *desk.Desk, what string, holds func([]requests.Item) bool) []requests.Item {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
@@ -95,9 +98,9 @@ func until(t *testing.T, d *desk.Desk, what string, holds func([]desk.Item) bool
 	}
 }
 
-func untilOpen(t *testing.T, d *desk.Desk, n int) []desk.Item {
+func untilOpen(t *testing.T, d *desk.Desk, n int) []requests.Item {
 	t.Helper()
-	return until(t, d, "as many items", func(items []desk.Item) bool { return len(items) == n })
+	return until(t, d, "as many items", func(items []requests.Item) bool { return len(items) == n })
 }
 
 func decide(t *testing.T, d *desk.Desk, id, who string, p sdk.PermissionDecision) client.Outcome {
@@ -129,7 +132,7 @@ func TestDesk_ShowsAndDecidesAPermissionRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []any{item.Kind, item.Agent, item.Run, item.Tool, item.Risk, item.Summary, detail.Request.Reason, detail.Request.Rule}
-	want := []any{desk.KindPermission, "payer", r.Subject, "bank_pay", "high", `{"amount":5,"to":"ACME"}`, "it costs money", "money"}
+	want := []any{requests.KindPermission, "payer", r.Subject, "bank_pay", "high", `{"amount":5,"to":"ACME"}`, "it costs money", "money"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the item (-want +got):\n%s", diff)
 	}
@@ -192,7 +195,7 @@ func TestDesk_TellsThatSomebodyElseWasQuicker(t *testing.T) {
 			outcomes <- o
 		}()
 	}
-	until(t, d, "both decisions", func(items []desk.Item) bool { return len(items[0].Sent) == 2 })
+	until(t, d, "both decisions", func(items []requests.Item) bool { return len(items[0].Sent) == 2 })
 	h.Restart()
 	first, second := <-outcomes, <-outcomes
 	if first.State == client.OutcomeRefused {
@@ -261,7 +264,7 @@ func TestDesk_AnswersQuestionsAndTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCounted(t, o)
-	turn := until(t, d, "the turn", func(items []desk.Item) bool { return len(items) == 1 && items[0].Kind == desk.KindTurn })[0]
+	turn := until(t, d, "the turn", func(items []requests.Item) bool { return len(items) == 1 && items[0].Kind == requests.KindTurn })[0]
 	if turn.Summary != "Anything else?" {
 		t.Errorf("the turn says %q", turn.Summary)
 	}
@@ -286,7 +289,7 @@ func TestDesk_AQuestionWithAnUnusableAnswerIsOpenAgain(t *testing.T) {
 	call := h.Call(sdk.TypeQuestion)
 	call.Answer("agentd.question.answered", map[string]any{"answer": 5})
 	h.DeadLetter()
-	refusedOne := func(items []desk.Item) bool {
+	refusedOne := func(items []requests.Item) bool {
 		return len(items) == 1 && len(items[0].Sent) == 1 && items[0].Sent[0].Refused != ""
 	}
 	until(t, d, "the question with its refused answer", refusedOne)
@@ -355,14 +358,14 @@ func TestVisible_ShowsWhatCannotBeSeen(t *testing.T) {
 		"Grüße, 世界 ✓":         "Grüße, 世界 ✓",
 		"no-break\u00a0space": `no-break\u00a0space`,
 	} {
-		if got := desk.Visible(text, false); got != want {
+		if got := show.Visible(text, false); got != want {
 			t.Errorf("%q is shown as %q; want %q", text, got, want)
 		}
 	}
-	if got := desk.Visible("two\nlines\r\n", true); got != "two\nlines\\u000d\n" {
+	if got := show.Visible("two\nlines\r\n", true); got != "two\nlines\\u000d\n" {
 		t.Errorf("lines are shown as %q", got)
 	}
-	if got := desk.VisibleJSON(json.RawMessage(`{"to":"` + "\u202e" + `x"}`)); got != "{\n  \"to\": \"\\u202ex\"\n}" {
+	if got := show.VisibleJSON(json.RawMessage(`{"to":"` + "\u202e" + `x"}`)); got != "{\n  \"to\": \"\\u202ex\"\n}" {
 		t.Errorf("JSON is shown as %q", got)
 	}
 }
@@ -374,7 +377,7 @@ func TestEscapeJSON_IsTheSameJSONInWhichAllIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	escaped := desk.EscapeJSON(data)
+	escaped := show.EscapeJSON(data)
 	if got := "{\n \"x\\u2066\": \"a\\u202eb\\u007f\\udb40\\udd00ü日\\u200b\\n\"\n}"; string(escaped) != got {
 		t.Errorf("escaped: %s; want %s", escaped, got)
 	}

@@ -6,6 +6,6 @@
 // services may be bound to the consumers of the same calls.
 //
 // Open reads what is there and keeps reading. On the Desk, List, Find, Detail and History tell what is open; Decide and
-// Answer publish, and wait a moment for what becomes of it; Changes says what has changed. Visible makes text of others safe
-// to show. All methods are safe for concurrent use.
+// Answer publish, and wait a moment for what becomes of it; Changes says what has changed. All methods are safe for concurrent
+// use. Package requests has the values, and package show turns them into text.
 package desk

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/requests"
+
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -24,37 +26,6 @@ const (
 	maxRemembered = 4096
 )
 
-// ChangeKind says what happened to an item.
-type ChangeKind string
-
-// The kinds of changes.
-const (
-	ChangeAdded   ChangeKind = "added"
-	ChangeDecided ChangeKind = "decided" // an answer was published; whether it counts is the run's to say
-	ChangeRemoved ChangeKind = "removed"
-	// ChangeReminded tells that an item waits for as long as its request says that people are to be reminded.
-	ChangeReminded ChangeKind = "reminded"
-)
-
-// Reason says why an item is no longer open.
-type Reason string
-
-// The reasons.
-const (
-	ReasonClosed   Reason = "closed"   // it was decided, or the run no longer waits for it
-	ReasonAnswered Reason = "answered" // somebody answered it
-	ReasonExpired  Reason = "expired"  // nobody answered in time
-)
-
-// Change is one change of an inbox. Number counts them, from 1, since the desk was opened.
-type Change struct {
-	Number uint64     `json:"number"`
-	Kind   ChangeKind `json:"kind"`
-	// Item is the item after the change.
-	Item   Item   `json:"item"`
-	Reason Reason `json:"reason,omitempty"`
-}
-
 // inbox is what is open, as the streams tell.
 type inbox struct {
 	subjects wire.Subjects
@@ -62,11 +33,11 @@ type inbox struct {
 
 	mu sync.Mutex
 	// open is by the call's subject.
-	open map[string]*Item
+	open map[string]*requests.Item
 	// subjectOf are the subjects of the open calls by their id.
 	subjectOf map[string]string
 	// early are answers to calls that have not been read yet: the streams are read side by side.
-	early map[string]Sent
+	early map[string]requests.Sent
 	// unusable are the dead letters of answers, by their sequence in the stream of answers.
 	unusable map[uint64]string
 	// read is the sequence of the last message of the stream of calls, by the domain's token: each is read by itself.
@@ -74,7 +45,7 @@ type inbox struct {
 	// omitted counts the items that were too many.
 	omitted int
 	// changes are the last ones, the newest at the end.
-	changes []Change
+	changes []requests.Change
 	number  uint64
 	// changed is closed and replaced at every change.
 	changed chan struct{}
@@ -84,7 +55,7 @@ type inbox struct {
 
 func newInbox(subjects wire.Subjects, now func() time.Time) *inbox {
 	return &inbox{
-		subjects: subjects, now: now, open: map[string]*Item{}, subjectOf: map[string]string{}, early: map[string]Sent{}, unusable: map[uint64]string{},
+		subjects: subjects, now: now, open: map[string]*requests.Item{}, subjectOf: map[string]string{}, early: map[string]requests.Sent{}, unusable: map[uint64]string{},
 		read: map[string]uint64{}, changed: make(chan struct{}), letters: map[string]chan string{},
 	}
 }
@@ -99,25 +70,25 @@ func (b *inbox) called(d broker.Delivery) error {
 	}
 	b.read[address.Call.Domain] = d.Sequence()
 	if address.Kind == wire.KindVoid {
-		b.remove(b.subjects.Call(address.Call), ReasonClosed)
+		b.remove(b.subjects.Call(address.Call), requests.ReasonClosed)
 		return nil
 	}
 	i, err := newItem(d)
 	if err != nil {
 		return err
 	}
-	if i.Expires > 0 && i.Expires <= b.now().UnixMilli() || b.open[i.subject] != nil {
+	if i.Expires > 0 && i.Expires <= b.now().UnixMilli() || b.open[i.Subject] != nil {
 		return nil
 	}
 	if len(b.open) >= maxOpen {
 		b.omitted++
 		return nil
 	}
-	i.Reminded = i.remindersAt(b.now().UnixMilli())
-	b.open[i.subject], b.subjectOf[i.ID] = i, i.subject
-	b.change(ChangeAdded, i, "")
-	if sent, ok := b.early[i.subject]; ok {
-		delete(b.early, i.subject)
+	i.Reminded = i.RemindersAt(b.now().UnixMilli())
+	b.open[i.Subject], b.subjectOf[i.ID] = i, i.Subject
+	b.change(requests.ChangeAdded, i, "")
+	if sent, ok := b.early[i.Subject]; ok {
+		delete(b.early, i.Subject)
 		b.take(i, sent)
 	}
 	return nil
@@ -129,7 +100,7 @@ func (b *inbox) answered(d broker.Delivery) error {
 	if err != nil {
 		return err
 	}
-	sent := Sent{Who: address.Who, At: d.Received(), sequence: d.Sequence()}
+	sent := requests.Sent{Who: address.Who, At: d.Received(), Sequence: d.Sequence()}
 	if event, err := wire.DecodeEvent(d.Headers(), d.Data()); err == nil {
 		if event.Type == sdk.TypePermissionViewed {
 			return nil
@@ -143,7 +114,7 @@ func (b *inbox) answered(d broker.Delivery) error {
 	subject := b.subjects.Call(address.Call)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sent.Refused = b.unusable[sent.sequence]
+	sent.Refused = b.unusable[sent.Sequence]
 	if i := b.open[subject]; i != nil {
 		b.take(i, sent)
 		return nil
@@ -156,16 +127,16 @@ func (b *inbox) answered(d broker.Delivery) error {
 }
 
 // take notes an answer to an open item. A permission request stays open until the run has judged the decision.
-func (b *inbox) take(i *Item, sent Sent) {
+func (b *inbox) take(i *requests.Item, sent requests.Sent) {
 	changed := *i
 	changed.Sent = append(slices.Clone(i.Sent), sent)
 	if len(changed.Sent) > maxSent {
 		changed.Sent = changed.Sent[1:]
 	}
-	b.open[i.subject] = &changed
-	b.change(ChangeDecided, &changed, "")
-	if i.Kind != KindPermission && sent.Refused == "" {
-		b.remove(i.subject, ReasonAnswered)
+	b.open[i.Subject] = &changed
+	b.change(requests.ChangeDecided, &changed, "")
+	if i.Kind != requests.KindPermission && sent.Refused == "" {
+		b.remove(i.Subject, requests.ReasonAnswered)
 	}
 }
 
@@ -214,49 +185,49 @@ const (
 )
 
 // refuse notes that an answer could not be used.
-func (b *inbox) refuse(i *Item, sequence uint64, why string) {
+func (b *inbox) refuse(i *requests.Item, sequence uint64, why string) {
 	changed := *i
 	changed.Sent = slices.Clone(i.Sent)
 	for n := range changed.Sent {
-		if changed.Sent[n].sequence == sequence {
+		if changed.Sent[n].Sequence == sequence {
 			changed.Sent[n].Refused = why
 		}
 	}
-	b.open[i.subject] = &changed
-	b.change(ChangeDecided, &changed, "")
+	b.open[i.Subject] = &changed
+	b.change(requests.ChangeDecided, &changed, "")
 }
 
 // reopen puts back an item that was taken for answered by the answer with that sequence.
 func (b *inbox) reopen(subject string, sequence uint64, why string) {
 	for n := len(b.changes) - 1; n >= 0; n-- {
 		c := b.changes[n]
-		if c.Item.subject != subject || c.Kind != ChangeRemoved || c.Reason != ReasonAnswered {
+		if c.Item.Subject != subject || c.Kind != requests.ChangeRemoved || c.Reason != requests.ReasonAnswered {
 			continue
 		}
 		last := len(c.Item.Sent) - 1
-		if last >= 0 && c.Item.Sent[last].sequence == sequence && (c.Item.Expires == 0 || c.Item.Expires > b.now().UnixMilli()) {
+		if last >= 0 && c.Item.Sent[last].Sequence == sequence && (c.Item.Expires == 0 || c.Item.Expires > b.now().UnixMilli()) {
 			item := c.Item
 			b.open[subject], b.subjectOf[item.ID] = &item, subject
-			b.change(ChangeAdded, &item, "")
+			b.change(requests.ChangeAdded, &item, "")
 			b.refuse(&item, sequence, why)
 		}
 		return
 	}
 }
 
-func (b *inbox) remove(subject string, why Reason) {
+func (b *inbox) remove(subject string, why requests.Reason) {
 	i := b.open[subject]
 	if i == nil {
 		return
 	}
 	delete(b.open, subject)
 	delete(b.subjectOf, i.ID)
-	b.change(ChangeRemoved, i, why)
+	b.change(requests.ChangeRemoved, i, why)
 }
 
-func (b *inbox) change(kind ChangeKind, i *Item, why Reason) {
+func (b *inbox) change(kind requests.ChangeKind, i *requests.Item, why requests.Reason) {
 	b.number++
-	b.changes = append(b.changes, Change{Number: b.number, Kind: kind, Item: *i, Reason: why})
+	b.changes = append(b.changes, requests.Change{Number: b.number, Kind: kind, Item: *i, Reason: why})
 	if len(b.changes) > 2*maxRemembered { // so that a change costs the same, however many there were
 		b.changes = slices.Clone(b.changes[len(b.changes)-maxRemembered:])
 	}
@@ -271,58 +242,41 @@ func (b *inbox) expire() {
 	now := b.now().UnixMilli()
 	for subject, i := range b.open {
 		if i.Expires > 0 && i.Expires <= now {
-			b.remove(subject, ReasonExpired)
+			b.remove(subject, requests.ReasonExpired)
 			continue
 		}
-		if due := i.remindersAt(now); due > i.Reminded {
+		if due := i.RemindersAt(now); due > i.Reminded {
 			changed := *i
 			changed.Reminded = due
 			b.open[subject] = &changed
-			b.change(ChangeReminded, &changed, "")
+			b.change(requests.ChangeReminded, &changed, "")
 		}
 	}
 }
 
 // list returns the open items, the oldest first, with their short ids.
-func (b *inbox) list() []Item {
+func (b *inbox) list() []requests.Item {
 	b.mu.Lock()
-	items := make([]Item, 0, len(b.open))
+	items := make([]requests.Item, 0, len(b.open))
 	for _, i := range b.open {
 		items = append(items, *i)
 	}
 	b.mu.Unlock()
 	shortIDs(items)
-	slices.SortFunc(items, func(x, y Item) int { return cmp.Compare(x.sequence, y.sequence) })
+	slices.SortFunc(items, func(x, y requests.Item) int { return cmp.Compare(x.Sequence, y.Sequence) })
 	return items
 }
 
-// shortest is the least length of a short id: with fewer characters it would soon mean another item.
-const shortest = 6
-
-// ShortID is a beginning of an id that very likely no other has, for where it is not known which others there are.
-func ShortID(id string) string {
-	hash := hashOf(id)
-	return hash[:min(len(hash), shortest+2)]
-}
-
-// hashOf is the part of an id that differs between items: a call id is "c<step>-<index>-<hash>".
-func hashOf(id string) string {
-	if ref, ok := wire.ParseCallRef(id); ok {
-		return id[len(ref.ID)-26:]
-	}
-	return id
-}
-
 // shortIDs sets Short: a beginning of the hash that no other of the items has. It sorts them.
-func shortIDs(items []Item) {
-	slices.SortFunc(items, func(x, y Item) int { return cmp.Compare(x.hash, y.hash) })
+func shortIDs(items []requests.Item) {
+	slices.SortFunc(items, func(x, y requests.Item) int { return cmp.Compare(x.Hash, y.Hash) })
 	for n := range items {
-		hash, length := items[n].hash, shortest
+		hash, length := items[n].Hash, requests.ShortLength
 		if n > 0 {
-			length = max(length, common(hash, items[n-1].hash)+1)
+			length = max(length, common(hash, items[n-1].Hash)+1)
 		}
 		if n+1 < len(items) {
-			length = max(length, common(hash, items[n+1].hash)+1)
+			length = max(length, common(hash, items[n+1].Hash)+1)
 		}
 		items[n].Short = hash[:min(length, len(hash))]
 	}
@@ -338,22 +292,22 @@ func common(x, y string) int {
 }
 
 // exact is the open item with that id, without its short one: a decision takes as long, however many items there are.
-func (b *inbox) exact(id string) (Item, bool) {
+func (b *inbox) exact(id string) (requests.Item, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i := b.open[b.subjectOf[id]]
 	if i == nil || i.Expires > 0 && i.Expires <= b.now().UnixMilli() {
-		return Item{}, false
+		return requests.Item{}, false
 	}
 	return *i, true
 }
 
 // find returns the open item whose id, or its hash, begins with prefix. The error is CodeUnknownRun.
-func (b *inbox) find(prefix string) (Item, error) {
-	matches := func(i *Item) bool {
-		return prefix != "" && (strings.HasPrefix(i.ID, prefix) || strings.HasPrefix(i.hash, prefix))
+func (b *inbox) find(prefix string) (requests.Item, error) {
+	matches := func(i *requests.Item) bool {
+		return prefix != "" && (strings.HasPrefix(i.ID, prefix) || strings.HasPrefix(i.Hash, prefix))
 	}
-	var found []*Item
+	var found []*requests.Item
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, i := range b.open {
@@ -368,34 +322,34 @@ func (b *inbox) find(prefix string) (Item, error) {
 	case 1:
 		return b.named(found[0]), nil
 	case 0:
-		return Item{}, b.missing(prefix, matches)
+		return requests.Item{}, b.missing(prefix, matches)
 	}
-	return Item{}, sdk.Errorf(sdk.CodeUnknownRun, "%d open requests begin with %q; write more of the id", len(found), prefix)
+	return requests.Item{}, sdk.Errorf(sdk.CodeUnknownRun, "%d open requests begin with %q; write more of the id", len(found), prefix)
 }
 
 // named is the item with its short id.
-func (b *inbox) named(i *Item) Item {
-	length := shortest
+func (b *inbox) named(i *requests.Item) requests.Item {
+	length := requests.ShortLength
 	for _, other := range b.open {
 		if other != i {
-			length = max(length, common(i.hash, other.hash)+1)
+			length = max(length, common(i.Hash, other.Hash)+1)
 		}
 	}
 	named := *i
-	named.Short = i.hash[:min(length, len(i.hash))]
+	named.Short = i.Hash[:min(length, len(i.Hash))]
 	return named
 }
 
 // missing says why nothing that matches is open, as far as it is remembered.
-func (b *inbox) missing(prefix string, matches func(*Item) bool) error {
+func (b *inbox) missing(prefix string, matches func(*requests.Item) bool) error {
 	for n := len(b.changes) - 1; n >= 0; n-- {
 		c := &b.changes[n]
-		if c.Kind != ChangeRemoved || !matches(&c.Item) {
+		if c.Kind != requests.ChangeRemoved || !matches(&c.Item) {
 			continue
 		}
-		why := map[Reason]string{
-			ReasonClosed: "was decided, or its run no longer waits for it", ReasonAnswered: "was answered by somebody",
-			ReasonExpired: "has expired",
+		why := map[requests.Reason]string{
+			requests.ReasonClosed: "was decided, or its run no longer waits for it", requests.ReasonAnswered: "was answered by somebody",
+			requests.ReasonExpired: "has expired",
 		}
 		return sdk.Errorf(sdk.CodeUnknownRun, "request %s is not open: it %s; see: agentd approvals log", c.Item.ID, why[c.Reason])
 	}
@@ -406,7 +360,7 @@ func (b *inbox) missing(prefix string, matches func(*Item) bool) error {
 var errGap = errors.New("changes are no longer remembered")
 
 // since returns the changes after a number, and a channel that is closed at the next. errGap comes when some are gone.
-func (b *inbox) since(number uint64) ([]Change, <-chan struct{}, error) {
+func (b *inbox) since(number uint64) ([]requests.Change, <-chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if number > b.number || len(b.changes) > 0 && number+1 < b.changes[0].Number {

@@ -6,25 +6,27 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/internal/requests"
+
 	"agentd/sdk/wire"
 
 	"agentd/sdk"
 )
 
-// View is Detail for somebody who is going to see it: that they are is recorded in the run's journal, once for each principal
+// View is requests.Detail for somebody who is going to see it: that they are is recorded in the run's journal, once for each principal
 // and request. recorded says why it could not be; the detail is there all the same, for who may read it may read the stream.
-func (d *Desk) View(ctx context.Context, id, who string) (detail Detail, recorded, err error) {
-	if detail, err = d.Detail(ctx, id); err != nil || detail.Kind != KindPermission {
+func (d *Desk) View(ctx context.Context, id, who string) (detail requests.Detail, recorded, err error) {
+	if detail, err = d.Detail(ctx, id); err != nil || detail.Kind != requests.KindPermission {
 		return detail, nil, err
 	}
 	return detail, d.recordView(ctx, detail, who), nil
 }
 
-func (d *Desk) recordView(ctx context.Context, detail Detail, who string) error {
+func (d *Desk) recordView(ctx context.Context, detail requests.Detail, who string) error {
 	if err := CheckPrincipal(who); err != nil {
 		return err
 	}
-	reply, err := replySubject(d.o.Conn, detail.subject, who)
+	reply, err := replySubject(d.o.Conn, detail.Subject, who)
 	if err != nil {
 		return err
 	}

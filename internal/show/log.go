@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"agentd/internal/audit"
-	"agentd/internal/desk"
 )
 
 // WriteLog writes a line for each record; many says that they are of several runs.
@@ -19,10 +18,10 @@ func WriteLog(w io.Writer, records []audit.LogRecord, many bool) error {
 	for _, r := range records {
 		run := ""
 		if many {
-			run = fmt.Sprintf("%-18s  ", OneLine(r.Run, 18))
+			run = Pad(Line(r.Run, 18), 20)
 		}
 		fmt.Fprintf(w, "%s  %s%-9s  %s  %s\n", time.UnixMilli(r.At).Format("2006-01-02 15:04:05.000"), run, r.Event,
-			OneLine(cmp.Or(r.Tool, r.Call), 28), logText(&r))
+			Line(cmp.Or(r.Tool, r.Call), 28), logText(&r))
 	}
 	return nil
 }
@@ -37,7 +36,7 @@ func logText(r *audit.LogRecord) string {
 	text := ""
 	switch r.Event {
 	case audit.LogRequested:
-		text = string(r.Args) + because + " (rule " + r.Rule + ", policy " + Clip(r.Policy, 12) + ")"
+		text = string(r.Args) + because + " (rule " + r.Rule + ", policy " + Line(r.Policy, 12) + ")"
 	case audit.LogDecided:
 		text = who + ": " + string(r.Decision) + " " + string(r.Scope) + because
 		if r.Source == "" && r.Who == "" {
@@ -66,5 +65,5 @@ func logText(r *audit.LogRecord) string {
 			text += ", an error"
 		}
 	}
-	return desk.Visible(text, false)
+	return Visible(text, false)
 }

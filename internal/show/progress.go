@@ -1,19 +1,14 @@
 package show
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
-	"agentd/internal/contracts"
 	"agentd/internal/core"
-	"agentd/internal/desk"
-	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -25,32 +20,27 @@ const (
 	LabelWaits  = "waits"
 )
 
-// Properties of events.
-const (
-	AnswerField  = "answer"
-	RunField     = "run"
-	MessageField = "message"
-)
-
 // labelled is how many columns a line's label takes.
 const labelled = 10
 
 // Progress prints the milestones of runs, one line each and each once. Safe for concurrent use.
 type Progress struct {
-	mu sync.Mutex
-	W  io.Writer
-	// json prints each live event as it is.
+	W io.Writer
+	// Columns is how wide the terminal is that W writes to, which can also show what goes on between milestones; nil when W
+	// is no terminal.
+	Columns func() int
+	// JSON prints each live event as it is.
 	JSON bool
-	// many says that several runs are shown, so that each line names its own.
+	// Many says that several runs are shown, so that each line names its own.
 	Many bool
-	// full does not shorten.
+	// Full does not shorten.
 	Full bool
-	// terminal says that w is one, which can show what goes on between milestones.
-	Terminal bool
-	status   status
-	// quiet are the tools whose calls are shown otherwise.
+	// Quiet are the tools whose calls are shown otherwise.
 	Quiet map[string]bool
-	runs  map[string]*watched
+
+	mu     sync.Mutex
+	status status
+	runs   map[string]*watched
 	// last is when the last live event came.
 	last time.Time
 }
@@ -111,7 +101,7 @@ func (p *Progress) Show(l wire.Live) {
 	defer p.mu.Unlock()
 	p.last = time.Now()
 	if l.Ephemeral {
-		if p.Terminal && !p.JSON && !p.Many {
+		if p.Columns != nil && !p.JSON && !p.Many {
 			p.status.show(p, l)
 		}
 		return
@@ -154,8 +144,11 @@ func (p *Progress) Ask(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status.clear(p)
-	label := labelAsks
-	for _, line := range wrapped(desk.Visible(strings.TrimSpace(text), true), Columns(p.W)-labelled) {
+	label, columns := labelAsks, p.columns()
+	if columns > 0 {
+		columns = max(columns-labelled, leastRoom)
+	}
+	for _, line := range Wrap(Visible(strings.TrimSpace(text), true), columns) {
 		fmt.Fprintf(p.W, "%-9s %s\n", label, line)
 		label = ""
 	}
@@ -164,168 +157,14 @@ func (p *Progress) Ask(text string) {
 func (p *Progress) line(l wire.Live, label, text string) {
 	prefix := ""
 	if p.Many {
-		prefix = fmt.Sprintf("%s  %-14s %-18s ", time.UnixMilli(l.Time).Format("15:04:05.000"), Clip(l.Agent, 14), Clip(l.Run, 18))
+		prefix = clockMillis(l.Time) + "  " + Pad(Line(l.Agent, 14), 14) + " " + Pad(Line(l.Run, 18), 18) + " "
 	}
-	if !p.Full {
-		text = Clip(text, fitting(p.W, utf8.RuneCountInString(prefix)+labelled))
-	}
-	text = desk.Visible(text, p.Full) // models wrote it
-	fmt.Fprintf(p.W, "%s%-9s %s\n", prefix, label, text)
+	fmt.Fprintf(p.W, "%s%-9s %s\n", prefix, label, line(text, room(p.columns(), Width(prefix)+labelled), p.Full))
 }
 
-// milestoneData is the union of what milestones hold.
-type milestoneData struct {
-	Input   json.RawMessage `json:"input"`
-	Text    string          `json:"text"`
-	Message string          `json:"message"`
-	Call    string          `json:"call"`
-	Tool    string          `json:"tool"`
-	Args    json.RawMessage `json:"args"`
-	Kind    core.ResultKind `json:"kind"`
-	Data    json.RawMessage `json:"data"`
-	Error   bool            `json:"error"`
-	Reason  core.Reason     `json:"reason"`
-	Code    string          `json:"code"`
-	Limit   string          `json:"limit"`
-	Class   string          `json:"class"`
-	Who     string          `json:"who"`
-	Type    string          `json:"type"`
-	// Asked and Decision are of permissions.
-	Request  string                `json:"request"`
-	Asked    sdk.PermissionRequest `json:"asked"`
-	Decision core.Decision         `json:"decision"`
-}
-
-// describe is a milestone in words. The label is empty for what is not to be shown.
-func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text string) {
-	var d milestoneData
-	switch l.Type {
-	case core.MilestonePlan:
-		return "plan", describePlan(l.Data)
-	case core.MilestoneInquired, core.MilestoneInformed, core.MilestoneAsked, core.MilestoneAnswered:
-		return r.describeAsked(l)
+func (p *Progress) columns() int {
+	if p.Columns == nil {
+		return 0
 	}
-	if err := json.Unmarshal(l.Data, &d); err != nil {
-		return l.Type, string(l.Data)
-	}
-	switch l.Type {
-	case core.MilestoneStarted:
-		return "started", cmp.Or(field(d.Input, MessageField), string(d.Input))
-	case core.MilestoneReply:
-		return "says", d.Text
-	case core.MilestoneCall:
-		r.tools[d.Call] = d.Tool
-		if quiet[d.Tool] || d.Tool == sdk.ToolUpdatePlan {
-			return "", ""
-		}
-		if d.Tool == contracts.ToolAskQuestion {
-			return labelAsks, cmp.Or(field(d.Args, "question"), string(d.Args))
-		}
-		return "calls", d.Tool + " " + string(d.Args)
-	case core.MilestoneResult:
-		return r.describeResult(d)
-	case core.MilestoneRequested:
-		return labelAsks, "permission for " + d.Asked.Tool + ": agentd approvals show " + desk.ShortID(d.Request)
-	case core.MilestoneDecided:
-		return describeDecision(d.Decision)
-	case core.MilestoneTurn:
-		if quiet[Turn] {
-			return "", ""
-		}
-		return labelAsks, d.Message
-	case core.MilestoneAnswer:
-		return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
-	case core.MilestoneMessage:
-		return "message", strings.TrimSpace(d.Message + " " + by(d.Who))
-	case core.MilestoneReminded:
-		if d.Class != "" {
-			return "reminded", "the reply's tool call could not be understood: " + d.Class
-		}
-		return "reminded", "the reply had no tool call"
-	case core.MilestoneUsage, core.MilestoneCheckpoint:
-		return "", ""
-	case core.MilestoneSuspended:
-		return r.describeSuspended(quiet)
-	case core.MilestoneExhausted:
-		return "exhausted", "the limit of its " + d.Limit
-	case core.MilestoneFinished:
-		if problem, ok := ProblemIn(d.Type, d.Data); ok {
-			return "failed", problem.ErrorMessage
-		}
-		return "finished", reasonText(d.Reason, d.Code)
-	}
-	return l.Type, string(l.Data)
-}
-
-// by names who did something, where that is known.
-func by(who string) string {
-	if who == "" {
-		return ""
-	}
-	return "(" + who + ")"
-}
-
-// describeDecision is what somebody decided, or what an earlier decision means.
-func describeDecision(d core.Decision) (label, text string) {
-	text = string(d.Decision)
-	if d.Who != "" {
-		text += " by " + d.Who
-	}
-	if why := cmp.Or(d.Refused, d.Reason); why != "" {
-		text += ": " + why
-	}
-	switch {
-	case d.Refused != "":
-		return "refused", text
-	case d.Grant != "":
-		return "granted", text + ", as decided before"
-	}
-	return "decided", text
-}
-
-func (r *watched) describeResult(d milestoneData) (label, text string) {
-	tool := cmp.Or(r.tools[d.Call], d.Call)
-	delete(r.tools, d.Call)
-	switch {
-	case d.Error:
-		return LabelError, tool + " " + string(d.Data)
-	case tool == sdk.ToolUpdatePlan:
-		return "", "" // the plan itself is shown
-	case tool == contracts.ToolAskQuestion:
-		return labelAnswer, cmp.Or(field(d.Data, AnswerField), string(d.Data))
-	}
-	return "result", tool + " " + string(d.Data)
-}
-
-func (r *watched) describeSuspended(quiet map[string]bool) (label, text string) {
-	open := 0
-	for _, tool := range r.tools {
-		if !quiet[tool] {
-			open++
-		}
-	}
-	switch {
-	case r.partial:
-		return LabelWaits, "for answers"
-	case open > 0:
-		return LabelWaits, "for " + Count(open, "answer")
-	case len(r.tools) > 0 || quiet[Turn]:
-		return "", "" // the question itself is shown
-	}
-	return LabelWaits, "for the person"
-}
-
-// Turn stands for a conversation's turn among the names of tools: no tool has a name with a dot.
-const Turn = sdk.TypeConversationTurn
-
-// ProblemIn returns the system error of a terminal event, if it is one.
-func ProblemIn(eventType string, data json.RawMessage) (wire.Problem, bool) {
-	var p wire.Problem
-	if !strings.HasPrefix(eventType, "sys.") || !strings.HasSuffix(eventType, ".error") {
-		return p, false
-	}
-	if err := json.Unmarshal(data, &p); err != nil {
-		p.ErrorMessage = string(data)
-	}
-	return p, true
+	return p.Columns()
 }

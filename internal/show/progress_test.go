@@ -54,19 +54,3 @@ finished  completed
 		t.Error("the end is not noticed")
 	}
 }
-
-func TestWrapped_BreaksBetweenWordsAndLosesNothing(t *testing.T) {
-	for text, want := range map[string][]string{
-		"":                      nil,
-		"one two three":         {"one two", "three"},
-		"one\n\ntwo three four": {"one", "", "two", "three", "four"},
-		"äöüäöüäöüäöü":          {"äöüäöüäö", "üäöü"},
-	} {
-		if diff := cmp.Diff(want, wrapped(text, 8)); diff != "" {
-			t.Errorf("%q: -want +got:\n%s", text, diff)
-		}
-	}
-	if got := wrapped("one two three", -labelled); len(got) != 1 {
-		t.Errorf("without a terminal: %q", got)
-	}
-}

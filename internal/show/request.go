@@ -5,17 +5,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"agentd/internal/core"
-	"agentd/internal/desk"
+	"agentd/internal/requests"
 	"agentd/sdk"
 )
 
 // Request is an item with what its run recorded.
 type Request struct {
-	desk.Detail
+	requests.Detail
 	// Decisions are those that the run recorded, also refused ones; Unknown says why they could not be read.
 	Decisions []core.Decision `json:"decisions,omitempty"`
 	Unknown   string          `json:"unknown,omitempty"`
@@ -30,33 +29,33 @@ func (s *Request) Write(w io.Writer, full bool) error {
 	}
 	if s.Request != nil {
 		fmt.Fprintln(w, "\nterms")
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		s.terms(func(label, text string) { fmt.Fprintf(t, "  %s\t%s\n", label, desk.Visible(text, false)) })
-		if err := t.Flush(); err != nil {
+		var t table
+		s.terms(func(label, text string) { t.row(label, Visible(text, false)) })
+		if err := t.write(w, "  ", 0); err != nil {
 			return err
 		}
 		if full {
-			WriteBlock(w, "schema of the arguments", desk.VisibleJSON(s.Request.Parameters))
+			Block(w, "schema of the arguments", VisibleJSON(s.Request.Parameters))
 		}
 	}
 	s.writeDecisions(w)
 	if s.Unrecorded != "" {
-		fmt.Fprintf(w, "\nthat you saw it could not be recorded: %s\n", desk.Visible(s.Unrecorded, false))
+		fmt.Fprintf(w, "\nthat you saw it could not be recorded: %s\n", Visible(s.Unrecorded, false))
 	}
 	return nil
 }
 
 // WriteAsked shows what nobody must decide without: what is asked, why, and with exactly what.
 func (s *Request) WriteAsked(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(label, text string) { fmt.Fprintf(t, "%s\t%s\n", label, desk.Visible(text, false)) }
+	var t table
+	row := func(label, text string) { t.row(label, Visible(text, false)) }
 	row("id", s.Short+"  ("+s.ID+")")
-	row("asked", Clock(s.Asked)+" ("+age(s.Asked)+" ago), by agent "+s.Agent)
+	row("asked", When(s.Asked)+", by agent "+s.Agent)
 	row("run", s.Run)
 	if s.Expires > 0 {
-		row("expires", Clock(s.Expires)+" (in "+left(s.Expires)+")")
+		row("expires", due(s.Expires))
 	}
-	title, text := "text", desk.Visible(s.Text, true)
+	title, text := "text", Visible(s.Text, true)
 	switch r := s.Request; {
 	case r != nil:
 		why := cmp.Or(r.Reason, "the policy asks")
@@ -65,19 +64,19 @@ func (s *Request) WriteAsked(w io.Writer) error {
 		}
 		row("tool", r.Tool)
 		row("why", why)
-		title, text = "arguments", desk.VisibleJSON(r.Args)
-	case s.Kind == desk.KindTask:
+		title, text = "arguments", VisibleJSON(r.Args)
+	case s.Kind == requests.KindTask:
 		row("asks", s.Type)
-		title, text = "data", desk.VisibleJSON(s.Event.Data)
+		title, text = "data", VisibleJSON(s.Event.Data)
 	default:
 		row("asks", string(s.Kind))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.write(w, "", 0); err != nil {
 		return err
 	}
-	WriteBlock(w, title+", written by the model", text)
+	Block(w, title+", written by the model", text)
 	for n, suggestion := range s.Suggestions {
-		fmt.Fprintf(w, "  %d. %s\n", n+1, desk.Visible(suggestion, false))
+		fmt.Fprintf(w, "  %d. %s\n", n+1, Visible(suggestion, false))
 	}
 	return nil
 }
@@ -184,9 +183,9 @@ func (s *Request) writeDecisions(w io.Writer) {
 		case s.Unknown == "":
 			text += " (not handled yet)"
 		}
-		fmt.Fprintf(w, "  %s  %s  %s\n", time.UnixMilli(sent.At).Format(time.TimeOnly), who, desk.Visible(text, false))
+		fmt.Fprintf(w, "  %s  %s  %s\n", time.UnixMilli(sent.At).Format(time.TimeOnly), who, Visible(text, false))
 	}
 	if s.Unknown != "" {
-		fmt.Fprintf(w, "  %s\n", desk.Visible(s.Unknown, false))
+		fmt.Fprintf(w, "  %s\n", Visible(s.Unknown, false))
 	}
 }

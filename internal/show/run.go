@@ -3,6 +3,7 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"strings"
 
 	"agentd/internal/core"
@@ -64,8 +65,7 @@ func RowOf(run string, rev uint64, last []byte) RunRow {
 	return row
 }
 
-// StatusText is the status in words.
-func (r RunRow) StatusText() string {
+func (r RunRow) status() string {
 	text := StatusText(r.Status, r.Reason, r.Code)
 	if r.HandedBack {
 		text += waitsForRetry
@@ -99,8 +99,8 @@ func reasonText(r core.Reason, code string) string {
 	return string(r) + ": " + code
 }
 
-// WaitingText names what calls wait for.
-func WaitingText(calls []waiting) string {
+// waitingText names what calls wait for.
+func waitingText(calls []waiting) string {
 	if len(calls) == 0 {
 		return "-"
 	}
@@ -110,5 +110,19 @@ func WaitingText(calls []waiting) string {
 			names[i] = "permission for " + c.Tool
 		}
 	}
-	return strings.Join(names, ", ")
+	return Line(strings.Join(names, ", "), LineMax)
+}
+
+// Runs writes a line for each run.
+func Runs(w io.Writer, rows []RunRow, columns int) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(w, "no runs")
+		return err
+	}
+	var t table
+	t.row("RUN", "AGENT", "STATUS", "CHANGED", "WAITING FOR")
+	for _, r := range rows {
+		t.row(Line(r.Run, 60), Line(r.Agent, 60), r.status(), Ago(r.Updated), waitingText(r.Waiting))
+	}
+	return t.write(w, "", columns)
 }

@@ -3,11 +3,9 @@ package show
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
-	"time"
+	"strconv"
 
 	"agentd/internal/core"
-	"agentd/internal/desk"
 	"agentd/sdk"
 )
 
@@ -90,46 +88,44 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 	return d, nil
 }
 
-func (d RunDetails) Write(w io.Writer, full bool) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "run\t%s\n", Clip(d.Run, LineMax))
-	fmt.Fprintf(t, "agent\t%s\n", d.Agent)
+// Write writes the run for a terminal of that many columns; full does not shorten.
+func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
+	var t table
+	t.row("run", Line(d.Run, LineMax))
+	t.row("agent", Line(d.Agent, LineMax))
 	status := StatusText(d.Status, d.Reason, d.Code)
 	if d.HandedBack {
 		status += waitsForRetry
 	}
-	fmt.Fprintf(t, "status\t%s\n", status)
+	t.row("status", Line(status, LineMax))
 	if d.Purged == nil {
-		fmt.Fprintf(t, "started\t%s (%s)\n", Clock(d.Started), Ago(d.Started))
+		t.row("started", When(d.Started))
 	}
-	fmt.Fprintf(t, "changed\t%s (%s)\n", Clock(d.Updated), Ago(d.Updated))
+	t.row("changed", When(d.Updated))
 	if d.Status != core.StatusDone {
-		fmt.Fprintf(t, "deadline\t%s (in %s)\n", Clock(d.Deadline), Duration(time.Until(time.UnixMilli(d.Deadline))))
+		t.row("deadline", due(d.Deadline))
 	}
-	fmt.Fprintf(t, "model\t%s, %d prompt and %d completion tokens, %s execution units\n",
-		Count(d.Interactions, "call"), d.Usage.Prompt, d.Usage.Completion, d.Units)
+	t.row("model", fmt.Sprintf("%s, %d prompt and %d completion tokens, %s execution units",
+		Count(d.Interactions, "call"), d.Usage.Prompt, d.Usage.Completion, d.Units))
 	if p := d.Purged; p != nil {
-		fmt.Fprintf(t, "history\tremoved %s (%s): %d entries, the last with SHA-256 %s\n", Clock(p.At), Ago(p.At), p.Rev, p.Digest)
-		return t.Flush()
+		t.row("history", fmt.Sprintf("removed %s: %s, the last with SHA-256 %s", When(p.At), Count(int(p.Rev), "entry"), p.Digest))
+		return t.write(w, "", 0)
 	}
 	if d.Budget > 0 {
-		fmt.Fprintf(t, "budget\t%d of %d tokens used or kept for agents that it called\n", d.TokensUsed, d.Budget)
+		t.row("budget", fmt.Sprintf("%d of %d tokens used or kept for agents that it called", d.TokensUsed, d.Budget))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.write(w, "", 0); err != nil {
 		return err
 	}
-	d.writeConversation(w, full)
-	for _, text := range d.Unsaid {
-		fmt.Fprintf(w, "  %-9s  %s\n", "(waits)", desk.Visible(Clip(text, fitting(w, conversationIndent)), false))
-	}
+	d.writeConversation(w, columns, full)
 	if len(d.Waiting) > 0 {
 		fmt.Fprintln(w, "\nwaits for")
 		for _, c := range d.Waiting {
-			fmt.Fprintf(w, "  %s (%s), due in %s: %s\n", WaitingText([]waiting{c}), c.Type, Duration(time.Until(time.UnixMilli(c.Due))), c.Call)
+			fmt.Fprintf(w, "  %s (%s), due in %s: %s\n", waitingText([]waiting{c}), Line(c.Type, LineMax), until(c.Due), c.Call)
 		}
 	}
 	if d.Terminal != nil {
-		fmt.Fprintf(w, "\n%s\n%s\n", d.Terminal.Type, Indent(d.Terminal.Data))
+		fmt.Fprintf(w, "\n%s\n%s\n", Line(d.Terminal.Type, LineMax), VisibleJSON(d.Terminal.Data))
 	}
 	return d.writeJournal(w)
 }
@@ -137,52 +133,55 @@ func (d RunDetails) Write(w io.Writer, full bool) error {
 // conversationIndent is how many columns are before the texts of a conversation.
 const conversationIndent = 13
 
-func (d RunDetails) writeConversation(w io.Writer, full bool) {
-	cut := func(text string) string {
-		if !full {
-			text = Clip(text, fitting(w, conversationIndent))
-		}
-		return desk.Visible(text, full) // models wrote it
+func (d RunDetails) writeConversation(w io.Writer, columns int, full bool) {
+	say := func(who, text string) {
+		fmt.Fprintf(w, "  %-9s  %s\n", who, line(text, room(columns, conversationIndent), full))
 	}
 	fmt.Fprintln(w, "\nconversation")
 	if d.System != "" {
-		fmt.Fprintf(w, "  %-9s  %s\n", "system", cut(d.System))
+		say("system", d.System)
 	}
 	for _, m := range d.Messages {
-		for _, c := range m.Content {
-			who, text := string(m.Role), c.Text
-			switch c.Kind {
-			case sdk.ContentToolUse:
-				who, text = "  call", c.Tool+" "+string(c.Args)
-			case sdk.ContentToolResult:
-				who, text = "  result", c.Tool+" "+c.Text
-				if c.IsError {
-					who = "  error"
-				}
-			case sdk.ContentMedia:
-				text = "(media)"
-				if c.Media != nil {
-					text = fmt.Sprintf("(%s %s)", c.Media.MIME, c.Media.Name)
-				}
-			case sdk.ContentThinking:
-				who = "  thinks"
-			case sdk.ContentRedacted:
-				who, text = "  thinks", "(not shown by the provider)"
-			case sdk.ContentText:
-			}
-			fmt.Fprintf(w, "  %-9s  %s\n", who, cut(text))
+		for i := range m.Content {
+			say(said(m.Role, &m.Content[i]))
 		}
 	}
+	for _, text := range d.Unsaid {
+		say("(waits)", text)
+	}
+}
+
+// said is who said a part of a message, and what.
+func said(role sdk.Role, c *sdk.Content) (who, text string) {
+	switch c.Kind {
+	case sdk.ContentToolUse:
+		return "  call", c.Tool + " " + string(c.Args)
+	case sdk.ContentToolResult:
+		if c.IsError {
+			return "  error", c.Tool + " " + c.Text
+		}
+		return "  result", c.Tool + " " + c.Text
+	case sdk.ContentMedia:
+		if c.Media == nil {
+			return string(role), "(media)"
+		}
+		return string(role), fmt.Sprintf("(%s %s)", c.Media.MIME, c.Media.Name)
+	case sdk.ContentThinking:
+		return "  thinks", c.Text
+	case sdk.ContentRedacted:
+		return "  thinks", "(not shown by the provider)"
+	case sdk.ContentText:
+	}
+	return string(role), c.Text
 }
 
 func (d RunDetails) writeJournal(w io.Writer) error {
 	fmt.Fprintf(w, "\njournal (%d)\n", len(d.Journal))
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var t table
 	for _, e := range d.Journal {
-		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\t%s\n",
-			e.Revision, time.UnixMilli(e.At).Format("15:04:05.000"), e.Kind, e.Status, effectText(e.Effects), e.Cause)
+		t.row(strconv.FormatUint(e.Revision, 10), clockMillis(e.At), e.Kind, Line(e.Status, LineMax), effectText(e.Effects), e.Cause)
 	}
-	return t.Flush()
+	return t.write(w, "  ", 0)
 }
 
 // effectText counts effects of a kind: "2 calls, timer".

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/desk"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -32,7 +31,7 @@ func (s *status) show(p *Progress, l wire.Live) {
 	if label == "" {
 		return
 	}
-	fmt.Fprintf(p.W, "%s\x1b[2m%-9s %s\x1b[0m", eraseLine, label, desk.Visible(text, false))
+	fmt.Fprintf(p.W, "%s\x1b[2m%-9s %s\x1b[0m", eraseLine, label, Visible(text, false))
 	s.shown = true
 }
 

@@ -13,7 +13,7 @@ import (
 func TestProgress_TerminalShowsWhatGoesOn(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	p := &Progress{W: &b, Terminal: true}
+	p := &Progress{W: &b, Columns: func() int { return 80 }}
 	said := func() string {
 		defer b.Reset()
 		return b.String()

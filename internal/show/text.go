@@ -1,4 +1,5 @@
-// Package show is what runs did and ask as text for people. Everything that others wrote is escaped.
+// Package show is what runs did and ask as text for people: the command line, agentd mcp and other front ends share it. It
+// turns values into text and knows no broker. Everything that others wrote is escaped (Visible), and cut by columns.
 package show
 
 import (
@@ -6,63 +7,160 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"golang.org/x/term"
-
-	"agentd/internal/desk"
+	"golang.org/x/text/width"
 )
 
-// age is how long ago a time in Unix milliseconds was, left how far in the future it is.
-func age(at int64) string { return Duration(time.Since(time.UnixMilli(at))) }
+// LineMax is the most columns of a text or of data in one line.
+const LineMax = 140
 
-func left(at int64) string {
-	if at == 0 {
-		return "-"
+// Width is how many columns of a terminal a text takes, at most.
+func Width(text string) (columns int) {
+	for _, r := range text {
+		columns += runeWidth(r)
 	}
-	return Duration(time.Until(time.UnixMilli(at)))
+	return columns
 }
 
-// OneLine makes text of others one line of at most n characters in which everything can be seen.
-func OneLine(text string, n int) string {
-	text = desk.Visible(strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ").Replace(text), false)
-	if runes := []rune(text); len(runes) > n {
-		return string(runes[:n-1]) + "…"
+func runeWidth(r rune) int {
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	default:
+		return 1
 	}
-	return text
 }
 
-// WriteBlock writes an indented text under a title.
-func WriteBlock(w io.Writer, title, text string) {
+// fits is how many bytes of a text fit into n columns.
+func fits(text string, n int) int {
+	for at, r := range text {
+		if n -= runeWidth(r); n < 0 {
+			return at
+		}
+	}
+	return len(text)
+}
+
+// Cut shortens a text to n columns.
+func Cut(text string, n int) string {
+	if fits(text, n) == len(text) {
+		return text
+	}
+	return text[:fits(text, max(n-1, 0))] + "…"
+}
+
+// Pad is Cut that fills what is left with blanks.
+func Pad(text string, n int) string {
+	text = Cut(text, n)
+	return text + strings.Repeat(" ", max(n-Width(text), 0))
+}
+
+// Line makes text of others one line of at most n columns in which everything can be seen.
+func Line(text string, n int) string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == '\r' || r == '\t' })
+	return Cut(Visible(strings.Join(words, " "), false), n)
+}
+
+// line is Line, or with full the whole text.
+func line(text string, n int, full bool) string {
+	if full {
+		return Visible(text, true)
+	}
+	return Line(text, n)
+}
+
+// Wrap breaks lines between words where they are wider than columns; 0 columns leave them as they are.
+func Wrap(text string, columns int) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		for columns > 0 && Width(line) > columns {
+			end := max(fits(line, columns), 1)
+			if space := strings.LastIndexByte(line[:min(end+1, len(line))], ' '); space > 0 {
+				end = space
+			}
+			lines = append(lines, line[:end])
+			line = strings.TrimLeft(line[end:], " ")
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Break breaks lines wherever they are wider than columns, so that nothing of them is lost.
+func Break(lines []string, columns int) []string {
+	var all []string
+	for _, line := range lines {
+		for Width(line) > columns {
+			end := max(fits(line, columns), 1)
+			all = append(all, line[:end])
+			line = line[end:]
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// room is how many columns a text gets in a line of which some are taken: no line of a terminal becomes two.
+func room(columns, taken int) int {
+	if columns == 0 {
+		return LineMax
+	}
+	return min(LineMax, max(columns-taken, leastRoom))
+}
+
+// leastRoom is what a text gets even where the terminal is too narrow for it.
+const leastRoom = 16
+
+// table aligns cells in columns, two blanks apart.
+type table struct{ rows [][]string }
+
+func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// write writes the rows, each after the indent. The cells of the last column are cut where they do not fit.
+func (t *table) write(w io.Writer, indent string, columns int) error {
+	var widths []int
+	for _, row := range t.rows {
+		for n, cell := range row {
+			if n == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[n] = max(widths[n], Width(cell))
+		}
+	}
+	for _, row := range t.rows {
+		last, text := len(row)-1, indent
+		for n, cell := range row[:last] {
+			text += Pad(cell, widths[n]) + "  "
+		}
+		end := row[last]
+		if columns > 0 {
+			end = Cut(end, max(columns-Width(text), leastRoom))
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(text+end, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Block writes an indented text under a title. Escape what others wrote.
+func Block(w io.Writer, title, text string) {
 	fmt.Fprintf(w, "\n%s\n", title)
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(w, "  %s\n", strings.TrimSuffix(line, "\n"))
 	}
 }
 
-// ClipUnless shortens a long text to some lines, unless it is to be shown in full.
-func ClipUnless(full bool, text string) string {
-	if full {
-		return text
-	}
-	return Clip(text, 4*LineMax)
-}
-
-// Plural says how many there are of something with an irregular plural.
-func Plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-// Count says how many there are of something.
+// Count says how many there are of something; what ends in y has its own plural.
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
+	}
+	if stem, ok := strings.CutSuffix(what, "y"); ok {
+		what = stem + "ie"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
@@ -75,60 +173,6 @@ func ShellQuote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// OrDash is the text, or a dash for none.
-func OrDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// Margin indents each line.
-func Margin(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
-
-// LineMax is the most characters of a text or of data in one line.
-const LineMax = 140
-
-// Columns is how wide the terminal is that w writes to, 0 when it is none.
-func Columns(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0
-	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
-}
-
-// fitting is the most characters of a text in a line of which used columns are taken: no line of a terminal becomes two.
-func fitting(w io.Writer, used int) int {
-	if width := Columns(w); width > 0 {
-		return min(LineMax, max(width-used, labelled))
-	}
-	return LineMax
-}
-
-// wrapped breaks lines between words where they are longer than width; one without width is left as it is.
-func wrapped(text string, width int) []string {
-	var lines []string
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		for width > 0 && utf8.RuneCountInString(line) > width {
-			runes := []rune(line)
-			at := strings.LastIndexByte(string(runes[:width+1]), ' ')
-			if at <= 0 {
-				at = len(string(runes[:width]))
-			}
-			lines = append(lines, line[:at])
-			line = strings.TrimLeft(line[at:], " ")
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
 // field is the text of a property of a JSON object, or "".
 func field(data json.RawMessage, name string) string {
 	var object map[string]any
@@ -136,15 +180,6 @@ func field(data json.RawMessage, name string) string {
 		return ""
 	}
 	text, _ := object[name].(string)
-	return text
-}
-
-// Clip makes text one line of at most n characters.
-func Clip(text string, n int) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > n {
-		return string(runes[:n-1]) + "…"
-	}
 	return text
 }
 
@@ -157,20 +192,22 @@ func Indent(data json.RawMessage) string {
 	return b.String()
 }
 
-// Histories says how many histories there are.
-func Histories(n int) string {
-	if n == 1 {
-		return "1 history"
-	}
-	return fmt.Sprintf("%d histories", n)
-}
-
-// Ago is how long ago a time in Unix milliseconds was.
+// Ago is how long ago a time in Unix milliseconds was; "-" for none.
 func Ago(at int64) string {
 	if at == 0 {
 		return "-"
 	}
-	return Duration(time.Since(time.UnixMilli(at))) + " ago"
+	return since(at) + " ago"
+}
+
+func since(at int64) string { return Duration(time.Since(time.UnixMilli(at))) }
+
+// until is how far in the future a time in Unix milliseconds is; "-" for none.
+func until(at int64) string {
+	if at == 0 {
+		return "-"
+	}
+	return Duration(time.Until(time.UnixMilli(at)))
 }
 
 // Duration is a duration as people say it, in its largest unit.
@@ -187,5 +224,12 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Clock is a time in Unix milliseconds as people read it.
-func Clock(at int64) string { return time.UnixMilli(at).Format("2006-01-02 15:04:05") }
+// When is a time in Unix milliseconds, and how long ago that was.
+func When(at int64) string { return clock(at) + " (" + Ago(at) + ")" }
+
+// due is a time to come in Unix milliseconds, and how far away that is.
+func due(at int64) string { return clock(at) + " (in " + until(at) + ")" }
+
+func clock(at int64) string { return time.UnixMilli(at).Format(time.DateTime) }
+
+func clockMillis(at int64) string { return time.UnixMilli(at).Format("15:04:05.000") }

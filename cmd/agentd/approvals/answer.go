@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"agentd/internal/requests"
+
 	"agentd/sdk/client"
 
 	"github.com/spf13/cobra"
@@ -20,7 +22,6 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/contracts"
-	"agentd/internal/desk"
 	"agentd/internal/show"
 	"agentd/sdk"
 )
@@ -78,7 +79,7 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r client.
 	}
 	fmt.Fprintf(a.Err, "as %s\n", d.approver)
 	if outcome.State == client.OutcomeRefused {
-		return sdk.Errorf(sdk.CodeDecisionRefused, "refused: %s", desk.Visible(outcome.Refused, false))
+		return sdk.Errorf(sdk.CodeDecisionRefused, "refused: %s", show.Visible(outcome.Refused, false))
 	}
 	return a.Print(answered{detail.ID, detail.Run, outcome}, func(w io.Writer) error {
 		text := "answered; the run goes on"
@@ -91,30 +92,30 @@ func answer(ctx context.Context, a *cli.App, d *deskClient, id string, r client.
 }
 
 // obtainReply asks the person at the terminal.
-func obtainReply(a *cli.App, d *deskClient, detail desk.Detail, r client.Reply) (client.Reply, error) {
-	if detail.Kind == desk.KindPermission {
+func obtainReply(a *cli.App, d *deskClient, detail requests.Detail, r client.Reply) (client.Reply, error) {
+	if detail.Kind == requests.KindPermission {
 		return r, sdk.Errorf(sdk.CodeDecisionRefused, "%s is a permission request; approve or deny it", detail.Short)
 	}
 	if !interactive(a) {
 		return r, cli.Usage(errors.New("there is no answer; give TEXT, --input or --end"))
 	}
 	input := lines(a)
-	if detail.Kind == desk.KindTask {
+	if detail.Kind == requests.KindTask {
 		eventType, schema, err := d.AnswerSchema(detail, r.Type)
 		if err != nil {
 			return r, err
 		}
-		show.WriteBlock(a.Err, "data, written by the model", desk.VisibleJSON(detail.Event.Data))
+		show.Block(a.Err, "data, written by the model", show.VisibleJSON(detail.Event.Data))
 		r.Type = eventType
 		r.Data, err = input.form(schema)
 		return r, err
 	}
-	show.WriteBlock(a.Err, "text, written by the model", desk.Visible(detail.Text, true))
+	show.Block(a.Err, "text, written by the model", show.Visible(detail.Text, true))
 	for n, s := range detail.Suggestions {
-		fmt.Fprintf(a.Err, "  %d. %s\n", n+1, desk.Visible(s, false))
+		fmt.Fprintf(a.Err, "  %d. %s\n", n+1, show.Visible(s, false))
 	}
 	hint := "> "
-	if detail.Kind == desk.KindTurn {
+	if detail.Kind == requests.KindTurn {
 		hint = "(" + follow.EndWord + " ends the conversation) > "
 	}
 	text, ok := input.ask(hint)
@@ -124,7 +125,7 @@ func obtainReply(a *cli.App, d *deskClient, detail desk.Detail, r client.Reply) 
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(detail.Suggestions) {
 		text = detail.Suggestions[n-1]
 	}
-	if r.Text = text; text == follow.EndWord && detail.Kind == desk.KindTurn {
+	if r.Text = text; text == follow.EndWord && detail.Kind == requests.KindTurn {
 		r.Text, r.End = "", true
 	}
 	return r, nil
@@ -199,9 +200,9 @@ func (p *prompter) field(name string, schema json.RawMessage, required bool) (js
 		compiled = nil // it refers to another part of the whole
 	}
 	kind, _ := s.Type.(string)
-	label := desk.Visible(name, false)
+	label := show.Visible(name, false)
 	if s.Description != "" {
-		label += ": " + desk.Visible(s.Description, false)
+		label += ": " + show.Visible(s.Description, false)
 	}
 	hint := kind
 	if len(s.Enum) > 0 {
@@ -209,7 +210,7 @@ func (p *prompter) field(name string, schema json.RawMessage, required bool) (js
 		if err != nil {
 			return nil, fmt.Errorf("read choices of %s: %w", name, err)
 		}
-		hint = "one of " + desk.Visible(string(choices), false)
+		hint = "one of " + show.Visible(string(choices), false)
 	}
 	if !required {
 		hint += ", optional"
@@ -239,7 +240,7 @@ func (p *prompter) field(name string, schema json.RawMessage, required bool) (js
 			return value, nil
 		}
 		for _, fault := range faults {
-			fmt.Fprintf(p.out, "want %s, got %s\n", desk.Visible(fault.Expected, false), desk.Visible(fault.Got, false))
+			fmt.Fprintf(p.out, "want %s, got %s\n", show.Visible(fault.Expected, false), show.Visible(fault.Got, false))
 		}
 	}
 }

@@ -118,7 +118,7 @@ func listCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 					if n := d.Omitted(); n > 0 {
 						fmt.Fprintf(a.Err, "%s more are open; decide some of these first\n", show.Count(n, "request"))
 					}
-					return show.WriteRequests(w, items, show.Columns(a.Out))
+					return show.Requests(w, items, cli.Columns(a.Out))
 				})
 			})
 		},

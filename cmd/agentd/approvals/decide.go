@@ -7,12 +7,13 @@ import (
 	"io"
 	"time"
 
+	"agentd/internal/requests"
+
 	"agentd/sdk/client"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/desk"
 	"agentd/internal/show"
 	"agentd/sdk"
 )
@@ -30,7 +31,7 @@ type decided struct {
 }
 
 // decide publishes a decision and tells what became of it. A refusal is the command's error.
-func decide(ctx context.Context, a *cli.App, d *deskClient, detail desk.Detail, p sdk.PermissionDecision) error {
+func decide(ctx context.Context, a *cli.App, d *deskClient, detail requests.Detail, p sdk.PermissionDecision) error {
 	outcome, err := d.Decide(ctx, detail.ID, d.approver.Who, p)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func decide(ctx context.Context, a *cli.App, d *deskClient, detail desk.Detail, 
 		return r.refusal()
 	}
 	err = a.Print(r, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s %s\n%s\n", r.Tool, show.OneLine(string(r.Args), show.LineMax), r.effect())
+		_, err := fmt.Fprintf(w, "%s %s\n%s\n", show.Line(r.Tool, show.LineMax), show.Line(string(r.Args), show.LineMax), r.effect())
 		return err
 	})
 	if err == nil && outcome.State == client.OutcomeRefused {
@@ -57,7 +58,7 @@ func decide(ctx context.Context, a *cli.App, d *deskClient, detail desk.Detail, 
 }
 
 func (r *decided) refusal() error {
-	text := "refused: " + desk.Visible(r.Refused, false)
+	text := "refused: " + show.Visible(r.Refused, false)
 	if r.Open {
 		text += "; the request is still open"
 	}
@@ -96,7 +97,7 @@ func undecided(n int) string {
 }
 
 // request is the permission request with that id.
-func (d *deskClient) request(ctx context.Context, id string) (desk.Detail, error) {
+func (d *deskClient) request(ctx context.Context, id string) (requests.Detail, error) {
 	detail, err := d.Detail(ctx, id)
 	if err == nil {
 		err = mustAsk(detail)
@@ -105,7 +106,7 @@ func (d *deskClient) request(ctx context.Context, id string) (desk.Detail, error
 }
 
 // mustAsk fails for an item that nobody can decide on.
-func mustAsk(detail desk.Detail) error {
+func mustAsk(detail requests.Detail) error {
 	if detail.Request != nil {
 		return nil
 	}

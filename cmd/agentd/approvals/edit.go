@@ -15,6 +15,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/desk"
+	"agentd/internal/requests"
 	"agentd/internal/show"
 	"agentd/sdk"
 )
@@ -89,7 +90,7 @@ func isNo(text string) bool { return strings.HasPrefix(strings.ToLower(strings.T
 func isYes(text string) bool { return strings.HasPrefix(strings.ToLower(strings.TrimSpace(text)), "y") }
 
 // editedArgs are the arguments as given, else as the person leaves them in their editor; draft is what they left before.
-func editedArgs(ctx context.Context, a *cli.App, detail desk.Detail, given string, draft []byte) (json.RawMessage, error) {
+func editedArgs(ctx context.Context, a *cli.App, detail requests.Detail, given string, draft []byte) (json.RawMessage, error) {
 	if given != "" {
 		return readArgument(a, given)
 	}
@@ -151,14 +152,14 @@ func editor(ctx context.Context, a *cli.App, text []byte) (json.RawMessage, erro
 }
 
 func confirmEdit(
-	ctx context.Context, a *cli.App, d *deskClient, detail desk.Detail, p sdk.PermissionDecision, ask bool, input *prompter,
+	ctx context.Context, a *cli.App, d *deskClient, detail requests.Detail, p sdk.PermissionDecision, ask bool, input *prompter,
 ) error {
 	if string(p.Args) == string(detail.Request.Args) {
 		return fmt.Errorf("nothing is different, so %w; to allow the call as it is: agentd approvals approve %s", errNotSent, detail.Short)
 	}
-	fmt.Fprint(a.Err, desk.Difference(detail.Request.Args, p.Args))
+	fmt.Fprint(a.Err, show.Difference(detail.Request.Args, p.Args))
 	if ask {
-		if answer, ok := input.ask("allow " + show.OneLine(detail.Tool, show.LineMax) + " with these arguments? [y/N] "); !ok || !isYes(answer) {
+		if answer, ok := input.ask("allow " + show.Line(detail.Tool, show.LineMax) + " with these arguments? [y/N] "); !ok || !isYes(answer) {
 			return errNotSent
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/desk"
+	"agentd/internal/requests"
 	"agentd/internal/show"
 	"agentd/sdk"
 )
@@ -46,7 +46,7 @@ func (d *deskClient) show(ctx context.Context, id string) (show.Request, error) 
 	if unrecorded != nil {
 		s.Unrecorded = problemText(unrecorded)
 	}
-	if detail.Kind != desk.KindPermission || len(detail.Sent) == 0 {
+	if detail.Kind != requests.KindPermission || len(detail.Sent) == 0 {
 		return s, nil
 	}
 	if s.Decisions, err = d.History(ctx, detail.Item); err != nil {
@@ -65,16 +65,16 @@ const verbAnswer = "answer"
 func writeCommands(w io.Writer, a *cli.App, s *show.Request, common []string) error {
 	lines := [][]string{{verbAnswer, s.Short, "TEXT"}}
 	switch s.Kind {
-	case desk.KindPermission:
+	case requests.KindPermission:
 		lines = [][]string{{"approve", s.Short}, {"deny", s.Short, "--reason", "TEXT"}, {"ask", s.Short, "QUESTION"}}
 		if s.Request.Mode == sdk.PermissionHold && s.Request.Quorum <= 1 {
 			lines = append(lines, []string{"edit", s.Short})
 		}
-	case desk.KindTask:
+	case requests.KindTask:
 		lines = [][]string{{verbAnswer, s.Short, "--input", "JSON"}}
-	case desk.KindTurn:
+	case requests.KindTurn:
 		lines = append(lines, []string{verbAnswer, s.Short, "--end"})
-	case desk.KindQuestion:
+	case requests.KindQuestion:
 	}
 	fmt.Fprintln(w)
 	for _, l := range lines {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/requests"
+
 	"agentd/sdk/client"
 
 	"github.com/spf13/cobra"
@@ -16,7 +18,6 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
-	"agentd/internal/desk"
 	"agentd/internal/desk/screen"
 	"agentd/internal/show"
 	"agentd/sdk"
@@ -36,7 +37,7 @@ func watchCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 				if !ok || !interactive(a) || !term.IsTerminal(int(out.Fd())) || a.Output == cli.OutputJSON {
 					return watchLines(cmd.Context(), a, d)
 				}
-				w := &watch{a: a, d: d, out: out, screen: screen.New(show.OneLine(d.approver.String(), show.LineMax))}
+				w := &watch{a: a, d: d, out: out, screen: screen.New(show.Line(d.approver.String(), show.LineMax))}
 				w.screen.Plain = os.Getenv("NO_COLOR") != ""
 				return w.run(cmd.Context())
 			})
@@ -48,7 +49,7 @@ func watchCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 func watchLines(ctx context.Context, a *cli.App, d *deskClient) error {
 	after := d.Number()
 	for _, i := range d.List() {
-		printChange(a, desk.Change{Kind: desk.ChangeAdded, Item: i})
+		printChange(a, requests.Change{Kind: requests.ChangeAdded, Item: i})
 	}
 	for {
 		changes, ok, err := d.Changes(ctx, after)
@@ -66,22 +67,22 @@ func watchLines(ctx context.Context, a *cli.App, d *deskClient) error {
 	}
 }
 
-func printChange(a *cli.App, c desk.Change) {
+func printChange(a *cli.App, c requests.Change) {
 	if a.Output == cli.OutputJSON {
 		_ = cli.WriteJSON(a.Out, c, "") // nowhere else to show it
 		return
 	}
 	i := &c.Item
-	text := fmt.Sprintf("%s  %s", show.What(i), show.OneLine(i.Summary, show.LineMax))
+	text := fmt.Sprintf("%s  %s", show.What(i), show.Line(i.Summary, show.LineMax))
 	switch {
-	case c.Kind == desk.ChangeRemoved:
+	case c.Kind == requests.ChangeRemoved:
 		text = show.What(i) + "  " + string(c.Reason)
-	case c.Kind == desk.ChangeDecided && len(i.Sent) > 0:
+	case c.Kind == requests.ChangeDecided && len(i.Sent) > 0:
 		last := i.Sent[len(i.Sent)-1]
-		text = fmt.Sprintf("%s  %s %s", show.What(i), last.Decision, show.OneLine(last.Who+" "+last.Refused, show.LineMax))
+		text = fmt.Sprintf("%s  %s %s", show.What(i), last.Decision, show.Line(last.Who+" "+last.Refused, show.LineMax))
 	}
-	fmt.Fprintf(a.Out, "%s  %-8s %s  %s  %s  %s\n", time.Now().Format(time.TimeOnly), c.Kind, desk.ShortID(i.ID),
-		show.OneLine(i.Agent, 24), show.OneLine(i.Run, 24), text)
+	fmt.Fprintf(a.Out, "%s  %-8s %s  %s  %s  %s\n", time.Now().Format(time.TimeOnly), c.Kind, requests.ShortID(i.ID),
+		show.Line(i.Agent, 24), show.Line(i.Run, 24), text)
 }
 
 // watch is the inbox on a terminal.
@@ -250,7 +251,7 @@ func (w *watch) answer(ctx context.Context, action screen.Action) string {
 	switch action.Verb {
 	case screen.Answer:
 		r := client.Reply{Text: action.Text}
-		if action.Text == follow.EndWord && action.Item.Kind == desk.KindTurn {
+		if action.Text == follow.EndWord && action.Item.Kind == requests.KindTurn {
 			r = client.Reply{End: true}
 		}
 		outcome, err = w.d.Answer(ctx, id, who, r)

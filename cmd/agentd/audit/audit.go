@@ -123,7 +123,11 @@ func (p *violationList) add(v live.Violation) error {
 	if v.Entry > 0 {
 		where += fmt.Sprintf(", entry %d", v.Entry)
 	}
-	_, err := fmt.Fprintf(w, "%s\n  %s (%s)\n  %s\n", where, audit.Invariants[v.Invariant], v.Invariant, show.ClipUnless(p.a.Verbose, v.Detail))
+	detail := show.Visible(v.Detail, false)
+	if !p.a.Verbose {
+		detail = show.Line(v.Detail, 4*show.LineMax)
+	}
+	_, err := fmt.Fprintf(w, "%s\n  %s (%s)\n  %s\n", show.Line(where, show.LineMax), audit.Invariants[v.Invariant], v.Invariant, detail)
 	return err
 }
 
@@ -163,14 +167,14 @@ func (p *violationList) writeEnd(n live.Counts) error {
 	if p.n > 0 {
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "checked   %s with %s, %s and %s", show.Count(n.Runs, "run"), show.Plural(n.Entries, "entry", "entries"),
+	fmt.Fprintf(w, "checked   %s with %s, %s and %s", show.Count(n.Runs, "run"), show.Count(n.Entries, "entry"),
 		show.Count(n.Events, "event"), show.Count(n.Messages, "message"))
 	if n.Inits > 0 {
 		fmt.Fprintf(w, "; %s", show.Count(n.Inits, "init event"))
 	}
 	fmt.Fprintln(w)
 	if n.Purged > 0 {
-		fmt.Fprintf(w, "removed   %s: of these runs only the end is left to check\n", show.Histories(n.Purged))
+		fmt.Fprintf(w, "removed   %s: of these runs only the end is left to check\n", show.Count(n.Purged, "history"))
 	}
 	if n.Unsettled > 0 {
 		fmt.Fprintf(w, "open      %s not settled yet, which may lead to more\n", show.Count(n.Unsettled, "message"))

@@ -102,8 +102,8 @@ func verifyTrail(a *cli.App, path string) error {
 		return fmt.Errorf("%s is not what was exported: %w", path, err)
 	}
 	return a.Print(summary, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "run       %s\nchecked   %s, %s\nsha256    %s\nresult    nothing was changed\n", show.OneLine(summary.Run, show.LineMax),
-			show.Plural(summary.Entries, "entry", "entries"), show.Count(summary.Records, "record"), summary.SHA256)
+		_, err := fmt.Fprintf(w, "run       %s\nchecked   %s, %s\nsha256    %s\nresult    nothing was changed\n", show.Line(summary.Run, show.LineMax),
+			show.Count(summary.Entries, "entry"), show.Count(summary.Records, "record"), summary.SHA256)
 		return err
 	})
 }

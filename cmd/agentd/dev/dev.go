@@ -123,7 +123,8 @@ func (d *devServer) serverOnly(ctx context.Context, cfg *config.Config) error {
 }
 
 func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
-	d.progress = &show.Progress{W: d.a.Out, JSON: d.a.Output == cli.OutputJSON, Many: true, Full: d.a.Verbose}
+	d.progress = d.a.Progress(d.a.Out)
+	d.progress.JSON, d.progress.Many = d.a.Output == cli.OutputJSON, true
 	stop, err := d.conn.WatchLive(d.conn.Subjects().All(wire.KindStream), d.progress.Show)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -210,8 +211,8 @@ func (p *letterList) add(l *Letter) (bool, error) {
 	if p.n == 1 {
 		fmt.Fprintf(w, letterLine, "SEQ", "WHEN", "REASON", "AGENT", "RUN", "MESSAGE")
 	}
-	_, err := fmt.Fprintf(w, letterLine, strconv.FormatUint(l.Sequence, 10), show.Ago(l.At), show.Clip(string(l.Reason), 18),
-		show.OrDash(show.Clip(l.Agent, 16)), show.OrDash(show.Clip(l.Run, 30)), l.what())
+	_, err := fmt.Fprintf(w, letterLine, strconv.FormatUint(l.Sequence, 10), show.Ago(l.At), show.Line(string(l.Reason), 18),
+		cmp.Or(show.Line(l.Agent, 16), "-"), cmp.Or(show.Line(l.Run, 30), "-"), l.what())
 	return true, err
 }
 
@@ -227,7 +228,7 @@ func (l *Letter) what() string {
 	case l.Redrives > 1:
 		text += fmt.Sprintf(" (redriven %d times)", l.Redrives)
 	}
-	return show.Clip(text, 90)
+	return show.Line(text, 90)
 }
 
 func (p *letterList) end() error {

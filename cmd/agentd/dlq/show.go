@@ -164,11 +164,11 @@ func (s shownLetter) write(w io.Writer, full bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(t, "%s\t%s\n", name, value)
+			fmt.Fprintf(t, "%s\t%s\n", name, show.Visible(value, false))
 		}
 	}
 	row("dead letter", strconv.FormatUint(s.Sequence, 10))
-	row("when", show.Clock(s.At)+" ("+show.Ago(s.At)+")")
+	row("when", show.When(s.At))
 	row("reason", string(s.Reason))
 	row("detail", strings.TrimPrefix(s.Detail, string(s.Reason)+": "))
 	row("came on", s.Subject)
@@ -194,7 +194,7 @@ func (s shownLetter) write(w io.Writer, full bool) error {
 		return err
 	}
 	s.writeMessage(w, full)
-	fmt.Fprintf(w, "\nwhat to do\n%s\n", show.Margin(s.Advice))
+	fmt.Fprintf(w, "\nwhat to do\n%s\n", margin(s.Advice))
 	if s.Refusal != "" {
 		fmt.Fprintf(w, "  It cannot be redriven: %s.\n", s.Refusal)
 	} else {
@@ -211,7 +211,7 @@ func (s shownLetter) writeMessage(w io.Writer, full bool) {
 	if len(s.Headers) > 0 {
 		fmt.Fprintln(w, "\nheaders")
 		for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
-			fmt.Fprintf(w, "  %s: %s\n", name, strings.Join(s.Headers[name], ", "))
+			fmt.Fprintf(w, "  %s: %s\n", show.Visible(name, false), show.Visible(strings.Join(s.Headers[name], ", "), false))
 		}
 	}
 	fmt.Fprintf(w, "\nbody (%d bytes)\n", s.size)
@@ -229,5 +229,8 @@ func (s shownLetter) writeMessage(w io.Writer, full bool) {
 	if len(text) > most && !full {
 		text = strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("\n… %d more; see --verbose", len(text)-most)
 	}
-	fmt.Fprintln(w, show.Margin(text))
+	fmt.Fprintln(w, margin(show.Visible(text, true)))
 }
+
+// margin indents each line.
+func margin(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }

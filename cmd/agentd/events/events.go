@@ -116,10 +116,10 @@ func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	if kind == wire.KindDLQ {
 		what = strings.Join(headers["agentd-detail"], " ") + " " + what
 	}
-	if !t.a.Verbose {
-		what = show.Clip(what, show.LineMax)
+	if what = show.Visible(what, false); !t.a.Verbose {
+		what = show.Line(what, show.LineMax)
 	}
-	fmt.Fprintf(t.a.Out, "%s  %-6s %-24s %s\n", time.Now().Format("15:04:05.000"), kind, show.Clip(cmp.Or(who, "-"), 24), what)
+	fmt.Fprintf(t.a.Out, "%s  %-6s %-24s %s\n", time.Now().Format("15:04:05.000"), kind, show.Line(cmp.Or(who, "-"), 24), what)
 }
 
 func (t tail) wanted(kind wire.Kind, tokens []string, live wire.Live, event wire.Event) bool {

@@ -122,7 +122,7 @@ func findingText(f reconcile.Finding, dryRun bool) string {
 	case dryRun:
 		action = "would be " + action
 	}
-	text := fmt.Sprintf("%-15s %s", f.Kind, show.Clip(f.Run, 80))
+	text := fmt.Sprintf("%-15s %s", f.Kind, show.Line(f.Run, 80))
 	if f.What != "" {
 		text += ", " + f.What
 	}
@@ -148,7 +148,7 @@ func reportText(r reconcile.Report, dryRun bool) string {
 		if dryRun {
 			verb = "to be removed"
 		}
-		text += fmt.Sprintf("\n%s and %s %s", show.Histories(r.Purged), show.Count(r.Removed, "tombstone"), verb)
+		text += fmt.Sprintf("\n%s and %s %s", show.Count(r.Purged, "history"), show.Count(r.Removed, "tombstone"), verb)
 	}
 	return text
 }

@@ -15,7 +15,6 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
-	"agentd/internal/show"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -106,7 +105,7 @@ func start(ctx context.Context, a *cli.App, c *cli.Client, agent string, event w
 		if err := c.Start(ctx, agent, event); err != nil {
 			return err
 		}
-		return a.Print(map[string]string{show.RunField: r.Subject, "agent": agent}, func(w io.Writer) error {
+		return a.Print(started{r.Subject, agent}, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, r.Subject)
 			return err
 		})
@@ -118,10 +117,16 @@ func start(ctx context.Context, a *cli.App, c *cli.Client, agent string, event w
 	})
 }
 
+// started is a run that is not followed.
+type started struct {
+	Run   string `json:"run"`
+	Agent string `json:"agent"`
+}
+
 // readInput is the data of the init event.
 func readInput(a *cli.App, f runFlags) (json.RawMessage, error) {
 	if f.input == "" {
-		data, err := json.Marshal(map[string]string{show.MessageField: f.message})
+		data, err := json.Marshal(map[string]string{"message": f.message})
 		return data, err
 	}
 	data, from := []byte(f.input), "--input"

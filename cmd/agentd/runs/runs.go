@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -78,16 +77,7 @@ func list(ctx context.Context, a *cli.App, c *cli.Client, f cli.RunFilter) error
 		rows = rows[:f.Limit]
 	}
 	return a.Print(rows, func(w io.Writer) error {
-		if len(rows) == 0 {
-			_, err := fmt.Fprintln(w, "no runs")
-			return err
-		}
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "RUN\tAGENT\tSTATUS\tCHANGED\tWAITING FOR")
-		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", show.Clip(r.Run, 60), r.Agent, r.StatusText(), show.Ago(r.Updated), show.WaitingText(r.Waiting))
-		}
-		if err := t.Flush(); err != nil {
+		if err := show.Runs(w, rows, cli.Columns(w)); err != nil {
 			return err
 		}
 		if omitted > 0 {
@@ -141,7 +131,7 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, h *core.Head, reason
 			return err
 		}
 	}
-	return a.Print(map[string]any{show.RunField: h.Run, "ended": ended}, func(w io.Writer) error {
+	return a.Print(cancelled{h.Run, ended}, func(w io.Writer) error {
 		text := "cancelled"
 		if !ended {
 			text = "cancel requested; the run ends when a worker has handled it"
@@ -149,6 +139,12 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, h *core.Head, reason
 		_, err := fmt.Fprintln(w, text)
 		return err
 	})
+}
+
+// cancelled is a run that was cancelled; Ended says that it has ended by now.
+type cancelled struct {
+	Run   string `json:"run"`
+	Ended bool   `json:"ended"`
 }
 
 func followCommand(a *cli.App) *cobra.Command {

@@ -15,7 +15,6 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/core"
-	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -69,7 +68,7 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text strin
 	if err != nil {
 		return err
 	}
-	return a.Print(map[string]any{show.RunField: run, "event": ev.ID, "heard": heard}, func(w io.Writer) error {
+	return a.Print(sent{run, ev.ID, heard}, func(w io.Writer) error {
 		answer := "the run has the message"
 		if !heard {
 			answer = "sent; the run gets the message when a worker has handled it (if it is refused: agentd dlq list)"
@@ -77,6 +76,13 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text strin
 		_, err := fmt.Fprintln(w, answer)
 		return err
 	})
+}
+
+// sent is a message to a run; Heard says that the run has it.
+type sent struct {
+	Run   string `json:"run"`
+	Event string `json:"event"`
+	Heard bool   `json:"heard"`
 }
 
 // find asks workers for a run: those of one agent, or of all that are configured. Where no worker answers, the store knows.

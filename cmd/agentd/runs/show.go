@@ -36,5 +36,5 @@ func showRun(ctx context.Context, a *cli.App, store runner.Store, key wire.RunKe
 	if err != nil {
 		return err
 	}
-	return a.Print(d, func(w io.Writer) error { return d.Write(w, a.Verbose) })
+	return a.Print(d, func(w io.Writer) error { return d.Write(w, cli.Columns(w), a.Verbose) })
 }

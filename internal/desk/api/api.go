@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/requests"
+
 	"agentd/sdk/client"
 
 	"agentd/sdk/wire"
@@ -181,7 +183,7 @@ func (a api) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	shown := struct {
-		desk.Detail
+		requests.Detail
 		Unrecorded string `json:"unrecorded,omitempty"`
 	}{Detail: detail}
 	if unrecorded != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentd/internal/desk"
+	"agentd/internal/requests"
 	"agentd/sdk"
 )
 
@@ -98,7 +99,7 @@ func (s *stream) reset() (uint64, error) {
 	number := s.desk.Number()
 	items := s.desk.List()
 	if items == nil {
-		items = []desk.Item{}
+		items = []requests.Item{}
 	}
 	return number, s.send(eventReset, number, map[string]any{"requests": items})
 }

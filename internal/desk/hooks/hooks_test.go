@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/requests"
+
 	"agentd/sdk/client"
 
 	"go.uber.org/goleak"
@@ -190,7 +192,7 @@ func TestRun_RemindsUntilSomebodyDecides(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range changes {
-			number, reminded = c.Number, reminded || c.Kind == desk.ChangeReminded && c.Item.Reminded > 0
+			number, reminded = c.Number, reminded || c.Kind == requests.ChangeReminded && c.Item.Reminded > 0
 		}
 	}
 	if o, err := d.Decide(t.Context(), request.Event.ID, "", sdk.PermissionDecision{Decision: sdk.DecisionDeny}); err != nil || o.State != client.OutcomeCounted {

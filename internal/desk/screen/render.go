@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/text/width"
+	"agentd/internal/show"
 
-	"agentd/internal/desk"
+	"agentd/internal/requests"
 )
 
 // How text is set off, in ANSI.
@@ -29,7 +29,7 @@ const (
 // Render returns the lines of the screen, as many as it is high.
 func (s *Screen) Render(width, height int, now time.Time) []string {
 	width, height = max(width, smallestWidth), max(height, smallestHeight)
-	lines := []string{reverse + pad(s.title(), width) + reset}
+	lines := []string{reverse + show.Pad(s.title(), width) + reset}
 	body := height - 3 // title, status, keys
 	if s.large {
 		lines = append(lines, s.renderDetail(width, body)...)
@@ -43,7 +43,7 @@ func (s *Screen) Render(width, height int, now time.Time) []string {
 	if status == "" && s.busy[s.selected] {
 		status = "waiting for what becomes of the answer"
 	}
-	return append(lines, bold+cut(desk.Visible(status, false), width)+reset, s.footer(width))
+	return append(lines, bold+show.Cut(show.Visible(status, false), width)+reset, s.footer(width))
 }
 
 func (s *Screen) title() string {
@@ -60,16 +60,16 @@ func (s *Screen) renderList(width, rows int, now time.Time) []string {
 		table = append(table, cells(&s.items[n], now))
 	}
 	sizes := sizesOf(table, width)
-	lines := []string{dim + cut("  "+row(table[0], sizes), width) + reset}
+	lines := []string{dim + show.Cut("  "+row(table[0], sizes), width) + reset}
 	for n := first; n < last; n++ {
 		i, text := &s.items[n], row(table[1+n-first], sizes)
 		switch {
 		case i.ID == s.selected:
-			lines = append(lines, reverse+pad("> "+text, width)+reset)
+			lines = append(lines, reverse+show.Pad("> "+text, width)+reset)
 		case i.Risk == "high" && !s.Plain:
-			lines = append(lines, red+cut("  "+text, width)+reset)
+			lines = append(lines, red+show.Cut("  "+text, width)+reset)
 		default:
-			lines = append(lines, cut("  "+text, width))
+			lines = append(lines, show.Cut("  "+text, width))
 		}
 	}
 	if len(s.items) == 0 {
@@ -82,20 +82,20 @@ func (s *Screen) renderList(width, rows int, now time.Time) []string {
 }
 
 // cells are the columns of an item.
-func cells(i *desk.Item, now time.Time) []string {
+func cells(i *requests.Item, now time.Time) []string {
 	left := "-"
 	if i.Expires > 0 {
-		left = short(time.UnixMilli(i.Expires).Sub(now))
+		left = show.Duration(time.UnixMilli(i.Expires).Sub(now))
 	}
 	asks := i.Tool
 	switch i.Kind {
-	case desk.KindPermission:
-	case desk.KindTask:
+	case requests.KindPermission:
+	case requests.KindTask:
 		asks = i.Type
 	default:
 		asks = "(" + string(i.Kind) + ")"
 	}
-	return []string{i.Short, short(now.Sub(time.UnixMilli(i.Asked))), left, i.Agent, i.Run, asks, i.Risk, i.Summary}
+	return []string{i.Short, show.Duration(now.Sub(time.UnixMilli(i.Asked))), left, i.Agent, i.Run, asks, i.Risk, i.Summary}
 }
 
 // The columns of the list, but the last one: how wide they are at most, and which are left out where the last one would get
@@ -113,7 +113,7 @@ func sizesOf(table [][]string, width int) []int {
 	total := len("> ")
 	for n := range sizes {
 		for _, line := range table {
-			sizes[n] = max(sizes[n], taken(oneLine(line[n], widest[n])))
+			sizes[n] = max(sizes[n], show.Width(show.Line(line[n], widest[n])))
 		}
 		total += sizes[n] + len(gap)
 	}
@@ -134,18 +134,18 @@ func row(cells []string, sizes []int) string {
 	var b strings.Builder
 	for n, size := range sizes {
 		if size > 0 {
-			b.WriteString(pad(oneLine(cells[n], size), size) + gap)
+			b.WriteString(show.Pad(show.Line(cells[n], size), size) + gap)
 		}
 	}
-	return b.String() + oneLine(cells[len(cells)-1], smallestWidth*8)
+	return b.String() + show.Line(cells[len(cells)-1], smallestWidth*8)
 }
 
 // renderDetail is the part of the detail that fits. It says when there is more, and notes when all that is vital has been
 // to be seen, at once or by scrolling.
 func (s *Screen) renderDetail(width, rows int) []string {
 	lines := make([]string, 0, rows)
-	vital := len(wrap(s.lines[:min(s.vital, len(s.lines))], width))
-	wrapped := wrap(s.lines, width)
+	vital := len(show.Break(s.lines[:min(s.vital, len(s.lines))], width))
+	wrapped := show.Break(s.lines, width)
 	s.scroll = min(s.scroll, max(len(wrapped)-rows, 0))
 	for _, line := range wrapped[s.scroll:] {
 		if len(lines) == rows {
@@ -167,44 +167,17 @@ func (s *Screen) renderDetail(width, rows int) []string {
 	return lines
 }
 
-// wrap breaks long lines: what is cut off could matter.
-func wrap(lines []string, most int) []string {
-	var all []string
-	for _, line := range lines {
-		begin, column := 0, 0
-		for at, r := range line {
-			if column+columns(r) > most {
-				all = append(all, line[begin:at])
-				begin, column = at, 0
-			}
-			column += columns(r)
-		}
-		all = append(all, line[begin:])
-	}
-	return all
-}
-
-// columns is how many columns of a terminal a character takes, at most.
-func columns(r rune) int {
-	switch width.LookupRune(r).Kind() {
-	case width.EastAsianWide, width.EastAsianFullwidth:
-		return 2
-	default:
-		return 1
-	}
-}
-
 // footer says what keys mean now.
 func (s *Screen) footer(width int) string {
 	switch s.mode {
 	case confirming:
-		ask := fmt.Sprintf("allow %s?  y: this call", oneLine(s.action.Item.Tool, 24))
+		ask := fmt.Sprintf("allow %s?  y: this call", show.Line(s.action.Item.Tool, 24))
 		for _, c := range scopeKeys {
 			if s.detail != nil && slices.Contains(s.detail.Request.Scopes, c.scope) {
 				ask += fmt.Sprintf("  %s: %s", c.key, c.scope)
 			}
 		}
-		return bold + cut(ask+"  any other key: no", width) + reset
+		return bold + show.Cut(ask+"  any other key: no", width) + reset
 	case typing:
 		prompt := map[Verb]string{
 			Deny: "why not (the model reads it)", Ask: "ask back (the model reads it)", Answer: "answer",
@@ -212,17 +185,17 @@ func (s *Screen) footer(width int) string {
 		if s.detail != nil && len(s.detail.Suggestions) > 0 && s.action.Verb == Answer {
 			prompt += ", or the number of a suggestion"
 		}
-		if s.action.Item.Kind == desk.KindTurn {
+		if s.action.Item.Kind == requests.KindTurn {
 			prompt += ", /end ends the conversation"
 		}
 		typed := s.typed
 		if room := width - len(prompt) - 4; len(typed) > max(room, 8) {
 			typed = typed[len(typed)-max(room, 8):] // the end is where one types
 		}
-		return bold + prompt + " > " + reset + desk.Visible(string(typed), false) + "▏"
+		return bold + prompt + " > " + reset + show.Visible(string(typed), false) + "▏"
 	case browsing:
 	}
-	return dim + cut(s.keys(width), width) + reset
+	return dim + show.Cut(s.keys(width), width) + reset
 }
 
 // keys are those that do something now. The arrows explain themselves where there is no room.
@@ -234,52 +207,13 @@ func (s *Screen) keys(width int) string {
 	keys := "q quit"
 	if at := s.index(); at >= 0 {
 		does := "r answer"
-		if s.items[at].Kind == desk.KindPermission {
+		if s.items[at].Kind == requests.KindPermission {
 			does = "a approve  d deny  e edit  r ask back"
 		}
 		keys = does + back + "  " + keys
-		if len(keys)+taken(move) <= width {
+		if len(keys)+show.Width(move) <= width {
 			keys = move + keys
 		}
 	}
 	return keys
-}
-
-// oneLine makes text of others one line of at most n characters in which everything can be seen.
-func oneLine(text string, n int) string {
-	return cut(desk.Visible(strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ").Replace(text), false), n)
-}
-
-// cut shortens text to n columns.
-func cut(text string, n int) string {
-	if lines := wrap([]string{text}, n); len(lines) > 1 {
-		return wrap([]string{text}, max(n-1, 1))[0] + "…"
-	}
-	return text
-}
-
-func pad(text string, n int) string {
-	text = cut(text, n)
-	return text + strings.Repeat(" ", max(n-taken(text), 0))
-}
-
-// taken is how many columns a text takes.
-func taken(text string) (n int) {
-	for _, r := range text {
-		n += columns(r)
-	}
-	return n
-}
-
-// short is a duration in its largest unit.
-func short(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"agentd/internal/desk"
+	"agentd/internal/requests"
 	"agentd/sdk"
 )
 
@@ -30,7 +30,7 @@ const (
 // Action is something to do with an item.
 type Action struct {
 	Verb Verb
-	Item desk.Item
+	Item requests.Item
 	// Text is a reason, a question or an answer; Scope that of an approval.
 	Text  string
 	Scope sdk.GrantScope
@@ -51,11 +51,11 @@ type Screen struct {
 	Who string
 	// Plain shows nothing in colour.
 	Plain bool
-	items []desk.Item
+	items []requests.Item
 	// selected is the id of an item, so that a key never hits one that has moved under it.
 	selected string
 	// detail is of the selected item.
-	detail *desk.Detail
+	detail *requests.Detail
 	lines  []string
 	// vital is how many of the lines nobody must decide without; hidden says that not all of those were to be seen.
 	vital  int
@@ -76,7 +76,7 @@ type Screen struct {
 func New(who string) *Screen { return &Screen{Who: who, busy: map[string]bool{}} }
 
 // Items sets what is open. When the selected item is gone, nothing is asked about it any more.
-func (s *Screen) Items(items []desk.Item) Action {
+func (s *Screen) Items(items []requests.Item) Action {
 	at := s.index()
 	for i := range items {
 		if was := s.find(items[i].ID); was >= 0 && items[i].Reminded > s.items[was].Reminded && s.mode == browsing {
@@ -99,7 +99,7 @@ func (s *Screen) Items(items []desk.Item) Action {
 
 // Detail sets the detail of an item, with its lines as they are to be shown. Nobody must approve without having seen the
 // vital ones, which come first.
-func (s *Screen) Detail(d *desk.Detail, lines []string, vital int) {
+func (s *Screen) Detail(d *requests.Detail, lines []string, vital int) {
 	if d.ID == s.selected {
 		s.detail, s.lines, s.vital, s.hidden = d, lines, vital, true
 	}
@@ -112,7 +112,7 @@ func (s *Screen) Done(id, status string) {
 }
 
 func (s *Screen) find(id string) int {
-	return slices.IndexFunc(s.items, func(i desk.Item) bool { return i.ID == id })
+	return slices.IndexFunc(s.items, func(i requests.Item) bool { return i.ID == id })
 }
 
 func (s *Screen) index() int { return s.find(s.selected) }
@@ -200,9 +200,9 @@ func (s *Screen) begin(k Key) Action {
 	}
 	item := s.items[at]
 	s.action, s.typed = Action{Item: item}, nil
-	permission := item.Kind == desk.KindPermission
+	permission := item.Kind == requests.KindPermission
 	switch {
-	case k == "r" && item.Kind == desk.KindTask:
+	case k == "r" && item.Kind == requests.KindTask:
 		return Action{Verb: Form, Item: item}
 	case k == "r":
 		s.mode, s.action.Verb = typing, Answer

@@ -8,22 +8,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/desk"
 	"agentd/internal/desk/screen"
+	"agentd/internal/requests"
 	"agentd/sdk"
 )
 
 var now = time.UnixMilli(1_790_000_000_000)
 
-func item(id string, kind desk.Kind) desk.Item {
-	return desk.Item{
+func item(id string, kind requests.Kind) requests.Item {
+	return requests.Item{
 		ID: id, Short: id, Kind: kind, Agent: "payer", Run: "run " + id, Tool: "pay", Risk: "high",
 		Asked: now.Add(-time.Minute).UnixMilli(), Expires: now.Add(time.Hour).UnixMilli(), Summary: "sum of " + id,
 	}
 }
 
 // show puts items on a screen with their details, as a terminal would.
-func show(items ...desk.Item) *screen.Screen {
+func show(items ...requests.Item) *screen.Screen {
 	s := screen.New("jane")
 	carry(s, s.Items(items))
 	return s
@@ -32,8 +32,8 @@ func show(items ...desk.Item) *screen.Screen {
 // carry carries a load out.
 func carry(s *screen.Screen, a screen.Action) {
 	if a.Verb == screen.Load {
-		d := &desk.Detail{Item: a.Item, Suggestions: []string{"Yes", "No"}}
-		if a.Item.Kind == desk.KindPermission {
+		d := &requests.Detail{Item: a.Item, Suggestions: []string{"Yes", "No"}}
+		if a.Item.Kind == requests.KindPermission {
 			d.Request = &sdk.PermissionRequest{
 				Tool: "pay", Args: json.RawMessage(`{}`), Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool},
 			}
@@ -62,14 +62,14 @@ func TestPress_ApprovesWhatIsSelectedOnceConfirmed(t *testing.T) {
 		"dtoo much\r": {Verb: screen.Deny, Text: "too much"}, "d\r": {}, "d  \r": {}, "dx\x1b": {},
 		"dtypo\x7f\x7fe\r": {Verb: screen.Deny, Text: "tye"}, "rwhy?\r": {Verb: screen.Ask, Text: "why?"}, "e": {Verb: screen.Edit}, "y": {},
 	} {
-		s := show(item("one", desk.KindPermission), item("two", desk.KindPermission))
+		s := show(item("one", requests.KindPermission), item("two", requests.KindPermission))
 		press(s, screen.KeyDown)
 		got := press(s, typed(keys)...)
 		if want.Verb != screen.None {
-			want.Item = item("two", desk.KindPermission)
+			want.Item = item("two", requests.KindPermission)
 		}
 		got.Item.Sent = nil
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(desk.Item{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(requests.Item{})); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", keys, diff)
 		}
 	}
@@ -78,12 +78,12 @@ func TestPress_ApprovesWhatIsSelectedOnceConfirmed(t *testing.T) {
 func TestPress_RepliesToQuestions(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{"r2\r": "No", "r7\r": "7", "rgrün\r": "grün"} {
-		s := show(item("one", desk.KindQuestion))
+		s := show(item("one", requests.KindQuestion))
 		if got := press(s, typed(keys)...); got.Verb != screen.Answer || got.Text != want {
 			t.Errorf("%q is %s %q; want the answer %q", keys, got.Verb, got.Text, want)
 		}
 	}
-	s := show(item("one", desk.KindQuestion))
+	s := show(item("one", requests.KindQuestion))
 	if got := press(s, "a", "y"); got.Verb != screen.None {
 		t.Errorf("a question was approved: %+v", got)
 	}
@@ -92,16 +92,16 @@ func TestPress_RepliesToQuestions(t *testing.T) {
 // An item that goes while somebody decides takes the decision with it: keys never hit another one.
 func TestItems_ADecisionNeverMovesToAnotherItem(t *testing.T) {
 	t.Parallel()
-	one, two := item("one", desk.KindPermission), item("two", desk.KindPermission)
+	one, two := item("one", requests.KindPermission), item("two", requests.KindPermission)
 	s := show(one, two)
 	press(s, "a")
-	carry(s, s.Items([]desk.Item{two}))
+	carry(s, s.Items([]requests.Item{two}))
 	if got := press(s, "y"); got.Verb != screen.None {
 		t.Errorf("the key for one hit %s", got.Item.ID)
 	}
 	s = show(one, two)
 	press(s, screen.KeyDown)
-	carry(s, s.Items([]desk.Item{two}))
+	carry(s, s.Items([]requests.Item{two}))
 	if got := press(s, "a", "y"); got.Item.ID != "two" {
 		t.Errorf("the selected item is %q; want two", got.Item.ID)
 	}
@@ -110,12 +110,12 @@ func TestItems_ADecisionNeverMovesToAnotherItem(t *testing.T) {
 func TestPress_NobodyApprovesWhatWasNotShown(t *testing.T) {
 	t.Parallel()
 	s := screen.New("jane")
-	load := s.Items([]desk.Item{item("one", desk.KindPermission)})
+	load := s.Items([]requests.Item{item("one", requests.KindPermission)})
 	if got := press(s, "a", "y"); got.Verb != screen.None {
 		t.Error("approved before the detail came")
 	}
 	long := strings.Split(strings.Repeat("an argument\n", 200), "\n")
-	s.Detail(&desk.Detail{Item: load.Item, Request: &sdk.PermissionRequest{}}, long, len(long))
+	s.Detail(&requests.Detail{Item: load.Item, Request: &sdk.PermissionRequest{}}, long, len(long))
 	s.Render(100, 30, now)
 	if got := press(s, "a", "y"); got.Verb != screen.None {
 		t.Error("approved without all of the arguments")
@@ -130,7 +130,7 @@ func TestPress_NobodyApprovesWhatWasNotShown(t *testing.T) {
 
 func TestPress_OneAnswerAtATime(t *testing.T) {
 	t.Parallel()
-	s := show(item("one", desk.KindPermission))
+	s := show(item("one", requests.KindPermission))
 	press(s, "a", "y")
 	if got := press(s, "a", "y"); got.Verb != screen.None {
 		t.Errorf("a second answer was sent: %+v", got)
@@ -146,10 +146,10 @@ func TestPress_OneAnswerAtATime(t *testing.T) {
 
 func TestRender_FitsAndEscapes(t *testing.T) {
 	t.Parallel()
-	evil := item("one", desk.KindPermission)
+	evil := item("one", requests.KindPermission)
 	evil.Summary, evil.Run, evil.Agent, evil.Tool, evil.Risk = "a\x1b[2J\u202eb", "r\nun", "\u200bx", "t\x07", "\x9b"
 	for _, size := range [][2]int{{100, 30}, {40, 8}, {1, 1}, {200, 60}} {
-		s := show(evil, item("two", desk.KindQuestion))
+		s := show(evil, item("two", requests.KindQuestion))
 		s.Done("one", "bad \x1b]0;title\x07")
 		lines := s.Render(size[0], size[1], now)
 		if want := max(size[1], 8); len(lines) != want {
@@ -182,7 +182,7 @@ func TestKeys_DecodesWhatTerminalsSend(t *testing.T) {
 
 func TestRender_NarrowScreensKeepWhatIsAskedAndHowToAnswer(t *testing.T) {
 	t.Parallel()
-	long := item("c7euxw", desk.KindPermission)
+	long := item("c7euxw", requests.KindPermission)
 	long.Agent, long.Run, long.Tool = "a rather long name", "a run of a long name", "transfer_money"
 	s := show(long)
 	all := strings.Join(s.Render(60, 24, now), "\n")
@@ -191,7 +191,7 @@ func TestRender_NarrowScreensKeepWhatIsAskedAndHowToAnswer(t *testing.T) {
 			t.Errorf("60 columns do not show %q:\n%s", want, all)
 		}
 	}
-	if all = strings.Join(show(item("one", desk.KindQuestion)).Render(60, 24, now), "\n"); strings.Contains(all, "approve") {
+	if all = strings.Join(show(item("one", requests.KindQuestion)).Render(60, 24, now), "\n"); strings.Contains(all, "approve") {
 		t.Errorf("a question can be approved:\n%s", all)
 	}
 }
@@ -199,7 +199,7 @@ func TestRender_NarrowScreensKeepWhatIsAskedAndHowToAnswer(t *testing.T) {
 func TestRender_PlainHasNoColour(t *testing.T) {
 	t.Parallel()
 	const red = "\x1b[31m"
-	s := show(item("one", desk.KindPermission), item("two", desk.KindPermission))
+	s := show(item("one", requests.KindPermission), item("two", requests.KindPermission))
 	if all := strings.Join(s.Render(100, 30, now), "\n"); !strings.Contains(all, red) {
 		t.Errorf("what is of high risk is not red:\n%q", all)
 	}

@@ -8,11 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
-	"agentd/internal/desk"
 	"agentd/internal/show"
 	"agentd/sdk"
 )
@@ -196,6 +197,28 @@ func commandPath(root *cobra.Command, args []string) string {
 	return root.CommandPath()
 }
 
+// Progress shows runs on a stream, which may be a terminal.
+func (a *App) Progress(w io.Writer) *show.Progress {
+	p := &show.Progress{W: w, Full: a.Verbose}
+	if Columns(w) > 0 {
+		p.Columns = func() int { return Columns(w) }
+	}
+	return p
+}
+
+// Columns is how wide the terminal is that a command writes to; 0 where it writes to none.
+func Columns(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
 // Print writes v as JSON, or calls text.
 func (a *App) Print(v any, text func(io.Writer) error) error {
 	if a.Output == OutputJSON {
@@ -212,6 +235,6 @@ func WriteJSON(w io.Writer, v any, indent string) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	_, err := w.Write(desk.EscapeJSON(b.Bytes()))
+	_, err := w.Write(show.EscapeJSON(b.Bytes()))
 	return err
 }

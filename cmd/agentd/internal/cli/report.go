@@ -21,7 +21,7 @@ func (a *App) Report(err error) {
 	}
 	if faults, ok := errors.AsType[config.Faults](err); ok {
 		// One line each, beginning with its place, so that editors can jump there.
-		fmt.Fprintln(a.Err, faults.Error())
+		fmt.Fprintln(a.Err, show.Visible(faults.Error(), true))
 		fmt.Fprintf(a.Err, "agentd: %s in the configuration\n", show.Count(len(faults), "fault"))
 		return
 	}
@@ -29,20 +29,20 @@ func (a *App) Report(err error) {
 		err = exit.cause
 	}
 	if e, ok := err.(*sdk.Error); ok { //nolint:errorlint // likewise
-		fmt.Fprintln(a.Err, "agentd:", e.Message)
+		fmt.Fprintln(a.Err, "agentd:", show.Visible(e.Message, true))
 		PrintFaults(a.Err, e.Faults)
 		if e.Cause != nil {
-			fmt.Fprintln(a.Err, " ", e.Cause)
+			fmt.Fprintln(a.Err, " ", show.Visible(e.Cause.Error(), true))
 		}
 		return
 	}
-	fmt.Fprintln(a.Err, "agentd:", strings.TrimSpace(err.Error()))
+	fmt.Fprintln(a.Err, "agentd:", show.Visible(strings.TrimSpace(err.Error()), true))
 }
 
 // PrintFaults prints a line for each fault.
 func PrintFaults(w io.Writer, faults []sdk.Fault) {
 	for _, f := range faults {
-		fmt.Fprintln(w, " ", f)
+		fmt.Fprintln(w, " ", show.Visible(f.String(), false))
 	}
 }
 

@@ -141,12 +141,12 @@ func (d *answerer) prompt(ctx context.Context, callType string) (answer string, 
 // answerEvent is the answer to a question or a turn.
 func answerEvent(call wire.Event, text string) (wire.Event, error) {
 	eventType, contract := contracts.TypeQuestionAnswered, contracts.Question()
-	var data any = map[string]string{show.AnswerField: text}
+	var data any = map[string]string{"answer": text}
 	if call.Type == sdk.TypeConversationTurn {
 		eventType, contract = contracts.TypeConversationAnswered, contracts.Conversation()
-		data = map[string]any{show.MessageField: text, "end": false}
+		data = map[string]any{"message": text, "end": false}
 		if text == EndWord {
-			data = map[string]any{show.MessageField: "", "end": true}
+			data = map[string]any{"message": "", "end": true}
 		}
 	}
 	encoded, err := json.Marshal(data)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"agentd/sdk/client"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/contracts"
@@ -51,10 +49,8 @@ type follower struct {
 
 // New is a follower of a run.
 func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
-	p := &show.Progress{W: a.Err, Full: a.Verbose, Quiet: map[string]bool{contracts.ToolAskQuestion: true, show.Turn: true}}
-	if file, ok := a.Err.(*os.File); ok {
-		p.Terminal = term.IsTerminal(int(file.Fd()))
-	}
+	p := a.Progress(a.Err)
+	p.Quiet = map[string]bool{contracts.ToolAskQuestion: true, show.Turn: true}
 	if o.quiet {
 		p.W = io.Discard
 	}
@@ -192,7 +188,7 @@ func printResult(a *cli.App, run Run, event wire.Event) error {
 	r := runResult{Run: run.Subject, Agent: run.Agent, Type: event.Type, Data: event.Data, Units: event.ExecutionUnits}
 	problem, failed := show.ProblemIn(event.Type, event.Data)
 	if failed && a.Output == cli.OutputText {
-		fmt.Fprintf(a.Err, "agentd: run %s ended with an error: %s: %s\n", show.Clip(run.Subject, show.LineMax), problem.Code, problem.ErrorMessage)
+		fmt.Fprintf(a.Err, "agentd: run %s ended with an error: %s: %s\n", show.Line(run.Subject, show.LineMax), problem.Code, show.Visible(problem.ErrorMessage, true))
 		cli.PrintFaults(a.Err, problem.Faults)
 		return cli.Exit(cli.ExitRun)
 	}

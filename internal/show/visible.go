@@ -1,4 +1,4 @@
-package desk
+package show
 
 import (
 	"encoding/json"
@@ -39,7 +39,7 @@ func Visible(text string, lines bool) string {
 }
 
 // VisibleJSON is a JSON document with its lines indented, escaped like Visible.
-func VisibleJSON(data json.RawMessage) string { return Visible(indent(data), true) }
+func VisibleJSON(data json.RawMessage) string { return Visible(Indent(data), true) }
 
 // EscapeJSON is the same JSON with every character escaped that Visible would write out.
 func EscapeJSON(data []byte) []byte {

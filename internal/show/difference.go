@@ -1,16 +1,9 @@
-package desk
+package show
 
 import (
 	"encoding/json"
 	"strings"
-
-	"agentd/sdk"
 )
-
-// CheckEdit holds edited arguments to the request, and returns the approval with them in canonical form.
-func CheckEdit(r *sdk.PermissionRequest, args json.RawMessage) (sdk.PermissionDecision, error) {
-	return checkEdit(r, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: r.ArgsHash, Args: args})
-}
 
 // Difference is what two JSON documents differ in, by lines: "- " was, "+ " is, "  " both. It is safe to show.
 func Difference(was, is json.RawMessage) string {

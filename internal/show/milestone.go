@@ -1,0 +1,232 @@
+package show
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"agentd/internal/contracts"
+	"agentd/internal/core"
+	"agentd/internal/requests"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// milestoneData is the union of what milestones hold.
+type milestoneData struct {
+	Input   json.RawMessage `json:"input"`
+	Text    string          `json:"text"`
+	Message string          `json:"message"`
+	Call    string          `json:"call"`
+	Tool    string          `json:"tool"`
+	Args    json.RawMessage `json:"args"`
+	Kind    core.ResultKind `json:"kind"`
+	Data    json.RawMessage `json:"data"`
+	Error   bool            `json:"error"`
+	Reason  core.Reason     `json:"reason"`
+	Code    string          `json:"code"`
+	Limit   string          `json:"limit"`
+	Class   string          `json:"class"`
+	Who     string          `json:"who"`
+	Type    string          `json:"type"`
+	// Asked and Decision are of permissions.
+	Request  string                `json:"request"`
+	Asked    sdk.PermissionRequest `json:"asked"`
+	Decision core.Decision         `json:"decision"`
+}
+
+// describe is a milestone in words. The label is empty for what is not to be shown.
+func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text string) {
+	var d milestoneData
+	switch l.Type {
+	case core.MilestonePlan:
+		return "plan", describePlan(l.Data)
+	case core.MilestoneInquired, core.MilestoneInformed, core.MilestoneAsked, core.MilestoneAnswered:
+		return r.describeAsked(l)
+	}
+	if err := json.Unmarshal(l.Data, &d); err != nil {
+		return l.Type, string(l.Data)
+	}
+	switch l.Type {
+	case core.MilestoneStarted:
+		return "started", cmp.Or(field(d.Input, "message"), string(d.Input))
+	case core.MilestoneReply:
+		return "says", d.Text
+	case core.MilestoneCall:
+		r.tools[d.Call] = d.Tool
+		if quiet[d.Tool] || d.Tool == sdk.ToolUpdatePlan {
+			return "", ""
+		}
+		if d.Tool == contracts.ToolAskQuestion {
+			return labelAsks, cmp.Or(field(d.Args, "question"), string(d.Args))
+		}
+		return "calls", d.Tool + " " + string(d.Args)
+	case core.MilestoneResult:
+		return r.describeResult(d)
+	case core.MilestoneRequested:
+		return labelAsks, "permission for " + d.Asked.Tool + ": agentd approvals show " + requests.ShortID(d.Request)
+	case core.MilestoneDecided:
+		return describeDecision(d.Decision)
+	case core.MilestoneTurn:
+		if quiet[Turn] {
+			return "", ""
+		}
+		return labelAsks, d.Message
+	case core.MilestoneAnswer:
+		return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
+	case core.MilestoneMessage:
+		return "message", strings.TrimSpace(d.Message + " " + by(d.Who))
+	case core.MilestoneReminded:
+		if d.Class != "" {
+			return "reminded", "the reply's tool call could not be understood: " + d.Class
+		}
+		return "reminded", "the reply had no tool call"
+	case core.MilestoneUsage, core.MilestoneCheckpoint:
+		return "", ""
+	case core.MilestoneSuspended:
+		return r.describeSuspended(quiet)
+	case core.MilestoneExhausted:
+		return "exhausted", "the limit of its " + d.Limit
+	case core.MilestoneFinished:
+		if problem, ok := ProblemIn(d.Type, d.Data); ok {
+			return "failed", problem.ErrorMessage
+		}
+		return "finished", reasonText(d.Reason, d.Code)
+	}
+	return l.Type, string(l.Data)
+}
+
+// by names who did something, where that is known.
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return "(" + who + ")"
+}
+
+// describeDecision is what somebody decided, or what an earlier decision means.
+func describeDecision(d core.Decision) (label, text string) {
+	text = string(d.Decision)
+	if d.Who != "" {
+		text += " by " + d.Who
+	}
+	if why := cmp.Or(d.Refused, d.Reason); why != "" {
+		text += ": " + why
+	}
+	switch {
+	case d.Refused != "":
+		return "refused", text
+	case d.Grant != "":
+		return "granted", text + ", as decided before"
+	}
+	return "decided", text
+}
+
+func (r *watched) describeResult(d milestoneData) (label, text string) {
+	tool := cmp.Or(r.tools[d.Call], d.Call)
+	delete(r.tools, d.Call)
+	switch {
+	case d.Error:
+		return LabelError, tool + " " + string(d.Data)
+	case tool == sdk.ToolUpdatePlan:
+		return "", "" // the plan itself is shown
+	case tool == contracts.ToolAskQuestion:
+		return labelAnswer, cmp.Or(field(d.Data, "answer"), string(d.Data))
+	}
+	return "result", tool + " " + string(d.Data)
+}
+
+func (r *watched) describeSuspended(quiet map[string]bool) (label, text string) {
+	open := 0
+	for _, tool := range r.tools {
+		if !quiet[tool] {
+			open++
+		}
+	}
+	switch {
+	case r.partial:
+		return LabelWaits, "for answers"
+	case open > 0:
+		return LabelWaits, "for " + Count(open, "answer")
+	case len(r.tools) > 0 || quiet[Turn]:
+		return "", "" // the question itself is shown
+	}
+	return LabelWaits, "for the person"
+}
+
+// Turn stands for a conversation's turn among the names of tools: no tool has a name with a dot.
+const Turn = sdk.TypeConversationTurn
+
+// ProblemIn returns the system error of a terminal event, if it is one.
+func ProblemIn(eventType string, data json.RawMessage) (wire.Problem, bool) {
+	var p wire.Problem
+	if !strings.HasPrefix(eventType, "sys.") || !strings.HasSuffix(eventType, ".error") {
+		return p, false
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		p.ErrorMessage = string(data)
+	}
+	return p, true
+}
+
+// describeAsked tells of what a run asks beside its model's calls: a section of the prompt of a service, and for an inline tool
+// something of a person.
+func (r *watched) describeAsked(l wire.Live) (label, text string) {
+	var d struct {
+		Section  string          `json:"section"`
+		Call     string          `json:"call"`
+		Question string          `json:"question"`
+		Asked    json.RawMessage `json:"asked"`
+		Answer   json.RawMessage `json:"answer"`
+		Error    bool            `json:"error"`
+	}
+	if err := json.Unmarshal(l.Data, &d); err != nil {
+		return l.Type, string(l.Data)
+	}
+	switch l.Type {
+	case core.MilestoneInquired:
+		r.tools[d.Call] = d.Section
+		return "context", d.Section + " is asked for"
+	case core.MilestoneInformed:
+		delete(r.tools, d.Call)
+		if d.Error {
+			return LabelError, d.Section + " " + string(d.Answer)
+		}
+		return "context", d.Section + ": " + cmp.Or(strings.TrimSpace(field(d.Answer, "text")), string(d.Answer))
+	case core.MilestoneAsked:
+		return labelAsks, cmp.Or(field(d.Asked, "question"), string(d.Asked))
+	}
+	if d.Error {
+		return LabelError, string(d.Answer)
+	}
+	return labelAnswer, cmp.Or(field(d.Answer, "answer"), string(d.Answer))
+}
+
+// describePlan says how far a plan is, and what is done now.
+func describePlan(data json.RawMessage) string {
+	var d struct {
+		Plan struct {
+			Goal  string `json:"goal"`
+			Steps []struct {
+				Description string `json:"description"`
+				Completed   bool   `json:"completed"`
+			} `json:"steps"`
+			Current int `json:"current"`
+		} `json:"plan"`
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return string(data)
+	}
+	completed := 0
+	for _, s := range d.Plan.Steps {
+		if s.Completed {
+			completed++
+		}
+	}
+	text := fmt.Sprintf("%d of %s done", completed, Count(len(d.Plan.Steps), "step"))
+	if i := d.Plan.Current; i > 0 && i <= len(d.Plan.Steps) {
+		return text + ", now: " + d.Plan.Steps[i-1].Description
+	}
+	return text + ": " + d.Plan.Goal
+}

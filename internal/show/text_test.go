@@ -1,0 +1,81 @@
+package show
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/core"
+)
+
+func TestWrap_BreaksBetweenWordsAndLosesNothing(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                      nil,
+		"one two three":         {"one two", "three"},
+		"one\n\ntwo three four": {"one", "", "two", "three", "four"},
+		"äöüäöüäöüäöü":          {"äöüäöüäö", "üäöü"},
+	} {
+		if diff := cmp.Diff(want, Wrap(text, 8)); diff != "" {
+			t.Errorf("%q: -want +got:\n%s", text, diff)
+		}
+	}
+	if got := Wrap("one two three", 0); len(got) != 1 {
+		t.Errorf("without a terminal: %q", got)
+	}
+}
+
+func TestLine_IsOneLineOfSoManyColumnsInWhichAllCanBeSeen(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"plain":            "plain",
+		"two\nline \r\n x": "two line x",
+		"pay\u202eEMCA":    `pay\u202e…`,
+		"\x1b[2Jgone":      `\u001b[2J…`,
+		"1234567890":       "1234567890",
+		"12345678901":      "123456789…",
+		"世界世界世":            "世界世界世",
+		"世界世界世界":           "世界世界…",
+	} {
+		if got := Line(text, 10); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestBreak_LosesNothing(t *testing.T) {
+	t.Parallel()
+	got := Break([]string{"  1234567", "世界世", ""}, 5)
+	if diff := cmp.Diff([]string{"  123", "4567", "世界", "世", ""}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What the names of runs and agents look like is up to strangers.
+func TestRuns_AreAlignedAndEscaped(t *testing.T) {
+	t.Parallel()
+	rows := []RunRow{
+		{Run: "trip-7", Agent: "travel.desk", Status: core.StatusWaiting, Waiting: []waiting{{Tool: "book"}, {Tool: "ask_question"}}},
+		{Run: "\u202egnp.exe\x1b[2J", Agent: "clerk", Status: core.StatusDone, Reason: core.ReasonCompleted},
+		{Run: "旅行", Agent: "clerk", Status: core.StatusRunning},
+	}
+	wide := `RUN                     AGENT        STATUS            CHANGED  WAITING FOR
+trip-7                  travel.desk  waiting           -        book, ask_question
+\u202egnp.exe\u001b[2J  clerk        done (completed)  -        -
+旅行                    clerk        running           -        -
+`
+	narrow := `RUN                     AGENT        STATUS            CHANGED  WAITING FOR
+trip-7                  travel.desk  waiting           -        book, ask_quest…
+\u202egnp.exe\u001b[2J  clerk        done (completed)  -        -
+旅行                    clerk        running           -        -
+`
+	for columns, want := range map[int]string{0: wide, 160: wide, 40: narrow} {
+		var b bytes.Buffer
+		if err := Runs(&b, rows, columns); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, b.String()); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", columns, diff)
+		}
+	}
+}
