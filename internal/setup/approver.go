@@ -68,7 +68,7 @@ func SystemUser() string {
 	return noToken.ReplaceAllString(name, "_")
 }
 
-// Signer is who signs decisions: with the key of the flag, else of the configuration; nil signs none.
+// SigningKey is what decisions are signed with: with the key of the flag, else of the configuration; nil signs none.
 func SigningKey(cfg *config.Config, flag string) (ed25519.PrivateKey, error) {
 	path := cmp.Or(flag, cfg.Approvals.Key)
 	if path == "" {
