@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"slices"
 
 	"agentd/internal/signature"
@@ -13,6 +12,7 @@ import (
 
 	"cel.dev/cel-go/cel"
 
+	"agentd/internal/toolpattern"
 	"agentd/sdk"
 )
 
@@ -72,7 +72,7 @@ func compileRule(r sdk.PermissionRule, general sdk.PermissionPolicyTerms, at str
 		faults = append(faults, sdk.Fault{Path: at + where, Expected: expected, Got: fmt.Sprint(got)})
 	}
 	for i, pattern := range r.Tools {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+		if toolpattern.Check(pattern) != nil {
 			fault(fmt.Sprintf(".tools[%d]", i), `a pattern of tool names, such as "book_*"`, fmt.Sprintf("%q", pattern))
 		}
 	}
@@ -232,7 +232,7 @@ func (p *Policy) Check(_ context.Context, c sdk.PermissionCheck) (sdk.Permission
 }
 
 func (r *rule) matches(c sdk.PermissionCheck, variables map[string]any) bool {
-	if len(r.Tools) > 0 && !MatchTool(r.Tools, c.Tool) {
+	if len(r.Tools) > 0 && !toolpattern.Match(r.Tools, c.Tool) {
 		return false
 	}
 	labels := set(c.Labels)
@@ -247,14 +247,6 @@ func (r *rule) matches(c sdk.PermissionCheck, variables map[string]any) bool {
 		return r.Verdict != sdk.PermissionAllow
 	}
 	return result
-}
-
-// MatchTool reports whether one of the patterns matches the name of a tool.
-func MatchTool(patterns []string, tool string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		matched, err := path.Match(pattern, tool)
-		return err == nil && matched
-	})
 }
 
 // Reserve implements sdk.PermissionManager.

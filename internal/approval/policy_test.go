@@ -139,3 +139,14 @@ func TestMatches_FailsClosed(t *testing.T) {
 		}
 	}
 }
+
+func TestRequired_AsksWhereAPatternCannotBeRead(t *testing.T) {
+	t.Parallel()
+	m := Required{PermissionManager: AllowAll{}}
+	for tool, require := range map[string][]string{"pay": {"[pay"}, "book": {"pay*", "[x"}} {
+		r, err := m.Check(t.Context(), sdk.PermissionCheck{Tool: tool, Require: require})
+		if err != nil || r.Verdict != sdk.PermissionAsk {
+			t.Errorf("%s under %q: %s, %v", tool, require, r.Verdict, err)
+		}
+	}
+}

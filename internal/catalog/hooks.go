@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
 	"agentd/internal/approval"
 	"agentd/internal/core"
+	"agentd/internal/toolpattern"
 	"agentd/sdk"
 )
 
@@ -111,8 +111,8 @@ func ends(h sdk.Hook) bool    { return h.RunEnd != nil }
 // from being used all the same, and does nothing else.
 func ruleHook(r sdk.HookRule) (sdk.Hook, error) {
 	for _, pattern := range append(slices.Clone(r.Only), r.Hide...) {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return sdk.Hook{}, sdk.Errorf(sdk.CodeConfig, "rule %q: %q is no pattern of tool names", r.Name, pattern)
+		if err := toolpattern.Check(pattern); err != nil {
+			return sdk.Hook{}, sdk.Errorf(sdk.CodeConfig, "rule %q: %s", r.Name, sdk.AsError(err).Message)
 		}
 	}
 	if r.Message == "" && r.Only == nil && r.Hide == nil && r.Terminate == "" {

@@ -25,6 +25,9 @@ func guarded[T any](call func() (T, error)) (result T, err error) {
 // buildContext begins the conversation. problem is set when the agent's author has to mend something.
 func (a *activation) buildContext(ctx context.Context, in sdk.ContextInput) (built sdk.Context, problem *sdk.Error, err error) {
 	built, err = guarded(func() (sdk.Context, error) { return a.agent.BuildContext(ctx, in) })
+	if err == nil {
+		err = checkPatterns(built.Require)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return sdk.Context{}, nil, err

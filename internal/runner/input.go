@@ -100,6 +100,10 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if problem == nil {
 		problem = checkName(a.msg.Run)
 	}
+	var require []string
+	if problem == nil {
+		require, problem = required(a.msg.Event)
+	}
 	if problem != nil {
 		return nil, problem, nil
 	}
@@ -116,7 +120,7 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	}
 	return core.Started{
 		Run: a.msg.Run, Init: init, Data: data, System: built.System, Messages: built.Messages,
-		Require: append(required(a.msg.Event), built.Require...), Budget: tokens(a.msg.Event, wire.TokenBudget), Hooks: hooks,
+		Require: append(require, built.Require...), Budget: tokens(a.msg.Event, wire.TokenBudget), Hooks: hooks,
 		Fails: fails,
 	}, nil, nil
 }

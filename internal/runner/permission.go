@@ -8,15 +8,34 @@ import (
 	"strings"
 
 	"agentd/internal/core"
+	"agentd/internal/toolpattern"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
 // required are the tool patterns that an init event puts under permission. It can only ask for more than the policy does,
 // so nobody gains anything by claiming it.
-func required(ev wire.Event) []string {
-	text, _ := ev.Extensions[wire.RequirePermission].(string)
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+func required(ev wire.Event) ([]string, *sdk.Error) {
+	value, given := ev.Extensions[wire.RequirePermission]
+	text, ok := value.(string)
+	if given && !ok {
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "the attribute %s must be a text with patterns of tool names, separated by commas", wire.RequirePermission)
+	}
+	patterns := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+	if err := checkPatterns(patterns); err != nil {
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "the attribute %s: %s", wire.RequirePermission, sdk.AsError(err).Message)
+	}
+	return patterns, nil
+}
+
+// checkPatterns refuses patterns of tools that a run puts under permission and that nobody can read: they would ask for nothing.
+func checkPatterns(patterns []string) error {
+	for _, pattern := range patterns {
+		if err := toolpattern.Check(pattern); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rule has the hooks and the agent's policy rule on the calls of a plan. Whatever goes wrong denies the call: only the end of ctx

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/toolpattern"
 	"agentd/sdk"
 )
 
@@ -180,7 +180,7 @@ func (a *activation) infer(s *step, hook string, e *sdk.InferenceEffects) {
 		}
 	}
 	for _, d := range a.agent.Definitions {
-		hide := matchesAny(e.Hide, d.Name) || e.Only != nil && !matchesAny(e.Only, d.Name)
+		hide := toolpattern.Match(e.Hide, d.Name) || e.Only != nil && !toolpattern.Match(e.Only, d.Name)
 		if hide && !slices.Contains(s.hidden, d.Name) {
 			s.hidden = append(s.hidden, d.Name)
 		}
@@ -192,13 +192,6 @@ func (a *activation) infer(s *step, hook string, e *sdk.InferenceEffects) {
 		s.maxTokens = e.MaxTokens
 	}
 	s.end(hook, e.Terminate)
-}
-
-func matchesAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		matched, err := path.Match(p, name) // names have no slashes
-		return err == nil && matched
-	})
 }
 
 // afterInference calls AfterInference and StepEnd, with what the model call came to.

@@ -85,12 +85,12 @@ func TestGrant_ReleasesNoCallThatAnotherDomainDecides(t *testing.T) {
 			scopes := []sdk.GrantScope{sdk.ScopeCall, scope}
 			spec := desk()
 			spec.Permissions = heavier(sdk.PermissionPolicyTerms{Scopes: scopes}, sdk.PermissionPolicyTerms{Scopes: scopes, Domain: "finance"})
-			h := sdktest.Start(t, sdktest.Options{
+			h := harness.Start(t, harness.Options{
 				Agents: []sdk.Agent{{Spec: spec}}, Identity: true,
 				Model: sdktest.Script(sdktest.Ask(add(1, 2), add(1000, 1)), sdktest.Say("done")),
 			})
 			r := h.SendAs("shop", "desk", h.Init("desk", hello()))
-			requests := map[float64]*sdktest.Call{}
+			requests := map[float64]*harness.Call{}
 			for range 2 {
 				c := h.Call(sdk.TypePermissionRequest)
 				requests[first(c)] = c
@@ -141,7 +141,7 @@ func TestGrant_WithoutItsDomainsCoversNothing(t *testing.T) {
 	t.Parallel()
 	spec := desk()
 	spec.Permissions = asking(sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}}, "calc_add")
-	h := sdktest.Start(t, sdktest.Options{
+	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: spec}}, Identity: true, Model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")),
 	})
 	old := sdk.GrantRecord{

@@ -205,6 +205,40 @@ func TestPermission_RequiredByTheRun(t *testing.T) {
 	h.NoCall("calc.add")
 }
 
+// What a run puts under permission must be readable: a pattern that is not would ask for nothing.
+func TestPermission_AnInitEventWithAMalformedPatternIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]any{"pattern": "calc_sub, [calc_add", "no text": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")))
+			ev := h.Init("desk", hello())
+			ev.Extensions = map[string]any{wire.RequirePermission: value}
+			r := h.Send("desk", ev)
+			terminal := h.Done(r)
+			wantProblem(t, terminal, "desk", sdk.CodeInvalidEvent)
+			if !strings.Contains(string(terminal.Data), "the attribute requirepermission") {
+				t.Errorf("the client is told %s", terminal.Data)
+			}
+			h.NoCall("calc.add")
+		})
+	}
+}
+
+// The same of a hook that puts tools under permission.
+func TestPermission_AHookWithAMalformedPatternEndsTheRun(t *testing.T) {
+	t.Parallel()
+	hook := func(context.Context, sdk.ContextInput) (sdk.Context, error) {
+		return sdk.Context{Require: []string{"[calc_add"}}, nil
+	}
+	h := harness.Start(t, harness.Options{
+		Agents: []sdk.Agent{{Spec: desk(), Hooks: sdk.Hooks{Context: hook}}},
+		Model:  sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")),
+	})
+	wantProblem(t, h.Done(h.Run("desk", hello())), "desk", sdk.CodeConfig)
+	h.NoCall("calc.add")
+}
+
 // Two must allow a call with signed decisions. Somebody who may decide, and has no key, publishes the decision of another once
 // more under the own name, unchanged: it counts no second time. Nor may anybody but its owner publish what a bound key signed.
 func TestPermission_ASignatureCountsOnce(t *testing.T) {
