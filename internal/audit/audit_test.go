@@ -39,7 +39,7 @@ func tell(t *testing.T) *story {
 	return &story{
 		Checker: audit.New(subjects), t: t, cause: core.Cause{Stream: streamStart, Sequence: 1, EventID: "i"},
 		spec: &core.Spec{
-			Name: "desk", Digest: "d", Type: "shop.desk", OutputType: "shop.desk.done", MaxInteractions: 5,
+			Name: "desk", Digest: "d", Type: "shop.desk", OutputType: "shop.desk.done", MaxTurns: 5,
 			RunDeadline: hour, StaleAfter: hour,
 			Tools: []core.Tool{
 				{Name: "book", Kind: core.CallService, Type: "shop.book", Timeout: 1000, Validate: accept},

@@ -143,7 +143,7 @@ func (c *Checker) Executed(x Execution) {
 func (c *Checker) Generated(key wire.RunKey) {
 	r := c.run(key)
 	r.generations++
-	if h := &r.last().Head; !r.unknown() && r.generations > h.Interactions+int(h.Fence)+r.urgent {
-		c.violate("I12", key, "%d model calls for %d accepted replies under %d drivers", r.generations, h.Interactions, h.Fence)
+	if h := &r.last().Head; !r.unknown() && r.generations > h.Turns+int(h.Fence)+r.urgent {
+		c.violate("I12", key, "%d model calls for %d accepted replies under %d drivers", r.generations, h.Turns, h.Fence)
 	}
 }

@@ -93,9 +93,9 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 	if e.Kind == kindReplied {
 		accepted = 1
 	}
-	if e.Head.Interactions-last.Head.Interactions != accepted {
+	if e.Head.Turns-last.Head.Turns != accepted {
 		c.violate("I8", r.key, "entry %d (%s) counts %d model calls after %d",
-			e.Rev, e.Kind, e.Head.Interactions, last.Head.Interactions)
+			e.Rev, e.Kind, e.Head.Turns, last.Head.Turns)
 	}
 }
 

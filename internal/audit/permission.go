@@ -17,7 +17,7 @@ type request struct {
 	tool string
 	// call is the one that needs permission; gate is as it was when the request was made.
 	call string
-	gate core.Gate
+	gate core.PermissionState
 	// due is when the stage that is asked ends.
 	due int64
 	// allowed are those who allowed it, in the order of their decisions, and on what terms.
@@ -58,12 +58,12 @@ func (c *Checker) permissions(r *run, last, e *core.Entry) {
 		if k := r.calls[open.ID]; k != nil && open.Held != "" {
 			k.held = true
 		}
-		if open.Gate == nil {
+		if open.Permission == nil {
 			continue
 		}
 		q := r.requests[open.ID]
 		if q == nil {
-			q = &request{tool: open.Tool, call: open.Gate.Call, gate: *open.Gate}
+			q = &request{tool: open.Tool, call: open.Permission.Call, gate: *open.Permission}
 			r.requests[open.ID] = q
 			c.requested(r, e, q)
 		}

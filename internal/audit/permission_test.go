@@ -26,7 +26,7 @@ type decision struct {
 func judge(t *testing.T, d decision) []audit.Violation {
 	t.Helper()
 	s, do := tell(t), steps()
-	s.spec.Gated = true
+	s.spec.NeedsRulings = true
 	human := []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: hour / 2}}
 	s.Policy(func(_, _ string, args json.RawMessage) sdk.PermissionRuling {
 		switch string(args) {

@@ -78,7 +78,7 @@ func (c *Checker) duplicate(in *input, r *run) {
 		}
 		switch {
 		case head.Cancel != nil:
-		case in.address.Kind == wire.KindVoid && head.Interactions == 0:
+		case in.address.Kind == wire.KindVoid && head.Turns == 0:
 			r.voided = true // no run was there when it was handled; who begins the run finds it
 		default:
 			c.violate("I10", r.key, "%s %d was removed and the run is not cancelled", in.Stream, in.Sequence)

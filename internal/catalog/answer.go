@@ -126,7 +126,7 @@ func (a *answers) decision(call core.Call, ev wire.Event, who string) (runner.An
 			answer.Refused = sdk.AsError(err).Message
 		}
 	}
-	if call.Gate.Signed {
+	if call.Permission.Signed {
 		key, err := a.keys.Verify(call.Domains, ev, who)
 		if err != nil {
 			answer.Refused = sdk.AsError(err).Message

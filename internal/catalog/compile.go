@@ -101,7 +101,7 @@ func compileAgent(
 	if err := loopControl(compiled.Core, spec, hooks); err != nil {
 		return nil, err
 	}
-	compiled.Core.Gated = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
+	compiled.Core.NeedsRulings = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
 	compiled.Core.PermissionSchema, compiled.Core.Matches = permissionSchema, approval.Matches
 	return compiled, nil
 }
@@ -148,14 +148,14 @@ func coreSpec(
 	longest := modelTimeout(spec)
 	s := &core.Spec{
 		Name: spec.Name, Digest: digest, Type: spec.Contract.Type, OutputType: outputType,
-		Schema:          sdk.SchemaRef(spec.Contract.URI, spec.Version),
-		ErrorSchema:     sdk.SchemaRef(spec.Contract.URI, "0.0.0"),
-		Converse:        spec.Text == sdk.TextConverse,
-		StopOn:          slices.Clone(spec.StopOn),
-		MaxInteractions: cmp.Or(spec.Limits.Interactions, sdk.DefaultInteractions),
-		RunDeadline:     millis(spec.Limits.DeadlineMillis, sdk.DefaultRunDeadline).Milliseconds(),
-		TurnTimeout:     millis(spec.Limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout).Milliseconds(),
-		TurnSchema:      turnSchema, QuestionSchema: questionSchema,
+		Schema:      sdk.SchemaRef(spec.Contract.URI, spec.Version),
+		ErrorSchema: sdk.SchemaRef(spec.Contract.URI, "0.0.0"),
+		Converse:    spec.Text == sdk.TextConverse,
+		StopOn:      slices.Clone(spec.StopOn),
+		MaxTurns:    cmp.Or(spec.Limits.Interactions, sdk.DefaultInteractions),
+		RunDeadline: millis(spec.Limits.DeadlineMillis, sdk.DefaultRunDeadline).Milliseconds(),
+		TurnTimeout: millis(spec.Limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout).Milliseconds(),
+		TurnSchema:  turnSchema, QuestionSchema: questionSchema,
 	}
 	for _, t := range toolbox.All() {
 		tool := coreTool(t)

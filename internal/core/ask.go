@@ -24,8 +24,8 @@ type Ask struct {
 	State json.RawMessage `json:"state,omitempty"`
 }
 
-// asked suspends the calls whose tools ask a person something. The answer, or that there is none, lets them run again.
-func (t *transition) asked(asks []Ask) error {
+// askQuestions suspends the calls whose tools ask a person something. The answer, or that there is none, lets them run again.
+func (t *transition) askQuestions(asks []Ask) error {
 	for _, a := range asks {
 		i := t.Head.call(a.Call)
 		if i < 0 || !t.Head.Calls[i].runnable() {
@@ -54,7 +54,7 @@ func (t *transition) question(i int, a Ask) error {
 	}
 	ref, _ := wire.ParseCallRef(c.ID) // Check has seen it
 	hashed := fmt.Appendf(nil, "%s %d ", c.ID, n)
-	a.ID = wire.CallID(h.Key(), h.Init.Token, h.Step, ref.Index, sdk.TypeQuestion, append(hashed, a.Data...))
+	a.ID = wire.CallID(h.Key(), h.Init.Token, h.Round, ref.Index, sdk.TypeQuestion, append(hashed, a.Data...))
 	c.Status, c.Asked, c.Begun = CallSuspended, a.ID, ""
 	q := Call{
 		ID: a.ID, Kind: CallQuestion, Tool: c.ID, Status: CallSuspended, Type: sdk.TypeQuestion,

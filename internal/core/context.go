@@ -53,7 +53,7 @@ func (s *Spec) dueContexts(h *Head) []*ContextProvider {
 	for i := range s.Contexts {
 		p := &s.Contexts[i]
 		asked := slices.IndexFunc(h.Informed, func(in Informed) bool { return in.Section == p.Section })
-		if asked < 0 || !p.Once && h.Informed[asked].Interactions < h.Interactions {
+		if asked < 0 || !p.Once && h.Informed[asked].Interactions < h.Turns {
 			due = append(due, p)
 		}
 	}
@@ -94,7 +94,7 @@ func ContextQuestion(s *State) (json.RawMessage, error) {
 		Task         string `json:"task"`
 		Messages     []said `json:"messages"`
 		Interactions int    `json:"interactions"`
-	}{Task: clip(string(s.Input), maxTask), Messages: []said{}, Interactions: s.Interactions}
+	}{Task: clip(string(s.Input), maxTask), Messages: []said{}, Interactions: s.Turns}
 	if len(s.History) > 0 {
 		if text := s.History[0].PlainText(); text != "" {
 			question.Task = clip(text, maxTask)
@@ -139,7 +139,7 @@ func (t *transition) inquired(ev Inquired) error {
 	if len(h.Calls) > 0 || h.Stop != "" || len(due) == 0 {
 		return violation(h, "a question for context that nothing asked for")
 	}
-	h.Step++
+	h.Round++
 	h.Opened = t.in.Rev
 	part := t.contextPart(due)
 	h.Calls = make([]Call, len(due))
@@ -147,7 +147,7 @@ func (t *transition) inquired(ev Inquired) error {
 		data, refusal := p.question(ev.Question)
 		c := &h.Calls[i]
 		*c = Call{
-			ID:   wire.CallID(h.Key(), h.Init.Token, h.Step, i, p.Section, data),
+			ID:   wire.CallID(h.Key(), h.Init.Token, h.Round, i, p.Section, data),
 			Kind: CallContext, Tool: p.Section, Status: CallNew,
 		}
 		t.Inquiries = append(t.Inquiries, Inquiry{ID: c.ID, Section: p.Section, Data: data})
@@ -223,7 +223,7 @@ func (t *transition) inform(calls []Call) {
 			continue
 		}
 		h.Informed = slices.DeleteFunc(h.Informed, func(in Informed) bool { return in.Section == c.Tool })
-		h.Informed = append(h.Informed, Informed{Section: c.Tool, Call: c.ID, Interactions: h.Interactions})
+		h.Informed = append(h.Informed, Informed{Section: c.Tool, Call: c.ID, Interactions: h.Turns})
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // withContext is any agent that has services asked for context, and perhaps hooks that judge what people have allowed.
 func withContext(t *rapid.T) *core.Spec {
 	spec := randomSpec(t)
-	spec.Gates = pick(t, 2, "gates") == 0
+	spec.HooksJudge = pick(t, 2, "gates") == 0
 	for _, section := range [][]string{{"planning"}, {"retrieval"}, {"planning", "retrieval"}}[pick(t, 3, "sections")] {
 		p := core.ContextProvider{
 			Section: section, Service: service(section, 30*second), Once: pick(t, 2, "once") == 0, Required: pick(t, 4, "required") == 0,
@@ -57,7 +57,7 @@ func (o *oracle) context(before *core.Head, e *core.Entry) {
 	for _, p := range o.rig.spec.Contexts {
 		known := o.asked[p.Section]
 		switch {
-		case e.Head.Interactions == before.Interactions || before.Cancel != nil:
+		case e.Head.Turns == before.Turns || before.Cancel != nil:
 			continue
 		case known == nil:
 			o.Fatalf("entry %d: the model was called without %s", e.Rev, p.Section)

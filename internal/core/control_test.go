@@ -117,7 +117,7 @@ func (o *oracle) budget(before *core.Head, e *core.Entry) {
 	if h.Budget == 0 {
 		return
 	}
-	if h.Interactions > before.Interactions && before.TokensLeft() <= 0 {
+	if h.Turns > before.Turns && before.TokensLeft() <= 0 {
 		o.Fatalf("entry %d: a model call with %d tokens left", e.Rev, before.TokensLeft())
 	}
 	reserved := int64(0)

@@ -49,10 +49,10 @@ func (x *explorer) decide(request string, ev *core.Answered) {
 		ev.Who = fmt.Sprintf("approver-%d", x.pick(4, "who")) // an error counts of whom a decision would count
 		return
 	}
-	var gate *core.Gate
+	var gate *core.PermissionState
 	for _, c := range x.rig.state.Calls {
 		if c.ID == request {
-			gate = c.Gate
+			gate = c.Permission
 		}
 	}
 	ev.Who = fmt.Sprintf("approver-%d", x.pick(4, "who"))

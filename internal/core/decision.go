@@ -13,13 +13,13 @@ import (
 // decided absorbs the answer to a permission request. One that does not count is recorded, and changes nothing else.
 func (t *transition) decided(c *Call, ev Answered) error {
 	heard := eventDigest(fmt.Sprintf("%s/%d/%s", t.in.Cause.Stream, t.in.Cause.Sequence, ev.EventID))
-	if slices.Contains(c.Gate.Heard, heard) {
+	if slices.Contains(c.Permission.Heard, heard) {
 		return ErrStale
 	}
-	c.Gate.Heard = append(slices.Clip(c.Gate.Heard), heard)
+	c.Permission.Heard = append(slices.Clip(c.Permission.Heard), heard)
 	if ev.Decision == nil {
 		if refusal := c.refuseError(ev.Who, t.Head.Init.Who); refusal != nil {
-			return t.rejected(c, Decision{Request: c.ID, Call: c.Gate.Call, Event: ev.EventID, Source: ev.Source, Who: ev.Who}, refusal)
+			return t.rejected(c, Decision{Request: c.ID, Call: c.Permission.Call, Event: ev.EventID, Source: ev.Source, Who: ev.Who}, refusal)
 		}
 		t.close(c, Result{Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Error: true, Event: ev.EventID, Source: ev.Source, Who: ev.Who})
 		return t.interrupt(Ending{
@@ -29,7 +29,7 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	d := *ev.Decision
 	d.Scope, d.Reason = cmp.Or(d.Scope, sdk.ScopeCall), clip(d.Reason, maxMessage)
 	record := Decision{
-		Request: c.ID, Call: c.Gate.Call, Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
+		Request: c.ID, Call: c.Permission.Call, Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
 		Event: ev.EventID, Source: ev.Source, Who: ev.Who, Key: ev.Key,
 	}
 	if d.Decision == sdk.DecisionViewed {
@@ -42,9 +42,9 @@ func (t *transition) decided(c *Call, ev Answered) error {
 		return t.rejected(c, record, refusal)
 	}
 	t.Decisions = append(t.Decisions, record)
-	if d.Decision == sdk.DecisionAllow && c.Gate.Quorum > 1 {
-		c.Gate.agree(&d, ev)
-		if len(c.Gate.Allowed) < c.Gate.Quorum {
+	if d.Decision == sdk.DecisionAllow && c.Permission.Quorum > 1 {
+		c.Permission.agree(&d, ev)
+		if len(c.Permission.Allowed) < c.Permission.Quorum {
 			return t.settle()
 		}
 	}
@@ -54,10 +54,10 @@ func (t *transition) decided(c *Call, ev Answered) error {
 
 // rejected records a decision that does not count.
 func (t *transition) rejected(c *Call, record Decision, why *sdk.Error) error {
-	if c.Gate.Refusals >= MaxRefusals {
+	if c.Permission.Refusals >= MaxRefusals {
 		return why
 	}
-	c.Gate.Refusals++
+	c.Permission.Refusals++
 	record.Refused = why.Message
 	t.Decisions = append(t.Decisions, record)
 	return nil
@@ -69,9 +69,9 @@ func (c *Call) refuseError(who, initiator string) *sdk.Error {
 	one := c.terms()
 	one.Quorum = 1
 	switch {
-	case c.Gate.Signed:
+	case c.Permission.Signed:
 		return sdk.Errorf(sdk.CodeDecisionRefused, "an error is not signed, so it cannot take the place of a decision")
-	case len(one.Unmet(sdk.Consent{Scope: sdk.ScopeCall, By: []string{who}, Domains: c.asked()}, initiator)) > 0:
+	case len(one.Unmet(sdk.Consent{Scope: sdk.ScopeCall, By: []string{who}, Domains: c.askedDomains()}, initiator)) > 0:
 		return sdk.Errorf(sdk.CodeDecisionRefused, "%q may not decide, nor say that nobody can", who)
 	}
 	return nil
@@ -80,14 +80,14 @@ func (c *Call) refuseError(who, initiator string) *sdk.Error {
 // viewed records that somebody was shown the request: the first time that they were.
 func (t *transition) viewed(c *Call, d Decision) error {
 	switch {
-	case slices.Contains(c.Gate.Viewed, d.Who):
+	case slices.Contains(c.Permission.Viewed, d.Who):
 		return sdk.Errorf(sdk.CodeDecisionRefused, "that they have seen the request is recorded already")
-	case len(c.Gate.Viewed) >= MaxViews:
+	case len(c.Permission.Viewed) >= MaxViews:
 		return sdk.Errorf(sdk.CodeDecisionRefused, "the request has been seen by %d others", MaxViews)
-	case d.ArgsHash != c.Gate.ArgsHash:
+	case d.ArgsHash != c.Permission.ArgsHash:
 		return sdk.Errorf(sdk.CodeDecisionRefused, "other arguments were seen than the request's")
 	}
-	c.Gate.Viewed = append(slices.Clip(c.Gate.Viewed), d.Who)
+	c.Permission.Viewed = append(slices.Clip(c.Permission.Viewed), d.Who)
 	d.Scope = ""
 	t.Decisions = append(t.Decisions, d)
 	return nil
@@ -95,7 +95,7 @@ func (t *transition) viewed(c *Call, d Decision) error {
 
 // refuse says why a decision does not count, or nil.
 func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk.Error {
-	g, who := c.Gate, ev.Who
+	g, who := c.Permission, ev.Who
 	refused := func(format string, args ...any) *sdk.Error {
 		return sdk.Errorf(sdk.CodeDecisionRefused, format, args...)
 	}
@@ -142,7 +142,7 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 
 // agree adds somebody to those who allow the request, and narrows their decision to what all of them want: one must not
 // grant alone what takes several.
-func (g *Gate) agree(d *sdk.PermissionDecision, ev Answered) {
+func (g *PermissionState) agree(d *sdk.PermissionDecision, ev Answered) {
 	wants := Agreement{Stage: len(g.Passed), Scope: d.Scope, Pattern: d.Pattern, Uses: d.Uses, Expires: d.ExpiresMillis}
 	switch {
 	case len(g.Allowed) == 0 && d.Scope != sdk.ScopeCall:
@@ -168,11 +168,11 @@ func eventDigest(id string) string {
 
 // terms are those that say what a decision for several calls means for this one.
 func (c *Call) terms() sdk.PermissionTerms {
-	g := c.Gate
+	g := c.Permission
 	t := sdk.PermissionTerms{
 		Scopes: g.Scopes, Quorum: g.Quorum, FourEyes: g.FourEyes, Approvers: g.Approvers, Signed: g.Signed,
 	}
-	for _, domain := range c.asked() {
+	for _, domain := range c.askedDomains() {
 		t.Stages = append(t.Stages, sdk.PermissionStage{Domain: domain})
 	}
 	return t
@@ -180,10 +180,10 @@ func (c *Call) terms() sdk.PermissionTerms {
 
 // coveredBy reports whether the consent to another request stands for this one as well, which the same domain is asked now.
 func (c *Call) coveredBy(consent sdk.Consent, initiator string) bool {
-	return slices.Equal(c.asked(), consent.Domains) && len(c.terms().Unmet(consent, initiator)) == 0
+	return slices.Equal(c.askedDomains(), consent.Domains) && len(c.terms().Unmet(consent, initiator)) == 0
 }
 
-func (g *Gate) scopes() []sdk.GrantScope {
+func (g *PermissionState) scopes() []sdk.GrantScope {
 	if len(g.Scopes) == 0 {
 		return []sdk.GrantScope{sdk.ScopeCall}
 	}
@@ -195,33 +195,33 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 	tool := t.spec.tool(c.Tool)
 	if len(d.Args) > 0 {
 		d.Args = ev.Edit.Call.Args
-		c.Gate.Told = true
+		c.Permission.Told = true
 	}
 	allowed := d.Decision == sdk.DecisionAllow
 	t.voidOthers(c, 0) // whoever else was asked learns that it is decided
 	t.close(c, Result{
-		Call: c.ID, Kind: ResultAnswer, Data: told(c.Tool, d, note(c.Gate.Mode, d)), Error: !allowed,
+		Call: c.ID, Kind: ResultAnswer, Data: told(c.Tool, d, note(c.Permission.Mode, d)), Error: !allowed,
 		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
 	})
-	by := c.Gate.Allowed
+	by := c.Permission.Allowed
 	if len(by) == 0 {
 		by = []string{ev.Who}
 	}
 	t.grant(c, d, by)
-	if c.Gate.Mode == sdk.PermissionRetry {
+	if c.Permission.Mode == sdk.PermissionRetry {
 		return
 	}
-	gated := &t.Head.Calls[t.Head.call(c.Gate.Call)]
+	call := &t.Head.Calls[t.Head.call(c.Permission.Call)]
 	switch {
 	case allowed:
-		t.release(gated, tool, d)
+		t.release(call, tool, d)
 		if d.Scope == sdk.ScopeTool || d.Scope == sdk.ScopePrincipal {
 			t.releaseOthers(c, d, by, ev.Received)
 		}
 	case d.Decision == sdk.DecisionAsk:
-		t.deny(gated, sdk.Errorf(sdk.CodePermissionNeeded, "%s was not made; whoever was asked for permission asks: %s", c.Tool, d.Reason))
+		t.deny(call, sdk.Errorf(sdk.CodePermissionNeeded, "%s was not made; whoever was asked for permission asks: %s", c.Tool, d.Reason))
 	default:
-		t.deny(gated, denial(c.Tool, d.Reason))
+		t.deny(call, denial(c.Tool, d.Reason))
 	}
 }
 
@@ -243,7 +243,7 @@ func note(mode sdk.PermissionMode, d sdk.PermissionDecision) string {
 // grant keeps what the decision of those means for later calls. In the mode retry it allows or denies the same call once more.
 func (t *transition) grant(c *Call, d sdk.PermissionDecision, by []string) {
 	h := &t.Head
-	retry := c.Gate.Mode == sdk.PermissionRetry
+	retry := c.Permission.Mode == sdk.PermissionRetry
 	if d.Decision == sdk.DecisionAsk || d.Scope == sdk.ScopeCall && !retry || len(h.Grants) >= MaxGrants {
 		return
 	}
@@ -253,18 +253,18 @@ func (t *transition) grant(c *Call, d sdk.PermissionDecision, by []string) {
 		Uses:   d.Uses, Expires: d.ExpiresMillis,
 	}
 	if !g.Deny {
-		g.By, g.Signed = slices.DeleteFunc(slices.Clone(by), func(who string) bool { return who == "" }), c.Gate.Signed
-		g.Domains = c.asked()
+		g.By, g.Signed = slices.DeleteFunc(slices.Clone(by), func(who string) bool { return who == "" }), c.Permission.Signed
+		g.Domains = c.askedDomains()
 	}
 	if d.Scope == sdk.ScopeCall {
-		g.ArgsHash, g.Uses = c.Gate.ArgsHash, 0
+		g.ArgsHash, g.Uses = c.Permission.ArgsHash, 0
 		if !g.Deny {
 			g.Uses = 1
 		}
 	}
 	if d.Scope == sdk.ScopePrincipal && !g.Deny {
 		t.Records = append(t.Records, sdk.GrantRecord{
-			ID: c.ID, Agent: h.Agent, Principal: h.Init.Who, Tool: c.Tool, Scope: d.Scope, By: by, Signed: c.Gate.Signed, Domains: c.asked(),
+			ID: c.ID, Agent: h.Agent, Principal: h.Init.Who, Tool: c.Tool, Scope: d.Scope, By: by, Signed: c.Permission.Signed, Domains: c.askedDomains(),
 			At: t.in.At, Run: h.Run, Uses: d.Uses, Expires: d.ExpiresMillis,
 		})
 		t.Effects = append(t.Effects, Effect{Kind: EffectGrant, Call: c.ID})
@@ -274,25 +274,25 @@ func (t *transition) grant(c *Call, d sdk.PermissionDecision, by []string) {
 }
 
 // release lets a held call be made.
-func (t *transition) release(gated *Call, tool *Tool, d sdk.PermissionDecision) {
-	gated.Held = ""
+func (t *transition) release(call *Call, tool *Tool, d sdk.PermissionDecision) {
+	call.Held = ""
 	if len(d.Args) > 0 {
-		gated.Edited = t.in.Rev
-		t.Edits = append(t.Edits, Edit{Call: gated.ID, Args: d.Args})
+		call.Edited = t.in.Rev
+		t.Edits = append(t.Edits, Edit{Call: call.ID, Args: d.Args})
 	}
-	if gated.Kind == CallInline || t.spec.Gates {
-		gated.Status = CallResuming
+	if call.Kind == CallInline || t.spec.HooksJudge {
+		call.Status = CallResuming
 		return
 	}
-	if gated.Queued {
-		gated.Status = CallNew // advance sends it
+	if call.Queued {
+		call.Status = CallNew // advance sends it
 		return
 	}
 	if tool == nil {
-		t.deny(gated, missing(gated.Tool))
+		t.deny(call, missing(call.Tool))
 		return
 	}
-	t.send(gated, tool)
+	t.send(call, tool)
 }
 
 // releaseOthers lets the other held calls of the tool be made that a decision for the whole tool covers, and withdraws their
@@ -303,11 +303,11 @@ func (t *transition) releaseOthers(decided *Call, d sdk.PermissionDecision, by [
 	if d.ExpiresMillis > 0 && d.ExpiresMillis <= t.in.At || d.Scope == sdk.ScopePrincipal && d.Uses > 0 {
 		return
 	}
-	consent := sdk.Consent{Scope: d.Scope, By: by, Signed: decided.Gate.Signed, Domains: decided.asked()}
+	consent := sdk.Consent{Scope: d.Scope, By: by, Signed: decided.Permission.Signed, Domains: decided.askedDomains()}
 	released := 0
 	for i := range h.Calls {
 		c := &h.Calls[i]
-		if c.Kind != CallPermission || c.Closed() || c.Tool != decided.Tool || c.Gate.Mode != sdk.PermissionHold || received >= c.Due ||
+		if c.Kind != CallPermission || c.Closed() || c.Tool != decided.Tool || c.Permission.Mode != sdk.PermissionHold || received >= c.Due ||
 			!c.coveredBy(consent, h.Init.Who) {
 			continue
 		}
@@ -321,21 +321,21 @@ func (t *transition) releaseOthers(decided *Call, d sdk.PermissionDecision, by [
 		t.void(c)
 		t.close(c, Result{Call: c.ID, Kind: ResultGranted, Event: decided.ID})
 		t.Decisions = append(t.Decisions, Decision{
-			Request: c.ID, Call: c.Gate.Call, Decision: sdk.DecisionAllow, Scope: d.Scope, ArgsHash: c.Gate.ArgsHash, Grant: decided.ID,
+			Request: c.ID, Call: c.Permission.Call, Decision: sdk.DecisionAllow, Scope: d.Scope, ArgsHash: c.Permission.ArgsHash, Grant: decided.ID,
 		})
-		t.release(&h.Calls[h.call(c.Gate.Call)], t.spec.tool(c.Tool), sdk.PermissionDecision{})
+		t.release(&h.Calls[h.call(c.Permission.Call)], t.spec.tool(c.Tool), sdk.PermissionDecision{})
 	}
 }
 
 // deny closes a held call without making it.
-func (t *transition) deny(gated *Call, e *sdk.Error) {
-	gated.Held = ""
-	t.close(gated, failure(gated.ID, ResultDenied, e))
+func (t *transition) deny(call *Call, e *sdk.Error) {
+	call.Held = ""
+	t.close(call, failure(call.ID, ResultDenied, e))
 }
 
 // undecided turns to the next stage of a request that nobody decided in time, or denies its call.
 func (t *transition) undecided(c *Call) {
-	h, g := &t.Head, c.Gate
+	h, g := &t.Head, c.Permission
 	if len(g.Stages) == 0 {
 		d := sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "nobody decided in time", Scope: sdk.ScopeCall}
 		t.Decisions = append(t.Decisions, Decision{Request: c.ID, Call: g.Call, Decision: d.Decision, Reason: d.Reason})

@@ -18,10 +18,10 @@ type EditPlan struct {
 
 // PlanEdit plans the call of a request as the decision wants it made; nil when it leaves the arguments as they are.
 func PlanEdit(spec *Spec, request *Call, d *sdk.PermissionDecision) *EditPlan {
-	if request.Gate == nil || len(d.Args) == 0 {
+	if request.Permission == nil || len(d.Args) == 0 {
 		return nil
 	}
-	p := &EditPlan{Call: PlannedCall{ID: request.Gate.Call, Tool: request.Tool}, written: d.Args}
+	p := &EditPlan{Call: PlannedCall{ID: request.Permission.Call, Tool: request.Tool}, written: d.Args}
 	p.Call.Args, p.Call.Refusal = spec.edit(request.Tool, d.Args)
 	return p
 }
@@ -31,7 +31,7 @@ func (p *EditPlan) Rule(r Ruling) { p.Call.ruling = r }
 
 // madeFor reports whether the plan is of that decision on a request.
 func (p *EditPlan) madeFor(request *Call, d *sdk.PermissionDecision) bool {
-	return p != nil && p.Call.ID == request.Gate.Call && bytes.Equal(p.written, d.Args)
+	return p != nil && p.Call.ID == request.Permission.Call && bytes.Equal(p.written, d.Args)
 }
 
 // edit returns an approver's arguments as the tool takes them, or why it does not.
@@ -64,7 +64,7 @@ func (t *transition) refuseEdit(c *Call, p *EditPlan, who string) *sdk.Error {
 	case VerdictAllow:
 		return nil
 	case VerdictAsk:
-		consent := sdk.Consent{Scope: sdk.ScopeCall, By: []string{who}, Signed: c.Gate.Signed, Domains: c.asked()}
+		consent := sdk.Consent{Scope: sdk.ScopeCall, By: []string{who}, Signed: c.Permission.Signed, Domains: c.askedDomains()}
 		if unmet := r.Terms.Unmet(consent, t.Head.Init.Who); len(unmet) > 0 {
 			return editRefused(byRule("the policy asks for more than this decision gives", r.Rule), strings.Join(unmet, "; "))
 		}

@@ -32,7 +32,7 @@ func explore(t *rapid.T) *explorer { return exploreOf(t, randomSpec(t)) }
 func exploreOf(t *rapid.T, spec *core.Spec) *explorer {
 	x := newExplorer(t, spec)
 	x.policy = randomPolicy(t)
-	x.rig.spec.Gated = len(x.policy) > 0
+	x.rig.spec.NeedsRulings = len(x.policy) > 0
 	if pick(t, 10, "early") == 0 {
 		x.refuse(x.rig.deliver("early", core.CancelAsked{}), core.ErrOrphan)
 	}
@@ -75,7 +75,7 @@ func randomSpec(t *rapid.T) *core.Spec {
 		randomControl(t, spec)
 	}
 	spec.Batch = pick(t, 3, "batch") == 0
-	spec.MaxInteractions = 1 + pick(t, 12, "interactions")
+	spec.MaxTurns = 1 + pick(t, 12, "interactions")
 	spec.RunDeadline = int64(1+pick(t, 60, "deadline")) * minute
 	spec.TurnTimeout = int64(pick(t, 4, "turn")) * minute
 	return spec
@@ -289,8 +289,8 @@ func (x *explorer) tools(next core.RunTools) core.Event {
 		return core.Began{Calls: ids}
 	}
 	var ev core.Returned
-	if len(next.Gate) > 0 {
-		return x.gated(next.Gate)
+	if len(next.Judge) > 0 {
+		return x.gated(next.Judge)
 	}
 	for _, c := range next.Run {
 		x.execute(c)

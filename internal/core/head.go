@@ -41,7 +41,7 @@ const (
 //  1. a driver is named exactly while the run is running;
 //  2. a waiting run has an open call of a service or person, and a timer;
 //  3. a done run has no calls, a reason, and no driver;
-//  4. calls belong to the current step, in the order of the model's reply, with distinct ids; permission requests and
+//  4. calls belong to the current round, in the order of the model's reply, with distinct ids; permission requests and
 //     questions follow;
 //  5. a permission request names a call of the round, and a held call the request that holds it;
 //  6. an open question names the call that waits for it, and that call names the question;
@@ -59,16 +59,16 @@ type Head struct {
 	// before the run is done when Stop is.
 	ReasonCode string        `json:"reason_code,omitempty"`
 	Lifecycle  sdk.Lifecycle `json:"lifecycle"`
-	// Step counts the rounds that were opened, and is part of their call ids.
-	Step  int    `json:"step"`
+	// Round counts the rounds that were opened, and is part of their call ids.
+	Round int    `json:"step"`
 	Calls []Call `json:"calls,omitempty"`
 	// Opened is the revision of the entry that opened the round, which holds the calls' arguments.
 	Opened uint64 `json:"opened,omitempty"`
 	// Stop is the id of the call whose result completes the run.
 	Stop string `json:"stop,omitempty"`
 
-	// Interactions counts accepted model calls. Seen counts of messages derive from it.
-	Interactions int `json:"interactions"`
+	// Turns counts accepted model calls. Seen counts of messages derive from it.
+	Turns int `json:"interactions"`
 	// Misread counts the replies among them whose calls could not be understood.
 	Misread int       `json:"misread,omitempty"`
 	Units   sdk.Units `json:"units"`
@@ -203,8 +203,8 @@ type Call struct {
 	Queued bool `json:"queued,omitempty"`
 	// Reserved are the tokens that the agent which is called may use.
 	Reserved int64 `json:"reserved,omitempty"`
-	// Gate is what a permission request asks.
-	Gate *Gate `json:"gate,omitempty"`
+	// Permission is what a permission request asks.
+	Permission *PermissionState `json:"gate,omitempty"`
 }
 
 // ofModel reports whether the model asked for the call, and so is shown its result.
@@ -213,7 +213,7 @@ func (c *Call) ofModel() bool { return c.Kind == CallService || c.Kind == CallIn
 // runnable reports whether the driver has to deal with the call: an inline tool that nothing keeps from running, or a service
 // whose call has to pass hooks.
 func (c *Call) runnable() bool {
-	return (c.Kind == CallInline || c.regated()) && !c.Closed() && !c.Queued && c.Status != CallSuspended
+	return (c.Kind == CallInline || c.awaitsHooks()) && !c.Closed() && !c.Queued && c.Status != CallSuspended
 }
 
 // attempt is the number of the attempt that was sent last, from 1.
@@ -297,9 +297,9 @@ func (h *Head) clone() Head {
 	c := *h
 	c.Calls = append([]Call(nil), h.Calls...)
 	for i := range c.Calls {
-		if g := c.Calls[i].Gate; g != nil {
-			gate := *g
-			c.Calls[i].Gate = &gate
+		if g := c.Calls[i].Permission; g != nil {
+			permission := *g
+			c.Calls[i].Permission = &permission
 		}
 	}
 	c.Grants = append([]Grant(nil), h.Grants...)
@@ -328,10 +328,10 @@ func (h *Head) Check() error {
 		return violation(h, "a %s run without its history", h.Status)
 	}
 	for i := range h.Calls {
-		if ref, ok := wire.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Step || h.call(h.Calls[i].ID) != i {
-			return violation(h, "call %s does not belong to step %d", h.Calls[i].ID, h.Step)
+		if ref, ok := wire.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Round || h.call(h.Calls[i].ID) != i {
+			return violation(h, "call %s does not belong to step %d", h.Calls[i].ID, h.Round)
 		}
-		if err := h.checkGate(&h.Calls[i]); err != nil {
+		if err := h.checkPermission(&h.Calls[i]); err != nil {
 			return err
 		}
 		if err := h.checkAsked(&h.Calls[i]); err != nil {
@@ -341,14 +341,14 @@ func (h *Head) Check() error {
 	return nil
 }
 
-func (h *Head) checkGate(c *Call) error {
-	if (c.Kind == CallPermission) != (c.Gate != nil) || c.Gate != nil && h.call(c.Gate.Call) < 0 {
+func (h *Head) checkPermission(c *Call) error {
+	if (c.Kind == CallPermission) != (c.Permission != nil) || c.Permission != nil && h.call(c.Permission.Call) < 0 {
 		return violation(h, "permission request %s is for no call of the round", c.ID)
 	}
 	if c.Held == "" {
 		return nil
 	}
-	if i := h.call(c.Held); i < 0 || h.Calls[i].Gate == nil || h.Calls[i].Gate.Call != c.ID || h.Calls[i].Closed() && h.Cancel == nil {
+	if i := h.call(c.Held); i < 0 || h.Calls[i].Permission == nil || h.Calls[i].Permission.Call != c.ID || h.Calls[i].Closed() && h.Cancel == nil {
 		return violation(h, "call %s is held by no open request", c.ID)
 	}
 	return nil

@@ -64,7 +64,7 @@ func rarities(t *testing.T, runs, calls transitions) {
 	t.Helper()
 	held := func(tools ...string) (r *rig, opened *core.Entry, happen func(core.Input) *core.Entry) {
 		spec := newSpec(service("book", 30*second), inline("charge", true))
-		spec.Gated, spec.Batch = true, true
+		spec.NeedsRulings, spec.Batch = true, true
 		r = newRig(spec)
 		happen = func(in core.Input) *core.Entry {
 			t.Helper()
@@ -128,7 +128,7 @@ func documented(t *testing.T, heading string, table, seen transitions) {
 func TestRound_OrderOfAnswersDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := randomSpec(t)
-		spec.Converse, spec.MaxInteractions, spec.RunDeadline, spec.Contexts = false, 9, 60*minute, nil
+		spec.Converse, spec.MaxTurns, spec.RunDeadline, spec.Contexts = false, 9, 60*minute, nil
 		var calls []sdk.ToolRequest
 		for i := range 2 + pick(t, 4, "calls") {
 			name := spec.Tools[pick(t, len(spec.Tools), "tool")].Name

@@ -125,7 +125,7 @@ func TestTurn_IsBounded(t *testing.T) {
 	spec.Converse = true
 	r := begun(t, spec)
 	e := mustStep(t, r, r.drive(r.replied(strings.Repeat("x", core.MaxArguments))))
-	if r.state.Status != core.StatusRunning || len(e.Effects) != 0 || len(e.Messages) != 2 || r.state.Step != 0 {
+	if r.state.Status != core.StatusRunning || len(e.Effects) != 0 || len(e.Messages) != 2 || r.state.Round != 0 {
 		t.Errorf("a turn that is too long leads to %s with effects %v", r.state.Status, e.Effects)
 	}
 	mustStep(t, r, r.drive(r.replied("Hello!")))
@@ -177,7 +177,7 @@ func TestDecisions_AreBounded(t *testing.T) {
 		"args":    {sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: []byte(`{"a":"` + long + `"}`)}, "the edited arguments have"},
 	} {
 		spec := newSpec(inline("book", false))
-		spec.Gated = true
+		spec.NeedsRulings = true
 		r := begun(t, spec)
 		reply := r.replied("", sdk.ToolRequest{Name: "book", Arguments: "{}"})
 		reply.Plan.Rule(0, core.Ruling{Verdict: core.VerdictAsk, Terms: sdk.PermissionTerms{
@@ -187,7 +187,7 @@ func TestDecisions_AreBounded(t *testing.T) {
 		reply.Plan.Ask(0, []byte("{}"))
 		mustStep(t, r, r.drive(reply))
 		request := r.state.Calls[1]
-		test.decision.ArgsHash = request.Gate.ArgsHash
+		test.decision.ArgsHash = request.Permission.ArgsHash
 		answer := r.answer(r.effect(r.state.Opened, request.ID), 0, "{}")
 		answer.Decision, answer.Received = &test.decision, r.now
 		answer.Edit = core.PlanEdit(spec, &request, &test.decision)

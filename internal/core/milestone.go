@@ -89,7 +89,7 @@ func Milestones(e *Entry) []wire.Live {
 		}
 	}
 	if e.Kind == (Replied{}).kind() {
-		m.append(MilestoneUsage, runUsage{Interactions: e.Head.Interactions, Total: e.Head.Usage})
+		m.append(MilestoneUsage, runUsage{Interactions: e.Head.Turns, Total: e.Head.Usage})
 	}
 	if len(e.Checkpoints) > 0 {
 		m.append(MilestoneCheckpoint, checkpointed{Checkpoints: e.Checkpoints})
@@ -105,7 +105,7 @@ func Milestones(e *Entry) []wire.Live {
 		m.append(MilestoneSuspended, runSuspended{Calls: open})
 	case StatusDone:
 		if e.Head.Reason == ReasonQuota {
-			m.add(MilestoneExhausted, map[string]any{"limit": e.Head.ReasonCode, limitInteractions: e.Head.Interactions, "used": e.Head.TokensUsed()})
+			m.add(MilestoneExhausted, map[string]any{"limit": e.Head.ReasonCode, limitInteractions: e.Head.Turns, "used": e.Head.TokensUsed()})
 		}
 		if e.Terminal != nil {
 			m.append(MilestoneFinished, runFinished{
@@ -139,9 +139,9 @@ func decidedIn(e *Entry, d Decision) Decided {
 		c := &e.Head.Calls[i]
 		switch {
 		case c.Closed():
-		case c.ID == d.Request && c.Gate.Quorum > 1:
-			decided.Allowed, decided.Quorum = len(c.Gate.Allowed), c.Gate.Quorum
-		case c.Gate != nil:
+		case c.ID == d.Request && c.Permission.Quorum > 1:
+			decided.Allowed, decided.Quorum = len(c.Permission.Allowed), c.Permission.Quorum
+		case c.Permission != nil:
 			undecided++
 		case c.ID == d.Call:
 			decided.Queued = c.Queued && c.Held == ""
@@ -238,7 +238,7 @@ func (m *milestones) append(kind string, data any) {
 		encoded = nil
 	}
 	m.events = append(m.events, wire.Live{
-		Run: m.entry.Head.Run, Agent: m.entry.Head.Agent, Revision: m.entry.Rev, Index: len(m.events), Turn: m.entry.Head.Interactions,
+		Run: m.entry.Head.Run, Agent: m.entry.Head.Agent, Revision: m.entry.Rev, Index: len(m.events), Turn: m.entry.Head.Turns,
 		Type: kind, Time: m.entry.At, Data: encoded,
 	})
 }

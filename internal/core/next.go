@@ -17,10 +17,10 @@ type CallModel struct{}
 
 // RunTools runs inline tools, concurrently. Begin lists the at-most-once tools among them, which must be committed as
 // begun (input Began) before they run. Lost are those that another activation began: their outcome is unknown and
-// stays so. Gate are calls of services that people have allowed: those that hooks let pass are fed back as Passed, the others
+// stays so. Judge are calls of services that people have allowed: those that hooks let pass are fed back as Passed, the others
 // with their results.
 type RunTools struct {
-	Run, Begin, Lost, Gate []Call
+	Run, Begin, Lost, Judge []Call
 }
 
 // BuildOutput builds the run's output from StopText(state) and feeds it back as Built.
@@ -76,8 +76,8 @@ func inlineCalls(spec *Spec, head *Head) RunTools {
 		}
 		tool := spec.tool(c.Tool)
 		switch {
-		case c.regated():
-			a.Gate = append(a.Gate, c)
+		case c.awaitsHooks():
+			a.Judge = append(a.Judge, c)
 		case c.Status == CallRunning && c.Begun != head.Driver.Owner:
 			a.Lost = append(a.Lost, c)
 		case c.Status != CallRunning && tool != nil && tool.AtMostOnce:

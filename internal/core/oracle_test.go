@@ -172,14 +172,14 @@ var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,40}$`)
 
 // remember follows the history and the results of calls.
 func (o *oracle) remember(before *core.Head, e *core.Entry) {
-	if e.Head.Interactions > before.Interactions {
+	if e.Head.Turns > before.Turns {
 		o.answeredAll(e.Rev)
 		for i := range o.messages {
 			o.messages[i].Seen++
 		}
 	}
-	if e.Head.Interactions > o.rig.spec.MaxInteractions || e.Head.Interactions > before.Interactions+1 {
-		o.Fatalf("entry %d: %d interactions after %d", e.Rev, e.Head.Interactions, before.Interactions)
+	if e.Head.Turns > o.rig.spec.MaxTurns || e.Head.Turns > before.Turns+1 {
+		o.Fatalf("entry %d: %d interactions after %d", e.Rev, e.Head.Turns, before.Turns)
 	}
 	for _, c := range e.Head.Calls {
 		if e.Head.Opened == e.Rev || c.Kind == core.CallQuestion && c.Sent == e.Rev {
@@ -335,7 +335,7 @@ func (o *oracle) alive() {
 			o.Fatalf("nothing to do in a running run")
 		}
 	case core.RunTools:
-		if len(next.Run)+len(next.Begin)+len(next.Lost)+len(next.Gate) == 0 {
+		if len(next.Run)+len(next.Begin)+len(next.Lost)+len(next.Judge) == 0 {
 			o.Fatalf("no tools to run")
 		}
 	case core.CallModel:

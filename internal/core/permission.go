@@ -10,8 +10,8 @@ import (
 	"agentd/sdk"
 )
 
-// Gate is what a permission request asks, as far as its decision needs it.
-type Gate struct {
+// PermissionState is what a permission request asks, as far as its decision needs it.
+type PermissionState struct {
 	// Call is the call that needs permission.
 	Call     string             `json:"call"`
 	Mode     sdk.PermissionMode `json:"mode"`
@@ -97,12 +97,12 @@ const (
 	MaxViews    = 32
 )
 
-// asked are the domains that a permission request went to, up to the one that may decide it now; nil when that is not known.
-func (c *Call) asked() []string {
-	if len(c.Gate.Passed) != c.attempt()-1 {
+// askedDomains are those that a permission request went to, up to the one that may decide it now; nil when that is not known.
+func (c *Call) askedDomains() []string {
+	if len(c.Permission.Passed) != c.attempt()-1 {
 		return nil // an older version of agentd did not keep them
 	}
-	return append(slices.Clip(c.Gate.Passed), c.Domains...)
+	return append(slices.Clip(c.Permission.Passed), c.Domains...)
 }
 
 func (g *Grant) consent() sdk.Consent {
@@ -119,20 +119,20 @@ func denial(tool, reason string) *sdk.Error {
 // ask requests permission for the index-th call of the round. The call is held, or the model is told to call again.
 func (t *transition) ask(index int, p *PlannedCall) {
 	h, terms := &t.Head, &p.ruling.Terms
-	id := wire.CallID(h.Key(), h.Init.Token, h.Step, index, sdk.TypePermissionRequest, p.Args)
-	gated := &h.Calls[index]
+	id := wire.CallID(h.Key(), h.Init.Token, h.Round, index, sdk.TypePermissionRequest, p.Args)
+	call := &h.Calls[index]
 	if terms.Mode == sdk.PermissionRetry {
-		t.close(gated, failure(gated.ID, ResultDenied, sdk.Errorf(sdk.CodePermissionNeeded,
-			"%s needs permission; it was asked for. Call it again when you are told that it is allowed", gated.Tool)))
+		t.close(call, failure(call.ID, ResultDenied, sdk.Errorf(sdk.CodePermissionNeeded,
+			"%s needs permission; it was asked for. Call it again when you are told that it is allowed", call.Tool)))
 	} else {
-		gated.Status, gated.Held, gated.Queued = CallSuspended, id, t.spec.Sequential || t.spec.Batch
+		call.Status, call.Held, call.Queued = CallSuspended, id, t.spec.Sequential || t.spec.Batch
 	}
 	first := terms.Stages[0]
 	h.Calls = append(h.Calls, Call{
-		ID: id, Kind: CallPermission, Tool: gated.Tool, Status: CallSuspended, Type: sdk.TypePermissionRequest,
+		ID: id, Kind: CallPermission, Tool: call.Tool, Status: CallSuspended, Type: sdk.TypePermissionRequest,
 		Domains: []string{first.Domain}, Due: t.in.At + first.TimeoutMillis,
-		Gate: &Gate{
-			Call: gated.ID, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(p.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
+		Permission: &PermissionState{
+			Call: call.ID, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(p.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
 			FourEyes: terms.FourEyes, Approvers: terms.Approvers, Signed: terms.Signed, Stages: terms.Stages[1:],
 			Told: terms.Mode == sdk.PermissionRetry,
 		},
@@ -147,7 +147,7 @@ func (t *transition) ask(index int, p *PlannedCall) {
 // tellDecisions appends what the model is to know of decisions, as texts after the results of the round (seed 000).
 func (t *transition) tellDecisions(calls []Call) {
 	for i := range calls {
-		if c := &calls[i]; c.Gate != nil && c.Gate.Told && c.Status != CallCancelled {
+		if c := &calls[i]; c.Permission != nil && c.Permission.Told && c.Status != CallCancelled {
 			t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{
 				Kind: sdk.ContentText, CallID: c.ID, Tool: c.Tool,
 			}}})

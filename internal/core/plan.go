@@ -46,11 +46,11 @@ type PlannedCall struct {
 // turn names a model call of a run. What a plan depends on does not change between the turn's beginning and its reply: other
 // calls, and so decisions on them, are not open then.
 type turn struct {
-	run, token          string
-	round, interactions int
+	run, token   string
+	round, turns int
 }
 
-func (h *Head) turn() turn { return turn{h.Run, h.Init.Token, h.Step, h.Interactions} }
+func (h *Head) turn() turn { return turn{h.Run, h.Init.Token, h.Round, h.Turns} }
 
 // PlanRound plans the calls of a reply to the run with that head, at now (Unix milliseconds). hidden are the tools that the model
 // was not shown.
@@ -68,7 +68,7 @@ func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply, hidden []string, no
 		plan.Calls = append(plan.Calls, spec.plan(head, len(plan.Calls), request, hidden))
 	}
 	plan.reserve(head)
-	if !spec.gated(head) {
+	if !spec.judges(head) {
 		for i := range plan.Calls {
 			plan.Calls[i].ruling.Verdict = VerdictAllow
 		}
@@ -147,7 +147,7 @@ func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest, hidden []str
 	} else {
 		p.tool = tool
 	}
-	p.ID = wire.CallID(head.Key(), head.Init.Token, head.Step+1, index, p.Tool, p.Args)
+	p.ID = wire.CallID(head.Key(), head.Init.Token, head.Round+1, index, p.Tool, p.Args)
 	return p
 }
 

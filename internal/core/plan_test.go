@@ -91,7 +91,7 @@ func TestPlan_DeniesWhatNothingAllows(t *testing.T) {
 		"denied": {func(p *core.RoundPlan) { p.Rule(0, core.Ruling{Verdict: core.VerdictDeny, Reason: "never"}) }, "never"},
 	} {
 		spec := newSpec(service("book", minute))
-		spec.Gated = true
+		spec.NeedsRulings = true
 		r := begun(t, spec)
 		ev := r.replied("", callBook)
 		test.rule(ev.Plan)
@@ -112,7 +112,7 @@ func TestPlan_DeniesWhatNothingAllows(t *testing.T) {
 func TestPlan_TakesGrantsCallByCall(t *testing.T) {
 	t.Parallel()
 	spec := newSpec(service("book", minute))
-	spec.Gated = true
+	spec.NeedsRulings = true
 	r := begun(t, spec)
 	terms := holding
 	terms.Scopes = []sdk.GrantScope{sdk.ScopeTool}
@@ -127,7 +127,7 @@ func TestPlan_TakesGrantsCallByCall(t *testing.T) {
 	request := r.state.Calls[1]
 	allowed := r.answer(r.effect(r.state.Opened, request.ID), 0, `{}`)
 	allowed.Decision, allowed.Received = &sdk.PermissionDecision{
-		Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, Uses: 1, ArgsHash: request.Gate.ArgsHash,
+		Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, Uses: 1, ArgsHash: request.Permission.ArgsHash,
 	}, r.now
 	mustStep(t, r, r.deliver("decision-1", allowed))
 	mustStep(t, r, r.deliver("answer-1", r.answer(r.effect(r.state.Rev, r.state.Calls[0].ID), 0, `{}`)))
@@ -153,7 +153,7 @@ func TestPlan_TakesGrantsCallByCall(t *testing.T) {
 func TestDecision_NeedsThePlanOfItsEdit(t *testing.T) {
 	t.Parallel()
 	spec := newSpec(service("book", minute), service("charge", minute))
-	spec.Gated = true
+	spec.NeedsRulings = true
 	r := begun(t, spec)
 	ev := r.replied("", callBook, callCharge)
 	for i := range ev.Plan.Calls {
@@ -162,7 +162,7 @@ func TestDecision_NeedsThePlanOfItsEdit(t *testing.T) {
 	}
 	mustStep(t, r, r.drive(ev))
 	book, charge := r.state.Calls[2], r.state.Calls[3]
-	decision := &sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: book.Gate.ArgsHash, Args: []byte(`{"n": 2}`)}
+	decision := &sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: book.Permission.ArgsHash, Args: []byte(`{"n": 2}`)}
 	decide := func(event string, plan *core.EditPlan) core.Input {
 		if plan != nil {
 			plan.Rule(core.Ruling{Verdict: core.VerdictAllow})

@@ -58,7 +58,7 @@ func (ev *Replied) opensRound() bool {
 
 // count adds a model call.
 func (t *transition) count(reply sdk.ModelReply) {
-	t.Head.Interactions++
+	t.Head.Turns++
 	t.cost(reply)
 }
 
@@ -82,7 +82,7 @@ func (t *transition) correct(said, fault string) {
 func (t *transition) openRound(ev Replied) error {
 	plan := ev.Plan
 	t.countRound(plan)
-	t.Head.Step++
+	t.Head.Round++
 	t.Head.Opened = t.in.Rev
 	t.Head.Grants = slices.Clone(plan.grants.left)
 	t.Dropped = plan.Dropped
@@ -167,14 +167,14 @@ func (t *transition) advance() {
 // awaitsDecisions reports whether a call that was held waits until all permission requests of the round are closed.
 func (t *transition) awaitsDecisions(c *Call) bool {
 	h := &t.Head
-	return t.spec.Batch && h.open(func(k *Call) bool { return k.Gate != nil }) &&
-		slices.ContainsFunc(h.Calls, func(k Call) bool { return k.Gate != nil && k.Gate.Call == c.ID })
+	return t.spec.Batch && h.open(func(k *Call) bool { return k.Permission != nil }) &&
+		slices.ContainsFunc(h.Calls, func(k Call) bool { return k.Permission != nil && k.Permission.Call == c.ID })
 }
 
 // unqueue lets a call be made: a service's is sent, an inline tool's and one that has to pass hooks are left to the driver.
 func (t *transition) unqueue(c *Call) {
 	c.Queued = false
-	if c.Kind == CallInline || c.regated() {
+	if c.Kind == CallInline || c.awaitsHooks() {
 		return
 	}
 	if tool := t.spec.tool(c.Tool); tool != nil {
@@ -249,13 +249,13 @@ func (t *transition) converse(text string) error {
 		t.correct(clip(text, maxQuoted), "Your reply was too long to be sent. Say it in fewer words.")
 		return nil
 	}
-	h.Step++
+	h.Round++
 	h.Opened = t.in.Rev
 	tool := Tool{
 		Type: sdk.TypeConversationTurn, Schema: t.spec.TurnSchema, Domains: []string{sdk.HumanDomain},
 		Timeout: t.spec.TurnTimeout,
 	}
-	id := wire.CallID(h.Key(), h.Init.Token, h.Step, 0, sdk.TypeConversationTurn, canonical)
+	id := wire.CallID(h.Key(), h.Init.Token, h.Round, 0, sdk.TypeConversationTurn, canonical)
 	h.Calls = []Call{{ID: id, Kind: CallTurn}}
 	t.send(&h.Calls[0], &tool)
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, text))

@@ -240,8 +240,8 @@ func newSpec(tools ...core.Tool) *core.Spec {
 	return &core.Spec{
 		Name: "travel.desk", Digest: core.Digest([]byte("travel.desk")), Type: "travel.desk", OutputType: "travel.desk.done",
 		Schema: "#/travel/desk/1.0.0", ErrorSchema: "#/travel/desk/0.0.0", TurnSchema: "#/agentd/conversation/turn/1.0.0",
-		QuestionSchema:  "#/agentd/question/ask/1.0.0",
-		MaxInteractions: 20, RunDeadline: 60 * minute, TurnTimeout: 30 * minute, StaleAfter: 3 * minute, Tools: tools,
+		QuestionSchema: "#/agentd/question/ask/1.0.0",
+		MaxTurns:       20, RunDeadline: 60 * minute, TurnTimeout: 30 * minute, StaleAfter: 3 * minute, Tools: tools,
 	}
 }
 

@@ -160,7 +160,7 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	t.Terminal = &terminal
 	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
-	if t.spec.gated(h) {
+	if t.spec.judges(h) {
 		t.Effects = append(t.Effects, Effect{Kind: EffectCleanup})
 	}
 	h.Grants = nil
@@ -189,7 +189,7 @@ func FailureData(e *sdk.Error) json.RawMessage {
 func (t *transition) began(ev Began) error {
 	for _, id := range ev.Calls {
 		i := t.Head.call(id)
-		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning || t.Head.Calls[i].regated() {
+		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning || t.Head.Calls[i].awaitsHooks() {
 			return violation(&t.Head, "cannot begin call %s", id)
 		}
 		t.Head.Calls[i].Status, t.Head.Calls[i].Begun = CallRunning, t.in.Owner
@@ -201,7 +201,7 @@ func (t *transition) returned(ev Returned) error {
 	if err := t.record(ev.Results); err != nil {
 		return err
 	}
-	if err := t.asked(ev.Asks); err != nil {
+	if err := t.askQuestions(ev.Asks); err != nil {
 		return err
 	}
 	if err := t.passed(ev.Passed); err != nil {

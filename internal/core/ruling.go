@@ -136,5 +136,5 @@ func use(grants []Grant, i int) []Grant {
 	return left
 }
 
-// gated reports whether calls of the run need rulings.
-func (s *Spec) gated(h *Head) bool { return s.Gated || len(h.Require) > 0 }
+// judges reports whether calls of the run need rulings.
+func (s *Spec) judges(h *Head) bool { return s.NeedsRulings || len(h.Require) > 0 }

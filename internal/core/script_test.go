@@ -45,15 +45,15 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 		case "batch":
 			spec.Batch = true
 		case "gates":
-			spec.Hooked, spec.Gates = true, true
+			spec.Hooked, spec.HooksJudge = true, true
 		case "hooks":
 			spec.Hooked, spec.Reviews, spec.Ends = true, true, true
 		case "interactions":
-			spec.MaxInteractions = number(t, words[1])
+			spec.MaxTurns = number(t, words[1])
 		case "deadline":
 			spec.RunDeadline = millis(t, words[1])
 		case "permission": // see policy
-			spec.Gated = true
+			spec.NeedsRulings = true
 		default:
 			t.Fatalf("agent: unknown setting %q", line)
 		}
@@ -297,7 +297,7 @@ func (s *script) parseGate(next core.RunTools, rest string) core.Event {
 	s.Helper()
 	var ev core.Returned
 	verdicts := strings.Split(rest, " | ")
-	for i, c := range next.Gate {
+	for i, c := range next.Judge {
 		if verdicts[i] == "pass" {
 			ev.Passed = append(ev.Passed, c.ID)
 			continue
@@ -361,7 +361,7 @@ func (s *script) parseReply(rest string) core.Event {
 		}
 	}
 	ev := s.replied(strings.TrimSpace(text), calls...)
-	if s.spec.Gated && len(calls) > 0 {
+	if s.spec.NeedsRulings && len(calls) > 0 {
 		s.policy.rule(ev.Plan)
 	}
 	return ev
@@ -422,7 +422,7 @@ func (s *script) decision(request, hash string, data json.RawMessage) *sdk.Permi
 	d.ArgsHash = hash
 	for _, c := range s.state.Calls {
 		if c.ID == request && hash == "" {
-			d.ArgsHash = c.Gate.ArgsHash
+			d.ArgsHash = c.Permission.ArgsHash
 		}
 	}
 	return &d

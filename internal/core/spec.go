@@ -16,19 +16,19 @@ type Spec struct {
 
 	Converse bool
 	// StopOn names the tools whose success completes the run.
-	StopOn          []string
-	MaxInteractions int
+	StopOn   []string
+	MaxTurns int
 	// RunDeadline and TurnTimeout are in milliseconds.
 	RunDeadline, TurnTimeout int64
 	// TurnSchema is the dataschema of conversation turns, QuestionSchema that of questions that tools ask. Both are answered
 	// within TurnTimeout.
 	TurnSchema, QuestionSchema string
 	// StaleAfter is how long, in milliseconds, a driver may be silent before a timer or a control message takes over: the
-	// longest step deadline and two AckWaits.
+	// longest turn deadline and two AckWaits.
 	StaleAfter int64
-	// Gated says that every call needs a ruling of the permission policy: one without is denied. So does a run that requires
+	// NeedsRulings says that every call needs a ruling of the permission policy: one without is denied. So does a run that requires
 	// permissions of its own.
-	Gated bool
+	NeedsRulings bool
 	// PermissionSchema is the dataschema of permission requests.
 	PermissionSchema string
 	// Matches reports whether arguments match the pattern of a grant; a pattern that cannot be read matches nothing.
@@ -50,8 +50,8 @@ type Spec struct {
 	Batch bool
 	// Contexts are asked for sections of the prompt before model calls.
 	Contexts []ContextProvider
-	// Gates says that hooks judge calls before they are made: also those that people have allowed.
-	Gates bool
+	// HooksJudge says that hooks judge calls before they are made: also those that people have allowed.
+	HooksJudge bool
 	// Hooked says that the agent has hooks; Reviews that some see the results of rounds, and Ends that some see the run's end.
 	Hooked, Reviews, Ends bool
 }

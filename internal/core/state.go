@@ -30,7 +30,7 @@ type State struct {
 // Remembered is a message with the number of model calls that had been made when it was appended.
 type Remembered struct {
 	sdk.Message
-	Interactions int
+	Turns int
 }
 
 // Apply appends an entry to s, which it takes over: the caller must not use s afterwards. Entries must come in order.
@@ -55,7 +55,7 @@ func Apply(s State, e *Entry) (State, error) {
 		if err != nil {
 			return State{}, err
 		}
-		s.History = append(s.History, Remembered{Message: message, Interactions: e.Head.Interactions})
+		s.History = append(s.History, Remembered{Message: message, Turns: e.Head.Turns})
 	}
 	s.absorb(e)
 	if len(s.Calls) == 0 {
@@ -109,7 +109,7 @@ func (s *State) Messages() []sdk.Message {
 	messages := make([]sdk.Message, len(s.History))
 	for i, m := range s.History {
 		messages[i] = m.Message
-		messages[i].Seen += s.Interactions - m.Interactions
+		messages[i].Seen += s.Turns - m.Turns
 	}
 	return messages
 }

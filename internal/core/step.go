@@ -160,10 +160,10 @@ func (t *transition) answered(ev Answered) error {
 	h := &t.Head
 	i := h.call(ev.Ref.ID)
 	switch {
-	case i < 0 && ev.Ref.Step > h.Step:
+	case i < 0 && ev.Ref.Step > h.Round:
 		return ErrOrphan // never asked, or asked by a history that was rolled back
-	case i < 0 && len(h.Calls) > 0 && ev.Ref.Step == h.Step:
-		return ErrOrphan // this step asked something else
+	case i < 0 && len(h.Calls) > 0 && ev.Ref.Step == h.Round:
+		return ErrOrphan // this round asked something else
 	case i < 0 || h.Calls[i].Closed():
 		return ErrStale
 	}

@@ -41,10 +41,10 @@ func stopped(spec *Spec, h *Head) (Ending, bool) {
 		return Ending{ReasonStalled, sdk.CodeStalled, fmt.Sprintf(format, args...), detail}, true
 	}
 	switch {
-	case h.Interactions >= spec.MaxInteractions:
+	case h.Turns >= spec.MaxTurns:
 		return Ending{
 			ReasonQuota, sdk.CodeQuotaExhausted,
-			fmt.Sprintf("no answer within %d interactions with the model", spec.MaxInteractions), limitInteractions,
+			fmt.Sprintf("no answer within %d interactions with the model", spec.MaxTurns), limitInteractions,
 		}, true
 	case h.Budget > 0 && h.TokensLeft() <= 0:
 		return Ending{

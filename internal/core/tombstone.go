@@ -16,7 +16,7 @@ func Tombstone(last *Entry, digest, etag string, now int64) (Entry, error) {
 		Change: Change{Kind: KindPurged, Head: Head{
 			V: h.V, Run: h.Run, Agent: h.Agent, Spec: h.Spec, Init: h.Init, Status: h.Status, Reason: h.Reason,
 			ReasonCode: h.ReasonCode,
-			Lifecycle:  h.Lifecycle, Step: h.Step, Interactions: h.Interactions, Units: h.Units, Usage: h.Usage,
+			Lifecycle:  h.Lifecycle, Round: h.Round, Turns: h.Turns, Units: h.Units, Usage: h.Usage,
 			Deadline: h.Deadline, Fence: h.Fence, Base: 1,
 			Purged: &Purged{At: now, Rev: last.Rev, Digest: digest},
 		}},

@@ -269,7 +269,7 @@ func (p *printer) head(h *core.Head) {
 	if h.Stop != "" {
 		p.printf(", stops on %s", short(h.Stop))
 	}
-	p.printf(", %d interactions, %s, %s units\n", h.Interactions, h.Lifecycle, h.Units)
+	p.printf(", %d interactions, %s, %s units\n", h.Turns, h.Lifecycle, h.Units)
 	if h.V > 1 {
 		p.counters(h)
 	}
@@ -317,8 +317,8 @@ func (p *printer) next() string {
 	case core.AskContext:
 		return "ask for context"
 	case core.RunTools:
-		if len(next.Gate) > 0 {
-			return "ask hooks about " + ids(next.Gate)
+		if len(next.Judge) > 0 {
+			return "ask hooks about " + ids(next.Judge)
 		}
 		return "run " + ids(next.Run) + ", begin " + ids(next.Begin) + ", lost " + ids(next.Lost)
 	case core.Review:

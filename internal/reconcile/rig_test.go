@@ -275,7 +275,7 @@ func (r *rig) waiting(b begun, step int) {
 	r.t.Helper()
 	r.await(fmt.Sprintf("%s waits in step %d", b.subject, step), func() bool {
 		h := r.head(b)
-		return h.Status == core.StatusWaiting && h.Step == step
+		return h.Status == core.StatusWaiting && h.Round == step
 	})
 }
 

@@ -83,7 +83,7 @@ func (p *pass) run(ctx context.Context, x *index, s runner.StoredRun) (known, er
 	if err != nil {
 		return k, p.deal(ctx, Finding{Kind: RunUnreadable, Run: s.Run.String(), Problem: err.Error()}, nil)
 	}
-	k = known{status: entry.Head.Status, step: entry.Head.Step, young: p.young(entry.At)}
+	k = known{status: entry.Head.Status, step: entry.Head.Round, young: p.young(entry.At)}
 	for _, c := range entry.Head.Calls {
 		k.calls = append(k.calls, c.ID)
 	}

@@ -35,7 +35,7 @@ type Agent struct {
 	// Phases are the hooks in the order in which they are called.
 	Phases []sdk.Hook
 
-	// Permissions rules on every call of a gated run. Describe is what a check says of a tool itself.
+	// Permissions rules on every call of a run that needs rulings. Describe is what a check says of a tool itself.
 	Permissions sdk.PermissionManager
 	Describe    func(tool string) sdk.PermissionCheck
 

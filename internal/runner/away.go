@@ -35,7 +35,7 @@ func (a *activation) handBack(ctx context.Context, e *sdk.Error) error {
 	pause := a.awayPause(e.RetryAfter)
 	a.Logger.WarnContext(ctx, "run waits for its model", "run", a.state.Run, "agent", a.state.Agent,
 		"pause", pause, "error", e)
-	a.live(wire.LiveModelAway, a.state.Interactions+1, map[string]any{
+	a.live(wire.LiveModelAway, a.state.Turns+1, map[string]any{
 		modelMember: a.agent.ModelName, "code": e.Code, "message": e.Message, "pause": pause.Milliseconds(),
 	})
 	return &modelAway{e, pause}

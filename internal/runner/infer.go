@@ -10,7 +10,7 @@ import (
 	"agentd/sdk"
 )
 
-// callModel asks the model once, between the hooks of the step.
+// callModel asks the model once, between the hooks of the turn.
 func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if err := core.CheckHistory(a.state); err != nil {
 		e := sdk.AsError(err)
@@ -49,7 +49,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 }
 
 // accept makes of a reply what the core is to be told.
-func (a *activation) accept(ctx context.Context, s *step, reply sdk.ModelReply) (core.Event, error) {
+func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.ModelReply) (core.Event, error) {
 	ev := core.Replied{Reply: reply, Context: s.kept, Terminate: s.terminate, Hooks: s.states}
 	switch {
 	case s.terminate != nil || reply.Fault != nil || len(reply.Calls) == 0 && a.agent.Core.Converse:
@@ -72,7 +72,7 @@ func (a *activation) accept(ctx context.Context, s *step, reply sdk.ModelReply) 
 }
 
 // generate is the model call itself; the provider retries. A failure that retrying did not mend ends the run, with ended.
-func (a *activation) generate(ctx context.Context, s *step, request sdk.ModelRequest) (reply sdk.ModelReply, ended core.Event, err error) {
+func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.ModelRequest) (reply sdk.ModelReply, ended core.Event, err error) {
 	calling, done := a.working.calling(ctx, a.key)
 	defer done()
 	ctx, cancel := a.Env.WithTimeout(calling, a.agent.ModelTimeout)
@@ -82,7 +82,7 @@ func (a *activation) generate(ctx context.Context, s *step, request sdk.ModelReq
 		a.stats.RepeatedModelCalls.Add(1)
 	}
 	a.calling(&request, "")
-	live := fragments{activation: a, turn: a.state.Interactions + 1}
+	live := fragments{activation: a, turn: a.state.Turns + 1}
 	reply, err = guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, live.add) })
 	live.end()
 	if err == nil {
@@ -115,7 +115,7 @@ func (a *activation) shorten(ctx context.Context, built Prompt, request sdk.Mode
 }
 
 // apply makes of the next model call what hooks want of it.
-func (s *step) apply(r *sdk.ModelRequest) {
+func (s *hookEffects) apply(r *sdk.ModelRequest) {
 	r.Temperature, r.MaxTokens = cmp.Or(s.temperature, r.Temperature), cmp.Or(s.maxTokens, r.MaxTokens)
 	r.Messages = append(append(slices.Clip(r.Messages), s.kept...), s.context...)
 	if len(s.hidden) > 0 {

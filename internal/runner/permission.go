@@ -40,7 +40,7 @@ func checkPatterns(patterns []string) error {
 
 // rule has the hooks and the agent's policy rule on the calls of a plan. Whatever goes wrong denies the call: only the end of ctx
 // is an error.
-func (a *activation) rule(ctx context.Context, s *step, plan *core.RoundPlan) error {
+func (a *activation) rule(ctx context.Context, s *hookEffects, plan *core.RoundPlan) error {
 	for i := range plan.Calls {
 		c := &plan.Calls[i]
 		if !c.NeedsRuling() {
@@ -60,7 +60,7 @@ func (a *activation) rule(ctx context.Context, s *step, plan *core.RoundPlan) er
 }
 
 // ruleOn rules on the i-th call of a plan. What the run's grants do not decide, a wider grant does, or people are asked.
-func (a *activation) ruleOn(ctx context.Context, s *step, plan *core.RoundPlan, i int) error {
+func (a *activation) ruleOn(ctx context.Context, s *hookEffects, plan *core.RoundPlan, i int) error {
 	c := &plan.Calls[i]
 	check := a.permissionCheck(&a.state.Head, c)
 	ruling, err := a.ruling(ctx, s, check)
@@ -84,8 +84,8 @@ func (a *activation) ruleOn(ctx context.Context, s *step, plan *core.RoundPlan, 
 }
 
 // ruling is what the hooks and the policy make of a call.
-func (a *activation) ruling(ctx context.Context, s *step, check sdk.PermissionCheck) (core.Ruling, error) {
-	gate, by, err := a.gate(ctx, s, check.Call, check.Tool, check.Args, false)
+func (a *activation) ruling(ctx context.Context, s *hookEffects, check sdk.PermissionCheck) (core.Ruling, error) {
+	gate, by, err := a.judge(ctx, s, check.Call, check.Tool, check.Args, false)
 	if err != nil || gate.Verdict == sdk.GateBlock {
 		return core.Ruling{Verdict: core.VerdictBlock, Reason: gate.Reason}, err
 	}

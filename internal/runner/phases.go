@@ -15,11 +15,11 @@ import (
 	"agentd/sdk"
 )
 
-// step is what hooks do from one entry to the next. Nothing of it counts before that entry is durable.
-type step struct {
+// hookEffects are what hooks do from one entry to the next. Nothing of it counts before that entry is durable.
+type hookEffects struct {
 	// states is what hooks keep, by the last word of each, in the order of the first.
 	states []core.HookState
-	// context are messages for the model in this step, kept those that become part of the conversation.
+	// context are messages for the model in this turn, kept those that become part of the conversation.
 	context, kept []sdk.Message
 	// hidden are the tools that the model is not shown.
 	hidden      []string
@@ -31,7 +31,7 @@ type step struct {
 }
 
 // keep remembers what a hook keeps.
-func (s *step) keep(hook string, e sdk.StateEffects) error {
+func (s *hookEffects) keep(hook string, e sdk.StateEffects) error {
 	if e.State == nil {
 		return nil
 	}
@@ -46,14 +46,14 @@ func (s *step) keep(hook string, e sdk.StateEffects) error {
 	return nil
 }
 
-func (s *step) end(hook, why string) {
+func (s *hookEffects) end(hook, why string) {
 	if why != "" && s.terminate == nil {
 		s.terminate = &core.Ending{Reason: core.ReasonTerminated, Code: sdk.CodeTerminated, Message: why, Detail: hook}
 	}
 }
 
 // snapshot is the run as a hook sees it in a phase.
-func (a *activation) snapshot(s *step, hook *sdk.Hook, phase sdk.Phase) sdk.Snapshot {
+func (a *activation) snapshot(s *hookEffects, hook *sdk.Hook, phase sdk.Phase) sdk.Snapshot {
 	snap := snapshotOf(&a.state.Head, phase)
 	snap.Input, snap.Messages = a.state.Input, a.state.Messages()
 	snap.State = a.state.HookState(hook.Name)
@@ -67,7 +67,7 @@ func (a *activation) snapshot(s *step, hook *sdk.Hook, phase sdk.Phase) sdk.Snap
 
 func snapshotOf(h *core.Head, phase sdk.Phase) sdk.Snapshot {
 	s := sdk.Snapshot{
-		Agent: h.Agent, Run: h.Run, Phase: phase, Step: h.Step, Interactions: h.Interactions, Usage: h.Usage, Units: h.Units,
+		Agent: h.Agent, Run: h.Run, Phase: phase, Step: h.Round, Interactions: h.Turns, Usage: h.Usage, Units: h.Units,
 		Lifecycle: h.Lifecycle, Status: string(h.Status),
 	}
 	if h.Status == core.StatusDone {
@@ -90,7 +90,7 @@ func hooked[T any](ctx context.Context, hook *sdk.Hook, phase sdk.Phase, call fu
 
 // stateful calls a phase that may do nothing but keep something.
 func (a *activation) stateful(
-	ctx context.Context, s *step, phase sdk.Phase,
+	ctx context.Context, s *hookEffects, phase sdk.Phase,
 	function func(*sdk.Hook) func(context.Context, sdk.Snapshot) (sdk.StateEffects, error),
 ) error {
 	for i := range a.agent.Phases {
@@ -121,7 +121,7 @@ func stepEnd(h *sdk.Hook) func(context.Context, sdk.Snapshot) (sdk.StateEffects,
 
 // runStart calls RunStart with the run as it is about to begin.
 func (a *activation) runStart(ctx context.Context, in sdk.ContextInput, built sdk.Context) ([]core.HookState, error) {
-	var s step
+	var s hookEffects
 	for i := range a.agent.Phases {
 		hook := &a.agent.Phases[i]
 		if hook.RunStart == nil {
@@ -143,8 +143,8 @@ func (a *activation) runStart(ctx context.Context, in sdk.ContextInput, built sd
 }
 
 // beforeInference calls StepStart and BeforeInference.
-func (a *activation) beforeInference(ctx context.Context) (*step, error) {
-	s := &step{}
+func (a *activation) beforeInference(ctx context.Context) (*hookEffects, error) {
+	s := &hookEffects{}
 	if err := a.stateful(ctx, s, sdk.PhaseStepStart, stepStart); err != nil {
 		return s, err
 	}
@@ -169,7 +169,7 @@ func (a *activation) beforeInference(ctx context.Context) (*step, error) {
 }
 
 // infer adds what one hook wants of the model call.
-func (a *activation) infer(s *step, hook string, e *sdk.InferenceEffects) {
+func (a *activation) infer(s *hookEffects, hook string, e *sdk.InferenceEffects) {
 	for _, m := range e.Context {
 		message := sdk.Text(sdk.RoleUser, m.Text)
 		if m.Keep {
@@ -195,7 +195,7 @@ func (a *activation) infer(s *step, hook string, e *sdk.InferenceEffects) {
 }
 
 // afterInference calls AfterInference and StepEnd, with what the model call came to.
-func (a *activation) afterInference(ctx context.Context, s *step, reply sdk.ModelReply, failed error) error {
+func (a *activation) afterInference(ctx context.Context, s *hookEffects, reply sdk.ModelReply, failed error) error {
 	for i := range a.agent.Phases {
 		hook := &a.agent.Phases[i]
 		if hook.AfterInference == nil {
@@ -227,8 +227,8 @@ func (a *activation) hookFailed(err error) (core.Event, error) {
 	}}, nil
 }
 
-// gate asks the hooks about one call: the strictest verdict counts, and the first among equals. A hook that fails blocks.
-func (a *activation) gate(ctx context.Context, s *step, call, tool string, args json.RawMessage, resumed bool) (sdk.Gate, string, error) {
+// judge asks the hooks about one call: the strictest verdict counts, and the first among equals. A hook that fails blocks.
+func (a *activation) judge(ctx context.Context, s *hookEffects, call, tool string, args json.RawMessage, resumed bool) (sdk.Gate, string, error) {
 	strictness := []sdk.GateVerdict{sdk.GateAllow, sdk.GateResult, sdk.GateSuspend, sdk.GateBlock}
 	var strictest sdk.Gate
 	by := ""
@@ -261,13 +261,13 @@ func (a *activation) gate(ctx context.Context, s *step, call, tool string, args 
 	return strictest, by, nil
 }
 
-// gateAgain asks the hooks about a call that was held and is allowed now. The result is set when it is not to be made.
-func (a *activation) gateAgain(ctx context.Context, s *step, c core.Call) (*core.Result, error) {
+// judgeAgain asks the hooks about a call that was held and is allowed now. The result is set when it is not to be made.
+func (a *activation) judgeAgain(ctx context.Context, s *hookEffects, c core.Call) (*core.Result, error) {
 	if c.Status != core.CallResuming {
 		return nil, nil
 	}
 	args, _ := a.state.Arguments(c.ID)
-	g, _, err := a.gate(ctx, s, c.ID, c.Tool, args, true)
+	g, _, err := a.judge(ctx, s, c.ID, c.Tool, args, true)
 	switch {
 	case err != nil:
 		return nil, err
@@ -282,7 +282,7 @@ func (a *activation) gateAgain(ctx context.Context, s *step, c core.Call) (*core
 
 // review is AfterToolExecute for every call of the round that is complete, in the order of the calls.
 func (a *activation) review(ctx context.Context) (core.Event, error) {
-	var s step
+	var s hookEffects
 	var ev core.Reviewed
 	if a.state.Review {
 		for _, o := range a.lastRound() {
@@ -300,7 +300,7 @@ func (a *activation) review(ctx context.Context) (core.Event, error) {
 }
 
 // afterTool calls AfterToolExecute for one call, and returns what the model is to be told.
-func (a *activation) afterTool(ctx context.Context, s *step, o sdk.ToolOutcome) ([]string, error) {
+func (a *activation) afterTool(ctx context.Context, s *hookEffects, o sdk.ToolOutcome) ([]string, error) {
 	var messages []string
 	for i := range a.agent.Phases {
 		hook := &a.agent.Phases[i]
@@ -359,7 +359,7 @@ func outcomeOf(c sdk.Content) sdk.Outcome {
 
 // suspended is AfterToolExecute for the calls of a round that will wait. What hooks have to say of them is said with the results
 // of the round.
-func (a *activation) suspended(ctx context.Context, s *step, plan *core.RoundPlan) error {
+func (a *activation) suspended(ctx context.Context, s *hookEffects, plan *core.RoundPlan) error {
 	if !a.agent.Core.Reviews {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 func (a *activation) request(ctx context.Context) (sdk.ModelRequest, Prompt, error) {
 	h := &a.state.Head
 	interactions := sdk.Interactions{
-		Current: h.Interactions, Max: a.agent.Core.MaxInteractions, Exhausted: h.Interactions+1 >= a.agent.Core.MaxInteractions,
+		Current: h.Turns, Max: a.agent.Core.MaxTurns, Exhausted: h.Turns+1 >= a.agent.Core.MaxTurns,
 	}
 	built := Prompt{System: a.state.System, Messages: a.state.Conversation()}
 	if a.agent.BuildPrompt != nil {

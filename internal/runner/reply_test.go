@@ -38,9 +38,9 @@ func newDesk(size int, tools ...string) *desk {
 func (d *desk) agent() *runner.Agent {
 	a := &runner.Agent{
 		Core: &core.Spec{
-			Name: "desk", Digest: core.Digest([]byte(`{}`)), Type: "shop.desk", OutputType: "shop.desk.done", MaxInteractions: 5,
+			Name: "desk", Digest: core.Digest([]byte(`{}`)), Type: "shop.desk", OutputType: "shop.desk.done", MaxTurns: 5,
 			RunDeadline: time.Hour.Milliseconds(), StaleAfter: time.Hour.Milliseconds(),
-			Gated: true, Reviews: true, Hooked: true,
+			NeedsRulings: true, Reviews: true, Hooked: true,
 		},
 		SpecJSON: []byte(`{}`), Model: d, ModelTimeout: time.Minute, Permissions: d, Inline: map[string]sdk.Tool{},
 		Describe:     func(string) sdk.PermissionCheck { return sdk.PermissionCheck{} },
@@ -48,7 +48,7 @@ func (d *desk) agent() *runner.Agent {
 		CheckInput:   func(ev wire.Event) (json.RawMessage, *sdk.Error) { return ev.Data, nil },
 		CheckAnswer: func(c core.Call, ev wire.Event, _ string) (runner.Answer, *sdk.Error) {
 			return runner.Answer{Data: ev.Data, Decision: &sdk.PermissionDecision{
-				Decision: sdk.DecisionAllow, ArgsHash: c.Gate.ArgsHash, Args: ev.Data,
+				Decision: sdk.DecisionAllow, ArgsHash: c.Permission.ArgsHash, Args: ev.Data,
 			}}, nil
 		},
 		Phases: []sdk.Hook{{Name: "watch", AfterToolExecute: func(_ context.Context, o sdk.ToolOutcome) (sdk.ToolEffects, error) {

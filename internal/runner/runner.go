@@ -123,7 +123,7 @@ type Runner struct {
 
 // Stats count what happened since the start.
 type Stats struct {
-	// ModelCalls were made; RepeatedModelCalls were made although one for the same step had been made before.
+	// ModelCalls were made; RepeatedModelCalls were made although one for the same turn had been made before.
 	ModelCalls, RepeatedModelCalls atomic.Int64
 	Entries, Bytes                 atomic.Int64
 	Conflicts, Takeovers, Stale    atomic.Int64

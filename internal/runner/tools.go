@@ -21,15 +21,15 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 		}
 		return core.Began{Calls: ids}, nil
 	}
-	if len(act.Gate) > 0 {
-		return a.gateHeld(ctx, act.Gate)
+	if len(act.Judge) > 0 {
+		return a.judgeHeld(ctx, act.Judge)
 	}
 	results := make([]core.Result, len(act.Run))
 	asks := make([]*core.Ask, len(act.Run))
-	var s step
+	var s hookEffects
 	var runs []func()
 	for i, c := range act.Run {
-		closed, err := a.gateAgain(ctx, &s, c)
+		closed, err := a.judgeAgain(ctx, &s, c)
 		switch {
 		case err != nil:
 			return nil, err
@@ -57,12 +57,12 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 	return returned, nil
 }
 
-// gateHeld asks the hooks about calls of services that people have allowed, before anything else: those that pass are sent.
-func (a *activation) gateHeld(ctx context.Context, held []core.Call) (core.Event, error) {
-	var s step
+// judgeHeld asks the hooks about calls of services that people have allowed, before anything else: those that pass are sent.
+func (a *activation) judgeHeld(ctx context.Context, held []core.Call) (core.Event, error) {
+	var s hookEffects
 	var ev core.Returned
 	for _, c := range held {
-		closed, err := a.gateAgain(ctx, &s, c)
+		closed, err := a.judgeAgain(ctx, &s, c)
 		switch {
 		case err != nil:
 			return nil, err
@@ -87,7 +87,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 			result, ask = fail(sdk.Errorf(sdk.CodeTool, "%s crashed", c.Tool).WithCause(fmt.Errorf("panic: %v", p))), nil
 		}
 	}()
-	a.live(wire.LiveToolStarted, a.state.Interactions, map[string]string{"call": c.ID, "tool": c.Tool})
+	a.live(wire.LiveToolStarted, a.state.Turns, map[string]string{"call": c.ID, "tool": c.Tool})
 	tool, ok := a.agent.Inline[c.Tool]
 	args, known := a.state.Arguments(c.ID)
 	if away := a.agent.Core.Away(c.Tool); away != nil {

@@ -23,13 +23,13 @@ func (a *activation) calling(req *sdk.ModelRequest, purpose string) {
 	if purpose != "" {
 		started["purpose"] = purpose
 	}
-	a.live(wire.LiveTurnStarted, a.state.Interactions+1, started)
+	a.live(wire.LiveTurnStarted, a.state.Turns+1, started)
 }
 
 // called tells what the call used, and the run with it.
 func (a *activation) called(reply *sdk.ModelReply) {
 	u, run := reply.Usage, a.state.Usage
-	a.live(wire.LiveUsage, a.state.Interactions+1, map[string]any{
+	a.live(wire.LiveUsage, a.state.Turns+1, map[string]any{
 		modelMember: reply.Model, "prompt": u.Prompt, "completion": u.Completion, "total": u.Prompt + u.Completion,
 		"run": sdk.Usage{Prompt: run.Prompt + u.Prompt, Completion: run.Completion + u.Completion},
 	})

@@ -80,7 +80,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 	for _, n := range s.Notes {
 		d.Unsaid = append(d.Unsaid, n.Text)
 	}
-	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Interactions, s.Usage, s.Units, s.Spec, s.System
+	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Turns, s.Usage, s.Units, s.Spec, s.System
 	if d.Purged = s.Purged; d.Purged != nil {
 		d.Started = 0 // nobody knows any more
 	}

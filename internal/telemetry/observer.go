@@ -71,7 +71,7 @@ func (o observer) Begin(ctx context.Context, m *runner.Message) context.Context 
 // Loaded implements runner.Observer.
 func (o observer) Loaded(ctx context.Context, h *core.Head, at int64) string {
 	a := activationOf(ctx)
-	if a.status, a.at, a.steps, a.takeovers = h.Status, at, h.Interactions, takeovers(h); h.Agent != "" {
+	if a.status, a.at, a.steps, a.takeovers = h.Status, at, h.Turns, takeovers(h); h.Agent != "" {
 		a.agent = h.Agent
 	}
 	a.remember(h)
@@ -162,7 +162,7 @@ func (o observer) Appended(ctx context.Context, e *core.Entry, size int) {
 	if a.status == "" {
 		o.metrics.started.Add(ctx, 1, agent)
 	}
-	if n := h.Interactions - a.steps; n > 0 {
+	if n := h.Turns - a.steps; n > 0 {
 		o.metrics.steps.Add(ctx, int64(n), agent)
 	}
 	taken := takeovers(h)
@@ -174,12 +174,12 @@ func (o observer) Appended(ctx context.Context, e *core.Entry, size int) {
 		a.span.SetName(operationAgent + " " + h.Agent)
 		a.span.SetAttributes(keyOIAgent.String(h.Agent), keyAgent.String(h.Agent))
 	}
-	a.status, a.at, a.steps, a.takeovers, a.agent = h.Status, e.At, h.Interactions, taken, h.Agent
+	a.status, a.at, a.steps, a.takeovers, a.agent = h.Status, e.At, h.Turns, taken, h.Agent
 	a.remember(h)
 	if a.span == nil {
 		return
 	}
-	a.span.SetAttributes(keyStatus.String(string(h.Status)), keyStep.Int(h.Step))
+	a.span.SetAttributes(keyStatus.String(string(h.Status)), keyStep.Int(h.Round))
 	if taken > 0 {
 		a.span.SetAttributes(keyTakeovers.Int(taken))
 	}

@@ -88,7 +88,7 @@ func (w *Worker) list(ctx context.Context, agent string, q wire.ListQuery) (wire
 func summaryOf(last *core.Entry) wire.RunStatus {
 	h := &last.Head
 	s := wire.RunStatus{
-		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Code: h.ReasonCode, Revision: last.Rev, Turns: h.Interactions,
+		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Code: h.ReasonCode, Revision: last.Rev, Turns: h.Turns,
 		Usage: h.Usage, Units: h.Units, Init: h.Init.Token, Called: h.Init.Reply != nil, Initiator: h.Init.Who, Updated: last.At,
 		Deadline: h.Deadline,
 	}

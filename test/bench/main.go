@@ -145,7 +145,7 @@ func (s *system) bytes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		step[journal[i].Head.Interactions] += size
+		step[journal[i].Head.Turns] += size
 	}
 	if err := report("turn", 10, step[10], 100, step[100]); err != nil {
 		return err

@@ -143,10 +143,10 @@ var mutants = []mutant{
 	{"whoever started the run may decide", condition(step+"refuse", "FourEyes", "false"), simulator},
 	{"one approver counts twice", condition(step+"refuse", "Allowed", "false"), simulator},
 	{"the first of several approvers is enough", condition(step+"decided", "Allowed Quorum", "false"), simulator},
-	{"one of several approvers grants more than the call", around(core+"Gate.agree", "wanted := *d\noriginal(d, ev)\n*d = wanted"), simulator},
+	{"one of several approvers grants more than the call", around(core+"PermissionState.agree", "wanted := *d\noriginal(d, ev)\n*d = wanted"), simulator},
 	{"a decision for a tool releases what its author may not decide", around(core+"Call.coveredBy", "return true"), simulator},
 	{"a grant covers what another domain decides on", condition("sdk.PermissionTerms.Unmet", "asks", "true"), simulator},
-	{"a denied call is made", call(step+"carryDecision", "deny denial", "t.release(gated, tool, d)"), simulator},
+	{"a denied call is made", call(step+"carryDecision", "deny denial", "t.release(call, tool, d)"), simulator},
 	{
 		"what nobody decides is allowed",
 		call(step+"undecided", "deny", "t.release(&h.Calls[h.call(g.Call)], t.spec.tool(c.Tool), d)"), simulator,

@@ -44,7 +44,7 @@ func editRefused(t *testing.T, h *harness.Harness, r harness.Run, request *harne
 	t.Helper()
 	h.PublishAs("bob", request, edit(request, args))
 	h.Until(r, "the refusal", func(s core.State) bool {
-		return s.Status == core.StatusDone || len(s.Calls) == 2 && s.Calls[1].Gate.Refusals == 1
+		return s.Status == core.StatusDone || len(s.Calls) == 2 && s.Calls[1].Permission.Refusals == 1
 	})
 	h.NoCall("calc.add")
 	refused := refusals(h, r)

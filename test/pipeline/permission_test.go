@@ -128,7 +128,7 @@ func TestPermission_DecisionsThatDoNotCount(t *testing.T) {
 		{Decision: sdk.DecisionAllow, ArgsHash: hash, Scope: sdk.ScopeTool},
 	} {
 		h.PublishAgain(request, request.Response(sdk.TypePermissionDecided, d))
-		h.Until(r, "the refusal", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Gate.Refusals == i+1 })
+		h.Until(r, "the refusal", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Permission.Refusals == i+1 })
 	}
 	allowed := sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash}
 	h.PublishAgain(request, request.Response(sdk.TypePermissionDecided, allowed))
@@ -166,7 +166,7 @@ func TestPermission_NobodyElseEndsTheRunWithAnError(t *testing.T) {
 	broken := request.Response(wire.ErrorType(sdk.TypePermissionRequest), wire.Problem{ErrorName: "broken", ErrorMessage: "cannot decide"})
 	broken.ID = "error-1"
 	h.PublishAs("bob", request, broken)
-	h.Until(r, "the refusal", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Gate.Refusals == 1 })
+	h.Until(r, "the refusal", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Permission.Refusals == 1 })
 	hash, _ := request.Data()["args_sha256"].(string)
 	h.PublishAs("anna", request, request.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash}))
 	h.Call("calc.add").Answer("calc.added", sum(3))
@@ -270,11 +270,11 @@ func TestPermission_ASignatureCountsOnce(t *testing.T) {
 	}
 	annaAllows, carlAllows := signed(annas, "anna-1"), signed(carls, "carl-1")
 	h.PublishAs("anna", request, annaAllows)
-	h.Until(r, "the first approval", func(s core.State) bool { return len(s.Calls) == 2 && len(s.Calls[1].Gate.Allowed) == 1 })
+	h.Until(r, "the first approval", func(s core.State) bool { return len(s.Calls) == 2 && len(s.Calls[1].Permission.Allowed) == 1 })
 	h.PublishAs("bob", request, annaAllows)
-	h.Until(r, "the refusal", func(s core.State) bool { return s.Calls[1].Gate.Refusals == 1 })
+	h.Until(r, "the refusal", func(s core.State) bool { return s.Calls[1].Permission.Refusals == 1 })
 	h.PublishAs("bob", request, carlAllows)
-	h.Until(r, "the refusal of a key that is another's", func(s core.State) bool { return s.Calls[1].Gate.Refusals == 2 })
+	h.Until(r, "the refusal of a key that is another's", func(s core.State) bool { return s.Calls[1].Permission.Refusals == 2 })
 	h.NoCall("calc.add")
 	h.PublishAs("carl", request, carlAllows)
 	h.Call("calc.add").Answer("calc.added", sum(3))

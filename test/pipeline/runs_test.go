@@ -36,7 +36,7 @@ func TestAnswers_DuplicatedAndReorderedChangeNothingTwice(t *testing.T) {
 	for i := len(calls) - 1; i >= 0; i-- {
 		n := int(calls[i].Data()["a"].(float64)) * 2
 		calls[i].Answer("calc.added", sum(n))
-		h.Until(r, "answered", func(s core.State) bool { return len(s.Results) >= len(calls)-i || s.Interactions > 1 })
+		h.Until(r, "answered", func(s core.State) bool { return len(s.Results) >= len(calls)-i || s.Turns > 1 })
 		again := calls[i].Response("calc.added", sum(99))
 		again.ID = "another"
 		h.PublishAgain(calls[i], again)

@@ -37,7 +37,7 @@ var update = flag.Bool("update", false, "write the history of journals that have
 // specOf is the agent of a recorded journal, as far as Next and Step look at it here.
 func specOf(file string) *core.Spec {
 	s := &core.Spec{
-		Name: "travel.desk", Type: "travel.desk", OutputType: "travel.desk.done", MaxInteractions: 20, StaleAfter: 180_000,
+		Name: "travel.desk", Type: "travel.desk", OutputType: "travel.desk.done", MaxTurns: 20, StaleAfter: 180_000,
 		PermissionSchema: "#/agentd/permission/request/1.0.0",
 		Tools: []core.Tool{
 			{Name: "charge", Kind: core.CallInline, AtMostOnce: true},
@@ -66,7 +66,7 @@ func specOf(file string) *core.Spec {
 			{Section: sdk.SectionRetrieval, Service: service("retrieval")},
 		}
 	case "permission_gates":
-		s.Hooked, s.Gates = true, true
+		s.Hooked, s.HooksJudge = true, true
 	case "no_tool_call":
 		s.NoToolCall = core.NoToolCall{Remind: true, Limit: 2}
 	}
@@ -322,11 +322,11 @@ func answer(h *core.Head, f core.Effect) core.Answered {
 		},
 	}
 	for _, c := range h.Calls {
-		if c.ID == f.Call && c.Gate != nil {
-			ev.Decision = &sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: c.Gate.ArgsHash}
-			ev.Who = fmt.Sprintf("approver-%d", len(c.Gate.Allowed))
-			if len(c.Gate.Approvers) > 0 {
-				ev.Who = c.Gate.Approvers[len(c.Gate.Allowed)]
+		if c.ID == f.Call && c.Permission != nil {
+			ev.Decision = &sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: c.Permission.ArgsHash}
+			ev.Who = fmt.Sprintf("approver-%d", len(c.Permission.Allowed))
+			if len(c.Permission.Approvers) > 0 {
+				ev.Who = c.Permission.Approvers[len(c.Permission.Allowed)]
 			}
 			ev.EventID += " of " + ev.Who
 		}
@@ -411,8 +411,8 @@ func work(spec *core.Spec, s *core.State) core.Event {
 		if len(next.Begin) > 0 {
 			return core.Began{Calls: ids(next.Begin)}
 		}
-		if len(next.Gate) > 0 {
-			return core.Returned{Passed: ids(next.Gate)}
+		if len(next.Judge) > 0 {
+			return core.Returned{Passed: ids(next.Judge)}
 		}
 		var results []core.Result
 		for _, c := range next.Run {

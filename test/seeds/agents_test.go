@@ -48,7 +48,7 @@ func contextRecord(t *testing.T) {
 		state := h.Suspended(sub, 1)
 		history++ // the call
 		equal(t, "subject and delegation", []any{state.Run, state.Init.DelegatedBy}, []any{sub.Subject, by})
-		equal(t, "interactions and messages", []int{state.Interactions, len(state.History)}, []int{hop + 1, history})
+		equal(t, "interactions and messages", []int{state.Turns, len(state.History)}, []int{hop + 1, history})
 		call := h.Call("shop.find")
 		equal(t, "subject of the call", call.Event.Subject, sub.Subject)
 		call.Answer("shop.find.done", value("it"))
@@ -63,7 +63,7 @@ func contextRecord(t *testing.T) {
 	}
 	end := h.State(sub)
 	equal(t, "delegation at the end", end.Init.DelegatedBy, by)
-	equal(t, "interactions at the end", end.Interactions, 3)
+	equal(t, "interactions at the end", end.Turns, 3)
 }
 
 // delegation is row B8.

@@ -213,7 +213,7 @@ func persistOnSuspension(t *testing.T) {
 	equal(t, "access control", state.Init.AccessControl, "role:buyer")
 	equal(t, "subject", state.Run, r.Subject)
 	equal(t, "system prompt", state.System, "You sell.")
-	equal(t, "interactions", state.Interactions, 1)
+	equal(t, "interactions", state.Turns, 1)
 	equal(t, "units", state.Units, sdk.Units(1_000_000))
 	equal(t, "messages", state.Messages(), []sdk.Message{
 		{Role: sdk.RoleUser, Seen: 1, Content: []sdk.Content{{Kind: sdk.ContentText, Text: "hello"}}},

@@ -66,7 +66,7 @@ func contextServices(t *testing.T) {
 			t.Errorf("the history has %q", m.PlainText())
 		}
 	}
-	equal(t, "interactions", h.State(r).Interactions, 2)
+	equal(t, "interactions", h.State(r).Turns, 2)
 }
 
 // missingContextSection lets a service fail: the model is told, and the run goes on.

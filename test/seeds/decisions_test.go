@@ -97,7 +97,7 @@ func decisionsDrained(t *testing.T) {
 		Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte(`{"n":9}`)),
 	})
 	h.PublishAgain(asked, stray)
-	h.Until(r, "the decision is recorded", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Gate.Refusals == 1 })
+	h.Until(r, "the decision is recorded", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Permission.Refusals == 1 })
 	h.NoCall("shop.find")
 	good := allow
 	good.ArgsHash, _ = asked.Data()["args_sha256"].(string)

@@ -88,7 +88,7 @@ func interactionCounter(t *testing.T) {
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
 	for made := range 2 {
-		equal(t, "interactions of the suspended run", h.Suspended(r, 1).Interactions, made+1)
+		equal(t, "interactions of the suspended run", h.Suspended(r, 1).Turns, made+1)
 		h.Restart()
 		h.Call("shop.find").Answer("shop.find.done", value("it"))
 		await(t, "the model is asked again", func() bool { return len(model.Requests()) == made+2 })
@@ -100,7 +100,7 @@ func interactionCounter(t *testing.T) {
 	}
 	equal(t, "interactions that the model is told", counted,
 		[]sdk.Interactions{{Current: 0, Max: 3}, {Current: 1, Max: 3}, {Current: 2, Max: 3, Exhausted: true}})
-	equal(t, "interactions at the end", h.State(r).Interactions, 3)
+	equal(t, "interactions at the end", h.State(r).Turns, 3)
 }
 
 // seenCountUpdate is row A22.
@@ -211,7 +211,7 @@ func priorityBatches(t *testing.T) {
 	h.Suspended(r, 2)
 	h.Call("shop.pay").Answer("shop.pay.done", value("paid"))
 	h.Call("shop.refund").Answer("shop.refund.done", value("refunded"))
-	h.Until(r, "in the next round", func(s core.State) bool { return s.Step == 2 && s.Status == core.StatusWaiting })
+	h.Until(r, "in the next round", func(s core.State) bool { return s.Round == 2 && s.Status == core.StatusWaiting })
 
 	var made []string
 	for _, c := range uses(t, asked(t, model, 2)[1].Messages, 2) {

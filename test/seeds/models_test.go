@@ -124,7 +124,7 @@ func truncation(t *testing.T) {
 	equal(t, "what it goes on with", []string{shown[len(shown)-4].PlainText(), shown[len(shown)-2].PlainText()}, []string{"the answer ", "is "})
 	equal(t, "pauses", len(*slept), 0)
 	state := h.State(r)
-	equal(t, "one interaction with the tokens of both replies", []any{state.Interactions, state.Usage.Completion}, []any{1, int64(2)})
+	equal(t, "one interaction with the tokens of both replies", []any{state.Turns, state.Usage.Completion}, []any{1, int64(2)})
 	equal(t, "what the run keeps", len(h.Messages(r)), 2)
 
 	endless := &flaky{steps: []modelStep{replies(cut)}}

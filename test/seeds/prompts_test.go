@@ -199,6 +199,6 @@ func compaction(t *testing.T) {
 	requests := script.Requests()
 	last := requests[len(requests)-1]
 	ordered(t, last.Messages[0].PlainText(), "<summary>", "I noted things.")
-	equal(t, "interactions", h.State(r).Interactions, 5)
+	equal(t, "interactions", h.State(r).Turns, 5)
 	equal(t, "units", h.State(r).Units, sdk.Units(1_000_000*(5+len(summaries))))
 }

@@ -148,7 +148,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 		Name: name, Digest: own.digest, Type: contract, OutputType: contract + ".done",
 		Schema: "#/" + name + "/1.0.0", ErrorSchema: "#/error/1.0.0", TurnSchema: "#/turn/1.0.0",
 		QuestionSchema: "#/question/1.0.0",
-		Converse:       converse, StopOn: []string{"finish"}, MaxInteractions: 1 + min(s.pick(3), s.pick(4)+s.pick(2)),
+		Converse:       converse, StopOn: []string{"finish"}, MaxTurns: 1 + min(s.pick(3), s.pick(4)+s.pick(2)),
 		RunDeadline: int64(5+s.pick(60)) * minute, TurnTimeout: int64(2+s.pick(20)) * minute,
 		StaleAfter: silence + 2*ackWait, Tools: tools,
 	}

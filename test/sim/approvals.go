@@ -172,12 +172,12 @@ func (s *simulation) guard(a *runner.Agent) {
 
 // gated has the calls of an agent checked.
 func (s *simulation) gated(a *runner.Agent, p policy) {
-	a.Core.Gated, a.Core.PermissionSchema = true, "#/permission/1.0.0"
+	a.Core.NeedsRulings, a.Core.PermissionSchema = true, "#/permission/1.0.0"
 	a.Permissions = gate{s.manager, p}
 	a.Describe = func(string) sdk.PermissionCheck { return sdk.PermissionCheck{} }
 	s.policies[a.Core.Digest] = p
 	if s.pick(3) == 0 {
-		a.Core.Hooked, a.Core.Gates = true, true
+		a.Core.Hooked, a.Core.HooksJudge = true, true
 		a.Phases = []sdk.Hook{{Name: "gate", BeforeToolExecute: s.judge}}
 	}
 }

@@ -71,7 +71,7 @@ func (h *hooks) committed(key wire.RunKey, e *core.Entry) {
 		return
 	}
 	counted := string(e.Head.HookState(countHook))
-	if want := fmt.Sprint(e.Head.Interactions); e.Head.Status != core.StatusDone && e.Head.Interactions > 0 && counted != want {
+	if want := fmt.Sprint(e.Head.Turns); e.Head.Status != core.StatusDone && e.Head.Turns > 0 && counted != want {
 		h.violate("I2", "run %s: entry %d: a hook has counted %s replies of %s", key, e.Rev, counted, want)
 	}
 	for _, m := range e.Messages {

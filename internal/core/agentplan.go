@@ -18,8 +18,8 @@ func (s *State) Plan() json.RawMessage {
 	return nil
 }
 
-// planned is an agent's plan as a live event tells it.
-type planned struct {
+// agentPlan is an agent's plan as a live event tells it.
+type agentPlan struct {
 	Call string          `json:"call"`
 	Plan json.RawMessage `json:"plan"`
 }
@@ -27,6 +27,6 @@ type planned struct {
 // plan tells of a plan that was written down.
 func (m *milestones) plan(r *Result) {
 	if r.Kind == ResultInline && !r.Error && toolOf(m.entry, r.Call) == sdk.ToolUpdatePlan {
-		m.append(MilestonePlan, planned{Call: r.Call, Plan: r.Data})
+		m.append(MilestonePlan, agentPlan{Call: r.Call, Plan: r.Data})
 	}
 }
