@@ -16,3 +16,4 @@ go test -vet=off $race ./test/sim -run 'TestSimulation$' -sim.seeds=200
 # Most tests wait for a disk, a lease or a timer, not for a processor: more of them run at once than there are processors.
 go test -vet=off $race -timeout 9m -parallel 4 $(go list ./... | grep -vE '/(internal/core|test/sim)$')
 (cd examples/traveldesk && go test -vet=off $race ./...)
+(cd test/outside && go test -vet=off $race ./...)
