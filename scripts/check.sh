@@ -5,5 +5,5 @@ cd "$(dirname "$0")/.."
 . scripts/tests.sh
 
 find_redis
-go test ./cmd/... ./internal/... ./sdk/... ./scripts ./test/mutants
-go test ./test/sim -run 'TestSimulation$'
+go test -vet=off ./cmd/... ./internal/... ./sdk/... ./scripts ./test/mutants
+go test -vet=off ./test/sim -run 'TestSimulation$'

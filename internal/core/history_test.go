@@ -19,7 +19,10 @@ import (
 // ownChoice says that the flags of rapid were set by whoever runs the tests.
 var ownChoice bool
 
-// TestMain makes the property tests of this package reproducible and thorough by default. For more, and others:
+// defaultHistories are enough to see every transition of the documents.
+const defaultHistories = "1000"
+
+// TestMain makes the property tests of this package reproducible. For more histories, and others:
 //
 //	go test ./internal/core -run TestHistories -rapid.checks=200000 -rapid.seed=42
 func TestMain(m *testing.M) {

@@ -40,7 +40,7 @@ func (h histories) try(ctx context.Context, overlay, dir string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	play := exec.CommandContext(ctx, binary, "-test.run=TestSimulation$", "-test.timeout=10m", "-test.cpu=1",
+	play := exec.CommandContext(ctx, binary, "-test.run=TestSimulation$", "-test.timeout=1h", "-test.cpu=1",
 		"-sim.shrink=false", fmt.Sprint("-sim.seeds=", int(h)))
 	out, err := play.CombinedOutput()
 	if err == nil {
