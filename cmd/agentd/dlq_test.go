@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"agentd/cmd/agentd/dlq"
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/show"
@@ -46,11 +45,11 @@ func (s *system) post(nc *nats.Conn, subject string, data []byte) {
 }
 
 // letters waits until there are n dead letters and returns them.
-func (s *system) letters(n int, args ...string) []dlq.Letter {
+func (s *system) letters(n int, args ...string) []show.Letter {
 	s.t.Helper()
 	for deadline := time.Now().Add(wait); ; <-time.After(20 * time.Millisecond) {
 		out, _ := s.expect(cli.ExitOK, append([]string{"dlq", "list", "-o", "json"}, args...)...)
-		var list []dlq.Letter
+		var list []show.Letter
 		if err := json.Unmarshal([]byte(out), &list); err != nil {
 			s.t.Fatalf("%v in %s", err, out)
 		}

@@ -6,12 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/client"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/contracts"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
 )
 

@@ -9,17 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/requests"
-	"agentd/internal/show"
-
-	"agentd/sdk/client"
-
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"agentd/internal/desk"
 	"agentd/internal/harness"
+	"agentd/internal/requests"
+	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
 )
 

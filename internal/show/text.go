@@ -5,12 +5,15 @@ package show
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"golang.org/x/text/width"
+
+	"agentd/sdk"
 )
 
 // LineMax is the most columns of a text or of data in one line.
@@ -163,6 +166,22 @@ func Count(n int, what string) string {
 		what = stem + "ie"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Problem is what an error says to people: its message without its code, its cause, and its faults.
+func Problem(err error) string {
+	e, ok := errors.AsType[*sdk.Error](err)
+	if !ok {
+		return err.Error()
+	}
+	text := e.Message
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	for _, f := range e.Faults {
+		text += "; " + f.String()
+	}
+	return text
 }
 
 // ShellQuote makes text one word of a shell.

@@ -12,18 +12,16 @@ import (
 	"strconv"
 	"strings"
 
-	"agentd/internal/requests"
-
-	"agentd/sdk/client"
-
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/contracts"
+	"agentd/internal/requests"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/client"
 )
 
 func answerCommand(a *cli.App, f *approvalsFlags) *cobra.Command {

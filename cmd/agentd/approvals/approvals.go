@@ -99,7 +99,7 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 		Conn: c.Conn, Domains: domains, Contracts: c.Config.Contracts, SigningKey: sign, Logger: a.QuietLogger(),
 	})
 	if err != nil {
-		return c.CloseAfter(cli.ExplainStore(err))
+		return c.CloseAfter(err)
 	}
 	defer d.Close()
 	return c.CloseAfter(do(&deskClient{Desk: d, conn: c, approver: who}))

@@ -7,15 +7,13 @@ import (
 	"io"
 	"time"
 
-	"agentd/internal/requests"
-
-	"agentd/sdk/client"
-
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/requests"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/client"
 )
 
 // decided is what a decision became, for people and scripts.

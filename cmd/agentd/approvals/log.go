@@ -3,6 +3,7 @@ package approvals
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -59,7 +60,7 @@ func logAll(ctx context.Context, a *cli.App) error {
 		}
 		keys = append(keys, wire.NewRunKey(r.Run))
 	}
-	return c.CloseAfter(cli.Join(printLog(ctx, a, c, store, keys), store.Close()))
+	return c.CloseAfter(errors.Join(printLog(ctx, a, c, store, keys), store.Close()))
 }
 
 func printLog(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store, keys []wire.RunKey) error {
@@ -77,10 +78,10 @@ func printLog(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store
 		records = append(records, of...)
 		refused.Of(entries)
 	}
-	err := cli.ExplainDLQ(refused.Read(ctx, c.Conn, func(r audit.LogRecord) error {
+	err := refused.Read(ctx, c.Conn, func(r audit.LogRecord) error {
 		records = append(records, r.Of(records))
 		return nil
-	}))
+	})
 	if err != nil {
 		return err
 	}

@@ -9,18 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/requests"
-
-	"agentd/sdk/client"
-
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/desk/screen"
+	"agentd/internal/requests"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/client"
 )
 
 func watchCommand(a *cli.App, f *approvalsFlags) *cobra.Command {

@@ -74,7 +74,7 @@ func verifyCommand(a *cli.App) *cobra.Command {
 func verify(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store, runs []string, since time.Time) error {
 	auditor, err := live.New(ctx, c.Conn, store)
 	if err != nil {
-		return cli.ExplainStore(err)
+		return err
 	}
 	list := violationList{a: a, names: map[string]string{}}
 	if len(runs) == 0 {
@@ -91,7 +91,7 @@ func verify(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store, 
 		}
 	}
 	if err != nil {
-		return cli.Join(cli.ExplainStore(err), list.abandon())
+		return errors.Join(err, list.abandon())
 	}
 	return list.end(auditor.Counts)
 }

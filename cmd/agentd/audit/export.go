@@ -71,11 +71,11 @@ func exportTrail(ctx context.Context, a *cli.App, c *cli.Client, store runner.St
 		refused.Of(entries[:i+1])
 		lastDigest = digest
 	}
-	err = cli.ExplainDLQ(refused.Read(ctx, c.Conn, func(r audit.LogRecord) error {
+	err = refused.Read(ctx, c.Conn, func(r audit.LogRecord) error {
 		r = r.Of(l.Records)
 		r.Entry = lastDigest
 		return trail.Record(r)
-	}))
+	})
 	if err != nil {
 		return err
 	}

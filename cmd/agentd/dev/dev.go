@@ -12,12 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/broker/embedded"
-
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
 	"agentd/internal/config"
 	"agentd/internal/contracts"
 	"agentd/internal/setup"

@@ -10,11 +10,9 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
-	"agentd/internal/core"
+	"agentd/internal/deadletter"
 	"agentd/internal/runner"
 	"agentd/internal/show"
-	"agentd/sdk"
-	"agentd/sdk/wire"
 )
 
 func redriveCommand(a *cli.App) *cobra.Command {
@@ -33,8 +31,8 @@ func redriveCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.WithStore(cmd.Context(), func(c *cli.Client, store runner.Store) error {
-				return eachLetter(cmd.Context(), a, c, chosen, func(l *Letter) (string, error) {
-					return redrive(cmd.Context(), c, store, l)
+				return eachLetter(cmd.Context(), a, c, chosen, func(l *deadletter.Letter) (string, error) {
+					return l.Redrive(cmd.Context(), c.Conn, store)
 				})
 			})
 		},
@@ -62,8 +60,8 @@ func dropCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.CloseAfter(eachLetter(cmd.Context(), a, c, chosen, func(l *Letter) (string, error) {
-				return "dropped", c.SettleLetter(cmd.Context(), l.raw, "dropped")
+			return c.CloseAfter(eachLetter(cmd.Context(), a, c, chosen, func(l *deadletter.Letter) (string, error) {
+				return "dropped", c.SettleLetter(cmd.Context(), l.Letter, "dropped")
 			}))
 		},
 	}
@@ -100,16 +98,16 @@ func (f letterFlags) choose(args []string) (choice, error) {
 }
 
 // eachLetter does something with every chosen dead letter. One that fails does not keep the others.
-func eachLetter(ctx context.Context, a *cli.App, c *cli.Client, chosen choice, do func(*Letter) (string, error)) error {
+func eachLetter(ctx context.Context, a *cli.App, c *cli.Client, chosen choice, do func(*deadletter.Letter) (string, error)) error {
 	all := []handled{}
 	handle := func(sequence uint64) {
-		l, err := letter(ctx, c, sequence) // anew, with its body if that was omitted
+		l, err := deadletter.Get(ctx, c.Conn, sequence) // anew, with its body if that was omitted
 		h := handled{Sequence: sequence}
 		if err == nil {
 			h.Done, err = do(l)
 		}
 		if err != nil {
-			h.Done, h.Problem = "", messageOf(err)
+			h.Done, h.Problem = "", show.Problem(err)
 		}
 		all = append(all, h)
 		showHandled(a, h)
@@ -120,13 +118,13 @@ func eachLetter(ctx context.Context, a *cli.App, c *cli.Client, chosen choice, d
 	var err error
 	if len(chosen.named) == 0 {
 		err = c.Letters(ctx, chosen.filter, func(b broker.Letter) (bool, error) {
-			if chosen.flags.matches(letterOf(c.Subjects(), b)) {
+			if chosen.flags.matches(deadletter.Of(c.Subjects(), b)) {
 				handle(b.Sequence)
 			}
 			return ctx.Err() == nil, ctx.Err()
 		})
 	}
-	return reportHandled(a, all, cli.ExplainDLQ(err))
+	return reportHandled(a, all, err)
 }
 
 // showHandled prints what became of one dead letter, when it did.
@@ -148,7 +146,7 @@ func reportHandled(a *cli.App, all []handled, err error) error {
 		return nil
 	})
 	if err != nil || printing != nil {
-		return cli.Join(err, printing)
+		return errors.Join(err, printing)
 	}
 	for _, h := range all {
 		if h.Problem != "" {
@@ -156,107 +154,4 @@ func reportHandled(a *cli.App, all []handled, err error) error {
 		}
 	}
 	return nil
-}
-
-// redrive publishes a dead letter's message again, and then removes the letter: who is interrupted in between does it
-// once more, which is harmless.
-func redrive(ctx context.Context, c *cli.Client, store runner.Store, l *Letter) (string, error) {
-	if err := redrivable(ctx, store, l); err != nil {
-		return "", err
-	}
-	stream, sequence, err := c.Republish(ctx, l.raw)
-	if err != nil {
-		return "", err
-	}
-	done := fmt.Sprintf("redriven on %s, as message %d of %s", l.Subject, sequence, stream)
-	return done, c.SettleLetter(ctx, l.raw, done)
-}
-
-// redrivable returns nil when publishing the message again may come to more than the first time, else why not.
-func redrivable(ctx context.Context, store runner.Store, l *Letter) error {
-	refuse := func(format string, args ...any) error { return sdk.Errorf(sdk.CodeInvalidEvent, format, args...) }
-	switch {
-	case l.raw.Omitted:
-		return refuse("its body was too large to be kept, and is no longer in %s", l.Stream)
-	case l.Reason == sdk.CodeConflict:
-		return refuse("another event has its place on %s", l.Subject)
-	}
-	switch l.address.Kind {
-	case wire.KindStart, wire.KindIn, wire.KindCtl:
-	case wire.KindOut, wire.KindVoid:
-		return refuse("only workers publish calls; who made this one is told by its timeout, or tries again by itself")
-	case wire.KindFire:
-		return refuse("only timers are published there, by the broker")
-	case "":
-		return refuse("%q is none of this wire's subjects", l.Subject)
-	default:
-		return refuse("only workers publish %s messages", l.address.Kind)
-	}
-	if l.undecodable != nil {
-		return refuse("it still is no event: %s; who published it must send it anew", messageOf(l.undecodable))
-	}
-	last, err := store.Head(ctx, l.key)
-	if errors.Is(err, runner.ErrNotFound) {
-		if l.address.Kind == wire.KindStart {
-			return nil
-		}
-		return refuse("there is no run %s", l.Run)
-	}
-	if err != nil && !errors.Is(err, runner.ErrCorrupt) {
-		return cli.ExplainStore(err)
-	}
-	var entry core.Entry
-	if err == nil {
-		entry, err = core.DecodeEntry(last.Data)
-	}
-	if err == nil && l.Reason == sdk.CodeCorrupt {
-		_, err = runner.New(runner.Options{Store: store}).Journal(ctx, l.key)
-	}
-	if err != nil {
-		return refuse("the journal of run %s still cannot be read: %s", l.Run, err)
-	}
-	return l.useful(&entry.Head)
-}
-
-// useful returns nil when the run with that head can make something of the message, else why not.
-func (l *Letter) useful(h *core.Head) error {
-	refuse := func(format string, args ...any) error { return sdk.Errorf(sdk.CodeInvalidEvent, format, args...) }
-	started := l.address.Kind == wire.KindStart
-	switch {
-	case started && h.Init.Token != l.init():
-		return refuse("another init event started run %s; send this one anew with another subject", h.Run)
-	case h.Status == core.StatusDone && started:
-		return refuse("run %s has ended (%s), and its terminal event stands; send the init event anew with another subject", h.Run, h.Reason)
-	case h.Status == core.StatusDone:
-		return refuse("run %s has ended (%s)", h.Run, h.Reason)
-	case h.Status == core.StatusRunning && h.Driver.Covers(core.Cause{Stream: l.Stream, Sequence: l.Origin}):
-		return refuse("run %s stopped while it was driven under this message, which a copy cannot continue; end it with: agentd runs cancel %s",
-			h.Run, show.ShellQuote(h.Run))
-	case started:
-		return refuse("run %s was started by this event, and is %s", h.Run, h.Status)
-	case l.address.Kind != wire.KindIn:
-		return nil
-	}
-	ref, _ := wire.ParseCallRef(l.address.Call.Call) // what is no call is not open
-	for _, call := range h.Calls {
-		if call.ID == ref.ID && !call.Closed() {
-			return nil
-		}
-	}
-	return refuse("run %s does not wait for call %s", h.Run, l.address.Call.Call)
-}
-
-// runStatus says how the letter's run is, as far as that can be read.
-func runStatus(ctx context.Context, store runner.Store, l *Letter) string {
-	last, err := store.Head(ctx, l.key)
-	if errors.Is(err, runner.ErrNotFound) {
-		return "unknown"
-	}
-	if err == nil {
-		var entry core.Entry
-		if entry, err = core.DecodeEntry(last.Data); err == nil {
-			return show.StatusText(entry.Head.Status, entry.Head.Reason, "")
-		}
-	}
-	return string(show.Unreadable)
 }

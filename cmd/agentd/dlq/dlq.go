@@ -2,19 +2,17 @@
 package dlq
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
+	"agentd/internal/deadletter"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -43,10 +41,9 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.agent, "agent", "", "only messages for this agent")
 	cmd.Flags().StringVar(&f.since, "since", "", "only those of this time until now, such as 90m or 2d")
 	var reasons []string
-	for reason := range advice {
+	for _, reason := range deadletter.Reasons() {
 		reasons = append(reasons, string(reason))
 	}
-	slices.Sort(reasons)
 	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.FixedCompletions(reasons, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
@@ -68,73 +65,17 @@ func (f *letterFlags) filter() (broker.LetterFilter, error) {
 }
 
 // matches reports whether a dead letter is for the run and the agent that were asked for.
-func (f *letterFlags) matches(l *Letter) bool {
-	return (f.run == "" || l.key == wire.NewRunKey(f.run)) && (f.agent == "" || l.Agent == wire.NameToken(f.agent))
+func (f *letterFlags) matches(l *deadletter.Letter) bool {
+	return (f.run == "" || l.Key == wire.NewRunKey(f.run)) && (f.agent == "" || l.Address.Agent == wire.NameToken(f.agent))
 }
 
-// Letter is a dead letter as it is shown.
-type Letter struct {
-	Sequence uint64   `json:"seq"`
-	At       int64    `json:"at"`
-	Reason   sdk.Code `json:"reason"`
-	Detail   string   `json:"detail"`
-	// Agent is the agent's token, Run the run's name or, where nobody says it, its key.
-	Agent string `json:"agent,omitempty"`
-	Run   string `json:"run,omitempty"`
-	// Event and Type are the event's id and type.
-	Event string `json:"event,omitempty"`
-	Type  string `json:"type,omitempty"`
-	// Subject, Stream and Origin are where it came from.
-	Subject  string `json:"subject"`
-	Stream   string `json:"stream"`
-	Origin   uint64 `json:"stream_seq"`
-	Redrives int    `json:"redrives"`
-
-	raw broker.Letter
-	// address and event are zero when the subject or the body cannot be read; undecodable says why of the latter.
-	address     wire.Address
-	event       wire.Event
-	undecodable error
-	key         wire.RunKey
-}
-
-func letterOf(subjects wire.Subjects, b broker.Letter) *Letter {
-	l := &Letter{
-		Sequence: b.Sequence, At: b.At, Reason: b.Reason, Detail: b.Detail, Subject: b.Subject, Stream: b.Stream,
-		Origin: b.Origin, Redrives: b.Redrives, raw: b,
-	}
-	address, err := subjects.Parse(b.Subject)
-	if err == nil {
-		l.address, l.Agent, l.key = address, address.Agent, address.Run
-	}
-	l.event, l.undecodable = wire.DecodeEvent(b.Headers, b.Data)
-	if l.undecodable == nil {
-		l.Event, l.Type = l.event.ID, l.event.Type
-		l.name()
-	}
-	if l.Run == "" && l.key != (wire.RunKey{}) {
-		l.Run = l.key.String()
-	}
-	return l
-}
-
-// name finds the run's name. Only an init event says which run it is for: elsewhere the subject does, and the event's own
-// name of it is a claim.
-func (l *Letter) name() {
-	claimed := l.event.Subject
-	if l.address.Kind == wire.KindStart {
-		if claimed == "" {
-			claimed = wire.DefaultSubject(l.init())
-		}
-		l.key = wire.NewRunKey(claimed)
-	}
-	if claimed != "" && wire.NewRunKey(claimed) == l.key {
-		l.Run = claimed
+// shown is a dead letter as it is listed.
+func shown(l *deadletter.Letter) show.Letter {
+	return show.Letter{
+		Sequence: l.Sequence, At: l.At, Reason: l.Reason, Detail: l.Detail, Agent: l.Address.Agent, Run: l.Run,
+		Event: l.Event.ID, Type: l.Event.Type, Subject: l.Subject, Stream: l.Stream, Origin: l.Origin, Redrives: l.Redrives,
 	}
 }
-
-// init is the token of an init event.
-func (l *Letter) init() string { return wire.InitToken(l.event.Source, l.event.ID) }
 
 func listCommand(a *cli.App) *cobra.Command {
 	var f letterFlags
@@ -168,14 +109,14 @@ func listCommand(a *cli.App) *cobra.Command {
 func list(ctx context.Context, a *cli.App, c *cli.Client, f letterFlags, filter broker.LetterFilter, limit int) error {
 	list := letterList{a: a, limit: limit}
 	err := c.Letters(ctx, filter, func(b broker.Letter) (bool, error) {
-		l := letterOf(c.Subjects(), b)
+		l := deadletter.Of(c.Subjects(), b)
 		if !f.matches(l) {
 			return true, nil
 		}
-		return list.add(l)
+		return list.add(shown(l))
 	})
 	if err != nil {
-		return cli.ExplainDLQ(err)
+		return err
 	}
 	return list.end()
 }
@@ -189,9 +130,7 @@ type letterList struct {
 	more  bool
 }
 
-const letterLine = "%-6s  %-9s  %-18s  %-16s  %-30s  %s\n"
-
-func (p *letterList) add(l *Letter) (bool, error) {
+func (p *letterList) add(l show.Letter) (bool, error) {
 	if p.more = p.limit > 0 && p.n == p.limit; p.more {
 		return false, nil
 	}
@@ -204,31 +143,15 @@ func (p *letterList) add(l *Letter) (bool, error) {
 		}
 		data, err := json.Marshal(l)
 		if err == nil {
-			_, err = io.WriteString(w, before+string(data))
+			_, err = io.WriteString(w, before+string(show.EscapeJSON(data)))
 		}
 		return true, err
 	}
 	if p.n == 1 {
-		fmt.Fprintf(w, letterLine, "SEQ", "WHEN", "REASON", "AGENT", "RUN", "MESSAGE")
+		fmt.Fprintln(w, show.LettersTitle())
 	}
-	_, err := fmt.Fprintf(w, letterLine, strconv.FormatUint(l.Sequence, 10), show.Ago(l.At), show.Line(string(l.Reason), 18),
-		cmp.Or(show.Line(l.Agent, 16), "-"), cmp.Or(show.Line(l.Run, 30), "-"), l.what())
+	_, err := fmt.Fprintln(w, l.Line())
 	return true, err
-}
-
-// what is the message in a few words.
-func (l *Letter) what() string {
-	text := l.Type + " " + l.Event
-	if l.undecodable != nil {
-		text = l.Subject
-	}
-	switch {
-	case l.Redrives == 1:
-		text += " (redriven once)"
-	case l.Redrives > 1:
-		text += fmt.Sprintf(" (redriven %d times)", l.Redrives)
-	}
-	return show.Line(text, 90)
 }
 
 func (p *letterList) end() error {

@@ -105,7 +105,7 @@ func serveHTTP(ctx context.Context, a *cli.App, agents *mcp.Agents, address stri
 		return sdk.Errorf(sdk.CodeConfig, "listen on %s", address).WithCause(err)
 	}
 	if tcp, ok := l.Addr().(*net.TCPAddr); token == "" && (!ok || !tcp.IP.IsLoopback()) {
-		return cli.Join(sdk.Errorf(sdk.CodeConfig, "%s is reached from elsewhere, so %s must have a token that requests bear", address, mcpToken), l.Close())
+		return errors.Join(sdk.Errorf(sdk.CodeConfig, "%s is reached from elsewhere, so %s must have a token that requests bear", address, mcpToken), l.Close())
 	}
 	server := &http.Server{Handler: agents.Handler(token), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)

@@ -9,13 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk/client"
-
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/core"
 	"agentd/internal/mcp"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -79,7 +78,7 @@ func (m *mcpRuns) Await(ctx context.Context, handle string, progress func(string
 	state, err := m.await(ctx, agent, subject, handle, progress)
 	stop()
 	background.Wait()
-	return state, cli.Join(err, following.Close())
+	return state, errors.Join(err, following.Close())
 }
 
 // await waits for the terminal event. While it does not come, the host hears that the run is alive, and the end of a run

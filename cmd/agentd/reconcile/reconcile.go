@@ -63,13 +63,13 @@ func run(ctx context.Context, a *cli.App, f reconcileFlags) error {
 	if err != nil {
 		return c.CloseAfter(err)
 	}
-	return c.CloseAfter(cli.Join(runWith(ctx, a, cfg, c, store, f.dryRun), store.Close()))
+	return c.CloseAfter(errors.Join(runWith(ctx, a, cfg, c, store, f.dryRun), store.Close()))
 }
 
 func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client, store worker.OpenedStore, dryRun bool) error {
 	resolved, err := worker.Resolve(ctx, c.Conn, setup.Agents(cfg))
 	if err != nil {
-		return cli.ExplainStore(err)
+		return err
 	}
 	w, err := worker.New(worker.Options{
 		Conn: c.Conn, Store: store, Agents: resolved, Logger: a.QuietLogger(), Identity: cfg.Identity, Keys: cfg.Keys,
@@ -93,9 +93,6 @@ func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client,
 		fmt.Fprintln(a.Out, findingText(f, dryRun))
 	}
 	report, err := reconcile.Run(ctx, o)
-	if err != nil {
-		err = cli.ExplainStore(err)
-	}
 	printed := a.Print(reconciled{dryRun, report, findings}, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, reportText(report, dryRun))
 		return err

@@ -86,7 +86,7 @@ func startTraced(ctx context.Context, a *cli.App, c *cli.Client, agent string, e
 	ctx, end := shown.Client(ctx, agent, &event)
 	err = start(ctx, a, c, agent, event, f)
 	end(err)
-	return cli.Join(err, shown.Close())
+	return errors.Join(err, shown.Close())
 }
 
 // start publishes the init event and follows its run.

@@ -120,7 +120,7 @@ func stored(ctx context.Context, c *cli.Client, run string, silent []string) (wi
 		return wire.RunStatus{}, err
 	}
 	last, err := cli.Head(ctx, store, run)
-	err = cli.Join(err, store.Close())
+	err = errors.Join(err, store.Close())
 	switch {
 	case err == nil:
 		h := &last.Head

@@ -12,17 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/requests"
-
-	"agentd/sdk/client"
-
 	"go.uber.org/goleak"
 
 	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/internal/desk/hooks"
 	"agentd/internal/harness"
+	"agentd/internal/requests"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
 )
 

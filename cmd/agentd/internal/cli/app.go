@@ -118,10 +118,18 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *
 	} else if errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		code = ExitUsage
 	}
-	if text := err.Error(); text != "" {
-		a.Report(err)
+	if err.Error() != "" {
+		a.Report(withRemedy(err))
 	}
 	return code
+}
+
+// withRemedy says what to do about a server that was not provisioned, which any command can meet.
+func withRemedy(err error) error {
+	if _, known := errors.AsType[*sdk.Error](err); known || !strings.Contains(err.Error(), "stream not found") {
+		return err
+	}
+	return sdk.Errorf(sdk.CodeUnavailable, "the server does not have a stream that this needs; run: agentd provision").WithCause(err)
 }
 
 // The output formats.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -21,14 +22,6 @@ import (
 // Source is what the command line calls itself in events.
 const Source = "agentd.cli"
 
-// ExplainDLQ says what to do about a stream of dead letters that is not there.
-func ExplainDLQ(err error) error {
-	if err != nil && strings.Contains(err.Error(), "stream not found") {
-		return sdk.Errorf(sdk.CodeUnavailable, "the server has no stream of dead letters; run: agentd provision").WithCause(err)
-	}
-	return err
-}
-
 // WithStore calls do with the connection and the store of runs.
 func (a *App) WithStore(ctx context.Context, do func(*Client, runner.Store) error) error {
 	c, err := a.Client(ctx)
@@ -39,7 +32,7 @@ func (a *App) WithStore(ctx context.Context, do func(*Client, runner.Store) erro
 	if err != nil {
 		return c.CloseAfter(err)
 	}
-	return c.CloseAfter(Join(do(c, store), store.Close()))
+	return c.CloseAfter(errors.Join(do(c, store), store.Close()))
 }
 
 // Patience is how long a run may be silent before the command looks for the reason.
@@ -135,7 +128,7 @@ func (a *App) Connect(ctx context.Context, cfg *config.Config) (*Client, error) 
 }
 
 // CloseAfter reports err, and what went wrong with closing.
-func (c *Client) CloseAfter(err error) error { return Join(err, c.Close()) }
+func (c *Client) CloseAfter(err error) error { return errors.Join(err, c.Close()) }
 
 // OpenStore opens the store of runs.
 func (c *Client) OpenStore(ctx context.Context) (worker.OpenedStore, error) {

@@ -19,6 +19,12 @@ func (a *App) Report(err error) {
 		_ = json.NewEncoder(a.Err).Encode(map[string]any{"error": problemOf(err)}) // nowhere left to report to
 		return
 	}
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range several.Unwrap() {
+			a.Report(one)
+		}
+		return
+	}
 	if faults, ok := errors.AsType[config.Faults](err); ok {
 		// One line each, beginning with its place, so that editors can jump there.
 		fmt.Fprintln(a.Err, show.Visible(faults.Error(), true))
@@ -26,7 +32,10 @@ func (a *App) Report(err error) {
 		return
 	}
 	if exit, ok := err.(*exitError); ok { //nolint:errorlint // only what is on top decides about the form
-		err = exit.cause
+		if exit.cause != nil { // else it was reported
+			a.Report(exit.cause)
+		}
+		return
 	}
 	if e, ok := err.(*sdk.Error); ok { //nolint:errorlint // likewise
 		fmt.Fprintln(a.Err, "agentd:", show.Visible(e.Message, true))
@@ -36,7 +45,9 @@ func (a *App) Report(err error) {
 		}
 		return
 	}
-	fmt.Fprintln(a.Err, "agentd:", show.Visible(strings.TrimSpace(err.Error()), true))
+	if text := strings.TrimSpace(err.Error()); text != "" {
+		fmt.Fprintln(a.Err, "agentd:", show.Visible(text, true))
+	}
 }
 
 // PrintFaults prints a line for each fault.

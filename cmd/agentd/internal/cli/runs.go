@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +30,7 @@ func (c *Client) Runs(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
 	for cursor := ""; ; {
 		page, next, err := store.Runs(ctx, cursor, state.MaxPage)
 		if err != nil {
-			return nil, Join(ExplainStore(err), store.Close())
+			return nil, errors.Join(err, store.Close())
 		}
 		for _, stored := range page {
 			row := show.RowOf(stored.Run.String(), stored.Last.Rev, stored.Last.Data)
@@ -45,14 +44,6 @@ func (c *Client) Runs(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
 	}
 }
 
-// ExplainStore says what to do about a store that is not there.
-func ExplainStore(err error) error {
-	if strings.Contains(err.Error(), "stream not found") {
-		return sdk.Errorf(sdk.CodeUnavailable, "the server has no stream of journals; run: agentd provision").WithCause(err)
-	}
-	return err
-}
-
 // Head reads the last entry of a run.
 func Head(ctx context.Context, store runner.Store, run string) (core.Entry, error) {
 	last, err := store.Head(ctx, wire.NewRunKey(run))
@@ -60,7 +51,7 @@ func Head(ctx context.Context, store runner.Store, run string) (core.Entry, erro
 		return core.Entry{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q; see: agentd runs list", run)
 	}
 	if err != nil {
-		return core.Entry{}, ExplainStore(err)
+		return core.Entry{}, err
 	}
 	return core.DecodeEntry(last.Data)
 }
@@ -79,7 +70,7 @@ func (a *App) WithRun(ctx context.Context, run string, do func(*Client, runner.S
 	if err == nil {
 		err = do(c, store, last)
 	}
-	return c.CloseAfter(Join(err, store.Close()))
+	return c.CloseAfter(errors.Join(err, store.Close()))
 }
 
 // CompleteRuns completes the names of runs.

@@ -11,14 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"agentd/sdk/client"
-
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/contracts"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -67,7 +66,7 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 		return err
 	}
 	if err := begin(ctx); err != nil {
-		return cli.Join(err, following.Close())
+		return errors.Join(err, following.Close())
 	}
 	watching, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
@@ -82,7 +81,7 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 	}
 	stop()
 	background.Wait()
-	if err := cli.Join(err, following.Close()); err != nil {
+	if err := errors.Join(err, following.Close()); err != nil {
 		return f.detached(ctx, err)
 	}
 	return printResult(f.a, f.run, event)

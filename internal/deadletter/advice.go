@@ -1,0 +1,41 @@
+package deadletter
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"agentd/sdk"
+)
+
+// advice says for each reason what happened and what an operator can do (docs/dead_letters.md says more).
+var advice = map[sdk.Code]string{
+	sdk.CodeInvalidEvent: "It is no event, or not on a subject of this wire. Who published it must send it anew, in the form of\n" +
+		"docs/wire.md. Then drop this one.",
+	sdk.CodeUnknownRun: "Nothing waits for it: it names a run or a call that does not exist, came on another subject than its\n" +
+		"call's, or claims to answer something else. Mend the service. If the run was lost with its store, restore\n" +
+		"the store and redrive; else drop it.",
+	sdk.CodeContractViolation: "A person's answer does not fit its contract. The run still waits, and they can answer again. Drop it.",
+	sdk.CodeDecisionRefused: "A decision that does not count: too late, by somebody who may not decide, or about other arguments. If\n" +
+		"the request is still open, somebody who may decide can do so. Drop it.",
+	sdk.CodeConflict: "Two histories claim one event, as after a store was rolled back. The event that is there stands, this one\n" +
+		"was never published. Compare them, find out what the store lost (agentd audit verify), then drop it.",
+	sdk.CodePoison: "Workers died over this message again and again, so its run has ended with an error. Look into their logs,\n" +
+		"mend the cause, and start the run again under another name. Then drop it.",
+	sdk.CodeCorrupt: "The run's journal cannot be read; the run was left as it is, and all others go on. Find out what is wrong\n" +
+		"(agentd audit verify RUN) and restore it, then redrive; or end the run: agentd runs cancel RUN",
+	sdk.CodeUnknownAgent: "No worker that reads this stream serves what is called. Serve it; whoever called is told when the call\n" +
+		"times out. Drop it.",
+	sdk.CodeContractMissing: "The contract, or its version, is not known to who was asked. Deploy it. Then drop this one.",
+	sdk.CodeTooLarge:        "It is larger than a limit. Who published it must send less. Drop it.",
+	sdk.CodeInternal:        "A worker could not handle it, and its log says why. Mend the cause and redrive.",
+}
+
+// defaultAdvice is for reasons of other versions.
+const defaultAdvice = "The detail says what is wrong. Mend the cause and redrive, or drop it."
+
+// Advice says what happened to a message that was dead-lettered for a reason, and what an operator can do.
+func Advice(reason sdk.Code) string { return cmp.Or(advice[reason], defaultAdvice) }
+
+// Reasons are those that this version dead-letters for.
+func Reasons() []sdk.Code { return slices.Sorted(maps.Keys(advice)) }

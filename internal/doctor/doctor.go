@@ -1,0 +1,237 @@
+// Package doctor looks for what keeps agentd from keeping its promises: the server, its streams, the store, models, workers.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/internal/setup"
+	"agentd/internal/show"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Examination is what was looked at and found.
+type Examination struct {
+	Examined []string         `json:"examined"`
+	Findings []broker.Finding `json:"findings"`
+
+	cfg  *config.Config
+	conn *broker.Conn
+}
+
+func (e *Examination) examined(format string, args ...any) {
+	e.Examined = append(e.Examined, fmt.Sprintf(format, args...))
+}
+
+func (e *Examination) found(findings ...broker.Finding) { e.Findings = append(e.Findings, findings...) }
+
+// Examine examines what a configuration needs. It connects by connect, and closes that connection.
+func Examine(
+	ctx context.Context, cfg *config.Config, monitor string, connect func(context.Context) (*broker.Conn, error),
+) (*Examination, error) {
+	e := &Examination{Findings: []broker.Finding{}, cfg: cfg}
+	e.models()
+	e.folder()
+	conn, err := connect(ctx)
+	if err != nil {
+		e.unreachable(err)
+		return e, nil
+	}
+	e.conn = conn
+	e.examined("NATS server %s", conn.ServerVersion())
+	return e, errors.Join(e.broker(ctx, monitor), conn.Close())
+}
+
+func (e *Examination) models() {
+	registry, err := setup.Models(e.cfg)
+	if err == nil && len(e.cfg.Agents) > 0 {
+		err = setup.CheckModels(e.cfg, registry)
+		e.examined("models of %s", show.Count(len(e.cfg.Agents), "agent"))
+	}
+	if err == nil {
+		return
+	}
+	// Workers may have keys that this command does not see.
+	f := broker.Finding{Code: "model", Severity: broker.SeverityWarning, Message: err.Error(), Remedy: "correct models: in the configuration"}
+	if problem := sdk.AsError(err); problem.Cause != nil {
+		f.Message, f.Remedy = problem.Cause.Error(), problem.Message
+	}
+	e.found(f)
+}
+
+func (e *Examination) folder() {
+	if e.cfg.NATS.URL != "" {
+		return // nothing embedded is used
+	}
+	e.examined("data folder %s", e.cfg.Data)
+	e.found(broker.CheckFolder(e.cfg.Data)...)
+}
+
+// unreachable says why there is no connection.
+func (e *Examination) unreachable(err error) {
+	problem := sdk.AsError(err)
+	if problem.Code == sdk.CodeConfig {
+		e.found(broker.Finding{
+			Code: "server_version", Severity: broker.SeverityError, Message: problem.Message, Remedy: "upgrade the NATS server",
+		})
+		return
+	}
+	e.found(broker.Finding{
+		Code: "nats_unreachable", Severity: broker.SeverityError, Message: show.Problem(problem),
+		Remedy: "start the server (agentd dev), or correct NATS_URL and NATS_CREDS",
+	})
+}
+
+func (e *Examination) broker(ctx context.Context, monitor string) error {
+	if err := e.registry(ctx); err != nil {
+		return err
+	}
+	p := setup.Plan(e.cfg)
+	if len(p.Agents) == 0 {
+		p.LongestRun = time.Nanosecond // there is no deadline to compare the streams with
+	}
+	findings, err := e.conn.Verify(ctx, p)
+	if err != nil {
+		return err
+	}
+	e.examined("streams, and consumers of %s and %s", show.Count(len(p.Agents), "agent"), show.Count(len(p.Services), "service"))
+	e.found(findings...)
+	findings, err = e.conn.CheckSync(ctx, monitor)
+	if err != nil {
+		return err
+	}
+	e.found(findings...)
+	e.store(ctx)
+	for _, spec := range e.cfg.Agents {
+		e.worker(ctx, spec.Name)
+	}
+	return nil
+}
+
+// registry looks up what the agents have from there. That it does not exist is found with the other streams.
+func (e *Examination) registry(ctx context.Context) error {
+	if len(e.cfg.References) == 0 {
+		return nil
+	}
+	e.examined("registry of contracts, for %s", show.Count(len(e.cfg.References), "reference"))
+	var missing config.Faults
+	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
+		missing, err = setup.LookUp(ctx, e.conn.Registry(), e.cfg)
+		return err
+	})
+	switch {
+	case notPermitted(err):
+		e.found(broker.NotPermitted("read the registry of contracts", "whether it has what agents refer to"))
+		return nil
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}):
+		return nil
+	}
+	for _, f := range missing {
+		e.found(broker.Finding{
+			Code: "contract_missing", Severity: broker.SeverityError, Message: f.String(),
+			Remedy: "start the service that publishes it, or run: agentd contracts push FILE",
+		})
+	}
+	return err
+}
+
+// store is examined by opening and reading it.
+func (e *Examination) store(ctx context.Context) {
+	e.examined("store of runs: %s, %s", e.cfg.StoreKind(), setup.EncryptionText(e.cfg.Encryption))
+	o, err := setup.StoreOptions(e.cfg)
+	if err != nil {
+		e.found(broker.Finding{
+			Code: "encryption_keys", Severity: broker.SeverityError, Message: "the store cannot be opened without its keys: " + err.Error(),
+			Remedy: "put the keys where encryption.keys says",
+		})
+		return
+	}
+	if e.cfg.Encryption.AllowPlaintext {
+		e.found(broker.Finding{
+			Code: "plaintext_allowed", Severity: broker.SeverityWarning,
+			Message: "encryption.allow_plaintext is on: who can write to the store can begin runs in plaintext",
+			Remedy:  "remove it when the runs that began before encryption are no longer needed",
+		})
+	}
+	var findings []broker.Finding
+	err = e.conn.Permitted(ctx, func(ctx context.Context) error {
+		findings = worker.CheckStore(ctx, e.conn, o)
+		return context.Cause(ctx)
+	})
+	if notPermitted(err) {
+		findings = []broker.Finding{broker.NotPermitted("read the store of runs", "whether they can be opened")}
+	}
+	e.found(findings...)
+}
+
+func (e *Examination) worker(ctx context.Context, agent string) {
+	e.examined("workers of %s", agent)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var status wire.RunStatus
+	// No run has this name: a worker says so.
+	err := e.conn.Ask(ctx, e.conn.Subjects().Get(agent), wire.Query{Run: "agentd doctor"}, &status)
+	if notPermitted(err) {
+		e.pulled(ctx, agent)
+		return
+	}
+	if err == nil || errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		return
+	}
+	message := "no worker answers for agent " + agent
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		message += ": " + err.Error()
+	}
+	e.found(noWorker(message))
+}
+
+func noWorker(message string) broker.Finding {
+	return broker.Finding{Code: "no_worker", Severity: broker.SeverityWarning, Message: message, Remedy: "start one: agentd serve"}
+}
+
+// pulled looks whether somebody takes an agent's messages. Workers themselves may not ask other workers, but may see that.
+func (e *Examination) pulled(ctx context.Context, agent string) {
+	// A worker that renews its requests has none for a moment.
+	const looks, every = 5, 100 * time.Millisecond
+	var pulls int64
+	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
+		for look := 0; look < looks && pulls == 0 && err == nil; look++ {
+			pulls, err = e.pulls(ctx, agent)
+			if pulls == 0 && err == nil {
+				<-time.After(every)
+			}
+		}
+		return err
+	})
+	switch {
+	case notPermitted(err):
+		e.found(broker.NotPermitted("ask workers of "+agent, "whether there are any"))
+	case err != nil:
+		e.found(noWorker("no worker can be seen for agent " + agent + ": " + err.Error()))
+	case pulls == 0:
+		e.found(noWorker("no worker takes messages for agent " + agent + ", or all are busy"))
+	}
+}
+
+// pulls are the requests that wait for an agent's messages.
+func (e *Examination) pulls(ctx context.Context, agent string) (pulls int64, err error) {
+	for _, ref := range broker.AgentConsumers(agent) {
+		b, err := e.conn.Backlog(ctx, ref)
+		if err != nil {
+			return 0, err
+		}
+		pulls += b.Pulls
+	}
+	return pulls, nil
+}
+
+func notPermitted(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) }
+
+// patience is how long a worker may take for its answer.
+const patience = 2 * time.Second
