@@ -133,6 +133,7 @@ func (r *rendering) functions() template.FuncMap {
 			switch v := reflect.Indirect(reflect.ValueOf(value)); v.Kind() {
 			case reflect.Map, reflect.Slice, reflect.Array:
 				size = v.Len()
+			default: // a number, say, whose steps are counted
 			}
 			return value, r.step(size / keysPerStep)
 		},
