@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/semaphore"
+
+	"agentd/internal/retry"
 )
 
 // ConsumeOptions say what to read and who handles it.
@@ -25,12 +27,11 @@ type ConsumeOptions struct {
 	Drain func()
 }
 
-const (
-	// patience is how long a message may wait for a slot. It is much shorter than AckWait.
-	patience = time.Second
-	// A consumer that cannot be read is looked for this often.
-	shortestRetry, longestRetry = 250 * time.Millisecond, 5 * time.Second
-)
+// patience is how long a message may wait for a slot. It is much shorter than AckWait.
+const patience = time.Second
+
+// reading is how a consumer that cannot be read is looked for again.
+var reading = retry.Pauses{First: 250 * time.Millisecond, Longest: 5 * time.Second}
 
 // Consume reads the consumers until ctx ends, then lets running handlers finish within the grace period. A consumer or a
 // server that is away is waited for.
@@ -94,21 +95,19 @@ func (l *intake) pull(ctx context.Context, ref ConsumerRef) {
 		return
 	}
 	defer p.close()
-	for delay := shortestRetry; ; {
+	for pauses := reading.Start(); ; {
 		err := l.read(ctx, p)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			delay = shortestRetry
+			pauses.Reset()
 			continue
 		}
 		l.log.Warn("consumer cannot be read; trying again", "consumer", name, "error", err)
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
+		if retry.Sleep(ctx, pauses.Next()) != nil {
+			return
 		}
-		delay = min(2*delay, longestRetry)
 	}
 }
 

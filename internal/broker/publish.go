@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go"
@@ -111,26 +112,25 @@ func (c *Conn) Published(ctx context.Context, subject string) (bool, error) {
 
 // persist repeats an attempt until it succeeds, is refused for good, or ctx ends.
 func (c *Conn) persist(ctx context.Context, subject string, try func(context.Context) error) error {
-	for delay := 50 * time.Millisecond; ; delay = min(2*delay, publishTimeout) {
+	return publishing.Do(ctx, retry.Sleep, func() error {
 		attempt, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
 		err := try(attempt)
-		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("publish %s: %w", subject, errors.Join(ctx.Err(), err))
-		}
-		if refused(err) {
-			return c.publishError(subject, err)
+		case ctx.Err() != nil:
+			return retry.Final(fmt.Errorf("publish %s: %w", subject, errors.Join(ctx.Err(), err)))
+		case refused(err):
+			return retry.Final(c.publishError(subject, err))
 		}
 		c.log.Warn("publish is repeated", "subject", subject, "error", err)
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-		}
-	}
+		return err
+	})
 }
+
+// publishing is how something is published again while the broker does not answer.
+var publishing = retry.Pauses{First: 50 * time.Millisecond, Longest: publishTimeout}
 
 // refused reports whether a publish was answered with a definite no, so that repeating it is useless.
 func refused(err error) bool {

@@ -7,9 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk"
-
-	"github.com/cenkalti/backoff/v5"
 )
 
 // RetryOptions bound the retries of one model call. Zero values are the defaults.
@@ -34,9 +33,9 @@ const (
 )
 
 // A server that limits the rate wants longer pauses than one that stumbled.
-var backoffByCode = map[sdk.Code]backoff.ExponentialBackOff{
-	sdk.CodeRateLimited: {InitialInterval: 2 * time.Second, Multiplier: 2, MaxInterval: time.Minute},
-	sdk.CodeUnavailable: {InitialInterval: 500 * time.Millisecond, Multiplier: 2, MaxInterval: 20 * time.Second},
+var pausesByCode = map[sdk.Code]retry.Pauses{
+	sdk.CodeRateLimited: {First: 2 * time.Second, Longest: time.Minute},
+	sdk.CodeUnavailable: {First: 500 * time.Millisecond, Longest: 20 * time.Second},
 }
 
 func (o RetryOptions) withDefaults() RetryOptions {
@@ -47,7 +46,7 @@ func (o RetryOptions) withDefaults() RetryOptions {
 		o.MaxRetryAfter = defaultMaxRetryAfter
 	}
 	if o.Sleep == nil {
-		o.Sleep = sleep
+		o.Sleep = retry.Sleep
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64
@@ -56,17 +55,6 @@ func (o RetryOptions) withDefaults() RetryOptions {
 		o.Now = time.Now
 	}
 	return o
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Retrying asks p again after errors that are retryable, with growing and jittered pauses, until Attempts or ctx's
@@ -85,7 +73,7 @@ func (r *retrying) Generate(
 	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
 ) (sdk.ModelReply, error) {
 	fragments := &fragments{send: onDelta}
-	pauses := map[sdk.Code]*backoff.ExponentialBackOff{}
+	pauses := map[sdk.Code]*retry.Sequence{}
 	for attempt := 1; ; attempt++ {
 		reply, err := r.attempt(ctx, req, fragments.listener())
 		if err == nil {
@@ -136,18 +124,17 @@ func (r *retrying) attempt(
 
 // pause is how long to wait after failure: half to all of the interval that the class of error has reached, or what the
 // server asked for and up to a tenth more, so that workers do not come back at once.
-func (r *retrying) pause(failure *sdk.Error, pauses map[sdk.Code]*backoff.ExponentialBackOff) time.Duration {
+func (r *retrying) pause(failure *sdk.Error, pauses map[sdk.Code]*retry.Sequence) time.Duration {
 	growing := pauses[failure.Code]
 	if growing == nil {
-		policy, ok := backoffByCode[failure.Code]
+		policy, ok := pausesByCode[failure.Code]
 		if !ok {
-			policy = backoffByCode[sdk.CodeUnavailable]
+			policy = pausesByCode[sdk.CodeUnavailable]
 		}
-		growing = &policy
+		growing = policy.Start()
 		pauses[failure.Code] = growing
 	}
-	// Without a randomization factor the library's interval is exact, and the randomness is ours.
-	interval := growing.NextBackOff()
+	interval := growing.Next()
 	random := r.Random()
 	pause := interval/2 + time.Duration(random*float64(interval/2))
 	if asked := failure.RetryAfter; asked > 0 {

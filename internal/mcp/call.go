@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"agentd/internal/retry"
 	"agentd/sdk"
 )
 
@@ -19,11 +20,10 @@ const (
 	metaTraceParent    = "traceparent"
 )
 
-const (
-	// maxBusy is how often a server may put a call off, and busyPause how long it is left alone then.
-	maxBusy   = 4
-	busyPause = 500 * time.Millisecond
-)
+// maxBusy is how often a server may put a call off, and busyPauses how long it is left alone then.
+const maxBusy = 4
+
+var busyPauses = retry.Pauses{First: 500 * time.Millisecond, Longest: 4 * time.Second}
 
 // run makes one call, or goes on with one that asked a person.
 func (s *Server) run(ctx context.Context, tool string, once bool, call sdk.ToolCall) (json.RawMessage, error) {
@@ -57,20 +57,9 @@ func (s *Server) run(ctx context.Context, tool string, once bool, call sdk.ToolC
 		if busy == maxBusy {
 			return nil, &sdk.Error{Code: sdk.CodeUnavailable, Message: "the MCP server is busy", Retryable: true}
 		}
-		if err := pause(ctx, busyPause<<busy); err != nil {
+		if err := retry.Sleep(ctx, busyPauses.Nth(busy+1)); err != nil {
 			return nil, s.unavailable(err)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

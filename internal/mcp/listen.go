@@ -6,9 +6,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"agentd/internal/retry"
 )
 
 // ackTime is how long a new connection waits for its subscription, so that no change between it and the list of tools is
@@ -43,9 +44,11 @@ func (c *connection) listen(ctx context.Context) {
 	}
 }
 
+// listening is how a subscription that ended is made again.
+var listening = retry.Pauses{First: time.Second, Longest: time.Minute, Spread: 0.5}
+
 func (c *connection) subscribe(ctx context.Context) {
-	again := backoff.NewExponentialBackOff()
-	again.InitialInterval, again.MaxInterval = time.Second, time.Minute
+	again := listening.Start()
 	for c.alive() {
 		began := time.Now()
 		err := c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true})
@@ -56,10 +59,10 @@ func (c *connection) subscribe(ctx context.Context) {
 			c.logger.Debug("MCP server has no subscriptions", "error", err)
 			return
 		}
-		if time.Since(began) > again.MaxInterval {
+		if time.Since(began) > listening.Longest {
 			again.Reset() // it was there for long enough
 		}
-		if pause(ctx, again.NextBackOff()) != nil {
+		if retry.Sleep(ctx, again.Next()) != nil {
 			return
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"agentd/internal/contracts"
+	"agentd/internal/retry"
 	"agentd/sdk"
 )
 
@@ -35,7 +35,7 @@ type Server struct {
 	closed bool
 	// connecting is closed when the attempt that runs has ended.
 	connecting chan struct{}
-	pause      *backoff.ExponentialBackOff
+	pauses     *retry.Sequence
 	notBefore  time.Time
 }
 
@@ -44,10 +44,11 @@ func NewServer(config ServerConfig, logger *slog.Logger) (*Server, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 250*time.Millisecond, 30*time.Second
-	return &Server{config: config, logger: logger, changed: make(chan struct{}, 1), pause: pause}, nil
+	return &Server{config: config, logger: logger, changed: make(chan struct{}, 1), pauses: connecting.Start()}, nil
 }
+
+// connecting is how a server is connected again that was lost or cannot be reached.
+var connecting = retry.Pauses{First: 250 * time.Millisecond, Longest: 30 * time.Second, Spread: 0.5}
 
 // Name implements sdk.Toolset.
 func (s *Server) Name() string { return s.config.Name }
@@ -121,25 +122,21 @@ func (s *Server) reconnect(ctx context.Context) (*connection, error) {
 	close(s.connecting)
 	s.connecting = nil
 	if err != nil {
-		s.notBefore = time.Now().Add(s.pause.NextBackOff())
+		s.notBefore = time.Now().Add(s.pauses.Next())
 		return nil, s.unavailable(err)
 	}
 	if s.closed {
 		return nil, errors.Join(s.unavailable(context.Canceled), conn.release())
 	}
 	s.conn = conn
-	s.notBefore = time.Now().Add(s.pause.NextBackOff()) // one that ends at once is not started in a loop
+	s.notBefore = time.Now().Add(s.pauses.Next()) // one that ends at once is not started in a loop
 	return conn, nil
 }
 
 func (s *Server) attempt(ctx context.Context, wait time.Duration) (*connection, error) {
 	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := retry.Sleep(ctx, wait); err != nil {
+			return nil, err
 		}
 	}
 	conn, err := connect(ctx, &s.config, s.older.Load(), s.noteChange, s.logger)
@@ -160,7 +157,7 @@ func (s *Server) attempt(ctx context.Context, wait time.Duration) (*connection, 
 func (s *Server) worked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pause.Reset()
+	s.pauses.Reset()
 	s.notBefore = time.Time{}
 }
 

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -24,11 +25,8 @@ func ofRequest(e *sdk.Error) bool {
 	return e.Code == sdk.CodeModel && !e.Retryable || e.Code == sdk.CodeTooLarge
 }
 
-// The pause before a model is asked again doubles with every delivery of the message.
-const (
-	firstAwayPause   = 30 * time.Second
-	longestAwayPause = 10 * time.Minute
-)
+// awayPauses are before a model is asked again, by the deliveries of the message.
+var awayPauses = retry.Pauses{First: 30 * time.Second, Longest: 10 * time.Minute}
 
 // handBack tells who watches that the run waits for its model, and returns why and for how long.
 func (a *activation) handBack(ctx context.Context, e *sdk.Error) error {
@@ -44,11 +42,7 @@ func (a *activation) handBack(ctx context.Context, e *sdk.Error) error {
 // awayPause is not shorter than the provider asked for, and not longer than the run may take. Up to a quarter of it is added by
 // the run's key, so that the runs which an outage stopped together do not all come back together.
 func (a *activation) awayPause(asked time.Duration) time.Duration {
-	pause := firstAwayPause
-	for range min(a.msg.Delivered, 10) - 1 {
-		pause *= 2
-	}
-	pause = min(pause, longestAwayPause)
+	pause := awayPauses.Nth(a.msg.Delivered)
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(a.key.String())) // never fails
 	added := pause / 4 * time.Duration(hash.Sum32()%1000) / 1000

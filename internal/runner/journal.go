@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
@@ -35,26 +36,28 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		return nil, point{}, err
 	}
 	next := Record{Version: Version{Rev: entry.Rev, Etag: entry.Etag}, Data: data}
-	for delay := 50 * time.Millisecond; ; delay = min(2*delay, retryDelay) {
-		v, err := a.Store.Append(ctx, a.key, at.Version, next)
-		switch {
-		case err == nil:
-			a.wrote = true
-			a.stats.Entries.Add(1)
-			a.stats.Bytes.Add(int64(len(data)))
-			a.Observer.Appended(ctx, entry, len(data))
-			return entry, point{Version: v, digest: core.Digest(data)}, nil
-		case !errors.Is(err, ErrAmbiguous):
-			if errors.Is(err, ErrConflict) {
-				a.stats.Conflicts.Add(1)
-			}
-			return entry, point{}, fmt.Errorf("append entry %d of run %s: %w", entry.Rev, a.key, err)
+	var v Version
+	err = appending.Do(ctx, a.Env.Sleep, func() (err error) {
+		if v, err = a.Store.Append(ctx, a.key, at.Version, next); errors.Is(err, ErrAmbiguous) {
+			return err
 		}
-		if err := a.Env.Sleep(ctx, delay); err != nil {
-			return nil, point{}, err
-		}
+		return retry.Final(err)
+	})
+	if errors.Is(err, ErrConflict) {
+		a.stats.Conflicts.Add(1)
 	}
+	if err != nil {
+		return entry, point{}, fmt.Errorf("append entry %d of run %s: %w", entry.Rev, a.key, err)
+	}
+	a.wrote = true
+	a.stats.Entries.Add(1)
+	a.stats.Bytes.Add(int64(len(data)))
+	a.Observer.Appended(ctx, entry, len(data))
+	return entry, point{Version: v, digest: core.Digest(data)}, nil
 }
+
+// appending is how an entry is written again while the store does not answer.
+var appending = retry.Pauses{First: 50 * time.Millisecond, Longest: retryDelay}
 
 // section is a part of an entry that can live in a blob.
 type section struct {

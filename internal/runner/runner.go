@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
@@ -83,17 +84,14 @@ const (
 )
 
 func (a *activation) retryDelay() time.Duration {
-	delay, longest := retryDelay, longRetryDelay
+	longest := longRetryDelay
 	switch {
 	case !a.wrote:
 		longest = idleRetryDelay
 	case a.msg.Delivered > lastingDeliveries:
 		return lastingRetryDelay
 	}
-	for range min(a.msg.Delivered, 10) - 1 {
-		delay *= 2
-	}
-	return min(delay, longest)
+	return retry.Pauses{First: retryDelay, Longest: longest}.Nth(a.msg.Delivered)
 }
 
 // Options are what a Runner is made of; Cache, Entries and Observer have defaults, all else is required.

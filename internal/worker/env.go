@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"agentd/internal/retry"
 )
 
 // realEnv is runner.Env on the real clock, goroutines and randomness.
@@ -16,16 +18,7 @@ type realEnv struct{}
 // Now is the wall clock: deadlines of runs outlive the process.
 func (realEnv) Now() int64 { return time.Now().UnixMilli() }
 
-func (realEnv) Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (realEnv) Sleep(ctx context.Context, d time.Duration) error { return retry.Sleep(ctx, d) }
 
 func (realEnv) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, d)

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
 	"agentd/internal/contracts"
+	"agentd/internal/retry"
 	"agentd/sdk"
 )
 
@@ -92,9 +93,8 @@ func (w *Worker) readRegistry(ctx context.Context, states chan<- *contracts.Regi
 		if !known { // else what it was stays in force
 			send(&contracts.Registry{})
 		}
-		select {
-		case <-time.After(readAgain):
-		case <-ctx.Done():
+		if retry.Sleep(ctx, readAgain) != nil {
+			return
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentd/internal/catalog"
+	"agentd/internal/retry"
 	"agentd/sdk"
 )
 
@@ -51,24 +52,19 @@ func (w *Worker) followToolset(ctx context.Context, set changing) {
 		w.refresh()
 		w.setting.Unlock()
 		w.Logger.Debug("toolset was listed again, as it asked for", "toolset", set.Name())
-		select { // one that asks for it all the time is not listed all the time
-		case <-time.After(firstPause):
-		case <-ctx.Done():
+		if retry.Sleep(ctx, toolsetPauses.First) != nil { // one that asks for it all the time is not listed all the time
 			return
 		}
 	}
 }
 
-const (
-	// firstPause and longestPause bound how long a toolset that is away is left alone; the pause doubles. One that says that it
-	// has changed is left alone for firstPause.
-	firstPause   = time.Second
-	longestPause = time.Minute
-)
+// toolsetPauses are how long a toolset that is away is left alone. One that says that it has changed is left alone for the first.
+var toolsetPauses = retry.Pauses{First: time.Second, Longest: time.Minute}
 
 // awaitToolsets asks toolsets that are away again and again.
 func (w *Worker) awaitToolsets(ctx context.Context) {
-	pause := firstPause
+	pauses := toolsetPauses.Start()
+	pause := pauses.Next()
 	for {
 		var due <-chan time.Time
 		if len(w.catalog.Waiting()) > 0 {
@@ -79,9 +75,10 @@ func (w *Worker) awaitToolsets(ctx context.Context) {
 			w.setting.Lock()
 			w.refresh()
 			w.setting.Unlock()
-			pause = min(2*pause, longestPause)
+			pause = pauses.Next()
 		case <-w.replaced:
-			pause = firstPause
+			pauses.Reset()
+			pause = pauses.Next()
 		case <-ctx.Done():
 			return
 		}

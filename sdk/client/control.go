@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -58,7 +59,7 @@ func (c *Client) heard(ctx context.Context, run Run, message string) (bool, erro
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		if pause(waiting, 50*time.Millisecond) != nil {
+		if retry.Sleep(waiting, 50*time.Millisecond) != nil {
 			return false, nil // no worker has handled it yet, or it is refused
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -105,7 +106,7 @@ func (c *Client) Wait(ctx context.Context, run Run) (Result, error) {
 		case !notYet(err):
 			return Result{}, err
 		}
-		if err := pause(ctx, askAgain); err != nil {
+		if err := retry.Sleep(ctx, askAgain); err != nil {
 			return Result{}, fmt.Errorf("wait for run %s: %w", run.Name, err)
 		}
 	}
@@ -156,13 +157,4 @@ func resultOf(run Run, eventType string, data json.RawMessage, reason string, un
 // notYet reports whether an error of Status may pass: the init event is not handled, or no worker is there.
 func notYet(err error) bool {
 	return errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) || errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable})
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -14,9 +15,9 @@ import (
 	"agentd/sdk"
 )
 
-// How long after a service could not be registered that is tried again: each time later, because a broker that refuses it
-// logs every attempt.
-const registerFirst, registerLast = 5 * time.Second, 5 * time.Minute
+// registering is how long after a service could not be registered that is tried again: each time later, because a broker that
+// refuses it logs every attempt.
+var registering = retry.Pauses{First: 5 * time.Second, Longest: 5 * time.Minute}
 
 // register publishes the versions of the services' contracts that the registry does not have. It returns when that is done
 // or cannot be done now, which keeps no service from serving: the returned function goes on trying. An error of either is
@@ -27,12 +28,7 @@ func register(ctx context.Context, services []*serving) (later func(context.Cont
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		for pause := registerFirst; len(open) > 0; pause = min(2*pause, registerLast) {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return nil
-			}
+		for pauses := registering.Start(); len(open) > 0 && retry.Sleep(ctx, pauses.Next()) == nil; {
 			var err error
 			if open, err = registerAll(ctx, open); err != nil {
 				return err

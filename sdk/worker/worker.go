@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
 	"agentd/internal/approval"
@@ -300,27 +301,24 @@ func (s *serving) provision(ctx context.Context, conn *broker.Conn) error {
 	return err
 }
 
-// How long to wait before something is tried again.
-const shortestDelay, longestDelay = 250 * time.Millisecond, 5 * time.Second
+// starting is how something that a worker needs is tried again.
+var starting = retry.Pauses{First: 250 * time.Millisecond, Longest: 5 * time.Second}
 
 // persist repeats attempt until it succeeds, is refused for good, or ctx ends.
 func (s *serving) persist(ctx context.Context, doing string, attempt func() error) error {
-	for delay := shortestDelay; ; delay = min(2*delay, longestDelay) {
+	return starting.Do(ctx, retry.Sleep, func() error {
 		err := attempt()
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return retry.Final(ctx.Err())
 		case errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}):
-			return err
+			return retry.Final(err)
 		case broker.Refused(err):
-			return fmt.Errorf("%s: %w", doing, err)
+			return retry.Final(fmt.Errorf("%s: %w", doing, err))
 		}
 		s.Logger.Warn("worker cannot start yet; trying again", "doing", doing, "error", err)
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-		}
-	}
+		return err
+	})
 }
