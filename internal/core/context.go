@@ -126,7 +126,7 @@ func saidIn(role sdk.Role, c *sdk.Content) (said, bool) {
 	case sdk.ContentToolUse:
 		return said{Role: string(role), Tool: c.Tool, Text: clip(string(c.Args), maxSaid)}, true
 	case sdk.ContentToolResult:
-		return said{Role: toolKey, Tool: c.Tool, Text: clip(c.Text, maxSaid)}, true
+		return said{Role: "tool", Tool: c.Tool, Text: clip(c.Text, maxSaid)}, true
 	case sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
 	}
 	return said{}, false
@@ -252,37 +252,4 @@ func contextText(r *Result) string {
 		return *answer.Text
 	}
 	return string(r.Data)
-}
-
-// inquired is what a context provider is asked, or what became of it, as a live event tells it.
-type inquired struct {
-	Section string          `json:"section"`
-	Call    string          `json:"call"`
-	Answer  json.RawMessage `json:"answer,omitempty"`
-	Error   bool            `json:"error,omitempty"`
-}
-
-// inquiries tells what is asked, without the question: it repeats what was told before.
-func (m *milestones) inquiries() {
-	for _, q := range m.entry.Inquiries {
-		m.append(MilestoneInquired, inquired{Section: q.Section, Call: q.ID})
-	}
-}
-
-// contextOf is the section that a call asks for; empty is a call of another kind.
-func contextOf(e *Entry, call string) string {
-	for _, q := range e.Inquiries {
-		if q.ID == call {
-			return q.Section
-		}
-	}
-	if i := e.Head.call(call); i >= 0 && e.Head.Calls[i].Kind == CallContext {
-		return e.Head.Calls[i].Tool
-	}
-	for _, in := range e.Head.Informed {
-		if in.Call == call {
-			return in.Section
-		}
-	}
-	return ""
 }

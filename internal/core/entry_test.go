@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,7 +72,7 @@ func FuzzDecodeEntry(f *testing.F) {
 
 // goOn does to an entry whatever can be done to one; errors are as good as none.
 func goOn(spec *core.Spec, e *core.Entry) {
-	core.Milestones(e)
+	milestone.Of(e)
 	core.Outstanding(&e.Head)
 	core.Next(spec, &e.Head, e.At)
 	if s, err := core.Apply(core.State{Rev: e.Rev - 1}, e); err == nil {

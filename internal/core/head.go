@@ -267,6 +267,14 @@ func (h *Head) Termination() string {
 	return string(h.Reason) + ":" + h.ReasonCode
 }
 
+// Call is the call of the open round with that id; nil is none.
+func (h *Head) Call(id string) *Call {
+	if i := h.call(id); i >= 0 {
+		return &h.Calls[i]
+	}
+	return nil
+}
+
 // call returns the index of the call with that id, or -1.
 func (h *Head) call(id string) int { return callIn(h.Calls, id) }
 

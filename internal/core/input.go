@@ -159,18 +159,39 @@ type Ended struct {
 	Hooks  []HookState
 }
 
-func (Started) kind() string     { return "started" }
-func (Answered) kind() string    { return "answered" }
-func (Fired) kind() string       { return "fired" }
-func (CancelAsked) kind() string { return "cancel_asked" }
-func (TakenOver) kind() string   { return "taken_over" }
-func (Replied) kind() string     { return "replied" }
-func (Compacted) kind() string   { return "compacted" }
-func (Inquired) kind() string    { return "inquired" }
-func (Released) kind() string    { return "released" }
-func (Began) kind() string       { return "began" }
-func (Returned) kind() string    { return "returned" }
-func (Built) kind() string       { return "built" }
-func (Steered) kind() string     { return "steered" }
-func (Reviewed) kind() string    { return "reviewed" }
-func (Ended) kind() string       { return "ended" }
+// The kinds of entries: the names of what happened.
+const (
+	KindStarted     = "started"
+	KindAnswered    = "answered"
+	KindFired       = "fired"
+	KindCancelAsked = "cancel_asked"
+	KindTakenOver   = "taken_over"
+	KindReplied     = "replied"
+	KindCompacted   = "compacted"
+	KindInquired    = "inquired"
+	KindReleased    = "released"
+	KindBegan       = "began"
+	KindReturned    = "returned"
+	KindBuilt       = "built"
+	KindSteered     = "steered"
+	KindReviewed    = "reviewed"
+	KindEnded       = "ended"
+	// KindPurged is the kind of a tombstone.
+	KindPurged = "purged"
+)
+
+func (Started) kind() string     { return KindStarted }
+func (Answered) kind() string    { return KindAnswered }
+func (Fired) kind() string       { return KindFired }
+func (CancelAsked) kind() string { return KindCancelAsked }
+func (TakenOver) kind() string   { return KindTakenOver }
+func (Replied) kind() string     { return KindReplied }
+func (Compacted) kind() string   { return KindCompacted }
+func (Inquired) kind() string    { return KindInquired }
+func (Released) kind() string    { return KindReleased }
+func (Began) kind() string       { return KindBegan }
+func (Returned) kind() string    { return KindReturned }
+func (Built) kind() string       { return KindBuilt }
+func (Steered) kind() string     { return KindSteered }
+func (Reviewed) kind() string    { return KindReviewed }
+func (Ended) kind() string       { return KindEnded }

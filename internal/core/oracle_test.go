@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"agentd/internal/core"
+	"agentd/internal/milestone"
 	"agentd/sdk"
 )
 
@@ -356,13 +357,13 @@ func (o *oracle) history() {
 }
 
 func (o *oracle) milestones(e *core.Entry) {
-	live := core.Milestones(e)
+	live := milestone.Of(e)
 	for i, m := range live {
 		if m.Revision != e.Rev || m.Index != i || m.Ephemeral || m.Run != e.Head.Run || m.Data == nil {
 			o.Fatalf("entry %d: milestone %d is %+v", e.Rev, i, m)
 		}
 	}
-	if again := core.Milestones(e); !reflect.DeepEqual(live, again) {
+	if again := milestone.Of(e); !reflect.DeepEqual(live, again) {
 		o.Fatalf("entry %d: its milestones are\n%+v\nand then\n%+v", e.Rev, live, again)
 	}
 }

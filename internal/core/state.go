@@ -131,6 +131,18 @@ func (s *State) Arguments(call string) (json.RawMessage, bool) {
 	return nil, false
 }
 
+// Plan is the plan that the agent has written down last; nil is none.
+func (s *State) Plan() json.RawMessage {
+	for i := len(s.History) - 1; i >= 0; i-- {
+		for _, c := range s.History[i].Content {
+			if c.Kind == sdk.ContentToolResult && c.Tool == sdk.ToolUpdatePlan && !c.IsError {
+				return json.RawMessage(c.Text)
+			}
+		}
+	}
+	return nil
+}
+
 // StopText is the text that the output of a stopping run is built from: the result of the tool it stops on, or the last
 // thing the agent said when the person ended the conversation.
 func (s *State) StopText() string {

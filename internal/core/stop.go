@@ -44,7 +44,7 @@ func stopped(spec *Spec, h *Head) (Ending, bool) {
 	case h.Turns >= spec.MaxTurns:
 		return Ending{
 			ReasonQuota, sdk.CodeQuotaExhausted,
-			fmt.Sprintf("no answer within %d interactions with the model", spec.MaxTurns), limitInteractions,
+			fmt.Sprintf("no answer within %d interactions with the model", spec.MaxTurns), "interactions",
 		}, true
 	case h.Budget > 0 && h.TokensLeft() <= 0:
 		return Ending{

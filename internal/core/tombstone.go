@@ -1,8 +1,5 @@
 package core
 
-// KindPurged is the kind of a tombstone.
-const KindPurged = "purged"
-
 // Tombstone is the entry that takes the place of a done run's whole journal. It holds no content, only what must be known
 // for as long as a message of the run may be delivered again: that the run was, which event began it and how it ended.
 // last is the journal's last entry, digest the hash of its bytes, now in Unix milliseconds.

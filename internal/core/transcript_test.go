@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
@@ -176,7 +177,7 @@ func (p *printer) entry(e *core.Entry) {
 	if e.Terminal != nil {
 		p.printf("    terminal %s %s %s\n", e.Terminal.Type, e.Terminal.Schema, e.Terminal.Data)
 	}
-	for _, m := range core.Milestones(e) {
+	for _, m := range milestone.Of(e) {
 		p.printf("    live (%d,%d) %s %s\n", m.Revision, m.Index, m.Type, m.Data)
 	}
 	p.head(&e.Head)

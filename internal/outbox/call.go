@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -84,8 +83,7 @@ const expiryLayout = "2006-01-02T15:04:05.000Z07:00"
 // run), for whom, and an agent how many tokens it may use.
 func extensions(h *core.Head, call string) map[string]any {
 	due, budget := h.Deadline, int64(0)
-	if i := slices.IndexFunc(h.Calls, func(c core.Call) bool { return c.ID == call }); i >= 0 {
-		c := &h.Calls[i]
+	if c := h.Call(call); c != nil {
 		budget = c.Reserved
 		if c.Due > 0 {
 			due = min(due, c.Due)

@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"agentd/internal/core"
+	"agentd/internal/milestone"
 	"agentd/internal/outbox"
 	"agentd/sdk"
 )
 
 // announce sends an entry's milestones to whoever watches.
 func (a *activation) announce(e *core.Entry) {
-	for _, m := range core.Milestones(e) {
+	for _, m := range milestone.Of(e) {
 		a.Publisher.Live(m)
 	}
 }

@@ -40,20 +40,20 @@ type milestoneData struct {
 func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text string) {
 	var d milestoneData
 	switch l.Type {
-	case core.MilestonePlan:
+	case wire.MilestonePlan:
 		return "plan", describePlan(l.Data)
-	case core.MilestoneInquired, core.MilestoneInformed, core.MilestoneAsked, core.MilestoneAnswered:
+	case wire.MilestoneInquired, wire.MilestoneInformed, wire.MilestoneAsked, wire.MilestoneAnswered:
 		return r.describeAsked(l)
 	}
 	if err := json.Unmarshal(l.Data, &d); err != nil {
 		return l.Type, string(l.Data)
 	}
 	switch l.Type {
-	case core.MilestoneStarted:
+	case wire.MilestoneStarted:
 		return "started", cmp.Or(field(d.Input, "message"), string(d.Input))
-	case core.MilestoneReply:
+	case wire.MilestoneReply:
 		return "says", d.Text
-	case core.MilestoneCall:
+	case wire.MilestoneCall:
 		r.tools[d.Call] = d.Tool
 		if quiet[d.Tool] || d.Tool == sdk.ToolUpdatePlan {
 			return "", ""
@@ -62,33 +62,33 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 			return labelAsks, cmp.Or(field(d.Args, "question"), string(d.Args))
 		}
 		return "calls", d.Tool + " " + string(d.Args)
-	case core.MilestoneResult:
+	case wire.MilestoneResult:
 		return r.describeResult(d)
-	case core.MilestoneRequested:
+	case wire.MilestoneRequested:
 		return labelAsks, "permission for " + d.Asked.Tool + ": agentd approvals show " + requests.ShortID(d.Request)
-	case core.MilestoneDecided:
+	case wire.MilestoneDecided:
 		return describeDecision(d.Decision)
-	case core.MilestoneTurn:
+	case wire.MilestoneTurn:
 		if quiet[Turn] {
 			return "", ""
 		}
 		return labelAsks, d.Message
-	case core.MilestoneAnswer:
+	case wire.MilestoneAnswer:
 		return labelAnswer, cmp.Or(d.Message, "(ends the conversation)")
-	case core.MilestoneMessage:
+	case wire.MilestoneMessage:
 		return "message", strings.TrimSpace(d.Message + " " + by(d.Who))
-	case core.MilestoneReminded:
+	case wire.MilestoneReminded:
 		if d.Class != "" {
 			return "reminded", "the reply's tool call could not be understood: " + d.Class
 		}
 		return "reminded", "the reply had no tool call"
-	case core.MilestoneUsage, core.MilestoneCheckpoint:
+	case wire.MilestoneUsage, wire.MilestoneCheckpoint:
 		return "", ""
-	case core.MilestoneSuspended:
+	case wire.MilestoneSuspended:
 		return r.describeSuspended(quiet)
-	case core.MilestoneExhausted:
+	case wire.MilestoneExhausted:
 		return "exhausted", "the limit of its " + d.Limit
-	case core.MilestoneFinished:
+	case wire.MilestoneFinished:
 		if problem, ok := ProblemIn(d.Type, d.Data); ok {
 			return "failed", problem.ErrorMessage
 		}
@@ -185,16 +185,16 @@ func (r *watched) describeAsked(l wire.Live) (label, text string) {
 		return l.Type, string(l.Data)
 	}
 	switch l.Type {
-	case core.MilestoneInquired:
+	case wire.MilestoneInquired:
 		r.tools[d.Call] = d.Section
 		return "context", d.Section + " is asked for"
-	case core.MilestoneInformed:
+	case wire.MilestoneInformed:
 		delete(r.tools, d.Call)
 		if d.Error {
 			return LabelError, d.Section + " " + string(d.Answer)
 		}
 		return "context", d.Section + ": " + cmp.Or(strings.TrimSpace(field(d.Answer, "text")), string(d.Answer))
-	case core.MilestoneAsked:
+	case wire.MilestoneAsked:
 		return labelAsks, cmp.Or(field(d.Asked, "question"), string(d.Asked))
 	}
 	if d.Error {

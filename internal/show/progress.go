@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/core"
 	"agentd/sdk/wire"
 )
 
@@ -120,7 +119,7 @@ func (p *Progress) Show(l wire.Live) {
 	case label != "":
 		p.line(l, label, text)
 	}
-	if l.Type != core.MilestoneFinished {
+	if l.Type != wire.MilestoneFinished {
 		return
 	}
 	close(r.done)

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/contracts"
-	"agentd/internal/core"
 	"agentd/sdk/wire"
 )
 
@@ -19,21 +18,21 @@ func TestProgress_ShowsEachMilestoneOnce(t *testing.T) {
 	event := func(rev uint64, index int, kind, data string) {
 		p.Show(wire.Live{Run: "one", Agent: "desk", Revision: rev, Index: index, Type: kind, Data: json.RawMessage(data)})
 	}
-	event(1, 0, core.MilestoneStarted, `{"input":{"city":"Bern"}}`)
-	event(2, 0, core.MilestoneReply, `{"text":"Let me\nlook."}`)
+	event(1, 0, wire.MilestoneStarted, `{"input":{"city":"Bern"}}`)
+	event(2, 0, wire.MilestoneReply, `{"text":"Let me\nlook."}`)
 	p.Show(wire.Live{Run: "one", Revision: 2, Ephemeral: true, Type: "delta", Data: json.RawMessage(`{"text":"Le"}`)})
-	event(2, 1, core.MilestoneCall, `{"call":"c1","tool":"search","args":{"n":1}}`)
-	event(2, 2, core.MilestoneCall, `{"call":"c2","tool":"search","args":{"n":2}}`)
-	event(2, 1, core.MilestoneCall, `{"call":"c1","tool":"search","args":{"n":1}}`)
-	event(2, 3, core.MilestoneSuspended, `{"calls":2}`)
-	event(3, 0, core.MilestoneResult, `{"call":"c1","data":{"found":1}}`)
-	event(3, 1, core.MilestoneSuspended, `{"calls":2}`)
-	event(4, 0, core.MilestoneResult, `{"call":"c2","data":{"code":"tool_failed"},"error":true}`)
-	event(2, 0, core.MilestoneReply, `{"text":"late"}`)
-	event(5, 0, core.MilestoneCall, `{"call":"c3","tool":"ask_question","args":{"question":"Which?"}}`)
-	event(5, 1, core.MilestoneSuspended, `{"calls":1}`)
-	event(6, 0, core.MilestoneResult, `{"call":"c3","data":{"answer":"both"}}`)
-	event(7, 0, core.MilestoneFinished, `{"reason":"completed","type":"desk.done","data":{}}`)
+	event(2, 1, wire.MilestoneCall, `{"call":"c1","tool":"search","args":{"n":1}}`)
+	event(2, 2, wire.MilestoneCall, `{"call":"c2","tool":"search","args":{"n":2}}`)
+	event(2, 1, wire.MilestoneCall, `{"call":"c1","tool":"search","args":{"n":1}}`)
+	event(2, 3, wire.MilestoneSuspended, `{"calls":2}`)
+	event(3, 0, wire.MilestoneResult, `{"call":"c1","data":{"found":1}}`)
+	event(3, 1, wire.MilestoneSuspended, `{"calls":2}`)
+	event(4, 0, wire.MilestoneResult, `{"call":"c2","data":{"code":"tool_failed"},"error":true}`)
+	event(2, 0, wire.MilestoneReply, `{"text":"late"}`)
+	event(5, 0, wire.MilestoneCall, `{"call":"c3","tool":"ask_question","args":{"question":"Which?"}}`)
+	event(5, 1, wire.MilestoneSuspended, `{"calls":1}`)
+	event(6, 0, wire.MilestoneResult, `{"call":"c3","data":{"answer":"both"}}`)
+	event(7, 0, wire.MilestoneFinished, `{"reason":"completed","type":"desk.done","data":{}}`)
 	want := `started   {"city":"Bern"}
 says      Let me look.
 calls     search {"n":1}

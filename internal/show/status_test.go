@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/core"
 	"agentd/sdk/wire"
 )
 
@@ -42,7 +41,7 @@ func TestProgress_TerminalShowsWhatGoesOn(t *testing.T) {
 	if got := said(); !strings.HasSuffix(got, "waits     45s for the model: cannot be reached\x1b[0m") {
 		t.Errorf("the model is away: %q", got)
 	}
-	event(false, core.MilestoneReply, `{"text":"Anew."}`)
+	event(false, wire.MilestoneReply, `{"text":"Anew."}`)
 	if got := said(); got != eraseLine+"says      Anew.\n" {
 		t.Errorf("a milestone: %q", got)
 	}

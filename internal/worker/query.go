@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -97,14 +98,14 @@ func summaryOf(last *core.Entry) wire.RunStatus {
 	}
 	for i := range h.Calls {
 		if c := &h.Calls[i]; !c.Closed() {
-			s.Waiting = append(s.Waiting, waitingCall(c))
+			s.Waiting = append(s.Waiting, waitingCall(h, c))
 		}
 	}
 	return s
 }
 
-func waitingCall(c *core.Call) wire.WaitingCall {
-	w := wire.WaitingCall{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due, Event: wire.CallRef{ID: c.ID, Attempt: max(c.Attempt, 1)}.EventID()}
+func waitingCall(h *core.Head, c *core.Call) wire.WaitingCall {
+	w := wire.WaitingCall{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due, Event: c.Addresses(h)[0].Call}
 	if len(c.Domains) > 0 {
 		w.Domain = c.Domains[0]
 	}
@@ -114,8 +115,7 @@ func waitingCall(c *core.Call) wire.WaitingCall {
 // describe adds what the history tells of a call: the event's dataschema, and what a person is asked.
 func describe(w *wire.WaitingCall, entries []core.Entry) {
 	for i := range entries {
-		e := &entries[i]
-		f := e.Effect(core.EffectCall, w.Call)
+		f := entries[i].Effect(core.EffectCall, w.Call)
 		if f.Call == "" {
 			continue
 		}
@@ -124,36 +124,9 @@ func describe(w *wire.WaitingCall, entries []core.Entry) {
 		}
 		switch w.Type {
 		case sdk.TypePermissionRequest, sdk.TypeQuestion, sdk.TypeConversationTurn:
-			w.Asked = askedIn(e, w.Call)
+			w.Asked, _ = entries[i].CallData(f)
 		}
 	}
-}
-
-// askedIn is what an entry asks a person with a call.
-func askedIn(e *core.Entry, call string) json.RawMessage {
-	for _, r := range e.Requests {
-		if r.ID == call {
-			return r.Data
-		}
-	}
-	for _, a := range e.Asks {
-		if a.ID == call {
-			return a.Data
-		}
-	}
-	for _, m := range e.Messages {
-		for _, c := range m.Content {
-			if c.Kind == sdk.ContentToolUse && c.CallID == call {
-				return c.Args
-			}
-		}
-	}
-	for _, l := range core.Milestones(e) {
-		if l.Type == wire.MilestoneTurn {
-			return l.Data
-		}
-	}
-	return nil
 }
 
 // statusOf summarises a journal.
@@ -166,7 +139,7 @@ func statusOf(entries []core.Entry, after wire.Mark) wire.RunStatus {
 	}
 	size := 0
 	for i := range entries {
-		for _, l := range core.Milestones(&entries[i]) {
+		for _, l := range milestone.Of(&entries[i]) {
 			if !after.Before(l) {
 				continue
 			}

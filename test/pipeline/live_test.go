@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/broker"
-	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/storetest"
@@ -54,7 +54,7 @@ func (r *rig) milestones(run harness.Run) (list []wire.Live) {
 	entries, err := runner.New(runner.Options{Store: r.store}).Journal(r.t.Context(), wire.NewRunKey(run.Subject))
 	r.check("read journal", err)
 	for i := range entries {
-		list = append(list, core.Milestones(&entries[i])...)
+		list = append(list, milestone.Of(&entries[i])...)
 	}
 	return list
 }
@@ -69,13 +69,13 @@ func TestFollow_SeesEveryMilestoneOnceThroughLostConnections(t *testing.T) {
 	defer func() { r.check("close", conn.Close()) }()
 	f := r.follow(conn, "one", wire.Mark{})
 	run := r.begin("one")
-	seen := f.upTo(core.MilestoneSuspended)
+	seen := f.upTo(wire.MilestoneSuspended)
 
 	proxy.Mute() // the run goes on, and the client hears nothing of it
 	r.answerSums("", nil)
 	r.end(run)
 	proxy.Heal()
-	seen = append(seen, f.upTo(core.MilestoneFinished)...)
+	seen = append(seen, f.upTo(wire.MilestoneFinished)...)
 	r.check("follow", <-f.done)
 	r.check("close", f.Close())
 	all := r.milestones(run)
@@ -86,7 +86,7 @@ func TestFollow_SeesEveryMilestoneOnceThroughLostConnections(t *testing.T) {
 	// Who was away altogether continues after what it saw.
 	for i, last := range all[:len(all)-1] {
 		f := r.follow(r.client, "one", wire.Mark{Revision: last.Revision, Index: last.Index})
-		if diff := cmp.Diff(all[i+1:], f.upTo(core.MilestoneFinished)); diff != "" {
+		if diff := cmp.Diff(all[i+1:], f.upTo(wire.MilestoneFinished)); diff != "" {
 			t.Errorf("after (%d, %d) (-want +got):\n%s", last.Revision, last.Index, diff)
 		}
 		r.check("follow", <-f.done)

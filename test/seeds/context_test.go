@@ -78,8 +78,8 @@ func missingContextSection(t *testing.T) {
 	})
 	equal(t, "reason", h.State(r).Reason, core.ReasonCompleted)
 	ordered(t, last(t, model).Turn[0].Text, "This is missing", "unavailable")
-	equal(t, "events of the question", len(told(events, core.MilestoneInquired)), 1)
-	ordered(t, strings.Join(told(events, core.MilestoneInformed), "\n"), `"section":"retrieval"`, "the index is gone", `"error":true`)
+	equal(t, "events of the question", len(told(events, wire.MilestoneInquired)), 1)
+	ordered(t, strings.Join(told(events, wire.MilestoneInformed), "\n"), `"section":"retrieval"`, "the index is gone", `"error":true`)
 }
 
 // requiredContextSection lets a service fail that the run cannot do without.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
@@ -181,8 +182,8 @@ func noToolCall(t *testing.T) {
 	}
 	announced := 0
 	for _, e := range h.Journal(r) {
-		for _, m := range core.Milestones(&e) {
-			if m.Type == core.MilestoneReminded {
+		for _, m := range milestone.Of(&e) {
+			if m.Type == wire.MilestoneReminded {
 				announced++
 			}
 		}
@@ -308,15 +309,15 @@ func callEvents(t *testing.T) {
 	h.Done(r)
 	var types []string
 	for _, e := range h.Journal(r) {
-		for _, m := range core.Milestones(&e) {
-			if m.Type != core.MilestoneUsage && m.Type != core.MilestoneCheckpoint {
+		for _, m := range milestone.Of(&e) {
+			if m.Type != wire.MilestoneUsage && m.Type != wire.MilestoneCheckpoint {
 				types = append(types, m.Type)
 			}
 		}
 	}
 	equal(t, "events", types, []string{
-		core.MilestoneStarted, core.MilestoneCall, core.MilestoneCall, core.MilestoneResult, core.MilestoneResult,
-		core.MilestoneCall, core.MilestoneSuspended, core.MilestoneResult, core.MilestoneFinished,
+		wire.MilestoneStarted, wire.MilestoneCall, wire.MilestoneCall, wire.MilestoneResult, wire.MilestoneResult,
+		wire.MilestoneCall, wire.MilestoneSuspended, wire.MilestoneResult, wire.MilestoneFinished,
 	})
 }
 

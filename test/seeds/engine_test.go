@@ -15,7 +15,6 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
-	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
@@ -117,12 +116,12 @@ func streamListener(t *testing.T) {
 		revision, index = event.Revision, event.Index
 	}
 	equal(t, "events", types, []string{
-		core.MilestoneStarted, core.MilestoneCheckpoint,
+		wire.MilestoneStarted, wire.MilestoneCheckpoint,
 		wire.LiveTurnStarted, wire.LiveCallStarted, wire.LiveDelta, wire.LiveCallEnded, wire.LiveUsage,
-		core.MilestoneCall, core.MilestoneUsage, core.MilestoneCheckpoint, core.MilestoneSuspended,
-		core.MilestoneResult, core.MilestoneCheckpoint,
-		wire.LiveTurnStarted, wire.LiveMessageStarted, wire.LiveDelta, wire.LiveMessageEnded, wire.LiveUsage, core.MilestoneReply, core.MilestoneUsage, core.MilestoneCheckpoint,
-		core.MilestoneFinished,
+		wire.MilestoneCall, wire.MilestoneUsage, wire.MilestoneCheckpoint, wire.MilestoneSuspended,
+		wire.MilestoneResult, wire.MilestoneCheckpoint,
+		wire.LiveTurnStarted, wire.LiveMessageStarted, wire.LiveDelta, wire.LiveMessageEnded, wire.LiveUsage, wire.MilestoneReply, wire.MilestoneUsage, wire.MilestoneCheckpoint,
+		wire.MilestoneFinished,
 	})
 }
 

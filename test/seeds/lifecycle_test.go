@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -177,7 +178,7 @@ func snapshots(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 	announced := 0
 	for _, e := range h.Journal(r) {
-		decided := slices.ContainsFunc(core.Milestones(&e), func(m wire.Live) bool { return m.Type == core.MilestoneDecided })
+		decided := slices.ContainsFunc(milestone.Of(&e), func(m wire.Live) bool { return m.Type == wire.MilestoneDecided })
 		if decided != (len(e.Decisions) > 0) {
 			t.Errorf("entry %d has %d decisions, announced: %t", e.Rev, len(e.Decisions), decided)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"agentd/sdk/wire"
 
-	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -39,11 +38,11 @@ func watchedRun(t *testing.T, h *harness.Harness, serve func()) (harness.Run, []
 	}
 	r := h.Send("desk", init)
 	if serve != nil {
-		announced(core.MilestoneSuspended)
+		announced(wire.MilestoneSuspended)
 		serve()
 	}
 	h.Done(r)
-	announced(core.MilestoneFinished)
+	announced(wire.MilestoneFinished)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,18 +74,18 @@ func loopEvents(t *testing.T) {
 	var loop []string
 	for _, l := range events {
 		switch l.Type {
-		case core.MilestoneStarted, wire.LiveTurnStarted, core.MilestoneExhausted, core.MilestoneFinished:
+		case wire.MilestoneStarted, wire.LiveTurnStarted, wire.MilestoneExhausted, wire.MilestoneFinished:
 			loop = append(loop, l.Type)
 		}
 	}
 	equal(t, "events", loop, []string{
-		core.MilestoneStarted, wire.LiveTurnStarted, wire.LiveTurnStarted, core.MilestoneExhausted, core.MilestoneFinished,
+		wire.MilestoneStarted, wire.LiveTurnStarted, wire.LiveTurnStarted, wire.MilestoneExhausted, wire.MilestoneFinished,
 	})
-	equal(t, "limit", told(events, core.MilestoneExhausted), []string{
+	equal(t, "limit", told(events, wire.MilestoneExhausted), []string{
 		`run.exhausted {"interactions":2,"limit":"interactions","used":4}`,
 	})
 	for _, l := range events {
-		if l.Type == core.MilestoneFinished {
+		if l.Type == wire.MilestoneFinished {
 			var end struct{ Reason, Code string }
 			if err := json.Unmarshal(l.Data, &end); err != nil {
 				t.Fatal(err)

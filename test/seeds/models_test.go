@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
-	"agentd/internal/core"
 	"agentd/internal/llm"
 	"agentd/internal/llm/texttools"
 	"agentd/internal/prompt"
@@ -167,8 +167,8 @@ func errorClasses(t *testing.T) {
 	equal(t, "replies that could not be understood", state.Misread, 3)
 	reminded := 0
 	for _, e := range h.Journal(r) {
-		for _, m := range core.Milestones(&e) {
-			if m.Type == core.MilestoneReminded {
+		for _, m := range milestone.Of(&e) {
+			if m.Type == wire.MilestoneReminded {
 				reminded++
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
@@ -365,13 +366,13 @@ func approvalEvents(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`) // nobody decides
 	var types []string
 	for _, e := range h.Journal(r) {
-		for _, live := range core.Milestones(&e) {
+		for _, live := range milestone.Of(&e) {
 			if strings.HasPrefix(live.Type, "permission.") {
 				types = append(types, live.Type)
 			}
 		}
 	}
-	equal(t, "events", types, []string{core.MilestoneRequested, core.MilestoneDecided})
+	equal(t, "events", types, []string{wire.MilestoneRequested, wire.MilestoneDecided})
 }
 
 func mustJSON(t *testing.T, v any) []byte {

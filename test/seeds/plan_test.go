@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // planTracking is row F58: an agent keeps its plan, is shown it in every further prompt, and who watches is told of each change.
@@ -59,7 +59,7 @@ func planTracking(t *testing.T) {
 			}
 		}
 	}
-	told := told(events, core.MilestonePlan)
+	told := told(events, wire.MilestonePlan)
 	equal(t, "plans that are told of", len(told), 2)
 	ordered(t, told[1], `"plan":{"current":2,"goal":"Book a trip."`, `"result":"LX 1"`)
 	results := results(t, h.Messages(r), 5)

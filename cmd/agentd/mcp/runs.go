@@ -159,15 +159,15 @@ func toldToHost(l wire.Live) string {
 		return ""
 	}
 	switch l.Type {
-	case core.MilestoneStarted:
+	case wire.MilestoneStarted:
 		return "the run has started"
-	case core.MilestoneCall:
+	case wire.MilestoneCall:
 		return "calls " + data.Tool
-	case core.MilestoneRequested:
+	case wire.MilestoneRequested:
 		return "waits for a person's permission for " + data.Asked.Tool
-	case core.MilestoneAsked:
+	case wire.MilestoneAsked:
 		return "waits for a person's answer: " + data.Asked.Question
-	case core.MilestoneTurn:
+	case wire.MilestoneTurn:
 		return "waits for a person's answer: " + data.Message
 	case "call.progress":
 		return strings.TrimSpace(fmt.Sprintf("%s is at %g %s", data.Tool, data.Progress.Done, data.Progress.Message))

@@ -17,6 +17,7 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/core"
+	"agentd/internal/milestone"
 	"agentd/internal/runner"
 	"agentd/internal/show"
 	"agentd/sdk"
@@ -187,7 +188,7 @@ func followRun(ctx context.Context, a *cli.App, c *cli.Client, store runner.Stor
 			if i == len(entries)-1 {
 				f.Progress.Quiet = quiet
 			}
-			for _, m := range core.Milestones(&entries[i]) {
+			for _, m := range milestone.Of(&entries[i]) {
 				f.Progress.Show(m)
 			}
 			for _, result := range entries[i].Results {

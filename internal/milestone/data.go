@@ -1,0 +1,76 @@
+package milestone
+
+import (
+	"encoding/json"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// The data of milestones.
+type (
+	runStarted struct {
+		Input json.RawMessage `json:"input"`
+	}
+	runMessage struct {
+		Message string `json:"message"`
+		Who     string `json:"who"`
+	}
+	modelReply struct {
+		Text string `json:"text"`
+	}
+	conversed struct {
+		Message string `json:"message"`
+	}
+	callOpened struct {
+		Args json.RawMessage `json:"args"`
+		Call string          `json:"call"`
+		Tool string          `json:"tool"`
+	}
+	callResult struct {
+		Call  string          `json:"call"`
+		Data  json.RawMessage `json:"data"`
+		Error bool            `json:"error"`
+		Kind  core.ResultKind `json:"kind"`
+		Tool  string          `json:"tool"`
+	}
+	runUsage struct {
+		Turns int       `json:"interactions"`
+		Total sdk.Usage `json:"total"`
+	}
+	checkpointed struct {
+		Checkpoints []core.Checkpoint `json:"checkpoints"`
+	}
+	runSuspended struct {
+		Calls int `json:"calls"`
+	}
+	runFinished struct {
+		Code   string          `json:"code,omitempty"`
+		Data   json.RawMessage `json:"data"`
+		Reason core.Reason     `json:"reason"`
+		Type   string          `json:"type"`
+	}
+)
+
+// questioned is what an inline tool asked a person, or what became of it.
+type questioned struct {
+	Question string          `json:"question"`
+	Call     string          `json:"call"`
+	Asked    json.RawMessage `json:"asked,omitempty"`
+	Answer   json.RawMessage `json:"answer,omitempty"`
+	Error    bool            `json:"error,omitempty"`
+}
+
+// inquired is what a context provider is asked, or what became of it.
+type inquired struct {
+	Section string          `json:"section"`
+	Call    string          `json:"call"`
+	Answer  json.RawMessage `json:"answer,omitempty"`
+	Error   bool            `json:"error,omitempty"`
+}
+
+// planUpdated is the plan that the agent has written down.
+type planUpdated struct {
+	Call string          `json:"call"`
+	Plan json.RawMessage `json:"plan"`
+}
