@@ -25,6 +25,7 @@ import (
 	"agentd/cmd/agentd/reconcile"
 	"agentd/cmd/agentd/run"
 	"agentd/cmd/agentd/runs"
+	"agentd/cmd/agentd/schema"
 	"agentd/cmd/agentd/serve"
 )
 
@@ -41,6 +42,6 @@ func execute(ctx context.Context, args []string, s cli.Streams) int {
 	return cli.Run(
 		ctx, args, s, dev.Command, serve.Command, run.Command, runs.Command, approvals.Command, dlq.Command,
 		audit.Command, reconcile.Command, provision.Command, natsconfig.Command, events.Command, check.Command,
-		contracts.Command, doctor.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, versionCommand,
+		contracts.Command, schema.Command, doctor.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, versionCommand,
 	)
 }

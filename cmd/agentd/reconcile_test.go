@@ -93,8 +93,8 @@ func TestReconcile_SaysWhatIsWrongWithItsArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"reconcile", "--older-than", "soon"}, `--older-than: "soon" is not a duration such as 30s, 15m, 72h or 30d`},
-		{[]string{"reconcile", "--older-than", "1ms"}, `want at least 1s, got 1ms`},
+		{[]string{"reconcile", "--older-than", "soon"}, `--older-than: reconcile.older_than: expected a duration of at least 1s, such as 30s, 15m, 72h or 30d, got string "soon"`},
+		{[]string{"reconcile", "--older-than", "1ms"}, `expected a duration of at least 1s, such as 30s, 15m, 72h or 30d, got string "1ms"`},
 		{[]string{"reconcile", "two"}, `"two"`},
 	} {
 		_, problem := s.expect(cli.ExitUsage, test.args...)

@@ -102,7 +102,7 @@ func TestContracts_PushListShow(t *testing.T) {
 	contains(t, problem, "$.uri: expected #/shop/buy, which is that of shop.buy, got #/shop/sell")
 	write(t, file, "uri: x\ntype: y\n")
 	_, problem = s.expect(cli.ExitUsage, "contracts", "push", file)
-	contains(t, problem, "shop.yaml:1:1: a contract needs at least one version")
+	contains(t, problem, `shop.yaml:1:1: missing key "versions"`)
 	write(t, file, shop+strings.Replace(shopBreaking, "1.1.0", "1.2.0", 1))
 	out, _ = s.expect(cli.ExitOK, "contracts", "diff", "shop.buy@1.0.0", file)
 	contains(t, out, "breaking: 1.0.0 to 1.2.0, accepts $.size")

@@ -9,11 +9,11 @@ import (
 	"text/template"
 	"time"
 
-	"agentd/sdk/wire"
-
-	"agentd/internal/config/strict"
+	"agentd/internal/approval"
 	"agentd/internal/contracts"
+	"agentd/internal/strict"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 const (
@@ -31,79 +31,89 @@ const (
 	defaultEmits   = `{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`
 )
 
+// agentFile is what the file says of an agent. Most of it is in the words of the spec itself; the fields here take the place
+// of those of the spec with the same name.
+type agentFile struct {
+	sdk.AgentSpec
+	Contract    json.RawMessage `json:"contract"`
+	Permissions json.RawMessage `json:"permissions"`
+	Hooks       []sdk.HookRule  `json:"hooks"`
+	Tools       struct {
+		Builtin []string `json:"builtin"`
+	} `json:"tools"`
+	Limits struct {
+		sdk.Limits
+		Deadline        time.Duration `json:"deadline"`
+		ModelTimeout    time.Duration `json:"model_timeout"`
+		QuestionTimeout time.Duration `json:"question_timeout"`
+	} `json:"limits"`
+	Stop struct {
+		sdk.StopConditions
+		Interactions int           `json:"interactions"`
+		Tokens       int64         `json:"tokens"`
+		Deadline     time.Duration `json:"deadline"`
+		Tools        []string      `json:"tools"`
+		Loop         struct {
+			Repeats int `json:"repeats"`
+			Window  int `json:"window"`
+		} `json:"loop"`
+	} `json:"stop"`
+}
+
 // agents resolves them in two passes, so that any may use any other as a service.
-func (l *loader) agents(files []agentFile) {
-	own := make([]*known, len(files))
-	for i := range files {
-		f := &files[i]
-		if !f.Name.Present() {
-			l.Faultf(f.At, "an agent needs a name")
+func (l *loader) agents(list *strict.Node) {
+	own := make([]*known, len(list.Items()))
+	first := map[string]*strict.Node{}
+	for i, n := range list.Items() {
+		name := n.Get("name")
+		token := wire.NameToken(name.Text())
+		if other, taken := first[token]; taken && token != "" {
+			l.Faultf(name.Position, "agents %q (line %d) and %q have the same name in subjects: %s", other.Text(), other.Line, name.Text(), token)
 		} else {
-			l.Note(f.Name.Position, wire.CheckName(f.Name.V))
+			first[token] = name
 		}
-		if own[i] = l.ownContract(f); own[i] != nil && f.Name.Present() {
-			l.serve(f, own[i])
+		k := l.ownContract(n)
+		if own[i] = k; k == nil || token == "" {
+			continue
+		}
+		if k.agent != "" {
+			l.Faultf(n.Get("contract").Position, "agents %q and %q cannot both answer calls of type %s", k.agent, name.Text(), k.Type)
+		} else {
+			k.agent = name.Text()
 		}
 	}
-	l.checkAgentNames(files)
-	for i := range files {
+	for i, n := range list.Items() {
 		before := l.Count()
-		spec := l.spec(&files[i], own[i])
+		spec := l.spec(n, own[i])
 		if l.Count() == before {
-			l.checkSize(&files[i], spec)
+			l.checkSize(n, spec)
 		}
 		l.cfg.Agents = append(l.cfg.Agents, spec)
 	}
 }
 
-func (l *loader) serve(f *agentFile, k *known) {
-	if k.agent != "" {
-		l.Faultf(f.Contract.Position, "agents %q and %q cannot both answer calls of type %s", k.agent, f.Name.V, k.Type)
-		return
-	}
-	k.agent = f.Name.V
-}
-
-func (l *loader) checkAgentNames(files []agentFile) {
-	first := map[string]words{}
-	for _, f := range files {
-		token := wire.NameToken(f.Name.V)
-		if other, taken := first[token]; taken && token != "" {
-			l.Faultf(f.Name.Position, "agents %q (line %d) and %q have the same name in subjects: %s",
-				other.V, other.Line, f.Name.V, token)
-			continue
-		}
-		first[token] = f.Name
-	}
-}
-
 // ownContract finds or makes the contract that the agent itself serves.
-func (l *loader) ownContract(f *agentFile) *known {
-	if f.Contract.Scalar() {
-		var name words
-		l.Decode(f.Contract, &name)
-		return l.reference(name)
+func (l *loader) ownContract(n *strict.Node) *known {
+	contract, name := n.Get("contract"), n.Get("name").Text()
+	if contract.Present() && !contract.Mapping() {
+		return l.reference(contract)
 	}
-	inline := contractFile{}
-	l.Decode(f.Contract, &inline)
 	before := l.Count()
-	contracts.CheckSchema(&l.Reader, "accepts", inline.Accepts)
-	contracts.CheckSchema(&l.Reader, "emits", inline.Emits)
-	if l.Count() > before || wire.CheckName(f.Name.V) != nil {
+	schemas := []json.RawMessage{json.RawMessage(defaultAccepts), json.RawMessage(defaultEmits)}
+	for i, key := range []string{"accepts", "emits"} {
+		if s := contract.Get(key); s.Present() {
+			l.Note(s, contracts.CheckSchema(s.JSON()))
+			schemas[i] = s.JSON()
+		}
+	}
+	if l.Count() > before || name == "" {
 		l.broken = true
 		return nil
 	}
-	accepts, emits := inline.Accepts.Raw, inline.Emits.Raw
-	if accepts == nil {
-		accepts = json.RawMessage(defaultAccepts)
-	}
-	if emits == nil {
-		emits = json.RawMessage(defaultEmits)
-	}
-	k := &known{at: f.At, Contract: sdk.Contract{
-		URI: "#/agent/" + f.Name.V, Type: f.Name.V, Description: f.Description.V,
+	k := &known{node: n, Contract: sdk.Contract{
+		URI: "#/agent/" + name, Type: name, Description: n.Get("description").Text(),
 		Versions: map[string]sdk.ContractVersion{inlineVersion: {
-			Accepts: accepts, Emits: map[string]json.RawMessage{f.Name.V + ".done": emits},
+			Accepts: schemas[0], Emits: map[string]json.RawMessage{name + ".done": schemas[1]},
 		}},
 	}}
 	l.known = append(l.known, k)
@@ -111,177 +121,125 @@ func (l *loader) ownContract(f *agentFile) *known {
 }
 
 // spec resolves one agent. It is not to be used when faults were noted.
-func (l *loader) spec(f *agentFile, own *known) sdk.AgentSpec {
-	s := sdk.AgentSpec{Name: f.Name.V, Description: f.Description.V, History: f.History.V, Text: sdk.TextOutput}
+func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
+	f := agentFile{}
+	f.Text = sdk.TextOutput
+	l.Decode(n, &f)
+	s := f.AgentSpec
 	if own != nil {
-		l.ownVersion(f, own, &s)
+		l.ownVersion(n, own, &s)
 	}
-	if f.Model == nil {
-		l.Faultf(f.At, "an agent needs a model")
-	} else {
-		s.Model = l.model(f.Model)
+	l.model(n.Get("model"), &s.Model)
+	s.System = l.prompt(n.Get("system"))
+	s.Prompt = l.prompt(n.Get("prompt"))
+	s.Guidance = l.guidance(n.Get("guidance"))
+	if s.OnStateLoss == sdk.StateLossFail {
+		s.OnStateLoss = "" // as if it were left out: it is the same agent
 	}
-	s.System = l.prompt("system", f.System)
-	s.Prompt = l.prompt("prompt", f.Prompt)
-	l.memory(f, &s)
-	if f.Text.Present() {
-		s.Text = sdk.TextMode(f.Text.V)
-		l.Note(f.Text.Position, checkOneOf("text", f.Text.V, string(sdk.TextOutput), string(sdk.TextConverse)))
-	}
-	s.Permissions = l.permissions(f.Permissions)
-	l.agentServers(f)
-	if f.OnStateLoss.Present() {
-		l.Note(f.OnStateLoss.Position, checkOneOf("on_state_loss", f.OnStateLoss.V, string(sdk.StateLossFail), string(sdk.StateLossRestart)))
-		if s.OnStateLoss = sdk.StateLoss(f.OnStateLoss.V); s.OnStateLoss == sdk.StateLossFail {
-			s.OnStateLoss = "" // as if it were left out: it is the same agent
-		}
-	}
-	l.limits(f, &s.Limits)
-	l.loop(f, &s)
-	l.tools(f, &s)
+	s.Builtin, s.Rules, s.StopOn = f.Tools.Builtin, f.Hooks, append(s.StopOn, f.Stop.Tools...)
+	s.Permissions = l.permissions(n.Get("permissions"))
+	s.Limits, s.Stop = l.ends(n, &f)
+	l.rules(n.Get("hooks"), s.Rules)
+	l.agentServers(s.Name, n.Get("tools", "mcp"))
+	l.tools(n, &s)
 	return s
 }
 
-// memory reads what is said to the model of itself, and how much of the conversation.
-func (l *loader) memory(f *agentFile, s *sdk.AgentSpec) {
-	guidance := sdk.Guidance{
-		Loop:         l.prompt("loop", f.Guidance.Loop),
-		Capabilities: l.prompt("capabilities", f.Guidance.Capabilities),
-		Thinking:     l.prompt("thinking", f.Guidance.Thinking),
+// ends are the limits and what else ends runs. What both can say must not be said twice.
+func (l *loader) ends(n *strict.Node, f *agentFile) (sdk.Limits, sdk.StopConditions) {
+	for _, name := range []string{"interactions", "tokens", "deadline"} {
+		if n.Get("stop", name).Present() && n.Get("limits", name).Present() {
+			l.Faultf(n.Get("stop", name).Position, "%s: stands in stop and in limits; say it once", name)
+		}
 	}
-	if guidance != (sdk.Guidance{}) {
-		s.Guidance = &guidance
-	}
-	window, compact := f.Memory.Window, f.Memory.Compact
-	switch {
-	case window.Present() && window.V < 1:
-		l.Faultf(window.Position, "memory.window: want at least 1 token, got %d", window.V)
-	case window.Present():
-		s.Memory = &sdk.Memory{Window: window.V, Compact: compact.V}
-	case compact.V:
-		l.Faultf(compact.Position, "memory.compact needs a memory.window")
-	}
+	limits := f.Limits.Limits
+	limits.Interactions = cmp.Or(f.Stop.Interactions, limits.Interactions)
+	limits.Tokens = cmp.Or(f.Stop.Tokens, limits.Tokens)
+	limits.DeadlineMillis = cmp.Or(f.Stop.Deadline, f.Limits.Deadline).Milliseconds()
+	limits.ModelTimeoutMillis = f.Limits.ModelTimeout.Milliseconds()
+	limits.QuestionTimeoutMillis = f.Limits.QuestionTimeout.Milliseconds()
+	stop := f.Stop.StopConditions
+	stop.Repeats, stop.Window = f.Stop.Loop.Repeats, f.Stop.Loop.Window
+	return limits, stop
 }
 
-func (l *loader) ownVersion(f *agentFile, own *known, s *sdk.AgentSpec) {
-	at := f.At
-	if f.Contract.Line > 0 {
-		at = f.Contract.Position
-	}
-	version, ok := l.resolve(own.Contract, f.Version, at)
+func (l *loader) ownVersion(n *strict.Node, own *known, s *sdk.AgentSpec) {
+	version, ok := l.resolve(own.Contract, n)
 	if !ok {
 		return
 	}
 	s.Contract, s.Version = contracts.Pin(own.Contract, version), version
-	if n := len(own.Versions[version].Emits); n != 1 {
-		l.Faultf(at, "an agent answers with one type; version %s of contract %s emits %d", version, own.URI, n)
+	if emits := len(own.Versions[version].Emits); emits != 1 {
+		l.Faultf(n.Get("contract").Position, "an agent answers with one type; version %s of contract %s emits %d", version, own.URI, emits)
 	}
 }
 
-func (l *loader) limits(f *agentFile, limits *sdk.Limits) {
-	if n := f.Limits.Interactions; n.Present() && n.V < 1 {
-		l.Faultf(n.Position, "interactions: want at least 1, got %d", n.V)
-	}
-	limits.Interactions, limits.Tokens = f.Limits.Interactions.V, int64(f.Limits.Tokens.V)
-	for _, d := range []struct {
-		from duration
-		to   *int64
-	}{
-		{f.Limits.Deadline, &limits.DeadlineMillis},
-		{f.Limits.ModelTimeout, &limits.ModelTimeoutMillis},
-		{f.Limits.QuestionTimeout, &limits.QuestionTimeoutMillis},
-	} {
-		*d.to = l.millis(d.from)
-	}
-}
-
-// millis refuses what would round to zero, which means the default.
-func (l *loader) millis(d duration) int64 {
-	if d.Present() && d.V < time.Millisecond {
-		l.Faultf(d.Position, "want at least 1ms, got %s", d.V)
-	}
-	return d.V.Milliseconds()
-}
-
-func (l *loader) model(f *modelFile) sdk.ModelSpec {
-	m := sdk.ModelSpec{
-		Provider: f.Provider.Or(defaultProvider), Name: f.Name.V, MaxTokens: f.MaxTokens.V, MaxBytes: int64(f.MaxBytes.V),
-		UnitsPerPromptToken:     l.units(f.UnitsPerPromptToken),
-		UnitsPerCompletionToken: l.units(f.UnitsPerCompletionToken),
-	}
-	if m.Name == "" {
-		l.Faultf(f.At, "a model needs a name")
-	}
+// model completes a model and those that stand in for it.
+func (l *loader) model(n *strict.Node, m *sdk.ModelSpec) {
+	m.Provider = cmp.Or(m.Provider, defaultProvider)
 	if l.cfg.provider(m.Provider) == nil {
-		names := make([]string, len(l.cfg.Models))
-		for i, p := range l.cfg.Models {
-			names[i] = p.Name
+		var names []string
+		for _, p := range l.cfg.Models {
+			names = append(names, p.Name)
 		}
-		l.Faultf(f.Provider.Position, "unknown model provider %q; models: has %s", m.Provider, strings.Join(names, ", "))
+		l.Faultf(n.Get("provider").Position, "models: has no provider %q%s", m.Provider, strict.Suggest(m.Provider, names))
 	}
-	if f.Temperature.Present() {
-		m.Temperature = &f.Temperature.V
-		if t := f.Temperature.V; !(t >= 0 && t <= 2) {
-			l.Faultf(f.Temperature.Position, "temperature: want 0 to 2, got %v", t)
-		}
+	for i := range m.Fallback {
+		l.model(n.Get("fallback").Items()[i], &m.Fallback[i])
 	}
-	if f.MaxTokens.V < 0 {
-		l.Faultf(f.MaxTokens.Position, "max_tokens: want at least 0, got %d", f.MaxTokens.V)
-	}
-	if f.MaxBytes.V < 0 {
-		l.Faultf(f.MaxBytes.Position, "max_bytes: want at least 0, got %d", f.MaxBytes.V)
-	}
-	if f.ToolCalls.Present() {
-		m.ToolCalls = sdk.ToolCallMode(f.ToolCalls.V)
-		l.Note(f.ToolCalls.Position, checkOneOf("tool_calls", f.ToolCalls.V, string(sdk.ToolCallsNative), string(sdk.ToolCallsText)))
-	}
-	m.Thinking = f.Thinking.V
-	for _, code := range f.On {
-		m.On = append(m.On, sdk.Code(code.V))
-		l.Note(code.Position, checkOneOf("on", code.V, string(sdk.CodeRateLimited), string(sdk.CodeUnavailable),
-			string(sdk.CodeModel), string(sdk.CodeConfig)))
-	}
-	for i := range f.Fallback {
-		m.Fallback = append(m.Fallback, l.model(&f.Fallback[i]))
-	}
-	return m
 }
 
-func (l *loader) units(text words) sdk.Units {
-	if !text.Present() {
-		return 0
+func (l *loader) guidance(n *strict.Node) *sdk.Guidance {
+	g := sdk.Guidance{
+		Loop: l.prompt(n.Get("loop")), Capabilities: l.prompt(n.Get("capabilities")), Thinking: l.prompt(n.Get("thinking")),
 	}
-	u, err := wire.ParseUnits(text.V)
-	if err == nil && u < 0 {
-		err = sdk.Errorf(sdk.CodeConfig, "execution units %s: want at least 0", text.V)
+	if g == (sdk.Guidance{}) {
+		return nil
 	}
-	l.Note(text.Position, err)
-	return u
+	return &g
+}
+
+// rules checks hooks without code.
+func (l *loader) rules(list *strict.Node, rules []sdk.HookRule) {
+	for i, n := range list.Items() {
+		r := rules[i]
+		if r.When != "" {
+			_, err := approval.CompileRule(r.When)
+			l.Note(n.Get("when"), err)
+		}
+		if r.Message == "" && r.Only == nil && r.Hide == nil && r.Terminate == "" {
+			l.Faultf(n.Position, "the hook does nothing: want message, only, hide or terminate")
+		}
+		if r.Keep && r.Message == "" {
+			l.Faultf(n.Get("keep").Position, "keep: there is no message to keep")
+		}
+	}
 }
 
 // prompt returns the text of a template, from its file where the value is a path.
-func (l *loader) prompt(name string, value words) string {
-	body, at, inFile := value.V, value.Position, isPromptPath(value.V)
+func (l *loader) prompt(n *strict.Node) string {
+	body, at, inFile := n.Text(), n.Position, isPromptPath(n.Text())
 	if inFile {
-		path := l.path(value.V)
+		path := l.path(body)
 		data, ok := l.readFile(at, path)
 		if !ok {
 			return ""
 		}
-		body, at = string(data), strict.Position{File: path}
+		body, at = string(data), strict.Position{File: path, Line: 1, Column: 1}
 	}
 	if len(body) > maxPrompt {
-		l.Faultf(at, "the %s prompt has %d bytes; at most %d are allowed", name, len(body), maxPrompt)
+		l.Faultf(at, "the prompt has %d bytes; at most %d are allowed", len(body), maxPrompt)
 		return body
 	}
-	if _, err := template.New(name).Parse(body); err != nil {
+	if _, err := template.New("").Parse(body); err != nil {
 		line, message := templateFault(err)
-		if inFile {
+		switch {
+		case inFile:
 			at.Line = line
-		} else {
-			message = "line " + strconv.Itoa(line) + " of the text: " + message
+		case strings.Contains(body, "\n"):
+			at = n.TextLine(line)
 		}
-		l.Faultf(at, "%s template: %s", name, message)
+		l.Faultf(at, "template: %s", message)
 	}
 	return body
 }
@@ -305,10 +263,10 @@ func templateFault(err error) (line int, message string) {
 	return cmp.Or(line, 1), m[2]
 }
 
-func (l *loader) checkSize(f *agentFile, s sdk.AgentSpec) {
+func (l *loader) checkSize(n *strict.Node, s sdk.AgentSpec) {
 	_, data, err := contracts.SpecDigest(s)
-	l.Note(f.At, err)
+	l.Note(n, err)
 	if len(data) > maxSpec {
-		l.Faultf(f.At, "the agent with its contracts and prompts has %d bytes; at most %d are allowed", len(data), maxSpec)
+		l.Faultf(n.Position, "the agent with its contracts and prompts has %d bytes; at most %d are allowed", len(data), maxSpec)
 	}
 }

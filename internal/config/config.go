@@ -3,14 +3,12 @@ package config
 import (
 	"path/filepath"
 	"slices"
-	"strings"
+	"time"
 
 	"agentd/internal/signature"
-
-	"agentd/sdk/wire"
-
-	"agentd/internal/config/strict"
+	"agentd/internal/strict"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Faults is everything that is wrong with a configuration. As an error it has the code sdk.CodeConfig.
@@ -28,16 +26,8 @@ const (
 	StoreRedis     StoreKind = "redis"
 )
 
-// Defaults of the settings.
-const (
-	DefaultData     = ".agentd"
-	DefaultSlots    = 32
-	DefaultLogLevel = "info"
-	DefaultLogForm  = "text"
-)
-
-// maxSlots bounds Config.Slots: each slot may hold a whole conversation in memory.
-const maxSlots = 4096
+// DefaultLogForm is the form of logs.
+const DefaultLogForm = "text"
 
 // Config is a configuration with defaults filled in and everything it names read.
 type Config struct {
@@ -46,18 +36,7 @@ type Config struct {
 	File  string
 	Files []string
 
-	NATS  NATS
-	Redis Redis
-	// Store is empty until somebody chose one; see StoreKind.
-	Store StoreKind
-	// Data is the folder of the embedded server.
-	Data string
-	// Slots is how many activations a worker runs at once.
-	Slots int
-	Log   Log
-	// Reconcile and Retention are what workers do beside serving.
-	Reconcile Reconcile
-	Retention Retention
+	Settings
 	// Encryption seals what is stored of runs; the zero value stores it as it is.
 	Encryption Encryption
 	// Models are the model providers, by name; "openai" and "anthropic" always are.
@@ -67,8 +46,6 @@ type Config struct {
 	Identity bool
 	// Keys verify signed decisions, by domain.
 	Keys signature.Keys
-	// Approvals is how people are asked and answer.
-	Approvals Approvals
 	// MCP are the MCP servers that agents have tools from.
 	MCP MCP
 
@@ -84,6 +61,104 @@ type Config struct {
 	Contracts []sdk.Contract
 }
 
+// Settings are what of agentd.yaml is taken as it stands there. agentd.schema.json describes each.
+type Settings struct {
+	NATS  NATS  `json:"nats"`
+	Redis Redis `json:"redis"`
+	// Store is empty until somebody chose one; see StoreKind.
+	Store     StoreKind `json:"store"`
+	Data      string    `json:"data"`
+	Slots     int       `json:"slots"`
+	Log       Log       `json:"log"`
+	Reconcile Reconcile `json:"reconcile"`
+	Retention Retention `json:"retention"`
+	// Approvals is how people are asked and answer.
+	Approvals Approvals `json:"approvals"`
+}
+
+// NATS is how to reach the broker.
+type NATS struct {
+	// URL is empty for the embedded server.
+	URL URL `json:"url"`
+	// Creds is the path of a credentials file, NKey of one with the seed of an nkey.
+	Creds string `json:"creds"`
+	NKey  string `json:"nkey"`
+	// CA, Cert and Key are the paths of PEM files: the authorities that a server's certificate must be of, and the program's
+	// own certificate.
+	CA   string `json:"ca"`
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+	// Root is the first token of every subject.
+	Root string `json:"root"`
+	// Replicas of streams, 1 to 5; 0 is not set: existing streams stay as they are, new ones have 1.
+	Replicas int `json:"replicas"`
+}
+
+// Redis is how to reach the store, where it is not JetStream.
+type Redis struct {
+	URL URL `json:"url"`
+	// CA, Cert and Key are the paths of PEM files, as those of NATS.
+	CA   string `json:"ca"`
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	// Level is debug, info, warn or error; Format text or json.
+	Level  string `json:"level"`
+	Format string `json:"format"`
+}
+
+// Reconcile says how workers look for runs that were lost (docs/reliability.md).
+type Reconcile struct {
+	// Interval is how often one of them does; 0 is never.
+	Interval time.Duration `json:"interval"`
+	// OlderThan is how old something must be before it counts as lost.
+	OlderThan time.Duration `json:"older_than"`
+}
+
+// Retention says how long runs are kept that are done.
+type Retention struct {
+	// History is how long they keep their history; 0 is for ever.
+	History time.Duration `json:"history"`
+}
+
+// Approvals is how people are asked and answer (docs/approvals.md).
+type Approvals struct {
+	// As is the principal that decisions are published as; empty is found out.
+	As string `json:"as"`
+	// Domains are those that the desk shows; none is sdk.HumanDomain alone.
+	Domains []string `json:"domains"`
+	// HTTP is the address of the desk's HTTP API in agentd dev; empty is none. TokenEnv names the variable of its token.
+	HTTP     string `json:"http"`
+	TokenEnv string `json:"token_env"`
+	// Key is the path of the Ed25519 key that decisions are signed with, a PEM file; empty signs none. It is read when it is
+	// needed.
+	Key string `json:"key"`
+	// Webhooks are told of what is asked.
+	Webhooks []Webhook `json:"webhooks"`
+}
+
+// Webhook is a URL that is told of what is asked, signed with the secret in the variable that SecretEnv names.
+type Webhook struct {
+	URL       string `json:"url"`
+	SecretEnv string `json:"secret_env"`
+}
+
+// Provider is a server of models.
+type Provider struct {
+	Name string `json:"-"`
+	// Protocol is "openai", also when it is empty, or "anthropic".
+	Protocol string `json:"protocol"`
+	// BaseURL is empty for the vendor itself.
+	BaseURL      string `json:"base_url"`
+	Organization string `json:"organization"`
+	// APIKeyEnv names the environment variable of the key; APIKey is its content after ApplyEnv.
+	APIKeyEnv string `json:"api_key_env"`
+	APIKey    Secret `json:"-"`
+}
+
 // Reference is a service of an agent whose contract is in no file, so that it is looked up in the registry.
 type Reference struct {
 	strict.Position
@@ -91,47 +166,8 @@ type Reference struct {
 	// Contract is a type or a URI.
 	Contract string
 	Range    string
-}
-
-// NATS is how to reach the broker.
-type NATS struct {
-	// URL is empty for the embedded server.
-	URL URL
-	// Creds is the path of a credentials file, NKey of one with the seed of an nkey.
-	Creds, NKey string
-	// CA, Cert and Key are the paths of PEM files: the authorities that a server's certificate must be of, and the program's
-	// own certificate.
-	CA, Cert, Key string
-	// Root is the first token of every subject.
-	Root string
-	// Replicas of streams, 1 to 5; 0 is not set: existing streams stay as they are, new ones have 1.
-	Replicas int
-}
-
-// Redis is how to reach the store, where it is not JetStream.
-type Redis struct {
-	URL URL
-	// CA, Cert and Key are the paths of PEM files, as those of NATS.
-	CA, Cert, Key string
-}
-
-// Log says what is logged and how.
-type Log struct {
-	// Level is debug, info, warn or error; Format text or json.
-	Level, Format string
-}
-
-// Provider is a server of models.
-type Provider struct {
-	Name string
-	// Protocol is "openai", also when it is empty, or "anthropic".
-	Protocol string
-	// BaseURL is empty for the vendor itself.
-	BaseURL      string
-	Organization string
-	// APIKeyEnv names the environment variable of the key; APIKey is its content after ApplyEnv.
-	APIKeyEnv string
-	APIKey    Secret
+	// Similar is the type of a contract in a file that Contract may be a misspelling of; usually empty.
+	Similar string
 }
 
 // Default returns the configuration of an empty file in the current folder.
@@ -139,27 +175,33 @@ func Default() *Config { return defaults("") }
 
 func defaults(file string) *Config {
 	return &Config{
-		File:      file,
-		NATS:      NATS{Root: wire.DefaultRoot},
-		Data:      filepath.Join(filepath.Dir(file), DefaultData),
-		Slots:     DefaultSlots,
-		Reconcile: defaultReconcile(), Retention: Retention{History: sdk.DefaultHistory},
-		Log: Log{Level: DefaultLogLevel, Format: DefaultLogForm},
+		File: file,
+		Settings: Settings{
+			NATS:      NATS{Root: wire.DefaultRoot},
+			Data:      filepath.Join(filepath.Dir(file), ".agentd"),
+			Slots:     32,
+			Log:       Log{Level: "info", Format: DefaultLogForm},
+			Reconcile: Reconcile{Interval: sdk.DefaultReconcile, OlderThan: sdk.DefaultLostAfter},
+			Retention: Retention{History: sdk.DefaultHistory},
+		},
 		Models: []Provider{
-			{Name: anthropicProvider, Protocol: anthropicProvider, APIKeyEnv: anthropicKeyVariable},
-			{Name: defaultProvider, APIKeyEnv: defaultKeyVariable},
+			{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"}, //nolint:gosec // the name of a variable
+			{Name: defaultProvider, APIKeyEnv: "OPENAI_API_KEY"},                       //nolint:gosec // likewise
 		},
 	}
 }
 
-// The provider that needs no configuration, and the variable of its key.
-const (
-	defaultProvider    = "openai"
-	defaultKeyVariable = "OPENAI_API_KEY"
-	// anthropicProvider needs no configuration either. The protocol has the same name.
-	anthropicProvider    = "anthropic"
-	anthropicKeyVariable = "ANTHROPIC_API_KEY"
-)
+// defaultProvider is that of models that name none.
+const defaultProvider = "openai"
+
+// provider returns the provider of that name, or nil.
+func (c *Config) provider(name string) *Provider {
+	i := slices.IndexFunc(c.Models, func(p Provider) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Models[i]
+}
 
 // StoreKind is the chosen store: redis where there is a Redis URL, jetstream otherwise, unless Store says which.
 func (c *Config) StoreKind() StoreKind {
@@ -175,64 +217,8 @@ func (c *Config) StoreKind() StoreKind {
 
 // Check reports what is wrong with the settings as a whole, after environment and flags.
 func (c *Config) Check() error {
-	var r strict.Reader
-	settings := strict.Position{File: "settings"}
-	for _, err := range []error{
-		checkStore(c.Store), checkRoot(c.NATS.Root), checkSlots(c.Slots),
-		checkLevel(c.Log.Level), checkFormat(c.Log.Format),
-	} {
-		r.Note(settings, err)
-	}
-	if c.NATS.Replicas != 0 {
-		r.Note(settings, checkReplicas(c.NATS.Replicas))
-	}
 	if c.StoreKind() == StoreRedis && c.Redis.URL == "" {
-		r.Faultf(settings, "the store is redis, but there is no Redis URL (redis.url, REDIS_URL)")
-	}
-	return r.Err()
-}
-
-func checkStore(s StoreKind) error {
-	return checkOneOf("store", string(s), "", string(StoreJetStream), string(StoreRedis))
-}
-
-func checkRoot(root string) error {
-	_, err := wire.NewSubjects(root)
-	return err
-}
-
-func checkReplicas(n int) error {
-	if n < 1 || n > 5 {
-		return sdk.Errorf(sdk.CodeConfig, "replicas: want 1 to 5, got %d", n)
+		return sdk.Errorf(sdk.CodeConfig, "the store is redis, but there is no Redis URL: set redis.url or REDIS_URL")
 	}
 	return nil
-}
-
-func checkSlots(n int) error {
-	if n < 1 || n > maxSlots {
-		return sdk.Errorf(sdk.CodeConfig, "slots: want 1 to %d, got %d", maxSlots, n)
-	}
-	return nil
-}
-
-func checkLevel(s string) error { return checkOneOf("log level", s, "debug", "info", "warn", "error") }
-
-func checkFormat(s string) error { return checkOneOf("log format", s, "text", "json") }
-
-// checkOneOf skips an allowed empty text when it lists what is allowed.
-func checkOneOf(what, got string, allowed ...string) error {
-	if slices.Contains(allowed, got) {
-		return nil
-	}
-	allowed = slices.DeleteFunc(allowed, func(s string) bool { return s == "" })
-	return sdk.Errorf(sdk.CodeConfig, "%s: want %s, got %q", what, strings.Join(allowed, " or "), got)
-}
-
-// provider returns the provider of that name, or nil.
-func (c *Config) provider(name string) *Provider {
-	i := slices.IndexFunc(c.Models, func(p Provider) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &c.Models[i]
 }

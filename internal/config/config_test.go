@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/config/strict"
 	"agentd/internal/contracts"
+	"agentd/internal/strict"
 	"agentd/sdk"
 )
 
@@ -56,12 +56,14 @@ func TestLoad_Settings(t *testing.T) {
 			"testdata/desk/contracts/more", "testdata/desk/contracts/more/search.json",
 			"testdata/desk/contracts/travel.desk.yaml", "testdata/desk/prompts/desk.md",
 		},
-		NATS: NATS{
-			URL: "nats://user:s3cret@localhost:4222", Creds: "testdata/desk/secrets/nats.creds", Root: "desk", Replicas: 3,
+		Settings: Settings{
+			NATS: NATS{
+				URL: "nats://user:s3cret@localhost:4222", Creds: "testdata/desk/secrets/nats.creds", Root: "desk", Replicas: 3,
+			},
+			Redis: Redis{URL: "redis://:s3cret@localhost:6379/0"},
+			Store: StoreJetStream, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},
+			Reconcile: Reconcile{Interval: 10 * time.Minute, OlderThan: 2 * time.Minute}, Retention: Retention{90 * 24 * time.Hour},
 		},
-		Redis: Redis{URL: "redis://:s3cret@localhost:6379/0"},
-		Store: StoreJetStream, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},
-		Reconcile: Reconcile{Interval: 10 * time.Minute, OlderThan: 2 * time.Minute}, Retention: Retention{90 * 24 * time.Hour},
 		Models: []Provider{
 			{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
 			{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY"},
@@ -207,8 +209,8 @@ agents:
 		t.Errorf("services (-want +got):\n%s", diff)
 	}
 	references := []Reference{
-		{strict.Position{File: path, Line: 7, Column: 22}, "a", "far.away", "^1"},
-		{strict.Position{File: path, Line: 9, Column: 22}, "a", "https://example.com/far", "latest"},
+		{strict.Position{File: path, Line: 7, Column: 22}, "a", "far.away", "^1", ""},
+		{strict.Position{File: path, Line: 9, Column: 22}, "a", "https://example.com/far", "latest", ""},
 	}
 	if diff := cmp.Diff(references, c.References); diff != "" {
 		t.Errorf("references (-want +got):\n%s", diff)
@@ -274,12 +276,25 @@ func TestConfig_StoreKind(t *testing.T) {
 	}
 }
 
-func TestConfig_CheckLooksAtFlags(t *testing.T) {
+func TestConfig_SetPutsFlagsOverAll(t *testing.T) {
 	t.Parallel()
 	c := Default()
-	c.Slots, c.NATS.Root, c.NATS.Replicas, c.Log = 0, ".", 9, Log{"x", "y"}
-	if err := c.Check(); err == nil || strings.Count(err.Error(), "\n") != 4 {
+	for key, value := range map[string]string{"data": "d", "nats.url": "nats://f", "reconcile.older_than": "2m", "slots": ""} {
+		if err := c.Set("--flag", key, value); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	want := Default()
+	want.Data, want.NATS.URL, want.Reconcile.OlderThan = "d", "nats://f", 2*time.Minute
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	const fault = `--older-than: reconcile.older_than: expected a duration of at least 1s, such as 30s, 15m, 72h or 30d, got string "1ms"`
+	if err := c.Set("--older-than", "reconcile.older_than", "1ms"); err == nil || err.Error() != fault {
 		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("a refused value was taken:\n%s", diff)
 	}
 }
 

@@ -5,20 +5,21 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
-	"agentd/internal/config/strict"
+	"agentd/internal/strict"
 	"agentd/sdk"
 )
 
 // Encryption says with what keys the store of runs is sealed (docs/encryption.md).
 type Encryption struct {
 	// Current is the id of the key that everything new is sealed with; empty is no encryption.
-	Current string
+	Current string `json:"current"`
 	// Keys are in the order of the file.
-	Keys []EncryptionKey
+	Keys []EncryptionKey `json:"-"`
 	// AllowPlaintext also reads what was stored before encryption was turned on.
-	AllowPlaintext bool
+	AllowPlaintext bool `json:"allow_plaintext"`
 }
 
 // EncryptionKey is where a key is: in an environment variable, or in a file. Exactly one is set.
@@ -55,7 +56,7 @@ func (k EncryptionKey) Read(lookup func(string) (string, bool)) (Secret, error) 
 		case errors.Is(err, os.ErrNotExist):
 			return "", fmt.Errorf("%s: %w", k.Source(), ErrKeyAbsent)
 		case err == nil && info.Size() > maxKeyFile:
-			return "", fmt.Errorf("%s: %d bytes are no key", k.Source(), info.Size())
+			return "", fmt.Errorf("%s: %d bytes are too many for a key", k.Source(), info.Size())
 		}
 		data, err := os.ReadFile(k.File)
 		if err != nil {
@@ -69,60 +70,26 @@ func (k EncryptionKey) Read(lookup func(string) (string, bool)) (Secret, error) 
 	return Secret(text), nil
 }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 // keyID is what the id of a key may be; package sealed says the same.
 var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-func (l *loader) encryption(f *encryptionFile) {
-	if f == nil {
-		return
-	}
+func (l *loader) encryption(n *strict.Node) {
 	e := &l.cfg.Encryption
-	e.Current, e.AllowPlaintext = f.Current.V, f.AllowPlaintext.V
-	for _, entry := range f.Keys {
-		l.encryptionKey(entry.Key, entry.Value)
-	}
-	switch {
-	case len(f.Keys) == 0:
-		l.Faultf(f.At, "encryption needs keys, such as {current: k1, keys: {k1: {env: AGENTD_KEY_K1}}}; make one with: agentd keys new")
-	case !f.Current.Present():
-		l.Faultf(f.At, "encryption needs current: the id of the key that everything new is sealed with")
-	case !l.cfg.Encryption.has(e.Current):
-		l.Faultf(f.Current.Position, "the current key %q is not among the keys", e.Current)
-	}
-}
-
-func (e Encryption) has(id string) bool {
-	for _, k := range e.Keys {
-		if k.ID == id {
-			return true
+	l.Decode(n, e)
+	for _, key := range n.Get("keys").Items() {
+		if !keyID.MatchString(key.Name) {
+			l.Faultf(key.Key, "key id %q: want 1 to 32 of letters, digits, _ and -", key.Name)
 		}
+		k := EncryptionKey{ID: key.Name, Env: key.Get("env").Text(), At: key.Key}
+		if file := key.Get("file"); file.Present() {
+			k.File = l.path(file.Text())
+			l.watch(k.File)
+		}
+		e.Keys = append(e.Keys, k)
 	}
-	return false
-}
-
-func (l *loader) encryptionKey(id words, n strict.Node) {
-	var f keyFile
-	if n.Mapping() {
-		l.Decode(n, &f)
-	} // else it may be the key itself, which must not be repeated
-	k := EncryptionKey{ID: id.V, Env: f.Env.V, At: id.Position}
-	if f.File.V != "" {
-		k.File = l.path(f.File.V)
-		l.watch(k.File)
+	if current := n.Get("current"); current.Present() && n.Get("keys").Present() && !slices.Contains(n.Get("keys").Names(), current.Text()) {
+		l.Faultf(current.Position, "the current key %q is not among the keys%s", current.Text(), strict.Suggest(current.Text(), n.Get("keys").Names()))
 	}
-	if !keyID.MatchString(k.ID) {
-		l.Faultf(id.Position, "key id %q: want 1 to 32 of letters, digits, _ and -", k.ID)
-	}
-	switch {
-	case (k.Env == "") == (k.File == ""):
-		l.Faultf(id.Position, "key %q: want where it is, either {env: VARIABLE} or {file: PATH}, not the key itself", k.ID)
-	case k.Env != "" && !envName.MatchString(k.Env):
-		// A key that was put here by mistake must not be repeated.
-		l.Faultf(f.Env.Position, "key %q: env is not the name of an environment variable", k.ID)
-	}
-	l.cfg.Encryption.Keys = append(l.cfg.Encryption.Keys, k)
 }
 
 // Fault says at the key's place in the configuration what is wrong with it.

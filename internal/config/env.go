@@ -1,87 +1,63 @@
 package config
 
 import (
-	"strconv"
+	"maps"
+	"slices"
 
-	"agentd/internal/config/strict"
+	"agentd/internal/strict"
 )
 
-// ApplyEnv puts the environment over the file: NATS_URL, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY, REDIS_URL, REDIS_CA, REDIS_CERT, REDIS_KEY, OPENAI_BASE_URL, ANTHROPIC_BASE_URL,
-// AGENTD_ROOT, AGENTD_REPLICAS, AGENTD_STORE, AGENTD_DATA, AGENTD_SLOTS, AGENTD_RECONCILE, AGENTD_HISTORY,
-// AGENTD_LOG_LEVEL, AGENTD_LOG_FORMAT, and every provider's key from the variable that its api_key_env names
-// (OPENAI_API_KEY for openai, ANTHROPIC_API_KEY for anthropic). An empty variable counts as unset. lookup is
-// os.LookupEnv.
+// variables are the environment variables of settings, by key of the file.
+var variables = map[string]string{ //nolint:gosec // names of variables
+	"nats.url": "NATS_URL", "nats.creds": "NATS_CREDS", "nats.nkey": "NATS_NKEY", "nats.ca": "NATS_CA", "nats.cert": "NATS_CERT",
+	"nats.key": "NATS_KEY", "nats.root": "AGENTD_ROOT", "nats.replicas": "AGENTD_REPLICAS",
+	"redis.url": "REDIS_URL", "redis.ca": "REDIS_CA", "redis.cert": "REDIS_CERT", "redis.key": "REDIS_KEY",
+	"store": "AGENTD_STORE", "data": "AGENTD_DATA", "slots": "AGENTD_SLOTS",
+	"reconcile.interval": "AGENTD_RECONCILE", "retention.history": "AGENTD_HISTORY",
+	"log.level": "AGENTD_LOG_LEVEL", "log.format": "AGENTD_LOG_FORMAT",
+	"models.openai.base_url": "OPENAI_BASE_URL", "models.anthropic.base_url": "ANTHROPIC_BASE_URL",
+}
+
+// ApplyEnv puts the environment over the file: the variables above, and every provider's key from the variable that its
+// api_key_env names. An empty variable counts as unset. lookup is os.LookupEnv.
 func (c *Config) ApplyEnv(lookup func(string) (string, bool)) error {
-	e := environment{lookup: lookup}
-	text(&e, "NATS_URL", &c.NATS.URL, nil)
-	text(&e, "NATS_CREDS", &c.NATS.Creds, nil)
-	text(&e, "NATS_NKEY", &c.NATS.NKey, nil)
-	text(&e, "NATS_CA", &c.NATS.CA, nil)
-	text(&e, "NATS_CERT", &c.NATS.Cert, nil)
-	text(&e, "NATS_KEY", &c.NATS.Key, nil)
-	text(&e, "REDIS_URL", &c.Redis.URL, nil)
-	text(&e, "REDIS_CA", &c.Redis.CA, nil)
-	text(&e, "REDIS_CERT", &c.Redis.Cert, nil)
-	text(&e, "REDIS_KEY", &c.Redis.Key, nil)
-	text(&e, "AGENTD_ROOT", &c.NATS.Root, checkRoot)
-	text(&e, "AGENTD_STORE", &c.Store, checkStore)
-	text(&e, "AGENTD_DATA", &c.Data, nil)
-	text(&e, "AGENTD_LOG_LEVEL", &c.Log.Level, checkLevel)
-	text(&e, "AGENTD_LOG_FORMAT", &c.Log.Format, checkFormat)
-	e.number("AGENTD_REPLICAS", &c.NATS.Replicas, checkReplicas)
-	e.period("AGENTD_RECONCILE", &c.Reconcile.Interval)
-	e.period("AGENTD_HISTORY", &c.Retention.History)
-	e.number("AGENTD_SLOTS", &c.Slots, checkSlots)
+	var r strict.Reader
+	for _, key := range slices.Sorted(maps.Keys(variables)) {
+		value, _ := lookup(variables[key])
+		c.set(&r, "environment variable "+variables[key], key, value)
+	}
 	for i := range c.Models {
-		if c.Models[i].APIKeyEnv != "" {
-			text(&e, c.Models[i].APIKeyEnv, &c.Models[i].APIKey, nil)
+		if value, _ := lookup(c.Models[i].APIKeyEnv); value != "" {
+			c.Models[i].APIKey = Secret(value)
 		}
 	}
-	if openai := c.provider(defaultProvider); openai != nil {
-		text(&e, "OPENAI_BASE_URL", &openai.BaseURL, nil)
-	}
-	if anthropic := c.provider(anthropicProvider); anthropic != nil {
-		text(&e, "ANTHROPIC_BASE_URL", &anthropic.BaseURL, nil)
-	}
-	return e.Err()
+	return r.Err()
 }
 
-type environment struct {
-	strict.Reader
-	lookup func(string) (string, bool)
+// Set puts a value over a setting, such as "nats.url"; an empty one leaves it. source says in faults where it is from, such
+// as "--nats".
+func (c *Config) Set(source, key, value string) error {
+	var r strict.Reader
+	c.set(&r, source, key, value)
+	return r.Err()
 }
 
-func (e *environment) at(name string) strict.Position {
-	return strict.Position{File: "environment variable " + name}
-}
-
-func text[T ~string](e *environment, name string, target *T, check func(T) error) {
-	value, ok := e.lookup(name)
-	if !ok || value == "" {
+func (c *Config) set(r *strict.Reader, source, key, value string) {
+	if value == "" {
 		return
 	}
-	if check != nil {
-		if err := check(T(value)); err != nil {
-			e.Note(e.at(name), err)
-			return
+	n := strict.Setting(source, key, value, schema())
+	r.Check(n, schema())
+	c.apply(r, n)
+}
+
+// apply puts settings and providers over those there are.
+func (c *Config) apply(r *strict.Reader, n *strict.Node) {
+	r.Decode(n, &c.Settings)
+	for _, m := range n.Get("models").Items() {
+		if c.provider(m.Name) == nil {
+			c.Models = append(c.Models, Provider{Name: m.Name})
 		}
+		r.Decode(m, c.provider(m.Name))
 	}
-	*target = T(value)
-}
-
-func (e *environment) number(name string, target *int, check func(int) error) {
-	value, ok := e.lookup(name)
-	if !ok || value == "" {
-		return
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil {
-		e.Faultf(e.at(name), "want a whole number, got %q", value)
-		return
-	}
-	if err := check(n); err != nil {
-		e.Note(e.at(name), err)
-		return
-	}
-	*target = n
 }

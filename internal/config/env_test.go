@@ -56,14 +56,14 @@ func TestConfig_ApplyEnvListsEveryFault(t *testing.T) {
 		"AGENTD_LOG_LEVEL": "loud", "AGENTD_LOG_FORMAT": "xml", "AGENTD_RECONCILE": "1ms", "AGENTD_HISTORY": "week",
 	}))
 	want := []string{
-		`environment variable AGENTD_HISTORY: "week" is not a duration such as 30s, 15m, 72h or 30d, or 0`,
-		`environment variable AGENTD_LOG_FORMAT: log format: want text or json, got "xml"`,
-		`environment variable AGENTD_LOG_LEVEL: log level: want debug or info or warn or error, got "loud"`,
-		`environment variable AGENTD_RECONCILE: want at least 1s, or 0, got 1ms`,
-		`environment variable AGENTD_REPLICAS: replicas: want 1 to 5, got 0`,
-		`environment variable AGENTD_ROOT: subject root "a.b" is not of the form ^[a-z0-9_-]{1,64}$`,
-		`environment variable AGENTD_SLOTS: want a whole number, got "x"`,
-		`environment variable AGENTD_STORE: store: want jetstream or redis, got "disk"`,
+		`environment variable AGENTD_HISTORY: retention.history: expected a duration of at least 1s, such as 30s, 15m, 72h or 30d, or 0, got string "week"`,
+		`environment variable AGENTD_LOG_FORMAT: log.format: expected one of "text", "json", got string "xml"`,
+		`environment variable AGENTD_LOG_LEVEL: log.level: expected one of "debug", "info", "warn", "error", got string "loud"`,
+		`environment variable AGENTD_RECONCILE: reconcile.interval: expected a duration of at least 1s, such as 30s, 15m, 72h or 30d, or 0, got string "1ms"`,
+		`environment variable AGENTD_REPLICAS: nats.replicas: expected at least 1, got number 0`,
+		`environment variable AGENTD_ROOT: nats.root: expected 1 to 64 lower-case letters, digits, _ and -, got string "a.b"`,
+		`environment variable AGENTD_SLOTS: slots: expected integer, got string "x"`,
+		`environment variable AGENTD_STORE: store: expected one of "jetstream", "redis", got string "disk"`,
 	}
 	if err == nil {
 		t.Fatal("no error")

@@ -2,17 +2,41 @@ package config
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
-	"agentd/internal/config/strict"
 	"agentd/internal/contracts"
+	"agentd/internal/strict"
 	"agentd/sdk"
 )
+
+//go:embed agentd.schema.json
+var schemaFile []byte
+
+// Schema is the JSON Schema of agentd.yaml.
+func Schema() []byte { return slices.Clone(schemaFile) }
+
+//go:embed mcp.schema.json
+var mcpSchemaFile []byte
+
+var (
+	schema    = sync.OnceValue(func() *contracts.Schema { return compile(schemaFile) })
+	mcpSchema = sync.OnceValue(func() *contracts.Schema { return compile(mcpSchemaFile) })
+)
+
+func compile(file []byte) *contracts.Schema {
+	s, err := contracts.Compile(file)
+	if err != nil {
+		panic("config: a schema of the program: " + err.Error())
+	}
+	return s
+}
 
 // Load reads a configuration file and everything it names. The error is Faults with all that is wrong in any file.
 func Load(path string) (*Config, error) {
@@ -21,24 +45,19 @@ func Load(path string) (*Config, error) {
 	if !ok {
 		return nil, l.Err()
 	}
-	node := l.Parse(path, data)
-	var f file
-	l.Decode(node, &f)
-	l.settings(&f)
-	l.encryption(f.Encryption)
-	l.approvals(f.Approvals)
-	l.mcp(&f.MCP)
-	l.providers(f.Models)
+	root := l.Parse(path, data)
+	l.Check(root, schema())
+	l.settings(root)
 	for _, c := range contracts.Builtin() {
-		l.known = append(l.known, &known{Contract: c, at: builtin})
+		l.known = append(l.known, &known{Contract: c, node: builtin})
 	}
-	for _, entry := range f.Contracts {
+	for _, entry := range root.Get("contracts").Items() {
 		l.contractPath(entry)
 	}
-	l.agents(f.Agents)
-	l.checkServers()
+	l.agents(root.Get("agents"))
+	l.checkServers(root.Get("mcp"))
 	l.checkCollisions()
-	l.checkDomains(f.Domains)
+	l.checkDomains(root.Get("domains"))
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
@@ -56,22 +75,23 @@ type loader struct {
 	dir    string
 	byPath map[string]*known
 	known  []*known
-	// domains are all that are named, with where.
-	domains []words
-	// mcpFile, mcpUses and mcpPolicies are where the mcp.json and its servers are named.
-	mcpFile              words
-	mcpUses, mcpPolicies []words
-	// broken says that a contract could not be read, so that a missing one is no fault of who refers to it.
+	// domains and servers are where routing lanes and MCP servers are named.
+	domains, servers []*strict.Node
+	// broken says that a contract could not be read, so that a missing one is not the fault of who refers to it.
 	broken bool
 }
 
 // known is a contract that agents may refer to.
 type known struct {
 	sdk.Contract
-	at strict.Position
+	// node is its file, or the agent that has it.
+	node *strict.Node
 	// agent serves it; empty is a service.
 	agent string
 }
+
+// builtin is where agentd itself names contracts and domains.
+var builtin = &strict.Node{Position: strict.Position{File: "agentd"}}
 
 // path resolves a path in the file.
 func (l *loader) path(p string) string {
@@ -105,78 +125,9 @@ func (l *loader) watch(path string) {
 	}
 }
 
-// settings puts the file over the defaults.
-func (l *loader) settings(f *file) {
-	c := l.cfg
-	c.NATS.URL, c.Redis.URL = URL(f.NATS.URL.V), URL(f.Redis.URL.V)
-	for _, p := range []struct {
-		said words
-		path *string
-	}{
-		{f.NATS.Creds, &c.NATS.Creds},
-		{f.NATS.NKey, &c.NATS.NKey},
-		{f.NATS.CA, &c.NATS.CA},
-		{f.NATS.Cert, &c.NATS.Cert},
-		{f.NATS.Key, &c.NATS.Key},
-		{f.Redis.CA, &c.Redis.CA},
-		{f.Redis.Cert, &c.Redis.Cert},
-		{f.Redis.Key, &c.Redis.Key},
-	} {
-		if p.said.V != "" {
-			*p.path = l.path(p.said.V)
-		}
-	}
-	for _, pair := range [][2]words{{f.NATS.Cert, f.NATS.Key}, {f.Redis.Cert, f.Redis.Key}} {
-		if cert, key := pair[0], pair[1]; (cert.V == "") != (key.V == "") {
-			l.Faultf(cmp.Or(cert.Position, key.Position), "a certificate needs both cert and key")
-		}
-	}
-	if f.Data.V != "" {
-		c.Data = l.path(f.Data.V)
-	}
-	setting(l, f.NATS.Root, &c.NATS.Root, checkRoot)
-	setting(l, f.NATS.Replicas, &c.NATS.Replicas, checkReplicas)
-	setting(l, f.Slots, &c.Slots, checkSlots)
-	setting(l, f.Log.Level, &c.Log.Level, checkLevel)
-	setting(l, f.Log.Format, &c.Log.Format, checkFormat)
-	l.identity(f)
-	l.reconcile(f)
-	c.Store = StoreKind(f.Store.V)
-	if f.Store.Present() {
-		l.Note(f.Store.Position, checkStore(c.Store))
-	}
-}
-
-func setting[T any](l *loader, value strict.Value[T], target *T, check func(T) error) {
-	if value.Present() {
-		*target = value.V
-		l.Note(value.Position, check(value.V))
-	}
-}
-
-func (l *loader) providers(models strict.Entries[providerFile]) {
-	for _, m := range models {
-		p := l.cfg.provider(m.Key.V)
-		if p == nil {
-			l.cfg.Models = append(l.cfg.Models, Provider{Name: m.Key.V})
-			p = &l.cfg.Models[len(l.cfg.Models)-1]
-		}
-		p.BaseURL, p.Organization = m.Value.BaseURL.V, m.Value.Organization.V
-		p.APIKeyEnv = m.Value.APIKeyEnv.Or(p.APIKeyEnv)
-		if protocol := m.Value.Protocol; protocol.Present() {
-			p.Protocol = protocol.V
-			l.Note(protocol.Position, checkOneOf("protocol", protocol.V, defaultProvider, anthropicProvider))
-		}
-		if u := p.BaseURL; u != "" && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
-			l.Faultf(m.Value.BaseURL.Position, "base_url %q: want http:// or https://", u)
-		}
-	}
-	slices.SortFunc(l.cfg.Models, func(a, b Provider) int { return cmp.Compare(a.Name, b.Name) })
-}
-
 // contractPath reads a contract file, or all of a folder and its folders.
-func (l *loader) contractPath(entry words) {
-	path := l.path(entry.V)
+func (l *loader) contractPath(entry *strict.Node) {
+	path := l.path(entry.Text())
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -224,12 +175,12 @@ func (l *loader) contract(at strict.Position, path string) *known {
 		return nil
 	}
 	before := l.Count()
-	c := contracts.Read(&l.Reader, path, data)
+	c, node := contracts.Read(&l.Reader, path, data)
 	if l.Count() > before {
 		l.broken = true
 		return nil
 	}
-	k := &known{Contract: c, at: strict.Position{File: path}}
+	k := &known{Contract: c, node: node}
 	l.byPath[path] = k
 	l.known = append(l.known, k)
 	return k
@@ -254,9 +205,9 @@ func (l *loader) find(name string) *known {
 }
 
 // reference finds the contract that a path, a type or a URI names. It is nil when there is none, or it has faults.
-func (l *loader) reference(name words) *known {
-	if isContractPath(name.V) {
-		path := l.path(name.V)
+func (l *loader) reference(name *strict.Node) *known {
+	if isContractPath(name.Text()) {
+		path := l.path(name.Text())
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			l.watch(path)
 			l.broken = true
@@ -266,28 +217,35 @@ func (l *loader) reference(name words) *known {
 		}
 		return l.contract(name.Position, path)
 	}
-	if k := l.find(name.V); k != nil {
+	if k := l.find(name.Text()); k != nil {
 		return k
 	}
 	if l.broken {
 		return nil // it may be the one with faults
 	}
-	types := make([]string, len(l.known))
-	for i, k := range l.known {
-		types[i] = k.Type
-	}
-	slices.Sort(types)
-	l.Faultf(name.Position, "no contract of type %q in contracts: or agents:; there is %s. "+
-		"(Only services are looked up in the registry, not the contract that an agent itself has.)", name.V, strings.Join(types, ", "))
+	l.Faultf(name.Position, "no contract %q in contracts: or agents:%s "+
+		"(Only services are looked up in the registry, not the contract that an agent itself has.)",
+		name.Text(), strict.Suggest(name.Text(), l.types()))
 	return nil
 }
 
-// resolve is contracts.Resolve with faults at the range, else at the reference.
-func (l *loader) resolve(c sdk.Contract, rangeExpr words, at strict.Position) (string, bool) {
-	if rangeExpr.Present() {
-		at = rangeExpr.Position
+// types are those of the contracts that were read, sorted.
+func (l *loader) types() []string {
+	var types []string
+	for _, k := range l.known {
+		types = append(types, k.Type)
 	}
-	version, err := contracts.Resolve(c, rangeExpr.V)
+	slices.Sort(types)
+	return types
+}
+
+// resolve is contracts.Resolve for n, which has a contract and perhaps the range of its version, where the faults are.
+func (l *loader) resolve(c sdk.Contract, n *strict.Node) (string, bool) {
+	at := n.Get("contract")
+	if n.Get("version").Present() {
+		at = n.Get("version")
+	}
+	version, err := contracts.Resolve(c, n.Get("version").Text())
 	l.Note(at, err)
 	return version, err == nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,30 +46,6 @@ func TestLoad_HowTheLoopGoesOnAndEnds(t *testing.T) {
 	}
 }
 
-func TestLoad_RefusesLoopsThatMakeNoSense(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ change, to, fault string }{
-		"twice":      {"no_tool_call:", "limits: {tokens: 5}\n    no_tool_call:", "tokens: stands in stop and in limits"},
-		"no loop":    {"repeats: 3", "repeats: 1", "repeats: want at least 2, got 1"},
-		"policy":     {"policy: remind", "policy: nag", "policy: want accept or remind or remind_then_accept"},
-		"steering":   {"interrupt", "shout", "steering: want queue or interrupt or reject"},
-		"decisions":  {"decisions: batch", "decisions: later", "decisions: want immediate or batch"},
-		"no name":    {"name: first, ", "", "a hook needs a name"},
-		"no CEL":     {"interactions == 0", "interactions ==", "is no CEL expression"},
-		"no boolean": {"interactions == 0", "interactions", "want true or false"},
-		"idle hook":  {`, message: Look., keep: true, hide: ["b*"]`, "", "the hook does nothing"},
-		"no tool":    {"tools: [task_completion]\n", "tools: [fly]\n", `"fly" is no tool of the agent`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := Load(write(t, map[string]string{"agentd.yaml": strings.Replace(loopConfig, c.change, c.to, 1)}))
-			if err == nil || !strings.Contains(err.Error(), c.fault) {
-				t.Errorf("got %v, want %q", err, c.fault)
-			}
-		})
-	}
-}
-
 const contextConfig = `
 agents:
   - name: a
@@ -99,26 +74,5 @@ func TestLoad_ServicesThatAreAskedForContext(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-func TestLoad_RefusesContextThatCannotBeAskedFor(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ change, to, fault string }{
-		"when":      {"ask: once", "ask: never", "agentd.yaml:7:36: ask: want every_call or once"},
-		"failure":   {"on_failure: fail", "on_failure: cry", "on_failure: want continue or fail"},
-		"contract":  {"{contract: shop.search, version: ^2}", "{version: ^2}", "a service needs a contract"},
-		"no tool":   {"ask: once", "as: plan", "unknown key"},
-		"question":  {"{task: {type: string}}, required: [task]", "{query: {type: string}}, required: [query]", "agentd.yaml:7"},
-		"arguments": {"{task: {type: string}}, required: [task]", "{query: {type: string}}, required: [query]", "accepts questions for context"},
-		"range":     {"^2", "two", "two"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := Load(write(t, map[string]string{"agentd.yaml": strings.Replace(contextConfig, c.change, c.to, 1)}))
-			if err == nil || !strings.Contains(err.Error(), c.fault) {
-				t.Errorf("got %v, want %q", err, c.fault)
-			}
-		})
 	}
 }

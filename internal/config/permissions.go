@@ -1,195 +1,105 @@
 package config
 
 import (
-	"crypto/ed25519"
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"slices"
+	"regexp"
+	"strconv"
 	"strings"
-
-	"agentd/internal/signature"
+	"time"
 
 	"agentd/internal/approval"
-	"agentd/internal/config/strict"
+	"agentd/internal/strict"
 	"agentd/sdk"
 )
 
-// permissionsFile is an agent's permissions. Its lists are short for rules: deny comes before require, and both before the
-// rules that are written out.
-type permissionsFile struct {
-	At      strict.Position
-	Deny    []words `yaml:"deny"`
-	Require []words `yaml:"require"`
-	Rules   []struct {
-		At      strict.Position
-		Name    words      `yaml:"name"`
-		Tools   []words    `yaml:"tools"`
-		When    words      `yaml:"when"`
-		Labels  []words    `yaml:"labels"`
-		Verdict words      `yaml:"verdict"`
-		Reason  words      `yaml:"reason"`
-		Risk    words      `yaml:"risk"`
-		Terms   *termsFile `yaml:"terms"`
-	} `yaml:"rules"`
-	termsFile
-}
-
-// termsFile is how an approver is asked.
+// termsFile is what the file says of how an approver is asked; as agentFile.
 type termsFile struct {
-	Mode    words    `yaml:"mode"`
-	Domain  words    `yaml:"domain"`
-	Expires duration `yaml:"expires"`
-	Remind  duration `yaml:"remind"`
-	// OnExpiry is "deny" or "escalate".
-	OnExpiry words `yaml:"on_expiry"`
+	sdk.PermissionPolicyTerms
+	Expires  time.Duration `json:"expires"`
+	Remind   time.Duration `json:"remind"`
+	OnExpiry string        `json:"on_expiry"`
 	Escalate []struct {
-		At      strict.Position
-		Domain  words    `yaml:"domain"`
-		Expires duration `yaml:"expires"`
-	} `yaml:"escalate"`
-	Scopes    []words            `yaml:"scopes"`
-	Quorum    number             `yaml:"quorum"`
-	FourEyes  strict.Value[bool] `yaml:"four_eyes"`
-	Approvers []words            `yaml:"approvers"`
-	Signed    strict.Value[bool] `yaml:"signed"`
+		Domain  string        `json:"domain"`
+		Expires time.Duration `json:"expires"`
+	} `json:"escalate"`
 }
 
-// permissions is nil where the file has none. An empty or unreadable policy is a fault: it must not read as "all allowed".
-func (l *loader) permissions(f *permissionsFile) *sdk.PermissionPolicy {
-	if f == nil || f.At.Line == 0 { // absent, or no mapping, which is noted
+// ruleFile is what the file says of a rule; as agentFile.
+type ruleFile struct {
+	sdk.PermissionRule
+	Terms json.RawMessage `json:"terms"`
+}
+
+// permissions is nil where the file has none. An empty policy is a fault: it must not read as "all allowed". Its lists are
+// short for rules: deny comes before require, and both before the rules that are written out.
+func (l *loader) permissions(n *strict.Node) *sdk.PermissionPolicy {
+	if !n.Present() {
 		return nil
 	}
-	policy := &sdk.PermissionPolicy{Terms: l.terms(&f.termsFile)}
-	if len(f.Deny) > 0 {
-		policy.Rules = append(policy.Rules, sdk.PermissionRule{Name: "deny", Tools: texts(f.Deny), Verdict: sdk.PermissionDeny})
-	}
-	if len(f.Require) > 0 {
-		policy.Rules = append(policy.Rules, sdk.PermissionRule{Name: "require", Tools: texts(f.Require), Verdict: sdk.PermissionAsk})
-	}
-	for i := range f.Rules {
-		r := &f.Rules[i]
-		rule := sdk.PermissionRule{
-			Name: r.Name.V, Tools: texts(r.Tools), When: r.When.V, Labels: texts(r.Labels),
-			Verdict: sdk.PermissionVerdict(r.Verdict.Or(string(sdk.PermissionAsk))), Reason: r.Reason.V, Risk: r.Risk.V,
+	policy := &sdk.PermissionPolicy{Terms: l.terms(n)}
+	// paths are where the rules stand in the file.
+	var paths []string
+	for _, short := range []sdk.PermissionRule{{Name: "deny", Verdict: sdk.PermissionDeny}, {Name: "require", Verdict: sdk.PermissionAsk}} {
+		if short.Tools = n.Get(short.Name).Texts(); len(short.Tools) > 0 {
+			policy.Rules, paths = append(policy.Rules, short), append(paths, "$."+short.Name)
 		}
-		if r.Terms != nil {
-			terms := l.terms(r.Terms)
-			rule.Terms = &terms
+	}
+	for i, item := range n.Get("rules").Items() {
+		rule := ruleFile{PermissionRule: sdk.PermissionRule{Verdict: sdk.PermissionAsk}}
+		l.Decode(item, &rule)
+		if item.Get("terms").Present() {
+			terms := l.terms(item.Get("terms"))
+			rule.PermissionRule.Terms = &terms
 		}
-		policy.Rules = append(policy.Rules, rule)
+		policy.Rules, paths = append(policy.Rules, rule.PermissionRule), append(paths, fmt.Sprintf("$.rules[%d]", i))
 	}
 	_, err := approval.Compile(*policy, approval.Options{Grants: approval.NoGrants{}, Identity: l.cfg.Identity, Keys: l.cfg.Keys})
-	l.Note(f.At, err)
+	if err != nil {
+		l.policyFaults(sdk.AsError(err), n, paths)
+	}
 	return policy
 }
 
-func (l *loader) terms(f *termsFile) sdk.PermissionPolicyTerms {
-	l.domain(f.Domain)
-	terms := sdk.PermissionPolicyTerms{
-		Mode: sdk.PermissionMode(f.Mode.V), Domain: f.Domain.V, TimeoutMillis: l.millis(f.Expires), Quorum: f.Quorum.V,
-		RemindMillis: l.millis(f.Remind), FourEyes: f.FourEyes.V, Approvers: texts(f.Approvers), Signed: f.Signed.V,
-	}
-	for _, s := range f.Scopes {
-		terms.Scopes = append(terms.Scopes, sdk.GrantScope(s.V))
-	}
-	for i := range f.Escalate {
-		stage := &f.Escalate[i]
-		l.domain(stage.Domain)
-		timeout := l.millis(stage.Expires)
-		if !stage.Expires.Present() {
-			timeout = sdk.DefaultPermissionTimeout.Milliseconds()
+// rulePath is the path of a fault of approval.Compile: the index of a rule, and what of it.
+var rulePath = regexp.MustCompile(`^\$\.permissions\.rules\[(\d+)\](.*)$`)
+
+// policyFaults puts the faults of approval.Compile where the rules and terms stand in the file.
+func (l *loader) policyFaults(err *sdk.Error, n *strict.Node, paths []string) {
+	for i, f := range err.Faults {
+		m := rulePath.FindStringSubmatch(f.Path)
+		if m == nil {
+			err.Faults[i].Path = "$"
+			continue
 		}
-		terms.Escalate = append(terms.Escalate, sdk.PermissionStage{Domain: stage.Domain.V, TimeoutMillis: timeout})
+		rule, _ := strconv.Atoi(m[1]) // digits by the pattern, and an index of what was given
+		path, of := paths[rule], m[2]
+		switch terms, isTerms := strings.CutPrefix(of, ".terms"); {
+		case isTerms && !n.At(path).Get("terms").Present():
+			path, of = "$", terms
+		case !strings.HasPrefix(path, "$.rules"):
+			of = strings.TrimPrefix(of, ".tools")
+		}
+		err.Faults[i].Path = path + of
 	}
-	switch {
-	case !f.OnExpiry.Present():
-	case f.OnExpiry.V == "deny" && len(f.Escalate) == 0:
-	case f.OnExpiry.V == "escalate" && len(f.Escalate) > 0:
-	default:
-		l.Faultf(f.OnExpiry.Position, `on_expiry %q: want "deny", or "escalate" with the domains under escalate`, f.OnExpiry.V)
+	l.Note(n, err)
+}
+
+func (l *loader) terms(n *strict.Node) sdk.PermissionPolicyTerms {
+	var f termsFile
+	l.Decode(n, &f)
+	l.domain(n.Get("domain"))
+	terms := f.PermissionPolicyTerms
+	terms.TimeoutMillis, terms.RemindMillis = f.Expires.Milliseconds(), f.Remind.Milliseconds()
+	for i, stage := range f.Escalate {
+		l.domain(n.Get("escalate").Items()[i].Get("domain"))
+		if stage.Expires == 0 {
+			stage.Expires = sdk.DefaultPermissionTimeout
+		}
+		terms.Escalate = append(terms.Escalate, sdk.PermissionStage{Domain: stage.Domain, TimeoutMillis: stage.Expires.Milliseconds()})
+	}
+	if f.OnExpiry != "" && (f.OnExpiry == "escalate") != (len(f.Escalate) > 0) {
+		l.Faultf(n.Get("on_expiry").Position, `on_expiry %q: want "deny", or "escalate" with the domains under escalate`, f.OnExpiry)
 	}
 	return terms
-}
-
-func texts(values []words) []string {
-	var list []string
-	for _, v := range values {
-		list = append(list, v.V)
-	}
-	return list
-}
-
-// identity reads whether principals are required, and the keys that decisions are signed with, by domain.
-func (l *loader) identity(f *file) {
-	if f.Identity.Present() {
-		l.Note(f.Identity.Position, checkOneOf("identity", f.Identity.V, "optional", "required"))
-		l.cfg.Identity = f.Identity.V == "required"
-	}
-	for _, domain := range f.DecisionKeys {
-		for _, key := range domain.Value {
-			principal, public, err := l.decisionKey(key)
-			if err != nil {
-				l.Faultf(key.Position, "decision_keys: %s", err)
-				continue
-			}
-			if l.cfg.Keys == nil {
-				l.cfg.Keys = signature.Keys{}
-			}
-			known := l.cfg.Keys[domain.Key.V]
-			if slices.ContainsFunc(known, func(k sdk.DecisionKey) bool { return k.Public.Equal(public) }) {
-				l.Faultf(key.Position, "decision_keys: the domain has this key twice: it counts once")
-				continue
-			}
-			l.cfg.Keys[domain.Key.V] = append(known, sdk.DecisionKey{Public: public, Principal: principal})
-		}
-	}
-}
-
-// decisionKey is a public key, after the principal whose key it is and "=" when it is that of one alone.
-func (l *loader) decisionKey(key words) (principal string, public ed25519.PublicKey, err error) {
-	// A key in base64 ends with "=": nothing comes after it.
-	if name, rest, bound := strings.Cut(key.V, "="); bound && rest != "" && !strings.Contains(name, "/") {
-		if name == "" || len(name) > maxPrincipal || strings.Trim(name, principalLetters) != "" {
-			return "", nil, fmt.Errorf("%q cannot be a principal: want 1 to %d letters, digits, _ and -", name, maxPrincipal)
-		}
-		principal, key.V = name, rest
-	}
-	public, err = l.publicKey(key)
-	return principal, public, err
-}
-
-// Names of principals, which are subject tokens.
-const (
-	maxPrincipal     = 128
-	principalLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
-)
-
-// publicKey is an Ed25519 key: the path of a PEM file, or the 32 bytes in base64.
-func (l *loader) publicKey(key words) (ed25519.PublicKey, error) {
-	if raw, err := base64.StdEncoding.DecodeString(key.V); err == nil && len(raw) == ed25519.PublicKeySize {
-		return raw, nil
-	}
-	if !strings.Contains(key.V, "/") && !strings.HasSuffix(key.V, ".pem") && !strings.HasSuffix(key.V, ".pub") {
-		return nil, errors.New("want an Ed25519 public key: 32 bytes in base64, or the path of a PEM file")
-	}
-	data, ok := l.readFile(key.Position, l.path(key.V))
-	if !ok {
-		return nil, errors.New("the key is missing")
-	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, errors.New(key.V + " is no PEM file")
-	}
-	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	public, ok := parsed.(ed25519.PublicKey)
-	if !ok {
-		return nil, errors.New(key.V + " has no Ed25519 key")
-	}
-	return public, nil
 }

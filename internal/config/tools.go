@@ -6,67 +6,81 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"agentd/sdk/wire"
-
-	"agentd/internal/config/strict"
 	"agentd/internal/contracts"
+	"agentd/internal/strict"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
+// serviceFile is what the file says of a service, which is a tool or is asked for context; as agentFile.
+type serviceFile struct {
+	sdk.ServiceTool
+	sdk.ContextUse
+	Contract string        `json:"contract"`
+	Timeout  time.Duration `json:"timeout"`
+	Retry    *struct {
+		sdk.Retry
+		Backoff    time.Duration `json:"backoff"`
+		MaxBackoff time.Duration `json:"max_backoff"`
+	} `json:"retry"`
+}
+
 // tools resolves the services of an agent and checks the names of all its tools.
-func (l *loader) tools(f *agentFile, s *sdk.AgentSpec) {
+func (l *loader) tools(n *strict.Node, s *sdk.AgentSpec) {
 	before := l.Count()
-	var services, builtin []strict.Position
-	for i := range f.Tools.Services {
-		tool, ok := l.service(&f.Tools.Services[i], f.Name.V)
+	// known are the nodes of the services whose contracts are in files, in the order of their tools.
+	var known []*strict.Node
+	missing := false
+	add := func(n *strict.Node, section string) {
+		tool, ok := l.service(n, s.Name, section)
 		if !ok {
-			continue
+			missing = true
+			return
 		}
 		s.Services = append(s.Services, tool)
 		if !contracts.IsReference(tool) {
-			services = append(services, f.Tools.Services[i].At)
+			known = append(known, n)
 		}
 	}
-	missing := len(s.Services) < len(f.Tools.Services)
-	services = append(services, l.context(f, s)...)
-	for _, name := range f.Tools.Builtin {
-		s.Builtin = append(s.Builtin, name.V)
-		builtin = append(builtin, name.Position)
+	for _, service := range n.Get("tools", "services").Items() {
+		add(service, "")
 	}
-	for _, name := range f.stopOn() {
-		s.StopOn = append(s.StopOn, name.V)
+	for _, section := range []string{sdk.SectionPlanning, sdk.SectionRetrieval} {
+		if c := n.Get("context", section); c.Present() {
+			add(c, section)
+		}
 	}
-	known, complete := contracts.Resolved(*s)
-	toolbox, err := contracts.Tools(known, nil)
+	resolved, complete := contracts.Resolved(*s)
+	toolbox, err := contracts.Tools(resolved, nil)
 	if err != nil {
-		l.toolFaults(sdk.AsError(err), services, builtin)
+		l.toolFaults(sdk.AsError(err), known, n.Get("tools", "builtin").Items())
 	}
 	if !complete || l.Count() > before || missing {
 		return // the tools are not all known, so stop_on cannot be judged
 	}
-	for _, name := range f.stopOn() {
-		if _, ok := toolbox.ByName(name.V); !ok && !f.usesServerOf(name.V) {
-			l.Faultf(name.Position, "stop_on: %q is no tool of the agent; there is %s", name.V, toolNames(toolbox))
-		}
-	}
+	l.checkStops(n, toolbox)
 }
 
-func toolNames(b *contracts.Toolbox) string {
+// checkStops looks for the tools that runs stop on. Those of an MCP server are known only when it is connected.
+func (l *loader) checkStops(n *strict.Node, toolbox *contracts.Toolbox) {
 	var names []string
-	for _, t := range b.All() {
+	for _, t := range toolbox.All() {
 		names = append(names, t.Name)
 	}
-	if len(names) == 0 {
-		return "none"
+	for _, stop := range slices.Concat(n.Get("stop_on").Items(), n.Get("stop", "tools").Items()) {
+		ofServer := slices.ContainsFunc(n.Get("tools", "mcp").Texts(), func(s string) bool { return strings.HasPrefix(stop.Text(), s+"_") })
+		if !ofServer && !slices.Contains(names, stop.Text()) {
+			l.Faultf(stop.Position, "the agent has no tool %q%s", stop.Text(), strict.Suggest(stop.Text(), names))
+		}
 	}
-	return strings.Join(names, ", ")
 }
 
 var toolPath = regexp.MustCompile(`^\$\.(services|builtin)\[(\d+)\]`)
 
 // toolFaults puts the faults of contracts.Tools where the tools stand in the file.
-func (l *loader) toolFaults(err *sdk.Error, services, builtin []strict.Position) {
+func (l *loader) toolFaults(err *sdk.Error, services, builtin []*strict.Node) {
 	for _, fault := range err.Faults {
 		m := toolPath.FindStringSubmatch(fault.Path)
 		if m == nil {
@@ -78,42 +92,36 @@ func (l *loader) toolFaults(err *sdk.Error, services, builtin []strict.Position)
 		if m[1] == "builtin" {
 			at = builtin
 		}
-		l.Faultf(at[i], "expected %s, got %s", fault.Expected, fault.Got)
+		l.Faultf(at[i].Position, "expected %s, got %s", fault.Expected, fault.Got)
 	}
 }
 
-// retry is nil where the file has none.
-func (l *loader) retry(f *serviceFile) *sdk.Retry {
-	r := &f.Retry
-	if !r.Attempts.Present() && !r.Backoff.Present() && !r.MaxBackoff.Present() {
-		return nil
-	}
-	return &sdk.Retry{
-		Attempts: r.Attempts.V, BackoffMillis: l.millis(r.Backoff), MaxBackoffMillis: l.millis(r.MaxBackoff),
-	}
-}
-
-// service resolves one service; it is not ok when there is no contract to go on with. One that is in no file is left as a
+// service resolves one service, for a section of the prompt or as a tool; it is not ok when there is no contract to go on with. One that is in no file is left as a
 // reference to the registry.
-func (l *loader) service(f *serviceFile, agent string) (sdk.ServiceTool, bool) {
-	tool := sdk.ServiceTool{
-		As: f.As.V, Description: f.Description.V, Priority: f.Priority.V, TimeoutMillis: l.millis(f.Timeout),
-		Agent: f.Agent.V, Tokens: int64(f.Tokens.V),
+func (l *loader) service(n *strict.Node, agent, section string) (sdk.ServiceTool, bool) {
+	var f serviceFile
+	l.Decode(n, &f)
+	tool := f.ServiceTool
+	if section != "" {
+		f.Section, tool.Context = section, &f.ContextUse
 	}
-	tool.Retry = l.retry(f)
-	tool.Domains = l.serviceDomains(f)
-	if f.Contract.V == "" {
-		l.Faultf(f.At, "a service needs a contract")
+	tool.TimeoutMillis, tool.Domains = f.Timeout.Milliseconds(), l.serviceDomains(n)
+	if f.Retry != nil {
+		tool.Retry = &f.Retry.Retry
+		tool.Retry.BackoffMillis, tool.Retry.MaxBackoffMillis = f.Retry.Backoff.Milliseconds(), f.Retry.MaxBackoff.Milliseconds()
+	}
+	contract := n.Get("contract")
+	if !contract.Present() {
 		return tool, false
 	}
-	if !isContractPath(f.Contract.V) && l.find(f.Contract.V) == nil {
-		return l.registered(f, agent, tool)
+	if !isContractPath(f.Contract) && l.find(f.Contract) == nil {
+		return l.registered(n, agent, tool)
 	}
-	k := l.reference(f.Contract)
+	k := l.reference(contract)
 	if k == nil {
 		return tool, false
 	}
-	version, ok := l.resolve(k.Contract, f.Version, f.Contract.Position)
+	version, ok := l.resolve(k.Contract, n)
 	if !ok {
 		return tool, false
 	}
@@ -123,45 +131,53 @@ func (l *loader) service(f *serviceFile, agent string) (sdk.ServiceTool, bool) {
 }
 
 // serviceDomains reads the lanes of a service's calls; "local" is the one of calls without a domain.
-func (l *loader) serviceDomains(f *serviceFile) []string {
-	domains := f.Domains
-	if f.Domain.Present() {
-		if len(domains) > 0 {
-			l.Faultf(f.Domain.Position, "domain and domains exclude each other")
+func (l *loader) serviceDomains(n *strict.Node) []string {
+	lanes := n.Get("domains").Items()
+	if domain := n.Get("domain"); domain.Present() {
+		if len(lanes) > 0 {
+			l.Faultf(domain.Key, "domain and domains exclude each other")
 		}
-		domains = []words{f.Domain}
+		lanes = []*strict.Node{domain}
 	}
 	var names []string
-	for _, d := range domains {
+	for _, d := range lanes {
 		l.domain(d)
-		if d.V == wire.LocalDomain {
-			d.V = ""
+		name := d.Text()
+		if name == wire.LocalDomain {
+			name = ""
 		}
-		if slices.Contains(names, d.V) {
-			l.Faultf(d.Position, "domain %q is listed twice", cmp.Or(d.V, wire.LocalDomain))
+		if slices.Contains(names, name) {
+			l.Faultf(d.Position, "domain %q is listed twice", cmp.Or(name, wire.LocalDomain))
 		}
-		names = append(names, d.V)
+		names = append(names, name)
 	}
 	return names
 }
 
 // registered makes a tool a reference to the registry.
-func (l *loader) registered(f *serviceFile, agent string, tool sdk.ServiceTool) (sdk.ServiceTool, bool) {
+func (l *loader) registered(n *strict.Node, agent string, tool sdk.ServiceTool) (sdk.ServiceTool, bool) {
 	if l.broken {
 		return tool, false // the contract may be in the file that has faults
 	}
-	tool.Version = f.Version.V
-	if isURI(f.Contract.V) {
-		tool.Contract.URI = f.Contract.V
+	contract := n.Get("contract")
+	if isURI(contract.Text()) {
+		tool.Contract.URI = contract.Text()
 	} else {
-		tool.Contract.Type = f.Contract.V
+		tool.Contract.Type = contract.Text()
 	}
-	if err := contracts.CheckReference(tool); err != nil {
-		l.Note(f.Contract.Position, err)
+	unversioned := tool
+	unversioned.Version = ""
+	at, err := contract, contracts.CheckReference(unversioned)
+	if err == nil {
+		at, err = n.Get("version"), contracts.CheckReference(tool)
+	}
+	if err != nil {
+		l.Note(at, err)
 		return tool, false
 	}
 	l.cfg.References = append(l.cfg.References, Reference{
-		Position: f.Contract.Position, Agent: agent, Contract: f.Contract.V, Range: f.Version.Or(contracts.Latest),
+		Position: contract.Position, Agent: agent, Contract: contract.Text(), Range: cmp.Or(tool.Version, contracts.Latest),
+		Similar: strict.Closest(contract.Text(), l.types()),
 	})
 	return tool, true
 }
@@ -171,7 +187,7 @@ func (l *loader) checkCollisions() {
 	uris, types := map[string]*known{}, map[string]*known{}
 	for _, k := range l.known {
 		if other, taken := uris[k.URI]; taken {
-			l.Faultf(k.at, "contract %s is already defined in %s", k.URI, other.at)
+			l.Faultf(k.node.Get("uri").Position, "contract %s is already defined in %s", k.URI, other.node.Position)
 		} else {
 			uris[k.URI] = k
 			l.checkType(k, types)
@@ -180,14 +196,16 @@ func (l *loader) checkCollisions() {
 }
 
 func (l *loader) checkType(k *known, types map[string]*known) {
+	at := k.node.Get("type").Position
 	token := wire.NameToken(k.Type)
 	other, taken := types[token]
 	switch {
 	case !taken:
 		types[token] = k
+	case k.Type == k.agent && other.Type == other.agent: // so have the agents, which is noted
 	case other.Type == k.Type:
-		l.Faultf(k.at, "type %s is already the one of contract %s in %s", k.Type, other.URI, other.at)
+		l.Faultf(at, "type %s is already the one of contract %s in %s", k.Type, other.URI, other.node.Position)
 	default:
-		l.Faultf(k.at, "types %s and %s (%s) have the same name in subjects: %s", k.Type, other.Type, other.at, token)
+		l.Faultf(at, "types %s and %s (%s) have the same name in subjects: %s", k.Type, other.Type, other.node.Position, token)
 	}
 }

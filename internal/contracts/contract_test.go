@@ -84,30 +84,28 @@ versions:
   4.0.0:
     accepts: {$ref: "http://example.com"}
     emits: {sys..a.error: 5, c: }
-`, `c.yaml:1:7: name ".a": want letters, digits, "_", "-" and single dots, at most 128 characters
+`, `c.yaml:1:7: type: expected a name of letters, digits, _, - and single dots, at most 128 characters, got string ".a"
 c.yaml:2:9: domain "r2": want at most 64 characters that do not begin like an attempt (r2, r2-…)
-c.yaml:3:6: a contract needs a uri
-c.yaml:4:1: unknown key "colour"; known are description, domain, labels, type, uri, versions
+c.yaml:3:6: uri: expected at least 1 character, got 0 characters
+c.yaml:4:1: unknown key "colour"; there is uri, type, domain, description, labels, versions
 c.yaml:5:1: key "colour" is already set in line 4
 c.yaml:7:3: version "1.0" is not of the form 1.2.3
-c.yaml:7:18: accepts: $: expected a schema of objects: type "object" at its root, got {"type":"string"}
+c.yaml:7:18: expected a schema of objects: type "object" at its root, got {"type":"string"}
 c.yaml:7:42: name "a b": want letters, digits, "_", "-" and single dots, at most 128 characters
 c.yaml:8:3: version 0.0.0 is reserved for events that belong to no version
-c.yaml:8:3: version 0.0.0 emits nothing; want at least one answer
-c.yaml:8:20: accepts: $.minProperties: expected at least 0, got number -1
-c.yaml:9:3: version 2.0.0 is empty; want accepts and emits
-c.yaml:10:3: version 3.0.0 has no accepts
-c.yaml:10:3: version 3.0.0 emits nothing; want at least one answer
-c.yaml:11:5: unknown key "accept"; known are accepts, emits
-c.yaml:12:12: want a mapping, got a list
-c.yaml:14:14: accepts: $.$ref: expected a reference inside this document: nothing is loaded from elsewhere, got string "http://example.com"
+c.yaml:8:50: minProperties: expected at least 0, got number -1
+c.yaml:8:62: versions["0.0.0"].emits: expected at least 1 property, got 0 properties
+c.yaml:9:9: versions["2.0.0"]: expected object, got null
+c.yaml:11:5: unknown key "accept"; did you mean "accepts"?
+c.yaml:11:5: missing key "accepts": JSON Schema of a call's data; type: object at its root.
+c.yaml:12:12: versions["3.0.0"].emits: expected object, got array [1]
+c.yaml:14:21: $ref: expected a reference inside this document: nothing is loaded from elsewhere, got string "http://example.com"
 c.yaml:15:13: name "sys..a.error": want letters, digits, "_", "-" and single dots, at most 128 characters
-c.yaml:15:13: sys..a.error is always possible and is not listed
-c.yaml:15:27: emits sys..a.error: $: expected a JSON Schema: an object or a boolean, got number 5
-c.yaml:15:30: answer c has no schema`},
-		{"nothing", "c.yaml", ``, `c.yaml: the file is empty`},
-		{"no mapping", "c.yaml", `[1]`, `c.yaml:1:1: want a mapping, got a list`},
-		{"no YAML", "c.yaml", "uri: a\ntype: [", `c.yaml:2: not valid YAML: did not find expected node content`},
+c.yaml:15:27: versions["4.0.0"].emits["sys..a.error"]: expected object, got number 5
+c.yaml:15:33: versions["4.0.0"].emits.c: expected object, got null`},
+		{"nothing", "c.yaml", ``, `c.yaml:1:1: the file is empty`},
+		{"no mapping", "c.yaml", `[1]`, `c.yaml:1:1: expected object, got array [1]`},
+		{"no YAML", "c.yaml", "uri: a\ntype: [", `c.yaml:2:8: not valid YAML: did not find expected node content`},
 		{
 			"two documents", "c.yaml", "uri: a\ntype: a\nversions: {1.0.0: {accepts: {type: object}, emits: {b: {type: object}}}}\n---\nuri: b\n",
 			`c.yaml:4:1: a second document begins here; a file has one`,
@@ -115,7 +113,7 @@ c.yaml:15:30: answer c has no schema`},
 		{"no JSON", "c.json", "{\n  \"uri\": \"a\",\n  \"type\" 1\n}", `c.json:3:10: not valid JSON: invalid character '1' after object name (expecting ':')`},
 		{
 			"unknown key of JSON", "c.json", "{\"uri\": \"a\", \"type\": \"a\",\n\t\"x\": 1, \"versions\": {\"1.0.0\": {\"accepts\": {\"type\": \"object\"}, \"emits\": {\"b\": {\"type\": \"object\"}}}}}",
-			`c.json:2:2: unknown key "x"; known are description, domain, labels, type, uri, versions`,
+			`c.json:2:2: unknown key "x"; there is uri, type, domain, description, labels, versions`,
 		},
 		{
 			"no merging", "c.yaml", "uri: a\ntype: a\nversions: {1.0.0: {<<: {}, accepts: {type: object}, emits: {b: {type: object}}}}",
@@ -148,7 +146,7 @@ func TestParse_AliasesDoNotMultiply(t *testing.T) {
 		b.WriteString("      a" + string(rune('1'+i)) + ": &b" + string(rune('1'+i)) + " [" + strings.Repeat("*b"+string(rune('0'+i))+",", 10) + "]\n")
 	}
 	_, err := Parse("bomb.yaml", []byte(b.String()))
-	if err == nil || !strings.Contains(err.Error(), "more than 200000 values") {
+	if err == nil || !strings.Contains(err.Error(), "at most 200000 values") {
 		t.Errorf("error %.300v", err)
 	}
 }

@@ -32,16 +32,18 @@ type ServerConfig struct {
 // Policy is what the operator allows of a server, beside how it is reached.
 type Policy struct {
 	// Allow and Deny are patterns over the server's own tool names, in which * is any text. No Allow is all; Deny wins.
-	Allow, Deny []string
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
 	// AtMostOnce are patterns of tools that are never called again for a call that was interrupted.
-	AtMostOnce []string
+	AtMostOnce []string `json:"at_most_once"`
 	// Timeout bounds one call; 0 is sdk.DefaultToolTimeout.
-	Timeout time.Duration
+	Timeout time.Duration `json:"timeout"`
 	// Required says that agents are not served before the server answers; else they are, without its tools.
-	Required bool
+	Required bool `json:"required"`
 	// Hosts are the hosts that remote servers may have, as in a URL, without port. LocalHosts are those that may also be
 	// plain http, and on private or loopback addresses.
-	Hosts, LocalHosts []string
+	Hosts      []string `json:"-"`
+	LocalHosts []string `json:"-"`
 }
 
 // serverFile is a server as other MCP hosts write it. Their further keys are none of ours.
@@ -66,9 +68,9 @@ func ParseServers(data []byte, lookup func(string) (string, bool)) ([]ServerConf
 	if err := decoder.Decode(&file); err != nil {
 		return nil, sdk.Errorf(sdk.CodeConfig, "mcp.json: %s", err)
 	}
-	servers := file.MCPServers
+	servers, key := file.MCPServers, "$.mcpServers."
 	if servers == nil {
-		servers = file.Servers
+		servers, key = file.Servers, "$.servers."
 	}
 	if servers == nil {
 		return nil, sdk.Errorf(sdk.CodeConfig, "mcp.json has no mcpServers")
@@ -76,7 +78,7 @@ func ParseServers(data []byte, lookup func(string) (string, bool)) ([]ServerConf
 	var list []ServerConfig
 	var faults []sdk.Fault
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		x := expansion{lookup: lookup, path: "$.mcpServers." + name}
+		x := expansion{lookup: lookup, path: key + name}
 		list = append(list, x.server(name, servers[name]))
 		faults = append(faults, x.faults...)
 	}

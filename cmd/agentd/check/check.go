@@ -150,10 +150,18 @@ type checkedReference struct {
 	Contract string `json:"contract"`
 	Range    string `json:"range"`
 	Version  string `json:"version,omitempty"`
+	// Similar is a contract in a file that may have been meant.
+	Similar string `json:"similar,omitempty"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	place   string
 }
 
 func (r *checked) reference(ref config.Reference, cfg *config.Config) checkedReference {
-	c := checkedReference{Agent: ref.Agent, Contract: ref.Contract, Range: ref.Range}
+	c := checkedReference{
+		Agent: ref.Agent, Contract: ref.Contract, Range: ref.Range, Similar: ref.Similar, Line: ref.Line, Column: ref.Column,
+		place: ref.String(),
+	}
 	for _, spec := range cfg.Agents {
 		for _, s := range spec.Services {
 			if spec.Name == ref.Agent && s.Range == ref.Range && (s.Contract.Type == ref.Contract || s.Contract.URI == ref.Contract) {
@@ -166,6 +174,9 @@ func (r *checked) reference(ref config.Reference, cfg *config.Config) checkedRef
 
 func (c checkedReference) write(w io.Writer) {
 	state := "is looked up in the registry when the agent is served"
+	if c.Similar != "" {
+		state += fmt.Sprintf("; did you mean %q? (%s)", c.Similar, c.place)
+	}
 	if c.Version != "" {
 		state = "is version " + c.Version + " of the registry"
 	}

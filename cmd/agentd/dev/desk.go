@@ -18,7 +18,7 @@ func (d *devServer) withDesk(ctx context.Context, cfg *config.Config, do func() 
 	if cfg.Approvals.HTTP == "" && len(cfg.Approvals.Webhooks) == 0 {
 		return do()
 	}
-	who, err := setup.FindApprover(&config.Config{File: cfg.File, Approvals: cfg.Approvals}, "") // NATS is this program's own
+	who, err := setup.FindApprover(&config.Config{File: cfg.File, Settings: config.Settings{Approvals: cfg.Approvals}}, "") // NATS is this program's own
 	if err != nil {
 		return err
 	}

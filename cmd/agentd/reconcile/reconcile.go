@@ -50,10 +50,8 @@ func run(ctx context.Context, a *cli.App, f reconcileFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.olderThan != "" {
-		if cfg.Reconcile.OlderThan, err = config.ParseOlderThan(f.olderThan); err != nil {
-			return cli.Usagef("--older-than: %w", err)
-		}
+	if err := cfg.Set("--older-than", "reconcile.older_than", f.olderThan); err != nil {
+		return cli.Usagef("%s", err.Error())
 	}
 	c, err := a.Connect(ctx, cfg)
 	if err != nil {

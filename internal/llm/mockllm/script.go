@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // Script is what the server answers from; the package documentation has its form.
@@ -112,7 +112,7 @@ func (m *Messages) UnmarshalYAML(node *yaml.Node) error {
 
 // lineFault returns the one type of error that the decoder collects instead of stopping at it.
 func lineFault(node *yaml.Node, format string, args ...any) error {
-	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: ", node.Line) + fmt.Sprintf(format, args...)}}
+	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: ", node.Line) + fmt.Sprintf(format, args...)}} //nolint:staticcheck // what the decoder collects
 }
 
 // LoadScript reads a script from a file.

@@ -3,7 +3,7 @@ package cli
 import (
 	"time"
 
-	"agentd/internal/config/strict"
+	"agentd/internal/strict"
 )
 
 // SinceTime is the beginning of the time that --since names; zero without one.

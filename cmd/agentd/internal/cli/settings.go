@@ -27,16 +27,14 @@ func (a *App) Settings() (*config.Config, error) {
 	if err := cfg.ApplyEnv(os.LookupEnv); err != nil {
 		return nil, err
 	}
-	override(&cfg.Data, a.Data)
-	override(&cfg.NATS.URL, a.NATS)
-	override(&cfg.Redis.URL, a.redis)
-	return cfg, cfg.Check()
-}
-
-func override[T ~string](setting *T, flag string) {
-	if flag != "" {
-		*setting = T(flag)
+	for _, f := range []struct{ flag, key, value string }{
+		{"--data", "data", a.Data}, {"--nats", "nats.url", a.NATS}, {"--redis", "redis.url", a.redis},
+	} {
+		if err := cfg.Set(f.flag, f.key, f.value); err != nil {
+			return nil, err
+		}
 	}
+	return cfg, cfg.Check()
 }
 
 // WithAgents is settings for commands that serve agents.

@@ -1,0 +1,147 @@
+package strict
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+
+	"agentd/sdk"
+)
+
+// Schema is a compiled JSON Schema. Check understands two annotations in it: "errorMessage" is what is expected, in place of
+// the validator's words, and "writeOnly" keeps a value out of faults, because it may be a secret.
+type Schema interface {
+	Raw() json.RawMessage
+	Validate(data json.RawMessage) []sdk.Fault
+}
+
+// Check notes what a schema says of n, each fault at its place, and removes the values at fault: what is left has the form
+// that the schema describes. A key without a value counts as left out, if it may be.
+func (r *Reader) Check(n *Node, schema Schema) {
+	if !n.exists() {
+		return // there is nothing to go on with, which is noted
+	}
+	root := rootOf(schema)
+	root.dropEmpty(n)
+	var refused []*Node
+	for _, f := range schema.Validate(n.JSON()) {
+		at, p := n.At(f.Path), root.follow(steps(f.Path))
+		refused = append(refused, at)
+		switch {
+		case !at.exists():
+			r.Faultf(at.Position, "missing key %q: %s", p.name, p.description)
+		case !p.known:
+			r.Faultf(at.Key, "unknown key %q%s", at.Name, Suggest(at.Name, p.siblings))
+		default:
+			f.Expected = cmp.Or(p.message, f.Expected)
+			if p.secret {
+				f.Got = ""
+			}
+			r.Faultf(at.Position, "%s", told(f))
+		}
+	}
+	for _, at := range refused {
+		at.remove()
+	}
+}
+
+// place is what a schema says of a place in a file. It follows properties, items and references, which is all that the
+// schemas of files have.
+type place struct {
+	root, schema *Node
+	name         string
+	// known says that there may be something at all, optional that it may be left out. siblings are the names of the mapping.
+	known, optional bool
+	siblings        []string
+	// secret and message are the annotations, here or further out.
+	secret               bool
+	message, description string
+}
+
+func rootOf(s Schema) place {
+	root := (&Reader{}).Parse("schema.json", s.Raw())
+	return place{root: root, schema: root, known: true}
+}
+
+func (p place) follow(steps []string) place {
+	for _, name := range steps {
+		p = p.step(name)
+	}
+	return p
+}
+
+func (p place) step(name string) place {
+	properties := p.schema.Get("properties")
+	next := place{root: p.root, name: name, secret: p.secret, schema: properties.Get(name), siblings: properties.Names()}
+	next.optional = next.schema.Mapping() && !slices.Contains(p.schema.Get("required").Texts(), name)
+	for _, other := range []string{"additionalProperties", "items"} {
+		if !next.schema.Mapping() {
+			next.schema = p.schema.Get(other)
+		}
+	}
+	next.known = next.schema.Mapping()
+	for {
+		s := next.schema
+		next.secret = next.secret || s.Get("writeOnly").Text() == "true"
+		next.message = cmp.Or(next.message, s.Get("errorMessage").Text())
+		next.description = cmp.Or(next.description, s.Get("description").Text())
+		ref := s.Get("$ref").Text()
+		if ref == "" {
+			return next
+		}
+		next.schema = p.root.At(strings.ReplaceAll(ref, "/", "."))
+	}
+}
+
+// dropEmpty removes the members of n that are null and may be left out.
+func (p place) dropEmpty(n *Node) {
+	for _, item := range n.items {
+		next := p.step(item.Name)
+		if item.kind == isNull && next.optional {
+			item.remove()
+		} else if next.known {
+			next.dropEmpty(item)
+		}
+	}
+}
+
+// Setting is the tree of a file that has one value, under a key such as nats.url, but comes from elsewhere.
+func Setting(source, key, value string, schema Schema) *Node {
+	names := strings.Split(key, ".")
+	n := &Node{Position: Position{File: source}, kind: isText, text: value, json: quote(value)}
+	if rootOf(schema).follow(names).schema.Get("type").Text() == "integer" && jsonNumber.MatchString(value) {
+		n.kind, n.json = isNumber, value
+	}
+	for _, name := range slices.Backward(names) {
+		n.Name = name
+		n = &Node{Position: n.Position, kind: isMapping, items: []*Node{n}}
+	}
+	return n
+}
+
+// Closest is the known name that looks most like name, where that may be a slip of the pen; empty where none is like it.
+func Closest(name string, known []string) string {
+	best, distance := "", (len(name)+2)/3+1
+	for _, k := range known {
+		if d := levenshtein.ComputeDistance(name, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	return best
+}
+
+// Suggest ends a message that a name is not known: with the closest known name, else with all of them.
+func Suggest(name string, known []string) string {
+	switch best := Closest(name, known); {
+	case best != "":
+		return fmt.Sprintf("; did you mean %q?", best)
+	case len(known) == 0:
+		return "; there is none"
+	default:
+		return "; there is " + strings.Join(known, ", ")
+	}
+}
