@@ -9,15 +9,6 @@ import (
 	"agentd/sdk"
 )
 
-// The kinds of entries (docs/journal.md) that are looked at more closely.
-const (
-	kindReplied = "replied"
-	kindFired   = "fired"
-	kindSteered = "steered"
-
-	kindReleased = "released"
-)
-
 // Committed tells that the next entry of a run's journal is durable, with its blobs put back and the digest of its bytes.
 // The entry is kept and must not be modified. What a failover of the store may still forget must not be told: nothing may
 // follow from it.
@@ -33,7 +24,7 @@ func (c *Checker) Committed(key wire.RunKey, digest string, e *core.Entry) {
 	c.chain(r, last, e)
 	c.driver(r, last, e)
 	c.cause(r, e)
-	if e.Kind == kindReplied {
+	if e.Kind == core.KindReplied {
 		c.answeredAll(r)
 		if c.unwanted(r) && last.Head.Cancel == nil {
 			c.violate("I10", r.key, "entry %d goes on with a run that was voided before it began", e.Rev)
@@ -67,7 +58,7 @@ func (c *Checker) unwanted(r *run) bool {
 		return r.voided
 	}
 	in := c.inputs[positionOf(r.entries[0].Cause)]
-	handedBack := slices.ContainsFunc(r.entries, func(e *core.Entry) bool { return e.Kind == kindReleased })
+	handedBack := slices.ContainsFunc(r.entries, func(e *core.Entry) bool { return e.Kind == core.KindReleased })
 	return in != nil && in.address.Kind == wire.KindOut && c.voided[in.address.Call] && !handedBack
 }
 
@@ -90,7 +81,7 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 		c.violate("I15", r.key, "entry %d is of run %q", e.Rev, e.Head.Run)
 	}
 	accepted := 0
-	if e.Kind == kindReplied {
+	if e.Kind == core.KindReplied {
 		accepted = 1
 	}
 	if e.Head.Turns-last.Head.Turns != accepted {
@@ -183,7 +174,7 @@ func (c *Checker) heard(r *run, e *core.Entry) {
 		}
 		r.notes[n.ID] = 0
 	}
-	if e.Kind == kindSteered && e.Head.Urgent {
+	if e.Kind == core.KindSteered && e.Head.Urgent {
 		r.urgent++
 	}
 	if e.Summary != nil {
@@ -324,7 +315,7 @@ func (c *Checker) ended(r *run, last, e *core.Entry) {
 // clock when a timer ended it, by its driver's otherwise.
 func (c *Checker) overdue(r *run, last, e *core.Entry) {
 	now := e.At
-	if in := c.inputs[positionOf(e.Cause)]; e.Kind == kindFired && in != nil && !in.forgotten {
+	if in := c.inputs[positionOf(e.Cause)]; e.Kind == core.KindFired && in != nil && !in.forgotten {
 		now = in.Received
 	}
 	due := e.Head.Deadline

@@ -90,7 +90,7 @@ func (a *answers) valid(call core.Call, ev wire.Event) (json.RawMessage, *sdk.Er
 // called is what was called: a tool of the model, or a service that was asked for context.
 func (a *answers) called(call core.Call) (*contracts.Tool, bool) {
 	if call.Kind == core.CallContext {
-		return a.toolbox.ContextService(call.Tool)
+		return a.toolbox.ContextService(call.Section())
 	}
 	return a.toolbox.ByName(call.Tool)
 }

@@ -92,7 +92,7 @@ func without(a *runner.Agent, gone map[string]*sdk.Error) *runner.Agent {
 	rest.CheckAnswer = func(call core.Call, ev wire.Event, who string) (runner.Answer, *sdk.Error) {
 		name := call.Tool
 		if call.Kind == core.CallContext {
-			name = sectionKey(call.Tool)
+			name = sectionKey(call.Section())
 		}
 		problem, ok := gone[name]
 		answer, refusal := a.CheckAnswer(call, ev, who)

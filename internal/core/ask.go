@@ -44,7 +44,7 @@ func (t *transition) question(i int, a Ask) error {
 	c := &h.Calls[i]
 	n := 0
 	for j := range h.Calls {
-		if h.Calls[j].Kind == CallQuestion && h.Calls[j].Tool == c.ID {
+		if h.Calls[j].Asker() == c.ID {
 			n++
 		}
 	}
@@ -74,7 +74,7 @@ func (t *transition) question(i int, a Ask) error {
 // settleQuestion closes a question and lets the call that asked run again. A refusal to answer is an answer.
 func (t *transition) settleQuestion(q *Call, r Result) {
 	t.close(q, r)
-	if i := t.Head.call(q.Tool); i >= 0 && t.Head.Calls[i].Status == CallSuspended {
+	if i := t.Head.call(q.Asker()); i >= 0 && t.Head.Calls[i].Status == CallSuspended {
 		t.Head.Calls[i].Status = CallResuming
 	}
 }
@@ -82,14 +82,14 @@ func (t *transition) settleQuestion(q *Call, r Result) {
 // checkAsked checks that a call which asked waits for its question, and a question belongs to a call that waits.
 func (h *Head) checkAsked(c *Call) error {
 	if c.Kind == CallQuestion && !c.Closed() {
-		if i := h.call(c.Tool); i < 0 || h.Calls[i].Asked != c.ID || h.Calls[i].Status != CallSuspended {
+		if i := h.call(c.Asker()); i < 0 || h.Calls[i].Asked != c.ID || h.Calls[i].Status != CallSuspended {
 			return violation(h, "question %s is of no call that waits", c.ID)
 		}
 	}
 	if c.Asked == "" || c.Status != CallSuspended {
 		return nil
 	}
-	if i := h.call(c.Asked); i < 0 || h.Calls[i].Kind != CallQuestion || h.Calls[i].Tool != c.ID || h.Calls[i].Closed() {
+	if i := h.call(c.Asked); i < 0 || h.Calls[i].Asker() != c.ID || h.Calls[i].Closed() {
 		return violation(h, "call %s waits for no open question", c.ID)
 	}
 	return nil

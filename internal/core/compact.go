@@ -18,7 +18,7 @@ const maxSummary = 64 << 10
 
 func (t *transition) compacted(ev Compacted) error {
 	h := &t.Head
-	if len(h.Calls) > 0 || h.Stop != "" || ev.Messages < 1 {
+	if len(h.Calls) > 0 || h.stopping() || ev.Messages < 1 {
 		return violation(h, "a summary of %d messages while a round is open", ev.Messages)
 	}
 	t.cost(ev.Reply)

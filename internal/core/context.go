@@ -34,8 +34,8 @@ type Inquiry struct {
 type Informed struct {
 	Section string `json:"section"`
 	Call    string `json:"call"`
-	// Interactions is how many model calls there had been when it was asked for.
-	Interactions int `json:"interactions"`
+	// Turns is how many model calls there had been when it was asked for.
+	Turns int `json:"interactions"`
 }
 
 // What a question to context providers has of the conversation, and how much of an answer comes into the prompt; sizes in
@@ -53,7 +53,7 @@ func (s *Spec) dueContexts(h *Head) []*ContextProvider {
 	for i := range s.Contexts {
 		p := &s.Contexts[i]
 		asked := slices.IndexFunc(h.Informed, func(in Informed) bool { return in.Section == p.Section })
-		if asked < 0 || !p.Once && h.Informed[asked].Interactions < h.Turns {
+		if asked < 0 || !p.Once && h.Informed[asked].Turns < h.Turns {
 			due = append(due, p)
 		}
 	}
@@ -74,7 +74,7 @@ func (s *Spec) callee(c *Call) *Tool {
 	if c.Kind != CallContext {
 		return s.tool(c.Tool)
 	}
-	if p := s.context(c.Tool); p != nil && p.Gone == nil {
+	if p := s.context(c.Section()); p != nil && p.Gone == nil {
 		return &p.Service
 	}
 	return nil
@@ -136,7 +136,7 @@ func saidIn(role sdk.Role, c *sdk.Content) (said, bool) {
 func (t *transition) inquired(ev Inquired) error {
 	h := &t.Head
 	due := t.spec.dueContexts(h)
-	if len(h.Calls) > 0 || h.Stop != "" || len(due) == 0 {
+	if len(h.Calls) > 0 || h.stopping() || len(due) == 0 {
 		return violation(h, "a question for context that nothing asked for")
 	}
 	h.Round++
@@ -198,8 +198,8 @@ func (t *transition) lacks() *Ending {
 		}
 		if t.spec.failedRequired(c) && lacks == nil {
 			lacks = &Ending{
-				Reason: ReasonError, Code: sdk.CodeUnavailable, Detail: c.Tool,
-				Message: fmt.Sprintf("the service that is asked for %s gave no answer", c.Tool),
+				Reason: ReasonError, Code: sdk.CodeUnavailable, Detail: c.Section(),
+				Message: fmt.Sprintf("the service that is asked for %s gave no answer", c.Section()),
 			}
 		}
 	}
@@ -210,7 +210,7 @@ func (s *Spec) failedRequired(c *Call) bool {
 	if c.Kind != CallContext || c.Status != CallFailed {
 		return false
 	}
-	p := s.context(c.Tool)
+	p := s.context(c.Section())
 	return p != nil && p.Required
 }
 
@@ -222,8 +222,8 @@ func (t *transition) inform(calls []Call) {
 		if c.Status == CallCancelled || t.spec.failedRequired(c) {
 			continue
 		}
-		h.Informed = slices.DeleteFunc(h.Informed, func(in Informed) bool { return in.Section == c.Tool })
-		h.Informed = append(h.Informed, Informed{Section: c.Tool, Call: c.ID, Interactions: h.Turns})
+		h.Informed = slices.DeleteFunc(h.Informed, func(in Informed) bool { return in.Section == c.Section() })
+		h.Informed = append(h.Informed, Informed{Section: c.Section(), Call: c.ID, Turns: h.Turns})
 	}
 }
 
@@ -243,7 +243,7 @@ func (s *State) absorb(e *Entry) {
 // contextText is the text of an answer, or all of it as JSON when it has none.
 func contextText(r *Result) string {
 	if r.Error {
-		return fmt.Sprintf("This is missing, because whoever was asked for it did not give it (%s).", faultCode(r.Data))
+		return fmt.Sprintf("This is missing, because whoever was asked for it did not give it (%s).", r.Code())
 	}
 	var answer struct {
 		Text *string `json:"text"`

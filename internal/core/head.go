@@ -12,7 +12,7 @@ import (
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
 const LayoutVersion = 2
 
-// The statuses of runs, and the reasons why they are done, as clients see them.
+// Status of a run, and Reason why it is done, are what clients see.
 type (
 	Status = wire.Status
 	Reason = wire.Reason
@@ -64,7 +64,7 @@ type Head struct {
 	Calls []Call `json:"calls,omitempty"`
 	// Opened is the revision of the entry that opened the round, which holds the calls' arguments.
 	Opened uint64 `json:"opened,omitempty"`
-	// Stop is the id of the call whose result completes the run.
+	// Stop is the id of the call whose result completes the run, or stopText.
 	Stop string `json:"stop,omitempty"`
 
 	// Turns counts accepted model calls. Seen counts of messages derive from it.
@@ -175,7 +175,8 @@ const (
 type Call struct {
 	ID   string   `json:"id"`
 	Kind CallKind `json:"kind"`
-	// Tool is the name that the model uses; of a question the id of the call that asks.
+	// Tool is the name that the model uses, also of a permission request for its call. In the journal it holds what Asker and
+	// Section say as well.
 	Tool   string     `json:"tool,omitempty"`
 	Status CallStatus `json:"status"`
 	// Type and Domains are where the call was sent: no domain is the local lane. An answer must come from there.
@@ -205,6 +206,22 @@ type Call struct {
 	Reserved int64 `json:"reserved,omitempty"`
 	// Permission is what a permission request asks.
 	Permission *PermissionState `json:"gate,omitempty"`
+}
+
+// Asker is the id of the call whose tool asks a question; empty for a call that is not a question.
+func (c *Call) Asker() string {
+	if c.Kind != CallQuestion {
+		return ""
+	}
+	return c.Tool
+}
+
+// Section is the section of the prompt that a context provider is asked for; empty for a call that is not for one.
+func (c *Call) Section() string {
+	if c.Kind != CallContext {
+		return ""
+	}
+	return c.Tool
 }
 
 // ofModel reports whether the model asked for the call, and so is shown its result.
@@ -299,6 +316,17 @@ func (h *Head) open(match func(*Call) bool) bool {
 
 func (h *Head) openAny() bool    { return h.open(func(*Call) bool { return true }) }
 func (h *Head) openInline() bool { return h.open((*Call).runnable) }
+
+// stopping reports whether the run is about to complete, unless a message comes first.
+func (h *Head) stopping() bool { return h.Stop != "" }
+
+// stopCall is the id of the call whose result completes the run; empty when none does, or when the last reply's text does.
+func (h *Head) stopCall() string {
+	if h.Stop == stopText {
+		return ""
+	}
+	return h.Stop
+}
 
 // clone copies what Step may change.
 func (h *Head) clone() Head {

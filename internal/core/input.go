@@ -159,7 +159,7 @@ type Ended struct {
 	Hooks  []HookState
 }
 
-// The kinds of entries: the names of what happened.
+// The kinds of entries, named after the input that each was made for. KindPurged is that of a tombstone.
 const (
 	KindStarted     = "started"
 	KindAnswered    = "answered"
@@ -176,8 +176,7 @@ const (
 	KindSteered     = "steered"
 	KindReviewed    = "reviewed"
 	KindEnded       = "ended"
-	// KindPurged is the kind of a tombstone.
-	KindPurged = "purged"
+	KindPurged      = "purged"
 )
 
 func (Started) kind() string     { return KindStarted }

@@ -56,7 +56,7 @@ func Next(spec *Spec, head *Head, now int64) Action {
 		return inlineCalls(spec, head)
 	case head.Review || len(head.Notes) > 0:
 		return Review{}
-	case head.Stop != "":
+	case head.stopping():
 		return BuildOutput{}
 	}
 	if ending, stop := stopped(spec, head); stop {

@@ -12,7 +12,7 @@ import (
 
 func (t *transition) replied(ev Replied) error {
 	h := &t.Head
-	if len(h.Calls) > 0 || h.Stop != "" || len(t.spec.dueContexts(h)) > 0 {
+	if len(h.Calls) > 0 || h.stopping() || len(t.spec.dueContexts(h)) > 0 {
 		return violation(h, "a reply while a round is open, or without its context")
 	}
 	if ev.opensRound() && !ev.Plan.madeFor(h, &ev.Reply) {
@@ -285,7 +285,7 @@ func (t *transition) turnAnswered(c *Call, ev Answered, r Result) error {
 func (t *transition) stopOn(on, code string) { t.Head.Stop, t.Head.ReasonCode = on, code }
 
 func (t *transition) built(ev Built) error {
-	if t.Head.Stop == "" {
+	if !t.Head.stopping() {
 		return violation(&t.Head, "an output that nothing asked for")
 	}
 	if ev.Output.Fault != "" {

@@ -73,7 +73,7 @@ func (t *transition) closeRound() {
 		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{
 			Kind: sdk.ContentToolResult, CallID: c.ID, Tool: c.Tool, IsError: c.Status != CallSucceeded,
 		}}})
-		if h.Stop == "" && c.Status == CallSucceeded && t.spec.stopsOn(c.Tool) {
+		if !h.stopping() && c.Status == CallSucceeded && t.spec.stopsOn(c.Tool) {
 			t.stopOn(c.ID, stopTool)
 		}
 	}
@@ -185,6 +185,22 @@ func FailureData(e *sdk.Error) json.RawMessage {
 	}
 	return data
 }
+
+// FailureCode is the code in FailureData; what has none is a failure of the tool.
+func FailureCode(data json.RawMessage) sdk.Code {
+	var shown struct {
+		Error struct {
+			Code sdk.Code `json:"code"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(data, &shown) != nil {
+		return sdk.CodeTool
+	}
+	return sdk.Code(clip(string(cmp.Or(shown.Error.Code, sdk.CodeTool)), maxToolName))
+}
+
+// Code is the error code of a failed result.
+func (r *Result) Code() sdk.Code { return FailureCode(r.Data) }
 
 func (t *transition) began(ev Began) error {
 	for _, id := range ev.Calls {

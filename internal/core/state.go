@@ -150,7 +150,7 @@ func (s *State) StopText() string {
 	for i := len(s.History) - 1; i >= 0; i-- {
 		m := s.History[i]
 		for _, c := range m.Content {
-			if c.Kind == sdk.ContentToolResult && c.CallID == s.Stop {
+			if c.Kind == sdk.ContentToolResult && c.CallID == s.stopCall() {
 				return unquoted(c.Text)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,20 +109,7 @@ func (t *transition) countResult(c *Call, r Result) {
 		return
 	}
 	// Texts differ where errors are the same; their codes do not.
-	p.failedBy(c.Tool + " " + string(faultCode(r.Data)))
-}
-
-// faultCode is the error code of a failed result; one without is a failure of the tool.
-func faultCode(data json.RawMessage) sdk.Code {
-	var shown struct {
-		Error struct {
-			Code sdk.Code `json:"code"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(data, &shown) != nil {
-		return sdk.CodeTool
-	}
-	return sdk.Code(clip(string(cmp.Or(shown.Error.Code, sdk.CodeTool)), maxToolName))
+	p.failedBy(c.Tool + " " + string(r.Code()))
 }
 
 // countFailures looks at a round that is complete.

@@ -345,13 +345,8 @@ func outcomeOf(c sdk.Content) sdk.Outcome {
 	if !c.IsError {
 		return sdk.OutcomeSucceeded
 	}
-	var shown struct {
-		Error struct {
-			Code sdk.Code `json:"code"`
-		} `json:"error"`
-	}
 	kept := []sdk.Code{sdk.CodeBlocked, sdk.CodePermissionDenied, sdk.CodePermissionNeeded}
-	if json.Unmarshal([]byte(c.Text), &shown) == nil && slices.Contains(kept, shown.Error.Code) {
+	if slices.Contains(kept, core.FailureCode(json.RawMessage(c.Text))) {
 		return sdk.OutcomeBlocked
 	}
 	return sdk.OutcomeFailed

@@ -116,11 +116,11 @@ func momentsOf(data []byte) (moments, error) {
 		return moments{}, err
 	}
 	switch e.Kind {
-	case "began":
+	case core.KindBegan:
 		return beginning, nil
-	case "replied", "returned", "built", "ended", "released":
+	case core.KindReplied, core.KindReturned, core.KindBuilt, core.KindEnded, core.KindReleased:
 		return stepping, nil
-	case "taken_over":
+	case core.KindTakenOver:
 		return takeover, nil
 	}
 	if e.Head.Driver.Covers(e.Cause) {

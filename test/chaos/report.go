@@ -143,7 +143,7 @@ func recovery(journal []core.Entry, cause core.Cause, since int64) (time.Duratio
 			return 0, false
 		}
 		switch entry.Kind {
-		case "replied", "began", "returned", "built", "ended":
+		case core.KindReplied, core.KindBegan, core.KindReturned, core.KindBuilt, core.KindEnded:
 			return time.Duration(entry.At-since) * time.Millisecond, true
 		}
 	}
@@ -182,7 +182,7 @@ func (r *report) print() {
 	}
 	deaths := max(len(r.record.deaths), 1)
 	again, published := r.publishedAgain()
-	takeovers := r.kinds("taken_over")
+	takeovers := r.kinds(core.KindTakenOver)
 	r.printf("  %6d  takeovers of runs\n", takeovers)
 	r.printf("  %6d  model calls for %d runs, of which %d were repeated (%.2f for each death of a worker)\n",
 		all, len(calls), repeated, float64(repeated)/float64(deaths))

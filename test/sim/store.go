@@ -351,15 +351,15 @@ type stage struct{ before, again, written, done point }
 
 func stageOf(e *core.Entry) stage {
 	switch e.Kind {
-	case "started", "answered", "fired", "cancel_asked", "steered", "taken_over":
+	case core.KindStarted, core.KindAnswered, core.KindFired, core.KindCancelAsked, core.KindSteered, core.KindTakenOver:
 		s := stage{atAbsorb, atAbsorbAgain, atAbsorbWritten, atAbsorbed}
 		if e.Head.Driver.Covers(e.Cause) {
 			s.done = atTaken
 		}
 		return s
-	case "returned":
+	case core.KindReturned:
 		return stage{atResult, atStepAgain, atStepWritten, atStepDone}
-	case "began":
+	case core.KindBegan:
 		return stage{atStep, atStepAgain, atStepWritten, atMarked}
 	}
 	return stage{atStep, atStepAgain, atStepWritten, atStepDone}
