@@ -12,9 +12,10 @@ import (
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
 const LayoutVersion = 2
 
-// Status of a run, and Reason why it is done, are what clients see.
 type (
+	// Status is that of a run, as clients see it.
 	Status = wire.Status
+	// Reason says why a run is done, as clients see it.
 	Reason = wire.Reason
 )
 

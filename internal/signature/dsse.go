@@ -1,3 +1,4 @@
+// Package signature signs events and verifies their signatures, by the DSSE extension of CloudEvents: decisions of people.
 package signature
 
 import (
