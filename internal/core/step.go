@@ -210,8 +210,9 @@ func (t *transition) fired(ev Fired) error {
 	}
 	h.Timer = 0
 	if h.Status == StatusRunning && !t.abandoned() {
-		// As long as a run has a timer, something takes it from a driver whose message is gone.
-		t.arm(h.Driver.Since + t.spec.StaleAfter + 1)
+		// As long as a run has a timer, something takes it from a driver whose message is gone. It is later than the one that
+		// fired, however far clocks differ: another delivery of that one is stale.
+		t.arm(ev.Now + t.spec.StaleAfter - max(t.in.At-h.Driver.Since, 0) + 1)
 	}
 	if ev.Now >= h.Deadline {
 		return t.interrupt(deadlinePassed())
