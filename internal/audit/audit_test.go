@@ -326,7 +326,7 @@ func TestChecker_FindsEachViolation(t *testing.T) {
 			s.append(core.Change{Kind: "answered", Head: s.head}, func(h *core.Head) { h.Timer-- })
 		})}},
 		{"taken over for ever", "I11", map[string]func(*story){began: before(began, func(s *story) {
-			s.append(core.Change{Kind: "taken_over", Head: s.head}, func(h *core.Head) { h.Driver.Takeovers = core.MaxTakeovers + 1 })
+			s.append(core.Change{Kind: "taken_over", Head: s.head}, func(h *core.Head) { h.Driver.Deaths = core.MaxDeaths + 1 })
 		})}},
 		{"service is not told that nobody waits", "I4", map[string]func(*story){ended: nil, told: nil, answered: func(s *story) {
 			s.commit(core.CancelAsked{}, func(e *core.Entry) { e.Effects = e.Effects[1:] })

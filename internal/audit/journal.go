@@ -94,8 +94,8 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 func (c *Checker) driver(r *run, last, e *core.Entry) {
 	before, now := last.Head.Driver, e.Head.Driver
 	changed := now != nil && now.Owner != "" && (before == nil || before.Owner != now.Owner)
-	if now != nil && now.Takeovers > core.MaxTakeovers {
-		c.violate("I11", r.key, "entry %d is the takeover number %d without progress", e.Rev, now.Takeovers)
+	if now != nil && now.Deaths > core.MaxDeaths {
+		c.violate("I11", r.key, "entry %d is the takeover after %d deaths of drivers that were alone", e.Rev, now.Deaths)
 	}
 	switch {
 	case e.Head.Fence < last.Head.Fence:

@@ -248,11 +248,22 @@ type Driver struct {
 	Sequence uint64 `json:"seq"`
 	// Owner is unique to one activation. It is empty when the last one handed the run back.
 	Owner string `json:"owner"`
-	// Takeovers counts the activations since the last progress.
+	// Takeovers counts the activations that ended without a word since the last progress, and Deaths those of them that drove
+	// the run alone: nothing else can have ended them.
 	Takeovers int `json:"takeovers,omitempty"`
+	Deaths    int `json:"deaths,omitempty"`
+	// Alone says that the activation, until it commits, is the only one in its worker's process.
+	Alone bool `json:"alone,omitempty"`
 	// Since is when the driver last committed, in Unix milliseconds.
 	Since int64 `json:"since"`
 }
+
+// aloneAfter is how many activations of a run end without a word before who drives it must be alone.
+const aloneAfter = 2
+
+// Suspect reports whether the run may be what ended its former drivers: then its driver must be alone, so that it takes no other
+// run with it, and so that it is known what ended it.
+func (d *Driver) Suspect() bool { return d != nil && d.Takeovers >= aloneAfter }
 
 // Covers reports whether the driver's lease is the delivery of cause's message.
 func (d *Driver) Covers(c Cause) bool {

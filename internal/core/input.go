@@ -33,6 +33,8 @@ type Input struct {
 	Cause Cause
 	// Owner is the activation that asks, unique to it.
 	Owner string
+	// Alone says that it is the only one in its worker's process.
+	Alone bool
 	// Rev is the revision that the change will have.
 	Rev   uint64
 	Event Event

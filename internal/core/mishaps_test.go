@@ -141,7 +141,9 @@ func (x *explorer) crashLoop() {
 	if next, ok := x.rig.next().(core.RunTools); ok && len(next.Begin) > 0 {
 		x.accept(x.rig.drive(x.tools(next)))
 	}
-	for range core.MaxTakeovers {
+	x.rig.alone = true
+	defer func() { x.rig.alone = false }()
+	for range core.MaxDeaths + 1 {
 		if x.rig.state.Status == core.StatusRunning {
 			x.takeOver()
 		}

@@ -2,6 +2,8 @@ package core
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 
 	"agentd/sdk"
 )
@@ -66,6 +68,30 @@ func Next(spec *Spec, head *Head, now int64) Action {
 		return AskContext{}
 	}
 	return CallModel{}
+}
+
+// doing says what the driver of a run was at, unless the run was to end.
+func doing(spec *Spec, head *Head) string {
+	h := *head
+	h.Cancel = nil
+	switch act := Next(spec, &h, 0).(type) {
+	case AskContext, CallModel:
+		return fmt.Sprintf("making model call %d", h.Turns+1)
+	case RunTools:
+		var names []string
+		for _, calls := range [][]Call{act.Judge, act.Begin, act.Run, act.Lost} {
+			for _, c := range calls {
+				names = append(names, c.Tool)
+			}
+		}
+		return "running " + strings.Join(names, ", ")
+	case Review:
+		return "showing results to hooks"
+	case BuildOutput:
+		return "building its output"
+	default:
+		return "ending it"
+	}
 }
 
 func inlineCalls(spec *Spec, head *Head) RunTools {

@@ -33,6 +33,8 @@ type rig struct {
 	// delivered counts the messages from outside; causes are what the activations work on, by owner.
 	delivered uint64
 	causes    map[string]core.Cause
+	// alone says that activations are the only ones of their processes.
+	alone bool
 }
 
 func newRig(spec *core.Spec) *rig {
@@ -59,7 +61,7 @@ func (r *rig) deliver(eventID string, ev core.Event) core.Input {
 
 func (r *rig) input(owner string, cause core.Cause, ev core.Event) core.Input {
 	r.causes[owner] = cause
-	return core.Input{At: r.now, Cause: cause, Owner: owner, Rev: r.state.Rev + 1, Event: ev}
+	return core.Input{At: r.now, Cause: cause, Owner: owner, Alone: r.alone, Rev: r.state.Rev + 1, Event: ev}
 }
 
 // work is something that an activation, by its owner, has done.

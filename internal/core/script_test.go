@@ -198,6 +198,7 @@ func (s *script) input(line string) (in core.Input, ok bool) {
 	case s.state.Driver == nil:
 		s.Fatalf("%s: nobody drives the run", line)
 	case verb == "redeliver":
+		s.alone = rest == "alone"
 		return s.redelivery(), true
 	}
 	return s.drive(ev), true

@@ -6,8 +6,8 @@ import (
 	"agentd/sdk"
 )
 
-// MaxTakeovers is how many activations in a row may die without progress before the run fails as poisonous.
-const MaxTakeovers = 5
+// MaxDeaths is how many activations in a row that drove the run alone may die without progress before it fails as poisonous.
+const MaxDeaths = 5
 
 // transition is a change in the making.
 type transition struct {
@@ -72,7 +72,7 @@ func (t *transition) driven() error {
 		t.Head.Driver.Owner = ""
 		return nil
 	}
-	t.Head.Driver.Takeovers = 0
+	t.Head.Driver.Takeovers, t.Head.Driver.Deaths, t.Head.Driver.Alone = 0, 0, false
 	if t.Head.Cancel != nil {
 		return t.interrupted(*t.Head.Cancel)
 	}
@@ -127,7 +127,9 @@ func (t *transition) take() {
 	h := &t.Head
 	h.Status = StatusRunning
 	h.Fence++
-	h.Driver = &Driver{Stream: t.in.Cause.Stream, Sequence: t.in.Cause.Sequence, Owner: t.in.Owner, Since: t.in.At}
+	h.Driver = &Driver{
+		Stream: t.in.Cause.Stream, Sequence: t.in.Cause.Sequence, Owner: t.in.Owner, Since: t.in.At, Alone: t.in.Alone,
+	}
 }
 
 func (t *transition) takenOver() error {
@@ -138,21 +140,25 @@ func (t *transition) takenOver() error {
 	return t.takeFrom(h.Driver)
 }
 
-// takeFrom takes the run from a driver that died, and ends it when too many died in a row: whatever kills them would
-// kill the next.
+// takeFrom takes the run from a driver that died, and ends it when too many died in a row that were alone with it: whatever
+// kills them would kill the next.
 func (t *transition) takeFrom(former *Driver) error {
-	takeovers := former.Takeovers
+	takeovers, deaths := former.Takeovers, former.Deaths
 	if former.Owner != "" {
 		takeovers++
+		if former.Alone {
+			deaths++
+		}
 	}
-	if takeovers > MaxTakeovers {
+	if deaths > MaxDeaths {
 		return t.finish(Ending{
 			Reason: ReasonError, Code: sdk.CodePoison,
-			Message: fmt.Sprintf("%d workers in a row stopped while they worked on this run", MaxTakeovers),
+			Message: fmt.Sprintf("%d workers in a row stopped while they worked on nothing but this run, the last one while %s",
+				deaths, doing(t.spec, &t.Head)),
 		})
 	}
 	t.take()
-	t.Head.Driver.Takeovers = takeovers
+	t.Head.Driver.Takeovers, t.Head.Driver.Deaths = takeovers, deaths
 	return nil
 }
 

@@ -263,6 +263,9 @@ func (p *printer) head(h *core.Head) {
 	}
 	if d := h.Driver; d != nil {
 		p.printf(" by %s fence %d takeovers %d", d.Owner, h.Fence, d.Takeovers)
+		if d.Alone {
+			p.printf(" alone after %d deaths", d.Deaths)
+		}
 	}
 	if h.Cancel != nil {
 		p.printf(", to end: %s", h.Cancel.Reason)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -31,6 +32,11 @@ type activation struct {
 	entries []*core.Entry
 	// wrote says that the activation has written to the journal.
 	wrote bool
+	// pass is its place at the gate; alone says that it is alone inside, beside that it could not be where it should have been.
+	pass          *pass
+	alone, beside bool
+	// heldBack says that it has waited before it takes the run from one that died.
+	heldBack bool
 }
 
 func (a *activation) progress() {
@@ -43,10 +49,20 @@ func (a *activation) progress() {
 const mostConflicts = 100
 
 // process loads the run's head and applies the message to it, again whenever the run moved on meanwhile.
-func (a *activation) process(ctx context.Context) (Verdict, error) {
+func (a *activation) process(ctx context.Context) (v Verdict, err error) {
+	err = a.enter(ctx, false)
 	for range mostConflicts {
-		v, err := a.attempt(ctx)
-		if !errors.Is(err, ErrConflict) {
+		if err == nil {
+			v, err = a.attempt(ctx)
+		}
+		switch {
+		case errors.Is(err, errDrained):
+			return Verdict{Settlement: Retry}, nil
+		case errors.Is(err, errSuspect):
+			err = a.enterAlone(ctx)
+		case errors.Is(err, ErrConflict):
+			err = nil
+		default:
 			return v, err
 		}
 	}
@@ -66,6 +82,9 @@ func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	change, v, err := a.absorb(ctx)
 	if err != nil || v != nil {
 		return settled(v), err
+	}
+	if a.suspect(change.Head.Driver) {
+		return Verdict{}, errSuspect
 	}
 	entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
@@ -143,17 +162,30 @@ func permanent(err error) bool {
 	return errors.Is(err, core.ErrIllegal)
 }
 
-// pauseBeforeTakeover is how much longer every further takeover without progress waits.
-const pauseBeforeTakeover = 250 * time.Millisecond
+// pauseBeforeTakeover is how much longer every further takeover without progress waits at least, up to longestHolds of them;
+// most runs wait a multiple of it, up to holds.
+const (
+	pauseBeforeTakeover = 250 * time.Millisecond
+	longestHolds, holds = 4, 8
+)
 
 // holdBack delays the takeover of a run that activations in a row died over, before the takeover counts. Redeliveries
-// come a fixed time after a death, so workers that die at a regular pace can be struck at the same moment each time,
-// and the run would be taken for poison; and a run that does kill its workers kills fewer.
+// come a fixed time after a death, so workers that die at a regular pace can be struck at the same moment each time; and the
+// runs that one death struck come back together, beside the one that it came from. So each waits a time of its own.
 func (a *activation) holdBack(ctx context.Context) error {
-	if !a.covered() || a.head.Driver.Takeovers == 0 {
+	if !a.covered() || a.head.Driver.Takeovers == 0 || a.heldBack {
 		return nil
 	}
-	return a.Env.Sleep(ctx, time.Duration(a.head.Driver.Takeovers)*pauseBeforeTakeover)
+	a.heldBack = true
+	takeovers := min(a.head.Driver.Takeovers, longestHolds)
+	return a.Env.Sleep(ctx, time.Duration(takeovers)*pauseBeforeTakeover*time.Duration(1+a.spread(holds)))
+}
+
+// spread is a number below n that differs from run to run.
+func (a *activation) spread(n uint32) uint32 {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(a.key.String())) // never fails
+	return hash.Sum32() % n
 }
 
 func settled(v *Verdict) Verdict {
@@ -225,7 +257,7 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 }
 
 func (a *activation) in(event core.Event) core.Input {
-	return core.Input{At: a.Env.Now(), Cause: a.msg.Cause, Owner: a.owner, Rev: a.at.Rev + 1, Event: event}
+	return core.Input{At: a.Env.Now(), Cause: a.msg.Cause, Owner: a.owner, Alone: a.alone, Rev: a.at.Rev + 1, Event: event}
 }
 
 func (a *activation) findAgent(ctx context.Context) error {

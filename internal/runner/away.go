@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"hash/fnv"
 	"time"
 
 	"agentd/internal/retry"
@@ -43,9 +42,7 @@ func (a *activation) handBack(ctx context.Context, e *sdk.Error) error {
 // the run's key, so that the runs which an outage stopped together do not all come back together.
 func (a *activation) awayPause(asked time.Duration) time.Duration {
 	pause := awayPauses.Nth(a.msg.Delivered)
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(a.key.String())) // never fails
-	added := pause / 4 * time.Duration(hash.Sum32()%1000) / 1000
+	added := pause / 4 * time.Duration(a.spread(1000)) / 1000
 	left := time.Duration(a.state.Deadline-a.Env.Now()) * time.Millisecond
 	return max(min(max(pause, asked)+added, left), 0)
 }

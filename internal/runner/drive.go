@@ -22,13 +22,13 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 	}
 	work, done := a.working.begin(ctx, a.key)
 	defer done()
-	for {
+	for stepped := false; ; {
 		action := core.Next(a.agent.Core, &a.state.Head, a.Env.Now())
 		if _, rest := action.(core.Rest); rest {
 			a.cache.put(cached{run: a.key, at: a.at, state: *a.state})
 			return Verdict{}, nil
 		}
-		if a.draining.Load() {
+		if a.draining.Load() || stepped && a.Gate.crowded() {
 			if err := a.commit(ctx, core.Released{}); err != nil {
 				return a.stopped(ctx, err)
 			}
@@ -47,6 +47,11 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 		a.progress()
 		if err := a.commit(ctx, event); err != nil {
 			return a.stopped(ctx, err)
+		}
+		stepped = true
+		if a.alone { // the entry says that it is not any more
+			a.alone = false
+			a.Gate.join(a.pass)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (a *activation) retryDelay() time.Duration {
 	return retry.Pauses{First: retryDelay, Longest: longest}.Nth(a.msg.Delivered)
 }
 
-// Options are what a Runner is made of; Cache, Entries and Observer have defaults, all else is required.
+// Options are what a Runner is made of; Cache, Entries, Gate, Silence and Observer have defaults, all else is required.
 type Options struct {
 	Store     Store
 	Publisher Publisher
@@ -108,6 +108,10 @@ type Options struct {
 	Observer Observer
 	// Entries may be shared by the runners of a process; nil is one of its own.
 	Entries *EntryCache
+	// Gate is shared by the runners of a process; nil is for one that is the only one.
+	Gate *Gate
+	// Silence is longer than any step of an activation takes; 0 is 5 min.
+	Silence time.Duration
 }
 
 // Runner processes messages of runs. Safe for concurrent use.
@@ -138,6 +142,12 @@ func New(o Options) *Runner {
 	if o.Entries == nil {
 		o.Entries = NewEntryCache(defaultEntryBytes)
 	}
+	if o.Gate == nil {
+		o.Gate = &Gate{}
+	}
+	if o.Silence == 0 {
+		o.Silence = 5 * time.Minute
+	}
 	return &Runner{
 		Options: o, cache: newCache(o.Cache), working: working{runs: map[wire.RunKey]*work{}},
 	}
@@ -154,6 +164,7 @@ func (r *Runner) Drain() { r.draining.Store(true) }
 func (r *Runner) Process(ctx context.Context, m *Message) Verdict {
 	a := &activation{Runner: r, msg: m, key: m.Address.Run, owner: r.Env.Random()}
 	ctx = r.Observer.Begin(ctx, m)
+	defer func() { r.Gate.leave(a.pass) }() // not before it has handed its run back
 	v, err := a.process(ctx)
 	v = a.verdict(ctx, v, err)
 	r.Observer.End(ctx, v, err)

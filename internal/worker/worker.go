@@ -48,6 +48,8 @@ type Options struct {
 	DeadLetters handler.DeadLetters
 	// Reconcile is the zero value where nothing is looked after.
 	Reconcile Reconcile
+	// Gate is shared by the workers of a process; nil is for one that is the only one.
+	Gate *runner.Gate
 	// Telemetry shows what happens; nil shows nothing.
 	Telemetry *telemetry.Telemetry
 	// Around, unless nil, gets every delivery first and passes it, or another in its place, to handle.
@@ -103,7 +105,7 @@ func New(o Options) (*Worker, error) {
 	w.reading = w.consumers()
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
-		Cache: o.Cache, Observer: o.Telemetry.Observer(),
+		Cache: o.Cache, Observer: o.Telemetry.Observer(), Gate: o.Gate, Silence: w.catalog.Silence(),
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: o.DeadLetters, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,

@@ -18,6 +18,7 @@ import (
 	"agentd/internal/catalog"
 	"agentd/internal/contracts"
 	"agentd/internal/llm"
+	"agentd/internal/runner"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/sealed"
 	"agentd/internal/telemetry"
@@ -221,10 +222,13 @@ func (s *serving) run(ctx context.Context) (err error) {
 	return s.serve(ctx, conn, store)
 }
 
+// gate is that of the process: a run that may end it is driven beside no other, whichever worker has it.
+var gate runner.Gate
+
 func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.OpenedStore) error {
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: store, Models: s.Models, Agents: s.Agents, Slots: s.Slots, Grace: s.Grace, Logger: s.Logger,
-		Reconcile: s.reconcile(), Identity: s.Identity, Keys: s.Keys, Telemetry: s.telemetry,
+		Reconcile: s.reconcile(), Identity: s.Identity, Keys: s.Keys, Telemetry: s.telemetry, Gate: &gate,
 	})
 	if err != nil {
 		return err

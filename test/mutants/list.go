@@ -74,7 +74,10 @@ var mutants = []mutant{
 	{"who lost the run acks", value(act+"stopped", "Settlement Leave", "Ack"), simulator},
 	{"an answer takes the run from its driver", condition(step+"settle", "StatusWaiting", "true"), simulator},
 	{"a redelivered driving message is a duplicate", around(act+"covered", "return false"), simulator},
-	{"workers die on a run for ever", condition(step+"takeFrom", "MaxTakeovers", "false"), simulator},
+	{"workers die on a run for ever", condition(step+"takeFrom", "MaxDeaths", "false"), simulator},
+	{"a run that may kill its worker is driven beside others", condition(act+"suspect", "Suspect", "false"), simulator},
+	{"others come in to a run that is driven alone", condition(runs+"Gate.admit", "g nil", "false"), simulator},
+	{"a run is said to be driven alone before others have left", condition(runs+"Gate.admit", "g inside", "false"), simulator},
 	{
 		"a control message counts that was refused for want of its run",
 		around(act+"ahead", `return original() && a.head.Status == ""`), histories(100_000),

@@ -157,7 +157,7 @@ func TestDrain_DoesNotCountTowardsPoison(t *testing.T) {
 	})
 	r := h.Run("desk", hello())
 	finish := <-asked
-	for range core.MaxTakeovers + 2 {
+	for range core.MaxDeaths + 2 {
 		restarted := make(chan struct{})
 		go func() {
 			defer close(restarted)
@@ -173,7 +173,7 @@ func TestDrain_DoesNotCountTowardsPoison(t *testing.T) {
 		}
 	}
 	if d := h.State(r).Driver; d == nil || d.Takeovers != 0 {
-		t.Errorf("after %d restarts the driver is %+v, want no takeover", core.MaxTakeovers+2, d)
+		t.Errorf("after %d restarts the driver is %+v, want no takeover", core.MaxDeaths+2, d)
 	}
 	h.Cancel(r, "")
 	close(finish)

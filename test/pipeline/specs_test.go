@@ -4,6 +4,7 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"testing"
 
 	"agentd/sdk/wire"
@@ -15,7 +16,12 @@ import (
 	"agentd/sdk/sdktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(mortalWorker); url != "" {
+		os.Exit(serveMortal(url))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const version = "1.0.0"
 

@@ -156,9 +156,6 @@ func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk
 	if reason == sdk.CodeInternal {
 		p.violate("corrupt", "%s %d: %s", d.Stream(), d.Sequence(), detail)
 	}
-	if reason == sdk.CodePoison && !p.lethal && p.deaths <= core.MaxTakeovers {
-		p.violate("I11", "%s %d: the run was taken for poison, and %d had died: %s", d.Stream(), d.Sequence(), p.deaths, detail)
-	}
 	if reason == sdk.CodeMessageRefused {
 		p.refused(d, detail)
 	}

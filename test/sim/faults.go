@@ -59,6 +59,7 @@ const (
 	hookFails
 	hookEnds
 	large
+	poison
 	faults // their number
 )
 
@@ -115,6 +116,7 @@ var kinds = [faults]struct {
 	shortened:       {"shortened", "a conversation is made shorter before a model call", 0.4},
 	hookFails:       {"hook-fails", "a hook fails or panics", 0.1},
 	hookEnds:        {"hook-ends", "a hook ends the run", 0.1},
+	poison:          {"poison", "a run kills whoever drives it, again and again", 0.5},
 	large:           {"large", "a text is larger than an entry may be", 0.3},
 }
 

@@ -27,8 +27,12 @@ func newModels(s *simulation) *models {
 	return &models{simulation: s, accepted: map[sdk.Units]bool{}, costs: map[wire.RunKey]sdk.Units{}}
 }
 
-// committed sees that no reply is accepted twice, and that no run ends because its model is away.
+// committed sees that no reply is accepted twice, and that no run ends because its model is away, or because of what others did
+// to its workers.
 func (m *models) committed(key wire.RunKey, e *core.Entry) {
+	if e.Head.ReasonCode == string(sdk.CodePoison) && key != m.poison && !m.lethal && m.deaths <= core.MaxDeaths {
+		m.violate("I11", "run %s: entry %d ends it as poison, and %d had died", key, e.Rev, m.deaths)
+	}
 	if e.Head.ReasonCode == string(sdk.CodeUnavailable) && e.Terminal != nil && strings.Contains(string(e.Terminal.Data), "the model") {
 		m.violate("I11", "run %s: entry %d ends it because its model is away", key, e.Rev)
 	}
@@ -56,6 +60,9 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 		return sdk.ModelReply{}, err
 	}
 	key := wire.NewRunKey(req.Run)
+	if key == m.poison {
+		m.doom()
+	}
 	if req.System != summarySystem {
 		m.audit.Generated(key)
 	}

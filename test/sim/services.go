@@ -93,6 +93,10 @@ func (s *simulation) forge(call wire.CallAddress, ev wire.Event) {
 // clients plans what those who start and stop runs do.
 func (s *simulation) clients() {
 	n := [...]int{1, 1, 1, 1, 1, 2, 2, 3}[s.pick(8)]
+	if s.strikes(poison) {
+		n = 3
+		s.poison = wire.NewRunKey("run-0")
+	}
 	if s.plan.clients > 0 {
 		n = min(n, s.plan.clients)
 	}

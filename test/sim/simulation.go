@@ -9,6 +9,7 @@ import (
 	"agentd/internal/audit"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 const (
@@ -37,10 +38,14 @@ type simulation struct {
 	hung      bool
 	// storeAway and brokerAway are until when nothing gets through to them.
 	storeAway, brokerAway int64
+	// gone: one of them has been away.
+	gone bool
 	// lethal says that activations may end without giving their runs back, or lose their leases, again and again; deaths
 	// counts the other faults that may bring a run's driver to that, each at most once.
 	lethal bool
 	deaths int
+	// poison is the run that kills whoever asks its model; the zero key is none.
+	poison wire.RunKey
 	// struck counts the faults that were to happen; happened are the numbers of those that did, in a history with a log.
 	struck   int
 	happened []int
@@ -183,6 +188,7 @@ func (s *simulation) disturb() {
 		s.store.failover()
 		s.stun()
 	case s.strikes(outage):
+		s.gone = true
 		until, which := s.now+int64(s.pick(4*minute)), s.pick(3)
 		if which != 0 {
 			s.storeAway = until
@@ -231,6 +237,9 @@ func (s *simulation) step() bool {
 	s.runnable = s.runnable[:0]
 	free := 0
 	for i := range s.workers {
+		if s.workers[i].doomed {
+			s.crash(i)
+		}
 		s.reap(i)
 		w := s.workers[i]
 		for _, fb := range w.fibers {

@@ -25,6 +25,8 @@ type worker struct {
 	busy, slots int
 	// deaf: its heartbeats do not reach the broker, though it goes on working.
 	deaf, draining bool
+	// doomed: a run has killed it.
+	doomed bool
 	// skew is how far its clock is ahead, in milliseconds.
 	skew int64
 	// version is that of the agents it starts runs with; incomplete: it lacks the code of all others.
@@ -49,7 +51,7 @@ func (s *simulation) start(i int) {
 	agents := catalog{s, w}
 	w.runner = runner.New(runner.Options{
 		Store: s.store, Publisher: publisher{s}, Env: w, Catalog: agents, Subjects: subjects, Logger: s.logger, Cache: cache,
-		Entries: s.entries,
+		Entries: s.entries, Silence: silence * time.Millisecond,
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: publisher{s}, Env: w, Subjects: subjects, Logger: s.logger, Services: serves,
@@ -69,6 +71,26 @@ func (s *simulation) crash(i int) {
 	}
 	s.shut(i)
 	s.start(i)
+}
+
+// doom has the running fiber kill its worker. When it drives its run alone, nothing else may be at work there.
+func (s *simulation) doom() {
+	w := s.running.worker
+	s.trace("doom    %s", w.name)
+	j := s.store.journals[s.poison]
+	d := j.decoded[len(j.decoded)-1].Head.Driver
+	if d.Suspect() && !d.Alone && !s.lethal && s.deaths == 0 && !s.gone {
+		s.violate("alone", "%s drives a run beside others that %d activations have ended with", w.name, d.Takeovers)
+	}
+	for _, fb := range w.fibers {
+		if beside := fb.at == atModel || fb.at == atInTool; beside && fb != s.running && d != nil && d.Alone {
+			s.violate("alone", "%s works on another run beside one that it drives alone", w.name)
+		}
+	}
+	w.doomed = true
+	for {
+		s.pause(atModel)
+	}
 }
 
 // shut ends all fibers of the worker at place i.
