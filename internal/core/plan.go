@@ -41,6 +41,8 @@ type PlannedCall struct {
 	// request is the data of the permission request, decision the record of a grant that decided the call.
 	request  json.RawMessage
 	decision *Decision
+	// until is when the grant that allowed the call expires, in Unix milliseconds; 0 is never.
+	until int64
 }
 
 // turn names a model call of a run. What a plan depends on does not change between the turn's beginning and its reply: other

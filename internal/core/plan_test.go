@@ -149,6 +149,38 @@ func TestPlan_TakesGrantsCallByCall(t *testing.T) {
 	}
 }
 
+// TestPlan_DeniesWhatExpiredMeanwhile: hooks and policies of other calls may take longer than a grant lasts.
+func TestPlan_DeniesWhatExpiredMeanwhile(t *testing.T) {
+	t.Parallel()
+	spec := newSpec(service("book", minute))
+	spec.NeedsRulings = true
+	r := begun(t, spec)
+	terms := holding
+	terms.Scopes = []sdk.GrantScope{sdk.ScopeTool}
+	asks := core.Ruling{Verdict: core.VerdictAsk, Terms: terms}
+	ev := r.replied("", callBook)
+	ev.Plan.Rule(0, asks)
+	ev.Plan.Ask(0, []byte(`{}`))
+	mustStep(t, r, r.drive(ev))
+	request := r.state.Calls[1]
+	allowed := r.answer(r.effect(r.state.Opened, request.ID), 0, `{}`)
+	allowed.Decision, allowed.Received = &sdk.PermissionDecision{
+		Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, ExpiresMillis: r.now + minute, ArgsHash: request.Permission.ArgsHash,
+	}, r.now
+	mustStep(t, r, r.deliver("decision-1", allowed))
+	mustStep(t, r, r.deliver("answer-1", r.answer(r.effect(r.state.Rev, r.state.Calls[0].ID), 0, `{}`)))
+
+	ev = r.replied("", callBook)
+	if ev.Plan.Rule(0, asks) {
+		t.Fatal("the grant does not cover the call")
+	}
+	r.now += minute
+	e := mustStep(t, r, r.drive(ev))
+	if len(e.Decisions) != 0 || len(e.Results) != 1 || e.Results[0].Kind != core.ResultDenied {
+		t.Errorf("decisions %+v, results %+v; want the call denied", e.Decisions, e.Results)
+	}
+}
+
 // TestDecision_NeedsThePlanOfItsEdit: a plan for another call, or other arguments, would have a call made that nobody ruled on.
 func TestDecision_NeedsThePlanOfItsEdit(t *testing.T) {
 	t.Parallel()

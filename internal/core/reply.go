@@ -118,6 +118,11 @@ func (t *transition) openCall(c *Call, p *PlannedCall) {
 		t.close(c, failure(c.ID, ResultRefused, p.Refusal))
 		return
 	}
+	if p.until > 0 && p.until <= t.in.At && p.ruling.Verdict == VerdictAllow {
+		// Others were ruled on meanwhile, which may have taken long.
+		t.close(c, failure(c.ID, ResultDenied, denial(c.Tool, "its permission expired before it could be made; call it again to ask for it")))
+		return
+	}
 	if p.decision != nil {
 		t.Decisions = append(t.Decisions, *p.decision)
 	}

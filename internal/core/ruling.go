@@ -45,7 +45,7 @@ func (p *RoundPlan) Rule(i int, r Ruling) (ask bool) {
 		return true
 	}
 	c.decision = &Decision{Call: c.ID, Decision: sdk.DecisionAllow, Scope: g.Scope, Grant: g.Request, Rule: r.Rule}
-	c.ruling = Ruling{Verdict: VerdictAllow}
+	c.ruling, c.until = Ruling{Verdict: VerdictAllow}, g.Expires
 	if g.Deny {
 		c.decision.Decision, c.decision.Reason = sdk.DecisionDeny, g.Reason
 		c.ruling = Ruling{Verdict: VerdictDeny, Reason: g.Reason}
