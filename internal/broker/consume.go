@@ -125,9 +125,15 @@ func (l *intake) read(ctx context.Context, p *puller) error {
 		p.giveBack(m)
 		return nil
 	}
+	meta, err := m.Metadata()
+	if err != nil {
+		l.slots.Release(1)
+		return fmt.Errorf("message on %s without metadata: %w", m.Subject, err)
+	}
+	d := delivery{l.nc, m, meta, p.backlog(ctx, meta)}
 	l.handlers.Go(func() {
 		defer l.slots.Release(1)
-		l.handle(m)
+		l.handle(d)
 	})
 	return nil
 }
@@ -140,13 +146,7 @@ func (l *intake) take(ctx context.Context) bool {
 }
 
 // handle keeps a handler's panic from taking the worker down: the message is tried again later.
-func (l *intake) handle(m *nats.Msg) {
-	meta, err := m.Metadata()
-	if err != nil {
-		l.log.Error("message without metadata", "subject", m.Subject, "error", err)
-		return
-	}
-	d := delivery{l.nc, m, meta}
+func (l *intake) handle(d delivery) {
 	defer func() {
 		if p := recover(); p != nil {
 			l.log.Error("handler panicked", "subject", d.Subject(), "panic", p, "stack", string(debug.Stack()))
@@ -170,6 +170,8 @@ type delivery struct {
 	nc   *nats.Conn
 	msg  *nats.Msg
 	meta *nats.MsgMetadata
+	// backlog is what Backlog says.
+	backlog bool
 }
 
 func (d delivery) Stream() string               { return d.meta.Stream }
@@ -180,6 +182,7 @@ func (d delivery) Header(name string) string    { return header(d.msg.Header, na
 func (d delivery) Headers() map[string][]string { return d.msg.Header }
 func (d delivery) Data() []byte                 { return d.msg.Data }
 func (d delivery) Delivered() int               { return int(d.meta.NumDelivered) }
+func (d delivery) Backlog() bool                { return d.backlog }
 func (d delivery) Received() int64              { return d.meta.Timestamp.UnixMilli() }
 func (d delivery) Ack() error                   { return d.settle(ackDone) }
 func (d delivery) InProgress() error            { return d.settle(ackInProgress) }

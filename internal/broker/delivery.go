@@ -25,6 +25,8 @@ type Delivery interface {
 	Data() []byte
 	// Delivered counts the deliveries of the message, from 1.
 	Delivered() int
+	// Backlog says that the message was stored before its consumer was made, or may have been.
+	Backlog() bool
 	// Received is when the broker stored the message, in Unix milliseconds: the clock that deadlines are decided by.
 	Received() int64
 	// Ack says that the message is done with. It does not wait for the broker: a lost ack means another delivery, which

@@ -25,6 +25,11 @@ const (
 // made anew, and drop what arrives while they are given up. This one does neither. Not safe for concurrent use.
 type puller struct {
 	*Conn
+	ref ConsumerRef
+	// made is when the consumer was made, as far as it is known; last numbers its latest delivery that came here. A lower number
+	// comes from another consumer in its place.
+	made time.Time
+	last uint64
 	// request is the subject of requests. Each is answered on a subject of its own under inbox, so that what the server says
 	// of an earlier one is not taken for the answer to this one.
 	request, inbox string
@@ -45,7 +50,7 @@ func (c *Conn) newPuller(ref ConsumerRef) (*puller, error) {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
 	p := &puller{
-		Conn: c, request: "$JS.API.CONSUMER.MSG.NEXT." + StreamName(c.subjects, ref.Zone) + "." + ref.Name,
+		Conn: c, ref: ref, request: "$JS.API.CONSUMER.MSG.NEXT." + StreamName(c.subjects, ref.Zone) + "." + ref.Name,
 		inbox: c.nc.NewInbox(), body: body, messages: make(chan *nats.Msg, 64), gone: make(chan struct{}),
 		again: c.nc.StatusChanged(nats.CONNECTED),
 	}
@@ -116,6 +121,21 @@ func (p *puller) await(ctx context.Context, answer string) (*nats.Msg, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// backlog reports whether a message was stored before the consumer was made. Where that cannot be found out it may have been.
+func (p *puller) backlog(ctx context.Context, m *nats.MsgMetadata) bool {
+	if p.made.IsZero() || m.Sequence.Consumer <= p.last {
+		p.made = time.Time{}
+		consumer, err := p.js.Consumer(ctx, StreamName(p.subjects, p.ref.Zone), p.ref.Name)
+		if err != nil {
+			p.log.Warn("consumer cannot be looked at", "consumer", p.ref.Name, "error", err)
+			return true
+		}
+		p.made = consumer.CachedInfo().Created
+	}
+	p.last = m.Sequence.Consumer
+	return !m.Timestamp.After(p.made)
 }
 
 // status reports whether m is what the server has to say about a request; a stream's message keeps its own subject.

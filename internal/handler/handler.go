@@ -102,7 +102,7 @@ func (h *Handler) Decode(d broker.Delivery) (runner.Message, error) {
 		return runner.Message{}, err
 	}
 	m := runner.Message{
-		Address: address, Received: d.Received(), Delivered: d.Delivered(),
+		Address: address, Received: d.Received(), Delivered: d.Delivered(), Backlog: d.Backlog(),
 		Cause: core.Cause{Stream: d.Stream(), Sequence: d.Sequence(), EventID: d.Subject()},
 	}
 	if address.Kind == wire.KindFire {

@@ -11,6 +11,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/outbox"
 	"agentd/sdk"
 )
 
@@ -229,6 +230,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		v, err := a.withoutRun(ctx)
 		return core.Change{}, &v, err
 	}
+	refused, err := a.refusedBefore(ctx)
+	if err != nil || refused {
+		return core.Change{}, &Verdict{}, err
+	}
 	event, problem, err := a.input(ctx)
 	if err != nil {
 		return core.Change{}, nil, err
@@ -254,6 +259,23 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		return core.Change{}, &v, err
 	}
 	return core.Change{}, nil, err
+}
+
+// refusedBefore reports whether an init event, or a call, has its terminal event although it has no run: it was refused, by a worker
+// that did not know the agent for example, and stays so. Only what may have been handled before is looked up.
+func (a *activation) refusedBefore(ctx context.Context) (bool, error) {
+	if !a.msg.starts() || a.head.Status != "" || !a.msg.Backlog && a.msg.Delivered <= 1 {
+		return false, nil
+	}
+	init := core.NewInit(a.msg.Address, a.msg.Event)
+	refused, err := a.Publisher.Published(ctx, outbox.TerminalSubject(a.Subjects, a.agent.Core.Name, a.key, &init))
+	if err != nil {
+		return false, fmt.Errorf("look for the terminal event of run %s: %w", a.key, err)
+	}
+	if refused {
+		a.Logger.InfoContext(ctx, "init event was refused before", "agent", a.agent.Core.Name, "run", a.msg.Run)
+	}
+	return refused, nil
 }
 
 func (a *activation) in(event core.Event) core.Input {

@@ -37,8 +37,9 @@ type Message struct {
 	Run string
 	// Due is what a fired timer was armed for, in Unix milliseconds.
 	Due int64
-	// Delivered counts the deliveries of the message, from 1.
+	// Delivered counts the deliveries of the message, from 1. Backlog says that it may be older than the agent's consumer.
 	Delivered int
+	Backlog   bool
 	// Cause identifies the message itself.
 	Cause core.Cause
 	// Received is when the broker stored it, in Unix milliseconds.

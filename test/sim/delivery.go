@@ -31,6 +31,7 @@ func (d *delivery) Header(string) string         { return "" }
 func (d *delivery) Headers() map[string][]string { return nil }
 func (d *delivery) Data() []byte                 { return d.data }
 func (d *delivery) Delivered() int               { return d.number }
+func (d *delivery) Backlog() bool                { return false }
 func (d *delivery) Received() int64              { return d.received }
 
 var errBroker = errors.New("the broker cannot be reached")
