@@ -141,6 +141,9 @@ func TestModelAway_CancelEndsTheRunAtOnce(t *testing.T) {
 	}
 	r.control(run, wire.ControlCancel, `{"reason":"enough"}`)
 	wantProblem(t, r.end(run), "desk", sdk.CodeCancelled)
+	if n := r.deliveries(broker.ZoneIn); n != 2 {
+		t.Errorf("%d messages were delivered before the run ended, want the service's answer and the cancel", n)
+	}
 	sound(t, r.client, r.store)
 }
 
