@@ -31,23 +31,16 @@ func APIToken(cfg *config.Config, file string) (string, error) {
 	return token, nil
 }
 
-// webhooks are the configured ones, without their secrets.
-func webhooks(cfg *config.Config) []hooks.Hook {
+// Webhooks are the configured ones, with their secrets. One without its secret is an error: nothing is sent unsigned.
+func Webhooks(cfg *config.Config) ([]hooks.Hook, error) {
 	var list []hooks.Hook
-	for _, w := range cfg.Approvals.Webhooks {
-		list = append(list, hooks.Hook{URL: w.URL})
-	}
-	return list
-}
-
-// WithSecrets are the configured webhooks. One without its secret is an error: nothing is sent unsigned.
-func WithSecrets(cfg *config.Config) ([]hooks.Hook, error) {
-	list := webhooks(cfg)
 	var missing []error
 	for i, w := range cfg.Approvals.Webhooks {
-		if list[i].Secret = os.Getenv(w.SecretEnv); list[i].Secret == "" {
-			missing = append(missing, sdk.Errorf(sdk.CodeConfig, "webhook %d: environment variable %s is not set", i+1, w.SecretEnv))
+		secret := os.Getenv(w.SecretEnv)
+		if secret == "" {
+			missing = append(missing, sdk.Errorf(sdk.CodeConfig, "webhook %d: set the environment variable %s to its secret", i+1, w.SecretEnv))
 		}
+		list = append(list, hooks.Hook{URL: w.URL, Secret: secret})
 	}
 	return list, errors.Join(missing...)
 }

@@ -8,11 +8,10 @@ import (
 	"regexp"
 	"strings"
 
-	"agentd/internal/signature"
-
 	"agentd/internal/broker"
 	"agentd/internal/config"
 	"agentd/internal/desk"
+	"agentd/internal/signature"
 )
 
 // Approver is who decisions are published as, and how that is known.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"slices"
 
-	"agentd/internal/broker/datafolder"
-
 	"agentd/internal/broker"
+	"agentd/internal/broker/datafolder"
 	"agentd/internal/config"
 	"agentd/internal/contracts"
 	"agentd/internal/desk"
+	"agentd/internal/desk/hooks"
 	"agentd/internal/llm"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/sealed"
@@ -146,8 +146,8 @@ func Plan(cfg *config.Config) broker.Plan {
 			p.Services = append(p.Services, service)
 		}
 	}
-	for _, h := range webhooks(cfg) {
-		p.Hooks = append(p.Hooks, broker.HookPlan{Name: h.Name(), Domains: approvalDomains(cfg)})
+	for _, w := range cfg.Approvals.Webhooks {
+		p.Hooks = append(p.Hooks, broker.HookPlan{Name: hooks.Hook{URL: w.URL}.Name(), Domains: approvalDomains(cfg)})
 	}
 	return p
 }

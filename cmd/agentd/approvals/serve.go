@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/cmd/agentd/internal/deskserver"
+	"agentd/internal/desk/server"
 	"agentd/internal/setup"
 )
 
@@ -51,7 +51,11 @@ func serveDesk(ctx context.Context, a *cli.App, d *deskClient, f deskServeFlags)
 	if err != nil {
 		return err
 	}
-	s := deskserver.Server{Desk: d.Desk, Conn: d.conn.Conn, Cfg: cfg, Who: d.approver.Who, Token: token, Log: log}
+	told, err := setup.Webhooks(cfg)
+	if err != nil {
+		return err
+	}
+	s := server.Server{Desk: d.Desk, Conn: d.conn.Conn, Hooks: told, Who: d.approver.Who, Token: token, Logger: log}
 	if err := s.Listen(ctx, cmp.Or(f.http, cfg.Approvals.HTTP)); err != nil {
 		return err
 	}

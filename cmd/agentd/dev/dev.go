@@ -6,11 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
-	"runtime/debug"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,11 +17,8 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/broker/embedded"
 	"agentd/internal/config"
-	"agentd/internal/contracts"
+	"agentd/internal/devserver"
 	"agentd/internal/setup"
-	"agentd/internal/show"
-	"agentd/sdk"
-	"agentd/sdk/wire"
 	"agentd/sdk/worker"
 )
 
@@ -51,9 +47,6 @@ func Command(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// devGrace is short: what a stopped dev leaves undone goes on when it is started again.
-const devGrace = 3 * time.Second
-
 func dev(ctx context.Context, a *cli.App, f devFlags) error {
 	load := a.WithAgents
 	if f.serverOnly {
@@ -69,249 +62,103 @@ func dev(ctx context.Context, a *cli.App, f devFlags) error {
 	if err != nil {
 		return err
 	}
-	err = devOn(ctx, a, server, cfg, f)
-	return errors.Join(err, server.Close())
+	return errors.Join(devOn(ctx, a, server, cfg, f), server.Close())
 }
 
 func devOn(ctx context.Context, a *cli.App, server *embedded.Server, cfg *config.Config, f devFlags) error {
+	log := a.LoggerAt(logLevel, cfg.Log.Format)
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		InProcess: server, Name: "agentd dev", Subjects: setup.Subjects(cfg), Logger: a.LoggerAt(cli.DevLevel, cfg.Log.Format),
+		InProcess: server, Name: "agentd dev", Subjects: setup.Subjects(cfg), Logger: log,
 	})
 	if err != nil {
 		return err
 	}
-	d := &devServer{a: a, conn: conn, url: server.URL(), failed: make(chan error, 1)}
+	t := teller{a, server.URL()}
 	if f.serverOnly {
-		err = d.serverOnly(ctx, cfg)
+		err = serverOnly(ctx, conn, cfg, t)
 	} else {
-		err = d.run(ctx, cfg)
+		progress := a.Progress(a.Out)
+		progress.JSON, progress.Many = a.Output == cli.OutputJSON, true
+		err = devserver.Run(ctx, devserver.Options{
+			Conn: conn, URL: t.url, Load: a.WithAgents, Logger: log, Live: progress.Show, Tell: t,
+			Worker: func(cfg *config.Config) (worker.Options, error) { return workerOptions(a, cfg, t.url) },
+		}, cfg)
 	}
 	return errors.Join(err, conn.Close())
 }
 
-// devServer is a running agentd dev.
-type devServer struct {
-	a    *cli.App
-	conn *broker.Conn
-	url  string
-	// progress shows what all runs do.
-	progress *show.Progress
-	// failed gets the error of a worker that ended by itself.
-	failed chan error
-	// waiting is why no worker of the configuration has started yet: it needs contracts that the registry does not have.
-	waiting string
-	// generations are the workers that have not ended: one serves, those before it finish their steps.
-	generations []*generation
-}
-
-// generation is the worker of one state of the configuration.
-type generation struct {
-	stop context.CancelFunc
-	done chan struct{}
-}
-
-func (d *devServer) serverOnly(ctx context.Context, cfg *config.Config) error {
+func serverOnly(ctx context.Context, conn *broker.Conn, cfg *config.Config, t teller) error {
 	if len(cfg.Agents) > 0 {
-		if _, err := d.conn.Provision(ctx, setup.Plan(cfg)); err != nil {
+		if _, err := conn.Provision(ctx, setup.Plan(cfg)); err != nil {
 			return err
 		}
 	}
-	d.announce(cfg, "ready (only the server: no agents run here)")
+	t.announce(cfg, "ready (only the server: no agents run here)")
 	<-ctx.Done()
 	return nil
 }
 
-func (d *devServer) run(ctx context.Context, cfg *config.Config) error {
-	d.progress = d.a.Progress(d.a.Out)
-	d.progress.JSON, d.progress.Many = d.a.Output == cli.OutputJSON, true
-	stop, err := d.conn.WatchLive(d.conn.Subjects().All(wire.KindStream), d.progress.Show)
+// logLevel keeps the log from hiding the events; --verbose shows more.
+const logLevel = slog.LevelWarn
+
+// workerOptions are those of serve, with a log that does not hide the events. The toolsets log as configured.
+func workerOptions(a *cli.App, cfg *config.Config, url string) (worker.Options, error) {
+	logger, err := a.Logger(cfg)
 	if err != nil {
-		return err
+		return worker.Options{}, err
 	}
-	problem := d.start(ctx, cfg)
-	if err = problem; problem != nil {
-		err = d.wait(problem)
-	}
-	if err == nil {
-		err = d.withDesk(ctx, cfg, func() error {
-			if problem == nil {
-				d.announce(cfg, "ready")
-			} else {
-				fmt.Fprintf(d.a.Err, "agentd: the server is at %s; the agents start when the registry has the contracts\n", d.url)
-			}
-			return d.reload(ctx, cfg)
-		})
-	}
-	for _, g := range d.generations {
-		g.stop()
-	}
-	for _, g := range d.generations {
-		<-g.done
-	}
-	return errors.Join(err, stop())
+	o, err := a.WorkerOptions(cfg, url, logger)
+	o.Logger = a.LoggerAt(logLevel, cfg.Log.Format)
+	return o, err
 }
 
-// wait reports contracts that are missing, once. Services that start, or agentd contracts push, publish them. Any other
-// error is returned.
-func (d *devServer) wait(err error) error {
-	if !errors.Is(err, &sdk.Error{Code: sdk.CodeContractMissing}) {
-		return err
-	}
-	if err.Error() != d.waiting {
-		d.a.Report(err)
-	}
-	d.waiting = err.Error()
-	return nil
+// teller implements devserver.Teller.
+type teller struct {
+	a   *cli.App
+	url string
 }
+
+// Ready implements devserver.Teller.
+func (t teller) Ready(cfg *config.Config) { t.announce(cfg, "ready") }
+
+// Reloaded implements devserver.Teller.
+func (t teller) Reloaded() { t.note("configuration reloaded; new runs use it") }
+
+// Kept implements devserver.Teller.
+func (t teller) Kept() { t.note("the configuration before stays in use") }
+
+// Waiting implements devserver.Teller.
+func (t teller) Waiting() {
+	t.note("the server is at " + t.url + "; the agents start when the registry has the contracts")
+}
+
+// Problem implements devserver.Teller.
+func (t teller) Problem(err error) { t.a.Report(err) }
+
+// Desk implements devserver.Teller.
+func (t teller) Desk(address net.Addr, as setup.Approver) {
+	if t.a.Output != cli.OutputJSON {
+		fmt.Fprintf(t.a.Out, "approvals http://%s/v1/requests, as %s\n", address, as)
+	}
+}
+
+func (t teller) note(text string) { fmt.Fprintln(t.a.Err, "agentd:", text) }
 
 // announce tells people, or in JSON programs, where the server is.
-func (d *devServer) announce(cfg *config.Config, state string) {
-	if d.a.Output == cli.OutputJSON {
+func (t teller) announce(cfg *config.Config, state string) {
+	if t.a.Output == cli.OutputJSON {
 		// Nowhere else to report to.
-		_ = json.NewEncoder(d.a.Out).Encode(map[string]any{"ready": true, "nats": d.url, "data": cfg.Data, "agents": setup.AgentNames(cfg)})
+		_ = json.NewEncoder(t.a.Out).Encode(map[string]any{"ready": true, "nats": t.url, "data": cfg.Data, "agents": setup.AgentNames(cfg)})
 		return
 	}
-	fmt.Fprintf(d.a.Out, "nats      %s\ndata      %s\nstore     %s\n", d.url, cfg.Data, cfg.StoreKind())
+	fmt.Fprintf(t.a.Out, "nats      %s\ndata      %s\nstore     %s\n", t.url, cfg.Data, cfg.StoreKind())
 	if len(cfg.Agents) > 0 {
-		fmt.Fprintf(d.a.Out, "agents    %s\n", strings.Join(setup.AgentNames(cfg), ", "))
+		fmt.Fprintf(t.a.Out, "agents    %s\n", strings.Join(setup.AgentNames(cfg), ", "))
 	}
-	if other := os.Getenv("NATS_URL"); other != "" && other != d.url {
-		fmt.Fprintln(d.a.Err, "agentd: NATS_URL is set to another server; commands that see it do not talk to this one")
-	} else if d.a.Data != "" || d.a.ConfigGiven {
-		fmt.Fprintf(d.a.Out, "elsewhere export NATS_URL=%s\n", d.url)
+	if other := os.Getenv("NATS_URL"); other != "" && other != t.url {
+		t.note("NATS_URL is set to another server; commands that see it do not talk to this one")
+	} else if t.a.Data != "" || t.a.ConfigGiven {
+		fmt.Fprintf(t.a.Out, "elsewhere export NATS_URL=%s\n", t.url)
 	}
-	fmt.Fprintln(d.a.Out, state)
-}
-
-// provision makes what cfg needs on the broker, and looks up what its agents have from the registry.
-func (d *devServer) provision(ctx context.Context, cfg *config.Config) error {
-	if _, err := d.conn.Provision(ctx, setup.Plan(cfg)); err != nil || len(cfg.References) == 0 {
-		return err
-	}
-	faults, err := setup.LookUp(ctx, d.conn.Registry(), cfg)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(cfg.Agents, func(spec sdk.AgentSpec) bool { return len(contracts.Unresolved(spec)) > 0 }) {
-		return setup.MissingContracts(faults)
-	}
-	_, err = d.conn.Provision(ctx, setup.Plan(cfg))
-	return err
-}
-
-// start makes what cfg needs on the broker and starts a worker. The one before goes on until this one serves.
-func (d *devServer) start(ctx context.Context, cfg *config.Config) error {
-	if err := d.provision(ctx, cfg); err != nil {
-		return err
-	}
-	logger, err := d.a.Logger(cfg)
-	if err != nil {
-		return err
-	}
-	o, err := d.a.WorkerOptions(cfg, d.url, logger)
-	if err != nil {
-		return err
-	}
-	serving := make(chan struct{})
-	o.Login, o.Grace, o.Logger, o.Serving = worker.Login{}, devGrace, d.a.LoggerAt(cli.DevLevel, cfg.Log.Format), func() { close(serving) }
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	g := &generation{stop: stop, done: make(chan struct{})}
-	var failure error
-	go func() {
-		defer close(g.done)
-		if failure = worker.Run(working, o); failure != nil && working.Err() == nil {
-			select {
-			case d.failed <- failure:
-			default: // another worker's error ends the program already
-			}
-		}
-	}()
-	select {
-	case <-serving:
-	case <-g.done:
-		stop()
-		return failure
-	case <-ctx.Done():
-		stop()
-		<-g.done
-		return nil
-	}
-	for _, before := range d.generations {
-		before.stop()
-	}
-	d.generations = append(d.generations, g)
-	return nil
-}
-
-// reload starts a new worker whenever the configuration changes, until ctx ends. A configuration with faults is
-// reported and not used.
-func (d *devServer) reload(ctx context.Context, cfg *config.Config) error {
-	seen := stamps(cfg.Files)
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	var rested time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-d.failed:
-			return err
-		case <-tick.C:
-		}
-		if last := d.progress.LastEvent(); last != rested && time.Since(last) > restAfter {
-			rested = last
-			debug.FreeOSMemory()
-		}
-		now := stamps(cfg.Files)
-		if now == seen && d.waiting == "" {
-			continue
-		}
-		changed := now != seen
-		seen = now
-		next, err := d.a.WithAgents()
-		if err == nil {
-			err = d.start(ctx, next)
-		}
-		if err == nil {
-			d.started(next)
-			cfg, seen = next, stamps(next.Files)
-			continue
-		}
-		if err = d.wait(err); err != nil {
-			d.waiting = ""
-			d.a.Report(err)
-		}
-		if changed && len(d.generations) > 0 {
-			fmt.Fprintln(d.a.Err, "agentd: the configuration before stays in use")
-		}
-	}
-}
-
-// started says that a new worker serves.
-func (d *devServer) started(cfg *config.Config) {
-	d.waiting = ""
-	if len(d.generations) == 1 {
-		d.announce(cfg, "ready")
-		return
-	}
-	fmt.Fprintln(d.a.Err, "agentd: configuration reloaded; new runs use it")
-}
-
-// restAfter is how long nothing must happen before memory is given back: the program shares the machine with the
-// developer's others, and Go by itself keeps what a burst of runs needed.
-const restAfter = 5 * time.Second
-
-// stamps changes when one of the files or folders does. Modification times are polled: unlike notifications they work on
-// every file system and with every editor, and there are few files.
-func stamps(files []string) string {
-	var b strings.Builder
-	for _, f := range files {
-		info, err := os.Stat(f)
-		if err != nil {
-			fmt.Fprintf(&b, "%s: gone\n", f)
-			continue
-		}
-		fmt.Fprintf(&b, "%s: %d %d\n", f, info.ModTime().UnixNano(), info.Size())
-	}
-	return b.String()
+	fmt.Fprintln(t.a.Out, state)
 }

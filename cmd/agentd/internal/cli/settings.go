@@ -75,6 +75,3 @@ func (a *App) LoggerAt(level slog.Level, form string) *slog.Logger {
 	}
 	return slog.New(telemetry.Logged(slog.NewTextHandler(a.Err, o)))
 }
-
-// DevLevel keeps the log of agentd dev from hiding the events; --verbose shows more.
-const DevLevel = slog.LevelWarn

@@ -1,29 +1,28 @@
-// Package deskserver serves the desk to other programs: the HTTP API and webhooks.
-package deskserver
+// Package server serves a desk to other programs: the HTTP API and webhooks.
+package server
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"sync"
 
 	"agentd/internal/broker"
-	"agentd/internal/config"
 	"agentd/internal/desk"
 	"agentd/internal/desk/api"
 	"agentd/internal/desk/hooks"
-	"agentd/internal/setup"
 )
 
 // Server serves a desk to other programs.
 type Server struct {
-	Desk       *desk.Desk
-	Conn       *broker.Conn
-	Cfg        *config.Config
+	Desk *desk.Desk
+	Conn *broker.Conn
+	// Hooks are told of what is asked, with their secrets.
+	Hooks []hooks.Hook
+	// Who is the principal of all decisions that come over HTTP; callers bear the Token.
 	Who, Token string
-	Log        *slog.Logger
-	// listener is nil without an HTTP API.
+	Logger     *slog.Logger
+	// Listener is nil without an HTTP API.
 	Listener net.Listener
 }
 
@@ -41,26 +40,20 @@ func (s *Server) Listen(ctx context.Context, address string) error {
 func (s *Server) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	told, err := setup.WithSecrets(s.Cfg)
-	if err != nil {
-		if s.Listener != nil {
-			err = errors.Join(err, s.Listener.Close())
-		}
-		return err
-	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		hooks.Run(ctx, hooks.Options{Conn: s.Conn, Desk: s.Desk, Hooks: told, Logger: s.Log})
+		hooks.Run(ctx, hooks.Options{Conn: s.Conn, Desk: s.Desk, Hooks: s.Hooks, Logger: s.Logger})
 	})
 	failed := make(chan error, 1)
 	if s.Listener != nil {
 		running.Go(func() {
-			o := api.Options{Desk: s.Desk, Who: s.Who, Token: s.Token, Logger: s.Log}
+			o := api.Options{Desk: s.Desk, Who: s.Who, Token: s.Token, Logger: s.Logger}
 			if err := api.Serve(ctx, s.Listener, o); err != nil {
 				failed <- err
 			}
 		})
 	}
+	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-failed:

@@ -1,20 +1,22 @@
-package dev
+package devserver
 
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
-	"agentd/cmd/agentd/internal/cli"
-	"agentd/cmd/agentd/internal/deskserver"
 	"agentd/internal/config"
 	"agentd/internal/desk"
+	"agentd/internal/desk/server"
 	"agentd/internal/setup"
 )
 
+// openTimeout bounds reading what is open.
+const openTimeout = 10 * time.Second
+
 // withDesk serves the desk beside do, where the configuration wants an HTTP API or webhooks. Changes of those need a
 // restart.
-func (d *devServer) withDesk(ctx context.Context, cfg *config.Config, do func() error) error {
+func (d *Server) withDesk(ctx context.Context, cfg *config.Config, do func() error) error {
 	if cfg.Approvals.HTTP == "" && len(cfg.Approvals.Webhooks) == 0 {
 		return do()
 	}
@@ -30,22 +32,25 @@ func (d *devServer) withDesk(ctx context.Context, cfg *config.Config, do func() 
 	if err != nil {
 		return err
 	}
-	opening, cancel := context.WithTimeout(ctx, cli.ConnectTimeout)
+	told, err := setup.Webhooks(cfg)
+	if err != nil {
+		return err
+	}
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	log := d.a.LoggerAt(cli.DevLevel, cfg.Log.Format)
 	inbox, err := desk.Open(opening, desk.Options{
-		Conn: d.conn, Domains: cfg.Approvals.Domains, Contracts: cfg.Contracts, SigningKey: sign, Logger: log,
+		Conn: d.o.Conn, Domains: cfg.Approvals.Domains, Contracts: cfg.Contracts, SigningKey: sign, Logger: d.o.Logger,
 	})
 	if err != nil {
 		return err
 	}
 	defer inbox.Close()
-	s := deskserver.Server{Desk: inbox, Conn: d.conn, Cfg: cfg, Who: who.Who, Token: token, Log: log}
+	s := server.Server{Desk: inbox, Conn: d.o.Conn, Hooks: told, Who: who.Who, Token: token, Logger: d.o.Logger}
 	if err := s.Listen(ctx, cfg.Approvals.HTTP); err != nil {
 		return err
 	}
-	if s.Listener != nil && d.a.Output != cli.OutputJSON {
-		fmt.Fprintf(d.a.Out, "approvals http://%s/v1/requests, as %s\n", s.Listener.Addr(), who)
+	if s.Listener != nil {
+		d.o.Tell.Desk(s.Listener.Addr(), who)
 	}
 	serving, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)

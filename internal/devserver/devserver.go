@@ -1,0 +1,251 @@
+// Package devserver serves the agents of a configuration on a server of their own, and follows the configuration as it changes:
+// changed files are loaded at once, and runs keep the agent that they started with.
+package devserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/internal/contracts"
+	"agentd/internal/setup"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+	"agentd/sdk/worker"
+)
+
+// grace is short: what a stopped worker leaves undone goes on when it is started again.
+const grace = 3 * time.Second
+
+// Options are what a Server is made with. All are needed.
+type Options struct {
+	// Conn is a connection to the server at URL.
+	Conn *broker.Conn
+	URL  string
+	// Load reads the configuration, also when a file of it has changed, and Worker what it means to a worker.
+	Load   func() (*config.Config, error)
+	Worker func(*config.Config) (worker.Options, error)
+	// Logger is for the desk.
+	Logger *slog.Logger
+	// Live is told of what all runs do, Tell of everything else.
+	Live func(wire.Live)
+	Tell Teller
+}
+
+// Teller tells people what happens.
+type Teller interface {
+	// Ready says that the agents of a configuration are served.
+	Ready(*config.Config)
+	// Reloaded says that a changed configuration is used, Kept that the one before is.
+	Reloaded()
+	Kept()
+	// Waiting says that the agents are served when the registry has the contracts that they refer to.
+	Waiting()
+	// Desk says where the desk is served, and as whom.
+	Desk(address net.Addr, as setup.Approver)
+	Problem(error)
+}
+
+// Server is a running worker that follows its configuration.
+type Server struct {
+	o Options
+	// last is when the last live event came, in Unix nanoseconds.
+	last atomic.Int64
+	// failed gets the error of a worker that ended by itself.
+	failed chan error
+	// waiting is why no worker of the configuration has started yet: it needs contracts that the registry does not have.
+	waiting string
+	// generations are the workers that have not ended: one serves, those before it finish their steps.
+	generations []*generation
+}
+
+// generation is the worker of one state of the configuration.
+type generation struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// Run serves a configuration, and what it is changed to, until ctx ends.
+func Run(ctx context.Context, o Options, cfg *config.Config) error {
+	d := &Server{o: o, failed: make(chan error, 1)}
+	stop, err := o.Conn.WatchLive(o.Conn.Subjects().All(wire.KindStream), func(l wire.Live) {
+		d.last.Store(time.Now().UnixNano())
+		o.Live(l)
+	})
+	if err != nil {
+		return err
+	}
+	problem := d.start(ctx, cfg)
+	if err = problem; problem != nil {
+		err = d.wait(problem)
+	}
+	if err == nil {
+		err = d.withDesk(ctx, cfg, func() error {
+			if problem == nil {
+				o.Tell.Ready(cfg)
+			} else {
+				o.Tell.Waiting()
+			}
+			return d.reload(ctx, cfg)
+		})
+	}
+	for _, g := range d.generations {
+		g.stop()
+	}
+	for _, g := range d.generations {
+		<-g.done
+	}
+	return errors.Join(err, stop())
+}
+
+// wait reports contracts that are missing, once. Services that start, or agentd contracts push, publish them. Any other
+// error is returned.
+func (d *Server) wait(err error) error {
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodeContractMissing}) {
+		return err
+	}
+	if err.Error() != d.waiting {
+		d.o.Tell.Problem(err)
+	}
+	d.waiting = err.Error()
+	return nil
+}
+
+// provision makes what cfg needs on the broker, and looks up what its agents have from the registry.
+func (d *Server) provision(ctx context.Context, cfg *config.Config) error {
+	if _, err := d.o.Conn.Provision(ctx, setup.Plan(cfg)); err != nil || len(cfg.References) == 0 {
+		return err
+	}
+	faults, err := setup.LookUp(ctx, d.o.Conn.Registry(), cfg)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(cfg.Agents, func(spec sdk.AgentSpec) bool { return len(contracts.Unresolved(spec)) > 0 }) {
+		return setup.MissingContracts(faults)
+	}
+	_, err = d.o.Conn.Provision(ctx, setup.Plan(cfg))
+	return err
+}
+
+// start makes what cfg needs on the broker and starts a worker. The one before goes on until this one serves.
+func (d *Server) start(ctx context.Context, cfg *config.Config) error {
+	if err := d.provision(ctx, cfg); err != nil {
+		return err
+	}
+	o, err := d.o.Worker(cfg)
+	if err != nil {
+		return err
+	}
+	serving := make(chan struct{})
+	o.URL, o.Login, o.Grace, o.Serving = d.o.URL, worker.Login{}, grace, func() { close(serving) }
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	g := &generation{stop: stop, done: make(chan struct{})}
+	var failure error
+	go func() {
+		defer close(g.done)
+		if failure = worker.Run(working, o); failure != nil && working.Err() == nil {
+			select {
+			case d.failed <- failure:
+			default: // another worker's error ends the program already
+			}
+		}
+	}()
+	select {
+	case <-serving:
+	case <-g.done:
+		stop()
+		return failure
+	case <-ctx.Done():
+		stop()
+		<-g.done
+		return nil
+	}
+	for _, before := range d.generations {
+		before.stop()
+	}
+	d.generations = append(d.generations, g)
+	return nil
+}
+
+// reload starts a new worker whenever the configuration changes, until ctx ends. A configuration with faults is
+// reported and not used.
+func (d *Server) reload(ctx context.Context, cfg *config.Config) error {
+	seen := stamps(cfg.Files)
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	var rested int64
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-d.failed:
+			return err
+		case <-tick.C:
+		}
+		if last := d.last.Load(); last != rested && time.Since(time.Unix(0, last)) > restAfter {
+			rested = last
+			debug.FreeOSMemory()
+		}
+		now := stamps(cfg.Files)
+		if now == seen && d.waiting == "" {
+			continue
+		}
+		changed := now != seen
+		seen = now
+		next, err := d.o.Load()
+		if err == nil {
+			err = d.start(ctx, next)
+		}
+		if err == nil {
+			d.started(next)
+			cfg, seen = next, stamps(next.Files)
+			continue
+		}
+		if err = d.wait(err); err != nil {
+			d.waiting = ""
+			d.o.Tell.Problem(err)
+		}
+		if changed && len(d.generations) > 0 {
+			d.o.Tell.Kept()
+		}
+	}
+}
+
+// started says that a new worker serves.
+func (d *Server) started(cfg *config.Config) {
+	d.waiting = ""
+	if len(d.generations) == 1 {
+		d.o.Tell.Ready(cfg)
+		return
+	}
+	d.o.Tell.Reloaded()
+}
+
+// restAfter is how long nothing must happen before memory is given back: the program shares the machine with the
+// developer's others, and Go by itself keeps what a burst of runs needed.
+const restAfter = 5 * time.Second
+
+// stamps changes when one of the files or folders does. Modification times are polled: unlike notifications they work on
+// every file system and with every editor, and there are few files.
+func stamps(files []string) string {
+	var b strings.Builder
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err != nil {
+			fmt.Fprintf(&b, "%s: gone\n", f)
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %d %d\n", f, info.ModTime().UnixNano(), info.Size())
+	}
+	return b.String()
+}
