@@ -16,8 +16,8 @@ import (
 const (
 	// fetchWait is how long one request for a message stays open.
 	fetchWait = 10 * time.Second
-	// farewell bounds the round trip after which nothing more can arrive.
-	farewell = 2 * time.Second
+	// unsubscribeWait bounds the round trip after which nothing more can arrive.
+	unsubscribeWait = 2 * time.Second
 )
 
 // puller asks a consumer for one message at a time, over one subscription. The client's own iterator prefetches or, with a
@@ -155,7 +155,7 @@ func (p *puller) close() {
 	}
 	select {
 	case <-p.gone:
-	case <-time.After(farewell):
+	case <-time.After(unsubscribeWait):
 	}
 	for len(p.messages) > 0 {
 		if m := <-p.messages; !p.status(m) {

@@ -96,8 +96,8 @@ func decode(data json.RawMessage, into any) error { return jsonv2.Unmarshal(data
 
 func encode(value any) (json.RawMessage, error) { return jsonv2.Marshal(value, jsonOptions) }
 
-// flights are the calls that are handled here now, and the last ones that were voided.
-type flights struct {
+// activeCalls are those that are handled here now, and the last ones that were voided.
+type activeCalls struct {
 	mu     sync.Mutex
 	cancel map[string]context.CancelCauseFunc
 	// voided has the ids of calls, order the same ids in a ring, the oldest at next.
@@ -109,55 +109,56 @@ type flights struct {
 // remembered is how many voided calls are known, so that one that still waits for a slot is not begun.
 const remembered = 4096
 
-type boarding int
+// admission is what becomes of a call that is delivered.
+type admission int
 
 const (
-	begun   boarding = iota
-	running          // the call is handled here already
-	void             // nobody waits for the call
+	begun   admission = iota
+	running           // the call is handled here already
+	void              // nobody waits for the call
 )
 
-func newFlights() *flights {
-	return &flights{cancel: map[string]context.CancelCauseFunc{}, voided: map[string]bool{}}
+func newActiveCalls() *activeCalls {
+	return &activeCalls{cancel: map[string]context.CancelCauseFunc{}, voided: map[string]bool{}}
 }
 
 // begin registers a call; its context ends when the call is voided. After begun, end must be called.
-func (f *flights) begin(ctx context.Context, id string) (context.Context, boarding) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (a *activeCalls) begin(ctx context.Context, id string) (context.Context, admission) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	switch {
-	case f.cancel[id] != nil:
+	case a.cancel[id] != nil:
 		return ctx, running
-	case f.voided[id]:
+	case a.voided[id]:
 		return ctx, void
 	}
-	ctx, f.cancel[id] = context.WithCancelCause(ctx)
+	ctx, a.cancel[id] = context.WithCancelCause(ctx)
 	return ctx, begun
 }
 
-func (f *flights) end(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.cancel[id](nil)
-	delete(f.cancel, id)
+func (a *activeCalls) end(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cancel[id](nil)
+	delete(a.cancel, id)
 }
 
 // void cancels a call, or keeps it from beginning.
-func (f *flights) void(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if cancel, ok := f.cancel[id]; ok {
+func (a *activeCalls) void(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if cancel, ok := a.cancel[id]; ok {
 		cancel(errVoided)
 	}
-	if f.voided[id] {
+	if a.voided[id] {
 		return
 	}
-	f.voided[id] = true
-	if len(f.order) < remembered {
-		f.order = append(f.order, id)
+	a.voided[id] = true
+	if len(a.order) < remembered {
+		a.order = append(a.order, id)
 		return
 	}
-	delete(f.voided, f.order[f.next])
-	f.order[f.next] = id
-	f.next = (f.next + 1) % remembered
+	delete(a.voided, a.order[a.next])
+	a.order[a.next] = id
+	a.next = (a.next + 1) % remembered
 }

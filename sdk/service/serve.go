@@ -28,7 +28,7 @@ type serving struct {
 	conn     *broker.Conn
 	log      *slog.Logger
 	grace    time.Duration
-	flights  *flights
+	active   *activeCalls
 	// calls counts what was answered, errors what of it with an error.
 	calls, errors atomic.Uint64
 	// unlisted is set when it was reported that the contract is not in the registry.
@@ -78,7 +78,7 @@ func (s *serving) listenVoid(domain string) (stop func()) {
 	unsubscribe, err := s.conn.Tail(filter, func(subject string, _ map[string][]string, _ []byte) {
 		// Whoever may make a consumer may have other messages delivered here: they keep the subject that they came on.
 		if address, err := subjects.Parse(subject); err == nil && address.Kind == wire.KindVoid {
-			s.flights.void(address.Call.Call)
+			s.active.void(address.Call.Call)
 		}
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *serving) handle(ctx context.Context, d broker.Delivery) {
 		return
 	}
 	if address.Kind == wire.KindVoid {
-		s.flights.void(address.Call.Call)
+		s.active.void(address.Call.Call)
 		s.ack(d)
 		return
 	}
@@ -116,7 +116,7 @@ func (s *serving) handle(ctx context.Context, d broker.Delivery) {
 // serve answers a call and acknowledges it when the answer is stored. A delivery that is left unsettled comes again.
 func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 	id := c.Event.ID
-	handling, state := s.flights.begin(ctx, id)
+	handling, state := s.active.begin(ctx, id)
 	switch state {
 	case running:
 		return // the delivery in hand settles this one too
@@ -125,7 +125,7 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 		return
 	case begun:
 	}
-	defer s.flights.end(id)
+	defer s.active.end(id)
 	stop := s.extend(d)
 	defer stop()
 	work, shown := s.telemetry.Serve(handling, &c.Event)

@@ -147,7 +147,7 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 		}
 		bound = append(bound, &serving{
 			Service: s, handlers: handlers, log: o.Logger.With("service", s.contract.Type), grace: o.Grace,
-			flights: newFlights(), heartbeat: cmp.Or(o.heartbeat, broker.Heartbeat), patience: cmp.Or(o.patience, broker.Heartbeat),
+			active: newActiveCalls(), heartbeat: cmp.Or(o.heartbeat, broker.Heartbeat), patience: cmp.Or(o.patience, broker.Heartbeat),
 			withDeadline: o.withDeadline,
 		})
 	}

@@ -124,7 +124,7 @@ func (p *Proxy) answers(client, server net.Conn) {
 		if err != nil {
 			return
 		}
-		swallow, cut := p.fate()
+		swallow, cut := p.outcome()
 		if cut {
 			return
 		}
@@ -137,8 +137,8 @@ func (p *Proxy) answers(client, server net.Conn) {
 	}
 }
 
-// fate decides about one answer.
-func (p *Proxy) fate() (swallow, cut bool) {
+// outcome decides about one answer.
+func (p *Proxy) outcome() (swallow, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	swallow, cut = p.mute, p.cut
