@@ -9,6 +9,8 @@ const (
 	// DefaultLostAfter is how old something must be before it counts as lost: far more than a worker takes from one step to
 	// the next, and than a message takes from one worker to another.
 	DefaultLostAfter = 15 * time.Minute
+	// DefaultSlots is how many messages a worker handles at once: each may hold a whole conversation in memory.
+	DefaultSlots = 32
 	// DefaultHistory is how long a finished run keeps its history.
 	DefaultHistory = 30 * 24 * time.Hour
 )

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -12,12 +13,13 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"agentd/internal/retry"
+	"agentd/sdk"
 )
 
 // ConsumeOptions say what to read and who handles it.
 type ConsumeOptions struct {
 	Consumers []ConsumerRef
-	// Slots is how many deliveries are handled at once, over all consumers; 0 is 64.
+	// Slots is how many deliveries are handled at once, over all consumers; 0 is sdk.DefaultSlots.
 	Slots int
 	// Handle settles its delivery. Its context ends when the grace period is over.
 	Handle func(context.Context, Delivery)
@@ -40,9 +42,7 @@ var reading = retry.Pauses{First: 250 * time.Millisecond, Longest: 5 * time.Seco
 // while a slot is free. When other consumers take the last slot meanwhile, the message waits for a moment and is then
 // given back, so that a busy worker keeps nothing from an idle one.
 func (c *Conn) Consume(ctx context.Context, o ConsumeOptions) {
-	if o.Slots == 0 {
-		o.Slots = 64
-	}
+	o.Slots = cmp.Or(o.Slots, sdk.DefaultSlots)
 	if o.Grace == 0 {
 		o.Grace = 30 * time.Second
 	}

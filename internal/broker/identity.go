@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 
 	"agentd/sdk/wire"
@@ -57,8 +56,6 @@ func credsName(path string) (string, error) {
 	return user.Name, nil
 }
 
-var noToken = regexp.MustCompile(`[^A-Za-z0-9_-]`)
-
 // InboxPrefix is where a user gets replies and messages: apart from all other users, so that permissions can keep them
 // from reading each other's. A program that connects without a name shares the prefix of all such programs.
 func InboxPrefix(s wire.Subjects, user string) string {
@@ -66,5 +63,5 @@ func InboxPrefix(s wire.Subjects, user string) string {
 	if user == "" {
 		return prefix
 	}
-	return prefix + "_" + noToken.ReplaceAllString(user, "_")
+	return prefix + "_" + wire.PrincipalToken(user)
 }

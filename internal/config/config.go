@@ -179,7 +179,7 @@ func defaults(file string) *Config {
 		Settings: Settings{
 			NATS:      NATS{Root: wire.DefaultRoot},
 			Data:      filepath.Join(filepath.Dir(file), ".agentd"),
-			Slots:     32,
+			Slots:     sdk.DefaultSlots,
 			Log:       Log{Level: "info", Format: DefaultLogForm},
 			Reconcile: Reconcile{Interval: sdk.DefaultReconcile, OlderThan: sdk.DefaultLostAfter},
 			Retention: Retention{History: sdk.DefaultHistory},

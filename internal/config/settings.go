@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -53,16 +52,17 @@ func (l *loader) settings(root *strict.Node) {
 	l.Decode(root.Get("mcp"), &c.MCP)
 }
 
-// principal is what the last token of a subject may be.
-var principal = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-
 // decisionKey reads a public key, after the principal whose key it is and "=" when it is that of one alone.
 func (l *loader) decisionKey(domain string, n *strict.Node) {
 	text, key := n.Text(), sdk.DecisionKey{}
 	// A key in base64 ends with "=": nothing comes after it.
 	if name, rest, bound := strings.Cut(text, "="); bound && rest != "" && !strings.Contains(name, "/") {
-		if !principal.MatchString(name) {
-			l.Faultf(n.Position, "%q cannot be a principal: want 1 to 128 letters, digits, _ and -", name)
+		if name == "" {
+			l.Faultf(n.Position, "a principal must come before =")
+			return
+		}
+		if err := wire.CheckPrincipal(name); err != nil {
+			l.Note(n, err)
 			return
 		}
 		key.Principal, text = name, rest

@@ -10,6 +10,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -97,7 +98,7 @@ func compareIdentity(a, b sdk.Contract) []Change {
 	} {
 		if f.from != f.to {
 			f.change.Path = "$." + f.name
-			f.change.Message = fmt.Sprintf("the %s changes from %q to %q", f.name, clip(f.from, maxShown), clip(f.to, maxShown))
+			f.change.Message = fmt.Sprintf("the %s changes from %q to %q", f.name, clip.Text(f.from, maxShown), clip.Text(f.to, maxShown))
 			changes = append(changes, f.change)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -63,7 +64,7 @@ func objectSchema(raw json.RawMessage, path string) (*Schema, []sdk.Fault) {
 		return nil, faults
 	}
 	if !schema.IsObject() {
-		return nil, []sdk.Fault{{Path: path, Expected: `a schema of objects: type "object" at its root`, Got: clip(
+		return nil, []sdk.Fault{{Path: path, Expected: `a schema of objects: type "object" at its root`, Got: clip.Text(
 			string(raw), maxShown)}}
 	}
 	return schema, nil

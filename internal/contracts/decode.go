@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"agentd/internal/clip"
 	"agentd/sdk/wire"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -77,7 +78,7 @@ func (r *reader) syntaxFault(err error) sdk.Fault {
 			return sdk.Fault{Path: place, Expected: "each name once in an object", Got: "the name twice"}
 		}
 	}
-	return sdk.Fault{Path: "$", Expected: "valid JSON", Got: clip(got, maxShown)}
+	return sdk.Fault{Path: "$", Expected: "valid JSON", Got: clip.Text(got, maxShown)}
 }
 
 func (r *reader) value() (any, error) {

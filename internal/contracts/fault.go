@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -99,7 +99,7 @@ func toFaults(doc any, violations []violation) []sdk.Fault {
 		if value, ok := lookup(doc, v.at); ok && got == "" {
 			got = show(value)
 		}
-		f := sdk.Fault{Path: pathOf(doc, v.at), Expected: clip(v.expected, maxExpected), Got: clip(got, maxShown)}
+		f := sdk.Fault{Path: pathOf(doc, v.at), Expected: clip.Text(v.expected, maxExpected), Got: clip.Text(got, maxShown)}
 		if len(faults) == 0 || faults[len(faults)-1] != f {
 			faults = append(faults, f)
 		}
@@ -207,7 +207,7 @@ func show(value any) string {
 	case map[string]any:
 		text = "object " + text
 	}
-	return clip(text, maxShown)
+	return clip.Text(text, maxShown)
 }
 
 func compactJSON(value any) string {
@@ -218,17 +218,6 @@ func compactJSON(value any) string {
 		return fmt.Sprintf("%v", value) // not of JSON's types
 	}
 	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// clip shortens s to at most limit bytes and an ellipsis, at a whole character.
-func clip(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit] + "…"
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

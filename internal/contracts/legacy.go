@@ -9,6 +9,7 @@ import (
 
 	"github.com/xeipuuv/gojsonschema"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -59,7 +60,7 @@ func compileLegacy(t *tree) (func(any) []violation, []sdk.Fault) {
 
 // libraryFault is for what a validator refuses without saying where.
 func libraryFault(err error) sdk.Fault {
-	return sdk.Fault{Path: "$", Expected: "a schema that compiles", Got: clip(err.Error(), maxExpected)}
+	return sdk.Fault{Path: "$", Expected: "a schema that compiles", Got: clip.Text(err.Error(), maxExpected)}
 }
 
 var legacyDraft = map[dialect]gojsonschema.Draft{
@@ -145,7 +146,7 @@ func legacyViolation(e gojsonschema.ResultError, at []string, instance any) (vio
 	if legacyValue(e, &v) || legacySize(e, &v) || legacyBound(e, &v) {
 		return v, true
 	}
-	v.expected, v.got = clip(e.Description(), maxExpected), ""
+	v.expected, v.got = clip.Text(e.Description(), maxExpected), ""
 	return v, true
 }
 

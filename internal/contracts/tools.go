@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/clip"
 	"agentd/sdk/wire"
 
 	"agentd/sdk"
@@ -316,7 +317,7 @@ func argumentFaults(err error) []sdk.Fault {
 	if len(e.Faults) > 0 {
 		return e.Faults
 	}
-	return []sdk.Fault{{Path: "$", Expected: "arguments that can be read", Got: clip(e.Message, maxShown)}}
+	return []sdk.Fault{{Path: "$", Expected: "arguments that can be read", Got: clip.Text(e.Message, maxShown)}}
 }
 
 // Answer validates the data of an answer of that event type. Unknown says that the contract does not emit the type; the

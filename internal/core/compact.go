@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -22,7 +23,7 @@ func (t *transition) compacted(ev Compacted) error {
 		return violation(h, "a summary of %d messages while a round is open", ev.Messages)
 	}
 	t.cost(ev.Reply)
-	t.Summary = &Summary{Messages: ev.Messages, Text: clip(ev.Reply.Text, maxSummary)}
+	t.Summary = &Summary{Messages: ev.Messages, Text: clip.Text(ev.Reply.Text, maxSummary)}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"agentd/internal/clip"
 	"agentd/sdk/wire"
 
 	"agentd/sdk"
@@ -94,10 +95,10 @@ func ContextQuestion(s *State) (json.RawMessage, error) {
 		Task         string `json:"task"`
 		Messages     []said `json:"messages"`
 		Interactions int    `json:"interactions"`
-	}{Task: clip(string(s.Input), maxTask), Messages: []said{}, Interactions: s.Turns}
+	}{Task: clip.Text(string(s.Input), maxTask), Messages: []said{}, Interactions: s.Turns}
 	if len(s.History) > 0 {
 		if text := s.History[0].PlainText(); text != "" {
-			question.Task = clip(text, maxTask)
+			question.Task = clip.Text(text, maxTask)
 		}
 	}
 	for i := len(s.History) - 1; i >= 0 && len(question.Messages) < lastSaid; i-- {
@@ -122,11 +123,11 @@ func ContextQuestion(s *State) (json.RawMessage, error) {
 func saidIn(role sdk.Role, c *sdk.Content) (said, bool) {
 	switch c.Kind {
 	case sdk.ContentText:
-		return said{Role: string(role), Text: clip(c.Text, maxSaid)}, c.Text != ""
+		return said{Role: string(role), Text: clip.Text(c.Text, maxSaid)}, c.Text != ""
 	case sdk.ContentToolUse:
-		return said{Role: string(role), Tool: c.Tool, Text: clip(string(c.Args), maxSaid)}, true
+		return said{Role: string(role), Tool: c.Tool, Text: clip.Text(string(c.Args), maxSaid)}, true
 	case sdk.ContentToolResult:
-		return said{Role: "tool", Tool: c.Tool, Text: clip(c.Text, maxSaid)}, true
+		return said{Role: "tool", Tool: c.Tool, Text: clip.Text(c.Text, maxSaid)}, true
 	case sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
 	}
 	return said{}, false
@@ -234,7 +235,7 @@ func (s *State) absorb(e *Entry) {
 		if r == nil {
 			continue // of a round before
 		}
-		section := sdk.Section{Name: in.Section, Text: clip(contextText(r), maxContextText)}
+		section := sdk.Section{Name: in.Section, Text: clip.Text(contextText(r), maxContextText)}
 		s.Context = slices.DeleteFunc(slices.Clone(s.Context), func(o sdk.Section) bool { return o.Name == in.Section })
 		s.Context = append(s.Context, section)
 	}

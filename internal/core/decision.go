@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -27,7 +28,7 @@ func (t *transition) decided(c *Call, ev Answered) error {
 		})
 	}
 	d := *ev.Decision
-	d.Scope, d.Reason = cmp.Or(d.Scope, sdk.ScopeCall), clip(d.Reason, maxMessage)
+	d.Scope, d.Reason = cmp.Or(d.Scope, sdk.ScopeCall), clip.Text(d.Reason, maxMessage)
 	record := Decision{
 		Request: c.ID, Call: c.Permission.Call, Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
 		Event: ev.EventID, Source: ev.Source, Who: ev.Who, Key: ev.Key,
@@ -101,7 +102,7 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 	}
 	switch {
 	case ev.Refused != "":
-		return refused("%s", clip(ev.Refused, maxMessage))
+		return refused("%s", clip.Text(ev.Refused, maxMessage))
 	case ev.Received >= c.Due:
 		return refused("the request has expired")
 	case d.ArgsHash != g.ArgsHash:
@@ -249,7 +250,7 @@ func (t *transition) grant(c *Call, d sdk.PermissionDecision, by []string) {
 	}
 	g := Grant{
 		Request: c.ID, Tool: c.Tool, Scope: d.Scope, Pattern: d.Pattern, Deny: d.Decision == sdk.DecisionDeny,
-		Reason: clip(d.Reason, maxGrantReason),
+		Reason: clip.Text(d.Reason, maxGrantReason),
 		Uses:   d.Uses, Expires: d.ExpiresMillis,
 	}
 	if !g.Deny {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -87,7 +88,7 @@ func (t *transition) deniedByGrant(tool string, args json.RawMessage) (reason st
 
 func editRefused(why, detail string) *sdk.Error {
 	if detail != "" {
-		why += ": " + clip(detail, maxMessage)
+		why += ": " + clip.Text(detail, maxMessage)
 	}
 	return sdk.Errorf(sdk.CodeDecisionRefused, "the call cannot be made with the edited arguments, because %s", why)
 }

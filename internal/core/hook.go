@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -46,7 +47,7 @@ func (t *transition) terminated(ev Replied) error {
 	}
 	for _, c := range ev.Reply.Calls {
 		if len(t.Dropped) < maxDropped {
-			t.Dropped = append(t.Dropped, clip(c.Name, maxToolName))
+			t.Dropped = append(t.Dropped, clip.Text(c.Name, maxToolName))
 		}
 	}
 	return t.finish(*ev.Terminate)

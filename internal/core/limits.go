@@ -1,8 +1,6 @@
 package core
 
 import (
-	"strings"
-
 	"agentd/sdk"
 )
 
@@ -35,14 +33,6 @@ const (
 	// maxQuoted is what the history keeps of something that was refused for its size.
 	maxQuoted = 1 << 10
 )
-
-// clip shortens text to at most size bytes and a mark, at a whole character.
-func clip(text string, size int) string {
-	if len(text) <= size {
-		return text
-	}
-	return strings.ToValidUTF8(text[:size], "") + "…"
-}
 
 // CheckReply returns CodeTooLarge for a reply that is too large to be part of a conversation.
 func CheckReply(r *sdk.ModelReply) error {

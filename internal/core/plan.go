@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"agentd/internal/clip"
 	"agentd/sdk/wire"
 
 	"agentd/sdk"
@@ -120,7 +121,7 @@ func (c *PlannedCall) ofAgent() bool { return c.Refusal == nil && c.tool.Agent }
 
 func (p *RoundPlan) drop(tool string) {
 	if len(p.Dropped) < maxDropped {
-		p.Dropped = append(p.Dropped, clip(tool, maxToolName))
+		p.Dropped = append(p.Dropped, clip.Text(tool, maxToolName))
 	}
 }
 
@@ -142,7 +143,7 @@ func (s *Spec) priority(tool string) int {
 }
 
 func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest, hidden []string) PlannedCall {
-	p := PlannedCall{Tool: clip(request.Name, maxToolName)}
+	p := PlannedCall{Tool: clip.Text(request.Name, maxToolName)}
 	tool := s.tool(request.Name)
 	if p.Args, p.Refusal = s.admit(tool, index, request, hidden); p.Refusal != nil {
 		p.Args = asWritten(request.Arguments)
@@ -184,7 +185,7 @@ func (s *Spec) unknown(tool string) *sdk.Error {
 	if away := s.Away(tool); away != nil {
 		return away
 	}
-	return sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q%s", clip(tool, maxToolName), s.toolNames())
+	return sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q%s", clip.Text(tool, maxToolName), s.toolNames())
 }
 
 // toolNames lists the tools that there are, in their order, for a model that named another.

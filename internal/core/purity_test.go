@@ -21,7 +21,7 @@ import (
 func TestSources_ArePure(t *testing.T) {
 	t.Parallel()
 	allowed := []string{
-		"agentd/sdk", "agentd/sdk/wire", "bytes", "cmp", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt",
+		"agentd/internal/clip", "agentd/sdk", "agentd/sdk/wire", "bytes", "cmp", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt",
 		"github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext", "hash/fnv", "slices", "strings",
 	}
 	fset := token.NewFileSet()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"agentd/internal/clip"
 	"agentd/sdk/wire"
 
 	"agentd/sdk"
@@ -134,7 +135,7 @@ func (t *transition) openCall(c *Call, p *PlannedCall) {
 	case VerdictSet:
 		t.close(c, Result{Call: c.ID, Kind: ResultSet, Data: r.Result})
 	case VerdictBlock:
-		t.close(c, failure(c.ID, ResultBlocked, sdk.Errorf(sdk.CodeBlocked, "%s", cmp.Or(clip(r.Reason, maxMessage), c.Tool+" is blocked"))))
+		t.close(c, failure(c.ID, ResultBlocked, sdk.Errorf(sdk.CodeBlocked, "%s", cmp.Or(clip.Text(r.Reason, maxMessage), c.Tool+" is blocked"))))
 	case VerdictDeny:
 		t.close(c, failure(c.ID, ResultDenied, denial(c.Tool, r.Reason)))
 	default:
@@ -209,7 +210,7 @@ func (t *transition) send(c *Call, tool *Tool) {
 // asWritten keeps arguments that are no canonical JSON as a JSON string, of large ones the beginning.
 func asWritten(arguments string) json.RawMessage {
 	if len(arguments) > MaxArguments {
-		arguments = clip(arguments, maxQuoted)
+		arguments = clip.Text(arguments, maxQuoted)
 	}
 	quoted, err := json.Marshal(arguments) // replaces invalid UTF-8
 	if err != nil {
@@ -251,7 +252,7 @@ func (t *transition) converse(text string) error {
 		return violation(h, "canonical turn: %v", err)
 	}
 	if len(canonical) > MaxArguments {
-		t.correct(clip(text, maxQuoted), "Your reply was too long to be sent. Say it in fewer words.")
+		t.correct(clip.Text(text, maxQuoted), "Your reply was too long to be sent. Say it in fewer words.")
 		return nil
 	}
 	h.Round++

@@ -1,13 +1,16 @@
 package core
 
-import "agentd/sdk"
+import (
+	"agentd/internal/clip"
+	"agentd/sdk"
+)
 
 // misread tells the model that its reply has a call which cannot be understood. None of its calls is made, so it counts as a
 // reply without a call; and two of them in a row with faults of one class have failed in the same way.
 func (t *transition) misread(reply sdk.ModelReply) {
 	h := &t.Head
 	h.Misread++
-	t.Misread = clip(reply.Fault.Class, maxToolName)
+	t.Misread = clip.Text(reply.Fault.Class, maxToolName)
 	if t.spec.NoToolCall.Remind {
 		h.Progress.Reminders++
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"agentd/internal/clip"
 	"agentd/sdk/wire"
 
 	"agentd/sdk"
@@ -111,7 +112,7 @@ func (t *transition) arm(due int64) {
 
 // finish ends the run with an error event.
 func (t *transition) finish(e Ending) error {
-	problem := wire.NewProblem(sdk.Errorf(e.Code, "%s", clip(e.Message, maxMessage)))
+	problem := wire.NewProblem(sdk.Errorf(e.Code, "%s", clip.Text(e.Message, maxMessage)))
 	data, err := json.Marshal(problem)
 	if err != nil {
 		return violation(&t.Head, "encode problem: %v", err)
@@ -196,7 +197,7 @@ func FailureCode(data json.RawMessage) sdk.Code {
 	if json.Unmarshal(data, &shown) != nil {
 		return sdk.CodeTool
 	}
-	return sdk.Code(clip(string(cmp.Or(shown.Error.Code, sdk.CodeTool)), maxToolName))
+	return sdk.Code(clip.Text(string(cmp.Or(shown.Error.Code, sdk.CodeTool)), maxToolName))
 }
 
 // Code is the error code of a failed result.

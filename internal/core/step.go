@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -267,7 +268,7 @@ func (t *transition) cancelAsked(ev CancelAsked) error {
 	}
 	message := "the run was cancelled"
 	if ev.Message != "" {
-		message += ": " + clip(ev.Message, maxMessage)
+		message += ": " + clip.Text(ev.Message, maxMessage)
 	}
 	e := Ending{ReasonCancelled, sdk.CodeCancelled, message, "asked"}
 	return t.interrupt(e)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,16 +20,6 @@ import (
 
 // Source is what the desk calls itself in events.
 const Source = "agentd.desk"
-
-var principal = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-
-// CheckPrincipal reports whether a name can be that of a principal: it becomes a subject token. Empty is anonymous.
-func CheckPrincipal(who string) error {
-	if who != "" && !principal.MatchString(who) {
-		return sdk.Errorf(sdk.CodeConfig, "%q cannot be a principal: want 1 to 128 letters, digits, _ and -", who)
-	}
-	return nil
-}
 
 // Decide publishes a decision on an open permission request, as who, and waits a moment for what becomes of it. id is what
 // Find takes. The arguments' hash is the request's unless d has one: then both must be equal. What could never count is
@@ -206,7 +195,7 @@ func (d *Desk) AnswerSchema(detail requests.Detail, want string) (eventType stri
 
 // publish publishes an answer and waits for what becomes of it.
 func (d *Desk) publish(ctx context.Context, detail requests.Detail, who, eventType string, data json.RawMessage) (client.Outcome, error) {
-	if err := CheckPrincipal(who); err != nil {
+	if err := wire.CheckPrincipal(who); err != nil {
 		return client.Outcome{}, err
 	}
 	call, err := d.call(detail)

@@ -23,7 +23,7 @@ func (d *Desk) View(ctx context.Context, id, who string) (detail requests.Detail
 }
 
 func (d *Desk) recordView(ctx context.Context, detail requests.Detail, who string) error {
-	if err := CheckPrincipal(who); err != nil {
+	if err := wire.CheckPrincipal(who); err != nil {
 		return err
 	}
 	reply, err := replySubject(d.o.Conn, detail.Subject, who)

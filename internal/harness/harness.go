@@ -43,7 +43,7 @@ type Options struct {
 	Patience time.Duration
 	// Workers is how many workers serve; 0 is 1.
 	Workers int
-	// Slots of each worker; 0 is 16.
+	// Slots of each worker; 0 is sdk.DefaultSlots.
 	Slots int
 	// Telemetry shows what the workers do; nil shows nothing. It stays open.
 	Telemetry *telemetry.Telemetry
@@ -164,7 +164,7 @@ func (h *Harness) check(doing string, err error) {
 
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
-		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: max(h.o.Slots, 16), Grace: h.o.Patience, Logger: h.log,
+		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: h.o.Slots, Grace: h.o.Patience, Logger: h.log,
 		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})

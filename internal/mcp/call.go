@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"agentd/internal/clip"
 	"agentd/internal/retry"
 	"agentd/sdk"
 )
@@ -233,15 +234,8 @@ func (s *Server) failure(ctx context.Context, tool string, err error) error {
 		return sdk.Errorf(sdk.CodeUnavailable, "the MCP server %s was lost during the call of %s; whether it took effect is unknown",
 			s.config.Name, tool).WithCause(err)
 	}
-	return sdk.Errorf(sdk.CodeTool, "%s", clip(err.Error()))
+	return sdk.Errorf(sdk.CodeTool, "%s", clip.Text(err.Error(), maxFault))
 }
 
 // maxFault is the longest text of an error that a model is shown.
 const maxFault = 4 << 10
-
-func clip(text string) string {
-	if len(text) > maxFault {
-		return text[:maxFault] + "…"
-	}
-	return text
-}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"agentd/internal/clip"
 	"agentd/sdk/wire"
 
 	"agentd/sdk"
@@ -49,7 +50,7 @@ func read(raw json.RawMessage) (json.RawMessage, *inputRequired, error) {
 		if text == "" {
 			text = string(raw)
 		}
-		return nil, nil, sdk.Errorf(sdk.CodeTool, "%s", clip(text))
+		return nil, nil, sdk.Errorf(sdk.CodeTool, "%s", clip.Text(text, maxFault))
 	}
 	structured := len(result.Structured) > 0 && !bytes.Equal(result.Structured, []byte("null"))
 	var shown any

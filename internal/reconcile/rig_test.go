@@ -177,7 +177,7 @@ func (r *rig) work() {
 func (r *rig) newWorker() *worker.Worker {
 	r.t.Helper()
 	w, err := worker.New(worker.Options{
-		Conn: r.conn, Store: r.store, Agents: r.agents, Slots: 16, Grace: 100 * time.Millisecond, Logger: r.log,
+		Conn: r.conn, Store: r.store, Agents: r.agents, Grace: 100 * time.Millisecond, Logger: r.log,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return r.model, nil }, Env: clock{r},
 	})
 	r.check("new worker", err)

@@ -5,13 +5,12 @@ import (
 	"crypto/ed25519"
 	"os"
 	"os/user"
-	"regexp"
 	"strings"
 
 	"agentd/internal/broker"
 	"agentd/internal/config"
-	"agentd/internal/desk"
 	"agentd/internal/signature"
+	"agentd/sdk/wire"
 )
 
 // Approver is who decisions are published as, and how that is known.
@@ -33,7 +32,7 @@ func (p Approver) String() string {
 // running agentd dev, where nothing else is known and nothing enforces it.
 func FindApprover(cfg *config.Config, flag string) (Approver, error) {
 	if flag != "" {
-		return Approver{flag, "--as"}, desk.CheckPrincipal(flag)
+		return Approver{flag, "--as"}, wire.CheckPrincipal(flag)
 	}
 	if cfg.Approvals.As != "" {
 		return Approver{cfg.Approvals.As, "approvals.as in " + cfg.File}, nil
@@ -43,19 +42,17 @@ func FindApprover(cfg *config.Config, flag string) (Approver, error) {
 		return Approver{}, err
 	}
 	switch {
-	case name != "" && desk.CheckPrincipal(name) == nil && cfg.NATS.Creds != "":
+	case name != "" && wire.CheckPrincipal(name) == nil && cfg.NATS.Creds != "":
 		return Approver{name, "the user of " + cfg.NATS.Creds}, nil
-	case name != "" && desk.CheckPrincipal(name) == nil && cfg.NATS.NKey != "":
+	case name != "" && wire.CheckPrincipal(name) == nil && cfg.NATS.NKey != "":
 		return Approver{name, "the public key of " + cfg.NATS.NKey}, nil
-	case name != "" && desk.CheckPrincipal(name) == nil:
+	case name != "" && wire.CheckPrincipal(name) == nil:
 		return Approver{name, "the NATS user"}, nil
 	case cfg.NATS.URL != "":
 		return Approver{}, nil
 	}
 	return Approver{SystemUser(), "the operating system's user; agentd dev takes anybody's word for it"}, nil
 }
-
-var noToken = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // SystemUser is the operating system's user as a subject token; empty when there is none.
 func SystemUser() string {
@@ -64,7 +61,7 @@ func SystemUser() string {
 		name = u.Username
 	}
 	name = name[strings.LastIndexByte(name, '\\')+1:] // Windows puts the domain before it
-	return noToken.ReplaceAllString(name, "_")
+	return wire.PrincipalToken(name)
 }
 
 // SigningKey is what decisions are signed with: with the key of the flag, else of the configuration; nil signs none.

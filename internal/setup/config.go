@@ -9,7 +9,6 @@ import (
 	"agentd/internal/broker/datafolder"
 	"agentd/internal/config"
 	"agentd/internal/contracts"
-	"agentd/internal/desk"
 	"agentd/internal/desk/hooks"
 	"agentd/internal/llm"
 	"agentd/internal/state/redisstore"
@@ -100,7 +99,7 @@ func Principal(cfg *config.Config) (string, error) {
 	if name == "" && cfg.NATS.URL == "" {
 		name = SystemUser()
 	}
-	return name, desk.CheckPrincipal(name)
+	return name, wire.CheckPrincipal(name)
 }
 
 // StoreOptions say where runs are kept, and how they are sealed.

@@ -29,7 +29,7 @@ type Options struct {
 	Store  runner.Store
 	Models catalog.Models
 	Agents []sdk.Agent
-	// Slots is how many messages are handled at once; 0 is 64.
+	// Slots is how many messages are handled at once; 0 is sdk.DefaultSlots.
 	Slots int
 	// Grace is how long a stopping worker lets activations reach their next step; 0 is 30 s.
 	Grace  time.Duration

@@ -34,7 +34,7 @@ type Options struct {
 	Contracts []sdk.Contract
 	// Model answers for every agent; its name in specs does not matter.
 	Model sdk.Provider
-	// Workers is how many workers serve; 0 is 1. Slots is how many messages each handles at once; 0 is 16.
+	// Workers is how many workers serve; 0 is 1. Slots is how many messages each handles at once; 0 is sdk.DefaultSlots.
 	Workers, Slots int
 	// Identity refuses runs and decisions without a principal. Keys are those whose signatures on decisions count, by domain.
 	// Both are the file's where it has them.

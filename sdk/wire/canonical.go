@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -134,7 +135,7 @@ func (s *scan) token(token jsontext.Token) bool {
 		}
 	case '0':
 		if text := token.String(); s.numbers && !exactFloat(text) {
-			s.add(s.path(s.decoder.StackPointer()), "a number that a 64-bit float holds exactly", clip(text))
+			s.add(s.path(s.decoder.StackPointer()), "a number that a 64-bit float holds exactly", clip.Text(text, maxShown))
 		}
 	default:
 	}

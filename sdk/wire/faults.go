@@ -3,8 +3,8 @@ package wire
 import (
 	"fmt"
 	"strconv"
-	"unicode/utf8"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -26,7 +26,7 @@ func (f *faults) add(path, expected, got string) {
 		f.omitted++
 		return
 	}
-	f.list = append(f.list, sdk.Fault{Path: clip(path), Expected: expected, Got: clip(got)})
+	f.list = append(f.list, sdk.Fault{Path: clip.Text(path, maxShown), Expected: expected, Got: clip.Text(got, maxShown)})
 }
 
 func (f *faults) has(path string) bool {
@@ -49,17 +49,5 @@ func (f *faults) err(message string) error {
 	return &sdk.Error{Code: sdk.CodeInvalidEvent, Message: message, Faults: f.list}
 }
 
-// clip shortens s to maxShown bytes, at a whole character.
-func clip(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	cut := maxShown
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
-}
-
 // quote shows a text of an event in an error; control characters and invalid UTF-8 are escaped.
-func quote(s string) string { return strconv.Quote(clip(s)) }
+func quote(s string) string { return strconv.Quote(clip.Text(s, maxShown)) }

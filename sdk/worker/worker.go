@@ -53,7 +53,7 @@ type Options struct {
 	// Models resolves the model of an agent's spec. Nil are the providers "openai" and "anthropic", with keys and addresses
 	// from OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL.
 	Models func(sdk.ModelSpec) (sdk.Provider, error)
-	// Slots is how many messages are handled at once; 0 is 32. Each may hold a whole conversation in memory.
+	// Slots is how many messages are handled at once; 0 is sdk.DefaultSlots.
 	Slots int
 
 	// Provision makes the streams and consumers that the agents need. Without it they must be there: see
@@ -95,8 +95,7 @@ type Encryption struct {
 }
 
 const (
-	defaultURL   = "nats://127.0.0.1:4222"
-	defaultSlots = 32
+	defaultURL = "nats://127.0.0.1:4222"
 )
 
 // FromEnvironment returns options from NATS_URL, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY, REDIS_URL,
@@ -149,7 +148,7 @@ type serving struct {
 // newServing fills in defaults and checks everything that can be checked without a connection.
 func newServing(o Options) (*serving, error) {
 	o.URL = cmp.Or(o.URL, defaultURL)
-	o.Slots = cmp.Or(o.Slots, defaultSlots)
+	o.Slots = cmp.Or(o.Slots, sdk.DefaultSlots)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	subjects, err := wire.NewSubjects(cmp.Or(o.Root, wire.DefaultRoot))
 	if err != nil {

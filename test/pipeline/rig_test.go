@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -125,7 +124,7 @@ func (r *rig) work(grace time.Duration) *rigWorker {
 		store = r.openStore(conn)
 	}
 	o := worker.Options{
-		Conn: conn, Store: store, Agents: r.agents, Slots: cmp.Or(r.slots, 16), Grace: grace, Logger: r.log(),
+		Conn: conn, Store: store, Agents: r.agents, Slots: r.slots, Grace: grace, Logger: r.log(),
 		Around: r.around,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return r.model, nil },
 	}
