@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"agentd/internal/clock"
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go"
@@ -34,6 +35,8 @@ type ConnectOptions struct {
 	Logger   *slog.Logger
 	// Wait keeps trying when no server is there at first, as workers do.
 	Wait bool
+	// Clock is this process's own; nil is time.Now. What it says is corrected: see Conn.Now.
+	Clock func() time.Time
 }
 
 // InProcess is a NATS server in this process.
@@ -49,6 +52,9 @@ type Conn struct {
 	// embedded is set when the server is in this process.
 	embedded bool
 	refusals refusals
+	own      ownClock
+	// broker is its clock as far as it was measured.
+	broker clock.Clock
 	// closed is closed when the connection is gone for good.
 	closed chan struct{}
 }
@@ -63,7 +69,10 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{subjects: o.Subjects, who: o.Who, log: o.Logger, embedded: o.InProcess != nil, closed: make(chan struct{})}
+	c := &Conn{
+		subjects: o.Subjects, who: o.Who, log: o.Logger, embedded: o.InProcess != nil, own: newOwnClock(o.Clock),
+		closed: make(chan struct{}),
+	}
 	options := []nats.Option{
 		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second), nats.RetryOnFailedConnect(o.Wait),

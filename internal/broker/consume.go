@@ -130,6 +130,7 @@ func (l *intake) read(ctx context.Context, p *puller) error {
 		l.slots.Release(1)
 		return fmt.Errorf("message on %s without metadata: %w", m.Subject, err)
 	}
+	l.broker.Stored(meta.Timestamp.UnixMilli(), l.own.steady())
 	d := delivery{l.nc, m, meta, p.backlog(ctx, meta)}
 	l.handlers.Go(func() {
 		defer l.slots.Release(1)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"agentd/sdk/wire"
 
@@ -107,7 +106,7 @@ func (g Grants) Record(ctx context.Context, record sdk.GrantRecord) error {
 		if slices.Contains(h.Gone, record.ID) || slices.ContainsFunc(h.Grants, func(k heldGrant) bool { return k.ID == record.ID }) {
 			return false
 		}
-		h.forgetSpent(time.Now().UnixMilli())
+		h.forgetSpent(g.conn.Now())
 		h.Grants = append(h.Grants, heldGrant{GrantRecord: record})
 		return true
 	})
@@ -127,7 +126,7 @@ func (g Grants) Reserve(ctx context.Context, c sdk.PermissionCheck) (grant strin
 		}
 		for i := range h.Grants {
 			k := &h.Grants[i]
-			if k.spent(time.Now().UnixMilli()) || len(c.Terms.Unmet(k.Consent(), c.Initiator)) > 0 {
+			if k.spent(g.conn.Now()) || len(c.Terms.Unmet(k.Consent(), c.Initiator)) > 0 {
 				continue
 			}
 			k.Used++

@@ -11,10 +11,14 @@ type Backlog struct{ Pending, Unacked, Pulls int64 }
 
 // Backlog asks the consumer's leader.
 func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
+	asked := c.own.steady()
 	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("look at consumer %s: %w", ref.Name, err)
 	}
 	info := consumer.CachedInfo() // it was just asked for
+	if !info.TimeStamp.IsZero() {
+		c.broker.Measured(asked, info.TimeStamp.UnixMilli(), c.own.steady())
+	}
 	return Backlog{Pending: int64(info.NumPending), Unacked: int64(info.NumAckPending), Pulls: int64(info.NumWaiting)}, nil
 }

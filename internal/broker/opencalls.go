@@ -41,7 +41,7 @@ func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) (
 	var calls []OpenCall
 	err := c.upToNow(ctx, ZoneOut, filter(wire.KindOut), false, func(m jetstream.Msg) {
 		event, err := wire.DecodeEvent(m.Headers(), m.Data())
-		if err != nil || event.DataSchema != dataschema || closed[event.ID] || overdue(event) {
+		if err != nil || event.DataSchema != dataschema || closed[event.ID] || c.overdue(event) {
 			return
 		}
 		ref, ok := wire.ParseCallRef(event.ID)
@@ -59,10 +59,10 @@ func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) (
 	return calls, err
 }
 
-func overdue(event wire.Event) bool {
+func (c *Conn) overdue(event wire.Event) bool {
 	text, _ := event.Extensions[wire.ExpiryTime].(string)
 	due, err := time.Parse(time.RFC3339Nano, text)
-	return err == nil && time.Now().After(due)
+	return err == nil && c.Now() > due.UnixMilli()
 }
 
 // upToNow calls handle with the messages on a filter that a zone's stream has now, in their order.

@@ -2,13 +2,16 @@ package broker
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"agentd/sdk/wire"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"agentd/internal/contracts"
@@ -118,5 +121,43 @@ func (c *Conn) answer(e Endpoint, r micro.Request) {
 	}
 	if err != nil {
 		c.log.Warn("answer could not be sent", "subject", e.Subject, "error", err)
+	}
+}
+
+// Programs tell their statistics within statisticsWithin of the request, or of the answer before theirs.
+const statisticsWithin = 300 * time.Millisecond
+
+// Statistics are what the programs that offer a service tell of themselves (Service.Stats), by the programs' ids.
+func (c *Conn) Statistics(ctx context.Context, service string) (map[string]json.RawMessage, error) {
+	answers, err := c.nc.SubscribeSync(c.nc.NewInbox())
+	if err != nil {
+		return nil, fmt.Errorf("listen for statistics: %w", err)
+	}
+	defer func() { _ = answers.Unsubscribe() }() // the connection is gone
+	if err := c.nc.PublishRequest("$SRV.STATS."+service, answers.Subject, nil); err != nil {
+		return nil, fmt.Errorf("ask for statistics: %w", err)
+	}
+	told := map[string]json.RawMessage{}
+	for {
+		waiting, cancel := context.WithTimeout(ctx, statisticsWithin)
+		m, err := answers.NextMsgWithContext(waiting)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("wait for statistics: %w", context.Cause(ctx))
+		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded):
+			return told, nil
+		case err != nil:
+			return nil, fmt.Errorf("wait for statistics: %w", err)
+		}
+		var stats struct {
+			ID        string `json:"id"`
+			Endpoints []struct {
+				Data json.RawMessage `json:"data"`
+			} `json:"endpoints"`
+		}
+		if json.Unmarshal(m.Data, &stats) == nil && len(stats.Endpoints) > 0 { // else somebody else answers there
+			told[stats.ID] = stats.Endpoints[0].Data
+		}
 	}
 }

@@ -3,8 +3,11 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"agentd/internal/broker"
@@ -110,6 +113,7 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	e.store(ctx)
 	for _, spec := range e.cfg.Agents {
 		e.worker(ctx, spec.Name)
+		e.clocks(ctx, spec)
 	}
 	return nil
 }
@@ -193,6 +197,41 @@ func (e *Examination) worker(ctx context.Context, agent string) {
 
 func noWorker(message string) broker.Finding {
 	return broker.Finding{Code: "no_worker", Severity: broker.SeverityWarning, Message: message, Remedy: "start one: agentd serve"}
+}
+
+// slightlyWrong is how wrong a worker's clock may be without a word.
+const slightlyWrong = 5 * time.Second
+
+// clocks looks at those of an agent's workers, where this user may ask all of them.
+func (e *Examination) clocks(ctx context.Context, agent sdk.AgentSpec) {
+	var told map[string]json.RawMessage
+	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
+		told, err = e.conn.Statistics(ctx, wire.NameToken(agent.Contract.Type))
+		return err
+	})
+	if err != nil {
+		return // it may not; whether there are workers is found without it
+	}
+	for _, id := range slices.Sorted(maps.Keys(told)) {
+		var v worker.Vital
+		if json.Unmarshal(told[id], &v) != nil {
+			continue // it is not a worker
+		}
+		ahead := time.Duration(v.Ahead) * time.Millisecond
+		if ahead.Abs() <= slightlyWrong {
+			continue
+		}
+		f := broker.Finding{
+			Code: "clock", Severity: broker.SeverityWarning,
+			Message: fmt.Sprintf("worker %s of agent %s: %s", id, agent.Name, worker.ClockText(ahead)),
+			Remedy:  "set that machine's clock (NTP); runs are dated by the broker's, but certificates and signatures go by the machine's",
+		}
+		if ahead.Abs() > worker.MostAhead {
+			f.Severity = broker.SeverityError
+			f.Message += ", and the worker is not ready"
+		}
+		e.found(f)
+	}
 }
 
 // pulled looks whether somebody takes an agent's messages. Workers themselves may not ask other workers, but may see that.

@@ -94,7 +94,7 @@ type Options struct {
 	// Found is called with every finding, as it is dealt with.
 	Found  func(Finding)
 	Logger *slog.Logger
-	// Now is time.Now when nil.
+	// Now is the Runner's when nil.
 	Now func() time.Time
 
 	// byPartition does what is done when streams are too large to be listed at once.
@@ -131,7 +131,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	p.report.Found = map[Kind]int{}
 	if p.Now == nil {
-		p.Now = time.Now
+		p.Now = func() time.Time { return time.UnixMilli(p.Runner.Env.Now()) }
 	}
 	if p.OlderThan == 0 {
 		p.OlderThan = sdk.DefaultLostAfter

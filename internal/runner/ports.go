@@ -93,7 +93,7 @@ type Publisher interface {
 // Env is everything nondeterministic, in one place, so that a simulation owns it. The runner and the handler start no
 // goroutine and read no clock of their own.
 type Env interface {
-	// Now is the time in Unix milliseconds.
+	// Now is the broker's time in Unix milliseconds: workers on several machines date the entries of one journal.
 	Now() int64
 	// Sleep returns nil after d, or ctx's error when that ends first.
 	Sleep(ctx context.Context, d time.Duration) error

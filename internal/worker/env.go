@@ -9,14 +9,15 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/broker"
 	"agentd/internal/retry"
 )
 
-// realEnv is runner.Env on the real clock, goroutines and randomness.
-type realEnv struct{}
+// realEnv is runner.Env on the broker's clock, goroutines and randomness.
+type realEnv struct{ conn *broker.Conn }
 
-// Now is the wall clock: deadlines of runs outlive the process.
-func (realEnv) Now() int64 { return time.Now().UnixMilli() }
+// Now is the broker's time: workers on several machines date what is in one journal.
+func (e realEnv) Now() int64 { return e.conn.Now() }
 
 func (realEnv) Sleep(ctx context.Context, d time.Duration) error { return retry.Sleep(ctx, d) }
 

@@ -32,6 +32,7 @@ func (w *Worker) offer() (stop func() error, err error) {
 		if a.Spec.Description != "" {
 			s.Description = a.Spec.Description
 		}
+		s.Stats = func() any { return w.vital() }
 		s.Endpoints = append(s.Endpoints, broker.Endpoint{
 			Subject: w.Conn.Subjects().Get(a.Spec.Name), Name: "get",
 			Answer: func(request []byte) (any, error) {

@@ -37,7 +37,7 @@ type Options struct {
 	// Identity refuses runs and decisions without a principal that the broker enforced. Keys verify signed decisions.
 	Identity bool
 	Keys     signature.Keys
-	// Env is nil for the real clock, goroutines and randomness.
+	// Env is nil for the broker's clock, goroutines and randomness.
 	Env runner.Env
 	// Cache is how many recently driven runs stay in memory; see runner.Options.
 	Cache int
@@ -82,7 +82,7 @@ func New(o Options) (*Worker, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Env == nil {
-		o.Env = realEnv{}
+		o.Env = realEnv{o.Conn}
 	}
 	if o.Heartbeat == 0 {
 		o.Heartbeat = broker.Heartbeat
@@ -149,6 +149,7 @@ func (w *Worker) Runner() *runner.Runner { return w.runner }
 // called once.
 func (w *Worker) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, w.catalog.Close()) }()
+	defer w.watchClock(ctx)()
 	stopAnswering, err := w.offer()
 	if err != nil {
 		return err
@@ -346,6 +347,9 @@ func (w *Worker) Ready(ctx context.Context) error {
 		if err := s.Ready(); err != nil {
 			return err
 		}
+	}
+	if err := clockProblem(w.Conn.Ahead()); err != nil {
+		return err
 	}
 	return w.bound.check(ctx, w.Conn, w.reading)
 }

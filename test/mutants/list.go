@@ -105,6 +105,7 @@ var mutants = []mutant{
 	{"an at-most-once tool is not marked", condition(core+"inlineCalls", "AtMostOnce", "false"), simulator},
 
 	// Time.
+	{"a worker goes by its own clock", around("internal/clock.Clock.Broker", "return own"), simulator},
 	{"a timer fires without being due", condition(step+"fired", "Due Now", "false"), simulator},
 	{"the run's timer is not armed", around(step+"arm", "effects := t.Effects\noriginal(due)\nt.Effects = effects"), simulator},
 	{"a timer that fired counts as armed", statement(step+"fired", "Timer", ""), simulator},

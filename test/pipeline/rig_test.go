@@ -42,6 +42,8 @@ type rig struct {
 	// slots of a worker; 0 is 16. around is worker.Options.Around.
 	slots  int
 	around func(context.Context, broker.Delivery, func(context.Context, broker.Delivery))
+	// clock is that of the machines of workers; nil is the test's.
+	clock func() time.Time
 }
 
 // rigWorker is a worker of a rig.
@@ -58,7 +60,7 @@ func startRig(t *testing.T, r rig, ackWait time.Duration) *rig {
 	r.t, r.dir, r.port, r.ackWait = t, t.TempDir(), ports.Free(t), ackWait
 	r.up()
 	t.Cleanup(func() { r.check("stop the server", r.server.Close()) })
-	r.client = r.connect()
+	r.client = r.connect(nil)
 	for _, spec := range r.specs {
 		r.agents = append(r.agents, sdk.Agent{Spec: spec})
 	}
@@ -97,10 +99,10 @@ func (r *rig) down(conns ...*broker.Conn) {
 	}
 }
 
-func (r *rig) connect() *broker.Conn {
+func (r *rig) connect(clock func() time.Time) *broker.Conn {
 	r.t.Helper()
 	conn, err := broker.Connect(r.t.Context(), broker.ConnectOptions{
-		URL: r.server.URL(), Name: r.t.Name(), Subjects: wire.DefaultSubjects(), Logger: r.log(),
+		URL: r.server.URL(), Name: r.t.Name(), Subjects: wire.DefaultSubjects(), Logger: r.log(), Clock: clock,
 	})
 	r.check("connect", err)
 	r.t.Cleanup(func() { r.check("close connection", conn.Close()) })
@@ -118,7 +120,7 @@ func (r *rig) log() *slog.Logger {
 // work starts a worker, which stops with the test. Grace is how long its activations may go on then; 0 is as in production.
 func (r *rig) work(grace time.Duration) *rigWorker {
 	r.t.Helper()
-	conn := r.connect()
+	conn := r.connect(r.clock)
 	store := natsStore(conn)
 	if r.openStore != nil {
 		store = r.openStore(conn)

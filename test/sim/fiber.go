@@ -12,6 +12,8 @@ type fiber struct {
 	worker *worker
 	parent *fiber
 	job    func()
+	// began is when it was made, in Unix milliseconds.
+	began int64
 	// children that have not returned yet: the fiber waits for them.
 	children int
 	// wake is when a sleeping or frozen fiber goes on, in Unix milliseconds; sleeping is the context that ends its sleep
@@ -79,7 +81,7 @@ type killed struct{}
 
 // spawn makes a fiber that runs f; the scheduler starts it.
 func (s *simulation) spawn(w *worker, parent *fiber, f func()) *fiber {
-	fb := &fiber{coroutine: s.pool.take(), worker: w, parent: parent, job: f}
+	fb := &fiber{coroutine: s.pool.take(), worker: w, parent: parent, job: f, began: s.now}
 	fb.fiber = fb
 	w.fibers = append(w.fibers, fb)
 	return fb

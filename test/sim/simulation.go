@@ -146,7 +146,7 @@ func (s *simulation) calm() {
 	s.mix, s.calmSince, s.storeAway, s.brokerAway = mix{}, s.now, 0, 0
 	s.store.settle()
 	for i, w := range s.workers {
-		w.deaf, w.incomplete, w.skew = false, false, 0
+		w.deaf, w.incomplete = false, false
 		s.reap(i)
 	}
 }

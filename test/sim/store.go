@@ -132,6 +132,7 @@ func (f *fakeStore) Append(
 		return runner.Version{}, err
 	}
 	stage := stageOf(e)
+	f.dated(e)
 	before := stage.before
 	if f.running.unsure == next.Etag {
 		before = stage.again
@@ -158,6 +159,14 @@ func (f *fakeStore) Append(
 	f.running.published = 0
 	f.pause(stage.done)
 	return next.Version, nil
+}
+
+// dated checks that an entry is dated by the broker's clock, as well as that can be measured.
+func (f *fakeStore) dated(e *core.Entry) {
+	if off := e.At - f.now; off > slowest/2 || f.running.began-e.At > slowest/2 {
+		f.violate("time", "entry %d of run %s is dated %.3f at %.3f, by who works on it since %.3f",
+			e.Rev, e.Head.Run, seconds(e.At), seconds(f.now), seconds(f.running.began))
+	}
 }
 
 // write makes a record the last one of the run's journal. Others can read it from now on.

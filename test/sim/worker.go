@@ -8,6 +8,7 @@ import (
 
 	"agentd/sdk/wire"
 
+	"agentd/internal/clock"
 	"agentd/internal/handler"
 	"agentd/internal/runner"
 )
@@ -27,8 +28,9 @@ type worker struct {
 	deaf, draining bool
 	// doomed: a run has killed it.
 	doomed bool
-	// skew is how far its clock is ahead, in milliseconds.
-	skew int64
+	// skew is how far its machine's clock is ahead, in milliseconds; clock corrects that.
+	skew  int64
+	clock clock.Clock
 	// version is that of the agents it starts runs with; incomplete: it lacks the code of all others.
 	version    int
 	incomplete bool
@@ -42,8 +44,9 @@ func (s *simulation) start(i int) {
 	w.deaf = s.strikes(deaf)
 	w.incomplete = s.strikes(incomplete)
 	if s.strikes(skew) {
-		w.skew = int64(s.pick(10_001) - 5_000)
+		w.skew = int64(s.pick(2*mostSkew+1) - mostSkew)
 	}
+	w.measure()
 	cache := 0
 	if s.pick(3) == 0 {
 		cache = -1
@@ -144,6 +147,7 @@ func (w *worker) forget(fb *fiber) {
 // take handles a delivery in a fiber of its own.
 func (w *worker) take(d *delivery) {
 	w.busy++
+	w.clock.Stored(d.received, w.now+w.skew)
 	w.spawn(w, nil, func() {
 		w.handler.Handle(w.ctx, d)
 		w.busy--
@@ -159,8 +163,25 @@ func (w *worker) woken(run wire.RunKey) {
 	})
 }
 
+// mostSkew is how wrong a machine's clock may be; slowest is how long the broker's answer to the question for its clock takes.
+const (
+	mostSkew = 36_000_000
+	slowest  = 10_000
+)
+
+// measure measures the broker's clock.
+func (w *worker) measure() {
+	took, since := 0, 0
+	if w.skew != 0 {
+		took = w.pick(slowest + 1)
+		since = w.pick(took + 1)
+	}
+	own := w.now + w.skew
+	w.clock.Measured(own-int64(took), w.now-int64(since), own)
+}
+
 // Now implements runner.Env.
-func (w *worker) Now() int64 { return w.now + w.skew }
+func (w *worker) Now() int64 { return w.clock.Broker(w.now + w.skew) }
 
 // Sleep implements runner.Env.
 func (w *worker) Sleep(ctx context.Context, d time.Duration) error {

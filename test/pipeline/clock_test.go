@@ -1,0 +1,81 @@
+package pipeline
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/internal/core"
+	"agentd/internal/doctor"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
+)
+
+// A worker whose machine's clock is hours off gives people the time that the policy says, and is seen to be wrong.
+func TestClock_AWorkerThatIsHoursOffDatesByTheBroker(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]time.Duration{"behind": -2 * time.Hour, "ahead": 2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := desk()
+			spec.Permissions = asking(sdk.PermissionPolicyTerms{TimeoutMillis: time.Hour.Milliseconds()}, "calc_*")
+			r := startRig(t, rig{
+				specs: []sdk.AgentSpec{spec}, model: sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")),
+				clock: func() time.Time { return time.Now().Add(off) },
+			}, 0)
+			w := r.work(0)
+			run := r.begin("run-1")
+			var open core.Call
+			r.until("the run waits for a decision", func() bool {
+				for _, c := range r.head(run).Calls {
+					if c.Kind == core.CallPermission && !c.Closed() {
+						open = c
+					}
+				}
+				return open.ID != ""
+			})
+			if left := time.Until(time.UnixMilli(open.Due)); left < 58*time.Minute || left > time.Hour {
+				t.Errorf("who decides has %s, want an hour", left)
+			}
+			if err := w.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "2h0m0s "+name) {
+				t.Errorf("the worker is ready: %v", err)
+			}
+			found := r.examine(spec)
+			if f := found["clock"]; f.Severity != broker.SeverityError || !strings.Contains(f.Message, "2h0m0s "+name) {
+				t.Errorf("doctor finds %+v", found)
+			}
+		})
+	}
+}
+
+func TestClock_AWorkerWhoseClockIsRightIsReady(t *testing.T) {
+	t.Parallel()
+	spec := desk()
+	r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: sdktest.Script(sdktest.Say("done"))}, 0)
+	w := r.work(0)
+	r.until("the worker is ready", func() bool { return w.Ready(t.Context()) == nil })
+	r.end(r.begin("run-1"))
+	if f, found := r.examine(spec)["clock"]; found {
+		t.Errorf("doctor finds %+v", f)
+	}
+}
+
+// examine is what doctor finds, by code.
+func (r *rig) examine(spec sdk.AgentSpec) map[string]broker.Finding {
+	r.t.Helper()
+	cfg := &config.Config{Agents: []sdk.AgentSpec{spec}}
+	cfg.NATS.URL = config.URL(r.server.URL())
+	e, err := doctor.Examine(r.t.Context(), cfg, "", func(ctx context.Context) (*broker.Conn, error) {
+		return broker.Connect(ctx, broker.ConnectOptions{URL: r.server.URL(), Name: "doctor", Subjects: wire.DefaultSubjects()})
+	})
+	r.check("examine", err)
+	found := map[string]broker.Finding{}
+	for _, f := range e.Findings {
+		found[f.Code] = f
+	}
+	return found
+}
