@@ -19,14 +19,15 @@ const (
 
 // policyEnv is what conditions of a policy see; patternEnv is what patterns of grants see.
 var (
-	policyEnv  = sync.OnceValues(func() (*cel.Env, error) { return newEnv("tool", "type", "agent", "run", "initiator") })
-	patternEnv = sync.OnceValues(func() (*cel.Env, error) { return newEnv() })
+	policyEnv  = sync.OnceValues(func() (*cel.Env, error) { return newEnv(cel.DynType, policyTexts) })
+	patternEnv = sync.OnceValues(func() (*cel.Env, error) { return newEnv(cel.DynType, nil) })
 )
 
-func newEnv(texts ...string) (*cel.Env, error) {
-	options := []cel.EnvOption{
-		cel.Variable("args", cel.DynType), cel.Variable("labels", cel.MapType(cel.StringType, cel.BoolType)),
-	}
+// policyTexts are the variables of conditions that are texts.
+var policyTexts = []string{"tool", "type", "agent", "run", "initiator"}
+
+func newEnv(args *cel.Type, texts []string, options ...cel.EnvOption) (*cel.Env, error) {
+	options = append(options, cel.Variable(variableArgs, args), cel.Variable("labels", cel.MapType(cel.StringType, cel.BoolType)))
 	for _, name := range texts {
 		options = append(options, cel.Variable(name, cel.StringType))
 	}

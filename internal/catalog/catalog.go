@@ -73,12 +73,16 @@ func New(store SpecStore, models Models, permissions approval.Options) *Catalog 
 
 // Set replaces the current agents, all or none: an error lists what is wrong with each. Runs that started with a former
 // version keep it. An agent with a toolset that does not answer is served without its tools. Where the toolset is required,
-// the agent is not served here before Refresh has reached it (Waiting); other workers may have it meanwhile.
+// the agent is not served here before Refresh has reached it (Waiting); other workers may have it meanwhile. An agent that names
+// a tool which its toolset, as it answers, does not have is refused.
 //
 // The catalog takes the agents' toolsets over, also when it fails: it closes those that are not needed any more. A call that
 // still runs in a closed toolset becomes an error for the model.
 func (c *Catalog) Set(agents []sdk.Agent) error {
 	current, types, listed, err := c.compileAll(agents)
+	if err == nil {
+		err = misnaming(current)
+	}
 	sets := toolsetsOf(agents)
 	c.mu.Lock()
 	former := c.toolsets
@@ -100,7 +104,8 @@ func (c *Catalog) Set(agents []sdk.Agent) error {
 }
 
 // Refresh is Set of the agents that are current, because a toolset of theirs has other tools, or may be back. When it fails
-// they stay as they are, with their toolsets. A toolset that has gone away has the tools that it had.
+// they stay as they are, with their toolsets. A toolset that has gone away has the tools that it had. An agent that names a tool
+// which its toolset no longer has waits for it, as for a required one that is away: its policy may protect something else now.
 func (c *Catalog) Refresh(agents []sdk.Agent) error {
 	current, types, listed, err := c.compileAll(agents)
 	if err != nil {
@@ -176,6 +181,9 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 		if err == nil {
 			err = checkWindow(a.Spec, e.compiled.Definitions)
 		}
+		if err == nil {
+			err = e.agent.checkTools(a.Spec)
+		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("agent %s: %w", a.Spec.Name, err))
 			continue
@@ -248,7 +256,7 @@ func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Ag
 		return nil, sdk.Errorf(sdk.CodeUnknownAgent, "agent %q is not served here", agent)
 	case e.waits():
 		i := slices.IndexFunc(e.agent.away, isRequired)
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "agent %q is not served here before its toolset %s answers", agent, e.agent.away[i].Toolset)
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "agent %q is not served here before its toolset %s is put right", agent, e.agent.away[i].Toolset)
 	case known != nil:
 		return known, nil
 	}
@@ -308,6 +316,7 @@ func (c *Catalog) keep(agent string, e *entry, digest string, v version) *runner
 // Check reports what is wrong with an agent without a model, its toolsets and what it has from the registry: for agentd
 // check.
 func Check(a sdk.Agent, permissions approval.Options) error {
+	written := a.Spec
 	a.Spec, _ = contracts.Resolved(a.Spec)
 	noModel := func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil }
 	var away []Away
@@ -318,7 +327,11 @@ func Check(a sdk.Agent, permissions approval.Options) error {
 	if err != nil {
 		return err
 	}
-	return checkWindow(a.Spec, compiled.Definitions)
+	if err := checkWindow(a.Spec, compiled.Definitions); err != nil {
+		return err
+	}
+	g := gathered{Agent: a, away: away}
+	return g.checkTools(written)
 }
 
 var _ runner.Catalog = (*Catalog)(nil)

@@ -31,9 +31,6 @@ func compile(
 	if len(away) > 0 {
 		compiled.Core.Missing = func(tool string) *sdk.Error { return missing(away, tool) }
 	}
-	if err := checkStopOn(a.Spec, compiled.Core); err != nil {
-		return version{}, err
-	}
 	return version{compiled, registered(a.Spec, compiled)}, nil
 }
 
@@ -115,17 +112,6 @@ func outputOf(own *contracts.Version) (string, *contracts.Schema, error) {
 		return name, schema, nil
 	}
 	return "", nil, nil
-}
-
-// checkStopOn refuses a name that is no tool's, also of a toolset that is away.
-func checkStopOn(spec sdk.AgentSpec, compiled *core.Spec) error {
-	for _, name := range spec.StopOn {
-		known := slices.ContainsFunc(compiled.Tools, func(t core.Tool) bool { return t.Name == name })
-		if !known && compiled.Away(name) == nil {
-			return sdk.Errorf(sdk.CodeConfig, "stop_on names %q, which is no tool of the agent", name)
-		}
-	}
-	return nil
 }
 
 func modelTimeout(spec sdk.AgentSpec) time.Duration {

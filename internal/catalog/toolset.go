@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"agentd/internal/approval"
+	"agentd/internal/contracts"
 	"agentd/sdk"
 )
 
@@ -133,6 +136,55 @@ func list(ctx context.Context, set sdk.Toolset) ([]sdk.Tool, error) {
 func toolsetPrefix(set sdk.Toolset) string { return prefixOf(set.Name()) }
 
 func prefixOf(toolset string) string { return toolset + "_" }
+
+// checkTools refuses a spec that is about tools, or arguments, that the agent does not have. What may be about the tools of a
+// toolset that has listed others is the toolset's fault: it counts as away, and the agent is not served before it has them.
+func (g *gathered) checkTools(spec sdk.AgentSpec) error {
+	resolved, _ := contracts.Resolved(g.Spec)
+	box, err := contracts.Tools(resolved, g.Tools)
+	if err != nil {
+		return err
+	}
+	var unknown []string
+	for _, w := range g.away {
+		unknown = append(unknown, prefixOf(w.Toolset))
+	}
+	faults := approval.ToolsOf(&spec, box, unknown).Faults(&spec)
+	for _, set := range g.Toolsets {
+		if prefix := toolsetPrefix(set); len(faults) > 0 && !slices.Contains(unknown, prefix) {
+			unknown = append(unknown, prefix)
+			left := approval.ToolsOf(&spec, box, unknown).Faults(&spec)
+			if len(left) < len(faults) {
+				g.away = append(g.away, Away{
+					Agent: spec.Name, Toolset: set.Name(), Required: true,
+					Err: misnamed(slices.DeleteFunc(faults, func(f sdk.Fault) bool { return slices.Contains(left, f) })),
+				})
+			}
+			faults = left
+		}
+	}
+	if len(faults) > 0 {
+		return misnamed(faults)
+	}
+	return nil
+}
+
+// misnaming says which agents name a tool that their toolset, although it answers, does not have.
+func misnaming(agents map[string]*entry) error {
+	var faults []error
+	for _, token := range slices.Sorted(maps.Keys(agents)) {
+		for _, w := range agents[token].agent.away {
+			if errors.Is(w.Err, &sdk.Error{Code: sdk.CodeConfig}) {
+				faults = append(faults, fmt.Errorf("agent %s: toolset %s: %w", w.Agent, w.Toolset, w.Err))
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func misnamed(faults []sdk.Fault) error {
+	return &sdk.Error{Code: sdk.CodeConfig, Message: "the agent names tools or arguments that do not exist", Faults: faults}
+}
 
 // missing says of a tool which of the toolsets that are away it belongs to.
 func missing(away []Away, tool string) *sdk.Error {

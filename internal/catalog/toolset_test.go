@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ type toolset struct {
 	name           string
 	listed, closed int
 	required       bool
+	tool           string // in place of look
 	listErr        error
 	closeErr       error
 }
@@ -33,7 +35,7 @@ func (s *toolset) Tools(ctx context.Context) ([]sdk.Tool, error) {
 		return nil, errors.New("listing has no deadline")
 	}
 	s.listed++
-	return []sdk.Tool{{Definition: sdk.ToolDefinition{Name: "look"}, Run: answer(s.name), AtMostOnce: true}}, s.listErr
+	return []sdk.Tool{{Definition: sdk.ToolDefinition{Name: stdcmp.Or(s.tool, "look")}, Run: answer(s.name), AtMostOnce: true}}, s.listErr
 }
 
 func (s *toolset) Close() error {
@@ -296,5 +298,42 @@ func TestCheck_ConnectsToNothing(t *testing.T) {
 	a.Spec.StopOn = []string{"disk_look"}
 	if err := catalog.Check(a, approval.Options{}); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		t.Errorf("a stop-on tool of no toolset: %v", err)
+	}
+}
+
+// A policy on a tool that the toolset does not have: the agent is refused, or waits where the toolset has lost it.
+func TestSet_RefusesAPolicyOnAToolThatTheToolsetDoesNotHave(t *testing.T) {
+	set := &toolset{name: "eye"}
+	agent := desk(set)
+	agent.Spec.Permissions = &sdk.PermissionPolicy{Rules: []sdk.PermissionRule{{Tools: []string{"eye_look"}, Verdict: sdk.PermissionDeny}}}
+	c := catalog.New(specs(nil), noModel, approval.Options{})
+	if err := c.Set([]sdk.Agent{agent}); err != nil {
+		t.Fatal(err)
+	}
+	digest := current(t, c).Core.Digest
+	set.tool = "see"
+	want := `agent desk: toolset eye: config: the agent names tools or arguments that do not exist; $.permissions.rules[0].tools[0]: ` +
+		`expected a tool of the agent, got "eye_look"; there is eye_see`
+	if err := c.Set([]sdk.Agent{agent}); err == nil || err.Error() != want {
+		t.Errorf("set:  %v\nwant: %s", err, want)
+	}
+	if current(t, c).Core.Digest != digest {
+		t.Error("another agent is served")
+	}
+	if err := c.Refresh([]sdk.Agent{agent}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.Current("desk"); ok || len(c.Waiting()) != 1 {
+		t.Errorf("runs begin under a policy that protects nothing; waiting %v", c.Waiting())
+	}
+	if _, err := c.Version(t.Context(), "desk", digest); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		t.Errorf("runs go on: %v", err)
+	}
+	set.tool = ""
+	if err := c.Refresh([]sdk.Agent{agent}); err != nil {
+		t.Fatal(err)
+	}
+	if current(t, c).Core.Digest != digest || len(c.Waiting()) != 0 {
+		t.Errorf("the agent is not served again; waiting %v", c.Waiting())
 	}
 }

@@ -56,6 +56,8 @@ type Config struct {
 	// Agents may refer to contracts in the registry, which are looked up when the agents are served: References.
 	Agents     []sdk.AgentSpec
 	References []Reference
+	// places are where the agents stand whose tools are all known, or looked up in the registry, by name.
+	places map[string]*strict.Node
 	// Contracts are all that were read, the agents' own and agentd's own, by type: what services and streams are
 	// provisioned from.
 	Contracts []sdk.Contract
@@ -184,6 +186,7 @@ func defaults(file string) *Config {
 			Reconcile: Reconcile{Interval: sdk.DefaultReconcile, OlderThan: sdk.DefaultLostAfter},
 			Retention: Retention{History: sdk.DefaultHistory},
 		},
+		places: map[string]*strict.Node{},
 		Models: []Provider{
 			{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"}, //nolint:gosec // the name of a variable
 			{Name: defaultProvider, APIKeyEnv: "OPENAI_API_KEY"},                       //nolint:gosec // likewise

@@ -50,7 +50,10 @@ func TestLoad_FindsEveryFaultAtItsPlace(t *testing.T) {
 				files[f.Name] = text
 			}
 			path := write(t, files)
-			_, err = Load(path)
+			loaded, err := Load(path)
+			if err == nil {
+				err = loaded.CheckTools()
+			}
 			faults, ok := errors.AsType[Faults](err)
 			if !ok {
 				t.Fatalf("no faults: %v", err)

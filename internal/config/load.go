@@ -38,7 +38,8 @@ func compile(file []byte) *contracts.Schema {
 	return s
 }
 
-// Load reads a configuration file and everything it names. The error is Faults with all that is wrong in any file.
+// Load reads a configuration file and everything it names. The error is Faults with all that is wrong in any file. Whoever serves
+// the agents as they are there also calls CheckTools.
 func Load(path string) (*Config, error) {
 	l := loader{cfg: defaults(path), dir: filepath.Dir(path), byPath: map[string]*known{}}
 	data, ok := l.readFile(strict.Position{File: path}, path)
@@ -58,8 +59,9 @@ func Load(path string) (*Config, error) {
 	l.checkServers(root.Get("mcp"))
 	l.checkCollisions()
 	l.checkDomains(root.Get("domains"))
-	if err := l.Err(); err != nil {
-		return nil, err
+	if l.Count() > 0 {
+		l.cfg.checkTools(&l.Reader)
+		return nil, l.Err()
 	}
 	for _, k := range l.known {
 		l.cfg.Contracts = append(l.cfg.Contracts, k.Contract)

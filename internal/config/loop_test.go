@@ -27,7 +27,7 @@ agents:
     order: sequential
     decisions: batch
     hooks:
-      - {name: first, when: interactions == 0, message: Look., keep: true, hide: ["b*"]}
+      - {name: first, when: interactions == 0, message: Look., keep: true, hide: ["task_*"]}
 `
 
 func TestLoad_HowTheLoopGoesOnAndEnds(t *testing.T) {
@@ -39,7 +39,7 @@ func TestLoad_HowTheLoopGoesOnAndEnds(t *testing.T) {
 		[]string{"task_completion"},
 		sdk.StopConditions{Errors: 3, SameError: 5, Repeats: 3, Window: 10, Text: []string{"FINISHED"}},
 		&sdk.NoToolCall{Policy: sdk.NoToolCallRemind, Reminders: 2}, sdk.SteeringInterrupt, sdk.CallsSequential, sdk.DecisionsBatch,
-		[]sdk.HookRule{{Name: "first", When: "interactions == 0", Message: "Look.", Keep: true, Hide: []string{"b*"}}},
+		[]sdk.HookRule{{Name: "first", When: "interactions == 0", Message: "Look.", Keep: true, Hide: []string{"task_*"}}},
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -38,51 +38,56 @@ func (l *loader) permissions(n *strict.Node) *sdk.PermissionPolicy {
 		return nil
 	}
 	policy := &sdk.PermissionPolicy{Terms: l.terms(n)}
-	// paths are where the rules stand in the file.
-	var paths []string
 	for _, short := range []sdk.PermissionRule{{Name: "deny", Verdict: sdk.PermissionDeny}, {Name: "require", Verdict: sdk.PermissionAsk}} {
 		if short.Tools = n.Get(short.Name).Texts(); len(short.Tools) > 0 {
-			policy.Rules, paths = append(policy.Rules, short), append(paths, "$."+short.Name)
+			policy.Rules = append(policy.Rules, short)
 		}
 	}
-	for i, item := range n.Get("rules").Items() {
+	for _, item := range n.Get("rules").Items() {
 		rule := ruleFile{PermissionRule: sdk.PermissionRule{Verdict: sdk.PermissionAsk}}
 		l.Decode(item, &rule)
 		if item.Get("terms").Present() {
 			terms := l.terms(item.Get("terms"))
 			rule.PermissionRule.Terms = &terms
 		}
-		policy.Rules, paths = append(policy.Rules, rule.PermissionRule), append(paths, fmt.Sprintf("$.rules[%d]", i))
+		policy.Rules = append(policy.Rules, rule.PermissionRule)
 	}
 	_, err := approval.Compile(*policy, approval.Options{Grants: approval.NoGrants{}, Identity: l.cfg.Identity, Keys: l.cfg.Keys})
 	if err != nil {
-		l.policyFaults(sdk.AsError(err), n, paths)
+		e := sdk.AsError(err)
+		for i, f := range e.Faults {
+			e.Faults[i].Path = permissionPath(n, f.Path)
+		}
+		l.Note(n, e)
 	}
 	return policy
 }
 
-// rulePath is the path of a fault of approval.Compile: the index of a rule, and what of it.
+// rulePath is the path of a fault in a policy: the index of a rule, and what of it.
 var rulePath = regexp.MustCompile(`^\$\.permissions\.rules\[(\d+)\](.*)$`)
 
-// policyFaults puts the faults of approval.Compile where the rules and terms stand in the file.
-func (l *loader) policyFaults(err *sdk.Error, n *strict.Node, paths []string) {
-	for i, f := range err.Faults {
-		m := rulePath.FindStringSubmatch(f.Path)
-		if m == nil {
-			err.Faults[i].Path = "$"
-			continue
-		}
-		rule, _ := strconv.Atoi(m[1]) // digits by the pattern, and an index of what was given
-		path, of := paths[rule], m[2]
-		switch terms, isTerms := strings.CutPrefix(of, ".terms"); {
-		case isTerms && !n.At(path).Get("terms").Present():
-			path, of = "$", terms
-		case !strings.HasPrefix(path, "$.rules"):
-			of = strings.TrimPrefix(of, ".tools")
-		}
-		err.Faults[i].Path = path + of
+// permissionPath is where in the file's permissions stands what has that path in the spec.
+func permissionPath(n *strict.Node, path string) string {
+	m := rulePath.FindStringSubmatch(path)
+	if m == nil {
+		return "$"
 	}
-	l.Note(n, err)
+	rule, _ := strconv.Atoi(m[1]) // digits by the pattern, and an index of what was given
+	var lists []string
+	for _, short := range []string{"deny", "require"} {
+		if len(n.Get(short).Texts()) > 0 {
+			lists = append(lists, "$."+short)
+		}
+	}
+	short := rule < len(lists)
+	at := fmt.Sprintf("$.rules[%d]", rule-len(lists))
+	switch terms, isTerms := strings.CutPrefix(m[2], ".terms"); {
+	case isTerms && (short || !n.At(at).Get("terms").Present()):
+		return "$" + terms
+	case short:
+		return lists[rule] + strings.TrimPrefix(m[2], ".tools")
+	}
+	return at + m[2]
 }
 
 func (l *loader) terms(n *strict.Node) sdk.PermissionPolicyTerms {

@@ -5,9 +5,9 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/strict"
 	"agentd/sdk"
@@ -52,28 +52,59 @@ func (l *loader) tools(n *strict.Node, s *sdk.AgentSpec) {
 			add(c, section)
 		}
 	}
-	resolved, complete := contracts.Resolved(*s)
-	toolbox, err := contracts.Tools(resolved, nil)
-	if err != nil {
+	resolved, _ := contracts.Resolved(*s)
+	if _, err := contracts.Tools(resolved, nil); err != nil {
 		l.toolFaults(sdk.AsError(err), known, n.Get("tools", "builtin").Items())
 	}
-	if !complete || l.Count() > before || missing {
-		return // the tools are not all known, so stop_on cannot be judged
+	if l.Count() == before && !missing {
+		l.cfg.places[s.Name] = n
 	}
-	l.checkStops(n, toolbox)
 }
 
-// checkStops looks for the tools that runs stop on. Those of an MCP server are known only when it is connected.
-func (l *loader) checkStops(n *strict.Node, toolbox *contracts.Toolbox) {
-	var names []string
-	for _, t := range toolbox.All() {
-		names = append(names, t.Name)
-	}
-	for _, stop := range slices.Concat(n.Get("stop_on").Items(), n.Get("stop", "tools").Items()) {
-		ofServer := slices.ContainsFunc(n.Get("tools", "mcp").Texts(), func(s string) bool { return strings.HasPrefix(stop.Text(), s+"_") })
-		if !ofServer && !slices.Contains(names, stop.Text()) {
-			l.Faultf(stop.Position, "the agent has no tool %q%s", stop.Text(), strict.Suggest(stop.Text(), names))
+// CheckTools reports, as Faults, the tools and arguments that an agent's permissions, hooks and stops name, and that nothing in the
+// file gives it: only code in Go still may (worker.Options.Extend). The tools of an MCP server are known when it is connected.
+func (c *Config) CheckTools() error {
+	var r strict.Reader
+	c.checkTools(&r)
+	return r.Err()
+}
+
+func (c *Config) checkTools(r *strict.Reader) {
+	for i := range c.Agents {
+		spec := &c.Agents[i]
+		n, known := c.places[spec.Name]
+		if !known {
+			continue
 		}
+		var unknown []string
+		for _, server := range n.Get("tools", "mcp").Texts() {
+			unknown = append(unknown, server+"_")
+		}
+		resolved, _ := contracts.Resolved(*spec)
+		if toolbox, err := contracts.Tools(resolved, nil); err == nil {
+			noteTools(r, n, approval.ToolsOf(spec, toolbox, unknown).Faults(spec))
+		}
+	}
+}
+
+// specPath is the path of a fault in a spec that is not about permissions.
+var specPath = regexp.MustCompile(`^\$\.(rules|stop_on)\[(\d+)\](.*)$`)
+
+// noteTools puts what is wrong with a spec where it stands in the file, of which n is the agent.
+func noteTools(r *strict.Reader, n *strict.Node, faults []sdk.Fault) {
+	stops := slices.Concat(n.Get("stop_on").Items(), n.Get("stop", "tools").Items())
+	for _, f := range faults {
+		at := n
+		switch m := specPath.FindStringSubmatch(f.Path); {
+		case m == nil:
+			at, f.Path = n.Get("permissions"), permissionPath(n.Get("permissions"), f.Path)
+		case m[1] == "stop_on":
+			i, _ := strconv.Atoi(m[2]) // digits by the pattern, and an index of what was given
+			at, f.Path = stops[i], "$"
+		default:
+			f.Path = "$.hooks[" + m[2] + "]" + m[3]
+		}
+		r.Note(at, &sdk.Error{Code: sdk.CodeConfig, Faults: []sdk.Fault{f}})
 	}
 }
 

@@ -50,6 +50,14 @@ func Resolved(spec sdk.AgentSpec) (known sdk.AgentSpec, complete bool) {
 	return spec, false
 }
 
+// ReferredName is the name that the tool of a reference will have; empty where that depends on what the registry has.
+func ReferredName(s sdk.ServiceTool) string {
+	if name := cmp.Or(s.As, s.Contract.Type); name != "" {
+		return ToolName(name)
+	}
+	return ""
+}
+
 // UsesRegistry reports whether a service of the agent is from the registry, looked up or not.
 func UsesRegistry(spec sdk.AgentSpec) bool {
 	return slices.ContainsFunc(spec.Services, func(s sdk.ServiceTool) bool { return s.Range != "" || IsReference(s) })

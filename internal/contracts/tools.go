@@ -320,6 +320,9 @@ func argumentFaults(err error) []sdk.Fault {
 	return []sdk.Fault{{Path: "$", Expected: "arguments that can be read", Got: clip.Text(e.Message, maxShown)}}
 }
 
+// Arguments is the JSON Schema that the model's arguments are held to. It must not be modified.
+func (t *Tool) Arguments() json.RawMessage { return t.arguments.Raw() }
+
 // Answer validates the data of an answer of that event type. Unknown says that the contract does not emit the type; the
 // system error of the contract is unknown too.
 func (t *Tool) Answer(eventType string, data json.RawMessage) (faults []sdk.Fault, unknown bool) {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -240,5 +242,42 @@ func TestRun_RefusesWrongAgentsBeforeItConnects(t *testing.T) {
 	}
 	if err := worker.Run(t.Context(), worker.Options{}); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		t.Errorf("without agents: %v", err)
+	}
+}
+
+// Permissions in a file may be about tools that are added in Go, so they are held to the tools when the worker starts.
+func TestRun_HoldsTheFilesPermissionsToToolsInGo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agentd.yaml")
+	const file = "agents: [{name: clerk, model: {name: m}, permissions: {require: [pay]}}]\n"
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for tool, want := range map[string]string{
+		"pay": "",
+		"pya": `agent clerk: config: the agent names tools or arguments that do not exist; $.permissions.rules[0].tools[0]: ` +
+			`expected a tool of the agent, got "pay"; there is pya`,
+	} {
+		o, err := worker.FromFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = o.Extend("clerk", func(a *sdk.Agent) {
+			a.Tools = []sdk.Tool{{Definition: sdk.ToolDefinition{Name: tool}, Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+				return nil, nil
+			}}}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Models = scripted
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // what is wrong is said before it connects
+		got := ""
+		if err := worker.Run(ctx, o); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("with the tool %s: %q, want %q", tool, got, want)
+		}
 	}
 }

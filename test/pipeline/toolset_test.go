@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -73,4 +74,63 @@ func TestToolset_ThatIsAwayLosesNothingThatWasDecided(t *testing.T) {
 			sound(t, h.Conn(), natsStore(h.Conn()))
 		})
 	}
+}
+
+// till is a toolset whose tool pay pays, and which has the tool refund unless that was taken from it.
+type till struct {
+	changed chan struct{}
+	gone    atomic.Bool
+	early   atomic.Bool // pay was called while there were no refunds
+}
+
+func (*till) Name() string { return "till" }
+
+func (s *till) Changed() <-chan struct{} { return s.changed }
+
+func (s *till) Tools(context.Context) ([]sdk.Tool, error) {
+	pay := func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+		if s.gone.Load() {
+			s.early.Store(true)
+		}
+		return json.RawMessage(`{"paid":true}`), nil
+	}
+	tools := []sdk.Tool{{Definition: sdk.ToolDefinition{Name: "pay"}, Run: pay}}
+	if !s.gone.Load() {
+		tools = append(tools, sdk.Tool{Definition: sdk.ToolDefinition{Name: "refund"}, Run: pay})
+	}
+	return tools, nil
+}
+
+func (*till) Close() error { return nil }
+
+// What a policy says of a tool that its toolset does not have is not passed over: the agent cannot be loaded, and one that is served
+// waits for the toolset to be put right.
+func TestToolset_WithoutAToolThatThePolicyNamesKeepsItsAgentBack(t *testing.T) {
+	t.Parallel()
+	set, spec := &till{changed: make(chan struct{})}, desk()
+	spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "till_refund")
+	agents := []sdk.Agent{{Spec: spec, Toolsets: []sdk.Toolset{set}}}
+	h := harness.Start(t, harness.Options{
+		Agents: agents,
+		Model: sdktest.Script(
+			sdktest.Ask(sdktest.Tool("till_pay", map[string]int{"n": 1})), sdktest.Ask(sdktest.Tool("till_refund", map[string]int{"n": 1})),
+			sdktest.Say("done"),
+		),
+	})
+	set.gone.Store(true)
+	want := `$.permissions.rules[0].tools[0]: expected a tool of the agent, got "till_refund"; there is calc_add, till_pay`
+	if err := h.Worker().SetAgents(agents); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) || !strings.Contains(err.Error(), want) {
+		t.Fatalf("agents with a policy on what there is not: %v, want %s", err, want)
+	}
+	set.changed <- struct{}{}
+	set.changed <- struct{}{} // the worker has listed its tools before it takes another change
+	r := h.Run("desk", hello())
+	set.gone.Store(false)
+	set.changed <- struct{}{}
+	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionDeny})
+	wantResponse(t, h.Done(r), "done")
+	if set.early.Load() {
+		t.Error("the agent was served under a policy that names a tool which there is not")
+	}
+	sound(t, h.Conn(), natsStore(h.Conn()))
 }

@@ -102,13 +102,16 @@ func (r *checked) fault(faults config.Faults) {
 }
 
 func (r *checked) add(cfg *config.Config) {
+	misnamed, _ := errors.AsType[config.Faults](cfg.CheckTools())
+	r.fault(misnamed)
 	for _, spec := range cfg.Agents {
 		r.Agents = append(r.Agents, spec.Name)
 		agent := sdk.Agent{Spec: spec}
 		for _, server := range cfg.MCP.Agents[spec.Name] {
 			agent.Toolsets = append(agent.Toolsets, unconnected(server))
 		}
-		if err := catalog.Check(agent, approval.Options{Grants: approval.NoGrants{}, Identity: cfg.Identity, Keys: cfg.Keys}); err != nil {
+		err := catalog.Check(agent, approval.Options{Grants: approval.NoGrants{}, Identity: cfg.Identity, Keys: cfg.Keys})
+		if err != nil && misnamed == nil { // else it may say the same, without the place
 			r.Faults = append(r.Faults, configFault{File: r.File, Message: fmt.Sprintf("agent %s: %s", spec.Name, err)})
 		}
 	}

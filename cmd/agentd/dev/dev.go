@@ -48,7 +48,7 @@ func Command(a *cli.App) *cobra.Command {
 }
 
 func dev(ctx context.Context, a *cli.App, f devFlags) error {
-	load := a.WithAgents
+	load := a.ToServe
 	if f.serverOnly {
 		load = a.Settings
 	}
@@ -80,7 +80,7 @@ func devOn(ctx context.Context, a *cli.App, server *embedded.Server, cfg *config
 		progress := a.Progress(a.Out)
 		progress.JSON, progress.Many = a.Output == cli.OutputJSON, true
 		err = devserver.Run(ctx, devserver.Options{
-			Conn: conn, URL: t.url, Load: a.WithAgents, Logger: log, Live: progress.Show, Tell: t,
+			Conn: conn, URL: t.url, Load: a.ToServe, Logger: log, Live: progress.Show, Tell: t,
 			Worker: func(cfg *config.Config) (worker.Options, error) { return workerOptions(a, cfg, t.url) },
 		}, cfg)
 	}

@@ -43,7 +43,7 @@ func Command(a *cli.App) *cobra.Command {
 }
 
 func serve(ctx context.Context, a *cli.App, f serveFlags) error {
-	cfg, err := a.WithAgents()
+	cfg, err := a.ToServe()
 	if err != nil {
 		return err
 	}

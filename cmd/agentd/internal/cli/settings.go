@@ -37,7 +37,16 @@ func (a *App) Settings() (*config.Config, error) {
 	return cfg, cfg.Check()
 }
 
-// WithAgents is settings for commands that serve agents.
+// ToServe is settings for commands that serve the agents as the file has them, without code in Go.
+func (a *App) ToServe() (*config.Config, error) {
+	cfg, err := a.WithAgents()
+	if err != nil {
+		return nil, err
+	}
+	return cfg, cfg.CheckTools()
+}
+
+// WithAgents is settings for commands that are about the agents.
 func (a *App) WithAgents() (*config.Config, error) {
 	cfg, err := a.Settings()
 	if err != nil {

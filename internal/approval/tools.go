@@ -1,0 +1,145 @@
+package approval
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentd/internal/contracts"
+	"agentd/internal/strict"
+	"agentd/internal/toolpattern"
+	"agentd/sdk"
+)
+
+// Tools are the tools of an agent, as far as they are known. A policy that is about tools, or arguments, that there are not protects
+// nothing: that is an error, and not silence.
+type Tools struct {
+	box *contracts.Toolbox
+	// names are what models call them by, also of those that are not in the box.
+	names []string
+	// unread are those of the names whose arguments are not known.
+	unread []string
+	// unknown are the prefixes of names of tools that are not known.
+	unknown []string
+	// services are those of the names that call a service.
+	services []service
+}
+
+// service is the tool of a contract.
+type service struct{ tool, contractType string }
+
+// ToolsOf are the tools in the box and those of the spec's services whose contracts are looked up later. unknown are the prefixes of the
+// names of tools whose toolsets have not listed them.
+func ToolsOf(spec *sdk.AgentSpec, box *contracts.Toolbox, unknown []string) Tools {
+	t := Tools{box: box, unknown: slices.Clone(unknown)}
+	for _, tool := range box.All() {
+		t.names = append(t.names, tool.Name)
+		if tool.Kind == contracts.ToolService {
+			t.services = append(t.services, service{tool.Name, tool.Contract.Type})
+		}
+	}
+	for _, s := range spec.Services {
+		if s.Context != nil || !contracts.IsReference(s) {
+			continue
+		}
+		if name := contracts.ReferredName(s); name != "" {
+			t.names, t.unread = append(t.names, name), append(t.unread, name)
+			t.services = append(t.services, service{name, s.Contract.Type})
+		} else {
+			t.unknown = append(t.unknown, "") // it may have any
+		}
+	}
+	return t
+}
+
+// Faults lists what is wrong, each with its path in the spec: patterns of permissions and of rules that match no tool, names to
+// stop on that are not one, and conditions of permissions on arguments that no tool takes. What may be about a tool that is not
+// known is passed over.
+func (t Tools) Faults(spec *sdk.AgentSpec) []sdk.Fault {
+	var faults []sdk.Fault
+	check := func(at string, patterns []string) {
+		for i, pattern := range patterns {
+			if toolpattern.Check(pattern) == nil && !t.mayMatch(pattern) {
+				faults = append(faults, t.fault(fmt.Sprintf("%s[%d]", at, i), pattern))
+			}
+		}
+	}
+	if spec.Permissions != nil {
+		for i := range spec.Permissions.Rules {
+			rule, at := &spec.Permissions.Rules[i], fmt.Sprintf("$.permissions.rules[%d]", i)
+			check(at+".tools", rule.Tools)
+			faults = append(faults, t.condition(at+".when", rule)...)
+		}
+	}
+	for i := range spec.Rules {
+		check(fmt.Sprintf("$.rules[%d].only", i), spec.Rules[i].Only)
+		check(fmt.Sprintf("$.rules[%d].hide", i), spec.Rules[i].Hide)
+	}
+	for i, name := range spec.StopOn {
+		if !slices.Contains(t.names, name) && !t.mayBeUnknown(name) {
+			faults = append(faults, t.fault(fmt.Sprintf("$.stop_on[%d]", i), name))
+		}
+	}
+	return faults
+}
+
+// mayMatch reports whether a pattern matches a tool, or may match one that is not known. "*" means whatever tools there are, also
+// where there are none.
+func (t Tools) mayMatch(pattern string) bool {
+	matches := func(name string) bool { return toolpattern.Match([]string{pattern}, name) }
+	return pattern == "*" || slices.ContainsFunc(t.names, matches) || t.mayBeUnknown(pattern)
+}
+
+// mayBeUnknown reports whether a pattern may match a tool that is not known: whether what stands before its first wildcard fits
+// the beginning of such names.
+func (t Tools) mayBeUnknown(pattern string) bool {
+	literal, wild := pattern, strings.IndexAny(pattern, `*?[\`)
+	if wild >= 0 {
+		literal = pattern[:wild]
+	}
+	return slices.ContainsFunc(t.unknown, func(prefix string) bool {
+		return strings.HasPrefix(literal, prefix) || wild >= 0 && strings.HasPrefix(prefix, literal)
+	})
+}
+
+func (t Tools) fault(at, pattern string) sdk.Fault {
+	f := sdk.Fault{Path: at, Expected: "a tool of the agent", Got: fmt.Sprintf("%q", pattern)}
+	if name := t.ofType(pattern); name != "" {
+		f.Got += fmt.Sprintf(", which is the type of a contract; did you mean %q?", name)
+	} else {
+		f.Got += strict.Suggest(pattern, t.names)
+	}
+	return f
+}
+
+// ofType is the tool of a contract whose type the pattern matches; empty where there is none.
+func (t Tools) ofType(pattern string) string {
+	for _, s := range t.services {
+		if toolpattern.Match([]string{pattern}, s.contractType) {
+			return s.tool
+		}
+	}
+	return ""
+}
+
+// condition holds the condition of a rule to the arguments of the tools that it is about.
+func (t Tools) condition(at string, rule *sdk.PermissionRule) []sdk.Fault {
+	tools := rule.Tools
+	if len(tools) == 0 {
+		tools = []string{"*"}
+	}
+	named := func(name string) bool { return toolpattern.Match(tools, name) }
+	if rule.When == "" || slices.ContainsFunc(tools, t.mayBeUnknown) || slices.ContainsFunc(t.unread, named) {
+		return nil
+	}
+	var about []Arguments
+	for _, tool := range t.box.All() {
+		if named(tool.Name) {
+			about = append(about, Arguments{Tool: tool.Name, Schema: tool.Arguments()})
+		}
+	}
+	if err := CheckArguments(rule.When, about); err != nil {
+		return []sdk.Fault{{Path: at, Expected: "a condition on what the tools take", Got: sdk.AsError(err).Message}}
+	}
+	return nil
+}
