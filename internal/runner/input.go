@@ -142,7 +142,7 @@ func (a *activation) prepare(
 		return built, nil, fails, err
 	}
 	hooks, err = a.runStart(ctx, in, built)
-	if errors.Is(err, errHook) || errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+	if errors.Is(err, errHook) {
 		failed(sdk.CodeInternal, "a hook of the agent failed", "hook", err)
 		return built, nil, fails, nil
 	}

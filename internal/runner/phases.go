@@ -37,10 +37,10 @@ func (s *hookEffects) keep(hook string, e sdk.StateEffects) error {
 	}
 	data, err := wire.Canonicalize(e.State)
 	if err != nil {
-		return fmt.Errorf("the state of hook %s is no JSON: %w", hook, err)
+		return fmt.Errorf("%w: the state of %s is not JSON: %w", errHook, hook, err)
 	}
 	if len(data) > sdk.MaxHookState {
-		return sdk.Errorf(sdk.CodeTooLarge, "hook %s keeps %d bytes, more than %d", hook, len(data), sdk.MaxHookState)
+		return fmt.Errorf("%w: %s keeps %d bytes, more than %d", errHook, hook, len(data), sdk.MaxHookState)
 	}
 	s.states = append(s.states, core.HookState{Hook: hook, Data: data})
 	return nil
@@ -218,7 +218,7 @@ func (a *activation) afterInference(ctx context.Context, s *hookEffects, reply s
 
 // hookFailed ends the run because of a hook; other errors are returned.
 func (a *activation) hookFailed(err error) (core.Event, error) {
-	if !errors.Is(err, errHook) && !errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+	if !errors.Is(err, errHook) {
 		return nil, err
 	}
 	a.Logger.Error("hook failed", "run", a.state.Run, "error", err)
