@@ -13,6 +13,7 @@ const (
 	step    = "internal/core.transition."
 	core    = "internal/core."
 	outbox  = "internal/outbox."
+	told    = "internal/milestone.teller."
 	runs    = "internal/runner."
 	handler = "internal/handler.Handler."
 )
@@ -174,6 +175,59 @@ var mutants = []mutant{
 		around(step+"begin", "if tool.Kind == CallService {\nt.send(c, tool)\n}"),
 		rows{"T14", "T51"},
 	},
+
+	{"nothing is told live that the journal has", around(act+"announce", ""), rows{"F16", "F17", "F18", "F25", "F27", "F28", "F39", "T28"}},
+	{"calls are told without their arguments", value(told+"message", "Args c", "nil"), rows{"F16"}},
+	{"results are told without what was returned", around(told+"result", `
+		bare := *r
+		bare.Data = json.RawMessage("{}")
+		original(&bare)`), rows{"F17", "F18"}},
+	{"failures are told as successes", around(told+"result", `
+		good := *r
+		good.Error = false
+		original(&good)`), rows{"F18"}},
+	{"a reply that cannot be read is not told", condition(told+"said", "Misread", "false"), rows{"F25"}},
+	{"tools go on that work for a run which was cancelled", statement(runs+"Runner.Wake", "interrupt errWoken", ""), rows{"F27"}},
+	{"a request that the provider refuses is made again", condition(act+"modelFailed", "ofRequest", "false"), rows{"F28"}},
+	{"decisions are not told", condition(told+"asked", "DecisionViewed", "false"), rows{"T28", "F39"}},
+	{"a decision on a request that is closed counts again", condition(step+"answered", "Closed", "false"), rows{"T26", "T28"}},
+	{"that nobody decided is not told", statement(step+"undecided", "Decisions", ""), rows{"F39"}},
+	{"refused decisions are not recorded", statement(step+"rejected", "Decisions", ""), rows{"L70"}},
+	{"results of calls that nobody asked for are not logged", condition("internal/audit.Log.executed", "Tools result", "false"), rows{"L70"}},
+	{
+		"what RunStart keeps is thrown away",
+		around(act+"runStart", "_, err := original(ctx, in, built)\nreturn nil, err"),
+		rows{"T2"},
+	},
+	{
+		"RunStart is called twice",
+		around(act+"runStart", "if _, err := original(ctx, in, built); err != nil {\nreturn nil, err\n}\nreturn original(ctx, in, built)"),
+		rows{"T2"},
+	},
+	{"hooks are not told that a run rests", call(step+"suspend", "tellEnd", ""), rows{"T6"}},
+	{"a run does not rest while all that is open waits", condition(step+"settle", "openAny openInline", "false"), rows{"T6", "T26"}},
+	{"a failure is a success", statement(step+"close", "CallFailed", ""), rows{"T34"}},
+	{"services do not fail", value(step+"answered", "Error ev", "false"), rows{"T34"}},
+	{"AfterToolExecute is not called for calls that were blocked", around(act+"afterTool", `
+		if o.Outcome == sdk.OutcomeBlocked {
+			return nil, nil
+		}
+		return original(ctx, s, o)`), rows{"T35"}},
+	{"AfterToolExecute is not called for calls that wait", condition(act+"suspended", "Waits", "false"), rows{"T35"}},
+	{"a hook that failed is called again", condition(runs+"hooked", "err nil ctx", "false"), rows{"T37"}},
+	{"hooks keep as much as they like", condition(runs+"hookEffects.keep", "MaxHookState", "false"), rows{"T37"}},
+	{"a call's status changes as none may", condition(core+"allowed", "From To", "true"), rows{"T46"}},
+	{"a change of status that may not be is passed over", statement(step+"checkMoves", "illegal", "return nil"), rows{"T46"}},
+	{"a run that stops makes no more calls", around(core+"Next", `
+		if head.Status == StatusRunning && head.stopping() {
+			return BuildOutput{}
+		}
+		return original(spec, head, now)`), rows{"T53"}},
+	{"a limit ends the run before its calls are made", around(core+"Next", `
+		if ending, stop := stopped(spec, head); stop && head.Status == StatusRunning {
+			return End{ending}
+		}
+		return original(spec, head, now)`), rows{"T53"}},
 
 	// Runs that are handed back, and calls that nobody waits for.
 	{"an activation that fails counts as one that died", condition(act+"release", "permanent", "true"), simulator},

@@ -25,6 +25,8 @@ func checkpoints(entries []core.Entry) []core.Checkpoint {
 	return all
 }
 
+func checkpointsOf(names ...core.Checkpoint) []core.Checkpoint { return names }
+
 // checkpointsInOrder is rows T3, T11, T13 and T20: the user's message, every accepted reply, every round of tools as a whole,
 // and the end of the run are durable under their names.
 func checkpointsInOrder(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
@@ -28,7 +27,7 @@ func failing(name string) sdk.Tool {
 	})
 }
 
-// stopConditions is rows T43, T52, T53, T56, F24 and F36: each condition ends the run with its own reason, when the calls of the
+// stopConditions is rows T43, T52, T56, F24 and F36: each condition ends the run with its own reason, when the calls of the
 // round have results, and what it counts survives a restart.
 func stopConditions(t *testing.T) {
 	note := func(args ...int) sdk.ModelReply {
@@ -162,7 +161,7 @@ func breakingTools(t *testing.T) {
 	equalJSON(t, "result", []byte(told[3].Text), `{"answer": 2}`)
 }
 
-// noToolCall is rows F25, F26, F29 and F34: a reply without a call is announced and answered with a reminder that is not kept.
+// noToolCall is rows F26, F29 and F34: a reply without a call is answered with a reminder that is not kept.
 func noToolCall(t *testing.T) {
 	reminded := func(policy sdk.NoToolCallPolicy, replies ...sdk.ModelReply) (*harness.Harness, harness.Run, *sdktest.Model) {
 		a := desk()
@@ -180,15 +179,6 @@ func noToolCall(t *testing.T) {
 	for _, m := range h.Messages(r) {
 		equal(t, "the reminder is kept", strings.Contains(m.PlainText(), "Use a tool."), false)
 	}
-	announced := 0
-	for _, e := range h.Journal(r) {
-		for _, m := range milestone.Of(&e) {
-			if m.Type == wire.MilestoneReminded {
-				announced++
-			}
-		}
-	}
-	equal(t, "announced", announced, 1)
 
 	h, r, _ = reminded(sdk.NoToolCallRemind, sdktest.Say("Hm."), sdktest.Say("Hm."))
 	equal(t, "reason", reason(h, r), "stalled:no_tool_call")
@@ -295,30 +285,6 @@ func said(messages []sdk.Message, text string) int {
 	return len(slices.DeleteFunc(slices.Clone(messages), func(m sdk.Message) bool {
 		return m.Role != sdk.RoleUser || m.PlainText() != text
 	}))
-}
-
-// callEvents is rows F16, F17, F18, F27 and F28: calls and results are announced as they are, and a run that ends is announced
-// with its reason, also when it was cancelled or failed.
-func callEvents(t *testing.T) {
-	a := desk(service("shop.find"))
-	a.Tools = []sdk.Tool{echo("note"), failing("broken")}
-	h := start(t, sdktest.Script(sdktest.Ask(sdktest.Tool("note", n(1)), sdktest.Tool("broken", n(2))), find(3)), a)
-	r := h.Run("desk", message("hello"))
-	h.Suspended(r, 1)
-	h.Cancel(r, "enough")
-	h.Done(r)
-	var types []string
-	for _, e := range h.Journal(r) {
-		for _, m := range milestone.Of(&e) {
-			if m.Type != wire.MilestoneUsage && m.Type != wire.MilestoneCheckpoint {
-				types = append(types, m.Type)
-			}
-		}
-	}
-	equal(t, "events", types, []string{
-		wire.MilestoneStarted, wire.MilestoneCall, wire.MilestoneCall, wire.MilestoneResult, wire.MilestoneResult,
-		wire.MilestoneCall, wire.MilestoneSuspended, wire.MilestoneResult, wire.MilestoneFinished,
-	})
 }
 
 func TestHooks_AreCalledInTheirOrder(t *testing.T) { hookOrder(t) }

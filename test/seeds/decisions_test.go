@@ -159,16 +159,3 @@ func cancelAction(t *testing.T) {
 	equal(t, "reason", strings.Contains(denied.ErrorMessage, "not today"), true)
 	h.NoCall("shop.find")
 }
-
-// resuspension is row T26: a call that is made again and is asked for again waits for a request of its own.
-func resuspension(t *testing.T) {
-	h := start(t, sdktest.Script(find(1), find(1), sdktest.Say("done")), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
-	r := h.Run("desk", message("hello"))
-	first := request(t, h)
-	decide(first, sdk.PermissionDecision{Decision: sdk.DecisionAsk, Reason: "What for?"})
-	second := request(t, h)
-	equal(t, "another request", first.Event.ID != second.Event.ID, true)
-	decide(second, allow)
-	h.Call("shop.find").Answer("shop.find.done", value("it"))
-	succeeds(t, h, r, `{"response": "done"}`)
-}

@@ -2,10 +2,8 @@ package seeds_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 
-	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
@@ -31,7 +29,7 @@ func reason(h *harness.Harness, r harness.Run) string {
 	return text
 }
 
-// resumeGate is rows T4, T5, T6, T7, T15, T16, T17, T27, T29 and T30: whatever comes is absorbed before anything else happens; a
+// resumeGate is rows T4, T5, T7, T15, T16, T17, T27, T29 and T30: whatever comes is absorbed before anything else happens; a
 // decision that counts is one entry and is gone when its call is made; one that does not match makes none; and a run of which
 // something still waits goes on waiting.
 func resumeGate(t *testing.T) {
@@ -84,7 +82,7 @@ func decisionsMeanwhile(t *testing.T) {
 	h.NoCall(sdk.TypePermissionRequest)
 }
 
-// loopTransitions is rows T10, T12, T18, T34, T36 and T37: no calls end the run; any result goes back to the model, also that
+// loopTransitions is rows T10, T12, T18 and T36: no calls end the run; any result goes back to the model, also that
 // of a tool that failed; what fails outside of tools ends the run.
 func loopTransitions(t *testing.T) {
 	a := desk(service("shop.find"))
@@ -167,24 +165,6 @@ func withoutPersistence(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
-}
-
-// snapshots is row T28: every change of a run that a decision makes is announced, and nothing else.
-func snapshots(t *testing.T) {
-	h := start(t, sdktest.Script(find(1), sdktest.Say("done")), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
-	r := h.Run("desk", message("hello"))
-	decide(request(t, h), allow)
-	h.Call("shop.find").Answer("shop.find.done", value("it"))
-	succeeds(t, h, r, `{"response": "done"}`)
-	announced := 0
-	for _, e := range h.Journal(r) {
-		decided := slices.ContainsFunc(milestone.Of(&e), func(m wire.Live) bool { return m.Type == wire.MilestoneDecided })
-		if decided != (len(e.Decisions) > 0) {
-			t.Errorf("entry %d has %d decisions, announced: %t", e.Rev, len(e.Decisions), decided)
-		}
-		announced += len(e.Decisions)
-	}
-	equal(t, "announced", announced, 1)
 }
 
 // repaired is row T59: a run that ends early has a result for every call, so its conversation can be read by any model.

@@ -14,41 +14,77 @@ import (
 	"agentd/sdk/sdktest"
 )
 
+// listener hears what is told live of a run of desk.
+type listener struct {
+	mu     sync.Mutex
+	events []wire.Live
+	stop   func() error
+}
+
+// listen hears what is told of the run from now on.
+func listen(t *testing.T, h *harness.Harness, subject string) *listener {
+	t.Helper()
+	l := &listener{}
+	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", wire.NewRunKey(subject)), func(e wire.Live) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.events = append(l.events, e)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.stop = sync.OnceValue(stop)
+	t.Cleanup(func() {
+		if err := l.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func (l *listener) all() []wire.Live {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
+}
+
+// kept are the types of the events that the journal has, in the order in which they were heard.
+func (l *listener) kept() []string {
+	var types []string
+	for _, e := range l.all() {
+		if !e.Ephemeral {
+			types = append(types, e.Type)
+		}
+	}
+	return types
+}
+
+// heard are the events of those types, each with its data.
+func (l *listener) heard(types ...string) []string { return told(l.all(), types...) }
+
+// await waits until so many events of the type were heard.
+func (l *listener) await(t *testing.T, kind string, count int) {
+	t.Helper()
+	await(t, kind+" is announced", func() bool { return len(l.heard(kind)) >= count })
+}
+
 // watchedRun is the run of desk, with all that was told of it live, when its end was told. Serve, unless nil, is called when
 // its suspension was told: answers before that may be told first.
 func watchedRun(t *testing.T, h *harness.Harness, serve func()) (harness.Run, []wire.Live) {
 	t.Helper()
 	init := h.Init("desk", message("hello"))
-	var mu sync.Mutex
-	var events []wire.Live
-	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", wire.NewRunKey(init.Subject)), func(l wire.Live) {
-		mu.Lock()
-		defer mu.Unlock()
-		events = append(events, l)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	announced := func(kind string) {
-		await(t, kind+" is announced", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.ContainsFunc(events, func(l wire.Live) bool { return l.Type == kind })
-		})
-	}
+	l := listen(t, h, init.Subject)
 	r := h.Send("desk", init)
 	if serve != nil {
-		announced(wire.MilestoneSuspended)
+		l.await(t, "run.suspended", 1)
 		serve()
 	}
 	h.Done(r)
-	announced(wire.MilestoneFinished)
-	if err := stop(); err != nil {
+	l.await(t, "run.finished", 1)
+	if err := l.stop(); err != nil {
 		t.Fatal(err)
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	return r, events
+	return r, l.all()
 }
 
 // told are the events of those types, each with its data.

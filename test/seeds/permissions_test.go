@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/milestone"
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
@@ -277,7 +276,7 @@ func approvalCache(t *testing.T) {
 	succeeds(t, h, third, `{"response": "done"}`)
 }
 
-// gateOutcomes is rows T31, T32, T33 and T46: a blocked, a suspended and an impossible call in one round.
+// gateOutcomes is rows T31, T32 and T33: a blocked, a suspended and an impossible call in one round.
 func gateOutcomes(t *testing.T) {
 	a := desk(service("shop.find"), service("shop.buy"))
 	a.Spec.Permissions = &sdk.PermissionPolicy{Rules: []sdk.PermissionRule{
@@ -354,25 +353,6 @@ func permissionRules(t *testing.T) {
 	for _, i := range []int{1, 3} {
 		equal(t, "code", problem(t, told[i]).Code, sdk.CodePermissionDenied)
 	}
-}
-
-// approvalEvents is rows F39 and L70: what is asked, decided, refused and expired is told live and stays in the journal.
-func approvalEvents(t *testing.T) {
-	m := asks(sdk.PermissionHold, "shop_find")
-	m.terms.Stages = []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: 50}}
-	h := start(t, sdktest.Script(find(1), sdktest.Say("done")), gated(m, service("shop.find")))
-	r := h.Run("desk", message("hello"))
-	equalJSON(t, "preview", mustJSON(t, request(t, h).Data()["args"]), `{"n": 1}`)
-	succeeds(t, h, r, `{"response": "done"}`) // nobody decides
-	var types []string
-	for _, e := range h.Journal(r) {
-		for _, live := range milestone.Of(&e) {
-			if strings.HasPrefix(live.Type, "permission.") {
-				types = append(types, live.Type)
-			}
-		}
-	}
-	equal(t, "events", types, []string{wire.MilestoneRequested, wire.MilestoneDecided})
 }
 
 func mustJSON(t *testing.T, v any) []byte {
