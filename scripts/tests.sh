@@ -57,5 +57,5 @@ find_race() {
   race=-race
   if command -v "$(go env CC)" >/dev/null || install gcc libc6-dev; then return; fi
   race=
-  printf 'required\trace detector\tthere is no C compiler: apt-get install gcc libc6-dev\n' >>"$AGENTD_TEST_NOT_RUN"
+  printf 'required\trace detector\ta C compiler is missing: apt-get install gcc libc6-dev\n' >>"$AGENTD_TEST_NOT_RUN"
 }

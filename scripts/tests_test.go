@@ -17,7 +17,7 @@ if [ "$1" = env ]; then echo gcc; exit; fi
 if [ "$1" = list ]; then printf 'agentd/internal/core\nagentd/test/sim\nagentd/one\n'; exit; fi
 echo "go $*"
 if ! command -v redis-server >/dev/null && [ -z "$AGENTD_TEST_REDIS_IMAGE" ]; then
-  printf 'required\tredisstore\tthere is no redis-server\nrequired\tredisstore\tthere is no redis-server\n' >>"$AGENTD_TEST_NOT_RUN"
+  printf 'required\tredisstore\tredis-server is missing\nrequired\tredisstore\tredis-server is missing\n' >>"$AGENTD_TEST_NOT_RUN"
 fi
 printf 'optional\tinterop\tnode is not installed\n' >>"$AGENTD_TEST_NOT_RUN"
 case "$*" in *"$FAILS"*) exit 1 ;; esac`
@@ -85,8 +85,8 @@ const (
 	works   = "exit 0"
 	refuses = "exit 1"
 	root    = "echo 0"
-	noRedis = "required  redisstore (12): there is no redis-server"
-	noRace  = "required  race detector (1): there is no C compiler: apt-get install gcc libc6-dev"
+	noRedis = "required  redisstore (12): redis-server is missing"
+	noRace  = "required  race detector (1): a C compiler is missing: apt-get install gcc libc6-dev"
 )
 
 func TestMake_Test_FindsWhatItNeeds(t *testing.T) {

@@ -253,7 +253,7 @@ type Hooks struct {
 	// the run.
 	Context func(ctx context.Context, in ContextInput) (Context, error)
 	// Planning and Retrieval add sections to the current turn: what is planned, and what was looked up for it (seed 002).
-	// They are asked before each model call; an empty text is no section, and an error ends the run.
+	// They are asked before each model call; an empty text makes no section, and an error ends the run.
 	Planning  func(ctx context.Context, in TurnInput) (string, error)
 	Retrieval func(ctx context.Context, in TurnInput) (string, error)
 	// Output turns a reply into data of the agent's contract; nil parses JSON, or wraps text as {"response": text}. The

@@ -227,7 +227,7 @@ const (
 	DecisionDeny  Decision = "deny"
 	// DecisionAsk asks back: the model is told the question, and the call is not made.
 	DecisionAsk Decision = "ask"
-	// DecisionViewed is no decision: it stands in records where somebody was shown the request.
+	// DecisionViewed is not a decision: it stands in records where somebody was shown the request.
 	DecisionViewed Decision = "viewed"
 )
 

@@ -61,7 +61,7 @@ func (s *system) asks(run string) (request, question string) {
 		out, _ := s.expect(cli.ExitOK, "approvals", "list", "-o", "json")
 		var items []requests.Item
 		if err := json.Unmarshal([]byte(out), &items); err != nil {
-			s.t.Fatalf("%s is no list: %v", out, err)
+			s.t.Fatalf("%s is not a list: %v", out, err)
 		}
 		for _, i := range items {
 			switch {
@@ -102,11 +102,11 @@ func TestApprovals_AreListedShownAndDecided(t *testing.T) {
 	_, problem := s.expect(cli.ExitFailure, "approvals", "approve", request, "--scope", "principal+agent+tool")
 	contains(t, problem, "was not offered; offered: call, run+tool, run+tool+pattern")
 	_, problem = s.expect(cli.ExitUsage, "approvals", "approve", request, "--pattern", "args.amount <")
-	contains(t, problem, "is no CEL expression")
+	contains(t, problem, "is not a CEL expression")
 	_, problem = s.expect(cli.ExitFailure, "approvals", "edit", request, "--args", `{"amount": -1, "to": "ACME"}`)
 	contains(t, problem, "$.amount: expected at least 0, got number -1")
 	_, problem = s.expect(cli.ExitUsage, "approvals", "edit", request)
-	contains(t, problem, "there is no terminal for an editor")
+	contains(t, problem, "an editor needs a terminal")
 	_, problem = s.expect(cli.ExitFailure, "approvals", "edit", request, "--args", `{"to": "ACME \u202e.dtL\u001b[2J", "amount": 120}`)
 	contains(t, problem, "nothing is different")
 	out, problem = s.expect(cli.ExitOK, "approvals", "edit", request, "--args", `{"amount": 40, "to": "ACME"}`, "--reason", "half")
@@ -159,7 +159,7 @@ func TestApprovals_EscalationIsShownAndLogged(t *testing.T) {
 	for deadline := time.Now().Add(wait); len(items) == 0 && time.Now().Before(deadline); {
 		out, _ := s.expect(cli.ExitOK, "approvals", "list", "--domain", "the.boss", "-o", "json")
 		if err := json.Unmarshal([]byte(out), &items); err != nil {
-			t.Fatalf("%s is no list: %v", out, err)
+			t.Fatalf("%s is not a list: %v", out, err)
 		}
 	}
 	if len(items) != 1 {

@@ -39,7 +39,7 @@ func TestAudit_SaysWhatItCheckedAndWhatIsWrong(t *testing.T) {
 	_, problem = s.expect(cli.ExitUsage, "audit", "verify", "--since", "soon")
 	contains(t, problem, "soon")
 	_, problem = s.expect(cli.ExitFailure, "audit", "verify", "three")
-	contains(t, problem, `there is no run "three"`)
+	contains(t, problem, `run "three" does not exist`)
 
 	// Something overwrites the journal, and a terminal event.
 	nc, subjects := s.stranger(), wire.DefaultSubjects()

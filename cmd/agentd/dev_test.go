@@ -18,7 +18,7 @@ func TestDev_RunsTheExampleToItsAnswer(t *testing.T) {
 	out, progress := s.expect(cli.ExitOK, "run", "travel.desk", "--message", "Two nights in Lisbon", "--subject", "trip 1", "--answer", "Yes, book both")
 	var got, want map[string]any
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatalf("the result is no JSON: %v\n%s", err, out)
+		t.Fatalf("the result is not JSON: %v\n%s", err, out)
 	}
 	want = map[string]any{
 		"summary":   "You fly to Lisbon with TAP on 4 December at 09:40 and stay two nights at the Casa do Rio.",
@@ -63,7 +63,7 @@ func TestRun_TellsWhatIsWrong(t *testing.T) {
 	contains(t, problem, "exists and is waiting", "runs follow 'trip *.> ü'")
 	for _, verb := range []string{"show", "follow", "cancel"} {
 		_, problem = s.expect(cli.ExitFailure, "runs", verb, "no such run")
-		contains(t, problem, `there is no run "no such run"`)
+		contains(t, problem, `run "no such run" does not exist`)
 	}
 }
 

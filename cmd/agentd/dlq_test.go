@@ -104,7 +104,7 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	contains(t, more, "go on with: --after 2")
 
 	out, _ = s.expect(cli.ExitOK, "dlq", "show", "1")
-	contains(t, out, "invalid_event", "message 1 of AGENTD_START", "no event", "{not json", "must send it anew", "cannot be redriven")
+	contains(t, out, "invalid_event", "message 1 of AGENTD_START", "not an event", "{not json", "must send it anew", "cannot be redriven")
 	out, _ = s.expect(cli.ExitOK, "dlq", "show", "2")
 	contains(t, out, `"password": "[redacted]"`)
 	out, _ = s.expect(cli.ExitOK, "dlq", "show", "2", "--secrets")
@@ -115,7 +115,7 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	contains(t, out, `"reason": "contract_violation"`, `"run_status": "waiting"`, `"advice"`)
 
 	out, problem := s.expect(cli.ExitFailure, "dlq", "redrive", "1", "2", "3")
-	contains(t, problem, "1  refused: it still is no event", "2  refused: there is no run")
+	contains(t, problem, "1  refused: it still is not an event", "2  refused: run")
 	contains(t, out, "3  redriven on "+subject)
 	again := s.letters(3)
 	if got := again[2]; got.Redrives != 1 || got.Subject != subject || got.Sequence == list[2].Sequence {
@@ -133,7 +133,7 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	out, _ = s.expect(cli.ExitOK, "dlq", "drop", "1", "--yes")
 	contains(t, out, "1  dropped")
 	_, problem = s.expect(cli.ExitFailure, "dlq", "show", "1")
-	contains(t, problem, "there is no dead letter 1")
+	contains(t, problem, "dead letter 1 does not exist")
 	out, _ = s.expect(cli.ExitOK, "dlq", "drop", "--agent", "chat", "--yes", "-o", "json")
 	contains(t, out, `"done": "dropped"`)
 	s.letters(0)

@@ -141,7 +141,7 @@ func TestNATSConfig_WhatTheServerDeliversIsNoDecision(t *testing.T) {
 	<-paid
 	g.ended("shop", "one")
 	found, _ := g.expect(cli.ExitFailure, "audit", "verify", "one", "--nats", g.url("operator"))
-	contains(t, found, "what is on agentd.out.local.bank_pay.", "is no event", "result    2 violations")
+	contains(t, found, "what is on agentd.out.local.bank_pay.", "is not an event", "result    2 violations")
 	contains(t, g.as("operator", "runs", "show", "one"), "completed")
 }
 

@@ -37,7 +37,7 @@ func TestServe_RefusesARedisThatLosesRuns(t *testing.T) {
 	_, problem := s.expect(cli.ExitUsage, "serve", "--redis", url)
 	contains(t, problem, "Redis cannot keep runs", "appendonly")
 	found, _ := s.expect(cli.ExitFindings, "doctor", "--redis", url)
-	contains(t, found, "appendonly is no", "→ set appendonly yes")
+	contains(t, found, "appendonly is off", "→ set appendonly yes")
 }
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(nats:.*?)```")

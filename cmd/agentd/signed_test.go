@@ -111,7 +111,7 @@ func TestApprovals_SignedDecisions(t *testing.T) {
 		return strings.Count(g.as("operator", "approvals", "log", "one", "-o", "json"), unsigned) == 3
 	})
 	_, problem := g.expect(cli.ExitFailure, "approvals", "approve", one.Short, "--nats", g.url("jane"))
-	contains(t, problem, "wants a signed decision, and there is no key to sign with")
+	contains(t, problem, "wants a signed decision: name the key to sign with")
 	_, problem = g.expect(cli.ExitFailure, "approvals", "approve", one.Short, "--key", strangers, "--nats", g.url("jane"))
 	contains(t, problem, "is not signed with a key of the domain", "still open")
 	select {
@@ -172,7 +172,7 @@ func (g *guarded) letter(event string) (detail string) {
 		return err != nil || ev.ID != event
 	})
 	if err != nil {
-		g.t.Fatalf("%s is no dead letter: %v", event, err)
+		g.t.Fatalf("%s is not a dead letter: %v", event, err)
 	}
 	return detail
 }

@@ -130,7 +130,7 @@ func (b *bookings) book(_ context.Context, call service.Call, o order) (booking,
 	}
 	price, ok := o.price()
 	if !ok {
-		return booking{}, sdk.Errorf(sdk.CodeTool, "there is no flight %q or no hotel %q; search again", o.Flight, o.Hotel)
+		return booking{}, sdk.Errorf(sdk.CodeTool, "flight %q or hotel %q does not exist; search again", o.Flight, o.Hotel)
 	}
 	done := booking{Reference: "TRIP-" + o.Flight + "-" + o.Hotel, Total: price}
 	b.made[call.IdempotencyKey] = done

@@ -157,7 +157,7 @@ func (r rights) programs() ([]User, error) {
 		}
 	}
 	if faults != nil {
-		return nil, &sdk.Error{Code: sdk.CodeConfig, Message: "there are no such services", Faults: faults}
+		return nil, &sdk.Error{Code: sdk.CodeConfig, Message: "these services do not exist", Faults: faults}
 	}
 	for _, s := range r.Broker.Services {
 		one := r.service(s)

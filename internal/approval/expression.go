@@ -46,7 +46,7 @@ func compileExpression(env func() (*cel.Env, error), text string) (cel.Program, 
 	ast, issues := e.Compile(text)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
-		return nil, sdk.Errorf(sdk.CodeConfig, "%q is no CEL expression: column %d: %s", text, first.Location.Column()+1, first.Message)
+		return nil, sdk.Errorf(sdk.CodeConfig, "%q is not a CEL expression: column %d: %s", text, first.Location.Column()+1, first.Message)
 	}
 	if kind := ast.OutputType(); kind != cel.BoolType && kind != cel.DynType {
 		return nil, sdk.Errorf(sdk.CodeConfig, "%q yields %s, want true or false", text, kind)

@@ -265,7 +265,7 @@ func (p *Policy) Request(_ context.Context, _ sdk.PermissionCheck, r sdk.Permiss
 // Record implements sdk.PermissionManager.
 func (p *Policy) Record(ctx context.Context, g sdk.GrantRecord) error {
 	if p.grants == nil {
-		return sdk.Errorf(sdk.CodeConfig, "there is no store for the grant of request %s", g.ID)
+		return sdk.Errorf(sdk.CodeConfig, "no store for the grant of request %s", g.ID)
 	}
 	return p.grants.Record(ctx, g)
 }

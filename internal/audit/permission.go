@@ -152,7 +152,7 @@ func (c *Checker) decides(r *run, last, e *core.Entry, d *core.Decision) {
 			return
 		}
 		if err := json.Unmarshal(in.Event.Data, &made.PermissionDecision); err != nil {
-			c.violate("I13", r.key, "request %s was decided by what is no decision: %v", d.Request, err)
+			c.violate("I13", r.key, "request %s was decided by something that is not a decision: %v", d.Request, err)
 		}
 		made.Scope = cmp.Or(made.Scope, sdk.ScopeCall)
 		if in.Received >= q.due {

@@ -140,7 +140,7 @@ func (v *trailVerifier) next(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&l); err != nil {
-		return v.broken("it is no line of a trail")
+		return v.broken("it is not a line of a trail")
 	}
 	// Only the very bytes that would be written are accepted: JSON has many spellings.
 	again, err := json.Marshal(l)

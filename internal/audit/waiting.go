@@ -59,7 +59,7 @@ func (c *Checker) abandoned(r *run, last, e *core.Entry, result *core.Result) {
 	}
 }
 
-// awaited checks that a dead letter is no answer that a run waits for.
+// awaited checks that a dead letter is not an answer that a run waits for.
 func (c *Checker) awaited(in *input, reason sdk.Code) {
 	r := c.runs[in.run]
 	if reason != sdk.CodeUnknownRun || r == nil || !in.known || in.address.Kind != wire.KindIn {

@@ -120,7 +120,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	return c, nil
 }
 
-// reportWaiting is how often somebody is told that there still is no server.
+// reportWaiting is how often somebody is told that the server is still missing.
 const reportWaiting = 10 * time.Second
 
 // ready waits until the connection stands, then checks the version.
@@ -176,7 +176,7 @@ func (c *Conn) Close() error {
 	switch {
 	case err == nil:
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionReconnecting):
-		// There is no server to drain to. Nothing is lost: publishing returns only when the broker has confirmed.
+		// No server to drain to. Nothing is lost: publishing returns only when the broker has confirmed.
 		c.nc.Close()
 	default:
 		c.nc.Close()

@@ -467,7 +467,7 @@ func TestConsume_GoesOnAfterARestartOfTheServer(t *testing.T) {
 	settled(t, c, serviceRef)
 }
 
-// A message that nothing can be read of, made by a publisher that is no agentd, reaches the handler like any other.
+// A message that nothing can be read of, made by a publisher that is not agentd, reaches the handler like any other.
 func TestConsume_DeliversWhatIsNoEvent(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)

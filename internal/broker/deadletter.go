@@ -134,11 +134,11 @@ func (c *Conn) letterOf(m Stored) (l Letter, ok bool) {
 		Subject: m.Header(headerSubject), Headers: messageHeaders(m.Headers), Data: m.Data,
 		Omitted: m.Header(headerOmitted) != "", own: m.Subject,
 	}
-	l.Redrives, _ = strconv.Atoi(m.Header(headerRedrives)) // anybody may have written it: what is no number counts nothing
+	l.Redrives, _ = strconv.Atoi(m.Header(headerRedrives)) // anybody may have written it: what is not a number counts nothing
 	tokens := strings.Split(strings.TrimPrefix(m.Subject, c.subjects.Root()+"."), ".")
 	if len(tokens) == 4 {
 		l.Stream = strings.ToUpper(tokens[2])
-		l.Origin, _ = strconv.ParseUint(tokens[3], 10, 64) // 0 is no sequence
+		l.Origin, _ = strconv.ParseUint(tokens[3], 10, 64) // sequences begin at 1
 	}
 	return l, m.Header(headerSettled) == ""
 }

@@ -28,7 +28,7 @@ func (c *Conn) Follow(ctx context.Context, z Zone, filters []string, caughtUp fu
 	})
 }
 
-// Stored reads one message of a zone by its subject and sequence. One that is no longer there is CodeUnavailable. It needs
+// Stored reads one message of a zone by its subject and sequence. One that was removed is CodeUnavailable. It needs
 // the right to read that subject alone, as Watch does, not that to read the whole stream.
 func (c *Conn) Stored(ctx context.Context, z Zone, subject string, sequence uint64) (Delivery, error) {
 	name := StreamName(c.subjects, z)

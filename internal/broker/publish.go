@@ -53,7 +53,7 @@ func (c *Conn) ReplySubject(subject string) (string, bool) {
 	return c.subjects.Root() + "." + string(wire.KindIn) + "." + rest, ok
 }
 
-// create is create-if-absent: one subject an event, and an expected last sequence of 0, or that of what is no event.
+// create is create-if-absent: one subject an event, and an expected last sequence of 0, or that of something that is not an event.
 func (c *Conn) create(ctx context.Context, m *nats.Msg) error {
 	var last uint64
 	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
@@ -191,7 +191,7 @@ func (c *Conn) asWho(subject string) string {
 func (c *Conn) Answer(ctx context.Context, subject string, event wire.Event) error {
 	reply, ok := c.ReplySubject(subject)
 	if !ok {
-		return sdk.Errorf(sdk.CodeInvalidEvent, "%s is no call", subject)
+		return sdk.Errorf(sdk.CodeInvalidEvent, "%s is not a call", subject)
 	}
 	subject = c.asWho(reply)
 	m, err := c.message(subject, event)
@@ -268,7 +268,7 @@ func (c *Conn) OnWake(handle func(wire.RunKey)) (stop func() error, err error) {
 // Live sends a live event to whoever listens now. It is lossy: a client that falls behind asks for what it missed.
 func (c *Conn) Live(event wire.Live) {
 	if !c.nc.IsConnected() {
-		return // else it would wait in a buffer, and arrive when it is no longer true
+		return // else it would wait in a buffer, and arrive when it has ceased to be true
 	}
 	if event.Ephemeral {
 		event.ID = nuid.Next()

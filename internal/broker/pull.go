@@ -109,7 +109,7 @@ func (p *puller) await(ctx context.Context, answer string) (*nats.Msg, error) {
 			case "404", "408": // there is none
 				return nil, nil
 			case "503":
-				return nil, errors.New("there is no such consumer, or its server is not ready")
+				return nil, errors.New("the consumer does not exist, or its server is not ready")
 			default:
 				return nil, fmt.Errorf("the server says: %s %s", status, m.Header.Get("Description"))
 			}

@@ -20,7 +20,7 @@ import (
 var userInfo = regexp.MustCompile(`//[^/@,]+@`)
 
 // AckWait is how long a delivery lasts without being extended: the lease of a run. Heartbeat is how often it is extended.
-// AckWait is no whole second, so that redeliveries keep no step with deaths that do (ADR 0006).
+// AckWait is not a whole second, so that redeliveries keep no step with deaths that do (ADR 0006).
 const (
 	AckWait   = 14300 * time.Millisecond
 	Heartbeat = 5 * time.Second

@@ -41,7 +41,7 @@ func (c *Conn) ZoneState(ctx context.Context, z Zone) (ZoneState, error) {
 func (c *Conn) stream(ctx context.Context, z Zone) (jetstream.Stream, error) {
 	s, err := c.look(ctx, StreamName(c.subjects, z))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, sdk.Errorf(sdk.CodeConfig, "there is no stream %s; %s", StreamName(c.subjects, z), remedyProvision)
+		return nil, sdk.Errorf(sdk.CodeConfig, "stream %s does not exist; %s", StreamName(c.subjects, z), remedyProvision)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at stream %s: %w", StreamName(c.subjects, z), err)

@@ -105,7 +105,7 @@ func (c *Conn) ordered(ctx context.Context, stream string, config jetstream.Orde
 	return consumer, err
 }
 
-// forget has the server remove a consumer that is no longer read. It waits for no answer: the server does so by itself when
+// forget has the server remove a consumer that nobody reads any more. It waits for no answer: the server does so by itself when
 // nobody has read it for a while, but may have too many of them until then.
 func (c *Conn) forget(stream string, consumer jetstream.Consumer) {
 	if !c.nc.IsConnected() {

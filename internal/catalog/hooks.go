@@ -53,7 +53,7 @@ func orderHooks(hooks []sdk.Hook) (ordered []sdk.Hook, faults []string) {
 			j, known := index[other]
 			switch {
 			case !known:
-				faults = append(faults, fmt.Sprintf("hook %q is to be ordered by %q, which is no hook of the agent", hooks[i].Name, other))
+				faults = append(faults, fmt.Sprintf("hook %q is to be ordered by %q, which the agent does not have as a hook", hooks[i].Name, other))
 			case slices.Contains(hooks[i].Before, other):
 				after[j] = append(after[j], i)
 			default:
@@ -182,7 +182,7 @@ func checkLoopControl(spec sdk.AgentSpec) error {
 	}
 	stop := spec.Stop
 	check(stop.Errors >= 0 && stop.SameError >= 0 && stop.Repeats >= 0 && spec.Limits.Tokens >= 0, "stop: want numbers of at least 0")
-	check(stop.Repeats != 1, "stop: calls that are made once are no loop; want at least 2 repeats")
+	check(stop.Repeats != 1, "stop: calls that are made once do not make a loop; want at least 2 repeats")
 	check(stop.Window >= 0 && stop.Window <= sdk.MaxLoopWindow && (stop.Window == 0 || stop.Window >= stop.Repeats),
 		"stop: want a window of %d to %d rounds, got %d", stop.Repeats, sdk.MaxLoopWindow, stop.Window)
 	check(stop.Window > 0 || stop.Repeats <= sdk.MaxLoopWindow, "stop: want at most %d repeats, got %d", sdk.MaxLoopWindow, stop.Repeats)

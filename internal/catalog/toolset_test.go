@@ -70,7 +70,7 @@ func current(t *testing.T, c *catalog.Catalog) *runner.Agent {
 	t.Helper()
 	a, ok := c.Current("desk")
 	if !ok {
-		t.Fatal("there is no agent desk")
+		t.Fatal("agent desk is missing")
 	}
 	return a
 }

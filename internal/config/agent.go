@@ -211,7 +211,7 @@ func (l *loader) rules(list *strict.Node, rules []sdk.HookRule) {
 			l.Faultf(n.Position, "the hook does nothing: want message, only, hide or terminate")
 		}
 		if r.Keep && r.Message == "" {
-			l.Faultf(n.Get("keep").Position, "keep: there is no message to keep")
+			l.Faultf(n.Get("keep").Position, "keep: no message to keep")
 		}
 	}
 }

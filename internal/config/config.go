@@ -221,7 +221,7 @@ func (c *Config) StoreKind() StoreKind {
 // Check reports what is wrong with the settings as a whole, after environment and flags.
 func (c *Config) Check() error {
 	if c.StoreKind() == StoreRedis && c.Redis.URL == "" {
-		return sdk.Errorf(sdk.CodeConfig, "the store is redis, but there is no Redis URL: set redis.url or REDIS_URL")
+		return sdk.Errorf(sdk.CodeConfig, "the store is redis, but its URL is not set: set redis.url or REDIS_URL")
 	}
 	return nil
 }

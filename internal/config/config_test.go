@@ -163,7 +163,7 @@ func TestLoad_AgentWithoutAContract(t *testing.T) {
 	}
 }
 
-// Loading the same files twice gives the same digests: a restart is no new version of an agent.
+// Loading the same files twice gives the same digests: a restart does not make a new version of an agent.
 func TestLoad_DigestsAreStable(t *testing.T) {
 	t.Parallel()
 	var digests [2][]string

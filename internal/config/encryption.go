@@ -14,7 +14,7 @@ import (
 
 // Encryption says with what keys the store of runs is sealed (docs/encryption.md).
 type Encryption struct {
-	// Current is the id of the key that everything new is sealed with; empty is no encryption.
+	// Current is the id of the key that everything new is sealed with; empty turns encryption off.
 	Current string `json:"current"`
 	// Keys are in the order of the file.
 	Keys []EncryptionKey `json:"-"`

@@ -127,7 +127,7 @@ func (l *loader) toolFaults(err *sdk.Error, services, builtin []*strict.Node) {
 	}
 }
 
-// service resolves one service, for a section of the prompt or as a tool; it is not ok when there is no contract to go on with. One that is in no file is left as a
+// service resolves one service, for a section of the prompt or as a tool; it is not ok without a contract to go on with. One that is in no file is left as a
 // reference to the registry.
 func (l *loader) service(n *strict.Node, agent, section string) (sdk.ServiceTool, bool) {
 	var f serviceFile

@@ -225,8 +225,8 @@ func hasBreaking(changes []Change) bool {
 	return slices.ContainsFunc(changes, func(c Change) bool { return c.Severity == Breaking })
 }
 
-// isPatch reports whether the step from one version to the next raises only the last number. Below 1.0.0 there is no
-// smaller step for additions.
+// isPatch reports whether the step from one version to the next raises only the last number. Below 1.0.0
+// additions do not have a smaller step.
 func isPatch(from, to string) bool {
 	v, errV := semver.StrictNewVersion(from)
 	w, errW := semver.StrictNewVersion(to)

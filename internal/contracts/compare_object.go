@@ -63,7 +63,7 @@ func (c *comparison) property(path, name string, a, b *node, required, requiredN
 	}
 }
 
-// removed is a property that is no longer declared. Callers may send it and readers may use it, whether or not it still
+// removed is a property that the new schema does not declare. Callers may send it and readers may use it, whether or not it still
 // may be there.
 func (c *comparison) removed(at string, before *node) {
 	if c.from.isFalse(before) {

@@ -145,7 +145,7 @@ func lowerBound(n *node, keyword string) bound { return boundOf(n, keyword, "exc
 
 func upperBound(n *node, keyword string) bound { return boundOf(n, keyword, "exclusiveMaximum", -1) }
 
-// countBound is a number of characters, items or properties. At least none is no bound.
+// countBound is a number of characters, items or properties. At least none does not bound anything.
 func countBound(n *node, keyword string) bound {
 	value := rational(n.object[keyword])
 	if value != nil && value.Sign() == 0 && strings.HasPrefix(keyword, "min") {

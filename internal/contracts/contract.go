@@ -27,7 +27,7 @@ type Version struct {
 	Emits map[string]*Schema
 }
 
-// CompileVersion compiles one version of a contract. Errors are *sdk.Error: CodeContractMissing when there is no such
+// CompileVersion compiles one version of a contract. Errors are *sdk.Error: CodeContractMissing without such a
 // version, else CodeConfig with every fault, whose paths begin at the contract.
 func CompileVersion(contract sdk.Contract, version string) (*Version, error) {
 	v, ok := contract.Versions[version]

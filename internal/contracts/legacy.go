@@ -91,7 +91,7 @@ func validateLegacy(schema *gojsonschema.Schema, instance any) []violation {
 		return []violation{{expected: "a document that can be validated", got: err.Error()}}
 	}
 	var violations []violation
-	// below is where the rejected candidates of a "contains" stand, which follow its error. They are no faults: not every
+	// below is where the rejected candidates of a "contains" stand, which follow its error. They are not faults: not every
 	// item has to fit.
 	var below []string
 	for _, e := range result.Errors() {

@@ -53,7 +53,7 @@ func Lint(c sdk.Contract) []Finding {
 	l := linter{contract: c}
 	l.names()
 	if strings.TrimSpace(c.Description) == "" {
-		l.report(Warning, ruleDescription, "$", "there is no description: it is what tells a model when to use the contract")
+		l.report(Warning, ruleDescription, "$", "a description is missing: it is what tells a model when to use the contract")
 	}
 	for _, version := range Versions(c) {
 		at := "$.versions[\"" + version + "\"]"

@@ -152,10 +152,10 @@ func (l *schemaLinter) forModels(n *node) {
 		}
 		target := l.follow(p.schema)
 		if p.schema.object[keyDescription] == nil && target.object[keyDescription] == nil {
-			l.report(Warning, ruleDescription, at, "there is no description: a model has to guess what belongs here")
+			l.report(Warning, ruleDescription, at, "a description is missing: a model has to guess what belongs here")
 		}
 		if !typed(target) {
-			l.report(Warning, ruleUntyped, at, "there is no type: a model may send anything")
+			l.report(Warning, ruleUntyped, at, "a type is missing: a model may send anything")
 		}
 	}
 }

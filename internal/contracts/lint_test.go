@@ -50,7 +50,7 @@ func TestLint_Contract(t *testing.T) {
 			"note arvo-name $.type: Arvo handlers can neither serve nor call this: their types have at least three parts of " +
 				"lower-case letters and digits, such as com.shop.order, unlike shop_order",
 			`note arvo-name $.domain: Arvo handlers want a domain of lower-case letters, digits and dots, not "My-Shop"`,
-			"warning missing-description $: there is no description: it is what tells a model when to use the contract",
+			"warning missing-description $: a description is missing: it is what tells a model when to use the contract",
 		}},
 		{"an explosion", func(c *sdk.Contract) {
 			v := c.Versions["1.0.0"]
@@ -142,8 +142,8 @@ func TestLint_Schema(t *testing.T) {
 		{"keywords as names", newest + `"required": ["const"], "properties": {"const": {"type": "string", "description": "x"}}`, ""},
 		{
 			"bare property", newest + `"properties": {"a": {}}`,
-			"warning missing-description accepts.properties.a: there is no description: a model has to guess what belongs here\n" +
-				"warning untyped accepts.properties.a: there is no type: a model may send anything\n" +
+			"warning missing-description accepts.properties.a: a description is missing: a model has to guess what belongs here\n" +
+				"warning untyped accepts.properties.a: a type is missing: a model may send anything\n" +
 				"warning missing-required accepts: nothing is required: a call without any data is valid",
 		},
 		{

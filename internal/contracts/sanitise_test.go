@@ -41,7 +41,7 @@ func TestTools_Sanitises(t *testing.T) {
 		{"conditions below the root stay", `{"type": "object", "properties": {"a": {"anyOf": [{}]}}}`, `{"properties":{"a":{"anyOf":[{}]}},"type":"object"}`, ""},
 		{"closed objects stay closed", `{"type": "object", "properties": {"a": {"items": false}}, "additionalProperties": false}`, `{"additionalProperties":false,"properties":{"a":{"items":false}},"type":"object"}`, ""},
 		{"an array of anything", `{"type": "object", "properties": {"a": {"type": ["array", "null"]}}}`, `{"properties":{"a":{"items":{},"type":["array","null"]}},"type":"object"}`, ""},
-		{"a default is no schema", `{"type": "object", "default": {"type": ["array"], "$schema": 1}}`, `{"default":{"$schema":1,"type":["array"]},"type":"object"}`, ""},
+		{"a default is not a schema", `{"type": "object", "default": {"type": ["array"], "$schema": 1}}`, `{"default":{"$schema":1,"type":["array"]},"type":"object"}`, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -101,7 +101,7 @@ func checkGroup(t *testing.T, file string, group suiteGroup, d dialect) {
 func checkException(t *testing.T, file string, group suiteGroup, d dialect) {
 	t.Helper()
 	if _, err := Compile(inDialect(t, group.Schema, d)); err == nil {
-		t.Errorf("%s, %q compiles: it is no exception any more", file, group.Description)
+		t.Errorf("%s, %q compiles: it is not an exception any more", file, group.Description)
 	}
 }
 

@@ -62,7 +62,7 @@ type Toolbox struct {
 	tools  []*Tool
 	byName map[string]*Tool
 	byType map[string]*Tool
-	// context are the services that are asked for sections of the prompt, which are no tools.
+	// context are the services that are asked for sections of the prompt, which are not tools.
 	context []*Tool
 }
 

@@ -138,7 +138,7 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 		return nil
 	case sdk.DecisionViewed:
 	}
-	return refused("%q is no decision", d.Decision)
+	return refused("%q is not a decision", d.Decision)
 }
 
 // agree adds somebody to those who allow the request, and narrows their decision to what all of them want: one must not

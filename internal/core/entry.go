@@ -183,7 +183,7 @@ func EncodeJSON(v any) ([]byte, error) {
 }
 
 // rawAsWritten lets the newer decoder read all that EncodeJSON writes: raw values, such as a model's arguments, are kept as they
-// came, with what is no UTF-8 and with names that come twice.
+// came, with what is not UTF-8 and with names that come twice.
 var rawAsWritten = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
 // DecodeEntry is Entry.Decode of a new entry.

@@ -39,7 +39,7 @@ func recorded(tb testing.TB) [][]byte {
 	return lines
 }
 
-// FuzzDecodeEntry sees that no bytes make the core panic: what is no entry is refused, and what is one can be gone on
+// FuzzDecodeEntry sees that no bytes make the core panic: what is not an entry is refused, and what is one can be gone on
 // from.
 func FuzzDecodeEntry(f *testing.F) {
 	for _, line := range recorded(f) {

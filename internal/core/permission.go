@@ -35,7 +35,7 @@ type PermissionState struct {
 	Passed []string              `json:"passed,omitempty"`
 	// Viewed are the principals that were shown it; "" is anybody anonymous.
 	Viewed []string `json:"viewed,omitempty"`
-	// Heard are digests of the messages about it, views and decisions: one that is delivered again is no second one.
+	// Heard are digests of the messages about it, views and decisions: one that is delivered again does not count twice.
 	Heard []string `json:"heard,omitempty"`
 	// Refusals counts decisions that did not count.
 	Refusals int `json:"refusals,omitempty"`

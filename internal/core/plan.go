@@ -185,7 +185,7 @@ func (s *Spec) unknown(tool string) *sdk.Error {
 	if away := s.Away(tool); away != nil {
 		return away
 	}
-	return sdk.Errorf(sdk.CodeUnknownTool, "there is no tool %q%s", clip.Text(tool, maxToolName), s.toolNames())
+	return sdk.Errorf(sdk.CodeUnknownTool, "tool %q does not exist%s", clip.Text(tool, maxToolName), s.toolNames())
 }
 
 // toolNames lists the tools that there are, in their order, for a model that named another.

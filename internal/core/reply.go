@@ -207,7 +207,7 @@ func (t *transition) send(c *Call, tool *Tool) {
 	t.Effects = append(t.Effects, f)
 }
 
-// asWritten keeps arguments that are no canonical JSON as a JSON string, of large ones the beginning.
+// asWritten keeps arguments that are not canonical JSON as a JSON string, of large ones the beginning.
 func asWritten(arguments string) json.RawMessage {
 	if len(arguments) > MaxArguments {
 		arguments = clip.Text(arguments, maxQuoted)

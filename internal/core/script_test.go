@@ -244,7 +244,7 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 	case "misread":
 		class, text, _ := strings.Cut(rest, " ")
 		ev := s.replied(text)
-		ev.Output, ev.Reply.Fault = nil, &sdk.ReplyFault{Class: class, Message: "It is no call."}
+		ev.Output, ev.Reply.Fault = nil, &sdk.ReplyFault{Class: class, Message: "It is not a call."}
 		return ev, ""
 	case "reply":
 		return s.parseReply(rest), ""
@@ -279,7 +279,7 @@ func (s *script) nextEvent(verb, rest string) core.Event {
 	case core.End:
 		return core.Ended{Ending: next.Ending}
 	}
-	s.Fatalf("%s %s: there is no such work to do", verb, rest)
+	s.Fatalf("%s %s: no such work to do", verb, rest)
 	return nil
 }
 

@@ -161,7 +161,7 @@ func (s *State) StopText() string {
 	return said
 }
 
-// unquoted is a result that is no more than a JSON string as the text that it is.
+// unquoted is a result that is only a JSON string as the text that it is.
 func unquoted(result string) string {
 	var text string
 	if strings.HasPrefix(result, `"`) && json.Unmarshal([]byte(result), &text) == nil {

@@ -91,7 +91,7 @@ func (t *transition) giveUp() {
 	}
 }
 
-// overtaken keeps a reply of text that the model wrote before it could see the messages that wait: it is no answer.
+// overtaken keeps a reply of text that the model wrote before it could see the messages that wait: it is not an answer.
 func (t *transition) overtaken(text string) {
 	t.Head.Lifecycle = sdk.LifecycleUserMessage
 	if text != "" {

@@ -75,7 +75,7 @@ func (s transitions) callsOf(before *core.Head, e *core.Entry) {
 	}
 	for _, c := range before.Calls {
 		told := slices.ContainsFunc(e.Results, func(r core.Result) bool { return r.Call == c.ID })
-		if len(e.Head.Calls) == 0 && !c.Closed() && !told { // a turn, whose end is no result for the model
+		if len(e.Head.Calls) == 0 && !c.Closed() && !told { // a turn, whose end does not give the model a result
 			s[transition{string(c.Status), e.Kind, string(core.CallCancelled)}] = true
 		}
 	}

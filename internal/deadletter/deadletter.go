@@ -63,7 +63,7 @@ func (l *Letter) init() string { return wire.InitToken(l.Event.Source, l.Event.I
 func Get(ctx context.Context, conn *broker.Conn, sequence uint64) (*Letter, error) {
 	b, err := conn.Letter(ctx, sequence)
 	if errors.Is(err, broker.ErrNotStored) {
-		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "there is no dead letter %d; see: agentd dlq list", sequence)
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "dead letter %d does not exist; see: agentd dlq list", sequence)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read dead letter %d: %w", sequence, err)

@@ -63,14 +63,14 @@ func (l *Letter) Redrivable(ctx context.Context, store runner.Store) error {
 		return refuse("only workers publish %s messages", l.Address.Kind)
 	}
 	if l.Undecodable != nil {
-		return refuse("it still is no event: %s; who published it must send it anew", show.Problem(l.Undecodable))
+		return refuse("it still is not an event: %s; who published it must send it anew", show.Problem(l.Undecodable))
 	}
 	last, err := store.Head(ctx, l.Key)
 	if errors.Is(err, runner.ErrNotFound) {
 		if l.Address.Kind == wire.KindStart {
 			return nil
 		}
-		return refuse("there is no run %s", l.Run)
+		return refuse("run %s does not exist", l.Run)
 	}
 	if err != nil && !errors.Is(err, runner.ErrCorrupt) {
 		return err
@@ -107,7 +107,7 @@ func (l *Letter) useful(h *core.Head) error {
 	case l.Address.Kind != wire.KindIn:
 		return nil
 	}
-	ref, _ := wire.ParseCallRef(l.Address.Call.Call) // what is no call is not open
+	ref, _ := wire.ParseCallRef(l.Address.Call.Call) // what is not a call is not open
 	for _, call := range h.Calls {
 		if call.ID == ref.ID && !call.Closed() {
 			return nil

@@ -37,7 +37,7 @@ func (d *Desk) Decide(ctx context.Context, id, who string, p sdk.PermissionDecis
 	}
 	p.ArgsHash = detail.Request.ArgsHash
 	if detail.Request.Signed && d.o.SigningKey == nil {
-		return client.Outcome{}, refused("this request wants a signed decision, and there is no key to sign with (approvals.key)")
+		return client.Outcome{}, refused("this request wants a signed decision: name the key to sign with (approvals.key)")
 	}
 	if p, err = checkDecision(detail.Request, p, d.now().UnixMilli()); err != nil {
 		return client.Outcome{}, err
@@ -62,7 +62,7 @@ func checkDecision(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64
 			return p, refused("asking back needs a question")
 		}
 	default:
-		return p, refused("%q is no decision: want allow, deny or ask", p.Decision)
+		return p, refused("%q is not a decision: want allow, deny or ask", p.Decision)
 	}
 	wider := p.Scope != "" && p.Scope != sdk.ScopeCall
 	switch {
@@ -160,7 +160,7 @@ func (d *Desk) Answer(ctx context.Context, id, who string, r client.Reply) (clie
 }
 
 // AnswerSchema returns the event type and the JSON Schema of the answer to an item. Of a task whose contract is not known
-// the caller must name the type, and there is no schema.
+// the caller must name the type, and nothing is held to a schema.
 func (d *Desk) AnswerSchema(detail requests.Detail, want string) (eventType string, schema json.RawMessage, err error) {
 	if detail.Kind == requests.KindPermission {
 		return "", nil, refused("%s is a permission request; approve or deny it", detail.ID)
@@ -188,7 +188,7 @@ func (d *Desk) AnswerSchema(detail requests.Detail, want string) (eventType stri
 	case want == "":
 		return "", nil, sdk.Errorf(sdk.CodeContractViolation, "name the type of the answer: %s", strings.Join(types, ", "))
 	case !slices.Contains(types, want):
-		return "", nil, sdk.Errorf(sdk.CodeContractViolation, "%q is no answer to %s: want %s", want, detail.Type, strings.Join(types, ", "))
+		return "", nil, sdk.Errorf(sdk.CodeContractViolation, "%q is not an answer to %s: want %s", want, detail.Type, strings.Join(types, ", "))
 	}
 	return want, emits[want], nil
 }

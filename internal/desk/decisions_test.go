@@ -144,7 +144,7 @@ func TestDesk_EditedArgumentsAreCheckedBeforeTheyAreSent(t *testing.T) {
 		{"scope", "was not offered", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool}},
 		{"hash", "other arguments", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash(nil)}},
 		{"ask", "needs a question", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: sdk.DecisionAsk}},
-		{"none", "is no decision", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: "yes"}},
+		{"none", "is not a decision", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: "yes"}},
 		{"uses", "wider than the call", sdk.CodeDecisionRefused, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Uses: 2}},
 	} {
 		_, err := d.Decide(t.Context(), item.ID, "", c.p)

@@ -193,7 +193,7 @@ func (d *Desk) settleOld(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		ref, _ := wire.ParseCallRef(i.ID) // an id of another form is no waiting call's either
+		ref, _ := wire.ParseCallRef(i.ID) // an id of another form does not belong to a waiting call either
 		open := false
 		for _, c := range status.Waiting {
 			open = open || c.Call == ref.ID
@@ -285,7 +285,7 @@ func (d *Desk) History(ctx context.Context, i requests.Item) ([]wire.DecisionRec
 }
 
 // Changes returns the changes after a number, 0 being the desk's beginning, as soon as there are any. ok is false when some
-// are no longer remembered: whoever asks must begin again with List and the number that Number gave before.
+// have been forgotten: whoever asks must begin again with List and the number that Number gave before.
 func (d *Desk) Changes(ctx context.Context, after uint64) (changes []requests.Change, ok bool, err error) {
 	for {
 		changes, next, err := d.inbox.since(after)

@@ -130,7 +130,7 @@ func readRequest(event wire.Event) (*sdk.PermissionRequest, error) {
 func replySubject(conn *broker.Conn, subject, who string) (string, error) {
 	reply, ok := conn.ReplySubject(subject)
 	if !ok {
-		return "", fmt.Errorf("%s is no call", subject)
+		return "", fmt.Errorf("%s is not a call", subject)
 	}
 	if who != "" {
 		reply += "." + who

@@ -76,7 +76,7 @@ func (e *Examination) folder() {
 	e.found(broker.CheckFolder(e.cfg.Data)...)
 }
 
-// unreachable says why there is no connection.
+// unreachable says why the connection failed.
 func (e *Examination) unreachable(err error) {
 	problem := sdk.AsError(err)
 	if problem.Code == sdk.CodeConfig {
@@ -97,7 +97,7 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	}
 	p := setup.Plan(e.cfg)
 	if len(p.Agents) == 0 {
-		p.LongestRun = time.Nanosecond // there is no deadline to compare the streams with
+		p.LongestRun = time.Nanosecond // no deadline to compare the streams with
 	}
 	findings, err := e.conn.Verify(ctx, p)
 	if err != nil {

@@ -129,7 +129,7 @@ func (h *Handler) address(m runner.Message) (runner.Message, error) {
 	case wire.KindStart:
 	case wire.KindOut, wire.KindVoid:
 		if _, ok := wire.ParseCallRef(m.Address.Call.Call); !ok {
-			return runner.Message{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no call id", m.Address.Call.Call)
+			return runner.Message{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is not a call id", m.Address.Call.Call)
 		}
 		agent, ok := h.Services(m.Address.Call.Type)
 		if !ok {

@@ -111,7 +111,7 @@ func (c *Call) reply() string {
 	c.h.t.Helper()
 	reply, ok := c.h.conn.ReplySubject(c.Subject)
 	if !ok {
-		c.h.t.Fatalf("%s is no call", c.Subject)
+		c.h.t.Fatalf("%s is not a call", c.Subject)
 	}
 	return reply
 }

@@ -56,7 +56,7 @@ func (f fallback) Generate(
 // operator can mend; else of the first.
 func allFailed(failures []error) error {
 	if len(failures) == 0 {
-		return sdk.Errorf(sdk.CodeConfig, "there is no model to ask")
+		return sdk.Errorf(sdk.CodeConfig, "no model to ask")
 	}
 	var messages []string
 	var chosen *sdk.Error

@@ -90,7 +90,7 @@ func refusesVersion(err error) bool {
 	return refused
 }
 
-// clientVersion is what servers are told; it is no release's, because nothing may depend on it.
+// clientVersion is what servers are told; not that of a release, because nothing may depend on it.
 const clientVersion = "1"
 
 // ownName is what agentd calls itself, as a client and as a server.

@@ -32,7 +32,7 @@ func TestCheckAddress_OnlyPublicUnlessLocal(t *testing.T) {
 		}
 	}
 	if err := checkAddress("nonsense", true); err == nil {
-		t.Error("what is no address is dialled")
+		t.Error("something that is not an address is dialled")
 	}
 }
 

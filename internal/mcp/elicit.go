@@ -241,7 +241,7 @@ func (p *elicitParams) content(text string, content json.RawMessage) (json.RawMe
 		return nil, "the form has a schema that cannot be used"
 	}
 	if !json.Valid(content) {
-		return nil, "it is no JSON"
+		return nil, "it is not JSON"
 	}
 	if content, err = schema.ApplyDefaults(content); err != nil {
 		return nil, sdk.AsError(err).Message

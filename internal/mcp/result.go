@@ -35,7 +35,7 @@ func read(raw json.RawMessage) (json.RawMessage, *inputRequired, error) {
 		IsError    bool              `json:"isError"`
 	}
 	if err := json.Unmarshal(raw, &result); err != nil {
-		return nil, nil, sdk.Errorf(sdk.CodeTool, "the MCP server answered with what is no result").WithCause(err)
+		return nil, nil, sdk.Errorf(sdk.CodeTool, "the MCP server answered with something that is not a result").WithCause(err)
 	}
 	if result.ResultType == "input_required" {
 		var required inputRequired
@@ -66,7 +66,7 @@ func read(raw json.RawMessage) (json.RawMessage, *inputRequired, error) {
 	}
 	data, err := json.Marshal(shown)
 	if err != nil {
-		return nil, nil, sdk.Errorf(sdk.CodeTool, "the MCP server answered with what is no result").WithCause(err)
+		return nil, nil, sdk.Errorf(sdk.CodeTool, "the MCP server answered with something that is not a result").WithCause(err)
 	}
 	return data, nil, nil
 }

@@ -52,7 +52,7 @@ func TestRead_ErrorsAreToolErrors(t *testing.T) {
 	for result, want := range map[string]string{
 		`{"isError":true,"content":[{"type":"text","text":"no"},{"type":"text","text":"room"}]}`: "no\nroom",
 		`{"isError":true,"structuredContent":{"why":1}}`:                                         `{"isError":true,"structuredContent":{"why":1}}`,
-		`[]`: "the MCP server answered with what is no result",
+		`[]`: "the MCP server answered with something that is not a result",
 		`{"resultType":"input_required","inputRequests":5}`: "the MCP server asked for what cannot be read",
 	} {
 		_, _, err := read([]byte(result))

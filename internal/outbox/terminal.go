@@ -61,7 +61,7 @@ func RefusalUnknown(s wire.Subjects, address wire.Address, ev wire.Event) (Messa
 	agent := address.Agent
 	unknown := &core.Spec{Name: agent, Type: agent, ErrorSchema: sdk.SchemaRef("#/agent/"+agent, "0.0.0")}
 	m, err := Refusal(s, unknown, address, ev, sdk.Errorf(sdk.CodeUnknownAgent, "no agent %q is served here", agent))
-	m.Event.Source = s.Start(agent) // there is no contract that could answer
+	m.Event.Source = s.Start(agent) // no contract could answer
 	return m, err
 }
 

@@ -53,7 +53,7 @@ func (count Counter) Tools(tools []sdk.ToolDefinition) int {
 
 // Prune leaves out the oldest messages until the rest fits the budget. What is kept is the newest, and begins where a
 // conversation may: no call is kept without its results, and no result without its call. The newest such piece is kept
-// also when it does not fit. The system prompt is no message, so it always stays.
+// also when it does not fit. The system prompt is not a message, so it always stays.
 func (count Counter) Prune(messages []sdk.Message, budget int) []sdk.Message {
 	keep, total := len(messages), 0
 	for i := len(messages) - 1; i >= 0; i-- {
@@ -86,7 +86,7 @@ func (count Counter) Over(messages []sdk.Message, budget int) bool {
 	return total > budget
 }
 
-// Older is how many of the oldest messages make up about half of all, as they are estimated; 0 when there is no place to cut.
+// Older is how many of the oldest messages make up about half of all, as they are estimated; 0 when it cannot be cut.
 // The newest message is never among them.
 func Older(messages []sdk.Message) int {
 	estimate := Counter(Tokens)

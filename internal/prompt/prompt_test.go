@@ -34,7 +34,7 @@ func TestPrune_KeepsWholeRounds(t *testing.T) {
 			t.Fatalf("budget %d begins with a result", budget)
 		}
 		if diff := cmp.Diff(messages[len(messages)-len(kept):], kept); diff != "" {
-			t.Fatalf("budget %d is no suffix:\n%s", budget, diff)
+			t.Fatalf("budget %d is not a suffix:\n%s", budget, diff)
 		}
 	}
 	if diff := cmp.Diff(map[int]bool{2: true, 4: true, 6: true, 7: true}, lengths); diff != "" {

@@ -27,7 +27,7 @@ func TestCounterOf_CountsWithTheModelsVocabulary(t *testing.T) {
 	}
 }
 
-// TestCounterOf_CountsAnything counts what is no language: each text is long enough that a count in the square of its length
+// TestCounterOf_CountsAnything counts what is not language: each text is long enough that a count in the square of its length
 // would not end.
 func TestCounterOf_CountsAnything(t *testing.T) {
 	t.Parallel()

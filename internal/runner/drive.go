@@ -243,7 +243,7 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 	return nil, fmt.Errorf("%w: no action %T", core.ErrIllegal, action)
 }
 
-// storable replaces bytes that are no UTF-8. The journal cannot hold them, and what is sent now must equal what is
+// storable replaces bytes that are not UTF-8. The journal cannot hold them, and what is sent now must equal what is
 // rebuilt from the journal later. Arguments stay as they are: the core refuses such bytes there.
 func storable(reply *sdk.ModelReply) {
 	reply.Text = strings.ToValidUTF8(reply.Text, "\uFFFD")

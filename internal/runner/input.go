@@ -185,7 +185,7 @@ func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, erro
 	ev, address := a.msg.Event, a.msg.Address
 	ref, ok := wire.ParseCallRef(address.Call.Call)
 	if !ok {
-		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no call id", address.Call.Call), nil
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "%q is not a call id", address.Call.Call), nil
 	}
 	answer := core.Answered{
 		Ref: ref, Address: address.Call, ParentID: ev.ParentID, EventID: ev.ID, Source: ev.Source, Who: address.Who,

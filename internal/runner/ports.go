@@ -38,7 +38,7 @@ type Record struct {
 	Data []byte
 }
 
-// StoredRun is a run in a listing, with its last record. Revision 0 says that what is stored there is no entry.
+// StoredRun is a run in a listing, with its last record. Revision 0 says that what is stored there is not an entry.
 type StoredRun struct {
 	Run  wire.RunKey
 	Last Record

@@ -145,7 +145,7 @@ func askOf(c core.Call, s *sdk.ToolSuspended) (*core.Ask, error) {
 	ask := &core.Ask{Call: c.ID, Data: data}
 	if len(s.State) > 0 {
 		if ask.State, err = wire.Canonicalize(s.State); err != nil {
-			return nil, sdk.Errorf(sdk.CodeTool, "%s wants to keep what is no JSON", c.Tool).WithCause(err)
+			return nil, sdk.Errorf(sdk.CodeTool, "%s wants to keep what is not JSON", c.Tool).WithCause(err)
 		}
 	}
 	if size := len(ask.Data) + len(ask.State); size > core.MaxArguments {

@@ -8,7 +8,7 @@ import (
 	"agentd/sdk"
 )
 
-// forSummary is the purpose of a model call whose reply is no part of the conversation.
+// forSummary is the purpose of a model call whose reply does not belong to the conversation.
 const forSummary = "summary"
 
 // modelMember names the model in live events.

@@ -65,7 +65,7 @@ func Address(cfg *config.Config) (string, error) {
 	url, err := datafolder.ReadAddress(cfg.Data)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
 		return "", sdk.Errorf(sdk.CodeUnavailable,
-			"there is no NATS server to talk to: none runs on the data folder %s (start one with: agentd dev), and NATS_URL is not set",
+			"no NATS server to talk to: none runs on the data folder %s (start one with: agentd dev), and NATS_URL is not set",
 			cfg.Data)
 	}
 	return url, err

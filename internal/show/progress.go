@@ -26,7 +26,7 @@ const labelled = 10
 type Progress struct {
 	W io.Writer
 	// Columns is how wide the terminal is that W writes to, which can also show what goes on between milestones; nil when W
-	// is no terminal.
+	// is not a terminal.
 	Columns func() int
 	// JSON prints each live event as it is.
 	JSON bool

@@ -10,7 +10,7 @@ import (
 	"agentd/sdk"
 )
 
-// summaryWidth is what the list shows of arguments and texts where there is no terminal, in columns.
+// summaryWidth is what the list shows of arguments and texts without a terminal, in columns.
 const summaryWidth = 48
 
 // Requests writes a line for each item, with its domain if that is not the usual one for all. On a terminal of that many

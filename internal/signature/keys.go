@@ -68,7 +68,7 @@ func ReadKey(path string) (ed25519.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return bad("it is no PEM file")
+		return bad("it is not a PEM file")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {

@@ -67,7 +67,7 @@ func CheckTombstone(base runner.Version, keep runner.Record) error {
 // CheckDigest reports whether digest can address a blob or a spec.
 func CheckDigest(digest string) error {
 	if !digestPattern.MatchString(digest) {
-		return sdk.Errorf(sdk.CodeInternal, "digest %q is no lower-case hexadecimal SHA-256", digest)
+		return sdk.Errorf(sdk.CodeInternal, "digest %q is not a lower-case hexadecimal SHA-256", digest)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func ParseCursor(cursor string) (wire.RunKey, error) {
 		return wire.RunKey{}, nil
 	}
 	if !cursorPattern.MatchString(cursor) {
-		return wire.RunKey{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is no cursor of a list of runs", cursor)
+		return wire.RunKey{}, sdk.Errorf(sdk.CodeInvalidEvent, "%q is not a cursor of a list of runs", cursor)
 	}
 	partition, token, _ := strings.Cut(cursor, ".")
 	return wire.RunKey{Partition: partition, Token: token}, nil

@@ -74,7 +74,7 @@ func (w *Worker) followRegistry(ctx context.Context, ready chan<- struct{}) {
 	}
 }
 
-// readRegistry sends the states of the registry until ctx ends, an empty one where there is no registry.
+// readRegistry sends the states of the registry until ctx ends, an empty one without a registry.
 func (w *Worker) readRegistry(ctx context.Context, states chan<- *contracts.Registry) {
 	known := false
 	send := func(state *contracts.Registry) {

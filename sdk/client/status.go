@@ -25,7 +25,7 @@ func (c *Client) ask(ctx context.Context, agent string, query wire.Query, answer
 	return c.conn.Ask(ctx, c.conn.Subjects().Get(agent), query, answer)
 }
 
-// Status says how far a run is and what it waits for, without its milestones. The error is sdk.CodeUnknownRun when there is no
+// Status says how far a run is and what it waits for, without its milestones. The error is sdk.CodeUnknownRun when there is not any
 // such run (yet: an init event that is stored may not be handled), and sdk.CodeUnavailable when no worker serves the agent.
 func (c *Client) Status(ctx context.Context, run Run) (wire.RunStatus, error) {
 	var status wire.RunStatus

@@ -89,7 +89,7 @@ func (s *serving) event(c Call, eventType, version string, data json.RawMessage)
 func (s *serving) respond(ctx context.Context, c Call, event wire.Event) error {
 	reply, ok := s.conn.ReplySubject(c.subject)
 	if !ok {
-		return fmt.Errorf("subject %s is no call's", c.subject)
+		return fmt.Errorf("subject %s does not belong to a call", c.subject)
 	}
 	err := s.conn.Publish(ctx, reply, event)
 	switch {

@@ -82,7 +82,7 @@ func TestDocs_GoProgram(t *testing.T) {
 	if want := `{"text":"sunny in Bern"}`; got.Type != "weather.forecast.done" || string(got.Data) != want {
 		t.Errorf("got %s %s, want %s", got.Type, got.Data, want)
 	}
-	if p := w.problem(w.call(s, `{"city":"Atlantis"}`)); p.ErrorMessage != "there is no weather in Atlantis" {
+	if p := w.problem(w.call(s, `{"city":"Atlantis"}`)); p.ErrorMessage != "the weather is unknown in Atlantis" {
 		t.Errorf("got %+v", p)
 	}
 	if err := program.Process.Signal(syscall.SIGTERM); err != nil {

@@ -45,7 +45,7 @@ func Example() {
 	}
 	service.Handle(weather, func(_ context.Context, _ service.Call, in Place) (Forecast, error) {
 		if in.City == "Atlantis" {
-			return Forecast{}, sdk.Errorf(sdk.CodeTool, "there is no weather in %s", in.City)
+			return Forecast{}, sdk.Errorf(sdk.CodeTool, "the weather is unknown in %s", in.City)
 		}
 		return Forecast{Text: fmt.Sprintf("sunny in %s for %d d", in.City, in.Days)}, nil
 	})
@@ -55,7 +55,7 @@ func Example() {
 	}
 	// Output:
 	// weather.forecast.done: sunny in Bern for 1 d
-	// sys.weather.forecast.error: there is no weather in Atlantis
+	// sys.weather.forecast.error: the weather is unknown in Atlantis
 	// sys.weather.forecast.error: the data does not fit #/weather/forecast/1.0.0
 	//   $.city: expected string, got number 7
 	//   $.days: expected at most 7, got number 9

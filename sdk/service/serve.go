@@ -195,9 +195,9 @@ func (s *serving) ack(d broker.Delivery) {
 	}
 }
 
-// reject dead-letters what is no call and acknowledges it.
+// reject dead-letters what is not a call and acknowledges it.
 func (s *serving) reject(ctx context.Context, d broker.Delivery, problem error) {
-	s.log.Warn("message is no call and is dead-lettered", "subject", d.Subject(), "error", problem)
+	s.log.Warn("message is not a call and is dead-lettered", "subject", d.Subject(), "error", problem)
 	if err := s.conn.DeadLetter(ctx, d, sdk.AsError(problem).Code, problem.Error()); err != nil {
 		s.log.Error("dead letter could not be stored; it will be tried again", "subject", d.Subject(), "error", err)
 		return

@@ -210,7 +210,7 @@ func TestService_MapsErrors(t *testing.T) {
 				return forecast{Text: secret, Days: 8}, nil
 			}, want: internal, logged: "$.days: expected",
 		},
-		"answer that is no object": {
+		"answer that is not an object": {
 			handler: func(context.Context) (any, error) { return nil, nil }, want: internal, logged: "does not fit the contract",
 		},
 		"answer without JSON": {

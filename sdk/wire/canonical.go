@@ -49,7 +49,7 @@ type scan struct {
 	faults
 	// root is the path of the text's value.
 	root string
-	// maxDepth and maxKeys bound the value; 0 is no bound.
+	// maxDepth and maxKeys bound the value; 0 is unbounded.
 	maxDepth, maxKeys int
 	// numbers refuses numbers that a float64 cannot hold.
 	numbers bool
@@ -88,7 +88,7 @@ func (s *scan) run(text []byte) {
 	}
 }
 
-// withinBounds reports, from what is quickly counted, that JSON is no deeper and has no more members than data may have. It
+// withinBounds reports, from what is quickly counted, that JSON is as shallow and has as few members as data must. It
 // may not notice that it is so.
 func withinBounds(text []byte) bool {
 	return bytes.Count(text, []byte{'{'})+bytes.Count(text, []byte{'['}) <= MaxDepth &&

@@ -85,11 +85,11 @@ type eventDecoder struct {
 	event Event
 	faults
 	versioned, hasData bool
-	// small says that the envelope has no more members, and is no deeper, than data may be.
+	// small says that the envelope keeps to the bounds of data: members and depth.
 	small bool
 }
 
-// members reads the object in text. Its error says that text is no object, or breaks a rule of JSON that scan knows, but for
+// members reads the object in text. Its error says that text is not an object, or breaks a rule of JSON that scan knows, but for
 // the bounds.
 func (d *eventDecoder) members(text []byte) error {
 	decoder, done := readJSON(text)

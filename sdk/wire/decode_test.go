@@ -43,7 +43,7 @@ func TestDecodeEvent_ChoosesTheMode(t *testing.T) {
 		{"structured, content type of plain JSON", map[string][]string{"Content-Type": {"application/json"}}, string(least(""))},
 		{"structured beside foreign headers", map[string][]string{"Nats-Msg-Id": {"x"}, "agentd-reply": {"y"}}, string(least(""))},
 		{"binary", binary(""), `{}`},
-		{"binary, content type is no attribute", binary("text/plain"), `{}`},
+		{"binary, content type is not an attribute", binary("text/plain"), `{}`},
 		{"binary, no body", binary(""), ``},
 		{"binary, null", binary(""), " null\n"},
 	} {
@@ -170,8 +170,8 @@ func TestDecodeEvent_ListsEveryFault(t *testing.T) {
 			"data too deep", nil, string(least(`,"data":` + strings.Repeat(`{"a":`, 64) + "{}" + strings.Repeat("}", 64))),
 			[]string{"$.data" + strings.Repeat(".a", 45) + "…"},
 		},
-		{"bytes that are no base64", nil, string(least(`,"data_base64":"%%"`)), []string{"$.data_base64"}},
-		{"bytes that are no JSON", nil, string(least(`,"data_base64":"/w=="`)), []string{"$.data"}},
+		{"bytes that are not base64", nil, string(least(`,"data_base64":"%%"`)), []string{"$.data_base64"}},
+		{"bytes that are not JSON", nil, string(least(`,"data_base64":"/w=="`)), []string{"$.data"}},
 		{"units out of range", nil, string(least(`,"executionunits":1e99`)), []string{"$.executionunits"}},
 		{
 			"binary",

@@ -30,7 +30,7 @@ const (
 	maxDataKeys = MaxKeys + 64
 )
 
-// Members of the envelope that are no text, and the one that is always the same.
+// Members of the envelope that are not text, and the one that is always the same.
 const (
 	memberSpecVersion = "specversion"
 	memberData        = "data"
@@ -77,7 +77,7 @@ var byName = func() map[string]*stringAttribute {
 	return m
 }()
 
-// isOwnMember reports whether name is a member of the envelope that is no extension of others.
+// isOwnMember reports whether name is a member of the envelope and not an extension.
 func isOwnMember(name string) bool {
 	switch name {
 	case memberSpecVersion, memberData, memberDataBase64, memberTime, memberUnits:
@@ -382,7 +382,7 @@ var timePattern = regexp.MustCompile(
 
 // parseTime reads RFC 3339 and what is often taken for it: without seconds, with an offset without its colon (Arvo), with
 // a space for the T (date), and without an offset, which is read as UTC (Python). Nothing is decided by a peer's time, so
-// it is no reason to lose an event. The result is in UTC; what is finer than a nanosecond is dropped.
+// an event is not lost for it. The result is in UTC; what is finer than a nanosecond is dropped.
 func parseTime(text string) (time.Time, bool) {
 	if len(text) == len(timeLayout) && text[len("2006-01-02T15:04:05")] == '.' { // as Encode writes it
 		if t, err := time.Parse(timeLayout, text); err == nil {

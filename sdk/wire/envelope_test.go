@@ -83,7 +83,7 @@ func TestEvent_EncodeListsEveryFault(t *testing.T) {
 			Event{ID: "\xff", Source: "a\nb", Type: strings.Repeat("t", MaxAttribute+1), DataContentType: "text/plain", To: "\u0085"},
 			[]string{"$.id", "$.source", "$.type", "$.to", "$.datacontenttype"},
 		},
-		{"data is no object", Event{ID: "1", Source: "s", Type: "t", Data: json.RawMessage(`[1]`)}, []string{"$.data"}},
+		{"data is not an object", Event{ID: "1", Source: "s", Type: "t", Data: json.RawMessage(`[1]`)}, []string{"$.data"}},
 		{"data is null", Event{ID: "1", Source: "s", Type: "t", Data: json.RawMessage(`null`)}, []string{"$.data"}},
 		{"data is broken", Event{ID: "1", Source: "s", Type: "t", Data: json.RawMessage(`{"a":[1,]}`)}, []string{"$.data.a"}},
 		{

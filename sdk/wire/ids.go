@@ -104,7 +104,7 @@ func ParseCallRef(token string) (CallRef, bool) {
 	if rest == "" {
 		return ref, true
 	}
-	// What begins like an attempt and is none is no domain either.
+	// What begins like an attempt without being one is not a domain either.
 	if _, _, again := cutAttempt(rest); again || rest[0] != '-' || len(rest) > 65 || len(rest) < 2 || rest[1] == '-' || rest[1] == '_' || !isToken(rest[1:]) {
 		return CallRef{}, false
 	}

@@ -41,7 +41,7 @@ func TestLimits_OfData(t *testing.T) {
 	}
 }
 
-// TestLimits_OfTheEnvelope: members of the envelope that are no data are not counted as data's, and yet bounded.
+// TestLimits_OfTheEnvelope: members of the envelope that are not data are not counted as data's, and yet bounded.
 func TestLimits_OfTheEnvelope(t *testing.T) {
 	t.Parallel()
 	of := func(members int) string {

@@ -9,7 +9,7 @@ import (
 	"agentd/sdk"
 )
 
-// LivePrefix begins the CloudEvents types of live events, which are no types of contracts.
+// LivePrefix begins the CloudEvents types of live events, which contracts do not use.
 const LivePrefix = "agentd.live."
 
 // The types of ephemeral live events. LiveDelta holds a Delta.

@@ -99,7 +99,7 @@ type RunStatus struct {
 	// More says that there are further milestones, to be asked for with the mark of the last one.
 	More     bool      `json:"more,omitempty"`
 	Terminal *Terminal `json:"terminal,omitempty"`
-	// Purged is when the run's history was removed, in Unix milliseconds: then there are no milestones, nor a terminal.
+	// Purged is when the run's history was removed, in Unix milliseconds: then it has neither milestones nor a terminal.
 	Purged int64 `json:"purged,omitempty"`
 }
 

@@ -16,7 +16,7 @@ const (
 
 // EventTrace is the traceparent of an event that a run publishes: in the trace of its init event, with a span that follows
 // from the event's id. So every worker writes the same bytes, whichever publishes it, and whoever handles the event can be
-// shown under the call that it answers. What is no traceparent of the W3C form is carried as it is.
+// shown under the call that it answers. What is not a traceparent of the W3C form is carried as it is.
 func EventTrace(traceparent, eventID string) string {
 	version, rest, _ := strings.Cut(traceparent, "-")
 	trace, rest, _ := strings.Cut(rest, "-")

@@ -46,7 +46,7 @@ type vectors struct {
 	} `json:"canonical"`
 	CanonicalRefused []struct {
 		In string `json:"in,omitempty"`
-		// Base64 is used for what is no text.
+		// Base64 is used for what is not text.
 		Base64 string   `json:"in_base64,omitempty"`
 		Paths  []string `json:"paths"` // answer
 	} `json:"canonical_refused"`

@@ -82,5 +82,5 @@ func (o *Options) Extend(agent string, code func(*sdk.Agent)) error {
 		}
 		names += a.Spec.Name
 	}
-	return sdk.Errorf(sdk.CodeConfig, "there is no agent %q to extend; there is %s", agent, names)
+	return sdk.Errorf(sdk.CodeConfig, "agent %q does not exist; extend one of %s", agent, names)
 }

@@ -155,7 +155,7 @@ func newServing(o Options) (*serving, error) {
 		return nil, err
 	}
 	if len(o.Agents) == 0 {
-		return nil, sdk.Errorf(sdk.CodeConfig, "there is no agent to serve")
+		return nil, sdk.Errorf(sdk.CodeConfig, "no agent to serve: name at least one")
 	}
 	if o.Models == nil {
 		if o.Models, err = modelsFromEnvironment(); err != nil {

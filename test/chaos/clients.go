@@ -177,7 +177,7 @@ func (c *clients) amnesia(ctx context.Context, s *scenario) {
 	letter := subjects.DeadLetter(sdk.CodeUnknownRun, stream, sequence)
 	for !c.exists(ctx, broker.ZoneDLQ, letter) {
 		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
-			c.record.violate("the answer to lost run %s is no dead letter: %s", in.event.Subject, letter)
+			c.record.violate("the answer to lost run %s is not a dead letter: %s", in.event.Subject, letter)
 			return
 		}
 	}

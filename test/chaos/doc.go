@@ -5,7 +5,7 @@
 //
 // The driver, this process, has the model, the services, the clients and the faults. It starts itself again as each worker
 // and as the NATS server: see roles. A worker is the very code of internal/worker; what is wrapped are its ports, and at a
-// named failpoint of a port the process ends or stops itself. There is no failpoint in the code that is tested.
+// named failpoint of a port the process ends or stops itself. The code that is tested has none.
 //
 // A seed fixes which faults are chosen, not how the processes interleave: a failure is found again by its evidence, which
 // is kept, and not by its seed alone.

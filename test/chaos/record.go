@@ -110,7 +110,7 @@ func (r *record) violate(format string, args ...any) {
 	r.violations = append(r.violations, fmt.Sprintf(format, args...))
 }
 
-// cover counts a crash point that is no failpoint of a worker.
+// cover counts a crash point that is not a failpoint of a worker.
 func (r *record) cover(crash string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -120,7 +120,7 @@ func decode(t *testing.T, name, text string, objects map[string]any) {
 		}
 		if kind.Kind == "" {
 			if len(bytes.TrimSpace(document)) > 0 && !bytes.HasPrefix(bytes.TrimSpace(document), []byte("#")) {
-				t.Errorf("%s renders something that is no object:\n%s", name, document)
+				t.Errorf("%s renders something that is not an object:\n%s", name, document)
 			}
 			continue
 		}
@@ -130,7 +130,7 @@ func decode(t *testing.T, name, text string, objects map[string]any) {
 		}
 		object := make()
 		if err := yaml.UnmarshalStrict(document, object); err != nil {
-			t.Errorf("%s is no %s: %v\n%s", name, kind.Kind, err, document)
+			t.Errorf("%s is not a %s: %v\n%s", name, kind.Kind, err, document)
 		}
 		objects[kind.Kind] = object
 	}
@@ -256,7 +256,7 @@ func TestChart_RunsWorkersAsTheyAreMeantToRun(t *testing.T) {
 	mounted := objects["ConfigMap"].(*core.ConfigMap)
 	for _, item := range pod.Volumes[0].ConfigMap.Items {
 		if mounted.Data[item.Key] == "" {
-			t.Errorf("there is no %s for the file %s", item.Key, item.Path)
+			t.Errorf("%s is missing for the file %s", item.Key, item.Path)
 		}
 	}
 	if n := len(pod.Volumes[0].ConfigMap.Items); n != 2 {

@@ -30,7 +30,7 @@ func TestCompose_OnlyWorkersAreAskedWhetherTheyAreReady(t *testing.T) {
 func TestCompose_RunsTheCommandsOfTheDocs(t *testing.T) {
 	provider := localEngine(t)
 	if out, err := exec.CommandContext(t.Context(), "docker", "compose", "version").CombinedOutput(); err != nil {
-		t.Skipf("there is no docker compose here: %s", out)
+		t.Skipf("docker compose is missing here: %s", out)
 	}
 	typed := strings.ReplaceAll(example(t, "docker compose up"), "--build ", "") // that would pull
 	images := standIns(t, provider)

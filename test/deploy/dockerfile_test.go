@@ -191,7 +191,7 @@ func writeToolchain(t *testing.T, to io.Writer) error {
 }
 
 // compiled is a build cache that is filled as the Dockerfile builds, so that only its first use takes minutes. Go
-// removes from it what is no longer used.
+// removes from it what is not used any more.
 func compiled(t *testing.T) string {
 	t.Helper()
 	base, err := os.UserCacheDir()

@@ -9,7 +9,7 @@ import (
 func TestDocs_ImagesWithoutARegistry(t *testing.T) {
 	provider := localEngine(t)
 	if _, err := exec.LookPath("docker"); err != nil {
-		t.Skip("there is no docker command")
+		t.Skip("the docker command is missing")
 	}
 	typed := example(t, "Dockerfile.local")
 	cmd := exec.CommandContext(t.Context(), "bash", "-euc", typed)

@@ -71,7 +71,7 @@ func withLibraries(t *testing.T, program string) map[string]string {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
-		t.Skipf("there is no %s to make an image of", program)
+		t.Skipf("%s is missing, which the image is made of", program)
 	}
 	out, err := exec.CommandContext(t.Context(), "ldd", path).Output()
 	if err != nil {
@@ -130,7 +130,7 @@ func localEngine(t *testing.T) *testcontainers.DockerProvider {
 		err = provider.Health(context.WithoutCancel(t.Context()))
 	}
 	if err != nil {
-		t.Skipf("there is no Docker engine here: %v", err)
+		t.Skipf("no Docker engine here: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := provider.Close(); err != nil {

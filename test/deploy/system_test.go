@@ -25,7 +25,7 @@ func TestCompose_FinishesARunWhoseWorkerIsKilledInOneTrace(t *testing.T) {
 	})
 	other := map[string]string{"worker-1": "worker-2", "worker-2": "worker-1"}[asked.Host]
 	if other == "" {
-		t.Fatalf("the run was driven on host %q, which is no worker", asked.Host)
+		t.Fatalf("the run was driven on host %q, which is not a worker", asked.Host)
 	}
 	at := time.Duration(0) // killed
 	if err := w.running[asked.Host].Stop(t.Context(), &at); err != nil {
@@ -45,7 +45,7 @@ func TestCompose_FinishesARunWhoseWorkerIsKilledInOneTrace(t *testing.T) {
 	}
 	for _, kind := range []string{"AGENT", "LLM", "TOOL"} {
 		if _, ok := find(spans, func(s span) bool { return s.kind() == kind && s.Service == "agentd" }); !ok {
-			t.Errorf("there is no %s span", kind)
+			t.Errorf("no %s span", kind)
 		}
 	}
 	w.backAndForth(spans)

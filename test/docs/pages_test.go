@@ -164,7 +164,7 @@ func (b block) checkMark(t *testing.T) {
 	for _, m := range named {
 		dir, name := m[1], m[2]
 		if out, err := exec.Command("grep", "-rlE", "--include=*_test.go", `^func `+name+`\(t \*testing\.T\)`, filepath.Join(root, dir)).CombinedOutput(); err != nil {
-			t.Errorf("%s: there is no test %q in %q: %s", b, name, dir, out)
+			t.Errorf("%s: test %q does not exist in %q: %s", b, name, dir, out)
 		}
 	}
 	for _, c := range b.commands() {
@@ -182,7 +182,7 @@ func TestPages_NameTargetsOfTheMakefile(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, m := range target.FindAllStringSubmatch(read(t, page), -1) {
 			if !strings.Contains(makefile, "\n"+m[1]+":") {
-				t.Errorf("%s: there is no make %s", page, m[1])
+				t.Errorf("%s: make %s does not exist", page, m[1])
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func wantForecasts(t *testing.T, got []result) {
 	if len(got) != 3 || got[0].IsError || got[1].IsError || !got[2].IsError {
 		t.Fatalf("the model was told %+v", got)
 	}
-	for i, want := range []string{`"sunny in Bern"`, `"sunny in Oslo"`, `"there is no weather in Atlantis"`} {
+	for i, want := range []string{`"sunny in Bern"`, `"sunny in Oslo"`, `"the weather is unknown in Atlantis"`} {
 		if !strings.Contains(got[i].Text, want) {
 			t.Errorf("the model was told %s, want %s", got[i].Text, want)
 		}

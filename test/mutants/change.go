@@ -267,7 +267,7 @@ func load(dir string, folders []string) (module, error) {
 }
 
 // apply returns the file that a change changes, as it is then. It type-checks the package with it: a mutant that does not
-// compile is no mutant.
+// compile is not a mutant.
 func (m module) apply(c change) (file string, text []byte, err error) {
 	s, f, err := m.function(c.function)
 	if err != nil {
@@ -294,7 +294,7 @@ func (m module) function(name string) (*source, *ast.FuncDecl, error) {
 	folder, local := split(name)
 	p := m[folder]
 	if p == nil {
-		return nil, nil, fmt.Errorf("there is no package %s", folder)
+		return nil, nil, fmt.Errorf("package %s does not exist", folder)
 	}
 	for _, file := range p.Syntax {
 		for _, d := range file.Decls {

@@ -175,7 +175,7 @@ func TestAudit_FindsWhatIsWrong(t *testing.T) {
 			{"the terminal event is gone", "R3", func(ctx context.Context) error { return erase(ctx, conn, broker.ZoneDone, done) }},
 			{"an entry was altered", "I6", func(ctx context.Context) error { return v.alter(ctx, run) }},
 			{"a blob is gone", "I6", func(ctx context.Context) error { return v.lose(ctx, run) }},
-			{"an entry is no JSON", "I6", func(ctx context.Context) error { return v.scribble(ctx, run) }},
+			{"an entry is not JSON", "I6", func(ctx context.Context) error { return v.scribble(ctx, run) }},
 			{"the last entry is none", "I6", func(ctx context.Context) error { return v.behead(ctx, run) }},
 		} {
 			if err := test.damage(t.Context()); err != nil {

@@ -28,10 +28,10 @@ import (
 type vandal interface {
 	// cut removes an entry from the middle of the journal.
 	cut(ctx context.Context, run wire.RunKey) error
-	// scribble replaces the first entry by bytes that are no entry; alter, by an entry with another content.
+	// scribble replaces the first entry by bytes that do not make an entry; alter, by an entry with another content.
 	scribble(ctx context.Context, run wire.RunKey) error
 	alter(ctx context.Context, run wire.RunKey) error
-	// behead appends something that is no entry at all.
+	// behead appends something that is not an entry at all.
 	behead(ctx context.Context, run wire.RunKey) error
 	// lose removes the run's blobs.
 	lose(ctx context.Context, run wire.RunKey) error
@@ -193,7 +193,7 @@ func TestCorruptJournal_HarmsOnlyItsRun(t *testing.T) {
 			unread bool
 		}{
 			{name: "an entry is missing", damage: v.cut, unread: onRedis}, // Redis appends to no list of the wrong length
-			{name: "an entry is no JSON", damage: v.scribble},
+			{name: "an entry is not JSON", damage: v.scribble},
 			{name: "an entry has another content", damage: v.alter},
 			{name: "the last entry is none", damage: v.behead, unread: true},
 			{name: "a blob is missing", damage: v.lose},

@@ -11,7 +11,7 @@ import (
 	"agentd/sdk/sdktest"
 )
 
-// An answer that comes after its call timed out is no answer to the call that is open now, and changes nothing that the
+// An answer that comes after its call timed out does not answer the call that is open now, and changes nothing that the
 // model was told.
 func TestLateAnswer_DoesNotChangeTheHistory(t *testing.T) {
 	t.Parallel()

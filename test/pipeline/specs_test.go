@@ -66,7 +66,7 @@ func problem(t *testing.T, ev wire.Event) wire.Problem {
 	t.Helper()
 	var p wire.Problem
 	if err := json.Unmarshal(ev.Data, &p); err != nil {
-		t.Fatalf("%s is no problem: %v", ev.Data, err)
+		t.Fatalf("%s is not a problem: %v", ev.Data, err)
 	}
 	return p
 }

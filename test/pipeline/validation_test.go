@@ -62,7 +62,7 @@ func toldError(t *testing.T, h *harness.Harness, r harness.Run, i int) sdk.Error
 		}
 	}
 	if err := json.Unmarshal([]byte(c.Text), &shown); err != nil || !c.IsError {
-		t.Fatalf("result %+v is no error: %v", c, err)
+		t.Fatalf("result %+v is not an error: %v", c, err)
 	}
 	return sdk.Error{Code: shown.Error.Code, Message: shown.Error.Message, Faults: shown.Error.Faults}
 }

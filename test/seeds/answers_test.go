@@ -157,7 +157,7 @@ func idempotentInvocations(t *testing.T) {
 	call := h.Call("shop.find")
 	equal(t, "event id", call.Event.ID, state.Calls[0].ID)
 	if ref, ok := wire.ParseCallRef(call.Event.ID); !ok || ref.ID != call.Event.ID {
-		t.Errorf("event id %q is no call id", call.Event.ID)
+		t.Errorf("event id %q is not a call id", call.Event.ID)
 	}
 	// Whoever is delivered the init event again publishes the call again.
 	h.Restart()

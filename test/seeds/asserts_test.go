@@ -153,7 +153,7 @@ func problem(t *testing.T, c sdk.Content) wire.Problem {
 		t.Fatalf("no structured error in %q: %v", c.Text, err)
 	}
 	if !c.IsError || told.Error.Code == "" || told.Error.Message == "" {
-		t.Errorf("result %+v is no error with a code and a message", c)
+		t.Errorf("result %+v is not an error with a code and a message", c)
 	}
 	return wire.Problem{Code: told.Error.Code, ErrorMessage: told.Error.Message, Faults: told.Error.Faults}
 }

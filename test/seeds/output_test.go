@@ -129,7 +129,7 @@ func outputValidator(t *testing.T) {
 			t.Errorf("the model is not told of the fault at %s: %s", path, told)
 		}
 	}
-	equal(t, "code of what is no object", problem(t, sdk.Content{Text: requests[2].Messages[4].PlainText(), IsError: true}).Code,
+	equal(t, "code of what is not an object", problem(t, sdk.Content{Text: requests[2].Messages[4].PlainText(), IsError: true}).Code,
 		sdk.CodeContractViolation)
 }
 
@@ -171,7 +171,7 @@ func structuredOrPlain(t *testing.T) {
 		agent("structured", contract("test.structured", anyObject, numberAnswer)))
 	// Without a schema even JSON is but text.
 	succeeds(t, h, h.Run("plain", message("hello")), `{"response": "{\"answer\": 42}"}`)
-	// With one, text alone is no answer.
+	// With one, text alone is not an answer.
 	succeeds(t, h, h.Send("structured", other(h, "structured", "structured", message("hello"))), `{"answer": 42}`)
 	asked(t, scripts["structured"], 2)
 }

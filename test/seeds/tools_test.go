@@ -349,7 +349,7 @@ func structuredErrors(t *testing.T) {
 	}
 	equal(t, "codes", []sdk.Code{wrong.Code, unreadable.Code}, []sdk.Code{sdk.CodeContractViolation, sdk.CodeContractViolation})
 	if len(unreadable.Faults) == 0 {
-		t.Error("arguments that are no JSON have no fault")
+		t.Error("arguments that are not JSON have no fault")
 	}
 	// The history keeps what the model wrote.
 	equal(t, "unreadable arguments", uses(t, last(t, model).Messages, 2)[1].Args,

@@ -96,7 +96,7 @@ var kinds = [faults]struct {
 	modelSlow:       {"slow", "a model or tool takes longer than a lease", 0.2},
 	modelFails:      {"model-fails", "a model refuses", 0.06},
 	modelAway:       {"model-away", "a model cannot be reached", 0.8},
-	modelOdd:        {"model-odd", "a model asks for what does not exist, or writes what is no text", 0.2},
+	modelOdd:        {"model-odd", "a model asks for what does not exist, or writes what is not text", 0.2},
 	toolFails:       {"tool-fails", "a tool fails, panics, or returns no JSON", 0.3},
 	hang:            {"hang", "a model or tool runs into its timeout, or does not even notice it", 0.08},
 	serviceSilent:   {"service-silent", "a service never answers", 0.2},
@@ -188,7 +188,7 @@ type plan struct {
 	without [faults]bool
 	// variant is another course of events in the same world: same agents, same likelihood of faults.
 	variant uint64
-	// clients bounds how many runs clients start; 0 is no bound.
+	// clients bounds how many runs clients start; 0 is unbounded.
 	clients int
 	// only lists the faults that happen, by their number in the history; nil is all, empty is none.
 	only []int
@@ -216,7 +216,7 @@ func (p plan) arguments() string {
 	if p.only != nil {
 		fmt.Fprintf(&b, " -sim.only=%s", strings.Trim(strings.ReplaceAll(fmt.Sprint(p.only), " ", ","), "[]"))
 		if len(p.only) == 0 {
-			b.WriteString("0") // there is no fault 0
+			b.WriteString("0") // faults count from 1
 		}
 	}
 	return b.String()

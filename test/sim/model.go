@@ -145,7 +145,7 @@ func (m *model) calls() []sdk.ToolRequest {
 func (m *models) compare(key wire.RunKey, prompt []sdk.Message) {
 	j := m.store.journals[key]
 	if !m.begins(prompt, j.decoded) && !slices.ContainsFunc(j.deposed, func(p past) bool { return m.begins(prompt, p.decoded) }) {
-		m.violate("I6", "run %s: a prompt is no beginning of the history in the journal: %+v", key, prompt)
+		m.violate("I6", "run %s: a prompt is not the beginning of the history in the journal: %+v", key, prompt)
 	}
 }
 

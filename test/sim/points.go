@@ -47,7 +47,7 @@ const (
 )
 
 // places names the points: by the crash points of docs/reliability.md, where they are one, and in words. Heartbeats and
-// waiting for others are no part of an activation: nothing that counts happens there.
+// waiting for others do not belong to an activation: nothing that counts happens there.
 var places = [points]struct{ code, what string }{
 	atStart:         {"C0", "a message is delivered"},
 	atHead:          {"C0", "the head is about to be read"},

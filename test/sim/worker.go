@@ -112,7 +112,7 @@ func (w *worker) drain() {
 	w.draining = true
 	w.runner.Drain()
 	if w.pick(3) == 0 {
-		w.stop() // there is no time left
+		w.stop() // no time is left
 	}
 }
 

@@ -95,7 +95,7 @@ func obtainReply(a *cli.App, d *deskClient, detail requests.Detail, r client.Rep
 		return r, sdk.Errorf(sdk.CodeDecisionRefused, "%s is a permission request; approve or deny it", detail.Short)
 	}
 	if !interactive(a) {
-		return r, cli.Usage(errors.New("there is no answer; give TEXT, --input or --end"))
+		return r, cli.Usage(errors.New("give an answer: TEXT, --input or --end"))
 	}
 	input := lines(a)
 	if detail.Kind == requests.KindTask {
@@ -191,7 +191,7 @@ func (p *prompter) form(schema json.RawMessage) (json.RawMessage, error) {
 func (p *prompter) field(name string, schema json.RawMessage, required bool) (json.RawMessage, error) {
 	var s property
 	if err := json.Unmarshal(schema, &s); err != nil {
-		s = property{} // "true", or what is no schema at all, which the answer as a whole is held to
+		s = property{} // "true", or not a schema at all; the answer as a whole is held to it
 	}
 	compiled, err := contracts.Compile(schema)
 	if err != nil {

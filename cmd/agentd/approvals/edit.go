@@ -57,7 +57,7 @@ func edit(ctx context.Context, a *cli.App, d *deskClient, id string, f editFlags
 	}
 	interactive := interactive(a) && f.args != "-"
 	if f.args == "" && !interactive {
-		return cli.Usage(errors.New("there is no terminal for an editor; give the arguments with --args"))
+		return cli.Usage(errors.New("an editor needs a terminal; give the arguments with --args"))
 	}
 	input := lines(a)
 	draft := []byte(nil)

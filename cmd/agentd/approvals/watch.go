@@ -26,7 +26,7 @@ func watchCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 		Use:   "watch",
 		Short: "A live inbox on the terminal: see, decide and answer",
 		Long: "watch shows what waits for a person, and what comes. Arrows select; a approves, d denies, e edits, r replies or asks\n" +
-			"back, s shows everything, q quits. NO_COLOR is respected. Where there is no terminal it prints a line for every change, with -o json as\n" +
+			"back, s shows everything, q quits. NO_COLOR is respected. Without a terminal it prints a line for every change, with -o json as\n" +
 			"an object, until it is interrupted.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -169,7 +169,7 @@ func (w *watch) raw() (restore func(), err error) {
 	fmt.Fprint(w.out, enterScreen)
 	return func() {
 		fmt.Fprint(w.out, leaveScreen)
-		_ = term.Restore(in, state) // there is no other way to give it back
+		_ = term.Restore(in, state) // nothing else gives it back
 	}, nil
 }
 

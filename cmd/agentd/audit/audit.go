@@ -84,7 +84,7 @@ func verify(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store, 
 		list.names[wire.NewRunKey(name).String()] = name
 		err = auditor.Run(ctx, wire.NewRunKey(name), list.add)
 		if errors.Is(err, runner.ErrNotFound) {
-			err = sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q; see: agentd runs list", name)
+			err = sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; see: agentd runs list", name)
 		}
 		if err != nil {
 			break

@@ -29,7 +29,7 @@ func Command(a *cli.App) *cobra.Command {
 		Short: "Check a configuration without connecting to anything",
 		Long: "check reads the configuration with its contracts and prompts and reports everything that is wrong, each with\n" +
 			"file, line and column. It connects to nothing, so contracts that are looked up in the registry are only listed, unless\n" +
-			"--server asks for them. Exit codes: 0 nothing wrong, 4 faults found, 2 there is no such file.",
+			"--server asks for them. Exit codes: 0 nothing wrong, 4 faults found, 2 a file is missing.",
 		Example: "  agentd check\n  agentd check examples/traveldesk/agentd.yaml -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -186,7 +186,7 @@ func (c checkedReference) write(w io.Writer) {
 	fmt.Fprintf(w, "registry: agent %s: %s@%s %s\n", c.Agent, c.Contract, c.Range, state)
 }
 
-// addEncryption reads the keys. One that is not there is no fault: secrets need not be where a configuration is checked.
+// addEncryption reads the keys. One that is not there is not a fault: secrets need not be where a configuration is checked.
 func (r *checked) addEncryption(e config.Encryption) {
 	if e.Current == "" {
 		return

@@ -89,7 +89,7 @@ func lintAll(ctx context.Context, a *cli.App, refs []string) ([]linted, error) {
 			results = append(results, linted{c.Type, contracts.Lint(c)})
 		}
 		if len(results) == 0 {
-			return nil, sdk.Errorf(sdk.CodeConfig, "there are no contracts to check: name files, or a configuration with --config")
+			return nil, sdk.Errorf(sdk.CodeConfig, "no contracts to check: name files, or a configuration with --config")
 		}
 		return results, nil
 	}

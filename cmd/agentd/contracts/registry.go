@@ -87,7 +87,7 @@ func pushCommand(a *cli.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, file := range args {
 				if !isContractFile(file) {
-					return cli.Usagef("%s is no contract file: want one that ends in .yaml, .yml or .json", file)
+					return cli.Usagef("%s is not a contract file: want one that ends in .yaml, .yml or .json", file)
 				}
 			}
 			return a.WithRegistry(cmd.Context(), func(_ *cli.Client, r broker.Registry) error {

@@ -47,7 +47,7 @@ func sequences(args []string) ([]uint64, error) {
 	for i, arg := range args {
 		n, err := strconv.ParseUint(arg, 10, 64)
 		if err != nil || n == 0 {
-			return nil, cli.Usagef("%q is no sequence of a dead letter; see: agentd dlq list", arg)
+			return nil, cli.Usagef("%q is not a sequence of a dead letter; see: agentd dlq list", arg)
 		}
 		list[i] = n
 	}

@@ -69,7 +69,7 @@ type tail struct {
 	flags    tailFlags
 }
 
-// tailed is a message in JSON. Body holds what is no JSON as a text.
+// tailed is a message in JSON. Body holds what is not JSON as a text.
 type tailed struct {
 	Time    int64               `json:"time"`
 	Subject string              `json:"subject"`

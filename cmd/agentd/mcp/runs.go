@@ -47,7 +47,7 @@ func (m *mcpRuns) Start(ctx context.Context, agent, key string, input json.RawMe
 func runOf(handle string) (agent, subject string, err error) {
 	agent, subject, ok := strings.Cut(handle, handleSeparator)
 	if !ok || wire.CheckName(agent) != nil || subject == "" {
-		return "", "", sdk.Errorf(sdk.CodeUnknownRun, "%q is no handle of a run", show.Line(handle, show.LineMax))
+		return "", "", sdk.Errorf(sdk.CodeUnknownRun, "%q is not a handle of a run", show.Line(handle, show.LineMax))
 	}
 	return agent, subject, nil
 }

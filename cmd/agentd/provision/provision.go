@@ -47,7 +47,7 @@ func Command(a *cli.App) *cobra.Command {
 }
 
 // provision also makes what the services need whose contracts are in the registry. The registry may be one of the things
-// that are made, so contracts that it does not have yet are no error.
+// that are made, so contracts that it does not have yet are not error.
 func provision(ctx context.Context, a *cli.App, c *cli.Client) ([]broker.Change, error) {
 	changes, err := c.Provision(ctx, setup.Plan(c.Config))
 	if err != nil || len(c.Config.References) == 0 {

@@ -108,7 +108,7 @@ func find(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus
 		}
 	}
 	if len(agents) > 0 && silent == nil {
-		return wire.RunStatus{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q of %s; see: agentd runs list", run, strings.Join(agents, ", "))
+		return wire.RunStatus{}, sdk.Errorf(sdk.CodeUnknownRun, "run %q of %s does not exist; see: agentd runs list", run, strings.Join(agents, ", "))
 	}
 	return stored(ctx, c, run, silent)
 }

@@ -365,7 +365,7 @@ func (r *auditedRun) readCause(ctx context.Context, at core.Cause) error {
 	return err
 }
 
-// tellEvents tells of what was published. What is no event of this wire cannot be by a worker.
+// tellEvents tells of what was published. What is not an event of this wire cannot be by a worker.
 func (r *auditedRun) tellEvents() {
 	for _, m := range r.events {
 		event, err := wire.DecodeEvent(m.Headers, m.Data)
@@ -374,7 +374,7 @@ func (r *auditedRun) tellEvents() {
 			continue // somebody else's answer to the call that the run answers
 		}
 		if err != nil {
-			r.checker.Violate("I5", r.key, "what is on %s is no event: %v", m.Subject, err)
+			r.checker.Violate("I5", r.key, "what is on %s is not an event: %v", m.Subject, err)
 			continue
 		}
 		r.Events++

@@ -112,7 +112,7 @@ func (f *front) call(want int, method, path, body string) (answer map[string]any
 		f.t.Fatalf("%s %s answers %d: %s; want %d", method, path, status, data, want)
 	}
 	if err := json.Unmarshal(data, &answer); err != nil {
-		f.t.Fatalf("%s is no JSON: %v", data, err)
+		f.t.Fatalf("%s is not JSON: %v", data, err)
 	}
 	return answer
 }

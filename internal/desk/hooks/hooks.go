@@ -126,7 +126,7 @@ func (o *Options) handle(ctx context.Context, client *http.Client, h Hook, d bro
 func (o *Options) tell(ctx context.Context, client *http.Client, h Hook, d broker.Delivery) (told bool, next int64, err error) {
 	address, err := o.Conn.Subjects().Parse(d.Subject())
 	if err != nil {
-		return true, 0, nil //nolint:nilerr // it is no call, so there is nothing to tell
+		return true, 0, nil //nolint:nilerr // not a call, so there is nothing to tell
 	}
 	if !o.Desk.Read(address.Call.Domain, d.Sequence()) {
 		return false, 0, nil

@@ -198,7 +198,7 @@ func (s *Screen) footer(width int) string {
 	return dim + show.Cut(s.keys(width), width) + reset
 }
 
-// keys are those that do something now. The arrows explain themselves where there is no room.
+// keys are those that do something now. The arrows explain themselves where room is short.
 func (s *Screen) keys(width int) string {
 	move, back := "↑↓ select  ", "  s show"
 	if s.large {

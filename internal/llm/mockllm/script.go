@@ -146,7 +146,7 @@ func ParseScript(data []byte) (*Script, error) {
 func (s *Script) check() error {
 	var faults []error
 	if len(s.Conversations) == 0 {
-		faults = append(faults, errors.New("there are no conversations"))
+		faults = append(faults, errors.New("no conversations"))
 	}
 	for i := range s.Conversations {
 		c := &s.Conversations[i]
@@ -157,7 +157,7 @@ func (s *Script) check() error {
 			c.Replies = repliesOf(c.Expect)
 		}
 		if len(c.Replies) == 0 {
-			faults = append(faults, fmt.Errorf("%s: there are no replies", c.Name))
+			faults = append(faults, fmt.Errorf("%s: no replies", c.Name))
 		}
 		for j, r := range c.Replies {
 			for _, fault := range r.check() {

@@ -66,7 +66,7 @@ conversations:
       - finish: later
         calls: [{arguments: {}}]
         faults: [{status: 200}, {}, {cut: true, status: 500}]
-`, []string{"a: there are no replies", `conversation 2: reply 1: unknown finish "later"`, "has no name", "either a status"}},
+`, []string{"a: no replies", `conversation 2: reply 1: unknown finish "later"`, "has no name", "either a status"}},
 		{"expect", `
 conversations:
   - expect: [{role: user, content: 7}]

@@ -27,7 +27,7 @@ type Class string
 const (
 	ParseError       Class = "parse_error"       // the body is neither JSON nor XML
 	MissingField     Class = "missing_field"     // server_name or tool_name is missing
-	InvalidArguments Class = "invalid_arguments" // the arguments are no object
+	InvalidArguments Class = "invalid_arguments" // the arguments are not an object
 )
 
 // Fault is a call that cannot be understood.
@@ -126,7 +126,7 @@ func parseJSON(body string) (Call, *Fault) {
 	if err != nil {
 		repaired := repairJSON(body)
 		if again := json.Unmarshal([]byte(repaired), &w); again != nil {
-			return Call{}, &Fault{Class: ParseError, Message: "the body is no JSON object: " + err.Error()}
+			return Call{}, &Fault{Class: ParseError, Message: "the body is not a JSON object: " + err.Error()}
 		}
 	}
 	var server, tool string

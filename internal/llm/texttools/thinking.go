@@ -12,7 +12,7 @@ const (
 	thinkingClose = "</thinking>"
 )
 
-// leadingThinking is what a reply may begin with: it is shown to who watches, and is no part of the conversation.
+// leadingThinking is what a reply may begin with: it is shown to who watches, and does not belong to the conversation.
 var leadingThinking = regexp.MustCompile(`(?s)^\s*<thinking>.*?(</thinking>\s*|$)`)
 
 // unthought returns a reply without the thinking that it begins with.

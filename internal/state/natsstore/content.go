@@ -76,7 +76,7 @@ func (s *Store) content(ctx context.Context, subject, digest string) ([]byte, er
 	}
 	chunks, err := strconv.Atoi(first.Header.Get(headerChunks))
 	if err != nil {
-		return nil, fmt.Errorf("%w: read content %s: message %d is no content: headers %v",
+		return nil, fmt.Errorf("%w: read content %s: message %d holds no content: headers %v",
 			runner.ErrCorrupt, digest, first.Sequence, first.Header)
 	}
 	data := first.Data

@@ -107,7 +107,7 @@ func (s *Store) partition(ctx context.Context, stream jetstream.Stream, partitio
 }
 
 // heads reads the last records of runs in one request. A listing need not be linearizable. Runs that are gone by now are
-// left out; one whose last message is no entry is listed with revision 0.
+// left out; one whose last message is not an entry is listed with revision 0.
 func (s *Store) heads(ctx context.Context, keys []wire.RunKey) ([]runner.StoredRun, error) {
 	subjects := make([]string, len(keys))
 	for i, key := range keys {

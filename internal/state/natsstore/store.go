@@ -82,7 +82,7 @@ func (s *Store) Head(ctx context.Context, run wire.RunKey) (runner.Record, error
 func record(m *jetstream.RawStreamMsg) (runner.Record, error) {
 	rev, err := strconv.ParseUint(m.Header.Get(headerRev), 10, 64)
 	if err != nil || m.Header.Get(headerEtag) == "" {
-		return runner.Record{}, fmt.Errorf("%w: message %d on %s is no entry: headers %v",
+		return runner.Record{}, fmt.Errorf("%w: message %d on %s is not an entry: headers %v",
 			runner.ErrCorrupt, m.Sequence, m.Subject, m.Header)
 	}
 	return runner.Record{

@@ -132,7 +132,7 @@ func TestStore_AmbiguousAppendIsRepeated(t *testing.T) {
 	storetest.AmbiguousAppend(t, s, proxy)
 }
 
-// TestStore_DoesNotHideUnwrittenEntry: when the request itself is lost, the journal still ends at base; that is no
+// TestStore_DoesNotHideUnwrittenEntry: when the request itself is lost, the journal still ends at base; that is not
 // conflict, and no success.
 func TestStore_DoesNotHideUnwrittenEntry(t *testing.T) {
 	t.Parallel()

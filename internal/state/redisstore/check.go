@@ -131,7 +131,7 @@ func judge(server string, settings map[string]string) []Finding {
 	switch fsync := settings["appendfsync"]; {
 	case settings["appendonly"] == "no":
 		findings = append(findings, Finding{
-			FindingNoAOF, SeverityError, server, "appendonly is no: a crash of the server loses runs",
+			FindingNoAOF, SeverityError, server, "appendonly is off: a crash of the server loses runs",
 			"set appendonly yes and appendfsync always",
 		})
 	case fsync != "" && fsync != "always":

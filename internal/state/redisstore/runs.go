@@ -44,7 +44,7 @@ func (s *Store) Runs(ctx context.Context, cursor string, limit int) ([]runner.St
 	return runs, next, nil
 }
 
-// pipeline sends n commands at once. What is absent is no error.
+// pipeline sends n commands at once. What is absent is not an error.
 func (s *Store) pipeline(ctx context.Context, n int, add func(p redis.Pipeliner, i int)) error {
 	if err := ctx.Err(); err != nil || n == 0 {
 		return err

@@ -140,7 +140,7 @@ func decode(element string) (runner.Record, error) {
 	number, etag, spaced := strings.Cut(head, " ")
 	rev, err := strconv.ParseUint(number, 10, 64)
 	if !framed || !spaced || err != nil {
-		return runner.Record{}, fmt.Errorf("%w: an element of %d bytes is no entry", runner.ErrCorrupt, len(element))
+		return runner.Record{}, fmt.Errorf("%w: an element of %d bytes is not an entry", runner.ErrCorrupt, len(element))
 	}
 	return runner.Record{Version: runner.Version{Rev: rev, Etag: etag, Position: rev}, Data: []byte(data)}, nil
 }

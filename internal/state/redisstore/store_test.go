@@ -346,7 +346,7 @@ func BenchmarkStore(b *testing.B) {
 	}
 }
 
-// A run whose keys do not agree is no conflict: that would be met again for ever.
+// A run whose keys do not agree is not a conflict: that would be met again for ever.
 func TestAppend_ReportsADamagedRun(t *testing.T) {
 	t.Parallel()
 	s := open(t, redistest.Start(t), Options{})

@@ -27,7 +27,7 @@ var find = sync.OnceValues(func() (engine, error) {
 	if image := os.Getenv(imageVariable); image != "" {
 		return container(image), nil
 	}
-	return nil, errors.New("there is no redis-server: apt-get install redis-server, or run make test, which can use Docker")
+	return nil, errors.New("redis-server is missing: apt-get install redis-server, or run make test, which can use Docker")
 })
 
 // process runs the program at a path.

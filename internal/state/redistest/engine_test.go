@@ -94,7 +94,7 @@ func TestStart_WithoutRedis(t *testing.T) {
 			continue
 		}
 		written, readErr := os.ReadFile(list)
-		want := "required\tredistest\tthere is no redis-server: "
+		want := "required\tredistest\tredis-server is missing: "
 		if err != nil || readErr != nil || !strings.HasPrefix(string(written), want) {
 			t.Errorf("%v, %v, list %q; want a skipped test and %q", err, readErr, written, want)
 		}

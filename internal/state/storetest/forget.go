@@ -236,6 +236,6 @@ func AmbiguousPurge(t *testing.T, s state.Store, proxy *Proxy) {
 	CheckJournal(t, s, run, []runner.Record{keep})
 	checkNoBlobs(t, s, run)
 	if errors.Is(err, runner.ErrConflict) {
-		t.Errorf("a repeat is no conflict: %v", err)
+		t.Errorf("a repeat conflicts: %v", err)
 	}
 }

@@ -95,7 +95,7 @@ func (a *airline) answer(ctx context.Context, d broker.Delivery) error {
 	}
 	ref, ok := wire.ParseCallRef(call.ID)
 	if !ok {
-		return fmt.Errorf("%q is no call id", call.ID)
+		return fmt.Errorf("%q is not a call id", call.ID)
 	}
 	var answered string
 	var data any

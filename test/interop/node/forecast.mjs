@@ -22,7 +22,7 @@ export default createArvoEventHandler({
   handler: {
     "1.0.0": async ({ event }) => {
       const { city, days } = event.data;
-      if (city === "Atlantis") throw new Error("there is no weather in Atlantis");
+      if (city === "Atlantis") throw new Error("the weather is unknown in Atlantis");
       if (city === "Babel") throw "a string";
       if (city === "Carcosa") return { type: success, data: { text: 7 } }; // does not fit the contract
       if (city === "Dis") return undefined;

@@ -83,7 +83,7 @@ class Connection:
         ask = {"batch": 1, "expires": int(expires * 1e9)}
         message = self.request(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", json.dumps(ask).encode(), timeout=expires + 5)
         if message.status == 503:
-            raise ConnectionError(f"there is no consumer {consumer} of {stream}")
+            raise ConnectionError(f"{stream} has no consumer {consumer}")
         return None if message.status else message
 
     def store(self, subject, data, headers):

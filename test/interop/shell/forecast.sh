@@ -11,7 +11,7 @@ answer() { # the call → the event that answers it
     to: .redirectto
   } + if .data.city == "Atlantis" then {
     type: "sys.weather.forecast.error", dataschema: "#/weather/forecast/0.0.0",
-    data: {errorName: "tool_failed", errorMessage: "there is no weather in Atlantis", errorStack: null}
+    data: {errorName: "tool_failed", errorMessage: "the weather is unknown in Atlantis", errorStack: null}
   } else {
     type: "weather.forecast.done", dataschema, data: {text: "sunny in \(.data.city)"}
   } end'
@@ -46,7 +46,7 @@ while true; do
   case $subject in
     *.out.*) publish "${subject/.out./.in.}" "$(jq -r '.Data | @base64d' <<<"$message" | answer)" || ack= ;;
     *.void.*) ;; # nobody waits for that call any more
-    *) sleep 1 ;; # none came in time, or there is no consumer yet
+    *) sleep 1 ;; # none came in time, or before the consumer is there
   esac
   if [[ -n $ack ]]; then nats pub --quiet "$ack" +ACK; fi
   next 30

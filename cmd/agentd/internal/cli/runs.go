@@ -48,7 +48,7 @@ func (c *Client) Runs(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
 func Head(ctx context.Context, store runner.Store, run string) (core.Entry, error) {
 	last, err := store.Head(ctx, wire.NewRunKey(run))
 	if errors.Is(err, runner.ErrNotFound) {
-		return core.Entry{}, sdk.Errorf(sdk.CodeUnknownRun, "there is no run %q; see: agentd runs list", run)
+		return core.Entry{}, sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; see: agentd runs list", run)
 	}
 	if err != nil {
 		return core.Entry{}, err

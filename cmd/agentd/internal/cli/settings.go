@@ -54,7 +54,7 @@ func (a *App) WithAgents() (*config.Config, error) {
 	}
 	if len(cfg.Agents) == 0 {
 		if _, err := os.Stat(a.Config); err != nil {
-			return nil, sdk.Errorf(sdk.CodeConfig, "there is no %s here; write one, or name it with --config", a.Config)
+			return nil, sdk.Errorf(sdk.CodeConfig, "%s is missing here; write one, or name it with --config", a.Config)
 		}
 		return nil, sdk.Errorf(sdk.CodeConfig, "%s has no agents", a.Config)
 	}

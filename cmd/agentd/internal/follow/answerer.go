@@ -28,7 +28,7 @@ type answerer struct {
 	run      Run
 	// answers are those left.
 	answers []string
-	// lines are what is typed; nil when there is no terminal.
+	// lines are what is typed; nil without a terminal.
 	lines <-chan string
 	// answered are calls that need no answer any more.
 	Answered map[string]bool

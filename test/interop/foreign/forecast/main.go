@@ -52,7 +52,7 @@ func forecast(key string, data json.RawMessage) (any, error) {
 		return nil, fmt.Errorf("call %s: %w", key, err)
 	}
 	if place.City == "Atlantis" {
-		return nil, problem{Name: "tool_failed", Message: "there is no weather in Atlantis"}
+		return nil, problem{Name: "tool_failed", Message: "the weather is unknown in Atlantis"}
 	}
 	return map[string]string{"text": "sunny in " + place.City}, nil
 }
