@@ -2,12 +2,22 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/retry"
 )
 
 // Backlog is what a consumer has not finished: Pending messages were never delivered, Unacked ones are in hand. Pulls are the
 // requests for messages that wait at it, that is of readers that have nothing to do.
-type Backlog struct{ Pending, Unacked, Pulls int64 }
+type Backlog struct {
+	Pending, Unacked, Pulls int64
+	// Delivered is when the last message was delivered, in Unix milliseconds; 0 is never.
+	Delivered int64
+}
 
 // Backlog asks the consumer's leader.
 func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
@@ -20,5 +30,51 @@ func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
 	if !info.TimeStamp.IsZero() {
 		c.broker.Measured(asked, info.TimeStamp.UnixMilli(), c.own.steady())
 	}
-	return Backlog{Pending: int64(info.NumPending), Unacked: int64(info.NumAckPending), Pulls: int64(info.NumWaiting)}, nil
+	b := Backlog{Pending: int64(info.NumPending), Unacked: int64(info.NumAckPending), Pulls: int64(info.NumWaiting)}
+	if last := info.Delivered.Last; last != nil {
+		b.Delivered = last.UnixMilli()
+	}
+	return b, nil
+}
+
+// A reader that has no request at a consumer may renew it, or be busy: readSince after a message was delivered somebody is
+// taken to be there, and busySince where a message is in hand.
+const (
+	readSince = time.Minute
+	busySince = 5 * time.Minute
+)
+
+// Unread reports whether nobody seems to read the consumers: none of them has a request for messages, and nothing was delivered
+// lately. One that does not exist is jetstream.ErrConsumerNotFound.
+func (c *Conn) Unread(ctx context.Context, refs ...ConsumerRef) (bool, error) {
+	// Who renews its requests has none for a moment.
+	const looks, every = 5, 100 * time.Millisecond
+	for look := 0; ; look++ {
+		for _, ref := range refs {
+			b, err := c.Backlog(ctx, ref)
+			if err != nil {
+				return false, err
+			}
+			since := time.Duration(c.Now()-b.Delivered) * time.Millisecond
+			if b.Pulls > 0 || since < readSince || b.Unacked > 0 && since < busySince {
+				return false, nil
+			}
+		}
+		if look == looks-1 {
+			return true, nil
+		}
+		if err := retry.Sleep(ctx, every); err != nil {
+			return false, err
+		}
+	}
+}
+
+// Unserved reports whether nobody seems to take the calls of a contract's type in a domain. Where agents take them that is not
+// known, and false.
+func (c *Conn) Unserved(ctx context.Context, domain, contractType string) (bool, error) {
+	unread, err := c.Unread(ctx, ServiceConsumer(domain, contractType))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return false, nil
+	}
+	return unread, err
 }

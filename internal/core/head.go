@@ -316,6 +316,11 @@ func callIn(calls []Call, id string) int {
 	return -1
 }
 
+// WithService reports whether the call was sent to a service that has not answered.
+func (c *Call) WithService() bool {
+	return (c.Kind == CallService || c.Kind == CallContext) && !c.Closed() && c.Held == "" && c.RetryAt == 0
+}
+
 // open reports whether a call satisfies match and has no result yet.
 func (h *Head) open(match func(*Call) bool) bool {
 	for i := range h.Calls {

@@ -115,6 +115,8 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 		e.worker(ctx, spec.Name)
 		e.clocks(ctx, spec)
 	}
+	e.examined("readers of the calls of %s", show.Count(len(p.Services), "service"))
+	e.services(ctx, p.Services)
 	return nil
 }
 
@@ -236,16 +238,9 @@ func (e *Examination) clocks(ctx context.Context, agent sdk.AgentSpec) {
 
 // pulled looks whether somebody takes an agent's messages. Workers themselves may not ask other workers, but may see that.
 func (e *Examination) pulled(ctx context.Context, agent string) {
-	// A worker that renews its requests has none for a moment.
-	const looks, every = 5, 100 * time.Millisecond
-	var pulls int64
+	var unread bool
 	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
-		for look := 0; look < looks && pulls == 0 && err == nil; look++ {
-			pulls, err = e.pulls(ctx, agent)
-			if pulls == 0 && err == nil {
-				<-time.After(every)
-			}
-		}
+		unread, err = e.conn.Unread(ctx, broker.AgentConsumers(agent)...)
 		return err
 	})
 	switch {
@@ -253,21 +248,44 @@ func (e *Examination) pulled(ctx context.Context, agent string) {
 		e.found(broker.NotPermitted("ask workers of "+agent, "whether there are any"))
 	case err != nil:
 		e.found(noWorker("no worker can be seen for agent " + agent + ": " + err.Error()))
-	case pulls == 0:
+	case unread:
 		e.found(noWorker("no worker takes messages for agent " + agent + ", or all are busy"))
 	}
 }
 
-// pulls are the requests that wait for an agent's messages.
-func (e *Examination) pulls(ctx context.Context, agent string) (pulls int64, err error) {
-	for _, ref := range broker.AgentConsumers(agent) {
-		b, err := e.conn.Backlog(ctx, ref)
-		if err != nil {
-			return 0, err
+// services looks whether somebody takes the calls that agents make.
+func (e *Examination) services(ctx context.Context, services []broker.ServicePlan) {
+	for _, s := range services {
+		if s.Domain == sdk.HumanDomain || s.Type == sdk.TypePermissionRequest {
+			continue // people answer, now and then
 		}
-		pulls += b.Pulls
+		var unserved bool
+		err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
+			unserved, err = e.conn.Unserved(ctx, s.Domain, s.Type)
+			return err
+		})
+		switch {
+		case notPermitted(err): // that it may not look at the broker was found before
+			return
+		case err != nil:
+			e.found(broker.Finding{
+				Code: "no_service", Severity: broker.SeverityWarning, Remedy: "run: agentd doctor again",
+				Message: "whether somebody serves " + s.Type + " cannot be seen: " + err.Error(),
+			})
+		case unserved:
+			e.found(broker.Finding{
+				Code: "no_service", Severity: broker.SeverityWarning,
+				Message: "nobody serves " + s.Type + in(s.Domain) + ": calls wait until their deadline", Remedy: "start the service",
+			})
+		}
 	}
-	return pulls, nil
+}
+
+func in(domain string) string {
+	if domain == "" {
+		return ""
+	}
+	return " in the domain " + domain
 }
 
 func notPermitted(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) }

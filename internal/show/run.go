@@ -33,6 +33,11 @@ type waiting struct {
 	Tool string `json:"tool,omitempty"`
 	Type string `json:"type"`
 	Due  int64  `json:"due,omitempty"`
+	// Domain is where it was sent, and ToService says that it was sent to a service. Unserved says that nobody seems to take such
+	// calls now.
+	Domain    string `json:"domain,omitempty"`
+	ToService bool   `json:"-"`
+	Unserved  bool   `json:"unserved,omitempty"`
 }
 
 func waitingCalls(h *core.Head) []waiting {
@@ -40,7 +45,11 @@ func waitingCalls(h *core.Head) []waiting {
 	for _, c := range h.Calls {
 		// A call that is held is not made before its permission request, a call beside it, is decided.
 		if !c.Closed() && c.Held == "" && h.Status == core.StatusWaiting {
-			calls = append(calls, waiting{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due})
+			w := waiting{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due, ToService: c.WithService()}
+			if len(c.Domains) > 0 {
+				w.Domain = c.Domains[0]
+			}
+			calls = append(calls, w)
 		}
 	}
 	return calls

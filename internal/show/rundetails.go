@@ -122,12 +122,24 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 		fmt.Fprintln(w, "\nwaits for")
 		for _, c := range d.Waiting {
 			fmt.Fprintf(w, "  %s (%s), due in %s: %s\n", waitingText([]waiting{c}), Line(c.Type, LineMax), until(c.Due), c.Call)
+			if c.Unserved {
+				fmt.Fprintln(w, "    "+Unserved(c.Type, c.Due))
+			}
 		}
 	}
 	if d.Terminal != nil {
 		fmt.Fprintf(w, "\n%s\n%s\n", Line(d.Terminal.Type, LineMax), VisibleJSON(d.Terminal.Data))
 	}
 	return d.writeJournal(w)
+}
+
+// Unserved is what is said of a call that nobody takes.
+func Unserved(contractType string, due int64) string {
+	text := "nobody serves " + Line(contractType, LineMax) + " now; the call waits"
+	if due > 0 {
+		text += ", due in " + until(due)
+	}
+	return text
 }
 
 // conversationIndent is how many columns are before the texts of a conversation.

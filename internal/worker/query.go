@@ -61,7 +61,24 @@ func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, 
 	if len(entries) == 0 || entries[0].Head.Agent != agent {
 		return nil, sdk.Errorf(sdk.CodeUnknownRun, "agent %s has no run %q", agent, q.Run)
 	}
-	return statusOf(entries, q.After), nil
+	status := statusOf(entries, q.After)
+	w.markUnserved(ctx, &entries[len(entries)-1].Head, status.Waiting)
+	return status, nil
+}
+
+// markUnserved says of the calls that were sent to services whether somebody is there. Where that cannot be seen, it is not said.
+func (w *Worker) markUnserved(ctx context.Context, h *core.Head, waiting []wire.WaitingCall) {
+	for i := range waiting {
+		call := &waiting[i]
+		if c := h.Call(call.Call); c == nil || !c.WithService() {
+			continue
+		}
+		unserved, err := w.Conn.Unserved(ctx, call.Domain, call.Type)
+		if err != nil {
+			w.Logger.DebugContext(ctx, "whether a service is there is unknown", "type", call.Type, "error", err)
+		}
+		call.Unserved = unserved
+	}
 }
 
 // listPage is how many runs of the store, whosever they are, are read for one page of a list.

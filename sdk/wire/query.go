@@ -116,6 +116,8 @@ type WaitingCall struct {
 	Schema string `json:"schema,omitempty"`
 	// Due is when it is given up, in Unix milliseconds; 0 is never.
 	Due int64 `json:"due,omitempty"`
+	// Unserved says that nobody seems to take such calls now, so that it waits. It is left out of lists.
+	Unserved bool `json:"unserved,omitempty"`
 	// Asked is the data of what people are asked: a permission request, a question or a turn. It is left out of lists.
 	Asked json.RawMessage `json:"asked,omitempty"`
 }

@@ -20,14 +20,14 @@ func showCommand(a *cli.App) *cobra.Command {
 		Long:  "show reads the run's journal from the store, so it works without a worker. --verbose shows texts in full.",
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithRun(cmd.Context(), args[0], func(_ *cli.Client, store runner.Store, last core.Entry) error {
-				return showRun(cmd.Context(), a, store, last.Head.Key())
+			return a.WithRun(cmd.Context(), args[0], func(c *cli.Client, store runner.Store, last core.Entry) error {
+				return showRun(cmd.Context(), a, c, store, last.Head.Key())
 			})
 		},
 	}
 }
 
-func showRun(ctx context.Context, a *cli.App, store runner.Store, key wire.RunKey) error {
+func showRun(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store, key wire.RunKey) error {
 	entries, err := runner.New(runner.Options{Store: store}).Journal(ctx, key)
 	if err != nil {
 		return err
@@ -35,6 +35,17 @@ func showRun(ctx context.Context, a *cli.App, store runner.Store, key wire.RunKe
 	d, err := show.DetailsOf(entries)
 	if err != nil {
 		return err
+	}
+	for i := range d.Waiting {
+		call := &d.Waiting[i]
+		if !call.ToService {
+			continue
+		}
+		// Who may not see whether somebody serves it, or cannot, is told of the call alone.
+		_ = c.Permitted(ctx, func(ctx context.Context) (err error) {
+			call.Unserved, err = c.Unserved(ctx, call.Domain, call.Type)
+			return err
+		})
 	}
 	return a.Print(d, func(w io.Writer) error { return d.Write(w, cli.Columns(w), a.Verbose) })
 }

@@ -15,6 +15,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/contracts"
+	"agentd/internal/retry"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -106,29 +107,37 @@ func (f *follower) wait(ctx context.Context) (wire.Event, error) {
 			f.Progress.Note(show.LabelError, "questions cannot be answered here: "+err.Error())
 		}
 	})
-	background.Go(func() { f.hintNoWorker(working) })
+	background.Go(func() { f.hint(working) })
 	event, err := f.conn.WaitDone(ctx, f.run.Agent, f.run.Key, f.run.Init)
 	stop()
 	background.Wait()
 	return event, err
 }
 
-// hintNoWorker says so when a run does not begin because nobody serves its agent.
-func (f *follower) hintNoWorker(ctx context.Context) {
-	select {
-	case <-time.After(cli.Patience):
-	case <-ctx.Done():
-		return
-	}
-	if f.Progress.Seen(f.run.Subject) {
-		return
-	}
-	asking, cancel := context.WithTimeout(ctx, cli.Patience)
-	defer cancel()
-	var status wire.RunStatus
-	err := f.conn.Ask(asking, f.conn.Subjects().Get(f.run.Agent), wire.Query{Run: f.run.Subject}, &status)
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
-		f.Progress.Note(show.LabelWaits, "no worker serves "+f.run.Agent+" now; the event is stored, and handled when one starts")
+// hint says, whenever a run has been silent for cli.Patience, that nobody serves its agent, or what it calls.
+func (f *follower) hint(ctx context.Context) {
+	said := map[string]bool{}
+	asked := wire.Mark{Index: -2} // no run is there
+	for retry.Sleep(ctx, cli.Patience) == nil {
+		var at wire.Mark
+		at.Revision, at.Index = f.Progress.Mark(f.run.Subject)
+		if at == asked {
+			continue // nothing happened since
+		}
+		asked = at
+		var status wire.RunStatus
+		asking, cancel := context.WithTimeout(ctx, 2*cli.Patience)
+		err := f.conn.Ask(asking, f.conn.Subjects().Get(f.run.Agent), wire.Query{Run: f.run.Subject, After: at}, &status)
+		cancel()
+		if at.Revision == 0 && errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+			f.Progress.Note(show.LabelWaits, "no worker serves "+f.run.Agent+" now; the event is stored, and handled when one starts")
+		}
+		for _, c := range status.Waiting {
+			if c.Unserved && !said[c.Call] {
+				said[c.Call] = true
+				f.Progress.Note(show.LabelWaits, show.Unserved(c.Type, c.Due))
+			}
+		}
 	}
 }
 
