@@ -31,7 +31,7 @@ func (r rig) answered(t *testing.T) map[string]metricdata.HistogramDataPoint[flo
 					v, _ := p.Attributes.Value(key)
 					return v.AsString()
 				}
-				found[name("agentd.type")+" "+name("agentd.outcome")] = p
+				found[name("agentd.call.type")+" "+name("agentd.outcome")] = p
 			}
 		}
 	}

@@ -67,6 +67,7 @@ const (
 	keyMessagingOp   = attribute.Key("messaging.operation.name")
 	keyMessagingType = attribute.Key("messaging.operation.type")
 	keyDestination   = attribute.Key("messaging.destination.name")
+	keyConsumer      = attribute.Key("messaging.consumer.group.name")
 	keyMessage       = attribute.Key("messaging.message.id")
 	keyError         = attribute.Key("error.type")
 	systemNATS       = "nats"
@@ -74,22 +75,19 @@ const (
 
 // Attributes of agentd's own.
 const (
-	keyEntity     = attribute.Key("agentd.agent")
 	keyRun        = attribute.Key("agentd.run.id")
 	keyStatus     = attribute.Key("agentd.run.status")
 	keyCallStatus = attribute.Key("agentd.call.status")
-	keyReason     = attribute.Key("agentd.reason")
+	keyReason     = attribute.Key("agentd.run.reason")
 	keySettlement = attribute.Key("agentd.settlement")
 	keyMessageFor = attribute.Key("agentd.message.kind")
 	keySequence   = attribute.Key("agentd.stream.sequence")
-	keyStep       = attribute.Key("agentd.step")
+	keyRound      = attribute.Key("agentd.run.round")
 	keyCall       = attribute.Key("agentd.call.id")
-	keyType       = attribute.Key("agentd.type")
+	keyType       = attribute.Key("agentd.call.type")
 	keyTakeovers  = attribute.Key("agentd.takeovers")
-	keyStream     = attribute.Key("agentd.stream")
-	keyConsumer   = attribute.Key("agentd.consumer")
-	keyStore      = attribute.Key("agentd.store")
-	keyStoreOp    = attribute.Key("agentd.operation")
+	keyStore      = attribute.Key("agentd.store.name")
+	keyStoreOp    = attribute.Key("agentd.store.operation")
 	keyOutcome    = attribute.Key("agentd.outcome")
 )
 

@@ -52,12 +52,12 @@ func (t *Telemetry) Levels() (*Levels, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, c := range l.lag {
-			of := metric.WithAttributeSet(attribute.NewSet(keyStream.String(c.Stream), keyConsumer.String(c.Consumer)))
+			of := metric.WithAttributeSet(attribute.NewSet(keyDestination.String(c.Stream), keyConsumer.String(c.Consumer)))
 			o.ObserveFloat64(lag, float64(c.Pending), of)
 			o.ObserveFloat64(unacked, float64(c.Unacked), of)
 		}
 		for _, r := range l.runs {
-			of := metric.WithAttributeSet(attribute.NewSet(keyEntity.String(r.Agent), keyStatus.String(r.Status)))
+			of := metric.WithAttributeSet(attribute.NewSet(keyAgent.String(r.Agent), keyStatus.String(r.Status)))
 			o.ObserveFloat64(runs, float64(r.Count), of)
 			o.ObserveFloat64(age, r.Oldest, of)
 		}

@@ -41,8 +41,8 @@ type activation struct {
 	// status and at are those of the run's last entry; at is in Unix milliseconds.
 	status core.Status
 	at     int64
-	// steps and takeovers are the head's, as it was before.
-	steps, takeovers int
+	// turns and takeovers are the head's, as it was before.
+	turns, takeovers int
 	// tools are the names of the tools of the run's open calls, as the model knows them.
 	tools map[string]string
 }
@@ -71,7 +71,7 @@ func (o observer) Begin(ctx context.Context, m *runner.Message) context.Context 
 // Loaded implements runner.Observer.
 func (o observer) Loaded(ctx context.Context, h *core.Head, at int64) string {
 	a := activationOf(ctx)
-	if a.status, a.at, a.steps, a.takeovers = h.Status, at, h.Turns, takeovers(h); h.Agent != "" {
+	if a.status, a.at, a.turns, a.takeovers = h.Status, at, h.Turns, takeovers(h); h.Agent != "" {
 		a.agent = h.Agent
 	}
 	a.remember(h)
@@ -157,13 +157,13 @@ func awaited(m *runner.Message, h *core.Head) []trace.Link {
 func (o observer) Appended(ctx context.Context, e *core.Entry, size int) {
 	a := activationOf(ctx)
 	h := &e.Head
-	agent := metric.WithAttributeSet(attribute.NewSet(keyEntity.String(h.Agent)))
+	agent := metric.WithAttributeSet(attribute.NewSet(keyAgent.String(h.Agent)))
 	o.metrics.entrySize.Record(ctx, int64(size), agent)
 	if a.status == "" {
 		o.metrics.started.Add(ctx, 1, agent)
 	}
-	if n := h.Turns - a.steps; n > 0 {
-		o.metrics.steps.Add(ctx, int64(n), agent)
+	if n := h.Turns - a.turns; n > 0 {
+		o.metrics.turns.Add(ctx, int64(n), agent)
 	}
 	taken := takeovers(h)
 	if taken > a.takeovers {
@@ -174,12 +174,12 @@ func (o observer) Appended(ctx context.Context, e *core.Entry, size int) {
 		a.span.SetName(operationAgent + " " + h.Agent)
 		a.span.SetAttributes(keyOIAgent.String(h.Agent), keyAgent.String(h.Agent))
 	}
-	a.status, a.at, a.steps, a.takeovers, a.agent = h.Status, e.At, h.Turns, taken, h.Agent
+	a.status, a.at, a.turns, a.takeovers, a.agent = h.Status, e.At, h.Turns, taken, h.Agent
 	a.remember(h)
 	if a.span == nil {
 		return
 	}
-	a.span.SetAttributes(keyStatus.String(string(h.Status)), keyStep.Int(h.Round))
+	a.span.SetAttributes(keyStatus.String(string(h.Status)), keyRound.Int(h.Round))
 	if taken > 0 {
 		a.span.SetAttributes(keyTakeovers.Int(taken))
 	}
@@ -211,7 +211,7 @@ func (o observer) transition(ctx context.Context, a *activation, e *core.Entry, 
 	case core.StatusWaiting:
 		o.metrics.suspensions.Add(ctx, 1, agent)
 	case core.StatusDone:
-		o.metrics.finished.Add(ctx, 1, metric.WithAttributes(keyEntity.String(h.Agent), keyReason.String(string(h.Reason))))
+		o.metrics.finished.Add(ctx, 1, metric.WithAttributes(keyAgent.String(h.Agent), keyReason.String(string(h.Reason))))
 	case core.StatusRunning:
 	}
 }
@@ -221,7 +221,7 @@ func seconds(millis int64) float64 { return float64(max(millis, 0)) / 1000 }
 // Answered implements runner.Observer.
 func (o observer) Answered(ctx context.Context, a runner.Attempt) {
 	o.metrics.answers.Record(ctx, seconds(a.Millis), metric.WithAttributes(
-		keyEntity.String(a.Agent), keyType.String(a.Type), keyOutcome.String(a.Outcome)))
+		keyAgent.String(a.Agent), keyType.String(a.Type), keyOutcome.String(a.Outcome)))
 }
 
 // Tool implements runner.Observer.
@@ -282,7 +282,7 @@ func (o observer) End(ctx context.Context, v runner.Verdict, err error) {
 	o.metrics.busy.Add(ctx, -1)
 	settled := settlements[v.Settlement]
 	o.metrics.activation.Record(ctx, time.Since(a.began).Seconds(), metric.WithAttributes(
-		keyEntity.String(a.agent), keyMessageFor.String(string(a.message.Address.Kind)), keySettlement.String(settled)))
+		keyAgent.String(a.agent), keyMessageFor.String(string(a.message.Address.Kind)), keySettlement.String(settled)))
 	if a.span == nil && o.tracing() {
 		o.open(ctx, a, &core.Head{})
 	}

@@ -183,7 +183,7 @@ type counted struct {
 func (c counted) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk.Code, detail string) error {
 	err := c.deadLetters.DeadLetter(ctx, d, reason, detail)
 	if err == nil {
-		c.metrics.deadLetters.Add(ctx, 1, metric.WithAttributes(keyReason.String(string(reason))))
+		c.metrics.deadLetters.Add(ctx, 1, metric.WithAttributes(keyError.String(string(reason))))
 	}
 	return err
 }

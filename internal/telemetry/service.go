@@ -34,7 +34,7 @@ func (t *Telemetry) Serve(ctx context.Context, call *wire.Event) (context.Contex
 	attributes := []attribute.KeyValue{
 		keyKind.String(kindChain), keySession.String(call.Subject), keyConversation.String(call.Subject),
 		keySystem.String(systemNATS), keyMessagingOp.String("process"), keyMessagingType.String("process"),
-		keyDestination.String(call.Type), keyMessage.String(call.ID), keyEntity.String(call.Agent), keyType.String(call.Type),
+		keyDestination.String(call.Type), keyMessage.String(call.ID), keyAgent.String(call.Agent), keyType.String(call.Type),
 	}
 	if t.content {
 		attributes = append(attributes, keyInput.String(shown(string(call.Data))), keyInputMime.String(mimeJSON))

@@ -303,22 +303,22 @@ func TestMetrics_CountWhatHappened(t *testing.T) {
 	runDesk(t, r, "")
 	points := r.measured(t)
 	for name, want := range map[string]float64{
-		"agentd.runs.started{agentd.agent=shop.desk}":                          1,
-		"agentd.runs.finished{agentd.agent=shop.desk,agentd.reason=completed}": 1,
-		"agentd.runs.suspended{agentd.agent=shop.desk}":                        1,
-		"agentd.run.suspended.duration{agentd.agent=shop.desk}":                1,
-		"agentd.steps{agentd.agent=shop.desk}":                                 2,
-		"gen_ai.client.operation.duration":                                     2,
-		"gen_ai.client.token.usage":                                            4,
-		"gen_ai.execute_tool.duration{gen_ai.tool.name=note}":                  1,
-		"agentd.activations.active":                                            0,
+		"agentd.runs.started{gen_ai.agent.name=shop.desk}":                              1,
+		"agentd.runs.finished{agentd.run.reason=completed,gen_ai.agent.name=shop.desk}": 1,
+		"agentd.runs.suspended{gen_ai.agent.name=shop.desk}":                            1,
+		"agentd.run.suspended.duration{gen_ai.agent.name=shop.desk}":                    1,
+		"agentd.turns{gen_ai.agent.name=shop.desk}":                                     2,
+		"gen_ai.client.operation.duration":                                              2,
+		"gen_ai.client.token.usage":                                                     4,
+		"gen_ai.execute_tool.duration{gen_ai.tool.name=note}":                           1,
+		"agentd.activations.active":                                                     0,
 	} {
 		if got := points[name]; got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
 	for _, name := range []string{
-		"agentd.store.operation.duration{agentd.operation=append,agentd.outcome=ok,agentd.store=jetstream}",
+		"agentd.store.operation.duration{agentd.outcome=ok,agentd.store.name=jetstream,agentd.store.operation=append}",
 		"agentd.journal.entry.size", "agentd.activation.duration", "messaging.client.operation.duration",
 	} {
 		if points[name] == 0 {

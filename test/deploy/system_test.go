@@ -19,7 +19,7 @@ func TestCompose_FinishesARunWhoseWorkerIsKilledInOneTrace(t *testing.T) {
 	var asked span
 	w.eventually("the question", func() (ok bool) {
 		asked, ok = find(w.spans(), func(s span) bool {
-			return s.kind() == "AGENT" && s.Attributes["agentd.run.status"] == "waiting" && strings.Contains(s.Attributes["agentd.step"], "2")
+			return s.kind() == "AGENT" && s.Attributes["agentd.run.status"] == "waiting" && strings.Contains(s.Attributes["agentd.run.round"], "2")
 		})
 		return ok
 	})
