@@ -107,7 +107,20 @@ type Memory struct {
 	// Compact has the model summarise the older half when a prompt has more than four fifths of the window. Without, and
 	// where that is not enough, the oldest messages are left out.
 	Compact bool `json:"compact,omitempty"`
+	// Results is how many characters of a result the model is shown at once, by the name of the tool or for AnyTool; 0 and absent
+	// are DefaultResult.
+	Results map[string]int `json:"results,omitempty"`
 }
+
+// What of a result a model is shown, in characters. The rest is read with ToolReadMore.
+const (
+	DefaultResult = 6000
+	MinResult     = 200
+	MaxResult     = 50_000
+)
+
+// AnyTool stands for all tools that are not named.
+const AnyTool = "*"
 
 // ModelSpec names a model.
 type ModelSpec struct {

@@ -25,9 +25,9 @@ type ContentKind string
 // The kinds of content; the comment names the fields each uses.
 const (
 	ContentText       ContentKind = "text"        // Text
-	ContentMedia      ContentKind = "media"       // Media
+	ContentMedia      ContentKind = "media"       // Media; CallID where a tool returned it
 	ContentToolUse    ContentKind = "tool_use"    // CallID, Tool, Args
-	ContentToolResult ContentKind = "tool_result" // CallID, Tool, Text, IsError
+	ContentToolResult ContentKind = "tool_result" // CallID, Tool, Text, IsError, Size
 	// ContentThinking is signed thinking, which its model wants back with the calls that it led to: Text, Signature,
 	// Model. It is never shown to another model.
 	ContentThinking ContentKind = "thinking"
@@ -49,6 +49,9 @@ type Content struct {
 	// JSON string.
 	Args    json.RawMessage `json:"args,omitempty"`
 	IsError bool            `json:"error,omitempty"`
+	// Size is that of a result which is kept beside the conversation, in bytes: Text has the beginning and the end of it, as
+	// {"head", "tail", "size"}. 0 is that Text is the result.
+	Size int `json:"size,omitempty"`
 
 	// Signature is what the provider knows its model's thinking by. Model names the model, as "provider/model".
 	Signature string `json:"signature,omitempty"`

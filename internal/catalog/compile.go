@@ -74,18 +74,17 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
-	turns, err := newTurns(spec, a.Hooks, toolbox.Definitions())
+	turns, err := newTurns(spec, a.Hooks, toolbox)
 	if err != nil {
 		return nil, err
 	}
-	turns.plans = plans(toolbox)
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
 		SpecJSON: data, Model: model, ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
 		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: toolbox.Definitions(),
 		Inline: inline(toolbox, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(toolbox, a.Tools), Identity: surroundings.Identity,
-		Phases:      hooks,
+		Phases: hooks, Shown: turns.shown,
 		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
 	if compiled.BuildContext == nil {
@@ -143,10 +142,11 @@ func coreSpec(
 		TurnTimeout: millis(spec.Limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout).Milliseconds(),
 		TurnSchema:  turnSchema, QuestionSchema: questionSchema,
 	}
-	for _, t := range toolbox.All() {
+	for _, t := range toolbox.Callable() {
 		tool := coreTool(t)
 		switch t.Kind {
 		case contracts.ToolBuiltin:
+			tool.Recalls = t == toolbox.ReadMore()
 			if t.Name == contracts.ToolTaskCompletion {
 				s.StopOn = append(s.StopOn, t.Name)
 			}
@@ -188,17 +188,20 @@ func retry(r *sdk.Retry) core.Retry {
 	}
 }
 
-// inline are the tools that run in the worker: the agent's own, task_completion and update_plan.
+// inline are the tools that run in the worker: the agent's own and the built-in ones.
 func inline(toolbox *contracts.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
 	tools := map[string]sdk.Tool{}
-	for _, t := range toolbox.All() {
+	for _, t := range toolbox.Callable() {
 		switch t.Kind {
 		case contracts.ToolInline:
 			tools[t.Name] = own[t.Index]
 		case contracts.ToolBuiltin:
 			run := completeTask
-			if t.Name == sdk.ToolUpdatePlan {
+			switch t.Name {
+			case sdk.ToolUpdatePlan:
 				run = keepPlan
+			case sdk.ToolReadMore:
+				run = nil // the runner has the results
 			}
 			tools[t.Name] = sdk.Tool{Definition: t.Definition, Run: run}
 		case contracts.ToolService:

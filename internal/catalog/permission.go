@@ -41,7 +41,7 @@ func permissionsOf(
 // describe returns what a permission check says of a tool itself.
 func describe(toolbox *contracts.Toolbox, inline []sdk.Tool) func(string) sdk.PermissionCheck {
 	checks := map[string]sdk.PermissionCheck{}
-	for _, t := range toolbox.All() {
+	for _, t := range toolbox.Callable() {
 		c := sdk.PermissionCheck{Parameters: t.Definition.Parameters}
 		switch t.Kind {
 		case contracts.ToolService:

@@ -2,11 +2,15 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	"agentd/internal/contracts"
 	"agentd/internal/prompt"
 	"agentd/internal/runner"
 	"agentd/sdk"
@@ -21,10 +25,15 @@ type turns struct {
 	count    prompt.Counter
 	// plans says that the agent keeps a plan.
 	plans bool
+	// readMore is the tool that shows more of a result, nil where there is none.
+	readMore *contracts.Tool
 }
 
-func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools []sdk.ToolDefinition) (*turns, error) {
-	t := &turns{tools: tools, hooks: hooks, memory: spec.Memory, count: prompt.CounterOf(spec.Model)}
+func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, toolbox *contracts.Toolbox) (*turns, error) {
+	t := &turns{
+		tools: toolbox.Definitions(), hooks: hooks, memory: spec.Memory, count: prompt.CounterOf(spec.Model),
+		plans: plans(toolbox), readMore: toolbox.ReadMore(),
+	}
 	guidance := spec.Guidance
 	if guidance == nil {
 		guidance = &sdk.Guidance{}
@@ -40,15 +49,27 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools []sdk.ToolDefinition) (
 		}
 		t.sections = append(t.sections, parsed)
 	}
-	if m := spec.Memory; m != nil && m.Window < 1 {
+	if m := spec.Memory; m != nil && m.Window < 0 {
 		return nil, sdk.Errorf(sdk.CodeConfig, "memory: the window has at least one token, not %d", m.Window)
+	}
+	if m := spec.Memory; m != nil {
+		for _, tool := range slices.Sorted(maps.Keys(m.Results)) {
+			if of := m.Results[tool]; of < sdk.MinResult || of > sdk.MaxResult {
+				return nil, sdk.Errorf(sdk.CodeConfig, "memory: of a result of %s, %d to %d characters are shown, not %d",
+					tool, sdk.MinResult, sdk.MaxResult, of)
+			}
+		}
 	}
 	return t, nil
 }
 
 // build implements runner.Agent's BuildPrompt.
 func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt, error) {
-	out := runner.Prompt{Messages: in.Messages}
+	out := runner.Prompt{Tools: t.tools}
+	cut := false
+	if out.Messages, cut = prompt.Cut(in.Messages, t.shown); cut && t.readMore != nil {
+		out.Tools = append(slices.Clip(t.tools), t.readMore.Definition)
+	}
 	data := promptData{Run: in.Run, Tools: t.tools, Interactions: in.Interactions}
 	d := json.NewDecoder(bytes.NewReader(in.Input))
 	d.UseNumber()
@@ -85,8 +106,17 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt
 			out.Turn = append(out.Turn, sdk.Section{Name: part.name, Text: text})
 		}
 	}
-	t.fit(&out, in.Summarised)
+	t.fit(&out, in)
 	return out, nil
+}
+
+// shown is how many characters of a tool's result the model is shown at once.
+func (t *turns) shown(tool string) int {
+	var of map[string]int
+	if t.memory != nil {
+		of = t.memory.Results
+	}
+	return cmp.Or(of[tool], of[sdk.AnyTool], sdk.DefaultResult)
 }
 
 // answered is what a service said for a section.
@@ -99,9 +129,9 @@ func answered(sections []sdk.Section, name string) string {
 	return ""
 }
 
-// fit keeps the prompt within the window. summarised says that the first message is a summary.
-func (t *turns) fit(out *runner.Prompt, summarised bool) {
-	if t.memory == nil {
+// fit keeps the prompt within the window.
+func (t *turns) fit(out *runner.Prompt, in runner.PromptInput) {
+	if t.memory == nil || t.memory.Window == 0 {
 		return
 	}
 	rest := t.memory.Window - t.count(out.System) - t.count.Tools(t.tools)
@@ -109,9 +139,9 @@ func (t *turns) fit(out *runner.Prompt, summarised bool) {
 		rest -= t.count(s.Text)
 	}
 	if t.memory.Compact && t.count.Over(out.Messages, rest-t.memory.Window/5) {
-		if older := prompt.Older(out.Messages); t.worthwhile(out.Messages[:older], summarised) {
+		if older := prompt.Older(out.Messages); t.worthwhile(out.Messages[:older], in.Summarised) {
 			out.Compact = older
-			out.SummarySystem, out.SummaryMessages = prompt.Summary(out.Messages[:older])
+			out.SummarySystem, out.SummaryMessages = prompt.Summary(in.Messages[:older])
 		}
 	}
 	out.Messages = t.count.Prune(out.Messages, rest)
@@ -129,7 +159,7 @@ func (t *turns) worthwhile(older []sdk.Message, summarised bool) bool {
 
 // checkWindow refuses an agent whose window has no room for a conversation. Runs that began with such a one go on.
 func checkWindow(spec sdk.AgentSpec, tools []sdk.ToolDefinition) error {
-	if spec.Memory == nil {
+	if spec.Memory == nil || spec.Memory.Window == 0 {
 		return nil
 	}
 	count := prompt.CounterOf(spec.Model)

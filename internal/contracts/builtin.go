@@ -197,6 +197,16 @@ const (
 }`
 	converseDescription = "Say something to the person you talk to, and wait for what they say. When the answer has end, they " +
 		"are done: finish."
+	readMoreParameters = `{
+  "type": "object",
+  "properties": {
+    "result": {"type": "string", "minLength": 1, "maxLength": 128, "description": "The result, as the notice in it names it."},
+    "offset": {"type": "integer", "minimum": 0, "description": "Where to read on, in bytes."}
+  },
+  "required": ["result", "offset"],
+  "additionalProperties": false
+}`
+	readMoreDescription   = "Read more of a result that was shown to you in part. Each piece says where the next one begins."
 	completionDescription = "End the task and hand over its result. Call it once, alone, when everything is done."
 )
 
@@ -213,6 +223,11 @@ func builtinTool(name string, limits sdk.Limits) (*Tool, error) {
 			Name: name, Kind: ToolBuiltin, Timeout: sdk.DefaultToolTimeout,
 			Definition: sdk.ToolDefinition{Description: planDescription},
 		}, json.RawMessage(planParameters))
+	case sdk.ToolReadMore:
+		return newTool(&Tool{
+			Name: name, Kind: ToolBuiltin, Timeout: sdk.DefaultToolTimeout,
+			Definition: sdk.ToolDefinition{Description: readMoreDescription},
+		}, json.RawMessage(readMoreParameters))
 	case ToolAskQuestion, ToolConverse:
 		s := sdk.ServiceTool{
 			Contract: modelQuestion(), Version: BuiltinVersion, As: name,

@@ -21,7 +21,7 @@ type ToolKind string
 const (
 	ToolService ToolKind = "service" // over the broker, by contract; ask_question is one
 	ToolInline  ToolKind = "inline"  // inside the worker
-	ToolBuiltin ToolKind = "builtin" // by agentd itself: task_completion and update_plan
+	ToolBuiltin ToolKind = "builtin" // by agentd itself: task_completion, update_plan and read_more
 )
 
 // Tool is a tool of an agent. It must not be modified.
@@ -64,6 +64,8 @@ type Toolbox struct {
 	byType map[string]*Tool
 	// context are the services that are asked for sections of the prompt, which are not tools.
 	context []*Tool
+	// readMore is what ReadMore returns.
+	readMore *Tool
 }
 
 // Tools compiles the tools of an agent. inline are the tools that run in the worker. The error is CodeConfig and lists
@@ -108,7 +110,12 @@ func Tools(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
 	if len(faults) > 0 {
 		return nil, &sdk.Error{Code: sdk.CodeConfig, Message: "the tools of agent " + spec.Name + " cannot be used", Faults: faults}
 	}
-	return b, nil
+	if _, taken := owners[sdk.ToolReadMore]; taken || len(b.tools) == 0 {
+		return b, nil
+	}
+	var err error
+	b.readMore, err = builtinTool(sdk.ToolReadMore, spec.Limits)
+	return b, err
 }
 
 func faultsOf(path string, err error) []sdk.Fault {
@@ -263,6 +270,18 @@ func withoutParentSubject(s *Schema) (json.RawMessage, bool, error) {
 
 // All returns the tools in the order in which models are shown them.
 func (b *Toolbox) All() []*Tool { return slices.Clone(b.tools) }
+
+// Callable returns All and ReadMore.
+func (b *Toolbox) Callable() []*Tool {
+	if b.readMore == nil {
+		return b.All()
+	}
+	return append(b.All(), b.readMore)
+}
+
+// ReadMore is the built-in tool that shows more of a result, which every agent with tools has beside its own: models are shown it
+// once a result was cut. Nil where a tool of the agent has the name.
+func (b *Toolbox) ReadMore() *Tool { return b.readMore }
 
 // Definitions returns what a model is shown, in a stable order.
 func (b *Toolbox) Definitions() []sdk.ToolDefinition {

@@ -121,10 +121,21 @@ type Result struct {
 	// Data is what the model is shown, as JSON. It is absent for a turn, whose answer is a message.
 	Data  json.RawMessage `json:"data,omitempty"`
 	Error bool            `json:"error,omitempty"`
+	// Stored is where the whole of a large result is; Data has its beginning and its end. Nil is that Data is the result.
+	Stored *Stored `json:"stored,omitempty"`
+	// Media are images and sounds that were in the result, which the model is shown as such. Data names them by their numbers.
+	Media []sdk.Media `json:"media,omitempty"`
 	// Event, Source and Who tell who answered: event id and source as claimed, and the principal that the broker enforced.
 	Event  string `json:"event,omitempty"`
 	Source string `json:"source,omitempty"`
 	Who    string `json:"who,omitempty"`
+}
+
+// Stored is a result that is kept as a blob of its run.
+type Stored struct {
+	// Digest is the SHA-256 of the result's JSON in hexadecimal, and Size its bytes.
+	Digest string `json:"digest"`
+	Size   int    `json:"size"`
 }
 
 // EffectKind says what an effect does.

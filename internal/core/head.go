@@ -205,6 +205,8 @@ type Call struct {
 	Queued bool `json:"queued,omitempty"`
 	// Reserved are the tokens that the agent which is called may use.
 	Reserved int64 `json:"reserved,omitempty"`
+	// Media is how many images and sounds its result has.
+	Media int `json:"media,omitempty"`
 	// Permission is what a permission request asks.
 	Permission *PermissionState `json:"gate,omitempty"`
 }

@@ -69,6 +69,8 @@ type Answered struct {
 	ParentID string
 	Data     json.RawMessage
 	Error    bool
+	// Media are the images and sounds that were in Data.
+	Media []sdk.Media
 	// Retryable says of an error that another attempt may succeed.
 	Retryable bool
 	EventID   string

@@ -15,7 +15,9 @@ const (
 	// MaxReply is the size of a model's reply: text, names and arguments together. No model writes as much.
 	MaxReply = 2 << 20
 	// MaxResult is the size of an inline tool's result. That of a service is bounded by the broker.
-	MaxResult = 1 << 20
+	MaxResult = 16 << 20
+	// LargeResult is the size above which an inline tool's result is kept as a blob, of which the conversation has the two ends.
+	LargeResult = 256 << 10
 	// MaxHistory is the size of a conversation, media included. It is more than any model reads.
 	MaxHistory = 16 << 20
 

@@ -71,9 +71,10 @@ func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply, hidden []string, no
 		plan.Calls = append(plan.Calls, spec.plan(head, len(plan.Calls), request, hidden))
 	}
 	plan.reserve(head)
-	if !spec.judges(head) {
-		for i := range plan.Calls {
-			plan.Calls[i].ruling.Verdict = VerdictAllow
+	judged := spec.judges(head)
+	for i := range plan.Calls {
+		if c := &plan.Calls[i]; !judged || c.tool != nil && c.tool.Recalls {
+			c.ruling.Verdict = VerdictAllow
 		}
 	}
 	return plan
@@ -195,7 +196,9 @@ func (s *Spec) toolNames() string {
 		if len(names) > maxToolNames {
 			return "; there is " + names[2:] + ", …"
 		}
-		names += ", " + s.Tools[i].Name
+		if !s.Tools[i].Recalls {
+			names += ", " + s.Tools[i].Name
+		}
 	}
 	if names == "" {
 		return "; there are none"

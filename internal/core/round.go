@@ -17,7 +17,7 @@ func (t *transition) close(c *Call, r Result) {
 	if r.Error {
 		c.Status = CallFailed
 	}
-	c.RetryAt, c.Reserved, c.Queued = 0, 0, false
+	c.RetryAt, c.Reserved, c.Queued, c.Media = 0, 0, false, len(r.Media)
 	t.Results = append(t.Results, r)
 	t.countResult(c, r)
 }
@@ -78,6 +78,7 @@ func (t *transition) closeRound() {
 			t.stopOn(c.ID, stopTool)
 		}
 	}
+	t.showMedia(calls)
 	h.Review = t.spec.Reviews
 	t.countFailures(calls)
 	t.tellDecisions(calls)

@@ -84,6 +84,8 @@ type Tool struct {
 	// Agent says that an agent answers, which gets a share of the run's tokens: at most Tokens, unless 0.
 	Agent  bool
 	Tokens int64
+	// Recalls says that a call shows the model nothing but what the run has already: nobody rules on it.
+	Recalls bool
 	// Validate returns the canonical arguments with defaults filled in, or every fault.
 	Validate func(arguments string) (json.RawMessage, []sdk.Fault)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // State is a run with its history: the fold of its journal.
@@ -18,6 +19,8 @@ type State struct {
 	History []Remembered
 	// Summary stands for the beginning of History in front of the model; nil is none.
 	Summary *Summary
+	// Stored are the results of the history that are kept as blobs.
+	Stored []StoredResult
 	// Results, Edits and Asks are those of the open round; Notes are not in the History yet.
 	Results []Result
 	Edits   []Edit
@@ -25,6 +28,12 @@ type State struct {
 	Notes   []Note
 	// Context is what context providers answered last, by section.
 	Context []sdk.Section
+}
+
+// StoredResult is the result of a call that is kept as a blob.
+type StoredResult struct {
+	Call string
+	Stored
 }
 
 // Remembered is a message with the number of model calls that had been made when it was appended.
@@ -70,6 +79,7 @@ func Apply(s State, e *Entry) (State, error) {
 // resolve fills tool results, and texts about decisions, with the data that was absorbed before.
 func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
 	content := make([]sdk.Content, len(m.Content))
+	shown := 0
 	for i, c := range m.Content {
 		if note := s.note(c.CallID); note != nil {
 			c.Text = note.Text
@@ -78,12 +88,37 @@ func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
 			if r == nil {
 				return sdk.Message{}, fmt.Errorf("%w: run %s: no result for call %s", ErrIllegal, s.Run, c.CallID)
 			}
-			c.Text = string(r.Data)
+			if c.Kind != sdk.ContentMedia {
+				s.take(&c, r)
+			} else if shown < len(r.Media) {
+				c.Media = &r.Media[shown]
+				shown++
+			}
 		}
 		content[i] = c
 	}
 	m.Content = content
 	return m, nil
+}
+
+// take makes r the result that c is.
+func (s *State) take(c *sdk.Content, r *Result) {
+	c.Text = string(r.Data)
+	if r.Stored == nil {
+		return
+	}
+	c.Size = r.Stored.Size
+	s.Stored = append(s.Stored, StoredResult{Call: r.Call, Stored: *r.Stored})
+}
+
+// StoredOf is where the result of a call is kept; nil is in the history.
+func (s *State) StoredOf(call string) *Stored {
+	for i := range s.Stored {
+		if s.Stored[i].Call == call {
+			return &s.Stored[i].Stored
+		}
+	}
+	return nil
 }
 
 func (s *State) note(id string) *Note {
@@ -151,7 +186,7 @@ func (s *State) StopText() string {
 		m := s.History[i]
 		for _, c := range m.Content {
 			if c.Kind == sdk.ContentToolResult && c.CallID == s.stopCall() {
-				return unquoted(c.Text)
+				return Unquoted(c.Text)
 			}
 		}
 		if text := m.PlainText(); said == "" && m.Role == sdk.RoleAssistant {
@@ -161,8 +196,29 @@ func (s *State) StopText() string {
 	return said
 }
 
-// unquoted is a result that is only a JSON string as the text that it is.
-func unquoted(result string) string {
+// StopResult is the result that the run stops on; nil is none.
+func (s *State) StopResult() *sdk.Content {
+	if s.stopCall() == "" {
+		return nil
+	}
+	return s.ResultNamed(s.stopCall())
+}
+
+// ResultNamed is the newest result of a call of the history with that id or place (wire.CallPlace); nil is none.
+func (s *State) ResultNamed(name string) *sdk.Content {
+	for i := len(s.History) - 1; i >= 0; i-- {
+		content := s.History[i].Content
+		for j := range content {
+			if c := &content[j]; c.Kind == sdk.ContentToolResult && (c.CallID == name || wire.CallPlace(c.CallID) == name) {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// Unquoted is a result that is only a JSON string as the text that it is.
+func Unquoted(result string) string {
 	var text string
 	if strings.HasPrefix(result, `"`) && json.Unmarshal([]byte(result), &text) == nil {
 		return text

@@ -182,7 +182,7 @@ func (t *transition) answered(ev Answered) error {
 		return ErrOrphan
 	}
 	result := Result{
-		Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Error: ev.Error,
+		Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Media: ev.Media, Error: ev.Error,
 		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
 	}
 	switch c.Kind {

@@ -13,9 +13,9 @@ import (
 	"agentd/sdk"
 )
 
-// maxMessage is the most bytes of one message or response of a server: far more than a result that a run takes, and not so
-// many that a server could fill a worker's memory.
-const maxMessage = 16 << 20
+// maxMessage is the most bytes of one message or response of a server: the largest result that a run takes, twice, because servers
+// send texts as structured content too, and escaped; and not so many that a server could fill a worker's memory.
+const maxMessage = 40 << 20
 
 // httpClient is for one remote server: every address that it dials is checked, at the time it is dialled, so that a name
 // which meanwhile means another address does not help. Redirects are not followed: they would carry headers elsewhere.

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"agentd/internal/clip"
@@ -24,8 +25,8 @@ type inputRequest struct {
 
 // read makes of a result what the model is shown, or an error, or what the server asks for first:
 //
-//	{"text": …}                            one text
-//	the structured content                 where the texts only repeat it, or there are none
+//	{"text": …}                            one text, also where the structured content is an object of nothing but it
+//	the structured content                 where the texts only repeat it or parts of it, or there are none
 //	{"content": […], "structured": …}      all others, the items as the server sent them
 func read(raw json.RawMessage) (json.RawMessage, *inputRequired, error) {
 	var result struct {
@@ -55,10 +56,10 @@ func read(raw json.RawMessage) (json.RawMessage, *inputRequired, error) {
 	structured := len(result.Structured) > 0 && !bytes.Equal(result.Structured, []byte("null"))
 	var shown any
 	switch {
+	case others == 0 && len(texts) == 1 && (!structured || wraps(result.Structured, texts[0])):
+		shown = map[string]string{"text": texts[0]}
 	case structured && others == 0 && repeats(texts, result.Structured):
 		return result.Structured, nil, nil
-	case !structured && others == 0 && len(texts) == 1:
-		shown = map[string]string{"text": texts[0]}
 	case structured:
 		shown = map[string]any{"content": notNil(result.Content), "structured": result.Structured}
 	default:
@@ -96,12 +97,50 @@ func textsOf(content []json.RawMessage) (texts []string, others int) {
 	return texts, others
 }
 
-// repeats reports whether the texts say nothing that the structured content does not.
+// wraps reports whether the structured content is an object whose one member is the text.
+func wraps(structured json.RawMessage, text string) bool {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(structured, &object) != nil || len(object) != 1 {
+		return false
+	}
+	for _, member := range object {
+		var same string
+		return json.Unmarshal(member, &same) == nil && same == text
+	}
+	return false
+}
+
+// repeats reports whether the texts say nothing that the structured content does not: each is it, as JSON, or one of its strings.
 func repeats(texts []string, structured json.RawMessage) bool {
 	if len(texts) == 0 {
 		return true
 	}
 	want, err := wire.Canonicalize(structured)
 	have, errText := wire.Canonicalize([]byte(texts[0]))
-	return len(texts) == 1 && err == nil && errText == nil && bytes.Equal(want, have)
+	if len(texts) == 1 && err == nil && errText == nil && bytes.Equal(want, have) {
+		return true
+	}
+	var value any
+	if json.Unmarshal(structured, &value) != nil {
+		return false
+	}
+	said := map[string]bool{}
+	collect(value, said)
+	return !slices.ContainsFunc(texts, func(text string) bool { return !said[text] })
+}
+
+// collect notes the strings of a value.
+func collect(value any, said map[string]bool) {
+	switch v := value.(type) {
+	case string:
+		said[v] = true
+	case []any:
+		for _, item := range v {
+			collect(item, said)
+		}
+	case map[string]any:
+		for _, member := range v {
+			collect(member, said)
+		}
+	}
 }

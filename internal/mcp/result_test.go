@@ -29,6 +29,14 @@ func TestRead_ShowsEveryKindOfContent(t *testing.T) {
 		"unknown":    {`{"content":[` + unknown + `]}`, `{"content":[` + unknown + `]}`},
 		"structured": {`{"structuredContent":{"n":12345678901234567890}}`, `{"n":12345678901234567890}`},
 		"repeated":   {`{"structuredContent":{"n":1,"m":2},"content":[{"type":"text","text":"{\"m\":2, \"n\":1}"}]}`, `{"n":1,"m":2}`},
+		"a text in it": {
+			`{"structuredContent":{"content":"a\nfile","size":6},"content":[{"type":"text","text":"a\nfile"}]}`, `{"content":"a\nfile","size":6}`,
+		},
+		"a text that it wraps": {`{"structuredContent":{"content":"a\nfile"},"content":[{"type":"text","text":"a\nfile"}]}`, `{"text":"a\nfile"}`},
+		"a text that is the name of a member": {
+			`{"structuredContent":{"n":1},"content":[{"type":"text","text":"n"}]}`,
+			`{"content":[{"type":"text","text":"n"}],"structured":{"n":1}}`,
+		},
 		"both": {
 			`{"structuredContent":{"n":1},"content":[{"type":"text","text":"one"},` + link + `]}`,
 			`{"content":[{"type":"text","text":"one"},` + link + `],"structured":{"n":1}}`,

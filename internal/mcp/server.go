@@ -174,7 +174,7 @@ const (
 	// maxTools, maxPages and maxList (in bytes) bound what is taken of a server's list of tools.
 	maxTools = 1000
 	maxPages = 100
-	maxList  = maxMessage
+	maxList  = 16 << 20
 	// maxSchemas bounds, in bytes, the schemas of a server's tools together: each takes much more when it is compiled.
 	maxSchemas = 1 << 20
 )

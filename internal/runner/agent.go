@@ -29,6 +29,8 @@ type Agent struct {
 	OutputSchema json.RawMessage
 	// Inline are the tools that run in the worker, by the name the model uses.
 	Inline map[string]sdk.Tool
+	// Shown is how many characters of a tool's result the model is shown at once.
+	Shown func(tool string) int
 	// History puts the conversation beside the output.
 	History bool
 
@@ -71,7 +73,9 @@ type PromptInput struct {
 
 // Prompt is what a model is shown.
 type Prompt struct {
-	System   string
+	System string
+	// Tools are those that the model is offered.
+	Tools    []sdk.ToolDefinition
 	Turn     []sdk.Section
 	Messages []sdk.Message
 	// Compact is how many of the input's messages should become a summary before the model is asked; 0 is none. The summary

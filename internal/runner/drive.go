@@ -236,7 +236,11 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 	case core.Review:
 		return a.review(ctx)
 	case core.BuildOutput:
-		return a.withOutput(ctx, a.state.StopText(), func(o core.Output) core.Event { return core.Built{Output: o} })
+		text, err := a.stopText(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return a.withOutput(ctx, text, func(o core.Output) core.Event { return core.Built{Output: o} })
 	case core.End:
 		return core.Ended{Ending: act.Ending}, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"agentd/internal/core"
+	"agentd/internal/excerpt"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -201,6 +202,9 @@ func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, erro
 			return nil, problem, nil
 		}
 		answer.Data, answer.Error, answer.Retryable = checked.Data, checked.Error, checked.Retryable
+		if c.Kind == core.CallService {
+			answer.Data, answer.Media = excerpt.SplitMedia(checked.Data)
+		}
 		answer.Decision, answer.Key, answer.Refused = checked.Decision, checked.Key, checked.Refused
 		if c.Kind == core.CallPermission && a.agent.Identity && answer.Who == "" {
 			return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires"), nil

@@ -15,7 +15,7 @@ func (a *activation) request(ctx context.Context) (sdk.ModelRequest, Prompt, err
 	interactions := sdk.Interactions{
 		Current: h.Turns, Max: a.agent.Core.MaxTurns, Exhausted: h.Turns+1 >= a.agent.Core.MaxTurns,
 	}
-	built := Prompt{System: a.state.System, Messages: a.state.Conversation()}
+	built := Prompt{System: a.state.System, Messages: a.state.Conversation(), Tools: a.agent.Definitions}
 	if a.agent.BuildPrompt != nil {
 		var err error
 		built, err = guarded(func() (Prompt, error) {
@@ -30,7 +30,7 @@ func (a *activation) request(ctx context.Context) (sdk.ModelRequest, Prompt, err
 	}
 	return sdk.ModelRequest{
 		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: built.System, Turn: built.Turn,
-		Messages: built.Messages, Tools: a.agent.Definitions, Output: a.agent.OutputSchema, Interactions: interactions,
+		Messages: built.Messages, Tools: built.Tools, Output: a.agent.OutputSchema, Interactions: interactions,
 		Temperature: a.agent.Temperature, MaxTokens: a.agent.MaxTokens, Tokens: max(h.TokensLeft(), 0),
 	}, built, nil
 }

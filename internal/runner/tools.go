@@ -9,6 +9,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/excerpt"
 	"agentd/sdk"
 )
 
@@ -42,6 +43,11 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 	a.Env.Parallel(runs...)
 	if err := ctx.Err(); err != nil && !woken(ctx) {
 		return nil, err
+	}
+	for i := range results {
+		if err := a.storeLarge(ctx, &results[i]); err != nil {
+			return nil, err
+		}
 	}
 	returned := core.Returned{Hooks: s.states}
 	for i := range results {
@@ -88,7 +94,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 		}
 	}()
 	a.live(wire.LiveToolStarted, a.state.Turns, map[string]string{"call": c.ID, "tool": c.Tool})
-	tool, ok := a.agent.Inline[c.Tool]
+	tool, ok := a.inline(c.Tool)
 	args, known := a.state.Arguments(c.ID)
 	if away := a.agent.Core.Away(c.Tool); away != nil {
 		return fail(away), nil
@@ -130,7 +136,9 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	if len(data) > core.MaxResult {
 		return fail(sdk.Errorf(sdk.CodeTooLarge, "%s returned %d bytes, more than %d", c.Tool, len(data), core.MaxResult)), nil
 	}
-	return core.Result{Call: c.ID, Kind: core.ResultInline, Data: data}, nil
+	result = core.Result{Call: c.ID, Kind: core.ResultInline}
+	result.Data, result.Media = excerpt.SplitMedia(data)
+	return result, nil
 }
 
 // askOf is a tool's question as the journal keeps it.

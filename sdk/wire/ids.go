@@ -70,6 +70,15 @@ func CallID(run RunKey, initToken string, step, index int, tool string, args []b
 	return fmt.Sprintf("c%d-%d-%s", step, index, token26([sha256.Size]byte(h.Sum(nil))))
 }
 
+// CallPlace is the beginning of a call's id, such as "c3-0": the number of its round and its place there, which occur once in a
+// run. Models name results by it.
+func CallPlace(id string) string {
+	if i := strings.LastIndexByte(id, '-'); i > 0 {
+		return id[:i]
+	}
+	return id
+}
+
 // CallRef is a parsed call token: a call id, the attempt (1 is the first), and the domain's token when the event is one
 // of several domains' and not the first's.
 type CallRef struct {

@@ -115,6 +115,7 @@ func writeProject(t *testing.T, dir string, data records, permissions string) st
     text: converse
     stop_on: [transfer_to_human_agents]
     limits: {interactions: 30}
+    memory: {results: {"*": 20000}} # the model was shown all of them
 `+permissions+`    tools:
       services:
 `+services.String())

@@ -228,6 +228,13 @@ var mutants = []mutant{
 			return End{ending}
 		}
 		return original(spec, head, now)`), rows{"T53"}},
+	// What models are shown.
+	{"a long result is shown whole", around("internal/prompt.shortened", "return c.Text, true"), rows{"L20"}},
+	{"only the beginning of a long result is shown", around("internal/excerpt.Ends.Shorter", "short := original(limit)\nshort.Tail = \"\"\nreturn short"), rows{"L20"}},
+	{"a tool has no limit of its own", around("internal/catalog.turns.shown", "return sdk.DefaultResult"), rows{"L20"}},
+	{"a large result is part of the entry", around(act+"storeLarge", "return nil"), rows{"L20"}},
+	{"people are asked before a model reads on", condition(core+"PlanRound", "Recalls", "!judged"), rows{"L20"}},
+	{"images that tools return are text", around("internal/excerpt.SplitMedia", "return data, nil"), rows{"A23"}},
 
 	// Runs that are handed back, and calls that nobody waits for.
 	{"an activation that fails counts as one that died", condition(act+"release", "permanent", "true"), simulator},

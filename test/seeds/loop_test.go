@@ -148,6 +148,12 @@ const mediaScript = `{"conversations": [{"replies": [
 	{"calls": [{"name": "note", "arguments": {"n": 1}}]}, {"text": "a cat"}
 ]}]}`
 
+// allMedia is row A23.
+func allMedia(t *testing.T) {
+	t.Run("of a conversation", mediaMasking)
+	t.Run("of tools", mediaOfTools)
+}
+
 // mediaMasking is row A23.
 func mediaMasking(t *testing.T) {
 	const picture = "aGVsbG8gcGljdHVyZQ=="

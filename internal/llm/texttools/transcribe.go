@@ -70,9 +70,6 @@ func result(c sdk.Content) string {
 	if c.IsError {
 		status = "error"
 	}
-	text := c.Text
-	if json.Valid([]byte(text)) {
-		text = strings.ReplaceAll(text, "</", `<\/`) // the same JSON, which cannot end the element
-	}
+	text := strings.ReplaceAll(c.Text, "</", `<\/`) // it cannot end the element, and JSON stays the same
 	return fmt.Sprintf("<tool_result tool_name=%q status=%q>\n%s\n</tool_result>", c.Tool, status, text)
 }

@@ -1,0 +1,51 @@
+package prompt
+
+import (
+	"encoding/json"
+	"slices"
+
+	"agentd/internal/excerpt"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Cut returns messages with results that are no longer than the characters of their tool which may be shown at once, and whether
+// something is left out of any. It does not modify messages.
+func Cut(messages []sdk.Message, shown func(tool string) int) (out []sdk.Message, cut bool) {
+	out = slices.Clone(messages)
+	for i, m := range out {
+		for j := range m.Content {
+			c := &m.Content[j]
+			if c.Kind != sdk.ContentToolResult || c.Tool == sdk.ToolReadMore {
+				continue
+			}
+			text, whole := shortened(c, shown(c.Tool))
+			if text == c.Text {
+				continue
+			}
+			out[i].Content = slices.Clone(out[i].Content)
+			out[i].Content[j].Text = text
+			cut = cut || !whole
+		}
+	}
+	return out, cut
+}
+
+// shortened is a result as the model is shown it, and whether that is all of it.
+func shortened(c *sdk.Content, limit int) (text string, whole bool) {
+	if c.Size == 0 && !excerpt.Longer(c.Text, limit) {
+		return c.Text, true
+	}
+	ends := endsOf(c).Shorter(limit)
+	return ends.String(wire.CallPlace(c.CallID)), ends.Whole()
+}
+
+// endsOf are the ends of a result: of one that is kept as a blob those that the conversation has, else all of it.
+func endsOf(c *sdk.Content) excerpt.Ends {
+	var ends excerpt.Ends
+	if c.Size > 0 && json.Unmarshal([]byte(c.Text), &ends) == nil {
+		return ends
+	}
+	text := excerpt.Text(c.Text)
+	return excerpt.Ends{Head: text, Size: len(text)}
+}
