@@ -66,7 +66,7 @@ deploy: ## render the Helm chart, build the images, and run docker-compose.yml w
 .PHONY: bench
 bench: ## measure runs/s, latencies and bytes per step on both stores, and what validation costs
 	$(GO) run ./test/bench
-	$(GO) test ./internal/contracts -run '^$$' -bench . -benchmem
+	$(GO) test ./internal/schema -run '^$$' -bench . -benchmem
 
 $(GOLANGCI): Makefile
 	GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -7,6 +7,7 @@ import (
 
 	"agentd/internal/contracts"
 	"agentd/internal/strict"
+	"agentd/internal/toolbox"
 	"agentd/internal/toolpattern"
 	"agentd/sdk"
 )
@@ -14,7 +15,7 @@ import (
 // Tools are the tools of an agent, as far as they are known. A policy that is about tools, or arguments, that there are not protects
 // nothing: that is an error, and not silence.
 type Tools struct {
-	box *contracts.Toolbox
+	box *toolbox.Toolbox
 	// names are what models call them by, also of those that are not in the box.
 	names []string
 	// unread are those of the names whose arguments are not known.
@@ -30,11 +31,11 @@ type service struct{ tool, contractType string }
 
 // ToolsOf are the tools in the box and those of the spec's services whose contracts are looked up later. unknown are the prefixes of the
 // names of tools whose toolsets have not listed them.
-func ToolsOf(spec *sdk.AgentSpec, box *contracts.Toolbox, unknown []string) Tools {
+func ToolsOf(spec *sdk.AgentSpec, box *toolbox.Toolbox, unknown []string) Tools {
 	t := Tools{box: box, unknown: slices.Clone(unknown)}
 	for _, tool := range box.All() {
 		t.names = append(t.names, tool.Name)
-		if tool.Kind == contracts.ToolService {
+		if tool.Kind == toolbox.Service {
 			t.services = append(t.services, service{tool.Name, tool.Contract.Type})
 		}
 	}
@@ -42,7 +43,7 @@ func ToolsOf(spec *sdk.AgentSpec, box *contracts.Toolbox, unknown []string) Tool
 		if s.Context != nil || !contracts.IsReference(s) {
 			continue
 		}
-		if name := contracts.ReferredName(s); name != "" {
+		if name := toolbox.ReferredName(s); name != "" {
 			t.names, t.unread = append(t.names, name), append(t.unread, name)
 			t.services = append(t.services, service{name, s.Contract.Type})
 		} else {

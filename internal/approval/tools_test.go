@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/contracts"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
 
@@ -26,7 +26,7 @@ func shop(t *testing.T, unknown []string, services ...sdk.ServiceTool) func(*sdk
 			"type":"object","properties":{"iban":{"type":"string"}}}},"required":["amount"]}`),
 		service("book.hotel", "", `{"type":"object","additionalProperties":true,"properties":{"nights":{"type":"integer"}}}`),
 	}}
-	box, err := contracts.Tools(spec, nil)
+	box, err := toolbox.New(spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

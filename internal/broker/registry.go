@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/contractlint"
 	"agentd/internal/contracts"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // registryHistory is how many records of a key are kept: its publication, and how it was removed and restored. When they
@@ -103,7 +103,7 @@ func (r Registry) Publish(ctx context.Context, contract sdk.Contract, version st
 		return "", err
 	}
 	if !published.Same(contract) {
-		return "", published.Conflict(contract)
+		return "", contractlint.Conflict(published, contract)
 	}
 	return PublicationSame, nil
 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"agentd/internal/contracts"
+	"agentd/internal/schema"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Service is what others find with the NATS service API (`nats micro ls`, `nats micro info`). Programs that offer a service
@@ -79,7 +79,7 @@ func (c *Conn) ContractService(contract sdk.Contract) (Service, error) {
 		return Service{}, err
 	}
 	v := contract.Versions[newest]
-	accepts, err := contracts.Compile(v.Accepts)
+	accepts, err := schema.Compile(v.Accepts)
 	if err != nil {
 		return Service{}, err
 	}

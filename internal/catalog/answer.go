@@ -3,25 +3,24 @@ package catalog
 import (
 	"encoding/json"
 
-	"agentd/internal/signature"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/internal/runner"
+	"agentd/internal/signature"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // answers checks responses against the contracts that were called.
 type answers struct {
-	toolbox                    *contracts.Toolbox
+	tools                      *toolbox.Toolbox
 	turn, permission, question *contracts.Version
 	keys                       signature.Keys
 }
 
-func newAnswers(toolbox *contracts.Toolbox, keys signature.Keys) (*answers, error) {
+func newAnswers(tools *toolbox.Toolbox, keys signature.Keys) (*answers, error) {
 	turn, err := contracts.CompileVersion(contracts.Conversation(), contracts.BuiltinVersion)
 	if err != nil {
 		return nil, err
@@ -34,7 +33,7 @@ func newAnswers(toolbox *contracts.Toolbox, keys signature.Keys) (*answers, erro
 	if err != nil {
 		return nil, err
 	}
-	return &answers{toolbox, turn, permission, question, keys}, nil
+	return &answers{tools, turn, permission, question, keys}, nil
 }
 
 // check is runner.Agent.CheckAnswer. What a service answers wrongly is an error result for the model; what a person
@@ -88,11 +87,11 @@ func (a *answers) valid(call core.Call, ev wire.Event) (json.RawMessage, *sdk.Er
 }
 
 // called is what was called: a tool of the model, or a service that was asked for context.
-func (a *answers) called(call core.Call) (*contracts.Tool, bool) {
+func (a *answers) called(call core.Call) (*toolbox.Tool, bool) {
 	if call.Kind == core.CallContext {
-		return a.toolbox.ContextService(call.Section())
+		return a.tools.ContextService(call.Section())
 	}
-	return a.toolbox.ByName(call.Tool)
+	return a.tools.ByName(call.Tool)
 }
 
 // builtin is the contract of calls that the core makes of itself, or nil.

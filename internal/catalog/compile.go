@@ -9,13 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/internal/runner"
+	"agentd/internal/schema"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // compile makes a runner.Agent of an agent. Everything that can be checked is checked here, not when a run needs it. away are
@@ -42,7 +43,7 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
-	toolbox, err := contracts.Tools(spec, a.Tools)
+	tools, err := toolbox.New(spec, a.Tools)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
-	answers, err := newAnswers(toolbox, surroundings.Keys)
+	answers, err := newAnswers(tools, surroundings.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -74,16 +75,16 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
-	turns, err := newTurns(spec, a.Hooks, toolbox)
+	turns, err := newTurns(spec, a.Hooks, tools)
 	if err != nil {
 		return nil, err
 	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
 		SpecJSON: data, Model: model, ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
-		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: toolbox.Definitions(),
-		Inline: inline(toolbox, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
-		Permissions: permissions, Describe: describe(toolbox, a.Tools), Identity: surroundings.Identity,
+		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
+		Inline: inline(tools, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
+		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: surroundings.Identity,
 		Phases: hooks, Shown: turns.shown,
 		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
@@ -93,7 +94,7 @@ func compileAgent(
 	if !out.free && a.Hooks.Output == nil {
 		compiled.OutputSchema = outputSchema.Raw()
 	}
-	compiled.Core = coreSpec(spec, digest, outputType, toolbox, a.Tools)
+	compiled.Core = coreSpec(spec, digest, outputType, tools, a.Tools)
 	if err := loopControl(compiled.Core, spec, hooks); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func compileAgent(
 }
 
 // outputOf is the one event type that an agent answers with.
-func outputOf(own *contracts.Version) (string, *contracts.Schema, error) {
+func outputOf(own *contracts.Version) (string, *schema.Schema, error) {
 	if len(own.Emits) != 1 {
 		return "", nil, sdk.Errorf(sdk.CodeConfig, "an agent's contract emits exactly one type, this one %d", len(own.Emits))
 	}
@@ -128,7 +129,7 @@ func millis(value int64, fallback time.Duration) time.Duration {
 const leaseEnd = 30 * time.Second
 
 func coreSpec(
-	spec sdk.AgentSpec, digest, outputType string, toolbox *contracts.Toolbox, inline []sdk.Tool,
+	spec sdk.AgentSpec, digest, outputType string, tools *toolbox.Toolbox, inline []sdk.Tool,
 ) *core.Spec {
 	longest := modelTimeout(spec)
 	s := &core.Spec{
@@ -142,32 +143,32 @@ func coreSpec(
 		TurnTimeout: millis(spec.Limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout).Milliseconds(),
 		TurnSchema:  turnSchema, QuestionSchema: questionSchema,
 	}
-	for _, t := range toolbox.Callable() {
+	for _, t := range tools.Callable() {
 		tool := coreTool(t)
 		switch t.Kind {
-		case contracts.ToolBuiltin:
-			tool.Recalls = t == toolbox.ReadMore()
-			if t.Name == contracts.ToolTaskCompletion {
+		case toolbox.Builtin:
+			tool.Recalls = t == tools.ReadMore()
+			if t.Name == toolbox.TaskCompletion {
 				s.StopOn = append(s.StopOn, t.Name)
 			}
-		case contracts.ToolInline:
+		case toolbox.Inline:
 			tool.AtMostOnce = inline[t.Index].AtMostOnce
 			longest = max(longest, t.Timeout)
-		case contracts.ToolService:
+		case toolbox.Service:
 		}
 		s.Tools = append(s.Tools, tool)
 	}
-	s.Contexts = contexts(toolbox)
+	s.Contexts = contexts(tools)
 	s.StaleAfter = (longest + leaseEnd).Milliseconds()
 	return s
 }
 
-func coreTool(t *contracts.Tool) core.Tool {
+func coreTool(t *toolbox.Tool) core.Tool {
 	tool := core.Tool{
 		Name: t.Name, Kind: core.CallInline, Priority: t.Priority,
 		Validate: func(arguments string) (json.RawMessage, []sdk.Fault) { return t.Validate(json.RawMessage(arguments)) },
 	}
-	if t.Kind == contracts.ToolService {
+	if t.Kind == toolbox.Service {
 		tool.Kind, tool.Type, tool.Schema = core.CallService, t.Contract.Type, t.SchemaRef()
 		tool.Timeout, tool.ParentSubject = t.Timeout.Milliseconds(), t.NeedsParentSubject
 		tool.Retry, tool.Agent, tool.Tokens = retry(t.Retry), t.Agent, t.Tokens
@@ -189,13 +190,13 @@ func retry(r *sdk.Retry) core.Retry {
 }
 
 // inline are the tools that run in the worker: the agent's own and the built-in ones.
-func inline(toolbox *contracts.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
-	tools := map[string]sdk.Tool{}
-	for _, t := range toolbox.Callable() {
+func inline(tools *toolbox.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
+	runs := map[string]sdk.Tool{}
+	for _, t := range tools.Callable() {
 		switch t.Kind {
-		case contracts.ToolInline:
-			tools[t.Name] = own[t.Index]
-		case contracts.ToolBuiltin:
+		case toolbox.Inline:
+			runs[t.Name] = own[t.Index]
+		case toolbox.Builtin:
 			run := completeTask
 			switch t.Name {
 			case sdk.ToolUpdatePlan:
@@ -203,11 +204,11 @@ func inline(toolbox *contracts.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
 			case sdk.ToolReadMore:
 				run = nil // the runner has the results
 			}
-			tools[t.Name] = sdk.Tool{Definition: t.Definition, Run: run}
-		case contracts.ToolService:
+			runs[t.Name] = sdk.Tool{Definition: t.Definition, Run: run}
+		case toolbox.Service:
 		}
 	}
-	return tools
+	return runs
 }
 
 // completeTask hands the model's result on as the tool's own: the run stops on it and builds its output from it.
@@ -222,7 +223,7 @@ func completeTask(_ context.Context, call sdk.ToolCall) (json.RawMessage, error)
 }
 
 // checkInput validates init events against the agent's contract. A dataschema, where there is one, must name it.
-func checkInput(spec sdk.AgentSpec, accepts *contracts.Schema) func(wire.Event) (json.RawMessage, *sdk.Error) {
+func checkInput(spec sdk.AgentSpec, accepts *schema.Schema) func(wire.Event) (json.RawMessage, *sdk.Error) {
 	refuse := func(faults ...sdk.Fault) *sdk.Error {
 		return &sdk.Error{
 			Code: sdk.CodeContractViolation, Message: "the event does not fit the contract of agent " + spec.Name, Faults: faults,

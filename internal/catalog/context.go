@@ -1,16 +1,16 @@
 package catalog
 
 import (
-	"agentd/internal/contracts"
 	"agentd/internal/core"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
 
 // contexts are the services of an agent that are asked for sections of the prompt, in the order of its sections.
-func contexts(toolbox *contracts.Toolbox) []core.ContextProvider {
+func contexts(tools *toolbox.Toolbox) []core.ContextProvider {
 	var providers []core.ContextProvider
 	for _, section := range []string{sdk.SectionPlanning, sdk.SectionRetrieval} {
-		if t, ok := toolbox.ContextService(section); ok {
+		if t, ok := tools.ContextService(section); ok {
 			providers = append(providers, core.ContextProvider{
 				Section: section, Service: coreTool(t), Once: t.Context.Ask == sdk.AskOnce,
 				Required: t.Context.OnFailure == sdk.ContextFail,

@@ -6,23 +6,22 @@ import (
 	"errors"
 	"strings"
 
-	"agentd/sdk/wire"
-
-	"agentd/internal/contracts"
 	"agentd/internal/core"
+	"agentd/internal/schema"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // output makes an agent's answer of what its model said.
 type output struct {
-	schema *contracts.Schema
+	schema *schema.Schema
 	// free says that the contract takes {"response": text}, so that any text is an answer.
 	free bool
 	// hook is the agent's own output builder, or nil.
 	hook func(context.Context, sdk.OutputInput) (json.RawMessage, error)
 }
 
-func newOutput(schema *contracts.Schema, hook func(context.Context, sdk.OutputInput) (json.RawMessage, error)) *output {
+func newOutput(schema *schema.Schema, hook func(context.Context, sdk.OutputInput) (json.RawMessage, error)) *output {
 	probe, err := response("text")
 	return &output{schema: schema, free: err == nil && len(schema.Validate(probe)) == 0, hook: hook}
 }

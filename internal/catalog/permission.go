@@ -3,6 +3,7 @@ package catalog
 import (
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
 
@@ -39,16 +40,16 @@ func permissionsOf(
 }
 
 // describe returns what a permission check says of a tool itself.
-func describe(toolbox *contracts.Toolbox, inline []sdk.Tool) func(string) sdk.PermissionCheck {
+func describe(tools *toolbox.Toolbox, inline []sdk.Tool) func(string) sdk.PermissionCheck {
 	checks := map[string]sdk.PermissionCheck{}
-	for _, t := range toolbox.Callable() {
+	for _, t := range tools.Callable() {
 		c := sdk.PermissionCheck{Parameters: t.Definition.Parameters}
 		switch t.Kind {
-		case contracts.ToolService:
+		case toolbox.Service:
 			c.Type, c.Schema, c.Labels = t.Contract.Type, t.SchemaRef(), t.Contract.Labels
-		case contracts.ToolInline:
+		case toolbox.Inline:
 			c.Labels = inline[t.Index].Labels
-		case contracts.ToolBuiltin:
+		case toolbox.Builtin:
 		}
 		checks[t.Name] = c
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"agentd/internal/contracts"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
 
@@ -59,7 +59,7 @@ func planText(data json.RawMessage) string {
 }
 
 // plans reports whether the agent keeps a plan.
-func plans(toolbox *contracts.Toolbox) bool {
-	t, ok := toolbox.ByName(sdk.ToolUpdatePlan)
-	return ok && t.Kind == contracts.ToolBuiltin
+func plans(tools *toolbox.Toolbox) bool {
+	t, ok := tools.ByName(sdk.ToolUpdatePlan)
+	return ok && t.Kind == toolbox.Builtin
 }

@@ -13,6 +13,7 @@ import (
 
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
 
@@ -141,7 +142,7 @@ func prefixOf(toolset string) string { return toolset + "_" }
 // toolset that has listed others is the toolset's fault: it counts as away, and the agent is not served before it has them.
 func (g *gathered) checkTools(spec sdk.AgentSpec) error {
 	resolved, _ := contracts.Resolved(g.Spec)
-	box, err := contracts.Tools(resolved, g.Tools)
+	box, err := toolbox.New(resolved, g.Tools)
 	if err != nil {
 		return err
 	}

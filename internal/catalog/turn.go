@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/internal/contracts"
 	"agentd/internal/prompt"
 	"agentd/internal/runner"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
 
@@ -26,13 +26,13 @@ type turns struct {
 	// plans says that the agent keeps a plan.
 	plans bool
 	// readMore is the tool that shows more of a result, nil where there is none.
-	readMore *contracts.Tool
+	readMore *toolbox.Tool
 }
 
-func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, toolbox *contracts.Toolbox) (*turns, error) {
+func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*turns, error) {
 	t := &turns{
-		tools: toolbox.Definitions(), hooks: hooks, memory: spec.Memory, count: prompt.CounterOf(spec.Model),
-		plans: plans(toolbox), readMore: toolbox.ReadMore(),
+		tools: tools.Definitions(), hooks: hooks, memory: spec.Memory, count: prompt.CounterOf(spec.Model),
+		plans: plans(tools), readMore: tools.ReadMore(),
 	}
 	guidance := spec.Guidance
 	if guidance == nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"agentd/internal/contracts"
+	"agentd/internal/schema"
 	"agentd/internal/strict"
 	"agentd/sdk"
 )
@@ -26,12 +27,12 @@ func Schema() []byte { return slices.Clone(schemaFile) }
 var mcpSchemaFile []byte
 
 var (
-	schema    = sync.OnceValue(func() *contracts.Schema { return compile(schemaFile) })
-	mcpSchema = sync.OnceValue(func() *contracts.Schema { return compile(mcpSchemaFile) })
+	fileSchema = sync.OnceValue(func() *schema.Schema { return compile(schemaFile) })
+	mcpSchema  = sync.OnceValue(func() *schema.Schema { return compile(mcpSchemaFile) })
 )
 
-func compile(file []byte) *contracts.Schema {
-	s, err := contracts.Compile(file)
+func compile(file []byte) *schema.Schema {
+	s, err := schema.Compile(file)
 	if err != nil {
 		panic("config: a schema of the program: " + err.Error())
 	}
@@ -47,7 +48,7 @@ func Load(path string) (*Config, error) {
 		return nil, l.Err()
 	}
 	root := l.Parse(path, data)
-	l.Check(root, schema())
+	l.Check(root, fileSchema())
 	l.settings(root)
 	for _, c := range contracts.Builtin() {
 		l.known = append(l.known, &known{Contract: c, node: builtin})

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/strict"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -53,7 +54,7 @@ func (l *loader) tools(n *strict.Node, s *sdk.AgentSpec) {
 		}
 	}
 	resolved, _ := contracts.Resolved(*s)
-	if _, err := contracts.Tools(resolved, nil); err != nil {
+	if _, err := toolbox.New(resolved, nil); err != nil {
 		l.toolFaults(sdk.AsError(err), known, n.Get("tools", "builtin").Items())
 	}
 	if l.Count() == before && !missing {
@@ -81,8 +82,8 @@ func (c *Config) checkTools(r *strict.Reader) {
 			unknown = append(unknown, server+"_")
 		}
 		resolved, _ := contracts.Resolved(*spec)
-		if toolbox, err := contracts.Tools(resolved, nil); err == nil {
-			noteTools(r, n, approval.ToolsOf(spec, toolbox, unknown).Faults(spec))
+		if tools, err := toolbox.New(resolved, nil); err == nil {
+			noteTools(r, n, approval.ToolsOf(spec, tools, unknown).Faults(spec))
 		}
 	}
 }
@@ -110,7 +111,7 @@ func noteTools(r *strict.Reader, n *strict.Node, faults []sdk.Fault) {
 
 var toolPath = regexp.MustCompile(`^\$\.(services|builtin)\[(\d+)\]`)
 
-// toolFaults puts the faults of contracts.Tools where the tools stand in the file.
+// toolFaults puts the faults of toolbox.New where the tools stand in the file.
 func (l *loader) toolFaults(err *sdk.Error, services, builtin []*strict.Node) {
 	for _, fault := range err.Faults {
 		m := toolPath.FindStringSubmatch(fault.Path)

@@ -1,27 +1,10 @@
 package contracts
 
 import (
-	"cmp"
 	"encoding/json"
-	"strings"
 
 	"agentd/sdk"
 )
-
-// The built-in tools of an agent.
-const (
-	// ToolTaskCompletion ends the run with its argument as the result.
-	ToolTaskCompletion = "task_completion"
-	// ToolAskQuestion asks a person and waits for the answer.
-	ToolAskQuestion = "ask_question"
-	// ToolConverse says something to the person that the agent talks to, and waits for what they say.
-	ToolConverse = "converse"
-)
-
-// BuiltinTools are the names that sdk.AgentSpec.Builtin may have.
-func BuiltinTools() []string {
-	return []string{ToolTaskCompletion, ToolAskQuestion, ToolConverse, sdk.ToolUpdatePlan}
-}
 
 // The one version of the built-in contracts, and the types of their answers.
 const (
@@ -30,6 +13,9 @@ const (
 	TypeConversationAnswered = "agentd.conversation.answered"
 )
 
+// QuestionForm is the property of a question that only tools may add, not models: the schema of a form.
+const QuestionForm = "schema"
+
 // Question is the contract of a question to a person.
 func Question() sdk.Contract {
 	return sdk.Contract{
@@ -37,19 +23,10 @@ func Question() sdk.Contract {
 		Description: "Ask a person a question and wait for the answer. Use it when something is missing or unclear that " +
 			"only a person can know or decide.",
 		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
-			Accepts: json.RawMessage(questionOfTool),
+			Accepts: json.RawMessage(questionAccepts),
 			Emits:   map[string]json.RawMessage{TypeQuestionAnswered: json.RawMessage(questionAnswered)},
 		}},
 	}
-}
-
-// modelQuestion is the contract of questions as models are shown it: they ask for no forms.
-func modelQuestion() sdk.Contract {
-	c := Question()
-	version := c.Versions[BuiltinVersion]
-	version.Accepts = json.RawMessage(questionAccepts)
-	c.Versions[BuiltinVersion] = version
-	return c
 }
 
 // Conversation is the contract of a turn to the person that an agent talks to (text mode "converse").
@@ -83,19 +60,6 @@ func Builtin() []sdk.Contract { return []sdk.Contract{Question(), Conversation()
 
 const (
 	questionAccepts = `{
-  "type": "object",
-  "properties": {
-    "question": {"type": "string", "minLength": 1, "description": "The question, complete in itself."},
-    "suggestions": {
-      "type": "array", "items": {"type": "string"}, "maxItems": 4,
-      "description": "Likely answers to choose from."
-    }
-  },
-  "required": ["question"],
-  "additionalProperties": false
-}`
-	// questionOfTool has what a tool may add to a question: the schema of a form.
-	questionOfTool = `{
   "type": "object",
   "properties": {
     "question": {"type": "string", "minLength": 1, "description": "The question, complete in itself."},
@@ -184,62 +148,4 @@ const (
   "required": ["args_sha256"],
   "additionalProperties": false
 }`
-	completionParameters = `{
-  "type": "object",
-  "properties": {
-    "result": {
-      "type": ["object", "string"],
-      "description": "The result: an object in the form that was asked for, or text."
-    }
-  },
-  "required": ["result"],
-  "additionalProperties": false
-}`
-	converseDescription = "Say something to the person you talk to, and wait for what they say. When the answer has end, they " +
-		"are done: finish."
-	readMoreParameters = `{
-  "type": "object",
-  "properties": {
-    "result": {"type": "string", "minLength": 1, "maxLength": 128, "description": "The result, as the notice in it names it."},
-    "offset": {"type": "integer", "minimum": 0, "description": "Where to read on, in bytes."}
-  },
-  "required": ["result", "offset"],
-  "additionalProperties": false
-}`
-	readMoreDescription   = "Read more of a result that was shown to you in part. Each piece says where the next one begins."
-	completionDescription = "End the task and hand over its result. Call it once, alone, when everything is done."
 )
-
-// builtinTool returns the built-in tool of that name.
-func builtinTool(name string, limits sdk.Limits) (*Tool, error) {
-	switch name {
-	case ToolTaskCompletion:
-		return newTool(&Tool{
-			Name: name, Kind: ToolBuiltin, Timeout: sdk.DefaultToolTimeout,
-			Definition: sdk.ToolDefinition{Description: completionDescription},
-		}, json.RawMessage(completionParameters))
-	case sdk.ToolUpdatePlan:
-		return newTool(&Tool{
-			Name: name, Kind: ToolBuiltin, Timeout: sdk.DefaultToolTimeout,
-			Definition: sdk.ToolDefinition{Description: planDescription},
-		}, json.RawMessage(planParameters))
-	case sdk.ToolReadMore:
-		return newTool(&Tool{
-			Name: name, Kind: ToolBuiltin, Timeout: sdk.DefaultToolTimeout,
-			Definition: sdk.ToolDefinition{Description: readMoreDescription},
-		}, json.RawMessage(readMoreParameters))
-	case ToolAskQuestion, ToolConverse:
-		s := sdk.ServiceTool{
-			Contract: modelQuestion(), Version: BuiltinVersion, As: name,
-			TimeoutMillis: cmp.Or(limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout.Milliseconds()),
-		}
-		if name == ToolConverse {
-			s.Contract, s.Description = Conversation(), converseDescription
-		}
-		return serviceTool(s)
-	default:
-		return nil, &sdk.Error{Code: sdk.CodeConfig, Faults: []sdk.Fault{{
-			Path: "$", Expected: "a built-in tool: " + strings.Join(BuiltinTools(), ", "), Got: show(name),
-		}}}
-	}
-}

@@ -2,14 +2,13 @@ package contracts
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
 
-	"agentd/internal/clip"
+	"agentd/internal/schema"
 	"agentd/sdk"
 )
 
@@ -22,9 +21,9 @@ const Wildcard = "0.0.0"
 
 // Version is a compiled version of a contract.
 type Version struct {
-	Accepts *Schema
+	Accepts *schema.Schema
 	// Emits are the answers by event type.
-	Emits map[string]*Schema
+	Emits map[string]*schema.Schema
 }
 
 // CompileVersion compiles one version of a contract. Errors are *sdk.Error: CodeContractMissing without such a
@@ -35,12 +34,12 @@ func CompileVersion(contract sdk.Contract, version string) (*Version, error) {
 		return nil, sdk.Errorf(sdk.CodeContractMissing, "contract %s has no version %s; it has %s",
 			contract.URI, version, strings.Join(Versions(contract), ", "))
 	}
-	compiled := &Version{Emits: map[string]*Schema{}}
+	compiled := &Version{Emits: map[string]*schema.Schema{}}
 	var faults []sdk.Fault
 	path := "$.versions[\"" + version + "\"]"
-	compiled.Accepts, faults = objectSchema(v.Accepts, path+".accepts")
-	for _, emitted := range sortedKeys(v.Emits) {
-		schema, more := objectSchema(v.Emits[emitted], path+".emits[\""+emitted+"\"]")
+	compiled.Accepts, faults = schema.CompileObject(v.Accepts, path+".accepts")
+	for _, emitted := range slices.Sorted(maps.Keys(v.Emits)) {
+		schema, more := schema.CompileObject(v.Emits[emitted], path+".emits[\""+emitted+"\"]")
 		compiled.Emits[emitted] = schema
 		faults = append(faults, more...)
 	}
@@ -50,24 +49,6 @@ func CompileVersion(contract sdk.Contract, version string) (*Version, error) {
 		}
 	}
 	return compiled, nil
-}
-
-// objectSchema compiles a schema of a contract, whose data always is an object.
-func objectSchema(raw json.RawMessage, path string) (*Schema, []sdk.Fault) {
-	schema, err := Compile(raw)
-	if err != nil {
-		e := sdk.AsError(err)
-		faults := slices.Clone(e.Faults)
-		for i := range faults {
-			faults[i].Path = path + strings.TrimPrefix(faults[i].Path, "$")
-		}
-		return nil, faults
-	}
-	if !schema.IsObject() {
-		return nil, []sdk.Fault{{Path: path, Expected: `a schema of objects: type "object" at its root`, Got: clip.Text(
-			string(raw), maxShown)}}
-	}
-	return schema, nil
 }
 
 // Resolve returns the version of contract that a range means: "" and "latest" are the highest (a pre-release only where
@@ -115,14 +96,16 @@ func parseRange(ref, rangeExpr string) (func(*semver.Version) bool, error) {
 
 // Versions lists the versions of a contract, the oldest first.
 func Versions(contract sdk.Contract) []string {
-	return slices.SortedFunc(maps.Keys(contract.Versions), func(a, b string) int {
-		v, errA := semver.StrictNewVersion(a)
-		w, errB := semver.StrictNewVersion(b)
-		if errA != nil || errB != nil {
-			return cmp.Compare(a, b)
-		}
-		return cmp.Or(v.Compare(w), cmp.Compare(a, b))
-	})
+	return slices.SortedFunc(maps.Keys(contract.Versions), compareVersionNames)
+}
+
+func compareVersionNames(a, b string) int {
+	v, errA := semver.StrictNewVersion(a)
+	w, errB := semver.StrictNewVersion(b)
+	if errA != nil || errB != nil {
+		return cmp.Compare(a, b)
+	}
+	return cmp.Or(v.Compare(w), cmp.Compare(a, b))
 }
 
 // Pin returns contract with that one version alone: what a spec keeps of a contract, so that a spec does not change when

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/golden"
 	"agentd/sdk"
 )
 
@@ -236,8 +237,8 @@ func TestCompileVersion_ListsTheFaultsOfAllSchemas(t *testing.T) {
 	if err != nil || v.Emits["airline.booked"] == nil {
 		t.Fatalf("%v, %v", v, err)
 	}
-	got := lines(v.Accepts.Validate([]byte(`{"id": "x"}`)))
-	if diff := cmp.Diff([]string{`$.id: expected at least 3 characters, got 1 character`}, got); diff != "" {
+	got := v.Accepts.Validate([]byte(`{"id": "x"}`))
+	if diff := cmp.Diff([]sdk.Fault{{Path: "$.id", Expected: "at least 3 characters", Got: "1 character"}}, got); diff != "" {
 		t.Error(diff)
 	}
 	_, err = CompileVersion(c, "3.0.0")
@@ -262,4 +263,14 @@ func TestBuiltin_ContractsAreSound(t *testing.T) {
 			t.Errorf("contract %+v", c)
 		}
 	}
+}
+
+// What the author of a contract is told.
+func TestLoad_FaultsOnFile(t *testing.T) {
+	t.Parallel()
+	_, err := Load("testdata/broken.yaml")
+	if err == nil {
+		t.Fatal("the file is taken")
+	}
+	golden.Check(t, "testdata/broken.golden.txt", []byte(err.Error()+"\n"))
 }

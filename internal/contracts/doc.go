@@ -1,6 +1,5 @@
-// Package contracts is where agents and services meet: contract files and their versions, JSON Schema validation with
-// faults that a model can act on, and the tool definitions and tool names that models are shown.
+// Package contracts is where agents and services meet: contract files, their versions, the registry of what is published,
+// and the contracts of agentd itself.
 //
-// A Schema is compiled once per process and content. Nothing here connects to anything: a $ref that leaves its document
-// is refused when the schema is compiled. Everything may be used concurrently.
+// Nothing here connects to anything. Everything may be used concurrently.
 package contracts

@@ -9,6 +9,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
+	"agentd/internal/schema"
 	"agentd/internal/strict"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -20,8 +21,8 @@ var fileSchema []byte
 // FileSchema is the JSON Schema of contract files.
 func FileSchema() []byte { return slices.Clone(fileSchema) }
 
-var compiledFileSchema = sync.OnceValue(func() *Schema {
-	s, err := Compile(fileSchema)
+var compiledFileSchema = sync.OnceValue(func() *schema.Schema {
+	s, err := schema.Compile(fileSchema)
 	if err != nil {
 		panic("contracts: contract.schema.json: " + err.Error()) // it is part of the program
 	}
@@ -76,12 +77,12 @@ func Read(r *strict.Reader, file string, data []byte) (sdk.Contract, *strict.Nod
 }
 
 // CheckSchema returns everything that is wrong with a schema of a contract. An absent one is left to the caller.
-func CheckSchema(schema json.RawMessage) error {
-	if schema == nil {
+func CheckSchema(raw json.RawMessage) error {
+	if raw == nil {
 		return nil
 	}
-	if _, faults := objectSchema(schema, "$"); len(faults) > 0 {
-		return schemaError(faults)
+	if _, faults := schema.CompileObject(raw, "$"); len(faults) > 0 {
+		return &sdk.Error{Code: sdk.CodeConfig, Message: "the JSON Schema cannot be used", Faults: faults}
 	}
 	return nil
 }

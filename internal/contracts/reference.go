@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // IsReference reports whether a service of an agent stands for a contract in the registry that is not looked up yet.
@@ -48,14 +47,6 @@ func Resolved(spec sdk.AgentSpec) (known sdk.AgentSpec, complete bool) {
 	spec.Services = slices.DeleteFunc(slices.Clone(spec.Services), IsReference)
 	spec.StopOn = nil
 	return spec, false
-}
-
-// ReferredName is the name that the tool of a reference will have; empty where that depends on what the registry has.
-func ReferredName(s sdk.ServiceTool) string {
-	if name := cmp.Or(s.As, s.Contract.Type); name != "" {
-		return ToolName(name)
-	}
-	return ""
 }
 
 // UsesRegistry reports whether a service of the agent is from the registry, looked up or not.

@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -8,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"github.com/Masterminds/semver/v3"
 
+	"agentd/internal/schema"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Registry is a state of the registry of contract versions: what is published, and what was removed. It is made by
@@ -43,7 +44,7 @@ func EncodeVersion(contract sdk.Contract, version string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode contract %s: %w", contract.URI, err)
 	}
-	return canonical(encoded)
+	return schema.Canonical(encoded)
 }
 
 // DecodeVersion is the inverse of EncodeVersion. The error says what is wrong with a record that others wrote.
@@ -101,25 +102,23 @@ func (r *Registry) Clone() *Registry { return &Registry{maps.Clone(r.versions)} 
 func (p Published) Same(contract sdk.Contract) bool {
 	mine := p.Contract
 	return mine.URI == contract.URI && mine.Type == contract.Type && mine.Domain == contract.Domain &&
-		sameContent(mine.Versions[p.Version], contract.Versions[p.Version])
+		SameContent(mine.Versions[p.Version], contract.Versions[p.Version])
 }
 
-// Conflict is the error of whoever publishes p's version with the content that contract has.
-func (p Published) Conflict(contract sdk.Contract) error {
-	e := sdk.Errorf(sdk.CodeConflict, "version %s of contract %s is published with other content, and a version never changes",
-		p.Version, p.Contract.Type)
-	for _, c := range Compare(p.Contract, Pin(contract, p.Version)) {
-		if c.Severity == Breaking {
-			e.Faults = append(e.Faults, c.fault())
+// SameContent reports whether two versions are the same JSON, whatever its white space and order of members.
+func SameContent(a, b sdk.ContractVersion) bool {
+	encoded := func(v sdk.ContractVersion) json.RawMessage {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return nil
 		}
+		if raw, err = schema.Canonical(raw); err != nil {
+			return nil
+		}
+		return raw
 	}
-	return e
-}
-
-// fault is the change as a fault of who proposes it.
-func (c Change) fault() sdk.Fault {
-	place := strings.TrimSpace(cmp.Or(c.To, c.From) + " " + c.Side + " " + c.Path)
-	return sdk.Fault{Path: place, Expected: "no change that breaks " + c.Breaks, Got: c.Message}
+	x, y := encoded(a), encoded(b)
+	return x != nil && bytes.Equal(x, y)
 }
 
 // List returns all versions, also removed ones, by type and then by version, the oldest first.
@@ -127,15 +126,6 @@ func (r *Registry) List() []Published {
 	return slices.SortedFunc(maps.Values(r.versions), func(a, b Published) int {
 		return cmp.Or(cmp.Compare(a.Contract.Type, b.Contract.Type), compareVersionNames(a.Version, b.Version))
 	})
-}
-
-func compareVersionNames(a, b string) int {
-	v, errA := semver.StrictNewVersion(a)
-	w, errB := semver.StrictNewVersion(b)
-	if errA != nil || errB != nil {
-		return cmp.Compare(a, b)
-	}
-	return cmp.Or(v.Compare(w), cmp.Compare(a, b))
 }
 
 // Version returns a version of the contract with that type or URI, also a removed one.
@@ -227,98 +217,4 @@ func (r *Registry) resolveForAgent(ref, rangeExpr string) (Published, error) {
 	}
 	p, _ = r.Version(gone.Type, version)
 	return p, nil
-}
-
-// Publication is what publishing a contract would do.
-type Publication struct {
-	// New are the versions to publish, Restored those of them that were removed before; Unchanged are there already.
-	New, Restored, Unchanged []string
-	// Changes is what the new versions change for others, the worst first.
-	Changes []Change
-}
-
-// Breaking are the changes that break somebody who did nothing wrong.
-func (p Publication) Breaking() error {
-	var faults []sdk.Fault
-	for _, c := range p.Changes {
-		if c.Severity == Breaking {
-			faults = append(faults, c.fault())
-		}
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return &sdk.Error{
-		Code: sdk.CodeConflict, Message: "the contract breaks those who rely on what is published", Faults: faults,
-	}
-}
-
-// Publish says what publishing contract would do. The error is CodeConflict when it can never be: a version that was
-// published with other content, also if it was removed since, or a type or URI that another contract has.
-func (r *Registry) Publish(contract sdk.Contract) (Publication, error) {
-	var plan Publication
-	if err := r.checkIdentity(contract); err != nil {
-		return plan, err
-	}
-	var faults []sdk.Fault
-	for _, version := range Versions(contract) {
-		p, ok := r.Version(contract.Type, version)
-		switch {
-		case !ok:
-			plan.New = append(plan.New, version)
-		case !p.Same(contract):
-			faults = append(faults, sdk.AsError(p.Conflict(contract)).Faults...)
-		case p.Removed:
-			plan.New, plan.Restored = append(plan.New, version), append(plan.Restored, version)
-		default:
-			plan.Unchanged = append(plan.Unchanged, version)
-		}
-	}
-	if len(faults) > 0 {
-		return plan, &sdk.Error{
-			Code: sdk.CodeConflict, Faults: faults,
-			Message: "contract " + contract.Type + " has other content for versions that are published, and a version never changes",
-		}
-	}
-	published, err := r.Contract(contract.Type)
-	if err != nil { // none of its versions are there: they are compared with each other
-		published = contract
-		published.Versions = nil
-	}
-	plan.Changes = Compare(published, with(published, contract))
-	return plan, nil
-}
-
-// checkIdentity refuses a type or a URI that another contract has, and a type that has another's token.
-func (r *Registry) checkIdentity(contract sdk.Contract) error {
-	var faults []sdk.Fault
-	for _, p := range r.List() {
-		other := p.Contract
-		switch {
-		case other.URI == contract.URI && other.Type != contract.Type:
-			faults = append(faults, sdk.Fault{Path: "$.type", Expected: other.Type + ", whose uri is " + other.URI, Got: contract.Type})
-		case other.Type == contract.Type && other.URI != contract.URI:
-			faults = append(faults, sdk.Fault{Path: "$.uri", Expected: other.URI + ", which is that of " + other.Type, Got: contract.URI})
-		case other.Type != contract.Type && wire.NameToken(other.Type) == wire.NameToken(contract.Type):
-			faults = append(faults, sdk.Fault{
-				Path: "$.type", Expected: "a name in subjects of its own", Got: "that of " + other.Type + ": " + wire.NameToken(other.Type),
-			})
-		}
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return &sdk.Error{
-		Code: sdk.CodeConflict, Message: "contract " + contract.Type + " cannot be told from another in the registry",
-		Faults: slices.Compact(faults),
-	}
-}
-
-// with is proposed with the published versions that it does not have.
-func with(published, proposed sdk.Contract) sdk.Contract {
-	versions := map[string]sdk.ContractVersion{}
-	maps.Copy(versions, published.Versions)
-	maps.Copy(versions, proposed.Versions)
-	proposed.Versions = versions
-	return proposed
 }

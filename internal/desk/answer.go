@@ -7,15 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/internal/requests"
-
-	"agentd/sdk/client"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/approval"
-	"agentd/internal/contracts"
+	"agentd/internal/requests"
+	"agentd/internal/schema"
 	"agentd/sdk"
+	"agentd/sdk/client"
+	"agentd/sdk/wire"
 )
 
 // Source is what the desk calls itself in events.
@@ -121,7 +118,7 @@ func checkEdit(r *sdk.PermissionRequest, p sdk.PermissionDecision) (sdk.Permissi
 	if len(r.Parameters) == 0 {
 		return p, nil
 	}
-	schema, err := contracts.Compile(r.Parameters)
+	schema, err := schema.Compile(r.Parameters)
 	if err != nil {
 		return p, fmt.Errorf("read the schema of the arguments: %w", err)
 	}
@@ -139,7 +136,7 @@ func (d *Desk) Answer(ctx context.Context, id, who string, r client.Reply) (clie
 	if err != nil {
 		return client.Outcome{}, err
 	}
-	eventType, schema, err := d.AnswerSchema(detail, r.Type)
+	eventType, answer, err := d.AnswerSchema(detail, r.Type)
 	if err != nil {
 		return client.Outcome{}, err
 	}
@@ -147,8 +144,8 @@ func (d *Desk) Answer(ctx context.Context, id, who string, r client.Reply) (clie
 	if err != nil {
 		return client.Outcome{}, err
 	}
-	if schema != nil {
-		compiled, err := contracts.Compile(schema)
+	if answer != nil {
+		compiled, err := schema.Compile(answer)
 		if err != nil {
 			return client.Outcome{}, fmt.Errorf("read the schema of the answer: %w", err)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/contracts"
+	"agentd/internal/schema"
 	"agentd/sdk"
 	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
@@ -71,7 +71,7 @@ func TestDesk_TheRequestHasTheSchemaOfTheAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, err := contracts.Compile(detail.Request.Answer)
+	schema, err := schema.Compile(detail.Request.Answer)
 	if err != nil {
 		t.Fatalf("%s: %v", detail.Request.Answer, err)
 	}

@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/golden"
 	"agentd/internal/llm"
 	"agentd/sdk"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestAnthropic_Requests compares what is sent with testdata/anthropic.
@@ -47,22 +47,7 @@ func TestAnthropic_Requests(t *testing.T) {
 			if err := json.Indent(&got, body.Bytes(), "", "  "); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", "anthropic", name+".json")
-			if *update {
-				if err := os.MkdirAll(filepath.Dir(golden), 0o750); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(golden, append(bytes.TrimSpace(got.Bytes()), '\n'), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(strings.TrimSpace(string(want)), strings.TrimSpace(got.String())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			golden.Check(t, filepath.Join("testdata", "anthropic", name+".json"), append(bytes.TrimSpace(got.Bytes()), '\n'))
 		})
 	}
 }

@@ -5,23 +5,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/golden"
 	"agentd/internal/llm"
 	"agentd/sdk"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const plainAnswer = `{"id":"x","object":"chat.completion","model":"m-2024","choices":[
 	{"index":0,"message":{"role":"assistant","content":"Hello."},"finish_reason":"stop"}],
@@ -147,25 +144,8 @@ func TestOpenAI_RequestBodies(t *testing.T) {
 			if err := json.Indent(&indented, body, "", "  "); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".json", indented.String()+"\n")
+			golden.Check(t, filepath.Join("testdata", name+".json"), append(indented.Bytes(), '\n'))
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (-want +got):\n%s", name, d)
 	}
 }
 

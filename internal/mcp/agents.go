@@ -10,13 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"agentd/internal/contracts"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // AgentTool is an agent as MCP hosts see it.
@@ -86,7 +85,7 @@ func NewAgents(o AgentsOptions) (*Agents, error) {
 				"handle, and "+toolRunResult+" goes on waiting."))
 	taken := map[string]string{toolRunResult: ownName, toolRunCancel: ownName}
 	for _, agent := range o.Agents {
-		name := contracts.ToolName(agent.Agent)
+		name := toolbox.Name(agent.Agent)
 		if other, ok := taken[name]; ok {
 			return nil, sdk.Errorf(sdk.CodeConfig, "agent %s has the tool name of %s: %s", agent.Agent, other, name)
 		}

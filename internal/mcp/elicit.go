@@ -12,7 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"agentd/internal/contracts"
+	"agentd/internal/schema"
 	"agentd/sdk"
 )
 
@@ -236,7 +236,7 @@ func (p *elicitParams) content(text string, content json.RawMessage) (json.RawMe
 	if len(p.Schema) == 0 {
 		return content, ""
 	}
-	schema, err := contracts.Compile(p.Schema)
+	schema, err := schema.Compile(p.Schema)
 	if err != nil {
 		return nil, "the form has a schema that cannot be used"
 	}

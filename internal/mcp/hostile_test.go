@@ -15,7 +15,7 @@ import (
 
 	mcpsdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"agentd/internal/contracts"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 	"agentd/test/peak"
 )
@@ -71,7 +71,7 @@ func TestServer_OffersNoToolWhoseSchemaExplodes(t *testing.T) {
 		var names []string
 		for name, tool := range byName {
 			names = append(names, name)
-			box, err := contracts.Tools(sdk.AgentSpec{}, []sdk.Tool{tool})
+			box, err := toolbox.New(sdk.AgentSpec{}, []sdk.Tool{tool})
 			if err != nil {
 				t.Fatal(err)
 			}

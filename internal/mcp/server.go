@@ -15,8 +15,8 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"agentd/internal/contracts"
 	"agentd/internal/retry"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
 
@@ -222,7 +222,7 @@ func (s *Server) Tools(ctx context.Context) ([]sdk.Tool, error) {
 			continue
 		}
 		tool := s.tool(l)
-		if _, err := contracts.Tools(sdk.AgentSpec{Name: s.config.Name}, []sdk.Tool{tool}); err != nil {
+		if _, err := toolbox.New(sdk.AgentSpec{Name: s.config.Name}, []sdk.Tool{tool}); err != nil {
 			s.logger.Warn("tool of an MCP server cannot be used", "server", s.config.Name, "tool", l.Name, "error", err)
 			continue
 		}
@@ -289,7 +289,7 @@ func (s *Server) tool(l listed) sdk.Tool {
 	atMostOnce := matches(s.config.AtMostOnce, l.Name)
 	return sdk.Tool{
 		Definition: sdk.ToolDefinition{
-			Name: contracts.ToolName(l.Name), Description: l.Description, Parameters: l.InputSchema,
+			Name: toolbox.Name(l.Name), Description: l.Description, Parameters: l.InputSchema,
 		},
 		Timeout: s.config.Timeout, AtMostOnce: atMostOnce, Labels: labels,
 		Run: func(ctx context.Context, call sdk.ToolCall) (json.RawMessage, error) {

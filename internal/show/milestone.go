@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/internal/requests"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -58,7 +58,7 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		if quiet[d.Tool] || d.Tool == sdk.ToolUpdatePlan {
 			return "", ""
 		}
-		if d.Tool == contracts.ToolAskQuestion {
+		if d.Tool == toolbox.AskQuestion {
 			return labelAsks, cmp.Or(field(d.Args, "question"), string(d.Args))
 		}
 		return "calls", d.Tool + " " + string(d.Args)
@@ -131,7 +131,7 @@ func (r *watched) describeResult(d milestoneData) (label, text string) {
 		return LabelError, tool + " " + string(d.Data)
 	case tool == sdk.ToolUpdatePlan:
 		return "", "" // the plan itself is shown
-	case tool == contracts.ToolAskQuestion:
+	case tool == toolbox.AskQuestion:
 		return labelAnswer, cmp.Or(field(d.Data, "answer"), string(d.Data))
 	}
 	return "result", tool + " " + string(d.Data)

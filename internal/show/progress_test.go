@@ -7,14 +7,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/contracts"
+	"agentd/internal/toolbox"
 	"agentd/sdk/wire"
 )
 
 func TestProgress_ShowsEachMilestoneOnce(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	p := &Progress{W: &b, Quiet: map[string]bool{contracts.ToolAskQuestion: true}}
+	p := &Progress{W: &b, Quiet: map[string]bool{toolbox.AskQuestion: true}}
 	event := func(rev uint64, index int, kind, data string) {
 		p.Show(wire.Live{Run: "one", Agent: "desk", Revision: rev, Index: index, Type: kind, Data: json.RawMessage(data)})
 	}

@@ -13,8 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"agentd/internal/contracts"
 	"agentd/internal/core"
+	"agentd/internal/schema"
 )
 
 func main() {
@@ -54,7 +54,7 @@ func (s *system) measure(ctx context.Context, concurrency int, duration time.Dur
 	if err := s.run(ctx, 1); err != nil { // from here on every schema is known
 		return err
 	}
-	calls, compilations := s.calls.Load(), contracts.Compilations()
+	calls, compilations := s.calls.Load(), schema.Compilations()
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "turns\truns/s at %d\tone run p50 ms\tp99 ms\t\n", concurrency)
 	for _, turns := range []int{3, 20, 100} {
@@ -71,7 +71,7 @@ func (s *system) measure(ctx context.Context, concurrency int, duration time.Dur
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if err := reportCompilations(s.calls.Load()-calls, contracts.Compilations()-compilations); err != nil {
+	if err := reportCompilations(s.calls.Load()-calls, schema.Compilations()-compilations); err != nil {
 		return err
 	}
 	return s.bytes(ctx)

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"agentd/internal/contracts"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
 
@@ -82,7 +82,7 @@ func specs() []sdk.AgentSpec {
 	desk := common(deskAgent, "shop.desk", longestRun, quote, book, child, long, service(idleType, 700*time.Millisecond),
 		service(payType, 4*time.Second))
 	desk.Permissions = policy()
-	desk.Builtin = []string{contracts.ToolAskQuestion}
+	desk.Builtin = []string{toolbox.AskQuestion}
 	return []sdk.AgentSpec{
 		desk, common(hastyAgent, "shop.hasty", 2500*time.Millisecond, long), common(childAgent, childType, longestRun, quote, book),
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/contracts"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 )
 
@@ -42,7 +42,7 @@ func scenarios() []scenario {
 		{name: "family", weight: 3, agent: deskAgent, turns: turns(one(childTool, childTool, chargeTool))},
 		{name: childScenario, agent: childAgent, turns: turns(some(3, quoteTool, chargeTool, addTool))},
 		{name: "timeout", weight: 2, agent: deskAgent, turns: turns(one(idleTool, quoteTool), one(idleTool))},
-		{name: "question", weight: 2, agent: deskAgent, turns: turns(one(contracts.ToolAskQuestion, bookTool))},
+		{name: "question", weight: 2, agent: deskAgent, turns: turns(one(toolbox.AskQuestion, bookTool))},
 		{name: "gated", weight: 4, agent: deskAgent, turns: turns(one(transferTool, payTool, bookTool, transferTool), some(2, transferTool, payTool))},
 		{name: "wrong", weight: 1, agent: deskAgent, turns: turns(one("no_such_tool", addTool), one(bookTool))},
 		{name: largeScenario, weight: 2, agent: deskAgent, turns: turns(one(addTool))},
@@ -67,7 +67,7 @@ func requests(r *rand.Rand, names []string) []sdk.ToolRequest {
 		switch name {
 		case childTool:
 			all[i].Arguments = fmt.Sprintf(`{"message":%q,"n":%d}`, childScenario, r.Uint32())
-		case contracts.ToolAskQuestion:
+		case toolbox.AskQuestion:
 			all[i].Arguments = fmt.Sprintf(`{"question":"which of %d?"}`, r.Uint32())
 		}
 	}

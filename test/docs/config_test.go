@@ -11,12 +11,13 @@ import (
 
 	"agentd/internal/config"
 	"agentd/internal/contracts"
+	"agentd/internal/schema"
 	"agentd/internal/strict"
 )
 
-func compiled(t *testing.T, schema []byte) *contracts.Schema {
+func compiled(t *testing.T, text []byte) *schema.Schema {
 	t.Helper()
-	s, err := contracts.Compile(schema)
+	s, err := schema.Compile(text)
 	if err != nil {
 		t.Fatal(err)
 	}

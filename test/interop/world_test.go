@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,8 +23,10 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
 	"agentd/internal/harness"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -78,7 +78,7 @@ func newWorld(t *testing.T, contract sdk.Contract, timeout time.Duration, calls 
 	t.Helper()
 	var asks []sdk.ToolRequest
 	for _, arguments := range calls {
-		asks = append(asks, sdktest.Tool(contracts.ToolName(contract.Type), arguments))
+		asks = append(asks, sdktest.Tool(toolbox.Name(contract.Type), arguments))
 	}
 	w := &world{t: t, contract: contract, log: &serverLog{}}
 	w.host = w.startServer()

@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/sdk/wire"
-
-	"agentd/internal/contracts"
 	"agentd/internal/core"
 	"agentd/internal/harness"
+	"agentd/internal/schema"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/service"
+	"agentd/sdk/wire"
 )
 
 // Validation happens at five places. The tests follow an event through them: each refusal is typed, is recorded where the
@@ -258,9 +257,9 @@ func TestValidation_NothingIsCompiledPerCall(t *testing.T) {
 		wantResponse(t, h.Done(r), "three")
 	}
 	run("first")
-	before := contracts.Compilations()
+	before := schema.Compilations()
 	run("second")
-	if n := contracts.Compilations() - before; n != 0 {
+	if n := schema.Compilations() - before; n != 0 {
 		t.Errorf("%d schemas were compiled for a call", n)
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
-	"agentd/internal/contracts"
 	"agentd/internal/requests"
+	"agentd/internal/schema"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -188,12 +188,12 @@ func (p *prompter) form(schema json.RawMessage) (json.RawMessage, error) {
 }
 
 // field asks for one property until what is typed fits its schema. An optional one may be left out.
-func (p *prompter) field(name string, schema json.RawMessage, required bool) (json.RawMessage, error) {
+func (p *prompter) field(name string, own json.RawMessage, required bool) (json.RawMessage, error) {
 	var s property
-	if err := json.Unmarshal(schema, &s); err != nil {
+	if err := json.Unmarshal(own, &s); err != nil {
 		s = property{} // "true", or not a schema at all; the answer as a whole is held to it
 	}
-	compiled, err := contracts.Compile(schema)
+	compiled, err := schema.Compile(own)
 	if err != nil {
 		compiled = nil // it refers to another part of the whole
 	}

@@ -12,7 +12,9 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/config"
+	"agentd/internal/contractlint"
 	"agentd/internal/contracts"
+	"agentd/internal/schema"
 	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/sdk"
@@ -56,8 +58,8 @@ const ruleFile = "file"
 
 // linted is what was found in one contract.
 type linted struct {
-	Contract string              `json:"contract"`
-	Findings []contracts.Finding `json:"findings"`
+	Contract string           `json:"contract"`
+	Findings []schema.Finding `json:"findings"`
 }
 
 func lintContracts(ctx context.Context, a *cli.App, refs []string) error {
@@ -70,7 +72,7 @@ func lintContracts(ctx context.Context, a *cli.App, refs []string) error {
 	}
 	for _, r := range results {
 		for _, f := range r.Findings {
-			if f.Severity == contracts.Error {
+			if f.Severity == schema.Error {
 				return cli.Exit(cli.ExitFindings)
 			}
 		}
@@ -86,7 +88,7 @@ func lintAll(ctx context.Context, a *cli.App, refs []string) ([]linted, error) {
 			return nil, err
 		}
 		for _, c := range setup.OwnContracts(cfg) {
-			results = append(results, linted{c.Type, contracts.Lint(c)})
+			results = append(results, linted{c.Type, contractlint.Lint(c)})
 		}
 		if len(results) == 0 {
 			return nil, sdk.Errorf(sdk.CodeConfig, "no contracts to check: name files, or a configuration with --config")
@@ -100,15 +102,15 @@ func lintAll(ctx context.Context, a *cli.App, refs []string) ([]linted, error) {
 		case ok:
 			r := linted{Contract: ref}
 			for _, f := range faults {
-				r.Findings = append(r.Findings, contracts.Finding{
-					Severity: contracts.Error, Rule: ruleFile, Path: f.Position.String(), Message: f.Message,
+				r.Findings = append(r.Findings, schema.Finding{
+					Severity: schema.Error, Rule: ruleFile, Path: f.Position.String(), Message: f.Message,
 				})
 			}
 			results = append(results, r)
 		case err != nil:
 			return nil, err
 		default:
-			results = append(results, linted{ref, contracts.Lint(c)})
+			results = append(results, linted{ref, contractlint.Lint(c)})
 		}
 	}
 	return results, nil
@@ -118,7 +120,7 @@ func writeLinted(w io.Writer, results []linted, notes bool) error {
 	wrong, unwise := 0, 0
 	for _, r := range results {
 		for _, f := range r.Findings {
-			if f.Severity == contracts.Note && !notes {
+			if f.Severity == schema.Note && !notes {
 				continue
 			}
 			place := r.Contract + ": " + f.Path
@@ -126,10 +128,10 @@ func writeLinted(w io.Writer, results []linted, notes bool) error {
 				place = f.Path // editors can jump there
 			}
 			fmt.Fprintf(w, "%s: %s: %s (%s)\n", place, f.Severity, f.Message, f.Rule)
-			if f.Severity == contracts.Error {
+			if f.Severity == schema.Error {
 				wrong++
 			}
-			if f.Severity == contracts.Warning {
+			if f.Severity == schema.Warning {
 				unwise++
 			}
 		}
@@ -176,23 +178,23 @@ func diffContracts(ctx context.Context, a *cli.App, from, to, failOn string) err
 	if err != nil {
 		return err
 	}
-	changes := contracts.Compare(before, after)
+	changes := contractlint.Compare(before, after)
 	if changes == nil {
-		changes = []contracts.Change{}
+		changes = []contractlint.Change{}
 	}
 	if err := a.Print(changes, func(w io.Writer) error { return writeChanges(w, changes) }); err != nil {
 		return err
 	}
 	for _, c := range changes {
-		if failOn == failOnAny || failOn == failOnBreaking && c.Severity == contracts.Breaking {
+		if failOn == failOnAny || failOn == failOnBreaking && c.Severity == schema.Breaking {
 			return cli.Exit(cli.ExitFindings)
 		}
 	}
 	return nil
 }
 
-func writeChanges(w io.Writer, changes []contracts.Change) error {
-	counts := map[contracts.Severity]int{}
+func writeChanges(w io.Writer, changes []contractlint.Change) error {
+	counts := map[schema.Severity]int{}
 	for _, c := range changes {
 		counts[c.Severity]++
 		fmt.Fprintf(w, "%s: %s%s\n", c.Severity, changePlace(c), c.Message)
@@ -205,12 +207,12 @@ func writeChanges(w io.Writer, changes []contracts.Change) error {
 		return nil
 	}
 	fmt.Fprintf(w, "%s: %d breaking, %d compatible, %d editorial\n", show.Count(len(changes), "change"),
-		counts[contracts.Breaking], counts[contracts.Compatible], counts[contracts.Editorial])
+		counts[schema.Breaking], counts[schema.Compatible], counts[schema.Editorial])
 	return nil
 }
 
 // changePlace says where a change is, such as "1.0.0 to 1.1.0, accepts $.nights: ".
-func changePlace(c contracts.Change) string {
+func changePlace(c contractlint.Change) string {
 	var parts []string
 	switch {
 	case c.From != "" && c.To != "" && c.From != c.To:

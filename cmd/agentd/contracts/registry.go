@@ -16,7 +16,9 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
+	"agentd/internal/contractlint"
 	"agentd/internal/contracts"
+	"agentd/internal/schema"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -117,7 +119,7 @@ func push(ctx context.Context, a *cli.App, r broker.Registry, files []string, al
 	}
 	var faults []error
 	for _, c := range list {
-		plan, err := state.Publish(c)
+		plan, err := contractlint.Publish(state, c)
 		if err == nil && !allowBreaking {
 			err = plan.Breaking()
 		}
@@ -162,8 +164,8 @@ func publishable(ctx context.Context, a *cli.App, files []string) ([]sdk.Contrac
 	for _, r := range results {
 		for _, f := range r.Findings {
 			switch {
-			case f.Severity == contracts.Note:
-			case f.Severity == contracts.Warning:
+			case f.Severity == schema.Note:
+			case f.Severity == schema.Warning:
 				unwise++
 			case f.Rule == ruleFile:
 				refusal.Message += fmt.Sprintf("\n  %s: %s", f.Path, f.Message)

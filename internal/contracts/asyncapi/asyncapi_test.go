@@ -3,26 +3,24 @@ package asyncapi_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/config"
 	"agentd/internal/contracts"
 	"agentd/internal/contracts/asyncapi"
+	"agentd/internal/golden"
+	"agentd/internal/schema"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
 // official is the schema of the AsyncAPI initiative.
-func official(t *testing.T) *contracts.Schema {
+func official(t *testing.T) *schema.Schema {
 	t.Helper()
 	data, err := os.ReadFile("testdata/asyncapi-3.0.0.json")
 	if err != nil {
@@ -32,7 +30,7 @@ func official(t *testing.T) *contracts.Schema {
 	if err := json.Compact(&compact, data); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := contracts.Compile(compact.Bytes())
+	schema, err := schema.Compile(compact.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,20 +175,7 @@ func TestDocument_OnFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const file = "testdata/shop.golden.json"
-	document = append(document, '\n')
-	if *update {
-		if err := os.WriteFile(file, document, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(document)); diff != "" {
-		t.Errorf("-want +got (-update rewrites it):\n%s", diff)
-	}
+	golden.Check(t, "testdata/shop.golden.json", append(document, '\n'))
 }
 
 // view is what a test reads of a document.
@@ -308,7 +293,7 @@ func TestDocument_PayloadsFitTheEvents(t *testing.T) {
 }
 
 // payloadOf compiles the payload of a message with the whole document around it, which is where its references lead.
-func payloadOf(t *testing.T, document json.RawMessage, name string) *contracts.Schema {
+func payloadOf(t *testing.T, document json.RawMessage, name string) *schema.Schema {
 	t.Helper()
 	var root map[string]json.RawMessage
 	if err := json.Unmarshal(document, &root); err != nil {
@@ -320,7 +305,7 @@ func payloadOf(t *testing.T, document json.RawMessage, name string) *contracts.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, err := contracts.Compile(raw)
+	schema, err := schema.Compile(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

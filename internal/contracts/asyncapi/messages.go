@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/contracts"
+	"agentd/internal/schema"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 type object = map[string]any
@@ -19,7 +19,7 @@ func schemaRef(name string) object { return object{"$ref": "#/components/schemas
 
 // embed adds a schema of a contract and returns its name and format. What does not compile is noted.
 func (b *builder) embed(name string, raw json.RawMessage) (format string) {
-	format, schema, err := contracts.Embed(raw, "/components/schemas/"+name+"/schema")
+	format, schema, err := schema.Embed(raw, "/components/schemas/"+name+"/schema")
 	if err != nil {
 		for _, f := range sdk.AsError(err).Faults {
 			f.Path = name + ": " + f.Path

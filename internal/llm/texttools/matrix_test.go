@@ -2,18 +2,14 @@ package texttools_test
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"agentd/internal/golden"
 	"agentd/internal/llm/texttools"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // schemas are those of the tools in testdata/matrix.
 func schemas(server, tool string) json.RawMessage {
@@ -43,19 +39,7 @@ func TestMatrix_Golden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := strings.TrimSuffix(file, ".txt") + ".golden.json"
-			if *update {
-				if err := os.WriteFile(golden, append(got, '\n'), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(strings.TrimSpace(string(want)), string(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			golden.Check(t, strings.TrimSuffix(file, ".txt")+".golden.json", append(got, '\n'))
 		})
 	}
 }

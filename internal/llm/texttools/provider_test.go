@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/golden"
 	"agentd/internal/llm/texttools"
 	"agentd/sdk"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // said is a provider that says one text, in pieces of a size, and keeps what it was asked.
@@ -156,23 +157,11 @@ func TestWrap_HistoryIsText(t *testing.T) {
 			{Role: sdk.RoleUser, Content: []sdk.Content{{Kind: sdk.ContentToolResult, CallID: "c2", Tool: "files_edit", Text: `"no"`, IsError: true}}},
 		},
 	})
-	golden := "testdata/request.golden.json"
 	got, err := json.MarshalIndent(p.asked, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(golden, append(got, '\n'), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.TrimSpace(string(want)), string(got)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	golden.Check(t, "testdata/request.golden.json", append(got, '\n'))
 }
 
 func TestParse_RefusesWhatIsTooLarge(t *testing.T) {

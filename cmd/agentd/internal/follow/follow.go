@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/contracts"
 	"agentd/internal/retry"
 	"agentd/internal/show"
+	"agentd/internal/toolbox"
 	"agentd/sdk"
 	"agentd/sdk/client"
 	"agentd/sdk/wire"
@@ -50,7 +50,7 @@ type follower struct {
 // New is a follower of a run.
 func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
 	p := a.Progress(a.Err)
-	p.Quiet = map[string]bool{contracts.ToolAskQuestion: true, show.Turn: true}
+	p.Quiet = map[string]bool{toolbox.AskQuestion: true, show.Turn: true}
 	if o.quiet {
 		p.W = io.Discard
 	}
