@@ -122,7 +122,7 @@ func metrics(t *testing.T) string {
 		text = read(t, url+"/metrics")
 		return suspended.MatchString(text) && strings.Contains(text, "agentd_dead_letters_total{")
 	})
-	if err := conn.Control(t.Context(), wire.ControlCancel, "desk", wire.NewRunKey("first"), cancelled); err != nil {
+	if err := conn.Control(t.Context(), wire.ControlCancel, "desk", wire.NewRunKey("first"), "", cancelled); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the end of a run that was suspended", func() bool {

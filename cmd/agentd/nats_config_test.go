@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +27,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/llm/mockllm"
 	"agentd/internal/requests"
+	"agentd/sdk/client"
 	"agentd/sdk/service"
 	"agentd/sdk/wire"
 )
@@ -32,6 +35,7 @@ import (
 // guarded is a NATS server with a generated configuration, and programs that connect with a user each.
 type guarded struct {
 	*system
+	server     *server.Server
 	address    string
 	violations *serverLog
 }
@@ -128,29 +132,45 @@ func newGuarded(t *testing.T, settings string, change func(agents string) string
 	return g
 }
 
+// start starts the server with a configuration.
 func (g *guarded) start(config string) {
 	g.t.Helper()
-	path := filepath.Join(filepath.Dir(g.config), "nats.conf")
-	write(g.t, path, config)
-	options, err := server.ProcessConfigFile(path)
+	write(g.t, g.serverFile(), config)
+	g.run()
+	g.address = strings.TrimPrefix(g.server.ClientURL(), "nats://")
+	write(g.t, g.serverFile(), strings.Replace(config, `"127.0.0.1:-1"`, strconv.Quote(g.address), 1)) // for restarts
+	g.t.Cleanup(func() { g.stop() })
+}
+
+func (g *guarded) serverFile() string { return filepath.Join(filepath.Dir(g.config), "nats.conf") }
+
+func (g *guarded) run() {
+	g.t.Helper()
+	options, err := server.ProcessConfigFile(g.serverFile())
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	options.NoSigs = true
-	ns, err := server.NewServer(options)
-	if err != nil {
+	if g.server, err = server.NewServer(options); err != nil {
 		g.t.Fatal(err)
 	}
-	ns.SetLoggerV2(g.violations, false, false, false)
-	ns.Start()
-	g.t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(wait) {
+	g.server.SetLoggerV2(g.violations, false, false, false)
+	g.server.Start()
+	if !g.server.ReadyForConnections(wait) {
 		g.t.Fatal("the server does not start")
 	}
-	g.address = strings.TrimPrefix(ns.ClientURL(), "nats://")
+}
+
+func (g *guarded) stop() {
+	g.server.Shutdown()
+	g.server.WaitForShutdown()
+}
+
+// restart stops the server and starts it again, as a crash or an upgrade would.
+func (g *guarded) restart() {
+	g.t.Helper()
+	g.stop()
+	g.run()
 }
 
 func (g *guarded) url(user string) string {
@@ -181,10 +201,16 @@ func (g *guarded) serveAs(user string, paid func(), others ...*service.Service) 
 		paid()
 		return json.RawMessage(`{}`), nil
 	})
+	g.offer(user, append(others, one)...)
+}
+
+// offer runs services as a user of the server, until the test ends.
+func (g *guarded) offer(user string, services ...*service.Service) {
+	g.t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(g.t.Context()))
 	done := make(chan error, 1)
 	s := service.Server{URL: g.url(user), Logger: slog.New(slog.NewTextHandler(g.t.Output(), nil))}
-	go func() { done <- s.Run(ctx, append(others, one)...) }()
+	go func() { done <- s.Run(ctx, services...) }()
 	g.t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -303,20 +329,19 @@ func (g *guarded) refused(user string, publish, subscribe []string) {
 	}
 }
 
-// ended waits as a user for the terminal event of a run.
+// ended waits as a user for the end of a run.
 func (g *guarded) ended(user, name string) {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), wait)
 	defer cancel()
-	conn, err := broker.Connect(ctx, broker.ConnectOptions{URL: g.url(user), Subjects: wire.DefaultSubjects()})
+	c, err := client.Connect(ctx, client.Options{URL: g.url(user), As: user})
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	filter := "agentd.done.clerk." + wire.NewRunKey(name).String() + ".>"
-	if err := conn.Watch(ctx, broker.ZoneDone, []string{filter}, true, func(broker.Delivery) bool { return false }); err != nil {
+	if _, err := c.Wait(ctx, client.Run{Agent: "clerk", Name: name}); err != nil && !errors.As(err, new(*client.RunError)) {
 		g.t.Error(err)
 	}
-	if err := conn.Close(); err != nil {
+	if err := c.Close(); err != nil {
 		g.t.Error(err)
 	}
 }
@@ -388,13 +413,15 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 	}, []string{"agentd.>", "_INBOX_agentd_worker.>", "_INBOX_agentd_jane.>", "_INBOX.>", "agentd.in.>", "$JS.ACK.>", "agentd.get.clerk"})
 	g.refused("shop", []string{
 		decision, decision + ".shop", "agentd.in.local.bank_pay." + tail, "agentd.done.clerk." + key.String() + ".x",
-		"agentd.start.clerk", "agentd.start.clerk.ann", "agentd.ctl.cancel.clerk." + key.String() + ".shop",
+		"agentd.start.clerk", "agentd.start.clerk.ann", "agentd.ctl.cancel.clerk." + key.String(), "agentd.ctl.cancel.clerk." + key.String() + ".ann",
+		"agentd.get.clerk", "agentd.get.clerk.ann", "agentd.read.AGENTD_OUT.agentd.out.>", api + "DIRECT.GET.AGENTD_RUN.agentd.run." + key.String(),
 		api + "STREAM.MSG.GET.AGENTD_RUN", api + "CONSUMER.CREATE.AGENTD_OUT.mine", api + "CONSUMER.CREATE.AGENTD_DONE.mine",
 		api + "STREAM.PURGE.AGENTD_RUN", "agentd.wake.clerk." + key.String(), "agentd.fire.clerk." + key.String(), "agentd.tmr.lease.agent.clerk",
 	}, []string{"agentd.>", "agentd.out.>", "_INBOX_agentd_ann.>"})
 	g.refused("ann", []string{
 		"agentd.start.clerk", "agentd.start.clerk.bob", "agentd.ctl.message.clerk." + key.String() + ".bob",
-		"agentd.ctl.cancel.clerk." + key.String() + ".ann", decision + ".ann", decision + ".jane",
+		"agentd.ctl.cancel.clerk." + key.String(), "agentd.ctl.cancel.clerk." + key.String() + ".shop", decision + ".ann", decision + ".jane",
+		"agentd.read.AGENTD_OUT.agentd.out.>", "agentd.read.AGENTD_IN.agentd.in.>", api + "DIRECT.GET.AGENTD_OUT.agentd.out.local.>",
 		"agentd.in.human_interaction.agentd_question_ask." + tail, "agentd.in.human_interaction.agentd_question_ask." + tail + ".bob",
 		api + "CONSUMER.CREATE.AGENTD_OUT.mine.agentd.out.local.>", api + "CONSUMER.CREATE.AGENTD_OUT.mine",
 		api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay", api + "CONSUMER.DELETE.AGENTD_OUT.svc_local_bank_pay",
@@ -404,6 +431,9 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 		decision, decision + ".ann", "agentd.in.finance.agentd_permission_request." + tail + ".jane", "agentd.in.local.bank_pay." + tail,
 		"agentd.ctl.message.clerk." + key.String() + ".jane", "agentd.wake.clerk." + key.String(), api + "STREAM.PURGE.AGENTD_RUN",
 		"agentd.start.clerk.jane", "agentd.run." + key.String(), api + "CONSUMER.CREATE.AGENTD_IN.mine.agentd.in.local.>",
+		"agentd.ctl.cancel.clerk." + key.String() + ".jane", "agentd.read.AGENTD_OUT.agentd.*.local.>", "agentd.read.AGENTD_OUT.agentd.*.*.>",
+		"agentd.read.AGENTD_OUT.agentd.>", "agentd.read.AGENTD_IN.agentd.in.>", "agentd.read.AGENTD_RUN.agentd.run.>",
+		api + "CONSUMER.CREATE.AGENTD_OUT.mine.agentd.out.human_interaction.>", api + "CONSUMER.DELETE.AGENTD_OUT.mine",
 		api + "CONSUMER.MSG.NEXT.AGENTD_IN.agent_clerk", api + "CONSUMER.DELETE.AGENTD_IN.agent_clerk",
 	}, []string{"agentd.>"})
 	g.refused("worker", []string{

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// An MCP host and its agents on a server that enforces what a client may do. Clients cannot cancel, and are told so at once.
+// An MCP host and its agents on a server that enforces what a client may do. Clients cancel their own
+// runs, and are told at once that they may not cancel others.
 func TestNATSConfig_SufficesForMCP(t *testing.T) {
 	g := startGuarded(t, "")
 	g.serve(func() {})
@@ -34,12 +35,20 @@ func TestNATSConfig_SufficesForMCP(t *testing.T) {
 	}
 
 	state = fields(t, h.call(t, "clerk", "order-2", map[string]any{"message": "Pay"}))
-	cancelled := h.call(t, "run_cancel", "", map[string]any{"run": state["run"]})
+	if cancelled := h.call(t, "run_cancel", "", map[string]any{"run": state["run"]}); cancelled.IsError {
+		t.Errorf("a client cancels its run: %+v", cancelled)
+	}
+	handle, _ = state["run"].(string)
+	_, run, _ = strings.Cut(handle, "/")
+	g.ended("shop", run)
+	g.as("ann", "run", "clerk", "-m", "Pay", "--subject", "of-ann", "-d")
+	g.request("of-ann")
+	cancelled := h.call(t, "run_cancel", "", map[string]any{"run": "clerk/of-ann"})
 	text, err := json.Marshal(cancelled.Content)
 	if err != nil || !cancelled.IsError {
-		t.Errorf("a client cancels: %+v, %v", cancelled, err)
+		t.Errorf("a client cancels the run of somebody else: %+v, %v", cancelled, err)
 	}
-	contains(t, string(text), "the NATS server does not let this user publish on agentd.ctl.cancel.clerk.")
+	contains(t, string(text), "shop may not see run", "somebody else started it")
 	h.close(t)
 }
 

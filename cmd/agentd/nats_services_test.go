@@ -15,15 +15,8 @@ import (
 func TestNATSConfig_OneUserForSeveralServices(t *testing.T) {
 	g := newGuarded(t, "", func(agents string) string { return agents }, "--service", "bank=bank.pay,weather.forecast")
 	g.work()
-	weather, err := service.FromFile(filepath.Join(filepath.Dir(g.config), "weather.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	service.Handle(weather, func(context.Context, service.Call, map[string]any) (json.RawMessage, error) {
-		return json.RawMessage(`{}`), nil
-	})
 	paid := make(chan struct{}, 2) // a call may come twice
-	g.serveAs("bank", func() { paid <- struct{}{} }, weather)
+	g.serveAs("bank", func() { paid <- struct{}{} }, g.weather())
 	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
 	g.as("jane", "approvals", "approve", g.request("one").Short)
 	<-paid
@@ -34,6 +27,19 @@ func TestNATSConfig_OneUserForSeveralServices(t *testing.T) {
 	if said := g.violations.said(); len(said) > 0 {
 		t.Errorf("the server refused what the program needs:\n%s", strings.Join(said, "\n"))
 	}
+}
+
+// weather is a service that is never called.
+func (g *guarded) weather() *service.Service {
+	g.t.Helper()
+	weather, err := service.FromFile(filepath.Join(filepath.Dir(g.config), "weather.yaml"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	service.Handle(weather, func(context.Context, service.Call, map[string]any) (json.RawMessage, error) {
+		return json.RawMessage(`{}`), nil
+	})
+	return weather
 }
 
 func TestNATSConfig_RefusesServicesThatNobodyCalls(t *testing.T) {

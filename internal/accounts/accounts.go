@@ -1,5 +1,6 @@
-// Package accounts says what each role may do on a NATS server, and writes that as a server's configuration. Rights are by
-// subject alone, so they are made from the very functions that make the subjects. docs/security.md explains them.
+// Package accounts says what each role may do on a NATS server, and writes that as a server's configuration: workers and
+// operators share the account of the streams, and every other user has an account that imports only what it may use. Rights
+// are by subject alone, so they are made from the very functions that make the subjects. docs/security.md explains them.
 package accounts
 
 import (
@@ -33,9 +34,13 @@ type User struct {
 	About string
 	// Publish and Subscribe are subjects; Deny takes back some of Publish.
 	Publish, Deny, Subscribe []string
-	// Respond allows answers to requests that the user received, on the reply subjects that they name.
-	Respond bool
+	// Answers are the subjects on which the user answers requests; they are among Subscribe.
+	Answers []string
 }
+
+// Trusted reports whether the user is in the account of the streams. Whoever is there may have the server publish anything
+// there: on the reply subject of a request, and on the delivery subject of a consumer. All others have an account each.
+func (u *User) Trusted() bool { return u.Role == RoleWorker || u.Role == RoleOperator }
 
 // Member is a user with a name of its own, which is also the principal that the broker enforces.
 type Member struct {

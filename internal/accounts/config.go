@@ -14,7 +14,8 @@ import (
 
 // Server is what a configuration says beside its users.
 type Server struct {
-	// Account is the account that all users are in; Listen the address, HOST:PORT; StoreDir the folder of JetStream.
+	// Account is the account of the streams, in which workers and operators are; the account of any other user is named after both.
+	// Listen is the address, HOST:PORT; StoreDir the folder of JetStream.
 	Account, Listen, StoreDir string
 	// Monitor is the address of the monitoring port, HOST:PORT; empty is none.
 	Monitor string
@@ -55,11 +56,11 @@ func Write(w io.Writer, s Server, users []User) error {
 		}
 		b.WriteString("}\n")
 	}
-	fmt.Fprintf(&b, "accounts {\n  %s {\n    jetstream: enabled\n    users = [\n", strconv.Quote(s.Account))
-	for i, u := range users {
-		writeUser(&b, u, secrets[i])
+	b.WriteString("accounts {\n")
+	for _, a := range layOut(s.Account, users, secrets) {
+		a.write(&b)
 	}
-	b.WriteString("    ]\n  }\n}\n")
+	b.WriteString("}\n")
 	_, err = io.WriteString(w, b.String())
 	return err
 }
@@ -94,7 +95,7 @@ func secrets(s Server, users []User) ([]string, error) {
 	return list, nil
 }
 
-func writeUser(b *strings.Builder, u User, secret string) {
+func writeUser(b *strings.Builder, u *User, secret string) {
 	name := fmt.Sprintf("user: %q, password: %s", u.Name, secret)
 	if broker.IsNKey(u.Name) {
 		name = fmt.Sprintf("nkey: %q", u.Name)
@@ -108,20 +109,13 @@ func writeUser(b *strings.Builder, u User, secret string) {
 	b.WriteString("          }\n          subscribe {\n")
 	writeList(b, "allow", u.Subscribe)
 	b.WriteString("          }\n")
-	if u.Respond {
-		b.WriteString("          allow_responses: true\n")
-	}
 	b.WriteString("        }\n      }\n")
 }
 
 func writeList(b *strings.Builder, name string, subjects []string) {
 	fmt.Fprintf(b, "            %s: [\n", name)
-	seen := map[string]bool{}
-	for _, s := range subjects {
-		if !seen[s] {
-			fmt.Fprintf(b, "              %q\n", s)
-		}
-		seen[s] = true
+	for _, s := range unique(subjects) {
+		fmt.Fprintf(b, "              %q\n", s)
 	}
 	b.WriteString("            ]\n")
 }

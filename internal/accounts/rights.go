@@ -21,7 +21,21 @@ const (
 	ack = "$JS.ACK."
 	// discovery are the requests of the NATS service API (`nats micro ls`).
 	discovery = "$SRV.>"
+	// replies are the subjects that the server makes for answers to requests from other accounts.
+	replies = "_R_.>"
+	// userInfo tells a user its account.
+	userInfo = "$SYS.REQ.USER.INFO"
 )
+
+// controls are the control messages that others than operators send, and who may, under their own name. Workers hold a cancel
+// to the runs that its principal started.
+var controls = []struct {
+	verb  wire.ControlVerb
+	roles []Role
+}{
+	{wire.ControlCancel, []Role{RoleClient, RolePerson}},
+	{wire.ControlMessage, []Role{RoleClient, RolePerson}},
+}
 
 func (r rights) on(kind wire.Kind, tokens ...string) string {
 	return r.s.Root() + "." + string(kind) + "." + strings.Join(tokens, ".")
@@ -41,10 +55,9 @@ func (r rights) consume(ref broker.ConsumerRef) []string {
 	return []string{api + "CONSUMER.INFO." + name, api + "CONSUMER.MSG.NEXT." + name, ack + name + ".>"}
 }
 
-// read is the right to look at the messages of a stream on the filters, by consumers that the reader makes and that
-// acknowledge nothing. The server holds a consumer to the filter in the subject of the request that made it. The names of
-// such consumers are random, so those that provisioning made are taken out: see keepOff.
-func (r rights) read(stream string, filters ...string) []string {
+// create is the right of workers to look at the messages of a stream on the filters, by consumers that they make and that
+// acknowledge nothing. The server holds a consumer to the filter in the subject of the request that made it.
+func (r rights) create(stream string, filters ...string) []string {
 	allow := []string{api + "CONSUMER.MSG.NEXT." + stream + ".*", api + "CONSUMER.DELETE." + stream + ".*"}
 	for _, f := range filters {
 		allow = append(allow, api+"CONSUMER.CREATE."+stream+".*."+f)
@@ -52,28 +65,24 @@ func (r rights) read(stream string, filters ...string) []string {
 	return allow
 }
 
-// keepOff forbids who may read a zone to change or delete the consumers that provisioning made, and to read those that are not
-// their own.
-func (r rights) keepOff(z broker.Zone, own ...broker.ConsumerRef) []string {
-	var deny []string
-	for _, ref := range broker.Consumers(r.s, r.Broker) {
-		if ref.Zone != z {
-			continue
-		}
-		name := r.stream(z) + "." + ref.Name
-		deny = append(deny, api+"CONSUMER.DELETE."+name, api+"CONSUMER.CREATE."+name, api+"CONSUMER.CREATE."+name+".>")
-		if !slices.Contains(own, ref) {
-			deny = append(deny, api+"CONSUMER.MSG.NEXT."+name)
-		}
-	}
-	return deny
+// read is the right to have workers read the messages of a zone on a filter, and to hear of new ones.
+func (r rights) read(u *User, z broker.Zone, filter string, heard ...string) {
+	u.Publish = append(u.Publish, r.s.Read(r.stream(z), filter))
+	u.Subscribe = append(u.Subscribe, heard...)
+}
+
+// direct is the right to read the last message on each subject that matches a filter.
+func (r rights) direct(z broker.Zone, filter string) string {
+	return api + "DIRECT.GET." + r.stream(z) + "." + filter
 }
 
 func (r rights) worker() User {
 	u := User{Name: r.WorkerName, Role: RoleWorker, About: "workers that serve the agents"}
-	u.Publish = append(u.Publish, r.askers()...)
+	// A right to answer whatever reply subject a request names would be the right to publish anywhere: a worker can send itself
+	// a request whose reply subject is that of a decision. Requests from other accounts have one that the server made.
+	u.Publish = append(u.Publish, replies, r.inbox(r.OperatorName), userInfo)
 	u.Publish = append(u.Publish, r.s.All(wire.KindDone), r.s.All(wire.KindDLQ), "$KV."+broker.GrantsBucket(r.s)+".>")
-	u.Subscribe = []string{r.inbox(u.Name), r.s.All(wire.KindWake), discovery}
+	u.Subscribe = []string{r.inbox(u.Name), r.s.All(wire.KindWake), r.s.All(wire.KindRead), discovery}
 	seen := map[broker.ConsumerRef]bool{}
 	for _, a := range r.Broker.Agents {
 		agent, kind := wire.NameToken(a.Name), wire.NameToken(a.Type)
@@ -81,7 +90,7 @@ func (r rights) worker() User {
 			r.on(wire.KindOut, "*", "*", agent, ">"), r.on(wire.KindVoid, "*", "*", agent, ">"), r.on(wire.KindTimer, agent, ">"),
 			r.on(wire.KindStream, agent, ">"), r.on(wire.KindWake, agent, ">"), r.on(wire.KindIn, "*", kind, ">"),
 			r.on(wire.KindFire, agent, ">"))
-		u.Subscribe = append(u.Subscribe, r.s.Get(a.Name), r.s.Contract(a.Type))
+		u.Subscribe = append(u.Subscribe, r.s.Get(a.Name), r.s.GetAs(a.Name, "*"), r.s.Contract(a.Type))
 		for _, ref := range broker.AgentConsumers(a.Name) {
 			seen[ref] = true
 		}
@@ -109,26 +118,14 @@ func (r rights) worker() User {
 	return u
 }
 
-// askers are the inboxes of those who may ask workers about runs. A right to answer whatever reply subject a request names
-// would be the right to publish anywhere: a worker can send itself a request whose reply subject is that of a decision.
-func (r rights) askers() []string {
-	inboxes := []string{r.inbox(r.OperatorName)}
-	for _, members := range [][]Member{r.Clients, r.People, r.Approvers} {
-		for _, m := range members {
-			inboxes = append(inboxes, r.inbox(m.Name))
-		}
-	}
-	return inboxes
-}
-
 // reconciles is what a worker that looks for lost runs needs: a lease, and what starts runs of its agents, which it reads
 // without the consumers that provisioning made.
 func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
 	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.LeaseToken, ">"))
 	for _, a := range r.Broker.Agents {
 		start := r.s.Start(a.Name)
-		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneStart), start, start+".*")...)
-		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneOut), r.on(wire.KindOut, "*", wire.NameToken(a.Type), ">"))...)
+		u.Publish = append(u.Publish, r.create(r.stream(broker.ZoneStart), start, start+".*")...)
+		u.Publish = append(u.Publish, r.create(r.stream(broker.ZoneOut), r.on(wire.KindOut, "*", wire.NameToken(a.Type), ">"))...)
 	}
 	for _, ref := range broker.Consumers(r.s, r.Broker) {
 		if ref.Zone != broker.ZoneStart && ref.Zone != broker.ZoneOut {
@@ -148,7 +145,7 @@ func (r rights) programs() ([]User, error) {
 	users := make([]User, len(r.Programs))
 	by := map[string]int{} // the program of a type
 	for i, p := range r.Programs {
-		users[i] = User{Name: p.Name, Role: RoleService, About: "a program that answers " + strings.Join(p.Types, ", "), Subscribe: []string{r.inbox(p.Name)}, Respond: true}
+		users[i] = User{Name: p.Name, Role: RoleService, About: "a program that answers " + strings.Join(p.Types, ", "), Publish: []string{replies, userInfo}, Subscribe: []string{r.inbox(p.Name)}}
 		for _, t := range p.Types {
 			by[t] = i
 			if !slices.ContainsFunc(r.Broker.Services, func(s broker.ServicePlan) bool { return s.Type == t }) || slices.Contains(forPeople, t) {
@@ -167,6 +164,7 @@ func (r rights) programs() ([]User, error) {
 		case several:
 			users[i].Publish = append(users[i].Publish, one.Publish...)
 			users[i].Subscribe = append(users[i].Subscribe, one.Subscribe[1:]...) // without the inbox
+			users[i].Answers = append(users[i].Answers, one.Answers...)
 		default:
 			users = append(users, one)
 		}
@@ -177,29 +175,37 @@ func (r rights) programs() ([]User, error) {
 func (r rights) service(s broker.ServicePlan) User {
 	domain, kind := wire.DomainToken(s.Domain), wire.NameToken(s.Type)
 	ref := broker.ServiceConsumer(s.Domain, s.Type)
-	u := User{Name: ref.Name, Role: RoleService, About: "the service " + s.Type + " in the domain " + domain, Respond: true}
-	u.Publish = append(r.consume(ref),
+	u := User{
+		Name: ref.Name, Role: RoleService, About: "the service " + s.Type + " in the domain " + domain,
+		Answers: []string{r.s.Contract(s.Type), "$SRV.*", "$SRV.*." + kind, "$SRV.*." + kind + ".*"},
+	}
+	u.Publish = append([]string{replies, userInfo}, r.consume(ref)...)
+	u.Publish = append(u.Publish,
 		r.on(wire.KindIn, domain, kind, ">"),
 		r.on(wire.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(r.stream(broker.ZoneOut)), ">"),
 		api+"STREAM.MSG.GET."+r.stream(broker.ZoneIn), api+"STREAM.MSG.GET."+r.stream(broker.ZoneDLQ),
 		"$KV."+broker.RegistryBucket(r.s)+"."+kind+".>", api+"STREAM.MSG.GET."+r.contracts())
-	u.Subscribe = []string{
-		r.inbox(u.Name), r.on(wire.KindVoid, domain, kind, ">"), r.s.Contract(s.Type), "$SRV.*", "$SRV.*." + kind, "$SRV.*." + kind + ".*",
-	}
+	u.Subscribe = append([]string{r.inbox(u.Name), r.on(wire.KindVoid, domain, kind, ">")}, u.Answers...)
 	return u
 }
 
-// starts are the rights to start runs, to send them messages, to ask about them and to follow them.
+// starts are the rights to start runs, to send them messages, to ask about them and to follow them. named leaves out those of
+// nobody in particular.
 func (r rights) starts(u *User, named bool) {
+	u.Publish = append(u.Publish, userInfo)
 	for _, a := range r.Broker.Agents {
 		agent := wire.NameToken(a.Name)
-		start, message := r.s.Start(a.Name), r.on(wire.KindCtl, string(wire.ControlMessage), agent, "*", "*")
-		u.Publish = append(u.Publish, start+"."+u.Name, message+"."+u.Name, r.s.Get(a.Name))
-		if !named {
-			u.Publish = append(u.Publish, start, message)
+		done := r.on(wire.KindDone, agent, ">")
+		u.Publish = append(u.Publish, r.s.Start(a.Name)+"."+u.Name, r.s.GetAs(a.Name, u.Name), r.direct(broker.ZoneDone, done))
+		for _, c := range controls {
+			if slices.Contains(c.roles, u.Role) {
+				u.Publish = append(u.Publish, r.on(wire.KindCtl, string(c.verb), agent, "*", "*", u.Name))
+			}
 		}
-		u.Publish = append(u.Publish, r.read(r.stream(broker.ZoneDone), r.on(wire.KindDone, agent, ">"))...)
-		u.Subscribe = append(u.Subscribe, r.on(wire.KindStream, agent, ">"))
+		if !named {
+			u.Publish = append(u.Publish, r.s.Start(a.Name), r.on(wire.KindCtl, string(wire.ControlMessage), agent, "*", "*"), r.s.Get(a.Name))
+		}
+		u.Subscribe = append(u.Subscribe, r.on(wire.KindStream, agent, ">"), done)
 	}
 }
 
@@ -212,13 +218,12 @@ func (r rights) client(m Member) User {
 func (r rights) person(m Member) User {
 	u := User{Name: m.Name, Role: RolePerson, About: "a person at a chat front end", Subscribe: []string{r.inbox(m.Name)}}
 	r.starts(&u, true)
-	out := r.stream(broker.ZoneOut)
-	for _, contractType := range []string{sdk.TypeQuestion, sdk.TypeConversationTurn} {
-		kind := wire.NameToken(contractType)
-		u.Publish = append(u.Publish, r.answers("*", kind, m.Name))
-		u.Publish = append(u.Publish, r.read(out, r.on(wire.KindOut, "*", kind, ">"))...)
+	for _, a := range r.Broker.Agents { // whoever started a run, it may ask this person
+		u.Publish = append(u.Publish, r.s.Get(a.Name))
 	}
-	u.Deny = r.keepOff(broker.ZoneOut)
+	for _, contractType := range []string{sdk.TypeQuestion, sdk.TypeConversationTurn} {
+		u.Publish = append(u.Publish, r.answers("*", wire.NameToken(contractType), m.Name))
+	}
 	return u
 }
 
@@ -234,37 +239,36 @@ func (r rights) approver(m Member) User {
 	}
 	u := User{
 		Name: m.Name, Role: RoleApprover, About: "a person who decides and answers in " + strings.Join(domains, ", "),
-		Subscribe: []string{r.inbox(m.Name)},
+		Publish: []string{userInfo}, Subscribe: []string{r.inbox(m.Name)},
 	}
-	in, out, dlq := r.stream(broker.ZoneIn), r.stream(broker.ZoneOut), r.stream(broker.ZoneDLQ)
 	for _, d := range domains {
 		token := wire.DomainToken(d)
 		for _, contractType := range forPeople {
 			u.Publish = append(u.Publish, r.answers(token, wire.NameToken(contractType), m.Name))
 		}
-		u.Publish = append(u.Publish, r.read(out, r.s.Root()+".*."+token+".>", r.on(wire.KindOut, token, ">"))...)
-		u.Publish = append(u.Publish, r.read(in, r.on(wire.KindIn, token, ">"))...)
+		call, void, answer := r.on(wire.KindOut, token, ">"), r.on(wire.KindVoid, token, ">"), r.on(wire.KindIn, token, ">")
+		r.read(&u, broker.ZoneOut, r.s.Root()+".*."+token+".>", call, void)
+		r.read(&u, broker.ZoneIn, answer, answer)
+		u.Publish = append(u.Publish, r.direct(broker.ZoneOut, call))
 	}
-	u.Publish = append(u.Publish, r.read(dlq, r.on(wire.KindDLQ, "*", strings.ToLower(in), ">"))...)
+	letter := r.on(wire.KindDLQ, "*", strings.ToLower(r.stream(broker.ZoneIn)), ">")
+	r.read(&u, broker.ZoneDLQ, letter, letter)
 	for _, a := range r.Broker.Agents {
-		u.Publish = append(u.Publish, r.s.Get(a.Name))
+		u.Publish = append(u.Publish, r.s.Get(a.Name), r.s.GetAs(a.Name, u.Name))
 		u.Subscribe = append(u.Subscribe, r.on(wire.KindStream, wire.NameToken(a.Name), ">"))
 	}
-	var hooks []broker.ConsumerRef
 	for _, h := range r.Broker.Hooks {
 		if !slices.ContainsFunc(h.Domains, func(d string) bool { return !slices.Contains(domains, d) }) {
-			hooks = append(hooks, broker.HookConsumer(h.Name))
 			u.Publish = append(u.Publish, r.consume(broker.HookConsumer(h.Name))...)
 		}
 	}
-	u.Deny = append(r.keepOff(broker.ZoneOut, hooks...), r.keepOff(broker.ZoneIn)...)
 	return u
 }
 
 func (r rights) operator() User {
 	return User{
 		Name: r.OperatorName, Role: RoleOperator, About: "who provisions, looks at runs and redrives dead letters",
-		Publish:   []string{r.s.Root() + ".>", api + ">", ack + ">", "$KV.>", discovery},
+		Publish:   []string{r.s.Root() + ".>", api + ">", ack + ">", "$KV.>", discovery, userInfo},
 		Deny:      []string{r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePermissionRequest), ">")},
 		Subscribe: []string{r.inbox(r.OperatorName), r.s.Root() + ".>", discovery, "$JS.EVENT.ADVISORY.>"},
 	}

@@ -3,8 +3,10 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
+	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,42 +14,135 @@ import (
 	"agentd/sdk"
 )
 
-// Follow is Watch from the beginning that also says when everything that was there has been handed out: caughtUp is
-// called once, by the goroutine that calls handle.
-func (c *Conn) Follow(ctx context.Context, z Zone, filters []string, caughtUp func(), handle func(Delivery)) error {
-	pending := func(left uint64) {
-		if left == 0 && caughtUp != nil {
-			caughtUp()
-			caughtUp = nil
+// following is how Follow looks again for what it did not hear of.
+var following = retry.Pauses{First: 10 * time.Millisecond, Longest: 10 * time.Second, Spread: 0.2}
+
+// Follow reads a zone's messages on a filter in order, through workers, from the beginning until ctx ends: caughtUp is
+// called once, when everything that was there has been handed out, by the goroutine that calls handle. Until opening ends a
+// worker is waited for, and what goes wrong else is returned; later it is waited for too.
+func (c *Conn) Follow(ctx, opening context.Context, z Zone, filter string, caughtUp func(), handle func(Delivery)) error {
+	next := uint64(1)
+	begin := func() error {
+		return following.Do(opening, retry.Sleep, func() (err error) {
+			if next, err = c.rest(ctx, z, filter, next, handle); errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+				return err
+			}
+			return retry.Final(err)
+		})
+	}
+	if err := begin(); err != nil { // before it listens: who may not read is told so once
+		return err
+	}
+	heard, stop, err := c.hear(c.published(z, filter)...)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := begin(); err != nil {
+		return err
+	}
+	caughtUp()
+	for pauses := following.Start(); ; {
+		if heard.wait(ctx, pauses.Next()) {
+			pauses.Reset()
+		}
+		from := next
+		next, err = c.rest(ctx, z, filter, from, handle)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+			return err
+		case err != nil:
+			c.log.Warn("messages cannot be read; trying again", "filter", filter, "error", err)
+		case next > from:
+			pauses.Reset()
 		}
 	}
-	return c.watch(ctx, z, filters, jetstream.DeliverAllPolicy, pending, func(d Delivery, left uint64) bool {
-		handle(d)
-		pending(left)
-		return true
-	})
 }
 
-// Stored reads one message of a zone by its subject and sequence. One that was removed is CodeUnavailable. It needs
-// the right to read that subject alone, as Watch does, not that to read the whole stream.
-func (c *Conn) Stored(ctx context.Context, z Zone, subject string, sequence uint64) (Delivery, error) {
-	name := StreamName(c.subjects, z)
-	var found Delivery
-	err := c.read(ctx, name, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: sequence,
-	}, func(left uint64) bool { return left > 0 }, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
-		if meta.Sequence.Stream == sequence {
-			found = watched(m, meta)
+// rest hands out what there is from a sequence on, and returns the sequence after it.
+func (c *Conn) rest(ctx context.Context, z Zone, filter string, from uint64, handle func(Delivery)) (uint64, error) {
+	for {
+		p, err := c.page(ctx, z, filter, from)
+		for _, m := range p.messages {
+			handle(looked(m))
+			from = m.Sequence + 1
 		}
-		return false
-	})
+		if err != nil || !p.more {
+			return from, err
+		}
+	}
+}
+
+// published are the subjects on which the messages of a zone on a filter are heard.
+func (c *Conn) published(z Zone, filter string) []string {
+	rest, any := strings.CutPrefix(filter, c.subjects.Root()+".*.")
+	if !any {
+		return []string{filter}
+	}
+	var subjects []string
+	for kind, of := range zoneOf {
+		if of == z {
+			subjects = append(subjects, c.subjects.Root()+"."+string(kind)+"."+rest)
+		}
+	}
+	return subjects
+}
+
+// Stored reads the message of a zone that is the last on its subject and has a sequence. One that is no longer there is
+// CodeUnavailable. It asks the server: no worker is needed.
+func (c *Conn) Stored(ctx context.Context, subject string, sequence uint64) (Delivery, error) {
+	m, err := c.direct(ctx, subject)
+	if errors.Is(err, ErrNotStored) || err == nil && m.Sequence != sequence {
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "message %d of %s is no longer stored", sequence, c.streamOf(subject))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s/%d: %w", name, sequence, err)
+		return nil, err
 	}
-	if found == nil {
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "message %d of %s is no longer stored", sequence, name)
+	return looked(m), nil
+}
+
+// heard has a token when something was heard.
+type heard chan struct{}
+
+// wait waits until something is heard, and reports whether it was, for a time at most.
+func (h heard) wait(ctx context.Context, most time.Duration) bool {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-h:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
 	}
-	return found, nil
+	return false
+}
+
+// hear listens for messages on subjects, and for connections that are made anew.
+func (c *Conn) hear(subjects ...string) (heard, func(), error) {
+	h := make(heard, 1)
+	something := func() {
+		select {
+		case h <- struct{}{}:
+		default:
+		}
+	}
+	stops := []func(){c.OnReconnect(something)}
+	stop := func() {
+		for _, s := range stops {
+			s()
+		}
+	}
+	for _, subject := range subjects {
+		end, err := c.Tail(subject, func(string, map[string][]string, []byte) { something() })
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		stops = append(stops, func() { _ = end() }) // the connection is gone, and the subscription with it
+	}
+	return h, stop, nil
 }
 
 // First publishes what a person says on a subject where they have said nothing yet; else it does nothing.

@@ -96,7 +96,7 @@ func serverMade(m Stored) bool {
 		_, err := wire.DecodeEvent(nil, m.Data)
 		return err != nil
 	}
-	return m.Headers["Nats-Service-Error-Code"] != nil
+	return m.Headers[headerServiceCode] != nil
 }
 
 // Published reports whether an event is on subject, as the stream's leader has it.
@@ -169,20 +169,23 @@ func (c *Conn) publishError(subject string, err error) error {
 
 // Start publishes an init event, for clients.
 func (c *Conn) Start(ctx context.Context, agent string, event wire.Event) error {
-	return c.send(ctx, c.asWho(c.subjects.Start(agent)), event)
+	return c.send(ctx, as(c.subjects.Start(agent), c.who), event)
 }
 
-// Control publishes a control message to a run.
-func (c *Conn) Control(ctx context.Context, verb wire.ControlVerb, agent string, run wire.RunKey, event wire.Event) error {
-	return c.send(ctx, c.asWho(c.subjects.Control(verb, agent, run)), event)
+// Control publishes a control message to a run as a principal, or as nobody in particular.
+func (c *Conn) Control(ctx context.Context, verb wire.ControlVerb, agent string, run wire.RunKey, who string, event wire.Event) error {
+	return c.send(ctx, as(c.subjects.Control(verb, agent, run), who), event)
 }
 
-// asWho appends the connection's principal to a subject that may have one.
-func (c *Conn) asWho(subject string) string {
-	if c.who == "" {
+// Who is the connection's principal; empty is nobody in particular.
+func (c *Conn) Who() string { return c.who }
+
+// as appends a principal to a subject that may have one.
+func as(subject, who string) string {
+	if who == "" {
 		return subject
 	}
-	return subject + "." + c.who
+	return subject + "." + who
 }
 
 // Answer publishes a person's answer to a call that was delivered on subject, as the connection's principal, and repeats it
@@ -193,7 +196,7 @@ func (c *Conn) Answer(ctx context.Context, subject string, event wire.Event) err
 	if !ok {
 		return sdk.Errorf(sdk.CodeInvalidEvent, "%s is not a call", subject)
 	}
-	subject = c.asWho(reply)
+	subject = as(reply, c.who)
 	m, err := c.message(subject, event)
 	if err != nil {
 		return err

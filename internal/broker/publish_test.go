@@ -166,7 +166,7 @@ func TestPublish_RefusesWhatIsTooLarge(t *testing.T) {
 	for name, err := range map[string]error{
 		"publish": c.Publish(testContext(t), c.subjects.Call(testCall), large),
 		"start":   c.Start(testContext(t), "travel.desk", large),
-		"control": c.Control(testContext(t), wire.ControlCancel, "travel.desk", testRun, large),
+		"control": c.Control(testContext(t), wire.ControlCancel, "travel.desk", testRun, "", large),
 	} {
 		if !isCode(err, sdk.CodeTooLarge) {
 			t.Errorf("%s: %v", name, err)
@@ -188,7 +188,7 @@ func TestStartAndControl_MayShareASubject(t *testing.T) {
 	c := provisioned(t)
 	for _, id := range []string{"one", "two"} {
 		mustPublish(t, c.Start(testContext(t), "travel.desk", event(id)))
-		mustPublish(t, c.Control(testContext(t), wire.ControlCancel, "travel.desk", testRun, event(id)))
+		mustPublish(t, c.Control(testContext(t), wire.ControlCancel, "travel.desk", testRun, "", event(id)))
 	}
 	if starts, controls := stored(t, c, ZoneStart), stored(t, c, ZoneIn); starts != 2 || controls != 2 {
 		t.Errorf("%d init events and %d controls; want 2 of each", starts, controls)

@@ -29,11 +29,20 @@ type Service struct {
 	Stats func() any
 }
 
-// Endpoint answers requests on a subject. Answer's result is sent as JSON; an error as the NATS service API's.
+// Endpoint answers requests on a subject, or on all that match it. An error is sent as the NATS service API's.
 type Endpoint struct {
 	Subject, Name string
 	Metadata      map[string]string
-	Answer        func(request []byte) (any, error)
+	Answer        func(subject string, request []byte) (Answer, error)
+}
+
+// Answer sends the answer to a request.
+type Answer func(micro.Request) error
+
+// JSON is a value as an answer.
+func JSON(value any) (Answer, error) {
+	data, err := json.Marshal(value)
+	return func(r micro.Request) error { return r.Respond(data) }, err
 }
 
 // Serve offers services until stop is called.
@@ -89,7 +98,7 @@ func (c *Conn) ContractService(contract sdk.Contract) (Service, error) {
 	}
 	endpoint := Endpoint{
 		Subject: c.subjects.Contract(contract.Type), Name: "contract",
-		Answer: func([]byte) (any, error) { return contract, nil },
+		Answer: func(string, []byte) (Answer, error) { return JSON(contract) },
 	}
 	if len(v.Accepts)+len(emits) <= maxShownSchemas {
 		endpoint.Metadata = map[string]string{"accepts": string(v.Accepts), "emits": string(emits)}
@@ -105,13 +114,9 @@ func (c *Conn) ContractService(contract sdk.Contract) (Service, error) {
 }
 
 func (c *Conn) answer(e Endpoint, r micro.Request) {
-	answer, err := e.Answer(r.Data())
-	var data []byte
+	answer, err := e.Answer(r.Subject(), r.Data())
 	if err == nil {
-		data, err = json.Marshal(answer)
-	}
-	if err == nil {
-		err = r.Respond(data)
+		err = answer(r)
 	} else {
 		problem := sdk.AsError(err)
 		if problem.Cause != nil {

@@ -116,14 +116,15 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	}
 	timer := base(ZoneTimer, 0, wire.KindTimer, wire.KindFire)
 	timer.AllowMsgSchedules, timer.AllowMsgTTL = true, true
+	// Who waits for a run, and who answers a call, read one message by a request whose subject names the message's.
+	out, done := base(ZoneOut, call+margin, wire.KindOut, wire.KindVoid), base(ZoneDone, run+margin, wire.KindDone)
+	out.AllowDirect, done.AllowDirect = true, true
 	journal := base(ZoneRun, 0, wire.KindRun, wire.KindBlob, wire.KindSpec)
 	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
 	return []jetstream.StreamConfig{
 		guarded(base(ZoneStart, run+margin, wire.KindStart)),
 		guarded(base(ZoneIn, margin, wire.KindIn, wire.KindCtl)),
-		base(ZoneOut, call+margin, wire.KindOut, wire.KindVoid),
-		base(ZoneDone, run+margin, wire.KindDone),
-		timer, journal,
+		out, done, timer, journal,
 		base(ZoneDLQ, deadLetters, wire.KindDLQ),
 		bucketStream(GrantsBucket(c.subjects), grantHistory, replicas),
 		guarded(registryStream(c.subjects, replicas)),

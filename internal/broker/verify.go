@@ -143,6 +143,9 @@ func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
 		add("no_ttl", SeverityError, "it does not allow messages with a time to live, which fired timers have, so no timer can be armed",
 			remedyProvision)
 	}
+	if want.AllowDirect && !got.AllowDirect {
+		add("no_direct", SeverityError, "it allows no direct reads, by which it is read", remedyProvision)
+	}
 	if want.AllowRollup && !got.AllowRollup {
 		add("no_rollup", SeverityWarning, "it lets no message replace others, which is how it forgets", remedyProvision)
 	}

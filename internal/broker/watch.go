@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
+	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
 	"github.com/nats-io/nats.go"
@@ -128,15 +130,54 @@ func watched(m jetstream.Msg, meta *jetstream.MsgMetadata) Delivery {
 	}
 }
 
+// waiting is how WaitDone looks again: a terminal event is heard before it is stored, and may be missed.
+var waiting = retry.Pauses{First: 10 * time.Millisecond, Longest: 5 * time.Second, Spread: 0.2}
+
 // WaitDone returns the terminal event of a run.
 func (c *Conn) WaitDone(ctx context.Context, agent string, run wire.RunKey, initToken string) (wire.Event, error) {
-	var event wire.Event
-	var decodeErr error
-	err := c.Watch(ctx, ZoneDone, []string{c.subjects.Done(agent, run, initToken)}, true, func(d Delivery) bool {
-		event, decodeErr = wire.DecodeEvent(d.Headers(), d.Data())
-		return false
-	})
-	return event, errors.Join(err, decodeErr)
+	subject := c.subjects.Done(agent, run, initToken)
+	heard, stop, err := c.hear(subject)
+	if err != nil {
+		return wire.Event{}, err
+	}
+	defer stop()
+	for pauses := waiting.Start(); ; {
+		m, err := c.direct(ctx, subject)
+		switch {
+		case err == nil && !serverMade(m):
+			return wire.DecodeEvent(m.Headers, m.Data)
+		case ctx.Err() != nil:
+			return wire.Event{}, fmt.Errorf("wait for %s: %w", subject, ctx.Err())
+		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+			return wire.Event{}, err
+		case err != nil && !errors.Is(err, ErrNotStored):
+			c.log.Warn("a terminal event cannot be looked for; trying again", "subject", subject, "error", err)
+		}
+		if heard.wait(ctx, pauses.Next()) {
+			pauses.Reset()
+		}
+	}
+}
+
+// direct is the last message on a subject, or ErrNotStored, by a request that the server holds to this subject. Any replica
+// may answer, so what was stored a moment ago may be missing.
+func (c *Conn) direct(ctx context.Context, subject string) (Stored, error) {
+	stream := c.streamOf(subject)
+	request := "$JS.API.DIRECT.GET." + stream + "." + subject
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	ctx, explain, stop := c.refusals.until(ctx, request)
+	defer stop()
+	m, err := c.nc.RequestWithContext(ctx, request, nil)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return Stored{}, sdk.Errorf(sdk.CodeUnavailable, "stream %s takes no direct reads now; if that lasts, run: agentd provision", stream).WithCause(err)
+	case err != nil:
+		return Stored{}, fmt.Errorf("read %s: %w", subject, explain(err))
+	case m.Header.Get("Status") != "":
+		return Stored{}, fmt.Errorf("%s: %w", subject, ErrNotStored)
+	}
+	return storedIn(m)
 }
 
 // WatchLive calls handle with the live events on a subject (see wire.Subjects.Live) until the returned function is
@@ -196,8 +237,24 @@ func (c *Conn) OnReconnect(handle func()) (stop func()) {
 	})
 }
 
-// Ask sends a request to an agent's workers and returns the answer.
-func (c *Conn) Ask(ctx context.Context, subject string, request any, answer any) error {
+// Ask asks an agent's workers. A connection with a principal asks for the runs that it started, and for others only where
+// its user may see all of them: a list then has its own runs alone.
+func (c *Conn) Ask(ctx context.Context, agent string, query wire.Query, answer any) error {
+	if c.who == "" {
+		return c.Request(ctx, c.subjects.Get(agent), query, answer)
+	}
+	err := c.Request(ctx, c.subjects.GetAs(agent, c.who), query, answer)
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+		return err
+	}
+	if other := c.Request(ctx, c.subjects.Get(agent), query, answer); !errors.Is(other, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+		return other
+	}
+	return err
+}
+
+// Request sends a request, as JSON, to whoever answers on a subject.
+func (c *Conn) Request(ctx context.Context, subject string, request, answer any) error {
 	data, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
@@ -207,16 +264,32 @@ func (c *Conn) Ask(ctx context.Context, subject string, request any, answer any)
 	m, err := c.nc.RequestWithContext(ctx, subject, data)
 	err = explain(err)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s", subject).WithCause(err)
+		return nobodyAnswers(subject)
 	}
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", subject, err)
 	}
-	if code := m.Header.Get("Nats-Service-Error-Code"); code != "" {
-		return sdk.Errorf(sdk.Code(code), "%s", m.Header.Get("Nats-Service-Error"))
+	if err := refusal(m); err != nil {
+		return err
 	}
 	if err := json.Unmarshal(m.Data, answer); err != nil {
 		return fmt.Errorf("decode answer of %s: %w", subject, err)
 	}
 	return nil
 }
+
+func nobodyAnswers(subject string) error {
+	return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s", subject).WithCause(nats.ErrNoResponders)
+}
+
+// refusal is the error that a worker answered with, if it did.
+func refusal(m *nats.Msg) error {
+	code := m.Header.Get(headerServiceCode)
+	if code == "" {
+		return nil
+	}
+	return sdk.Errorf(sdk.Code(code), "%s", m.Header.Get("Nats-Service-Error"))
+}
+
+// headerServiceCode is set in the errors of the NATS service API.
+const headerServiceCode = "Nats-Service-Error-Code"

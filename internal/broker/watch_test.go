@@ -139,32 +139,32 @@ func TestTail_SeesEverythingUnderASubject(t *testing.T) {
 	}
 }
 
-func TestAsk_AnswersAndErrors(t *testing.T) {
+func TestRequest_AnswersAndErrors(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	stop, err := c.Serve(Service{Name: "test", Version: "1.0.0", Endpoints: []Endpoint{
-		{"agentd.get.good", "good", nil, func(request []byte) (any, error) { return map[string]string{"got": string(request)}, nil }},
-		{"agentd.get.bad", "bad", nil, func([]byte) (any, error) { return nil, sdk.Errorf(sdk.CodeUnknownRun, "no such run") }},
-		{"agentd.get.broken", "broken", nil, func([]byte) (any, error) { return nil, errors.New("secret") }},
+		{"agentd.get.good", "good", nil, func(_ string, request []byte) (Answer, error) { return JSON(map[string]string{"got": string(request)}) }},
+		{"agentd.get.bad", "bad", nil, func(string, []byte) (Answer, error) { return nil, sdk.Errorf(sdk.CodeUnknownRun, "no such run") }},
+		{"agentd.get.broken", "broken", nil, func(string, []byte) (Answer, error) { return nil, errors.New("secret") }},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var answer map[string]string
-	if err := c.Ask(testContext(t), "agentd.get.good", 7, &answer); err != nil || answer["got"] != "7" {
+	if err := c.Request(testContext(t), "agentd.get.good", 7, &answer); err != nil || answer["got"] != "7" {
 		t.Errorf("got %v, %v", answer, err)
 	}
-	if err := c.Ask(testContext(t), "agentd.get.bad", 7, &answer); !isCode(err, sdk.CodeUnknownRun) {
+	if err := c.Request(testContext(t), "agentd.get.bad", 7, &answer); !isCode(err, sdk.CodeUnknownRun) {
 		t.Errorf("got %v", err)
 	}
-	err = c.Ask(testContext(t), "agentd.get.broken", 7, &answer)
+	err = c.Request(testContext(t), "agentd.get.broken", 7, &answer)
 	if want := "internal: internal error"; err == nil || err.Error() != want {
 		t.Errorf("got %v; want %s", err, want)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if err := c.Ask(testContext(t), "agentd.get.good", 7, &answer); !isCode(err, sdk.CodeUnavailable) {
+	if err := c.Request(testContext(t), "agentd.get.good", 7, &answer); !isCode(err, sdk.CodeUnavailable) {
 		t.Errorf("nobody serves, and the error is %v; want %s", err, sdk.CodeUnavailable)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -94,7 +93,6 @@ func (d *Desk) Failed() <-chan error { return d.failed }
 // read begins to read the streams, one after the other: what was answered means nothing without what was asked.
 func (d *Desk) read(opening, working context.Context) error {
 	subjects := d.o.Conn.Subjects()
-	// One filter each: permissions can say which filter somebody may read, but not which several.
 	var calls, answers []string
 	for _, domain := range d.o.Domains {
 		token := domain
@@ -111,21 +109,21 @@ func (d *Desk) read(opening, working context.Context) error {
 		}
 	}
 	for _, filter := range calls {
-		if err := d.follow(opening, working, broker.ZoneOut, []string{filter}, d.inbox.called, failed); err != nil {
+		if err := d.follow(opening, working, broker.ZoneOut, filter, d.inbox.called, failed); err != nil {
 			return err
 		}
 	}
 	// Without these, answers count all the same; only less is known of them.
 	lacking := func(err error) { d.o.Logger.Warn("answers cannot be read; less is shown of them", "error", err) }
 	letters := subjects.Root() + "." + string(wire.KindDLQ) + ".*." + strings.ToLower(broker.StreamName(subjects, broker.ZoneIn)) + ".>"
-	if err := d.follow(opening, working, broker.ZoneDLQ, []string{letters}, d.inbox.rejected, lacking); err != nil {
+	if err := d.follow(opening, working, broker.ZoneDLQ, letters, d.inbox.rejected, lacking); err != nil {
 		if opening.Err() != nil {
 			return err
 		}
 		lacking(err)
 	}
 	for _, filter := range answers {
-		if err := d.follow(opening, working, broker.ZoneIn, []string{filter}, d.inbox.answered, lacking); err != nil {
+		if err := d.follow(opening, working, broker.ZoneIn, filter, d.inbox.answered, lacking); err != nil {
 			if opening.Err() != nil {
 				return err
 			}
@@ -135,14 +133,14 @@ func (d *Desk) read(opening, working context.Context) error {
 	return nil
 }
 
-// follow reads a stream until working ends, and returns when everything that was there has been handled. later is told of
-// an error after that.
+// follow reads a stream until working ends, and returns when everything that was there has been handled. Until opening ends it
+// waits for a worker. later is told of an error after that.
 func (d *Desk) follow(
-	opening, working context.Context, zone broker.Zone, filters []string, handle func(broker.Delivery) error, later func(error),
+	opening, working context.Context, zone broker.Zone, filter string, handle func(broker.Delivery) error, later func(error),
 ) error {
 	caughtUp, failed := make(chan struct{}), make(chan error, 1)
 	d.done.Go(func() {
-		err := d.o.Conn.Follow(working, zone, filters, func() { close(caughtUp) }, func(m broker.Delivery) {
+		err := d.o.Conn.Follow(working, opening, zone, filter, func() { close(caughtUp) }, func(m broker.Delivery) {
 			if err := handle(m); err != nil {
 				d.o.Logger.Warn("message is left out", "subject", m.Subject(), "error", err)
 			}
@@ -161,8 +159,6 @@ func (d *Desk) follow(
 		return nil
 	case err := <-failed:
 		return err
-	case <-opening.Done():
-		return fmt.Errorf("read %s: %w", zone, opening.Err())
 	}
 }
 
@@ -251,7 +247,7 @@ func (d *Desk) toAnswer(ctx context.Context, id string) (requests.Detail, error)
 }
 
 func (d *Desk) detail(ctx context.Context, i requests.Item) (requests.Detail, error) {
-	m, err := d.o.Conn.Stored(ctx, broker.ZoneOut, i.Subject, i.Sequence)
+	m, err := d.o.Conn.Stored(ctx, i.Subject, i.Sequence)
 	if err != nil {
 		return requests.Detail{}, err
 	}

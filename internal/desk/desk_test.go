@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"agentd/internal/broker"
 	"agentd/internal/desk"
 	"agentd/internal/harness"
 	"agentd/internal/requests"
@@ -193,7 +194,13 @@ func TestDesk_TellsThatSomebodyElseWasQuicker(t *testing.T) {
 			outcomes <- o
 		}()
 	}
-	until(t, d, "both decisions", func(items []requests.Item) bool { return len(items[0].Sent) == 2 })
+	seen := 0
+	if err := h.Conn().Watch(t.Context(), broker.ZoneIn, []string{"agentd.in.>"}, true, func(broker.Delivery) bool {
+		seen++
+		return seen < 2
+	}); err != nil {
+		t.Fatal(err)
+	}
 	h.Restart()
 	first, second := <-outcomes, <-outcomes
 	if first.State == client.OutcomeRefused {

@@ -182,7 +182,7 @@ func (e *Examination) worker(ctx context.Context, agent string) {
 	defer cancel()
 	var status wire.RunStatus
 	// No run has this name: a worker says so.
-	err := e.conn.Ask(ctx, e.conn.Subjects().Get(agent), wire.Query{Run: "agentd doctor"}, &status)
+	err := e.conn.Ask(ctx, agent, wire.Query{Run: "agentd doctor"}, &status)
 	if notPermitted(err) {
 		e.pulled(ctx, agent)
 		return

@@ -271,7 +271,7 @@ func (h *Harness) Cancel(r Run, reason string) {
 	defer cancel()
 	data, err := json.Marshal(map[string]string{"reason": reason})
 	h.check("encode reason", err)
-	h.check("cancel", h.conn.Control(ctx, wire.ControlCancel, r.Agent, r.Key, wire.Event{
+	h.check("cancel", h.conn.Control(ctx, wire.ControlCancel, r.Agent, r.Key, "", wire.Event{
 		ID: "cancel-1", Source: "com.test.operator", Type: "agentd.run.cancel", Subject: r.Subject, Data: data,
 	}))
 }

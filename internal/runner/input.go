@@ -34,7 +34,8 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 		return core.Fired{Now: a.msg.Received, Due: a.msg.Due}, nil, nil
 	case wire.KindCtl:
 		if a.msg.Address.Verb == wire.ControlCancel {
-			return core.CancelAsked{Message: cancelReason(a.msg.Event)}, nil, nil
+			ev, problem := a.cancelled()
+			return ev, problem, nil
 		}
 		ev, problem := a.steered()
 		return ev, problem, nil
@@ -75,6 +76,14 @@ func tokens(ev wire.Event, attribute string) int64 {
 		return 0
 	}
 	return n
+}
+
+// cancelled is a request to end the run: from whoever started it, or from an operator, who is nobody in particular.
+func (a *activation) cancelled() (core.Event, *sdk.Error) {
+	if who := a.msg.Address.Who; who != "" && a.head.Status != "" && who != a.head.Init.Who {
+		return nil, sdk.Errorf(sdk.CodePermissionDenied, "%s may not cancel the run: somebody else started it", who)
+	}
+	return core.CancelAsked{Message: cancelReason(a.msg.Event)}, nil
 }
 
 func cancelReason(ev wire.Event) string {

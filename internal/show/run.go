@@ -8,6 +8,7 @@ import (
 
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // RunRow is a run in a list.
@@ -72,6 +73,24 @@ func RowOf(run string, rev uint64, last []byte) RunRow {
 		row.Purged, row.Revision = p.At, p.Rev
 	}
 	return row
+}
+
+// RowOfStatus is the row of a run that a worker tells of.
+func RowOfStatus(s wire.RunStatus) RunRow {
+	return RunRow{
+		Run: s.Run, Agent: s.Agent, Status: s.Status, Reason: s.Reason, Code: s.Code, Updated: s.Updated, Revision: s.Revision,
+		Waiting: waitingIn(s), Purged: s.Purged,
+	}
+}
+
+func waitingIn(s wire.RunStatus) []waiting {
+	var calls []waiting
+	for _, c := range s.Waiting {
+		if s.Status == core.StatusWaiting {
+			calls = append(calls, waiting{Call: c.Call, Tool: c.Tool, Type: c.Type, Due: c.Due})
+		}
+	}
+	return calls
 }
 
 func (r RunRow) status() string {

@@ -7,6 +7,7 @@ import (
 
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // RunDetails is everything about a run. Times are in Unix milliseconds.
@@ -88,6 +89,18 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 	return d, nil
 }
 
+// DetailsOfStatus are what a worker tells of a run: neither its conversation nor its journal.
+func DetailsOfStatus(s wire.RunStatus) RunDetails {
+	d := RunDetails{
+		Run: s.Run, Agent: s.Agent, Status: s.Status, Reason: s.Reason, Started: s.Started, Updated: s.Updated, Deadline: s.Deadline,
+		Interactions: s.Turns, Usage: s.Usage, Units: s.Units, Waiting: waitingIn(s), Terminal: s.Terminal,
+	}
+	if s.Status == core.StatusDone {
+		d.Code = s.Code
+	}
+	return d
+}
+
 // Write writes the run for a terminal of that many columns; full does not shorten.
 func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 	var t table
@@ -117,7 +130,9 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 	if err := t.write(w, "", 0); err != nil {
 		return err
 	}
-	d.writeConversation(w, columns, full)
+	if len(d.Journal) > 0 {
+		d.writeConversation(w, columns, full)
+	}
 	if len(d.Waiting) > 0 {
 		fmt.Fprintln(w, "\nwaits for")
 		for _, c := range d.Waiting {
@@ -129,6 +144,9 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 	}
 	if d.Terminal != nil {
 		fmt.Fprintf(w, "\n%s\n%s\n", Line(d.Terminal.Type, LineMax), VisibleJSON(d.Terminal.Data))
+	}
+	if len(d.Journal) == 0 {
+		return nil
 	}
 	return d.writeJournal(w)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"agentd/internal/milestone"
@@ -33,26 +34,32 @@ func (w *Worker) offer() (stop func() error, err error) {
 			s.Description = a.Spec.Description
 		}
 		s.Stats = func() any { return w.vital() }
-		s.Endpoints = append(s.Endpoints, broker.Endpoint{
-			Subject: w.Conn.Subjects().Get(a.Spec.Name), Name: "get",
-			Answer: func(request []byte) (any, error) {
-				ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
-				defer cancel()
-				return w.query(ctx, a.Spec.Name, request)
-			},
-		})
+		all, own := w.Conn.Subjects().Get(a.Spec.Name), w.Conn.Subjects().GetAs(a.Spec.Name, "*")
+		answer := func(subject string, request []byte) (broker.Answer, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
+			defer cancel()
+			who, _ := strings.CutPrefix(subject, all)
+			status, err := w.query(ctx, a.Spec.Name, strings.TrimPrefix(who, "."), request)
+			if err != nil {
+				return nil, err
+			}
+			return broker.JSON(status)
+		}
+		s.Endpoints = append(s.Endpoints, broker.Endpoint{Subject: all, Name: "get", Answer: answer},
+			broker.Endpoint{Subject: own, Name: "get-own", Answer: answer})
 		services = append(services, s)
 	}
-	return w.Conn.Serve(services...)
+	return w.Conn.Serve(append(services, w.Conn.Reader())...)
 }
 
-func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, error) {
+// query answers who, which the broker enforced: nobody in particular may see all runs, a principal those that it started.
+func (w *Worker) query(ctx context.Context, agent, who string, request []byte) (any, error) {
 	var q wire.Query
 	if err := json.Unmarshal(request, &q); err != nil || (q.Run == "") == (q.List == nil) {
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent, `want {"run": "<subject of the run>", "after": {"rev": n, "i": n}} or {"list": {}}`)
 	}
 	if q.List != nil {
-		return w.list(ctx, agent, *q.List)
+		return w.list(ctx, agent, who, *q.List)
 	}
 	entries, err := w.runner.Journal(ctx, wire.NewRunKey(q.Run))
 	if err != nil {
@@ -60,6 +67,9 @@ func (w *Worker) query(ctx context.Context, agent string, request []byte) (any, 
 	}
 	if len(entries) == 0 || entries[0].Head.Agent != agent {
 		return nil, sdk.Errorf(sdk.CodeUnknownRun, "agent %s has no run %q", agent, q.Run)
+	}
+	if initiator := entries[0].Head.Init.Who; who != "" && who != initiator {
+		return nil, sdk.Errorf(sdk.CodePermissionDenied, "%s may not see run %q: somebody else started it", who, q.Run)
 	}
 	status := statusOf(entries, q.After)
 	w.markUnserved(ctx, &entries[len(entries)-1].Head, status.Waiting)
@@ -85,7 +95,7 @@ func (w *Worker) markUnserved(ctx context.Context, h *core.Head, waiting []wire.
 const listPage = 500
 
 // list reads one page of the store and returns the agent's runs in it.
-func (w *Worker) list(ctx context.Context, agent string, q wire.ListQuery) (wire.RunList, error) {
+func (w *Worker) list(ctx context.Context, agent, who string, q wire.ListQuery) (wire.RunList, error) {
 	stored, next, err := w.Store.Runs(ctx, q.Cursor, listPage)
 	if err != nil {
 		return wire.RunList{}, fmt.Errorf("list runs: %w", err)
@@ -96,7 +106,7 @@ func (w *Worker) list(ctx context.Context, agent string, q wire.ListQuery) (wire
 		if err != nil {
 			continue // a run of a newer version: its own workers list it
 		}
-		if e.Head.Agent == agent && (q.Status == "" || e.Head.Status == q.Status) {
+		if e.Head.Agent == agent && (q.Status == "" || e.Head.Status == q.Status) && (who == "" || e.Head.Init.Who == who) {
 			page.Runs = append(page.Runs, summaryOf(&e))
 		}
 	}

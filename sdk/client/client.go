@@ -21,15 +21,17 @@ import (
 // Conn is what a Client talks over. Connect makes one; New takes one that exists. Its methods may be called concurrently.
 type Conn interface {
 	Subjects() wire.Subjects
-	// Start publishes an init event for an agent, and Control a control message to a run, as the connection's principal.
+	// Start publishes an init event for an agent, as the connection's principal.
 	Start(ctx context.Context, agent string, event wire.Event) error
-	Control(ctx context.Context, verb wire.ControlVerb, agent string, run wire.RunKey, event wire.Event) error
+	// Control publishes a control message to a run, as a principal or as nobody in particular, which operators may.
+	Control(ctx context.Context, verb wire.ControlVerb, agent string, run wire.RunKey, who string, event wire.Event) error
 	// Reply publishes a person's answer on a reply subject, beside those that are there.
 	Reply(ctx context.Context, subject string, event wire.Event) error
 	// WaitDone returns the terminal event of a run.
 	WaitDone(ctx context.Context, agent string, run wire.RunKey, init string) (wire.Event, error)
-	// Ask sends a request to an agent's workers and decodes the answer. The error is sdk.CodeUnavailable when none is there.
-	Ask(ctx context.Context, subject string, request, answer any) error
+	// Ask asks an agent's workers and decodes the answer. The error is sdk.CodeUnavailable when none is there, and
+	// sdk.CodePermissionDenied when the connection's principal may not see the run.
+	Ask(ctx context.Context, agent string, query wire.Query, answer any) error
 	// WatchLive calls handle with live events on a subject, and OnReconnect after the connection was lost, until they are
 	// stopped.
 	WatchLive(subject string, handle func(wire.Live)) (stop func() error, err error)

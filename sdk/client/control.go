@@ -13,13 +13,21 @@ import (
 )
 
 // Cancel asks a run to end. It returns when the broker has stored the request; Wait returns when the run has ended, with
-// sdk.CodeCancelled. A run that is done, or is not there, is not told: the request becomes a dead letter.
+// sdk.CodeCancelled. A run that is done, or is not there, is not told: the request becomes a dead letter. Whoever started a run
+// may cancel it, and an operator; for others the error is sdk.CodePermissionDenied.
 func (c *Client) Cancel(ctx context.Context, run Run, reason string) error {
 	data, err := json.Marshal(map[string]string{"reason": reason})
 	if err != nil {
 		return fmt.Errorf("encode the reason: %w", err)
 	}
-	return c.control(ctx, wire.ControlCancel, run, wire.Event{ID: newID("cancel"), Type: wire.TypeCancel, Data: data})
+	who := c.as
+	switch status, err := c.Status(ctx, run); {
+	case err == nil:
+		who = status.CancelAs(c.as)
+	case !notYet(err):
+		return err
+	}
+	return c.control(ctx, wire.ControlCancel, run, who, wire.Event{ID: newID("cancel"), Type: wire.TypeCancel, Data: data})
 }
 
 // Send sends a message into a run and waits a moment until the run has it. What becomes of it is up to the agent
@@ -33,15 +41,15 @@ func (c *Client) Send(ctx context.Context, run Run, text string) (heard bool, er
 		return false, fmt.Errorf("encode the message: %w", err)
 	}
 	event := wire.Event{ID: newID("message"), Type: wire.TypeMessage, Data: data}
-	if err := c.control(ctx, wire.ControlMessage, run, event); err != nil {
+	if err := c.control(ctx, wire.ControlMessage, run, c.as, event); err != nil {
 		return false, err
 	}
 	return c.heard(ctx, run, wire.MessageID(c.source, event.ID))
 }
 
-func (c *Client) control(ctx context.Context, verb wire.ControlVerb, run Run, event wire.Event) error {
+func (c *Client) control(ctx context.Context, verb wire.ControlVerb, run Run, who string, event wire.Event) error {
 	event.Source, event.Subject, event.Time = c.source, run.Name, time.Now()
-	if err := c.conn.Control(ctx, verb, run.Agent, run.key(), event); err != nil {
+	if err := c.conn.Control(ctx, verb, run.Agent, run.key(), who, event); err != nil {
 		return fmt.Errorf("%s run %s: %w", verb, run.Name, err)
 	}
 	return nil

@@ -22,7 +22,7 @@ const asking = 10 * time.Second
 func (c *Client) ask(ctx context.Context, agent string, query wire.Query, answer any) error {
 	ctx, stop := context.WithTimeout(ctx, asking)
 	defer stop()
-	return c.conn.Ask(ctx, c.conn.Subjects().Get(agent), query, answer)
+	return c.conn.Ask(ctx, agent, query, answer)
 }
 
 // Status says how far a run is and what it waits for, without its milestones. The error is sdk.CodeUnknownRun when there is not any

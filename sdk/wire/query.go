@@ -103,6 +103,15 @@ type RunStatus struct {
 	Purged int64 `json:"purged,omitempty"`
 }
 
+// CancelAs is the principal under which somebody cancels the run: its initiator under their own name, and whoever may cancel
+// the runs of others under none.
+func (s RunStatus) CancelAs(principal string) string {
+	if principal == s.Initiator {
+		return principal
+	}
+	return ""
+}
+
 // WaitingCall is a call without an answer yet.
 type WaitingCall struct {
 	Call string `json:"call"`

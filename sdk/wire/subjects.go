@@ -104,6 +104,7 @@ const (
 	KindStream Kind = "stream" // live events
 	KindWake   Kind = "wake"   // whoever drives the run should look at its journal
 	KindGet    Kind = "get"    // queries about a run
+	KindRead   Kind = "read"   // requests for messages of a stream
 	KindDLQ    Kind = "dlq"    // dead letters
 	// KindContract are requests for the contract that a service or an agent serves.
 	KindContract Kind = "contract"
@@ -197,8 +198,15 @@ func (s Subjects) Wake(agent string, run RunKey) string {
 	return s.join(KindWake, NameToken(agent), run.Partition, run.Token)
 }
 
-// Get is the request subject for queries about an agent's runs.
+// Get is the request subject for queries about an agent's runs, whoever started them. GetAs is that for those that a
+// principal started.
 func (s Subjects) Get(agent string) string { return s.join(KindGet, NameToken(agent)) }
+
+// GetAs is Get for the runs of a principal.
+func (s Subjects) GetAs(agent, who string) string { return s.join(KindGet, NameToken(agent), who) }
+
+// Read is the request subject for the messages of a stream on a filter.
+func (s Subjects) Read(stream, filter string) string { return s.join(KindRead, stream, filter) }
 
 // Contract is the request subject for the contract of that type, which whoever serves it answers.
 func (s Subjects) Contract(contractType string) string {

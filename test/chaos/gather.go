@@ -55,7 +55,7 @@ const askTimeout = 5 * time.Second
 func (w *world) ask(ctx context.Context, what string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	return w.conn.Ask(ctx, "$JS.API."+what, request, answer)
+	return w.conn.Request(ctx, "$JS.API."+what, request, answer)
 }
 
 // get asks the stream of a zone for one message; found is false when there is none.

@@ -217,7 +217,7 @@ func TestModelRefuses_EndsTheRun(t *testing.T) {
 // control sends a control message to a run of desk.
 func (r *rig) control(run harness.Run, verb wire.ControlVerb, data string) {
 	r.t.Helper()
-	r.check(string(verb), r.client.Control(r.t.Context(), verb, "desk", run.Key, wire.Event{
+	r.check(string(verb), r.client.Control(r.t.Context(), verb, "desk", run.Key, "", wire.Event{
 		ID: string(verb) + " of " + run.Subject, Source: "com.test.operator", Type: "agentd.run." + string(verb), Subject: run.Subject, Data: []byte(data),
 	}))
 }

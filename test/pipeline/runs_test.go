@@ -215,7 +215,7 @@ func TestQuery_TellsWhatWasMissed(t *testing.T) {
 	h.Suspended(r, 1)
 	ask := func(after wire.Mark) (s wire.RunStatus) {
 		t.Helper()
-		err := h.Conn().Ask(t.Context(), wire.DefaultSubjects().Get("desk"), wire.Query{Run: r.Subject, After: after}, &s)
+		err := h.Conn().Ask(t.Context(), "desk", wire.Query{Run: r.Subject, After: after}, &s)
 		if err != nil {
 			t.Fatal(err)
 		}

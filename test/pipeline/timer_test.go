@@ -48,7 +48,7 @@ func awaitIdle(t *testing.T, h *harness.Harness, agent string) {
 			Unacked int `json:"num_ack_pending"`
 			Pending int `json:"num_pending"`
 		}
-		if err := h.Conn().Ask(ctx, request, struct{}{}, &state); err != nil {
+		if err := h.Conn().Request(ctx, request, struct{}{}, &state); err != nil {
 			t.Fatal(err)
 		}
 		if state.Unacked == 0 && state.Pending == 0 {
@@ -146,7 +146,7 @@ func TestTimer_IsOneHoweverOftenItIsArmed(t *testing.T) {
 	request := "$JS.API.STREAM.INFO." + broker.StreamName(h.Conn().Subjects(), broker.ZoneTimer)
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
-	if err := h.Conn().Ask(ctx, request, map[string]string{"subjects_filter": subject}, &info); err != nil {
+	if err := h.Conn().Request(ctx, request, map[string]string{"subjects_filter": subject}, &info); err != nil {
 		t.Fatal(err)
 	}
 	if n := info.State.Subjects[subject]; n > 1 {

@@ -273,7 +273,7 @@ func TestServices_AreDiscoveredWithTheirContracts(t *testing.T) {
 	wantResponse(t, h.Done(r), "three")
 	for _, want := range []sdk.Contract{c, desk().Contract} {
 		var got sdk.Contract
-		if err := h.Conn().Ask(t.Context(), h.Conn().Subjects().Contract(want.Type), nil, &got); err != nil {
+		if err := h.Conn().Request(t.Context(), h.Conn().Subjects().Contract(want.Type), nil, &got); err != nil {
 			t.Fatal(err)
 		}
 		if got.URI != want.URI || len(got.Versions) != len(want.Versions) {
@@ -282,7 +282,7 @@ func TestServices_AreDiscoveredWithTheirContracts(t *testing.T) {
 	}
 	info := func(name string, answer any) {
 		t.Helper()
-		if err := h.Conn().Ask(t.Context(), "$SRV."+name, nil, answer); err != nil {
+		if err := h.Conn().Request(t.Context(), "$SRV."+name, nil, answer); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -310,7 +310,7 @@ func TestServices_AreDiscoveredWithTheirContracts(t *testing.T) {
 		t.Errorf("the service counts %+v", s)
 	}
 	var status wire.RunStatus
-	if err := h.Conn().Ask(t.Context(), "agentd.get.desk", wire.Query{Run: r.Subject}, &status); err != nil || status.Status != core.StatusDone {
+	if err := h.Conn().Ask(t.Context(), "desk", wire.Query{Run: r.Subject}, &status); err != nil || status.Status != core.StatusDone {
 		t.Errorf("the query is answered with %+v, %v", status, err)
 	}
 }

@@ -113,7 +113,7 @@ func (m *mcpRuns) state(ctx context.Context, agent, subject, handle string) mcp.
 	defer stop()
 	state := mcp.RunState{Run: handle, Status: string(core.StatusRunning)}
 	var status wire.RunStatus
-	if err := m.c.Ask(ctx, m.c.Subjects().Get(agent), wire.Query{Run: subject}, &status); err != nil {
+	if err := m.c.Ask(ctx, agent, wire.Query{Run: subject}, &status); err != nil {
 		return state
 	}
 	if status.Terminal != nil {
@@ -181,11 +181,5 @@ func (m *mcpRuns) Cancel(ctx context.Context, handle, reason string) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(map[string]string{"reason": reason})
-	if err != nil {
-		return fmt.Errorf("encode reason: %w", err)
-	}
-	return m.c.Control(ctx, wire.ControlCancel, agent, wire.NewRunKey(subject), wire.Event{
-		ID: cli.NewID("cancel"), Source: mcpSource, Type: "agentd.run.cancel", Subject: subject, Time: time.Now(), Data: data,
-	})
+	return client.New(m.c, client.Options{Source: mcpSource, As: m.c.Who()}).Cancel(ctx, client.Run{Agent: agent, Name: subject}, reason)
 }

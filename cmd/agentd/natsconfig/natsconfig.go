@@ -35,9 +35,10 @@ func Command(a *cli.App) *cobra.Command {
 		Use:   "nats-config",
 		Short: "Write a NATS server's configuration in which every role may do its own work and nothing else",
 		Long: "nats-config writes the configuration of a NATS server with a user for each role of the configuration: workers, each\n" +
-			"service, clients, people at chat front ends, approvers, and the operator. Each may use exactly the subjects that its\n" +
-			"work needs. People publish under their own names alone, which makes those the principals of policies. It connects to\n" +
-			"nothing. docs/security.md says what is enforced by it and what is not.\n\n" +
+			"service, clients, people at chat front ends, approvers, and the operator. Workers and the operator share the account of\n" +
+			"the streams. Every other user has an account that imports exactly the subjects that its work needs. People publish\n" +
+			"under their own names alone, which makes those the principals of policies. It connects to nothing. docs/security.md\n" +
+			"says what is enforced by it and what is not.\n\n" +
 			"No password is written. The server reads them from its environment (AGENTD_<USER>_PASSWORD), or --bcrypt reads them\n" +
 			"from that of this command and writes their hashes. A user whose name is the public key of an nkey (U…) has no password.",
 		Example: "  agentd nats-config --client shop --person ann --approver jane --approver joe=finance > nats.conf\n" +
@@ -58,7 +59,7 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringArrayVar(&f.services, "service", nil, "one user for a program that answers several types: NAME=TYPE,TYPE…")
 	flags.StringVar(&f.worker, "worker", "worker", "user of the workers")
 	flags.StringVar(&f.operator, "operator", "operator", "user who provisions and operates")
-	flags.StringVar(&f.account, "account", "AGENTD", "the account that all users are in")
+	flags.StringVar(&f.account, "account", "AGENTD", "the account of workers and operators; every other user has one of its own, ACCOUNT_USER")
 	flags.StringVar(&f.listen, "listen", "0.0.0.0:4222", "address that the server listens on")
 	flags.StringVar(&f.monitor, "monitor", "", "address of the server's monitoring port, such as 127.0.0.1:8222 (default: none)")
 	flags.StringVar(&f.storeDir, "store-dir", "/data", "folder of the server; its streams are in jetstream there")

@@ -164,7 +164,7 @@ func checkNew(ctx context.Context, a *cli.App, c *cli.Client, r follow.Run) erro
 	ctx, cancel := context.WithTimeout(ctx, cli.Patience)
 	defer cancel()
 	var status wire.RunStatus
-	if err := c.Ask(ctx, c.Subjects().Get(r.Agent), wire.Query{Run: r.Subject}, &status); err != nil {
+	if err := c.Ask(ctx, r.Agent, wire.Query{Run: r.Subject}, &status); err != nil {
 		return nil
 	}
 	return sdk.Errorf(sdk.CodeRunExists, "run %q exists and is %s, so nothing was started; to follow it: %s",

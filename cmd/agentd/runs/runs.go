@@ -17,10 +17,9 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/core"
-	"agentd/internal/milestone"
-	"agentd/internal/runner"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -42,8 +41,8 @@ func listCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List runs, those that changed last first",
-		Long: "list reads the store of runs, so it works without a worker. With the JetStream store it needs the right to read\n" +
-			"the stream of journals.",
+		Long: "list reads the store of runs, so it works without a worker. Who may not read it is shown the runs that they started,\n" +
+			"by the workers of the configured agents.",
 		Example: "  agentd runs list --status waiting\n  agentd runs list -o json | jq -r '.[].run'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -97,8 +96,8 @@ func cancelCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithRun(cmd.Context(), args[0], func(c *cli.Client, _ runner.Store, last core.Entry) error {
-				return cancel(cmd.Context(), a, c, &last.Head, reason)
+			return withStatus(cmd.Context(), a, args[0], func(c *cli.Client, status wire.RunStatus) error {
+				return cancel(cmd.Context(), a, c, status, reason)
 			})
 		},
 	}
@@ -109,16 +108,30 @@ func cancelCommand(a *cli.App) *cobra.Command {
 // cancelPatience is how long the command waits for the run's end. A model call in progress is not interrupted.
 const cancelPatience = 10 * time.Second
 
-func cancel(ctx context.Context, a *cli.App, c *cli.Client, h *core.Head, reason string) error {
-	if h.Status == core.StatusDone {
-		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done already (%s)", h.Run, h.Reason)
+// withStatus calls do with a connection and how far a run is.
+func withStatus(ctx context.Context, a *cli.App, run string, do func(*cli.Client, wire.RunStatus) error) error {
+	c, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := find(ctx, c, "", run)
+	if err == nil {
+		err = do(c, status)
+	}
+	return c.CloseAfter(err)
+}
+
+func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, reason string) error {
+	if s.Status == core.StatusDone {
+		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done already (%s)", s.Run, s.Reason)
 	}
 	data, err := json.Marshal(map[string]string{"reason": reason})
 	if err != nil {
 		return fmt.Errorf("encode reason: %w", err)
 	}
-	err = c.Control(ctx, wire.ControlCancel, h.Agent, h.Key(), wire.Event{
-		ID: cli.NewID("cancel"), Source: cli.Source, Type: "agentd.run.cancel", Subject: h.Run, Time: time.Now(), Data: data,
+	key := wire.NewRunKey(s.Run)
+	err = c.Control(ctx, wire.ControlCancel, s.Agent, key, s.CancelAs(c.Who()), wire.Event{
+		ID: cli.NewID("cancel"), Source: cli.Source, Type: wire.TypeCancel, Subject: s.Run, Time: time.Now(), Data: data,
 	})
 	if err != nil {
 		return err
@@ -126,13 +139,13 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, h *core.Head, reason
 	waiting, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
 	ended := false
-	if h.Init.Reply == nil { // else its end goes to whom the agent was called by
-		_, err = c.WaitDone(waiting, h.Agent, h.Key(), h.Init.Token)
+	if !s.Called { // else its end goes to whom the agent was called by
+		_, err = c.WaitDone(waiting, s.Agent, key, s.Init)
 		if ended = err == nil; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 	}
-	return a.Print(cancelled{h.Run, ended}, func(w io.Writer) error {
+	return a.Print(cancelled{s.Run, ended}, func(w io.Writer) error {
 		text := "cancelled"
 		if !ended {
 			text = "cancel requested; the run ends when a worker has handled it"
@@ -158,8 +171,8 @@ func followCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithRun(cmd.Context(), args[0], func(c *cli.Client, store runner.Store, last core.Entry) error {
-				return followRun(cmd.Context(), a, c, store, &last.Head, o)
+			return withStatus(cmd.Context(), a, args[0], func(c *cli.Client, status wire.RunStatus) error {
+				return followRun(cmd.Context(), a, c, status, o)
 			})
 		},
 	}
@@ -167,33 +180,34 @@ func followCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-func followRun(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store, h *core.Head, o follow.Options) error {
-	r := follow.Run{Subject: h.Run, Agent: h.Agent, Key: h.Key(), Init: h.Init.Token}
-	if h.Purged != nil {
-		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done (%s), and its history was removed %s", h.Run, h.Reason, show.Ago(h.Purged.At))
+func followRun(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, o follow.Options) error {
+	if s.Purged > 0 {
+		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done (%s), and its history was removed %s", s.Run, s.Reason, show.Ago(s.Purged))
 	}
-	if h.Init.Reply != nil {
-		return fmt.Errorf("run %s answers a call of another run, %s; follow that one", h.Run, h.Init.ReplySubject)
+	if s.Called {
+		return fmt.Errorf("run %s answers a call of another run, whose end is its own; follow that one", s.Run)
 	}
-	f := follow.New(a, c, r, o)
+	f := follow.New(a, c, follow.Run{Subject: s.Run, Agent: s.Agent, Key: wire.NewRunKey(s.Run), Init: s.Init}, o)
 	return f.Follow(ctx, func(ctx context.Context) error {
-		entries, err := runner.New(runner.Options{Store: store}).Journal(ctx, r.Key)
-		if err != nil {
-			return err
+		history := client.New(c, client.Options{}).History(ctx, client.Run{Agent: s.Agent, Name: s.Run}, wire.Mark{})
+		var milestones []wire.Live
+		for l, err := range history {
+			if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+				break // it is told when a worker comes
+			}
+			if err != nil {
+				return err
+			}
+			milestones = append(milestones, l)
 		}
 		quiet := f.Progress.Quiet
 		defer func() { f.Progress.Quiet = quiet }()
 		f.Progress.Quiet = nil // the desk shows the questions that are open now, not those before
-		for i := range entries {
-			if i == len(entries)-1 {
+		for _, l := range milestones {
+			if l.Revision == milestones[len(milestones)-1].Revision {
 				f.Progress.Quiet = quiet
 			}
-			for _, m := range milestone.Of(&entries[i]) {
-				f.Progress.Show(m)
-			}
-			for _, result := range entries[i].Results {
-				f.Desk.Answered[result.Call] = true
-			}
+			f.Progress.Show(l)
 		}
 		return nil
 	})

@@ -61,7 +61,7 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text strin
 	ev := wire.Event{
 		ID: cli.NewID("message"), Source: cli.Source, Type: "agentd.run.message", Subject: run, Time: time.Now(), Data: data,
 	}
-	if err := c.Control(ctx, wire.ControlMessage, status.Agent, wire.NewRunKey(run), ev); err != nil {
+	if err := c.Control(ctx, wire.ControlMessage, status.Agent, wire.NewRunKey(run), c.Who(), ev); err != nil {
 		return err
 	}
 	heard, err := untilHeard(ctx, c, status.Agent, run, core.NoteID(ev.Source, ev.ID))
@@ -108,7 +108,7 @@ func find(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus
 		}
 	}
 	if len(agents) > 0 && silent == nil {
-		return wire.RunStatus{}, sdk.Errorf(sdk.CodeUnknownRun, "run %q of %s does not exist; see: agentd runs list", run, strings.Join(agents, ", "))
+		return wire.RunStatus{}, sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; asked: the workers of %s; see: agentd runs list", run, strings.Join(agents, ", "))
 	}
 	return stored(ctx, c, run, silent)
 }
@@ -124,7 +124,10 @@ func stored(ctx context.Context, c *cli.Client, run string, silent []string) (wi
 	switch {
 	case err == nil:
 		h := &last.Head
-		return wire.RunStatus{Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Heard: h.Heard}, nil
+		return wire.RunStatus{
+			Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Heard: h.Heard, Init: h.Init.Token, Called: h.Init.Reply != nil,
+			Initiator: h.Init.Who,
+		}, nil
 	case len(silent) > 0 && !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
 		return wire.RunStatus{}, fmt.Errorf("no worker of %s answers, and the store cannot be read: %w", strings.Join(silent, ", "), err)
 	}
@@ -135,7 +138,7 @@ func ask(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus,
 	ctx, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
 	var status wire.RunStatus
-	err := c.Ask(ctx, c.Subjects().Get(agent), wire.Query{Run: run, After: wire.Mark{Revision: math.MaxInt64}}, &status)
+	err := c.Ask(ctx, agent, wire.Query{Run: run, After: wire.Mark{Revision: math.MaxInt64}}, &status)
 	return status, err
 }
 

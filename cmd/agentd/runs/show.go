@@ -17,11 +17,18 @@ func showCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show RUN",
 		Short: "Show a run: conversation, calls, counters, result and journal",
-		Long:  "show reads the run's journal from the store, so it works without a worker. --verbose shows texts in full.",
-		Args:  cobra.ExactArgs(1), ValidArgsFunction: a.CompleteRuns,
+		Long: "show reads the run's journal from the store, so it works without a worker. --verbose shows texts in full. Who may not\n" +
+			"read the store is shown what workers tell: the run's state, what it waits for, and its result.",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithRun(cmd.Context(), args[0], func(c *cli.Client, store runner.Store, last core.Entry) error {
+			err := a.WithRun(cmd.Context(), args[0], func(c *cli.Client, store runner.Store, last core.Entry) error {
 				return showRun(cmd.Context(), a, c, store, last.Head.Key())
+			})
+			if !cli.NotPermitted(err) {
+				return err
+			}
+			return withStatus(cmd.Context(), a, args[0], func(_ *cli.Client, s wire.RunStatus) error {
+				return printDetails(a, show.DetailsOfStatus(s))
 			})
 		},
 	}
@@ -47,5 +54,9 @@ func showRun(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store,
 			return err
 		})
 	}
+	return printDetails(a, d)
+}
+
+func printDetails(a *cli.App, d show.RunDetails) error {
 	return a.Print(d, func(w io.Writer) error { return d.Write(w, cli.Columns(w), a.Verbose) })
 }

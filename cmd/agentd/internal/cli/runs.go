@@ -11,6 +11,7 @@ import (
 	"agentd/internal/show"
 	"agentd/internal/state"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -20,8 +21,19 @@ type RunFilter struct {
 	Limit         int
 }
 
-// Runs reads all runs that the flags ask for.
-func (c *Client) Runs(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
+// Runs reads all runs that the flags ask for: from the store or, where this user may not read it, those that workers show it.
+func (c *Client) Runs(ctx context.Context, f RunFilter) (rows []show.RunRow, err error) {
+	err = c.Permitted(ctx, func(ctx context.Context) error {
+		rows, err = c.storedRuns(ctx, f)
+		return err
+	})
+	if NotPermitted(err) {
+		return c.shownRuns(ctx, f)
+	}
+	return rows, err
+}
+
+func (c *Client) storedRuns(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
 	store, err := c.OpenStore(ctx)
 	if err != nil {
 		return nil, err
@@ -42,6 +54,24 @@ func (c *Client) Runs(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
 			return rows, store.Close()
 		}
 	}
+}
+
+// shownRuns are the runs of the configured agents that workers show this user.
+func (c *Client) shownRuns(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
+	rows, asking := []show.RunRow{}, client.New(c, client.Options{})
+	for i := range c.Config.Agents {
+		agent := c.Config.Agents[i].Name
+		if f.Agent != "" && f.Agent != agent {
+			continue
+		}
+		for status, err := range asking.List(ctx, agent, wire.Status(f.Status)) {
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, show.RowOfStatus(status))
+		}
+	}
+	return rows, nil
 }
 
 // Head reads the last entry of a run.
@@ -66,7 +96,11 @@ func (a *App) WithRun(ctx context.Context, run string, do func(*Client, runner.S
 	if err != nil {
 		return c.CloseAfter(err)
 	}
-	last, err := Head(ctx, store, run)
+	var last core.Entry
+	err = c.Permitted(ctx, func(ctx context.Context) error {
+		last, err = Head(ctx, store, run)
+		return err
+	})
 	if err == nil {
 		err = do(c, store, last)
 	}

@@ -4,16 +4,17 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"agentd/cmd/agentd/internal/cli"
-	"agentd/internal/broker"
-	"agentd/internal/contracts"
+	"agentd/internal/retry"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -23,82 +24,100 @@ const EndWord = "/end"
 // answerer answers what a run asks people: from answers given beforehand, then from the terminal.
 type answerer struct {
 	a        *cli.App
-	conn     *cli.Client
+	client   *client.Client
 	progress *show.Progress
 	run      Run
 	// answers are those left.
 	answers []string
 	// lines are what is typed; nil without a terminal.
 	lines <-chan string
+	// asked has a token when the run may have asked something.
+	asked chan struct{}
 	// answered are calls that need no answer any more.
-	Answered map[string]bool
+	answered map[string]bool
 }
 
-// serve answers the questions and turns of the run until ctx ends.
-func (d *answerer) serve(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	calls := make(chan broker.Delivery)
-	kinds := []string{sdk.TypeQuestion, sdk.TypeConversationTurn}
-	ended := make(chan error, len(kinds))
-	for _, kind := range kinds {
-		// Whatever the lane: the one who started a run is the one it talks to. One filter each: permissions can say which
-		// filter somebody may read, but not which several.
-		filter := d.conn.Subjects().Call(wire.CallAddress{
-			Domain: "*", Type: wire.NameToken(kind), Agent: wire.NameToken(d.run.Agent), Run: d.run.Key, Call: "*",
-		})
-		go func() {
-			ended <- d.conn.Watch(ctx, broker.ZoneOut, []string{filter}, true, func(delivery broker.Delivery) bool {
-				select {
-				case calls <- delivery:
-				case <-ctx.Done():
-				}
-				return ctx.Err() == nil
-			})
-		}()
-	}
-	for {
+// hear takes a milestone of the run.
+func (d *answerer) hear(l wire.Live) {
+	switch l.Type {
+	case wire.MilestoneCall, wire.MilestoneAsked, wire.MilestoneTurn, wire.MilestoneSuspended:
 		select {
-		case delivery := <-calls:
-			if err := d.handle(ctx, delivery); err != nil && ctx.Err() == nil {
-				d.progress.Note(show.LabelError, err.Error())
-			}
-		case err := <-ended:
-			return err
+		case d.asked <- struct{}{}:
+		default: // it looks soon
 		}
 	}
 }
 
-func (d *answerer) handle(ctx context.Context, delivery broker.Delivery) error {
-	event, err := wire.DecodeEvent(delivery.Headers(), delivery.Data())
-	if err != nil {
-		return fmt.Errorf("read a question: %w", err)
+// looking is how the answerer looks again when no worker answered.
+var looking = retry.Pauses{First: 250 * time.Millisecond, Longest: 5 * time.Second}
+
+// serve answers the questions and turns of the run until ctx ends. Whatever the lane: the one who started a run is the one it
+// talks to.
+func (d *answerer) serve(ctx context.Context) error {
+	for {
+		err := looking.Do(ctx, retry.Sleep, func() error {
+			err := d.answer(ctx)
+			if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+				return err
+			}
+			return retry.Final(err)
+		})
+		if err != nil {
+			return err
+		}
+		select {
+		case <-d.asked:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	ref, ok := wire.ParseCallRef(event.ID)
-	if !ok || d.Answered[ref.ID] {
-		return nil
+}
+
+// answer answers what is open now.
+func (d *answerer) answer(ctx context.Context) error {
+	run := client.Run{Agent: d.run.Agent, Name: d.run.Subject}
+	calls, err := d.client.Asked(ctx, run)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		return nil // it has not begun
 	}
-	d.Answered[ref.ID] = true // the same question may come in several lanes
-	text, ok := d.obtain(ctx, event)
-	if !ok {
-		return nil
-	}
-	answer, err := answerEvent(event, text)
 	if err != nil {
 		return err
 	}
-	return d.conn.Answer(ctx, delivery.Subject(), answer)
+	for _, call := range calls {
+		if call.Type == sdk.TypePermissionRequest || d.answered[call.Call] {
+			continue
+		}
+		d.answered[call.Call] = true
+		text, ok := d.obtain(ctx, call)
+		if !ok {
+			continue
+		}
+		reply := client.Reply{Text: text}
+		if call.Type == sdk.TypeConversationTurn && text == EndWord {
+			reply = client.Reply{End: true}
+		}
+		outcome, err := d.client.Answer(ctx, run, call.Call, reply)
+		switch {
+		case cli.NotPermitted(err):
+			return err
+		case err != nil && ctx.Err() == nil:
+			d.progress.Note(show.LabelError, err.Error())
+		case outcome.State == client.OutcomeRefused:
+			d.progress.Note(show.LabelError, "the run refused the answer: "+outcome.Refused)
+		}
+	}
+	return nil
 }
 
 // obtain shows the question and gets an answer, if anybody here has one.
-func (d *answerer) obtain(ctx context.Context, call wire.Event) (answer string, ok bool) {
+func (d *answerer) obtain(ctx context.Context, call client.Call) (answer string, ok bool) {
 	var q struct {
 		Question    string   `json:"question"`
 		Message     string   `json:"message"`
 		Suggestions []string `json:"suggestions"`
 	}
-	if err := json.Unmarshal(call.Data, &q); err != nil {
-		q.Question = string(call.Data)
+	if err := json.Unmarshal(call.Asked, &q); err != nil {
+		q.Question = string(call.Asked)
 	}
 	d.progress.Ask(q.Question + q.Message) // it has one of them
 	for _, s := range q.Suggestions {
@@ -136,28 +155,6 @@ func (d *answerer) prompt(ctx context.Context, callType string) (answer string, 
 			return "", false
 		}
 	}
-}
-
-// answerEvent is the answer to a question or a turn.
-func answerEvent(call wire.Event, text string) (wire.Event, error) {
-	eventType, contract := contracts.TypeQuestionAnswered, contracts.Question()
-	var data any = map[string]string{"answer": text}
-	if call.Type == sdk.TypeConversationTurn {
-		eventType, contract = contracts.TypeConversationAnswered, contracts.Conversation()
-		data = map[string]any{"message": text, "end": false}
-		if text == EndWord {
-			data = map[string]any{"message": "", "end": true}
-		}
-	}
-	encoded, err := json.Marshal(data)
-	if err != nil {
-		return wire.Event{}, fmt.Errorf("encode answer: %w", err)
-	}
-	return wire.Event{
-		ID: call.ID + "-answer", Source: cli.Source, Type: eventType, Subject: call.Subject, Time: time.Now(),
-		DataSchema: sdk.SchemaRef(contract.URI, contracts.BuiltinVersion), Data: encoded, To: call.RedirectTo,
-		ParentID: call.ID, AccessControl: call.AccessControl, TraceParent: call.TraceParent, TraceState: call.TraceState,
-	}, nil
 }
 
 // terminal returns the lines that are typed, or nil when nobody can type. The reading goroutine ends with the input or

@@ -44,7 +44,7 @@ type follower struct {
 	run      Run
 	o        Options
 	Progress *show.Progress
-	Desk     *answerer
+	desk     *answerer
 }
 
 // New is a follower of a run.
@@ -55,9 +55,10 @@ func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
 		p.W = io.Discard
 	}
 	d := &answerer{
-		a: a, conn: conn, progress: p, run: run, answers: o.answers, lines: terminal(a), Answered: map[string]bool{},
+		a: a, client: client.New(conn, client.Options{Source: cli.Source, As: conn.Who()}), progress: p, run: run, answers: o.answers,
+		lines: terminal(a), asked: make(chan struct{}, 1), answered: map[string]bool{},
 	}
-	return &follower{a: a, conn: conn, run: run, o: o, Progress: p, Desk: d}
+	return &follower{a: a, conn: conn, run: run, o: o, Progress: p, desk: d}
 }
 
 // Follow calls begin when everything listens, and prints the run's result.
@@ -74,7 +75,10 @@ func (f *follower) Follow(ctx context.Context, begin func(context.Context) error
 	background.Go(func() {
 		// It ends with the run or with this command.
 		revision, index := f.Progress.Mark(f.run.Subject)
-		_ = following.Events(watching, wire.Mark{Revision: revision, Index: index}, f.Progress.Show)
+		_ = following.Events(watching, wire.Mark{Revision: revision, Index: index}, func(l wire.Live) {
+			f.Progress.Show(l)
+			f.desk.hear(l)
+		})
 	})
 	event, err := f.wait(ctx)
 	if err == nil {
@@ -98,11 +102,11 @@ func (f *follower) wait(ctx context.Context) (wire.Event, error) {
 	working, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() {
-		err := f.Desk.serve(working)
+		err := f.desk.serve(working)
 		switch {
 		case working.Err() != nil:
 		case cli.NotPermitted(err):
-			f.Progress.Note("note", "this NATS user may not read what runs ask people: others answer")
+			f.Progress.Note("note", "this NATS user may not answer what runs ask: others do")
 		case err != nil:
 			f.Progress.Note(show.LabelError, "questions cannot be answered here: "+err.Error())
 		}
@@ -127,7 +131,7 @@ func (f *follower) hint(ctx context.Context) {
 		asked = at
 		var status wire.RunStatus
 		asking, cancel := context.WithTimeout(ctx, 2*cli.Patience)
-		err := f.conn.Ask(asking, f.conn.Subjects().Get(f.run.Agent), wire.Query{Run: f.run.Subject, After: at}, &status)
+		err := f.conn.Ask(asking, f.run.Agent, wire.Query{Run: f.run.Subject, After: at}, &status)
 		cancel()
 		if at.Revision == 0 && errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
 			f.Progress.Note(show.LabelWaits, "no worker serves "+f.run.Agent+" now; the event is stored, and handled when one starts")

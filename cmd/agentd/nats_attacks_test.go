@@ -1,0 +1,258 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+
+	"agentd/internal/requests"
+	"agentd/sdk/wire"
+)
+
+// attack is a request that a role may make, or may try to make, and on whose answer the server or a worker puts something.
+type attack struct{ subject, body string }
+
+// victim is what no attack may change: a run that waits for a decision, and names on the server.
+type victim struct {
+	key     string
+	request requests.Detail
+}
+
+// targets are the reply and delivery subjects that do harm where the server publishes on them.
+func (v victim) targets() []string {
+	tail := "clerk." + v.key + "."
+	return []string{
+		"$JS.API.STREAM.DELETE.CANARY", "$JS.API.STREAM.PURGE.CANARY", "$JS.API.STREAM.DELETE.AGENTD_RUN", "$JS.API.STREAM.PURGE.AGENTD_RUN",
+		"$JS.API.CONSUMER.DELETE.AGENTD_OUT.svc_local_bank_pay", "$JS.API.CONSUMER.DELETE.AGENTD_START.agent_clerk",
+		"agentd.run." + v.key, "agentd.done." + tail + "aaaaaaaaaaaaaaaaaaaaaaaaaa", "agentd.start.clerk.bob", "agentd.tmr." + strings.TrimSuffix(tail, "."),
+		"agentd.fire." + strings.TrimSuffix(tail, "."), "agentd.ctl.cancel." + strings.TrimSuffix(tail, "."), "agentd.out.local.bank_pay." + tail + v.request.Request.Call,
+		"agentd.in.human_interaction.agentd_permission_request." + tail + v.request.ID + ".bob", "agentd.in.local.bank_pay." + tail + v.request.Request.Call,
+		"agentd.dlq.conflict.agentd_in.9", "$KV.AGENTD_GRANTS.bob.clerk.pay", "$KV.AGENTD_CONTRACTS.bank_pay.9_0_0",
+	}
+}
+
+// inboxes are those of others, which must hear nothing.
+var inboxes = []string{"_INBOX_agentd_bob.heard", "_INBOX_agentd_operator.heard", "_INBOX_agentd_worker.heard"}
+
+// pull asks a consumer that has nothing: the server answers on the reply subject at once.
+func pull(consumer string) attack {
+	return attack{"$JS.API.CONSUMER.MSG.NEXT." + consumer, `{"batch":1,"no_wait":true}`}
+}
+
+// attacks are those of a role: all that it may ask, and what it could once.
+func (v victim) attacks(user string) []attack {
+	decided := "agentd.in.human_interaction.agentd_permission_request.clerk." + v.key + "." + v.request.ID + "." + user
+	front := []attack{
+		{"agentd.get.clerk", `{"run":"one"}`},
+		{"agentd.get.clerk." + user, `{"run":"one"}`},
+		{"agentd.get.clerk." + user, `{"list":{}}`},
+		{"agentd.start.clerk." + user, "no event"},
+		{"agentd.ctl.message.clerk." + v.key + "." + user, "no event"},
+		{"agentd.ctl.cancel.clerk." + v.key + "." + user, "no event"},
+		{"$JS.API.DIRECT.GET.AGENTD_DONE.agentd.done.clerk.>", ""},
+		pull("AGENTD_DONE.none"),
+		{"$JS.API.INFO", ""},
+		{"$JS.API.STREAM.NAMES", ""},
+		{"$SYS.REQ.USER.INFO", ""},
+	}
+	people := append(front, pull("AGENTD_OUT.none"), pull("AGENTD_OUT.svc_local_bank_pay"),
+		attack{"agentd.in.human_interaction.agentd_question_ask.clerk." + v.key + ".c1-1-none." + user, "no event"})
+	service := func(name string) []attack {
+		return []attack{
+			pull("AGENTD_OUT." + name),
+			{"$JS.API.CONSUMER.INFO.AGENTD_OUT." + name, ""},
+			{"$JS.API.STREAM.MSG.GET.AGENTD_IN", `{"seq":1}`},
+			{"$JS.API.STREAM.MSG.GET.AGENTD_DLQ", `{"seq":1}`},
+			{"$JS.API.STREAM.MSG.GET.KV_AGENTD_CONTRACTS", `{"seq":1}`},
+			{"agentd.in.local.weather_forecast.clerk." + v.key + ".c1-0-none", "no event"},
+			{"agentd.dlq.invalid_event.agentd_out.77", "no event"},
+			{"$KV.AGENTD_CONTRACTS.weather_forecast.9_0_0", "none"},
+			{"$JS.ACK.AGENTD_OUT." + name + ".1.1.1.1.0", "+NXT"},
+		}
+	}
+	switch user {
+	case "shop":
+		return front
+	case "ann":
+		return people
+	case "jane":
+		return append(people, attack{decided, "no event"}, pull("AGENTD_IN.none"), pull("AGENTD_DLQ.none"),
+			attack{"agentd.read.AGENTD_OUT.agentd.*.human_interaction.>", `{"seq":1}`},
+			attack{"agentd.read.AGENTD_IN.agentd.in.human_interaction.>", `{"seq":1}`})
+	}
+	return service(user)
+}
+
+// pushes are requests for a consumer whose messages and heartbeats the server would publish on a subject, in the forms that
+// the filters of each role once allowed.
+func pushes(name, target string) []attack {
+	var list []attack
+	for stream, filters := range map[string][]string{
+		"AGENTD_DONE": {"agentd.done.clerk.>"}, "AGENTD_IN": {"agentd.in.human_interaction.>"}, "AGENTD_DLQ": {"agentd.dlq.*.agentd_in.>"},
+		"AGENTD_OUT": {"agentd.*.human_interaction.>", "agentd.out.human_interaction.>", "agentd.out.*.agentd_question_ask.>", "agentd.out.local.weather_forecast.>"},
+	} {
+		for i, filter := range filters {
+			n := fmt.Sprintf("%s%d", name, i)
+			list = append(list, attack{
+				"$JS.API.CONSUMER.CREATE." + stream + "." + n + "." + filter,
+				fmt.Sprintf(`{"stream_name":%q,"config":{"name":%q,"ack_policy":"none","deliver_policy":"all","filter_subject":%q,`+
+					`"inactive_threshold":600000000000,"deliver_subject":%q,"idle_heartbeat":100000000}}`, stream, n, filter, target),
+			})
+		}
+	}
+	return list
+}
+
+// survey is what is on the server, as far as an attack must not change it.
+type survey struct {
+	Streams []string
+	// Consumers are the durable ones, and all that push.
+	Consumers []string
+	// Subjects counts the messages on subjects that the roles under test may not publish on.
+	Subjects map[string]uint64
+}
+
+func (g *guarded) survey(v victim, roles []string) survey {
+	g.t.Helper()
+	nc, _ := g.connect("operator")
+	defer nc.Close()
+	ask := func(subject, body string, into any) {
+		g.t.Helper()
+		g.eventually("the server answers "+subject, func() bool {
+			m, err := nc.Request(subject, []byte(body), wait)
+			return err == nil && !strings.Contains(string(m.Data), `"code":503`) && json.Unmarshal(m.Data, into) == nil
+		})
+	}
+	s := survey{Subjects: map[string]uint64{}}
+	var streams struct {
+		Streams []string `json:"streams"`
+	}
+	ask("$JS.API.STREAM.NAMES", `{}`, &streams)
+	s.Streams = streams.Streams
+	for _, stream := range s.Streams {
+		var list struct {
+			Consumers []struct {
+				Name   string `json:"name"`
+				Config struct {
+					Durable string `json:"durable_name"`
+					Deliver string `json:"deliver_subject"`
+				} `json:"config"`
+			} `json:"consumers"`
+		}
+		ask("$JS.API.CONSUMER.LIST."+stream, `{}`, &list)
+		for _, c := range list.Consumers {
+			if c.Config.Durable != "" || c.Config.Deliver != "" {
+				s.Consumers = append(s.Consumers, stream+"/"+c.Name+" "+c.Config.Deliver)
+			}
+		}
+		var info struct {
+			State struct {
+				Subjects map[string]uint64 `json:"subjects"`
+			} `json:"state"`
+		}
+		ask("$JS.API.STREAM.INFO."+stream, `{"subjects_filter":">"}`, &info)
+		for subject, n := range info.State.Subjects {
+			own := strings.HasPrefix(subject, "agentd.dlq.") || strings.HasPrefix(subject, "$KV.AGENTD_CONTRACTS.weather_forecast.") ||
+				strings.HasPrefix(subject, "agentd.in.local.weather_forecast.") || strings.HasPrefix(subject, "agentd.done.clerk.") && !strings.Contains(subject, v.key)
+			for _, role := range roles {
+				own = own || strings.HasSuffix(subject, "."+role)
+			}
+			if !own {
+				s.Subjects[subject] = n
+			}
+		}
+	}
+	slices.Sort(s.Streams)
+	slices.Sort(s.Consumers)
+	return s
+}
+
+// canary makes a stream that nobody needs.
+func (g *guarded) canary() {
+	g.t.Helper()
+	nc, _ := g.connect("operator")
+	defer nc.Close()
+	m, err := nc.Request("$JS.API.STREAM.CREATE.CANARY", []byte(`{"name":"CANARY","subjects":["agentd.canary"],"storage":"file","retention":"limits","max_consumers":-1,"max_msgs":-1,"max_bytes":-1,"discard":"old","num_replicas":1}`), wait)
+	if err != nil || strings.Contains(string(m.Data), `"error"`) {
+		g.t.Fatalf("%v %s", err, m.Data)
+	}
+	if _, err := nc.Request("agentd.canary", []byte("sings"), wait); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// strike makes all attacks of a user, with every harmful subject as the reply, and every push.
+func (g *guarded) strike(v victim, user string) {
+	g.t.Helper()
+	nc, _ := g.connect(user)
+	defer nc.Close()
+	publish := func(a attack, reply string) {
+		g.t.Helper()
+		if err := nc.PublishMsg(&nats.Msg{Subject: a.subject, Reply: reply, Data: []byte(a.body)}); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	for _, reply := range append(v.targets(), inboxes...) {
+		for _, a := range v.attacks(user) {
+			publish(a, reply)
+		}
+	}
+	for i, target := range append(v.targets(), inboxes...) {
+		for _, a := range pushes(fmt.Sprintf("%s%d_", user, i), target) {
+			publish(a, nc.NewInbox())
+		}
+	}
+	if err := nc.FlushTimeout(wait); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// Whatever a role asks, the server and the workers answer that role alone: nothing is deleted, purged, made, stored or heard
+// elsewhere, neither at once nor when the server starts again.
+func TestNATSConfig_AnswersGoToNobodyElse(t *testing.T) {
+	roles := []string{"shop", "ann", "jane", "svc_local_weather_forecast"}
+	for _, user := range roles {
+		t.Run(user, func(t *testing.T) {
+			g := startGuarded(t, "")
+			g.canary()
+			g.as("bob", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
+			v := victim{wire.NewRunKey("one").String(), g.detail("one")}
+			g.rested()
+			before := g.survey(v, roles)
+			if len(before.Streams) != 10 || len(before.Consumers) < 8 || len(before.Subjects) < 5 {
+				t.Fatalf("the survey misses something: %+v", before)
+			}
+			heard := make(chan string, 64)
+			for _, name := range []string{"bob", "operator"} {
+				nc, _ := g.connect(name)
+				if _, err := nc.Subscribe("_INBOX_agentd_"+name+".heard", func(m *nats.Msg) {
+					select {
+					case heard <- fmt.Sprintf("%s: %v %s", m.Subject, m.Header, m.Data):
+					default:
+					}
+				}); err != nil || nc.FlushTimeout(wait) != nil {
+					t.Fatal(err)
+				}
+			}
+			g.strike(v, user)
+			if diff := cmp.Diff(before, g.survey(v, roles)); diff != "" {
+				t.Errorf("at once (-before +after):\n%s", diff)
+			}
+			g.restart()
+			select { // a consumer that pushes sends its heartbeats by then
+			case text := <-heard:
+				t.Errorf("somebody else hears %s", text)
+			case <-time.After(500 * time.Millisecond):
+			}
+			if diff := cmp.Diff(before, g.survey(v, roles)); diff != "" {
+				t.Errorf("after a restart (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
