@@ -41,10 +41,14 @@ agents:
 // newClinic provisions a server for an agent. Nothing is wrong with it but that no worker is there.
 func newClinic(t *testing.T, syncs bool) *clinic {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, HTTPHost: "127.0.0.1", HTTPPort: -1, JetStream: true, StoreDir: t.TempDir(),
-		SyncAlways: syncs, NoLog: true, NoSigs: true,
-	})
+	return newClinicOn(t, server.Options{SyncAlways: syncs, StoreDir: t.TempDir()})
+}
+
+// newClinicOn is newClinic with a server of its own kind.
+func newClinicOn(t *testing.T, o server.Options) *clinic {
+	t.Helper()
+	o.Host, o.Port, o.HTTPHost, o.HTTPPort, o.JetStream, o.NoLog, o.NoSigs = "127.0.0.1", -1, "127.0.0.1", -1, true, true, true
+	ns, err := server.NewServer(&o)
 	if err != nil {
 		t.Fatal(err)
 	}

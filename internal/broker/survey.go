@@ -211,13 +211,34 @@ func (c *Conn) Fire(ctx context.Context, agent string, run wire.RunKey, due int6
 	})
 }
 
+// Writable returns nil when the server takes writes, or why it does not. What it writes is gone after a second.
+func (c *Conn) Writable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	stream := StreamName(c.subjects, ZoneTimer)
+	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: c.leaseSubject("writable")},
+		jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(time.Second))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return sdk.Errorf(sdk.CodeUnavailable,
+			"stream %s does not confirm writes; if the server's disk is or was full, make room and restart the server", stream)
+	}
+	return fmt.Errorf("stream %s takes no writes: %w", stream, err)
+}
+
+func (c *Conn) leaseSubject(name string) string {
+	return c.subjects.Root() + "." + string(wire.KindTimer) + "." + LeaseToken + "." + name
+}
+
 // LeaseToken follows the kind in a lease's subject, where a timer has its agent.
 const LeaseToken = "lease"
 
 // Lease takes a lease on a name for a time, whole seconds, unless somebody has it. It cannot be given back: it ends by
 // itself. The broker keeps the time.
 func (c *Conn) Lease(ctx context.Context, name string, d time.Duration) (bool, error) {
-	subject := c.subjects.Root() + "." + string(wire.KindTimer) + "." + LeaseToken + "." + name
+	subject := c.leaseSubject(name)
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject},

@@ -110,6 +110,7 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 		return err
 	}
 	e.found(findings...)
+	e.writable(ctx)
 	e.store(ctx)
 	for _, spec := range e.cfg.Agents {
 		e.worker(ctx, spec.Name)
@@ -118,6 +119,18 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	e.examined("readers of the calls of %s", show.Count(len(p.Services), "service"))
 	e.services(ctx, p.Services)
 	return nil
+}
+
+// writable looks whether the server takes writes: it may be full.
+func (e *Examination) writable(ctx context.Context) {
+	err := e.conn.Permitted(ctx, e.conn.Writable)
+	if err == nil || notPermitted(err) { // that it may not look at the broker was found before
+		return
+	}
+	e.found(broker.Finding{
+		Code: "not_writable", Severity: broker.SeverityError, Message: show.Problem(err),
+		Remedy: "make room, or raise the limits of JetStream (max_file_store, the account's); see docs/operations.md, \"Full stores\"",
+	})
 }
 
 // registry looks up what the agents have from there. That it does not exist is found with the other streams.

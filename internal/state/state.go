@@ -13,7 +13,7 @@ import (
 	"agentd/sdk"
 )
 
-// Store is a runner.Store that can also forget runs. Both methods may be repeated, and a crash in the middle of either
+// Store is a runner.Store that can also forget runs. Purge and Remove may be repeated, and a crash in the middle of either
 // leaves nothing that could be taken for a run that goes on.
 type Store interface {
 	runner.Store
@@ -25,6 +25,9 @@ type Store interface {
 	// Remove removes the run with all that is stored of it if its last record still is base. A run that is not there is
 	// no error, and ErrConflict says that it is another one by now.
 	Remove(ctx context.Context, run wire.RunKey, base runner.Version) error
+	// Writable returns nil when the store takes writes, or why it does not: it is full, or its disk is. What it writes for that
+	// takes no room that grows.
+	Writable(ctx context.Context) error
 }
 
 // MaxEntry is the largest journal entry in bytes. It keeps an entry and its headers below the default largest message of

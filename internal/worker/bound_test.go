@@ -1,9 +1,11 @@
 package worker_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/internal/broker/embedded"
 
@@ -47,7 +49,17 @@ func TestReady_NeedsTheConsumers(t *testing.T) {
 	if _, err := conn.Provision(t.Context(), worker.Plan([]sdk.AgentSpec{agent.Spec})); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Ready(t.Context()); err != nil {
-		t.Errorf("with its consumers the worker is not ready: %v", err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	for deadline := time.Now().Add(time.Minute); w.Ready(t.Context()) != nil; <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("with its consumers the worker is not ready: %v", w.Ready(t.Context()))
+			break
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

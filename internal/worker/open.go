@@ -83,6 +83,7 @@ func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []broker
 		var runs []runner.StoredRun
 		if runs, _, err = store.Runs(ctx, "", sampled); err == nil {
 			store.Warnings = append(store.Warnings, unopened(ctx, store, runs)...)
+			err = store.Writable(ctx)
 		}
 		err = errors.Join(err, store.Close())
 	}
@@ -91,7 +92,7 @@ func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []broker
 	}
 	return append(store.Warnings, broker.Finding{
 		Code: "store", Severity: broker.SeverityError, Message: "the store of runs cannot be used: " + storeProblem(err),
-		Remedy: "start it, correct REDIS_URL, or run: agentd provision",
+		Remedy: "start it, make room in it, correct REDIS_URL, or run: agentd provision",
 	})
 }
 

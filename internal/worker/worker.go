@@ -73,6 +73,8 @@ type Worker struct {
 	// reading are the consumers that Run reads: those of the agents that there were at first.
 	reading []broker.ConsumerRef
 	bound   bound
+	// diagnosis is that of watch.
+	diagnosis diagnosis
 }
 
 // New compiles the agents and connects their toolsets, which are closed when Run returns or New fails. Nothing is read
@@ -149,7 +151,7 @@ func (w *Worker) Runner() *runner.Runner { return w.runner }
 // called once.
 func (w *Worker) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, w.catalog.Close()) }()
-	defer w.watchClock(ctx)()
+	defer w.watch(ctx)()
 	stopAnswering, err := w.offer()
 	if err != nil {
 		return err
@@ -348,8 +350,8 @@ func (w *Worker) Ready(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := clockProblem(w.Conn.Ahead()); err != nil {
+	if err := w.bound.check(ctx, w.Conn, w.reading); err != nil {
 		return err
 	}
-	return w.bound.check(ctx, w.Conn, w.reading)
+	return w.diagnosis.check()
 }

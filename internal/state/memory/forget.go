@@ -64,3 +64,6 @@ func (s *Store) removeBlobs(run wire.RunKey) {
 		}
 	}
 }
+
+// Writable implements state.Store.
+func (s *Store) Writable(ctx context.Context) error { return ctx.Err() }

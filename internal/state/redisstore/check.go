@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -52,6 +53,7 @@ const (
 	FindingUnchecked   FindingCode = "redis_config_unchecked"
 	FindingCluster     FindingCode = "redis_is_cluster"
 	FindingReplica     FindingCode = "redis_is_replica"
+	FindingFull        FindingCode = "redis_full"
 )
 
 // unnamed stands for a server whose address is not known.
@@ -166,7 +168,49 @@ func checkRole(ctx context.Context, c redis.Cmdable, server string, cluster bool
 			"name the master, or its sentinels: redis+sentinel://host:port,host:port/master",
 		})
 	}
+	return append(findings, full(server, info)...)
+}
+
+// almostFull is what part of its memory a server may have left to be called full: what is used goes up and down.
+const almostFull = 50
+
+// full finds out from what the server tells of itself whether it refuses writes.
+func full(server, info string) []Finding {
+	value := func(name string) string {
+		_, rest, _ := strings.Cut(info, "\n"+name+":")
+		line, _, _ := strings.Cut(rest, "\n")
+		return strings.TrimSpace(line)
+	}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(value(name), 10, 64) // one that is not told is no limit
+		return n
+	}
+	var findings []Finding
+	if used, most := number("used_memory")-number("mem_not_counted_for_evict"), number("maxmemory"); most > 0 && used >= most-most/almostFull {
+		findings = append(findings, Finding{
+			FindingFull, SeverityError, server,
+			fmt.Sprintf("its memory is full: %d of %d bytes (maxmemory) are used, beyond which it refuses writes", used, most),
+			"raise maxmemory, or shorten retention.history; runs go on by themselves when there is room",
+		})
+	}
+	if value("aof_last_write_status") == "err" {
+		findings = append(findings, Finding{
+			FindingFull, SeverityError, server, "it cannot write its append-only file, and refuses writes",
+			"make room on its disk; runs go on by themselves when there is",
+		})
+	}
 	return findings
+}
+
+// Writable implements state.Store.
+func (s *Store) Writable(ctx context.Context) error {
+	var faults []error
+	for _, f := range Check(ctx, s.client) {
+		if f.Code == FindingFull || f.Code == FindingUnreachable {
+			faults = append(faults, sdk.Errorf(sdk.CodeUnavailable, "Redis %s: %s; %s", f.Server, f.Message, f.Remedy))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // Open connects to the server or servers that rawURL names and checks their settings:
@@ -197,7 +241,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 			findings[i].Severity = SeverityWarning
 			continue
 		}
-		if f.Severity == SeverityError {
+		if f.Severity == SeverityError && f.Code != FindingFull { // that passes when there is room
 			refusals = append(refusals, f.String())
 		}
 		if f.Code == FindingUnreachable {

@@ -72,6 +72,15 @@ func (s *Store) Ready() error {
 	return errors.Join(faults...)
 }
 
+// Writable implements state.Store.
+func (s *Store) Writable(ctx context.Context) error {
+	inner, err := s.forgetful()
+	if err != nil {
+		return err
+	}
+	return inner.Writable(ctx)
+}
+
 // refused notes an operator's fault, and says it loudly once.
 func (s *Store) refused(e *Error) error {
 	if e.Fault == FaultAltered {

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/redis/go-redis/v9"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/state/redistest"
+	"agentd/test/ports"
+)
+
+// Who is full confirms nothing, and answers every question as if nothing were wrong.
+func TestFullStores_AreFoundLoggedAndNotReady(t *testing.T) {
+	t.Parallel()
+	const kilobyte = 1 << 10
+	fill := bytes.Repeat([]byte{'x'}, 64*kilobyte)
+	for name, test := range map[string]struct {
+		// full is a system with something full; found is a finding of doctor, and said is in the log and in /readyz.
+		full        func(t *testing.T) *clinic
+		found, said string
+	}{
+		"JetStream at its limit": {
+			func(t *testing.T) *clinic {
+				c := newClinicOn(t, server.Options{StoreDir: t.TempDir(), SyncAlways: true, JetStreamMaxStore: 512 * kilobyte})
+				for range 1000 {
+					if _, err := c.js.Publish(t.Context(), "agentd.dlq.a.b.1", fill); err != nil {
+						return c
+					}
+				}
+				t.Fatal("the server is not full")
+				return nil
+			},
+			"not_writable", "description=insufficient resources",
+		},
+		"a full disk": {
+			func(t *testing.T) *clinic {
+				dir := t.TempDir()
+				if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+					t.Skipf("needs the right to mount a file system: %v", err)
+				}
+				t.Cleanup(func() { // after the server's end
+					if err := syscall.Unmount(dir, 0); err != nil {
+						t.Error(err)
+					}
+				})
+				c := newClinicOn(t, server.Options{StoreDir: dir, SyncAlways: true})
+				f, err := os.Create(filepath.Join(dir, "others"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for err == nil {
+					_, err = f.Write(fill[:kilobyte])
+				}
+				if err := f.Close(); err != nil {
+					t.Fatal(err)
+				}
+				return c
+			},
+			"not_writable", "stream AGENTD_TMR does not confirm writes; if the server's disk is or was full, make room and restart the server",
+		},
+		"Redis at maxmemory": {
+			func(t *testing.T) *clinic {
+				c := newClinicOn(t, server.Options{StoreDir: t.TempDir(), SyncAlways: true})
+				s := redistest.StartServer(t, "--maxmemory-policy", "noeviction", "--maxmemory", "4mb")
+				client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+				defer func() { _ = client.Close() }()
+				var err error
+				for n := 0; err == nil; n++ {
+					err = client.Append(t.Context(), "others", string(fill)).Err()
+				}
+				if !strings.Contains(err.Error(), "OOM") {
+					t.Fatal(err)
+				}
+				c.redis = s.URL()
+				return c
+			},
+			"redis_full", "its memory is full",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := test.full(t)
+			if code, found := c.findings(); code != cli.ExitFindings || !slices.Contains(found, test.found) {
+				t.Errorf("doctor exits with %d and finds %v, want %s", code, found, test.found)
+			}
+			ready, log := c.serve()
+			c.until("a worker that is not ready for that reason", func() bool { return strings.Contains(ready(), test.said) })
+			if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), test.said) {
+				t.Errorf("the worker logs\n%s", log.String())
+			}
+		})
+	}
+}
+
+func TestReady_AWorkerIsReadyWhereNothingIsFull(t *testing.T) {
+	t.Parallel()
+	c := newClinic(t, true)
+	c.redis = redistest.StartServer(t, "--maxmemory-policy", "noeviction", "--maxmemory", "100mb").URL()
+	ready, _ := c.serve()
+	c.until("a worker that is ready", func() bool { return ready() == "ok\n" })
+}
+
+// serve runs a worker until the test ends; ready is what it answers to /readyz.
+func (c *clinic) serve() (ready func() string, log *output) {
+	c.t.Helper()
+	var out output
+	log = &output{}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Free(c.t)))
+	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	done := make(chan int, 1)
+	args := []string{"serve", "--http", address, "--config", c.config, "--nats", c.url}
+	if c.redis != "" {
+		args = append(args, "--redis", c.redis)
+	}
+	go func() { done <- execute(ctx, args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: log}) }()
+	c.t.Cleanup(func() {
+		stop()
+		<-done
+	})
+	return func() string {
+		response, err := http.Get("http://" + address + "/readyz")
+		if err != nil {
+			return err.Error()
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, _ := io.ReadAll(response.Body)
+		return string(text)
+	}, log
+}
+
+func (c *clinic) until(what string, holds func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(wait); !holds(); <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("never: %s", what)
+		}
+	}
+}
