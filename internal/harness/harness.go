@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -27,8 +28,20 @@ import (
 	"agentd/sdk"
 )
 
-// Patience is how long anything may take, unless Options say otherwise.
+// Patience is how long anything may take, unless Options or the environment say otherwise.
 const Patience = 2 * time.Minute
+
+// PatienceVariable is the environment variable that says how long anything may take instead, such as 30s: for who expects tests to
+// fail.
+const PatienceVariable = "AGENTD_TEST_PATIENCE"
+
+// DefaultPatience is Patience, or what the environment says.
+func DefaultPatience() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(PatienceVariable)); err == nil {
+		return d
+	}
+	return Patience
+}
 
 // Options are what a Harness runs.
 type Options struct {
@@ -39,7 +52,7 @@ type Options struct {
 	Model sdk.Provider
 	// OpenStore replaces the store in JetStream.
 	OpenStore func(conn *broker.Conn) runner.Store
-	// Patience is how long anything may take; 0 is the constant.
+	// Patience is how long anything may take; 0 is DefaultPatience.
 	Patience time.Duration
 	// Workers is how many workers serve; 0 is 1.
 	Workers int
@@ -80,7 +93,7 @@ type running struct {
 // Start starts everything and stops it at the end of the test.
 func Start(t testing.TB, o Options) *Harness {
 	t.Helper()
-	o.Patience = cmp.Or(o.Patience, Patience)
+	o.Patience = cmp.Or(o.Patience, DefaultPatience())
 	h := &Harness{t: t, o: o, log: slog.New(slog.NewTextHandler(t.Output(), nil)), calls: map[string]chan *Call{}}
 	ctx := t.Context()
 	h.server = h.startServer()

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"agentd/internal/harness"
 )
 
 // killer is what must notice a mutant.
@@ -69,6 +72,8 @@ func (r rows) try(ctx context.Context, overlay, dir string) (string, error) {
 	}
 	run := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=10m", "-test.run=^TestSeeds$/^("+strings.Join(r, "|")+")$")
 	run.Dir = filepath.Join("test", "seeds")
+	// What a mutant keeps from happening is waited for in vain.
+	run.Env = append(os.Environ(), harness.PatienceVariable+"=30s")
 	out, err := run.CombinedOutput()
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
 		return "", err

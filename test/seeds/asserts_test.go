@@ -181,7 +181,7 @@ func taken[T any](t *testing.T, from <-chan T) (v T) {
 // await waits until holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(harness.Patience); !holds(); <-time.After(2 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.DefaultPatience()); !holds(); <-time.After(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it never came to this: %s", what)
 		}
