@@ -53,7 +53,7 @@ func Next(spec *Spec, head *Head, now int64) Action {
 	case head.Cancel != nil:
 		return End{*head.Cancel}
 	case now >= head.Deadline:
-		return End{deadlinePassed()}
+		return End{DeadlinePassed()}
 	case head.openInline():
 		return inlineCalls(spec, head)
 	case head.Review || len(head.Notes) > 0:

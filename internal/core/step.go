@@ -222,7 +222,7 @@ func (t *transition) fired(ev Fired) error {
 		t.arm(ev.Now + t.spec.StaleAfter - max(t.in.At-h.Driver.Since, 0) + 1)
 	}
 	if ev.Now >= h.Deadline {
-		return t.interrupt(deadlinePassed())
+		return t.interrupt(DeadlinePassed())
 	}
 	for i := range h.Calls {
 		c := &h.Calls[i]
@@ -257,7 +257,8 @@ func (t *transition) fired(ev Fired) error {
 	return t.settle()
 }
 
-func deadlinePassed() Ending {
+// DeadlinePassed is how a run ends whose time is over.
+func DeadlinePassed() Ending {
 	return Ending{ReasonDeadline, sdk.CodeDeadline, "the run's deadline has passed", "run"}
 }
 

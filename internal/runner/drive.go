@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -264,8 +265,17 @@ func storable(reply *sdk.ModelReply) {
 	reply.Calls = calls
 }
 
-// modelFailed is what a failed model call comes to: the run ends only when the request itself was refused.
+// withTimeout bounds work on the run by its deadline as well.
+func (a *activation) withTimeout(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	left := time.Duration(max(a.state.Deadline-a.Env.Now(), 0)) * time.Millisecond
+	return a.Env.WithTimeout(ctx, min(most, left))
+}
+
+// modelFailed is what a failed model call comes to: the run ends only when the request itself was refused, or its time is over.
 func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, error) {
+	if a.Env.Now() >= a.state.Deadline {
+		return core.Ended{Ending: core.DeadlinePassed()}, nil
+	}
 	if woken(ctx) {
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonCancelled, Code: sdk.CodeCancelled, Message: err.Error()}}, nil
 	}

@@ -75,7 +75,7 @@ func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.Model
 func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.ModelRequest) (reply sdk.ModelReply, ended core.Event, err error) {
 	calling, done := a.working.calling(ctx, a.key)
 	defer done()
-	ctx, cancel := a.Env.WithTimeout(calling, a.agent.ModelTimeout)
+	ctx, cancel := a.withTimeout(calling, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
 	if a.state.Driver.Takeovers > 0 {
@@ -109,7 +109,7 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 
 // shorten makes a summary of the older part of the conversation, within the time of a model call.
 func (a *activation) shorten(ctx context.Context, built Prompt, request sdk.ModelRequest) core.Event {
-	ctx, cancel := a.Env.WithTimeout(ctx, a.agent.ModelTimeout)
+	ctx, cancel := a.withTimeout(ctx, a.agent.ModelTimeout)
 	defer cancel()
 	return a.compact(ctx, built, request)
 }

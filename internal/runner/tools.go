@@ -106,7 +106,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	if timeout == 0 {
 		timeout = sdk.DefaultToolTimeout
 	}
-	ctx, cancel := a.Env.WithTimeout(ctx, timeout)
+	ctx, cancel := a.withTimeout(ctx, timeout)
 	defer cancel()
 	data, err := a.Observer.Tool(sdk.WithProgress(ctx, a.toolProgress(c)), tool, sdk.ToolCall{
 		ID: c.ID, Run: a.state.Run, Tool: c.Tool, Args: args, TraceParent: a.state.Init.TraceParent,
