@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // mutant is one thing that agentd must never do.
 type mutant struct {
 	name string
@@ -9,16 +11,21 @@ type mutant struct {
 
 // Where most of what is broken here stands.
 const (
-	act     = "internal/runner.activation."
-	step    = "internal/core.transition."
-	core    = "internal/core."
-	outbox  = "internal/outbox."
-	told    = "internal/milestone.teller."
-	runs    = "internal/runner."
-	handler = "internal/handler.Handler."
+	act      = "internal/runner.activation."
+	step     = "internal/core.transition."
+	core     = "internal/core."
+	outbox   = "internal/outbox."
+	policies = "internal/approval."
+	told     = "internal/milestone.teller."
+	runs     = "internal/runner."
+	handler  = "internal/handler.Handler."
 )
 
-var mutants = []mutant{
+// mutants are all of them.
+var mutants = slices.Concat(ofRuns, ofRows)
+
+// ofRuns are noticed by the simulator.
+var ofRuns = []mutant{
 	// Effects come after the entry, and are carried out again until they are out (R1, R2, R3).
 	{"publish before commit", around(act+"appendEntry", `
 		early := core.Entry{Rev: at.Rev + 1, Cause: a.msg.Cause, At: now, Change: change}
@@ -168,73 +175,6 @@ var mutants = []mutant{
 	{"a grant never expires", condition(core+"grants.covering", "Expires now", "false"), simulator},
 	{"a grant for one tool covers all", condition(core+"grants.covering", "Tool", "false"), simulator},
 	{"a tool runs by a decision that may be forgotten", call(act+"loadState", "confirm", ""), histories(100_000)},
-
-	// What authors of agents and services see.
-	{
-		"a sequential agent makes its next call before the last one is answered",
-		around(step+"begin", "if tool.Kind == CallService {\nt.send(c, tool)\n}"),
-		rows{"T14", "T51"},
-	},
-
-	{"nothing is told live that the journal has", around(act+"announce", ""), rows{"F16", "F17", "F18", "F25", "F27", "F28", "F39", "T28"}},
-	{"calls are told without their arguments", value(told+"message", "Args c", "nil"), rows{"F16"}},
-	{"results are told without what was returned", around(told+"result", `
-		bare := *r
-		bare.Data = json.RawMessage("{}")
-		original(&bare)`), rows{"F17", "F18"}},
-	{"failures are told as successes", around(told+"result", `
-		good := *r
-		good.Error = false
-		original(&good)`), rows{"F18"}},
-	{"a reply that cannot be read is not told", condition(told+"said", "Misread", "false"), rows{"F25"}},
-	{"tools go on that work for a run which was cancelled", statement(runs+"Runner.Wake", "interrupt errWoken", ""), rows{"F27"}},
-	{"a request that the provider refuses is made again", condition(act+"modelFailed", "ofRequest", "false"), rows{"F28"}},
-	{"decisions are not told", condition(told+"asked", "DecisionViewed", "false"), rows{"T28", "F39"}},
-	{"a decision on a request that is closed counts again", condition(step+"answered", "Closed", "false"), rows{"T26", "T28"}},
-	{"that nobody decided is not told", statement(step+"undecided", "Decisions", ""), rows{"F39"}},
-	{"refused decisions are not recorded", statement(step+"rejected", "Decisions", ""), rows{"L70"}},
-	{"results of calls that nobody asked for are not logged", condition("internal/audit.Log.executed", "Tools result", "false"), rows{"L70"}},
-	{
-		"what RunStart keeps is thrown away",
-		around(act+"runStart", "_, err := original(ctx, in, built)\nreturn nil, err"),
-		rows{"T2"},
-	},
-	{
-		"RunStart is called twice",
-		around(act+"runStart", "if _, err := original(ctx, in, built); err != nil {\nreturn nil, err\n}\nreturn original(ctx, in, built)"),
-		rows{"T2"},
-	},
-	{"hooks are not told that a run rests", call(step+"suspend", "tellEnd", ""), rows{"T6"}},
-	{"a run does not rest while all that is open waits", condition(step+"settle", "openAny openInline", "false"), rows{"T6", "T26"}},
-	{"a failure is a success", statement(step+"close", "CallFailed", ""), rows{"T34"}},
-	{"services do not fail", value(step+"answered", "Error ev", "false"), rows{"T34"}},
-	{"AfterToolExecute is not called for calls that were blocked", around(act+"afterTool", `
-		if o.Outcome == sdk.OutcomeBlocked {
-			return nil, nil
-		}
-		return original(ctx, s, o)`), rows{"T35"}},
-	{"AfterToolExecute is not called for calls that wait", condition(act+"suspended", "Waits", "false"), rows{"T35"}},
-	{"a hook that failed is called again", condition(runs+"hooked", "err nil ctx", "false"), rows{"T37"}},
-	{"hooks keep as much as they like", condition(runs+"hookEffects.keep", "MaxHookState", "false"), rows{"T37"}},
-	{"a call's status changes as none may", condition(core+"allowed", "From To", "true"), rows{"T46"}},
-	{"a change of status that may not be is passed over", statement(step+"checkMoves", "illegal", "return nil"), rows{"T46"}},
-	{"a run that stops makes no more calls", around(core+"Next", `
-		if head.Status == StatusRunning && head.stopping() {
-			return BuildOutput{}
-		}
-		return original(spec, head, now)`), rows{"T53"}},
-	{"a limit ends the run before its calls are made", around(core+"Next", `
-		if ending, stop := stopped(spec, head); stop && head.Status == StatusRunning {
-			return End{ending}
-		}
-		return original(spec, head, now)`), rows{"T53"}},
-	// What models are shown.
-	{"a long result is shown whole", around("internal/prompt.shortened", "return c.Text, true"), rows{"L20"}},
-	{"only the beginning of a long result is shown", around("internal/excerpt.Ends.Shorter", "short := original(limit)\nshort.Tail = \"\"\nreturn short"), rows{"L20"}},
-	{"a tool has no limit of its own", around("internal/catalog.turns.shown", "return sdk.DefaultResult"), rows{"L20"}},
-	{"a large result is part of the entry", around(act+"storeLarge", "return nil"), rows{"L20"}},
-	{"people are asked before a model reads on", condition(core+"PlanRound", "Recalls", "!judged"), rows{"L20"}},
-	{"images that tools return are text", around("internal/excerpt.SplitMedia", "return data, nil"), rows{"A23"}},
 
 	// Runs that are handed back, and calls that nobody waits for.
 	{"an activation that fails counts as one that died", condition(act+"release", "permanent", "true"), simulator},

@@ -1,18 +1,11 @@
 package seeds_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 
 	"agentd/sdk/wire"
 
-	"agentd/internal/broker"
 	"agentd/internal/core"
-	"agentd/internal/harness"
-	"agentd/internal/runner"
-	"agentd/internal/state/memory"
-	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
 
@@ -53,28 +46,6 @@ func checkpointAtEveryEnd(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	fails(t, h, r, deskType) // the model has nothing to say
 	equal(t, "checkpoints", checkpoints(h.Journal(r)), []core.Checkpoint{core.CheckpointUserMessage, core.CheckpointRunFinished})
-}
-
-// compareAndSet is row T57: whoever writes on top of an entry that is no longer the last one is refused, and the run is as it
-// was.
-func compareAndSet(t *testing.T) {
-	store := memory.New()
-	h := harness.Start(t, harness.Options{
-		Agents: []sdk.Agent{desk(service("shop.find"))}, Model: sdktest.Script(find(1), sdktest.Say("done")),
-		OpenStore: func(*broker.Conn) runner.Store { return store },
-	})
-	r := h.Run("desk", message("hello"))
-	h.Suspended(r, 1)
-	records, err := store.Entries(context.Background(), r.Key, runner.Version{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stale := runner.Record{Version: runner.Version{Rev: 2, Etag: "of-somebody-who-lost"}, Data: records[0].Data}
-	if _, err := store.Append(context.Background(), r.Key, records[0].Version, stale); !errors.Is(err, runner.ErrConflict) {
-		t.Errorf("a stale writer got %v, want a conflict", err)
-	}
-	h.Call("shop.find").Answer("shop.find.done", value("it"))
-	succeeds(t, h, r, `{"response": "done"}`)
 }
 
 // messagesOnce is row T58: ids are given before anything is sent, so what comes twice is remembered once.

@@ -27,7 +27,7 @@ func failing(name string) sdk.Tool {
 	})
 }
 
-// stopConditions is rows T43, T52, T56, F24 and F36: each condition ends the run with its own reason, when the calls of the
+// stopConditions is rows T43, T56 and F36: each condition ends the run with its own reason, when the calls of the
 // round have results, and what it counts survives a restart.
 func stopConditions(t *testing.T) {
 	note := func(args ...int) sdk.ModelReply {

@@ -29,7 +29,7 @@ func reason(h *harness.Harness, r harness.Run) string {
 	return text
 }
 
-// resumeGate is rows T4, T5, T7, T15, T16, T17, T27, T29 and T30: whatever comes is absorbed before anything else happens; a
+// resumeGate is rows T4, T7, T15, T17, T27, T29 and T30: whatever comes is absorbed before anything else happens; a
 // decision that counts is one entry and is gone when its call is made; one that does not match makes none; and a run of which
 // something still waits goes on waiting.
 func resumeGate(t *testing.T) {
@@ -61,7 +61,7 @@ func resumeGate(t *testing.T) {
 	equal(t, "decisions left", len(h.State(r).Calls), 0)
 }
 
-// decisionsMeanwhile is rows T40, T41 and T42: a decision that comes while a tool runs is durable at once, its call is made right
+// decisionsMeanwhile is rows T40 and T42: a decision that comes while a tool runs is durable at once, its call is made right
 // after, and nobody is asked again.
 func decisionsMeanwhile(t *testing.T) {
 	running, release := make(chan struct{}), make(chan struct{})

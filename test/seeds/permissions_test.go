@@ -326,8 +326,7 @@ func resumeModes(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 }
 
-// permissionRules is rows T63 and F40: rules allow, ask and deny, in order, and remember; a list of what is allowed can end
-// in a rule that denies the rest.
+// permissionRules is row T63: rules allow, ask and deny, in order, and remember.
 func permissionRules(t *testing.T) {
 	a := desk(service("shop.find"), service("shop.buy"), service("shop.wipe"))
 	a.Spec.Permissions = &sdk.PermissionPolicy{
@@ -362,23 +361,4 @@ func mustJSON(t *testing.T, v any) []byte {
 		t.Fatal(err)
 	}
 	return data
-}
-
-// permissionStore is row L69: grants of a run end with it; wider ones are handed to the manager, which can revoke them.
-func permissionStore(t *testing.T) {
-	m := asks(sdk.PermissionHold, "shop_find")
-	a := gated(m, service("shop.find"))
-	h := harness.Start(t, harness.Options{
-		Agents: []sdk.Agent{a}, Model: sdktest.Script(find(1), find(2), sdktest.Say("done")),
-	})
-	r := h.SendAs("anna", "desk", h.Init("desk", message("hello")))
-	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopePrincipal})
-	h.Call("shop.find").Answer("shop.find.done", value("it"))
-	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool}) // the manager reserves nothing
-	h.Call("shop.find").Answer("shop.find.done", value("it"))
-	succeeds(t, h, r, `{"response": "done"}`)
-	_, records, _ := m.told()
-	equal(t, "records", len(records), 1)
-	equal(t, "principal", records[0].Principal, "anna")
-	equal(t, "grants of the run that ended", len(h.State(r).Grants), 0)
 }

@@ -121,46 +121,6 @@ func textCalls(t *testing.T) {
 	equal(t, "a text without tags has a call", len(texttools.Parse("no tags", nil).Calls), 0)
 }
 
-// boundedMemory is row F30: what is too much is left out from the oldest on, and no call loses its result.
-func boundedMemory(t *testing.T) {
-	const calls = 8
-	var replies []sdk.ModelReply
-	for i := range calls {
-		replies = append(replies, sdktest.Ask(sdktest.Tool("note", n(i))))
-	}
-	a := desk()
-	a.Spec.System, a.Spec.Memory = "Remember.", &sdk.Memory{Window: 1200}
-	a.Tools = []sdk.Tool{internal("note", func(context.Context, sdk.ToolCall) ([]byte, error) {
-		return json.Marshal(strings.Repeat("long ", 150))
-	})}
-	model := sdktest.Script(append(replies, sdktest.Say("done"))...)
-	h := start(t, model, a)
-	r := h.Run("desk", message("hello"))
-	succeeds(t, h, r, `{"response": "done"}`)
-	requests := model.Requests()
-	last := requests[len(requests)-1]
-	equal(t, "system prompt", last.System, "Remember.")
-	if shown, all := len(last.Messages), len(h.Messages(r)); shown >= all-1 || shown < 2 {
-		t.Errorf("%d of %d messages are shown", shown, all)
-	}
-	for _, req := range requests {
-		pairs := map[string]int{}
-		for _, m := range req.Messages {
-			for _, c := range m.Content {
-				if c.Kind == sdk.ContentToolUse {
-					pairs[c.CallID]++
-				}
-				if c.Kind == sdk.ContentToolResult {
-					pairs[c.CallID]--
-				}
-			}
-		}
-		for id, n := range pairs {
-			equal(t, "call without result, or result without call: "+id, n, 0)
-		}
-	}
-}
-
 // compaction is row F43: the older part of a conversation becomes a summary, in an entry of its own; the originals stay.
 func compaction(t *testing.T) {
 	script := sdktest.Script(

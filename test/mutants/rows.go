@@ -1,0 +1,115 @@
+package main
+
+// ofRows are noticed by the tests of rows of test/seeds: what authors of agents and services see.
+var ofRows = []mutant{
+	{
+		"a sequential agent makes its next call before the last one is answered",
+		around(step+"begin", "if tool.Kind == CallService {\nt.send(c, tool)\n}"),
+		rows{"T14", "T51"},
+	},
+	{"nothing is told live that the journal has", around(act+"announce", ""), rows{"F16", "F17", "F18", "F25", "F27", "F28", "F39", "T28"}},
+	{"calls are told without their arguments", value(told+"message", "Args c", "nil"), rows{"F16"}},
+	{"results are told without what was returned", around(told+"result", `
+		bare := *r
+		bare.Data = json.RawMessage("{}")
+		original(&bare)`), rows{"F17", "F18"}},
+	{"failures are told as successes", around(told+"result", `
+		good := *r
+		good.Error = false
+		original(&good)`), rows{"F18"}},
+	{"a reply that cannot be read is not told", condition(told+"said", "Misread", "false"), rows{"F25"}},
+	{"tools go on that work for a run which was cancelled", statement(runs+"Runner.Wake", "interrupt errWoken", ""), rows{"F27"}},
+	{"a request that the provider refuses is made again", condition(act+"modelFailed", "ofRequest", "false"), rows{"F28"}},
+	{"decisions are not told", condition(told+"asked", "DecisionViewed", "false"), rows{"T28", "F39"}},
+	{"a decision on a request that is closed counts again", condition(step+"answered", "Closed", "false"), rows{"T26", "T28"}},
+	{"that nobody decided is not told", statement(step+"undecided", "Decisions", ""), rows{"F39"}},
+	{"refused decisions are not recorded", statement(step+"rejected", "Decisions", ""), rows{"L70"}},
+	{"results of calls that nobody asked for are not logged", condition("internal/audit.Log.executed", "Tools result", "false"), rows{"L70"}},
+	{
+		"what RunStart keeps is thrown away",
+		around(act+"runStart", "_, err := original(ctx, in, built)\nreturn nil, err"),
+		rows{"T2"},
+	},
+	{
+		"RunStart is called twice",
+		around(act+"runStart", "if _, err := original(ctx, in, built); err != nil {\nreturn nil, err\n}\nreturn original(ctx, in, built)"),
+		rows{"T2"},
+	},
+	{"hooks are not told that a run rests", call(step+"suspend", "tellEnd", ""), rows{"T6"}},
+	{"a run does not rest while all that is open waits", condition(step+"settle", "openAny openInline", "false"), rows{"T6", "T26"}},
+	{"a failure is a success", statement(step+"close", "CallFailed", ""), rows{"T34"}},
+	{"services do not fail", value(step+"answered", "Error ev", "false"), rows{"T34"}},
+	{"AfterToolExecute is not called for calls that were blocked", around(act+"afterTool", `
+		if o.Outcome == sdk.OutcomeBlocked {
+			return nil, nil
+		}
+		return original(ctx, s, o)`), rows{"T35"}},
+	{"AfterToolExecute is not called for calls that wait", condition(act+"suspended", "Waits", "false"), rows{"T35"}},
+	{"a hook that failed is called again", condition(runs+"hooked", "err nil ctx", "false"), rows{"T37"}},
+	{"hooks keep as much as they like", condition(runs+"hookEffects.keep", "MaxHookState", "false"), rows{"T37"}},
+	{"a call's status changes as none may", condition(core+"allowed", "From To", "true"), rows{"T46"}},
+	{"a change of status that may not be is passed over", statement(step+"checkMoves", "illegal", "return nil"), rows{"T46"}},
+	{"a run that stops makes no more calls", around(core+"Next", `
+		if head.Status == StatusRunning && head.stopping() {
+			return BuildOutput{}
+		}
+		return original(spec, head, now)`), rows{"T53"}},
+	{"a limit ends the run before its calls are made", around(core+"Next", `
+		if ending, stop := stopped(spec, head); stop && head.Status == StatusRunning {
+			return End{ending}
+		}
+		return original(spec, head, now)`), rows{"T53"}},
+
+	// What models are shown.
+	{"a long result is shown whole", around("internal/prompt.shortened", "return c.Text, true"), rows{"L20"}},
+	{"only the beginning of a long result is shown", around("internal/excerpt.Ends.Shorter", "short := original(limit)\nshort.Tail = \"\"\nreturn short"), rows{"L20"}},
+	{"a tool has no limit of its own", around("internal/catalog.turns.shown", "return sdk.DefaultResult"), rows{"L20"}},
+	{"a large result is part of the entry", around(act+"storeLarge", "return nil"), rows{"L20"}},
+	{"people are asked before a model reads on", condition(core+"PlanRound", "Recalls", "!judged"), rows{"L20"}},
+	{"images that tools return are text", around("internal/excerpt.SplitMedia", "return data, nil"), rows{"A23"}},
+
+	{"of a conversation that is too long the end is left out", around("internal/prompt.Counter.Prune",
+		"return messages[:len(original(messages, budget))]"), rows{"F30"}},
+	{"nothing is left out of a conversation that is too long", around("internal/prompt.Counter.Prune", "return messages"), rows{"F30"}},
+	{"the history is cut anywhere", around("internal/prompt.Frontier", "return true"), rows{"F30", "T60"}},
+	{"a summary is made of whole results", around("internal/prompt.Preview", "return text"), rows{"T60"}},
+	{"pauses before a model is asked again do not grow", statement("internal/llm.retrying.pause", "Next", "growing.Next()\ninterval := 500 * time.Millisecond"), rows{"T54"}},
+	{"any failure asks the next model", condition("internal/llm.fallback.Generate", "On Contains", "false"), rows{"T54"}},
+	{"a reply is recovered 50 times", condition("internal/llm.recovering.Generate", "mostRecoveries", "recoveries == 50"), rows{"T55"}},
+	{"a reply is continued once", condition("internal/llm.continuing.Generate", "unfinished", "$ || strings.Count(whole.Text, \"answer\") > 1"), rows{"T55"}},
+	{"a reply may be of any size", condition("internal/llm/texttools.Parse", "MaxText", "false"), rows{"F38"}},
+	{"a reply may have half of what it may", condition("internal/llm/texttools.Parse", "MaxText", "len(text) > MaxText/2"), rows{"F38"}},
+	{"decisions are checkpoints", around(step+"decided", `
+		err := original(c, ev)
+		t.Checkpoints = append(t.Checkpoints, CheckpointToolResults)
+		return err`), rows{"T5", "T16"}},
+	{"held calls do not wait for the other decisions", condition(step+"awaitsDecisions", "open", "false"), rows{"T5"}},
+	{"a decision counts whatever it says it is on", around(core+"Head.expects", "return true"), rows{"T16"}},
+	{"what a message brings about waits for the driver", call(act+"absorbed", "carryOut", `func() error {
+		if d := entry.Head.Driver; d != nil && d.Owner != a.owner {
+			return nil
+		}
+		return $
+	}()`), rows{"T41"}},
+	{"decisions wait for tools", around(step+"answered", `
+		if t.Head.Status == StatusRunning && ev.Decision != nil {
+			return sdk.Errorf(sdk.CodeUnavailable, "later")
+		}
+		return original(ev)`), rows{"T41"}},
+	{"who has lost a run goes on with it", condition(step+"driven", "Owner", "false"), rows{"T57"}},
+	{"entries are written on whatever is there", condition("internal/state/memory.Store.Append", "last base Etag", "false"), rows{"T57"}},
+	{"work is not bounded by the run's deadline", around(act+"withTimeout", "return a.Env.WithTimeout(ctx, most)"), rows{"T52"}},
+	{"a run has no deadline", condition(step+"fired", "Deadline", "false"), rows{"T52"}},
+	{"a limit allows for one more", condition(core+"stopped", "MaxTurns", "h.Turns > spec.MaxTurns"), rows{"F24"}},
+	{"that a limit is reached is not told", condition(told+"state", "ReasonQuota", "false"), rows{"F24"}},
+	{"conditions of rules are not looked at", condition(policies+"rule.matches", "when nil", "true"), rows{"F40"}},
+	{"what no rule allows is allowed", around(policies+"Policy.Check", `
+		r, err := original(nil, c)
+		if r.Verdict == sdk.PermissionDeny {
+			r.Verdict = sdk.PermissionAllow
+		}
+		return r, err`), rows{"F40"}},
+	{"grants are not revoked", around("internal/broker.Grants.Revoke", "return true, nil"), rows{"L69"}},
+	{"what is allowed for a run is allowed for others", condition(step+"grant", "ScopePrincipal g Deny", "!g.Deny"), rows{"L69"}},
+	{"servers are not released", around("internal/mcp.Server.Close", "return nil"), rows{"A3"}},
+}
