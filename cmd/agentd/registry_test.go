@@ -151,3 +151,28 @@ func TestContracts_RemoveEndsOpenCalls(t *testing.T) {
 	out, _ = s.expect(cli.ExitOK, "contracts", "push", filepath.Join(example, "contracts", "flights.yaml"))
 	contains(t, out, "published flights.search@1.0.0")
 }
+
+// A contract that was changed in place under its version means another thing to the service that registered it.
+func TestContracts_AChangeInPlaceIsRefused(t *testing.T) {
+	config, script := clerkProject(t, "")
+	s := startDev(t, config, script, "--server-only")
+	pay := filepath.Join(filepath.Dir(config), "pay.yaml")
+	s.expect(cli.ExitOK, "provision")
+	s.expect(cli.ExitOK, "contracts", "push", pay)
+	out, _ := s.expect(cli.ExitOK, "check", "--server")
+	contains(t, out, "nothing wrong")
+
+	const accepts, changed = "to: {type: string}", "to: {type: number}"
+	text, err := os.ReadFile(pay)
+	if err != nil || !strings.Contains(string(text), accepts) {
+		t.Fatal(err, string(text))
+	}
+	write(t, pay, strings.Replace(string(text), accepts, changed, 1))
+	const said = "version 1.0.0 of contract bank.pay is published with other content, and a version never changes"
+	out, _ = s.expect(cli.ExitFindings, "check", "--server")
+	contains(t, out, "pay.yaml:4:3: ", said)
+	out, _ = s.expect(cli.ExitFindings, "doctor")
+	contains(t, out, said, "→ give what was changed a version of its own")
+	_, problem := s.expect(cli.ExitFailure, "serve")
+	contains(t, problem, "agent clerk", said)
+}

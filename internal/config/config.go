@@ -61,6 +61,8 @@ type Config struct {
 	// Contracts are all that were read, the agents' own and agentd's own, by type: what services and streams are
 	// provisioned from.
 	Contracts []sdk.Contract
+	// Sources are where the contracts stand, by type.
+	Sources map[string]strict.Position
 }
 
 // Settings are what of agentd.yaml is taken as it stands there. agentd.schema.json describes each.

@@ -2,6 +2,7 @@ package contractlint
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -73,6 +74,27 @@ func Conflict(p contracts.Published, contract sdk.Contract) error {
 		Code: sdk.CodeConflict, Faults: breaking(Compare(p.Contract, contracts.Pin(contract, p.Version))),
 		Message: "version " + p.Version + " of contract " + p.Contract.Type + " is published with other content, and a version never changes",
 	}
+}
+
+// Conflicts is the error of whoever has versions of the contract with other content than the registry has; nil when there are none.
+// What the registry does not have may be anything.
+func Conflicts(r *contracts.Registry, contract sdk.Contract) error {
+	var faults []error
+	for _, version := range contracts.Versions(contract) {
+		if p, ok := r.Version(contract.Type, version); ok && !p.Same(contract) {
+			faults = append(faults, Conflict(p, contract))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// AgentConflicts is Conflicts of all contracts of an agent.
+func AgentConflicts(r *contracts.Registry, spec sdk.AgentSpec) error {
+	faults := []error{Conflicts(r, spec.Contract)}
+	for _, s := range spec.Services {
+		faults = append(faults, Conflicts(r, s.Contract))
+	}
+	return errors.Join(faults...)
 }
 
 // breaking are the changes that break somebody, as faults of who proposes them.

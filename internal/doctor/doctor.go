@@ -133,20 +133,25 @@ func (e *Examination) writable(ctx context.Context) {
 	})
 }
 
-// registry looks up what the agents have from there. That it does not exist is found with the other streams.
+// registry looks up what the agents have from there, and compares with it what they bring themselves. That it does not exist is
+// found with the other streams.
 func (e *Examination) registry(ctx context.Context) error {
-	if len(e.cfg.References) == 0 {
+	if len(e.cfg.Agents) == 0 {
 		return nil
 	}
 	e.examined("registry of contracts, for %s", show.Count(len(e.cfg.References), "reference"))
-	var missing config.Faults
+	var missing, changed config.Faults
 	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
-		missing, err = setup.LookUp(ctx, e.conn.Registry(), e.cfg)
+		if missing, err = setup.LookUp(ctx, e.conn.Registry(), e.cfg); err == nil {
+			changed, err = setup.Changed(ctx, e.conn.Registry(), e.cfg)
+		}
 		return err
 	})
 	switch {
 	case notPermitted(err):
-		e.found(broker.NotPermitted("read the registry of contracts", "whether it has what agents refer to"))
+		if len(e.cfg.References) > 0 {
+			e.found(broker.NotPermitted("read the registry of contracts", "whether it has what agents refer to"))
+		}
 		return nil
 	case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}):
 		return nil
@@ -155,6 +160,12 @@ func (e *Examination) registry(ctx context.Context) error {
 		e.found(broker.Finding{
 			Code: "contract_missing", Severity: broker.SeverityError, Message: f.String(),
 			Remedy: "start the service that publishes it, or run: agentd contracts push FILE",
+		})
+	}
+	for _, f := range changed {
+		e.found(broker.Finding{
+			Code: "contract_changed", Severity: broker.SeverityError, Message: f.String(),
+			Remedy: "give what was changed a version of its own",
 		})
 	}
 	return err

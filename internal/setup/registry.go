@@ -5,6 +5,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/config"
+	"agentd/internal/contractlint"
 	"agentd/internal/contracts"
 	"agentd/sdk"
 )
@@ -26,6 +27,22 @@ func LookUp(ctx context.Context, r broker.Registry, cfg *config.Config) (missing
 		}
 	}
 	return missing, nil
+}
+
+// Changed are the contracts of the configuration with other content than the registry has for their versions: services that
+// registered answer the other one.
+func Changed(ctx context.Context, r broker.Registry, cfg *config.Config) (config.Faults, error) {
+	state, err := r.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var changed config.Faults
+	for _, own := range OwnContracts(cfg) {
+		if err := contractlint.Conflicts(state, own); err != nil {
+			changed = append(changed, config.Fault{Position: cfg.Sources[own.Type], Message: err.Error()})
+		}
+	}
+	return changed, nil
 }
 
 // MissingContracts is the error of who cannot go on without them.

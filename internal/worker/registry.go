@@ -3,24 +3,27 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
+	"agentd/internal/contractlint"
 	"agentd/internal/contracts"
 	"agentd/internal/retry"
 	"agentd/sdk"
 )
 
-// Resolve looks up what the agents have from the registry. Without any it does not touch the broker. The error is
-// CodeContractMissing when a contract is not there (yet).
+// Resolve looks up what the agents have from the registry. The error is CodeContractMissing when a contract is not there (yet), and
+// CodeConflict when the registry has other content for a version that an agent brings itself: its services answer the other one.
 func Resolve(ctx context.Context, conn *broker.Conn, agents []sdk.Agent) ([]sdk.Agent, error) {
-	if !slices.ContainsFunc(agents, func(a sdk.Agent) bool { return contracts.UsesRegistry(a.Spec) }) {
-		return agents, nil
-	}
+	uses := slices.ContainsFunc(agents, func(a sdk.Agent) bool { return contracts.UsesRegistry(a.Spec) })
 	registry, err := conn.Registry().Read(ctx)
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) && !uses {
+		return agents, nil // who follows the registry says so
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -30,6 +33,9 @@ func Resolve(ctx context.Context, conn *broker.Conn, agents []sdk.Agent) ([]sdk.
 		spec, err := contracts.Bind(resolved[i].Spec, registry)
 		if err != nil {
 			faults = append(faults, err)
+		}
+		if err := contractlint.AgentConflicts(registry, spec); err != nil {
+			faults = append(faults, fmt.Errorf("agent %s: %w", spec.Name, err))
 		}
 		resolved[i].Spec = spec
 	}
@@ -113,6 +119,7 @@ func (w *Worker) adopt(registry *contracts.Registry) {
 	}
 	w.catalog.Withdraw(removed)
 	agents := slices.Clone(w.Agents)
+	w.tellConflicts(registry)
 	var changed []string
 	for i := range agents {
 		if w.rebind(&agents[i], registry) {
@@ -135,6 +142,22 @@ func (w *Worker) adopt(registry *contracts.Registry) {
 	}
 	w.Agents = agents
 	w.Logger.Info("agents use other contract versions for new runs", "agents", changed)
+}
+
+// tellConflicts logs, once, that the registry got other content for a version that an agent brings itself.
+func (w *Worker) tellConflicts(registry *contracts.Registry) {
+	for _, a := range w.Agents {
+		err := contractlint.AgentConflicts(registry, a.Spec)
+		if err == nil || w.conflicts[err.Error()] {
+			continue
+		}
+		if w.conflicts == nil {
+			w.conflicts = map[string]bool{}
+		}
+		w.conflicts[err.Error()] = true
+		w.Logger.Error("agent has a contract with other content than the registry; this worker will not start with it again",
+			"agent", a.Spec.Name, "error", err)
+	}
 }
 
 // rebind resolves what an agent has from the registry anew, and reports whether it is another agent then.

@@ -63,6 +63,8 @@ type Worker struct {
 	setting sync.Mutex
 	// away are the agents of the toolsets that were said to be away, by the toolset's name; setting guards it too.
 	away map[string][]string
+	// conflicts are those with the registry that were said; setting guards it too.
+	conflicts map[string]bool
 	// replaced gets a value when Agents are others.
 	replaced chan struct{}
 	catalog  *catalog.Catalog

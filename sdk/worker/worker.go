@@ -316,7 +316,7 @@ func (s *serving) persist(ctx context.Context, doing string, attempt func() erro
 			return nil
 		case ctx.Err() != nil:
 			return retry.Final(ctx.Err())
-		case errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}):
+		case errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}), errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}):
 			return retry.Final(err)
 		case broker.Refused(err):
 			return retry.Final(fmt.Errorf("%s: %w", doing, err))

@@ -39,7 +39,7 @@ func Command(a *cli.App) *cobra.Command {
 			return check(cmd.Context(), a, server)
 		},
 	}
-	cmd.Flags().BoolVar(&server, "server", false, "connect to NATS, and look up what agents have from the registry")
+	cmd.Flags().BoolVar(&server, "server", false, "connect to NATS, look up what agents have from the registry, and compare with it what they bring themselves")
 	return cmd
 }
 
@@ -73,10 +73,15 @@ func check(ctx context.Context, a *cli.App, server bool) error {
 		return err
 	}
 	result.fault(faults)
-	if cfg != nil && server && len(cfg.References) > 0 {
+	if cfg != nil && server {
 		err := a.WithRegistry(ctx, func(_ *cli.Client, r broker.Registry) error {
-			faults, err := setup.LookUp(ctx, r, cfg)
-			result.fault(faults)
+			missing, err := setup.LookUp(ctx, r, cfg)
+			result.fault(missing)
+			if err != nil {
+				return err
+			}
+			changed, err := setup.Changed(ctx, r, cfg)
+			result.fault(changed)
 			return err
 		})
 		if err != nil {
