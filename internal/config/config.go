@@ -61,9 +61,12 @@ type Config struct {
 	// Contracts are all that were read, the agents' own and agentd's own, by type: what services and streams are
 	// provisioned from.
 	Contracts []sdk.Contract
-	// Sources are where the contracts stand, by type.
-	Sources map[string]strict.Position
+	// sources are where the contracts stand, by type.
+	sources map[string]strict.Position
 }
+
+// Source is where the contract of a type stands.
+func (c *Config) Source(contractType string) strict.Position { return c.sources[contractType] }
 
 // Settings are what of agentd.yaml is taken as it stands there. agentd.schema.json describes each.
 type Settings struct {

@@ -64,12 +64,12 @@ func Load(path string) (*Config, error) {
 		l.cfg.checkTools(&l.Reader)
 		return nil, l.Err()
 	}
-	l.cfg.Sources = map[string]strict.Position{}
+	l.cfg.sources = map[string]strict.Position{}
 	for _, k := range l.known {
 		l.cfg.Contracts = append(l.cfg.Contracts, k.Contract)
-		l.cfg.Sources[k.Type] = k.node.Position
+		l.cfg.sources[k.Type] = k.node.Position
 		if versions := k.node.Get("versions"); versions.Line > 0 {
-			l.cfg.Sources[k.Type] = versions.Position
+			l.cfg.sources[k.Type] = versions.Position
 		}
 	}
 	slices.SortFunc(l.cfg.Contracts, func(a, b sdk.Contract) int { return cmp.Compare(a.Type, b.Type) })

@@ -39,7 +39,7 @@ func Changed(ctx context.Context, r broker.Registry, cfg *config.Config) (config
 	var changed config.Faults
 	for _, own := range OwnContracts(cfg) {
 		if err := contractlint.Conflicts(state, own); err != nil {
-			changed = append(changed, config.Fault{Position: cfg.Sources[own.Type], Message: err.Error()})
+			changed = append(changed, config.Fault{Position: cfg.Source(own.Type), Message: err.Error()})
 		}
 	}
 	return changed, nil
