@@ -162,7 +162,7 @@ func (c *Conn) publishError(subject string, err error) error {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return sdk.Errorf(sdk.CodeTooLarge, "the event for %s is larger than the broker takes (%d bytes)", subject, c.nc.MaxPayload())
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
-		return sdk.Errorf(sdk.CodeUnavailable, "no stream takes %s; is the broker provisioned?", subject).WithCause(err)
+		return sdk.Errorf(sdk.CodeUnavailable, "no stream takes %s; run: agentd provision", subject).WithCause(err)
 	}
 	return fmt.Errorf("publish %s: %w", subject, err)
 }

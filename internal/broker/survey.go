@@ -38,6 +38,9 @@ func (c *Conn) ZoneState(ctx context.Context, z Zone) (ZoneState, error) {
 	return ZoneState{Last: info.State.LastSeq, Subjects: info.State.NumSubjects, MaxAge: info.Config.MaxAge}, nil
 }
 
+// NotProvisioned reports whether an error, also one of a store on JetStream, is that the server does not have a stream.
+func NotProvisioned(err error) bool { return errors.Is(err, jetstream.ErrStreamNotFound) }
+
 func (c *Conn) stream(ctx context.Context, z Zone) (jetstream.Stream, error) {
 	s, err := c.look(ctx, StreamName(c.subjects, z))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -29,20 +29,14 @@ const handleSeparator = "/"
 
 // Start implements mcp.Runs. The init token, and so the run's name, follow from the key.
 func (m *mcpRuns) Start(ctx context.Context, agent, key string, input json.RawMessage) (string, error) {
-	id := cli.NewID("mcp")
 	if key != "" {
-		id = "mcp-" + agent + "-" + key
+		key = "mcp-" + agent + "-" + key
 	}
-	event := wire.Event{ID: id, Source: mcpSource, Type: m.c.ContractType(agent), Time: time.Now(), Data: input}
-	event.Subject = wire.DefaultSubject(wire.InitToken(event.Source, event.ID))
-	if err := cli.CheckEvent(event); err != nil {
-		return "", sdk.Errorf(sdk.CodeContractViolation, "the input cannot be sent").WithCause(err)
-	}
-	if err := m.c.Start(ctx, agent, event); err != nil {
-		return "", err
-	}
-	return agent + handleSeparator + event.Subject, nil
+	run, err := m.runs().Start(ctx, client.Request{Agent: agent, Input: input, Key: key, Type: m.c.ContractType(agent)})
+	return agent + handleSeparator + run.Name, err
 }
+
+func (m *mcpRuns) runs() *client.Client { return m.c.Speaking(mcpSource) }
 
 func runOf(handle string) (agent, subject string, err error) {
 	agent, subject, ok := strings.Cut(handle, handleSeparator)
@@ -61,7 +55,7 @@ func (m *mcpRuns) Await(ctx context.Context, handle string, progress func(string
 	if err != nil {
 		return mcp.RunState{}, err
 	}
-	following, err := client.New(m.c, client.Options{}).Listen(client.Run{Agent: agent, Name: subject})
+	following, err := m.runs().Listen(client.Run{Agent: agent, Name: subject})
 	if err != nil {
 		return mcp.RunState{}, err
 	}
@@ -112,8 +106,8 @@ func (m *mcpRuns) state(ctx context.Context, agent, subject, handle string) mcp.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cli.Patience)
 	defer stop()
 	state := mcp.RunState{Run: handle, Status: string(core.StatusRunning)}
-	var status wire.RunStatus
-	if err := m.c.Ask(ctx, agent, wire.Query{Run: subject}, &status); err != nil {
+	status, err := m.runs().Status(ctx, client.Run{Agent: agent, Name: subject})
+	if err != nil {
 		return state
 	}
 	if status.Terminal != nil {
@@ -181,5 +175,5 @@ func (m *mcpRuns) Cancel(ctx context.Context, handle, reason string) error {
 	if err != nil {
 		return err
 	}
-	return client.New(m.c, client.Options{Source: mcpSource, As: m.c.Who()}).Cancel(ctx, client.Run{Agent: agent, Name: subject}, reason)
+	return m.runs().Cancel(ctx, client.Run{Agent: agent, Name: subject}, reason)
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +16,7 @@ import (
 	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/telemetry"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -70,50 +70,57 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	event := wire.Event{
-		ID: cli.NewID("run"), Source: cli.Source, Type: c.ContractType(agent), Subject: f.subject,
-		Time: time.Now(), Data: data,
-	}
-	return c.CloseAfter(startTraced(ctx, a, c, agent, event, f))
+	request := client.Request{Agent: agent, Input: data, Key: client.NewKey(), Name: f.subject, Type: c.ContractType(agent)}
+	return c.CloseAfter(startTraced(ctx, a, c, request, f))
 }
 
 // startTraced is start with a span of its own, where the environment asks for traces.
-func startTraced(ctx context.Context, a *cli.App, c *cli.Client, agent string, event wire.Event, f runFlags) error {
+func startTraced(ctx context.Context, a *cli.App, c *cli.Client, r client.Request, f runFlags) error {
 	shown, err := telemetry.Start(ctx, telemetry.Options{Logger: a.QuietLogger()})
 	if err != nil {
 		return cli.Usage(err)
 	}
-	ctx, end := shown.Client(ctx, agent, &event)
-	err = start(ctx, a, c, agent, event, f)
+	trace := wire.Event{ID: r.Key, Subject: r.Name}
+	ctx, end := shown.Client(ctx, r.Agent, &trace)
+	r.TraceParent, r.TraceState = trace.TraceParent, trace.TraceState
+	err = start(ctx, a, c, r, f)
 	end(err)
 	return errors.Join(err, shown.Close())
 }
 
-// start publishes the init event and follows its run.
-func start(ctx context.Context, a *cli.App, c *cli.Client, agent string, event wire.Event, f runFlags) error {
-	if err := cli.CheckEvent(event); err != nil {
-		return err
-	}
-	r := follow.Run{Subject: event.Subject, Agent: agent, Init: wire.InitToken(event.Source, event.ID)}
-	if r.Subject == "" {
-		r.Subject = wire.DefaultSubject(r.Init)
-	} else if err := checkNew(ctx, a, c, r); err != nil {
-		return err
-	}
-	r.Key = wire.NewRunKey(r.Subject)
-	if f.detach {
-		if err := c.Start(ctx, agent, event); err != nil {
+// start starts a run and follows it.
+func start(ctx context.Context, a *cli.App, c *cli.Client, request client.Request, f runFlags) error {
+	starter := c.Speaking(cli.Source)
+	named := starter.Identify(request)
+	r := follow.Run{Subject: named.Name, Agent: named.Agent, Key: wire.NewRunKey(named.Name), Init: named.Init}
+	if request.Name != "" {
+		if err := checkNew(ctx, a, starter, named); err != nil {
 			return err
 		}
-		return a.Print(started{r.Subject, agent}, func(w io.Writer) error {
+	}
+	publish := func(ctx context.Context) error {
+		_, err := starter.Start(ctx, request)
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) || errors.Is(err, &sdk.Error{Code: sdk.CodeContractViolation}) {
+			return cli.Usage(err)
+		}
+		return err
+	}
+	if f.detach {
+		if err := publish(ctx); err != nil {
+			return err
+		}
+		return a.Print(started{r.Subject, r.Agent}, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, r.Subject)
 			return err
 		})
 	}
 	follower := follow.New(a, c, r, f.Options)
 	return follower.Follow(ctx, func(ctx context.Context) error {
-		follower.Progress.Note("run", r.Subject)
-		return c.Start(ctx, agent, event)
+		err := publish(ctx)
+		if err == nil {
+			follower.Progress.Note("run", r.Subject)
+		}
+		return err
 	})
 }
 
@@ -160,13 +167,13 @@ func cause(err error) string {
 
 // checkNew refuses a run that is there already, before anything of it could be mistaken for the new one. What no worker
 // can tell is decided when the event is handled.
-func checkNew(ctx context.Context, a *cli.App, c *cli.Client, r follow.Run) error {
+func checkNew(ctx context.Context, a *cli.App, asking *client.Client, r client.Run) error {
 	ctx, cancel := context.WithTimeout(ctx, cli.Patience)
 	defer cancel()
-	var status wire.RunStatus
-	if err := c.Ask(ctx, r.Agent, wire.Query{Run: r.Subject}, &status); err != nil {
-		return nil
+	status, err := asking.Status(ctx, r)
+	if err != nil {
+		return nil // nobody knows such a run
 	}
 	return sdk.Errorf(sdk.CodeRunExists, "run %q exists and is %s, so nothing was started; to follow it: %s",
-		r.Subject, status.Status, a.CommandLine("runs", "follow", r.Subject))
+		r.Name, status.Status, a.CommandLine("runs", "follow", r.Name))
 }

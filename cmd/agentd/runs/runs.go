@@ -189,7 +189,7 @@ func followRun(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus,
 	}
 	f := follow.New(a, c, follow.Run{Subject: s.Run, Agent: s.Agent, Key: wire.NewRunKey(s.Run), Init: s.Init}, o)
 	return f.Follow(ctx, func(ctx context.Context) error {
-		history := client.New(c, client.Options{}).History(ctx, client.Run{Agent: s.Agent, Name: s.Run}, wire.Mark{})
+		history := c.Speaking(cli.Source).History(ctx, client.Run{Agent: s.Agent, Name: s.Run}, wire.Mark{})
 		var milestones []wire.Live
 		for l, err := range history {
 			if errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {

@@ -2,20 +2,17 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -44,9 +41,6 @@ func sendCommand(a *cli.App) *cobra.Command {
 }
 
 func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text string) error {
-	if text == "" || len(text) > core.MaxNote {
-		return sdk.Errorf(sdk.CodeMessageRefused, "the message has %d bytes; it must have 1 to %d", len(text), core.MaxNote)
-	}
 	status, err := find(ctx, c, agent, run)
 	if err != nil {
 		return err
@@ -54,21 +48,11 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text strin
 	if err := refusesMessage(c, status); err != nil {
 		return err
 	}
-	data, err := json.Marshal(map[string]string{"message": text})
-	if err != nil {
-		return fmt.Errorf("encode message: %w", err)
-	}
-	ev := wire.Event{
-		ID: cli.NewID("message"), Source: cli.Source, Type: "agentd.run.message", Subject: run, Time: time.Now(), Data: data,
-	}
-	if err := c.Control(ctx, wire.ControlMessage, status.Agent, wire.NewRunKey(run), c.Who(), ev); err != nil {
-		return err
-	}
-	heard, err := untilHeard(ctx, c, status.Agent, run, core.NoteID(ev.Source, ev.ID))
+	heard, err := c.Speaking(cli.Source).Send(ctx, client.Run{Agent: status.Agent, Name: run}, text)
 	if err != nil {
 		return err
 	}
-	return a.Print(sent{run, ev.ID, heard}, func(w io.Writer) error {
+	return a.Print(sent{run, heard}, func(w io.Writer) error {
 		answer := "the run has the message"
 		if !heard {
 			answer = "sent; the run gets the message when a worker has handled it (if it is refused: agentd dlq list)"
@@ -81,7 +65,6 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text strin
 // sent is a message to a run; Heard says that the run has it.
 type sent struct {
 	Run   string `json:"run"`
-	Event string `json:"event"`
 	Heard bool   `json:"heard"`
 }
 
@@ -94,9 +77,10 @@ func find(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus
 			agents = append(agents, c.Config.Agents[i].Name)
 		}
 	}
+	asking := c.Speaking(cli.Source)
 	var silent []string
 	for _, name := range agents {
-		status, err := ask(ctx, c, name, run)
+		status, err := asking.Status(ctx, client.Run{Agent: name, Name: run})
 		switch {
 		case err == nil:
 			return status, nil
@@ -134,14 +118,6 @@ func stored(ctx context.Context, c *cli.Client, run string, silent []string) (wi
 	return wire.RunStatus{}, err
 }
 
-func ask(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus, error) {
-	ctx, stop := context.WithTimeout(ctx, cancelPatience)
-	defer stop()
-	var status wire.RunStatus
-	err := c.Ask(ctx, agent, wire.Query{Run: run, After: wire.Mark{Revision: math.MaxInt64}}, &status)
-	return status, err
-}
-
 // refusesMessage says what is known of a run that would not take the message, before it is sent.
 func refusesMessage(c *cli.Client, s wire.RunStatus) error {
 	if s.Status == core.StatusDone {
@@ -153,24 +129,4 @@ func refusesMessage(c *cli.Client, s wire.RunStatus) error {
 		}
 	}
 	return nil
-}
-
-// untilHeard waits until the run has the message with that note id, for as long as cancel does.
-func untilHeard(ctx context.Context, c *cli.Client, agent, run, note string) (bool, error) {
-	waiting, stop := context.WithTimeout(ctx, cancelPatience)
-	defer stop()
-	for {
-		status, err := ask(waiting, c, agent, run)
-		if err == nil && slices.Contains(status.Heard, note) {
-			return true, nil
-		}
-		if ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		select {
-		case <-waiting.Done():
-			return false, nil // no worker has handled it yet, or it is refused
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }

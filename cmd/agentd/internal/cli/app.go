@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"agentd/internal/broker"
 	"agentd/internal/show"
 	"agentd/sdk"
 )
@@ -126,7 +127,7 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *
 
 // withRemedy says what to do about a server that was not provisioned, which any command can meet.
 func withRemedy(err error) error {
-	if _, known := errors.AsType[*sdk.Error](err); known || !strings.Contains(err.Error(), "stream not found") {
+	if _, known := errors.AsType[*sdk.Error](err); known || !broker.NotProvisioned(err) {
 		return err
 	}
 	return sdk.Errorf(sdk.CodeUnavailable, "the server does not have a stream that this needs; run: agentd provision").WithCause(err)

@@ -15,8 +15,7 @@ import (
 	"agentd/internal/runner"
 	"agentd/internal/setup"
 	"agentd/internal/worker"
-	"agentd/sdk"
-	"agentd/sdk/wire"
+	"agentd/sdk/client"
 )
 
 // Source is what the command line calls itself in events.
@@ -50,18 +49,9 @@ func (a *App) WithRegistry(ctx context.Context, do func(*Client, broker.Registry
 // NewID is an event id that nobody else has.
 func NewID(kind string) string { return kind + "-" + strings.ToLower(rand.Text()) }
 
-// CheckEvent finds here what a worker would refuse without being able to tell whom.
-func CheckEvent(event wire.Event) error {
-	data, err := event.Encode()
-	if err == nil {
-		_, err = wire.DecodeEvent(nil, data)
-	}
-	if err == nil {
-		return nil
-	}
-	e := *sdk.AsError(err)
-	e.Message = "the run cannot be started with this subject and input"
-	return Usage(&e)
+// Speaking is the client of runs that calls itself source in events.
+func (c *Client) Speaking(source string) *client.Client {
+	return client.New(c, client.Options{Source: source, As: c.Who()})
 }
 
 // ContractType is the type of an agent's init events: its contract's, where the configuration knows the agent.

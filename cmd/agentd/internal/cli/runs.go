@@ -11,7 +11,6 @@ import (
 	"agentd/internal/show"
 	"agentd/internal/state"
 	"agentd/sdk"
-	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -58,7 +57,7 @@ func (c *Client) storedRuns(ctx context.Context, f RunFilter) ([]show.RunRow, er
 
 // shownRuns are the runs of the configured agents that workers show this user.
 func (c *Client) shownRuns(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
-	rows, asking := []show.RunRow{}, client.New(c, client.Options{})
+	rows, asking := []show.RunRow{}, c.Speaking(Source)
 	for i := range c.Config.Agents {
 		agent := c.Config.Agents[i].Name
 		if f.Agent != "" && f.Agent != agent {

@@ -55,7 +55,7 @@ func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
 		p.W = io.Discard
 	}
 	d := &answerer{
-		a: a, client: client.New(conn, client.Options{Source: cli.Source, As: conn.Who()}), progress: p, run: run, answers: o.answers,
+		a: a, client: conn.Speaking(cli.Source), progress: p, run: run, answers: o.answers,
 		lines: terminal(a), asked: make(chan struct{}, 1), answered: map[string]bool{},
 	}
 	return &follower{a: a, conn: conn, run: run, o: o, Progress: p, desk: d}
@@ -63,7 +63,7 @@ func New(a *cli.App, conn *cli.Client, run Run, o Options) *follower {
 
 // Follow calls begin when everything listens, and prints the run's result.
 func (f *follower) Follow(ctx context.Context, begin func(context.Context) error) error {
-	following, err := client.New(f.conn, client.Options{}).Listen(client.Run{Agent: f.run.Agent, Name: f.run.Subject})
+	following, err := f.conn.Speaking(cli.Source).Listen(client.Run{Agent: f.run.Agent, Name: f.run.Subject})
 	if err != nil {
 		return err
 	}
@@ -129,9 +129,8 @@ func (f *follower) hint(ctx context.Context) {
 			continue // nothing happened since
 		}
 		asked = at
-		var status wire.RunStatus
 		asking, cancel := context.WithTimeout(ctx, 2*cli.Patience)
-		err := f.conn.Ask(asking, f.run.Agent, wire.Query{Run: f.run.Subject, After: at}, &status)
+		status, err := f.conn.Speaking(cli.Source).Status(asking, client.Run{Agent: f.run.Agent, Name: f.run.Subject})
 		cancel()
 		if at.Revision == 0 && errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
 			f.Progress.Note(show.LabelWaits, "no worker serves "+f.run.Agent+" now; the event is stored, and handled when one starts")
