@@ -16,13 +16,14 @@ func TestDoctor_TellsWhatIsRefusedFromWhatIsNotThere(t *testing.T) {
 	g := newGuarded(t, "", func(agents string) string { return agents })
 	const (
 		streams, store, workers = "not_permitted: look at stream", "not_permitted: read the store", "not_permitted: ask workers of"
+		consumers               = "not_permitted: look at the"
 		sync, nobody            = "sync_unknown", "no_worker"
 	)
 	// front are those who start runs or answer.
-	front := []string{streams, sync, store}
+	front := []string{streams, consumers, sync, store}
 	roles := map[string][]string{
-		"operator": {sync}, "worker": {sync}, "shop": front, "ann": front, "jane": front,
-		"svc_local_bank_pay": {streams, sync, store, workers},
+		"operator": {sync}, "worker": {consumers, sync}, "shop": front, "ann": front, "jane": front,
+		"svc_local_bank_pay": {streams, consumers, sync, store, workers},
 	}
 	// Two services that nobody runs are seen by who may look at their consumers.
 	unserved := map[string][]string{"operator": {"no_service", "no_service"}, "worker": {"no_service", "no_service"}}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -136,5 +137,102 @@ func (g *guarded) discovered() {
 	}
 	if said := g.violations.said(); len(said) > 0 {
 		g.t.Errorf("the server refused what discovery needs:\n%s", strings.Join(said, "\n"))
+	}
+}
+
+// What a file of an older version left behind is found: its rights, a consumer that pushes, and users beside the streams.
+func TestDoctor_FindsSharedAccounts(t *testing.T) {
+	g := newGuarded(t, "", func(agents string) string { return agents }, "--monitor", "127.0.0.1:-1")
+	g.work()
+	monitor := "http://" + g.server.MonitorAddr().String()
+	found := func() []string {
+		t.Helper()
+		_, out, _ := g.agentd("doctor", "--nats", g.url("operator"), "--monitor", monitor, "-o", "json")
+		var examined struct {
+			Findings []struct{ Code, Message string } `json:"findings"`
+		}
+		if err := json.Unmarshal([]byte(out), &examined); err != nil {
+			t.Fatalf("%v in %s", err, out)
+		}
+		var list []string
+		for _, f := range examined.Findings {
+			if f.Code != "no_service" {
+				list = append(list, f.Code+": "+f.Message)
+			}
+		}
+		return list
+	}
+	if list := found(); len(list) > 0 {
+		t.Errorf("on a server with the new file doctor finds %q", list)
+	}
+	nc, _ := g.connect("operator")
+	const to = "$JS.API.STREAM.DELETE.AGENTD_RUN"
+	m, err := nc.Request("$JS.API.CONSUMER.CREATE.AGENTD_DONE.push.agentd.done.>",
+		[]byte(`{"stream_name":"AGENTD_DONE","config":{"name":"push","ack_policy":"none","filter_subject":"agentd.done.>","deliver_subject":"`+to+`"}}`), wait)
+	if err != nil || strings.Contains(string(m.Data), `"error"`) {
+		t.Fatalf("%v %s", err, m.Data)
+	}
+	config, err := os.ReadFile(g.serverFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := strings.Replace(string(config), "users = [", "users = [\n{user: guest, password: secret-of-guest}", 1)
+	write(t, g.serverFile(), beside)
+	if err := g.server.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	g.connect("guest")
+	want := []string{
+		"consumer_pushes: consumer AGENTD_DONE/push has the server publish on " + to + ", with the rights of the server",
+		"user_beside_streams: in the account of the streams, AGENTD, are users that are neither workers nor this one: guest",
+	}
+	if diff := cmp.Diff(want, found()); diff != "" {
+		t.Errorf("doctor (-want +got):\n%s", diff)
+	}
+	write(t, g.serverFile(), strings.ReplaceAll(string(config), `"$SYS.REQ.USER.INFO"`, ""))
+	if err := g.server.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if list := found(); len(list) != 1 || !strings.HasPrefix(list[0], "accounts_old: ") {
+		t.Errorf("with the rights of an older file doctor finds %q", list)
+	}
+}
+
+// An init event that was refused has no run. Whoever looks for it is told why, and what to do.
+func TestRuns_RefusedInitsAreFound(t *testing.T) {
+	g := startGuarded(t, "")
+	nc, _ := g.connect("operator")
+	event := wire.Event{ID: "1", Source: "test", Type: "clerk", Subject: "of-nobody", Data: json.RawMessage(`{"message":"Pay"}`)}
+	data, err := event.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Request("agentd.start.clerk", data, wait); err != nil {
+		t.Fatal(err)
+	}
+	g.eventually("the refused run is listed", func() bool {
+		out := g.as("operator", "runs", "list", "--status", "refused")
+		return strings.Contains(out, "of-nobody") && strings.Contains(out, "identity_required")
+	})
+	for _, verb := range []string{"show", "follow", "cancel"} {
+		_, problem := g.expect(cli.ExitFailure, "runs", verb, "of-nobody", "--nats", g.url("operator"))
+		contains(t, problem, `run "of-nobody" never began`, "identity_required", "connect as a NATS user (nats://USER:PASSWORD@HOST in NATS_URL, NATS_CREDS or NATS_NKEY)")
+	}
+}
+
+// What a command suggests has the flags that it was given, and no password.
+func TestCommands_ShowNoPassword(t *testing.T) {
+	g := startGuarded(t, "")
+	out, problem := g.expect(cli.ExitFailure, "run", "clerk", "-m", "Pay", "--subject", "one", "--timeout", "300ms", "--nats", g.url("shop"))
+	contains(t, problem, "--nats 'nats://***@"+g.address+"'")
+	for _, url := range []string{
+		"nats://ann:secret-of/ann@127.0.0.1:1", "nats://ann:secret-of%zz@127.0.0.1:1", "nats://ann:secret-of@x@127.0.0.1:1,nats://bob:secret-of@127.0.0.1:1",
+	} {
+		o, p := g.expect(cli.ExitFailure, "runs", "list", "--nats", url)
+		contains(t, p, "//***@")
+		out, problem = out+o, problem+p
+	}
+	if strings.Contains(out+problem, "secret-of") {
+		t.Errorf("a password is shown:\n%s\n%s", out, problem)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	neturl "net/url"
+	"regexp"
 	"time"
 
 	"agentd/internal/clock"
@@ -47,8 +49,9 @@ type Conn struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	subjects wire.Subjects
-	who      string
-	log      *slog.Logger
+	// user is the name that it connected with; who its principal.
+	user, who string
+	log       *slog.Logger
 	// embedded is set when the server is in this process.
 	embedded bool
 	refusals refusals
@@ -70,7 +73,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{
-		subjects: o.Subjects, who: o.Who, log: o.Logger, embedded: o.InProcess != nil, own: newOwnClock(o.Clock),
+		subjects: o.Subjects, user: user, who: o.Who, log: o.Logger, embedded: o.InProcess != nil, own: newOwnClock(o.Clock),
 		closed: make(chan struct{}),
 	}
 	options := []nats.Option{
@@ -107,7 +110,10 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		url, options = "", append(options, nats.InProcessServer(o.InProcess))
 	}
 	if c.nc, err = nats.Connect(url, options...); err != nil {
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS at %q", redact(o.URL)).WithCause(err)
+		if _, unreadable := errors.AsType[*neturl.Error](err); unreadable { // whose text repeats the URL
+			err = errors.New("want nats://USER:PASSWORD@HOST:PORT, with characters such as / and @ of the password as %2F and %40")
+		}
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "no connection to NATS at %q", Redact(o.URL)).WithCause(err)
 	}
 	if err := c.ready(ctx, o.URL); err != nil {
 		c.nc.Close()
@@ -130,13 +136,13 @@ func (c *Conn) ready(ctx context.Context, url string) error {
 	report := time.NewTicker(reportWaiting)
 	defer report.Stop()
 	if !c.nc.IsConnected() {
-		c.log.Warn("NATS cannot be reached yet; waiting for it", "url", redact(url))
+		c.log.Warn("NATS cannot be reached yet; waiting for it", "url", Redact(url))
 	}
 	for !c.nc.IsConnected() {
 		select {
 		case <-connected:
 		case <-report.C:
-			c.log.Warn("NATS still cannot be reached", "url", redact(url), "error", c.nc.LastError())
+			c.log.Warn("NATS still cannot be reached", "url", Redact(url), "error", c.nc.LastError())
 		case <-c.closed:
 			return fmt.Errorf("connect to NATS: %w", nats.ErrConnectionClosed)
 		case <-ctx.Done():
@@ -186,7 +192,10 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// redact removes passwords from a comma-separated list of URLs.
-func redact(urls string) string {
+// userInfo is what comes before the host of a URL: a password may have any character but a comma.
+var userInfo = regexp.MustCompile(`//[^,\s]*@`)
+
+// Redact removes who one is, and the password, from a comma-separated list of URLs.
+func Redact(urls string) string {
 	return userInfo.ReplaceAllString(urls, "//***@")
 }

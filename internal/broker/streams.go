@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +15,6 @@ import (
 
 	"agentd/sdk"
 )
-
-var userInfo = regexp.MustCompile(`//[^/@,]+@`)
 
 // AckWait is how long a delivery lasts without being extended: the lease of a run. Heartbeat is how often it is extended.
 // AckWait is not a whole second, so that redeliveries keep no step with deaths that do (ADR 0006).

@@ -93,12 +93,7 @@ func (c *Conn) get(ctx context.Context, z Zone, q leader.Query) (Delivery, error
 	if err != nil {
 		return nil, err
 	}
-	return delivery{
-		msg: &nats.Msg{Subject: m.Subject, Header: m.Headers, Data: m.Data},
-		meta: &nats.MsgMetadata{
-			Stream: m.Stream, Sequence: nats.SequencePair{Stream: m.Sequence}, Timestamp: time.UnixMilli(m.At),
-		},
-	}, nil
+	return looked(m), nil
 }
 
 // scanAhead is how many messages a scan asks for at once.

@@ -2,11 +2,8 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -227,26 +224,14 @@ func (c *Conn) CheckSync(ctx context.Context, monitor string) ([]Finding, error)
 
 // syncAlways asks a server's monitoring port.
 func syncAlways(ctx context.Context, monitor string) (bool, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(monitor, "/")+"/jsz", nil)
-	if err != nil {
-		return false, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = response.Body.Close() }() // nothing was written to it
-	if response.StatusCode != http.StatusOK {
-		return false, fmt.Errorf("%s answers %s", request.URL.Redacted(), response.Status)
-	}
 	var jsz struct {
 		Disabled bool `json:"disabled"`
 		Config   struct {
 			SyncAlways bool `json:"sync_always"`
 		} `json:"config"`
 	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&jsz); err != nil {
-		return false, fmt.Errorf("%s: %w", request.URL.Redacted(), err)
+	if err := monitored(ctx, monitor, "/jsz", &jsz); err != nil {
+		return false, err
 	}
 	if jsz.Disabled {
 		return false, sdk.Errorf(sdk.CodeConfig, "JetStream is not enabled on the server")

@@ -159,6 +159,15 @@ func (c *Conn) WaitDone(ctx context.Context, agent string, run wire.RunKey, init
 	}
 }
 
+// LastEnd returns the terminal event that was published last for a run, whichever init event it answers, or ErrNotStored.
+func (c *Conn) LastEnd(ctx context.Context, agent string, run wire.RunKey) (wire.Event, error) {
+	m, err := c.direct(ctx, c.subjects.Done(agent, run, "*"))
+	if err != nil {
+		return wire.Event{}, err
+	}
+	return wire.DecodeEvent(m.Headers, m.Data)
+}
+
 // direct is the last message on a subject, or ErrNotStored, by a request that the server holds to this subject. Any replica
 // may answer, so what was stored a moment ago may be missing.
 func (c *Conn) direct(ctx context.Context, subject string) (Stored, error) {

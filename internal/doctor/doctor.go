@@ -105,11 +105,13 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	}
 	e.examined("streams, and consumers of %s and %s", show.Count(len(p.Agents), "agent"), show.Count(len(p.Services), "service"))
 	e.found(findings...)
-	findings, err = e.conn.CheckSync(ctx, monitor)
-	if err != nil {
-		return err
+	for _, check := range []func(context.Context, string) ([]broker.Finding, error){e.conn.CheckAccounts, e.conn.CheckSync} {
+		findings, err := check(ctx, monitor)
+		if err != nil {
+			return err
+		}
+		e.found(findings...)
 	}
-	e.found(findings...)
 	e.writable(ctx)
 	e.store(ctx)
 	for _, spec := range e.cfg.Agents {

@@ -61,7 +61,7 @@ func (a *activation) steered() (core.Event, *sdk.Error) {
 		return nil, sdk.Errorf(sdk.CodeContractViolation, `a message into a run has the data {"message": TEXT}`)
 	}
 	if a.agent.Identity && a.msg.Address.Who == "" {
-		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the message names no principal, which this agent requires")
+		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the message names no principal, which this agent requires"+nameOneself)
 	}
 	return core.Steered{Note: core.Note{
 		ID: core.NoteID(ev.Source, ev.ID), Text: data.Message, Event: ev.ID, Source: ev.Source, Who: a.msg.Address.Who,
@@ -77,6 +77,10 @@ func tokens(ev wire.Event, attribute string) int64 {
 	}
 	return n
 }
+
+// nameOneself says how a subject gets a principal.
+const nameOneself = "; connect as a NATS user (nats://USER:PASSWORD@HOST in NATS_URL, NATS_CREDS or NATS_NKEY), whose name agentd and its " +
+	"clients put at the end of the subject"
 
 // cancelled is a request to end the run: from whoever started it, or from an operator, who is nobody in particular.
 func (a *activation) cancelled() (core.Event, *sdk.Error) {
@@ -104,7 +108,7 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 		return core.Started{Run: a.msg.Run, Init: init}, nil, nil
 	}
 	if a.agent.Identity && init.Who == "" {
-		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the event names no principal, which this agent requires"), nil
+		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the event names no principal, which this agent requires"+nameOneself), nil
 	}
 	data, problem := a.agent.CheckInput(a.msg.Event)
 	if problem == nil {
@@ -216,7 +220,7 @@ func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, erro
 		}
 		answer.Decision, answer.Key, answer.Refused = checked.Decision, checked.Key, checked.Refused
 		if c.Kind == core.CallPermission && a.agent.Identity && answer.Who == "" {
-			return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires"), nil
+			return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires"+nameOneself), nil
 		}
 		if checked.Decision != nil {
 			var err error

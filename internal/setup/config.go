@@ -96,10 +96,19 @@ func Principal(cfg *config.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if name == "" && cfg.NATS.URL == "" {
+	if name == "" && onDev(cfg) {
 		name = SystemUser()
 	}
 	return name, wire.CheckPrincipal(name)
+}
+
+// onDev reports whether the server is that of agentd dev on the configuration's data folder.
+func onDev(cfg *config.Config) bool {
+	if cfg.NATS.URL == "" {
+		return true
+	}
+	address, err := datafolder.ReadAddress(cfg.Data)
+	return err == nil && address == cfg.NATS.URL.Reveal()
 }
 
 // StoreOptions say where runs are kept, and how they are sealed.

@@ -59,6 +59,21 @@ func waitingCalls(h *core.Head) []waiting {
 // Unreadable is the status of a run whose journal this version cannot read.
 const Unreadable core.Status = "unreadable"
 
+// Refused is the status of a run that never began, because its init event was refused.
+const Refused core.Status = "refused"
+
+// RefusedRow is the row of a run that never began, by the event that says so: the end of a run that began says why it ended.
+// agent is a subject token, at in Unix milliseconds.
+func RefusedRow(agent string, end wire.Event, at int64) (RunRow, bool) {
+	problem, failed := ProblemIn(end.Type, end.Data)
+	_, began := end.Extensions[wire.TerminationReason]
+	row := RunRow{Run: end.Subject, Agent: agent, Status: Refused, Updated: at}
+	if failed {
+		row.Reason = core.Reason(problem.Code)
+	}
+	return row, failed && !began
+}
+
 // RowOf is the row of a run with that last entry.
 func RowOf(run string, rev uint64, last []byte) RunRow {
 	e, err := core.DecodeEntry(last)

@@ -37,7 +37,7 @@ func Command(a *cli.App) *cobra.Command {
 
 func listCommand(a *cli.App) *cobra.Command {
 	var f cli.RunFilter
-	statuses := []string{string(core.StatusRunning), string(core.StatusWaiting), string(core.StatusDone)}
+	statuses := []string{string(core.StatusRunning), string(core.StatusWaiting), string(core.StatusDone), string(show.Refused)}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List runs, those that changed last first",
@@ -56,7 +56,7 @@ func listCommand(a *cli.App) *cobra.Command {
 			return c.CloseAfter(list(cmd.Context(), a, c, f))
 		},
 	}
-	cmd.Flags().StringVar(&f.Status, "status", "", "only runs that are running, waiting or done")
+	cmd.Flags().StringVar(&f.Status, "status", "", "only runs that are running, waiting or done, or that never began (refused)")
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "only runs of this agent")
 	cmd.Flags().IntVar(&f.Limit, "limit", 50, "the most runs to list (0: all)")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp)) // the flag exists

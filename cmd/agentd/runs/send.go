@@ -92,7 +92,7 @@ func find(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus
 		}
 	}
 	if len(agents) > 0 && silent == nil {
-		return wire.RunStatus{}, sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; asked: the workers of %s; see: agentd runs list", run, strings.Join(agents, ", "))
+		return wire.RunStatus{}, c.Unknown(ctx, run)
 	}
 	return stored(ctx, c, run, silent)
 }

@@ -28,7 +28,7 @@ func (a *App) CommandLine(args ...string) string {
 	if a.ConfigGiven {
 		line += " -c " + show.ShellQuote(a.Config)
 	}
-	for _, f := range []struct{ name, value string }{{"--data", a.Data}, {"--nats", a.NATS}, {"--redis", a.redis}} {
+	for _, f := range []struct{ name, value string }{{"--data", a.Data}, {"--nats", broker.Redact(a.NATS)}, {"--redis", broker.Redact(a.redis)}} {
 		if f.value != "" {
 			line += " " + f.name + " " + show.ShellQuote(f.value)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/show"
@@ -22,6 +23,9 @@ type RunFilter struct {
 
 // Runs reads all runs that the flags ask for: from the store or, where this user may not read it, those that workers show it.
 func (c *Client) Runs(ctx context.Context, f RunFilter) (rows []show.RunRow, err error) {
+	if f.Status == string(show.Refused) {
+		return c.refusedRuns(ctx, f)
+	}
 	err = c.Permitted(ctx, func(ctx context.Context) error {
 		rows, err = c.storedRuns(ctx, f)
 		return err
@@ -53,6 +57,42 @@ func (c *Client) storedRuns(ctx context.Context, f RunFilter) ([]show.RunRow, er
 			return rows, store.Close()
 		}
 	}
+}
+
+// refusedRuns are those that never began: the end of each says why.
+func (c *Client) refusedRuns(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
+	rows, agent := []show.RunRow{}, "*"
+	if f.Agent != "" {
+		agent = wire.NameToken(f.Agent)
+	}
+	filter := c.Subjects().Root() + "." + string(wire.KindDone) + "." + agent + ".>"
+	err := c.Permitted(ctx, func(ctx context.Context) error {
+		return c.Deliveries(ctx, broker.ZoneDone, []string{filter}, func(d broker.Delivery) bool {
+			address, err := c.Subjects().Parse(d.Subject())
+			event, unread := wire.DecodeEvent(d.Headers(), d.Data())
+			if err == nil && unread == nil {
+				if row, refused := show.RefusedRow(address.Agent, event, d.Received()); refused {
+					rows = append(rows, row)
+				}
+			}
+			return true
+		})
+	})
+	return rows, err
+}
+
+// Unknown is the error about a run that no store or worker knows: its init event may have been refused.
+func (c *Client) Unknown(ctx context.Context, run string) error {
+	for i := range c.Config.Agents {
+		event, err := c.LastEnd(ctx, c.Config.Agents[i].Name, wire.NewRunKey(run))
+		if err != nil {
+			continue // it has none, or this user may not look
+		}
+		if problem, failed := show.ProblemIn(event.Type, event.Data); failed {
+			return sdk.Errorf(sdk.CodeUnknownRun, "run %q never began; its init event was refused: %s: %s", run, problem.Code, problem.ErrorMessage)
+		}
+	}
+	return sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; see: agentd runs list", run)
 }
 
 // shownRuns are the runs of the configured agents that workers show this user.
@@ -100,6 +140,9 @@ func (a *App) WithRun(ctx context.Context, run string, do func(*Client, runner.S
 		last, err = Head(ctx, store, run)
 		return err
 	})
+	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		err = c.Unknown(ctx, run)
+	}
 	if err == nil {
 		err = do(c, store, last)
 	}

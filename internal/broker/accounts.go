@@ -1,0 +1,141 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// CheckAccounts finds what lets users of the server do what is not theirs: the accounts of an older agentd, consumers that push,
+// and, where monitor is the base URL of the server's monitoring port, users in the account of the streams that are neither
+// workers nor the operator.
+func (c *Conn) CheckAccounts(ctx context.Context, monitor string) ([]Finding, error) {
+	if c.embedded {
+		return nil, nil
+	}
+	account, err := c.account(ctx)
+	switch {
+	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+		return []Finding{{
+			"accounts_old", SeverityWarning,
+			"this NATS user may not ask for its account, as all users of a file of agentd nats-config may: in the files of older versions " +
+				"any user can have the server delete streams",
+			"make the server's configuration anew: agentd nats-config (docs/security.md, From one account to several)",
+		}}, nil
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}): // the server has no such service
+	case err != nil:
+		return nil, fmt.Errorf("ask for this user's account: %w", err)
+	}
+	findings, err := c.pushing(ctx)
+	if err != nil || monitor == "" || account == "" {
+		return findings, err
+	}
+	strangers, err := c.strangers(ctx, monitor, account)
+	return append(findings, strangers...), err
+}
+
+// account is the name of this user's account.
+func (c *Conn) account(ctx context.Context) (string, error) {
+	var answer struct {
+		Data struct {
+			Account string `json:"account"`
+		} `json:"data"`
+	}
+	err := c.Request(ctx, "$SYS.REQ.USER.INFO", nil, &answer)
+	return answer.Data.Account, err
+}
+
+// pushing finds consumers that have the server publish. agentd makes none.
+func (c *Conn) pushing(ctx context.Context) ([]Finding, error) {
+	var findings []Finding
+	err := c.Permitted(ctx, func(ctx context.Context) error {
+		for _, name := range Streams(c.subjects) {
+			stream, err := c.js.Stream(ctx, name)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("look at stream %s: %w", name, err)
+			}
+			consumers := stream.ListConsumers(ctx)
+			for info := range consumers.Info() {
+				if to := info.Config.DeliverSubject; to != "" {
+					findings = append(findings, Finding{
+						"consumer_pushes", SeverityError,
+						fmt.Sprintf("consumer %s/%s has the server publish on %s, with the rights of the server", name, info.Name, to),
+						fmt.Sprintf("delete it before the server starts again: nats consumer rm %s %s", name, info.Name),
+					})
+				}
+			}
+			if err := consumers.Err(); err != nil {
+				return fmt.Errorf("look at the consumers of %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+		return []Finding{NotPermitted("look at the consumers of others", "whether one of them pushes")}, nil
+	}
+	return findings, err
+}
+
+// strangers finds who is connected in the account of the streams, and is neither this user nor a worker.
+func (c *Conn) strangers(ctx context.Context, monitor, account string) ([]Finding, error) {
+	var connections struct {
+		Connections []struct {
+			User          string   `json:"authorized_user"`
+			Subscriptions []string `json:"subscriptions_list"`
+		} `json:"connections"`
+	}
+	query := "/connz?auth=true&subs=true&limit=10000&acc=" + url.QueryEscape(account)
+	if err := monitored(ctx, monitor, query, &connections); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, connection := range connections.Connections {
+		worker := slices.Contains(connection.Subscriptions, c.subjects.All(wire.KindWake))
+		if own := connection.User == c.user; !worker && !own && !slices.Contains(names, connection.User) {
+			names = append(names, connection.User)
+		}
+	}
+	if names == nil {
+		return nil, nil
+	}
+	slices.Sort(names)
+	return []Finding{{
+		"user_beside_streams", SeverityWarning,
+		fmt.Sprintf("in the account of the streams, %s, are users that are neither workers nor this one: %s", account, strings.Join(names, ", ")),
+		"give each an account of its own: agentd nats-config (docs/security.md)",
+	}}, nil
+}
+
+// monitored asks a server's monitoring port.
+func monitored(ctx context.Context, monitor, path string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(monitor, "/")+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }() // nothing was written to it
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", request.URL.Redacted(), response.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, 32<<20)).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", request.URL.Redacted(), err)
+	}
+	return nil
+}
