@@ -1,8 +1,11 @@
 package config
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"agentd/internal/signature"
@@ -61,8 +64,28 @@ type Config struct {
 	// Contracts are all that were read, the agents' own and agentd's own, by type: what services and streams are
 	// provisioned from.
 	Contracts []sdk.Contract
+	// stamp is what Stamp returns.
+	stamp string
 	// sources are where the contracts stand, by type.
 	sources map[string]strict.Position
+}
+
+// Stamp is that of the files as they were before they were read: what is saved while they are read changes it.
+func (c *Config) Stamp() string { return c.stamp }
+
+// Stamp changes when one of the files or folders does. Modification times are polled: unlike notifications they work on
+// every file system and with every editor, and there are few files.
+func Stamp(files []string) string {
+	var b strings.Builder
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err != nil {
+			fmt.Fprintf(&b, "%s: gone\n", f)
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %d %d\n", f, info.ModTime().UnixNano(), info.Size())
+	}
+	return b.String()
 }
 
 // Source is where the contract of a type stands.

@@ -350,3 +350,27 @@ func TestLoad_FilesAreWatched(t *testing.T) {
 		}
 	}
 }
+
+// What is saved after a file was read, however soon, is seen: a program that follows the files would else keep the former ones.
+func TestStamp_IsThatOfTheFilesBeforeTheyWereRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "agentd.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("{}")
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := config.Stamp(c.Files); c.Stamp() != now || now == "" {
+		t.Errorf("nothing was saved, and the stamp %q is not %q", c.Stamp(), now)
+	}
+	write("slots: 7")
+	if now := config.Stamp(c.Files); c.Stamp() == now {
+		t.Errorf("a save is not seen: %q", now)
+	}
+}

@@ -130,6 +130,7 @@ func reading(path string, err error) string {
 func (l *loader) watch(path string) {
 	if !slices.Contains(l.cfg.Files, path) {
 		l.cfg.Files = append(l.cfg.Files, path)
+		l.cfg.stamp += Stamp([]string{path})
 	}
 }
 

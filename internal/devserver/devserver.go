@@ -5,13 +5,10 @@ package devserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -180,7 +177,7 @@ func (d *Server) start(ctx context.Context, cfg *config.Config) error {
 // reload starts a new worker whenever the configuration changes, until ctx ends. A configuration with faults is
 // reported and not used.
 func (d *Server) reload(ctx context.Context, cfg *config.Config) error {
-	seen := stamps(cfg.Files)
+	seen := cfg.Stamp()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	var rested int64
@@ -196,7 +193,7 @@ func (d *Server) reload(ctx context.Context, cfg *config.Config) error {
 			rested = last
 			debug.FreeOSMemory()
 		}
-		now := stamps(cfg.Files)
+		now := config.Stamp(cfg.Files)
 		if now == seen && d.waiting == "" {
 			continue
 		}
@@ -208,7 +205,7 @@ func (d *Server) reload(ctx context.Context, cfg *config.Config) error {
 		}
 		if err == nil {
 			d.started(next)
-			cfg, seen = next, stamps(next.Files)
+			cfg, seen = next, next.Stamp()
 			continue
 		}
 		if err = d.wait(err); err != nil {
@@ -234,18 +231,3 @@ func (d *Server) started(cfg *config.Config) {
 // restAfter is how long nothing must happen before memory is given back: the program shares the machine with the
 // developer's others, and Go by itself keeps what a burst of runs needed.
 const restAfter = 5 * time.Second
-
-// stamps changes when one of the files or folders does. Modification times are polled: unlike notifications they work on
-// every file system and with every editor, and there are few files.
-func stamps(files []string) string {
-	var b strings.Builder
-	for _, f := range files {
-		info, err := os.Stat(f)
-		if err != nil {
-			fmt.Fprintf(&b, "%s: gone\n", f)
-			continue
-		}
-		fmt.Fprintf(&b, "%s: %d %d\n", f, info.ModTime().UnixNano(), info.Size())
-	}
-	return b.String()
-}

@@ -34,15 +34,19 @@ func APIToken(cfg *config.Config, file string) (string, error) {
 // Webhooks are the configured ones, with their secrets. One without its secret is an error: nothing is sent unsigned.
 func Webhooks(cfg *config.Config) ([]hooks.Hook, error) {
 	var list []hooks.Hook
-	var missing []error
+	var faults []error
 	for i, w := range cfg.Approvals.Webhooks {
 		secret := os.Getenv(w.SecretEnv)
 		if secret == "" {
-			missing = append(missing, sdk.Errorf(sdk.CodeConfig, "webhook %d: set the environment variable %s to its secret", i+1, w.SecretEnv))
+			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "webhook %d: set the environment variable %s to its secret", i+1, w.SecretEnv))
 		}
-		list = append(list, hooks.Hook{URL: w.URL, Secret: secret})
+		key, err := hooks.Key(secret)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("webhook %d: environment variable %s: %w", i+1, w.SecretEnv, err))
+		}
+		list = append(list, hooks.Hook{URL: w.URL, Key: key})
 	}
-	return list, errors.Join(missing...)
+	return list, errors.Join(faults...)
 }
 
 // approvalDomains are those that the desk shows by configuration.

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,8 +34,8 @@ import (
 // Hook is one webhook.
 type Hook struct {
 	URL string
-	// Secret is what requests are signed with.
-	Secret string
+	// Key is what requests are signed with: see Key.
+	Key []byte
 }
 
 // Name is the hook's in the broker: it follows from the URL, so that a hook keeps its place in the stream.
@@ -162,7 +163,7 @@ func post(ctx context.Context, client *http.Client, h Hook, id string, body []by
 	r.Header.Set("Idempotency-Key", id)
 	r.Header.Set("Webhook-Id", id)
 	r.Header.Set("Webhook-Timestamp", stamp)
-	r.Header.Set("Webhook-Signature", Sign(h.Secret, id, stamp, body))
+	r.Header.Set("Webhook-Signature", Sign(h.Key, id, stamp, body))
 	response, err := client.Do(r)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
@@ -180,9 +181,25 @@ func post(ctx context.Context, client *http.Client, h Hook, id string, body []by
 	return nil
 }
 
+// secretPrefix begins a secret in the form of Standard Webhooks: the rest is the key in base64.
+const secretPrefix = "whsec_"
+
+// Key is the key that a secret stands for: what "whsec_" and base64 say, as Standard Webhooks has it, else the text itself.
+func Key(secret string) ([]byte, error) {
+	encoded, ok := strings.CutPrefix(secret, secretPrefix)
+	if !ok {
+		return []byte(secret), nil
+	}
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(key) == 0 {
+		return nil, sdk.Errorf(sdk.CodeConfig, "a secret that begins with %s must go on with the key in base64", secretPrefix)
+	}
+	return key, nil
+}
+
 // Sign is the signature of a request, for receivers to compare.
-func Sign(secret, id, stamp string, body []byte) string {
-	mac := hmac.New(sha256.New, []byte(secret))
+func Sign(key []byte, id, stamp string, body []byte) string {
+	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(id + "." + stamp + "."))
 	mac.Write(body)
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))

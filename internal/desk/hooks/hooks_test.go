@@ -68,7 +68,7 @@ func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
 	h := harness.Start(t, harness.Options{
 		Agents: []sdk.Agent{{Spec: asker()}}, Model: sdktest.Script(sdktest.Ask(ask("one?"), ask("two?")), sdktest.Say("done")),
 	})
-	hook := hooks.Hook{URL: server.URL + "/hook?key=private", Secret: "s3cret"}
+	hook := hooks.Hook{URL: server.URL + "/hook?key=private", Key: []byte("s3cret")}
 	_, err := h.Conn().Provision(t.Context(), broker.Plan{Hooks: []broker.HookPlan{{Name: hook.Name(), Domains: []string{sdk.HumanDomain}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestRun_TellsAtLeastOnceWhateverFails(t *testing.T) {
 	if id != second.Event.ID || one.header.Get("Idempotency-Key") != id || !strings.Contains(string(one.body), `"two?"`) {
 		t.Errorf("told of %s: %s; want the open question %s", id, one.body, second.Event.ID)
 	}
-	if want := hooks.Sign("s3cret", id, stamp, one.body); one.header.Get("Webhook-Signature") != want {
+	if want := hooks.Sign([]byte("s3cret"), id, stamp, one.body); one.header.Get("Webhook-Signature") != want {
 		t.Errorf("the signature is %s; want %s", one.header.Get("Webhook-Signature"), want)
 	}
 	if strings.Contains(log.String(), "private") || !strings.Contains(log.String(), "502") {
@@ -145,7 +145,7 @@ func TestRun_RemindsUntilSomebodyDecides(t *testing.T) {
 		Agents: []sdk.Agent{{Spec: spec}},
 		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "one?"})), sdktest.Say("done")),
 	})
-	hook := hooks.Hook{URL: server.URL, Secret: "s3cret"}
+	hook := hooks.Hook{URL: server.URL, Key: []byte("s3cret")}
 	_, err := h.Conn().Provision(t.Context(), broker.Plan{Hooks: []broker.HookPlan{{Name: hook.Name(), Domains: []string{sdk.HumanDomain}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -214,5 +214,21 @@ func TestSign_IsHMACOverIDTimeAndBody(t *testing.T) {
 	const want = "v1,tljsTWNMfy3jZ8mPGH4Ouz6TH7w8bAS8KKXHsgafKLU="
 	if got := hooks.Sign("s3cret", "c1-0-x", "1790000000", []byte(`{"a":1}`)); got != want {
 		t.Errorf("the signature is %s; want %s", got, want)
+	}
+}
+
+// The example of the specification of Standard Webhooks, which its libraries verify.
+func TestSign_IsThatOfStandardWebhooks(t *testing.T) {
+	t.Parallel()
+	key, err := hooks.Key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+	if got := hooks.Sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`)); got != want {
+		t.Errorf("the signature is %s, want %s", got, want)
+	}
+	if _, err := hooks.Key("whsec_not base64"); err == nil {
+		t.Error("a secret that is not base64 is taken")
 	}
 }
