@@ -25,7 +25,6 @@ func TestCommands_SayThatTheServerIsNotProvisioned(t *testing.T) {
 		{"runs", "cancel", "trip"},
 		{"runs", "send", "trip", "Hello?"},
 		{"run", "clerk", "-m", "Hello", "--detach"},
-		{"approvals", "list"},
 		{"dlq", "list"},
 		{"contracts", "list"},
 	} {
