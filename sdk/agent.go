@@ -144,7 +144,13 @@ type ModelSpec struct {
 	On []Code `json:"on,omitempty"`
 	// Fallback models are asked in order when the one before cannot answer.
 	Fallback []ModelSpec `json:"fallback,omitempty"`
+	// Park are the kinds of failure after which, when no fallback answers either, a run waits for its model rather than ends:
+	// CodeUnavailable, CodeRateLimited, CodeConfig. Nil is all of them, and none where it is empty. It is not of fallbacks.
+	Park []Code `json:"park,omitzero"`
 }
+
+// ParkCodes are the kinds of failure that ModelSpec.Park chooses from.
+var ParkCodes = []Code{CodeUnavailable, CodeRateLimited, CodeConfig}
 
 // ToolCallMode says how a model calls tools.
 type ToolCallMode string

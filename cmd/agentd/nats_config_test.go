@@ -417,10 +417,12 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 		"agentd.get.clerk", "agentd.get.clerk.ann", "agentd.read.AGENTD_OUT.agentd.out.>", api + "DIRECT.GET.AGENTD_RUN.agentd.run." + key.String(),
 		api + "STREAM.MSG.GET.AGENTD_RUN", api + "CONSUMER.CREATE.AGENTD_OUT.mine", api + "CONSUMER.CREATE.AGENTD_DONE.mine",
 		api + "STREAM.PURGE.AGENTD_RUN", "agentd.wake.clerk." + key.String(), "agentd.fire.clerk." + key.String(), "agentd.tmr.lease.agent.clerk",
-	}, []string{"agentd.>", "agentd.out.>", "_INBOX_agentd_ann.>"})
+		"agentd.ctl.pause.clerk." + key.String(), "agentd.ctl.unpark.clerk." + key.String() + ".shop", "agentd.tmr.lease.model.openai_gpt",
+	}, []string{"agentd.>", "agentd.out.>", "_INBOX_agentd_ann.>", "agentd.tmr.lease.model.*"})
 	g.refused("ann", []string{
 		"agentd.start.clerk", "agentd.start.clerk.bob", "agentd.ctl.message.clerk." + key.String() + ".bob",
 		"agentd.ctl.cancel.clerk." + key.String(), "agentd.ctl.cancel.clerk." + key.String() + ".shop", decision + ".ann", decision + ".jane",
+		"agentd.ctl.pause.clerk." + key.String() + ".ann", "agentd.ctl.resume.clerk." + key.String() + ".ann", "agentd.ctl.retry.clerk." + key.String(),
 		"agentd.read.AGENTD_OUT.agentd.out.>", "agentd.read.AGENTD_IN.agentd.in.>", api + "DIRECT.GET.AGENTD_OUT.agentd.out.local.>",
 		"agentd.in.human_interaction.agentd_question_ask." + tail, "agentd.in.human_interaction.agentd_question_ask." + tail + ".bob",
 		api + "CONSUMER.CREATE.AGENTD_OUT.mine.agentd.out.local.>", api + "CONSUMER.CREATE.AGENTD_OUT.mine",
@@ -441,7 +443,7 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 		api + "STREAM.CREATE.MINE", api + "STREAM.UPDATE.AGENTD_IN", api + "STREAM.PURGE.AGENTD_OUT", api + "STREAM.PURGE.AGENTD_IN",
 		api + "CONSUMER.CREATE.AGENTD_IN.mine", api + "CONSUMER.CREATE.AGENTD_OUT.mine.agentd.out.local.bank_pay.>",
 		api + "CONSUMER.DELETE.AGENTD_OUT.svc_local_bank_pay", api + "CONSUMER.DELETE.AGENTD_START.agent_clerk",
-		api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay",
+		api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay", "agentd.ctl.pause.clerk." + key.String(), "agentd.ctl.retry.clerk." + key.String(),
 	}, []string{"agentd.in.>", "_INBOX_agentd_jane.>"})
 	g.refused("operator", []string{decision, decision + ".jane"}, []string{"_INBOX_agentd_worker.>"})
 	if diff := cmp.Diff(before, g.state()); diff != "" {

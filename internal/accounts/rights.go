@@ -110,12 +110,21 @@ func (r rights) worker() User {
 		}
 	}
 	r.reconciles(&u, seen)
+	r.parks(&u)
 	// To see whether an agent that this worker does not serve has workers.
 	u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(broker.ZoneStart)+".*")
 	for _, stream := range broker.Streams(r.s) {
 		u.Publish = append(u.Publish, api+"STREAM.INFO."+stream, api+"STREAM.MSG.GET."+stream)
 	}
 	return u
+}
+
+// parks is what a worker needs whose runs wait for their models: to hear and say which models are away, and to have runs tried again,
+// those of other workers' agents too, which wait for the same.
+func (r rights) parks(u *User) {
+	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.ParkedToken, ">"),
+		r.on(wire.KindCtl, string(wire.ControlUnpark), "*", "*", "*"))
+	u.Subscribe = append(u.Subscribe, broker.OutageSubjects(r.s))
 }
 
 // reconciles is what a worker that looks for lost runs needs: a lease, and what starts runs of its agents, which it reads

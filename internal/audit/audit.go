@@ -1,4 +1,4 @@
-// Package audit checks that what happened is what the protocol promises: the invariants I1 to I16 of a run's journal,
+// Package audit checks that what happened is what the protocol promises: the invariants I1 to I17 of a run's journal,
 // of the events around it and of the executions of its tools. It serves the simulator, which tells it everything at the
 // moment it happens, and whoever has collected logs of a real system.
 //
@@ -12,6 +12,7 @@
 //	I8  every call has a result before the next model call
 //	I13 a call that needs permission is made only with a decision that covers it: in time, on its arguments, by whom the
 //	    request names, as often as it says
+//	I17 a parked run goes on when its time has come or it is unparked, a paused one when it is resumed, and not before
 //
 // R3 and R5 stand for the rules of those names: the message that covers a run is not removed while the run is driven, and
 // only the end of a driver's lease makes another one.
@@ -152,6 +153,8 @@ type run struct {
 	voided bool
 	// armed is what the run's timer was last armed for.
 	armed int64
+	// pauseKnown says that whoever drives the run knows that it is paused.
+	pauseKnown bool
 }
 
 // call is a call of a run.

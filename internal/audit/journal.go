@@ -23,6 +23,7 @@ func (c *Checker) Committed(key wire.RunKey, digest string, e *core.Entry) {
 	}
 	c.chain(r, last, e)
 	c.driver(r, last, e)
+	c.held(r, last, e)
 	c.cause(r, e)
 	if e.Kind == core.KindReplied {
 		c.answeredAll(r)

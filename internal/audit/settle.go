@@ -76,6 +76,10 @@ func (c *Checker) duplicate(in *input, r *run) {
 			}
 			return
 		}
+		if in.address.Kind == wire.KindCtl && in.address.Verb != wire.ControlCancel {
+			c.unheeded(in, r)
+			return
+		}
 		switch {
 		case head.Cancel != nil:
 		case in.address.Kind == wire.KindVoid && head.Turns == 0:
@@ -124,7 +128,7 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 			if id := wire.TerminalID(r.key, e.Head.Init.Token); c.ids[id] == "" {
 				c.violate(invariant, r.key, "the terminal event %s is missing", id)
 			}
-		case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd:
+		case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark:
 		}
 	}
 }

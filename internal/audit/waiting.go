@@ -24,6 +24,9 @@ func (c *Checker) waits(r *run, e *core.Entry) {
 		return
 	}
 	first := h.Deadline
+	if h.Parked != nil && h.Parked.Until > 0 {
+		first = min(first, h.Parked.Until)
+	}
 	for _, open := range h.Calls {
 		for _, due := range []int64{open.Due, open.RetryAt} {
 			if !open.Closed() && due > 0 {

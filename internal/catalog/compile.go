@@ -3,8 +3,10 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -81,7 +83,7 @@ func compileAgent(
 	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
-		SpecJSON: data, Model: model, ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
+		SpecJSON: data, Model: model, ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
 		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: surroundings.Identity,
@@ -112,6 +114,39 @@ func outputOf(own *contracts.Version) (string, *schema.Schema, error) {
 		return name, schema, nil
 	}
 	return "", nil, nil
+}
+
+// modelKey names what is missing when neither a model nor its fallbacks can be asked: their providers, each of which is an account, and
+// names. It is the token of a subject, and one that people can read.
+func modelKey(spec sdk.ModelSpec) string {
+	key := untokened.ReplaceAllString(spec.Provider+"_"+spec.Name, "_")
+	plain := spec.Provider + "_" + spec.Name
+	if key == plain && len(key) <= longestKey && len(spec.Fallback) == 0 {
+		return key
+	}
+	hash := sha256.New()
+	var add func(sdk.ModelSpec)
+	add = func(s sdk.ModelSpec) {
+		fmt.Fprintf(hash, "%s\x00%s\x00", s.Provider, s.Name)
+		for _, f := range s.Fallback {
+			add(f)
+		}
+	}
+	add(spec)
+	return fmt.Sprintf("%s-%x", key[:min(len(key), longestKey)], hash.Sum(nil)[:6])
+}
+
+// longestKey leaves room for a hash in a token.
+const longestKey = 64
+
+var untokened = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// parks are the codes of failures after which a run waits for its model.
+func parks(spec sdk.ModelSpec) []sdk.Code {
+	if spec.Park == nil {
+		return sdk.ParkCodes
+	}
+	return spec.Park
 }
 
 func modelTimeout(spec sdk.AgentSpec) time.Duration {

@@ -131,7 +131,7 @@ func (o *oracle) batched(e *core.Entry) {
 		if o.held[c.ID] == "" || c.Held != "" || c.Closed() || o.rig.spec.Sequential {
 			continue
 		}
-		if waits := o.rig.spec.Batch && asked; c.Queued != waits {
+		if waits := o.rig.spec.Batch && asked; c.Queued != waits && e.Head.Paused == nil {
 			o.Fatalf("entry %d: call %s is allowed, and queued: %t; a request is open: %t", e.Rev, c.ID, c.Queued, asked)
 		}
 		if c.Queued && slices.ContainsFunc(e.Effects, func(f core.Effect) bool { return f.Call == c.ID && f.Kind == core.EffectCall }) {

@@ -285,7 +285,7 @@ func (t *transition) release(call *Call, tool *Tool, d sdk.PermissionDecision) {
 		call.Status = CallResuming
 		return
 	}
-	if call.Queued {
+	if call.Queued = call.Queued || t.Head.Paused != nil; call.Queued {
 		call.Status = CallNew // advance sends it
 		return
 	}

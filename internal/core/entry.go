@@ -150,6 +150,7 @@ const (
 	EffectGrant    EffectKind = "grant"    // hand a wider grant to the permission manager
 	EffectCleanup  EffectKind = "cleanup"  // tell the permission manager that the run has ended
 	EffectRunEnd   EffectKind = "run_end"  // tell hooks that the run has ended, or is suspended
+	EffectPark     EffectKind = "park"     // leave word for what the run waits, so that it is found when that is there
 )
 
 // Effect is something to do outside once the entry is durable. With the entry that lists it, its bytes can be rebuilt.

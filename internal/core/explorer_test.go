@@ -96,7 +96,7 @@ func (x *explorer) accept(in core.Input) {
 	if d := e.Head.Driver; d != nil && (len(x.owners) == 0 || x.owners[len(x.owners)-1] != d.Owner) {
 		x.owners = append(x.owners, d.Owner)
 	}
-	if _, again := in.Event.(core.TakenOver); !isWork(in.Event) && !again && !x.undecided(in.Event) {
+	if _, again := in.Event.(core.TakenOver); !isWork(in.Event) && !again && !x.undecided(in.Event) && !isControl(in.Event) {
 		x.accepted = append(x.accepted, in)
 	}
 }
@@ -152,7 +152,7 @@ func (x *explorer) anything() {
 		default:
 		}
 	}
-	switch k := x.pick(33, "input"); {
+	switch k := x.pick(34, "input"); {
 	case k < 18:
 		x.progress()
 	case k < 20:
@@ -176,6 +176,8 @@ func (x *explorer) anything() {
 	case k < 31:
 		x.steer()
 	case k < 32:
+		x.operate()
+	case k < 33:
 		r.now += []int64{1, 5 * second, 20 * second, 2 * minute}[x.pick(4, "time")]
 	default:
 		x.rarely()
@@ -199,6 +201,7 @@ func (x *explorer) rarely() {
 func (x *explorer) progress() {
 	if x.rig.state.Status == core.StatusWaiting {
 		x.answer()
+		x.wake()
 		return
 	}
 	resuming := slices.ContainsFunc(x.rig.state.Calls, func(c core.Call) bool { return c.Status == core.CallResuming })
@@ -244,8 +247,13 @@ func (x *explorer) outcome() core.Event {
 		return x.built()
 	case core.Review:
 		return x.review()
+	case core.Park:
+		return core.Parked{Why: core.ParkPaused}
 	case core.End:
 		return core.Ended{Ending: next.Ending}
+	}
+	if x.pick(16, "away") == 0 {
+		return x.parked()
 	}
 	if x.pick(60, "fails") == 0 {
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}}
@@ -390,10 +398,13 @@ func (x *explorer) finish() {
 		switch {
 		case x.rig.state.Status == core.StatusRunning:
 			x.progress()
+		case x.rig.state.Paused != nil:
+			x.accept(x.rig.deliver("resume", core.ResumeAsked{Received: x.rig.now}))
 		case x.pick(4, "silence") == 0:
 			x.fire()
 		default:
 			x.answer()
+			x.wake()
 		}
 	}
 }
@@ -403,6 +414,9 @@ func (x *explorer) afterwards() {
 	x.refuse(x.rig.deliver("cancel", core.CancelAsked{}), core.ErrStale)
 	x.refuse(x.rig.deliver("late", steered("late")), &sdk.Error{Code: sdk.CodeMessageRefused})
 	x.refuse(x.rig.deliver("fire", core.Fired{Now: x.rig.now}), core.ErrStale)
+	for _, ev := range []core.Event{core.PauseAsked{}, core.ResumeAsked{}, core.Unparked{}} {
+		x.refuse(x.rig.deliver("late", ev), core.ErrStale)
+	}
 	x.refuse(x.rig.input("zombie", x.rig.causes["w1"], core.TakenOver{}), core.ErrStale)
 	x.refuse(x.rig.work(x.owners[len(x.owners)-1], x.anyWork()), core.ErrFenced)
 	x.duplicate()

@@ -10,7 +10,7 @@ import (
 
 // LayoutVersion is the greatest V of heads and entries that this code writes and reads. What a version before would get wrong
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
-const LayoutVersion = 2
+const LayoutVersion = 3
 
 type (
 	// Status is that of a run, as clients see it.
@@ -40,13 +40,14 @@ const (
 //
 // Invariants (checked by Check):
 //  1. a driver is named exactly while the run is running;
-//  2. a waiting run has an open call of a service or person, and a timer;
+//  2. a waiting run has a timer, and an open call of a service or person, unless it is parked or paused;
 //  3. a done run has no calls, a reason, and no driver;
 //  4. calls belong to the current round, in the order of the model's reply, with distinct ids; permission requests and
 //     questions follow;
 //  5. a permission request names a call of the round, and a held call the request that holds it;
 //  6. an open question names the call that waits for it, and that call names the question;
-//  7. only a done run is purged.
+//  7. only a done run is purged;
+//  8. a running run is not parked any more, and a done run is neither parked nor paused.
 type Head struct {
 	V     int    `json:"v"`
 	Run   string `json:"run"`
@@ -83,6 +84,13 @@ type Head struct {
 	// Deadline of the run and Timer, the due time that is armed (0: none): Unix milliseconds.
 	Deadline int64 `json:"deadline"`
 	Timer    int64 `json:"timer,omitempty"`
+
+	// Parked is what the run waits for that has something to do, and Paused that an operator wants it to wait; either is nil
+	// without the other.
+	Parked *Parking `json:"parked,omitempty"`
+	Paused *Pause   `json:"paused,omitempty"`
+	// Heeded is the last message that was to pause, resume or unpark the run.
+	Heeded *Order `json:"heeded,omitempty"`
 
 	Driver *Driver `json:"driver,omitempty"`
 	// Fence grows with every driver, so that a former one can be told.
@@ -364,6 +372,10 @@ func (h *Head) clone() Head {
 		d := *h.Driver
 		c.Driver = &d
 	}
+	if h.Parked != nil {
+		p := *h.Parked
+		c.Parked = &p
+	}
 	return c
 }
 
@@ -375,10 +387,12 @@ func (h *Head) Check() error {
 		return violation(h, "unknown status %q", h.Status)
 	case (h.Driver != nil) != (h.Status == StatusRunning):
 		return violation(h, "a %s run with driver %v", h.Status, h.Driver)
-	case h.Status == StatusWaiting && (!waits || h.Timer == 0):
+	case h.Status == StatusWaiting && (!waits && !h.Held() || h.Timer == 0):
 		return violation(h, "waits for nothing, or without a timer")
 	case h.Status == StatusDone && (len(h.Calls) > 0 || h.Reason == ""):
 		return violation(h, "done with %d calls and reason %q", len(h.Calls), h.Reason)
+	case h.Status == StatusRunning && h.Parked != nil && h.Parked.Until > 0, h.Status == StatusDone && (h.Parked != nil || h.Paused != nil):
+		return violation(h, "a %s run that is parked or paused", h.Status)
 	case h.Status != StatusDone && h.Purged != nil:
 		return violation(h, "a %s run without its history", h.Status)
 	}

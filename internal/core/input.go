@@ -40,8 +40,9 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Answered, Fired, CancelAsked, Steered and TakenOver come from outside; Inquired,
-// Replied, Compacted, Began, Returned, Reviewed, Built, Released and Ended from whoever drives the run. Sealed.
+// Event is what happened: Started, Answered, Fired, CancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
+// outside; Inquired, Replied, Compacted, Began, Returned, Reviewed, Built, Parked, Released and Ended from whoever drives the run.
+// Sealed.
 type Event interface{ kind() string }
 
 // Started begins a run. Its context is already built.
@@ -96,6 +97,23 @@ type Fired struct{ Now, Due int64 }
 // CancelAsked asks a run to end.
 type CancelAsked struct{ Message string }
 
+// PauseAsked asks a run to do nothing more until ResumeAsked. Received is when the broker stored the message, in Unix milliseconds, as
+// with the two that follow.
+type PauseAsked struct {
+	Reason   string
+	Received int64
+}
+
+// ResumeAsked takes a pause back.
+type ResumeAsked struct{ Received int64 }
+
+// Unparked says that what runs with that Key waited for may be there; without a Key it is meant for this run, whatever it waits
+// for.
+type Unparked struct {
+	Key      string
+	Received int64
+}
+
 // TakenOver says that the message which covers the run was delivered to another activation.
 type TakenOver struct{}
 
@@ -142,6 +160,18 @@ type Output struct {
 // Released is what a driver says that stops without having died: the next one's takeover does not count.
 type Released struct{}
 
+// Parked lets go of a run that cannot go on for now: because of Why, which is for what Key names. ParkPaused, for a run that was
+// paused, says nothing else.
+type Parked struct {
+	Why        ParkReason
+	Key, Model string
+	// Code and Message say how the last try failed.
+	Code    sdk.Code
+	Message string
+	// After is how long the run is to wait at least, in milliseconds.
+	After int64
+}
+
 // Began marks at-most-once tools as begun, before they run.
 type Began struct{ Calls []string }
 
@@ -174,6 +204,10 @@ const (
 	KindCompacted   = "compacted"
 	KindInquired    = "inquired"
 	KindReleased    = "released"
+	KindParked      = "parked"
+	KindUnparked    = "unparked"
+	KindPauseAsked  = "pause_asked"
+	KindResumeAsked = "resume_asked"
 	KindBegan       = "began"
 	KindReturned    = "returned"
 	KindBuilt       = "built"
@@ -192,6 +226,10 @@ func (Replied) kind() string     { return KindReplied }
 func (Compacted) kind() string   { return KindCompacted }
 func (Inquired) kind() string    { return KindInquired }
 func (Released) kind() string    { return KindReleased }
+func (Parked) kind() string      { return KindParked }
+func (Unparked) kind() string    { return KindUnparked }
+func (PauseAsked) kind() string  { return KindPauseAsked }
+func (ResumeAsked) kind() string { return KindResumeAsked }
 func (Began) kind() string       { return KindBegan }
 func (Returned) kind() string    { return KindReturned }
 func (Built) kind() string       { return KindBuilt }

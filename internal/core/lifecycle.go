@@ -20,6 +20,8 @@ var RunMoves = []Move[Status]{
 	{"", StatusRunning, "the init event"},
 	{StatusRunning, StatusWaiting, "all that is open is with others"},
 	{StatusWaiting, StatusRunning, "the round is complete, or inline tools may run"},
+	{StatusRunning, StatusWaiting, "parked, because something outside is missing, or paused"},
+	{StatusWaiting, StatusRunning, "unparked, resumed, or tried again at its time"},
 	{StatusRunning, StatusDone, "the run ends"},
 	{StatusWaiting, StatusDone, "cancelled, or past a deadline"},
 }

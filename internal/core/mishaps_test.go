@@ -101,9 +101,10 @@ func (x *explorer) anyWork() core.Event {
 		core.Began{},
 		core.Returned{},
 		core.Reviewed{},
+		core.Parked{Why: core.ParkModel, Key: "model"},
 		x.built(),
 		core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}},
-	}[x.pick(6, "work")]
+	}[x.pick(7, "work")]
 }
 
 // illegal is work of the driver that cannot follow.

@@ -8,7 +8,7 @@ import (
 	"agentd/sdk"
 )
 
-// Action is what the driver of a run has to do next: AskContext, CallModel, RunTools, Review, BuildOutput, End or Rest.
+// Action is what the driver of a run has to do next: AskContext, CallModel, RunTools, Review, BuildOutput, Park, End or Rest.
 type Action interface{ action() }
 
 // AskContext asks context providers, before the model is called; it is fed back as Inquired with ContextQuestion(state).
@@ -31,6 +31,9 @@ type BuildOutput struct{}
 // Review shows hooks the results of the last round, and lets messages into the conversation; it is fed back as Reviewed.
 type Review struct{}
 
+// Park lets go of a run that was paused; it is fed back as Parked with ParkPaused.
+type Park struct{}
+
 // End feeds back Ended with the ending.
 type End struct{ Ending Ending }
 
@@ -42,6 +45,7 @@ func (CallModel) action()   {}
 func (RunTools) action()    {}
 func (BuildOutput) action() {}
 func (Review) action()      {}
+func (Park) action()        {}
 func (End) action()         {}
 func (Rest) action()        {}
 
@@ -54,6 +58,8 @@ func Next(spec *Spec, head *Head, now int64) Action {
 		return End{*head.Cancel}
 	case now >= head.Deadline:
 		return End{DeadlinePassed()}
+	case head.Paused != nil:
+		return finishing(head)
 	case head.openInline():
 		return inlineCalls(spec, head)
 	case head.Review || len(head.Notes) > 0:
@@ -73,7 +79,7 @@ func Next(spec *Spec, head *Head, now int64) Action {
 // doing says what the driver of a run was at, unless the run was to end.
 func doing(spec *Spec, head *Head) string {
 	h := *head
-	h.Cancel = nil
+	h.Cancel, h.Paused = nil, nil
 	switch act := Next(spec, &h, 0).(type) {
 	case AskContext, CallModel:
 		return fmt.Sprintf("making model call %d", h.Turns+1)

@@ -105,6 +105,7 @@ func (o *oracle) entry(before *core.Head, in core.Input, e *core.Entry) {
 	o.end(e)
 	o.outstanding()
 	o.alive()
+	o.waits(before, in, e)
 	o.milestones(e)
 	o.runs.run(before, e)
 	o.calls.callsOf(before, e)
@@ -129,7 +130,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 
 func isWork(ev core.Event) bool {
 	switch ev.(type) {
-	case core.Inquired, core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Released, core.Ended:
+	case core.Inquired, core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Parked, core.Released, core.Ended:
 		return true
 	}
 	return false
@@ -140,6 +141,9 @@ func (o *oracle) timers(before *core.Head, in core.Input, e *core.Entry) {
 	h := &e.Head
 	if h.Status == core.StatusWaiting {
 		due := h.Deadline
+		if h.Parked != nil && h.Parked.Until > 0 {
+			due = min(due, h.Parked.Until)
+		}
 		for _, c := range h.Calls {
 			for _, at := range []int64{c.Due, c.RetryAt} {
 				if !c.Closed() && at > 0 {
@@ -323,7 +327,7 @@ func (o *oracle) listed(f core.Awaited) bool {
 		return slices.ContainsFunc(o.rig.entries, func(e core.Entry) bool { return e.Effect(f.Kind, "").Due == f.Due })
 	case core.EffectTerminal:
 		return o.rig.entries[len(o.rig.entries)-1].Effect(f.Kind, "").Kind == f.Kind
-	case core.EffectVoid, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd:
+	case core.EffectVoid, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark:
 	}
 	return false
 }

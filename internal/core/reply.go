@@ -144,10 +144,10 @@ func (t *transition) openCall(c *Call, p *PlannedCall) {
 }
 
 // begin lets a call of the round be made: a service's is sent, an inline tool's is left to the driver. In a sequential round
-// it waits for its turn.
+// it waits for its turn, and in a run that is paused until it is resumed.
 func (t *transition) begin(c *Call, tool *Tool) {
 	switch {
-	case t.spec.Sequential:
+	case t.spec.Sequential || t.Head.Paused != nil:
 		c.Queued = true
 	case tool.Kind == CallService:
 		t.send(c, tool)

@@ -26,13 +26,13 @@ func (t *transition) retryLater(c *Call) bool {
 	if c.Kind != CallService && c.Kind != CallContext || tool == nil || c.attempt() >= tool.Retry.Attempts {
 		return false
 	}
-	c.RetryAt, c.Due = t.in.At+tool.Retry.pause(c.ID, c.attempt()), 0
+	c.RetryAt, c.Due = t.in.At+tool.Retry.pause(c.ID, c.attempt(), 0), 0
 	return true
 }
 
-// pause is how long after that attempt the next one follows. Up to a quarter more is added, by the call's id, so that
-// the calls which an outage refused together do not all come back together.
-func (r Retry) pause(call string, attempt int) int64 {
+// pause is how long after that attempt the next one follows, at least so many milliseconds. Up to a quarter more of it, or of Longest,
+// is added by the id of who pauses, so that those which an outage refused together do not all come back together.
+func (r Retry) pause(id string, attempt int, least int64) int64 {
 	pause := max(r.Pause, 1)
 	for range attempt - 1 {
 		if pause = 2 * pause; r.Longest > 0 && pause >= r.Longest {
@@ -40,9 +40,14 @@ func (r Retry) pause(call string, attempt int) int64 {
 			break
 		}
 	}
+	pause = max(pause, least)
+	added := pause
+	if r.Longest > 0 {
+		added = min(pause, r.Longest)
+	}
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(call)) // never fails
-	return pause + pause/4*int64(hash.Sum32()%1000)/1000
+	_, _ = hash.Write([]byte(id)) // never fails
+	return pause + added/4*int64(hash.Sum32()%1000)/1000
 }
 
 // resend makes the next attempt at c. The attempts before stay valid: the first answer to any is the result.

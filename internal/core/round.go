@@ -33,7 +33,9 @@ func (t *transition) void(c *Call) {
 // settle closes the round when every call has its result, and suspends the run when all that is open is with others.
 func (t *transition) settle() error {
 	h := &t.Head
-	t.advance()
+	if h.Paused == nil {
+		t.advance()
+	}
 	if len(h.Calls) > 0 && !h.openAny() {
 		lacks := t.lacks()
 		t.closeRound()
@@ -42,7 +44,7 @@ func (t *transition) settle() error {
 		}
 	}
 	switch {
-	case h.openAny() && !h.openInline():
+	case h.openAny() && !h.openInline(), h.Status == StatusWaiting && h.Held():
 		t.suspend()
 	case h.Status == StatusWaiting:
 		t.take()
@@ -90,7 +92,7 @@ func (t *transition) closeRound() {
 func (t *transition) suspend() {
 	h := &t.Head
 	h.Status, h.Driver = StatusWaiting, nil
-	due := h.Deadline
+	due := h.triedAt()
 	for i := range h.Calls {
 		c := &h.Calls[i]
 		for _, at := range []int64{c.Due, c.RetryAt} {
@@ -159,6 +161,7 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	t.flushNotes()
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
 	h.ReasonCode, h.Review, h.Hooks = code, false, nil
+	h.Parked, h.Paused = nil, nil
 	t.Terminal = &terminal
 	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})

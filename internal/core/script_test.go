@@ -236,6 +236,20 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return steered(rest), rest
 	case "cancel":
 		return core.CancelAsked{Message: rest}, "cancel-1"
+	case "park":
+		ev := core.Parked{Why: core.ParkModel, Key: "openai_gpt", Model: "gpt", Code: sdk.CodeUnavailable, Message: "no route"}
+		if rest != "" {
+			ev.Why, ev.Code, ev.Message, ev.After = core.ParkRate, sdk.CodeRateLimited, "slow down", millis(s.T, rest)
+		}
+		return ev, ""
+	case "let-go":
+		return core.Parked{Why: core.ParkPaused}, ""
+	case "unpark":
+		return core.Unparked{Key: rest, Received: s.now}, "unpark"
+	case "pause":
+		return core.PauseAsked{Reason: rest, Received: s.now}, "pause"
+	case "resume":
+		return core.ResumeAsked{Received: s.now}, "resume"
 	case "release":
 		s.causes[""] = s.causes[s.state.Driver.Owner]
 		return core.Released{}, ""

@@ -56,13 +56,19 @@ type Spec struct {
 	Hooked, Reviews, Ends bool
 }
 
+// layoutCounts is the first layout that counts what stop conditions look at, and that has hooks, contexts, budgets and messages.
+const layoutCounts = 2
+
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
+	if h.Parked != nil || h.Paused != nil || h.Heeded != nil {
+		return LayoutVersion
+	}
 	agents := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Tokens > 0 })
 	counts := s.Stop.Errors > 0 || s.Stop.SameError > 0 || s.Stop.Repeats > 0 || len(s.Stop.Text) > 0
 	if h.V > 1 || agents || counts || s.NoToolCall.Remind || s.Sequential || s.Batch || s.Hooked ||
 		len(s.Contexts) > 0 || h.Budget > 0 || len(h.Heard) > 0 {
-		return LayoutVersion
+		return max(h.V, layoutCounts)
 	}
 	return 1
 }

@@ -57,6 +57,12 @@ func (t *transition) apply() error {
 		return t.cancelAsked(ev)
 	case Steered:
 		return t.steered(ev)
+	case PauseAsked:
+		return t.pauseAsked(ev)
+	case ResumeAsked:
+		return t.resumeAsked(ev)
+	case Unparked:
+		return t.unparked(ev)
 	case TakenOver:
 		return t.takenOver()
 	}
@@ -77,10 +83,15 @@ func (t *transition) driven() error {
 	if t.Head.Cancel != nil {
 		return t.interrupted(*t.Head.Cancel)
 	}
+	if parked, ok := t.in.Event.(Parked); ok {
+		return t.parked(parked)
+	}
 	switch ev := t.in.Event.(type) {
 	case Replied:
+		t.Head.Parked = nil
 		return t.replied(ev)
 	case Compacted:
+		t.Head.Parked = nil
 		return t.compacted(ev)
 	case Inquired:
 		return t.inquired(ev)
@@ -251,6 +262,7 @@ func (t *transition) fired(ev Fired) error {
 			t.timedOut(c)
 		}
 	}
+	t.dueAgain(ev.Now)
 	if h.Status == StatusRunning && t.abandoned() {
 		return t.takeFrom(h.Driver)
 	}

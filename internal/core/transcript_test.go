@@ -270,6 +270,12 @@ func (p *printer) head(h *core.Head) {
 	if h.Cancel != nil {
 		p.printf(", to end: %s", h.Cancel.Reason)
 	}
+	if k := h.Parked; k != nil {
+		p.printf(", parked (%s, try %d since %s) until %s", k.Why, k.Tries, offset(k.Since), offset(max(k.Until, epoch)))
+	}
+	if h.Paused != nil {
+		p.printf(", paused: %s", h.Paused.Reason)
+	}
 	if h.Stop != "" {
 		p.printf(", stops on %s", short(h.Stop))
 	}
@@ -329,6 +335,8 @@ func (p *printer) next() string {
 		return "review the round"
 	case core.BuildOutput:
 		return "build the output of " + p.rig.state.StopText()
+	case core.Park:
+		return "let go"
 	case core.End:
 		return "end: " + string(next.Ending.Reason)
 	case core.Rest:

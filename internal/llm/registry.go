@@ -164,6 +164,8 @@ func (r *Registry) check(spec sdk.ModelSpec) error {
 		return checkThinking(spec)
 	case checkOn(spec) != nil:
 		return checkOn(spec)
+	case checkPark(spec) != nil:
+		return checkPark(spec)
 	case r.keyless[spec.Provider]:
 		return sdk.Errorf(sdk.CodeConfig, "model %q: provider %q has no API key", spec.Name, spec.Provider)
 	default:
@@ -184,6 +186,15 @@ func checkOn(spec sdk.ModelSpec) error {
 	for _, code := range spec.On {
 		if !slices.Contains(fallbackCodes, code) {
 			return sdk.Errorf(sdk.CodeConfig, "model %q: on: want some of %q, got %q", spec.Name, fallbackCodes, code)
+		}
+	}
+	return nil
+}
+
+func checkPark(spec sdk.ModelSpec) error {
+	for _, code := range spec.Park {
+		if !slices.Contains(sdk.ParkCodes, code) {
+			return sdk.Errorf(sdk.CodeConfig, "model %q: park: want some of %q, got %q", spec.Name, sdk.ParkCodes, code)
 		}
 	}
 	return nil

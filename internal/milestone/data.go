@@ -44,6 +44,18 @@ type (
 	runSuspended struct {
 		Calls int `json:"calls"`
 	}
+	runParked struct {
+		Code    sdk.Code        `json:"code,omitempty"`
+		Message string          `json:"message,omitempty"`
+		Model   string          `json:"model,omitempty"`
+		Since   int64           `json:"since"`
+		Tries   int             `json:"tries"`
+		Until   int64           `json:"until"`
+		Why     core.ParkReason `json:"why"`
+	}
+	runPaused struct {
+		Reason string `json:"reason"`
+	}
 	runFinished struct {
 		Code   string          `json:"code,omitempty"`
 		Data   json.RawMessage `json:"data"`

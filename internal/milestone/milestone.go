@@ -183,6 +183,25 @@ func toolOf(e *core.Entry, call string) string {
 	return ""
 }
 
+// held tells that the run does nothing for now, and why, or that it may go on.
+func (t *teller) held() {
+	e, p := t.entry, t.entry.Head.Parked
+	switch e.Kind {
+	case core.KindParked:
+		if p != nil && p.Until > 0 {
+			t.tell(wire.MilestoneParked, runParked{
+				Code: p.Code, Message: p.Message, Model: p.Model, Since: p.Since, Tries: p.Tries, Until: p.Until, Why: p.Why,
+			})
+		}
+	case core.KindPauseAsked:
+		if e.Head.Paused != nil {
+			t.tell(wire.MilestonePaused, runPaused{Reason: e.Head.Paused.Reason})
+		}
+	case core.KindResumeAsked:
+		t.tell(wire.MilestoneResumed, struct{}{})
+	}
+}
+
 // state tells where the run is after the entry: what it has used, and whether it waits or has ended.
 func (t *teller) state() {
 	e, h := t.entry, &t.entry.Head
@@ -192,6 +211,7 @@ func (t *teller) state() {
 	if len(e.Checkpoints) > 0 {
 		t.tell(wire.MilestoneCheckpoint, checkpointed{Checkpoints: e.Checkpoints})
 	}
+	t.held()
 	switch h.Status {
 	case core.StatusWaiting:
 		open := 0

@@ -36,6 +36,8 @@ type activation struct {
 	// pass is its place at the gate; alone says that it is alone inside, beside that it could not be where it should have been.
 	pass          *pass
 	alone, beside bool
+	// probes says that the run asks a model that was away, as the first to know whether it still is.
+	probes bool
 	// heldBack says that it has waited before it takes the run from one that died.
 	heldBack bool
 }
@@ -225,6 +227,9 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 	if a.foreign() {
 		v, err := a.refuseForeign(ctx)
 		return core.Change{}, &v, err
+	}
+	if a.msg.Address.Verb == wire.ControlRetry { // a newer worker understands it
+		return core.Change{}, &Verdict{Settlement: Retry, After: lastingRetryDelay}, nil
 	}
 	if a.ahead() {
 		v, err := a.withoutRun(ctx)

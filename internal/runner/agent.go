@@ -18,6 +18,10 @@ type Agent struct {
 	// SpecJSON is the canonical JSON whose digest is Core.Digest.
 	SpecJSON []byte
 	Model    sdk.Provider
+	// ModelKey names what is missing when the model, with its fallbacks, cannot be asked: a token of a subject. Parks are the codes of
+	// failures after which a run waits for it rather than ends: see sdk.ModelSpec.Park.
+	ModelKey string
+	Parks    []sdk.Code
 	// ModelName, Temperature and MaxTokens go into every request.
 	ModelName   string
 	Temperature *float64

@@ -2,47 +2,64 @@ package runner
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	"agentd/internal/retry"
+	"agentd/internal/core"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
-// modelAway says that a model call failed for a reason that is not the request's: the run is handed back, and its message is
-// delivered again after pause.
-type modelAway struct {
-	cause error
-	pause time.Duration
+// passes reports whether the run is to wait after a failure of its model. What is about the request itself would fail again.
+func (a *activation) passes(e *sdk.Error) bool {
+	switch {
+	case e.Code == sdk.CodeModel && !e.Retryable, e.Code == sdk.CodeTooLarge:
+		return false
+	case slices.Contains(sdk.ParkCodes, e.Code):
+		return slices.Contains(a.agent.Parks, e.Code)
+	}
+	// What nobody has classified is no fault of the request either.
+	return slices.Contains(a.agent.Parks, sdk.CodeUnavailable)
 }
 
-func (e *modelAway) Error() string { return "the model is away: " + e.cause.Error() }
-
-// ofRequest reports whether a model's failure is about what it was asked, so that it would fail again: the run ends.
-// Everything else may pass, what an operator has to mend too: the run waits.
-func ofRequest(e *sdk.Error) bool {
-	return e.Code == sdk.CodeModel && !e.Retryable || e.Code == sdk.CodeTooLarge
+// mayAsk returns nil when the model may be asked. If not, it is known to be away, and the run is parked without another try.
+func (a *activation) mayAsk(ctx context.Context) *core.Parked {
+	unparked := a.msg.Address.Verb == wire.ControlUnpark
+	asked := unparked && a.unparks() == "" // by an operator
+	a.probes = a.state.Parked != nil && (asked || !unparked)
+	if asked {
+		return nil
+	}
+	if a.Outages.Ask(ctx, a.agent.ModelKey, a.probes) {
+		return nil
+	}
+	parked := core.Parked{Why: core.ParkModel, Key: a.agent.ModelKey, Model: a.agent.ModelName}
+	if before := a.state.Parked; before != nil {
+		parked.Why, parked.Code, parked.Message = before.Why, before.Code, before.Message
+	}
+	return &parked
 }
 
-// awayPauses are before a model is asked again, by the deliveries of the message.
-var awayPauses = retry.Pauses{First: 30 * time.Second, Longest: 10 * time.Minute}
-
-// handBack tells who watches that the run waits for its model, and returns why and for how long.
-func (a *activation) handBack(ctx context.Context, e *sdk.Error) error {
-	pause := a.awayPause(e.RetryAfter)
-	a.Logger.WarnContext(ctx, "run waits for its model", "run", a.state.Run, "agent", a.state.Agent,
-		"pause", pause, "error", e)
-	a.live(wire.LiveModelAway, a.state.Turns+1, map[string]any{
-		modelMember: a.agent.ModelName, "code": e.Code, "message": e.Message, "pause": pause.Milliseconds(),
-	})
-	return &modelAway{e, pause}
+// park lets the run wait for its model, because of its last failure.
+func (a *activation) park(ctx context.Context, e *sdk.Error) core.Parked {
+	a.Logger.WarnContext(ctx, "run waits for its model", "run", a.state.Run, "agent", a.state.Agent, "model", a.agent.ModelName, "error", e)
+	a.Outages.Away(a.agent.ModelKey, e.RetryAfter)
+	why := core.ParkModel
+	if e.Code == sdk.CodeRateLimited {
+		why = core.ParkRate
+	}
+	return core.Parked{
+		Why: why, Key: a.agent.ModelKey, Model: a.agent.ModelName, Code: e.Code, Message: e.Message,
+		After: e.RetryAfter.Milliseconds(),
+	}
 }
 
-// awayPause is not shorter than the provider asked for, and not longer than the run may take. Up to a quarter of it is added by
-// the run's key, so that the runs which an outage stopped together do not all come back together.
-func (a *activation) awayPause(asked time.Duration) time.Duration {
-	pause := awayPauses.Nth(a.msg.Delivered)
-	added := pause / 4 * time.Duration(a.spread(1000)) / 1000
-	left := time.Duration(a.state.Deadline-a.Env.Now()) * time.Millisecond
-	return max(min(max(pause, asked)+added, left), 0)
+// leaveWord has a parked run found when what it waits for is there.
+func (a *activation) leaveWord(ctx context.Context, e *core.Entry) error {
+	p := e.Head.Parked
+	if p == nil {
+		return nil
+	}
+	left := time.Duration(e.Head.Deadline-a.Env.Now()) * time.Millisecond
+	return a.Outages.Park(ctx, p.Key, e.Head.Agent, a.key, left)
 }

@@ -236,6 +236,8 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 		return a.runTools(ctx, act)
 	case core.Review:
 		return a.review(ctx)
+	case core.Park:
+		return core.Parked{Why: core.ParkPaused}, nil
 	case core.BuildOutput:
 		text, err := a.stopText(ctx)
 		if err != nil {
@@ -271,7 +273,7 @@ func (a *activation) withTimeout(ctx context.Context, most time.Duration) (conte
 	return a.Env.WithTimeout(ctx, min(most, left))
 }
 
-// modelFailed is what a failed model call comes to: the run ends only when the request itself was refused, or its time is over.
+// modelFailed is what a failed model call comes to: the run is parked, or ends where waiting would not help, or its time is over.
 func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, error) {
 	if a.Env.Now() >= a.state.Deadline {
 		return core.Ended{Ending: core.DeadlinePassed()}, nil
@@ -286,8 +288,8 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
 	}
-	if !ofRequest(e) {
-		return nil, a.handBack(ctx, e)
+	if a.passes(e) {
+		return a.park(ctx, e), nil
 	}
 	a.Logger.ErrorContext(ctx, "model call failed", "run", a.state.Run, "error", err)
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: e.Code, Message: e.Message}}, nil

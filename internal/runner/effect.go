@@ -30,6 +30,8 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 			err = a.publish(ctx, outbox.Voids(a.Subjects, e, f)...)
 		case core.EffectTimer:
 			err = a.Publisher.ArmTimer(ctx, e.Head.Agent, a.key, f.Due)
+		case core.EffectPark:
+			err = a.leaveWord(ctx, e)
 		case core.EffectTerminal:
 			err = a.publishTerminal(ctx, e)
 		case core.EffectGrant:

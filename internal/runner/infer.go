@@ -18,6 +18,9 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 			Reason: core.ReasonQuota, Code: e.Code, Message: e.Message, Detail: "history",
 		}}, nil
 	}
+	if away := a.mayAsk(ctx); away != nil {
+		return *away, nil
+	}
 	request, built, err := a.request(ctx)
 	if err != nil {
 		return a.promptFailed(ctx, err)
@@ -71,7 +74,7 @@ func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.Model
 	return ev, nil
 }
 
-// generate is the model call itself; the provider retries. A failure that retrying did not mend ends the run, with ended.
+// generate is the model call itself; the provider retries. A failure that retrying did not mend parks the run or ends it, with ended.
 func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.ModelRequest) (reply sdk.ModelReply, ended core.Event, err error) {
 	calling, done := a.working.calling(ctx, a.key)
 	defer done()
@@ -90,6 +93,7 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 		err = core.CheckReply(&reply)
 	}
 	if err == nil {
+		a.Outages.Back(a.agent.ModelKey, a.probes)
 		storable(&reply)
 		return reply, nil, nil
 	}

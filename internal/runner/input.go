@@ -33,17 +33,48 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 	case wire.KindFire:
 		return core.Fired{Now: a.msg.Received, Due: a.msg.Due}, nil, nil
 	case wire.KindCtl:
-		if a.msg.Address.Verb == wire.ControlCancel {
-			ev, problem := a.cancelled()
-			return ev, problem, nil
-		}
-		ev, problem := a.steered()
+		ev, problem := a.controlled()
 		return ev, problem, nil
 	case wire.KindVoid:
 		return core.CancelAsked{Message: messageVoided}, nil, nil
 	default:
 	}
 	return nil, sdk.Errorf(sdk.CodeInvalidEvent, "a run does not understand %s messages", a.msg.Address.Kind), nil
+}
+
+// controlled is what a control message asks of the run.
+func (a *activation) controlled() (core.Event, *sdk.Error) {
+	verb, who := a.msg.Address.Verb, a.msg.Address.Who
+	if verb == wire.ControlCancel {
+		return a.cancelled()
+	}
+	if verb == wire.ControlMessage {
+		return a.steered()
+	}
+	if who != "" {
+		return nil, sdk.Errorf(sdk.CodePermissionDenied, "%s may not %s the run: operators may", who, verb)
+	}
+	switch verb {
+	case wire.ControlPause:
+		return core.PauseAsked{Reason: reasonOf(a.msg.Event), Received: a.msg.Received}, nil
+	case wire.ControlResume:
+		return core.ResumeAsked{Received: a.msg.Received}, nil
+	case wire.ControlUnpark:
+		return core.Unparked{Key: a.unparks(), Received: a.msg.Received}, nil
+	default:
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "a run does not understand %s messages", verb)
+	}
+}
+
+// unparks is the key of the parked runs that the message is for; empty is whatever the run waits for.
+func (a *activation) unparks() string {
+	var data struct {
+		Key string `json:"key"`
+	}
+	if err := json.Unmarshal(a.msg.Event.Data, &data); err != nil {
+		return ""
+	}
+	return data.Key
 }
 
 // covered reports whether the message that covers the run was delivered again: its former driver's lease has ended.
@@ -87,10 +118,10 @@ func (a *activation) cancelled() (core.Event, *sdk.Error) {
 	if who := a.msg.Address.Who; who != "" && a.head.Status != "" && who != a.head.Init.Who {
 		return nil, sdk.Errorf(sdk.CodePermissionDenied, "%s may not cancel the run: somebody else started it", who)
 	}
-	return core.CancelAsked{Message: cancelReason(a.msg.Event)}, nil
+	return core.CancelAsked{Message: reasonOf(a.msg.Event)}, nil
 }
 
-func cancelReason(ev wire.Event) string {
+func reasonOf(ev wire.Event) string {
 	var data struct {
 		Reason string `json:"reason"`
 	}

@@ -95,7 +95,7 @@ func (a *activation) retryDelay() time.Duration {
 	return retry.Pauses{First: retryDelay, Longest: longest}.Nth(a.msg.Delivered)
 }
 
-// Options are what a Runner is made of; Cache, Entries, Gate, Silence and Observer have defaults, all else is required.
+// Options are what a Runner is made of; Cache, Entries, Outages, Gate, Silence and Observer have defaults, all else is required.
 type Options struct {
 	Store     Store
 	Publisher Publisher
@@ -109,6 +109,8 @@ type Options struct {
 	Observer Observer
 	// Entries may be shared by the runners of a process; nil is one of its own.
 	Entries *EntryCache
+	// Outages may be shared by the runners of a process; nil knows of none, and parked runs wait for their time.
+	Outages Outages
 	// Gate is shared by the runners of a process; nil is for one that is the only one.
 	Gate *Gate
 	// Silence is longer than any step of an activation takes; 0 is 5 min.
@@ -142,6 +144,9 @@ func New(o Options) *Runner {
 	}
 	if o.Entries == nil {
 		o.Entries = NewEntryCache(defaultEntryBytes)
+	}
+	if o.Outages == nil {
+		o.Outages = noOutages{}
 	}
 	if o.Gate == nil {
 		o.Gate = &Gate{}
@@ -180,12 +185,8 @@ func (a *activation) verdict(ctx context.Context, v Verdict, err error) Verdict 
 	case ctx.Err() != nil:
 		return Verdict{Settlement: Leave}
 	}
+	a.Logger.WarnContext(ctx, "message is retried", "run", a.head.Run, "subject", a.msg.Cause.EventID, "error", err)
 	pause := a.retryDelay()
-	if away, ok := errors.AsType[*modelAway](err); ok {
-		pause = away.pause
-	} else {
-		a.Logger.WarnContext(ctx, "message is retried", "run", a.head.Run, "subject", a.msg.Cause.EventID, "error", err)
-	}
 	if released := a.release(ctx, err); errors.Is(released, core.ErrFenced) {
 		return Verdict{Settlement: Leave}
 	}

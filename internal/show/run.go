@@ -24,6 +24,9 @@ type RunRow struct {
 	Waiting  []waiting `json:"waiting,omitempty"`
 	// HandedBack says that no worker has the run, and that it is tried again.
 	HandedBack bool `json:"handed_back,omitempty"`
+	// Parked is what the run waits for that has something to do, and Paused that an operator wants it to wait.
+	Parked *core.Parking `json:"parked,omitempty"`
+	Paused *core.Pause   `json:"paused,omitempty"`
 	// Purged is when the run's history was removed, in Unix milliseconds.
 	Purged int64 `json:"purged,omitempty"`
 }
@@ -83,6 +86,7 @@ func RowOf(run string, rev uint64, last []byte) RunRow {
 	row := RunRow{
 		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At, Code: e.Head.ReasonCode,
 		Revision: e.Rev, Waiting: waitingCalls(&e.Head), HandedBack: handedBack(&e.Head),
+		Parked: e.Head.Parked, Paused: e.Head.Paused,
 	}
 	if p := e.Head.Purged; p != nil {
 		row.Purged, row.Revision = p.At, p.Rev
@@ -113,6 +117,9 @@ func (r RunRow) status() string {
 	if r.HandedBack {
 		text += waitsForRetry
 	}
+	if r.Paused != nil {
+		text += pausedText
+	}
 	if r.Purged > 0 {
 		text += ", history removed"
 	}
@@ -122,7 +129,7 @@ func (r RunRow) status() string {
 // waitsForRetry is said of a run that is running and that no worker has.
 const waitsForRetry = ", to be tried again"
 
-// handedBack reports whether whoever drove the run could not go on, because its model is away for example: its message is
+// handedBack reports whether whoever drove the run could not go on, because the broker was away for example: its message is
 // delivered again after a pause.
 func handedBack(h *core.Head) bool { return h.Driver != nil && h.Driver.Owner == "" }
 
@@ -140,6 +147,26 @@ func reasonText(r core.Reason, code string) string {
 		return string(r)
 	}
 	return string(r) + ": " + code
+}
+
+// pausedText is said of a run that does nothing until it is resumed.
+const pausedText = ", paused"
+
+// parkedText is what a parked run waits for: "model gpt-4o-mini since 3m, next try in 40s"; empty for one that is not parked, or is
+// being tried.
+func parkedText(p *core.Parking) string {
+	if p == nil || p.Until == 0 {
+		return ""
+	}
+	return fmt.Sprintf("model %s since %s, next try in %s", cmp.Or(p.Model, p.Key), since(p.Since), until(p.Until))
+}
+
+// waitingFor names everything that the run waits for.
+func (r RunRow) waitingFor() string {
+	if text := parkedText(r.Parked); text != "" {
+		return Line(text, LineMax)
+	}
+	return waitingText(r.Waiting)
 }
 
 // waitingText names what calls wait for.
@@ -165,7 +192,7 @@ func Runs(w io.Writer, rows []RunRow, columns int) error {
 	var t table
 	t.row("RUN", "AGENT", "STATUS", "CHANGED", "WAITING FOR")
 	for _, r := range rows {
-		t.row(Line(r.Run, 60), Line(r.Agent, 60), r.status(), Ago(r.Updated), waitingText(r.Waiting))
+		t.row(Line(r.Run, 60), Line(r.Agent, 60), r.status(), Ago(r.Updated), r.waitingFor())
 	}
 	return t.write(w, "", columns)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -31,6 +32,8 @@ type RunDetails struct {
 	System       string         `json:"system,omitempty"`
 	Purged       *core.Purged   `json:"purged,omitempty"`
 	HandedBack   bool           `json:"handed_back,omitempty"`
+	Parked       *core.Parking  `json:"parked,omitempty"`
+	Paused       *core.Pause    `json:"paused,omitempty"`
 	Waiting      []waiting      `json:"waiting,omitempty"`
 	Messages     []sdk.Message  `json:"messages"`
 	Terminal     *core.Terminal `json:"terminal,omitempty"`
@@ -85,6 +88,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 	if d.Purged = s.Purged; d.Purged != nil {
 		d.Started = 0 // nobody knows any more
 	}
+	d.Parked, d.Paused = s.Parked, s.Paused
 	d.HandedBack, d.Waiting, d.Messages = handedBack(&s.Head), waitingCalls(&s.Head), s.Messages()
 	return d, nil
 }
@@ -111,6 +115,15 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 		status += waitsForRetry
 	}
 	t.row("status", Line(status, LineMax))
+	if text := parkedText(d.Parked); text != "" {
+		t.row("waits for", Line(text, LineMax))
+		if d.Parked.Message != "" {
+			t.row("because", Line(fmt.Sprintf("%s (%s, try %d)", d.Parked.Message, d.Parked.Code, d.Parked.Tries), LineMax))
+		}
+	}
+	if d.Paused != nil {
+		t.row("paused", Line(strings.TrimSpace(When(d.Paused.At)+" "+d.Paused.Reason), LineMax))
+	}
 	if d.Purged == nil {
 		t.row("started", When(d.Started))
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -39,9 +38,6 @@ func (s *status) describe(l wire.Live) (label, text string) {
 	var d struct {
 		sdk.Delta
 		Model string `json:"model"`
-		// Pause is how many milliseconds a model that is away is waited for.
-		Pause   int64  `json:"pause"`
-		Message string `json:"message"`
 	}
 	if json.Unmarshal(l.Data, &d) != nil {
 		return "", ""
@@ -52,8 +48,6 @@ func (s *status) describe(l wire.Live) (label, text string) {
 	case wire.LiveTurnStarted:
 		s.text = ""
 		return labelThinks, strings.TrimSpace(d.Model)
-	case wire.LiveModelAway:
-		return "waits", Duration(time.Duration(d.Pause)*time.Millisecond) + " for the model: " + d.Message
 	case wire.LiveToolStarted:
 		return "runs", d.Tool
 	case wire.LiveDelta:

@@ -37,10 +37,6 @@ func TestProgress_TerminalShowsWhatGoesOn(t *testing.T) {
 	if got := said(); !strings.HasSuffix(got, "writes    Anew\x1b[0m") {
 		t.Errorf("an attempt begins anew: %q", got)
 	}
-	event(true, wire.LiveModelAway, `{"model":"gpt","code":"unavailable","message":"cannot be reached","pause":45000}`)
-	if got := said(); !strings.HasSuffix(got, "waits     45s for the model: cannot be reached\x1b[0m") {
-		t.Errorf("the model is away: %q", got)
-	}
 	event(false, wire.MilestoneReply, `{"text":"Anew."}`)
 	if got := said(); got != eraseLine+"says      Anew.\n" {
 		t.Errorf("a milestone: %q", got)

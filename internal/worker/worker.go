@@ -70,6 +70,7 @@ type Worker struct {
 	catalog  *catalog.Catalog
 	runner   *runner.Runner
 	handler  *handler.Handler
+	outages  *outages
 	// store is Options.Store as it was given, without telemetry around it.
 	store runner.Store
 	// reading are the consumers that Run reads: those of the agents that there were at first.
@@ -99,7 +100,7 @@ func New(o Options) (*Worker, error) {
 	}
 	store := o.Store
 	o.show()
-	w := &Worker{Options: o, store: store, replaced: make(chan struct{}, 1), catalog: catalog.New(o.Store, o.Models, approval.Options{
+	w := &Worker{Options: o, store: store, replaced: make(chan struct{}, 1), outages: newOutages(o.Conn, o.Logger), catalog: catalog.New(o.Store, o.Models, approval.Options{
 		Grants: o.Conn.Grants(), Identity: o.Identity, Keys: o.Keys,
 	})}
 	if err := w.catalog.Set(o.Agents); err != nil {
@@ -109,7 +110,7 @@ func New(o Options) (*Worker, error) {
 	w.reading = w.consumers()
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
-		Cache: o.Cache, Observer: o.Telemetry.Observer(), Gate: o.Gate, Silence: w.catalog.Silence(),
+		Cache: o.Cache, Observer: o.Telemetry.Observer(), Outages: w.outages, Gate: o.Gate, Silence: w.catalog.Silence(),
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: o.DeadLetters, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,
@@ -166,6 +167,11 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopListening()) }()
+	stopOutages, err := w.outages.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopOutages()
 	reconciled, err := w.reconcile(ctx)
 	if err != nil {
 		return err

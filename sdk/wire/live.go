@@ -18,8 +18,6 @@ const (
 	LiveDelta       = "model.delta"
 	LiveUsage       = "model.usage"
 	LiveToolStarted = "tool.started"
-	// LiveModelAway says why the model could not be asked, and when it is asked again.
-	LiveModelAway = "model.away"
 	// A reply that is being made has thinking, messages and calls, one after the other. LiveCallStarted names the tool of a
 	// call long before its arguments are whole.
 	LiveThinkingStarted = "thinking.started"
@@ -52,6 +50,9 @@ const (
 	MilestonePlan       = "plan.updated"
 	MilestoneInquired   = "context.asked"
 	MilestoneInformed   = "context.answered"
+	MilestoneParked     = "run.parked"
+	MilestonePaused     = "run.paused"
+	MilestoneResumed    = "run.resumed"
 )
 
 // Live is a live event of a run: lossy, for people who watch (docs/wire.md, "Live events"). On the wire it is a CloudEvent.

@@ -141,6 +141,9 @@ type Terminal struct {
 // Types of control messages (docs/wire.md, "Control messages").
 const (
 	TypeCancel  = "agentd.run.cancel"
+	TypePause   = "agentd.run.pause"
+	TypeResume  = "agentd.run.resume"
+	TypeUnpark  = "agentd.run.unpark"
 	TypeMessage = "agentd.run.message"
 )
 

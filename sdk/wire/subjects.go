@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"agentd/sdk"
@@ -155,7 +156,17 @@ type ControlVerb string
 const (
 	ControlCancel  ControlVerb = "cancel"
 	ControlMessage ControlVerb = "message"
+	// ControlPause lets a run do nothing more until ControlResume.
+	ControlPause  ControlVerb = "pause"
+	ControlResume ControlVerb = "resume"
+	// ControlUnpark has a parked run tried again at once.
+	ControlUnpark ControlVerb = "unpark"
+	// ControlRetry is reserved.
+	ControlRetry ControlVerb = "retry"
 )
+
+// controls are the verbs that there are. Workers leave messages with one that they do not know yet to newer workers.
+var controls = []ControlVerb{ControlCancel, ControlMessage, ControlPause, ControlResume, ControlUnpark, ControlRetry}
 
 // Control is the subject of a control message to a run.
 func (s Subjects) Control(verb ControlVerb, agent string, run RunKey) string {
@@ -276,7 +287,7 @@ func (s Subjects) Parse(subject string) (Address, error) {
 			a.Agent, a.Run = a.Call.Agent, a.Call.Run
 		}
 	case KindCtl:
-		if valid = who(4, true) && (t[0] == string(ControlCancel) || t[0] == string(ControlMessage)); valid {
+		if valid = who(4, true) && slices.Contains(controls, ControlVerb(t[0])); valid {
 			a.Verb, a.Agent, a.Run = ControlVerb(t[0]), t[1], RunKey{t[2], t[3]}
 		}
 	case KindDone:

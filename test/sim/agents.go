@@ -155,8 +155,9 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 	s.bound(spec)
 	m := &model{models: s.models, width: 1 + s.pick(3)}
 	a := &runner.Agent{
-		Core: spec, SpecJSON: own.json, Model: m, ModelTimeout: silence / 2 * time.Millisecond,
-		Inline: map[string]sdk.Tool{}, History: s.pick(4) == 0,
+		Core: spec, SpecJSON: own.json, Model: m, ModelKey: "model-" + name, Parks: []sdk.Code{sdk.CodeUnavailable, sdk.CodeRateLimited, sdk.CodeConfig},
+		ModelTimeout: silence / 2 * time.Millisecond,
+		Inline:       map[string]sdk.Tool{}, History: s.pick(4) == 0,
 		CheckInput: checkInput, CheckAnswer: checkAnswer, BuildOutput: buildOutput, BuildContext: buildContext,
 	}
 	a.BuildPrompt = s.prompts(spec)

@@ -45,6 +45,8 @@ type fakeBroker struct {
 	// removed are those that were acked lately: a restart may bring them back.
 	removed []*message
 	timers  []timer
+	// parked are the runs of which word was left that they wait, by what for, in the order in which it was left.
+	parked map[string][]parkedRun
 
 	// Faults that a broker must not have; they prove that the checks can fail.
 	acksOnDelivery, dropsFirstPublish, losesTimers bool
@@ -72,7 +74,7 @@ type timer struct {
 
 func newBroker(s *simulation) *fakeBroker {
 	return &fakeBroker{
-		simulation: s, sequences: map[string]uint64{}, bySubject: map[string][]byte{}, dropped: map[string]bool{},
+		simulation: s, sequences: map[string]uint64{}, bySubject: map[string][]byte{}, parked: map[string][]parkedRun{}, dropped: map[string]bool{},
 	}
 }
 

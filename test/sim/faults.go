@@ -39,6 +39,8 @@ const (
 	modelFails
 	modelAway
 	modelOdd
+	unparkLost
+	pausedRun
 	toolFails
 	hang
 	serviceSilent
@@ -97,6 +99,8 @@ var kinds = [faults]struct {
 	modelFails:      {"model-fails", "a model refuses", 0.06},
 	modelAway:       {"model-away", "a model cannot be reached", 0.8},
 	modelOdd:        {"model-odd", "a model asks for what does not exist, or writes what is not text", 0.2},
+	unparkLost:      {"unpark-lost", "a model answers again, and who waits for it is not told", 0.4},
+	pausedRun:       {"paused", "an operator pauses runs, resumes them, or has them tried again", 0.6},
 	toolFails:       {"tool-fails", "a tool fails, panics, or returns no JSON", 0.3},
 	hang:            {"hang", "a model or tool runs into its timeout, or does not even notice it", 0.08},
 	serviceSilent:   {"service-silent", "a service never answers", 0.2},
@@ -124,9 +128,10 @@ var kinds = [faults]struct {
 // behind a frequent fault must come out as well.
 type mix [faults]float64
 
-// themes are faults of which each alone is harmless; a quarter of all histories have those of one theme, and often.
+// themes are faults of which each alone is harmless; three in eight histories have those of one theme, and often.
 var themes = [...][]fault{
 	{freeze, drain, reorder, duplicate, begunLate, cancelled, spoken},                         // messages that are older than their runs
+	{modelAway, pausedRun, unparkLost, crash, failover, freeze, drain, publishUnsure, spoken}, // runs that wait for their model, or are paused
 	{failover, storeDeposed, storeUnsure, serviceTwice, duplicate, freeze, cancelled, spoken}, // histories that a failover forgot
 }
 

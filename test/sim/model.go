@@ -80,7 +80,7 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 		onDelta(sdk.Delta{Text: "…"})
 	}
 	if m.strikes(modelAway) {
-		return sdk.ModelReply{}, &sdk.Error{Code: sdk.CodeUnavailable, Message: "the model is away", Retryable: true}
+		return sdk.ModelReply{}, m.away()
 	}
 	if m.strikes(modelFails) {
 		return sdk.ModelReply{}, sdk.Errorf(sdk.CodeModel, "the model refuses")
@@ -94,6 +94,15 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 		reply.Text = m.text()
 	}
 	return reply, nil
+}
+
+// away is a failure that may pass, though an operator may have to see to it.
+func (m *model) away() error {
+	return []*sdk.Error{
+		{Code: sdk.CodeUnavailable, Message: "the model is away", Retryable: true},
+		{Code: sdk.CodeRateLimited, Message: "the model wants fewer calls", Retryable: true, RetryAfter: 2 * time.Minute},
+		{Code: sdk.CodeConfig, Message: "the model refuses the key"},
+	}[m.pick(3)]
 }
 
 // work takes some time, now and then more than a lease, than its timeout, or than a worker may be silent.

@@ -120,6 +120,9 @@ func (s *simulation) clients() {
 		if s.strikes(spoken) {
 			s.speak(name, i, at)
 		}
+		if s.strikes(pausedRun) {
+			s.operate(name, at)
+		}
 		for n := 0; n < mostCancels && s.strikes(cancelled); n++ {
 			s.later(s.soon(at), func() { s.cancel(name, i) })
 		}

@@ -54,7 +54,7 @@ func (s *simulation) start(i int) {
 	agents := catalog{s, w}
 	w.runner = runner.New(runner.Options{
 		Store: s.store, Publisher: publisher{s}, Env: w, Catalog: agents, Subjects: subjects, Logger: s.logger, Cache: cache,
-		Entries: s.entries, Silence: silence * time.Millisecond,
+		Entries: s.entries, Outages: outages{w}, Silence: silence * time.Millisecond,
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: publisher{s}, Env: w, Subjects: subjects, Logger: s.logger, Services: serves,

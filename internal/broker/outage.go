@@ -1,0 +1,120 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk/wire"
+)
+
+// ParkedToken follows the kind in the subject of the word that a parked run leaves, where a timer has its agent.
+const ParkedToken = "parked"
+
+// outageLease is the lease on a model that is away: who has it may ask the model, and it says until when nobody else may.
+func outageLease(key string) string { return "model." + key }
+
+// ParkedRun is a run that waits for something, with the token of its agent.
+type ParkedRun struct {
+	Agent string
+	Run   wire.RunKey
+}
+
+// word is the subject of the word that a run waits for what key names. There is one message on it at most.
+func (c *Conn) word(key string, tokens ...string) string {
+	return strings.Join(append([]string{c.subjects.Root(), string(wire.KindTimer), ParkedToken, key}, tokens...), ".")
+}
+
+// LeaveWord says for a time that a run waits for what key names. It may be repeated.
+func (c *Conn) LeaveWord(ctx context.Context, key, agent string, run wire.RunKey, d time.Duration) error {
+	return c.keepLast(ctx, c.word(key, wire.NameToken(agent), run.Partition, run.Token), nil, d)
+}
+
+// TakeWord takes the word of a run back.
+func (c *Conn) TakeWord(ctx context.Context, key string, p ParkedRun) error {
+	return c.keepLast(ctx, c.word(key, p.Agent, p.Run.Partition, p.Run.Token), nil, shortestTTL)
+}
+
+// Waiting lists the runs of which word was left that they wait for what key names.
+func (c *Conn) Waiting(ctx context.Context, key string) ([]ParkedRun, error) {
+	subjects, err := c.SubjectsUnder(ctx, ZoneTimer, c.word(key, ">"))
+	if err != nil {
+		return nil, err
+	}
+	prefix := c.word(key) + "."
+	runs := make([]ParkedRun, 0, len(subjects))
+	for _, s := range subjects {
+		if t := strings.Split(strings.TrimPrefix(s, prefix), "."); len(t) == 3 {
+			runs = append(runs, ParkedRun{Agent: t[0], Run: wire.RunKey{Partition: t[1], Token: t[2]}})
+		}
+	}
+	return runs, nil
+}
+
+// Unpark has a parked run tried again, if it waits for what key names.
+func (c *Conn) Unpark(ctx context.Context, key string, p ParkedRun) error {
+	data, err := json.Marshal(map[string]string{"key": key})
+	if err != nil {
+		return fmt.Errorf("encode unpark: %w", err)
+	}
+	return c.Control(ctx, wire.ControlUnpark, p.Agent, p.Run, "", wire.Event{
+		ID: nats.NewInbox()[len(nats.InboxPrefix):], Source: c.subjects.Root() + "/worker", Type: wire.TypeUnpark, Data: data,
+	})
+}
+
+// outage is what a message of an outage says: for how many milliseconds nobody is to ask the model; 0 is that it answers.
+type outage struct {
+	For int64 `json:"for"`
+}
+
+// AskAway takes the right to ask a model that is away, which nobody else has for a time.
+func (c *Conn) AskAway(ctx context.Context, key string, d time.Duration) (bool, error) {
+	return c.Lease(ctx, outageLease(key), d)
+}
+
+// TellOutage tells all workers that nobody is to ask a model for a time; 0 is that it answers.
+func (c *Conn) TellOutage(ctx context.Context, key string, d time.Duration) error {
+	body, err := json.Marshal(outage{For: d.Milliseconds()})
+	if err != nil {
+		return fmt.Errorf("encode outage: %w", err)
+	}
+	return c.keepLast(ctx, c.leaseSubject(outageLease(key)), body, d)
+}
+
+// OutageSubjects are those on which workers tell each other of models that are away.
+func OutageSubjects(s wire.Subjects) string {
+	return (&Conn{subjects: s}).leaseSubject(outageLease("*"))
+}
+
+// OnOutage calls handle, one call at a time, with what any worker tells of a model, as of TellOutage, until stop is called.
+func (c *Conn) OnOutage(handle func(key string, d time.Duration)) (stop func() error, err error) {
+	prefix := c.leaseSubject(outageLease(""))
+	sub, err := c.nc.Subscribe(OutageSubjects(c.subjects), func(m *nats.Msg) {
+		var told outage
+		if len(m.Data) > 0 && json.Unmarshal(m.Data, &told) == nil { // without a body it is the lease itself
+			handle(strings.TrimPrefix(m.Subject, prefix), time.Duration(told.For)*time.Millisecond)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen for outages: %w", err)
+	}
+	return sub.Unsubscribe, nil
+}
+
+// shortestTTL is the least that a message is kept.
+const shortestTTL = time.Second
+
+// keepLast puts a message in place of the one that is on the subject of the zone of timers, for a time in whole seconds.
+func (c *Conn) keepLast(ctx context.Context, subject string, body []byte, d time.Duration) error {
+	m := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}}
+	return c.persist(ctx, subject, func(attempt context.Context) error {
+		_, err := c.js.PublishMsg(attempt, m,
+			jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)), jetstream.WithMsgTTL(max(d.Truncate(time.Second), shortestTTL)))
+		return err
+	})
+}
