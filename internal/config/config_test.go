@@ -362,15 +362,15 @@ func TestStamp_IsThatOfTheFilesBeforeTheyWereRead(t *testing.T) {
 		}
 	}
 	write("{}")
-	c, err := config.Load(path)
+	c, err := Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now := config.Stamp(c.Files); c.Stamp() != now || now == "" {
+	if now := Stamp(c.Files); c.Stamp() != now || now == "" {
 		t.Errorf("nothing was saved, and the stamp %q is not %q", c.Stamp(), now)
 	}
 	write("slots: 7")
-	if now := config.Stamp(c.Files); c.Stamp() == now {
+	if now := Stamp(c.Files); c.Stamp() == now {
 		t.Errorf("a save is not seen: %q", now)
 	}
 }

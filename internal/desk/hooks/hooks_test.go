@@ -212,7 +212,7 @@ func next(t *testing.T, got <-chan told) told {
 // The vector was made with openssl dgst -sha256 -hmac.
 func TestSign_IsHMACOverIDTimeAndBody(t *testing.T) {
 	const want = "v1,tljsTWNMfy3jZ8mPGH4Ouz6TH7w8bAS8KKXHsgafKLU="
-	if got := hooks.Sign("s3cret", "c1-0-x", "1790000000", []byte(`{"a":1}`)); got != want {
+	if got := hooks.Sign([]byte("s3cret"), "c1-0-x", "1790000000", []byte(`{"a":1}`)); got != want {
 		t.Errorf("the signature is %s; want %s", got, want)
 	}
 }
