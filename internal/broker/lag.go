@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/retry"
+	"agentd/sdk"
 )
 
 // Backlog is what a consumer has not finished: Pending messages were never delivered, Unacked ones are in hand. Pulls are the
@@ -70,8 +71,11 @@ func (c *Conn) Unread(ctx context.Context, refs ...ConsumerRef) (bool, error) {
 }
 
 // Unserved reports whether nobody seems to take the calls of a contract's type in a domain. Where agents take them that is not
-// known, and false.
+// known, and false; people answer now and then, without being seen.
 func (c *Conn) Unserved(ctx context.Context, domain, contractType string) (bool, error) {
+	if domain == sdk.HumanDomain || contractType == sdk.TypePermissionRequest {
+		return false, nil
+	}
 	unread, err := c.Unread(ctx, ServiceConsumer(domain, contractType))
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return false, nil

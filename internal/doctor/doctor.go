@@ -282,9 +282,6 @@ func (e *Examination) pulled(ctx context.Context, agent string) {
 // services looks whether somebody takes the calls that agents make.
 func (e *Examination) services(ctx context.Context, services []broker.ServicePlan) {
 	for _, s := range services {
-		if s.Domain == sdk.HumanDomain || s.Type == sdk.TypePermissionRequest {
-			continue // people answer, now and then
-		}
 		var unserved bool
 		err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
 			unserved, err = e.conn.Unserved(ctx, s.Domain, s.Type)
