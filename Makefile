@@ -4,6 +4,7 @@ BIN           := bin
 SEEDS         ?= 20000
 GOLANGCI      := $(BIN)/golangci-lint
 GOLANGCI_VERSION := v2.15.0
+GO_LICENSES_VERSION := v1.6.0
 
 .PHONY: help
 help: ## list the targets
@@ -38,6 +39,11 @@ lint: $(GOLANGCI) ## run the linter, with the import rules
 	$(GOLANGCI) run ./...
 	cd examples/traveldesk && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...
 
+.PHONY: licenses
+licenses: go ## check that the licences of everything that the command is built from allow its distribution
+	$(GO) run github.com/google/go-licenses@$(GO_LICENSES_VERSION) check ./cmd/agentd \
+		--allowed_licenses=Apache-2.0,MIT,BSD-2-Clause,BSD-3-Clause,ISC
+
 .PHONY: fmt
 fmt: $(GOLANGCI) ## format the sources
 	$(GOLANGCI) fmt ./...
@@ -58,6 +64,10 @@ e2e: build ## replay recorded conversations of a real model through the built bi
 .PHONY: chaos
 chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make chaos DURATION=1h STORE=redis SEED=7
 	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED))
+
+.PHONY: upgrade
+upgrade: ## let a worker of an older version and this one serve the same runs in turns, on both stores
+	$(GO) test ./test/upgrade -run TestUpgrade -count=1 -v -timeout 30m -upgrade
 
 .PHONY: deploy
 deploy: ## render the Helm chart, build the images, and run docker-compose.yml with them; without a Docker engine only the chart
