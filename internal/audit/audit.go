@@ -2,13 +2,14 @@
 // of the events around it and of the executions of its tools. It serves the simulator, which tells it everything at the
 // moment it happens, and whoever has collected logs of a real system.
 //
-//	I1  one terminal event for each init         I9  fences only grow
+//	I1  one terminal event for each init, and    I9  fences only grow
+//	    for each retry
 //	I2  one result for each call, for ever       I10 a removed message is in a journal, or dead-lettered, or a duplicate
 //	I3  no event before its entry                I11 every run ends
 //	I4  the effects of every entry are out       I12 at-most-once tools run once, others once for each driver
 //	I5  one content for each event id            I14 every message is removed in the end
 //	I6  a journal is a chain that only grows     I15 a message changes no run but its own
-//	I7  done is for ever                         I16 nothing times out early
+//	I7  done is for ever, but for a retry        I16 nothing times out early
 //	I8  every call has a result before the next model call
 //	I13 a call that needs permission is made only with a decision that covers it: in time, on its arguments, by whom the
 //	    request names, as often as it says
@@ -166,6 +167,8 @@ type call struct {
 	person bool
 	opened *core.Entry
 	due    int64
+	// voided is the last attempt that was given up when the run ended.
+	voided int
 	result *core.Result
 	// held says that it waited for a decision, approved that it got one that allows it, permitted that this was looked at.
 	held, approved, permitted bool

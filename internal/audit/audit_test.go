@@ -156,7 +156,7 @@ func steps() map[string]func(*story) {
 		},
 		started: func(s *story) {
 			init := core.Init{ID: "i", Source: "c", Token: wire.InitToken("c", "i")}
-			s.commit(core.Started{Run: "run", Init: init, Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "hi")}}, nil)
+			s.commit(core.Started{Run: "run", Init: init, Beginning: core.Beginning{Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "hi")}}}, nil)
 		},
 		replied: func(s *story) { s.commit(s.calling("book", "charge"), nil) },
 		called:  func(s *story) { s.publish(subjects.Call(s.call()), s.callEvent()) },

@@ -99,11 +99,19 @@ func (c *Checker) publishedTerminal(subject string, address wire.Address, ev wir
 		c.violate("I1", init.run, "terminal event on %s, expected on %v", subject, init.subjects)
 	}
 	r := c.runs[init.run]
-	if r == nil || r.last().Head.Init.Token != init.token {
+	if r == nil {
+		return
+	}
+	end := r.end(init.token)
+	if end == nil {
 		return // a refusal; if its init starts a run all the same, Finish reports it
 	}
-	if end := r.last(); end.Head.Purged == nil && (end.Terminal == nil || end.Terminal.Type != ev.Type) {
+	if end.Head.Purged == nil && (end.Terminal == nil || end.Terminal.Type != ev.Type) {
 		c.violate("I3", init.run, "terminal event %s before the entry that ends the run", ev.Type)
+	}
+	of, _ := ev.Extensions[wire.RetryOf].(string)
+	if retry := end.Head.Retry; of != end.Head.RetryOf() || retry != nil && ev.ParentID != retry.ID {
+		c.violate("I5", init.run, "the terminal event %s says that it is a retry of %q, for %s", ev.ID, of, ev.ParentID)
 	}
 }
 

@@ -39,6 +39,7 @@ func (c *Checker) Committed(key wire.RunKey, digest string, e *core.Entry) {
 		c.inquired(r, e, q)
 	}
 	r.opened(e)
+	c.asksAgain(r, e)
 	c.heard(r, e)
 	c.permissions(r, last, e)
 	for i := range e.Results {
@@ -73,7 +74,7 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 	}
 	r.etags[e.Etag] = true
 	if last.Head.Status == core.StatusDone {
-		c.violate("I7", r.key, "entry %d (%s) after the run was done", e.Rev, e.Kind)
+		c.retried(r, last, e)
 	}
 	if err := e.Head.Check(); err != nil {
 		c.violate("I8", r.key, "entry %d: %v", e.Rev, err)
@@ -213,7 +214,7 @@ func (r *run) opened(e *core.Entry) {
 			r.calls[k.id] = k
 		}
 		if k != nil {
-			k.due = open.Due
+			k.due, k.voided = open.Due, open.Voided
 		}
 	}
 }
@@ -258,7 +259,7 @@ func (c *Checker) answers(r *run, k *call, in *input) bool {
 	}
 	ref, _ := wire.ParseCallRef(in.address.Call.Call)
 	e := r.effect(core.EffectCall, ref)
-	if e == nil || ref.ID != k.id {
+	if e == nil || ref.ID != k.id || ref.Attempt <= k.voided {
 		return false
 	}
 	f := e.Effect(core.EffectCall, k.id)

@@ -22,12 +22,13 @@ func (c *Checker) begun(r *run, e *core.Entry) {
 	if e.Rev > 1 {
 		return
 	}
-	init := e.Head.Init
-	subject := c.subjects.Done(e.Head.Agent, r.key, init.Token)
-	if init.Reply != nil {
-		subject = c.subjects.Reply(*init.Reply)
+	if init := e.Head.Init; init.Reply != nil {
+		c.awaits(&input{run: r.key, token: init.Token}, c.subjects.Reply(*init.Reply))
+		return
 	}
-	c.awaits(&input{run: r.key, token: init.Token}, subject)
+	for _, token := range e.Head.Generations() {
+		c.awaits(&input{run: r.key, token: token}, c.subjects.Done(e.Head.Agent, r.key, token))
+	}
 }
 
 // Violate notes what whoever collects the logs found out.
@@ -37,13 +38,13 @@ func (c *Checker) Violate(invariant string, run wire.RunKey, format string, args
 
 // Invariants say in words what each invariant demands.
 var Invariants = map[string]string{
-	"I1":  "an init event has exactly one terminal event",
+	"I1":  "an init event, and every retry of its run, has exactly one terminal event",
 	"I2":  "a call has one result, for ever",
 	"I3":  "no event is published before the entry that asks for it",
 	"I4":  "the effects of every entry are carried out",
 	"I5":  "an event id and its subject have one content",
 	"I6":  "a journal is an unbroken chain that only grows",
-	"I7":  "a run that is done stays as it is",
+	"I7":  "a run that is done stays as it is, unless an operator retries it",
 	"I8":  "every call has a result before the next model call",
 	"I9":  "every driver has a higher fence than the one before",
 	"I10": "a settled message is in a journal, a duplicate, or a dead letter",

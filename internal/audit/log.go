@@ -24,6 +24,7 @@ const (
 	LogMade      logEvent = "made"      // the call went out, or began
 	LogReturned  logEvent = "returned"  // the call has its result
 	LogEscalated logEvent = "escalated" // nobody decided in time, so another domain is asked
+	LogRetried   logEvent = "retried"   // somebody retried the run
 	LogCalled    logEvent = "called"    // the model asked for the call; only in audit trails
 )
 
@@ -91,6 +92,10 @@ func LogOf(entries []core.Entry) ([]LogRecord, error) {
 
 // Entry adds what an entry says.
 func (l *Log) Entry(at LogRecord, e *core.Entry) error {
+	if e.Kind == core.KindRetried {
+		r := l.add(at, LogRetried, "", "")
+		r.Who, r.Source = e.Head.Retry.Who, e.Head.Retry.Source
+	}
 	if l.Tools != nil {
 		l.called(at, e)
 	}

@@ -54,6 +54,12 @@ func (c *Checker) duplicate(in *input, r *run) {
 		return
 	}
 	head := &r.last().Head
+	if in.address.Verb == wire.ControlRetry {
+		if in.Event != nil && !head.RetriedBy(wire.InitToken(in.Event.Source, in.Event.ID)) {
+			c.violate("I10", r.key, "%s %d was removed and the run was not retried", in.Stream, in.Sequence)
+		}
+		return
+	}
 	if head.Status == core.StatusDone {
 		return
 	}
@@ -81,7 +87,7 @@ func (c *Checker) duplicate(in *input, r *run) {
 			return
 		}
 		switch {
-		case head.Cancel != nil:
+		case head.Cancel != nil || r.beforeRetry(in):
 		case in.address.Kind == wire.KindVoid && head.Turns == 0:
 			r.voided = true // no run was there when it was handled; who begins the run finds it
 		default:
@@ -91,8 +97,11 @@ func (c *Checker) duplicate(in *input, r *run) {
 	}
 }
 
-// superseded reports whether an attempt's error had led to another attempt before: it may be forgotten then.
+// superseded reports whether an attempt was given up, or its error had led to another attempt before: it may be forgotten then.
 func superseded(open core.Call, ref wire.CallRef, ev *wire.Event) bool {
+	if ref.Attempt <= open.Voided {
+		return true
+	}
 	isError := ev != nil && ev.Type == wire.ErrorType(open.Type)
 	return isError && (ref.Attempt < open.Attempt || slices.Contains(open.Refused, ref.Attempt))
 }
@@ -125,7 +134,7 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 				}
 			}
 		case core.EffectTerminal:
-			if id := wire.TerminalID(r.key, e.Head.Init.Token); c.ids[id] == "" {
+			if id := wire.TerminalID(r.key, e.Head.Generation().Token); c.ids[id] == "" {
 				c.violate(invariant, r.key, "the terminal event %s is missing", id)
 			}
 		case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark:

@@ -52,7 +52,7 @@ func (c *Checker) abandoned(r *run, last, e *core.Entry, result *core.Result) {
 	if open.Kind != core.CallService || open.Status != core.CallSuspended || open.Held != "" {
 		return
 	}
-	for attempt := 1; attempt <= max(open.Attempt, 1); attempt++ {
+	for attempt := open.Voided + 1; attempt <= max(open.Attempt, 1); attempt++ {
 		told := slices.ContainsFunc(e.Effects, func(f core.Effect) bool {
 			return f.Kind == core.EffectVoid && f.Call == open.ID && max(f.Attempt, 1) == attempt
 		})

@@ -51,7 +51,7 @@ func (c *Call) Awaited() bool {
 
 // expects reports whether ev comes from where an attempt at c was sent, and does not claim to answer something else.
 func (h *Head) expects(c *Call, ev Answered) bool {
-	if c.Kind == CallInline || c.Held != "" || c.Queued || ev.Ref.Attempt > c.attempt() {
+	if c.Kind == CallInline || c.Held != "" || c.Queued || ev.Ref.Attempt <= c.Voided || ev.Ref.Attempt > c.attempt() {
 		return false
 	}
 	if ref, ok := wire.ParseCallRef(ev.ParentID); ev.ParentID != "" && (!ok || ref.ID != c.ID) {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -70,13 +71,25 @@ func (s *Spec) context(section string) *ContextProvider {
 	return nil
 }
 
-// callee is what a call of a service is sent to: a tool of the model, or a context provider. Nil: the agent has it no longer.
+// callee is what a call over the broker is sent to: a tool of the model, a context provider, or people. Nil: the agent has it no
+// longer.
 func (s *Spec) callee(c *Call) *Tool {
-	if c.Kind != CallContext {
+	switch c.Kind {
+	case CallService, CallInline:
 		return s.tool(c.Tool)
-	}
-	if p := s.context(c.Section()); p != nil && p.Gone == nil {
-		return &p.Service
+	case CallTurn:
+		return &Tool{Type: sdk.TypeConversationTurn, Schema: s.TurnSchema, Domains: []string{sdk.HumanDomain}, Timeout: s.TurnTimeout}
+	case CallQuestion:
+		return &Tool{Type: sdk.TypeQuestion, Schema: s.QuestionSchema, Domains: []string{sdk.HumanDomain}, Timeout: s.TurnTimeout}
+	case CallPermission:
+		return &Tool{
+			Type: sdk.TypePermissionRequest, Schema: s.PermissionSchema, Domains: c.Domains,
+			Timeout: cmp.Or(c.Permission.Timeout, s.TurnTimeout, s.RunDeadline),
+		}
+	case CallContext:
+		if p := s.context(c.Section()); p != nil && p.Gone == nil {
+			return &p.Service
+		}
 	}
 	return nil
 }

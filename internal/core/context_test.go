@@ -57,7 +57,12 @@ func (o *oracle) context(before *core.Head, e *core.Entry) {
 	for _, p := range o.rig.spec.Contexts {
 		known := o.asked[p.Section]
 		switch {
-		case e.Head.Turns == before.Turns || before.Cancel != nil:
+		case e.Head.Turns == before.Turns:
+			continue
+		case before.Cancel != nil: // a reply that came when the run was to end
+			if known != nil {
+				known.now = 0
+			}
 			continue
 		case known == nil:
 			o.Fatalf("entry %d: the model was called without %s", e.Rev, p.Section)

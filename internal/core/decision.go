@@ -13,7 +13,7 @@ import (
 
 // decided absorbs the answer to a permission request. One that does not count is recorded, and changes nothing else.
 func (t *transition) decided(c *Call, ev Answered) error {
-	heard := eventDigest(fmt.Sprintf("%s/%d/%s", t.in.Cause.Stream, t.in.Cause.Sequence, ev.EventID))
+	heard := t.heard(ev)
 	if slices.Contains(c.Permission.Heard, heard) {
 		return ErrStale
 	}
@@ -51,6 +51,11 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	}
 	t.carryDecision(c, d, ev)
 	return t.settle()
+}
+
+// heard is the digest of a message about a permission request.
+func (t *transition) heard(ev Answered) string {
+	return eventDigest(fmt.Sprintf("%s/%d/%s", t.in.Cause.Stream, t.in.Cause.Sequence, ev.EventID))
 }
 
 // rejected records a decision that does not count.
@@ -351,9 +356,6 @@ func (t *transition) undecided(c *Call) {
 	c.Refused = append(slices.Clip(c.Refused), c.attempt())
 	next := g.Stages[0]
 	g.Stages, g.Passed = g.Stages[1:], append(slices.Clip(g.Passed), c.Domains...)
-	c.Attempt, c.Sent, c.Domains, c.Due = c.attempt()+1, t.in.Rev, []string{next.Domain}, t.in.At+next.TimeoutMillis
-	t.Effects = append(t.Effects, Effect{
-		Kind: EffectCall, Call: c.ID, Attempt: c.Attempt, Opened: h.Opened, Type: c.Type, Domains: c.Domains,
-		Schema: t.spec.PermissionSchema,
-	})
+	c.Domains, g.Timeout = []string{next.Domain}, next.TimeoutMillis
+	t.resend(c)
 }

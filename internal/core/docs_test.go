@@ -51,7 +51,7 @@ func fieldsOf(path string, of reflect.Type) []string {
 		return fieldsOf(path, of.Elem())
 	case of.Kind() == reflect.Slice:
 		return fieldsOf(path+"[]", of.Elem())
-	case of.Kind() != reflect.Struct:
+	case of.Kind() != reflect.Struct, strings.HasPrefix(path, "head.left."): // what is left is as it was in the head
 		return nil
 	}
 	var fields []string

@@ -69,7 +69,9 @@ type Change struct {
 	Records  []sdk.GrantRecord `json:"records,omitempty"`
 	Effects  []Effect          `json:"effects,omitempty"`
 	Terminal *Terminal         `json:"terminal,omitempty"`
-	Head     Head              `json:"head"`
+	// Reopens says that the round which the run's end closed is open again: the messages of the entry before are taken back.
+	Reopens bool `json:"reopens,omitempty"`
+	Head    Head `json:"head"`
 }
 
 // Entry is one record of a run's journal (docs/journal.md).
@@ -159,8 +161,9 @@ type Effect struct {
 	// Call is the id of the call, Opened the revision of the entry that opened it (0: the entry that lists the effect).
 	Call   string `json:"call,omitempty"`
 	Opened uint64 `json:"opened,omitempty"`
-	// Attempt at the call, from 2; absent is the first.
-	Attempt int `json:"attempt,omitempty"`
+	// Attempt at the call, from 2; absent is the first. Repeated is how many attempts were made because the run was retried.
+	Attempt  int `json:"attempt,omitempty"`
+	Repeated int `json:"repeated,omitempty"`
 	// Type, Domains and Schema are the call's event type, routing lanes (none: the local one) and dataschema.
 	Type    string   `json:"type,omitempty"`
 	Domains []string `json:"domains,omitempty"`

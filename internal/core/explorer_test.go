@@ -45,6 +45,12 @@ func exploreOf(t *rapid.T, spec *core.Spec) *explorer {
 		x.anything()
 	}
 	x.finish()
+	for x.retry() {
+		for n := pick(t, 20, "inputs"); n > 0 && x.rig.state.Status != core.StatusDone; n-- {
+			x.anything()
+		}
+		x.finish()
+	}
 	x.afterwards()
 	x.history()
 	return x

@@ -46,7 +46,7 @@ const (
 //     questions follow;
 //  5. a permission request names a call of the round, and a held call the request that holds it;
 //  6. an open question names the call that waits for it, and that call names the question;
-//  7. only a done run is purged;
+//  7. only a done run is purged, and only a done run has left something for a retry;
 //  8. a running run is not parked any more, and a done run is neither parked nor paused.
 type Head struct {
 	V     int    `json:"v"`
@@ -110,6 +110,11 @@ type Head struct {
 	Hooks []HookState `json:"hooks,omitempty"`
 	// Require are tool patterns that whoever started the run put under permission, beyond the agent's policy.
 	Require []string `json:"require,omitempty"`
+
+	// Retry is what took the run up again after it had ended; nil is that nothing has. Left is what a run that ended has left for
+	// a retry.
+	Retry *RetryEvent `json:"retry,omitempty"`
+	Left  *Left       `json:"left,omitempty"`
 
 	// Informed are the sections of the prompt that context providers have been asked for.
 	Informed []Informed `json:"informed,omitempty"`
@@ -203,6 +208,11 @@ type Call struct {
 	Refused []int `json:"refused,omitempty"`
 	// RetryAt is when the next attempt is sent, in Unix milliseconds; 0 is never.
 	RetryAt int64 `json:"retry_at,omitempty"`
+	// Voided is the last attempt that was given up because the run had ended; 0 is none. Repeated is how many attempts were made
+	// because the run was retried, and Origin, of a question that was asked again, the revision of the entry that has it.
+	Voided   int    `json:"voided,omitempty"`
+	Repeated int    `json:"repeated,omitempty"`
+	Origin   uint64 `json:"origin,omitempty"`
 	// Held is the id of the permission request that must be decided before the call is made.
 	Held string `json:"held,omitempty"`
 	// Asked is the id of the question that the tool asked last.
@@ -358,13 +368,7 @@ func (h *Head) stopCall() string {
 // clone copies what Step may change.
 func (h *Head) clone() Head {
 	c := *h
-	c.Calls = append([]Call(nil), h.Calls...)
-	for i := range c.Calls {
-		if g := c.Calls[i].Permission; g != nil {
-			permission := *g
-			c.Calls[i].Permission = &permission
-		}
-	}
+	c.Calls = cloneCalls(h.Calls)
 	c.Grants = append([]Grant(nil), h.Grants...)
 	c.Hooks = append([]HookState(nil), h.Hooks...)
 	c.Informed = append([]Informed(nil), h.Informed...)
@@ -375,6 +379,17 @@ func (h *Head) clone() Head {
 	if h.Parked != nil {
 		p := *h.Parked
 		c.Parked = &p
+	}
+	return c
+}
+
+func cloneCalls(calls []Call) []Call {
+	c := append([]Call(nil), calls...)
+	for i := range c {
+		if g := c[i].Permission; g != nil {
+			permission := *g
+			c[i].Permission = &permission
+		}
 	}
 	return c
 }
@@ -393,8 +408,8 @@ func (h *Head) Check() error {
 		return violation(h, "done with %d calls and reason %q", len(h.Calls), h.Reason)
 	case h.Status == StatusRunning && h.Parked != nil && h.Parked.Until > 0, h.Status == StatusDone && (h.Parked != nil || h.Paused != nil):
 		return violation(h, "a %s run that is parked or paused", h.Status)
-	case h.Status != StatusDone && h.Purged != nil:
-		return violation(h, "a %s run without its history", h.Status)
+	case h.Status != StatusDone && (h.Purged != nil || h.Left != nil):
+		return violation(h, "a %s run without its history, or with what an ended one has left", h.Status)
 	}
 	for i := range h.Calls {
 		if ref, ok := wire.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Round || h.call(h.Calls[i].ID) != i {

@@ -40,25 +40,38 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Answered, Fired, CancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
+// Event is what happened: Started, Retried, Answered, Fired, CancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
 // outside; Inquired, Replied, Compacted, Began, Returned, Reviewed, Built, Parked, Released and Ended from whoever drives the run.
 // Sealed.
 type Event interface{ kind() string }
 
-// Started begins a run. Its context is already built.
+// Started begins a run.
 type Started struct {
-	Run      string
-	Init     Init
-	Data     json.RawMessage
+	Run  string
+	Init Init
+	Data json.RawMessage
+	Beginning
+	// Budget is how many tokens whoever started the run leaves it; 0 is any number.
+	Budget int64
+}
+
+// Retried takes up a run that has ended, as its next generation.
+type Retried struct {
+	// ID and Source are those of the operator's event, and Who is the principal that the broker enforced.
+	ID, Source, Who string
+	// Beginning is that of a run without a model call, which begins anew; nil for all others.
+	Beginning *Beginning
+}
+
+// Beginning is what a run begins with: the context that was built, and what hooks make of it.
+type Beginning struct {
 	System   string
 	Messages []sdk.Message
 	Require  []string
+	Hooks    []HookState
 	// Fails is how the run ends at once, because what its agent does at the beginning failed; nil goes on. A refusal would not
 	// do: another delivery of the event may find that the same does not fail, and the event would have two ends.
 	Fails *Ending
-	// Budget is how many tokens whoever started the run leaves it; 0 is any number.
-	Budget int64
-	Hooks  []HookState
 }
 
 // Answered is a response on a call's reply subject.
@@ -196,6 +209,7 @@ type Ended struct {
 // The kinds of entries, named after the input that each was made for. KindPurged is that of a tombstone.
 const (
 	KindStarted     = "started"
+	KindRetried     = "retried"
 	KindAnswered    = "answered"
 	KindFired       = "fired"
 	KindCancelAsked = "cancel_asked"
@@ -218,6 +232,7 @@ const (
 )
 
 func (Started) kind() string     { return KindStarted }
+func (Retried) kind() string     { return KindRetried }
 func (Answered) kind() string    { return KindAnswered }
 func (Fired) kind() string       { return KindFired }
 func (CancelAsked) kind() string { return KindCancelAsked }

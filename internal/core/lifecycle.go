@@ -24,6 +24,8 @@ var RunMoves = []Move[Status]{
 	{StatusWaiting, StatusRunning, "unparked, resumed, or tried again at its time"},
 	{StatusRunning, StatusDone, "the run ends"},
 	{StatusWaiting, StatusDone, "cancelled, or past a deadline"},
+	{StatusDone, StatusRunning, "retried"},
+	{StatusDone, StatusWaiting, "retried, and all that is open is with others"},
 }
 
 // CallMoves are all changes of a call's status. The zero CallStatus is a call that the model has just asked for.

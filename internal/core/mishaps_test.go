@@ -17,6 +17,9 @@ func (x *explorer) wrongAnswer() {
 		return
 	}
 	ev := x.anAnswer(open)
+	if x.lateAnswer(ev) {
+		return
+	}
 	switch x.pick(6, "wrong") {
 	case 0:
 		ev.Address.Domain = "elsewhere"
@@ -46,6 +49,9 @@ func (x *explorer) duplicate() {
 		other.Init.Token = wire.InitToken("shop.web", "init-2")
 		x.refuse(x.rig.deliver("init-2", other), &sdk.Error{Code: sdk.CodeRunExists})
 		return
+	}
+	if _, cancel := in.Event.(core.CancelAsked); cancel && x.retries > 0 {
+		return // whoever delivers messages knows that this one was for a generation before
 	}
 	x.refuse(in, core.ErrStale)
 }

@@ -19,11 +19,15 @@ type oracle struct {
 	rig *rig
 	// messages are the history with seen counts that are counted, not derived.
 	messages []sdk.Message
+	// ended is how many of them there were before the last entry.
+	ended int
 	// results are the first result of every call; due is when each may time out; ids are all calls ever.
 	results map[string]core.Result
 	due     map[string]int64
 	ids     map[string]bool
 	ends    int
+	// retries are the generations after the first.
+	retries int
 	// held are the requests of the calls that ever were held, allowed the decisions for a call.
 	held    map[string]string
 	allowed map[string]int
@@ -94,7 +98,7 @@ func (o *oracle) entry(before *core.Head, in core.Input, e *core.Entry) {
 		o.Fatalf("entry %d: %v", e.Rev, err)
 	}
 	if before.Status == core.StatusDone {
-		o.Fatalf("entry %d: %T changed a run that was done", e.Rev, in.Event)
+		o.retried(before, in, e)
 	}
 	o.driver(before, in, e)
 	o.timers(before, in, e)
@@ -183,11 +187,11 @@ func (o *oracle) remember(before *core.Head, e *core.Entry) {
 			o.messages[i].Seen++
 		}
 	}
-	if e.Head.Turns > o.rig.spec.MaxTurns || e.Head.Turns > before.Turns+1 {
+	if o.turns(&e.Head) > o.rig.spec.MaxTurns || e.Head.Turns > before.Turns+1 {
 		o.Fatalf("entry %d: %d interactions after %d", e.Rev, e.Head.Turns, before.Turns)
 	}
 	for _, c := range e.Head.Calls {
-		if e.Head.Opened == e.Rev || c.Kind == core.CallQuestion && c.Sent == e.Rev {
+		if e.Head.Opened == e.Rev || c.Kind == core.CallQuestion && c.Sent == e.Rev && c.Origin == 0 {
 			o.newCall(c.ID)
 		}
 		o.due[c.ID] = max(o.due[c.ID], c.Due)
@@ -204,6 +208,7 @@ func (o *oracle) remember(before *core.Head, e *core.Entry) {
 		}
 		o.results[res.Call] = res
 	}
+	o.ended = len(o.messages)
 	for _, m := range e.Messages {
 		o.message(e, m)
 	}
@@ -288,7 +293,7 @@ func (o *oracle) end(e *core.Entry) {
 	if effects != done || (e.Terminal != nil) != (done == 1) {
 		o.Fatalf("entry %d: a %s run with %d terminal effects and terminal %+v", e.Rev, e.Head.Status, effects, e.Terminal)
 	}
-	if o.ends += done; o.ends > 1 {
+	if o.ends += done; o.ends > 1+o.retries {
 		o.Fatalf("entry %d: the run ends again", e.Rev)
 	}
 }
@@ -352,7 +357,7 @@ func (o *oracle) alive() {
 // history compares the conversation, seen counts included, with that of the state, which keeps only the results of an
 // open round.
 func (o *oracle) history() {
-	if s := &o.rig.state; len(s.Calls) == 0 && len(s.Results) > 0 {
+	if s := &o.rig.state; len(s.Calls) == 0 && len(s.Results) > 0 && s.Status != core.StatusDone {
 		o.Fatalf("the state keeps %d results of closed rounds", len(s.Results))
 	}
 	if have := o.rig.state.Messages(); !reflect.DeepEqual(have, o.messages) {

@@ -30,6 +30,8 @@ type PermissionState struct {
 	Approvers []string   `json:"approvers,omitempty"`
 	// Signed asks for decisions signed with a key of the domain.
 	Signed bool `json:"signed,omitempty"`
+	// Timeout is how long the domain that is asked has, in milliseconds; 0 is not known.
+	Timeout int64 `json:"timeout,omitempty"`
 	// Stages are those that are asked when nobody has decided in time, Passed the domains of those where nobody has.
 	Stages []sdk.PermissionStage `json:"stages,omitempty"`
 	Passed []string              `json:"passed,omitempty"`
@@ -99,7 +101,7 @@ const (
 
 // askedDomains are those that a permission request went to, up to the one that may decide it now; nil when that is not known.
 func (c *Call) askedDomains() []string {
-	if len(c.Permission.Passed) != c.attempt()-1 {
+	if len(c.Permission.Passed) != c.attempt()-1-c.Repeated {
 		return nil // an older version of agentd did not keep them
 	}
 	return append(slices.Clip(c.Permission.Passed), c.Domains...)
@@ -133,8 +135,9 @@ func (t *transition) ask(index int, p *PlannedCall) {
 		Domains: []string{first.Domain}, Due: t.in.At + first.TimeoutMillis,
 		Permission: &PermissionState{
 			Call: call.ID, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(p.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
-			FourEyes: terms.FourEyes, Approvers: terms.Approvers, Signed: terms.Signed, Stages: terms.Stages[1:],
-			Told: terms.Mode == sdk.PermissionRetry,
+			FourEyes: terms.FourEyes, Approvers: terms.Approvers, Signed: terms.Signed, Timeout: first.TimeoutMillis,
+			Stages: terms.Stages[1:],
+			Told:   terms.Mode == sdk.PermissionRetry,
 		},
 	})
 	t.Requests = append(t.Requests, Request{ID: id, Data: p.request})

@@ -257,13 +257,9 @@ func (t *transition) converse(text string) error {
 	}
 	h.Round++
 	h.Opened = t.in.Rev
-	tool := Tool{
-		Type: sdk.TypeConversationTurn, Schema: t.spec.TurnSchema, Domains: []string{sdk.HumanDomain},
-		Timeout: t.spec.TurnTimeout,
-	}
 	id := wire.CallID(h.Key(), h.Init.Token, h.Round, 0, sdk.TypeConversationTurn, canonical)
 	h.Calls = []Call{{ID: id, Kind: CallTurn}}
-	t.send(&h.Calls[0], &tool)
+	t.send(&h.Calls[0], t.spec.callee(&h.Calls[0]))
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, text))
 	return t.settle()
 }

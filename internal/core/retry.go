@@ -22,11 +22,11 @@ func (t *transition) refused(c *Call, attempt int) error {
 
 // retryLater plans the next attempt, unless the call has had all of them.
 func (t *transition) retryLater(c *Call) bool {
-	tool := t.spec.callee(c)
-	if c.Kind != CallService && c.Kind != CallContext || tool == nil || c.attempt() >= tool.Retry.Attempts {
+	tool, attempts := t.spec.callee(c), c.attempt()-c.Voided
+	if c.Kind != CallService && c.Kind != CallContext || tool == nil || attempts >= tool.Retry.Attempts {
 		return false
 	}
-	c.RetryAt, c.Due = t.in.At+tool.Retry.pause(c.ID, c.attempt(), 0), 0
+	c.RetryAt, c.Due = t.in.At+tool.Retry.pause(c.ID, attempts, 0), 0
 	return true
 }
 
@@ -62,9 +62,8 @@ func (t *transition) resend(c *Call) {
 		c.Due = t.in.At + tool.Timeout
 	}
 	t.Effects = append(t.Effects, Effect{
-		Kind: EffectCall, Call: c.ID, Attempt: c.Attempt, Opened: cmp.Or(c.Edited, t.Head.Opened), Type: c.Type,
-		Domains: c.Domains,
-		Schema:  tool.Schema, ParentSubject: tool.ParentSubject,
+		Kind: EffectCall, Call: c.ID, Attempt: c.Attempt, Repeated: c.Repeated, Opened: cmp.Or(c.Origin, c.Edited, t.Head.Opened),
+		Type: c.Type, Domains: c.Domains, Schema: tool.Schema, ParentSubject: tool.ParentSubject,
 	})
 }
 
@@ -85,7 +84,7 @@ func (t *transition) timedOut(c *Call) {
 
 // voidOthers says of every attempt at c but the answered ones that nobody waits any more.
 func (t *transition) voidOthers(c *Call, answered int) {
-	for attempt := 1; attempt <= c.attempt(); attempt++ {
+	for attempt := c.Voided + 1; attempt <= c.attempt(); attempt++ {
 		if attempt == answered || slices.Contains(c.Refused, attempt) {
 			continue
 		}

@@ -184,7 +184,8 @@ func started(run, message string) core.Started {
 		panic(err) // strings always encode
 	}
 	return core.Started{
-		Run: run, Init: init, Data: data, System: "Be brief.", Messages: []sdk.Message{sdk.Text(sdk.RoleUser, message)},
+		Run: run, Init: init, Data: data,
+		Beginning: core.Beginning{System: "Be brief.", Messages: []sdk.Message{sdk.Text(sdk.RoleUser, message)}},
 	}
 }
 

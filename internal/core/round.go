@@ -139,6 +139,7 @@ func (t *transition) complete(reason Reason, code string, data json.RawMessage) 
 // end closes what is open, so that every tool call in the history has a result, and makes the terminal event.
 func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	h := &t.Head
+	left := t.leave(reason)
 	for i := range h.Calls {
 		c := &h.Calls[i]
 		if c.Closed() {
@@ -160,7 +161,7 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	}
 	t.flushNotes()
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
-	h.ReasonCode, h.Review, h.Hooks = code, false, nil
+	h.ReasonCode, h.Review, h.Hooks, h.Left = code, false, nil, left
 	h.Parked, h.Paused = nil, nil
 	t.Terminal = &terminal
 	t.tellEnd()

@@ -234,6 +234,12 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		}}, ""
 	case "send":
 		return steered(rest), rest
+	case "retry":
+		ev := retriedBy(rest)
+		if s.state.Unbegun() {
+			ev.Beginning = &core.Beginning{System: "Be brief.", Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "Once more.")}}
+		}
+		return ev, rest
 	case "cancel":
 		return core.CancelAsked{Message: rest}, "cancel-1"
 	case "park":
@@ -410,6 +416,9 @@ func (s *script) parseAnswer(rest string) core.Answered {
 			ev.Refused = value
 		case "used":
 			ev.Tokens = int64(number(s.T, value))
+		case "attempt":
+			f.Attempt = number(s.T, value)
+			ev = s.answer(f, 0, "{"+data)
 		case "lane":
 			ev = s.answer(f, number(s.T, value), "{"+data)
 		case "parent":

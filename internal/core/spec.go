@@ -61,7 +61,7 @@ const layoutCounts = 2
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
-	if h.Parked != nil || h.Paused != nil || h.Heeded != nil {
+	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {
 		return LayoutVersion
 	}
 	agents := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Tokens > 0 })

@@ -28,6 +28,8 @@ type State struct {
 	Notes   []Note
 	// Context is what context providers answered last, by section.
 	Context []sdk.Section
+	// before is how many messages the History had before the last entry.
+	before int
 }
 
 // StoredResult is the result of a call that is kept as a blob.
@@ -49,9 +51,15 @@ func Apply(s State, e *Entry) (State, error) {
 	}
 	s.Rev = e.Rev
 	s.Head = e.Head
-	if e.Rev == 1 {
+	switch {
+	case e.Rev == 1:
 		s.System, s.Input = e.System, e.Input
+	case e.Reopens:
+		s.History = s.History[:s.before:s.before]
+	case e.Kind == KindRetried && e.Head.Unbegun():
+		s.System, s.History = e.System, nil
 	}
+	s.before = len(s.History)
 	if e.Summary != nil {
 		s.Summary = e.Summary
 	}
@@ -67,10 +75,11 @@ func Apply(s State, e *Entry) (State, error) {
 		s.History = append(s.History, Remembered{Message: message, Turns: e.Head.Turns})
 	}
 	s.absorb(e)
-	if len(s.Calls) == 0 {
+	// A retry may open the last round of a run that is done again.
+	if len(s.Calls) == 0 && s.Status != StatusDone {
 		s.Results, s.Edits, s.Asks = nil, nil, nil
 	}
-	if len(s.Head.Notes) == 0 {
+	if len(s.Head.Notes) == 0 && s.Status != StatusDone {
 		s.Notes = nil
 	}
 	return s, nil
@@ -130,8 +139,9 @@ func (s *State) note(id string) *Note {
 	return nil
 }
 
+// result is that of a call of the open round: the last one, because a call that the run's end had given up has another later.
 func (s *State) result(call string) *Result {
-	for i := range s.Results {
+	for i := len(s.Results) - 1; i >= 0; i-- {
 		if s.Results[i].Call == call {
 			return &s.Results[i]
 		}

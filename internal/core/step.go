@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"agentd/internal/clip"
 	"agentd/sdk"
@@ -49,6 +50,8 @@ func (t *transition) apply() error {
 		return ErrOrphan
 	}
 	switch ev := t.in.Event.(type) {
+	case Retried:
+		return t.retried(ev)
 	case Answered:
 		return t.answered(ev)
 	case Fired:
@@ -121,17 +124,22 @@ func (t *transition) start(ev Started) error {
 	h.Run, h.Agent, h.Spec, h.Init = ev.Run, t.spec.Name, t.spec.Digest, ev.Init
 	h.Lifecycle = sdk.LifecycleInit
 	h.Deadline = t.in.At + t.spec.RunDeadline
-	h.Base, h.Require = t.in.Rev, ev.Require
-	h.Budget = t.spec.MaxTokens
+	h.Base, h.Budget = t.in.Rev, t.spec.MaxTokens
 	if ev.Budget > 0 && (h.Budget == 0 || ev.Budget < h.Budget) {
 		h.Budget = ev.Budget
 	}
-	t.keep(ev.Hooks)
-	t.System, t.Input, t.Messages = ev.System, ev.Data, ev.Messages
-	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
+	t.Input = ev.Data
+	t.begins(&ev.Beginning)
 	t.take()
-	h.Cancel = ev.Fails
 	return nil
+}
+
+// begins gives the run its context.
+func (t *transition) begins(b *Beginning) {
+	t.System, t.Messages = b.System, b.Messages
+	t.Head.Require, t.Head.Cancel = b.Require, b.Fails
+	t.keep(b.Hooks)
+	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 }
 
 // take makes the asking activation the driver: its message's unacknowledged delivery covers the run from now on.
@@ -186,8 +194,16 @@ func (t *transition) answered(ev Answered) error {
 		return ErrStale
 	}
 	c := &h.Calls[i]
+	if ev.Ref.Attempt <= c.Voided && c.Kind != CallPermission {
+		return ErrStale // nobody waits for that attempt any more: the run ended, and made the next one when it was retried
+	}
 	if !h.expects(c, ev) {
-		if c.Kind == CallPermission && ev.Ref.Attempt < c.attempt() {
+		switch {
+		case c.Kind == CallPermission && slices.Contains(c.Permission.Heard, t.heard(ev)):
+			return ErrStale
+		case c.Kind == CallPermission && ev.Ref.Attempt <= c.Voided:
+			return sdk.Errorf(sdk.CodeDecisionRefused, "the run ended, and the request was taken back; it is asked again")
+		case c.Kind == CallPermission && ev.Ref.Attempt < c.attempt():
 			return sdk.Errorf(sdk.CodeDecisionRefused, "the request has gone on to others")
 		}
 		return ErrOrphan

@@ -40,7 +40,7 @@ func stopped(spec *Spec, h *Head) (Ending, bool) {
 		return Ending{ReasonStalled, sdk.CodeStalled, fmt.Sprintf(format, args...), detail}, true
 	}
 	switch {
-	case h.Turns >= spec.MaxTurns:
+	case h.turns() >= spec.MaxTurns:
 		return Ending{
 			ReasonQuota, sdk.CodeQuotaExhausted,
 			fmt.Sprintf("no answer within %d interactions with the model", spec.MaxTurns), "interactions",

@@ -14,7 +14,7 @@ func Tombstone(last *Entry, digest, etag string, now int64) (Entry, error) {
 			V: h.V, Run: h.Run, Agent: h.Agent, Spec: h.Spec, Init: h.Init, Status: h.Status, Reason: h.Reason,
 			ReasonCode: h.ReasonCode,
 			Lifecycle:  h.Lifecycle, Round: h.Round, Turns: h.Turns, Units: h.Units, Usage: h.Usage,
-			Deadline: h.Deadline, Fence: h.Fence, Base: 1,
+			Deadline: h.Deadline, Fence: h.Fence, Retry: h.Retry, Base: 1,
 			Purged: &Purged{At: now, Rev: last.Rev, Digest: digest},
 		}},
 	}, nil

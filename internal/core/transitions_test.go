@@ -50,8 +50,12 @@ func runStatus(h *core.Head) string {
 
 // callsOf notes what an entry does to its calls.
 func (s transitions) callsOf(before *core.Head, e *core.Entry) {
+	calls := before.Calls
+	if before.Left != nil {
+		calls = before.Left.Calls // a retry gives them back
+	}
 	from := func(id string) string {
-		for _, c := range before.Calls {
+		for _, c := range calls {
 			if c.ID == id {
 				return string(c.Status)
 			}

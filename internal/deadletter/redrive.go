@@ -95,6 +95,13 @@ func (l *Letter) useful(h *core.Head) error {
 	switch {
 	case started && h.Init.Token != l.init():
 		return refuse("another init event started run %s; send this one anew with another subject", h.Run)
+	case l.Address.Verb == wire.ControlRetry:
+		if refusal := h.CheckRetry(); refusal != nil {
+			return refuse("run %s cannot be retried: %s", h.Run, refusal.Message)
+		}
+		return nil
+	case h.Status == core.StatusDone && h.CheckRetry() == nil:
+		return refuse("run %s has ended (%s); it can be taken up with: agentd runs retry %s", h.Run, h.Termination(), show.ShellQuote(h.Run))
 	case h.Status == core.StatusDone && started:
 		return refuse("run %s has ended (%s), and its terminal event stands; send the init event anew with another subject", h.Run, h.Reason)
 	case h.Status == core.StatusDone:

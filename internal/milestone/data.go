@@ -12,6 +12,10 @@ type (
 	runStarted struct {
 		Input json.RawMessage `json:"input"`
 	}
+	runRetried struct {
+		Event string `json:"event"`
+		Who   string `json:"who"`
+	}
 	runMessage struct {
 		Message string `json:"message"`
 		Who     string `json:"who"`

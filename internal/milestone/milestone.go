@@ -48,8 +48,11 @@ func (t *teller) tell(kind string, data any) {
 // said tells what was said: by who started the run, the model, the person it talks to, and who sends messages into the run.
 func (t *teller) said() {
 	e := t.entry
-	if e.Kind == core.KindStarted {
+	switch e.Kind {
+	case core.KindStarted:
 		t.tell(wire.MilestoneStarted, runStarted{Input: e.Input})
+	case core.KindRetried:
+		t.tell(wire.MilestoneRetried, runRetried{Event: e.Head.Retry.ID, Who: e.Head.Retry.Who})
 	}
 	for _, m := range e.Messages {
 		t.message(m)

@@ -108,7 +108,7 @@ func callData(opened *core.Entry, f core.Effect, run string) (json.RawMessage, e
 	case f.ParentSubject:
 		return withMember(data, sdk.ParentSubjectField, run)
 	case f.Type == sdk.TypePermissionRequest && f.Attempt > 1:
-		return atStage(data, f.Attempt-1)
+		return atStage(data, f.Attempt-1-f.Repeated)
 	}
 	return data, nil
 }

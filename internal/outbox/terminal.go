@@ -39,8 +39,12 @@ func Terminal(s wire.Subjects, spec *core.Spec, e *core.Entry, conversation []sd
 		if h.Init.Reply != nil {
 			ev.Extensions[wire.TokensUsed] = strconv.FormatInt(h.TokensUsed(), 10)
 		}
+		if of := h.RetryOf(); of != "" {
+			ev.Extensions[wire.RetryOf] = of
+		}
 	}
-	return end(s, spec, h.Run, &h.Init, ev), omitted, nil
+	generation := h.Generation()
+	return end(s, spec, h.Run, &generation, ev), omitted, nil
 }
 
 // Refusal is the terminal event of an init event, or of a call of the agent, that starts no run. address is where it was

@@ -24,10 +24,10 @@ func (p *pass) answers(ctx context.Context, x *index, run wire.RunKey, e *core.E
 	if err != nil || len(received) == 0 {
 		return err
 	}
-	awaited := map[string]bool{}
+	awaited := map[string]*core.Call{}
 	for i := range e.Head.Calls {
 		if c := &e.Head.Calls[i]; c.Awaited() {
-			awaited[c.ID] = true
+			awaited[c.ID] = c
 		}
 	}
 	var absorbed map[uint64]bool
@@ -36,7 +36,8 @@ func (p *pass) answers(ctx context.Context, x *index, run wire.RunKey, e *core.E
 		if err != nil {
 			continue // nothing that a worker reads
 		}
-		if ref, ok := wire.ParseCallRef(address.Call.Call); !ok || !awaited[ref.ID] {
+		ref, ok := wire.ParseCallRef(address.Call.Call)
+		if c := awaited[ref.ID]; !ok || c == nil || ref.Attempt <= c.Voided {
 			continue
 		}
 		if absorbed == nil {

@@ -211,7 +211,8 @@ func (p *pass) terminal(ctx context.Context, x *index, run wire.RunKey, e *core.
 	if h.Purged != nil {
 		return false, nil
 	}
-	zone, subject := broker.ZoneDone, outbox.TerminalSubject(p.subjects, h.Agent, run, &h.Init)
+	generation := h.Generation()
+	zone, subject := broker.ZoneDone, outbox.TerminalSubject(p.subjects, h.Agent, run, &generation)
 	if h.Init.Reply != nil {
 		zone = broker.ZoneIn
 	}

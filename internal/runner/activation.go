@@ -27,6 +27,8 @@ type activation struct {
 	agent *Agent
 	head  core.Head
 	at    point
+	// since is when the last entry was made, in Unix milliseconds.
+	since int64
 	// state is loaded when the run is driven.
 	state *core.State
 	// entries are the first ones of the journal, as far as they were needed.
@@ -201,7 +203,7 @@ func settled(v *Verdict) Verdict {
 func (a *activation) loadHead(ctx context.Context) error {
 	rec, err := a.Store.Head(ctx, a.key)
 	if errors.Is(err, ErrNotFound) {
-		a.head, a.at = core.Head{}, point{}
+		a.head, a.at, a.since = core.Head{}, point{}, 0
 		a.trace = a.Observer.Loaded(ctx, &a.head, 0)
 		return nil
 	}
@@ -212,7 +214,7 @@ func (a *activation) loadHead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("head of run %s: %w", a.key, err)
 	}
-	a.head, a.at = e.Head, point{Version: rec.Version, digest: digest}
+	a.head, a.at, a.since = e.Head, point{Version: rec.Version, digest: digest}, e.At
 	a.trace = a.Observer.Loaded(ctx, &a.head, e.At)
 	return nil
 }
@@ -227,9 +229,6 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 	if a.foreign() {
 		v, err := a.refuseForeign(ctx)
 		return core.Change{}, &v, err
-	}
-	if a.msg.Address.Verb == wire.ControlRetry { // a newer worker understands it
-		return core.Change{}, &Verdict{Settlement: Retry, After: lastingRetryDelay}, nil
 	}
 	if a.ahead() {
 		v, err := a.withoutRun(ctx)

@@ -2,11 +2,13 @@ package runner
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
-	"agentd/sdk/wire"
-
+	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // A control message may be handled before the init event of its run, which comes on another stream, and a void before its
@@ -25,29 +27,64 @@ const (
 	lastLook  = 15 * time.Second
 )
 
-// ahead reports whether the message is a control message or a void that came before its run: there is none yet, or one that
-// began so much later that the message may have been settled before.
+// ahead reports whether the message is a control message or a void that came before what it is for: there is no run yet, or
+// one that began, or was retried, so much later that the message may have been settled before.
 func (a *activation) ahead() bool {
-	if kind := a.msg.Address.Kind; kind != wire.KindCtl && kind != wire.KindVoid {
+	kind := a.msg.Address.Kind
+	switch {
+	case kind != wire.KindCtl && kind != wire.KindVoid, a.covered():
 		return false
-	}
-	if a.head.Status == "" {
+	case a.head.Status == "":
 		return true
+	case a.msg.Address.Verb == wire.ControlRetry:
+		return a.beforeEnd()
 	}
 	began := a.head.Deadline - a.agent.Core.RunDeadline
-	return a.msg.Received+mostAhead.Milliseconds() < began
+	if a.msg.Received+mostAhead.Milliseconds() < began {
+		return true
+	}
+	// Another delivery may have found that the generation before was done, and be about to settle the message.
+	again := a.head.Retry != nil && a.head.Status != core.StatusDone && a.msg.Delivered > 1
+	return again && a.msg.Received <= began+mostAhead.Milliseconds()
 }
 
-// withoutRun settles a message that came before its run.
+// withoutRun settles a message that came before what it is for.
 func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
+	retry := a.msg.Address.Verb == wire.ControlRetry
+	missing := a.head.Status == "" || retry && a.head.Status != core.StatusDone
 	switch {
-	case a.head.Status == "" && a.Env.Now() < a.msg.Received+waitForRun.Milliseconds():
+	case missing && a.Env.Now() < a.msg.Received+waitForRun.Milliseconds():
 		pause := firstLook << min(a.msg.Delivered-1, 16)
 		return Verdict{Settlement: Retry, After: min(pause, lastLook)}, nil
 	case a.msg.Address.Kind == wire.KindVoid:
 		return Verdict{}, nil // see voided
+	case retry && a.head.Status != "":
+		return a.refuse(ctx, sdk.Errorf(sdk.CodeRetryRefused, "the run had not ended when the retry came, nor soon afterwards"))
+	case a.head.Retry == nil:
+		return a.refuse(ctx, orphan())
 	}
-	return a.refuse(ctx, orphan())
+	heard, err := a.heard(ctx)
+	if err != nil || heard != nil {
+		return settled(heard), err
+	}
+	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run was retried after the message came; send it again if it still holds"))
+}
+
+// heard settles the message if the run has heard it; nil is that it has not.
+func (a *activation) heard(ctx context.Context) (*Verdict, error) {
+	if err := a.Store.Barrier(ctx, a.key, a.at.Version); err != nil {
+		return nil, fmt.Errorf("confirm run %s: %w", a.key, err)
+	}
+	entries, err := a.durable(ctx)
+	if err != nil {
+		v, err := a.corrupt(ctx, err)
+		return &v, err
+	}
+	if !slices.ContainsFunc(entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) }) {
+		return nil, nil
+	}
+	v, err := a.repeat(ctx)
+	return &v, err
 }
 
 func orphan() *sdk.Error { return sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message") }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,8 +34,7 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 	case wire.KindFire:
 		return core.Fired{Now: a.msg.Received, Due: a.msg.Due}, nil, nil
 	case wire.KindCtl:
-		ev, problem := a.controlled()
-		return ev, problem, nil
+		return a.controlled(ctx)
 	case wire.KindVoid:
 		return core.CancelAsked{Message: messageVoided}, nil, nil
 	default:
@@ -43,15 +43,24 @@ func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Err
 }
 
 // controlled is what a control message asks of the run.
-func (a *activation) controlled() (core.Event, *sdk.Error) {
-	verb, who := a.msg.Address.Verb, a.msg.Address.Who
-	if verb == wire.ControlCancel {
-		return a.cancelled()
+func (a *activation) controlled(ctx context.Context) (ev core.Event, problem *sdk.Error, err error) {
+	switch verb := a.msg.Address.Verb; verb {
+	case wire.ControlCancel:
+		ev, problem = a.cancelled()
+	case wire.ControlMessage:
+		ev, problem = a.steered()
+	case wire.ControlRetry:
+		return a.retried(ctx)
+	default:
+		ev, problem = a.held()
 	}
-	if verb == wire.ControlMessage {
-		return a.steered()
-	}
-	if who != "" {
+	return ev, problem, nil
+}
+
+// held is what an operator wants of a run that is not to go on, or is to go on again.
+func (a *activation) held() (core.Event, *sdk.Error) {
+	verb := a.msg.Address.Verb
+	if who := a.msg.Address.Who; who != "" {
 		return nil, sdk.Errorf(sdk.CodePermissionDenied, "%s may not %s the run: operators may", who, verb)
 	}
 	switch verb {
@@ -91,12 +100,20 @@ func (a *activation) steered() (core.Event, *sdk.Error) {
 	if err := json.Unmarshal(ev.Data, &data); err != nil || data.Message == "" {
 		return nil, sdk.Errorf(sdk.CodeContractViolation, `a message into a run has the data {"message": TEXT}`)
 	}
-	if a.agent.Identity && a.msg.Address.Who == "" {
-		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the message names no principal, which this agent requires"+nameOneself)
+	if problem := a.unnamed(); problem != nil {
+		return nil, problem
 	}
 	return core.Steered{Note: core.Note{
 		ID: core.NoteID(ev.Source, ev.ID), Text: data.Message, Event: ev.ID, Source: ev.Source, Who: a.msg.Address.Who,
 	}}, nil
+}
+
+// unnamed refuses a control message of nobody knows whom, where the agent requires to know.
+func (a *activation) unnamed() *sdk.Error {
+	if !a.agent.Identity || a.msg.Address.Who != "" {
+		return nil
+	}
+	return sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the message names no principal, which this agent requires"+nameOneself)
 }
 
 // tokens is the number in an attribute; 0 if there is none.
@@ -152,11 +169,7 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if problem != nil {
 		return nil, problem, nil
 	}
-	in := sdk.ContextInput{
-		Lifecycle: sdk.LifecycleInit, Run: a.msg.Run, Input: data, Tools: a.agent.Definitions,
-		AccessControl: init.AccessControl, DelegatedBy: init.DelegatedBy,
-	}
-	built, hooks, fails, err := a.prepare(ctx, in)
+	beginning, err := a.prepare(ctx, a.msg.Run, data, &init, require)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -164,34 +177,43 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 		return nil, nil, fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)
 	}
 	return core.Started{
-		Run: a.msg.Run, Init: init, Data: data, System: built.System, Messages: built.Messages,
-		Require: append(require, built.Require...), Budget: tokens(a.msg.Event, wire.TokenBudget), Hooks: hooks,
-		Fails: fails,
+		Run: a.msg.Run, Init: init, Data: data, Beginning: beginning, Budget: tokens(a.msg.Event, wire.TokenBudget),
 	}, nil, nil
 }
 
-// prepare builds the conversation of a new run and shows it to hooks. fails is set when one of them failed.
+// prepare builds the conversation of a run that begins and shows it to hooks. require are the tools that whoever started the run puts
+// under permission.
 func (a *activation) prepare(
-	ctx context.Context, in sdk.ContextInput,
-) (built sdk.Context, hooks []core.HookState, fails *core.Ending, err error) {
-	failed := func(code sdk.Code, message, detail string, cause error) {
-		a.Logger.ErrorContext(ctx, "run ends at its beginning", "agent", a.agent.Core.Name, "run", in.Run, "error", cause)
-		fails = &core.Ending{Reason: core.ReasonError, Code: code, Message: message, Detail: detail}
+	ctx context.Context, run string, data json.RawMessage, init *core.Init, require []string,
+) (core.Beginning, error) {
+	in := sdk.ContextInput{
+		Lifecycle: sdk.LifecycleInit, Run: run, Input: data, Tools: a.agent.Definitions,
+		AccessControl: init.AccessControl, DelegatedBy: init.DelegatedBy,
 	}
 	built, problem, err := a.buildContext(ctx, in)
+	b := core.Beginning{System: built.System, Messages: built.Messages, Require: require}
+	for _, pattern := range built.Require {
+		if !slices.Contains(b.Require, pattern) {
+			b.Require = append(slices.Clip(b.Require), pattern)
+		}
+	}
+	failed := func(code sdk.Code, message, detail string, cause error) {
+		a.Logger.ErrorContext(ctx, "run ends at its beginning", "agent", a.agent.Core.Name, "run", run, "error", cause)
+		b.Fails = &core.Ending{Reason: core.ReasonError, Code: code, Message: message, Detail: detail}
+	}
 	if err == nil && problem != nil {
 		failed(problem.Code, problem.Message, "context", problem)
-		built.Messages, err = defaultMessages(in.Input)
+		b.Messages, err = defaultMessages(data)
 	}
-	if err != nil || fails != nil {
-		return built, nil, fails, err
+	if err != nil || b.Fails != nil {
+		return b, err
 	}
-	hooks, err = a.runStart(ctx, in, built)
+	b.Hooks, err = a.runStart(ctx, in, built)
 	if errors.Is(err, errHook) {
 		failed(sdk.CodeInternal, "a hook of the agent failed", "hook", err)
-		return built, nil, fails, nil
+		return b, nil
 	}
-	return built, hooks, nil, err
+	return b, err
 }
 
 // maxDelegation is how many calls may lie between a run and the init event that a client sent: agents that call each

@@ -233,8 +233,12 @@ func (a *activation) recordGrant(ctx context.Context, e *core.Entry, f core.Effe
 	return err
 }
 
-// cleanUp tells the manager that the run has ended. That it cannot clean up is its operator's business, not the run's.
+// cleanUp tells the manager that the run has ended, unless it was retried since. That it cannot clean up is its operator's business, not
+// the run's.
 func (a *activation) cleanUp(ctx context.Context, e *core.Entry) error {
+	if a.head.Generation().Token != e.Head.Generation().Token {
+		return nil
+	}
 	_, err := guarded(func() (struct{}, error) { return struct{}{}, a.agent.Permissions.Cleanup(ctx, e.Head.Run) })
 	if err != nil && ctx.Err() == nil {
 		a.Logger.ErrorContext(ctx, "permissions could not be cleaned up", "run", e.Head.Run, "error", err)

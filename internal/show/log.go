@@ -49,6 +49,8 @@ func logText(r *audit.LogRecord) string {
 		text = who + ": " + string(r.Decision) + ", which does not count" + because
 	case audit.LogViewed:
 		text = who
+	case audit.LogRetried:
+		text = who + ": the run goes on from where it ended"
 	case audit.LogGranted:
 		text = string(r.Decision) + ", as decided on " + r.Request
 	case audit.LogEdited:

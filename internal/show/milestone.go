@@ -55,6 +55,8 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 	switch l.Type {
 	case wire.MilestoneStarted:
 		return "started", cmp.Or(field(d.Input, "message"), string(d.Input))
+	case wire.MilestoneRetried:
+		return "retried", by(d.Who)
 	case wire.MilestoneReply:
 		return "says", d.Text
 	case wire.MilestoneCall:

@@ -112,6 +112,9 @@ func (p *Progress) Show(l wire.Live) {
 	}
 	r.partial = r.partial || (r.rev == 0 && l.Revision > 1)
 	r.rev, r.index = l.Revision, l.Index
+	if l.Type == wire.MilestoneRetried {
+		r.done = make(chan struct{}) // the end that was shown was that of the generation before
+	}
 	label, text := r.describe(l, p.Quiet)
 	switch {
 	case p.JSON:

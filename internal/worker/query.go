@@ -118,7 +118,7 @@ func summaryOf(last *core.Entry) wire.RunStatus {
 	h := &last.Head
 	s := wire.RunStatus{
 		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Code: h.ReasonCode, Revision: last.Rev, Turns: h.Turns,
-		Usage: h.Usage, Units: h.Units, Init: h.Init.Token, Called: h.Init.Reply != nil, Initiator: h.Init.Who, Updated: last.At,
+		Usage: h.Usage, Units: h.Units, Init: h.Generation().Token, Called: h.Init.Reply != nil, Initiator: h.Init.Who, Updated: last.At,
 		Deadline: h.Deadline,
 	}
 	if p := h.Purged; p != nil {

@@ -69,6 +69,9 @@ const TokensUsed = "tokensused"
 // colon, a code, such as "quota:tokens" (docs/lifecycle.md).
 const TerminationReason = "terminationreason"
 
+// RetryOf is the extension attribute of the terminal event of a run that was retried: the id of its first terminal event.
+const RetryOf = "retryof"
+
 // RequirePermission is the extension attribute of init events with tool patterns, separated by commas, that the run puts
 // under permission beyond its agent's policy.
 const RequirePermission = "requirepermission"

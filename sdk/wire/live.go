@@ -31,6 +31,7 @@ const (
 // The types of milestones. docs/wire.md, "Live events", has the data of each.
 const (
 	MilestoneStarted    = "run.started"
+	MilestoneRetried    = "run.retried"
 	MilestoneReply      = "model.reply"
 	MilestoneCall       = "call.opened"
 	MilestoneResult     = "call.result"

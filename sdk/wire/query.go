@@ -19,6 +19,9 @@ const (
 // Reason says why a run is done.
 type Reason string
 
+// Retryable reports whether a run that ended for the reason can be retried.
+func (r Reason) Retryable() bool { return r == ReasonError || r == ReasonQuota || r == ReasonDeadline }
+
 // The termination reasons.
 const (
 	ReasonCompleted Reason = "completed" // the model answered
@@ -145,6 +148,7 @@ const (
 	TypeResume  = "agentd.run.resume"
 	TypeUnpark  = "agentd.run.unpark"
 	TypeMessage = "agentd.run.message"
+	TypeRetry   = "agentd.run.retry"
 )
 
 // MaxMessage is the most bytes of a message that is sent into a run.

@@ -161,7 +161,7 @@ const (
 	ControlResume ControlVerb = "resume"
 	// ControlUnpark has a parked run tried again at once.
 	ControlUnpark ControlVerb = "unpark"
-	// ControlRetry is reserved.
+	// ControlRetry takes up a run that has ended.
 	ControlRetry ControlVerb = "retry"
 )
 

@@ -181,6 +181,9 @@ func (p publisher) refused(d broker.Delivery, detail string) {
 		return
 	}
 	head := j.decoded[j.durable-1].Head
+	if head.Retry != nil {
+		return // it may have been refused because the run had ended
+	}
 	for _, a := range p.agents[head.Agent] {
 		if a.Core.Digest != head.Spec {
 			continue

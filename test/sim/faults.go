@@ -62,6 +62,7 @@ const (
 	hookEnds
 	large
 	poison
+	retried
 	faults // their number
 )
 
@@ -121,6 +122,7 @@ var kinds = [faults]struct {
 	hookFails:       {"hook-fails", "a hook fails or panics", 0.1},
 	hookEnds:        {"hook-ends", "a hook ends the run", 0.1},
 	poison:          {"poison", "a run kills whoever drives it, again and again", 0.5},
+	retried:         {"retry", "an operator retries a run that has ended, now and then again, or one that cannot be retried", 0.7},
 	large:           {"large", "a text is larger than an entry may be", 0.3},
 }
 

@@ -126,6 +126,9 @@ func (s *simulation) clients() {
 		for n := 0; n < mostCancels && s.strikes(cancelled); n++ {
 			s.later(s.soon(at), func() { s.cancel(name, i) })
 		}
+		if s.strikes(retried) {
+			s.later(s.soon(at), func() { s.retry(deskAgent, name, fmt.Sprintf("retry-%d", i)) })
+		}
 	}
 }
 

@@ -289,6 +289,7 @@ func (f *fakeStore) committed(run wire.RunKey, d decoded) {
 	f.audit.Committed(run, d.digest, e)
 	f.models.committed(run, e)
 	f.hooks.committed(run, e)
+	f.takeUp(e)
 }
 
 // whole puts an entry's blobs back.
@@ -360,7 +361,8 @@ type stage struct{ before, again, written, done point }
 
 func stageOf(e *core.Entry) stage {
 	switch e.Kind {
-	case core.KindStarted, core.KindAnswered, core.KindFired, core.KindCancelAsked, core.KindSteered, core.KindTakenOver:
+	case core.KindStarted, core.KindAnswered, core.KindFired, core.KindCancelAsked, core.KindSteered, core.KindTakenOver,
+		core.KindRetried:
 		s := stage{atAbsorb, atAbsorbAgain, atAbsorbWritten, atAbsorbed}
 		if e.Head.Driver.Covers(e.Cause) {
 			s.done = atTaken

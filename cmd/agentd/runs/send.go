@@ -109,7 +109,7 @@ func stored(ctx context.Context, c *cli.Client, run string, silent []string) (wi
 	case err == nil:
 		h := &last.Head
 		return wire.RunStatus{
-			Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Heard: h.Heard, Init: h.Init.Token, Called: h.Init.Reply != nil,
+			Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Heard: h.Heard, Init: h.Generation().Token, Called: h.Init.Reply != nil,
 			Initiator: h.Init.Who,
 		}, nil
 	case len(silent) > 0 && !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):

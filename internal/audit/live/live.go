@@ -237,7 +237,12 @@ func (r *auditedRun) readMessages(ctx context.Context) error {
 	if init := r.head.Init; init.Reply != nil {
 		return r.readEvents(ctx, broker.ZoneIn, s.Reply(*init.Reply))
 	}
-	return r.readEvents(ctx, broker.ZoneDone, s.Done(r.head.Agent, r.key, r.head.Init.Token))
+	for _, token := range r.head.Generations() {
+		if err := r.readEvents(ctx, broker.ZoneDone, s.Done(r.head.Agent, r.key, token)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *auditedRun) readEvents(ctx context.Context, z broker.Zone, filter string) error {

@@ -228,7 +228,7 @@ func TestDocument_PartiesSeeOneAnother(t *testing.T) {
 	for _, lane := range []string{"shop.com_shop_order", "shop_night.com_shop_order"} {
 		service["call."+lane], service["void."+lane], service["answer."+lane] = "receive", "receive", "send"
 	}
-	agentd := map[string]string{"deadLetters": "send"}
+	agentd := map[string]string{"deadLetters": "send", "retry.shop_desk": "receive"}
 	for _, other := range []map[string]string{client, service} {
 		for id, action := range other {
 			agentd[id] = map[string]string{"send": "receive", "receive": "send"}[action]
@@ -259,7 +259,7 @@ func TestDocument_AddressesAreSubjects(t *testing.T) {
 			t.Errorf("%s: %s: %v", id, *c.Address, err)
 		}
 	}
-	if parsed != 9 {
+	if parsed != 10 {
 		t.Errorf("%d addresses", parsed)
 	}
 }

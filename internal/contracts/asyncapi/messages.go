@@ -118,6 +118,14 @@ func cancelMessage() message {
 	}
 }
 
+func retryMessage() message {
+	return message{
+		Name: "retry", Title: "Retry", ContentType: wire.ContentTypeStructured, Headers: headers(nil),
+		Summary: "The run goes on from where it ended. Its source and id are its identity: the same pair again changes nothing.",
+		Payload: cloudEvent(object{"data": object{"type": []string{"object", "null"}}}),
+	}
+}
+
 func liveMessage() message {
 	return message{
 		Name: "live", Title: "Live event", ContentType: wire.ContentTypeStructured,

@@ -1,0 +1,106 @@
+package core_test
+
+import (
+	"slices"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// retriesAtMost is how often a random run is retried.
+const retriesAtMost = 3
+
+// retry takes the run up again, if that may be, and reports whether it did.
+func (x *explorer) retry() bool {
+	r := x.rig
+	ev := core.Retried{ID: "retry", Source: "operator", Who: "ann"}
+	ev.ID += string(rune('0' + x.retries))
+	in := r.deliver(ev.ID, ev)
+	refused := &sdk.Error{Code: sdk.CodeRetryRefused}
+	if reason := r.state.Reason; reason != core.ReasonError && reason != core.ReasonQuota && reason != core.ReasonDeadline {
+		x.refuse(in, refused)
+		return false
+	}
+	if x.retries == retriesAtMost || x.pick(3, "retry") == 0 {
+		return false
+	}
+	if r.state.Unbegun() {
+		ev.Beginning = &core.Beginning{System: "Be briefer.", Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "hello again")}}
+		in.Event = ev
+	}
+	r.now += int64(x.pick(3, "later")) * 20 * minute
+	in.At = r.now
+	x.accept(in)
+	return true
+}
+
+// retried checks that only a retry follows the end of a run, and takes back what the end told of the calls that are made again.
+func (o *oracle) retried(before *core.Head, in core.Input, e *core.Entry) {
+	if _, ok := in.Event.(core.Retried); !ok {
+		o.Fatalf("entry %d: %T changed a run that was done", e.Rev, in.Event)
+	}
+	o.retries++
+	h := &e.Head
+	if h.Deadline != in.At+o.rig.spec.RunDeadline || h.Generation().Token == before.Generation().Token || h.Init.Token != before.Init.Token {
+		o.Fatalf("entry %d: a retry leads to %+v", e.Rev, h)
+	}
+	if before.Turns == 0 && before.Round == 0 {
+		o.messages = nil
+		o.restore(h.Notes)
+		return
+	}
+	if !e.Reopens {
+		return
+	}
+	o.messages = o.messages[:o.ended]
+	o.restore(h.Notes)
+	ended := o.rig.entries[e.Rev-2]
+	for _, r := range ended.Results {
+		if r.Kind == core.ResultCancelled {
+			delete(o.results, r.Call)
+		}
+	}
+	for _, c := range h.Calls {
+		if r, has := o.results[c.ID]; has && !c.Closed() {
+			o.Fatalf("entry %d: call %s is open again, and has the result %+v", e.Rev, c.ID, r)
+		}
+		if c.Status == core.CallCancelled {
+			i := slices.IndexFunc(ended.Results, func(r core.Result) bool { return r.Call == c.ID })
+			if i >= 0 {
+				o.results[c.ID] = ended.Results[i]
+			}
+		}
+		o.due[c.ID] = c.Due
+	}
+}
+
+// restore has notes wait again that the end had said.
+func (o *oracle) restore(notes []string) {
+	for _, id := range notes {
+		delete(o.said, id)
+	}
+}
+
+// turns are the model calls of the run's generation.
+func (o *oracle) turns(h *core.Head) int {
+	if h.Retry == nil {
+		return h.Turns
+	}
+	return h.Turns - h.Retry.Turns
+}
+
+// lateAnswer has an answer come to an attempt that was given up when the run ended, instead of ev, which answers the next one. It reports
+// whether there is such an attempt.
+func (x *explorer) lateAnswer(ev core.Answered) bool {
+	c := x.rig.state.Call(ev.Ref.ID)
+	if c.Voided == 0 || x.pick(2, "voided") == 0 {
+		return false
+	}
+	ev.Ref.Attempt = 1 + x.pick(c.Voided, "attempt")
+	if c.Kind == core.CallPermission {
+		x.refuse(x.rig.deliver("voided", ev), &sdk.Error{Code: sdk.CodeDecisionRefused})
+	} else {
+		x.refuse(x.rig.deliver("voided", ev), core.ErrStale)
+	}
+	return true
+}

@@ -1,0 +1,40 @@
+package sim
+
+import (
+	"fmt"
+
+	"agentd/internal/core"
+	"agentd/sdk/wire"
+)
+
+// mostPause is how long after its end a run is retried at most, in milliseconds.
+const mostPause = 5 * minute
+
+// takeUp is what operators do about an entry that ends a run: they retry that, at once or later, one of them or two, and now and then
+// though it cannot be retried.
+func (s *simulation) takeUp(e *core.Entry) {
+	h := &e.Head
+	if h.Status != core.StatusDone || h.CheckRetry() != nil && s.pick(8) > 0 || !s.strikes(retried) {
+		return
+	}
+	generation := len(h.Generations())
+	for range s.times(duplicate) {
+		id := fmt.Sprintf("retry-%s-%d", h.Run, generation) // whoever asks for the same gets the same
+		if s.pick(3) == 0 {
+			id = fmt.Sprintf("retry-%d", s.rng.Uint32())
+		}
+		at := int64(s.pick(mostPause))
+		if s.pick(2) == 0 {
+			at = int64(s.pick(2 * together))
+		}
+		s.later(at, func() { s.retry(h.Agent, h.Run, id) })
+	}
+}
+
+// retry retries a run, now and then twice.
+func (s *simulation) retry(agent, name, id string) {
+	ev := wire.Event{ID: id, Source: "operator", Type: wire.TypeRetry}
+	for range s.times(duplicate) {
+		s.broker.send(subjects.Control(wire.ControlRetry, agent, wire.NewRunKey(name))+"."+principals[s.pick(len(principals))], ev)
+	}
+}
