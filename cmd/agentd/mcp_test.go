@@ -154,7 +154,34 @@ func TestMCP_HTTPCancelsByHandleAndAsksForItsToken(t *testing.T) {
 	if err := refused.Body.Close(); err != nil || refused.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without the token: %s, %v", refused.Status, err)
 	}
+	request, err = http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer secret")
+	request.Header.Set("Origin", "https://evil.example")
+	if refused, err = http.DefaultClient.Do(request); err != nil {
+		t.Fatal(err)
+	}
+	if err := refused.Body.Close(); err != nil || refused.StatusCode != http.StatusForbidden {
+		t.Errorf("for a page of another site: %s, %v", refused.Status, err)
+	}
 	h := connectHost(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer("secret")}})
+	// Runs of others have names that can be guessed.
+	s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Two nights in Lisbon", "--subject", "invoice-4711", "-d")
+	s.waiting("invoice-4711")
+	nobody := "travel.desk/run-" + strings.Repeat("a", 26)
+	for _, tool := range []string{"run_cancel", "run_result"} {
+		if r := h.call(t, tool, "", map[string]any{"run": "travel.desk/invoice-4711"}); !r.IsError {
+			t.Errorf("%s of another's run: %+v", tool, r)
+		}
+	}
+	if r := h.call(t, "run_cancel", "", map[string]any{"run": nobody}); !r.IsError {
+		t.Errorf("cancel of a run that is not there: %+v", r)
+	}
+	if shown, _ := s.expect(cli.ExitOK, "runs", "list"); strings.Contains(shown, "cancelled") {
+		t.Errorf("another's run was cancelled:\n%s", shown)
+	}
 	state := fields(t, h.call(t, "travel_desk", "", map[string]any{"message": "Two nights in Lisbon"}))
 	if r := h.call(t, "run_cancel", "", map[string]any{"run": state["run"]}); r.IsError {
 		t.Errorf("cancel: %+v", r)

@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"agentd/internal/httpguard"
 	"agentd/internal/toolbox"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -253,6 +254,10 @@ func (a *Agents) Handler(token string) http.Handler {
 	streamable := server.NewStreamableHTTPServer(a.server, server.WithStateLess(true), server.WithDisableStreaming(true),
 		server.WithHeartbeatInterval(15*time.Second), server.WithStreamableHTTPLogger(a.Logger))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if httpguard.Foreign(r) || token == "" && !httpguard.Local(r.Host) {
+			http.Error(w, "pages of other sites may not use this server", http.StatusForbidden)
+			return
+		}
 		if token != "" && !bears(r, token) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "a bearer token is required", http.StatusUnauthorized)

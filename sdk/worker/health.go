@@ -13,6 +13,13 @@ import (
 // readyTimeout bounds the answer to /readyz: a prober does not wait for long.
 const readyTimeout = 2 * time.Second
 
+// How long a prober may take for its request, and for reading the answer, and how long it may keep an idle connection.
+const (
+	requestTimeout = 5 * time.Second
+	answerTimeout  = 30 * time.Second
+	idleTimeout    = 2 * time.Minute
+)
+
 // health answers /livez, /readyz and /metrics. Its zero value is alive and not ready.
 type health struct {
 	mu    sync.Mutex
@@ -42,7 +49,9 @@ func (h *health) listen(ctx context.Context, address string, metrics http.Handle
 	if metrics != nil {
 		mux.Handle("GET /metrics", metrics)
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	return func() error {

@@ -97,6 +97,13 @@ func agentTools(cfg *config.Config) ([]mcp.AgentTool, error) {
 	return tools, nil
 }
 
+// How long a host may take for the headers of a request and for all of it, and how long it may keep an idle connection.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+)
+
 func serveHTTP(ctx context.Context, a *cli.App, agents *mcp.Agents, address string) error {
 	token := os.Getenv(mcpToken)
 	var lc net.ListenConfig
@@ -107,7 +114,10 @@ func serveHTTP(ctx context.Context, a *cli.App, agents *mcp.Agents, address stri
 	if tcp, ok := l.Addr().(*net.TCPAddr); token == "" && (!ok || !tcp.IP.IsLoopback()) {
 		return errors.Join(sdk.Errorf(sdk.CodeConfig, "%s is reached from elsewhere, so %s must have a token that requests bear", address, mcpToken), l.Close())
 	}
-	server := &http.Server{Handler: agents.Handler(token), ReadHeaderTimeout: 10 * time.Second}
+	// An answer may take as long as a run does; nothing else may.
+	server := &http.Server{
+		Handler: agents.Handler(token), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout,
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	fmt.Fprintf(a.Err, "agentd: agents are MCP tools at http://%s/\n", l.Addr())

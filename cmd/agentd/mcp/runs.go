@@ -38,13 +38,19 @@ func (m *mcpRuns) Start(ctx context.Context, agent, key string, input json.RawMe
 
 func (m *mcpRuns) runs() *client.Client { return m.c.Speaking(mcpSource) }
 
+// runOf takes only handles of runs that have no name of their own, as those that hosts start: they cannot be guessed, so that who
+// has a handle was given it.
 func runOf(handle string) (agent, subject string, err error) {
 	agent, subject, ok := strings.Cut(handle, handleSeparator)
-	if !ok || wire.CheckName(agent) != nil || subject == "" {
+	token, unnamed := strings.CutPrefix(subject, wire.DefaultSubject(""))
+	if !ok || wire.CheckName(agent) != nil || !unnamed || len(token) != tokenLength {
 		return "", "", sdk.Errorf(sdk.CodeUnknownRun, "%q is not a handle of a run", show.Line(handle, show.LineMax))
 	}
 	return agent, subject, nil
 }
+
+// tokenLength is that of an init token.
+const tokenLength = 26
 
 // askAgain is how often the state of a run is asked for, when nothing is heard of it.
 const askAgain = 10 * time.Second
@@ -175,5 +181,16 @@ func (m *mcpRuns) Cancel(ctx context.Context, handle, reason string) error {
 	if err != nil {
 		return err
 	}
-	return m.runs().Cancel(ctx, client.Run{Agent: agent, Name: subject}, reason)
+	run := client.Run{Agent: agent, Name: subject}
+	asking, stop := context.WithTimeout(ctx, cli.Patience)
+	status, err := m.runs().Status(asking, run)
+	stop()
+	switch {
+	case errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}):
+		return err
+	case err == nil && status.Status == core.StatusDone:
+		return sdk.Errorf(sdk.CodeMessageRefused, "the run is done, and cannot be cancelled any more")
+	}
+	// Where no worker answers, the cancel waits for one.
+	return m.runs().Cancel(ctx, run, reason)
 }

@@ -14,10 +14,10 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
+	"agentd/internal/httpguard"
 	"agentd/internal/requests"
 
 	"agentd/sdk/client"
@@ -118,12 +118,12 @@ func (a api) guard(next http.Handler) http.Handler {
 			a.fail(w, http.StatusUnauthorized, sdk.Errorf(sdk.CodePermissionDenied, "the bearer token is missing or wrong"))
 			return
 		}
-		if a.Token == "" && !local(r.Host) {
+		if a.Token == "" && !httpguard.Local(r.Host) {
 			// A name of somebody else's that was made to point here.
 			a.fail(w, http.StatusForbidden, sdk.Errorf(sdk.CodePermissionDenied, "this host name is not served"))
 			return
 		}
-		if a.Token == "" && foreign(r) {
+		if a.Token == "" && httpguard.Foreign(r) {
 			// It could decide nothing, but what it asks for is recorded as seen.
 			a.fail(w, http.StatusForbidden, sdk.Errorf(sdk.CodePermissionDenied, "pages of other sites are not served"))
 			return
@@ -148,28 +148,6 @@ func (a api) admitted(r *http.Request) bool {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	x, y := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(a.Token))
 	return ok && subtle.ConstantTimeCompare(x[:], y[:]) == 1
-}
-
-// local reports whether a Host header names this machine.
-func local(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// foreign reports whether a browser sends the request for a page of another site.
-func foreign(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-		return true
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return false
-	}
-	u, err := url.Parse(origin)
-	return err != nil || u.Host != r.Host
 }
 
 func (a api) list(w http.ResponseWriter, _ *http.Request) {
