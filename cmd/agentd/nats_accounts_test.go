@@ -72,7 +72,7 @@ func TestNATSConfig_JetStreamIsThatOfTheStreams(t *testing.T) {
 		}
 	}
 	ask("after the start")
-	if err := g.server.Reload(); err != nil {
+	if err := g.servers[0].Reload(); err != nil {
 		t.Fatal(err)
 	}
 	ask("after a reload")
@@ -144,7 +144,7 @@ func (g *guarded) discovered() {
 func TestDoctor_FindsSharedAccounts(t *testing.T) {
 	g := newGuarded(t, "", func(agents string) string { return agents }, "--monitor", "127.0.0.1:-1")
 	g.work()
-	monitor := "http://" + g.server.MonitorAddr().String()
+	monitor := "http://" + g.servers[0].MonitorAddr().String()
 	found := func() []string {
 		t.Helper()
 		_, out, _ := g.agentd("doctor", "--nats", g.url("operator"), "--monitor", monitor, "-o", "json")
@@ -172,13 +172,13 @@ func TestDoctor_FindsSharedAccounts(t *testing.T) {
 	if err != nil || strings.Contains(string(m.Data), `"error"`) {
 		t.Fatalf("%v %s", err, m.Data)
 	}
-	config, err := os.ReadFile(g.serverFile())
+	config, err := os.ReadFile(g.serverFile(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	beside := strings.Replace(string(config), "users = [", "users = [\n{user: guest, password: secret-of-guest}", 1)
-	write(t, g.serverFile(), beside)
-	if err := g.server.Reload(); err != nil {
+	write(t, g.serverFile(0), beside)
+	if err := g.servers[0].Reload(); err != nil {
 		t.Fatal(err)
 	}
 	g.connect("guest")
@@ -189,8 +189,8 @@ func TestDoctor_FindsSharedAccounts(t *testing.T) {
 	if diff := cmp.Diff(want, found()); diff != "" {
 		t.Errorf("doctor (-want +got):\n%s", diff)
 	}
-	write(t, g.serverFile(), strings.ReplaceAll(string(config), `"$SYS.REQ.USER.INFO"`, ""))
-	if err := g.server.Reload(); err != nil {
+	write(t, g.serverFile(0), strings.ReplaceAll(string(config), `"$SYS.REQ.USER.INFO"`, ""))
+	if err := g.servers[0].Reload(); err != nil {
 		t.Fatal(err)
 	}
 	if list := found(); len(list) != 1 || !strings.HasPrefix(list[0], "accounts_old: ") {

@@ -30,12 +30,14 @@ import (
 	"agentd/sdk/client"
 	"agentd/sdk/service"
 	"agentd/sdk/wire"
+	"agentd/test/ports"
 )
 
 // guarded is a NATS server with a generated configuration, and programs that connect with a user each.
 type guarded struct {
 	*system
-	server     *server.Server
+	// servers are one, or a cluster of several. Programs connect to the first.
+	servers    []*server.Server
 	address    string
 	violations *serverLog
 }
@@ -99,6 +101,12 @@ func (g *guarded) work() {
 // newGuarded is startGuardedWith without a worker, with further flags of nats-config.
 func newGuarded(t *testing.T, settings string, change func(agents string) string, flags ...string) *guarded {
 	t.Helper()
+	return newGuardedBy(t, 1, settings, change, flags...)
+}
+
+// newGuardedBy is newGuarded on a cluster of servers.
+func newGuardedBy(t *testing.T, members int, settings string, change func(agents string) string, flags ...string) *guarded {
+	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	config, script := clerkProject(t, "identity: required\n"+settings)
 	dir := filepath.Dir(config)
@@ -127,46 +135,73 @@ func newGuarded(t *testing.T, settings string, change func(agents string) string
 	if strings.Contains(out, "secret-of") {
 		t.Fatal("a password is printed")
 	}
-	g.start(out)
+	t.Setenv("AGENTD_REPLICAS", strconv.Itoa(members))
+	g.start(out, members)
 	g.expect(cli.ExitOK, "provision", "--nats", g.url("operator"))
 	return g
 }
 
-// start starts the server with a configuration.
-func (g *guarded) start(config string) {
+// start starts as many servers with a configuration, whose address is that of any port.
+func (g *guarded) start(config string, members int) {
 	g.t.Helper()
-	write(g.t, g.serverFile(), config)
+	var clients, routes []string
+	for range members {
+		clients = append(clients, "127.0.0.1:"+strconv.Itoa(ports.Free(g.t)))
+		routes = append(routes, "127.0.0.1:"+strconv.Itoa(ports.Free(g.t)))
+	}
+	for i := range members {
+		own := strings.Replace(config, "127.0.0.1:-1", clients[i], 1)
+		if members > 1 {
+			own = strings.Replace(own, "jetstream\"\n", fmt.Sprintf("jetstream%d\"\n", i), 1)
+			own = fmt.Sprintf("server_name: s%d\ncluster {name: agentd, listen: %q, routes: [%s]}\n%s",
+				i, routes[i], `"nats://`+strings.Join(routes, `","nats://`)+`"`, own)
+		}
+		write(g.t, g.serverFile(i), own)
+	}
+	g.address = clients[0]
+	g.servers = make([]*server.Server, members)
 	g.run()
-	g.address = strings.TrimPrefix(g.server.ClientURL(), "nats://")
-	write(g.t, g.serverFile(), strings.Replace(config, `"127.0.0.1:-1"`, strconv.Quote(g.address), 1)) // for restarts
-	g.t.Cleanup(func() { g.stop() })
+	g.t.Cleanup(g.stop)
 }
 
-func (g *guarded) serverFile() string { return filepath.Join(filepath.Dir(g.config), "nats.conf") }
+func (g *guarded) serverFile(member int) string {
+	return filepath.Join(filepath.Dir(g.config), fmt.Sprintf("nats%d.conf", member))
+}
 
 func (g *guarded) run() {
 	g.t.Helper()
-	options, err := server.ProcessConfigFile(g.serverFile())
-	if err != nil {
-		g.t.Fatal(err)
+	for i := range g.servers {
+		options, err := server.ProcessConfigFile(g.serverFile(i))
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		options.NoSigs = true
+		if g.servers[i], err = server.NewServer(options); err != nil {
+			g.t.Fatal(err)
+		}
+		g.servers[i].SetLoggerV2(g.violations, false, false, false)
+		g.servers[i].Start()
 	}
-	options.NoSigs = true
-	if g.server, err = server.NewServer(options); err != nil {
-		g.t.Fatal(err)
+	for _, s := range g.servers {
+		if !s.ReadyForConnections(wait) {
+			g.t.Fatal("a server does not start")
+		}
 	}
-	g.server.SetLoggerV2(g.violations, false, false, false)
-	g.server.Start()
-	if !g.server.ReadyForConnections(wait) {
-		g.t.Fatal("the server does not start")
-	}
+	g.eventually("the cluster has a leader", func() bool {
+		return len(g.servers) == 1 || slices.ContainsFunc(g.servers, (*server.Server).JetStreamIsLeader)
+	})
 }
 
 func (g *guarded) stop() {
-	g.server.Shutdown()
-	g.server.WaitForShutdown()
+	for _, s := range g.servers {
+		s.Shutdown()
+	}
+	for _, s := range g.servers {
+		s.WaitForShutdown()
+	}
 }
 
-// restart stops the server and starts it again, as a crash or an upgrade would.
+// restart stops the servers and starts them again, as a crash or an upgrade would.
 func (g *guarded) restart() {
 	g.t.Helper()
 	g.stop()

@@ -119,7 +119,7 @@ func TestNATSConfig_TLSAndNKeys(t *testing.T) {
 		"--store-dir", filepath.Join(filepath.Dir(config), "jetstream"),
 		"--tls-cert", ca.path("server"), "--tls-key", ca.path("server-key"), "--tls-ca", ca.path("ca"))
 	contains(t, out, `nkey: "`+jane+`"`, "verify: true")
-	g.start(out)
+	g.start(out, 1)
 	_, g.address, _ = strings.Cut("//"+g.address, "//")
 	g.address = g.address[strings.LastIndexByte(g.address, '/')+1:]
 	url := "tls://" + g.address

@@ -30,7 +30,7 @@ func TestRunsSend_ReachesTheNextModelCall(t *testing.T) {
 	_, problem = s.expect(cli.ExitFailure, "runs", "send", "trip", "Too late.")
 	contains(t, problem, "run trip is done (completed)")
 	_, problem = s.expect(cli.ExitFailure, "runs", "send", "no such run", "Hello?")
-	contains(t, problem, `run "no such run" does not exist; asked: the workers of travel.desk`)
+	contains(t, problem, `run "no such run" does not exist`)
 	_, problem = s.expect(cli.ExitUsage, "runs", "send", "trip")
 	contains(t, problem, "want: agentd runs send RUN TEXT")
 }

@@ -23,12 +23,13 @@ var following = retry.Pauses{First: 10 * time.Millisecond, Longest: 10 * time.Se
 func (c *Conn) Follow(ctx, opening context.Context, z Zone, filter string, caughtUp func(), handle func(Delivery)) error {
 	next := uint64(1)
 	begin := func() error {
-		return following.Do(opening, retry.Sleep, func() (err error) {
-			if next, err = c.rest(ctx, z, filter, next, handle); errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		for pauses := following.Start(); ; {
+			var err error
+			next, err = c.rest(ctx, z, filter, next, handle)
+			if !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) || retry.Sleep(opening, pauses.Next()) != nil {
 				return err
 			}
-			return retry.Final(err)
-		})
+		}
 	}
 	if err := begin(); err != nil { // before it listens: who may not read is told so once
 		return err

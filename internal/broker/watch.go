@@ -288,7 +288,8 @@ func (c *Conn) Request(ctx context.Context, subject string, request, answer any)
 }
 
 func nobodyAnswers(subject string) error {
-	return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s", subject).WithCause(nats.ErrNoResponders)
+	return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s; start one: agentd serve (on a new server first: agentd provision)", subject).
+		WithCause(nats.ErrNoResponders)
 }
 
 // refusal is the error that a worker answered with, if it did.

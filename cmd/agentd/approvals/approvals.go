@@ -93,7 +93,7 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 	if len(domains) == 0 {
 		domains = c.Config.Approvals.Domains
 	}
-	opening, cancel := context.WithTimeout(ctx, cli.ConnectTimeout)
+	opening, cancel := context.WithTimeout(ctx, cli.Patience)
 	defer cancel()
 	d, err := desk.Open(opening, desk.Options{
 		Conn: c.Conn, Domains: domains, Contracts: c.Config.Contracts, SigningKey: sign, Logger: a.QuietLogger(),

@@ -22,6 +22,8 @@ const (
 	batchBytes   = 8 << 20
 
 	headerPending = "Nats-Num-Pending"
+	// headerBefore is the sequence of the message before in the same answer; 0 in the first.
+	headerBefore = "Nats-Last-Sequence"
 )
 
 // Entries implements runner.Store by direct reads, which any replica may answer.

@@ -2,7 +2,12 @@ package natsstore
 
 import (
 	"bytes"
+	"errors"
+	"sync/atomic"
 	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk/wire"
 
@@ -74,4 +79,59 @@ func TestStore_ReadsPastManyForeignMessages(t *testing.T) {
 	}
 	records = append(records, storetest.AppendN(t, s, run, records[0].Version, 1)...)
 	storetest.CheckJournal(t, s, run, records)
+}
+
+// counted counts the requests for one message.
+type counted struct {
+	jetstream.JetStream
+	requests atomic.Int64
+}
+
+func (c *counted) Conn() *nats.Conn {
+	c.requests.Add(1)
+	return c.JetStream.Conn()
+}
+
+// However many foreign messages follow an entry, it is found, appended to and found again with few requests.
+func TestStore_FindsItsLastEntryBehindManyForeignMessages(t *testing.T) {
+	t.Parallel()
+	s, run := open(t), wire.NewRunKey("trip")
+	records := storetest.AppendN(t, s, run, runner.Version{}, 2)
+	const many = 20 * batchEntries
+	for range many {
+		if err := s.js.Conn().Publish(s.subjects.Journal(run), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.js.Publish(t.Context(), s.subjects.Journal(run), nil); err != nil { // it is stored after all others
+		t.Fatal(err)
+	}
+	js := &counted{JetStream: s.js}
+	s.js = js
+	for range 3 {
+		head, err := s.Head(t.Context(), run)
+		if err != nil || head.Etag != records[1].Etag {
+			t.Fatalf("the head is %+v, %v", head.Version, err)
+		}
+	}
+	if n := js.requests.Load(); n > 40 {
+		t.Errorf("%d requests for three heads behind %d foreign messages", n, many)
+	}
+	s.js = js.JetStream
+	records = append(records, storetest.AppendN(t, s, run, records[1].Version, 1)...)
+	storetest.CheckJournal(t, s, run, records)
+
+	// An entry that was removed is not found by what was remembered of it.
+	if _, err := s.js.Publish(t.Context(), s.subjects.Journal(run), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Head(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context(), run, records[2].Version); err != nil {
+		t.Fatal(err)
+	}
+	if head, err := s.Head(t.Context(), run); !errors.Is(err, runner.ErrNotFound) {
+		t.Errorf("the head of a run that was removed is %+v, %v", head.Version, err)
+	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"agentd/internal/broker/leader"
 	"agentd/internal/runner"
@@ -13,9 +15,14 @@ import (
 
 // last reads the subject's last message from the stream's leader, or runner.ErrNotFound.
 func (s *Store) last(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	return s.read(ctx, subject, leader.Query{LastOn: subject})
+}
+
+// read reads a message on the subject from the stream's leader, or runner.ErrNotFound.
+func (s *Store) read(ctx context.Context, subject string, q leader.Query) (*jetstream.RawStreamMsg, error) {
 	var m *jetstream.RawStreamMsg
 	err := s.request(ctx, func(ctx context.Context) (err error) {
-		m, err = leader.Read(ctx, s.js, s.stream, leader.Query{LastOn: subject})
+		m, err = leader.Read(ctx, s.js, s.stream, q)
 		return err
 	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -39,37 +46,68 @@ func (s *Store) lastOwn(ctx context.Context, subject string) (*jetstream.RawStre
 	return s.ownBefore(ctx, subject, m.Sequence)
 }
 
-// ownBefore reads the last message before a sequence that a store wrote. It looks at all that are on the subject.
+// ownBefore reads the last message before a sequence that a store wrote. Foreign ones are passed over in batches, and once: where a
+// search ended is remembered.
 func (s *Store) ownBefore(ctx context.Context, subject string, end uint64) (*jetstream.RawStreamMsg, error) {
-	var own *jetstream.RawStreamMsg
-	for from := uint64(1); from < end; {
-		m, err := s.next(ctx, subject, from)
-		if errors.Is(err, runner.ErrNotFound) || err == nil && m.Sequence >= end {
-			break
-		}
+	known := s.passed.on(subject, end)
+	for known.end < end {
+		next, err := s.pass(ctx, subject, known, end)
 		if err != nil {
 			return nil, err
 		}
-		if !foreign(m) {
-			own = m
-		}
-		from = m.Sequence + 1
+		known = next
 	}
-	if own == nil {
+	s.passed.keep(subject, known)
+	if known.own == 0 {
 		return nil, fmt.Errorf("%s: %w", subject, runner.ErrNotFound)
 	}
-	return own, nil
+	m, err := s.read(ctx, subject, leader.Query{Sequence: known.own})
+	if errors.Is(err, runner.ErrNotFound) { // it was removed since; what is before it was too
+		s.passed.keep(subject, passed{end: end})
+	}
+	return m, err
+}
+
+// pass reads on from where a search is, up to a sequence.
+func (s *Store) pass(ctx context.Context, subject string, at passed, end uint64) (passed, error) {
+	before := at.end
+	err := s.request(ctx, func(ctx context.Context) error {
+		messages, err := jetstreamext.GetBatch(ctx, s.js, s.stream, batchEntries,
+			jetstreamext.GetBatchSeq(before), jetstreamext.GetBatchSubject(subject), jetstreamext.GetBatchMaxBytes(batchBytes))
+		if err != nil {
+			return err
+		}
+		last := "0"
+		_, err = s.collect(messages, func(m *jetstream.RawStreamMsg) error {
+			if m.Header.Get(headerBefore) != last || m.Sequence >= end { // one was lost on its way, or it is done
+				return errGap
+			}
+			at.take(m)
+			last = strconv.FormatUint(m.Sequence, 10)
+			return nil
+		})
+		return err
+	})
+	if err != nil && !errors.Is(err, errGap) {
+		return passed{}, err
+	}
+	if at.end > before {
+		return at, nil
+	}
+	// Whoever answers a direct read may not have it yet; the leader has.
+	m, err := s.next(ctx, subject, before)
+	switch {
+	case errors.Is(err, runner.ErrNotFound), err == nil && m.Sequence >= end:
+		at.end = end
+		return at, nil
+	case err != nil:
+		return passed{}, err
+	}
+	at.take(m)
+	return at, nil
 }
 
 // next reads the first message on a subject from a sequence on, or runner.ErrNotFound.
 func (s *Store) next(ctx context.Context, subject string, from uint64) (*jetstream.RawStreamMsg, error) {
-	var m *jetstream.RawStreamMsg
-	err := s.request(ctx, func(ctx context.Context) (err error) {
-		m, err = leader.Read(ctx, s.js, s.stream, leader.Query{Sequence: from, NextOn: subject})
-		return err
-	})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, fmt.Errorf("%s: %w", subject, runner.ErrNotFound)
-	}
-	return m, err
+	return s.read(ctx, subject, leader.Query{Sequence: from, NextOn: subject})
 }

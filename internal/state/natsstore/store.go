@@ -41,6 +41,7 @@ type Store struct {
 	timeout  time.Duration
 	// wholeList is up to how many subjects in the stream a list of runs asks for all at once, not by partition.
 	wholeList uint64
+	passed    searches
 }
 
 var _ state.Store = (*Store)(nil)
