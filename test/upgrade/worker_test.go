@@ -1,0 +1,136 @@
+package upgrade
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"agentd/test/capture"
+)
+
+// build compiles the command as it was at base, and as it is.
+func build(t *testing.T) (older, newer string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := output(root, "git", "cat-file", "-e", base+"^{commit}"); err != nil {
+		t.Fatalf("the older worker cannot be built: commit %s is missing; a shallow clone needs git fetch --unshallow", base)
+	}
+	sources, programs := t.TempDir(), t.TempDir()
+	archive := filepath.Join(programs, "base.tar")
+	must(t, root, "git", "archive", "-o", archive, base)
+	must(t, sources, "tar", "-xf", archive)
+	older, newer = filepath.Join(programs, "older"), filepath.Join(programs, "newer")
+	must(t, sources, "go", "build", "-o", older, "./cmd/agentd")
+	must(t, root, "go", "build", "-o", newer, "./cmd/agentd")
+	return older, newer
+}
+
+func output(dir, program string, args ...string) (string, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func must(t *testing.T, dir, program string, args ...string) {
+	t.Helper()
+	if out, err := output(dir, program, args...); err != nil {
+		t.Fatalf("%s %q: %v\n%s", program, args, err, out)
+	}
+}
+
+// command runs a command of agentd to its end.
+func (w *world) command(program string, args ...string) string {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), program, append(args, "--config", "testdata/agentd.yaml")...)
+	cmd.Env = append(os.Environ(), w.environment...)
+	var out, problems capture.Output
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		w.t.Errorf("%s %q: %v\n%s%s", filepath.Base(program), args, err, out.String(), problems.String())
+	}
+	return out.String()
+}
+
+// worker is a process of agentd serve.
+type worker struct {
+	world   *world
+	name    string
+	cmd     *exec.Cmd
+	log     capture.Output
+	stopped bool
+}
+
+// work starts a worker and waits until it serves.
+func (w *world) work(program string) *worker {
+	w.t.Helper()
+	k := &worker{world: w, name: filepath.Base(program)}
+	k.cmd = exec.Command(program, "serve", "--config", "testdata/agentd.yaml")
+	k.cmd.Env = append(os.Environ(), w.environment...)
+	k.cmd.Stderr = &k.log
+	if err := k.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.workers = append(w.workers, k)
+	w.t.Cleanup(func() { k.stop(false) })
+	w.until(k.name+" serves", func(context.Context) (bool, error) {
+		return strings.Contains(k.log.String(), `"msg":"serving"`), nil
+	})
+	return k
+}
+
+// stop ends the process: gracefully, or by the plug.
+func (k *worker) stop(gracefully bool) {
+	if k.stopped {
+		return
+	}
+	k.stopped = true
+	signal := syscall.SIGKILL
+	if gracefully {
+		signal = syscall.SIGTERM
+	}
+	if err := k.cmd.Process.Signal(signal); err != nil {
+		k.world.t.Errorf("stop %s: %v", k.name, err)
+	}
+	if err := k.cmd.Wait(); err != nil && gracefully {
+		k.world.t.Errorf("%s: %v\n%s", k.name, err, k.log.String())
+	}
+}
+
+// judge reads the log. A worker may warn of a run now and then: its messages come again when another worker was killed. One that
+// meets the same again and again cannot go on with what the other version wrote.
+func (k *worker) judge() {
+	const often = 5
+	times := map[string]int{}
+	lines := bufio.NewScanner(strings.NewReader(k.log.String()))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var record struct{ Level, Msg, Run, Subject string }
+		if err := json.Unmarshal(lines.Bytes(), &record); err != nil {
+			k.world.t.Errorf("%s printed %q: %v", k.name, lines.Text(), err)
+			continue
+		}
+		switch record.Level {
+		case "ERROR":
+			k.world.t.Errorf("%s: %s", k.name, lines.Text())
+		case "WARN":
+			if key := strings.Join([]string{record.Msg, record.Run, record.Subject}, " "); times[key] == often {
+				k.world.t.Errorf("%s, %d times and more: %s", k.name, often, lines.Text())
+			} else {
+				times[key]++
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		k.world.t.Error(err)
+	}
+}
