@@ -74,7 +74,18 @@ func (s *Request) WriteAsked(w io.Writer) error {
 	if err := t.write(w, "", 0); err != nil {
 		return err
 	}
-	Block(w, title+", written by the model", text)
+	asked, isForm := formIn(s.Event.Data)
+	isForm = isForm && s.Kind == requests.KindQuestion
+	author := "the model"
+	if isForm {
+		author = "a tool" // models cannot ask for a form
+	}
+	Block(w, title+", written by "+author, text)
+	if isForm {
+		if err := asked.write(w); err != nil {
+			return err
+		}
+	}
 	for n, suggestion := range s.Suggestions {
 		fmt.Fprintf(w, "  %d. %s\n", n+1, Visible(suggestion, false))
 	}
