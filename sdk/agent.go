@@ -102,11 +102,16 @@ type Guidance struct {
 
 // Memory says how much of a conversation the model is shown.
 type Memory struct {
-	// Window is about how many tokens a prompt may have, tools and system prompt included.
-	Window int `json:"window"`
-	// Compact has the model summarise the older half when a prompt has more than four fifths of the window. Without, and
-	// where that is not enough, the oldest messages are left out.
+	// Window is about how many tokens a prompt may have, tools and system prompt included; 0 is what the model's window holds.
+	Window int `json:"window,omitempty"`
+	// Compact has the model write the summary of what is left out. Without, and where that fails, it is made of the first words of
+	// each message.
 	Compact bool `json:"compact,omitempty"`
+	// Summarizer is the model that writes it, such as a cheaper one; nil is the agent's own. It implies Compact.
+	Summarizer *ModelSpec `json:"summarizer,omitempty"`
+	// Gate is how many tokens a prompt must leave free so that tools may be called; with fewer the model is asked for its final
+	// answer. 0 is DefaultGate; no more than a third of the window counts.
+	Gate int `json:"gate,omitempty"`
 	// Results is how many characters of a result the model is shown at once, by the name of the tool or for AnyTool; 0 and absent
 	// are DefaultResult.
 	Results map[string]int `json:"results,omitempty"`
@@ -119,6 +124,12 @@ const (
 	MaxResult     = 50_000
 )
 
+// The window of a model that nobody knows, and what a round needs of it, in tokens.
+const (
+	DefaultWindow = 32_768
+	DefaultGate   = 1500
+)
+
 // AnyTool stands for all tools that are not named.
 const AnyTool = "*"
 
@@ -128,6 +139,9 @@ type ModelSpec struct {
 	Name        string   `json:"name"`
 	Temperature *float64 `json:"temperature,omitempty"`
 	MaxTokens   int      `json:"max_tokens,omitempty"`
+	// ContextWindow is how many tokens a prompt and its reply may have together. 0 is what the provider publishes of the model, and
+	// DefaultWindow for one that agentd does not know.
+	ContextWindow int `json:"context_window,omitempty"`
 	// MaxBytes bounds a response of the provider, in bytes after decompression; 0 is 64 MiB. One event of a stream, or a response
 	// that is not streamed, may have an eighth of it.
 	MaxBytes int64 `json:"max_bytes,omitempty"`

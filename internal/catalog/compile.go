@@ -87,7 +87,7 @@ func compileAgent(
 		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: surroundings.Identity,
-		Phases: hooks, Shown: turns.shown,
+		Phases: hooks, Shown: turns.shown, Remember: turns.remember,
 		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
 	if compiled.BuildContext == nil {
@@ -96,6 +96,9 @@ func compileAgent(
 	if !out.free && a.Hooks.Output == nil {
 		compiled.OutputSchema = outputSchema.Raw()
 	}
+	if compiled.Summarizer, compiled.SummarizerName, err = summarizer(spec, model, models); err != nil {
+		return nil, err
+	}
 	compiled.Core = coreSpec(spec, digest, outputType, tools, a.Tools)
 	if err := loopControl(compiled.Core, spec, hooks); err != nil {
 		return nil, err
@@ -103,6 +106,19 @@ func compileAgent(
 	compiled.Core.NeedsRulings = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
 	compiled.Core.PermissionSchema, compiled.Core.Matches = permissionSchema, approval.Matches
 	return compiled, nil
+}
+
+// summarizer is the model that writes summaries of an agent, and its name; nil where none does.
+func summarizer(spec sdk.AgentSpec, own sdk.Provider, models Models) (sdk.Provider, string, error) {
+	switch m := spec.Memory; {
+	case m == nil || !m.Compact && m.Summarizer == nil:
+		return nil, "", nil
+	case m.Summarizer == nil:
+		return own, spec.Model.Name, nil
+	default:
+		p, err := models(*m.Summarizer)
+		return p, m.Summarizer.Name, err
+	}
 }
 
 // outputOf is the one event type that an agent answers with.

@@ -23,6 +23,7 @@ type turns struct {
 	hooks    sdk.Hooks
 	memory   *sdk.Memory
 	count    prompt.Counter
+	window   prompt.Window
 	// plans says that the agent keeps a plan.
 	plans bool
 	// readMore is the tool that shows more of a result, nil where there is none.
@@ -32,7 +33,7 @@ type turns struct {
 func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*turns, error) {
 	t := &turns{
 		tools: tools.Definitions(), hooks: hooks, memory: spec.Memory, count: prompt.CounterOf(spec.Model),
-		plans: plans(tools), readMore: tools.ReadMore(),
+		window: prompt.WindowOf(spec.Model, spec.Memory), plans: plans(tools), readMore: tools.ReadMore(),
 	}
 	guidance := spec.Guidance
 	if guidance == nil {
@@ -64,27 +65,23 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*tur
 }
 
 // build implements runner.Agent's BuildPrompt.
-func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt, error) {
-	out := runner.Prompt{Tools: t.tools}
-	cut := false
-	if out.Messages, cut = prompt.Cut(in.Messages, t.shown); cut && t.readMore != nil {
-		out.Tools = append(slices.Clip(t.tools), t.readMore.Definition)
-	}
+func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted, error) {
 	data := promptData{Run: in.Run, Tools: t.tools, Interactions: in.Interactions}
 	d := json.NewDecoder(bytes.NewReader(in.Input))
 	d.UseNumber()
 	if err := d.Decode(&data.Input); err != nil {
-		return out, fmt.Errorf("decode input: %w", err)
+		return prompt.Fitted{}, fmt.Errorf("decode input: %w", err)
 	}
 	sections := make([]sdk.Section, len(t.sections))
 	for i, s := range t.sections {
 		text, err := s.Render(data)
 		if err != nil {
-			return out, err
+			return prompt.Fitted{}, err
 		}
 		sections[i] = sdk.Section{Name: s.Name(), Text: text}
 	}
-	out.System = prompt.System(in.System, sections...)
+	shown, _ := prompt.Cut(in.Conversation.Messages, t.shown)
+	var turn []sdk.Section
 	for _, part := range []struct {
 		name string
 		hook func(context.Context, sdk.TurnInput) (string, error)
@@ -95,19 +92,33 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (runner.Prompt
 		}
 		if part.hook != nil {
 			more, err := part.hook(ctx, sdk.TurnInput{
-				Run: in.Run, Input: in.Input, Messages: in.Messages, Interactions: in.Interactions,
+				Run: in.Run, Input: in.Input, Messages: shown, Interactions: in.Interactions,
 			})
 			if err != nil {
-				return out, fmt.Errorf("build the section %s: %w", part.name, err)
+				return prompt.Fitted{}, fmt.Errorf("build the section %s: %w", part.name, err)
 			}
 			text = strings.TrimSpace(text + "\n\n" + more)
 		}
 		if text != "" {
-			out.Turn = append(out.Turn, sdk.Section{Name: part.name, Text: text})
+			turn = append(turn, sdk.Section{Name: part.name, Text: text})
 		}
 	}
-	t.fit(&out, in)
-	return out, nil
+	parts := prompt.Parts{
+		System: prompt.System(in.System, sections...), Tools: t.tools, Sections: turn, Shown: t.shown,
+		Messages: in.Conversation.Messages, Task: in.Conversation.Task, Kept: in.Conversation.Kept, Lined: in.Conversation.Lined,
+	}
+	if t.readMore != nil {
+		parts.ReadMore = &t.readMore.Definition
+	}
+	if s := in.Conversation.Summary; s != nil {
+		parts.Summary = prompt.Remembered(s.Text, s.Files)
+	}
+	return prompt.Fit(t.count.Calibrated(in.Calibration), t.window, parts)
+}
+
+// remember puts what came next under a summary.
+func (t *turns) remember(summary, next string) string {
+	return prompt.Append(t.count, summary, next, t.window.SummaryTokens())
 }
 
 // shown is how many characters of a tool's result the model is shown at once.
@@ -116,7 +127,10 @@ func (t *turns) shown(tool string) int {
 	if t.memory != nil {
 		of = t.memory.Results
 	}
-	return cmp.Or(of[tool], of[sdk.AnyTool], sdk.DefaultResult)
+	if tool == sdk.ToolReadMore {
+		return 2 * sdk.MaxResult // a piece is as long as its tool's results may be, and is JSON
+	}
+	return t.window.Result(cmp.Or(of[tool], of[sdk.AnyTool], sdk.DefaultResult))
 }
 
 // answered is what a service said for a section.
@@ -129,47 +143,16 @@ func answered(sections []sdk.Section, name string) string {
 	return ""
 }
 
-// fit keeps the prompt within the window.
-func (t *turns) fit(out *runner.Prompt, in runner.PromptInput) {
-	if t.memory == nil || t.memory.Window == 0 {
-		return
-	}
-	rest := t.memory.Window - t.count(out.System) - t.count.Tools(t.tools)
-	for _, s := range out.Turn {
-		rest -= t.count(s.Text)
-	}
-	if t.memory.Compact && t.count.Over(out.Messages, rest-t.memory.Window/5) {
-		if older := prompt.Older(out.Messages); t.worthwhile(out.Messages[:older], in.Summarised) {
-			out.Compact = older
-			out.SummarySystem, out.SummaryMessages = prompt.Summary(in.Messages[:older])
-		}
-	}
-	out.Messages = t.count.Prune(out.Messages, rest)
-}
-
-// worthwhile reports whether a summary of the messages, of which the first may be a summary, stands for at least a fifth of the
-// window that none stood for before: where prompts never fit, because of what else is in them or of a large result, the model
-// would be asked for a summary before every call.
-func (t *turns) worthwhile(older []sdk.Message, summarised bool) bool {
-	if summarised && len(older) > 0 {
-		older = older[1:]
-	}
-	return len(older) > 0 && t.count.Over(older, t.memory.Window/5-1)
-}
-
 // checkWindow refuses an agent whose window has no room for a conversation. Runs that began with such a one go on.
 func checkWindow(spec sdk.AgentSpec, tools []sdk.ToolDefinition) error {
-	if spec.Memory == nil || spec.Memory.Window == 0 {
-		return nil
-	}
-	count := prompt.CounterOf(spec.Model)
-	fixed := count(spec.System) + count.Tools(tools)
+	count, window := prompt.CounterOf(spec.Model), prompt.WindowOf(spec.Model, spec.Memory)
+	fixed := count.Prose(spec.System) + count.Tools(tools)
 	if g := spec.Guidance; g != nil {
-		fixed += count(g.Loop) + count(g.Capabilities) + count(g.Thinking)
+		fixed += count.Prose(g.Loop) + count.Prose(g.Capabilities) + count.Prose(g.Thinking)
 	}
-	if fixed > spec.Memory.Window/2 {
-		return sdk.Errorf(sdk.CodeConfig, "memory: tools and system prompt take about %d of the window's %d tokens; want a window of %d at least",
-			fixed, spec.Memory.Window, 2*fixed)
+	if room := window.Prompt(); fixed > room/2 {
+		return sdk.Errorf(sdk.CodeConfig, "memory: tools and system prompt take about %d of the window's %d tokens; want a window of %d at least "+
+			"(memory.window, or the model's context_window)", fixed, room, 2*fixed)
 	}
 	return nil
 }

@@ -130,6 +130,9 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 		l.ownVersion(n, own, &s)
 	}
 	l.model(n.Get("model"), &s.Model)
+	if m := s.Memory; m != nil && m.Summarizer != nil {
+		l.model(n.Get("memory").Get("summarizer"), m.Summarizer)
+	}
 	s.System = l.prompt(n.Get("system"))
 	s.Prompt = l.prompt(n.Get("prompt"))
 	s.Guidance = l.guidance(n.Get("guidance"))

@@ -75,6 +75,8 @@ type Head struct {
 	Misread int       `json:"misread,omitempty"`
 	Units   sdk.Units `json:"units"`
 	Usage   sdk.Usage `json:"usage"`
+	// Calibration is how many tokens the provider counts for a thousand that are estimated; 0 is a thousand.
+	Calibration int `json:"calibration,omitempty"`
 	// Budget is how many tokens the run may use; 0 is any number. Delegated is what agents that it called have used.
 	Budget    int64 `json:"budget,omitempty"`
 	Delegated int64 `json:"delegated,omitempty"`

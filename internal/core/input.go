@@ -142,6 +142,10 @@ type Replied struct {
 	Notes     []Note
 	Hooks     []HookState
 	Terminate *Ending
+	// Estimated is how many tokens the prompt has by the estimate, where the model that was asked has answered; 0 is unknown.
+	Estimated int64
+	// Final says that the model was asked for its final answer: it is not reminded to call a tool.
+	Final bool
 }
 
 // Steered is a message that somebody sends into a run. Note.ID is the same each time it comes.
@@ -155,10 +159,10 @@ type Reviewed struct {
 	Hooks    []HookState
 }
 
-// Compacted is a summary of the oldest Messages of the history, which stands for them in front of the model.
+// Compacted shortens what the model is shown of the history. Reply is what the summary cost.
 type Compacted struct {
-	Messages int
-	Reply    sdk.ModelReply
+	Summary Summary
+	Reply   sdk.ModelReply
 }
 
 // Inquired asks the context providers that are due. Question is ContextQuestion(state).

@@ -20,6 +20,7 @@ func (t *transition) replied(ev Replied) error {
 		return violation(h, "a reply with calls needs the plan that was made for it")
 	}
 	t.count(ev.Reply)
+	h.calibrate(ev.Estimated, ev.Reply.Usage.Prompt)
 	t.keep(ev.Hooks)
 	t.Messages = append(t.Messages, ev.Context...)
 	t.Checkpoints = append(t.Checkpoints, CheckpointAssistantTurn)
@@ -38,7 +39,7 @@ func (t *transition) replied(ev Replied) error {
 		t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, ev.Reply.Text))
 		t.stopOn(stopText, "text")
 		return nil
-	case t.remind(ev.Reply.Text):
+	case !ev.Final && t.remind(ev.Reply.Text):
 		return nil
 	case t.spec.Converse:
 		return t.converse(ev.Reply.Text)

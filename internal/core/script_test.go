@@ -229,8 +229,9 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return core.Fired{Now: s.now, Due: due}, "fire-" + offset(due)
 	case "compact":
 		messages, summary, _ := strings.Cut(rest, " ")
-		return core.Compacted{Messages: number(s.T, messages), Reply: sdk.ModelReply{
-			Text: summary, Usage: sdk.Usage{Prompt: 30, Completion: 10}, Model: "scripted",
+		n := number(s.T, messages)
+		return core.Compacted{Summary: core.Summary{Messages: n, Lined: n, Text: summary, Evicted: 7, Files: []string{"/a"}}, Reply: sdk.ModelReply{
+			Usage: sdk.Usage{Prompt: 30, Completion: 10}, Model: "scripted",
 		}}, ""
 	case "send":
 		return steered(rest), rest

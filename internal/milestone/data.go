@@ -85,6 +85,15 @@ type inquired struct {
 	Error   bool            `json:"error,omitempty"`
 }
 
+// compacted says up to which message a summary stands for the history in front of the model, up to which results are in one line,
+// and how many tokens fewer the prompt has.
+type compacted struct {
+	Messages int      `json:"messages"`
+	Lined    int      `json:"lined"`
+	Evicted  int      `json:"evicted"`
+	Files    []string `json:"files,omitempty"`
+}
+
 // planUpdated is the plan that the agent has written down.
 type planUpdated struct {
 	Call string          `json:"call"`

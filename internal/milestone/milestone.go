@@ -19,6 +19,9 @@ func Of(e *core.Entry) []wire.Live {
 	for i := range e.Results {
 		t.result(&e.Results[i])
 	}
+	if s := e.Summary; s != nil {
+		t.tell(wire.MilestoneCompacted, compacted{Messages: s.Messages, Lined: s.Lined, Evicted: s.Evicted, Files: s.Files})
+	}
 	t.state()
 	for i := range t.events {
 		t.events[i].Count = len(t.events)

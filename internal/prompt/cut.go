@@ -16,7 +16,7 @@ func Cut(messages []sdk.Message, shown func(tool string) int) (out []sdk.Message
 	for i, m := range out {
 		for j := range m.Content {
 			c := &m.Content[j]
-			if c.Kind != sdk.ContentToolResult || c.Tool == sdk.ToolReadMore {
+			if c.Kind != sdk.ContentToolResult {
 				continue
 			}
 			text, whole := shortened(c, shown(c.Tool))

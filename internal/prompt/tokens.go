@@ -11,28 +11,122 @@ import (
 	"agentd/sdk"
 )
 
-// Counter counts the tokens of a text as a model does, or estimates them. It is pure.
-type Counter func(text string) int
+// Prose estimates how many tokens a text has, rather too many than too few: 3.2 characters of ASCII are taken for a token, and any
+// other character for one, whatever the model.
+func Prose(text string) int { return estimate(text, 16) }
+
+// JSON is Prose of a text with much punctuation: 2.8 characters of ASCII are a token.
+func JSON(text string) int { return estimate(text, 14) }
+
+// estimate takes fifths of a character of ASCII for a token, and any other character for one.
+func estimate(text string, fifths int) int {
+	runes := utf8.RuneCountInString(text)
+	ascii := 0
+	for i := range len(text) {
+		if text[i] < utf8.RuneSelf {
+			ascii++
+		}
+	}
+	return (ascii*5+fifths-1)/fifths + runes - ascii
+}
+
+// Counter counts tokens as a model does, or estimates them. What it returns depends on the text alone. Safe for concurrent use.
+type Counter struct {
+	exact, estimated bool
+	counted          *counted
+	// calibration is how many tokens the provider counts for a thousand of these; 0 is a thousand.
+	calibration int
+}
 
 // CounterOf is the counter for a model and those that it falls back to: where they differ, the one that counts most. Models of
 // OpenAI since gpt-4o are counted with their own vocabulary, which is part of the program; all others are estimated.
 func CounterOf(model sdk.ModelSpec) Counter {
-	models := append([]sdk.ModelSpec{model}, model.Fallback...)
-	counted, estimated := false, false
-	for _, m := range models {
+	var c Counter
+	for _, m := range append([]sdk.ModelSpec{model}, model.Fallback...) {
 		if o200k.MatchString(m.Name) {
-			counted = true
+			c.exact = true
 		} else {
-			estimated = true
+			c.estimated = true
 		}
 	}
-	switch {
-	case counted && estimated:
-		return func(text string) int { return max(Tokens(text), countO200k(text)) }
-	case counted:
-		return countO200k
+	if c.exact {
+		c.counted = &counted{tokens: map[string]int{}}
 	}
-	return Tokens
+	return c
+}
+
+// Calibrated is the counter with what the provider counts for a thousand tokens of it.
+func (c Counter) Calibrated(calibration int) Counter {
+	c.calibration = calibration
+	return c
+}
+
+// Prose counts a text, and JSON one with much punctuation.
+func (c Counter) Prose(text string) int { return c.count(text, Prose) }
+
+// JSON counts a text with much punctuation.
+func (c Counter) JSON(text string) int { return c.count(text, JSON) }
+
+func (c Counter) count(text string, estimate func(string) int) int {
+	n := 0
+	if c.exact {
+		n = c.counted.of(text)
+	}
+	if c.estimated {
+		n = max(n, estimate(text))
+	}
+	if c.calibration > 0 {
+		n = (n*c.calibration + 999) / 1000
+	}
+	return n
+}
+
+// What an estimate adds to the text: for each message, and for each call or result.
+const (
+	tokensPerMessage = 4
+	tokensPerCall    = 10
+	// tokensPerMedium is about what vendors charge for an image of usual size.
+	tokensPerMedium = 1500
+)
+
+// Message counts a message. Media that the model has seen are a few words.
+func (c Counter) Message(m *sdk.Message) int {
+	n := tokensPerMessage
+	for i := range m.Content {
+		part := &m.Content[i]
+		switch part.Kind {
+		case sdk.ContentToolUse:
+			n += tokensPerCall + c.Prose(part.Tool) + c.JSON(string(part.Args))
+		case sdk.ContentToolResult:
+			n += tokensPerCall + c.JSON(part.Text)
+		case sdk.ContentMedia:
+			if n += tokensPerCall; m.Seen == 0 {
+				n += tokensPerMedium
+			}
+		case sdk.ContentText, sdk.ContentThinking, sdk.ContentRedacted:
+			n += c.Prose(part.Text) + c.JSON(part.Signature)
+		}
+	}
+	return n
+}
+
+// Tools counts what the definitions of tools take.
+func (c Counter) Tools(tools []sdk.ToolDefinition) int {
+	n := 0
+	for i := range tools {
+		t := &tools[i]
+		n += tokensPerCall + c.Prose(t.Name) + c.Prose(t.Description) + c.JSON(string(t.Parameters))
+	}
+	return n
+}
+
+// Sections counts sections with their tags.
+func (c Counter) Sections(sections []sdk.Section) int {
+	n := 0
+	for _, text := range rendered(sections) {
+		n += c.Prose(text)
+	}
+	return n
 }
 
 // o200k matches the names of models with that vocabulary, also behind the name of a vendor ("openai/gpt-4o").
@@ -40,6 +134,35 @@ var o200k = regexp.MustCompile(`^(?:.*/)?(?:chatgpt-4o|gpt-4o|gpt-4\.[1-9]|gpt-[
 
 // vocabulary is decoded when it is first needed.
 var vocabulary = sync.OnceValue(codec.NewO200kBase)
+
+// counted remembers how many tokens texts have: a prompt is mostly what the one before was, and to count it takes a hundred times
+// as long as to look it up.
+type counted struct {
+	mu     sync.Mutex
+	tokens map[string]int
+	size   int
+}
+
+// mostCounted bounds the texts that are remembered, in bytes.
+const mostCounted = 8 << 20
+
+func (c *counted) of(text string) int {
+	c.mu.Lock()
+	n, known := c.tokens[text]
+	c.mu.Unlock()
+	if known {
+		return n
+	}
+	n = countO200k(text)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.size += len(text); c.size > mostCounted {
+		clear(c.tokens)
+		c.size = len(text)
+	}
+	c.tokens[text] = n
+	return n
+}
 
 // longestPiece bounds what is counted at once, in bytes: the time it takes grows with the square of a word's length, and texts
 // may be anything.
@@ -52,7 +175,7 @@ func countO200k(text string) int {
 		piece := firstPiece(text)
 		count, err := vocabulary().Count(piece)
 		if err != nil {
-			count = Tokens(piece)
+			count = JSON(piece)
 		}
 		n += count
 		text = text[len(piece):]

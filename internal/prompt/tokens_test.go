@@ -11,18 +11,18 @@ import (
 func TestCounterOf_CountsWithTheModelsVocabulary(t *testing.T) {
 	t.Parallel()
 	const text = "The quick brown fox jumps over the lazy dog, 12345 times."
-	estimate, exact := prompt.Tokens(text), 15
+	estimate, exact := 18, 15
 	for name, want := range map[string]int{
 		"gpt-4o": exact, "gpt-4o-mini-2024-07-18": exact, "openai/gpt-4.1": exact, "gpt-5": exact, "o3-mini": exact,
 		"gpt-5.1-codex": exact, "gpt-4": estimate, "gpt-3.5-turbo": estimate, "claude-sonnet-4-5": estimate, "o": estimate,
 		"llama-o1x": estimate,
 	} {
-		if got := prompt.CounterOf(sdk.ModelSpec{Name: name})(text); got != want {
+		if got := prompt.CounterOf(sdk.ModelSpec{Name: name}).Prose(text); got != want {
 			t.Errorf("%s: %d tokens, want %d", name, got, want)
 		}
 	}
 	fallen := sdk.ModelSpec{Name: "gpt-5", Fallback: []sdk.ModelSpec{{Name: "claude-sonnet-4-5"}}}
-	if got := prompt.CounterOf(fallen)(text); got != max(exact, estimate) {
+	if got := prompt.CounterOf(fallen).Prose(text); got != max(exact, estimate) {
 		t.Errorf("with a fallback: %d tokens, want %d", got, max(exact, estimate))
 	}
 }
@@ -31,7 +31,7 @@ func TestCounterOf_CountsWithTheModelsVocabulary(t *testing.T) {
 // would not end.
 func TestCounterOf_CountsAnything(t *testing.T) {
 	t.Parallel()
-	count := prompt.CounterOf(sdk.ModelSpec{Name: "gpt-5"})
+	count := prompt.CounterOf(sdk.ModelSpec{Name: "gpt-5"}).Prose
 	for name, text := range map[string]string{
 		"a word":   strings.Repeat("a", 200_000),
 		"spaces":   strings.Repeat(" ", 200_000),
@@ -49,5 +49,28 @@ func TestCounterOf_CountsAnything(t *testing.T) {
 	}
 	if n := count(whole); n < parts-10 || n > parts+10 {
 		t.Errorf("%d tokens, %d line by line", n, parts)
+	}
+}
+
+// The two ratios are those of seed 004: 3.2 bytes of prose and 2.8 of JSON are a token; what is not ASCII is a token each.
+func TestEstimate_HasTwoRatios(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]int{
+		"": {0, 0}, "a": {1, 1}, strings.Repeat("a", 320): {100, 115}, strings.Repeat("a", 280): {88, 100},
+		"日本語": {3, 3}, "naïve": {3, 3}, "🛫": {1, 1},
+	} {
+		if got := [2]int{prompt.Prose(text), prompt.JSON(text)}; got != want {
+			t.Errorf("%.10q… of %d bytes: %v tokens of prose and JSON, want %v", text, len(text), got, want)
+		}
+	}
+	count := prompt.CounterOf(sdk.ModelSpec{Name: "m"})
+	if n := count.Calibrated(1500).Prose(strings.Repeat("a", 320)); n != 150 {
+		t.Errorf("where the provider counts half as many again, 100 tokens are %d", n)
+	}
+	message := sdk.Message{Role: sdk.RoleAssistant, Content: []sdk.Content{
+		{Kind: sdk.ContentToolUse, CallID: "c1-0-x", Tool: "look", Args: []byte(`{"n":"` + strings.Repeat("a", 272) + `"}`)},
+	}}
+	if n := count.Message(&message); n != 4+10+2+100 {
+		t.Errorf("a message with a call has %d tokens", n)
 	}
 }

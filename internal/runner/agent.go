@@ -8,6 +8,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/prompt"
 	"agentd/sdk"
 )
 
@@ -48,7 +49,12 @@ type Agent struct {
 	// BuildContext begins a conversation (seed 000, context builder).
 	BuildContext func(context.Context, sdk.ContextInput) (sdk.Context, error)
 	// BuildPrompt builds the prompt of a model call; nil is the system prompt and the conversation as they are.
-	BuildPrompt func(context.Context, PromptInput) (Prompt, error)
+	BuildPrompt func(context.Context, PromptInput) (prompt.Fitted, error)
+	// Remember puts a summary of what came next under a summary.
+	Remember func(summary, next string) string
+	// Summarizer writes summaries, SummarizerName is its name; nil is that they are made without a model.
+	Summarizer     sdk.Provider
+	SummarizerName string
 	// BuildOutput makes contract-conforming data of a text, or says what is wrong with it in words for the model.
 	BuildOutput func(context.Context, sdk.OutputInput) (data json.RawMessage, fault string, err error)
 	// Identity refuses whoever starts a run or decides without a principal that the broker enforced.
@@ -62,31 +68,17 @@ type Agent struct {
 
 // PromptInput is what the prompt of a model call is built from.
 type PromptInput struct {
-	Run    string
-	System string
-	Input  json.RawMessage
-	// Messages are the conversation. Summarised says that the first stands for its older part.
-	Messages   []sdk.Message
-	Summarised bool
+	Run          string
+	System       string
+	Input        json.RawMessage
+	Conversation core.Conversation
+	// Calibration is how many tokens the provider counts for a thousand that are estimated; 0 is a thousand.
+	Calibration int
 	// Context is what services answered that were asked for sections.
 	Context []sdk.Section
 	// Plan is what the agent has written down with sdk.ToolUpdatePlan; nil is nothing.
 	Plan         json.RawMessage
 	Interactions sdk.Interactions
-}
-
-// Prompt is what a model is shown.
-type Prompt struct {
-	System string
-	// Tools are those that the model is offered.
-	Tools    []sdk.ToolDefinition
-	Turn     []sdk.Section
-	Messages []sdk.Message
-	// Compact is how many of the input's messages should become a summary before the model is asked; 0 is none. The summary
-	// is asked for with SummarySystem and SummaryMessages. Without it, Messages still fit.
-	Compact         int
-	SummarySystem   string
-	SummaryMessages []sdk.Message
 }
 
 // Answer is what a response to a call comes to: data for the model, which may be an error, and whether another attempt

@@ -25,10 +25,8 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if err != nil {
 		return a.promptFailed(ctx, err)
 	}
-	if built.Compact > 0 {
-		if event := a.shorten(ctx, built, request); event != nil {
-			return event, nil
-		}
+	if built.Compaction != nil {
+		return a.compact(ctx, built.Compaction, request), nil
 	}
 	s, err := a.beforeInference(ctx)
 	if err != nil {
@@ -38,6 +36,10 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		return core.Ended{Ending: *s.terminate, Hooks: s.states}, nil
 	}
 	s.apply(&request)
+	if built.Final {
+		finish(&request)
+	}
+	a.budgeted(ctx, &built)
 	if a.state.Lifecycle == sdk.LifecycleReminder {
 		request.Messages = append(request.Messages, sdk.Text(sdk.RoleUser, a.agent.Core.NoToolCall.Text))
 	}
@@ -48,7 +50,18 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if err := a.afterInference(ctx, s, reply, nil); err != nil {
 		return a.hookFailed(err)
 	}
-	return a.accept(ctx, s, reply)
+	if built.Final {
+		reply.Calls = nil // it was offered no tools
+	}
+	event, err := a.accept(ctx, s, reply)
+	if replied, ok := event.(core.Replied); ok {
+		replied.Final = built.Final
+		if reply.Model == "" || reply.Model == a.agent.ModelName {
+			replied.Estimated = int64(built.Ledger.Prompt())
+		}
+		return replied, err
+	}
+	return event, err
 }
 
 // accept makes of a reply what the core is to be told.
@@ -109,13 +122,6 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 		ended = end
 	}
 	return sdk.ModelReply{}, ended, failed
-}
-
-// shorten makes a summary of the older part of the conversation, within the time of a model call.
-func (a *activation) shorten(ctx context.Context, built Prompt, request sdk.ModelRequest) core.Event {
-	ctx, cancel := a.withTimeout(ctx, a.agent.ModelTimeout)
-	defer cancel()
-	return a.compact(ctx, built, request)
 }
 
 // apply makes of the next model call what hooks want of it.

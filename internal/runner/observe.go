@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"agentd/internal/core"
+	"agentd/internal/prompt"
 	"agentd/sdk"
 )
 
@@ -21,6 +22,8 @@ type Observer interface {
 	Appended(ctx context.Context, e *core.Entry, size int)
 	// Answered is called when an entry is durable that says how an attempt at a service's call ended.
 	Answered(ctx context.Context, attempt Attempt)
+	// Budgeted is called before a model call of that agent, with what the tokens of its prompt are for.
+	Budgeted(ctx context.Context, agent string, ledger *prompt.Ledger)
 	// Tool runs an inline tool, and returns what it returns.
 	Tool(ctx context.Context, tool sdk.Tool, call sdk.ToolCall) (json.RawMessage, error)
 	// End is called when the message is about to be settled.
@@ -85,6 +88,7 @@ func (unobserved) Begin(ctx context.Context, _ *Message) context.Context   { ret
 func (unobserved) Loaded(context.Context, *core.Head, int64) (none string) { return }
 func (unobserved) Appended(context.Context, *core.Entry, int)              {}
 func (unobserved) Answered(context.Context, Attempt)                       {}
+func (unobserved) Budgeted(context.Context, string, *prompt.Ledger)        {}
 func (unobserved) End(context.Context, Verdict, error)                     {}
 
 func (unobserved) Tool(ctx context.Context, tool sdk.Tool, call sdk.ToolCall) (json.RawMessage, error) {

@@ -6,33 +6,47 @@ import (
 	"strings"
 
 	"agentd/internal/core"
+	"agentd/internal/prompt"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // request is the next model call, with the prompt that it was made of.
-func (a *activation) request(ctx context.Context) (sdk.ModelRequest, Prompt, error) {
+func (a *activation) request(ctx context.Context) (sdk.ModelRequest, prompt.Fitted, error) {
 	h := &a.state.Head
 	interactions := sdk.Interactions{
 		Current: h.Turns, Max: a.agent.Core.MaxTurns, Exhausted: h.Turns+1 >= a.agent.Core.MaxTurns,
 	}
-	built := Prompt{System: a.state.System, Messages: a.state.Conversation(), Tools: a.agent.Definitions}
+	conversation := a.state.Conversation()
+	built := prompt.Fitted{System: a.state.System, Messages: conversation.Messages, Tools: a.agent.Definitions}
 	if a.agent.BuildPrompt != nil {
 		var err error
-		built, err = guarded(func() (Prompt, error) {
+		built, err = guarded(func() (prompt.Fitted, error) {
 			return a.agent.BuildPrompt(ctx, PromptInput{
-				Run: h.Run, System: a.state.System, Input: a.state.Input, Messages: built.Messages, Summarised: a.state.Summary != nil,
+				Run: h.Run, System: a.state.System, Input: a.state.Input, Conversation: conversation, Calibration: h.Calibration,
 				Context: a.state.Context, Plan: a.state.Plan(), Interactions: interactions,
 			})
 		})
 		if err != nil {
-			return sdk.ModelRequest{}, Prompt{}, err
+			return sdk.ModelRequest{}, prompt.Fitted{}, err
 		}
 	}
-	return sdk.ModelRequest{
-		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: built.System, Turn: built.Turn,
+	request := sdk.ModelRequest{
+		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: built.System, Turn: built.Sections,
 		Messages: built.Messages, Tools: built.Tools, Output: a.agent.OutputSchema, Interactions: interactions,
 		Temperature: a.agent.Temperature, MaxTokens: a.agent.MaxTokens, Tokens: max(h.TokensLeft(), 0),
-	}, built, nil
+	}
+	return request, built, nil
+}
+
+// finalAnswer is what the model is told when the prompt leaves too little for another round.
+const finalAnswer = "There is no room left to call tools. Give your final answer now, from what you have. Report only results that you " +
+	"have received, and say what is not done. If you have nothing to report, say that you could not finish the task."
+
+// finish asks for the final answer in place of a further round.
+func finish(r *sdk.ModelRequest) {
+	r.Tools = nil
+	r.Messages = append(r.Messages[:len(r.Messages):len(r.Messages)], sdk.Text(sdk.RoleUser, finalAnswer))
 }
 
 // promptFailed ends the run: asking again would not mend a prompt that cannot be built.
@@ -45,27 +59,93 @@ func (a *activation) promptFailed(ctx context.Context, err error) (core.Event, e
 	return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: problem.Code, Message: problem.Message}}, nil
 }
 
-// compact asks the model for a summary of the older part of the conversation. Nil says that there is none: the call that
-// follows does with what fits.
-func (a *activation) compact(ctx context.Context, built Prompt, next sdk.ModelRequest) core.Event {
-	request := sdk.ModelRequest{
-		Run: next.Run, Lifecycle: next.Lifecycle, Model: next.Model, System: built.SummarySystem, Messages: built.SummaryMessages,
-		Interactions: next.Interactions, Temperature: next.Temperature, MaxTokens: next.MaxTokens, Tokens: next.Tokens,
+// compacting is the data of the live events around a compaction.
+type compacting struct {
+	// Messages are those that get a summary, Evicted the tokens that the prompt has fewer, Done and Batches its progress.
+	Messages int    `json:"messages"`
+	Evicted  int    `json:"evicted"`
+	Done     int    `json:"done"`
+	Batches  int    `json:"batches"`
+	Error    string `json:"error,omitempty"`
+}
+
+// compact shortens the conversation, with a summary of what is left out. Each batch of turns is summarised by the model that does
+// so; where there is none, or it fails, by the first words of what was said.
+func (a *activation) compact(ctx context.Context, c *prompt.Compaction, next sdk.ModelRequest) core.Event {
+	former := core.Summary{}
+	if a.state.Summary != nil {
+		former = *a.state.Summary
 	}
+	batches := c.Batches()
+	told := compacting{Messages: c.Messages, Evicted: c.Evicted, Batches: len(batches)}
+	a.live(wire.LiveCompacting, a.state.Turns, told)
+	ev := core.Compacted{Summary: core.Summary{
+		Messages: former.Messages + c.Messages, Lined: former.Messages + c.Lined, Text: former.Text, Evicted: c.Evicted,
+		Files: prompt.Touched(former.Files, c.Turns),
+	}}
+	for _, batch := range batches {
+		text, err := "", error(nil)
+		if c.Large {
+			text, err = a.summarise(ctx, batch, next, &ev.Reply)
+		}
+		if err != nil {
+			a.Logger.Warn("conversation could not be summarised by the model", "run", a.state.Run, "error", err)
+			failed := told
+			failed.Error = sdk.AsError(err).Message
+			a.live(wire.LiveCompactionFailed, a.state.Turns, failed)
+		}
+		if text == "" {
+			text = prompt.Extract(batch)
+		}
+		ev.Summary.Text = a.agent.Remember(ev.Summary.Text, text)
+		told.Done++
+		a.live(wire.LiveCompactionProgress, a.state.Turns, told)
+	}
+	return ev
+}
+
+// summaryPart is how many characters a model is asked to summarise at once.
+const summaryPart = 16_000
+
+// summarise asks the model for a summary of a batch, and adds what that costs. No text and no error: no model summarises.
+func (a *activation) summarise(
+	ctx context.Context, batch [][]sdk.Message, next sdk.ModelRequest, cost *sdk.ModelReply,
+) (string, error) {
+	if a.agent.Summarizer == nil {
+		return "", nil
+	}
+	ctx, cancel := a.withTimeout(ctx, a.agent.ModelTimeout)
+	defer cancel()
+	task := ""
+	if len(a.state.History) > 0 {
+		task = a.state.History[0].PlainText()
+	}
+	request := sdk.ModelRequest{
+		Run: next.Run, Lifecycle: next.Lifecycle, Model: a.agent.SummarizerName, Interactions: next.Interactions, Tokens: next.Tokens,
+	}
+	request.System, request.Messages = prompt.Ask(batch, task, summaryPart)
 	a.stats.ModelCalls.Add(1)
 	a.calling(&request, forSummary)
 	// Fragments of a summary are progress, and nobody is shown them.
 	reply, err := guarded(func() (sdk.ModelReply, error) {
-		return a.agent.Model.Generate(ctx, request, func(sdk.Delta) { a.progress() })
+		return a.agent.Summarizer.Generate(ctx, request, func(sdk.Delta) { a.progress() })
 	})
 	if err == nil {
 		a.called(&reply)
 		err = core.CheckReply(&reply)
 	}
 	storable(&reply)
-	if err != nil || strings.TrimSpace(reply.Text) == "" {
-		a.Logger.Warn("conversation could not be summarised", "run", a.state.Run, "error", err)
-		return nil
+	if err != nil {
+		return "", err
 	}
-	return core.Compacted{Messages: a.state.Summarised(built.Compact), Reply: reply}
+	cost.Units += reply.Units
+	cost.Usage.Prompt += reply.Usage.Prompt
+	cost.Usage.Completion += reply.Usage.Completion
+	cost.Usage.CacheRead += reply.Usage.CacheRead
+	cost.Usage.CacheWrite += reply.Usage.CacheWrite
+	text := strings.TrimSpace(reply.Text)
+	if text == "" {
+		return "", sdk.Errorf(sdk.CodeModel, "the model's summary is empty")
+	}
+	return text, nil
 }

@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"context"
 	"encoding/json"
 
+	"agentd/internal/prompt"
 	"agentd/sdk/wire"
 
 	"agentd/sdk"
@@ -24,6 +26,16 @@ func (a *activation) calling(req *sdk.ModelRequest, purpose string) {
 		started["purpose"] = purpose
 	}
 	a.live(wire.LiveTurnStarted, a.state.Turns+1, started)
+}
+
+// budgeted tells what the tokens of the prompt are for.
+func (a *activation) budgeted(ctx context.Context, built *prompt.Fitted) {
+	a.Observer.Budgeted(ctx, a.state.Agent, &built.Ledger)
+	a.live(wire.LiveContextBudget, a.state.Turns+1, struct {
+		prompt.Ledger
+		Final       bool `json:"final"`
+		Calibration int  `json:"calibration"`
+	}{built.Ledger, built.Final, a.state.Calibrated()})
 }
 
 // called tells what the call used, and the run with it.

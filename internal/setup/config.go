@@ -37,8 +37,14 @@ func OwnContracts(cfg *config.Config) []sdk.Contract {
 func CheckModels(cfg *config.Config, registry *llm.Registry) error {
 	var faults []error
 	for _, spec := range cfg.Agents {
-		if _, err := registry.Provider(spec.Model); err != nil {
-			faults = append(faults, err)
+		models := []sdk.ModelSpec{spec.Model}
+		if m := spec.Memory; m != nil && m.Summarizer != nil {
+			models = append(models, *m.Summarizer)
+		}
+		for _, model := range models {
+			if _, err := registry.Provider(model); err != nil {
+				faults = append(faults, err)
+			}
 		}
 	}
 	if len(faults) == 0 {

@@ -48,6 +48,7 @@ const (
 	keyFinish        = attribute.Key("gen_ai.response.finish_reasons")
 	keyInputTokens   = attribute.Key("gen_ai.usage.input_tokens")
 	keyOutputTokens  = attribute.Key("gen_ai.usage.output_tokens")
+	keyPart          = attribute.Key("agentd.prompt.part")
 	keyTokenType     = attribute.Key("gen_ai.token.type")
 	keyTool          = attribute.Key("gen_ai.tool.name")
 	keyToolCallID    = attribute.Key("gen_ai.tool.call.id")

@@ -20,7 +20,7 @@ type instruments struct {
 	suspended, activation, store, publish metric.Float64Histogram
 	// answers is what runs see of services, calls what a service sees of itself.
 	model, tools, answers, calls metric.Float64Histogram
-	tokens, entrySize            metric.Int64Histogram
+	tokens, entrySize, prompts   metric.Int64Histogram
 }
 
 // Boundaries of histograms: seconds of quick operations, of models and tools, of waiting, and bytes.
@@ -67,6 +67,7 @@ func (t *Telemetry) instrument(meter metric.Meter) error {
 	histogram(&i.answers, "agentd.call.duration", "Service calls as runs see them: from the publishing of an attempt to its answer.", waiting)
 	histogram(&i.calls, "agentd.service.call.duration", "Calls that a service of this program handled.", slow)
 	amount(&i.tokens, "gen_ai.client.token.usage", "{token}", "Tokens that model calls used.", counts)
+	amount(&i.prompts, "agentd.prompt.tokens", "{token}", "What the tokens of a model's window are for, by part.", counts)
 	amount(&i.entrySize, "agentd.journal.entry.size", "By", "What a commit writes.", sizes)
 	var err error
 	i.busy, err = meter.Int64UpDownCounter("agentd.activations.active", metric.WithUnit("{activation}"),

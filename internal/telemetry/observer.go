@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"agentd/internal/core"
+	"agentd/internal/prompt"
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
@@ -222,6 +223,25 @@ func seconds(millis int64) float64 { return float64(max(millis, 0)) / 1000 }
 func (o observer) Answered(ctx context.Context, a runner.Attempt) {
 	o.metrics.answers.Record(ctx, seconds(a.Millis), metric.WithAttributes(
 		keyAgent.String(a.Agent), keyType.String(a.Type), keyOutcome.String(a.Outcome)))
+}
+
+// Budgeted implements runner.Observer.
+func (o observer) Budgeted(ctx context.Context, agent string, l *prompt.Ledger) {
+	for _, part := range []struct {
+		name   string
+		tokens int
+	}{
+		{"system", l.System},
+		{"tools", l.Tools},
+		{"summary", l.Summary},
+		{"sections", l.Sections},
+		{"history", l.History},
+		{"output", l.Output},
+		{"safety", l.Safety},
+		{"remaining", l.Remaining},
+	} {
+		o.metrics.prompts.Record(ctx, int64(part.tokens), metric.WithAttributes(keyAgent.String(agent), keyPart.String(part.name)))
+	}
 }
 
 // Tool implements runner.Observer.

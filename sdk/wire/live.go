@@ -18,6 +18,12 @@ const (
 	LiveDelta       = "model.delta"
 	LiveUsage       = "model.usage"
 	LiveToolStarted = "tool.started"
+	// LiveContextBudget says what the tokens of a prompt are for, before each model call.
+	LiveContextBudget = "context.budget"
+	// What is told while a conversation is shortened; when that is done, MilestoneCompacted.
+	LiveCompacting         = "context.compacting"
+	LiveCompactionProgress = "context.compaction_progress"
+	LiveCompactionFailed   = "context.compaction_failed"
 	// A reply that is being made has thinking, messages and calls, one after the other. LiveCallStarted names the tool of a
 	// call long before its arguments are whole.
 	LiveThinkingStarted = "thinking.started"
@@ -54,6 +60,7 @@ const (
 	MilestoneParked     = "run.parked"
 	MilestonePaused     = "run.paused"
 	MilestoneResumed    = "run.resumed"
+	MilestoneCompacted  = "context.compacted"
 )
 
 // Live is a live event of a run: lossy, for people who watch (docs/wire.md, "Live events"). On the wire it is a CloudEvent.

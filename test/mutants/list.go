@@ -133,7 +133,6 @@ var ofRuns = []mutant{
 		"an at-most-once tool that asked is not marked again",
 		condition(core+"inlineCalls", "CallRunning AtMostOnce", "$ && c.Status == CallNew"), simulator,
 	},
-	{"a second summary forgets the first", around(core+"State.Summarised", "return n"), simulator},
 	{"a sequential round makes all its calls", around(step+"begin", `
 		original(c, tool)
 		if t.spec.Sequential && tool.Kind == CallService {

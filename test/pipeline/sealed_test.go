@@ -61,7 +61,7 @@ func startSealed(t *testing.T, spec sdk.AgentSpec, model sdk.Provider) (*harness
 func TestSealed_NothingOfARunShowsInItsStore(t *testing.T) {
 	t.Parallel()
 	spec := desk()
-	spec.System = "xyzzy-system"
+	spec.System, spec.Model.ContextWindow = "xyzzy-system", 500_000
 	h, s := startSealed(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("xyzzy-answer")))
 	r := h.Run("desk", map[string]string{"message": "xyzzy-hello"})
 	long := h.Init("desk", map[string]string{"message": string(bytes.Repeat([]byte("xyzzy-blob "), 40<<10))})

@@ -117,10 +117,10 @@ func streamListener(t *testing.T) {
 	}
 	equal(t, "events", types, []string{
 		wire.MilestoneStarted, wire.MilestoneCheckpoint,
-		wire.LiveTurnStarted, wire.LiveCallStarted, wire.LiveDelta, wire.LiveCallEnded, wire.LiveUsage,
+		wire.LiveContextBudget, wire.LiveTurnStarted, wire.LiveCallStarted, wire.LiveDelta, wire.LiveCallEnded, wire.LiveUsage,
 		wire.MilestoneCall, wire.MilestoneUsage, wire.MilestoneCheckpoint, wire.MilestoneSuspended,
 		wire.MilestoneResult, wire.MilestoneCheckpoint,
-		wire.LiveTurnStarted, wire.LiveMessageStarted, wire.LiveDelta, wire.LiveMessageEnded, wire.LiveUsage, wire.MilestoneReply, wire.MilestoneUsage, wire.MilestoneCheckpoint,
+		wire.LiveContextBudget, wire.LiveTurnStarted, wire.LiveMessageStarted, wire.LiveDelta, wire.LiveMessageEnded, wire.LiveUsage, wire.MilestoneReply, wire.MilestoneUsage, wire.MilestoneCheckpoint,
 		wire.MilestoneFinished,
 	})
 }

@@ -28,7 +28,7 @@ func shownRounds(messages []sdk.Message) string {
 	var numbers []string
 	for _, m := range messages {
 		for _, c := range toolResults(m) {
-			number, _, _ := strings.Cut(strings.TrimPrefix(c.Text, `"`), " ")
+			number, _, _ := strings.Cut(strings.TrimLeft(c.Text, `"[`), " ")
 			numbers = append(numbers, number)
 		}
 	}
@@ -57,8 +57,8 @@ func unpaired(messages []sdk.Message) []string {
 	return ids
 }
 
-// boundedMemory is row F30: a prompt that is too large loses its oldest messages, until the rest fits and no more; the system prompt
-// stays, and so does every call with its result.
+// boundedMemory is row F30: a prompt that is too large loses its oldest messages; the system prompt and the task stay, and so does
+// every call with its result.
 func boundedMemory(t *testing.T) {
 	var replies []sdk.ModelReply
 	for i := range 7 {
@@ -71,10 +71,10 @@ func boundedMemory(t *testing.T) {
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	// About 275 tokens a round, of 1200 with a system prompt and a tool: four rounds fit.
+	// About 315 tokens a round, of 1200 with a system prompt and a tool, of which 500 stay free: the newest round fits.
 	var shown []string
 	for _, req := range asked(t, model, 8) {
-		equal(t, "system prompt", req.System, "Remember.")
+		ordered(t, req.System, "Remember.")
 		equal(t, "calls and results that lost each other", len(unpaired(req.Messages)), 0)
 		rounds := shownRounds(req.Messages)
 		if said(req.Messages, "hello") > 0 {
@@ -83,13 +83,13 @@ func boundedMemory(t *testing.T) {
 		shown = append(shown, strings.TrimSpace(rounds))
 	}
 	equal(t, "what the model is shown", shown, []string{
-		"hello", "hello 0", "hello 0 1", "hello 0 1 2", "hello 0 1 2 3", "1 2 3 4", "2 3 4 5", "3 4 5 6",
+		"hello", "hello 0", "hello 1", "hello 2", "hello 3", "hello 4", "hello 5", "hello 6",
 	})
 	equal(t, "what the run keeps", shownRounds(h.Messages(r)), "0 1 2 3 4 5 6")
 }
 
 // safeFrontier is row T60: what is summarised ends where no call is parted from its results; of a large result the summary is made
-// of the first 1600 characters.
+// of 1600 characters, two thirds of them from its beginning.
 func safeFrontier(t *testing.T) {
 	pair := func(i int) sdk.ModelReply {
 		return sdktest.Ask(sdktest.Tool("note", n(i)), sdktest.Tool("note", n(i+1)))
@@ -107,7 +107,7 @@ func safeFrontier(t *testing.T) {
 		return script.Generate(ctx, req, nil)
 	})
 	a := desk()
-	a.Spec.Memory = &sdk.Memory{Window: 12_000, Compact: true}
+	a.Spec.Memory = &sdk.Memory{Window: 7000, Compact: true}
 	a.Tools = []sdk.Tool{numbered("note", 9_998)}
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
@@ -126,10 +126,10 @@ func safeFrontier(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if cuts == 0 || len(summarised) != cuts {
+	if cuts == 0 || len(summarised) == 0 {
 		t.Fatalf("%d summaries of %d cuts", len(summarised), cuts)
 	}
 	_, preview, _ := strings.Cut(summarised[0], "result of note: ")
 	preview, _, _ = strings.Cut(preview, "\n")
-	equal(t, "what the summary is made of", preview, `"0 `+strings.Repeat("x", 1597)+`… (the beginning of 10002 bytes)`)
+	equal(t, "what the summary is made of", preview, "0 "+strings.Repeat("x", 1065)+"… (10000 bytes in all) …"+strings.Repeat("x", 533))
 }

@@ -158,7 +158,8 @@ func compaction(t *testing.T) {
 	equal(t, "model calls whose tokens are told", len(told(events, wire.LiveUsage)), len(asked))
 	requests := script.Requests()
 	last := requests[len(requests)-1]
-	ordered(t, last.Messages[0].PlainText(), "<summary>", "I noted things.")
+	ordered(t, last.System, "<conversation_summary>", "I noted things.", "</conversation_summary>")
+	equal(t, "the task", last.Messages[0].PlainText(), "hello")
 	equal(t, "interactions", h.State(r).Turns, 5)
 	equal(t, "units", h.State(r).Units, sdk.Units(1_000_000*(5+len(summaries))))
 }

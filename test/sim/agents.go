@@ -161,6 +161,10 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 		CheckInput: checkInput, CheckAnswer: checkAnswer, BuildOutput: buildOutput, BuildContext: buildContext,
 	}
 	a.BuildPrompt = s.prompts(spec)
+	a.Remember = func(summary, next string) string { return summary + next }
+	if s.pick(2) == 0 {
+		a.Summarizer = a.Model
+	}
 	if s.pick(5) == 0 {
 		spec.StopOn = append(spec.StopOn, "book")
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+
+	"agentd/internal/prompt"
 
 	"agentd/sdk/wire"
 
@@ -68,19 +71,22 @@ func (s *simulation) ask(call sdk.ToolCall) error {
 	return sdk.AskPerson(sdk.Question{Question: "which one?"}, state)
 }
 
-// summarySystem is the system prompt of calls that shorten a conversation.
-const summarySystem = "summarise"
+// isSummary reports whether a model call shortens a conversation.
+func isSummary(req sdk.ModelRequest) bool {
+	return strings.HasPrefix(req.System, "You keep the memory")
+}
 
-// prompts asks for a summary now and then. It sees that every prompt has the context that the agent is to have.
-func (s *simulation) prompts(spec *core.Spec) func(context.Context, runner.PromptInput) (runner.Prompt, error) {
-	return func(_ context.Context, in runner.PromptInput) (runner.Prompt, error) {
+// prompts shortens a conversation now and then. It sees that every prompt has the context that the agent is to have.
+func (s *simulation) prompts(spec *core.Spec) func(context.Context, runner.PromptInput) (prompt.Fitted, error) {
+	return func(_ context.Context, in runner.PromptInput) (prompt.Fitted, error) {
 		if len(in.Context) != len(spec.Contexts) {
 			s.violate("I8", "run %s: a prompt has %d sections of context, want %d", in.Run, len(in.Context), len(spec.Contexts))
 		}
-		p := runner.Prompt{System: in.System, Messages: in.Messages}
-		if len(in.Messages) > 1 && s.strikes(shortened) {
-			p.Compact = 1 + s.pick(len(in.Messages)-1)
-			p.SummarySystem, p.SummaryMessages = summarySystem, in.Messages[:p.Compact]
+		c := in.Conversation
+		p := prompt.Fitted{System: in.System, Messages: c.Messages}
+		if rest := c.Messages[c.Kept:]; len(rest) > 1 && s.strikes(shortened) {
+			n := 1 + s.pick(len(rest)-1)
+			p.Compaction = &prompt.Compaction{Messages: n, Lined: n + s.pick(len(rest)-n), Large: true, Turns: [][]sdk.Message{rest[:n]}}
 		}
 		return p, nil
 	}

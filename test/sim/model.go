@@ -63,13 +63,13 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	if key == m.poison {
 		m.doom()
 	}
-	if req.System != summarySystem {
+	if !isSummary(req) {
 		m.audit.Generated(key)
+		if n := len(req.Messages); req.Lifecycle == sdk.LifecycleReminder {
+			req.Messages = req.Messages[:n-1] // the reminder is not kept
+		}
+		m.compare(key, req.Messages)
 	}
-	if n := len(req.Messages); req.Lifecycle == sdk.LifecycleReminder && req.System != summarySystem {
-		req.Messages = req.Messages[:n-1] // the reminder is not kept
-	}
-	m.compare(key, req.Messages)
 	m.replies++
 	reply := sdk.ModelReply{Units: m.replies, Usage: sdk.Usage{Prompt: 1, Completion: 1}}
 	m.trace("model   reply %d for %s", reply.Units, req.Run)
@@ -85,7 +85,7 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	if m.strikes(modelFails) {
 		return sdk.ModelReply{}, sdk.Errorf(sdk.CodeModel, "the model refuses")
 	}
-	if len(m.tools) == 0 || req.System == summarySystem || m.pick(3) == 0 {
+	if len(m.tools) == 0 || isSummary(req) || m.pick(3) == 0 {
 		reply.Text = m.text()
 		return reply, nil
 	}
@@ -162,7 +162,7 @@ func (m *models) begins(prompt []sdk.Message, entries []decoded) bool {
 	var state core.State
 	for _, d := range entries {
 		e, err := m.store.whole(d)
-		if err == nil && e.Summary != nil && beginning(prompt, state.Conversation()) {
+		if err == nil && e.Summary != nil && beginning(prompt, state.Conversation().Messages) {
 			return true
 		}
 		if err == nil {
@@ -173,7 +173,7 @@ func (m *models) begins(prompt []sdk.Message, entries []decoded) bool {
 			return false
 		}
 	}
-	return beginning(prompt, state.Conversation())
+	return beginning(prompt, state.Conversation().Messages)
 }
 
 func beginning(prompt, conversation []sdk.Message) bool {
