@@ -17,6 +17,9 @@ func (c *Checker) held(r *run, last, e *core.Entry) {
 	if p := before.Parked; p != nil && p.Until > 0 && (now.Parked == nil || now.Parked.Until == 0) && !c.ends(e, p) {
 		c.violate("I17", r.key, "entry %d (%s) goes on with a run that is parked until %d", e.Rev, e.Kind, p.Until)
 	}
+	if p := before.Parked; e.Kind == core.KindUnparked && p != nil && p.Until > 0 && c.ends(e, p) && now.Parked.Until > 0 {
+		c.violate("I17", r.key, "entry %d unparks the run, and it waits until %d", e.Rev, now.Parked.Until)
+	}
 	if before.Paused != nil && now.Paused == nil && e.Kind != core.KindResumeAsked {
 		c.violate("I17", r.key, "entry %d (%s) resumes a run that was paused", e.Rev, e.Kind)
 	}
@@ -65,10 +68,11 @@ func unparks(in *input) string {
 	return data.Key
 }
 
-// unheeded checks a control message that was removed and caused nothing: it must have been looked at, or one that came later.
+// unheeded checks a control message that was removed and caused nothing: it must have been looked at, or one that came later, unless the
+// run may have been done when it was handled.
 func (c *Checker) unheeded(in *input, r *run) {
 	h := &r.last().Head
-	if h.Cancel == nil && (h.Heeded == nil || h.Heeded.Sequence < in.Sequence) {
+	if h.Cancel == nil && !r.beforeRetry(in) && (h.Heeded == nil || h.Heeded.Sequence < in.Sequence) {
 		c.violate("I10", r.key, "%s %d asked the run to %s, and was removed unheard", in.Stream, in.Sequence, in.address.Verb)
 	}
 }

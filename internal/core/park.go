@@ -4,45 +4,25 @@ import (
 	"cmp"
 
 	"agentd/internal/clip"
-	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
-// ParkReason says what keeps a run that has something to do from being driven.
-type ParkReason string
+type (
+	// ParkReason says what keeps a run that has something to do from being driven, as clients see it.
+	ParkReason = wire.ParkReason
+	// Parking is what a run waits for that has something to do. It stays in the head while the run is tried again, and until the
+	// run gets on.
+	Parking = wire.Parking
+	// Pause is an operator's wish that the run does nothing more until it is resumed.
+	Pause = wire.Pause
+)
 
-// The reasons. Budget and slot are kept for what bounds runs of several agents together.
+// The reasons, by their short names.
 const (
-	ParkModel  ParkReason = "model"  // its model cannot be asked
-	ParkRate   ParkReason = "rate"   // its model's provider wants it to slow down
-	ParkPaused ParkReason = "paused" // an operator paused it
-	ParkBudget ParkReason = "budget"
-	ParkSlot   ParkReason = "slot"
+	ParkModel  = wire.ParkModel
+	ParkRate   = wire.ParkRate
+	ParkPaused = wire.ParkPaused
 )
-
-// Parking is what a run waits for that has something to do. It stays in the head while the run is tried again, and until the run
-// gets on.
-type Parking struct {
-	Why ParkReason `json:"why"`
-	// Key names what is missing: runs with the same key wait for the same thing. Model is its name for people.
-	Key   string `json:"key"`
-	Model string `json:"model,omitempty"`
-	// Code and Message say how the last try failed.
-	Code    sdk.Code `json:"code,omitempty"`
-	Message string   `json:"message,omitempty"`
-	// Until is when the run is tried again, and Since when it first had to wait: Unix milliseconds. Until is 0 once its time has
-	// come, or somebody has unparked the run.
-	Until int64 `json:"until,omitempty"`
-	Since int64 `json:"since"`
-	// Tries is how often in a row it came to nothing.
-	Tries int `json:"tries"`
-}
-
-// Pause is an operator's wish that the run does nothing more until it is resumed.
-type Pause struct {
-	// At is when it was heard, in Unix milliseconds, and Reason what was said of it.
-	At     int64  `json:"at"`
-	Reason string `json:"reason,omitempty"`
-}
 
 // Order is the place of a control message among all: that of its stream, whatever clocks say, unless the stream was made anew.
 type Order struct {

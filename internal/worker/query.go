@@ -119,7 +119,7 @@ func summaryOf(last *core.Entry) wire.RunStatus {
 	s := wire.RunStatus{
 		Run: h.Run, Agent: h.Agent, Status: h.Status, Reason: h.Reason, Code: h.ReasonCode, Revision: last.Rev, Turns: h.Turns,
 		Usage: h.Usage, Units: h.Units, Init: h.Generation().Token, Called: h.Init.Reply != nil, Initiator: h.Init.Who, Updated: last.At,
-		Deadline: h.Deadline,
+		Deadline: h.Deadline, Parked: h.Parked, Paused: h.Paused,
 	}
 	if p := h.Purged; p != nil {
 		s.Purged, s.Revision = p.At, p.Rev

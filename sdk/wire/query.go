@@ -95,8 +95,11 @@ type RunStatus struct {
 	Updated  int64 `json:"updated,omitempty"`
 	Deadline int64 `json:"deadline,omitempty"`
 	// Waiting are the calls that the run waits for.
-	Waiting    []WaitingCall `json:"waiting,omitempty"`
-	Milestones []Live        `json:"milestones,omitempty"`
+	Waiting []WaitingCall `json:"waiting,omitempty"`
+	// Parked is what the run waits for before it can go on, and Paused that an operator wants it to wait.
+	Parked     *Parking `json:"parked,omitempty"`
+	Paused     *Pause   `json:"paused,omitempty"`
+	Milestones []Live   `json:"milestones,omitempty"`
 	// Heard are the MessageIDs of the last messages that came into the run.
 	Heard []string `json:"heard,omitempty"`
 	// More says that there are further milestones, to be asked for with the mark of the last one.
@@ -113,6 +116,42 @@ func (s RunStatus) CancelAs(principal string) string {
 		return principal
 	}
 	return ""
+}
+
+// ParkReason says what keeps a run that has something to do from being driven.
+type ParkReason string
+
+// The reasons. Budget and slot are kept for what bounds runs of several agents together.
+const (
+	ParkModel  ParkReason = "model"  // its model cannot be asked
+	ParkRate   ParkReason = "rate"   // its model's provider wants it to slow down
+	ParkPaused ParkReason = "paused" // an operator paused it
+	ParkBudget ParkReason = "budget"
+	ParkSlot   ParkReason = "slot"
+)
+
+// Parking is what a run waits for that has something to do.
+type Parking struct {
+	Why ParkReason `json:"why"`
+	// Key names what is missing: runs with the same key wait for the same thing. Model is its name for people.
+	Key   string `json:"key"`
+	Model string `json:"model,omitempty"`
+	// Code and Message say how the last try failed.
+	Code    sdk.Code `json:"code,omitempty"`
+	Message string   `json:"message,omitempty"`
+	// Until is when the run is tried again, and Since when it first had to wait: Unix milliseconds. Until is 0 once its time has
+	// come, or somebody has unparked the run.
+	Until int64 `json:"until,omitempty"`
+	Since int64 `json:"since"`
+	// Tries is how often in a row it came to nothing.
+	Tries int `json:"tries"`
+}
+
+// Pause is an operator's wish that a run does nothing more until it is resumed.
+type Pause struct {
+	// At is when it was heard, in Unix milliseconds, and Reason what was said of it.
+	At     int64  `json:"at"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // WaitingCall is a call without an answer yet.

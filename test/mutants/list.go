@@ -119,6 +119,24 @@ var ofRuns = []mutant{
 	{"a timer that fired counts as armed", statement(step+"fired", "Timer", ""), simulator},
 	{"an earlier timer is not armed", condition(step+"arm", "due Timer", "false"), simulator},
 
+	// Runs that wait for their model, or that an operator has paused.
+	{"a parked run makes a model call", condition(step+"settle", "StatusWaiting Held", "false"), simulator},
+	{"answers are lost while a run is parked", around(step+"answered", `
+		if t.Head.Status == StatusWaiting && t.Head.Held() {
+			return ErrStale
+		}
+		return original(ev)`), simulator},
+	{"an unpark is heard and lost", around(step+"unparked", "if !t.heed(ev.Received) {\nreturn ErrStale\n}\nreturn nil"), simulator},
+	{"an unpark that finds nothing to do is not noted", around(step+"unparked", `
+		if p := t.Head.Parked; p == nil || p.Until == 0 {
+			return ErrStale
+		}
+		return original(ev)`), simulator},
+	{"a control message counts each time it is delivered", around(step+"heed", "t.Head.Heeded = nil\nreturn original(received)"), simulator},
+	{"whoever drives a run does not see that it is paused", condition(core+"Next", "Paused", "false"), simulator},
+	{"a parked run is not tried at its time", around(core+"Head.triedAt", "return h.Deadline"), simulator},
+	{"a resume ends what the run waits for beside", around(step+"resumeAsked", "t.Head.Parked = nil\nreturn original(ev)"), simulator},
+
 	// Messages into a run, questions of tools, summaries.
 	{"a message that comes twice is heard twice", condition(step+"steered", "Heard note", "false"), simulator},
 	{

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"agentd/cmd/agentd/internal/cli"
+)
+
+func TestRunsPause_HoldsARunUntilItIsResumed(t *testing.T) {
+	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
+	s.serve()
+	s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip", "--detach")
+	s.waitingFor("trip", "ask_question")
+
+	out, _ := s.expect(cli.ExitOK, "runs", "pause", "trip", "--reason", "look first")
+	if out != "paused\n" {
+		t.Errorf("pause prints %q", out)
+	}
+	_, problem := s.expect(cli.ExitFailure, "runs", "pause", "trip")
+	contains(t, problem, "run trip is paused already")
+	_, problem = s.expect(cli.ExitFailure, "runs", "unpark", "trip")
+	contains(t, problem, "run trip is not parked")
+	out, _ = s.expect(cli.ExitOK, "runs", "list")
+	contains(t, out, "waiting, paused")
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "trip")
+	contains(t, out, "look first")
+
+	out, _ = s.expect(cli.ExitOK, "runs", "resume", "trip", "-o", "json")
+	contains(t, out, `"verb": "resume"`, `"heard": true`)
+	_, problem = s.expect(cli.ExitFailure, "runs", "resume", "trip")
+	contains(t, problem, "run trip is not paused")
+	_, progress := s.expect(cli.ExitOK, "runs", "follow", "trip", "--answer", "Yes")
+	contains(t, progress, "paused    look first", "resumed", "finished  completed")
+}
