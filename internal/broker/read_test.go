@@ -1,0 +1,93 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"agentd/sdk"
+)
+
+// Messages are handed out in order, each once: those of several answers, and those that come later.
+func TestFollow_ReadsThroughWorkers(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	opening, cancel := context.WithCancel(testContext(t))
+	cancel()
+	err := c.Follow(testContext(t), opening, ZoneOut, "agentd.out.>", func() {}, func(Delivery) {})
+	if !isCode(err, sdk.CodeUnavailable) {
+		t.Errorf("without a worker: %v", err)
+	}
+	stop, err := c.Serve(c.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = batchMessages + 10
+	call := func(i int) {
+		address := testCall
+		address.Call = "c" + strconv.Itoa(i) + "-0-x"
+		mustPublish(t, c.Publish(testContext(t), c.subjects.Call(address), event(fmt.Sprint(i))))
+	}
+	for i := range many {
+		call(i)
+	}
+	seen, caughtUp, ended := make(chan uint64, 2*many), make(chan int, 1), make(chan error, 1)
+	ctx, end := context.WithCancel(testContext(t))
+	go func() {
+		ended <- c.Follow(ctx, ctx, ZoneOut, "agentd.*.airline.>", func() { caughtUp <- len(seen) }, func(d Delivery) { seen <- d.Sequence() })
+	}()
+	if n := receive(t, "that it has caught up", caughtUp); n != many {
+		t.Errorf("caught up after %d messages; want %d", n, many)
+	}
+	call(many)
+	for want := uint64(1); want <= many+1; want++ {
+		if got := receive(t, "a message", seen); got != want {
+			t.Fatalf("message %d comes as number %d", got, want)
+		}
+	}
+	end()
+	if err := receive(t, "the end", ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What follows a message that was lost on its way is asked for again.
+func TestPage_EndsBeforeAGap(t *testing.T) {
+	t.Parallel()
+	var p page
+	told := func(sequence, before string) *nats.Msg {
+		return &nats.Msg{Header: nats.Header{headerSequence: {sequence}, headerBefore: {before}, headerStored: {"2026-11-22T00:00:00Z"}}}
+	}
+	for i, m := range []*nats.Msg{told("7", "0"), told("9", "7")} {
+		if done, err := p.take(m, ""); done || err != nil {
+			t.Fatalf("message %d: %t, %v", i, done, err)
+		}
+	}
+	if done, err := p.take(told("12", "11"), ""); !done || err != nil || !p.more || len(p.messages) != 2 {
+		t.Errorf("after a gap: %t, %v, %+v", done, err, p)
+	}
+}
+
+// A filter is read only on the streams of what people are asked, and only as the server holds a user to it.
+func TestReader_ReadsOnlyWhatPeopleAreAsked(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	for subject, want := range map[string]bool{
+		"AGENTD_OUT agentd.*.human_interaction.>": true, "AGENTD_IN agentd.in.finance.>": true, "AGENTD_DLQ agentd.dlq.*.agentd_in.>": true,
+		"AGENTD_RUN agentd.run.>": false, "KV_AGENTD_GRANTS $KV.>": false, "AGENTD_OUT agentd.>.human_interaction": false,
+		"AGENTD_OUT >": false, "AGENTD_OUT agentd..x": false, "AGENTD_OUT ": false,
+	} {
+		var stream, filter string
+		_, _ = fmt.Sscan(subject, &stream, &filter) // the last one has no filter
+		if got := c.readable(stream, filter); got != want {
+			t.Errorf("%s is read: %t; want %t", subject, got, want)
+		}
+	}
+}
