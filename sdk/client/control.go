@@ -44,7 +44,33 @@ func (c *Client) Send(ctx context.Context, run Run, text string) (heard bool, er
 	if err := c.control(ctx, wire.ControlMessage, run, c.as, event); err != nil {
 		return false, err
 	}
-	return c.heard(ctx, run, wire.MessageID(c.source, event.ID))
+	message := wire.MessageID(c.source, event.ID)
+	_, heard, err = c.until(ctx, run, func(s wire.RunStatus) bool { return slices.Contains(s.Heard, message) })
+	return heard, err
+}
+
+// Retry takes up a run that ended with an error, by a limit or by its deadline, from where it ended, and waits a moment until it goes on.
+// It needs the right of an operator. The run that it returns is the new generation: Wait waits for that one's end. Who asks for the same
+// end of a run to be retried twice gets one generation. taken is false when no worker has taken the run up yet: the request is
+// stored, and one will. The error is sdk.CodeRetryRefused for a run that cannot be retried.
+func (c *Client) Retry(ctx context.Context, run Run) (generation Run, taken bool, err error) {
+	status, err := c.Status(ctx, run)
+	if err != nil {
+		return Run{}, false, err
+	}
+	if refusal := status.CheckRetry(); refusal != nil {
+		return Run{}, false, refusal
+	}
+	event := wire.Event{ID: "retry-" + wire.TerminalID(run.key(), status.Init), Type: wire.TypeRetry, Data: json.RawMessage("{}")}
+	if err := c.control(ctx, wire.ControlRetry, run, c.as, event); err != nil {
+		return Run{}, false, err
+	}
+	generation = Run{Agent: run.Agent, Name: run.Name, Init: wire.InitToken(c.source, event.ID)}
+	now, taken, err := c.until(ctx, run, func(s wire.RunStatus) bool { return s.Init != status.Init })
+	if taken {
+		generation.Init = now.Init // somebody else may have been first
+	}
+	return generation, taken, err
 }
 
 func (c *Client) control(ctx context.Context, verb wire.ControlVerb, run Run, who string, event wire.Event) error {
@@ -55,20 +81,20 @@ func (c *Client) control(ctx context.Context, verb wire.ControlVerb, run Run, wh
 	return nil
 }
 
-// heard waits until the run has the message with that id.
-func (c *Client) heard(ctx context.Context, run Run, message string) (bool, error) {
+// until asks for the run until it is as wanted, and reports whether it came to that in a moment.
+func (c *Client) until(ctx context.Context, run Run, wanted func(wire.RunStatus) bool) (wire.RunStatus, bool, error) {
 	waiting, stop := context.WithTimeout(ctx, c.patience)
 	defer stop()
 	for {
 		status, err := c.Status(waiting, run)
-		if err == nil && slices.Contains(status.Heard, message) {
-			return true, nil
+		if err == nil && wanted(status) {
+			return status, true, nil
 		}
 		if ctx.Err() != nil {
-			return false, ctx.Err()
+			return wire.RunStatus{}, false, ctx.Err()
 		}
 		if retry.Sleep(waiting, 50*time.Millisecond) != nil {
-			return false, nil // no worker has handled it yet, or it is refused
+			return wire.RunStatus{}, false, nil // no worker has handled it yet, or it is refused
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (f *Following) ask(ctx context.Context, at *place, handle func(wire.Live)) 
 		}
 		for _, l := range s.Milestones {
 			if at.Before(l) && ctx.Err() == nil {
-				done = at.tell(l, handle) || done
+				done = at.tell(l, handle) // a run that was retried goes on after an end
 			}
 		}
 		if done || !s.More || ctx.Err() != nil {

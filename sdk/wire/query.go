@@ -154,6 +154,23 @@ type Pause struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// CheckRetry says why the run cannot be retried, as far as its status tells, or nil.
+func (s RunStatus) CheckRetry() *sdk.Error {
+	refused := func(format string, args ...any) *sdk.Error { return sdk.Errorf(sdk.CodeRetryRefused, format, args...) }
+	switch {
+	case s.Status != StatusDone:
+		return refused("run %s has not ended: it is %s", s.Run, s.Status)
+	case s.Called:
+		return refused("run %s answers a call of another run; retry the caller", s.Run)
+	case !s.Reason.Retryable():
+		return refused("run %s ended with %s; only runs that ended with %s, %s or %s can be retried",
+			s.Run, s.Reason, ReasonError, ReasonQuota, ReasonDeadline)
+	case s.Purged > 0, s.Code == string(sdk.CodeStateLost):
+		return refused("the history of run %s is gone; start another run", s.Run)
+	}
+	return nil
+}
+
 // WaitingCall is a call without an answer yet.
 type WaitingCall struct {
 	Call string `json:"call"`

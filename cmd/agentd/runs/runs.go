@@ -27,12 +27,12 @@ import (
 func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, follow, steer, pause and cancel runs",
+		Short: "List, show, follow, steer, pause, cancel and retry runs",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(listCommand(a), showCommand(a), followCommand(a), sendCommand(a), cancelCommand(a),
-		pauseCommand(a), resumeCommand(a), unparkCommand(a))
+		pauseCommand(a), resumeCommand(a), unparkCommand(a), retryCommand(a))
 	return cmd
 }
 

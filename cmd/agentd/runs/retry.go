@@ -1,0 +1,168 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/core"
+	"agentd/internal/show"
+	"agentd/sdk"
+	"agentd/sdk/client"
+	"agentd/sdk/wire"
+)
+
+// retryFilter says which of the runs that have ended are retried.
+type retryFilter struct {
+	runs          []string
+	agent, reason string
+	since         time.Duration
+	dryRun        bool
+}
+
+func retryCommand(a *cli.App) *cobra.Command {
+	var f retryFilter
+	cmd := &cobra.Command{
+		Use:   "retry [RUN...]",
+		Short: "Take up runs that ended with an error, by a limit or by their deadline",
+		Long: "retry lets runs go on from where they ended, under the same name and with a new deadline. What has a result is not\n" +
+			"called again; calls that were given up are made again under the same key. It needs the rights of an operator, and a worker.\n" +
+			"Without names it takes all runs that the flags ask for.",
+		Example: "  agentd runs retry order-7\n  agentd runs retry --reason model_failed --since 1h --dry-run",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.runs = args
+			if len(args) == 0 && f.agent == "" && f.reason == "" && f.since == 0 {
+				return cli.Usagef("name the runs, or say which with --reason, --since or --agent")
+			}
+			c, err := a.Client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.CloseAfter(retry(cmd.Context(), a, c, f))
+		},
+		ValidArgsFunction: a.CompleteRuns,
+	}
+	cmd.Flags().StringVar(&f.reason, "reason", "", "only runs that ended with this reason or code (error, model_failed)")
+	cmd.Flags().DurationVar(&f.since, "since", 0, "only runs that ended in this time")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "only runs of this agent")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say which runs would be retried")
+	return cmd
+}
+
+// retried is what became of the retry of a run.
+type retried struct {
+	Run    string      `json:"run"`
+	Agent  string      `json:"agent"`
+	Reason core.Reason `json:"reason"`
+	Code   string      `json:"reason_code,omitempty"`
+	// State is "retried", "requested" when no worker has taken the run up yet, "would be retried", or "not retried" with the Problem.
+	State   string `json:"state"`
+	Problem string `json:"problem,omitempty"`
+}
+
+const notRetried = "not retried"
+
+func retry(ctx context.Context, a *cli.App, c *cli.Client, f retryFilter) error {
+	rows, err := ended(ctx, c, f)
+	if err != nil {
+		return err
+	}
+	results, failed := []retried{}, 0
+	for i := range rows {
+		result, err := retryOne(ctx, c, &rows[i], f.dryRun)
+		if err != nil {
+			return err
+		}
+		if result.State == notRetried {
+			failed++
+		}
+		results = append(results, result)
+	}
+	if err := a.Print(results, func(w io.Writer) error { return writeRetried(w, results) }); err != nil || failed == 0 {
+		return err
+	}
+	return fmt.Errorf("%s not retried", show.Count(failed, "run"))
+}
+
+// ended are the runs that the filter asks for, those that ended first first. A run that is named is among them whatever it is.
+func ended(ctx context.Context, c *cli.Client, f retryFilter) ([]show.RunRow, error) {
+	rows, err := c.Runs(ctx, cli.RunFilter{Agent: f.agent})
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range f.runs {
+		if !slices.ContainsFunc(rows, func(r show.RunRow) bool { return r.Run == run }) {
+			return nil, c.Unknown(ctx, run)
+		}
+	}
+	after := time.Now().Add(-f.since).UnixMilli()
+	rows = slices.DeleteFunc(rows, func(r show.RunRow) bool {
+		switch {
+		case len(f.runs) > 0 && !slices.Contains(f.runs, r.Run),
+			len(f.runs) == 0 && (r.Status != core.StatusDone || !r.Reason.Retryable()),
+			f.reason != "" && f.reason != string(r.Reason) && f.reason != r.Code,
+			f.since > 0 && r.Updated < after:
+			return true
+		}
+		return false
+	})
+	slices.SortFunc(rows, func(x, y show.RunRow) int {
+		return cmp.Or(cmp.Compare(x.Updated, y.Updated), cmp.Compare(x.Run, y.Run))
+	})
+	return rows, nil
+}
+
+func retryOne(ctx context.Context, c *cli.Client, r *show.RunRow, dryRun bool) (retried, error) {
+	result := retried{Run: r.Run, Agent: r.Agent, Reason: r.Reason, Code: r.Code, State: "would be retried"}
+	asking, run := c.Speaking(cli.Source), client.Run{Agent: r.Agent, Name: r.Run}
+	var err error
+	if dryRun {
+		var status wire.RunStatus
+		if status, err = asking.Status(ctx, run); err == nil {
+			if refusal := status.CheckRetry(); refusal != nil {
+				err = refusal
+			}
+		}
+	} else {
+		var taken bool
+		if _, taken, err = asking.Retry(ctx, run); taken {
+			result.State = "retried"
+		} else {
+			result.State = "requested"
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		return result, ctx.Err()
+	}
+	if err != nil {
+		result.State, result.Problem = notRetried, sdk.AsError(err).Message
+	}
+	return result, nil
+}
+
+func writeRetried(w io.Writer, results []retried) error {
+	if len(results) == 0 {
+		_, err := fmt.Fprintln(w, "no run ended like that")
+		return err
+	}
+	for _, r := range results {
+		why := string(r.Reason)
+		if r.Code != "" {
+			why += ":" + r.Code
+		}
+		line := show.Pad(show.Line(r.Run, 30), 32) + show.Pad(show.Line(r.Agent, 18), 20) + show.Pad(show.Line(why, 28), 30) + r.State
+		if r.Problem != "" {
+			line += ": " + show.Line(r.Problem, 200)
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
