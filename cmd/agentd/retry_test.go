@@ -14,12 +14,12 @@ func TestRunsRetry_TakesUpRunsThatEnded(t *testing.T) {
 	write(t, config, `agents:
   - name: planner
     model: {name: gpt-4o-mini}
-    tools: [{builtin: update_plan}]
+    tools: {builtin: [update_plan]}
     stop: {interactions: 1}
 `)
 	write(t, script, `conversations:
   - replies:
-      - calls: [{tool: update_plan, args: {goal: "Lisbon", steps: [{text: "fly", status: pending}]}}]
+      - calls: [{name: update_plan, arguments: {goal: "Lisbon", steps: [{text: "fly", status: pending}]}}]
       - {text: '{"response": "Planned."}'}
 `)
 	s := startDev(t, config, script)

@@ -44,7 +44,7 @@ func retryCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.CloseAfter(retry(cmd.Context(), a, c, f))
+			return c.CloseAfter(retryRuns(cmd.Context(), a, c, f))
 		},
 		ValidArgsFunction: a.CompleteRuns,
 	}
@@ -68,7 +68,7 @@ type retried struct {
 
 const notRetried = "not retried"
 
-func retry(ctx context.Context, a *cli.App, c *cli.Client, f retryFilter) error {
+func retryRuns(ctx context.Context, a *cli.App, c *cli.Client, f retryFilter) error {
 	rows, err := ended(ctx, c, f)
 	if err != nil {
 		return err
