@@ -112,3 +112,52 @@ conversations:
 		t.Errorf("the file has %q, %v", text, err)
 	}
 }
+
+// An agent of a model with a window of 8,000 tokens reads a file of 260 KB, which the server sends twice, as text and as structured
+// content, and finishes its task.
+func TestNPMServers_ALargeFileFitsASmallWindow(t *testing.T) {
+	t.Parallel()
+	programs := bin(t)
+	files := t.TempDir()
+	large := filepath.Join(files, "large.txt")
+	text := strings.Repeat("A line of a file that is larger than the window.\n", 5400) + "the last line is 42\n"
+	if err := os.WriteFile(large, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	servers, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
+		"files": map[string]any{"command": filepath.Join(programs, "mcp-server-filesystem"), "args": []string{files}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, map[string]string{
+		"mcp.json": string(servers),
+		"agentd.yaml": `
+mcp:
+  servers:
+    files: {allow: [read_text_file]}
+agents:
+  - name: desk
+    model: {name: small, context_window: 8000}
+    tools: {mcp: [files]}
+`,
+		"script.yaml": fmt.Sprintf(`
+conversations:
+  - match: {contains: last line}
+    replies:
+      - calls: [{name: files_read_text_file, arguments: {path: %q}}]
+      - calls: [{name: read_more, arguments: {result: c1-0, offset: %d}}]
+      - text: '{"response": "42"}'
+`, large, len(text)-2000),
+	})
+	w.start("serving", "serve", "--provision")
+	if out := w.must("run", "desk", "-m", "What is the last line?", "--subject", "one"); !strings.Contains(out, "42") {
+		t.Errorf("the run says %s", out)
+	}
+	journal := w.must("runs", "show", "one", "-v")
+	for _, want := range []string{"read_more", `"size":264620`} {
+		if !strings.Contains(journal, want) {
+			t.Errorf("%q is missing in\n%.3000s", want, journal)
+		}
+	}
+}
