@@ -165,7 +165,7 @@ const (
 	ControlRetry ControlVerb = "retry"
 )
 
-// controls are the verbs that there are. Workers leave messages with one that they do not know yet to newer workers.
+// controls are the verbs that there are.
 var controls = []ControlVerb{ControlCancel, ControlMessage, ControlPause, ControlResume, ControlUnpark, ControlRetry}
 
 // Control is the subject of a control message to a run.
