@@ -53,6 +53,11 @@ sim: ## run the simulator: make sim SEEDS=100000, with FIRST=0 for fresh seeds, 
 	$(GO) test ./test/sim -run 'TestSimulation$$' -count=1 -v -timeout 0 -sim.seeds=$(SEEDS) \
 		$(if $(FIRST),-sim.first=$(FIRST)) $(if $(SEED),-sim.seed=$(SEED))
 
+.PHONY: policies
+policies: ## play random policies, calls and decisions against a second evaluator: make policies CASES=100000, or SEED=42 to replay one
+	$(GO) test ./test/policies -run 'TestPolicies$$' -count=1 -v -timeout 0 -policies.cases=$(or $(CASES),100000) \
+		$(if $(FIRST),-policies.first=$(FIRST)) $(if $(SEED),-policies.seed=$(SEED))
+
 .PHONY: mutants
 mutants: ## break agentd on purpose, one behaviour at a time; what must notice it, must
 	$(GO) run ./test/mutants

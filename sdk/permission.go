@@ -283,8 +283,8 @@ type PermissionManager interface {
 	// Check judges one call.
 	Check(ctx context.Context, c PermissionCheck) (PermissionRuling, error)
 	// Reserve looks for a grant wider than a run that covers a call which is to be asked for and that leaves nothing of c.Terms
-	// unmet, and takes one use of it under the call's id: a call that has one gets the same again. It returns the grant's id,
-	// or "".
+	// unmet, and takes one use of it under the call's id: a call that has one gets the same again, for as long as the
+	// grant lasts and leaves nothing unmet. It returns the grant's id, or "".
 	Reserve(ctx context.Context, c PermissionCheck) (grant string, err error)
 	// Request completes the data of a request before it is kept; it may change what the approver is shown.
 	Request(ctx context.Context, c PermissionCheck, r PermissionRequest) (PermissionRequest, error)
@@ -327,7 +327,8 @@ type PermissionRule struct {
 	Terms *PermissionPolicyTerms `json:"terms,omitempty"`
 }
 
-// PermissionPolicyTerms are how an approver is asked. Zero values are the defaults.
+// PermissionPolicyTerms are how an approver is asked. Zero values are the defaults. In a rule they stand for those of its policy, and a
+// list that is empty, and not nil, for none.
 type PermissionPolicyTerms struct {
 	// Mode is PermissionHold by default.
 	Mode PermissionMode `json:"mode,omitempty"`
@@ -337,12 +338,12 @@ type PermissionPolicyTerms struct {
 	// RemindMillis is how often those who are asked are reminded; 0 is never, else at least 1000.
 	RemindMillis int64 `json:"remind_ms,omitempty"`
 	// Escalate are the domains that are asked after that, one after the other; after the last one the call is denied.
-	Escalate []PermissionStage `json:"escalate,omitempty"`
+	Escalate []PermissionStage `json:"escalate,omitzero"`
 	// Scopes are ScopeCall by default.
-	Scopes    []GrantScope `json:"scopes,omitempty"`
+	Scopes    []GrantScope `json:"scopes,omitzero"`
 	Quorum    int          `json:"quorum,omitempty"`
 	FourEyes  bool         `json:"four_eyes,omitempty"`
-	Approvers []string     `json:"approvers,omitempty"`
+	Approvers []string     `json:"approvers,omitzero"`
 	// Signed asks for decisions signed by a key that is configured for the domain.
 	Signed bool `json:"signed,omitempty"`
 }

@@ -12,7 +12,7 @@ type GrantStore interface {
 	Record(ctx context.Context, g sdk.GrantRecord) error
 	// Reserve takes one use of a grant of the initiator for the agent's tool, which meets the check's terms, under the call's
 	// id, by compare-and-set, and returns the grant's id: "" if there is none. A call that has a reservation gets the same
-	// again, whatever became of the grant.
+	// again, for as long as the grant lasts and meets the check's terms.
 	Reserve(ctx context.Context, c sdk.PermissionCheck) (grant string, err error)
 }
 

@@ -63,6 +63,9 @@ func tighten(a, b sdk.PermissionRuling) (sdk.PermissionRuling, error) {
 	if often := b.Terms.RemindMillis; often > 0 && (t.RemindMillis == 0 || often < t.RemindMillis) {
 		t.RemindMillis = often
 	}
+	if t.Stages = route(t.Stages, b.Terms.Stages); len(t.Stages) == 0 {
+		return sdk.PermissionRuling{Verdict: sdk.PermissionDeny, Rule: a.Rule, Reason: "the policies ask different domains"}, nil
+	}
 	t.Scopes = common(orCall(t.Scopes), orCall(b.Terms.Scopes))
 	if len(t.Scopes) == 0 {
 		t.Scopes = []sdk.GrantScope{sdk.ScopeCall}
@@ -80,6 +83,22 @@ func tighten(a, b sdk.PermissionRuling) (sdk.PermissionRuling, error) {
 	}
 	a.Reason = cmp.Or(a.Reason, b.Reason)
 	return a, nil
+}
+
+// route are the domains that both ask, one after the other, for as long as both wait. One that names none, such as a manager in Go,
+// leaves it to the other.
+func route(a, b []sdk.PermissionStage) []sdk.PermissionStage {
+	if len(a) == 0 || len(b) == 0 {
+		return slices.Concat(a, b)
+	}
+	var both []sdk.PermissionStage
+	for i := range min(len(a), len(b)) {
+		if a[i].Domain != b[i].Domain {
+			break
+		}
+		both = append(both, sdk.PermissionStage{Domain: a[i].Domain, TimeoutMillis: min(a[i].TimeoutMillis, b[i].TimeoutMillis)})
+	}
+	return both
 }
 
 func orCall(s []sdk.GrantScope) []sdk.GrantScope {

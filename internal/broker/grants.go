@@ -92,8 +92,10 @@ type heldGrant struct {
 
 // spent reports whether the grant allows nothing more.
 func (k *heldGrant) spent(now int64) bool {
-	return k.Uses > 0 && k.Used >= k.Uses || k.Expires > 0 && k.Expires <= now
+	return k.Uses > 0 && k.Used >= k.Uses || k.expired(now)
 }
+
+func (k *heldGrant) expired(now int64) bool { return k.Expires > 0 && k.Expires <= now }
 
 // keyOfGrant is the key-value key: every part is a subject token, which wire.Subjects and tool names guarantee.
 func keyOfGrant(principal, agent, tool string) string {
@@ -113,14 +115,16 @@ func (g Grants) Record(ctx context.Context, record sdk.GrantRecord) error {
 }
 
 // Reserve takes one use of a grant under a call's id, and returns the grant's id: "" if none covers it that meets the terms. A
-// call that has a reservation gets the same again.
+// call that has a reservation gets the same again, for as long as the grant lasts and meets the terms.
 func (g Grants) Reserve(ctx context.Context, c sdk.PermissionCheck) (grant string, err error) {
 	call := c.Call
 	err = g.change(ctx, keyOfGrant(c.Initiator, c.Agent, c.Tool), func(h *held) bool {
 		grant = ""
 		for i := range h.Grants {
-			if slices.Contains(h.Grants[i].Calls, call) {
-				grant = h.Grants[i].ID
+			if k := &h.Grants[i]; slices.Contains(k.Calls, call) {
+				if !k.expired(g.conn.Now()) && len(c.Terms.Unmet(k.Consent(), c.Initiator)) == 0 {
+					grant = k.ID
+				}
 				return false
 			}
 		}

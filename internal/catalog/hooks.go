@@ -153,7 +153,7 @@ func loopControl(s *core.Spec, spec sdk.AgentSpec, hooks []sdk.Hook) error {
 	s.MaxTokens, s.Stop, s.Steering = spec.Limits.Tokens, spec.Stop, cmp.Or(spec.Steering, sdk.SteeringQueue)
 	s.Sequential, s.Batch = spec.Order == sdk.CallsSequential, spec.Decisions == sdk.DecisionsBatch
 	s.Hooked, s.Reviews = len(hooks) > 0, slices.ContainsFunc(hooks, reviews)
-	s.Ends, s.HooksJudge = slices.ContainsFunc(hooks, ends), slices.ContainsFunc(hooks, gates)
+	s.Ends = slices.ContainsFunc(hooks, ends)
 	if n := spec.NoToolCall; n != nil {
 		s.NoToolCall = core.NoToolCall{
 			Remind: n.Policy == sdk.NoToolCallRemind || n.Policy == sdk.NoToolCallRemindThenAccept,

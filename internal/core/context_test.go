@@ -12,10 +12,9 @@ import (
 	"agentd/sdk"
 )
 
-// withContext is any agent that has services asked for context, and perhaps hooks that judge what people have allowed.
+// withContext is any agent that has services asked for context.
 func withContext(t *rapid.T) *core.Spec {
 	spec := randomSpec(t)
-	spec.HooksJudge = pick(t, 2, "gates") == 0
 	for _, section := range [][]string{{"planning"}, {"retrieval"}, {"planning", "retrieval"}}[pick(t, 3, "sections")] {
 		p := core.ContextProvider{
 			Section: section, Service: service(section, 30*second), Once: pick(t, 2, "once") == 0, Required: pick(t, 4, "required") == 0,
@@ -143,12 +142,13 @@ func TestContextQuestion_IsBounded(t *testing.T) {
 	}
 }
 
-// gated is what hooks make of calls that people have allowed.
+// gated is what hooks and the policy make of calls that people have allowed, or whose turn has come.
 func (x *explorer) gated(calls []core.Call) core.Event {
 	var ev core.Returned
 	for _, c := range calls {
-		if x.held[c.ID] == "" || x.allowed[c.ID] == 0 || c.Kind != core.CallService {
-			x.Fatalf("hooks are asked about call %+v", c)
+		held := x.held[c.ID] != ""
+		if c.Kind != core.CallService || held && x.allowed[c.ID] == 0 || !held && !x.rig.spec.Sequential {
+			x.Fatalf("call %+v is ruled on once more", c)
 		}
 		if x.pick(3, "gate") > 0 {
 			ev.Passed = append(ev.Passed, c.ID)

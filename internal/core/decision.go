@@ -198,7 +198,6 @@ func (g *PermissionState) scopes() []sdk.GrantScope {
 
 // carryDecision closes the request, and lets its call be made or not.
 func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answered) {
-	tool := t.spec.tool(c.Tool)
 	if len(d.Args) > 0 {
 		d.Args = ev.Edit.Call.Args
 		c.Permission.Told = true
@@ -220,7 +219,7 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 	call := &t.Head.Calls[t.Head.call(c.Permission.Call)]
 	switch {
 	case allowed:
-		t.release(call, tool, d)
+		t.release(call, d, t.enough(c, d, ev, by))
 		if d.Scope == sdk.ScopeTool || d.Scope == sdk.ScopePrincipal {
 			t.releaseOthers(c, d, by, ev.Received)
 		}
@@ -279,26 +278,35 @@ func (t *transition) grant(c *Call, d sdk.PermissionDecision, by []string) {
 	h.Grants = append(h.Grants, g)
 }
 
-// release lets a held call be made.
-func (t *transition) release(call *Call, tool *Tool, d sdk.PermissionDecision) {
-	call.Held = ""
+// release lets a held call be made: the driver has it ruled on once more. While the driver is at work, a service's is sent at once if
+// whoever took the decision has done that.
+func (t *transition) release(call *Call, d sdk.PermissionDecision, now *Ruling) {
+	if call.Status != CallSuspended && t.illegal == nil {
+		t.illegal = violation(&t.Head, "call %s is allowed, and is %q", call.ID, call.Status)
+	}
+	call.Held, call.Status = "", CallResuming
 	if len(d.Args) > 0 {
 		call.Edited = t.in.Rev
 		t.Edits = append(t.Edits, Edit{Call: call.ID, Args: d.Args})
 	}
-	if call.Kind == CallInline || t.spec.HooksJudge {
-		call.Status = CallResuming
-		return
+	tool := t.spec.tool(call.Tool)
+	if now != nil && tool != nil && tool.Kind == CallService && call.Kind == CallService && t.was == StatusRunning &&
+		!call.Queued && t.Head.Paused == nil {
+		t.send(call, tool)
 	}
-	if call.Queued = call.Queued || t.Head.Paused != nil; call.Queued {
-		call.Status = CallNew // advance sends it
-		return
+}
+
+// enough is the ruling on a call by whoever took the decision on it, if it lets the call be made by that decision; else nil.
+func (t *transition) enough(c *Call, d sdk.PermissionDecision, ev Answered, by []string) *Ruling {
+	now := ev.Now
+	if now == nil || now.Verdict != VerdictAllow && now.Verdict != VerdictAsk {
+		return nil
 	}
-	if tool == nil {
-		t.deny(call, missing(call.Tool))
-		return
+	consent := sdk.Consent{Scope: d.Scope, By: by, Signed: c.Permission.Signed, Domains: c.askedDomains()}
+	if now.Verdict == VerdictAsk && len(now.Terms.Unmet(consent, t.Head.Init.Who)) > 0 {
+		return nil
 	}
-	t.send(call, tool)
+	return now
 }
 
 // releaseOthers lets the other held calls of the tool be made that a decision for the whole tool covers, and withdraws their
@@ -329,9 +337,12 @@ func (t *transition) releaseOthers(decided *Call, d sdk.PermissionDecision, by [
 		t.Decisions = append(t.Decisions, Decision{
 			Request: c.ID, Call: c.Permission.Call, Decision: sdk.DecisionAllow, Scope: d.Scope, ArgsHash: c.Permission.ArgsHash, Grant: decided.ID,
 		})
-		t.release(&h.Calls[h.call(c.Permission.Call)], t.spec.tool(c.Tool), sdk.PermissionDecision{})
+		t.release(&h.Calls[h.call(c.Permission.Call)], sdk.PermissionDecision{}, nil)
 	}
 }
+
+// Denied is the result of a call that was held, and that is not allowed after all.
+func Denied(c Call, why string) Result { return failure(c.ID, ResultDenied, denial(c.Tool, why)) }
 
 // deny closes a held call without making it.
 func (t *transition) deny(call *Call, e *sdk.Error) {

@@ -27,6 +27,9 @@ func PlanEdit(spec *Spec, request *Call, d *sdk.PermissionDecision) *EditPlan {
 	return p
 }
 
+// Ruling is what Rule gave the call.
+func (p *EditPlan) Ruling() *Ruling { return &p.Call.ruling }
+
 // Rule gives the call its ruling.
 func (p *EditPlan) Rule(r Ruling) { p.Call.ruling = r }
 

@@ -181,7 +181,7 @@ const (
 	CallNew       CallStatus = "new"       // inline, to be run
 	CallRunning   CallStatus = "running"   // inline and at most once: begun by CallBegun
 	CallSuspended CallStatus = "suspended" // sent, or held; an answer is awaited
-	CallResuming  CallStatus = "resuming"  // allowed after it was held, or answered after it asked: to be run, or to pass hooks
+	CallResuming  CallStatus = "resuming"  // allowed after it was held, answered after it asked, or its turn has come: to be ruled on once more
 	CallSucceeded CallStatus = "succeeded"
 	CallFailed    CallStatus = "failed"
 	CallCancelled CallStatus = "cancelled"
@@ -253,7 +253,7 @@ func (c *Call) ofModel() bool { return c.Kind == CallService || c.Kind == CallIn
 // runnable reports whether the driver has to deal with the call: an inline tool that nothing keeps from running, or a service
 // whose call has to pass hooks.
 func (c *Call) runnable() bool {
-	return (c.Kind == CallInline || c.awaitsHooks()) && !c.Closed() && !c.Queued && c.Status != CallSuspended
+	return (c.Kind == CallInline || c.awaitsJudgement()) && !c.Closed() && !c.Queued && c.Status != CallSuspended
 }
 
 // attempt is the number of the attempt that was sent last, from 1.

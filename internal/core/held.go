@@ -1,17 +1,47 @@
 package core
 
-import "agentd/sdk"
+import (
+	"slices"
 
-// awaitsHooks reports whether a call of a service was held and is allowed, and hooks are to be asked once more before it is sent.
-func (c *Call) awaitsHooks() bool { return c.Kind == CallService && c.Status == CallResuming }
+	"agentd/sdk"
+)
 
-// passed sends the calls that hooks let pass. Those that a message overtook, which is not to wait, are given up instead.
+// awaitsJudgement reports whether a call of a service is to be ruled on once more before it is sent: it was held and is allowed, or its
+// turn has come.
+func (c *Call) awaitsJudgement() bool { return c.Kind == CallService && c.Status == CallResuming }
+
+// Consent is what people have allowed of a call that was held; ok is false for every other.
+func (s *State) Consent(call string) (consent sdk.Consent, ok bool) {
+	i := slices.IndexFunc(s.Calls, func(c Call) bool { return c.Permission != nil && c.Permission.Call == call })
+	if i < 0 {
+		return sdk.Consent{}, false
+	}
+	decided := &s.Calls[i]
+	r := s.result(decided.ID)
+	if r != nil && r.Kind == ResultGranted { // by a decision on another
+		if i = s.call(r.Event); i < 0 {
+			return sdk.Consent{}, true
+		}
+		decided = &s.Calls[i]
+		r = s.result(decided.ID)
+	}
+	if r == nil || r.Error {
+		return sdk.Consent{}, true
+	}
+	by := decided.Permission.Allowed
+	if len(by) == 0 {
+		by = []string{r.Who}
+	}
+	return sdk.Consent{Scope: scopeTold(r.Data), By: by, Signed: decided.Permission.Signed, Domains: decided.askedDomains()}, true
+}
+
+// passed lets the calls be made that were ruled on once more: those of services are sent. Those that a message overtook, which is not to wait, are given up instead.
 func (t *transition) passed(calls []string) error {
 	h := &t.Head
 	for _, id := range calls {
 		i := h.call(id)
-		if i < 0 || !h.Calls[i].awaitsHooks() || h.Calls[i].Queued {
-			return violation(h, "call %s is not to pass hooks", id)
+		if i < 0 || !h.Calls[i].awaitsJudgement() || h.Calls[i].Queued {
+			return violation(h, "call %s is not to be ruled on once more", id)
 		}
 		c := &h.Calls[i]
 		tool := t.spec.tool(c.Tool)

@@ -102,6 +102,9 @@ type Answered struct {
 	Refused  string
 	// Edit is the call as the decision wants it made, where that edits the arguments.
 	Edit *EditPlan
+	// Now is what the policy says of the call that the decision allows, as it is to be made; nil where that was not asked, or hooks
+	// have a say too: then the driver asks before it is made.
+	Now *Ruling
 }
 
 // Fired is the run's timer. Now is the broker's clock, Due what the timer was armed for.
@@ -190,13 +193,16 @@ type Parked struct {
 }
 
 // Began marks at-most-once tools as begun, before they run.
-type Began struct{ Calls []string }
+type Began struct {
+	Calls []string
+	Hooks []HookState
+}
 
 // Returned are the results of inline tools, and the questions of those that cannot go on without an answer.
 type Returned struct {
 	Results []Result
 	Asks    []Ask
-	// Passed are the calls of services that hooks let be made.
+	// Passed are the calls of services that were ruled on once more, and may be made.
 	Passed []string
 	Hooks  []HookState
 }

@@ -19,8 +19,8 @@ type CallModel struct{}
 
 // RunTools runs inline tools, concurrently. Begin lists the at-most-once tools among them, which must be committed as
 // begun (input Began) before they run. Lost are those that another activation began: their outcome is unknown and
-// stays so. Judge are calls of services that people have allowed: those that hooks let pass are fed back as Passed, the others
-// with their results.
+// stays so. Judge are calls of services that were held and are allowed, or whose turn has come: they are ruled on once more, and those
+// that may be made are fed back as Passed, the others with their results. So are those in Run and Begin that are CallResuming.
 type RunTools struct {
 	Run, Begin, Lost, Judge []Call
 }
@@ -108,7 +108,7 @@ func inlineCalls(spec *Spec, head *Head) RunTools {
 		}
 		tool := spec.tool(c.Tool)
 		switch {
-		case c.awaitsHooks():
+		case c.awaitsJudgement():
 			a.Judge = append(a.Judge, c)
 		case c.Status == CallRunning && c.Begun != head.Driver.Owner:
 			a.Lost = append(a.Lost, c)

@@ -107,7 +107,8 @@ func (c *Call) askedDomains() []string {
 	return append(slices.Clip(c.Permission.Passed), c.Domains...)
 }
 
-func (g *Grant) consent() sdk.Consent {
+// Consent is what the grant says that people have allowed.
+func (g *Grant) Consent() sdk.Consent {
 	return sdk.Consent{Scope: g.Scope, By: g.By, Signed: g.Signed, Domains: g.Domains}
 }
 
@@ -156,6 +157,19 @@ func (t *transition) tellDecisions(calls []Call) {
 			}}})
 		}
 	}
+}
+
+// scopeTold is the scope of the decision in what told returned.
+func scopeTold(data json.RawMessage) sdk.GrantScope {
+	var shown struct {
+		Permission struct {
+			Scope sdk.GrantScope `json:"scope"`
+		} `json:"permission"`
+	}
+	if json.Unmarshal(data, &shown) != nil {
+		return ""
+	}
+	return shown.Permission.Scope
 }
 
 // told is what the model is shown of a decision.

@@ -71,7 +71,7 @@ func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply, hidden []string, no
 		plan.Calls = append(plan.Calls, spec.plan(head, len(plan.Calls), request, hidden))
 	}
 	plan.reserve(head)
-	judged := spec.judges(head)
+	judged := spec.Judges(head)
 	for i := range plan.Calls {
 		if c := &plan.Calls[i]; !judged || c.tool != nil && c.tool.Recalls {
 			c.ruling.Verdict = VerdictAllow

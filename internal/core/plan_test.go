@@ -130,6 +130,7 @@ func TestPlan_TakesGrantsCallByCall(t *testing.T) {
 		Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, Uses: 1, ArgsHash: request.Permission.ArgsHash,
 	}, r.now
 	mustStep(t, r, r.deliver("decision-1", allowed))
+	mustStep(t, r, r.drive(core.Returned{Passed: []string{r.state.Calls[0].ID}}))
 	mustStep(t, r, r.deliver("answer-1", r.answer(r.effect(r.state.Rev, r.state.Calls[0].ID), 0, `{}`)))
 
 	ev = r.replied("", callBook, callBook)
@@ -168,6 +169,7 @@ func TestPlan_DeniesWhatExpiredMeanwhile(t *testing.T) {
 		Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, ExpiresMillis: r.now + minute, ArgsHash: request.Permission.ArgsHash,
 	}, r.now
 	mustStep(t, r, r.deliver("decision-1", allowed))
+	mustStep(t, r, r.drive(core.Returned{Passed: []string{r.state.Calls[0].ID}}))
 	mustStep(t, r, r.deliver("answer-1", r.answer(r.effect(r.state.Rev, r.state.Calls[0].ID), 0, `{}`)))
 
 	ev = r.replied("", callBook)

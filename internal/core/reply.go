@@ -178,13 +178,17 @@ func (t *transition) awaitsDecisions(c *Call) bool {
 		slices.ContainsFunc(h.Calls, func(k Call) bool { return k.Permission != nil && k.Permission.Call == c.ID })
 }
 
-// unqueue lets a call be made: a service's is sent, an inline tool's and one that has to pass hooks are left to the driver.
+// unqueue lets a call be made: a service's is sent, an inline tool's and one that is to be ruled on once more are left to the driver.
 func (t *transition) unqueue(c *Call) {
 	c.Queued = false
-	if c.Kind == CallInline || c.awaitsHooks() {
+	tool := t.spec.tool(c.Tool)
+	if t.Head.Opened != t.in.Rev && t.spec.Judges(&t.Head) && (tool == nil || !tool.Recalls) {
+		c.Status = CallResuming // it was ruled on when its round was planned, which may be long ago
+	}
+	if c.Kind == CallInline || c.Status == CallResuming {
 		return
 	}
-	if tool := t.spec.tool(c.Tool); tool != nil {
+	if tool != nil {
 		t.send(c, tool)
 		return
 	}

@@ -166,7 +166,7 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	t.Terminal = &terminal
 	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
-	if t.spec.judges(h) {
+	if t.spec.Judges(h) {
 		t.Effects = append(t.Effects, Effect{Kind: EffectCleanup})
 	}
 	h.Grants = nil
@@ -211,11 +211,12 @@ func (r *Result) Code() sdk.Code { return FailureCode(r.Data) }
 func (t *transition) began(ev Began) error {
 	for _, id := range ev.Calls {
 		i := t.Head.call(id)
-		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning || t.Head.Calls[i].awaitsHooks() {
+		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning || t.Head.Calls[i].awaitsJudgement() {
 			return violation(&t.Head, "cannot begin call %s", id)
 		}
 		t.Head.Calls[i].Status, t.Head.Calls[i].Begun = CallRunning, t.in.Owner
 	}
+	t.keep(ev.Hooks)
 	return nil
 }
 

@@ -27,8 +27,17 @@ type Ruling struct {
 	Rule string
 	// Terms are those under which people are asked.
 	Terms sdk.PermissionTerms
-	// Result is canonical, and the result of a call whose Verdict is VerdictSet.
+	// Result is canonical, and the result of a call whose Verdict is VerdictSet. With VerdictAsk it is the result that a hook gives
+	// the call in place of making it, once it is allowed.
 	Result json.RawMessage
+}
+
+// granted is the ruling on a call that is to be asked for, when a grant allows it.
+func (r *Ruling) granted() Ruling {
+	if r.Result != nil {
+		return Ruling{Verdict: VerdictSet, Result: r.Result}
+	}
+	return Ruling{Verdict: VerdictAllow}
 }
 
 // Rule gives the i-th call its ruling. A call that is to be asked for is decided by a grant of the run where one covers it, of which
@@ -45,7 +54,7 @@ func (p *RoundPlan) Rule(i int, r Ruling) (ask bool) {
 		return true
 	}
 	c.decision = &Decision{Call: c.ID, Decision: sdk.DecisionAllow, Scope: g.Scope, Grant: g.Request, Rule: r.Rule}
-	c.ruling, c.until = Ruling{Verdict: VerdictAllow}, g.Expires
+	c.ruling, c.until = r.granted(), g.Expires
 	if g.Deny {
 		c.decision.Decision, c.decision.Reason = sdk.DecisionDeny, g.Reason
 		c.ruling = Ruling{Verdict: VerdictDeny, Reason: g.Reason}
@@ -57,7 +66,7 @@ func (p *RoundPlan) Rule(i int, r Ruling) (ask bool) {
 func (p *RoundPlan) Grant(i int, id string) {
 	c := &p.Calls[i]
 	c.decision = &Decision{Call: c.ID, Decision: sdk.DecisionAllow, Grant: id, Rule: c.ruling.Rule}
-	c.ruling = Ruling{Verdict: VerdictAllow}
+	c.ruling = c.ruling.granted()
 }
 
 // Ask has people asked for the i-th call, with the canonical data of the request.
@@ -104,7 +113,7 @@ func (g *grants) covering(tool string, args json.RawMessage, terms *sdk.Permissi
 		if k.Deny {
 			return i
 		}
-		if found < 0 && len(terms.Unmet(k.consent(), g.initiator)) == 0 {
+		if found < 0 && len(terms.Unmet(k.Consent(), g.initiator)) == 0 {
 			found = i
 		}
 	}
@@ -136,5 +145,5 @@ func use(grants []Grant, i int) []Grant {
 	return left
 }
 
-// judges reports whether calls of the run need rulings.
-func (s *Spec) judges(h *Head) bool { return s.NeedsRulings || len(h.Require) > 0 }
+// Judges reports whether calls of the run need rulings.
+func (s *Spec) Judges(h *Head) bool { return s.NeedsRulings || len(h.Require) > 0 }

@@ -45,7 +45,7 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 		case "batch":
 			spec.Batch = true
 		case "gates":
-			spec.Hooked, spec.HooksJudge = true, true
+			spec.Hooked = true
 		case "hooks":
 			spec.Hooked, spec.Reviews, spec.Ends = true, true, true
 		case "interactions":

@@ -50,8 +50,6 @@ type Spec struct {
 	Batch bool
 	// Contexts are asked for sections of the prompt before model calls.
 	Contexts []ContextProvider
-	// HooksJudge says that hooks judge calls before they are made: also those that people have allowed.
-	HooksJudge bool
 	// Hooked says that the agent has hooks; Reviews that some see the results of rounds, and Ends that some see the run's end.
 	Hooked, Reviews, Ends bool
 }

@@ -280,6 +280,9 @@ func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, erro
 			if answer.Edit, err = a.planEdit(ctx, c, checked.Decision); err != nil {
 				return nil, nil, err
 			}
+			if answer.Now, err = a.ruleNow(ctx, c, &answer); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	return answer, nil, nil

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -93,16 +94,17 @@ func (a *activation) ruling(ctx context.Context, s *hookEffects, check sdk.Permi
 	if err != nil {
 		return core.Ruling{}, fmt.Errorf("check permission of %s: %w", check.Call, err)
 	}
-	if r.Verdict == sdk.PermissionAllow {
-		switch gate.Verdict {
-		case sdk.GateSuspend:
-			r = askedByHook(gate, by)
-		case sdk.GateResult:
-			return core.Ruling{Verdict: core.VerdictSet, Result: gate.Result}, nil
-		case sdk.GateAllow, sdk.GateBlock:
+	if r.Verdict == sdk.PermissionAllow && gate.Verdict == sdk.GateSuspend {
+		r = askedByHook(gate, by)
+	}
+	ruling := rulingOf(&r)
+	if gate.Verdict == sdk.GateResult {
+		ruling.Result = gate.Result
+		if ruling.Verdict == core.VerdictAllow {
+			ruling.Verdict = core.VerdictSet
 		}
 	}
-	return rulingOf(&r), nil
+	return ruling, nil
 }
 
 // rulingOf is a ruling of the policy as the core takes it. A verdict that nobody knows denies.
@@ -137,6 +139,155 @@ func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.Pe
 			"run", a.head.Run, "tool", check.Tool, "error", err)
 	}
 	return plan, nil
+}
+
+// judgeAgain rules once more on a call that was held and is allowed, whose question is answered or whose turn has come, when it is about
+// to be made: that may be long after people decided, or its round was planned. The result is set when it is not to be made.
+func (a *activation) judgeAgain(ctx context.Context, s *hookEffects, c core.Call) (*core.Result, error) {
+	if c.Status != core.CallResuming {
+		return nil, nil
+	}
+	args, _ := a.state.Arguments(c.ID)
+	consent, held := a.state.Consent(c.ID)
+	if held || c.Asked != "" {
+		if closed, err := a.gated(ctx, s, c, args); closed != nil || err != nil {
+			return closed, err
+		}
+	}
+	if !a.agent.Core.Judges(&a.state.Head) {
+		return nil, nil
+	}
+	why, err := a.forbidden(ctx, &core.PlannedCall{ID: c.ID, Tool: c.Tool, Args: args}, consent, held)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		a.Logger.ErrorContext(ctx, "permission could not be checked, so the call is denied", "run", a.state.Run, "tool", c.Tool, "error", err)
+		why = "its permission could not be checked"
+	}
+	if why == "" {
+		return nil, nil
+	}
+	denied := core.Denied(c, why)
+	return &denied, nil
+}
+
+// gated asks the hooks about a call that is resumed. The result is set when they keep it from being made.
+func (a *activation) gated(ctx context.Context, s *hookEffects, c core.Call, args json.RawMessage) (*core.Result, error) {
+	g, _, err := a.judge(ctx, s, c.ID, c.Tool, args, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case g.Verdict == sdk.GateResult:
+		return &core.Result{Call: c.ID, Kind: core.ResultSet, Data: g.Result}, nil
+	case g.Verdict == sdk.GateBlock || g.Verdict == sdk.GateSuspend:
+		e := sdk.Errorf(sdk.CodeBlocked, "%s", cmp.Or(g.Reason, c.Tool+" is blocked"))
+		return &core.Result{Call: c.ID, Kind: core.ResultBlocked, Data: core.FailureData(e), Error: true}, nil
+	}
+	return nil, nil
+}
+
+// forbidden says why the policy, as it is now, does not let a call be made; empty when it does. held says that the call was held, and
+// consent what was allowed of it; any other is asked for only where a grant allowed it when its round was planned.
+func (a *activation) forbidden(ctx context.Context, p *core.PlannedCall, consent sdk.Consent, held bool) (string, error) {
+	check := a.permissionCheck(&a.state.Head, p)
+	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
+	if err != nil {
+		return "", fmt.Errorf("check permission of %s: %w", p.ID, err)
+	}
+	switch r.Verdict {
+	case sdk.PermissionAllow:
+		return "", nil
+	case sdk.PermissionAsk:
+	default:
+		return cmp.Or(r.Reason, "the policy denies it"), nil
+	}
+	if !held {
+		grant, err := a.grantOf(ctx, p.ID)
+		switch {
+		case err != nil:
+			return "", err
+		case grant == nil:
+			check.Terms = r.Terms
+			wider, err := guarded(func() (string, error) { return a.agent.Permissions.Reserve(ctx, check) })
+			if wider == "" && err == nil {
+				return "it needs permission by now; call it again to ask for it", nil
+			}
+			return "", err
+		case grant.Expires > 0 && grant.Expires <= a.Env.Now():
+			return "its permission expired before it could be made; call it again to ask for it", nil
+		}
+		consent = grant.Consent()
+	}
+	if unmet := r.Terms.Unmet(consent, a.state.Init.Who); len(unmet) > 0 {
+		return "what was allowed is not enough by now: " + strings.Join(unmet, "; "), nil
+	}
+	return "", nil
+}
+
+// grantOf is the grant of the run that allowed a call when its round was planned; nil is none.
+func (a *activation) grantOf(ctx context.Context, call string) (*core.Grant, error) {
+	entries, err := a.durable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opened := a.state.Opened
+	if opened < 2 || uint64(len(entries)) < opened {
+		return nil, fmt.Errorf("%w: the round of call %s is not in it", ErrCorrupt, call)
+	}
+	for _, d := range entries[opened-1].Decisions {
+		if d.Call != call {
+			continue
+		}
+		for _, g := range entries[opened-2].Head.Grants {
+			if g.Request == d.Grant {
+				return &g, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// ruleNow is what the policy says of the call that a decision allows while the run's driver is at work, which may take long; nil leaves it
+// to the driver. Only the end of ctx is an error.
+func (a *activation) ruleNow(ctx context.Context, request *core.Call, answer *core.Answered) (*core.Ruling, error) {
+	gates := slices.ContainsFunc(a.agent.Phases, func(h sdk.Hook) bool { return h.BeforeToolExecute != nil })
+	if answer.Decision.Decision != sdk.DecisionAllow || request.Permission == nil || a.head.Status != core.StatusRunning || gates {
+		return nil, nil
+	}
+	if answer.Edit != nil {
+		return answer.Edit.Ruling(), nil
+	}
+	ruling, err := a.rulingNow(ctx, request)
+	if err != nil && ctx.Err() == nil {
+		a.Logger.WarnContext(ctx, "permission could not be checked, so the call waits for the run's driver", "run", a.head.Run, "error", err)
+		return nil, nil
+	}
+	return ruling, err
+}
+
+func (a *activation) rulingNow(ctx context.Context, request *core.Call) (*core.Ruling, error) {
+	entries, err := a.durable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var state core.State
+	for _, e := range entries {
+		if state, err = core.Apply(state, e); err != nil {
+			return nil, err
+		}
+	}
+	args, known := state.Arguments(request.Permission.Call)
+	if !known {
+		return nil, fmt.Errorf("%w: no arguments of call %s", ErrCorrupt, request.Permission.Call)
+	}
+	check := a.permissionCheck(&a.head, &core.PlannedCall{ID: request.Permission.Call, Tool: request.Tool, Args: args})
+	r, err := guarded(func() (sdk.PermissionRuling, error) { return a.agent.Permissions.Check(ctx, check) })
+	if err != nil {
+		return nil, fmt.Errorf("check permission of %s: %w", check.Call, err)
+	}
+	ruling := rulingOf(&r)
+	return &ruling, nil
 }
 
 // askedByHook is the ruling of a hook that suspends a call.

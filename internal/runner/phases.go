@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -259,25 +258,6 @@ func (a *activation) judge(ctx context.Context, s *hookEffects, call, tool strin
 		}
 	}
 	return strictest, by, nil
-}
-
-// judgeAgain asks the hooks about a call that was held and is allowed now. The result is set when it is not to be made.
-func (a *activation) judgeAgain(ctx context.Context, s *hookEffects, c core.Call) (*core.Result, error) {
-	if c.Status != core.CallResuming {
-		return nil, nil
-	}
-	args, _ := a.state.Arguments(c.ID)
-	g, _, err := a.judge(ctx, s, c.ID, c.Tool, args, true)
-	switch {
-	case err != nil:
-		return nil, err
-	case g.Verdict == sdk.GateResult:
-		return &core.Result{Call: c.ID, Kind: core.ResultSet, Data: g.Result}, nil
-	case g.Verdict == sdk.GateBlock || g.Verdict == sdk.GateSuspend:
-		e := sdk.Errorf(sdk.CodeBlocked, "%s", cmp.Or(g.Reason, c.Tool+" is blocked"))
-		return &core.Result{Call: c.ID, Kind: core.ResultBlocked, Data: core.FailureData(e), Error: true}, nil
-	}
-	return nil, nil
 }
 
 // review is AfterToolExecute for every call of the round that is complete, in the order of the calls.

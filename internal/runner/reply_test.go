@@ -203,7 +203,8 @@ func TestReply_IsDecidedOnce(t *testing.T) {
 	}
 }
 
-// TestEdit_IsDecidedOnce has an approver edit the arguments of a held call: they are validated and checked once, and then made.
+// TestEdit_IsDecidedOnce has an approver edit the arguments of a held call: they are validated once, and checked when it is decided and when the call
+// is made.
 func TestEdit_IsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(10, "book_ask")
@@ -214,8 +215,8 @@ func TestEdit_IsDecidedOnce(t *testing.T) {
 		Domain: wire.DomainToken(sdk.HumanDomain), Type: wire.NameToken(sdk.TypePermissionRequest), Agent: wire.NameToken("desk"),
 		Run: wire.NewRunKey("order 7"), Call: request.ID,
 	}}, `{"text": "y"}`)
-	if d.validated["book_ask"] != 2 || d.checked["book_ask"] != 2 {
-		t.Errorf("validated %d times and checked %d times, want 2: the model's arguments and the approver's",
+	if d.validated["book_ask"] != 2 || d.checked["book_ask"] != 3 {
+		t.Errorf("validated %d times and checked %d times, want 2 and 3: the model's arguments, and twice the approver's",
 			d.validated["book_ask"], d.checked["book_ask"])
 	}
 	e := journal(t, r, "order 7")[2]

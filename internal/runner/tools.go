@@ -16,14 +16,14 @@ import (
 // runTools runs inline tools concurrently. Those that may run at most once are first committed as begun.
 func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Event, error) {
 	if len(act.Begin) > 0 {
-		ids := make([]string, len(act.Begin))
-		for i, c := range act.Begin {
-			ids[i] = c.ID
+		ev, err := a.ruleAgain(ctx, act.Begin)
+		if err != nil || len(ev.Results) > 0 {
+			return core.Returned{Results: ev.Results, Hooks: ev.Hooks}, err // those that may be made begin next
 		}
-		return core.Began{Calls: ids}, nil
+		return core.Began{Calls: ev.Passed, Hooks: ev.Hooks}, nil
 	}
 	if len(act.Judge) > 0 {
-		return a.judgeHeld(ctx, act.Judge)
+		return a.ruleAgain(ctx, act.Judge)
 	}
 	results := make([]core.Result, len(act.Run))
 	asks := make([]*core.Ask, len(act.Run))
@@ -63,15 +63,15 @@ func (a *activation) runTools(ctx context.Context, act core.RunTools) (core.Even
 	return returned, nil
 }
 
-// judgeHeld asks the hooks about calls of services that people have allowed, before anything else: those that pass are sent.
-func (a *activation) judgeHeld(ctx context.Context, held []core.Call) (core.Event, error) {
+// ruleAgain rules once more on calls, before anything else: Passed are those that may be made.
+func (a *activation) ruleAgain(ctx context.Context, calls []core.Call) (core.Returned, error) {
 	var s hookEffects
 	var ev core.Returned
-	for _, c := range held {
+	for _, c := range calls {
 		closed, err := a.judgeAgain(ctx, &s, c)
 		switch {
 		case err != nil:
-			return nil, err
+			return core.Returned{}, err
 		case closed != nil:
 			ev.Results = append(ev.Results, *closed)
 		default:

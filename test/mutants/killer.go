@@ -56,6 +56,31 @@ func (h histories) try(ctx context.Context, overlay, dir string) (string, error)
 	return fmt.Sprintf("%s at history %s", found[2], found[1]), nil
 }
 
+// cases is how many cases of test/policies may be played until a call is made that must not be.
+type cases int
+
+func (c cases) String() string { return fmt.Sprintf("policies in %d", int(c)) }
+
+func (c cases) effort() int { return int(c) }
+
+var madeWrongly = regexp.MustCompile(`seed (\d+): `)
+
+func (c cases) try(ctx context.Context, overlay, dir string) (string, error) {
+	binary, err := build(ctx, overlay, dir, "./test/policies")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, binary, "-test.run=TestPolicies$", "-test.timeout=1h", fmt.Sprint("-policies.cases=", int(c))).CombinedOutput()
+	found := madeWrongly.FindSubmatch(out)
+	switch {
+	case err == nil:
+		return "", nil
+	case found == nil:
+		return "", fmt.Errorf("the cases broke down: %s", out)
+	}
+	return fmt.Sprintf("case %s", found[1]), nil
+}
+
 // rows are ids of test/seeds, each of whose tests must fail.
 type rows []string
 

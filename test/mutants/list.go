@@ -175,10 +175,10 @@ var ofRuns = []mutant{
 	{"one of several approvers grants more than the call", around(core+"PermissionState.agree", "wanted := *d\noriginal(d, ev)\n*d = wanted"), simulator},
 	{"a decision for a tool releases what its author may not decide", around(core+"Call.coveredBy", "return true"), simulator},
 	{"a grant covers what another domain decides on", condition("sdk.PermissionTerms.Unmet", "asks", "true"), simulator},
-	{"a denied call is made", call(step+"carryDecision", "deny denial", "t.release(call, tool, d)"), simulator},
+	{"a denied call is made", call(step+"carryDecision", "deny denial", "t.release(call, d, nil)"), simulator},
 	{
 		"what nobody decides is allowed",
-		call(step+"undecided", "deny", "t.release(&h.Calls[h.call(g.Call)], t.spec.tool(c.Tool), d)"), simulator,
+		call(step+"undecided", "deny", "t.release(&h.Calls[h.call(g.Call)], d, nil)"), simulator,
 	},
 	{"a call is made with the arguments that an approver replaced", value(step+"release", "Edited", "0"), simulator},
 	{"an edited call is made that the policy denies", around(step+"refuseEdit", `
@@ -191,6 +191,22 @@ var ofRuns = []mutant{
 	{"a grant for one call covers others", condition(core+"grants.covers", "ArgsHash", "true"), simulator},
 	{"a grant never expires", condition(core+"grants.covering", "Expires now", "false"), simulator},
 	{"a grant for one tool covers all", condition(core+"grants.covering", "Tool", "false"), simulator},
+
+	// The policy is ruled again on what is really made, when it is made.
+	{"what was allowed is made, whatever the policy says by now", around(act+"forbidden", `return "", nil`), cases(3000)},
+	{"a call whose turn comes late is made as it was ruled on", condition(step+"unqueue", "Judges", "false"), cases(3000)},
+	{"a grant outlasts its time in the queue", condition(act+"forbidden", "Expires Now", "false"), cases(10_000)},
+	{"hooks are not asked about what people allowed", around(act+"gated", "return nil, nil"), cases(3000)},
+	{"a grant makes a call that a hook gave its result", around(core+"Ruling.granted", "return Ruling{Verdict: VerdictAllow}"), cases(3000)},
+	{"what a hook suspends is made", value(runs+"askedByHook", "Verdict", "sdk.PermissionAllow"), cases(3000)},
+	{"of two policies only one says who is asked", around("internal/approval.route", "return a"), cases(3000)},
+	{"of two policies the first counts", around("internal/approval.stricter.Check", "return s.first.Check(ctx, c)"), cases(3000)},
+	{"what a run requires is passed over", around("internal/approval.Required.Check", "return r.PermissionManager.Check(ctx, c)"), cases(3000)},
+	{"a condition that cannot be evaluated lets calls pass", condition("internal/approval.rule.matches", "Verdict PermissionAllow", "false"), cases(3000)},
+	{"a rule for some tools is for none", condition("internal/approval.rule.matches", "Match", "true"), cases(3000)},
+	{"grants pass from one domain to another", condition("sdk.PermissionTerms.Unmet", "asks", "true"), cases(3000)},
+	{"one of two approvers is enough for later calls", condition("sdk.PermissionTerms.Unmet", "Quorum by", "false"), cases(10_000)},
+
 	{"a tool runs by a decision that may be forgotten", call(act+"loadState", "confirm", ""), histories(100_000)},
 
 	// Runs that are handed back, and calls that nobody waits for.

@@ -66,7 +66,7 @@ func specOf(file string) *core.Spec {
 			{Section: sdk.SectionRetrieval, Service: service("retrieval")},
 		}
 	case "permission_gates":
-		s.Hooked, s.HooksJudge = true, true
+		s.Hooked = true
 	case "no_tool_call":
 		s.NoToolCall = core.NoToolCall{Remind: true, Limit: 2}
 	}

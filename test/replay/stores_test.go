@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,10 +74,12 @@ func agentsOfRecordings() []sdk.Agent {
 			Contract: contractOf(name, `{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`,
 				name+".done", `{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
 			Services: tools, Limits: sdk.Limits{DeadlineMillis: century, QuestionTimeoutMillis: century},
-			Permissions: &sdk.PermissionPolicy{
+		}
+		if slices.ContainsFunc(tools, func(s sdk.ServiceTool) bool { return s.Contract.Type == "shop.pay" }) {
+			spec.Permissions = &sdk.PermissionPolicy{
 				Rules: []sdk.PermissionRule{{Name: "ask", Tools: []string{"shop_pay"}, Verdict: sdk.PermissionAsk}},
 				Terms: sdk.PermissionPolicyTerms{Mode: mode, TimeoutMillis: century},
-			},
+			}
 		}
 		return sdk.Agent{Spec: spec}
 	}

@@ -177,7 +177,7 @@ func (s *simulation) gated(a *runner.Agent, p policy) {
 	a.Describe = func(string) sdk.PermissionCheck { return sdk.PermissionCheck{} }
 	s.policies[a.Core.Digest] = p
 	if s.pick(3) == 0 {
-		a.Core.Hooked, a.Core.HooksJudge = true, true
+		a.Core.Hooked = true
 		a.Phases = []sdk.Hook{{Name: "gate", BeforeToolExecute: s.judge}}
 	}
 }

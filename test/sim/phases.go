@@ -18,7 +18,7 @@ var hookState = json.RawMessage(`{"begun":true}`)
 
 // watch gives an agent a hook that sees every phase, which may hide tools, gate calls, speak and end the run.
 func (s *simulation) watch(a *runner.Agent) {
-	a.Core.Hooked, a.Core.Reviews, a.Core.Ends, a.Core.HooksJudge = true, true, true, true
+	a.Core.Hooked, a.Core.Reviews, a.Core.Ends = true, true, true
 	if !a.Core.NeedsRulings { // else nobody would ask the hook about calls
 		s.gated(a, nil)
 	}
