@@ -152,14 +152,14 @@ func TestPages_EveryCommandIsTypedOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-var namedTest = regexp.MustCompile(`\b(test/[a-z/]+) (Test\w+)`)
+var namedTest = regexp.MustCompile(`\b((?:test|cmd)/[a-z/]+) (Test\w+)`)
 
 // checkMark checks a block that this package does not type: tests that it names exist, and it is valid shell.
 func (b block) checkMark(t *testing.T) {
 	t.Helper()
 	named := namedTest.FindAllStringSubmatch(b.mark, -1)
 	if strings.HasPrefix(b.mark, "run by ") && len(named) == 0 {
-		t.Errorf("%s: no test is named: want <!-- run by test/FOLDER TestNAME -->", b)
+		t.Errorf("%s: no test is named: want <!-- run by FOLDER TestNAME -->", b)
 	}
 	for _, m := range named {
 		dir, name := m[1], m[2]

@@ -130,12 +130,15 @@ func (s *shell) write(name, text string) {
 	}
 }
 
-// files writes those blocks of a page that name their file in their first line, such as "# agentd.yaml".
+// files writes those blocks of a page that name their file: in their first line, such as "# agentd.yaml", or in a comment before
+// them, where the file must not have such a line.
 func (s *shell) files(page string) {
 	s.t.Helper()
 	for _, b := range blocks(s.t, page) {
 		if m := regexp.MustCompile(`^(?:#|//|<!--) ([\w./-]+\.[a-z]+)(?: -->)?\n`).FindStringSubmatch(b.text); m != nil {
 			s.write(m[1], b.text)
+		} else if name, ok := strings.CutPrefix(b.mark, "file: "); ok {
+			s.write(name, b.text)
 		}
 	}
 }

@@ -205,7 +205,7 @@ func contractsInGit(t *testing.T) *shell {
 	s.typed("git -c init.defaultBranch=main init --quiet && git add . && " +
 		"git -c user.name=docs -c user.email=docs@example.com commit --quiet --message old")
 	s.write("contracts/book.yaml", head+fmt.Sprintf(version, "1.0.0", 30)+fmt.Sprintf(version, "1.1.0", 20)+"\n")
-	s.exits["--fail-on breaking"] = findings
+	s.exits["contracts diff"] = findings
 	return s
 }
 

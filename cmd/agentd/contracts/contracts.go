@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -143,29 +144,31 @@ func writeLinted(w io.Writer, results []linted, notes bool) error {
 const (
 	failOnBreaking = "breaking"
 	failOnAny      = "any"
+	failOnNothing  = "none"
 )
 
 func diffCommand(a *cli.App) *cobra.Command {
 	var failOn string
+	failures := []string{failOnBreaking, failOnAny, failOnNothing}
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Tell what a new state of a contract changes for others",
 		Long: "diff compares two states of a contract, such as the file of the main branch and of a change to it, or what the registry\n" +
 			"has under TYPE[@RANGE] and a file: versions that are gone or have other content, and what each new version changes for\n" +
 			"callers and for readers of answers.\n" +
-			"Exit codes: 0 done, 4 there are changes that --fail-on names, 2 a contract cannot be read.",
-		Example: "  git show main:contracts/book.yaml > old.yaml && agentd contracts diff old.yaml contracts/book.yaml --fail-on breaking\n" +
+			"Exit codes: 0 done, 4 there are breaking changes, or others that --fail-on names, 2 a contract cannot be read.",
+		Example: "  git show main:contracts/book.yaml > old.yaml && agentd contracts diff old.yaml contracts/book.yaml\n" +
 			"  agentd contracts diff airline.book contracts/book.yaml",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if failOn != "" && failOn != failOnBreaking && failOn != failOnAny {
-				return cli.Usagef("--fail-on %q: want %s or %s", failOn, failOnBreaking, failOnAny)
+			if !slices.Contains(failures, failOn) {
+				return cli.Usagef("--fail-on %q: want one of %s", failOn, strings.Join(failures, ", "))
 			}
 			return diffContracts(cmd.Context(), a, args[0], args[1], failOn)
 		},
 	}
-	cmd.Flags().StringVar(&failOn, "fail-on", "", "exit with code 4 on breaking changes, or on any: breaking or any")
-	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{failOnBreaking, failOnAny}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	cmd.Flags().StringVar(&failOn, "fail-on", failOnBreaking, "changes that make the exit code 4: breaking, any or none")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failures, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
 }
 
