@@ -146,7 +146,7 @@ func (g golden) effect(t *testing.T, e *core.Entry, f core.Effect) []outbox.Mess
 			t.Fatal(err, omitted)
 		}
 		return []outbox.Message{terminal}
-	case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd:
+	case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark:
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 	hintTimeout = 5 * time.Second
 )
 
-// outages implements runner.Outages over the broker (ADR 10). What it knows in memory is what this worker saw, and what others told.
+// outages implements runner.Outages over the broker (ADR 11). What it knows in memory is what this worker saw, and what others told.
 type outages struct {
 	conn   *broker.Conn
 	logger *slog.Logger

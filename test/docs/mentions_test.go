@@ -1,7 +1,10 @@
 package docs
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -126,3 +129,22 @@ func isCommand(about, name string) bool {
 
 // isGroup reports whether a command does nothing but hold others.
 func isGroup(about string) bool { return strings.Contains(about, " [command]\n") }
+
+// TestDecisions_AreNumberedOnce: the number of a decision is its name.
+func TestDecisions_AreNumberedOnce(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(root, "docs/adr/0*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no decisions: %v", err)
+	}
+	for i, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("# %d. ", i+1)
+		if base := filepath.Base(file); !strings.HasPrefix(base, fmt.Sprintf("%04d-", i+1)) || !strings.HasPrefix(string(text), want) {
+			t.Errorf("%s: want the %d. decision, with the title %q", base, i+1, want)
+		}
+	}
+}

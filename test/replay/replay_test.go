@@ -393,8 +393,15 @@ func resume(t *testing.T, spec *core.Spec, found []core.Entry) {
 	}
 }
 
-// next is what happens to a waiting run: one of its calls is answered, or its timer fires when another attempt is planned.
+// next is what happens to a waiting run: it is resumed, its timer fires when it is parked or another attempt is planned, or one of its
+// calls is answered.
 func next(entries []core.Entry, h *core.Head) core.Event {
+	if h.Paused != nil {
+		return core.ResumeAsked{Received: entries[len(entries)-1].At + 1}
+	}
+	if h.Parked != nil && h.Parked.Until > 0 {
+		return core.Fired{Now: h.Timer, Due: h.Timer}
+	}
 	for _, c := range h.Calls {
 		if c.RetryAt > 0 && !c.Closed() {
 			return core.Fired{Now: h.Timer, Due: h.Timer}
@@ -426,6 +433,8 @@ func work(spec *core.Spec, s *core.State) core.Event {
 		return core.Inquired{Question: json.RawMessage(`{}`)}
 	case core.Review:
 		return core.Reviewed{}
+	case core.Park:
+		return core.Parked{Why: core.ParkPaused}
 	case core.BuildOutput:
 		return core.Built{Output: core.Output{Data: json.RawMessage(`{}`)}}
 	case core.End:
