@@ -49,6 +49,14 @@ var ofRuns = []mutant{
 	{"a dead letter is acked before it is put", call(handler+"settle", "DeadLetter", "func() error { _ = $; return nil }()"), simulator},
 	{"a drained worker acks what it leaves", value(act+"drive", "Settlement Retry", "Ack"), simulator},
 
+	// A run that has ended is taken up by a retry alone, and each of its generations has an end of its own (I1, I2, I7).
+	{"a cancelled run is retried", around(core+"Head.CheckRetry", `
+		if h.Status == StatusDone && h.Reason == ReasonCancelled {
+			return nil
+		}
+		return original()`), simulator},
+	{"the terminal of the second generation has the first one's id", around(core+"Head.Generation", "return h.Init"), simulator},
+
 	// What was read is durable, and not of another history, before anything follows from it (R1, R4).
 	{"no barrier before a duplicate is acked", call(act+"repeat", "Barrier", ""), simulator},
 	{"no barrier before a message is refused", call(act+"refuse", "Barrier", ""), simulator},
