@@ -102,7 +102,20 @@ type ContextMessage struct {
 	Text string
 	// Keep makes it part of the conversation; else the model sees it in this step only.
 	Keep bool
+	// Key makes it a reminder, of at most MaxReminderKey bytes: of messages with one key the model is shown the first in a step. A run
+	// remembers the last MaxReminders keys.
+	Key string
+	// Cooldown is in how many steps after the one in which it was shown the reminder is not shown again, unless its text has changed.
+	Cooldown int
+	// Once shows the reminder no second time in the run, whatever its text is then.
+	Once bool
 }
+
+// Bounds of the reminders that a run keeps: they are written with every entry.
+const (
+	MaxReminders   = 64
+	MaxReminderKey = 128
+)
 
 // Inferred is what AfterInference sees.
 type Inferred struct {
@@ -197,6 +210,9 @@ type HookRule struct {
 	// Message is shown to the model; Keep makes it part of the conversation.
 	Message string `json:"message,omitempty"`
 	Keep    bool   `json:"keep,omitempty"`
+	// Cooldown and Once make the message a reminder, whose key is the rule's name; see ContextMessage.
+	Cooldown int  `json:"cooldown,omitempty"`
+	Once     bool `json:"once,omitempty"`
 	// Only and Hide are as in InferenceEffects.
 	Only []string `json:"only,omitempty"`
 	Hide []string `json:"hide,omitempty"`

@@ -107,6 +107,8 @@ type PermissionTerms struct {
 	Signed bool
 	// RemindMillis is how often those who are asked are reminded until they decide; 0 is never.
 	RemindMillis int64
+	// Results lets an approver give a call its result instead of having it made, in the mode hold and without a quorum.
+	Results bool
 	// Stages are whom the request goes to, one after the other; when the last one has not decided in time, the call is
 	// denied. There is at least one.
 	Stages []PermissionStage
@@ -143,6 +145,11 @@ func (t PermissionTerms) Unmet(c Consent, initiator string) []string {
 		"only these may decide: %s", strings.Join(t.Approvers, ", "))
 	demand(t.FourEyes && (len(by) == 0 || anonymous || slices.Contains(by, initiator)), "whoever started the run may not decide")
 	return unmet
+}
+
+// OffersResult reports whether a decision under the terms may give the call its result.
+func (t PermissionTerms) OffersResult() bool {
+	return t.Results && t.Mode == PermissionHold && t.Quorum <= 1
 }
 
 // asks reports whether a request under the terms goes to the domains, one after the other, before it goes to any other.
@@ -212,6 +219,8 @@ type PermissionRequest struct {
 	Signed      bool         `json:"signed,omitempty"`
 	// RemindMillis is how often whoever is asked is to be reminded; 0 is never.
 	RemindMillis int64 `json:"remind_ms,omitempty"`
+	// Results says that the decision may be DecisionResult.
+	Results bool `json:"results,omitempty"`
 	// Answer is the JSON Schema of the decision: of what can count, as far as the terms say.
 	Answer json.RawMessage `json:"answer,omitempty"`
 	// Stage counts the domains that were asked before.
@@ -227,6 +236,8 @@ const (
 	DecisionDeny  Decision = "deny"
 	// DecisionAsk asks back: the model is told the question, and the call is not made.
 	DecisionAsk Decision = "ask"
+	// DecisionResult gives the call its result, which the model is told; the call is not made. Only where the request offers it.
+	DecisionResult Decision = "result"
 	// DecisionViewed is not a decision: it stands in records where somebody was shown the request.
 	DecisionViewed Decision = "viewed"
 )
@@ -242,6 +253,8 @@ type PermissionDecision struct {
 	Pattern string `json:"pattern,omitempty"`
 	// Args replace the arguments of the call, in the mode hold. They are validated like the model's.
 	Args json.RawMessage `json:"args,omitempty"`
+	// Result is an object, of DecisionResult.
+	Result json.RawMessage `json:"result,omitempty"`
 	// Reason is shown to the model; it is the question when the decision is ask.
 	Reason string `json:"reason,omitempty"`
 	// Uses and ExpiresMillis (Unix milliseconds) bound a grant wider than the call; 0 is unbounded.
@@ -346,6 +359,8 @@ type PermissionPolicyTerms struct {
 	Approvers []string     `json:"approvers,omitzero"`
 	// Signed asks for decisions signed by a key that is configured for the domain.
 	Signed bool `json:"signed,omitempty"`
+	// Results lets an approver give a call its result; see PermissionTerms.
+	Results bool `json:"results,omitempty"`
 }
 
 // NeedsIdentity reports whether the terms mean anything only where the broker enforces who somebody is.

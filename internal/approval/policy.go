@@ -116,6 +116,7 @@ func merge(general sdk.PermissionPolicyTerms, own *sdk.PermissionPolicyTerms) sd
 	m.Quorum = cmp.Or(own.Quorum, m.Quorum)
 	m.FourEyes = own.FourEyes || m.FourEyes
 	m.Signed = own.Signed || m.Signed
+	m.Results = own.Results || m.Results
 	if own.Escalate != nil {
 		m.Escalate = own.Escalate
 	}
@@ -209,7 +210,8 @@ func Terms(t sdk.PermissionPolicyTerms) sdk.PermissionTerms { return compileTerm
 func compileTerms(t sdk.PermissionPolicyTerms, risk string) sdk.PermissionTerms {
 	return sdk.PermissionTerms{
 		Mode: cmp.Or(t.Mode, sdk.PermissionHold), Risk: risk, Scopes: t.Scopes, Quorum: t.Quorum, FourEyes: t.FourEyes,
-		Approvers: t.Approvers, Signed: t.Signed, RemindMillis: t.RemindMillis, Stages: stages(t),
+		Approvers: t.Approvers, Signed: t.Signed, RemindMillis: t.RemindMillis,
+		Results: t.Results, Stages: stages(t),
 	}
 }
 

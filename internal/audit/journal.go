@@ -246,6 +246,8 @@ func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
 		}
 	case core.ResultInline, core.ResultRefused, core.ResultCancelled, core.ResultDenied, core.ResultGranted,
 		core.ResultBlocked, core.ResultSet:
+	case core.ResultGiven:
+		c.given(r, e, k, in)
 	}
 }
 

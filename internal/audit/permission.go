@@ -168,6 +168,24 @@ func (c *Checker) decides(r *run, last, e *core.Entry, d *core.Decision) {
 	}
 }
 
+// given checks a result that a person gave a call: it is what the decision says on the request that holds the call, which offers it.
+func (c *Checker) given(r *run, e *core.Entry, k *call, in *input) {
+	var d sdk.PermissionDecision
+	if in.Event == nil || json.Unmarshal(in.Event.Data, &d) != nil || d.Decision != sdk.DecisionResult {
+		c.violate("I13", r.key, "entry %d has a result of call %s that nobody gave", e.Rev, k.id)
+		return
+	}
+	i := slices.IndexFunc(e.Decisions, func(o core.Decision) bool { return o.Call == k.id && o.Event == in.Event.ID && o.Refused == "" })
+	if i < 0 || r.requests[e.Decisions[i].Request] == nil || !r.requests[e.Decisions[i].Request].gate.Results {
+		c.violate("I13", r.key, "entry %d has a result of call %s that nobody was asked for", e.Rev, k.id)
+		return
+	}
+	want, err := wire.Canonicalize(d.Result)
+	if err != nil || !bytes.Equal(want, k.result.Data) || k.approved || r.requests[e.Decisions[i].Request].gate.Quorum > 1 {
+		c.violate("I13", r.key, "entry %d has another result of call %s than was given", e.Rev, k.id)
+	}
+}
+
 // mayDecide checks a decision against the terms of its request.
 func (c *Checker) mayDecide(r *run, e *core.Entry, q *request, d *core.Decision) {
 	g := &q.gate

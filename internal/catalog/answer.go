@@ -17,7 +17,9 @@ import (
 type answers struct {
 	tools                      *toolbox.Toolbox
 	turn, permission, question *contracts.Version
-	keys                       signature.Keys
+	// permissionResult is the contract of permission requests that offer to give the call's result.
+	permissionResult *contracts.Version
+	keys             signature.Keys
 }
 
 func newAnswers(tools *toolbox.Toolbox, keys signature.Keys) (*answers, error) {
@@ -29,11 +31,15 @@ func newAnswers(tools *toolbox.Toolbox, keys signature.Keys) (*answers, error) {
 	if err != nil {
 		return nil, err
 	}
+	permissionResult, err := contracts.CompileVersion(contracts.Permission(), contracts.PermissionResultVersion)
+	if err != nil {
+		return nil, err
+	}
 	question, err := contracts.CompileVersion(contracts.Question(), contracts.BuiltinVersion)
 	if err != nil {
 		return nil, err
 	}
-	return &answers{tools, turn, permission, question, keys}, nil
+	return &answers{tools, turn, permission, question, permissionResult, keys}, nil
 }
 
 // check is runner.Agent.CheckAnswer. What a service answers wrongly is an error result for the model; what a person
@@ -60,7 +66,7 @@ func (a *answers) check(call core.Call, ev wire.Event, who string) (runner.Answe
 func (a *answers) valid(call core.Call, ev wire.Event) (json.RawMessage, *sdk.Error) {
 	var faults []sdk.Fault
 	unknown := false
-	if own := a.builtin(call.Kind); own != nil {
+	if own := a.builtin(&call); own != nil {
 		schema, ok := own.Emits[ev.Type]
 		if unknown = !ok; ok {
 			faults = schema.Validate(ev.Data)
@@ -95,11 +101,14 @@ func (a *answers) called(call core.Call) (*toolbox.Tool, bool) {
 }
 
 // builtin is the contract of calls that the core makes of itself, or nil.
-func (a *answers) builtin(kind core.CallKind) *contracts.Version {
-	switch kind {
+func (a *answers) builtin(call *core.Call) *contracts.Version {
+	switch call.Kind {
 	case core.CallTurn:
 		return a.turn
 	case core.CallPermission:
+		if call.Permission.Results {
+			return a.permissionResult
+		}
 		return a.permission
 	case core.CallQuestion:
 		return a.question
@@ -123,6 +132,12 @@ func (a *answers) decision(call core.Call, ev wire.Event, who string) (runner.An
 	if d.Pattern != "" {
 		if err := approval.CheckPattern(d.Pattern); err != nil {
 			answer.Refused = sdk.AsError(err).Message
+		}
+	}
+	if d.Decision == sdk.DecisionResult {
+		var err error
+		if d.Result, err = wire.Canonicalize(d.Result); err != nil {
+			answer.Refused = "the result cannot be read: " + sdk.AsError(err).Message
 		}
 	}
 	if call.Permission.Signed {

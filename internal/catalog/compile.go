@@ -104,7 +104,8 @@ func compileAgent(
 		return nil, err
 	}
 	compiled.Core.NeedsRulings = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
-	compiled.Core.PermissionSchema, compiled.Core.Matches = permissionSchema, approval.Matches
+	compiled.Core.PermissionSchema, compiled.Core.PermissionResultSchema = permissionSchema, permissionResultSchema
+	compiled.Core.Matches = approval.Matches
 	return compiled, nil
 }
 

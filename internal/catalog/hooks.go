@@ -118,6 +118,12 @@ func ruleHook(r sdk.HookRule) (sdk.Hook, error) {
 	if r.Message == "" && r.Only == nil && r.Hide == nil && r.Terminate == "" {
 		return sdk.Hook{}, sdk.Errorf(sdk.CodeConfig, "rule %q does nothing: want message, only, hide or terminate", r.Name)
 	}
+	if r.Cooldown < 0 {
+		return sdk.Hook{}, sdk.Errorf(sdk.CodeConfig, "rule %q: cooldown is a number of steps, got %d", r.Name, r.Cooldown)
+	}
+	if (r.Once || r.Cooldown > 0) && (r.Message == "" || len(r.Name) > sdk.MaxReminderKey) {
+		return sdk.Hook{}, sdk.Errorf(sdk.CodeConfig, "rule %q: cooldown and once are of a message, under a name of at most %d bytes", r.Name, sdk.MaxReminderKey)
+	}
 	holds := func(map[string]any) (bool, bool) { return true, true }
 	if r.When != "" {
 		var err error
@@ -127,7 +133,11 @@ func ruleHook(r sdk.HookRule) (sdk.Hook, error) {
 	}
 	effects := sdk.InferenceEffects{Only: r.Only, Hide: r.Hide, Terminate: r.Terminate}
 	if r.Message != "" {
-		effects.Context = []sdk.ContextMessage{{Text: r.Message, Keep: r.Keep}}
+		reminder := sdk.ContextMessage{Text: r.Message, Keep: r.Keep, Cooldown: r.Cooldown, Once: r.Once}
+		if r.Once || r.Cooldown > 0 {
+			reminder.Key = r.Name
+		}
+		effects.Context = []sdk.ContextMessage{reminder}
 	}
 	return sdk.Hook{Name: r.Name, BeforeInference: func(_ context.Context, s sdk.Snapshot) (sdk.InferenceEffects, error) {
 		var input any

@@ -8,7 +8,10 @@ import (
 )
 
 // permissionSchema is the dataschema of permission requests.
-var permissionSchema = sdk.SchemaRef(contracts.Permission().URI, contracts.BuiltinVersion)
+var (
+	permissionSchema       = sdk.SchemaRef(contracts.Permission().URI, contracts.BuiltinVersion)
+	permissionResultSchema = sdk.SchemaRef(contracts.Permission().URI, contracts.PermissionResultVersion)
+)
 
 // permissionsOf is what rules on the agent's calls: the policy of its spec, the one in force today, and its hook, the
 // strictest of them. A run may put further tools under permission, also where the agent has no policy.

@@ -213,6 +213,9 @@ func (l *loader) rules(list *strict.Node, rules []sdk.HookRule) {
 		if r.Message == "" && r.Only == nil && r.Hide == nil && r.Terminate == "" {
 			l.Faultf(n.Position, "the hook does nothing: want message, only, hide or terminate")
 		}
+		if (r.Once || r.Cooldown != 0) && r.Message == "" {
+			l.Faultf(n.Position, "cooldown and once: no message to remind of")
+		}
 		if r.Keep && r.Message == "" {
 			l.Faultf(n.Get("keep").Position, "keep: no message to keep")
 		}

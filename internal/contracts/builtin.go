@@ -2,13 +2,16 @@ package contracts
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"agentd/sdk"
 )
 
 // The one version of the built-in contracts, and the types of their answers.
 const (
-	BuiltinVersion           = "1.0.0"
+	BuiltinVersion = "1.0.0"
+	// PermissionResultVersion is that of permission requests which may be answered with the call's result.
+	PermissionResultVersion  = "1.1.0"
 	TypeQuestionAnswered     = "agentd.question.answered"
 	TypeConversationAnswered = "agentd.conversation.answered"
 )
@@ -46,12 +49,22 @@ func Permission() sdk.Contract {
 	return sdk.Contract{
 		URI: "#/agentd/permission/request", Type: sdk.TypePermissionRequest, Domain: sdk.HumanDomain,
 		Description: "An agent needs a person's permission for a call; the answer is their decision.",
-		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
-			Accepts: json.RawMessage(permissionAccepts),
-			Emits: map[string]json.RawMessage{
-				sdk.TypePermissionDecided: json.RawMessage(permissionDecided), sdk.TypePermissionViewed: json.RawMessage(permissionViewed),
-			},
-		}},
+		Versions: map[string]sdk.ContractVersion{
+			BuiltinVersion:          permissionVersion("", "", ""),
+			PermissionResultVersion: permissionVersion(permissionOffersResult, permissionResultDecision, permissionResult),
+		},
+	}
+}
+
+// permissionVersion is a version of that contract with more than the first: members of the request, decisions, and members of a
+// decision.
+func permissionVersion(asked, decisions, decided string) sdk.ContractVersion {
+	return sdk.ContractVersion{
+		Accepts: json.RawMessage(fmt.Sprintf(permissionAccepts, asked)),
+		Emits: map[string]json.RawMessage{
+			sdk.TypePermissionDecided: json.RawMessage(fmt.Sprintf(permissionDecided, decisions, decided)),
+			sdk.TypePermissionViewed:  json.RawMessage(permissionViewed),
+		},
 	}
 }
 
@@ -121,25 +134,30 @@ const (
     "signed": {"type": "boolean"},
     "remind_ms": {"type": "integer", "minimum": 1, "description": "How often whoever is asked is to be reminded."},
     "answer": {"type": "object", "description": "The JSON Schema of the decision."},
-    "stage": {"type": "integer", "minimum": 0}
+    "stage": {"type": "integer", "minimum": 0}%s
   },
   "required": ["agent", "run", "call", "tool", "args", "args_sha256", "mode", "scopes"]
 }`
 	permissionDecided = `{
   "type": "object",
   "properties": {
-    "decision": {"enum": ["allow", "deny", "ask"]},
+    "decision": {"enum": ["allow", "deny", "ask"%s]},
     "args_sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "That of the request."},
     "scope": {"enum": ["call", "run+tool+pattern", "run+tool", "principal+agent+tool"]},
     "pattern": {"type": "string", "description": "A CEL expression over args."},
     "args": {"type": "object", "description": "Arguments to make the call with instead."},
     "reason": {"type": "string", "description": "Shown to the model; the question, when the decision is ask."},
     "uses": {"type": "integer", "minimum": 1},
-    "expires": {"type": "integer", "minimum": 0, "description": "Unix milliseconds."}
+    "expires": {"type": "integer", "minimum": 0, "description": "Unix milliseconds."}%s
   },
   "required": ["decision", "args_sha256"],
   "additionalProperties": false
 }`
+	permissionOffersResult = `,
+    "results": {"type": "boolean", "description": "The decision may give the call its result."}`
+	permissionResultDecision = `, "result"`
+	permissionResult         = `,
+    "result": {"type": "object", "description": "The result of the call, which is not made."}`
 	permissionViewed = `{
   "type": "object",
   "properties": {

@@ -83,7 +83,7 @@ func (s *Spec) callee(c *Call) *Tool {
 		return &Tool{Type: sdk.TypeQuestion, Schema: s.QuestionSchema, Domains: []string{sdk.HumanDomain}, Timeout: s.TurnTimeout}
 	case CallPermission:
 		return &Tool{
-			Type: sdk.TypePermissionRequest, Schema: s.PermissionSchema, Domains: c.Domains,
+			Type: sdk.TypePermissionRequest, Schema: s.schemaOf(c.Permission), Domains: c.Domains,
 			Timeout: cmp.Or(c.Permission.Timeout, s.TurnTimeout, s.RunDeadline),
 		}
 	case CallContext:

@@ -141,9 +141,26 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 			return t.refuseEdit(c, ev.Edit, ev.Who)
 		}
 		return nil
+	case sdk.DecisionResult:
+		return g.refuseResult(d)
 	case sdk.DecisionViewed:
 	}
 	return refused("%q is not a decision", d.Decision)
+}
+
+// refuseResult says why the call cannot have the result that a decision gives it, or nil.
+func (g *PermissionState) refuseResult(d sdk.PermissionDecision) *sdk.Error {
+	switch {
+	case !g.Results:
+		return sdk.Errorf(sdk.CodeDecisionRefused, "the request does not offer to give the call's result; allow the call, or deny it")
+	case d.Scope != sdk.ScopeCall:
+		return sdk.Errorf(sdk.CodeDecisionRefused, "a result is that of this one call; the scope %q is wider", d.Scope)
+	case len(d.Result) > MaxResult:
+		return sdk.Errorf(sdk.CodeDecisionRefused, "the result has %d bytes, more than %d", len(d.Result), MaxResult)
+	case len(d.Result) == 0 || d.Result[0] != '{':
+		return sdk.Errorf(sdk.CodeDecisionRefused, "the result of a call is an object, as JSON")
+	}
+	return nil
 }
 
 // agree adds somebody to those who allow the request, and narrows their decision to what all of them want: one must not
@@ -202,10 +219,10 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 		d.Args = ev.Edit.Call.Args
 		c.Permission.Told = true
 	}
-	allowed := d.Decision == sdk.DecisionAllow
+	allowed, given := d.Decision == sdk.DecisionAllow, d.Decision == sdk.DecisionResult
 	t.voidOthers(c, 0) // whoever else was asked learns that it is decided
 	t.close(c, Result{
-		Call: c.ID, Kind: ResultAnswer, Data: told(c.Tool, d, note(c.Permission.Mode, d)), Error: !allowed,
+		Call: c.ID, Kind: ResultAnswer, Data: told(c.Tool, d, note(c.Permission.Mode, d)), Error: !allowed && !given,
 		Event: ev.EventID, Source: ev.Source, Who: ev.Who,
 	})
 	by := c.Permission.Allowed
@@ -223,6 +240,11 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 		if d.Scope == sdk.ScopeTool || d.Scope == sdk.ScopePrincipal {
 			t.releaseOthers(c, d, by, ev.Received)
 		}
+	case d.Decision == sdk.DecisionResult:
+		call.Held = ""
+		t.close(call, Result{
+			Call: call.ID, Kind: ResultGiven, Data: d.Result, Event: ev.EventID, Source: ev.Source, Who: ev.Who,
+		})
 	case d.Decision == sdk.DecisionAsk:
 		t.deny(call, sdk.Errorf(sdk.CodePermissionNeeded, "%s was not made; whoever was asked for permission asks: %s", c.Tool, d.Reason))
 	default:

@@ -113,6 +113,7 @@ const (
 	ResultDenied    ResultKind = "denied"    // the call was not allowed
 	ResultBlocked   ResultKind = "blocked"   // a hook kept the call from being made
 	ResultSet       ResultKind = "set"       // a hook gave the call its result
+	ResultGiven     ResultKind = "given"     // a person gave the call its result, so that it was not made
 	ResultGranted   ResultKind = "granted"   // a permission request became needless: another decision covers its call
 )
 

@@ -110,6 +110,8 @@ type Head struct {
 	Review bool `json:"review,omitempty"`
 	// Hooks is what hooks keep in the run, in the order in which they first did.
 	Hooks []HookState `json:"hooks,omitempty"`
+	// Reminders are those that the model was shown, in the order in which it was last.
+	Reminders []Reminder `json:"reminders,omitempty"`
 	// Require are tool patterns that whoever started the run put under permission, beyond the agent's policy.
 	Require []string `json:"require,omitempty"`
 
@@ -305,6 +307,14 @@ type Ending struct {
 type HookState struct {
 	Hook string          `json:"hook"`
 	Data json.RawMessage `json:"data"`
+}
+
+// Reminder is a message of a hook that the model was shown under a key.
+type Reminder struct {
+	Key string `json:"key"`
+	// Turn is how many model calls had been accepted when it was shown last, and Text a digest of what it said.
+	Turn int    `json:"interactions"`
+	Text string `json:"text"`
 }
 
 // Key is the run's address in subjects and stores.

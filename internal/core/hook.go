@@ -22,6 +22,32 @@ next:
 	}
 }
 
+// Reminded is a reminder that the model is shown at the next model call.
+func (h *Head) Reminded(key, text string) Reminder { return Reminder{key, h.Turns, eventDigest(text)} }
+
+// Due reports whether the reminder is to be shown, by when it was shown before.
+func (h *Head) Due(r Reminder, cooldown int, once bool) bool {
+	i := slices.IndexFunc(h.Reminders, func(shown Reminder) bool { return shown.Key == r.Key })
+	switch {
+	case i < 0:
+		return true
+	case once:
+		return false
+	}
+	shown := &h.Reminders[i]
+	return shown.Text != r.Text || h.Turns > shown.Turn+cooldown
+}
+
+// reminded keeps what the model was reminded of, the latest last.
+func (t *transition) reminded(shown []Reminder) {
+	h := &t.Head
+	for _, r := range shown {
+		h.Reminders = slices.DeleteFunc(slices.Clone(h.Reminders), func(before Reminder) bool { return before.Key == r.Key })
+		h.Reminders = append(h.Reminders, r)
+	}
+	h.Reminders = h.Reminders[max(0, len(h.Reminders)-sdk.MaxReminders):]
+}
+
 // HookState is what the hook of that name keeps; nil is nothing.
 func (h *Head) HookState(name string) []byte {
 	for _, s := range h.Hooks {

@@ -139,9 +139,10 @@ type Replied struct {
 	Reply  sdk.ModelReply
 	Output *Output
 	Plan   *RoundPlan
-	// What hooks did: messages to be kept before the reply, notes of suspended calls, what they keep, and how they end the run
+	// What hooks did: messages to be kept before the reply, what the model was reminded of, notes of suspended calls, what they keep, and how they end the run
 	// instead of making the calls.
 	Context   []sdk.Message
+	Reminded  []Reminder
 	Notes     []Note
 	Hooks     []HookState
 	Terminate *Ending

@@ -32,6 +32,8 @@ type PermissionState struct {
 	Signed bool `json:"signed,omitempty"`
 	// Timeout is how long the domain that is asked has, in milliseconds; 0 is not known.
 	Timeout int64 `json:"timeout,omitempty"`
+	// Results offers to give the call's result.
+	Results bool `json:"results,omitempty"`
 	// Stages are those that are asked when nobody has decided in time, Passed the domains of those where nobody has.
 	Stages []sdk.PermissionStage `json:"stages,omitempty"`
 	Passed []string              `json:"passed,omitempty"`
@@ -137,14 +139,14 @@ func (t *transition) ask(index int, p *PlannedCall) {
 		Permission: &PermissionState{
 			Call: call.ID, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(p.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
 			FourEyes: terms.FourEyes, Approvers: terms.Approvers, Signed: terms.Signed, Timeout: first.TimeoutMillis,
-			Stages: terms.Stages[1:],
-			Told:   terms.Mode == sdk.PermissionRetry,
+			Stages:  terms.Stages[1:],
+			Results: terms.OffersResult(), Told: terms.Mode == sdk.PermissionRetry,
 		},
 	})
 	t.Requests = append(t.Requests, Request{ID: id, Data: p.request})
 	t.Effects = append(t.Effects, Effect{
 		Kind: EffectCall, Call: id, Type: sdk.TypePermissionRequest, Domains: []string{first.Domain},
-		Schema: t.spec.PermissionSchema,
+		Schema: t.spec.schemaOf(h.Calls[len(h.Calls)-1].Permission),
 	})
 }
 

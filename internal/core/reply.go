@@ -22,6 +22,7 @@ func (t *transition) replied(ev Replied) error {
 	t.count(ev.Reply)
 	h.calibrate(ev.Estimated, ev.Reply.Usage.Prompt)
 	t.keep(ev.Hooks)
+	t.reminded(ev.Reminded)
 	t.Messages = append(t.Messages, ev.Context...)
 	t.Checkpoints = append(t.Checkpoints, CheckpointAssistantTurn)
 	switch {

@@ -29,8 +29,8 @@ type Spec struct {
 	// NeedsRulings says that every call needs a ruling of the permission policy: one without is denied. So does a run that requires
 	// permissions of its own.
 	NeedsRulings bool
-	// PermissionSchema is the dataschema of permission requests.
-	PermissionSchema string
+	// PermissionSchema is the dataschema of permission requests, PermissionResultSchema of those that offer to give the call's result.
+	PermissionSchema, PermissionResultSchema string
 	// Matches reports whether arguments match the pattern of a grant; a pattern that cannot be read matches nothing.
 	Matches func(pattern string, args json.RawMessage) bool
 	// Tools are looked up by the name the model uses.
@@ -69,6 +69,14 @@ func (s *Spec) layout(h *Head) int {
 		return max(h.V, layoutCounts)
 	}
 	return 1
+}
+
+// schemaOf is the dataschema of a permission request.
+func (s *Spec) schemaOf(g *PermissionState) string {
+	if g.Results {
+		return s.PermissionResultSchema
+	}
+	return s.PermissionSchema
 }
 
 // Tool is a tool as the core sees it.

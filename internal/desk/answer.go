@@ -54,12 +54,19 @@ func refused(format string, args ...any) error {
 func checkDecision(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64) (sdk.PermissionDecision, error) {
 	switch p.Decision {
 	case sdk.DecisionAllow, sdk.DecisionDeny:
+	case sdk.DecisionResult:
+		if !r.Results {
+			return p, refused("the request does not offer to give the call's result; allow the call, or deny it")
+		}
+		if canonical, err := wire.Canonicalize(p.Result); err != nil || canonical[0] != '{' {
+			return p, refused("a result is an object, as JSON")
+		}
 	case sdk.DecisionAsk:
 		if strings.TrimSpace(p.Reason) == "" {
 			return p, refused("asking back needs a question")
 		}
 	default:
-		return p, refused("%q is not a decision: want allow, deny or ask", p.Decision)
+		return p, refused("%q is not a decision: want allow, deny, ask or result", p.Decision)
 	}
 	wider := p.Scope != "" && p.Scope != sdk.ScopeCall
 	switch {

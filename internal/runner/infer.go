@@ -66,7 +66,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 
 // accept makes of a reply what the core is to be told.
 func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.ModelReply) (core.Event, error) {
-	ev := core.Replied{Reply: reply, Context: s.kept, Terminate: s.terminate, Hooks: s.states}
+	ev := core.Replied{Reply: reply, Context: s.kept, Reminded: s.reminded, Terminate: s.terminate, Hooks: s.states}
 	switch {
 	case s.terminate != nil || reply.Fault != nil || len(reply.Calls) == 0 && a.agent.Core.Converse:
 		return ev, nil

@@ -318,6 +318,7 @@ func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionChec
 		Risk: r.Terms.Risk, Rule: r.Rule, Policy: a.state.Spec, Initiator: c.Initiator, DelegatedBy: c.DelegatedBy,
 		Scopes: r.Terms.Scopes, Quorum: max(r.Terms.Quorum, 1), FourEyes: r.Terms.FourEyes, Approvers: r.Terms.Approvers,
 		Signed: r.Terms.Signed, RemindMillis: r.Terms.RemindMillis,
+		Results: r.Terms.OffersResult(),
 	}
 	if len(request.Scopes) == 0 {
 		request.Scopes = []sdk.GrantScope{sdk.ScopeCall}
@@ -328,6 +329,7 @@ func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionChec
 	}
 	// What a decision binds to is not the builder's to change.
 	built.Call, built.Tool, built.Args, built.ArgsHash, built.Mode = c.Call, c.Tool, c.Args, request.ArgsHash, request.Mode
+	built.Results = request.Results
 	if built.Answer, err = answerSchema(&built); err != nil {
 		return nil, err
 	}
@@ -349,8 +351,13 @@ type schema struct {
 
 // answerSchema is the JSON Schema of the decisions on a request that can count.
 func answerSchema(r *sdk.PermissionRequest) (json.RawMessage, error) {
+	anObject := schema{Type: "object"}
+	decisions := []sdk.Decision{sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk}
+	if r.Results {
+		decisions = append(decisions, sdk.DecisionResult)
+	}
 	members := map[string]schema{
-		"decision":    {Enum: []sdk.Decision{sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk}},
+		"decision":    {Enum: decisions},
 		"args_sha256": {Const: r.ArgsHash},
 		"scope":       {Enum: r.Scopes},
 		"reason":      {Type: "string"},
@@ -362,12 +369,15 @@ func answerSchema(r *sdk.PermissionRequest) (json.RawMessage, error) {
 		members["pattern"] = schema{Type: "string"}
 	}
 	if r.Mode == sdk.PermissionHold && r.Quorum <= 1 {
-		members["args"] = schema{Type: "object"} // the tool's own schema is in the request
+		members["args"] = anObject // the tool's own schema is in the request
+	}
+	if r.Results {
+		members["result"] = anObject
 	}
 	encoded, err := core.EncodeJSON(struct {
 		schema
 		Closed bool `json:"additionalProperties"`
-	}{schema: schema{Type: "object", Properties: members, Required: []string{"decision", "args_sha256"}}})
+	}{schema: schema{Type: anObject.Type, Properties: members, Required: []string{"decision", "args_sha256"}}})
 	if err != nil {
 		return nil, fmt.Errorf("encode the schema of decisions on %s: %w", r.Call, err)
 	}

@@ -20,6 +20,8 @@ type hookEffects struct {
 	states []core.HookState
 	// context are messages for the model in this turn, kept those that become part of the conversation.
 	context, kept []sdk.Message
+	// reminded are the reminders among them.
+	reminded []core.Reminder
 	// hidden are the tools that the model is not shown.
 	hidden      []string
 	temperature *float64
@@ -162,14 +164,23 @@ func (a *activation) beforeInference(ctx context.Context) (*hookEffects, error) 
 		if err != nil {
 			return s, err
 		}
-		a.infer(s, hook.Name, &effects)
+		if err := a.infer(s, hook.Name, &effects); err != nil {
+			return s, err
+		}
 	}
 	return s, nil
 }
 
 // infer adds what one hook wants of the model call.
-func (a *activation) infer(s *hookEffects, hook string, e *sdk.InferenceEffects) {
+func (a *activation) infer(s *hookEffects, hook string, e *sdk.InferenceEffects) error {
 	for _, m := range e.Context {
+		show, err := a.remind(s, hook, m)
+		if err != nil {
+			return err
+		}
+		if !show {
+			continue
+		}
 		message := sdk.Text(sdk.RoleUser, m.Text)
 		if m.Keep {
 			message.Seen = 1 // the model call before which it comes is over when it is kept
@@ -191,6 +202,26 @@ func (a *activation) infer(s *hookEffects, hook string, e *sdk.InferenceEffects)
 		s.maxTokens = e.MaxTokens
 	}
 	s.end(hook, e.Terminate)
+	return nil
+}
+
+// remind reports whether the model is shown a message of a hook now. A message without a key always is.
+func (a *activation) remind(s *hookEffects, hook string, m sdk.ContextMessage) (bool, error) {
+	switch {
+	case m.Key == "" && (m.Once || m.Cooldown > 0):
+		return false, fmt.Errorf("%w: a reminder of %s needs a key", errHook, hook)
+	case len(m.Key) > sdk.MaxReminderKey:
+		return false, fmt.Errorf("%w: the key of a reminder of %s has %d bytes, more than %d", errHook, hook, len(m.Key), sdk.MaxReminderKey)
+	case m.Key == "":
+		return true, nil
+	}
+	r := a.state.Reminded(m.Key, m.Text)
+	shown := slices.ContainsFunc(s.reminded, func(other core.Reminder) bool { return other.Key == m.Key })
+	if shown || !a.state.Due(r, m.Cooldown, m.Once) {
+		return false, nil
+	}
+	s.reminded = append(s.reminded, r)
+	return true, nil
 }
 
 // afterInference calls AfterInference and StepEnd, with what the model call came to.

@@ -105,6 +105,9 @@ func (s *Request) terms(row func(label, text string)) {
 	if r.RemindMillis > 0 {
 		row("reminders", "every "+Duration(time.Duration(r.RemindMillis)*time.Millisecond))
 	}
+	if r.Results {
+		row("or", "you give the call its result, and it is not made")
+	}
 	row("started by", cmp.Or(r.Initiator, "somebody anonymous"))
 	if by := r.DelegatedBy; by != nil {
 		row("called by", "agent "+by.Agent+", run "+by.Run)

@@ -92,7 +92,7 @@ var ofRows = []mutant{
 	{"pauses before a model is asked again do not grow", statement("internal/llm.retrying.pause", "Next", "growing.Next()\ninterval := 500 * time.Millisecond"), rows{"T54"}},
 	{"any failure asks the next model", condition("internal/llm.fallback.Generate", "On Contains", "false"), rows{"T54"}},
 	{"a reply is recovered 50 times", condition("internal/llm.recovering.Generate", "mostRecoveries", "recoveries == 50"), rows{"T55"}},
-	{"a reply is continued once", condition("internal/llm.continuing.Generate", "unfinished", "$ || strings.Count(whole.Text, \"answer\") > 1"), rows{"T55"}},
+	{"a reply is continued once", condition("internal/llm.continuing.Generate", "unfinished", "$ && strings.Count(whole.Text, \"answer\") < 2"), rows{"T55"}},
 	{"a reply may be of any size", condition("internal/llm/texttools.Parse", "MaxText", "false"), rows{"F38"}},
 	{"a reply may have half of what it may", condition("internal/llm/texttools.Parse", "MaxText", "len(text) > MaxText/2"), rows{"F38"}},
 	{"decisions are checkpoints", around(step+"decided", `
@@ -127,5 +127,15 @@ var ofRows = []mutant{
 		return r, err`), rows{"F40"}},
 	{"grants are not revoked", around("internal/broker.Grants.Revoke", "return true, nil"), rows{"L69"}},
 	{"what is allowed for a run is allowed for others", condition(step+"grant", "ScopePrincipal g Deny", "!g.Deny"), rows{"L69"}},
+	{"reminders are forgotten", around(step+"reminded", ""), rows{"T61"}},
+	{"reminders have no pause", condition(core+"Head.Due", "Turn cooldown", "true"), rows{"T61"}},
+	{"what is shown once is shown again when it changes", condition(core+"Head.Due", "once", "false"), rows{"T61"}},
+	{"a call is made although somebody gave its result", around(step+"carryDecision", `
+		if d.Decision == sdk.DecisionResult {
+			d.Decision = sdk.DecisionAllow
+		}
+		original(c, d, ev)`), rows{"T47"}},
+	{"anybody may give results", around(core+"PermissionState.refuseResult", "return nil"), rows{"T47"}},
+	{"the given result is not the call's", value(step+"carryDecision", "Data Result d", "nil"), rows{"T47"}},
 	{"servers are not released", around("internal/mcp.Server.Close", "return nil"), rows{"A3"}},
 }

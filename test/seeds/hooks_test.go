@@ -229,7 +229,57 @@ func toolFiltering(t *testing.T) {
 	}
 }
 
-// contextMessages is row T61: what a hook shows the model is seen in that step alone, unless it is to be kept.
+// reminders is row T61: of hooks that remind of the same, the model hears one; it is reminded again after so many steps, or when there
+// is something new to say; and of some things once only. What it has heard is remembered over restarts.
+func reminders(t *testing.T) {
+	t.Run("messages", contextMessages)
+	remind := func(name string, m func(sdk.Snapshot) sdk.ContextMessage) sdk.Hook {
+		return sdk.Hook{Name: name, BeforeInference: func(_ context.Context, s sdk.Snapshot) (sdk.InferenceEffects, error) {
+			return sdk.InferenceEffects{Context: []sdk.ContextMessage{m(s)}}, nil
+		}}
+	}
+	goal := func(sdk.Snapshot) sdk.ContextMessage {
+		return sdk.ContextMessage{Text: "mind the goal", Key: "goal", Cooldown: 2}
+	}
+	a := desk(service("shop.find"))
+	a.Spec.Rules = []sdk.HookRule{
+		{Name: "hello", Message: "be brief", Once: true}, {Name: "stock", When: "interactions >= 1", Message: "mind the stock", Cooldown: 3},
+	}
+	a.Hooks.Phases = []sdk.Hook{remind("a", goal), remind("b", goal), remind("c", func(s sdk.Snapshot) sdk.ContextMessage {
+		return sdk.ContextMessage{Text: fmt.Sprint("phase ", s.Interactions/4), Key: "phase", Cooldown: 100}
+	})}
+	model := sdktest.Script(find(1), find(2), find(3), find(4), find(5), sdktest.Say("done"))
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	for range 5 {
+		h.Suspended(r, 1)
+		h.Restart()
+		h.Call("shop.find").Answer("shop.find.done", value("it"))
+	}
+	succeeds(t, h, r, `{"response": "done"}`)
+	var told []string
+	for _, request := range asked(t, model, 6) {
+		var texts []string
+		for _, m := range request.Messages {
+			if text := m.PlainText(); m.Role == sdk.RoleUser && text != "hello" && text != "" {
+				texts = append(texts, text)
+			}
+		}
+		told = append(told, strings.Join(texts, ", "))
+	}
+	equal(t, "what each model call is told", told, []string{
+		"be brief, mind the goal, phase 0", "mind the stock", "", "mind the goal", "phase 1", "mind the stock",
+	})
+
+	bare := desk()
+	bare.Hooks.Phases = []sdk.Hook{remind("bare", func(sdk.Snapshot) sdk.ContextMessage { return sdk.ContextMessage{Text: "x", Once: true} })}
+	h = start(t, sdktest.Script(sdktest.Say("never")), bare)
+	r = h.Run("desk", message("hello"))
+	fails(t, h, r, deskType)
+	equal(t, "a reminder without a key", reason(h, r), "error:hook")
+}
+
+// contextMessages: what a hook shows the model is seen in that step alone, unless it is to be kept.
 func contextMessages(t *testing.T) {
 	a := desk()
 	a.Tools = []sdk.Tool{echo("note")}

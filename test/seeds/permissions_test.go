@@ -304,8 +304,7 @@ func gateOutcomes(t *testing.T) {
 	}
 }
 
-// resumeModes is rows T47 and L68: the call is made as asked, with an approver's arguments, or the decision is its result;
-// and an approval for the rest of the run.
+// resumeModes is row L68: the call is made as asked, or with an approver's arguments; and an approval for the rest of the run.
 func resumeModes(t *testing.T) {
 	model := sdktest.Script(find(1), find(2), find(3), find(4), sdktest.Say("done"))
 	h := start(t, model, gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))

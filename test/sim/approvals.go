@@ -68,7 +68,8 @@ func (s *simulation) strict() sdk.PermissionRuling {
 func (s *simulation) terms() sdk.PermissionTerms {
 	t := sdk.PermissionTerms{
 		Mode: sdk.PermissionHold, Quorum: max(0, s.pick(5)-2), FourEyes: s.pick(6) == 0,
-		Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: s.patience()}},
+		Results: s.pick(3) == 0,
+		Stages:  []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: s.patience()}},
 	}
 	if s.pick(3) == 0 {
 		t.Mode = sdk.PermissionRetry
@@ -172,7 +173,7 @@ func (s *simulation) guard(a *runner.Agent) {
 
 // gated has the calls of an agent checked.
 func (s *simulation) gated(a *runner.Agent, p policy) {
-	a.Core.NeedsRulings, a.Core.PermissionSchema = true, "#/permission/1.0.0"
+	a.Core.NeedsRulings, a.Core.PermissionSchema, a.Core.PermissionResultSchema = true, "#/permission/1.0.0", "#/permission/1.1.0"
 	a.Permissions = gate{s.manager, p}
 	a.Describe = func(string) sdk.PermissionCheck { return sdk.PermissionCheck{} }
 	s.policies[a.Core.Digest] = p
@@ -280,6 +281,11 @@ func (s *simulation) decide(r sdk.PermissionRequest) sdk.PermissionDecision {
 			d.Scope, d.Args = sdk.ScopeCall, json.RawMessage([]string{`{ "n" : 7 }`, `{"m":1}`}[s.pick(2)])
 		}
 	}
+	if r.Results && s.pick(3) == 0 {
+		return sdk.PermissionDecision{
+			Decision: sdk.DecisionResult, ArgsHash: r.ArgsHash, Scope: sdk.ScopeCall, Result: json.RawMessage(`{"given":1}`),
+		}
+	}
 	if r.Quorum > 1 && s.pick(2) == 0 {
 		d.Scope = r.Scopes[len(r.Scopes)-1] // what all want is more than this call
 		return d
@@ -295,7 +301,9 @@ func (s *simulation) decide(r sdk.PermissionRequest) sdk.PermissionDecision {
 
 // spoil makes a decision one that mostly must not count.
 func (s *simulation) spoil(d *sdk.PermissionDecision, who *string) {
-	switch s.pick(6) {
+	switch s.pick(7) {
+	case 6:
+		d.Decision, d.Result = sdk.DecisionResult, json.RawMessage(`{"given":2}`) // mostly it is not offered
 	case 0:
 		d.ArgsHash = sdk.ArgsHash([]byte("other"))
 	case 1:

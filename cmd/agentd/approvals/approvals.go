@@ -57,7 +57,7 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.key, "key", "", "PEM file with the Ed25519 key to sign decisions with (default: approvals.key)")
 	cmd.AddCommand(
 		listCommand(a, &f), showCommand(a, &f), approveCommand(a, &f), denyCommand(a, &f), editCommand(a, &f),
-		askCommand(a, &f), answerCommand(a, &f), watchCommand(a, &f),
+		askCommand(a, &f), giveCommand(a, &f), answerCommand(a, &f), watchCommand(a, &f),
 		serveCommand(a, &f), logCommand(a),
 	)
 	return cmd

@@ -67,7 +67,8 @@ func (r *decided) refusal() error {
 func (r *decided) effect() string {
 	text := map[sdk.Decision]string{
 		sdk.DecisionAllow: "allowed; the call goes out", sdk.DecisionDeny: "denied; the model is told",
-		sdk.DecisionAsk: "asked back; the call is not made, and the model is told the question",
+		sdk.DecisionAsk:    "asked back; the call is not made, and the model is told the question",
+		sdk.DecisionResult: "given; the call is not made, and the model is told this result",
 	}[r.Decision]
 	switch {
 	case r.State == client.OutcomeSent:
@@ -187,6 +188,22 @@ func askCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := sdk.PermissionDecision{Decision: sdk.DecisionAsk, Reason: args[1]}
+			return decideCommand(a, f, args[0], &p)(cmd.Context())
+		},
+	}
+}
+
+func giveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "give ID RESULT",
+		Short:   "Give a call its result, where the request offers that: the call is not made",
+		Example: `  agentd approvals give k3f9qa '{"reservation": "LX1-7"}'`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !json.Valid([]byte(args[1])) {
+				return cli.Usagef("the result is not JSON: %s", args[1])
+			}
+			p := sdk.PermissionDecision{Decision: sdk.DecisionResult, Result: json.RawMessage(args[1])}
 			return decideCommand(a, f, args[0], &p)(cmd.Context())
 		},
 	}
