@@ -88,7 +88,12 @@ var ofRuns = []mutant{
 	{"no fence check", condition(step+"driven", "Owner", "false"), simulator},
 	{"a new driver has the old fence", around(step+"take", "fence := max(t.Head.Fence, 1)\noriginal()\nt.Head.Fence = fence"), simulator},
 	{"who lost the run acks", value(act+"stopped", "Settlement Leave", "Ack"), simulator},
-	{"an answer takes the run from its driver", condition(step+"settle", "StatusWaiting", "true"), simulator},
+	{"an answer takes the run from its driver", around(step+"settle", `
+		err := original()
+		if t.was == StatusRunning && t.Head.Status == StatusRunning {
+			t.take()
+		}
+		return err`), simulator},
 	{"a redelivered driving message is a duplicate", around(act+"covered", "return false"), simulator},
 	{"workers die on a run for ever", condition(step+"takeFrom", "MaxDeaths", "false"), simulator},
 	{"a run that may kill its worker is driven beside others", condition(act+"suspect", "Suspect", "false"), simulator},
@@ -220,7 +225,7 @@ var ofRuns = []mutant{
 	// Runs that are handed back, and calls that nobody waits for.
 	{"an activation that fails counts as one that died", condition(act+"release", "permanent", "true"), simulator},
 	{"whoever begins a run does not look whether it was voided", call(act+"drive", "endVoided", ""), simulator},
-	{"a model that is away ends the run", condition(act+"modelFailed", "ofRequest", "true"), simulator},
+	{"a model that is away ends the run", condition(act+"modelFailed", "passes", "false"), simulator},
 
 	{"an append that got no answer is not repeated", condition(act+"appendEntry", "ErrAmbiguous", "false"), simulator},
 	{"a driver that finds its entry under others' does not look who drives", call(act+"commit", "stillDriven", ""), simulator},

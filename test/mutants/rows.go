@@ -19,7 +19,7 @@ var ofRows = []mutant{
 		original(&good)`), rows{"F18"}},
 	{"a reply that cannot be read is not told", condition(told+"said", "Misread", "false"), rows{"F25"}},
 	{"tools go on that work for a run which was cancelled", statement(runs+"Runner.Wake", "interrupt errWoken", ""), rows{"F27"}},
-	{"a request that the provider refuses is made again", condition(act+"modelFailed", "ofRequest", "false"), rows{"F28"}},
+	{"a request that the provider refuses is made again", condition(act+"modelFailed", "passes", "true"), rows{"F28"}},
 	{"decisions are not told", condition(told+"asked", "DecisionViewed", "false"), rows{"T28", "F39"}},
 	{"a decision on a request that is closed counts again", condition(step+"answered", "Closed", "false"), rows{"T26", "T28"}},
 	{"that nobody decided is not told", statement(step+"undecided", "Decisions", ""), rows{"F39"}},
