@@ -9,6 +9,7 @@ import (
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"agentd/internal/core"
 	"agentd/internal/harness"
@@ -32,7 +33,7 @@ func byModel(scripts map[string]*sdktest.Model) sdk.Provider {
 // equal compares with go-cmp.
 func equal(t *testing.T, what string, got, want any) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(core.State{})); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
