@@ -104,7 +104,7 @@ func TestContracts_PushListShow(t *testing.T) {
 	_, problem = s.expect(cli.ExitUsage, "contracts", "push", file)
 	contains(t, problem, `shop.yaml:1:1: missing key "versions"`)
 	write(t, file, shop+strings.Replace(shopBreaking, "1.1.0", "1.2.0", 1))
-	out, _ = s.expect(cli.ExitOK, "contracts", "diff", "shop.buy@1.0.0", file)
+	out, _ = s.expect(cli.ExitFindings, "contracts", "diff", "shop.buy@1.0.0", file)
 	contains(t, out, "breaking: 1.0.0 to 1.2.0, accepts $.size")
 	_, problem = s.expect(cli.ExitFailure, "contracts", "diff", "shop.sell", file)
 	contains(t, problem, "the registry has no contract shop.sell; it has shop.buy; nor is there a file shop.sell")

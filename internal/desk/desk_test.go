@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // payer is an agent that pays, and asks before.
 func payer(terms sdk.PermissionPolicyTerms) sdk.AgentSpec {
 	return sdk.AgentSpec{
-		Name: "payer", Version: "1.0.0", Model: sdk.ModelSpec{Provider: "test", Name: "scripted"},
+		Name: "payer", Version: "1.0.0", Model: sdk.ModelSpec{Provider: "test", Name: "scripted", ContextWindow: 200_000},
 		Contract: contract("#/test/payer", "payer", "payer.done", `{"type":"object"}`,
 			`{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
 		Services: []sdk.ServiceTool{{
