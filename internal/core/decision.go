@@ -339,6 +339,11 @@ func (t *transition) releaseOthers(decided *Call, d sdk.PermissionDecision, by [
 	if d.ExpiresMillis > 0 && d.ExpiresMillis <= t.in.At || d.Scope == sdk.ScopePrincipal && d.Uses > 0 {
 		return
 	}
+	if slices.ContainsFunc(h.Grants, func(g Grant) bool {
+		return g.Deny && g.Tool == decided.Tool && g.Scope != sdk.ScopeCall && (g.Expires == 0 || g.Expires > t.in.At)
+	}) {
+		return // somebody has denied such calls for the rest of the run: each is decided by itself
+	}
 	consent := sdk.Consent{Scope: d.Scope, By: by, Signed: decided.Permission.Signed, Domains: decided.askedDomains()}
 	released := 0
 	for i := range h.Calls {
