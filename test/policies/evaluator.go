@@ -109,8 +109,10 @@ func (q *request) outcome(asks []terms) (o outcome) {
 		}
 		refused := k < 0 || !d.seen || d.late || d.stage != k && d.at == q.sent[k].timeout || d.domain != q.sent[k].domain || slices.Contains(o.by, d.who) && need > 1 ||
 			d.edited != "" && (d.edited != q.made || need > 1 || d.scope != "call" || d.verdict != "allow") ||
-			slices.ContainsFunc(asks, func(t terms) bool { return !t.counts(q, *d, k) }) ||
-			slices.ContainsFunc(q.terms, func(t terms) bool { return d.at >= q.sent[k].timeout+t.stages[k].timeout })
+			slices.ContainsFunc(asks, func(t terms) bool { return !t.route(q, k) || !t.mayDecide(d.who, q.initiator) }) ||
+			slices.ContainsFunc(q.terms, func(t terms) bool {
+				return d.at >= q.sent[k].timeout+t.stages[k].timeout || d.scope != "call" && !slices.Contains(t.scopes, d.scope)
+			})
 		if refused {
 			continue
 		}
@@ -127,12 +129,6 @@ func (q *request) outcome(asks []terms) (o outcome) {
 		}
 	}
 	return o
-}
-
-// counts reports whether a decision at the k-th stage is one by the terms.
-func (t terms) counts(q *request, d decision, k int) bool {
-	return t.route(q, k) && (d.scope == "call" || slices.Contains(t.scopes, d.scope)) &&
-		t.mayDecide(d.who, q.initiator)
 }
 
 func (t terms) route(q *request, k int) bool {
