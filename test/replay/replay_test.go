@@ -305,7 +305,7 @@ func goOn(t *testing.T, spec *core.Spec, entries []core.Entry) {
 			try(cause, core.Fired{Now: f.Due, Due: f.Due})
 		case core.EffectCall:
 			try(cause, answer(h, entries[f.Rev-1].Effect(f.Kind, f.Call)))
-		case core.EffectVoid, core.EffectTerminal, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd:
+		case core.EffectVoid, core.EffectTerminal, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark:
 		}
 	}
 }
