@@ -9,12 +9,12 @@ find_race
 # What go vet finds, `make lint` finds.
 #
 # The race detector makes code that computes ten times slower, and finds nothing in code that runs in one goroutine: the
-# core, the cases of policies, and the simulator, whose fibers take turns. Histories that are played side by side show what they share.
+# core, prompts, the cases of policies, and the simulator, whose fibers take turns. Histories that are played side by side show what they share.
 go test -count=1 -vet=off -timeout 0 ./test/sim -sim.seeds="${SEEDS:-100000}"
-go test -vet=off ./internal/core
+go test -vet=off ./internal/core ./internal/prompt
 go test -count=1 -vet=off ./test/policies -policies.cases=3000
 go test -vet=off $race ./test/sim -run 'TestSimulation$' -sim.seeds=200
 # Most tests wait for a disk, a lease or a timer, not for a processor: more of them run at once than there are processors.
-go test -vet=off $race -timeout 9m -parallel 4 $(go list ./... | grep -vE '/(internal/core|test/sim|test/policies)$')
+go test -vet=off $race -timeout 9m -parallel 4 $(go list ./... | grep -vE '/(internal/core|internal/prompt|test/sim|test/policies)$')
 (cd examples/traveldesk && go test -vet=off $race ./...)
 (cd test/outside && go test -vet=off $race ./...)
