@@ -97,7 +97,7 @@ func (p page) send(r micro.Request) error {
 	for _, m := range p.messages {
 		headers := micro.Headers{}
 		for name, values := range m.Headers {
-			if !strings.HasPrefix(strings.ToLower(name), "nats-") { // what the server was told is no data
+			if !strings.HasPrefix(strings.ToLower(name), "nats-") { // what the server was told is not data
 				headers[name] = values
 			}
 		}

@@ -200,7 +200,7 @@ func (c *conversation) ofLine(i int) int {
 	return c.count.Message(&m)
 }
 
-// Frontier reports whether messages may be cut before i: it is no result of an earlier call, nor what such a result has of media.
+// Frontier reports whether messages may be cut before i: it is not a result of an earlier call, nor what such a result has of media.
 func Frontier(messages []sdk.Message, i int) bool {
 	return !slices.ContainsFunc(messages[i].Content, func(c sdk.Content) bool {
 		return c.Kind == sdk.ContentToolResult || c.Kind == sdk.ContentMedia && c.CallID != ""

@@ -27,7 +27,7 @@ const (
 	lastLook  = 15 * time.Second
 )
 
-// ahead reports whether the message is a control message or a void that came before what it is for: there is no run yet, or
+// ahead reports whether the message is a control message or a void that came before what it is for: the run has not begun, or
 // one that began, or was retried, so much later that the message may have been settled before.
 func (a *activation) ahead() bool {
 	kind := a.msg.Address.Kind
@@ -40,12 +40,11 @@ func (a *activation) ahead() bool {
 		return a.beforeEnd()
 	}
 	began := a.head.Deadline - a.agent.Core.RunDeadline
-	if a.msg.Received+mostAhead.Milliseconds() < began {
-		return true
+	if a.head.Retry == nil || a.head.Status == core.StatusDone {
+		return a.msg.Received+mostAhead.Milliseconds() < began
 	}
-	// Another delivery may have found that the generation before was done, and be about to settle the message.
-	again := a.head.Retry != nil && a.head.Status != core.StatusDone && a.msg.Delivered > 1
-	return again && a.msg.Received <= began+mostAhead.Milliseconds()
+	// Another delivery may have found that the generation before was done, and settled the message, while this one stood still.
+	return a.msg.Received < began || a.msg.Delivered > 1 && a.msg.Received <= began+mostAhead.Milliseconds()
 }
 
 // withoutRun settles a message that came before what it is for.

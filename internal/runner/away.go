@@ -18,7 +18,7 @@ func (a *activation) passes(e *sdk.Error) bool {
 	case slices.Contains(sdk.ParkCodes, e.Code):
 		return slices.Contains(a.agent.Parks, e.Code)
 	}
-	// What nobody has classified is no fault of the request either.
+	// What nobody has classified is not the fault of the request either.
 	return slices.Contains(a.agent.Parks, sdk.CodeUnavailable)
 }
 

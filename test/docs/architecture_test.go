@@ -87,7 +87,7 @@ func TestArchitecture_NamesEveryPackage(t *testing.T) {
 	}
 	for _, r := range all {
 		if !used[r.name] {
-			t.Errorf("docs/architecture.md has a row for %s, of which there is no package", r.name)
+			t.Errorf("docs/architecture.md has a row for %s, which is not a package", r.name)
 		}
 	}
 }

@@ -182,7 +182,7 @@ func full(server, info string) []Finding {
 		return strings.TrimSpace(line)
 	}
 	number := func(name string) int64 {
-		n, _ := strconv.ParseInt(value(name), 10, 64) // one that is not told is no limit
+		n, _ := strconv.ParseInt(value(name), 10, 64) // one that is not told does not limit
 		return n
 	}
 	var findings []Finding
