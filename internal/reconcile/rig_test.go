@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -424,16 +425,25 @@ func (r *rig) delete(z broker.Zone, subject string) {
 	r.check("delete "+subject, stream.DeleteMsg(r.context(), m.Sequence))
 }
 
-// streams are the last sequences of all streams.
+// streams are the sequences of the last messages that all streams have, without those by which workers see that they can write.
 func (r *rig) streams() map[broker.Zone]uint64 {
 	r.t.Helper()
 	last := map[broker.Zone]uint64{}
 	for _, z := range []broker.Zone{
 		broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer, broker.ZoneRun, broker.ZoneDLQ,
 	} {
-		s, err := r.conn.ZoneState(r.context(), z)
+		stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), z))
 		r.check("look at stream", err)
-		last[z] = s.Last
+		for last[z] = stream.CachedInfo().State.LastSeq; last[z] > 0; last[z]-- {
+			m, err := stream.GetMsg(r.context(), last[z])
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue
+			}
+			r.check("read stream", err)
+			if !strings.Contains(m.Subject, "."+broker.LeaseToken+".") && string(m.Data) != "probe" {
+				break
+			}
+		}
 	}
 	return last
 }

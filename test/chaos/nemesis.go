@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -208,7 +210,12 @@ func (n *nemesis) timers(all context.Context, rng *rand.Rand, background *sync.W
 			}
 		})
 	}
+	notTimers := []string{broker.LeaseToken, broker.ParkedToken}
 	watch := func(d broker.Delivery) bool {
+		// Leases and the words that parked runs leave are on the same stream.
+		if slices.Contains(notTimers, strings.Split(d.Subject(), ".")[2]) {
+			return true
+		}
 		var armed struct {
 			Due int64 `json:"due"`
 		}
