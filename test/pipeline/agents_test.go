@@ -22,7 +22,7 @@ import (
 // callable is an agent that can be a tool of others; its model has its name.
 func callable(name string, services ...sdk.ServiceTool) sdk.AgentSpec {
 	return sdk.AgentSpec{
-		Name: name, Version: version, Model: sdk.ModelSpec{Provider: "test", Name: name}, Services: services,
+		Name: name, Version: version, Model: sdk.ModelSpec{Provider: "test", Name: name, ContextWindow: 500_000}, Services: services,
 		Contract: contract(name, "", `{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`,
 			name+".done", `{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
 	}
