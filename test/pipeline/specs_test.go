@@ -28,7 +28,7 @@ const version = "1.0.0"
 // desk is an agent with one service, calc.add.
 func desk() sdk.AgentSpec {
 	return sdk.AgentSpec{
-		Name: "desk", Version: version, Model: sdk.ModelSpec{Provider: "test", Name: "test"},
+		Name: "desk", Version: version, Model: sdk.ModelSpec{Provider: "test", Name: "test", ContextWindow: 500_000},
 		Contract: contract("desk", "", `{"type":"object","properties":{"message":{"type":"string"},"count":{"type":"integer"}},"required":["message"]}`,
 			"desk.done", `{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
 		Services: []sdk.ServiceTool{{

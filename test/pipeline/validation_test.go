@@ -297,7 +297,8 @@ func TestServices_AreDiscoveredWithTheirContracts(t *testing.T) {
 		t.Errorf("the service is shown as %+v", shown)
 	}
 	info("INFO.desk", &shown)
-	if shown.Metadata["agent"] != "desk" || len(shown.Endpoints) != 2 || shown.Endpoints[1].Subject != "agentd.get.desk" {
+	if shown.Metadata["agent"] != "desk" || len(shown.Endpoints) != 3 || shown.Endpoints[1].Subject != "agentd.get.desk" ||
+		shown.Endpoints[2].Subject != "agentd.get.desk.*" {
 		t.Errorf("the agent is shown as %+v", shown)
 	}
 	var stats struct {
