@@ -97,8 +97,16 @@ func (h *Head) turns() int {
 	return h.Turns - h.Retry.Turns
 }
 
-// Unbegun reports whether the run has done nothing but build its context. When it is retried, it does so again.
-func (h *Head) Unbegun() bool { return h.Turns == 0 && h.Round == 0 }
+// Unbegun reports whether the run has done nothing but build its context. When it is retried, it does so again. A message that has
+// come into the conversation is said once, and must not be forgotten: then the context stays as well.
+func (h *Head) Unbegun() bool {
+	return h.Turns == 0 && h.Round == 0 && !slices.ContainsFunc(h.Heard, h.said)
+}
+
+// said reports whether a message that was heard is in the conversation.
+func (h *Head) said(note string) bool {
+	return !slices.Contains(h.Notes, note) && (h.Left == nil || !slices.Contains(h.Left.Notes, note))
+}
 
 // takesUp reports whether a retry goes on with a call. It does not with a tool that may have run and must not run again, with one that
 // nobody could give permission for, nor with an agent that was told that nobody waits: the model calls those again, if it wants to.

@@ -44,16 +44,15 @@ func (o *oracle) retried(before *core.Head, in core.Input, e *core.Entry) {
 	if h.Deadline != in.At+o.rig.spec.RunDeadline || h.Generation().Token == before.Generation().Token || h.Init.Token != before.Init.Token {
 		o.Fatalf("entry %d: a retry leads to %+v", e.Rev, h)
 	}
-	if before.Turns == 0 && before.Round == 0 {
+	o.restore(h.Notes)
+	if before.Turns == 0 && before.Round == 0 && len(o.said) == 0 {
 		o.messages = nil
-		o.restore(h.Notes)
 		return
 	}
 	if !e.Reopens {
 		return
 	}
 	o.messages = o.messages[:o.ended]
-	o.restore(h.Notes)
 	ended := o.rig.entries[e.Rev-2]
 	for _, r := range ended.Results {
 		if r.Kind == core.ResultCancelled {

@@ -237,3 +237,24 @@ func TestRetried_BeginsAnewWhatNeverBegan(t *testing.T) {
 		t.Errorf("system %q, history %+v", r.state.System, messages)
 	}
 }
+
+// TestRetried_KeepsWhatWasSaid: a message came while the run waited for its model, and was said before the run ended. Its context is
+// not built again, because who sent it would have to send it once more.
+func TestRetried_KeepsWhatWasSaid(t *testing.T) {
+	t.Parallel()
+	r := newRig(newSpec())
+	r.must(t, r.deliver("init-1", started("order 7", "hello")))
+	r.must(t, r.deliver("message", steered("quick")))
+	r.must(t, r.drive(core.Reviewed{}))
+	failed := core.Ending{Reason: core.ReasonError, Code: sdk.CodeInternal, Message: "the model refuses"}
+	r.must(t, r.drive(core.Ended{Ending: failed}))
+	retry := retriedBy("retry-1")
+	r.must(t, r.deliver("retry-1", retry))
+	messages := r.state.Messages()
+	if len(messages) != 2 || messages[0].PlainText() != "hello" || messages[1].PlainText() != "quick" {
+		t.Errorf("history %+v", messages)
+	}
+	if _, calls := r.next().(core.CallModel); !calls {
+		t.Errorf("next is %T, want the model to be called", r.next())
+	}
+}

@@ -49,6 +49,7 @@ func Apply(s State, e *Entry) (State, error) {
 	if e.Rev != s.Rev+1 {
 		return State{}, fmt.Errorf("%w: entry %d follows %d in run %s", ErrIllegal, e.Rev, s.Rev, e.Head.Run)
 	}
+	anew := e.Kind == KindRetried && s.Unbegun()
 	s.Rev = e.Rev
 	s.Head = e.Head
 	switch {
@@ -56,7 +57,7 @@ func Apply(s State, e *Entry) (State, error) {
 		s.System, s.Input = e.System, e.Input
 	case e.Reopens:
 		s.History = s.History[:s.before:s.before]
-	case e.Kind == KindRetried && e.Head.Unbegun():
+	case anew:
 		s.System, s.History = e.System, nil
 	}
 	s.before = len(s.History)

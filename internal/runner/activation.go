@@ -277,6 +277,13 @@ func (a *activation) refusedBefore(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("look for the terminal event of run %s: %w", a.key, err)
 	}
 	if refused {
+		// Unless a run has begun and ended since its head was read: then the event is that run's, and so is this message.
+		if err := a.loadHead(ctx); err != nil {
+			return false, err
+		}
+		if a.head.Status != "" {
+			return false, ErrConflict
+		}
 		a.Logger.InfoContext(ctx, "init event was refused before", "agent", a.agent.Core.Name, "run", a.msg.Run)
 	}
 	return refused, nil
