@@ -42,6 +42,6 @@ type ContextUse struct {
 // ToolUpdatePlan is the built-in tool that keeps an agent's plan: its result is the plan, which every further prompt shows.
 const ToolUpdatePlan = "update_plan"
 
-// ToolReadMore is the built-in tool that shows more of a result than the model was shown. An agent has it unless a tool of its
-// own has the name; models are offered it once a result was cut.
+// ToolReadMore is the built-in tool that shows more of a result than the model was shown. Every agent with tools has it, so no
+// tool of its own may have the name; models are offered it once a result was cut.
 const ToolReadMore = "read_more"

@@ -87,7 +87,7 @@ func (l listings) gather(a sdk.Agent) (gathered, error) {
 			g.away = append(g.away, awayOf(a, set, listed.err))
 		}
 		for _, t := range listed.tools {
-			t.Definition.Name = toolsetPrefix(set) + t.Definition.Name
+			t.Definition.Name = toolbox.ToolsetPrefix(set.Name()) + t.Definition.Name
 			t.Definition.Server = set.Name()
 			g.Tools = append(g.Tools, t)
 			g.code = append(g.code, codeToolset+set.Name())
@@ -133,11 +133,6 @@ func list(ctx context.Context, set sdk.Toolset) ([]sdk.Tool, error) {
 	return tools, nil
 }
 
-// toolsetPrefix keeps tools of different toolsets apart.
-func toolsetPrefix(set sdk.Toolset) string { return prefixOf(set.Name()) }
-
-func prefixOf(toolset string) string { return toolset + "_" }
-
 // checkTools refuses a spec that is about tools, or arguments, that the agent does not have. What may be about the tools of a
 // toolset that has listed others is the toolset's fault: it counts as away, and the agent is not served before it has them.
 func (g *gathered) checkTools(spec sdk.AgentSpec) error {
@@ -148,11 +143,11 @@ func (g *gathered) checkTools(spec sdk.AgentSpec) error {
 	}
 	var unknown []string
 	for _, w := range g.away {
-		unknown = append(unknown, prefixOf(w.Toolset))
+		unknown = append(unknown, toolbox.ToolsetPrefix(w.Toolset))
 	}
 	faults := approval.ToolsOf(&spec, box, unknown).Faults(&spec)
 	for _, set := range g.Toolsets {
-		if prefix := toolsetPrefix(set); len(faults) > 0 && !slices.Contains(unknown, prefix) {
+		if prefix := toolbox.ToolsetPrefix(set.Name()); len(faults) > 0 && !slices.Contains(unknown, prefix) {
 			unknown = append(unknown, prefix)
 			left := approval.ToolsOf(&spec, box, unknown).Faults(&spec)
 			if len(left) < len(faults) {
@@ -191,7 +186,7 @@ func misnamed(faults []sdk.Fault) error {
 func missing(away []Away, tool string) *sdk.Error {
 	for _, w := range away {
 		inText := w.Toolset + "." // as models that call tools in text name one that they were not shown
-		if strings.HasPrefix(tool, prefixOf(w.Toolset)) || strings.HasPrefix(tool, inText) {
+		if strings.HasPrefix(tool, toolbox.ToolsetPrefix(w.Toolset)) || strings.HasPrefix(tool, inText) {
 			return &sdk.Error{
 				Code: sdk.CodeUnavailable, Retryable: true,
 				Message: fmt.Sprintf("%s cannot be called now: its toolset %s is away; there may be another way", tool, w.Toolset),

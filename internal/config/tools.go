@@ -79,7 +79,7 @@ func (c *Config) checkTools(r *strict.Reader) {
 		}
 		var unknown []string
 		for _, server := range n.Get("tools", "mcp").Texts() {
-			unknown = append(unknown, server+"_")
+			unknown = append(unknown, toolbox.ToolsetPrefix(server))
 		}
 		resolved, _ := contracts.Resolved(*spec)
 		if tools, err := toolbox.New(resolved, nil); err == nil {

@@ -222,7 +222,9 @@ func (s *Server) Tools(ctx context.Context) ([]sdk.Tool, error) {
 			continue
 		}
 		tool := s.tool(l)
-		if _, err := toolbox.New(sdk.AgentSpec{Name: s.config.Name}, []sdk.Tool{tool}); err != nil {
+		named := tool
+		named.Definition.Name = toolbox.ToolsetPrefix(s.config.Name) + named.Definition.Name
+		if _, err := toolbox.New(sdk.AgentSpec{Name: s.config.Name}, []sdk.Tool{named}); err != nil {
 			s.logger.Warn("tool of an MCP server cannot be used", "server", s.config.Name, "tool", l.Name, "error", err)
 			continue
 		}

@@ -35,6 +35,9 @@ func Name(name string) string {
 	return plain + suffix
 }
 
+// ToolsetPrefix begins the names of a toolset's tools, so that tools of different toolsets stay apart.
+func ToolsetPrefix(toolset string) string { return toolset + "_" }
+
 // ReferredName is the name that the tool of a reference will have; empty where that depends on what the registry has.
 func ReferredName(s sdk.ServiceTool) string {
 	if name := cmp.Or(s.As, s.Contract.Type); name != "" {

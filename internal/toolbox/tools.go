@@ -72,7 +72,7 @@ type Toolbox struct {
 // everything that is wrong, among it names that two tools would share.
 func New(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
 	b := &Toolbox{byName: map[string]*Tool{}, byType: map[string]*Tool{}}
-	owners := map[string]string{}
+	owners := map[string]string{sdk.ToolReadMore: "the built-in tool that every agent has for its results"}
 	var faults []sdk.Fault
 	add := func(path, owner string, t *Tool, err error) {
 		if err != nil {
@@ -110,7 +110,7 @@ func New(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
 	if len(faults) > 0 {
 		return nil, &sdk.Error{Code: sdk.CodeConfig, Message: "the tools of agent " + spec.Name + " cannot be used", Faults: faults}
 	}
-	if _, taken := owners[sdk.ToolReadMore]; taken || len(b.tools) == 0 {
+	if len(b.tools) == 0 {
 		return b, nil
 	}
 	var err error
@@ -243,7 +243,7 @@ func (b *Toolbox) Callable() []*Tool {
 }
 
 // ReadMore is the built-in tool that shows more of a result, which every agent with tools has beside its own: models are shown it
-// once a result was cut. Nil where a tool of the agent has the name.
+// once a result was cut. Nil where there are no tools.
 func (b *Toolbox) ReadMore() *Tool { return b.readMore }
 
 // Definitions returns what a model is shown, in a stable order.

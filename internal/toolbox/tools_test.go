@@ -151,7 +151,7 @@ func TestTools_RefusesWithEveryFault(t *testing.T) {
 			service("d", `{"type": "array"}`), missing, as(service("e", anyObject), TaskCompletion),
 		},
 		Builtin: []string{TaskCompletion, "fly"},
-	}, []sdk.Tool{inlineOf("a_b"), {Definition: sdk.ToolDefinition{Name: "bad", Parameters: json.RawMessage(`{"type": 1}`)}}})
+	}, []sdk.Tool{inlineOf("a_b"), inlineOf("read_more"), {Definition: sdk.ToolDefinition{Name: "bad", Parameters: json.RawMessage(`{"type": 1}`)}}})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -164,8 +164,9 @@ func TestTools_RefusesWithEveryFault(t *testing.T) {
 		`$.builtin[0]: expected a tool name of its own, got "task_completion" for contract e and built-in tool task_completion`,
 		`$.builtin[1]: expected a built-in tool: task_completion, ask_question, converse, update_plan, got string "fly"`,
 		`$.inline[0]: expected a tool name of its own, got "a_b" for contract a.b and inline tool a_b`,
-		`$.inline[1].type: expected a value that fits one of the alternatives (anyOf), got number 1`,
-		`$.inline[1].type: expected one of "array", "boolean", "integer", "null", "number", "object", "string", got number 1`,
+		`$.inline[1]: expected a tool name of its own, got "read_more" for the built-in tool that every agent has for its results and inline tool read_more`,
+		`$.inline[2].type: expected a value that fits one of the alternatives (anyOf), got number 1`,
+		`$.inline[2].type: expected one of "array", "boolean", "integer", "null", "number", "object", "string", got number 1`,
 	}
 	if diff := cmp.Diff(want, lines(e.Faults)); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
