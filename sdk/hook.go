@@ -37,7 +37,8 @@ type Hook struct {
 	RunStart func(ctx context.Context, s Snapshot) (StateEffects, error)
 	// StepStart is called before BeforeInference.
 	StepStart func(ctx context.Context, s Snapshot) (StateEffects, error)
-	// BeforeInference is called before each model call.
+	// BeforeInference is called before each model call. What it adds counts in the window of the model: where the conversation has
+	// to be shortened for it, that is done first, and StepStart and BeforeInference are called again.
 	BeforeInference func(ctx context.Context, s Snapshot) (InferenceEffects, error)
 	// AfterInference is called with each reply, and with the failure of a model call, which ends the run whatever it returns.
 	AfterInference func(ctx context.Context, r Inferred) (TurnEffects, error)

@@ -18,9 +18,9 @@ import (
 
 // turns builds the prompt of each model call.
 type turns struct {
-	tools    []sdk.ToolDefinition
 	sections []*prompt.Template
 	hooks    sdk.Hooks
+	model    sdk.ModelSpec
 	memory   *sdk.Memory
 	count    prompt.Counter
 	window   prompt.Window
@@ -32,8 +32,8 @@ type turns struct {
 
 func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*turns, error) {
 	t := &turns{
-		tools: tools.Definitions(), hooks: hooks, memory: spec.Memory, count: prompt.CounterOf(spec.Model),
-		window: prompt.WindowOf(spec.Model, spec.Memory), plans: plans(tools), readMore: tools.ReadMore(),
+		hooks: hooks, model: spec.Model, memory: spec.Memory, count: prompt.CounterOf(spec.Model),
+		window: prompt.WindowOf(spec.Model, spec.Memory, 0), plans: plans(tools), readMore: tools.ReadMore(),
 	}
 	guidance := spec.Guidance
 	if guidance == nil {
@@ -66,7 +66,7 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*tur
 
 // build implements runner.Agent's BuildPrompt.
 func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted, error) {
-	data := promptData{Run: in.Run, Tools: t.tools, Interactions: in.Interactions}
+	data := promptData{Run: in.Run, Tools: in.Tools, Interactions: in.Interactions}
 	d := json.NewDecoder(bytes.NewReader(in.Input))
 	d.UseNumber()
 	if err := d.Decode(&data.Input); err != nil {
@@ -104,8 +104,8 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted
 		}
 	}
 	parts := prompt.Parts{
-		System: prompt.System(in.System, sections...), Tools: t.tools, Sections: turn, Shown: t.shown,
-		Messages: in.Conversation.Messages, Task: in.Conversation.Task, Kept: in.Conversation.Kept, Lined: in.Conversation.Lined,
+		System: prompt.System(in.System, sections...), Tools: in.Tools, Sections: turn, Shown: t.shown,
+		Added: in.Added, Messages: in.Conversation.Messages, Task: in.Conversation.Task, Kept: in.Conversation.Kept, Lined: in.Conversation.Lined,
 	}
 	if t.readMore != nil {
 		parts.ReadMore = &t.readMore.Definition
@@ -113,7 +113,11 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted
 	if s := in.Conversation.Summary; s != nil {
 		parts.Summary = prompt.Remembered(s.Text, s.Files)
 	}
-	return prompt.Fit(t.count.Calibrated(in.Calibration), t.window, parts)
+	window := t.window
+	if in.MaxTokens > 0 {
+		window = prompt.WindowOf(t.model, t.memory, in.MaxTokens)
+	}
+	return prompt.Fit(t.count.Calibrated(in.Calibration), window, parts)
 }
 
 // remember puts what came next under a summary.
@@ -145,7 +149,7 @@ func answered(sections []sdk.Section, name string) string {
 
 // checkWindow refuses an agent whose window has no room for a conversation. Runs that began with such a one go on.
 func checkWindow(spec sdk.AgentSpec, tools []sdk.ToolDefinition) error {
-	count, window := prompt.CounterOf(spec.Model), prompt.WindowOf(spec.Model, spec.Memory)
+	count, window := prompt.CounterOf(spec.Model), prompt.WindowOf(spec.Model, spec.Memory, 0)
 	fixed := count.Prose(spec.System) + count.Tools(tools)
 	if g := spec.Guidance; g != nil {
 		fixed += count.Prose(g.Loop) + count.Prose(g.Capabilities) + count.Prose(g.Thinking)

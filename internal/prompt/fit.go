@@ -23,6 +23,8 @@ type Parts struct {
 	Messages    []sdk.Message
 	Task        []bool
 	Kept, Lined int
+	// Added are texts that the model is told after the conversation, cut where they do not fit.
+	Added []sdk.Message
 	// Shown is how many characters of a tool's result may be shown at once.
 	Shown func(tool string) int
 }
@@ -71,9 +73,12 @@ func Fit(count Counter, w Window, p Parts) (Fitted, error) {
 		return Fitted{}, sdk.Errorf(sdk.CodeTooLarge, "the task takes about %d tokens, and beside tools and system prompt the window of %d tokens "+
 			"has room for %d; give a shorter task, or a model with a larger window (context_window)", task, w.Total, max(room, 0))
 	}
-	f.Sections = fitSections(count, p.Sections, max((room-task)/3, 0))
+	f.Sections = fitTexts(p.Sections, max((room-task)/3, 0), count.Sections, shortSection)
 	f.Ledger.Sections = count.Sections(f.Sections)
 	room -= f.Ledger.Sections
+	added := fitTexts(p.Added, max((room-task)/2, 0), count.Messages, shortMessage)
+	said := count.Messages(added)
+	room -= said
 
 	c := conversation{count: count, parts: &p, task: p.Task}
 	c.begin()
@@ -85,8 +90,8 @@ func Fit(count Counter, w Window, p Parts) (Fitted, error) {
 		}
 	}
 	c.squeeze(room, room-w.Gate)
-	f.Messages = c.messages
-	f.Ledger.Tools, f.Ledger.History = tools, c.tokens()
+	f.Messages = slices.Concat(c.messages, added)
+	f.Ledger.Tools, f.Ledger.History = tools, c.tokens()+said
 	if p.ReadMore != nil && c.cut {
 		f.Tools = append(slices.Clip(p.Tools), *p.ReadMore)
 		f.Ledger.Tools += more
@@ -96,19 +101,29 @@ func Fit(count Counter, w Window, p Parts) (Fitted, error) {
 	return f, nil
 }
 
-// fitSections cuts the texts of sections so that they take no more than room.
-func fitSections(count Counter, sections []sdk.Section, room int) []sdk.Section {
-	for limit := 1 << 16; count.Sections(sections) > room; limit /= 2 {
-		if limit < sdk.MinResult {
-			return nil
+// fitTexts cuts texts so that they take no more than room, and where that is not enough leaves out the first of them.
+func fitTexts[T any](texts []T, room int, tokens func([]T) int, shorter func(text T, limit int) T) []T {
+	all := texts
+	for limit := 1 << 16; tokens(all) > room && limit >= sdk.MinResult; limit /= 2 {
+		all = make([]T, len(texts))
+		for i, text := range texts {
+			all[i] = shorter(text, limit)
 		}
-		shorter := make([]sdk.Section, len(sections))
-		for i, s := range sections {
-			shorter[i] = sdk.Section{Name: s.Name, Text: shortText(s.Text, limit)}
-		}
-		sections = shorter
 	}
-	return sections
+	for len(all) > 0 && tokens(all) > room {
+		all = all[1:]
+	}
+	return all
+}
+
+func shortSection(s sdk.Section, limit int) sdk.Section {
+	return sdk.Section{Name: s.Name, Text: shortText(s.Text, limit)}
+}
+
+func shortMessage(m sdk.Message, limit int) sdk.Message {
+	shorter := sdk.Text(m.Role, shortText(m.PlainText(), limit))
+	shorter.Seen = m.Seen
+	return shorter
 }
 
 // shortText is a text of at most limit characters, with a notice in the place of what is left out.

@@ -116,7 +116,7 @@ func TestFit_AlwaysFits(t *testing.T) {
 		s := history(t)
 		count := prompt.CounterOf(sdk.ModelSpec{Name: "m"}).Calibrated(rapid.SampledFrom([]int{0, 750, 2000}).Draw(t, "calibration"))
 		spec := sdk.ModelSpec{ContextWindow: rapid.SampledFrom([]int{2000, 4096, 8000, 32_768, 200_000}).Draw(t, "window")}
-		window := prompt.WindowOf(spec, nil)
+		window := prompt.WindowOf(spec, nil, 0)
 		more := sdk.ToolDefinition{Name: sdk.ToolReadMore, Description: "Read more.", Parameters: json.RawMessage(`{}`)}
 		sections := []sdk.Section{{Name: prompt.Retrieval, Text: texts(t, "retrieved")}}
 		task := s.History[0].PlainText()
@@ -224,7 +224,7 @@ func TestWindowOf_IsTheModelsOrTheSpecs(t *testing.T) {
 		"of memory":    {sdk.ModelSpec{Name: "gpt-4o"}, &sdk.Memory{Window: 10_000, Gate: 2500}, prompt.Window{Total: 12_768, Output: 2000, Safety: 768, Gate: 2500}},
 		"of the least": {sdk.ModelSpec{Name: "gpt-4o", Fallback: []sdk.ModelSpec{{Name: "m"}}}, nil, prompt.Window{Total: 32_768, Output: 2000, Safety: 768, Gate: 1500}},
 	} {
-		if diff := cmp.Diff(c.want, prompt.WindowOf(c.model, c.memory)); diff != "" {
+		if diff := cmp.Diff(c.want, prompt.WindowOf(c.model, c.memory, 0)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -110,6 +110,15 @@ func (c Counter) Message(m *sdk.Message) int {
 	return n
 }
 
+// Messages counts messages.
+func (c Counter) Messages(messages []sdk.Message) int {
+	n := 0
+	for i := range messages {
+		n += c.Message(&messages[i])
+	}
+	return n
+}
+
 // Tools counts what the definitions of tools take.
 func (c Counter) Tools(tools []sdk.ToolDefinition) int {
 	n := 0

@@ -44,11 +44,12 @@ var published = []struct {
 
 func models(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:.*/)?` + pattern + `$`) }
 
-// WindowOf is the window of a model, and with fallbacks the smallest of all. memory bounds the prompt further.
-func WindowOf(model sdk.ModelSpec, memory *sdk.Memory) Window {
-	w := windowOf(model)
+// WindowOf is the window of a model, and with fallbacks the smallest of all, for a reply of so many tokens; 0 is what their specs say.
+// memory bounds the prompt further.
+func WindowOf(model sdk.ModelSpec, memory *sdk.Memory, reply int) Window {
+	w := windowOf(model, reply)
 	for _, fallback := range model.Fallback {
-		if other := windowOf(fallback); other.Prompt() < w.Prompt() {
+		if other := windowOf(fallback, reply); other.Prompt() < w.Prompt() {
 			w = other
 		}
 	}
@@ -63,7 +64,8 @@ func WindowOf(model sdk.ModelSpec, memory *sdk.Memory) Window {
 	return w
 }
 
-func windowOf(model sdk.ModelSpec) Window {
+func windowOf(model sdk.ModelSpec, reply int) Window {
+	model.MaxTokens = cmp.Or(reply, model.MaxTokens)
 	w := Window{Total: model.ContextWindow, Output: model.MaxTokens}
 	for _, p := range published {
 		if p.name.MatchString(model.Name) {

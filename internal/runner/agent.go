@@ -79,6 +79,11 @@ type PromptInput struct {
 	// Plan is what the agent has written down with sdk.ToolUpdatePlan; nil is nothing.
 	Plan         json.RawMessage
 	Interactions sdk.Interactions
+	// Tools are what the model is offered now, and Added what it is told after the conversation, this time.
+	Tools []sdk.ToolDefinition
+	Added []sdk.Message
+	// MaxTokens is how long the reply may be; 0 is what the model's spec says.
+	MaxTokens int
 }
 
 // Answer is what a response to a call comes to: data for the model, which may be an error, and whether another attempt

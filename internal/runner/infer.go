@@ -1,10 +1,8 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -21,13 +19,6 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if away := a.mayAsk(ctx); away != nil {
 		return *away, nil
 	}
-	request, built, err := a.request(ctx)
-	if err != nil {
-		return a.promptFailed(ctx, err)
-	}
-	if built.Compaction != nil {
-		return a.compact(ctx, built.Compaction, request), nil
-	}
 	s, err := a.beforeInference(ctx)
 	if err != nil {
 		return a.hookFailed(err)
@@ -35,14 +26,17 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if s.terminate != nil {
 		return core.Ended{Ending: *s.terminate, Hooks: s.states}, nil
 	}
-	s.apply(&request)
+	request, built, err := a.request(ctx, s)
+	if err != nil {
+		return a.promptFailed(ctx, err)
+	}
+	if built.Compaction != nil {
+		return a.compact(ctx, built.Compaction, request), nil
+	}
 	if built.Final {
 		finish(&request)
 	}
 	a.budgeted(ctx, &built)
-	if a.state.Lifecycle == sdk.LifecycleReminder {
-		request.Messages = append(request.Messages, sdk.Text(sdk.RoleUser, a.agent.Core.NoToolCall.Text))
-	}
 	reply, ended, err := a.generate(ctx, s, request)
 	if ended != nil || err != nil {
 		return ended, err
@@ -122,13 +116,4 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 		ended = end
 	}
 	return sdk.ModelReply{}, ended, failed
-}
-
-// apply makes of the next model call what hooks want of it.
-func (s *hookEffects) apply(r *sdk.ModelRequest) {
-	r.Temperature, r.MaxTokens = cmp.Or(s.temperature, r.Temperature), cmp.Or(s.maxTokens, r.MaxTokens)
-	r.Messages = append(append(slices.Clip(r.Messages), s.kept...), s.context...)
-	if len(s.hidden) > 0 {
-		r.Tools = slices.DeleteFunc(slices.Clone(r.Tools), func(d sdk.ToolDefinition) bool { return slices.Contains(s.hidden, d.Name) })
-	}
 }

@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentd/internal/core"
@@ -11,20 +13,25 @@ import (
 	"agentd/sdk/wire"
 )
 
-// request is the next model call, with the prompt that it was made of.
-func (a *activation) request(ctx context.Context) (sdk.ModelRequest, prompt.Fitted, error) {
+// request is the next model call, with the prompt that it was made of, and with what hooks want of it.
+func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequest, prompt.Fitted, error) {
 	h := &a.state.Head
 	interactions := sdk.Interactions{
 		Current: h.Turns, Max: a.agent.Core.MaxTurns, Exhausted: h.Turns+1 >= a.agent.Core.MaxTurns,
 	}
 	conversation := a.state.Conversation()
-	built := prompt.Fitted{System: a.state.System, Messages: conversation.Messages, Tools: a.agent.Definitions}
+	added := slices.Concat(s.kept, s.context)
+	if h.Lifecycle == sdk.LifecycleReminder {
+		added = append(added, sdk.Text(sdk.RoleUser, a.agent.Core.NoToolCall.Text))
+	}
+	tools := slices.DeleteFunc(slices.Clone(a.agent.Definitions), func(d sdk.ToolDefinition) bool { return slices.Contains(s.hidden, d.Name) })
+	built := prompt.Fitted{System: a.state.System, Messages: slices.Concat(conversation.Messages, added), Tools: tools}
 	if a.agent.BuildPrompt != nil {
 		var err error
 		built, err = guarded(func() (prompt.Fitted, error) {
 			return a.agent.BuildPrompt(ctx, PromptInput{
 				Run: h.Run, System: a.state.System, Input: a.state.Input, Conversation: conversation, Calibration: h.Calibration,
-				Context: a.state.Context, Plan: a.state.Plan(), Interactions: interactions,
+				Context: a.state.Context, Plan: a.state.Plan(), Interactions: interactions, Tools: tools, Added: added, MaxTokens: s.maxTokens,
 			})
 		})
 		if err != nil {
@@ -34,7 +41,7 @@ func (a *activation) request(ctx context.Context) (sdk.ModelRequest, prompt.Fitt
 	request := sdk.ModelRequest{
 		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: built.System, Turn: built.Sections,
 		Messages: built.Messages, Tools: built.Tools, Output: a.agent.OutputSchema, Interactions: interactions,
-		Temperature: a.agent.Temperature, MaxTokens: a.agent.MaxTokens, Tokens: max(h.TokensLeft(), 0),
+		Temperature: cmp.Or(s.temperature, a.agent.Temperature), MaxTokens: cmp.Or(s.maxTokens, a.agent.MaxTokens), Tokens: max(h.TokensLeft(), 0),
 	}
 	return request, built, nil
 }

@@ -209,6 +209,11 @@ func gate(t *testing.T) {
 	}
 }
 
+func gates(t *testing.T) {
+	t.Run("what is left", gate)
+	t.Run("with hooks", everyPromptFits)
+}
+
 // summarised runs the reader with a model that summarises, and returns what that was asked, by the name of the model.
 func summarised(t *testing.T, a sdk.Agent, script *sdktest.Model, say func(system string) (string, error)) (asked map[string][]sdk.ModelRequest, r harness.Run, h *harness.Harness, events []wire.Live) {
 	t.Helper()

@@ -4,15 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
-	"agentd/internal/prompt"
-
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
+	"agentd/internal/prompt"
 	"agentd/internal/runner"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // bound draws what ends an agent's runs early, and how they take messages.
@@ -83,7 +82,7 @@ func (s *simulation) prompts(spec *core.Spec) func(context.Context, runner.Promp
 			s.violate("I8", "run %s: a prompt has %d sections of context, want %d", in.Run, len(in.Context), len(spec.Contexts))
 		}
 		c := in.Conversation
-		p := prompt.Fitted{System: in.System, Messages: c.Messages}
+		p := prompt.Fitted{System: in.System, Messages: slices.Concat(c.Messages, in.Added), Tools: in.Tools}
 		if rest := c.Messages[c.Kept:]; len(rest) > 1 && s.strikes(shortened) {
 			n := 1 + s.pick(len(rest)-1)
 			p.Compaction = &prompt.Compaction{Messages: n, Lined: n + s.pick(len(rest)-n), Large: true, Turns: [][]sdk.Message{rest[:n]}}
