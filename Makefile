@@ -44,6 +44,11 @@ licenses: go ## check that the licences of everything that the command is built 
 	$(GO) run github.com/google/go-licenses@$(GO_LICENSES_VERSION) check ./cmd/agentd \
 		--allowed_licenses=Apache-2.0,MIT,BSD-2-Clause,BSD-3-Clause,ISC
 
+.PHONY: module
+module: go ## give the module the path under which others depend on it: make module MODULE=github.com/acme/agentd
+	@test -n "$(MODULE)" || { echo "say which path: make module MODULE=github.com/acme/agentd" >&2; exit 2; }
+	$(GO) run ./scripts/module . $(MODULE)
+
 .PHONY: fmt
 fmt: $(GOLANGCI) ## format the sources
 	$(GOLANGCI) fmt ./...

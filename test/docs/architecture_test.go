@@ -62,18 +62,27 @@ func rooms(t *testing.T) []room {
 	return all
 }
 
-// Every package has its row, and no row is about a package that is gone.
-func TestArchitecture_NamesEveryPackage(t *testing.T) {
-	t.Parallel()
-	list := exec.CommandContext(t.Context(), "go", "list", "./internal/...", "./sdk/...", "./cmd/...")
-	list.Dir = "../.."
-	out, err := list.Output()
+// module is the path of the module, which make module changes.
+func module(t *testing.T) string { return strings.TrimSpace(list(t, "-m")) }
+
+// list returns what go list says.
+func list(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, used := rooms(t), map[string]bool{}
-	for pkg := range strings.FieldsSeq(string(out)) {
-		pkg = strings.TrimPrefix(pkg, "agentd/")
+	return string(out)
+}
+
+// Every package has its row, and no row is about a package that is gone.
+func TestArchitecture_NamesEveryPackage(t *testing.T) {
+	t.Parallel()
+	all, used, path := rooms(t), map[string]bool{}, module(t)
+	for pkg := range strings.FieldsSeq(list(t, "./internal/...", "./sdk/...", "./cmd/...")) {
+		pkg = strings.TrimPrefix(pkg, path+"/")
 		var held []string
 		for _, r := range all {
 			if r.holds(pkg) {
@@ -108,16 +117,17 @@ func TestArchitecture_IsTheLintersRule(t *testing.T) {
 	if !ok || !closed {
 		t.Fatalf("%s does not have the lines\n%s%s", file, begin, end)
 	}
+	path := module(t)
 	var rules strings.Builder
 	for _, r := range rooms(t) {
 		fmt.Fprintf(&rules, "        %q:\n          files: [%q, \"!$test\"]\n          list-mode: lax\n", "imports of "+r.name, r.files())
-		fmt.Fprintf(&rules, "          deny: [{pkg: agentd, desc: \"docs/architecture.md does not let %s import it\"}]\n", r.name)
+		fmt.Fprintf(&rules, "          deny: [{pkg: %s, desc: \"docs/architecture.md does not let %s import it\"}]\n", path, r.name)
 		if len(r.imports) > 0 {
 			allowed := make([]string, len(r.imports))
 			for i, pkg := range r.imports {
-				allowed[i] = "agentd/" + pkg + "$"
+				allowed[i] = path + "/" + pkg + "$"
 				if all, ok := strings.CutSuffix(pkg, "…"); ok {
-					allowed[i] = "agentd/" + all
+					allowed[i] = path + "/" + all
 				}
 			}
 			fmt.Fprintf(&rules, "          allow: [%s]\n", strings.Join(allowed, ", "))

@@ -251,7 +251,7 @@ func load(dir string, folders []string) (module, error) {
 	}
 	list, err := packages.Load(&packages.Config{
 		Dir:  dir,
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes,
+		Mode: packages.NeedName | packages.NeedModule | packages.NeedFiles | packages.NeedImports | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes,
 	}, patterns...)
 	if err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func load(dir string, folders []string) (module, error) {
 		for _, e := range p.Errors {
 			err = errors.Join(err, e)
 		}
-		m[strings.TrimPrefix(p.PkgPath, "agentd/")] = p
+		m[strings.TrimPrefix(p.PkgPath, p.Module.Path+"/")] = p
 	}
 	return m, err
 }
