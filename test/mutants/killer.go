@@ -95,7 +95,7 @@ func (r rows) try(ctx context.Context, overlay, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	run := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=10m", "-test.run=^TestSeeds$/^("+strings.Join(r, "|")+")$")
+	run := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=10m", "-rapid.nofailfile", "-test.run=^TestSeeds$/^("+strings.Join(r, "|")+")$")
 	run.Dir = filepath.Join("test", "seeds")
 	// What a mutant keeps from happening is waited for in vain.
 	run.Env = append(os.Environ(), harness.PatienceVariable+"=30s")
