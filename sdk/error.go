@@ -34,6 +34,7 @@ const (
 	CodeDecisionRefused   Code = "decision_refused"   // the approver: the decision does not count
 	CodeBlocked           Code = "blocked"            // the model: a hook kept the call from being made
 	CodeStalled           Code = "stalled"            // the agent's author: the run got nowhere, and a stop condition ended it
+	CodeNoAnswer          Code = "no_answer"          // the agent's author: the model gave no answer that counts
 	CodeTerminated        Code = "terminated"         // the agent's author: a hook or rule ended the run
 	CodeMessageRefused    Code = "message_refused"    // the sender: the run does not take the message
 	CodeRetryRefused      Code = "retry_refused"      // the operator: the run cannot be retried

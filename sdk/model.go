@@ -17,6 +17,8 @@ const (
 	LifecycleUserMessage Lifecycle = "user_message"
 	// LifecycleReminder: the last reply had no tool call, and the model is reminded to make one.
 	LifecycleReminder Lifecycle = "reminder"
+	// LifecycleNudge: the last reply was not an answer, and the model is told so.
+	LifecycleNudge Lifecycle = "nudge"
 )
 
 // ToolDefinition is what a model is shown of a tool.

@@ -110,7 +110,7 @@ func TestDecodeEntry_Refuses(t *testing.T) {
 		"no JSON":           {`{"v":1`, "decode journal entry"},
 		"more than one":     {`{"v":1}{"v":1}`, "decode journal entry"},
 		"no layout":         {`{"rev":7}`, "entry 7 has layout 0"},
-		"a newer layout":    {`{"v":99,"rev":7}`, "entry 7 has layout 99; this version reads 1 to 3"},
+		"a newer layout":    {`{"v":99,"rev":7}`, "entry 7 has layout 99; this version reads 1 to 4"},
 		"no head":           {`{"v":1,"rev":7}`, "unknown status"},
 		"a driver too few":  {`{"v":1,"rev":7,"head":{"status":"running"}}`, "a running run with driver"},
 		"nothing to expect": {`{"v":1,"rev":7,"head":{"status":"waiting","timer":1}}`, "waits for nothing"},

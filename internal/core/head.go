@@ -10,7 +10,7 @@ import (
 
 // LayoutVersion is the greatest V of heads and entries that this code writes and reads. What a version before would get wrong
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
-const LayoutVersion = 3
+const LayoutVersion = 4
 
 type (
 	// Status is that of a run, as clients see it.
@@ -82,6 +82,11 @@ type Head struct {
 	Delegated int64 `json:"delegated,omitempty"`
 	// Progress is what stop conditions count.
 	Progress Progress `json:"progress,omitzero"`
+	// Answers counts the replies that were not taken for an answer.
+	Answers Answers `json:"answers,omitzero"`
+	// Nudge is what the next model call is told after the conversation, as the user's last message, and no later one: it is not part of
+	// the conversation. A transition sets it (transition.nudge), as judges of answers and guards of calls do; the next reply clears it.
+	Nudge string `json:"nudge,omitempty"`
 
 	// Deadline of the run and Timer, the due time that is armed (0: none): Unix milliseconds.
 	Deadline int64 `json:"deadline"`

@@ -146,6 +146,8 @@ type Replied struct {
 	Notes     []Note
 	Hooks     []HookState
 	Terminate *Ending
+	// Results is State.Shown.
+	Results int
 	// Estimated is how many tokens the prompt has by the estimate, where the model that was asked has answered; 0 is unknown.
 	Estimated int64
 	// Final says that the model was asked for its final answer: it is not reminded to call a tool.

@@ -25,6 +25,10 @@ func (t *transition) replied(ev Replied) error {
 	t.reminded(ev.Reminded)
 	t.Messages = append(t.Messages, ev.Context...)
 	t.Checkpoints = append(t.Checkpoints, CheckpointAssistantTurn)
+	empty := Empty(&ev.Reply)
+	if !empty {
+		h.Answers.Empty = 0
+	}
 	switch {
 	case ev.Terminate != nil:
 		return t.terminated(ev)
@@ -42,6 +46,8 @@ func (t *transition) replied(ev Replied) error {
 		return nil
 	case !ev.Final && t.remind(ev.Reply.Text):
 		return nil
+	case empty:
+		return t.emptied(ev.Results)
 	case t.spec.Converse:
 		return t.converse(ev.Reply.Text)
 	case ev.Output == nil:
@@ -59,9 +65,10 @@ func (ev *Replied) opensRound() bool {
 	return ev.Terminate == nil && ev.Reply.Fault == nil && len(ev.Reply.Calls) > 0
 }
 
-// count adds a model call.
+// count adds a model call. What it was nudged with is not said again.
 func (t *transition) count(reply sdk.ModelReply) {
 	t.Head.Turns++
+	t.Head.Nudge = ""
 	t.cost(reply)
 }
 
@@ -245,10 +252,6 @@ func turnData(text string) (json.RawMessage, error) { return json.Marshal(turnMe
 // converse sends text to the person and waits for their answer.
 func (t *transition) converse(text string) error {
 	h := &t.Head
-	if text == "" {
-		t.correct(text, "Your reply was empty. Say something to the person, or call a tool.")
-		return nil
-	}
 	data, err := turnData(text)
 	if err != nil {
 		return violation(h, "encode turn: %v", err)

@@ -214,7 +214,7 @@ func output(text string) *core.Output {
 func (r *rig) replied(text string, calls ...sdk.ToolRequest) core.Replied {
 	ev := core.Replied{Reply: sdk.ModelReply{
 		Text: text, Calls: calls, Units: 1_500_000, Usage: sdk.Usage{Prompt: 20, Completion: 5}, Model: "scripted",
-	}}
+	}, Results: r.state.Shown()}
 	switch {
 	case len(calls) > 0:
 		ev.Plan = r.plan(ev.Reply)

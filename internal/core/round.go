@@ -163,6 +163,7 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
 	h.ReasonCode, h.Review, h.Hooks, h.Left = code, false, nil, left
 	h.Parked, h.Paused = nil, nil
+	h.Nudge, h.Answers = "", Answers{}
 	t.Terminal = &terminal
 	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})

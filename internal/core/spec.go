@@ -57,10 +57,16 @@ type Spec struct {
 // layoutCounts is the first layout that counts what stop conditions look at, and that has hooks, contexts, budgets and messages.
 const layoutCounts = 2
 
+// layoutParks is the first layout of runs that are parked, paused and retried.
+const layoutParks = 3
+
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
-	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {
+	if h.Nudge != "" || h.Answers != (Answers{}) {
 		return LayoutVersion
+	}
+	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {
+		return max(h.V, layoutParks)
 	}
 	agents := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Tokens > 0 })
 	counts := s.Stop.Errors > 0 || s.Stop.SameError > 0 || s.Stop.Repeats > 0 || len(s.Stop.Text) > 0

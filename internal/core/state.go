@@ -236,3 +236,16 @@ func Unquoted(result string) string {
 	}
 	return result
 }
+
+// Shown is how many results of calls the history has.
+func (s *State) Shown() int {
+	n := 0
+	for i := range s.History {
+		for j := range s.History[i].Content {
+			if s.History[i].Content[j].Kind == sdk.ContentToolResult {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -315,6 +315,9 @@ func (p *printer) counters(h *core.Head) {
 	if c := h.Progress; c.Failed > 0 || c.Same > 0 || c.Reminders > 0 || len(c.Rounds) > 0 {
 		p.printf("    counts failed %d, same %d %q, reminders %d, rounds %v\n", c.Failed, c.Same, c.Fault, c.Reminders, c.Rounds)
 	}
+	if h.Answers.Empty > 0 || h.Nudge != "" {
+		p.printf("    empty %d, nudge %q\n", h.Answers.Empty, h.Nudge)
+	}
 	if len(h.Notes) > 0 || h.Review {
 		p.printf("    to be said %v, urgent %t, review %t\n", h.Notes, h.Urgent, h.Review)
 	}

@@ -33,9 +33,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if built.Compaction != nil {
 		return a.compact(ctx, built.Compaction, request), nil
 	}
-	if built.Final {
-		finish(&request)
-	}
+	final := a.conclude(&request, built.Final)
 	a.budgeted(ctx, &built)
 	reply, ended, err := a.generate(ctx, s, request)
 	if ended != nil || err != nil {
@@ -44,12 +42,12 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	if err := a.afterInference(ctx, s, reply, nil); err != nil {
 		return a.hookFailed(err)
 	}
-	if built.Final {
+	if final {
 		reply.Calls = nil // it was offered no tools
 	}
 	event, err := a.accept(ctx, s, reply)
 	if replied, ok := event.(core.Replied); ok {
-		replied.Final = built.Final
+		replied.Final, replied.Results = final, a.state.Shown()
 		if reply.Model == "" || reply.Model == a.agent.ModelName {
 			replied.Estimated = int64(built.Ledger.Prompt())
 		}
@@ -62,7 +60,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.ModelReply) (core.Event, error) {
 	ev := core.Replied{Reply: reply, Context: s.kept, Reminded: s.reminded, Terminate: s.terminate, Hooks: s.states}
 	switch {
-	case s.terminate != nil || reply.Fault != nil || len(reply.Calls) == 0 && a.agent.Core.Converse:
+	case s.terminate != nil || reply.Fault != nil || core.Empty(&reply) || len(reply.Calls) == 0 && a.agent.Core.Converse:
 		return ev, nil
 	case len(reply.Calls) == 0:
 		return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event {

@@ -24,6 +24,9 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 	if h.Lifecycle == sdk.LifecycleReminder {
 		added = append(added, sdk.Text(sdk.RoleUser, a.agent.Core.NoToolCall.Text))
 	}
+	if h.Nudge != "" {
+		added = append(added, sdk.Text(sdk.RoleUser, h.Nudge))
+	}
 	tools := slices.DeleteFunc(slices.Clone(a.agent.Definitions), func(d sdk.ToolDefinition) bool { return slices.Contains(s.hidden, d.Name) })
 	built := prompt.Fitted{System: a.state.System, Messages: slices.Concat(conversation.Messages, added), Tools: tools}
 	if a.agent.BuildPrompt != nil {
@@ -46,14 +49,21 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 	return request, built, nil
 }
 
-// finalAnswer is what the model is told when the prompt leaves too little for another round.
-const finalAnswer = "There is no room left to call tools. Give your final answer now, from what you have. Report only results that you " +
-	"have received, and say what is not done. If you have nothing to report, say that you could not finish the task."
+// noRoom is what the model is told when the prompt leaves too little for another round.
+const noRoom = "There is no room left to call tools. " + core.FinalAnswer
 
-// finish asks for the final answer in place of a further round.
-func finish(r *sdk.ModelRequest) {
+// conclude makes it a request for the final answer, without tools, where the prompt leaves too little for another round, or the core
+// has nudged the model to summarise. It reports whether it did.
+func (a *activation) conclude(r *sdk.ModelRequest, full bool) (final bool) {
+	summarises := a.state.Summarises()
+	if !full && !summarises {
+		return false
+	}
 	r.Tools = nil
-	r.Messages = append(r.Messages[:len(r.Messages):len(r.Messages)], sdk.Text(sdk.RoleUser, finalAnswer))
+	if !summarises {
+		r.Messages = append(slices.Clip(r.Messages), sdk.Text(sdk.RoleUser, noRoom))
+	}
+	return true
 }
 
 // promptFailed ends the run: asking again would not mend a prompt that cannot be built.

@@ -141,4 +141,11 @@ var ofRows = []mutant{
 	{"anybody may give results", around(core+"PermissionState.refuseResult", "return nil"), rows{"T47"}},
 	{"the given result is not the call's", value(step+"carryDecision", "Data Result d", "nil"), rows{"T47"}},
 	{"servers are not released", around("internal/mcp.Server.Close", "return nil"), rows{"A3"}},
+	{"an empty reply is an answer", around(core+"Empty", "return false"), rows{"L37", "L38"}},
+	{"empty replies are not counted in a row", statement(step+"replied", "Answers Empty", ""), rows{"L37"}},
+	{"what is left to do is not told by what is there", around(core+"emptyNudge", "return original(0)"), rows{"L45"}},
+	{"a nudge is told for ever", statement(step+"count", "Nudge", ""), rows{"L45"}},
+	{"nobody asks for a summary", around(core+"Head.Summarises", "return false"), rows{"L38"}},
+	{"a summary is asked for with tools", statement(act+"conclude", "Tools", ""), rows{"L38"}},
+	{"the summary may claim anything", around(step+"nudge", "original(strings.TrimSuffix(text, FinalAnswer))"), rows{"L44"}},
 }

@@ -162,7 +162,7 @@ func (m *models) begins(prompt []sdk.Message, entries []decoded) bool {
 	var state core.State
 	for _, d := range entries {
 		e, err := m.store.whole(d)
-		if err == nil && e.Summary != nil && beginning(prompt, state.Conversation().Messages) {
+		if err == nil && e.Summary != nil && m.shows(&state, prompt) {
 			return true
 		}
 		if err == nil {
@@ -173,7 +173,17 @@ func (m *models) begins(prompt []sdk.Message, entries []decoded) bool {
 			return false
 		}
 	}
-	return beginning(prompt, state.Conversation().Messages)
+	return m.shows(&state, prompt)
+}
+
+// shows reports whether a prompt is the beginning of what the model is shown of a run: its conversation, and the nudge that it has then,
+// which is not kept.
+func (m *models) shows(s *core.State, prompt []sdk.Message) bool {
+	nudge := sdk.Text(sdk.RoleUser, s.Nudge)
+	if last := len(prompt) - 1; s.Nudge != "" && last >= 0 && sameMessage(&prompt[last], &nudge) {
+		prompt = prompt[:last]
+	}
+	return beginning(prompt, s.Conversation().Messages)
 }
 
 func beginning(prompt, conversation []sdk.Message) bool {
