@@ -3,6 +3,7 @@ package interop
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,6 +32,7 @@ var programs = []program{
 	{name: "arvo", contract: arvoContract, command: arvoCommand},
 	{name: "node", contract: docContract, command: docsNodeCommand},
 	{name: "python", contract: docContract, command: pythonCommand},
+	{name: "python-sdk", contract: docContract, command: pythonSDKCommand},
 	{name: "shell", contract: docContract, command: shellCommand},
 	{name: "shell-binary", contract: docContract, command: binaryShellCommand},
 	{name: "go", contract: docContract, command: goCommand},
@@ -57,6 +59,23 @@ func absolute(t *testing.T, path string) string {
 func pythonCommand(t *testing.T) command {
 	lookPath(t, "python3")
 	return command{args: []string{"python3", absolute(t, "python/forecast.py")}}
+}
+
+// pythonSDKCommand is a service of sdk/python, which reads its contract from JSON: YAML needs a package.
+func pythonSDKCommand(t *testing.T) command {
+	lookPath(t, "python3")
+	contract, err := json.Marshal(docContract(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "weather.json")
+	if err := os.WriteFile(path, contract, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return command{
+		args: []string{"python3", absolute(t, "python/forecast_sdk.py"), path},
+		env:  []string{"PYTHONPATH=" + absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1"},
+	}
 }
 
 func shellCommand(t *testing.T) command {

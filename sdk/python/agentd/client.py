@@ -1,0 +1,280 @@
+"""Start runs, follow them, answer what they ask, and end them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any, AsyncIterator
+
+from . import wire
+from .errors import AgentdError, RunFailed, Unavailable
+from .transport import Message, Transport
+
+ASK_AGAIN = 1.0
+PERMISSION, QUESTION, TURN = "agentd.permission.request", "agentd.question.ask", "agentd.conversation.turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Names a run. init tells the outcome of one's own request from another's with the same name; "" is whoever started it."""
+
+    agent: str
+    name: str
+    init: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Something that happened in a run. mark orders milestones; Client.follow goes on after one. Ephemeral events may be lost."""
+
+    type: str
+    data: dict[str, Any]
+    mark: tuple[int, int]
+    ephemeral: bool
+    event: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run ended well. reason says why, as reason:code."""
+
+    type: str
+    data: dict[str, Any]
+    reason: str
+
+
+class Client:
+    """Starts and follows runs over a connection. who is the principal that the broker lets it be: by default the login's name."""
+
+    def __init__(self, transport: Transport, *, who: str | None = None, source: str = "agentd.client", root: str = "agentd"):
+        self._transport, self._source, self._root = transport, source, root
+        self._who = transport.user if who is None else who
+
+    async def start(
+        self, agent: str, data: dict[str, Any], *, key: str = "", name: str = "", type: str = "", require: list[str] | None = None,
+        tokens: int = 0, access_control: str | None = None, traceparent: str | None = None,
+    ) -> Run:
+        """Starts a run, and returns when the broker has stored that. Who starts again with the same key gets the same run.
+
+        require are patterns of tools that need permission in this run, beyond the agent's policy.
+        """
+        key = key or wire.new_id("run")
+        init = wire.init_token(self._source, key)
+        run = Run(agent, name or f"run-{init}", init)
+        event = self._event(key, type or agent, run.name, data) | {
+            "accesscontrol": access_control, "traceparent": traceparent, "tokenbudget": str(tokens) if tokens else None,
+            "requirepermission": ",".join(require) if require else None,
+        }
+        await self._store(self._named(f"{self._root}.start.{wire.token(agent)}"), event)
+        return run
+
+    async def status(self, run: Run) -> dict[str, Any]:
+        """How far a run is, as docs/wire.md says. Raises AgentdError: unknown_run, permission_denied; Unavailable: no worker answers."""
+        return await self._ask(run.agent, {"run": run.name, "after": {"rev": wire.MAX_MILESTONE, "i": 0}})
+
+    async def list(self, agent: str, status: str = "") -> AsyncIterator[dict[str, Any]]:
+        """The runs of an agent with a status ("" is any), as of status, in no order that means anything."""
+        cursor = ""
+        while True:
+            page = await self._ask(agent, {"list": {k: v for k, v in (("status", status), ("cursor", cursor)) if v}})
+            for run in page.get("runs") or []:
+                yield run
+            cursor = page.get("next") or ""
+            if not cursor:
+                return
+
+    async def follow(self, run: Run, after: tuple[int, int] = (0, 0)) -> AsyncIterator[Live]:
+        """Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end."""
+        subscription = await self._transport.subscribe(f"{self._root}.stream.{self._address(run)}")
+        lost = asyncio.Event()
+        lost.set()  # what is between the mark and now
+        forget = self._transport.on_reconnect(lost.set)
+        at, whole = after, after == (0, 0)
+        try:
+            while True:
+                if subscription.missed or lost.is_set():
+                    subscription.missed = False
+                    lost.clear()
+                    try:
+                        told = await self._history(run, at)
+                    except (Unavailable, TimeoutError):
+                        told = []
+                        lost.set()
+                else:
+                    told = []
+                for live in told:
+                    at, whole = live.mark, _closes(live.event)
+                    yield live
+                    if live.type == "run.finished":
+                        return
+                try:
+                    live = _live(json.loads((await subscription.next(ASK_AGAIN)).data))
+                except TimeoutError:
+                    continue
+                if live.ephemeral:
+                    yield live
+                elif live.mark > at:
+                    if live.mark != (at[0], at[1] + 1) and not (whole and live.mark == (at[0] + 1, 0)):
+                        lost.set()  # something is between the two, or may be
+                        continue
+                    at, whole = live.mark, _closes(live.event)
+                    yield live
+                    if live.type == "run.finished":
+                        return
+        finally:
+            forget()
+            await subscription.unsubscribe()
+
+    async def wait(self, run: Run, timeout: float | None = None) -> Result:
+        """The result of a run, when it has ended. Raises RunFailed when it ended with an error, TimeoutError."""
+        async with asyncio.timeout(timeout):
+            while not run.init:
+                try:
+                    run = Run(run.agent, run.name, (await self.status(run))["init"])
+                except AgentdError as e:
+                    if e.code not in ("unknown_run", "unavailable"):
+                        raise
+                    await asyncio.sleep(ASK_AGAIN)
+            subject = f"{self._root}.done.{self._address(run)}.{run.init}"
+            subscription = await self._transport.subscribe(subject)
+            try:
+                while True:
+                    found = await self._stored(subject)
+                    if found is None:
+                        try:
+                            found = await subscription.next(30)
+                        except TimeoutError:
+                            continue
+                    return _result(run, wire.decode(found.data))
+            finally:
+                await subscription.unsubscribe()
+
+    async def send(self, run: Run, text: str) -> None:
+        """Sends a message into a run that did not ask. It returns when the broker has stored it."""
+        await self._control("message", run, {"message": text}, self._who)
+
+    async def cancel(self, run: Run, reason: str = "") -> None:
+        """Asks a run to end. Whoever started it may, and an operator."""
+        who = self._who
+        try:
+            who = who if (await self.status(run)).get("initiator", "") == who else ""
+        except AgentdError as e:
+            if e.code not in ("unknown_run", "unavailable"):
+                raise
+        await self._control("cancel", run, {"reason": reason}, who)
+
+    async def asked(self, run: Run) -> list[dict[str, Any]]:
+        """The questions, turns and permission requests that wait for a person: call, type, event, asked."""
+        return [w for w in (await self.status(run)).get("waiting") or [] if w["type"] in (PERMISSION, QUESTION, TURN)]
+
+    async def answer(self, run: Run, text: str = "", *, call: str = "", end: bool = False, data: dict[str, Any] | None = None) -> str:
+        """Answers the open question or turn of a run, or the one of several that call names. Returns the id of the answer."""
+        asked = self._only(await self.asked(run), call, QUESTION, TURN)
+        if asked["type"] == TURN:
+            return await self._reply(run, asked, "agentd.conversation.answered", data or {"message": text, "end": end})
+        return await self._reply(run, asked, "agentd.question.answered", data or {"answer": text})
+
+    async def decide(self, run: Run, decision: str, *, request: str = "", **terms: Any) -> str:
+        """Decides a permission request: allow, deny, ask or result; terms are those of docs/permissions.md#the-decision.
+
+        The decision is on the arguments that the request shows now, unless args_sha256 says on which. Returns the id of the decision.
+        """
+        asked = self._only(await self.asked(run), request, PERMISSION)
+        shown = asked["asked"]["args_sha256"]
+        if terms.setdefault("args_sha256", shown) != shown:
+            raise AgentdError("decision_refused", "the decision is on other arguments than those of the request; look at it again")
+        return await self._reply(run, asked, "agentd.permission.decided", {"decision": decision} | terms)
+
+    @staticmethod
+    def _only(asked: list[dict[str, Any]], call: str, *types: str) -> dict[str, Any]:
+        meant = [w for w in asked if w["type"] in types and call in ("", w["call"], w["event"])]
+        if len(meant) != 1:
+            raise AgentdError("unknown_run", f"the run waits for {len(meant)} such answers" + ("; name the call" if meant else ""))
+        return meant[0]
+
+    async def _reply(self, run: Run, asked: dict[str, Any], kind: str, data: dict[str, Any]) -> str:
+        tokens = f"{wire.domain_token(asked.get('domain'))}.{wire.token(asked['type'])}.{self._address(run)}.{asked['event']}"
+        event = self._event(wire.new_id(asked["event"] + "-answer"), kind, run.name, data)
+        event |= {"dataschema": asked.get("schema"), "parentid": asked["event"]}
+        await self._store(self._named(f"{self._root}.in.{tokens}"), event)
+        return event["id"]
+
+    async def _control(self, verb: str, run: Run, data: dict[str, Any], who: str) -> None:
+        subject = f"{self._root}.ctl.{verb}.{self._address(run)}"
+        event = self._event(wire.new_id(verb), f"agentd.run.{verb}", run.name, data)
+        await self._store(f"{subject}.{who}" if who else subject, event)
+
+    def _event(self, event_id: str, kind: str, subject: str, data: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "specversion": "1.0", "id": event_id, "source": self._source, "type": kind, "subject": subject, "time": wire.now(),
+            "datacontenttype": "application/json", "data": data,
+        }
+
+    def _address(self, run: Run) -> str:
+        return f"{wire.token(run.agent)}.{wire.run_key(run.name)}"
+
+    def _named(self, subject: str) -> str:
+        return f"{subject}.{self._who}" if self._who else subject
+
+    async def _store(self, subject: str, event: dict[str, Any]) -> None:
+        """Publishes to a stream. It is repeat-safe, because the event's id is its identity: what is lost is sent again."""
+        for attempt in range(5):
+            try:
+                stored = json.loads((await self._transport.request(subject, wire.encode(event), wire.STRUCTURED)).data)
+            except (TimeoutError, Unavailable):
+                if attempt == 4:
+                    raise
+                await asyncio.sleep(0.2 * 2**attempt)
+                continue
+            if error := stored.get("error"):
+                raise Unavailable(f"{subject} is not stored: {error.get('description')}")
+            return
+
+    async def _ask(self, agent: str, query: dict[str, Any]) -> dict[str, Any]:
+        answer = await self._transport.request(
+            self._named(f"{self._root}.get.{wire.token(agent)}"), json.dumps(query).encode(), timeout=10
+        )
+        if code := answer.headers.get("Nats-Service-Error-Code"):
+            raise AgentdError(code, answer.headers.get("Nats-Service-Error", ""))
+        return json.loads(answer.data)
+
+    async def _history(self, run: Run, after: tuple[int, int]) -> list[Live]:
+        told: list[Live] = []
+        while True:
+            try:
+                page = await self._ask(run.agent, {"run": run.name, "after": {"rev": after[0], "i": after[1]}})
+            except AgentdError as e:
+                if e.code == "unknown_run":
+                    return told  # it has not begun
+                raise
+            told += [_live(event) for event in page.get("milestones") or []]
+            if not page.get("more") or not told:
+                return told
+            after = told[-1].mark
+
+    async def _stored(self, subject: str) -> Message | None:
+        try:
+            found = await self._transport.request(f"$JS.API.DIRECT.GET.AGENTD_DONE.{subject}")
+        except TimeoutError:
+            return None
+        return found if found.status == 0 and found.data else None
+
+
+def _live(event: dict[str, Any]) -> Live:
+    return Live(
+        event["type"].removeprefix("agentd.live."), event.get("data") or {}, (event.get("rev", 0), event.get("i", 0)),
+        event.get("ephemeral") is True, event,
+    )
+
+
+def _closes(event: dict[str, Any]) -> bool:
+    """Whether a milestone is the last of its entry."""
+    return event.get("i", 0) + 1 == event.get("count")
+
+
+def _result(run: Run, event: dict[str, Any]) -> Result:
+    reason = event.get("terminationreason") or ""
+    if event["type"].startswith("sys.") and event["type"].endswith(".error"):
+        raise RunFailed(run.name, AgentdError.of(event["data"]), reason)
+    return Result(event["type"], event["data"], reason)

@@ -1,0 +1,321 @@
+"""A NATS connection over asyncio, with the standard library alone: publish, request, subscribe, headers, TLS, user and
+password or token, reconnection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+import secrets
+import ssl
+from collections import deque
+from typing import Any, AsyncIterator, Callable
+from urllib.parse import unquote, urlsplit
+
+from .errors import Unavailable
+from .transport import Message
+
+log = logging.getLogger("agentd.nats")
+
+# A subscription holds that many messages that nobody has taken yet.
+BUFFER = 1024
+# A server that has not answered a ping for two of these is gone.
+PING_EVERY = 10.0
+CONNECT_TIMEOUT = 5.0
+
+
+class Subscription:
+    def __init__(self, connection: Connection, sid: int, subject: str):
+        self._connection, self.sid, self.subject = connection, sid, subject
+        self._waiting: deque[Message] = deque(maxlen=BUFFER)
+        self._arrived = asyncio.Event()
+        self._over = False
+        self.missed = False
+
+    def deliver(self, message: Message) -> None:
+        self.missed = self.missed or len(self._waiting) == BUFFER
+        self._waiting.append(message)
+        self._arrived.set()
+
+    def end(self) -> None:
+        self._over = True
+        self._arrived.set()
+
+    async def next(self, timeout: float | None = None) -> Message:
+        """The next message. Raises TimeoutError, and StopAsyncIteration when the subscription has ended."""
+        async with asyncio.timeout(timeout):
+            while not self._waiting:
+                if self._over:
+                    raise StopAsyncIteration
+                self._arrived.clear()
+                await self._arrived.wait()
+        return self._waiting.popleft()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        return await self.next()
+
+    async def unsubscribe(self) -> None:
+        await self._connection.unsubscribe(self)
+
+
+class Connection:
+    """Make one with open. All its methods belong to the event loop that it was opened in."""
+
+    def __init__(self, servers: list[str], options: dict[str, Any], tls: ssl.SSLContext | None):
+        self._servers, self._options, self._tls = servers, options, tls
+        self.user: str = options.get("user", "")
+        self._inbox = f"{options.pop('inbox_prefix')}.{secrets.token_hex(11)}"
+        self._subscriptions: dict[int, Subscription] = {}
+        self._replies: dict[str, asyncio.Future[Message]] = {}
+        self._numbers = 0
+        self._reconnected: list[Callable[[], Any]] = []
+        self._writer: asyncio.StreamWriter | None = None
+        self._ready = asyncio.Event()
+        self._pongs = 0
+        self._refused: Exception | None = None
+        self._denied: dict[str, asyncio.Future[Message]] = {}
+        self._running: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, url: str, *, user: str = "", password: str = "", token: str = "", ca: str = "", cert: str = "", key: str = "",
+        inbox_prefix: str = "", name: str = "agentd-python", timeout: float = 10.0,
+    ) -> Connection:
+        """Connects to one of the servers in a comma-separated list. inbox_prefix is by default that of `agentd nats-config`
+        for the user, and _INBOX without one. Raises Unavailable when none answers in time, PermissionError when the login is refused."""
+        servers = [s if "//" in s else "nats://" + s for s in url.split(",")]
+        login = urlsplit(servers[0])
+        user, password = user or unquote(login.username or ""), password or unquote(login.password or "")
+        tls = None
+        if ca or cert or any(urlsplit(s).scheme == "tls" for s in servers):
+            tls = ssl.create_default_context(cafile=ca or None)
+            if cert:
+                tls.load_cert_chain(cert, key or None)
+        options = {
+            "verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1, "lang": "python",
+            "version": "0.1.0", "name": name, "inbox_prefix": inbox_prefix or ("_INBOX_" + user if user else "_INBOX"),
+        }
+        if user:
+            options |= {"user": user, "pass": password}
+        if token:
+            options["auth_token"] = token
+        connection = cls(servers, options, tls)
+        connection._running = asyncio.create_task(connection._run())
+        try:
+            async with asyncio.timeout(timeout):
+                await connection._ready.wait()
+        except TimeoutError:
+            await connection.close()
+            raise connection._refused or Unavailable(f"no NATS server answers at {url}") from None
+        if connection._refused:
+            await connection.close()
+            raise connection._refused
+        return connection
+
+    async def close(self) -> None:
+        if self._running:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+        for subscription in self._subscriptions.values():
+            subscription.end()
+        self._fail(Unavailable("the connection is closed"))
+
+    def new_inbox(self) -> str:
+        """A subject to subscribe to, for answers to several requests or several to one."""
+        self._numbers += 1
+        return f"{self._inbox}.many.{self._numbers}"
+
+    def on_reconnect(self, call: Callable[[], Any]) -> Callable[[], None]:
+        """Calls back whenever the connection was lost and is there again, until the returned function is called."""
+        self._reconnected.append(call)
+        return lambda: self._reconnected.remove(call)
+
+    async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None:
+        """Sends a message; nobody says that it arrived. Waits while the connection is lost."""
+        await self._ready.wait()
+        if any(c in subject + reply for c in " \r\n\t") or not subject:
+            raise ValueError(f"{subject!r} is not a subject")
+        if headers:
+            if any(c in name + value for name, value in headers.items() for c in "\r\n"):
+                raise ValueError("a header has a line break")
+            head = ("NATS/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n").encode()
+            await self._send(f"HPUB {subject} {reply} {len(head)} {len(head) + len(data)}\r\n".encode() + head + data + b"\r\n")
+        else:
+            await self._send(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
+
+    async def request(
+        self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, timeout: float = 5.0
+    ) -> Message:
+        self._numbers += 1
+        reply = f"{self._inbox}.{self._numbers}"
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._replies[reply] = answer
+        self._denied[subject] = answer
+        try:
+            async with asyncio.timeout(timeout):
+                await self.publish(subject, data, headers, reply)
+                message = await answer
+        finally:
+            self._replies.pop(reply, None)
+            if self._denied.get(subject) is answer:
+                del self._denied[subject]
+        if message.status == 503:
+            raise Unavailable(f"nobody listens on {subject}")
+        return message
+
+    async def subscribe(self, subject: str) -> Subscription:
+        """Messages on a subject; those on an inbox made by new_inbox come with the subject that they were published on."""
+        self._numbers += 1
+        subscription = Subscription(self, self._numbers, subject)
+        self._subscriptions[subscription.sid] = subscription
+        if self._ready.is_set():
+            await self._send(f"SUB {subject} {subscription.sid}\r\n".encode())
+        return subscription
+
+    async def unsubscribe(self, subscription: Subscription) -> None:
+        if self._subscriptions.pop(subscription.sid, None) and self._ready.is_set():
+            await self._send(f"UNSUB {subscription.sid}\r\n".encode())
+        subscription.end()
+
+    async def _send(self, data: bytes) -> None:
+        if not self._writer:
+            raise Unavailable("the connection is lost")
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError as e:
+            raise Unavailable(f"the connection is lost: {e}") from None
+
+    async def _run(self) -> None:
+        """Connects, and connects again for ever, unless the first login is refused."""
+        first = True
+        while True:
+            for server in self._servers:
+                try:
+                    reader = await self._connect(server)
+                except PermissionError as e:
+                    self._refused = e
+                    if first:
+                        self._ready.set()
+                        return
+                except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as e:
+                    log.debug("no connection to %s: %s", urlsplit(server).netloc.rpartition("@")[2], e)
+                else:
+                    self._refused = None
+                    if not first:
+                        for call in list(self._reconnected):
+                            call()
+                    first = False
+                    await self._serve(reader)
+            await asyncio.sleep(random.uniform(0.1, 1.0))
+
+    async def _connect(self, server: str) -> asyncio.StreamReader:
+        address = urlsplit(server)
+        host, port = address.hostname or "127.0.0.1", address.port or 4222
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            reader, self._writer = await asyncio.open_connection(host, port, limit=2**20)
+            try:
+                info = json.loads((await reader.readuntil(b"\r\n"))[len("INFO "):])
+                if self._tls or info.get("tls_required"):
+                    await self._writer.start_tls(self._tls or ssl.create_default_context(), server_hostname=host)
+                hello = b"CONNECT " + json.dumps(self._options).encode() + b"\r\n"
+                hello += f"SUB {self._inbox}.* 0\r\n".encode()
+                hello += b"".join(f"SUB {s.subject} {s.sid}\r\n".encode() for s in self._subscriptions.values())
+                self._writer.write(hello + b"PING\r\n")
+                while (line := await reader.readuntil(b"\r\n")) != b"PONG\r\n":
+                    if line.startswith(b"-ERR"):
+                        text = line[4:].decode(errors="replace").strip()
+                        raise (PermissionError if "uthoriz" in text or "uthentic" in text else ConnectionError)(text)
+            except BaseException:
+                self._writer.close()
+                self._writer = None
+                raise
+        self._pongs = 0
+        self._ready.set()
+        return reader
+
+    async def _serve(self, reader: asyncio.StreamReader) -> None:
+        """Reads until the connection is lost."""
+        pinging = asyncio.create_task(self._ping())
+        try:
+            while True:
+                await self._operation(reader, await reader.readuntil(b"\r\n"))
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, Unavailable) as e:
+            log.warning("the connection to NATS is lost: %s", e)
+        finally:
+            pinging.cancel()
+            self._ready.clear()
+            if self._writer:
+                self._writer.close()
+            self._writer = None
+            self._fail(Unavailable("the connection was lost before the answer came"))
+
+    def _fail(self, error: Exception) -> None:
+        for answer in self._replies.values():
+            if not answer.done():
+                answer.set_exception(error)
+
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(PING_EVERY)
+            if self._pongs >= 2 and self._writer:
+                self._writer.transport.abort()
+                return
+            self._pongs += 1
+            with contextlib.suppress(Unavailable):
+                await self._send(b"PING\r\n")
+
+    async def _operation(self, reader: asyncio.StreamReader, line: bytes) -> None:
+        operation, _, rest = line.rstrip(b"\r\n").partition(b" ")
+        match operation.upper():
+            case b"MSG" | b"HMSG":
+                await self._message(reader, operation.upper() == b"HMSG", rest.decode().split())
+            case b"PING":
+                await self._send(b"PONG\r\n")
+            case b"PONG":
+                self._pongs = 0
+            case b"-ERR":
+                self._error(rest.decode(errors="replace").strip("' "))
+
+    async def _message(self, reader: asyncio.StreamReader, with_headers: bool, words: list[str]) -> None:
+        total = int(words.pop())
+        split = int(words.pop()) if with_headers else 0
+        body = (await reader.readexactly(total + 2))[:total]
+        subject, sid, reply = words[0], int(words[1]), words[2] if len(words) > 2 else ""
+        headers, status = parse_headers(body[:split])
+        message = Message(subject, body[split:], reply, headers, status)
+        if sid == 0:
+            answer = self._replies.get(subject)
+            if answer and not answer.done():
+                answer.set_result(message)
+        elif subscription := self._subscriptions.get(sid):
+            subscription.deliver(message)
+
+    def _error(self, text: str) -> None:
+        """Of a permission the server says on which subject it is missing: whoever waits for an answer from there is told."""
+        log.error("NATS says: %s", text)
+        if not text.lower().startswith("permissions violation"):
+            return
+        for subject, answer in self._denied.items():
+            if f'"{subject}"' in text and not answer.done():
+                answer.set_exception(PermissionError(text))
+
+
+def parse_headers(block: bytes) -> tuple[dict[str, str], int]:
+    """The headers of a message, and the status of one that the server itself sent."""
+    if not block:
+        return {}, 0
+    first, *lines = block.decode("utf-8", errors="replace").split("\r\n")
+    words = first.split()
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip()] = value.strip()
+    return headers, int(words[1]) if len(words) > 1 and words[1].isdigit() else 0

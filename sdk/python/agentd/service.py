@@ -1,0 +1,299 @@
+"""Serve a contract: answer the calls that agents make."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Awaitable, Callable
+
+from . import wire
+from .errors import AgentdError, ToolError, Unavailable
+from .transport import Message, Transport, connect
+
+log = logging.getLogger("agentd.service")
+
+# A delivery lasts 14.3 s unless it is extended.
+HEARTBEAT = 5.0
+PULL = 30.0
+# The server refuses to store a second answer on a reply subject with this code.
+WRONG_LAST_SEQUENCE = 10071
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of an agent. key is the same whenever the call comes again, in whatever attempt: give each key one effect."""
+
+    key: str
+    id: str
+    data: dict[str, Any]
+    version: str
+    agent: str
+    run: str
+    event: dict[str, Any]
+
+
+Handler = Callable[[Call, Any], Awaitable[dict[str, Any]]]
+
+
+class Service:
+    """Answers the calls of a contract: its JSON as in docs/wire.md, or the path of a JSON or YAML file with it.
+
+    With the package jsonschema, calls and answers are checked against the contract here as well; agentd checks both anyway.
+    slots is how many calls are handled at once. A handler whose call is voided is cancelled: at once with hear_voids, which
+    needs the right to subscribe to agentd.void.<domain>.<type>.>, and else when this program happens to be given the void.
+    """
+
+    def __init__(self, contract: dict[str, Any] | str | Path, *, slots: int = 16, hear_voids: bool = True):
+        self.contract = contract if isinstance(contract, dict) else _read(Path(contract))
+        self.type: str = self.contract["type"]
+        self.domain: str = self.contract.get("domain") or ""
+        self.slots, self.hear_voids = slots, hear_voids
+        self._handlers: dict[str, Handler] = {}
+        self._checks: dict[tuple[str, str], Any] = {}
+
+    def handle(self, version: str = "") -> Callable[[Handler], Handler]:
+        """Decorates the handler of a version; without one, of every version that has none of its own.
+
+        It takes the call and its data and returns the answer's data; what it raises becomes the call's error.
+        """
+        if version and version not in self.contract["versions"]:
+            raise ValueError(f"{self.type} has no version {version}: it has {', '.join(self.contract['versions'])}")
+
+        def register(handler: Handler) -> Handler:
+            self._handlers[version] = handler
+            return handler
+
+        return register
+
+    def run(self, url: str = "", **options: Any) -> None:
+        """Serves until SIGTERM or SIGINT, and then until the calls in hand are answered. options are those of agentd.connect."""
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        asyncio.run(self._main(url, options))
+
+    async def _main(self, url: str, options: dict[str, Any]) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):  # Windows
+                loop.add_signal_handler(number, stop.set)
+        transport = await connect(url, name=self.type, **options)
+        try:
+            await self.serve(transport, stop)
+        finally:
+            await transport.close()
+
+    async def serve(self, transport: Transport, stop: asyncio.Event | None = None) -> None:
+        """Serves on a connection until stop is set, and then until the calls in hand are answered."""
+        await _Serving(self, transport, stop or asyncio.Event()).run()
+
+    async def answer(self, call: Call) -> dict[str, Any]:
+        """The type and data of the answer to a call, as an event with these members alone."""
+        definition = self.contract["versions"].get(call.version)
+        handler = self._handlers.get(call.version) or self._handlers.get("")
+        if definition is None or handler is None:
+            raise AgentdError("contract_missing", f"version {call.version} of {self.type} is not served here")
+        self._check(call.version, "", definition["accepts"], call.data)
+        data = await handler(call, call.data)
+        types = list(definition["emits"])
+        kind = data.pop("$type", types[0]) if isinstance(data, dict) else types[0]
+        if not isinstance(data, dict) or kind not in types:
+            raise TypeError(f"the handler returned {type(data).__name__}; want a dict, with $type one of {', '.join(types)}")
+        self._check(call.version, kind, definition["emits"][kind], data)
+        return {"type": kind, "data": data}
+
+    def _check(self, version: str, kind: str, schema: dict[str, Any], data: dict[str, Any]) -> None:
+        """Raises AgentdError: contract_violation, with every fault."""
+        validator = self._checks.get((version, kind))
+        if validator is None:
+            try:
+                import jsonschema
+            except ImportError:
+                return
+            cls = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+            validator = self._checks[version, kind] = cls(schema)
+        faults = [{"path": e.json_path, "expected": e.message, "got": type(e.instance).__name__} for e in validator.iter_errors(data)]
+        if not faults:
+            return
+        if kind:
+            raise TypeError(f"the answer does not fit {kind}: {faults}")  # the service's own fault
+        raise AgentdError("contract_violation", "the data does not fit the contract", faults=faults)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        return json.loads(text)
+    try:
+        import yaml
+    except ImportError:
+        raise ImportError(f"{path} needs the package pyyaml; or use JSON: agentd contracts show --json") from None
+    return yaml.safe_load(text)
+
+
+class _Serving:
+    """A service while it runs."""
+
+    def __init__(self, service: Service, transport: Transport, stop: asyncio.Event):
+        self.service, self.transport, self.stop = service, transport, stop
+        self.active: dict[str, asyncio.Task[None]] = {}
+        self.free = asyncio.Semaphore(service.slots)
+
+    async def run(self) -> None:
+        tokens = f"{wire.domain_token(self.service.domain)}.{wire.token(self.service.type)}"
+        consumer = "svc_" + tokens.replace(".", "_")
+        hearing = asyncio.create_task(self._hear(f"agentd.void.{tokens}.>"))
+        try:
+            await self._pull(consumer)
+            if self.active:
+                log.info("%d calls are finished before the end", len(self.active))
+                await asyncio.gather(*self.active.values(), return_exceptions=True)
+        finally:
+            hearing.cancel()
+            for task in self.active.values():
+                task.cancel()
+
+    async def _hear(self, subject: str) -> None:
+        if self.service.hear_voids:
+            async for message in await self.transport.subscribe(subject):
+                self._void(message.subject)
+
+    def _void(self, subject: str) -> None:
+        if task := self.active.get(subject.rsplit(".", 1)[1]):
+            task.cancel()
+
+    async def _pull(self, consumer: str) -> None:
+        """Takes as many calls as there are free slots, until stop is set."""
+        stopping = asyncio.create_task(self.stop.wait())
+        try:
+            while not self.stop.is_set():
+                await self.free.acquire()
+                pull = asyncio.create_task(self._next(consumer))
+                await asyncio.wait({pull, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if not pull.done():
+                    pull.cancel()  # what the server still delivers comes again to others
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await pull
+                message = None if pull.cancelled() else pull.result()
+                if message is None:
+                    self.free.release()
+                else:
+                    self._begin(message)
+        finally:
+            stopping.cancel()
+
+    async def _next(self, consumer: str) -> Message | None:
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.AGENTD_OUT.{consumer}"
+        inbox = await self.transport.subscribe(self.transport.new_inbox())
+        try:
+            body = json.dumps({"batch": 1, "expires": int(PULL * 1e9)}).encode()
+            await self.transport.publish(subject, body, reply=inbox.subject)
+            message = await inbox.next(PULL + 5)
+            if message.status in (0, 404, 408):
+                return None if message.status else message
+            if message.status == 503:
+                log.error("the consumer %s does not exist: run agentd provision, with a configuration that has the contract", consumer)
+            else:
+                log.warning("the server answered a pull with %d", message.status)
+        except (TimeoutError, Unavailable, PermissionError) as e:
+            log.warning("no calls come: %s", e or "the server does not answer")
+        finally:
+            await inbox.unsubscribe()
+        await asyncio.sleep(1)
+        return None
+
+    def _begin(self, message: Message) -> None:
+        name = message.subject.rsplit(".", 1)[1]
+        if message.subject.split(".", 2)[1] == "void":
+            self._void(message.subject)
+            task = asyncio.create_task(self.transport.publish(message.reply, b"+ACK"))
+        elif name in self.active:  # the delivery in hand settles this one too
+            self.free.release()
+            return
+        else:
+            task = asyncio.create_task(self._handle(message))
+            self.active[name] = task
+
+        def ended(_: asyncio.Task[None]) -> None:
+            self.free.release()
+            if self.active.get(name) is task:
+                del self.active[name]
+
+        task.add_done_callback(ended)
+
+    async def _handle(self, message: Message) -> None:
+        extending = asyncio.create_task(self._extend(message))
+        try:
+            answer = await self._answer(message)
+            if answer is not None and not await self._store(wire.reply_subject(message.subject), answer):
+                return
+            await self.transport.publish(message.reply, b"+ACK")
+        except asyncio.CancelledError:
+            if self.stop.is_set():
+                raise
+            log.info("call %s was voided while it was handled", message.subject.rsplit(".", 1)[1])
+            await self.transport.publish(message.reply, b"+ACK")
+        except Unavailable as e:
+            log.warning("a call is left to another delivery: %s", e)
+        finally:
+            extending.cancel()
+
+    async def _extend(self, message: Message) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            with contextlib.suppress(Unavailable):
+                await self.transport.publish(message.reply, b"+WPI")
+
+    async def _answer(self, message: Message) -> dict[str, Any] | None:
+        """The answer to a delivery; None when it is not a call, which nobody can be told of."""
+        try:
+            event = wire.decode(message.data)
+            found = wire.call_of(event["id"])
+            if not found or event["id"] != message.subject.rsplit(".", 1)[1]:
+                raise AgentdError("invalid_event", "the event's id is not that of its subject")
+        except AgentdError as e:
+            log.error("a message on %s is not a call and is passed over: %s", message.subject, e)
+            return None
+        schema = event.get("dataschema") or ""
+        call = Call(
+            key=found[0], id=event["id"], data=event["data"], version=schema.rpartition("/")[2], agent=event.get("agent") or "",
+            run=event.get("subject") or "", event=event,
+        )
+        reply = {
+            "specversion": "1.0", "id": f"{call.id}-answer", "source": self.service.type, "subject": event.get("subject"),
+            "time": wire.now(), "datacontenttype": "application/json", "dataschema": schema, "parentid": call.id,
+            **{name: event.get(name) for name in ("accesscontrol", "traceparent", "tracestate")},
+        }
+        try:
+            return reply | await self.service.answer(call)
+        except AgentdError as e:
+            error = e
+        except Exception:
+            log.exception("the handler of call %s failed", call.id)
+            error = AgentdError("internal", "internal error")
+        base = self.service.contract.get("uri") or schema.rpartition("/")[0]
+        return reply | {"type": f"sys.{self.service.type}.error", "dataschema": f"{base}/0.0.0", "data": error.data()}
+
+    async def _store(self, subject: str, event: dict[str, Any]) -> bool:
+        """Stores the answer, once. False leaves the call to another delivery."""
+        headers = wire.STRUCTURED | {"Nats-Expected-Last-Subject-Sequence": "0"}
+        for pause in (0.05, 0.2, 1.0, 3.0, 0.0):
+            try:
+                stored = json.loads((await self.transport.request(subject, wire.encode(event), headers)).data)
+            except (TimeoutError, Unavailable) as e:
+                log.warning("the answer to call %s is not stored yet: %s", event["parentid"], e or "the server does not answer")
+                await asyncio.sleep(pause)
+                continue
+            error = stored.get("error")
+            if not error or error.get("err_code") == WRONG_LAST_SEQUENCE:
+                return True  # or it was stored by an earlier delivery
+            log.error("the answer to call %s is refused: %s", event["parentid"], error.get("description"))
+            return False
+        return False
+
+
+__all__ = ["Call", "Handler", "Service", "ToolError"]

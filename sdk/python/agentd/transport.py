@@ -1,0 +1,64 @@
+"""What agentd needs of a NATS connection, and who provides it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, AsyncIterator, Callable, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as it was delivered. status is that of a server's own message, such as 408; 0 is none."""
+
+    subject: str
+    data: bytes
+    reply: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    status: int = 0
+
+
+class Subscription(Protocol):
+    """An iterator over messages. One that is too slow loses the oldest, and missed becomes true."""
+
+    subject: str
+    missed: bool
+
+    def __aiter__(self) -> AsyncIterator[Message]: ...
+    async def next(self, timeout: float | None = None) -> Message: ...
+    async def unsubscribe(self) -> None: ...
+
+
+class Transport(Protocol):
+    """A connection that reconnects by itself and subscribes again. user is its login's name, "" without one."""
+
+    user: str
+
+    async def publish(self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, reply: str = "") -> None: ...
+
+    async def request(
+        self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None, timeout: float = 5.0
+    ) -> Message:
+        """The answer. Raises TimeoutError, Unavailable when nobody listens, and PermissionError when the server forbids it."""
+        ...
+
+    async def subscribe(self, subject: str) -> Subscription: ...
+    def new_inbox(self) -> str: ...
+    def on_reconnect(self, call: Callable[[], Any]) -> Callable[[], None]: ...
+    async def close(self) -> None: ...
+
+
+async def connect(url: str = "", **options: Any) -> Transport:
+    """Connects to NATS: by default to NATS_URL, as NATS_USER with NATS_PASSWORD, with the authorities in NATS_CA and the
+    certificate in NATS_CERT and NATS_KEY.
+
+    options are those of agentd.nats.Connection.open. Whoever needs nkeys, JWTs or WebSockets makes a client of nats-py and
+    wraps it in agentd.nats_py.Adapter.
+    """
+    from .nats import Connection
+
+    defaults = {
+        "user": os.environ.get("NATS_USER", ""), "password": os.environ.get("NATS_PASSWORD", ""),
+        "ca": os.environ.get("NATS_CA", ""), "cert": os.environ.get("NATS_CERT", ""), "key": os.environ.get("NATS_KEY", ""),
+    }
+    return await Connection.open(url or os.environ.get("NATS_URL", "nats://127.0.0.1:4222"), **(defaults | options))

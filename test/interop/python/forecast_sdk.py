@@ -1,0 +1,17 @@
+"""Serves weather.forecast with sdk/python."""
+
+import sys
+
+from agentd import Service, ToolError
+
+service = Service(sys.argv[1], hear_voids=False)
+
+
+@service.handle()
+async def forecast(call, data):
+    if data["city"] == "Atlantis":
+        raise ToolError("the weather is unknown in Atlantis")
+    return {"text": "sunny in " + data["city"]}
+
+
+service.run(inbox_prefix="_INBOX_weather")
