@@ -83,11 +83,11 @@ func compileAgent(
 	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
-		SpecJSON: data, Model: model, ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
-		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
+		SpecJSON: data, Model: model, ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name,
+		ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: surroundings.Identity,
-		Phases: hooks, Shown: turns.shown, Remember: turns.remember,
+		Phases: hooks, Shown: turns.shown, Remember: turns.remember, Estimate: turns.estimate,
 		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
 	if compiled.BuildContext == nil {

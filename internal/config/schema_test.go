@@ -136,7 +136,7 @@ func TestLoad_EveryKeyCounts(t *testing.T) {
 func TestLoad_DigestsOfSpecs(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"testdata/full shop.desk":               "91a39f93024d1d68554eb24ee3c937c2c497ce0fa0a1a3d679cbe5f10e96167e",
+		"testdata/full shop.desk":               "39bc129c13889b4bf33b071dcce5f9bad1241c82c99d7b435d87a897b0723a4a",
 		"testdata/full planner":                 "6eb7b429c86dc76e847e8c214f18e36fefa549bc2bddbfc1121ae970022e42bd",
 		"testdata/desk travel.desk":             "11e64260523e640c25039ddcdbe98489273d9a1f38920095495e9ea620476146",
 		"testdata/desk weather":                 "78344fb3f77381d8091c95e8bd8e72d50c885d9f7df8c6a41cc408e3ed6377a2",

@@ -67,8 +67,10 @@ type Retried struct {
 type Beginning struct {
 	System   string
 	Messages []sdk.Message
-	Require  []string
-	Hooks    []HookState
+	// Tokens is how many tokens the Messages have, by estimate; 0 is unknown.
+	Tokens  int
+	Require []string
+	Hooks   []HookState
 	// Fails is how the run ends at once, because what its agent does at the beginning failed; nil goes on. A refusal would not
 	// do: another delivery of the event may find that the same does not fail, and the event would have two ends.
 	Fails *Ending

@@ -136,7 +136,7 @@ func (t *transition) start(ev Started) error {
 
 // begins gives the run its context.
 func (t *transition) begins(b *Beginning) {
-	t.System, t.Messages = b.System, b.Messages
+	t.System, t.Messages, t.Tokens = b.System, b.Messages, b.Tokens
 	t.Head.Require, t.Head.Cancel = b.Require, b.Fails
 	t.keep(b.Hooks)
 	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)

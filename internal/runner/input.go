@@ -205,6 +205,9 @@ func (a *activation) prepare(
 		failed(problem.Code, problem.Message, "context", problem)
 		b.Messages, err = defaultMessages(data)
 	}
+	if err == nil {
+		b.Tokens = a.agent.Estimate(b.Messages)
+	}
 	if err != nil || b.Fails != nil {
 		return b, err
 	}

@@ -140,6 +140,24 @@ var ofRows = []mutant{
 		original(c, d, ev)`), rows{"T47"}},
 	{"anybody may give results", around(core+"PermissionState.refuseResult", "return nil"), rows{"T47"}},
 	{"the given result is not the call's", value(step+"carryDecision", "Data Result d", "nil"), rows{"T47"}},
+	{"tokens of the task are not estimated", value(act+"prepare", "Tokens Estimate", "0"), rows{"L1"}},
+	{"the model is asked before the task is durable", around(act+"prepare", `
+		b, err := original(ctx, run, data, init, require)
+		_, _ = a.agent.Model.Generate(ctx, sdk.ModelRequest{Run: run}, nil)
+		return b, err`), rows{"L1"}},
+	{"all turns are sampled alike", around("sdk.ModelSpec.Sampled", "return original(\"\")"), rows{"L52"}},
+	{"a summary is a turn with tools", around("internal/runner.kindOf", "return original(r, false)"), rows{"L52"}},
+	{"what hooks want of the temperature does not reach the model", value("internal/llm.priced.Generate", "Temperature", "sample.Temperature"), rows{"L52"}},
+	{"the day is not told", condition("internal/catalog.overlays.build", "zone nil", "false"), rows{"L73"}},
+	{"the working context is that of the first turn", call("internal/catalog.overlays.build", "Render", "o.working.Render(promptData{Input: data.Input})"), rows{"L73"}},
+	{"instructions of the project are templates", around("internal/prompt.System", `
+		for i := range sections {
+			if t, err := Parse("t", sections[i].Text); sections[i].Name == Instructions && (err != nil || t == nil) {
+				sections[i].Text = ""
+			}
+		}
+		return original(instructions, sections...)`), rows{"F55"}},
+	{"all of a project's instructions are taken", condition("internal/config.loader.instructions", "sections", "false"), rows{"F55"}},
 	{"servers are not released", around("internal/mcp.Server.Close", "return nil"), rows{"A3"}},
 	{"an empty reply is an answer", around(core+"Empty", "return false"), rows{"L37", "L38"}},
 	{"empty replies are not counted in a row", statement(step+"replied", "Answers Empty", ""), rows{"L37"}},

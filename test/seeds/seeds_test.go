@@ -35,6 +35,7 @@ var seeds = map[string]func(*testing.T){
 	"A24": priorityBatches, "A27": toolUseMessage, "A28": unknownTool, "A3": mcpReleased, "A30": toolsetTool,
 	"L37": emptyReplies, "L38": forcedSummary, "L44": forcedSummary, "L45": emptyReplies,
 	"L2": receipt, "L3": eviction, "L4": toolMerge, "L5": estimates, "L12": gates, "L20": allTruncation, "L23": eviction, "L24": eviction,
+	"L1": firstEntry, "L52": sampling, "L73": contextOverlays, "F55": projectInstructions,
 	"L31": eviction, "L32": eviction, "L34": estimates, "L43": estimates, "L51": eviction,
 	"F42": toolSummaries, "F44": goalBatches, "F45": toolSummaries, "F46": toolSummaries,
 	"L17": mcpTools, "L18": mcpTools, "L19": mcpTools, "L72": mcpLifecycle, "T70": mcpClients,
