@@ -284,7 +284,7 @@ func checkInput(spec sdk.AgentSpec, accepts *schema.Schema) func(wire.Event) (js
 	return func(ev wire.Event) (json.RawMessage, *sdk.Error) {
 		if fault := checkSchemaRef(ev.DataSchema, spec.Contract.URI, spec.Version); fault != nil {
 			problem := refuse(*fault)
-			if uri, version, ok := contracts.ParseSchemaRef(ev.DataSchema); ok && uri == spec.Contract.URI {
+			if uri, version, ok := contracts.ParseSchemaRef(ev.DataSchema); ok && wire.SameURI(uri, spec.Contract.URI) {
 				problem.Code = sdk.CodeContractMissing
 				problem.Message = fmt.Sprintf("agent %s does not serve version %s of its contract", spec.Name, version)
 			}
@@ -310,7 +310,7 @@ func checkInput(spec sdk.AgentSpec, accepts *schema.Schema) func(wire.Event) (js
 // checkSchemaRef compares an event's dataschema with what it should name. An absent one is taken as right.
 func checkSchemaRef(dataschema, uri, version string) *sdk.Fault {
 	want := sdk.SchemaRef(uri, version)
-	if dataschema == "" || dataschema == want {
+	if dataschema == "" || wire.SameURI(dataschema, want) {
 		return nil
 	}
 	return &sdk.Fault{Path: "$.dataschema", Expected: want, Got: strings.TrimSpace(dataschema)}

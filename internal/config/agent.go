@@ -115,7 +115,7 @@ func (l *loader) ownContract(n *strict.Node) *known {
 		return nil
 	}
 	k := &known{node: n, Contract: sdk.Contract{
-		URI: "#/agent/" + name, Type: name, Description: n.Get("description").Text(),
+		URI: wire.AgentURI(name), Type: name, Description: n.Get("description").Text(),
 		Versions: map[string]sdk.ContractVersion{inlineVersion: {
 			Accepts: schemas[0], Emits: map[string]json.RawMessage{name + ".done": schemas[1]},
 		}},

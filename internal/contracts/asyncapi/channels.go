@@ -114,7 +114,7 @@ func (b *builder) query(spec sdk.AgentSpec, token string) {
 // service adds what services of a contract and agentd have with each other. An agent's own contract has no services:
 // agentd answers those calls.
 func (b *builder) service(c sdk.Contract) {
-	if slices.ContainsFunc(b.Agents, func(a sdk.AgentSpec) bool { return a.Contract.URI == c.URI }) {
+	if slices.ContainsFunc(b.Agents, func(a sdk.AgentSpec) bool { return wire.SameURI(a.Contract.URI, c.URI) }) {
 		return
 	}
 	versions := contracts.Versions(c)
