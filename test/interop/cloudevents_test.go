@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/nats-io/nats.go"
@@ -234,5 +235,50 @@ func TestCloudEvents_LibrariesTakeEveryEventThatIsPublished(t *testing.T) {
 		if complaint != "" {
 			t.Errorf("the SDK for JavaScript refuses what is on %s: %s\n%s", heard.subjects[i], complaint, heard.events[i])
 		}
+	}
+}
+
+// starts has the CloudEvents SDK for JavaScript make init events in binary mode, which the NATS client publishes: one whose attributes
+// hold what the SDK does not encode, and one whose data is a text.
+const starts = `
+import { CloudEvent, HTTP } from "cloudevents";
+import { connect, headers } from "@nats-io/transport-node";
+import { text } from "node:stream/consumers";
+const { servers, user, pass } = JSON.parse(await text(process.stdin));
+const nc = await connect({ servers, user, pass });
+const start = (attributes) => {
+  const { headers: values, body } = HTTP.binary(new CloudEvent({ type: "desk", source: "/shop", ...attributes }));
+  const h = headers();
+  for (const [name, value] of Object.entries(values)) h.set(name, value);
+  nc.publish("agentd.start.desk", body, { headers: h });
+};
+start({ id: "1", subject: "50% of Zürich", accesscontrol: "für % alle", data: { message: "hello" } });
+start({ id: "2", data: "hello" });
+await nc.flush();
+await nc.close();
+`
+
+func TestCloudEvents_InitEventsOfTheJavaScriptSDK(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, docContract(t), time.Minute)
+	input, err := json.Marshal(map[string]string{"servers": w.host, "user": "worker", "pass": "hot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runNode(t, starts, input)
+	of := func(name, id string) harness.Run {
+		r := harness.Run{Agent: "desk", Subject: name, Init: wire.InitToken("/shop", id)}
+		r.Subject = cmp.Or(r.Subject, wire.DefaultSubject(r.Init))
+		r.Key = wire.NewRunKey(r.Subject)
+		return r
+	}
+	if end := w.Done(of("50% of Zürich", "1")); end.Type != "desk.done" || end.AccessControl != "für % alle" {
+		t.Errorf("the run ended with %s %s for %q", end.Type, end.Data, end.AccessControl)
+	}
+	if end := w.Done(of("", "2")); end.Type != "sys.desk.error" || !strings.Contains(string(end.Data), `"path":"$.data"`) {
+		t.Errorf("data that is a text was answered with %s %s", end.Type, end.Data)
+	}
+	if d := w.DeadLetter(); d.Reason != string(sdk.CodeInvalidEvent) {
+		t.Errorf("dead letter %+v", d)
 	}
 }
