@@ -49,7 +49,8 @@ func TestUnread_InitIsAnsweredToWhoeverSentIt(t *testing.T) {
 		},
 		"100%": {
 			"desk", "", `{"message":"hello"}`,
-			nats.Header{"ce-specversion": {"1.0"}, "ce-type": {"desk"}, "ce-source": {"/shop"}, "ce-id": {"100%"}}, sdk.CodeInvalidEvent, "$.id",
+			nats.Header{"ce-specversion": {"1.0"}, "ce-type": {"desk"}, "ce-source": {"/shop"}, "ce-id": {"100%"}},
+			sdk.CodeInvalidEvent, "$.id",
 		},
 	} {
 		send(tt.agent, tt.headers, tt.body)
