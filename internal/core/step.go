@@ -58,6 +58,8 @@ func (t *transition) apply() error {
 		return t.fired(ev)
 	case CancelAsked:
 		return t.cancelAsked(ev)
+	case CallCancelAsked:
+		return t.callCancelAsked(ev)
 	case Steered:
 		return t.steered(ev)
 	case PauseAsked:

@@ -107,7 +107,7 @@ func (a *activation) absorbed(ctx context.Context, entry *core.Entry, at point) 
 	if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
 		a.stats.Takeovers.Add(1)
 	}
-	if entry.Head.Cancel != nil || entry.Head.Urgent {
+	if entry.Head.Cancel != nil || entry.Head.Urgent || entry.Kind == core.KindCallCancelAsked {
 		a.Publisher.Wake(entry.Head.Agent, a.key)
 	}
 	former, driver := a.at, a.head.Driver

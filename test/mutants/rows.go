@@ -19,6 +19,14 @@ var ofRows = []mutant{
 		original(&good)`), rows{"F18"}},
 	{"a reply that cannot be read is not told", condition(told+"said", "Misread", "false"), rows{"F25"}},
 	{"tools go on that work for a run which was cancelled", statement(runs+"Runner.Wake", "interrupt errWoken", ""), rows{"F27"}},
+	{"a cancelled call's late answer counts", around(step+"answered", `
+		if c := t.Head.Call(ev.Ref.ID); c != nil && c.Status == CallCancelled {
+			c.Status = CallSuspended
+			t.calls = cloneCalls(t.Head.Calls)
+		}
+		return original(ev)`), rows{"F41"}},
+	{"tools go on whose calls were cancelled", around(runs+"working.giveUp", ""), rows{"F41"}},
+	{"anybody cancels the calls of a run", around(act+"notTheirs", "return nil"), rows{"F41"}},
 	{"a request that the provider refuses is made again", condition(act+"modelFailed", "passes", "true"), rows{"F28"}},
 	{"decisions are not told", condition(told+"asked", "DecisionViewed", "false"), rows{"T28", "F39"}},
 	{"a decision on a request that is closed counts again", condition(step+"answered", "Closed", "false"), rows{"T26", "T28"}},

@@ -74,6 +74,12 @@ func (b *builder) agent(spec sdk.AgentSpec) {
 			Address: address(subjects.Control(wire.ControlCancel, spec.Name, anyRun)), Title: "Cancellation of runs of " + spec.Name,
 			Messages: b.message("cancel", cancelMessage()), Description: strings.TrimSpace(principal), Stream: b.stream("IN"),
 		})
+	b.operate("cancelCall."+token, actionReceive, ViewClient,
+		operation{Title: "Cancel one call of a run of " + spec.Name},
+		channel{
+			Address: address(subjects.Control(wire.ControlCancelCall, spec.Name, anyRun)), Title: "Cancellation of calls of " + spec.Name,
+			Messages: b.message("cancelCall", cancelCallMessage()), Description: strings.TrimSpace(principal), Stream: b.stream("IN"),
+		})
 	b.operate("retry."+token, actionReceive, ViewAgentd,
 		operation{Title: "Retry a run of " + spec.Name + " that ended with error, quota or deadline", Description: "For operators."},
 		channel{
