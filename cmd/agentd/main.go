@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"agentd/cmd/agentd/agents"
 	"agentd/cmd/agentd/approvals"
 	"agentd/cmd/agentd/audit"
 	"agentd/cmd/agentd/check"
@@ -40,7 +41,7 @@ func main() {
 // execute executes the command line and returns the exit code.
 func execute(ctx context.Context, args []string, s cli.Streams) int {
 	return cli.Run(
-		ctx, args, s, dev.Command, serve.Command, run.Command, runs.Command, approvals.Command, dlq.Command,
+		ctx, args, s, dev.Command, serve.Command, run.Command, runs.Command, agents.Command, approvals.Command, dlq.Command,
 		audit.Command, reconcile.Command, provision.Command, natsconfig.Command, events.Command, check.Command,
 		contracts.Command, schema.Command, doctor.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, versionCommand,
 	)

@@ -58,6 +58,8 @@ func (v victim) attacks(user string) []attack {
 		{"$JS.API.DIRECT.GET.AGENTD_DONE.agentd.done.clerk.>", ""},
 		pull("AGENTD_DONE.none"),
 		{"$JS.API.INFO", ""},
+		{"$JS.API.CONSUMER.PAUSE.AGENTD_START.agent_clerk", `{"pause_until":"9999-12-31T23:59:59Z"}`},
+		{"agentd.ctl.pause.clerk." + v.key, "no event"},
 		{"$JS.API.STREAM.NAMES", ""},
 		{"$SYS.REQ.USER.INFO", ""},
 	}
@@ -66,6 +68,7 @@ func (v victim) attacks(user string) []attack {
 	service := func(name string) []attack {
 		return []attack{
 			pull("AGENTD_OUT." + name),
+			{"$JS.API.CONSUMER.PAUSE.AGENTD_START.agent_clerk", `{"pause_until":"9999-12-31T23:59:59Z"}`},
 			{"$JS.API.CONSUMER.INFO.AGENTD_OUT." + name, ""},
 			{"$JS.API.STREAM.MSG.GET.AGENTD_IN", `{"seq":1}`},
 			{"$JS.API.STREAM.MSG.GET.AGENTD_DLQ", `{"seq":1}`},
@@ -139,6 +142,7 @@ func (g *guarded) survey(v victim, roles []string) survey {
 		var list struct {
 			Consumers []struct {
 				Name   string `json:"name"`
+				Paused bool   `json:"paused"`
 				Config struct {
 					Durable string `json:"durable_name"`
 					Deliver string `json:"deliver_subject"`
@@ -148,7 +152,7 @@ func (g *guarded) survey(v victim, roles []string) survey {
 		ask("$JS.API.CONSUMER.LIST."+stream, `{}`, &list)
 		for _, c := range list.Consumers {
 			if c.Config.Durable != "" || c.Config.Deliver != "" {
-				s.Consumers = append(s.Consumers, stream+"/"+c.Name+" "+c.Config.Deliver)
+				s.Consumers = append(s.Consumers, fmt.Sprintf("%s/%s %s paused: %t", stream, c.Name, c.Config.Deliver, c.Paused))
 			}
 		}
 		var info struct {

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,11 +22,10 @@ type Backlog struct {
 // Backlog asks the consumer's leader.
 func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
 	asked := c.own.steady()
-	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+	info, err := c.consumerInfo(ctx, ref)
 	if err != nil {
-		return Backlog{}, fmt.Errorf("look at consumer %s: %w", ref.Name, err)
+		return Backlog{}, err
 	}
-	info := consumer.CachedInfo() // it was just asked for
 	if !info.TimeStamp.IsZero() {
 		c.broker.Measured(asked, info.TimeStamp.UnixMilli(), c.own.steady())
 	}

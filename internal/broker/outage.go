@@ -13,7 +13,7 @@ import (
 	"agentd/sdk/wire"
 )
 
-// ParkedToken follows the kind in the subject of the word that a parked run leaves, where a timer has its agent.
+// ParkedToken follows the kind in the subject of a parked run's mark, where a timer has its agent.
 const ParkedToken = "parked"
 
 // outageLease is the lease on a model that is away: who has it may ask the model, and it says until when nobody else may.
@@ -25,28 +25,32 @@ type ParkedRun struct {
 	Run   wire.RunKey
 }
 
-// word is the subject of the word that a run waits for what key names. There is one message on it at most.
-func (c *Conn) word(key string, tokens ...string) string {
+// mark is the subject of the mark that a run waits for what key names. There is one message on it at most.
+func (c *Conn) mark(key string, tokens ...string) string {
 	return strings.Join(append([]string{c.subjects.Root(), string(wire.KindTimer), ParkedToken, key}, tokens...), ".")
 }
 
-// LeaveWord says for a time that a run waits for what key names. It may be repeated.
-func (c *Conn) LeaveWord(ctx context.Context, key, agent string, run wire.RunKey, d time.Duration) error {
-	return c.keepLast(ctx, c.word(key, wire.NameToken(agent), run.Partition, run.Token), nil, d)
+// MarkParked says for a time that a run waits for what key names. It may be repeated.
+func (c *Conn) MarkParked(ctx context.Context, key, agent string, run wire.RunKey, d time.Duration) error {
+	return c.keepLast(ctx, c.mark(key, wire.NameToken(agent), run.Partition, run.Token), nil, d)
 }
 
-// TakeWord takes the word of a run back.
-func (c *Conn) TakeWord(ctx context.Context, key string, p ParkedRun) error {
-	return c.keepLast(ctx, c.word(key, p.Agent, p.Run.Partition, p.Run.Token), nil, shortestTTL)
+// unmarkParked takes the mark of a run away.
+func (c *Conn) unmarkParked(ctx context.Context, key string, p ParkedRun) error {
+	return c.keepLast(ctx, c.mark(key, p.Agent, p.Run.Partition, p.Run.Token), nil, shortestTTL)
 }
 
-// Waiting lists the runs of which word was left that they wait for what key names.
-func (c *Conn) Waiting(ctx context.Context, key string) ([]ParkedRun, error) {
-	subjects, err := c.SubjectsUnder(ctx, ZoneTimer, c.word(key, ">"))
+// ParkedRuns lists the runs that are marked as waiting for what key names, of all agents if agent is empty.
+func (c *Conn) ParkedRuns(ctx context.Context, key, agent string) ([]ParkedRun, error) {
+	token := "*"
+	if agent != "" {
+		token = wire.NameToken(agent)
+	}
+	subjects, err := c.SubjectsUnder(ctx, ZoneTimer, c.mark(key, token, ">"))
 	if err != nil {
 		return nil, err
 	}
-	prefix := c.word(key) + "."
+	prefix := c.mark(key) + "."
 	runs := make([]ParkedRun, 0, len(subjects))
 	for _, s := range subjects {
 		if t := strings.Split(strings.TrimPrefix(s, prefix), "."); len(t) == 3 {
@@ -58,6 +62,10 @@ func (c *Conn) Waiting(ctx context.Context, key string) ([]ParkedRun, error) {
 
 // Unpark has a parked run tried again, if it waits for what key names.
 func (c *Conn) Unpark(ctx context.Context, key string, p ParkedRun) error {
+	// The mark first: one that the run gets when it is parked again stays.
+	if err := c.unmarkParked(ctx, key, p); err != nil {
+		return err
+	}
 	data, err := json.Marshal(map[string]string{"key": key})
 	if err != nil {
 		return fmt.Errorf("encode unpark: %w", err)

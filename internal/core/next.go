@@ -31,7 +31,7 @@ type BuildOutput struct{}
 // Review shows hooks the results of the last round, and lets messages into the conversation; it is fed back as Reviewed.
 type Review struct{}
 
-// Park lets go of a run that was paused; it is fed back as Parked with ParkPaused.
+// Park lets go of a run that was paused, or whose agent was; it is fed back as Parked with ParkPaused.
 type Park struct{}
 
 // End feeds back Ended with the ending.
@@ -59,7 +59,7 @@ func Next(spec *Spec, head *Head, now int64) Action {
 	case now >= head.Deadline:
 		return End{DeadlinePassed()}
 	case head.Paused != nil:
-		return finishing(head)
+		return Finishing(head)
 	case head.openInline():
 		return inlineCalls(spec, head)
 	case head.Review || len(head.Notes) > 0:

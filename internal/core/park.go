@@ -43,7 +43,7 @@ func (h *Head) Held() bool { return h.Paused != nil || h.Parked != nil && h.Park
 // parked lets go of a run that cannot go on for now. A pause that was taken back meanwhile leaves it running.
 func (t *transition) parked(ev Parked) error {
 	h := &t.Head
-	if ev.Why != ParkPaused {
+	if ev.Key != "" {
 		p := Parking{
 			Why: ev.Why, Key: ev.Key, Model: ev.Model, Code: ev.Code, Message: clip.Text(ev.Message, maxParkMessage), Since: t.in.At, Tries: 1,
 		}
@@ -115,9 +115,9 @@ func (t *transition) dueAgain(now int64) {
 	}
 }
 
-// finishing is what the driver of a paused run has still to do: to run the at-most-once tools that it has begun, because nobody else
-// may, and then to let go.
-func finishing(head *Head) Action {
+// Finishing is what the driver has still to do whose run is not to go on for now: to run the at-most-once tools that it has begun,
+// because nobody else may, and then to let go.
+func Finishing(head *Head) Action {
 	var a RunTools
 	for _, c := range head.Calls {
 		if c.Status == CallRunning && c.Begun == head.Driver.Owner {

@@ -82,7 +82,12 @@ func (t *transition) giveUp() {
 		if c.Closed() || c.Status != CallSuspended && !c.Queued {
 			continue
 		}
-		t.withdraw(c, givenUp(c))
+		t.void(c)
+		t.account(c, -1)
+		if c.ofModel() {
+			t.close(c, givenUp(c))
+		}
+		c.Status, c.Held, c.RetryAt = CallCancelled, "", 0
 	}
 }
 

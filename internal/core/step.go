@@ -58,8 +58,6 @@ func (t *transition) apply() error {
 		return t.fired(ev)
 	case CancelAsked:
 		return t.cancelAsked(ev)
-	case CallCancelAsked:
-		return t.callCancelAsked(ev)
 	case Steered:
 		return t.steered(ev)
 	case PauseAsked:
@@ -90,6 +88,9 @@ func (t *transition) driven() error {
 	}
 	if parked, ok := t.in.Event.(Parked); ok {
 		return t.parked(parked)
+	}
+	if p := t.Head.Parked; p != nil && p.Why == ParkPaused {
+		t.Head.Parked = nil // whatever it does, its agent is not paused any more
 	}
 	switch ev := t.in.Event.(type) {
 	case Replied:
@@ -138,7 +139,7 @@ func (t *transition) start(ev Started) error {
 
 // begins gives the run its context.
 func (t *transition) begins(b *Beginning) {
-	t.System, t.Messages, t.Tokens = b.System, b.Messages, b.Tokens
+	t.System, t.Messages = b.System, b.Messages
 	t.Head.Require, t.Head.Cancel = b.Require, b.Fails
 	t.keep(b.Hooks)
 	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)

@@ -116,6 +116,7 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	e.store(ctx)
 	for _, spec := range e.cfg.Agents {
 		e.worker(ctx, spec.Name)
+		e.paused(ctx, spec.Name)
 		e.clocks(ctx, spec)
 	}
 	e.examined("readers of the calls of %s", show.Count(len(p.Services), "service"))
@@ -225,6 +226,27 @@ func (e *Examination) worker(ctx context.Context, agent string) {
 
 func noWorker(message string) broker.Finding {
 	return broker.Finding{Code: "no_worker", Severity: broker.SeverityWarning, Message: message, Remedy: "start one: agentd serve"}
+}
+
+// paused looks whether an operator has paused an agent, and maybe forgotten it.
+func (e *Examination) paused(ctx context.Context, agent string) {
+	var p broker.AgentPause
+	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
+		p, err = e.conn.AgentPause(ctx, agent)
+		return err
+	})
+	if err != nil || !p.Paused() {
+		return // that it may not look at consumers was found before
+	}
+	until := "until it is resumed"
+	if p.For != broker.Endless {
+		until = "for another " + p.For.Round(time.Second).String()
+	}
+	e.found(broker.Finding{
+		Code: "agent_paused", Severity: broker.SeverityWarning,
+		Message: fmt.Sprintf("agent %s is paused %s: its runs do not begin", agent, until),
+		Remedy:  "run, when they may: agentd agents resume " + agent,
+	})
 }
 
 // slightlyWrong is how wrong a worker's clock may be without a word.

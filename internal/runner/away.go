@@ -26,7 +26,7 @@ func (a *activation) passes(e *sdk.Error) bool {
 func (a *activation) mayAsk(ctx context.Context) *core.Parked {
 	unparked := a.msg.Address.Verb == wire.ControlUnpark
 	asked := unparked && a.unparks() == "" // by an operator
-	a.probes = a.state.Parked != nil && (asked || !unparked)
+	a.probes = a.waitedFor(a.agent.ModelKey) && (asked || !unparked)
 	if asked {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (a *activation) mayAsk(ctx context.Context) *core.Parked {
 		return nil
 	}
 	parked := core.Parked{Why: core.ParkModel, Key: a.agent.ModelKey, Model: a.agent.ModelName}
-	if before := a.state.Parked; before != nil {
+	if before := a.state.Parked; a.waitedFor(parked.Key) {
 		parked.Why, parked.Code, parked.Message = before.Why, before.Code, before.Message
 	}
 	return &parked
@@ -54,8 +54,37 @@ func (a *activation) park(ctx context.Context, e *sdk.Error) core.Parked {
 	}
 }
 
-// leaveWord has a parked run found when what it waits for is there.
-func (a *activation) leaveWord(ctx context.Context, e *core.Entry) error {
+// waitedFor reports whether the run was parked for what key names, and has not got on since.
+func (a *activation) waitedFor(key string) bool {
+	return a.state.Parked != nil && a.state.Parked.Key == key
+}
+
+// pausedLook is after how long a run looks by itself whether its agent is still paused: somebody may have resumed it and died.
+const pausedLook = time.Hour
+
+// next is what the run needs. While its agent is paused, nothing is begun but its end.
+func (a *activation) next(ctx context.Context) core.Action {
+	action := core.Next(a.agent.Core, &a.state.Head, a.Env.Now())
+	switch action.(type) {
+	case core.Rest, core.End:
+		return action
+	}
+	if a.agentPaused = a.Outages.Paused(ctx, a.state.Agent); a.agentPaused == 0 {
+		return action
+	}
+	return core.Finishing(&a.state.Head)
+}
+
+// yield lets the run wait until it, or its agent, is resumed.
+func (a *activation) yield() core.Parked {
+	if a.agentPaused == 0 {
+		return core.Parked{Why: core.ParkPaused}
+	}
+	return core.Parked{Why: core.ParkPaused, Key: wire.KeyAgentPaused, After: min(a.agentPaused, pausedLook).Milliseconds()}
+}
+
+// markParked has a parked run found when what it waits for is there.
+func (a *activation) markParked(ctx context.Context, e *core.Entry) error {
 	p := e.Head.Parked
 	if p == nil {
 		return nil

@@ -24,7 +24,7 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 	work, done := a.working.begin(ctx, a.key)
 	defer done()
 	for stepped := false; ; {
-		action := core.Next(a.agent.Core, &a.state.Head, a.Env.Now())
+		action := a.next(ctx)
 		if _, rest := action.(core.Rest); rest {
 			a.cache.put(cached{run: a.key, at: a.at, state: *a.state})
 			return Verdict{}, nil
@@ -237,7 +237,7 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 	case core.Review:
 		return a.review(ctx)
 	case core.Park:
-		return core.Parked{Why: core.ParkPaused}, nil
+		return a.yield(), nil
 	case core.BuildOutput:
 		text, err := a.stopText(ctx)
 		if err != nil {

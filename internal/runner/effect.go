@@ -31,7 +31,7 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 		case core.EffectTimer:
 			err = a.Publisher.ArmTimer(ctx, e.Head.Agent, a.key, f.Due)
 		case core.EffectPark:
-			err = a.leaveWord(ctx, e)
+			err = a.markParked(ctx, e)
 		case core.EffectTerminal:
 			err = a.publishTerminal(ctx, e)
 		case core.EffectGrant:

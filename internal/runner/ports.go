@@ -90,7 +90,7 @@ type Publisher interface {
 	Wake(agent string, run wire.RunKey)
 }
 
-// Outages is what workers know together of models that cannot be asked, and of the runs that wait for them. All of it is a hint: a
+// Outages is what workers know together of models that cannot be asked, of agents that are paused, and of the runs that wait for them. All of it is a hint: a
 // parked run is tried again at its time, whatever is known. Safe for concurrent use.
 type Outages interface {
 	// Ask reports whether the model with the key may be asked now: one that is away is asked by one run at a time. waited says that
@@ -101,16 +101,20 @@ type Outages interface {
 	// Back says that it has answered: the runs that wait for it are unparked, not all at once. It costs nothing where no outage is
 	// known and waited, of Ask, was false.
 	Back(key string, waited bool)
-	// Park leaves word that the run waits for key, for as long as it has left at most. It may be repeated.
+	// Paused is for how long the runs of an agent are not to go on from now; 0 is that they may.
+	Paused(ctx context.Context, agent string) time.Duration
+	// Park marks the run as waiting for key, for as long as it has left at most, so that it is found. It may be repeated.
 	Park(ctx context.Context, key, agent string, run wire.RunKey, left time.Duration) error
 }
 
 // noOutages knows nothing.
 type noOutages struct{}
 
-func (noOutages) Ask(context.Context, string, bool) bool                                 { return true }
-func (noOutages) Away(string, time.Duration)                                             {}
-func (noOutages) Back(string, bool)                                                      {}
+func (noOutages) Ask(context.Context, string, bool) bool       { return true }
+func (noOutages) Away(string, time.Duration)                   {}
+func (noOutages) Back(string, bool)                            {}
+func (noOutages) Paused(context.Context, string) time.Duration { return 0 }
+
 func (noOutages) Park(context.Context, string, string, wire.RunKey, time.Duration) error { return nil }
 
 // Env is everything nondeterministic, in one place, so that a simulation owns it. The runner and the handler start no

@@ -22,11 +22,11 @@ import (
 func OwnContracts(cfg *config.Config) []sdk.Contract {
 	own := map[string]bool{}
 	for _, c := range contracts.Builtin() {
-		own[wire.AbsoluteURI(c.URI)] = true
+		own[c.URI] = true
 	}
 	var list []sdk.Contract
 	for _, c := range cfg.Contracts {
-		if !own[wire.AbsoluteURI(c.URI)] {
+		if !own[c.URI] {
 			list = append(list, c)
 		}
 	}

@@ -30,10 +30,11 @@ type milestoneData struct {
 	Class   string          `json:"class"`
 	Who     string          `json:"who"`
 	Type    string          `json:"type"`
-	// Model, Since and Until are of a run that is parked.
-	Model string `json:"model"`
-	Since int64  `json:"since"`
-	Until int64  `json:"until"`
+	// Why, Model, Since and Until are of a run that is parked.
+	Why   core.ParkReason `json:"why"`
+	Model string          `json:"model"`
+	Since int64           `json:"since"`
+	Until int64           `json:"until"`
 	// Asked and Decision are of permissions.
 	Request  string                `json:"request"`
 	Asked    sdk.PermissionRequest `json:"asked"`
@@ -93,7 +94,7 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 	case wire.MilestoneSuspended:
 		return r.describeSuspended(quiet)
 	case wire.MilestoneParked:
-		return LabelWaits, cmp.Or(parkedText(&core.Parking{Model: d.Model, Since: d.Since, Until: d.Until}), "its time has come")
+		return LabelWaits, cmp.Or(parkedText(&core.Parking{Why: d.Why, Model: d.Model, Since: d.Since, Until: d.Until}), "its time has come")
 	case wire.MilestonePaused:
 		return "paused", string(d.Reason)
 	case wire.MilestoneResumed:

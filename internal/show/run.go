@@ -158,6 +158,9 @@ func parkedText(p *core.Parking) string {
 	if p == nil || p.Until == 0 {
 		return ""
 	}
+	if p.Why == core.ParkPaused {
+		return "its agent, paused since " + since(p.Since)
+	}
 	return fmt.Sprintf("model %s since %s, next try in %s", cmp.Or(p.Model, p.Key), since(p.Since), until(p.Until))
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/retry"
-	"agentd/sdk/wire"
 )
 
 const (
@@ -32,13 +31,15 @@ type outages struct {
 	away map[string]time.Time
 	// waking are the keys whose parked runs are being unparked here.
 	waking map[string]bool
+	// going are the agents that were found not to be paused, with when that was asked.
+	going map[string]time.Time
 	// ctx ends with the worker; nil before it runs, and then nothing is told.
 	ctx  context.Context
 	told sync.WaitGroup
 }
 
 func newOutages(conn *broker.Conn, logger *slog.Logger) *outages {
-	return &outages{conn: conn, logger: logger, away: map[string]time.Time{}, waking: map[string]bool{}}
+	return &outages{conn: conn, logger: logger, away: map[string]time.Time{}, waking: map[string]bool{}, going: map[string]time.Time{}}
 }
 
 // listen begins to hear what other workers tell. stop ends that, and waits for what is still being told.
@@ -126,11 +127,6 @@ func (o *outages) Back(key string, waited bool) {
 	}
 }
 
-// Park implements runner.Outages.
-func (o *outages) Park(ctx context.Context, key, agent string, run wire.RunKey, left time.Duration) error {
-	return o.conn.LeaveWord(ctx, key, agent, run, left)
-}
-
 // tell has something done in the background, unless the worker does not run.
 func (o *outages) tell(do func(context.Context)) {
 	o.mu.Lock()
@@ -168,7 +164,7 @@ func (o *outages) unpark(ctx context.Context, key string) {
 
 // unparkWaiting unparks those of the runs that wait for key which were not tried yet.
 func (o *outages) unparkWaiting(ctx context.Context, key string, tried map[broker.ParkedRun]bool) error {
-	runs, err := o.conn.Waiting(ctx, key)
+	runs, err := o.conn.ParkedRuns(ctx, key, "")
 	for _, run := range runs {
 		if tried[run] || o.isAway(key) {
 			continue
@@ -187,10 +183,6 @@ func (o *outages) unparkWaiting(ctx context.Context, key string, tried map[broke
 func (o *outages) unparkOne(ctx context.Context, key string, run broker.ParkedRun) error {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
 	defer cancel()
-	// The word first: one that the run leaves when it is parked again stays.
-	if err := o.conn.TakeWord(ctx, key, run); err != nil {
-		return err
-	}
 	return o.conn.Unpark(ctx, key, run)
 }
 

@@ -125,10 +125,13 @@ type ParkReason string
 const (
 	ParkModel  ParkReason = "model"  // its model cannot be asked
 	ParkRate   ParkReason = "rate"   // its model's provider wants it to slow down
-	ParkPaused ParkReason = "paused" // an operator paused it
+	ParkPaused ParkReason = "paused" // an operator paused it, or its agent
 	ParkBudget ParkReason = "budget"
 	ParkSlot   ParkReason = "slot"
 )
+
+// KeyAgentPaused is the key of runs that wait until their agent is resumed. Keys of models have a "_".
+const KeyAgentPaused = "paused"
 
 // Parking is what a run waits for that has something to do.
 type Parking struct {
@@ -199,13 +202,12 @@ type Terminal struct {
 
 // Types of control messages (docs/wire.md, "Control messages").
 const (
-	TypeCancel     = "agentd.run.cancel"
-	TypeCancelCall = "agentd.call.cancel"
-	TypePause      = "agentd.run.pause"
-	TypeResume     = "agentd.run.resume"
-	TypeUnpark     = "agentd.run.unpark"
-	TypeMessage    = "agentd.run.message"
-	TypeRetry      = "agentd.run.retry"
+	TypeCancel  = "agentd.run.cancel"
+	TypePause   = "agentd.run.pause"
+	TypeResume  = "agentd.run.resume"
+	TypeUnpark  = "agentd.run.unpark"
+	TypeMessage = "agentd.run.message"
+	TypeRetry   = "agentd.run.retry"
 )
 
 // MaxMessage is the most bytes of a message that is sent into a run.

@@ -35,6 +35,7 @@ const (
 	childTool                               = "shop_child"
 	addTool, chargeTool                     = "add", "charge"
 	payTool, transferTool                   = "shop_pay", "transfer" // both need permission
+	burnTool                                = "burn"                 // ends the worker
 )
 
 var quoteDomains = []string{"north", "south"}
@@ -94,7 +95,7 @@ func agents(a *armed) []sdk.Agent {
 	for _, s := range specs() {
 		all = append(all, sdk.Agent{Spec: s, Tools: []sdk.Tool{
 			tool(a, addTool, false, 2*time.Millisecond), tool(a, chargeTool, true, 5*time.Millisecond),
-			tool(a, transferTool, true, 5*time.Millisecond),
+			tool(a, transferTool, true, 5*time.Millisecond), burn(a),
 		}})
 	}
 	return all
@@ -153,7 +154,13 @@ func (m model) ask(ctx context.Context, question []byte) (reply, error) {
 		return reply{}, sdk.Errorf(sdk.CodeUnavailable, "the model cannot be reached").WithCause(err)
 	}
 	defer func() { _ = response.Body.Close() }() // it was read to its end, or the connection is not used again
-	if response.StatusCode != http.StatusOK {
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusTooManyRequests:
+		return reply{}, &sdk.Error{Code: sdk.CodeRateLimited, Message: "the model wants less", Retryable: true, RetryAfter: time.Second}
+	case http.StatusUnauthorized:
+		return reply{}, sdk.Errorf(sdk.CodeConfig, "the model does not know the key")
+	default:
 		return reply{}, fmt.Errorf("the model answers %s", response.Status)
 	}
 	var answer reply

@@ -196,7 +196,9 @@ func (c *clients) awaitWaiting(ctx context.Context, key wire.RunKey) (core.Head,
 			}
 			switch entry.Head.Status {
 			case core.StatusWaiting:
-				return entry.Head, true
+				if len(entry.Head.Calls) > 0 { // else it waits for its model
+					return entry.Head, true
+				}
 			case core.StatusDone:
 				return core.Head{}, false
 			case core.StatusRunning:

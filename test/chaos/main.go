@@ -28,7 +28,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	o := options{rest: 2 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
+	o := options{rest: 10 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
 	if err := chaos(ctx, o, *only, *duration); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		stop()
@@ -168,6 +168,9 @@ func (w *world) disturb(n *nemesis, all context.Context, background *sync.WaitGr
 		hurt.Go(func() { n.server(s, ends, servers[s]) })
 		hurt.Go(func() { n.network(s, breaks) })
 	}
+	absences, poisons := w.rng(6), w.rng(7)
+	hurt.Go(func() { n.outages(absences) })
+	hurt.Go(func() { n.poison(all, poisons) })
 	times := w.rng(4)
 	hurt.Go(func() { n.timers(all, times, background) })
 	return &hurt

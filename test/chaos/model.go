@@ -25,6 +25,8 @@ type modelServer struct {
 	asked map[turn]int
 	// forgotten are the runs whose journal was lost: a second time they come to an end at once.
 	forgotten map[string]bool
+	// away is how whoever asks is turned away, unless it is 0: an HTTP status, or hangUp.
+	away int
 }
 
 // turn is one step of a run.
@@ -60,7 +62,36 @@ func (m *modelServer) close() error {
 	return err
 }
 
+// hangUp breaks connections off without an answer.
+const hangUp = -1
+
+// goAway has the model turn away whoever asks it, until comeBack is called.
+func (m *modelServer) goAway(how int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.away = how
+}
+
+func (m *modelServer) comeBack() { m.goAway(0) }
+
+// turnedAway reports whether the model is away, and turns the request away then.
+func (m *modelServer) turnedAway(w http.ResponseWriter) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch m.away {
+	case 0:
+		return false
+	case hangUp:
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(m.away)
+	return true
+}
+
 func (m *modelServer) answer(w http.ResponseWriter, r *http.Request) {
+	if m.turnedAway(w) {
+		return
+	}
 	var p prompt
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -38,10 +39,17 @@ func (n *nemesis) workers(all context.Context, background *sync.WaitGroup) {
 			for life := 1; n.hurting.Err() == nil; life++ {
 				n.live(fmt.Sprintf("w%d.%d", place, life), n.choose(rng), rng, log)
 			}
-			if last := n.hire(fmt.Sprintf("w%d.last", place), armedSpec{}, log, func(note) {}); last != nil {
-				<-all.Done()
-				last.signal(syscall.SIGTERM)
-				<-last.ended
+			for life := 1; all.Err() == nil; life++ { // a run may end it, too
+				last := n.hire(fmt.Sprintf("w%d.last.%d", place, life), armedSpec{}, rng, log, func(note) {})
+				if last == nil {
+					break
+				}
+				select {
+				case <-last.ended:
+				case <-all.Done():
+					last.signal(syscall.SIGTERM)
+					<-last.ended
+				}
 			}
 			if err := log.Close(); err != nil {
 				n.record.violate("%v", err)
@@ -77,8 +85,14 @@ func (n *nemesis) choose(rng *rand.Rand) armedSpec {
 	return spec
 }
 
-func (n *nemesis) hire(name string, spec armedSpec, log *os.File, onStop func(note)) *child {
-	r := role{NATS: "nats://" + n.nats.proxy.address(), Model: n.model.url, Armed: spec}
+// mostAstray is how far the clock of a worker's machine is off at most.
+const mostAstray = 6 * time.Hour
+
+func (n *nemesis) hire(name string, spec armedSpec, rng *rand.Rand, log *os.File, onStop func(note)) *child {
+	r := role{
+		NATS: "nats://" + n.nats.proxy.address(), Model: n.model.url, Armed: spec,
+		Ahead: time.Duration(rng.Int64N(int64(2*mostAstray))) - mostAstray,
+	}
 	if n.redis != nil {
 		r.Redis = "redis://" + n.redis.proxy.address()
 	}
@@ -98,7 +112,7 @@ func (n *nemesis) hire(name string, spec armedSpec, log *os.File, onStop func(no
 // live is one incarnation of a worker, from its start to its end.
 func (n *nemesis) live(name string, spec armedSpec, rng *rand.Rand, log *os.File) {
 	zombie := make(chan struct{}, 1)
-	c := n.hire(name, spec, log, func(note) { zombie <- struct{}{} })
+	c := n.hire(name, spec, rng, log, func(note) { zombie <- struct{}{} })
 	if c == nil {
 		return
 	}
@@ -184,6 +198,35 @@ func (n *nemesis) server(s *server, rng *rand.Rand, crashes []string) {
 	}
 }
 
+// outages has the model go away now and then, for as long as it takes to be noticed.
+func (n *nemesis) outages(rng *rand.Rand) {
+	defer n.model.comeBack()
+	ways := []int{hangUp, http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusUnauthorized}
+	for {
+		pause(n.hurting, time.Duration(10_000+rng.IntN(25_000))*time.Millisecond)
+		if n.hurting.Err() != nil {
+			return
+		}
+		n.record.fault("the model goes away")
+		n.model.goAway(ways[rng.IntN(len(ways))])
+		pause(n.hurting, time.Duration(500+rng.IntN(6000))*time.Millisecond)
+		n.model.comeBack()
+	}
+}
+
+// poison begins a run now and then that kills whoever drives it.
+func (n *nemesis) poison(all context.Context, rng *rand.Rand) {
+	list := scenarios()
+	poison := &list[slices.IndexFunc(list, func(s scenario) bool { return s.name == poisonScenario })]
+	for {
+		pause(n.hurting, time.Duration(8000+rng.IntN(15_000))*time.Millisecond)
+		if n.hurting.Err() != nil {
+			return
+		}
+		n.clients.begin(all, poison.agent, "", poison, poison.fails, false)
+	}
+}
+
 // network cuts connections and silences them.
 func (n *nemesis) network(s *server, rng *rand.Rand) {
 	for {
@@ -212,7 +255,7 @@ func (n *nemesis) timers(all context.Context, rng *rand.Rand, background *sync.W
 	}
 	notTimers := []string{broker.LeaseToken, broker.ParkedToken}
 	watch := func(d broker.Delivery) bool {
-		// Leases and the words that parked runs leave are on the same stream.
+		// Leases and the marks of parked runs are on the same stream.
 		if slices.Contains(notTimers, strings.Split(d.Subject(), ".")[2]) {
 			return true
 		}

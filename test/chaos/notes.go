@@ -19,6 +19,7 @@ const (
 	notePublished noteKind = "published" // an event was published, or found to be there
 	noteExecuted  noteKind = "executed"  // a tool takes effect
 	noteStruck    noteKind = "struck"    // a failpoint strikes
+	noteBurnt     noteKind = "burnt"     // a run ends the process
 	noteImpatient noteKind = "impatient" // a stopping worker left activations behind
 	noteIllegal   noteKind = "illegal"   // the core took an input for a bug
 )

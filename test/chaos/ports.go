@@ -190,6 +190,18 @@ func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk
 	return err
 }
 
+// burn is an inline tool that ends the worker's process, whoever runs it.
+func burn(a *armed) sdk.Tool {
+	return sdk.Tool{
+		Definition: sdk.ToolDefinition{Name: burnTool, Parameters: json.RawMessage(`{"type":"object"}`)},
+		Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+			a.notes.write(note{Kind: noteBurnt})
+			die()
+			return nil, nil
+		},
+	}
+}
+
 // tool is an inline tool whose effect is the note that it was executed.
 func tool(a *armed, name string, once bool, took time.Duration) sdk.Tool {
 	in, done := atInTool, atToolDone

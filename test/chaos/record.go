@@ -89,6 +89,9 @@ func (r *record) note(n note) {
 			r.deaths = append(r.deaths, death{n.Worker, n.At})
 		case actionLose:
 		}
+	case noteBurnt:
+		r.faults["a run killed its worker"]++
+		r.deaths = append(r.deaths, death{n.Worker, n.At})
 	case noteImpatient:
 		r.covered["C24"]++
 		r.deaths = append(r.deaths, death{n.Worker, n.At})

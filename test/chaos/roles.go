@@ -33,6 +33,8 @@ type role struct {
 
 	NATS, Redis, Model string    `json:",omitempty"`
 	Armed              armedSpec `json:",omitzero"`
+	// Ahead is how far the clock of a worker's machine is ahead of everybody else's.
+	Ahead time.Duration `json:",omitempty"`
 }
 
 // armedSpec is a failpoint to be armed.
@@ -102,6 +104,7 @@ func (r role) work(ctx context.Context) (err error) {
 	logger := slog.New(&watcher{notes, slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})})
 	conn, err := broker.Connect(ctx, broker.ConnectOptions{
 		URL: r.NATS, Name: "chaos", Subjects: wire.DefaultSubjects(), Logger: logger, Wait: true,
+		Clock: func() time.Time { return time.Now().Add(r.Ahead) },
 	})
 	if err != nil {
 		return err

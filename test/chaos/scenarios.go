@@ -48,6 +48,7 @@ func scenarios() []scenario {
 		{name: largeScenario, weight: 2, agent: deskAgent, turns: turns(one(addTool))},
 		{name: cancelScenario, weight: 2, agent: deskAgent, turns: turns(one(childTool, longTool)), fails: []sdk.Code{sdk.CodeCancelled}},
 		{name: "deadline", weight: 2, agent: hastyAgent, turns: turns(one(longTool)), fails: []sdk.Code{sdk.CodeDeadline}},
+		{name: poisonScenario, weight: 0, agent: deskAgent, turns: turns(one(burnTool)), fails: []sdk.Code{sdk.CodePoison}},
 		{name: amnesiaScenario, weight: 0, agent: deskAgent, turns: turns(one(longTool))},
 	}
 }
@@ -57,6 +58,7 @@ const (
 	childScenario   = "child"
 	largeScenario   = "large"
 	cancelScenario  = "cancel"
+	poisonScenario  = "poison"
 	amnesiaScenario = "amnesia"
 )
 

@@ -45,7 +45,7 @@ type fakeBroker struct {
 	// removed are those that were acked lately: a restart may bring them back.
 	removed []*message
 	timers  []timer
-	// parked are the runs of which word was left that they wait, by what for, in the order in which it was left.
+	// parked are the runs that are marked as waiting, by what for, in the order in which they were marked.
 	parked map[string][]parkedRun
 
 	// Faults that a broker must not have; they prove that the checks can fail.

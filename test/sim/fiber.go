@@ -25,6 +25,8 @@ type fiber struct {
 	published int
 	// unsure is the etag of an entry that may be written or not.
 	unsure string
+	// agentPaused says that it does not know otherwise than that its run's agent is paused.
+	agentPaused bool
 
 	started, dying, done bool
 }

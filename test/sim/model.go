@@ -59,6 +59,9 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	if err := m.enter(ctx, atModel); err != nil {
 		return sdk.ModelReply{}, err
 	}
+	if m.running.agentPaused {
+		m.violate("paused", "the model is called for %s, whose agent is known to be paused", req.Run)
+	}
 	key := wire.NewRunKey(req.Run)
 	if key == m.poison {
 		m.doom()

@@ -10,7 +10,7 @@ import (
 	"agentd/sdk/wire"
 )
 
-// parkedRun is a run of which word was left that it waits for something.
+// parkedRun is a run that is marked as waiting for something.
 type parkedRun struct {
 	agent string
 	run   wire.RunKey
@@ -32,12 +32,27 @@ func (o outages) Back(key string, waited bool) {
 	if !waited && o.pick(4) > 0 {
 		return // nobody knew here that it was away
 	}
-	for n, p := range o.broker.parked[key] {
-		if !o.strikes(unparkLost) {
-			o.later(int64(n*50+o.pick(1000)), func() { o.unpark(p, fmt.Sprintf(`{"key":%q}`, key)) })
+	o.unparkAll(key)
+}
+
+// unparkAll unparks the runs that wait for key, unless who does it dies.
+func (s *simulation) unparkAll(key string) {
+	for n, p := range s.broker.parked[key] {
+		if !s.strikes(unparkLost) {
+			s.later(int64(n*50+s.pick(1000)), func() { s.unpark(p, fmt.Sprintf(`{"key":%q}`, key)) })
 		}
 	}
-	delete(o.broker.parked, key)
+	delete(s.broker.parked, key)
+}
+
+// Paused implements runner.Outages. A worker hears of a pause a little late.
+func (o outages) Paused(_ context.Context, agent string) time.Duration {
+	since, paused := o.agentsPaused[agent]
+	o.running.agentPaused = paused && o.now >= since+int64(o.pick(2000))
+	if !o.running.agentPaused {
+		return 0
+	}
+	return time.Minute
 }
 
 // Park implements runner.Outages.
@@ -52,6 +67,9 @@ func (o outages) Park(ctx context.Context, key, agent string, run wire.RunKey, _
 		o.broker.parked[key] = append(o.broker.parked[key], p)
 	}
 	o.pause(atArmed)
+	if _, paused := o.agentsPaused[agent]; key == wire.KeyAgentPaused && !paused { // who resumed the agent may not have seen the mark
+		o.unparkAll(key)
+	}
 	if o.strikes(publishUnsure) {
 		return errBroker
 	}
@@ -72,9 +90,17 @@ func (s *simulation) control(verb wire.ControlVerb, agent string, run wire.RunKe
 	}
 }
 
-// operate plans what an operator does to a run: pauses, most of which end, and tries of what is parked.
+// operate plans what an operator does to a run: pauses, most of which end, tries of what is parked, and pauses of its agent.
 func (s *simulation) operate(name string, start int64) {
 	run := wire.NewRunKey(name)
+	if s.pick(3) == 0 {
+		at := s.soon(start)
+		s.later(at, func() { s.agentsPaused[deskAgent] = s.now })
+		s.later(at+int64(s.pick(3*minute)), func() {
+			delete(s.agentsPaused, deskAgent)
+			s.unparkAll(wire.KeyAgentPaused)
+		})
+	}
 	for range 1 + s.pick(3) {
 		at := s.soon(start)
 		s.later(at, func() { s.control(wire.ControlPause, deskAgent, run, `{}`) })

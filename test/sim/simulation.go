@@ -36,6 +36,8 @@ type simulation struct {
 	// calmSince is when faults ended, 0 before; hung: a model or tool took longer than a worker may be silent.
 	calmSince int64
 	hung      bool
+	// agentsPaused are the agents that are paused, with since when.
+	agentsPaused map[string]int64
 	// storeAway and brokerAway are until when nothing gets through to them.
 	storeAway, brokerAway int64
 	// gone: one of them has been away.
@@ -89,7 +91,7 @@ type appointment struct {
 func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 	s := &simulation{
 		plan: p, rng: rand.New(rand.NewPCG(p.seed, 0)), now: epoch, stats: st, pool: in, log: log, audit: audit.New(subjects),
-		entries: runner.NewEntryCache(64 << 20),
+		entries: runner.NewEntryCache(64 << 20), agentsPaused: map[string]int64{},
 	}
 	s.logger = slog.New(watcher{s})
 	s.swarm()

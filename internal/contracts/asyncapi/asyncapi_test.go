@@ -221,14 +221,17 @@ func TestDocument_PartiesSeeOneAnother(t *testing.T) {
 		}
 	}
 	client := map[string]string{
-		"start.shop_desk": "send", "cancel.shop_desk": "send", "cancelCall.shop_desk": "send", "get.shop_desk": "send",
+		"start.shop_desk": "send", "cancel.shop_desk": "send", "get.shop_desk": "send",
 		"done.shop_desk": "receive", "live.shop_desk": "receive",
 	}
 	service := map[string]string{}
 	for _, lane := range []string{"shop.com_shop_order", "shop_night.com_shop_order"} {
 		service["call."+lane], service["void."+lane], service["answer."+lane] = "receive", "receive", "send"
 	}
-	agentd := map[string]string{"deadLetters": "send", "retry.shop_desk": "receive"}
+	agentd := map[string]string{
+		"deadLetters": "send", "retry.shop_desk": "receive", "pause.shop_desk": "receive", "resume.shop_desk": "receive",
+		"unpark.shop_desk": "receive",
+	}
 	for _, other := range []map[string]string{client, service} {
 		for id, action := range other {
 			agentd[id] = map[string]string{"send": "receive", "receive": "send"}[action]
@@ -259,7 +262,7 @@ func TestDocument_AddressesAreSubjects(t *testing.T) {
 			t.Errorf("%s: %s: %v", id, *c.Address, err)
 		}
 	}
-	if parsed != 11 {
+	if parsed != 13 {
 		t.Errorf("%d addresses", parsed)
 	}
 }

@@ -1,6 +1,7 @@
 package asyncapi
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -74,18 +75,14 @@ func (b *builder) agent(spec sdk.AgentSpec) {
 			Address: address(subjects.Control(wire.ControlCancel, spec.Name, anyRun)), Title: "Cancellation of runs of " + spec.Name,
 			Messages: b.message("cancel", cancelMessage()), Description: strings.TrimSpace(principal), Stream: b.stream("IN"),
 		})
-	b.operate("cancelCall."+token, actionReceive, ViewClient,
-		operation{Title: "Cancel one call of a run of " + spec.Name},
-		channel{
-			Address: address(subjects.Control(wire.ControlCancelCall, spec.Name, anyRun)), Title: "Cancellation of calls of " + spec.Name,
-			Messages: b.message("cancelCall", cancelCallMessage()), Description: strings.TrimSpace(principal), Stream: b.stream("IN"),
-		})
-	b.operate("retry."+token, actionReceive, ViewAgentd,
-		operation{Title: "Retry a run of " + spec.Name + " that ended with error, quota or deadline", Description: "For operators."},
-		channel{
-			Address: address(subjects.Control(wire.ControlRetry, spec.Name, anyRun)), Title: "Retries of runs of " + spec.Name,
-			Messages: b.message("retry", retryMessage()), Description: strings.TrimSpace(principal), Stream: b.stream("IN"),
-		})
+	for _, c := range operatorControls {
+		b.operate(string(c.verb)+"."+token, actionReceive, ViewAgentd,
+			operation{Title: fmt.Sprintf(c.does, spec.Name), Description: c.who},
+			channel{
+				Address: address(subjects.Control(c.verb, spec.Name, anyRun)), Title: c.title + " of " + spec.Name,
+				Messages: b.message(string(c.verb), c.message), Description: strings.TrimSpace(principal), Stream: b.stream("IN"),
+			})
+	}
 	b.operate("live."+token, actionSend, ViewClient,
 		operation{Title: "Watch a run of " + spec.Name},
 		channel{
@@ -120,7 +117,7 @@ func (b *builder) query(spec sdk.AgentSpec, token string) {
 // service adds what services of a contract and agentd have with each other. An agent's own contract has no services:
 // agentd answers those calls.
 func (b *builder) service(c sdk.Contract) {
-	if slices.ContainsFunc(b.Agents, func(a sdk.AgentSpec) bool { return wire.SameURI(a.Contract.URI, c.URI) }) {
+	if slices.ContainsFunc(b.Agents, func(a sdk.AgentSpec) bool { return a.Contract.URI == c.URI }) {
 		return
 	}
 	versions := contracts.Versions(c)

@@ -118,22 +118,39 @@ func cancelMessage() message {
 	}
 }
 
-func cancelCallMessage() message {
-	return message{
-		Name: "cancelCall", Title: "Cancellation of a call", ContentType: wire.ContentTypeStructured, Headers: headers(nil),
-		Summary: "The call is given up, and the run goes on. Its type may be anything.",
-		Payload: cloudEvent(object{"data": object{
-			"type": "object", "required": []string{"call"},
-			"properties": object{"call": object{"type": "string"}, "reason": object{"type": "string"}},
-		}}),
-	}
+// operatorControls are the control messages that are operators'. does has a place for the agent's name.
+var operatorControls = []struct {
+	verb             wire.ControlVerb
+	does, title, who string
+	message          message
+}{
+	{
+		wire.ControlPause, "Have a run of %s do nothing more", "Pauses of runs", "For operators.",
+		controlMessage("pause", "Pause", "The run makes no further call until it is resumed.",
+			object{"properties": object{"reason": object{"type": "string"}}}),
+	},
+	{
+		wire.ControlResume, "Let a run of %s go on that was paused", "Ends of pauses of runs", "For operators.",
+		controlMessage("resume", "Resumption", "The pause is taken back.", object{}),
+	},
+	{
+		wire.ControlUnpark, "Have a run of %s tried again that waits for its model", "Tries of runs", "For operators, and workers.",
+		controlMessage("unpark", "Try", "The run is tried again at once; with key, only if it waits for what that names.",
+			object{"properties": object{"key": object{"type": "string"}}}),
+	},
+	{
+		wire.ControlRetry, "Retry a run of %s that ended with error, quota or deadline", "Retries of runs", "For operators.",
+		controlMessage("retry", "Retry",
+			"The run goes on from where it ended. Its source and id are its identity: the same pair again changes nothing.", object{}),
+	},
 }
 
-func retryMessage() message {
+// controlMessage is a control message with data of a schema; none is the same as an empty object.
+func controlMessage(name, title, summary string, data object) message {
+	data["type"] = []string{"object", "null"}
 	return message{
-		Name: "retry", Title: "Retry", ContentType: wire.ContentTypeStructured, Headers: headers(nil),
-		Summary: "The run goes on from where it ended. Its source and id are its identity: the same pair again changes nothing.",
-		Payload: cloudEvent(object{"data": object{"type": []string{"object", "null"}}}),
+		Name: name, Title: title, ContentType: wire.ContentTypeStructured, Headers: headers(nil), Summary: summary,
+		Payload: cloudEvent(object{"data": data}),
 	}
 }
 

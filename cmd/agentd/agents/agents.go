@@ -1,0 +1,209 @@
+// Package agents is agentd agents.
+package agents
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/broker"
+	"agentd/internal/show"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Command is agentd agents.
+func Command(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agents",
+		Short: "List, pause and resume agents",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(listCommand(a), pauseCommand(a), resumeCommand(a))
+	return cmd
+}
+
+// row is an agent in the list. Times are in milliseconds.
+type row struct {
+	Agent  string `json:"agent"`
+	Paused bool   `json:"paused"`
+	// Drain says that runs which have begun go on, and For how long the pause still lasts; 0 has no end.
+	Drain bool  `json:"drain,omitempty"`
+	For   int64 `json:"for,omitempty"`
+	// New is how many init events wait, and Waiting how many runs do because the agent is, or was, paused.
+	New     int64 `json:"new"`
+	Waiting int   `json:"waiting"`
+}
+
+func listCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the agents of the configuration, and which are paused",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.WithAgents()
+			if err != nil {
+				return err
+			}
+			return withClient(cmd.Context(), a, func(ctx context.Context, c *cli.Client) error {
+				rows := []row{}
+				for _, spec := range cfg.Agents {
+					r, err := look(ctx, c, spec.Name)
+					if err != nil {
+						return err
+					}
+					rows = append(rows, r)
+				}
+				return a.Print(rows, func(w io.Writer) error { return write(w, rows) })
+			})
+		},
+	}
+}
+
+// withClient calls do with a connection. What the server refuses to this user is said at once.
+func withClient(ctx context.Context, a *cli.App, do func(context.Context, *cli.Client) error) error {
+	c, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return c.CloseAfter(c.Permitted(ctx, func(ctx context.Context) error { return do(ctx, c) }))
+}
+
+func look(ctx context.Context, c *cli.Client, agent string) (row, error) {
+	p, err := c.AgentPause(ctx, agent)
+	if err != nil {
+		return row{}, err
+	}
+	backlog, err := c.Backlog(ctx, broker.AgentConsumers(agent)[0])
+	if err != nil {
+		return row{}, err
+	}
+	waiting, err := c.ParkedRuns(ctx, wire.KeyAgentPaused, agent)
+	if err != nil {
+		return row{}, err
+	}
+	r := row{Agent: agent, Paused: p.Paused(), Drain: p.Drain, New: backlog.Pending, Waiting: len(waiting)}
+	if p.For != broker.Endless {
+		r.For = p.For.Milliseconds()
+	}
+	return r, nil
+}
+
+func write(w io.Writer, rows []row) error {
+	for _, r := range rows {
+		if _, err := fmt.Fprintf(w, "%s  %s\n", show.Line(r.Agent, 60), r.text()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r row) text() string {
+	if !r.Paused {
+		return "serves"
+	}
+	text := "paused"
+	if r.For > 0 {
+		text += " for another " + (time.Duration(r.For) * time.Millisecond).Round(time.Second).String()
+	}
+	if r.Drain {
+		return fmt.Sprintf("%s: %s not begun, others go on", text, show.Count(int(r.New), "run"))
+	}
+	return fmt.Sprintf("%s: %s not begun, %d wait", text, show.Count(int(r.New), "run"), r.Waiting)
+}
+
+func pauseCommand(a *cli.App) *cobra.Command {
+	var p broker.AgentPause
+	cmd := &cobra.Command{
+		Use:   "pause AGENT",
+		Short: "Let an agent's runs do nothing more until it is resumed",
+		Long: "pause lets no run of an agent begin, and has those that have begun wait at their next step: what is under way is finished,\n" +
+			"and a reply of the model is kept. Answers, decisions, messages and cancels reach them, and their deadlines go on.",
+		Example:           "  agentd agents pause travel.desk\n  agentd agents pause travel.desk --drain --for 2h",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.CompleteAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if p.For <= 0 {
+				return cli.Usagef("--for %s: want a duration above 0", p.For)
+			}
+			return withClient(cmd.Context(), a, func(ctx context.Context, c *cli.Client) error {
+				return pause(ctx, a, c, args[0], p)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&p.Drain, "drain", false, "let runs that have begun go on to their end")
+	cmd.Flags().DurationVar(&p.For, "for", broker.Endless, "how long")
+	cmd.Flags().Lookup("for").DefValue = ""
+	return cmd
+}
+
+func pause(ctx context.Context, a *cli.App, c *cli.Client, agent string, p broker.AgentPause) error {
+	if err := provisioned(ctx, c, agent); err != nil {
+		return err
+	}
+	if err := c.PauseAgent(ctx, agent, p); err != nil {
+		return err
+	}
+	return printRow(ctx, a, c, agent)
+}
+
+// provisioned refuses an agent that nobody made consumers for: it is misspelt, as a rule.
+func provisioned(ctx context.Context, c *cli.Client, agent string) error {
+	known, err := c.HasConsumer(ctx, broker.AgentConsumers(agent)[0])
+	if err == nil && !known {
+		err = sdk.Errorf(sdk.CodeUnknownAgent, "the server has no consumers for agent %s; correct the name, or run: agentd provision", agent)
+	}
+	return err
+}
+
+func printRow(ctx context.Context, a *cli.App, c *cli.Client, agent string) error {
+	r, err := look(ctx, c, agent)
+	if err != nil {
+		return err
+	}
+	return a.Print(r, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, r.text())
+		return err
+	})
+}
+
+// resumed is an agent that was resumed, and how many of its runs were woken.
+type resumed struct {
+	Agent string `json:"agent"`
+	Runs  int    `json:"runs"`
+}
+
+func resumeCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume AGENT",
+		Short: "Let an agent's runs go on that was paused",
+		Long: "resume ends a pause, and wakes the runs that waited for that, 20 a second. Repeat it when it was interrupted: runs that it did\n" +
+			"not wake look by themselves after an hour.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.CompleteAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withClient(cmd.Context(), a, func(ctx context.Context, c *cli.Client) error {
+				return resume(ctx, a, c, args[0])
+			})
+		},
+	}
+}
+
+func resume(ctx context.Context, a *cli.App, c *cli.Client, agent string) error {
+	if err := provisioned(ctx, c, agent); err != nil {
+		return err
+	}
+	woken, err := c.ResumeAgent(ctx, agent)
+	if err != nil {
+		return fmt.Errorf("%w; run the command again", err)
+	}
+	return a.Print(resumed{agent, woken}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "resumed, and %s woken\n", show.Count(woken, "run"))
+		return err
+	})
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"agentd/cmd/agentd/internal/cli"
+)
+
+func TestAgentsPause_NewRunsWaitUntilTheAgentIsResumed(t *testing.T) {
+	s := startDev(t, filepath.Join(example, "agentd.yaml"), filepath.Join(example, "script.yaml"))
+	s.serve()
+	out, _ := s.expect(cli.ExitOK, "agents", "list")
+	if out != "travel.desk  serves\n" {
+		t.Errorf("list prints %q", out)
+	}
+	_, problem := s.expect(cli.ExitFailure, "agents", "pause", "travel.dask")
+	contains(t, problem, "the server has no consumers for agent travel.dask")
+	_, problem = s.expect(cli.ExitUsage, "agents", "pause", "travel.desk", "--for", "0s")
+	contains(t, problem, "--for 0s: want a duration above 0")
+
+	out, _ = s.expect(cli.ExitOK, "agents", "pause", "travel.desk")
+	if out != "paused: 0 runs not begun, 0 wait\n" {
+		t.Errorf("pause prints %q", out)
+	}
+	s.expect(cli.ExitOK, "run", "travel.desk", "-m", "Lisbon", "--subject", "trip", "--detach")
+	out, _ = s.expect(cli.ExitOK, "agents", "list", "-o", "json")
+	contains(t, out, `"agent": "travel.desk"`, `"paused": true`, `"new": 1`)
+	out, _ = s.expect(cli.ExitOK, "runs", "list")
+	contains(t, out, "no runs")
+	out, _ = s.expect(cli.ExitOK, "doctor")
+	contains(t, out, "agent travel.desk is paused until it is resumed: its runs do not begin", "agentd agents resume travel.desk")
+	out, _ = s.expect(cli.ExitOK, "agents", "pause", "travel.desk", "--drain", "--for", "1h")
+	contains(t, out, "paused for another ", "1 run not begun, others go on")
+
+	out, _ = s.expect(cli.ExitOK, "agents", "resume", "travel.desk")
+	if out != "resumed, and 0 runs woken\n" {
+		t.Errorf("resume prints %q", out)
+	}
+	s.waitingFor("trip", "ask_question")
+	s.expect(cli.ExitOK, "runs", "follow", "trip", "--answer", "Yes")
+}
+
+// An operator of generated accounts pauses an agent, and nobody else: on one server and on three.
+func TestNATSConfig_OperatorsPauseAgents(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			g := newGuardedBy(t, members, "", unchanged)
+			g.work()
+			g.serve(func() {})
+			g.as("bob", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
+			request := g.request("one")
+			g.rested()
+			for _, user := range []string{"bob", "jane"} {
+				g.expect(cli.ExitFailure, "agents", "pause", "clerk", "--nats", g.url(user))
+			}
+			contains(t, g.as("operator", "agents", "pause", "clerk"), "paused: 0 runs not begun, 0 wait")
+			g.as("operator", "provision")
+			g.as("jane", "approvals", "approve", request.Short)
+			g.eventually("the run waits for its agent", func() bool {
+				out, _ := g.expect(cli.ExitOK, "agents", "list", "--nats", g.url("operator"))
+				return out == "clerk  paused: 0 runs not begun, 1 wait\n"
+			})
+			contains(t, g.as("operator", "runs", "list"), "its agent, paused since")
+			contains(t, g.as("operator", "agents", "resume", "clerk"), "resumed, and 1 run woken")
+			g.answer("one", "Current")
+			g.ended("bob", "one")
+		})
+	}
+}

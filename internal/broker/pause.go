@@ -1,0 +1,136 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/retry"
+	"agentd/sdk/wire"
+)
+
+// forever is when a pause without an end ends: JetStream's needs one.
+var forever = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+// drains is the metadata of a consumer of init events whose agent's runs go on while it is paused.
+const drains = "agentd-drain"
+
+// AgentPause is an operator's pause of an agent: its runs do not begin. The zero value is none.
+type AgentPause struct {
+	// For is how long it lasts from now on; Endless has no end.
+	For time.Duration
+	// Drain lets runs that have begun go on.
+	Drain bool
+}
+
+// Endless is how long a pause lasts that ends only when somebody ends it.
+const Endless = time.Duration(1<<63 - 1)
+
+// Paused reports whether the agent is paused.
+func (p AgentPause) Paused() bool { return p.For > 0 }
+
+// beginnings are the consumers that bring what begins an agent's runs: init events, and calls of other agents.
+func beginnings(agent string) (started, called ConsumerRef) {
+	refs := AgentConsumers(agent)
+	return refs[0], refs[3]
+}
+
+// PauseKnown is for how long a worker may take an agent not to be paused that was not when it last asked.
+const PauseKnown = 2 * time.Second
+
+// PauseAgent has no run of an agent begin, until the pause ends or ResumeAgent ends it. A pause that there is already is replaced.
+// Answers, messages and timers reach runs as ever. It returns when all workers know of it, after PauseKnown.
+func (c *Conn) PauseAgent(ctx context.Context, agent string, p AgentPause) error {
+	started, called := beginnings(agent)
+	if err := c.setDrain(ctx, started, p.Drain); err != nil {
+		return err
+	}
+	until := forever
+	if p.For < time.Until(forever) {
+		until = time.UnixMilli(c.Now()).Add(p.For)
+	}
+	for _, ref := range []ConsumerRef{started, called} {
+		if _, err := c.js.PauseConsumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name, until); err != nil {
+			return fmt.Errorf("pause consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
+		}
+	}
+	return retry.Sleep(ctx, PauseKnown)
+}
+
+// resumePause lies between two runs that are woken: all of them are about to ask their model.
+const resumePause = 50 * time.Millisecond
+
+// ResumeAgent ends a pause, and wakes the runs that wait because of it one after the other. It returns how many, and may be repeated.
+func (c *Conn) ResumeAgent(ctx context.Context, agent string) (woken int, err error) {
+	started, called := beginnings(agent)
+	for _, ref := range []ConsumerRef{started, called} {
+		if _, err := c.js.ResumeConsumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name); err != nil {
+			return 0, fmt.Errorf("resume consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
+		}
+	}
+	runs, err := c.ParkedRuns(ctx, wire.KeyAgentPaused, agent)
+	if err != nil {
+		return 0, err
+	}
+	for i, run := range runs {
+		if i > 0 {
+			err = retry.Sleep(ctx, resumePause)
+		}
+		if err == nil {
+			err = c.Unpark(ctx, wire.KeyAgentPaused, run)
+		}
+		if err != nil {
+			return i, fmt.Errorf("%d of %d runs were woken: %w", i, len(runs), err)
+		}
+	}
+	return len(runs), nil
+}
+
+// AgentPause asks the consumer of the agent's init events. An agent that is not provisioned is not paused.
+func (c *Conn) AgentPause(ctx context.Context, agent string) (AgentPause, error) {
+	started, _ := beginnings(agent)
+	info, err := c.consumerInfo(ctx, started)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return AgentPause{}, nil
+	}
+	if err != nil || !info.Paused {
+		return AgentPause{}, err
+	}
+	p := AgentPause{For: info.PauseRemaining, Drain: info.Config.Metadata[drains] != ""}
+	if until := info.Config.PauseUntil; until != nil && !until.Before(forever) {
+		p.For = Endless
+	}
+	return p, nil
+}
+
+func (c *Conn) consumerInfo(ctx context.Context, ref ConsumerRef) (*jetstream.ConsumerInfo, error) {
+	consumer, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)
+	if err != nil {
+		return nil, fmt.Errorf("look at consumer %s: %w", ref.Name, err)
+	}
+	return consumer.CachedInfo(), nil // it was just asked for
+}
+
+func (c *Conn) setDrain(ctx context.Context, ref ConsumerRef, drain bool) error {
+	info, err := c.consumerInfo(ctx, ref)
+	if err != nil || (info.Config.Metadata[drains] != "") == drain {
+		return err
+	}
+	config := info.Config
+	config.Metadata = maps.Clone(config.Metadata)
+	delete(config.Metadata, drains)
+	if drain {
+		if config.Metadata == nil {
+			config.Metadata = map[string]string{}
+		}
+		config.Metadata[drains] = "true"
+	}
+	if _, err := c.js.UpdateConsumer(ctx, StreamName(c.subjects, ref.Zone), config); err != nil {
+		return fmt.Errorf("update consumer %s: %w", ref.Name, err)
+	}
+	return nil
+}
