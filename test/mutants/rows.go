@@ -7,16 +7,16 @@ var ofRows = []mutant{
 		around(step+"begin", "if tool.Kind == CallService {\nt.send(c, tool)\n}"),
 		rows{"T14", "T51"},
 	},
-	{"nothing is told live that the journal has", around(act+"announce", ""), rows{"F16", "F17", "F18", "F25", "F27", "F28", "F39", "T28"}},
-	{"calls are told without their arguments", value(told+"message", "Args c", "nil"), rows{"F16"}},
+	{"nothing is told live that the journal has", around(act+"announce", ""), rows{"F16", "F17", "F18", "F25", "F27", "F28", "F39", "T28", "L14", "L21", "L35"}},
+	{"calls are told without their arguments", value(told+"message", "Args c", "nil"), rows{"F16", "L14"}},
 	{"results are told without what was returned", around(told+"result", `
 		bare := *r
 		bare.Data = json.RawMessage("{}")
-		original(&bare)`), rows{"F17", "F18"}},
+		original(&bare)`), rows{"F17", "F18", "L21"}},
 	{"failures are told as successes", around(told+"result", `
 		good := *r
 		good.Error = false
-		original(&good)`), rows{"F18"}},
+		original(&good)`), rows{"F18", "L21"}},
 	{"a reply that cannot be read is not told", condition(told+"said", "Misread", "false"), rows{"F25"}},
 	{"tools go on that work for a run which was cancelled", statement(runs+"Runner.Wake", "interrupt errWoken", ""), rows{"F27"}},
 	{"a request that the provider refuses is made again", condition(act+"modelFailed", "passes", "true"), rows{"F28"}},
@@ -59,6 +59,24 @@ var ofRows = []mutant{
 			return End{ending}
 		}
 		return original(spec, head, now)`), rows{"T53"}},
+
+	// What a round is made of.
+	{"a call that a server streams has no arguments but the first piece of them", statement("internal/llm.assembly.addCall", "arguments WriteString", "if call.arguments.Len() == 0 {\n$\n}"), rows{"L13"}},
+	{"tools are run before their calls are kept", around(act+"accept", `
+		for _, c := range reply.Calls {
+			if tool, ok := a.inline(c.Name); ok {
+				_, _ = tool.Run(ctx, sdk.ToolCall{Args: []byte(c.Arguments)})
+			}
+		}
+		return original(ctx, s, reply)`), rows{"L15"}},
+	{"built-in tools are run by services", condition(step+"begin", "Kind CallService", "true"), rows{"L16"}},
+	{"a result is what the user says", call("internal/llm.userMessages", "ToolMessage", "openai.UserMessage(c.Text)"), rows{"L22"}},
+	{"the final message is not kept", statement(step+"replied", "Messages Output Data", ""), rows{"L33"}},
+	{"the end is told without what came of the run", value(told+"state", "Data Terminal", "nil"), rows{"L35"}},
+	{"tokens are not told", around(runs+"fragments.add", "if d.Text == \"\" {\noriginal(d)\n}"), rows{"L36"}},
+	{"a server that failed is not asked again", condition("internal/llm.retrying.Generate", "failure Retryable", "true"), rows{"L39", "L40"}},
+	{"a request that was refused is made again", condition("internal/llm.retrying.Generate", "failure Retryable", "false"), rows{"L39"}},
+	{"one model alone stands in for another", condition("internal/llm.fallback.Generate", "On Contains", "$ && len(failures) < 2"), rows{"L40"}},
 
 	// What models are shown.
 	{"a long result is shown whole", around("internal/prompt.shortened", "return c.Text, true"), rows{"L20"}},

@@ -34,6 +34,8 @@ var seeds = map[string]func(*testing.T){
 	"A20": executionUnits, "A21": interactionCounter, "A22": seenCountUpdate, "A23": allMedia,
 	"A24": priorityBatches, "A27": toolUseMessage, "A28": unknownTool, "A3": mcpReleased, "A30": toolsetTool,
 	"L37": emptyReplies, "L38": forcedSummary, "L44": forcedSummary, "L45": emptyReplies,
+	"L13": streamedCompletion, "L14": callEvent, "L15": kept, "L16": inProcess, "L21": toldResults, "L22": keptResults, "L33": kept,
+	"L35": finalContent, "L36": tokensAsTheyCome, "L39": serverErrors, "L40": modelChain,
 	"L2": receipt, "L3": eviction, "L4": toolMerge, "L5": estimates, "L12": gates, "L20": allTruncation, "L23": eviction, "L24": eviction,
 	"L31": eviction, "L32": eviction, "L34": estimates, "L43": estimates, "L51": eviction,
 	"F42": toolSummaries, "F44": goalBatches, "F45": toolSummaries, "F46": toolSummaries,
