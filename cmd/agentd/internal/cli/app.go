@@ -16,6 +16,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/show"
+	"agentd/internal/strict"
 	"agentd/sdk"
 )
 
@@ -151,6 +152,8 @@ func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 			"OPENAI_BASE_URL, AGENTD_…), else agentd.yaml. Without any, commands use the server of a running agentd dev.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		// refusal suggests a command, of every level and on one line.
+		DisableSuggestions: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.ConfigGiven = cmd.Flags().Changed("config")
 			yaml := a.Output == OutputYAML && cmd.Annotations[OutputYAML] != ""
@@ -189,11 +192,22 @@ func (a *App) noteBegin(cmd *cobra.Command) {
 	}
 }
 
-// refusal is cobra's error, with what helps: the form of the command where its arguments are too few or too many.
+// refusal is cobra's error, with what helps: the form of the command where its arguments are too few or too many, and the command
+// that was meant.
 func refusal(root *cobra.Command, args []string, err error) error {
-	if cmd, _, findErr := root.Find(args); findErr == nil && strings.Contains(err.Error(), "arg(s)") {
+	cmd, rest, findErr := root.Find(args)
+	switch {
+	case findErr == nil && strings.Contains(err.Error(), "arg(s)"):
 		use, _, _ := strings.Cut(cmd.UseLine(), " [flags]")
 		err = fmt.Errorf("want: %s", use)
+	case len(rest) > 0 && strings.HasPrefix(err.Error(), "unknown command"):
+		var known []string
+		for _, c := range cmd.Commands() {
+			known = append(known, c.Name())
+		}
+		if meant := strict.Closest(rest[0], known); meant != "" {
+			err = fmt.Errorf("%w; did you mean %q?", err, cmd.CommandPath()+" "+meant)
+		}
 	}
 	return fmt.Errorf("%w\nsee: %s --help", err, commandPath(root, args))
 }
