@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -60,6 +61,11 @@ type AgentSpec struct {
 	Text   TextMode `json:"text,omitempty"`
 	// Guidance is what follows the system prompt, built anew before each model call.
 	Guidance *Guidance `json:"guidance,omitempty"`
+	// Instructions are those of the project that the agent works in, such as of its AGENTS.md: text as it is, not a template. They
+	// follow System.
+	Instructions string `json:"instructions,omitempty"`
+	// Overlays are what the model is told in each turn anew, and what is not kept; nil is nothing.
+	Overlays *Overlays `json:"overlays,omitempty"`
 	// Memory bounds what of the conversation the model is shown; nil is all of it.
 	Memory *Memory `json:"memory,omitempty"`
 	// Services are the contract-based tools, in the order shown to the model, and those that are asked for context.
@@ -100,6 +106,15 @@ type Guidance struct {
 	Thinking     string `json:"thinking,omitempty"`
 }
 
+// Overlays are sections of the current turn: what holds now, before the newest input. They are not part of the conversation.
+type Overlays struct {
+	// Date is a time zone by its IANA name, such as "Europe/Berlin": the model is told the time and the days around it there. Empty
+	// tells nothing.
+	Date string `json:"date,omitempty"`
+	// WorkingContext is text/template like Guidance.
+	WorkingContext string `json:"working_context,omitempty"`
+}
+
 // Memory says how much of a conversation the model is shown.
 type Memory struct {
 	// Window is about how many tokens a prompt may have, tools and system prompt included; 0 is what the model's window holds.
@@ -138,7 +153,11 @@ type ModelSpec struct {
 	Provider    string   `json:"provider"`
 	Name        string   `json:"name"`
 	Temperature *float64 `json:"temperature,omitempty"`
-	MaxTokens   int      `json:"max_tokens,omitempty"`
+	// TopP chooses among the likeliest tokens that have that probability together; nil is the vendor's default.
+	TopP      *float64 `json:"top_p,omitempty"`
+	MaxTokens int      `json:"max_tokens,omitempty"`
+	// Sampling replaces Temperature and TopP in turns of a kind; nil is in none.
+	Sampling *Sampling `json:"sampling,omitempty"`
 	// ContextWindow is how many tokens a prompt and its reply may have together. 0 is what the provider publishes of the model, and
 	// DefaultWindow for one that agentd does not know.
 	ContextWindow int `json:"context_window,omitempty"`
@@ -161,6 +180,34 @@ type ModelSpec struct {
 	// Park are the kinds of failure after which, when no fallback answers either, a run waits for its model rather than ends:
 	// CodeUnavailable, CodeRateLimited, CodeConfig. Nil is all of them, and none where it is empty. It is not of fallbacks.
 	Park []Code `json:"park,omitzero"`
+}
+
+// Sampling is how freely a model chooses its words, by the kind of turn. What is nil is that of the ModelSpec.
+type Sampling struct {
+	// Tools is for turns in which the model may call tools, Conversation for those in which it has none to call, and Summary for those
+	// in which it is asked for its final answer, without tools.
+	Tools        *Sample `json:"tools,omitempty"`
+	Conversation *Sample `json:"conversation,omitempty"`
+	Summary      *Sample `json:"summary,omitempty"`
+}
+
+// Sample is how freely a model chooses its words: Temperature from 0 to 2, and TopP above 0, up to 1.
+type Sample struct {
+	Temperature *float64 `json:"temperature,omitempty"`
+	TopP        *float64 `json:"top_p,omitempty"`
+}
+
+// Sampled is how the model chooses its words in a turn of that kind.
+func (m *ModelSpec) Sampled(kind TurnKind) Sample {
+	s := Sample{Temperature: m.Temperature, TopP: m.TopP}
+	if m.Sampling == nil {
+		return s
+	}
+	of := map[TurnKind]*Sample{TurnTools: m.Sampling.Tools, TurnConversation: m.Sampling.Conversation, TurnSummary: m.Sampling.Summary}[kind]
+	if of == nil {
+		return s
+	}
+	return Sample{Temperature: cmp.Or(of.Temperature, s.Temperature), TopP: cmp.Or(of.TopP, s.TopP)}
 }
 
 // ParkCodes are the kinds of failure that ModelSpec.Park chooses from.

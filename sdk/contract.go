@@ -5,7 +5,8 @@ import "encoding/json"
 // Contract says what a service or an agent accepts and emits, by semantic version. It travels as JSON in this form
 // (docs/wire.md, "Contracts").
 type Contract struct {
-	// URI names the contract for ever; "#/airline/book" is as good as an absolute one.
+	// URI names the contract for ever. "#/airline/book" is short for "agentd:/airline/book"; events carry the form that is written
+	// here, and CloudEvents libraries refuse the short one.
 	URI string `json:"uri" yaml:"uri"`
 	// Type is the event type of a call, such as "airline.book_reservation".
 	Type        string `json:"type" yaml:"type"`

@@ -38,6 +38,7 @@ const (
 	CodeTerminated        Code = "terminated"         // the agent's author: a hook or rule ended the run
 	CodeMessageRefused    Code = "message_refused"    // the sender: the run does not take the message
 	CodeRetryRefused      Code = "retry_refused"      // the operator: the run cannot be retried
+	CodeCancelRefused     Code = "cancel_refused"     // the operator: what was named cannot be cancelled by itself
 	CodeOutcomeUnknown    Code = "outcome_unknown"    // the model: an at-most-once tool was interrupted
 	CodeStateLost         Code = "state_lost"         // the publisher: the store lost the run; it may be started again
 	CodePoison            Code = "poison_run"         // the operator: the run keeps killing its workers

@@ -21,6 +21,19 @@ const (
 	LifecycleNudge Lifecycle = "nudge"
 )
 
+// TurnKind is what a model is asked for in a turn. Empty is none of them, such as a summary of a conversation.
+type TurnKind string
+
+// The kinds of turns.
+const (
+	// TurnTools: the model may call tools.
+	TurnTools TurnKind = "tools"
+	// TurnConversation: the model has no tools, and is to say something.
+	TurnConversation TurnKind = "conversation"
+	// TurnSummary: the model is asked for its final answer, without tools.
+	TurnSummary TurnKind = "summary"
+)
+
 // ToolDefinition is what a model is shown of a tool.
 type ToolDefinition struct {
 	// Name matches ^[a-zA-Z0-9_-]{1,64}$.
@@ -56,10 +69,13 @@ type ModelRequest struct {
 	// Output is the JSON Schema of the answer; nil asks for free text.
 	Output       json.RawMessage
 	Interactions Interactions
-	// Temperature is nil for the vendor's default.
+	// Kind is what the model is asked for.
+	Kind TurnKind
+	// Temperature and TopP are nil, and MaxTokens, which bounds the reply, is 0 for the vendor's default. Before a Registry fills in
+	// what the ModelSpec says, they are what hooks want instead of that.
 	Temperature *float64
-	// MaxTokens bounds the reply; 0 is the vendor's default.
-	MaxTokens int
+	TopP        *float64
+	MaxTokens   int
 	// Thinking is ModelSpec's.
 	Thinking string
 	// Tokens is how many tokens the run may still use; 0 is any number.

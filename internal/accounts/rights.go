@@ -27,13 +27,14 @@ const (
 	userInfo = "$SYS.REQ.USER.INFO"
 )
 
-// controls are the control messages that others than operators send, and who may, under their own name. Workers hold a cancel
+// controls are the control messages that others than operators send, and who may, under their own name. Workers hold cancels
 // to the runs that its principal started.
 var controls = []struct {
 	verb  wire.ControlVerb
 	roles []Role
 }{
 	{wire.ControlCancel, []Role{RoleClient, RolePerson}},
+	{wire.ControlCancelCall, []Role{RoleClient, RolePerson}},
 	{wire.ControlMessage, []Role{RoleClient, RolePerson}},
 }
 

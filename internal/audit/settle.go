@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"encoding/json"
 	"slices"
 
 	"agentd/sdk/wire"
@@ -79,6 +80,12 @@ func (c *Checker) duplicate(in *input, r *run) {
 		if in.address.Verb == wire.ControlMessage {
 			if in.Event != nil && !slices.Contains(head.Heard, core.NoteID(in.Event.Source, in.Event.ID)) {
 				c.violate("I10", r.key, "%s %d was removed and the run has not heard it", in.Stream, in.Sequence)
+			}
+			return
+		}
+		if in.address.Verb == wire.ControlCancelCall {
+			if open := head.Call(cancels(in)); open != nil && !open.Closed() && !r.beforeRetry(in) && head.Cancel == nil {
+				c.violate("I10", r.key, "%s %d was removed while the call %s is open", in.Stream, in.Sequence, open.ID)
 			}
 			return
 		}
@@ -180,4 +187,15 @@ func (c *Checker) Finish() []Violation {
 		}
 	}
 	return c.violations
+}
+
+// cancels is the call that a message wants cancelled.
+func cancels(in *input) string {
+	var data struct {
+		Call string `json:"call"`
+	}
+	if in.Event == nil || json.Unmarshal(in.Event.Data, &data) != nil {
+		return ""
+	}
+	return data.Call
 }

@@ -41,7 +41,7 @@ func (c *Conn) OpenCalls(ctx context.Context, contractType, dataschema string) (
 	var calls []OpenCall
 	err := c.upToNow(ctx, ZoneOut, filter(wire.KindOut), false, func(m jetstream.Msg) {
 		event, err := wire.DecodeEvent(m.Headers(), m.Data())
-		if err != nil || event.DataSchema != dataschema || closed[event.ID] || c.overdue(event) {
+		if err != nil || !wire.SameURI(event.DataSchema, dataschema) || closed[event.ID] || c.overdue(event) {
 			return
 		}
 		ref, ok := wire.ParseCallRef(event.ID)

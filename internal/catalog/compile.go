@@ -83,11 +83,11 @@ func compileAgent(
 	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
-		SpecJSON: data, Model: model, ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, Temperature: spec.Model.Temperature,
-		MaxTokens: spec.Model.MaxTokens, ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
+		SpecJSON: data, Model: model, ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name,
+		ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: surroundings.Identity,
-		Phases: hooks, Shown: turns.shown, Remember: turns.remember,
+		Phases: hooks, Shown: turns.shown, Remember: turns.remember, Estimate: turns.estimate,
 		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
 	if compiled.BuildContext == nil {
@@ -284,7 +284,7 @@ func checkInput(spec sdk.AgentSpec, accepts *schema.Schema) func(wire.Event) (js
 	return func(ev wire.Event) (json.RawMessage, *sdk.Error) {
 		if fault := checkSchemaRef(ev.DataSchema, spec.Contract.URI, spec.Version); fault != nil {
 			problem := refuse(*fault)
-			if uri, version, ok := contracts.ParseSchemaRef(ev.DataSchema); ok && uri == spec.Contract.URI {
+			if uri, version, ok := contracts.ParseSchemaRef(ev.DataSchema); ok && wire.SameURI(uri, spec.Contract.URI) {
 				problem.Code = sdk.CodeContractMissing
 				problem.Message = fmt.Sprintf("agent %s does not serve version %s of its contract", spec.Name, version)
 			}
@@ -310,7 +310,7 @@ func checkInput(spec sdk.AgentSpec, accepts *schema.Schema) func(wire.Event) (js
 // checkSchemaRef compares an event's dataschema with what it should name. An absent one is taken as right.
 func checkSchemaRef(dataschema, uri, version string) *sdk.Fault {
 	want := sdk.SchemaRef(uri, version)
-	if dataschema == "" || dataschema == want {
+	if dataschema == "" || wire.SameURI(dataschema, want) {
 		return nil
 	}
 	return &sdk.Fault{Path: "$.dataschema", Expected: want, Got: strings.TrimSpace(dataschema)}

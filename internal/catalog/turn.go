@@ -18,12 +18,15 @@ import (
 
 // turns builds the prompt of each model call.
 type turns struct {
-	sections []*prompt.Template
-	hooks    sdk.Hooks
-	model    sdk.ModelSpec
-	memory   *sdk.Memory
-	count    prompt.Counter
-	window   prompt.Window
+	// instructions are the project's, sections the guidance.
+	instructions sdk.Section
+	sections     []*prompt.Template
+	overlays     overlays
+	hooks        sdk.Hooks
+	model        sdk.ModelSpec
+	memory       *sdk.Memory
+	count        prompt.Counter
+	window       prompt.Window
 	// plans says that the agent keeps a plan.
 	plans bool
 	// readMore is the tool that shows more of a result, nil where there is none.
@@ -34,6 +37,11 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*tur
 	t := &turns{
 		hooks: hooks, model: spec.Model, memory: spec.Memory, count: prompt.CounterOf(spec.Model),
 		window: prompt.WindowOf(spec.Model, spec.Memory, 0), plans: plans(tools), readMore: tools.ReadMore(),
+		instructions: sdk.Section{Name: prompt.Instructions, Text: spec.Instructions},
+	}
+	var err error
+	if t.overlays, err = newOverlays(spec.Overlays); err != nil {
+		return nil, err
 	}
 	guidance := spec.Guidance
 	if guidance == nil {
@@ -72,16 +80,19 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted
 	if err := d.Decode(&data.Input); err != nil {
 		return prompt.Fitted{}, fmt.Errorf("decode input: %w", err)
 	}
-	sections := make([]sdk.Section, len(t.sections))
-	for i, s := range t.sections {
+	sections := []sdk.Section{t.instructions}
+	for _, s := range t.sections {
 		text, err := s.Render(data)
 		if err != nil {
 			return prompt.Fitted{}, err
 		}
-		sections[i] = sdk.Section{Name: s.Name(), Text: text}
+		sections = append(sections, sdk.Section{Name: s.Name(), Text: text})
 	}
 	shown, _ := prompt.Cut(in.Conversation.Messages, t.shown)
-	var turn []sdk.Section
+	turn, err := t.overlays.build(in.Now, data)
+	if err != nil {
+		return prompt.Fitted{}, err
+	}
 	for _, part := range []struct {
 		name string
 		hook func(context.Context, sdk.TurnInput) (string, error)
@@ -120,6 +131,15 @@ func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted
 	return prompt.Fit(t.count.Calibrated(in.Calibration), window, parts)
 }
 
+// estimate is how many tokens messages have.
+func (t *turns) estimate(messages []sdk.Message) int {
+	n := 0
+	for i := range messages {
+		n += t.count.Message(&messages[i])
+	}
+	return n
+}
+
 // remember puts what came next under a summary.
 func (t *turns) remember(summary, next string) string {
 	return prompt.Append(t.count, summary, next, t.window.SummaryTokens())
@@ -150,7 +170,7 @@ func answered(sections []sdk.Section, name string) string {
 // checkWindow refuses an agent whose window has no room for a conversation. Runs that began with such a one go on.
 func checkWindow(spec sdk.AgentSpec, tools []sdk.ToolDefinition) error {
 	count, window := prompt.CounterOf(spec.Model), prompt.WindowOf(spec.Model, spec.Memory, 0)
-	fixed := count.Prose(spec.System) + count.Tools(tools)
+	fixed := count.Prose(spec.System) + count.Prose(spec.Instructions) + count.Tools(tools)
 	if g := spec.Guidance; g != nil {
 		fixed += count.Prose(g.Loop) + count.Prose(g.Capabilities) + count.Prose(g.Thinking)
 	}

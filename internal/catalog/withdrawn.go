@@ -38,7 +38,7 @@ func registered(spec sdk.AgentSpec, compiled *runner.Agent) map[string]string {
 	return refs
 }
 
-// Withdraw says which contract versions were removed from the registry, by dataschema. An agent that has one pinned, for
+// Withdraw says which contract versions were removed from the registry, by dataschema in its absolute form. An agent that has one pinned, for
 // its new runs or for one that waits, makes no further call with it and takes no answer to one: the model is told
 // CodeContractMissing. Runs that are driven at this moment learn of it with their next message.
 func (c *Catalog) Withdraw(removed map[string]bool) {
@@ -52,7 +52,7 @@ func (c *Catalog) Withdraw(removed map[string]bool) {
 func (c *Catalog) inForce(v version) *runner.Agent {
 	gone := map[string]*sdk.Error{}
 	for tool, ref := range v.registered {
-		if c.removed[ref] {
+		if c.removed[wire.AbsoluteURI(ref)] {
 			gone[tool] = sdk.Errorf(sdk.CodeContractMissing,
 				"%s cannot be used any more: %s, which it is called by, was removed from the registry of contracts", tool, ref)
 		}

@@ -35,7 +35,11 @@ const (
 // of those of the spec with the same name.
 type agentFile struct {
 	sdk.AgentSpec
-	Contract    json.RawMessage `json:"contract"`
+	Contract     json.RawMessage `json:"contract"`
+	Instructions struct {
+		File     string   `json:"file"`
+		Sections []string `json:"sections"`
+	} `json:"instructions"`
 	Permissions json.RawMessage `json:"permissions"`
 	Hooks       []sdk.HookRule  `json:"hooks"`
 	Tools       struct {
@@ -111,7 +115,7 @@ func (l *loader) ownContract(n *strict.Node) *known {
 		return nil
 	}
 	k := &known{node: n, Contract: sdk.Contract{
-		URI: "#/agent/" + name, Type: name, Description: n.Get("description").Text(),
+		URI: wire.AgentURI(name), Type: name, Description: n.Get("description").Text(),
 		Versions: map[string]sdk.ContractVersion{inlineVersion: {
 			Accepts: schemas[0], Emits: map[string]json.RawMessage{name + ".done": schemas[1]},
 		}},
@@ -136,6 +140,8 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	s.System = l.prompt(n.Get("system"))
 	s.Prompt = l.prompt(n.Get("prompt"))
 	s.Guidance = l.guidance(n.Get("guidance"))
+	s.Instructions = l.instructions(n.Get("instructions"))
+	l.overlays(n.Get("overlays"), s.Overlays)
 	if s.OnStateLoss == sdk.StateLossFail {
 		s.OnStateLoss = "" // as if it were left out: it is the same agent
 	}

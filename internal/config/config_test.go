@@ -130,7 +130,7 @@ func TestLoad_ResolvesAgents(t *testing.T) {
 	wantServices := []string{
 		"#/airline/book1.0.3bookBook it.2 30000 [airline] 1",
 		"#/airline/search1.0.00 0 [eu us] 1",
-		"#/agent/weather1.0.00 0 [] 1",
+		"agentd:/agent/weather1.0.00 0 [] 1",
 	}
 	if diff := cmp.Diff(wantServices, services); diff != "" {
 		t.Errorf("services (-want +got):\n%s", diff)
@@ -147,7 +147,7 @@ func TestLoad_AgentWithoutAContract(t *testing.T) {
 	if _, err := contracts.CompileVersion(weather.Contract, weather.Version); err != nil {
 		t.Error(err)
 	}
-	if weather.Contract.URI != "#/agent/weather" || weather.Contract.Type != "weather" || weather.Version != "1.0.0" ||
+	if weather.Contract.URI != "agentd:/agent/weather" || weather.Contract.Type != "weather" || weather.Version != "1.0.0" ||
 		weather.System != "Answer in one sentence." || weather.Text != sdk.TextOutput {
 		t.Errorf("agent %+v", weather)
 	}

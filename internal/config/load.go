@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"agentd/internal/schema"
 	"agentd/internal/strict"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 //go:embed agentd.schema.json
@@ -201,12 +203,13 @@ func isContractPath(name string) bool {
 }
 
 func isURI(name string) bool {
-	return strings.HasPrefix(name, "#") || strings.HasPrefix(name, "urn:") || strings.Contains(name, "://")
+	u, err := url.Parse(name)
+	return strings.HasPrefix(name, "#") || err == nil && u.IsAbs()
 }
 
 // find returns the contract with that type or URI among those that were read, or nil.
 func (l *loader) find(name string) *known {
-	i := slices.IndexFunc(l.known, func(k *known) bool { return k.Type == name || k.URI == name })
+	i := slices.IndexFunc(l.known, func(k *known) bool { return k.Type == name || wire.SameURI(k.URI, name) })
 	if i < 0 {
 		return nil
 	}

@@ -136,12 +136,12 @@ func TestLoad_EveryKeyCounts(t *testing.T) {
 func TestLoad_DigestsOfSpecs(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"testdata/full shop.desk":               "91a39f93024d1d68554eb24ee3c937c2c497ce0fa0a1a3d679cbe5f10e96167e",
-		"testdata/full planner":                 "6eb7b429c86dc76e847e8c214f18e36fefa549bc2bddbfc1121ae970022e42bd",
-		"testdata/desk travel.desk":             "11e64260523e640c25039ddcdbe98489273d9a1f38920095495e9ea620476146",
-		"testdata/desk weather":                 "78344fb3f77381d8091c95e8bd8e72d50c885d9f7df8c6a41cc408e3ed6377a2",
-		"testdata/desk plain":                   "15428f27ea75d58b3895139703fb317dc9d2d1139af8f1c31cc9e72b5d3f8a04",
-		"../../examples/traveldesk travel.desk": "d9bc574963a3e96bee3b22e15e2c4d0afa15e9bbdb47a418be46b7a8110f23d4",
+		"testdata/full shop.desk":               "39bc129c13889b4bf33b071dcce5f9bad1241c82c99d7b435d87a897b0723a4a",
+		"testdata/full planner":                 "9804711243a77761727e19790326c1fca79ea186b284f35ad7e2fee1ac80088f",
+		"testdata/desk travel.desk":             "9d1f5245866914d264a15692fe0a67fc379880853f53977a81d5c81568fd739b",
+		"testdata/desk weather":                 "eb8d7bb71842a92d2bf99c2971f454f9755209f6fe017ea16d3821edc2b53ade",
+		"testdata/desk plain":                   "f16323f419aa911ea61ae5b0ccf082c73caa121eb045e4ce58784052f7df3a38",
+		"../../examples/traveldesk travel.desk": "f7cf9d4855394ffe8b12d24afd5f71b5d8582454fbf4ed74a15e5090956b3012",
 	}
 	got := map[string]string{}
 	for _, dir := range []string{"testdata/full", "testdata/desk", "../../examples/traveldesk"} {

@@ -218,10 +218,10 @@ func (l *loader) registered(n *strict.Node, agent string, tool sdk.ServiceTool) 
 func (l *loader) checkCollisions() {
 	uris, types := map[string]*known{}, map[string]*known{}
 	for _, k := range l.known {
-		if other, taken := uris[k.URI]; taken {
+		if other, taken := uris[wire.AbsoluteURI(k.URI)]; taken {
 			l.Faultf(k.node.Get("uri").Position, "contract %s is already defined in %s", k.URI, other.node.Position)
 		} else {
-			uris[k.URI] = k
+			uris[wire.AbsoluteURI(k.URI)] = k
 			l.checkType(k, types)
 		}
 	}

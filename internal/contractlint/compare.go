@@ -14,6 +14,7 @@ import (
 	"agentd/internal/contracts"
 	"agentd/internal/schema"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Who is broken by a change.
@@ -74,6 +75,9 @@ func sortChanges(changes []Change) {
 }
 
 func compareIdentity(a, b sdk.Contract) []Change {
+	if wire.SameURI(a.URI, b.URI) {
+		b.URI = a.URI
+	}
 	var changes []Change
 	for _, f := range []struct {
 		name, from, to string

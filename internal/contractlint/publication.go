@@ -115,9 +115,9 @@ func checkIdentity(r *contracts.Registry, contract sdk.Contract) error {
 	for _, p := range r.List() {
 		other := p.Contract
 		switch {
-		case other.URI == contract.URI && other.Type != contract.Type:
+		case wire.SameURI(other.URI, contract.URI) && other.Type != contract.Type:
 			faults = append(faults, sdk.Fault{Path: "$.type", Expected: other.Type + ", whose uri is " + other.URI, Got: contract.Type})
-		case other.Type == contract.Type && other.URI != contract.URI:
+		case other.Type == contract.Type && !wire.SameURI(other.URI, contract.URI):
 			faults = append(faults, sdk.Fault{Path: "$.uri", Expected: other.URI + ", which is that of " + other.Type, Got: contract.URI})
 		case other.Type != contract.Type && wire.NameToken(other.Type) == wire.NameToken(contract.Type):
 			faults = append(faults, sdk.Fault{

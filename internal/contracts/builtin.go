@@ -22,7 +22,7 @@ const QuestionForm = "schema"
 // Question is the contract of a question to a person.
 func Question() sdk.Contract {
 	return sdk.Contract{
-		URI: "#/agentd/question/ask", Type: sdk.TypeQuestion, Domain: sdk.HumanDomain,
+		URI: "agentd:/agentd/question/ask", Type: sdk.TypeQuestion, Domain: sdk.HumanDomain,
 		Description: "Ask a person a question and wait for the answer. Use it when something is missing or unclear that " +
 			"only a person can know or decide.",
 		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
@@ -35,7 +35,7 @@ func Question() sdk.Contract {
 // Conversation is the contract of a turn to the person that an agent talks to (text mode "converse").
 func Conversation() sdk.Contract {
 	return sdk.Contract{
-		URI: "#/agentd/conversation/turn", Type: sdk.TypeConversationTurn, Domain: sdk.HumanDomain,
+		URI: "agentd:/agentd/conversation/turn", Type: sdk.TypeConversationTurn, Domain: sdk.HumanDomain,
 		Description: "What an agent says to the person it talks to; the answer is what the person says.",
 		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
 			Accepts: json.RawMessage(turnAccepts),
@@ -47,7 +47,7 @@ func Conversation() sdk.Contract {
 // Permission is the contract of permission requests (sdk.PermissionRequest) and their decisions (sdk.PermissionDecision).
 func Permission() sdk.Contract {
 	return sdk.Contract{
-		URI: "#/agentd/permission/request", Type: sdk.TypePermissionRequest, Domain: sdk.HumanDomain,
+		URI: "agentd:/agentd/permission/request", Type: sdk.TypePermissionRequest, Domain: sdk.HumanDomain,
 		Description: "An agent needs a person's permission for a call; the answer is their decision.",
 		Versions: map[string]sdk.ContractVersion{
 			BuiltinVersion:          permissionVersion("", "", ""),

@@ -101,7 +101,7 @@ func (r *Registry) Clone() *Registry { return &Registry{maps.Clone(r.versions)} 
 // keeps those that it was published with.
 func (p Published) Same(contract sdk.Contract) bool {
 	mine := p.Contract
-	return mine.URI == contract.URI && mine.Type == contract.Type && mine.Domain == contract.Domain &&
+	return wire.SameURI(mine.URI, contract.URI) && mine.Type == contract.Type && mine.Domain == contract.Domain &&
 		SameContent(mine.Versions[p.Version], contract.Versions[p.Version])
 }
 
@@ -131,7 +131,7 @@ func (r *Registry) List() []Published {
 // Version returns a version of the contract with that type or URI, also a removed one.
 func (r *Registry) Version(ref, version string) (Published, bool) {
 	for _, p := range r.versions {
-		if p.Version == version && (p.Contract.Type == ref || p.Contract.URI == ref) {
+		if p.Version == version && (p.Contract.Type == ref || wire.SameURI(p.Contract.URI, ref)) {
 			return p, true
 		}
 	}
@@ -157,7 +157,7 @@ func (r *Registry) gather(ref string, removed bool) sdk.Contract {
 	var whole sdk.Contract
 	versions := map[string]sdk.ContractVersion{}
 	for _, p := range r.List() {
-		if p.Removed == removed && (p.Contract.Type == ref || p.Contract.URI == ref) {
+		if p.Removed == removed && (p.Contract.Type == ref || wire.SameURI(p.Contract.URI, ref)) {
 			whole = p.Contract
 			versions[p.Version] = p.Contract.Versions[p.Version]
 		}

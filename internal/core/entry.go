@@ -46,7 +46,9 @@ type Change struct {
 	// Messages are appended to the history. The content of a tool result is not repeated here: Apply takes it from the
 	// Results of the entry that absorbed it.
 	Messages []sdk.Message `json:"messages,omitempty"`
-	Results  []Result      `json:"results,omitempty"`
+	// Tokens is how many tokens the Messages that begin a run have, by estimate.
+	Tokens  int      `json:"tokens,omitempty"`
+	Results []Result `json:"results,omitempty"`
 	// Summary replaces the one before in front of the model, not in the history.
 	Summary *Summary `json:"summary,omitempty"`
 	// Dropped names the tools of calls that the model asked for and that were not made, because others had priority.

@@ -158,7 +158,7 @@ func (x *explorer) anything() {
 		default:
 		}
 	}
-	switch k := x.pick(34, "input"); {
+	switch k := x.pick(35, "input"); {
 	case k < 18:
 		x.progress()
 	case k < 20:
@@ -184,6 +184,8 @@ func (x *explorer) anything() {
 	case k < 32:
 		x.operate()
 	case k < 33:
+		x.cancelCall()
+	case k < 34:
 		r.now += []int64{1, 5 * second, 20 * second, 2 * minute}[x.pick(4, "time")]
 	default:
 		x.rarely()
@@ -230,6 +232,8 @@ func (x *explorer) progress() {
 	case 9:
 		x.rig.now = max(x.rig.now, x.rig.state.Deadline)
 		x.fire()
+	case 13, 14:
+		x.cancelCall()
 	}
 	if d := x.rig.state.Driver; d == nil || d.Owner != owner {
 		x.refuse(x.rig.work(owner, ev), core.ErrFenced)
@@ -418,6 +422,7 @@ func (x *explorer) finish() {
 // afterwards lets things happen to a run that is done.
 func (x *explorer) afterwards() {
 	x.refuse(x.rig.deliver("cancel", core.CancelAsked{}), core.ErrStale)
+	x.refuse(x.rig.deliver("cancel", core.CallCancelAsked{}), core.ErrStale)
 	x.refuse(x.rig.deliver("late", steered("late")), &sdk.Error{Code: sdk.CodeMessageRefused})
 	x.refuse(x.rig.deliver("fire", core.Fired{Now: x.rig.now}), core.ErrStale)
 	for _, ev := range []core.Event{core.PauseAsked{}, core.ResumeAsked{}, core.Unparked{}} {

@@ -39,6 +39,9 @@ func (s *State) Consent(call string) (consent sdk.Consent, ok bool) {
 func (t *transition) passed(calls []string) error {
 	h := &t.Head
 	for _, id := range calls {
+		if h.outrun(id) {
+			continue
+		}
 		i := h.call(id)
 		if i < 0 || !h.Calls[i].awaitsJudgement() || h.Calls[i].Queued {
 			return violation(h, "call %s is not to be ruled on once more", id)

@@ -40,7 +40,7 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Retried, Answered, Fired, CancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
+// Event is what happened: Started, Retried, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
 // outside; Inquired, Replied, Compacted, Began, Returned, Reviewed, Built, Parked, Released and Ended from whoever drives the run.
 // Sealed.
 type Event interface{ kind() string }
@@ -67,8 +67,10 @@ type Retried struct {
 type Beginning struct {
 	System   string
 	Messages []sdk.Message
-	Require  []string
-	Hooks    []HookState
+	// Tokens is how many tokens the Messages have, by estimate; 0 is unknown.
+	Tokens  int
+	Require []string
+	Hooks   []HookState
 	// Fails is how the run ends at once, because what its agent does at the beginning failed; nil goes on. A refusal would not
 	// do: another delivery of the event may find that the same does not fail, and the event would have two ends.
 	Fails *Ending
@@ -112,6 +114,9 @@ type Fired struct{ Now, Due int64 }
 
 // CancelAsked asks a run to end.
 type CancelAsked struct{ Message string }
+
+// CallCancelAsked asks to give up one call of the model.
+type CallCancelAsked struct{ Call, Message string }
 
 // PauseAsked asks a run to do nothing more until ResumeAsked. Received is when the broker stored the message, in Unix milliseconds, as
 // with the two that follow.
@@ -221,46 +226,48 @@ type Ended struct {
 
 // The kinds of entries, named after the input that each was made for. KindPurged is that of a tombstone.
 const (
-	KindStarted     = "started"
-	KindRetried     = "retried"
-	KindAnswered    = "answered"
-	KindFired       = "fired"
-	KindCancelAsked = "cancel_asked"
-	KindTakenOver   = "taken_over"
-	KindReplied     = "replied"
-	KindCompacted   = "compacted"
-	KindInquired    = "inquired"
-	KindReleased    = "released"
-	KindParked      = "parked"
-	KindUnparked    = "unparked"
-	KindPauseAsked  = "pause_asked"
-	KindResumeAsked = "resume_asked"
-	KindBegan       = "began"
-	KindReturned    = "returned"
-	KindBuilt       = "built"
-	KindSteered     = "steered"
-	KindReviewed    = "reviewed"
-	KindEnded       = "ended"
-	KindPurged      = "purged"
+	KindStarted         = "started"
+	KindRetried         = "retried"
+	KindAnswered        = "answered"
+	KindFired           = "fired"
+	KindCancelAsked     = "cancel_asked"
+	KindCallCancelAsked = "call_cancel_asked"
+	KindTakenOver       = "taken_over"
+	KindReplied         = "replied"
+	KindCompacted       = "compacted"
+	KindInquired        = "inquired"
+	KindReleased        = "released"
+	KindParked          = "parked"
+	KindUnparked        = "unparked"
+	KindPauseAsked      = "pause_asked"
+	KindResumeAsked     = "resume_asked"
+	KindBegan           = "began"
+	KindReturned        = "returned"
+	KindBuilt           = "built"
+	KindSteered         = "steered"
+	KindReviewed        = "reviewed"
+	KindEnded           = "ended"
+	KindPurged          = "purged"
 )
 
-func (Started) kind() string     { return KindStarted }
-func (Retried) kind() string     { return KindRetried }
-func (Answered) kind() string    { return KindAnswered }
-func (Fired) kind() string       { return KindFired }
-func (CancelAsked) kind() string { return KindCancelAsked }
-func (TakenOver) kind() string   { return KindTakenOver }
-func (Replied) kind() string     { return KindReplied }
-func (Compacted) kind() string   { return KindCompacted }
-func (Inquired) kind() string    { return KindInquired }
-func (Released) kind() string    { return KindReleased }
-func (Parked) kind() string      { return KindParked }
-func (Unparked) kind() string    { return KindUnparked }
-func (PauseAsked) kind() string  { return KindPauseAsked }
-func (ResumeAsked) kind() string { return KindResumeAsked }
-func (Began) kind() string       { return KindBegan }
-func (Returned) kind() string    { return KindReturned }
-func (Built) kind() string       { return KindBuilt }
-func (Steered) kind() string     { return KindSteered }
-func (Reviewed) kind() string    { return KindReviewed }
-func (Ended) kind() string       { return KindEnded }
+func (Started) kind() string         { return KindStarted }
+func (Retried) kind() string         { return KindRetried }
+func (Answered) kind() string        { return KindAnswered }
+func (Fired) kind() string           { return KindFired }
+func (CancelAsked) kind() string     { return KindCancelAsked }
+func (CallCancelAsked) kind() string { return KindCallCancelAsked }
+func (TakenOver) kind() string       { return KindTakenOver }
+func (Replied) kind() string         { return KindReplied }
+func (Compacted) kind() string       { return KindCompacted }
+func (Inquired) kind() string        { return KindInquired }
+func (Released) kind() string        { return KindReleased }
+func (Parked) kind() string          { return KindParked }
+func (Unparked) kind() string        { return KindUnparked }
+func (PauseAsked) kind() string      { return KindPauseAsked }
+func (ResumeAsked) kind() string     { return KindResumeAsked }
+func (Began) kind() string           { return KindBegan }
+func (Returned) kind() string        { return KindReturned }
+func (Built) kind() string           { return KindBuilt }
+func (Steered) kind() string         { return KindSteered }
+func (Reviewed) kind() string        { return KindReviewed }
+func (Ended) kind() string           { return KindEnded }

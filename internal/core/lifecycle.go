@@ -42,7 +42,7 @@ var CallMoves = []Move[CallStatus]{
 	{CallRunning, CallSucceeded, whenReturned},
 	{CallRunning, CallSuspended, whenAsks},
 	{CallRunning, CallFailed, "the tool failed, or was interrupted"},
-	{CallRunning, CallCancelled, "the run ended"},
+	{CallRunning, CallCancelled, whenGivenUp},
 	{CallSuspended, CallResuming, "allowed, or its question answered: to be ruled on once more"},
 	{CallSuspended, CallSucceeded, "answered"},
 	{CallSuspended, CallFailed, "answered with an error, timed out or denied"},

@@ -50,8 +50,11 @@ func (x *explorer) duplicate() {
 		x.refuse(x.rig.deliver("init-2", other), &sdk.Error{Code: sdk.CodeRunExists})
 		return
 	}
-	if _, cancel := in.Event.(core.CancelAsked); cancel && x.retries > 0 {
-		return // whoever delivers messages knows that this one was for a generation before
+	if x.retries > 0 {
+		switch in.Event.(type) {
+		case core.CancelAsked, core.CallCancelAsked:
+			return // whoever delivers messages knows that this one was for a generation before
+		}
 	}
 	x.refuse(in, core.ErrStale)
 }
@@ -127,7 +130,7 @@ func (x *explorer) illegal() {
 		events = append(events, x.reply())
 	}
 	for _, c := range h.Calls {
-		if c.Closed() || c.Kind == core.CallService && c.Status != core.CallResuming {
+		if c.Closed() && c.Status != core.CallCancelled || c.Kind == core.CallService && c.Status != core.CallResuming {
 			events = append(events, core.Began{Calls: []string{c.ID}}, core.Returned{Results: []core.Result{{Call: c.ID}}})
 		}
 	}
@@ -141,6 +144,28 @@ func (x *explorer) cancel() {
 		return
 	}
 	x.accept(x.rig.deliver("cancel", ev))
+}
+
+// cancelCall gives up one call of the round, also while its tool is at work.
+func (x *explorer) cancelCall() {
+	r := x.rig
+	if len(r.state.Calls) == 0 {
+		return
+	}
+	c := r.state.Calls[x.pick(len(r.state.Calls), "cancelled call")]
+	in := r.deliver("cancel-call", core.CallCancelAsked{Call: c.ID, Message: "enough"})
+	switch {
+	case c.Closed() || r.state.Cancel != nil:
+		x.refuse(in, core.ErrStale)
+	case c.Kind != core.CallService && c.Kind != core.CallInline:
+		x.refuse(in, &sdk.Error{Code: sdk.CodeCancelRefused})
+	default:
+		x.accept(in)
+		if x.results[c.ID].Kind != core.ResultCancelled {
+			x.Fatalf("call %s was cancelled, and its result is %+v", c.ID, x.results[c.ID])
+		}
+		x.refuse(r.deliver("cancel-call", in.Event), core.ErrStale)
+	}
 }
 
 // crashLoop lets drivers die one after the other, and somebody else look at the run after that.
@@ -169,4 +194,16 @@ func (x *explorer) crashLoop() {
 	case 3:
 		x.takeOver()
 	}
+}
+
+// used is the id of the model's call at a place; one of no call, where there is none.
+func (s *script) used(place string) string {
+	for _, m := range s.state.History {
+		for _, c := range m.Content {
+			if c.Kind == sdk.ContentToolUse && wire.CallPlace(c.CallID) == place {
+				return c.CallID
+			}
+		}
+	}
+	return place + "-aaaaaaaaaaaaaaaaaaaaaaaaaa"
 }

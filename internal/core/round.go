@@ -211,6 +211,9 @@ func (r *Result) Code() sdk.Code { return FailureCode(r.Data) }
 
 func (t *transition) began(ev Began) error {
 	for _, id := range ev.Calls {
+		if t.Head.outrun(id) {
+			continue
+		}
 		i := t.Head.call(id)
 		if i < 0 || !t.Head.Calls[i].runnable() || t.Head.Calls[i].Status == CallRunning || t.Head.Calls[i].awaitsJudgement() {
 			return violation(&t.Head, "cannot begin call %s", id)
@@ -238,6 +241,9 @@ func (t *transition) returned(ev Returned) error {
 // record closes calls of the driver with their results.
 func (t *transition) record(results []Result) error {
 	for _, r := range results {
+		if t.Head.outrun(r.Call) {
+			continue
+		}
 		i := t.Head.call(r.Call)
 		if i < 0 || !t.Head.Calls[i].runnable() {
 			return violation(&t.Head, "result for call %s", r.Call)

@@ -243,6 +243,12 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return ev, rest
 	case "cancel":
 		return core.CancelAsked{Message: rest}, "cancel-1"
+	case "cancel-call":
+		call, reason, _ := strings.Cut(rest, " ")
+		return core.CallCancelAsked{Call: s.used(call), Message: reason}, "cancel-call"
+	case "late":
+		call, data, _ := strings.Cut(rest, " ")
+		return core.Returned{Results: []core.Result{{Call: s.used(call), Kind: core.ResultInline, Data: json.RawMessage(data)}}}, ""
 	case "park":
 		ev := core.Parked{Why: core.ParkModel, Key: "openai_gpt", Model: "gpt", Code: sdk.CodeUnavailable, Message: "no route"}
 		if rest != "" {

@@ -60,10 +60,14 @@ const layoutCounts = 2
 // layoutParks is the first layout of runs that are parked, paused and retried.
 const layoutParks = 3
 
+// layoutCancels is the first layout of runs whose replies are judged, and whose drivers know that a call may have its result before its
+// tool returns.
+const layoutCancels = 4
+
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	if h.Nudge != "" || h.Answers != (Answers{}) {
-		return LayoutVersion
+		return layoutCancels
 	}
 	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {
 		return max(h.V, layoutParks)

@@ -82,12 +82,7 @@ func (t *transition) giveUp() {
 		if c.Closed() || c.Status != CallSuspended && !c.Queued {
 			continue
 		}
-		t.void(c)
-		t.account(c, -1)
-		if c.ofModel() {
-			t.close(c, givenUp(c))
-		}
-		c.Status, c.Held, c.RetryAt = CallCancelled, "", 0
+		t.withdraw(c, givenUp(c))
 	}
 }
 

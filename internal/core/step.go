@@ -58,6 +58,8 @@ func (t *transition) apply() error {
 		return t.fired(ev)
 	case CancelAsked:
 		return t.cancelAsked(ev)
+	case CallCancelAsked:
+		return t.callCancelAsked(ev)
 	case Steered:
 		return t.steered(ev)
 	case PauseAsked:
@@ -139,7 +141,7 @@ func (t *transition) start(ev Started) error {
 
 // begins gives the run its context.
 func (t *transition) begins(b *Beginning) {
-	t.System, t.Messages = b.System, b.Messages
+	t.System, t.Messages, t.Tokens = b.System, b.Messages, b.Tokens
 	t.Head.Require, t.Head.Cancel = b.Require, b.Fails
 	t.keep(b.Hooks)
 	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)

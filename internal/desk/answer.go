@@ -177,7 +177,7 @@ func (d *Desk) AnswerSchema(detail requests.Detail, want string) (eventType stri
 		}
 		return want, nil, nil
 	}
-	version := strings.TrimPrefix(detail.Event.DataSchema, contract.URI+"/")
+	version := strings.TrimPrefix(wire.AbsoluteURI(detail.Event.DataSchema), wire.AbsoluteURI(contract.URI)+"/")
 	emits := contract.Versions[version].Emits
 	var types []string
 	for t := range emits {

@@ -95,7 +95,8 @@ func (h *Handler) process(ctx context.Context, d broker.Delivery, m runner.Messa
 	return v
 }
 
-// Decode reads a delivery, or a stored message that is like one. Its error is an *sdk.Error with the reason of the dead letter.
+// Decode reads a delivery, or a stored message that is like one. Its error is an *sdk.Error with the reason of the dead letter. An
+// init event that cannot be decoded is a message all the same when its sender can be told.
 func (h *Handler) Decode(d broker.Delivery) (runner.Message, error) {
 	address, err := h.Subjects.Parse(d.Subject())
 	if err != nil {
@@ -115,9 +116,12 @@ func (h *Handler) Decode(d broker.Delivery) (runner.Message, error) {
 		m.Due = fired.Due
 		return m, nil
 	}
-	m.Event, err = wire.DecodeEvent(d.Headers(), d.Data())
-	if err != nil {
-		return runner.Message{}, err
+	if m.Event, err = wire.DecodeEvent(d.Headers(), d.Data()); err != nil {
+		sender, ok := wire.Sender(d.Headers(), d.Data())
+		if !ok || address.Kind != wire.KindStart {
+			return runner.Message{}, err
+		}
+		m.Event, m.Unread = sender, sdk.AsError(err)
 	}
 	m.Cause.EventID = m.Event.ID
 	return h.address(m)

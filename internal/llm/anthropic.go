@@ -154,6 +154,9 @@ func (p *Anthropic) params(req sdk.ModelRequest) anthropic.MessageNewParams {
 	if req.Temperature != nil && req.Thinking == "" {
 		params.Temperature = param.NewOpt(*req.Temperature)
 	}
+	if req.TopP != nil && req.Thinking == "" {
+		params.TopP = param.NewOpt(*req.TopP)
+	}
 	system := req.System
 	if len(req.Output) > 0 {
 		system = strings.TrimSpace(system + "\n\nWhen you need no more tools, reply with nothing but JSON that fits this schema: " +
@@ -191,8 +194,6 @@ func checkThinking(spec sdk.ModelSpec) error {
 			spec.Name, ThinkingAdaptive, minThinking, spec.Thinking)
 	case spec.MaxTokens > 0 && budget >= spec.MaxTokens:
 		return sdk.Errorf(sdk.CodeConfig, "model %q: thinking must have fewer tokens than max_tokens", spec.Name)
-	case spec.Temperature != nil:
-		return sdk.Errorf(sdk.CodeConfig, "model %q: a model that thinks takes no temperature", spec.Name)
 	}
 	return nil
 }

@@ -182,6 +182,9 @@ func (p *OpenAI) params(req sdk.ModelRequest) openai.ChatCompletionNewParams {
 	if req.Temperature != nil {
 		params.Temperature = param.NewOpt(*req.Temperature)
 	}
+	if req.TopP != nil {
+		params.TopP = param.NewOpt(*req.TopP)
+	}
 	if req.MaxTokens > 0 && p.legacyLimit {
 		params.MaxTokens = param.NewOpt(int64(req.MaxTokens))
 	} else if req.MaxTokens > 0 {

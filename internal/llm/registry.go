@@ -115,7 +115,7 @@ func (c ProviderConfig) provider(client *http.Client) (sdk.Provider, error) {
 }
 
 // Provider returns what answers for spec: its model with retries and then its fallbacks in order, each with its own
-// name, temperature, limit and price, in place of the request's. The reply names the model that answered. A spec that
+// name and price, and with its own sampling and limit unless the request has some. The reply names the model that answered. A spec that
 // cannot work is CodeConfig, with every fault.
 func (r *Registry) Provider(spec sdk.ModelSpec) (sdk.Provider, error) {
 	var chain []Alternative
@@ -160,6 +160,8 @@ func (r *Registry) check(spec sdk.ModelSpec) error {
 		return sdk.Errorf(sdk.CodeConfig, "model %q: thinking is not known to provider %q", spec.Name, spec.Provider)
 	case spec.MaxBytes < 0:
 		return sdk.Errorf(sdk.CodeConfig, "model %q: max_bytes: want at least 0, got %d", spec.Name, spec.MaxBytes)
+	case checkSampling(spec) != nil:
+		return checkSampling(spec)
 	case checkThinking(spec) != nil:
 		return checkThinking(spec)
 	case checkOn(spec) != nil:
@@ -186,6 +188,23 @@ func checkOn(spec sdk.ModelSpec) error {
 	for _, code := range spec.On {
 		if !slices.Contains(fallbackCodes, code) {
 			return sdk.Errorf(sdk.CodeConfig, "model %q: on: want some of %q, got %q", spec.Name, fallbackCodes, code)
+		}
+	}
+	return nil
+}
+
+// checkSampling says what is wrong with the sampling of a model.
+func checkSampling(spec sdk.ModelSpec) error {
+	for _, kind := range []sdk.TurnKind{"", sdk.TurnTools, sdk.TurnConversation, sdk.TurnSummary} {
+		s := spec.Sampled(kind)
+		if t := s.Temperature; t != nil && (*t < 0 || *t > 2) {
+			return sdk.Errorf(sdk.CodeConfig, "model %q: temperature: want 0 to 2, got %v", spec.Name, *t)
+		}
+		if p := s.TopP; p != nil && (*p <= 0 || *p > 1) {
+			return sdk.Errorf(sdk.CodeConfig, "model %q: top_p: want more than 0, and 1 at most, got %v", spec.Name, *p)
+		}
+		if spec.Thinking != "" && (s.Temperature != nil || s.TopP != nil) {
+			return sdk.Errorf(sdk.CodeConfig, "model %q: a model that thinks takes no temperature and no top_p", spec.Name)
 		}
 	}
 	return nil
@@ -219,8 +238,10 @@ type priced struct {
 func (p priced) Generate(
 	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
 ) (sdk.ModelReply, error) {
-	req.Model, req.Temperature, req.MaxTokens = p.spec.Name, p.spec.Temperature, p.spec.MaxTokens
-	req.Thinking = p.spec.Thinking
+	sample := p.spec.Sampled(req.Kind)
+	req.Model, req.Thinking = p.spec.Name, p.spec.Thinking
+	req.Temperature, req.TopP = cmp.Or(req.Temperature, sample.Temperature), cmp.Or(req.TopP, sample.TopP)
+	req.MaxTokens = cmp.Or(req.MaxTokens, p.spec.MaxTokens)
 	reply, err := p.provider.Generate(withMaxBytes(ctx, p.spec.MaxBytes), req, onDelta)
 	if err != nil {
 		return sdk.ModelReply{}, err

@@ -63,7 +63,7 @@ func Refusal(s wire.Subjects, spec *core.Spec, address wire.Address, ev wire.Eve
 // RefusalUnknown is the Refusal of an init event for an agent that nobody serves.
 func RefusalUnknown(s wire.Subjects, address wire.Address, ev wire.Event) (Message, error) {
 	agent := address.Agent
-	unknown := &core.Spec{Name: agent, Type: agent, ErrorSchema: sdk.SchemaRef("#/agent/"+agent, "0.0.0")}
+	unknown := &core.Spec{Name: agent, Type: agent, ErrorSchema: sdk.SchemaRef(wire.AgentURI(agent), "0.0.0")}
 	m, err := Refusal(s, unknown, address, ev, sdk.Errorf(sdk.CodeUnknownAgent, "no agent %q is served here", agent))
 	m.Event.Source = s.Start(agent) // no contract could answer
 	return m, err

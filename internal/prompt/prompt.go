@@ -1,8 +1,8 @@
 // Package prompt puts a model's prompt together in the order of seed 002:
 //
-//	system   instructions → loop → capabilities → thinking
+//	system   instructions → those of the project → loop → capabilities → thinking
 //	history  what was said, in order
-//	turn     tools → tools of MCP servers → rules of calling → planning → retrieval → input
+//	turn     tools → tools of MCP servers → rules of calling → date → working context → planning → retrieval → input
 //
 // It is pure: equal arguments give equal bytes, so that providers can cache what does not change.
 package prompt
@@ -16,15 +16,18 @@ import (
 
 // The sections, by name. Each part keeps the order of this list.
 const (
+	Instructions = "project_instructions"
 	Loop         = "agent_loop"
 	Capabilities = "capabilities"
 	Thinking     = "thinking"
 
-	Tools     = "tools"
-	MCPTools  = "mcp_tools"
-	Rules     = "tool_rules"
-	Planning  = "planning"
-	Retrieval = "retrieval"
+	Tools          = "tools"
+	MCPTools       = "mcp_tools"
+	Rules          = "tool_rules"
+	Date           = "date"
+	WorkingContext = "working_context"
+	Planning       = "planning"
+	Retrieval      = "retrieval"
 )
 
 // System is the system prompt: the instructions as they are, and the sections that have a text.

@@ -109,7 +109,7 @@ func (a *activation) absorbed(ctx context.Context, entry *core.Entry, at point) 
 	if d := entry.Head.Driver; d != nil && d.Takeovers > 0 {
 		a.stats.Takeovers.Add(1)
 	}
-	if entry.Head.Cancel != nil || entry.Head.Urgent {
+	if entry.Head.Cancel != nil || entry.Head.Urgent || entry.Kind == core.KindCallCancelAsked {
 		a.Publisher.Wake(entry.Head.Agent, a.key)
 	}
 	former, driver := a.at, a.head.Driver
@@ -228,6 +228,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		a.Logger.WarnContext(ctx, "run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
 		return core.Change{}, &Verdict{Settlement: Retry, After: retryDelay}, nil
 	}
+	if a.msg.Unread != nil {
+		v, err := a.refuseUnread(ctx)
+		return core.Change{}, &v, err
+	}
 	if a.foreign() {
 		v, err := a.refuseForeign(ctx)
 		return core.Change{}, &v, err
@@ -343,6 +347,16 @@ func (a *activation) refuseForeign(ctx context.Context) (Verdict, error) {
 		return a.refuse(ctx, sdk.Errorf(sdk.CodeRunExists, "run %q belongs to another agent", a.msg.Run))
 	}
 	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run belongs to another agent"))
+}
+
+// refuseUnread answers an init event that could not be decoded, for whoever sent it, and dead-letters it, for operators. One that has
+// the identity of a run's init event, or retry, is not answered: the run's own end goes to the same place.
+func (a *activation) refuseUnread(ctx context.Context) (Verdict, error) {
+	token := wire.InitToken(a.msg.Event.Source, a.msg.Event.ID)
+	if a.head.Status != "" && (a.head.Init.Token == token || a.head.RetriedBy(token)) {
+		return reject(a.msg.Unread), nil
+	}
+	return reject(a.msg.Unread), a.publishRefusal(ctx, a.msg.Unread)
 }
 
 // refuse settles a message that must not change anything. Whoever started something learns it by a terminal event;

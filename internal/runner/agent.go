@@ -23,10 +23,8 @@ type Agent struct {
 	// failures after which a run waits for it rather than ends: see sdk.ModelSpec.Park.
 	ModelKey string
 	Parks    []sdk.Code
-	// ModelName, Temperature and MaxTokens go into every request.
-	ModelName   string
-	Temperature *float64
-	MaxTokens   int
+	// ModelName goes into every request.
+	ModelName string
 	// ModelTimeout bounds one model call with its retries.
 	ModelTimeout time.Duration
 	Definitions  []sdk.ToolDefinition
@@ -48,6 +46,8 @@ type Agent struct {
 
 	// BuildContext begins a conversation (seed 000, context builder).
 	BuildContext func(context.Context, sdk.ContextInput) (sdk.Context, error)
+	// Estimate is how many tokens messages have, by estimate.
+	Estimate func([]sdk.Message) int
 	// BuildPrompt builds the prompt of a model call; nil is the system prompt and the conversation as they are.
 	BuildPrompt func(context.Context, PromptInput) (prompt.Fitted, error)
 	// Remember puts a summary of what came next under a summary.
@@ -84,6 +84,8 @@ type PromptInput struct {
 	Added []sdk.Message
 	// MaxTokens is how long the reply may be; 0 is what the model's spec says.
 	MaxTokens int
+	// Now is in Unix milliseconds.
+	Now int64
 }
 
 // Answer is what a response to a call comes to: data for the model, which may be an error, and whether another attempt

@@ -34,6 +34,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		return a.compact(ctx, built.Compaction, request), nil
 	}
 	final := a.conclude(&request, built.Final)
+	request.Kind = kindOf(&request, final)
 	a.budgeted(ctx, &built)
 	reply, ended, err := a.generate(ctx, s, request)
 	if ended != nil || err != nil {
@@ -114,4 +115,15 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 		ended = end
 	}
 	return sdk.ModelReply{}, ended, failed
+}
+
+// kindOf is what the model is asked for.
+func kindOf(r *sdk.ModelRequest, final bool) sdk.TurnKind {
+	switch {
+	case final:
+		return sdk.TurnSummary
+	case len(r.Tools) > 0:
+		return sdk.TurnTools
+	}
+	return sdk.TurnConversation
 }

@@ -47,6 +47,8 @@ func (a *activation) controlled(ctx context.Context) (ev core.Event, problem *sd
 	switch verb := a.msg.Address.Verb; verb {
 	case wire.ControlCancel:
 		ev, problem = a.cancelled()
+	case wire.ControlCancelCall:
+		ev, problem = a.callCancelled()
 	case wire.ControlMessage:
 		ev, problem = a.steered()
 	case wire.ControlRetry:
@@ -130,12 +132,36 @@ func tokens(ev wire.Event, attribute string) int64 {
 const nameOneself = "; connect as a NATS user (nats://USER:PASSWORD@HOST in NATS_URL, NATS_CREDS or NATS_NKEY), whose name agentd and its " +
 	"clients put at the end of the subject"
 
-// cancelled is a request to end the run: from whoever started it, or from an operator, who is nobody in particular.
+// cancelled is a request to end the run.
 func (a *activation) cancelled() (core.Event, *sdk.Error) {
-	if who := a.msg.Address.Who; who != "" && a.head.Status != "" && who != a.head.Init.Who {
-		return nil, sdk.Errorf(sdk.CodePermissionDenied, "%s may not cancel the run: somebody else started it", who)
+	if problem := a.notTheirs("cancel the run"); problem != nil {
+		return nil, problem
 	}
 	return core.CancelAsked{Message: reasonOf(a.msg.Event)}, nil
+}
+
+// callCancelled is a request to give up one call.
+func (a *activation) callCancelled() (core.Event, *sdk.Error) {
+	if problem := a.notTheirs("cancel calls of the run"); problem != nil {
+		return nil, problem
+	}
+	var data struct {
+		Call string `json:"call"`
+	}
+	err := json.Unmarshal(a.msg.Event.Data, &data)
+	ref, ok := wire.ParseCallRef(data.Call)
+	if err != nil || !ok {
+		return nil, sdk.Errorf(sdk.CodeContractViolation, `a request to cancel a call has the data {"call": ID}, with the id of the call`)
+	}
+	return core.CallCancelAsked{Call: ref.ID, Message: reasonOf(a.msg.Event)}, nil
+}
+
+// notTheirs refuses what is up to whoever started the run, and to operators, who are nobody in particular.
+func (a *activation) notTheirs(what string) *sdk.Error {
+	if who := a.msg.Address.Who; who != "" && a.head.Status != "" && who != a.head.Init.Who {
+		return sdk.Errorf(sdk.CodePermissionDenied, "%s may not %s: somebody else started it", who, what)
+	}
+	return nil
 }
 
 func reasonOf(ev wire.Event) string {
@@ -204,6 +230,9 @@ func (a *activation) prepare(
 	if err == nil && problem != nil {
 		failed(problem.Code, problem.Message, "context", problem)
 		b.Messages, err = defaultMessages(data)
+	}
+	if err == nil {
+		b.Tokens = a.agent.Estimate(b.Messages)
 	}
 	if err != nil || b.Fails != nil {
 		return b, err

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,6 +34,7 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 			return a.agent.BuildPrompt(ctx, PromptInput{
 				Run: h.Run, System: a.state.System, Input: a.state.Input, Conversation: conversation, Calibration: h.Calibration,
 				Context: a.state.Context, Plan: a.state.Plan(), Interactions: interactions, Tools: tools, Added: added, MaxTokens: s.maxTokens,
+				Now: a.Env.Now(),
 			})
 		})
 		if err != nil {
@@ -44,7 +44,7 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 	request := sdk.ModelRequest{
 		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: built.System, Turn: built.Sections,
 		Messages: built.Messages, Tools: built.Tools, Output: a.agent.OutputSchema, Interactions: interactions,
-		Temperature: cmp.Or(s.temperature, a.agent.Temperature), MaxTokens: cmp.Or(s.maxTokens, a.agent.MaxTokens), Tokens: max(h.TokensLeft(), 0),
+		Temperature: s.temperature, MaxTokens: s.maxTokens, Tokens: max(h.TokensLeft(), 0),
 	}
 	return request, built, nil
 }

@@ -80,8 +80,11 @@ func (r *Runner) Abandon(ctx context.Context, m Message, e core.Ending) (ended b
 	return a.begin(ctx, ending, in.At)
 }
 
-// lost returns an activation for an init event without a journal; nil if there is one.
+// lost returns an activation for an init event without a journal; nil if there is one, or none can come of it.
 func (r *Runner) lost(ctx context.Context, m Message) (*activation, error) {
+	if m.Unread != nil {
+		return nil, nil //nolint:nilerr // it is about the message, which is a dead letter
+	}
 	a := &activation{Runner: r, msg: &m, key: m.Address.Run, owner: r.Env.Random()}
 	if err := a.loadHead(ctx); err != nil {
 		return nil, err

@@ -45,6 +45,7 @@ func (d *desk) agent() *runner.Agent {
 		SpecJSON: []byte(`{}`), Model: d, ModelTimeout: time.Minute, Permissions: d, Inline: map[string]sdk.Tool{},
 		Describe:     func(string) sdk.PermissionCheck { return sdk.PermissionCheck{} },
 		BuildContext: func(context.Context, sdk.ContextInput) (sdk.Context, error) { return sdk.Context{}, nil },
+		Estimate:     func([]sdk.Message) int { return 0 },
 		CheckInput:   func(ev wire.Event) (json.RawMessage, *sdk.Error) { return ev.Data, nil },
 		CheckAnswer: func(c core.Call, ev wire.Event, _ string) (runner.Answer, *sdk.Error) {
 			return runner.Answer{Data: ev.Data, Decision: &sdk.PermissionDecision{

@@ -33,6 +33,8 @@ type Message struct {
 	Address wire.Address
 	// Event is zero for a fired timer.
 	Event wire.Event
+	// Unread is why the event could not be decoded; Event is then what wire.Sender reads of it. nil for all others.
+	Unread *sdk.Error
 	// Run is the CloudEvents subject of the run, for messages that start one.
 	Run string
 	// Due is what a fired timer was armed for, in Unix milliseconds.

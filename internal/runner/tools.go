@@ -106,6 +106,8 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 	if timeout == 0 {
 		timeout = sdk.DefaultToolTimeout
 	}
+	ctx, over := a.working.tool(ctx, a.key, c.ID)
+	defer over()
 	ctx, cancel := a.withTimeout(ctx, timeout)
 	defer cancel()
 	data, err := a.Observer.Tool(sdk.WithProgress(ctx, a.toolProgress(c)), tool, sdk.ToolCall{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"agentd/sdk/wire"
@@ -15,6 +16,7 @@ import (
 var (
 	errWoken   = errors.New("the run is to end")
 	errSteered = errors.New("somebody sent a message into the run")
+	errGivenUp = errors.New("the call was cancelled")
 )
 
 // working are the runs that are driven here, each with what interrupts a model call or tools in flight.
@@ -29,6 +31,13 @@ type work struct {
 	// has looked at the run again.
 	call   context.CancelCauseFunc
 	urgent bool
+	// tools are the inline calls in progress.
+	tools []toolAtWork
+}
+
+type toolAtWork struct {
+	call      string
+	interrupt context.CancelCauseFunc
 }
 
 // begin returns a context that Wake ends, and what must be called when the work is done. A run has one driver: where two
@@ -88,8 +97,38 @@ func (w *working) steer(mine *work) {
 	mine.urgent = true
 }
 
+// tool returns a context for an inline call, which ends with errGivenUp when the call is cancelled, and what must be called when the
+// call is over.
+func (w *working) tool(ctx context.Context, run wire.RunKey, call string) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mine := w.runs[run]
+	if mine == nil {
+		return ctx, func() { cancel(nil) }
+	}
+	mine.tools = append(mine.tools, toolAtWork{call, cancel})
+	return ctx, func() {
+		cancel(nil)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		mine.tools = slices.DeleteFunc(mine.tools, func(t toolAtWork) bool { return t.call == call })
+	}
+}
+
+// giveUp interrupts the tools whose calls have their results in the head: they were cancelled.
+func (w *working) giveUp(mine *work, head *core.Head) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range mine.tools {
+		if c := head.Call(t.call); c == nil || c.Closed() {
+			t.interrupt(errGivenUp)
+		}
+	}
+}
+
 // Wake interrupts what is in flight for a run that is to end, because a cancel must not wait for a model to answer; and a
-// model call, when somebody sent a message that is not to wait either. A run that is not driven here, or goes on, is left
+// model call, when somebody sent a message that is not to wait either, and tools whose calls were cancelled. A run that is not driven here, or goes on, is left
 // alone.
 func (r *Runner) Wake(ctx context.Context, run wire.RunKey) error {
 	driven := r.working.find(run)
@@ -106,7 +145,10 @@ func (r *Runner) Wake(ctx context.Context, run wire.RunKey) error {
 	}
 	if entry.Head.Cancel != nil || entry.Head.Status == core.StatusDone {
 		driven.interrupt(errWoken)
-	} else if entry.Head.Urgent {
+		return nil
+	}
+	r.working.giveUp(driven, &entry.Head)
+	if entry.Head.Urgent {
 		r.working.steer(driven)
 	}
 	return nil

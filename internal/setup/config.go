@@ -22,11 +22,11 @@ import (
 func OwnContracts(cfg *config.Config) []sdk.Contract {
 	own := map[string]bool{}
 	for _, c := range contracts.Builtin() {
-		own[c.URI] = true
+		own[wire.AbsoluteURI(c.URI)] = true
 	}
 	var list []sdk.Contract
 	for _, c := range cfg.Contracts {
-		if !own[c.URI] {
+		if !own[wire.AbsoluteURI(c.URI)] {
 			list = append(list, c)
 		}
 	}

@@ -44,6 +44,7 @@ const (
 	keyRequestModel  = attribute.Key("gen_ai.request.model")
 	keyMaxTokens     = attribute.Key("gen_ai.request.max_tokens")
 	keyTemperature   = attribute.Key("gen_ai.request.temperature")
+	keyTopP          = attribute.Key("gen_ai.request.top_p")
 	keyResponseModel = attribute.Key("gen_ai.response.model")
 	keyFinish        = attribute.Key("gen_ai.response.finish_reasons")
 	keyInputTokens   = attribute.Key("gen_ai.usage.input_tokens")

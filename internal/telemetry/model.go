@@ -75,6 +75,9 @@ func (m model) asked(req sdk.ModelRequest) []attribute.KeyValue {
 	if req.Temperature != nil {
 		attributes = append(attributes, keyTemperature.Float64(*req.Temperature))
 	}
+	if req.TopP != nil {
+		attributes = append(attributes, keyTopP.Float64(*req.TopP))
+	}
 	if m.content {
 		messages := encoded(req.Messages)
 		attributes = append(attributes, keyInput.String(messages), keyInputMime.String(mimeJSON), keyMessagesIn.String(messages),

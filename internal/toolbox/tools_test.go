@@ -98,7 +98,7 @@ func TestTools_OrderKindsAndDefaults(t *testing.T) {
 		{"find", "About airline.search.", Service, 0, -1, 5 * time.Minute, []string{"airline"}, "#/airline.search/1.0.0"},
 		{"airline_book", "Books.", Service, 2, -1, 1500 * time.Millisecond, []string{"eu", "us"}, "#/airline.book/1.0.0"},
 		{"task_completion", completionDescription, Builtin, 0, -1, time.Minute, nil, ""},
-		{"ask_question", contracts.Question().Description, Service, 0, -1, time.Minute, []string{"human.interaction"}, "#/agentd/question/ask/1.0.0"},
+		{"ask_question", contracts.Question().Description, Service, 0, -1, time.Minute, []string{"human.interaction"}, "agentd:/agentd/question/ask/1.0.0"},
 		{"plain", "", Inline, 0, 0, time.Minute, nil, ""},
 		{Name("fs/read"), "", Inline, 3, 1, 2 * time.Second, nil, ""},
 	}

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/contracts"
 	"agentd/internal/retry"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Resolve looks up what the agents have from the registry. The error is CodeContractMissing when a contract is not there (yet), and
@@ -114,7 +115,7 @@ func (w *Worker) adopt(registry *contracts.Registry) {
 	removed := map[string]bool{}
 	for _, p := range registry.List() {
 		if p.Removed {
-			removed[sdk.SchemaRef(p.Contract.URI, p.Version)] = true
+			removed[wire.AbsoluteURI(sdk.SchemaRef(p.Contract.URI, p.Version))] = true
 		}
 	}
 	w.catalog.Withdraw(removed)
@@ -126,7 +127,7 @@ func (w *Worker) adopt(registry *contracts.Registry) {
 			changed = append(changed, agents[i].Spec.Name)
 		}
 		for _, s := range agents[i].Spec.Services {
-			if ref := sdk.SchemaRef(s.Contract.URI, s.Version); s.Range != "" && removed[ref] {
+			if ref := sdk.SchemaRef(s.Contract.URI, s.Version); s.Range != "" && removed[wire.AbsoluteURI(ref)] {
 				w.Logger.Warn("agent uses a contract version that was removed from the registry; its calls fail",
 					"agent", agents[i].Spec.Name, "version", ref, "range", s.Range)
 			}
@@ -185,5 +186,5 @@ func (w *Worker) rebind(a *sdk.Agent, registry *contracts.Registry) bool {
 
 // sameVersion reports whether two tools have the same contract version; its content never changes.
 func sameVersion(a, b sdk.ServiceTool) bool {
-	return a.Contract.URI == b.Contract.URI && a.Version == b.Version
+	return wire.SameURI(a.Contract.URI, b.Contract.URI) && a.Version == b.Version
 }

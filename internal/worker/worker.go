@@ -269,12 +269,16 @@ func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
 		settle(err)
 		return
 	}
-	event, err := wire.DecodeEvent(d.Headers(), d.Data())
-	if err != nil {
-		settle(w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
-		return
+	event, unread := wire.DecodeEvent(d.Headers(), d.Data())
+	told := unread == nil
+	if unread != nil {
+		event, told = wire.Sender(d.Headers(), d.Data())
+		err = w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, unread.Error())
 	}
-	settle(w.refuseUnknown(ctx, address, event))
+	if told {
+		err = errors.Join(err, w.refuseUnknown(ctx, address, event))
+	}
+	settle(err)
 }
 
 func (w *Worker) refuseUnknown(ctx context.Context, address wire.Address, event wire.Event) error {

@@ -20,14 +20,86 @@ func (c *Client) Cancel(ctx context.Context, run Run, reason string) error {
 	if err != nil {
 		return fmt.Errorf("encode the reason: %w", err)
 	}
-	who := c.as
-	switch status, err := c.Status(ctx, run); {
-	case err == nil:
-		who = status.CancelAs(c.as)
-	case !notYet(err):
+	who, err := c.cancelAs(ctx, run)
+	if err != nil {
 		return err
 	}
 	return c.control(ctx, wire.ControlCancel, run, who, wire.Event{ID: newID("cancel"), Type: wire.TypeCancel, Data: data})
+}
+
+// cancelAs is the principal that the client cancels the run as, or calls of it.
+func (c *Client) cancelAs(ctx context.Context, run Run) (string, error) {
+	status, err := c.Status(ctx, run)
+	switch {
+	case err == nil:
+		return status.CancelAs(c.as), nil
+	case notYet(err):
+		return c.as, nil
+	}
+	return "", err
+}
+
+// CancelCall gives up one open call of the model and waits a moment until that is so. Whoever was asked learns that nobody waits, the
+// model is shown that the call was cancelled, and the run goes on. call is the call's id, or its place in the run (wire.CallPlace).
+// cancelled is false when the call has another result, or when no worker has taken the request yet: it is stored, and one will. Who may
+// cancel the run may cancel its calls. The error is sdk.CodeUnknownRun for a call that the run has not made.
+func (c *Client) CancelCall(ctx context.Context, run Run, call, reason string) (cancelled bool, err error) {
+	who, err := c.cancelAs(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	id, at, err := c.findCall(ctx, run, call)
+	if err != nil {
+		return false, err
+	}
+	data, err := json.Marshal(map[string]string{"call": id, "reason": reason})
+	if err != nil {
+		return false, fmt.Errorf("encode the reason: %w", err)
+	}
+	event := wire.Event{ID: newID("cancel-call"), Type: wire.TypeCancelCall, Data: data}
+	if err := c.control(ctx, wire.ControlCancelCall, run, who, event); err != nil {
+		return false, err
+	}
+	_, _, err = c.until(ctx, run, func(wire.RunStatus) bool {
+		for l, err := range c.History(ctx, run, at) {
+			var told callTold
+			if err == nil && l.Type == wire.MilestoneResult && json.Unmarshal(l.Data, &told) == nil && told.Call == id {
+				cancelled = told.Kind == callCancelled
+				return true
+			}
+		}
+		return false
+	})
+	return cancelled, err
+}
+
+// callTold is what milestones tell of a call.
+type callTold struct {
+	Call string `json:"call"`
+	Kind string `json:"kind"`
+}
+
+// callCancelled is the kind of a result that nobody waited for.
+const callCancelled = "cancelled"
+
+// findCall is the id of a call that the model asked for, by id or place, and where the run's history tells of it.
+func (c *Client) findCall(ctx context.Context, run Run, call string) (id string, at wire.Mark, err error) {
+	for l, err := range c.History(ctx, run, wire.Mark{}) {
+		if err != nil {
+			return "", at, err
+		}
+		var told callTold
+		if l.Type != wire.MilestoneCall || json.Unmarshal(l.Data, &told) != nil {
+			continue
+		}
+		if told.Call == call || wire.CallPlace(told.Call) == call {
+			id, at = told.Call, wire.Mark{Revision: l.Revision, Index: l.Index}
+		}
+	}
+	if id == "" {
+		return "", at, sdk.Errorf(sdk.CodeUnknownRun, "run %s has made no call %q", run.Name, call)
+	}
+	return id, at, nil
 }
 
 // Send sends a message into a run and waits a moment until the run has it. What becomes of it is up to the agent

@@ -78,3 +78,34 @@ func TestClient_RetriesARunThatFailed(t *testing.T) {
 	}
 	h.NoDeadLetter()
 }
+
+// One call of a run is cancelled by its place: the model is told, and the run goes on.
+func TestClient_CancelsACall(t *testing.T) {
+	t.Parallel()
+	h := sdktest.Start(t, sdktest.Options{
+		Agents: []sdk.Agent{clerk(make(chan string, 1))},
+		Model: sdktest.ModelFunc(func(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+			if len(req.Messages) == 1 {
+				return sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "Which bill?"})), nil
+			}
+			return sdktest.Say(req.Messages[len(req.Messages)-1].Content[0].Text), nil
+		}),
+	})
+	c := connect(t, h)
+	run, err := c.Start(t.Context(), request("bill-10"))
+	must(t, err)
+	until(t, c, run, sdk.TypeQuestion)
+	if _, err := c.CancelCall(t.Context(), run, "c7-0", ""); !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+		t.Errorf("a call that was never made is cancelled: %v", err)
+	}
+	if cancelled, err := c.CancelCall(t.Context(), run, "c1-0", "not now"); err != nil || !cancelled {
+		t.Errorf("the call is cancelled: %t, %v", cancelled, err)
+	}
+	result, err := c.Wait(t.Context(), run)
+	must(t, err)
+	const want = `{"response":"{\"error\":{\"code\":\"cancelled\",\"message\":\"ask_question was cancelled: not now; whether it took effect is unknown\"}}"}`
+	if string(result.Data) != want {
+		t.Errorf("it ended with %s, want %s", result.Data, want)
+	}
+	h.NoDeadLetter()
+}

@@ -315,7 +315,7 @@ func (s *serving) called(e wire.Event) (string, error) {
 	if !ok {
 		return "", sdk.Errorf(sdk.CodeInvalidEvent, "dataschema %q is not of the form <uri>/<version>", e.DataSchema)
 	}
-	if uri != s.contract.URI {
+	if !wire.SameURI(uri, s.contract.URI) {
 		return "", sdk.Errorf(sdk.CodeContractMissing, "this service serves %s, not %s", s.contract.URI, uri)
 	}
 	if s.versions[version] == nil {

@@ -32,6 +32,18 @@ func DecodeEvent(headers map[string][]string, body []byte) (Event, error) {
 	if f.has("$.content-type") {
 		return Event{}, f.err(messageRefused)
 	}
+	structured, err := isStructured(attributes, contentType)
+	switch {
+	case err != nil:
+		return Event{}, err
+	case structured:
+		return decodeStructured(body)
+	}
+	return decodeBinary(attributes, body, &f)
+}
+
+// isStructured reports which mode a message is in. The error is that of a mode which is not read.
+func isStructured(attributes map[string]string, contentType string) (bool, error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil { // what precedes broken parameters decides all the same
 		media, _, _ = strings.Cut(contentType, ";")
@@ -39,15 +51,13 @@ func DecodeEvent(headers map[string][]string, body []byte) (Event, error) {
 	}
 	switch {
 	case strings.HasPrefix(media, "application/cloudevents-batch"):
-		return Event{}, sdk.Errorf(sdk.CodeInvalidEvent, "batch mode does not exist on NATS: send one event a message")
+		return false, sdk.Errorf(sdk.CodeInvalidEvent, "batch mode does not exist on NATS: send one event a message")
 	case media == "application/cloudevents", media == ContentTypeStructured:
-		return decodeStructured(body)
+		return true, nil
 	case strings.HasPrefix(media, "application/cloudevents"):
-		return Event{}, sdk.Errorf(sdk.CodeInvalidEvent, "event format %s: only %s is read", quote(media), ContentTypeStructured)
-	case len(attributes) == 0:
-		return decodeStructured(body)
+		return false, sdk.Errorf(sdk.CodeInvalidEvent, "event format %s: only %s is read", quote(media), ContentTypeStructured)
 	}
-	return decodeBinary(attributes, body, &f)
+	return len(attributes) == 0, nil
 }
 
 // decodeStructured reads the JSON event format. Most events are read once: only those that may break a rule of JSON are
@@ -281,7 +291,9 @@ func (d *eventDecoder) finish() (Event, error) {
 	return d.event, nil
 }
 
-// readHeaders returns the values of the "ce-" headers by lower-case attribute name, and the Content-Type.
+// readHeaders returns the values of the "ce-" headers by lower-case attribute name, and the Content-Type. An attribute in several
+// headers has no value. What is not percent-encoded is read as it stands, but in an attribute that every event has: two spellings are
+// not to name one event.
 func readHeaders(headers map[string][]string, f *faults) (attributes map[string]string, contentType string) {
 	if len(headers) == 0 {
 		return nil, ""
@@ -298,7 +310,9 @@ func readHeaders(headers map[string][]string, f *faults) (attributes map[string]
 		if len(values) != 1 || seen[name] {
 			f.add(path, "one header", "several, or one without a value")
 		}
-		if seen[name] || len(values) == 0 {
+		if seen[name] || len(values) != 1 {
+			delete(attributes, attribute)
+			seen[name] = true
 			continue
 		}
 		seen[name] = true
@@ -306,8 +320,8 @@ func readHeaders(headers map[string][]string, f *faults) (attributes map[string]
 			contentType = values[0]
 			continue
 		}
-		value, ok := decodeHeader(values[0])
-		if !ok {
+		value, encoded := decodeHeader(values[0])
+		if own := byName[attribute]; !encoded && own != nil && own.required {
 			f.add(path, "percent-encoded UTF-8", quote(values[0]))
 		}
 		attributes[attribute] = value
@@ -327,35 +341,45 @@ func decodeBinary(attributes map[string]string, body []byte, f *faults) (Event, 
 	return d.finish()
 }
 
-// decodeHeader undoes the encoding of a header value: double quotes, which older senders use, then percent signs, once.
-func decodeHeader(value string) (string, bool) {
-	value = strings.Trim(value, " \t")
+// decodeHeader undoes the encoding of a header value: double quotes, which older senders use, then percent signs, once. encoded says
+// that there was nothing wrong with it. Otherwise the text is what a sender that encodes nothing means: a "%" without two digits is
+// itself, what does not decode to UTF-8 stays as it came, and bytes that are not UTF-8 are Latin-1, as in HTTP.
+func decodeHeader(value string) (text string, encoded bool) {
+	value, encoded = strings.Trim(value, " \t"), true
 	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
-		var ok bool
-		if value, ok = unquoteHeader(value[1 : len(value)-1]); !ok {
-			return "", false
+		if unquoted, ok := unquoteHeader(value[1 : len(value)-1]); ok {
+			value = unquoted
+		} else {
+			encoded = false
 		}
 	}
 	var b strings.Builder
 	for i := 0; i < len(value); i++ {
-		if value[i] != '%' {
-			b.WriteByte(value[i])
-			continue
+		if value[i] == '%' && i+2 < len(value) {
+			if high, low := hexDigit(value[i+1]), hexDigit(value[i+2]); high >= 0 && low >= 0 {
+				b.WriteByte(byte(high<<4 | low))
+				i += 2
+				continue
+			}
 		}
-		if i+2 >= len(value) {
-			return "", false
-		}
-		high, low := hexDigit(value[i+1]), hexDigit(value[i+2])
-		if high < 0 || low < 0 {
-			return "", false
-		}
-		b.WriteByte(byte(high<<4 | low))
-		i += 2
+		encoded = encoded && value[i] != '%'
+		b.WriteByte(value[i])
 	}
-	if !utf8.ValidString(b.String()) {
-		return "", false
+	switch {
+	case utf8.ValidString(b.String()):
+		return b.String(), encoded
+	case utf8.ValidString(value):
+		return value, false
 	}
-	return b.String(), true
+	return latin1(value), false
+}
+
+func latin1(bytes string) string {
+	var b strings.Builder
+	for i := range len(bytes) {
+		b.WriteRune(rune(bytes[i]))
+	}
+	return b.String()
 }
 
 // unquoteHeader undoes the backslashes of a quoted string (RFC 7230 §3.2.6).

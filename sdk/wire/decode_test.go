@@ -92,6 +92,64 @@ func TestDecodeEvent_BinaryMode(t *testing.T) {
 	}
 }
 
+// Senders that encode nothing are read as they mean it, but in what names the event.
+func TestDecodeEvent_HeadersThatAreNotEncoded(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ header, want string }{
+		{"50% of Zürich", "50% of Zürich"},
+		{"50%", "50%"},
+		{"50%2", "50%2"},
+		{"50%25 of %C3%BC%", "50% of ü%"},
+		{"%C0%A0", "%C0%A0"},
+		{"%FCber", "%FCber"},
+		{"\xfcber 50%", "über 50%"},
+		{`"a"b"`, `"a"b"`},
+	} {
+		headers := map[string][]string{
+			"ce-specversion": {"1.0"}, "ce-id": {"1"}, "ce-source": {"s"}, "ce-type": {"t"}, "ce-subject": {c.header}, "ce-mine": {c.header},
+		}
+		got, err := DecodeEvent(headers, nil)
+		if err != nil || got.Subject != c.want || got.Extensions["mine"] != c.want {
+			t.Errorf("%q is read as %q and %q, want %q: %v", c.header, got.Subject, got.Extensions["mine"], c.want, err)
+		}
+	}
+}
+
+func TestSender_IsReadOfWhatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	const least = `{"specversion":"1.0","id":"1","source":"/s"`
+	binary := func(id ...string) map[string][]string {
+		return map[string][]string{"ce-id": id, "ce-source": {"/s"}, "ce-subject": {"trip"}, "ce-redirectto": {"x\x01"}}
+	}
+	for _, c := range []struct {
+		name    string
+		headers map[string][]string
+		body    string
+		want    *Event
+	}{
+		{"data is a text", nil, least + `,"subject":"trip","data":"x"}`, &Event{ID: "1", Source: "/s", Subject: "trip"}},
+		{"cut off", nil, least + `,"type":"t","data":{"a`, &Event{ID: "1", Source: "/s", Type: "t"}},
+		{"values of other kinds", nil, least + `,"subject":7,"type":null,"data":[{"id":"2"}]}`, &Event{ID: "1", Source: "/s"}},
+		{"a subject twice", nil, least + `,"subject":"a","subject":"b"}`, &Event{ID: "1", Source: "/s"}},
+		{"no UTF-8", nil, least + ",\"subject\":\"\xff\"}", &Event{ID: "1", Source: "/s"}},
+		{"binary", binary("1"), `"x"`, &Event{ID: "1", Source: "/s", Subject: "trip"}},
+		{"binary, not encoded", binary("100%"), `"x"`, &Event{ID: "100%", Source: "/s", Subject: "trip"}},
+		{"no id", nil, `{"source":"/s"}`, nil},
+		{"an empty source", nil, `{"id":"1","source":""}`, nil},
+		{"an id twice", nil, least + `,"id":"2"}`, nil},
+		{"an id in two headers", binary("1", "2"), "", nil},
+		{"an id that no event has", nil, `{"id":"a\u0000","source":"/s"}`, nil},
+		{"no object", nil, `["id","1"]`, nil},
+		{"no JSON", nil, `hello`, nil},
+		{"a batch", map[string][]string{"Content-Type": {"application/cloudevents-batch+json"}}, `[` + least + `}]`, nil},
+	} {
+		got, ok := Sender(c.headers, []byte(c.body))
+		if ok != (c.want != nil) || ok && !cmp.Equal(*c.want, got) {
+			t.Errorf("%s: read %+v, %t, want %+v", c.name, got, ok, c.want)
+		}
+	}
+}
+
 func TestDecodeEvent_StructuredForms(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -182,7 +240,7 @@ func TestDecodeEvent_ListsEveryFault(t *testing.T) {
 			},
 			`[1]`,
 			[]string{
-				"$.agent", "$.domain", "$.id", "$.source", "$.to", "$.type", "$.data", "$.executionunits", "$.time", "$.data",
+				"$.id", "$.source", "$.type", "$.data", "$.executionunits", "$.time", "$.data",
 				"$.specversion", "$.parentid", `$["no_name"]`,
 			},
 		},

@@ -202,12 +202,13 @@ type Terminal struct {
 
 // Types of control messages (docs/wire.md, "Control messages").
 const (
-	TypeCancel  = "agentd.run.cancel"
-	TypePause   = "agentd.run.pause"
-	TypeResume  = "agentd.run.resume"
-	TypeUnpark  = "agentd.run.unpark"
-	TypeMessage = "agentd.run.message"
-	TypeRetry   = "agentd.run.retry"
+	TypeCancel     = "agentd.run.cancel"
+	TypeCancelCall = "agentd.call.cancel"
+	TypePause      = "agentd.run.pause"
+	TypeResume     = "agentd.run.resume"
+	TypeUnpark     = "agentd.run.unpark"
+	TypeMessage    = "agentd.run.message"
+	TypeRetry      = "agentd.run.retry"
 )
 
 // MaxMessage is the most bytes of a message that is sent into a run.

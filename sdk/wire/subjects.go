@@ -154,8 +154,10 @@ type ControlVerb string
 
 // The control verbs.
 const (
-	ControlCancel  ControlVerb = "cancel"
-	ControlMessage ControlVerb = "message"
+	ControlCancel ControlVerb = "cancel"
+	// ControlCancelCall gives up one call of a run, which goes on.
+	ControlCancelCall ControlVerb = "cancel_call"
+	ControlMessage    ControlVerb = "message"
 	// ControlPause lets a run do nothing more until ControlResume.
 	ControlPause  ControlVerb = "pause"
 	ControlResume ControlVerb = "resume"
@@ -166,7 +168,7 @@ const (
 )
 
 // controls are the verbs that there are.
-var controls = []ControlVerb{ControlCancel, ControlMessage, ControlPause, ControlResume, ControlUnpark, ControlRetry}
+var controls = []ControlVerb{ControlCancel, ControlCancelCall, ControlMessage, ControlPause, ControlResume, ControlUnpark, ControlRetry}
 
 // Control is the subject of a control message to a run.
 func (s Subjects) Control(verb ControlVerb, agent string, run RunKey) string {

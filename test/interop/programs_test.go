@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -33,6 +34,7 @@ var programs = []program{
 	{name: "node", contract: docContract, command: docsNodeCommand},
 	{name: "python", contract: docContract, command: pythonCommand},
 	{name: "python-sdk", contract: docContract, command: pythonSDKCommand},
+	{name: "node-sdk", contract: docContract, command: nodeSDKCommand},
 	{name: "shell", contract: docContract, command: shellCommand},
 	{name: "shell-binary", contract: docContract, command: binaryShellCommand},
 	{name: "go", contract: docContract, command: goCommand},
@@ -61,9 +63,23 @@ func pythonCommand(t *testing.T) command {
 	return command{args: []string{"python3", absolute(t, "python/forecast.py")}}
 }
 
-// pythonSDKCommand is a service of sdk/python, which reads its contract from JSON: YAML needs a package.
+// pythonSDKCommand is a service of sdk/python.
 func pythonSDKCommand(t *testing.T) command {
 	lookPath(t, "python3")
+	return command{
+		args: []string{"python3", absolute(t, "python/forecast_sdk.py"), contractFile(t)},
+		env:  []string{"PYTHONPATH=" + absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1"},
+	}
+}
+
+// nodeSDKCommand is a service of sdk/node.
+func nodeSDKCommand(t *testing.T) command {
+	return command{args: []string{"node", filepath.Join(nodeSDKFolder(t), "forecast_sdk.mjs"), contractFile(t)}}
+}
+
+// contractFile is the contract as JSON: YAML needs a package.
+func contractFile(t *testing.T) string {
+	t.Helper()
 	contract, err := json.Marshal(docContract(t))
 	if err != nil {
 		t.Fatal(err)
@@ -72,10 +88,27 @@ func pythonSDKCommand(t *testing.T) command {
 	if err := os.WriteFile(path, contract, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return command{
-		args: []string{"python3", absolute(t, "python/forecast_sdk.py"), path},
-		env:  []string{"PYTHONPATH=" + absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1"},
+	return path
+}
+
+// nodeSDKFolder has a copy of sdk/node as the package agentd, what it needs, and the programs that use it.
+func nodeSDKFolder(t *testing.T) string {
+	t.Helper()
+	dir := nodeFolder(t)
+	if err := os.CopyFS(filepath.Join(dir, "agentd"), os.DirFS("../../sdk/node")); err != nil {
+		t.Fatal(err)
 	}
+	for _, name := range []string{"client_sdk.mjs", "forecast_sdk.mjs"} {
+		source, err := os.ReadFile(filepath.Join("node", name))
+		if err == nil {
+			// A package finds itself by its own name, and here the programs are beside it.
+			err = os.WriteFile(filepath.Join(dir, name), bytes.Replace(source, []byte(`"agentd"`), []byte(`"./agentd/index.js"`), 1), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 func shellCommand(t *testing.T) command {

@@ -148,6 +148,7 @@ var ofRuns = []mutant{
 	{"a control message counts each time it is delivered", around(step+"heed", "t.Head.Heeded = nil\nreturn original(received)"), simulator},
 	{"whoever drives a run does not see that it is paused", condition(core+"Next", "Paused", "false"), simulator},
 	{"a parked run is not tried at its time", around(core+"Head.triedAt", "return h.Deadline"), simulator},
+	{"who works for a call that was cancelled meanwhile breaks down", around(core+"Head.outrun", "return false"), simulator},
 	{"the runs of a paused agent go on", around(act+"next", "_ = original(ctx)\nreturn core.Next(a.agent.Core, &a.state.Head, a.Env.Now())"), simulator},
 	{"a resume ends what the run waits for beside", around(step+"resumeAsked", "t.Head.Parked = nil\nreturn original(ev)"), simulator},
 
@@ -158,7 +159,7 @@ var ofRuns = []mutant{
 		call(step+"reviewed", "flushNotes", "func() { h.Notes, h.Urgent = nil, false }()"), simulator,
 	},
 	{"a run that ends keeps messages to itself", call(step+"end", "flushNotes", "func() { h.Notes = nil }()"), simulator},
-	{"who is not waited for because of a message is not told", call(step+"giveUp", "void", ""), simulator},
+	{"who is not waited for because of a message or a cancel is not told", call(step+"withdraw", "void", ""), simulator},
 	{"a tool is not handed what it kept with its question", value(core+"State.Answer", "State", "nil"), simulator},
 	{"a question that nobody answers leaves its call alone", condition(step+"settleQuestion", "CallSuspended", "false"), simulator},
 	{

@@ -19,6 +19,14 @@ var ofRows = []mutant{
 		original(&good)`), rows{"F18", "L21"}},
 	{"a reply that cannot be read is not told", condition(told+"said", "Misread", "false"), rows{"F25"}},
 	{"tools go on that work for a run which was cancelled", statement(runs+"Runner.Wake", "interrupt errWoken", ""), rows{"F27"}},
+	{"a cancelled call's late answer counts", around(step+"answered", `
+		if c := t.Head.Call(ev.Ref.ID); c != nil && c.Status == CallCancelled {
+			c.Status = CallSuspended
+			t.calls = cloneCalls(t.Head.Calls)
+		}
+		return original(ev)`), rows{"F41"}},
+	{"tools go on whose calls were cancelled", around(runs+"working.giveUp", ""), rows{"F41"}},
+	{"anybody cancels the calls of a run", around(act+"notTheirs", "return nil"), rows{"F41"}},
 	{"a request that the provider refuses is made again", condition(act+"modelFailed", "passes", "true"), rows{"F28"}},
 	{"decisions are not told", condition(told+"asked", "DecisionViewed", "false"), rows{"T28", "F39"}},
 	{"a decision on a request that is closed counts again", condition(step+"answered", "Closed", "false"), rows{"T26", "T28"}},
@@ -158,6 +166,24 @@ var ofRows = []mutant{
 		original(c, d, ev)`), rows{"T47"}},
 	{"anybody may give results", around(core+"PermissionState.refuseResult", "return nil"), rows{"T47"}},
 	{"the given result is not the call's", value(step+"carryDecision", "Data Result d", "nil"), rows{"T47"}},
+	{"tokens of the task are not estimated", value(act+"prepare", "Tokens Estimate", "0"), rows{"L1"}},
+	{"the model is asked before the task is durable", around(act+"prepare", `
+		b, err := original(ctx, run, data, init, require)
+		_, _ = a.agent.Model.Generate(ctx, sdk.ModelRequest{Run: run}, nil)
+		return b, err`), rows{"L1"}},
+	{"all turns are sampled alike", around("sdk.ModelSpec.Sampled", "return original(\"\")"), rows{"L52"}},
+	{"a summary is a turn with tools", around("internal/runner.kindOf", "return original(r, false)"), rows{"L52"}},
+	{"what hooks want of the temperature does not reach the model", value("internal/llm.priced.Generate", "Temperature", "sample.Temperature"), rows{"L52"}},
+	{"the day is not told", condition("internal/catalog.overlays.build", "zone nil", "false"), rows{"L73"}},
+	{"the working context is that of the first turn", call("internal/catalog.overlays.build", "Render", "o.working.Render(promptData{Input: data.Input})"), rows{"L73"}},
+	{"instructions of the project are templates", around("internal/prompt.System", `
+		for i := range sections {
+			if t, err := Parse("t", sections[i].Text); sections[i].Name == Instructions && (err != nil || t == nil) {
+				sections[i].Text = ""
+			}
+		}
+		return original(instructions, sections...)`), rows{"F55"}},
+	{"all of a project's instructions are taken", condition("internal/config.loader.instructions", "sections", "false"), rows{"F55"}},
 	{"servers are not released", around("internal/mcp.Server.Close", "return nil"), rows{"A3"}},
 	{"an empty reply is an answer", around(core+"Empty", "return false"), rows{"L37", "L38"}},
 	{"empty replies are not counted in a row", statement(step+"replied", "Answers Empty", ""), rows{"L37"}},

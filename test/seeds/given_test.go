@@ -27,7 +27,7 @@ func threeResumeModes(t *testing.T) {
 	r, l := heardRun(t, h)
 	asked := requests(t, h, 4)
 	for _, c := range asked {
-		equal(t, "version and offer", []any{c.Event.DataSchema, c.Data()["results"]}, []any{"#/agentd/permission/request/1.1.0", true})
+		equal(t, "version and offer", []any{c.Event.DataSchema, c.Data()["results"]}, []any{"agentd:/agentd/permission/request/1.1.0", true})
 	}
 	serve := func(want string) {
 		t.Helper()
@@ -96,7 +96,7 @@ func refusedResults(t *testing.T) {
 		decide(c, d)
 		if !try.terms.Results || try.terms.Mode == "retry" { // such requests are of version 1.0.0, which knows no such decision
 			equal(t, "dead letter", h.DeadLetter().Reason, "contract_violation")
-			equal(t, "version", c.Event.DataSchema, "#/agentd/permission/request/1.0.0")
+			equal(t, "version", c.Event.DataSchema, "agentd:/agentd/permission/request/1.0.0")
 			continue
 		}
 		var reason string

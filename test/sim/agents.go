@@ -161,6 +161,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 		CheckInput: checkInput, CheckAnswer: checkAnswer, BuildOutput: buildOutput, BuildContext: buildContext,
 	}
 	a.BuildPrompt = s.prompts(spec)
+	a.Estimate = func(messages []sdk.Message) int { return len(messages) }
 	a.Remember = func(summary, next string) string { return summary + next }
 	if s.pick(2) == 0 {
 		a.Summarizer = a.Model

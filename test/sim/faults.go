@@ -53,6 +53,7 @@ const (
 	decisionWrong
 	outage
 	cancelled
+	callCancelled
 	disturbed
 	begunLate
 	spoken
@@ -114,6 +115,7 @@ var kinds = [faults]struct {
 	decisionWrong:   {"decision-wrong", "somebody decides what they may not, or on other arguments", 0.4},
 	outage:          {"outage", "store, broker or both are away for up to four minutes", 0.01},
 	cancelled:       {"cancel", "a client cancels a run, now and then again", 0.5},
+	callCancelled:   {"cancel-call", "somebody cancels a call, at once or later", 0.3},
 	disturbed:       {"disturbed", "a client sends an init event that must be refused", 0.6},
 	begunLate:       {"late", "a client starts a run minutes after it has sent something into it", 0.4},
 	spoken:          {"message", "a client sends messages into a run", 0.7},

@@ -31,6 +31,24 @@ func (s *simulation) takeUp(e *core.Entry) {
 	}
 }
 
+// cancelCalls is what operators do about the calls of an entry: they cancel one, at once or later, now and then one that cannot be
+// cancelled by itself, or is none.
+func (s *simulation) cancelCalls(e *core.Entry) {
+	h := &e.Head
+	if len(h.Calls) == 0 || !s.strikes(callCancelled) {
+		return
+	}
+	call := h.Calls[s.pick(len(h.Calls))].ID
+	if s.pick(16) == 0 {
+		call = wire.CallID(h.Key(), "", 1+s.pick(3), 0, "forged", nil)
+	}
+	at := int64(s.pick(minute))
+	if s.pick(2) == 0 {
+		at = int64(s.pick(2 * together))
+	}
+	s.later(at, func() { s.control(wire.ControlCancelCall, h.Agent, h.Key(), fmt.Sprintf(`{"call":%q}`, call)) })
+}
+
 // retry retries a run, now and then twice.
 func (s *simulation) retry(agent, name, id string) {
 	ev := wire.Event{ID: id, Source: "operator", Type: wire.TypeRetry}

@@ -290,6 +290,7 @@ func (f *fakeStore) committed(run wire.RunKey, d decoded) {
 	f.models.committed(run, e)
 	f.hooks.committed(run, e)
 	f.takeUp(e)
+	f.cancelCalls(e)
 }
 
 // whole puts an entry's blobs back.
@@ -362,7 +363,7 @@ type stage struct{ before, again, written, done point }
 func stageOf(e *core.Entry) stage {
 	switch e.Kind {
 	case core.KindStarted, core.KindAnswered, core.KindFired, core.KindCancelAsked, core.KindSteered, core.KindTakenOver,
-		core.KindRetried:
+		core.KindRetried, core.KindCallCancelAsked:
 		s := stage{atAbsorb, atAbsorbAgain, atAbsorbWritten, atAbsorbed}
 		if e.Head.Driver.Covers(e.Cause) {
 			s.done = atTaken

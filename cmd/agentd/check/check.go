@@ -19,6 +19,7 @@ import (
 	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Command is agentd check.
@@ -121,7 +122,7 @@ func (r *checked) add(cfg *config.Config) {
 		}
 	}
 	for _, c := range setup.OwnContracts(cfg) {
-		ofAgent := func(spec sdk.AgentSpec) bool { return spec.Contract.URI == c.URI } // it goes with its agent
+		ofAgent := func(spec sdk.AgentSpec) bool { return wire.SameURI(spec.Contract.URI, c.URI) } // it goes with its agent
 		if !slices.ContainsFunc(cfg.Agents, ofAgent) {
 			r.Contracts = append(r.Contracts, c.Type)
 		}
@@ -172,7 +173,7 @@ func (r *checked) reference(ref config.Reference, cfg *config.Config) checkedRef
 	}
 	for _, spec := range cfg.Agents {
 		for _, s := range spec.Services {
-			if spec.Name == ref.Agent && s.Range == ref.Range && (s.Contract.Type == ref.Contract || s.Contract.URI == ref.Contract) {
+			if spec.Name == ref.Agent && s.Range == ref.Range && (s.Contract.Type == ref.Contract || wire.SameURI(s.Contract.URI, ref.Contract)) {
 				c.Version = s.Version
 			}
 		}

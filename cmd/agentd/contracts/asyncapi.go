@@ -18,6 +18,7 @@ import (
 	"agentd/internal/contracts/asyncapi"
 	"agentd/internal/setup"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 type asyncAPIFlags struct {
@@ -66,7 +67,7 @@ func asyncAPI(ctx context.Context, a *cli.App, f asyncAPIFlags, refs []string) e
 		if err != nil {
 			return err
 		}
-		same := func(other sdk.Contract) bool { return other.URI == c.URI }
+		same := func(other sdk.Contract) bool { return wire.SameURI(other.URI, c.URI) }
 		if i := slices.IndexFunc(d.Contracts, same); i >= 0 {
 			d.Contracts[i] = c // the file may have further versions
 		} else {

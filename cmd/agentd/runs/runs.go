@@ -89,21 +89,49 @@ func list(ctx context.Context, a *cli.App, c *cli.Client, f cli.RunFilter) error
 }
 
 func cancelCommand(a *cli.App) *cobra.Command {
-	var reason string
+	var reason, call string
 	cmd := &cobra.Command{
-		Use:               "cancel RUN",
-		Short:             "End a run before its time",
-		Long:              "cancel ends a run with the error \"cancelled\" and tells the services of its open calls. It waits for the run's end.",
+		Use:   "cancel RUN",
+		Short: "End a run before its time, or give up one of its calls",
+		Long: "cancel ends a run with the error \"cancelled\" and tells the services of its open calls. It waits for the run's end. With\n" +
+			"--call it gives up that call alone: its service is told, the model sees that it was cancelled, and the run goes on.",
+		Example:           "  agentd runs cancel trip-7 --reason \"not any more\"\n  agentd runs cancel trip-7 --call c2-0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withStatus(cmd.Context(), a, args[0], func(c *cli.Client, status wire.RunStatus) error {
+				if call != "" {
+					return cancelCall(cmd.Context(), a, c, status, call, reason)
+				}
 				return cancel(cmd.Context(), a, c, status, reason)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the run's terminal event")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the run's terminal event, or the call's result")
+	cmd.Flags().StringVar(&call, "call", "", "the id of the call, or the beginning of it (c2-0)")
 	return cmd
+}
+
+func cancelCall(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, call, reason string) error {
+	done, err := c.Speaking(cli.Source).CancelCall(ctx, client.Run{Agent: s.Agent, Name: s.Run}, call, reason)
+	if err != nil {
+		return err
+	}
+	return a.Print(callCancelled{s.Run, call, done}, func(w io.Writer) error {
+		text := "cancelled"
+		if !done {
+			text = "cancel requested; the call had its result before, or a worker has not handled it yet (see agentd runs show)"
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
+}
+
+// callCancelled is a call that somebody wanted cancelled; Cancelled says that it is by now.
+type callCancelled struct {
+	Run       string `json:"run"`
+	Call      string `json:"call"`
+	Cancelled bool   `json:"cancelled"`
 }
 
 // cancelPatience is how long the command waits for the run's end. A model call in progress is not interrupted.

@@ -221,7 +221,7 @@ func TestDocument_PartiesSeeOneAnother(t *testing.T) {
 		}
 	}
 	client := map[string]string{
-		"start.shop_desk": "send", "cancel.shop_desk": "send", "get.shop_desk": "send",
+		"start.shop_desk": "send", "cancel.shop_desk": "send", "cancelCall.shop_desk": "send", "get.shop_desk": "send",
 		"done.shop_desk": "receive", "live.shop_desk": "receive",
 	}
 	service := map[string]string{}
@@ -262,7 +262,7 @@ func TestDocument_AddressesAreSubjects(t *testing.T) {
 			t.Errorf("%s: %s: %v", id, *c.Address, err)
 		}
 	}
-	if parsed != 13 {
+	if parsed != 14 {
 		t.Errorf("%d addresses", parsed)
 	}
 }

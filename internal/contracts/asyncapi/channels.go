@@ -75,6 +75,12 @@ func (b *builder) agent(spec sdk.AgentSpec) {
 			Address: address(subjects.Control(wire.ControlCancel, spec.Name, anyRun)), Title: "Cancellation of runs of " + spec.Name,
 			Messages: b.message("cancel", cancelMessage()), Description: strings.TrimSpace(principal), Stream: b.stream("IN"),
 		})
+	b.operate("cancelCall."+token, actionReceive, ViewClient,
+		operation{Title: "Cancel one call of a run of " + spec.Name},
+		channel{
+			Address: address(subjects.Control(wire.ControlCancelCall, spec.Name, anyRun)), Title: "Cancellation of calls of " + spec.Name,
+			Messages: b.message("cancelCall", cancelCallMessage()), Description: strings.TrimSpace(principal), Stream: b.stream("IN"),
+		})
 	for _, c := range operatorControls {
 		b.operate(string(c.verb)+"."+token, actionReceive, ViewAgentd,
 			operation{Title: fmt.Sprintf(c.does, spec.Name), Description: c.who},
@@ -117,7 +123,7 @@ func (b *builder) query(spec sdk.AgentSpec, token string) {
 // service adds what services of a contract and agentd have with each other. An agent's own contract has no services:
 // agentd answers those calls.
 func (b *builder) service(c sdk.Contract) {
-	if slices.ContainsFunc(b.Agents, func(a sdk.AgentSpec) bool { return a.Contract.URI == c.URI }) {
+	if slices.ContainsFunc(b.Agents, func(a sdk.AgentSpec) bool { return wire.SameURI(a.Contract.URI, c.URI) }) {
 		return
 	}
 	versions := contracts.Versions(c)

@@ -118,6 +118,17 @@ func cancelMessage() message {
 	}
 }
 
+func cancelCallMessage() message {
+	return message{
+		Name: "cancelCall", Title: "Cancellation of a call", ContentType: wire.ContentTypeStructured, Headers: headers(nil),
+		Summary: "The call is given up, and the run goes on. Its type may be anything.",
+		Payload: cloudEvent(object{"data": object{
+			"type": "object", "required": []string{"call"},
+			"properties": object{"call": object{"type": "string"}, "reason": object{"type": "string"}},
+		}}),
+	}
+}
+
 // operatorControls are the control messages that are operators'. does has a place for the agent's name.
 var operatorControls = []struct {
 	verb             wire.ControlVerb

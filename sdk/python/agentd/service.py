@@ -269,9 +269,16 @@ class _Serving:
             **{name: event.get(name) for name in ("accesscontrol", "traceparent", "tracestate")},
         }
         try:
-            return reply | await self.service.answer(call)
+            async with asyncio.timeout(wire.seconds_until(event.get("expirytime"))) as due:
+                return reply | await self.service.answer(call)
         except AgentdError as e:
             error = e
+        except TimeoutError as e:
+            if not due.expired():
+                log.exception("the handler of call %s failed", call.id)
+                error = AgentdError("internal", "internal error")
+            else:
+                error = AgentdError("deadline_exceeded", "the service took too long", retryable=True)
         except Exception:
             log.exception("the handler of call %s failed", call.id)
             error = AgentdError("internal", "internal error")

@@ -8,6 +8,7 @@ import json
 import re
 import secrets
 import time
+from datetime import datetime
 from typing import Any
 
 from .errors import AgentdError
@@ -100,3 +101,11 @@ def new_id(kind: str) -> str:
 
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() // 1_000_000 % 1000:03d}Z"
+
+
+def seconds_until(instant: str | None) -> float | None:
+    """How long it is until a time of RFC 3339; None of one that is absent or cannot be read."""
+    try:
+        return datetime.fromisoformat(instant or "").timestamp() - time.time()
+    except ValueError:
+        return None

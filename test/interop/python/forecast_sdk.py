@@ -1,5 +1,6 @@
 """Serves weather.forecast with sdk/python."""
 
+import asyncio
 import sys
 
 from agentd import Service, ToolError
@@ -11,6 +12,8 @@ service = Service(sys.argv[1], hear_voids=False)
 async def forecast(call, data):
     if data["city"] == "Atlantis":
         raise ToolError("the weather is unknown in Atlantis")
+    if data["city"] == "Limbo":
+        await asyncio.Event().wait()
     return {"text": "sunny in " + data["city"]}
 
 

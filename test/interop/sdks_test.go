@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,10 +31,38 @@ func TestPythonSDK_Vectors(t *testing.T) {
 	}
 }
 
-// A client of sdk/python starts runs, follows them, answers and decides what they ask, and ends them.
-func TestPythonSDK_Client(t *testing.T) {
+// sdk/node agrees with them as well.
+func TestNodeSDK_Vectors(t *testing.T) {
 	t.Parallel()
-	lookPath(t, "python3")
+	dir := nodeSDKFolder(t)
+	cmd := exec.CommandContext(t.Context(), "node", "--test", "agentd/test/")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "VECTORS="+absolute(t, "../../sdk/wire/testdata/wire.json"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Clients of our packages in other languages start runs, follow them, answer and decide what they ask, and end them.
+func TestSDKs_Client(t *testing.T) {
+	t.Parallel()
+	for name, sdk := range map[string]struct{ service, client func(*testing.T) command }{
+		"python": {pythonSDKCommand, func(t *testing.T) command {
+			c := pythonSDKCommand(t)
+			return command{args: []string{"python3", absolute(t, "python/client_sdk.py")}, env: c.env}
+		}},
+		"node": {nodeSDKCommand, func(t *testing.T) command {
+			return command{args: []string{"node", filepath.Join(nodeSDKFolder(t), "client_sdk.mjs")}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clientOf(t, sdk.service(t), sdk.client(t))
+		})
+	}
+}
+
+func clientOf(t *testing.T, service, client command) {
 	w := &world{t: t, contract: docContract(t), log: &serverLog{}}
 	w.host = w.startServer()
 	spec := desk(w.contract, time.Minute)
@@ -44,10 +74,10 @@ func TestPythonSDK_Client(t *testing.T) {
 			sdktest.Ask(sdktest.Tool("weather_forecast", city("Bern"))), sdktest.Say("done"),
 		),
 	})
-	service := run(t, pythonSDKCommand(t), w.host)
-	cmd := exec.CommandContext(t.Context(), "python3", absolute(t, "python/client_sdk.py"))
-	cmd.Env = append(os.Environ(), "NATS_URL=nats://"+w.host, "NATS_USER=worker", "NATS_PASSWORD=hot", "NATS_CA=",
-		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+absolute(t, "../../sdk/python"))
+	serving := run(t, service, w.host)
+	cmd := exec.CommandContext(t.Context(), client.args[0], client.args[1:]...)
+	cmd.Env = append(os.Environ(), "NATS_URL=nats://"+w.host, "NATS_USER=worker", "NATS_PASSWORD=hot", "NATS_CA=", "NATS_CERT=")
+	cmd.Env = append(cmd.Env, client.env...)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.Output()
@@ -84,10 +114,28 @@ func TestPythonSDK_Client(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s\n%s", diff, &log)
 	}
-	if err := service.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := serving.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := service.cmd.Wait(); err != nil {
+	if err := serving.cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM the service ended with %v", err)
+	}
+}
+
+// A handler that never returns costs its call and no more: when the call is due, its service gives it up.
+func TestSDKs_GiveUpWhatIsDue(t *testing.T) {
+	t.Parallel()
+	for name, service := range map[string]func(*testing.T) command{"python": pythonSDKCommand, "node": nodeSDKCommand} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, docContract(t), 5*time.Second, city("Limbo"), city("Bern"))
+			run(t, service(t), w.host)
+			got := w.results(w.start("trip"))
+			if len(got) != 2 || !strings.Contains(got[0].Text, string(sdk.CodeDeadline)) || !strings.Contains(got[1].Text, "sunny in Bern") {
+				t.Errorf("the model was told %+v", got)
+			}
+			w.settled()
+			w.NoDeadLetter()
+		})
 	}
 }

@@ -1,0 +1,42 @@
+// The test vectors that every implementation of the wire shares (docs/wire.md#test-vectors).
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import * as wire from "../wire.js";
+
+const vectors = JSON.parse(readFileSync(process.env.VECTORS ?? new URL("../../wire/testdata/wire.json", import.meta.url), "utf8"));
+
+for (const [section, check] of Object.entries({
+  runs: (v) => assert.equal(wire.runKey(v.subject), `${v.partition}.${v.token}`),
+  inits: (v) => assert.equal(wire.initToken(v.source, v.id), v.token),
+  terminals: (v) => assert.equal(wire.terminalID(v.subject, wire.initToken(v.source, v.init_id)), v.event_id),
+  call_events: (v) => {
+    const want = v.valid ? { call: v.call, attempt: v.attempt, domain: v.domain ?? "" } : null;
+    assert.deepEqual(wire.callOf(v.event_id), want);
+  },
+  replies: (v) => assert.equal(wire.replySubject(v.delivered), v.reply),
+})) {
+  test(`the vectors of ${section}`, () => {
+    assert.ok(vectors[section].length > 0);
+    vectors[section].forEach(check);
+  });
+}
+
+test("what is not an event is refused", () => {
+  const bodies = ["", "[]", "7", "null", "{}", '{"specversion":"1.0","id":"1","source":"s"}', "[".repeat(100_000),
+    '{"specversion":"1.0","id":"1","source":"s","type":"t","data":[]}', "\xff"];
+  for (const body of bodies) {
+    assert.throws(() => wire.decode(Buffer.from(body, "latin1")), { code: "invalid_event" }, body.slice(0, 40));
+  }
+});
+
+test("an answer goes nowhere but where the call was delivered", () => {
+  assert.throws(() => wire.replySubject("agentd.in.local.weather_forecast.desk.253.run.call"), { code: "invalid_event" });
+});
+
+test("names that are none", () => {
+  for (const name of ["", ".", "a..b", "-a", "a b", "a.>", "*", "a".repeat(129), "é", null]) {
+    assert.throws(() => wire.token(name), { code: "invalid_event" });
+  }
+});

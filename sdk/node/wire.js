@@ -1,0 +1,84 @@
+// Names, tokens, ids, subjects and events, as docs/wire.md has them.
+import { createHash, randomBytes } from "node:crypto";
+
+import { AgentdError, Unavailable } from "./errors.js";
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$/;
+const CALL = /^(c(?:0|[1-9][0-9]{0,5})-(?:0|[1-9][0-9]{0,3})-[a-z2-7]{26})(-r([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?$/;
+const ATTEMPT = /^r[0-9]+(-|$)/;
+const ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
+
+export const structured = { "Content-Type": "application/cloudevents+json" };
+
+export function t26(...parts) {
+  const digest = createHash("sha256");
+  for (const part of parts) digest.update(part);
+  let text = "", bits = 0, held = 0;
+  for (const byte of digest.digest().subarray(0, 16)) {
+    held = (held << 8) | byte;
+    for (bits += 8; bits >= 5; bits -= 5) text += ALPHABET[(held >> (bits - 5)) & 31];
+    held &= 31;
+  }
+  return text + ALPHABET[(held << (5 - bits)) & 31];
+}
+
+/** The two tokens "<p>.<run>" of a run's name. */
+export function runKey(subject) {
+  const partition = createHash("sha256").update(subject).digest()[0];
+  return `${String(partition).padStart(3, "0")}.${t26(subject)}`;
+}
+
+export const initToken = (source, id) => t26(source, "\0", id);
+
+export const terminalID = (subject, init) => "t-" + t26(runKey(subject).split(".")[1], "\0", init);
+
+/** The token of an agent's, type's or domain's name. Throws AgentdError: invalid_event. */
+export function token(name) {
+  if (typeof name !== "string" || name.length > 128 || !NAME.test(name)) {
+    throw new AgentdError("invalid_event", `${JSON.stringify(name)} is not a name: want letters, digits, _, - and single dots`);
+  }
+  return name.replaceAll(".", "_");
+}
+
+export const domainToken = (domain) => (domain ? token(domain) : "local");
+
+/** The call, attempt and domain token of a call's event id; null of another text. */
+export function callOf(id) {
+  const [, call, repeated, number = "1", domain = ""] = CALL.exec(id) ?? [];
+  if (!call || (repeated && Number(number) < 2) || ATTEMPT.test(domain)) return null;
+  return { call, attempt: Number(number), domain };
+}
+
+/** Where a call that was delivered on a subject is answered: nothing in the call itself may say so. */
+export function replySubject(delivered) {
+  const [root, kind, ...rest] = delivered.split(".");
+  if (kind !== "out") throw new AgentdError("invalid_event", `${delivered} is not the subject of a call`);
+  return [root, "in", ...rest].join(".");
+}
+
+/** The event of a message that agentd wrote: it sends structured mode alone. Throws AgentdError: invalid_event. */
+export function decode(message) {
+  let event;
+  try {
+    event = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(message.data ?? message));
+  } catch (cause) {
+    throw new AgentdError("invalid_event", `the body is not a CloudEvent in structured mode: ${cause.message}`, { cause });
+  }
+  const object = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+  const named = object(event) && ["id", "source", "type"].every((name) => typeof event[name] === "string" && event[name] !== "");
+  if (!named || event.specversion !== "1.0") throw new AgentdError("invalid_event", "the event lacks id, source, type or specversion 1.0");
+  if (event.data != null && !object(event.data)) throw new AgentdError("invalid_event", "$.data: expected an object");
+  return { ...event, data: event.data ?? {} };
+}
+
+export const newID = (kind) => `${kind}-${randomBytes(13).toString("hex")}`;
+
+/** A request whose failures are AgentdErrors: Unavailable, or permission_denied. */
+export async function request(nc, subject, body, { headers, timeout = 5000 } = {}) {
+  try {
+    return await nc.request(subject, typeof body === "string" ? body : JSON.stringify(body), { headers, timeout });
+  } catch (cause) {
+    if (/permission/i.test(cause.message)) throw new AgentdError("permission_denied", cause.message, { cause });
+    throw new Unavailable(`no answer from ${subject}: ${cause.message}`, { cause });
+  }
+}

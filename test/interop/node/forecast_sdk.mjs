@@ -1,0 +1,8 @@
+// Serves weather.forecast with sdk/node.
+import { Service, ToolError } from "agentd";
+
+await new Service(process.argv[2], { hearVoids: false }).handle(async (call, data) => {
+  if (data.city === "Atlantis") throw new ToolError("the weather is unknown in Atlantis");
+  if (data.city === "Limbo") await new Promise(() => {});
+  return { text: `sunny in ${data.city}` };
+}).run({ inboxPrefix: "_INBOX_weather" });
