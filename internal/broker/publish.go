@@ -39,6 +39,20 @@ func (c *Conn) Publish(ctx context.Context, subject string, event wire.Event) er
 	return c.create(ctx, &nats.Msg{Subject: subject, Data: data, Header: c.headers(subject)})
 }
 
+// Restore is Publish that looks first whether the event is there: a publish that the stream refuses is heard all the same by who
+// listens to its subject.
+func (c *Conn) Restore(ctx context.Context, subject string, event wire.Event) error {
+	m, err := c.message(subject, event)
+	if err != nil {
+		return err
+	}
+	var last uint64
+	if err = c.compare(ctx, m, ErrNotStored, &last); err == nil || errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+		return err
+	}
+	return c.create(ctx, m)
+}
+
 func (c *Conn) headers(subject string) nats.Header {
 	h := nats.Header{headerContentType: {wire.ContentTypeStructured}}
 	if reply, ok := c.ReplySubject(subject); ok {

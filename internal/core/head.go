@@ -157,7 +157,8 @@ type Init struct {
 	// Reply is where the terminal event goes when the run is the answer to a call: the subject tokens of the call. Nil: the
 	// terminal event goes to the done subject.
 	Reply *wire.CallAddress `json:"reply,omitempty"`
-	// ReplySubject is the CloudEvents subject of that answer.
+	// ReplySubject is the CloudEvents subject of that answer, or of the terminal event of a run whose init event asked for one; empty is
+	// the run's.
 	ReplySubject string          `json:"reply_subject,omitempty"`
 	DelegatedBy  *sdk.Delegation `json:"delegated_by,omitempty"`
 	// Who is the principal that started the run, or the first of the runs that led to it, as the broker enforced it.

@@ -24,13 +24,14 @@ func NewInit(address wire.Address, ev wire.Event) Init {
 		ID: ev.ID, Source: ev.Source, Token: wire.InitToken(ev.Source, ev.ID), AccessControl: ev.AccessControl,
 		RedirectTo: ev.RedirectTo, TraceParent: ev.TraceParent, TraceState: ev.TraceState,
 	}
+	parent, _ := ParentSubject(ev)
 	if address.Kind != wire.KindOut {
-		init.Who = address.Who
+		init.Who, init.ReplySubject = address.Who, parent
 		return init
 	}
 	call := address.Call
 	init.Reply = &call
-	init.ReplySubject = parentSubject(ev)
+	init.ReplySubject = cmp.Or(parent, ev.Subject)
 	ref, _ := wire.ParseCallRef(call.Call) // a call without a proper id starts nothing
 	// All attempts at one call are one init.
 	init.Token = wire.InitToken("", ref.ID)
@@ -40,12 +41,16 @@ func NewInit(address wire.Address, ev wire.Event) Init {
 	return init
 }
 
-// parentSubject is the CloudEvents subject that the caller wants to be answered under.
-func parentSubject(ev wire.Event) string {
+// ParentSubject is the CloudEvents subject that whoever starts a run wants to be answered under; empty is none. The error says that no
+// event can have it.
+func ParentSubject(ev wire.Event) (string, error) {
 	var data map[string]json.RawMessage
 	var subject string
-	if json.Unmarshal(ev.Data, &data) == nil && json.Unmarshal(data[sdk.ParentSubjectField], &subject) == nil && subject != "" {
-		return subject
+	if json.Unmarshal(ev.Data, &data) != nil || json.Unmarshal(data[sdk.ParentSubjectField], &subject) != nil {
+		return "", nil
 	}
-	return ev.Subject
+	if err := wire.CheckAttribute(`$.data["`+sdk.ParentSubjectField+`"]`, subject); err != nil {
+		return "", err
+	}
+	return subject, nil
 }

@@ -61,12 +61,12 @@ const layoutCounts = 2
 const layoutParks = 3
 
 // layoutCancels is the first layout of runs whose replies are judged, and whose drivers know that a call may have its result before its
-// tool returns.
+// tool returns; and of those whose end is told under the subject that their init event asks for.
 const layoutCancels = 4
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
-	if h.Nudge != "" || h.Answers != (Answers{}) {
+	if h.Nudge != "" || h.Answers != (Answers{}) || h.Init.Reply == nil && h.Init.ReplySubject != "" {
 		return layoutCancels
 	}
 	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {

@@ -91,7 +91,7 @@ func end(s wire.Subjects, spec *core.Spec, run string, init *core.Init, ev wire.
 	ev.ID, ev.Source, ev.Subject, ev.ParentID = wire.TerminalID(key, init.Token), spec.Type, run, init.ID
 	ev.To, ev.DataContentType, ev.Agent = cmp.Or(init.RedirectTo, init.Source), wire.ContentTypeJSON, spec.Name
 	ev.AccessControl, ev.TraceParent, ev.TraceState = init.AccessControl, init.TraceParent, init.TraceState
-	if init.Reply != nil {
+	if init.Reply != nil || init.ReplySubject != "" {
 		ev.Subject = init.ReplySubject
 	}
 	return Message{TerminalSubject(s, spec.Name, key, init), ev}

@@ -420,7 +420,7 @@ func (a *activation) relay(ctx context.Context, causes ...core.Cause) (*Verdict,
 			if f.Kind == core.EffectTimer {
 				continue // the head knows which timer is the right one by now
 			}
-			if err := a.carryOut(ctx, e, []core.Effect{f}); err != nil {
+			if err := a.carryOutAgain(ctx, e, []core.Effect{f}); err != nil {
 				return nil, err
 			}
 		}
@@ -437,7 +437,7 @@ func (a *activation) carryOutstanding(ctx context.Context, entries []*core.Entry
 	if last.Head.Status == core.StatusDone {
 		// All of its last entry, not only the terminal event: whoever made it may have lost its message to an earlier delivery
 		// of it, which had found no run yet.
-		return a.carryOut(ctx, last, last.Effects)
+		return a.carryOutAgain(ctx, last, last.Effects)
 	}
 	for _, awaited := range core.Outstanding(&last.Head) {
 		entry, effect := last, awaited.Effect
@@ -445,7 +445,7 @@ func (a *activation) carryOutstanding(ctx context.Context, entries []*core.Entry
 			entry = entries[awaited.Rev-1]
 			effect = entry.Effect(effect.Kind, effect.Call)
 		}
-		if err := a.carryOut(ctx, entry, []core.Effect{effect}); err != nil {
+		if err := a.carryOutAgain(ctx, entry, []core.Effect{effect}); err != nil {
 			return err
 		}
 	}

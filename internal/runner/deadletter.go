@@ -66,7 +66,7 @@ func (a *activation) repeatEnd(ctx context.Context) error {
 		entry, _, err = a.decode(ctx, a.key, last)
 	}
 	if err == nil {
-		err = a.carryOut(ctx, entry, []core.Effect{{Kind: core.EffectTerminal}})
+		err = a.carryOutAgain(ctx, entry, []core.Effect{{Kind: core.EffectTerminal}})
 	}
 	if errors.Is(err, ErrCorrupt) {
 		err = nil

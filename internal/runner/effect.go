@@ -9,6 +9,7 @@ import (
 	"agentd/internal/milestone"
 	"agentd/internal/outbox"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // announce sends an entry's milestones to whoever watches.
@@ -18,22 +19,35 @@ func (a *activation) announce(e *core.Entry) {
 	}
 }
 
-// carryOut carries out effects of a durable entry. It may be repeated: events are created only if absent, with bytes
-// that depend on nothing but the journal.
+// put creates an event: Publisher.Publish, or Restore.
+type put func(ctx context.Context, subject string, event wire.Event) error
+
+// carryOut carries out effects of an entry that this activation has made durable.
 func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core.Effect) error {
+	return a.carryOutBy(ctx, a.Publisher.Publish, e, effects)
+}
+
+// carryOutAgain carries out effects of an entry that may have been carried out before: who listens hears no event twice.
+func (a *activation) carryOutAgain(ctx context.Context, e *core.Entry, effects []core.Effect) error {
+	return a.carryOutBy(ctx, a.Publisher.Restore, e, effects)
+}
+
+// carryOutBy carries out effects of a durable entry. It may be repeated: events are created only if absent, with bytes
+// that depend on nothing but the journal.
+func (a *activation) carryOutBy(ctx context.Context, put put, e *core.Entry, effects []core.Effect) error {
 	for _, f := range effects {
 		var err error
 		switch f.Kind {
 		case core.EffectCall:
-			err = a.publishCall(ctx, e, f)
+			err = a.publishCall(ctx, put, e, f)
 		case core.EffectVoid:
-			err = a.publish(ctx, outbox.Voids(a.Subjects, e, f)...)
+			err = a.publish(ctx, put, outbox.Voids(a.Subjects, e, f)...)
 		case core.EffectTimer:
 			err = a.Publisher.ArmTimer(ctx, e.Head.Agent, a.key, f.Due)
 		case core.EffectPark:
 			err = a.markParked(ctx, e)
 		case core.EffectTerminal:
-			err = a.publishTerminal(ctx, e)
+			err = a.publishTerminal(ctx, put, e)
 		case core.EffectGrant:
 			err = a.recordGrant(ctx, e, f)
 		case core.EffectCleanup:
@@ -51,9 +65,9 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 
 // publish creates events. Other bytes on a subject mean that a history was rolled back or forged: that is reported and left
 // alone, because the event that is there may have been acted upon.
-func (a *activation) publish(ctx context.Context, messages ...outbox.Message) error {
+func (a *activation) publish(ctx context.Context, put put, messages ...outbox.Message) error {
 	for _, m := range messages {
-		err := a.Publisher.Publish(ctx, m.Subject, m.Event)
+		err := put(ctx, m.Subject, m.Event)
 		if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 			a.Logger.ErrorContext(ctx, "another event is already on the subject", "run", a.head.Run, "subject", m.Subject, "error", err)
 			continue
@@ -65,7 +79,7 @@ func (a *activation) publish(ctx context.Context, messages ...outbox.Message) er
 	return nil
 }
 
-func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effect) error {
+func (a *activation) publishCall(ctx context.Context, put put, e *core.Entry, f core.Effect) error {
 	opened, err := a.opened(ctx, e, f)
 	if err != nil {
 		return err
@@ -74,7 +88,7 @@ func (a *activation) publishCall(ctx context.Context, e *core.Entry, f core.Effe
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	return a.publish(ctx, calls...)
+	return a.publish(ctx, put, calls...)
 }
 
 // opened is the entry that has the data of the call of an effect of e: e itself, or the one that f names.
@@ -94,7 +108,7 @@ func (a *activation) opened(ctx context.Context, e *core.Entry, f core.Effect) (
 	return a.entries[f.Opened-1], nil
 }
 
-func (a *activation) publishTerminal(ctx context.Context, e *core.Entry) error {
+func (a *activation) publishTerminal(ctx context.Context, put put, e *core.Entry) error {
 	var conversation []sdk.Message
 	if a.agent.History && e.Terminal != nil && e.Terminal.Type == a.agent.Core.OutputType {
 		var err error
@@ -109,7 +123,7 @@ func (a *activation) publishTerminal(ctx context.Context, e *core.Entry) error {
 	if omitted != nil {
 		a.Logger.WarnContext(ctx, "the conversation is left out of the terminal event", "run", a.head.Run, "error", omitted)
 	}
-	return a.publish(ctx, terminal)
+	return a.publish(ctx, put, terminal)
 }
 
 // conversation is the history of the run up to that entry.
@@ -127,11 +141,11 @@ func (a *activation) conversation(ctx context.Context, rev uint64) ([]sdk.Messag
 	return state.Messages(), nil
 }
 
-// publishRefusal answers an init event that did not start a run.
+// publishRefusal answers an init event that did not start a run. A double of it was answered before.
 func (a *activation) publishRefusal(ctx context.Context, problem *sdk.Error) error {
 	refusal, err := outbox.Refusal(a.Subjects, a.agent.Core, a.msg.Address, a.msg.Event, problem)
 	if err != nil {
 		return err
 	}
-	return a.publish(ctx, refusal)
+	return a.publish(ctx, a.Publisher.Restore, refusal)
 }

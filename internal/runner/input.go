@@ -188,6 +188,9 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if problem == nil {
 		problem = checkName(a.msg.Run)
 	}
+	if _, err := core.ParentSubject(a.msg.Event); problem == nil && err != nil {
+		problem = sdk.AsError(err)
+	}
 	var require []string
 	if problem == nil {
 		require, problem = required(a.msg.Event)

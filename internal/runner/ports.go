@@ -79,6 +79,8 @@ type Publisher interface {
 	// Publish creates event on subject if nothing is there, and otherwise compares: the same bytes are success, others
 	// are *sdk.Error with CodeConflict. It returns when the broker has confirmed, and may be repeated.
 	Publish(ctx context.Context, subject string, event wire.Event) error
+	// Restore is Publish of what may be there: it looks first, so that who listens to the subject hears nothing a second time.
+	Restore(ctx context.Context, subject string, event wire.Event) error
 	// Published reports whether an event is on subject, by a linearizable read.
 	Published(ctx context.Context, subject string) (bool, error)
 	// ArmTimer makes a message arrive on the run's fire subject at due (Unix milliseconds, never early), in place of the

@@ -127,6 +127,7 @@ func (o only) Version(context.Context, string, string) (*runner.Agent, error) {
 type nowhere struct{}
 
 func (nowhere) Publish(context.Context, string, wire.Event) error          { return nil }
+func (nowhere) Restore(context.Context, string, wire.Event) error          { return nil }
 func (nowhere) Published(context.Context, string) (bool, error)            { return false, nil }
 func (nowhere) ArmTimer(context.Context, string, wire.RunKey, int64) error { return nil }
 func (nowhere) Live(wire.Live)                                             {}

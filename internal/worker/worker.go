@@ -287,7 +287,7 @@ func (w *Worker) refuseUnknown(ctx context.Context, address wire.Address, event 
 		return err
 	}
 	w.Logger.Warn("init event for an unknown agent", "agent", address.Agent, "event", event.ID)
-	err = w.Publisher.Publish(ctx, refusal.Subject, refusal.Event)
+	err = w.Publisher.Restore(ctx, refusal.Subject, refusal.Event)
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
 		return nil // it was answered otherwise, and this answer is among the dead letters
 	}

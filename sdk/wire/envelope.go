@@ -301,6 +301,13 @@ func checkText(f *faults, path, value string) {
 	}
 }
 
+// CheckAttribute reports what keeps a text, which is found at path, from being an attribute's value: CodeInvalidEvent.
+func CheckAttribute(path, text string) error {
+	var f faults
+	checkText(&f, path, text)
+	return f.err("the text cannot be that of an attribute")
+}
+
 // isPlain reports whether a text is what most attributes are: short, and of printable ASCII.
 func isPlain(text string) bool {
 	for i := range len(text) {

@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/nats-io/nats.go"
 
+	"agentd/internal/harness"
 	"agentd/sdk"
+	"agentd/sdk/sdktest"
 )
 
 // arvoContract is the contract of node/forecast.mjs, as far as agentd is to hold the service and the model to it. It is
@@ -209,4 +211,72 @@ func TestCloudEvents_AnswersOfTheJavaScriptSDK(t *testing.T) {
 		}
 	}
 	w.NoDeadLetter()
+}
+
+// arvoParent has arvo-core make the event by which an orchestrator, in the middle of a run of its own, starts the agent as its child.
+const arvoParent = `
+import { ArvoOrchestrationSubject, createArvoOrchestratorContract, createArvoOrchestratorEventFactory } from "arvo-core";
+import { z } from "zod";
+const contract = createArvoOrchestratorContract({ uri: "#/orc/desk", name: "desk", versions: {
+  "1.0.0": { init: z.object({ message: z.string() }), complete: z.object({ response: z.string() }) } } });
+const parent = ArvoOrchestrationSubject.new({ orchestator: "arvo.orc.parent", version: "1.0.0",
+  initiator: "com.test.client", meta: { redirectto: "com.reply.here" } });
+console.log(JSON.stringify(createArvoOrchestratorEventFactory(contract.version("1.0.0")).init({
+  source: "arvo.orc.parent", redirectto: "arvo.orc.parent", data: { parentSubject$$: parent, message: "hello" } })));
+`
+
+// arvoChild has arvo-core take a completion, and find the parent's run in it.
+const arvoChild = `
+import { ArvoEvent, ArvoOrchestrationSubject } from "arvo-core";
+import { text } from "node:stream/consumers";
+const { data, ...context } = JSON.parse(await text(process.stdin));
+console.log(JSON.stringify(ArvoOrchestrationSubject.parse(new ArvoEvent(context, data, {}).subject)));
+`
+
+func TestArvo_OrchestratorHasAnAgentAsItsChild(t *testing.T) {
+	t.Parallel()
+	spec := desk(docContract(t), time.Minute)
+	spec.Contract = sdk.Contract{URI: "#/orc/desk", Type: "arvo.orc.desk", Versions: map[string]sdk.ContractVersion{"1.0.0": {
+		Accepts: json.RawMessage(`{"type":"object","properties":{"parentSubject$$":{"type":["string","null"]},"message":{"type":"string"}},
+				"required":["message"]}`),
+		Emits: map[string]json.RawMessage{"arvo.orc.desk.done": json.RawMessage(
+			`{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`)},
+	}}}
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: sdktest.Script(sdktest.Say("done"))})
+	init, err := wire.DecodeEvent(nil, runNode(t, arvoParent, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked struct {
+		Parent string `json:"parentSubject$$"`
+	}
+	if err := json.Unmarshal(init.Data, &asked); err != nil || asked.Parent == "" || asked.Parent == init.Subject {
+		t.Fatalf("Arvo asks for %q in the run %q: %v", asked.Parent, init.Subject, err)
+	}
+	end := h.Done(h.Send("desk", init))
+	if end.Type != "arvo.orc.desk.done" || end.Subject != asked.Parent || end.To != "arvo.orc.parent" || end.ParentID != init.ID ||
+		end.Source != "arvo.orc.desk" || end.DataSchema != "#/orc/desk/1.0.0" {
+		t.Errorf("the completion is %+v", end)
+	}
+	encoded, err := end.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of struct {
+		Orchestrator struct{ Name string }
+	}
+	if err := json.Unmarshal(runNode(t, arvoChild, encoded), &of); err != nil || of.Orchestrator.Name != "arvo.orc.parent" {
+		t.Errorf("Arvo takes the completion for one of %+v: %v", of, err)
+	}
+
+	// What is refused goes to the parent's run too; a subject that no event can have is refused.
+	init.Subject, init.ID, init.Data = "again", "again", json.RawMessage(`{"parentSubject$$":"the parent","message":7}`)
+	if end := h.Done(h.Send("desk", init)); end.Subject != "the parent" || end.Type != "sys.arvo.orc.desk.error" {
+		t.Errorf("the refusal is %+v", end)
+	}
+	init.Subject, init.ID, init.Data = "wrong", "wrong", json.RawMessage(`{"parentSubject$$":"a\u0000b","message":"hello"}`)
+	end = h.Done(h.Send("desk", init))
+	if end.Subject != init.Subject || !strings.Contains(string(end.Data), `parentSubject$$`) {
+		t.Errorf("a parent that cannot be is answered with %s under %q", end.Data, end.Subject)
+	}
 }

@@ -41,7 +41,7 @@ var ofRuns = []mutant{
 		}
 		return v, err
 	}()`), simulator},
-	{"failed effects are passed over", around(act+"carryOut", "_ = original(ctx, e, effects)\nreturn nil"), simulator},
+	{"failed effects are passed over", around(act+"carryOutBy", "_ = original(ctx, put, e, effects)\nreturn nil"), simulator},
 	{"effects of a duplicate are not carried out again", around(act+"relay", "return original(ctx)"), simulator},
 	{"effects of a dead driver are not carried out again", condition(act+"absorbed", "drives Covers", "false"), simulator},
 	{"what the run waits for is not carried out again", around(core+"Outstanding", "return nil"), simulator},
@@ -115,7 +115,7 @@ var ofRuns = []mutant{
 	{"the terminal id depends on the time", call(outbox+"end", "TerminalID", "$ + fmt.Sprint(ev.Time.UnixMilli())"), simulator},
 	{
 		"events carry the time when they are published",
-		around(act+"publishCall", "late := *e\nlate.At = a.Env.Now()\nreturn original(ctx, &late, f)"), simulator,
+		around(act+"publishCall", "late := *e\nlate.At = a.Env.Now()\nreturn original(ctx, put, &late, f)"), simulator,
 	},
 	{"a second init event restarts the run", condition(step+"start", "Status", "t.Head.Status == StatusRunning"), simulator},
 	{"a child answers to nobody", around(outbox+"TerminalSubject", "return s.Done(agent, run, init.Token)"), simulator},

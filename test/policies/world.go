@@ -257,6 +257,10 @@ func (p publisher) Publish(_ context.Context, subject string, ev wire.Event) err
 	return nil
 }
 
+func (p publisher) Restore(ctx context.Context, subject string, event wire.Event) error {
+	return p.Publish(ctx, subject, event)
+}
+
 func (p publisher) Published(_ context.Context, subject string) (bool, error) {
 	_, there := p.subjects[subject]
 	return there, nil

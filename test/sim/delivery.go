@@ -102,6 +102,11 @@ func (p publisher) Publish(ctx context.Context, subject string, event wire.Event
 	return nil
 }
 
+// Restore implements runner.Publisher. Nobody listens here but who would find the same event in the stream.
+func (p publisher) Restore(ctx context.Context, subject string, event wire.Event) error {
+	return p.Publish(ctx, subject, event)
+}
+
 // Published implements runner.Publisher.
 func (p publisher) Published(ctx context.Context, subject string) (bool, error) {
 	if err := p.enter(ctx, atLookUp); err != nil {
