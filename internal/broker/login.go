@@ -26,14 +26,6 @@ func LoginFromEnvironment() Login {
 	}
 }
 
-// Or is l, and other where l is empty.
-func (l Login) Or(other Login) Login {
-	if l == (Login{}) {
-		return other
-	}
-	return l
-}
-
 func (l Login) options() ([]nats.Option, error) {
 	var options []nats.Option
 	if l.Creds != "" {

@@ -45,9 +45,6 @@ func (b *Toolbox) addContext(path string, s sdk.ServiceTool) []sdk.Fault {
 	return faults
 }
 
-// ContextServices returns the services that are asked for sections of the prompt.
-func (b *Toolbox) ContextServices() []*Tool { return slices.Clone(b.context) }
-
 // ContextService finds the one that is asked for a section.
 func (b *Toolbox) ContextService(section string) (*Tool, bool) {
 	for _, t := range b.context {
