@@ -1,0 +1,96 @@
+package seeds_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/internal/harness"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
+)
+
+// operate sends a run what an operator asks of it.
+func operate(h *harness.Harness, r harness.Run, verb wire.ControlVerb) {
+	h.Publish(h.Conn().Subjects().Control(verb, r.Agent, r.Key), wire.Event{
+		ID: string(verb) + "-1", Source: "com.test.operator", Type: "agentd.run." + string(verb), Subject: r.Subject, Data: json.RawMessage("{}"),
+	})
+}
+
+// orphanRecovery is row T68: calls that were allowed, and whose worker is gone before it made them, are made by another, once. Nobody
+// decides again, because the requests are closed by then, and their decisions are in the journal.
+func orphanRecovery(t *testing.T) {
+	var ran atomic.Int64
+	a := gated(asks(sdk.PermissionHold, "shop_find", "note"), service("shop.find"))
+	a.Tools = []sdk.Tool{internal("note", func(_ context.Context, c sdk.ToolCall) ([]byte, error) {
+		ran.Add(1)
+		return c.Args, nil
+	})}
+	model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("note", n(2))), sdktest.Say("done"))
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	asked := requests(t, h, 2)
+	operate(h, r, wire.ControlPause)
+	h.Until(r, "paused", func(s core.State) bool { return s.Paused != nil })
+	decide(asked["1"], allow)
+	decide(asked["2"], allow)
+	orphaned := h.Until(r, "allowed", func(s core.State) bool { return decidedOf(s) == 2 })
+	for _, c := range orphaned.Calls[:2] {
+		equal(t, "status and request of "+c.Tool, []string{string(c.Status), c.Held}, []string{"resuming", ""})
+	}
+	equal(t, "tools that ran while it was paused", ran.Load(), int64(0))
+	h.Restart()
+	operate(h, r, wire.ControlResume)
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	var told []string
+	for _, c := range results(t, last(t, model).Messages, 2) {
+		told = append(told, c.Text)
+	}
+	equal(t, "results", told, []string{`{"value":"it"}`, `{"n":2}`})
+	equal(t, "how often the tool ran", ran.Load(), int64(1))
+	h.NoCall("shop.find")
+	h.NoCall(sdk.TypePermissionRequest)
+	h.NoDeadLetter()
+}
+
+// supersession is row T65: a message that interrupts supersedes the work before it: the model call in progress is given up, the call
+// that is with a service is voided, and its answer does not count, whenever it comes. What was said stays, in order, also over a restart.
+func supersession(t *testing.T) {
+	calling, asked := make(chan struct{}, 1), new(atomic.Int64)
+	var final atomic.Pointer[sdk.ModelRequest]
+	model := sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+		switch asked.Add(1) {
+		case 1:
+			return find(1), nil
+		case 2:
+			calling <- struct{}{}
+			<-ctx.Done()
+			return sdk.ModelReply{}, ctx.Err()
+		}
+		final.Store(&req)
+		return sdktest.Say("done"), nil
+	})
+	a := desk(service("shop.find"))
+	a.Spec.Steering = sdk.SteeringInterrupt
+	h := start(t, model, a)
+	r := h.Run("desk", message("hello"))
+	first := h.Call("shop.find")
+	h.Suspended(r, 1)
+	h.Restart()
+	send(t, h, r, "m1", "look in Paris")
+	<-calling
+	h.Void("shop.find")
+	first.Answer("shop.find.done", value("late"))
+	send(t, h, r, "m2", "no, in Rome")
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "model calls, and those that count", []int64{asked.Load(), int64(h.State(r).Turns)}, []int64{3, 2})
+	equal(t, "the superseded call", problem(t, results(t, h.Messages(r), 1)[0]).Code, sdk.CodeCancelled)
+	messages := final.Load().Messages
+	equal(t, "what was said last", []string{messages[len(messages)-2].PlainText(), messages[len(messages)-1].PlainText()},
+		[]string{"look in Paris", "no, in Rome"})
+	h.NoDeadLetter()
+}
