@@ -92,6 +92,9 @@ func (t *transition) closeRound() {
 func (t *transition) suspend() {
 	h := &t.Head
 	h.Status, h.Driver = StatusWaiting, nil
+	if t.was == StatusRunning {
+		t.Checkpoints = append(t.Checkpoints, CheckpointRunFinished)
+	}
 	due := h.triedAt()
 	for i := range h.Calls {
 		c := &h.Calls[i]

@@ -41,12 +41,12 @@ func checkpointOfReplay(t *testing.T) {
 	h.Suspended(r, 3)
 	h.Restart()
 	equal(t, "entries when nothing was made", committed(h, r), []string{
-		"started [UserMessage]", "replied [AssistantTurnCommitted]", "answered",
+		"started [UserMessage]", "replied [AssistantTurnCommitted RunFinished]", "answered",
 	})
 	decide(asked["2"], allow)
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "entries in the end", committed(h, r), []string{
-		"started [UserMessage]", "replied [AssistantTurnCommitted]", "answered", "answered", "returned [ToolResultsCommitted]",
+		"started [UserMessage]", "replied [AssistantTurnCommitted RunFinished]", "answered", "answered", "returned [ToolResultsCommitted]",
 		"replied [AssistantTurnCommitted RunFinished]",
 	})
 }
@@ -64,7 +64,7 @@ func checkpointOfDecision(t *testing.T) {
 	stray.ID, stray.ParentID = "stray", "c9-9-somethingelse"
 	h.PublishAs("bob", c, stray)
 	equal(t, "a decision on something else", h.DeadLetter().Reason, "unknown_run")
-	before := []string{"started [UserMessage]", "replied [AssistantTurnCommitted]"}
+	before := []string{"started [UserMessage]", "replied [AssistantTurnCommitted RunFinished]"}
 	equal(t, "entries", committed(h, r), before)
 
 	wrong := c.Response("agentd.permission.decided", sdk.PermissionDecision{Decision: "allow", ArgsHash: strings.Repeat("0", 64)})

@@ -21,7 +21,7 @@ func checkpoints(entries []core.Entry) []core.Checkpoint {
 func checkpointsOf(names ...core.Checkpoint) []core.Checkpoint { return names }
 
 // checkpointsInOrder is rows T3, T11, T13 and T20: the user's message, every accepted reply, every round of tools as a whole,
-// and the end of the run are durable under their names.
+// and that a worker has let go of the run, suspended or at its end, are durable under their names.
 func checkpointsInOrder(t *testing.T) {
 	model := sdktest.Script(
 		sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_find", n(2))), find(3), sdktest.Say("done"))
@@ -33,8 +33,8 @@ func checkpointsInOrder(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "checkpoints", checkpoints(h.Journal(r)), []core.Checkpoint{
 		core.CheckpointUserMessage,
-		core.CheckpointAssistantTurn, core.CheckpointToolResults, // one for both calls
-		core.CheckpointAssistantTurn, core.CheckpointToolResults,
+		core.CheckpointAssistantTurn, core.CheckpointRunFinished, core.CheckpointToolResults, // one for both calls
+		core.CheckpointAssistantTurn, core.CheckpointRunFinished, core.CheckpointToolResults,
 		core.CheckpointAssistantTurn, core.CheckpointRunFinished,
 	})
 }

@@ -210,7 +210,7 @@ func snapshotOfDecision(t *testing.T) {
 	h.PublishAs("bob", c, again)
 	h.DeadLetter()
 	l.await(t, "run.suspended", 2)
-	equal(t, "told of three decisions, of which one counts", l.kept(), slices.Concat(before, []string{"permission.decided", "run.suspended"}))
+	equal(t, "told of three decisions, of which one counts", l.kept(), slices.Concat(before, []string{"permission.decided", "checkpoint", "run.suspended"}))
 	ordered(t, l.heard("permission.decided")[0], `"decision":"allow"`, `"reason":"go on"`, `"who":"ann"`)
 	call.Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
