@@ -72,6 +72,13 @@ type AgentSpec struct {
 	Services []ServiceTool `json:"services,omitempty"`
 	// Builtin names agentd's own tools: task_completion, ask_question, converse, update_plan.
 	Builtin []string `json:"builtin,omitempty"`
+	// Aliases are further names by which models may call tools: the name, and the tool that it stands for.
+	Aliases map[string]string `json:"aliases,omitempty"`
+	// Arguments are arguments that the agent sets, by the tool's name and their own, whatever the model writes, which is not shown them.
+	// Texts in them are text/template over .Input and .Run. Approvers and policies see them, and no edit changes them.
+	Arguments map[string]map[string]json.RawMessage `json:"arguments,omitempty"`
+	// Corrections say which calls are made that models did not write quite right; nil is none beyond other names of tools.
+	Corrections *Corrections `json:"corrections,omitempty"`
 	// StopOn names tools (as the model knows them) whose successful result completes the run.
 	StopOn []string `json:"stop_on,omitempty"`
 	// History puts the whole conversation beside the output (seed 001).
@@ -96,6 +103,15 @@ type AgentSpec struct {
 	// Code names what of the agent is written in Go: "context", "planning", "retrieval", "output", "tool:<name>". Workers
 	// fill it in, so that a run is left to a worker that has its code.
 	Code []string `json:"code,omitempty"`
+}
+
+// Corrections say what of a model's calls is put right, for models that need it. The model is told what was, and so are the journal
+// and whoever watches.
+type Corrections struct {
+	// Names takes a name that no tool has for the one that it is most like. A tool that acts must be one slip of the pen away.
+	Names bool `json:"names,omitempty"`
+	// Arguments reads arguments that are not quite JSON.
+	Arguments bool `json:"arguments,omitempty"`
 }
 
 // Guidance are the sections of a system prompt after its instructions, in this order (seed 002): text/template like
@@ -180,6 +196,8 @@ type ModelSpec struct {
 	// Park are the kinds of failure after which, when no fallback answers either, a run waits for its model rather than ends:
 	// CodeUnavailable, CodeRateLimited, CodeConfig. Nil is all of them, and none where it is empty. It is not of fallbacks.
 	Park []Code `json:"park,omitzero"`
+	// Follow is which model a run asks after its agent has got another; empty is FollowStart. It is not of fallbacks.
+	Follow Follow `json:"follow,omitempty"`
 }
 
 // Sampling is how freely a model chooses its words, by the kind of turn. What is nil is that of the ModelSpec.
@@ -209,6 +227,17 @@ func (m *ModelSpec) Sampled(kind TurnKind) Sample {
 	}
 	return Sample{Temperature: cmp.Or(of.Temperature, s.Temperature), TopP: cmp.Or(of.TopP, s.TopP)}
 }
+
+// Follow says which model a run asks.
+type Follow string
+
+// What a run may follow.
+const (
+	// FollowStart is the model of the spec that the run started with.
+	FollowStart Follow = "start"
+	// FollowCurrent is the model that the agent has when it is asked, with all its settings.
+	FollowCurrent Follow = "current"
+)
 
 // ParkCodes are the kinds of failure that ModelSpec.Park chooses from.
 var ParkCodes = []Code{CodeUnavailable, CodeRateLimited, CodeConfig}

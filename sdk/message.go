@@ -27,7 +27,7 @@ const (
 	ContentText       ContentKind = "text"        // Text
 	ContentMedia      ContentKind = "media"       // Media; CallID where a tool returned it
 	ContentToolUse    ContentKind = "tool_use"    // CallID, Tool, Args
-	ContentToolResult ContentKind = "tool_result" // CallID, Tool, Text, IsError, Size
+	ContentToolResult ContentKind = "tool_result" // CallID, Tool, Text, IsError, Size, Note
 	// ContentThinking is signed thinking, which its model wants back with the calls that it led to: Text, Signature,
 	// Model. It is never shown to another model.
 	ContentThinking ContentKind = "thinking"
@@ -52,6 +52,8 @@ type Content struct {
 	// Size is that of a result which is kept beside the conversation, in bytes: Text has the beginning and the end of it, as
 	// {"head", "tail", "size"}. 0 is that Text is the result.
 	Size int `json:"size,omitempty"`
+	// Note says what of the call was not made as the model wrote it; the model is shown it before Text.
+	Note string `json:"note,omitempty"`
 
 	// Signature is what the provider knows its model's thinking by. Model names the model, as "provider/model".
 	Signature string `json:"signature,omitempty"`

@@ -120,6 +120,9 @@ type ToolRequest struct {
 	Name string
 	// Arguments is the text that the model wrote. It should be a JSON object, and is not trusted to be.
 	Arguments string
+	// Written is set where a provider had to correct what the model wrote to understand it as this call: what that was. Repair says in
+	// words what was done.
+	Written, Repair string
 }
 
 // Usage is what a model call used, in tokens.

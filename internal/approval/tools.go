@@ -2,6 +2,7 @@ package approval
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,7 +55,7 @@ func ToolsOf(spec *sdk.AgentSpec, box *toolbox.Toolbox, unknown []string) Tools 
 }
 
 // Faults lists what is wrong, each with its path in the spec: patterns of permissions and of rules that match no tool, names to
-// stop on that are not one, and conditions of permissions on arguments that no tool takes. What may be about a tool that is not
+// stop on, to give arguments to or to stand for that are not one, and conditions of permissions on arguments that no tool takes. What may be about a tool that is not
 // known is passed over.
 func (t Tools) Faults(spec *sdk.AgentSpec) []sdk.Fault {
 	var faults []sdk.Fault
@@ -79,6 +80,19 @@ func (t Tools) Faults(spec *sdk.AgentSpec) []sdk.Fault {
 	for i, name := range spec.StopOn {
 		if !slices.Contains(t.names, name) && !t.mayBeUnknown(name) {
 			faults = append(faults, t.fault(fmt.Sprintf("$.stop_on[%d]", i), name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec.Arguments)) {
+		if !slices.Contains(t.names, name) && !t.mayBeUnknown(name) {
+			faults = append(faults, t.fault("$.arguments."+name, name))
+		}
+	}
+	for _, alias := range slices.Sorted(maps.Keys(spec.Aliases)) {
+		if slices.Contains(t.names, alias) {
+			faults = append(faults, sdk.Fault{Path: "$.aliases." + alias, Expected: "a name that no tool has", Got: fmt.Sprintf("%q", alias)})
+		}
+		if name := spec.Aliases[alias]; !slices.Contains(t.names, name) && !t.mayBeUnknown(name) {
+			faults = append(faults, t.fault("$.aliases."+alias, name))
 		}
 	}
 	return faults

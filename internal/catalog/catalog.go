@@ -63,6 +63,29 @@ type entry struct {
 
 func (e *entry) waits() bool { return slices.ContainsFunc(e.agent.away, isRequired) }
 
+// following is the spec of a run with the models that follow those which the agent has now.
+func (e *entry) following(spec sdk.AgentSpec) sdk.AgentSpec {
+	now := e.agent.Spec
+	if spec.Model.Follow == sdk.FollowCurrent {
+		spec.Model = now.Model
+	}
+	if summarizerFollows(spec) && now.Memory != nil && now.Memory.Summarizer != nil {
+		memory := *spec.Memory
+		memory.Summarizer = now.Memory.Summarizer
+		spec.Memory = &memory
+	}
+	return spec
+}
+
+func summarizerFollows(spec sdk.AgentSpec) bool {
+	return spec.Memory != nil && spec.Memory.Summarizer != nil && spec.Memory.Summarizer.Follow == sdk.FollowCurrent
+}
+
+// follows reports whether a run with that spec asks models that its agent may get later.
+func follows(spec sdk.AgentSpec) bool {
+	return spec.Model.Follow == sdk.FollowCurrent || summarizerFollows(spec)
+}
+
 // New returns an empty catalog.
 func New(store SpecStore, models Models, permissions approval.Options) *Catalog {
 	return &Catalog{
@@ -176,7 +199,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 		var err error
 		e.agent, err = asked.gather(a)
 		if err == nil { // also of one that waits, so that what else is wrong is said now
-			e.compiled, err = compile(e.agent.Agent, e.agent.away, a.Spec.Permissions, c.models, c.surroundings)
+			e.compiled, err = compile(e.agent.Agent, a.Spec, e.agent.away, a.Spec.Permissions, c.models, c.surroundings)
 		}
 		if err == nil {
 			err = checkWindow(a.Spec, e.compiled.Definitions)
@@ -273,7 +296,7 @@ func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Ag
 			return nil, sdk.Errorf(sdk.CodeConfig, "agent %q has no %q in Go here, which the run needs", agent, code)
 		}
 	}
-	agentThen, err := compile(e.agent.as(spec), e.agent.away, e.agent.Spec.Permissions, c.models, c.surroundings)
+	agentThen, err := compile(e.agent.as(e.following(spec)), spec, e.agent.away, e.agent.Spec.Permissions, c.models, c.surroundings)
 	if err != nil {
 		return nil, fmt.Errorf("compile spec %s: %w", digest, err)
 	}
@@ -323,7 +346,7 @@ func Check(a sdk.Agent, permissions approval.Options) error {
 	for _, set := range a.Toolsets {
 		away = append(away, awayOf(a, set, nil))
 	}
-	compiled, err := compile(a, away, a.Spec.Permissions, noModel, permissions)
+	compiled, err := compile(a, a.Spec, away, a.Spec.Permissions, noModel, permissions)
 	if err != nil {
 		return err
 	}

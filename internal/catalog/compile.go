@@ -21,13 +21,13 @@ import (
 	"agentd/sdk/wire"
 )
 
-// compile makes a runner.Agent of an agent. Everything that can be checked is checked here, not when a run needs it. away are
+// compile makes a runner.Agent of an agent, for runs that started with the spec ran. Everything that can be checked is checked here, not when a run needs it. away are
 // the toolsets whose tools are not known. policy is the permission policy in force today, which counts beside that of the
 // spec (design §5).
 func compile(
-	a sdk.Agent, away []Away, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
+	a sdk.Agent, ran sdk.AgentSpec, away []Away, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
 ) (version, error) {
-	compiled, err := compileAgent(a, policy, models, surroundings)
+	compiled, err := compileAgent(a, ran, policy, models, surroundings)
 	if err != nil {
 		return version{}, err
 	}
@@ -38,10 +38,10 @@ func compile(
 }
 
 func compileAgent(
-	a sdk.Agent, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
+	a sdk.Agent, ran sdk.AgentSpec, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
 ) (*runner.Agent, error) {
 	spec := a.Spec
-	digest, data, err := contracts.SpecDigest(spec)
+	digest, data, err := contracts.SpecDigest(ran)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +57,14 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
+	if err := checkFollow(spec); err != nil {
+		return nil, err
+	}
 	prompts, err := parsePrompts(spec)
 	if err != nil {
 		return nil, err
 	}
-	model, err := models(spec.Model)
+	provider, err := models(spec.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +86,7 @@ func compileAgent(
 	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
-		SpecJSON: data, Model: model, ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name,
+		SpecJSON: data, Model: provider, Follows: follows(ran), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name,
 		ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: surroundings.Identity,
@@ -96,10 +99,13 @@ func compileAgent(
 	if !out.free && a.Hooks.Output == nil {
 		compiled.OutputSchema = outputSchema.Raw()
 	}
-	if compiled.Summarizer, compiled.SummarizerName, err = summarizer(spec, model, models); err != nil {
+	if compiled.Summarizer, compiled.SummarizerName, err = summarizer(spec, provider, models); err != nil {
 		return nil, err
 	}
 	compiled.Core = coreSpec(spec, digest, outputType, tools, a.Tools)
+	if err := readCalls(compiled.Core, spec, tools, compiled.Describe); err != nil {
+		return nil, err
+	}
 	if err := loopControl(compiled.Core, spec, hooks); err != nil {
 		return nil, err
 	}

@@ -43,7 +43,9 @@ type agentFile struct {
 	Permissions json.RawMessage `json:"permissions"`
 	Hooks       []sdk.HookRule  `json:"hooks"`
 	Tools       struct {
-		Builtin []string `json:"builtin"`
+		Builtin []string                              `json:"builtin"`
+		Aliases map[string]string                     `json:"aliases"`
+		Args    map[string]map[string]json.RawMessage `json:"args"`
 	} `json:"tools"`
 	Limits struct {
 		sdk.Limits
@@ -145,6 +147,11 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	if s.OnStateLoss == sdk.StateLossFail {
 		s.OnStateLoss = "" // as if it were left out: it is the same agent
 	}
+	if s.Model.Follow == sdk.FollowStart {
+		s.Model.Follow = "" // likewise
+	}
+	l.templates(n.Get("tools", "args"))
+	s.Aliases, s.Arguments = f.Tools.Aliases, f.Tools.Args
 	s.Builtin, s.Rules, s.StopOn = f.Tools.Builtin, f.Hooks, append(s.StopOn, f.Stop.Tools...)
 	s.Permissions = l.permissions(n.Get("permissions"))
 	s.Limits, s.Stop = l.ends(n, &f)
@@ -254,6 +261,17 @@ func (l *loader) prompt(n *strict.Node) string {
 		l.Faultf(at, "template: %s", message)
 	}
 	return body
+}
+
+// templates checks the texts of a value, which are templates.
+func (l *loader) templates(n *strict.Node) {
+	for _, item := range n.Items() {
+		l.templates(item)
+	}
+	if _, err := template.New("").Parse(n.Text()); err != nil {
+		_, message := templateFault(err)
+		l.Faultf(n.Position, "template: %s", message)
+	}
 }
 
 func isPromptPath(value string) bool {

@@ -5,10 +5,12 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
+	"agentd/internal/spelling"
 	"agentd/internal/strict"
 	"agentd/internal/toolbox"
 	"agentd/sdk"
@@ -55,7 +57,7 @@ func (l *loader) tools(n *strict.Node, s *sdk.AgentSpec) {
 	}
 	resolved, _ := contracts.Resolved(*s)
 	if _, err := toolbox.New(resolved, nil); err != nil {
-		l.toolFaults(sdk.AsError(err), known, n.Get("tools", "builtin").Items())
+		l.toolFaults(sdk.AsError(err), n.Get("tools"), known)
 	}
 	if l.Count() == before && !missing {
 		l.cfg.places[s.Name] = n
@@ -91,12 +93,17 @@ func (c *Config) checkTools(r *strict.Reader) {
 // specPath is the path of a fault in a spec that is not about permissions.
 var specPath = regexp.MustCompile(`^\$\.(rules|stop_on)\[(\d+)\](.*)$`)
 
+// namedPath is that of a fault in what the spec says of a tool by its name, or of a name.
+var namedPath = regexp.MustCompile(`^\$\.(arguments|aliases)\.`)
+
 // noteTools puts what is wrong with a spec where it stands in the file, of which n is the agent.
 func noteTools(r *strict.Reader, n *strict.Node, faults []sdk.Fault) {
 	stops := slices.Concat(n.Get("stop_on").Items(), n.Get("stop", "tools").Items())
 	for _, f := range faults {
 		at := n
 		switch m := specPath.FindStringSubmatch(f.Path); {
+		case namedPath.MatchString(f.Path):
+			at, f.Path = n.Get("tools"), argsPath(f.Path)
 		case m == nil:
 			at, f.Path = n.Get("permissions"), permissionPath(n.Get("permissions"), f.Path)
 		case m[1] == "stop_on":
@@ -109,12 +116,25 @@ func noteTools(r *strict.Reader, n *strict.Node, faults []sdk.Fault) {
 	}
 }
 
+// argsPath is where in the file's tools stands what has that path in the spec.
+func argsPath(path string) string {
+	if rest, ok := strings.CutPrefix(path, "$.arguments."); ok {
+		return "$.args." + rest
+	}
+	return path
+}
+
 var toolPath = regexp.MustCompile(`^\$\.(services|builtin)\[(\d+)\]`)
 
 // toolFaults puts the faults of toolbox.New where the tools stand in the file.
-func (l *loader) toolFaults(err *sdk.Error, services, builtin []*strict.Node) {
+func (l *loader) toolFaults(err *sdk.Error, tools *strict.Node, services []*strict.Node) {
 	for _, fault := range err.Faults {
 		m := toolPath.FindStringSubmatch(fault.Path)
+		if namedPath.MatchString(fault.Path) {
+			fault.Path = argsPath(fault.Path)
+			l.Note(tools, &sdk.Error{Code: sdk.CodeConfig, Faults: []sdk.Fault{fault}})
+			continue
+		}
 		if m == nil {
 			l.Faultf(strict.Position{File: l.cfg.File}, "%s", fault)
 			continue
@@ -122,7 +142,7 @@ func (l *loader) toolFaults(err *sdk.Error, services, builtin []*strict.Node) {
 		i, _ := strconv.Atoi(m[2]) // digits by the pattern, and an index of what was given
 		at := services
 		if m[1] == "builtin" {
-			at = builtin
+			at = tools.Get("builtin").Items()
 		}
 		l.Faultf(at[i].Position, "expected %s, got %s", fault.Expected, fault.Got)
 	}
@@ -209,7 +229,7 @@ func (l *loader) registered(n *strict.Node, agent string, tool sdk.ServiceTool) 
 	}
 	l.cfg.References = append(l.cfg.References, Reference{
 		Position: contract.Position, Agent: agent, Contract: contract.Text(), Range: cmp.Or(tool.Version, contracts.Latest),
-		Similar: strict.Closest(contract.Text(), l.types()),
+		Similar: spelling.Closest(contract.Text(), l.types()),
 	})
 	return tool, true
 }

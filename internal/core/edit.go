@@ -17,13 +17,14 @@ type EditPlan struct {
 	written json.RawMessage
 }
 
-// PlanEdit plans the call of a request as the decision wants it made; nil when it leaves the arguments as they are.
-func PlanEdit(spec *Spec, request *Call, d *sdk.PermissionDecision) *EditPlan {
+// PlanEdit plans the call of a request as the decision wants it made; nil when it leaves the arguments as they are. held are those that
+// the call waits with; only tools of which the agent sets arguments need them (Spec.SetsOf).
+func PlanEdit(spec *Spec, request *Call, d *sdk.PermissionDecision, held json.RawMessage) *EditPlan {
 	if request.Permission == nil || len(d.Args) == 0 {
 		return nil
 	}
 	p := &EditPlan{Call: PlannedCall{ID: request.Permission.Call, Tool: request.Tool}, written: d.Args}
-	p.Call.Args, p.Call.Refusal = spec.edit(request.Tool, d.Args)
+	p.Call.Args, p.Call.Refusal = spec.edit(request.Tool, d.Args, held)
 	return p
 }
 
@@ -39,7 +40,7 @@ func (p *EditPlan) madeFor(request *Call, d *sdk.PermissionDecision) bool {
 }
 
 // edit returns an approver's arguments as the tool takes them, or why it does not.
-func (s *Spec) edit(tool string, args json.RawMessage) (json.RawMessage, *sdk.Error) {
+func (s *Spec) edit(tool string, args, held json.RawMessage) (json.RawMessage, *sdk.Error) {
 	t := s.tool(tool)
 	switch {
 	case t == nil:
@@ -51,7 +52,16 @@ func (s *Spec) edit(tool string, args json.RawMessage) (json.RawMessage, *sdk.Er
 	if len(faults) > 0 {
 		return nil, sdk.Errorf(sdk.CodeDecisionRefused, "the edited arguments do not fit the tool: %s", unfit(faults).Error())
 	}
+	if name, kept := t.keepsSet(canonical, held); !kept {
+		return nil, sdk.Errorf(sdk.CodeDecisionRefused, "the edited arguments change %s, which the agent sets; leave it as it is", name)
+	}
 	return canonical, nil
+}
+
+// SetsOf reports whether the agent sets arguments of a tool.
+func (s *Spec) SetsOf(tool string) bool {
+	t := s.tool(tool)
+	return t != nil && t.Sets != nil
 }
 
 // refuseEdit says why the call may not be made as the plan has it, or nil: the policy rules on what is made, not on what was

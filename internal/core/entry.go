@@ -53,6 +53,8 @@ type Change struct {
 	Summary *Summary `json:"summary,omitempty"`
 	// Dropped names the tools of calls that the model asked for and that were not made, because others had priority.
 	Dropped []string `json:"dropped,omitempty"`
+	// Corrections say what of the round's calls is not as the model wrote it.
+	Corrections []Correction `json:"corrections,omitempty"`
 	// Misread is the class of what is wrong with a reply whose calls could not be understood.
 	Misread string `json:"misread,omitempty"`
 	// Notes are messages that were sent into the run, or that hooks have of calls that wait. They come into the conversation

@@ -2,7 +2,9 @@ package core
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"agentd/internal/clip"
 	"agentd/sdk/wire"
@@ -36,9 +38,11 @@ type PlannedCall struct {
 	Refusal *sdk.Error
 
 	// tool is nil where the reply names none, or does not fit it.
-	tool     *Tool
-	reserved int64
-	ruling   Ruling
+	tool *Tool
+	// correction is what of the call is not as the model wrote it.
+	correction Correction
+	reserved   int64
+	ruling     Ruling
 	// request is the data of the permission request, decision the record of a grant that decided the call.
 	request  json.RawMessage
 	decision *Decision
@@ -55,20 +59,21 @@ type turn struct {
 
 func (h *Head) turn() turn { return turn{h.Run, h.Init.Token, h.Round, h.Turns} }
 
-// PlanRound plans the calls of a reply to the run with that head, at now (Unix milliseconds). hidden are the tools that the model
-// was not shown.
-func PlanRound(spec *Spec, head *Head, reply sdk.ModelReply, hidden []string, now int64) *RoundPlan {
+// PlanRound plans the calls of a reply to the run with that head and input, at now (Unix milliseconds). hidden are the tools that the
+// model was not shown.
+func PlanRound(spec *Spec, head *Head, input json.RawMessage, reply sdk.ModelReply, hidden []string, now int64) *RoundPlan {
 	plan := &RoundPlan{
 		turn: head.turn(), requests: reply.Calls, usage: reply.Usage,
 		grants: spec.grants(head, now),
 	}
-	highest := spec.highestPriority(reply.Calls)
-	for _, request := range reply.Calls {
-		if spec.priority(request.Name) < highest || len(plan.Calls) == 2*MaxRound {
-			plan.drop(request.Name)
+	p := planner{spec: spec, head: head, input: input, reply: &reply, hidden: hidden}
+	wanted, highest := p.wanted()
+	for i, w := range wanted {
+		if w.priority() < highest || len(plan.Calls) == 2*MaxRound {
+			plan.drop(reply.Calls[i].Name)
 			continue
 		}
-		plan.Calls = append(plan.Calls, spec.plan(head, len(plan.Calls), request, hidden))
+		plan.Calls = append(plan.Calls, p.plan(len(plan.Calls), reply.Calls[i], w))
 	}
 	plan.reserve(head)
 	judged := spec.Judges(head)
@@ -126,52 +131,76 @@ func (p *RoundPlan) drop(tool string) {
 	}
 }
 
-func (s *Spec) highestPriority(calls []sdk.ToolRequest) int {
-	highest := 0
-	for i, c := range calls {
-		if priority := s.priority(c.Name); i == 0 || priority > highest {
+// planner plans the calls of one reply.
+type planner struct {
+	spec   *Spec
+	head   *Head
+	input  json.RawMessage
+	reply  *sdk.ModelReply
+	hidden []string
+}
+
+// wanted is the tool of a request, nil where there is none, and what its name means.
+type wanted struct {
+	tool    *Tool
+	meaning Meaning
+}
+
+func (w *wanted) priority() int {
+	if w.tool == nil {
+		return 0
+	}
+	return w.tool.Priority
+}
+
+// wanted are the tools of the reply's calls, and the highest of their priorities.
+func (p *planner) wanted() (all []wanted, highest int) {
+	looked := 0
+	for i := range p.reply.Calls {
+		var w wanted
+		w.tool, w.meaning = p.spec.named(&p.reply.Calls[i], &looked)
+		if priority := w.priority(); i == 0 || priority > highest {
 			highest = priority
 		}
+		all = append(all, w)
 	}
-	return highest
+	return all, highest
 }
 
-func (s *Spec) priority(tool string) int {
-	if t := s.tool(tool); t != nil {
-		return t.Priority
-	}
-	return 0
-}
-
-func (s *Spec) plan(head *Head, index int, request sdk.ToolRequest, hidden []string) PlannedCall {
-	p := PlannedCall{Tool: clip.Text(request.Name, maxToolName)}
-	tool := s.tool(request.Name)
-	if p.Args, p.Refusal = s.admit(tool, index, request, hidden); p.Refusal != nil {
-		p.Args = asWritten(request.Arguments)
+func (p *planner) plan(index int, request sdk.ToolRequest, w wanted) PlannedCall {
+	c := PlannedCall{Tool: clip.Text(request.Name, maxToolName)}
+	if c.Args, c.correction, c.Refusal = p.admit(w, index, request); c.Refusal != nil {
+		c.Args = asWritten(request.Arguments)
 	} else {
-		p.tool = tool
+		c.tool = w.tool
 	}
-	p.ID = wire.CallID(head.Key(), head.Init.Token, head.Round+1, index, p.Tool, p.Args)
-	return p
+	if w.tool != nil && w.tool.Name != request.Name {
+		c.correction.Name, c.correction.How = c.Tool, w.meaning.How
+		c.Tool = w.tool.Name
+	}
+	if request.Written != "" {
+		c.correction.Written = clip.Text(request.Written, maxQuoted)
+		c.correction.Repairs = append([]string{request.Repair}, c.correction.Repairs...)
+	}
+	c.ID = wire.CallID(p.head.Key(), p.head.Init.Token, p.head.Round+1, index, c.Tool, c.Args)
+	c.correction.Call = c.ID
+	c.correction.tell(c.Tool)
+	return c
 }
 
 // admit returns the canonical arguments of a call that can be made, or why it cannot.
-func (s *Spec) admit(tool *Tool, index int, request sdk.ToolRequest, hidden []string) (json.RawMessage, *sdk.Error) {
+func (p *planner) admit(w wanted, index int, request sdk.ToolRequest) (json.RawMessage, Correction, *sdk.Error) {
 	switch {
-	case tool == nil:
-		return nil, s.unknown(request.Name)
-	case slices.Contains(hidden, tool.Name):
-		return nil, sdk.Errorf(sdk.CodeUnknownTool, "%s cannot be used in this step", tool.Name)
+	case w.tool == nil:
+		return nil, Correction{}, p.unknown(request.Name, w.meaning.Closest)
+	case slices.Contains(p.hidden, w.tool.Name):
+		return nil, Correction{}, sdk.Errorf(sdk.CodeUnknownTool, "%s cannot be used in this step", w.tool.Name)
 	case index >= MaxRound:
-		return nil, sdk.Errorf(sdk.CodeTooLarge, "at most %d calls are made at once; make this one when those have returned", MaxRound)
+		return nil, Correction{}, sdk.Errorf(sdk.CodeTooLarge, "at most %d calls are made at once; make this one when those have returned", MaxRound)
 	case len(request.Arguments) > MaxArguments:
-		return nil, sdk.Errorf(sdk.CodeTooLarge, "the arguments have %d bytes, more than %d", len(request.Arguments), MaxArguments)
+		return nil, Correction{}, sdk.Errorf(sdk.CodeTooLarge, "the arguments have %d bytes, more than %d", len(request.Arguments), MaxArguments)
 	}
-	args, faults := tool.Validate(request.Arguments)
-	if len(faults) > 0 {
-		return nil, unfit(faults)
-	}
-	return args, nil
+	return p.spec.read(w.tool, p.head, p.input, p.reply, request.Arguments)
 }
 
 // Away says why a tool cannot be called before its toolset answers; nil for every other.
@@ -182,11 +211,22 @@ func (s *Spec) Away(tool string) *sdk.Error {
 	return s.Missing(tool)
 }
 
-func (s *Spec) unknown(tool string) *sdk.Error {
-	if away := s.Away(tool); away != nil {
+// unknown says that a tool does not exist, and which are most like it of those that can be used.
+func (p *planner) unknown(tool string, closest []string) *sdk.Error {
+	if away := p.spec.Away(tool); away != nil {
 		return away
 	}
-	return sdk.Errorf(sdk.CodeUnknownTool, "tool %q does not exist%s", clip.Text(tool, maxToolName), s.toolNames())
+	var likely []string
+	for _, name := range closest {
+		if !slices.Contains(p.hidden, name) {
+			likely = append(likely, fmt.Sprintf("%q", name))
+		}
+	}
+	suggestion := ""
+	if len(likely) > 0 {
+		suggestion = "; did you mean " + strings.Join(likely, " or ") + "?"
+	}
+	return sdk.Errorf(sdk.CodeUnknownTool, "tool %q does not exist%s%s", clip.Text(tool, maxToolName), suggestion, p.spec.toolNames())
 }
 
 // toolNames lists the tools that there are, in their order, for a model that named another.

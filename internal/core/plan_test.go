@@ -207,14 +207,14 @@ func TestDecision_NeedsThePlanOfItsEdit(t *testing.T) {
 	}
 	for what, plan := range map[string]*core.EditPlan{
 		"none":            nil,
-		"another call":    core.PlanEdit(spec, &charge, decision),
-		"other arguments": core.PlanEdit(spec, &book, &sdk.PermissionDecision{Args: []byte(`{"n": 3}`)}),
+		"another call":    core.PlanEdit(spec, &charge, decision, nil),
+		"other arguments": core.PlanEdit(spec, &book, &sdk.PermissionDecision{Args: []byte(`{"n": 3}`)}, nil),
 	} {
 		if _, _, err := r.step(decide(what, plan)); !errors.Is(err, core.ErrIllegal) {
 			t.Errorf("with the plan of %s: %v, want %v", what, err, core.ErrIllegal)
 		}
 	}
-	e := mustStep(t, r, decide("own", core.PlanEdit(spec, &book, decision)))
+	e := mustStep(t, r, decide("own", core.PlanEdit(spec, &book, decision, nil)))
 	if len(e.Edits) != 1 || string(e.Edits[0].Args) != `{"n":2}` {
 		t.Errorf("edits %s", encode(t, e.Edits))
 	}

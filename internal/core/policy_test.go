@@ -84,7 +84,7 @@ func (p policy) edit(spec *core.Spec, state *core.State, request string, d *sdk.
 	if i < 0 {
 		return nil
 	}
-	plan := core.PlanEdit(spec, &state.Calls[i], d)
+	plan := core.PlanEdit(spec, &state.Calls[i], d, nil)
 	if plan != nil {
 		plan.Rule(p.ruling(plan.Call.Tool))
 	}

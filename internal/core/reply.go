@@ -105,6 +105,9 @@ func (t *transition) openRound(ev Replied) error {
 		content = append(content, sdk.Content{Kind: sdk.ContentToolUse, CallID: p.ID, Tool: p.Tool, Args: p.Args})
 		t.Head.Calls = append(t.Head.Calls, Call{ID: p.ID, Kind: CallInline, Tool: p.Tool, Status: CallNew})
 		t.openCall(&t.Head.Calls[i], p)
+		if p.correction.Note != "" {
+			t.Corrections = append(t.Corrections, p.correction)
+		}
 	}
 	for i := range plan.Calls {
 		if p := &plan.Calls[i]; p.ruling.Verdict == VerdictAsk {

@@ -225,7 +225,7 @@ func (r *rig) replied(text string, calls ...sdk.ToolRequest) core.Replied {
 }
 
 func (r *rig) plan(reply sdk.ModelReply, hidden ...string) *core.RoundPlan {
-	return core.PlanRound(r.spec, &r.state.Head, reply, hidden, r.now)
+	return core.PlanRound(r.spec, &r.state.Head, r.state.Input, reply, hidden, r.now)
 }
 
 func service(name string, timeout int64, domains ...string) core.Tool {

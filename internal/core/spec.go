@@ -38,6 +38,11 @@ type Spec struct {
 	// Missing says why a tool that is none of Tools cannot be called now, because its toolset is away; nil where it is just not
 	// there.
 	Missing func(tool string) *sdk.Error
+	// Meaning finds the tool that is meant by a name which no tool has; nil is none for any name.
+	Meaning func(name string) Meaning
+	// Repair makes JSON of arguments that are almost so, and says what it did, in words. whole says that the reply was not cut off. Nil
+	// leaves arguments as they are.
+	Repair func(arguments string, whole bool) (repaired string, done []string, ok bool)
 
 	// MaxTokens bounds the run and the agents that it calls; 0 does not.
 	MaxTokens  int64
@@ -60,13 +65,14 @@ const layoutCounts = 2
 // layoutParks is the first layout of runs that are parked, paused and retried.
 const layoutParks = 3
 
-// layoutCancels is the first layout of runs whose replies are judged, and whose drivers know that a call may have its result before its
-// tool returns; and of those whose end is told under the subject that their init event asks for.
+// layoutCancels is the first layout of runs whose replies are judged, whose agents set arguments of tools, and whose drivers know that a
+// call may have its result before its tool returns; and of those whose end is told under the subject that their init event asks for.
 const layoutCancels = 4
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
-	if h.Nudge != "" || h.Answers != (Answers{}) || h.Init.Reply == nil && h.Init.ReplySubject != "" {
+	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
+	if h.Nudge != "" || h.Answers != (Answers{}) || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets {
 		return layoutCancels
 	}
 	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {
@@ -110,6 +116,16 @@ type Tool struct {
 	Recalls bool
 	// Validate returns the canonical arguments with defaults filled in, or every fault.
 	Validate func(arguments string) (json.RawMessage, []sdk.Fault)
+	// Sets are arguments that the agent sets; nil is none.
+	Sets *SetArguments
+}
+
+// SetArguments are arguments of a tool that the agent sets in place of the model, which is not shown them.
+type SetArguments struct {
+	// Names are in order.
+	Names []string
+	// Values are made of the run's subject and input.
+	Values func(run string, input json.RawMessage) (map[string]json.RawMessage, error)
 }
 
 // Retry is how often a service call is tried, and how long after an attempt the next one follows: Pause after the first,

@@ -21,11 +21,12 @@ type State struct {
 	Summary *Summary
 	// Stored are the results of the history that are kept as blobs.
 	Stored []StoredResult
-	// Results, Edits and Asks are those of the open round; Notes are not in the History yet.
-	Results []Result
-	Edits   []Edit
-	Asks    []Ask
-	Notes   []Note
+	// Results, Edits, Asks and Corrections are those of the open round; Notes are not in the History yet.
+	Results     []Result
+	Edits       []Edit
+	Asks        []Ask
+	Corrections []Correction
+	Notes       []Note
 	// Context is what context providers answered last, by section.
 	Context []sdk.Section
 	// before is how many messages the History had before the last entry.
@@ -67,6 +68,7 @@ func Apply(s State, e *Entry) (State, error) {
 	s.Results = append(s.Results, e.Results...)
 	s.Edits = append(s.Edits, e.Edits...)
 	s.Asks = append(s.Asks, e.Asks...)
+	s.Corrections = append(s.Corrections, e.Corrections...)
 	s.Notes = append(s.Notes, e.Notes...)
 	for _, m := range e.Messages {
 		message, err := s.resolve(m)
@@ -78,7 +80,7 @@ func Apply(s State, e *Entry) (State, error) {
 	s.absorb(e)
 	// A retry may open the last round of a run that is done again.
 	if len(s.Calls) == 0 && s.Status != StatusDone {
-		s.Results, s.Edits, s.Asks = nil, nil, nil
+		s.Results, s.Edits, s.Asks, s.Corrections = nil, nil, nil, nil
 	}
 	if len(s.Head.Notes) == 0 && s.Status != StatusDone {
 		s.Notes = nil
@@ -114,6 +116,9 @@ func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
 // take makes r the result that c is.
 func (s *State) take(c *sdk.Content, r *Result) {
 	c.Text = string(r.Data)
+	if corrected := s.correction(r.Call); corrected != nil {
+		c.Note = corrected.Note
+	}
 	if r.Stored == nil {
 		return
 	}

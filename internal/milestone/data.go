@@ -31,6 +31,10 @@ type (
 		Call string          `json:"call"`
 		Tool string          `json:"tool"`
 	}
+	callCorrected struct {
+		core.Correction
+		Tool string `json:"tool"`
+	}
 	callResult struct {
 		Call  string          `json:"call"`
 		Data  json.RawMessage `json:"data"`

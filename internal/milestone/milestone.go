@@ -60,6 +60,10 @@ func (t *teller) said() {
 	for _, m := range e.Messages {
 		t.message(m)
 	}
+	for i := range e.Corrections {
+		c := &e.Corrections[i]
+		t.tell(wire.MilestoneCorrected, callCorrected{Correction: *c, Tool: toolOf(e, c.Call)})
+	}
 	for _, n := range e.Notes {
 		if n.Event != "" {
 			t.tell(wire.MilestoneMessage, runMessage{Message: n.Text, Who: n.Who})

@@ -31,6 +31,20 @@ func Cut(messages []sdk.Message, shown func(tool string) int) (out []sdk.Message
 	return out, cut
 }
 
+// Noted puts the notes of results in front of them. It does not modify messages.
+func Noted(messages []sdk.Message) []sdk.Message {
+	out := slices.Clone(messages)
+	for i := range out {
+		for j, c := range out[i].Content {
+			if c.Note != "" {
+				out[i].Content = slices.Clone(out[i].Content)
+				out[i].Content[j].Text, out[i].Content[j].Note = c.Note+"\n"+c.Text, ""
+			}
+		}
+	}
+	return out
+}
+
 // shortened is a result as the model is shown it, and whether that is all of it.
 func shortened(c *sdk.Content, limit int) (text string, whole bool) {
 	if c.Size == 0 && !excerpt.Longer(c.Text, limit) {

@@ -174,6 +174,7 @@ func inOneLine(m sdk.Message) (lined sdk.Message, cut bool) {
 		if part.Kind != sdk.ContentToolResult {
 			continue
 		}
+		part.Note = ""
 		if text := oneLine(part); text != part.Text {
 			part.Text, part.Size, cut = text, 0, true
 		}

@@ -98,7 +98,7 @@ func (c Counter) Message(m *sdk.Message) int {
 		case sdk.ContentToolUse:
 			n += tokensPerCall + c.Prose(part.Tool) + c.JSON(string(part.Args))
 		case sdk.ContentToolResult:
-			n += tokensPerCall + c.JSON(part.Text)
+			n += tokensPerCall + c.Prose(part.Note) + c.JSON(part.Text)
 		case sdk.ContentMedia:
 			if n += tokensPerCall; m.Seen == 0 {
 				n += tokensPerMedium

@@ -19,6 +19,8 @@ type Agent struct {
 	// SpecJSON is the canonical JSON whose digest is Core.Digest.
 	SpecJSON []byte
 	Model    sdk.Provider
+	// Follows says that a run asks the model which the agent has when it is asked, and not the one that it had.
+	Follows bool
 	// ModelKey names what is missing when the model, with its fallbacks, cannot be asked: a token of a subject. Parks are the codes of
 	// failures after which a run waits for it rather than ends: see sdk.ModelSpec.Park.
 	ModelKey string

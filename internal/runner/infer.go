@@ -10,6 +10,7 @@ import (
 
 // callModel asks the model once, between the hooks of the turn.
 func (a *activation) callModel(ctx context.Context) (core.Event, error) {
+	a.followModel(ctx)
 	if err := core.CheckHistory(a.state); err != nil {
 		e := sdk.AsError(err)
 		return core.Ended{Ending: core.Ending{
@@ -57,6 +58,20 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	return event, err
 }
 
+// followModel has the run ask the model that its agent has now, where the agent says so. One that cannot be had leaves it with the model
+// that it has.
+func (a *activation) followModel(ctx context.Context) {
+	if !a.agent.Follows {
+		return
+	}
+	agent, err := a.Catalog.Version(ctx, a.msg.Address.Agent, a.state.Spec)
+	if err != nil {
+		a.Logger.WarnContext(ctx, "run keeps its model", "run", a.state.Run, "error", err)
+		return
+	}
+	a.agent = agent
+}
+
 // accept makes of a reply what the core is to be told.
 func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.ModelReply) (core.Event, error) {
 	ev := core.Replied{Reply: reply, Context: s.kept, Reminded: s.reminded, Terminate: s.terminate, Hooks: s.states}
@@ -69,7 +84,7 @@ func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.Model
 			return ev
 		})
 	}
-	ev.Plan = core.PlanRound(a.agent.Core, &a.state.Head, reply, s.hidden, a.Env.Now())
+	ev.Plan = core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, reply, s.hidden, a.Env.Now())
 	if err := a.rule(ctx, s, ev.Plan); err != nil {
 		return a.hookFailed(err)
 	}

@@ -123,7 +123,15 @@ func rulingOf(r *sdk.PermissionRuling) core.Ruling {
 // planEdit plans the call of a request as a decision wants it made, and asks the agent's policy about it. It is nil when the decision
 // edits nothing. When the policy cannot be asked, nothing rules on it. Only the end of ctx is an error.
 func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.EditPlan, error) {
-	plan := core.PlanEdit(a.agent.Core, request, d)
+	var held json.RawMessage
+	if len(d.Args) > 0 && request.Permission != nil && a.agent.Core.SetsOf(request.Tool) {
+		opened, err := a.opened(ctx, &core.Entry{}, core.Effect{Opened: a.head.Opened})
+		if err != nil {
+			return nil, fmt.Errorf("read the call that %s is about: %w", request.ID, err)
+		}
+		held, _ = opened.CallData(core.Effect{Call: request.Permission.Call}) // what the round does not have is not to be edited
+	}
+	plan := core.PlanEdit(a.agent.Core, request, d, held)
 	if plan == nil || !plan.Call.NeedsRuling() {
 		return plan, nil
 	}

@@ -19,6 +19,7 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 		Current: h.Turns, Max: a.agent.Core.MaxTurns, Exhausted: h.Turns+1 >= a.agent.Core.MaxTurns,
 	}
 	conversation := a.state.Conversation()
+	conversation.Messages = a.agent.Core.Shown(conversation.Messages)
 	added := slices.Concat(s.kept, s.context)
 	if h.Lifecycle == sdk.LifecycleReminder {
 		added = append(added, sdk.Text(sdk.RoleUser, a.agent.Core.NoToolCall.Text))
@@ -43,7 +44,7 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 	}
 	request := sdk.ModelRequest{
 		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: built.System, Turn: built.Sections,
-		Messages: built.Messages, Tools: built.Tools, Output: a.agent.OutputSchema, Interactions: interactions,
+		Messages: prompt.Noted(built.Messages), Tools: built.Tools, Output: a.agent.OutputSchema, Interactions: interactions,
 		Temperature: s.temperature, MaxTokens: s.maxTokens, Tokens: max(h.TokensLeft(), 0),
 	}
 	return request, built, nil

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
+	"agentd/internal/spelling"
 	"agentd/sdk"
 )
 
@@ -148,7 +147,7 @@ func (l *schemaLinter) besideReference(n *node) {
 func likely(keyword string) string {
 	best, least := "", 3
 	for _, known := range sortedKeys(since) {
-		if d := levenshtein.ComputeDistance(strings.ToLower(keyword), strings.ToLower(known)); d < least {
+		if d := spelling.Distance(strings.ToLower(keyword), strings.ToLower(known)); d < least {
 			best, least = known, d
 		}
 	}

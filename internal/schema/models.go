@@ -24,8 +24,9 @@ type Shown struct {
 	Conditions string
 }
 
-// ForModels is the schema of a tool's arguments as models are shown it. The error is CodeConfig with every fault.
-func (s *Schema) ForModels() (Shown, error) {
+// ForModels is the schema of a tool's arguments as models are shown it, without the arguments that are hidden from them. The error is
+// CodeConfig with every fault.
+func (s *Schema) ForModels(hidden ...string) (Shown, error) {
 	c := rewriter{tree: s.tree, forModels: true}
 	root, ok := c.schema(s.tree.root).(map[string]any)
 	if !ok {
@@ -35,6 +36,7 @@ func (s *Schema) ForModels() (Shown, error) {
 	}
 	root[keyType] = typeObject
 	mergeConjuncts(root)
+	secret := c.hide(root, hidden)
 	conditions := map[string]any{}
 	for _, keyword := range rootConditions {
 		if value, ok := root[keyword]; ok {
@@ -48,15 +50,55 @@ func (s *Schema) ForModels() (Shown, error) {
 		return Shown{}, &sdk.Error{Code: sdk.CodeConfig, Faults: c.faults}
 	}
 	parameters, err := Canonical([]byte(compactJSON(root)))
-	return Shown{parameters, conditionsText(conditions)}, err
+	return Shown{parameters, conditionsText(conditions, secret)}, err
 }
 
-func conditionsText(conditions map[string]any) string {
-	if len(conditions) == 0 {
+// hide leaves out what the root says of the hidden arguments. secret says that some of that are conditions.
+func (c *rewriter) hide(root map[string]any, hidden []string) (secret bool) {
+	if len(hidden) == 0 {
+		return false
+	}
+	properties, _ := root[keyProperties].(map[string]any)
+	properties = maps.Clone(properties)
+	required, _ := root[keyRequired].([]any)
+	required = slices.Clone(required)
+	gone := []string{}
+	for _, name := range hidden {
+		delete(properties, name)
+		required = slices.DeleteFunc(required, func(other any) bool { return other == any(name) })
+		gone = append(gone, pointer([]string{keyProperties, name}))
+	}
+	for keyword, value := range root {
+		if slices.Contains(plainKeywords, keyword) || !slices.ContainsFunc(hidden, func(name string) bool {
+			return strings.Contains(compactJSON(value), compactJSON(name))
+		}) {
+			continue
+		}
+		delete(root, keyword)
+		secret, gone = true, append(gone, pointer([]string{keyword}))
+	}
+	delete(root, keyRequired)
+	if len(required) > 0 {
+		root[keyRequired] = required
+	}
+	if root[keyProperties] = properties; len(properties) == 0 {
+		delete(root, keyProperties)
+	}
+	c.references = slices.DeleteFunc(c.references, func(r reference) bool {
+		return slices.ContainsFunc(gone, func(place string) bool { return within(pointer(r.from), place) })
+	})
+	return secret
+}
+
+// plainKeywords are those of a root that say nothing of an argument but its own schema.
+var plainKeywords = []string{keyType, keyProperties, keyRequired, keyDefs, keyDefinitions, "title", keyDescription, "additionalProperties"}
+
+func conditionsText(conditions map[string]any, secret bool) string {
+	if len(conditions) == 0 && !secret {
 		return ""
 	}
 	text := compactJSON(conditions)
-	if len(text) > maxConditions {
+	if len(text) > maxConditions || secret {
 		return "The arguments must fit further conditions; a call that does not fit is told what is wrong."
 	}
 	return "The arguments must also fit this JSON Schema: " + text

@@ -28,6 +28,7 @@ type milestoneData struct {
 	Code    string          `json:"code"`
 	Limit   string          `json:"limit"`
 	Class   string          `json:"class"`
+	Note    string          `json:"note"`
 	Who     string          `json:"who"`
 	Type    string          `json:"type"`
 	// Why, Model, Since and Until are of a run that is parked.
@@ -58,6 +59,8 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		return "started", cmp.Or(field(d.Input, "message"), string(d.Input))
 	case wire.MilestoneRetried:
 		return "retried", by(d.Who)
+	case wire.MilestoneCorrected:
+		return "corrected", strings.TrimPrefix(d.Note, "Note: ")
 	case wire.MilestoneReply:
 		return "says", d.Text
 	case wire.MilestoneCall:

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
+	"agentd/internal/spelling"
 	"agentd/sdk"
 )
 
@@ -123,20 +122,9 @@ func Setting(source, key, value string, schema Schema) *Node {
 	return n
 }
 
-// Closest is the known name that looks most like name, where that may be a slip of the pen; empty where none is like it.
-func Closest(name string, known []string) string {
-	best, distance := "", (len(name)+2)/3+1
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(name, k); d < distance {
-			best, distance = k, d
-		}
-	}
-	return best
-}
-
 // Suggest ends a message that a name is not known: with the closest known name, else with all of them.
 func Suggest(name string, known []string) string {
-	switch best := Closest(name, known); {
+	switch best := spelling.Closest(name, known); {
 	case best != "":
 		return fmt.Sprintf("; did you mean %q?", best)
 	case len(known) == 0:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -52,9 +53,14 @@ type Tool struct {
 	// Context is set of a service that is asked for a section of the prompt. Its Name is the section.
 	Context *sdk.ContextUse
 
-	// arguments is what the model is held to: the contract's accepts without sdk.ParentSubjectField.
-	arguments *schema.Schema
-	emits     map[string]*schema.Schema
+	// Set are the arguments that the agent sets, in order: the model is not shown them.
+	Set []string
+
+	// arguments is what calls are held to: the contract's accepts without sdk.ParentSubjectField. description is the definition's without
+	// what arguments adds to it.
+	arguments   *schema.Schema
+	description string
+	emits       map[string]*schema.Schema
 }
 
 // Toolbox holds the tools of one agent, in the order in which models are shown them: services, built-in, inline.
@@ -86,6 +92,7 @@ func New(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
 			return
 		}
 		owners[t.Name] = owner
+		faults = append(faults, t.hide("$.arguments."+t.Name, spec.Arguments[t.Name])...)
 		b.tools, b.byName[t.Name] = append(b.tools, t), t
 		if t.Kind == Service && b.byType[t.Contract.Type] == nil {
 			b.byType[t.Contract.Type] = t
@@ -222,13 +229,42 @@ func newTool(t *Tool, arguments json.RawMessage) (*Tool, error) {
 	if t.arguments, err = t.arguments.InlineRoot(); err != nil {
 		return nil, err
 	}
-	shown, err := t.arguments.ForModels()
+	t.description = t.Definition.Description
+	return t, t.define()
+}
+
+// define makes the definition that models are shown.
+func (t *Tool) define() error {
+	shown, err := t.arguments.ForModels(t.Set...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	t.Definition.Name, t.Definition.Parameters = t.Name, shown.Parameters
-	t.Definition.Description = strings.TrimSpace(t.Definition.Description + "\n\n" + shown.Conditions)
-	return t, nil
+	t.Definition.Description = strings.TrimSpace(t.description + "\n\n" + shown.Conditions)
+	return nil
+}
+
+// hide keeps the arguments that the agent sets from models, and returns those that the tool does not take.
+func (t *Tool) hide(path string, set map[string]json.RawMessage) []sdk.Fault {
+	if len(set) == 0 {
+		return nil
+	}
+	var root struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Additional *bool                      `json:"additionalProperties"`
+	}
+	_ = json.Unmarshal(t.arguments.Raw(), &root) // additionalProperties may be a schema, which is open
+	var faults []sdk.Fault
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if _, declared := root.Properties[name]; !declared && root.Additional != nil && !*root.Additional {
+			faults = append(faults, sdk.Fault{Path: path + "." + name, Expected: "an argument that " + t.Name + " takes", Got: fmt.Sprintf("%q", name)})
+		}
+		t.Set = append(t.Set, name)
+	}
+	if err := t.define(); err != nil {
+		faults = append(faults, faultsOf(path, err)...)
+	}
+	return faults
 }
 
 // All returns the tools in the order in which models are shown them.

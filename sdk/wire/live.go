@@ -41,6 +41,7 @@ const (
 	MilestoneReply      = "model.reply"
 	MilestoneCall       = "call.opened"
 	MilestoneResult     = "call.result"
+	MilestoneCorrected  = "call.corrected"
 	MilestoneTurn       = "conversation.turn"
 	MilestoneAnswer     = "conversation.answer"
 	MilestoneRequested  = "permission.requested"

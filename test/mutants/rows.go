@@ -90,6 +90,24 @@ var ofRows = []mutant{
 	{"a request that was refused is made again", condition("internal/llm.retrying.Generate", "failure Retryable", "false"), rows{"L39"}},
 	{"one model alone stands in for another", condition("internal/llm.fallback.Generate", "On Contains", "$ && len(failures) < 2"), rows{"L40"}},
 
+	// What calls of models are taken for.
+	{"a name that is not a tool's is never looked for", around(core+"Spec.named", "return s.tool(request.Name), Meaning{}"), rows{"L55"}},
+	{"the policy rules on the name that the model wrote", around(core+"planner.plan", "c := original(index, request, w)\nc.Tool = request.Name\nreturn c"), rows{"L55"}},
+	{"tools that act are as easily meant as those that read", condition("internal/toolcall.Names.nearest", "ReadOnly", "best.like >= leastReading && next > best.typos"), rows{"L55"}},
+	{"a server's name leads to another server's tools", around("internal/toolcall.Names.named", "return \"\""), rows{"L55"}},
+	{"results do not say what was corrected", around(core+"State.correction", "return nil"), rows{"L56"}},
+	{"arguments are not repaired", condition(core+"Spec.read", "Repair nil", "false"), rows{"L57"}},
+	{"brackets of a reply that was cut off are closed", condition("internal/toolcall.repair.close", "whole", "false"), rows{"L57"}},
+	{"models override what the agent sets", around(core+"Tool.set", "return written, nil, nil"), rows{"L60"}},
+	{"models are shown what the agent sets", around(core+"Spec.Shown", "return messages"), rows{"L60"}},
+	{"schemas have what the agent sets", around("internal/schema.rewriter.hide", "return false"), rows{"L60"}},
+	{"approvers override what the agent sets", around(core+"Tool.keepsSet", "return \"\", true"), rows{"L60"}},
+	{"models follow only when a run is taken up", around(act+"followModel", ""), rows{"F54"}},
+	{"models never follow", around("internal/catalog.entry.following", "return spec"), rows{"F54"}},
+	{"models always follow", condition("internal/catalog.entry.following", "FollowCurrent", "true"), rows{"F54"}},
+	{"conditions of hooks on the input always hold", around("internal/catalog.ruleHook", "r.When = \"\"\nreturn original(r)"), rows{"F50"}},
+	{"servers' allow-lists count for nothing", around("internal/mcp.Policy.admits", "return true"), rows{"L54"}},
+
 	// What models are shown.
 	{"a long result is shown whole", around("internal/prompt.shortened", "return c.Text, true"), rows{"L20"}},
 	{"only the beginning of a long result is shown", around("internal/excerpt.Ends.Shorter", "short := original(limit)\nshort.Tail = \"\"\nreturn short"), rows{"L20"}},

@@ -16,7 +16,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/show"
-	"agentd/internal/strict"
+	"agentd/internal/spelling"
 	"agentd/sdk"
 )
 
@@ -205,7 +205,7 @@ func refusal(root *cobra.Command, args []string, err error) error {
 		for _, c := range cmd.Commands() {
 			known = append(known, c.Name())
 		}
-		if meant := strict.Closest(rest[0], known); meant != "" {
+		if meant := spelling.Closest(rest[0], known); meant != "" {
 			err = fmt.Errorf("%w; did you mean %q?", err, cmd.CommandPath()+" "+meant)
 		}
 	}
