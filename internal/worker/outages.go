@@ -17,6 +17,9 @@ const (
 	unparkPause = 50 * time.Millisecond
 	// secondLook is when those are looked for that were just being parked while others were unparked.
 	secondLook = 3 * time.Second
+	// answersFor is for how long a model that has come back is asked by whoever was parked, unless it goes away again: by all whose
+	// time comes while others are unparked.
+	answersFor = time.Minute
 	// hintTimeout bounds what is said to others. A hint that is lost is a wait.
 	hintTimeout = 5 * time.Second
 )
@@ -29,6 +32,8 @@ type outages struct {
 	mu sync.Mutex
 	// away are the models that cannot be asked, by key, with when one may be tried again.
 	away map[string]time.Time
+	// answered are the models that came back lately, by key, with when.
+	answered map[string]time.Time
 	// waking are the keys whose parked runs are being unparked here.
 	waking map[string]bool
 	// going are the agents that were found not to be paused, with when that was asked.
@@ -39,7 +44,7 @@ type outages struct {
 }
 
 func newOutages(conn *broker.Conn, logger *slog.Logger) *outages {
-	return &outages{conn: conn, logger: logger, away: map[string]time.Time{}, waking: map[string]bool{}, going: map[string]time.Time{}}
+	return &outages{conn: conn, logger: logger, away: map[string]time.Time{}, answered: map[string]time.Time{}, waking: map[string]bool{}, going: map[string]time.Time{}}
 }
 
 // listen begins to hear what other workers tell. stop ends that, and waits for what is still being told.
@@ -68,18 +73,21 @@ func (o *outages) heard(key string, d time.Duration) {
 	defer o.mu.Unlock()
 	if d == 0 {
 		delete(o.away, key)
+		o.answered[key] = time.Now()
 		return
 	}
 	o.away[key] = time.Now().Add(d)
+	delete(o.answered, key)
 }
 
 // Ask implements runner.Outages.
 func (o *outages) Ask(ctx context.Context, key string, waited bool) bool {
 	o.mu.Lock()
 	until, away := o.away[key]
+	answers := !waited || time.Since(o.answered[key]) < answersFor
 	o.mu.Unlock()
 	switch {
-	case !away && !waited:
+	case !away && answers:
 		return true
 	case time.Now().Before(until):
 		return false
@@ -102,6 +110,7 @@ func (o *outages) Away(key string, after time.Duration) {
 	after = max(after, probeTime)
 	o.mu.Lock()
 	o.away[key] = time.Now().Add(after)
+	delete(o.answered, key)
 	o.mu.Unlock()
 	o.tell(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, hintTimeout)
@@ -117,6 +126,9 @@ func (o *outages) Back(key string, waited bool) {
 	o.mu.Lock()
 	_, away := o.away[key]
 	delete(o.away, key)
+	if away || waited {
+		o.answered[key] = time.Now()
+	}
 	known := (away || waited) && !o.waking[key]
 	if known {
 		o.waking[key] = true

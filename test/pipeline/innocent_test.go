@@ -32,6 +32,8 @@ const (
 	shortLease, thinking = 1500 * time.Millisecond, time.Second
 	// busySteps is how many steps a busy run has: more than there is time for between two deaths.
 	busySteps = 30
+	// longSteps is how many a long run has.
+	longSteps = 8
 )
 
 // burning is an agent with a tool that ends the process of whoever runs it.
@@ -73,6 +75,9 @@ func serveMortal(url string) (code int) {
 		select {
 		case <-time.After(thinking):
 			if strings.HasPrefix(req.Run, "busy") && req.Interactions.Current < busySteps {
+				return sdktest.Ask(sdktest.Tool("note", struct{}{})), nil
+			}
+			if strings.HasPrefix(req.Run, "long") && req.Interactions.Current < longSteps {
 				return sdktest.Ask(sdktest.Tool("note", struct{}{})), nil
 			}
 			return sdktest.Say("hi"), nil
