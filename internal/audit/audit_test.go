@@ -177,7 +177,7 @@ func steps() map[string]func(*story) {
 			s.commit(core.Answered{Ref: ref, Address: s.call(), EventID: "a", Data: json.RawMessage(`2`)}, nil)
 		},
 		ended: func(s *story) {
-			s.commit(core.Replied{Output: &core.Output{Data: json.RawMessage(`{}`)}}, nil)
+			s.commit(core.Replied{Reply: sdk.ModelReply{Text: "done"}, Output: &core.Output{Data: json.RawMessage(`{}`)}}, nil)
 		},
 		told:     func(s *story) { s.publish(s.done(), s.terminal()) },
 		finished: func(s *story) { s.Removed(streamIn, 1) },
@@ -219,7 +219,7 @@ func TestChecker_FindsEachViolation(t *testing.T) {
 	altered := func(ev core.Event, alter func(*core.Entry)) func(*story) {
 		return func(s *story) { s.commit(ev, alter) }
 	}
-	output := core.Replied{Output: &core.Output{Data: json.RawMessage(`{}`)}}
+	output := core.Replied{Reply: sdk.ModelReply{Text: "done"}, Output: &core.Output{Data: json.RawMessage(`{}`)}}
 	tests := []struct {
 		name, invariant string
 		replace         map[string]func(*story)
