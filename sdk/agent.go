@@ -88,6 +88,8 @@ type AgentSpec struct {
 	Limits      Limits            `json:"limits"`
 	// Stop ends runs that get nowhere, beside the limits and StopOn.
 	Stop StopConditions `json:"stop,omitzero"`
+	// Guards correct a model whose calls lead nowhere; nil has none.
+	Guards *Guards `json:"guards,omitempty"`
 	// NoToolCall says what becomes of replies without a tool call; nil accepts them.
 	NoToolCall *NoToolCall `json:"no_tool_call,omitempty"`
 	// Steering is what becomes of messages that are sent into a run; empty is SteeringQueue.

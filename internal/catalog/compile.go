@@ -109,6 +109,7 @@ func compileAgent(
 	if err := loopControl(compiled.Core, spec, hooks); err != nil {
 		return nil, err
 	}
+	readOnly(compiled.Core, compiled.Describe)
 	compiled.Core.NeedsRulings = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
 	compiled.Core.PermissionSchema, compiled.Core.PermissionResultSchema = permissionSchema, permissionResultSchema
 	compiled.Core.Matches = approval.Matches

@@ -163,6 +163,9 @@ func loopControl(s *core.Spec, spec sdk.AgentSpec, hooks []sdk.Hook) error {
 	s.MaxTokens, s.Stop, s.Steering = spec.Limits.Tokens, spec.Stop, cmp.Or(spec.Steering, sdk.SteeringQueue)
 	s.Sequential, s.Batch = spec.Order == sdk.CallsSequential, spec.Decisions == sdk.DecisionsBatch
 	s.Hooked, s.Reviews = len(hooks) > 0, slices.ContainsFunc(hooks, reviews)
+	if spec.Guards != nil {
+		s.Guards = *spec.Guards
+	}
 	s.Ends = slices.ContainsFunc(hooks, ends)
 	if n := spec.NoToolCall; n != nil {
 		s.NoToolCall = core.NoToolCall{
@@ -172,6 +175,15 @@ func loopControl(s *core.Spec, spec sdk.AgentSpec, hooks []sdk.Hook) error {
 		}
 	}
 	return checkLoopControl(spec)
+}
+
+// readOnly notes which tools change nothing, and which of those have other results each time.
+func readOnly(s *core.Spec, describe func(tool string) sdk.PermissionCheck) {
+	for i := range s.Tools {
+		t := &s.Tools[i]
+		t.ReadOnly = describe(t.Name).Labels.ReadOnly || toolpattern.Match(s.Guards.ReadOnly, t.Name)
+		t.Changing = toolpattern.Match(s.Guards.Changing, t.Name)
+	}
 }
 
 // reminder names the tools, in the order in which the model is shown them.
@@ -203,6 +215,13 @@ func checkLoopControl(spec sdk.AgentSpec) error {
 		"order: want parallel or sequential, got %q", spec.Order)
 	check(slices.Contains([]sdk.DecisionPolicy{"", sdk.DecisionsImmediate, sdk.DecisionsBatch}, spec.Decisions),
 		"decisions: want immediate or batch, got %q", spec.Decisions)
+	if g := spec.Guards; g != nil {
+		check(g.Errors >= 0 && g.Failures >= 0 && g.Duplicates >= 0, "guards: want numbers of at least 0")
+		for _, pattern := range slices.Concat(g.ReadOnly, g.Changing) {
+			err := toolpattern.Check(pattern)
+			check(err == nil, "guards: %v", err)
+		}
+	}
 	if n := spec.NoToolCall; n != nil {
 		check(slices.Contains([]sdk.NoToolCallPolicy{
 			"", sdk.NoToolCallAccept, sdk.NoToolCallRemind, sdk.NoToolCallRemindThenAccept,

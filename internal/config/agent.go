@@ -40,6 +40,7 @@ type agentFile struct {
 		File     string   `json:"file"`
 		Sections []string `json:"sections"`
 	} `json:"instructions"`
+	Guards      json.RawMessage `json:"guards"`
 	Permissions json.RawMessage `json:"permissions"`
 	Hooks       []sdk.HookRule  `json:"hooks"`
 	Tools       struct {
@@ -144,6 +145,7 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	s.Guidance = l.guidance(n.Get("guidance"))
 	s.Instructions = l.instructions(n.Get("instructions"))
 	l.overlays(n.Get("overlays"), s.Overlays)
+	s.Guards = l.guards(n.Get("guards"))
 	if s.OnStateLoss == sdk.StateLossFail {
 		s.OnStateLoss = "" // as if it were left out: it is the same agent
 	}
@@ -213,6 +215,20 @@ func (l *loader) guidance(n *strict.Node) *sdk.Guidance {
 		return nil
 	}
 	return &g
+}
+
+// guards reads them, or those of the set that is named.
+func (l *loader) guards(n *strict.Node) *sdk.Guards {
+	switch {
+	case !n.Present():
+		return nil
+	case !n.Mapping():
+		guards := sdk.SmallModelGuards
+		return &guards
+	}
+	var guards sdk.Guards
+	l.Decode(n, &guards)
+	return &guards
 }
 
 // rules checks hooks without code.

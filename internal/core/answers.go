@@ -41,8 +41,9 @@ func Empty(reply *sdk.ModelReply) bool {
 	return reply.Fault == nil && len(reply.Calls) == 0 && strings.TrimSpace(reply.Text) == ""
 }
 
-// Summarises reports whether the next model call is for a final answer, without tools, because the replies before were empty.
-func (h *Head) Summarises() bool { return h.Answers.Empty > mostEmpty }
+// Summarises reports whether the next model call is for a final answer, without tools, because the replies before were empty, or made the
+// same calls again and again.
+func (h *Head) Summarises() bool { return h.Answers.Empty > mostEmpty || h.Guarded.Concludes }
 
 // emptied answers a reply that was empty: it is never the run's answer. results is how many results the model has to go on.
 func (t *transition) emptied(results int) error {

@@ -65,6 +65,8 @@ type Change struct {
 	Requests  []Request  `json:"requests,omitempty"`
 	Decisions []Decision `json:"decisions,omitempty"`
 	Edits     []Edit     `json:"edits,omitempty"`
+	// Guards are what guards of calls did.
+	Guards []GuardHit `json:"guards,omitempty"`
 	// Asks are the questions that inline tools ask.
 	Asks []Ask `json:"asks,omitempty"`
 	// Inquiries are what context providers are asked.
@@ -118,6 +120,7 @@ const (
 	ResultBlocked   ResultKind = "blocked"   // a hook kept the call from being made
 	ResultSet       ResultKind = "set"       // a hook gave the call its result
 	ResultGiven     ResultKind = "given"     // a person gave the call its result, so that it was not made
+	ResultRepeated  ResultKind = "repeated"  // the call was not made: the result is that of an equal call before
 	ResultGranted   ResultKind = "granted"   // a permission request became needless: another decision covers its call
 )
 
@@ -128,6 +131,8 @@ type Result struct {
 	// Data is what the model is shown, as JSON. It is absent for a turn, whose answer is a message.
 	Data  json.RawMessage `json:"data,omitempty"`
 	Error bool            `json:"error,omitempty"`
+	// Of is the call whose result this is too. Data then only says so.
+	Of string `json:"of,omitempty"`
 	// Stored is where the whole of a large result is; Data has its beginning and its end. Nil is that Data is the result.
 	Stored *Stored `json:"stored,omitempty"`
 	// Media are images and sounds that were in the result, which the model is shown as such. Data names them by their numbers.

@@ -87,6 +87,8 @@ type Head struct {
 	// Nudge is what the next model call is told after the conversation, as the user's last message, and no later one: it is not part of
 	// the conversation. A transition sets it (transition.nudge), as judges of answers and guards of calls do; the next reply clears it.
 	Nudge string `json:"nudge,omitempty"`
+	// Guarded is what guards of calls count.
+	Guarded Guarded `json:"guarded,omitzero"`
 
 	// Deadline of the run and Timer, the due time that is armed (0: none): Unix milliseconds.
 	Deadline int64 `json:"deadline"`
@@ -235,6 +237,11 @@ type Call struct {
 	Reserved int64 `json:"reserved,omitempty"`
 	// Media is how many images and sounds its result has.
 	Media int `json:"media,omitempty"`
+	// Of a call that guards look at: Same is equal for calls with the same result, unless something changes; Ended is the kind of its
+	// result, and Fault says how it failed.
+	Same  string     `json:"same,omitempty"`
+	Ended ResultKind `json:"ended,omitempty"`
+	Fault string     `json:"fault,omitempty"`
 	// Permission is what a permission request asks.
 	Permission *PermissionState `json:"gate,omitempty"`
 }

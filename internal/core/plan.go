@@ -41,8 +41,10 @@ type PlannedCall struct {
 	tool *Tool
 	// correction is what of the call is not as the model wrote it.
 	correction Correction
-	reserved   int64
-	ruling     Ruling
+	// same is Call.Same, and repeats the call whose result is known to be that of this one; empty is none.
+	same, repeats string
+	reserved      int64
+	ruling        Ruling
 	// request is the data of the permission request, decision the record of a grant that decided the call.
 	request  json.RawMessage
 	decision *Decision
@@ -75,6 +77,7 @@ func PlanRound(spec *Spec, head *Head, input json.RawMessage, reply sdk.ModelRep
 		}
 		plan.Calls = append(plan.Calls, p.plan(len(plan.Calls), reply.Calls[i], w))
 	}
+	plan.guard(spec, head, now)
 	plan.reserve(head)
 	judged := spec.Judges(head)
 	for i := range plan.Calls {
@@ -101,7 +104,7 @@ func (c *PlannedCall) Waits() bool {
 	case c.ruling.Verdict == VerdictAsk:
 		return c.ruling.Terms.Mode != sdk.PermissionRetry
 	}
-	return c.ruling.Verdict == VerdictAllow && c.tool.Kind == CallService
+	return c.ruling.Verdict == VerdictAllow && c.tool.Kind == CallService && c.repeats == ""
 }
 
 // reserve gives each call of an agent an equal part of the tokens that the reply leaves, and refuses it when there are none.

@@ -142,7 +142,13 @@ func (t *transition) openCall(c *Call, p *PlannedCall) {
 	c.Reserved = p.reserved
 	switch r := &p.ruling; r.Verdict {
 	case VerdictAsk:
+		c.Same = p.same
 	case VerdictAllow:
+		if p.repeats != "" {
+			t.reuse(c, p.repeats)
+			return
+		}
+		c.Same = p.same
 		t.begin(c, p.tool)
 	case VerdictSet:
 		t.close(c, Result{Call: c.ID, Kind: ResultSet, Data: r.Result})
@@ -287,6 +293,7 @@ func (t *transition) turnAnswered(c *Call, ev Answered, r Result) error {
 		return ErrOrphan // the shell checks the contract before: only a bug gets here
 	}
 	t.close(c, r)
+	t.Head.Guarded.heard()
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleUser, answer.Message))
 	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	if answer.End {

@@ -20,6 +20,7 @@ func (t *transition) close(c *Call, r Result) {
 	c.RetryAt, c.Reserved, c.Queued, c.Media = 0, 0, false, len(r.Media)
 	t.Results = append(t.Results, r)
 	t.countResult(c, r)
+	t.guardResult(c, &r)
 }
 
 // void tells whoever was asked that nobody waits for an answer any more.
@@ -83,6 +84,7 @@ func (t *transition) closeRound() {
 	t.showMedia(calls)
 	h.Review = t.spec.Reviews
 	t.countFailures(calls)
+	t.guardRound(calls)
 	t.tellDecisions(calls)
 	t.Checkpoints = append(t.Checkpoints, CheckpointToolResults)
 }
@@ -166,7 +168,7 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
 	h.ReasonCode, h.Review, h.Hooks, h.Left = code, false, nil, left
 	h.Parked, h.Paused = nil, nil
-	h.Nudge, h.Answers = "", Answers{}
+	h.Nudge, h.Answers, h.Guarded = "", Answers{}, Guarded{}
 	t.Terminal = &terminal
 	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})

@@ -45,8 +45,10 @@ type Spec struct {
 	Repair func(arguments string, whole bool) (repaired string, done []string, ok bool)
 
 	// MaxTokens bounds the run and the agents that it calls; 0 does not.
-	MaxTokens  int64
-	Stop       sdk.StopConditions
+	MaxTokens int64
+	Stop      sdk.StopConditions
+	// Guards correct a model whose calls lead nowhere.
+	Guards     sdk.Guards
 	NoToolCall NoToolCall
 	Steering   sdk.SteeringPolicy
 	// Sequential makes each call of a round when the one before has its result.
@@ -72,7 +74,7 @@ const layoutCancels = 4
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
-	if h.Nudge != "" || h.Answers != (Answers{}) || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets {
+	if h.Nudge != "" || h.Answers != (Answers{}) || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets {
 		return layoutCancels
 	}
 	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {
@@ -112,6 +114,9 @@ type Tool struct {
 	// Agent says that an agent answers, which gets a share of the run's tokens: at most Tokens, unless 0.
 	Agent  bool
 	Tokens int64
+	// ReadOnly says that a call changes nothing, and Changing that another one with the same arguments may have another result all the
+	// same. Both count for guards alone.
+	ReadOnly, Changing bool
 	// Recalls says that a call shows the model nothing but what the run has already: nobody rules on it.
 	Recalls bool
 	// Validate returns the canonical arguments with defaults filled in, or every fault.

@@ -102,6 +102,7 @@ func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
 			}
 			if c.Kind != sdk.ContentMedia {
 				s.take(&c, r)
+				s.reuse(&c, r)
 			} else if shown < len(r.Media) {
 				c.Media = &r.Media[shown]
 				shown++
@@ -124,6 +125,21 @@ func (s *State) take(c *sdk.Content, r *Result) {
 	}
 	c.Size = r.Stored.Size
 	s.Stored = append(s.Stored, StoredResult{Call: r.Call, Stored: *r.Stored})
+}
+
+// reuse makes the result of an earlier call the one that c is, where r says so.
+func (s *State) reuse(c *sdk.Content, r *Result) {
+	if r.Of == "" {
+		return
+	}
+	earlier := s.ResultNamed(r.Of)
+	if earlier == nil {
+		return // r says that the call was made before
+	}
+	c.Text, c.Size = earlier.Text, earlier.Size
+	if stored := s.StoredOf(r.Of); stored != nil {
+		s.Stored = append(s.Stored, StoredResult{Call: r.Call, Stored: *stored})
+	}
 }
 
 // StoredOf is where the result of a call is kept; nil is in the history.

@@ -113,6 +113,7 @@ func (t *transition) reviewed(ev Reviewed) error {
 	// A person who speaks wants to be heard: the run goes on, whatever it was to stop on.
 	if slices.ContainsFunc(h.Notes, func(id string) bool { return slices.Contains(h.Heard, id) }) {
 		t.stopOn("", "")
+		h.Guarded.heard()
 		h.Lifecycle = sdk.LifecycleUserMessage
 		t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	}

@@ -98,6 +98,14 @@ type compacted struct {
 	Files    []string `json:"files,omitempty"`
 }
 
+// guarded is what a guard of calls did.
+type guarded struct {
+	Guard  core.Guard `json:"guard"`
+	Tool   string     `json:"tool,omitempty"`
+	Call   string     `json:"call,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+}
+
 // planUpdated is the plan that the agent has written down.
 type planUpdated struct {
 	Call string          `json:"call"`

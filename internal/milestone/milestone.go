@@ -19,6 +19,9 @@ func Of(e *core.Entry) []wire.Live {
 	for i := range e.Results {
 		t.result(&e.Results[i])
 	}
+	for _, g := range e.Guards {
+		t.tell(wire.MilestoneGuarded, guarded{Guard: g.Guard, Tool: g.Tool, Call: g.Call, Reason: g.Reason})
+	}
 	if s := e.Summary; s != nil {
 		t.tell(wire.MilestoneCompacted, compacted{Messages: s.Messages, Lined: s.Lined, Evicted: s.Evicted, Files: s.Files})
 	}

@@ -27,7 +27,8 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 	if h.Nudge != "" {
 		added = append(added, sdk.Text(sdk.RoleUser, h.Nudge))
 	}
-	tools := slices.DeleteFunc(slices.Clone(a.agent.Definitions), func(d sdk.ToolDefinition) bool { return slices.Contains(s.hidden, d.Name) })
+	hidden := slices.Concat(s.hidden, h.Withdrawn())
+	tools := slices.DeleteFunc(slices.Clone(a.agent.Definitions), func(d sdk.ToolDefinition) bool { return slices.Contains(hidden, d.Name) })
 	built := prompt.Fitted{System: a.state.System, Messages: slices.Concat(conversation.Messages, added), Tools: tools}
 	if a.agent.BuildPrompt != nil {
 		var err error

@@ -87,6 +87,7 @@ const (
 	keyRound      = attribute.Key("agentd.run.round")
 	keyCall       = attribute.Key("agentd.call.id")
 	keyType       = attribute.Key("agentd.call.type")
+	keyGuard      = attribute.Key("agentd.guard")
 	keyTakeovers  = attribute.Key("agentd.takeovers")
 	keyStore      = attribute.Key("agentd.store.name")
 	keyStoreOp    = attribute.Key("agentd.store.operation")

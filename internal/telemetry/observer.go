@@ -166,6 +166,9 @@ func (o observer) Appended(ctx context.Context, e *core.Entry, size int) {
 	if n := h.Turns - a.turns; n > 0 {
 		o.metrics.turns.Add(ctx, int64(n), agent)
 	}
+	for _, g := range e.Guards {
+		o.metrics.guarded.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(keyAgent.String(h.Agent), keyGuard.String(string(g.Guard)))))
+	}
 	taken := takeovers(h)
 	if taken > a.takeovers {
 		o.metrics.takeovers.Add(ctx, 1, agent)

@@ -56,6 +56,7 @@ const (
 	MilestoneMessage    = "run.message"
 	MilestoneReminded   = "model.no_tool_call"
 	MilestonePlan       = "plan.updated"
+	MilestoneGuarded    = "model.guarded"
 	MilestoneInquired   = "context.asked"
 	MilestoneInformed   = "context.answered"
 	MilestoneParked     = "run.parked"

@@ -188,6 +188,24 @@ var ofRows = []mutant{
 		original(c, d, ev)`), rows{"T47"}},
 	{"anybody may give results", around(core+"PermissionState.refuseResult", "return nil"), rows{"T47"}},
 	{"the given result is not the call's", value(step+"carryDecision", "Data Result d", "nil"), rows{"T47"}},
+	{"rounds that failed are not counted", around(step+"guardErrors", ""), rows{"L46"}},
+	{"what was denied has failed", value(step+"guardResult", "failed Error ResultAnswer", "r.Error"), rows{"L46"}},
+	{"tools that fail stay", around(step+"guardFailures", ""), rows{"L47"}},
+	{"tools that were withdrawn are offered", around(core+"Head.Withdrawn", "return nil"), rows{"L47"}},
+	{"tools that were withdrawn may be called", condition(core+"RoundPlan.guard", "Reason at", "false"), rows{"L47"}},
+	{"duplicates are made", statement(core+"RoundPlan.guard", "repeats known", ""), rows{"L48"}},
+	{"tools that act are answered from earlier calls", condition(core+"RoundPlan.guard", "ReadOnly Changing", "false"), rows{"L48"}},
+	{"nothing ever changes", condition(step+"guardRound", "acted ReadOnly", "false"), rows{"L48"}},
+	{"a duplicate has no result", around(core+"State.reuse", ""), rows{"L48"}},
+	{"duplicates need no permission", around(step+"openCall", `
+		if p.repeats != "" {
+			t.reuse(c, p.repeats)
+			return
+		}
+		original(c, p)`), rows{"L48"}},
+	{"what people say changes nothing", around(core+"Guarded.heard", ""), rows{"L48"}},
+	{"a model may repeat itself for ever", value(step+"guardRepeats", "Concludes", "false"), rows{"L49"}},
+	{"one duplicate makes a round of duplicates", value(step+"guardRound", "repeated Ended", "repeated || c.Ended == ResultRepeated"), rows{"L49"}},
 	{"tokens of the task are not estimated", value(act+"prepare", "Tokens Estimate", "0"), rows{"L1"}},
 	{"the model is asked before the task is durable", around(act+"prepare", `
 		b, err := original(ctx, run, data, init, require)

@@ -125,6 +125,17 @@ func validate(arguments string) (json.RawMessage, []sdk.Fault) {
 	return canonical, nil
 }
 
+// correct gives some agents guards of calls, and tools that change nothing.
+func (s *simulation) correct(spec *core.Spec) {
+	if s.pick(3) > 0 {
+		return
+	}
+	spec.Guards = sdk.Guards{Errors: s.pick(3), Failures: s.pick(3), Duplicates: s.pick(3)}
+	for i := range spec.Tools {
+		spec.Tools[i].ReadOnly, spec.Tools[i].Changing = s.pick(2) == 0, s.pick(4) == 0
+	}
+}
+
 // spec is what is stored of a version of an agent.
 type spec struct {
 	json   []byte
@@ -153,6 +164,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 		StaleAfter: silence + 2*ackWait, Tools: tools,
 	}
 	s.bound(spec)
+	s.correct(spec)
 	m := &model{models: s.models, width: 1 + s.pick(3)}
 	a := &runner.Agent{
 		Core: spec, SpecJSON: own.json, Model: m, ModelKey: "model-" + name, Parks: []sdk.Code{sdk.CodeUnavailable, sdk.CodeRateLimited, sdk.CodeConfig},
