@@ -47,7 +47,7 @@ func ParentSubject(ev wire.Event) (string, error) {
 	var data map[string]json.RawMessage
 	var subject string
 	if json.Unmarshal(ev.Data, &data) != nil || json.Unmarshal(data[sdk.ParentSubjectField], &subject) != nil {
-		return "", nil
+		return "", nil //nolint:nilerr // what is not a text there wants nothing
 	}
 	if err := wire.CheckAttribute(`$.data["`+sdk.ParentSubjectField+`"]`, subject); err != nil {
 		return "", err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,10 +34,10 @@ func TestSource_IsRenamedWhereItNamesAPackage(t *testing.T) {
 	}
 }
 
-const (
-	newPath = "github.com/acme/agentd"
-	version = "v0.1.0-renamed"
-)
+const newPath = "github.com/acme/agentd"
+
+// version is this process's own: whatever else tests on this machine shares the cache of modules.
+var version = "v0.1.0-renamed." + strconv.Itoa(os.Getpid())
 
 // Under another path the module is one that others depend on: they get it from a proxy, build the quickstart's service with it,
 // and install the command.
@@ -115,8 +116,12 @@ func publish(t *testing.T, tree, proxy string) {
 func forget(t *testing.T, env []string) {
 	t.Helper()
 	cache := output(t, env, ".", "go", "env", "GOMODCACHE")
-	for _, folder := range []string{newPath + "@" + version, "cache/download/" + newPath} {
-		if err := os.RemoveAll(filepath.Join(cache, folder)); err != nil {
+	downloads, err := filepath.Glob(filepath.Join(cache, "cache", "download", newPath, "@v", version+".*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(downloads, filepath.Join(cache, newPath+"@"+version)) {
+		if err := os.RemoveAll(path); err != nil {
 			t.Error(err)
 		}
 	}
