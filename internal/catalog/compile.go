@@ -86,7 +86,7 @@ func compileAgent(
 	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
-		SpecJSON: data, Model: provider, Follows: follows(ran), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name,
+		SpecJSON: data, Model: provider, Follows: follows(ran), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, MaxTokens: spec.Model.MaxTokens,
 		ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: surroundings.Identity,

@@ -27,6 +27,8 @@ type Agent struct {
 	Parks    []sdk.Code
 	// ModelName goes into every request.
 	ModelName string
+	// MaxTokens is how long the first model's reply may be, where no hook says otherwise, and is told live; 0 is not known.
+	MaxTokens int
 	// ModelTimeout bounds one model call with its retries.
 	ModelTimeout time.Duration
 	Definitions  []sdk.ToolDefinition

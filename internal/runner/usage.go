@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -20,7 +21,7 @@ const modelMember = "model"
 func (a *activation) calling(req *sdk.ModelRequest, purpose string) {
 	started := map[string]any{
 		modelMember: req.Model, "interactions": map[string]int{"current": req.Interactions.Current, "max": req.Interactions.Max},
-		"max_tokens": req.MaxTokens, "used": a.state.Usage,
+		"max_tokens": cmp.Or(req.MaxTokens, a.agent.MaxTokens), "used": a.state.Usage,
 	}
 	if purpose != "" {
 		started["purpose"] = purpose
