@@ -145,7 +145,11 @@ func (c *Conn) page(ctx context.Context, z Zone, filter string, from uint64) (pa
 	for p := (page{}); ; {
 		select {
 		case m := <-answers:
-			if done, err := p.take(m, subject); done || err != nil {
+			done, err := p.take(m, subject)
+			if errors.Is(err, nats.ErrNoResponders) {
+				err = c.nobodyAnswers(ctx, subject)
+			}
+			if done || err != nil {
 				return p, err
 			}
 		case <-ctx.Done():
@@ -161,7 +165,7 @@ func (c *Conn) page(ctx context.Context, z Zone, filter string, from uint64) (pa
 // take takes one message of an answer, and reports whether it was the last one that can be used.
 func (p *page) take(m *nats.Msg, subject string) (done bool, err error) {
 	if m.Header.Get("Status") == "503" {
-		return true, nobodyAnswers(subject)
+		return true, nats.ErrNoResponders
 	}
 	if err := refusal(m); err != nil {
 		return true, err

@@ -41,6 +41,17 @@ func (c *Conn) ZoneState(ctx context.Context, z Zone) (ZoneState, error) {
 // NotProvisioned reports whether an error, also one of a store on JetStream, is that the server does not have a stream.
 func NotProvisioned(err error) bool { return errors.Is(err, jetstream.ErrStreamNotFound) }
 
+// CheckProvisioned reports that the server does not have agentd's streams: CodeConfig. It is nil where they are there, and where this
+// user may not see whether they are.
+func (c *Conn) CheckProvisioned(ctx context.Context) error {
+	_, err := c.look(ctx, StreamName(c.subjects, ZoneStart))
+	if !NotProvisioned(err) {
+		return nil
+	}
+	return sdk.Errorf(sdk.CodeConfig, "the server is not provisioned: it has no stream %s; %s",
+		StreamName(c.subjects, ZoneStart), remedyProvision).WithCause(err)
+}
+
 func (c *Conn) stream(ctx context.Context, z Zone) (jetstream.Stream, error) {
 	s, err := c.look(ctx, StreamName(c.subjects, z))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -273,7 +273,7 @@ func (c *Conn) Request(ctx context.Context, subject string, request, answer any)
 	m, err := c.nc.RequestWithContext(ctx, subject, data)
 	err = explain(err)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return nobodyAnswers(subject)
+		return c.nobodyAnswers(ctx, subject)
 	}
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", subject, err)
@@ -287,8 +287,12 @@ func (c *Conn) Request(ctx context.Context, subject string, request, answer any)
 	return nil
 }
 
-func nobodyAnswers(subject string) error {
-	return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s; start one: agentd serve (on a new server first: agentd provision)", subject).
+// nobodyAnswers says why a request has no answer: there is no worker, and on a new server not even what workers need.
+func (c *Conn) nobodyAnswers(ctx context.Context, subject string) error {
+	if err := c.CheckProvisioned(ctx); err != nil {
+		return err
+	}
+	return sdk.Errorf(sdk.CodeUnavailable, "no worker answers on %s; start one: agentd serve", subject).
 		WithCause(nats.ErrNoResponders)
 }
 

@@ -47,6 +47,9 @@ func tailCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := c.CheckProvisioned(cmd.Context()); err != nil {
+				return c.CloseAfter(err)
+			}
 			t := tail{a: a, subjects: c.Subjects(), flags: f}
 			stop, err := c.Tail(c.Subjects().Root()+".>", t.print)
 			if err != nil {

@@ -115,13 +115,14 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *
 		// Cobra refused the command line.
 		err = Usage(refusal(root, args, err))
 	}
+	err = withRemedy(err)
 	if e, ok := errors.AsType[*exitError](err); ok {
 		code = e.code
 	} else if errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
 		code = ExitUsage
 	}
 	if err.Error() != "" {
-		a.Report(withRemedy(err))
+		a.Report(err)
 	}
 	return code
 }
@@ -131,7 +132,7 @@ func withRemedy(err error) error {
 	if _, known := errors.AsType[*sdk.Error](err); known || !broker.NotProvisioned(err) {
 		return err
 	}
-	return sdk.Errorf(sdk.CodeUnavailable, "the server does not have a stream that this needs; run: agentd provision").WithCause(err)
+	return sdk.Errorf(sdk.CodeConfig, "the server does not have a stream that this needs; run: agentd provision").WithCause(err)
 }
 
 // The output formats.
