@@ -246,6 +246,10 @@ func (c *Checker) resulted(r *run, e *core.Entry, result *core.Result) {
 		}
 	case core.ResultInline, core.ResultRefused, core.ResultCancelled, core.ResultDenied, core.ResultGranted,
 		core.ResultBlocked, core.ResultSet:
+	case core.ResultRepeated:
+		if earlier := r.calls[result.Of]; earlier == nil || earlier.result == nil || earlier == k {
+			c.violate("I2", r.key, "call %s repeats the result of call %s, which has none", k.id, result.Of)
+		}
 	case core.ResultGiven:
 		c.given(r, e, k, in)
 	}

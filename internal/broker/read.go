@@ -145,7 +145,7 @@ func (c *Conn) page(ctx context.Context, z Zone, filter string, from uint64) (pa
 	for p := (page{}); ; {
 		select {
 		case m := <-answers:
-			done, err := p.take(m, subject)
+			done, err := p.take(m)
 			if errors.Is(err, nats.ErrNoResponders) {
 				err = c.nobodyAnswers(ctx, subject)
 			}
@@ -163,7 +163,7 @@ func (c *Conn) page(ctx context.Context, z Zone, filter string, from uint64) (pa
 }
 
 // take takes one message of an answer, and reports whether it was the last one that can be used.
-func (p *page) take(m *nats.Msg, subject string) (done bool, err error) {
+func (p *page) take(m *nats.Msg) (done bool, err error) {
 	if m.Header.Get("Status") == "503" {
 		return true, nats.ErrNoResponders
 	}

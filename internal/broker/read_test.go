@@ -66,7 +66,7 @@ func TestPage_EndsBeforeAGap(t *testing.T) {
 		return &nats.Msg{Header: nats.Header{headerSequence: {sequence}, headerBefore: {before}, headerStored: {"2026-11-22T00:00:00Z"}}}
 	}
 	for i, m := range []*nats.Msg{told("7", "0"), told("9", "7")} {
-		if done, err := p.take(m, ""); done || err != nil {
+		if done, err := p.take(m); done || err != nil {
 			t.Fatalf("message %d: %t, %v", i, done, err)
 		}
 	}
