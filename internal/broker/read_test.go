@@ -70,7 +70,7 @@ func TestPage_EndsBeforeAGap(t *testing.T) {
 			t.Fatalf("message %d: %t, %v", i, done, err)
 		}
 	}
-	if done, err := p.take(told("12", "11"), ""); !done || err != nil || !p.more || len(p.messages) != 2 {
+	if done, err := p.take(told("12", "11")); !done || err != nil || !p.more || len(p.messages) != 2 {
 		t.Errorf("after a gap: %t, %v, %+v", done, err, p)
 	}
 }
