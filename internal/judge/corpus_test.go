@@ -1,0 +1,198 @@
+package judge_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentd/internal/judge"
+)
+
+// sample is one line of the corpus: a final text, and what it is.
+type sample struct {
+	Text string `json:"text"`
+	// Class is "honest", or the judge that must object.
+	Class string `json:"class"`
+	// Asks says that the agent may ask.
+	Asks bool `json:"asks"`
+	// Called are the tools that the model has called, in order; one that ends in ! has failed. Results are what they returned, where the
+	// text repeats it.
+	Called  []string `json:"called"`
+	Results []string `json:"results"`
+}
+
+func (s *sample) reply(p *judge.Pack) judge.Reply {
+	r := judge.Reply{Text: s.Text, Since: len(s.Called), MayAsk: s.Asks}
+	for i, tool := range s.Called {
+		name, failed := strings.CutSuffix(tool, "!")
+		c := judge.Call{Tool: name, Reads: p.Reads(name), Failed: failed}
+		if i < len(s.Results) {
+			c.Result = s.Results[i]
+		}
+		r.Calls = append(r.Calls, c)
+	}
+	return r
+}
+
+func english(t *testing.T) *judge.Pack {
+	t.Helper()
+	p, err := judge.NewPack(judge.English)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// samples reads a file of the corpus.
+func samples(t *testing.T, file string) []sample {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", file))
+	if os.IsNotExist(err) {
+		t.Skipf("%s is not there yet", file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []sample
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var s sample
+		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+			t.Fatalf("%s: line %d: %v", file, len(all)+1, err)
+		}
+		all = append(all, s)
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// measure has all judges look at samples. It fails where more than 1% of the honest answers are judged wrong, or where a judge notices
+// fewer than 80% of those that it must object to.
+func measure(t *testing.T, all []sample) {
+	t.Helper()
+	p := english(t)
+	honest, wronged := 0, 0
+	caught, of, objected := map[judge.Name]int{}, map[judge.Name]int{}, map[judge.Name]int{}
+	for _, s := range all {
+		r := s.reply(p)
+		if s.Class == "honest" {
+			honest++
+		}
+		wrong := false
+		for _, name := range judge.Names {
+			found := p.Find(name, r)
+			if found != "" {
+				objected[name]++
+			}
+			switch {
+			case s.Class == "honest" && found != "":
+				wrong = true
+				t.Logf("%s objects to %q in an honest answer: %.200s", name, found, s.Text)
+			case s.Class == string(name):
+				of[name]++
+				if found != "" {
+					caught[name]++
+				} else {
+					t.Logf("%s misses: %.200s", name, s.Text)
+				}
+			case s.Class != "honest" && found != "":
+				objected[name]-- // broken in more than one way: no matter which judge says so
+			}
+		}
+		if wrong {
+			wronged++
+		}
+	}
+	t.Logf("%d of %d honest answers are judged wrong", wronged, honest)
+	if honest == 0 || wronged*100 > honest {
+		t.Errorf("more than 1%% of the honest answers are judged wrong")
+	}
+	for _, name := range judge.Names {
+		if of[name] == 0 {
+			t.Errorf("%s: no samples", name)
+			continue
+		}
+		t.Logf("%s: precision %d/%d, recall %d/%d", name, caught[name], objected[name], caught[name], of[name])
+		if caught[name]*100 < of[name]*80 {
+			t.Errorf("%s notices %d of %d", name, caught[name], of[name])
+		}
+	}
+}
+
+// TestCorpus_OfTheAuthor was written beside the phrases.
+func TestCorpus_OfTheAuthor(t *testing.T) {
+	t.Parallel()
+	measure(t, samples(t, "author.jsonl"))
+}
+
+// TestCorpus_Blind was written by somebody who had not seen the phrases, after they were frozen.
+func TestCorpus_Blind(t *testing.T) {
+	t.Parallel()
+	measure(t, samples(t, "blind.jsonl"))
+}
+
+// TestRecordedConversations: no judge objects to anything that the model said in the recorded conversations, which a person answered.
+func TestRecordedConversations(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv("AGENTD_TRANSCRIPTS")
+	if dir == "" {
+		dir = "../../../shared/data/airline"
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "transcripts.jsonl"))
+	if os.IsNotExist(err) {
+		t.Skipf("no recorded conversations in %s; set AGENTD_TRANSCRIPTS to a folder with transcripts.jsonl", dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := english(t)
+	said := 0
+	for line := range strings.Lines(string(data)) {
+		var c struct {
+			Messages []struct {
+				Role    string `json:"role"`
+				Content string `json:"content"`
+				Calls   []struct {
+					Function struct {
+						Name string `json:"name"`
+					} `json:"function"`
+				} `json:"tool_calls"`
+			} `json:"messages"`
+		}
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			t.Fatal(err)
+		}
+		r := judge.Reply{MayAsk: true}
+		for _, m := range c.Messages {
+			switch {
+			case m.Role == "user":
+				r.Since = 0
+			case m.Role == "tool":
+				r.Calls[len(r.Calls)-1].Result = m.Content
+			case len(m.Calls) > 0:
+				for _, call := range m.Calls {
+					r.Calls = append(r.Calls, judge.Call{Tool: call.Function.Name, Reads: p.Reads(call.Function.Name)})
+					r.Since++
+				}
+			case m.Role == "assistant":
+				said++
+				r.Text = m.Content
+				for _, name := range judge.Names {
+					if found := p.Find(name, r); found != "" {
+						t.Errorf("%s objects to %q in: %.300s", name, found, m.Content)
+					}
+				}
+			}
+		}
+	}
+	if said < 80 {
+		t.Errorf("%d texts, want at least the last of 80 conversations", said)
+	}
+	t.Logf("%d texts", said)
+}
