@@ -92,6 +92,8 @@ type AgentSpec struct {
 	Guards *Guards `json:"guards,omitempty"`
 	// NoToolCall says what becomes of replies without a tool call; nil accepts them.
 	NoToolCall *NoToolCall `json:"no_tool_call,omitempty"`
+	// Answers says what is taken for an answer; nil is every text.
+	Answers *Answers `json:"answers,omitempty"`
 	// Steering is what becomes of messages that are sent into a run; empty is SteeringQueue.
 	Steering SteeringPolicy `json:"steering,omitempty"`
 	// Order is how the calls of one reply are made; empty is CallsParallel.
@@ -370,6 +372,8 @@ type Hooks struct {
 	// Output turns a reply into data of the agent's contract; nil parses JSON, or wraps text as {"response": text}. The
 	// message of an error goes back to the model (self-correction, seed 000).
 	Output func(ctx context.Context, in OutputInput) (json.RawMessage, error)
+	// Requirements are the functions that Answers.Require names. The message of an error is what is wrong with an output.
+	Requirements map[string]func(ctx context.Context, in RequirementInput) error
 	// Permissions rules on calls beside the spec's policy: the stricter of both counts. Nil is the spec's policy alone.
 	Permissions PermissionManager
 	// Phases are called at the phases of a run, in the order that their Before and After ask for, else in this one.

@@ -106,9 +106,26 @@ var ruleEnv = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
+// gateEnv is what the condition of a gate of outputs sees.
+var gateEnv = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
+		cel.Variable("output", cel.DynType), cel.Variable("input", cel.DynType), cel.Variable("run", cel.StringType),
+		cel.Variable("agent", cel.StringType),
+	)
+})
+
+// CompileGate compiles the condition of a gate of outputs, as CompileRule does that of a rule.
+func CompileGate(when string) (func(variables map[string]any) (holds, ok bool), error) {
+	return compileCondition(gateEnv, when)
+}
+
 // CompileRule compiles the condition of a rule. What it returns is ok when the condition can be evaluated.
 func CompileRule(when string) (func(variables map[string]any) (holds, ok bool), error) {
-	program, err := compileExpression(ruleEnv, when)
+	return compileCondition(ruleEnv, when)
+}
+
+func compileCondition(env func() (*cel.Env, error), when string) (func(variables map[string]any) (holds, ok bool), error) {
+	program, err := compileExpression(env, when)
 	if err != nil {
 		return nil, err
 	}

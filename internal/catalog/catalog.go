@@ -239,6 +239,9 @@ func codeOf(a sdk.Agent) []string {
 	if a.Hooks.Permissions != nil {
 		code = append(code, "permissions")
 	}
+	for name := range a.Hooks.Requirements {
+		code = append(code, "requirement:"+name)
+	}
 	for _, h := range a.Hooks.Phases {
 		code = append(code, "hook:"+h.Name)
 	}

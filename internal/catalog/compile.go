@@ -110,6 +110,9 @@ func compileAgent(
 		return nil, err
 	}
 	readOnly(compiled.Core, compiled.Describe)
+	if err := judgesOf(compiled, a, tools); err != nil {
+		return nil, err
+	}
 	compiled.Core.NeedsRulings = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
 	compiled.Core.PermissionSchema, compiled.Core.PermissionResultSchema = permissionSchema, permissionResultSchema
 	compiled.Core.Matches = approval.Matches

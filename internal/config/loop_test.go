@@ -23,6 +23,7 @@ agents:
       tools: [task_completion]
       text: [FINISHED]
     no_tool_call: {policy: remind, reminders: 2}
+    answers: small-model
     steering: interrupt
     order: sequential
     decisions: batch
@@ -33,12 +34,13 @@ agents:
 func TestLoad_HowTheLoopGoesOnAndEnds(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, write(t, map[string]string{"agentd.yaml": loopConfig})).Agents[0]
-	have := []any{s.Limits, s.StopOn, s.Stop, s.NoToolCall, s.Steering, s.Order, s.Decisions, s.Rules}
+	have := []any{s.Limits, s.StopOn, s.Stop, s.NoToolCall, s.Answers, s.Steering, s.Order, s.Decisions, s.Rules}
 	want := []any{
 		sdk.Limits{Interactions: 30, Tokens: 200000, DeadlineMillis: 72 * 3600_000},
 		[]string{"task_completion"},
 		sdk.StopConditions{Errors: 3, SameError: 5, Repeats: 3, Window: 10, Text: []string{"FINISHED"}},
-		&sdk.NoToolCall{Policy: sdk.NoToolCallRemind, Reminders: 2}, sdk.SteeringInterrupt, sdk.CallsSequential, sdk.DecisionsBatch,
+		&sdk.NoToolCall{Policy: sdk.NoToolCallRemind, Reminders: 2},
+		&sdk.Answers{Incomplete: 10, Deflecting: 3, Summary: true}, sdk.SteeringInterrupt, sdk.CallsSequential, sdk.DecisionsBatch,
 		[]sdk.HookRule{{Name: "first", When: "interactions == 0", Message: "Look.", Keep: true, Hide: []string{"task_*"}}},
 	}
 	if diff := cmp.Diff(want, have); diff != "" {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentd/internal/clip"
@@ -12,7 +13,92 @@ import (
 type Answers struct {
 	// Empty is how many replies in a row had neither text nor a call.
 	Empty int `json:"empty,omitempty"`
+	// Refused is how often each judge has sent a text back since a person spoke, in the order in which they first did.
+	Refused []Refused `json:"refused,omitempty"`
+	// Heard is how many model calls there had been when a person last spoke to an agent with judges.
+	Heard int `json:"heard,omitempty"`
 }
+
+// Refused is how often a judge has sent a text back.
+type Refused struct {
+	Judge string `json:"judge"`
+	Times int    `json:"times"`
+}
+
+func (a *Answers) zero() bool { return a.Empty == 0 && len(a.Refused) == 0 && a.Heard == 0 }
+
+// refused is how often a judge has sent a text back.
+func (a *Answers) refused(judge string) int {
+	for _, r := range a.Refused {
+		if r.Judge == judge {
+			return r.Times
+		}
+	}
+	return 0
+}
+
+// Objection is what a judge has against a text.
+type Objection struct {
+	Judge string
+	// Found is what it objects to, and Nudge what the model is told.
+	Found, Nudge string
+	// Most is how often it may send a text back. Then the text is accepted, or the run ends where Required.
+	Most     int
+	Required bool
+}
+
+// Judged is a reply that a judge objected to.
+type Judged struct {
+	Judge string `json:"judge"`
+	// Found is what it objects to: words of the reply, or what is wrong with the output.
+	Found string `json:"found,omitempty"`
+	// Times is how often it has objected, with this one, since a person spoke. Accepted says that the text was taken for an answer all
+	// the same.
+	Times    int  `json:"times"`
+	Accepted bool `json:"accepted,omitempty"`
+}
+
+// judgeEmpty is the judge of empty replies, which no agent is without.
+const judgeEmpty = "empty"
+
+// maxFound bounds Judged.Found, in bytes.
+const maxFound = 256
+
+// object sends a text back that a judge objects to, unless it has done so as often as it may. It reports whether the reply is dealt with.
+func (t *transition) object(ev *Replied) (done bool, err error) {
+	h := &t.Head
+	for _, o := range ev.Objections {
+		times := h.Answers.refused(o.Judge)
+		t.Judged = &Judged{Judge: o.Judge, Found: clip.Text(o.Found, maxFound), Times: times + 1, Accepted: times >= o.Most}
+		switch {
+		case times < o.Most:
+			h.Answers.Refused = slices.DeleteFunc(slices.Clone(h.Answers.Refused), func(r Refused) bool { return r.Judge == o.Judge })
+			h.Answers.Refused = append(h.Answers.Refused, Refused{Judge: o.Judge, Times: times + 1})
+			t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, ev.Reply.Text))
+			h.Lifecycle = sdk.LifecycleNudge
+			t.nudge(o.Nudge)
+			return true, nil
+		case o.Required:
+			t.Judged.Accepted = false
+			return true, t.finish(Ending{
+				Reason: ReasonError, Code: sdk.CodeNoAnswer, Detail: o.Judge,
+				Message: fmt.Sprintf("the output did not pass %s, which has sent it back %d times: %s", o.Judge, times, o.Found),
+			})
+		}
+	}
+	return false, nil
+}
+
+// spoken begins to count anew, because a person has spoken.
+func (t *transition) spoken() {
+	t.Head.Answers.Refused = nil
+	if t.spec.Judged {
+		t.Head.Answers.Heard = t.Head.Turns
+	}
+}
+
+// LastTurn reports whether the next model call is the last one that the run may make, and is to be for a summary.
+func (s *Spec) LastTurn(h *Head) bool { return s.Summary && h.turns()+1 >= s.MaxTurns }
 
 // maxNudge bounds Head.Nudge, in bytes: it is written with every entry until the next reply.
 const maxNudge = 2 << 10
@@ -49,12 +135,14 @@ func (h *Head) Summarises() bool { return h.Answers.Empty > mostEmpty || h.Guard
 func (t *transition) emptied(results int) error {
 	h := &t.Head
 	if h.Summarises() {
+		t.Judged = &Judged{Judge: judgeEmpty, Times: h.Answers.Empty + 1}
 		return t.finish(Ending{
 			Reason: ReasonError, Code: sdk.CodeNoAnswer, Detail: "empty",
 			Message: fmt.Sprintf("the model gave %d empty replies in a row, the last one when it was asked for a summary", h.Answers.Empty+1),
 		})
 	}
 	h.Answers.Empty++
+	t.Judged = &Judged{Judge: judgeEmpty, Times: h.Answers.Empty}
 	h.Lifecycle = sdk.LifecycleNudge
 	if h.Summarises() {
 		t.nudge("Your replies were empty. " + FinalAnswer)

@@ -57,6 +57,8 @@ type Change struct {
 	Corrections []Correction `json:"corrections,omitempty"`
 	// Misread is the class of what is wrong with a reply whose calls could not be understood.
 	Misread string `json:"misread,omitempty"`
+	// Judged is what a judge had against the reply.
+	Judged *Judged `json:"judged,omitempty"`
 	// Notes are messages that were sent into the run, or that hooks have of calls that wait. They come into the conversation
 	// when the round is complete.
 	Notes []Note `json:"notes,omitempty"`

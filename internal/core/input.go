@@ -151,6 +151,8 @@ type Replied struct {
 	Notes     []Note
 	Hooks     []HookState
 	Terminate *Ending
+	// Objections are what judges have against a text, in their order.
+	Objections []Objection
 	// Results is State.Shown.
 	Results int
 	// Estimated is how many tokens the prompt has by the estimate, where the model that was asked has answered; 0 is unknown.
@@ -221,7 +223,9 @@ type Built struct{ Output Output }
 // Ended ends the run: an error that nothing in the loop can mend, or what Next found to be due.
 type Ended struct {
 	Ending Ending
-	Hooks  []HookState
+	// Degraded is the output that the run completes with instead; nil is none.
+	Degraded json.RawMessage
+	Hooks    []HookState
 }
 
 // The kinds of entries, named after the input that each was made for. KindPurged is that of a tombstone.

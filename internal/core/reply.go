@@ -48,6 +48,11 @@ func (t *transition) replied(ev Replied) error {
 		return nil
 	case empty:
 		return t.emptied(ev.Results)
+	}
+	if done, err := t.object(&ev); done || err != nil {
+		return err
+	}
+	switch {
 	case t.spec.Converse:
 		return t.converse(ev.Reply.Text)
 	case ev.Output == nil:
@@ -295,6 +300,7 @@ func (t *transition) turnAnswered(c *Call, ev Answered, r Result) error {
 	t.close(c, r)
 	t.Head.Guarded.heard()
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleUser, answer.Message))
+	t.spoken()
 	t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	if answer.End {
 		t.stopOn(c.ID, "conversation")

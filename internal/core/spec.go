@@ -50,7 +50,9 @@ type Spec struct {
 	// Guards correct a model whose calls lead nowhere.
 	Guards     sdk.Guards
 	NoToolCall NoToolCall
-	Steering   sdk.SteeringPolicy
+	// Judged says that texts are judged, and Summary that the last model call which the limit allows is for a summary.
+	Judged, Summary bool
+	Steering        sdk.SteeringPolicy
 	// Sequential makes each call of a round when the one before has its result.
 	Sequential bool
 	// Batch makes the held calls of a round that were allowed together, when all its permission requests are closed.
@@ -74,8 +76,8 @@ const layoutCancels = 4
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
-	if h.Nudge != "" || h.Answers != (Answers{}) || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets {
-		return layoutCancels
+	if h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets {
+		return max(h.V, layoutCancels)
 	}
 	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {
 		return max(h.V, layoutParks)

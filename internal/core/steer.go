@@ -114,6 +114,7 @@ func (t *transition) reviewed(ev Reviewed) error {
 	if slices.ContainsFunc(h.Notes, func(id string) bool { return slices.Contains(h.Heard, id) }) {
 		t.stopOn("", "")
 		h.Guarded.heard()
+		t.spoken()
 		h.Lifecycle = sdk.LifecycleUserMessage
 		t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	}

@@ -113,6 +113,9 @@ func (t *transition) driven() error {
 		return t.reviewed(ev)
 	case Ended:
 		t.keep(ev.Hooks)
+		if ev.Degraded != nil {
+			return t.complete(ReasonCompleted, CodeDegraded, ev.Degraded)
+		}
 		return t.finish(ev.Ending)
 	}
 	return violation(&t.Head, "no input %T", t.in.Event)

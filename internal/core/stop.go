@@ -24,6 +24,9 @@ type Progress struct {
 	Reminders int `json:"reminders,omitempty"`
 }
 
+// CodeDegraded is the reason code of a run whose output is a text of its agent's, because no model answered.
+const CodeDegraded = "degraded"
+
 // NoToolCall is what becomes of replies without a call.
 type NoToolCall struct {
 	// Remind asks for a call, up to Limit times in a row; then Accept takes the text, and else the run ends.

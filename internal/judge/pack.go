@@ -78,11 +78,22 @@ func NewPack(data []byte) (*Pack, error) {
 		phrases []string
 		into    *patterns
 	}{
-		{"complete", f.Complete, &p.complete}, {"promise", f.Promise, &p.promise}, {"later", f.Later, &p.later}, {"question", f.Question, &p.question},
-		{"reason", f.Reason, &p.reason}, {"leftover", f.Leftover, &p.leftover},
-		{"excuse", f.Excuse, &p.excuse}, {"yours", f.Yours, &p.yours}, {"ask", f.Ask, &p.ask}, {"refuse", f.Refuse, &p.refuse},
-		{"narrate", f.Narrate, &p.narrate}, {"courtesy", f.Courtesy, &p.courtesy}, {"claim", f.Claim, &p.claim},
-		{"boast", f.Boast, &p.boast}, {"hypothetical", f.Hypothetical, &p.hypothetical}, {"product", f.Product, &p.product},
+		{"complete", f.Complete, &p.complete},
+		{"promise", f.Promise, &p.promise},
+		{"later", f.Later, &p.later},
+		{"question", f.Question, &p.question},
+		{"reason", f.Reason, &p.reason},
+		{"leftover", f.Leftover, &p.leftover},
+		{"excuse", f.Excuse, &p.excuse},
+		{"yours", f.Yours, &p.yours},
+		{"ask", f.Ask, &p.ask},
+		{"refuse", f.Refuse, &p.refuse},
+		{"narrate", f.Narrate, &p.narrate},
+		{"courtesy", f.Courtesy, &p.courtesy},
+		{"claim", f.Claim, &p.claim},
+		{"boast", f.Boast, &p.boast},
+		{"hypothetical", f.Hypothetical, &p.hypothetical},
+		{"product", f.Product, &p.product},
 	} {
 		for i, phrase := range list.phrases {
 			compiled, err := regexp.Compile(`(?:^|[^\pL\pN])(` + phrase + `)(?:$|[^\pL\pN])`)

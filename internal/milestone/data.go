@@ -106,6 +106,11 @@ type guarded struct {
 	Reason string     `json:"reason,omitempty"`
 }
 
+// cleared withdraws the text that was told last: the model is asked again.
+type cleared struct {
+	Judge string `json:"judge"`
+}
+
 // planUpdated is the plan that the agent has written down.
 type planUpdated struct {
 	Call string          `json:"call"`

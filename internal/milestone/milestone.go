@@ -76,6 +76,12 @@ func (t *teller) said() {
 	if e.Kind == core.KindReplied && e.Head.Lifecycle == sdk.LifecycleReminder && reminders > 0 && e.Terminal == nil {
 		t.tell(wire.MilestoneReminded, map[string]any{"reminders": reminders})
 	}
+	if j := e.Judged; j != nil {
+		t.tell(wire.MilestoneJudged, j)
+		if len(e.Messages) > 0 && !j.Accepted && e.Terminal == nil {
+			t.tell(wire.MilestoneCleared, cleared{Judge: j.Judge})
+		}
+	}
 	if e.Misread != "" {
 		t.tell(wire.MilestoneReminded, map[string]any{"reminders": reminders, "class": e.Misread})
 	}

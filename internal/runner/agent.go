@@ -8,6 +8,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/judge"
 	"agentd/internal/prompt"
 	"agentd/sdk"
 )
@@ -61,6 +62,12 @@ type Agent struct {
 	SummarizerName string
 	// BuildOutput makes contract-conforming data of a text, or says what is wrong with it in words for the model.
 	BuildOutput func(context.Context, sdk.OutputInput) (data json.RawMessage, fault string, err error)
+	// Judge says what is to be objected to in a text, in the order of the judges, and Gate in an output; nil is nothing. Err of a gate is
+	// a failure of the gate itself, which ends the run.
+	Judge func(judge.Reply) []core.Objection
+	Gate  func(context.Context, sdk.RequirementInput) ([]core.Objection, error)
+	// Degraded is the text of the output when no model has answered; empty is that the run waits for one, or fails.
+	Degraded string
 	// Identity refuses whoever starts a run or decides without a principal that the broker enforced.
 	Identity bool
 	// CheckInput validates an init event against the agent's contract and returns its data with defaults applied.

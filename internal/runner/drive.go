@@ -288,6 +288,9 @@ func (a *activation) modelFailed(ctx context.Context, err error) (core.Event, er
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
 	}
+	if degraded := a.degraded(ctx, e); degraded != nil {
+		return *degraded, nil
+	}
 	if a.passes(e) {
 		return a.park(ctx, e), nil
 	}

@@ -18,6 +18,9 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		}}, nil
 	}
 	if away := a.mayAsk(ctx); away != nil {
+		if degraded := a.degraded(ctx, sdk.Errorf(away.Code, "%s", away.Message)); degraded != nil {
+			return *degraded, nil
+		}
 		return *away, nil
 	}
 	s, err := a.beforeInference(ctx)
@@ -76,13 +79,10 @@ func (a *activation) followModel(ctx context.Context) {
 func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.ModelReply) (core.Event, error) {
 	ev := core.Replied{Reply: reply, Context: s.kept, Reminded: s.reminded, Terminate: s.terminate, Hooks: s.states}
 	switch {
-	case s.terminate != nil || reply.Fault != nil || core.Empty(&reply) || len(reply.Calls) == 0 && a.agent.Core.Converse:
+	case s.terminate != nil || reply.Fault != nil || core.Empty(&reply):
 		return ev, nil
 	case len(reply.Calls) == 0:
-		return a.withOutput(ctx, reply.Text, func(o core.Output) core.Event {
-			ev.Output = &o
-			return ev
-		})
+		return a.judged(ctx, ev)
 	}
 	ev.Plan = core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, reply, s.hidden, a.Env.Now())
 	if err := a.rule(ctx, s, ev.Plan); err != nil {

@@ -54,16 +54,25 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 // noRoom is what the model is told when the prompt leaves too little for another round.
 const noRoom = "There is no room left to call tools. " + core.FinalAnswer
 
-// conclude makes it a request for the final answer, without tools, where the prompt leaves too little for another round, or the core
-// has nudged the model to summarise. It reports whether it did.
+// lastCall is what the model is told when it may not be called again.
+const lastCall = "No calls can be made any more: the limit on interactions is reached. " + core.FinalAnswer
+
+// conclude makes it a request for the final answer, without tools, where the prompt leaves too little for another round, where it is the
+// last that the run may make, or where the core has nudged the model to summarise. It reports whether it did.
 func (a *activation) conclude(r *sdk.ModelRequest, full bool) (final bool) {
-	summarises := a.state.Summarises()
-	if !full && !summarises {
+	told := ""
+	switch {
+	case a.state.Summarises(): // the nudge says it
+	case full:
+		told = noRoom
+	case a.agent.Core.LastTurn(&a.state.Head):
+		told = lastCall
+	default:
 		return false
 	}
 	r.Tools = nil
-	if !summarises {
-		r.Messages = append(slices.Clip(r.Messages), sdk.Text(sdk.RoleUser, noRoom))
+	if told != "" {
+		r.Messages = append(slices.Clip(r.Messages), sdk.Text(sdk.RoleUser, told))
 	}
 	return true
 }

@@ -36,6 +36,10 @@ type milestoneData struct {
 	Model string          `json:"model"`
 	Since int64           `json:"since"`
 	Until int64           `json:"until"`
+	// Judge, Found and Times are of an answer that was judged.
+	Judge string `json:"judge"`
+	Found string `json:"found"`
+	Times int    `json:"times"`
 	// Asked and Decision are of permissions.
 	Request  string                `json:"request"`
 	Asked    sdk.PermissionRequest `json:"asked"`
@@ -92,7 +96,9 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 			return "reminded", "the reply's tool call could not be understood: " + d.Class
 		}
 		return "reminded", "the reply had no tool call"
-	case wire.MilestoneUsage, wire.MilestoneCheckpoint:
+	case wire.MilestoneJudged:
+		return "judged", strings.TrimSpace(fmt.Sprintf("%s (%d) %s", d.Judge, d.Times, d.Found))
+	case wire.MilestoneUsage, wire.MilestoneCheckpoint, wire.MilestoneCleared:
 		return "", ""
 	case wire.MilestoneSuspended:
 		return r.describeSuspended(quiet)

@@ -55,6 +55,8 @@ const (
 	MilestoneFinished   = "run.finished"
 	MilestoneMessage    = "run.message"
 	MilestoneReminded   = "model.no_tool_call"
+	MilestoneJudged     = "answer.judged"
+	MilestoneCleared    = "message.cleared"
 	MilestonePlan       = "plan.updated"
 	MilestoneGuarded    = "model.guarded"
 	MilestoneInquired   = "context.asked"

@@ -232,4 +232,13 @@ var ofRows = []mutant{
 	{"nobody asks for a summary", around(core+"Head.Summarises", "return false"), rows{"L38"}},
 	{"a summary is asked for with tools", statement(act+"conclude", "Tools", ""), rows{"L38"}},
 	{"the summary may claim anything", around(step+"nudge", "original(strings.TrimSuffix(text, FinalAnswer))"), rows{"L44"}},
+	{"no answer is incomplete", around("internal/judge.Pack.incomplete", `return ""`), rows{"L25"}},
+	{"a text that is sent back is not withdrawn", condition(told+"said", "Messages Accepted Terminal", "false"), rows{"L26"}},
+	{"a text that is sent back is forgotten", statement(step+"object", "Messages RoleAssistant", ""), rows{"L27"}},
+	{"no answer deflects", around("internal/judge.Pack.deflecting", `return ""`), rows{"L28"}},
+	{"a judge sends texts back for ever", around(core+"Answers.refused", "return 0"), rows{"L29"}},
+	{"nothing is complete", around("internal/judge.Pack.completes", "return false"), rows{"L30"}},
+	{"a run waits although its agent has an answer without a model", around(act+"degraded", "return nil"), rows{"L41"}},
+	{"claims are not looked at", around("internal/judge.Pack.unverified", `return ""`), rows{"L50"}},
+	{"no output is refused", around("internal/catalog.gatesOf", "return nil, nil"), rows{"F53"}},
 }
