@@ -255,7 +255,7 @@ func TestRun_HoldsTheFilesPermissionsToToolsInGo(t *testing.T) {
 	for tool, want := range map[string]string{
 		"pay": "",
 		"pya": `agent clerk: config: the agent names tools or arguments that do not exist; $.permissions.rules[0].tools[0]: ` +
-			`expected a tool of the agent, got "pay"; there is pya`,
+			`expected a tool of the agent, got "pay"; did you mean "pya"?`,
 	} {
 		o, err := worker.FromFile(path)
 		if err != nil {

@@ -175,6 +175,9 @@ func (m *models) begins(prompt []sdk.Message, entries []decoded) bool {
 			m.violate("I6", "entry %d of a journal cannot be applied: %v", d.Rev, err)
 			return false
 		}
+		if state.Nudge != "" && m.shows(&state, prompt) {
+			return true // a driver that is one no more may ask with a nudge that the run has left behind
+		}
 	}
 	return m.shows(&state, prompt)
 }
