@@ -246,6 +246,17 @@ func duplicatesAndPeople(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "how often it ran after permissions", looked.Load(), int32(2))
 
+	// Who may not make a call any more is not given the result of an earlier one either.
+	looked.Store(0)
+	a = guarded([]sdk.Tool{looking("look", &looked)})
+	a.Hooks.Permissions = &oneCall{manager: asks(sdk.PermissionHold)}
+	model := sdktest.Script(look, look, sdktest.Say("done"))
+	h = start(t, model, a)
+	succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
+	shown := results(t, last(t, model).Messages, 2)
+	equal(t, "what the second call comes to", []any{shown[0].Text, problem(t, shown[1]).Code, looked.Load()},
+		[]any{`{"found":{"n":1}}`, sdk.CodePermissionDenied, int32(1)})
+
 	looked.Store(0)
 	a = guarded([]sdk.Tool{looking("look", &looked)})
 	a.Spec.Text = sdk.TextConverse
@@ -255,6 +266,19 @@ func duplicatesAndPeople(t *testing.T) {
 	h.Call(sdk.TypeConversationTurn).Answer("agentd.conversation.answered", map[string]any{"message": "thanks", "end": true})
 	h.Done(r)
 	equal(t, "how often it ran after words", looked.Load(), int32(2))
+}
+
+// oneCall is a manager that allows one call.
+type oneCall struct {
+	*manager
+	calls atomic.Int32
+}
+
+func (o *oneCall) Check(ctx context.Context, c sdk.PermissionCheck) (sdk.PermissionRuling, error) {
+	if o.calls.Add(1) > 1 {
+		return sdk.PermissionRuling{Verdict: sdk.PermissionDeny}, nil
+	}
+	return o.manager.Check(ctx, c)
 }
 
 // duplicateStop is row L49: after two rounds in a row of nothing but duplicates the model is asked for its final answer, without tools. One
