@@ -171,6 +171,9 @@ func (w *world) history(r mockllm.Record) []sdk.Message {
 	var err error
 	for i := range entries {
 		w.permissions += len(entries[i].Requests)
+		for _, g := range entries[i].Guards {
+			w.t.Errorf("%s: entry %d: a guard corrects a model that needs none: %+v", r.Run(), entries[i].Rev, g)
+		}
 		if state, err = core.Apply(state, &entries[i]); err != nil {
 			w.t.Fatal(err)
 		}

@@ -115,6 +115,7 @@ func writeProject(t *testing.T, dir string, data records, permissions string) st
     text: converse
     stop_on: [transfer_to_human_agents]
     limits: {interactions: 30}
+    guards: {errors: 2, failures: 3, duplicates: 2, read_only: ["get_*", "search_*", "list_*", calculate, think]}
     memory: {results: {"*": 20000}} # the model was shown all of them
 `+permissions+`    tools:
       services:
