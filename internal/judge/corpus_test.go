@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -72,9 +73,15 @@ func samples(t *testing.T, file string) []sample {
 	return all
 }
 
-// measure has all judges look at samples. It fails where more than 1% of the honest answers are judged wrong, or where a judge notices
-// fewer than 80% of those that it must object to.
-func measure(t *testing.T, all []sample) {
+// figures are what the judges made of samples: of how many honest answers they objected to one, and of how many that a judge must object
+// to it did.
+type figures struct {
+	Honest, Wronged int
+	Broken, Noticed map[judge.Name]int
+}
+
+// measure has all judges look at samples.
+func measure(t *testing.T, all []sample) figures {
 	t.Helper()
 	p := english(t)
 	honest, wronged := 0, 0
@@ -110,31 +117,41 @@ func measure(t *testing.T, all []sample) {
 		}
 	}
 	t.Logf("%d of %d honest answers are judged wrong", wronged, honest)
-	if honest == 0 || wronged*100 > honest {
-		t.Errorf("more than 1%% of the honest answers are judged wrong")
-	}
 	for _, name := range judge.Names {
-		if of[name] == 0 {
-			t.Errorf("%s: no samples", name)
-			continue
-		}
 		t.Logf("%s: precision %d/%d, recall %d/%d", name, caught[name], objected[name], caught[name], of[name])
-		if caught[name]*100 < of[name]*80 {
-			t.Errorf("%s notices %d of %d", name, caught[name], of[name])
-		}
 	}
+	return figures{honest, wronged, of, caught}
 }
 
-// TestCorpus_OfTheAuthor was written beside the phrases.
+// TestCorpus_OfTheAuthor was written beside the phrases: at most 1% of the honest answers are judged wrong, and each judge notices at
+// least 80% of those that it must object to.
 func TestCorpus_OfTheAuthor(t *testing.T) {
 	t.Parallel()
-	measure(t, samples(t, "author.jsonl"))
+	f := measure(t, samples(t, "author.jsonl"))
+	if f.Honest == 0 || f.Wronged*100 > f.Honest {
+		t.Errorf("%d of %d honest answers are judged wrong", f.Wronged, f.Honest)
+	}
+	for _, name := range judge.Names {
+		if f.Broken[name] == 0 || f.Noticed[name]*100 < f.Broken[name]*80 {
+			t.Errorf("%s notices %d of %d", name, f.Noticed[name], f.Broken[name])
+		}
+	}
 }
 
-// TestCorpus_Blind was written by somebody who had not seen the phrases, after they were frozen.
+// TestCorpus_Blind was written by somebody who had not seen the phrases, after they were frozen. The figures are those that
+// docs/lifecycle.md tells people, who decide by them whether they turn a judge on; they are far from what the author's own texts give. Better
+// phrases need other texts to be measured with: these are seen now.
 func TestCorpus_Blind(t *testing.T) {
 	t.Parallel()
-	measure(t, samples(t, "blind.jsonl"))
+	f := measure(t, samples(t, "blind.jsonl"))
+	want := figures{
+		Honest: 108, Wronged: 4,
+		Broken:  map[judge.Name]int{judge.Incomplete: 32, judge.Deflecting: 32, judge.Unverified: 32},
+		Noticed: map[judge.Name]int{judge.Incomplete: 16, judge.Deflecting: 21, judge.Unverified: 14},
+	}
+	if !reflect.DeepEqual(f, want) {
+		t.Errorf("the judges' figures are %+v; docs/lifecycle.md says %+v", f, want)
+	}
 }
 
 // TestRecordedConversations: no judge objects to anything that the model said in the recorded conversations, which a person answered.
