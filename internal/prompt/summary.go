@@ -130,7 +130,11 @@ func Append(count Counter, summary, next string, tokens int) string {
 	case from == 0:
 		return kept
 	case kept == "":
-		kept = excerpt.Of(lines[len(lines)-1], tokens, 0).Head
+		// A character may be several bytes, and a provider may count more tokens for them than are estimated.
+		limit := tokens
+		for kept = excerpt.Of(lines[len(lines)-1], limit, 0).Head; count.Prose(kept) > tokens; kept = excerpt.Of(kept, limit, 0).Head {
+			limit = limit * 3 / 4
+		}
 	}
 	return omitted + "\n" + kept
 }
