@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -109,6 +110,8 @@ type PermissionTerms struct {
 	RemindMillis int64
 	// Results lets an approver give a call its result instead of having it made, in the mode hold and without a quorum.
 	Results bool
+	// Batch asks with one request for all calls of a round that are asked for under equal terms.
+	Batch bool
 	// Stages are whom the request goes to, one after the other; when the last one has not decided in time, the call is
 	// denied. There is at least one.
 	Stages []PermissionStage
@@ -152,6 +155,13 @@ func (t PermissionTerms) OffersResult() bool {
 	return t.Results && t.Mode == PermissionHold && t.Quorum <= 1
 }
 
+// SharesRequest reports whether one request can ask for calls under either terms.
+func (t PermissionTerms) SharesRequest(o PermissionTerms) bool {
+	return t.Batch && o.Batch && t.Mode == o.Mode && slices.Equal(t.Scopes, o.Scopes) && t.Quorum == o.Quorum && t.FourEyes == o.FourEyes &&
+		slices.Equal(t.Approvers, o.Approvers) && t.Signed == o.Signed && t.RemindMillis == o.RemindMillis && t.Results == o.Results &&
+		slices.Equal(t.Stages, o.Stages)
+}
+
 // asks reports whether a request under the terms goes to the domains, one after the other, before it goes to any other.
 func (t PermissionTerms) asks(domains []string) bool {
 	if len(domains) == 0 || len(domains) > len(t.Stages) {
@@ -189,7 +199,8 @@ type PermissionStage struct {
 }
 
 // PermissionRequest is the data of a request event, of the type TypePermissionRequest (docs/permissions.md). Its deadline is
-// the event's "expirytime".
+// the event's "expirytime". One that asks for several calls has them in Calls, in place of Call, Tool, Type, Schema, Args, Parameters,
+// Labels, Reason, Risk and Rule; Each is what it asks for in either form.
 type PermissionRequest struct {
 	Agent string `json:"agent"`
 	Run   string `json:"run"`
@@ -200,14 +211,15 @@ type PermissionRequest struct {
 	Type   string          `json:"type,omitempty"`
 	Schema string          `json:"schema,omitempty"`
 	Args   json.RawMessage `json:"args"`
-	// ArgsHash is ArgsHash(Args). A decision repeats it.
-	ArgsHash   string          `json:"args_sha256"`
-	Parameters json.RawMessage `json:"parameters,omitempty"`
-	Labels     ToolLabels      `json:"labels"`
-	Mode       PermissionMode  `json:"mode"`
-	Reason     string          `json:"reason,omitempty"`
-	Risk       string          `json:"risk,omitempty"`
-	Rule       string          `json:"rule,omitempty"`
+	// ArgsHash is ArgsHash(Args), or CallsHash of several calls. A decision repeats it.
+	ArgsHash   string           `json:"args_sha256"`
+	Parameters json.RawMessage  `json:"parameters,omitempty"`
+	Labels     ToolLabels       `json:"labels"`
+	Calls      []PermissionCall `json:"calls,omitempty"`
+	Mode       PermissionMode   `json:"mode"`
+	Reason     string           `json:"reason,omitempty"`
+	Risk       string           `json:"risk,omitempty"`
+	Rule       string           `json:"rule,omitempty"`
 	// Policy is the digest of the agent spec whose policy asks.
 	Policy      string       `json:"policy"`
 	Initiator   string       `json:"initiator,omitempty"`
@@ -225,6 +237,84 @@ type PermissionRequest struct {
 	Answer json.RawMessage `json:"answer,omitempty"`
 	// Stage counts the domains that were asked before.
 	Stage int `json:"stage"`
+}
+
+// PermissionCall is one of the calls that a request asks for.
+type PermissionCall struct {
+	Call string `json:"call"`
+	Tool string `json:"tool"`
+	// Type and Schema are the contract's type and the dataschema of a service call.
+	Type   string          `json:"type,omitempty"`
+	Schema string          `json:"schema,omitempty"`
+	Args   json.RawMessage `json:"args"`
+	// ArgsHash is ArgsHash(Args). A decision that names the call repeats it.
+	ArgsHash   string          `json:"args_sha256"`
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+	Labels     ToolLabels      `json:"labels"`
+	Reason     string          `json:"reason,omitempty"`
+	Risk       string          `json:"risk,omitempty"`
+	Rule       string          `json:"rule,omitempty"`
+}
+
+// Each are the calls that the request asks for.
+func (r *PermissionRequest) Each() []PermissionCall {
+	if len(r.Calls) > 0 {
+		return r.Calls
+	}
+	return []PermissionCall{{
+		Call: r.Call, Tool: r.Tool, Type: r.Type, Schema: r.Schema, Args: r.Args, ArgsHash: r.ArgsHash, Parameters: r.Parameters,
+		Labels: r.Labels, Reason: r.Reason, Risk: r.Risk, Rule: r.Rule,
+	}}
+}
+
+// Of is the request as if it asked for that one of its calls alone; ok is false when it does not ask for it.
+func (r *PermissionRequest) Of(call string) (one PermissionRequest, ok bool) {
+	for _, c := range r.Each() {
+		if c.Call == call {
+			one = *r
+			one.Calls = nil
+			one.Call, one.Tool, one.Type, one.Schema, one.Args, one.ArgsHash = c.Call, c.Tool, c.Type, c.Schema, c.Args, c.ArgsHash
+			one.Parameters, one.Labels, one.Reason, one.Risk, one.Rule = c.Parameters, c.Labels, c.Reason, c.Risk, c.Rule
+			return one, true
+		}
+	}
+	return PermissionRequest{}, false
+}
+
+// Batched is one request for the calls of all, which are requests of the same terms; what they share is that of the first.
+func Batched(all []PermissionRequest) PermissionRequest {
+	batch := all[0]
+	hashes := make([]string, len(all))
+	batch.Calls = make([]PermissionCall, len(all))
+	for i := range all {
+		batch.Calls[i] = all[i].Each()[0]
+		hashes[i] = all[i].ArgsHash
+	}
+	batch.ArgsHash = CallsHash(hashes)
+	batch.Call, batch.Tool, batch.Type, batch.Schema, batch.Args, batch.Parameters = "", "", "", "", nil, nil
+	batch.Labels, batch.Reason, batch.Risk, batch.Rule = ToolLabels{}, "", "", ""
+	return batch
+}
+
+// CallsHash is what a request for several calls and a decision on all of them say of the arguments, whose hashes are in the order of
+// the request's calls: the ArgsHash of those hashes as a JSON array.
+func CallsHash(hashes []string) string {
+	return ArgsHash([]byte(`["` + strings.Join(hashes, `","`) + `"]`))
+}
+
+// MarshalJSON leaves out of a request for several calls what is of one.
+func (r PermissionRequest) MarshalJSON() ([]byte, error) {
+	type members PermissionRequest
+	if len(r.Calls) == 0 {
+		return json.Marshal(members(r))
+	}
+	return json.Marshal(struct {
+		members
+		Call   string          `json:"call,omitempty"`
+		Tool   string          `json:"tool,omitempty"`
+		Args   json.RawMessage `json:"args,omitempty"`
+		Labels *ToolLabels     `json:"labels,omitempty"`
+	}{members: members(r)})
 }
 
 // Decision is what an approver chooses.
@@ -246,7 +336,10 @@ const (
 type PermissionDecision struct {
 	Decision Decision `json:"decision"`
 	// ArgsHash is the request's: what the approver saw.
-	ArgsHash string `json:"args_sha256"`
+	ArgsHash string `json:"args_sha256,omitempty"`
+	// Calls are those that it is about, of a request for several calls; All says that it is about all of them that are open.
+	Calls []CallDecision `json:"calls,omitempty"`
+	All   bool           `json:"all,omitempty"`
 	// Scope is one of the request's; empty is ScopeCall.
 	Scope GrantScope `json:"scope,omitempty"`
 	// Pattern is a CEL expression over args, for ScopeToolPattern.
@@ -260,6 +353,56 @@ type PermissionDecision struct {
 	// Uses and ExpiresMillis (Unix milliseconds) bound a grant wider than the call; 0 is unbounded.
 	Uses          int   `json:"uses,omitempty"`
 	ExpiresMillis int64 `json:"expires,omitempty"`
+}
+
+// CallDecision is what a decision on a request for several calls says of one of them. What it leaves out is as in the decision.
+type CallDecision struct {
+	Call string `json:"call"`
+	// ArgsHash is the call's: what the approver saw.
+	ArgsHash string          `json:"args_sha256"`
+	Decision Decision        `json:"decision,omitempty"`
+	Args     json.RawMessage `json:"args,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+}
+
+// Of is the decision on the one call that c names.
+func (d PermissionDecision) Of(c CallDecision) PermissionDecision {
+	d.Calls, d.All, d.ArgsHash = nil, false, c.ArgsHash
+	d.Decision, d.Reason = cmp.Or(c.Decision, d.Decision), cmp.Or(c.Reason, d.Reason)
+	d.Args, d.Result = c.Args, c.Result
+	return d
+}
+
+// On is the decision with the hashes of what the request asks for, where it has none of its own. The error is CodeDecisionRefused: it is
+// on other arguments, or does not say on which calls.
+func (d PermissionDecision) On(r *PermissionRequest) (PermissionDecision, error) {
+	other := Errorf(CodeDecisionRefused, "the decision is on other arguments than those of the request; look at it again")
+	named := len(d.Calls) > 0
+	switch {
+	case len(r.Calls) == 0 && (named || d.All):
+		return d, Errorf(CodeDecisionRefused, "the request is for one call; decide on it without naming calls")
+	case len(r.Calls) > 0 && named == d.All:
+		return d, Errorf(CodeDecisionRefused, "the request is for %d calls; name those that you decide on, or all", len(r.Calls))
+	case !named && d.ArgsHash != "" && d.ArgsHash != r.ArgsHash:
+		return d, other
+	case !named:
+		d.ArgsHash = r.ArgsHash
+		return d, nil
+	}
+	d.Calls = slices.Clone(d.Calls)
+	for i := range d.Calls {
+		c := &d.Calls[i]
+		one, ok := r.Of(c.Call)
+		switch {
+		case !ok:
+			return d, Errorf(CodeDecisionRefused, "the request does not ask for the call %q", c.Call)
+		case c.ArgsHash != "" && c.ArgsHash != one.ArgsHash:
+			return d, other
+		}
+		c.ArgsHash = one.ArgsHash
+	}
+	return d, nil
 }
 
 // GrantRecord is a decision with a scope wider than a run, for the manager to keep.
@@ -359,8 +502,9 @@ type PermissionPolicyTerms struct {
 	Approvers []string     `json:"approvers,omitzero"`
 	// Signed asks for decisions signed by a key that is configured for the domain.
 	Signed bool `json:"signed,omitempty"`
-	// Results lets an approver give a call its result; see PermissionTerms.
+	// Results lets an approver give a call its result, and Batch asks for several calls with one request; see PermissionTerms.
 	Results bool `json:"results,omitempty"`
+	Batch   bool `json:"batch,omitempty"`
 }
 
 // NeedsIdentity reports whether the terms mean anything only where the broker enforces who somebody is.

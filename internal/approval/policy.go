@@ -117,6 +117,7 @@ func merge(general sdk.PermissionPolicyTerms, own *sdk.PermissionPolicyTerms) sd
 	m.FourEyes = own.FourEyes || m.FourEyes
 	m.Signed = own.Signed || m.Signed
 	m.Results = own.Results || m.Results
+	m.Batch = own.Batch || m.Batch
 	if own.Escalate != nil {
 		m.Escalate = own.Escalate
 	}
@@ -211,7 +212,7 @@ func compileTerms(t sdk.PermissionPolicyTerms, risk string) sdk.PermissionTerms 
 	return sdk.PermissionTerms{
 		Mode: cmp.Or(t.Mode, sdk.PermissionHold), Risk: risk, Scopes: t.Scopes, Quorum: t.Quorum, FourEyes: t.FourEyes,
 		Approvers: t.Approvers, Signed: t.Signed, RemindMillis: t.RemindMillis,
-		Results: t.Results, Stages: stages(t),
+		Results: t.Results, Batch: t.Batch, Stages: stages(t),
 	}
 }
 

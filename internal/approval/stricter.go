@@ -60,6 +60,7 @@ func tighten(a, b sdk.PermissionRuling) (sdk.PermissionRuling, error) {
 	t.FourEyes = t.FourEyes || b.Terms.FourEyes
 	t.Signed = t.Signed || b.Terms.Signed
 	t.Results = t.Results && b.Terms.Results
+	t.Batch = t.Batch && b.Terms.Batch
 	t.Risk = cmp.Or(t.Risk, b.Terms.Risk)
 	if often := b.Terms.RemindMillis; often > 0 && (t.RemindMillis == 0 || often < t.RemindMillis) {
 		t.RemindMillis = often

@@ -160,9 +160,11 @@ type run struct {
 
 // call is a call of a run.
 type call struct {
-	id   string
-	tool string
-	args []byte
+	id string
+	// event is the id that the call's events have: of a permission request in a batch, the batch's.
+	event string
+	tool  string
+	args  []byte
 	// person says that it is a turn or a permission request, whose data is not the arguments of a tool.
 	person bool
 	opened *core.Entry

@@ -69,6 +69,11 @@ func (c *Checker) publishedCall(address wire.Address, ev wire.Event) {
 		return
 	}
 	k, f := r.calls[ref.ID], e.Effect(core.EffectCall, ref.ID)
+	for _, open := range e.Head.Calls {
+		if k == nil && eventOf(&open) == ref.ID {
+			k = r.calls[open.ID] // one of those that the event asks for together
+		}
+	}
 	reply := c.subjects.Reply(address.Call)
 	switch {
 	case ev.ID != address.Call.Call || ev.Subject != e.Head.Run || ev.Type != f.Type || ev.ParentID != e.Cause.EventID:

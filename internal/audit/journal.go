@@ -161,7 +161,7 @@ func (c *Checker) remember(r *run, e *core.Entry, m *sdk.Message) {
 		if use.CallID != wire.CallID(r.key, h.Init.Token, ref.Step, ref.Index, use.Tool, use.Args) {
 			c.violate("I5", r.key, "the id of call %s does not cover its content", use.CallID)
 		}
-		k := &call{id: use.CallID, tool: use.Tool, args: use.Args, opened: e}
+		k := &call{id: use.CallID, event: use.CallID, tool: use.Tool, args: use.Args, opened: e}
 		r.calls[k.id] = k
 		r.asked = append(r.asked, k)
 	}
@@ -201,7 +201,15 @@ func (c *Checker) inquired(r *run, e *core.Entry, q core.Inquiry) {
 	if r.calls[q.ID] != nil {
 		c.violate("I8", r.key, "entry %d asks for call %s again", e.Rev, q.ID)
 	}
-	r.calls[q.ID] = &call{id: q.ID, args: q.Data, permitted: true, opened: e}
+	r.calls[q.ID] = &call{id: q.ID, event: q.ID, args: q.Data, permitted: true, opened: e}
+}
+
+// eventOf is the id of the events that ask for a call's answer.
+func eventOf(open *core.Call) string {
+	if open.Permission != nil && open.Permission.Batch != "" {
+		return open.Permission.Batch
+	}
+	return open.ID
 }
 
 // opened notes the turn and the permission requests that an entry opens, the arguments that people changed, and the due
@@ -210,7 +218,7 @@ func (r *run) opened(e *core.Entry) {
 	for _, open := range e.Head.Calls {
 		k := r.calls[open.ID]
 		if k == nil && (open.Kind == core.CallTurn || open.Kind == core.CallPermission || open.Kind == core.CallQuestion) {
-			k = &call{id: open.ID, person: true, opened: e}
+			k = &call{id: open.ID, event: eventOf(&open), person: true, opened: e}
 			r.calls[k.id] = k
 		}
 		if k != nil {
@@ -260,15 +268,15 @@ func (c *Checker) answers(r *run, k *call, in *input) bool {
 	if in.address.Kind != wire.KindIn || in.Event == nil {
 		return false
 	}
-	if claimed, ok := wire.ParseCallRef(in.Event.ParentID); in.Event.ParentID != "" && (!ok || claimed.ID != k.id) {
+	if claimed, ok := wire.ParseCallRef(in.Event.ParentID); in.Event.ParentID != "" && (!ok || claimed.ID != k.event) {
 		return false
 	}
 	ref, _ := wire.ParseCallRef(in.address.Call.Call)
 	e := r.effect(core.EffectCall, ref)
-	if e == nil || ref.ID != k.id || ref.Attempt <= k.voided {
+	if e == nil || ref.ID != k.event || ref.Attempt <= k.voided {
 		return false
 	}
-	f := e.Effect(core.EffectCall, k.id)
+	f := e.Effect(core.EffectCall, k.event)
 	for i := range f.Lanes() {
 		if in.address.Call == address(r, e, f, i) {
 			return true

@@ -154,6 +154,9 @@ func (c *Checker) decides(r *run, last, e *core.Entry, d *core.Decision) {
 		if err := json.Unmarshal(in.Event.Data, &made.PermissionDecision); err != nil {
 			c.violate("I13", r.key, "request %s was decided by something that is not a decision: %v", d.Request, err)
 		}
+		if q.gate.Batch != "" {
+			made.PermissionDecision = c.named(r, last, q, in, made.PermissionDecision)
+		}
 		made.Scope = cmp.Or(made.Scope, sdk.ScopeCall)
 		if in.Received >= q.due {
 			c.violate("I13", r.key, "request %s, due at %d, was decided at %d", d.Request, q.due, in.Received)
@@ -168,10 +171,35 @@ func (c *Checker) decides(r *run, last, e *core.Entry, d *core.Decision) {
 	}
 }
 
+// named is what a decision on several calls says of the one that q asks for. It must name it, or repeat the hash of all.
+func (c *Checker) named(r *run, last *core.Entry, q *request, in *input, d sdk.PermissionDecision) sdk.PermissionDecision {
+	ref, _ := wire.ParseCallRef(in.address.Call.Call) // answers has seen it
+	var hashes []string
+	for _, open := range last.Head.Calls {
+		if eventOf(&open) == q.gate.Batch && max(open.Attempt, 1) >= ref.Attempt {
+			hashes = append(hashes, open.Permission.ArgsHash)
+		}
+	}
+	list, _ := json.Marshal(hashes) // texts
+	if d.All && len(d.Calls) == 0 && d.ArgsHash == sdk.ArgsHash(list) {
+		d.ArgsHash = q.gate.ArgsHash
+		return d
+	}
+	for _, one := range d.Calls {
+		if one.Call == q.call && !d.All {
+			d.Decision, d.Reason = cmp.Or(one.Decision, d.Decision), cmp.Or(one.Reason, d.Reason)
+			d.ArgsHash, d.Args, d.Result = one.ArgsHash, one.Args, one.Result
+			return d
+		}
+	}
+	c.violate("I13", r.key, "a decision that does not name call %s decided it", q.call)
+	return d
+}
+
 // given checks a result that a person gave a call: it is what the decision says on the request that holds the call, which offers it.
 func (c *Checker) given(r *run, e *core.Entry, k *call, in *input) {
 	var d sdk.PermissionDecision
-	if in.Event == nil || json.Unmarshal(in.Event.Data, &d) != nil || d.Decision != sdk.DecisionResult {
+	if in.Event == nil || json.Unmarshal(in.Event.Data, &d) != nil {
 		c.violate("I13", r.key, "entry %d has a result of call %s that nobody gave", e.Rev, k.id)
 		return
 	}
@@ -180,8 +208,13 @@ func (c *Checker) given(r *run, e *core.Entry, k *call, in *input) {
 		c.violate("I13", r.key, "entry %d has a result of call %s that nobody was asked for", e.Rev, k.id)
 		return
 	}
+	for _, named := range d.Calls {
+		if named.Call == k.id {
+			d.Result = named.Result
+		}
+	}
 	want, err := wire.Canonicalize(d.Result)
-	if err != nil || !bytes.Equal(want, k.result.Data) || k.approved || r.requests[e.Decisions[i].Request].gate.Quorum > 1 {
+	if err != nil || e.Decisions[i].Decision != sdk.DecisionResult || !bytes.Equal(want, k.result.Data) || k.approved || r.requests[e.Decisions[i].Request].gate.Quorum > 1 {
 		c.violate("I13", r.key, "entry %d has another result of call %s than was given", e.Rev, k.id)
 	}
 }

@@ -68,7 +68,7 @@ func (c *Checker) duplicate(in *input, r *run) {
 	case wire.KindIn:
 		ref, _ := wire.ParseCallRef(in.address.Call.Call)
 		for _, open := range head.Calls {
-			if open.ID == ref.ID && !open.Closed() && !superseded(open, ref, in.Event) {
+			if eventOf(&open) == ref.ID && !open.Closed() && !superseded(open, ref, in.Event) {
 				c.violate("I10", r.key, "%s %d was removed while its call %s is open", in.Stream, in.Sequence, ref.ID)
 			}
 		}

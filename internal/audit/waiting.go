@@ -69,7 +69,10 @@ func (c *Checker) awaited(in *input, reason sdk.Code) {
 		return
 	}
 	ref, _ := wire.ParseCallRef(in.address.Call.Call)
-	if k := r.calls[ref.ID]; k != nil && k.result == nil && r.last().Head.Status != core.StatusDone && c.answers(r, k, in) {
-		c.violate("I10", r.key, "%s %d was dead-lettered while its call %s is open", in.Stream, in.Sequence, ref.ID)
+	for _, k := range r.calls {
+		if k.event == ref.ID && k.result == nil && r.last().Head.Status != core.StatusDone && c.answers(r, k, in) {
+			c.violate("I10", r.key, "%s %d was dead-lettered while its call %s is open", in.Stream, in.Sequence, ref.ID)
+			return
+		}
 	}
 }

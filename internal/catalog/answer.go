@@ -17,7 +17,7 @@ import (
 type answers struct {
 	tools                      *toolbox.Toolbox
 	turn, permission, question *contracts.Version
-	// permissionResult is the contract of permission requests that offer to give the call's result.
+	// permissionResult is the contract of permission requests that offer to give the call's result, or ask for several calls.
 	permissionResult *contracts.Version
 	keys             signature.Keys
 }
@@ -106,7 +106,7 @@ func (a *answers) builtin(call *core.Call) *contracts.Version {
 	case core.CallTurn:
 		return a.turn
 	case core.CallPermission:
-		if call.Permission.Results {
+		if call.Permission.Results || call.Permission.Batch != "" {
 			return a.permissionResult
 		}
 		return a.permission
@@ -134,9 +134,18 @@ func (a *answers) decision(call core.Call, ev wire.Event, who string) (runner.An
 			answer.Refused = sdk.AsError(err).Message
 		}
 	}
-	if d.Decision == sdk.DecisionResult {
+	var results []*json.RawMessage
+	if d.Decision == sdk.DecisionResult && len(d.Calls) == 0 {
+		results = append(results, &d.Result)
+	}
+	for i := range d.Calls {
+		if len(d.Calls[i].Result) > 0 {
+			results = append(results, &d.Calls[i].Result)
+		}
+	}
+	for _, result := range results {
 		var err error
-		if d.Result, err = wire.Canonicalize(d.Result); err != nil {
+		if *result, err = wire.Canonicalize(*result); err != nil {
 			answer.Refused = "the result cannot be read: " + sdk.AsError(err).Message
 		}
 	}

@@ -136,7 +136,7 @@ func TestLoad_EveryKeyCounts(t *testing.T) {
 func TestLoad_DigestsOfSpecs(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"testdata/full shop.desk":               "20daa1259bdfc53f5ec779f10b637d09241591d59a8541c1f890567292a981d2",
+		"testdata/full shop.desk":               "9b7f153db973be874221d8b7b3a80cc2b130d0441828f82648ab7ae90b90cccd",
 		"testdata/full planner":                 "9804711243a77761727e19790326c1fca79ea186b284f35ad7e2fee1ac80088f",
 		"testdata/desk travel.desk":             "9d1f5245866914d264a15692fe0a67fc379880853f53977a81d5c81568fd739b",
 		"testdata/desk weather":                 "eb8d7bb71842a92d2bf99c2971f454f9755209f6fe017ea16d3821edc2b53ade",

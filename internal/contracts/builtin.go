@@ -10,7 +10,7 @@ import (
 // The one version of the built-in contracts, and the types of their answers.
 const (
 	BuiltinVersion = "1.0.0"
-	// PermissionResultVersion is that of permission requests which may be answered with the call's result.
+	// PermissionResultVersion is that of permission requests which may be answered with the call's result, or which ask for several calls.
 	PermissionResultVersion  = "1.1.0"
 	TypeQuestionAnswered     = "agentd.question.answered"
 	TypeConversationAnswered = "agentd.conversation.answered"
@@ -50,14 +50,15 @@ func Permission() sdk.Contract {
 		URI: "agentd:/agentd/permission/request", Type: sdk.TypePermissionRequest, Domain: sdk.HumanDomain,
 		Description: "An agent needs a person's permission for a call; the answer is their decision.",
 		Versions: map[string]sdk.ContractVersion{
-			BuiltinVersion:          permissionVersion("", "", ""),
-			PermissionResultVersion: permissionVersion(permissionOffersResult, permissionResultDecision, permissionResult),
+			BuiltinVersion: permissionVersion(permissionOfOneCall, "", decisionOnOneCall),
+			PermissionResultVersion: permissionVersion(permissionOfCalls, permissionResultDecision,
+				fmt.Sprintf(decisionOnCalls, permissionResultDecision)),
 		},
 	}
 }
 
-// permissionVersion is a version of that contract with more than the first: members of the request, decisions, and members of a
-// decision.
+// permissionVersion is a version of that contract by what differs between them: the last members of the request and what is required
+// of it, decisions, and the last members of a decision and what is required of it.
 func permissionVersion(asked, decisions, decided string) sdk.ContractVersion {
 	return sdk.ContractVersion{
 		Accepts: json.RawMessage(fmt.Sprintf(permissionAccepts, asked)),
@@ -135,8 +136,6 @@ const (
     "remind_ms": {"type": "integer", "minimum": 1, "description": "How often whoever is asked is to be reminded."},
     "answer": {"type": "object", "description": "The JSON Schema of the decision."},
     "stage": {"type": "integer", "minimum": 0}%s
-  },
-  "required": ["agent", "run", "call", "tool", "args", "args_sha256", "mode", "scopes"]
 }`
 	permissionDecided = `{
   "type": "object",
@@ -148,16 +147,63 @@ const (
     "args": {"type": "object", "description": "Arguments to make the call with instead."},
     "reason": {"type": "string", "description": "Shown to the model; the question, when the decision is ask."},
     "uses": {"type": "integer", "minimum": 1},
-    "expires": {"type": "integer", "minimum": 0, "description": "Unix milliseconds."}%s
-  },
-  "required": ["decision", "args_sha256"],
+    "expires": {"type": "integer", "minimum": 0, "description": "Unix milliseconds."}%s,
   "additionalProperties": false
 }`
-	permissionOffersResult = `,
-    "results": {"type": "boolean", "description": "The decision may give the call its result."}`
+	permissionOfOneCall = `
+  },
+  "required": ["agent", "run", "call", "tool", "args", "args_sha256", "mode", "scopes"]`
+	permissionOfCalls = `,
+    "results": {"type": "boolean", "description": "The decision may give the call its result."},
+    "calls": {
+      "type": "array", "minItems": 1, "description": "The calls that need permission, in place of one.",
+      "items": {
+        "type": "object",
+        "properties": {
+          "call": {"type": "string"},
+          "tool": {"type": "string"},
+          "type": {"type": "string"},
+          "schema": {"type": "string"},
+          "args": {"type": "object", "description": "The exact arguments."},
+          "args_sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+          "parameters": {"type": "object"},
+          "labels": {"type": "object"},
+          "reason": {"type": "string"},
+          "risk": {"type": "string"},
+          "rule": {"type": "string"}
+        },
+        "required": ["call", "tool", "args", "args_sha256"]
+      }
+    }
+  },
+  "required": ["agent", "run", "args_sha256", "mode", "scopes"],
+  "anyOf": [{"required": ["call", "tool", "args"]}, {"required": ["calls"]}]`
 	permissionResultDecision = `, "result"`
-	permissionResult         = `,
-    "result": {"type": "object", "description": "The result of the call, which is not made."}`
+	decisionOnOneCall        = `
+  },
+  "required": ["decision", "args_sha256"]`
+	decisionOnCalls = `,
+    "result": {"type": "object", "description": "The result of the call, which is not made."},
+    "all": {"type": "boolean", "description": "It is on all calls of the request that are open; args_sha256 is the request's."},
+    "calls": {
+      "type": "array", "minItems": 1, "maxItems": 64, "description": "The calls that it is on.",
+      "items": {
+        "type": "object",
+        "properties": {
+          "call": {"type": "string"},
+          "args_sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "That of the call in the request."},
+          "decision": {"enum": ["allow", "deny", "ask"%s]},
+          "args": {"type": "object"},
+          "result": {"type": "object"},
+          "reason": {"type": "string"}
+        },
+        "required": ["call", "args_sha256"],
+        "additionalProperties": false
+      }
+    }
+  },
+  "required": ["decision"],
+  "anyOf": [{"required": ["args_sha256"]}, {"required": ["calls"]}]`
 	permissionViewed = `{
   "type": "object",
   "properties": {

@@ -24,7 +24,7 @@ func (f Effect) Addresses(h *Head) []wire.CallAddress {
 
 // Addresses are where the last attempt at the call is to be found, one for each domain. h is the head that has the call.
 func (c *Call) Addresses(h *Head) []wire.CallAddress {
-	return h.addresses(c.ID, c.Attempt, c.Type, c.Domains)
+	return h.addresses(c.Event(), c.Attempt, c.Type, c.Domains)
 }
 
 // addresses of an attempt at a call: the first domain's event has the bare id, each other one's names its domain.
@@ -54,8 +54,8 @@ func (h *Head) expects(c *Call, ev Answered) bool {
 	if c.Kind == CallInline || c.Held != "" || c.Queued || ev.Ref.Attempt <= c.Voided || ev.Ref.Attempt > c.attempt() {
 		return false
 	}
-	if ref, ok := wire.ParseCallRef(ev.ParentID); ev.ParentID != "" && (!ok || ref.ID != c.ID) {
+	if ref, ok := wire.ParseCallRef(ev.ParentID); ev.ParentID != "" && (!ok || ref.ID != c.Event()) {
 		return false
 	}
-	return slices.Contains(h.addresses(c.ID, ev.Ref.Attempt, c.Type, c.Domains), ev.Address)
+	return slices.Contains(h.addresses(c.Event(), ev.Ref.Attempt, c.Type, c.Domains), ev.Address)
 }

@@ -8,8 +8,12 @@ import (
 
 // CallData is what the call of an effect is made with, as the entry has it that the effect names as Opened: a permission
 // request, a question, an approver's arguments, the model's, or what it says to a person. ok is false when the entry has
-// nothing of the call. All attempts and domains share it; what differs between them is added where their events are made.
-func (e *Entry) CallData(f Effect) (data json.RawMessage, ok bool) {
+// nothing of the call. All attempts and domains share it; what differs between them is added where their events are made. sent is the
+// head of the entry that has the effect: an event asks for what is open then.
+func (e *Entry) CallData(f Effect, sent *Head) (data json.RawMessage, ok bool) {
+	if data, ok := e.batched(f.Call, sent); ok {
+		return data, true
+	}
 	for i := range e.Requests {
 		if e.Requests[i].ID == f.Call {
 			return e.Requests[i].Data, true

@@ -17,11 +17,14 @@ func randomPolicy(t *rapid.T) policy {
 	if pick(t, 2, "gated") == 0 {
 		return p
 	}
+	common := randomTerms(t)
 	for _, tool := range []string{"lookup", "book", "add", "charge"} {
 		switch pick(t, 5, "ruling") {
 		case 0:
 			p[tool] = core.Ruling{Verdict: core.VerdictDeny, Reason: "never"}
-		case 1, 2, 3:
+		case 1, 2:
+			p[tool] = core.Ruling{Verdict: core.VerdictAsk, Terms: common}
+		case 3:
 			p[tool] = core.Ruling{Verdict: core.VerdictAsk, Terms: randomTerms(t)}
 		}
 	}
@@ -33,6 +36,7 @@ func randomTerms(t *rapid.T) sdk.PermissionTerms {
 		Mode:   []sdk.PermissionMode{sdk.PermissionHold, sdk.PermissionHold, sdk.PermissionRetry}[pick(t, 3, "mode")],
 		Quorum: pick(t, 3, "quorum"), FourEyes: pick(t, 4, "four eyes") == 0,
 		Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: minute}},
+		Batch:  pick(t, 2, "one request") == 0,
 	}
 	if pick(t, 2, "scopes") == 0 {
 		terms.Scopes = []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool}
@@ -44,19 +48,15 @@ func randomTerms(t *rapid.T) sdk.PermissionTerms {
 }
 
 // decide makes ev a decision on a request; most count.
-func (x *explorer) decide(request string, ev *core.Answered) {
+func (x *explorer) decide(f core.Effect, ev *core.Answered) {
 	if ev.Error {
 		ev.Who = fmt.Sprintf("approver-%d", x.pick(4, "who")) // an error counts of whom a decision would count
 		return
 	}
-	var gate *core.PermissionState
-	for _, c := range x.rig.state.Calls {
-		if c.ID == request {
-			gate = c.Permission
-		}
-	}
+	asked, hash := x.asked(f)
+	gate := asked[0].Permission
 	ev.Who = fmt.Sprintf("approver-%d", x.pick(4, "who"))
-	d := sdk.PermissionDecision{ArgsHash: gate.ArgsHash}
+	d := sdk.PermissionDecision{ArgsHash: hash}
 	d.Decision = []sdk.Decision{
 		sdk.DecisionAllow, sdk.DecisionAllow, sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk,
 	}[x.pick(5, "decision")]
@@ -71,15 +71,64 @@ func (x *explorer) decide(request string, ev *core.Answered) {
 	case 3:
 		ev.Who = ""
 	}
-	if d.ArgsHash == gate.ArgsHash && !slices.Contains(gate.Viewed, ev.Who) && x.pick(8, "views") == 0 {
-		d = sdk.PermissionDecision{ArgsHash: gate.ArgsHash, Decision: sdk.DecisionViewed}
+	unseen := slices.ContainsFunc(asked, func(c *core.Call) bool { return !c.Closed() && !slices.Contains(c.Permission.Viewed, ev.Who) })
+	switch {
+	case d.ArgsHash == hash && unseen && x.pick(8, "views") == 0:
+		d = sdk.PermissionDecision{ArgsHash: hash, Decision: sdk.DecisionViewed}
+	case gate.Batch != "":
+		x.name(asked, &d)
 	}
 	ev.EventID += "-" + ev.Who
 	ev.Decision = &d
-	ev.Edit = x.policy.edit(x.rig.spec, &x.rig.state, request, &d)
-	if ev.Edit != nil && ev.Edit.Call.Refusal == nil && x.pick(4, "edit is ruled on") == 0 {
-		ev.Edit.Rule([]core.Ruling{{}, {Verdict: core.VerdictDeny}}[x.pick(2, "ruling")])
+	ev.Plans = x.policy.plans(x.rig.spec, &x.rig.state, f, &d)
+	for _, p := range ev.Plans {
+		if p.Edit.Call.Refusal == nil && x.pick(4, "edit is ruled on") == 0 {
+			p.Edit.Rule([]core.Ruling{{}, {Verdict: core.VerdictDeny}}[x.pick(2, "ruling")])
+		}
 	}
+}
+
+// asked are the requests of an event, and the hash that stands for its arguments.
+func (x *explorer) asked(f core.Effect) (asked []*core.Call, hash string) {
+	var hashes []string
+	for i := range x.rig.state.Calls {
+		c := &x.rig.state.Calls[i]
+		if c.Permission == nil || c.ID != f.Call && c.Permission.Batch != f.Call || max(c.Attempt, 1) < max(f.Attempt, 1) {
+			continue
+		}
+		asked, hash = append(asked, c), c.Permission.ArgsHash
+		hashes = append(hashes, hash)
+	}
+	if asked[0].Permission.Batch != "" {
+		hash = sdk.ArgsHash([]byte(encode(x, hashes)))
+	}
+	return asked, hash
+}
+
+// name has a decision on a batch name its calls: all, one or two of them, or wrongly.
+func (x *explorer) name(asked []*core.Call, d *sdk.PermissionDecision) {
+	switch x.pick(8, "names") {
+	case 0:
+		return
+	case 1:
+		d.Calls = []sdk.CallDecision{{Call: "c1-0-nobody"}}
+		return
+	case 2, 3, 4:
+		d.All = true
+		return
+	}
+	first := x.pick(len(asked), "call")
+	for _, c := range asked[first:min(first+2, len(asked))] {
+		named := sdk.CallDecision{Call: c.Permission.Call, ArgsHash: c.Permission.ArgsHash, Args: d.Args}
+		if x.pick(4, "own decision") == 0 {
+			named.Decision = sdk.DecisionDeny
+		}
+		if x.pick(6, "spoilt") == 0 {
+			named.ArgsHash = d.ArgsHash
+		}
+		d.Calls = append(d.Calls, named)
+	}
+	d.Args = nil
 }
 
 // undecided reports whether ev answers a request that is still open, now that it was absorbed: a decision that did not
@@ -89,12 +138,9 @@ func (x *explorer) undecided(ev core.Event) bool {
 	if !ok {
 		return false
 	}
-	for _, c := range x.rig.state.Calls {
-		if c.ID == answer.Ref.ID {
-			return c.Kind == core.CallPermission && !c.Closed()
-		}
-	}
-	return false
+	return slices.ContainsFunc(x.rig.state.Calls, func(c core.Call) bool {
+		return c.Permission != nil && !c.Closed() && (c.ID == answer.Ref.ID || c.Permission.Batch == answer.Ref.ID)
+	})
 }
 
 // permissions checks that nothing that was held is made before a decision allows it.

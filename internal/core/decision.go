@@ -17,40 +17,97 @@ func (t *transition) decided(c *Call, ev Answered) error {
 	if slices.Contains(c.Permission.Heard, heard) {
 		return ErrStale
 	}
-	c.Permission.Heard = append(slices.Clip(c.Permission.Heard), heard)
+	asked := t.Head.askedIn(c, ev.Ref.Attempt)
+	for _, o := range asked {
+		o.Permission.Heard = append(slices.Clip(o.Permission.Heard), heard)
+	}
+	record := Decision{Request: c.ID, Batch: c.Permission.Batch, Call: c.Permission.Call, Event: ev.EventID, Source: ev.Source, Who: ev.Who}
 	if ev.Decision == nil {
 		if refusal := c.refuseError(ev.Who, t.Head.Init.Who); refusal != nil {
-			return t.rejected(c, Decision{Request: c.ID, Call: c.Permission.Call, Event: ev.EventID, Source: ev.Source, Who: ev.Who}, refusal)
+			return t.rejected(c, record, refusal)
 		}
 		t.close(c, Result{Call: c.ID, Kind: ResultAnswer, Data: ev.Data, Error: true, Event: ev.EventID, Source: ev.Source, Who: ev.Who})
 		return t.interrupt(Ending{
 			Reason: ReasonError, Code: sdk.CodeUnavailable, Message: "whoever was asked for permission could not decide",
 		})
 	}
-	d := *ev.Decision
-	d.Scope, d.Reason = cmp.Or(d.Scope, sdk.ScopeCall), clip.Text(d.Reason, maxMessage)
-	record := Decision{
-		Request: c.ID, Call: c.Permission.Call, Decision: d.Decision, Scope: d.Scope, ArgsHash: d.ArgsHash, Reason: d.Reason,
-		Event: ev.EventID, Source: ev.Source, Who: ev.Who, Key: ev.Key,
+	if ev.Decision.Decision == sdk.DecisionViewed {
+		return t.viewed(asked, ev)
 	}
-	if d.Decision == sdk.DecisionViewed {
-		return t.viewed(c, record)
+	decisions, refusal := t.Head.DecidedRequests(c, ev.Ref.Attempt, ev.Decision)
+	if refusal != nil {
+		return t.rejected(c, recordOf(c, *ev.Decision, ev), refusal)
 	}
-	if len(d.Args) > 0 && !ev.Edit.madeFor(c, &d) {
-		return violation(&t.Head, "a decision on %s that edits the arguments needs the plan that was made for it", c.ID)
+	return t.decideAll(decisions, ev)
+}
+
+// recordOf is the record of what a decision says of a request.
+func recordOf(c *Call, d sdk.PermissionDecision, ev Answered) Decision {
+	return Decision{
+		Request: c.ID, Batch: c.Permission.Batch, Call: c.Permission.Call, Decision: d.Decision, Scope: cmp.Or(d.Scope, sdk.ScopeCall), ArgsHash: d.ArgsHash,
+		Reason: clip.Text(d.Reason, maxMessage), Event: ev.EventID, Source: ev.Source, Who: ev.Who, Key: ev.Key,
 	}
-	if refusal := t.refuse(c, d, ev); refusal != nil {
-		return t.rejected(c, record, refusal)
+}
+
+// decideAll takes what one decision says of several requests, all of it in one entry. The error is that of one which neither counts nor
+// can be recorded, where nothing else was.
+func (t *transition) decideAll(decisions []RequestDecision, ev Answered) error {
+	var unrecorded error
+	var allowed []carried
+	counted := false
+	for _, r := range decisions {
+		c, d := r.Request, r.PermissionDecision
+		d.Scope, d.Reason = cmp.Or(d.Scope, sdk.ScopeCall), clip.Text(d.Reason, maxMessage)
+		plan := ev.plan(c.ID)
+		if len(d.Args) > 0 && !c.Closed() && !plan.Edit.madeFor(c, &d) {
+			return violation(&t.Head, "a decision on %s that edits the arguments needs the plan that was made for it", c.ID)
+		}
+		if refusal := t.refuse(c, d, ev, plan); refusal != nil {
+			unrecorded = cmp.Or(unrecorded, t.rejected(c, recordOf(c, d, ev), refusal))
+			continue
+		}
+		counted = true
+		t.Decisions = append(t.Decisions, recordOf(c, d, ev))
+		if d.Decision == sdk.DecisionAllow && c.Permission.Quorum > 1 {
+			c.Permission.agree(&d, ev)
+			if len(c.Permission.Allowed) < c.Permission.Quorum {
+				continue
+			}
+		}
+		allowed = append(allowed, t.carryDecision(c, d, ev, allowed))
 	}
-	t.Decisions = append(t.Decisions, record)
-	if d.Decision == sdk.DecisionAllow && c.Permission.Quorum > 1 {
-		c.Permission.agree(&d, ev)
-		if len(c.Permission.Allowed) < c.Permission.Quorum {
-			return t.settle()
+	for _, a := range allowed {
+		if a.reaches() {
+			t.releaseOthers(a.request, a.decision, a.by, ev.Received)
 		}
 	}
-	t.carryDecision(c, d, ev)
-	return t.settle()
+	switch {
+	case counted:
+		return t.settle()
+	case len(t.Decisions) > 0:
+		return nil
+	}
+	return unrecorded
+}
+
+// carried is a decision that has closed its request, by those people. repeats says that it grants for later calls what another of the same
+// event has granted already.
+type carried struct {
+	request  *Call
+	decision sdk.PermissionDecision
+	by       []string
+	repeats  bool
+}
+
+// reaches reports whether the decision lets other held calls be made.
+func (c *carried) reaches() bool {
+	return !c.repeats && c.decision.Decision == sdk.DecisionAllow && c.request.Permission.Mode == sdk.PermissionHold &&
+		(c.decision.Scope == sdk.ScopeTool || c.decision.Scope == sdk.ScopePrincipal)
+}
+
+// grants reports whether the decision grants for later calls what another of the same event does on another request.
+func (c *carried) grants(request *Call, d *sdk.PermissionDecision) bool {
+	return d.Scope != sdk.ScopeCall && c.decision.Scope == d.Scope && c.decision.Decision == d.Decision && c.request.Tool == request.Tool
 }
 
 // heard is the digest of a message about a permission request.
@@ -83,24 +140,37 @@ func (c *Call) refuseError(who, initiator string) *sdk.Error {
 	return nil
 }
 
-// viewed records that somebody was shown the request: the first time that they were.
-func (t *transition) viewed(c *Call, d Decision) error {
-	switch {
-	case slices.Contains(c.Permission.Viewed, d.Who):
-		return sdk.Errorf(sdk.CodeDecisionRefused, "that they have seen the request is recorded already")
-	case len(c.Permission.Viewed) >= MaxViews:
-		return sdk.Errorf(sdk.CodeDecisionRefused, "the request has been seen by %d others", MaxViews)
-	case d.ArgsHash != c.Permission.ArgsHash:
+// viewed records that somebody was shown a request, which asks for all of asked: the first time that they were.
+func (t *transition) viewed(asked []*Call, ev Answered) error {
+	hash := asked[0].Permission.ArgsHash
+	if asked[0].Permission.Batch != "" {
+		hash = callsHash(asked)
+	}
+	if ev.Decision.ArgsHash != hash {
 		return sdk.Errorf(sdk.CodeDecisionRefused, "other arguments were seen than the request's")
 	}
-	c.Permission.Viewed = append(slices.Clip(c.Permission.Viewed), d.Who)
-	d.Scope = ""
-	t.Decisions = append(t.Decisions, d)
-	return nil
+	seen := sdk.Errorf(sdk.CodeDecisionRefused, "that they have seen the request is recorded already")
+	for _, c := range asked {
+		switch {
+		case c.Closed(), slices.Contains(c.Permission.Viewed, ev.Who):
+			continue
+		case len(c.Permission.Viewed) >= MaxViews:
+			seen = sdk.Errorf(sdk.CodeDecisionRefused, "the request has been seen by %d others", MaxViews)
+			continue
+		}
+		c.Permission.Viewed = append(slices.Clip(c.Permission.Viewed), ev.Who)
+		d := recordOf(c, *ev.Decision, ev)
+		d.ArgsHash, d.Scope = c.Permission.ArgsHash, ""
+		t.Decisions = append(t.Decisions, d)
+	}
+	if len(t.Decisions) > 0 {
+		return nil
+	}
+	return seen
 }
 
 // refuse says why a decision does not count, or nil.
-func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk.Error {
+func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered, plan DecisionPlan) *sdk.Error {
 	g, who := c.Permission, ev.Who
 	refused := func(format string, args ...any) *sdk.Error {
 		return sdk.Errorf(sdk.CodeDecisionRefused, format, args...)
@@ -108,6 +178,8 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 	switch {
 	case ev.Refused != "":
 		return refused("%s", clip.Text(ev.Refused, maxMessage))
+	case c.Closed():
+		return refused("the call is decided already")
 	case ev.Received >= c.Due:
 		return refused("the request has expired")
 	case d.ArgsHash != g.ArgsHash:
@@ -138,7 +210,7 @@ func (t *transition) refuse(c *Call, d sdk.PermissionDecision, ev Answered) *sdk
 	switch d.Decision {
 	case sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk:
 		if len(d.Args) > 0 {
-			return t.refuseEdit(c, ev.Edit, ev.Who)
+			return t.refuseEdit(c, plan.Edit, ev.Who)
 		}
 		return nil
 	case sdk.DecisionResult:
@@ -213,10 +285,11 @@ func (g *PermissionState) scopes() []sdk.GrantScope {
 	return g.Scopes
 }
 
-// carryDecision closes the request, and lets its call be made or not.
-func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answered) {
+// carryDecision closes the request, and lets its call be made or not. What before has granted already is not granted again.
+func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answered, before []carried) carried {
+	plan := ev.plan(c.ID)
 	if len(d.Args) > 0 {
-		d.Args = ev.Edit.Call.Args
+		d.Args = plan.Edit.Call.Args
 		c.Permission.Told = true
 	}
 	allowed, given := d.Decision == sdk.DecisionAllow, d.Decision == sdk.DecisionResult
@@ -229,17 +302,17 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 	if len(by) == 0 {
 		by = []string{ev.Who}
 	}
-	t.grant(c, d, by)
+	done := carried{c, d, by, slices.ContainsFunc(before, func(o carried) bool { return o.grants(c, &d) })}
+	if !done.repeats {
+		t.grant(c, d, by)
+	}
 	if c.Permission.Mode == sdk.PermissionRetry {
-		return
+		return done
 	}
 	call := &t.Head.Calls[t.Head.call(c.Permission.Call)]
 	switch {
 	case allowed:
-		t.release(call, d, t.enough(c, d, ev, by))
-		if d.Scope == sdk.ScopeTool || d.Scope == sdk.ScopePrincipal {
-			t.releaseOthers(c, d, by, ev.Received)
-		}
+		t.release(call, d, t.enough(c, d, plan.Now, by))
 	case d.Decision == sdk.DecisionResult:
 		call.Held = ""
 		t.close(call, Result{
@@ -250,6 +323,7 @@ func (t *transition) carryDecision(c *Call, d sdk.PermissionDecision, ev Answere
 	default:
 		t.deny(call, denial(c.Tool, d.Reason))
 	}
+	return done
 }
 
 // note tells the model in the mode retry what to do about a decision.
@@ -319,8 +393,7 @@ func (t *transition) release(call *Call, d sdk.PermissionDecision, now *Ruling) 
 }
 
 // enough is the ruling on a call by whoever took the decision on it, if it lets the call be made by that decision; else nil.
-func (t *transition) enough(c *Call, d sdk.PermissionDecision, ev Answered, by []string) *Ruling {
-	now := ev.Now
+func (t *transition) enough(c *Call, d sdk.PermissionDecision, now *Ruling, by []string) *Ruling {
 	if now == nil || now.Verdict != VerdictAllow && now.Verdict != VerdictAsk {
 		return nil
 	}
@@ -362,7 +435,7 @@ func (t *transition) releaseOthers(decided *Call, d sdk.PermissionDecision, by [
 		t.void(c)
 		t.close(c, Result{Call: c.ID, Kind: ResultGranted, Event: decided.ID})
 		t.Decisions = append(t.Decisions, Decision{
-			Request: c.ID, Call: c.Permission.Call, Decision: sdk.DecisionAllow, Scope: d.Scope, ArgsHash: c.Permission.ArgsHash, Grant: decided.ID,
+			Request: c.ID, Batch: c.Permission.Batch, Call: c.Permission.Call, Decision: sdk.DecisionAllow, Scope: d.Scope, ArgsHash: c.Permission.ArgsHash, Grant: decided.ID,
 		})
 		t.release(&h.Calls[h.call(c.Permission.Call)], sdk.PermissionDecision{}, nil)
 	}
@@ -382,7 +455,7 @@ func (t *transition) undecided(c *Call) {
 	h, g := &t.Head, c.Permission
 	if len(g.Stages) == 0 {
 		d := sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "nobody decided in time", Scope: sdk.ScopeCall}
-		t.Decisions = append(t.Decisions, Decision{Request: c.ID, Call: g.Call, Decision: d.Decision, Reason: d.Reason})
+		t.Decisions = append(t.Decisions, Decision{Request: c.ID, Batch: g.Batch, Call: g.Call, Decision: d.Decision, Reason: d.Reason})
 		t.voidOthers(c, 0)
 		t.close(c, Result{Call: c.ID, Kind: ResultTimeout, Data: told(c.Tool, d, note(g.Mode, d)), Error: true})
 		if g.Mode != sdk.PermissionRetry {

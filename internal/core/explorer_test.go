@@ -378,7 +378,7 @@ func (x *explorer) anAnswer(open []core.Effect) core.Answered {
 	ev := x.rig.answer(f, x.pick(len(f.Lanes()), "domain"), data)
 	ev.Error = x.pick(8, "error") == 0
 	if f.Type == sdk.TypePermissionRequest {
-		x.decide(f.Call, &ev)
+		x.decide(f, &ev)
 		return ev
 	}
 	for _, c := range x.rig.state.Calls {

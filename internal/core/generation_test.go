@@ -91,7 +91,7 @@ func (o *oracle) turns(h *core.Head) int {
 // lateAnswer has an answer come to an attempt that was given up when the run ended, instead of ev, which answers the next one. It reports
 // whether there is such an attempt.
 func (x *explorer) lateAnswer(ev core.Answered) bool {
-	c := x.rig.state.Call(ev.Ref.ID)
+	c := x.rig.state.Answering(ev.Ref.ID)
 	if c.Voided == 0 || x.pick(2, "voided") == 0 {
 		return false
 	}

@@ -102,11 +102,28 @@ type Answered struct {
 	Decision *sdk.PermissionDecision
 	Key      string
 	Refused  string
+	// Plans are what whoever takes the decision has had the policy rule on, of each request that it is about.
+	Plans []DecisionPlan
+}
+
+// DecisionPlan is of what a decision says of one request.
+type DecisionPlan struct {
+	Request string
 	// Edit is the call as the decision wants it made, where that edits the arguments.
 	Edit *EditPlan
 	// Now is what the policy says of the call that the decision allows, as it is to be made; nil where that was not asked, or hooks
 	// have a say too: then the driver asks before it is made.
 	Now *Ruling
+}
+
+// plan is that of a request; the zero plan where there is none.
+func (ev *Answered) plan(request string) DecisionPlan {
+	for _, p := range ev.Plans {
+		if p.Request == request {
+			return p
+		}
+	}
+	return DecisionPlan{Request: request}
 }
 
 // Fired is the run's timer. Now is the broker's clock, Due what the timer was armed for.

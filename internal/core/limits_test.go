@@ -190,7 +190,7 @@ func TestDecisions_AreBounded(t *testing.T) {
 		test.decision.ArgsHash = request.Permission.ArgsHash
 		answer := r.answer(r.effect(r.state.Opened, request.ID), 0, "{}")
 		answer.Decision, answer.Received = &test.decision, r.now
-		answer.Edit = core.PlanEdit(spec, &request, &test.decision, nil)
+		answer.Plans = []core.DecisionPlan{{Request: request.ID, Edit: core.PlanEdit(spec, &request, &test.decision, nil)}}
 		e := mustStep(t, r, r.deliver("decision-1", answer))
 		if size := len(r.lines[len(r.lines)-1]); size > 32<<10 {
 			t.Errorf("%s: the entry has %d bytes", what, size)

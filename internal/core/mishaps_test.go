@@ -41,7 +41,8 @@ func (x *explorer) wrongAnswer() {
 // duplicate is an event that was accepted before, in a new message or the same.
 func (x *explorer) duplicate() {
 	in := x.accepted[x.pick(len(x.accepted), "duplicate")]
-	if x.pick(2, "new message") == 0 {
+	again := x.pick(2, "new message") == 0
+	if again {
 		in = x.rig.deliver(in.Cause.EventID, in.Event)
 	}
 	if _, ok := in.Event.(core.Started); ok && x.pick(2, "other init") == 0 {
@@ -55,6 +56,10 @@ func (x *explorer) duplicate() {
 		case core.CancelAsked, core.CallCancelAsked:
 			return // whoever delivers messages knows that this one was for a generation before
 		}
+	}
+	if again && x.undecided(in.Event) { // it ended the run, and what else its event asked for is asked again
+		x.refuse(in, &sdk.Error{Code: sdk.CodeDecisionRefused})
+		return
 	}
 	x.refuse(in, core.ErrStale)
 }

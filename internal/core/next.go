@@ -139,8 +139,9 @@ type Awaited struct {
 func Outstanding(head *Head) []Awaited {
 	var effects []Awaited
 	for i := range head.Calls {
-		if c := &head.Calls[i]; c.Awaited() {
-			effects = append(effects, Awaited{cmp.Or(c.Sent, head.Opened), Effect{Kind: EffectCall, Call: c.ID}})
+		c := &head.Calls[i]
+		if c.Awaited() && head.Answering(c.Event()) == c { // one event asks for several permission requests
+			effects = append(effects, Awaited{cmp.Or(c.Sent, head.Opened), Effect{Kind: EffectCall, Call: c.Event()}})
 		}
 	}
 	// Also while the run is driven: it suspends without arming the timer again, because the head says that it is armed.

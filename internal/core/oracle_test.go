@@ -302,9 +302,17 @@ func (o *oracle) end(e *core.Entry) {
 func (o *oracle) outstanding() {
 	h := &o.rig.state.Head
 	var want []core.Awaited
+	batches := map[string]bool{}
 	for _, c := range h.Calls {
 		if c.Status == core.CallSuspended && c.Held == "" && c.Kind != core.CallInline {
-			want = append(want, core.Awaited{Rev: max(c.Sent, h.Opened), Effect: core.Effect{Kind: core.EffectCall, Call: c.ID}})
+			event := c.ID
+			if c.Permission != nil && c.Permission.Batch != "" {
+				if event = c.Permission.Batch; batches[event] {
+					continue
+				}
+				batches[event] = true
+			}
+			want = append(want, core.Awaited{Rev: max(c.Sent, h.Opened), Effect: core.Effect{Kind: core.EffectCall, Call: event}})
 		}
 	}
 	if h.Timer > 0 {

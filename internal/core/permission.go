@@ -13,7 +13,9 @@ import (
 // PermissionState is what a permission request asks, as far as its decision needs it.
 type PermissionState struct {
 	// Call is the call that needs permission.
-	Call     string             `json:"call"`
+	Call string `json:"call"`
+	// Batch names the event that asks for several calls together, this one among them; empty is an event of its own.
+	Batch    string             `json:"batch,omitempty"`
 	Mode     sdk.PermissionMode `json:"mode"`
 	ArgsHash string             `json:"args_sha256"`
 	Scopes   []sdk.GrantScope   `json:"scopes,omitempty"`
@@ -121,8 +123,8 @@ func denial(tool, reason string) *sdk.Error {
 	return sdk.Errorf(sdk.CodePermissionDenied, "%s is not allowed: %s", tool, reason)
 }
 
-// ask requests permission for the index-th call of the round. The call is held, or the model is told to call again.
-func (t *transition) ask(index int, p *PlannedCall) {
+// ask requests permission for the index-th call of the round, alone or in a batch. The call is held, or the model is told to call again.
+func (t *transition) ask(index int, p *PlannedCall, batch string) {
 	h, terms := &t.Head, &p.ruling.Terms
 	id := wire.CallID(h.Key(), h.Init.Token, h.Round, index, sdk.TypePermissionRequest, p.Args)
 	call := &h.Calls[index]
@@ -137,16 +139,16 @@ func (t *transition) ask(index int, p *PlannedCall) {
 		ID: id, Kind: CallPermission, Tool: call.Tool, Status: CallSuspended, Type: sdk.TypePermissionRequest,
 		Domains: []string{first.Domain}, Due: t.in.At + first.TimeoutMillis,
 		Permission: &PermissionState{
-			Call: call.ID, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(p.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
+			Call: call.ID, Batch: batch, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(p.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
 			FourEyes: terms.FourEyes, Approvers: terms.Approvers, Signed: terms.Signed, Timeout: first.TimeoutMillis,
 			Stages:  terms.Stages[1:],
 			Results: terms.OffersResult(), Told: terms.Mode == sdk.PermissionRetry,
 		},
 	})
 	t.Requests = append(t.Requests, Request{ID: id, Data: p.request})
-	t.Effects = append(t.Effects, Effect{
-		Kind: EffectCall, Call: id, Type: sdk.TypePermissionRequest, Domains: []string{first.Domain},
-		Schema: t.spec.schemaOf(h.Calls[len(h.Calls)-1].Permission),
+	asked := &h.Calls[len(h.Calls)-1]
+	t.emit(Effect{
+		Kind: EffectCall, Call: asked.Event(), Type: asked.Type, Domains: asked.Domains, Schema: t.spec.schemaOf(asked.Permission),
 	})
 }
 

@@ -202,7 +202,8 @@ func TestDecision_NeedsThePlanOfItsEdit(t *testing.T) {
 			plan.Rule(core.Ruling{Verdict: core.VerdictAllow})
 		}
 		answer := r.answer(r.effect(r.state.Opened, book.ID), 0, `{}`)
-		answer.Decision, answer.Edit, answer.Received, answer.EventID = decision, plan, r.now, event
+		answer.Decision, answer.Received, answer.EventID = decision, r.now, event
+		answer.Plans = []core.DecisionPlan{{Request: book.ID, Edit: plan}}
 		return r.deliver(event, answer)
 	}
 	for what, plan := range map[string]*core.EditPlan{

@@ -3,7 +3,6 @@ package core_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -78,17 +77,21 @@ func (p policy) rule(plan *core.RoundPlan) {
 	}
 }
 
-// edit is the plan of the call of an open request as a decision wants it made, with the policy's ruling; nil when it edits nothing.
-func (p policy) edit(spec *core.Spec, state *core.State, request string, d *sdk.PermissionDecision) *core.EditPlan {
-	i := slices.IndexFunc(state.Calls, func(c core.Call) bool { return c.ID == request })
-	if i < 0 {
+// plans are those of the calls that a decision on an open request edits, with the policy's rulings.
+func (p policy) plans(spec *core.Spec, state *core.State, f core.Effect, d *sdk.PermissionDecision) []core.DecisionPlan {
+	request := state.Answering(f.Call)
+	if request == nil || request.Permission == nil {
 		return nil
 	}
-	plan := core.PlanEdit(spec, &state.Calls[i], d, nil)
-	if plan != nil {
-		plan.Rule(p.ruling(plan.Call.Tool))
+	decisions, _ := state.DecidedRequests(request, max(f.Attempt, 1), d)
+	var plans []core.DecisionPlan
+	for _, r := range decisions {
+		if plan := core.PlanEdit(spec, r.Request, &r.PermissionDecision, nil); plan != nil {
+			plan.Rule(p.ruling(plan.Call.Tool))
+			plans = append(plans, core.DecisionPlan{Request: r.Request.ID, Edit: plan})
+		}
 	}
-	return plan
+	return plans
 }
 
 func (p policy) ruling(tool string) core.Ruling {

@@ -114,9 +114,10 @@ func (t *transition) openRound(ev Replied) error {
 			t.Corrections = append(t.Corrections, p.correction)
 		}
 	}
-	for i := range plan.Calls {
-		if p := &plan.Calls[i]; p.ruling.Verdict == VerdictAsk {
-			t.ask(i, p)
+	for _, calls := range plan.asked() {
+		batch := t.batchID(plan, calls)
+		for _, i := range calls {
+			t.ask(i, &plan.Calls[i], batch)
 		}
 	}
 	t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleAssistant, Content: content, Seen: 1})

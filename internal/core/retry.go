@@ -61,8 +61,8 @@ func (t *transition) resend(c *Call) {
 	if tool.Timeout > 0 {
 		c.Due = t.in.At + tool.Timeout
 	}
-	t.Effects = append(t.Effects, Effect{
-		Kind: EffectCall, Call: c.ID, Attempt: c.Attempt, Repeated: c.Repeated, Opened: cmp.Or(c.Origin, c.Edited, t.Head.Opened),
+	t.emit(Effect{
+		Kind: EffectCall, Call: c.Event(), Attempt: c.Attempt, Repeated: c.Repeated, Opened: cmp.Or(c.Origin, c.Edited, t.Head.Opened),
 		Type: c.Type, Domains: c.Domains, Schema: tool.Schema, ParentSubject: tool.ParentSubject,
 	})
 }
@@ -85,10 +85,10 @@ func (t *transition) timedOut(c *Call) {
 // voidOthers says of every attempt at c but the answered ones that nobody waits any more.
 func (t *transition) voidOthers(c *Call, answered int) {
 	for attempt := c.Voided + 1; attempt <= c.attempt(); attempt++ {
-		if attempt == answered || slices.Contains(c.Refused, attempt) {
+		if attempt == answered || slices.Contains(c.Refused, attempt) || t.Head.sharesAttempt(c, attempt) {
 			continue
 		}
-		f := Effect{Kind: EffectVoid, Call: c.ID, Type: c.Type, Domains: c.Domains}
+		f := Effect{Kind: EffectVoid, Call: c.Event(), Type: c.Type, Domains: c.Domains}
 		if attempt > 1 {
 			f.Attempt = attempt
 		}

@@ -438,7 +438,7 @@ func (s *script) parseAnswer(rest string) core.Answered {
 	}
 	if f.Type == sdk.TypePermissionRequest && !ev.Error {
 		ev.Decision = s.decision(f.Call, hash, ev.Data)
-		ev.Edit = s.policy.edit(s.spec, &s.state, f.Call, ev.Decision)
+		ev.Plans = s.policy.plans(s.spec, &s.state, f, ev.Decision)
 	}
 	return ev
 }

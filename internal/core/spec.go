@@ -29,7 +29,8 @@ type Spec struct {
 	// NeedsRulings says that every call needs a ruling of the permission policy: one without is denied. So does a run that requires
 	// permissions of its own.
 	NeedsRulings bool
-	// PermissionSchema is the dataschema of permission requests, PermissionResultSchema of those that offer to give the call's result.
+	// PermissionSchema is the dataschema of permission requests, PermissionResultSchema of those that offer to give the
+	// call's result, or that ask for several calls.
 	PermissionSchema, PermissionResultSchema string
 	// Matches reports whether arguments match the pattern of a grant; a pattern that cannot be read matches nothing.
 	Matches func(pattern string, args json.RawMessage) bool
@@ -70,13 +71,15 @@ const layoutCounts = 2
 const layoutParks = 3
 
 // layoutCancels is the first layout of runs whose replies are judged, whose agents set arguments of tools, and whose drivers know that a
-// call may have its result before its tool returns; and of those whose end is told under the subject that their init event asks for.
+// call may have its result before its tool returns; of those whose end is told under the subject that their init event asks for; and of
+// those where one event asks for several calls.
 const layoutCancels = 4
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
-	if h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets {
+	if h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets ||
+		h.open((*Call).batched) {
 		return max(h.V, layoutCancels)
 	}
 	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {
@@ -93,7 +96,7 @@ func (s *Spec) layout(h *Head) int {
 
 // schemaOf is the dataschema of a permission request.
 func (s *Spec) schemaOf(g *PermissionState) string {
-	if g.Results {
+	if g.Results || g.Batch != "" {
 		return s.PermissionResultSchema
 	}
 	return s.PermissionSchema

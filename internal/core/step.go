@@ -192,16 +192,15 @@ func (t *transition) takeFrom(former *Driver) error {
 
 func (t *transition) answered(ev Answered) error {
 	h := &t.Head
-	i := h.call(ev.Ref.ID)
+	c := h.Answering(ev.Ref.ID)
 	switch {
-	case i < 0 && ev.Ref.Step > h.Round:
+	case c == nil && ev.Ref.Step > h.Round:
 		return ErrOrphan // never asked, or asked by a history that was rolled back
-	case i < 0 && len(h.Calls) > 0 && ev.Ref.Step == h.Round:
+	case c == nil && len(h.Calls) > 0 && ev.Ref.Step == h.Round:
 		return ErrOrphan // this round asked something else
-	case i < 0 || h.Calls[i].Closed():
+	case c == nil || c.Closed():
 		return ErrStale
 	}
-	c := &h.Calls[i]
 	if ev.Ref.Attempt <= c.Voided && c.Kind != CallPermission {
 		return ErrStale // nobody waits for that attempt any more: the run ended, and made the next one when it was retried
 	}

@@ -116,7 +116,7 @@ func (l *Letter) useful(h *core.Head) error {
 	}
 	ref, _ := wire.ParseCallRef(l.Address.Call.Call) // what is not a call is not open
 	for _, call := range h.Calls {
-		if call.ID == ref.ID && !call.Closed() {
+		if call.Event() == ref.ID && !call.Closed() {
 			return nil
 		}
 	}

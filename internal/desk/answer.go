@@ -19,7 +19,8 @@ import (
 const Source = "agentd.desk"
 
 // Decide publishes a decision on an open permission request, as who, and waits a moment for what becomes of it. id is what
-// Find takes. The arguments' hash is the request's unless d has one: then both must be equal. What could never count is
+// Find takes. The arguments' hash is the request's unless d has one: then both must be equal. Of a request for several calls the
+// decision names those that it is about, or all. What could never count is
 // not published; who may decide is the run's to say, so that its journal has the refusal.
 func (d *Desk) Decide(ctx context.Context, id, who string, p sdk.PermissionDecision) (client.Outcome, error) {
 	detail, err := d.toAnswer(ctx, id)
@@ -29,14 +30,13 @@ func (d *Desk) Decide(ctx context.Context, id, who string, p sdk.PermissionDecis
 	if detail.Kind != requests.KindPermission {
 		return client.Outcome{}, refused("%s is a %s, not a permission request; answer it", detail.ID, detail.Kind)
 	}
-	if p.ArgsHash != "" && p.ArgsHash != detail.Request.ArgsHash {
-		return client.Outcome{}, refused("the decision is on other arguments than the request's")
+	if p, err = p.On(detail.Request); err != nil {
+		return client.Outcome{}, err
 	}
-	p.ArgsHash = detail.Request.ArgsHash
 	if detail.Request.Signed && d.o.SigningKey == nil {
 		return client.Outcome{}, refused("this request wants a signed decision: name the key to sign with (approvals.key)")
 	}
-	if p, err = checkDecision(detail.Request, p, d.now().UnixMilli()); err != nil {
+	if p, err = checkCalls(detail.Request, p, d.now().UnixMilli()); err != nil {
 		return client.Outcome{}, err
 	}
 	data, err := json.Marshal(p)
@@ -48,6 +48,26 @@ func (d *Desk) Decide(ctx context.Context, id, who string, p sdk.PermissionDecis
 
 func refused(format string, args ...any) error {
 	return sdk.Errorf(sdk.CodeDecisionRefused, format, args...)
+}
+
+// checkCalls is checkDecision for each call that the decision names.
+func checkCalls(r *sdk.PermissionRequest, p sdk.PermissionDecision, now int64) (sdk.PermissionDecision, error) {
+	if len(p.Calls) == 0 {
+		if p.All && len(p.Args)+len(p.Result) > 0 {
+			return p, refused("arguments and results are of one call; name it")
+		}
+		return checkDecision(r, p, now)
+	}
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		one, _ := r.Of(c.Call) // On has seen it
+		checked, err := checkDecision(&one, p.Of(*c), now)
+		if err != nil {
+			return p, err
+		}
+		c.Args = checked.Args
+	}
+	return p, nil
 }
 
 // checkDecision reports what keeps a decision from ever counting, and returns it in its canonical form.

@@ -273,7 +273,7 @@ func (d *Desk) History(ctx context.Context, i requests.Item) ([]wire.DecisionRec
 		if err != nil {
 			return history, err
 		}
-		if decided, ok := client.DecidedIn(l); ok && decided.Decision.Request == ref.ID {
+		if decided, ok := client.DecidedIn(l); ok && decided.Decision.Asked() == ref.ID {
 			history = append(history, decided.Decision)
 		}
 	}

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -23,16 +24,21 @@ const (
 
 // asked is the union of the data of the calls that the inbox knows.
 type asked struct {
-	Agent    string             `json:"agent"`
-	Tool     string             `json:"tool"`
-	Mode     sdk.PermissionMode `json:"mode"`
-	Risk     string             `json:"risk"`
-	Stage    int                `json:"stage"`
-	Quorum   int                `json:"quorum"`
-	Remind   int64              `json:"remind_ms"`
-	Args     json.RawMessage    `json:"args"`
-	Question string             `json:"question"`
-	Message  string             `json:"message"`
+	Agent  string             `json:"agent"`
+	Tool   string             `json:"tool"`
+	Mode   sdk.PermissionMode `json:"mode"`
+	Risk   string             `json:"risk"`
+	Stage  int                `json:"stage"`
+	Quorum int                `json:"quorum"`
+	Remind int64              `json:"remind_ms"`
+	Args   json.RawMessage    `json:"args"`
+	Calls  []struct {
+		Tool string          `json:"tool"`
+		Risk string          `json:"risk"`
+		Args json.RawMessage `json:"args"`
+	} `json:"calls"`
+	Question string `json:"question"`
+	Message  string `json:"message"`
 }
 
 // newItem reads a call. One that cannot be read is nobody's to answer.
@@ -53,7 +59,14 @@ func newItem(d broker.Delivery) (*requests.Item, error) {
 	switch kind {
 	case requests.KindPermission:
 		i.Tool, i.Mode, i.Risk, i.Stage, i.Quorum, i.Summary = a.Tool, a.Mode, a.Risk, a.Stage, a.Quorum, string(a.Args)
-		i.RemindMillis = max(a.Remind, 0)
+		i.RemindMillis, i.Calls = max(a.Remind, 0), len(a.Calls)
+		for n, c := range a.Calls {
+			if n > 0 {
+				i.Tool, i.Summary = i.Tool+", ", i.Summary+", "
+			}
+			i.Tool, i.Summary, i.Risk = i.Tool+c.Tool, i.Summary+string(c.Args), cmp.Or(i.Risk, c.Risk)
+		}
+		i.Tool = shorten(i.Tool)
 	case requests.KindQuestion:
 		i.Summary = a.Question
 	case requests.KindTurn:
@@ -114,15 +127,26 @@ func readRequest(event wire.Event) (*sdk.PermissionRequest, error) {
 	if err := json.Unmarshal(event.Data, &r); err != nil {
 		return nil, fmt.Errorf("read permission request %s: %w", event.ID, err)
 	}
-	canonical, err := wire.Canonicalize(r.Args)
-	if err != nil {
-		return nil, fmt.Errorf("read the arguments of permission request %s: %w", event.ID, err)
+	args, hashes := []*json.RawMessage{&r.Args}, []string{r.ArgsHash}
+	if len(r.Calls) > 0 {
+		args, hashes = nil, nil
 	}
-	if sdk.ArgsHash(canonical) != r.ArgsHash {
+	for i := range r.Calls {
+		args, hashes = append(args, &r.Calls[i].Args), append(hashes, r.Calls[i].ArgsHash)
+	}
+	shown := len(r.Calls) == 0 || sdk.CallsHash(hashes) == r.ArgsHash
+	for i, hash := range hashes {
+		canonical, err := wire.Canonicalize(*args[i])
+		if err != nil {
+			return nil, fmt.Errorf("read the arguments of permission request %s: %w", event.ID, err)
+		}
+		*args[i] = canonical
+		shown = shown && sdk.ArgsHash(canonical) == hash
+	}
+	if !shown {
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent,
 			"permission request %s shows arguments that its hash is not of; nobody should decide on it", event.ID)
 	}
-	r.Args = canonical
 	return &r, nil
 }
 

@@ -109,11 +109,17 @@ func (t *teller) message(m sdk.Message) {
 func (t *teller) asked() {
 	e := t.entry
 	for _, r := range e.Requests {
-		t.tell(wire.MilestoneRequested, map[string]any{"request": r.ID, "asked": r.Data})
+		request := r.ID
+		if c := e.Head.Call(r.ID); c != nil {
+			request = c.Event()
+		}
+		t.tell(wire.MilestoneRequested, map[string]any{"request": request, "asked": r.Data})
 	}
-	for _, d := range e.Decisions {
+	for i, d := range e.Decisions {
 		if d.Decision != sdk.DecisionViewed {
-			t.tell(wire.MilestoneDecided, decided(&e.Head, d))
+			told := decided(&e.Head, d)
+			told.More = d.Event != "" && i+1 < len(e.Decisions) && e.Decisions[i+1].Event == d.Event
+			t.tell(wire.MilestoneDecided, told)
 		}
 	}
 	for _, a := range e.Asks {
@@ -136,6 +142,9 @@ func decided(h *core.Head, d core.Decision) wire.Decided {
 			told.Allowed, told.Quorum = len(c.Permission.Allowed), c.Permission.Quorum
 		case c.Permission != nil:
 			undecided++
+			if d.Batch != "" && c.Permission.Batch == d.Batch {
+				told.Rest++
+			}
 		case c.ID == d.Call:
 			told.Queued = c.Queued && c.Held == ""
 		}

@@ -21,7 +21,7 @@ type Message struct {
 // Calls are the events of an attempt at a call, the effect f of entry e: one for each domain. opened is the entry that has
 // the call's data: the one that f names as Opened, else e itself. The error says that the journal does not hold together.
 func Calls(s wire.Subjects, e *core.Entry, f core.Effect, opened *core.Entry) ([]Message, error) {
-	data, err := callData(opened, f, e.Head.Run)
+	data, err := callData(opened, f, &e.Head)
 	if err != nil {
 		return nil, fmt.Errorf("call %s in entry %d: %w", f.Call, opened.Rev, err)
 	}
@@ -83,7 +83,7 @@ const expiryLayout = "2006-01-02T15:04:05.000Z07:00"
 // run), for whom, and an agent how many tokens it may use.
 func extensions(h *core.Head, call string) map[string]any {
 	due, budget := h.Deadline, int64(0)
-	if c := h.Call(call); c != nil {
+	if c := h.Answering(call); c != nil {
 		budget = c.Reserved
 		if c.Due > 0 {
 			due = min(due, c.Due)
@@ -100,13 +100,13 @@ func extensions(h *core.Head, call string) map[string]any {
 }
 
 // callData is the data of the events of an attempt at a call.
-func callData(opened *core.Entry, f core.Effect, run string) (json.RawMessage, error) {
-	data, ok := opened.CallData(f)
+func callData(opened *core.Entry, f core.Effect, sent *core.Head) (json.RawMessage, error) {
+	data, ok := opened.CallData(f, sent)
 	switch {
 	case !ok:
 		return nil, errors.New("the entry has no data of it")
 	case f.ParentSubject:
-		return withMember(data, sdk.ParentSubjectField, run)
+		return withMember(data, sdk.ParentSubjectField, sent.Run)
 	case f.Type == sdk.TypePermissionRequest && f.Attempt > 1:
 		return atStage(data, f.Attempt-1-f.Repeated)
 	}

@@ -27,7 +27,7 @@ func (p *pass) answers(ctx context.Context, x *index, run wire.RunKey, e *core.E
 	awaited := map[string]*core.Call{}
 	for i := range e.Head.Calls {
 		if c := &e.Head.Calls[i]; c.Awaited() {
-			awaited[c.ID] = c
+			awaited[c.Event()] = c
 		}
 	}
 	var absorbed map[uint64]bool

@@ -188,7 +188,7 @@ func (p *pass) calls(ctx context.Context, x *index, run wire.RunKey, e *core.Ent
 			continue // where there is a time for the next attempt, the one before is over
 		}
 		for _, at := range c.Addresses(&e.Head) {
-			if subject := p.subjects.Call(at); !slices.Contains(sent, subject) {
+			if subject := p.subjects.Call(at); !slices.Contains(sent, subject) && !slices.Contains(missing, subject) {
 				missing = append(missing, subject)
 			}
 		}

@@ -44,8 +44,10 @@ type Item struct {
 	Asked  int64  `json:"asked"`
 	// Expires is when nobody waits for an answer any more; 0 is unknown.
 	Expires int64 `json:"expires,omitempty"`
-	// Tool, Mode, Risk, Stage and Quorum are those of a permission request.
+	// Tool, Mode, Risk, Stage and Quorum are those of a permission request; Calls is how many calls it asks for together, 0 where it asks
+	// for one. Tool then names the tools of all.
 	Tool   string             `json:"tool,omitempty"`
+	Calls  int                `json:"calls,omitempty"`
 	Mode   sdk.PermissionMode `json:"mode,omitempty"`
 	Risk   string             `json:"risk,omitempty"`
 	Stage  int                `json:"stage,omitempty"`

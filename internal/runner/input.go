@@ -290,32 +290,26 @@ func (a *activation) answered(ctx context.Context) (core.Event, *sdk.Error, erro
 		Ref: ref, Address: address.Call, ParentID: ev.ParentID, EventID: ev.ID, Source: ev.Source, Who: address.Who,
 		Data: ev.Data, Received: a.msg.Received, Tokens: tokens(ev, wire.TokensUsed),
 	}
-	for i := range a.head.Calls {
-		c := &a.head.Calls[i]
-		if c.ID != ref.ID || c.Closed() {
-			continue
-		}
-		checked, problem := a.agent.CheckAnswer(*c, ev, address.Who)
-		if problem != nil {
-			return nil, problem, nil
-		}
-		answer.Data, answer.Error, answer.Retryable = checked.Data, checked.Error, checked.Retryable
-		if c.Kind == core.CallService {
-			answer.Data, answer.Media = excerpt.SplitMedia(checked.Data)
-		}
-		answer.Decision, answer.Key, answer.Refused = checked.Decision, checked.Key, checked.Refused
-		if c.Kind == core.CallPermission && a.agent.Identity && answer.Who == "" {
-			return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires"+nameOneself), nil
-		}
-		if checked.Decision != nil {
-			var err error
-			if answer.Edit, err = a.planEdit(ctx, c, checked.Decision); err != nil {
-				return nil, nil, err
-			}
-			if answer.Now, err = a.ruleNow(ctx, c, &answer); err != nil {
-				return nil, nil, err
-			}
-		}
+	c := a.head.Answering(ref.ID)
+	if c == nil || c.Closed() {
+		return answer, nil, nil
 	}
-	return answer, nil, nil
+	checked, problem := a.agent.CheckAnswer(*c, ev, address.Who)
+	if problem != nil {
+		return nil, problem, nil
+	}
+	answer.Data, answer.Error, answer.Retryable = checked.Data, checked.Error, checked.Retryable
+	if c.Kind == core.CallService {
+		answer.Data, answer.Media = excerpt.SplitMedia(checked.Data)
+	}
+	answer.Decision, answer.Key, answer.Refused = checked.Decision, checked.Key, checked.Refused
+	if c.Kind == core.CallPermission && a.agent.Identity && answer.Who == "" {
+		return nil, sdk.Errorf(sdk.CodeIdentityRequired, "the subject of the decision names no principal, which this agent requires"+nameOneself), nil
+	}
+	if checked.Decision == nil {
+		return answer, nil, nil
+	}
+	var err error
+	answer.Plans, err = a.planDecision(ctx, c, ref.Attempt, checked.Decision)
+	return answer, nil, err
 }

@@ -120,6 +120,27 @@ func rulingOf(r *sdk.PermissionRuling) core.Ruling {
 	return ruling
 }
 
+// planDecision has the policy rule on what a decision says of each request that it is about. Only the end of ctx is an error.
+func (a *activation) planDecision(ctx context.Context, c *core.Call, attempt int, d *sdk.PermissionDecision) ([]core.DecisionPlan, error) {
+	decisions, _ := a.head.DecidedRequests(c, attempt, d) // the core records a refusal
+	plans := make([]core.DecisionPlan, 0, len(decisions))
+	for _, r := range decisions {
+		if r.Request.Closed() {
+			continue
+		}
+		plan := core.DecisionPlan{Request: r.Request.ID}
+		var err error
+		if plan.Edit, err = a.planEdit(ctx, r.Request, &r.PermissionDecision); err != nil {
+			return nil, err
+		}
+		if plan.Now, err = a.ruleNow(ctx, r, plan.Edit); err != nil {
+			return nil, err
+		}
+		plans = append(plans, plan)
+	}
+	return plans, nil
+}
+
 // planEdit plans the call of a request as a decision wants it made, and asks the agent's policy about it. It is nil when the decision
 // edits nothing. When the policy cannot be asked, nothing rules on it. Only the end of ctx is an error.
 func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.EditPlan, error) {
@@ -129,7 +150,7 @@ func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.Pe
 		if err != nil {
 			return nil, fmt.Errorf("read the call that %s is about: %w", request.ID, err)
 		}
-		held, _ = opened.CallData(core.Effect{Call: request.Permission.Call}) // what the round does not have is not to be edited
+		held, _ = opened.CallData(core.Effect{Call: request.Permission.Call}, &a.head) // what the round does not have is not to be edited
 	}
 	plan := core.PlanEdit(a.agent.Core, request, d, held)
 	if plan == nil || !plan.Call.NeedsRuling() {
@@ -258,15 +279,15 @@ func (a *activation) grantOf(ctx context.Context, call string) (*core.Grant, err
 
 // ruleNow is what the policy says of the call that a decision allows while the run's driver is at work, which may take long; nil leaves it
 // to the driver. Only the end of ctx is an error.
-func (a *activation) ruleNow(ctx context.Context, request *core.Call, answer *core.Answered) (*core.Ruling, error) {
+func (a *activation) ruleNow(ctx context.Context, r core.RequestDecision, edit *core.EditPlan) (*core.Ruling, error) {
 	gates := slices.ContainsFunc(a.agent.Phases, func(h sdk.Hook) bool { return h.BeforeToolExecute != nil })
-	if answer.Decision.Decision != sdk.DecisionAllow || request.Permission == nil || a.head.Status != core.StatusRunning || gates {
+	if r.Decision != sdk.DecisionAllow || a.head.Status != core.StatusRunning || gates {
 		return nil, nil
 	}
-	if answer.Edit != nil {
-		return answer.Edit.Ruling(), nil
+	if edit != nil {
+		return edit.Ruling(), nil
 	}
-	ruling, err := a.rulingNow(ctx, request)
+	ruling, err := a.rulingNow(ctx, r.Request)
 	if err != nil && ctx.Err() == nil {
 		a.Logger.WarnContext(ctx, "permission could not be checked, so the call waits for the run's driver", "run", a.head.Run, "error", err)
 		return nil, nil
@@ -338,7 +359,7 @@ func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionChec
 	// What a decision binds to is not the builder's to change.
 	built.Call, built.Tool, built.Args, built.ArgsHash, built.Mode = c.Call, c.Tool, c.Args, request.ArgsHash, request.Mode
 	built.Results = request.Results
-	if built.Answer, err = answerSchema(&built); err != nil {
+	if built.Answer, err = answerSchema(&built, r.Terms.Batch); err != nil {
 		return nil, err
 	}
 	data, err := core.EncodeJSON(built)
@@ -346,50 +367,6 @@ func (a *activation) permissionRequest(ctx context.Context, c sdk.PermissionChec
 		return nil, fmt.Errorf("encode the permission request of %s: %w", c.Call, err)
 	}
 	return wire.Canonicalize(data)
-}
-
-// schema is as much of a JSON Schema as the answer to a request needs.
-type schema struct {
-	Type       string            `json:"type,omitempty"`
-	Enum       any               `json:"enum,omitempty"`
-	Const      string            `json:"const,omitempty"`
-	Properties map[string]schema `json:"properties,omitempty"`
-	Required   []string          `json:"required,omitempty"`
-}
-
-// answerSchema is the JSON Schema of the decisions on a request that can count.
-func answerSchema(r *sdk.PermissionRequest) (json.RawMessage, error) {
-	anObject := schema{Type: "object"}
-	decisions := []sdk.Decision{sdk.DecisionAllow, sdk.DecisionDeny, sdk.DecisionAsk}
-	if r.Results {
-		decisions = append(decisions, sdk.DecisionResult)
-	}
-	members := map[string]schema{
-		"decision":    {Enum: decisions},
-		"args_sha256": {Const: r.ArgsHash},
-		"scope":       {Enum: r.Scopes},
-		"reason":      {Type: "string"},
-	}
-	if slices.ContainsFunc(r.Scopes, func(s sdk.GrantScope) bool { return s != sdk.ScopeCall }) {
-		members["uses"], members["expires"] = schema{Type: "integer"}, schema{Type: "integer"}
-	}
-	if slices.Contains(r.Scopes, sdk.ScopeToolPattern) {
-		members["pattern"] = schema{Type: "string"}
-	}
-	if r.Mode == sdk.PermissionHold && r.Quorum <= 1 {
-		members["args"] = anObject // the tool's own schema is in the request
-	}
-	if r.Results {
-		members["result"] = anObject
-	}
-	encoded, err := core.EncodeJSON(struct {
-		schema
-		Closed bool `json:"additionalProperties"`
-	}{schema: schema{Type: anObject.Type, Properties: members, Required: []string{"decision", "args_sha256"}}})
-	if err != nil {
-		return nil, fmt.Errorf("encode the schema of decisions on %s: %w", r.Call, err)
-	}
-	return encoded, nil
 }
 
 // recordGrant hands a grant wider than the run to the manager.

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/requests"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Request is an item with what its run recorded.
@@ -34,8 +35,10 @@ func (s *Request) Write(w io.Writer, full bool) error {
 		if err := t.write(w, "  ", 0); err != nil {
 			return err
 		}
-		if full {
-			Block(w, "schema of the arguments", VisibleJSON(s.Request.Parameters))
+		for _, c := range s.Request.Each() {
+			if full {
+				Block(w, "schema of the arguments"+ofCall(s.Request, &c), VisibleJSON(c.Parameters))
+			}
 		}
 	}
 	s.writeDecisions(w)
@@ -57,13 +60,15 @@ func (s *Request) WriteAsked(w io.Writer) error {
 	}
 	title, text := "text", Visible(s.Text, true)
 	switch r := s.Request; {
-	case r != nil:
-		why := cmp.Or(r.Reason, "the policy asks")
-		if r.Risk != "" {
-			why += "; risk " + r.Risk
+	case r != nil && len(r.Calls) > 0:
+		row("asks", "for "+Count(len(r.Calls), "call"))
+		if err := t.write(w, "", 0); err != nil {
+			return err
 		}
-		row("tool", r.Tool)
-		row("why", why)
+		return writeCalls(w, r)
+	case r != nil:
+		one := r.Each()[0]
+		asksFor(&one, row)
 		title, text = "arguments", VisibleJSON(r.Args)
 	case s.Kind == requests.KindTask:
 		row("asks", s.Type)
@@ -92,12 +97,47 @@ func (s *Request) WriteAsked(w io.Writer) error {
 	return nil
 }
 
+// asksFor are the tool of a call and why it needs permission.
+func asksFor(c *sdk.PermissionCall, row func(label, text string)) {
+	why := cmp.Or(c.Reason, "the policy asks")
+	if c.Risk != "" {
+		why += "; risk " + c.Risk
+	}
+	row("tool", c.Tool)
+	row("why", why)
+}
+
+// writeCalls shows the calls of a request for several.
+func writeCalls(w io.Writer, r *sdk.PermissionRequest) error {
+	for i := range r.Calls {
+		var t table
+		fmt.Fprintf(w, "\ncall %s\n", Visible(wire.CallPlace(r.Calls[i].Call), false))
+		asksFor(&r.Calls[i], func(label, text string) { t.row(label, Visible(text, false)) })
+		if err := t.write(w, "  ", 0); err != nil {
+			return err
+		}
+		Block(w, "arguments"+ofCall(r, &r.Calls[i])+", written by the model", VisibleJSON(r.Calls[i].Args))
+	}
+	return nil
+}
+
+// ofCall says which call something is of, where the request is for several.
+func ofCall(r *sdk.PermissionRequest, c *sdk.PermissionCall) string {
+	if len(r.Calls) == 0 {
+		return ""
+	}
+	return " of " + Visible(wire.CallPlace(c.Call), false)
+}
+
 // terms are what only a permission request has.
 func (s *Request) terms(row func(label, text string)) {
 	r := s.Request
 	then := "the call waits for the decision, and is made with exactly these arguments"
 	if r.Mode == sdk.PermissionRetry {
 		then = "the model is told of the decision, and may then make exactly this call once"
+	}
+	if len(r.Calls) > 0 {
+		then += "; this is so for each call, and they may be decided one by one"
 	}
 	row("then", then)
 	row("scopes", scopesOf(r))
@@ -112,17 +152,21 @@ func (s *Request) terms(row func(label, text string)) {
 	if by := r.DelegatedBy; by != nil {
 		row("called by", "agent "+by.Agent+", run "+by.Run)
 	}
-	if r.Type != "" {
-		row("contract", r.Schema)
-	}
-	if claims := labelsOf(r.Labels); claims != "" {
-		row("labels", claims+", as the contract says")
+	for _, c := range r.Each() {
+		if c.Type != "" {
+			row("contract"+ofCall(r, &c), c.Schema)
+		}
+		if claims := labelsOf(c.Labels); claims != "" {
+			row("labels"+ofCall(r, &c), claims+", as the contract says")
+		}
 	}
 	row("domain", s.Domain)
 	if r.Stage > 0 {
 		row("escalated", Count(r.Stage, "domain")+" did not decide in time")
 	}
-	row("rule", r.Rule)
+	for _, c := range r.Each() {
+		row("rule"+ofCall(r, &c), c.Rule)
+	}
 	row("policy", "sha256:"+r.Policy)
 	row("arguments", "sha256:"+r.ArgsHash)
 }
@@ -170,9 +214,11 @@ func (s *Request) writeDecisions(w io.Writer) {
 		return
 	}
 	fmt.Fprintln(w, "\nso far")
-	recorded := map[string]core.Decision{}
+	recorded := map[string]core.Decision{} // of a decision on several calls what counts, where some of it does
 	for _, d := range s.Decisions {
-		recorded[d.Event] = d
+		if before, known := recorded[d.Event]; !known || before.Refused != "" {
+			recorded[d.Event] = d
+		}
 	}
 	for _, sent := range s.Sent {
 		who := sent.Who

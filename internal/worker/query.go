@@ -125,7 +125,7 @@ func summaryOf(last *core.Entry) wire.RunStatus {
 		s.Purged, s.Revision = p.At, p.Rev
 	}
 	for i := range h.Calls {
-		if c := &h.Calls[i]; !c.Closed() {
+		if c := &h.Calls[i]; !c.Closed() && h.Answering(c.Event()) == c {
 			s.Waiting = append(s.Waiting, waitingCall(h, c))
 		}
 	}
@@ -133,7 +133,7 @@ func summaryOf(last *core.Entry) wire.RunStatus {
 }
 
 func waitingCall(h *core.Head, c *core.Call) wire.WaitingCall {
-	w := wire.WaitingCall{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due, Event: c.Addresses(h)[0].Call}
+	w := wire.WaitingCall{Call: c.Event(), Tool: c.Tool, Type: c.Type, Due: c.Due, Event: c.Addresses(h)[0].Call}
 	if len(c.Domains) > 0 {
 		w.Domain = c.Domains[0]
 	}
@@ -142,17 +142,19 @@ func waitingCall(h *core.Head, c *core.Call) wire.WaitingCall {
 
 // describe adds what the history tells of a call: the event's dataschema, and what a person is asked.
 func describe(w *wire.WaitingCall, entries []core.Entry) {
+	var opened *core.Entry
 	for i := range entries {
 		f := entries[i].Effect(core.EffectCall, w.Call)
 		if f.Call == "" {
 			continue
 		}
-		if w.Schema = f.Schema; w.Asked != nil {
-			continue // a later stage asks the same
-		}
+		w.Schema = f.Schema
 		switch w.Type {
 		case sdk.TypePermissionRequest, sdk.TypeQuestion, sdk.TypeConversationTurn:
-			w.Asked, _ = entries[i].CallData(f)
+			if opened == nil {
+				opened = &entries[i]
+			}
+			w.Asked, _ = opened.CallData(f, &entries[i].Head)
 		}
 	}
 }

@@ -69,6 +69,8 @@ type Outcome struct {
 	// Allowed and Quorum are set when an approval counts and further ones are needed.
 	Allowed int `json:"allowed,omitempty"`
 	Quorum  int `json:"quorum,omitempty"`
+	// Rest are the calls of the same request that are not decided yet.
+	Rest int `json:"rest,omitempty"`
 	// Queued says that the call is allowed and waits for its turn in the round; Undecided are the requests of the round that
 	// were open then.
 	Queued    bool `json:"queued,omitempty"`
@@ -128,8 +130,9 @@ func (r Reply) Encode(callType string) (json.RawMessage, error) {
 }
 
 // Decide decides an open permission request of a run, and waits a moment for what becomes of it. Without an ArgsHash the
-// decision is on the arguments as they are now; with one both must be equal, else it is refused with sdk.CodeDecisionRefused.
-// Who may decide is the run's to say: its journal has the refusal.
+// decision is on the arguments as they are now; with one both must be equal, else it is refused with sdk.CodeDecisionRefused. On a
+// request for several calls it names those that it is about in d.Calls, or sets d.All. Who may decide is the run's to say: its
+// journal has the refusal.
 func (c *Client) Decide(ctx context.Context, run Run, request string, d sdk.PermissionDecision) (Outcome, error) {
 	asked, err := c.open(ctx, run, request, func(w wire.WaitingCall) bool { return w.Type == sdk.TypePermissionRequest })
 	if err != nil {
@@ -139,10 +142,9 @@ func (c *Client) Decide(ctx context.Context, run Run, request string, d sdk.Perm
 	if err := json.Unmarshal(asked.Asked, &r); err != nil {
 		return Outcome{}, fmt.Errorf("read permission request %s: %w", asked.Call, err)
 	}
-	if d.ArgsHash != "" && d.ArgsHash != r.ArgsHash {
-		return Outcome{}, sdk.Errorf(sdk.CodeDecisionRefused, "the decision is on other arguments than those of the request; look at it again")
+	if d, err = d.On(&r); err != nil {
+		return Outcome{}, err
 	}
-	d.ArgsHash = r.ArgsHash
 	data, err := json.Marshal(d)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("encode the decision: %w", err)

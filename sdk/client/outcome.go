@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -14,6 +15,8 @@ type awaiting struct {
 	call  Call
 	event string
 	live  chan wire.Live
+	// decided is what the run made of the decision so far: of each call that it is on.
+	decided []wire.Decided
 	// letter has the reason when the answer became a dead letter; nil when the caller does not read those.
 	letter <-chan string
 	stop   func()
@@ -62,17 +65,12 @@ func (w *awaiting) wait(ctx context.Context) Outcome {
 
 // told is what a milestone tells of the answer.
 func (w *awaiting) told(l wire.Live) (Outcome, bool) {
-	if decided, ok := DecidedIn(l); ok {
-		switch {
-		case decided.Decision.Event != w.event:
+	if decided, ok := DecidedIn(l); ok && decided.Decision.Event == w.event {
+		w.decided = append(w.decided, decided)
+		if decided.More {
 			return Outcome{}, false
-		case decided.Decision.Refused != "":
-			return Outcome{State: OutcomeRefused, Refused: decided.Decision.Refused, Open: true}, true
 		}
-		return Outcome{
-			State: OutcomeCounted, Open: decided.Quorum > 0, Allowed: decided.Allowed, Quorum: decided.Quorum,
-			Queued: decided.Queued, Undecided: decided.Undecided,
-		}, true
+		return outcomeOf(w.decided), true
 	}
 	var answered struct {
 		Call     string `json:"call"`
@@ -90,8 +88,26 @@ func (w *awaiting) told(l wire.Live) (Outcome, bool) {
 	return Outcome{}, false
 }
 
+// outcomeOf is what became of a decision by what became of it for each call that it is on: it counts where it counts for one.
+func outcomeOf(decided []wire.Decided) Outcome {
+	o := Outcome{State: OutcomeRefused}
+	for _, d := range decided {
+		o.Rest = d.Rest
+		if d.Decision.Refused != "" {
+			o.Refused = cmp.Or(o.Refused, d.Decision.Refused)
+			continue
+		}
+		o.State = OutcomeCounted
+		o.Allowed, o.Quorum = max(o.Allowed, d.Allowed), max(o.Quorum, d.Quorum)
+		o.Queued, o.Undecided = o.Queued || d.Queued, max(o.Undecided, d.Undecided)
+	}
+	o.Open = o.State == OutcomeRefused || o.Quorum > 0 || o.Rest > 0
+	return o
+}
+
 // look asks the run, when nothing was heard: live events are lossy.
 func (w *awaiting) look(ctx context.Context) Outcome {
+	w.decided = nil
 	for l, err := range w.c.History(ctx, w.call.Run, wire.Mark{}) {
 		if err != nil {
 			break // nothing more is known than that the answer is stored

@@ -3,6 +3,7 @@ package sdktest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -221,12 +222,29 @@ func (h *Harness) Deny(run client.Run, tool, principal, reason string) {
 }
 
 // Decide decides, as a principal, on the open permission request for a tool, when there is one; it fails the test when the
-// decision does not count.
+// decision does not count. Where the request is for several calls, the decision is on that tool's, unless it names calls, or all.
 func (h *Harness) Decide(run client.Run, tool, principal string, d sdk.PermissionDecision) client.Outcome {
 	h.t.Helper()
-	asks := func(w wire.WaitingCall) bool { return w.Type == sdk.TypePermissionRequest && w.Tool == tool }
+	var asked sdk.PermissionRequest
+	var call string
+	asks := func(w wire.WaitingCall) bool {
+		asked = sdk.PermissionRequest{}
+		if w.Type != sdk.TypePermissionRequest || json.Unmarshal(w.Asked, &asked) != nil {
+			return false
+		}
+		each := asked.Each()
+		i := slices.IndexFunc(each, func(c sdk.PermissionCall) bool { return c.Tool == tool })
+		if i >= 0 {
+			call = each[i].Call
+		}
+		return i >= 0
+	}
 	status := h.Until(run, "asking for permission for "+tool, func(s wire.RunStatus) bool { return slices.ContainsFunc(s.Waiting, asks) })
 	request := status.Waiting[slices.IndexFunc(status.Waiting, asks)]
+	if len(asked.Calls) > 0 && !d.All && len(d.Calls) == 0 {
+		d.Calls = []sdk.CallDecision{{Call: call, Args: d.Args, Result: d.Result}}
+		d.Args, d.Result = nil, nil
+	}
 	ctx, cancel := h.context()
 	defer cancel()
 	outcome, err := h.client.As(principal).Decide(ctx, run, request.Call, d)

@@ -224,13 +224,26 @@ type Decided struct {
 	// open then.
 	Queued    bool `json:"queued,omitempty"`
 	Undecided int  `json:"undecided,omitempty"`
+	// Rest are the calls of the same request that are not decided yet; More says that the next milestone tells what the same decision
+	// says of another call.
+	Rest int  `json:"rest,omitempty"`
+	More bool `json:"more,omitempty"`
+}
+
+// Asked is the id of the event that asked for the decision, without the attempt; empty for a call that a grant covered.
+func (d *DecisionRecord) Asked() string {
+	if d.Batch != "" {
+		return d.Batch
+	}
+	return d.Request
 }
 
 // DecisionRecord is one entry of a permission request's audit: a decision that counted, one that was refused, a grant that was
 // used, or that somebody was shown the request.
 type DecisionRecord struct {
-	// Request is the request's id; empty for a call that a grant covered.
+	// Request is the request's id; empty for a call that a grant covered. Batch is the id of the event that asked for this call and others.
 	Request  string         `json:"request,omitempty"`
+	Batch    string         `json:"batch,omitempty"`
 	Call     string         `json:"call"`
 	Decision sdk.Decision   `json:"decision,omitempty"`
 	Scope    sdk.GrantScope `json:"scope,omitempty"`

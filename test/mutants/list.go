@@ -186,7 +186,7 @@ var ofRuns = []mutant{
 	{"anybody may decide", condition(step+"refuse", "Approvers who", "true"), simulator},
 	{"whoever started the run may decide", condition(step+"refuse", "FourEyes", "false"), simulator},
 	{"one approver counts twice", condition(step+"refuse", "Allowed", "false"), simulator},
-	{"the first of several approvers is enough", condition(step+"decided", "Allowed Quorum", "false"), simulator},
+	{"the first of several approvers is enough", condition(step+"decideAll", "Allowed Quorum", "false"), simulator},
 	{"one of several approvers grants more than the call", around(core+"PermissionState.agree", "wanted := *d\noriginal(d, ev)\n*d = wanted"), simulator},
 	{"a decision for a tool releases what its author may not decide", around(core+"Call.coveredBy", "return true"), simulator},
 	{"a grant covers what another domain decides on", condition("sdk.PermissionTerms.Unmet", "asks", "true"), simulator},

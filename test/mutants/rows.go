@@ -185,7 +185,7 @@ var ofRows = []mutant{
 		if d.Decision == sdk.DecisionResult {
 			d.Decision = sdk.DecisionAllow
 		}
-		original(c, d, ev)`), rows{"T47"}},
+		return original(c, d, ev, before)`), rows{"T47"}},
 	{"anybody may give results", around(core+"PermissionState.refuseResult", "return nil"), rows{"T47"}},
 	{"the given result is not the call's", value(step+"carryDecision", "Data Result d", "nil"), rows{"T47"}},
 	{"rounds that failed are not counted", around(step+"guardErrors", ""), rows{"L46"}},
@@ -224,6 +224,17 @@ var ofRows = []mutant{
 		}
 		return original(instructions, sections...)`), rows{"F55"}},
 	{"all of a project's instructions are taken", condition("internal/config.loader.instructions", "sections", "false"), rows{"F55"}},
+	{"a batch is asked for one by one", around(step+"batchID", `return ""`), rows{"A34", "B10"}},
+	{"a decision on one call is one on all", around(core+"Head.DecidedRequests", `
+		if all := *d; len(d.Calls) > 0 {
+			all.Calls, all.All, all.ArgsHash = nil, true, callsHash(h.askedIn(c, attempt))
+			return original(c, attempt, &all)
+		}
+		return original(c, attempt, d)`), rows{"A34"}},
+	{"all may be decided by who has not seen them", condition(core+"Head.DecidedRequests", "ArgsHash callsHash", "false"), rows{"A34"}},
+	{"a batch is taken back when one of its calls is decided", around(core+"Head.sharesAttempt", "return false"), rows{"A34"}},
+	{"a decision grants as often as it names calls of a tool", around(core+"carried.grants", "return false"), rows{"B10"}},
+	{"what was allowed for the run is not looked up", around(core+"grants.covering", "return -1"), rows{"B10"}},
 	{"servers are not released", around("internal/mcp.Server.Close", "return nil"), rows{"A3"}},
 	{"an empty reply is an answer", around(core+"Empty", "return false"), rows{"L37", "L38"}},
 	{"empty replies are not counted in a row", statement(step+"replied", "Answers Empty", ""), rows{"L37"}},

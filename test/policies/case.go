@@ -22,6 +22,7 @@ type condition struct {
 
 type terms struct {
 	retry     bool
+	batch     bool
 	stages    []stage
 	scopes    []string
 	quorum    int

@@ -70,7 +70,7 @@ func (d draw) condition() condition {
 }
 
 func (d draw) terms() terms {
-	t := terms{stages: []stage{d.stage()}, scopes: []string{"call"}, quorum: pick(d, 1, 1, 1, 2, 3), fourEyes: d.one(4), retry: d.one(4)}
+	t := terms{stages: []stage{d.stage()}, scopes: []string{"call"}, quorum: pick(d, 1, 1, 1, 2, 3), fourEyes: d.one(4), retry: d.one(4), batch: d.one(2)}
 	if d.one(3) {
 		t.stages = append(t.stages, d.stage())
 	}
@@ -117,7 +117,7 @@ func (p policy) spec() *sdk.PermissionPolicy {
 func (t terms) spec() sdk.PermissionPolicyTerms {
 	s := sdk.PermissionPolicyTerms{
 		Mode: sdk.PermissionHold, Domain: t.stages[0].domain, TimeoutMillis: t.stages[0].timeout, Quorum: t.quorum, FourEyes: t.fourEyes,
-		Approvers: t.approvers, Escalate: []sdk.PermissionStage{},
+		Approvers: t.approvers, Escalate: []sdk.PermissionStage{}, Batch: t.batch,
 	}
 	if t.retry {
 		s.Mode = sdk.PermissionRetry

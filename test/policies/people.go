@@ -88,28 +88,37 @@ func (w *world) asked(address wire.CallAddress, ev wire.Event) {
 		w.violate("permission request %s: %v", ev.ID, err)
 		return
 	}
-	c := w.about(r.Agent, r.Run, r.Call, r.Tool, r.Args)
-	i := slices.IndexFunc(w.requests, func(q *request) bool { return q.id == c.id })
-	if i < 0 {
-		q := &request{call: c, retry: r.Mode == sdk.PermissionRetry}
-		q.terms, _ = w.demands(c, w.now, false)
-		i, w.requests = len(w.requests), append(w.requests, q)
+	var asked []*request
+	for _, of := range r.Each() {
+		c := w.about(r.Agent, r.Run, of.Call, of.Tool, of.Args)
+		i := slices.IndexFunc(w.requests, func(q *request) bool { return q.id == c.id })
+		if i < 0 {
+			q := &request{call: c, retry: r.Mode == sdk.PermissionRetry}
+			q.terms, _ = w.demands(c, w.now, false)
+			i, w.requests = len(w.requests), append(w.requests, q)
+		}
+		q := w.requests[i]
+		q.sent = append(q.sent, stage{ev.Domain, w.now})
+		asked = append(asked, q)
+		w.trace("asked %s for %s %s(%s) of %s: %+v", ev.Domain, c.id, c.tool, c.raw, c.run, q.terms)
 	}
-	q := w.requests[i]
-	q.sent = append(q.sent, stage{ev.Domain, w.now})
-	w.trace("asked %s for %s %s(%s) of %s: %+v", ev.Domain, c.id, c.tool, c.raw, c.run, q.terms)
+	w.tally.add(fmt.Sprintf("requests for several calls: %t", len(asked) > 1))
 	alike := w.decision(r)
-	for range w.IntN(5) {
+	for range w.IntN(5) * len(asked) {
 		d := w.decision(r)
 		if w.one(2) { // several who agree
 			d.verdict, d.scope, d.edited, d.pattern, d.uses, d.expires = alike.verdict, alike.scope, alike.edited, alike.pattern, alike.uses, alike.expires
 		}
-		d.stage = len(q.sent) - 1
+		on := asked
+		if len(asked) > 1 && w.one(2) {
+			on = []*request{pick(w.draw, asked...)}
+		}
 		at := address
 		if w.one(10) {
 			at.Domain = wire.DomainToken(pick(w.draw, people, finance))
 		}
-		w.later(int64(w.IntN(100))*second, func() { w.decide(q, at, ev, r, d) })
+		stage := len(on[0].sent) - 1
+		w.later(int64(w.IntN(100))*second, func() { w.decide(on, stage, at, ev, r, d) })
 	}
 }
 
@@ -139,22 +148,30 @@ func (w *world) decision(r sdk.PermissionRequest) decision {
 	return d
 }
 
-// decide publishes a decision.
-func (w *world) decide(q *request, address wire.CallAddress, ev wire.Event, r sdk.PermissionRequest, d decision) {
+// decide publishes a decision on requests that were sent together.
+func (w *world) decide(on []*request, stage int, address wire.CallAddress, ev wire.Event, r sdk.PermissionRequest, d decision) {
 	d.at, d.domain = w.now, address.Domain
 	for _, domain := range []string{people, finance} {
 		if wire.DomainToken(domain) == address.Domain {
 			d.domain = domain
 		}
 	}
-	q.decisions = append(q.decisions, &d)
-	w.trace("decided on %s: %+v", q.id, d)
 	decided := sdk.PermissionDecision{
 		Decision: sdk.Decision(d.verdict), ArgsHash: r.ArgsHash, Scope: sdk.GrantScope(d.scope), Pattern: d.pattern.cel(), Uses: d.uses,
 		ExpiresMillis: d.expires, Args: json.RawMessage(d.edited),
 	}
 	if !d.seen {
 		decided.ArgsHash = sdk.ArgsHash([]byte("others"))
+	}
+	if len(r.Calls) > 0 {
+		decided = w.naming(on, r, decided)
+	}
+	published := make([]*decision, len(on))
+	for i, q := range on {
+		own := d
+		own.stage = stage
+		published[i], q.decisions = &own, append(q.decisions, &own)
+		w.trace("decided on %s: %+v", q.id, own)
 	}
 	data, err := json.Marshal(decided)
 	if err != nil {
@@ -163,6 +180,24 @@ func (w *world) decide(q *request, address wire.CallAddress, ev wire.Event, r sd
 	answer := wire.Event{
 		ID: fmt.Sprintf("d-%d", w.Uint64()), Source: "desk", Type: sdk.TypePermissionDecided, Subject: ev.Subject, ParentID: ev.ID, Data: data,
 	}
-	w.published[answer.ID] = &d
+	w.published[answer.ID] = published
 	w.send("AGENTD_IN", subjects.Reply(address)+"."+d.who, answer)
+}
+
+// naming is a decision that names its calls, or all of them.
+func (w *world) naming(on []*request, r sdk.PermissionRequest, d sdk.PermissionDecision) sdk.PermissionDecision {
+	if d.All = len(on) == len(r.Calls) && len(d.Args) == 0 && w.one(2); d.All {
+		return d
+	}
+	for _, q := range on {
+		one := sdk.CallDecision{Call: q.id, ArgsHash: d.ArgsHash, Args: d.Args}
+		for _, c := range r.Calls {
+			if c.Call == q.id && d.ArgsHash == r.ArgsHash {
+				one.ArgsHash = c.ArgsHash
+			}
+		}
+		d.Calls = append(d.Calls, one)
+	}
+	d.ArgsHash, d.Args = "", nil
+	return d
 }

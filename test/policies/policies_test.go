@@ -54,7 +54,7 @@ func TestPolicies(t *testing.T) {
 	for _, what := range []string{
 		"made by policy", "made by decision", "made by decision that edits", "made by grant call", "made by grant run+tool",
 		"made by grant run+tool+pattern", "made by grant principal+agent+tool", "calls in text", "made: desk bank_move", "made: desk clerk",
-		"made: clerk pay", "made: desk note",
+		"made: clerk pay", "made: desk note", "requests for several calls: true",
 	} {
 		if counted[what] == 0 && !t.Failed() {
 			t.Errorf("nothing is %s: the cases show less than they seem to", what)

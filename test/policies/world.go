@@ -49,7 +49,7 @@ type world struct {
 	// made are the calls that were made, by id.
 	made map[string]bool
 	// published are the decisions, by the ids of their events.
-	published map[string]*decision
+	published map[string][]*decision
 	tally     tally
 	wrong     []string
 	// log receives what happens, line by line; nil is nobody.
@@ -80,7 +80,7 @@ var subjects = wire.DefaultSubjects()
 func play(seed uint64, t tally, log func(format string, args ...any)) []string {
 	w := &world{
 		draw: draw{rand.New(rand.NewPCG(seed, 0))}, now: epoch, timers: map[string]int64{}, subjects: map[string][]byte{},
-		store: memory.New(), pinned: map[string]int{}, required: map[string][]string{}, turns: map[string]int{}, made: map[string]bool{}, published: map[string]*decision{},
+		store: memory.New(), pinned: map[string]int{}, required: map[string][]string{}, turns: map[string]int{}, made: map[string]bool{}, published: map[string][]*decision{},
 		tally: t, log: log,
 	}
 	w.grants.world = w
@@ -278,8 +278,10 @@ func (publisher) Wake(string, wire.RunKey) {}
 func (p publisher) DeadLetter(_ context.Context, d broker.Delivery, reason sdk.Code, detail string) error {
 	p.tally.add("dead letter " + string(reason))
 	p.trace("dead letter %s: %s", reason, detail)
-	if ev, err := wire.DecodeEvent(nil, d.Data()); err == nil && p.published[ev.ID] != nil {
-		p.published[ev.ID].late = true
+	if ev, err := wire.DecodeEvent(nil, d.Data()); err == nil {
+		for _, lost := range p.published[ev.ID] {
+			lost.late = true
+		}
 	}
 	if reason == sdk.CodeInternal {
 		p.violate("%s is dead-lettered: %s", d.Subject(), detail)

@@ -205,7 +205,7 @@ func answerAsText(t *testing.T) {
 	}
 }
 
-// requestEvent is row A34: one request for each blocked call, built by the manager's builder.
+// requestEvent is row A34: a request for each blocked call, built by the manager's builder; or where the policy says so one for all.
 func requestEvent(t *testing.T) {
 	m := asks(sdk.PermissionHold, "shop_find", "shop_buy")
 	model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_buy", n(2))), sdktest.Say("done"))
@@ -225,6 +225,7 @@ func requestEvent(t *testing.T) {
 	case <-time.After(harness.Patience):
 		t.Error("the run was not cleaned up after")
 	}
+	requestForAll(t)
 }
 
 // requestIsACall is row A35.
@@ -241,7 +242,8 @@ func requestIsACall(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 }
 
-// approvalCache is row B10: what one run's approval allows for its principal is not asked for in another.
+// approvalCache is row B10: what one run's approval allows for its principal is not asked for in another, and what a decision on a batch
+// allows for the run is not asked for again.
 func approvalCache(t *testing.T) {
 	a := desk(service("shop.find"))
 	a.Spec.Permissions = &sdk.PermissionPolicy{
@@ -274,6 +276,7 @@ func approvalCache(t *testing.T) {
 		Decision: sdk.DecisionDeny, ArgsHash: d.ArgsHash,
 	}))
 	succeeds(t, h, third, `{"response": "done"}`)
+	batchOfApprovals(t)
 }
 
 // gateOutcomes is rows T31, T32 and T33: a blocked, a suspended and an impossible call in one round.

@@ -37,10 +37,15 @@ func (s *simulation) policy(tools []string) policy {
 		return nil
 	}
 	p := policy{}
+	common := s.terms()
+	common.Batch = s.pick(2) == 0
 	for _, tool := range tools {
 		switch s.pick(6) {
 		case 0, 1, 2:
-			p[tool] = sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: s.terms()}
+			p[tool] = sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: common}
+			if s.pick(2) == 0 {
+				p[tool] = sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: s.terms()}
+			}
 			if s.pick(2) == 0 {
 				p[strict+tool] = s.strict()
 			}
@@ -68,8 +73,8 @@ func (s *simulation) strict() sdk.PermissionRuling {
 func (s *simulation) terms() sdk.PermissionTerms {
 	t := sdk.PermissionTerms{
 		Mode: sdk.PermissionHold, Quorum: max(0, s.pick(5)-2), FourEyes: s.pick(6) == 0,
-		Results: s.pick(3) == 0,
-		Stages:  []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: s.patience()}},
+		Results: s.pick(3) == 0, Batch: s.pick(4) == 0,
+		Stages: []sdk.PermissionStage{{Domain: sdk.HumanDomain, TimeoutMillis: s.patience()}},
 	}
 	if s.pick(3) == 0 {
 		t.Mode = sdk.PermissionRetry
@@ -217,7 +222,7 @@ func (s *simulation) asked(call wire.CallAddress, ev wire.Event) {
 	first := s.pick(len(principals))
 	for n := range max(r.Quorum, 1) + s.pick(2) {
 		who := principals[(first+n)%len(principals)]
-		d := s.decide(r)
+		d := s.named(r, s.decide(r))
 		delay := int64(s.pick(20_000))
 		if s.strikes(serviceLate) {
 			delay = int64(s.pick(2 * minute))
@@ -230,7 +235,7 @@ func (s *simulation) asked(call wire.CallAddress, ev wire.Event) {
 		}
 		s.decided(call, ev, who, delay, d)
 		if s.strikes(serviceTwice) {
-			s.decided(call, ev, who, delay+int64(s.pick(minute)), s.decide(r))
+			s.decided(call, ev, who, delay+int64(s.pick(minute)), s.named(r, s.decide(r)))
 		}
 	}
 }
@@ -299,8 +304,35 @@ func (s *simulation) decide(r sdk.PermissionRequest) sdk.PermissionDecision {
 	return d
 }
 
+// named has a decision on several calls say which: all, or some, each with what it says of it.
+func (s *simulation) named(r sdk.PermissionRequest, d sdk.PermissionDecision) sdk.PermissionDecision {
+	if len(r.Calls) == 0 {
+		return d
+	}
+	if d.All = len(d.Args) == 0 && len(d.Result) == 0 && s.pick(2) == 0; d.All {
+		return d
+	}
+	for _, c := range r.Calls {
+		if s.pick(3) == 0 {
+			continue
+		}
+		one := sdk.CallDecision{Call: c.Call, ArgsHash: c.ArgsHash, Args: d.Args, Result: d.Result}
+		if s.pick(5) == 0 {
+			one = sdk.CallDecision{Call: c.Call, ArgsHash: c.ArgsHash, Decision: sdk.DecisionDeny}
+		}
+		d.Calls = append(d.Calls, one)
+	}
+	d.ArgsHash, d.Args, d.Result = "", nil, nil
+	return d
+}
+
 // spoil makes a decision one that mostly must not count.
 func (s *simulation) spoil(d *sdk.PermissionDecision, who *string) {
+	if len(d.Calls) > 0 && s.pick(2) == 0 {
+		d.Calls = append([]sdk.CallDecision(nil), d.Calls...)
+		d.Calls[0].ArgsHash = sdk.ArgsHash([]byte("other"))
+		return
+	}
 	switch s.pick(7) {
 	case 6:
 		d.Decision, d.Result = sdk.DecisionResult, json.RawMessage(`{"given":2}`) // mostly it is not offered

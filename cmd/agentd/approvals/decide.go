@@ -20,8 +20,10 @@ import (
 type decided struct {
 	Request string          `json:"request"`
 	Run     string          `json:"run"`
-	Tool    string          `json:"tool"`
-	Args    json.RawMessage `json:"args"`
+	Tool    string          `json:"tool,omitempty"`
+	Args    json.RawMessage `json:"args,omitempty"`
+	// Calls are those that were decided, of a request for several.
+	Calls []sdk.PermissionCall `json:"calls,omitempty"`
 	client.Outcome
 	Decision sdk.Decision       `json:"decision"`
 	Scope    sdk.GrantScope     `json:"scope,omitempty"`
@@ -38,15 +40,23 @@ func decide(ctx context.Context, a *cli.App, d *deskClient, detail requests.Deta
 		Request: detail.ID, Run: detail.Run, Tool: detail.Request.Tool, Args: detail.Request.Args, Outcome: outcome,
 		Decision: p.Decision, Scope: p.Scope, mode: detail.Request.Mode,
 	}
+	made := []sdk.PermissionCall{{Tool: r.Tool, Args: r.Args}}
 	if len(p.Args) > 0 {
-		r.Args = p.Args
+		r.Args, made[0].Args = p.Args, p.Args
+	}
+	if len(detail.Request.Calls) > 0 {
+		r.Calls = namedCalls(detail.Request, p)
+		made = r.Calls
 	}
 	fmt.Fprintf(a.Err, "as %s\n", d.approver)
 	if outcome.State == client.OutcomeRefused && a.Output == cli.OutputText {
 		return r.refusal()
 	}
 	err = a.Print(r, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s %s\n%s\n", show.Line(r.Tool, show.LineMax), show.Line(string(r.Args), show.LineMax), r.effect())
+		for _, c := range made {
+			fmt.Fprintf(w, "%s %s\n", show.Line(c.Tool, show.LineMax), show.Line(string(c.Args), show.LineMax))
+		}
+		_, err := fmt.Fprintln(w, r.effect())
 		return err
 	})
 	if err == nil && outcome.State == client.OutcomeRefused {
@@ -73,7 +83,7 @@ func (r *decided) effect() string {
 	switch {
 	case r.State == client.OutcomeSent:
 		return "sent; it is stored, and no worker has handled it yet"
-	case r.Open:
+	case r.Quorum > 0:
 		return fmt.Sprintf("counted; %d of %d approvals are there", r.Allowed, r.Quorum)
 	case r.Decision == sdk.DecisionAllow && r.mode == sdk.PermissionRetry:
 		text = "allowed; the model is told, and may make this call once"
@@ -84,6 +94,12 @@ func (r *decided) effect() string {
 	}
 	if r.Decision == sdk.DecisionAllow && r.Scope != "" && r.Scope != sdk.ScopeCall {
 		text += fmt.Sprintf(", and further ones within %s", r.Scope)
+	}
+	if r.Refused != "" {
+		text += "; not for every call: " + show.Visible(r.Refused, false)
+	}
+	if r.Rest > 0 {
+		text += fmt.Sprintf("; %s of the request not decided yet", show.Count(r.Rest, "call"))
 	}
 	return text
 }
@@ -113,14 +129,18 @@ func mustAsk(detail requests.Detail) error {
 }
 
 // decideCommand is a command that decides one request.
-func decideCommand(a *cli.App, f *approvalsFlags, id string, p *sdk.PermissionDecision) func(context.Context) error {
+func decideCommand(a *cli.App, f *approvalsFlags, id string, p *sdk.PermissionDecision, calls []string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return withDesk(ctx, a, f, func(d *deskClient) error {
 			detail, err := d.request(ctx, id)
 			if err != nil {
 				return err
 			}
-			return decide(ctx, a, d, detail, *p)
+			named, err := onCalls(detail.Request, *p, calls)
+			if err != nil {
+				return err
+			}
+			return decide(ctx, a, d, detail, named)
 		})
 	}
 }
@@ -129,6 +149,7 @@ func approveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	p := sdk.PermissionDecision{Decision: sdk.DecisionAllow}
 	var scope string
 	var lasts time.Duration
+	var calls []string
 	cmd := &cobra.Command{
 		Use:     "approve ID",
 		Aliases: []string{"allow"},
@@ -150,10 +171,11 @@ func approveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 				}
 				p.ExpiresMillis = time.Now().Add(lasts).UnixMilli()
 			}
-			return decideCommand(a, f, args[0], &p)(cmd.Context())
+			return decideCommand(a, f, args[0], &p, calls)(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
+	callsFlag(cmd, &calls)
 	flags.StringVar(&scope, "scope", "", "how far it reaches (default: this call)")
 	flags.StringVar(&p.Pattern, "pattern", "", "a CEL expression over args, for the scope run+tool+pattern")
 	flags.IntVar(&p.Uses, "uses", 0, "how often a wider scope may be used (default: without limit)")
@@ -166,35 +188,41 @@ func approveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 
 func denyCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	p := sdk.PermissionDecision{Decision: sdk.DecisionDeny}
+	var calls []string
 	cmd := &cobra.Command{
 		Use:     "deny ID --reason TEXT",
 		Short:   "Refuse a call; the model is told the reason",
 		Example: `  agentd approvals deny k3f9qa --reason "the invoice is paid already"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return decideCommand(a, f, args[0], &p)(cmd.Context())
+			return decideCommand(a, f, args[0], &p, calls)(cmd.Context())
 		},
 	}
+	callsFlag(cmd, &calls)
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why; the model reads it")
 	_ = cmd.MarkFlagRequired("reason") // the flag exists
 	return cmd
 }
 
 func askCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
-	return &cobra.Command{
+	var calls []string
+	cmd := &cobra.Command{
 		Use:     "ask ID QUESTION",
 		Short:   "Ask back: the call is not made, and the model is told the question",
 		Example: `  agentd approvals ask k3f9qa "Which invoice is this for?"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := sdk.PermissionDecision{Decision: sdk.DecisionAsk, Reason: args[1]}
-			return decideCommand(a, f, args[0], &p)(cmd.Context())
+			return decideCommand(a, f, args[0], &p, calls)(cmd.Context())
 		},
 	}
+	callsFlag(cmd, &calls)
+	return cmd
 }
 
 func giveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
-	return &cobra.Command{
+	var calls []string
+	cmd := &cobra.Command{
 		Use:     "give ID RESULT",
 		Short:   "Give a call its result, where the request offers that: the call is not made",
 		Example: `  agentd approvals give k3f9qa '{"reservation": "LX1-7"}'`,
@@ -204,7 +232,9 @@ func giveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 				return cli.Usagef("the result is not JSON: %s", args[1])
 			}
 			p := sdk.PermissionDecision{Decision: sdk.DecisionResult, Result: json.RawMessage(args[1])}
-			return decideCommand(a, f, args[0], &p)(cmd.Context())
+			return decideCommand(a, f, args[0], &p, calls)(cmd.Context())
 		},
 	}
+	callsFlag(cmd, &calls)
+	return cmd
 }

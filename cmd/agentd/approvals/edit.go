@@ -23,6 +23,7 @@ import (
 type editFlags struct {
 	args, reason string
 	yes          bool
+	calls        []string
 }
 
 func editCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
@@ -38,6 +39,7 @@ func editCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 			return withDesk(cmd.Context(), a, f, func(d *deskClient) error { return edit(cmd.Context(), a, d, args[0], e) })
 		},
 	}
+	callsFlag(cmd, &e.calls)
 	cmd.Flags().StringVar(&e.args, "args", "", "the arguments: JSON, @FILE, or - for stdin")
 	cmd.Flags().StringVar(&e.reason, "reason", "", "why, for the record and the model")
 	cmd.Flags().BoolVarP(&e.yes, "yes", "y", false, "do not ask for confirmation")
@@ -51,6 +53,18 @@ func edit(ctx context.Context, a *cli.App, d *deskClient, id string, f editFlags
 	}
 	if err != nil {
 		return err
+	}
+	whole := detail.Request
+	if len(whole.Calls) > 0 {
+		named, err := onCalls(whole, sdk.PermissionDecision{Args: json.RawMessage("{}")}, f.calls)
+		if err != nil {
+			return err
+		}
+		if len(named.Calls) != 1 {
+			return cli.Usagef("--call: arguments are edited of one call at a time")
+		}
+		one, _ := whole.Of(named.Calls[0].Call) // onCalls took it from there
+		detail.Request, detail.Tool = &one, one.Tool
 	}
 	if unrecorded != nil {
 		fmt.Fprintf(a.Err, "agentd: that you saw it could not be recorded: %s\n", problemText(unrecorded))
@@ -69,7 +83,7 @@ func edit(ctx context.Context, a *cli.App, d *deskClient, id string, f editFlags
 		p, err := desk.CheckEdit(detail.Request, args)
 		if err == nil {
 			p.Reason = f.reason
-			return confirmEdit(ctx, a, d, detail, p, interactive && !f.yes, input)
+			return confirmEdit(ctx, a, d, detail, whole, p, f, interactive && !f.yes, input)
 		}
 		if f.args != "" {
 			return err
@@ -152,7 +166,8 @@ func editor(ctx context.Context, a *cli.App, text []byte) (json.RawMessage, erro
 }
 
 func confirmEdit(
-	ctx context.Context, a *cli.App, d *deskClient, detail requests.Detail, p sdk.PermissionDecision, ask bool, input *prompter,
+	ctx context.Context, a *cli.App, d *deskClient, detail requests.Detail, whole *sdk.PermissionRequest, p sdk.PermissionDecision,
+	f editFlags, ask bool, input *prompter,
 ) error {
 	if string(p.Args) == string(detail.Request.Args) {
 		return fmt.Errorf("nothing is different, so %w; to allow the call as it is: agentd approvals approve %s", errNotSent, detail.Short)
@@ -163,5 +178,10 @@ func confirmEdit(
 			return errNotSent
 		}
 	}
-	return decide(ctx, a, d, detail, p)
+	detail.Request = whole
+	named, err := onCalls(whole, p, f.calls)
+	if err != nil {
+		return err
+	}
+	return decide(ctx, a, d, detail, named)
 }

@@ -70,6 +70,11 @@ func writeCommands(w io.Writer, a *cli.App, s *show.Request, common []string) er
 		if s.Request.Mode == sdk.PermissionHold && s.Request.Quorum <= 1 {
 			lines = append(lines, []string{"edit", s.Short})
 		}
+		for i := range lines {
+			if len(s.Request.Calls) > 0 {
+				lines[i] = append(lines[i], "--call", "CALL")
+			}
+		}
 	case requests.KindTask:
 		lines = [][]string{{verbAnswer, s.Short, "--input", "JSON"}}
 	case requests.KindTurn:

@@ -257,7 +257,9 @@ func (w *watch) answer(ctx context.Context, action screen.Action) string {
 		decision := map[screen.Verb]sdk.Decision{
 			screen.Approve: sdk.DecisionAllow, screen.Deny: sdk.DecisionDeny, screen.Ask: sdk.DecisionAsk,
 		}[action.Verb]
-		outcome, err = w.d.Decide(ctx, id, who, sdk.PermissionDecision{Decision: decision, Scope: action.Scope, Reason: action.Text})
+		outcome, err = w.d.Decide(ctx, id, who, sdk.PermissionDecision{
+			Decision: decision, Scope: action.Scope, Reason: action.Text, All: action.Item.Calls > 0,
+		})
 		said = (&decided{Outcome: outcome, Decision: decision, Scope: action.Scope, mode: action.Item.Mode}).effect()
 	default:
 		return ""

@@ -14,6 +14,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,7 +176,7 @@ func (a api) decide(w http.ResponseWriter, r *http.Request) {
 	if !a.read(w, r, &p) {
 		return
 	}
-	if p.ArgsHash == "" {
+	if p.ArgsHash == "" && len(p.Calls) == 0 || slices.ContainsFunc(p.Calls, func(c sdk.CallDecision) bool { return c.ArgsHash == "" }) {
 		a.fail(w, 0, sdk.Errorf(sdk.CodeContractViolation, "args_sha256 is missing: a decision is on the arguments that somebody saw"))
 		return
 	}
