@@ -53,10 +53,12 @@ func (c *crowd) add(_ context.Context, s sdk.Snapshot) (sdk.InferenceEffects, er
 func (c *crowd) generate(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 	run := c.now()
 	c.look(run, req)
-	if len(req.Tools) == 0 || req.Interactions.Current >= len(run.results) {
-		return sdktest.Say("done"), nil
+	reply := sdktest.Say("done")
+	if len(req.Tools) > 0 && req.Interactions.Current < len(run.results) {
+		reply = sdktest.Ask(sdktest.Tool("read", n(run.results[req.Interactions.Current])))
 	}
-	return sdktest.Ask(sdktest.Tool("read", n(run.results[req.Interactions.Current]))), nil
+	reply.Usage.Prompt = int64(tokensOf(req)) // estimates are corrected by what the provider counts
+	return reply, nil
 }
 
 func (c *crowd) look(run crowded, req sdk.ModelRequest) {
