@@ -350,10 +350,19 @@ func (a *activation) refuseForeign(ctx context.Context) (Verdict, error) {
 }
 
 // refuseUnread answers an init event that could not be decoded, for whoever sent it, and dead-letters it, for operators. One that has
-// the identity of a run's init event, or retry, is not answered: the run's own end goes to the same place.
+// the identity of a run's init event, or retry, is not answered: the run's own end goes to the same place. Nor is one of an identity
+// that is answered already.
 func (a *activation) refuseUnread(ctx context.Context) (Verdict, error) {
 	token := wire.InitToken(a.msg.Event.Source, a.msg.Event.ID)
 	if a.head.Status != "" && (a.head.Init.Token == token || a.head.RetriedBy(token)) {
+		return reject(a.msg.Unread), nil
+	}
+	init := core.NewInit(a.msg.Address, a.msg.Event)
+	answered, err := a.Publisher.Published(ctx, outbox.TerminalSubject(a.Subjects, a.agent.Core.Name, a.key, &init))
+	if err != nil {
+		return Verdict{}, fmt.Errorf("look whether whoever sent an event that cannot be read is answered: %w", err)
+	}
+	if answered {
 		return reject(a.msg.Unread), nil
 	}
 	return reject(a.msg.Unread), a.publishRefusal(ctx, a.msg.Unread)
