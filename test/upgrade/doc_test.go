@@ -6,5 +6,6 @@
 package upgrade
 
 // base is the commit that the older worker is built from: the oldest whose runs and messages this version must get along with.
-// After a release it is the release's.
-const base = "cec5a983888f30aba4b427e739637c026b1da681"
+// After a release it is the release's. Workers of earlier commits refuse answers that name an absolute URI of agentd's own
+// contracts (docs/adr/0014), and were never released.
+const base = "2a2a57ef716756ca5fc08d6b696813b97ff89bbc"
