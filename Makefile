@@ -5,6 +5,7 @@ SEEDS         ?= 20000
 GOLANGCI      := $(BIN)/golangci-lint
 GOLANGCI_VERSION := v2.15.0
 GO_LICENSES_VERSION := v1.6.0
+MODULES       := . examples/traveldesk test/outside test/deploy
 
 .PHONY: help
 help: ## list the targets
@@ -35,9 +36,10 @@ check: go lint ## what to run before every commit, in two minutes: the linter, u
 race: test ## the same as test
 
 .PHONY: lint
-lint: $(GOLANGCI) ## run the linter, with the import rules
+lint: $(GOLANGCI) ## run the linter, with the import rules, and see whether go mod tidy would change anything
 	$(GOLANGCI) run ./...
 	cd examples/traveldesk && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...
+	for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: licenses
 licenses: go ## check that the licences of everything that the command is built from allow its distribution

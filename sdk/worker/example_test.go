@@ -3,12 +3,16 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
-	"log"
-	"os/signal"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
 	"strings"
-	"syscall"
 
+	"agentd/internal/broker/embedded"
 	"agentd/sdk"
+	"agentd/sdk/client"
+	"agentd/sdk/sdktest"
 	"agentd/sdk/worker"
 )
 
@@ -26,7 +30,9 @@ func Example() {
 			if err := json.Unmarshal(call.Args, &in); err != nil {
 				return nil, err
 			}
-			return json.Marshal(map[string]string{"text": strings.ToUpper(in.Text)})
+			text := strings.ToUpper(in.Text)
+			fmt.Println("shouts", text)
+			return json.Marshal(map[string]string{"text": text})
 		},
 	}
 	herald := sdk.Agent{
@@ -54,11 +60,68 @@ func Example() {
 		}},
 	}
 
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	o := worker.FromEnvironment()
 	o.Agents, o.Provision = []sdk.Agent{herald}, true
-	if err := worker.Run(ctx, o); err != nil {
-		log.Println(err)
+	o.Logger = slog.New(slog.DiscardHandler)
+	o.Models = func(sdk.ModelSpec) (sdk.Provider, error) {
+		return sdktest.Script(
+			sdktest.Ask(sdktest.Tool("shout", map[string]string{"text": "land in sight"})),
+			sdktest.Say("The people know."),
+		), nil
 	}
+	if err := tell(o, "herald", map[string]string{"news": "There is land in sight."}); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// shouts LAND IN SIGHT
+	// completed: The people know.
+}
+
+// tell runs the worker on a server of its own until a run has ended. A program of its own calls worker.Run(ctx, o), with a context
+// that ends when it is told to stop.
+func tell(o worker.Options, agent string, input any) (err error) {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	server, err := embedded.Start(embedded.Options{Dir: dir, Listen: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	ctx, stop := context.WithCancel(context.Background())
+	serving, done := make(chan struct{}), make(chan error, 1)
+	o.URL, o.Serving = server.URL(), func() { close(serving) }
+	go func() { done <- worker.Run(ctx, o) }()
+	select {
+	case <-serving:
+		err = ask(ctx, o.URL, agent, input)
+		stop()
+		return errors.Join(err, <-done)
+	case err := <-done:
+		stop()
+		return err
+	}
+}
+
+// ask starts a run and prints how it ended.
+func ask(ctx context.Context, url, agent string, input any) (err error) {
+	c, err := client.Connect(ctx, client.Options{URL: url})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	run, err := c.Start(ctx, client.Request{Agent: agent, Input: input})
+	if err != nil {
+		return err
+	}
+	result, err := c.Wait(ctx, run)
+	if err != nil {
+		return err
+	}
+	var answer struct{ Response string }
+	err = result.Decode(&answer)
+	fmt.Printf("%s: %s\n", result.Reason, answer.Response)
+	return err
 }
