@@ -22,7 +22,7 @@ func TestRequest_ShowsEachFieldOfAForm(t *testing.T) {
 	r := Request{Detail: requests.Detail{Item: requests.Item{Kind: requests.KindQuestion}, Text: "Where to?"}}
 	r.Event = wire.Event{Data: json.RawMessage(data)}
 	var b strings.Builder
-	if err := r.WriteAsked(&b); err != nil {
+	if err := r.writeAsked(&b); err != nil {
 		t.Fatal(err)
 	}
 	const want = `

@@ -25,7 +25,7 @@ type Request struct {
 
 // Write shows the item for a person who decides. full also shows the schema of the arguments.
 func (s *Request) Write(w io.Writer, full bool) error {
-	if err := s.WriteAsked(w); err != nil {
+	if err := s.writeAsked(w); err != nil {
 		return err
 	}
 	if s.Request != nil {
@@ -48,8 +48,8 @@ func (s *Request) Write(w io.Writer, full bool) error {
 	return nil
 }
 
-// WriteAsked shows what nobody must decide without: what is asked, why, and with exactly what.
-func (s *Request) WriteAsked(w io.Writer) error {
+// writeAsked shows what nobody must decide without: what is asked, why, and with exactly what.
+func (s *Request) writeAsked(w io.Writer) error {
 	var t table
 	row := func(label, text string) { t.row(label, Visible(text, false)) }
 	row("id", s.Short+"  ("+s.ID+")")

@@ -92,20 +92,6 @@ func Wrap(text string, columns int) []string {
 	return lines
 }
 
-// Break breaks lines wherever they are wider than columns, so that nothing of them is lost.
-func Break(lines []string, columns int) []string {
-	var all []string
-	for _, line := range lines {
-		for Width(line) > columns {
-			end := max(fits(line, columns), 1)
-			all = append(all, line[:end])
-			line = line[end:]
-		}
-		all = append(all, line)
-	}
-	return all
-}
-
 // room is how many columns a text gets in a line of which some are taken: no line of a terminal becomes two.
 func room(columns, taken int) int {
 	if columns == 0 {

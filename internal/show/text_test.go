@@ -43,14 +43,6 @@ func TestLine_IsOneLineOfSoManyColumnsInWhichAllCanBeSeen(t *testing.T) {
 	}
 }
 
-func TestBreak_LosesNothing(t *testing.T) {
-	t.Parallel()
-	got := Break([]string{"  1234567", "世界世", ""}, 5)
-	if diff := cmp.Diff([]string{"  123", "4567", "世界", "世", ""}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // What the names of runs and agents look like is up to strangers.
 func TestRuns_AreAlignedAndEscaped(t *testing.T) {
 	t.Parallel()

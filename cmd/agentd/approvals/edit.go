@@ -67,7 +67,7 @@ func edit(ctx context.Context, a *cli.App, d *deskClient, id string, f editFlags
 		detail.Request, detail.Tool = &one, one.Tool
 	}
 	if unrecorded != nil {
-		fmt.Fprintf(a.Err, "agentd: that you saw it could not be recorded: %s\n", problemText(unrecorded))
+		fmt.Fprintf(a.Err, "agentd: that you saw it could not be recorded: %s\n", show.Problem(unrecorded))
 	}
 	interactive := interactive(a) && f.args != "-"
 	if f.args == "" && !interactive {

@@ -44,7 +44,7 @@ func (d *deskClient) show(ctx context.Context, id string) (show.Request, error) 
 	}
 	s := show.Request{Detail: detail}
 	if unrecorded != nil {
-		s.Unrecorded = problemText(unrecorded)
+		s.Unrecorded = show.Problem(unrecorded)
 	}
 	if detail.Kind != requests.KindPermission || len(detail.Sent) == 0 {
 		return s, nil
