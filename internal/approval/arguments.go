@@ -1,7 +1,6 @@
 package approval
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -11,7 +10,8 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 
-	"agentd/internal/strict"
+	"agentd/internal/schema"
+	"agentd/internal/spelling"
 	"agentd/sdk"
 )
 
@@ -53,17 +53,11 @@ type argumentTypes struct {
 	fields map[string]map[string]*types.Type
 }
 
-// opening are the keywords with which a schema admits properties that it does not declare by name.
-var opening = []string{
-	"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "patternProperties", "dependentSchemas", "dependencies",
-	"unevaluatedProperties",
-}
-
 // read returns the type of what one of the schemas describes: an object whose fields are known, or anything.
 func (t *argumentTypes) read(name string, schemas []json.RawMessage) *types.Type {
 	declared := map[string][]json.RawMessage{}
-	for _, schema := range schemas {
-		properties := declares(schema)
+	for _, data := range schemas {
+		properties := schema.Properties(data)
 		if len(properties) == 0 {
 			return types.DynType
 		}
@@ -80,23 +74,6 @@ func (t *argumentTypes) read(name string, schemas []json.RawMessage) *types.Type
 		fields[property] = t.read(name+"."+property, values)
 	}
 	return types.NewObjectType(name)
-}
-
-// declares returns the properties that a schema declares; none where it admits others, or says nothing about them.
-func declares(schema json.RawMessage) map[string]json.RawMessage {
-	var root, properties map[string]json.RawMessage
-	if json.Unmarshal(schema, &root) != nil || json.Unmarshal(root["properties"], &properties) != nil {
-		return nil
-	}
-	if more, says := root["additionalProperties"]; says && !bytes.Equal(bytes.TrimSpace(more), []byte("false")) {
-		return nil
-	}
-	for _, keyword := range opening {
-		if _, open := root[keyword]; open {
-			return nil
-		}
-	}
-	return properties
 }
 
 // undefined is how CEL says that a field is not there; the field is in the group.
@@ -118,7 +95,7 @@ func (t *argumentTypes) check(when, has string, args *types.Type) error {
 	for _, issue := range issues.Errors() {
 		if m := undefined.FindStringSubmatch(issue.Message); m != nil {
 			return sdk.Errorf(sdk.CodeConfig, "%q, column %d: %s no argument %q%s",
-				when, issue.Location.Column()+1, has, m[1], strict.Suggest(m[1], t.names()))
+				when, issue.Location.Column()+1, has, m[1], spelling.Suggest(m[1], t.names()))
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"agentd/internal/contracts"
-	"agentd/internal/strict"
+	"agentd/internal/spelling"
 	"agentd/internal/toolbox"
 	"agentd/internal/toolpattern"
 	"agentd/sdk"
@@ -122,7 +122,7 @@ func (t Tools) fault(at, pattern string) sdk.Fault {
 	if name := t.ofType(pattern); name != "" {
 		f.Got += fmt.Sprintf(", which is the type of a contract; did you mean %q?", name)
 	} else {
-		f.Got += strict.Suggest(pattern, t.names)
+		f.Got += spelling.Suggest(pattern, t.names)
 	}
 	return f
 }

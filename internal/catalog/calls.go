@@ -119,7 +119,7 @@ func (a *setArgument) parse(name string, value any) (err error) {
 
 // values are the arguments of a run with that subject and input.
 func (s setArguments) values(run string, input json.RawMessage) (map[string]json.RawMessage, error) {
-	data := promptData{Run: run}
+	data := prompt.Data{Run: run}
 	var err error
 	if data.Input, err = decoded(input); err != nil {
 		return nil, fmt.Errorf("decode input: %w", err)
@@ -144,7 +144,7 @@ func (s setArguments) values(run string, input json.RawMessage) (map[string]json
 }
 
 // render makes a value with its templates filled in.
-func (a *setArgument) render(value any, data promptData) (any, error) {
+func (a *setArgument) render(value any, data prompt.Data) (any, error) {
 	switch value := value.(type) {
 	case string:
 		return a.texts[value].Render(data)

@@ -202,7 +202,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 			e.compiled, err = compile(e.agent.Agent, a.Spec, e.agent.away, a.Spec.Permissions, c.models, c.surroundings)
 		}
 		if err == nil {
-			err = checkWindow(a.Spec, e.compiled.Definitions)
+			err = errors.Join(checkWindow(a.Spec, e.compiled.Definitions), checkTemplates(a.Spec))
 		}
 		if err == nil {
 			err = e.agent.checkTools(a.Spec)
@@ -353,7 +353,7 @@ func Check(a sdk.Agent, permissions approval.Options) error {
 	if err != nil {
 		return err
 	}
-	if err := checkWindow(a.Spec, compiled.Definitions); err != nil {
+	if err := errors.Join(checkWindow(a.Spec, compiled.Definitions), checkTemplates(a.Spec)); err != nil {
 		return err
 	}
 	g := gathered{Agent: a, away: away}

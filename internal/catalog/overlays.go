@@ -30,7 +30,7 @@ func newOverlays(spec *sdk.Overlays) (overlays, error) {
 }
 
 // build are the sections of a turn at now, in Unix milliseconds.
-func (o overlays) build(now int64, data promptData) ([]sdk.Section, error) {
+func (o overlays) build(now int64, data prompt.Data) ([]sdk.Section, error) {
 	var sections []sdk.Section
 	if o.zone != nil {
 		sections = append(sections, sdk.Section{Name: prompt.Date, Text: prompt.DateText(time.UnixMilli(now).In(o.zone))})

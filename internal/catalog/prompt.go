@@ -10,18 +10,6 @@ import (
 	"agentd/sdk"
 )
 
-// promptData is what templates see.
-type promptData struct {
-	// Input is the data of the init event, Run its subject.
-	Input any
-	Run   string
-	Tools []sdk.ToolDefinition
-	// Interactions are known to guidance only.
-	Interactions sdk.Interactions
-	// DelegatedBy is nil unless another agent called this one.
-	DelegatedBy *sdk.Delegation
-}
-
 // prompts builds a conversation's beginning from templates.
 type prompts struct {
 	system, first *prompt.Template
@@ -42,7 +30,7 @@ func parsePrompts(spec sdk.AgentSpec) (*prompts, error) {
 // build is the default context builder (seed 000): the templates, or without a prompt template the input's message, or
 // the input as JSON.
 func (p *prompts) build(_ context.Context, in sdk.ContextInput) (sdk.Context, error) {
-	data := promptData{Run: in.Run, Tools: in.Tools, DelegatedBy: in.DelegatedBy}
+	data := prompt.Data{Run: in.Run, Tools: in.Tools, DelegatedBy: in.DelegatedBy}
 	d := json.NewDecoder(bytes.NewReader(in.Input))
 	d.UseNumber()
 	if err := d.Decode(&data.Input); err != nil {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,7 +75,7 @@ func newTurns(spec sdk.AgentSpec, hooks sdk.Hooks, tools *toolbox.Toolbox) (*tur
 
 // build implements runner.Agent's BuildPrompt.
 func (t *turns) build(ctx context.Context, in runner.PromptInput) (prompt.Fitted, error) {
-	data := promptData{Run: in.Run, Tools: in.Tools, Interactions: in.Interactions}
+	data := prompt.Data{Run: in.Run, Tools: in.Tools, Interactions: in.Interactions}
 	d := json.NewDecoder(bytes.NewReader(in.Input))
 	d.UseNumber()
 	if err := d.Decode(&data.Input); err != nil {
@@ -179,4 +180,22 @@ func checkWindow(spec sdk.AgentSpec, tools []sdk.ToolDefinition) error {
 			"(memory.window, or the model's context_window)", fixed, room, 2*fixed)
 	}
 	return nil
+}
+
+// checkTemplates refuses an agent whose templates name what there never is. Runs that began with such a one go on.
+func checkTemplates(spec sdk.AgentSpec) error {
+	texts := map[string]string{"system": spec.System, "prompt": spec.Prompt}
+	if g := spec.Guidance; g != nil {
+		texts[prompt.Loop], texts[prompt.Capabilities], texts[prompt.Thinking] = g.Loop, g.Capabilities, g.Thinking
+	}
+	if o := spec.Overlays; o != nil {
+		texts[prompt.WorkingContext] = o.WorkingContext
+	}
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		for _, f := range prompt.Check(texts[name], spec.Contract.Versions[spec.Version].Accepts) {
+			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "%s template, line %d, column %d: %s", name, f.Line, f.Column, f.Message))
+		}
+	}
+	return errors.Join(faults...)
 }

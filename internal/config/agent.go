@@ -3,14 +3,13 @@ package config
 import (
 	"cmp"
 	"encoding/json"
-	"regexp"
-	"strconv"
 	"strings"
-	"text/template"
 	"time"
 
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
+	"agentd/internal/prompt"
+	"agentd/internal/spelling"
 	"agentd/internal/strict"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -140,11 +139,12 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	if m := s.Memory; m != nil && m.Summarizer != nil {
 		l.model(n.Get("memory").Get("summarizer"), m.Summarizer)
 	}
-	s.System = l.prompt(n.Get("system"))
-	s.Prompt = l.prompt(n.Get("prompt"))
-	s.Guidance = l.guidance(n.Get("guidance"))
+	accepts := s.Contract.Versions[s.Version].Accepts // nil, as that of anything, where the contract has faults
+	s.System = l.prompt(n.Get("system"), accepts)
+	s.Prompt = l.prompt(n.Get("prompt"), accepts)
+	s.Guidance = l.guidance(n.Get("guidance"), accepts)
 	s.Instructions = l.instructions(n.Get("instructions"))
-	l.overlays(n.Get("overlays"), s.Overlays)
+	l.overlays(n.Get("overlays"), s.Overlays, accepts)
 	s.Guards = l.guards(n.Get("guards"))
 	if s.OnStateLoss == sdk.StateLossFail {
 		s.OnStateLoss = "" // as if it were left out: it is the same agent
@@ -152,7 +152,7 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	if s.Model.Follow == sdk.FollowStart {
 		s.Model.Follow = "" // likewise
 	}
-	l.templates(n.Get("tools", "args"))
+	l.templates(n.Get("tools", "args"), accepts)
 	s.Aliases, s.Arguments = f.Tools.Aliases, f.Tools.Args
 	s.Builtin, s.Rules, s.StopOn = f.Tools.Builtin, f.Hooks, append(s.StopOn, f.Stop.Tools...)
 	s.Permissions = l.permissions(n.Get("permissions"))
@@ -200,16 +200,17 @@ func (l *loader) model(n *strict.Node, m *sdk.ModelSpec) {
 		for _, p := range l.cfg.Models {
 			names = append(names, p.Name)
 		}
-		l.Faultf(n.Get("provider").Position, "models: has no provider %q%s", m.Provider, strict.Suggest(m.Provider, names))
+		l.Faultf(n.Get("provider").Position, "models: has no provider %q%s", m.Provider, spelling.Suggest(m.Provider, names))
 	}
 	for i := range m.Fallback {
 		l.model(n.Get("fallback").Items()[i], &m.Fallback[i])
 	}
 }
 
-func (l *loader) guidance(n *strict.Node) *sdk.Guidance {
+func (l *loader) guidance(n *strict.Node, accepts json.RawMessage) *sdk.Guidance {
 	g := sdk.Guidance{
-		Loop: l.prompt(n.Get("loop")), Capabilities: l.prompt(n.Get("capabilities")), Thinking: l.prompt(n.Get("thinking")),
+		Loop: l.prompt(n.Get("loop"), accepts), Capabilities: l.prompt(n.Get("capabilities"), accepts),
+		Thinking: l.prompt(n.Get("thinking"), accepts),
 	}
 	if g == (sdk.Guidance{}) {
 		return nil
@@ -251,42 +252,35 @@ func (l *loader) rules(list *strict.Node, rules []sdk.HookRule) {
 	}
 }
 
-// prompt returns the text of a template, from its file where the value is a path.
-func (l *loader) prompt(n *strict.Node) string {
-	body, at, inFile := n.Text(), n.Position, isPromptPath(n.Text())
-	if inFile {
+// prompt returns the text of a template over what the schema accepts, from its file where the value is a path.
+func (l *loader) prompt(n *strict.Node, accepts json.RawMessage) string {
+	body, at := n.Text(), n.TextAt
+	if isPromptPath(body) {
 		path := l.path(body)
-		data, ok := l.readFile(at, path)
+		data, ok := l.readFile(n.Position, path)
 		if !ok {
 			return ""
 		}
-		body, at = string(data), strict.Position{File: path, Line: 1, Column: 1}
+		body = string(data)
+		at = func(line, column int) strict.Position { return strict.Position{File: path, Line: line, Column: column} }
 	}
 	if len(body) > maxPrompt {
-		l.Faultf(at, "the prompt has %d bytes; at most %d are allowed", len(body), maxPrompt)
+		l.Faultf(at(1, 1), "the prompt has %d bytes; at most %d are allowed", len(body), maxPrompt)
 		return body
 	}
-	if _, err := template.New("").Parse(body); err != nil {
-		line, message := templateFault(err)
-		switch {
-		case inFile:
-			at.Line = line
-		case strings.Contains(body, "\n"):
-			at = n.TextLine(line)
-		}
-		l.Faultf(at, "template: %s", message)
+	for _, f := range prompt.Check(body, accepts) {
+		l.Faultf(at(f.Line, f.Column), "template: %s", f.Message)
 	}
 	return body
 }
 
 // templates checks the texts of a value, which are templates.
-func (l *loader) templates(n *strict.Node) {
+func (l *loader) templates(n *strict.Node, accepts json.RawMessage) {
 	for _, item := range n.Items() {
-		l.templates(item)
+		l.templates(item, accepts)
 	}
-	if _, err := template.New("").Parse(n.Text()); err != nil {
-		_, message := templateFault(err)
-		l.Faultf(n.Position, "template: %s", message)
+	for _, f := range prompt.Check(n.Text(), accepts) {
+		l.Faultf(n.TextAt(f.Line, f.Column), "template: %s", f.Message)
 	}
 }
 
@@ -296,17 +290,6 @@ func isPromptPath(value string) bool {
 	}
 	return strings.HasPrefix(value, "./") || strings.HasPrefix(value, "../") ||
 		strings.HasSuffix(value, ".md") || strings.HasSuffix(value, ".txt")
-}
-
-var templateError = regexp.MustCompile(`^template: [^:]*:(\d+)(?::\d+)?: (.*)$`)
-
-func templateFault(err error) (line int, message string) {
-	m := templateError.FindStringSubmatch(err.Error())
-	if m == nil {
-		return 1, err.Error()
-	}
-	line, _ = strconv.Atoi(m[1]) // digits by the pattern
-	return cmp.Or(line, 1), m[2]
 }
 
 func (l *loader) checkSize(n *strict.Node, s sdk.AgentSpec) {

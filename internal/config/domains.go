@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 
+	"agentd/internal/spelling"
 	"agentd/sdk/wire"
 
 	"agentd/internal/strict"
@@ -53,7 +54,7 @@ func (l *loader) checkDomains(listed *strict.Node) {
 	for _, d := range l.domains {
 		if d.Text() != wire.LocalDomain && !slices.Contains(l.cfg.Domains, d.Text()) && wire.CheckDomain(d.Text()) == nil && !l.broken {
 			l.Faultf(d.Position, "domain %q is not known; add it to domains: if somebody serves it%s",
-				d.Text(), strict.Suggest(d.Text(), append(slices.Clone(l.cfg.Domains), wire.LocalDomain)))
+				d.Text(), spelling.Suggest(d.Text(), append(slices.Clone(l.cfg.Domains), wire.LocalDomain)))
 		}
 	}
 }

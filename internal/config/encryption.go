@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/spelling"
 	"agentd/internal/strict"
 	"agentd/sdk"
 )
@@ -88,7 +89,7 @@ func (l *loader) encryption(n *strict.Node) {
 		e.Keys = append(e.Keys, k)
 	}
 	if current := n.Get("current"); current.Present() && n.Get("keys").Present() && !slices.Contains(n.Get("keys").Names(), current.Text()) {
-		l.Faultf(current.Position, "the current key %q is not among the keys%s", current.Text(), strict.Suggest(current.Text(), n.Get("keys").Names()))
+		l.Faultf(current.Position, "the current key %q is not among the keys%s", current.Text(), spelling.Suggest(current.Text(), n.Get("keys").Names()))
 	}
 }
 

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 
+	"agentd/internal/spelling"
 	"agentd/internal/strict"
 	"agentd/sdk"
 )
@@ -52,7 +54,7 @@ next:
 			parts = append(parts, strings.TrimSpace(text[h.start:end]))
 			continue next
 		}
-		l.Faultf(wanted.Position, "%s has no heading %q%s", path, wanted.Text(), strict.Suggest(wanted.Text(), names))
+		l.Faultf(wanted.Position, "%s has no heading %q%s", path, wanted.Text(), spelling.Suggest(wanted.Text(), names))
 	}
 	return strings.Join(parts, "\n\n")
 }
@@ -92,11 +94,11 @@ func headingsOf(text string) []heading {
 }
 
 // overlays checks what the model is told in each turn.
-func (l *loader) overlays(n *strict.Node, o *sdk.Overlays) {
+func (l *loader) overlays(n *strict.Node, o *sdk.Overlays, accepts json.RawMessage) {
 	if o == nil {
 		return
 	}
-	o.WorkingContext = l.prompt(n.Get("working_context"))
+	o.WorkingContext = l.prompt(n.Get("working_context"), accepts)
 	if zone := n.Get("date"); zone.Present() {
 		if _, err := time.LoadLocation(o.Date); err != nil || o.Date == "Local" {
 			l.Faultf(zone.Position, "date: %q is not a time zone; name one such as Europe/Berlin or UTC", o.Date)

@@ -14,6 +14,7 @@ import (
 
 	"agentd/internal/contracts"
 	"agentd/internal/schema"
+	"agentd/internal/spelling"
 	"agentd/internal/strict"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -237,7 +238,7 @@ func (l *loader) reference(name *strict.Node) *known {
 	}
 	l.Faultf(name.Position, "no contract %q in contracts: or agents:%s "+
 		"(Only services are looked up in the registry, not the contract that an agent itself has.)",
-		name.Text(), strict.Suggest(name.Text(), l.types()))
+		name.Text(), spelling.Suggest(name.Text(), l.types()))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"agentd/internal/mcp"
+	"agentd/internal/spelling"
 	"agentd/internal/strict"
 )
 
@@ -82,12 +83,12 @@ func (l *loader) checkServers(n *strict.Node) {
 	}
 	for _, name := range l.servers {
 		if !slices.Contains(names, name.Text()) {
-			l.Faultf(name.Position, "%s has no MCP server %q%s", m.File, name.Text(), strict.Suggest(name.Text(), names))
+			l.Faultf(name.Position, "%s has no MCP server %q%s", m.File, name.Text(), spelling.Suggest(name.Text(), names))
 		}
 	}
 	for _, policy := range n.Get("servers").Items() {
 		if !slices.Contains(names, policy.Name) {
-			l.Faultf(policy.Key, "%s has no MCP server %q%s", m.File, policy.Name, strict.Suggest(policy.Name, names))
+			l.Faultf(policy.Key, "%s has no MCP server %q%s", m.File, policy.Name, spelling.Suggest(policy.Name, names))
 		}
 	}
 }

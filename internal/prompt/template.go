@@ -2,8 +2,10 @@ package prompt
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"text/template"
 	"text/template/parse"
 
@@ -31,7 +33,7 @@ type Template struct{ parsed *template.Template }
 
 // Parse reads a template. The error is CodeConfig.
 func Parse(name, text string) (*Template, error) {
-	t, err := template.New(name).Option("missingkey=error").Funcs((&rendering{}).functions()).Parse(text)
+	t, err := read(name, text)
 	if err != nil {
 		return nil, sdk.Errorf(sdk.CodeConfig, "%s template: %s", name, err)
 	}
@@ -44,10 +46,15 @@ func Parse(name, text string) (*Template, error) {
 	return &Template{t}, nil
 }
 
+func read(name, text string) (*template.Template, error) {
+	return template.New(name).Option("missingkey=error").Funcs((&rendering{}).functions()).Parse(text)
+}
+
 // Name is the name that the template was parsed with.
 func (t *Template) Name() string { return t.parsed.Name() }
 
-// Render executes the template. The error is CodeTooLarge when that takes too much.
+// Render executes the template. The error is CodeTooLarge when that takes too much, and CodeConfig when the template cannot be filled in
+// with this data: it says where and why, and nothing of what the data says.
 func (t *Template) Render(data any) (string, error) {
 	own, err := t.parsed.Clone()
 	if err != nil {
@@ -55,9 +62,27 @@ func (t *Template) Render(data any) (string, error) {
 	}
 	r := &rendering{name: t.Name()}
 	if err := own.Funcs(r.functions()).Execute(r, data); err != nil {
-		return "", fmt.Errorf("render %s: %w", t.Name(), err)
+		return "", t.unfilled(err)
 	}
 	return r.out.String(), nil
+}
+
+// executionError is how text/template says what went wrong where.
+var executionError = regexp.MustCompile(`(?s)^template: [^:]*:(\d+):\d+: executing "[^"]*" at <(.*?)>: (.*)$`)
+
+// absent is how it says that a map lacks a key.
+var absent = regexp.MustCompile(`^map has no entry for key ("[^"]*")$`)
+
+// unfilled is what is told of an execution that failed.
+func (t *Template) unfilled(err error) error {
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		return fmt.Errorf("render %s: %w", t.Name(), e)
+	}
+	told := sdk.Errorf(sdk.CodeConfig, "the template %q cannot be filled in", t.Name())
+	if m := executionError.FindStringSubmatch(err.Error()); m != nil {
+		told.Message += fmt.Sprintf(", line %s: %s: %s", m[1], m[2], absent.ReplaceAllString(m[3], "there is no $1"))
+	}
+	return told.WithCause(err)
 }
 
 // count makes the loops below a node count.

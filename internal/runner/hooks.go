@@ -40,12 +40,16 @@ func (a *activation) buildContext(ctx context.Context, in sdk.ContextInput) (bui
 }
 
 // unbuilt is what is told of a part of a prompt that cannot be built. That it is too large is the input's fault, and anything else
-// the agent's.
+// the agent's: what its author, or the template, says of it is told.
 func unbuilt(part string, err error) *sdk.Error {
-	if large, ok := errors.AsType[*sdk.Error](err); ok && large.Code == sdk.CodeTooLarge {
-		return large
+	told := sdk.Errorf(sdk.CodeConfig, "the agent's %s could not be built", part).WithCause(err)
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		if e.Code == sdk.CodeTooLarge {
+			return e
+		}
+		told.Message += ": " + e.Message
 	}
-	return sdk.Errorf(sdk.CodeConfig, "the agent's %s could not be built", part).WithCause(err)
+	return told
 }
 
 // defaultMessages is the input as the one message of a conversation (seed 000), without what models are not shown.

@@ -1,7 +1,12 @@
 // Package spelling compares names that people and models write with those that there are.
 package spelling
 
-import edlib "github.com/hbollon/go-edlib"
+import (
+	"fmt"
+	"strings"
+
+	edlib "github.com/hbollon/go-edlib"
+)
 
 // Distance is how many characters have to be inserted, left out, replaced, or swapped with their neighbour to make b of a.
 func Distance(a, b string) int { return edlib.OSADamerauLevenshteinDistance(a, b) }
@@ -15,4 +20,16 @@ func Closest(name string, known []string) string {
 		}
 	}
 	return best
+}
+
+// Suggest ends a message that a name is not known: with the closest known name, else with all of them.
+func Suggest(name string, known []string) string {
+	switch best := Closest(name, known); {
+	case best != "":
+		return fmt.Sprintf("; did you mean %q?", best)
+	case len(known) == 0:
+		return "; there is none"
+	default:
+		return "; there is " + strings.Join(known, ", ")
+	}
 }

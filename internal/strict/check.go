@@ -3,7 +3,6 @@ package strict
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ func (r *Reader) Check(n *Node, schema Schema) {
 		case !at.exists():
 			r.Faultf(at.Position, "missing key %q: %s", p.name, p.description)
 		case !p.known:
-			r.Faultf(at.Key, "unknown key %q%s", at.Name, Suggest(at.Name, p.siblings))
+			r.Faultf(at.Key, "unknown key %q%s", at.Name, spelling.Suggest(at.Name, p.siblings))
 		default:
 			f.Expected = cmp.Or(p.message, f.Expected)
 			if p.secret {
@@ -120,16 +119,4 @@ func Setting(source, key, value string, schema Schema) *Node {
 		n = &Node{Position: n.Position, kind: isMapping, items: []*Node{n}}
 	}
 	return n
-}
-
-// Suggest ends a message that a name is not known: with the closest known name, else with all of them.
-func Suggest(name string, known []string) string {
-	switch best := spelling.Closest(name, known); {
-	case best != "":
-		return fmt.Sprintf("; did you mean %q?", best)
-	case len(known) == 0:
-		return "; there is none"
-	default:
-		return "; there is " + strings.Join(known, ", ")
-	}
 }

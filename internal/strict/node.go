@@ -31,9 +31,10 @@ type Node struct {
 	kind kind
 	// text is a scalar as the file has it, json as JSON has it.
 	text, json string
-	// block says that each line of the text is one of the file, after the one where the value stands.
-	block bool
-	items []*Node
+	// block says that each line of the text is one of the file, after the one where the value stands, and indented by so many spaces.
+	block  bool
+	indent int
+	items  []*Node
 }
 
 // Get follows names of members. Where there is none, the result is absent and stands where the mapping does.
@@ -82,12 +83,12 @@ func (n *Node) Mapping() bool { return n.kind == isMapping }
 // Text is a scalar as the file has it.
 func (n *Node) Text() string { return n.text }
 
-// TextLine is where a line of a text stands, from 1, as far as the form of the text shows it.
-func (n *Node) TextLine(line int) Position {
+// TextAt is where a line and a column of a text stand, from 1, as far as the form of the text shows it.
+func (n *Node) TextAt(line, column int) Position {
 	if !n.block {
 		return n.Position
 	}
-	return Position{n.File, n.Line + line, 1}
+	return Position{n.File, n.Line + line, n.indent + column}
 }
 
 // Texts are the scalars of a list.

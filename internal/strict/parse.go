@@ -92,7 +92,7 @@ func (r *Reader) parseYAML(file string, data []byte) *Node {
 	if len(documents) > 1 {
 		r.Faultf(Position{file, documents[1].Line, documents[1].Column}, "a second document begins here; a file has one")
 	}
-	t := yamlTree{Reader: r, file: file}
+	t := yamlTree{Reader: r, file: file, lines: strings.Split(string(data), "\n")}
 	root := t.node(documents[0].Content[0], 0)
 	if t.values > maxValues {
 		return nil
@@ -103,6 +103,7 @@ func (r *Reader) parseYAML(file string, data []byte) *Node {
 type yamlTree struct {
 	*Reader
 	file   string
+	lines  []string
 	values int
 }
 
@@ -157,7 +158,9 @@ func (t *yamlTree) members(n *Node, y *yaml.Node, depth int) {
 }
 
 func (t *yamlTree) scalar(n *Node, y *yaml.Node) {
-	n.text, n.block = y.Value, y.Style&yaml.LiteralStyle != 0
+	if n.text, n.block = y.Value, y.Style&yaml.LiteralStyle != 0; n.block {
+		n.indent = t.indent(y)
+	}
 	switch tag := y.ShortTag(); tag {
 	case "!!str", "!!timestamp":
 		n.kind, n.json = isText, quote(y.Value)
@@ -175,6 +178,16 @@ func (t *yamlTree) scalar(n *Node, y *yaml.Node) {
 		t.Faultf(n.Position, "a value tagged %s has no form in JSON", tag)
 		n.remove()
 	}
+}
+
+// indent is by how much the file indents the lines of a block more than its text does.
+func (t *yamlTree) indent(y *yaml.Node) int {
+	for i, line := range strings.Split(y.Value, "\n") {
+		if at := y.Line + i; line != "" && at < len(t.lines) {
+			return len(t.lines[at]) - len(strings.TrimLeft(t.lines[at], " ")) - (len(line) - len(strings.TrimLeft(line, " ")))
+		}
+	}
+	return 0
 }
 
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)

@@ -143,6 +143,29 @@ func TestHostile_InputThatMultipliesInATemplateEndsItsRun(t *testing.T) {
 	}
 }
 
+// What a template cannot be filled in with is told to whoever sent it, and not only to who reads the worker's log.
+func TestTemplate_WhatItLacksIsToldInTheTerminalEvent(t *testing.T) {
+	t.Parallel()
+	for part, change := range map[string]func(*sdk.AgentSpec){
+		"context": func(s *sdk.AgentSpec) { s.System = "Plan a trip\nfor {{.Input.who.name}}." },
+		"prompt":  func(s *sdk.AgentSpec) { s.Guidance = &sdk.Guidance{Loop: "Plan a trip\nfor {{.Input.who.name}}."} },
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			spec := open()
+			change(&spec)
+			h := start(t, spec, sdktest.Script(sdktest.Say("fine")))
+			p := wantProblem(t, h.Done(h.Run("desk", map[string]any{"who": map[string]string{"card": "4111-1111"}})), "desk", sdk.CodeConfig)
+			name := map[string]string{"context": "system", "prompt": "agent_loop"}[part]
+			want := fmt.Sprintf(`the agent's %s could not be built: the template %q cannot be filled in, line 2: .Input.who.name: there is no "name"`, part, name)
+			if p.ErrorMessage != want {
+				t.Errorf("the terminal event says\n%s\nwant\n%s", p.ErrorMessage, want)
+			}
+			h.NoDeadLetter()
+		})
+	}
+}
+
 func TestHostile_ALongReasonToCancelIsClipped(t *testing.T) {
 	t.Parallel()
 	h := start(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2))))

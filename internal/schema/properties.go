@@ -1,0 +1,29 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// opening are the keywords with which a schema admits properties that it does not declare by name.
+var opening = []string{
+	"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "patternProperties", "dependentSchemas", "dependencies",
+	"unevaluatedProperties",
+}
+
+// Properties returns the properties that a schema declares; none where it admits others, or says nothing about them.
+func Properties(schema json.RawMessage) map[string]json.RawMessage {
+	var root, properties map[string]json.RawMessage
+	if json.Unmarshal(schema, &root) != nil || json.Unmarshal(root["properties"], &properties) != nil {
+		return nil
+	}
+	if more, says := root["additionalProperties"]; says && !bytes.Equal(bytes.TrimSpace(more), []byte("false")) {
+		return nil
+	}
+	for _, keyword := range opening {
+		if _, open := root[keyword]; open {
+			return nil
+		}
+	}
+	return properties
+}
