@@ -78,8 +78,8 @@ chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make 
 	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: upgrade
-upgrade: ## let a worker of an older version and this one serve the same runs in turns, on both stores
-	$(GO) test ./test/upgrade -run TestUpgrade -count=1 -v -timeout 30m -upgrade
+upgrade: ## let workers of an older version, this one and a later one serve the same runs, on both stores: make upgrade OUTAGE=3m
+	$(GO) test ./test/upgrade -run TestUpgrade -count=1 -v -timeout 40m -upgrade $(if $(OUTAGE),-outage $(OUTAGE))
 
 .PHONY: deploy
 deploy: ## render the Helm chart, build the images, and run docker-compose.yml with them; without a Docker engine only the chart

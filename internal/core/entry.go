@@ -223,12 +223,22 @@ func DecodeEntry(data []byte) (Entry, error) {
 }
 
 // Decode reads an entry of this or an earlier layout into e, which is zero. Step and Next rely on the invariants of its head.
+// The error is ErrLaterLayout when a worker of a later version can go on with the run.
 // It is most of what a worker computes, and the newer decoder needs half the time.
 func (e *Entry) Decode(data []byte) error {
-	if err := jsonv2.Unmarshal(data, e, rawAsWritten); err != nil {
-		return fmt.Errorf("decode journal entry: %w", err)
+	err := jsonv2.Unmarshal(data, e, rawAsWritten)
+	if err != nil { // a later layout may have other types
+		var layout struct{ V int }
+		if json.Unmarshal(data, &layout) == nil {
+			e.V = layout.V
+		}
 	}
-	if e.V < 1 || e.V > LayoutVersion {
+	switch {
+	case e.V > LayoutVersion:
+		return fmt.Errorf("%w: it has layout %d, this worker reads 1 to %d", ErrLaterLayout, e.V, LayoutVersion)
+	case err != nil:
+		return fmt.Errorf("decode journal entry: %w", err)
+	case e.V < 1:
 		return fmt.Errorf("journal entry %d has layout %d; this version reads 1 to %d", e.Rev, e.V, LayoutVersion)
 	}
 	if err := e.Head.Check(); err != nil {

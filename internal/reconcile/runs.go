@@ -80,6 +80,9 @@ func (p *pass) run(ctx context.Context, x *index, s runner.StoredRun) (known, er
 		return k, err
 	}
 	entry, err := core.DecodeEntry(s.Last.Data)
+	if errors.Is(err, core.ErrLaterLayout) {
+		return k, nil // its own workers look after it
+	}
 	if err != nil {
 		return k, p.deal(ctx, Finding{Kind: RunUnreadable, Run: s.Run.String(), Problem: err.Error()}, nil)
 	}

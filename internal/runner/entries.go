@@ -2,7 +2,7 @@ package runner
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -39,8 +39,7 @@ func NewEntryCache(limit int) *EntryCache {
 }
 
 // Decode is core.DecodeEntry, and returns the digest of data too. Sections that are stored as blobs are missing. The cache
-// keeps data: it must not be modified. The error is ErrCorrupt, except for an entry of a later version: a worker of that
-// version can go on with its run.
+// keeps data: it must not be modified. The error is ErrCorrupt or core.ErrLaterLayout.
 func (c *EntryCache) Decode(data []byte) (e *core.Entry, digest string, err error) {
 	hash := maphash.Bytes(c.seed, data)
 	c.mu.Lock()
@@ -52,8 +51,7 @@ func (c *EntryCache) Decode(data []byte) (e *core.Entry, digest string, err erro
 	digest = core.Digest(data)
 	e = &core.Entry{}
 	if err := e.Decode(data); err != nil {
-		var layout struct{ V int }
-		if json.Unmarshal(data, &layout) == nil && layout.V > core.LayoutVersion {
+		if errors.Is(err, core.ErrLaterLayout) {
 			return nil, digest, err
 		}
 		return nil, digest, fmt.Errorf("%w: %w", ErrCorrupt, err)

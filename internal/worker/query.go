@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -62,6 +63,9 @@ func (w *Worker) query(ctx context.Context, agent, who string, request []byte) (
 		return w.list(ctx, agent, who, *q.List)
 	}
 	entries, err := w.runner.Journal(ctx, wire.NewRunKey(q.Run))
+	if errors.Is(err, core.ErrLaterLayout) {
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "another worker must tell of run %q: %s", q.Run, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read run: %w", err)
 	}

@@ -133,105 +133,98 @@ func heapInUse() uint64 {
 }
 
 // A model goes away in the middle of a hundred runs, some of which wait for people: all of them complete when it is back, no service was
-// called twice, nobody was taken for dead, and waiting takes no memory. So it is when the worker is replaced by another one meanwhile.
+// called twice, nobody was taken for dead, and waiting takes no memory. In test/upgrade the worker is replaced by one of another version
+// meanwhile.
 func TestParked_OutageInTheMiddleOfAHundredRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a parked run is tried again after 30 s")
 	}
-	for name, replaced := range map[string]bool{"one worker": false, "the worker is replaced": true} {
-		t.Run(name, func(t *testing.T) {
-			const all, people = 100, 20
-			model := &absentee{replies: 130}
-			spec := desk()
-			spec.Builtin = []string{toolbox.AskQuestion}
-			r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: model, slots: 8}, 0)
-			calls := r.countSums()
-			worker := r.work(0)
-			var runs []harness.Run
-			for i := range all {
-				kind := "sums"
-				if i%(all/people) == 0 {
-					kind = "asks"
-				}
-				runs = append(runs, r.begin(fmt.Sprint(kind, " ", i)))
-			}
-			r.until("the model is away", model.away)
-			began := time.Now()
-			r.until("nobody has a run", func() bool {
-				return !slices.ContainsFunc(runs, func(run harness.Run) bool {
-					return r.head(run).Status != core.StatusWaiting && r.head(run).Status != core.StatusDone
-				})
-			})
-			before, parked := heapInUse(), 0
-			for _, run := range runs {
-				if r.head(run).Parked != nil {
-					parked++
-				}
-			}
-			questions := r.questions()
-			answered := 0
-			for subject, q := range questions {
-				if answered++; answered <= len(questions)/2 {
-					r.answerPerson(subject, q)
-				}
-			}
-			if replaced {
-				r.work(0)
-				r.halt(worker)
-			}
-			timer := time.NewTimer(time.Until(began.Add(*outage)))
-			<-timer.C
-			after := heapInUse()
-			model.comeBack()
-			back := time.Now()
-			ends := 0
-			answeredRuns := map[string]bool{}
-			for ends < all {
-				for subject, q := range r.questions() { // those that were asked after the outage, too
-					if !answeredRuns[subject] {
-						r.answerPerson(subject, q)
-						answeredRuns[subject] = true
-					}
-				}
-				ends = 0
-				for _, run := range runs {
-					if r.head(run).Status == core.StatusDone {
-						ends++
-					}
-				}
-				if time.Since(back) > 10*time.Minute {
-					t.Fatalf("%d of %d runs have ended", ends, all)
-				}
-				<-time.After(200 * time.Millisecond)
-			}
-			reader := runner.New(runner.Options{Store: r.store})
-			for _, run := range runs {
-				wantResponse(t, r.end(run), "three")
-				entries, err := reader.Journal(t.Context(), run.Key)
-				r.check("read the journal", err)
-				for _, e := range entries {
-					if d := e.Head.Driver; d != nil && d.Takeovers > 0 { // one that was handed back does not count
-						t.Errorf("a worker of %s was taken for dead", run.Subject)
-					}
-				}
-			}
-			for run, n := range calls() {
-				if n != 1 {
-					t.Errorf("the service was called %d times for %s", n, run)
-				}
-			}
-			if after > before+mostGrowth {
-				t.Errorf("%d bytes in use at the end of the outage, %d at its beginning", after, before)
-			}
-			// The first is tried again when its pause is over, and all others after it. Pauses double while the model is away.
-			if late, longest := time.Since(back), *outage+2*time.Minute; late > longest {
-				t.Errorf("the last run ended %s after the model was back, want at most %s", late.Round(time.Second), longest)
-			}
-			t.Logf("%d runs completed, %d calls of the service, %d parked, away %s, the last ended %s after it was back, heap %d -> %d KiB",
-				ends, len(calls()), parked, outage, time.Since(back).Round(time.Second), before>>10, after>>10)
-			sound(t, r.client, r.store)
-		})
+	const all, people = 100, 20
+	model := &absentee{replies: 130}
+	spec := desk()
+	spec.Builtin = []string{toolbox.AskQuestion}
+	r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: model, slots: 8}, 0)
+	calls := r.countSums()
+	r.work(0)
+	var runs []harness.Run
+	for i := range all {
+		kind := "sums"
+		if i%(all/people) == 0 {
+			kind = "asks"
+		}
+		runs = append(runs, r.begin(fmt.Sprint(kind, " ", i)))
 	}
+	r.until("the model is away", model.away)
+	began := time.Now()
+	r.until("nobody has a run", func() bool {
+		return !slices.ContainsFunc(runs, func(run harness.Run) bool {
+			return r.head(run).Status != core.StatusWaiting && r.head(run).Status != core.StatusDone
+		})
+	})
+	before, parked := heapInUse(), 0
+	for _, run := range runs {
+		if r.head(run).Parked != nil {
+			parked++
+		}
+	}
+	questions := r.questions()
+	answered := 0
+	for subject, q := range questions {
+		if answered++; answered <= len(questions)/2 {
+			r.answerPerson(subject, q)
+		}
+	}
+	timer := time.NewTimer(time.Until(began.Add(*outage)))
+	<-timer.C
+	after := heapInUse()
+	model.comeBack()
+	back := time.Now()
+	ends := 0
+	answeredRuns := map[string]bool{}
+	for ends < all {
+		for subject, q := range r.questions() { // those that were asked after the outage, too
+			if !answeredRuns[subject] {
+				r.answerPerson(subject, q)
+				answeredRuns[subject] = true
+			}
+		}
+		ends = 0
+		for _, run := range runs {
+			if r.head(run).Status == core.StatusDone {
+				ends++
+			}
+		}
+		if time.Since(back) > 10*time.Minute {
+			t.Fatalf("%d of %d runs have ended", ends, all)
+		}
+		<-time.After(200 * time.Millisecond)
+	}
+	reader := runner.New(runner.Options{Store: r.store})
+	for _, run := range runs {
+		wantResponse(t, r.end(run), "three")
+		entries, err := reader.Journal(t.Context(), run.Key)
+		r.check("read the journal", err)
+		for _, e := range entries {
+			if d := e.Head.Driver; d != nil && d.Takeovers > 0 { // one that was handed back does not count
+				t.Errorf("a worker of %s was taken for dead", run.Subject)
+			}
+		}
+	}
+	for run, n := range calls() {
+		if n != 1 {
+			t.Errorf("the service was called %d times for %s", n, run)
+		}
+	}
+	if after > before+mostGrowth {
+		t.Errorf("%d bytes in use at the end of the outage, %d at its beginning", after, before)
+	}
+	// The first is tried again when its pause is over, and all others after it. Pauses double while the model is away.
+	if late, longest := time.Since(back), *outage+2*time.Minute; late > longest {
+		t.Errorf("the last run ended %s after the model was back, want at most %s", late.Round(time.Second), longest)
+	}
+	t.Logf("%d runs completed, %d calls of the service, %d parked, away %s, the last ended %s after it was back, heap %d -> %d KiB",
+		ends, len(calls()), parked, outage, time.Since(back).Round(time.Second), before>>10, after>>10)
+	sound(t, r.client, r.store)
 }
 
 // Three runs that kill their worker, again and again, on two workers end as poison, and all long runs beside them complete.

@@ -2,280 +2,146 @@ package upgrade
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
-	"fmt"
-	"net/http/httptest"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"agentd/internal/broker/embedded"
-	"agentd/internal/llm/mockllm"
-	"agentd/internal/state/redistest"
 	"agentd/sdk"
 	"agentd/sdk/client"
-	"agentd/sdk/service"
 	"agentd/sdk/wire"
 )
 
-var enabled = flag.Bool("upgrade", false, "build the older worker and let both serve; takes minutes")
-
-const (
-	runs = 200
-	// patience is how long anything may take, the building of both versions aside.
-	patience = 5 * time.Minute
+var (
+	enabled = flag.Bool("upgrade", false, "build the older worker and let both serve; takes minutes")
+	outage  = flag.Duration("outage", 5*time.Second, "how long the model is away")
 )
 
 func TestUpgrade(t *testing.T) {
 	if !*enabled {
 		t.Skip("make upgrade runs it")
 	}
-	older, newer := build(t)
-	for _, store := range []string{"jetstream", "redis"} {
-		t.Run(store, func(t *testing.T) {
-			w := start(t, store)
-			w.serveTurns(older, newer)
-			w.finish()
-			w.judge(newer)
-		})
-	}
-}
-
-// world is what the workers share.
-type world struct {
-	t           *testing.T
-	environment []string
-	client      *client.Client
-	runs        []client.Run
-
-	mu sync.Mutex
-	// paid counts the payments by the key of their call.
-	paid    map[string]int
-	workers []*worker
-}
-
-func start(t *testing.T, store string) *world {
-	t.Helper()
-	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
+	built := build(t)
+	for name, serve := range map[string]func(*world, programs){
+		"in turns": (*world).serveTurns, "without a model": (*world).serveOutage, "a later layout": (*world).serveLaterLayout,
+	} {
+		for _, store := range []string{"jetstream", "redis"} {
+			t.Run(name+"/"+store, func(t *testing.T) {
+				w := start(t, store)
+				serve(w, built)
+				w.finish()
+				w.judge()
+			})
 		}
-	})
-	script, err := mockllm.LoadScript("testdata/script.yaml")
-	if err != nil {
-		t.Fatal(err)
 	}
-	model := httptest.NewServer(mockllm.New(script))
-	t.Cleanup(model.Close)
-	w := &world{t: t, paid: map[string]int{}, environment: []string{
-		"NATS_URL=" + server.URL(), "OPENAI_BASE_URL=" + model.URL + "/v1", "OPENAI_API_KEY=none", "AGENTD_LOG_FORMAT=json",
-	}}
-	if store == "redis" {
-		w.environment = append(w.environment, "REDIS_URL="+redistest.Start(t))
-	}
-	w.client, err = client.Connect(t.Context(), client.Options{URL: server.URL(), As: "ann", Patience: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.client.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	w.serveBills(server.URL())
-	return w
 }
 
-// serveBills answers the calls until the test ends.
-func (w *world) serveBills(url string) {
-	find, err := service.FromFile("testdata/contracts/find.yaml")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	type bill struct {
-		Euros int `json:"euros"`
-	}
-	service.Handle(find, func(context.Context, service.Call, map[string]any) (bill, error) { return bill{12}, nil })
-	pay, err := service.FromFile("testdata/contracts/pay.yaml")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	type receipt struct {
-		Receipt string `json:"receipt"`
-	}
-	service.Handle(pay, func(_ context.Context, c service.Call, b bill) (receipt, error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.paid[c.Event.Subject+" "+c.IdempotencyKey]++
-		return receipt{fmt.Sprintf("R-%d", b.Euros)}, nil
-	})
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- service.Server{URL: url}.Run(ctx, find, pay) }()
-	w.t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			w.t.Error(err)
-		}
-	})
-}
-
-// serveTurns starts the runs and decides what they ask, a part of them in each turn, while one version serves, or both do. What
+// serveTurns starts 200 runs and decides what they ask, a part of them in each turn, while one version serves, or both do. What
 // is asked under one version is decided under the next one.
-func (w *world) serveTurns(older, newer string) {
-	w.command(older, "provision")
-	turns := [][]string{{older}, {newer}, {older, newer}, {older}, {newer}}
+func (w *world) serveTurns(p programs) {
+	w.command(p.older, "provision")
+	turns := [][]string{{p.older}, {p.newer}, {p.older, p.newer}, {p.older}, {p.newer}}
 	for i, programs := range turns {
 		if i == 1 {
-			w.command(newer, "provision")
+			w.command(p.newer, "provision")
 		}
 		var serving []*worker
 		for _, program := range programs {
 			serving = append(serving, w.work(program))
 		}
 		asked := w.runs
-		for range runs / len(turns) {
-			w.begin()
-		}
+		w.begin(200 / len(turns))
 		for _, r := range asked {
 			w.answerOnce(r)
 		}
-		for _, r := range w.runs {
-			w.settled(r)
-		}
+		w.settled(w.runs)
 		for j, worker := range serving {
 			worker.stop((i+j)%2 == 0)
 		}
 	}
-	w.work(newer)
+	w.work(p.newer)
 }
 
-// begin starts one more run.
-func (w *world) begin() {
-	w.t.Helper()
-	run, err := w.client.Start(w.t.Context(), client.Request{
-		Agent: "clerk", Input: map[string]string{"message": "Pay the bills."}, Key: fmt.Sprint("bills-", len(w.runs)),
+// serveOutage kills the model while half of 100 runs wait for people and the other half is on its way, and lets people answer and
+// the newer version take over before it is back.
+func (w *world) serveOutage(p programs) {
+	w.command(p.older, "provision")
+	former := w.work(p.older)
+	asked := w.begin(50)
+	w.settled(asked)
+	w.begin(50)
+	w.model.kill()
+	back := time.NewTimer(*outage)
+	answered := asked[:len(asked)/2]
+	for _, r := range answered {
+		for w.answerOnce(r) {
+		}
+	}
+	parked := 0
+	w.until("all runs wait", func(ctx context.Context) (bool, error) {
+		waiting := 0
+		parked = 0
+		for s, err := range w.client.List(ctx, "clerk", wire.StatusWaiting) {
+			if err != nil {
+				return false, ignoreUnknown(err)
+			}
+			waiting++
+			if s.Parked != nil {
+				parked++
+			}
+		}
+		return waiting == len(w.runs) && parked >= len(answered), nil
 	})
+	w.t.Logf("%d of %d runs wait for the model, which is away for %s", parked, len(w.runs), outage)
+	w.command(p.newer, "provision")
+	w.work(p.newer)
+	former.stop(true)
+	<-back.C
+	w.model.start()
+}
+
+// serveLaterLayout has runs that a version with a later layout began answered while only this version serves, which leaves them to the
+// later one, tells so whoever asks, and serves its own.
+func (w *world) serveLaterLayout(p programs) {
+	w.command(p.newer, "provision")
+	later := w.work(p.later)
+	left := w.begin(20)
+	w.settled(left)
+	asked := map[client.Run][]client.Call{}
+	for _, r := range left {
+		asked[r] = w.asked(r)
+	}
+	later.stop(true)
+
+	here := w.work(p.newer)
+	hasty := w.connect(100 * time.Millisecond)
+	allow, err := json.Marshal(sdk.PermissionDecision{Decision: sdk.DecisionAllow})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.runs = append(w.runs, run)
-}
-
-// settled waits until a run asks somebody, or has ended.
-func (w *world) settled(run client.Run) {
-	w.t.Helper()
-	w.until(fmt.Sprintf("run %s asks or ends", run.Name), func(ctx context.Context) (bool, error) {
-		s, err := w.client.Status(ctx, run)
-		if err != nil || s.Status == wire.StatusDone {
-			return err == nil, ignoreUnknown(err)
-		}
-		asked, err := w.client.Asked(ctx, run)
-		return len(asked) > 0, ignoreUnknown(err)
-	})
-}
-
-// answerOnce answers the first thing that a run asks now. It reports whether there was one.
-func (w *world) answerOnce(run client.Run) bool {
-	w.t.Helper()
-	var asked []client.Call
-	w.until(fmt.Sprintf("run %s is asked", run.Name), func(ctx context.Context) (ok bool, err error) {
-		asked, err = w.client.Asked(ctx, run)
-		return err == nil, ignoreUnknown(err)
-	})
-	if len(asked) == 0 {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	var err error
-	if asked[0].Type == sdk.TypePermissionRequest {
-		_, err = w.client.Decide(ctx, run, asked[0].Call, sdk.PermissionDecision{Decision: sdk.DecisionAllow})
-	} else {
-		_, err = w.client.Answer(ctx, run, asked[0].Call, client.Reply{Text: "Yes."})
-	}
-	if err != nil {
-		w.t.Fatalf("answer %s of run %s: %v", asked[0].Type, run.Name, err)
-	}
-	return true
-}
-
-// finish answers until every run has ended.
-func (w *world) finish() {
-	w.t.Helper()
-	for _, run := range w.runs {
-		for {
-			w.settled(run)
-			if !w.answerOnce(run) {
-				break
+	var answers []string
+	for _, r := range left {
+		for _, call := range asked[r] {
+			outcome, err := hasty.Publish(w.t.Context(), call, sdk.TypePermissionDecided, allow, nil)
+			if err != nil || outcome.State != client.OutcomeSent {
+				w.t.Errorf("an answer to run %s came to %+v, %v; want that it waits", r.Name, outcome, err)
 			}
+			answers = append(answers, outcome.Event)
+		}
+		if _, err := w.client.Status(w.t.Context(), r); sdk.AsError(err).Code != sdk.CodeUnavailable {
+			w.t.Errorf("the status of run %s is refused with %v, want %s", r.Name, err, sdk.CodeUnavailable)
 		}
 	}
-}
-
-// judge holds what happened to what was promised.
-func (w *world) judge(newer string) {
-	w.t.Helper()
-	for _, run := range w.runs {
-		ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-		result, err := w.client.Wait(ctx, run)
-		cancel()
-		if err != nil || !strings.Contains(string(result.Data), "Paid.") {
-			w.t.Errorf("run %s ended with %s, %v", run.Name, result.Data, err)
-		}
+	own := w.begin(10)
+	w.settled(own)
+	for _, r := range own {
+		w.answerOnce(r)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.paid) != 2*runs {
-		w.t.Errorf("%d payments for %d runs of two", len(w.paid), runs)
-	}
-	for call, times := range w.paid {
-		if times != 1 {
-			w.t.Errorf("%s was paid %d times", call, times)
-		}
-	}
-	for _, worker := range w.workers {
-		worker.stop(true)
-		worker.judge()
-	}
-	if out := w.command(newer, "audit", "verify", "--all"); !strings.Contains(out, "nothing wrong") {
-		w.t.Errorf("the audit says:\n%s", out)
-	}
-	if out := w.command(newer, "dlq", "list", "-o", "json"); strings.Contains(out, `"sequence"`) {
-		w.t.Errorf("dead letters:\n%s", out)
-	}
-}
-
-// until asks again until ok, or time is over.
-func (w *world) until(what string, ok func(context.Context) (bool, error)) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	for {
-		done, err := ok(ctx)
-		if err != nil {
-			w.t.Fatalf("%s: %v", what, err)
-		}
-		if done {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			w.t.Fatalf("%s: not within %s", what, patience)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// ignoreUnknown forgives that a run has not begun yet, and that no worker serves between two turns.
-func ignoreUnknown(err error) error {
-	if code := sdk.AsError(err).Code; code == sdk.CodeUnknownRun || code == sdk.CodeUnavailable {
-		return nil
-	}
-	return err
+	w.until("each answer came twice", func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(answers, func(id string) bool { return strings.Count(here.log.String(), `"subject":"`+id) < 2 }), nil
+	})
+	here.stop(true)
+	w.work(p.later)
 }

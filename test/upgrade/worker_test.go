@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,11 +12,15 @@ import (
 	"syscall"
 	"testing"
 
+	"agentd/internal/core"
 	"agentd/test/capture"
 )
 
-// build compiles the command as it was at base, and as it is.
-func build(t *testing.T) (older, newer string) {
+// programs are the command in three versions: as it was at base, as it is, and as it is but for the layout of what it writes, which
+// the other two cannot read.
+type programs struct{ older, newer, later string }
+
+func build(t *testing.T) programs {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -24,14 +29,48 @@ func build(t *testing.T) (older, newer string) {
 	if _, err := output(root, "git", "cat-file", "-e", base+"^{commit}"); err != nil {
 		t.Fatalf("the older worker cannot be built: commit %s is missing; a shallow clone needs git fetch --unshallow", base)
 	}
-	sources, programs := t.TempDir(), t.TempDir()
-	archive := filepath.Join(programs, "base.tar")
+	sources, built := t.TempDir(), t.TempDir()
+	archive := filepath.Join(built, "base.tar")
 	must(t, root, "git", "archive", "-o", archive, base)
 	must(t, sources, "tar", "-xf", archive)
-	older, newer = filepath.Join(programs, "older"), filepath.Join(programs, "newer")
-	must(t, sources, "go", "build", "-o", older, "./cmd/agentd")
-	must(t, root, "go", "build", "-o", newer, "./cmd/agentd")
-	return older, newer
+	p := programs{filepath.Join(built, "older"), filepath.Join(built, "newer"), filepath.Join(built, "later")}
+	must(t, sources, "go", "build", "-o", p.older, "./cmd/agentd")
+	must(t, root, "go", "build", "-o", p.newer, "./cmd/agentd")
+	must(t, root, "go", "build", "-overlay", laterLayout(t, root), "-o", p.later, "./cmd/agentd")
+	return p
+}
+
+// laterLayout writes an overlay for go build with which every entry has a layout that this version does not read.
+func laterLayout(t *testing.T, root string) string {
+	t.Helper()
+	replace := map[string]string{}
+	for file, change := range map[string][2]string{
+		"head.go": {fmt.Sprint("const LayoutVersion = ", core.LayoutVersion), fmt.Sprint("const LayoutVersion = ", core.LayoutVersion+1)},
+		"step.go": {"t.Head.V = spec.layout(&t.Head)", "t.Head.V = LayoutVersion"},
+	} {
+		file = filepath.Join(root, "internal", "core", file)
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(source), change[0], change[1], 1)
+		if changed == string(source) {
+			t.Fatalf("%s does not have %q", file, change[0])
+		}
+		replace[file] = filepath.Join(t.TempDir(), filepath.Base(file))
+		if err := os.WriteFile(replace[file], []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func output(dir, program string, args ...string) (string, error) {
@@ -64,6 +103,7 @@ func (w *world) command(program string, args ...string) string {
 // worker is a process of agentd serve.
 type worker struct {
 	world   *world
+	program string
 	name    string
 	cmd     *exec.Cmd
 	log     capture.Output
@@ -73,7 +113,7 @@ type worker struct {
 // work starts a worker and waits until it serves.
 func (w *world) work(program string) *worker {
 	w.t.Helper()
-	k := &worker{world: w, name: filepath.Base(program)}
+	k := &worker{world: w, program: program, name: filepath.Base(program)}
 	k.cmd = exec.Command(program, "serve", "--config", "testdata/agentd.yaml")
 	k.cmd.Env = append(os.Environ(), w.environment...)
 	k.cmd.Stderr = &k.log
