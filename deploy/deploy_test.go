@@ -191,9 +191,9 @@ func rare(t *testing.T) string {
 	}}, 1)
 	watcher.Answered(ctx, runner.Attempt{Agent: "desk", Type: "shop.find", Millis: 5, Outcome: "ok"})
 	watcher.End(ctx, runner.Verdict{}, nil)
-	shown.Delivered(ctx, again{})
-	_, serving := shown.Serve(ctx, &wire.Event{Type: "shop.find"})
-	serving.End(ctx, nil)
+	shown.Delivered(ctx, "agent_desk", 2)
+	_, _, end := shown.Serve(ctx, &wire.Event{Type: "shop.find"})
+	end(ctx, nil)
 	broken := sdk.Tool{Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) { return nil, io.ErrUnexpectedEOF }}
 	if _, err := watcher.Tool(ctx, broken, sdk.ToolCall{Tool: "note"}); err == nil {
 		t.Error("the tool does not fail")
@@ -212,12 +212,6 @@ func rare(t *testing.T) string {
 	shown.Handler().ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil))
 	return recorder.Body.String()
 }
-
-// again is a message that comes for the second time.
-type again struct{ broker.Delivery }
-
-func (again) Delivered() int   { return 2 }
-func (again) Consumer() string { return "agent_desk" }
 
 // labels are the labels of each metric, by the names that Prometheus has for it.
 func labels(texts ...string) map[string][]string {

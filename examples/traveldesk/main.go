@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"agentd/sdk/service"
+	"agentd/sdk/telemetry"
 )
 
 func main() {
@@ -20,13 +21,23 @@ func main() {
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	services, err := travelServices()
-	if err == nil {
-		err = service.Run(ctx, services...) // NATS_URL, else a running `agentd dev`
-	}
-	if err != nil {
+	if err := serve(ctx); err != nil {
 		log.Fatal("traveldesk: ", err)
 	}
+}
+
+// serve serves on NATS_URL, else on a running `agentd dev`, and shows the calls as the OTEL_* variables say.
+func serve(ctx context.Context) (err error) {
+	services, err := travelServices()
+	if err != nil {
+		return err
+	}
+	shown, err := telemetry.Start(ctx, slog.Default())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shown.Close()) }()
+	return service.Server{Observer: shown}.Run(ctx, services...)
 }
 
 func travelServices() ([]*service.Service, error) {

@@ -25,10 +25,10 @@ func TestStart_SendsWhereTheEnvironmentSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, end := shown.Client(t.Context(), "desk", &wire.Event{ID: "1"})
-	end(nil)
-	ctx, serving := shown.Serve(t.Context(), &wire.Event{ID: "c", Type: "x"})
-	serving.End(ctx, nil)
+	_, stop := shown.Client(t.Context(), "desk", &wire.Event{ID: "1"})
+	stop(nil)
+	ctx, _, end := shown.Serve(t.Context(), &wire.Event{ID: "c", Type: "x"})
+	end(ctx, nil)
 	if err := shown.Close(); err != nil { // which sends what is left
 		t.Fatal(err)
 	}

@@ -188,9 +188,9 @@ func (c counted) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk.C
 	return err
 }
 
-// Delivered notes a delivery to a worker or a service.
-func (t *Telemetry) Delivered(ctx context.Context, d broker.Delivery) {
-	if t != nil && d.Delivered() > 1 {
-		t.metrics.redelivered.Add(ctx, 1, metric.WithAttributes(keyConsumer.String(d.Consumer())))
+// Delivered notes that a consumer has delivered a message to a worker or a service, and how often it has.
+func (t *Telemetry) Delivered(ctx context.Context, consumer string, times int) {
+	if t != nil && times > 1 {
+		t.metrics.redelivered.Add(ctx, 1, metric.WithAttributes(keyConsumer.String(consumer)))
 	}
 }

@@ -13,23 +13,16 @@ import (
 	"agentd/sdk"
 )
 
-// Serving is the handling of one call by a service. Its zero value records nothing.
-type Serving struct {
-	t     *Telemetry
-	span  trace.Span
-	call  *wire.Event
-	began time.Time
-}
-
-// Serve begins to handle a call: a span below the one that the call's event names. The returned context has it, for what
-// the handler does.
-func (t *Telemetry) Serve(ctx context.Context, call *wire.Event) (context.Context, Serving) {
+// Serve begins to handle a call of a service: a span below the one that the call's event names. The returned context has it,
+// for what the handler does. parent is the trace that the answer carries: that of the service's own span, or what the call carried. end
+// ends the handling; its answer is nil when the call was not answered.
+func (t *Telemetry) Serve(ctx context.Context, call *wire.Event) (_ context.Context, parent string, end func(context.Context, *wire.Event)) {
 	if t == nil {
-		return ctx, Serving{}
+		return ctx, call.TraceParent, unobserved
 	}
-	s := Serving{t: t, call: call, began: time.Now()}
+	s := serving{t: t, call: call, began: time.Now()}
 	if !t.tracing() {
-		return ctx, s
+		return ctx, call.TraceParent, s.end
 	}
 	attributes := []attribute.KeyValue{
 		keyKind.String(kindChain), keySession.String(call.Subject), keyConversation.String(call.Subject),
@@ -42,22 +35,23 @@ func (t *Telemetry) Serve(ctx context.Context, call *wire.Event) (context.Contex
 	ctx = trace.ContextWithRemoteSpanContext(ctx, remote(call.TraceParent, call.TraceState))
 	ctx, s.span = t.tracer.Start(ctx, "process "+call.Type,
 		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...))
-	return ctx, s
+	if own := s.span.SpanContext(); own.IsValid() {
+		return ctx, traceparent(own), s.end
+	}
+	return ctx, call.TraceParent, s.end
 }
 
-// TraceParent is what the answer carries: the service's own span, or what the call carried.
-func (s Serving) TraceParent(calls string) string {
-	if s.span == nil || !s.span.SpanContext().IsValid() {
-		return calls
-	}
-	return traceparent(s.span.SpanContext())
+func unobserved(context.Context, *wire.Event) {}
+
+// serving is the handling of one call by a service.
+type serving struct {
+	t     *Telemetry
+	span  trace.Span // nil without traces
+	call  *wire.Event
+	began time.Time
 }
 
-// End ends the handling. answer is nil when the call was not answered.
-func (s Serving) End(ctx context.Context, answer *wire.Event) {
-	if s.t == nil {
-		return
-	}
+func (s serving) end(ctx context.Context, answer *wire.Event) {
 	outcome := outcomeError
 	switch {
 	case answer == nil:

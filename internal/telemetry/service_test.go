@@ -31,9 +31,9 @@ func TestServe_IsBelowTheCallAndNamedInTheAnswer(t *testing.T) {
 	shown, spans := traced(t)
 	call := &wire.Event{ID: "c1", Type: "shop.find", Subject: "trip", TraceParent: clientTrace}
 	for _, answer := range []*wire.Event{{Type: "shop.find.done"}, {Type: wire.ErrorType("shop.find")}, nil} {
-		ctx, serving := shown.Serve(t.Context(), call)
-		named := telemetry.Remote(serving.TraceParent(call.TraceParent), "")
-		serving.End(ctx, answer)
+		ctx, traceparent, end := shown.Serve(t.Context(), call)
+		named := telemetry.Remote(traceparent, "")
+		end(ctx, answer)
 		span := spans.GetSpans()[0]
 		spans.Reset()
 		if span.Parent.SpanID() != telemetry.Remote(clientTrace, "").SpanID() || named.SpanID() != span.SpanContext.SpanID() {
@@ -44,8 +44,7 @@ func TestServe_IsBelowTheCallAndNamedInTheAnswer(t *testing.T) {
 		}
 	}
 	var off *telemetry.Telemetry
-	_, serving := off.Serve(t.Context(), call)
-	if got := serving.TraceParent(clientTrace); got != clientTrace {
+	if _, got, _ := off.Serve(t.Context(), call); got != clientTrace {
 		t.Errorf("without telemetry the answer carries %s, want what the call carried", got)
 	}
 }

@@ -184,8 +184,8 @@ func hot(tb testing.TB, shown *telemetry.Telemetry) func() {
 		_, _ = observer.Tool(ctx, tool, sdk.ToolCall{})
 		_ = publisher.Publish(ctx, "agentd.out.x", event)
 		observer.End(ctx, runner.Verdict{}, nil)
-		handling, serving := shown.Serve(ctx, call)
-		serving.End(handling, nil)
+		handling, _, end := shown.Serve(ctx, call)
+		end(handling, nil)
 	}
 }
 

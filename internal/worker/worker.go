@@ -238,7 +238,7 @@ func (w *Worker) around() func(context.Context, broker.Delivery) {
 }
 
 func (w *Worker) handle(ctx context.Context, d broker.Delivery) {
-	w.Telemetry.Delivered(ctx, d)
+	w.Telemetry.Delivered(ctx, d.Consumer(), d.Delivered())
 	if d.Consumer() == broker.UnroutedConsumer {
 		w.unrouted(ctx, d)
 		return

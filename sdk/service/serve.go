@@ -14,7 +14,6 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/contracts"
-	"agentd/internal/telemetry"
 	"agentd/sdk"
 )
 
@@ -33,8 +32,7 @@ type serving struct {
 	calls, errors atomic.Uint64
 	// unlisted is set when it was reported that the contract is not in the registry.
 	unlisted bool
-	// telemetry is nil when it is off.
-	telemetry *telemetry.Telemetry
+	observer Observer
 	// heartbeat is how often a delivery is extended.
 	heartbeat time.Duration
 	// patience is how long a handler may go on after its context ended before the call is answered without it.
@@ -94,7 +92,7 @@ func (s *serving) listenVoid(domain string) (stop func()) {
 
 // handle settles one delivery.
 func (s *serving) handle(ctx context.Context, d broker.Delivery) {
-	s.telemetry.Delivered(ctx, d)
+	s.observer.Delivered(ctx, d.Consumer(), d.Delivered())
 	address, err := s.conn.Subjects().Parse(d.Subject())
 	if err != nil {
 		s.reject(ctx, d, err)
@@ -128,9 +126,9 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 	defer s.active.end(id)
 	stop := s.extend(d)
 	defer stop()
-	work, shown := s.telemetry.Serve(handling, &c.Event)
+	work, parent, end := s.observer.Serve(handling, &c.Event)
 	var sent *wire.Event
-	defer func() { shown.End(work, sent) }()
+	defer func() { end(work, sent) }()
 	i := s.invoke(work, &c)
 	answer, err := i.wait(s.patience)
 	switch {
@@ -141,7 +139,7 @@ func (s *serving) serve(ctx context.Context, d broker.Delivery, c Call) {
 		s.log.Debug("call was voided while it was handled", "call", id)
 	default:
 		event := s.response(c, answer, err)
-		event.TraceParent = shown.TraceParent(event.TraceParent)
+		event.TraceParent = parent
 		if err := s.respond(ctx, c, event); err != nil {
 			s.log.Error("call could not be answered; it will be delivered again", "call", id, "error", err)
 			return

@@ -17,7 +17,6 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
-	"agentd/internal/telemetry"
 	"agentd/sdk"
 )
 
@@ -40,6 +39,8 @@ type Server struct {
 	Grace time.Duration
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
+	// Observer is told of every call; nil is nobody. One that makes spans and metrics is telemetry.Start of sdk/telemetry.
+	Observer Observer
 
 	// For tests: conn is used instead of a connection of its own; for the others see serving. 0 is broker.Heartbeat.
 	conn                *broker.Conn
@@ -62,22 +63,15 @@ func Run(ctx context.Context, services ...*Service) error { return Server{}.Run(
 //
 // The error is *sdk.Error with CodeConfig if the services cannot be served as they are, and with CodeConflict if the
 // registry has a version of a contract with other content.
-//
-// Where the OTEL_* variables say so, each call is a span below the caller's, and the handler's context has it.
-func (o Server) Run(ctx context.Context, services ...*Service) (err error) {
+func (o Server) Run(ctx context.Context, services ...*Service) error {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.Observer == nil {
+		o.Observer = unobserved{}
+	}
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	bound, err := o.bind(services)
 	if err != nil {
 		return err
-	}
-	shown, err := telemetry.Start(ctx, telemetry.Options{Logger: o.Logger})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, shown.Close()) }()
-	for _, s := range bound {
-		s.telemetry = shown
 	}
 	conn := o.conn
 	if conn == nil {
@@ -147,7 +141,7 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 		}
 		bound = append(bound, &serving{
 			Service: s, handlers: handlers, log: o.Logger.With("service", s.contract.Type), grace: o.Grace,
-			active: newActiveCalls(), heartbeat: cmp.Or(o.heartbeat, broker.Heartbeat), patience: cmp.Or(o.patience, broker.Heartbeat),
+			active: newActiveCalls(), observer: o.Observer, heartbeat: cmp.Or(o.heartbeat, broker.Heartbeat), patience: cmp.Or(o.patience, broker.Heartbeat),
 			withDeadline: o.withDeadline,
 		})
 	}

@@ -1,0 +1,74 @@
+// Package sizes holds what programs with agentd's packages carry along: the packages behind sdk/service and sdk/client, and the
+// bytes of release builds.
+package sizes
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// foreign are packages that whoever only serves a contract or starts runs must not get: the server, stores, models and the
+// exporters of telemetry, by the beginnings of their paths below the module's and elsewhere.
+var foreign = []string{
+	"internal/broker/embedded", "internal/core", "internal/llm", "internal/mcp", "internal/runner", "internal/state",
+	"internal/telemetry", "internal/worker",
+	"cel.dev/", "github.com/anthropics/", "github.com/mark3labs/", "github.com/modelcontextprotocol/", "github.com/nats-io/nats-server/",
+	"github.com/openai/", "github.com/prometheus/", "github.com/redis/", "github.com/tiktoken-go/", "go.opentelemetry.io/", "google.golang.org/",
+}
+
+func TestServicesAndClients_CarryNoServer(t *testing.T) {
+	t.Parallel()
+	module := tool(t, nil, "list", "-m")
+	for _, pkg := range []string{"./sdk/service", "./sdk/client"} {
+		for dep := range strings.FieldsSeq(tool(t, nil, "list", "-deps", pkg)) {
+			for _, beginning := range foreign {
+				if strings.HasPrefix(strings.TrimPrefix(dep, module+"/"), beginning) {
+					t.Errorf("%s depends on %s", pkg, dep)
+				}
+			}
+		}
+	}
+}
+
+// The limits are of release builds, in bytes. Of a service's, 3 MB are methods that nothing calls: the text/template of
+// gojsonschema could call any, so the linker keeps them all.
+func TestReleaseBuilds_AreWithinTheirLimits(t *testing.T) {
+	t.Parallel()
+	for _, program := range []struct {
+		pkg   string
+		limit int64
+	}{
+		{"./test/sizes/service", 14_000_000},
+		{"./test/sizes/client", 14_000_000},
+		{"./cmd/agentd", 92_000_000},
+	} {
+		binary := filepath.Join(t.TempDir(), "program")
+		tool(t, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64"}, "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, program.pkg)
+		info, err := os.Stat(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d bytes, the limit is %d", program.pkg, info.Size(), program.limit)
+		if info.Size() > program.limit {
+			t.Errorf("%s has %d bytes; it must not have more than %d", program.pkg, info.Size(), program.limit)
+		}
+	}
+}
+
+// tool runs the Go tool at the module's root.
+func tool(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "go", args...)
+	cmd.Dir, cmd.Env = "../..", append(os.Environ(), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+	}
+	return strings.TrimSpace(string(out))
+}
