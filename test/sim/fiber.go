@@ -25,10 +25,20 @@ type fiber struct {
 	published int
 	// unsure is the etag of an entry that may be written or not.
 	unsure string
+	// owner is the name that its activation gave itself, "" before it has one and in the fibers that it made.
+	owner string
 	// agentPaused says that it does not know otherwise than that its run's agent is paused.
 	agentPaused bool
 
 	started, dying, done bool
+}
+
+// activation is the fiber that handles the message for which fb works.
+func (fb *fiber) activation() *fiber {
+	for fb.parent != nil {
+		fb = fb.parent
+	}
+	return fb
 }
 
 // coroutine runs one fiber after the other: making one is dear, and so is its stack's growth.

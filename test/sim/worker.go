@@ -76,17 +76,21 @@ func (s *simulation) crash(i int) {
 	s.start(i)
 }
 
-// doom has the running fiber kill its worker. When it drives its run alone, nothing else may be at work there.
+// doom has the running fiber kill its worker. When it drives its run alone, nothing else may be at work there. One that stood
+// still and does not know yet that another drives the run says nothing about who is alone, and nobody waits longer than the
+// silence for one to finish.
 func (s *simulation) doom() {
 	w := s.running.worker
 	s.trace("doom    %s", w.name)
 	j := s.store.journals[s.poison]
 	d := j.decoded[len(j.decoded)-1].Head.Driver
-	if d.Suspect() && !d.Alone && !s.lethal && s.deaths == 0 && !s.gone {
+	drives := d != nil && d.Owner == s.running.activation().owner
+	if drives && d.Suspect() && !d.Alone && !s.lethal && s.deaths == 0 && !s.gone {
 		s.violate("alone", "%s drives a run beside others that %d activations have ended with", w.name, d.Takeovers)
 	}
+	waited := s.now-s.running.activation().began > silence
 	for _, fb := range w.fibers {
-		if beside := fb.at == atModel || fb.at == atInTool; beside && fb != s.running && d != nil && d.Alone {
+		if beside := fb.at == atModel || fb.at == atInTool; beside && fb != s.running && drives && d.Alone && !waited {
 			s.violate("alone", "%s works on another run beside one that it drives alone", w.name)
 		}
 	}
@@ -212,7 +216,7 @@ func (w *worker) Parallel(fs ...func()) {
 
 const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 
-// Random implements runner.Env.
+// Random implements runner.Env. What an activation asks for first is its name.
 func (w *worker) Random() string {
 	var b [26]byte
 	var bits uint64
@@ -223,7 +227,11 @@ func (w *worker) Random() string {
 		b[i] = alphabet[bits&31]
 		bits >>= 5
 	}
-	return string(b[:])
+	random := string(b[:])
+	if fb := w.running; fb != nil && fb.activation().owner == "" {
+		fb.activation().owner = random
+	}
+	return random
 }
 
 // WithTimeout implements runner.Env.
