@@ -16,6 +16,7 @@ import (
 	"agentd/internal/show"
 	"agentd/internal/worker"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -207,9 +208,8 @@ func (e *Examination) worker(ctx context.Context, agent string) {
 	e.examined("workers of %s", agent)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var status wire.RunStatus
 	// No run has this name: a worker says so.
-	err := e.conn.Ask(ctx, agent, wire.Query{Run: "agentd doctor"}, &status)
+	_, err := client.New(e.conn, client.Options{}).Status(ctx, client.Run{Agent: agent, Name: "agentd doctor"})
 	if notPermitted(err) {
 		e.pulled(ctx, agent)
 		return

@@ -16,15 +16,12 @@ import (
 // sdk.CodeCancelled. A run that is done, or is not there, is not told: the request becomes a dead letter. Whoever started a run
 // may cancel it, and an operator; for others the error is sdk.CodePermissionDenied.
 func (c *Client) Cancel(ctx context.Context, run Run, reason string) error {
-	data, err := json.Marshal(map[string]string{"reason": reason})
-	if err != nil {
-		return fmt.Errorf("encode the reason: %w", err)
-	}
 	who, err := c.cancelAs(ctx, run)
 	if err != nil {
 		return err
 	}
-	return c.control(ctx, wire.ControlCancel, run, who, wire.Event{ID: newID("cancel"), Type: wire.TypeCancel, Data: data})
+	event := wire.Event{ID: newID("cancel"), Type: wire.TypeCancel}
+	return c.control(ctx, wire.ControlCancel, run, who, event, map[string]string{dataReason: reason})
 }
 
 // cancelAs is the principal that the client cancels the run as, or calls of it.
@@ -52,12 +49,8 @@ func (c *Client) CancelCall(ctx context.Context, run Run, call, reason string) (
 	if err != nil {
 		return false, err
 	}
-	data, err := json.Marshal(map[string]string{"call": id, "reason": reason})
-	if err != nil {
-		return false, fmt.Errorf("encode the reason: %w", err)
-	}
-	event := wire.Event{ID: newID("cancel-call"), Type: wire.TypeCancelCall, Data: data}
-	if err := c.control(ctx, wire.ControlCancelCall, run, who, event); err != nil {
+	event := wire.Event{ID: newID("cancel-call"), Type: wire.TypeCancelCall}
+	if err := c.control(ctx, wire.ControlCancelCall, run, who, event, map[string]string{"call": id, dataReason: reason}); err != nil {
 		return false, err
 	}
 	_, _, err = c.until(ctx, run, func(wire.RunStatus) bool {
@@ -108,12 +101,8 @@ func (c *Client) Send(ctx context.Context, run Run, text string) (heard bool, er
 	if text == "" || len(text) > wire.MaxMessage {
 		return false, sdk.Errorf(sdk.CodeMessageRefused, "the message has %d bytes; it must have 1 to %d", len(text), wire.MaxMessage)
 	}
-	data, err := json.Marshal(map[string]string{"message": text})
-	if err != nil {
-		return false, fmt.Errorf("encode the message: %w", err)
-	}
-	event := wire.Event{ID: newID("message"), Type: wire.TypeMessage, Data: data}
-	if err := c.control(ctx, wire.ControlMessage, run, c.as, event); err != nil {
+	event := wire.Event{ID: newID("message"), Type: wire.TypeMessage}
+	if err := c.control(ctx, wire.ControlMessage, run, c.as, event, map[string]string{"message": text}); err != nil {
 		return false, err
 	}
 	message := wire.MessageID(c.source, event.ID)
@@ -133,8 +122,8 @@ func (c *Client) Retry(ctx context.Context, run Run) (generation Run, taken bool
 	if refusal := status.CheckRetry(); refusal != nil {
 		return Run{}, false, refusal
 	}
-	event := wire.Event{ID: "retry-" + wire.TerminalID(run.key(), status.Init), Type: wire.TypeRetry, Data: json.RawMessage("{}")}
-	if err := c.control(ctx, wire.ControlRetry, run, c.as, event); err != nil {
+	event := wire.Event{ID: "retry-" + wire.TerminalID(run.key(), status.Init), Type: wire.TypeRetry}
+	if err := c.control(ctx, wire.ControlRetry, run, c.as, event, map[string]string{}); err != nil {
 		return Run{}, false, err
 	}
 	generation = Run{Agent: run.Agent, Name: run.Name, Init: wire.InitToken(c.source, event.ID)}
@@ -145,7 +134,49 @@ func (c *Client) Retry(ctx context.Context, run Run) (generation Run, taken bool
 	return generation, taken, err
 }
 
-func (c *Client) control(ctx context.Context, verb wire.ControlVerb, run Run, who string, event wire.Event) error {
+// Pause has a run make no more calls until it is resumed, and waits a moment until it heeds that. It needs the right of an operator.
+// reason is for whoever looks at the run. heeded is false when no worker has handled the request yet: it is stored, and one will.
+func (c *Client) Pause(ctx context.Context, run Run, reason string) (heeded bool, err error) {
+	return c.hold(ctx, run, wire.ControlPause, wire.TypePause, map[string]string{dataReason: reason}, func(s wire.RunStatus) bool { return s.Paused != nil })
+}
+
+// Resume has a paused run go on, and is otherwise like Pause.
+func (c *Client) Resume(ctx context.Context, run Run) (heeded bool, err error) {
+	return c.hold(ctx, run, wire.ControlResume, wire.TypeResume, map[string]string{}, func(s wire.RunStatus) bool { return s.Paused == nil })
+}
+
+// Unpark has a run that waits for its model ask it again at once, and is otherwise like Pause.
+func (c *Client) Unpark(ctx context.Context, run Run) (heeded bool, err error) {
+	before, err := c.Status(ctx, run)
+	if err != nil && !notYet(err) {
+		return false, err
+	}
+	seen := err == nil
+	return c.hold(ctx, run, wire.ControlUnpark, wire.TypeUnpark, map[string]string{}, func(s wire.RunStatus) bool { return seen && s.Revision > before.Revision })
+}
+
+// hold asks a run to wait or to go on, as an operator.
+func (c *Client) hold(
+	ctx context.Context, run Run, verb wire.ControlVerb, eventType string, data map[string]string, heeds func(wire.RunStatus) bool,
+) (bool, error) {
+	event := wire.Event{ID: newID(string(verb)), Type: eventType}
+	if err := c.control(ctx, verb, run, "", event, data); err != nil {
+		return false, err
+	}
+	_, heeded, err := c.until(ctx, run, heeds)
+	return heeded, err
+}
+
+// dataReason is the member of a control event's data that says why.
+const dataReason = "reason"
+
+// control publishes a control event with data.
+func (c *Client) control(
+	ctx context.Context, verb wire.ControlVerb, run Run, who string, event wire.Event, data map[string]string,
+) (err error) {
+	if event.Data, err = json.Marshal(data); err != nil {
+		return fmt.Errorf("encode what run %s is told: %w", run.Name, err)
+	}
 	event.Source, event.Subject, event.Time = c.source, run.Name, time.Now()
 	if err := c.conn.Control(ctx, verb, run.Agent, run.key(), who, event); err != nil {
 		return fmt.Errorf("%s run %s: %w", verb, run.Name, err)

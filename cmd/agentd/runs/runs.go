@@ -4,7 +4,6 @@ package runs
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -154,25 +153,17 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 	if s.Status == core.StatusDone {
 		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done already (%s)", s.Run, s.Reason)
 	}
-	data, err := json.Marshal(map[string]string{"reason": reason})
-	if err != nil {
-		return fmt.Errorf("encode reason: %w", err)
-	}
-	key := wire.NewRunKey(s.Run)
-	err = c.Control(ctx, wire.ControlCancel, s.Agent, key, s.CancelAs(c.Who()), wire.Event{
-		ID: cli.NewID("cancel"), Source: cli.Source, Type: wire.TypeCancel, Subject: s.Run, Time: time.Now(), Data: data,
-	})
-	if err != nil {
+	asking, run := c.Speaking(cli.Source), client.Run{Agent: s.Agent, Name: s.Run}
+	if err := asking.As(s.CancelAs(c.Who())).Cancel(ctx, run, reason); err != nil {
 		return err
 	}
 	waiting, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
-	ended := false
-	if !s.Called { // else its end goes to whom the agent was called by
-		_, err = c.WaitDone(waiting, s.Agent, key, s.Init)
-		if ended = err == nil; err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			return err
-		}
+	_, err := asking.Wait(waiting, run)
+	_, failed := errors.AsType[*client.RunError](err)
+	ended := err == nil || failed
+	if !ended && waiting.Err() == nil {
+		return err
 	}
 	return a.Print(cancelled{s.Run, ended}, func(w io.Writer) error {
 		text := "cancelled"

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,9 +43,6 @@ func (a *App) WithRegistry(ctx context.Context, do func(*Client, broker.Registry
 	}
 	return c.CloseAfter(do(c, c.Registry()))
 }
-
-// NewID is an event id that nobody else has.
-func NewID(kind string) string { return kind + "-" + strings.ToLower(rand.Text()) }
 
 // Speaking is the client of runs that calls itself source in events.
 func (c *Client) Speaking(source string) *client.Client {
