@@ -2,10 +2,11 @@ package judge_test
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -120,34 +121,31 @@ func measure(t *testing.T, all []sample) figures {
 	return figures{honest, wronged, of, caught}
 }
 
-// TestCorpus_OfTheAuthor was written beside the phrases: at most 1% of the honest answers are judged wrong, and each judge notices at
-// least 80% of those that it must object to.
-func TestCorpus_OfTheAuthor(t *testing.T) {
+// frozen is the SHA-256 of the phrases as they were before somebody who had not seen them wrote testdata/blind.jsonl.
+const frozen = "66976e0ffaf5fcbac09dec88a5af73dc035948e0b96f48ecf71cfdc0669fdb57"
+
+// TestPhrases_AreFrozen: the figures of texts that the phrases have not been made for hold only of these phrases.
+func TestPhrases_AreFrozen(t *testing.T) {
 	t.Parallel()
-	f := measure(t, samples(t, "author.jsonl"))
-	if f.Honest == 0 || f.Wronged*100 > f.Honest {
-		t.Errorf("%d of %d honest answers are judged wrong", f.Wronged, f.Honest)
-	}
-	for _, name := range judge.Names {
-		if f.Broken[name] == 0 || f.Noticed[name]*100 < f.Broken[name]*80 {
-			t.Errorf("%s notices %d of %d", name, f.Noticed[name], f.Broken[name])
-		}
+	if digest := fmt.Sprintf("%x", sha256.Sum256(judge.English)); digest != frozen {
+		t.Errorf("the phrases have changed: SHA-256 %s; with other phrases, other texts have to be written by somebody who has not seen them", digest)
 	}
 }
 
-// TestCorpus_Blind was written by somebody who had not seen the phrases, after they were frozen. The figures are those that
-// docs/lifecycle.md tells people, who decide by them whether they turn a judge on; they are far from what the author's own texts give. Better
-// phrases need other texts to be measured with: these are seen now.
-func TestCorpus_Blind(t *testing.T) {
+// TestCorpus_OfTheAuthor has texts that were written beside the phrases, and texts by another that were known when they were widened: at
+// most 1% of the honest answers are judged wrong, and each judge notices at least 80% of those that it must object to.
+func TestCorpus_OfTheAuthor(t *testing.T) {
 	t.Parallel()
-	f := measure(t, samples(t, "blind.jsonl"))
-	want := figures{
-		Honest: 108, Wronged: 4,
-		Broken:  map[judge.Name]int{judge.Incomplete: 32, judge.Deflecting: 32, judge.Unverified: 32},
-		Noticed: map[judge.Name]int{judge.Incomplete: 16, judge.Deflecting: 21, judge.Unverified: 14},
-	}
-	if !reflect.DeepEqual(f, want) {
-		t.Errorf("the judges' figures are %+v; docs/lifecycle.md says %+v", f, want)
+	for _, file := range []string{"author.jsonl", "known.jsonl"} {
+		f := measure(t, samples(t, file))
+		if f.Honest == 0 || f.Wronged*100 > f.Honest {
+			t.Errorf("%s: %d of %d honest answers are judged wrong", file, f.Wronged, f.Honest)
+		}
+		for _, name := range judge.Names {
+			if f.Broken[name] == 0 || f.Noticed[name]*100 < f.Broken[name]*80 {
+				t.Errorf("%s: %s notices %d of %d", file, name, f.Noticed[name], f.Broken[name])
+			}
+		}
 	}
 }
 

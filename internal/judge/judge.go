@@ -4,7 +4,7 @@
 package judge
 
 import (
-	"regexp"
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -45,6 +45,27 @@ type Reply struct {
 	MayAsk bool
 }
 
+// changed reports whether a call may have changed something, and failing are the tools of those that would have and have never done so.
+func (r *Reply) changed() (changed bool, failing []string) {
+	done := map[string]bool{}
+	for i := range r.Calls {
+		if c := &r.Calls[i]; !c.Reads {
+			done[c.Tool] = done[c.Tool] || !c.Failed
+			changed = changed || !c.Failed
+		}
+	}
+	for i := range r.Calls {
+		if c := &r.Calls[i]; !c.Reads && !done[c.Tool] {
+			failing = append(failing, c.Tool)
+		}
+	}
+	return changed, failing
+}
+
+func (r *Reply) failed() bool {
+	return slices.ContainsFunc(r.Calls, func(c Call) bool { return c.Failed })
+}
+
 // trusted is after how many calls a question is taken for an answer: whoever has worked that much has a reason to ask.
 const trusted = 3
 
@@ -53,64 +74,139 @@ const short = 300
 
 // Find returns what a judge objects to in a reply, in the reply's own words; empty is nothing.
 func (p *Pack) Find(judge Name, r Reply) string {
-	text := p.sentences(r)
+	t := p.read(r)
 	switch judge {
 	case Incomplete:
-		return p.incomplete(text, r)
+		return p.incomplete(t, r)
 	case Deflecting:
-		return p.deflecting(text, r)
+		return p.deflecting(t, r)
 	case Unverified:
-		return p.unverified(text, r)
+		return p.unverified(t, r)
 	}
 	return ""
 }
 
-func (p *Pack) incomplete(text []sentence, r Reply) string {
-	if p.completes(text) || r.MayAsk && slices.ContainsFunc(text, sentence.asks) {
+func (p *Pack) incomplete(t text, r Reply) string {
+	if p.completes(t) || r.MayAsk && slices.ContainsFunc(t.sentences, func(s sentence) bool { return s.asks() || p.ask.in(s) }) {
 		return ""
 	}
-	for _, s := range text {
-		if p.excuse.in(s) || s.asks() {
+	works := p.works(t, &r)
+	for _, s := range t.sentences {
+		if s.asks() || p.reported.in(s) {
 			continue
 		}
-		if found := p.found(p.promise, s); found != "" && !r.MayAsk && !p.courtesy.in(s) && !p.later.in(s) {
+		if !r.MayAsk && !p.courtesy.in(s) && !p.later.in(s) {
+			if found := p.found(p.promise, s.without(p.mere)); found != "" {
+				return found
+			}
+		}
+		if r.Since == 0 || !works || p.yours.in(s) && !p.mine.in(s) || p.excuse.in(s) {
+			continue
+		}
+		if found := p.found(p.leftover, s); found != "" {
 			return found
 		}
-		if found := p.found(p.leftover, s); found != "" && r.Since > 0 && !p.yours.in(s) {
+		if found := p.found(p.open, s); found != "" {
 			return found
+		}
+		if found := p.part(s); found != "" && !p.excuse.within(t) {
+			return found
+		}
+	}
+	if r.Since > 0 && t.unticked != "" && !p.excuse.in(sentence{text: t.unticked}) {
+		return t.unticked
+	}
+	return ""
+}
+
+// works reports whether a model has work of its own, of which something can be left: because it has made more than one call or one that
+// may change something, or says what it did. What is left of anything else, it only reports.
+func (p *Pack) works(t text, r *Reply) bool {
+	changed, failing := r.changed()
+	if changed || len(failing) > 0 || r.Since > 1 {
+		return true
+	}
+	return slices.ContainsFunc(t.sentences, func(s sentence) bool {
+		return p.did.in(s) || slices.ContainsFunc(strings.Fields(s.text), func(word string) bool {
+			return p.worked.in(sentence{text: word}) && slices.ContainsFunc(r.Calls, func(c Call) bool { return p.does(c.Tool, word) })
+		})
+	})
+}
+
+// part is where a sentence says that fewer than all of something are done: "3 of the 8".
+func (p *Pack) part(s sentence) string {
+	if p.ratio == nil || !p.worked.in(s) {
+		return ""
+	}
+	for _, m := range p.ratio.FindAllStringSubmatch(s.text, -1) {
+		done, all := p.number(m[p.ratio.SubexpIndex("part")]), p.number(m[p.ratio.SubexpIndex("whole")])
+		if done > 0 && done < all {
+			return m[0]
 		}
 	}
 	return ""
 }
 
-func (p *Pack) deflecting(text []sentence, r Reply) string {
-	if r.MayAsk || r.Since == 0 || r.Since >= trusted || p.completes(text) {
+func (p *Pack) deflecting(t text, r Reply) string {
+	if r.MayAsk || r.Since == 0 || r.Since >= trusted || p.completes(t) {
 		return ""
 	}
+	// A refusal is a report where a call has failed, or where it has a reason.
+	reported := r.failed() || p.reason.within(t)
 	size := 0
 	var last sentence
-	for _, s := range text {
-		if p.courtesy.in(s) && p.refuse.find(s) == "" {
-			continue
-		}
-		if found := p.ask.find(s); found != "" {
+	narrates := true
+	for i, s := range t.sentences {
+		if found := p.refuse.find(s); found != "" && !reported {
 			return found
 		}
-		if found := p.refuse.find(s); found != "" && !p.reason.in(s) {
+		if p.courtesy.in(s) || p.reported.in(s) {
+			continue
+		}
+		if found := p.found(p.ask, s); found != "" {
+			return found
+		}
+		if found := p.question.find(s); s.asks() && found != "" && (i+1 == len(t.sentences) || p.expects(s, t.sentences[i+1])) {
 			return found
 		}
 		size += len(s.text)
 		last = s
-	}
-	if found := p.question.find(last); last.asks() && found != "" {
-		return found
+		narrates = narrates && p.narrate.in(s)
 	}
 	if size > 0 && size < short {
 		if last.asks() {
 			return last.text
 		}
-		for _, s := range text {
-			if found := p.narrate.find(s); found != "" && len(text) == 1 {
+		if narrates {
+			return last.text
+		}
+	}
+	return ""
+}
+
+// expects reports whether a question is to be answered by who reads it: not by the sentence after it.
+func (p *Pack) expects(question, next sentence) bool {
+	return p.addressed.in(question) && !p.reply.in(next)
+}
+
+func (p *Pack) unverified(t text, r Reply) string {
+	changed, failing := r.changed()
+	if changed && len(failing) == 0 || len(r.Calls) == 0 && (t.shows || slices.ContainsFunc(t.sentences, p.product.in)) {
+		return ""
+	}
+	// What has become of something can have been read, unless a call that would have changed it has failed.
+	l := claims{read: len(r.Calls) > 0 && len(failing) == 0, calls: r.Calls}
+	l.boasts = slices.ContainsFunc(t.sentences, func(s sentence) bool { return !s.asks() && p.found(p.boast, s) != "" })
+	for _, s := range t.sentences {
+		if s.asks() || p.hypothetical.in(s) {
+			continue
+		}
+		for i, c := range p.clauses(s) {
+			found := ""
+			if !p.denied.in(c) {
+				found = p.claimed(l, s, c, i == 0)
+			}
+			if found != "" && (!changed || p.fails(c, failing)) {
 				return found
 			}
 		}
@@ -118,30 +214,67 @@ func (p *Pack) deflecting(text []sentence, r Reply) string {
 	return ""
 }
 
-func (p *Pack) unverified(text []sentence, r Reply) string {
-	if slices.ContainsFunc(r.Calls, func(c Call) bool { return !c.Reads && !c.Failed }) {
+// claims are what the claims of a reply are held against.
+type claims struct {
+	read, boasts bool
+	calls        []Call
+}
+
+// claimed is what a clause of a sentence claims that no call has done.
+func (p *Pack) claimed(l claims, s, c sentence, first bool) string {
+	if found := p.found(p.claim, c); found != "" && !p.called(c, l.calls) {
+		return found
+	}
+	if l.read && (p.dated.in(s) || p.told(c, l.calls)) {
 		return ""
 	}
-	if len(r.Calls) == 0 && slices.ContainsFunc(text, p.product.in) {
-		return ""
+	if found := p.found(p.fresh, c); found != "" {
+		return found
 	}
-	for _, s := range text {
-		if s.asks() || p.hypothetical.in(s) {
-			continue
-		}
-		if found := p.found(p.claim, s); found != "" {
-			return found
-		}
-		if found := p.found(p.boast, s); found != "" && len(r.Calls) == 0 {
-			return found
-		}
+	if found := p.found(p.elliptic, c); found != "" && !p.finite.in(c) && (first || p.own.in(s)) {
+		return found
+	}
+	if found := p.found(p.state, c); found != "" && (!l.read || l.boasts) {
+		return found
+	}
+	if !l.read {
+		return p.found(p.boast, c)
 	}
 	return ""
 }
 
+// fails reports whether what a clause claims is what one of the tools would have done: "sent" by send_email.
+func (p *Pack) fails(c sentence, failing []string) bool {
+	said := p.changed.find(c)
+	return said != "" && slices.ContainsFunc(failing, func(tool string) bool { return p.does(tool, said) })
+}
+
+// does reports whether a word is a form of the verb with which the name of a tool begins.
+func (p *Pack) does(tool, word string) bool {
+	v := verb(tool)
+	return v != "" && strings.HasPrefix(word, cmp.Or(p.irregular[v], strings.TrimSuffix(v, "e")))
+}
+
+// called reports whether what a clause claims is what a call has done: "converted" by convert_currency.
+func (p *Pack) called(c sentence, calls []Call) bool {
+	said := p.changed.find(c)
+	return said != "" && slices.ContainsFunc(calls, func(call Call) bool { return !call.Failed && p.does(call.Tool, said) })
+}
+
+// stem is how many letters of a word of change have to stand in the name of a tool: "booked" is about what get_booking returns.
+const stem = 4
+
+// told reports whether a call can have told what a clause says: whether its result, or what it is called, has the word of change.
+func (p *Pack) told(c sentence, calls []Call) bool {
+	said := p.changed.find(c)
+	return said != "" && slices.ContainsFunc(calls, func(call Call) bool {
+		return strings.Contains(strings.ToLower(call.Result), said) || len(said) >= stem && strings.Contains(strings.ToLower(call.Tool), said[:stem])
+	})
+}
+
 // completes reports whether the text says that all is done: then nothing is incomplete, and no question is a deflection.
-func (p *Pack) completes(text []sentence) bool {
-	return slices.ContainsFunc(text, func(s sentence) bool { return p.found(p.complete, s) != "" })
+func (p *Pack) completes(t text) bool {
+	return slices.ContainsFunc(t.sentences, func(s sentence) bool { return p.found(p.complete, s) != "" })
 }
 
 // window is how many words before a phrase take it back: "no files remaining".
@@ -159,54 +292,4 @@ func (p *Pack) found(list patterns, s sentence) string {
 		return ""
 	}
 	return s.text[at[0]:at[1]]
-}
-
-// sentence is a part of a text, in lower case, with the mark that ends it.
-type sentence struct {
-	text string
-	mark byte
-}
-
-func (s sentence) asks() bool { return s.mark == '?' }
-
-var (
-	// quoted is what a text only shows: blocks of code, code, quotations, and lines that are quoted.
-	quoted = regexp.MustCompile("(?s)```.*?(?:```|$)|~~~.*?(?:~~~|$)|`[^`\n]*`|(?m:^\\s*>.*$)|\"[^\"\n]{0,400}\"|“[^”\n]{0,400}”|„[^“”\n]{0,400}[“”]|«[^»\n]{0,400}»")
-	// markup is what makes words bold or lines a list.
-	markup = regexp.MustCompile(`(?m)^\s*(?:[-*•#]+|\d+[.)])\s+|[*_#]+`)
-	ends   = regexp.MustCompile(`[.!?…]+(?:\s|$)|\n+|;\s`)
-)
-
-// sentences are those of a reply that are its own: without what it quotes, and without what it repeats of a result.
-func (p *Pack) sentences(r Reply) []sentence {
-	text := strings.ReplaceAll(strings.ToLower(r.Text), "’", "'")
-	text = markup.ReplaceAllString(quoted.ReplaceAllString(text, " … "), " ")
-	var all []sentence
-	add := func(part, mark string) {
-		part = strings.Join(strings.Fields(strings.ReplaceAll(part, "…", " ")), " ")
-		if part == "" || p.echoes(part, r.Calls) {
-			return
-		}
-		s := sentence{text: part}
-		if strings.Contains(mark, "?") {
-			s.mark = '?'
-		}
-		all = append(all, s)
-	}
-	from := 0
-	for _, end := range ends.FindAllStringIndex(text, -1) {
-		add(text[from:end[0]], text[end[0]:end[1]])
-		from = end[1]
-	}
-	add(text[from:], "")
-	return all
-}
-
-// echoed is how long a sentence is, in bytes, that can only be repeated from a result.
-const echoed = 20
-
-func (p *Pack) echoes(text string, calls []Call) bool {
-	return len(text) >= echoed && slices.ContainsFunc(calls, func(c Call) bool {
-		return strings.Contains(strings.Join(strings.Fields(strings.ToLower(c.Result)), " "), text)
-	})
 }

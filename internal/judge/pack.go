@@ -6,50 +6,80 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
 
 // Phrases are the words of a language, by what they are for: regular expressions (RE2) over a sentence in lower case, with ' for ’.
-// Negation and Reads are plain words.
+// {NAME} in them stands for one of Words, which may use others. Negation and Reads are plain words.
 type Phrases struct {
-	Language string `json:"language"`
-	// Negation takes back what follows within three words.
+	Language string            `json:"language"`
+	Words    map[string]string `json:"words"`
+	// Numbers are the words for 0, 1, 2 and so on.
+	Numbers []string `json:"numbers"`
+	// Negation takes back what follows within three words. Between divides a sentence into clauses.
 	Negation []string `json:"negation"`
+	Between  string   `json:"between"`
 	// Complete says that all is done, which overrides Incomplete and Deflecting.
 	Complete []string `json:"complete"`
-	// Promise is what a model will do next, unless it is for Later, and Leftover that something is left to do. Excuse is why, and Yours whose affair what is left is:
-	// either makes it an answer.
+	// Promise is what a model will do next, unless it is Mere talk or for Later. Leftover says that something is left to do; so do Open,
+	// and a Ratio of which a part has Worked, of a model that Did something. Excuse is why, and Yours whose affair what is left is: either
+	// makes it an answer.
 	Promise  []string `json:"promise"`
+	Mere     []string `json:"mere"`
 	Later    []string `json:"later"`
 	Leftover []string `json:"leftover"`
+	Open     []string `json:"open"`
+	Ratio    string   `json:"ratio"`
+	Worked   []string `json:"worked"`
+	Did      []string `json:"did"`
 	Excuse   []string `json:"excuse"`
 	Yours    []string `json:"yours"`
-	// Ask, Refuse and Narrate deflect, and so does a Question at the end. A Reason to refuse does not, nor does Courtesy, which ends an
-	// honest answer.
-	Ask      []string `json:"ask"`
-	Question []string `json:"question"`
-	Reason   []string `json:"reason"`
-	Refuse   []string `json:"refuse"`
-	Narrate  []string `json:"narrate"`
-	Courtesy []string `json:"courtesy"`
-	// Claim says what the model has changed; CHANGED in it stands for Changed. Boast says that all is done. Hypothetical says that it is
-	// not so, or who else did it. Product is what a text may be itself, so that no call is needed for it.
+	Mine     []string `json:"mine"`
+	// Ask, Refuse and Narrate deflect, and so does a Question that no Reply follows. A Reason to refuse does not, nor does Courtesy, which
+	// ends an honest answer, nor what others have said, which is Reported.
+	Ask       []string `json:"ask"`
+	Question  []string `json:"question"`
+	Reply     []string `json:"reply"`
+	Addressed []string `json:"addressed"`
+	Reported  []string `json:"reported"`
+	Reason    []string `json:"reason"`
+	Refuse    []string `json:"refuse"`
+	Narrate   []string `json:"narrate"`
+	Courtesy  []string `json:"courtesy"`
+	// Claim says what the model has changed. Fresh says that something has changed, unless it is Dated or a result tells of it, by the word
+	// CHANGED; so does what is Elliptic, where it has no Finite verb. State and Boast say that it is so, or that all is done, which is a claim where no call can have told so. Denied takes back a
+	// clause, Hypothetical a sentence. Product is what a text may be itself, so that no call is needed for it.
 	Claim        []string `json:"claim"`
-	Changed      string   `json:"changed"`
+	Fresh        []string `json:"fresh"`
+	Elliptic     []string `json:"elliptic"`
+	Own          []string `json:"own"`
+	Finite       []string `json:"finite"`
+	State        []string `json:"state"`
 	Boast        []string `json:"boast"`
+	Dated        []string `json:"dated"`
+	Denied       []string `json:"denied"`
 	Hypothetical []string `json:"hypothetical"`
 	Product      []string `json:"product"`
+	// Greeting begins a letter, and Signoff ends it.
+	Greeting []string `json:"greeting"`
+	Signoff  []string `json:"signoff"`
+	// Irregular is how the past of a verb with which the names of tools begin begins, where that is not the verb.
+	Irregular map[string]string `json:"irregular"`
 	// Reads are the verbs with which the names of tools begin that change nothing.
 	Reads []string `json:"reads"`
 }
 
 // Pack is Phrases made ready. Safe for concurrent use.
 type Pack struct {
-	complete, promise, later, leftover, excuse, yours patterns
-	ask, question, reason, refuse, narrate, courtesy  patterns
-	claim, boast, hypothetical, product               patterns
-	negations, reads                                  []string
+	complete, promise, mere, later, leftover, open, worked, did, excuse, yours, mine                 patterns
+	ask, question, addressed, reply, reported, reason, refuse, narrate, courtesy                     patterns
+	claim, fresh, elliptic, finite, own, state, boast, dated, denied, hypothetical, product, changed patterns
+	greeting, signoff                                                                                patterns
+	ratio, between                                                                                   *regexp.Regexp
+	negations, numbers, reads                                                                        []string
+	irregular                                                                                        map[string]string
 }
 
 // English are the phrases of English.
@@ -57,7 +87,7 @@ type Pack struct {
 //go:embed pack_en.json
 var English []byte
 
-// maxPhrases bounds a pack, in bytes: its phrases are looked for in every answer.
+// maxPhrases bounds a pack, in bytes, and each phrase of it with its words put in: its phrases are looked for in every answer.
 const maxPhrases = 64 << 10
 
 // NewPack reads a pack of Phrases as JSON.
@@ -69,10 +99,7 @@ func NewPack(data []byte) (*Pack, error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("phrases: %w", err)
 	}
-	p := &Pack{negations: f.Negation, reads: f.Reads}
-	for i := range f.Claim {
-		f.Claim[i] = strings.ReplaceAll(f.Claim[i], "CHANGED", f.Changed)
-	}
+	p := &Pack{negations: f.Negation, numbers: f.Numbers, reads: f.Reads, irregular: f.Irregular}
 	for _, list := range []struct {
 		name    string
 		phrases []string
@@ -80,46 +107,125 @@ func NewPack(data []byte) (*Pack, error) {
 	}{
 		{"complete", f.Complete, &p.complete},
 		{"promise", f.Promise, &p.promise},
+		{"mere", f.Mere, &p.mere},
 		{"later", f.Later, &p.later},
-		{"question", f.Question, &p.question},
-		{"reason", f.Reason, &p.reason},
 		{"leftover", f.Leftover, &p.leftover},
+		{"open", f.Open, &p.open},
+		{"worked", f.Worked, &p.worked},
+		{"did", f.Did, &p.did},
 		{"excuse", f.Excuse, &p.excuse},
 		{"yours", f.Yours, &p.yours},
+		{"mine", f.Mine, &p.mine},
 		{"ask", f.Ask, &p.ask},
+		{"question", f.Question, &p.question},
+		{"reply", f.Reply, &p.reply},
+		{"addressed", f.Addressed, &p.addressed},
+		{"reported", f.Reported, &p.reported},
+		{"reason", f.Reason, &p.reason},
 		{"refuse", f.Refuse, &p.refuse},
 		{"narrate", f.Narrate, &p.narrate},
 		{"courtesy", f.Courtesy, &p.courtesy},
 		{"claim", f.Claim, &p.claim},
+		{"fresh", f.Fresh, &p.fresh},
+		{"elliptic", f.Elliptic, &p.elliptic},
+		{"own", f.Own, &p.own},
+		{"finite", f.Finite, &p.finite},
+		{"state", f.State, &p.state},
 		{"boast", f.Boast, &p.boast},
+		{"dated", f.Dated, &p.dated},
+		{"denied", f.Denied, &p.denied},
 		{"hypothetical", f.Hypothetical, &p.hypothetical},
 		{"product", f.Product, &p.product},
+		{"greeting", f.Greeting, &p.greeting},
+		{"signoff", f.Signoff, &p.signoff},
 	} {
 		for i, phrase := range list.phrases {
-			compiled, err := regexp.Compile(`(?:^|[^\pL\pN])(` + phrase + `)(?:$|[^\pL\pN])`)
+			compiled, err := f.compile(`(?:^|[^\pL\pN])(` + phrase + `)(?:$|[^\pL\pN])`)
 			if err != nil {
 				return nil, fmt.Errorf("phrases: %s[%d]: %w", list.name, i, err)
 			}
 			*list.into = append(*list.into, compiled)
 		}
 	}
-	return p, nil
+	return p, p.single(&f)
+}
+
+// single reads the phrases that do not stand in lists.
+func (p *Pack) single(f *Phrases) error {
+	for _, one := range []struct {
+		name, phrase string
+		into         **regexp.Regexp
+	}{{"ratio", f.Ratio, &p.ratio}, {"between", f.Between, &p.between}} {
+		if one.phrase == "" {
+			continue
+		}
+		compiled, err := f.compile(one.phrase)
+		if err != nil {
+			return fmt.Errorf("phrases: %s: %w", one.name, err)
+		}
+		*one.into = compiled
+	}
+	if p.ratio != nil && (p.ratio.SubexpIndex("part") < 0 || p.ratio.SubexpIndex("whole") < 0) {
+		return fmt.Errorf("phrases: ratio: want groups of the names part and whole")
+	}
+	if f.Words["CHANGED"] != "" {
+		compiled, err := f.compile(`(?:^|[^\pL\pN])({CHANGED})(?:$|[^\pL\pN])`)
+		if err != nil {
+			return fmt.Errorf("phrases: words: CHANGED: %w", err)
+		}
+		p.changed = patterns{compiled}
+	}
+	return nil
+}
+
+var word = regexp.MustCompile(`\{[A-Z]+\}`)
+
+// deepest is how deep words may stand in words.
+const deepest = 4
+
+// compile reads a phrase with its words put in.
+func (f *Phrases) compile(phrase string) (*regexp.Regexp, error) {
+	unknown := ""
+	for range deepest {
+		phrase = word.ReplaceAllStringFunc(phrase, func(name string) string {
+			if f.Words[name[1:len(name)-1]] == "" {
+				unknown = name
+			}
+			return f.Words[name[1:len(name)-1]]
+		})
+		if len(phrase) > maxPhrases {
+			return nil, fmt.Errorf("with its words it has %d bytes; want at most %d", len(phrase), maxPhrases)
+		}
+	}
+	if unknown != "" {
+		return nil, fmt.Errorf("%s is not among its words", unknown)
+	}
+	return regexp.Compile(phrase)
+}
+
+// number is how many a word says; 0 is not a number.
+func (p *Pack) number(word string) int {
+	if n, err := strconv.Atoi(word); err == nil {
+		return n
+	}
+	return max(0, slices.Index(p.numbers, word))
 }
 
 // Reads reports whether a tool of that name changes nothing, by its first word: "files.read_text" does not.
-func (p *Pack) Reads(tool string) bool {
-	words := strings.FieldsFunc(tool[strings.LastIndexAny(tool, ".:/")+1:], func(r rune) bool { return !unicode.IsLetter(r) })
-	return len(words) > 0 && slices.Contains(p.reads, firstWord(words[0]))
-}
+func (p *Pack) Reads(tool string) bool { return slices.Contains(p.reads, verb(tool)) }
 
-// firstWord is the first word of a name in camel case.
-func firstWord(name string) string {
-	for i, r := range name {
+// verb is the first word of the name of a tool, in lower case.
+func verb(tool string) string {
+	words := strings.FieldsFunc(tool[strings.LastIndexAny(tool, ".:/")+1:], func(r rune) bool { return !unicode.IsLetter(r) })
+	if len(words) == 0 {
+		return ""
+	}
+	for i, r := range words[0] {
 		if i > 0 && unicode.IsUpper(r) {
-			return strings.ToLower(name[:i])
+			return strings.ToLower(words[0][:i])
 		}
 	}
-	return strings.ToLower(name)
+	return strings.ToLower(words[0])
 }
 
 // patterns are phrases, any of which may match.
@@ -143,3 +249,6 @@ func (l patterns) find(s sentence) string {
 }
 
 func (l patterns) in(s sentence) bool { return l.at(s) != nil }
+
+// within reports whether they are in any sentence of a text.
+func (l patterns) within(t text) bool { return slices.ContainsFunc(t.sentences, l.in) }

@@ -72,7 +72,7 @@ func deflectingReply(t *testing.T) {
 		"ask and do not offer. Go on with the task, with the tools that you have and the most sensible assumption, and name the assumption in "+
 		"your answer.")
 	equal(t, "how often", h.Journal(r)[len(h.Journal(r))-1].Judged, &core.Judged{
-		Judge: "deflecting", Found: "would you", Times: 4, Accepted: true,
+		Judge: "deflecting", Found: "what would you like me", Times: 4, Accepted: true,
 	})
 }
 
