@@ -52,7 +52,7 @@ func conform(t *testing.T, h http.Handler, test func(t *testing.T, p sdk.Provide
 // scriptedBy is a server that answers from a script.
 func scriptedBy(t *testing.T, script string) http.Handler {
 	t.Helper()
-	s, err := mockllm.ParseScript([]byte(script))
+	s, err := mockllm.ParseScript("script.yaml", []byte(script))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func allMedia(t *testing.T) {
 // mediaMasking is row A23.
 func mediaMasking(t *testing.T) {
 	const picture = "aGVsbG8gcGljdHVyZQ=="
-	script, err := mockllm.ParseScript([]byte(mediaScript))
+	script, err := mockllm.ParseScript("script.yaml", []byte(mediaScript))
 	if err != nil {
 		t.Fatal(err)
 	}

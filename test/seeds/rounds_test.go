@@ -53,7 +53,7 @@ func overHTTP(t *testing.T, spec sdk.ModelSpec, servers map[string]http.Handler)
 // scripted is a model server that answers from a script.
 func scripted(t *testing.T, script string) *mockllm.Server {
 	t.Helper()
-	parsed, err := mockllm.ParseScript([]byte(script))
+	parsed, err := mockllm.ParseScript("script.yaml", []byte(script))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,191 +1,132 @@
 package mockllm
 
 import (
-	"bytes"
+	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"sync"
 	"time"
 
-	"go.yaml.in/yaml/v4"
+	"agentd/internal/schema"
+	"agentd/internal/strict"
 )
 
 // Script is what the server answers from; the package documentation has its form.
 type Script struct {
-	Conversations []Conversation `yaml:"conversations"`
+	Conversations []Conversation `json:"conversations"`
 }
 
 // Conversation is one scripted or recorded conversation.
 type Conversation struct {
-	Name    string   `yaml:"name"`
-	Match   Match    `yaml:"match"`
-	Tools   []string `yaml:"tools"`
-	Replies []Reply  `yaml:"replies"`
+	Name    string   `json:"name"`
+	Match   Match    `json:"match"`
+	Tools   []string `json:"tools"`
+	Replies []Reply  `json:"replies"`
 	// Expect makes the conversation strict.
-	Expect Messages `yaml:"expect"`
+	Expect []Message `json:"expect"`
 }
 
 // Match says which requests belong to a conversation. Empty fields match everything.
 type Match struct {
-	First    string `yaml:"first"`
-	Contains string `yaml:"contains"`
-	Model    string `yaml:"model"`
-	Run      string `yaml:"run"`
+	First    string `json:"first"`
+	Contains string `json:"contains"`
+	Model    string `json:"model"`
+	Run      string `json:"run"`
 }
 
 // Reply is one answer of the model.
 type Reply struct {
-	Text string `yaml:"text"`
+	Text string `json:"text"`
 	// Thinking is said before the text, where the protocol has that.
-	Thinking string      `yaml:"thinking"`
-	Calls    []ReplyCall `yaml:"calls"`
-	Delay    Duration    `yaml:"delay"`
-	Usage    *Usage      `yaml:"usage"`
-	Finish   string      `yaml:"finish"`
-	Faults   []Fault     `yaml:"faults"`
+	Thinking string        `json:"thinking"`
+	Calls    []ReplyCall   `json:"calls"`
+	Delay    time.Duration `json:"delay"`
+	Usage    *Usage        `json:"usage"`
+	Finish   string        `json:"finish"`
+	Faults   []Fault       `json:"faults"`
 }
 
 // ReplyCall is one tool call of a reply.
 type ReplyCall struct {
-	Name      string    `yaml:"name"`
-	Arguments Arguments `yaml:"arguments"`
+	Name      string    `json:"name"`
+	Arguments Arguments `json:"arguments"`
 }
 
 // Usage is the tokens that a reply claims to have used.
 type Usage struct {
-	Prompt     int64 `yaml:"prompt"`
-	Completion int64 `yaml:"completion"`
+	Prompt     int64 `json:"prompt"`
+	Completion int64 `json:"completion"`
 }
 
 // Fault is what happens in place of an answer, Times times (0 is 1, -1 for ever).
 type Fault struct {
-	Status     int      `yaml:"status"`
-	RetryAfter Duration `yaml:"retry_after"`
-	Message    string   `yaml:"message"`
-	Cut        bool     `yaml:"cut"`
-	Times      int      `yaml:"times"`
-}
-
-// Duration is a text with a unit, such as "200ms".
-type Duration time.Duration
-
-// UnmarshalYAML reads the text form only: a bare number would have to guess its unit.
-func (d *Duration) UnmarshalYAML(node *yaml.Node) error {
-	v, err := time.ParseDuration(node.Value)
-	if err != nil || v < 0 {
-		return lineFault(node, "%q is not a duration such as 200ms", node.Value)
-	}
-	*d = Duration(v)
-	return nil
+	Status     int           `json:"status"`
+	RetryAfter time.Duration `json:"retry_after"`
+	Message    string        `json:"message"`
+	Cut        bool          `json:"cut"`
+	Times      int           `json:"times"`
 }
 
 // Arguments is the text of a call's arguments.
 type Arguments string
 
-// UnmarshalYAML turns a mapping into JSON in the order written and takes a text as it is.
-func (a *Arguments) UnmarshalYAML(node *yaml.Node) error {
-	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!str" {
-		*a = Arguments(node.Value)
-		return nil
+// UnmarshalJSON takes a text as it is, and the JSON of anything else.
+func (a *Arguments) UnmarshalJSON(data []byte) error {
+	if data[0] == '"' {
+		return json.Unmarshal(data, (*string)(a))
 	}
-	text, err := toJSON(node)
-	*a = Arguments(text)
-	return err
-}
-
-// Messages are messages in the protocol's form.
-type Messages []Message
-
-// UnmarshalYAML reads the protocol's form.
-func (m *Messages) UnmarshalYAML(node *yaml.Node) error {
-	text, err := toJSON(node)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, (*[]Message)(m)); err != nil {
-		return lineFault(node, "%v", err)
-	}
+	*a = Arguments(data)
 	return nil
 }
 
-// lineFault returns the one type of error that the decoder collects instead of stopping at it.
-func lineFault(node *yaml.Node, format string, args ...any) error {
-	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: ", node.Line) + fmt.Sprintf(format, args...)}} //nolint:staticcheck // what the decoder collects
-}
+//go:embed script.schema.json
+var scriptSchema []byte
 
-// LoadScript reads a script from a file.
+var compiledSchema = sync.OnceValue(func() *schema.Schema {
+	s, err := schema.Compile(scriptSchema)
+	if err != nil {
+		panic("mockllm: script.schema.json: " + err.Error()) // it is part of the program
+	}
+	return s
+})
+
+// LoadScript reads a script from a file. The error lists every fault with its line and column.
 func LoadScript(path string) (*Script, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read script: %w", err)
 	}
-	script, err := ParseScript(data)
-	if err != nil {
-		return nil, fmt.Errorf("script %s: %w", path, err)
-	}
-	return script, nil
+	return ParseScript(path, data)
 }
 
-// ParseScript reads a script and checks it. The error lists every fault; those of form have line numbers.
-func ParseScript(data []byte) (*Script, error) {
+// ParseScript is LoadScript for a file that has been read; name tells its format and stands in the faults.
+func ParseScript(name string, data []byte) (*Script, error) {
+	var r strict.Reader
+	n := r.Parse(name, data)
+	r.Check(n, compiledSchema())
 	var script Script
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&script); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+	r.Decode(n, &script)
+	for i := range script.Conversations {
+		if !script.Conversations[i].complete(i) {
+			r.Faultf(n.Get("conversations").Items()[i].Position, "the model says nothing: write replies, or expect")
+		}
 	}
-	if err := script.check(); err != nil {
+	if err := r.Err(); err != nil {
 		return nil, err
 	}
 	return &script, nil
 }
 
-// check completes the conversations and reports what cannot work.
-func (s *Script) check() error {
-	var faults []error
-	if len(s.Conversations) == 0 {
-		faults = append(faults, errors.New("no conversations"))
+// complete gives the i-th conversation, from 0, its name and its replies, and reports whether it has any.
+func (c *Conversation) complete(i int) bool {
+	if c.Name == "" {
+		c.Name = fmt.Sprintf("conversation %d", i+1)
 	}
-	for i := range s.Conversations {
-		c := &s.Conversations[i]
-		if c.Name == "" {
-			c.Name = fmt.Sprintf("conversation %d", i+1)
-		}
-		if len(c.Replies) == 0 {
-			c.Replies = repliesOf(c.Expect)
-		}
-		if len(c.Replies) == 0 {
-			faults = append(faults, fmt.Errorf("%s: no replies", c.Name))
-		}
-		for j, r := range c.Replies {
-			for _, fault := range r.check() {
-				faults = append(faults, fmt.Errorf("%s: reply %d: %w", c.Name, j+1, fault))
-			}
-		}
+	if len(c.Replies) == 0 {
+		c.Replies = repliesOf(c.Expect)
 	}
-	return errors.Join(faults...)
-}
-
-func (r Reply) check() []error {
-	var faults []error
-	for _, c := range r.Calls {
-		if c.Name == "" {
-			faults = append(faults, errors.New("a call has no name"))
-		}
-	}
-	switch r.Finish {
-	case "", finishStop, finishCalls, finishLength, finishFilter:
-	default:
-		faults = append(faults, fmt.Errorf("unknown finish %q", r.Finish))
-	}
-	for _, f := range r.Faults {
-		if f.Cut == (f.Status != 0) || (f.Status != 0 && (f.Status < 400 || f.Status > 599)) {
-			faults = append(faults, errors.New("a fault is either a status from 400 to 599 or a cut"))
-		}
-	}
-	return faults
+	return len(c.Replies) > 0
 }
 
 // repliesOf returns the assistant messages as replies.
@@ -202,67 +143,4 @@ func repliesOf(messages []Message) []Reply {
 		out = append(out, r)
 	}
 	return out
-}
-
-// toJSON encodes a YAML value. The library's own way through Go values would lose the order of keys and turn what looks
-// like a date into a time.
-func toJSON(node *yaml.Node) ([]byte, error) {
-	switch node.Kind {
-	case yaml.AliasNode:
-		return toJSON(node.Alias)
-	case yaml.MappingNode:
-		return mappingJSON(node)
-	case yaml.SequenceNode:
-		out := []byte{'['}
-		for i, item := range node.Content {
-			text, err := toJSON(item)
-			if err != nil {
-				return nil, err
-			}
-			if i > 0 {
-				out = append(out, ',')
-			}
-			out = append(out, text...)
-		}
-		return append(out, ']'), nil
-	default:
-		return scalarJSON(node)
-	}
-}
-
-func mappingJSON(node *yaml.Node) ([]byte, error) {
-	out := []byte{'{'}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key, err := json.Marshal(node.Content[i].Value)
-		if err != nil {
-			return nil, lineFault(node.Content[i], "%v", err)
-		}
-		value, err := toJSON(node.Content[i+1])
-		if err != nil {
-			return nil, err
-		}
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, key...), ':'), value...)
-	}
-	return append(out, '}'), nil
-}
-
-func scalarJSON(node *yaml.Node) ([]byte, error) {
-	var value any = node.Value
-	switch node.ShortTag() {
-	case "!!int", "!!float", "!!bool", "!!null":
-		if json.Valid([]byte(node.Value)) {
-			return []byte(node.Value), nil
-		}
-		if err := node.Decode(&value); err != nil {
-			return nil, lineFault(node, "%v", err)
-		}
-	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, lineFault(node, "%v", err)
-	}
-	return text, nil
 }

@@ -10,13 +10,13 @@ import (
 
 func TestParseScript_JSON(t *testing.T) {
 	t.Parallel()
-	script, err := mockllm.ParseScript([]byte("{\n\t\"conversations\": [\n\t\t{\"match\": {\"contains\": \"a\\u00e9\"}, " +
+	script, err := mockllm.ParseScript("script.yaml", []byte("{\n\t\"conversations\": [\n\t\t{\"match\": {\"contains\": \"a\\u00e9\"}, "+
 		"\"replies\": [{\"text\": \"b\", \"delay\": \"2s\", \"calls\": [{\"name\": \"f\", \"arguments\": {\"z\": 1.50, \"a\": [true]}}]}]}\n\t]\n}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := script.Conversations[0]
-	if c.Name != "conversation 1" || c.Match.Contains != "aé" || time.Duration(c.Replies[0].Delay) != 2*time.Second {
+	if c.Name != "conversation 1" || c.Match.Contains != "aé" || c.Replies[0].Delay != 2*time.Second {
 		t.Errorf("got %+v", c)
 	}
 	if got := c.Replies[0].Calls[0].Arguments; got != `{"z":1.50,"a":[true]}` {
@@ -26,7 +26,7 @@ func TestParseScript_JSON(t *testing.T) {
 
 func TestParseScript_YAMLValues(t *testing.T) {
 	t.Parallel()
-	script, err := mockllm.ParseScript([]byte(`
+	script, err := mockllm.ParseScript("script.yaml", []byte(`
 conversations:
   - replies:
       - calls:
@@ -58,7 +58,11 @@ conversations:
       - delay: 200
       - delay: 1s
         usage: {prompt: many}
-`, []string{"line 3: field reply", "line 5: field texts", `line 6: "200" is not a duration`, "line 8"}},
+`, []string{
+			`script.yaml:3:5: unknown key "reply"`, `script.yaml:5:9: unknown key "texts"; did you mean "text"?`,
+			"script.yaml:6:16: conversations[0].replies[1].delay: expected a duration such as 200ms, got number 200",
+			"script.yaml:8:25: conversations[0].replies[2].usage.prompt: expected integer",
+		}},
 		{"content", `
 conversations:
   - name: a
@@ -66,16 +70,21 @@ conversations:
       - finish: later
         calls: [{arguments: {}}]
         faults: [{status: 200}, {}, {cut: true, status: 500}]
-`, []string{"a: no replies", `conversation 2: reply 1: unknown finish "later"`, "has no name", "either a status"}},
+`, []string{
+			"script.yaml:3:5: the model says nothing", `script.yaml:5:17: conversations[1].replies[0].finish: expected one of "stop"`,
+			`script.yaml:6:17: missing key "name": the tool`, "script.yaml:7:27: conversations[1].replies[0].faults[0].status: expected at least 400",
+			`script.yaml:7:33: missing key "status"`, "script.yaml:7:37: conversations[1].replies[0].faults[2]: expected either a status or cut",
+		}},
 		{"expect", `
 conversations:
   - expect: [{role: user, content: 7}]
-`, []string{"line 3: content"}},
-		{"empty", ``, []string{"no conversations"}},
+`, []string{"script.yaml:3:14: content: "}},
+		{"nothing", `conversations: []`, []string{"script.yaml:1:16: conversations: expected at least 1 item"}},
+		{"empty", ``, []string{"script.yaml:1:1: the file is empty"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := mockllm.ParseScript([]byte(tc.script))
+			_, err := mockllm.ParseScript("script.yaml", []byte(tc.script))
 			if err == nil {
 				t.Fatal("no error")
 			}

@@ -135,7 +135,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, p protocol) {
 		fault.write(w, p)
 		return
 	}
-	if !wait(r, time.Duration(reply.Delay)) {
+	if !wait(r, reply.Delay) {
 		return
 	}
 	if !faulty {
@@ -255,7 +255,7 @@ func (r Reply) equal(o Reply) bool {
 }
 
 func (f Fault) write(w http.ResponseWriter, p protocol) {
-	if after := time.Duration(f.RetryAfter); after > 0 {
+	if after := f.RetryAfter; after > 0 {
 		// In whole seconds for every client, and exactly for those that know the other header.
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((after+time.Second-1)/time.Second), 10))
 		w.Header().Set("Retry-After-Ms", strconv.FormatInt(after.Milliseconds(), 10))

@@ -172,7 +172,7 @@ func TestServer_FaultForEver(t *testing.T) {
 func TestServer_DelayEndsWithTheClient(t *testing.T) {
 	t.Parallel()
 	_, _, p := start(t, &mockllm.Script{Conversations: []mockllm.Conversation{
-		{Replies: []mockllm.Reply{{Text: "late", Delay: mockllm.Duration(time.Hour)}}},
+		{Replies: []mockllm.Reply{{Text: "late", Delay: time.Hour}}},
 	}})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

@@ -73,7 +73,7 @@ func LoadToolNames(path string) ([]string, error) {
 // every tool result as {"result": <recorded content>}. Requests must offer exactly tools.
 func TranscriptScript(records []Record, tools []string) (*Script, error) {
 	script := &Script{}
-	for _, r := range records {
+	for i, r := range records {
 		c := Conversation{Name: r.Run(), Match: Match{Run: r.Run()}, Tools: tools}
 		for _, m := range r.Messages {
 			if m.Role == roleTool {
@@ -85,10 +85,10 @@ func TranscriptScript(records []Record, tools []string) (*Script, error) {
 			}
 			c.Expect = append(c.Expect, m)
 		}
+		if !c.complete(i) {
+			return nil, fmt.Errorf("record %s: the model says nothing", r.Run())
+		}
 		script.Conversations = append(script.Conversations, c)
-	}
-	if err := script.check(); err != nil {
-		return nil, err
 	}
 	return script, nil
 }
