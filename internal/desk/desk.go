@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"agentd/internal/requests"
 
 	"agentd/sdk/client"
@@ -55,6 +57,8 @@ const (
 	answersKept = 6 * 24 * time.Hour
 	// asking bounds a query to a worker.
 	asking = 2 * time.Second
+	// askedAtOnce bounds the queries that wait for workers.
+	askedAtOnce = 16
 )
 
 // Open reads what is open now and keeps reading until Close. ctx bounds the opening.
@@ -198,6 +202,30 @@ func (d *Desk) settleOld(ctx context.Context) {
 			d.inbox.closed(i.Subject)
 		}
 	}
+}
+
+// Marked says of each item whether the journal of its run is lost, as far as workers tell soon: a call that is stored has a journal,
+// unless that was lost.
+func (d *Desk) Marked(ctx context.Context, items []requests.Item) []requests.Item {
+	ctx, stop := context.WithTimeout(ctx, asking)
+	defer stop()
+	runs := map[client.Run][]int{}
+	for n := range items {
+		runs[runOf(items[n])] = append(runs[runOf(items[n])], n)
+	}
+	var asked errgroup.Group
+	asked.SetLimit(askedAtOnce)
+	for run, of := range runs {
+		asked.Go(func() error {
+			_, err := d.client.Status(ctx, run)
+			for _, n := range of {
+				items[n].Lost = errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun})
+			}
+			return nil
+		})
+	}
+	_ = asked.Wait() // none of them fails
+	return items
 }
 
 func (b *inbox) closed(subject string) {

@@ -16,8 +16,11 @@ import (
 // View is requests.Detail for somebody who is going to see it: that they are is recorded in the run's journal, once for each principal
 // and request. recorded says why it could not be; the detail is there all the same, for who may read it may read the stream.
 func (d *Desk) View(ctx context.Context, id, who string) (detail requests.Detail, recorded, err error) {
-	if detail, err = d.Detail(ctx, id); err != nil || detail.Kind != requests.KindPermission {
+	if detail, err = d.Detail(ctx, id); err != nil {
 		return detail, nil, err
+	}
+	if detail.Item = d.Marked(ctx, []requests.Item{detail.Item})[0]; detail.Lost || detail.Kind != requests.KindPermission {
+		return detail, nil, nil
 	}
 	return detail, d.recordView(ctx, detail, who), nil
 }

@@ -60,6 +60,9 @@ type Item struct {
 	// Sent are the answers that were published so far, the last ones of many. Whether they counted is the run's to say.
 	Sent []Sent `json:"sent,omitempty"`
 
+	// Lost says that the journal of the run is lost, so that nobody waits for an answer. It is known of what was asked about only.
+	Lost bool `json:"lost,omitempty"`
+
 	// Subject is where the call was delivered, Sequence where it is stored, Hash the part of ID that no other item has.
 	Subject  string `json:"-"`
 	Sequence uint64 `json:"-"`

@@ -261,7 +261,7 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		v, err := a.repeat(ctx)
 		return core.Change{}, &v, err
 	case errors.Is(err, core.ErrOrphan):
-		v, err := a.refuse(ctx, orphan())
+		v, err := a.refuse(ctx, a.orphan())
 		return core.Change{}, &v, err
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {

@@ -60,7 +60,7 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 	case retry && a.head.Status != "":
 		return a.refuse(ctx, sdk.Errorf(sdk.CodeRetryRefused, "the run had not ended when the retry came, nor soon afterwards"))
 	case a.head.Retry == nil:
-		return a.refuse(ctx, orphan())
+		return a.refuse(ctx, a.orphan())
 	}
 	heard, err := a.heard(ctx)
 	if err != nil || heard != nil {
@@ -86,4 +86,11 @@ func (a *activation) heard(ctx context.Context) (*Verdict, error) {
 	return &v, err
 }
 
-func orphan() *sdk.Error { return sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message") }
+// orphan is what is told of a message that no run waits for.
+func (a *activation) orphan() *sdk.Error {
+	problem := sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message")
+	if a.head.Status == "" {
+		problem.Message += ": there is no journal of it. If it had begun, the journal is lost; agentd reconcile ends such runs"
+	}
+	return problem
+}

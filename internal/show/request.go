@@ -55,6 +55,9 @@ func (s *Request) writeAsked(w io.Writer) error {
 	row("id", s.Short+"  ("+s.ID+")")
 	row("asked", When(s.Asked)+", by agent "+s.Agent)
 	row("run", s.Run)
+	if s.Lost {
+		row("lost", "the run's journal is lost: "+nobodyWaits)
+	}
 	if s.Expires > 0 {
 		row("expires", due(s.Expires))
 	}

@@ -26,6 +26,7 @@ func Requests(w io.Writer, items []requests.Item, columns int) error {
 		most = summaryWidth
 	}
 	var t table
+	lost := 0
 	row := func(domain string, cells ...string) {
 		if several {
 			cells = slices.Insert(cells, 3, domain)
@@ -34,11 +35,22 @@ func Requests(w io.Writer, items []requests.Item, columns int) error {
 	}
 	row("DOMAIN", "ID", "AGE", "EXPIRES IN", "AGENT", "RUN", "ASKS", "RISK", "ARGUMENTS OR TEXT")
 	for _, i := range items {
-		row(Line(i.Domain, 24), i.Short, since(i.Asked), until(i.Expires), Line(i.Agent, 24), Line(i.Run, 24), What(&i),
+		due := until(i.Expires)
+		if i.Lost {
+			due, lost = "lost", lost+1
+		}
+		row(Line(i.Domain, 24), i.Short, since(i.Asked), due, Line(i.Agent, 24), Line(i.Run, 24), What(&i),
 			cmp.Or(Line(i.Risk, 12), "-"), Line(i.Summary, most))
 	}
-	return t.write(w, "", columns)
+	if err := t.write(w, "", columns); err != nil || lost == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "of %s the run's journal is lost: %s\n", Count(lost, "request"), nobodyWaits)
+	return err
 }
+
+// nobodyWaits is what to do about a run whose journal is lost.
+const nobodyWaits = "nobody waits for an answer; to end such runs: agentd reconcile"
 
 // What is asked, in a word.
 func What(i *requests.Item) string {

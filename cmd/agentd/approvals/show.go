@@ -27,7 +27,7 @@ func showCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 					return err
 				}
 				return a.Print(s, func(w io.Writer) error {
-					if err := s.Write(w, a.Verbose); err != nil {
+					if err := s.Write(w, a.Verbose); err != nil || s.Lost {
 						return err
 					}
 					return writeCommands(w, a, &s, f.words())

@@ -151,8 +151,8 @@ func (a api) admitted(r *http.Request) bool {
 	return ok && subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-func (a api) list(w http.ResponseWriter, _ *http.Request) {
-	a.send(w, map[string]any{"requests": a.Desk.List(), "omitted": a.Desk.Omitted()})
+func (a api) list(w http.ResponseWriter, r *http.Request) {
+	a.send(w, map[string]any{"requests": a.Desk.Marked(r.Context(), a.Desk.List()), "omitted": a.Desk.Omitted()})
 }
 
 func (a api) show(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/requests"
+)
+
+// A request of a run whose journal is gone is still stored. Whoever is to answer it is told that nobody waits.
+func TestApprovals_SayThatAJournalIsLost(t *testing.T) {
+	config, script := reconciling(t, "reconcile: {interval: 0}\n") // nobody ends what is lost
+	s := startDev(t, config, script, "--server-only")
+	flag, _ := loseRedis(s)
+
+	out, _ := s.expect(cli.ExitOK, append([]string{"approvals", "list", "-o", "json"}, flag...)...)
+	var items []requests.Item
+	if err := json.Unmarshal([]byte(out), &items); err != nil || len(items) != 1 || items[0].Run != "two" || !items[0].Lost {
+		t.Fatalf("%v in %s", err, out)
+	}
+	out, _ = s.expect(cli.ExitOK, append([]string{"approvals", "list"}, flag...)...)
+	contains(t, out, "lost", "of 1 request the run's journal is lost: nobody waits for an answer; to end such runs: agentd reconcile")
+
+	out, _ = s.expect(cli.ExitOK, append([]string{"approvals", "show", items[0].Short}, flag...)...)
+	contains(t, out, "the run's journal is lost: nobody waits for an answer", "How can I help?")
+	if strings.Contains(out, "approvals answer") {
+		t.Errorf("it says how to answer:\n%s", out)
+	}
+
+	_, problem := s.expect(cli.ExitFailure, append([]string{"approvals", "answer", items[0].Short, "Bob"}, flag...)...)
+	contains(t, problem, "no run waits for this message: there is no journal of it. If it had begun, the journal is lost; agentd reconcile ends such runs")
+}
+
+// Of runs that are there, nothing is said.
+func TestApprovals_SayNothingOfJournalsThatAreThere(t *testing.T) {
+	config, script := chatProject(t)
+	s := startDev(t, config, script)
+	s.expect(cli.ExitOK, "run", "chat", "-m", "Hello", "--subject", "two", "--detach")
+	out := s.eventually(cli.ExitOK, "two", "approvals", "list")
+	if strings.Contains(out, "lost") {
+		t.Error(out)
+	}
+}
