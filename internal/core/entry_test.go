@@ -227,3 +227,23 @@ func TestApply_RefusesWhatDoesNotFollow(t *testing.T) {
 		t.Errorf("a tool result without a result: %v", err)
 	}
 }
+
+// A stream that was made anew counts from 1 again: what stands at the same place is another message.
+func TestCause_IsThatOfOneMessage(t *testing.T) {
+	t.Parallel()
+	decision := core.Cause{Stream: "AGENTD_IN", Sequence: 5, EventID: "decision-1"}
+	for other, want := range map[core.Cause]bool{
+		decision:                           true,
+		{Stream: "AGENTD_IN", Sequence: 5}: true, // a driver's, which knows the place only
+		{Stream: "AGENTD_IN", Sequence: 5, EventID: "decision-2"}:  false,
+		{Stream: "AGENTD_IN", Sequence: 6, EventID: "decision-1"}:  false,
+		{Stream: "AGENTD_CTL", Sequence: 5, EventID: "decision-1"}: false,
+	} {
+		if got := decision.Is(other); got != want {
+			t.Errorf("%+v is %+v: %t", other, decision, got)
+		}
+		if got := other.Is(decision); got != want {
+			t.Errorf("the other way round, %+v: %t", other, got)
+		}
+	}
+}

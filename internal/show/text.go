@@ -108,7 +108,8 @@ type table struct{ rows [][]string }
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// write writes the rows, each after the indent. The cells of the last column are cut where they do not fit.
+// write writes the rows, each after the indent. On a terminal of so many columns, where the first row has the names of the others' cells,
+// no line is wider: the cells of the last column are cut, and where even that is not enough, each cell has a line of its own.
 func (t *table) write(w io.Writer, indent string, columns int) error {
 	var widths []int
 	for _, row := range t.rows {
@@ -119,16 +120,47 @@ func (t *table) write(w io.Writer, indent string, columns int) error {
 			widths[n] = max(widths[n], Width(cell))
 		}
 	}
+	taken := Width(indent)
+	for _, width := range widths[:len(widths)-1] {
+		taken += width + len(gap)
+	}
+	if columns > 0 && taken+min(widths[len(widths)-1], leastRoom) > columns {
+		return t.writeCells(w, columns)
+	}
 	for _, row := range t.rows {
 		last, text := len(row)-1, indent
 		for n, cell := range row[:last] {
-			text += Pad(cell, widths[n]) + "  "
+			text += Pad(cell, widths[n]) + gap
 		}
 		end := row[last]
 		if columns > 0 {
-			end = Cut(end, max(columns-Width(text), leastRoom))
+			end = Cut(end, columns-Width(text))
 		}
 		if _, err := fmt.Fprintln(w, strings.TrimRight(text+end, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gap is between the columns of a table.
+const gap = "  "
+
+// writeCells writes each cell after its name.
+func (t *table) writeCells(w io.Writer, columns int) error {
+	names, taken := t.rows[0], len(gap)
+	for _, name := range names {
+		taken = max(taken, Width(name)+len(gap))
+	}
+	for n, row := range t.rows[1:] {
+		of := table{}
+		for i, cell := range row {
+			of.row(names[i], Cut(cell, max(columns-taken, leastRoom)))
+		}
+		if n > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := of.write(w, "", 0); err != nil {
 			return err
 		}
 	}

@@ -56,12 +56,30 @@ trip-7                  travel.desk  waiting           -        book, ask_questi
 \u202egnp.exe\u001b[2J  clerk        done (completed)  -        -
 旅行                    clerk        running           -        -
 `
-	narrow := `RUN                     AGENT        STATUS            CHANGED  WAITING FOR
+	cut := `RUN                     AGENT        STATUS            CHANGED  WAITING FOR
 trip-7                  travel.desk  waiting           -        book, ask_quest…
 \u202egnp.exe\u001b[2J  clerk        done (completed)  -        -
 旅行                    clerk        running           -        -
 `
-	for columns, want := range map[int]string{0: wide, 160: wide, 40: narrow} {
+	narrow := `RUN          trip-7
+AGENT        travel.desk
+STATUS       waiting
+CHANGED      -
+WAITING FOR  book, ask_quest…
+
+RUN          \u202egnp.exe\u…
+AGENT        clerk
+STATUS       done (completed)
+CHANGED      -
+WAITING FOR  -
+
+RUN          旅行
+AGENT        clerk
+STATUS       running
+CHANGED      -
+WAITING FOR  -
+`
+	for columns, want := range map[int]string{0: wide, 160: wide, 80: cut, 29: narrow} {
 		var b bytes.Buffer
 		if err := Runs(&b, rows, columns); err != nil {
 			t.Fatal(err)
