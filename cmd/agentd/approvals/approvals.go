@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/config"
 	"agentd/internal/desk"
 	"agentd/internal/setup"
 	"agentd/internal/show"
@@ -72,37 +73,47 @@ type deskClient struct {
 
 // withDesk opens the desk for a command.
 func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskClient) error) error {
-	for _, domain := range f.domains {
-		if err := wire.CheckDomain(domain); err != nil && domain != "*" {
-			return cli.Usage(err)
-		}
-	}
-	c, err := a.Client(ctx)
+	cfg, err := a.Settings()
 	if err != nil {
 		return err
 	}
-	who, err := setup.FindApprover(c.Config, f.as)
+	o, who, err := deskOptions(cfg, f)
 	if err != nil {
-		return c.CloseAfter(cli.Usage(err))
+		return err
 	}
-	sign, err := setup.SigningKey(c.Config, f.key)
+	c, err := a.Connect(ctx, cfg)
 	if err != nil {
-		return c.CloseAfter(err)
-	}
-	domains := f.domains
-	if len(domains) == 0 {
-		domains = c.Config.Approvals.Domains
+		return err
 	}
 	opening, cancel := context.WithTimeout(ctx, cli.Patience)
 	defer cancel()
-	d, err := desk.Open(opening, desk.Options{
-		Conn: c.Conn, Domains: domains, Contracts: c.Config.Contracts, SigningKey: sign, Logger: a.QuietLogger(),
-	})
+	o.Conn, o.Logger = c.Conn, a.QuietLogger()
+	d, err := desk.Open(opening, o)
 	if err != nil {
 		return c.CloseAfter(err)
 	}
 	defer d.Close()
 	return c.CloseAfter(do(&deskClient{Desk: d, conn: c, approver: who}))
+}
+
+// deskOptions are what flags and configuration say of a desk, and who decides at it.
+func deskOptions(cfg *config.Config, f *approvalsFlags) (o desk.Options, who setup.Approver, err error) {
+	for _, domain := range f.domains {
+		if err := wire.CheckDomain(domain); err != nil && domain != "*" {
+			return o, who, cli.Usage(err)
+		}
+	}
+	if who, err = setup.FindApprover(cfg, f.as); err != nil {
+		return o, who, cli.Usage(err)
+	}
+	if o.SigningKey, err = setup.SigningKey(cfg, f.key); err != nil {
+		return o, who, err
+	}
+	if o.Domains = f.domains; len(o.Domains) == 0 {
+		o.Domains = cfg.Approvals.Domains
+	}
+	o.Contracts = cfg.Contracts
+	return o, who, nil
 }
 
 func listCommand(a *cli.App, f *approvalsFlags) *cobra.Command {

@@ -5,12 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/broker"
+	"agentd/internal/desk"
 	"agentd/internal/desk/server"
+	"agentd/internal/retry"
 	"agentd/internal/setup"
+	"agentd/sdk"
 )
 
 type deskServeFlags struct{ http, tokenFile string }
@@ -28,12 +34,7 @@ func serveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 		Example: "  agentd approvals serve --http 127.0.0.1:8090",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withDesk(cmd.Context(), a, f, func(d *deskClient) error {
-				if hooked := d.conn.Config.Approvals; len(f.domains) > 0 && len(hooked.Webhooks) > 0 {
-					return cli.Usage(errors.New("webhooks are told of approvals.domains; set those instead of --domain"))
-				}
-				return serveDesk(cmd.Context(), a, d, s)
-			})
+			return serve(cmd.Context(), a, f, s)
 		},
 	}
 	cmd.Flags().StringVar(&s.http, "http", "", "address of the HTTP API, such as 127.0.0.1:8090 (default: approvals.http)")
@@ -41,12 +42,63 @@ func serveCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	return cmd
 }
 
-func serveDesk(ctx context.Context, a *cli.App, d *deskClient, f deskServeFlags) error {
-	cfg := d.conn.Config
-	log, err := a.Logger(cfg)
+// The pauses between attempts to open the desk, and how long each may take.
+var reopening = retry.Pauses{First: 250 * time.Millisecond, Longest: 10 * time.Second, Spread: 0.2}
+
+const longestOpening = 10 * time.Second
+
+// serve waits for the server, opens the desk and serves it. A server that goes away meanwhile comes back.
+func serve(ctx context.Context, a *cli.App, f *approvalsFlags, s deskServeFlags) error {
+	cfg, err := a.Settings()
 	if err != nil {
 		return err
 	}
+	if len(f.domains) > 0 && len(cfg.Approvals.Webhooks) > 0 {
+		return cli.Usage(errors.New("webhooks are told of approvals.domains; set those instead of --domain"))
+	}
+	o, who, err := deskOptions(cfg, f)
+	if err != nil {
+		return err
+	}
+	if o.Logger, err = a.Logger(cfg); err != nil {
+		return err
+	}
+	c, err := a.Await(ctx, cfg, o.Logger)
+	if err != nil {
+		return err
+	}
+	o.Conn = c.Conn
+	opened, err := reopen(ctx, o)
+	if ctx.Err() != nil {
+		return c.CloseAfter(nil)
+	}
+	if err != nil {
+		return c.CloseAfter(err)
+	}
+	defer opened.Close()
+	return c.CloseAfter(serveDesk(ctx, a, &deskClient{Desk: opened, conn: c, approver: who}, s, o.Logger))
+}
+
+// reopen opens the desk, until that succeeds or fails for another reason than that the server went away.
+func reopen(ctx context.Context, o desk.Options) (opened *desk.Desk, err error) {
+	err = reopening.Do(ctx, retry.Sleep, func() error {
+		opening, cancel := context.WithTimeout(ctx, longestOpening)
+		defer cancel()
+		if opened, err = desk.Open(opening, o); err == nil {
+			return nil
+		}
+		told, typed := errors.AsType[*sdk.Error](err)
+		if broker.NotProvisioned(err) || typed && told.Code != sdk.CodeUnavailable {
+			return retry.Final(err)
+		}
+		o.Logger.WarnContext(ctx, "the desk cannot be opened yet", "error", err)
+		return err
+	})
+	return opened, err
+}
+
+func serveDesk(ctx context.Context, a *cli.App, d *deskClient, f deskServeFlags, log *slog.Logger) error {
+	cfg := d.conn.Config
 	token, err := setup.APIToken(cfg, f.tokenFile)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -93,19 +94,26 @@ func (a *App) Client(ctx context.Context) (*Client, error) {
 
 // Connect connects with settings that were read. The caller closes the connection.
 func (a *App) Connect(ctx context.Context, cfg *config.Config) (*Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
+	defer cancel()
+	return connect(ctx, cfg, broker.ConnectOptions{Logger: a.QuietLogger()})
+}
+
+// Await is Connect for what nobody waits for at a terminal: the server may come, or come back, at any time.
+func (a *App) Await(ctx context.Context, cfg *config.Config, logger *slog.Logger) (*Client, error) {
+	return connect(ctx, cfg, broker.ConnectOptions{Logger: logger, Wait: true})
+}
+
+func connect(ctx context.Context, cfg *config.Config, o broker.ConnectOptions) (*Client, error) {
 	url, err := setup.Address(cfg)
 	if err != nil {
 		return nil, err
 	}
-	who, err := setup.Principal(cfg)
-	if err != nil {
+	if o.Who, err = setup.Principal(cfg); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
-	defer cancel()
-	conn, err := broker.Connect(ctx, broker.ConnectOptions{
-		URL: url, Login: setup.Login(cfg), Name: program, Who: who, Subjects: setup.Subjects(cfg), Logger: a.QuietLogger(),
-	})
+	o.URL, o.Login, o.Name, o.Subjects = url, setup.Login(cfg), program, setup.Subjects(cfg)
+	conn, err := broker.Connect(ctx, o)
 	if err != nil {
 		return nil, err
 	}
