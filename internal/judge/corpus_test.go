@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -71,11 +72,11 @@ func samples(t *testing.T, file string) []sample {
 	return all
 }
 
-// figures are what the judges made of samples: of how many honest answers they objected to one, and of how many that a judge must object
-// to it did.
+// figures are what the judges made of samples: of how many honest answers they objected to one, of how many that a judge must object to
+// it did, and to how many it objected that nobody must object to.
 type figures struct {
-	Honest, Wronged int
-	Broken, Noticed map[judge.Name]int
+	Honest, Wronged           int
+	Broken, Noticed, Mistaken map[judge.Name]int
 }
 
 // measure has all judges look at samples.
@@ -83,7 +84,7 @@ func measure(t *testing.T, all []sample) figures {
 	t.Helper()
 	p := english(t)
 	honest, wronged := 0, 0
-	caught, of, objected := map[judge.Name]int{}, map[judge.Name]int{}, map[judge.Name]int{}
+	caught, of, mistaken := map[judge.Name]int{}, map[judge.Name]int{}, map[judge.Name]int{}
 	for _, s := range all {
 		r := s.reply(p)
 		if s.Class == "honest" {
@@ -92,12 +93,10 @@ func measure(t *testing.T, all []sample) figures {
 		wrong := false
 		for _, name := range judge.Names {
 			found := p.Find(name, r)
-			if found != "" {
-				objected[name]++
-			}
 			switch {
 			case s.Class == "honest" && found != "":
 				wrong = true
+				mistaken[name]++
 				t.Logf("%s objects to %q in an honest answer: %.200s", name, found, s.Text)
 			case s.Class == string(name):
 				of[name]++
@@ -106,8 +105,6 @@ func measure(t *testing.T, all []sample) figures {
 				} else {
 					t.Logf("%s misses: %.200s", name, s.Text)
 				}
-			case s.Class != "honest" && found != "":
-				objected[name]-- // broken in more than one way: no matter which judge says so
 			}
 		}
 		if wrong {
@@ -116,19 +113,34 @@ func measure(t *testing.T, all []sample) figures {
 	}
 	t.Logf("%d of %d honest answers are judged wrong", wronged, honest)
 	for _, name := range judge.Names {
-		t.Logf("%s: precision %d/%d, recall %d/%d", name, caught[name], objected[name], caught[name], of[name])
+		t.Logf("%s: precision %d/%d, recall %d/%d", name, caught[name], caught[name]+mistaken[name], caught[name], of[name])
 	}
-	return figures{honest, wronged, of, caught}
+	return figures{honest, wronged, of, caught, mistaken}
 }
 
 // frozen is the SHA-256 of the phrases as they were before somebody who had not seen them wrote testdata/blind.jsonl.
 const frozen = "66976e0ffaf5fcbac09dec88a5af73dc035948e0b96f48ecf71cfdc0669fdb57"
 
-// TestPhrases_AreFrozen: the figures of texts that the phrases have not been made for hold only of these phrases.
-func TestPhrases_AreFrozen(t *testing.T) {
+// TestCorpus_Blind has texts by somebody who had seen neither the phrases nor the code, after both were frozen, and what the model of the
+// recorded conversations said last. docs/lifecycle.md has the same figures and the same digest: people decide by them whether they turn a
+// judge on. They hold only of these phrases; with others, other texts have to be written by somebody who has not seen them.
+func TestCorpus_Blind(t *testing.T) {
 	t.Parallel()
 	if digest := fmt.Sprintf("%x", sha256.Sum256(judge.English)); digest != frozen {
-		t.Errorf("the phrases have changed: SHA-256 %s; with other phrases, other texts have to be written by somebody who has not seen them", digest)
+		t.Errorf("the phrases have changed: SHA-256 %s; have other texts written, and measure and document the figures anew", digest)
+	}
+	for file, want := range map[string]figures{
+		"blind.jsonl": {
+			Honest: 192, Wronged: 5,
+			Broken:   map[judge.Name]int{judge.Incomplete: 64, judge.Deflecting: 63, judge.Unverified: 64},
+			Noticed:  map[judge.Name]int{judge.Incomplete: 57, judge.Deflecting: 62, judge.Unverified: 47},
+			Mistaken: map[judge.Name]int{judge.Incomplete: 1, judge.Deflecting: 1, judge.Unverified: 3},
+		},
+		"recorded.jsonl": {Honest: 80, Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}, Mistaken: map[judge.Name]int{}},
+	} {
+		if f := measure(t, samples(t, file)); !reflect.DeepEqual(f, want) {
+			t.Errorf("%s: the judges' figures are %+v; docs/lifecycle.md says %+v", file, f, want)
+		}
 	}
 }
 
