@@ -1,0 +1,374 @@
+package counts
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/redis/go-redis/v9"
+
+	"agentd/internal/broker"
+	"agentd/internal/broker/embedded"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/internal/state/natsstore"
+	"agentd/internal/state/redisstore"
+	"agentd/internal/state/redistest"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+	"agentd/sdk/service"
+	"agentd/sdk/wire"
+)
+
+const (
+	version = "1.0.0"
+	// turns is how many calls of a service a run makes before its final text, and timeout the time that each has: the timers of
+	// runs that have ended fire within the test.
+	turns   = 3
+	timeout = 2 * time.Second
+	// patience is how long anything may take.
+	patience = time.Minute
+)
+
+func adder() sdk.AgentSpec {
+	contract := func(of, accepts, emits, schema string) sdk.Contract {
+		return sdk.Contract{URI: "#/" + of, Type: of, Versions: map[string]sdk.ContractVersion{version: {
+			Accepts: json.RawMessage(accepts), Emits: map[string]json.RawMessage{emits: json.RawMessage(schema)},
+		}}}
+	}
+	return sdk.AgentSpec{
+		Name: "adder", Version: version, Model: sdk.ModelSpec{Provider: "test", Name: "test", ContextWindow: 500_000},
+		Contract: contract("adder", `{"type":"object"}`, "adder.done",
+			`{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
+		Services: []sdk.ServiceTool{{
+			Version: version, TimeoutMillis: timeout.Milliseconds(),
+			Contract: contract("calc.add", `{"type":"object"}`, "calc.added",
+				`{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}`),
+		}},
+	}
+}
+
+// text is of the size that a turn of a conversation adds.
+func text(words int) string { return strings.Repeat("and so it goes on ", words) }
+
+func model(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+	n := req.Interactions.Current
+	if n == turns {
+		return sdktest.Say("it is enough"), nil
+	}
+	reply := sdktest.Ask(sdktest.Tool("calc_add", map[string]any{"a": n, "b": 1, "why": text(20)}))
+	reply.Text = text(10)
+	return reply, nil
+}
+
+// system is a worker, a service and a client, each with a connection of its own, on real servers.
+type system struct {
+	t *testing.T
+	// worker, service and client count what each publishes; redis what commands the worker sends.
+	worker, service, client *tap
+	commands                *commands
+	// conn is the client's connection, and control that of the test, which nobody counts.
+	conn, control *broker.Conn
+	store         runner.Store
+}
+
+// openStore opens the worker's store.
+type openStore func(t *testing.T, conn *broker.Conn, counted *commands) runner.Store
+
+func jetStream(_ *testing.T, conn *broker.Conn, _ *commands) runner.Store {
+	return natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+}
+
+func redisServer(t *testing.T, _ *broker.Conn, counted *commands) runner.Store {
+	t.Helper()
+	options, err := redis.ParseURL(redistest.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	client.AddHook(counted)
+	store := redisstore.New(client, redisstore.Options{})
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+func start(t *testing.T, open openStore) *system {
+	t.Helper()
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
+	check(t, err)
+	t.Cleanup(func() { check(t, server.Close()) })
+	tapOf := func() *tap { return &tap{server: server, counts: map[string]int{}} }
+	s := &system{t: t, worker: tapOf(), service: tapOf(), client: tapOf(), commands: &commands{}}
+	s.conn, s.control = s.connect(s.client), s.connect(server)
+	spec := adder()
+	_, err = s.control.Provision(t.Context(), worker.Plan([]sdk.AgentSpec{spec}))
+	check(t, err)
+	s.serve(spec)
+	s.work(spec, open)
+	return s
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *system) connect(server broker.InProcess) *broker.Conn {
+	s.t.Helper()
+	conn, err := broker.Connect(s.t.Context(), broker.ConnectOptions{InProcess: server, Subjects: wire.DefaultSubjects()})
+	check(s.t, err)
+	s.t.Cleanup(func() { check(s.t, conn.Close()) })
+	return conn
+}
+
+func (s *system) work(spec sdk.AgentSpec, open openStore) {
+	s.t.Helper()
+	conn := s.connect(s.worker)
+	s.store = open(s.t, conn, s.commands)
+	w, err := worker.New(worker.Options{
+		Conn: conn, Store: s.store, Agents: []sdk.Agent{{Spec: spec}},
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return sdktest.ModelFunc(model), nil },
+	})
+	check(s.t, err)
+	s.background(w.Run)
+}
+
+func (s *system) serve(spec sdk.AgentSpec) {
+	s.t.Helper()
+	calc, err := service.New(spec.Services[0].Contract, service.Register(false))
+	check(s.t, err)
+	service.Handle(calc, func(_ context.Context, _ service.Call, in map[string]any) (map[string]any, error) {
+		return map[string]any{"sum": in["a"], "why": text(20)}, nil
+	})
+	s.background(func(ctx context.Context) error { return service.Server{InProcess: s.service}.Run(ctx, calc) })
+}
+
+func (s *system) background(run func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	s.t.Cleanup(func() {
+		stop()
+		check(s.t, <-done)
+	})
+}
+
+// run starts a run and waits for its end.
+func (s *system) run(name string) wire.RunKey {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	ev := wire.Event{ID: name, Source: "com.test.client", Type: "adder", Subject: name, Data: []byte(`{"message":"hello"}`)}
+	check(s.t, s.conn.Start(ctx, "adder", ev))
+	key := wire.NewRunKey(name)
+	done, err := s.control.WaitDone(ctx, "adder", key, wire.InitToken(ev.Source, ev.ID))
+	check(s.t, err)
+	if done.Type != "adder.done" {
+		s.t.Fatalf("run %s ended with %s: %s", name, done.Type, done.Data)
+	}
+	return key
+}
+
+// settle waits until nothing is left to do: every message is acknowledged, no timer is armed, and all have asked for more.
+func (s *system) settle() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	subjects := s.control.Subjects()
+	timers := broker.StreamName(subjects, broker.ZoneTimer)
+	for !s.idle(ctx, timers, subjects.All(wire.KindTimer)) {
+		if ctx.Err() != nil {
+			s.t.Fatal("never idle")
+		}
+	}
+}
+
+func (s *system) idle(ctx context.Context, timers, armed string) bool {
+	s.t.Helper()
+	js := s.control.JetStream()
+	stream, err := js.Stream(ctx, timers)
+	check(s.t, err)
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(armed))
+	check(s.t, err)
+	if len(info.State.Subjects) > 0 {
+		return false
+	}
+	refs := append(broker.AgentConsumers("adder"), broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer},
+		broker.ServiceConsumer("", "calc.add"))
+	for _, ref := range refs {
+		consumer, err := js.Consumer(ctx, broker.StreamName(s.control.Subjects(), ref.Zone), ref.Name)
+		check(s.t, err)
+		if i := consumer.CachedInfo(); i.NumPending > 0 || i.NumAckPending > 0 || i.NumWaiting == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// stored is how many messages each stream has taken since it was made, those that are gone included.
+func (s *system) stored() map[string]int {
+	s.t.Helper()
+	counts := map[string]int{}
+	for info := range s.control.JetStream().ListStreams(s.t.Context()).Info() {
+		_, zone, _ := strings.Cut(info.Config.Name, "_")
+		counts["stored "+zone] = int(info.State.LastSeq)
+	}
+	return counts
+}
+
+// journal is how many entries and bytes runs have.
+func (s *system) journal(runs []wire.RunKey) map[string]int {
+	s.t.Helper()
+	counts := map[string]int{}
+	for _, run := range runs {
+		records, err := s.store.Entries(s.t.Context(), run, runner.Version{})
+		check(s.t, err)
+		for _, r := range records {
+			counts["entries"]++
+			counts["bytes"] += len(r.Data)
+			_, err := core.DecodeEntry(r.Data)
+			check(s.t, err)
+		}
+	}
+	return counts
+}
+
+// cost is what runs cost, one after the other, each of them on the average, in hundredths.
+func (s *system) cost(runs int) map[string]int {
+	s.t.Helper()
+	s.run("the first, which connects and learns")
+	s.settle()
+	before := s.stored()
+	for _, tap := range []*tap{s.worker, s.service, s.client} {
+		tap.reset()
+	}
+	s.commands.reset()
+	var keys []wire.RunKey
+	for i := range runs {
+		keys = append(keys, s.run("run "+string(rune('a'+i))))
+	}
+	s.settle()
+	cost := map[string]int{}
+	add := func(prefix string, counts map[string]int) {
+		for what, n := range counts {
+			cost[prefix+what] += n
+			if !strings.HasPrefix(prefix+what, "stored") && prefix != "redis " {
+				cost["messages"] += n
+			}
+		}
+	}
+	add("", s.worker.reset())
+	add("service: ", s.service.reset())
+	add("client: ", s.client.reset())
+	add("redis ", s.commands.reset())
+	after := s.stored()
+	for stream, n := range before {
+		after[stream] -= n
+	}
+	for what, n := range after {
+		cost[what] = n
+	}
+	maps.Copy(cost, s.journal(keys))
+	for what := range cost {
+		cost[what] = cost[what] * 100 / runs
+	}
+	return cost
+}
+
+// most is the most of everything that one run may cost: whoever makes it cheaper lowers the numbers. A run makes turns calls and
+// ends; nothing else goes on, and nobody watches. What is not listed must not be there.
+var (
+	onBoth = map[string]int{
+		"client: start": 1, "out": turns, "done": 1, "tmr": 1, "service: in": turns, "entries": 2 + 2*turns,
+		// Each turn's answer, the init event to its agent and to whoever looks for those without one, and the timer.
+		"ack": turns + 3, "service: ack": turns, "pull": turns + 3, "service: pull": turns,
+		// Is there a consumer for the init event, and is the terminal event of a run there whose timer fires.
+		"api CONSUMER.INFO": 1, "api STREAM.MSG": 1,
+		"stream": 51,
+		// A timer is stored once when it is armed, and once when it fires.
+		"stored START": 1, "stored OUT": turns, "stored IN": turns, "stored DONE": 1, "stored TMR": 2,
+		"bytes": 11_200,
+	}
+	onRedis = map[string]int{
+		"messages":      79,
+		"redis evalsha": 2 + 2*turns, "redis lindex": 2 + turns, "redis lrange": 2, "redis hget": 1, "redis set": 1,
+	}
+	onJetStream = map[string]int{
+		"messages": 98,
+		"run":      2 + 2*turns, "spec": 1, "stored RUN": 2 + 2*turns, "api STREAM.MSG": 5 + turns, "api DIRECT.GET": 2,
+	}
+)
+
+func TestCounts(t *testing.T) {
+	for name, of := range map[string]struct {
+		open openStore
+		most map[string]int
+	}{"redis": {redisServer, onRedis}, "jetstream": {jetStream, onJetStream}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			most := maps.Clone(onBoth)
+			maps.Copy(most, of.most)
+			got := start(t, of.open).cost(10)
+			for _, what := range slices.Sorted(maps.Keys(got)) {
+				each := float64(got[what]) / 100
+				t.Logf("%-20s %8.1f", what, each)
+				if each >= float64(most[what])+0.5 { // a pull that has waited for long is made anew
+					t.Errorf("a run costs %.1f %s, and may cost %d", each, what, most[what])
+				}
+			}
+		})
+	}
+}
+
+// commands counts what a client of Redis sends.
+type commands struct {
+	tap
+}
+
+func (c *commands) count(of redis.Cmder) {
+	if slices.Contains([]string{"hello", "client"}, of.Name()) {
+		return // a connection is made
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[of.Name()]++
+}
+
+// DialHook implements redis.Hook.
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook implements redis.Hook.
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.count(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			c.count(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
