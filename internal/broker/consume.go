@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/semaphore"
 
 	"agentd/internal/retry"
 	"agentd/sdk"
@@ -29,8 +28,14 @@ type ConsumeOptions struct {
 	Drain func()
 }
 
-// patience is how long a message may wait for a slot. It is much shorter than AckWait.
-const patience = time.Second
+const (
+	// patience is how long messages may wait for a slot. It is much shorter than AckWait.
+	patience = time.Second
+	// mostWaiting is how many messages for each slot may wait, when all consumers deliver at once what they were asked for.
+	mostWaiting = 4
+	// mostBatch is the most messages that a consumer is asked for at once.
+	mostBatch = 256
+)
 
 // reading is how a consumer that cannot be read is looked for again.
 var reading = retry.Pauses{First: 250 * time.Millisecond, Longest: 5 * time.Second}
@@ -38,9 +43,9 @@ var reading = retry.Pauses{First: 250 * time.Millisecond, Longest: 5 * time.Seco
 // Consume reads the consumers until ctx ends, then lets running handlers finish within the grace period. A consumer or a
 // server that is away is waited for.
 //
-// All consumers share the slots, first come, first served. A consumer is asked for its next message, one at a time, only
-// while a slot is free. When other consumers take the last slot meanwhile, the message waits for a moment and is then
-// given back, so that a busy worker keeps nothing from an idle one.
+// All consumers share the slots, first come, first served. A consumer is asked only while a slot is free, for as many messages
+// as there are free slots. When others take the slots meanwhile, its messages wait for a moment and are then given back, and no
+// more of them come, so that a busy worker keeps nothing from an idle one.
 func (c *Conn) Consume(ctx context.Context, o ConsumeOptions) {
 	o.Slots = cmp.Or(o.Slots, sdk.DefaultSlots)
 	if o.Grace == 0 {
@@ -48,7 +53,7 @@ func (c *Conn) Consume(ctx context.Context, o ConsumeOptions) {
 	}
 	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	l := &intake{Conn: c, ConsumeOptions: o, slots: semaphore.NewWeighted(int64(o.Slots)), handling: handling}
+	l := &intake{Conn: c, ConsumeOptions: o, slots: make(chan struct{}, o.Slots), handling: handling}
 	var pullers sync.WaitGroup
 	for _, ref := range o.Consumers {
 		pullers.Go(func() { l.pull(ctx, ref) })
@@ -65,7 +70,8 @@ func (c *Conn) Consume(ctx context.Context, o ConsumeOptions) {
 type intake struct {
 	*Conn
 	ConsumeOptions
-	slots    *semaphore.Weighted
+	// slots has a token for each delivery that is handled.
+	slots    chan struct{}
 	handlers sync.WaitGroup
 	// handling is the context of handlers.
 	handling context.Context
@@ -89,7 +95,7 @@ func (l *intake) finish() {
 // pull reads one consumer.
 func (l *intake) pull(ctx context.Context, ref ConsumerRef) {
 	name := StreamName(l.subjects, ref.Zone) + "/" + ref.Name
-	p, err := l.newPuller(ref)
+	p, err := l.newPuller(ref, max(1, min(mostWaiting*cap(l.slots)/len(l.Consumers), cap(l.slots), mostBatch)))
 	if err != nil {
 		l.log.Error("consumer cannot be read", "consumer", name, "error", err) // the connection was closed
 		return
@@ -113,37 +119,66 @@ func (l *intake) pull(ctx context.Context, ref ConsumerRef) {
 
 // read hands out one delivery, if there is one.
 func (l *intake) read(ctx context.Context, p *puller) error {
-	if err := l.slots.Acquire(ctx, 1); err != nil {
-		return err
+	if len(p.messages) == 0 {
+		p.behind = time.Time{}
+		if p.left == 0 {
+			if err := l.ask(ctx, p); err != nil {
+				return err
+			}
+		}
 	}
-	l.slots.Release(1) // not held while waiting for a message: another consumer may have one
 	m, err := p.next(ctx)
 	if err != nil || m == nil {
 		return err
 	}
-	if !l.take(ctx) {
+	if !l.take(ctx, p) {
 		p.giveBack(m)
-		return nil
+		return p.withdraw()
 	}
 	meta, err := m.Metadata()
 	if err != nil {
-		l.slots.Release(1)
+		<-l.slots
 		return fmt.Errorf("message on %s without metadata: %w", m.Subject, err)
 	}
 	l.broker.Stored(meta.Timestamp.UnixMilli(), l.own.steady())
 	d := delivery{l.nc, m, meta, p.backlog(ctx, meta)}
 	l.handlers.Go(func() {
-		defer l.slots.Release(1)
+		defer func() { <-l.slots }()
 		l.handle(d)
 	})
 	return nil
 }
 
-// take takes a slot for a message that is already here.
-func (l *intake) take(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return l.slots.Acquire(ctx, 1) == nil
+// ask asks for messages when a slot is free. None is held for them: another consumer may have one first.
+func (l *intake) ask(ctx context.Context, p *puller) error {
+	select {
+	case l.slots <- struct{}{}:
+		<-l.slots
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return p.ask(ctx, max(1, cap(l.slots)-len(l.slots)))
+}
+
+// take takes a slot for a message that is already here. Those that came with it wait meanwhile, and have one patience together.
+func (l *intake) take(ctx context.Context, p *puller) bool {
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	default:
+	}
+	if p.behind.IsZero() {
+		p.behind = time.Now()
+	}
+	late := time.NewTimer(time.Until(p.behind.Add(patience)))
+	defer late.Stop()
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // handle keeps a handler's panic from taking the worker down: the message is tried again later.

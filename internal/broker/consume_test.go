@@ -346,6 +346,81 @@ func TestConsume_AbandonsHandlersAfterTheGracePeriod(t *testing.T) {
 }
 
 // What a stopping worker was just sent reaches another one at once, not only after AckWait.
+// A worker asks for as many messages as it could handle. When its slots are taken by the time they come, others get them, and what is
+// left of the request too.
+func TestConsume_GivesBackWhatItHasAskedForInVain(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, embedded.Options{})
+	c := connect(t, ConnectOptions{InProcess: server})
+	provision(t, c, testPlan)
+	const slots, held = 8, 6
+	answers := 0
+	answer := func(n int) {
+		for range n {
+			at := testCall
+			at.Call = fmt.Sprintf("c1-%d-x", answers)
+			mustPublish(t, c.Publish(testContext(t), c.subjects.Reply(at), event("answer")))
+			answers++
+		}
+	}
+	busy, finish := make(chan struct{}, slots), make(chan struct{})
+	both := []ConsumerRef{startRef, inRef}
+	asked := make(chan string, 100)
+	stop, err := c.Tail("$JS.API.CONSUMER.MSG.NEXT.>", func(subject string, _ map[string][]string, request []byte) {
+		if strings.Contains(string(request), `"batch":8,`) {
+			asked <- subject
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	consume(t, c, ConsumeOptions{Consumers: both, Slots: slots, Handle: func(_ context.Context, d Delivery) {
+		busy <- struct{}{}
+		<-finish
+		if err := d.Ack(); err != nil {
+			t.Error(err)
+		}
+	}})
+	for range both {
+		receive(t, "a consumer is asked for as many as there are slots", asked)
+	}
+	start(t, c, slots)
+	for range slots {
+		receive(t, "a slot is taken", busy)
+	}
+	answer(held)
+	eventually(t, "the busy worker has been given the answers", func() bool {
+		delivered, _ := pending(t, c, inRef)
+		return delivered == held
+	})
+	handled := make(chan int, held+slots)
+	idle := connect(t, ConnectOptions{InProcess: server})
+	consume(t, idle, ConsumeOptions{Consumers: []ConsumerRef{inRef}, Handle: func(_ context.Context, d Delivery) {
+		handled <- d.Delivered()
+		if err := d.Ack(); err != nil {
+			t.Error(err)
+		}
+	}})
+	for range held {
+		if n := receive(t, "an answer at the idle worker", handled); n != 2 {
+			t.Errorf("delivery %d of an answer reaches the idle worker, want 2", n)
+		}
+	}
+	answer(slots)
+	for range slots {
+		if n := receive(t, "a later answer at the idle worker", handled); n != 1 {
+			t.Errorf("delivery %d of a later answer reaches the idle worker, want 1", n)
+		}
+	}
+	close(finish)
+	settled(t, c, startRef)
+}
+
 func TestPuller_GivesBackWhatComesTooLate(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
@@ -354,7 +429,10 @@ func TestPuller_GivesBackWhatComesTooLate(t *testing.T) {
 	ended, cancel := context.WithCancel(testContext(t))
 	cancel()
 	for range rounds {
-		stopping, err := c.newPuller(startRef)
+		stopping, err := c.newPuller(startRef, rounds)
+		if err == nil {
+			err = stopping.ask(testContext(t), rounds)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +458,7 @@ func TestPuller_MayBeDrainedTwice(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	for range 20 {
-		p, err := c.newPuller(AgentConsumers("travel.desk")[0])
+		p, err := c.newPuller(AgentConsumers("travel.desk")[0], 1)
 		if err != nil {
 			t.Fatal(err)
 		}

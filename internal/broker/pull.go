@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -14,15 +13,28 @@ import (
 )
 
 const (
-	// fetchWait is how long one request for a message stays open.
+	// fetchWait is how long one request for messages stays open.
 	fetchWait = 10 * time.Second
+	// A request that finds out how often it is answered is open for proofWait, and given up after proofLost.
+	proofWait = 300 * time.Millisecond
+	proofLost = time.Second
 	// unsubscribeWait bounds the round trip after which nothing more can arrive.
 	unsubscribeWait = 2 * time.Second
 )
 
-// puller asks a consumer for one message at a time, over one subscription. The client's own iterator prefetches or, with a
-// batch of one, may stall until a heartbeat is missed; its single fetches forget their request when the connection is
-// made anew, and drop what arrives while they are given up. This one does neither. Not safe for concurrent use.
+// answers is how often one request is answered. Where the consumer is another account's, its export says so, and the default is once:
+// what else the request would bring goes nowhere.
+type answers int
+
+const (
+	answersUnknown answers = iota
+	answersOnce
+	answersOften
+)
+
+// puller asks a consumer for messages, over one subscription. The client's own iterator prefetches what its program cannot
+// handle; its single fetches forget their request when the connection is made anew, and drop what arrives while they are given
+// up. This one does neither. Not safe for concurrent use.
 type puller struct {
 	*Conn
 	ref ConsumerRef
@@ -34,9 +46,16 @@ type puller struct {
 	// of an earlier one is not taken for the answer to this one.
 	request, inbox string
 	asked          int
-	body           []byte
-	subscription   *nats.Subscription
-	messages       chan *nats.Msg
+	// most is the most messages that are asked for at once.
+	most int
+	// left is how many messages of the latest request may still come, until when they may, and how many answers it has had.
+	left, heard int
+	until       time.Time
+	answers     answers
+	// behind is since when messages wait here for a slot; zero while none does.
+	behind       time.Time
+	subscription *nats.Subscription
+	messages     chan *nats.Msg
 	// again tells that the connection was made anew: the servers know nothing of earlier requests.
 	again chan nats.Status
 	// gone is closed when nothing can arrive any more.
@@ -44,82 +63,108 @@ type puller struct {
 }
 
 // newPuller subscribes; whether the consumer exists is found out by asking it.
-func (c *Conn) newPuller(ref ConsumerRef) (*puller, error) {
-	body, err := json.Marshal(map[string]int64{"batch": 1, "expires": int64(fetchWait)})
-	if err != nil {
-		return nil, fmt.Errorf("encode request: %w", err)
-	}
+// It asks for up to most messages at once.
+func (c *Conn) newPuller(ref ConsumerRef, most int) (*puller, error) {
 	p := &puller{
 		Conn: c, ref: ref, request: "$JS.API.CONSUMER.MSG.NEXT." + StreamName(c.subjects, ref.Zone) + "." + ref.Name,
-		inbox: c.nc.NewInbox(), body: body, messages: make(chan *nats.Msg, 64), gone: make(chan struct{}),
-		again: c.nc.StatusChanged(nats.CONNECTED),
+		most: most, again: c.nc.StatusChanged(nats.CONNECTED),
+		messages: make(chan *nats.Msg, 2*most+62), // of a request that is believed to be lost and of another, and what the server says
 	}
-	p.subscription, err = c.nc.ChanSubscribe(p.inbox+".*", p.messages)
-	if err != nil {
+	if err := p.subscribe(); err != nil {
 		c.nc.RemoveStatusListener(p.again)
-		return nil, fmt.Errorf("subscribe: %w", err)
+		return nil, err
 	}
-	// The client calls it once for each drain, of the subscription and of the connection.
-	gone := sync.OnceFunc(func() { close(p.gone) })
-	p.subscription.SetClosedHandler(func(string) { gone() })
 	return p, nil
 }
 
-// next returns a message, or nil when none came for a while or the request may be lost.
-func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
-	for len(p.messages) > 0 { // of a request that was believed to be lost
-		if m := <-p.messages; !p.status(m) {
-			return m, nil
-		}
+func (p *puller) subscribe() (err error) {
+	p.left, p.inbox, p.gone = 0, p.nc.NewInbox(), make(chan struct{})
+	if p.subscription, err = p.nc.ChanSubscribe(p.inbox+".*", p.messages); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
 	}
+	// The client calls it once for each drain, of the subscription and of the connection.
+	ended := p.gone
+	gone := sync.OnceFunc(func() { close(ended) })
+	p.subscription.SetClosedHandler(func(string) { gone() })
+	return nil
+}
+
+// ask requests up to batch messages. Without a connection it waits for one for a while.
+func (p *puller) ask(ctx context.Context, batch int) error {
 	if !p.nc.IsConnected() {
 		select {
 		case <-p.again:
 		case <-time.After(fetchWait):
-			return nil, nil
+			return nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 	for len(p.again) > 0 {
 		<-p.again
 	}
 	p.asked++
-	answer := p.inbox + "." + strconv.Itoa(p.asked)
-	if err := p.nc.PublishRequest(p.request, answer, p.body); err != nil {
-		return nil, fmt.Errorf("ask for a message: %w", err)
+	p.left, p.heard, p.until = min(batch, p.most), 0, time.Now().Add(fetchWait+time.Second)
+	body := `{"batch":%d,"expires":%d}`
+	wait := fetchWait
+	switch {
+	case p.left == 1:
+	case p.answers == answersOnce:
+		p.left = 1
+	case p.answers == answersUnknown:
+		p.left, p.until = 2, time.Now().Add(proofLost)
+		body, wait = fmt.Sprintf(`{"batch":%%d,"expires":%%d,"idle_heartbeat":%d}`, proofWait/3), proofWait
 	}
-	return p.await(ctx, answer)
+	if err := p.nc.PublishRequest(p.request, p.answer(), fmt.Appendf(nil, body, p.left, wait)); err != nil {
+		return fmt.Errorf("ask for messages: %w", err)
+	}
+	return nil
 }
 
-// await waits for the answer to a request.
-func (p *puller) await(ctx context.Context, answer string) (*nats.Msg, error) {
-	lost := time.NewTimer(fetchWait + time.Second)
+// answer is the subject of answers to the latest request.
+func (p *puller) answer() string { return p.inbox + "." + strconv.Itoa(p.asked) }
+
+// next returns a message of the latest request, or of one that was believed to be lost. It returns nil when none came for a
+// while, or the request may be lost.
+func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
+	lost := time.NewTimer(time.Until(p.until))
 	defer lost.Stop()
-	for {
-		select {
-		case m := <-p.messages:
-			if !p.status(m) {
-				return m, nil
-			}
-			if m.Subject != answer {
-				continue
-			}
-			switch status := m.Header.Get("Status"); status {
-			case "404", "408": // there is none
-				return nil, nil
-			case "503":
-				return nil, errors.New("the consumer does not exist, or its server is not ready")
-			default:
-				return nil, fmt.Errorf("the server says: %s %s", status, m.Header.Get("Description"))
-			}
-		case <-p.again:
-			return nil, nil
-		case <-lost.C:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	select {
+	case m := <-p.messages:
+		if p.heard++; p.heard > 1 {
+			p.answers = answersOften
 		}
+		if !p.status(m) {
+			p.left = max(p.left-1, 0)
+			return m, nil
+		}
+		return nil, p.told(m)
+	case <-p.again:
+	case <-lost.C:
+		if p.answers == answersUnknown && p.heard == 1 {
+			p.answers = answersOnce
+		}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	p.left = 0
+	return nil, nil
+}
+
+// told is what the server says of a request, as an error if the consumer cannot be read.
+func (p *puller) told(m *nats.Msg) error {
+	status := m.Header.Get("Status")
+	if m.Subject != p.answer() || status == "100" { // it is still open
+		return nil
+	}
+	p.left = 0
+	switch status {
+	case "404", "408": // there is none
+		return nil
+	case "503":
+		return errors.New("the consumer does not exist, or its server is not ready")
+	default:
+		return fmt.Errorf("the server says: %s %s", status, m.Header.Get("Description"))
 	}
 }
 
@@ -141,10 +186,20 @@ func (p *puller) backlog(ctx context.Context, m *nats.MsgMetadata) bool {
 // status reports whether m is what the server has to say about a request; a stream's message keeps its own subject.
 func (p *puller) status(m *nats.Msg) bool { return strings.HasPrefix(m.Subject, p.inbox+".") }
 
-// close ends the subscription and gives back what the server had already sent, which would else be missing until AckWait
-// has passed.
+// close ends the subscription and gives back what the server had already sent.
 func (p *puller) close() {
 	p.nc.RemoveStatusListener(p.again)
+	p.unsubscribe()
+}
+
+// withdraw ends the latest request, so that what it would still bring goes to others, and gives back what it has brought.
+func (p *puller) withdraw() error {
+	p.unsubscribe()
+	return p.subscribe()
+}
+
+// unsubscribe gives back what the server had already sent, which would else be missing until AckWait has passed.
+func (p *puller) unsubscribe() {
 	end := p.subscription.Drain
 	if !p.nc.IsConnected() {
 		end = p.subscription.Unsubscribe // there is nobody to wait for

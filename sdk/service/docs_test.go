@@ -3,6 +3,7 @@ package service
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -164,6 +166,25 @@ func TestDocs_PermissionsSufficeForThisPackage(t *testing.T) {
 	Handle(e.s, g.handle)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
+	// Of what a request across accounts brings, only the first message arrives: one that asks for more would lose time.
+	var many atomic.Int64
+	stop, err := e.conn.Tail("$JS.API.CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_weather_forecast", func(_ string, _ map[string][]string, request []byte) {
+		var asked struct{ Batch, Expires int }
+		if json.Unmarshal(request, &asked) == nil && asked.Batch > 2 {
+			many.Add(1)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := many.Load(); n > 0 {
+			t.Errorf("%d requests across accounts ask for more than two messages", n)
+		}
+	}()
 	service := Server{conn: e.as("weather:cold"), Logger: e.log.logger(), heartbeat: ackWait / 10}
 	go func() { done <- service.Run(ctx, e.s) }()
 	t.Cleanup(func() {

@@ -294,7 +294,9 @@ var (
 	onBoth = map[string]int{
 		"client: start": 1, "out": turns, "done": 1, "tmr": 1, "service: in": turns, "entries": 2 + 2*turns,
 		// Each turn's answer, the init event to its agent and to whoever looks for those without one, and the timer.
-		"ack": turns + 3, "service: ack": turns, "pull": turns + 3, "service: pull": turns,
+		"ack": turns + 3, "service: ack": turns,
+		// One request brings as many messages as there are slots; half of one is rounded down.
+		"pull": 0, "service: pull": 0,
 		// Is there a consumer for the init event, and is the terminal event of a run there whose timer fires.
 		"api CONSUMER.INFO": 1, "api STREAM.MSG": 1,
 		"stream": 51,
@@ -307,7 +309,7 @@ var (
 		"redis evalsha": 2 + 2*turns, "redis lindex": 2 + turns, "redis lrange": 2, "redis hget": 1, "redis set": 1,
 	}
 	onJetStream = map[string]int{
-		"messages": 98,
+		"messages": 90,
 		"run":      2 + 2*turns, "spec": 1, "stored RUN": 2 + 2*turns, "api STREAM.MSG": 5 + turns, "api DIRECT.GET": 2,
 	}
 )
