@@ -166,6 +166,8 @@ type Approvals struct {
 	// Key is the path of the Ed25519 key that decisions are signed with, a PEM file; empty signs none. It is read when it is
 	// needed.
 	Key string `json:"key"`
+	// Early is how long workers keep a decision whose request has not come; 0 is not at all.
+	Early time.Duration `json:"early"`
 	// Webhooks are told of what is asked.
 	Webhooks []Webhook `json:"webhooks"`
 }

@@ -64,6 +64,8 @@ type Options struct {
 	Identity bool
 	// Keys are those whose signatures on decisions count, by domain.
 	Keys map[string][]sdk.DecisionKey
+	// EarlyDecisions is that of worker.Options.
+	EarlyDecisions time.Duration
 	// URL is a NATS server with JetStream that is used instead of the embedded one, such as
 	// nats://user:password@127.0.0.1:4222, so that programs in other languages can take part.
 	URL string
@@ -178,7 +180,7 @@ func (h *Harness) check(doing string, err error) {
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: h.o.Slots, Grace: h.o.Patience, Logger: h.log,
-		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry,
+		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry, EarlyDecisions: h.o.EarlyDecisions,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
 	h.check("new worker", err)

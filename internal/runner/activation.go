@@ -261,7 +261,7 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		v, err := a.repeat(ctx)
 		return core.Change{}, &v, err
 	case errors.Is(err, core.ErrOrphan):
-		v, err := a.refuse(ctx, a.orphan())
+		v, err := a.unmatched(ctx)
 		return core.Change{}, &v, err
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
@@ -405,11 +405,12 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 // lateDecision reports whether the message decides a permission request that is closed. Unlike other late answers it is not
 // passed over in silence: a person believes that it counts. It did, if an entry names the message.
 func (a *activation) lateDecision() bool {
-	address := a.msg.Address
-	if address.Kind != wire.KindIn || address.Call.Type != wire.NameToken(sdk.TypePermissionRequest) {
-		return false
-	}
-	return !slices.ContainsFunc(a.entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
+	return a.decides() && !slices.ContainsFunc(a.entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
+}
+
+// decides reports whether the message answers a permission request.
+func (a *activation) decides() bool {
+	return a.msg.Address.Kind == wire.KindIn && a.msg.Address.Call.Type == wire.NameToken(sdk.TypePermissionRequest)
 }
 
 // relay carries out again what may be missing outside: the effects of every entry with one of the causes, and what the run

@@ -53,8 +53,7 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 	missing := a.head.Status == "" || retry && a.head.Status != core.StatusDone
 	switch {
 	case missing && a.Env.Now() < a.msg.Received+waitForRun.Milliseconds():
-		pause := firstLook << min(a.msg.Delivered-1, 16)
-		return Verdict{Settlement: Retry, After: min(pause, lastLook)}, nil
+		return a.later(), nil
 	case a.msg.Address.Kind == wire.KindVoid:
 		return Verdict{}, nil // see voided
 	case retry && a.head.Status != "":
@@ -84,6 +83,21 @@ func (a *activation) heard(ctx context.Context) (*Verdict, error) {
 	}
 	v, err := a.repeat(ctx)
 	return &v, err
+}
+
+// unmatched settles an answer to a call that the run has not made. A decision is kept for a time, where workers are told to: who decides
+// may know of the request before the run does, which is about to make it, or makes it again after a failover.
+func (a *activation) unmatched(ctx context.Context) (Verdict, error) {
+	if a.decides() && a.Env.Now() < a.msg.Received+a.EarlyDecisions.Milliseconds() {
+		return a.later(), nil
+	}
+	return a.refuse(ctx, a.orphan())
+}
+
+// later gives back a message that came before what it is for.
+func (a *activation) later() Verdict {
+	pause := firstLook << min(a.msg.Delivered-1, 16)
+	return Verdict{Settlement: Retry, After: min(pause, lastLook)}
 }
 
 // orphan is what is told of a message that no run waits for.

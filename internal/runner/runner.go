@@ -117,6 +117,8 @@ type Options struct {
 	Gate *Gate
 	// Silence is longer than any step of an activation takes; 0 is 5 min.
 	Silence time.Duration
+	// EarlyDecisions is how long a decision is kept whose request has not come; 0 is not at all.
+	EarlyDecisions time.Duration
 }
 
 // Runner processes messages of runs. Safe for concurrent use.

@@ -37,6 +37,8 @@ type Options struct {
 	// Identity refuses runs and decisions without a principal that the broker enforced. Keys verify signed decisions.
 	Identity bool
 	Keys     signature.Keys
+	// EarlyDecisions is that of runner.Options.
+	EarlyDecisions time.Duration
 	// Env is nil for the broker's clock, goroutines and randomness.
 	Env runner.Env
 	// Cache is how many recently driven runs stay in memory; see runner.Options.
@@ -111,6 +113,7 @@ func New(o Options) (*Worker, error) {
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
 		Cache: o.Cache, Observer: o.Telemetry.Observer(), Outages: w.outages, Gate: o.Gate, Silence: w.catalog.Silence(),
+		EarlyDecisions: o.EarlyDecisions,
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: o.DeadLetters, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,

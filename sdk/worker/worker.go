@@ -67,6 +67,9 @@ type Options struct {
 	// Keys verify signed decisions, by domain.
 	Keys map[string][]sdk.DecisionKey
 
+	// EarlyDecisions is how long a decision is kept whose request has not come, before it becomes a dead letter; 0 is not at all.
+	EarlyDecisions time.Duration
+
 	// ReconcileEvery is how often one of the workers looks for runs that were lost, and repairs or ends them: docs/reliability.md.
 	// 0 is an hour, negative is never. LostAfter is how old something must be before it counts as lost; 0 is 15 minutes.
 	ReconcileEvery, LostAfter time.Duration
@@ -228,6 +231,7 @@ func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.Ope
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: store, Models: s.Models, Agents: s.Agents, Slots: s.Slots, Grace: s.Grace, Logger: s.Logger,
 		Reconcile: s.reconcile(), Identity: s.Identity, Keys: s.Keys, Telemetry: s.telemetry, Gate: &gate,
+		EarlyDecisions: s.EarlyDecisions,
 	})
 	if err != nil {
 		return err

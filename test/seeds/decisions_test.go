@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"agentd/internal/core"
 	"agentd/internal/harness"
@@ -87,7 +88,76 @@ func decidedOf(s core.State) int {
 	return n
 }
 
-// decisionsDrained is rows T22, T48 and T49: a decision counts for the request whose subject and hash it has, once; others
+// unmatchedDecisions is row T49: a decision that matches nothing is kept for as long as workers are told to and counts when its request
+// comes; else it is a dead letter then, and at once by default. It is never fatal.
+func unmatchedDecisions(t *testing.T) {
+	const kept = 700 * time.Millisecond
+	asks := gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find"))
+	early := func(keep time.Duration) (h *harness.Harness, r harness.Run, reply func()) {
+		replies := make(chan struct{})
+		script := sdktest.Script(find(1), sdktest.Say("done"))
+		h = harness.Start(t, harness.Options{Agents: []sdk.Agent{asks}, EarlyDecisions: keep, Model: sdktest.ModelFunc(
+			func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+				<-replies
+				return script.Generate(ctx, req, nil)
+			})})
+		r = h.Run("desk", message("hello"))
+		h.Until(r, "with its model", func(s core.State) bool { return s.Status == core.StatusRunning })
+		return h, r, sync.OnceFunc(func() { close(replies) })
+	}
+
+	// What the run asks is known from the same run on another server.
+	known, r, reply := early(0)
+	reply()
+	asked := request(t, known)
+	decide(asked, allow)
+	known.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, known, r, `{"response": "done"}`)
+	good := allow
+	good.ArgsHash, _ = asked.Data()["args_sha256"].(string)
+	decision := asked.Response(sdk.TypePermissionDecided, good)
+
+	h, r, reply := early(time.Hour)
+	t.Cleanup(reply)
+	h.PublishAgain(asked, decision)
+	givenBack(t, h)
+	reply()
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	h.NoDeadLetter()
+
+	for keep, least := range map[time.Duration]time.Duration{kept: kept, 0: 0} {
+		h, r, reply = early(keep)
+		sent := time.Now()
+		h.PublishAgain(asked, decision)
+		equal(t, "reason", h.DeadLetter().Reason, "unknown_run")
+		equal(t, "kept", time.Since(sent) >= least, true)
+		reply()
+		request(t, h)
+		again := decision
+		again.ID = "again"
+		h.PublishAgain(asked, again)
+		h.Call("shop.find").Answer("shop.find.done", value("it"))
+		succeeds(t, h, r, `{"response": "done"}`)
+	}
+}
+
+// givenBack waits until a message for the desk was delivered again.
+func givenBack(t *testing.T, h *harness.Harness) {
+	t.Helper()
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+		c, err := h.Conn().JetStream().Consumer(t.Context(), "AGENTD_IN", "agent_desk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.CachedInfo().Delivered.Consumer > c.CachedInfo().Delivered.Stream {
+			return
+		}
+	}
+	t.Fatal("no message was delivered again")
+}
+
+// decisionsDrained is rows T22 and T48: a decision counts for the request whose subject and hash it has, once; others
 // are recorded or dead-lettered, and end nothing.
 func decisionsDrained(t *testing.T) {
 	h := start(t, sdktest.Script(find(1), find(2), sdktest.Say("done")), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))

@@ -55,7 +55,7 @@ var seeds = map[string]func(*testing.T){
 	"A7": permissionContext, "A17": permissionContext, "A8": permissionPolicy, "A25": permissionPolicy, "A26": permissionPolicy,
 	"A12": permissionResponse, "B11": permissionResponse, "A13": permissionFailure, "A16": answerAsText, "A29": answerAsText,
 	"A34": requestEvent, "A35": requestIsACall, "B10": approvalCache,
-	"T22": decisionsDrained, "T48": decisionsDrained, "T49": decisionsDrained, "T23": durableDecision, "T25": durableDecision,
+	"T22": decisionsDrained, "T48": decisionsDrained, "T49": unmatchedDecisions, "T23": durableDecision, "T25": durableDecision,
 	"T24": cancelAction, "T26": resuspension, "T31": gateOutcomes, "T32": gateOutcomes, "T33": gateOutcomes, "T46": illegalTransitions,
 	"F1": promptAssembly, "F2": promptAssembly, "F3": promptAssembly, "F4": mcpInText, "F5": promptAssembly,
 	"F6": contextSections, "F7": contextSections, "F8": promptAssembly, "F58": planTracking, "F59": promptAssembly,

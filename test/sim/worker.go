@@ -55,6 +55,7 @@ func (s *simulation) start(i int) {
 	w.runner = runner.New(runner.Options{
 		Store: s.store, Publisher: publisher{s}, Env: w, Catalog: agents, Subjects: subjects, Logger: s.logger, Cache: cache,
 		Entries: s.entries, Outages: outages{w}, Silence: silence * time.Millisecond,
+		EarlyDecisions: time.Duration(s.pick(3)) * time.Minute,
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: publisher{s}, Env: w, Subjects: subjects, Logger: s.logger, Services: serves,
