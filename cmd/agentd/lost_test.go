@@ -30,7 +30,7 @@ func TestApprovals_SayThatAJournalIsLost(t *testing.T) {
 	}
 
 	_, problem := s.expect(cli.ExitFailure, append([]string{"approvals", "answer", items[0].Short, "Bob"}, flag...)...)
-	contains(t, problem, "no run waits for this message: there is no journal of it. If it had begun, the journal is lost; agentd reconcile ends such runs")
+	contains(t, problem, "no run waits for this message: its run has no journal. If the run had begun, the journal is lost; agentd reconcile ends such runs")
 }
 
 // Of runs that are there, nothing is said.

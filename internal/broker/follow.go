@@ -91,12 +91,12 @@ func (c *Conn) published(z Zone, filter string) []string {
 	return subjects
 }
 
-// Stored reads the message of a zone that is the last on its subject and has a sequence. One that is no longer there is
+// Stored reads the message of a zone that is the last on its subject and has a sequence. One that was removed is
 // CodeUnavailable. It asks the server: no worker is needed.
 func (c *Conn) Stored(ctx context.Context, subject string, sequence uint64) (Delivery, error) {
 	m, err := c.direct(ctx, subject)
 	if errors.Is(err, ErrNotStored) || err == nil && m.Sequence != sequence {
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "message %d of %s is no longer stored", sequence, c.streamOf(subject))
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "message %d was removed from %s", sequence, c.streamOf(subject))
 	}
 	if err != nil {
 		return nil, err

@@ -287,7 +287,7 @@ func (c *Conn) Request(ctx context.Context, subject string, request, answer any)
 	return nil
 }
 
-// nobodyAnswers says why a request has no answer: there is no worker, and on a new server not even what workers need.
+// nobodyAnswers says why a request has no answer: a worker is missing, and on a new server not even what workers need.
 func (c *Conn) nobodyAnswers(ctx context.Context, subject string) error {
 	if err := c.CheckProvisioned(ctx); err != nil {
 		return err

@@ -79,7 +79,7 @@ func (a *answers) valid(call core.Call, ev wire.Event) (json.RawMessage, *sdk.Er
 		found, unknown = tool.Answer(ev.Type, ev.Data)
 		faults = append(faults, found...)
 	} else {
-		return nil, sdk.Errorf(sdk.CodeContractMissing, "the contract of %s is no longer known", call.Tool)
+		return nil, sdk.Errorf(sdk.CodeContractMissing, "the contract of %s is not known any more", call.Tool)
 	}
 	if unknown {
 		faults = append(faults, sdk.Fault{Path: "$.type", Expected: "a type that the contract emits", Got: ev.Type})

@@ -148,7 +148,7 @@ func checkOf(a sdk.Agent, g *sdk.Requirement) (check, error) {
 	}
 	hook := a.Hooks.Requirements[g.Hook]
 	if hook == nil {
-		return nil, sdk.Errorf(sdk.CodeConfig, "there is no function %q among the gates of the agent's hooks", g.Hook)
+		return nil, sdk.Errorf(sdk.CodeConfig, "the gates of the agent's hooks have no function %q", g.Hook)
 	}
 	return func(ctx context.Context, in sdk.RequirementInput) (string, error) {
 		err := hook(ctx, in)

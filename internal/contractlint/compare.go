@@ -251,7 +251,7 @@ func CompareVersions(from, to sdk.ContractVersion) []Change {
 		after, ok := to.Emits[emitted]
 		if !ok {
 			changes = append(changes, Change{
-				Severity: schema.Breaking, Side: side, Path: "$", Breaks: breaksReaders, Message: emitted + " is no longer emitted",
+				Severity: schema.Breaking, Side: side, Path: "$", Breaks: breaksReaders, Message: emitted + " is not emitted any more",
 			})
 			continue
 		}

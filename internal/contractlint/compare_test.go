@@ -44,7 +44,7 @@ func TestCompareVersions_SaysWhichFieldBreaksWhom(t *testing.T) {
 		{"new property", ``, prop(`{}`), c, c, "$.a", "the property is new"},
 		{"new required property", ``, prop(`{}`) + `, "required": ["a"]`, b, c, "$.a", "new and required"},
 		{"now required", prop(`{}`), prop(`{}`) + `, "required": ["a"]`, b, c, "$.a", "it is required now"},
-		{"no longer required", prop(`{}`) + `, "required": ["a"]`, prop(`{}`), c, b, "$.a", "no longer required"},
+		{"no longer required", prop(`{}`) + `, "required": ["a"]`, prop(`{}`), c, b, "$.a", "not required any more"},
 		{"removed property", prop(`{}`) + `, "required": ["a"]`, ``, b, b, "$.a", "removed"},
 		{"forbidden property", prop(`{}`), prop(`false`), b, c, "$.a", "no value is allowed"},
 		{"type narrowed", prop(`{"type": ["string", "null"]}`), prop(`{"type": "string"}`), b, c, "$.a", "from null or string to string"},
@@ -67,7 +67,7 @@ func TestCompareVersions_SaysWhichFieldBreaksWhom(t *testing.T) {
 		{"distinct items", prop(`{}`), prop(`{"uniqueItems": true}`), b, c, "$.a", "must differ"},
 		{"pattern added", prop(`{}`), prop(`{"pattern": "x"}`), b, c, "$.a", "pattern is new"},
 		{"other pattern", prop(`{"pattern": "x"}`), prop(`{"pattern": "y"}`), b, b, "$.a", "cannot be decided"},
-		{"closed", ``, `, "additionalProperties": false`, b, c, "$", "no longer allowed"},
+		{"closed", ``, `, "additionalProperties": false`, b, c, "$", "not allowed any more"},
 		{"opened", `, "additionalProperties": false`, ``, c, c, "$", "further properties are allowed now"},
 		{"others typed", ``, `, "additionalProperties": {"type": "string"}`, b, c, "$.*", "string"},
 		{

@@ -38,7 +38,7 @@ type Correction struct {
 func (c *Correction) tell(tool string) {
 	var notes []string
 	if c.Name != "" {
-		notes = append(notes, fmt.Sprintf("there is no tool %q, so %s was taken for it (%s)", c.Name, tool, c.How))
+		notes = append(notes, fmt.Sprintf("%q is not a tool; %s was taken for it (%s)", c.Name, tool, c.How))
 	}
 	if len(c.Repairs) > 0 {
 		notes = append(notes, "the arguments were not written correctly and were read as they must be meant: "+strings.Join(c.Repairs, ", "))

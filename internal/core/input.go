@@ -208,7 +208,7 @@ type Output struct {
 type Released struct{}
 
 // Parked lets go of a run that cannot go on for now: because of Why, which is for what Key names. For a run that was paused itself, Why
-// is ParkPaused and there is no key.
+// is ParkPaused, and it has no key.
 type Parked struct {
 	Why        ParkReason
 	Key, Model string

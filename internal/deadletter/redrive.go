@@ -47,7 +47,7 @@ func (l *Letter) Redrivable(ctx context.Context, store runner.Store) error {
 	refuse := func(format string, args ...any) error { return sdk.Errorf(sdk.CodeInvalidEvent, format, args...) }
 	switch {
 	case l.Omitted:
-		return refuse("its body was too large to be kept, and is no longer in %s", l.Stream)
+		return refuse("its body was too large to be kept, and is gone from %s", l.Stream)
 	case l.Reason == sdk.CodeConflict:
 		return refuse("another event has its place on %s", l.Subject)
 	}

@@ -357,7 +357,7 @@ func (b *inbox) missing(prefix string, matches func(*requests.Item) bool) error 
 }
 
 // errGap says that changes were forgotten that somebody has not seen.
-var errGap = errors.New("changes are no longer remembered")
+var errGap = errors.New("changes were forgotten")
 
 // since returns the changes after a number, and a channel that is closed at the next. errGap comes when some are gone.
 func (b *inbox) since(number uint64) ([]requests.Change, <-chan struct{}, error) {

@@ -190,7 +190,7 @@ func (e *Examination) store(ctx context.Context) {
 		e.found(broker.Finding{
 			Code: "plaintext_allowed", Severity: broker.SeverityWarning,
 			Message: "encryption.allow_plaintext is on: who can write to the store can begin runs in plaintext",
-			Remedy:  "remove it when the runs that began before encryption are no longer needed",
+			Remedy:  "remove it when nobody needs the runs that began before encryption",
 		})
 	}
 	var findings []broker.Finding

@@ -28,7 +28,7 @@ func Text(data string) string {
 	return data
 }
 
-// Ends are the beginning and the end of a text of Size bytes. They have all of it when it is no longer than they are together.
+// Ends are the beginning and the end of a text of Size bytes. They have all of it when it is at most as long as both together.
 type Ends struct {
 	Head string `json:"head"`
 	Tail string `json:"tail"`

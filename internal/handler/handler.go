@@ -34,7 +34,7 @@ type Options struct {
 	Services func(typeToken string) (agent string, ok bool)
 	// Heartbeat is how often a delivery is extended; 0 is 5 s. It is a third of AckWait.
 	Heartbeat time.Duration
-	// Silence is how long an activation may go without progress before its delivery is no longer extended, so that a
+	// Silence is how long an activation may go without progress before its delivery stops being extended, so that a
 	// worker that hangs loses its runs; 0 is 5 min. It must be longer than any model call or tool.
 	Silence time.Duration
 }

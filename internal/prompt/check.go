@@ -101,7 +101,7 @@ func (c *checker) fault(at int, format string, args ...any) {
 func (c *checker) template(name string, at int, dot value) {
 	body, ok := c.defined[name]
 	if !ok {
-		c.fault(at, "there is no template %q%s", name, spelling.Suggest(name, slices.Sorted(maps.Keys(c.defined))))
+		c.fault(at, "the template %q does not exist%s", name, spelling.Suggest(name, slices.Sorted(maps.Keys(c.defined))))
 		return
 	}
 	key := fmt.Sprintf("%s %v %s %s", name, dot.of, dot.path, dot.schema)
@@ -198,7 +198,7 @@ func (c *checker) members(v value, names []string, at int) value {
 	for _, name := range names {
 		next, known := v.member(name)
 		if !known {
-			of, there := "there is no .", v.members()
+			of, there := "the data has no .", v.members()
 			if v.path != "" {
 				of = v.path + " has no ."
 			}

@@ -46,7 +46,7 @@ func TestCheck_PassesWhatThereMayBe(t *testing.T) {
 func TestCheck_FindsWhatThereNeverIs(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{{.Foo}}`: `1:3 there is no .Foo; there is DelegatedBy, Input, Interactions, Run, Tools`,
+		`{{.Foo}}`: `1:3 the data has no .Foo; there is DelegatedBy, Input, Interactions, Run, Tools`,
 		"Plan for ü:\n  {{.Input.ciyt}}, {{.Input.who.naem}}": `2:11 .Input has no .ciyt; did you mean "city"?` + "\n" +
 			`2:32 .Input.who has no .naem; did you mean "name"?`,
 		`{{if .Input.zzzzzz}}{{.Input.zzzzzz}}{{end}}`: `1:12 .Input has no .zzzzzz; there is city, legs, more, who` + "\n" +
@@ -56,10 +56,10 @@ func TestCheck_FindsWhatThereNeverIs(t *testing.T) {
 		`{{range .Tools}}{{.Naem}}{{end}}`:                          `1:19 an item of .Tools has no .Naem; did you mean "Name"?`,
 		`{{range $t := .Tools}}{{$t.Naem}}{{end}}`:                  `1:27 an item of .Tools has no .Naem; did you mean "Name"?`,
 		`{{with .DelegatedBy}}{{.Input}}{{end}}`:                    `1:24 .DelegatedBy has no .Input; there is Agent, Call, Run`,
-		`{{with .Input.who}}{{$.Inptu}}{{end}}`:                     `1:23 there is no .Inptu; did you mean "Input"?`,
+		`{{with .Input.who}}{{$.Inptu}}{{end}}`:                     `1:23 the data has no .Inptu; did you mean "Input"?`,
 		`{{printf "%d" .Interactions.Count}}`:                       `1:28 .Interactions has no .Count; there is Current, Exhausted, Max`,
 		`{{define "a"}}{{.naem}}{{end}}{{template "a" .Input.who}}`: `1:17 .Input.who has no .naem; did you mean "name"?`,
-		`{{define "item"}}{{end}}{{template "itme"}}`:               `1:36 there is no template "itme"; did you mean "item"?`,
+		`{{define "item"}}{{end}}{{template "itme"}}`:               `1:36 the template "itme" does not exist; did you mean "item"?`,
 		"{{.Run}}\n{{nothing}}":                                     `2:1 function "nothing" not defined`,
 		`{{range .Tools}}`:                                          `1:1 unexpected EOF`,
 	} {
@@ -77,7 +77,7 @@ func TestCheck_FindsWhatThereNeverIs(t *testing.T) {
 func TestTemplate_SaysWhatItCannotFillIn(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"Hello\n{{.Input.name}}":      `the template "system" cannot be filled in, line 2: .Input.name: there is no "name"`,
+		"Hello\n{{.Input.name}}":      `the template "system" cannot be filled in, line 2: .Input.name: "name" is missing`,
 		`{{.Input.secret.name}}`:      `the template "system" cannot be filled in, line 1: .Input.secret.name: can't evaluate field name in type interface {}`,
 		`{{.DelegatedBy.Agent}}`:      `the template "system" cannot be filled in, line 1: .DelegatedBy.Agent: nil pointer evaluating *sdk.Delegation.Agent`,
 		`{{index .Input.secret 900}}`: `the template "system" cannot be filled in, line 1: index .Input.secret 900: error calling index: index out of range: 900`,

@@ -9,8 +9,8 @@ import (
 	"agentd/sdk/wire"
 )
 
-// Cut returns messages with results that are no longer than the characters of their tool which may be shown at once, and whether
-// something is left out of any. It does not modify messages.
+// Cut returns messages whose results have at most the characters that may be shown of their tool at once, and whether something is
+// left out of any. It does not modify messages.
 func Cut(messages []sdk.Message, shown func(tool string) int) (out []sdk.Message, cut bool) {
 	out = slices.Clone(messages)
 	for i, m := range out {

@@ -80,7 +80,7 @@ func (t *Template) unfilled(err error) error {
 	}
 	told := sdk.Errorf(sdk.CodeConfig, "the template %q cannot be filled in", t.Name())
 	if m := executionError.FindStringSubmatch(err.Error()); m != nil {
-		told.Message += fmt.Sprintf(", line %s: %s: %s", m[1], m[2], absent.ReplaceAllString(m[3], "there is no $1"))
+		told.Message += fmt.Sprintf(", line %s: %s: %s", m[1], m[2], absent.ReplaceAllString(m[3], "$1 is missing"))
 	}
 	return told.WithCause(err)
 }

@@ -126,7 +126,7 @@ const (
 	ChangeReminded ChangeKind = "reminded"
 )
 
-// Reason says why an item is no longer open.
+// Reason says why an item was removed.
 type Reason string
 
 // The reasons.

@@ -104,7 +104,7 @@ func (a *activation) later() Verdict {
 func (a *activation) orphan() *sdk.Error {
 	problem := sdk.Errorf(sdk.CodeUnknownRun, "no run waits for this message")
 	if a.head.Status == "" {
-		problem.Message += ": there is no journal of it. If it had begun, the journal is lost; agentd reconcile ends such runs"
+		problem.Message += ": its run has no journal. If the run had begun, the journal is lost; agentd reconcile ends such runs"
 	}
 	return problem
 }

@@ -78,7 +78,7 @@ func (a *activation) readMore(ctx context.Context, call sdk.ToolCall) (json.RawM
 	}
 	c := a.state.ResultNamed(args.Result)
 	if c == nil {
-		return nil, sdk.Errorf(sdk.CodeTool, "there is no result %q; name it as the notice in the result does", args.Result)
+		return nil, sdk.Errorf(sdk.CodeTool, "result %q does not exist; name it as the notice in the result does", args.Result)
 	}
 	data, err := a.wholeResult(ctx, c)
 	if err != nil {

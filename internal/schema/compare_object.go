@@ -59,7 +59,7 @@ func (c *comparison) property(path, name string, a, b *node, required, requiredN
 	case requiredNow && !required && (before != nil || after == nil):
 		c.note(at, narrower, "it is required now")
 	case required && !requiredNow:
-		c.note(at, wider, "it is no longer required")
+		c.note(at, wider, "it is not required any more")
 	}
 }
 
@@ -67,7 +67,7 @@ func (c *comparison) property(path, name string, a, b *node, required, requiredN
 // may be there.
 func (c *comparison) removed(at string, before *node) {
 	if c.from.isFalse(before) {
-		c.note(at, wider, "it is no longer forbidden")
+		c.note(at, wider, "it is not forbidden any more")
 		return
 	}
 	c.add(Breaking, at, "the property is removed")
@@ -146,7 +146,7 @@ func (c *comparison) additional(path string, a, b *node) {
 	case closed:
 		c.add(Compatible, path, "further properties are allowed now")
 	case closedNow:
-		c.note(path, narrower, "further properties are no longer allowed")
+		c.note(path, narrower, "further properties are not allowed any more")
 	default:
 		c.compare(path+".*", a.additional, b.additional)
 	}

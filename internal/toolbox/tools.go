@@ -279,7 +279,7 @@ func (b *Toolbox) Callable() []*Tool {
 }
 
 // ReadMore is the built-in tool that shows more of a result, which every agent with tools has beside its own: models are shown it
-// once a result was cut. Nil where there are no tools.
+// once a result was cut. Nil for an agent without tools.
 func (b *Toolbox) ReadMore() *Tool { return b.readMore }
 
 // Definitions returns what a model is shown, in a stable order.

@@ -136,7 +136,7 @@ func (c *Client) waitCalled(ctx context.Context, run Run) (Result, error) {
 		return Result{}, err
 	}
 	if status.Terminal == nil {
-		return Result{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s is done (%s), and its outcome is no longer stored", run.Name, status.Reason)
+		return Result{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s is done (%s), and its outcome was removed", run.Name, status.Reason)
 	}
 	return resultOf(run, status.Terminal.Type, status.Terminal.Data, string(status.Reason), status.Units)
 }

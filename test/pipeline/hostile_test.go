@@ -157,7 +157,7 @@ func TestTemplate_WhatItLacksIsToldInTheTerminalEvent(t *testing.T) {
 			h := start(t, spec, sdktest.Script(sdktest.Say("fine")))
 			p := wantProblem(t, h.Done(h.Run("desk", map[string]any{"who": map[string]string{"card": "4111-1111"}})), "desk", sdk.CodeConfig)
 			name := map[string]string{"context": "system", "prompt": "agent_loop"}[part]
-			want := fmt.Sprintf(`the agent's %s could not be built: the template %q cannot be filled in, line 2: .Input.who.name: there is no "name"`, part, name)
+			want := fmt.Sprintf(`the agent's %s could not be built: the template %q cannot be filled in, line 2: .Input.who.name: "name" is missing`, part, name)
 			if p.ErrorMessage != want {
 				t.Errorf("the terminal event says\n%s\nwant\n%s", p.ErrorMessage, want)
 			}

@@ -79,12 +79,12 @@ func namesResolved(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 
 	meant := []core.Correction{
-		{Name: "read_file", How: "unprefixed", Note: `Note: there is no tool "read_file", so files_read_file was taken for it (unprefixed).`},
-		{Name: "find", How: "unprefixed", Note: `Note: there is no tool "find", so shop_find was taken for it (unprefixed).`},
-		{Name: "purchase", How: "alias", Note: `Note: there is no tool "purchase", so shop_buy was taken for it (alias).`},
-		{Name: "files.readFile", How: "spelling", Note: `Note: there is no tool "files.readFile", so files_read_file was taken for it (spelling).`},
-		{Name: "files_raed_fil", How: "similar", Note: `Note: there is no tool "files_raed_fil", so files_read_file was taken for it (similar).`},
-		{Name: "files_write_flie", How: "similar", Note: `Note: there is no tool "files_write_flie", so files_write_file was taken for it (similar).`},
+		{Name: "read_file", How: "unprefixed", Note: `Note: "read_file" is not a tool; files_read_file was taken for it (unprefixed).`},
+		{Name: "find", How: "unprefixed", Note: `Note: "find" is not a tool; shop_find was taken for it (unprefixed).`},
+		{Name: "purchase", How: "alias", Note: `Note: "purchase" is not a tool; shop_buy was taken for it (alias).`},
+		{Name: "files.readFile", How: "spelling", Note: `Note: "files.readFile" is not a tool; files_read_file was taken for it (spelling).`},
+		{Name: "files_raed_fil", How: "similar", Note: `Note: "files_raed_fil" is not a tool; files_read_file was taken for it (similar).`},
+		{Name: "files_write_flie", How: "similar", Note: `Note: "files_write_flie" is not a tool; files_write_file was taken for it (similar).`},
 	}
 	equal(t, "corrections in the journal", corrections(h, r), meant)
 	told := results(t, last(t, model).Messages, len(written))
@@ -107,7 +107,7 @@ func namesResolved(t *testing.T) {
 	l.await(t, "run.finished", 1)
 	heard := l.heard("call.corrected")
 	equal(t, "corrections that are told live", len(heard), len(meant))
-	ordered(t, heard[2], `"name":"purchase"`, `"how":"alias"`, `"note":"Note: there is no tool`, `"tool":"shop_buy"`)
+	ordered(t, heard[2], `"name":"purchase"`, `"how":"alias"`, `"note":"Note: \"purchase\" is not a tool`, `"tool":"shop_buy"`)
 
 	withoutSimilarNames(t)
 }

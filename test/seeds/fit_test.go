@@ -49,7 +49,7 @@ func (c *crowd) add(_ context.Context, s sdk.Snapshot) (sdk.InferenceEffects, er
 	return e, nil
 }
 
-// generate reads as often as the run wants it, and answers when there are no more files, or it is offered no tools.
+// generate reads as often as the run wants it, and answers when it has read all files, or it is offered no tools.
 func (c *crowd) generate(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 	run := c.now()
 	c.look(run, req)
