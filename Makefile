@@ -5,7 +5,7 @@ SEEDS         ?= 20000
 GOLANGCI      := $(BIN)/golangci-lint
 GOLANGCI_VERSION := v2.15.0
 GO_LICENSES_VERSION := v1.6.0
-MODULES       := . examples/traveldesk test/outside test/deploy
+MODULES       := . examples/traveldesk test/outside test/deploy scripts/release
 
 .PHONY: help
 help: ## list the targets
@@ -39,6 +39,7 @@ race: test ## the same as test
 lint: $(GOLANGCI) ## run the linter, with the import rules, and see whether go mod tidy would change anything
 	$(GOLANGCI) run ./...
 	cd examples/traveldesk && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...
+	cd scripts/release && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...
 	for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: licenses
@@ -50,6 +51,10 @@ licenses: go ## check that the licences of everything that the command is built 
 module: go ## give the module the path under which others depend on it: make module MODULE=github.com/acme/agentd
 	@test -n "$(MODULE)" || { echo "say which path: make module MODULE=github.com/acme/agentd" >&2; exit 2; }
 	$(GO) run ./scripts/module . $(MODULE)
+
+.PHONY: release
+release: go ## make a release of the commit in dist/, twice, and compare: binaries, packages, images, checksums
+	cd scripts/release && $(GO) run . --out $(CURDIR)/dist $(if $(TARGETS),--targets $(TARGETS)) $(CURDIR)
 
 .PHONY: fmt
 fmt: $(GOLANGCI) ## format the sources

@@ -18,3 +18,4 @@ go test -vet=off $race ./test/sim -run 'TestSimulation$' -sim.seeds=200
 go test -vet=off $race -timeout 9m -parallel 4 $(go list ./... | grep -vE '/(internal/core|internal/prompt|test/sim|test/policies)$')
 (cd examples/traveldesk && go test -vet=off $race ./...)
 (cd test/outside && go test -vet=off $race ./...)
+(cd scripts/release && go test -vet=off ./...)

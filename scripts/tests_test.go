@@ -85,7 +85,7 @@ const (
 	works   = "exit 0"
 	refuses = "exit 1"
 	root    = "echo 0"
-	noRedis = "required  redisstore (14): redis-server is missing"
+	noRedis = "required  redisstore (16): redis-server is missing"
 	noRace  = "required  race detector (1): a C compiler is missing: apt-get install gcc libc6-dev"
 )
 
@@ -99,7 +99,7 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 	}{
 		"everything is there": {
 			machine: machine{programs: map[string]string{"redis-server": works, "gcc": works, "docker": works, "apt-get": aptGet, "id": root}},
-			has:     []string{`go test -vet=off -race -timeout 9m -parallel 4 agentd/one\n`, `optional  interop \(7\): node is not installed`},
+			has:     []string{`go test -vet=off -race -timeout 9m -parallel 4 agentd/one\n`, `optional  interop \(8\): node is not installed`},
 			lacks:   []string{"installing", "required"},
 		},
 		"Docker before the package manager": {

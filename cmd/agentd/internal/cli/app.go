@@ -127,6 +127,9 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(*App) *
 	return code
 }
 
+// Root is the command that has the others, to be looked at and not to be run.
+func Root(commands ...func(*App) *cobra.Command) *cobra.Command { return (&App{}).root(commands) }
+
 // withRemedy says what to do about a server that was not provisioned, which any command can meet.
 func withRemedy(err error) error {
 	if _, known := errors.AsType[*sdk.Error](err); known || !broker.NotProvisioned(err) {
@@ -143,8 +146,9 @@ const (
 
 func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 	root := &cobra.Command{
-		Use:   program,
-		Short: "Durable LLM agents on NATS JetStream",
+		Use:     program,
+		Version: BuildVersion().String(),
+		Short:   "Durable LLM agents on NATS JetStream",
 		Long: "agentd runs LLM agents as durable, event-driven services on NATS JetStream.\n\n" +
 			"  agentd dev                          start everything on this machine, with the agents of agentd.yaml\n" +
 			"  agentd run AGENT --message TEXT     start a run and follow it\n" +
