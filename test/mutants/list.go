@@ -45,7 +45,7 @@ var ofRuns = []mutant{
 	{"effects of a duplicate are not carried out again", around(act+"relay", "return original(ctx)"), simulator},
 	{"effects of a dead driver are not carried out again", condition(act+"absorbed", "drives Covers", "false"), simulator},
 	{"what the run waits for is not carried out again", around(core+"Outstanding", "return nil"), simulator},
-	{"a message for nobody is acked without a dead letter", call(act+"absorb", "refuse orphan", ""), simulator},
+	{"a message for nobody is acked without a dead letter", call(act+"unmatched", "refuse orphan", ""), simulator},
 	{"a dead letter is acked before it is put", call(handler+"settle", "DeadLetter", "func() error { _ = $; return nil }()"), simulator},
 	{"a drained worker acks what it leaves", value(act+"drive", "Settlement Retry", "Ack"), simulator},
 

@@ -217,7 +217,7 @@ var ofRows = []mutant{
 	{"a summary is a turn with tools", around("internal/runner.kindOf", "return original(r, false)"), rows{"L52"}},
 	{"what hooks want of the temperature does not reach the model", value("internal/llm.priced.Generate", "Temperature", "sample.Temperature"), rows{"L52"}},
 	{"the day is not told", condition("internal/catalog.overlays.build", "zone nil", "false"), rows{"L73"}},
-	{"the working context is that of the first turn", call("internal/catalog.overlays.build", "Render", "o.working.Render(promptData{Input: data.Input})"), rows{"L73"}},
+	{"the working context is that of the first turn", call("internal/catalog.overlays.build", "Render", "o.working.Render(prompt.Data{Input: data.Input})"), rows{"L73"}},
 	{"instructions of the project are templates", around("internal/prompt.System", `
 		for i := range sections {
 			if t, err := Parse("t", sections[i].Text); sections[i].Name == Instructions && (err != nil || t == nil) {
