@@ -152,7 +152,7 @@ func TestPages_EveryCommandIsTypedOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-var namedTest = regexp.MustCompile(`\b((?:test|cmd)/[a-z/]+) (Test\w+)`)
+var namedTest = regexp.MustCompile(`\b((?:test|cmd|scripts)/[a-z/]+) (Test\w+)`)
 
 // checkMark checks a block that this package does not type: tests that it names exist, and it is valid shell.
 func (b block) checkMark(t *testing.T) {
