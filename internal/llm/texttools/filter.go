@@ -17,9 +17,13 @@ type filter struct {
 	searched int
 	// prose was found outside of calls and is not sent yet.
 	prose string
+	// tags is how many opening tags may still be looked at before the reply has ended.
+	tags int
 	// began and called say whether prose was sent, and whether a call was found; announced that of the call held now.
 	began, called, announced bool
 }
+
+func newFilter(send func(sdk.Delta)) *filter { return &filter{send: send, tags: maxTags} }
 
 // partialTag matches the beginning of a tag at the end of a text.
 var partialTag = regexp.MustCompile(`(?i)<(t|to|too|tool(\s[^<>]*)?)?$`)
@@ -33,7 +37,7 @@ var toolName = regexp.MustCompile(`(?i)("tool_name"\s*:\s*"|<tool_name>\s*)([^"<
 
 func (f *filter) add(d sdk.Delta) {
 	if d.Reset {
-		*f = filter{send: f.send}
+		*f = *newFilter(f.send)
 		f.send(d)
 		return
 	}
@@ -47,6 +51,7 @@ func (f *filter) add(d sdk.Delta) {
 
 // flush ends the reply: what is held is a call that was not closed, or text.
 func (f *filter) flush() {
+	f.tags = maxTags
 	f.drain(true)
 	if f.called {
 		f.prose = strings.TrimRight(emptyFence.ReplaceAllString(f.prose, ""), " \t\r\n")
@@ -68,8 +73,10 @@ func (f *filter) drain(end bool) {
 			f.announce(f.held)
 			return
 		}
-		b, ok := nextBlock(f.held, 0)
+		b, ok := nextBlock(f.held, 0, &f.tags)
 		switch {
+		case f.tags == 0 && end: // such a reply cannot be understood
+			f.held = ""
 		case ok && (b.firm || end):
 			f.prose += f.held[:b.start]
 			f.announce(f.held[b.bodyStart:b.bodyEnd])

@@ -5,17 +5,12 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"agentd/internal/toolcall"
 )
 
 // MaxText is the largest reply that is parsed, in bytes.
 const MaxText = 10 << 20
-
-// The constants of JSON.
-const (
-	jsonTrue  = "true"
-	jsonFalse = "false"
-	jsonNull  = "null"
-)
 
 // maxSnippet is how many characters of a faulty call are repeated.
 const maxSnippet = 200
@@ -72,21 +67,26 @@ func Parse(text string, schemas Schemas) Reply {
 	}
 	var out Reply
 	var prose strings.Builder
-	from := 0
+	from, tags := 0, maxTags
 	for {
-		b, ok := nextBlock(text, from)
+		b, ok := nextBlock(text, from, &tags)
 		if !ok {
 			break
 		}
 		prose.WriteString(text[from:b.start])
 		from, out.Open = b.end, !b.closed
-		call, fault := parseBody(text[b.bodyStart:b.bodyEnd], schemas)
+		call, fault := parseBody(text[b.bodyStart:b.bodyEnd], b.closed, schemas)
 		if fault != nil {
 			fault.Snippet = snippet(text[b.start:b.end])
 			out.Faults = append(out.Faults, fault)
 			continue
 		}
 		out.Calls = append(out.Calls, call)
+	}
+	if tags == 0 {
+		out.Faults = append(out.Faults, &Fault{
+			ParseError, fmt.Sprintf("the reply has %d or more <tool> tags; write fewer calls", maxTags), snippet(text[from:]),
+		})
 	}
 	if len(out.Calls)+len(out.Faults) == 0 {
 		out.Text = text
@@ -108,15 +108,16 @@ func snippet(text string) string {
 	return string(runes[:maxSnippet-1]) + "…"
 }
 
-func parseBody(body string, schemas Schemas) (Call, *Fault) {
+// parseBody reads a call. closed says that all of it has arrived.
+func parseBody(body string, closed bool, schemas Schemas) (Call, *Fault) {
 	body = unfenced(body)
 	if strings.HasPrefix(body, "<") {
 		return parseXML(body, schemas)
 	}
-	return parseJSON(body)
+	return parseJSON(body, closed)
 }
 
-func parseJSON(body string) (Call, *Fault) {
+func parseJSON(body string, closed bool) (Call, *Fault) {
 	var w struct {
 		Server    *string         `json:"server_name"`
 		Tool      *string         `json:"tool_name"`
@@ -124,8 +125,8 @@ func parseJSON(body string) (Call, *Fault) {
 	}
 	err := json.Unmarshal([]byte(body), &w)
 	if err != nil {
-		repaired := repairJSON(body)
-		if again := json.Unmarshal([]byte(repaired), &w); again != nil {
+		repaired, _, ok := toolcall.Repair(body, closed)
+		if !ok || json.Unmarshal([]byte(repaired), &w) != nil {
 			return Call{}, &Fault{Class: ParseError, Message: "the body is not a JSON object: " + err.Error()}
 		}
 	}

@@ -27,7 +27,7 @@ func (t textual) Generate(
 		plain.Turn = append(sections(req), req.Turn...)
 		plain.Output = nil // a reply that must be JSON could not be a call; the rules have the schema instead
 	}
-	live := &filter{send: onDelta}
+	live := newFilter(onDelta)
 	thinking := &thoughts{send: onDelta, next: live.add}
 	var listen func(sdk.Delta)
 	if onDelta != nil {

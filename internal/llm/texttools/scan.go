@@ -13,25 +13,47 @@ type block struct {
 	closed, firm bool
 }
 
+// tag is how one is written; anchored is the same at the beginning of a text.
+type tag struct {
+	*regexp.Regexp
+	anchored *regexp.Regexp
+}
+
+func newTag(expression string) tag {
+	return tag{regexp.MustCompile(`(?i)` + expression), regexp.MustCompile(`(?i)^` + expression)}
+}
+
+// at0 is the length of the tag that text begins with; 0 is none.
+func (t tag) at0(text string) int {
+	if m := t.anchored.FindStringIndex(text); m != nil {
+		return m[1]
+	}
+	return 0
+}
+
 var (
-	openTag  = regexp.MustCompile(`(?i)<tool(\s[^<>]*)?>`)
-	closeTag = regexp.MustCompile(`(?i)</tool\s*>`)
+	openTag  = newTag(`<tool(\s[^<>]*)?>`)
+	closeTag = newTag(`</tool\s*>`)
 	// argumentsOpen and argumentsClose enclose what may have elements of any name, "tool" included.
-	argumentsOpen  = regexp.MustCompile(`(?i)<arguments(\s[^<>]*)?>`)
-	argumentsClose = regexp.MustCompile(`(?i)</arguments\s*>`)
+	argumentsOpen  = newTag(`<arguments(\s[^<>]*)?>`)
+	argumentsClose = newTag(`</arguments\s*>`)
 )
+
+// maxTags is how many opening tags of a reply are looked at: for each, all that follows it may have to be read.
+const maxTags = 64
 
 const (
 	cdataOpen  = "<![CDATA["
 	cdataClose = "]]>"
 )
 
-// nextBlock finds the first element at or after from. A tag that is only mentioned is text: one inside backticks, or one
-// that is never closed and is not followed by the beginning of a call.
-func nextBlock(text string, from int) (block, bool) {
+// nextBlock finds the first element at or after from, looking at no more than *tags tags, which it counts down. A tag that is only
+// mentioned is text: one inside backticks, or one that is never closed and is not followed by the beginning of a call.
+func nextBlock(text string, from int, tags *int) (block, bool) {
+	closable := closeTag.MatchString(text[from:])
 	for {
-		tag := openTag.FindStringSubmatchIndex(text[from:])
-		if tag == nil {
+		tag := openTag.FindStringIndex(text[from:])
+		if tag == nil || *tags == 0 {
 			return block{}, false
 		}
 		b := block{start: from + tag[0], bodyStart: from + tag[1]}
@@ -39,7 +61,11 @@ func nextBlock(text string, from int) (block, bool) {
 		if mentioned(text, b.start) || strings.HasSuffix(text[b.start:b.bodyStart], "/>") {
 			continue
 		}
+		*tags--
 		body := text[b.bodyStart:]
+		if !closable && !recognisable(body) {
+			continue
+		}
 		length, closing, firm := bodyLength(body)
 		b.bodyEnd, b.end, b.closed = b.bodyStart+length, b.bodyStart+length+closing, closing > 0
 		b.firm = b.closed && firm
@@ -56,9 +82,12 @@ func mentioned(text string, i int) bool {
 
 // recognisable reports whether a body begins as a call does.
 func recognisable(body string) bool {
-	body = unfenced(body)
+	body = strings.TrimLeft(body, space)
+	body = strings.TrimLeft(body[len(fenceOpen.FindString(body)):], space)
 	return strings.HasPrefix(body, "{") || strings.HasPrefix(body, "<")
 }
+
+const space = " \t\r\n"
 
 var fenceOpen = regexp.MustCompile("^```[A-Za-z]*")
 
@@ -127,6 +156,7 @@ func untilClose(body string) (length, closing int) {
 
 // elementEnd ends an XML body: tags inside character data and inside the arguments do not count.
 func elementEnd(body string) (length, closing int) {
+	open := false // that there are arguments without an end
 	for i := 0; i < len(body); {
 		at := strings.IndexByte(body[i:], '<')
 		if at < 0 {
@@ -141,11 +171,14 @@ func elementEnd(body string) (length, closing int) {
 				return len(body), 0
 			}
 			i += end + len(cdataClose)
-		case at0(closeTag, rest) > 0:
-			return i, at0(closeTag, rest)
-		case at0(argumentsOpen, rest) > 0:
-			i += at0(argumentsOpen, rest) + argumentsEnd(rest[at0(argumentsOpen, rest):])
-		case at0(openTag, rest) > 0 && recognisable(rest[at0(openTag, rest):]):
+		case closeTag.at0(rest) > 0:
+			return i, closeTag.at0(rest)
+		case !open && argumentsOpen.at0(rest) > 0:
+			i += argumentsOpen.at0(rest)
+			length := argumentsEnd(body[i:])
+			open = length < 0
+			i += max(length, 0)
+		case openTag.at0(rest) > 0 && recognisable(rest[openTag.at0(rest):]):
 			return i, 0
 		default:
 			i++
@@ -154,37 +187,26 @@ func elementEnd(body string) (length, closing int) {
 	return len(body), 0
 }
 
-// argumentsEnd is where the arguments end that text begins inside of; 0 when they do not.
+// argumentsEnd is where the arguments end that text begins inside of; -1 when they do not.
 func argumentsEnd(text string) int {
 	for i := 0; i < len(text); {
 		at := strings.IndexByte(text[i:], '<')
 		if at < 0 {
-			return 0
+			return -1
 		}
 		i += at
 		switch rest := text[i:]; {
 		case strings.HasPrefix(rest, cdataOpen):
 			end := strings.Index(rest, cdataClose)
 			if end < 0 {
-				return 0
+				return -1
 			}
 			i += end + len(cdataClose)
-		case at0(argumentsClose, rest) > 0:
+		case argumentsClose.at0(rest) > 0:
 			return i
 		default:
 			i++
 		}
 	}
-	return 0
-}
-
-// at0 is the length of the match of tag at the beginning of text; 0 is none.
-func at0(tag *regexp.Regexp, text string) int {
-	// No tag is longer than this without being something else; a search of the whole text for each "<" would be quadratic.
-	const longest = 256
-	m := tag.FindStringIndex(text[:min(len(text), longest)])
-	if m == nil || m[0] != 0 {
-		return 0
-	}
-	return m[1]
+	return -1
 }

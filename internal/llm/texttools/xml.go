@@ -5,8 +5,16 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
+)
+
+// The constants of JSON.
+const (
+	jsonTrue  = "true"
+	jsonFalse = "false"
+	jsonNull  = "null"
 )
 
 // element is an XML element without its attributes.
@@ -282,4 +290,35 @@ func encode(value any) []byte {
 		return []byte("null") // strings, bools and valid raw JSON always encode
 	}
 	return data
+}
+
+var bareAmpersand = regexp.MustCompile(`&(amp;|lt;|gt;|quot;|apos;|#[0-9]+;|#[xX][0-9a-fA-F]+;)?`)
+
+// repairXML escapes each & that begins no entity, outside of character data.
+func repairXML(text string) string {
+	var out strings.Builder
+	for {
+		start := strings.Index(text, cdataOpen)
+		if start < 0 {
+			break
+		}
+		length := strings.Index(text[start:], cdataClose)
+		if length < 0 {
+			break
+		}
+		end := start + length + len(cdataClose)
+		out.WriteString(escapeAmpersands(text[:start]) + text[start:end])
+		text = text[end:]
+	}
+	out.WriteString(escapeAmpersands(text))
+	return out.String()
+}
+
+func escapeAmpersands(text string) string {
+	return bareAmpersand.ReplaceAllStringFunc(text, func(found string) string {
+		if found == "&" {
+			return "&amp;"
+		}
+		return found
+	})
 }
