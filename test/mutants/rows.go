@@ -34,6 +34,11 @@ var ofRows = []mutant{
 	{"a request that the provider refuses is made again", condition(act+"modelFailed", "passes", "true"), rows{"F28"}},
 	{"decisions are not told", condition(told+"asked", "DecisionViewed", "false"), rows{"T28", "F39"}},
 	{"a decision on a request that is closed counts again", condition(step+"answered", "Closed", "false"), rows{"T26", "T28"}},
+	{"a decision counts only when its run waits", around(step+"decided", `
+		if t.was == StatusRunning {
+			return ErrStale
+		}
+		return original(c, ev)`), rows{"T30"}},
 	{"a decision whose request has not come is not kept", condition(act+"unmatched", "decides", "false"), rows{"T49"}},
 	{"a decision whose request has not come is kept for ever", condition(act+"unmatched", "EarlyDecisions", "true"), rows{"T49"}},
 	{"that nobody decided is not told", statement(step+"undecided", "Decisions", ""), rows{"F39"}},

@@ -88,6 +88,69 @@ func decidedOf(s core.State) int {
 	return n
 }
 
+// oneResume is row T30: a decision does the same to its call wherever it comes: while the run is with its model and has not asked yet,
+// while a tool of the round works, and while the run waits and no worker is there.
+func oneResume(t *testing.T) {
+	begin := func() (h *harness.Harness, r harness.Run, reply, release chan struct{}, paid func() []string) {
+		var p phases
+		reply, release = make(chan struct{}), make(chan struct{})
+		a := gated(asks(sdk.PermissionHold, "pay"))
+		a.Tools = []sdk.Tool{
+			internal("pay", func(_ context.Context, c sdk.ToolCall) ([]byte, error) {
+				p.note("%s", c.Args)
+				return []byte(`{}`), nil
+			}),
+			internal("slow", func(context.Context, sdk.ToolCall) ([]byte, error) {
+				<-release
+				return []byte(`{}`), nil
+			}),
+		}
+		script := sdktest.Script(sdktest.Ask(sdktest.Tool("pay", n(1)), sdktest.Tool("slow", n(2))), sdktest.Say("done"))
+		h = harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, EarlyDecisions: time.Hour, Model: sdktest.ModelFunc(
+			func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+				<-reply
+				return script.Generate(ctx, req, nil)
+			})})
+		return h, h.Run("desk", message("hello")), reply, release, p.all
+	}
+	ends := func(h *harness.Harness, r harness.Run, paid func() []string, entries ...string) {
+		t.Helper()
+		succeeds(t, h, r, `{"response": "done"}`)
+		equal(t, "payments", paid(), []string{`{"n":1}`})
+		equal(t, "entries", kinds(h.Journal(r)), entries)
+		h.NoDeadLetter()
+	}
+	decided := func(s core.State) bool { return len(s.Calls) == 3 && s.Calls[2].Closed() }
+
+	h, r, reply, release, paid := begin()
+	close(reply)
+	close(release)
+	asked := request(t, h)
+	h.Until(r, "waiting", func(s core.State) bool { return s.Status == core.StatusWaiting })
+	h.StopWorkers()
+	decide(asked, allow)
+	h.Restart()
+	ends(h, r, paid, "started", "replied", "returned", "answered", "returned", "replied")
+
+	h, r, reply, release, paid = begin()
+	close(reply)
+	decide(request(t, h), allow)
+	h.Until(r, "decided", decided)
+	close(release)
+	ends(h, r, paid, "started", "replied", "answered", "returned", "returned", "replied")
+
+	h, r, reply, release, paid = begin()
+	h.Until(r, "with its model", func(s core.State) bool { return s.Status == core.StatusRunning })
+	good := allow
+	good.ArgsHash, _ = asked.Data()["args_sha256"].(string)
+	h.PublishAgain(asked, asked.Response(sdk.TypePermissionDecided, good))
+	givenBack(t, h)
+	close(reply)
+	h.Until(r, "decided", decided)
+	close(release)
+	ends(h, r, paid, "started", "replied", "answered", "returned", "returned", "replied")
+}
+
 // unmatchedDecisions is row T49: a decision that matches nothing is kept for as long as workers are told to and counts when its request
 // comes; else it is a dead letter then, and at once by default. It is never fatal.
 func unmatchedDecisions(t *testing.T) {

@@ -29,7 +29,7 @@ func reason(h *harness.Harness, r harness.Run) string {
 	return text
 }
 
-// resumeGate is rows T4, T7, T15, T17, T27, T29 and T30: whatever comes is absorbed before anything else happens; a
+// resumeGate is rows T4, T7, T15, T17, T27 and T29: whatever comes is absorbed before anything else happens; a
 // decision that counts is one entry and is gone when its call is made; one that does not match makes none; and a run of which
 // something still waits goes on waiting.
 func resumeGate(t *testing.T) {
