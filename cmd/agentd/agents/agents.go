@@ -21,8 +21,6 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "List, pause and resume agents",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(listCommand(a), pauseCommand(a), resumeCommand(a))
 	return cmd
@@ -67,11 +65,9 @@ func listCommand(a *cli.App) *cobra.Command {
 
 // withClient calls do with a connection. What the server refuses to this user is said at once.
 func withClient(ctx context.Context, a *cli.App, do func(context.Context, *cli.Client) error) error {
-	c, err := a.Client(ctx)
-	if err != nil {
-		return err
-	}
-	return c.CloseAfter(c.Permitted(ctx, func(ctx context.Context) error { return do(ctx, c) }))
+	return a.WithClient(ctx, func(c *cli.Client) error {
+		return c.Permitted(ctx, func(ctx context.Context) error { return do(ctx, c) })
+	})
 }
 
 func look(ctx context.Context, c *cli.Client, agent string) (row, error) {

@@ -49,8 +49,6 @@ func Command(a *cli.App) *cobra.Command {
 			"What is shown of arguments and texts was written by models. Characters that cannot be seen, or that change how\n" +
 			"others are seen, are written out, such as \\u202e.",
 		Example: "  agentd approvals list\n  agentd approvals show k3f9qa\n  agentd approvals approve k3f9qa\n  agentd approvals watch",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringSliceVar(&f.domains, "domain", nil, `domains to look at, "*" for all (default: approvals.domains, else human.interaction)`)

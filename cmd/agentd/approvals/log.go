@@ -3,7 +3,6 @@ package approvals
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -40,27 +39,21 @@ func logCommand(a *cli.App) *cobra.Command {
 }
 
 func logAll(ctx context.Context, a *cli.App) error {
-	c, err := a.Client(ctx)
-	if err != nil {
-		return err
-	}
-	rows, err := c.Runs(ctx, cli.RunFilter{})
-	if err != nil {
-		return c.CloseAfter(err)
-	}
-	store, err := c.OpenStore(ctx)
-	if err != nil {
-		return c.CloseAfter(err)
-	}
-	keys := make([]wire.RunKey, 0, len(rows))
-	for _, r := range rows {
-		if r.Status == show.Unreadable {
-			fmt.Fprintf(a.Err, "agentd: run %s cannot be read, and is left out\n", r.Run)
-			continue
+	return a.WithStore(ctx, func(c *cli.Client, store runner.Store) error {
+		rows, err := c.Runs(ctx, cli.RunFilter{})
+		if err != nil {
+			return err
 		}
-		keys = append(keys, wire.NewRunKey(r.Run))
-	}
-	return c.CloseAfter(errors.Join(printLog(ctx, a, c, store, keys), store.Close()))
+		keys := make([]wire.RunKey, 0, len(rows))
+		for _, r := range rows {
+			if r.Status == show.Unreadable {
+				fmt.Fprintf(a.Err, "agentd: run %s cannot be read, and is left out\n", r.Run)
+				continue
+			}
+			keys = append(keys, wire.NewRunKey(r.Run))
+		}
+		return printLog(ctx, a, c, store, keys)
+	})
 }
 
 func printLog(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store, keys []wire.RunKey) error {

@@ -26,8 +26,6 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Check that what runs did is what agentd promises, and export who did what",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(verifyCommand(a), exportCommand(a))
 	return cmd

@@ -26,8 +26,6 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "contracts",
 		Short: "Check, compare and publish contracts",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(lintCommand(a), diffCommand(a), asyncAPICommand(a))
 	cmd.AddCommand(registryCommands(a)...)

@@ -56,13 +56,11 @@ func dropCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := a.Client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return c.CloseAfter(eachLetter(cmd.Context(), a, c, chosen, func(l *deadletter.Letter) (string, error) {
-				return "dropped", c.SettleLetter(cmd.Context(), l.Letter, "dropped")
-			}))
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error {
+				return eachLetter(cmd.Context(), a, c, chosen, func(l *deadletter.Letter) (string, error) {
+					return "dropped", c.SettleLetter(cmd.Context(), l.Letter, "dropped")
+				})
+			})
 		},
 	}
 	f.add(cmd)

@@ -25,8 +25,6 @@ func Command(a *cli.App) *cobra.Command {
 		Short: "Look at dead letters, publish them again, and drop them",
 		Long: "dlq works on the messages that no worker or service could handle. docs/dead_letters.md says for each reason what\n" +
 			"to do about it, and so does: agentd dlq show SEQUENCE",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(listCommand(a), showCommand(a), redriveCommand(a), dropCommand(a))
 	return cmd
@@ -93,11 +91,7 @@ func listCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			filter.After = after
-			c, err := a.Client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return c.CloseAfter(list(cmd.Context(), a, c, f, filter, limit))
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return list(cmd.Context(), a, c, f, filter, limit) })
 		},
 	}
 	f.add(cmd)

@@ -21,8 +21,6 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Watch what travels over the broker",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(tailCommand(a))
 	return cmd
@@ -43,20 +41,18 @@ func tailCommand(a *cli.App) *cobra.Command {
 		Example: "  agentd events tail\n  agentd events tail --run trip-7 --all\n  agentd events tail -o json | jq .subject",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.Client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := c.CheckProvisioned(cmd.Context()); err != nil {
-				return c.CloseAfter(err)
-			}
-			t := tail{a: a, subjects: c.Subjects(), flags: f}
-			stop, err := c.Tail(c.Subjects().Root()+".>", t.print)
-			if err != nil {
-				return c.CloseAfter(err)
-			}
-			<-cmd.Context().Done()
-			return c.CloseAfter(stop())
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error {
+				if err := c.CheckProvisioned(cmd.Context()); err != nil {
+					return err
+				}
+				t := tail{a: a, subjects: c.Subjects(), flags: f}
+				stop, err := c.Tail(c.Subjects().Root()+".>", t.print)
+				if err != nil {
+					return err
+				}
+				<-cmd.Context().Done()
+				return stop()
+			})
 		},
 	}
 	cmd.Flags().StringVar(&f.run, "run", "", "only events of this run")

@@ -66,12 +66,10 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	c, err := a.Client(ctx)
-	if err != nil {
-		return err
-	}
-	request := client.Request{Agent: agent, Input: data, Key: client.NewKey(), Name: f.subject, Type: c.ContractType(agent)}
-	return c.CloseAfter(startTraced(ctx, a, c, request, f))
+	return a.WithClient(ctx, func(c *cli.Client) error {
+		request := client.Request{Agent: agent, Input: data, Key: client.NewKey(), Name: f.subject, Type: c.ContractType(agent)}
+		return startTraced(ctx, a, c, request, f)
+	})
 }
 
 // startTraced is start with a span of its own, where the environment asks for traces.

@@ -40,11 +40,7 @@ func retryCommand(a *cli.App) *cobra.Command {
 			if len(args) == 0 && f.agent == "" && f.reason == "" && f.since == 0 {
 				return cli.Usagef("name the runs, or say which with --reason, --since or --agent")
 			}
-			c, err := a.Client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return c.CloseAfter(retryRuns(cmd.Context(), a, c, f))
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return retryRuns(cmd.Context(), a, c, f) })
 		},
 		ValidArgsFunction: a.CompleteRuns,
 	}

@@ -27,8 +27,6 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "List, show, follow, steer, pause, cancel and retry runs",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(listCommand(a), showCommand(a), followCommand(a), sendCommand(a), cancelCommand(a),
 		pauseCommand(a), resumeCommand(a), unparkCommand(a), retryCommand(a))
@@ -49,11 +47,7 @@ func listCommand(a *cli.App) *cobra.Command {
 			if f.Status != "" && !slices.Contains(statuses, f.Status) {
 				return cli.Usagef("--status %q: want %s", f.Status, strings.Join(statuses, ", "))
 			}
-			c, err := a.Client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return c.CloseAfter(list(cmd.Context(), a, c, f))
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return list(cmd.Context(), a, c, f) })
 		},
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "only runs that are running, waiting or done, or that never began (refused)")
@@ -138,15 +132,13 @@ const cancelPatience = 10 * time.Second
 
 // withStatus calls do with a connection and how far a run is.
 func withStatus(ctx context.Context, a *cli.App, run string, do func(*cli.Client, wire.RunStatus) error) error {
-	c, err := a.Client(ctx)
-	if err != nil {
-		return err
-	}
-	status, err := find(ctx, c, "", run)
-	if err == nil {
-		err = do(c, status)
-	}
-	return c.CloseAfter(err)
+	return a.WithClient(ctx, func(c *cli.Client) error {
+		status, err := find(ctx, c, "", run)
+		if err != nil {
+			return err
+		}
+		return do(c, status)
+	})
 }
 
 func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, reason string) error {

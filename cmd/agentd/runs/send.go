@@ -29,11 +29,7 @@ func sendCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.Client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return c.CloseAfter(send(cmd.Context(), a, c, agent, args[0], args[1]))
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return send(cmd.Context(), a, c, agent, args[0], args[1]) })
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the run's agent (default: those of the configuration are asked)")

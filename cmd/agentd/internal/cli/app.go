@@ -180,12 +180,16 @@ func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 	for _, command := range commands {
 		root.AddCommand(command(a))
 	}
-	a.noteBegin(root)
+	a.complete(root)
 	return root
 }
 
-// noteBegin has every command note that its command line was accepted.
-func (a *App) noteBegin(cmd *cobra.Command) {
+// complete has every command note that its command line was accepted, and those that only have commands below them print their help.
+func (a *App) complete(cmd *cobra.Command) {
+	if !cmd.Runnable() && cmd.HasParent() {
+		cmd.Args = cobra.NoArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	if do := cmd.RunE; do != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			a.begun = true
@@ -193,7 +197,7 @@ func (a *App) noteBegin(cmd *cobra.Command) {
 		}
 	}
 	for _, child := range cmd.Commands() {
-		a.noteBegin(child)
+		a.complete(child)
 	}
 }
 

@@ -20,17 +20,24 @@ import (
 // Source is what the command line calls itself in events.
 const Source = "agentd.cli"
 
-// WithStore calls do with the connection and the store of runs.
-func (a *App) WithStore(ctx context.Context, do func(*Client, runner.Store) error) error {
+// WithClient calls do with a connection.
+func (a *App) WithClient(ctx context.Context, do func(*Client) error) error {
 	c, err := a.Client(ctx)
 	if err != nil {
 		return err
 	}
-	store, err := c.OpenStore(ctx)
-	if err != nil {
-		return c.CloseAfter(err)
-	}
-	return c.CloseAfter(errors.Join(do(c, store), store.Close()))
+	return c.CloseAfter(do(c))
+}
+
+// WithStore calls do with the connection and the store of runs.
+func (a *App) WithStore(ctx context.Context, do func(*Client, runner.Store) error) error {
+	return a.WithClient(ctx, func(c *Client) error {
+		store, err := c.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(c, store), store.Close())
+	})
 }
 
 // Patience is how long a run may be silent before the command looks for the reason.
@@ -38,11 +45,7 @@ const Patience = 2 * time.Second
 
 // WithRegistry calls do with a connection.
 func (a *App) WithRegistry(ctx context.Context, do func(*Client, broker.Registry) error) error {
-	c, err := a.Client(ctx)
-	if err != nil {
-		return err
-	}
-	return c.CloseAfter(do(c, c.Registry()))
+	return a.WithClient(ctx, func(c *Client) error { return do(c, c.Registry()) })
 }
 
 // Speaking is the client of runs that calls itself source in events.

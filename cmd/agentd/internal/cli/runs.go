@@ -127,43 +127,36 @@ func Head(ctx context.Context, store runner.Store, run string) (core.Entry, erro
 
 // WithRun calls do with the connection, the store and the last entry of a run.
 func (a *App) WithRun(ctx context.Context, run string, do func(*Client, runner.Store, core.Entry) error) error {
-	c, err := a.Client(ctx)
-	if err != nil {
-		return err
-	}
-	store, err := c.OpenStore(ctx)
-	if err != nil {
-		return c.CloseAfter(err)
-	}
-	var last core.Entry
-	err = c.Permitted(ctx, func(ctx context.Context) error {
-		last, err = Head(ctx, store, run)
-		return err
+	return a.WithStore(ctx, func(c *Client, store runner.Store) error {
+		var last core.Entry
+		err := c.Permitted(ctx, func(ctx context.Context) (err error) {
+			last, err = Head(ctx, store, run)
+			return err
+		})
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+			return c.Unknown(ctx, run)
+		}
+		if err != nil {
+			return err
+		}
+		return do(c, store, last)
 	})
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
-		err = c.Unknown(ctx, run)
-	}
-	if err == nil {
-		err = do(c, store, last)
-	}
-	return c.CloseAfter(errors.Join(err, store.Close()))
 }
 
 // CompleteRuns completes the names of runs.
 func (a *App) CompleteRuns(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), Patience)
 	defer cancel()
-	c, err := a.Client(ctx)
+	var names []string
+	err := a.WithClient(ctx, func(c *Client) error {
+		rows, err := c.Runs(ctx, RunFilter{})
+		for i := range rows {
+			names = append(names, rows[i].Run)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
-	}
-	rows, err := c.Runs(ctx, RunFilter{})
-	if err := c.CloseAfter(err); err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	names := make([]string, len(rows))
-	for i, r := range rows {
-		names[i] = r.Run
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
