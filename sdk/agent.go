@@ -77,6 +77,8 @@ type AgentSpec struct {
 	// Arguments are arguments that the agent sets, by the tool's name and their own, whatever the model writes, which is not shown them.
 	// Texts in them are text/template over .Input and .Run. Approvers and policies see them, and no edit changes them.
 	Arguments map[string]map[string]json.RawMessage `json:"arguments,omitempty"`
+	// Undo says how calls are undone, by the names of their tools. It is done when an operator wants it, after the run has ended.
+	Undo map[string]Undo `json:"undo,omitempty"`
 	// Corrections say which calls are made that models did not write quite right; nil is none beyond other names of tools.
 	Corrections *Corrections `json:"corrections,omitempty"`
 	// StopOn names tools (as the model knows them) whose successful result completes the run.
@@ -107,6 +109,13 @@ type AgentSpec struct {
 	// Code names what of the agent is written in Go: "context", "planning", "retrieval", "output", "tool:<name>". Workers
 	// fill it in, so that a run is left to a worker that has its code.
 	Code []string `json:"code,omitempty"`
+}
+
+// Undo is the call that undoes another (compensation): that of a tool of the same agent.
+type Undo struct {
+	Tool string `json:"tool"`
+	// Args are its arguments. Texts in them are text/template over .Args and .Result, of the call that is undone, and .Input and .Run.
+	Args map[string]json.RawMessage `json:"args,omitempty"`
 }
 
 // Corrections say what of a model's calls is put right, for models that need it. The model is told what was, and so are the journal

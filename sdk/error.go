@@ -38,6 +38,8 @@ const (
 	CodeTerminated        Code = "terminated"         // the agent's author: a hook or rule ended the run
 	CodeMessageRefused    Code = "message_refused"    // the sender: the run does not take the message
 	CodeRetryRefused      Code = "retry_refused"      // the operator: the run cannot be retried
+	CodeUndone            Code = "undone"             // nobody: what the run had done was to be undone
+	CodeUndoRefused       Code = "undo_refused"       // the operator: nothing of the run can be undone, or not what was named
 	CodeCancelRefused     Code = "cancel_refused"     // the operator: what was named cannot be cancelled by itself
 	CodeOutcomeUnknown    Code = "outcome_unknown"    // the model: an at-most-once tool was interrupted
 	CodeStateLost         Code = "state_lost"         // the publisher: the store lost the run; it may be started again

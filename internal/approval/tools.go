@@ -87,6 +87,13 @@ func (t Tools) Faults(spec *sdk.AgentSpec) []sdk.Fault {
 			faults = append(faults, t.fault("$.arguments."+name, name))
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(spec.Undo)) {
+		for _, at := range []struct{ path, tool string }{{"", name}, {".tool", spec.Undo[name].Tool}} {
+			if !slices.Contains(t.names, at.tool) && !t.mayBeUnknown(at.tool) {
+				faults = append(faults, t.fault("$.undo."+name+at.path, at.tool))
+			}
+		}
+	}
 	for _, alias := range slices.Sorted(maps.Keys(spec.Aliases)) {
 		if slices.Contains(t.names, alias) {
 			faults = append(faults, sdk.Fault{Path: "$.aliases." + alias, Expected: "a name that no tool has", Got: fmt.Sprintf("%q", alias)})

@@ -1,18 +1,19 @@
-// Package audit checks that what happened is what the protocol promises: the invariants I1 to I17 of a run's journal,
+// Package audit checks that what happened is what the protocol promises: the invariants I1 to I18 of a run's journal,
 // of the events around it and of the executions of its tools. It serves the simulator, which tells it everything at the
 // moment it happens, and whoever has collected logs of a real system.
 //
 //	I1  one terminal event for each init, and    I9  fences only grow
-//	    for each retry
+//	    for each retry or undo
 //	I2  one result for each call, for ever       I10 a removed message is in a journal, or dead-lettered, or a duplicate
 //	I3  no event before its entry                I11 every run ends
 //	I4  the effects of every entry are out       I12 at-most-once tools run once, others once for each driver
 //	I5  one content for each event id            I14 every message is removed in the end
 //	I6  a journal is a chain that only grows     I15 a message changes no run but its own
-//	I7  done is for ever, but for a retry        I16 nothing times out early
+//	I7  done is for ever, but for those          I16 nothing times out early
 //	I8  every call has a result before the next model call
 //	I13 a call that needs permission is made only with a decision that covers it: in time, on its arguments, by whom the
 //	    request names, as often as it says
+//	I18 a call is undone once, and only one that returned without an error
 //	I17 a parked run goes on when its time has come or it is unparked, a paused one when it is resumed, and not before
 //
 // R3 and R5 stand for the rules of those names: the message that covers a run is not removed while the run is driven, and
@@ -150,6 +151,8 @@ type run struct {
 	summarised int
 	// notes are the messages for the model that wait or have waited, by their ids: how often each was said.
 	notes map[string]int
+	// undone are the calls that were undone, or may have been.
+	undone map[string]bool
 	// voided says that whoever drives the run must find that nobody waits for it.
 	voided bool
 	// armed is what the run's timer was last armed for.
@@ -263,7 +266,7 @@ func (c *Checker) run(key wire.RunKey) *run {
 	if !ok {
 		r = &run{
 			key: key, etags: map[string]bool{}, causes: map[position]bool{}, calls: map[string]*call{},
-			notes: map[string]int{}, requests: map[string]*request{}, grants: map[string]*grant{},
+			notes: map[string]int{}, requests: map[string]*request{}, grants: map[string]*grant{}, undone: map[string]bool{},
 		}
 		c.runs[key] = r
 		c.order = append(c.order, r)

@@ -8,12 +8,15 @@ import (
 	"agentd/sdk/wire"
 )
 
-// A run that is retried has several generations. Each has one terminal event (I1) and is done for ever once it has ended (I7); what has
+// A run that is taken up again, by a retry or to undo calls, has several generations. Each has one terminal event (I1) and is done for ever once it has ended (I7); what has
 // a result keeps it through all of them (I2).
 
-// retried checks an entry that follows the end of a run: only a retry may.
-func (c *Checker) retried(r *run, last, e *core.Entry) {
+// takenUp checks an entry that follows the end of a run: only a retry may, or an undo.
+func (c *Checker) takenUp(r *run, last, e *core.Entry) {
 	switch {
+	case e.Kind == core.KindUndoAsked:
+		c.undoes(r, last, e)
+		return
 	case e.Kind != core.KindRetried:
 		c.violate("I7", r.key, "entry %d (%s) after the run was done", e.Rev, e.Kind)
 		return
@@ -37,11 +40,42 @@ func (c *Checker) retried(r *run, last, e *core.Entry) {
 	}
 }
 
-// generation checks that the retry is its event's, and notes where its terminal event belongs.
+// undoes checks an entry that begins to undo calls of a run: none that was undone, or may have been.
+func (c *Checker) undoes(r *run, last, e *core.Entry) {
+	c.generation(r, last, e)
+	for _, u := range e.Head.Undo {
+		k := r.calls[u.Call]
+		if k == nil || k.result == nil || k.result.Error || r.undone[u.Call] || u.By != "" || u.Outcome != "" {
+			c.violate("I18", r.key, "entry %d undoes call %s, which cannot be undone", e.Rev, u.Call)
+		}
+	}
+	if len(e.Head.Undo) == 0 {
+		c.violate("I18", r.key, "entry %d undoes nothing", e.Rev)
+	}
+}
+
+// undid notes which calls are undone, or may be, by the results of those that were made for it.
+func (c *Checker) undid(r *run, e *core.Entry) {
+	for _, u := range e.Head.Undo {
+		k := r.calls[u.By]
+		if u.Outcome == "" || k == nil {
+			continue
+		}
+		done := k.result != nil && !k.result.Error
+		if done != (u.Outcome == wire.UndoDone) {
+			c.violate("I18", r.key, "entry %d tells that call %s is %s; what undoes it came to %+v", e.Rev, u.Call, u.Outcome, k.result)
+		}
+		if done || k.result != nil && k.result.Kind == core.ResultTimeout {
+			r.undone[u.Call] = true
+		}
+	}
+}
+
+// generation checks that the generation is its event's, and notes where its terminal event belongs.
 func (c *Checker) generation(r *run, last, e *core.Entry) {
 	retry := e.Head.Retry
 	if retry == nil || last.Head.RetriedBy(retry.Token) || retry.Token == last.Head.Init.Token {
-		c.violate("I1", r.key, "entry %d retries the run for %+v, which has been there before", e.Rev, retry)
+		c.violate("I1", r.key, "entry %d takes up the run for %+v, which has been there before", e.Rev, retry)
 		return
 	}
 	c.awaits(&input{run: r.key, token: retry.Token}, c.subjects.Done(e.Head.Agent, r.key, retry.Token))
@@ -49,8 +83,12 @@ func (c *Checker) generation(r *run, last, e *core.Entry) {
 	if in == nil || in.forgotten || in.Event == nil {
 		return // reported by cause, or beyond knowledge
 	}
-	if in.address.Verb != wire.ControlRetry || retry.Token != wire.InitToken(in.Event.Source, in.Event.ID) || retry.Who != in.address.Who {
-		c.violate("I15", r.key, "entry %d retries the run for %s %d on %s", e.Rev, in.Stream, in.Sequence, in.Subject)
+	verb := wire.ControlRetry
+	if e.Kind == core.KindUndoAsked {
+		verb = wire.ControlUndo
+	}
+	if in.address.Verb != verb || retry.Token != wire.InitToken(in.Event.Source, in.Event.ID) || retry.Who != in.address.Who {
+		c.violate("I15", r.key, "entry %d takes up the run for %s %d on %s", e.Rev, in.Stream, in.Sequence, in.Subject)
 	}
 }
 
@@ -96,7 +134,7 @@ const retrySlack = 60_000
 // beforeRetry reports whether a message may have been settled before the run was retried.
 func (r *run) beforeRetry(in *input) bool {
 	for _, e := range slices.Backward(r.entries) {
-		if e.Kind == core.KindRetried {
+		if e.Kind == core.KindRetried || e.Kind == core.KindUndoAsked {
 			return in.Received <= e.At+retrySlack
 		}
 	}

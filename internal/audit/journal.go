@@ -49,6 +49,7 @@ func (c *Checker) Committed(key wire.RunKey, digest string, e *core.Entry) {
 	for _, m := range e.Messages {
 		c.told(r, m)
 	}
+	c.undid(r, e)
 	c.waits(r, e)
 	c.ended(r, last, e)
 }
@@ -74,7 +75,7 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 	}
 	r.etags[e.Etag] = true
 	if last.Head.Status == core.StatusDone {
-		c.retried(r, last, e)
+		c.takenUp(r, last, e)
 	}
 	if err := e.Head.Check(); err != nil {
 		c.violate("I8", r.key, "entry %d: %v", e.Rev, err)

@@ -22,12 +22,12 @@ func (c *Checker) begun(r *run, e *core.Entry) {
 	if e.Rev > 1 {
 		return
 	}
-	if init := e.Head.Init; init.Reply != nil {
-		c.awaits(&input{run: r.key, token: init.Token}, c.subjects.Reply(*init.Reply))
-		return
-	}
-	for _, token := range e.Head.Generations() {
-		c.awaits(&input{run: r.key, token: token}, c.subjects.Done(e.Head.Agent, r.key, token))
+	for i, token := range e.Head.Generations() {
+		subject := c.subjects.Done(e.Head.Agent, r.key, token)
+		if init := e.Head.Init; i == 0 && init.Reply != nil {
+			subject = c.subjects.Reply(*init.Reply)
+		}
+		c.awaits(&input{run: r.key, token: token}, subject)
 	}
 }
 
@@ -38,13 +38,13 @@ func (c *Checker) Violate(invariant string, run wire.RunKey, format string, args
 
 // Invariants say in words what each invariant demands.
 var Invariants = map[string]string{
-	"I1":  "an init event, and every retry of its run, has exactly one terminal event",
+	"I1":  "an init event, and every retry or undo of its run, has exactly one terminal event",
 	"I2":  "a call has one result, for ever",
 	"I3":  "no event is published before the entry that asks for it",
 	"I4":  "the effects of every entry are carried out",
 	"I5":  "an event id and its subject have one content",
 	"I6":  "a journal is an unbroken chain that only grows",
-	"I7":  "a run that is done stays as it is, unless an operator retries it",
+	"I7":  "a run that is done stays as it is, unless an operator retries it or undoes what it did",
 	"I8":  "every call has a result before the next model call",
 	"I9":  "every driver has a higher fence than the one before",
 	"I10": "a settled message is in a journal, a duplicate, or a dead letter",
@@ -54,6 +54,7 @@ var Invariants = map[string]string{
 	"I14": "every message is settled in the end",
 	"I15": "a message changes no run but its own",
 	"I16": "nothing times out early",
+	"I18": "a call is undone once, and only one that returned without an error",
 	"R3":  "a message is settled only when its run waits or is done and its effects are out",
 	"R5":  "only the end of a driver's lease makes another driver",
 }

@@ -25,6 +25,7 @@ const (
 	LogReturned  logEvent = "returned"  // the call has its result
 	LogEscalated logEvent = "escalated" // nobody decided in time, so another domain is asked
 	LogRetried   logEvent = "retried"   // somebody retried the run
+	LogUndoing   logEvent = "undoing"   // somebody has calls of the run undone
 	LogCalled    logEvent = "called"    // the model asked for the call; only in audit trails
 )
 
@@ -92,8 +93,9 @@ func LogOf(entries []core.Entry) ([]LogRecord, error) {
 
 // Entry adds what an entry says.
 func (l *Log) Entry(at LogRecord, e *core.Entry) error {
-	if e.Kind == core.KindRetried {
-		r := l.add(at, LogRetried, "", "")
+	taken := map[string]logEvent{core.KindRetried: LogRetried, core.KindUndoAsked: LogUndoing}
+	if event, ok := taken[e.Kind]; ok {
+		r := l.add(at, event, "", "")
 		r.Who, r.Source = e.Head.Retry.Who, e.Head.Retry.Source
 	}
 	if l.Tools != nil {

@@ -55,9 +55,9 @@ func (c *Checker) duplicate(in *input, r *run) {
 		return
 	}
 	head := &r.last().Head
-	if in.address.Verb == wire.ControlRetry {
+	if in.address.Verb == wire.ControlRetry || in.address.Verb == wire.ControlUndo {
 		if in.Event != nil && !head.RetriedBy(wire.InitToken(in.Event.Source, in.Event.ID)) {
-			c.violate("I10", r.key, "%s %d was removed and the run was not retried", in.Stream, in.Sequence)
+			c.violate("I10", r.key, "%s %d was removed and the run was not taken up", in.Stream, in.Sequence)
 		}
 		return
 	}

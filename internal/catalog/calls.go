@@ -29,11 +29,14 @@ func readCalls(s *core.Spec, spec sdk.AgentSpec, tools *toolbox.Toolbox, describ
 		if len(t.Set) == 0 {
 			continue
 		}
-		set, err := newSetArguments(t, spec.Arguments[t.Name])
+		set, err := newSetArguments(t.Name, t.Arguments(), spec.Arguments[t.Name])
 		if err != nil {
 			return err
 		}
-		s.Tools[i].Sets = &core.SetArguments{Names: t.Set, Values: set.values}
+		s.Tools[i].Sets = &core.SetArguments{Names: t.Set, Values: set.ofRun}
+	}
+	if err := readUndo(s, spec, tools); err != nil {
+		return err
 	}
 	names := toolcall.NewNames(known, spec.Aliases, corrections.Names)
 	s.Meaning = func(name string) core.Meaning {
@@ -42,6 +45,26 @@ func readCalls(s *core.Spec, spec sdk.AgentSpec, tools *toolbox.Toolbox, describ
 	}
 	if corrections.Arguments {
 		s.Repair = repair
+	}
+	return nil
+}
+
+// readUndo says how calls are undone.
+func readUndo(s *core.Spec, spec sdk.AgentSpec, tools *toolbox.Toolbox) error {
+	for _, name := range slices.Sorted(maps.Keys(spec.Undo)) {
+		undo := spec.Undo[name]
+		var arguments json.RawMessage
+		if t, ok := tools.ByName(undo.Tool); ok { // else its toolset is away, and it is not called until that is back
+			arguments = t.Arguments()
+		}
+		set, err := newSetArguments(undo.Tool, arguments, undo.Args)
+		if err != nil {
+			return fmt.Errorf("the call that undoes %s: %w", name, err)
+		}
+		if s.Undo == nil {
+			s.Undo = map[string]core.UndoTool{}
+		}
+		s.Undo[name] = core.UndoTool{Tool: undo.Tool, Args: set.ofCall}
 	}
 	return nil
 }
@@ -66,23 +89,24 @@ type setArgument struct {
 	other bool
 }
 
-func newSetArguments(t *toolbox.Tool, set map[string]json.RawMessage) (setArguments, error) {
+// newSetArguments reads the templates of arguments of a tool with that name and schema.
+func newSetArguments(tool string, arguments json.RawMessage, set map[string]json.RawMessage) (setArguments, error) {
 	var schema struct {
 		Properties map[string]struct {
 			Type json.RawMessage `json:"type"`
 		} `json:"properties"`
 	}
-	_ = json.Unmarshal(t.Arguments(), &schema) // what says nothing of a type takes texts
+	_ = json.Unmarshal(arguments, &schema) // what says nothing of a type takes texts
 	all := setArguments{}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		of := schema.Properties[name].Type
 		a := setArgument{texts: map[string]*prompt.Template{}, other: len(of) > 0 && !bytes.Contains(of, []byte(`"string"`))}
 		var err error
 		if a.value, err = decoded(set[name]); err == nil {
-			err = a.parse(t.Name+"."+name, a.value)
+			err = a.parse(tool+"."+name, a.value)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the argument %s of %s: %w", name, t.Name, err)
+			return nil, fmt.Errorf("the argument %s of %s: %w", name, tool, err)
 		}
 		all[name] = a
 	}
@@ -117,13 +141,37 @@ func (a *setArgument) parse(name string, value any) (err error) {
 	return err
 }
 
-// values are the arguments of a run with that subject and input.
-func (s setArguments) values(run string, input json.RawMessage) (map[string]json.RawMessage, error) {
+// ofRun are the arguments of a run with that subject and input.
+func (s setArguments) ofRun(run string, input json.RawMessage) (map[string]json.RawMessage, error) {
 	data := prompt.Data{Run: run}
 	var err error
 	if data.Input, err = decoded(input); err != nil {
 		return nil, fmt.Errorf("decode input: %w", err)
 	}
+	return s.values(data)
+}
+
+// ofCall are the arguments of the call that undoes one which was made with args and returned result.
+func (s setArguments) ofCall(run string, input, args, result json.RawMessage) (json.RawMessage, error) {
+	data := prompt.UndoData{Run: run}
+	for _, part := range []struct {
+		of   json.RawMessage
+		into *any
+	}{{args, &data.Args}, {result, &data.Result}, {input, &data.Input}} {
+		var err error
+		if *part.into, err = decoded(part.of); err != nil {
+			return nil, fmt.Errorf("decode what the call was made with: %w", err)
+		}
+	}
+	values, err := s.values(data)
+	if err != nil {
+		return nil, err
+	}
+	return core.EncodeJSON(values)
+}
+
+// values are the arguments, with data in the templates.
+func (s setArguments) values(data any) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		a := s[name]
@@ -144,7 +192,7 @@ func (s setArguments) values(run string, input json.RawMessage) (map[string]json
 }
 
 // render makes a value with its templates filled in.
-func (a *setArgument) render(value any, data prompt.Data) (any, error) {
+func (a *setArgument) render(value, data any) (any, error) {
 	switch value := value.(type) {
 	case string:
 		return a.texts[value].Render(data)

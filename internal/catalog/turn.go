@@ -193,7 +193,7 @@ func checkTemplates(spec sdk.AgentSpec) error {
 	}
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		for _, f := range prompt.Check(texts[name], spec.Contract.Versions[spec.Version].Accepts) {
+		for _, f := range prompt.Check[prompt.Data](texts[name], spec.Contract.Versions[spec.Version].Accepts) {
 			faults = append(faults, sdk.Errorf(sdk.CodeConfig, "%s template, line %d, column %d: %s", name, f.Line, f.Column, f.Message))
 		}
 	}

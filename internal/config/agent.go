@@ -46,6 +46,7 @@ type agentFile struct {
 		Builtin []string                              `json:"builtin"`
 		Aliases map[string]string                     `json:"aliases"`
 		Args    map[string]map[string]json.RawMessage `json:"args"`
+		Undo    map[string]sdk.Undo                   `json:"undo"`
 	} `json:"tools"`
 	Limits struct {
 		sdk.Limits
@@ -152,8 +153,9 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	if s.Model.Follow == sdk.FollowStart {
 		s.Model.Follow = "" // likewise
 	}
-	l.templates(n.Get("tools", "args"), accepts)
-	s.Aliases, s.Arguments = f.Tools.Aliases, f.Tools.Args
+	templates[prompt.Data](l, n.Get("tools", "args"), accepts)
+	templates[prompt.UndoData](l, n.Get("tools", "undo"), accepts)
+	s.Aliases, s.Arguments, s.Undo = f.Tools.Aliases, f.Tools.Args, f.Tools.Undo
 	s.Builtin, s.Rules, s.StopOn = f.Tools.Builtin, f.Hooks, append(s.StopOn, f.Stop.Tools...)
 	s.Permissions = l.permissions(n.Get("permissions"))
 	s.Limits, s.Stop = l.ends(n, &f)
@@ -268,18 +270,18 @@ func (l *loader) prompt(n *strict.Node, accepts json.RawMessage) string {
 		l.Faultf(at(1, 1), "the prompt has %d bytes; at most %d are allowed", len(body), maxPrompt)
 		return body
 	}
-	for _, f := range prompt.Check(body, accepts) {
+	for _, f := range prompt.Check[prompt.Data](body, accepts) {
 		l.Faultf(at(f.Line, f.Column), "template: %s", f.Message)
 	}
 	return body
 }
 
-// templates checks the texts of a value, which are templates.
-func (l *loader) templates(n *strict.Node, accepts json.RawMessage) {
+// templates checks the texts of a value, which are templates over D.
+func templates[D any](l *loader, n *strict.Node, accepts json.RawMessage) {
 	for _, item := range n.Items() {
-		l.templates(item, accepts)
+		templates[D](l, item, accepts)
 	}
-	for _, f := range prompt.Check(n.Text(), accepts) {
+	for _, f := range prompt.Check[D](n.Text(), accepts) {
 		l.Faultf(n.TextAt(f.Line, f.Column), "template: %s", f.Message)
 	}
 }

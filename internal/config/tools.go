@@ -94,7 +94,7 @@ func (c *Config) checkTools(r *strict.Reader) {
 var specPath = regexp.MustCompile(`^\$\.(rules|stop_on)\[(\d+)\](.*)$`)
 
 // namedPath is that of a fault in what the spec says of a tool by its name, or of a name.
-var namedPath = regexp.MustCompile(`^\$\.(arguments|aliases)\.`)
+var namedPath = regexp.MustCompile(`^\$\.(arguments|aliases|undo)\.`)
 
 // noteTools puts what is wrong with a spec where it stands in the file, of which n is the agent.
 func noteTools(r *strict.Reader, n *strict.Node, faults []sdk.Fault) {

@@ -39,11 +39,14 @@ func cancelledResult(c *Call, reason string) Result {
 	if reason != "" {
 		why += ": " + clip.Text(reason, maxMessage)
 	}
-	if c.Held == "" && !c.Queued && !c.awaitsJudgement() {
+	if c.maybeMade() {
 		why += "; whether it took effect is unknown"
 	}
 	return failure(c.ID, ResultCancelled, sdk.Errorf(sdk.CodeCancelled, "%s", why))
 }
+
+// maybeMade reports whether an open call may have taken effect.
+func (c *Call) maybeMade() bool { return c.Held == "" && !c.Queued && !c.awaitsJudgement() }
 
 // withdrawQuestions takes back what people are asked for a call: its permission, or what its tool wants to know.
 func (t *transition) withdrawQuestions(call string) {

@@ -41,7 +41,7 @@ func (x *explorer) steer() {
 	r := x.rig
 	in := r.deliver("message", steered(fmt.Sprintf("message %d", r.delivered)))
 	switch {
-	case r.state.Status == core.StatusDone || r.state.Cancel != nil || r.spec.Steering == sdk.SteeringReject:
+	case r.state.Status == core.StatusDone || r.state.Cancel != nil || len(r.state.Undo) > 0 || r.spec.Steering == sdk.SteeringReject:
 		x.refuse(in, &sdk.Error{Code: sdk.CodeMessageRefused})
 	case len(r.state.Head.Notes) < core.MaxNotes:
 		x.accept(in)

@@ -45,7 +45,7 @@ func exploreOf(t *rapid.T, spec *core.Spec) *explorer {
 		x.anything()
 	}
 	x.finish()
-	for x.retry() {
+	for x.retry() || x.undo() {
 		for n := pick(t, 20, "inputs"); n > 0 && x.rig.state.Status != core.StatusDone; n-- {
 			x.anything()
 		}
@@ -75,6 +75,9 @@ func randomSpec(t *rapid.T) *core.Spec {
 	}
 	if pick(t, 2, "stop") == 0 {
 		spec.StopOn = []string{"finish", "lookup"}
+	}
+	if pick(t, 2, "undo") == 0 {
+		spec.Undo = undoneBy(map[string]string{"book": "lookup", "add": "charge", "charge": "book", "lookup": "add"})
 	}
 	spec.Converse = pick(t, 3, "converse") == 0
 	if pick(t, 3, "control") == 0 {
@@ -257,6 +260,10 @@ func (x *explorer) outcome() core.Event {
 		return x.built()
 	case core.Review:
 		return x.review()
+	case core.Undo:
+		ev := x.rig.undoing(next)
+		x.policy.rule(ev.Plan)
+		return ev
 	case core.Park:
 		return core.Parked{Why: core.ParkPaused}
 	case core.End:

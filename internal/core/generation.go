@@ -7,25 +7,25 @@ import (
 	"agentd/sdk/wire"
 )
 
-// MaxRetries is how often a run can be retried: each retry is remembered, so that one which comes again changes nothing.
+// MaxRetries is how often a run can be taken up: each event that did is remembered, so that one which comes again changes nothing.
 const MaxRetries = 32
 
-// RetryEvent is the operator's event that took up a run which had ended. What follows it in the journal is the next generation of the run:
-// it has a terminal event, a deadline and limits of its own.
+// RetryEvent is the operator's event that took up a run which had ended, to go on or to undo calls. What follows it in the journal is the
+// next generation of the run: it has a terminal event, a deadline and limits of its own.
 type RetryEvent struct {
 	ID     string `json:"id"`
 	Source string `json:"source"`
-	// Token identifies the event, as an init event's does: wire.InitToken. Before are the tokens of the retries before.
+	// Token identifies the event, as an init event's does: wire.InitToken. Before are the tokens of those before it.
 	Token  string   `json:"token"`
 	Before []string `json:"before,omitempty"`
-	// Who is the principal that retried the run, as the broker enforced it.
+	// Who is the principal that sent it, as the broker enforced it.
 	Who string `json:"who,omitempty"`
 	// Turns and Tokens are what the run had used of its limits until then.
 	Turns  int   `json:"interactions"`
 	Tokens int64 `json:"tokens,omitempty"`
 }
 
-// Left is what a run that ended had, and what a retry gives back to it.
+// Left is what a run that ended had, and what a retry gives back to it. An undo gives back what hooks keep, and nothing else.
 type Left struct {
 	// Calls are those of the open round, and Notes the messages that waited for its end.
 	Calls  []Call      `json:"calls,omitempty"`
@@ -38,12 +38,13 @@ type Left struct {
 	Code string `json:"code,omitempty"`
 }
 
-// Generation is what the terminal event of the run's generation follows from: the event that started the run, or its last retry in that
-// event's place.
+// Generation is what the terminal event of the run's generation follows from: the event that started the run, or the one that took it up
+// last in that event's place. Who called the agent is told of no end but the first.
 func (h *Head) Generation() Init {
 	init := h.Init
 	if h.Retry != nil {
 		init.ID, init.Token = h.Retry.ID, h.Retry.Token
+		init.Reply = nil
 	}
 	return init
 }
@@ -57,12 +58,12 @@ func (h *Head) Generations() []string {
 	return tokens
 }
 
-// RetriedBy reports whether the event with that token has retried the run.
+// RetriedBy reports whether the event with that token has taken up the run.
 func (h *Head) RetriedBy(token string) bool {
 	return h.Retry != nil && (h.Retry.Token == token || slices.Contains(h.Retry.Before, token))
 }
 
-// RetryOf is the id of the run's first terminal event; empty for a run that was not retried.
+// RetryOf is the id of the run's first terminal event; empty for a run that was not taken up again.
 func (h *Head) RetryOf() string {
 	if h.Retry == nil {
 		return ""
@@ -84,7 +85,7 @@ func (h *Head) CheckRetry() *sdk.Error {
 		return refused("the run ended with %s; only runs that ended with %s, %s or %s can be retried",
 			h.Termination(), ReasonError, ReasonQuota, ReasonDeadline)
 	case h.Retry != nil && len(h.Retry.Before)+1 >= MaxRetries:
-		return refused("the run was retried %d times; start another run", MaxRetries)
+		return refused("the run was taken up %d times; start another run", MaxRetries)
 	}
 	return nil
 }
@@ -121,11 +122,14 @@ func (t *transition) takesUp(c *Call) bool {
 	return callee == nil || !callee.Agent || !c.Awaited()
 }
 
-// leave is what a run that ends for that reason leaves for a retry; nil is nothing.
+// leave is what a run that ends for that reason leaves for a retry, or for calls that undo others; nil is nothing.
 func (t *transition) leave(reason Reason) *Left {
 	h := &t.Head
 	if !reason.Retryable() || h.Init.Reply != nil {
-		return nil
+		if len(t.spec.Undo) == 0 || len(h.Hooks) == 0 {
+			return nil
+		}
+		return &Left{Hooks: h.Hooks}
 	}
 	left := Left{Grants: h.Grants, Hooks: h.Hooks, Review: h.Review, Stop: h.Stop}
 	if h.stopping() {
@@ -156,7 +160,20 @@ func (t *transition) retried(ev Retried) error {
 	if h.Unbegun() != (ev.Beginning != nil) {
 		return violation(h, "a retry with the beginning %v after %d interactions", ev.Beginning, h.Turns)
 	}
-	retry := RetryEvent{ID: ev.ID, Source: ev.Source, Token: token, Who: ev.Who, Turns: h.Turns, Tokens: h.TokensUsed()}
+	t.regenerate(ev.Operation, token)
+	if h.Left != nil {
+		t.takeUp(*h.Left)
+	}
+	if ev.Beginning != nil {
+		t.begins(ev.Beginning)
+	}
+	return t.settle()
+}
+
+// regenerate begins the next generation of the run.
+func (t *transition) regenerate(by Operation, token string) {
+	h := &t.Head
+	retry := RetryEvent{ID: by.ID, Source: by.Source, Token: token, Who: by.Who, Turns: h.Turns, Tokens: h.TokensUsed()}
 	spent := retry.Tokens
 	if before := h.Retry; before != nil {
 		retry.Before = append(slices.Clip(before.Before), before.Token)
@@ -167,13 +184,6 @@ func (t *transition) retried(ev Retried) error {
 	}
 	h.Retry, h.Deadline = &retry, t.in.At+t.spec.RunDeadline
 	h.Status, h.Reason, h.ReasonCode = StatusWaiting, "", ""
-	if h.Left != nil {
-		t.takeUp(*h.Left)
-	}
-	if ev.Beginning != nil {
-		t.begins(ev.Beginning)
-	}
-	return t.settle()
 }
 
 // takeUp gives the run back what it had, and asks again whoever was told that nobody waits.

@@ -13,8 +13,7 @@ const retriesAtMost = 3
 // retry takes the run up again, if that may be, and reports whether it did.
 func (x *explorer) retry() bool {
 	r := x.rig
-	ev := core.Retried{ID: "retry", Source: "operator", Who: "ann"}
-	ev.ID += string(rune('0' + x.retries))
+	ev := retriedBy("retry" + string(rune('0'+x.retries)))
 	in := r.deliver(ev.ID, ev)
 	refused := &sdk.Error{Code: sdk.CodeRetryRefused}
 	if reason := r.state.Reason; reason != core.ReasonError && reason != core.ReasonQuota && reason != core.ReasonDeadline {
@@ -34,18 +33,22 @@ func (x *explorer) retry() bool {
 	return true
 }
 
-// retried checks that only a retry follows the end of a run, and takes back what the end told of the calls that are made again.
-func (o *oracle) retried(before *core.Head, in core.Input, e *core.Entry) {
-	if _, ok := in.Event.(core.Retried); !ok {
+// takenUp checks that only a retry or an undo follows the end of a run, and takes back what the end told of the calls that are made again.
+func (o *oracle) takenUp(before *core.Head, in core.Input, e *core.Entry) {
+	_, undo := in.Event.(core.UndoAsked)
+	if _, retry := in.Event.(core.Retried); !retry && !undo {
 		o.Fatalf("entry %d: %T changed a run that was done", e.Rev, in.Event)
 	}
 	o.retries++
 	h := &e.Head
+	if undo && (len(h.Calls) > 0 || e.Reopens || h.Left != nil) {
+		o.Fatalf("entry %d: an undo leads to %+v", e.Rev, h)
+	}
 	if h.Deadline != in.At+o.rig.spec.RunDeadline || h.Generation().Token == before.Generation().Token || h.Init.Token != before.Init.Token {
 		o.Fatalf("entry %d: a retry leads to %+v", e.Rev, h)
 	}
 	o.restore(h.Notes)
-	if before.Turns == 0 && before.Round == 0 && len(o.said) == 0 {
+	if !undo && before.Turns == 0 && before.Round == 0 && len(o.said) == 0 {
 		o.messages = nil
 		return
 	}

@@ -37,6 +37,7 @@ const (
 	ReasonError      = wire.ReasonError
 	ReasonStalled    = wire.ReasonStalled
 	ReasonTerminated = wire.ReasonTerminated
+	ReasonUndone     = wire.ReasonUndone
 )
 
 // Head is everything about a run that decides what may happen next. It is rewritten in every entry, so it never grows
@@ -126,10 +127,12 @@ type Head struct {
 	// Require are tool patterns that whoever started the run put under permission, beyond the agent's policy.
 	Require []string `json:"require,omitempty"`
 
-	// Retry is what took the run up again after it had ended; nil is that nothing has. Left is what a run that ended has left for
-	// a retry.
+	// Retry is what took the run up again after it had ended, a retry or an undo; nil is that nothing has. Left is what a run that
+	// ended has left for a retry.
 	Retry *RetryEvent `json:"retry,omitempty"`
 	Left  *Left       `json:"left,omitempty"`
+	// Undo are the calls that the run's generation is there to undo, in that order; nil is that it is there for the run's task.
+	Undo []wire.UndoCall `json:"undo,omitempty"`
 
 	// Informed are the sections of the prompt that context providers have been asked for.
 	Informed []Informed `json:"informed,omitempty"`
@@ -401,6 +404,7 @@ func (h *Head) clone() Head {
 	c.Grants = append([]Grant(nil), h.Grants...)
 	c.Hooks = append([]HookState(nil), h.Hooks...)
 	c.Informed = append([]Informed(nil), h.Informed...)
+	c.Undo = append([]wire.UndoCall(nil), h.Undo...)
 	if h.Driver != nil {
 		d := *h.Driver
 		c.Driver = &d

@@ -40,8 +40,8 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Retried, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
-// outside; Inquired, Replied, Compacted, Began, Returned, Reviewed, Built, Parked, Released and Ended from whoever drives the run.
+// Event is what happened: Started, Retried, UndoAsked, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
+// outside; Inquired, Replied, Compacted, Began, Returned, Reviewed, Built, Undoing, Parked, Released and Ended from whoever drives the run.
 // Sealed.
 type Event interface{ kind() string }
 
@@ -55,12 +55,27 @@ type Started struct {
 	Budget int64
 }
 
+// Operation is an operator's event: its id and source, and the principal that the broker enforced.
+type Operation struct{ ID, Source, Who string }
+
 // Retried takes up a run that has ended, as its next generation.
 type Retried struct {
-	// ID and Source are those of the operator's event, and Who is the principal that the broker enforced.
-	ID, Source, Who string
+	Operation
 	// Beginning is that of a run without a model call, which begins anew; nil for all others.
 	Beginning *Beginning
+}
+
+// UndoAsked begins a generation of a run that has ended, which undoes these calls: those of UndoStack, in any order.
+type UndoAsked struct {
+	Operation
+	Calls []wire.UndoCall
+}
+
+// Undoing makes the call that undoes the next one of Head.Undo, as planned.
+type Undoing struct {
+	Plan  *RoundPlan
+	Hooks []HookState
+	Notes []Note
 }
 
 // Beginning is what a run begins with: the context that was built, and what hooks make of it.
@@ -249,6 +264,8 @@ type Ended struct {
 const (
 	KindStarted         = "started"
 	KindRetried         = "retried"
+	KindUndoAsked       = "undo_asked"
+	KindUndoing         = "undoing"
 	KindAnswered        = "answered"
 	KindFired           = "fired"
 	KindCancelAsked     = "cancel_asked"
@@ -273,6 +290,8 @@ const (
 
 func (Started) kind() string         { return KindStarted }
 func (Retried) kind() string         { return KindRetried }
+func (UndoAsked) kind() string       { return KindUndoAsked }
+func (Undoing) kind() string         { return KindUndoing }
 func (Answered) kind() string        { return KindAnswered }
 func (Fired) kind() string           { return KindFired }
 func (CancelAsked) kind() string     { return KindCancelAsked }

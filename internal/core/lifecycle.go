@@ -24,7 +24,7 @@ var RunMoves = []Move[Status]{
 	{StatusWaiting, StatusRunning, "unparked, resumed, or tried again at its time"},
 	{StatusRunning, StatusDone, "the run ends"},
 	{StatusWaiting, StatusDone, "cancelled, or past a deadline"},
-	{StatusDone, StatusRunning, "retried"},
+	{StatusDone, StatusRunning, "retried, or calls of it are undone"},
 	{StatusDone, StatusWaiting, "retried, and all that is open is with others"},
 }
 

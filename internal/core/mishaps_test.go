@@ -127,7 +127,7 @@ func (x *explorer) illegal() {
 	if h.Driver == nil || h.Cancel != nil {
 		return
 	}
-	events := []core.Event{core.Began{Calls: []string{"c9-9-nothing"}}, core.Returned{Results: []core.Result{{Call: "c9"}}}}
+	events := []core.Event{core.Began{Calls: []string{"c999-9-nothing"}}, core.Returned{Results: []core.Result{{Call: "c9"}}}}
 	if h.Stop == "" {
 		events = append(events, x.built())
 	}
@@ -135,7 +135,7 @@ func (x *explorer) illegal() {
 		events = append(events, x.reply())
 	}
 	for _, c := range h.Calls {
-		if c.Closed() && c.Status != core.CallCancelled || c.Kind == core.CallService && c.Status != core.CallResuming {
+		if c.Status != core.CallCancelled && (c.Closed() || c.Kind == core.CallService && c.Status != core.CallResuming) {
 			events = append(events, core.Began{Calls: []string{c.ID}}, core.Returned{Results: []core.Result{{Call: c.ID}}})
 		}
 	}

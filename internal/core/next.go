@@ -6,9 +6,10 @@ import (
 	"strings"
 
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
-// Action is what the driver of a run has to do next: AskContext, CallModel, RunTools, Review, BuildOutput, Park, End or Rest.
+// Action is what the driver of a run has to do next: AskContext, CallModel, RunTools, Review, BuildOutput, Undo, Park, End or Rest.
 type Action interface{ action() }
 
 // AskContext asks context providers, before the model is called; it is fed back as Inquired with ContextQuestion(state).
@@ -31,6 +32,9 @@ type BuildOutput struct{}
 // Review shows hooks the results of the last round, and lets messages into the conversation; it is fed back as Reviewed.
 type Review struct{}
 
+// Undo plans the call that undoes Call; it is fed back as Undoing.
+type Undo struct{ Call wire.UndoCall }
+
 // Park lets go of a run that was paused, or whose agent was; it is fed back as Parked with ParkPaused.
 type Park struct{}
 
@@ -45,6 +49,7 @@ func (CallModel) action()   {}
 func (RunTools) action()    {}
 func (BuildOutput) action() {}
 func (Review) action()      {}
+func (Undo) action()        {}
 func (Park) action()        {}
 func (End) action()         {}
 func (Rest) action()        {}
@@ -64,6 +69,8 @@ func Next(spec *Spec, head *Head, now int64) Action {
 		return inlineCalls(spec, head)
 	case head.Review || len(head.Notes) > 0:
 		return Review{}
+	case len(head.Undo) > 0:
+		return head.undoes()
 	case head.stopping():
 		return BuildOutput{}
 	}
@@ -95,6 +102,8 @@ func doing(spec *Spec, head *Head) string {
 		return "showing results to hooks"
 	case BuildOutput:
 		return "building its output"
+	case Undo:
+		return "undoing " + act.Call.Tool
 	default:
 		return "ending it"
 	}

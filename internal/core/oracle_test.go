@@ -26,8 +26,9 @@ type oracle struct {
 	due     map[string]int64
 	ids     map[string]bool
 	ends    int
-	// retries are the generations after the first.
+	// retries are the generations after the first, and undone the last call that undid another.
 	retries int
+	undone  map[string]string
 	// held are the requests of the calls that ever were held, allowed the decisions for a call.
 	held    map[string]string
 	allowed map[string]int
@@ -43,7 +44,7 @@ type oracle struct {
 func newOracle(t *rapid.T, r *rig) *oracle {
 	return &oracle{
 		T: t, rig: r, results: map[string]core.Result{}, due: map[string]int64{}, ids: map[string]bool{},
-		held: map[string]string{}, allowed: map[string]int{}, notes: map[string]string{}, said: map[string]bool{}, asked: map[string]*asked{},
+		undone: map[string]string{}, held: map[string]string{}, allowed: map[string]int{}, notes: map[string]string{}, said: map[string]bool{}, asked: map[string]*asked{},
 		runs: transitions{}, calls: transitions{},
 	}
 }
@@ -98,11 +99,12 @@ func (o *oracle) entry(before *core.Head, in core.Input, e *core.Entry) {
 		o.Fatalf("entry %d: %v", e.Rev, err)
 	}
 	if before.Status == core.StatusDone {
-		o.retried(before, in, e)
+		o.takenUp(before, in, e)
 	}
 	o.driver(before, in, e)
 	o.timers(before, in, e)
 	o.remember(before, e)
+	o.undoes(e)
 	o.context(before, e)
 	o.permissions(e)
 	o.control(before, e)
@@ -134,7 +136,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 
 func isWork(ev core.Event) bool {
 	switch ev.(type) {
-	case core.Inquired, core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Parked, core.Released, core.Ended:
+	case core.Inquired, core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Undoing, core.Parked, core.Released, core.Ended:
 		return true
 	}
 	return false

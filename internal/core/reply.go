@@ -13,8 +13,8 @@ import (
 
 func (t *transition) replied(ev Replied) error {
 	h := &t.Head
-	if len(h.Calls) > 0 || h.stopping() || len(t.spec.dueContexts(h)) > 0 {
-		return violation(h, "a reply while a round is open, or without its context")
+	if len(h.Calls) > 0 || len(h.Undo) > 0 || h.stopping() || len(t.spec.dueContexts(h)) > 0 {
+		return violation(h, "a reply while a round is open or calls are undone, or without its context")
 	}
 	if ev.opensRound() && !ev.Plan.madeFor(h, &ev.Reply) {
 		return violation(h, "a reply with calls needs the plan that was made for it")

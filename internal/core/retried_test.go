@@ -12,7 +12,9 @@ import (
 	"agentd/sdk/wire"
 )
 
-func retriedBy(id string) core.Retried { return core.Retried{ID: id, Source: "operator", Who: "ann"} }
+func retriedBy(id string) core.Retried {
+	return core.Retried{Operation: core.Operation{ID: id, Source: "operator", Who: "ann"}}
+}
 
 // must lets an input happen.
 func (r *rig) must(t *testing.T, in core.Input) (core.Change, *core.Entry) {
@@ -204,7 +206,7 @@ func TestCheckRetry_Refuses(t *testing.T) {
 			`the run answers a call of run "trip 1"; retry the caller`,
 		},
 		"too often": {
-			done(core.ReasonError, func(h *core.Head) { h.Retry = &core.RetryEvent{Before: before} }), "the run was retried 32 times",
+			done(core.ReasonError, func(h *core.Head) { h.Retry = &core.RetryEvent{Before: before} }), "the run was taken up 32 times",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 // close gives the call its one result.
 func (t *transition) close(c *Call, r Result) {
+	t.undid(c, &r)
 	c.Status = CallSucceeded
 	if r.Error {
 		c.Status = CallFailed
@@ -77,14 +78,16 @@ func (t *transition) closeRound() {
 		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{
 			Kind: sdk.ContentToolResult, CallID: c.ID, Tool: c.Tool, IsError: c.Status != CallSucceeded,
 		}}})
-		if !h.stopping() && c.Status == CallSucceeded && t.spec.stopsOn(c.Tool) {
+		if !h.stopping() && len(h.Undo) == 0 && c.Status == CallSucceeded && t.spec.stopsOn(c.Tool) {
 			t.stopOn(c.ID, stopTool)
 		}
 	}
 	t.showMedia(calls)
 	h.Review = t.spec.Reviews
-	t.countFailures(calls)
-	t.guardRound(calls)
+	if len(h.Undo) == 0 { // else no model is there to be stopped or guarded
+		t.countFailures(calls)
+		t.guardRound(calls)
+	}
 	t.tellDecisions(calls)
 	t.Checkpoints = append(t.Checkpoints, CheckpointToolResults)
 }
@@ -121,6 +124,9 @@ func (t *transition) arm(due int64) {
 // finish ends the run with an error event.
 func (t *transition) finish(e Ending) error {
 	problem := wire.NewProblem(sdk.Errorf(e.Code, "%s", clip.Text(e.Message, maxMessage)))
+	if len(t.Head.Undo) > 0 {
+		e, problem = t.undone(e, problem)
+	}
 	data, err := json.Marshal(problem)
 	if err != nil {
 		return violation(&t.Head, "encode problem: %v", err)
@@ -145,25 +151,7 @@ func (t *transition) complete(reason Reason, code string, data json.RawMessage) 
 func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	h := &t.Head
 	left := t.leave(reason)
-	for i := range h.Calls {
-		c := &h.Calls[i]
-		if c.Closed() {
-			continue
-		}
-		t.void(c)
-		t.account(c, -1)
-		switch {
-		case !c.ofModel():
-		case c.Status == CallRunning:
-			t.Results = append(t.Results, OutcomeUnknown(*c))
-		default:
-			t.Results = append(t.Results, failure(c.ID, ResultCancelled, sdk.Errorf(sdk.CodeCancelled, "the run ended first")))
-		}
-		c.Status = CallCancelled
-	}
-	if len(h.Calls) > 0 {
-		t.closeRound()
-	}
+	t.closeOpen()
 	t.flushNotes()
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
 	h.ReasonCode, h.Review, h.Hooks, h.Left = code, false, nil, left
@@ -177,6 +165,31 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	}
 	h.Grants = nil
 	t.Checkpoints = append(t.Checkpoints, CheckpointRunFinished)
+}
+
+// closeOpen closes the open round, because the run ends.
+func (t *transition) closeOpen() {
+	h := &t.Head
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		if c.Closed() {
+			continue
+		}
+		t.void(c)
+		t.account(c, -1)
+		if c.ofModel() {
+			r := failure(c.ID, ResultCancelled, sdk.Errorf(sdk.CodeCancelled, "the run ended first"))
+			if c.Status == CallRunning {
+				r = OutcomeUnknown(*c)
+			}
+			t.undid(c, &r)
+			t.Results = append(t.Results, r)
+		}
+		c.Status = CallCancelled
+	}
+	if len(h.Calls) > 0 {
+		t.closeRound()
+	}
 }
 
 // failure is an error as a tool's result, in the form the model is shown.

@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +29,8 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 		case "converse":
 			spec.Converse = true
 		case "blobs": // see play
+		case "undo":
+			spec.Undo = undoneBy(map[string]string{words[1]: words[2]})
 		case "tokens":
 			spec.MaxTokens = int64(number(t, words[1]))
 		case "ends-on":
@@ -241,6 +244,15 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 			ev.Beginning = &core.Beginning{System: "Be brief.", Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "Once more.")}}
 		}
 		return ev, rest
+	case "undo":
+		id, names, _ := strings.Cut(rest, " ")
+		ev := core.UndoAsked{Operation: core.Operation{ID: id, Source: "operator", Who: "ann"}}
+		for _, c := range undoStack(s.rig) {
+			if names == "" || slices.Contains(strings.Fields(names), wire.CallPlace(c.ID)) {
+				ev.Calls = append(ev.Calls, wire.UndoCall{Call: c.ID, Tool: c.Tool})
+			}
+		}
+		return ev, id
 	case "cancel":
 		return core.CancelAsked{Message: rest}, "cancel-1"
 	case "cancel-call":
@@ -301,6 +313,10 @@ func (s *script) nextEvent(verb, rest string) core.Event {
 		return s.parseReturn(next, rest)
 	case core.Review:
 		return s.parseReview(rest)
+	case core.Undo:
+		ev := s.undoing(next)
+		s.policy.rule(ev.Plan)
+		return ev
 	case core.BuildOutput:
 		return core.Built{Output: *output(s.state.StopText())}
 	case core.End:

@@ -36,6 +36,8 @@ type Spec struct {
 	Matches func(pattern string, args json.RawMessage) bool
 	// Tools are looked up by the name the model uses.
 	Tools []Tool
+	// Undo says how calls are undone, by the names of their tools, also of those whose toolset is away.
+	Undo map[string]UndoTool
 	// Missing says why a tool that is none of Tools cannot be called now, because its toolset is away; nil where it is just not
 	// there.
 	Missing func(tool string) *sdk.Error
@@ -71,14 +73,14 @@ const layoutCounts = 2
 const layoutParks = 3
 
 // layoutCancels is the first layout of runs whose replies are judged, whose agents set arguments of tools, and whose drivers know that a
-// call may have its result before its tool returns; of those whose end is told under the subject that their init event asks for; and of
-// those where one event asks for several calls.
+// call may have its result before its tool returns; of those whose end is told under the subject that their init event asks for; of
+// those where one event asks for several calls; and of those whose calls are undone.
 const layoutCancels = 4
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
-	if h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets ||
+	if len(h.Undo) > 0 || h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets ||
 		h.open((*Call).batched) {
 		return max(h.V, layoutCancels)
 	}
@@ -128,6 +130,13 @@ type Tool struct {
 	Validate func(arguments string) (json.RawMessage, []sdk.Fault)
 	// Sets are arguments that the agent sets; nil is none.
 	Sets *SetArguments
+}
+
+// UndoTool makes the call that undoes another.
+type UndoTool struct {
+	// Tool is called with the arguments that Args makes of the run's subject and input, and of what the call was made with and returned.
+	Tool string
+	Args func(run string, input, args, result json.RawMessage) (json.RawMessage, error)
 }
 
 // SetArguments are arguments of a tool that the agent sets in place of the model, which is not shown them.

@@ -50,6 +50,8 @@ func (t *transition) steered(ev Steered) error {
 		return refused("the run is done")
 	case h.Cancel != nil:
 		return refused("the run is to end: %s", h.Cancel.Message)
+	case len(h.Undo) > 0:
+		return refused("calls of the run are being undone, and no model is there to read it")
 	case t.spec.Steering == sdk.SteeringReject:
 		return refused("the agent takes no messages while it works")
 	case note.Text == "" || len(note.Text) > MaxNote:

@@ -52,6 +52,8 @@ func (t *transition) apply() error {
 	switch ev := t.in.Event.(type) {
 	case Retried:
 		return t.retried(ev)
+	case UndoAsked:
+		return t.undoAsked(ev)
 	case Answered:
 		return t.answered(ev)
 	case Fired:
@@ -109,6 +111,8 @@ func (t *transition) driven() error {
 		return t.returned(ev)
 	case Built:
 		return t.built(ev)
+	case Undoing:
+		return t.undoing(ev)
 	case Reviewed:
 		return t.reviewed(ev)
 	case Ended:

@@ -283,6 +283,9 @@ func (p *printer) head(h *core.Head) {
 	if h.V > 1 {
 		p.counters(h)
 	}
+	for _, u := range h.Undo {
+		p.printf("    undo %s %s by %s: %s %s\n", short(u.Call), u.Tool, short(u.By), u.Outcome, u.Message)
+	}
 	for _, c := range h.Calls {
 		p.printf("    call %s %s %s", short(c.ID), c.Kind, c.Status)
 		if c.Due > 0 {
@@ -327,6 +330,8 @@ func (p *printer) next() string {
 	switch next := p.rig.next().(type) {
 	case core.CallModel:
 		return "call the model"
+	case core.Undo:
+		return "undo " + short(next.Call.Call)
 	case core.AskContext:
 		return "ask for context"
 	case core.RunTools:

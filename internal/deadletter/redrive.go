@@ -100,6 +100,11 @@ func (l *Letter) useful(h *core.Head) error {
 			return refuse("run %s cannot be retried: %s", h.Run, refusal.Message)
 		}
 		return nil
+	case l.Address.Verb == wire.ControlUndo:
+		if refusal := h.CheckUndo(); refusal != nil {
+			return refuse("calls of run %s cannot be undone: %s", h.Run, refusal.Message)
+		}
+		return nil
 	case h.Status == core.StatusDone && h.CheckRetry() == nil:
 		return refuse("run %s has ended (%s); it can be taken up with: agentd runs retry %s", h.Run, h.Termination(), show.ShellQuote(h.Run))
 	case h.Status == core.StatusDone && started:

@@ -5,6 +5,7 @@ import (
 
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // The data of milestones.
@@ -15,6 +16,11 @@ type (
 	runRetried struct {
 		Event string `json:"event"`
 		Who   string `json:"who"`
+	}
+	runUndoing struct {
+		Calls []wire.UndoCall `json:"calls"`
+		Event string          `json:"event"`
+		Who   string          `json:"who"`
 	}
 	runMessage struct {
 		Message string `json:"message"`

@@ -59,6 +59,8 @@ func (t *teller) said() {
 		t.tell(wire.MilestoneStarted, runStarted{Input: e.Input})
 	case core.KindRetried:
 		t.tell(wire.MilestoneRetried, runRetried{Event: e.Head.Retry.ID, Who: e.Head.Retry.Who})
+	case core.KindUndoAsked:
+		t.tell(wire.MilestoneUndoing, runUndoing{Calls: e.Head.Undo, Event: e.Head.Retry.ID, Who: e.Head.Retry.Who})
 	}
 	for _, m := range e.Messages {
 		t.message(m)

@@ -29,15 +29,24 @@ type Data struct {
 	DelegatedBy *sdk.Delegation
 }
 
+// UndoData is what templates go over of a call that undoes another.
+type UndoData struct {
+	// Args and Result are what the other was made with and returned.
+	Args, Result any
+	// Input is the data of the init event, Run its subject.
+	Input any
+	Run   string
+}
+
 // Fault is something wrong in a template. Column counts characters, from 1.
 type Fault struct {
 	Line, Column int
 	Message      string
 }
 
-// Check lists what is wrong with a template over Data: that it cannot be read, and what it names that there never is. accepts is the
+// Check lists what is wrong with a template over D, which is Data or UndoData: that it cannot be read, and what it names that there never is. accepts is the
 // schema of the input; what a schema says of its properties is in the words of schema.Properties.
-func Check(text string, accepts json.RawMessage) []Fault {
+func Check[D any](text string, accepts json.RawMessage) []Fault {
 	parsed, err := read("template", text)
 	if err != nil {
 		m := syntaxError.FindStringSubmatch(err.Error())
@@ -47,7 +56,7 @@ func Check(text string, accepts json.RawMessage) []Fault {
 		line, _ := strconv.Atoi(m[1]) // digits by the pattern
 		return []Fault{{max(1, line), 1, m[2]}}
 	}
-	c := checker{text: text, accepts: accepts, defined: map[string]*parse.ListNode{}, checked: map[string]bool{}}
+	c := checker{text: text, over: reflect.TypeFor[D](), accepts: accepts, defined: map[string]*parse.ListNode{}, checked: map[string]bool{}}
 	for _, t := range parsed.Templates() {
 		if t.Tree != nil {
 			c.defined[t.Name()] = t.Root
@@ -55,7 +64,7 @@ func Check(text string, accepts json.RawMessage) []Fault {
 		}
 	}
 	if parsed.Tree != nil {
-		c.template(parsed.Name(), 0, value{of: reflect.TypeFor[Data]()})
+		c.template(parsed.Name(), 0, value{of: c.over})
 	}
 	return c.faults
 }
@@ -70,12 +79,13 @@ var (
 type value struct {
 	of     reflect.Type
 	schema json.RawMessage
-	// path is how people read what it is; empty is Data.
+	// path is how people read what it is; empty is what the template goes over.
 	path string
 }
 
 type checker struct {
 	text    string
+	over    reflect.Type
 	accepts json.RawMessage
 	// defined are the templates, by name, and checked those that were gone through, by name and what they go over.
 	defined map[string]*parse.ListNode
@@ -209,7 +219,7 @@ func (c *checker) members(v value, names []string, at int) value {
 			}
 			return value{}
 		}
-		if next.path = v.path + "." + name; name == "Input" && v.of == reflect.TypeFor[Data]() {
+		if next.path = v.path + "." + name; name == "Input" && v.of == c.over {
 			next = value{schema: c.accepts, path: next.path}
 		}
 		v, at = next, at+len("."+name)

@@ -33,11 +33,11 @@ func TestCheck_PassesWhatThereMayBe(t *testing.T) {
 		`{{if and .Input.city (eq .Run "x")}}a{{end}}{{printf "%s" .Input.city | len}}{{/* a comment */}}`,
 		``,
 	} {
-		if faults := prompt.Check(text, json.RawMessage(accepts)); len(faults) > 0 {
+		if faults := prompt.Check[prompt.Data](text, json.RawMessage(accepts)); len(faults) > 0 {
 			t.Errorf("%s: %v", text, faults)
 		}
 	}
-	if faults := prompt.Check(`{{.Input.anything}}`, nil); len(faults) > 0 {
+	if faults := prompt.Check[prompt.Data](`{{.Input.anything}}`, nil); len(faults) > 0 {
 		t.Errorf("of an input of which nothing is known: %v", faults)
 	}
 }
@@ -64,7 +64,7 @@ func TestCheck_FindsWhatThereNeverIs(t *testing.T) {
 		`{{range .Tools}}`:                                          `1:1 unexpected EOF`,
 	} {
 		var got []string
-		for _, f := range prompt.Check(text, json.RawMessage(accepts)) {
+		for _, f := range prompt.Check[prompt.Data](text, json.RawMessage(accepts)) {
 			got = append(got, fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Message))
 		}
 		if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {

@@ -216,7 +216,7 @@ func (p *pass) terminal(ctx context.Context, x *index, run wire.RunKey, e *core.
 	}
 	generation := h.Generation()
 	zone, subject := broker.ZoneDone, outbox.TerminalSubject(p.subjects, h.Agent, run, &generation)
-	if h.Init.Reply != nil {
+	if generation.Reply != nil {
 		zone = broker.ZoneIn
 	}
 	if !p.kept(zone, e.At) {

@@ -36,7 +36,7 @@ func (a *activation) ahead() bool {
 		return false
 	case a.head.Status == "":
 		return true
-	case a.msg.Address.Verb == wire.ControlRetry:
+	case a.msg.takesUp():
 		return a.beforeEnd()
 	}
 	began := a.head.Deadline - a.agent.Core.RunDeadline
@@ -49,15 +49,19 @@ func (a *activation) ahead() bool {
 
 // withoutRun settles a message that came before what it is for.
 func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
-	retry := a.msg.Address.Verb == wire.ControlRetry
-	missing := a.head.Status == "" || retry && a.head.Status != core.StatusDone
+	takesUp := a.msg.takesUp()
+	missing := a.head.Status == "" || takesUp && a.head.Status != core.StatusDone
 	switch {
 	case missing && a.Env.Now() < a.msg.Received+waitForRun.Milliseconds():
 		return a.later(), nil
 	case a.msg.Address.Kind == wire.KindVoid:
 		return Verdict{}, nil // see voided
-	case retry && a.head.Status != "":
-		return a.refuse(ctx, sdk.Errorf(sdk.CodeRetryRefused, "the run had not ended when the retry came, nor soon afterwards"))
+	case takesUp && a.head.Status != "":
+		code := sdk.CodeRetryRefused
+		if a.msg.Address.Verb == wire.ControlUndo {
+			code = sdk.CodeUndoRefused
+		}
+		return a.refuse(ctx, sdk.Errorf(code, "the run had not ended when the %s came, nor soon afterwards", a.msg.Address.Verb))
 	case a.head.Retry == nil:
 		return a.refuse(ctx, a.orphan())
 	}
@@ -65,7 +69,7 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 	if err != nil || heard != nil {
 		return settled(heard), err
 	}
-	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run was retried after the message came; send it again if it still holds"))
+	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run was taken up after the message came; send it again if it still holds"))
 }
 
 // heard settles the message if the run has heard it; nil is that it has not.

@@ -236,6 +236,8 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 		return a.runTools(ctx, act)
 	case core.Review:
 		return a.review(ctx)
+	case core.Undo:
+		return a.undo(ctx, act.Call)
 	case core.Park:
 		return a.yield(), nil
 	case core.BuildOutput:

@@ -53,6 +53,8 @@ func (a *activation) controlled(ctx context.Context) (ev core.Event, problem *sd
 		ev, problem = a.steered()
 	case wire.ControlRetry:
 		return a.retried(ctx)
+	case wire.ControlUndo:
+		return a.undoAsked(ctx)
 	default:
 		ev, problem = a.held()
 	}

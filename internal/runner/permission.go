@@ -97,6 +97,9 @@ func (a *activation) ruling(ctx context.Context, s *hookEffects, check sdk.Permi
 	if r.Verdict == sdk.PermissionAllow && gate.Verdict == sdk.GateSuspend {
 		r = askedByHook(gate, by)
 	}
+	if len(a.state.Undo) > 0 && r.Terms.Mode == sdk.PermissionRetry {
+		r.Terms.Mode = sdk.PermissionHold // no model is there to call again
+	}
 	ruling := rulingOf(&r)
 	if gate.Verdict == sdk.GateResult {
 		ruling.Result = gate.Result

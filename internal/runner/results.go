@@ -35,18 +35,23 @@ func (a *activation) storeLarge(ctx context.Context, r *core.Result) error {
 
 // wholeResult is the JSON of a result of the history.
 func (a *activation) wholeResult(ctx context.Context, c *sdk.Content) (string, error) {
-	stored := a.state.StoredOf(c.CallID)
-	if stored == nil {
-		return c.Text, nil
+	data, err := a.wholeData(ctx, &core.Result{Call: c.CallID, Data: json.RawMessage(c.Text), Stored: a.state.StoredOf(c.CallID)})
+	return string(data), err
+}
+
+// wholeData is the JSON of a result, also where that is kept as a blob.
+func (a *activation) wholeData(ctx context.Context, r *core.Result) (json.RawMessage, error) {
+	if r.Stored == nil {
+		return r.Data, nil
 	}
-	data, err := a.Store.Blob(ctx, a.key, stored.Digest)
+	data, err := a.Store.Blob(ctx, a.key, r.Stored.Digest)
 	if err != nil {
-		return "", fmt.Errorf("read the result of %s: %w", c.CallID, err)
+		return nil, fmt.Errorf("read the result of %s: %w", r.Call, err)
 	}
-	if core.Digest(data) != stored.Digest {
-		return "", fmt.Errorf("%w: the blob of the result of %s has another content", ErrCorrupt, c.CallID)
+	if core.Digest(data) != r.Stored.Digest {
+		return nil, fmt.Errorf("%w: the blob of the result of %s has another content", ErrCorrupt, r.Call)
 	}
-	return string(data), nil
+	return data, nil
 }
 
 // stopText is the text that the output of a stopping run is built from.

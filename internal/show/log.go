@@ -51,6 +51,8 @@ func logText(r *audit.LogRecord) string {
 		text = who
 	case audit.LogRetried:
 		text = who + ": the run goes on from where it ended"
+	case audit.LogUndoing:
+		text = who + ": what the run did is undone"
 	case audit.LogGranted:
 		text = string(r.Decision) + ", as decided on " + r.Request
 	case audit.LogEdited:

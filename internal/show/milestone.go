@@ -63,6 +63,8 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		return "started", cmp.Or(field(d.Input, "message"), string(d.Input))
 	case wire.MilestoneRetried:
 		return "retried", by(d.Who)
+	case wire.MilestoneUndoing:
+		return "undoing", by(d.Who)
 	case wire.MilestoneCorrected:
 		return "corrected", strings.TrimPrefix(d.Note, "Note: ")
 	case wire.MilestoneReply:
@@ -112,6 +114,9 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		return "exhausted", "the limit of its " + d.Limit
 	case wire.MilestoneFinished:
 		if problem, ok := ProblemIn(d.Type, d.Data); ok {
+			if d.Reason == core.ReasonUndone {
+				return "undone", problem.ErrorMessage
+			}
 			return "failed", problem.ErrorMessage
 		}
 		return "finished", reasonText(d.Reason, d.Code)

@@ -112,7 +112,7 @@ func (p *Progress) Show(l wire.Live) {
 	}
 	r.partial = r.partial || (r.rev == 0 && l.Revision > 1)
 	r.rev, r.index = l.Revision, l.Index
-	if l.Type == wire.MilestoneRetried {
+	if l.Type == wire.MilestoneRetried || l.Type == wire.MilestoneUndoing {
 		r.done = make(chan struct{}) // the end that was shown was that of the generation before
 	}
 	label, text := r.describe(l, p.Quiet)

@@ -37,7 +37,9 @@ type RunDetails struct {
 	Waiting      []waiting      `json:"waiting,omitempty"`
 	Messages     []sdk.Message  `json:"messages"`
 	Terminal     *core.Terminal `json:"terminal,omitempty"`
-	Journal      []JournalRow   `json:"journal"`
+	// Undoable are the calls that can be undone, the newest first.
+	Undoable []wire.UndoCall `json:"undoable,omitempty"`
+	Journal  []JournalRow    `json:"journal"`
 }
 
 // JournalRow is an entry of the journal.
@@ -98,6 +100,7 @@ func DetailsOfStatus(s wire.RunStatus) RunDetails {
 	d := RunDetails{
 		Run: s.Run, Agent: s.Agent, Status: s.Status, Reason: s.Reason, Started: s.Started, Updated: s.Updated, Deadline: s.Deadline,
 		Interactions: s.Turns, Usage: s.Usage, Units: s.Units, Waiting: waitingIn(s), Terminal: s.Terminal,
+		Undoable: s.Undoable,
 	}
 	if s.Status == core.StatusDone {
 		d.Code = s.Code
@@ -158,10 +161,29 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 	if d.Terminal != nil {
 		fmt.Fprintf(w, "\n%s\n%s\n", Line(d.Terminal.Type, LineMax), VisibleJSON(d.Terminal.Data))
 	}
+	if len(d.Undoable) > 0 {
+		fmt.Fprintf(w, "\ncan be undone, with: agentd runs undo %s\n", ShellQuote(d.Run))
+		if err := UndoCalls(w, d.Undoable); err != nil {
+			return err
+		}
+	}
 	if len(d.Journal) == 0 {
 		return nil
 	}
 	return d.writeJournal(w)
+}
+
+// UndoCalls lists calls that can be undone, or were to be.
+func UndoCalls(w io.Writer, calls []wire.UndoCall) error {
+	var t table
+	for _, c := range calls {
+		outcome := strings.ReplaceAll(string(c.Outcome), "_", " ")
+		if c.Message != "" {
+			outcome += ": " + c.Message
+		}
+		t.row(Line(c.Tool, LineMax), c.Call, Line(outcome, LineMax))
+	}
+	return t.write(w, "  ", 0)
 }
 
 // Unserved is what is said of a call that nobody takes.

@@ -114,6 +114,11 @@ func New(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
 		t, err := inlineTool(inline[i], i)
 		add(fmt.Sprintf("$.inline[%d]", i), "inline tool "+inline[i].Definition.Name, t, err)
 	}
+	for _, name := range slices.Sorted(maps.Keys(spec.Undo)) {
+		if t, ok := b.byName[spec.Undo[name].Tool]; ok {
+			faults = append(faults, t.undeclared("$.undo."+name+".args", spec.Undo[name].Args)...)
+		}
+	}
 	if len(faults) > 0 {
 		return nil, &sdk.Error{Code: sdk.CodeConfig, Message: "the tools of agent " + spec.Name + " cannot be used", Faults: faults}
 	}
@@ -249,20 +254,26 @@ func (t *Tool) hide(path string, set map[string]json.RawMessage) []sdk.Fault {
 	if len(set) == 0 {
 		return nil
 	}
+	faults := t.undeclared(path, set)
+	t.Set = slices.Sorted(maps.Keys(set))
+	if err := t.define(); err != nil {
+		faults = append(faults, faultsOf(path, err)...)
+	}
+	return faults
+}
+
+// undeclared are the arguments that the tool does not take.
+func (t *Tool) undeclared(path string, args map[string]json.RawMessage) []sdk.Fault {
 	var root struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Additional *bool                      `json:"additionalProperties"`
 	}
 	_ = json.Unmarshal(t.arguments.Raw(), &root) // additionalProperties may be a schema, which is open
 	var faults []sdk.Fault
-	for _, name := range slices.Sorted(maps.Keys(set)) {
+	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if _, declared := root.Properties[name]; !declared && root.Additional != nil && !*root.Additional {
 			faults = append(faults, sdk.Fault{Path: path + "." + name, Expected: "an argument that " + t.Name + " takes", Got: fmt.Sprintf("%q", name)})
 		}
-		t.Set = append(t.Set, name)
-	}
-	if err := t.define(); err != nil {
-		faults = append(faults, faultsOf(path, err)...)
 	}
 	return faults
 }

@@ -77,7 +77,8 @@ func (w *Worker) query(ctx context.Context, agent, who string, request []byte) (
 	}
 	status := statusOf(entries, q.After)
 	w.markUnserved(ctx, &entries[len(entries)-1].Head, status.Waiting)
-	return status, nil
+	status.Undoable, err = w.runner.Undoable(ctx, entries)
+	return status, err
 }
 
 // markUnserved says of the calls that were sent to services whether somebody is there. Where that cannot be seen, it is not said.

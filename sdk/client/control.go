@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"agentd/internal/retry"
@@ -123,11 +124,41 @@ func (c *Client) Retry(ctx context.Context, run Run) (generation Run, taken bool
 		return Run{}, false, refusal
 	}
 	event := wire.Event{ID: "retry-" + wire.TerminalID(run.key(), status.Init), Type: wire.TypeRetry}
-	if err := c.control(ctx, wire.ControlRetry, run, c.as, event, map[string]string{}); err != nil {
+	return c.takeUp(ctx, wire.ControlRetry, run, status.Init, event, struct{}{})
+}
+
+// Undo has calls of a run that has ended undone, the newest first, and waits a moment until that has begun. calls are their ids, or
+// places in the run (wire.CallPlace); none are as many as can be undone at once: see wire.RunStatus.Undoable. It needs the right of an
+// operator. The run that it returns is the new generation: Wait waits for its end, which is the error sdk.CodeUndone, and says in
+// wire.Problem.Undone what became of each call. Who asks for the same twice, of the same end of a run, gets one generation. taken is
+// false when no worker has taken the run up yet: the request is stored, and one will. The error is sdk.CodeUndoRefused when nothing can be undone.
+func (c *Client) Undo(ctx context.Context, run Run, calls ...string) (generation Run, taken bool, err error) {
+	status, err := c.Status(ctx, run)
+	if err != nil {
 		return Run{}, false, err
 	}
-	generation = Run{Agent: run.Agent, Name: run.Name, Init: wire.InitToken(c.source, event.ID)}
-	now, taken, err := c.until(ctx, run, func(s wire.RunStatus) bool { return s.Init != status.Init })
+	undoes, err := status.Undoes(calls)
+	if err != nil {
+		return Run{}, false, err
+	}
+	ids := make([]string, len(undoes))
+	for i, u := range undoes {
+		ids[i] = u.Call
+	}
+	slices.Sort(ids)
+	id := "undo-" + wire.InitToken(wire.TerminalID(run.key(), status.Init), strings.Join(ids, " "))
+	return c.takeUp(ctx, wire.ControlUndo, run, status.Init, wire.Event{ID: id, Type: wire.TypeUndo}, map[string][]string{"calls": ids})
+}
+
+// takeUp sends what begins the next generation of a run after that with the token init, and waits a moment until it has begun.
+func (c *Client) takeUp(
+	ctx context.Context, verb wire.ControlVerb, run Run, init string, ev wire.Event, data any,
+) (generation Run, taken bool, err error) {
+	if err := c.control(ctx, verb, run, c.as, ev, data); err != nil {
+		return Run{}, false, err
+	}
+	generation = Run{Agent: run.Agent, Name: run.Name, Init: wire.InitToken(c.source, ev.ID)}
+	now, taken, err := c.until(ctx, run, func(s wire.RunStatus) bool { return s.Init != init })
 	if taken {
 		generation.Init = now.Init // somebody else may have been first
 	}
@@ -172,7 +203,7 @@ const dataReason = "reason"
 
 // control publishes a control event with data.
 func (c *Client) control(
-	ctx context.Context, verb wire.ControlVerb, run Run, who string, event wire.Event, data map[string]string,
+	ctx context.Context, verb wire.ControlVerb, run Run, who string, event wire.Event, data any,
 ) (err error) {
 	if event.Data, err = json.Marshal(data); err != nil {
 		return fmt.Errorf("encode what run %s is told: %w", run.Name, err)

@@ -38,6 +38,7 @@ const (
 const (
 	MilestoneStarted    = "run.started"
 	MilestoneRetried    = "run.retried"
+	MilestoneUndoing    = "run.undoing"
 	MilestoneReply      = "model.reply"
 	MilestoneCall       = "call.opened"
 	MilestoneResult     = "call.result"

@@ -16,6 +16,8 @@ type Problem struct {
 	Retryable    bool     `json:"retryable"`
 	// Faults lists every violation, when the code is CodeContractViolation.
 	Faults []sdk.Fault `json:"faults,omitempty"`
+	// Undone says what became of the calls that were to be undone, when the run ended for that.
+	Undone []UndoCall `json:"undone,omitempty"`
 }
 
 // NewProblem returns the data of the system error event for e.

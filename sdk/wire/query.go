@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"slices"
 
 	"agentd/sdk"
 )
@@ -34,6 +35,8 @@ const (
 	ReasonStalled Reason = "stalled"
 	// ReasonTerminated: a hook or a rule of the agent ended the run.
 	ReasonTerminated Reason = "terminated"
+	// ReasonUndone: calls of the run were to be undone after it had ended.
+	ReasonUndone Reason = "undone"
 )
 
 // Query asks an agent's workers about one run or, without Run, for a page of the agent's runs (docs/wire.md, "Asking about a
@@ -105,6 +108,8 @@ type RunStatus struct {
 	// More says that there are further milestones, to be asked for with the mark of the last one.
 	More     bool      `json:"more,omitempty"`
 	Terminal *Terminal `json:"terminal,omitempty"`
+	// Undoable are the calls that can be undone, of a run that is done: the newest first. They are left out of lists.
+	Undoable []UndoCall `json:"undoable,omitempty"`
 	// Purged is when the run's history was removed, in Unix milliseconds: then it has neither milestones nor a terminal.
 	Purged int64 `json:"purged,omitempty"`
 }
@@ -174,6 +179,29 @@ func (s RunStatus) CheckRetry() *sdk.Error {
 	return nil
 }
 
+// Undoes are the calls that are undone when those are named, by their ids or places (CallPlace): without names as many as can be at once,
+// the newest first. The error is sdk.CodeUndoRefused.
+func (s RunStatus) Undoes(named []string) ([]UndoCall, error) {
+	if len(s.Undoable) == 0 {
+		return nil, sdk.Errorf(sdk.CodeUndoRefused, "run %s, which is %s, has no call that can be undone", s.Run, s.Status)
+	}
+	if len(named) == 0 {
+		return s.Undoable[:min(len(s.Undoable), MaxUndo)], nil
+	}
+	if len(named) > MaxUndo {
+		return nil, sdk.Errorf(sdk.CodeUndoRefused, "%d calls are to be undone; at most %d are at once", len(named), MaxUndo)
+	}
+	var calls []UndoCall
+	for _, name := range named {
+		i := slices.IndexFunc(s.Undoable, func(u UndoCall) bool { return u.Call == name || CallPlace(u.Call) == name })
+		if i < 0 {
+			return nil, sdk.Errorf(sdk.CodeUndoRefused, "run %s has no call %q that can be undone", s.Run, name)
+		}
+		calls = append(calls, s.Undoable[i])
+	}
+	return calls, nil
+}
+
 // WaitingCall is a call without an answer yet.
 type WaitingCall struct {
 	Call string `json:"call"`
@@ -209,6 +237,7 @@ const (
 	TypeUnpark     = "agentd.run.unpark"
 	TypeMessage    = "agentd.run.message"
 	TypeRetry      = "agentd.run.retry"
+	TypeUndo       = "agentd.run.undo"
 )
 
 // MaxMessage is the most bytes of a message that is sent into a run.

@@ -165,10 +165,12 @@ const (
 	ControlUnpark ControlVerb = "unpark"
 	// ControlRetry takes up a run that has ended.
 	ControlRetry ControlVerb = "retry"
+	// ControlUndo has calls of a run that has ended undone.
+	ControlUndo ControlVerb = "undo"
 )
 
 // controls are the verbs that there are.
-var controls = []ControlVerb{ControlCancel, ControlCancelCall, ControlMessage, ControlPause, ControlResume, ControlUnpark, ControlRetry}
+var controls = []ControlVerb{ControlCancel, ControlCancelCall, ControlMessage, ControlPause, ControlResume, ControlUnpark, ControlRetry, ControlUndo}
 
 // Control is the subject of a control message to a run.
 func (s Subjects) Control(verb ControlVerb, agent string, run RunKey) string {

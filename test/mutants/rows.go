@@ -31,6 +31,16 @@ var ofRows = []mutant{
 		return original(ev)`), rows{"F41"}},
 	{"tools go on whose calls were cancelled", around(runs+"working.giveUp", ""), rows{"F41"}},
 	{"anybody cancels the calls of a run", around(act+"notTheirs", "return nil"), rows{"F41"}},
+	{"what was done first is undone first", around(core+"UndoStack.Calls", "calls := original()\nslices.Reverse(calls)\nreturn calls"), rows{"L71"}},
+	{"undoing needs no permission", around(act+"undo", `
+		strict, spec := a.agent, *a.agent.Core
+		lax := *strict
+		spec.NeedsRulings, lax.Core, a.agent = false, &spec, &lax
+		defer func() { a.agent = strict }()
+		return original(ctx, u)`), rows{"L71"}},
+	{"what failed is undone too", condition(core+"UndoStack.Calls", "returned Error Kind", "!returned || s.closed[c.ID]"), rows{"L71", "L42"}},
+	{"what was undone can be undone again", condition(core+"UndoStack.Calls", "closed", "false"), rows{"L71", "L42"}},
+	{"nobody is told what was undone", statement(step+"undone", "Undone", ""), rows{"L71", "L42"}},
 	{"a request that the provider refuses is made again", condition(act+"modelFailed", "passes", "true"), rows{"F28"}},
 	{"decisions are not told", condition(told+"asked", "DecisionViewed", "false"), rows{"T28", "F39"}},
 	{"a decision on a request that is closed counts again", condition(step+"answered", "Closed", "false"), rows{"T26", "T28"}},

@@ -136,6 +136,22 @@ func (s *simulation) correct(spec *core.Spec) {
 	}
 }
 
+// compensate has some agents say how the calls of their tools are undone.
+func (s *simulation) compensate(spec *core.Spec) {
+	if s.pick(2) == 0 || len(spec.Tools) == 0 {
+		return
+	}
+	spec.Undo = map[string]core.UndoTool{}
+	for _, t := range spec.Tools {
+		spec.Undo[t.Name] = core.UndoTool{
+			Tool: spec.Tools[s.pick(len(spec.Tools))].Name,
+			Args: func(_ string, _, args, result json.RawMessage) (json.RawMessage, error) {
+				return fmt.Appendf(nil, `{"of":%s,"was":%s}`, args, result), nil
+			},
+		}
+	}
+}
+
 // spec is what is stored of a version of an agent.
 type spec struct {
 	json   []byte
@@ -187,6 +203,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 			a.Inline[t.Name] = sdk.Tool{Timeout: silence / 2 * time.Millisecond, Run: s.tool(name, t)}
 		}
 	}
+	s.compensate(spec)
 	s.guard(a)
 	s.hooks.hook(a)
 	return a

@@ -64,6 +64,7 @@ const (
 	large
 	poison
 	retried
+	undone
 	faults // their number
 )
 
@@ -125,6 +126,7 @@ var kinds = [faults]struct {
 	hookEnds:        {"hook-ends", "a hook ends the run", 0.1},
 	poison:          {"poison", "a run kills whoever drives it, again and again", 0.5},
 	retried:         {"retry", "an operator retries a run that has ended, now and then again, or one that cannot be retried", 0.7},
+	undone:          {"undo", "an operator has calls of a run undone that has ended, now and then again, or what cannot be", 0.7},
 	large:           {"large", "a text is larger than an entry may be", 0.3},
 }
 

@@ -64,7 +64,9 @@ type simulation struct {
 	manager  *manager
 	policies map[string]policy
 	// agents are the versions of each agent; version is the one that workers get when they start.
-	agents  map[string][]*runner.Agent
+	agents map[string][]*runner.Agent
+	// made are the calls that the models of runs have asked for, and those that undo others.
+	made    map[wire.RunKey][]string
 	version int
 	// hooked: the agents have a hook.
 	hooked bool
@@ -91,7 +93,7 @@ type appointment struct {
 func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 	s := &simulation{
 		plan: p, rng: rand.New(rand.NewPCG(p.seed, 0)), now: epoch, stats: st, pool: in, log: log, audit: audit.New(subjects),
-		entries: runner.NewEntryCache(64 << 20), agentsPaused: map[string]int64{},
+		entries: runner.NewEntryCache(64 << 20), agentsPaused: map[string]int64{}, made: map[wire.RunKey][]string{},
 	}
 	s.logger = slog.New(watcher{s})
 	s.swarm()

@@ -290,6 +290,7 @@ func (f *fakeStore) committed(run wire.RunKey, d decoded) {
 	f.models.committed(run, e)
 	f.hooks.committed(run, e)
 	f.takeUp(e)
+	f.undo(e)
 	f.cancelCalls(e)
 }
 

@@ -62,7 +62,10 @@ type retried struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-const notRetried = "not retried"
+const (
+	notRetried = "not retried"
+	requested  = "requested"
+)
 
 func retryRuns(ctx context.Context, a *cli.App, c *cli.Client, f retryFilter) error {
 	rows, err := ended(ctx, c, f)
@@ -130,7 +133,7 @@ func retryOne(ctx context.Context, c *cli.Client, r *show.RunRow, dryRun bool) (
 		if _, taken, err = asking.Retry(ctx, run); taken {
 			result.State = "retried"
 		} else {
-			result.State = "requested"
+			result.State = requested
 		}
 	}
 	if err != nil && ctx.Err() != nil {

@@ -26,10 +26,10 @@ import (
 func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, follow, steer, pause, cancel and retry runs",
+		Short: "List, show, follow, steer, pause, cancel, retry and undo runs",
 	}
 	cmd.AddCommand(listCommand(a), showCommand(a), followCommand(a), sendCommand(a), cancelCommand(a),
-		pauseCommand(a), resumeCommand(a), unparkCommand(a), retryCommand(a))
+		pauseCommand(a), resumeCommand(a), unparkCommand(a), retryCommand(a), undoCommand(a))
 	return cmd
 }
 

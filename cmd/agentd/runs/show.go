@@ -35,12 +35,16 @@ func showCommand(a *cli.App) *cobra.Command {
 }
 
 func showRun(ctx context.Context, a *cli.App, c *cli.Client, store runner.Store, key wire.RunKey) error {
-	entries, err := runner.New(runner.Options{Store: store}).Journal(ctx, key)
+	reader := runner.New(runner.Options{Store: store})
+	entries, err := reader.Journal(ctx, key)
 	if err != nil {
 		return err
 	}
 	d, err := show.DetailsOf(entries)
 	if err != nil {
+		return err
+	}
+	if d.Undoable, err = reader.Undoable(ctx, entries); err != nil {
 		return err
 	}
 	for i := range d.Waiting {

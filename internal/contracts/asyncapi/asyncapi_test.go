@@ -229,7 +229,7 @@ func TestDocument_PartiesSeeOneAnother(t *testing.T) {
 		service["call."+lane], service["void."+lane], service["answer."+lane] = "receive", "receive", "send"
 	}
 	agentd := map[string]string{
-		"deadLetters": "send", "retry.shop_desk": "receive", "pause.shop_desk": "receive", "resume.shop_desk": "receive",
+		"deadLetters": "send", "retry.shop_desk": "receive", "undo.shop_desk": "receive", "pause.shop_desk": "receive", "resume.shop_desk": "receive",
 		"unpark.shop_desk": "receive",
 	}
 	for _, other := range []map[string]string{client, service} {
@@ -262,7 +262,7 @@ func TestDocument_AddressesAreSubjects(t *testing.T) {
 			t.Errorf("%s: %s: %v", id, *c.Address, err)
 		}
 	}
-	if parsed != 14 {
+	if parsed != 15 {
 		t.Errorf("%d addresses", parsed)
 	}
 }

@@ -154,6 +154,12 @@ var operatorControls = []struct {
 		controlMessage("retry", "Retry",
 			"The run goes on from where it ended. Its source and id are its identity: the same pair again changes nothing.", object{}),
 	},
+	{
+		wire.ControlUndo, "Undo calls of a run of %s that has ended", "Undoing of calls of runs", "For operators.",
+		controlMessage("undo", "Undo",
+			"The calls are made that undo those named, or as many as can be undone, the newest first. Its source and id are its identity, as a retry's.",
+			object{"properties": object{"calls": object{"type": "array", "items": object{"type": "string"}, "maxItems": wire.MaxUndo}}}),
+	},
 }
 
 // controlMessage is a control message with data of a schema; none is the same as an empty object.
