@@ -44,7 +44,7 @@ func TestFullStores_AreFoundLoggedAndNotReady(t *testing.T) {
 				t.Fatal("the server is not full")
 				return nil
 			},
-			"not_writable", "description=insufficient resources",
+			"not_writable", "JetStream is full, so that stream AGENTD_TMR takes no writes (insufficient resources); make room, or raise the limits",
 		},
 		"a full disk": {
 			func(t *testing.T) *clinic {

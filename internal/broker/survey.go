@@ -227,14 +227,7 @@ func (c *Conn) Writable(ctx context.Context) error {
 	stream := StreamName(c.subjects, ZoneTimer)
 	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: c.leaseSubject("writable")},
 		jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(time.Second))
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, context.DeadlineExceeded):
-		return sdk.Errorf(sdk.CodeUnavailable,
-			"stream %s does not confirm writes; if the server's disk is or was full, make room and restart the server", stream)
-	}
-	return fmt.Errorf("stream %s takes no writes: %w", stream, err)
+	return leader.Unwritten(stream, err)
 }
 
 func (c *Conn) leaseSubject(name string) string {

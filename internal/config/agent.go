@@ -95,7 +95,7 @@ func (l *loader) agents(list *strict.Node) {
 		if l.Count() == before {
 			l.checkSize(n, spec)
 		}
-		l.cfg.Agents = append(l.cfg.Agents, spec)
+		l.cfg.Agents, l.cfg.stands[spec.Name] = append(l.cfg.Agents, spec), n.Position
 	}
 }
 

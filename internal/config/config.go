@@ -66,6 +66,10 @@ type Config struct {
 	Contracts []sdk.Contract
 	// stamp is what Stamp returns.
 	stamp string
+	// stands are where the agents stand, by name.
+	stands map[string]strict.Position
+	// known are the contracts with their files, agentd's own among them.
+	known []*known
 	// sources are where the contracts stand, by type.
 	sources map[string]strict.Position
 }
@@ -216,7 +220,7 @@ func defaults(file string) *Config {
 			Reconcile: Reconcile{Interval: sdk.DefaultReconcile, OlderThan: sdk.DefaultLostAfter},
 			Retention: Retention{History: sdk.DefaultHistory},
 		},
-		places: map[string]*strict.Node{},
+		places: map[string]*strict.Node{}, stands: map[string]strict.Position{},
 		Models: []Provider{
 			{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"}, //nolint:gosec // the name of a variable
 			{Name: defaultProvider, APIKeyEnv: "OPENAI_API_KEY"},                       //nolint:gosec // likewise

@@ -67,7 +67,7 @@ func Load(path string) (*Config, error) {
 		l.cfg.checkTools(&l.Reader)
 		return nil, l.Err()
 	}
-	l.cfg.sources = map[string]strict.Position{}
+	l.cfg.known, l.cfg.sources = l.known, map[string]strict.Position{}
 	for _, k := range l.known {
 		l.cfg.Contracts = append(l.cfg.Contracts, k.Contract)
 		l.cfg.sources[k.Type] = k.node.Position

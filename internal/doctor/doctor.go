@@ -133,7 +133,7 @@ func (e *Examination) writable(ctx context.Context) {
 	}
 	e.found(broker.Finding{
 		Code: "not_writable", Severity: broker.SeverityError, Message: show.Problem(err),
-		Remedy: "make room, or raise the limits of JetStream (max_file_store, the account's); see docs/operations.md, \"Full stores\"",
+		Remedy: "see docs/operations.md, \"Full stores\"",
 	})
 }
 

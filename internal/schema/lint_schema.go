@@ -1,9 +1,11 @@
 package schema
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"agentd/internal/spelling"
@@ -20,15 +22,20 @@ const (
 	Note Severity = "note"
 )
 
-// RuleDescription is the rule of what models should be told and are not.
-const RuleDescription = "missing-description"
+// The rules that others ask for: RuleDescription is that of what models should be told and are not, RuleUnknown that of keywords which
+// check nothing.
+const (
+	RuleDescription = "missing-description"
+	RuleUnknown     = "unknown-keyword"
+)
 
 // The other rules; docs/contracts.md explains them.
 const (
 	ruleIgnored      = "ignored-keyword"
-	ruleUnknown      = "unknown-keyword"
 	ruleUnchecked    = "unchecked-format"
 	ruleRequired     = "missing-required"
+	ruleUndeclared   = "undeclared-required"
+	ruleDefault      = "unfit-default"
 	ruleUntyped      = "untyped"
 	ruleRoot         = "root-condition"
 	rulePropertyName = "property-name"
@@ -98,6 +105,8 @@ func Lint(s *Schema, use Use) []Finding {
 		if n.ref != nil && l.dialect.legacy() {
 			l.besideReference(n)
 		}
+		l.required(n)
+		l.initial(n)
 		if use == Accepted {
 			l.forModels(n)
 		}
@@ -118,7 +127,7 @@ func (l *schemaLinter) keyword(n *node, keyword string) {
 	switch {
 	case !known && strings.HasPrefix(keyword, "x-"):
 	case !known:
-		l.report(Warning, ruleUnknown, at, "no dialect of JSON Schema knows %q, so it checks nothing%s", keyword, likely(keyword))
+		l.report(Warning, RuleUnknown, at, "no dialect of JSON Schema knows %q, so it checks nothing%s", keyword, likely(keyword))
 	case l.dialect < counts[0]:
 		l.report(Error, ruleIgnored, at, "%s checks nothing in this dialect: it came with %s", keyword, metaschemas[counts[0]])
 	case l.dialect > counts[1]:
@@ -127,6 +136,46 @@ func (l *schemaLinter) keyword(n *node, keyword string) {
 		l.report(Warning, ruleUnchecked, at, "this dialect does not check formats: a pattern would be checked")
 	case keyword == keyFormat && !checkedFormat(n.object[keyword]):
 		l.report(Warning, ruleUnchecked, at, "the format %s is not known and not checked", show(n.object[keyword]))
+	}
+}
+
+// required reports what is required although nobody can know what it is.
+func (l *schemaLinter) required(n *node) {
+	raw, err := json.Marshal(n.object)
+	declared := Properties(raw)
+	names, ok := n.object[keyRequired].([]any)
+	if err != nil || !ok || len(declared) == 0 {
+		return
+	}
+	for i, name := range names {
+		name, _ := name.(string)
+		if _, known := declared[name]; !known {
+			l.report(Error, ruleUndeclared, append(n.child(keyRequired), strconv.Itoa(i)), "%q is required, and is not a property%s",
+				name, spelling.Suggest(name, sortedKeys(declared)))
+		}
+	}
+}
+
+// initial reports a default that does not fit the schema that it is of, as far as that does not refer to others.
+func (l *schemaLinter) initial(n *node) {
+	value, ok := n.object[keyDefault]
+	if !ok {
+		return
+	}
+	raw, err := json.Marshal(n.object)
+	if err != nil {
+		return
+	}
+	alone, err := Compile(raw)
+	if err != nil {
+		return // it is a part of something larger
+	}
+	given, err := json.Marshal(value)
+	if err != nil {
+		return
+	}
+	for _, f := range alone.Validate(given) {
+		l.report(Error, ruleDefault, n.child(keyDefault), "the default does not fit: expected %s, got %s", f.Expected, f.Got)
 	}
 }
 

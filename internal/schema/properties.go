@@ -11,13 +11,16 @@ var opening = []string{
 	"unevaluatedProperties",
 }
 
-// Properties returns the properties that a schema declares; none where it admits others, or says nothing about them.
+// Properties returns the properties that a schema declares; nil where it admits others, or says nothing about them.
 func Properties(schema json.RawMessage) map[string]json.RawMessage {
-	var root, properties map[string]json.RawMessage
-	if json.Unmarshal(schema, &root) != nil || json.Unmarshal(root["properties"], &properties) != nil {
+	var root map[string]json.RawMessage
+	if json.Unmarshal(schema, &root) != nil {
 		return nil
 	}
-	if more, says := root["additionalProperties"]; says && !bytes.Equal(bytes.TrimSpace(more), []byte("false")) {
+	more, says := root["additionalProperties"]
+	closed := says && bytes.Equal(bytes.TrimSpace(more), []byte("false"))
+	properties := map[string]json.RawMessage{}
+	if json.Unmarshal(root["properties"], &properties) != nil && !closed || says && !closed {
 		return nil
 	}
 	for _, keyword := range opening {

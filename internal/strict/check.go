@@ -33,7 +33,12 @@ func (r *Reader) Check(n *Node, schema Schema) {
 		case !at.exists():
 			r.Faultf(at.Position, "missing key %q: %s", p.name, p.description)
 		case !p.known:
-			r.Faultf(at.Key, "unknown key %q%s", at.Name, spelling.Suggest(at.Name, p.siblings))
+			path := steps(f.Path)
+			elsewhere := root.follow(path[:len(path)-1]).within(at.Name)
+			if elsewhere == "" {
+				elsewhere = spelling.Suggest(at.Name, p.siblings)
+			}
+			r.Faultf(at.Key, "unknown key %q%s", at.Name, elsewhere)
 		default:
 			f.Expected = cmp.Or(p.message, f.Expected)
 			if p.secret {
@@ -93,6 +98,20 @@ func (p place) step(name string) place {
 		}
 		next.schema = p.root.At(strings.ReplaceAll(ref, "/", "."))
 	}
+}
+
+// within says which members of a place have a member of that name; empty where none has.
+func (p place) within(name string) string {
+	var members []string
+	for _, member := range p.schema.Get("properties").Names() {
+		if p.step(member).schema.Get("properties").Get(name).Mapping() {
+			members = append(members, member)
+		}
+	}
+	if len(members) == 0 {
+		return ""
+	}
+	return " here; it is a key of " + strings.Join(members, " and ")
 }
 
 // dropEmpty removes the members of n that are null and may be left out.

@@ -82,6 +82,9 @@ func (r *Reader) parseYAML(file string, data []byte) *Node {
 			printable := func(c rune, _ int) bool { return !unicode.IsControl(c) || strings.ContainsRune("\t\n\r\u0085", c) }
 			at, message = position(file, data, max(0, indexNot(data, printable))), "there is a control character"
 		}
+		if lines := strings.Split(string(data), "\n"); at.Line <= len(lines) && strings.HasPrefix(strings.TrimLeft(lines[at.Line-1], " "), "\t") {
+			message = "a tab; indent with spaces"
+		}
 		r.Faultf(at, "not valid YAML: %s", message)
 		return nil
 	}

@@ -8,17 +8,15 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"agentd/internal/httpguard"
 )
 
 // readyTimeout bounds the answer to /readyz: a prober does not wait for long.
 const readyTimeout = 2 * time.Second
 
-// How long a prober may take for its request, and for reading the answer, and how long it may keep an idle connection.
-const (
-	requestTimeout = 5 * time.Second
-	answerTimeout  = 30 * time.Second
-	idleTimeout    = 2 * time.Minute
-)
+// answering is how long a prober may take for its request, and for reading the answer.
+const answering = 30 * time.Second
 
 // health answers /livez, /readyz and /metrics. Its zero value is alive and not ready.
 type health struct {
@@ -49,9 +47,7 @@ func (h *health) listen(ctx context.Context, address string, metrics http.Handle
 	if metrics != nil {
 		mux.Handle("GET /metrics", metrics)
 	}
-	server := &http.Server{
-		Handler: mux, ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
-	}
+	server := httpguard.Server(mux, answering)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	return func() error {

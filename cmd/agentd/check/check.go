@@ -54,6 +54,7 @@ type checked struct {
 	// References are services that are looked up in the registry.
 	References []checkedReference `json:"references,omitempty"`
 	Faults     []configFault      `json:"faults"`
+	Warnings   []configFault      `json:"warnings,omitempty"`
 }
 
 type configFault struct {
@@ -101,15 +102,22 @@ func check(ctx context.Context, a *cli.App, server bool) error {
 	return nil
 }
 
-func (r *checked) fault(faults config.Faults) {
+func (r *checked) fault(faults config.Faults) { r.Faults = append(r.Faults, places(faults)...) }
+
+func places(faults config.Faults) []configFault {
+	var all []configFault
 	for _, f := range faults {
-		r.Faults = append(r.Faults, configFault{f.File, f.Line, f.Column, f.Message})
+		all = append(all, configFault{f.File, f.Line, f.Column, f.Message})
 	}
+	return all
 }
 
 func (r *checked) add(cfg *config.Config) {
 	misnamed, _ := errors.AsType[config.Faults](cfg.CheckTools())
 	r.fault(misnamed)
+	wrong, unwise := cfg.LintContracts()
+	r.fault(wrong)
+	r.Warnings = places(unwise)
 	for _, spec := range cfg.Agents {
 		r.Agents = append(r.Agents, spec.Name)
 		agent := sdk.Agent{Spec: spec}
@@ -118,7 +126,8 @@ func (r *checked) add(cfg *config.Config) {
 		}
 		err := catalog.Check(agent, approval.Options{Grants: approval.NoGrants{}, Identity: cfg.Identity, Keys: cfg.Keys})
 		if err != nil && misnamed == nil { // else it may say the same, without the place
-			r.Faults = append(r.Faults, configFault{File: r.File, Message: fmt.Sprintf("agent %s: %s", spec.Name, err)})
+			at := cfg.Place(spec.Name)
+			r.Faults = append(r.Faults, configFault{at.File, at.Line, at.Column, fmt.Sprintf("agent %s: %s", spec.Name, show.Problem(err))})
 		}
 	}
 	for _, c := range setup.OwnContracts(cfg) {
@@ -140,6 +149,9 @@ func (r *checked) write(w io.Writer) error {
 			place = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 		}
 		fmt.Fprintf(w, "%s: %s\n", place, f.Message)
+	}
+	for _, f := range r.Warnings {
+		fmt.Fprintf(w, "%s:%d:%d: warning: %s\n", f.File, f.Line, f.Column, f.Message)
 	}
 	if len(r.Faults) > 0 {
 		fmt.Fprintln(w, show.Count(len(r.Faults), "fault"))
@@ -184,12 +196,12 @@ func (r *checked) reference(ref config.Reference, cfg *config.Config) checkedRef
 func (c checkedReference) write(w io.Writer) {
 	state := "is looked up in the registry when the agent is served"
 	if c.Similar != "" {
-		state += fmt.Sprintf("; did you mean %q? (%s)", c.Similar, c.place)
+		state += fmt.Sprintf("; did you mean %q?", c.Similar)
 	}
 	if c.Version != "" {
 		state = "is version " + c.Version + " of the registry"
 	}
-	fmt.Fprintf(w, "registry: agent %s: %s@%s %s\n", c.Agent, c.Contract, c.Range, state)
+	fmt.Fprintf(w, "%s: registry: agent %s: %s@%s %s\n", c.place, c.Agent, c.Contract, c.Range, state)
 }
 
 // addEncryption reads the keys. One that is not there is not a fault: secrets need not be where a configuration is checked.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"agentd/internal/httpguard"
+
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
@@ -97,13 +99,6 @@ func agentTools(cfg *config.Config) ([]mcp.AgentTool, error) {
 	return tools, nil
 }
 
-// How long a host may take for the headers of a request and for all of it, and how long it may keep an idle connection.
-const (
-	headerTimeout = 10 * time.Second
-	bodyTimeout   = 30 * time.Second
-	idleTimeout   = 2 * time.Minute
-)
-
 func serveHTTP(ctx context.Context, a *cli.App, agents *mcp.Agents, address string) error {
 	token := os.Getenv(mcpToken)
 	var lc net.ListenConfig
@@ -115,9 +110,7 @@ func serveHTTP(ctx context.Context, a *cli.App, agents *mcp.Agents, address stri
 		return errors.Join(sdk.Errorf(sdk.CodeConfig, "%s is reached from elsewhere, so %s must have a token that requests bear", address, mcpToken), l.Close())
 	}
 	// An answer may take as long as a run does; nothing else may.
-	server := &http.Server{
-		Handler: agents.Handler(token), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout,
-	}
+	server := httpguard.Server(agents.Handler(token), 0)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	fmt.Fprintf(a.Err, "agentd: agents are MCP tools at http://%s/\n", l.Addr())

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"agentd/internal/httpguard"
+
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
@@ -46,7 +48,7 @@ func serveHTTP(ctx context.Context, a *cli.App, address string, h http.Handler, 
 		return fmt.Errorf("listen on %s: %w", address, err)
 	}
 	fmt.Fprintf(a.Out, "%s listens on http://%s\n", name, l.Addr())
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	server := httpguard.Server(h, 0)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	select {

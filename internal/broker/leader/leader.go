@@ -1,5 +1,5 @@
 // Package leader reads messages of a stream from its leader, one at a time. The client's own call would be a direct read
-// where the stream allows it, which any replica may answer with an older message.
+// where the stream allows it, which any replica may answer with an older message. It also names why a leader takes no writes.
 package leader
 
 import (

@@ -43,14 +43,10 @@ type Options struct {
 // maxBody is the largest request in bytes.
 const maxBody = 1 << 20
 
-// Timeouts of connections. A response may take as long as a decision waits for what becomes of it, and to be read; events have
-// a bound of their own for each.
+// A response may take as long as a decision waits for what becomes of it, and to be read; events have a bound of their own for each.
 const (
-	headerTimeout = 5 * time.Second
-	readTimeout   = 30 * time.Second
-	writeTimeout  = time.Minute
-	idleTimeout   = 2 * time.Minute
-	closeTimeout  = 3 * time.Second
+	answering    = time.Minute
+	closeTimeout = 3 * time.Second
 )
 
 // Listen opens the address. Without a token it must be one of loopback.
@@ -72,11 +68,8 @@ func Listen(ctx context.Context, address, token string) (net.Listener, error) {
 
 // Serve answers requests until ctx ends.
 func Serve(ctx context.Context, l net.Listener, o Options) error {
-	server := &http.Server{
-		Handler: Handler(o), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		IdleTimeout: idleTimeout,
-		BaseContext: func(net.Listener) context.Context { return ctx }, MaxHeaderBytes: 16 << 10,
-	}
+	server := httpguard.Server(Handler(o), answering)
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	select {

@@ -3,12 +3,11 @@ package natsstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"agentd/sdk"
+	"agentd/internal/broker/leader"
 )
 
 // What is written again and again is a content like others, under its SHA-256.
@@ -27,12 +26,8 @@ func (s *Store) Writable(ctx context.Context) error {
 		}, jetstream.WithExpectStream(s.stream))
 		return err
 	})
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
-		return sdk.Errorf(sdk.CodeUnavailable,
-			"stream %s does not confirm writes; if the server's disk is or was full, make room and restart the server", s.stream)
+	if errors.Is(err, errNoAnswer) {
+		err = context.DeadlineExceeded
 	}
-	return fmt.Errorf("stream %s takes no writes: %w", s.stream, err)
+	return leader.Unwritten(s.stream, err)
 }
