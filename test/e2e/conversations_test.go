@@ -171,6 +171,9 @@ func (w *world) history(r mockllm.Record) []sdk.Message {
 	var err error
 	for i := range entries {
 		w.permissions += len(entries[i].Requests)
+		if j := entries[i].Judged; j != nil {
+			w.t.Errorf("%s: entry %d: a judge objects to a model that needs none: %+v", r.Run(), entries[i].Rev, *j)
+		}
 		for _, g := range entries[i].Guards {
 			w.t.Errorf("%s: entry %d: a guard corrects a model that needs none: %+v", r.Run(), entries[i].Rev, g)
 		}

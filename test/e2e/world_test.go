@@ -115,6 +115,7 @@ func writeProject(t *testing.T, dir string, data records, permissions string) st
     text: converse
     stop_on: [transfer_to_human_agents]
     limits: {interactions: 30}
+    answers: {incomplete: 10, deflecting: 3, unverified: 2} # small-model and unverified; a summary would end what the recorder cut
     guards: {errors: 2, failures: 3, duplicates: 2, read_only: ["get_*", "search_*", "list_*", calculate, think]}
     memory: {results: {"*": 20000}} # the model was shown all of them
 `+permissions+`    tools:
