@@ -92,6 +92,9 @@ func (p *OpenAI) Generate(
 		c, err = p.stream(ctx, params, opts, onDelta)
 	}
 	if err != nil {
+		if reply, ok := rescued(req, res); ok {
+			return reply, nil
+		}
 		return sdk.ModelReply{}, p.failure(ctx, req.Model, res, err)
 	}
 	if c.finish == "" && ctx.Err() != nil {

@@ -161,6 +161,8 @@ var ofRows = []mutant{
 	{"any failure asks the next model", condition("internal/llm.fallback.Generate", "On Contains", "false"), rows{"T54"}},
 	{"a reply is recovered 50 times", condition("internal/llm.recovering.Generate", "mostRecoveries", "recoveries == 50"), rows{"T55"}},
 	{"a reply is continued once", condition("internal/llm.continuing.Generate", "unfinished", "$ && strings.Count(whole.Text, \"answer\") < 2"), rows{"T55"}},
+	{"calls that a server could not read are asked for again", around("internal/llm.rescued", "return sdk.ModelReply{}, false"), rows{"L58"}},
+	{"a call is of the first tool that is offered", condition("internal/llm.rescued", "len Tools", "len(req.Tools) > 0"), rows{"L58"}},
 	{"a reply may be of any size", condition("internal/llm/texttools.Parse", "MaxText", "false"), rows{"F38"}},
 	{"a reply may have half of what it may", condition("internal/llm/texttools.Parse", "MaxText", "len(text) > MaxText/2"), rows{"F38"}},
 	{"decisions are checkpoints", around(step+"decided", `

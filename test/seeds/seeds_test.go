@@ -43,7 +43,7 @@ var seeds = map[string]func(*testing.T){
 	"L1": firstEntry, "L52": sampling, "L73": contextOverlays, "F55": projectInstructions,
 	"L31": eviction, "L32": eviction, "L34": estimates, "L43": estimates, "L51": eviction,
 	"F42": toolSummaries, "F44": goalBatches, "F45": toolSummaries, "F46": toolSummaries,
-	"L55": namesResolved, "L56": namesResolved, "L57": argumentsRepaired, "L60": argumentsSet,
+	"L55": namesResolved, "L56": namesResolved, "L57": argumentsRepaired, "L58": callRescued, "L60": argumentsSet,
 	"F54": modelFollowed, "F50": conditionalTools, "L54": allowLists,
 	"L17": mcpTools, "L18": mcpTools, "L19": mcpTools, "L72": mcpLifecycle, "T70": mcpClients,
 	"A31": internalTool, "A32": callValidation, "A33": callSuspends, "A36": persistOnSuspension,
