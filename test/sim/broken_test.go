@@ -15,7 +15,7 @@ var broken = []struct {
 	{"store confirms what a failover forgets", func(s *simulation) { s.store.confirmsEarly = true }},
 	{"store compares numbers instead of etags", func(s *simulation) {
 		s.store.comparesNumbers = true
-		for _, f := range []fault{failover, storeUnsure, duplicate, serviceTwice, deaf} { // what makes two entries with one number
+		for _, f := range []fault{failover, storeUnsure, duplicate, serviceTwice, deaf, reorder} { // what makes two entries with one number
 			s.mix[f] = kinds[f].most
 		}
 	}},
