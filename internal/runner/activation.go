@@ -79,16 +79,22 @@ func (a *activation) process(ctx context.Context) (v Verdict, err error) {
 // attempt applies the message to the run as it is now. ErrConflict says that it moved on meanwhile.
 func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	a.entries = nil // they may be of a history that a failover forgot
-	if err := a.loadHead(ctx); err != nil {
-		return a.corrupt(ctx, err)
-	}
-	a.progress()
-	if err := a.holdBack(ctx); err != nil {
-		return Verdict{}, err
-	}
-	change, v, err := a.absorb(ctx)
-	if err != nil || v != nil {
-		return settled(v), err
+	change, ok := a.foresee(ctx)
+	if ok {
+		a.trace = a.Observer.Loaded(ctx, &a.head, a.since)
+	} else {
+		if err := a.loadHead(ctx); err != nil {
+			return a.corrupt(ctx, err)
+		}
+		a.progress()
+		if err := a.holdBack(ctx); err != nil {
+			return Verdict{}, err
+		}
+		var v *Verdict
+		var err error
+		if change, v, err = a.absorb(ctx); err != nil || v != nil {
+			return settled(v), err
+		}
 	}
 	if a.suspect(change.Head.Driver) {
 		return Verdict{}, errSuspect
@@ -389,6 +395,11 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 	if err := a.Store.Barrier(ctx, a.key, a.at.Version); err != nil {
 		return Verdict{}, fmt.Errorf("confirm run %s: %w", a.key, err)
 	}
+	if a.head.Status == core.StatusDone && a.msg.Address.Kind == wire.KindFire && a.fresh() {
+		// The timer of a run that has ended meanwhile. It is the cause of nothing, and whoever ended the run has its message until the
+		// effects are out.
+		return Verdict{}, nil
+	}
 	v, err := a.relay(ctx, a.msg.Cause)
 	if v != nil || err != nil {
 		return settled(v), err
@@ -400,6 +411,15 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 		return reject(sdk.Errorf(sdk.CodeDecisionRefused, "the request is decided, or nobody waits for it any more")), nil
 	}
 	return Verdict{}, nil
+}
+
+// promptly is how soon after it was stored a message is certain to have had no other delivery: it is much shorter than AckWait.
+const promptly = 500 * time.Millisecond
+
+// fresh reports whether nobody else can have handled the message. That it is the first delivery is not enough: whoever handles it may
+// have stood still, while a second one came to an end.
+func (a *activation) fresh() bool {
+	return a.msg.Delivered == 1 && !a.msg.Backlog && a.Env.Now()-a.msg.Received < promptly.Milliseconds()
 }
 
 // lateDecision reports whether the message decides a permission request that is closed. Unlike other late answers it is not

@@ -76,6 +76,9 @@ func (a *activation) stopped(ctx context.Context, err error) (Verdict, error) {
 // loadState rebuilds the run's state at a.at or later: from the cache and what came after, else from the whole journal.
 // ErrFenced says that the run is somebody else's by then.
 func (a *activation) loadState(ctx context.Context, former point, first *core.Entry) error {
+	if first.Rev == 1 { // there is nothing else to read
+		return a.replay(core.State{}, []*core.Entry{first})
+	}
 	c, ok := a.cache.take(a.key)
 	if ok && c.at.Etag == former.Etag {
 		return a.replay(c.state, []*core.Entry{first})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,8 +203,8 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.Store.PutSpec(ctx, a.agent.Core.Digest, a.agent.SpecJSON); err != nil {
-		return nil, nil, fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)
+	if err := a.putSpec(ctx); err != nil {
+		return nil, nil, err
 	}
 	return core.Started{
 		Run: a.msg.Run, Init: init, Data: data, Beginning: beginning, Budget: tokens(a.msg.Event, wire.TokenBudget),

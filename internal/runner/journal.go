@@ -47,13 +47,16 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		a.stats.Conflicts.Add(1)
 	}
 	if err != nil {
+		a.recent.forget(a.key)
 		return entry, point{}, fmt.Errorf("append entry %d of run %s: %w", entry.Rev, a.key, err)
 	}
 	a.wrote = true
 	a.stats.Entries.Add(1)
 	a.stats.Bytes.Add(int64(len(data)))
 	a.Observer.Appended(ctx, entry, len(data))
-	return entry, point{Version: v, digest: core.Digest(data)}, nil
+	end := point{Version: v, digest: core.Digest(data)}
+	a.recent.wrote(a.key, entry, end)
+	return entry, end, nil
 }
 
 // appending is how an entry is written again while the store does not answer.

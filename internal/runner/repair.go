@@ -63,8 +63,8 @@ func (r *Runner) Abandon(ctx context.Context, m Message, e core.Ending) (ended b
 	if a == nil || err != nil {
 		return false, err
 	}
-	if err := a.Store.PutSpec(ctx, a.agent.Core.Digest, a.agent.SpecJSON); err != nil {
-		return false, fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)
+	if err := a.putSpec(ctx); err != nil {
+		return false, err
 	}
 	in := a.in(core.Started{Run: m.Run, Init: a.init()})
 	in.At = m.Received

@@ -125,6 +125,7 @@ type Options struct {
 type Runner struct {
 	Options
 	cache    *cache
+	recent   recent
 	working  working
 	draining atomic.Bool
 	stats    Stats
@@ -160,6 +161,7 @@ func New(o Options) *Runner {
 	}
 	return &Runner{
 		Options: o, cache: newCache(o.Cache), working: working{runs: map[wire.RunKey]*work{}},
+		recent: recent{ends: map[wire.RunKey]end{}, specs: map[string]int64{}},
 	}
 }
 

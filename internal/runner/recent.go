@@ -1,0 +1,95 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"agentd/internal/core"
+	"agentd/sdk/wire"
+)
+
+// recent remembers what this worker has written lately, so that it does not ask the store for it. Safe for concurrent use.
+type recent struct {
+	mu sync.Mutex
+	// ends are the ends of journals, as this worker wrote them: others may have written since.
+	ends map[wire.RunKey]end
+	// specs are when specs were stored, in Unix milliseconds, by digest.
+	specs map[string]int64
+}
+
+// end is the last entry of a journal. Its head is shared, and must not be modified.
+type end struct {
+	head core.Head
+	at   point
+	// since is when the entry was made, in Unix milliseconds.
+	since int64
+}
+
+const (
+	// mostEnds is how many ends are remembered before all are forgotten.
+	mostEnds = 1024
+	// specFor is for how long a spec that was stored is taken to be stored still. A store may lose what it took.
+	specFor = time.Minute
+)
+
+func (r *recent) end(run wire.RunKey) (end, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.ends[run]
+	return e, ok
+}
+
+func (r *recent) wrote(run wire.RunKey, e *core.Entry, at point) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ends) >= mostEnds {
+		clear(r.ends)
+	}
+	r.ends[run] = end{e.Head, at, e.At}
+}
+
+func (r *recent) forget(run wire.RunKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.ends, run)
+}
+
+// foresee is absorb for an answer to a run that this worker wrote to last, without a look at the store: the compare-and-set
+// judges whether the run has moved on. Nothing but a new entry may follow from it (R4): ok is false when the message comes to
+// anything else, and the run is to be read.
+func (a *activation) foresee(ctx context.Context) (change core.Change, ok bool) {
+	last, known := a.recent.end(a.key)
+	if !known || a.msg.Address.Kind != wire.KindIn || a.msg.Delivered > 1 || a.msg.Unread != nil {
+		return core.Change{}, false
+	}
+	a.head, a.at, a.since = last.head, last.at, last.since
+	if a.head.Status != core.StatusWaiting || a.findAgent(ctx) != nil || a.foreign() || a.ahead() {
+		return core.Change{}, false
+	}
+	event, problem, err := a.input(ctx)
+	if err != nil || problem != nil {
+		return core.Change{}, false
+	}
+	change, err = core.Step(a.agent.Core, a.head, a.in(event))
+	return change, err == nil
+}
+
+// putSpec stores the agent's spec, unless that was done a moment ago.
+func (a *activation) putSpec(ctx context.Context) error {
+	digest, now := a.agent.Core.Digest, a.Env.Now()
+	a.recent.mu.Lock()
+	stored, known := a.recent.specs[digest]
+	a.recent.mu.Unlock()
+	if known && now-stored < specFor.Milliseconds() {
+		return nil
+	}
+	if err := a.Store.PutSpec(ctx, digest, a.agent.SpecJSON); err != nil {
+		return fmt.Errorf("store spec of agent %s: %w", a.agent.Core.Name, err)
+	}
+	a.recent.mu.Lock()
+	defer a.recent.mu.Unlock()
+	a.recent.specs[digest] = now
+	return nil
+}
