@@ -72,6 +72,8 @@ type AgentSpec struct {
 	Services []ServiceTool `json:"services,omitempty"`
 	// Builtin names agentd's own tools: task_completion, ask_question, converse, update_plan.
 	Builtin []string `json:"builtin,omitempty"`
+	// Selection offers the model some of the tools, where there are many; nil offers all.
+	Selection *Selection `json:"selection,omitempty"`
 	// Aliases are further names by which models may call tools: the name, and the tool that it stands for.
 	Aliases map[string]string `json:"aliases,omitempty"`
 	// Arguments are arguments that the agent sets, by the tool's name and their own, whatever the model writes, which is not shown them.

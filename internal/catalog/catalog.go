@@ -20,9 +20,10 @@ import (
 	"agentd/sdk"
 )
 
-// SpecStore finds the specs of runs that started with an agent as it no longer is. It is part of runner.Store.
+// SpecStore finds the specs of runs that started with an agent as it no longer is, and keeps the embeddings of tools beside them. It is part of runner.Store.
 type SpecStore interface {
 	Spec(ctx context.Context, digest string) ([]byte, error)
+	PutSpec(ctx context.Context, digest string, data []byte) error
 }
 
 // Models resolves the model of a spec.
@@ -34,6 +35,8 @@ type Catalog struct {
 	models Models
 	// surroundings are what permission policies need.
 	surroundings approval.Options
+
+	indexes indexes
 
 	mu      sync.RWMutex
 	current map[string]*entry // by agent token
@@ -199,7 +202,7 @@ func (c *Catalog) compileAll(agents []sdk.Agent) (
 		var err error
 		e.agent, err = asked.gather(a)
 		if err == nil { // also of one that waits, so that what else is wrong is said now
-			e.compiled, err = compile(e.agent.Agent, a.Spec, e.agent.away, a.Spec.Permissions, c.models, c.surroundings)
+			e.compiled, err = c.compile(e.agent.Agent, a.Spec, e.agent.away, a.Spec.Permissions)
 		}
 		if err == nil {
 			err = errors.Join(checkWindow(a.Spec, e.compiled.Definitions), checkTemplates(a.Spec))
@@ -299,7 +302,7 @@ func (c *Catalog) Version(ctx context.Context, agent, digest string) (*runner.Ag
 			return nil, sdk.Errorf(sdk.CodeConfig, "agent %q has no %q in Go here, which the run needs", agent, code)
 		}
 	}
-	agentThen, err := compile(e.agent.as(e.following(spec)), spec, e.agent.away, e.agent.Spec.Permissions, c.models, c.surroundings)
+	agentThen, err := c.compile(e.agent.as(e.following(spec)), spec, e.agent.away, e.agent.Spec.Permissions)
 	if err != nil {
 		return nil, fmt.Errorf("compile spec %s: %w", digest, err)
 	}
@@ -349,7 +352,7 @@ func Check(a sdk.Agent, permissions approval.Options) error {
 	for _, set := range a.Toolsets {
 		away = append(away, awayOf(a, set, nil))
 	}
-	compiled, err := compile(a, a.Spec, away, a.Spec.Permissions, noModel, permissions)
+	compiled, err := New(nil, noModel, permissions).compile(a, a.Spec, away, a.Spec.Permissions)
 	if err != nil {
 		return err
 	}

@@ -24,10 +24,8 @@ import (
 // compile makes a runner.Agent of an agent, for runs that started with the spec ran. Everything that can be checked is checked here, not when a run needs it. away are
 // the toolsets whose tools are not known. policy is the permission policy in force today, which counts beside that of the
 // spec (design §5).
-func compile(
-	a sdk.Agent, ran sdk.AgentSpec, away []Away, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
-) (version, error) {
-	compiled, err := compileAgent(a, ran, policy, models, surroundings)
+func (c *Catalog) compile(a sdk.Agent, ran sdk.AgentSpec, away []Away, policy *sdk.PermissionPolicy) (version, error) {
+	compiled, err := c.compileAgent(a, ran, policy)
 	if err != nil {
 		return version{}, err
 	}
@@ -37,9 +35,7 @@ func compile(
 	return version{compiled, registered(a.Spec, compiled)}, nil
 }
 
-func compileAgent(
-	a sdk.Agent, ran sdk.AgentSpec, policy *sdk.PermissionPolicy, models Models, surroundings approval.Options,
-) (*runner.Agent, error) {
+func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.PermissionPolicy) (*runner.Agent, error) {
 	spec := a.Spec
 	digest, data, err := contracts.SpecDigest(ran)
 	if err != nil {
@@ -64,15 +60,15 @@ func compileAgent(
 	if err != nil {
 		return nil, err
 	}
-	provider, err := models(spec.Model)
+	provider, err := c.models(spec.Model)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := newAnswers(tools, surroundings.Keys)
+	answers, err := newAnswers(tools, c.surroundings.Keys)
 	if err != nil {
 		return nil, err
 	}
-	permissions, err := permissionsOf(a, policy, surroundings)
+	permissions, err := permissionsOf(a, policy, c.surroundings)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +85,7 @@ func compileAgent(
 		SpecJSON: data, Model: provider, Follows: follows(ran), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, MaxTokens: spec.Model.MaxTokens,
 		ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
-		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: surroundings.Identity,
+		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: c.surroundings.Identity,
 		Phases: hooks, Shown: turns.shown, Remember: turns.remember, Estimate: turns.estimate,
 		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
 	}
@@ -99,7 +95,7 @@ func compileAgent(
 	if !out.free && a.Hooks.Output == nil {
 		compiled.OutputSchema = outputSchema.Raw()
 	}
-	if compiled.Summarizer, compiled.SummarizerName, err = summarizer(spec, provider, models); err != nil {
+	if compiled.Summarizer, compiled.SummarizerName, err = summarizer(spec, provider, c.models); err != nil {
 		return nil, err
 	}
 	compiled.Core = coreSpec(spec, digest, outputType, tools, a.Tools)
@@ -111,6 +107,9 @@ func compileAgent(
 	}
 	readOnly(compiled.Core, compiled.Describe)
 	if err := judgesOf(compiled, a, tools); err != nil {
+		return nil, err
+	}
+	if err := c.selecting(compiled, spec, tools); err != nil {
 		return nil, err
 	}
 	compiled.Core.NeedsRulings = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
@@ -209,7 +208,7 @@ func coreSpec(
 		tool := coreTool(t)
 		switch t.Kind {
 		case toolbox.Builtin:
-			tool.Recalls = t == tools.ReadMore()
+			tool.Recalls = t == tools.ReadMore() || t.Finds
 			if t.Name == toolbox.TaskCompletion {
 				s.StopOn = append(s.StopOn, t.Name)
 			}
@@ -260,11 +259,11 @@ func inline(tools *toolbox.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
 			runs[t.Name] = own[t.Index]
 		case toolbox.Builtin:
 			run := completeTask
-			switch t.Name {
-			case sdk.ToolUpdatePlan:
+			switch {
+			case t.Name == sdk.ToolUpdatePlan:
 				run = keepPlan
-			case sdk.ToolReadMore:
-				run = nil // the runner has the results
+			case t.Name == sdk.ToolReadMore, t.Finds:
+				run = nil // the runner has the results, and who chooses the tools
 			}
 			runs[t.Name] = sdk.Tool{Definition: t.Definition, Run: run}
 		case toolbox.Service:

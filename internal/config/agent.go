@@ -43,10 +43,11 @@ type agentFile struct {
 	Permissions json.RawMessage `json:"permissions"`
 	Hooks       []sdk.HookRule  `json:"hooks"`
 	Tools       struct {
-		Builtin []string                              `json:"builtin"`
-		Aliases map[string]string                     `json:"aliases"`
-		Args    map[string]map[string]json.RawMessage `json:"args"`
-		Undo    map[string]sdk.Undo                   `json:"undo"`
+		Builtin   []string                              `json:"builtin"`
+		Selection *sdk.Selection                        `json:"selection"`
+		Aliases   map[string]string                     `json:"aliases"`
+		Args      map[string]map[string]json.RawMessage `json:"args"`
+		Undo      map[string]sdk.Undo                   `json:"undo"`
 	} `json:"tools"`
 	Limits struct {
 		sdk.Limits
@@ -156,6 +157,10 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	templates[prompt.Data](l, n.Get("tools", "args"), accepts)
 	templates[prompt.UndoData](l, n.Get("tools", "undo"), accepts)
 	s.Aliases, s.Arguments, s.Undo = f.Tools.Aliases, f.Tools.Args, f.Tools.Undo
+	s.Selection = f.Tools.Selection
+	if s.Selection != nil && s.Selection.Embeddings != nil {
+		l.provider(n.Get("tools", "selection", "embeddings"), &s.Selection.Embeddings.Provider)
+	}
 	s.Builtin, s.Rules, s.StopOn = f.Tools.Builtin, f.Hooks, append(s.StopOn, f.Stop.Tools...)
 	s.Permissions = l.permissions(n.Get("permissions"))
 	s.Limits, s.Stop = l.ends(n, &f)
@@ -196,16 +201,21 @@ func (l *loader) ownVersion(n *strict.Node, own *known, s *sdk.AgentSpec) {
 
 // model completes a model and those that stand in for it.
 func (l *loader) model(n *strict.Node, m *sdk.ModelSpec) {
-	m.Provider = cmp.Or(m.Provider, defaultProvider)
-	if l.cfg.provider(m.Provider) == nil {
+	l.provider(n, &m.Provider)
+	for i := range m.Fallback {
+		l.model(n.Get("fallback").Items()[i], &m.Fallback[i])
+	}
+}
+
+// provider completes the provider of a model.
+func (l *loader) provider(n *strict.Node, name *string) {
+	*name = cmp.Or(*name, defaultProvider)
+	if l.cfg.provider(*name) == nil {
 		var names []string
 		for _, p := range l.cfg.Models {
 			names = append(names, p.Name)
 		}
-		l.Faultf(n.Get("provider").Position, "models: has no provider %q%s", m.Provider, spelling.Suggest(m.Provider, names))
-	}
-	for i := range m.Fallback {
-		l.model(n.Get("fallback").Items()[i], &m.Fallback[i])
+		l.Faultf(n.Get("provider").Position, "models: has no provider %q%s", *name, spelling.Suggest(*name, names))
 	}
 }
 

@@ -54,6 +54,8 @@ type Change struct {
 	Results []Result `json:"results,omitempty"`
 	// Summary replaces the one before in front of the model, not in the history.
 	Summary *Summary `json:"summary,omitempty"`
+	// Offered is which tools the model is offered from now on; nil is those that it was offered before.
+	Offered *Offered `json:"offered,omitempty"`
 	// Dropped names the tools of calls that the model asked for and that were not made, because others had priority.
 	Dropped []string `json:"dropped,omitempty"`
 	// Corrections say what of the round's calls is not as the model wrote it.

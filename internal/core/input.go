@@ -41,7 +41,7 @@ type Input struct {
 }
 
 // Event is what happened: Started, Retried, UndoAsked, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
-// outside; Inquired, Replied, Compacted, Began, Returned, Reviewed, Built, Undoing, Parked, Released and Ended from whoever drives the run.
+// outside; Inquired, Chosen, Replied, Compacted, Began, Returned, Reviewed, Built, Undoing, Parked, Released and Ended from whoever drives the run.
 // Sealed.
 type Event interface{ kind() string }
 
@@ -210,6 +210,9 @@ type Compacted struct {
 	Reply   sdk.ModelReply
 }
 
+// Chosen says which tools the model is offered.
+type Chosen struct{ Offered Offered }
+
 // Inquired asks the context providers that are due. Question is ContextQuestion(state).
 type Inquired struct{ Question json.RawMessage }
 
@@ -274,6 +277,7 @@ const (
 	KindReplied         = "replied"
 	KindCompacted       = "compacted"
 	KindInquired        = "inquired"
+	KindChosen          = "chosen"
 	KindReleased        = "released"
 	KindParked          = "parked"
 	KindUnparked        = "unparked"
@@ -300,6 +304,7 @@ func (TakenOver) kind() string       { return KindTakenOver }
 func (Replied) kind() string         { return KindReplied }
 func (Compacted) kind() string       { return KindCompacted }
 func (Inquired) kind() string        { return KindInquired }
+func (Chosen) kind() string          { return KindChosen }
 func (Released) kind() string        { return KindReleased }
 func (Parked) kind() string          { return KindParked }
 func (Unparked) kind() string        { return KindUnparked }

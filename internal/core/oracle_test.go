@@ -136,7 +136,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 
 func isWork(ev core.Event) bool {
 	switch ev.(type) {
-	case core.Inquired, core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Undoing, core.Parked, core.Released, core.Ended:
+	case core.Inquired, core.Chosen, core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Undoing, core.Parked, core.Released, core.Ended:
 		return true
 	}
 	return false

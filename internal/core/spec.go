@@ -62,6 +62,8 @@ type Spec struct {
 	Batch bool
 	// Contexts are asked for sections of the prompt before model calls.
 	Contexts []ContextProvider
+	// Selects says that the model is offered some of the tools, chosen for what people have said.
+	Selects bool
 	// Hooked says that the agent has hooks; Reviews that some see the results of rounds, and Ends that some see the run's end.
 	Hooked, Reviews, Ends bool
 }
@@ -74,14 +76,15 @@ const layoutParks = 3
 
 // layoutCancels is the first layout of runs whose replies are judged, whose agents set arguments of tools, and whose drivers know that a
 // call may have its result before its tool returns; of those whose end is told under the subject that their init event asks for; of
-// those where one event asks for several calls; and of those whose calls are undone.
+// those where one event asks for several calls; of those whose calls are undone; and of those
+// that are offered some of their tools.
 const layoutCancels = 4
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
 	if len(h.Undo) > 0 || h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets ||
-		h.open((*Call).batched) {
+		s.Selects || h.open((*Call).batched) {
 		return max(h.V, layoutCancels)
 	}
 	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {

@@ -19,6 +19,8 @@ type State struct {
 	History []Remembered
 	// Summary stands for the beginning of History in front of the model; nil is none.
 	Summary *Summary
+	// Offered is which tools the model was offered last; nil is all.
+	Offered *Offered
 	// Stored are the results of the history that are kept as blobs.
 	Stored []StoredResult
 	// Results, Edits, Asks and Corrections are those of the open round; Notes are not in the History yet.
@@ -64,6 +66,9 @@ func Apply(s State, e *Entry) (State, error) {
 	s.before = len(s.History)
 	if e.Summary != nil {
 		s.Summary = e.Summary
+	}
+	if e.Offered != nil {
+		s.Offered = e.Offered
 	}
 	s.Results = append(s.Results, e.Results...)
 	s.Edits = append(s.Edits, e.Edits...)

@@ -103,6 +103,8 @@ func (t *transition) driven() error {
 	case Compacted:
 		t.Head.Parked = nil
 		return t.compacted(ev)
+	case Chosen:
+		return t.chosen(ev)
 	case Inquired:
 		return t.inquired(ev)
 	case Began:

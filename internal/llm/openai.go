@@ -39,7 +39,8 @@ type OpenAIOptions struct {
 // OpenAI is a sdk.Provider for the chat completions protocol. Its Units are tokens; a Registry prices them.
 type OpenAI struct {
 	vendor
-	chat openai.ChatCompletionService
+	chat       openai.ChatCompletionService
+	embeddings openai.EmbeddingService
 	// legacyLimit sends max_tokens, which OpenAI's newer models refuse and many compatible servers know alone.
 	legacyLimit bool
 }
@@ -61,12 +62,32 @@ func NewOpenAI(o OpenAIOptions) (*OpenAI, error) {
 	}
 	return &OpenAI{
 		// The service alone, because openai.NewClient reads the environment.
-		vendor: v, chat: openai.NewChatCompletionService(opts...), legacyLimit: !isDefaultURL(base),
+		vendor: v, chat: openai.NewChatCompletionService(opts...), embeddings: openai.NewEmbeddingService(opts...), legacyLimit: !isDefaultURL(base),
 	}, nil
 }
 
 func isDefaultURL(base string) bool {
 	return base == "" || strings.TrimRight(base, "/") == DefaultOpenAIURL
+}
+
+// Embed implements sdk.Embedder.
+func (p *OpenAI) Embed(ctx context.Context, model string, texts []string) ([][]float64, error) {
+	var res *http.Response
+	answer, err := p.embeddings.New(ctx, openai.EmbeddingNewParams{
+		Model: model, Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: texts},
+		EncodingFormat: openai.EmbeddingNewParamsEncodingFormatFloat,
+	}, option.WithResponseInto(&res))
+	if err != nil {
+		return nil, p.failure(ctx, model, res, err)
+	}
+	vectors := make([][]float64, len(texts))
+	for _, e := range answer.Data {
+		if e.Index < 0 || e.Index >= int64(len(texts)) {
+			return nil, p.unavailable("answered embeddings of texts that it was not given", nil)
+		}
+		vectors[e.Index] = e.Embedding
+	}
+	return vectors, nil
 }
 
 // Generate implements sdk.Provider. It streams when onDelta is given.

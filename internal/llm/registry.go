@@ -134,7 +134,16 @@ func (r *Registry) Provider(spec sdk.ModelSpec) (sdk.Provider, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+	if embedder, ok := r.providers[spec.Provider].(sdk.Embedder); ok {
+		return withEmbeddings{Fallback(chain...), embedder}, nil
+	}
 	return Fallback(chain...), nil
+}
+
+// withEmbeddings is a provider whose server makes embeddings too. They are not asked for again: who cannot have them does without.
+type withEmbeddings struct {
+	sdk.Provider
+	sdk.Embedder
 }
 
 // flatten lists a model and its fallbacks, depth first.

@@ -104,6 +104,13 @@ type compacted struct {
 	Files    []string `json:"files,omitempty"`
 }
 
+// chosen is which tools the model is offered from now on.
+type chosen struct {
+	By       sdk.SelectedBy `json:"by"`
+	Tools    []string       `json:"tools"`
+	Degraded string         `json:"degraded,omitempty"`
+}
+
 // guarded is what a guard of calls did.
 type guarded struct {
 	Guard  core.Guard `json:"guard"`

@@ -25,6 +25,9 @@ func Of(e *core.Entry) []wire.Live {
 	if s := e.Summary; s != nil {
 		t.tell(wire.MilestoneCompacted, compacted{Messages: s.Messages, Lined: s.Lined, Evicted: s.Evicted, Files: s.Files})
 	}
+	if o := e.Offered; o != nil {
+		t.tell(wire.MilestoneChosen, chosen{By: o.By, Tools: o.Tools, Degraded: o.Degraded})
+	}
 	t.state()
 	for i := range t.events {
 		t.events[i].Count = len(t.events)

@@ -33,6 +33,8 @@ type Agent struct {
 	// ModelTimeout bounds one model call with its retries.
 	ModelTimeout time.Duration
 	Definitions  []sdk.ToolDefinition
+	// Selection chooses which of Definitions the model is offered; nil offers all.
+	Selection *Selection
 	// OutputSchema is shown to the model; nil asks for free text.
 	OutputSchema json.RawMessage
 	// Inline are the tools that run in the worker, by the name the model uses.

@@ -23,6 +23,9 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		}
 		return *away, nil
 	}
+	if chosen, err := a.choose(ctx); chosen != nil || err != nil {
+		return chosen, err
+	}
 	s, err := a.beforeInference(ctx)
 	if err != nil {
 		return a.hookFailed(err)

@@ -28,7 +28,7 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 		added = append(added, sdk.Text(sdk.RoleUser, h.Nudge))
 	}
 	hidden := slices.Concat(s.hidden, h.Withdrawn())
-	tools := slices.DeleteFunc(slices.Clone(a.agent.Definitions), func(d sdk.ToolDefinition) bool { return slices.Contains(hidden, d.Name) })
+	tools := slices.DeleteFunc(a.offered(), func(d sdk.ToolDefinition) bool { return slices.Contains(hidden, d.Name) })
 	built := prompt.Fitted{System: a.state.System, Messages: slices.Concat(conversation.Messages, added), Tools: tools}
 	if a.agent.BuildPrompt != nil {
 		var err error

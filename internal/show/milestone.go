@@ -40,6 +40,10 @@ type milestoneData struct {
 	Judge string `json:"judge"`
 	Found string `json:"found"`
 	Times int    `json:"times"`
+	// By, Tools and Degraded are of a choice of tools.
+	By       sdk.SelectedBy `json:"by"`
+	Tools    []string       `json:"tools"`
+	Degraded string         `json:"degraded"`
 	// Asked and Decision are of permissions.
 	Request  string                `json:"request"`
 	Asked    sdk.PermissionRequest `json:"asked"`
@@ -100,6 +104,11 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		return "reminded", "the reply had no tool call"
 	case wire.MilestoneJudged:
 		return "judged", strings.TrimSpace(fmt.Sprintf("%s (%d) %s", d.Judge, d.Times, d.Found))
+	case wire.MilestoneChosen:
+		if d.Degraded != "" {
+			return "tools", fmt.Sprintf("%d are offered, chosen by words, because embeddings cannot be had: %s", len(d.Tools), d.Degraded)
+		}
+		return "tools", fmt.Sprintf("%d are offered, chosen by %s", len(d.Tools), d.By)
 	case wire.MilestoneUsage, wire.MilestoneCheckpoint, wire.MilestoneCleared:
 		return "", ""
 	case wire.MilestoneSuspended:

@@ -88,6 +88,8 @@ const (
 	keyCall       = attribute.Key("agentd.call.id")
 	keyType       = attribute.Key("agentd.call.type")
 	keyGuard      = attribute.Key("agentd.guard")
+	keyChosenBy   = attribute.Key("agentd.tools.chosen_by")
+	keyDegraded   = attribute.Key("agentd.tools.degraded")
 	keyTakeovers  = attribute.Key("agentd.takeovers")
 	keyStore      = attribute.Key("agentd.store.name")
 	keyStoreOp    = attribute.Key("agentd.store.operation")

@@ -22,7 +22,7 @@ type Kind string
 const (
 	Service Kind = "service" // over the broker, by contract; ask_question is one
 	Inline  Kind = "inline"  // inside the worker
-	Builtin Kind = "builtin" // by agentd itself: task_completion, update_plan and read_more
+	Builtin Kind = "builtin" // by agentd itself: task_completion, update_plan, read_more, and those that find tools
 )
 
 // Tool is a tool of an agent. It must not be modified.
@@ -52,6 +52,10 @@ type Tool struct {
 	Index int
 	// Context is set of a service that is asked for a section of the prompt. Its Name is the section.
 	Context *sdk.ContextUse
+
+	// Finds says that it shows the model other tools, which it is offered from then on: those of Category, or those that it asks for.
+	Finds    bool
+	Category *sdk.ToolCategory
 
 	// Set are the arguments that the agent sets, in order: the model is not shown them.
 	Set []string
@@ -124,6 +128,9 @@ func New(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
 	}
 	if len(b.tools) == 0 {
 		return b, nil
+	}
+	if err := b.addFinders(spec, owners); err != nil {
+		return nil, err
 	}
 	var err error
 	b.readMore, err = builtinTool(sdk.ToolReadMore, spec.Limits)

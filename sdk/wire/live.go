@@ -66,6 +66,7 @@ const (
 	MilestonePaused     = "run.paused"
 	MilestoneResumed    = "run.resumed"
 	MilestoneCompacted  = "context.compacted"
+	MilestoneChosen     = "tools.chosen"
 )
 
 // Live is a live event of a run: lossy, for people who watch (docs/wire.md, "Live events"). On the wire it is a CloudEvent.

@@ -271,4 +271,17 @@ var ofRows = []mutant{
 	{"a run waits although its agent has an answer without a model", around(act+"degraded", "return nil"), rows{"L41"}},
 	{"claims are not looked at", around("internal/judge.Pack.unverified", `return ""`), rows{"L50"}},
 	{"no output is refused", around("internal/catalog.gatesOf", "return nil, nil"), rows{"F53"}},
+	{"what fits is another one on another worker", condition(act+"choose", "o For of", "false"), rows{"L8"}},
+	{"embeddings are not kept", statement("internal/catalog.embeddings.ofTools", "PutSpec", ""), rows{"L8"}},
+	{"what is least alike is offered", around("internal/selection.Similarity", "return 1 - original(a, b)"), rows{"L8"}},
+	{"there are no words where embeddings cannot be had", condition("internal/catalog.selector.scores", "err nil", "false"), rows{"L74"}},
+	{"tools are chosen where they are few", around("sdk.Selection.Selects", "return s != nil"), rows{"L74"}},
+	{"categories are not opened", around(core+"FoundTools", "return nil"), rows{"L53"}},
+	{"a tool that was not offered is not called", around(core+"Spec.tool", `
+		if name == "shop_find" && s.Selects {
+			return nil
+		}
+		return original(name)`), rows{"L8", "L53"}},
+	{"what an agent always offers is chosen like the others", statement("internal/catalog.Catalog.selecting", "fixed true", ""), rows{"L75"}},
+	{"what the run has called is forgotten", around(core+"State.Uses", "return nil"), rows{"L75", "L53"}},
 }

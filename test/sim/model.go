@@ -72,6 +72,7 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 			req.Messages = req.Messages[:n-1] // the reminder is not kept
 		}
 		m.compare(key, req.Messages)
+		m.offered(key, req.Tools)
 	}
 	m.replies++
 	reply := sdk.ModelReply{Units: m.replies, Usage: sdk.Usage{Prompt: 1, Completion: 1}}

@@ -34,6 +34,7 @@ func New(script *Script) *Server {
 		s.answer(w, r, chatProtocol{&req})
 	})
 	s.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, &messagesProtocol{}) })
+	s.mux.HandleFunc("POST /v1/embeddings", embeddings)
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Stats()) })
 	return s
