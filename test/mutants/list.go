@@ -48,7 +48,6 @@ var ofRuns = []mutant{
 	{"a message for nobody is acked without a dead letter", call(act+"unmatched", "refuse orphan", ""), simulator},
 	{"a dead letter is acked before it is put", call(handler+"settle", "DeadLetter", "func() error { _ = $; return nil }()"), simulator},
 	{"whatever comes for a run that has ended is acked", condition(act+"repeat", "StatusDone KindFire", "a.head.Status == core.StatusDone"), simulator},
-	{"a timer is taken for fresh by its delivery alone", condition(act+"fresh", "Now", "true"), simulator},
 	{"a drained worker acks what it leaves", value(act+"drive", "Settlement Retry", "Ack"), simulator},
 
 	// A run that has ended is taken up by a retry alone, and each of its generations has an end of its own (I1, I2, I7).
