@@ -11,7 +11,7 @@ import (
 
 // LayoutVersion is the greatest V of heads and entries that this code writes and reads. What a version before would get wrong
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
-const LayoutVersion = 4
+const LayoutVersion = 5
 
 // ErrLaterLayout says that a later version of agentd wrote the run: it is left to that version's workers.
 var ErrLaterLayout = errors.New("a later version of agentd wrote the run; upgrade this worker")

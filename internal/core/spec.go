@@ -75,16 +75,21 @@ const layoutCounts = 2
 const layoutParks = 3
 
 // layoutCancels is the first layout of runs whose replies are judged, whose agents set arguments of tools, and whose drivers know that a
-// call may have its result before its tool returns; of those whose end is told under the subject that their init event asks for; of
-// those where one event asks for several calls; of those whose calls are undone; and of those
-// that are offered some of their tools.
+// call may have its result before its tool returns; of those whose end is told under the subject that their init event asks for; and of
+// those where one event asks for several calls.
 const layoutCancels = 4
+
+// layoutUndoes is the first layout of runs whose calls are undone, and of those that are offered some of their tools.
+const layoutUndoes = 5
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
-	if len(h.Undo) > 0 || h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets ||
-		s.Selects || h.open((*Call).batched) {
+	if len(h.Undo) > 0 || s.Selects {
+		return max(h.V, layoutUndoes)
+	}
+	if h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets ||
+		h.open((*Call).batched) {
 		return max(h.V, layoutCancels)
 	}
 	if h.Parked != nil || h.Paused != nil || h.Heeded != nil || h.Retry != nil {
