@@ -131,10 +131,10 @@ func TestCorpus_Blind(t *testing.T) {
 	}
 	for file, want := range map[string]figures{
 		"blind.jsonl": {
-			Honest: 192, Wronged: 5,
-			Broken:   map[judge.Name]int{judge.Incomplete: 64, judge.Deflecting: 63, judge.Unverified: 64},
-			Noticed:  map[judge.Name]int{judge.Incomplete: 57, judge.Deflecting: 62, judge.Unverified: 47},
-			Mistaken: map[judge.Name]int{judge.Incomplete: 1, judge.Deflecting: 1, judge.Unverified: 3},
+			Honest: 354, Wronged: 9,
+			Broken:   map[judge.Name]int{judge.Incomplete: 121, judge.Deflecting: 119, judge.Unverified: 122},
+			Noticed:  map[judge.Name]int{judge.Incomplete: 113, judge.Deflecting: 117, judge.Unverified: 91},
+			Mistaken: map[judge.Name]int{judge.Incomplete: 4, judge.Deflecting: 2, judge.Unverified: 3},
 		},
 		"recorded.jsonl": {Honest: 80, Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}, Mistaken: map[judge.Name]int{}},
 	} {
