@@ -14,6 +14,7 @@ import (
 	"agentd/cmd/agentd/doctor"
 	"agentd/cmd/agentd/events"
 	"agentd/cmd/agentd/healthcheck"
+	"agentd/cmd/agentd/initialize"
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/keys"
 	"agentd/cmd/agentd/mcp"
@@ -31,7 +32,7 @@ import (
 // All returns them in the order in which docs/cli.md has them.
 func All() []func(*cli.App) *cobra.Command {
 	return []func(*cli.App) *cobra.Command{
-		dev.Command, serve.Command, run.Command, runs.Command, agents.Command, approvals.Command, dlq.Command, audit.Command,
+		initialize.Command, dev.Command, serve.Command, run.Command, runs.Command, agents.Command, approvals.Command, dlq.Command, audit.Command,
 		reconcile.Command, provision.Command, natsconfig.Command, events.Command, check.Command, contracts.Command, schema.Command,
 		doctor.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, version.Command,
 	}

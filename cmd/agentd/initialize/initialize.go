@@ -1,0 +1,136 @@
+// Package initialize is agentd init.
+package initialize
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/config"
+)
+
+// templates has a folder of files that every project gets, and one for each language. Their names end in .tmpl.
+//
+//go:embed all:templates
+var templates embed.FS
+
+// languages are what a project's service can be written in, with what starts it.
+var languages = map[string]string{
+	"go":     "go mod tidy && go run .",
+	"node":   "npm install && node service.mjs",
+	"python": "python3 service.py",
+}
+
+// validName is what an agent, a folder and a module may all be called.
+var validName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+
+// project is what templates are over.
+type project struct {
+	Name string `json:"name"`
+	// Language is a key of languages, and Start what starts the service.
+	Language string `json:"language"`
+	Start    string `json:"start"`
+	// Source is the folder of the checkout of agentd that has the service's package; Module is the path of agentd's Go module.
+	Source string   `json:"source"`
+	Module string   `json:"module"`
+	Files  []string `json:"files"`
+}
+
+// Command is agentd init.
+func Command(a *cli.App) *cobra.Command {
+	p := project{Module: "agentd"}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Path != "" {
+		p.Module = info.Main.Path
+	}
+	cmd := &cobra.Command{
+		Use:   "init NAME",
+		Short: "Make a project: an agent, a contract, and a service that answers its calls",
+		Long: "init makes the folder NAME with an agent of that name, the contract of one service and the service itself, which run at once\n" +
+			"with agentd dev and a scripted model: its README.md says how. It changes nothing that exists.",
+		Example: "  agentd init clerk --language python --source ~/agentd",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p.Name, p.Start = args[0], languages[p.Language]
+			if !validName.MatchString(p.Name) {
+				return cli.Usagef("%q: want a name of lower-case letters, digits and underscores that begins with a letter, such as clerk", p.Name)
+			}
+			if p.Start == "" {
+				return cli.Usagef("--language %q: want go, node or python", p.Language)
+			}
+			source, err := filepath.Abs(p.Source)
+			if err != nil {
+				return err
+			}
+			p.Source = filepath.ToSlash(source)
+			if err := p.make(); err != nil {
+				return err
+			}
+			return a.Print(p, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "made %s; see %s\n", p.Name, filepath.Join(p.Name, "README.md"))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&p.Language, "language", "python", "language of the service: go, node or python")
+	cmd.Flags().StringVar(&p.Source, "source", "agentd", "folder of a checkout of agentd, which has the service's package")
+	return cmd
+}
+
+// make writes the project into a folder that must not exist.
+func (p *project) make() error {
+	if err := os.Mkdir(p.Name, 0o750); errors.Is(err, fs.ErrExist) {
+		return cli.Usagef("%s exists: choose another name, or remove it", p.Name)
+	} else if err != nil {
+		return err
+	}
+	for _, folder := range []string{"templates/common", "templates/" + p.Language} {
+		files, err := fs.Sub(templates, folder)
+		if err != nil {
+			return err
+		}
+		if err := fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			return p.render(files, name)
+		}); err != nil {
+			return err
+		}
+	}
+	return p.write("agentd.schema.json", config.Schema())
+}
+
+// render writes what a template makes.
+func (p *project) render(files fs.FS, name string) error {
+	t, err := template.ParseFS(files, name)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := t.ExecuteTemplate(&text, path.Base(name), p); err != nil {
+		return err
+	}
+	return p.write(strings.TrimSuffix(name, ".tmpl"), text.Bytes())
+}
+
+func (p *project) write(name string, data []byte) error {
+	at := filepath.Join(p.Name, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(at), 0o750); err != nil {
+		return err
+	}
+	p.Files = append(p.Files, name)
+	return os.WriteFile(at, data, 0o644)
+}

@@ -1,0 +1,134 @@
+package interop
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"agentd/test/capture"
+)
+
+// What agentd init makes runs at once, in every language: the agent calls the service, whose answer is the run's result.
+func TestInit_ProjectsRun(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "agentd")
+	finish(t, "../..", "go", "build", "-o", binary, "./cmd/agentd")
+	for language, service := range map[string]func(t *testing.T, project string) command{
+		"go": func(t *testing.T, project string) command {
+			finish(t, project, "go", "mod", "tidy")
+			finish(t, project, "go", "build", "-o", "service", ".")
+			return command{args: []string{filepath.Join(project, "service")}}
+		},
+		"node": func(t *testing.T, project string) command {
+			packages := filepath.Join(project, "node_modules")
+			installed, err := filepath.EvalSymlinks(filepath.Join(nodeFolder(t), "node_modules"))
+			if err == nil {
+				err = os.CopyFS(packages, os.DirFS(installed))
+			}
+			if err == nil {
+				err = os.CopyFS(filepath.Join(packages, "agentd"), os.DirFS("../../sdk/node"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return command{args: []string{"node", "service.mjs"}}
+		},
+		"python": func(t *testing.T, _ string) command {
+			lookPath(t, "python3")
+			return command{args: []string{"python3", "service.py"}, env: []string{"PYTHONPATH=" + absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1"}}
+		},
+	} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			finish(t, dir, binary, "init", "clerk", "--language", language, "--source", absolute(t, "../.."))
+			project := filepath.Join(dir, "clerk")
+			finish(t, project, binary, "check")
+			serving := service(t, project)
+			_, model, _ := strings.Cut(until(t, project, nil, "listens on ", binary, "mock-llm", "--script", "script.yaml", "--listen", "127.0.0.1:0"), "listens on ")
+			until(t, project, []string{"OPENAI_BASE_URL=" + model + "/v1"}, "ready", binary, "dev")
+			address, err := os.ReadFile(filepath.Join(project, ".agentd", "address"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			env := []string{"NATS_URL=" + strings.TrimSpace(string(address))}
+			begin(t, project, append(env, serving.env...), io.Discard, serving.args)
+			out := finish(t, project, binary, "run", "clerk", "--message", "How is the weather in Bern?")
+			if !strings.Contains(out, `{"text":"sunny in Bern"}`) || !strings.Contains(out, "It is sunny in Bern.") {
+				t.Errorf("the run prints\n%s", out)
+			}
+		})
+	}
+}
+
+// environment is this process's, without settings of servers and models.
+func environment(more []string) []string {
+	var env []string
+	for _, e := range os.Environ() {
+		if name, _, _ := strings.Cut(e, "="); !strings.HasPrefix(name, "AGENTD_") && !strings.HasPrefix(name, "NATS_") && !strings.HasPrefix(name, "OPENAI_") && name != "REDIS_URL" {
+			env = append(env, e)
+		}
+	}
+	return append(append(env, "OPENAI_API_KEY=none"), more...)
+}
+
+// finish runs a program to its end and returns what it prints.
+func finish(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, environment(nil)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// until starts a program and returns the first line that it prints with text.
+func until(t *testing.T, dir string, env []string, text string, args ...string) string {
+	t.Helper()
+	r, w := io.Pipe()
+	begin(t, dir, env, w, args)
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if line := lines.Text(); strings.Contains(line, text) {
+			go func() { _, _ = io.Copy(io.Discard, r) }() // it ends with begin's program
+			return line
+		}
+	}
+	t.Fatalf("%s ended without saying %q", strings.Join(args, " "), text)
+	return ""
+}
+
+// begin starts a program that is killed at the end of the test, with whatever it started.
+func begin(t *testing.T, dir string, env []string, to io.Writer, args []string) {
+	t.Helper()
+	var log capture.Output
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, environment(env)
+	both := io.MultiWriter(&log, to)
+	cmd.Stdout, cmd.Stderr = both, both
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it is killed
+		if pipe, ok := to.(io.Closer); ok {
+			_ = pipe.Close() // of a pipe, which never fails
+		}
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group that this process leads
+		<-ended
+		if t.Failed() {
+			t.Logf("%s said:\n%s", strings.Join(args, " "), log.String())
+		}
+	})
+}
