@@ -74,6 +74,9 @@ func Command(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if _, err := os.Stat(filepath.Join(source, "sdk", "wire")); err != nil {
+				return cli.Usagef("--source %s: want the folder of a checkout of agentd, which has sdk/python, sdk/node and the Go module", p.Source)
+			}
 			p.Source = filepath.ToSlash(source)
 			if err := p.make(); err != nil {
 				return err
@@ -85,7 +88,7 @@ func Command(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&p.Language, "language", "python", "language of the service: go, node or python")
-	cmd.Flags().StringVar(&p.Source, "source", "agentd", "folder of a checkout of agentd, which has the service's package")
+	cmd.Flags().StringVar(&p.Source, "source", ".", "folder of a checkout of agentd, which has the service's package")
 	return cmd
 }
 
