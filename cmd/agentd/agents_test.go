@@ -51,7 +51,7 @@ func TestNATSConfig_OperatorsPauseAgents(t *testing.T) {
 			g.serve(func() {})
 			g.as("bob", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
 			request := g.request("one")
-			g.rested()
+			g.rested("clerk")
 			for _, user := range []string{"bob", "jane"} {
 				g.expect(cli.ExitFailure, "agents", "pause", "clerk", "--nats", g.url(user))
 			}

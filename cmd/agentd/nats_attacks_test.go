@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
-	"agentd/internal/requests"
 	"agentd/sdk/wire"
 )
 
@@ -20,20 +19,23 @@ type attack struct{ subject, body string }
 
 // victim is what no attack may change: a run that waits for a decision, and names on the server.
 type victim struct {
-	key     string
-	request requests.Detail
+	// agent is the run's, and service the type of a service that it calls, as they are in subjects.
+	agent, service, key string
+	// asked is the id of what the run waits for, call that of a call to the service.
+	asked, call string
 }
 
 // targets are the reply and delivery subjects that do harm where the server publishes on them.
 func (v victim) targets() []string {
-	tail := "clerk." + v.key + "."
+	tail := v.agent + "." + v.key + "."
 	return []string{
 		"$JS.API.STREAM.DELETE.CANARY", "$JS.API.STREAM.PURGE.CANARY", "$JS.API.STREAM.DELETE.AGENTD_RUN", "$JS.API.STREAM.PURGE.AGENTD_RUN",
-		"$JS.API.CONSUMER.DELETE.AGENTD_OUT.svc_local_bank_pay", "$JS.API.CONSUMER.DELETE.AGENTD_START.agent_clerk",
-		"agentd.run." + v.key, "agentd.done." + tail + "aaaaaaaaaaaaaaaaaaaaaaaaaa", "agentd.start.clerk.bob", "agentd.tmr." + strings.TrimSuffix(tail, "."),
-		"agentd.fire." + strings.TrimSuffix(tail, "."), "agentd.ctl.cancel." + strings.TrimSuffix(tail, "."), "agentd.out.local.bank_pay." + tail + v.request.Request.Call,
-		"agentd.in.human_interaction.agentd_permission_request." + tail + v.request.ID + ".bob", "agentd.in.local.bank_pay." + tail + v.request.Request.Call,
-		"agentd.dlq.conflict.agentd_in.9", "$KV.AGENTD_GRANTS.bob.clerk.pay", "$KV.AGENTD_CONTRACTS.bank_pay.9_0_0",
+		"$JS.API.CONSUMER.DELETE.AGENTD_OUT.svc_local_" + v.service, "$JS.API.CONSUMER.DELETE.AGENTD_START.agent_" + v.agent,
+		"agentd.run." + v.key, "agentd.done." + tail + "aaaaaaaaaaaaaaaaaaaaaaaaaa", "agentd.start." + v.agent + ".bob", "agentd.tmr." + strings.TrimSuffix(tail, "."),
+		"agentd.fire." + strings.TrimSuffix(tail, "."), "agentd.ctl.cancel." + strings.TrimSuffix(tail, "."), "agentd.out.local." + v.service + "." + tail + v.call,
+		"agentd.in.human_interaction.agentd_permission_request." + tail + v.asked + ".bob", "agentd.in.local." + v.service + "." + tail + v.call,
+		"agentd.in.human_interaction.agentd_question_ask." + tail + v.asked + ".bob", "agentd.dlq.conflict.agentd_in.9",
+		"$KV.AGENTD_GRANTS.bob." + v.agent + ".pay", "$KV.AGENTD_CONTRACTS." + v.service + ".9_0_0",
 	}
 }
 
@@ -47,40 +49,42 @@ func pull(consumer string) attack {
 
 // attacks are those of a role: all that it may ask, and what it could once.
 func (v victim) attacks(user string) []attack {
-	decided := "agentd.in.human_interaction.agentd_permission_request.clerk." + v.key + "." + v.request.ID + "." + user
+	run := v.agent + "." + v.key
+	decided := "agentd.in.human_interaction.agentd_permission_request." + run + "." + v.asked + "." + user
+	pause := attack{"$JS.API.CONSUMER.PAUSE.AGENTD_START.agent_" + v.agent, `{"pause_until":"9999-12-31T23:59:59Z"}`}
 	front := []attack{
-		{"agentd.get.clerk", `{"run":"one"}`},
-		{"agentd.get.clerk." + user, `{"run":"one"}`},
-		{"agentd.get.clerk." + user, `{"list":{}}`},
-		{"agentd.start.clerk." + user, "no event"},
-		{"agentd.ctl.message.clerk." + v.key + "." + user, "no event"},
-		{"agentd.ctl.cancel.clerk." + v.key + "." + user, "no event"},
-		{"$JS.API.DIRECT.GET.AGENTD_DONE.agentd.done.clerk.>", ""},
+		{"agentd.get." + v.agent, `{"run":"one"}`},
+		{"agentd.get." + v.agent + "." + user, `{"run":"one"}`},
+		{"agentd.get." + v.agent + "." + user, `{"list":{}}`},
+		{"agentd.start." + v.agent + "." + user, "no event"},
+		{"agentd.ctl.message." + run + "." + user, "no event"},
+		{"agentd.ctl.cancel." + run + "." + user, "no event"},
+		{"$JS.API.DIRECT.GET.AGENTD_DONE.agentd.done." + v.agent + ".>", ""},
 		pull("AGENTD_DONE.none"),
 		{"$JS.API.INFO", ""},
-		{"$JS.API.CONSUMER.PAUSE.AGENTD_START.agent_clerk", `{"pause_until":"9999-12-31T23:59:59Z"}`},
-		{"agentd.ctl.pause.clerk." + v.key, "no event"},
+		pause,
+		{"agentd.ctl.pause." + run, "no event"},
 		{"$JS.API.STREAM.NAMES", ""},
 		{"$SYS.REQ.USER.INFO", ""},
 	}
-	people := append(front, pull("AGENTD_OUT.none"), pull("AGENTD_OUT.svc_local_bank_pay"),
-		attack{"agentd.in.human_interaction.agentd_question_ask.clerk." + v.key + ".c1-1-none." + user, "no event"})
+	people := append(front, pull("AGENTD_OUT.none"), pull("AGENTD_OUT.svc_local_"+v.service),
+		attack{"agentd.in.human_interaction.agentd_question_ask." + run + ".c1-1-none." + user, "no event"})
 	service := func(name string) []attack {
 		return []attack{
 			pull("AGENTD_OUT." + name),
-			{"$JS.API.CONSUMER.PAUSE.AGENTD_START.agent_clerk", `{"pause_until":"9999-12-31T23:59:59Z"}`},
+			pause,
 			{"$JS.API.CONSUMER.INFO.AGENTD_OUT." + name, ""},
 			{"$JS.API.STREAM.MSG.GET.AGENTD_IN", `{"seq":1}`},
 			{"$JS.API.STREAM.MSG.GET.AGENTD_DLQ", `{"seq":1}`},
 			{"$JS.API.STREAM.MSG.GET.KV_AGENTD_CONTRACTS", `{"seq":1}`},
-			{"agentd.in.local.weather_forecast.clerk." + v.key + ".c1-0-none", "no event"},
+			{"agentd.in.local.weather_forecast." + run + ".c1-0-none", "no event"},
 			{"agentd.dlq.invalid_event.agentd_out.77", "no event"},
 			{"$KV.AGENTD_CONTRACTS.weather_forecast.9_0_0", "none"},
 			{"$JS.ACK.AGENTD_OUT." + name + ".1.1.1.1.0", "+NXT"},
 		}
 	}
 	switch user {
-	case "shop":
+	case "shop", "client":
 		return front
 	case "ann":
 		return people
@@ -89,15 +93,15 @@ func (v victim) attacks(user string) []attack {
 			attack{"agentd.read.AGENTD_OUT.agentd.*.human_interaction.>", `{"seq":1}`},
 			attack{"agentd.read.AGENTD_IN.agentd.in.human_interaction.>", `{"seq":1}`})
 	}
-	return service(user)
+	return service("svc_local_weather_forecast")
 }
 
 // pushes are requests for a consumer whose messages and heartbeats the server would publish on a subject, in the forms that
 // the filters of each role once allowed.
-func pushes(name, target string) []attack {
+func (v victim) pushes(name, target string) []attack {
 	var list []attack
 	for stream, filters := range map[string][]string{
-		"AGENTD_DONE": {"agentd.done.clerk.>"}, "AGENTD_IN": {"agentd.in.human_interaction.>"}, "AGENTD_DLQ": {"agentd.dlq.*.agentd_in.>"},
+		"AGENTD_DONE": {"agentd.done." + v.agent + ".>"}, "AGENTD_IN": {"agentd.in.human_interaction.>"}, "AGENTD_DLQ": {"agentd.dlq.*.agentd_in.>"},
 		"AGENTD_OUT": {"agentd.*.human_interaction.>", "agentd.out.human_interaction.>", "agentd.out.*.agentd_question_ask.>", "agentd.out.local.weather_forecast.>"},
 	} {
 		for i, filter := range filters {
@@ -164,7 +168,7 @@ func (g *guarded) survey(v victim, roles []string) survey {
 		for subject, n := range info.State.Subjects {
 			own := strings.HasPrefix(subject, "agentd.dlq.") || strings.HasPrefix(subject, "agentd.tmr.lease.") || // these end by themselves
 				strings.HasPrefix(subject, "$KV.AGENTD_CONTRACTS.weather_forecast.") ||
-				strings.HasPrefix(subject, "agentd.in.local.weather_forecast.") || strings.HasPrefix(subject, "agentd.done.clerk.") && !strings.Contains(subject, v.key)
+				strings.HasPrefix(subject, "agentd.in.local.weather_forecast.") || strings.HasPrefix(subject, "agentd.done."+v.agent+".") && !strings.Contains(subject, v.key)
 			for _, role := range roles {
 				own = own || strings.HasSuffix(subject, "."+role)
 			}
@@ -209,7 +213,7 @@ func (g *guarded) strike(v victim, user string) {
 		}
 	}
 	for i, target := range append(v.targets(), inboxes...) {
-		for _, a := range pushes(fmt.Sprintf("%s%d_", user, i), target) {
+		for _, a := range v.pushes(fmt.Sprintf("%s%d_", user, i), target) {
 			publish(a, nc.NewInbox())
 		}
 	}
@@ -236,16 +240,22 @@ func unchanged(agents string) string { return agents }
 func (g *guarded) withstands(users ...string) {
 	g.t.Helper()
 	g.work()
-	g.canary()
 	g.as("bob", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
-	v := victim{wire.NewRunKey("one").String(), g.detail("one")}
-	g.rested()
-	before := g.survey(v, attackers)
+	d := g.detail("one")
+	g.endures(victim{"clerk", "bank_pay", wire.NewRunKey("one").String(), d.ID, d.Request.Call}, []string{"bob", "operator"}, users...)
+}
+
+// endures fails when users change what is not theirs, or when others hear what they ask for.
+func (g *guarded) endures(v victim, others []string, users ...string) {
+	g.t.Helper()
+	g.canary()
+	g.rested(v.agent)
+	before := g.survey(v, users)
 	if len(before.Streams) != 10 || len(before.Consumers) < 8 || len(before.Subjects) < 5 {
 		g.t.Fatalf("the survey misses something: %+v", before)
 	}
 	heard := make(chan string, 64)
-	for _, name := range []string{"bob", "operator"} {
+	for _, name := range others {
 		nc, _ := g.connect(name)
 		if _, err := nc.Subscribe("_INBOX_agentd_"+name+".heard", func(m *nats.Msg) {
 			select {
@@ -258,7 +268,7 @@ func (g *guarded) withstands(users ...string) {
 	}
 	for _, user := range users {
 		g.strike(v, user)
-		if diff := cmp.Diff(before, g.survey(v, attackers)); diff != "" {
+		if diff := cmp.Diff(before, g.survey(v, users)); diff != "" {
 			g.t.Errorf("%s, at once (-before +after):\n%s", user, diff)
 		}
 	}
@@ -268,7 +278,7 @@ func (g *guarded) withstands(users ...string) {
 		g.t.Errorf("somebody else hears %s", text)
 	case <-time.After(500 * time.Millisecond):
 	}
-	if diff := cmp.Diff(before, g.survey(v, attackers)); diff != "" {
+	if diff := cmp.Diff(before, g.survey(v, users)); diff != "" {
 		g.t.Errorf("after a restart (-before +after):\n%s", diff)
 	}
 }

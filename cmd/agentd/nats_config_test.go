@@ -113,21 +113,7 @@ func newGuardedBy(t *testing.T, members int, settings string, change func(agents
 	write(t, filepath.Join(dir, "weather.yaml"), weatherContract)
 	text := strings.Replace(clerk, "services: [{", "services: [{contract: weather.yaml, as: weather}, {", 1)
 	write(t, config, "identity: required\n"+settings+change(text))
-	conversations, err := mockllm.LoadScript(script)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model := httptest.NewServer(mockllm.New(conversations))
-	t.Cleanup(model.Close)
-	for name, value := range map[string]string{
-		"OPENAI_API_KEY": "", "OPENAI_BASE_URL": model.URL + "/v1", "NATS_URL": "", "NATS_CREDS": "", "REDIS_URL": "", "AGENTD_DATA": "", "AGENTD_STORE": "",
-	} {
-		t.Setenv(name, value)
-	}
-	for _, user := range []string{"worker", "operator", "shop", "ann", "bob", "jane", "svc_local_bank_pay", "svc_local_weather_forecast", "bank"} {
-		t.Setenv(accounts.PasswordVariable(user), "secret-of-"+user)
-	}
-	g := &guarded{system: &system{t: t, config: config, data: t.TempDir()}, violations: &serverLog{}}
+	g := guard(t, config, script, "worker", "operator", "shop", "ann", "bob", "jane", "svc_local_bank_pay", "svc_local_weather_forecast", "bank")
 	out, _ := g.expect(cli.ExitOK, append([]string{
 		"nats-config", "--client", "shop", "--person", "ann,bob", "--approver", "jane",
 		"--listen", "127.0.0.1:-1", "--store-dir", filepath.Join(dir, "jetstream"),
@@ -139,6 +125,26 @@ func newGuardedBy(t *testing.T, members int, settings string, change func(agents
 	g.start(out, members)
 	g.expect(cli.ExitOK, "provision", "--nats", g.url("operator"))
 	return g
+}
+
+// guard has a server that does not run yet, a model that answers from script, and the passwords of users in the environment.
+func guard(t *testing.T, config, script string, users ...string) *guarded {
+	t.Helper()
+	conversations, err := mockllm.LoadScript(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := httptest.NewServer(mockllm.New(conversations))
+	t.Cleanup(model.Close)
+	for name, value := range map[string]string{
+		"OPENAI_API_KEY": "", "OPENAI_BASE_URL": model.URL + "/v1", "NATS_URL": "", "NATS_CREDS": "", "REDIS_URL": "", "AGENTD_DATA": "", "AGENTD_STORE": "",
+	} {
+		t.Setenv(name, value)
+	}
+	for _, user := range users {
+		t.Setenv(accounts.PasswordVariable(user), "secret-of-"+user)
+	}
+	return &guarded{system: &system{t: t, config: config, data: t.TempDir()}, violations: &serverLog{}}
 }
 
 // start starts as many servers with a configuration, whose address is that of any port.
@@ -274,7 +280,7 @@ func (g *guarded) request(run string) requests.Item {
 
 // rested waits until the worker has done what follows from all init events: a person may see a request before its timer is
 // armed.
-func (g *guarded) rested() {
+func (g *guarded) rested(agent string) {
 	g.t.Helper()
 	nc, err := nats.Connect(g.url("worker"), nats.CustomInboxPrefix("_INBOX_agentd_worker"))
 	if err != nil {
@@ -282,7 +288,7 @@ func (g *guarded) rested() {
 	}
 	defer nc.Close()
 	g.eventually("all init events are acknowledged", func() bool {
-		m, err := nc.Request("$JS.API.CONSUMER.INFO.AGENTD_START.agent_clerk", nil, wait)
+		m, err := nc.Request("$JS.API.CONSUMER.INFO.AGENTD_START.agent_"+agent, nil, wait)
 		if err != nil {
 			g.t.Fatal(err)
 		}
@@ -431,7 +437,7 @@ func TestNATSConfig_KeepsRolesApart(t *testing.T) {
 	key := wire.NewRunKey("one")
 	tail := "clerk." + key.String() + "." + request.ID
 	decision := "agentd.in.human_interaction.agentd_permission_request." + tail
-	g.rested()
+	g.rested("clerk")
 	before := g.state()
 	api := "$JS.API."
 	g.refused("svc_local_weather_forecast", []string{

@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,49 @@ func TestCompose_OnlyWorkersAreAskedWhetherTheyAreReady(t *testing.T) {
 		serves := slices.Contains(s.Command, "serve")
 		if checked := s.HealthCheck == nil || !s.HealthCheck.Disable; checked != serves {
 			t.Errorf("%s serves: %t, and is checked: %t", name, serves, checked)
+		}
+	}
+}
+
+// Every program that connects to the NATS server is a user of it, with the password that the server has for it, and only the operator
+// provisions.
+func TestCompose_EveryProgramHasItsUser(t *testing.T) {
+	project := compose(t, nil)
+	passwords := project.Services["nats"].Environment
+	want := map[string]string{
+		"worker-1": "worker", "worker-2": "worker", "provision": "operator", "operator": "operator", "travel": "travel", "client": "client",
+	}
+	for name, s := range project.Services {
+		address := s.Environment["NATS_URL"]
+		if address == nil {
+			if want[name] != "" {
+				t.Errorf("%s has no NATS_URL", name)
+			}
+			continue
+		}
+		u, err := url.Parse(*address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		password, _ := u.User.Password()
+		if u.User.Username() != want[name] {
+			t.Errorf("%s connects as %q, want %q", name, u.User.Username(), want[name])
+		}
+		variable := "AGENTD_" + strings.ToUpper(u.User.Username()) + "_PASSWORD"
+		if known := passwords[variable]; known == nil || *known != password {
+			t.Errorf("%s connects with another password than the server's %s", name, variable)
+		}
+		if provisions := slices.Contains(s.Command, "provision") || slices.Contains(s.Command, "--provision"); provisions != (name == "provision") {
+			t.Errorf("%s provisions: %t", name, provisions)
+		}
+	}
+	config, err := os.ReadFile("../../deploy/compose/nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`password: \$(\w+)`).FindAllStringSubmatch(string(config), -1) {
+		if passwords[m[1]] == nil {
+			t.Errorf("the server does not start: docker-compose.yml does not give it %s", m[1])
 		}
 	}
 }
@@ -62,11 +106,12 @@ func TestCompose_RunsTheCommandsOfTheDocs(t *testing.T) {
 	if !strings.Contains(out, "TRIP-TP-533-casa-do-rio") {
 		t.Errorf("the commands\n%s\nprint:\n%s", typed, out)
 	}
-	out = bash("docker compose run --rm client run travel.desk --message 'Two nights in Lisbon, please.' --answer 'Yes, book both'")
+	out = bash("docker compose run --rm client run travel.desk --subject next --detach --message 'Two nights in Lisbon, please.'\n" +
+		"docker compose run --rm operator runs follow next --answer 'Yes, book both'")
 	if !strings.Contains(out, "TRIP-TP-533-casa-do-rio") {
 		t.Errorf("with a worker killed, the run prints:\n%s", out)
 	}
-	if out := bash("docker compose run --rm client doctor --monitor http://nats:8222 -o json"); strings.Contains(out, `"error"`) {
+	if out := bash("docker compose run --rm operator doctor --monitor http://nats:8222 -o json"); strings.Contains(out, `"error"`) {
 		t.Errorf("doctor finds:\n%s", out)
 	}
 }

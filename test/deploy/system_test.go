@@ -9,11 +9,16 @@ import (
 
 func TestCompose_FinishesARunWhoseWorkerIsKilledInOneTrace(t *testing.T) {
 	provider := localEngine(t)
-	w := start(t, standIns(t, provider), "collector", "nats", "redis", "model", "worker-1", "worker-2", "travel")
+	w := start(t, standIns(t, provider), "collector", "nats", "redis", "model")
+	w.eventually("the server is provisioned", func() bool {
+		code, _ := w.ends("provision", nil) // the server may not be there yet
+		return code == 0
+	})
+	w.begin("worker-1", "worker-2", "travel")
 	w.healthy("worker-1")
 	w.healthy("worker-2")
 
-	w.client("run", "travel.desk", "--subject", "trip", "--detach",
+	w.command("client", "run", "travel.desk", "--subject", "trip", "--detach",
 		"--message", "Two nights in Lisbon from 4 December 2026, please. I live in Berlin.")
 	// The run asks the traveller, and is suspended.
 	var asked span
@@ -31,7 +36,7 @@ func TestCompose_FinishesARunWhoseWorkerIsKilledInOneTrace(t *testing.T) {
 	if err := w.running[asked.Host].Stop(t.Context(), &at); err != nil {
 		t.Fatal(err)
 	}
-	out := w.client("runs", "follow", "trip", "--answer", "Yes, book both")
+	out := w.command("operator", "runs", "follow", "trip", "--answer", "Yes, book both")
 	if !strings.Contains(out, "TRIP-TP-533-casa-do-rio") {
 		t.Errorf("the run ended with:\n%s", out)
 	}

@@ -61,10 +61,16 @@ func start(t *testing.T, images map[string]string, services ...string) *world {
 		}
 	})
 	w := &world{t: t, project: compose(t, images), network: net.Name, running: map[string]testcontainers.Container{}}
+	w.begin(services...)
+	return w
+}
+
+// begin starts the containers of services, which end with the test.
+func (w *world) begin(services ...string) {
+	w.t.Helper()
 	for _, name := range services {
 		w.running[name] = w.run(name, nil)
 	}
-	return w
 }
 
 // run starts the container of a service, with command in place of its own unless that is nil.
@@ -160,21 +166,29 @@ func (w *world) healthy(name string) {
 	})
 }
 
-// client runs a command of agentd to its end, and returns what it wrote.
-func (w *world) client(command ...string) string {
+// command runs a command of agentd to its end, as a service that has none of its own, and returns what it wrote.
+func (w *world) command(service string, command ...string) string {
 	w.t.Helper()
-	c := w.run("client", command)
-	var state *container.State
-	w.eventually("agentd "+strings.Join(command, " ")+" ends", func() bool {
-		var err error
-		state, err = c.State(w.t.Context())
-		return err != nil || !state.Running
-	})
-	out := w.logs(c)
-	if state == nil || state.ExitCode != 0 {
-		w.t.Fatalf("agentd %v ends with %+v:\n%s", command, state, out)
+	code, out := w.ends(service, command)
+	if code != 0 {
+		w.t.Fatalf("agentd %v ends with %d:\n%s", command, code, out)
 	}
 	return out
+}
+
+// ends runs the container of a service to its end, and returns its exit code and what it wrote.
+func (w *world) ends(name string, command []string) (code int, out string) {
+	w.t.Helper()
+	c := w.run(name, command)
+	w.eventually("agentd "+strings.Join(command, " ")+" ends", func() bool {
+		state, err := c.State(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		code = state.ExitCode
+		return !state.Running
+	})
+	return code, w.logs(c)
 }
 
 // span is what the collector writes of a span.
