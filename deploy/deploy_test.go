@@ -187,7 +187,7 @@ func rare(t *testing.T) string {
 	watcher.Loaded(ctx, &core.Head{}, 0)
 	watcher.Appended(ctx, &core.Entry{Change: core.Change{Head: core.Head{Agent: "desk", Driver: &core.Driver{Takeovers: 1}}}}, 1)
 	watcher.Appended(ctx, &core.Entry{Change: core.Change{
-		Head: core.Head{Agent: "desk"}, Guards: []core.GuardHit{{Guard: core.GuardRepeat, Tool: "note"}},
+		Head: core.Head{Agent: "desk"}, Guards: []core.GuardHit{{Guard: core.GuardRepeat, Tool: "note"}}, Offered: &core.Offered{},
 	}}, 1)
 	watcher.Answered(ctx, runner.Attempt{Agent: "desk", Type: "shop.find", Millis: 5, Outcome: "ok"})
 	watcher.End(ctx, runner.Verdict{}, nil)
