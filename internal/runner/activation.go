@@ -38,6 +38,8 @@ type activation struct {
 	// pass is its place at the gate; alone says that it is alone inside, beside that it could not be where it should have been.
 	pass          *pass
 	alone, beside bool
+	// blind says that nothing was read, so it is not known whether the store answers at all.
+	blind bool
 	// probes says that the run asks a model that was away, as the first to know whether it still is.
 	probes bool
 	// agentPaused is for how long the run's agent is still paused; 0 is that it is not.
@@ -80,7 +82,7 @@ func (a *activation) process(ctx context.Context) (v Verdict, err error) {
 func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	a.entries = nil // they may be of a history that a failover forgot
 	change, ok := a.foresee(ctx)
-	if ok {
+	if a.blind = ok; ok {
 		a.trace = a.Observer.Loaded(ctx, &a.head, a.since)
 	} else {
 		if err := a.loadHead(ctx); err != nil {

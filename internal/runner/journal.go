@@ -24,7 +24,8 @@ type point struct {
 }
 
 // appendEntry writes change as the entry after at. It repeats itself while the store does not answer: an entry that was
-// written after all is not written twice. Errors: ErrConflict, with the entry, because it may have been written before
+// written after all is not written twice. A message for which nothing was read is given back instead, as it is when the store cannot be
+// read: its next delivery finds the entry, or writes it. Errors: ErrConflict, with the entry, because it may have been written before
 // the one that it conflicts with; or one that repeating does not mend.
 func (a *activation) appendEntry(ctx context.Context, at point, change core.Change, now int64) (*core.Entry, point, error) {
 	entry := &core.Entry{
@@ -38,7 +39,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 	next := Record{Version: Version{Rev: entry.Rev, Etag: entry.Etag}, Data: data}
 	var v Version
 	err = appending.Do(ctx, a.Env.Sleep, func() (err error) {
-		if v, err = a.Store.Append(ctx, a.key, at.Version, next); errors.Is(err, ErrAmbiguous) {
+		if v, err = a.Store.Append(ctx, a.key, at.Version, next); errors.Is(err, ErrAmbiguous) && !a.blind {
 			return err
 		}
 		return retry.Final(err)
@@ -50,7 +51,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 		a.recent.forget(a.key)
 		return entry, point{}, fmt.Errorf("append entry %d of run %s: %w", entry.Rev, a.key, err)
 	}
-	a.wrote = true
+	a.wrote, a.blind = true, false
 	a.stats.Entries.Add(1)
 	a.stats.Bytes.Add(int64(len(data)))
 	a.Observer.Appended(ctx, entry, len(data))
