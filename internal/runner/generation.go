@@ -24,11 +24,16 @@ func (a *activation) untakable() *sdk.Error {
 	return a.head.CheckRetry()
 }
 
+// takenUp reports whether the message has taken up the run.
+func (a *activation) takenUp() bool {
+	return a.head.RetriedBy(wire.InitToken(a.msg.Event.Source, a.msg.Event.ID))
+}
+
 // beforeEnd reports whether the message came before the end that it is for: the run has not ended, or so much later that another delivery
 // of the message may have been refused. One that has taken up the run is a duplicate.
 func (a *activation) beforeEnd() bool {
 	switch {
-	case a.head.RetriedBy(wire.InitToken(a.msg.Event.Source, a.msg.Event.ID)):
+	case a.takenUp():
 		return false
 	case a.head.Status != core.StatusDone:
 		return true
@@ -68,7 +73,7 @@ func (a *activation) undoAsked(ctx context.Context) (core.Event, *sdk.Error, err
 // message. Without entries the run cannot be taken up: the core tells a duplicate from what it refuses.
 func (a *activation) takeUp(ctx context.Context) (*sdk.Error, error) {
 	a.entries = nil
-	if a.untakable() != nil {
+	if a.takenUp() || a.untakable() != nil {
 		return nil, nil //nolint:nilerr // see above
 	}
 	if problem := a.unnamed(); problem != nil {
