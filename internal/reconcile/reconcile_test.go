@@ -138,12 +138,14 @@ func TestRun_RestartsLostRuns(t *testing.T) {
 	waiting := r.begin("add")
 	r.waiting(waiting, 1)
 	r.settled()
+	r.stop() // a run that has just been begun anew would be found at work, and old on the clock of the pass
 	r.redis.Wipe()
 	r.later(time.Hour) // no driver could still be at work
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.RunLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
+	r.work()
 	r.waiting(waiting, 1)
 	r.answer(r.call(waiting))
 	if code := r.done(waiting); code != "" {

@@ -81,22 +81,9 @@ func (a *activation) process(ctx context.Context) (v Verdict, err error) {
 // attempt applies the message to the run as it is now. ErrConflict says that it moved on meanwhile.
 func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	a.entries = nil // they may be of a history that a failover forgot
-	change, ok := a.foresee(ctx)
-	if a.blind = ok; ok {
-		a.trace = a.Observer.Loaded(ctx, &a.head, a.since)
-	} else {
-		if err := a.loadHead(ctx); err != nil {
-			return a.corrupt(ctx, err)
-		}
-		a.progress()
-		if err := a.holdBack(ctx); err != nil {
-			return Verdict{}, err
-		}
-		var v *Verdict
-		var err error
-		if change, v, err = a.absorb(ctx); err != nil || v != nil {
-			return settled(v), err
-		}
+	change, v, err := a.consequence(ctx)
+	if err != nil || v != nil {
+		return settled(v), err
 	}
 	if a.suspect(change.Head.Driver) {
 		return Verdict{}, errSuspect
@@ -110,6 +97,26 @@ func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	}
 	a.ended(ctx, &a.head, entry)
 	return a.absorbed(ctx, entry, at)
+}
+
+// consequence is what follows from the message: what can be foreseen of the entry after the one that this worker wrote last, or else what
+// the run says that is read now. A verdict says that nothing is to be written.
+func (a *activation) consequence(ctx context.Context) (core.Change, *Verdict, error) {
+	change, ok := a.foresee(ctx)
+	a.blind = ok
+	if ok {
+		a.trace = a.Observer.Loaded(ctx, &a.head, a.since)
+		return change, nil, nil
+	}
+	if err := a.loadHead(ctx); err != nil {
+		v, err := a.corrupt(ctx, err)
+		return core.Change{}, &v, err
+	}
+	a.progress()
+	if err := a.holdBack(ctx); err != nil {
+		return core.Change{}, nil, err
+	}
+	return a.absorb(ctx)
 }
 
 // absorbed carries out what follows from the message, now that the run has it.
