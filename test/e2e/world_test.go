@@ -181,9 +181,10 @@ type process struct {
 	env  []string
 	args []string
 
-	mu  sync.Mutex
-	cmd *exec.Cmd
-	log lockedBuffer
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	starts int
+	log    lockedBuffer
 }
 
 func startProcess(t *testing.T, name string, env []string, args ...string) *process {
@@ -205,6 +206,7 @@ func (p *process) start() {
 	defer p.mu.Unlock()
 	p.cmd = exec.Command(p.args[0], p.args[1:]...)
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = p.env, &p.log, &p.log
+	p.starts++
 	if err := p.cmd.Start(); err != nil {
 		p.t.Errorf("start %s: %v", p.name, err)
 	}
@@ -224,8 +226,9 @@ func (p *process) wait() {
 	_ = p.cmd.Wait() // its exit code is that of the signal
 }
 
-// startKilling kills a worker every second and starts it again, one after the other. The returned function stops that and
-// says how often it was done.
+// startKilling kills a worker every second and starts it again, one after the other. None is killed before it has served,
+// else nobody would serve on a machine that takes longer than three seconds to start one. The returned function stops the
+// killing and says how often it was done.
 func (w *world) startKilling() func() int {
 	stop, done := make(chan struct{}), make(chan int, 1)
 	go func() {
@@ -239,6 +242,9 @@ func (w *world) startKilling() func() int {
 				return
 			case <-every.C:
 				p := w.workers[kills%len(w.workers)]
+				if p.log.count("msg=serving") < p.starts {
+					continue
+				}
 				p.signal(syscall.SIGKILL)
 				p.wait()
 				p.start()
@@ -285,6 +291,13 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Write(p)
+}
+
+// count says how often the processes have printed the text.
+func (b *lockedBuffer) count(text string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return bytes.Count(b.b.Bytes(), []byte(text))
 }
 
 // complaints are the last lines that tell of trouble.
