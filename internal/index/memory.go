@@ -1,0 +1,159 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Memory is an index in this process, for tests and for few runs.
+type Memory struct {
+	mu        sync.Mutex
+	documents map[string]Document
+	watchers  map[chan Document]struct{}
+	asOf      int64
+	now       func() time.Time
+}
+
+// watched is how many changes wait for a reader at most.
+const watched = 256
+
+// NewMemory is an empty index whose relative times count from what now returns.
+func NewMemory(now func() time.Time) *Memory {
+	return &Memory{documents: map[string]Document{}, watchers: map[chan Document]struct{}{}, now: now}
+}
+
+// Put takes up a document, unless the one that it has is as new.
+func (m *Memory) Put(d Document) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asOf = m.now().UnixMilli()
+	if d.Rev <= m.documents[d.Run].Rev {
+		return
+	}
+	m.documents[d.Run] = d
+	for w := range m.watchers {
+		select {
+		case w <- d:
+		default:
+			delete(m.watchers, w)
+			close(w)
+		}
+	}
+}
+
+// Query is Index's.
+func (m *Memory) Query(_ context.Context, q Query) (Page, error) {
+	after, err := q.cursor()
+	if err != nil {
+		return Page{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	page := Page{Documents: m.selected(q.Filter), Freshness: Freshness{AsOf: m.asOf}}
+	order := func(x, y *Document) int {
+		return cmp.Or(q.compare(q.Sort.of(x), q.Sort.of(y)), cmp.Compare(x.Run, y.Run))
+	}
+	slices.SortFunc(page.Documents, func(x, y Document) int { return order(&x, &y) })
+	if after != nil {
+		page.Documents = slices.DeleteFunc(page.Documents, func(d Document) bool {
+			return cmp.Or(q.compare(q.Sort.of(&d), after.value), cmp.Compare(d.Run, after.run)) <= 0
+		})
+	}
+	if limit := q.limit(); len(page.Documents) > limit {
+		page.Documents = page.Documents[:limit]
+		page.Next = q.next(&page.Documents[limit-1])
+	}
+	return page, nil
+}
+
+// selected are the documents that match, in any order.
+func (m *Memory) selected(f Filter) []Document {
+	now, documents := m.now(), []Document{}
+	for _, d := range m.documents {
+		if f.Matches(&d, now) {
+			documents = append(documents, d)
+		}
+	}
+	return documents
+}
+
+// Get is Index's.
+func (m *Memory) Get(_ context.Context, run string) (Document, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, known := m.documents[run]
+	return d, known, nil
+}
+
+// Counts is Index's.
+func (m *Memory) Counts(_ context.Context, f Filter, by CountBy) (Counts, error) {
+	if err := by.check(); err != nil {
+		return Counts{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := map[string]int{}
+	for _, d := range m.selected(f) {
+		values := d.values(string(by))
+		slices.Sort(values)
+		for _, v := range slices.Compact(values) {
+			if v != "" {
+				n[v]++
+			}
+		}
+	}
+	return Counts{Groups: groups(n), Freshness: Freshness{AsOf: m.asOf}}, nil
+}
+
+// groups are the counts in order.
+func groups(n map[string]int) []Count {
+	counts := []Count{}
+	for _, v := range slices.Sorted(maps.Keys(n)) {
+		counts = append(counts, Count{Value: v, N: min(n[v], CountLimit), More: n[v] > CountLimit})
+	}
+	slices.SortStableFunc(counts, func(x, y Count) int { return cmp.Compare(y.N, x.N) })
+	return counts
+}
+
+// Changes is Index's.
+func (m *Memory) Changes(ctx context.Context) <-chan Document {
+	w := make(chan Document, watched)
+	m.mu.Lock()
+	m.watchers[w] = struct{}{}
+	m.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if _, open := m.watchers[w]; open {
+			delete(m.watchers, w)
+			close(w)
+		}
+	})
+	return w
+}
+
+// of is the value of d that a page is sorted by.
+func (s SortBy) of(d *Document) int64 {
+	switch s {
+	case SortStarted:
+		return d.Started
+	case SortTokens:
+		return d.Tokens.Total()
+	default:
+		return d.Changed
+	}
+}
+
+// compare puts values in the order of the query.
+func (q *Query) compare(x, y int64) int {
+	if q.Oldest {
+		return cmp.Compare(x, y)
+	}
+	return cmp.Compare(y, x)
+}
+
+var _ Index = (*Memory)(nil)
