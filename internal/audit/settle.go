@@ -61,8 +61,8 @@ func (c *Checker) duplicate(in *input, r *run) {
 		}
 		return
 	}
-	if head.Status == core.StatusDone {
-		return
+	if head.Status == core.StatusDone || in.address.Kind == wire.KindCtl && !in.address.Verb.Known() {
+		return // what another verb comes to is known to the version that has it
 	}
 	switch in.address.Kind {
 	case wire.KindIn:

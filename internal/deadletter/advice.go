@@ -11,7 +11,7 @@ import (
 // advice says for each reason what happened and what an operator can do (docs/dead_letters.md says more).
 var advice = map[sdk.Code]string{
 	sdk.CodeInvalidEvent: "It is not an event, or not on a subject of this wire. Who published it must send it anew, in the form of\n" +
-		"docs/wire.md. Then drop this one.",
+		"docs/wire.md. Then drop this one. Where the detail says that no worker knew a verb: upgrade the workers and redrive.",
 	sdk.CodeUnknownRun: "Nothing waits for it: it names a run or a call that does not exist, came on another subject than its\n" +
 		"call's, or claims to answer something else. Mend the service. If the run was lost with its store, restore\n" +
 		"the store and redrive; else drop it.",

@@ -243,16 +243,8 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		a.Logger.WarnContext(ctx, "run is left to another worker", "run", a.head.Run, "agent", a.msg.Address.Agent, "error", err)
 		return core.Change{}, &Verdict{Settlement: Retry, After: retryDelay}, nil
 	}
-	if a.msg.Unread != nil {
-		v, err := a.refuseUnread(ctx)
-		return core.Change{}, &v, err
-	}
-	if a.foreign() {
-		v, err := a.refuseForeign(ctx)
-		return core.Change{}, &v, err
-	}
-	if a.ahead() {
-		v, err := a.withoutRun(ctx)
+	if settle := a.unheard(); settle != nil {
+		v, err := settle(ctx)
 		return core.Change{}, &v, err
 	}
 	refused, err := a.refusedBefore(ctx)
@@ -284,6 +276,21 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		return core.Change{}, &v, err
 	}
 	return core.Change{}, nil, err
+}
+
+// unheard is how a message is settled that does not get as far as its run; nil is that it does.
+func (a *activation) unheard() func(context.Context) (Verdict, error) {
+	switch {
+	case a.msg.Unread != nil:
+		return a.refuseUnread
+	case a.foreign():
+		return a.refuseForeign
+	case a.msg.Address.Kind == wire.KindCtl && !a.msg.Address.Verb.Known() && !a.covered():
+		return a.unknownVerb
+	case a.ahead():
+		return a.withoutRun
+	}
+	return nil
 }
 
 // refusedBefore reports whether an init event, or a call, has its terminal event although it has no run: it was refused, by a worker

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/internal/core"
+	"agentd/internal/retry"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -102,6 +103,24 @@ func (a *activation) unmatched(ctx context.Context) (Verdict, error) {
 func (a *activation) later() Verdict {
 	pause := firstLook << min(a.msg.Delivered-1, 16)
 	return Verdict{Settlement: Retry, After: min(pause, lastLook)}
+}
+
+// A control message whose verb this version does not know waits for a worker of a later one, while workers are upgraded. The pauses let
+// that worker have it soon, and cost those that do not know it little.
+var verbPauses = retry.Pauses{First: 5 * time.Second, Longest: 5 * time.Minute}
+
+// waitForVerb is how old such a message is before it is settled.
+const waitForVerb = 24 * time.Hour
+
+// unknownVerb settles a control message whose verb this version does not know.
+func (a *activation) unknownVerb(ctx context.Context) (Verdict, error) {
+	verb := a.msg.Address.Verb
+	if a.Env.Now() < a.msg.Received+waitForVerb.Milliseconds() {
+		a.Logger.WarnContext(ctx, "control message is left to a worker of a later version", "verb", verb, "run", a.key.String())
+		return Verdict{Settlement: Retry, After: verbPauses.Nth(a.msg.Delivered)}, nil
+	}
+	return a.refuse(ctx, sdk.Errorf(sdk.CodeInvalidEvent, "no worker knew the verb %q for %d hours; upgrade the workers and redrive the message, or drop it",
+		verb, int(waitForVerb.Hours())))
 }
 
 // orphan is what is told of a message that no run waits for.

@@ -169,8 +169,11 @@ const (
 	ControlUndo ControlVerb = "undo"
 )
 
-// controls are the verbs that there are.
+// controls are the verbs that this version knows.
 var controls = []ControlVerb{ControlCancel, ControlCancelCall, ControlMessage, ControlPause, ControlResume, ControlUnpark, ControlRetry, ControlUndo}
+
+// Known reports whether this version knows the verb. A later one may know more.
+func (v ControlVerb) Known() bool { return slices.Contains(controls, v) }
 
 // Control is the subject of a control message to a run.
 func (s Subjects) Control(verb ControlVerb, agent string, run RunKey) string {
@@ -255,7 +258,8 @@ type Address struct {
 // mostTokens is how many tokens a subject that Parse reads has at most after its root.
 const mostTokens = 8
 
-// Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire and wake.
+// Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire and wake. The verb of a ctl subject
+// may be one that only a later version knows.
 func (s Subjects) Parse(subject string) (Address, error) {
 	bad := func() error { return sdk.Errorf(sdk.CodeInvalidEvent, "subject %q is none of this wire's", subject) }
 	root, rest, ok := strings.Cut(subject, ".")
@@ -291,7 +295,7 @@ func (s Subjects) Parse(subject string) (Address, error) {
 			a.Agent, a.Run = a.Call.Agent, a.Call.Run
 		}
 	case KindCtl:
-		if valid = who(4, true) && slices.Contains(controls, ControlVerb(t[0])); valid {
+		if valid = who(4, true); valid {
 			a.Verb, a.Agent, a.Run = ControlVerb(t[0]), t[1], RunKey{t[2], t[3]}
 		}
 	case KindDone:

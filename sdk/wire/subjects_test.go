@@ -91,7 +91,7 @@ func TestSubjects_ParseRefuses(t *testing.T) {
 		"agentd.out.d.t.a." + key, "agentd.out.d.t.a." + key + ".c.who", "agentd.void.d.t.a." + key + ".c.who",
 		"agentd.in.d.t.a." + key + ".c.who.more", "agentd.in.d.t.a.000." + run.Token + ".c",
 		"agentd.in.d.t.a." + run.Partition + "." + strings.ToUpper(run.Token) + ".c", "agentd.in.d..a." + key + ".c",
-		"agentd.ctl.stop.a." + key, "agentd.ctl.cancel.a", "agentd.done.a." + key, "agentd.done.a." + key + ".i.who",
+		"agentd.ctl.cancel.a", "agentd.done.a." + key, "agentd.done.a." + key + ".i.who",
 		"agentd.fire.a." + key + ".x", "agentd.Start.a", "agentd.in.d.t.a." + key + ".c\n",
 	} {
 		if a, err := s.Parse(subject); !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) {
