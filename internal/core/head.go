@@ -290,6 +290,9 @@ func (c Call) Closed() bool {
 type Driver struct {
 	Stream   string `json:"stream"`
 	Sequence uint64 `json:"seq"`
+	// EventID is as in Cause: by its place alone, a message of a stream that was made anew would be taken for the one that is gone with the
+	// former stream. Drivers of older versions have none.
+	EventID string `json:"id,omitempty"`
 	// Owner is unique to one activation. It is empty when the last one handed the run back.
 	Owner string `json:"owner"`
 	// Takeovers counts the activations that ended without a word since the last progress, and Deaths those of them that drove
@@ -309,10 +312,11 @@ const aloneAfter = 2
 // run with it, and so that it is known what ended it.
 func (d *Driver) Suspect() bool { return d != nil && d.Takeovers >= aloneAfter }
 
+// Cause identifies the message whose delivery is the driver's lease.
+func (d *Driver) Cause() Cause { return Cause{d.Stream, d.Sequence, d.EventID} }
+
 // Covers reports whether the driver's lease is the delivery of cause's message.
-func (d *Driver) Covers(c Cause) bool {
-	return d != nil && d.Stream == c.Stream && d.Sequence == c.Sequence
-}
+func (d *Driver) Covers(c Cause) bool { return d != nil && d.Cause().Is(c) }
 
 // Ending is how a run is to end before its time.
 type Ending struct {

@@ -162,7 +162,8 @@ func (t *transition) take() {
 	h.Status = StatusRunning
 	h.Fence++
 	h.Driver = &Driver{
-		Stream: t.in.Cause.Stream, Sequence: t.in.Cause.Sequence, Owner: t.in.Owner, Since: t.in.At, Alone: t.in.Alone,
+		Stream: t.in.Cause.Stream, Sequence: t.in.Cause.Sequence, EventID: t.in.Cause.EventID,
+		Owner: t.in.Owner, Since: t.in.At, Alone: t.in.Alone,
 	}
 }
 

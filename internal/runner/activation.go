@@ -135,7 +135,7 @@ func (a *activation) absorbed(ctx context.Context, entry *core.Entry, at point) 
 	}
 	drives := entry.Head.Driver != nil && entry.Head.Driver.Owner == a.owner
 	if driver != nil && (drives || driver.Covers(a.msg.Cause)) { // it may have stopped between an entry and its effects
-		v, err := a.relay(ctx, a.msg.Cause, core.Cause{Stream: driver.Stream, Sequence: driver.Sequence})
+		v, err := a.relay(ctx, a.msg.Cause, driver.Cause())
 		if err != nil || v != nil {
 			return settled(v), err
 		}

@@ -294,7 +294,7 @@ func goOn(t *testing.T, spec *core.Spec, entries []core.Entry) {
 		try(cause, core.CancelAsked{})
 	}
 	if d := h.Driver; d != nil {
-		try(core.Cause{Stream: d.Stream, Sequence: d.Sequence}, core.TakenOver{})
+		try(d.Cause(), core.TakenOver{})
 	}
 	if h.Cancel == nil && !slices.Contains(h.Heard, "nlater") {
 		try(cause, core.Steered{Note: core.Note{ID: "nlater", Text: "and another thing", Event: "later", Source: "somebody"}})
@@ -374,7 +374,7 @@ func resume(t *testing.T, spec *core.Spec, found []core.Entry) {
 		entries = append(entries, e)
 	}
 	if d := state.Driver; d != nil {
-		commit("resumed", core.Cause{Stream: d.Stream, Sequence: d.Sequence}, core.TakenOver{})
+		commit("resumed", d.Cause(), core.TakenOver{})
 	}
 	for n := uint64(0); state.Status != core.StatusDone; n++ {
 		if n > 50 {
@@ -383,7 +383,7 @@ func resume(t *testing.T, spec *core.Spec, found []core.Entry) {
 		cause := core.Cause{Stream: "AGENTD_IN", Sequence: 1000 + n, EventID: "later"}
 		if state.Status == core.StatusRunning {
 			d := state.Driver
-			commit(d.Owner, core.Cause{Stream: d.Stream, Sequence: d.Sequence}, work(spec, &state))
+			commit(d.Owner, d.Cause(), work(spec, &state))
 			continue
 		}
 		commit(fmt.Sprintf("w%d", n), cause, next(entries, &state.Head))
