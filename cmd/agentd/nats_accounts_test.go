@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
 
@@ -53,6 +56,42 @@ func TestRuns_AreTheirInitiators(t *testing.T) {
 	contains(t, g.as("shop", "runs", "cancel", "of-shop"), "cancelled")
 	contains(t, g.as("operator", "runs", "cancel", "of-bob"), "cancelled")
 	g.ended("bob", "of-bob")
+}
+
+// People publish under their own names alone, also where the agents require none.
+func TestNATSConfig_SufficesWithoutRequiredIdentity(t *testing.T) {
+	g := startGuarded(t, "identity: optional\n")
+	g.serve(func() {})
+	g.as("ann", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
+	g.as("jane", "approvals", "approve", g.request("one").Short)
+	contains(t, g.as("ann", "runs", "follow", "one", "--answer", "Current"), "Paid.")
+	for _, user := range []string{"ann", "shop"} {
+		g.as(user, "run", "clerk", "-m", "Pay", "--subject", "of-"+user, "-d")
+		g.request("of-" + user)
+		contains(t, g.as(user, "runs", "send", "of-"+user, "Hurry."), "the run has the message")
+		contains(t, g.as(user, "runs", "cancel", "of-"+user), "cancelled")
+	}
+	if said := g.violations.said(); len(said) > 0 {
+		t.Errorf("the server refused what a role needs:\n%s", strings.Join(said, "\n"))
+	}
+
+	contains(t, g.as("ann", "runs", "list"), "of-ann") // which is hers, as workers tell her
+
+	// A name is worth what the server makes of it, and one that is missing is asked for.
+	_, problem := g.expect(cli.ExitFailure, "run", "clerk", "-m", "Pay", "--subject", "two", "-d", "--as", "bob", "--nats", g.url("ann"))
+	contains(t, problem, "the NATS server does not let this user publish on agentd.start.clerk.bob")
+	g.as("ann", "run", "clerk", "-m", "Pay", "--subject", "three", "-d", "--as", "ann")
+	c, err := client.Connect(t.Context(), client.Options{URL: g.url("ann")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Start(t.Context(), client.Request{Agent: "clerk", Input: json.RawMessage(`{"message":"Pay"}`)})
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) || !strings.Contains(err.Error(), "say as which principal") {
+		t.Errorf("a person who names nobody starts a run: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // The server adds an import of the JetStream API to accounts without JetStream, whose refusal may come first. The file

@@ -108,11 +108,14 @@ func newGuarded(t *testing.T, settings string, change func(agents string) string
 func newGuardedBy(t *testing.T, members int, settings string, change func(agents string) string, flags ...string) *guarded {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
-	config, script := clerkProject(t, "identity: required\n"+settings)
+	if !strings.Contains(settings, "identity:") {
+		settings = "identity: required\n" + settings
+	}
+	config, script := clerkProject(t, settings)
 	dir := filepath.Dir(config)
 	write(t, filepath.Join(dir, "weather.yaml"), weatherContract)
 	text := strings.Replace(clerk, "services: [{", "services: [{contract: weather.yaml, as: weather}, {", 1)
-	write(t, config, "identity: required\n"+settings+change(text))
+	write(t, config, settings+change(text))
 	g := guard(t, config, script, "worker", "operator", "shop", "ann", "bob", "jane", "svc_local_bank_pay", "svc_local_weather_forecast", "bank")
 	out, _ := g.expect(cli.ExitOK, append([]string{
 		"nats-config", "--client", "shop", "--person", "ann,bob", "--approver", "jane",
@@ -193,8 +196,8 @@ func (g *guarded) run() {
 			g.t.Fatal("a server does not start")
 		}
 	}
-	g.eventually("the cluster has a leader", func() bool {
-		return len(g.servers) == 1 || slices.ContainsFunc(g.servers, (*server.Server).JetStreamIsLeader)
+	g.eventually("the leader of the cluster knows all servers", func() bool {
+		return len(g.servers) == 1 || slices.ContainsFunc(g.servers, func(s *server.Server) bool { return len(s.JetStreamClusterPeers()) == len(g.servers) })
 	})
 }
 

@@ -183,7 +183,11 @@ func (c *Conn) publishError(subject string, err error) error {
 
 // Start publishes an init event, for clients.
 func (c *Conn) Start(ctx context.Context, agent string, event wire.Event) error {
-	return c.send(ctx, as(c.subjects.Start(agent), c.who), event)
+	err := c.send(ctx, as(c.subjects.Start(agent), c.who), event)
+	if c.who == "" && errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+		return sdk.Errorf(sdk.CodePermissionDenied, "%s; say as which principal: --as of agentd, Options.As of sdk/client", sdk.AsError(err).Message).WithCause(err)
+	}
+	return err
 }
 
 // Control publishes a control message to a run as a principal, or as nobody in particular.

@@ -49,7 +49,7 @@ type Teller interface {
 	// Waiting says that the agents are served when the registry has the contracts that they refer to.
 	Waiting()
 	// Desk says where the desk is served, and as whom.
-	Desk(address net.Addr, as setup.Approver)
+	Desk(address net.Addr, as setup.Principal)
 	Problem(error)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"agentd/sdk/wire"
@@ -68,7 +69,9 @@ func (p *pass) orphan(ctx context.Context, x *index, call wire.Address, subject 
 		return err
 	}
 	answers, err := x.runOf(ctx, wire.KindIn, call.Run)
-	if err != nil || slices.Contains(answers, p.subjects.Reply(call.Call)) {
+	reply := p.subjects.Reply(call.Call)
+	answered := func(subject string) bool { return subject == reply || strings.HasPrefix(subject, reply+".") } // by a principal
+	if err != nil || slices.ContainsFunc(answers, answered) {
 		return err
 	}
 	d, err := p.Conn.LastDelivery(ctx, broker.ZoneOut, subject)

@@ -92,22 +92,6 @@ func Login(cfg *config.Config) broker.Login {
 	return broker.Login{Creds: n.Creds, NKey: n.NKey, CA: n.CA, Cert: n.Cert, Key: n.Key}
 }
 
-// Principal is who runs are started as where principals are required: the NATS user, whose name the broker enforces; on the
-// server of a running agentd dev, where nothing enforces it, the operating system's user.
-func Principal(cfg *config.Config) (string, error) {
-	if !cfg.Identity {
-		return "", nil
-	}
-	name, err := broker.UserName(cfg.NATS.URL.Reveal(), Login(cfg))
-	if err != nil {
-		return "", err
-	}
-	if name == "" && onDev(cfg) {
-		name = SystemUser()
-	}
-	return name, wire.CheckPrincipal(name)
-}
-
 // onDev reports whether the server is that of agentd dev on the configuration's data folder.
 func onDev(cfg *config.Config) bool {
 	if cfg.NATS.URL == "" {

@@ -19,7 +19,7 @@ import (
 // approvalsFlags are those of all commands of the desk.
 type approvalsFlags struct {
 	domains []string
-	as, key string
+	key     string
 }
 
 // words are the flags as they were given.
@@ -27,9 +27,6 @@ func (f *approvalsFlags) words() []string {
 	var words []string
 	for _, domain := range f.domains {
 		words = append(words, "--domain", domain)
-	}
-	if f.as != "" {
-		words = append(words, "--as", f.as)
 	}
 	if f.key != "" {
 		words = append(words, "--key", f.key)
@@ -52,7 +49,6 @@ func Command(a *cli.App) *cobra.Command {
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringSliceVar(&f.domains, "domain", nil, `domains to look at, "*" for all (default: approvals.domains, else human.interaction)`)
-	flags.StringVar(&f.as, "as", "", "the principal to decide as (default: approvals.as, else the NATS user)")
 	flags.StringVar(&f.key, "key", "", "PEM file with the Ed25519 key to sign decisions with (default: approvals.key)")
 	cmd.AddCommand(
 		listCommand(a, &f), showCommand(a, &f), approveCommand(a, &f), denyCommand(a, &f), editCommand(a, &f),
@@ -66,7 +62,7 @@ func Command(a *cli.App) *cobra.Command {
 type deskClient struct {
 	*desk.Desk
 	conn     *cli.Client
-	approver setup.Approver
+	approver setup.Principal
 }
 
 // withDesk opens the desk for a command.
@@ -75,7 +71,7 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 	if err != nil {
 		return err
 	}
-	o, who, err := deskOptions(cfg, f)
+	o, who, err := deskOptions(a, cfg, f)
 	if err != nil {
 		return err
 	}
@@ -95,13 +91,13 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 }
 
 // deskOptions are what flags and configuration say of a desk, and who decides at it.
-func deskOptions(cfg *config.Config, f *approvalsFlags) (o desk.Options, who setup.Approver, err error) {
+func deskOptions(a *cli.App, cfg *config.Config, f *approvalsFlags) (o desk.Options, who setup.Principal, err error) {
 	for _, domain := range f.domains {
 		if err := wire.CheckDomain(domain); err != nil && domain != "*" {
 			return o, who, cli.Usage(err)
 		}
 	}
-	if who, err = setup.FindApprover(cfg, f.as); err != nil {
+	if who, err = setup.FindApprover(cfg, a.As); err != nil {
 		return o, who, cli.Usage(err)
 	}
 	if o.SigningKey, err = setup.SigningKey(cfg, f.key); err != nil {

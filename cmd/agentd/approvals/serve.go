@@ -56,7 +56,7 @@ func serve(ctx context.Context, a *cli.App, f *approvalsFlags, s deskServeFlags)
 	if len(f.domains) > 0 && len(cfg.Approvals.Webhooks) > 0 {
 		return cli.Usage(errors.New("webhooks are told of approvals.domains; set those instead of --domain"))
 	}
-	o, who, err := deskOptions(cfg, f)
+	o, who, err := deskOptions(a, cfg, f)
 	if err != nil {
 		return err
 	}

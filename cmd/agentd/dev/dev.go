@@ -136,7 +136,7 @@ func (t teller) Waiting() {
 func (t teller) Problem(err error) { t.a.Report(err) }
 
 // Desk implements devserver.Teller.
-func (t teller) Desk(address net.Addr, as setup.Approver) {
+func (t teller) Desk(address net.Addr, as setup.Principal) {
 	if t.a.Output != cli.OutputJSON {
 		fmt.Fprintf(t.a.Out, "approvals http://%s/v1/requests, as %s\n", address, as)
 	}

@@ -29,7 +29,7 @@ func (a *App) CommandLine(args ...string) string {
 	if a.ConfigGiven {
 		line += " -c " + show.ShellQuote(a.Config)
 	}
-	for _, f := range []struct{ name, value string }{{"--data", a.Data}, {"--nats", broker.Redact(a.NATS)}, {"--redis", broker.Redact(a.redis)}} {
+	for _, f := range []struct{ name, value string }{{"--data", a.Data}, {"--nats", broker.Redact(a.NATS)}, {"--redis", broker.Redact(a.redis)}, {"--as", a.As}} {
 		if f.value != "" {
 			line += " " + f.name + " " + show.ShellQuote(f.value)
 		}
@@ -93,7 +93,9 @@ type App struct {
 	Config, Data string
 	ConfigGiven  bool
 	NATS, redis  string
-	Verbose      bool
+	// As is the principal that was named; empty is found out.
+	As      string
+	Verbose bool
 	// begun is set when a command's own code runs.
 	begun bool
 }
@@ -175,6 +177,7 @@ func (a *App) root(commands []func(*App) *cobra.Command) *cobra.Command {
 	flags.StringVar(&a.Data, "data", "", "folder of the embedded server (default: AGENTD_DATA, else .agentd beside the configuration)")
 	flags.StringVar(&a.NATS, "nats", "", "NATS servers, such as nats://HOST:4222 (default: NATS_URL, else a running agentd dev)")
 	flags.StringVar(&a.redis, "redis", "", "Redis that keeps the runs, such as redis://HOST:6379/0 (default: REDIS_URL, else JetStream keeps them)")
+	flags.StringVar(&a.As, "as", "", "principal to start runs, answer and decide as (default: the NATS user)")
 	flags.BoolVarP(&a.Verbose, "verbose", "v", false, "log more, and show texts in full")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{OutputText, OutputJSON}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	for _, command := range commands {

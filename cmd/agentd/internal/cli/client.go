@@ -99,23 +99,24 @@ func (a *App) Client(ctx context.Context) (*Client, error) {
 func (a *App) Connect(ctx context.Context, cfg *config.Config) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
 	defer cancel()
-	return connect(ctx, cfg, broker.ConnectOptions{Logger: a.QuietLogger()})
+	return a.connect(ctx, cfg, broker.ConnectOptions{Logger: a.QuietLogger()})
 }
 
 // Await is Connect for what nobody waits for at a terminal: the server may come, or come back, at any time.
 func (a *App) Await(ctx context.Context, cfg *config.Config, logger *slog.Logger) (*Client, error) {
-	return connect(ctx, cfg, broker.ConnectOptions{Logger: logger, Wait: true})
+	return a.connect(ctx, cfg, broker.ConnectOptions{Logger: logger, Wait: true})
 }
 
-func connect(ctx context.Context, cfg *config.Config, o broker.ConnectOptions) (*Client, error) {
+func (a *App) connect(ctx context.Context, cfg *config.Config, o broker.ConnectOptions) (*Client, error) {
 	url, err := setup.Address(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if o.Who, err = setup.Principal(cfg); err != nil {
+	principal, err := setup.FindPrincipal(cfg, a.As)
+	if err != nil {
 		return nil, err
 	}
-	o.URL, o.Login, o.Name, o.Subjects = url, setup.Login(cfg), program, setup.Subjects(cfg)
+	o.Who, o.URL, o.Login, o.Name, o.Subjects = principal.Who, url, setup.Login(cfg), program, setup.Subjects(cfg)
 	conn, err := broker.Connect(ctx, o)
 	if err != nil {
 		return nil, err
