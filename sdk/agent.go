@@ -260,12 +260,19 @@ var ParkCodes = []Code{CodeUnavailable, CodeRateLimited, CodeConfig}
 // ToolCallMode says how a model calls tools.
 type ToolCallMode string
 
+// ToolCallModes are all of them, in the order in which they are told of.
+var ToolCallModes = []ToolCallMode{ToolCallsNative, ToolCallsText, ToolCallsPythonic, ToolCallsBracket}
+
 // The modes.
 const (
 	// ToolCallsNative uses the provider's own form of calls.
 	ToolCallsNative ToolCallMode = "native"
 	// ToolCallsText has the model write calls into its text (seed 002), for models that know no other way.
 	ToolCallsText ToolCallMode = "text"
+	// ToolCallsPythonic has it write two lines, "Tool: name" and "Arguments: {…}".
+	ToolCallsPythonic ToolCallMode = "pythonic"
+	// ToolCallsBracket has it write lists of calls, [name(key="value")].
+	ToolCallsBracket ToolCallMode = "bracket"
 )
 
 // ServiceTool makes a contract a tool of the agent.

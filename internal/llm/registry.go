@@ -126,8 +126,8 @@ func (r *Registry) Provider(spec sdk.ModelSpec) (sdk.Provider, error) {
 			continue
 		}
 		provider := sdk.Provider(assembled{Continuing(Retrying(recovering{r.providers[s.Provider]}, r.retry))})
-		if s.ToolCalls == sdk.ToolCallsText {
-			provider = texttools.Wrap(provider)
+		if s.ToolCalls != "" && s.ToolCalls != sdk.ToolCallsNative {
+			provider = texttools.Wrap(provider, s.ToolCalls)
 		}
 		chain = append(chain, Alternative{Provider: priced{spec: s, provider: provider}, On: s.On})
 	}
@@ -163,8 +163,8 @@ func (r *Registry) check(spec sdk.ModelSpec) error {
 		known := slices.Sorted(maps.Keys(r.providers))
 		return sdk.Errorf(sdk.CodeConfig, "model %q: unknown provider %q; there is %s", spec.Name, spec.Provider,
 			cmp.Or(strings.Join(known, ", "), "none"))
-	case spec.ToolCalls != "" && spec.ToolCalls != sdk.ToolCallsNative && spec.ToolCalls != sdk.ToolCallsText:
-		return sdk.Errorf(sdk.CodeConfig, "model %q: tool_calls: want native or text, got %q", spec.Name, spec.ToolCalls)
+	case spec.ToolCalls != "" && !slices.Contains(sdk.ToolCallModes, spec.ToolCalls):
+		return sdk.Errorf(sdk.CodeConfig, "model %q: tool_calls: want one of %q, got %q", spec.Name, sdk.ToolCallModes, spec.ToolCalls)
 	case spec.Thinking != "" && r.unthinking(spec.Provider):
 		return sdk.Errorf(sdk.CodeConfig, "model %q: thinking is not known to provider %q", spec.Name, spec.Provider)
 	case spec.MaxBytes < 0:

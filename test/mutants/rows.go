@@ -115,6 +115,12 @@ var ofRows = []mutant{
 	{"results do not say what was corrected", around(core+"State.correction", "return nil"), rows{"L56"}},
 	{"arguments are not repaired", condition(core+"Spec.read", "Repair nil", "false"), rows{"L57"}},
 	{"brackets of a reply that was cut off are closed", condition("internal/toolcall.repair.close", "whole", "false"), rows{"L57"}},
+	{"every model writes calls as elements", around("internal/llm/texttools.formatOf", "return tagged"), rows{"L59"}},
+	{"prose that is a call elsewhere is one", around("internal/llm/texttools.Parse", `
+		if r := original(text, schemas); len(r.Calls)+len(r.Faults) > 0 {
+			return r
+		}
+		return pythonic.parse(text, schemas)`), rows{"L59"}},
 	{"models override what the agent sets", around(core+"Tool.set", "return written, nil, nil"), rows{"L60"}},
 	{"models are shown what the agent sets", around(core+"Spec.Shown", "return messages"), rows{"L60"}},
 	{"schemas have what the agent sets", around("internal/schema.rewriter.hide", "return false"), rows{"L60"}},
@@ -163,8 +169,8 @@ var ofRows = []mutant{
 	{"a reply is continued once", condition("internal/llm.continuing.Generate", "unfinished", "$ && strings.Count(whole.Text, \"answer\") < 2"), rows{"T55"}},
 	{"calls that a server could not read are asked for again", around("internal/llm.rescued", "return sdk.ModelReply{}, false"), rows{"L58"}},
 	{"a call is of the first tool that is offered", condition("internal/llm.rescued", "len Tools", "len(req.Tools) > 0"), rows{"L58"}},
-	{"a reply may be of any size", condition("internal/llm/texttools.Parse", "MaxText", "false"), rows{"F38"}},
-	{"a reply may have half of what it may", condition("internal/llm/texttools.Parse", "MaxText", "len(text) > MaxText/2"), rows{"F38"}},
+	{"a reply may be of any size", condition("internal/llm/texttools.textual.understand", "MaxText len", "true"), rows{"F38"}},
+	{"a reply may have half of what it may", condition("internal/llm/texttools.textual.understand", "MaxText len", "len(reply.Text) <= MaxText/2"), rows{"F38"}},
 	{"decisions are checkpoints", around(step+"decided", `
 		err := original(c, ev)
 		t.Checkpoints = append(t.Checkpoints, CheckpointToolResults)

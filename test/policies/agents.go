@@ -168,7 +168,7 @@ func (w *world) provider(spec sdk.ModelSpec) (sdk.Provider, error) {
 	a := w.agent(spec.Name)
 	m := model{w, a, w.one(3)}
 	if m.inText {
-		return texttools.Wrap(m), nil
+		return texttools.Wrap(m, sdk.ToolCallsText), nil
 	}
 	return m, nil
 }

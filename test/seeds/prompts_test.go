@@ -18,11 +18,16 @@ import (
 // inText makes a scripted model one that calls tools in its text.
 func inText(t *testing.T, model sdk.Provider) sdk.Provider {
 	t.Helper()
+	return inFormat(t, model, sdk.ToolCallsText)
+}
+
+func inFormat(t *testing.T, model sdk.Provider, mode sdk.ToolCallMode) sdk.Provider {
+	t.Helper()
 	r, err := llm.New(llm.Config{Custom: map[string]sdk.Provider{"script": model}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := r.Provider(sdk.ModelSpec{Provider: "script", Name: "m", ToolCalls: sdk.ToolCallsText})
+	p, err := r.Provider(sdk.ModelSpec{Provider: "script", Name: "m", ToolCalls: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +124,54 @@ func textCalls(t *testing.T) {
 	ordered(t, told(5), `status="error"`, "unknown_tool", "mcp.note", "there is note")
 	equal(t, "replies that could not be understood", h.State(r).Misread, 2)
 	equal(t, "a text without tags has a call", len(texttools.Parse("no tags", nil).Calls), 0)
+}
+
+// textFormats is row L59: calls are read in the format that the configuration of the model names, beside prose, and the same text is an
+// answer of a model of any other format. The model is told how to write them, and its history is written so.
+func textFormats(t *testing.T) {
+	native := sdktest.Ask(sdktest.Tool("note", n(1)))
+	said := map[sdk.ToolCallMode]sdk.ModelReply{
+		sdk.ToolCallsText:     sdktest.Say(`I do it. <tool>{"server_name":"local","tool_name":"note","arguments":{"n": 1}}</tool>`),
+		sdk.ToolCallsPythonic: sdktest.Say("I do it.\nTool: note\nArguments: {\"n\": 1}"),
+		sdk.ToolCallsBracket:  sdktest.Say("I do it.\n[note(n=1)]"),
+	}
+	history := map[sdk.ToolCallMode]string{
+		sdk.ToolCallsText:     `<tool>{"server_name":"local","tool_name":"note","arguments":{"n":1}}</tool>`,
+		sdk.ToolCallsPythonic: "Tool: note\nArguments: {\"n\":1}",
+		sdk.ToolCallsBracket:  "<|tool_call_start|>[note(n=1)]<|tool_call_end|>",
+	}
+	rules := map[sdk.ToolCallMode]string{
+		sdk.ToolCallsText: "write one element", sdk.ToolCallsPythonic: "two lines", sdk.ToolCallsBracket: "list of calls",
+	}
+	for _, mode := range sdk.ToolCallModes {
+		for written, reply := range said {
+			a := desk()
+			a.Tools = []sdk.Tool{echo("note")}
+			model := sdktest.Script(reply, sdktest.Say("done"))
+			h := start(t, inFormat(t, model, mode), a)
+			r := h.Run("desk", message("hello"))
+			if mode != written {
+				answer, err := json.Marshal(map[string]string{"response": reply.Text})
+				if err != nil {
+					t.Fatal(err)
+				}
+				succeeds(t, h, r, string(answer))
+				equal(t, string(mode)+": model calls", len(model.Requests()), 1)
+				continue
+			}
+			succeeds(t, h, r, `{"response": "done"}`)
+			asked := model.Requests()
+			ordered(t, asked[0].Messages[0].PlainText(), rules[mode], "hello")
+			ordered(t, asked[1].Messages[1].PlainText(), "I do it.", history[mode])
+			ordered(t, asked[1].Messages[2].PlainText(), `status="success"`, `{"n":1}`)
+		}
+	}
+	a := desk()
+	a.Tools = []sdk.Tool{echo("note")}
+	h := start(t, inFormat(t, sdktest.Script(native, sdktest.Say("done")), sdk.ToolCallsNative), a)
+	r := h.Run("desk", message("hello"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "a native call's result", results(t, h.Messages(r), 1)[0].Text, `{"n":1}`)
 }
 
 // compaction is row F43: the older part of a conversation becomes a summary, in an entry of its own; the originals stay.

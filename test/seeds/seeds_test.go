@@ -60,7 +60,7 @@ var seeds = map[string]func(*testing.T){
 	"T24": cancelAction, "T26": resuspension, "T31": gateOutcomes, "T32": gateOutcomes, "T33": gateOutcomes, "T46": illegalTransitions,
 	"F1": promptAssembly, "F2": promptAssembly, "F3": promptAssembly, "F4": mcpInText, "F5": promptAssembly,
 	"F6": contextSections, "F7": contextSections, "F8": promptAssembly, "F58": planTracking, "F59": promptAssembly,
-	"F9": textCalls, "F10": textCalls, "F11": textCalls, "F12": textCalls, "F13": textCalls, "F14": mcpInText, "F15": mcpInText,
+	"F9": textCalls, "F10": textCalls, "F11": textCalls, "F12": textCalls, "F13": textCalls, "L59": textFormats, "F14": mcpInText, "F15": mcpInText,
 	"F30": boundedMemory, "F43": allCompaction,
 	"T47": threeResumeModes, "L68": resumeModes, "T63": permissionRules, "F40": autoApproval, "F39": approvalEvents,
 	"L70": approvalLog, "L69": permissionStore,

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"agentd/internal/llm/texttools"
+	"agentd/sdk"
 )
 
 // garbage are replies of about a megabyte on which work could explode.
@@ -36,6 +37,18 @@ func TestParse_IsBounded(t *testing.T) {
 	for name, text := range garbage() {
 		if got := texttools.Parse(text, nil); len(got.Calls) > 0 {
 			t.Errorf("%s: read as %d calls, the first of %.40q", name, len(got.Calls), got.Calls[0].Tool)
+		}
+	}
+	for name, text := range map[string]string{
+		"lists": strings.Repeat("[a(\n", 1<<18), "markers": strings.Repeat("<|tool_call_start|>", 1<<16), "names": strings.Repeat("Tool: x\n", 1<<17),
+		"brackets": "[a(x=" + strings.Repeat("[", 1<<20), "commas": "[a(" + strings.Repeat("x=1,", 1<<18), "backticks": strings.Repeat("`", 1<<20),
+		"objects": strings.Repeat("Tool: x\nArguments: {\n", 1<<16),
+	} {
+		for _, mode := range []sdk.ToolCallMode{sdk.ToolCallsPythonic, sdk.ToolCallsBracket} {
+			reply, _, _ := generateIn(t, mode, &said{text: text, piece: 4 << 10}, sdk.ModelRequest{})
+			if len(reply.Calls) > 0 {
+				t.Errorf("%s, %s: read as %d calls", mode, name, len(reply.Calls))
+			}
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"agentd/internal/toolcall"
 )
 
-// MaxText is the largest reply that is parsed, in bytes.
+// MaxText is the largest reply that is read, in bytes.
 const MaxText = 10 << 20
 
 // maxSnippet is how many characters of a faulty call are repeated.
@@ -60,11 +60,6 @@ type Schemas func(server, tool string) json.RawMessage
 
 // Parse reads a reply. It never fails: what cannot be understood is a Fault. schemas may be nil.
 func Parse(text string, schemas Schemas) Reply {
-	if len(text) > MaxText {
-		return Reply{Faults: []*Fault{{
-			ParseError, fmt.Sprintf("the reply has %d bytes, more than %d", len(text), MaxText), snippet(text),
-		}}}
-	}
 	var out Reply
 	var prose strings.Builder
 	from, tags := 0, maxTags

@@ -11,23 +11,26 @@ import (
 )
 
 // Wrap makes a provider of a model without tool calls look like one with: tools become sections of the turn, calls and
-// results of the history become text, and calls in the reply become calls. Errors and retries are p's. A reply with a call
-// that cannot be understood has a Fault.
-func Wrap(p sdk.Provider) sdk.Provider { return textual{p} }
+// results of the history become text, and calls in the reply become calls. mode, which is not ToolCallsNative, says how the model
+// writes them. Errors and retries are p's. A reply with a call that cannot be understood has a Fault.
+func Wrap(p sdk.Provider, mode sdk.ToolCallMode) sdk.Provider { return textual{p, formatOf(mode)} }
 
-type textual struct{ provider sdk.Provider }
+type textual struct {
+	provider sdk.Provider
+	format
+}
 
 func (t textual) Generate(
 	ctx context.Context, req sdk.ModelRequest, onDelta func(sdk.Delta),
 ) (sdk.ModelReply, error) {
 	tools := directory(req.Tools)
 	plain := req
-	plain.Tools, plain.Messages = nil, transcribe(req.Messages, tools)
+	plain.Tools, plain.Messages = nil, t.transcribe(req.Messages, tools)
 	if len(req.Tools) > 0 {
-		plain.Turn = append(sections(req), req.Turn...)
+		plain.Turn = append(t.sections(req), req.Turn...)
 		plain.Output = nil // a reply that must be JSON could not be a call; the rules have the schema instead
 	}
-	live := newFilter(onDelta)
+	live := t.listen(onDelta, tools.schema)
 	thinking := &thoughts{send: onDelta, next: live.add}
 	var listen func(sdk.Delta)
 	if onDelta != nil {
@@ -41,14 +44,21 @@ func (t textual) Generate(
 		thinking.flush()
 		live.flush()
 	}
-	return tools.understand(reply), nil
+	return t.understand(reply, tools), nil
 }
 
 // understand takes the calls out of a reply's text. All are made or none: half of what a model meant may be worse than
 // nothing, and it can write them again.
-func (d directory) understand(reply sdk.ModelReply) sdk.ModelReply {
+func (t textual) understand(reply sdk.ModelReply, tools directory) sdk.ModelReply {
 	reply.Text = unthought(reply.Text)
-	parsed := Parse(reply.Text, d.schema)
+	parsed := Reply{Faults: []*Fault{{
+		ParseError, fmt.Sprintf("the reply has %d bytes, more than %d", len(reply.Text), MaxText), snippet(reply.Text),
+	}}}
+	if len(reply.Text) <= MaxText {
+		parsed = t.parse(reply.Text, tools.schema)
+	} else {
+		reply.Text = snippet(reply.Text) // no conversation takes it
+	}
 	if reply.Truncated && parsed.Open {
 		parsed.Faults = append(parsed.Faults, &Fault{
 			Class: ParseError, Message: "the reply was cut off by the limit of its length; write a shorter call",
@@ -56,23 +66,18 @@ func (d directory) understand(reply sdk.ModelReply) sdk.ModelReply {
 		})
 	}
 	if len(parsed.Faults) > 0 {
-		if len(reply.Text) > MaxText {
-			reply.Text = snippet(reply.Text) // no conversation takes it
-		}
-		reply.Fault = &sdk.ReplyFault{Class: string(parsed.Faults[0].Class), Message: complaint(parsed)}
+		reply.Fault = &sdk.ReplyFault{Class: string(parsed.Faults[0].Class), Message: t.complaint(parsed)}
 		return reply
 	}
 	reply.Text = parsed.Text
 	for _, c := range parsed.Calls {
-		reply.Calls = append(reply.Calls, sdk.ToolRequest{Name: d.resolve(c.Server, c.Tool), Arguments: c.Arguments})
+		reply.Calls = append(reply.Calls, sdk.ToolRequest{Name: tools.resolve(c.Server, c.Tool), Arguments: c.Arguments})
 	}
 	return reply
 }
 
-const skeleton = `<tool>{"server_name": "…", "tool_name": "…", "arguments": {…}}</tool>`
-
 // complaint tells the model what is wrong with its calls and how they are written.
-func complaint(r Reply) string {
+func (f format) complaint(r Reply) string {
 	var out strings.Builder
 	out.WriteString("Your tool call could not be understood")
 	if len(r.Calls) > 0 {
@@ -87,7 +92,7 @@ func complaint(r Reply) string {
 		}
 		fmt.Fprintf(&out, "- %s: %s, in: %s\n", f.Class, f.Message, f.Snippet)
 	}
-	out.WriteString("Write it as " + skeleton + " with valid JSON, and close the tag.")
+	out.WriteString("Write it as " + f.remedy)
 	return out.String()
 }
 
@@ -106,6 +111,9 @@ func (d directory) resolve(server, tool string) string {
 	if found := d.find(server, tool); found != nil {
 		return found.Name
 	}
+	if server == "" {
+		return tool
+	}
 	return server + "." + tool
 }
 
@@ -115,6 +123,10 @@ func (d directory) find(server, tool string) *sdk.ToolDefinition {
 	for i := range d {
 		t := &d[i]
 		switch {
+		case server == "": // the name is all there is
+			if t.Name == tool {
+				return t
+			}
 		case t.Server == "" && server == Local && t.Name == tool:
 			return t
 		case t.Server == "" || (server != t.Server && server != mcp):
@@ -132,7 +144,7 @@ func (d directory) find(server, tool string) *sdk.ToolDefinition {
 
 func (d directory) schema(server, tool string) json.RawMessage {
 	if t := d.find(server, tool); t != nil {
-		return t.Parameters
+		return parameters(t)
 	}
 	return nil
 }
@@ -148,16 +160,16 @@ func (d directory) server(name string) string {
 }
 
 // sections are the tools of a request and how they are called, in the order of seed 002.
-func sections(req sdk.ModelRequest) []sdk.Section {
+func (f format) sections(req sdk.ModelRequest) []sdk.Section {
 	var local, remote []string
 	for _, t := range req.Tools {
 		if t.Server == "" {
-			local = append(local, describe(t, Local))
+			local = append(local, f.describe(t, Local))
 		} else {
-			remote = append(remote, describe(t, t.Server))
+			remote = append(remote, f.describe(t, t.Server))
 		}
 	}
-	rules := rulesText
+	rules := f.rules
 	if len(req.Output) > 0 {
 		rules += "\n- When you need no more tools, reply with nothing but JSON that fits this schema: " + string(req.Output)
 	}
@@ -166,23 +178,4 @@ func sections(req sdk.ModelRequest) []sdk.Section {
 		{Name: prompt.MCPTools, Text: strings.Join(remote, "\n\n")},
 		{Name: prompt.Rules, Text: rules},
 	}
-}
-
-const rulesText = `To use a tool, write one element into your reply:
-<tool>{"server_name": "the tool's server", "tool_name": "the tool's name", "arguments": {"name": "value"}}</tool>
-- server_name and tool_name are always required; arguments is a JSON object that fits the tool's schema.
-- Call one tool in a reply, and wait for its result before the next.
-- Say shortly why before you call. Do not mention tools by name to the person you talk to.
-- Write <tool> only to call a tool.`
-
-func describe(t sdk.ToolDefinition, server string) string {
-	parameters := string(t.Parameters)
-	if parameters == "" {
-		parameters = "{}"
-	}
-	text := fmt.Sprintf("server_name: %s\ntool_name: %s\n", server, t.Name)
-	if t.Description != "" {
-		text += "description: " + strings.Join(strings.Fields(t.Description), " ") + "\n"
-	}
-	return text + "arguments: " + parameters
 }

@@ -42,7 +42,14 @@ func tools() []sdk.ToolDefinition {
 
 func generate(t *testing.T, p *said, req sdk.ModelRequest) (reply sdk.ModelReply, live, thought string) {
 	t.Helper()
-	reply, err := texttools.Wrap(p).Generate(context.Background(), req, func(d sdk.Delta) {
+	return generateIn(t, sdk.ToolCallsText, p, req)
+}
+
+func generateIn(
+	t *testing.T, mode sdk.ToolCallMode, p *said, req sdk.ModelRequest,
+) (reply sdk.ModelReply, live, thought string) {
+	t.Helper()
+	reply, err := texttools.Wrap(p, mode).Generate(context.Background(), req, func(d sdk.Delta) {
 		live += d.Text
 		thought += d.Thinking
 	})
@@ -164,15 +171,23 @@ func TestWrap_HistoryIsText(t *testing.T) {
 	golden.Check(t, "testdata/request.golden.json", append(got, '\n'))
 }
 
-func TestParse_RefusesWhatIsTooLarge(t *testing.T) {
+func TestWrap_RefusesWhatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	call := `<tool>{"server_name":"local","tool_name":"find"}</tool>`
-	if r := texttools.Parse(strings.Repeat(" ", texttools.MaxText-len(call))+call, nil); len(r.Calls) != 1 {
-		t.Errorf("a reply of the largest size: %v", r.Faults)
+	reply := func(spaces int) sdk.ModelReply {
+		p := &said{text: strings.Repeat(" ", spaces) + call}
+		r, err := texttools.Wrap(p, sdk.ToolCallsText).Generate(context.Background(), sdk.ModelRequest{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
 	}
-	r := texttools.Parse(strings.Repeat(" ", texttools.MaxText)+call, nil)
-	if len(r.Calls) > 0 || len(r.Faults) != 1 || len(r.Faults[0].Snippet) > 1000 {
-		t.Errorf("a reply beyond the largest size: %d calls, %d faults", len(r.Calls), len(r.Faults))
+	if r := reply(texttools.MaxText - len(call)); len(r.Calls) != 1 {
+		t.Errorf("a reply of the largest size: %v", r.Fault)
+	}
+	r := reply(texttools.MaxText)
+	if len(r.Calls) > 0 || r.Fault == nil || len(r.Fault.Message) > 2000 || len(r.Text) > 1000 {
+		t.Errorf("a reply beyond the largest size: %d calls, fault %v", len(r.Calls), r.Fault)
 	}
 }
 

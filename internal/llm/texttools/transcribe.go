@@ -10,14 +10,14 @@ import (
 
 // transcribe turns calls and results into text. Messages of one role in a row become one, because the templates of many
 // such models want roles to alternate.
-func transcribe(messages []sdk.Message, tools directory) []sdk.Message {
+func (f format) transcribe(messages []sdk.Message, tools directory) []sdk.Message {
 	var out []sdk.Message
 	for _, m := range messages {
 		content := make([]sdk.Content, 0, len(m.Content))
 		for _, c := range m.Content {
 			switch c.Kind {
 			case sdk.ContentToolUse:
-				c = sdk.Content{Kind: sdk.ContentText, Text: written(c, tools)}
+				c = sdk.Content{Kind: sdk.ContentText, Text: f.call(c, tools)}
 			case sdk.ContentToolResult:
 				c = sdk.Content{Kind: sdk.ContentText, Text: result(c)}
 			case sdk.ContentThinking, sdk.ContentRedacted:
@@ -48,21 +48,13 @@ func joined(content []sdk.Content) []sdk.Content {
 	return out
 }
 
-// written is a call as the model should have written it. The encoder escapes "<", so no text in it can end the element.
-func written(c sdk.Content, tools directory) string {
+// call is a call of the history.
+func (f format) call(c sdk.Content, tools directory) string {
 	arguments := c.Args
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	data, err := json.Marshal(struct {
-		Server    string          `json:"server_name"`
-		Tool      string          `json:"tool_name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}{tools.server(c.Tool), c.Tool, arguments})
-	if err != nil {
-		data = []byte("{}") // arguments of the history are JSON
-	}
-	return "<tool>" + string(data) + "</tool>"
+	return f.written(tools.server(c.Tool), c.Tool, arguments)
 }
 
 func result(c sdk.Content) string {
