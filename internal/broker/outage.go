@@ -35,8 +35,8 @@ func (c *Conn) MarkParked(ctx context.Context, key, agent string, run wire.RunKe
 	return c.keepLast(ctx, c.mark(key, wire.NameToken(agent), run.Partition, run.Token), nil, d)
 }
 
-// unmarkParked takes the mark of a run away.
-func (c *Conn) unmarkParked(ctx context.Context, key string, p ParkedRun) error {
+// UnmarkParked takes the mark of a run away: within a second there is none. It may be repeated.
+func (c *Conn) UnmarkParked(ctx context.Context, key string, p ParkedRun) error {
 	return c.keepLast(ctx, c.mark(key, p.Agent, p.Run.Partition, p.Run.Token), nil, shortestTTL)
 }
 
@@ -63,7 +63,7 @@ func (c *Conn) ParkedRuns(ctx context.Context, key, agent string) ([]ParkedRun, 
 // Unpark has a parked run tried again, if it waits for what key names.
 func (c *Conn) Unpark(ctx context.Context, key string, p ParkedRun) error {
 	// The mark first: one that the run gets when it is parked again stays.
-	if err := c.unmarkParked(ctx, key, p); err != nil {
+	if err := c.UnmarkParked(ctx, key, p); err != nil {
 		return err
 	}
 	data, err := json.Marshal(map[string]string{"key": key})

@@ -169,7 +169,7 @@ const (
 	EffectGrant    EffectKind = "grant"    // hand a wider grant to the permission manager
 	EffectCleanup  EffectKind = "cleanup"  // tell the permission manager that the run has ended
 	EffectRunEnd   EffectKind = "run_end"  // tell hooks that the run has ended, or is suspended
-	EffectPark     EffectKind = "park"     // leave word for what the run waits, so that it is found when that is there
+	EffectPark     EffectKind = "park"     // leave word that the run waits for Key, so that it is found, or take it back when it does not any more
 )
 
 // Effect is something to do outside once the entry is durable. With the entry that lists it, its bytes can be rebuilt.
@@ -189,6 +189,8 @@ type Effect struct {
 	ParentSubject bool `json:"parent_subject,omitempty"`
 	// Due is when the timer fires, in Unix milliseconds.
 	Due int64 `json:"due,omitempty"`
+	// Key is what a parked run waits for, or waited for; older versions do not say it where it is Head.Parked's.
+	Key string `json:"key,omitempty"`
 }
 
 // Terminal is the content of a run's one terminal event.

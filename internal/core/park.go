@@ -49,15 +49,25 @@ func (t *transition) parked(ev Parked) error {
 		}
 		if before := h.Parked; before != nil && before.Key == p.Key {
 			p.Since, p.Tries = before.Since, before.Tries+1
+		} else {
+			t.unpark()
 		}
 		p.Until = t.in.At + parking.pause(h.Key().Token, p.Tries, ev.After)
 		h.Parked = &p
-		t.Effects = append(t.Effects, Effect{Kind: EffectPark})
+		t.Effects = append(t.Effects, Effect{Kind: EffectPark, Key: p.Key})
 	}
 	if h.Held() {
 		t.suspend()
 	}
 	return nil
+}
+
+// unpark forgets what the run waited for: it gets on, or ends, or waits for something else.
+func (t *transition) unpark() {
+	if p := t.Head.Parked; p != nil {
+		t.Head.Parked = nil
+		t.Effects = append(t.Effects, Effect{Kind: EffectPark, Key: p.Key})
+	}
 }
 
 // heed reports whether a control message is to be looked at, and notes that it was, also when it changes nothing. One that was, or that

@@ -155,11 +155,12 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	t.flushNotes()
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
 	h.ReasonCode, h.Review, h.Hooks, h.Left = code, false, nil, left
-	h.Parked, h.Paused = nil, nil
+	h.Paused = nil
 	h.Nudge, h.Answers, h.Guarded = "", Answers{}, Guarded{}
 	t.Terminal = &terminal
 	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
+	t.unpark()
 	if t.spec.Judges(h) {
 		t.Effects = append(t.Effects, Effect{Kind: EffectCleanup})
 	}

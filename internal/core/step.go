@@ -94,14 +94,14 @@ func (t *transition) driven() error {
 		return t.parked(parked)
 	}
 	if p := t.Head.Parked; p != nil && p.Why == ParkPaused {
-		t.Head.Parked = nil // whatever it does, its agent is not paused any more
+		t.unpark() // whatever it does, its agent is not paused any more
 	}
 	switch ev := t.in.Event.(type) {
 	case Replied:
-		t.Head.Parked = nil
+		t.unpark()
 		return t.replied(ev)
 	case Compacted:
-		t.Head.Parked = nil
+		t.unpark()
 		return t.compacted(ev)
 	case Chosen:
 		return t.chosen(ev)

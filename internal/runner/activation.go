@@ -463,10 +463,15 @@ func (a *activation) relay(ctx context.Context, causes ...core.Cause) (*Verdict,
 			continue
 		}
 		for _, f := range e.Effects {
-			if f.Kind == core.EffectTimer {
+			from := e
+			switch f.Kind {
+			case core.EffectTimer:
 				continue // the head knows which timer is the right one by now
+			case core.EffectPark:
+				from = entries[len(entries)-1] // and what the run waits for
+			default:
 			}
-			if err := a.carryOutAgain(ctx, e, []core.Effect{f}); err != nil {
+			if err := a.carryOutAgain(ctx, from, []core.Effect{f}); err != nil {
 				return nil, err
 			}
 		}

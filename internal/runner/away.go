@@ -83,12 +83,18 @@ func (a *activation) yield() core.Parked {
 	return core.Parked{Why: core.ParkPaused, Key: wire.KeyAgentPaused, After: min(a.agentPaused, pausedLook).Milliseconds()}
 }
 
-// markParked has a parked run found when what it waits for is there.
-func (a *activation) markParked(ctx context.Context, e *core.Entry) error {
-	p := e.Head.Parked
-	if p == nil {
-		return nil
+// markParked has a parked run found when what it waits for is there, and one that does not wait for that any more left alone.
+func (a *activation) markParked(ctx context.Context, h *core.Head, f core.Effect) error {
+	key := f.Key
+	if key == "" && h.Parked != nil {
+		key = h.Parked.Key
 	}
-	left := time.Duration(e.Head.Deadline-a.Env.Now()) * time.Millisecond
-	return a.Outages.Park(ctx, p.Key, e.Head.Agent, a.key, left)
+	switch {
+	case key == "":
+		return nil
+	case h.Parked == nil || h.Parked.Key != key:
+		return a.Outages.Unmark(ctx, key, h.Agent, a.key)
+	}
+	left := time.Duration(h.Deadline-a.Env.Now()) * time.Millisecond
+	return a.Outages.Park(ctx, key, h.Agent, a.key, left)
 }

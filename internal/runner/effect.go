@@ -45,7 +45,7 @@ func (a *activation) carryOutBy(ctx context.Context, put put, e *core.Entry, eff
 		case core.EffectTimer:
 			err = a.Publisher.ArmTimer(ctx, e.Head.Agent, a.key, f.Due)
 		case core.EffectPark:
-			err = a.markParked(ctx, e)
+			err = a.markParked(ctx, &e.Head, f)
 		case core.EffectTerminal:
 			err = a.publishTerminal(ctx, put, e)
 		case core.EffectGrant:

@@ -107,6 +107,8 @@ type Outages interface {
 	Paused(ctx context.Context, agent string) time.Duration
 	// Park marks the run as waiting for key, for as long as it has left at most, so that it is found. It may be repeated.
 	Park(ctx context.Context, key, agent string, run wire.RunKey, left time.Duration) error
+	// Unmark takes that back. It may be repeated.
+	Unmark(ctx context.Context, key, agent string, run wire.RunKey) error
 }
 
 // noOutages knows nothing.
@@ -118,6 +120,8 @@ func (noOutages) Back(string, bool)                            {}
 func (noOutages) Paused(context.Context, string) time.Duration { return 0 }
 
 func (noOutages) Park(context.Context, string, string, wire.RunKey, time.Duration) error { return nil }
+
+func (noOutages) Unmark(context.Context, string, string, wire.RunKey) error { return nil }
 
 // Env is everything nondeterministic, in one place, so that a simulation owns it. The runner and the handler start no
 // goroutine and read no clock of their own.

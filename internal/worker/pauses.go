@@ -38,6 +38,11 @@ func (o *outages) askPaused(ctx context.Context, agent string) (broker.AgentPaus
 	return o.conn.AgentPause(ctx, agent)
 }
 
+// Unmark implements runner.Outages.
+func (o *outages) Unmark(ctx context.Context, key, agent string, run wire.RunKey) error {
+	return o.conn.UnmarkParked(ctx, key, broker.ParkedRun{Agent: wire.NameToken(agent), Run: run})
+}
+
 // Park implements runner.Outages. Who resumes an agent wakes the runs that have their mark by then, so who marks a run looks once more
 // whether the agent is still paused.
 func (o *outages) Park(ctx context.Context, key, agent string, run wire.RunKey, left time.Duration) error {

@@ -54,6 +54,13 @@ func (p *provider) answer() {
 	p.failures = nil
 }
 
+// fail has it fail with another error.
+func (p *provider) fail(failure error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failures = []error{failure}
+}
+
 // calls is how often the model failed.
 func (p *provider) calls() int {
 	p.mu.Lock()
@@ -294,6 +301,61 @@ func TestParked_DeadlineEndsTheRun(t *testing.T) {
 		t.Errorf("the model was asked %d times, want once", n)
 	}
 	sound(t, r.client, r.store)
+}
+
+// marks waits until so many runs are marked as waiting for what key names.
+func (r *rig) marks(key string, want int) {
+	r.t.Helper()
+	r.until(fmt.Sprintf("%d runs are marked", want), func() bool {
+		marked, err := r.client.ParkedRuns(r.t.Context(), key, "")
+		r.check("list the marks", err)
+		return len(marked) == want
+	})
+}
+
+// A run that does not wait any more leaves no mark, however it came to that: it was cancelled, came to its deadline, failed otherwise, or
+// went on to its end.
+func TestParked_LeavesNoMark(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		deadline time.Duration
+		end      func(*rig, *provider, harness.Run)
+		code     sdk.Code
+	}{
+		"cancelled": {time.Hour, func(r *rig, _ *provider, run harness.Run) {
+			r.control(run, wire.ControlCancel, `{"reason":"enough"}`)
+		}, sdk.CodeCancelled},
+		"too late": {5 * time.Second, func(*rig, *provider, harness.Run) {}, sdk.CodeDeadline},
+		"failed": {time.Hour, func(r *rig, p *provider, run harness.Run) {
+			p.fail(sdk.Errorf(sdk.CodeModel, "the content filter stopped the reply"))
+			r.control(run, wire.ControlUnpark, `{}`)
+		}, sdk.CodeModel},
+		"completed": {time.Hour, func(r *rig, p *provider, run harness.Run) {
+			p.answer()
+			r.control(run, wire.ControlUnpark, `{}`)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &provider{failures: []error{unreachable}}
+			spec := desk()
+			spec.Limits.DeadlineMillis = tt.deadline.Milliseconds()
+			r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: p}, 0)
+			r.answerSums("", nil)
+			r.work(0)
+			run := r.begin("waits")
+			key := r.parked(run, 1).Key
+			r.marks(key, 1)
+			tt.end(r, p, run)
+			if ev := r.end(run); tt.code == "" {
+				wantResponse(t, ev, "three")
+			} else {
+				wantProblem(t, ev, "desk", tt.code)
+			}
+			r.marks(key, 0)
+			sound(t, r.client, r.store)
+		})
+	}
 }
 
 // A run ends where waiting would not help: when the model refuses the request itself, and where the agent does not want its runs to

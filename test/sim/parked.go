@@ -76,6 +76,22 @@ func (o outages) Park(ctx context.Context, key, agent string, run wire.RunKey, _
 	return nil
 }
 
+// Unmark implements runner.Outages.
+func (o outages) Unmark(ctx context.Context, key, agent string, run wire.RunKey) error {
+	if err := o.enter(ctx, atArm); err != nil {
+		return err
+	}
+	if o.now < o.brokerAway || o.strikes(publishLost) {
+		return errBroker
+	}
+	o.broker.parked[key] = slices.DeleteFunc(o.broker.parked[key], func(p parkedRun) bool { return p == parkedRun{agent, run} })
+	o.pause(atArmed)
+	if o.strikes(publishUnsure) {
+		return errBroker
+	}
+	return nil
+}
+
 func (s *simulation) unpark(p parkedRun, data string) {
 	s.control(wire.ControlUnpark, p.agent, p.run, data)
 }
