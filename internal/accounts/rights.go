@@ -110,6 +110,9 @@ func (r rights) worker() User {
 			u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(ref.Zone)+"."+ref.Name)
 		}
 	}
+	index := r.stream(broker.ZoneIndex)
+	u.Publish = append(u.Publish, r.on(wire.KindIndex, "*", "*"), api+"STREAM.INFO."+index)
+	u.Publish = append(u.Publish, r.create(index, r.on(wire.KindIndex, "*", "*"))...)
 	r.reconciles(&u, seen)
 	r.parks(&u)
 	// To see whether an agent that this worker does not serve has workers.

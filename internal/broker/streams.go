@@ -46,6 +46,8 @@ const (
 	ZoneTimer Zone = "TMR"
 	ZoneRun   Zone = "RUN"
 	ZoneDLQ   Zone = "DLQ"
+	// ZoneIndex is there only where somebody asked for the index of runs (Plan.Index).
+	ZoneIndex Zone = "IDX"
 )
 
 // StreamName is the name of a zone's stream.
@@ -54,7 +56,7 @@ func StreamName(s wire.Subjects, z Zone) string { return strings.ToUpper(s.Root(
 var zoneOf = map[wire.Kind]Zone{
 	wire.KindStart: ZoneStart, wire.KindIn: ZoneIn, wire.KindCtl: ZoneIn, wire.KindOut: ZoneOut, wire.KindVoid: ZoneOut,
 	wire.KindDone: ZoneDone, wire.KindTimer: ZoneTimer, wire.KindFire: ZoneTimer, wire.KindRun: ZoneRun,
-	wire.KindBlob: ZoneRun, wire.KindSpec: ZoneRun, wire.KindDLQ: ZoneDLQ,
+	wire.KindBlob: ZoneRun, wire.KindSpec: ZoneRun, wire.KindDLQ: ZoneDLQ, wire.KindIndex: ZoneIndex,
 }
 
 // streamOf is the stream that stores a subject.
@@ -75,6 +77,8 @@ type Plan struct {
 	Agents   []AgentPlan
 	Services []ServicePlan
 	Hooks    []HookPlan
+	// Index is whether there is to be an index of runs; false leaves one that there is.
+	Index bool
 }
 
 // AgentPlan is an agent that workers serve. Type is its contract's type, under which other agents can call it.
@@ -118,7 +122,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	out.AllowDirect, done.AllowDirect = true, true
 	journal := base(ZoneRun, 0, wire.KindRun, wire.KindBlob, wire.KindSpec)
 	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
-	return []jetstream.StreamConfig{
+	streams := []jetstream.StreamConfig{
 		guarded(base(ZoneStart, run+margin, wire.KindStart)),
 		guarded(base(ZoneIn, margin, wire.KindIn, wire.KindCtl)),
 		out, done, timer, journal,
@@ -126,6 +130,16 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		bucketStream(GrantsBucket(c.subjects), grantHistory, replicas),
 		guarded(registryStream(c.subjects, replicas)),
 	}
+	if p.Index {
+		documents := base(ZoneIndex, 0)
+		documents.Subjects = []string{c.indexFilter("*")}
+		documents.MaxMsgsPerSubject, documents.AllowMsgTTL, documents.AllowDirect = 1, true, true
+		if replicas == 1 { // no document is worth waiting for the disk: what is lost is made again
+			documents.PersistMode = jetstream.AsyncPersistMode
+		}
+		streams = append(streams, documents)
+	}
+	return streams
 }
 
 // ConsumerRef names a durable consumer of a zone.

@@ -124,6 +124,8 @@ type Head struct {
 	Hooks []HookState `json:"hooks,omitempty"`
 	// Reminders are those that the model was shown, in the order in which it was last.
 	Reminders []Reminder `json:"reminders,omitempty"`
+	// Tags are those that people look for the run by, as wire.FormatTags has them: at most wire.MaxTags.
+	Tags string `json:"tags,omitempty"`
 	// Require are tool patterns that whoever started the run put under permission, beyond the agent's policy.
 	Require []string `json:"require,omitempty"`
 

@@ -53,6 +53,8 @@ type Started struct {
 	Beginning
 	// Budget is how many tokens whoever started the run leaves it; 0 is any number.
 	Budget int64
+	// Tags are those of the run, as wire.FormatTags has them.
+	Tags string
 }
 
 // Operation is an operator's event: its id and source, and the principal that the broker enforced.

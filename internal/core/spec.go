@@ -79,13 +79,13 @@ const layoutParks = 3
 // those where one event asks for several calls.
 const layoutCancels = 4
 
-// layoutUndoes is the first layout of runs whose calls are undone, and of those that are offered some of their tools.
+// layoutUndoes is the first layout of runs whose calls are undone, of those that are offered some of their tools, and of those with tags.
 const layoutUndoes = 5
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
-	if len(h.Undo) > 0 || s.Selects {
+	if len(h.Undo) > 0 || h.Tags != "" || s.Selects {
 		return max(h.V, layoutUndoes)
 	}
 	if h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets ||

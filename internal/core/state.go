@@ -15,6 +15,8 @@ type State struct {
 	Rev    uint64
 	System string
 	Input  json.RawMessage
+	// Started is when the first entry was made, in Unix milliseconds.
+	Started int64
 	// History is the conversation. Messages derives the seen counts.
 	History []Remembered
 	// Summary stands for the beginning of History in front of the model; nil is none.
@@ -57,7 +59,7 @@ func Apply(s State, e *Entry) (State, error) {
 	s.Head = e.Head
 	switch {
 	case e.Rev == 1:
-		s.System, s.Input = e.System, e.Input
+		s.System, s.Input, s.Started = e.System, e.Input, e.At
 	case e.Reopens:
 		s.History = s.History[:s.before:s.before]
 	case anew:

@@ -136,7 +136,7 @@ func (t *transition) start(ev Started) error {
 	}
 	h := &t.Head
 	h.Run, h.Agent, h.Spec, h.Init = ev.Run, t.spec.Name, t.spec.Digest, ev.Init
-	h.Lifecycle = sdk.LifecycleInit
+	h.Tags, h.Lifecycle = ev.Tags, sdk.LifecycleInit
 	h.Deadline = t.in.At + t.spec.RunDeadline
 	h.Base, h.Budget = t.in.Rev, t.spec.MaxTokens
 	if ev.Budget > 0 && (h.Budget == 0 || ev.Budget < h.Budget) {

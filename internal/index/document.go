@@ -70,7 +70,7 @@ type Wait struct {
 	ID   string `json:"id,omitempty"`
 }
 
-// Tokens are those that a run's model calls have used.
+// Tokens are those that a run's model calls have used: CacheRead and CacheWrite are parts of In.
 type Tokens struct {
 	In         int64 `json:"in,omitempty"`
 	Out        int64 `json:"out,omitempty"`
@@ -79,12 +79,15 @@ type Tokens struct {
 }
 
 // Total is what the filter's tokens: and the sort by tokens count.
-func (t Tokens) Total() int64 { return t.In + t.Out + t.CacheRead + t.CacheWrite }
+func (t Tokens) Total() int64 { return t.In + t.Out }
+
+// Done reports whether the run has ended.
+func (d *Document) Done() bool { return d.Status == wire.StatusDone }
 
 // Duration is how long the run has taken until now, or did until its end.
 func (d *Document) Duration(now int64) time.Duration {
 	until := now
-	if d.Status == wire.StatusDone {
+	if d.Done() {
 		until = d.Changed
 	}
 	if d.Started == 0 || until < d.Started {

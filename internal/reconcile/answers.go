@@ -19,7 +19,7 @@ const (
 
 // answers finds answers to open calls that were handled and that the run does not know: its journal was set back to before
 // them.
-func (p *pass) answers(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) error {
+func (p *pass) answers(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) error {
 	received, err := x.runOf(ctx, wire.KindIn, run)
 	if err != nil || len(received) == 0 {
 		return err

@@ -16,7 +16,7 @@ import (
 )
 
 // orphans examines the calls that runs of a partition have on the broker. known are the partition's runs by token.
-func (p *pass) orphans(ctx context.Context, x *index, partition string, runs map[string]known) error {
+func (p *pass) orphans(ctx context.Context, x *listing, partition string, runs map[string]known) error {
 	calls, err := x.of(ctx, wire.KindOut, partition)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (k known) orphan(call wire.Address) bool {
 }
 
 // orphan tells the service of a call without a run that nobody waits, unless it knows or has answered.
-func (p *pass) orphan(ctx context.Context, x *index, call wire.Address, subject string) error {
+func (p *pass) orphan(ctx context.Context, x *listing, call wire.Address, subject string) error {
 	voids, err := x.runOf(ctx, wire.KindVoid, call.Run)
 	if err != nil || slices.Contains(voids, p.subjects.Void(call.Call)) {
 		return err

@@ -16,6 +16,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/internal/index"
 	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/sdk"
@@ -42,6 +43,8 @@ const (
 	CallOrphaned Kind = "call_orphaned"
 	// RunUnreadable: the last entry of a run cannot be read.
 	RunUnreadable Kind = "run_unreadable"
+	// IndexLost: the index of runs has no document of a run, or an old one.
+	IndexLost Kind = "index_lost"
 	// HistoryKept: a history or a tombstone that has outlived its time could not be removed.
 	HistoryKept Kind = "history_kept"
 )
@@ -74,7 +77,7 @@ type Report struct {
 	Removed int `json:"removed"`
 }
 
-// Options are what a pass needs. Conn, Store, Runner and Decode are required.
+// Options are what a pass needs. Conn, Store, Runner, Decode and Document are required.
 type Options struct {
 	Conn   *broker.Conn
 	Store  state.Store
@@ -89,6 +92,8 @@ type Options struct {
 	OlderThan time.Duration
 	// History is how long a done run keeps its history; 0 is for ever.
 	History time.Duration
+	// Document publishes a document to the index of runs, where there is one.
+	Document func(*index.Document) error
 	// DryRun only looks.
 	DryRun bool
 	// Found is called with every finding, as it is dealt with.
@@ -114,6 +119,11 @@ type pass struct {
 	// unsettled are runs without a journal whose init event is not dealt with: their calls are left alone.
 	unsettled map[wire.RunKey]bool
 	states    map[broker.Zone]broker.ZoneState
+	// indexes says that there is an index of runs.
+	indexes bool
+	// indexed are the revisions in the index of the runs of indexedPartition, by token.
+	indexed          map[string]uint64
+	indexedPartition string
 }
 
 type consumed struct {
@@ -163,7 +173,9 @@ func (p *pass) survey(ctx context.Context) error {
 		}
 		p.states[z] = s
 	}
-	return nil
+	var err error
+	p.indexes, err = p.Conn.Indexes(ctx)
+	return err
 }
 
 // deal reports a finding after doing about it what there is to do.

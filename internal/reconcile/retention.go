@@ -26,6 +26,7 @@ func (p *pass) retain(ctx context.Context, s runner.StoredRun, e *core.Entry) er
 	case e.Head.Purged == nil && p.now.Sub(ended) > p.History:
 		if err = p.purge(ctx, s, e); err == nil {
 			p.report.Purged++
+			err = p.withdraw(e)
 		}
 	case e.Head.Purged != nil && p.outlived(e):
 		if err = p.remove(ctx, s); err == nil {

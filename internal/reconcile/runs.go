@@ -31,7 +31,7 @@ type known struct {
 // runs examines all runs in the store, partition after partition, and after each one the calls that its runs have on the
 // broker.
 func (p *pass) runs(ctx context.Context) error {
-	x := &index{p: p, lists: map[wire.Kind]map[string]map[string][]string{}}
+	x := &listing{p: p, lists: map[wire.Kind]map[string]map[string][]string{}}
 	next := 0
 	runs := map[string]known{}
 	closeTo := func(partition int) error {
@@ -70,7 +70,7 @@ func (p *pass) runs(ctx context.Context) error {
 }
 
 // run examines one run.
-func (p *pass) run(ctx context.Context, x *index, s runner.StoredRun) (known, error) {
+func (p *pass) run(ctx context.Context, x *listing, s runner.StoredRun) (known, error) {
 	k := known{young: true}
 	if s.Last.Data == nil { // it cannot be opened with the keys that are configured here
 		_, err := p.Store.Head(ctx, s.Run)
@@ -98,6 +98,9 @@ func (p *pass) run(ctx context.Context, x *index, s runner.StoredRun) (known, er
 		if missing, err = p.examine(ctx, x, s.Run, &entry); err != nil {
 			return k, err
 		}
+		if err := p.document(ctx, s.Run, &entry); err != nil {
+			return k, err
+		}
 	}
 	if p.Everything && entry.Head.Status == core.StatusDone && !missing {
 		err = p.retain(ctx, s, &entry)
@@ -106,7 +109,7 @@ func (p *pass) run(ctx context.Context, x *index, s runner.StoredRun) (known, er
 }
 
 // examine looks for what a run of one of the agents misses, and reports whether it is its terminal event.
-func (p *pass) examine(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) (bool, error) {
+func (p *pass) examine(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (bool, error) {
 	switch e.Head.Status {
 	case core.StatusRunning:
 		return false, p.stalled(ctx, run, e)
@@ -166,7 +169,7 @@ func (p *pass) willFire(ctx context.Context, agent string, run wire.RunKey) (boo
 }
 
 // timer finds a run whose timer is not armed, or should have fired.
-func (p *pass) timer(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) error {
+func (p *pass) timer(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) error {
 	armed, err := x.runOf(ctx, wire.KindTimer, run)
 	if err != nil || len(armed) > 0 && p.young(e.Head.Timer) {
 		return err
@@ -179,7 +182,7 @@ func (p *pass) timer(ctx context.Context, x *index, run wire.RunKey, e *core.Ent
 }
 
 // calls finds a run whose calls are not on the broker.
-func (p *pass) calls(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) error {
+func (p *pass) calls(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) error {
 	sent, err := x.runOf(ctx, wire.KindOut, run)
 	if err != nil {
 		return err
@@ -209,7 +212,7 @@ func (p *pass) calls(ctx context.Context, x *index, run wire.RunKey, e *core.Ent
 }
 
 // terminal finds a done run whose terminal event is not there.
-func (p *pass) terminal(ctx context.Context, x *index, run wire.RunKey, e *core.Entry) (bool, error) {
+func (p *pass) terminal(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (bool, error) {
 	h := &e.Head
 	if h.Purged != nil {
 		return false, nil

@@ -128,12 +128,15 @@ func (a *activation) absorbed(ctx context.Context, entry *core.Entry, at point) 
 		a.Publisher.Wake(entry.Head.Agent, a.key)
 	}
 	former, driver := a.at, a.head.Driver
+	drives := entry.Head.Driver != nil && entry.Head.Driver.Owner == a.owner
+	if !drives && a.Index.Wanted() && changesSides(&a.head, &entry.Head) {
+		defer a.noteAbsorbed(ctx, entry)
+	}
 	a.head, a.at = entry.Head, at
 	a.announce(entry)
 	if err := a.carryOut(ctx, entry, entry.Effects); err != nil {
 		return Verdict{}, err
 	}
-	drives := entry.Head.Driver != nil && entry.Head.Driver.Owner == a.owner
 	if driver != nil && (drives || driver.Covers(a.msg.Cause)) { // it may have stopped between an entry and its effects
 		v, err := a.relay(ctx, a.msg.Cause, driver.Cause())
 		if err != nil || v != nil {

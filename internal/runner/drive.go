@@ -18,6 +18,7 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 	if err := a.loadState(ctx, former, first); err != nil {
 		return a.stopped(ctx, err)
 	}
+	a.note(a.begun(first.At))
 	if err := a.endVoided(ctx); err != nil {
 		return a.stopped(ctx, err)
 	}
@@ -161,6 +162,7 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 			return err
 		}
 		a.announce(entry)
+		a.note(a.begun(entry.At))
 		return a.carryOut(ctx, entry, entry.Effects)
 	}
 }

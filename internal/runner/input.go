@@ -196,6 +196,10 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	if problem == nil {
 		require, problem = required(a.msg.Event)
 	}
+	tags := ""
+	if problem == nil {
+		tags, problem = tagged(a.msg.Event)
+	}
 	if problem != nil {
 		return nil, problem, nil
 	}
@@ -207,8 +211,22 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 		return nil, nil, err
 	}
 	return core.Started{
-		Run: a.msg.Run, Init: init, Data: data, Beginning: beginning, Budget: tokens(a.msg.Event, wire.TokenBudget),
+		Run: a.msg.Run, Init: init, Data: data, Beginning: beginning, Budget: tokens(a.msg.Event, wire.TokenBudget), Tags: tags,
 	}, nil, nil
+}
+
+// tagged are the tags that an init event gives the run, as the head has them.
+func tagged(ev wire.Event) (string, *sdk.Error) {
+	value, given := ev.Extensions[wire.TagsAttribute]
+	text, ok := value.(string)
+	if given && !ok {
+		return "", sdk.Errorf(sdk.CodeInvalidEvent, "the attribute %s must be a text such as tenant=acme,order=7", wire.TagsAttribute)
+	}
+	tags, err := wire.ParseTags(text)
+	if err != nil {
+		return "", sdk.AsError(err)
+	}
+	return wire.FormatTags(tags), nil
 }
 
 // prepare builds the conversation of a run that begins and shows it to hooks. require are the tools that whoever started the run puts

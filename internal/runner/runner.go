@@ -111,6 +111,8 @@ type Options struct {
 	Observer Observer
 	// Entries may be shared by the runners of a process; nil is one of its own.
 	Entries *EntryCache
+	// Index is told how runs get on, for the index of runs; nil is nobody.
+	Index Indexer
 	// Outages may be shared by the runners of a process; nil knows of none, and parked runs wait for their time.
 	Outages Outages
 	// Gate is shared by the runners of a process; nil is for one that is the only one.
@@ -149,6 +151,9 @@ func New(o Options) *Runner {
 	}
 	if o.Entries == nil {
 		o.Entries = NewEntryCache(defaultEntryBytes)
+	}
+	if o.Index == nil {
+		o.Index = noIndex{}
 	}
 	if o.Outages == nil {
 		o.Outages = noOutages{}

@@ -126,6 +126,7 @@ func summaryOf(last *core.Entry) wire.RunStatus {
 		Usage: h.Usage, Units: h.Units, Init: h.Generation().Token, Called: h.Init.Reply != nil, Initiator: h.Init.Who, Updated: last.At,
 		Deadline: h.Deadline, Parked: h.Parked, Paused: h.Paused,
 	}
+	s.Tags, _ = wire.ParseTags(h.Tags) // the head has none that cannot be read
 	if p := h.Purged; p != nil {
 		s.Purged, s.Revision = p.At, p.Rev
 	}

@@ -27,7 +27,7 @@ func (w *Worker) Reconciling() (reconcile.Options, error) {
 		return reconcile.Options{}, sdk.Errorf(sdk.CodeConfig, "runs in a store of type %T cannot be reconciled", w.store)
 	}
 	o := reconcile.Options{
-		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Everything: true, Logger: w.Logger,
+		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Document: w.indexer.document, Everything: true, Logger: w.Logger,
 		OlderThan: w.Reconcile.OlderThan, History: w.Reconcile.History,
 	}
 	for _, a := range w.Agents {

@@ -73,6 +73,7 @@ type Worker struct {
 	runner   *runner.Runner
 	handler  *handler.Handler
 	outages  *outages
+	indexer  *indexer
 	// store is Options.Store as it was given, without telemetry around it.
 	store runner.Store
 	// reading are the consumers that Run reads: those of the agents that there were at first.
@@ -110,9 +111,10 @@ func New(o Options) (*Worker, error) {
 	}
 	w.tellAway()
 	w.reading = w.consumers()
+	w.indexer = newIndexer(o.Conn, store, o.Logger)
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
-		Cache: o.Cache, Observer: o.Telemetry.Observer(), Outages: w.outages, Gate: o.Gate, Silence: w.catalog.Silence(),
+		Cache: o.Cache, Observer: o.Telemetry.Observer(), Outages: w.outages, Index: w.indexer, Gate: o.Gate, Silence: w.catalog.Silence(),
 		EarlyDecisions: o.EarlyDecisions,
 	})
 	w.handler = handler.New(handler.Options{
@@ -175,6 +177,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer stopOutages()
+	defer w.indexer.run(ctx)()
 	reconciled, err := w.reconcile(ctx)
 	if err != nil {
 		return err

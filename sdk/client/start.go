@@ -30,6 +30,8 @@ type Request struct {
 	Require []string
 	// Tokens is the most that the run may use, if the agent's own limit is not lower; 0 is any number.
 	Tokens int64
+	// Tags are what people find the run by (docs/index_of_runs.md): wire.CheckTags says what they may be.
+	Tags map[string]string
 	// AccessControl is carried in every event of the run and never interpreted. TraceParent and TraceState are W3C Trace Context.
 	AccessControl, TraceParent, TraceState string
 }
@@ -98,6 +100,12 @@ func (c *Client) initEvent(r Request) (wire.Event, error) {
 	}
 	if r.Tokens > 0 {
 		event.Extensions[wire.TokenBudget] = strconv.FormatInt(r.Tokens, 10)
+	}
+	if err := wire.CheckTags(r.Tags); err != nil {
+		return wire.Event{}, err
+	}
+	if len(r.Tags) > 0 {
+		event.Extensions[wire.TagsAttribute] = wire.FormatTags(r.Tags)
 	}
 	encoded, err := event.Encode()
 	if err == nil {

@@ -93,6 +93,8 @@ type RunStatus struct {
 	Called bool   `json:"called,omitempty"`
 	// Initiator is the principal that started the run, as the broker enforced it; "" is anonymous.
 	Initiator string `json:"initiator,omitempty"`
+	// Tags are those that the run has.
+	Tags map[string]string `json:"tags,omitempty"`
 	// Started, Updated and Deadline are in Unix milliseconds. Started is 0 in lists.
 	Started  int64 `json:"started,omitempty"`
 	Updated  int64 `json:"updated,omitempty"`

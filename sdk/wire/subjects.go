@@ -107,6 +107,7 @@ const (
 	KindGet    Kind = "get"    // queries about a run
 	KindRead   Kind = "read"   // requests for messages of a stream
 	KindDLQ    Kind = "dlq"    // dead letters
+	KindIndex  Kind = "idx"    // documents of the index of runs, and questions to it
 	// KindContract are requests for the contract that a service or an agent serves.
 	KindContract Kind = "contract"
 )
@@ -205,6 +206,12 @@ func (s Subjects) Blob(run RunKey, digest string) string {
 
 // Spec is the subject of a stored agent spec, by the lower-case hexadecimal SHA-256 of its JSON.
 func (s Subjects) Spec(digest string) string { return s.join(KindSpec, digest) }
+
+// Index is the subject of a run's document in the index of runs, and IndexQuery that of questions to whoever has the index.
+func (s Subjects) Index(run RunKey) string { return s.join(KindIndex, run.Partition, run.Token) }
+
+// IndexQuery is the request subject for pages of the index of runs.
+func (s Subjects) IndexQuery() string { return s.join(KindIndex, "query") }
 
 // Live is the subject of a run's live events (core NATS, lossy).
 func (s Subjects) Live(agent string, run RunKey) string {

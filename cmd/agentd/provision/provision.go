@@ -16,7 +16,8 @@ import (
 
 // Command is agentd provision.
 func Command(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	var index bool
+	cmd := &cobra.Command{
 		Use:   "provision",
 		Short: "Make the streams and consumers that the configuration needs",
 		Long: "provision makes the broker match the configuration and prints what it changed. It may be repeated, and removes\n" +
@@ -34,7 +35,7 @@ func Command(a *cli.App) *cobra.Command {
 			}
 			changes := []broker.Change{}
 			err = c.Permitted(cmd.Context(), func(ctx context.Context) error {
-				made, err := provision(ctx, a, c)
+				made, err := provision(ctx, a, c, index)
 				changes = append(changes, made...)
 				return err
 			})
@@ -44,12 +45,19 @@ func Command(a *cli.App) *cobra.Command {
 			return c.CloseAfter(err)
 		},
 	}
+	cmd.Flags().BoolVar(&index, "index", false, "also make the index of runs, which workers fill from then on")
+	return cmd
 }
 
 // provision also makes what the services need whose contracts are in the registry. The registry may be one of the things
 // that are made, so contracts that it does not have yet are not error.
-func provision(ctx context.Context, a *cli.App, c *cli.Client) ([]broker.Change, error) {
-	changes, err := c.Provision(ctx, setup.Plan(c.Config))
+func provision(ctx context.Context, a *cli.App, c *cli.Client, index bool) ([]broker.Change, error) {
+	plan := func() broker.Plan {
+		p := setup.Plan(c.Config)
+		p.Index = index
+		return p
+	}
+	changes, err := c.Provision(ctx, plan())
 	if err != nil || len(c.Config.References) == 0 {
 		return changes, err
 	}
@@ -60,7 +68,7 @@ func provision(ctx context.Context, a *cli.App, c *cli.Client) ([]broker.Change,
 	for _, f := range missing {
 		fmt.Fprintf(a.Err, "%s\n  its consumer is not made; publish the contract and run the command again\n", f)
 	}
-	more, err := c.Provision(ctx, setup.Plan(c.Config))
+	more, err := c.Provision(ctx, plan())
 	return append(changes, more...), err
 }
 

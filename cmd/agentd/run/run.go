@@ -23,6 +23,7 @@ import (
 type runFlags struct {
 	follow.Options
 	input, message, subject string
+	tags                    []string
 	detach                  bool
 }
 
@@ -51,6 +52,7 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.input, "input", "", "data of the init event: JSON, @FILE, or - for stdin")
 	flags.StringVarP(&f.message, "message", "m", "", `short for --input '{"message": TEXT}'`)
 	flags.StringVar(&f.subject, "subject", "", "name of the run (default: one that is unique)")
+	flags.StringArrayVar(&f.tags, "tag", nil, "a tag to find the run by, KEY=VALUE; may be repeated")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "do not follow; print the run's name")
 	follow.AddFlags(cmd, &f.Options)
 	cmd.MarkFlagsMutuallyExclusive("input", "message")
@@ -66,8 +68,12 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
+	tags, err := wire.ParseTags(strings.Join(f.tags, ","))
+	if err != nil {
+		return cli.Usage(err)
+	}
 	return a.WithClient(ctx, func(c *cli.Client) error {
-		request := client.Request{Agent: agent, Input: data, Key: client.NewKey(), Name: f.subject, Type: c.ContractType(agent)}
+		request := client.Request{Agent: agent, Input: data, Key: client.NewKey(), Name: f.subject, Type: c.ContractType(agent), Tags: tags}
 		return startTraced(ctx, a, c, request, f)
 	})
 }

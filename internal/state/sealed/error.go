@@ -46,6 +46,8 @@ func (p place) what() string {
 		return fmt.Sprintf("entry %d of run %s", p.rev, p.run)
 	case kindBlob:
 		return fmt.Sprintf("a blob of run %s", p.run)
+	case kindDocument:
+		return fmt.Sprintf("the index document of run %s", p.run)
 	}
 	return "an agent spec"
 }

@@ -27,6 +27,8 @@ const (
 	kindEntry = "entry"
 	kindBlob  = "blob"
 	kindSpec  = "spec"
+	// kindDocument is a document of the index of runs, which no store keeps.
+	kindDocument = "document"
 )
 
 // Store implements state.Store over another one. Safe for concurrent use.

@@ -13,8 +13,8 @@ import (
 // wholeList is up to how many subjects of a stream are listed all at once, not one partition after the other.
 const wholeList = 20_000
 
-// index lists what runs have on the broker, by kind of subject. It holds one partition; of small streams all.
-type index struct {
+// listing is what runs have on the broker, by kind of subject. It holds one partition; of small streams all.
+type listing struct {
 	p *pass
 	// lists are the subjects by kind and partition, each by the run's token.
 	lists map[wire.Kind]map[string]map[string][]string
@@ -34,7 +34,7 @@ var layout = map[wire.Kind]struct {
 }
 
 // of returns the subjects of one kind that runs of a partition have, by the run's token.
-func (x *index) of(ctx context.Context, kind wire.Kind, partition string) (map[string][]string, error) {
+func (x *listing) of(ctx context.Context, kind wire.Kind, partition string) (map[string][]string, error) {
 	if list, ok := x.lists[kind][partition]; ok {
 		return list, nil
 	}
@@ -71,7 +71,7 @@ func (x *index) of(ctx context.Context, kind wire.Kind, partition string) (map[s
 }
 
 // runOf returns the subjects of one kind that a run has.
-func (x *index) runOf(ctx context.Context, kind wire.Kind, run wire.RunKey) ([]string, error) {
+func (x *listing) runOf(ctx context.Context, kind wire.Kind, run wire.RunKey) ([]string, error) {
 	list, err := x.of(ctx, kind, run.Partition)
 	return list[run.Token], err
 }

@@ -1,0 +1,108 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk/wire"
+)
+
+// The documents of the index of runs. What is in them is not the broker's business: they may be sealed.
+
+// headerRevision is the revision of the entry that a document was made from.
+const headerRevision = "Agentd-Revision"
+
+// IndexedRun is a document as it is stored. Data is empty of a run whose document was withdrawn.
+type IndexedRun struct {
+	Run      wire.RunKey
+	Revision uint64
+	Data     []byte
+	// Sequence is its place in the stream, and At when it was stored, in Unix milliseconds.
+	Sequence uint64
+	At       int64
+}
+
+// withdrawnFor is how long it is said that a document is withdrawn: whoever has not read for longer reads the index from the beginning.
+const withdrawnFor = 7 * day
+
+func (c *Conn) indexFilter(partition string) string {
+	return c.subjects.Index(wire.RunKey{Partition: partition, Token: "*"})
+}
+
+// Indexes reports whether there is an index of runs.
+func (c *Conn) Indexes(ctx context.Context) (bool, error) {
+	_, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneIndex))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for the index of runs: %w", err)
+	}
+	return true, nil
+}
+
+// PublishIndexed puts a document in the place of the run's one before; without Data it withdraws it. It does not wait: a document that is lost is found
+// by reconciliation.
+func (c *Conn) PublishIndexed(i IndexedRun) error {
+	m := nats.NewMsg(c.subjects.Index(i.Run))
+	m.Data = i.Data
+	m.Header.Set(headerRevision, strconv.FormatUint(i.Revision, 10))
+	if len(i.Data) == 0 {
+		m.Header.Set(jetstream.MsgTTLHeader, withdrawnFor.String())
+	}
+	if err := c.nc.PublishMsg(m); err != nil {
+		return fmt.Errorf("publish the index document of run %s: %w", i.Run, err)
+	}
+	return nil
+}
+
+// IndexedRevisions are the revisions that the documents of a partition tell of, by the runs' tokens.
+func (c *Conn) IndexedRevisions(ctx context.Context, partition string) (map[string]uint64, error) {
+	revisions := map[string]uint64{}
+	err := c.upToNow(ctx, ZoneIndex, c.indexFilter(partition), true, func(m jetstream.Msg) {
+		if i, is := c.indexedIn(m.Subject(), m.Headers(), nil); is {
+			revisions[i.Run.Token] = i.Revision
+		}
+	})
+	return revisions, err
+}
+
+// TailIndex calls handle with every document from a sequence on, in order, until ctx ends or handle fails. behind is how many are stored after it.
+func (c *Conn) TailIndex(ctx context.Context, from uint64, handle func(i IndexedRun, behind uint64) error) error {
+	var failed error
+	err := c.read(ctx, StreamName(c.subjects, ZoneIndex), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{c.indexFilter("*")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
+	}, nil, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+		if i, is := c.indexedIn(m.Subject(), m.Headers(), m.Data()); is {
+			i.Sequence, i.At = meta.Sequence.Stream, meta.Timestamp.UnixMilli()
+			failed = handle(i, meta.NumPending)
+		}
+		return failed == nil
+	})
+	return errors.Join(failed, err)
+}
+
+// IndexSequences are the sequences of the first and the last document that is stored.
+func (c *Conn) IndexSequences(ctx context.Context) (first, last uint64, err error) {
+	s, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneIndex))
+	if err != nil {
+		return 0, 0, fmt.Errorf("look at the index of runs: %w", err)
+	}
+	state := s.CachedInfo().State
+	return state.FirstSeq, state.LastSeq, nil
+}
+
+func (c *Conn) indexedIn(subject string, headers map[string][]string, data []byte) (IndexedRun, bool) {
+	tokens := strings.Split(strings.TrimPrefix(subject, c.subjects.Root()+"."+string(wire.KindIndex)+"."), ".")
+	revision, err := strconv.ParseUint(nats.Header(headers).Get(headerRevision), 10, 64)
+	if len(tokens) != 2 || err != nil {
+		return IndexedRun{}, false
+	}
+	return IndexedRun{Run: wire.RunKey{Partition: tokens[0], Token: tokens[1]}, Revision: revision, Data: data}, true
+}

@@ -1,0 +1,53 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"agentd/internal/core"
+	"agentd/internal/index"
+	"agentd/internal/runner"
+	"agentd/sdk/wire"
+)
+
+// document finds a run of which the index of runs has no document, or an old one.
+func (p *pass) document(ctx context.Context, run wire.RunKey, e *core.Entry) error {
+	if !p.indexes || e.Head.Purged != nil {
+		return nil
+	}
+	if p.indexedPartition != run.Partition {
+		indexed, err := p.Conn.IndexedRevisions(ctx, run.Partition)
+		if err != nil {
+			return err
+		}
+		p.indexed, p.indexedPartition = indexed, run.Partition
+	}
+	have := p.indexed[run.Token]
+	if have >= e.Rev {
+		return nil
+	}
+	f := found(IndexLost, e, fmt.Sprintf("entry %d, of %d", have, e.Rev), "published again")
+	return p.deal(ctx, f, func(ctx context.Context) error {
+		entries, err := p.Runner.Journal(ctx, run)
+		if err != nil {
+			return err
+		}
+		if len(entries) == 0 {
+			return errors.New("its journal is not to be read")
+		}
+		last := &entries[len(entries)-1]
+		d := index.Of(runner.IndexedIn(&entries[0], last, runner.Version{Rev: last.Rev, Etag: last.Etag}))
+		return p.Document(&d)
+	})
+}
+
+// withdraw takes the document of a run out of the index whose history is removed.
+func (p *pass) withdraw(e *core.Entry) error {
+	if !p.indexes || p.DryRun {
+		return nil
+	}
+	d := index.Of(runner.Indexed{Head: &e.Head, Version: runner.Version{Rev: e.Rev + 1}})
+	d.Purged = p.now.UnixMilli()
+	return p.Document(&d)
+}

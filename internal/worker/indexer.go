@@ -1,0 +1,179 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/index"
+	"agentd/internal/runner"
+	"agentd/sdk/wire"
+)
+
+const (
+	// lookForIndex is how often a worker looks whether there is an index.
+	lookForIndex = 30 * time.Second
+	// restsFor is how long a run is left alone after its document was published, unless it ends or waits for something else: most
+	// runs that change more often are done by then.
+	restsFor = 5 * time.Second
+	// mostResting bounds how many runs are remembered for that.
+	mostResting = 100_000
+)
+
+// sealer is a store that seals documents as it seals what it keeps.
+type sealer interface {
+	Seals() bool
+	SealDocument(run wire.RunKey, rev uint64, data []byte) []byte
+}
+
+// indexer implements runner.Indexer: it publishes the documents of runs. A run that takes less than restsFor has at most three: at its
+// beginning, when it first waits for a kind of thing, and at its end.
+type indexer struct {
+	conn   *broker.Conn
+	seal   sealer
+	logger *slog.Logger
+	wanted atomic.Bool
+
+	mu   sync.Mutex
+	runs map[string]*resting
+}
+
+// resting is a run whose document was published lately.
+type resting struct {
+	since time.Time
+	// kinds are those of the things that it was said to wait for.
+	kinds []string
+	// next is what there is to say after that; nil is nothing.
+	next *index.Document
+}
+
+func newIndexer(conn *broker.Conn, store runner.Store, logger *slog.Logger) *indexer {
+	seal, _ := store.(sealer)
+	return &indexer{conn: conn, seal: seal, logger: logger, runs: map[string]*resting{}}
+}
+
+// Wanted implements runner.Indexer.
+func (x *indexer) Wanted() bool { return x.wanted.Load() }
+
+// Note implements runner.Indexer.
+func (x *indexer) Note(i runner.Indexed) {
+	d := index.Of(i)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	r, known := x.runs[d.Run]
+	if !known {
+		r = &resting{}
+		if len(x.runs) < mostResting && !d.Done() {
+			x.runs[d.Run] = r
+		}
+	}
+	fresh := r.waitsAnew(&d)
+	if !known || d.Done() || fresh {
+		x.publish(r, &d)
+	} else {
+		r.next = &d
+	}
+	if d.Done() {
+		delete(x.runs, d.Run)
+	}
+}
+
+// waitsAnew reports whether the run waits for a kind of thing that it was not said to wait for lately, and notes it.
+func (r *resting) waitsAnew(d *index.Document) bool {
+	anew := false
+	for _, w := range d.Waits {
+		if !slices.Contains(r.kinds, w.Kind) {
+			r.kinds = append(r.kinds, w.Kind)
+			anew = true
+		}
+	}
+	return anew
+}
+
+// publish says how the run is.
+func (x *indexer) publish(r *resting, d *index.Document) {
+	r.since, r.next = time.Now(), nil
+	if err := x.document(d); err != nil {
+		x.logger.Debug("the index of runs is not told of a run", "run", d.Run, "error", err)
+	}
+}
+
+// document seals a document where runs are sealed, and publishes it.
+func (x *indexer) document(d *index.Document) error {
+	run := wire.NewRunKey(d.Run)
+	i := broker.IndexedRun{Run: run, Revision: d.Rev}
+	if d.Purged == 0 {
+		seals := x.seal != nil && x.seal.Seals()
+		if seals {
+			d.Text = ""
+		}
+		data, err := d.Encode()
+		if err != nil {
+			return err
+		}
+		if seals {
+			data = x.seal.SealDocument(run, d.Rev, data)
+		}
+		i.Data = data
+	}
+	return x.conn.PublishIndexed(i)
+}
+
+// flush says what there is to say of runs that rested for long enough, or of all.
+func (x *indexer) flush(all bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for run, r := range x.runs {
+		switch {
+		case !all && time.Since(r.since) < restsFor:
+		case r.next == nil:
+			delete(x.runs, run)
+		default:
+			r.kinds = nil
+			r.waitsAnew(r.next)
+			x.publish(r, r.next)
+		}
+	}
+}
+
+// run keeps the documents coming until ctx ends. The returned function waits until what was left is said.
+func (x *indexer) run(ctx context.Context) (wait func()) {
+	x.look(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		looks, flushes := time.NewTicker(lookForIndex), time.NewTicker(restsFor/5)
+		defer looks.Stop()
+		defer flushes.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-looks.C:
+				x.look(ctx)
+			case <-flushes.C:
+				x.flush(false)
+			}
+		}
+	}()
+	return func() {
+		<-done
+		x.flush(true)
+	}
+}
+
+// look finds out whether there is an index. Where that cannot be learnt, it is as it was.
+func (x *indexer) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
+	defer cancel()
+	there, err := x.conn.Indexes(ctx)
+	if err != nil {
+		x.logger.DebugContext(ctx, "whether there is an index of runs is not known", "error", err)
+		return
+	}
+	x.wanted.Store(there)
+}
