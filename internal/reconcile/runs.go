@@ -110,15 +110,20 @@ func (p *pass) run(ctx context.Context, x *listing, s runner.StoredRun) (known, 
 
 // examine looks for what a run of one of the agents misses, and reports whether it is its terminal event.
 func (p *pass) examine(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (bool, error) {
+	missing, err := p.formerEnds(ctx, x, run, e)
+	if err != nil {
+		return missing, err
+	}
 	switch e.Head.Status {
 	case core.StatusRunning:
-		return false, p.stalled(ctx, run, e)
+		return missing, p.stalled(ctx, run, e)
 	case core.StatusWaiting:
-		return false, errors.Join(p.timer(ctx, x, run, e), p.calls(ctx, x, run, e), p.answers(ctx, x, run, e))
+		return missing, errors.Join(p.timer(ctx, x, run, e), p.calls(ctx, x, run, e), p.answers(ctx, x, run, e))
 	case core.StatusDone:
-		return p.terminal(ctx, x, run, e)
+		last, err := p.terminal(ctx, x, run, e)
+		return missing || last, err
 	}
-	return false, nil
+	return missing, nil
 }
 
 func found(kind Kind, e *core.Entry, what, action string) Finding {
@@ -213,24 +218,67 @@ func (p *pass) calls(ctx context.Context, x *listing, run wire.RunKey, e *core.E
 
 // terminal finds a done run whose terminal event is not there.
 func (p *pass) terminal(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (bool, error) {
-	h := &e.Head
-	if h.Purged != nil {
-		return false, nil
+	generation := e.Head.Generation()
+	if e.Head.Purged != nil || !p.kept(zoneOfEnd(&generation), e.At) {
+		return false, nil // where it is not kept, it was there for as long as it had to be
 	}
-	generation := h.Generation()
-	zone, subject := broker.ZoneDone, outbox.TerminalSubject(p.subjects, h.Agent, run, &generation)
-	if generation.Reply != nil {
-		zone = broker.ZoneIn
-	}
-	if !p.kept(zone, e.At) {
-		return false, nil // it was there for as long as it had to be
-	}
-	if zone == broker.ZoneDone {
-		if there, err := x.runOf(ctx, wire.KindDone, run); err != nil || slices.Contains(there, subject) {
-			return false, err
-		}
-	} else if last, err := p.Conn.LastDelivery(ctx, zone, subject); err != nil || last != nil { // in the caller's partition
+	subject := outbox.TerminalSubject(p.subjects, e.Head.Agent, run, &generation)
+	if there, err := p.ends(ctx, x, run, zoneOfEnd(&generation), subject); err != nil || there {
 		return false, err
 	}
 	return true, p.deal(ctx, found(TerminalLost, e, subject, "published again"), p.repair(run, e))
+}
+
+// formerEnds finds the generations of a run that others followed, and whose terminal events are not there.
+func (p *pass) formerEnds(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (missing bool, err error) {
+	generations := e.Head.Generations()
+	if e.Head.Purged != nil || len(generations) == 1 {
+		return false, nil
+	}
+	for _, token := range generations[:len(generations)-1] {
+		init := e.Head.Init
+		if token != init.Token {
+			init.Token, init.Reply = token, nil
+		}
+		zone, subject := zoneOfEnd(&init), outbox.TerminalSubject(p.subjects, e.Head.Agent, run, &init)
+		if there, err := p.ends(ctx, x, run, zone, subject); err != nil || there {
+			if err != nil {
+				return missing, err
+			}
+			continue
+		}
+		end, err := p.Runner.End(ctx, run, token)
+		if err != nil {
+			return missing, p.unreadable(ctx, e.Head.Agent, e.Head.Run, err)
+		}
+		if !p.kept(zone, end.At) {
+			continue
+		}
+		missing = true
+		err = p.deal(ctx, found(TerminalLost, e, subject, "published again"), func(ctx context.Context) error {
+			return p.Runner.RepairEnd(ctx, wire.NameToken(e.Head.Agent), run, token)
+		})
+		if err != nil {
+			return missing, err
+		}
+	}
+	return missing, nil
+}
+
+// zoneOfEnd is where the terminal event of the generation with that init event belongs.
+func zoneOfEnd(init *core.Init) broker.Zone {
+	if init.Reply != nil {
+		return broker.ZoneIn
+	}
+	return broker.ZoneDone
+}
+
+// ends reports whether a terminal event is on its subject.
+func (p *pass) ends(ctx context.Context, x *listing, run wire.RunKey, zone broker.Zone, subject string) (bool, error) {
+	if zone == broker.ZoneDone {
+		there, err := x.runOf(ctx, wire.KindDone, run)
+		return slices.Contains(there, subject), err
+	}
+	last, err := p.Conn.LastDelivery(ctx, zone, subject) // in the caller's partition
+	return last != nil, err
 }

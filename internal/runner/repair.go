@@ -31,6 +31,48 @@ func (r *Runner) Repair(ctx context.Context, agent string, run wire.RunKey) erro
 	return err
 }
 
+// End is the entry that ended the generation of a run with that token, of core.Head.Generations.
+func (r *Runner) End(ctx context.Context, run wire.RunKey, generation string) (*core.Entry, error) {
+	entries, _, err := r.readAfter(ctx, run, point{})
+	if err != nil {
+		return nil, err
+	}
+	return endOf(entries, generation)
+}
+
+func endOf(entries []*core.Entry, generation string) (*core.Entry, error) {
+	for _, e := range entries {
+		if e.Head.Status == core.StatusDone && e.Head.Generation().Token == generation {
+			return e, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no entry ended generation %s", ErrCorrupt, generation)
+}
+
+// RepairEnd publishes the terminal event of a generation again that another one followed. Repeating it is harmless.
+func (r *Runner) RepairEnd(ctx context.Context, agent string, run wire.RunKey, generation string) error {
+	m := Message{Address: wire.Address{Agent: agent, Run: run}}
+	a := &activation{Runner: r, msg: &m, key: run, owner: r.Env.Random()}
+	if err := a.loadHead(ctx); err != nil {
+		return err
+	}
+	if err := a.findAgent(ctx); err != nil {
+		return err
+	}
+	if err := r.Store.Barrier(ctx, run, a.at.Version); err != nil {
+		return fmt.Errorf("confirm run %s: %w", run, err)
+	}
+	entries, err := a.durable(ctx)
+	if err != nil {
+		return err
+	}
+	end, err := endOf(entries, generation)
+	if err != nil {
+		return err
+	}
+	return a.carryOutAgain(ctx, end, []core.Effect{{Kind: core.EffectTerminal}})
+}
+
 // Restart begins the run of an init event that a worker had handled and that has left no journal: its first entry is made
 // as of the time when the event arrived, so that the run ends no later than it would have. The run is driven when the
 // event, or a timer, is delivered. begun is false when there is a journal, or when the event was refused.
