@@ -137,5 +137,10 @@ func TestNATSConfig_OfComposeWithstands(t *testing.T) {
 		}
 		g.refused(user, refused, []string{"agentd.>", "_INBOX_agentd_worker.>"})
 	}
-	g.endures(victim{"travel_desk", "bookings_book", key, asked[0].ID, asked[0].ID}, []string{"operator"}, strangers...)
+	v := victim{"travel_desk", "bookings_book", key, asked[0].ID, asked[0].ID}
+	g.endures(v, []string{"operator"}, strangers, func() {
+		for _, user := range strangers {
+			g.strike(v, user)
+		}
+	})
 }

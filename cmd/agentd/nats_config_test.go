@@ -17,19 +17,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/accounts"
-	"agentd/internal/broker"
 	"agentd/internal/llm/mockllm"
 	"agentd/internal/requests"
 	"agentd/sdk/client"
 	"agentd/sdk/service"
-	"agentd/sdk/wire"
 	"agentd/test/ports"
 )
 
@@ -307,34 +304,6 @@ func (g *guarded) rested(agent string) {
 	})
 }
 
-// state is the last sequence of every stream.
-func (g *guarded) state() map[string]uint64 {
-	g.t.Helper()
-	nc, err := nats.Connect(g.url("operator"), nats.CustomInboxPrefix("_INBOX_agentd_operator"))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer nc.Close()
-	last := map[string]uint64{}
-	for _, name := range broker.Streams(wire.DefaultSubjects()) {
-		m, err := nc.Request("$JS.API.STREAM.INFO."+name, nil, wait)
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		var info struct {
-			State struct {
-				LastSeq   uint64 `json:"last_seq"`
-				Consumers int    `json:"consumer_count"`
-			} `json:"state"`
-		}
-		if err := json.Unmarshal(m.Data, &info); err != nil {
-			g.t.Fatal(err)
-		}
-		last[name] = info.State.LastSeq
-	}
-	return last
-}
-
 // refused fails unless the server refuses the user everything named.
 func (g *guarded) refused(user string, publish, subscribe []string) {
 	g.t.Helper()
@@ -430,72 +399,6 @@ func TestNATSConfig_SufficesForEveryRole(t *testing.T) {
 	if said := g.violations.said(); len(said) > 0 {
 		t.Errorf("the server refused what a role needs:\n%s", strings.Join(said, "\n"))
 	}
-}
-
-// What the roles may not do, with a run that waits for a permission.
-func TestNATSConfig_KeepsRolesApart(t *testing.T) {
-	g := startGuarded(t, "")
-	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
-	request := g.request("one")
-	key := wire.NewRunKey("one")
-	tail := "clerk." + key.String() + "." + request.ID
-	decision := "agentd.in.human_interaction.agentd_permission_request." + tail
-	g.rested("clerk")
-	before := g.state()
-	api := "$JS.API."
-	g.refused("svc_local_weather_forecast", []string{
-		decision, decision + ".jane", // approve
-		"agentd.in.local.bank_pay." + tail,                                        // pre-empt another's answer
-		"agentd.out.local.bank_pay." + tail, "agentd.void.local.bank_pay." + tail, // call, and withdraw calls
-		"agentd.start.clerk", "agentd.ctl.cancel." + "clerk." + key.String(), "agentd.done.clerk." + key.String() + ".x", // start, cancel, end
-		"agentd.run." + key.String(), "agentd.tmr.clerk." + key.String(), "agentd.get.clerk", "$KV.AGENTD_GRANTS.ann.clerk.pay",
-		"$KV.AGENTD_CONTRACTS.bank_pay.1_0_0", // another's contract
-		api + "STREAM.MSG.GET.AGENTD_RUN", api + "STREAM.MSG.GET.AGENTD_OUT", api + "DIRECT.GET.AGENTD_RUN.agentd.run." + key.String(),
-		api + "CONSUMER.CREATE.AGENTD_OUT.mine", api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay",
-		api + "STREAM.PURGE.AGENTD_OUT", api + "STREAM.CREATE.MINE", api + "STREAM.DELETE.AGENTD_RUN", api + "STREAM.UPDATE.AGENTD_IN",
-		"$JS.ACK.AGENTD_OUT.svc_local_bank_pay.1.1.1.1.0",
-	}, []string{"agentd.>", "_INBOX_agentd_worker.>", "_INBOX_agentd_jane.>", "_INBOX.>", "agentd.in.>", "$JS.ACK.>", "agentd.get.clerk"})
-	g.refused("shop", []string{
-		decision, decision + ".shop", "agentd.in.local.bank_pay." + tail, "agentd.done.clerk." + key.String() + ".x",
-		"agentd.start.clerk", "agentd.start.clerk.ann", "agentd.ctl.cancel.clerk." + key.String(), "agentd.ctl.cancel.clerk." + key.String() + ".ann",
-		"agentd.get.clerk", "agentd.get.clerk.ann", "agentd.read.AGENTD_OUT.agentd.out.>", api + "DIRECT.GET.AGENTD_RUN.agentd.run." + key.String(),
-		api + "STREAM.MSG.GET.AGENTD_RUN", api + "CONSUMER.CREATE.AGENTD_OUT.mine", api + "CONSUMER.CREATE.AGENTD_DONE.mine",
-		api + "STREAM.PURGE.AGENTD_RUN", "agentd.wake.clerk." + key.String(), "agentd.fire.clerk." + key.String(), "agentd.tmr.lease.agent.clerk",
-		"agentd.ctl.pause.clerk." + key.String(), "agentd.ctl.unpark.clerk." + key.String() + ".shop", "agentd.tmr.lease.model.openai_gpt",
-	}, []string{"agentd.>", "agentd.out.>", "_INBOX_agentd_ann.>", "agentd.tmr.lease.model.*"})
-	g.refused("ann", []string{
-		"agentd.start.clerk", "agentd.start.clerk.bob", "agentd.ctl.message.clerk." + key.String() + ".bob",
-		"agentd.ctl.cancel.clerk." + key.String(), "agentd.ctl.cancel.clerk." + key.String() + ".shop", decision + ".ann", decision + ".jane",
-		"agentd.ctl.pause.clerk." + key.String() + ".ann", "agentd.ctl.resume.clerk." + key.String() + ".ann", "agentd.ctl.retry.clerk." + key.String(),
-		"agentd.read.AGENTD_OUT.agentd.out.>", "agentd.read.AGENTD_IN.agentd.in.>", api + "DIRECT.GET.AGENTD_OUT.agentd.out.local.>",
-		"agentd.in.human_interaction.agentd_question_ask." + tail, "agentd.in.human_interaction.agentd_question_ask." + tail + ".bob",
-		api + "CONSUMER.CREATE.AGENTD_OUT.mine.agentd.out.local.>", api + "CONSUMER.CREATE.AGENTD_OUT.mine",
-		api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay", api + "CONSUMER.DELETE.AGENTD_OUT.svc_local_bank_pay",
-		api + "CONSUMER.CREATE.AGENTD_OUT.svc_local_bank_pay.agentd.out.*.agentd_question_ask.>",
-	}, []string{"agentd.out.>", "_INBOX_agentd_bob.>"})
-	g.refused("jane", []string{
-		decision, decision + ".ann", "agentd.in.finance.agentd_permission_request." + tail + ".jane", "agentd.in.local.bank_pay." + tail,
-		"agentd.ctl.message.clerk." + key.String() + ".jane", "agentd.wake.clerk." + key.String(), api + "STREAM.PURGE.AGENTD_RUN",
-		"agentd.start.clerk.jane", "agentd.run." + key.String(), api + "CONSUMER.CREATE.AGENTD_IN.mine.agentd.in.local.>",
-		"agentd.ctl.cancel.clerk." + key.String() + ".jane", "agentd.read.AGENTD_OUT.agentd.*.local.>", "agentd.read.AGENTD_OUT.agentd.*.*.>",
-		"agentd.read.AGENTD_OUT.agentd.>", "agentd.read.AGENTD_IN.agentd.in.>", "agentd.read.AGENTD_RUN.agentd.run.>",
-		api + "CONSUMER.CREATE.AGENTD_OUT.mine.agentd.out.human_interaction.>", api + "CONSUMER.DELETE.AGENTD_OUT.mine",
-		api + "CONSUMER.MSG.NEXT.AGENTD_IN.agent_clerk", api + "CONSUMER.DELETE.AGENTD_IN.agent_clerk",
-	}, []string{"agentd.>"})
-	g.refused("worker", []string{
-		decision, decision + ".jane", "agentd.in.local.bank_pay." + tail, "agentd.start.clerk", "agentd.out.local.bank_pay.other." + key.String() + ".c",
-		api + "STREAM.CREATE.MINE", api + "STREAM.UPDATE.AGENTD_IN", api + "STREAM.PURGE.AGENTD_OUT", api + "STREAM.PURGE.AGENTD_IN",
-		api + "CONSUMER.CREATE.AGENTD_IN.mine", api + "CONSUMER.CREATE.AGENTD_OUT.mine.agentd.out.local.bank_pay.>",
-		api + "CONSUMER.DELETE.AGENTD_OUT.svc_local_bank_pay", api + "CONSUMER.DELETE.AGENTD_START.agent_clerk",
-		api + "CONSUMER.MSG.NEXT.AGENTD_OUT.svc_local_bank_pay", "agentd.ctl.pause.clerk." + key.String(), "agentd.ctl.retry.clerk." + key.String(),
-	}, []string{"agentd.in.>", "_INBOX_agentd_jane.>"})
-	g.refused("operator", []string{decision, decision + ".jane"}, []string{"_INBOX_agentd_worker.>"})
-	if diff := cmp.Diff(before, g.state()); diff != "" {
-		t.Errorf("something was stored:\n%s", diff)
-	}
-	_, problem := g.expect(cli.ExitFailure, "runs", "send", "one", "Hurry.", "--nats", g.url("jane"))
-	contains(t, problem, "the NATS server does not let this user publish on agentd.ctl.message.clerk."+key.String()+".jane")
-	contains(t, g.as("jane", "approvals", "deny", request.Short, "--reason", "no"), "denied")
 }
 
 func TestNATSConfig_WritesNoPassword(t *testing.T) {

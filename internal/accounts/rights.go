@@ -194,7 +194,7 @@ func (r rights) service(s broker.ServicePlan) User {
 	}
 	u.Publish = append([]string{replies, userInfo}, r.consume(ref)...)
 	u.Publish = append(u.Publish,
-		r.on(wire.KindIn, domain, kind, ">"),
+		r.answers(domain, kind), // of nobody: the end of the subject is a principal's name
 		r.on(wire.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(r.stream(broker.ZoneOut)), ">"),
 		api+"STREAM.MSG.GET."+r.stream(broker.ZoneIn), api+"STREAM.MSG.GET."+r.stream(broker.ZoneDLQ),
 		"$KV."+broker.RegistryBucket(r.s)+"."+kind+".>", api+"STREAM.MSG.GET."+r.contracts())
@@ -235,14 +235,14 @@ func (r rights) person(m Member) User {
 		u.Publish = append(u.Publish, r.s.Get(a.Name))
 	}
 	for _, contractType := range []string{sdk.TypeQuestion, sdk.TypeConversationTurn} {
-		u.Publish = append(u.Publish, r.answers("*", wire.NameToken(contractType), m.Name))
+		u.Publish = append(u.Publish, r.answers("*", wire.NameToken(contractType))+"."+m.Name)
 	}
 	return u
 }
 
-// answers are all answers to a type of call that end with a principal: agent, partition, run and call come between.
-func (r rights) answers(domain, kind, who string) string {
-	return r.on(wire.KindIn, domain, kind, "*", "*", "*", "*", who)
+// answers are all answers to a type of call, without a principal: agent, partition, run and call come last.
+func (r rights) answers(domain, kind string) string {
+	return r.on(wire.KindIn, domain, kind, "*", "*", "*", "*")
 }
 
 func (r rights) approver(m Member) User {
@@ -257,7 +257,7 @@ func (r rights) approver(m Member) User {
 	for _, d := range domains {
 		token := wire.DomainToken(d)
 		for _, contractType := range forPeople {
-			u.Publish = append(u.Publish, r.answers(token, wire.NameToken(contractType), m.Name))
+			u.Publish = append(u.Publish, r.answers(token, wire.NameToken(contractType))+"."+m.Name)
 		}
 		call, void, answer := r.on(wire.KindOut, token, ">"), r.on(wire.KindVoid, token, ">"), r.on(wire.KindIn, token, ">")
 		r.read(&u, broker.ZoneOut, r.s.Root()+".*."+token+".>", call, void)

@@ -123,6 +123,8 @@ type Letter struct {
 	Headers map[string][]string
 	Data    []byte
 	Omitted bool
+	// Forged says that Subject is not one of Stream: services may write letters on Stream alone, and anything into their headers.
+	Forged bool
 	// own is the subject that it is stored on.
 	own string
 }
@@ -140,6 +142,7 @@ func (c *Conn) letterOf(m Stored) (l Letter, ok bool) {
 		l.Stream = strings.ToUpper(tokens[2])
 		l.Origin, _ = strconv.ParseUint(tokens[3], 10, 64) // sequences begin at 1
 	}
+	l.Forged = c.streamOf(l.Subject) != l.Stream
 	return l, m.Header(headerSettled) == ""
 }
 

@@ -46,6 +46,8 @@ func (l *Letter) RunStatus(ctx context.Context, store runner.Store) string {
 func (l *Letter) Redrivable(ctx context.Context, store runner.Store) error {
 	refuse := func(format string, args ...any) error { return sdk.Errorf(sdk.CodeInvalidEvent, format, args...) }
 	switch {
+	case l.Forged:
+		return refuse("%q is not a subject of %s, where the letter says that it came from: whoever wrote it wants this published as you", l.Subject, l.Stream)
 	case l.Omitted:
 		return refuse("its body was too large to be kept, and is gone from %s", l.Stream)
 	case l.Reason == sdk.CodeConflict:

@@ -115,6 +115,31 @@ func (r rows) try(ctx context.Context, overlay, dir string) (string, error) {
 	return "their tests", nil
 }
 
+// servers is a test of cmd/agentd on real servers, which must fail.
+type servers string
+
+func (s servers) String() string { return string(s) }
+
+func (s servers) effort() int { return 0 }
+
+func (s servers) try(ctx context.Context, overlay, dir string) (string, error) {
+	binary, err := build(ctx, overlay, dir, "./cmd/agentd")
+	if err != nil {
+		return "", err
+	}
+	name, part, _ := strings.Cut(string(s), "/")
+	run := exec.CommandContext(ctx, binary, "-test.timeout=10m", "-test.run=^"+name+"$/^"+part)
+	run.Dir = filepath.Join("cmd", "agentd")
+	out, err := run.CombinedOutput()
+	switch {
+	case err == nil:
+		return "", nil
+	case !strings.Contains(string(out), "--- FAIL: "+name+" "):
+		return "", fmt.Errorf("the test broke down: %s", out)
+	}
+	return "its test", nil
+}
+
 // build builds the tests of a package.
 func build(ctx context.Context, overlay, dir, pkg string) (string, error) {
 	binary := filepath.Join(dir, "mutant.test")
