@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -88,14 +89,33 @@ func (c *Conn) TailIndex(ctx context.Context, from uint64, handle func(i Indexed
 	return errors.Join(failed, err)
 }
 
-// IndexSequences are the sequences of the first and the last document that is stored.
-func (c *Conn) IndexSequences(ctx context.Context) (first, last uint64, err error) {
+// IndexState is that of the stream of documents: when it was made, in Unix nanoseconds, and its last sequence.
+type IndexState struct {
+	Created int64
+	Last    uint64
+}
+
+// IndexState looks at the stream of documents. Where there is none, the error has sdk.CodeConfig.
+func (c *Conn) IndexState(ctx context.Context) (IndexState, error) {
 	s, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneIndex))
-	if err != nil {
-		return 0, 0, fmt.Errorf("look at the index of runs: %w", err)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return IndexState{}, sdk.Errorf(sdk.CodeConfig, "there is no index of runs; make it with: agentd provision --index")
 	}
-	state := s.CachedInfo().State
-	return state.FirstSeq, state.LastSeq, nil
+	if err != nil {
+		return IndexState{}, fmt.Errorf("look at the index of runs: %w", err)
+	}
+	info := s.CachedInfo()
+	return IndexState{Created: info.Created.UnixNano(), Last: info.State.LastSeq}, nil
+}
+
+// MakeIndex makes the stream of documents, for whoever asks for the index of runs. It may be repeated.
+func (c *Conn) MakeIndex(ctx context.Context) error {
+	streams := c.streams(Plan{Index: true})
+	want := streams[len(streams)-1]
+	if _, err := c.provisionStream(ctx, want, 0); err != nil {
+		return fmt.Errorf("make the index of runs: %w", err)
+	}
+	return nil
 }
 
 func (c *Conn) indexedIn(subject string, headers map[string][]string, data []byte) (IndexedRun, bool) {
@@ -105,4 +125,21 @@ func (c *Conn) indexedIn(subject string, headers map[string][]string, data []byt
 		return IndexedRun{}, false
 	}
 	return IndexedRun{Run: wire.RunKey{Partition: tokens[0], Token: tokens[1]}, Revision: revision, Data: data}, true
+}
+
+// AskIndex asks whoever answers questions to the index of runs. known is false where nobody does.
+func (c *Conn) AskIndex(ctx context.Context, question []byte) (answer []byte, known bool, err error) {
+	subject := c.subjects.IndexQuery()
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	ctx, explain, stop := c.refusals.until(ctx, subject)
+	defer stop()
+	m, err := c.nc.RequestWithContext(ctx, subject, question)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("ask %s: %w", subject, explain(err))
+	}
+	return m.Data, true, refusal(m)
 }

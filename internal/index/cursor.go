@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -11,14 +12,17 @@ import (
 	"agentd/sdk"
 )
 
-// cursor is the last run of a page: the next page begins after it.
-type cursor struct {
-	value int64
-	run   string
+// Position is the last run of a page, with its value in the query's order: the next page begins after it.
+type Position struct {
+	Value int64
+	Run   string
 }
 
-// cursor reads After; nil is the beginning. It checks the query's order, too.
-func (q *Query) cursor() (*cursor, error) {
+// Order is what the query is sorted by.
+func (q *Query) Order() SortBy { return cmp.Or(q.Sort, SortChanged) }
+
+// Position reads After; nil is the beginning. It checks the query's order, too.
+func (q *Query) Position() (*Position, error) {
 	switch q.Sort {
 	case "", SortChanged, SortStarted, SortTokens:
 	default:
@@ -27,31 +31,27 @@ func (q *Query) cursor() (*cursor, error) {
 	if q.After == "" {
 		return nil, nil
 	}
-	var c cursor
+	var c Position
 	data, err := base64.RawURLEncoding.DecodeString(q.After)
 	of, rest, _ := strings.Cut(string(data), " ")
 	value, run, _ := strings.Cut(rest, " ")
 	if err == nil && of == q.digest() {
-		c.run = run
-		c.value, err = strconv.ParseInt(value, 10, 64)
+		c.Run = run
+		c.Value, err = strconv.ParseInt(value, 10, 64)
 	}
-	if err != nil || c.run == "" {
+	if err != nil || c.Run == "" {
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "the page to go on after belongs to another query; begin with the first page")
 	}
 	return &c, nil
 }
 
-// next is the After of the page that follows the one that ends with d.
-func (q *Query) next(d *Document) string {
+// Following is the After of the page that follows the one that ends with d.
+func (q *Query) Following(d *Document) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%s %d %s", q.digest(), q.Sort.of(d), d.Run))
 }
 
 func (q *Query) digest() string {
-	order := q.Sort
-	if order == "" {
-		order = SortChanged
-	}
-	text := string(order) + " "
+	text := string(q.Order()) + " "
 	if q.Oldest {
 		text += "oldest "
 	}
@@ -59,7 +59,8 @@ func (q *Query) digest() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-func (b CountBy) check() error {
+// Check says whether runs can be counted by it.
+func (b CountBy) Check() error {
 	switch b {
 	case CountStatus, CountReason, CountAgent, CountWaits:
 		return nil

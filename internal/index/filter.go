@@ -172,6 +172,18 @@ func (t *Term) is(v string) bool {
 	return v == t.Value
 }
 
+// Marks are what a run can have several of, or none, by the keys of filters: its tags, and what it waits for.
+func (d *Document) Marks() map[string][]string {
+	marks := map[string][]string{}
+	for tag := range d.Tags {
+		marks[TagPrefix+tag] = d.values(TagPrefix + tag)
+	}
+	if len(d.Waits) > 0 {
+		marks[KeyWaits], marks[KeyTool] = d.values(KeyWaits), d.values(KeyTool)
+	}
+	return marks
+}
+
 // values are what d has under a key that is compared by equality. Of what a run has several of, or none, there may be none.
 func (d *Document) values(key string) []string {
 	switch key {

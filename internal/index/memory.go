@@ -11,19 +11,17 @@ import (
 
 // Memory is an index in this process, for tests and for few runs.
 type Memory struct {
+	Watchers
+
 	mu        sync.Mutex
 	documents map[string]Document
-	watchers  map[chan Document]struct{}
 	asOf      int64
 	now       func() time.Time
 }
 
-// watched is how many changes wait for a reader at most.
-const watched = 256
-
 // NewMemory is an empty index whose relative times count from what now returns.
 func NewMemory(now func() time.Time) *Memory {
-	return &Memory{documents: map[string]Document{}, watchers: map[chan Document]struct{}{}, now: now}
+	return &Memory{documents: map[string]Document{}, now: now}
 }
 
 // Put takes up a document, unless the one that it has is as new.
@@ -35,19 +33,12 @@ func (m *Memory) Put(d Document) {
 		return
 	}
 	m.documents[d.Run] = d
-	for w := range m.watchers {
-		select {
-		case w <- d:
-		default:
-			delete(m.watchers, w)
-			close(w)
-		}
-	}
+	m.Tell(d)
 }
 
 // Query is Index's.
 func (m *Memory) Query(_ context.Context, q Query) (Page, error) {
-	after, err := q.cursor()
+	after, err := q.Position()
 	if err != nil {
 		return Page{}, err
 	}
@@ -60,12 +51,12 @@ func (m *Memory) Query(_ context.Context, q Query) (Page, error) {
 	slices.SortFunc(page.Documents, func(x, y Document) int { return order(&x, &y) })
 	if after != nil {
 		page.Documents = slices.DeleteFunc(page.Documents, func(d Document) bool {
-			return cmp.Or(q.compare(q.Sort.of(&d), after.value), cmp.Compare(d.Run, after.run)) <= 0
+			return cmp.Or(q.compare(q.Sort.of(&d), after.Value), cmp.Compare(d.Run, after.Run)) <= 0
 		})
 	}
-	if limit := q.limit(); len(page.Documents) > limit {
+	if limit := q.Most(); len(page.Documents) > limit {
 		page.Documents = page.Documents[:limit]
-		page.Next = q.next(&page.Documents[limit-1])
+		page.Next = q.Following(&page.Documents[limit-1])
 	}
 	return page, nil
 }
@@ -91,7 +82,7 @@ func (m *Memory) Get(_ context.Context, run string) (Document, bool, error) {
 
 // Counts is Index's.
 func (m *Memory) Counts(_ context.Context, f Filter, by CountBy) (Counts, error) {
-	if err := by.check(); err != nil {
+	if err := by.Check(); err != nil {
 		return Counts{}, err
 	}
 	m.mu.Lock()
@@ -106,34 +97,17 @@ func (m *Memory) Counts(_ context.Context, f Filter, by CountBy) (Counts, error)
 			}
 		}
 	}
-	return Counts{Groups: groups(n), Freshness: Freshness{AsOf: m.asOf}}, nil
+	return Counts{Groups: Groups(n), Freshness: Freshness{AsOf: m.asOf}}, nil
 }
 
-// groups are the counts in order.
-func groups(n map[string]int) []Count {
+// Groups are counts by value, in the order of Counts.
+func Groups(n map[string]int) []Count {
 	counts := []Count{}
 	for _, v := range slices.Sorted(maps.Keys(n)) {
 		counts = append(counts, Count{Value: v, N: min(n[v], CountLimit), More: n[v] > CountLimit})
 	}
 	slices.SortStableFunc(counts, func(x, y Count) int { return cmp.Compare(y.N, x.N) })
 	return counts
-}
-
-// Changes is Index's.
-func (m *Memory) Changes(ctx context.Context) <-chan Document {
-	w := make(chan Document, watched)
-	m.mu.Lock()
-	m.watchers[w] = struct{}{}
-	m.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if _, open := m.watchers[w]; open {
-			delete(m.watchers, w)
-			close(w)
-		}
-	})
-	return w
 }
 
 // of is the value of d that a page is sorted by.

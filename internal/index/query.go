@@ -91,8 +91,8 @@ type Index interface {
 	Changes(ctx context.Context) <-chan Document
 }
 
-// limit is how many documents the page has at most.
-func (q *Query) limit() int {
+// Most is how many documents the page has at most.
+func (q *Query) Most() int {
 	if q.Limit <= 0 {
 		return DefaultLimit
 	}

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,6 +16,8 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/harness"
 	"agentd/internal/index"
+	"agentd/internal/index/ask"
+	"agentd/internal/index/sqlite"
 	"agentd/internal/reconcile"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -201,4 +206,65 @@ func TestTags_ThatAreNotValidAreRefused(t *testing.T) {
 	init := h.Init("desk", hello())
 	init.Extensions = map[string]any{wire.TagsAttribute: "Tenant=acme"}
 	wantProblem(t, h.Done(h.Send("desk", init)), "desk", sdk.CodeInvalidEvent)
+}
+
+// TestIndex_IsFollowedInAFile also deletes the file, and asks over the broker.
+func TestIndex_IsFollowedInAFile(t *testing.T) {
+	t.Parallel()
+	h, s := startSealed(t, desk(), sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("3"), sdktest.Say("4")))
+	path := filepath.Join(t.TempDir(), "runs.db")
+	ctx, cancel := context.WithTimeout(t.Context(), harness.DefaultPatience())
+	defer cancel()
+	x, stop, err := sqlite.Start(ctx, path, sqlite.Source{Conn: h.Conn(), Open: s.OpenDocument, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	indexed(t, h)
+	changes := x.Changes(ctx)
+	until := func(run string, status wire.Status) {
+		t.Helper()
+		for d := range changes {
+			if d.Run == run && d.Status == status {
+				return
+			}
+		}
+		t.Fatalf("%s was not said to be %s", run, status)
+	}
+	r := h.Run("desk", hello())
+	call := h.Call("calc.add")
+	until(r.Subject, wire.StatusWaiting)
+	waiting, err := index.ParseFilter("status:waiting waits:service tool:calc_*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, known, err := ask.Query(ctx, h.Conn(), index.Query{Filter: waiting})
+	if err != nil || !known || len(page.Documents) != 1 || page.Documents[0].Run != r.Subject || page.AsOf == 0 {
+		t.Errorf("%+v %v %v, want the run", page, known, err)
+	}
+	if _, _, err := ask.Query(ctx, h.Conn(), index.Query{After: "?"}); !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) {
+		t.Errorf("%v, want the fault of the question", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	call.Answer("calc.added", sum(3))
+	h.Done(r)
+	second := h.Init("desk", hello())
+	second.Subject, second.ID = "second", "second"
+	h.Done(h.Send("desk", second))
+	until(r.Subject, wire.StatusDone) // from the beginning, if that is after the file was found missing
+	for x2, err := x.Query(ctx, index.Query{}); len(x2.Documents) != 2; x2, err = x.Query(ctx, index.Query{}) {
+		if ctx.Err() != nil {
+			t.Fatal(x2, err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	if _, known, err := ask.Query(ctx, h.Conn(), index.Query{}); known || err != nil {
+		t.Errorf("somebody answers, %v", err)
+	}
 }

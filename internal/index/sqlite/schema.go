@@ -1,0 +1,93 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+// version is that of the schema: a file of another one is made anew.
+const version = 1
+
+// connections bounds how many questions are answered at once; each has a cache of 16 MiB at most.
+const connections = 4
+
+// marks are what a run can have several of, or none: tags, and what it waits for. They have the run's changed, so that the newest runs with one
+// are found without sorting all of them.
+const schema = `
+CREATE TABLE runs (
+	id INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, rev INTEGER NOT NULL, run TEXT NOT NULL, agent TEXT NOT NULL, spec TEXT NOT NULL,
+	status TEXT NOT NULL, reason TEXT NOT NULL, code TEXT NOT NULL, who TEXT NOT NULL, parent TEXT NOT NULL,
+	started INTEGER NOT NULL, changed INTEGER NOT NULL, due INTEGER NOT NULL, deadline INTEGER NOT NULL,
+	interactions INTEGER NOT NULL, tokens INTEGER NOT NULL, document BLOB NOT NULL
+) STRICT;
+CREATE INDEX runs_changed ON runs (changed DESC, run);
+CREATE INDEX runs_started ON runs (started DESC, run);
+CREATE INDEX runs_tokens ON runs (tokens DESC, run);
+CREATE INDEX runs_status ON runs (status, changed DESC, run);
+CREATE INDEX runs_agent ON runs (agent, changed DESC, run);
+CREATE INDEX runs_reason ON runs (reason, changed DESC, run);
+CREATE INDEX runs_who ON runs (who, changed DESC, run);
+CREATE INDEX runs_run ON runs (run);
+CREATE INDEX runs_parent ON runs (parent) WHERE parent <> '';
+CREATE TABLE marks (
+	key TEXT NOT NULL, value TEXT NOT NULL, changed INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, value, changed DESC, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX marks_id ON marks (id);
+CREATE VIRTUAL TABLE words USING fts5 (run, text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 0');
+CREATE TABLE place (stream INTEGER NOT NULL, sequence INTEGER NOT NULL, at INTEGER NOT NULL) STRICT;
+INSERT INTO place VALUES (0, 0, 0);
+PRAGMA user_version = 1;
+`
+
+// open opens the file. One that cannot be used is made anew: all that is in it is on the broker.
+func open(ctx context.Context, path string) (*sql.DB, error) {
+	db, err := connect(path)
+	if err != nil {
+		return nil, err
+	}
+	have := 0
+	if err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err == nil && have == version {
+		return db, nil
+	}
+	if err := errors.Join(ctx.Err(), db.Close()); err != nil {
+		return nil, err
+	}
+	if err := remove(path); err != nil {
+		return nil, fmt.Errorf("make the index of runs anew: %w", err)
+	}
+	if db, err = connect(path); err != nil {
+		return nil, err
+	}
+	if _, err := db.ExecContext(ctx, schema); err != nil {
+		return nil, errors.Join(fmt.Errorf("make the index of runs at %s: %w", path, err), db.Close())
+	}
+	return db, nil
+}
+
+func connect(path string) (*sql.DB, error) {
+	options := url.Values{"_txlock": {"immediate"}, "_pragma": {"journal_mode(WAL)", "synchronous(NORMAL)", "busy_timeout(10000)", "cache_size(-16384)"}}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: url.PathEscape(path), RawQuery: options.Encode()}).String())
+	if err != nil {
+		return nil, fmt.Errorf("open the index of runs at %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	return db, nil
+}
+
+// remove deletes the file with those beside it.
+func remove(path string) error {
+	var faults []error
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}

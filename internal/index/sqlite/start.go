@@ -1,0 +1,36 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"agentd/internal/index/ask"
+)
+
+// Start has the stream of documents made where it is not there yet, opens the index in a file, follows the stream, and answers other programs'
+// questions. stop ends all of that.
+func Start(ctx context.Context, path string, s Source) (x *Index, stop func() error, err error) {
+	if err := s.Conn.MakeIndex(ctx); err != nil {
+		return nil, nil, err
+	}
+	x, err = Open(ctx, path, func() time.Time { return time.UnixMilli(s.Conn.Now()) })
+	if err != nil {
+		return nil, nil, err
+	}
+	silence, err := s.Conn.Serve(ask.Service(s.Conn, x))
+	if err != nil {
+		return nil, nil, errors.Join(err, x.Close())
+	}
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		x.Follow(following, s)
+	}()
+	return x, func() error {
+		cancel()
+		<-done
+		return errors.Join(silence(), x.Close())
+	}, nil
+}

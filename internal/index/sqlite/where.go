@@ -1,0 +1,92 @@
+package sqlite
+
+import (
+	"strings"
+
+	"agentd/internal/index"
+	"agentd/sdk/wire"
+)
+
+// clause is a part of a statement with its arguments.
+type clause struct {
+	text      strings.Builder
+	arguments []any
+}
+
+func (c *clause) add(text string, arguments ...any) {
+	c.text.WriteString(text)
+	c.arguments = append(c.arguments, arguments...)
+}
+
+// where adds the conditions of a filter, each with AND before it. now is in Unix milliseconds.
+func (c *clause) where(groups [][]index.Term, now int64) {
+	for _, group := range groups {
+		c.add(" AND (")
+		for i := range group {
+			t := &group[i]
+			if i > 0 {
+				c.add(" OR ")
+			}
+			if t.Not {
+				c.add("NOT ")
+			}
+			c.add("(")
+			c.term(t, now)
+			c.add(")")
+		}
+		c.add(")")
+	}
+}
+
+func (c *clause) term(t *index.Term, now int64) {
+	switch {
+	case t.Key == index.KeyText:
+		c.add("r.id IN (SELECT rowid FROM words WHERE words MATCH ?)", phrase(t))
+	case t.With != index.Is:
+		c.amount(t, now)
+	case marked(t):
+		c.add("r.id IN (SELECT m.id FROM marks m WHERE m.key = ? AND ", t.Key)
+		c.equal("m.value", t)
+		c.add(")")
+	default:
+		c.equal("r."+t.Key, t) // one of the keys that ParseFilter knows, which are columns
+	}
+}
+
+// marked reports whether the term is about something that a run can have several of.
+func marked(t *index.Term) bool {
+	return t.Key == index.KeyWaits || t.Key == index.KeyTool || strings.HasPrefix(t.Key, index.TagPrefix)
+}
+
+func (c *clause) equal(column string, t *index.Term) {
+	switch {
+	case !t.Prefix:
+		c.add(column+" = ?", t.Value)
+	case t.Value == "":
+		c.add(column + " > ''")
+	default:
+		c.add(column+" >= ? AND "+column+" < ? || char(1114111)", t.Value, t.Value)
+	}
+}
+
+func (c *clause) amount(t *index.Term, now int64) {
+	column := "r." + t.Key
+	switch t.Key {
+	case index.KeyDuration:
+		c.add("r.started > 0 AND max(CASE r.status WHEN ? THEN r.changed ELSE ? END - r.started, 0) "+string(t.With)+" ?", string(wire.StatusDone), now, t.Amount(now))
+		return
+	case index.KeyTurns, index.KeyTokens:
+	default:
+		c.add(column + " > 0 AND ")
+	}
+	c.add(column+" "+string(t.With)+" ?", t.Amount(now))
+}
+
+// phrase is what the words of a term are in the language of full-text queries.
+func phrase(t *index.Term) string {
+	text := `"` + strings.Join(index.Words(t.Value), " ") + `"`
+	if t.Prefix {
+		text += " *"
+	}
+	return text
+}
