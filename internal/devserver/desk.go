@@ -20,7 +20,7 @@ func (d *Server) withDesk(ctx context.Context, cfg *config.Config, do func() err
 	if cfg.Approvals.HTTP == "" && len(cfg.Approvals.Webhooks) == 0 {
 		return do()
 	}
-	who, err := setup.FindApprover(&config.Config{File: cfg.File, Settings: config.Settings{Approvals: cfg.Approvals}}, "") // NATS is this program's own
+	who, err := approver(cfg)
 	if err != nil {
 		return err
 	}
@@ -52,10 +52,15 @@ func (d *Server) withDesk(ctx context.Context, cfg *config.Config, do func() err
 	if s.Listener != nil {
 		d.o.Tell.Desk(s.Listener.Addr(), who)
 	}
+	return d.beside(ctx, s.Run, do)
+}
+
+// beside serves something while do runs. When that fails, the program ends.
+func (d *Server) beside(ctx context.Context, serve func(context.Context) error, do func() error) error {
 	serving, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		err := s.Run(serving)
+		err := serve(serving)
 		if err != nil {
 			select {
 			case d.failed <- err:
@@ -64,10 +69,15 @@ func (d *Server) withDesk(ctx context.Context, cfg *config.Config, do func() err
 		}
 		done <- err
 	}()
-	err = do()
+	err := do()
 	stop()
 	if served := <-done; served != nil && !errors.Is(err, served) {
 		err = errors.Join(err, served)
 	}
 	return err
+}
+
+// approver is who acts here: NATS is this program's own.
+func approver(cfg *config.Config) (setup.Principal, error) {
+	return setup.FindApprover(&config.Config{File: cfg.File, Settings: config.Settings{Approvals: cfg.Approvals}}, "")
 }

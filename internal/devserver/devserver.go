@@ -32,7 +32,9 @@ type Options struct {
 	// Load reads the configuration, also when a file of it has changed, and Worker what it means to a worker.
 	Load   func() (*config.Config, error)
 	Worker func(*config.Config) (worker.Options, error)
-	// Logger is for the desk.
+	// Console is the address of the console; empty is none. One that is DefaultConsole and taken becomes a free one.
+	Console string
+	// Logger is for the desk and the console.
 	Logger *slog.Logger
 	// Live is told of what all runs do, Tell of everything else.
 	Live func(wire.Live)
@@ -48,8 +50,9 @@ type Teller interface {
 	Kept()
 	// Waiting says that the agents are served when the registry has the contracts that they refer to.
 	Waiting()
-	// Desk says where the desk is served, and as whom.
+	// Desk says where the desk is served, and Console where the console is, and as whom.
 	Desk(address net.Addr, as setup.Principal)
+	Console(address net.Addr, as setup.Principal)
 	Problem(error)
 }
 
@@ -64,6 +67,8 @@ type Server struct {
 	waiting string
 	// generations are the workers that have not ended: one serves, those before it finish their steps.
 	generations []*generation
+	// current is the configuration that is used.
+	current atomic.Pointer[config.Config]
 }
 
 // generation is the worker of one state of the configuration.
@@ -75,6 +80,7 @@ type generation struct {
 // Run serves a configuration, and what it is changed to, until ctx ends.
 func Run(ctx context.Context, o Options, cfg *config.Config) error {
 	d := &Server{o: o, failed: make(chan error, 1)}
+	d.current.Store(cfg)
 	stop, err := o.Conn.WatchLive(o.Conn.Subjects().All(wire.KindStream), func(l wire.Live) {
 		d.last.Store(time.Now().UnixNano())
 		o.Live(l)
@@ -87,13 +93,15 @@ func Run(ctx context.Context, o Options, cfg *config.Config) error {
 		err = d.wait(problem)
 	}
 	if err == nil {
-		err = d.withDesk(ctx, cfg, func() error {
-			if problem == nil {
-				o.Tell.Ready(cfg)
-			} else {
-				o.Tell.Waiting()
-			}
-			return d.reload(ctx, cfg)
+		err = d.withConsole(ctx, cfg, func() error {
+			return d.withDesk(ctx, cfg, func() error {
+				if problem == nil {
+					o.Tell.Ready(cfg)
+				} else {
+					o.Tell.Waiting()
+				}
+				return d.reload(ctx, cfg)
+			})
 		})
 	}
 	for _, g := range d.generations {
@@ -221,6 +229,7 @@ func (d *Server) reload(ctx context.Context, cfg *config.Config) error {
 // started says that a new worker serves.
 func (d *Server) started(cfg *config.Config) {
 	d.waiting = ""
+	d.current.Store(cfg)
 	if len(d.generations) == 1 {
 		d.o.Tell.Ready(cfg)
 		return

@@ -7,34 +7,45 @@ import (
 
 // Difference is what two JSON documents differ in, by lines: "- " was, "+ " is, "  " both. It is safe to show.
 func Difference(was, is json.RawMessage) string {
-	x, y := strings.Split(VisibleJSON(was), "\n"), strings.Split(VisibleJSON(is), "\n")
 	var b strings.Builder
-	line := func(mark, text string) { b.WriteString(mark + text + "\n") }
+	for _, line := range DifferentLines(was, is) {
+		b.WriteString(line.Mark + " " + line.Text + "\n")
+	}
+	return b.String()
+}
+
+// ComparedLine is a line of two documents: of the first ("-"), of the second ("+"), or of both (" ").
+type ComparedLine struct{ Mark, Text string }
+
+// DifferentLines are the lines of two JSON documents side by side. They are safe to show.
+func DifferentLines(was, is json.RawMessage) (lines []ComparedLine) {
+	x, y := strings.Split(VisibleJSON(was), "\n"), strings.Split(VisibleJSON(is), "\n")
+	line := func(mark, text string) { lines = append(lines, ComparedLine{mark, text}) }
 	if len(x)*len(y) > maxCompared {
 		for _, text := range x {
-			line("- ", text)
+			line("-", text)
 		}
 		for _, text := range y {
-			line("+ ", text)
+			line("+", text)
 		}
-		return b.String()
+		return lines
 	}
 	length := commonLines(x, y)
 	i, j := 0, 0
 	for i < len(x) || j < len(y) {
 		switch {
 		case i < len(x) && j < len(y) && x[i] == y[j]:
-			line("  ", x[i])
+			line(" ", x[i])
 			i, j = i+1, j+1
 		case j == len(y) || i < len(x) && length[i+1][j] >= length[i][j+1]:
-			line("- ", x[i])
+			line("-", x[i])
 			i++
 		default:
-			line("+ ", y[j])
+			line("+", y[j])
 			j++
 		}
 	}
-	return b.String()
+	return lines
 }
 
 // maxCompared bounds the work of a comparison: lines times lines.

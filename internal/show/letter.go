@@ -128,7 +128,7 @@ func (d *LetterDetail) Write(w io.Writer, full bool) error {
 			fmt.Fprintf(w, "  %s\n", Visible(name+": "+strings.Join(d.Headers[name], ", "), false))
 		}
 	}
-	Block(w, fmt.Sprintf("body (%d bytes)", d.Size), d.body(full))
+	Block(w, fmt.Sprintf("body (%d bytes)", d.Size), d.Content(full))
 	todo := fmt.Sprintf("agentd dlq redrive %d", d.Sequence)
 	if d.Refusal != "" {
 		todo = Visible("It cannot be redriven: "+d.Refusal, false) + "."
@@ -140,7 +140,8 @@ func (d *LetterDetail) Write(w io.Writer, full bool) error {
 // mostBody is how many bytes of a body are shown.
 const mostBody = 4000
 
-func (d *LetterDetail) body(full bool) string {
+// Content is the body as text, escaped; full does not shorten it.
+func (d *LetterDetail) Content(full bool) string {
 	if d.Omitted {
 		return "too large to be kept, and no longer in " + d.Stream
 	}

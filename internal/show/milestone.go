@@ -114,7 +114,7 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 	case wire.MilestoneSuspended:
 		return r.describeSuspended(quiet)
 	case wire.MilestoneParked:
-		return LabelWaits, cmp.Or(parkedText(&core.Parking{Why: d.Why, Model: d.Model, Since: d.Since, Until: d.Until}), "its time has come")
+		return LabelWaits, cmp.Or(ParkedText(&core.Parking{Why: d.Why, Model: d.Model, Since: d.Since, Until: d.Until}), "its time has come")
 	case wire.MilestonePaused:
 		return "paused", string(d.Reason)
 	case wire.MilestoneResumed:
@@ -128,7 +128,7 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 			}
 			return "failed", problem.ErrorMessage
 		}
-		return "finished", reasonText(d.Reason, d.Code)
+		return "finished", ReasonText(d.Reason, d.Code)
 	}
 	return l.Type, string(l.Data)
 }

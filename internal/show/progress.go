@@ -55,6 +55,17 @@ type watched struct {
 	done chan struct{}
 }
 
+// Describer says in words what the milestones of one run tell, in their order.
+type Describer struct{ run watched }
+
+// Describe is a milestone as a label and a text, as they are: escape them. Both are empty for one that says nothing to people.
+func (d *Describer) Describe(l wire.Live) (label, text string) {
+	if d.run.tools == nil {
+		d.run.tools = map[string]string{}
+	}
+	return d.run.describe(l, nil)
+}
+
 func (p *Progress) run(name string) *watched {
 	if p.runs == nil {
 		p.runs = map[string]*watched{}

@@ -31,7 +31,7 @@ func (s *Request) Write(w io.Writer, full bool) error {
 	if s.Request != nil {
 		fmt.Fprintln(w, "\nterms")
 		var t table
-		s.terms(func(label, text string) { t.row(label, Visible(text, false)) })
+		s.Terms(func(label, text string) { t.row(label, Visible(text, false)) })
 		if err := t.write(w, "  ", 0); err != nil {
 			return err
 		}
@@ -132,8 +132,8 @@ func ofCall(r *sdk.PermissionRequest, c *sdk.PermissionCall) string {
 	return " of " + Visible(wire.CallPlace(c.Call), false)
 }
 
-// terms are what only a permission request has.
-func (s *Request) terms(row func(label, text string)) {
+// Terms are what only a permission request has, as they are: escape them.
+func (s *Request) Terms(row func(label, text string)) {
 	r := s.Request
 	then := "the call waits for the decision, and is made with exactly these arguments"
 	if r.Mode == sdk.PermissionRetry {
@@ -217,21 +217,31 @@ func (s *Request) writeDecisions(w io.Writer) {
 		return
 	}
 	fmt.Fprintln(w, "\nso far")
+	for _, d := range s.SoFar() {
+		fmt.Fprintf(w, "  %s  %s  %s\n", time.UnixMilli(d.At).Format(time.TimeOnly), d.Who, Visible(d.Text, false))
+	}
+	if s.Unknown != "" {
+		fmt.Fprintf(w, "  %s\n", Visible(s.Unknown, false))
+	}
+}
+
+// Said is what somebody answered, and what became of it, in words. At is in Unix milliseconds.
+type Said struct {
+	At        int64
+	Who, Text string
+}
+
+// SoFar are the answers that were published, as they are: escape them.
+func (s *Request) SoFar() []Said {
 	recorded := map[string]core.Decision{} // of a decision on several calls what counts, where some of it does
 	for _, d := range s.Decisions {
 		if before, known := recorded[d.Event]; !known || before.Refused != "" {
 			recorded[d.Event] = d
 		}
 	}
+	var all []Said
 	for _, sent := range s.Sent {
-		who := sent.Who
-		if who == "" {
-			who = "somebody anonymous"
-		}
-		text := string(sent.Decision)
-		if text == "" {
-			text = "answered"
-		}
+		text := cmp.Or(string(sent.Decision), "answered")
 		if sent.Reason != "" {
 			text += ": " + sent.Reason
 		}
@@ -246,9 +256,7 @@ func (s *Request) writeDecisions(w io.Writer) {
 		case s.Unknown == "":
 			text += " (not handled yet)"
 		}
-		fmt.Fprintf(w, "  %s  %s  %s\n", time.UnixMilli(sent.At).Format(time.TimeOnly), who, Visible(text, false))
+		all = append(all, Said{sent.At, cmp.Or(sent.Who, "somebody anonymous"), text})
 	}
-	if s.Unknown != "" {
-		fmt.Fprintf(w, "  %s\n", Visible(s.Unknown, false))
-	}
+	return all
 }

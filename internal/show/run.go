@@ -19,9 +19,9 @@ type RunRow struct {
 	Reason core.Reason `json:"reason,omitempty"`
 	Code   string      `json:"reason_code,omitempty"`
 	// Updated is when the run's last entry was made, in Unix milliseconds.
-	Updated  int64     `json:"updated"`
-	Revision uint64    `json:"rev"`
-	Waiting  []waiting `json:"waiting,omitempty"`
+	Updated  int64         `json:"updated"`
+	Revision uint64        `json:"rev"`
+	Waiting  []WaitingCall `json:"waiting,omitempty"`
 	// HandedBack says that no worker has the run, and that it is tried again.
 	HandedBack bool `json:"handed_back,omitempty"`
 	// Parked is what the run waits for that has something to do, and Paused that an operator wants it to wait.
@@ -31,8 +31,8 @@ type RunRow struct {
 	Purged int64 `json:"purged,omitempty"`
 }
 
-// waiting is a call without an answer. Due is in Unix milliseconds.
-type waiting struct {
+// WaitingCall is a call without an answer. Due is in Unix milliseconds.
+type WaitingCall struct {
 	Call string `json:"call"`
 	Tool string `json:"tool,omitempty"`
 	Type string `json:"type"`
@@ -44,12 +44,13 @@ type waiting struct {
 	Unserved  bool   `json:"unserved,omitempty"`
 }
 
-func waitingCalls(h *core.Head) []waiting {
-	var calls []waiting
+// WaitingCalls are the calls without an answer of a run that waits.
+func WaitingCalls(h *core.Head) []WaitingCall {
+	var calls []WaitingCall
 	for _, c := range h.Calls {
 		// A call that is held is not made before its permission request, a call beside it, is decided.
 		if !c.Closed() && c.Held == "" && h.Status == core.StatusWaiting {
-			w := waiting{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due, ToService: c.WithService()}
+			w := WaitingCall{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due, ToService: c.WithService()}
 			if len(c.Domains) > 0 {
 				w.Domain = c.Domains[0]
 			}
@@ -85,7 +86,7 @@ func RowOf(run string, rev uint64, last []byte) RunRow {
 	}
 	row := RunRow{
 		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At, Code: e.Head.ReasonCode,
-		Revision: e.Rev, Waiting: waitingCalls(&e.Head), HandedBack: handedBack(&e.Head),
+		Revision: e.Rev, Waiting: WaitingCalls(&e.Head), HandedBack: handedBack(&e.Head),
 		Parked: e.Head.Parked, Paused: e.Head.Paused,
 	}
 	if p := e.Head.Purged; p != nil {
@@ -102,11 +103,11 @@ func RowOfStatus(s wire.RunStatus) RunRow {
 	}
 }
 
-func waitingIn(s wire.RunStatus) []waiting {
-	var calls []waiting
+func waitingIn(s wire.RunStatus) []WaitingCall {
+	var calls []WaitingCall
 	for _, c := range s.Waiting {
 		if s.Status == core.StatusWaiting {
-			calls = append(calls, waiting{Call: c.Call, Tool: c.Tool, Type: c.Type, Due: c.Due})
+			calls = append(calls, WaitingCall{Call: c.Call, Tool: c.Tool, Type: c.Type, Due: c.Due})
 		}
 	}
 	return calls
@@ -136,13 +137,13 @@ func handedBack(h *core.Head) bool { return h.Driver != nil && h.Driver.Owner ==
 // StatusText is the status with why the run ended: "done (quota: tokens)".
 func StatusText(s core.Status, r core.Reason, code string) string {
 	if r != "" {
-		return fmt.Sprintf("%s (%s)", s, reasonText(r, code))
+		return fmt.Sprintf("%s (%s)", s, ReasonText(r, code))
 	}
 	return string(s)
 }
 
-// reasonText is why a run ended. How a completed one did says nothing more.
-func reasonText(r core.Reason, code string) string {
+// ReasonText is why a run ended. How a completed one did says nothing more.
+func ReasonText(r core.Reason, code string) string {
 	if code == "" || r == core.ReasonCompleted {
 		return string(r)
 	}
@@ -152,9 +153,9 @@ func reasonText(r core.Reason, code string) string {
 // pausedText is said of a run that does nothing until it is resumed.
 const pausedText = ", paused"
 
-// parkedText is what a parked run waits for: "model gpt-4o-mini since 3m, next try in 40s"; empty for one that is not parked, or is
+// ParkedText is what a parked run waits for: "model gpt-4o-mini since 3m, next try in 40s"; empty for one that is not parked, or is
 // being tried.
-func parkedText(p *core.Parking) string {
+func ParkedText(p *core.Parking) string {
 	if p == nil || p.Until == 0 {
 		return ""
 	}
@@ -166,14 +167,14 @@ func parkedText(p *core.Parking) string {
 
 // waitingFor names everything that the run waits for.
 func (r RunRow) waitingFor() string {
-	if text := parkedText(r.Parked); text != "" {
+	if text := ParkedText(r.Parked); text != "" {
 		return Line(text, LineMax)
 	}
 	return waitingText(r.Waiting)
 }
 
 // waitingText names what calls wait for.
-func waitingText(calls []waiting) string {
+func waitingText(calls []WaitingCall) string {
 	if len(calls) == 0 {
 		return "-"
 	}

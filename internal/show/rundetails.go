@@ -34,7 +34,7 @@ type RunDetails struct {
 	HandedBack   bool           `json:"handed_back,omitempty"`
 	Parked       *core.Parking  `json:"parked,omitempty"`
 	Paused       *core.Pause    `json:"paused,omitempty"`
-	Waiting      []waiting      `json:"waiting,omitempty"`
+	Waiting      []WaitingCall  `json:"waiting,omitempty"`
 	Messages     []sdk.Message  `json:"messages"`
 	Terminal     *core.Terminal `json:"terminal,omitempty"`
 	// Undoable are the calls that can be undone, the newest first.
@@ -52,6 +52,21 @@ type JournalRow struct {
 	Cause    string   `json:"cause"`
 }
 
+// RowOfEntry is the row of an entry.
+func RowOfEntry(e *core.Entry) JournalRow {
+	row := JournalRow{
+		Revision: e.Rev, At: e.At, Kind: e.Kind, Status: StatusText(e.Head.Status, e.Head.Reason, ""),
+		Cause: fmt.Sprintf("%s/%d", e.Cause.Stream, e.Cause.Sequence),
+	}
+	for _, f := range e.Effects {
+		row.Effects = append(row.Effects, string(f.Kind))
+	}
+	return row
+}
+
+// EffectText counts what the entry brings about, by kind: "2 calls, timer".
+func (r JournalRow) EffectText() string { return effectText(r.Effects) }
+
 // DetailsOf are the details of the run with that journal.
 func DetailsOf(entries []core.Entry) (RunDetails, error) {
 	var d RunDetails
@@ -62,14 +77,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 		if s, err = core.Apply(s, e); err != nil {
 			return d, fmt.Errorf("read entry %d: %w", e.Rev, err)
 		}
-		row := JournalRow{
-			Revision: e.Rev, At: e.At, Kind: e.Kind, Status: StatusText(e.Head.Status, e.Head.Reason, ""),
-			Cause: fmt.Sprintf("%s/%d", e.Cause.Stream, e.Cause.Sequence),
-		}
-		for _, f := range e.Effects {
-			row.Effects = append(row.Effects, string(f.Kind))
-		}
-		d.Journal = append(d.Journal, row)
+		d.Journal = append(d.Journal, RowOfEntry(e))
 		if e.Terminal != nil {
 			d.Terminal = e.Terminal
 		}
@@ -91,7 +99,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 		d.Started = 0 // nobody knows any more
 	}
 	d.Parked, d.Paused = s.Parked, s.Paused
-	d.HandedBack, d.Waiting, d.Messages = handedBack(&s.Head), waitingCalls(&s.Head), s.Messages()
+	d.HandedBack, d.Waiting, d.Messages = handedBack(&s.Head), WaitingCalls(&s.Head), s.Messages()
 	return d, nil
 }
 
@@ -118,7 +126,7 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 		status += waitsForRetry
 	}
 	t.row("status", Line(status, LineMax))
-	if text := parkedText(d.Parked); text != "" {
+	if text := ParkedText(d.Parked); text != "" {
 		t.row("waits for", Line(text, LineMax))
 		if d.Parked.Message != "" {
 			t.row("because", Line(fmt.Sprintf("%s (%s, try %d)", d.Parked.Message, d.Parked.Code, d.Parked.Tries), LineMax))
@@ -152,7 +160,7 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 	if len(d.Waiting) > 0 {
 		fmt.Fprintln(w, "\nwaits for")
 		for _, c := range d.Waiting {
-			fmt.Fprintf(w, "  %s (%s), due in %s: %s\n", waitingText([]waiting{c}), Line(c.Type, LineMax), until(c.Due), c.Call)
+			fmt.Fprintf(w, "  %s (%s), due in %s: %s\n", waitingText([]WaitingCall{c}), Line(c.Type, LineMax), until(c.Due), c.Call)
 			if c.Unserved {
 				fmt.Fprintln(w, "    "+Unserved(c.Type, c.Due))
 			}
@@ -208,7 +216,7 @@ func (d RunDetails) writeConversation(w io.Writer, columns int, full bool) {
 	}
 	for _, m := range d.Messages {
 		for i := range m.Content {
-			say(said(m.Role, &m.Content[i]))
+			say(ContentText(m.Role, &m.Content[i]))
 		}
 	}
 	for _, text := range d.Unsaid {
@@ -216,8 +224,8 @@ func (d RunDetails) writeConversation(w io.Writer, columns int, full bool) {
 	}
 }
 
-// said is who said a part of a message, and what.
-func said(role sdk.Role, c *sdk.Content) (who, text string) {
+// ContentText is who said a part of a message, and what.
+func ContentText(role sdk.Role, c *sdk.Content) (who, text string) {
 	switch c.Kind {
 	case sdk.ContentToolUse:
 		return "  call", c.Tool + " " + string(c.Args)
@@ -244,7 +252,7 @@ func (d RunDetails) writeJournal(w io.Writer) error {
 	fmt.Fprintf(w, "\njournal (%d)\n", len(d.Journal))
 	var t table
 	for _, e := range d.Journal {
-		t.row(strconv.FormatUint(e.Revision, 10), clockMillis(e.At), e.Kind, Line(e.Status, LineMax), effectText(e.Effects), e.Cause)
+		t.row(strconv.FormatUint(e.Revision, 10), clockMillis(e.At), e.Kind, Line(e.Status, LineMax), e.EffectText(), e.Cause)
 	}
 	return t.write(w, "  ", 0)
 }

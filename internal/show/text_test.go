@@ -47,7 +47,7 @@ func TestLine_IsOneLineOfSoManyColumnsInWhichAllCanBeSeen(t *testing.T) {
 func TestRuns_AreAlignedAndEscaped(t *testing.T) {
 	t.Parallel()
 	rows := []RunRow{
-		{Run: "trip-7", Agent: "travel.desk", Status: core.StatusWaiting, Waiting: []waiting{{Tool: "book"}, {Tool: "ask_question"}}},
+		{Run: "trip-7", Agent: "travel.desk", Status: core.StatusWaiting, Waiting: []WaitingCall{{Tool: "book"}, {Tool: "ask_question"}}},
 		{Run: "\u202egnp.exe\x1b[2J", Agent: "clerk", Status: core.StatusDone, Reason: core.ReasonCompleted},
 		{Run: "旅行", Agent: "clerk", Status: core.StatusRunning},
 	}

@@ -24,6 +24,7 @@ import (
 
 type devFlags struct {
 	port       int
+	console    string
 	serverOnly bool
 }
 
@@ -32,17 +33,19 @@ func Command(a *cli.App) *cobra.Command {
 	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run everything on this machine: NATS server, streams and a worker",
+		Short: "Run everything on this machine: NATS server, streams, a worker and the console",
 		Long: "dev starts a NATS server with JetStream on the data folder, makes the streams, runs the agents of the\n" +
 			"configuration and shows what their runs do. Changed files are loaded at once; runs keep the agent that they\n" +
 			"started with. Everything survives kill -9.\n\n" +
 			"The server listens on 127.0.0.1:4222, or on a free port when that is taken, and writes its address to the data\n" +
-			"folder, where the other commands find it when NATS_URL is not set.",
+			"folder, where the other commands find it when NATS_URL is not set. The console in which runs are seen, decided and steered is\n" +
+			"at 127.0.0.1:4280, or on a free port, which is the first line that dev prints.",
 		Example: "  agentd dev\n  agentd dev --config examples/traveldesk/agentd.yaml --data /tmp/desk\n  agentd dev --server-only --port 4333",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return dev(cmd.Context(), a, f) },
 	}
 	cmd.Flags().IntVar(&f.port, "port", 0, "port to listen on, and no other (default: 4222, else a free one)")
+	cmd.Flags().StringVar(&f.console, "console", devserver.DefaultConsole, "address of the console, which must be of this machine; off is none")
 	cmd.Flags().BoolVar(&f.serverOnly, "server-only", false, "only the NATS server, with the streams of the configured agents if there are any")
 	return cmd
 }
@@ -77,10 +80,13 @@ func devOn(ctx context.Context, a *cli.App, server *embedded.Server, cfg *config
 	if f.serverOnly {
 		err = serverOnly(ctx, conn, cfg, t)
 	} else {
+		if f.console == "off" {
+			f.console = ""
+		}
 		progress := a.Progress(a.Out)
 		progress.JSON, progress.Many = a.Output == cli.OutputJSON, true
 		err = devserver.Run(ctx, devserver.Options{
-			Conn: conn, URL: t.url, Load: a.ToServe, Logger: log, Live: progress.Show, Tell: t,
+			Conn: conn, URL: t.url, Console: f.console, Load: a.ToServe, Logger: log, Live: progress.Show, Tell: t,
 			Worker: func(cfg *config.Config) (worker.Options, error) { return workerOptions(a, cfg, t.url) },
 		}, cfg)
 	}
@@ -139,6 +145,13 @@ func (t teller) Problem(err error) { t.a.Report(err) }
 func (t teller) Desk(address net.Addr, as setup.Principal) {
 	if t.a.Output != cli.OutputJSON {
 		fmt.Fprintf(t.a.Out, "approvals http://%s/v1/requests, as %s\n", address, as)
+	}
+}
+
+// Console implements devserver.Teller.
+func (t teller) Console(address net.Addr, as setup.Principal) {
+	if t.a.Output != cli.OutputJSON {
+		fmt.Fprintf(t.a.Out, "console   http://%s/, as %s\n", address, as)
 	}
 }
 

@@ -67,14 +67,6 @@ func (f *letterFlags) matches(l *deadletter.Letter) bool {
 	return (f.run == "" || l.Key == wire.NewRunKey(f.run)) && (f.agent == "" || l.Address.Agent == wire.NameToken(f.agent))
 }
 
-// shown is a dead letter as it is listed.
-func shown(l *deadletter.Letter) show.Letter {
-	return show.Letter{
-		Sequence: l.Sequence, At: l.At, Reason: l.Reason, Detail: l.Detail, Agent: l.Address.Agent, Run: l.Run,
-		Event: l.Event.ID, Type: l.Event.Type, Subject: l.Subject, Stream: l.Stream, Origin: l.Origin, Redrives: l.Redrives,
-	}
-}
-
 func listCommand(a *cli.App) *cobra.Command {
 	var f letterFlags
 	var after uint64
@@ -107,7 +99,7 @@ func list(ctx context.Context, a *cli.App, c *cli.Client, f letterFlags, filter 
 		if !f.matches(l) {
 			return true, nil
 		}
-		return list.add(shown(l))
+		return list.add(l.Row())
 	})
 	if err != nil {
 		return err

@@ -2,17 +2,14 @@ package dlq
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/deadletter"
 	"agentd/internal/runner"
-	"agentd/internal/show"
 )
 
 func showCommand(a *cli.App) *cobra.Command {
@@ -55,27 +52,6 @@ func sequences(args []string) ([]uint64, error) {
 }
 
 func showLetter(ctx context.Context, a *cli.App, store runner.Store, l *deadletter.Letter, secrets bool) error {
-	shownLetter := *l
-	if !secrets {
-		shownLetter = l.Redacted()
-	}
-	d := show.LetterDetail{
-		Letter: shown(&shownLetter), Who: l.Address.Who, Status: l.RunStatus(ctx, store), Headers: shownLetter.Headers, Omitted: l.Omitted,
-		Advice: deadletter.Advice(l.Reason), Source: l.Event.Source, ParentID: l.Event.ParentID, DataSchema: l.Event.DataSchema, Size: len(l.Data),
-	}
-	switch data := shownLetter.Data; {
-	case json.Valid(data):
-		d.Body = data
-	case utf8.Valid(data) && len(data) > 0:
-		d.Body, _ = json.Marshal(string(data)) // a text always encodes
-	default:
-		d.Binary = data
-	}
-	if l.Undecodable != nil && !l.Omitted {
-		d.Undecodable = l.Undecodable.Error()
-	}
-	if err := l.Redrivable(ctx, store); err != nil {
-		d.Refusal = show.Problem(err)
-	}
+	d := l.Describe(ctx, store, secrets)
 	return a.Print(d, func(w io.Writer) error { return d.Write(w, a.Verbose) })
 }

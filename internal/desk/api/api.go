@@ -3,20 +3,16 @@
 package api
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"mime"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"agentd/internal/httpguard"
 	"agentd/internal/requests"
@@ -34,57 +30,14 @@ type Options struct {
 	Desk *desk.Desk
 	// Who decisions are published as: the API's callers share it.
 	Who string
-	// Token is what callers must present as "Authorization: Bearer <token>". Empty lets everybody in, which Listen refuses on
-	// any address but loopback.
+	// Token is what callers must present as "Authorization: Bearer <token>". Empty lets everybody in, which httpguard.Listen
+	// refuses on any address but loopback.
 	Token  string
 	Logger *slog.Logger
 }
 
 // maxBody is the largest request in bytes.
 const maxBody = 1 << 20
-
-// A response may take as long as a decision waits for what becomes of it, and to be read; events have a bound of their own for each.
-const (
-	answering    = time.Minute
-	closeTimeout = 3 * time.Second
-)
-
-// Listen opens the address. Without a token it must be one of loopback.
-func Listen(ctx context.Context, address, token string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, sdk.Errorf(sdk.CodeConfig, "address %q: want HOST:PORT, such as 127.0.0.1:8090", address)
-	}
-	if ip := net.ParseIP(host); token == "" && (ip == nil || !ip.IsLoopback()) && host != "localhost" {
-		return nil, sdk.Errorf(sdk.CodeConfig, "on %s anybody who reaches this machine could decide: set a token, or listen on 127.0.0.1", address)
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
-	}
-	return l, nil
-}
-
-// Serve answers requests until ctx ends.
-func Serve(ctx context.Context, l net.Listener, o Options) error {
-	server := httpguard.Server(Handler(o), answering)
-	server.BaseContext = func(net.Listener) context.Context { return ctx }
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve the desk: %w", err)
-	case <-ctx.Done():
-	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	err := server.Shutdown(stopping)
-	if served := <-done; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
-}
 
 type api struct{ Options }
 

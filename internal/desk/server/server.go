@@ -11,6 +11,7 @@ import (
 	"agentd/internal/desk"
 	"agentd/internal/desk/api"
 	"agentd/internal/desk/hooks"
+	"agentd/internal/httpguard"
 )
 
 // Server serves a desk to other programs.
@@ -32,7 +33,7 @@ func (s *Server) Listen(ctx context.Context, address string) error {
 		return nil
 	}
 	var err error
-	s.Listener, err = api.Listen(ctx, address, s.Token)
+	s.Listener, err = httpguard.Listen(ctx, address, s.Token)
 	return err
 }
 
@@ -48,7 +49,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.Listener != nil {
 		running.Go(func() {
 			o := api.Options{Desk: s.Desk, Who: s.Who, Token: s.Token, Logger: s.Logger}
-			if err := api.Serve(ctx, s.Listener, o); err != nil {
+			if err := httpguard.Serve(ctx, s.Listener, api.Handler(o)); err != nil {
 				failed <- err
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"agentd/cmd/agentd/approvals"
 	"agentd/cmd/agentd/audit"
 	"agentd/cmd/agentd/check"
+	"agentd/cmd/agentd/console"
 	"agentd/cmd/agentd/contracts"
 	"agentd/cmd/agentd/dev"
 	"agentd/cmd/agentd/dlq"
@@ -32,7 +33,7 @@ import (
 // All returns them in the order in which docs/cli.md has them.
 func All() []func(*cli.App) *cobra.Command {
 	return []func(*cli.App) *cobra.Command{
-		initialize.Command, dev.Command, serve.Command, run.Command, runs.Command, agents.Command, approvals.Command, dlq.Command, audit.Command,
+		initialize.Command, dev.Command, serve.Command, run.Command, runs.Command, agents.Command, approvals.Command, console.Command, dlq.Command, audit.Command,
 		reconcile.Command, provision.Command, natsconfig.Command, events.Command, check.Command, contracts.Command, schema.Command,
 		doctor.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, version.Command,
 	}

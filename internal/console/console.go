@@ -1,0 +1,83 @@
+// Package console is the pages in which people look at runs, and decide and steer them, in a browser (docs/console.md).
+//
+// Pages are made on the server, of html/template, and all of them work without JavaScript: with it, htmx puts rows and lines in
+// their places as runs change. State is in the URL only. What agents, models and strangers wrote is text: it is escaped, characters
+// that cannot be seen are written out (package show), and nothing of it becomes a link, an image or markup.
+//
+// What the console does, it does as one principal, Options.Who, through the same clients as the command line; without one it is
+// read-only.
+package console
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"agentd/internal/desk"
+	"agentd/internal/index"
+	"agentd/sdk"
+	"agentd/sdk/client"
+)
+
+// Options are what a console is made of. All but Who and Token are needed.
+type Options struct {
+	// Source is what is read beside the workers' answers, and Runs asks workers and steers runs, as Who.
+	Source Source
+	Runs   *client.Client
+	// Index says which runs there are. It is a hint: pages of a run read its journal.
+	Index index.Index
+	// Lacking says which runs the index cannot have; empty is that it has all.
+	Lacking func() string
+	// Desk is what people are asked.
+	Desk *desk.Desk
+	// Agents are those of the configuration, as it is now.
+	Agents func() []sdk.AgentSpec
+	// Who is the principal of everything that is done here, and As says it, and how it is known, to people. Without Who the console is
+	// read-only.
+	Who, As string
+	// Token is what people log in with. Empty lets everybody in, which httpguard.Listen refuses on any address but loopback.
+	Token  string
+	Logger *slog.Logger
+}
+
+type console struct {
+	Options
+	session session
+	hub     *hub
+	now     func() time.Time
+}
+
+// maxBody is the largest form in bytes: arguments that are edited may be as large as a message.
+const maxBody = 2 << 20
+
+// Handler is the console. Its events end when the requests' contexts do.
+func Handler(o Options) http.Handler {
+	c := &console{Options: o, session: newSession(o.Token), hub: &hub{}, now: time.Now}
+	mux := http.NewServeMux()
+	mux.Handle("GET /static/", http.StripPrefix("/static/", static()))
+	mux.HandleFunc("GET /login", c.login)
+	mux.HandleFunc("POST /login", c.logIn)
+	mux.HandleFunc("POST /logout", c.logOut)
+	for pattern, page := range map[string]page{
+		"GET /{$}": c.overview, "GET /runs": c.runs, "GET /runs/{run}": c.conversation, "GET /runs/{run}/timeline": c.timeline,
+		"GET /runs/{run}/journal": c.journal, "GET /runs/{run}/journal/{rev}": c.entry, "GET /runs/{run}/state": c.state,
+		"GET /runs/{run}/events": c.events,
+		"GET /inbox":             c.inbox, "GET /inbox/{id}": c.request, "GET /inbox/{id}/edit": c.edit,
+		"GET /dead-letters": c.letters, "GET /dead-letters/{seq}": c.letter,
+		"GET /agents": c.agents, "GET /agents/{agent}": c.agent, "GET /services": c.services, "GET /contracts/{type}": c.contract,
+		"GET /health": c.health,
+	} {
+		mux.Handle(pattern, c.page(page))
+	}
+	for pattern, action := range map[string]page{
+		"POST /agents/{agent}/start": c.start, "POST /runs/{run}/{verb}": c.steer,
+		"POST /inbox/{id}/edit": c.compare, "POST /inbox/{id}/decide": c.decide, "POST /inbox/{id}/answer": c.answer,
+		"POST /dead-letters/{seq}/{verb}": c.settle,
+	} {
+		mux.Handle(pattern, c.page(c.acting(action)))
+	}
+	mux.HandleFunc("GET /live/runs", c.liveRuns)
+	mux.HandleFunc("GET /live/runs/{run}", c.liveRun)
+	mux.Handle("/", c.page(func(*request) (*view, error) { return nil, notFound("this page does not exist; begin at the overview") }))
+	return c.guard(mux)
+}

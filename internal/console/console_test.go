@@ -1,0 +1,563 @@
+package console_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/internal/console/live"
+	"agentd/internal/core"
+	"agentd/internal/harness"
+	"agentd/internal/setup"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// hostile is text that must never be anything but text: markup, a link, a picture, characters that cannot be seen, and no UTF-8.
+const hostile = "<script>alert(1)</script><img src=https://evil.example/x>[a](https://evil.example)\u202e\u200b\x1b[2J"
+
+func payer() sdk.AgentSpec {
+	schemas := func(uri, kind, accepts, emits, answer string) sdk.Contract {
+		return sdk.Contract{URI: uri, Type: kind, Description: hostile, Versions: map[string]sdk.ContractVersion{"1.0.0": {
+			Accepts: json.RawMessage(accepts), Emits: map[string]json.RawMessage{emits: json.RawMessage(answer)},
+		}}}
+	}
+	return sdk.AgentSpec{
+		Name: "payer", Version: "1.0.0", Description: hostile, Model: sdk.ModelSpec{Provider: "test", Name: "scripted"}, System: hostile,
+		Contract: schemas("#/test/payer", "payer", `{"type":"object","properties":{"message":{"type":"string"}}}`, "payer.done",
+			`{"type":"object","properties":{"response":{"type":"string"}},"required":["response"]}`),
+		Services: []sdk.ServiceTool{{Version: "1.0.0", Contract: schemas("#/test/pay", "bank.pay",
+			`{"type":"object","properties":{"to":{"type":"string"},"euros":{"type":"integer"},"note":{"type":"string"},"fast":{"type":"boolean"}}}`,
+			"bank.paid", `{"type":"object"}`)}},
+		Builtin: []string{"ask_question"},
+		Permissions: &sdk.PermissionPolicy{Rules: []sdk.PermissionRule{{
+			Name: "money", Tools: []string{"bank_pay"}, Verdict: sdk.PermissionAsk, Reason: hostile, Risk: "high",
+		}}},
+	}
+}
+
+// browser is a console on a broker, and somebody who asks it for pages.
+type browser struct {
+	t   *testing.T
+	h   *harness.Harness
+	url string
+	// cookies are sent with each request.
+	cookies []*http.Cookie
+	client  *http.Client
+}
+
+// paying is what the model does: it pays, and asks a question with hostile text.
+func paying() sdk.Provider {
+	return sdktest.Script(
+		sdktest.Ask(sdktest.Tool("bank_pay", map[string]any{"to": hostile, "euros": 12, "note": "for lunch", "fast": true})),
+		sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": hostile})),
+		sdktest.Say(hostile),
+	)
+}
+
+func open(t *testing.T, model sdk.Provider, who, token string) *browser {
+	t.Helper()
+	spec := payer()
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: model})
+	cfg := &config.Config{Agents: []sdk.AgentSpec{spec}}
+	as := setup.Principal{Who: who}
+	c, err := live.Open(t.Context(), live.Options{
+		Conn: h.Conn(), Config: func() *config.Config { return cfg }, Who: as, Token: token, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Connect: func(context.Context) (*broker.Conn, error) { return nil, sdk.Errorf(sdk.CodeUnavailable, "no server") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(c)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	b := &browser{t: t, h: h, url: server.URL, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	return b
+}
+
+// answer is what comes back, without its body.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+	Set        []*http.Cookie
+}
+
+// ask sends a request, as a form where there is one, and returns what comes back. header replaces what it names.
+func (b *browser) ask(method, path string, form url.Values, header http.Header) (answer, string) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	if host := header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	for _, c := range b.cookies {
+		r.AddCookie(c)
+	}
+	response, err := b.client.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, response.Cookies()}, string(body)
+}
+
+func (b *browser) get(want int, path string) string {
+	b.t.Helper()
+	response, body := b.ask(http.MethodGet, path, nil, nil)
+	if response.StatusCode != want {
+		b.t.Fatalf("GET %s answers %d; want %d\n%s", path, response.StatusCode, want, body)
+	}
+	return body
+}
+
+func (b *browser) post(want int, path string, form url.Values) (location, body string) {
+	b.t.Helper()
+	response, body := b.ask(http.MethodPost, path, form, nil)
+	if response.StatusCode != want {
+		b.t.Fatalf("POST %s answers %d; want %d\n%s", path, response.StatusCode, want, body)
+	}
+	return response.Header.Get("Location"), body
+}
+
+func contains(t *testing.T, page string, wanted ...string) {
+	t.Helper()
+	if _, main, ok := strings.Cut(page, "<main"); ok {
+		page, _, _ = strings.Cut(main, "</main>")
+	}
+	for _, text := range wanted {
+		if !strings.Contains(page, text) {
+			t.Errorf("%q is not on the page:\n%s", text, page)
+		}
+	}
+}
+
+var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
+
+// hiddenIn are the values that a page's forms carry, the last of each name.
+func hiddenIn(page string) url.Values {
+	values := url.Values{}
+	for _, m := range hidden.FindAllStringSubmatch(page, -1) {
+		values.Set(m[1], strings.NewReplacer("&#34;", `"`, "&amp;", "&", "&lt;", "<", "&gt;", ">", "&#39;", "'", "&#43;", "+").Replace(m[2]))
+	}
+	return values
+}
+
+var link = regexp.MustCompile(`href="(/inbox/[^"]+)"`)
+
+// asked waits until something else than what is gone waits for a person, and returns the address of its page.
+func (b *browser) asked(gone ...string) string {
+	b.t.Helper()
+	for deadline := time.Now().Add(harness.DefaultPatience()); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+		if m := link.FindStringSubmatch(b.get(http.StatusOK, "/inbox")); m != nil && !slices.Contains(gone, m[1]) {
+			return m[1]
+		}
+	}
+	b.t.Fatal("nothing waits for a person")
+	return ""
+}
+
+// ended waits until a run has.
+func (b *browser) ended(run string) {
+	b.t.Helper()
+	r := harness.Run{Agent: "payer", Subject: run, Key: wire.NewRunKey(run)}
+	b.h.Until(r, "done", func(s core.State) bool { return s.Status == core.StatusDone })
+}
+
+// published is how many messages the broker has of answers and control.
+func (b *browser) published() (n uint64) {
+	b.t.Helper()
+	for _, zone := range []broker.Zone{broker.ZoneIn, broker.ZoneStart} {
+		bounds, err := b.h.Conn().Bounds(b.t.Context(), zone)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		n += bounds.Last
+	}
+	return n
+}
+
+// start starts a run in the browser, and returns the address of its page.
+func (b *browser) start(name, message string) string {
+	b.t.Helper()
+	to, _ := b.post(http.StatusSeeOther, "/agents/payer/start", url.Values{"name": {name}, "key": {name}, "field.message": {message}})
+	return strings.TrimSuffix(to, "?told=started")
+}
+
+// Nothing that others wrote is anything but text, on any page.
+func TestPages_ShowHostileTextAsText(t *testing.T) {
+	b := open(t, paying(), "anna", "")
+	run := b.start("<b>run</b>/\u202e"+hostile[:10], hostile)
+	if want := "/runs/%3Cb%3Erun%3C%2Fb%3E%2F%E2%80%AE%3Cscript%3Eal"; run != want {
+		t.Fatalf("the run is at %s; want %s", run, want)
+	}
+	request := b.asked()
+	b.h.PublishRaw(b.h.Conn().Subjects().Root()+".in.x.y.payer.z.c", []byte("<script>\xff\xfe\u202e"))
+	pages := []string{
+		"/", "/runs", "/runs?q=%22%3Cscript%3E%E2%80%AE%22", run, run + "/timeline", run + "/journal", run + "/journal/1", run + "/state", run + "/events", "/inbox",
+		request, request + "/edit", "/agents", "/agents/payer", "/services", "/contracts/bank.pay", "/dead-letters", "/health",
+		"/contracts/%3Cscript%3E", "/runs/%3Cscript%3E%E2%80%AE",
+	}
+	for _, path := range pages {
+		response, body := b.ask(http.MethodGet, path, nil, nil)
+		if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusNotFound {
+			t.Errorf("%s answers %d", path, response.StatusCode)
+		}
+		if got := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none'; script-src 'self';") {
+			t.Errorf("%s has the policy %q", path, got)
+		}
+		if !utf8.ValidString(body) {
+			t.Errorf("%s is not UTF-8", path)
+		}
+		for _, bad := range []string{"<script>", "<img", "<b>run", "href=\"https:", "\u200b", "\x1b"} {
+			if strings.Contains(body, bad) {
+				t.Errorf("%s has %q:\n%s", path, bad, body)
+			}
+		}
+		// In addresses and in what a form gives back, characters are percent-encoded or as they were; a reader is shown neither.
+		if shown := attributes.ReplaceAllString(body, ""); strings.Contains(shown, "\u202e") {
+			t.Errorf("%s shows a character that cannot be seen", path)
+		}
+	}
+	contains(t, b.get(http.StatusOK, request), `\u202e`, "&lt;script&gt;alert(1)&lt;/script&gt;", `\u200b`, "risk high", "money")
+	contains(t, b.get(http.StatusOK, run), `\u202e`, "&lt;img src=https://evil.example/x&gt;")
+}
+
+// attributes are what tags say that is not shown.
+var attributes = regexp.MustCompile(`(?:value|href|action|sse-connect)="[^"]*"`)
+
+// A text of a megabyte does not make a page of a megabyte.
+func TestConversation_FoldsLongTexts(t *testing.T) {
+	b := open(t, sdktest.Script(sdktest.Say(strings.Repeat("long ", 200_000))), "anna", "")
+	run := b.start("long", "hello")
+	b.ended("long")
+	page := b.get(http.StatusOK, run)
+	if len(page) > 300_000 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+	contains(t, page, "more bytes are in the journal")
+}
+
+// What is edited keeps its types, is compared before it counts, and reaches the service as it was compared.
+func TestEdit_KeepsTypesAndIsComparedBeforeItCounts(t *testing.T) {
+	b := open(t, paying(), "anna", "")
+	b.start("edited", "pay")
+	request := b.asked()
+	form := b.get(http.StatusOK, request+"/edit")
+	contains(t, form, `name="field.euros" value="12"`, `<option value="true" selected>yes</option>`, `name="field.note" value="for lunch"`)
+	values := url.Values{"field.euros": {"12.5"}, "field.fast": {"false"}, "field.note": {"for lunch"}, "field.to": {`"bob"`}}
+	_, page := b.post(http.StatusUnprocessableEntity, request+"/edit", values)
+	contains(t, page, "do not fit the tool", "$.euros", `value="12.5"`)
+	values.Set("field.euros", "13")
+	before := b.published()
+	_, page = b.post(http.StatusOK, request+"/edit", values)
+	contains(t, page, `- `+"  "+`&#34;euros&#34;: 12,`, `&#43; `+"  "+`&#34;euros&#34;: 13,`, `&#34;fast&#34;: false`)
+	if after := b.published(); after != before {
+		t.Errorf("comparing published %d messages", after-before)
+	}
+	_, page = b.post(http.StatusOK, request+"/decide", hiddenIn(page))
+	contains(t, page, "Allowed", "Said as anna")
+	got := b.h.Call("bank.pay").Data()
+	if diff := cmp.Diff(map[string]any{"to": "bob", "euros": 13.0, "note": "for lunch", "fast": false}, got); diff != "" {
+		t.Errorf("the service gets (-want +got):\n%s", diff)
+	}
+}
+
+// A decision is on the arguments that were shown; the model is told why it was denied.
+func TestDecide_IsOnWhatWasShown(t *testing.T) {
+	b := open(t, paying(), "anna", "")
+	run := b.start("denied", "pay")
+	request := b.asked()
+	form := hiddenIn(b.get(http.StatusOK, request))
+	before := b.published()
+	b.post(http.StatusUnprocessableEntity, request+"/decide", url.Values{"decision": {"allow"}})
+	b.post(http.StatusConflict, request+"/decide", url.Values{"decision": {"allow"}, "args_sha256": {strings.Repeat("0", 64)}})
+	if after := b.published(); after != before {
+		t.Errorf("decisions on other arguments published %d messages", after-before)
+	}
+	form.Set("decision", "deny")
+	form.Set("reason", "not this one")
+	_, page := b.post(http.StatusOK, request+"/decide", form)
+	contains(t, page, "Denied", "The run goes on")
+	contains(t, b.get(http.StatusOK, run), "denied: not this one (anna)")
+	question := b.asked(request)
+	b.post(http.StatusNotFound, request+"/decide", form)
+	contains(t, b.get(http.StatusOK, question), "&lt;script&gt;", "Your answer")
+	_, page = b.post(http.StatusOK, question+"/answer", url.Values{"text": {"yes"}})
+	contains(t, page, "Answered")
+	b.ended("denied")
+	contains(t, b.get(http.StatusOK, run), "payer.done", "✓")
+}
+
+func TestSteer_PausesResumesSendsAndCancels(t *testing.T) {
+	b := open(t, paying(), "anna", "")
+	run := b.start("steered", "pay")
+	b.asked()
+	for _, step := range []struct{ verb, told, page string }{
+		{"pause", "paused", "The run is paused."},
+		{"resume", "resumed", "The run goes on."},
+		{"send", "sent", "The run has the message."},
+		{"cancel", "cancelled", "The run was asked to end."},
+	} {
+		to, _ := b.post(http.StatusSeeOther, run+"/"+step.verb, url.Values{"message": {"hurry"}, "reason": {"no time"}})
+		if to != run+"?told="+step.told {
+			t.Fatalf("%s leads to %s", step.verb, to)
+		}
+		contains(t, b.get(http.StatusOK, to), step.page)
+	}
+	b.ended("steered")
+	contains(t, b.get(http.StatusOK, run), "done: cancelled", "no time")
+	b.post(http.StatusNotFound, run+"/explode", nil)
+}
+
+func TestStart_SaysWhatTheAgentDoesNotTake(t *testing.T) {
+	b := open(t, paying(), "anna", "")
+	_, page := b.post(http.StatusUnprocessableEntity, "/agents/payer/start", url.Values{"as_json": {"1"}, "object": {`{"message":5}`}})
+	contains(t, page, "$.message: expected string, got number 5")
+	_, page = b.post(http.StatusUnprocessableEntity, "/agents/payer/start", url.Values{"as_json": {"1"}, "object": {`[`}})
+	contains(t, page, "not a JSON object")
+	b.post(http.StatusNotFound, "/agents/nobody/start", nil)
+	// The same form sent twice is one run.
+	if first, second := b.start("once", "pay"), b.start("once", "pay"); first != second {
+		t.Errorf("sent twice: %s and %s", first, second)
+	}
+}
+
+// An error is never a page without results.
+func TestErrors_AreNotEmptyPages(t *testing.T) {
+	b := open(t, paying(), "anna", "")
+	contains(t, b.get(http.StatusOK, "/runs"), "There are no runs yet")
+	contains(t, b.get(http.StatusOK, "/runs?q=run:nothing"), "No run matches")
+	page := b.get(http.StatusUnprocessableEntity, "/runs?q=colour:red")
+	contains(t, page, "nothing was looked up", "colour")
+	if strings.Contains(page, "No run matches") {
+		t.Error("a filter that cannot be read is shown as one without results")
+	}
+	contains(t, b.get(http.StatusNotFound, "/runs/nothing"), "does not exist")
+	contains(t, b.get(http.StatusNotFound, "/inbox/nothing"), "nothing")
+	contains(t, b.get(http.StatusNotFound, "/nothing"), "does not exist")
+	b.get(http.StatusNotFound, "/runs/nothing/journal/7")
+	b.get(http.StatusUnprocessableEntity, "/dead-letters/7")
+}
+
+func TestErrors_WithoutAWorkerRunsAreNotMissing(t *testing.T) {
+	b := open(t, paying(), "anna", "")
+	b.h.StopWorkers()
+	page := b.get(http.StatusServiceUnavailable, "/runs")
+	if strings.Contains(page, "There are no runs yet") {
+		t.Error("runs that nobody tells of are shown as none")
+	}
+}
+
+func TestGuard_RefusesForeignPagesAndHosts(t *testing.T) {
+	b := open(t, paying(), "anna", "")
+	b.start("guarded", "pay")
+	request := b.asked()
+	form := hiddenIn(b.get(http.StatusOK, request))
+	form.Set("decision", "allow")
+	before := b.published()
+	own := strings.TrimPrefix(b.url, "http://")
+	for header, want := range map[[2]string]int{
+		{"Origin", "https://evil.example"}: http.StatusForbidden, {"Origin", "null"}: http.StatusForbidden,
+		{"Origin", "http://127.0.0.1:1"}: http.StatusForbidden, {"Sec-Fetch-Site", "cross-site"}: http.StatusForbidden,
+		{"Sec-Fetch-Site", "same-site"}: http.StatusForbidden, {"Host", "evil.example"}: http.StatusForbidden,
+	} {
+		response, _ := b.ask(http.MethodPost, request+"/decide", form, http.Header{header[0]: {header[1]}})
+		if response.StatusCode != want {
+			t.Errorf("%v is answered with %d; want %d", header, response.StatusCode, want)
+		}
+	}
+	if response, _ := b.ask(http.MethodGet, request, nil, http.Header{"Host": {"evil.example"}}); response.StatusCode != http.StatusForbidden {
+		t.Errorf("another host name is answered with %d", response.StatusCode)
+	}
+	if after := b.published(); after != before {
+		t.Errorf("what was refused published %d messages", after-before)
+	}
+	response, _ := b.ask(http.MethodPost, request+"/decide", form, http.Header{"Origin": {"http://" + own}, "Sec-Fetch-Site": {"same-origin"}})
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("the console's own page is answered with %d", response.StatusCode)
+	}
+}
+
+// Who has no name acts on nothing.
+func TestReadOnly_PublishesNothing(t *testing.T) {
+	b := open(t, paying(), "", "")
+	r := b.h.Run("payer", map[string]string{"message": "pay"})
+	request := b.asked()
+	contains(t, b.get(http.StatusOK, request), "read-only")
+	before := b.published()
+	form := hiddenIn(b.get(http.StatusOK, request))
+	form.Set("decision", "allow")
+	form.Set("args_sha256", strings.Repeat("0", 64))
+	for _, path := range []string{
+		request + "/decide", request + "/edit", request + "/answer", "/agents/payer/start", "/runs/" + r.Subject + "/cancel", "/runs/" + r.Subject + "/send",
+		"/dead-letters/1/redrive", "/dead-letters/1/drop",
+	} {
+		b.post(http.StatusForbidden, path, form)
+	}
+	if after := b.published(); after != before {
+		t.Errorf("a read-only console published %d messages", after-before)
+	}
+}
+
+func TestToken_IsNeededForEverything(t *testing.T) {
+	b := open(t, paying(), "anna", "secret")
+	r := b.h.Run("payer", map[string]string{"message": "pay"})
+	before := b.published()
+	for _, path := range []string{"/", "/runs", "/inbox", "/runs/" + r.Subject, "/health"} {
+		response, _ := b.ask(http.MethodGet, path, nil, nil)
+		if to := response.Header.Get("Location"); response.StatusCode != http.StatusSeeOther || to != "/login?to="+url.QueryEscape(path) {
+			t.Errorf("GET %s answers %d and leads to %q", path, response.StatusCode, to)
+		}
+	}
+	b.get(http.StatusForbidden, "/live/runs")
+	b.post(http.StatusForbidden, "/runs/"+r.Subject+"/cancel", nil)
+	b.post(http.StatusForbidden, "/login", url.Values{"token": {"secret2"}})
+	for _, value := range []string{"", "9999999999.", "9999999999.AAAA"} {
+		b.cookies = []*http.Cookie{{Name: "__Host-agentd", Value: value}}
+		b.post(http.StatusForbidden, "/runs/"+r.Subject+"/cancel", nil)
+	}
+	b.cookies = nil
+	// Over the network, the token is not to be sent in the clear.
+	response, page := b.ask(http.MethodPost, "/login", url.Values{"token": {"secret"}}, http.Header{"Host": {"console.example"}})
+	if response.StatusCode != http.StatusForbidden || len(response.Set) > 0 {
+		t.Errorf("a token in the clear is answered with %d and %v", response.StatusCode, response.Set)
+	}
+	contains(t, page, "without encryption")
+	if after := b.published(); after != before {
+		t.Errorf("what was refused published %d messages", after-before)
+	}
+	for to, want := range map[string]string{"/inbox?x=1": "/inbox?x=1", "//evil.example": "/", "https://evil.example": "/", "/\\evil.example": "/", "": "/"} {
+		response, _ = b.ask(http.MethodPost, "/login", url.Values{"token": {"secret\n"}, "to": {to}}, nil)
+		if got := response.Header.Get("Location"); response.StatusCode != http.StatusSeeOther || got != want {
+			t.Errorf("a login for %q answers %d and leads to %q", to, response.StatusCode, got)
+		}
+	}
+	set := response.Set[0]
+	if set.Name != "__Host-agentd" || !set.HttpOnly || !set.Secure || set.SameSite != http.SameSiteLaxMode || set.Path != "/" || set.MaxAge != 8*60*60 {
+		t.Errorf("the cookie is %v", set)
+	}
+	b.cookies = []*http.Cookie{set}
+	if page := b.get(http.StatusOK, "/"); !strings.Contains(page, "Log out") {
+		t.Error("who has logged in cannot log out")
+	}
+	// Another console's cookie is nobody's here.
+	b.cookies = []*http.Cookie{{Name: set.Name, Value: set.Value[:len(set.Value)-1] + "x"}}
+	b.post(http.StatusForbidden, "/runs/"+r.Subject+"/cancel", nil)
+}
+
+// What is vendored is what was published.
+func TestStatic_IsWhatWasPublished(t *testing.T) {
+	for name, want := range map[string]string{
+		"htmx.min.js": "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717", // htmx.org 2.0.11, dist/htmx.min.js
+		"sse.min.js":  "98a46496de0c3605fbffdce9167ba427bdd9553184f83f149c261891a92c0136", // htmx-ext-sse 2.2.4, dist/sse.min.js
+	} {
+		data, err := os.ReadFile("static/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s has the SHA-256 %x; want %s", name, sum, want)
+		}
+	}
+}
+
+// Rows and events come as the run goes on.
+func TestLive_SendsWhatChanges(t *testing.T) {
+	b := open(t, paying(), "anna", "")
+	run := b.start("live", "pay")
+	request := b.asked()
+	connect := sseAddress.FindStringSubmatch(b.get(http.StatusOK, "/runs"))
+	rows := b.events(strings.ReplaceAll(connect[1], "&amp;", "&"))
+	key := "run-" + wire.NewRunKey("live").String()
+	rows(key, "permission for bank_pay")
+	lines := b.events("/live" + run)
+	lines("line", "calls")
+	form := hiddenIn(b.get(http.StatusOK, request))
+	form.Set("decision", "deny")
+	b.post(http.StatusOK, request+"/decide", form)
+	rows(key, "an answer")
+	lines("line", "asks")
+	b.h.Run("payer", map[string]string{"message": "other"})
+	rows("news", "1 run new or changed")
+}
+
+var sseAddress = regexp.MustCompile(`sse-connect="([^"]+)"`)
+
+// events reads a stream: the function that it returns reads until an event of that name has that text.
+func (b *browser) events(path string) func(name, text string) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+path, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	response, err := b.client.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { response.Body.Close() })
+	if response.StatusCode != http.StatusOK {
+		b.t.Fatalf("%s answers %d", path, response.StatusCode)
+	}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	return func(name, text string) {
+		b.t.Helper()
+		var event, data string
+		for lines.Scan() {
+			field, value, _ := strings.Cut(lines.Text(), ": ")
+			switch field {
+			case "event":
+				event = value
+			case "data":
+				data += value + "\n"
+			case "":
+				if event == name && strings.Contains(data, text) {
+					return
+				}
+				event, data = "", ""
+			}
+		}
+		b.t.Fatalf("the events ended before %s with %q: %v", name, text, lines.Err())
+	}
+}

@@ -1,0 +1,165 @@
+package console
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"embed"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentd/internal/httpguard"
+	"agentd/sdk"
+)
+
+// policy lets a page have nothing but the console's own scripts, styles and pictures, and lets nobody frame it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
+
+//go:embed static
+var files embed.FS
+
+// static are scripts and styles. Their addresses have a digest of their content, so that a browser keeps them.
+func static() http.Handler {
+	handler := http.FileServerFS(mustSub(files, "static"))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" {
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// guard lets nobody in who must not be: without a token, hosts and pages that are not of this machine; with one, who has not logged
+// in. What changes something must come from a page of this console.
+func (c *console) guard(next http.Handler) http.Handler {
+	foreign := http.NewCrossOriginProtection()
+	refuse := func(w http.ResponseWriter, r *http.Request, message string) {
+		c.fail(w, c.asking(w, r), sdk.Errorf(sdk.CodePermissionDenied, "%s", message))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		switch {
+		case c.Token == "" && !httpguard.Local(r.Host):
+			refuse(w, r, "this host name is not served; open the console by its address on this machine")
+		case c.Token == "" && httpguard.Foreign(r), foreign.Check(r) != nil:
+			refuse(w, r, "pages of other sites cannot open or use the console; type its address yourself")
+		case c.Token != "" && !c.session.admits(r) && !open(r.URL.Path):
+			if r.Method != http.MethodGet || strings.HasPrefix(r.URL.Path, "/live/") {
+				refuse(w, r, "log in first")
+				return
+			}
+			http.Redirect(w, r, "/login?"+url.Values{"to": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// open is what is needed to log in.
+func open(path string) bool { return path == "/login" || strings.HasPrefix(path, "/static/") }
+
+// session is who has logged in: a cookie with the time until which it counts, and a code that only this console's token makes. A new
+// token ends all sessions. Nothing is kept.
+type session struct {
+	token string
+	key   []byte
+	now   func() time.Time
+}
+
+const (
+	// cookie can be set by this host alone, and over TLS, or on this machine.
+	cookie = "__Host-agentd"
+	// sessionLife is how long a login counts.
+	sessionLife = 8 * time.Hour
+)
+
+func newSession(token string) session {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("agentd console session"))
+	return session{token: token, key: mac.Sum(nil), now: time.Now}
+}
+
+func (s session) code(until string) string {
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write([]byte(until))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// admits reports whether the request has the cookie of a login that still counts.
+func (s session) admits(r *http.Request) bool {
+	given, err := r.Cookie(cookie)
+	if err != nil {
+		return false
+	}
+	until, code, _ := strings.Cut(given.Value, ".")
+	seconds, err := strconv.ParseInt(until, 10, 64)
+	return err == nil && hmac.Equal([]byte(code), []byte(s.code(until))) && s.now().Unix() < seconds
+}
+
+// set logs in, or with a life of 0 out.
+func (s session) set(w http.ResponseWriter, life time.Duration) {
+	until := strconv.FormatInt(s.now().Add(life).Unix(), 10)
+	value, age := until+"."+s.code(until), int(life.Seconds())
+	if life == 0 {
+		value, age = "", -1
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: cookie, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// is compares hashes, so that the time it takes says nothing of the token.
+func (s session) is(token string) bool {
+	x, y := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.token))
+	return s.token != "" && subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+type loginPage struct{ To, Problem string }
+
+func (c *console) login(w http.ResponseWriter, r *http.Request) {
+	if c.Token == "" || c.session.admits(r) {
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+		return
+	}
+	c.send(w, c.asking(w, r), http.StatusOK, &view{Title: "Log in", Template: "login", Data: loginPage{To: r.URL.Query().Get("to")}})
+}
+
+func (c *console) logIn(w http.ResponseWriter, r *http.Request) {
+	to := r.PostFormValue("to")
+	problem := ""
+	switch {
+	case !protected(r):
+		problem = "This page came without encryption, so others could read the token. Serve the console behind TLS, or open it through a tunnel to this machine."
+	case !c.session.is(strings.TrimSpace(r.PostFormValue("token"))):
+		problem = "This is not the token of this console."
+	}
+	if problem != "" {
+		c.send(w, c.asking(w, r), http.StatusForbidden, &view{Title: "Log in", Template: "login", Data: loginPage{to, problem}})
+		return
+	}
+	c.session.set(w, sessionLife)
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+		to = "/" // another site's
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // it is a path of this console
+}
+
+func (c *console) logOut(w http.ResponseWriter, r *http.Request) {
+	c.session.set(w, 0)
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// protected reports whether nobody on the way reads what is sent: by TLS here or at a proxy, or because it stays on the machine.
+func protected(r *http.Request) bool {
+	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" || httpguard.Local(r.Host)
+}

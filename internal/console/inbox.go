@@ -1,0 +1,196 @@
+package console
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+
+	"agentd/internal/desk"
+	"agentd/internal/requests"
+	"agentd/internal/show"
+	"agentd/sdk"
+)
+
+type inboxPage struct {
+	Items   []asked
+	Omitted int
+}
+
+// asked is an item in the list.
+type asked struct {
+	requests.Item
+	What, Address string
+}
+
+func (c *console) inbox(r *request) (*view, error) {
+	p := &inboxPage{Omitted: c.Desk.Omitted()}
+	for _, i := range c.Desk.Marked(r.Context(), c.Desk.List()) {
+		p.Items = append(p.Items, asked{i, show.What(&i), itemAddress(i.ID)})
+	}
+	return &view{Title: "Inbox", Template: placeInbox, Place: placeInbox, Data: p}, nil
+}
+
+func itemAddress(id string) string { return "/inbox/" + url.PathEscape(id) }
+
+// requestPage is an item for somebody who decides or answers.
+type requestPage struct {
+	show.Request
+	Address string
+	// Asks is what is asked, Mine whether somebody may act here at all, and Refusal why nobody can decide in the console.
+	Asks    string
+	Refusal string
+	Calls   []askedCall
+	Terms   []term
+	// Data is that of a task, Form what an answer is filled in with, and Types the event types that it may have.
+	Data  string
+	Form  form
+	Types []string
+	// Several says that the request is for several calls, and Editable that arguments may be changed.
+	Several, Editable bool
+	Scopes            []sdk.GrantScope
+	SaidSoFar         []show.Said
+	Who               string
+}
+
+// askedCall is a call that needs permission.
+type askedCall struct {
+	sdk.PermissionCall
+	Arguments string
+}
+
+type term struct{ Label, Text string }
+
+func (c *console) request(r *request) (*view, error) {
+	p, err := c.look(r)
+	if err != nil {
+		return nil, err
+	}
+	return &view{Title: "Request " + p.Short, Template: "request", Place: placeInbox, Data: p}, nil
+}
+
+// look reads a request for somebody who is going to see it, which the run records.
+func (c *console) look(r *request) (*requestPage, error) {
+	detail, unrecorded, err := c.Desk.View(r.Context(), r.PathValue("id"), c.Who)
+	if err != nil {
+		return nil, err
+	}
+	p := &requestPage{Request: show.Request{Detail: detail}, Address: itemAddress(detail.ID), Asks: show.What(&detail.Item), Who: c.Who}
+	if unrecorded != nil {
+		p.Unrecorded = sdk.AsError(unrecorded).Message
+	}
+	if !detail.Lost {
+		if p.Decisions, err = c.Desk.History(r.Context(), detail.Item); err != nil {
+			p.Unknown = "what the run recorded is not known: " + sdk.AsError(err).Message
+		}
+	}
+	p.SaidSoFar = p.SoFar()
+	switch detail.Kind {
+	case requests.KindPermission:
+		p.permission()
+	case requests.KindTask:
+		p.Data = show.VisibleJSON(detail.Event.Data)
+		p.task(c.Desk)
+	case requests.KindQuestion:
+		var question struct {
+			Schema json.RawMessage `json:"schema"`
+		}
+		if json.Unmarshal(detail.Event.Data, &question) == nil && len(question.Schema) > 0 {
+			p.Form = newForm(question.Schema, nil)
+		}
+	case requests.KindTurn:
+	}
+	return p, nil
+}
+
+func (p *requestPage) permission() {
+	q := p.Request.Request
+	for _, call := range q.Each() {
+		p.Calls = append(p.Calls, askedCall{call, show.VisibleJSON(call.Args)})
+	}
+	p.Request.Terms(func(label, text string) { p.Terms = append(p.Terms, term{label, text}) })
+	p.Several = len(q.Calls) > 0
+	p.Editable = !p.Several && q.Mode == sdk.PermissionHold && q.Quorum <= 1 && !q.Signed
+	p.Scopes = slices.DeleteFunc(slices.Clone(q.Scopes), func(s sdk.GrantScope) bool { return s == sdk.ScopeCall })
+	switch {
+	case p.Lost:
+		p.Refusal = "The journal of the run is lost, so nobody waits for an answer. To end such runs: agentd reconcile"
+	case q.Signed:
+		p.Refusal = "This request wants a signed decision, and no key for that ever comes into a browser: agentd approvals approve " + p.Short
+	}
+}
+
+func (p *requestPage) task(d *desk.Desk) {
+	eventType, schema, err := d.AnswerSchema(p.Detail, "")
+	if err == nil {
+		p.Types, p.Form = []string{eventType}, newForm(schema, nil)
+		return
+	}
+	p.Refusal = show.Problem(err) + ". Answer it with: agentd approvals answer " + p.Short
+}
+
+// editPage is a form with the arguments of a call, or what was filled in, next to what it was.
+type editPage struct {
+	ID, Short, Tool, Hash string
+	Form                  form
+	// Args are the new arguments, once they fit the tool, as they are sent, and Difference how they differ.
+	Args       string
+	Difference []show.ComparedLine
+	Same       bool
+	// Problem says why what was filled in cannot count.
+	Problem string
+	Faults  []sdk.Fault
+}
+
+// editable reads a request for one call whose arguments may be changed.
+func (c *console) editable(r *request) (*requestPage, *editPage, error) {
+	p, err := c.look(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.Request.Request == nil || !p.Editable {
+		return nil, nil, sdk.Errorf(sdk.CodeDecisionRefused, "the arguments of this request cannot be edited; approve or deny it as it is")
+	}
+	q := p.Request.Request
+	return p, &editPage{ID: p.ID, Short: p.Short, Tool: q.Tool, Hash: q.ArgsHash, Form: newForm(q.Parameters, q.Args)}, nil
+}
+
+func (c *console) edit(r *request) (*view, error) {
+	_, e, err := c.editable(r)
+	return &view{Title: "Edit", Template: "edit", Place: placeInbox, Data: e}, err
+}
+
+// compare shows what an edit changes, before it counts.
+func (c *console) compare(r *request) (*view, error) {
+	p, e, err := c.editable(r)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{Title: "Edit", Template: "edit", Place: placeInbox, Data: e}
+	q := p.Request.Request
+	args, err := e.Form.read(r.PostForm)
+	if err == nil {
+		var checked sdk.PermissionDecision
+		if checked, err = desk.CheckEdit(q, args); err == nil {
+			args = checked.Args
+		}
+	}
+	if err != nil {
+		problem := sdk.AsError(err)
+		e.Problem, e.Faults, v.Status = problem.Message, problem.Faults, statuses[sdk.CodeContractViolation]
+		e.Form = e.Form.with(r.PostForm)
+		return v, nil
+	}
+	e.Args, e.Difference, e.Same = string(args), show.DifferentLines(q.Args, args), string(args) == string(q.Args)
+	e.Form = newForm(q.Parameters, args)
+	return v, nil
+}
+
+type outcomePage struct {
+	Item    requests.Item
+	Title   string
+	Said    string
+	Refused string
+	As      string
+	// Next is the address of what waits next; empty is that nothing does.
+	Next string
+}

@@ -1,0 +1,319 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/internal/index"
+	"agentd/internal/show"
+	"agentd/sdk"
+	"agentd/sdk/client"
+	"agentd/sdk/wire"
+)
+
+const (
+	// keepAlive is how often something is sent when nothing happens, so that both ends notice a dead connection.
+	keepAlive = 15 * time.Second
+	// sendTimeout is how long one piece may take to be sent.
+	sendTimeout = 10 * time.Second
+	// pace is the shortest time between two pieces: rows that change more often are sent as they are by then.
+	pace = 250 * time.Millisecond
+	// maxStreams is how many pages follow what happens at once; further ones are as they were made.
+	maxStreams = 200
+	// maxShown is the most rows that one page follows.
+	maxShown = index.DefaultLimit
+)
+
+// hub counts the streams.
+type hub struct {
+	mu   sync.Mutex
+	open int
+}
+
+// enter reports whether there may be one more stream; leave ends it.
+func (h *hub) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open == maxStreams {
+		return false
+	}
+	h.open++
+	return true
+}
+
+func (h *hub) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open--
+}
+
+// stream sends server-sent events.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// stream begins one; nil says that there cannot be one.
+func (c *console) stream(w http.ResponseWriter) *stream {
+	if !c.hub.enter() {
+		http.Error(w, "too many pages follow what happens; reload the page instead", http.StatusServiceUnavailable)
+		return nil
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	return &stream{w, http.NewResponseController(w)}
+}
+
+// send sends an event; one without a name is a comment. Line feeds are of HTML, where they are blanks or stand in their own lines.
+func (s *stream) send(name, id string, data []byte) error {
+	var b bytes.Buffer
+	if name == "" {
+		b.WriteString(": still here\n")
+	} else {
+		fmt.Fprintf(&b, "event: %s\n", name)
+		if id != "" {
+			fmt.Fprintf(&b, "id: %s\n", id)
+		}
+		for line := range bytes.SplitSeq(data, []byte("\n")) {
+			fmt.Fprintf(&b, "data: %s\n", bytes.TrimSuffix(line, []byte("\r")))
+		}
+	}
+	b.WriteByte('\n')
+	if err := s.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return err
+	}
+	if _, err := b.WriteTo(s.w); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// part makes a part of a page.
+func part(name string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	err := pages[placeRuns].ExecuteTemplate(&b, name, data)
+	return b.Bytes(), err
+}
+
+// liveRuns sends the rows of a page that change, and how many other runs that the filter selects have changed since.
+func (c *console) liveRuns(w http.ResponseWriter, r *http.Request) {
+	values := r.URL.Query()
+	filter, err := index.ParseFilter(values.Get("q"))
+	if err != nil {
+		http.Error(w, sdk.AsError(err).Message, http.StatusUnprocessableEntity)
+		return
+	}
+	shown := values["run"]
+	shown = shown[:min(len(shown), maxShown)]
+	s := c.stream(w)
+	if s == nil {
+		return
+	}
+	defer c.hub.leave()
+	f := followed{c: c, s: s, filter: filter, shown: shown, others: map[string]bool{}, changed: map[string]index.Document{}}
+	if err := f.run(r.Context()); err != nil && r.Context().Err() == nil {
+		c.Logger.Debug("rows could not be sent", "error", err)
+	}
+}
+
+// followed is a list that somebody looks at.
+type followed struct {
+	c       *console
+	s       *stream
+	filter  index.Filter
+	shown   []string
+	others  map[string]bool
+	changed map[string]index.Document
+	news    bool
+}
+
+func (f *followed) run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	changes := f.c.Index.Changes(ctx)
+	// What changed between the page and now.
+	for _, run := range f.shown {
+		if d, known, err := f.c.Index.Get(ctx, run); err == nil && known {
+			f.changed[run] = d
+		}
+	}
+	tick, alive := time.NewTicker(pace), time.NewTicker(keepAlive)
+	defer tick.Stop()
+	defer alive.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case d, ok := <-changes:
+			if !ok {
+				return nil // the browser connects anew
+			}
+			f.take(d)
+		case <-tick.C:
+			if err := f.flush(); err != nil {
+				return err
+			}
+		case <-alive.C:
+			if err := f.s.send("", "", nil); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (f *followed) take(d index.Document) {
+	switch {
+	case slices.Contains(f.shown, d.Run):
+		f.changed[d.Run] = d
+	case f.filter.Matches(&d, f.c.now()) && !f.others[d.Run]:
+		f.others[d.Run], f.news = true, true
+	}
+}
+
+func (f *followed) flush() error {
+	for run, d := range f.changed {
+		row := rowOf(d, f.c.now().UnixMilli())
+		data, err := part("cells", row)
+		if err != nil {
+			return err
+		}
+		if err := f.s.send("run-"+row.Key, "", data); err != nil {
+			return err
+		}
+		delete(f.changed, run)
+	}
+	if !f.news {
+		return nil
+	}
+	f.news = false
+	data, err := part("news", map[string]any{"N": len(f.others), "Address": listAddress(f.filter.String(), "", "")})
+	if err != nil {
+		return err
+	}
+	return f.s.send("news", "", data)
+}
+
+// happened is a live event in words.
+type happened struct {
+	ID, Label, Text string
+	At              int64
+	Ephemeral       bool
+}
+
+// liveRun sends what a run does from a milestone on, as lines.
+func (c *console) liveRun(w http.ResponseWriter, r *http.Request) {
+	run, err := c.find(r.Context(), r.PathValue("run"))
+	if err != nil {
+		e := sdk.AsError(err)
+		http.Error(w, e.Message, statuses[e.Code])
+		return
+	}
+	after := mark(r.Header.Get("Last-Event-ID"))
+	if after == (wire.Mark{}) {
+		after = mark(r.URL.Query().Get("after"))
+	}
+	s := c.stream(w)
+	if s == nil {
+		return
+	}
+	defer c.hub.leave()
+	if err := c.tail(r.Context(), s, run, after); err != nil && r.Context().Err() == nil {
+		c.Logger.Debug("events could not be sent", "error", err)
+	}
+}
+
+func (c *console) tail(ctx context.Context, s *stream, run client.Run, after wire.Mark) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	lines := make(chan happened, 64)
+	var following sync.WaitGroup
+	following.Go(func() {
+		defer close(lines)
+		var d show.Describer
+		for l, err := range c.Runs.Follow(ctx, run, after) {
+			if err != nil {
+				return
+			}
+			h, ok := happenedIn(&d, l)
+			if !ok {
+				continue
+			}
+			select {
+			case lines <- h:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	defer following.Wait()
+	defer stop()
+	alive := time.NewTicker(keepAlive)
+	defer alive.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-alive.C:
+			if err := s.send("", "", nil); err != nil {
+				return err
+			}
+		case h, more := <-lines:
+			if !more {
+				return s.send("end", "", []byte("The run has ended."))
+			}
+			if err := c.sendLine(s, h); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *console) sendLine(s *stream, h happened) error {
+	if h.Ephemeral {
+		data, err := part("fragment", h)
+		if err != nil {
+			return err
+		}
+		return s.send("fragment", "", data)
+	}
+	data, err := part("happened", h)
+	if err != nil {
+		return err
+	}
+	return s.send("line", h.ID, data)
+}
+
+// happenedIn is a live event in words; ok is false for one that says nothing to people.
+func happenedIn(d *show.Describer, l wire.Live) (h happened, ok bool) {
+	h = happened{At: l.Time, Ephemeral: l.Ephemeral}
+	if l.Ephemeral {
+		var delta sdk.Delta
+		if l.Type != wire.LiveDelta || json.Unmarshal(l.Data, &delta) != nil {
+			return h, false
+		}
+		h.Label, h.Text = "writes", delta.Text
+		if delta.Thinking != "" {
+			h.Label, h.Text = "thinks", delta.Thinking
+		}
+		return h, strings.TrimSpace(h.Text) != ""
+	}
+	h.ID = fmt.Sprintf("%d.%d", l.Revision, l.Index)
+	h.Label, h.Text = d.Describe(l)
+	return h, h.Label != ""
+}
+
+// mark reads the number of a milestone: "<revision>.<index>". Anything else is the beginning.
+func mark(id string) (m wire.Mark) {
+	if _, err := fmt.Sscanf(id, "%d.%d", &m.Revision, &m.Index); err != nil {
+		return wire.Mark{}
+	}
+	return m
+}

@@ -1,0 +1,97 @@
+// Package live is a console on a broker: what it reads there, and how it is served.
+package live
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/internal/console"
+	"agentd/internal/desk"
+	"agentd/internal/setup"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/client"
+	"agentd/sdk/wire"
+)
+
+// Source is what the console calls itself in events.
+const Source = "agentd.console"
+
+// Options are what a console on a broker is made of. All but Who and Token are needed.
+type Options struct {
+	// Conn stays its caller's. Connect makes a further one, for the page of health.
+	Conn    *broker.Conn
+	Connect func(context.Context) (*broker.Conn, error)
+	// Config is the configuration as it is now.
+	Config func() *config.Config
+	// Who acts; without a name the console is read-only.
+	Who setup.Principal
+	// Token is what people log in with; empty lets everybody in.
+	Token  string
+	Logger *slog.Logger
+}
+
+// Console is an open console.
+type Console struct {
+	http.Handler
+	desk      *desk.Desk
+	store     worker.OpenedStore
+	unwatch   func() error
+	stop      context.CancelFunc
+	following sync.WaitGroup
+}
+
+// openTimeout bounds reading what is open.
+const openTimeout = 10 * time.Second
+
+// Open opens a console; the caller closes it.
+func Open(ctx context.Context, o Options) (*Console, error) {
+	cfg := o.Config()
+	storing, err := setup.StoreOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	c := &Console{}
+	if c.store, err = worker.OpenStore(opening, o.Conn, storing); err != nil {
+		return nil, err
+	}
+	c.desk, err = desk.Open(opening, desk.Options{Conn: o.Conn, Domains: cfg.Approvals.Domains, Contracts: cfg.Contracts, Logger: o.Logger})
+	if err != nil {
+		return nil, errors.Join(err, c.store.Close())
+	}
+	asking := client.New(o.Conn, client.Options{Source: Source, As: o.Who.Who})
+	listed := newRuns(o.Conn, asking, func() []string { return setup.AgentNames(o.Config()) })
+	if c.unwatch, err = o.Conn.WatchLive(o.Conn.Subjects().All(wire.KindStream), listed.hear); err != nil {
+		c.desk.Close()
+		return nil, errors.Join(err, c.store.Close())
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stop = stop
+	c.following.Go(func() { listed.follow(working) })
+	c.Handler = console.Handler(console.Options{
+		Source: &source{o.Conn, c.store, o.Config, o.Connect}, Runs: asking, Index: listed, Lacking: listed.Lacking, Desk: c.desk,
+		Agents: func() []sdk.AgentSpec { return o.Config().Agents },
+		Who:    o.Who.Who, As: o.Who.String(), Token: o.Token, Logger: o.Logger,
+	})
+	return c, nil
+}
+
+// Failed gets an error when what people are asked can no longer be read.
+func (c *Console) Failed() <-chan error { return c.desk.Failed() }
+
+// Close ends it. Requests must have ended before.
+func (c *Console) Close() error {
+	c.stop()
+	err := c.unwatch()
+	c.following.Wait()
+	c.desk.Close()
+	return errors.Join(err, c.store.Close())
+}

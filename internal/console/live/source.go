@@ -1,0 +1,200 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"agentd/internal/broker"
+	"agentd/internal/config"
+	"agentd/internal/console"
+	"agentd/internal/core"
+	"agentd/internal/deadletter"
+	"agentd/internal/doctor"
+	"agentd/internal/runner"
+	"agentd/internal/show"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// source implements console.Source. What the server refuses to this user is said at once.
+type source struct {
+	conn    *broker.Conn
+	store   runner.Store
+	config  func() *config.Config
+	connect func(context.Context) (*broker.Conn, error)
+}
+
+// permitted is Conn.Permitted of something with a result.
+func permitted[T any](ctx context.Context, conn *broker.Conn, do func(context.Context) (T, error)) (result T, err error) {
+	err = conn.Permitted(ctx, func(ctx context.Context) (err error) {
+		result, err = do(ctx)
+		return err
+	})
+	return result, err
+}
+
+func unknown(run string) error {
+	return sdk.Errorf(sdk.CodeUnknownRun, "run %s does not exist, or no worker has begun it yet", show.Line(run, show.LineMax))
+}
+
+// Last implements console.Source.
+func (s *source) Last(ctx context.Context, run string) (core.Entry, error) {
+	last, err := permitted(ctx, s.conn, func(ctx context.Context) (runner.Record, error) { return s.store.Head(ctx, wire.NewRunKey(run)) })
+	if errors.Is(err, runner.ErrNotFound) {
+		return core.Entry{}, unknown(run)
+	}
+	if err != nil {
+		return core.Entry{}, err
+	}
+	return core.DecodeEntry(last.Data)
+}
+
+// Journal implements console.Source.
+func (s *source) Journal(ctx context.Context, run string) ([]core.Entry, error) {
+	entries, err := permitted(ctx, s.conn, func(ctx context.Context) ([]core.Entry, error) {
+		return runner.New(runner.Options{Store: s.store}).Journal(ctx, wire.NewRunKey(run))
+	})
+	if err == nil && len(entries) == 0 {
+		err = unknown(run)
+	}
+	return entries, err
+}
+
+// recent is how many dead letters are looked through where nothing is asked for in particular.
+const recent = 1000
+
+// Letters implements console.Source.
+func (s *source) Letters(ctx context.Context, f console.LetterFilter) (letters []show.Letter, more bool, err error) {
+	filter := broker.LetterFilter{Reason: sdk.Code(f.Reason)}
+	if f.Reason != "" && !slices.Contains(deadletter.Reasons(), filter.Reason) {
+		return nil, false, sdk.Errorf(sdk.CodeContractViolation, "%q is not a reason; want one of %v", f.Reason, deadletter.Reasons())
+	}
+	if f == (console.LetterFilter{Limit: f.Limit}) {
+		bounds, err := permitted(ctx, s.conn, func(ctx context.Context) (broker.Bounds, error) { return s.conn.Bounds(ctx, broker.ZoneDLQ) })
+		if err != nil {
+			return nil, false, err
+		}
+		if bounds.Last > recent {
+			filter.After, more = bounds.Last-recent, true
+		}
+	}
+	err = s.conn.Permitted(ctx, func(ctx context.Context) error {
+		return s.conn.Letters(ctx, filter, func(b broker.Letter) (bool, error) {
+			l := deadletter.Of(s.conn.Subjects(), b)
+			if l.At < f.Since || f.Run != "" && l.Key != wire.NewRunKey(f.Run) || f.Agent != "" && l.Address.Agent != wire.NameToken(f.Agent) {
+				return true, ctx.Err()
+			}
+			if letters = append(letters, l.Row()); len(letters) > f.Limit {
+				letters, more = letters[1:], true
+			}
+			return true, ctx.Err()
+		})
+	})
+	slices.Reverse(letters)
+	return letters, more, err
+}
+
+// Letter implements console.Source.
+func (s *source) Letter(ctx context.Context, sequence uint64) (show.LetterDetail, error) {
+	return permitted(ctx, s.conn, func(ctx context.Context) (show.LetterDetail, error) {
+		l, err := deadletter.Get(ctx, s.conn, sequence)
+		if err != nil {
+			return show.LetterDetail{}, err
+		}
+		return l.Describe(ctx, s.store, false), nil
+	})
+}
+
+// Redrive implements console.Source.
+func (s *source) Redrive(ctx context.Context, sequence uint64) (string, error) {
+	return permitted(ctx, s.conn, func(ctx context.Context) (string, error) {
+		l, err := deadletter.Get(ctx, s.conn, sequence)
+		if err != nil {
+			return "", err
+		}
+		return l.Redrive(ctx, s.conn, s.store)
+	})
+}
+
+// Drop implements console.Source.
+func (s *source) Drop(ctx context.Context, sequence uint64) error {
+	return s.conn.Permitted(ctx, func(ctx context.Context) error {
+		l, err := deadletter.Get(ctx, s.conn, sequence)
+		if err != nil {
+			return err
+		}
+		return s.conn.SettleLetter(ctx, l.Letter, "dropped")
+	})
+}
+
+// AgentState implements console.Source.
+func (s *source) AgentState(ctx context.Context, agent string) (console.AgentState, error) {
+	return permitted(ctx, s.conn, func(ctx context.Context) (state console.AgentState, err error) {
+		p, err := s.conn.AgentPause(ctx, agent)
+		if err != nil {
+			return state, err
+		}
+		state.Paused, state.Drain = p.Paused(), p.Drain
+		backlog, err := s.conn.Backlog(ctx, broker.AgentConsumers(agent)[0])
+		if err != nil {
+			return state, err
+		}
+		state.New = int(backlog.Pending)
+		state.Unserved, err = s.conn.Unread(ctx, broker.AgentConsumers(agent)...)
+		return state, err
+	})
+}
+
+// Unserved implements console.Source.
+func (s *source) Unserved(ctx context.Context, domain, contractType string) (bool, error) {
+	return permitted(ctx, s.conn, func(ctx context.Context) (bool, error) { return s.conn.Unserved(ctx, domain, contractType) })
+}
+
+// Contracts implements console.Source.
+func (s *source) Contracts(ctx context.Context) ([]sdk.Contract, error) {
+	return permitted(ctx, s.conn, func(ctx context.Context) ([]sdk.Contract, error) {
+		registry, err := s.conn.Registry().Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var list []sdk.Contract
+		for _, published := range registry.List() {
+			if published.Removed {
+				continue
+			}
+			i := slices.IndexFunc(list, func(c sdk.Contract) bool { return c.Type == published.Contract.Type })
+			if i < 0 {
+				i, list = len(list), append(list, published.Contract)
+				list[i].Versions = map[string]sdk.ContractVersion{}
+			}
+			maps.Copy(list[i].Versions, published.Contract.Versions)
+		}
+		return list, nil
+	})
+}
+
+// Instances implements console.Source.
+func (s *source) Instances(ctx context.Context, contractType string) ([]string, error) {
+	return permitted(ctx, s.conn, func(ctx context.Context) ([]string, error) {
+		told, err := s.conn.Statistics(ctx, wire.NameToken(contractType))
+		return slices.Sorted(maps.Keys(told)), err
+	})
+}
+
+// Examine implements console.Source.
+func (s *source) Examine(ctx context.Context) (console.Examination, error) {
+	found, err := doctor.Examine(ctx, s.config(), "", s.connect)
+	if err != nil {
+		return console.Examination{}, err
+	}
+	e := console.Examination{Examined: found.Examined}
+	for _, f := range found.Findings {
+		e.Findings = append(e.Findings, console.Finding{Severity: string(f.Severity), Code: f.Code, Message: f.Message, Remedy: f.Remedy})
+	}
+	return e, nil
+}
+
+// Connected implements console.Source.
+func (s *source) Connected() bool { return s.conn.Connected() }

@@ -1,0 +1,78 @@
+// What pages do beyond HTML: local times, keys, and a confirm button that waits until the arguments were on screen. All of it is extra.
+"use strict";
+(() => {
+  document.documentElement.classList.add("scripted");
+
+  // Times: the person's own, beside UTC.
+  const local = (root) => {
+    for (const time of root.querySelectorAll("time:not([data-local])")) {
+      time.dataset.local = "";
+      const own = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
+      time.title = `${time.title} — ${own}`;
+    }
+  };
+  local(document);
+  document.addEventListener("htmx:afterSettle", (e) => local(e.target));
+  document.addEventListener("htmx:sseMessage", () => local(document));
+
+  // A person who decides has seen all arguments: what approves is enabled when their end was on screen.
+  const end = document.getElementById("end-of-arguments");
+  const approve = document.getElementById("approve");
+  if (end && approve) {
+    approve.disabled = true;
+    new IntersectionObserver((seen, observer) => {
+      if (seen.some((s) => s.isIntersecting)) {
+        approve.disabled = false;
+        observer.disconnect();
+      }
+    }).observe(end);
+  }
+
+  // Keys. None of them does anything but move.
+  const off = document.getElementById("keys-off");
+  const help = document.getElementById("help");
+  const stored = { get: () => { try { return localStorage.getItem("keys-off"); } catch { return null; } },
+    set: (v) => { try { localStorage.setItem("keys-off", v); } catch { /* private mode */ } } };
+  off.checked = stored.get() === "1";
+  off.addEventListener("change", () => stored.set(off.checked ? "1" : "0"));
+  document.getElementById("help-open").addEventListener("click", () => help.showModal());
+
+  const places = { o: "/", r: "/runs", i: "/inbox", d: "/dead-letters", a: "/agents", h: "/health" };
+  let going = false;
+  const rows = () => [...document.querySelectorAll("table.list tbody tr")];
+  const move = (by) => {
+    const all = rows();
+    if (all.length === 0) return;
+    const at = all.findIndex((r) => r.classList.contains("here"));
+    const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
+    if (at >= 0) all[at].classList.remove("here");
+    next.classList.add("here");
+    const link = next.querySelector("a");
+    if (link) link.focus();
+    next.scrollIntoView({ block: "nearest" });
+  };
+  const focus = (id) => document.getElementById(id)?.focus();
+  const keys = {
+    "/": () => document.querySelector("input[type=search]")?.focus(),
+    "?": () => help.showModal(),
+    j: () => move(1),
+    k: () => move(-1),
+    u: () => document.querySelector("[data-up]")?.click(),
+    g: () => { going = true; setTimeout(() => { going = false; }, 1500); },
+    a: () => { end?.scrollIntoView({ block: "nearest" }); focus("approve"); },
+    d: () => focus("deny"),
+    e: () => focus("edit"),
+  };
+  document.addEventListener("keydown", (e) => {
+    if (off.checked || e.ctrlKey || e.metaKey || e.altKey || help.open) return;
+    if (e.target.closest("input, textarea, select")) return;
+    if (going && places[e.key]) {
+      location.href = places[e.key];
+    } else if (keys[e.key] && !going) {
+      keys[e.key]();
+    } else {
+      return;
+    }
+    e.preventDefault();
+  });
+})();
