@@ -20,6 +20,8 @@ var ofRows = []mutant{
 	{"a reply that cannot be read is not told", condition(told+"said", "Misread", "false"), rows{"F25"}},
 	{"tools go on that work for a run which was cancelled", statement(runs+"Runner.Wake", "interrupt errWoken", ""), rows{"F27"}},
 	{"that a worker lets go of a run is not a checkpoint", condition(step+"suspend", "StatusRunning", "false"), rows{"T20"}},
+	{"agents do not know who called them", statement(core+"NewInit", "Delegation", ""), rows{"T66"}},
+	{"an agent that is handed the task does not complete it", condition(step+"closeRound", "stopsOn", "false"), rows{"T66"}},
 	{"a message leaves what it supersedes to go on", around(step+"giveUp", ""), rows{"T65"}},
 	{"a model that a message supersedes is waited for", around(runs+"working.steer", ""), rows{"T65"}},
 	{"calls that were allowed are forgotten with their worker", around(core+"Call.runnable", "return c.Status != CallResuming && original()"), rows{"T68"}},
