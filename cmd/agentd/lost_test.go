@@ -33,6 +33,21 @@ func TestApprovals_SayThatAJournalIsLost(t *testing.T) {
 	contains(t, problem, "no run waits for this message: its run has no journal. If the run had begun, the journal is lost; agentd reconcile ends such runs")
 }
 
+// A run whose journal is gone is not said never to have been: the broker knows of one that waits, and of the end of another.
+func TestRunsShow_SaysThatAJournalIsLost(t *testing.T) {
+	config, script := reconciling(t, "reconcile: {interval: 0}\n")
+	s := startDev(t, config, script, "--server-only")
+	flag, _ := loseRedis(s)
+	for run, want := range map[string]string{
+		"one":   `run "one" has ended (stopped:conversation), and its journal is lost, or was removed after its time; if it was lost, restore the store of runs`,
+		"two":   `the journal of run "two" is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile`,
+		"three": `run "three" does not exist; see: agentd runs list`,
+	} {
+		_, problem := s.expect(cli.ExitFailure, append([]string{"runs", "show", run}, flag...)...)
+		contains(t, problem, want)
+	}
+}
+
 // Of runs that are there, nothing is said.
 func TestApprovals_SayNothingOfJournalsThatAreThere(t *testing.T) {
 	config, script := chatProject(t)

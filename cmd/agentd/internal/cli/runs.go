@@ -81,18 +81,43 @@ func (c *Client) refusedRuns(ctx context.Context, f RunFilter) ([]show.RunRow, e
 	return rows, err
 }
 
-// Unknown is the error about a run that no store or worker knows: its init event may have been refused.
+// Unknown is the error about a run that no store or worker knows: it may have ended, or its init event may have been refused.
 func (c *Client) Unknown(ctx context.Context, run string) error {
 	for i := range c.Config.Agents {
-		event, err := c.LastEnd(ctx, c.Config.Agents[i].Name, wire.NewRunKey(run))
+		agent := c.Config.Agents[i].Name
+		event, err := c.LastEnd(ctx, agent, wire.NewRunKey(run))
 		if err != nil {
 			continue // it has none, or this user may not look
+		}
+		if row, refused := show.RefusedRow(agent, event, 0); !refused {
+			return sdk.Errorf(sdk.CodeUnknownRun,
+				"run %q has ended (%v), and its journal is lost, or was removed after its time; if it was lost, restore the store of runs",
+				row.Run, event.Extensions[wire.TerminationReason])
 		}
 		if problem, failed := show.ProblemIn(event.Type, event.Data); failed {
 			return sdk.Errorf(sdk.CodeUnknownRun, "run %q never began; its init event was refused: %s: %s", run, problem.Code, problem.ErrorMessage)
 		}
 	}
+	return notThere(run)
+}
+
+func notThere(run string) error {
 	return sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; see: agentd runs list", run)
+}
+
+// missing is Unknown for a user who may read the store, which does not have the run: the broker may know that the run had begun.
+func (c *Client) missing(ctx context.Context, run string) error {
+	unknown := c.Unknown(ctx, run)
+	if unknown.Error() != notThere(run).Error() {
+		return unknown
+	}
+	timer := c.Subjects().Root() + "." + string(wire.KindTimer) + ".*." + wire.NewRunKey(run).String()
+	armed, err := c.SubjectsUnder(ctx, broker.ZoneTimer, timer)
+	if err == nil && len(armed) > 0 {
+		return sdk.Errorf(sdk.CodeUnknownRun,
+			"the journal of run %q is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile", run)
+	}
+	return errors.Join(unknown, err)
 }
 
 // shownRuns are the runs of the configured agents that workers show this user.
@@ -117,7 +142,7 @@ func (c *Client) shownRuns(ctx context.Context, f RunFilter) ([]show.RunRow, err
 func Head(ctx context.Context, store runner.Store, run string) (core.Entry, error) {
 	last, err := store.Head(ctx, wire.NewRunKey(run))
 	if errors.Is(err, runner.ErrNotFound) {
-		return core.Entry{}, sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; see: agentd runs list", run)
+		return core.Entry{}, notThere(run)
 	}
 	if err != nil {
 		return core.Entry{}, err
@@ -134,7 +159,7 @@ func (a *App) WithRun(ctx context.Context, run string, do func(*Client, runner.S
 			return err
 		})
 		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
-			return c.Unknown(ctx, run)
+			return c.missing(ctx, run)
 		}
 		if err != nil {
 			return err
