@@ -181,7 +181,8 @@ func rare(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	levels.SetRuns([]telemetry.Runs{{Agent: "desk", Status: "waiting", Count: 1, Oldest: 60}})
+	levels.SetRuns([]telemetry.Runs{{Agent: "desk", Status: "waiting", Count: 1, Oldest: 60}},
+		[]telemetry.Parked{{Agent: "desk", Why: "model", Count: 1, Oldest: 60}})
 	watcher := shown.Observer()
 	ctx := watcher.Begin(t.Context(), &runner.Message{})
 	watcher.Loaded(ctx, &core.Head{}, 0)

@@ -81,6 +81,7 @@ const (
 	keyStatus     = attribute.Key("agentd.run.status")
 	keyCallStatus = attribute.Key("agentd.call.status")
 	keyReason     = attribute.Key("agentd.run.reason")
+	keyParkedWhy  = attribute.Key("agentd.run.parked.why")
 	keySettlement = attribute.Key("agentd.settlement")
 	keyMessageFor = attribute.Key("agentd.message.kind")
 	keySequence   = attribute.Key("agentd.stream.sequence")

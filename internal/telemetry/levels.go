@@ -24,12 +24,21 @@ type Runs struct {
 	Oldest float64
 }
 
+// Parked is how many runs of an agent have something to do and wait for Why: "model", "rate", or "paused".
+type Parked struct {
+	Agent, Why string
+	Count      int64
+	// Oldest is for how many seconds the one has waited that has waited longest.
+	Oldest float64
+}
+
 // Levels are measured from time to time and shown until they are measured again. Safe for concurrent use.
 type Levels struct {
-	mu   sync.Mutex
-	lag  []Lag
-	runs []Runs
-	stop func() error
+	mu     sync.Mutex
+	lag    []Lag
+	runs   []Runs
+	parked []Parked
+	stop   func() error
 }
 
 // Levels shows what is set later; nil when telemetry is off. Close ends that.
@@ -44,7 +53,9 @@ func (t *Telemetry) Levels() (*Levels, error) {
 	unacked, err2 := gauge("agentd.consumer.unacknowledged", "{message}", "Messages that are in hand of the consumer's workers.")
 	runs, err3 := gauge("agentd.runs.current", "{run}", "Runs in the store, by status.")
 	age, err4 := gauge("agentd.runs.oldest.age", "s", "How long the run that has been in a status longest has not moved.")
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	parked, err5 := gauge("agentd.runs.parked", "{run}", "Runs that have something to do and wait, by what for.")
+	waiting, err6 := gauge("agentd.runs.parked.oldest.age", "s", "How long the parked run has waited that has waited longest.")
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, err
 	}
 	l := &Levels{}
@@ -61,8 +72,13 @@ func (t *Telemetry) Levels() (*Levels, error) {
 			o.ObserveFloat64(runs, float64(r.Count), of)
 			o.ObserveFloat64(age, r.Oldest, of)
 		}
+		for _, p := range l.parked {
+			of := metric.WithAttributeSet(attribute.NewSet(keyAgent.String(p.Agent), keyParkedWhy.String(p.Why)))
+			o.ObserveFloat64(parked, float64(p.Count), of)
+			o.ObserveFloat64(waiting, p.Oldest, of)
+		}
 		return nil
-	}, lag, unacked, runs, age)
+	}, lag, unacked, runs, age, parked, waiting)
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +94,10 @@ func (l *Levels) SetLag(lag []Lag) {
 }
 
 // SetRuns replaces what is shown of runs.
-func (l *Levels) SetRuns(runs []Runs) {
+func (l *Levels) SetRuns(runs []Runs, parked []Parked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.runs = runs
+	l.runs, l.parked = runs, parked
 }
 
 // Close ends the showing.

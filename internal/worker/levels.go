@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"agentd/internal/broker"
@@ -56,24 +58,7 @@ func (w *Worker) measureLag(ctx context.Context, levels *telemetry.Levels) {
 func (w *Worker) measureRuns(ctx context.Context, levels *telemetry.Levels) {
 	ctx, cancel := context.WithTimeout(ctx, lagEvery)
 	defer cancel()
-	type key struct {
-		agent  string
-		status core.Status
-	}
-	counts := map[key]*telemetry.Runs{}
-	now := w.Env.Now()
-	count := func(r runner.StoredRun) {
-		e, err := core.DecodeEntry(r.Last.Data)
-		if err != nil || e.Head.Status == core.StatusDone {
-			return // what cannot be read is reported by who handles it
-		}
-		k := key{e.Head.Agent, e.Head.Status}
-		if counts[k] == nil {
-			counts[k] = &telemetry.Runs{Agent: k.agent, Status: string(k.status)}
-		}
-		counts[k].Count++
-		counts[k].Oldest = max(counts[k].Oldest, float64(now-e.At)/1000)
-	}
+	counts := newCensus(w.Env.Now())
 	cursor := ""
 	for seen := 0; seen < mostListed; {
 		runs, next, err := w.Store.Runs(ctx, cursor, listed)
@@ -82,18 +67,47 @@ func (w *Worker) measureRuns(ctx context.Context, levels *telemetry.Levels) {
 			return
 		}
 		for _, r := range runs {
-			count(r)
+			counts.add(r)
 		}
 		seen += len(runs)
 		if cursor = next; cursor == "" {
 			break
 		}
 	}
-	var levelsOfRuns []telemetry.Runs
-	for _, r := range counts {
-		levelsOfRuns = append(levelsOfRuns, *r)
+	levels.SetRuns(slices.Collect(maps.Values(counts.runs)), slices.Collect(maps.Values(counts.parked)))
+}
+
+// census counts runs that are not done, by agent and status, or by agent and what they are parked for.
+type census struct {
+	now    int64
+	runs   map[[2]string]telemetry.Runs
+	parked map[[2]string]telemetry.Parked
+}
+
+func newCensus(now int64) census {
+	return census{now, map[[2]string]telemetry.Runs{}, map[[2]string]telemetry.Parked{}}
+}
+
+func (c census) add(stored runner.StoredRun) {
+	e, err := core.DecodeEntry(stored.Last.Data)
+	if err != nil || e.Head.Status == core.StatusDone {
+		return // what cannot be read is reported by who handles it
 	}
-	levels.SetRuns(levelsOfRuns)
+	h := &e.Head
+	k := [2]string{h.Agent, string(h.Status)}
+	r := c.runs[k]
+	c.runs[k] = telemetry.Runs{Agent: k[0], Status: k[1], Count: r.Count + 1, Oldest: max(r.Oldest, float64(c.now-e.At)/1000)}
+	if h.Parked != nil {
+		c.park(h.Agent, h.Parked.Why, h.Parked.Since)
+	} else if h.Paused != nil {
+		c.park(h.Agent, core.ParkPaused, h.Paused.At)
+	}
+}
+
+func (c census) park(agent string, why core.ParkReason, since int64) {
+	k := [2]string{agent, string(why)}
+	p := c.parked[k]
+	c.parked[k] = telemetry.Parked{Agent: k[0], Why: k[1], Count: p.Count + 1, Oldest: max(p.Oldest, float64(c.now-since)/1000)}
 }
 
 // level begins to measure; the returned function ends that.
