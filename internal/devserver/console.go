@@ -46,7 +46,7 @@ func (d *Server) withConsole(ctx context.Context, cfg *config.Config, do func() 
 		if opened, err = live.Open(ctx, o); err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		d.o.Tell.Console(listener.Addr(), who)
+		d.o.Tell.Console(listener.Addr())
 	}
 	return d.beside(ctx, func(ctx context.Context) error {
 		if opened == nil { // it reads through workers, of which there are none yet
@@ -57,7 +57,7 @@ func (d *Server) withConsole(ctx context.Context, cfg *config.Config, do func() 
 			if err != nil {
 				return listener.Close()
 			}
-			d.o.Tell.Console(listener.Addr(), who)
+			d.o.Tell.Console(listener.Addr())
 		}
 		return errors.Join(httpguard.Serve(ctx, listener, opened), opened.Close())
 	}, do)

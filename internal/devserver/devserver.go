@@ -50,9 +50,9 @@ type Teller interface {
 	Kept()
 	// Waiting says that the agents are served when the registry has the contracts that they refer to.
 	Waiting()
-	// Desk says where the desk is served, and Console where the console is, and as whom.
+	// Desk says where the desk is served, and as whom, and Console where the console is, whose pages say as whom.
 	Desk(address net.Addr, as setup.Principal)
-	Console(address net.Addr, as setup.Principal)
+	Console(address net.Addr)
 	Problem(error)
 }
 

@@ -149,9 +149,9 @@ func (t teller) Desk(address net.Addr, as setup.Principal) {
 }
 
 // Console implements devserver.Teller.
-func (t teller) Console(address net.Addr, as setup.Principal) {
+func (t teller) Console(address net.Addr) {
 	if t.a.Output != cli.OutputJSON {
-		fmt.Fprintf(t.a.Out, "console   http://%s/, as %s\n", address, as)
+		fmt.Fprintf(t.a.Out, "console   http://%s/\n", address)
 	}
 }
 
