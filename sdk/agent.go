@@ -29,6 +29,17 @@ const (
 	StateLossRestart StateLoss = "restart"
 )
 
+// LivePolicy says when live events are told.
+type LivePolicy string
+
+// The policies.
+const (
+	// LiveWatched, the default, tells those of runs that somebody has announced to watch, as clients of agentd do.
+	LiveWatched LivePolicy = "watched"
+	// LiveAlways tells those of all runs, for listeners that announce nothing.
+	LiveAlways LivePolicy = "always"
+)
+
 // Defaults of an agent's limits.
 const (
 	DefaultInteractions    = 20
@@ -87,6 +98,8 @@ type AgentSpec struct {
 	StopOn []string `json:"stop_on,omitempty"`
 	// History puts the whole conversation beside the output (seed 001).
 	History bool `json:"history,omitempty"`
+	// Live is when live events are told; empty is LiveWatched.
+	Live LivePolicy `json:"live,omitempty"`
 	// Permissions say which calls a person must allow; nil is none.
 	Permissions *PermissionPolicy `json:"permissions,omitempty"`
 	Limits      Limits            `json:"limits"`

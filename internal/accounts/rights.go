@@ -82,8 +82,8 @@ func (r rights) worker() User {
 	// A right to answer whatever reply subject a request names would be the right to publish anywhere: a worker can send itself
 	// a request whose reply subject is that of a decision. Requests from other accounts have one that the server made.
 	u.Publish = append(u.Publish, replies, r.inbox(r.OperatorName), userInfo)
-	u.Publish = append(u.Publish, r.s.All(wire.KindDone), r.s.All(wire.KindDLQ), "$KV."+broker.GrantsBucket(r.s)+".>")
-	u.Subscribe = []string{r.inbox(u.Name), r.s.All(wire.KindWake), r.s.All(wire.KindRead), discovery}
+	u.Publish = append(u.Publish, r.s.All(wire.KindDone), r.s.All(wire.KindDLQ), r.s.WatchAsk(), "$KV."+broker.GrantsBucket(r.s)+".>")
+	u.Subscribe = []string{r.inbox(u.Name), r.s.All(wire.KindWake), r.s.All(wire.KindRead), r.s.Watches(), discovery}
 	seen := map[broker.ConsumerRef]bool{}
 	for _, a := range r.Broker.Agents {
 		agent, kind := wire.NameToken(a.Name), wire.NameToken(a.Type)
@@ -218,8 +218,15 @@ func (r rights) starts(u *User, named bool) {
 		if !named {
 			u.Publish = append(u.Publish, r.s.Start(a.Name), r.on(wire.KindCtl, string(wire.ControlMessage), agent, "*", "*"), r.s.Get(a.Name))
 		}
-		u.Subscribe = append(u.Subscribe, r.on(wire.KindStream, agent, ">"), done)
+		u.Subscribe = append(u.Subscribe, done)
+		r.watches(u, agent)
 	}
+}
+
+// watches is the right to read the live events of an agent, and to have workers tell them.
+func (r rights) watches(u *User, agent string) {
+	u.Publish = append(u.Publish, r.on(wire.KindWatch, agent, "*", "*"))
+	u.Subscribe = append(u.Subscribe, r.on(wire.KindStream, agent, ">"), r.s.WatchAsk())
 }
 
 func (r rights) client(m Member) User {
@@ -268,7 +275,7 @@ func (r rights) approver(m Member) User {
 	r.read(&u, broker.ZoneDLQ, letter, letter)
 	for _, a := range r.Broker.Agents {
 		u.Publish = append(u.Publish, r.s.Get(a.Name), r.s.GetAs(a.Name, u.Name))
-		u.Subscribe = append(u.Subscribe, r.on(wire.KindStream, wire.NameToken(a.Name), ">"))
+		r.watches(&u, wire.NameToken(a.Name))
 	}
 	for _, h := range r.Broker.Hooks {
 		if !slices.ContainsFunc(h.Domains, func(d string) bool { return !slices.Contains(domains, d) }) {

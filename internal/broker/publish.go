@@ -14,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"agentd/sdk"
 )
@@ -284,24 +283,4 @@ func (c *Conn) OnWake(handle func(wire.RunKey)) (stop func() error, err error) {
 		return nil, fmt.Errorf("listen for runs to wake: %w", err)
 	}
 	return sub.Unsubscribe, nil
-}
-
-// Live sends a live event to whoever listens now. It is lossy: a client that falls behind asks for what it missed.
-func (c *Conn) Live(event wire.Live) {
-	if !c.nc.IsConnected() {
-		return // else it would wait in a buffer, and arrive when it has ceased to be true
-	}
-	if event.Ephemeral {
-		event.ID = nuid.Next()
-	}
-	data, err := json.Marshal(event)
-	if err == nil {
-		err = c.nc.PublishMsg(&nats.Msg{
-			Subject: c.subjects.Live(event.Agent, wire.NewRunKey(event.Run)), Data: data,
-			Header: nats.Header{headerContentType: {wire.ContentTypeStructured}},
-		})
-	}
-	if err != nil {
-		c.log.Debug("live event is lost", "run", event.Run, "type", event.Type, "error", err)
-	}
 }

@@ -189,25 +189,6 @@ func (c *Conn) direct(ctx context.Context, subject string) (Stored, error) {
 	return storedIn(m)
 }
 
-// WatchLive calls handle with the live events on a subject (see wire.Subjects.Live) until the returned function is
-// called. Events that handle is too slow for are lost.
-func (c *Conn) WatchLive(subject string, handle func(wire.Live)) (stop func() error, err error) {
-	from := strings.TrimSuffix(c.subjects.All(wire.KindStream), ">")
-	return c.Tail(subject, func(subject string, _ map[string][]string, data []byte) {
-		// Whoever may make a consumer may have the server deliver its messages here: they keep the subject that they came on.
-		if !strings.HasPrefix(subject, from) {
-			c.log.Warn("message of another kind among live events", "subject", subject)
-			return
-		}
-		var event wire.Live
-		if err := json.Unmarshal(data, &event); err != nil {
-			c.log.Debug("live event cannot be read", "subject", subject, "error", err)
-			return
-		}
-		handle(event)
-	})
-}
-
 // Tail calls handle with every message on a subject as it is published, by core NATS and into streams alike, until the
 // returned function is called. What is published after Tail has returned is seen, unless handle is too slow for it.
 func (c *Conn) Tail(

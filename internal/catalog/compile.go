@@ -84,7 +84,7 @@ func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.Permi
 	compiled := &runner.Agent{
 		SpecJSON: data, Model: provider, Follows: follows(ran), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, MaxTokens: spec.Model.MaxTokens,
 		ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
-		Inline: inline(tools, a.Tools), History: spec.History, BuildContext: a.Hooks.Context,
+		Inline: inline(tools, a.Tools), History: spec.History, Live: spec.Live == sdk.LiveAlways, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: c.surroundings.Identity,
 		Phases: hooks, Shown: turns.shown, Remember: turns.remember, Estimate: turns.estimate,
 		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,

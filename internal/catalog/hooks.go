@@ -211,6 +211,7 @@ func checkLoopControl(spec sdk.AgentSpec) error {
 	check(!slices.Contains(stop.Text, ""), "stop: every reply contains an empty text")
 	check(slices.Contains([]sdk.SteeringPolicy{"", sdk.SteeringQueue, sdk.SteeringInterrupt, sdk.SteeringReject}, spec.Steering),
 		"steering: want queue, interrupt or reject, got %q", spec.Steering)
+	check(slices.Contains([]sdk.LivePolicy{"", sdk.LiveWatched, sdk.LiveAlways}, spec.Live), "live: want watched or always, got %q", spec.Live)
 	check(slices.Contains([]sdk.CallOrder{"", sdk.CallsParallel, sdk.CallsSequential}, spec.Order),
 		"order: want parallel or sequential, got %q", spec.Order)
 	check(slices.Contains([]sdk.DecisionPolicy{"", sdk.DecisionsImmediate, sdk.DecisionsBatch}, spec.Decisions),

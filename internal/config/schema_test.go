@@ -136,7 +136,7 @@ func TestLoad_EveryKeyCounts(t *testing.T) {
 func TestLoad_DigestsOfSpecs(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"testdata/full shop.desk":               "3234e9f5eac09392cb396971780f9b75c8a676a178bb7cab745082be3e2081cd",
+		"testdata/full shop.desk":               "0f29fafb42503874b2e8b185b6e5ed37be7e6e42b6f42e0f104f21791a821b9e",
 		"testdata/full planner":                 "9804711243a77761727e19790326c1fca79ea186b284f35ad7e2fee1ac80088f",
 		"testdata/desk travel.desk":             "9d1f5245866914d264a15692fe0a67fc379880853f53977a81d5c81568fd739b",
 		"testdata/desk weather":                 "eb8d7bb71842a92d2bf99c2971f454f9755209f6fe017ea16d3821edc2b53ade",

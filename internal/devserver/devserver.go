@@ -81,10 +81,10 @@ type generation struct {
 func Run(ctx context.Context, o Options, cfg *config.Config) error {
 	d := &Server{o: o, failed: make(chan error, 1)}
 	d.current.Store(cfg)
-	stop, err := o.Conn.WatchLive(o.Conn.Subjects().All(wire.KindStream), func(l wire.Live) {
+	stop, err := o.Conn.WatchLive("", wire.RunKey{}, func(l wire.Live) {
 		d.last.Store(time.Now().UnixNano())
 		o.Live(l)
-	})
+	}, func() {})
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,8 @@ type Agent struct {
 	Shown func(tool string) int
 	// History puts the conversation beside the output.
 	History bool
+	// Live tells live events also when nobody has announced that they read them.
+	Live bool
 
 	// Phases are the hooks in the order in which they are called.
 	Phases []sdk.Hook

@@ -14,9 +14,17 @@ import (
 
 // announce sends an entry's milestones to whoever watches.
 func (a *activation) announce(e *core.Entry) {
+	if !a.watched(e.Head.Agent) {
+		return
+	}
 	for _, m := range milestone.Of(e) {
 		a.Publisher.Live(m)
 	}
+}
+
+// watched reports whether anybody is told of the run. Without that no live event is even built.
+func (a *activation) watched(agent string) bool {
+	return a.agent.Live || a.Audience.Watches(agent, a.key)
 }
 
 // put creates an event: Publisher.Publish, or Restore.

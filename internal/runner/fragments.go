@@ -42,7 +42,7 @@ func (f *fragments) add(d sdk.Delta) {
 	case d.Text != "":
 		f.begin(partMessage, "")
 	}
-	f.live(wire.LiveDelta, f.turn, d)
+	f.live(wire.LiveDelta, f.turn, func() any { return d })
 }
 
 // begin makes p the open part. Fragments of thinking and of messages go on with what is open; every call is one of its own.
@@ -52,13 +52,13 @@ func (f *fragments) begin(p part, tool string) {
 	}
 	f.end()
 	f.open, f.tool = p, tool
-	f.live(p.started, f.turn, calledTool{tool})
+	f.live(p.started, f.turn, func() any { return calledTool{tool} })
 }
 
 // end closes what is open: another part follows, or the reply is whole, or it came to nothing.
 func (f *fragments) end() {
 	if f.open != (part{}) {
-		f.live(f.open.ended, f.turn, calledTool{f.tool})
+		f.live(f.open.ended, f.turn, func() any { return calledTool{f.tool} })
 	}
 	f.open, f.tool = part{}, ""
 }

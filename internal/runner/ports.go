@@ -92,6 +92,17 @@ type Publisher interface {
 	Wake(agent string, run wire.RunKey)
 }
 
+// Audience is who reads live events. Safe for concurrent use.
+type Audience interface {
+	// Watches reports whether somebody reads those of a run of an agent now. It is asked before an event is built, and does no I/O.
+	Watches(agent string, run wire.RunKey) bool
+}
+
+// nobody watches.
+type nobody struct{}
+
+func (nobody) Watches(string, wire.RunKey) bool { return false }
+
 // Outages is what workers know together of models that cannot be asked, of agents that are paused, and of the runs that wait for them. All of it is a hint: a
 // parked run is tried again at its time, whatever is known. Safe for concurrent use.
 type Outages interface {

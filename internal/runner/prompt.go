@@ -106,7 +106,7 @@ func (a *activation) compact(ctx context.Context, c *prompt.Compaction, next sdk
 	}
 	batches := c.Batches()
 	told := compacting{Messages: c.Messages, Evicted: c.Evicted, Batches: len(batches)}
-	a.live(wire.LiveCompacting, a.state.Turns, told)
+	a.live(wire.LiveCompacting, a.state.Turns, func() any { return told })
 	ev := core.Compacted{Summary: core.Summary{
 		Messages: former.Messages + c.Messages, Lined: former.Messages + c.Lined, Text: former.Text, Evicted: c.Evicted,
 		Files: prompt.Touched(former.Files, c.Turns),
@@ -118,16 +118,18 @@ func (a *activation) compact(ctx context.Context, c *prompt.Compaction, next sdk
 		}
 		if err != nil {
 			a.Logger.Warn("conversation could not be summarised by the model", "run", a.state.Run, "error", err)
-			failed := told
-			failed.Error = sdk.AsError(err).Message
-			a.live(wire.LiveCompactionFailed, a.state.Turns, failed)
+			a.live(wire.LiveCompactionFailed, a.state.Turns, func() any {
+				failed := told
+				failed.Error = sdk.AsError(err).Message
+				return failed
+			})
 		}
 		if text == "" {
 			text = prompt.Extract(batch)
 		}
 		ev.Summary.Text = a.agent.Remember(ev.Summary.Text, text)
 		told.Done++
-		a.live(wire.LiveCompactionProgress, a.state.Turns, told)
+		a.live(wire.LiveCompactionProgress, a.state.Turns, func() any { return told })
 	}
 	return ev
 }

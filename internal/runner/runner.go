@@ -97,7 +97,7 @@ func (a *activation) retryDelay() time.Duration {
 	return retry.Pauses{First: retryDelay, Longest: longest}.Nth(a.msg.Delivered)
 }
 
-// Options are what a Runner is made of; Cache, Entries, Outages, Gate, Silence and Observer have defaults, all else is required.
+// Options are what a Runner is made of; Cache, Entries, Audience, Outages, Gate, Silence and Observer have defaults, all else is required.
 type Options struct {
 	Store     Store
 	Publisher Publisher
@@ -113,6 +113,8 @@ type Options struct {
 	Entries *EntryCache
 	// Index is told how runs get on, for the index of runs; nil is nobody.
 	Index Indexer
+	// Audience is who is told live events; nil is nobody but those of agents that tell always.
+	Audience Audience
 	// Outages may be shared by the runners of a process; nil knows of none, and parked runs wait for their time.
 	Outages Outages
 	// Gate is shared by the runners of a process; nil is for one that is the only one.
@@ -154,6 +156,9 @@ func New(o Options) *Runner {
 	}
 	if o.Index == nil {
 		o.Index = noIndex{}
+	}
+	if o.Audience == nil {
+		o.Audience = nobody{}
 	}
 	if o.Outages == nil {
 		o.Outages = noOutages{}

@@ -93,7 +93,7 @@ func (a *activation) runTool(ctx context.Context, c core.Call) (result core.Resu
 			result, ask = fail(sdk.Errorf(sdk.CodeTool, "%s crashed", c.Tool).WithCause(fmt.Errorf("panic: %v", p))), nil
 		}
 	}()
-	a.live(wire.LiveToolStarted, a.state.Turns, map[string]string{"call": c.ID, "tool": c.Tool})
+	a.live(wire.LiveToolStarted, a.state.Turns, func() any { return map[string]string{"call": c.ID, "tool": c.Tool} })
 	tool, ok := a.inline(c.Tool)
 	args, known := a.state.Arguments(c.ID)
 	if away := a.agent.Core.Away(c.Tool); away != nil {
@@ -172,6 +172,9 @@ func (a *activation) toolProgress(c core.Call) func(sdk.Progress) {
 	}
 	return func(p sdk.Progress) {
 		a.progress()
+		if !a.watched(live.Agent) {
+			return
+		}
 		data, err := json.Marshal(map[string]any{"call": c.ID, "tool": c.Tool, "progress": p})
 		if err != nil {
 			return // a number that JSON has none for; it is lost like any live event

@@ -74,6 +74,7 @@ type Worker struct {
 	handler  *handler.Handler
 	outages  *outages
 	indexer  *indexer
+	audience *audience
 	// store is Options.Store as it was given, without telemetry around it.
 	store runner.Store
 	// reading are the consumers that Run reads: those of the agents that there were at first.
@@ -111,10 +112,11 @@ func New(o Options) (*Worker, error) {
 	}
 	w.tellAway()
 	w.reading = w.consumers()
+	w.audience = newAudience(w.served())
 	w.indexer = newIndexer(o.Conn, store, o.Logger)
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
-		Cache: o.Cache, Observer: o.Telemetry.Observer(), Outages: w.outages, Index: w.indexer, Gate: o.Gate, Silence: w.catalog.Silence(),
+		Cache: o.Cache, Observer: o.Telemetry.Observer(), Outages: w.outages, Index: w.indexer, Audience: w.audience, Gate: o.Gate, Silence: w.catalog.Silence(),
 		EarlyDecisions: o.EarlyDecisions,
 	})
 	w.handler = handler.New(handler.Options{
@@ -172,6 +174,11 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopListening()) }()
+	stopAudience, err := w.audience.listen(ctx, w.Conn, w.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopAudience()) }()
 	stopOutages, err := w.outages.listen(ctx)
 	if err != nil {
 		return err
@@ -193,6 +200,15 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		Handle: w.around(),
 	})
 	return nil
+}
+
+// served are the tokens of the agents that the worker starts with.
+func (w *Worker) served() map[string]bool {
+	agents := map[string]bool{}
+	for _, a := range w.Agents {
+		agents[wire.NameToken(a.Spec.Name)] = true
+	}
+	return agents
 }
 
 // consumers are those of the agents that the worker starts with.

@@ -32,10 +32,9 @@ type Conn interface {
 	// Ask asks an agent's workers and decodes the answer. The error is sdk.CodeUnavailable when none is there, and
 	// sdk.CodePermissionDenied when the connection's principal may not see the run.
 	Ask(ctx context.Context, agent string, query wire.Query, answer any) error
-	// WatchLive calls handle with live events on a subject, and OnReconnect after the connection was lost, until they are
-	// stopped.
-	WatchLive(subject string, handle func(wire.Live)) (stop func() error, err error)
-	OnReconnect(handle func()) (stop func())
+	// WatchLive calls handle with the live events of a run until it is stopped, and lets workers know that they are read before it
+	// returns. missed, which does not wait, is called when some may have been missed, as after the connection was lost.
+	WatchLive(agent string, run wire.RunKey, handle func(wire.Live), missed func()) (stop func() error, err error)
 }
 
 // InProcess is a NATS server in this process, such as an sdktest.Harness.

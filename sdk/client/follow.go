@@ -24,6 +24,8 @@ type Following struct {
 	c      *Client
 	run    Run
 	events chan wire.Live
+	// held was taken from events, and comes later than what was told.
+	held *wire.Live
 	// missed has a token when events may have been dropped.
 	missed chan struct{}
 	stop   func() error
@@ -33,22 +35,18 @@ type Following struct {
 // caller closes it.
 func (c *Client) Listen(run Run) (*Following, error) {
 	f := &Following{c: c, run: run, events: make(chan wire.Live, followBuffer), missed: make(chan struct{}, 1)}
-	unsubscribe, err := c.conn.WatchLive(c.conn.Subjects().Live(run.Agent, run.key()), func(l wire.Live) {
+	stop, err := c.conn.WatchLive(run.Agent, run.key(), func(l wire.Live) {
 		select {
 		case f.events <- l:
 		default:
 			f.Missed()
 		}
-	})
+	}, f.Missed)
 	if err != nil {
 		return nil, fmt.Errorf("listen to run %s: %w", run.Name, err)
 	}
 	f.Missed() // what is between the mark and now
-	forget := c.conn.OnReconnect(f.Missed)
-	f.stop = sync.OnceValue(func() error {
-		forget()
-		return unsubscribe()
-	})
+	f.stop = sync.OnceValue(stop)
 	return f, nil
 }
 
@@ -95,25 +93,21 @@ func (f *Following) Events(ctx context.Context, after wire.Mark, handle func(wir
 	at := place{Mark: after, whole: after == wire.Mark{}}
 	var retry <-chan time.Time
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case l := <-f.events:
-			if l.Ephemeral {
-				handle(l)
-				continue
+		l, err := f.hear(ctx, retry)
+		switch {
+		case err != nil:
+			return err
+		case l == nil: // something may have been missed
+		case l.Ephemeral:
+			handle(*l)
+			continue
+		case !at.Before(*l):
+			continue
+		case at.next(*l):
+			if at.tell(*l, handle) {
+				return nil
 			}
-			if !at.Before(l) {
-				continue
-			}
-			if at.next(l) {
-				if at.tell(l, handle) {
-					return nil
-				}
-				continue
-			}
-		case <-f.missed:
-		case <-retry:
+			continue
 		}
 		done, err := f.ask(ctx, &at, handle)
 		if done {
@@ -121,6 +115,45 @@ func (f *Following) Events(ctx context.Context, after wire.Mark, handle func(wir
 		}
 		if retry = nil; err != nil {
 			retry = time.After(askAgain) // a later milestone asks, too
+		}
+	}
+}
+
+// hear returns the next live event, or nil when something may have been missed.
+func (f *Following) hear(ctx context.Context, retry <-chan time.Time) (*wire.Live, error) {
+	if l := f.held; l != nil {
+		f.held = nil
+		return l, nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case l := <-f.events:
+		return &l, nil
+	case <-f.missed:
+	case <-retry:
+	}
+	return nil, nil
+}
+
+// upTo handles the ephemeral events that were heard and come before a milestone, which the run's history tells.
+func (f *Following) upTo(milestone wire.Live, handle func(wire.Live)) {
+	for {
+		if f.held == nil {
+			select {
+			case l := <-f.events:
+				f.held = &l
+			default:
+				return
+			}
+		}
+		l := f.held
+		if l.Revision > milestone.Revision || l.Revision == milestone.Revision && (l.Ephemeral || l.Index > milestone.Index) {
+			return
+		}
+		f.held = nil
+		if l.Ephemeral {
+			handle(*l)
 		}
 	}
 }
@@ -138,6 +171,7 @@ func (f *Following) ask(ctx context.Context, at *place, handle func(wire.Live)) 
 		}
 		for _, l := range s.Milestones {
 			if at.Before(l) && ctx.Err() == nil {
+				f.upTo(l, handle)
 				done = at.tell(l, handle) // a run that was retried goes on after an end
 			}
 		}

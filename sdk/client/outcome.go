@@ -25,12 +25,12 @@ type awaiting struct {
 // await listens before an answer is published, so that nothing is missed.
 func (c *Client) await(call Call, event string, refusals func(string) (<-chan string, func())) (*awaiting, error) {
 	w := &awaiting{c: c, call: call, event: event, live: make(chan wire.Live, 64)}
-	unsubscribe, err := c.conn.WatchLive(c.conn.Subjects().Live(call.Run.Agent, call.Run.key()), func(l wire.Live) {
+	unsubscribe, err := c.conn.WatchLive(call.Run.Agent, call.Run.key(), func(l wire.Live) {
 		select {
 		case w.live <- l:
 		default: // the run's history is asked in the end
 		}
-	})
+	}, func() {})
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import { headers as newHeaders } from "@nats-io/transport-node";
 import { AgentdError, RunFailed, Unavailable } from "./errors.js";
 import * as wire from "./wire.js";
 
-const ASK_AGAIN = 1000, BUFFER = 1024;
+const ASK_AGAIN = 1000, BUFFER = 1024, WATCH_EVERY = 5000;
 const PERMISSION = "agentd.permission.request", QUESTION = "agentd.question.ask", TURN = "agentd.conversation.turn";
 
 /**
@@ -57,9 +57,25 @@ export class Client {
         wake();
       },
     });
+    // Workers tell who announces that they read. What was told before all workers knew was missed.
+    const announce = () => {
+      if (!this.nc.isClosed()) this.nc.publish(`${this.root}.watch.${address(run)}`);
+    };
+    let known = false;
+    const again = () => {
+      [lost, known] = [true, false];
+      announce();
+      wake();
+    };
+    const asked = this.nc.subscribe(`${this.root}.watch.ask`, { callback: (_, m) => m && again() });
+    announce();
+    const renewing = setInterval(() => {
+      [lost, known] = [lost || !known, true];
+      announce();
+    }, WATCH_EVERY);
     const statuses = this.nc.status();
     (async () => {
-      for await (const s of statuses) if (s.type === "reconnect") lost = true;
+      for await (const s of statuses) if (s.type === "reconnect") again();
     })();
     let at = after, whole = after.rev === 0;
     const tell = (live) => {
@@ -101,7 +117,9 @@ export class Client {
         }
       }
     } finally {
+      clearInterval(renewing);
       subscription.unsubscribe();
+      asked.unsubscribe();
       statuses.stop?.();
     }
   }

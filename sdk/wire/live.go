@@ -9,6 +9,12 @@ import (
 	"agentd/sdk"
 )
 
+// An announcement that live events are read (Subjects.Watch) is made anew each WatchEvery, and holds for WatchLasts.
+const (
+	WatchEvery = 5 * time.Second
+	WatchLasts = 3 * WatchEvery
+)
+
 // LivePrefix begins the CloudEvents types of live events, which contracts do not use.
 const LivePrefix = "agentd.live."
 

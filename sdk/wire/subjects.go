@@ -103,6 +103,7 @@ const (
 	KindBlob   Kind = "blob"   // large contents of the journal
 	KindSpec   Kind = "spec"   // agent specs by digest
 	KindStream Kind = "stream" // live events
+	KindWatch  Kind = "watch"  // who reads live events says so
 	KindWake   Kind = "wake"   // whoever drives the run should look at its journal
 	KindGet    Kind = "get"    // queries about a run
 	KindRead   Kind = "read"   // requests for messages of a stream
@@ -218,6 +219,38 @@ func (s Subjects) Live(agent string, run RunKey) string {
 	return s.join(KindStream, NameToken(agent), run.Partition, run.Token)
 }
 
+// all stands in the subjects of watchers for all agents, or all runs of an agent.
+const all = "all"
+
+// LiveFilter is the filter for the live events that a watcher reads: of a run, of all runs of an agent where run is zero, or of all
+// agents where agent is empty too.
+func (s Subjects) LiveFilter(agent string, run RunKey) string {
+	switch {
+	case agent == "":
+		return s.All(KindStream)
+	case run == RunKey{}:
+		return s.join(KindStream, NameToken(agent), ">")
+	}
+	return s.Live(agent, run)
+}
+
+// Watch is where a watcher announces what it reads, as LiveFilter has it (core NATS, lossy).
+func (s Subjects) Watch(agent string, run RunKey) string {
+	switch {
+	case agent == "":
+		return s.join(KindWatch, all, all, all)
+	case run == RunKey{}:
+		return s.join(KindWatch, NameToken(agent), all, all)
+	}
+	return s.join(KindWatch, NameToken(agent), run.Partition, run.Token)
+}
+
+// Watches is the filter for all announcements of watchers.
+func (s Subjects) Watches() string { return s.join(KindWatch, "*", "*", "*") }
+
+// WatchAsk is where a worker that has just connected has all watchers announce again what they read (core NATS, lossy).
+func (s Subjects) WatchAsk() string { return s.join(KindWatch, "ask") }
+
 // Wake is where the driver of a run is told that the run is to end (core NATS, lossy).
 func (s Subjects) Wake(agent string, run RunKey) string {
 	return s.join(KindWake, NameToken(agent), run.Partition, run.Token)
@@ -252,7 +285,7 @@ type Address struct {
 	Kind Kind
 	// Call is set for out, in and void; its Agent and Run are copied to Agent and Run.
 	Call CallAddress
-	// Agent is the agent's token.
+	// Agent is the agent's token. It is empty in a watcher's announcement for all agents, and Run zero in one for all runs.
 	Agent string
 	Run   RunKey
 	Verb  ControlVerb
@@ -265,7 +298,7 @@ type Address struct {
 // mostTokens is how many tokens a subject that Parse reads has at most after its root.
 const mostTokens = 8
 
-// Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire and wake. The verb of a ctl subject
+// Parse parses the subjects that workers and services consume: start, out, void, in, ctl, done, fire, wake and watch. The verb of a ctl subject
 // may be one that only a later version knows.
 func (s Subjects) Parse(subject string) (Address, error) {
 	bad := func() error { return sdk.Errorf(sdk.CodeInvalidEvent, "subject %q is none of this wire's", subject) }
@@ -312,6 +345,15 @@ func (s Subjects) Parse(subject string) (Address, error) {
 	case KindFire, KindWake:
 		if valid = who(3, false); valid {
 			a.Agent, a.Run = t[0], RunKey{t[1], t[2]}
+		}
+	case KindWatch:
+		valid = who(3, false)
+		switch {
+		case !valid:
+		case t[1] != all || t[2] != all:
+			a.Agent, a.Run = t[0], RunKey{t[1], t[2]}
+		case t[0] != all:
+			a.Agent = t[0]
 		}
 	default:
 	}

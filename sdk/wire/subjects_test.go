@@ -46,6 +46,10 @@ func TestSubjects_ParseUndoesEveryBuilder(t *testing.T) {
 			},
 			s.Done(agent, run, init): {Kind: KindDone, Agent: token, Run: run, Init: init},
 			s.Fire(agent, run):       {Kind: KindFire, Agent: token, Run: run},
+			s.Wake(agent, run):       {Kind: KindWake, Agent: token, Run: run},
+			s.Watch(agent, run):      {Kind: KindWatch, Agent: token, Run: run},
+			s.Watch(agent, RunKey{}): {Kind: KindWatch, Agent: token},
+			s.Watch("", RunKey{}):    {Kind: KindWatch},
 		} {
 			got, err := s.Parse(subject)
 			if err != nil {
@@ -60,7 +64,7 @@ func TestSubjects_ParseUndoesEveryBuilder(t *testing.T) {
 		}
 		for _, subject := range []string{
 			s.Timer(agent, run), s.Journal(run), s.Blob(run, "00"), s.Spec("00"), s.Live(agent, run), s.Get(agent),
-			s.DeadLetter(sdk.CodeInvalidEvent, "AGENTD_IN", 7),
+			s.WatchAsk(), s.DeadLetter(sdk.CodeInvalidEvent, "AGENTD_IN", 7),
 		} {
 			if a, err := s.Parse(subject); err == nil {
 				t.Fatalf("Parse(%s) = %+v, want a refusal", subject, a)
@@ -92,7 +96,8 @@ func TestSubjects_ParseRefuses(t *testing.T) {
 		"agentd.in.d.t.a." + key + ".c.who.more", "agentd.in.d.t.a.000." + run.Token + ".c",
 		"agentd.in.d.t.a." + run.Partition + "." + strings.ToUpper(run.Token) + ".c", "agentd.in.d..a." + key + ".c",
 		"agentd.ctl.cancel.a", "agentd.done.a." + key, "agentd.done.a." + key + ".i.who",
-		"agentd.fire.a." + key + ".x", "agentd.Start.a", "agentd.in.d.t.a." + key + ".c\n",
+		"agentd.fire.a." + key + ".x", "agentd.watch.a." + key + ".x", "agentd.watch.a.all." + run.Token, "agentd.watch.a." + run.Partition + ".all",
+		"agentd.Start.a", "agentd.in.d.t.a." + key + ".c\n",
 	} {
 		if a, err := s.Parse(subject); !errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidEvent}) {
 			t.Errorf("Parse(%q) = %+v, %v", subject, a, err)

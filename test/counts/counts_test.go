@@ -299,18 +299,17 @@ var (
 		"pull": 0, "service: pull": 0,
 		// Is there a consumer for the init event?
 		"api CONSUMER.INFO": 1,
-		"stream":            51,
 		// A timer is stored once when it is armed, and once when it fires.
 		"stored START": 1, "stored OUT": turns, "stored IN": turns, "stored DONE": 1, "stored TMR": 2,
 		"bytes": 11_200,
 	}
 	onRedis = map[string]int{
-		"messages": 70,
+		"messages": 19,
 		// The head is read for the init event, and for the timer of the run that has ended, which is confirmed too.
 		"redis evalsha": 2 + 2*turns, "redis lindex": 2, "redis hget": 1,
 	}
 	onJetStream = map[string]int{
-		"messages": 82,
+		"messages": 31,
 		"run":      2 + 2*turns, "stored RUN": 2 + 2*turns, "api STREAM.MSG": 3,
 	}
 )

@@ -25,11 +25,11 @@ type listener struct {
 func listen(t *testing.T, h *harness.Harness, subject string) *listener {
 	t.Helper()
 	l := &listener{}
-	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", wire.NewRunKey(subject)), func(e wire.Live) {
+	stop, err := h.Conn().WatchLive("desk", wire.NewRunKey(subject), func(e wire.Live) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.events = append(l.events, e)
-	})
+	}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,7 +171,7 @@ func tokenAccounting(t *testing.T) {
 	var events []string
 	watched := make(chan struct{}, 1)
 	init := h.Init("desk", message("hello"))
-	stop, err := h.Conn().WatchLive(h.Conn().Subjects().Live("desk", wire.NewRunKey(init.Subject)), func(l wire.Live) {
+	stop, err := h.Conn().WatchLive("desk", wire.NewRunKey(init.Subject), func(l wire.Live) {
 		mu.Lock()
 		defer mu.Unlock()
 		if l.Type == wire.LiveTurnStarted || l.Type == wire.LiveUsage {
@@ -186,7 +186,7 @@ func tokenAccounting(t *testing.T) {
 		if l.Type == "run.finished" {
 			watched <- struct{}{}
 		}
-	})
+	}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package events
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,8 +51,13 @@ func tailCommand(a *cli.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				// Live events are told to who announces that they read them; print leaves out those of other runs.
+				stopAnnouncing, err := c.AnnounceWatch(f.agent, wire.RunKey{}, func() {})
+				if err != nil {
+					return errors.Join(err, stop())
+				}
 				<-cmd.Context().Done()
-				return stop()
+				return errors.Join(stopAnnouncing(), stop())
 			})
 		},
 	}
@@ -77,7 +83,7 @@ type tailed struct {
 }
 
 // hidden are the kinds that tail shows only when asked to.
-var hidden = []wire.Kind{wire.KindRun, wire.KindBlob, wire.KindSpec, wire.KindTimer, wire.KindFire, wire.KindGet}
+var hidden = []wire.Kind{wire.KindRun, wire.KindBlob, wire.KindSpec, wire.KindTimer, wire.KindFire, wire.KindGet, wire.KindWatch}
 
 func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	tokens := strings.Split(subject, ".")

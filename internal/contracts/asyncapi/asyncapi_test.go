@@ -222,7 +222,7 @@ func TestDocument_PartiesSeeOneAnother(t *testing.T) {
 	}
 	client := map[string]string{
 		"start.shop_desk": "send", "cancel.shop_desk": "send", "cancelCall.shop_desk": "send", "get.shop_desk": "send",
-		"done.shop_desk": "receive", "live.shop_desk": "receive",
+		"done.shop_desk": "receive", "live.shop_desk": "receive", "watch.shop_desk": "send",
 	}
 	service := map[string]string{}
 	for _, lane := range []string{"shop.com_shop_order", "shop_night.com_shop_order"} {
@@ -262,7 +262,7 @@ func TestDocument_AddressesAreSubjects(t *testing.T) {
 			t.Errorf("%s: %s: %v", id, *c.Address, err)
 		}
 	}
-	if parsed != 15 {
+	if parsed != 16 {
 		t.Errorf("%d addresses", parsed)
 	}
 }

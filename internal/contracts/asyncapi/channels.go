@@ -95,6 +95,14 @@ func (b *builder) agent(spec sdk.AgentSpec) {
 			Address: address(subjects.Live(spec.Name, anyRun)), Title: "Live events of " + spec.Name,
 			Description: "Lossy, and stored nowhere: who misses some asks about the run.", Messages: b.message("live", liveMessage()),
 		})
+	b.operate("watch."+token, actionReceive, ViewClient,
+		operation{Title: "Have the live events of a run of " + spec.Name + " told"},
+		channel{
+			Address: address(subjects.Watch(spec.Name, anyRun)), Title: "Announcements of who reads live events of " + spec.Name,
+			Description: "It holds for 15 s: announce it again each 5 s, and when a worker asks on " + subjects.WatchAsk() +
+				". all.all in the place of the run is all runs.",
+			Messages: b.message("watch", watchMessage()),
+		})
 	b.query(spec, token)
 }
 

@@ -179,6 +179,10 @@ func liveMessage() message {
 	}
 }
 
+func watchMessage() message {
+	return message{Name: "watch", Title: "Announcement that live events are read", Summary: "It has no body.", Payload: object{"maxLength": 0}}
+}
+
 func liveSchema() object {
 	return object{
 		"type": "object",

@@ -11,7 +11,7 @@ from . import wire
 from .errors import AgentdError, RunFailed, Unavailable
 from .transport import Message, Transport
 
-ASK_AGAIN = 1.0
+ASK_AGAIN, WATCH_EVERY = 1.0, 5.0
 PERMISSION, QUESTION, TURN = "agentd.permission.request", "agentd.question.ask", "agentd.conversation.turn"
 
 
@@ -90,6 +90,9 @@ class Client:
         lost = asyncio.Event()
         lost.set()  # what is between the mark and now
         forget = self._transport.on_reconnect(lost.set)
+        asked = await self._transport.subscribe(f"{self._root}.watch.ask")
+        await self._announce(run)
+        announcing = asyncio.create_task(self._keep_announcing(run, asked, lost))
         at, whole = after, after == (0, 0)
         try:
             while True:
@@ -124,7 +127,29 @@ class Client:
                         return
         finally:
             forget()
+            announcing.cancel()
+            await asyncio.gather(announcing, return_exceptions=True)
+            await asked.unsubscribe()
             await subscription.unsubscribe()
+
+    async def _announce(self, run: Run) -> None:
+        """Workers tell the live events of a run to who announces that they read them."""
+        await self._transport.publish(f"{self._root}.watch.{self._address(run)}")
+
+    async def _keep_announcing(self, run: Run, asked: Any, lost: asyncio.Event) -> None:
+        """Announces again when a worker asks, and in time. What was told before all workers knew was missed."""
+        known = False
+        while True:
+            try:
+                await asked.next(WATCH_EVERY)
+                known = False
+            except TimeoutError:
+                if known:
+                    await self._announce(run)
+                    continue
+                known = True
+            await self._announce(run)
+            lost.set()
 
     async def wait(self, run: Run, timeout: float | None = None) -> Result:
         """The result of a run, when it has ended. Raises RunFailed when it ended with an error, TimeoutError."""

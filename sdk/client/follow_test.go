@@ -1,0 +1,67 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"agentd/sdk/client"
+	"agentd/sdk/wire"
+)
+
+// late is a connection on which the history of a run is told when all of its live events were heard.
+type late struct {
+	client.Conn
+	events []wire.Live
+}
+
+func (l *late) WatchLive(_ string, _ wire.RunKey, handle func(wire.Live), _ func()) (func() error, error) {
+	for _, e := range l.events {
+		handle(e)
+	}
+	return func() error { return nil }, nil
+}
+
+func (l *late) Ask(_ context.Context, _ string, _ wire.Query, answer any) error {
+	var status wire.RunStatus
+	for _, e := range l.events {
+		if !e.Ephemeral {
+			status.Milestones = append(status.Milestones, e)
+		}
+	}
+	data, err := json.Marshal(status)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, answer)
+}
+
+func (l *late) Subjects() wire.Subjects { return wire.DefaultSubjects() }
+
+// Ephemeral events that were heard are told, each in its place, although their milestones were asked for.
+func TestFollow_HistoryTakesNothingThatWasHeard(t *testing.T) {
+	t.Parallel()
+	l := &late{events: []wire.Live{
+		{Revision: 1, Count: 2, Type: "run.started"},
+		{Revision: 1, Index: 1, Count: 2, Type: "checkpoint"},
+		{Revision: 1, Type: "turn.started", Ephemeral: true, ID: "a"},
+		{Revision: 1, Type: "model.delta", Ephemeral: true, ID: "b"},
+		{Revision: 2, Count: 1, Type: "model.reply"},
+		{Revision: 2, Type: "tool.started", Ephemeral: true, ID: "c"},
+		{Revision: 3, Count: 1, Type: "run.finished"},
+	}}
+	want := []string{"run.started", "checkpoint", "turn.started", "model.delta", "model.reply", "tool.started", "run.finished"}
+	for range 20 { // what is heard and what is asked for come in any order
+		var got []string
+		for e, err := range client.New(l, client.Options{}).Follow(t.Context(), client.Run{Agent: "desk", Name: "one"}, wire.Mark{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e.Type)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+}

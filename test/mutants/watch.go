@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+
+	"agentd/internal/harness"
+)
+
+// ofWatching are noticed by tests of their packages: who is told of a run while it goes on.
+var ofWatching = []mutant{
+	{"live events are made for nobody", around(act+"watched", "return true"), test{"test/pipeline", "TestWatch_NobodyIsToldOfRunsThatNobodyWatches"}},
+	{"who watches is told nothing until it asks", around(audience+"heard", ""), test{"test/pipeline", "TestWatch_FromTheStartNothingIsMissed"}},
+	{"a worker that starts does not ask who watches", around(broker+"AskWatchers", "return nil"), test{"test/pipeline", "TestWatch_AWorkerThatStartsLaterTells"}},
+	{"live: always tells only who watches", condition(act+"watched", "Live", "false"), test{"test/pipeline", "TestWatch_LiveAlwaysTellsWhoAnnouncesNothing"}},
+	{
+		"a run is told of for ever once somebody has watched it", condition(audience+"Watches", "runs", "func() bool { _, known := a.runs[watchedRun{agent, run.Token}]; return known }()"),
+		test{"internal/worker", "TestAudience_WatchesWhatWasAnnounced"},
+	},
+	{"announcements that are not read yet count for nothing", condition(audience+"Watches", "unread", "false"), test{"internal/worker", "TestAudience_InDoubtEverythingIsWatched"}},
+	{"announcements that were dropped count for nothing", around(audience+"lost", ""), test{"internal/worker", "TestAudience_InDoubtEverythingIsWatched"}},
+	{"any number of runs is kept as watched", condition(audience+"heard", "mostWatched", "false"), test{"internal/worker", "TestAudience_IsBounded"}},
+	{"agents of others are kept as watched", condition(audience+"heard", "agents", "false"), test{"internal/worker", "TestAudience_IsBounded"}},
+	{"who watches announces it once", around("internal/broker.watching.renew", "<-ctx.Done()"), test{"internal/broker", "TestWatch_IsAnnouncedAndRenewed"}},
+	{"what was told before all workers knew is not asked for", condition("internal/broker.watching.renew", "known Since", "false"), test{"internal/broker", "TestWatch_IsAnnouncedAndRenewed"}},
+}
+
+const (
+	audience = "internal/worker.audience."
+	broker   = "internal/broker.Conn."
+)
+
+// test is a test of a package, which must fail.
+type test struct{ folder, name string }
+
+func (t test) String() string { return t.name }
+
+func (t test) effort() int { return 0 }
+
+func (t test) try(ctx context.Context, overlay, dir string) (string, error) {
+	binary, err := build(ctx, overlay, dir, "./"+t.folder)
+	if err != nil {
+		return "", err
+	}
+	run := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=2m", "-test.run=^"+t.name+"$")
+	run.Dir = filepath.FromSlash(t.folder)
+	run.Env = append(os.Environ(), harness.PatienceVariable+"=30s")
+	out, err := run.CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		return "", err
+	}
+	if regexp.MustCompile(`(?m)^(\s*--- FAIL: |panic: test timed out)`).Match(out) {
+		return "its test", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s broke down: %s", t.name, out)
+	}
+	return "", nil
+}
