@@ -301,7 +301,7 @@ var (
 		"api CONSUMER.INFO": 1,
 		// A timer is stored once when it is armed, and once when it fires.
 		"stored START": 1, "stored OUT": turns, "stored IN": turns, "stored DONE": 1, "stored TMR": 2,
-		"bytes": 11_200,
+		"bytes": 11_400,
 	}
 	onRedis = map[string]int{
 		"messages": 19,

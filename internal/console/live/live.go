@@ -69,7 +69,8 @@ func Open(ctx context.Context, o Options) (*Console, error) {
 	}
 	asking := client.New(o.Conn, client.Options{Source: Source, As: o.Who.Who})
 	listed := newRuns(o.Conn, asking, func() []string { return setup.AgentNames(o.Config()) })
-	if c.unwatch, err = o.Conn.WatchLive(o.Conn.Subjects().All(wire.KindStream), listed.hear); err != nil {
+	// What is missed is in the next listing.
+	if c.unwatch, err = o.Conn.WatchLive("", wire.RunKey{}, listed.hear, func() {}); err != nil {
 		c.desk.Close()
 		return nil, errors.Join(err, c.store.Close())
 	}
