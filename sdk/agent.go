@@ -70,6 +70,9 @@ type AgentSpec struct {
 	// when the contract's input has one as a string, else the JSON of the input (seed 000).
 	Prompt string   `json:"prompt,omitempty"`
 	Text   TextMode `json:"text,omitempty"`
+	// Mode is how the agent goes about its work; empty is ModeLoop. Plan is for ModePlan alone.
+	Mode Mode      `json:"mode,omitempty"`
+	Plan *PlanSpec `json:"plan,omitempty"`
 	// Guidance is what follows the system prompt, built anew before each model call.
 	Guidance *Guidance `json:"guidance,omitempty"`
 	// Instructions are those of the project that the agent works in, such as of its AGENTS.md: text as it is, not a template. They

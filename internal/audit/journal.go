@@ -25,7 +25,7 @@ func (c *Checker) Committed(key wire.RunKey, digest string, e *core.Entry) {
 	c.driver(r, last, e)
 	c.held(r, last, e)
 	c.cause(r, e)
-	if e.Kind == core.KindReplied {
+	if e.Kind == core.KindReplied || e.Kind == core.KindPlanned || e.Kind == core.KindRouted {
 		c.answeredAll(r)
 		if c.unwanted(r) && last.Head.Cancel == nil {
 			c.violate("I10", r.key, "entry %d goes on with a run that was voided before it began", e.Rev)
@@ -42,6 +42,7 @@ func (c *Checker) Committed(key wire.RunKey, digest string, e *core.Entry) {
 	c.asksAgain(r, e)
 	c.heard(r, e)
 	c.permissions(r, last, e)
+	c.steps(r, last, e)
 	for i := range e.Results {
 		c.resulted(r, e, &e.Results[i])
 		c.abandoned(r, last, e, &e.Results[i])
@@ -84,8 +85,11 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 		c.violate("I15", r.key, "entry %d is of run %q", e.Rev, e.Head.Run)
 	}
 	accepted := 0
-	if e.Kind == core.KindReplied {
+	if e.Kind == core.KindReplied || e.Kind == core.KindRouted {
 		accepted = 1
+	}
+	if e.Kind == core.KindPlanned { // by a model, or a template
+		accepted = min(e.Head.Turns-last.Head.Turns, 1)
 	}
 	if e.Head.Turns-last.Head.Turns != accepted {
 		c.violate("I8", r.key, "entry %d (%s) counts %d model calls after %d",

@@ -39,7 +39,7 @@ func (c *Checker) held(r *run, last, e *core.Entry) {
 
 // steps are the kinds of entries that a driver of a paused run must not make.
 var steps = []string{
-	core.KindReplied, core.KindCompacted, core.KindInquired, core.KindChosen, core.KindBegan, core.KindReviewed, core.KindBuilt,
+	core.KindReplied, core.KindCompacted, core.KindInquired, core.KindChosen, core.KindPlanned, core.KindRouted, core.KindBegan, core.KindReviewed, core.KindBuilt,
 }
 
 // ends reports whether the cause of an entry is what a parked run waits for.

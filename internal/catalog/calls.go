@@ -224,6 +224,11 @@ func checkFollow(spec sdk.AgentSpec) error {
 	if spec.Memory != nil && spec.Memory.Summarizer != nil {
 		models = append(models, *spec.Memory.Summarizer)
 	}
+	for role, m := range spec.Plan.Models() {
+		if m.Follow != "" {
+			return sdk.Errorf(sdk.CodeConfig, "plan: %s: follow: a model of planning is that of the run's beginning; leave it out", role)
+		}
+	}
 	for _, m := range models {
 		switch m.Follow {
 		case "", sdk.FollowStart, sdk.FollowCurrent:

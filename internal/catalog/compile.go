@@ -112,6 +112,9 @@ func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.Permi
 	if err := c.selecting(compiled, spec, tools); err != nil {
 		return nil, err
 	}
+	if err := c.planning(compiled, spec, tools); err != nil {
+		return nil, err
+	}
 	compiled.Core.NeedsRulings = spec.Permissions != nil || policy != nil || a.Hooks.Permissions != nil || slices.ContainsFunc(hooks, gates)
 	compiled.Core.PermissionSchema, compiled.Core.PermissionResultSchema = permissionSchema, permissionResultSchema
 	compiled.Core.Matches = approval.Matches

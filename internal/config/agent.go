@@ -141,6 +141,9 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	if m := s.Memory; m != nil && m.Summarizer != nil {
 		l.model(n.Get("memory").Get("summarizer"), m.Summarizer)
 	}
+	for role, m := range s.Plan.Models() {
+		l.model(n.Get("plan").Get(role), m)
+	}
 	accepts := s.Contract.Versions[s.Version].Accepts // nil, as that of anything, where the contract has faults
 	s.System = l.prompt(n.Get("system"), accepts)
 	s.Prompt = l.prompt(n.Get("prompt"), accepts)

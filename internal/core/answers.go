@@ -92,6 +92,7 @@ func (t *transition) object(ev *Replied) (done bool, err error) {
 // spoken begins to count anew, because a person has spoken.
 func (t *transition) spoken() {
 	t.Head.Answers.Refused = nil
+	t.replan()
 	if t.spec.Judged {
 		t.Head.Answers.Heard = t.Head.Turns
 	}

@@ -122,7 +122,7 @@ func (p *RoundPlan) asked() [][]int {
 	var sizes []int
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if c.ruling.Verdict != VerdictAsk {
+		if !c.asks() {
 			continue
 		}
 		g := slices.IndexFunc(groups, func(group []int) bool {

@@ -56,6 +56,8 @@ type Change struct {
 	Summary *Summary `json:"summary,omitempty"`
 	// Offered is which tools the model is offered from now on; nil is those that it was offered before.
 	Offered *Offered `json:"offered,omitempty"`
+	// Steps are the steps of the plan that the entry changes, as they are then.
+	Steps []PlanStep `json:"steps,omitempty"`
 	// Dropped names the tools of calls that the model asked for and that were not made, because others had priority.
 	Dropped []string `json:"dropped,omitempty"`
 	// Corrections say what of the round's calls is not as the model wrote it.

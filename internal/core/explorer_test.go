@@ -80,6 +80,9 @@ func randomSpec(t *rapid.T) *core.Spec {
 		spec.Undo = undoneBy(map[string]string{"book": "lookup", "add": "charge", "charge": "book", "lookup": "add"})
 	}
 	spec.Converse = pick(t, 3, "converse") == 0
+	if pick(t, 3, "plans") == 0 {
+		spec.Planning = &core.Planning{Replans: pick(t, 3, "replans")}
+	}
 	if pick(t, 3, "control") == 0 {
 		randomControl(t, spec)
 	}
@@ -275,6 +278,12 @@ func (x *explorer) outcome() core.Event {
 	if x.pick(60, "fails") == 0 {
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: "no"}}
 	}
+	switch next := x.rig.next().(type) {
+	case core.MakePlan:
+		return x.plan()
+	case core.RouteSteps:
+		return x.route(next.Steps)
+	}
 	return x.reply()
 }
 
@@ -286,23 +295,31 @@ func (x *explorer) built() core.Built {
 }
 
 func (x *explorer) reply() core.Replied {
+	if p := x.rig.state.Plan; p != nil && p.Phase == core.PhaseAnswer {
+		return x.rig.replied([]string{"", `{"response":"yes"}`}[x.pick(2, "answer")])
+	}
 	texts := []string{"", "hello <there>", `{"response":"yes"}`}
 	text := texts[x.pick(len(texts), "text")]
 	if x.pick(6, "kind") == 0 {
 		return x.rig.replied(text)
 	}
-	names := []string{"lookup", "book", "ask", "add", "charge", "finish", "lookup", "add", "nosuch"}
-	arguments := []string{`{}`, ` { "n" : 1.0 }`, `{"n":2}`, `{"n":3,"m":[]}`, `{"bad":true}`, `{"n":`, "\xff"}
 	calls := make([]sdk.ToolRequest, 1+x.pick(4, "calls"))
 	for i := range calls {
-		calls[i] = sdk.ToolRequest{
-			Name: names[x.pick(len(names), "tool")], Arguments: arguments[x.pick(len(arguments)+3, "arguments")%len(arguments)],
-		}
+		calls[i] = x.request()
 	}
 	ev := x.rig.replied(text, calls...)
 	x.policy.rule(ev.Plan)
 	x.hooks(&ev)
 	return ev
+}
+
+// request is a call as a model writes it.
+func (x *explorer) request() sdk.ToolRequest {
+	names := []string{"lookup", "book", "ask", "add", "charge", "finish", "lookup", "add", "nosuch"}
+	arguments := []string{`{}`, ` { "n" : 1.0 }`, `{"n":2}`, `{"n":3,"m":[]}`, `{"bad":true}`, `{"n":`, "\xff"}
+	return sdk.ToolRequest{
+		Name: names[x.pick(len(names), "tool")], Arguments: arguments[x.pick(len(arguments)+3, "arguments")%len(arguments)],
+	}
 }
 
 func (x *explorer) tools(next core.RunTools) core.Event {

@@ -164,6 +164,7 @@ func (t *transition) retried(ev Retried) error {
 	if h.Left != nil {
 		t.takeUp(*h.Left)
 	}
+	t.closeSteps()
 	if ev.Beginning != nil {
 		t.begins(ev.Beginning)
 	}

@@ -11,7 +11,7 @@ import (
 
 // LayoutVersion is the greatest V of heads and entries that this code writes and reads. What a version before would get wrong
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
-const LayoutVersion = 5
+const LayoutVersion = 6
 
 // ErrLaterLayout says that a later version of agentd wrote the run: it is left to that version's workers.
 var ErrLaterLayout = errors.New("a later version of agentd wrote the run; upgrade this worker")
@@ -135,6 +135,9 @@ type Head struct {
 	Left  *Left       `json:"left,omitempty"`
 	// Undo are the calls that the run's generation is there to undo, in that order; nil is that it is there for the run's task.
 	Undo []wire.UndoCall `json:"undo,omitempty"`
+
+	// Plan is that of an agent that plans; nil is that none was made.
+	Plan *Plan `json:"plan,omitempty"`
 
 	// Informed are the sections of the prompt that context providers have been asked for.
 	Informed []Informed `json:"informed,omitempty"`
@@ -411,6 +414,7 @@ func (h *Head) clone() Head {
 	c.Hooks = append([]HookState(nil), h.Hooks...)
 	c.Informed = append([]Informed(nil), h.Informed...)
 	c.Undo = append([]wire.UndoCall(nil), h.Undo...)
+	c.Plan = h.Plan.clone()
 	if h.Driver != nil {
 		d := *h.Driver
 		c.Driver = &d

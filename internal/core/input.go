@@ -41,7 +41,7 @@ type Input struct {
 }
 
 // Event is what happened: Started, Retried, UndoAsked, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
-// outside; Inquired, Chosen, Replied, Compacted, Began, Returned, Reviewed, Built, Undoing, Parked, Released and Ended from whoever drives the run.
+// outside; Inquired, Chosen, Planned, Routed, Replied, Compacted, Began, Returned, Reviewed, Built, Undoing, Parked, Released and Ended from whoever drives the run.
 // Sealed.
 type Event interface{ kind() string }
 
@@ -280,6 +280,8 @@ const (
 	KindCompacted       = "compacted"
 	KindInquired        = "inquired"
 	KindChosen          = "chosen"
+	KindPlanned         = "planned"
+	KindRouted          = "routed"
 	KindReleased        = "released"
 	KindParked          = "parked"
 	KindUnparked        = "unparked"
@@ -307,6 +309,8 @@ func (Replied) kind() string         { return KindReplied }
 func (Compacted) kind() string       { return KindCompacted }
 func (Inquired) kind() string        { return KindInquired }
 func (Chosen) kind() string          { return KindChosen }
+func (Planned) kind() string         { return KindPlanned }
+func (Routed) kind() string          { return KindRouted }
 func (Released) kind() string        { return KindReleased }
 func (Parked) kind() string          { return KindParked }
 func (Unparked) kind() string        { return KindUnparked }

@@ -9,7 +9,7 @@ import (
 	"agentd/sdk/wire"
 )
 
-// Action is what the driver of a run has to do next: AskContext, CallModel, RunTools, Review, BuildOutput, Undo, Park, End or Rest.
+// Action is what the driver of a run has to do next: AskContext, MakePlan, RouteSteps, CallModel, RunTools, Review, BuildOutput, Undo, Park, End or Rest.
 type Action interface{ action() }
 
 // AskContext asks context providers, before the model is called; it is fed back as Inquired with ContextQuestion(state).
@@ -45,6 +45,8 @@ type End struct{ Ending Ending }
 type Rest struct{}
 
 func (AskContext) action()  {}
+func (MakePlan) action()    {}
+func (RouteSteps) action()  {}
 func (CallModel) action()   {}
 func (RunTools) action()    {}
 func (BuildOutput) action() {}
@@ -80,6 +82,9 @@ func Next(spec *Spec, head *Head, now int64) Action {
 	if len(spec.dueContexts(head)) > 0 {
 		return AskContext{}
 	}
+	if act := spec.nextPlanned(head); act != nil {
+		return act
+	}
 	return CallModel{}
 }
 
@@ -88,7 +93,7 @@ func doing(spec *Spec, head *Head) string {
 	h := *head
 	h.Cancel, h.Paused = nil, nil
 	switch act := Next(spec, &h, 0).(type) {
-	case AskContext, CallModel:
+	case AskContext, MakePlan, RouteSteps, CallModel:
 		return fmt.Sprintf("making model call %d", h.Turns+1)
 	case RunTools:
 		var names []string

@@ -105,6 +105,7 @@ func (o *oracle) entry(before *core.Head, in core.Input, e *core.Entry) {
 	o.timers(before, in, e)
 	o.remember(before, e)
 	o.undoes(e)
+	o.steps(before, e)
 	o.context(before, e)
 	o.permissions(e)
 	o.control(before, e)
@@ -136,7 +137,7 @@ func (o *oracle) driver(before *core.Head, in core.Input, e *core.Entry) {
 
 func isWork(ev core.Event) bool {
 	switch ev.(type) {
-	case core.Inquired, core.Chosen, core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Undoing, core.Parked, core.Released, core.Ended:
+	case core.Inquired, core.Chosen, core.Planned, core.Routed, core.Replied, core.Compacted, core.Began, core.Returned, core.Reviewed, core.Built, core.Undoing, core.Parked, core.Released, core.Ended:
 		return true
 	}
 	return false
@@ -236,6 +237,9 @@ func (o *oracle) message(e *core.Entry, m sdk.Message) {
 			res, ok := o.results[c.CallID]
 			if !ok || c.Text != "" || c.IsError != res.Error {
 				o.Fatalf("entry %d tells of call %s: %+v; its result is %+v", e.Rev, c.CallID, c, res)
+			}
+			for res.Of != "" {
+				res = o.results[res.Of]
 			}
 			c.Text = string(res.Data)
 		case sdk.ContentText:

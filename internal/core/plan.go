@@ -37,14 +37,18 @@ type PlannedCall struct {
 	// Refusal says why the call cannot be made, whatever anybody rules.
 	Refusal *sdk.Error
 
+	// place is that of the call in the reply.
+	place int
 	// tool is nil where the reply names none, or does not fit it.
 	tool *Tool
 	// correction is what of the call is not as the model wrote it.
 	correction Correction
 	// same is Call.Same, and repeats the call whose result is known to be that of this one; empty is none.
 	same, repeats string
-	reserved      int64
-	ruling        Ruling
+	// done says that a step of the plan has made the call that it repeats: nobody is asked whether it may be made.
+	done     bool
+	reserved int64
+	ruling   Ruling
 	// request is the data of the permission request, decision the record of a grant that decided the call.
 	request  json.RawMessage
 	decision *Decision
@@ -75,9 +79,12 @@ func PlanRound(spec *Spec, head *Head, input json.RawMessage, reply sdk.ModelRep
 			plan.drop(reply.Calls[i].Name)
 			continue
 		}
-		plan.Calls = append(plan.Calls, p.plan(len(plan.Calls), reply.Calls[i], w))
+		call := p.plan(len(plan.Calls), reply.Calls[i], w)
+		call.place = i
+		plan.Calls = append(plan.Calls, call)
 	}
 	plan.guard(spec, head, now)
+	plan.done(head)
 	plan.reserve(head)
 	judged := spec.Judges(head)
 	for i := range plan.Calls {
@@ -101,11 +108,14 @@ func (c *PlannedCall) Waits() bool {
 	switch {
 	case c.Refusal != nil:
 		return false
-	case c.ruling.Verdict == VerdictAsk:
+	case c.asks():
 		return c.ruling.Terms.Mode != sdk.PermissionRetry
 	}
 	return c.ruling.Verdict == VerdictAllow && c.tool.Kind == CallService && c.repeats == ""
 }
+
+// asks reports whether people are asked for the call.
+func (c *PlannedCall) asks() bool { return c.ruling.Verdict == VerdictAsk && !c.done }
 
 // reserve gives each call of an agent an equal part of the tokens that the reply leaves, and refuses it when there are none.
 func (p *RoundPlan) reserve(head *Head) {

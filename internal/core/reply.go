@@ -19,6 +19,9 @@ func (t *transition) replied(ev Replied) error {
 	if ev.opensRound() && !ev.Plan.madeFor(h, &ev.Reply) {
 		return violation(h, "a reply with calls needs the plan that was made for it")
 	}
+	if h.Plan != nil && h.Plan.Phase != PhaseLoop || h.Plan == nil && t.spec.Planning != nil {
+		t.answersPlan()
+	}
 	t.count(ev.Reply)
 	h.calibrate(ev.Estimated, ev.Reply.Usage.Prompt)
 	t.keep(ev.Hooks)
@@ -36,7 +39,10 @@ func (t *transition) replied(ev Replied) error {
 		t.misread(ev.Reply)
 		return nil
 	case ev.opensRound():
-		return t.openRound(ev)
+		if t.spec.finalText(ev.Reply.Text) {
+			t.stopOn(stopText, "text")
+		}
+		return t.openRound(saidBefore(&ev.Reply), ev.Plan, ev.Notes)
 	case len(h.Notes) > 0:
 		t.overtaken(ev.Reply.Text)
 		return nil
@@ -93,18 +99,23 @@ func (t *transition) correct(said, fault string) {
 	t.Head.Lifecycle = sdk.LifecycleOutputErrorFeedback
 }
 
-// openRound makes the calls that the plan allows, asks for those that need permission, and suspends or goes on.
-func (t *transition) openRound(ev Replied) error {
-	plan := ev.Plan
+// saidBefore is what a reply has before its calls.
+func saidBefore(reply *sdk.ModelReply) []sdk.Content {
+	said := slices.Clip(reply.Thinking)
+	if reply.Text != "" {
+		said = append(said, sdk.Content{Kind: sdk.ContentText, Text: reply.Text})
+	}
+	return said
+}
+
+// openRound makes the calls that the plan allows, asks for those that need permission, and suspends or goes on. content is what is said
+// before them.
+func (t *transition) openRound(content []sdk.Content, plan *RoundPlan, notes []Note) error {
 	t.countRound(plan)
 	t.Head.Round++
 	t.Head.Opened = t.in.Rev
 	t.Head.Grants = slices.Clone(plan.grants.left)
 	t.Dropped = plan.Dropped
-	content := ev.Reply.Thinking
-	if ev.Reply.Text != "" {
-		content = append(content, sdk.Content{Kind: sdk.ContentText, Text: ev.Reply.Text})
-	}
 	for i := range plan.Calls {
 		p := &plan.Calls[i]
 		content = append(content, sdk.Content{Kind: sdk.ContentToolUse, CallID: p.ID, Tool: p.Tool, Args: p.Args})
@@ -121,10 +132,7 @@ func (t *transition) openRound(ev Replied) error {
 		}
 	}
 	t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleAssistant, Content: content, Seen: 1})
-	t.takeNotes(ev.Notes)
-	if t.spec.finalText(ev.Reply.Text) {
-		t.stopOn(stopText, "text")
-	}
+	t.takeNotes(notes)
 	return t.settle()
 }
 
@@ -146,10 +154,12 @@ func (t *transition) openCall(c *Call, p *PlannedCall) {
 		t.Decisions = append(t.Decisions, *p.decision)
 	}
 	c.Reserved = p.reserved
-	switch r := &p.ruling; r.Verdict {
-	case VerdictAsk:
+	if p.asks() {
 		c.Same = p.same
-	case VerdictAllow:
+		return
+	}
+	switch r := &p.ruling; r.Verdict {
+	case VerdictAllow, VerdictAsk:
 		if p.repeats != "" {
 			t.reuse(c, p.repeats)
 			return

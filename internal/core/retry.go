@@ -102,6 +102,14 @@ func (t *transition) interrupted(e Ending) error {
 	case Replied:
 		t.count(ev.Reply)
 		t.keep(ev.Hooks)
+	case Planned:
+		if ev.Asked {
+			t.count(ev.Reply)
+		}
+		t.keep(ev.Hooks)
+	case Routed:
+		t.count(ev.Reply)
+		t.keep(ev.Hooks)
 	case Compacted:
 		t.cost(ev.Reply)
 	case Ended:

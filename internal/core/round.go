@@ -20,6 +20,7 @@ func (t *transition) close(c *Call, r Result) {
 	}
 	c.RetryAt, c.Reserved, c.Queued, c.Media = 0, 0, false, len(r.Media)
 	t.Results = append(t.Results, r)
+	t.stepEnded(c, &r)
 	t.countResult(c, r)
 	t.guardResult(c, &r)
 }
@@ -40,6 +41,7 @@ func (t *transition) settle() error {
 	}
 	if len(h.Calls) > 0 && !h.openAny() {
 		lacks := t.lacks()
+		t.closeSteps()
 		t.closeRound()
 		if lacks != nil {
 			return t.finish(*lacks)

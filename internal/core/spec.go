@@ -64,6 +64,8 @@ type Spec struct {
 	Contexts []ContextProvider
 	// Selects says that the model is offered some of the tools, chosen for what people have said.
 	Selects bool
+	// Planning says that the agent plans; nil is that its model is asked in a loop.
+	Planning *Planning
 	// Hooked says that the agent has hooks; Reviews that some see the results of rounds, and Ends that some see the run's end.
 	Hooked, Reviews, Ends bool
 }
@@ -82,9 +84,15 @@ const layoutCancels = 4
 // layoutUndoes is the first layout of runs whose calls are undone, of those that are offered some of their tools, and of those with tags.
 const layoutUndoes = 5
 
+// layoutPlans is the first layout of runs that plan.
+const layoutPlans = 6
+
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
+	if s.Planning != nil || h.Plan != nil {
+		return max(h.V, layoutPlans)
+	}
 	if len(h.Undo) > 0 || h.Tags != "" || s.Selects {
 		return max(h.V, layoutUndoes)
 	}

@@ -205,8 +205,8 @@ func (s *State) Arguments(call string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// Plan is the plan that the agent has written down last; nil is none.
-func (s *State) Plan() json.RawMessage {
+// WrittenPlan is the plan that the agent has written down last; nil is none.
+func (s *State) WrittenPlan() json.RawMessage {
 	for i := len(s.History) - 1; i >= 0; i-- {
 		for _, c := range s.History[i].Content {
 			if c.Kind == sdk.ContentToolResult && c.Tool == sdk.ToolUpdatePlan && !c.IsError {

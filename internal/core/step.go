@@ -105,6 +105,12 @@ func (t *transition) driven() error {
 		return t.compacted(ev)
 	case Chosen:
 		return t.chosen(ev)
+	case Planned:
+		t.Head.Parked = nil
+		return t.planned(ev)
+	case Routed:
+		t.Head.Parked = nil
+		return t.routed(ev)
 	case Inquired:
 		return t.inquired(ev)
 	case Began:

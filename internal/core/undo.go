@@ -135,7 +135,7 @@ func (t *transition) undoing(ev Undoing) error {
 	}
 	h.Undo[i].By = ev.Plan.Calls[0].ID
 	t.keep(ev.Hooks)
-	return t.openRound(Replied{Plan: ev.Plan, Notes: ev.Notes})
+	return t.openRound(nil, ev.Plan, ev.Notes)
 }
 
 // undid notes what became of a call that undoes another, with its result. The call is still as it was before.

@@ -14,6 +14,7 @@ import (
 // Of are the live events of an entry, numbered by its revision and their index (docs/wire.md, "Live events").
 func Of(e *core.Entry) []wire.Live {
 	t := teller{entry: e}
+	t.planned()
 	t.said()
 	t.asked()
 	for i := range e.Results {
@@ -28,6 +29,7 @@ func Of(e *core.Entry) []wire.Live {
 	if o := e.Offered; o != nil {
 		t.tell(wire.MilestoneChosen, chosen{By: o.By, Tools: o.Tools, Degraded: o.Degraded})
 	}
+	t.stepsEnded()
 	t.state()
 	for i := range t.events {
 		t.events[i].Count = len(t.events)
@@ -99,6 +101,7 @@ func (t *teller) message(m sdk.Message) {
 		case c.Kind == sdk.ContentToolUse:
 			t.tell(wire.MilestoneCall, callOpened{Args: c.Args, Call: c.CallID, Tool: c.Tool})
 		case c.Kind != sdk.ContentText:
+		case t.entry.Kind == core.KindRouted: // the steps are told
 		case m.Role == sdk.RoleAssistant && conversing:
 			t.tell(wire.MilestoneTurn, conversed{Message: c.Text})
 		case m.Role == sdk.RoleAssistant:

@@ -64,6 +64,8 @@ type Agent struct {
 	// Summarizer writes summaries, SummarizerName is its name; nil is that they are made without a model.
 	Summarizer     sdk.Provider
 	SummarizerName string
+	// Planning is how the agent plans; nil does not.
+	Planning *Planning
 	// BuildOutput makes contract-conforming data of a text, or says what is wrong with it in words for the model.
 	BuildOutput func(context.Context, sdk.OutputInput) (data json.RawMessage, fault string, err error)
 	// Judge says what is to be objected to in a text, in the order of the judges, and Gate in an output; nil is nothing. Err of a gate is

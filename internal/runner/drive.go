@@ -237,6 +237,10 @@ func (a *activation) act(ctx context.Context, action core.Action) (core.Event, e
 		return core.Inquired{Question: question}, err
 	case core.CallModel:
 		return a.callModel(ctx)
+	case core.MakePlan:
+		return a.makePlan(ctx)
+	case core.RouteSteps:
+		return a.routeSteps(ctx, act.Steps)
 	case core.RunTools:
 		return a.runTools(ctx, act)
 	case core.Review:

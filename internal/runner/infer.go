@@ -10,18 +10,8 @@ import (
 
 // callModel asks the model once, between the hooks of the turn.
 func (a *activation) callModel(ctx context.Context) (core.Event, error) {
-	a.followModel(ctx)
-	if err := core.CheckHistory(a.state); err != nil {
-		e := sdk.AsError(err)
-		return core.Ended{Ending: core.Ending{
-			Reason: core.ReasonQuota, Code: e.Code, Message: e.Message, Detail: "history",
-		}}, nil
-	}
-	if away := a.mayAsk(ctx); away != nil {
-		if degraded := a.degraded(ctx, sdk.Errorf(away.Code, "%s", away.Message)); degraded != nil {
-			return *degraded, nil
-		}
-		return *away, nil
+	if event := a.unasked(ctx); event != nil {
+		return event, nil
 	}
 	if chosen, err := a.choose(ctx); chosen != nil || err != nil {
 		return chosen, err
@@ -62,6 +52,25 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		return replied, err
 	}
 	return event, err
+}
+
+// unasked is what happens in place of a model call, because there is no model to ask, or more than it can read; nil is that it is asked.
+func (a *activation) unasked(ctx context.Context) core.Event {
+	a.followModel(ctx)
+	if err := core.CheckHistory(a.state); err != nil {
+		e := sdk.AsError(err)
+		return core.Ended{Ending: core.Ending{
+			Reason: core.ReasonQuota, Code: e.Code, Message: e.Message, Detail: "history",
+		}}
+	}
+	away := a.mayAsk(ctx)
+	if away == nil {
+		return nil
+	}
+	if degraded := a.degraded(ctx, sdk.Errorf(away.Code, "%s", away.Message)); degraded != nil {
+		return *degraded
+	}
+	return *away
 }
 
 // followModel has the run ask the model that its agent has now, where the agent says so. One that cannot be had leaves it with the model
@@ -110,7 +119,7 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 	}
 	a.calling(&request, "")
 	live := fragments{activation: a, turn: a.state.Turns + 1}
-	reply, err = guarded(func() (sdk.ModelReply, error) { return a.agent.Model.Generate(ctx, request, live.add) })
+	reply, err = guarded(func() (sdk.ModelReply, error) { return a.model().Model.Generate(ctx, request, live.add) })
 	live.end()
 	if err == nil {
 		a.called(&reply)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/internal/core"
+	"agentd/internal/planning"
 	"agentd/internal/prompt"
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -35,7 +36,7 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 		built, err = guarded(func() (prompt.Fitted, error) {
 			return a.agent.BuildPrompt(ctx, PromptInput{
 				Run: h.Run, System: a.state.System, Input: a.state.Input, Conversation: conversation, Calibration: h.Calibration,
-				Context: a.state.Context, Plan: a.state.Plan(), Interactions: interactions, Tools: tools, Added: added, MaxTokens: s.maxTokens,
+				Context: a.state.Context, Plan: a.state.WrittenPlan(), Interactions: interactions, Tools: tools, Added: added, MaxTokens: s.maxTokens,
 				Now: a.Env.Now(),
 			})
 		})
@@ -44,7 +45,7 @@ func (a *activation) request(ctx context.Context, s *hookEffects) (sdk.ModelRequ
 		}
 	}
 	request := sdk.ModelRequest{
-		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.agent.ModelName, System: built.System, Turn: built.Sections,
+		Run: h.Run, Lifecycle: h.Lifecycle, Model: a.model().Name, System: built.System, Turn: built.Sections,
 		Messages: prompt.Noted(built.Messages), Tools: built.Tools, Output: a.agent.OutputSchema, Interactions: interactions,
 		Temperature: s.temperature, MaxTokens: s.maxTokens, Tokens: max(h.TokensLeft(), 0),
 	}
@@ -61,7 +62,10 @@ const lastCall = "No calls can be made any more: the limit on interactions is re
 // last that the run may make, or where the core has nudged the model to summarise. It reports whether it did.
 func (a *activation) conclude(r *sdk.ModelRequest, full bool) (final bool) {
 	told := ""
+	plan := a.state.Head.Plan
 	switch {
+	case plan != nil && plan.Phase == core.PhaseAnswer:
+		told = planning.Synthesis(plan)
 	case a.state.Summarises(): // the nudge says it
 	case full:
 		told = noRoom
@@ -144,8 +148,6 @@ func (a *activation) summarise(
 	if a.agent.Summarizer == nil {
 		return "", nil
 	}
-	ctx, cancel := a.withTimeout(ctx, a.agent.ModelTimeout)
-	defer cancel()
 	task := ""
 	if len(a.state.History) > 0 {
 		task = a.state.History[0].PlainText()
@@ -154,25 +156,10 @@ func (a *activation) summarise(
 		Run: next.Run, Lifecycle: next.Lifecycle, Model: a.agent.SummarizerName, Interactions: next.Interactions, Tokens: next.Tokens,
 	}
 	request.System, request.Messages = prompt.Ask(batch, task, summaryPart)
-	a.stats.ModelCalls.Add(1)
-	a.calling(&request, forSummary)
-	// Fragments of a summary are progress, and nobody is shown them.
-	reply, err := guarded(func() (sdk.ModelReply, error) {
-		return a.agent.Summarizer.Generate(ctx, request, func(sdk.Delta) { a.progress() })
-	})
-	if err == nil {
-		a.called(&reply)
-		err = core.CheckReply(&reply)
-	}
-	storable(&reply)
+	reply, err := a.consult(ctx, a.agent.Summarizer, request, forSummary, cost)
 	if err != nil {
 		return "", err
 	}
-	cost.Units += reply.Units
-	cost.Usage.Prompt += reply.Usage.Prompt
-	cost.Usage.Completion += reply.Usage.Completion
-	cost.Usage.CacheRead += reply.Usage.CacheRead
-	cost.Usage.CacheWrite += reply.Usage.CacheWrite
 	text := strings.TrimSpace(reply.Text)
 	if text == "" {
 		return "", sdk.Errorf(sdk.CodeModel, "the model's summary is empty")

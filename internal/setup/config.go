@@ -41,6 +41,9 @@ func CheckModels(cfg *config.Config, registry *llm.Registry) error {
 		if m := spec.Memory; m != nil && m.Summarizer != nil {
 			models = append(models, *m.Summarizer)
 		}
+		for _, m := range spec.Plan.Models() {
+			models = append(models, *m)
+		}
 		for _, model := range models {
 			if _, err := registry.Provider(model); err != nil {
 				faults = append(faults, err)

@@ -55,7 +55,9 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 	var d milestoneData
 	switch l.Type {
 	case wire.MilestonePlan:
-		return "plan", describePlan(l.Data)
+		return labelPlan, describePlan(l.Data)
+	case wire.MilestonePlanned, wire.MilestoneUnplanned, wire.MilestoneStep, wire.MilestoneStepEnded:
+		return describeSteps(l)
 	case wire.MilestoneInquired, wire.MilestoneInformed, wire.MilestoneAsked, wire.MilestoneAnswered:
 		return r.describeAsked(l)
 	}

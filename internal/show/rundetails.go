@@ -34,6 +34,7 @@ type RunDetails struct {
 	HandedBack   bool           `json:"handed_back,omitempty"`
 	Parked       *core.Parking  `json:"parked,omitempty"`
 	Paused       *core.Pause    `json:"paused,omitempty"`
+	Plan         *core.Plan     `json:"plan,omitempty"`
 	Waiting      []WaitingCall  `json:"waiting,omitempty"`
 	Messages     []sdk.Message  `json:"messages"`
 	Terminal     *core.Terminal `json:"terminal,omitempty"`
@@ -98,7 +99,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 	if d.Purged = s.Purged; d.Purged != nil {
 		d.Started = 0 // nobody knows any more
 	}
-	d.Parked, d.Paused = s.Parked, s.Paused
+	d.Parked, d.Paused, d.Plan = s.Parked, s.Paused, s.Head.Plan
 	d.HandedBack, d.Waiting, d.Messages = handedBack(&s.Head), WaitingCalls(&s.Head), s.Messages()
 	return d, nil
 }
@@ -153,6 +154,9 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 	}
 	if err := t.write(w, "", 0); err != nil {
 		return err
+	}
+	if d.Plan != nil {
+		writePlan(w, d.Plan)
 	}
 	if len(d.Journal) > 0 {
 		d.writeConversation(w, columns, full)

@@ -73,6 +73,10 @@ const (
 	MilestoneResumed    = "run.resumed"
 	MilestoneCompacted  = "context.compacted"
 	MilestoneChosen     = "tools.chosen"
+	MilestonePlanned    = "plan.created"
+	MilestoneUnplanned  = "plan.abandoned"
+	MilestoneStep       = "step.executing"
+	MilestoneStepEnded  = "step.completed"
 )
 
 // Live is a live event of a run: lossy, for people who watch (docs/wire.md, "Live events"). On the wire it is a CloudEvent.

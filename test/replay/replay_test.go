@@ -67,6 +67,8 @@ func specOf(file string) *core.Spec {
 		}
 	case "permission_gates":
 		s.Hooked = true
+	case "plan":
+		s.Planning = &core.Planning{Replans: 1}
 	case "no_tool_call":
 		s.NoToolCall = core.NoToolCall{Remind: true, Limit: 2}
 	}
@@ -431,6 +433,14 @@ func work(spec *core.Spec, s *core.State) core.Event {
 		return core.Returned{Results: results}
 	case core.AskContext:
 		return core.Inquired{Question: json.RawMessage(`{}`)}
+	case core.MakePlan:
+		return core.Planned{Fault: "nobody plans"}
+	case core.RouteSteps:
+		ev := core.Routed{}
+		for _, n := range next.Steps {
+			ev.Routes = append(ev.Routes, core.Route{Step: n, Fault: "nobody chooses"})
+		}
+		return ev
 	case core.Review:
 		return core.Reviewed{}
 	case core.Park:

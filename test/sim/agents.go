@@ -207,6 +207,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 	s.guard(a)
 	s.hooks.hook(a)
 	s.choosing(a)
+	s.planning(a)
 	return a
 }
 

@@ -52,6 +52,8 @@ type model struct {
 	*models
 	tools []string
 	width int
+	// chooses says that the model is offered what a choice in the journal says.
+	chooses bool
 }
 
 // Generate implements sdk.Provider.
@@ -66,13 +68,25 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	if key == m.poison {
 		m.doom()
 	}
+	if reply, plans := m.plans(req); plans {
+		err := m.work(ctx)
+		if err == nil && m.strikes(modelAway) {
+			err = m.away()
+		}
+		return reply, err
+	}
 	if !isSummary(req) {
 		m.audit.Generated(key)
+		if n := len(req.Messages) - 1; strings.HasPrefix(req.Messages[n].PlainText(), "The plan is carried out") {
+			req.Messages = req.Messages[:n] // it is not kept
+		}
 		if n := len(req.Messages); req.Lifecycle == sdk.LifecycleReminder {
 			req.Messages = req.Messages[:n-1] // the reminder is not kept
 		}
 		m.compare(key, req.Messages)
-		m.offered(key, req.Tools)
+		if m.chooses {
+			m.offered(key, req.Tools)
+		}
 	}
 	m.replies++
 	reply := sdk.ModelReply{Units: m.replies, Usage: sdk.Usage{Prompt: 1, Completion: 1}}

@@ -20,6 +20,7 @@ func (s *simulation) choosing(a *runner.Agent) {
 		a.Definitions = append(a.Definitions, sdk.ToolDefinition{Name: t.Name})
 	}
 	a.Core.Selects = true
+	a.Model.(*model).chooses = true //nolint:forcetypeassert // every agent's is
 	none := func(string) bool { return false }
 	a.Selection = &runner.Selection{Tools: a.Core.Digest, Person: none, Finds: none, Choose: func(context.Context, []string) core.Offered {
 		o := core.Offered{By: sdk.SelectedByEmbeddings}

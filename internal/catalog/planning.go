@@ -1,0 +1,88 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"agentd/internal/core"
+	"agentd/internal/planning"
+	"agentd/internal/runner"
+	"agentd/internal/toolbox"
+	"agentd/sdk"
+)
+
+// planning has the agent plan, where it says so.
+func (c *Catalog) planning(compiled *runner.Agent, spec sdk.AgentSpec, tools *toolbox.Toolbox) error {
+	if err := checkPlan(&spec); err != nil {
+		return err
+	}
+	if !spec.Planned() {
+		return nil
+	}
+	p := spec.Plan
+	if p == nil {
+		p = &sdk.PlanSpec{}
+	}
+	compiled.Core.Planning = &core.Planning{Replans: p.MostReplans()}
+	compiled.Planning = &runner.Planning{Templates: p.Templates, Skips: map[string]bool{sdk.ToolUpdatePlan: true, toolbox.TaskCompletion: true}}
+	for _, t := range tools.All() {
+		if t == tools.ReadMore() || t.Finds {
+			compiled.Planning.Skips[t.Name] = true
+		}
+	}
+	for _, role := range []struct {
+		is   *runner.Role
+		spec *sdk.ModelSpec
+	}{
+		{&compiled.Planning.Planner, p.Planner}, {&compiled.Planning.Router, p.Router}, {&compiled.Planning.Synthesizer, p.Synthesizer},
+	} {
+		var err error
+		if *role.is, err = c.role(compiled, spec.Model, role.spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// role is a model of planning. The agent's own stands in for it, so that a run waits for its own model alone.
+func (c *Catalog) role(compiled *runner.Agent, own sdk.ModelSpec, spec *sdk.ModelSpec) (runner.Role, error) {
+	if spec == nil {
+		return runner.Role{Model: compiled.Model, Name: own.Name}, nil
+	}
+	own.Follow, own.Park = "", nil
+	with := *spec
+	with.Fallback = append(slices.Clip(with.Fallback), own)
+	provider, err := c.models(with)
+	return runner.Role{Model: provider, Name: spec.Name}, err
+}
+
+// checkPlan says what of a plan's configuration cannot be.
+func checkPlan(spec *sdk.AgentSpec) error {
+	fault := func(format string, args ...any) error { return sdk.Errorf(sdk.CodeConfig, format, args...) }
+	switch {
+	case spec.Mode != "" && spec.Mode != sdk.ModeLoop && spec.Mode != sdk.ModePlan:
+		return fault("mode: want %s or %s, got %q", sdk.ModeLoop, sdk.ModePlan, spec.Mode)
+	case spec.Plan == nil:
+		return nil
+	case !spec.Planned():
+		return fault("plan: it has no effect; say mode: plan as well")
+	}
+	var faults []error
+	if n := spec.Plan.MostReplans(); n < 0 || n > sdk.MaxReplans {
+		faults = append(faults, fault("plan: replans: want 0 to %d, got %d", sdk.MaxReplans, n))
+	}
+	for i := range spec.Plan.Templates {
+		t := &spec.Plan.Templates[i]
+		if t.Name == "" || t.Name == core.PlannedByModel {
+			faults = append(faults, fault("plan: template %d: want a name other than %q", i+1, core.PlannedByModel))
+		}
+		if len(t.Keywords) == 0 || slices.ContainsFunc(t.Keywords, func(group []string) bool { return len(group) == 0 }) {
+			faults = append(faults, fault("plan: template %s: want groups of keywords, each with a word at least", t.Name))
+		}
+		if _, err := planning.FromTemplate(t, 1); err != nil {
+			faults = append(faults, fmt.Errorf("plan: template %s: %w", t.Name, fault("%s", err)))
+		}
+	}
+	return errors.Join(faults...)
+}

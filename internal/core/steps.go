@@ -1,0 +1,455 @@
+package core
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"agentd/internal/clip"
+	"agentd/sdk"
+)
+
+// Plan is what a run of an agent that plans is to do, step by step, and how far it is.
+type Plan struct {
+	// Phase says what the model is asked for next.
+	Phase PlanPhase `json:"phase"`
+	// By is who made the plan last: PlannedByModel, or the template of that name.
+	By string `json:"by,omitempty"`
+	// Made is how many plans were made, and Replans how many of them since a person spoke, without the first.
+	Made    int `json:"made"`
+	Replans int `json:"replans,omitempty"`
+	// Steps are those of the last plan, after those of earlier ones that are done or have failed.
+	Steps []PlanStep `json:"steps,omitempty"`
+	// Fault is why the run goes on without a plan.
+	Fault string `json:"fault,omitempty"`
+}
+
+// PlannedByModel is Plan.By of a plan that a model has made.
+const PlannedByModel = "model"
+
+// PlanPhase is a phase of a run that plans.
+type PlanPhase string
+
+// The phases.
+const (
+	// PhasePlanning: a plan is to be made.
+	PhasePlanning PlanPhase = "planning"
+	// PhaseSteps: calls are chosen for the steps whose references are done, and made.
+	PhaseSteps PlanPhase = "steps"
+	// PhaseAnswer: the model is asked for the answer, without tools.
+	PhaseAnswer PlanPhase = "answer"
+	// PhaseLoop: the plan came to nothing, and the model is asked as that of an agent that does not plan.
+	PhaseLoop PlanPhase = "loop"
+)
+
+// PlanStep is a step of a plan: one call.
+type PlanStep struct {
+	// Number names the step in its run, from 1, through all plans. Plan is the number of its plan.
+	Number int `json:"number"`
+	Plan   int `json:"plan"`
+	// Text says what is to be done, and Tool which tool or server may do it.
+	Text string `json:"text"`
+	Tool string `json:"tool,omitempty"`
+	// After are the steps, by their numbers, whose results it needs.
+	After  []int      `json:"after,omitempty"`
+	Status StepStatus `json:"status"`
+	// Call is the call that was chosen for it, and Called its tool.
+	Call   string `json:"call,omitempty"`
+	Called string `json:"called,omitempty"`
+	// Same is equal for equal calls of a tool that may change something: a later plan does not make the call again. Empty: it may.
+	Same string `json:"same,omitempty"`
+	// Fault is why it failed, or was given up.
+	Fault string `json:"fault,omitempty"`
+}
+
+// StepStatus is the state of a step: planned → calling → done | failed, or planned → failed | given_up.
+type StepStatus string
+
+// The states of steps.
+const (
+	StepPlanned StepStatus = "planned"
+	StepCalling StepStatus = "calling"
+	StepDone    StepStatus = "done"
+	StepFailed  StepStatus = "failed"
+	// StepGivenUp is a step that refers to one that is not done, and never will be.
+	StepGivenUp StepStatus = "given_up"
+)
+
+// What a plan may have. Together they keep it below 64 KiB in the head. Sizes are in bytes.
+const (
+	MaxPlanSteps = 10
+	MaxStepText  = 600
+	maxKeptSteps = 24
+	maxStepFault = 160
+	maxStepTool  = 64
+)
+
+// MaxReplans is how often a plan with failed steps may be replaced, at most.
+const MaxReplans = 5
+
+// Planning is how an agent that plans goes about it.
+type Planning struct {
+	// Replans is how often a plan with failed steps is replaced by another one.
+	Replans int
+}
+
+// Planned is a plan that was made, or why there is none.
+type Planned struct {
+	// Steps have a Text, a Tool and what they come After; those that they come after are before them, or done.
+	Steps []PlanStep
+	By    string
+	Fault string
+	// Asked says that a model was asked, and Reply what that cost.
+	Asked bool
+	Reply sdk.ModelReply
+	Turn
+}
+
+// Turn is what hooks did in a model call that is not a reply to the conversation.
+type Turn struct {
+	Context   []sdk.Message
+	Reminded  []Reminder
+	Hooks     []HookState
+	Terminate *Ending
+}
+
+// Routed are the calls that were chosen for the steps which are due.
+type Routed struct {
+	Routes []Route
+	// Reply is what it cost, with the calls of the routes that have one, in their order.
+	Reply sdk.ModelReply
+	// Plan is that of the calls; nil where there are none.
+	Plan  *RoundPlan
+	Notes []Note
+	Turn
+}
+
+// Route says what was chosen for a step: a call, or Fault, why there is none.
+type Route struct {
+	Step  int
+	Fault string
+}
+
+// MakePlan asks the planner; it is fed back as Planned, or as Replied where the planner answers by itself.
+type MakePlan struct{}
+
+// RouteSteps asks the router for the calls of steps, by their numbers; it is fed back as Routed.
+type RouteSteps struct{ Steps []int }
+
+// nextPlanned is what a run that plans has to do next; nil is that the model is asked.
+func (s *Spec) nextPlanned(h *Head) Action {
+	if s.Planning == nil || s.LastTurn(h) {
+		return nil
+	}
+	switch {
+	case h.Plan == nil, h.Plan.Phase == PhasePlanning:
+		return MakePlan{}
+	case h.Plan.Phase == PhaseSteps:
+		return RouteSteps{h.Plan.due()}
+	}
+	return nil
+}
+
+// due are the steps of which all that they refer to is done.
+func (p *Plan) due() []int {
+	var due []int
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		waits := slices.ContainsFunc(s.After, func(n int) bool { return p.Step(n) == nil || p.Step(n).Status != StepDone })
+		if s.Status == StepPlanned && !waits {
+			due = append(due, s.Number)
+		}
+	}
+	return due
+}
+
+// Step is the step of that number; nil is none that is still known.
+func (p *Plan) Step(number int) *PlanStep {
+	for i := range p.Steps {
+		if p.Steps[i].Number == number {
+			return &p.Steps[i]
+		}
+	}
+	return nil
+}
+
+// NextNumber is the number of the first step of the next plan.
+func (p *Plan) NextNumber() int {
+	if p == nil || len(p.Steps) == 0 {
+		return 1
+	}
+	return p.Steps[len(p.Steps)-1].Number + 1
+}
+
+// Kept are the steps that are kept when a plan of so many follows: the last ones that are done or have failed.
+func (p *Plan) Kept(next int) []PlanStep {
+	if p == nil {
+		return nil
+	}
+	kept := slices.DeleteFunc(slices.Clone(p.Steps), func(s PlanStep) bool { return s.Status != StepDone && s.Status != StepFailed })
+	return kept[max(0, len(kept)-max(maxKeptSteps-next, 0)):]
+}
+
+// any reports whether a step has that status.
+func (p *Plan) any(status StepStatus) bool {
+	return slices.ContainsFunc(p.Steps, func(s PlanStep) bool { return s.Status == status })
+}
+
+func (p *Plan) clone() *Plan {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	c.Steps = slices.Clone(p.Steps)
+	return &c
+}
+
+// planned takes a plan in place of what is left of the one before.
+func (t *transition) planned(ev Planned) error {
+	h := &t.Head
+	if t.spec.Planning == nil || len(h.Calls) > 0 || h.stopping() || h.Plan != nil && h.Plan.Phase != PhasePlanning {
+		return violation(h, "a plan that nothing asked for")
+	}
+	if ev.Asked {
+		t.count(ev.Reply)
+	}
+	t.turn(ev.Turn)
+	if ev.Terminate != nil {
+		return t.finish(*ev.Terminate)
+	}
+	if h.Plan == nil {
+		h.Plan = &Plan{}
+	}
+	p := h.Plan
+	if ev.Fault != "" || len(ev.Steps) == 0 {
+		t.withoutPlan(cmp.Or(ev.Fault, "the plan has no steps"))
+		return nil
+	}
+	first := p.NextNumber()
+	p.Made, p.By, p.Phase, p.Fault = p.Made+1, clip.Text(ev.By, maxStepTool), PhaseSteps, ""
+	p.Steps = p.Kept(len(ev.Steps))
+	for i, s := range ev.Steps {
+		s = PlanStep{
+			Number: first + i, Plan: p.Made, Text: s.Text, Tool: clip.Text(s.Tool, maxStepTool), After: s.After, Status: StepPlanned,
+		}
+		if err := p.check(&s); err != nil || i >= MaxPlanSteps {
+			return violation(h, "step %d of %d cannot be: %v", s.Number, len(ev.Steps), err)
+		}
+		p.Steps = append(p.Steps, s)
+		t.Steps = append(t.Steps, s)
+	}
+	return nil
+}
+
+// check says why a new step cannot follow those of the plan.
+func (p *Plan) check(s *PlanStep) error {
+	switch {
+	case s.Text == "" || len(s.Text) > MaxStepText:
+		return fmt.Errorf("its text has %d bytes", len(s.Text))
+	case len(s.After) > maxKeptSteps:
+		return fmt.Errorf("it refers to %d steps", len(s.After))
+	}
+	for _, n := range s.After {
+		if before := p.Step(n); before == nil || before.Status != StepPlanned && before.Status != StepDone {
+			return fmt.Errorf("step %d is not before it", n)
+		}
+	}
+	return nil
+}
+
+// answersPlan notes of a run that plans that the model was asked for the answer, or that its planner gave one.
+func (t *transition) answersPlan() {
+	if t.Head.Plan == nil {
+		t.Head.Plan = &Plan{}
+	}
+	t.Head.Plan.Phase = PhaseAnswer
+}
+
+// withoutPlan has the model go on as that of an agent that does not plan. What steps have done is in the conversation.
+func (t *transition) withoutPlan(why string) {
+	p := t.Head.Plan
+	p.Phase, p.Fault = PhaseLoop, clip.Text(why, maxFault)
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Status == StepPlanned {
+			s.Status, s.Fault = StepGivenUp, "the run went on without a plan"
+			t.Steps = append(t.Steps, *s)
+		}
+	}
+}
+
+// turn takes what hooks did in a model call.
+func (t *transition) turn(turn Turn) {
+	t.keep(turn.Hooks)
+	t.reminded(turn.Reminded)
+	t.Messages = append(t.Messages, turn.Context...)
+}
+
+// routed opens a round with the calls that were chosen for steps.
+func (t *transition) routed(ev Routed) error {
+	h := &t.Head
+	if h.Plan == nil || h.Plan.Phase != PhaseSteps || len(h.Calls) > 0 || h.stopping() || !h.Plan.routes(ev.Routes) {
+		return violation(h, "calls for steps that nothing asked for")
+	}
+	if len(ev.Reply.Calls) > 0 && ev.Terminate == nil && !ev.Plan.madeFor(h, &ev.Reply) {
+		return violation(h, "calls of steps need the plan that was made for them")
+	}
+	t.count(ev.Reply)
+	t.turn(ev.Turn)
+	if ev.Terminate != nil {
+		return t.finish(*ev.Terminate)
+	}
+	var called []*PlanStep
+	for _, r := range ev.Routes {
+		s := h.Plan.Step(r.Step)
+		if r.Fault == "" {
+			called = append(called, s)
+			continue
+		}
+		s.Status, s.Fault = StepFailed, clip.Text(r.Fault, maxStepFault)
+		t.Steps = append(t.Steps, *s)
+	}
+	if len(called) != len(ev.Reply.Calls) {
+		return violation(h, "%d calls for %d steps", len(ev.Reply.Calls), len(called))
+	}
+	if len(called) == 0 {
+		t.advancePlan()
+		return nil
+	}
+	said := ""
+	for i := range ev.Plan.Calls {
+		c := &ev.Plan.Calls[i]
+		s := called[c.place]
+		s.Status, s.Call, s.Called = StepCalling, c.ID, c.Tool
+		if c.tool != nil && !c.tool.ReadOnly {
+			s.Same = sameCall(c)
+		}
+		said += fmt.Sprintf("\nStep %d: %s", s.Number, s.Text)
+		t.Steps = append(t.Steps, *s)
+	}
+	return t.openRound([]sdk.Content{{Kind: sdk.ContentText, Text: said[1:]}}, ev.Plan, ev.Notes)
+}
+
+// routes reports whether the routes are of steps that are due, each once.
+func (p *Plan) routes(routes []Route) bool {
+	due := p.due()
+	for _, r := range routes {
+		i := slices.Index(due, r.Step)
+		if i < 0 {
+			return false
+		}
+		due = slices.Delete(due, i, i+1)
+	}
+	return len(routes) > 0
+}
+
+// stepEnded notes what became of the step that a call is for, which has its result now.
+func (t *transition) stepEnded(c *Call, r *Result) {
+	if t.Head.Plan == nil {
+		return
+	}
+	for i := range t.Head.Plan.Steps {
+		s := &t.Head.Plan.Steps[i]
+		if s.Status != StepCalling || s.Call != c.ID {
+			continue
+		}
+		s.Status = StepDone
+		if r.Error {
+			s.Status, s.Same, s.Fault = StepFailed, "", clip.Text(faultText(r), maxStepFault)
+		}
+		t.Steps = append(t.Steps, *s)
+	}
+}
+
+// closeSteps says what follows a round that is closed. A step whose call was withdrawn, or is not made again by the retry of a run that had
+// ended, has failed.
+func (t *transition) closeSteps() {
+	p := t.Head.Plan
+	if p == nil || p.Phase != PhaseSteps {
+		return
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if c := t.Head.Call(s.Call); s.Status == StepCalling && (c == nil || c.Status == CallCancelled) {
+			s.Status, s.Same, s.Fault = StepFailed, "", "its call was given up"
+			t.Steps = append(t.Steps, *s)
+		}
+	}
+	t.advancePlan()
+}
+
+// advancePlan says what follows when no step is being called: the next steps, another plan, the answer, or the loop.
+func (t *transition) advancePlan() {
+	p := t.Head.Plan
+	if p.any(StepCalling) {
+		return
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		lost := slices.IndexFunc(s.After, func(n int) bool {
+			before := p.Step(n)
+			return before == nil || before.Status == StepFailed || before.Status == StepGivenUp
+		})
+		if s.Status == StepPlanned && lost >= 0 {
+			s.Status, s.Fault = StepGivenUp, fmt.Sprintf("step %d is not done", s.After[lost])
+			t.Steps = append(t.Steps, *s)
+		}
+	}
+	failed := slices.ContainsFunc(p.Steps, func(s PlanStep) bool { return s.Plan == p.Made && s.Status == StepFailed })
+	switch {
+	case p.any(StepPlanned):
+	case failed && p.Replans < t.spec.replans():
+		p.Phase = PhasePlanning
+		p.Replans++
+	case p.any(StepDone):
+		p.Phase = PhaseAnswer
+	default:
+		t.withoutPlan("no step was done")
+	}
+}
+
+func (s *Spec) replans() int {
+	if s.Planning == nil {
+		return 0
+	}
+	return s.Planning.Replans
+}
+
+// replan has another plan made, because a person has spoken. What was done may be wanted again.
+func (t *transition) replan() {
+	p := t.Head.Plan
+	if p == nil || len(t.Head.Undo) > 0 {
+		return
+	}
+	for i := range p.Steps {
+		p.Steps[i].Same = ""
+	}
+	p.Phase, p.Replans = PhasePlanning, 0
+}
+
+// done finds the calls of the round that a step of an earlier plan has made: they have its result.
+func (p *RoundPlan) done(h *Head) {
+	if h.Plan == nil || len(h.Undo) > 0 {
+		return
+	}
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if c.Refusal != nil {
+			continue
+		}
+		same := sameCall(c)
+		for _, s := range h.Plan.Steps {
+			if s.Status == StepDone && s.Same == same && (s.Plan < h.Plan.Made || h.Plan.Phase == PhaseLoop) {
+				c.repeats, c.done = s.Call, true
+			}
+		}
+	}
+}
+
+// StepResult is the result of a step that is done, as the conversation has it.
+func (s *State) StepResult(step *PlanStep) json.RawMessage {
+	if c := s.ResultNamed(step.Call); c != nil && step.Call != "" {
+		return json.RawMessage(c.Text)
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package planning
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"agentd/internal/core"
+	"agentd/internal/toolcall"
+	"agentd/sdk"
+)
+
+// Plan is what a planner has written: steps, or an answer where none are needed.
+type Plan struct {
+	Steps  []core.PlanStep
+	Answer string
+}
+
+// written is a step as it was written, with the number that the planner gave it; 0 is none.
+type written struct {
+	number     int
+	text, tool string
+	after      []int
+}
+
+// Parse reads a plan: calls of plan.add_step and plan.respond, one a line, or else a JSON object. kept are the steps of earlier plans that
+// a step may refer to, and first is the number of the first new step. The error says what is wrong, for the planner.
+func Parse(text string, kept []core.PlanStep, first int) (Plan, error) {
+	steps, answer := parseCalls(text)
+	if len(steps) == 0 && answer == "" {
+		steps, answer = parseObject(text)
+	}
+	switch {
+	case len(steps) == 0 && strings.TrimSpace(answer) == "":
+		return Plan{}, fmt.Errorf("no step of a plan could be read")
+	case len(steps) == 0:
+		return Plan{Answer: strings.TrimSpace(answer)}, nil
+	case len(steps) > core.MaxPlanSteps:
+		return Plan{}, fmt.Errorf("the plan has %d steps; at most %d are allowed", len(steps), core.MaxPlanSteps)
+	}
+	return numbered(steps, kept, first)
+}
+
+// FromTemplate is the plan of a template, whose steps are numbered from first.
+func FromTemplate(t *sdk.PlanTemplate, first int) (Plan, error) {
+	var steps []written
+	for i, s := range t.Steps {
+		steps = append(steps, written{number: i + 1, text: s.Text, tool: s.Tool, after: s.After})
+	}
+	if len(steps) == 0 || len(steps) > core.MaxPlanSteps {
+		return Plan{}, fmt.Errorf("it has %d steps; want 1 to %d", len(steps), core.MaxPlanSteps)
+	}
+	return numbered(steps, nil, first)
+}
+
+// numbered gives steps their numbers in the run, and their references.
+func numbered(steps []written, kept []core.PlanStep, first int) (Plan, error) {
+	var plan Plan
+	for i, w := range steps {
+		s := core.PlanStep{Text: plain(w.text), Tool: plain(w.tool)}
+		switch {
+		case s.Text == "":
+			return Plan{}, fmt.Errorf("step %d says nothing", i+1)
+		case len(s.Text) > core.MaxStepText:
+			return Plan{}, fmt.Errorf("step %d has %d bytes; at most %d are allowed", i+1, len(s.Text), core.MaxStepText)
+		}
+		for _, n := range w.after {
+			at, ok := refer(n, steps[:i], kept, first)
+			if !ok {
+				return Plan{}, fmt.Errorf("step %d comes after step %d, which is not before it", i+1, n)
+			}
+			s.After = append(s.After, at)
+		}
+		for _, n := range mentioned(s.Text) {
+			if at, ok := refer(n, steps[:i], kept, first); ok {
+				s.After = append(s.After, at)
+			}
+		}
+		slices.Sort(s.After)
+		s.After = slices.Compact(s.After)
+		plan.Steps = append(plan.Steps, s)
+	}
+	return plan, nil
+}
+
+// refer is the number in the run of the step that a plan means by n: one before it in the plan, or one that is done.
+func refer(n int, before []written, kept []core.PlanStep, first int) (int, bool) {
+	for i, w := range before {
+		if w.number == n || w.number == 0 && first+i == n {
+			return first + i, true
+		}
+	}
+	return n, slices.ContainsFunc(kept, func(s core.PlanStep) bool { return s.Number == n && s.Status == core.StepDone })
+}
+
+var (
+	mention = regexp.MustCompile(`(?i)\bsteps?\s+#?(\d{1,4}(?:\s*(?:,|&|and|or)\s*#?\d{1,4})*)`)
+	number  = regexp.MustCompile(`\d+`)
+)
+
+// mentioned are the steps that a text names by their numbers.
+func mentioned(text string) []int {
+	var all []int
+	for _, m := range mention.FindAllStringSubmatch(text, -1) {
+		for _, digits := range number.FindAllString(m[1], -1) {
+			n, _ := strconv.Atoi(digits) // four digits at most
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// plain is a text in one line, without control characters.
+func plain(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && !unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	return strings.Join(strings.Fields(text), " ")
+}
+
+var call = regexp.MustCompile(`(?:^|[^.\w])plan\.(add_step|respond)\s*\(`)
+
+// parseCalls reads calls of plan.add_step and plan.respond, wherever they stand.
+func parseCalls(text string) (steps []written, answer string) {
+	for {
+		at := call.FindStringSubmatchIndex(text)
+		if at == nil {
+			return steps, answer
+		}
+		name := text[at[2]:at[3]]
+		args, rest := arguments(text[at[1]:])
+		text = rest
+		if name == "respond" {
+			answer = first(args, "message", "text", "response", "")
+			continue
+		}
+		w := written{text: first(args, "text", "description", "task"), tool: first(args, "tool", "server", "expected_server")}
+		if n, err := strconv.Atoi(first(args, "step", "number", "step_number")); err == nil {
+			w.number = n
+		} else if w.text == "" {
+			w.text = first(args, "step", "")
+		}
+		for _, digits := range number.FindAllString(first(args, "after", "depends_on"), -1) {
+			if n, err := strconv.Atoi(digits); err == nil {
+				w.after = append(w.after, n)
+			}
+		}
+		steps = append(steps, w)
+	}
+}
+
+// first is the first argument that is there of those names.
+func first(args map[string]string, names ...string) string {
+	for _, name := range names {
+		if value := args[name]; value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// arguments reads name=value pairs up to the closing bracket, as models write them: texts in quotation marks of either kind, lists in
+// brackets, other values as they are. A value without a name has the name "". What cannot be read ends them.
+func arguments(text string) (args map[string]string, rest string) {
+	args = map[string]string{}
+	for {
+		text = strings.TrimLeft(text, " \t\r\n,")
+		if text == "" || text[0] == ')' {
+			return args, strings.TrimPrefix(text, ")")
+		}
+		name := ""
+		if m := argumentName.FindStringSubmatch(text); m != nil {
+			name, text = m[1], text[len(m[0]):]
+		}
+		value, after, ok := argumentValue(text)
+		if !ok {
+			return args, text
+		}
+		args[name], text = value, after
+	}
+}
+
+var argumentName = regexp.MustCompile(`^([A-Za-z_]\w*)\s*[=:]\s*`)
+
+func argumentValue(text string) (value, rest string, ok bool) {
+	if text == "" {
+		return "", "", false
+	}
+	switch quote := text[0]; quote {
+	case '"', '\'':
+		var b strings.Builder
+		for i := 1; i < len(text); i++ {
+			switch {
+			case text[i] == '\\' && i+1 < len(text):
+				i++
+				b.WriteByte(unescaped(text[i]))
+			case text[i] == quote:
+				return b.String(), text[i+1:], true
+			default:
+				b.WriteByte(text[i])
+			}
+		}
+		return "", text, false // cut off
+	case '[':
+		if end := strings.IndexByte(text, ']'); end >= 0 {
+			return text[1:end], text[end+1:], true
+		}
+		return "", text, false
+	}
+	end := strings.IndexAny(text, ",)\n")
+	if end < 0 {
+		end = len(text)
+	}
+	return strings.TrimSpace(text[:end]), text[end:], true
+}
+
+func unescaped(b byte) byte {
+	if b == 'n' || b == 't' || b == 'r' {
+		return ' '
+	}
+	return b
+}
+
+// object is a plan as JSON, in the names that planners use.
+type object struct {
+	Answer   string `json:"direct_response"`
+	Response string `json:"response"`
+	Steps    []struct {
+		Number         int             `json:"step_number"`
+		Step           json.RawMessage `json:"step"`
+		Text           string          `json:"text"`
+		Description    string          `json:"description"`
+		Tool           string          `json:"tool"`
+		ExpectedServer string          `json:"expected_server"`
+		Server         string          `json:"server"`
+		After          []int           `json:"after"`
+		DependsOn      []int           `json:"depends_on"`
+	} `json:"steps"`
+}
+
+// parseObject reads a plan as a JSON object, repaired where it has to be.
+func parseObject(text string) (steps []written, answer string) {
+	from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
+	if from < 0 {
+		return nil, ""
+	}
+	if text = text[from:]; to > from {
+		text = text[:to-from+1]
+	}
+	var o object
+	if json.Unmarshal([]byte(text), &o) != nil {
+		repaired, _, ok := toolcall.Repair(text, true)
+		o = object{}
+		if !ok || json.Unmarshal([]byte(repaired), &o) != nil {
+			return nil, ""
+		}
+	}
+	for _, s := range o.Steps {
+		w := written{number: s.Number, tool: s.Tool, after: append(s.After, s.DependsOn...)}
+		named := ""
+		if json.Unmarshal(s.Step, &named) != nil && w.number == 0 {
+			_ = json.Unmarshal(s.Step, &w.number) // what is neither a text nor a number says nothing
+		}
+		w.text = firstOf(s.Text, s.Description, named)
+		w.tool = firstOf(s.Tool, s.ExpectedServer, s.Server)
+		steps = append(steps, w)
+	}
+	return steps, firstOf(o.Answer, o.Response)
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

@@ -1,0 +1,228 @@
+package planning
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentd/internal/clip"
+	"agentd/internal/core"
+	"agentd/sdk"
+)
+
+// What models are shown, in bytes: of a tool's description, of a request, of a result that a step refers to, of the result of the step
+// before it, and of a result that is known to the planner.
+const (
+	maxDescription = 160
+	maxRequest     = 8 << 10
+	maxReferred    = 4 << 10
+	maxBefore      = 600
+	maxKnown       = 400
+	// lastTexts is how many texts of the conversation the planner is shown.
+	lastTexts = 6
+)
+
+const plannerRules = `You plan how the request is met. You do not call tools and you do not meet the request yourself: somebody else makes one call for each step of your plan.
+
+Rules:
+1. A step is one call of one tool. Split what is joined by "and", "then" or "also".
+2. A step must be understood without the request: write names, dates, numbers and other values out.
+3. A step that needs the result of another comes after it: say so in after. Steps that need nothing of each other have no after, and are done at the same time.
+4. At most %d steps, in at most %d bytes each. Number them from %d on.
+5. Where no tool is needed, respond instead of planning.
+6. Write nothing but calls of plan.add_step, or one of plan.respond.
+
+Form:
+plan.add_step(step=1, tool="orders_find", text="Find the orders of the customer Ada Lovelace of May 2031")
+plan.add_step(step=2, tool="weather", text="Get the weather in Paris on 3 June 2031")
+plan.add_step(step=3, tool="mail_send", after=[1, 2], text="Send the orders of step 1 and the weather of step 2 to ada@example.org")
+plan.respond(message="The answer, where no tool is needed")`
+
+// Planner is the request for a plan, without the model's name. before is the plan as it is; nil is none. told is what is wrong with the
+// plan that the planner has just made; empty is that it is asked the first time.
+func Planner(system string, tools []sdk.ToolDefinition, s *core.State, told string) (string, []sdk.Message) {
+	parts := []string{system, fmt.Sprintf(plannerRules, core.MaxPlanSteps, core.MaxStepText, s.Plan.NextNumber())}
+	list := "Tools:"
+	for _, t := range tools {
+		list += "\n- " + t.Name + ": " + clip.Text(plain(t.Description), maxDescription)
+	}
+	parts = append(parts, list)
+	if before := stepsSoFar(s); before != "" {
+		parts = append(parts, before)
+	}
+	messages := texts(s)
+	if told != "" {
+		messages = append(messages, sdk.Text(sdk.RoleUser, told))
+	}
+	return strings.TrimSpace(strings.Join(parts, "\n\n")), messages
+}
+
+// AskAgain is what a planner is told whose plan cannot be used, or has too few steps.
+func AskAgain(fault error) string {
+	if fault == nil {
+		return "The request asks for several things, and the plan has one step. Plan it again: one step for each call that is needed."
+	}
+	return fmt.Sprintf("The plan cannot be used: %s. Write it again, as calls of plan.add_step and nothing else.", fault)
+}
+
+// texts are the last texts of the conversation, and the one that it began with.
+func texts(s *core.State) []sdk.Message {
+	var all []sdk.Message
+	for i := range s.History {
+		m := &s.History[i]
+		if text := m.PlainText(); text != "" && !called(m.Content) {
+			all = append(all, sdk.Text(m.Role, clip.Text(text, maxRequest)))
+		}
+	}
+	if len(all) > lastTexts {
+		all = append(all[:1:1], all[len(all)-lastTexts+1:]...)
+	}
+	return all
+}
+
+func called(content []sdk.Content) bool {
+	return slices.ContainsFunc(content, func(c sdk.Content) bool { return c.Kind == sdk.ContentToolUse })
+}
+
+// Request is what people have asked for: the last text of theirs, after the one that the conversation began with.
+func Request(s *core.State) string {
+	var said []string
+	for _, m := range texts(s) {
+		if m.Role == sdk.RoleUser {
+			said = append(said, m.PlainText())
+		}
+	}
+	if len(said) == 0 {
+		return ""
+	}
+	return said[len(said)-1]
+}
+
+// stepsSoFar tells a planner of the steps before.
+func stepsSoFar(s *core.State) string {
+	p := s.Plan
+	if p == nil {
+		return ""
+	}
+	told := ""
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		switch step.Status {
+		case core.StepDone:
+			told += fmt.Sprintf("\nStep %d is done: %s\n  Result: %s", step.Number, step.Text, result(s, step, maxKnown))
+		case core.StepFailed:
+			told += fmt.Sprintf("\nStep %d has failed: %s\n  %s", step.Number, step.Text, step.Fault)
+		case core.StepPlanned, core.StepCalling, core.StepGivenUp:
+		}
+	}
+	if told == "" {
+		return ""
+	}
+	return "An earlier plan was left with this. Plan only what is still to be done, in another way where a step has failed. Do not plan again what is " +
+		"done; a step may come after it." + told
+}
+
+func result(s *core.State, step *core.PlanStep, limit int) string {
+	data := s.StepResult(step)
+	if data == nil {
+		return "none"
+	}
+	return clip.Text(core.Unquoted(string(data)), limit)
+}
+
+const routerRules = "You make one call of a tool: the one that does the step below. Make exactly one call, with the values that the step, the " +
+	"request and the results give you. Do not answer in text."
+
+// Router is the request for the call of a step, without the model's name.
+func Router(s *core.State, step *core.PlanStep) (system string, messages []sdk.Message) {
+	text := "Step: " + step.Text
+	if request := Request(s); request != "" {
+		text += "\n\nIt is part of this request: " + request
+	}
+	for i := range s.Plan.Steps {
+		other := &s.Plan.Steps[i]
+		limit := 0
+		switch {
+		case slices.Contains(step.After, other.Number):
+			limit = maxReferred
+		case other.Number == step.Number-1:
+			limit = maxBefore
+		}
+		if limit > 0 && other.Status == core.StepDone {
+			text += fmt.Sprintf("\n\nResult of step %d (%s): %s", other.Number, other.Text, result(s, other, limit))
+		}
+	}
+	return routerRules, []sdk.Message{sdk.Text(sdk.RoleUser, text)}
+}
+
+// namesInExample is how many names of tools a router is told that made no call.
+const namesInExample = 5
+
+// NoCall is what a router is told whose reply had no call that can be made.
+func NoCall(said string, tools []sdk.ToolDefinition, fault string) []sdk.Message {
+	var names []string
+	for i := range min(len(tools), namesInExample) {
+		names = append(names, tools[i].Name)
+	}
+	if fault == "" {
+		fault = "there was no call of a tool"
+	}
+	told := fmt.Sprintf("That cannot be made: %s. Make one call of one tool, such as %s, with its arguments as a JSON object. For example: "+
+		`{"name": %q, "arguments": {}}`, fault, strings.Join(names, ", "), names[0])
+	messages := []sdk.Message{sdk.Text(sdk.RoleUser, told)}
+	if strings.TrimSpace(said) != "" {
+		messages = append([]sdk.Message{sdk.Text(sdk.RoleAssistant, said)}, messages...)
+	}
+	return messages
+}
+
+// Hinted reports whether a step's hint means a tool, or the server that it is of.
+func Hinted(hint, tool string) bool {
+	hint = strings.ReplaceAll(hint, ".", "_")
+	return hint != "" && (tool == hint || strings.HasPrefix(tool, hint+"_"))
+}
+
+// InText is the call of the one tool that a text names, with what stands in it as name="value"; nil where it names none, or several.
+func InText(text string, tools []sdk.ToolDefinition) *sdk.ToolRequest {
+	named := ""
+	for _, t := range tools {
+		if !names(text, t.Name) {
+			continue
+		}
+		if named != "" {
+			return nil
+		}
+		named = t.Name
+	}
+	if named == "" {
+		return nil
+	}
+	args := map[string]string{}
+	for _, m := range pair.FindAllStringSubmatch(text, -1) {
+		args[m[1]] = m[2] + m[3]
+	}
+	data, err := json.Marshal(args)
+	if err != nil {
+		return nil
+	}
+	return &sdk.ToolRequest{Name: named, Arguments: string(data)}
+}
+
+// Synthesis is what the model is told that writes the answer.
+func Synthesis(p *core.Plan) string {
+	told := "The plan is carried out, and you cannot call tools any more. Answer the request now, from the results above."
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		switch s.Status {
+		case core.StepDone:
+			told += fmt.Sprintf("\nStep %d is done: %s", s.Number, s.Text)
+		case core.StepFailed:
+			told += fmt.Sprintf("\nStep %d has failed (%s): %s", s.Number, s.Fault, s.Text)
+		case core.StepPlanned, core.StepCalling, core.StepGivenUp:
+			told += fmt.Sprintf("\nStep %d was not done: %s", s.Number, s.Text)
+		}
+	}
+	return told + "\nReport only what the results say. Say of each step that has failed or was not done that it was not done, and why, unless a later " +
+		"step has done the same. Invent nothing."
+}
