@@ -38,9 +38,12 @@ type span struct {
 // Duration is how long it took, or has taken so far, in milliseconds.
 func (s span) Duration() int64 { return s.End - s.Begin }
 
-// LabelX, LabelY and Anchor are where the bar's text is: after it, or before where there is more room.
+// LabelX, LabelY and Anchor are where the bar's text is: after it, before it where there is more room, or within a long one.
 func (s span) LabelX() int {
-	if s.Anchor() == "end" {
+	switch {
+	case s.Width > drawnWidth/2:
+		return s.X + labelGap // within the bar
+	case s.Anchor() == "end":
 		return s.X - labelGap
 	}
 	return s.X + s.Width + labelGap
@@ -51,7 +54,7 @@ func (s span) LabelY() int { return s.Y + 14 }
 
 // Anchor says on which side of LabelX the text is.
 func (s span) Anchor() string {
-	if s.X+s.Width > drawnWidth*2/3 && s.X > drawnWidth/4 {
+	if s.Width <= drawnWidth/2 && s.X+s.Width > drawnWidth*2/3 {
 		return "end"
 	}
 	return "start"
