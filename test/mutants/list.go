@@ -56,6 +56,15 @@ var ofRuns = []mutant{
 			return nil
 		}
 		return original()`), simulator},
+	{"a retried run calls again what has a result", around(step+"takeUp", `
+		original(left)
+		for i := range t.Head.Calls {
+			if c := &t.Head.Calls[i]; c.Kind == CallService && c.Status == CallSucceeded {
+				c.Status = CallSuspended
+				t.calls = cloneCalls(t.Head.Calls)
+				t.repeat(c)
+			}
+		}`), simulator},
 	{"the terminal of the second generation has the first one's id", around(core+"Head.Generation", "return h.Init"), simulator},
 
 	// What was read is durable, and not of another history, before anything follows from it (R1, R4).
