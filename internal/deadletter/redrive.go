@@ -97,6 +97,8 @@ func (l *Letter) useful(h *core.Head) error {
 	switch {
 	case started && h.Init.Token != l.init():
 		return refuse("another init event started run %s; send this one anew with another subject", h.Run)
+	case h.RetriedBy(l.init()):
+		return refuse("run %s was taken up by this message before, and a copy changes nothing; ask anew with: agentd runs %s %s", h.Run, l.Address.Verb, show.ShellQuote(h.Run))
 	case l.Address.Verb == wire.ControlRetry:
 		if refusal := h.CheckRetry(); refusal != nil {
 			return refuse("run %s cannot be retried: %s", h.Run, refusal.Message)

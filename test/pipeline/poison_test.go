@@ -2,13 +2,18 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"agentd/sdk/wire"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/internal/broker"
+	"agentd/internal/deadletter"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -66,5 +71,70 @@ func TestPoison_EndsAndIsDeadLettered(t *testing.T) {
 	if err != nil || len(letters) != 1 || l.Reason != sdk.CodePoison || l.Subject != wire.DefaultSubjects().Start("desk") || ev.Subject != "poison" {
 		t.Errorf("dead letters %+v, %v; want the init event of %q", letters, err, "poison")
 	}
+	sound(t, r.client, r.store)
+}
+
+// A poison run that is retried is poison once more, and its workers' deaths count anew: each generation has an end, and each of the
+// messages that it was driven by is a dead letter. The one of the retry is not redriven: a copy would change nothing.
+func TestPoison_IsSoInEachGeneration(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	var mended atomic.Bool
+	r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: sdktest.ModelFunc(
+		func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+			if mended.Load() {
+				return sdktest.Say("hi"), nil
+			}
+			select {
+			case asked <- struct{}{}:
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return sdk.ModelReply{}, ctx.Err()
+		},
+	)}, 1500*time.Millisecond)
+	w := r.work(50 * time.Millisecond)
+	run := r.begin("poison")
+	for _, id := range []string{"", "again"} {
+		if id != "" {
+			run = r.retry(run, id)
+		}
+		ended := make(chan wire.Event, 1)
+		go func() { ended <- r.end(run) }()
+		deaths := 0
+		for alive := true; alive; {
+			select {
+			case <-asked:
+				deaths++
+				r.kill(w)
+				w = r.work(50 * time.Millisecond)
+			case ev := <-ended:
+				wantProblem(t, ev, "desk", sdk.CodePoison)
+				alive = false
+			}
+		}
+		if deaths != 8 {
+			t.Errorf("%d workers died of generation %q, want 8", deaths, id)
+		}
+	}
+	var letters []string
+	r.until("two dead letters", func() bool {
+		letters = nil
+		r.check("read dead letters", r.client.Letters(t.Context(), broker.LetterFilter{}, func(l broker.Letter) (bool, error) {
+			letter := deadletter.Of(r.client.Subjects(), l)
+			letters = append(letters, fmt.Sprintf("%s %s: %v", l.Reason, letter.Address.Kind, letter.Redrivable(t.Context(), r.store)))
+			return true, nil
+		}))
+		return len(letters) == 2
+	})
+	want := []string{
+		`poison_run start: invalid_event: run poison has ended (error:poison_run); it can be taken up with: agentd runs retry poison`,
+		`poison_run ctl: invalid_event: run poison was taken up by this message before, and a copy changes nothing; ask anew with: agentd runs retry poison`,
+	}
+	if diff := cmp.Diff(want, letters); diff != "" {
+		t.Errorf("dead letters (-want +got):\n%s", diff)
+	}
+	mended.Store(true)
+	wantResponse(t, r.end(r.retry(run, "mended")), "hi")
 	sound(t, r.client, r.store)
 }
