@@ -44,10 +44,10 @@ func TestPlan_FromItsStepsToTheAnswer(t *testing.T) {
 	status := func(want string) {
 		t.Helper()
 		var all []string
-		for _, s := range r.state.Head.Plan.Steps {
+		for _, s := range r.state.Plan.Steps {
 			all = append(all, string(s.Status))
 		}
-		if diff := cmp.Diff(want, string(r.state.Head.Plan.Phase)+": "+strings.Join(all, " ")); diff != "" {
+		if diff := cmp.Diff(want, string(r.state.Plan.Phase)+": "+strings.Join(all, " ")); diff != "" {
 			t.Fatalf("-want +got:\n%s", diff)
 		}
 	}

@@ -14,14 +14,14 @@ var connective = regexp.MustCompile(`(?i)\b(and then|then|after that|afterwards|
 // pairs are verbs of different work: a request that has one, and one of those beside it, is for two steps.
 var pairs = []struct{ verbs, beside []string }{
 	{[]string{"find", "search", "read"}, []string{"summar"}},
-	{[]string{"find", "create"}, []string{"send"}},
-	{[]string{"find", "check"}, []string{"book"}},
+	{[]string{"find"}, []string{"send", "book"}},
 	{[]string{"search"}, []string{"save"}},
 	{[]string{"read"}, []string{"write"}},
 	{[]string{"list"}, []string{"delete"}},
-	{[]string{"check"}, []string{"notify"}},
+	{[]string{"check"}, []string{"book", "notify"}},
 	{[]string{"look up"}, []string{"cancel"}},
 	{[]string{"fetch"}, []string{"store"}},
+	{[]string{"create"}, []string{"send"}},
 }
 
 // Compound reports whether a request seems to be for several steps.

@@ -99,7 +99,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 	if d.Purged = s.Purged; d.Purged != nil {
 		d.Started = 0 // nobody knows any more
 	}
-	d.Parked, d.Paused, d.Plan = s.Parked, s.Paused, s.Head.Plan
+	d.Parked, d.Paused, d.Plan = s.Parked, s.Paused, s.Plan
 	d.HandedBack, d.Waiting, d.Messages = handedBack(&s.Head), WaitingCalls(&s.Head), s.Messages()
 	return d, nil
 }
