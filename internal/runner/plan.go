@@ -120,8 +120,8 @@ func (a *activation) roleRequest(role Role, kind sdk.TurnKind, s *hookEffects) s
 
 // makePlan has a plan made: by a template that fits the request, or by the planner, which may answer instead.
 func (a *activation) makePlan(ctx context.Context) (core.Event, error) {
-	first := a.state.Head.Plan.NextNumber()
-	if t := planning.Template(a.agent.Planning.Templates, planning.Request(a.state)); t != nil && a.state.Head.Plan == nil {
+	first := a.state.Plan.NextNumber()
+	if t := planning.Template(a.agent.Planning.Templates, planning.Request(a.state)); t != nil && a.state.Plan == nil {
 		plan, err := planning.FromTemplate(t, first)
 		if err != nil {
 			return core.Planned{Fault: "template " + t.Name + ": " + err.Error()}, nil //nolint:nilerr // the run goes on without a plan, and says why
@@ -154,7 +154,7 @@ func (a *activation) makePlan(ctx context.Context) (core.Event, error) {
 // askPlanner asks for a plan, and once more when it cannot be read, or has one step for a request of several. fault is that none can be
 // read at all.
 func (a *activation) askPlanner(ctx context.Context, s *hookEffects, cost *sdk.ModelReply) (best planning.Plan, fault, err error) {
-	before := a.state.Head.Plan
+	before := a.state.Plan
 	tools := a.routable(s)
 	told := ""
 	for range 2 {
@@ -203,7 +203,7 @@ func (a *activation) routeSteps(ctx context.Context, numbers []int) (core.Event,
 		results := make([]routed, len(numbers))
 		var runs []func()
 		for i, n := range numbers {
-			step := *a.state.Head.Plan.Step(n)
+			step := *a.state.Plan.Step(n)
 			runs = append(runs, func() { results[i] = a.route(ctx, s, &step) })
 		}
 		a.Env.Parallel(runs...)
@@ -301,7 +301,7 @@ func (a *activation) routed(ctx context.Context, s *hookEffects, step *core.Plan
 
 // model is what is asked for the next reply to the conversation.
 func (a *activation) model() Role {
-	if p := a.state.Head.Plan; a.agent.Planning != nil && p != nil && p.Phase == core.PhaseAnswer {
+	if p := a.state.Plan; a.agent.Planning != nil && p != nil && p.Phase == core.PhaseAnswer {
 		return a.agent.Planning.Synthesizer
 	}
 	return Role{a.agent.Model, a.agent.ModelName}
