@@ -118,6 +118,8 @@ type AgentSpec struct {
 	Steering SteeringPolicy `json:"steering,omitempty"`
 	// Order is how the calls of one reply are made; empty is CallsParallel.
 	Order CallOrder `json:"order,omitempty"`
+	// Continue is when the model is called again after a reply with calls; empty is ContinueAll.
+	Continue ContinuePolicy `json:"continue,omitempty"`
 	// Decisions is when held calls that were allowed are made; empty is DecisionsImmediate.
 	Decisions DecisionPolicy `json:"decisions,omitempty"`
 	// Rules are hooks without code.

@@ -27,7 +27,7 @@ const (
 	ContentText       ContentKind = "text"        // Text
 	ContentMedia      ContentKind = "media"       // Media; CallID where a tool returned it
 	ContentToolUse    ContentKind = "tool_use"    // CallID, Tool, Args
-	ContentToolResult ContentKind = "tool_result" // CallID, Tool, Text, IsError, Size, Note
+	ContentToolResult ContentKind = "tool_result" // CallID, Tool, Text, IsError, Pending, Size, Note
 	// ContentThinking is signed thinking, which its model wants back with the calls that it led to: Text, Signature,
 	// Model. It is never shown to another model.
 	ContentThinking ContentKind = "thinking"
@@ -49,6 +49,8 @@ type Content struct {
 	// JSON string.
 	Args    json.RawMessage `json:"args,omitempty"`
 	IsError bool            `json:"error,omitempty"`
+	// Pending says of a result that there is none yet, and of a text that it is the result of a call which was shown as pending before.
+	Pending bool `json:"pending,omitempty"`
 	// Size is that of a result which is kept beside the conversation, in bytes: Text has the beginning and the end of it, as
 	// {"head", "tail", "size"}. 0 is that Text is the result.
 	Size int `json:"size,omitempty"`
@@ -58,6 +60,11 @@ type Content struct {
 	// Signature is what the provider knows its model's thinking by. Model names the model, as "provider/model".
 	Signature string `json:"signature,omitempty"`
 	Model     string `json:"model,omitempty"`
+}
+
+// IsResult reports whether c is the result of a call, with its CallID, Tool and Text.
+func (c *Content) IsResult() bool {
+	return c.Kind == ContentToolResult && !c.Pending || c.Kind == ContentText && c.Pending
 }
 
 // Media is an image or a file inside a message.

@@ -70,6 +70,17 @@ const (
 	CallsSequential CallOrder = "sequential"
 )
 
+// ContinuePolicy says when a run goes on with the calls of a reply.
+type ContinuePolicy string
+
+// The policies.
+const (
+	// ContinueAll, the default, calls the model again when every call of the reply has its result.
+	ContinueAll ContinuePolicy = "all"
+	// ContinueAny calls it again when one has: it is shown that the others are pending, and told their results when they come.
+	ContinueAny ContinuePolicy = "any"
+)
+
 // DecisionPolicy says when a held call is made that people have allowed. A denial is its call's result at once, always.
 type DecisionPolicy string
 

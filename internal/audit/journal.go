@@ -296,11 +296,19 @@ func (c *Checker) told(r *run, m sdk.Message) {
 		if shown.Kind == sdk.ContentText && shown.CallID != "" {
 			r.notes[shown.CallID]++
 		}
+		if shown.Kind == sdk.ContentText && shown.Pending && (r.calls[shown.CallID] == nil || r.calls[shown.CallID].result == nil) {
+			c.violate("I8", r.key, "the history tells a result of call %s, which has none", shown.CallID)
+		}
 		if shown.Kind != sdk.ContentToolResult {
 			continue
 		}
 		k := r.calls[shown.CallID]
-		if k == nil || k.result == nil {
+		if shown.Pending && k != nil && k.result == nil {
+			k.told++
+			r.notes[k.id] = 0 // its result is told as a message is
+			continue
+		}
+		if k == nil || k.result == nil || shown.Pending {
 			c.violate("I8", r.key, "the history shows a result of call %s, which has none", shown.CallID)
 			continue
 		}
@@ -326,6 +334,10 @@ func (c *Checker) ended(r *run, last, e *core.Entry) {
 		if said != 1 {
 			c.violate("I8", r.key, "message %s is %d times in the history at the end of the run", id, said)
 		}
+	}
+	completes := e.Head.Reason == core.ReasonStopped || e.Head.Reason == core.ReasonCompleted && e.Head.ReasonCode != core.CodeDegraded
+	if completes && slices.ContainsFunc(e.Results, func(o core.Result) bool { return o.Kind == core.ResultCancelled }) {
+		c.violate("I8", r.key, "entry %d completes the run while calls are open", e.Rev)
 	}
 	if e.Head.Reason == core.ReasonDeadline && last.Head.Cancel == nil {
 		c.overdue(r, last, e)

@@ -9,7 +9,7 @@ import (
 	"agentd/sdk"
 )
 
-// waits checks that a run which waits will be woken in time, by a timer that was armed.
+// waits checks that a run which waits will be woken in time, by a timer that was armed, and one that goes on while calls are open too.
 func (c *Checker) waits(r *run, e *core.Entry) {
 	for _, f := range e.Effects {
 		if f.Kind == core.EffectTimer {
@@ -20,22 +20,28 @@ func (c *Checker) waits(r *run, e *core.Entry) {
 	if h.Timer > 0 && h.Timer != r.armed {
 		c.violate("I11", r.key, "entry %d says that the timer is armed for %d, and it is for %d", e.Rev, h.Timer, r.armed)
 	}
-	if h.Status != core.StatusWaiting {
+	if h.Status == core.StatusDone || h.Cancel != nil {
 		return
 	}
+	waits := h.Status == core.StatusWaiting
 	first := h.Deadline
+	if !waits {
+		first = h.Timer
+	}
 	if h.Parked != nil && h.Parked.Until > 0 {
 		first = min(first, h.Parked.Until)
 	}
+	watched := waits
 	for _, open := range h.Calls {
 		for _, due := range []int64{open.Due, open.RetryAt} {
-			if !open.Closed() && due > 0 {
+			if !open.Closed() && due > 0 && (waits || open.Opened > 0) {
+				watched = true
 				first = min(first, due)
 			}
 		}
 	}
-	if h.Timer == 0 || h.Timer > first {
-		c.violate("I11", r.key, "entry %d lets the run wait until %d, though something is due at %d", e.Rev, h.Timer, first)
+	if watched && (h.Timer == 0 || h.Timer > first) {
+		c.violate("I11", r.key, "entry %d watches the run until %d, though something is due at %d", e.Rev, h.Timer, first)
 	}
 }
 

@@ -162,6 +162,7 @@ func ruleHook(r sdk.HookRule) (sdk.Hook, error) {
 func loopControl(s *core.Spec, spec sdk.AgentSpec, hooks []sdk.Hook) error {
 	s.MaxTokens, s.Stop, s.Steering = spec.Limits.Tokens, spec.Stop, cmp.Or(spec.Steering, sdk.SteeringQueue)
 	s.Sequential, s.Batch = spec.Order == sdk.CallsSequential, spec.Decisions == sdk.DecisionsBatch
+	s.Continues = spec.Continue == sdk.ContinueAny
 	s.Hooked, s.Reviews = len(hooks) > 0, slices.ContainsFunc(hooks, reviews)
 	if spec.Guards != nil {
 		s.Guards = *spec.Guards
@@ -216,6 +217,10 @@ func checkLoopControl(spec sdk.AgentSpec) error {
 		"order: want parallel or sequential, got %q", spec.Order)
 	check(slices.Contains([]sdk.DecisionPolicy{"", sdk.DecisionsImmediate, sdk.DecisionsBatch}, spec.Decisions),
 		"decisions: want immediate or batch, got %q", spec.Decisions)
+	check(slices.Contains([]sdk.ContinuePolicy{"", sdk.ContinueAll, sdk.ContinueAny}, spec.Continue),
+		"continue: want all or any, got %q", spec.Continue)
+	check(spec.Continue != sdk.ContinueAny || spec.Order != sdk.CallsSequential && spec.Decisions != sdk.DecisionsBatch && spec.Mode != sdk.ModePlan,
+		"continue: any does not go with order: sequential, decisions: batch or mode: plan, which wait for other calls; leave one out")
 	if g := spec.Guards; g != nil {
 		check(g.Errors >= 0 && g.Failures >= 0 && g.Duplicates >= 0, "guards: want numbers of at least 0")
 		for _, pattern := range slices.Concat(g.ReadOnly, g.Changing) {

@@ -56,12 +56,13 @@ func (t *transition) question(i int, a Ask) error {
 		return nil
 	}
 	ref, _ := wire.ParseCallRef(c.ID) // Check has seen it
+	opened := c.Opened
 	hashed := fmt.Appendf(nil, "%s %d ", c.ID, n)
-	a.ID = wire.CallID(h.Key(), h.Init.Token, h.Round, ref.Index, sdk.TypeQuestion, append(hashed, a.Data...))
+	a.ID = wire.CallID(h.Key(), h.Init.Token, ref.Step, ref.Index, sdk.TypeQuestion, append(hashed, a.Data...))
 	c.Status, c.Asked, c.Begun = CallSuspended, a.ID, ""
 	q := Call{
 		ID: a.ID, Kind: CallQuestion, Tool: c.ID, Status: CallSuspended, Type: sdk.TypeQuestion,
-		Domains: []string{sdk.HumanDomain}, Sent: t.in.Rev,
+		Domains: []string{sdk.HumanDomain}, Opened: opened, Sent: t.in.Rev,
 	}
 	if t.spec.TurnTimeout > 0 {
 		q.Due = t.in.At + t.spec.TurnTimeout

@@ -30,7 +30,7 @@ func (t *transition) callCancelAsked(ev CallCancelAsked) error {
 // hadCall reports whether the call may have been one of a round that is complete.
 func (h *Head) hadCall(id string) bool {
 	ref, ok := wire.ParseCallRef(id)
-	return ok && (ref.Step < h.Round || ref.Step == h.Round && len(h.Calls) == 0)
+	return ok && (ref.Step < h.Round || ref.Step == h.Round && !h.RoundOpen())
 }
 
 // cancelledResult is what the model is shown of a call that somebody cancelled.

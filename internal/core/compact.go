@@ -29,7 +29,7 @@ const (
 func (t *transition) compacted(ev Compacted) error {
 	h := &t.Head
 	s := ev.Summary
-	if len(h.Calls) > 0 || h.stopping() || s.Messages < 0 || s.Lined < s.Messages {
+	if h.RoundOpen() || h.stopping() || s.Messages < 0 || s.Lined < s.Messages {
 		return violation(h, "a summary of %d messages, %d in one line, which cannot be", s.Messages, s.Lined)
 	}
 	t.cost(ev.Reply)

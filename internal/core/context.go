@@ -150,13 +150,13 @@ func saidIn(role sdk.Role, c *sdk.Content) (said, bool) {
 func (t *transition) inquired(ev Inquired) error {
 	h := &t.Head
 	due := t.spec.dueContexts(h)
-	if len(h.Calls) > 0 || h.stopping() || len(due) == 0 {
+	if h.RoundOpen() || h.stopping() || len(due) == 0 {
 		return violation(h, "a question for context that nothing asked for")
 	}
 	h.Round++
 	h.Opened = t.in.Rev
 	part := t.contextPart(due)
-	h.Calls = make([]Call, len(due))
+	h.Calls = append(make([]Call, len(due)), h.Calls...)
 	for i, p := range due {
 		data, refusal := p.question(ev.Question)
 		c := &h.Calls[i]

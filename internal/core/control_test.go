@@ -50,7 +50,7 @@ func (x *explorer) steer() {
 
 // review is what hooks add after a round.
 func (x *explorer) review() core.Reviewed {
-	var ev core.Reviewed
+	ev := x.rig.reviewed()
 	if x.pick(2, "hook says") == 0 {
 		ev.Messages = []sdk.Message{sdk.Text(sdk.RoleUser, "mind the gap")}
 	}
@@ -122,7 +122,9 @@ func (o *oracle) budget(before *core.Head, e *core.Entry) {
 	}
 	reserved := int64(0)
 	for _, c := range h.Calls {
-		reserved += c.Reserved
+		if c.Opened == 0 || c.Opened == e.Rev {
+			reserved += c.Reserved
+		}
 	}
 	own := h.Usage.Prompt + h.Usage.Completion - before.Usage.Prompt - before.Usage.Completion
 	if h.Opened == e.Rev && reserved > max(0, before.TokensLeft()-own) {

@@ -86,7 +86,12 @@ func randomSpec(t *rapid.T) *core.Spec {
 	if pick(t, 3, "control") == 0 {
 		randomControl(t, spec)
 	}
-	spec.Batch = pick(t, 3, "batch") == 0
+	switch pick(t, 6, "decisions") {
+	case 0, 1:
+		spec.Batch = true
+	case 2, 3:
+		spec.Continues = !spec.Sequential && spec.Planning == nil
+	}
 	spec.MaxTurns = 1 + pick(t, 12, "interactions")
 	spec.RunDeadline = int64(1+pick(t, 60, "deadline")) * minute
 	spec.TurnTimeout = int64(pick(t, 4, "turn")) * minute

@@ -137,6 +137,8 @@ func (t *transition) leave(reason Reason) *Left {
 	}
 	if h.open(t.takesUp) {
 		left.Calls = cloneCalls(h.Calls)
+	} else if left.Stop == restText {
+		left.Stop = ""
 	}
 	if len(left.Calls) > 0 || h.Unbegun() {
 		left.Notes = h.Notes
@@ -200,8 +202,10 @@ func (t *transition) takeUp(left Left) {
 		case c.Closed():
 		case c.Status == CallRunning:
 			c.Status = CallFailed // the end has told that its outcome is unknown
+			t.tellLater(c)
 		case !t.takesUp(c):
 			c.Status, c.Held, c.Reserved, c.RetryAt = CallCancelled, "", 0, 0
+			t.tellLater(c)
 		case c.Awaited():
 			t.repeat(c)
 		}

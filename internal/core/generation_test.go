@@ -1,8 +1,6 @@
 package core_test
 
 import (
-	"slices"
-
 	"agentd/internal/core"
 	"agentd/sdk"
 )
@@ -57,20 +55,21 @@ func (o *oracle) takenUp(before *core.Head, in core.Input, e *core.Entry) {
 	}
 	o.messages = o.messages[:o.ended]
 	ended := o.rig.entries[e.Rev-2]
+	for _, m := range ended.Messages {
+		for _, c := range m.Content {
+			if c.Kind == sdk.ContentText && c.Pending {
+				delete(o.said, c.CallID)
+			}
+		}
+	}
 	for _, r := range ended.Results {
-		if r.Kind == core.ResultCancelled {
+		if c := h.Call(r.Call); r.Kind == core.ResultCancelled && c != nil && !c.Closed() {
 			delete(o.results, r.Call)
 		}
 	}
 	for _, c := range h.Calls {
 		if r, has := o.results[c.ID]; has && !c.Closed() {
 			o.Fatalf("entry %d: call %s is open again, and has the result %+v", e.Rev, c.ID, r)
-		}
-		if c.Status == core.CallCancelled {
-			i := slices.IndexFunc(ended.Results, func(r core.Result) bool { return r.Call == c.ID })
-			if i >= 0 {
-				o.results[c.ID] = ended.Results[i]
-			}
 		}
 		o.due[c.ID] = c.Due
 	}

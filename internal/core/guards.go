@@ -103,7 +103,7 @@ func (p *RoundPlan) guard(spec *Spec, h *Head, now int64) {
 			c.Refusal = sdk.Errorf(sdk.CodeUnavailable, "%s cannot be called any more in this run: %s", c.Tool, h.Guarded.Failing[at].Reason)
 			continue
 		}
-		if spec.Guards.Duplicates == 0 || !c.tool.ReadOnly || c.tool.Changing {
+		if spec.Guards.Duplicates == 0 || !c.tool.ReadOnly || c.tool.Changing || h.openAny() {
 			continue
 		}
 		c.same = sameCall(c)
@@ -186,6 +186,7 @@ func (t *transition) guardRound(calls []Call) {
 			continue
 		}
 		failed = failed && c.Fault != ""
+		acted = acted || !c.Closed()
 		repeated = repeated && c.Ended == ResultRepeated
 		tool := t.spec.tool(c.Tool)
 		acted = acted || c.Ended.made() && (tool == nil || !tool.ReadOnly)

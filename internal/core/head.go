@@ -41,18 +41,19 @@ const (
 )
 
 // Head is everything about a run that decides what may happen next. It is rewritten in every entry, so it never grows
-// with the history: only with the calls of the open round.
+// with the history: only with the calls of the open round, and those that are carried.
 //
 // Invariants (checked by Check):
 //  1. a driver is named exactly while the run is running;
 //  2. a waiting run has a timer, and an open call of a service or person, unless it is parked or paused;
 //  3. a done run has no calls, a reason, and no driver;
-//  4. calls belong to the current round, in the order of the model's reply, with distinct ids; permission requests and
-//     questions follow;
-//  5. a permission request names a call of the round, and a held call the request that holds it;
+//  4. calls have distinct ids. They belong to the current round, in the order of the model's reply, with its permission requests and
+//     questions after them; or they are carried, of any round so far;
+//  5. a permission request names a call of the head, and a held call the request that holds it;
 //  6. an open question names the call that waits for it, and that call names the question;
 //  7. only a done run is purged, and only a done run has left something for a retry;
-//  8. a running run is not parked any more, and a done run is neither parked nor paused.
+//  8. a running run is not parked any more, and a done run is neither parked nor paused;
+//  9. a run whose model has nothing more to say for now has an open call.
 type Head struct {
 	V     int    `json:"v"`
 	Run   string `json:"run"`
@@ -71,7 +72,7 @@ type Head struct {
 	Calls []Call `json:"calls,omitempty"`
 	// Opened is the revision of the entry that opened the round, which holds the calls' arguments.
 	Opened uint64 `json:"opened,omitempty"`
-	// Stop is the id of the call whose result completes the run, or stopText.
+	// Stop is the id of the call whose result completes the run, stopText, or restText.
 	Stop string `json:"stop,omitempty"`
 
 	// Turns counts accepted model calls. Seen counts of messages derive from it.
@@ -209,7 +210,7 @@ const (
 	CallCancelled CallStatus = "cancelled"
 )
 
-// Call is one call of the open round.
+// Call is one call of the open round, or one that is carried.
 type Call struct {
 	ID   string   `json:"id"`
 	Kind CallKind `json:"kind"`
@@ -220,6 +221,8 @@ type Call struct {
 	// Type and Domains are where the call was sent: no domain is the local lane. An answer must come from there.
 	Type    string   `json:"type,omitempty"`
 	Domains []string `json:"domains,omitempty"`
+	// Opened is the revision of the entry that opened the round of a call which is carried; 0 is the open round.
+	Opened uint64 `json:"opened,omitempty"`
 	// Due is the call's deadline in Unix milliseconds.
 	Due int64 `json:"due,omitempty"`
 	// Begun names the driver that began an at-most-once tool.
@@ -357,7 +360,7 @@ func (h *Head) Termination() string {
 	return string(h.Reason) + ":" + h.ReasonCode
 }
 
-// Call is the call of the open round with that id; nil is none.
+// Call is the call of the head with that id; nil is none.
 func (h *Head) Call(id string) *Call {
 	if i := h.call(id); i >= 0 {
 		return &h.Calls[i]
@@ -395,12 +398,12 @@ func (h *Head) open(match func(*Call) bool) bool {
 func (h *Head) openAny() bool    { return h.open(func(*Call) bool { return true }) }
 func (h *Head) openInline() bool { return h.open((*Call).runnable) }
 
-// stopping reports whether the run is about to complete, unless a message comes first.
+// stopping reports whether the model is not called next: the run is about to complete, unless a message comes first, or rests.
 func (h *Head) stopping() bool { return h.Stop != "" }
 
-// stopCall is the id of the call whose result completes the run; empty when none does, or when the last reply's text does.
+// stopCall is the id of the call whose result completes the run; empty when none does.
 func (h *Head) stopCall() string {
-	if h.Stop == stopText {
+	if h.Stop == stopText || h.Stop == restText {
 		return ""
 	}
 	return h.Stop
@@ -453,9 +456,11 @@ func (h *Head) Check() error {
 		return violation(h, "a %s run that is parked or paused", h.Status)
 	case h.Status != StatusDone && (h.Purged != nil || h.Left != nil):
 		return violation(h, "a %s run without its history, or with what an ended one has left", h.Status)
+	case h.Stop == restText && !h.openAny():
+		return violation(h, "rests without an open call")
 	}
 	for i := range h.Calls {
-		if ref, ok := wire.ParseCallRef(h.Calls[i].ID); !ok || ref.Step != h.Round || h.call(h.Calls[i].ID) != i {
+		if ref, ok := wire.ParseCallRef(h.Calls[i].ID); !ok || !h.hasRound(&h.Calls[i], ref.Step) || h.call(h.Calls[i].ID) != i {
 			return violation(h, "call %s does not belong to step %d", h.Calls[i].ID, h.Round)
 		}
 		if err := h.checkPermission(&h.Calls[i]); err != nil {

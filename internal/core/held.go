@@ -20,6 +20,9 @@ func (s *State) Consent(call string) (consent sdk.Consent, ok bool) {
 	r := s.result(decided.ID)
 	if r != nil && r.Kind == ResultGranted { // by a decision on another
 		if i = s.call(r.Event); i < 0 {
+			if g := slices.IndexFunc(s.Grants, func(g Grant) bool { return g.Request == r.Event }); g >= 0 {
+				return s.Grants[g].Consent(), true
+			}
 			return sdk.Consent{}, true
 		}
 		decided = &s.Calls[i]

@@ -131,7 +131,7 @@ func documented(t *testing.T, heading string, table, seen transitions) {
 func TestRound_OrderOfAnswersDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := randomSpec(t)
-		spec.Converse, spec.MaxTurns, spec.RunDeadline, spec.Contexts = false, 9, 60*minute, nil
+		spec.Converse, spec.Continues, spec.MaxTurns, spec.RunDeadline, spec.Contexts = false, false, 9, 60*minute, nil
 		var calls []sdk.ToolRequest
 		for i := range 2 + pick(t, 4, "calls") {
 			name := spec.Tools[pick(t, len(spec.Tools), "tool")].Name

@@ -203,7 +203,9 @@ type Steered struct {
 // Reviewed are the messages that hooks add after a round; notes that wait come into the conversation with them.
 type Reviewed struct {
 	Messages []sdk.Message
-	Hooks    []HookState
+	// Late are the carried calls among what hooks were shown, of State.Untold.
+	Late  []string
+	Hooks []HookState
 }
 
 // Compacted shortens what the model is shown of the history. Reply is what the summary cost.

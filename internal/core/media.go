@@ -10,9 +10,14 @@ func (t *transition) showMedia(calls []Call) {
 			continue
 		}
 		content := []sdk.Content{{Kind: sdk.ContentText, Text: c.Tool + " returned:"}}
-		for range c.Media {
-			content = append(content, sdk.Content{Kind: sdk.ContentMedia, CallID: c.ID})
-		}
-		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: content})
+		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: append(content, mediaOf(c)...)})
 	}
+}
+
+func mediaOf(c *Call) []sdk.Content {
+	content := make([]sdk.Content, c.Media)
+	for i := range content {
+		content[i] = sdk.Content{Kind: sdk.ContentMedia, CallID: c.ID}
+	}
+	return content
 }

@@ -30,10 +30,14 @@ func (x *explorer) wrongAnswer() {
 	case 3:
 		ev.ParentID = ev.Ref.ID[:len(ev.Ref.ID)-1] + "2"
 	case 4: // asked in the future of a history that was rolled back
-		ev.Ref.Step++
+		ev.Ref.Step = x.rig.state.Round + 1
 		ev.Ref.ID = wire.CallID(x.rig.state.Key(), "", ev.Ref.Step, 0, "lookup", nil)
 	case 5: // asked with other arguments, or a tool that waits for the person who was asked
 		ev.Ref.ID = wire.CallID(x.rig.state.Key(), "", ev.Ref.Step, ev.Ref.Index, "lookup", nil)
+		if !x.rig.state.RoundOpen() || ev.Ref.Step < x.rig.state.Round {
+			x.refuse(x.rig.deliver("wrong", ev), core.ErrStale) // of a round that is complete, as far as the head knows
+			return
+		}
 	}
 	x.refuse(x.rig.deliver("wrong", ev), core.ErrOrphan)
 }
@@ -131,7 +135,7 @@ func (x *explorer) illegal() {
 	if h.Stop == "" {
 		events = append(events, x.built())
 	}
-	if len(h.Calls) > 0 || h.Stop != "" {
+	if h.RoundOpen() || h.Stop != "" {
 		events = append(events, x.reply())
 	}
 	for _, c := range h.Calls {

@@ -155,7 +155,7 @@ func Outstanding(head *Head) []Awaited {
 	for i := range head.Calls {
 		c := &head.Calls[i]
 		if c.Awaited() && head.Answering(c.Event()) == c { // one event asks for several permission requests
-			effects = append(effects, Awaited{cmp.Or(c.Sent, head.Opened), Effect{Kind: EffectCall, Call: c.Event()}})
+			effects = append(effects, Awaited{cmp.Or(c.Sent, head.openedBy(c)), Effect{Kind: EffectCall, Call: c.Event()}})
 		}
 	}
 	// Also while the run is driven: it suspends without arming the timer again, because the head says that it is armed.

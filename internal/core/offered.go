@@ -31,7 +31,7 @@ const (
 
 func (t *transition) chosen(ev Chosen) error {
 	h := &t.Head
-	if !t.spec.Selects || len(h.Calls) > 0 || h.stopping() || len(ev.Offered.Tools) > MaxOffered {
+	if !t.spec.Selects || h.RoundOpen() || h.stopping() || len(ev.Offered.Tools) > MaxOffered {
 		return violation(h, "a choice of %d tools that nothing asked for", len(ev.Offered.Tools))
 	}
 	offered := ev.Offered
@@ -50,8 +50,13 @@ func (s *State) Wanted(person func(tool string) bool) []string {
 			text = m.PlainText()
 		}
 		for j := range m.Content {
-			if c := &m.Content[j]; c.Kind == sdk.ContentToolResult && !c.IsError && person(c.Tool) {
+			c := &m.Content[j]
+			switch {
+			case !c.IsResult():
+			case !c.IsError && person(c.Tool):
 				text = c.Text
+			case c.Pending:
+				text = ""
 			}
 		}
 		if text != "" {
@@ -74,7 +79,7 @@ func (s *State) Uses(finds func(tool string) bool) map[string]bool {
 			switch {
 			case c.Kind == sdk.ContentToolUse:
 				uses[c.Tool] = true
-			case c.Kind == sdk.ContentToolResult && !c.IsError && finds(c.Tool):
+			case c.IsResult() && !c.IsError && finds(c.Tool):
 				for _, name := range FoundTools(c.Text) {
 					uses[name] = true
 				}

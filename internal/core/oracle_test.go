@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 
@@ -35,6 +36,8 @@ type oracle struct {
 	// notes are the texts of messages by id, and said those that came into the conversation.
 	notes map[string]string
 	said  map[string]bool
+	// pending are the calls that the model was shown as pending.
+	pending map[string]bool
 	// asked are the context providers by section.
 	asked map[string]*asked
 	// runs and calls collect which transitions were seen.
@@ -44,7 +47,7 @@ type oracle struct {
 func newOracle(t *rapid.T, r *rig) *oracle {
 	return &oracle{
 		T: t, rig: r, results: map[string]core.Result{}, due: map[string]int64{}, ids: map[string]bool{},
-		undone: map[string]string{}, held: map[string]string{}, allowed: map[string]int{}, notes: map[string]string{}, said: map[string]bool{}, asked: map[string]*asked{},
+		undone: map[string]string{}, held: map[string]string{}, allowed: map[string]int{}, notes: map[string]string{}, said: map[string]bool{}, pending: map[string]bool{}, asked: map[string]*asked{},
 		runs: transitions{}, calls: transitions{},
 	}
 }
@@ -109,6 +112,7 @@ func (o *oracle) entry(before *core.Head, in core.Input, e *core.Entry) {
 	o.context(before, e)
 	o.permissions(e)
 	o.control(before, e)
+	o.carried(e)
 	o.end(e)
 	o.outstanding()
 	o.alive()
@@ -146,14 +150,18 @@ func isWork(ev core.Event) bool {
 // timers checks that a waiting run is woken in time for all it waits for, and that a timer is armed only to be earlier.
 func (o *oracle) timers(before *core.Head, in core.Input, e *core.Entry) {
 	h := &e.Head
-	if h.Status == core.StatusWaiting {
+	waits, carries := h.Status == core.StatusWaiting, slices.ContainsFunc(h.Calls, func(c core.Call) bool { return c.Opened > 0 && !c.Closed() && c.Due > 0 })
+	if waits || carries && h.Status == core.StatusRunning && h.Cancel == nil {
 		due := h.Deadline
+		if !waits {
+			due = h.Timer
+		}
 		if h.Parked != nil && h.Parked.Until > 0 {
 			due = min(due, h.Parked.Until)
 		}
 		for _, c := range h.Calls {
 			for _, at := range []int64{c.Due, c.RetryAt} {
-				if !c.Closed() && at > 0 {
+				if !c.Closed() && at > 0 && (waits || c.Opened > 0) {
 					due = min(due, at)
 				}
 			}
@@ -194,7 +202,7 @@ func (o *oracle) remember(before *core.Head, e *core.Entry) {
 		o.Fatalf("entry %d: %d interactions after %d", e.Rev, e.Head.Turns, before.Turns)
 	}
 	for _, c := range e.Head.Calls {
-		if e.Head.Opened == e.Rev || c.Kind == core.CallQuestion && c.Sent == e.Rev && c.Origin == 0 {
+		if e.Head.Opened == e.Rev && (c.Opened == 0 || c.Opened == e.Rev) || c.Kind == core.CallQuestion && c.Sent == e.Rev && c.Origin == 0 {
 			o.newCall(c.ID)
 		}
 		o.due[c.ID] = max(o.due[c.ID], c.Due)
@@ -234,6 +242,10 @@ func (o *oracle) message(e *core.Entry, m sdk.Message) {
 				o.newCall(c.CallID) // all calls of the round were refused, and left the head at once
 			}
 		case sdk.ContentToolResult:
+			if c.Pending {
+				o.shownPending(e, c)
+				continue
+			}
 			res, ok := o.results[c.CallID]
 			if !ok || c.Text != "" || c.IsError != res.Error {
 				o.Fatalf("entry %d tells of call %s: %+v; its result is %+v", e.Rev, c.CallID, c, res)
@@ -248,6 +260,8 @@ func (o *oracle) message(e *core.Entry, m sdk.Message) {
 					o.Fatalf("entry %d says %q again", e.Rev, text)
 				}
 				o.said[c.CallID] = true
+			} else if c.Pending {
+				o.toldLate(e, c)
 			} else if c.CallID != "" { // what became of a permission request
 				c.Text = string(o.results[c.CallID].Data)
 			}
@@ -255,6 +269,57 @@ func (o *oracle) message(e *core.Entry, m sdk.Message) {
 		}
 	}
 	o.messages = append(o.messages, m)
+}
+
+// shownPending notes that the model is shown a call as pending.
+func (o *oracle) shownPending(e *core.Entry, c *sdk.Content) {
+	_, answered := o.results[c.CallID]
+	k := e.Head.Call(c.CallID)
+	if answered || o.pending[c.CallID] || c.IsError || !strings.Contains(c.Text, "no result yet") || k == nil || k.Opened == 0 || k.Closed() {
+		o.Fatalf("entry %d shows call %s as pending: %+v, %+v", e.Rev, c.CallID, c, k)
+	}
+	o.pending[c.CallID] = true
+}
+
+// toldLate checks that the result of a call which was shown as pending is told once.
+func (o *oracle) toldLate(e *core.Entry, c *sdk.Content) {
+	res, ok := o.results[c.CallID]
+	if !ok || c.Text != "" || c.IsError != res.Error || !o.pending[c.CallID] || o.said[c.CallID] {
+		o.Fatalf("entry %d tells of call %s, pending: %t, told: %t: %+v; its result is %+v", e.Rev, c.CallID, o.pending[c.CallID], o.said[c.CallID], c, res)
+	}
+	o.said[c.CallID], c.Text = true, string(res.Data)
+}
+
+// carried checks that each call which was shown as pending is open, or its result waits to be told, or was told.
+func (o *oracle) carried(e *core.Entry) {
+	h := &e.Head
+	open := 0
+	for _, c := range h.Calls {
+		if c.Opened == 0 {
+			continue
+		}
+		if c.Opened > e.Rev {
+			o.Fatalf("entry %d carries call %s of entry %d", e.Rev, c.ID, c.Opened)
+		}
+		if !c.Closed() {
+			open++
+		}
+	}
+	if open > core.MaxCarried+core.MaxAsks*core.MaxCarried || open > 0 && h.V < 6 {
+		o.Fatalf("entry %d, of layout %d, carries %d calls", e.Rev, h.V, open)
+	}
+	for id := range o.pending {
+		_, answered := o.results[id]
+		c, waits := h.Call(id), slices.Contains(h.Notes, id)
+		if ok := answered && o.said[id] != waits || !answered && !waits && !o.said[id] && c != nil && !c.Closed(); !ok {
+			o.Fatalf("entry %d: call %s was shown as pending; it has a result: %t, it waits to be told: %t, it was told: %t; %+v",
+				e.Rev, id, answered, waits, o.said[id], c)
+		}
+	}
+	completes := h.Reason == core.ReasonStopped || h.Reason == core.ReasonCompleted && h.ReasonCode != core.CodeDegraded
+	if h.Status == core.StatusDone && completes && slices.ContainsFunc(e.Results, func(r core.Result) bool { return r.Kind == core.ResultCancelled }) {
+		o.Fatalf("entry %d completes a run whose calls are open: %+v", e.Rev, e.Results)
+	}
 }
 
 // answeredAll checks that every tool use so far is followed by its results in the order of the calls, and by nothing
@@ -318,7 +383,11 @@ func (o *oracle) outstanding() {
 				}
 				batches[event] = true
 			}
-			want = append(want, core.Awaited{Rev: max(c.Sent, h.Opened), Effect: core.Effect{Kind: core.EffectCall, Call: event}})
+			opened := h.Opened
+			if c.Opened > 0 {
+				opened = c.Opened
+			}
+			want = append(want, core.Awaited{Rev: max(c.Sent, opened), Effect: core.Effect{Kind: core.EffectCall, Call: event}})
 		}
 	}
 	if h.Timer > 0 {

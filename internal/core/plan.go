@@ -52,12 +52,14 @@ type PlannedCall struct {
 	// request is the data of the permission request, decision the record of a grant that decided the call.
 	request  json.RawMessage
 	decision *Decision
+	// granted says that a grant of the run decided the call.
+	granted bool
 	// until is when the grant that allowed the call expires, in Unix milliseconds; 0 is never.
 	until int64
 }
 
-// turn names a model call of a run. What a plan depends on does not change between the turn's beginning and its reply: other
-// calls, and so decisions on them, are not open then.
+// turn names a model call of a run. What a plan depends on does not change between the turn's beginning and its reply, but for grants: no
+// calls, and so decisions on them, are open then but those that are carried.
 type turn struct {
 	run, token   string
 	round, turns int
@@ -83,6 +85,7 @@ func PlanRound(spec *Spec, head *Head, input json.RawMessage, reply sdk.ModelRep
 		call.place = i
 		plan.Calls = append(plan.Calls, call)
 	}
+	plan.refusePending(head)
 	plan.guard(spec, head, now)
 	plan.done(head)
 	plan.reserve(head)

@@ -13,7 +13,7 @@ import (
 
 func (t *transition) replied(ev Replied) error {
 	h := &t.Head
-	if len(h.Calls) > 0 || len(h.Undo) > 0 || h.stopping() || len(t.spec.dueContexts(h)) > 0 {
+	if h.RoundOpen() || len(h.Undo) > 0 || h.stopping() || len(t.spec.dueContexts(h)) > 0 {
 		return violation(h, "a reply while a round is open or calls are undone, or without its context")
 	}
 	if ev.opensRound() && !ev.Plan.madeFor(h, &ev.Reply) {
@@ -43,13 +43,15 @@ func (t *transition) replied(ev Replied) error {
 			t.stopOn(stopText, "text")
 		}
 		return t.openRound(saidBefore(&ev.Reply), ev.Plan, ev.Notes)
+	case t.hasLastWord(&ev):
+		return t.rest(ev.Reply.Text, stopText, "answer")
 	case len(h.Notes) > 0:
 		t.overtaken(ev.Reply.Text)
 		return nil
 	case t.spec.Converse && t.spec.finalText(ev.Reply.Text):
-		t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, ev.Reply.Text))
-		t.stopOn(stopText, "text")
-		return nil
+		return t.rest(ev.Reply.Text, stopText, "text")
+	case h.openAny() && (empty || !t.spec.Converse):
+		return t.rest(ev.Reply.Text, restText, "")
 	case !ev.Final && t.remind(ev.Reply.Text):
 		return nil
 	case empty:
@@ -114,17 +116,26 @@ func (t *transition) openRound(content []sdk.Content, plan *RoundPlan, notes []N
 	t.countRound(plan)
 	t.Head.Round++
 	t.Head.Opened = t.in.Rev
-	t.Head.Grants = slices.Clone(plan.grants.left)
+	granted := plan.grants.standIn(&t.Head)
+	if granted {
+		t.Head.Grants = slices.Clone(plan.grants.left)
+	}
 	t.Dropped = plan.Dropped
+	carried := t.Head.Calls
+	t.Head.Calls = nil
 	for i := range plan.Calls {
 		p := &plan.Calls[i]
 		content = append(content, sdk.Content{Kind: sdk.ContentToolUse, CallID: p.ID, Tool: p.Tool, Args: p.Args})
 		t.Head.Calls = append(t.Head.Calls, Call{ID: p.ID, Kind: CallInline, Tool: p.Tool, Status: CallNew})
+		if p.granted && !granted {
+			p = p.withoutGrant()
+		}
 		t.openCall(&t.Head.Calls[i], p)
 		if p.correction.Note != "" {
 			t.Corrections = append(t.Corrections, p.correction)
 		}
 	}
+	t.Head.Calls = append(t.Head.Calls, carried...)
 	for _, calls := range plan.asked() {
 		batch := t.batchID(plan, calls)
 		for _, i := range calls {
@@ -215,7 +226,7 @@ func (t *transition) awaitsDecisions(c *Call) bool {
 func (t *transition) unqueue(c *Call) {
 	c.Queued = false
 	tool := t.spec.tool(c.Tool)
-	if t.Head.Opened != t.in.Rev && t.spec.Judges(&t.Head) && (tool == nil || !tool.Recalls) {
+	if t.Head.openedBy(c) != t.in.Rev && t.spec.Judges(&t.Head) && (tool == nil || !tool.Recalls) {
 		c.Status = CallResuming // it was ruled on when its round was planned, which may be long ago
 	}
 	if c.Kind == CallInline || c.Status == CallResuming {
@@ -238,9 +249,9 @@ func (t *transition) send(c *Call, tool *Tool) {
 		Kind: EffectCall, Call: c.ID, Type: tool.Type, Domains: tool.Domains, Schema: tool.Schema,
 		ParentSubject: tool.ParentSubject,
 	}
-	if t.Head.Opened != t.in.Rev {
+	if opened := t.Head.openedBy(c); opened != t.in.Rev {
 		c.Sent = t.in.Rev
-		f.Opened = cmp.Or(c.Edited, t.Head.Opened)
+		f.Opened = cmp.Or(c.Edited, opened)
 	}
 	t.Effects = append(t.Effects, f)
 }
@@ -292,7 +303,7 @@ func (t *transition) converse(text string) error {
 	h.Round++
 	h.Opened = t.in.Rev
 	id := wire.CallID(h.Key(), h.Init.Token, h.Round, 0, sdk.TypeConversationTurn, canonical)
-	h.Calls = []Call{{ID: id, Kind: CallTurn}}
+	h.Calls = slices.Insert(h.Calls, 0, Call{ID: id, Kind: CallTurn})
 	t.send(&h.Calls[0], t.spec.callee(&h.Calls[0]))
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, text))
 	return t.settle()
@@ -303,7 +314,7 @@ func (t *transition) turnAnswered(c *Call, ev Answered, r Result) error {
 	r.Data = nil
 	if ev.Error {
 		t.close(c, r)
-		return t.finish(Ending{Reason: ReasonError, Code: sdk.CodeUnavailable, Message: "the conversation could not go on"})
+		return t.interrupt(Ending{Reason: ReasonError, Code: sdk.CodeUnavailable, Message: "the conversation could not go on"})
 	}
 	if err := json.Unmarshal(ev.Data, &answer); err != nil {
 		return ErrOrphan // the shell checks the contract before: only a bug gets here

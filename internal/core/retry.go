@@ -62,7 +62,7 @@ func (t *transition) resend(c *Call) {
 		c.Due = t.in.At + tool.Timeout
 	}
 	t.emit(Effect{
-		Kind: EffectCall, Call: c.Event(), Attempt: c.Attempt, Repeated: c.Repeated, Opened: cmp.Or(c.Origin, c.Edited, t.Head.Opened),
+		Kind: EffectCall, Call: c.Event(), Attempt: c.Attempt, Repeated: c.Repeated, Opened: cmp.Or(c.Origin, c.Edited, t.Head.openedBy(c)),
 		Type: c.Type, Domains: c.Domains, Schema: tool.Schema, ParentSubject: tool.ParentSubject,
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"agentd/internal/clip"
 	"agentd/sdk/wire"
@@ -23,6 +24,7 @@ func (t *transition) close(c *Call, r Result) {
 	t.stepEnded(c, &r)
 	t.countResult(c, r)
 	t.guardResult(c, &r)
+	t.tellLater(c)
 }
 
 // void tells whoever was asked that nobody waits for an answer any more.
@@ -33,13 +35,13 @@ func (t *transition) void(c *Call) {
 	t.voidOthers(c, 0)
 }
 
-// settle closes the round when every call has its result, and suspends the run when all that is open is with others.
+// settle closes the round when every call has its result, or when the run goes on without some, and suspends the run when all that is open is with others.
 func (t *transition) settle() error {
 	h := &t.Head
 	if h.Paused == nil {
 		t.advance()
 	}
-	if len(h.Calls) > 0 && !h.openAny() {
+	if h.RoundOpen() && (!h.openRound() || t.goesOn()) {
 		lacks := t.lacks()
 		t.closeSteps()
 		t.closeRound()
@@ -47,8 +49,12 @@ func (t *transition) settle() error {
 			return t.finish(*lacks)
 		}
 	}
+	t.forgetClosed()
+	if h.Stop == restText && !h.openAny() {
+		t.stopOn("", "")
+	}
 	switch {
-	case h.openAny() && !h.openInline(), h.Status == StatusWaiting && h.Held():
+	case h.awaitsCalls(), h.Status == StatusWaiting && h.Held():
 		t.suspend()
 	case h.Status == StatusWaiting:
 		t.take()
@@ -58,12 +64,12 @@ func (t *transition) settle() error {
 	return nil
 }
 
-// closeRound appends the results to the history in call order and forgets the calls.
+// closeRound appends the results to the history in call order and forgets the calls, but for those that are carried from here on.
 func (t *transition) closeRound() {
 	h := &t.Head
-	calls := h.Calls
+	calls := h.roundCalls()
 	t.checkCalls(calls)
-	h.Calls = nil
+	t.carry()
 	if calls[0].Kind == CallContext {
 		t.inform(calls)
 		return
@@ -77,9 +83,7 @@ func (t *transition) closeRound() {
 		if !c.ofModel() {
 			continue
 		}
-		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{
-			Kind: sdk.ContentToolResult, CallID: c.ID, Tool: c.Tool, IsError: c.Status != CallSucceeded,
-		}}})
+		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{resultOf(c)}})
 		if !h.stopping() && len(h.Undo) == 0 && c.Status == CallSucceeded && t.spec.stopsOn(c.Tool) {
 			t.stopOn(c.ID, stopTool)
 		}
@@ -115,10 +119,16 @@ func (t *transition) suspend() {
 	t.tellEnd()
 }
 
+// disarm takes back the timer that the entry would arm.
+func (t *transition) disarm() {
+	t.Effects = slices.DeleteFunc(t.Effects, func(f Effect) bool { return f.Kind == EffectTimer })
+}
+
 // arm sees that the run's timer fires at that time or before.
 func (t *transition) arm(due int64) {
 	if h := &t.Head; h.Timer == 0 || due < h.Timer {
 		h.Timer = due
+		t.disarm()
 		t.Effects = append(t.Effects, Effect{Kind: EffectTimer, Due: due})
 	}
 }
@@ -154,12 +164,13 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	h := &t.Head
 	left := t.leave(reason)
 	t.closeOpen()
-	t.flushNotes()
+	t.flushNotes(nil)
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
 	h.ReasonCode, h.Review, h.Hooks, h.Left = code, false, nil, left
 	h.Paused = nil
 	h.Nudge, h.Answers, h.Guarded = "", Answers{}, Guarded{}
 	t.Terminal = &terminal
+	t.disarm()
 	t.tellEnd()
 	t.Effects = append(t.Effects, Effect{Kind: EffectTerminal})
 	t.unpark()
@@ -189,8 +200,10 @@ func (t *transition) closeOpen() {
 			t.Results = append(t.Results, r)
 		}
 		c.Status = CallCancelled
+		t.tellLater(c)
 	}
-	if len(h.Calls) > 0 {
+	t.checkCalls(h.Calls)
+	if h.RoundOpen() {
 		t.closeRound()
 	}
 }

@@ -49,6 +49,7 @@ func (p *RoundPlan) Rule(i int, r Ruling) (ask bool) {
 		return false
 	}
 	g := p.grants.take(c.Tool, c.Args, &r.Terms)
+	c.granted = g != nil
 	if g == nil {
 		c.ruling.Verdict, c.ruling.Reason = VerdictDeny, "there is nobody to ask"
 		return true
@@ -60,6 +61,14 @@ func (p *RoundPlan) Rule(i int, r Ruling) (ask bool) {
 		c.ruling = Ruling{Verdict: VerdictDeny, Reason: g.Reason}
 	}
 	return false
+}
+
+// withoutGrant is the call when the grants of the run have changed since it was ruled on.
+func (c *PlannedCall) withoutGrant() *PlannedCall {
+	denied := *c
+	denied.decision = nil
+	denied.ruling = Ruling{Verdict: VerdictDeny, Reason: "somebody has decided on other calls meanwhile; call it again to ask for it"}
+	return &denied
 }
 
 // Grant allows the i-th call because a grant wider than the run covers it.
@@ -78,15 +87,21 @@ func (p *RoundPlan) Ask(i int, request json.RawMessage) {
 
 // grants are those of a run, as far as they decide the calls of a round.
 type grants struct {
-	left    []Grant
-	matches func(pattern string, args json.RawMessage) bool
+	// had are those that there were, and left those that are left.
+	had, left []Grant
+	matches   func(pattern string, args json.RawMessage) bool
 	// initiator is the principal that started the run; now is in Unix milliseconds.
 	initiator string
 	now       int64
 }
 
 func (s *Spec) grants(h *Head, now int64) grants {
-	return grants{left: h.Grants, matches: s.Matches, initiator: h.Init.Who, now: now}
+	return grants{had: h.Grants, left: h.Grants, matches: s.Matches, initiator: h.Init.Who, now: now}
+}
+
+// standIn reports whether they are still those of the run: a decision on a call that is carried may have changed them.
+func (g *grants) standIn(h *Head) bool {
+	return slices.EqualFunc(g.had, h.Grants, func(a, b Grant) bool { return a.Request == b.Request && a.Uses == b.Uses })
 }
 
 // take returns the grant that decides a call which is to be asked for under the terms, and uses it; nil is none.

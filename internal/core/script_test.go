@@ -47,6 +47,8 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 			spec.Sequential = true
 		case "batch":
 			spec.Batch = true
+		case "continues":
+			spec.Continues = true
 		case "gates":
 			spec.Hooked = true
 		case "hooks":
@@ -358,7 +360,7 @@ func (s *script) parseGate(next core.RunTools, rest string) core.Event {
 
 // parseReview reads the messages that hooks add, separated by |.
 func (s *script) parseReview(rest string) core.Event {
-	var ev core.Reviewed
+	ev := s.reviewed()
 	for _, text := range strings.Split(rest, " | ") {
 		if text != "" {
 			ev.Messages = append(ev.Messages, sdk.Text(sdk.RoleUser, text))

@@ -60,6 +60,8 @@ type Spec struct {
 	Sequential bool
 	// Batch makes the held calls of a round that were allowed together, when all its permission requests are closed.
 	Batch bool
+	// Continues has the run go on with a round when any of its calls has its result: the others are carried.
+	Continues bool
 	// Contexts are asked for sections of the prompt before model calls.
 	Contexts []ContextProvider
 	// Selects says that the model is offered some of the tools, chosen for what people have said.
@@ -84,11 +86,14 @@ const layoutCancels = 4
 // layoutUndoes is the first layout of runs whose calls are undone, of those that are offered some of their tools, and of those with tags.
 const layoutUndoes = 5
 
-// layoutPlans is the first layout of runs that plan.
+// layoutPlans is the first layout of runs that plan, and of those that go on while calls of a round are open.
 const layoutPlans = 6
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
+	if s.Continues {
+		return max(h.V, layoutPlans)
+	}
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
 	if s.Planning != nil || h.Plan != nil {
 		return max(h.V, layoutPlans)

@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentd/sdk"
@@ -25,7 +26,7 @@ type State struct {
 	Offered *Offered
 	// Stored are the results of the history that are kept as blobs.
 	Stored []StoredResult
-	// Results, Edits, Asks and Corrections are those of the open round; Notes are not in the History yet.
+	// Results, Edits, Asks and Corrections are those of the calls in the head; Notes are not in the History yet.
 	Results     []Result
 	Edits       []Edit
 	Asks        []Ask
@@ -86,13 +87,26 @@ func Apply(s State, e *Entry) (State, error) {
 	}
 	s.absorb(e)
 	// A retry may open the last round of a run that is done again.
-	if len(s.Calls) == 0 && s.Status != StatusDone {
-		s.Results, s.Edits, s.Asks, s.Corrections = nil, nil, nil, nil
+	if !s.RoundOpen() && s.Status != StatusDone {
+		s.forget()
 	}
 	if len(s.Head.Notes) == 0 && s.Status != StatusDone {
 		s.Notes = nil
 	}
 	return s, nil
+}
+
+// forget drops what is known of calls that are not in the head any more.
+func (s *State) forget() {
+	if len(s.Calls) == 0 {
+		s.Results, s.Edits, s.Asks, s.Corrections = nil, nil, nil, nil
+		return
+	}
+	gone := func(call string) bool { return s.call(call) < 0 }
+	s.Results = slices.DeleteFunc(s.Results, func(r Result) bool { return gone(r.Call) })
+	s.Edits = slices.DeleteFunc(s.Edits, func(e Edit) bool { return gone(e.Call) })
+	s.Asks = slices.DeleteFunc(s.Asks, func(a Ask) bool { return gone(a.ID) })
+	s.Corrections = slices.DeleteFunc(s.Corrections, func(c Correction) bool { return gone(c.Call) })
 }
 
 // resolve fills tool results, and texts about decisions, with the data that was absorbed before.
@@ -102,6 +116,8 @@ func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
 	for i, c := range m.Content {
 		if note := s.note(c.CallID); note != nil {
 			c.Text = note.Text
+		} else if c.Kind == sdk.ContentToolResult && c.Pending {
+			s.correct(&c)
 		} else if c.CallID != "" && c.Kind != sdk.ContentToolUse {
 			r := s.result(c.CallID)
 			if r == nil {
@@ -121,12 +137,17 @@ func (s *State) resolve(m sdk.Message) (sdk.Message, error) {
 	return m, nil
 }
 
+// correct tells with a result what of its call is not as the model wrote it.
+func (s *State) correct(c *sdk.Content) {
+	if corrected := s.correction(c.CallID); corrected != nil && c.Kind == sdk.ContentToolResult {
+		c.Note = corrected.Note
+	}
+}
+
 // take makes r the result that c is.
 func (s *State) take(c *sdk.Content, r *Result) {
 	c.Text = string(r.Data)
-	if corrected := s.correction(r.Call); corrected != nil {
-		c.Note = corrected.Note
-	}
+	s.correct(c)
 	if r.Stored == nil {
 		return
 	}
@@ -168,7 +189,7 @@ func (s *State) note(id string) *Note {
 	return nil
 }
 
-// result is that of a call of the open round: the last one, because a call that the run's end had given up has another later.
+// result is that of a call of the head: the last one, because a call that the run's end had given up has another later.
 func (s *State) result(call string) *Result {
 	for i := len(s.Results) - 1; i >= 0; i-- {
 		if s.Results[i].Call == call {
@@ -209,7 +230,7 @@ func (s *State) Arguments(call string) (json.RawMessage, bool) {
 func (s *State) WrittenPlan() json.RawMessage {
 	for i := len(s.History) - 1; i >= 0; i-- {
 		for _, c := range s.History[i].Content {
-			if c.Kind == sdk.ContentToolResult && c.Tool == sdk.ToolUpdatePlan && !c.IsError {
+			if c.IsResult() && c.Tool == sdk.ToolUpdatePlan && !c.IsError {
 				return json.RawMessage(c.Text)
 			}
 		}
@@ -224,7 +245,7 @@ func (s *State) StopText() string {
 	for i := len(s.History) - 1; i >= 0; i-- {
 		m := s.History[i]
 		for _, c := range m.Content {
-			if c.Kind == sdk.ContentToolResult && c.CallID == s.stopCall() {
+			if c.IsResult() && c.CallID == s.stopCall() {
 				return Unquoted(c.Text)
 			}
 		}
@@ -248,7 +269,7 @@ func (s *State) ResultNamed(name string) *sdk.Content {
 	for i := len(s.History) - 1; i >= 0; i-- {
 		content := s.History[i].Content
 		for j := range content {
-			if c := &content[j]; c.Kind == sdk.ContentToolResult && (c.CallID == name || wire.CallPlace(c.CallID) == name) {
+			if c := &content[j]; c.IsResult() && (c.CallID == name || wire.CallPlace(c.CallID) == name) {
 				return c
 			}
 		}
@@ -270,7 +291,7 @@ func (s *State) Shown() int {
 	n := 0
 	for i := range s.History {
 		for j := range s.History[i].Content {
-			if s.History[i].Content[j].Kind == sdk.ContentToolResult {
+			if s.History[i].Content[j].IsResult() {
 				n++
 			}
 		}

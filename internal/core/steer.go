@@ -32,6 +32,10 @@ const (
 // stopText is Head.Stop when a reply's text completes the run, rather than the result of a call.
 const stopText = "text"
 
+// restText is Head.Stop when the model has answered with a text while calls are open: the run waits for the first of them, and its model
+// goes on from there.
+const restText = "rest"
+
 // stopTool is the reason code of a run that completes with the result of a tool.
 const stopTool = "tool"
 
@@ -96,22 +100,27 @@ func (t *transition) overtaken(text string) {
 	}
 }
 
-// flushNotes puts the notes that wait into the conversation.
-func (t *transition) flushNotes() {
+// flushNotes puts the notes that wait into the conversation, but for those that are to be kept.
+func (t *transition) flushNotes(kept []string) {
 	h := &t.Head
 	for _, id := range h.Notes {
-		t.Messages = append(t.Messages, sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{Kind: sdk.ContentText, CallID: id}}})
+		if !slices.Contains(kept, id) {
+			t.Messages = append(t.Messages, h.note(id))
+		}
 	}
-	h.Notes, h.Urgent = nil, false
+	h.Notes, h.Urgent = kept, false
+	t.forgetClosed()
 }
 
 func (t *transition) reviewed(ev Reviewed) error {
 	h := &t.Head
-	if h.openAny() || !h.Review && len(h.Notes) == 0 {
+	if h.RoundOpen() || !h.Review && len(h.Notes) == 0 {
 		return violation(h, "a review that nothing asked for")
 	}
 	t.keep(ev.Hooks)
 	t.Messages = append(t.Messages, ev.Messages...)
+	kept := t.unreviewed(ev.Late)
+	t.stopLate(kept)
 	// A person who speaks wants to be heard: the run goes on, whatever it was to stop on.
 	if slices.ContainsFunc(h.Notes, func(id string) bool { return slices.Contains(h.Heard, id) }) {
 		t.stopOn("", "")
@@ -121,6 +130,9 @@ func (t *transition) reviewed(ev Reviewed) error {
 		t.Checkpoints = append(t.Checkpoints, CheckpointUserMessage)
 	}
 	h.Review = false
-	t.flushNotes()
-	return nil
+	if len(h.Notes) > len(kept) && slices.ContainsFunc(h.Notes, isCall) {
+		t.Checkpoints = append(t.Checkpoints, CheckpointToolResults)
+	}
+	t.flushNotes(kept)
+	return t.settle()
 }

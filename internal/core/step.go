@@ -32,6 +32,7 @@ func Step(spec *Spec, head Head, in Input) (Change, error) {
 	if err := t.apply(); err != nil {
 		return Change{}, err
 	}
+	t.watchCarried()
 	t.Head.V = spec.layout(&t.Head)
 	if err := t.checkMoves(); err != nil {
 		return Change{}, err
@@ -209,7 +210,7 @@ func (t *transition) answered(ev Answered) error {
 	switch {
 	case c == nil && ev.Ref.Step > h.Round:
 		return ErrOrphan // never asked, or asked by a history that was rolled back
-	case c == nil && len(h.Calls) > 0 && ev.Ref.Step == h.Round:
+	case c == nil && h.RoundOpen() && ev.Ref.Step == h.Round:
 		return ErrOrphan // this round asked something else
 	case c == nil || c.Closed():
 		return ErrStale
@@ -285,7 +286,7 @@ func (t *transition) fired(ev Fired) error {
 		}
 		switch c.Kind {
 		case CallTurn:
-			return t.finish(Ending{
+			return t.interrupt(Ending{
 				Reason: ReasonDeadline, Code: sdk.CodeDeadline, Message: "nobody answered the agent's message in time",
 				Detail: "turn",
 			})

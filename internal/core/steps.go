@@ -362,7 +362,7 @@ func (t *transition) stepEnded(c *Call, r *Result) {
 }
 
 // closeSteps says what follows a round that is closed. A step whose call was withdrawn, or is not made again by the retry of a run that had
-// ended, has failed.
+// ended, has failed: its result, if it has one, was told when the run ended.
 func (t *transition) closeSteps() {
 	p := t.Head.Plan
 	if p == nil || p.Phase != PhaseSteps {
@@ -370,7 +370,7 @@ func (t *transition) closeSteps() {
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if c := t.Head.Call(s.Call); s.Status == StepCalling && (c == nil || c.Status == CallCancelled) {
+		if c := t.Head.Call(s.Call); s.Status == StepCalling && (c == nil || c.Closed()) {
 			s.Status, s.Same, s.Fault = StepFailed, "", "its call was given up"
 			t.Steps = append(t.Steps, *s)
 		}

@@ -120,14 +120,17 @@ func (t *transition) countFailures(calls []Call) {
 	if t.spec.Stop.Errors == 0 {
 		return
 	}
-	p := &t.Head.Progress
+	p, open := &t.Head.Progress, false
 	for i := range calls {
 		if calls[i].ofModel() && calls[i].Status == CallSucceeded {
 			p.Failed = 0
 			return
 		}
+		open = open || !calls[i].Closed()
 	}
-	p.Failed++
+	if !open {
+		p.Failed++
+	}
 }
 
 // finalText reports whether the reply has a text that completes the run.

@@ -200,6 +200,10 @@ func (p *printer) message(m sdk.Message) {
 		case sdk.ContentToolUse:
 			p.printf("use %s %s %s\n", short(c.CallID), c.Tool, c.Args)
 		case sdk.ContentToolResult:
+			if c.Pending {
+				p.printf("pending %s %s\n", short(c.CallID), c.Tool)
+				continue
+			}
 			p.printf("result of %s %s, error %t\n", short(c.CallID), c.Tool, c.IsError)
 		case sdk.ContentMedia, sdk.ContentThinking, sdk.ContentRedacted:
 			p.printf("%s\n", c.Kind)

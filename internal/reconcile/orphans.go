@@ -59,7 +59,7 @@ func (k known) orphan(call wire.Address) bool {
 	case k.status == core.StatusDone:
 		return ref.Step > k.step
 	}
-	return ref.Step == k.step && len(k.calls) > 0 && !slices.Contains(k.calls, ref.ID)
+	return ref.Step == k.step && k.round && !slices.Contains(k.calls, ref.ID)
 }
 
 // orphan tells the service of a call without a run that nobody waits, unless it knows or has answered.

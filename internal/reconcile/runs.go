@@ -25,7 +25,8 @@ type known struct {
 	status core.Status
 	step   int
 	calls  []string
-	young  bool
+	// round says that a round is open, so that calls has all of its calls.
+	round, young bool
 }
 
 // runs examines all runs in the store, partition after partition, and after each one the calls that its runs have on the
@@ -86,7 +87,7 @@ func (p *pass) run(ctx context.Context, x *listing, s runner.StoredRun) (known, 
 	if err != nil {
 		return k, p.deal(ctx, Finding{Kind: RunUnreadable, Run: s.Run.String(), Problem: err.Error()}, nil)
 	}
-	k = known{status: entry.Head.Status, step: entry.Head.Round, young: p.young(entry.At)}
+	k = known{status: entry.Head.Status, step: entry.Head.Round, round: entry.Head.RoundOpen(), young: p.young(entry.At)}
 	for _, c := range entry.Head.Calls {
 		k.calls = append(k.calls, c.ID)
 	}

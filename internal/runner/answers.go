@@ -47,7 +47,7 @@ func (a *activation) judgeable(text string) judge.Reply {
 		m := &a.state.History[i]
 		for j := range m.Content {
 			c := &m.Content[j]
-			if c.Kind != sdk.ContentToolResult {
+			if !c.IsResult() {
 				continue
 			}
 			r.Calls = append(r.Calls, judge.Call{Tool: c.Tool, Failed: c.IsError, Result: c.Text})

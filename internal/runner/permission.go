@@ -149,7 +149,7 @@ func (a *activation) planDecision(ctx context.Context, c *core.Call, attempt int
 func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.PermissionDecision) (*core.EditPlan, error) {
 	var held json.RawMessage
 	if len(d.Args) > 0 && request.Permission != nil && a.agent.Core.SetsOf(request.Tool) {
-		opened, err := a.opened(ctx, &core.Entry{}, core.Effect{Opened: a.head.Opened})
+		opened, err := a.opened(ctx, &core.Entry{}, core.Effect{Opened: a.head.OpenedBy(request.ID)})
 		if err != nil {
 			return nil, fmt.Errorf("read the call that %s is about: %w", request.ID, err)
 		}
@@ -263,7 +263,7 @@ func (a *activation) grantOf(ctx context.Context, call string) (*core.Grant, err
 	if err != nil {
 		return nil, err
 	}
-	opened := a.state.Opened
+	opened := a.state.OpenedBy(call)
 	if opened < 2 || uint64(len(entries)) < opened {
 		return nil, fmt.Errorf("%w: the round of call %s is not in it", ErrCorrupt, call)
 	}

@@ -291,19 +291,26 @@ func (a *activation) judge(ctx context.Context, s *hookEffects, call, tool strin
 	return strictest, by, nil
 }
 
-// review is AfterToolExecute for every call of the round that is complete, in the order of the calls.
+// review is AfterToolExecute for every call of the round that is complete, in the order of the calls, and for carried calls whose results are
+// told next.
 func (a *activation) review(ctx context.Context) (core.Event, error) {
 	var s hookEffects
 	var ev core.Reviewed
+	var outcomes []sdk.ToolOutcome
 	if a.state.Review {
-		for _, o := range a.lastRound() {
-			messages, err := a.afterTool(ctx, &s, o)
-			if err != nil {
-				return a.hookFailed(err)
-			}
-			for _, m := range messages {
-				ev.Messages = append(ev.Messages, sdk.Text(sdk.RoleUser, m))
-			}
+		outcomes = a.lastRound()
+	}
+	for _, c := range a.state.Untold() {
+		ev.Late = append(ev.Late, c.CallID)
+		outcomes = append(outcomes, a.outcome(&c))
+	}
+	for _, o := range outcomes {
+		messages, err := a.afterTool(ctx, &s, o)
+		if err != nil {
+			return a.hookFailed(err)
+		}
+		for _, m := range messages {
+			ev.Messages = append(ev.Messages, sdk.Text(sdk.RoleUser, m))
 		}
 	}
 	ev.Hooks = s.states
@@ -339,20 +346,21 @@ func (a *activation) lastRound() []sdk.ToolOutcome {
 	history := a.state.History
 	for i := len(history) - 1; i >= 0 && history[i].Role == sdk.RoleUser; i-- {
 		for _, c := range history[i].Content {
-			if c.Kind != sdk.ContentToolResult {
-				continue
+			if c.Kind == sdk.ContentToolResult && !c.Pending {
+				round = append(round, a.outcome(&c))
 			}
-			args, _ := a.state.Arguments(c.CallID)
-			round = append(round, sdk.ToolOutcome{
-				Call: c.CallID, Tool: c.Tool, Args: args, Outcome: outcomeOf(c), Result: json.RawMessage(c.Text),
-			})
 		}
 	}
 	slices.Reverse(round)
 	return round
 }
 
-func outcomeOf(c sdk.Content) sdk.Outcome {
+func (a *activation) outcome(c *sdk.Content) sdk.ToolOutcome {
+	args, _ := a.state.Arguments(c.CallID)
+	return sdk.ToolOutcome{Call: c.CallID, Tool: c.Tool, Args: args, Outcome: outcomeOf(c), Result: json.RawMessage(c.Text)}
+}
+
+func outcomeOf(c *sdk.Content) sdk.Outcome {
 	if !c.IsError {
 		return sdk.OutcomeSucceeded
 	}

@@ -48,8 +48,9 @@ type WaitingCall struct {
 func WaitingCalls(h *core.Head) []WaitingCall {
 	var calls []WaitingCall
 	for _, c := range h.Calls {
-		// A call that is held is not made before its permission request, a call beside it, is decided.
-		if !c.Closed() && c.Held == "" && h.Status == core.StatusWaiting {
+		// A call that is held is not made before its permission request, a call beside it, is decided. A run may go on while calls of
+		// rounds before are open.
+		if !c.Closed() && c.Held == "" && (h.Status == core.StatusWaiting || c.Opened > 0) {
 			w := WaitingCall{Call: c.ID, Tool: c.Tool, Type: c.Type, Due: c.Due, ToService: c.WithService()}
 			if len(c.Domains) > 0 {
 				w.Domain = c.Domains[0]

@@ -237,6 +237,9 @@ func ContentText(role sdk.Role, c *sdk.Content) (who, text string) {
 		if c.IsError {
 			return "  error", c.Tool + " " + c.Text
 		}
+		if c.Pending {
+			return "  pending", c.Tool
+		}
 		return "  result", c.Tool + " " + c.Text
 	case sdk.ContentMedia:
 		if c.Media == nil {

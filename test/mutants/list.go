@@ -50,6 +50,13 @@ var ofRuns = []mutant{
 	{"whatever comes for a run that has ended is acked", condition(act+"repeat", "StatusDone KindFire", "a.head.Status == core.StatusDone"), simulator},
 	{"a drained worker acks what it leaves", value(act+"drive", "Settlement Retry", "Ack"), simulator},
 
+	// Calls may be open while a run goes on: the result of each is told once, and before the run completes (I8, I11).
+	{"a result that comes late is told twice", around(core+"Head.note", "m := original(id)\nm.Content = append(m.Content, m.Content...)\nreturn m"), simulator},
+	{"a result that comes late is lost", around(step+"tellLater", ""), simulator},
+	{"a run completes while its calls are open", condition(step+"replied", "openAny empty Converse", "false"), simulator},
+	{"a carried call is forgotten", around(core+"Head.live", "return nil"), simulator},
+	{"what is due of a carried call is not watched", around(step+"watchCarried", ""), simulator},
+
 	// A run that has ended is taken up by a retry alone, and each of its generations has an end of its own (I1, I2, I7).
 	{"a cancelled run is retried", around(core+"Head.CheckRetry", `
 		if h.Status == StatusDone && h.Reason == ReasonCancelled {

@@ -67,7 +67,7 @@ var ofRows = []mutant{
 		rows{"T2"},
 	},
 	{"hooks are not told that a run rests", call(step+"suspend", "tellEnd", ""), rows{"T6"}},
-	{"a run does not rest while all that is open waits", condition(step+"settle", "openAny openInline", "false"), rows{"T6", "T26"}},
+	{"a run does not rest while all that is open waits", around(core+"Head.awaitsCalls", "return false"), rows{"T6", "T26"}},
 	{"a failure is a success", statement(step+"close", "CallFailed", ""), rows{"T34"}},
 	{"services do not fail", value(step+"answered", "Error ev", "false"), rows{"T34"}},
 	{"AfterToolExecute is not called for calls that were blocked", around(act+"afterTool", `
@@ -90,6 +90,13 @@ var ofRows = []mutant{
 			return End{ending}
 		}
 		return original(spec, head, now)`), rows{"T53"}},
+
+	{"a round goes on only when all of its calls have results", around(step+"goesOn", "return false"), rows{"T18"}},
+	{"a round goes on although all of its calls wait", condition(step+"goesOn", "news open MaxCarried", "true"), rows{"T18"}},
+	{"the result of a call that was shown as pending is lost", around(step+"tellLater", ""), rows{"T18"}},
+	{"a text completes a run whose calls are open", condition(step+"replied", "openAny empty Converse", "false"), rows{"T18"}},
+	{"a call that is pending is made again", around(core+"RoundPlan.refusePending", ""), rows{"T18"}},
+	{"a call that waits has a result", statement(core+"resultOf", "Pending pendingText", "shown.IsError = true"), rows{"T18"}},
 
 	// What a round is made of.
 	{"a call that a server streams has no arguments but the first piece of them", statement("internal/llm.assembly.addCall", "arguments WriteString", "if call.arguments.Len() == 0 {\n$\n}"), rows{"L13"}},

@@ -84,7 +84,7 @@ func decisionsMeanwhile(t *testing.T) {
 	h.NoCall(sdk.TypePermissionRequest)
 }
 
-// loopTransitions is rows T10, T12, T18 and T36: no calls end the run; any result goes back to the model, also that
+// loopTransitions is rows T10, T12 and T36: no calls end the run; any result goes back to the model, also that
 // of a tool that failed; what fails outside of tools ends the run.
 func loopTransitions(t *testing.T) {
 	a := desk(service("shop.find"))

@@ -75,7 +75,7 @@ var seeds = map[string]func(*testing.T){
 	"T61": reminders,
 	"T4":  resumeGate, "T5": checkpointOfReplay, "T6": suspendedAtStart, "T7": resumeGate, "T15": resumeGate, "T16": checkpointOfDecision, "T17": resumeGate, "T27": resumeGate, "T29": resumeGate, "T30": oneResume,
 	"T40": decisionsMeanwhile, "T41": decidedAtOnce, "T42": decisionsMeanwhile,
-	"T12": loopTransitions, "T18": loopTransitions, "T34": resultMapping, "T36": loopTransitions, "T37": runtimeErrors,
+	"T12": loopTransitions, "T18": continuesWithAny, "T34": resultMapping, "T36": loopTransitions, "T37": runtimeErrors,
 	"T38": twoCancels, "T39": twoCancels,
 	"T14": sequentialRound, "T51": sequentialRound, "T50": decisionPolicy,
 	"T21": withoutPersistence,

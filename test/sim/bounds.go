@@ -20,6 +20,7 @@ func (s *simulation) bound(spec *core.Spec) {
 		"", sdk.SteeringQueue, sdk.SteeringInterrupt, sdk.SteeringInterrupt, sdk.SteeringReject,
 	}[s.pick(5)]
 	spec.Sequential, spec.Batch = s.pick(6) == 0, s.pick(3) == 0
+	spec.Continues = !spec.Sequential && !spec.Batch && s.pick(2) == 0
 	s.informs(spec)
 	if s.pick(4) == 0 {
 		spec.Stop = sdk.StopConditions{Errors: s.pick(3), SameError: s.pick(3), Repeats: s.pick(3), Window: s.pick(4)}

@@ -18,7 +18,7 @@ func (s *simulation) planning(a *runner.Agent) {
 			a.Definitions = append(a.Definitions, sdk.ToolDefinition{Name: t.Name})
 		}
 	}
-	a.Core.Planning = &core.Planning{Replans: s.pick(3)}
+	a.Core.Planning, a.Core.Continues = &core.Planning{Replans: s.pick(3)}, false // plans wait for all calls of a round
 	a.Core.MaxTurns += s.pick(8)
 	role := runner.Role{Model: a.Model}
 	a.Planning = &runner.Planning{Planner: role, Router: role, Synthesizer: role}
