@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,16 +80,24 @@ func paying() sdk.Provider {
 
 func open(t *testing.T, model sdk.Provider, who, token string) *browser {
 	t.Helper()
+	return openWith(t, model, live.Options{Who: setup.Principal{Who: who}, Token: token})
+}
+
+// openWith opens a console with these options, and what is needed besides.
+func openWith(t *testing.T, model sdk.Provider, o live.Options) *browser {
+	t.Helper()
 	spec := payer()
 	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: model})
 	cfg := &config.Config{Agents: []sdk.AgentSpec{spec}}
-	as := setup.Principal{Who: who}
-	c, err := live.Open(t.Context(), live.Options{
-		Conn: h.Conn(), Config: func() *config.Config { return cfg }, Who: as, Token: token, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Connect: func(context.Context) (*broker.Conn, error) { return nil, sdk.Errorf(sdk.CodeUnavailable, "no server") },
-	})
+	o.Conn, o.Config, o.Logger = h.Conn(), func() *config.Config { return cfg }, slog.New(slog.NewTextHandler(t.Output(), nil))
+	o.Connect = func(context.Context) (*broker.Conn, error) { return nil, sdk.Errorf(sdk.CodeUnavailable, "no server") }
+	c, err := live.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.Index != "" { // workers find it when they start
+		h.StopWorkers()
+		h.Restart()
 	}
 	server := httptest.NewServer(c)
 	t.Cleanup(func() {
@@ -505,9 +514,46 @@ func TestStatic_IsWhatWasPublished(t *testing.T) {
 // Rows and events come as the run goes on.
 func TestLive_SendsWhatChanges(t *testing.T) {
 	b := open(t, paying(), "anna", "")
+	b.sendsWhatChanges()
+	contains(t, b.get(http.StatusOK, "/runs"), ">live<")
+}
+
+// A console with an index has no worker tell it what all runs do.
+func TestLive_SendsWhatAnIndexTakesUp(t *testing.T) {
+	dir := t.TempDir()
+	b := openWith(t, paying(), live.Options{Who: setup.Principal{Who: "anna"}, Index: dir})
+	var watched []string
+	_, stop, err := b.h.Conn().OnWatch(func(agent string, run wire.RunKey) { watched = append(watched, agent+" "+run.Token) }, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.h.Conn().AskWatchers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.sendsWhatChanges()
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "payer " + wire.NewRunKey("live").Token; len(watched) == 0 || slices.ContainsFunc(watched, func(w string) bool { return w != want }) {
+		t.Errorf("%q is watched, want only %q", watched, want)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "index.db")); err != nil {
+		t.Error(err)
+	}
+	contains(t, b.get(http.StatusOK, "/runs"), ">live<", "when the index of runs was made, may not be here yet")
+}
+
+func (b *browser) sendsWhatChanges() {
+	b.t.Helper()
 	run := b.start("live", "pay")
 	request := b.asked()
-	connect := sseAddress.FindStringSubmatch(b.get(http.StatusOK, "/runs"))
+	list := b.get(http.StatusOK, "/runs")
+	for patience := time.Now().Add(harness.DefaultPatience()); !strings.Contains(list, ">live<"); list = b.get(http.StatusOK, "/runs") { // an index comes after
+		if time.Now().After(patience) {
+			b.t.Fatal("the list does not come to have the run")
+		}
+	}
+	connect := sseAddress.FindStringSubmatch(list)
 	rows := b.events(strings.ReplaceAll(connect[1], "&amp;", "&"))
 	key := "run-" + wire.NewRunKey("live").String()
 	rows(key, "permission for bank_pay")

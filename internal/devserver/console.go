@@ -36,7 +36,7 @@ func (d *Server) withConsole(ctx context.Context, cfg *config.Config, do func() 
 		return err
 	}
 	o := live.Options{
-		Conn: d.o.Conn, Config: d.current.Load, Who: who, Logger: d.o.Logger,
+		Conn: d.o.Conn, Config: d.current.Load, Who: who, Index: cfg.Data, Logger: d.o.Logger,
 		Connect: func(ctx context.Context) (*broker.Conn, error) {
 			return broker.Connect(ctx, broker.ConnectOptions{URL: d.o.URL, Name: live.Source, Subjects: setup.Subjects(cfg), Logger: d.o.Logger})
 		},

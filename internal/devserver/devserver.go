@@ -88,6 +88,11 @@ func Run(ctx context.Context, o Options, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if o.Console != "" { // the console keeps the index, and the worker finds it when it starts
+		if err := o.Conn.MakeIndex(ctx); err != nil {
+			return errors.Join(err, stop())
+		}
+	}
 	problem := d.start(ctx, cfg)
 	if err = problem; problem != nil {
 		err = d.wait(problem)

@@ -17,7 +17,7 @@ import (
 	"agentd/internal/setup"
 )
 
-type flags struct{ http, tokenFile string }
+type flags struct{ http, index, tokenFile string }
 
 // Command is agentd console.
 func Command(a *cli.App) *cobra.Command {
@@ -27,13 +27,16 @@ func Command(a *cli.App) *cobra.Command {
 		Short: "Serve the pages in which runs are seen, decided and steered, in a browser",
 		Long: "console serves its pages on --http. On an address of this machine it lets everybody in who is on it; on any other, people\n" +
 			"log in with the token of --token-file, and TLS has to be put in front.\n\n" +
+			"With --index it keeps an index of runs in a file, which answers agentd runs list, too, and pages are fast however many runs\n" +
+			"there are.\n\n" +
 			"Everything that is done in it is published as the principal --as, which each page says; without it the console is\n" +
 			"read-only.",
-		Example: "  agentd console --as anna\n  agentd console --http :8080 --token-file /run/secrets/console --as desk",
+		Example: "  agentd console --as anna\n  agentd console --as anna --index /var/lib/agentd\n  agentd console --http :8080 --token-file /run/secrets/console --as desk",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, f) },
 	}
 	cmd.Flags().StringVar(&f.http, "http", "127.0.0.1:8484", "address to listen on")
+	cmd.Flags().StringVar(&f.index, "index", "", "file for the index of runs, or a folder for it (default: workers are asked for all their runs)")
 	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the token to log in with")
 	return cmd
 }
@@ -59,7 +62,7 @@ func run(ctx context.Context, a *cli.App, f flags) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(serve(ctx, a, cfg, listener, who, token), ignoreClosed(listener.Close()))
+	return errors.Join(serve(ctx, a, cfg, f.index, listener, who, token), ignoreClosed(listener.Close()))
 }
 
 // ignoreClosed is err, unless it says that the server closed the listener.
@@ -70,7 +73,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-func serve(ctx context.Context, a *cli.App, cfg *config.Config, l net.Listener, who setup.Principal, token string) error {
+func serve(ctx context.Context, a *cli.App, cfg *config.Config, index string, l net.Listener, who setup.Principal, token string) error {
 	log, err := a.Logger(cfg)
 	if err != nil {
 		return err
@@ -80,7 +83,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, l net.Listener, 
 		return err
 	}
 	console, err := live.Open(ctx, live.Options{
-		Conn: c.Conn, Config: func() *config.Config { return cfg }, Who: who, Token: token, Logger: log,
+		Conn: c.Conn, Config: func() *config.Config { return cfg }, Who: who, Index: index, Token: token, Logger: log,
 		Connect: func(ctx context.Context) (*broker.Conn, error) {
 			examining, err := a.Connect(ctx, cfg)
 			if err != nil {

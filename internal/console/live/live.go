@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"agentd/internal/broker"
@@ -17,13 +16,12 @@ import (
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/client"
-	"agentd/sdk/wire"
 )
 
 // Source is what the console calls itself in events.
 const Source = "agentd.console"
 
-// Options are what a console on a broker is made of. All but Who and Token are needed.
+// Options are what a console on a broker is made of. All but Who, Index and Token are needed.
 type Options struct {
 	// Conn stays its caller's. Connect makes a further one, for the page of health.
 	Conn    *broker.Conn
@@ -32,6 +30,8 @@ type Options struct {
 	Config func() *config.Config
 	// Who acts; without a name the console is read-only.
 	Who setup.Principal
+	// Index is the file of the index of runs, or the folder that has it or gets it. Empty is none: workers are asked for all their runs.
+	Index string
 	// Token is what people log in with; empty lets everybody in.
 	Token  string
 	Logger *slog.Logger
@@ -40,11 +40,10 @@ type Options struct {
 // Console is an open console.
 type Console struct {
 	http.Handler
-	desk      *desk.Desk
-	store     worker.OpenedStore
-	unwatch   func() error
-	stop      context.CancelFunc
-	following sync.WaitGroup
+	desk  *desk.Desk
+	store worker.OpenedStore
+	// stop ends what says which runs there are.
+	stop func() error
 }
 
 // openTimeout bounds reading what is open.
@@ -68,17 +67,14 @@ func Open(ctx context.Context, o Options) (*Console, error) {
 		return nil, errors.Join(err, c.store.Close())
 	}
 	asking := client.New(o.Conn, client.Options{Source: Source, As: o.Who.Who})
-	listed := newRuns(o.Conn, asking, func() []string { return setup.AgentNames(o.Config()) })
-	// What is missed is in the next listing.
-	if c.unwatch, err = o.Conn.WatchLive("", wire.RunKey{}, listed.hear, func() {}); err != nil {
+	runs, lacking, stop, err := openIndex(opening, o, c.store, asking)
+	if err != nil {
 		c.desk.Close()
 		return nil, errors.Join(err, c.store.Close())
 	}
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
-	c.following.Go(func() { listed.follow(working) })
 	c.Handler = console.Handler(console.Options{
-		Source: &source{o.Conn, c.store, o.Config, o.Connect}, Runs: asking, Index: listed, Lacking: listed.Lacking, Desk: c.desk,
+		Source: &source{o.Conn, c.store, o.Config, o.Connect}, Runs: asking, Index: runs, Lacking: lacking, Desk: c.desk,
 		Agents: func() []sdk.AgentSpec { return o.Config().Agents },
 		Who:    o.Who.Who, As: o.Who.String(), Token: o.Token, Logger: o.Logger,
 	})
@@ -90,9 +86,7 @@ func (c *Console) Failed() <-chan error { return c.desk.Failed() }
 
 // Close ends it. Requests must have ended before.
 func (c *Console) Close() error {
-	c.stop()
-	err := c.unwatch()
-	c.following.Wait()
+	err := c.stop()
 	c.desk.Close()
 	return errors.Join(err, c.store.Close())
 }

@@ -1,10 +1,14 @@
 package sqlite
 
 import (
+	"bytes"
+	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"agentd/internal/index"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -175,12 +180,9 @@ func TestIndex_KeepsTheNewestDocumentOfARun(t *testing.T) {
 	}
 }
 
-func TestOpen_MakesAFileAnewThatItCannotUse(t *testing.T) {
+func TestOpen_MakesAnIndexAnewThatItCannotUse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "runs.db")
-	if err := os.WriteFile(path, []byte("this is not a database, and long enough to be seen as something else"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for range 2 {
 		x, err := Open(t.Context(), path, clock)
 		if err != nil {
@@ -192,6 +194,48 @@ func TestOpen_MakesAFileAnewThatItCannotUse(t *testing.T) {
 		}
 		if err := x.Close(); err != nil {
 			t.Fatal(err)
+		}
+		damaged, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 100; i < len(damaged); i++ {
+			damaged[i] = 0xff
+		}
+		damaged[63]++ // and of another version
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOpen_KeepsAFileThatIsNotAnIndex: whoever mistypes a name loses nothing.
+func TestOpen_KeepsAFileThatIsNotAnIndex(t *testing.T) {
+	t.Parallel()
+	another, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "another.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "agentd.yaml")
+	if _, err := another.ExecContext(t.Context(), "CREATE TABLE t (c); VACUUM INTO ?", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := another.Close(); err != nil {
+		t.Fatal(err)
+	}
+	database, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range [][]byte{[]byte("agents:"), []byte(strings.Repeat("agents: ", 100)), database} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), path, clock); !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) || !strings.HasSuffix(err.Error(), "agentd.yaml is not an index of runs; name a file that does not exist yet, or delete it") {
+			t.Errorf("%v", err)
+		}
+		if kept, err := os.ReadFile(path); err != nil || !bytes.Equal(kept, data) {
+			t.Errorf("%q %v, want what was there", kept, err)
 		}
 	}
 }

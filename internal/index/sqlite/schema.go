@@ -3,10 +3,14 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
+
+	"agentd/sdk"
 
 	_ "modernc.org/sqlite" // the driver
 )
@@ -45,9 +49,32 @@ INSERT INTO place VALUES (0, 0, 0);
 PRAGMA user_version = 1;
 `
 
-// open opens the file. One that cannot be used is made anew: all that is in it is on the broker.
+// application marks the files of indexes, in SQLite's application_id: "agtd".
+const application = 0x61677464
+
+// checkOurs refuses a file that is not an index: whoever mistyped its name does not lose it.
+func checkOurs(path string) error {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the index of runs: %w", err)
+	}
+	header := make([]byte, 72) // SQLite's name is at its beginning, and application_id at its end
+	n, err := io.ReadFull(file, header)
+	if err := errors.Join(file.Close(), err); n > 0 && (err != nil || string(header[:16]) != "SQLite format 3\x00" || binary.BigEndian.Uint32(header[68:]) != application) {
+		return sdk.Errorf(sdk.CodeConfig, "%s is not an index of runs; name a file that does not exist yet, or delete it", path)
+	}
+	return nil
+}
+
+// open opens the file. An index that cannot be used is made anew: all that is in it is on the broker.
 func open(ctx context.Context, path string) (*sql.DB, error) {
-	db, err := connect(path)
+	if err := checkOurs(path); err != nil {
+		return nil, err
+	}
+	db, err := connect(path, "journal_mode(WAL)")
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +88,10 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	if err := remove(path); err != nil {
 		return nil, fmt.Errorf("make the index of runs anew: %w", err)
 	}
-	if db, err = connect(path); err != nil {
+	if err := mark(ctx, path); err != nil {
+		return nil, err
+	}
+	if db, err = connect(path, "journal_mode(WAL)"); err != nil {
 		return nil, err
 	}
 	if _, err := db.ExecContext(ctx, schema); err != nil {
@@ -70,8 +100,21 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-func connect(path string) (*sql.DB, error) {
-	options := url.Values{"_txlock": {"immediate"}, "_pragma": {"journal_mode(WAL)", "synchronous(NORMAL)", "busy_timeout(10000)", "cache_size(-16384)"}}
+// mark makes the file, with its mark where checkOurs finds it: in the file and not in the log beside it.
+func mark(ctx context.Context, path string) error {
+	db, err := connect(path, "journal_mode(DELETE)")
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", application))
+	if err := errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("make the index of runs at %s: %w", path, err)
+	}
+	return nil
+}
+
+func connect(path, journal string) (*sql.DB, error) {
+	options := url.Values{"_txlock": {"immediate"}, "_pragma": {journal, "synchronous(NORMAL)", "busy_timeout(10000)", "cache_size(-16384)"}}
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: url.PathEscape(path), RawQuery: options.Encode()}).String())
 	if err != nil {
 		return nil, fmt.Errorf("open the index of runs at %s: %w", path, err)

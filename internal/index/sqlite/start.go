@@ -3,16 +3,24 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"time"
 
 	"agentd/internal/index/ask"
 )
 
-// Start has the stream of documents made where it is not there yet, opens the index in a file, follows the stream, and answers other programs'
+// fileName is that of the index in a folder.
+const fileName = "index.db"
+
+// Start has the stream of documents made where it is not there yet, opens the index in a file, or in a folder, follows the stream, and answers other programs'
 // questions. stop ends all of that.
 func Start(ctx context.Context, path string, s Source) (x *Index, stop func() error, err error) {
 	if err := s.Conn.MakeIndex(ctx); err != nil {
 		return nil, nil, err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, fileName)
 	}
 	x, err = Open(ctx, path, func() time.Time { return time.UnixMilli(s.Conn.Now()) })
 	if err != nil {
