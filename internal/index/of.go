@@ -8,6 +8,7 @@ import (
 	"agentd/internal/clip"
 	"agentd/internal/core"
 	"agentd/internal/runner"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -49,7 +50,11 @@ func waitsOf(h *core.Head) (waits []Wait, due int64) {
 			continue
 		}
 		if len(waits) < MaxWaits {
-			waits = append(waits, Wait{Kind: string(c.Kind), Tool: c.Tool, ID: c.ID})
+			kind := c.Kind
+			if c.Type == sdk.TypeQuestion { // also of a model's call, which is one like those to services
+				kind = core.CallQuestion
+			}
+			waits = append(waits, Wait{Kind: string(kind), Tool: c.Tool, ID: c.ID})
 		}
 		if c.Due > 0 && (due == 0 || c.Due < due) {
 			due = c.Due
