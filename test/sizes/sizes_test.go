@@ -44,8 +44,8 @@ func TestReleaseBuilds_AreWithinTheirLimits(t *testing.T) {
 	}{
 		{"./test/sizes/service", 14_000_000},
 		{"./test/sizes/client", 14_000_000},
-		// The goal is 92 MB. The pages of the console take the last 0.6 MB: html/template, and what is embedded.
-		{"./cmd/agentd", 93_600_000},
+		// The goal is 80 MB. SQLite, in which a console keeps the index of runs, is about 4 MB of it.
+		{"./cmd/agentd", 98_200_000},
 	} {
 		binary := filepath.Join(t.TempDir(), "program")
 		tool(t, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64"}, "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, program.pkg)
