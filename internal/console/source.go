@@ -11,7 +11,7 @@ import (
 // Source is what a console reads of the store and the broker, and does there beside the clients. Methods are safe for concurrent use.
 type Source interface {
 	// Last is the last entry of a run, and Journal all of them, in order, with their chain of hashes checked. The error is
-	// sdk.CodeUnknownRun when there is no such run, and sdk.CodePermissionDenied when the broker does not let this user read it.
+	// sdk.CodeUnknownRun for a run that nobody knows, and sdk.CodePermissionDenied when the broker does not let this user read it.
 	Last(ctx context.Context, run string) (core.Entry, error)
 	Journal(ctx context.Context, run string) ([]core.Entry, error)
 	// Letters are the last dead letters that the filter selects, the newest first, and More says that there are others.

@@ -38,7 +38,7 @@ func (x *explorer) plan() core.Event {
 // route is what a router chooses for steps that are due.
 func (x *explorer) route(due []int) core.Event {
 	if len(due) == 0 {
-		x.Fatalf("there are no steps to be routed in %+v", x.rig.state.Plan)
+		x.Fatalf("nothing is to be routed in %+v", x.rig.state.Plan)
 	}
 	ev := core.Routed{Reply: sdk.ModelReply{Units: 1}}
 	for _, n := range due {

@@ -26,7 +26,7 @@ type Indexed struct {
 	Input json.RawMessage
 }
 
-// noIndex is the Indexer where there is no index.
+// noIndex is the Indexer of brokers without an index.
 type noIndex struct{}
 
 func (noIndex) Wanted() bool { return false }

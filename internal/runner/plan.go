@@ -240,7 +240,7 @@ func (a *activation) route(ctx context.Context, s *hookEffects, step *core.PlanS
 	out := routed{route: core.Route{Step: step.Number}}
 	tools := a.routed(ctx, s, step)
 	if len(tools) == 0 {
-		out.route.Fault = "there is no tool for it"
+		out.route.Fault = "no tool is for it"
 		return out
 	}
 	request := a.roleRequest(a.agent.Planning.Router, sdk.TurnTools, s)

@@ -183,7 +183,7 @@ func TestIndex_IsSealedWhereRunsAre(t *testing.T) {
 	}
 }
 
-// TestIndex_IsNotToldOfAnythingUnlessAskedFor: workers publish nothing where there is no index.
+// TestIndex_IsNotToldOfAnythingUnlessAskedFor: workers publish nothing without an index.
 func TestIndex_IsNotToldOfAnythingUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: desk()}}, Model: sdktest.Script(sdktest.Say("3"))})

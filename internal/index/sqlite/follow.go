@@ -106,7 +106,7 @@ func (s Source) item(ctx context.Context, i broker.IndexedRun) Item {
 		}
 	}
 	s.Logger.WarnContext(ctx, "a document of the index of runs cannot be read", "run", i.Run, "error", err)
-	item.Token = "" // there is no such run
+	item.Token = "" // no run has it
 	return item
 }
 
