@@ -333,5 +333,6 @@ func quickstart(t *testing.T) *shell {
 	}})
 	s.goesOn = map[string]string{"mock-llm": "listens on", "agentd dev": "ready", "/shop": "euros"}
 	s.like["nats://127.0.0.1:4222"], s.like["h2k4pd"] = `nats://127\.0\.0\.1:\d+`, `\w+`
+	s.like["http://127.0.0.1:4280/"] = `http://127\.0\.0\.1:\d+/` // a free one where another dev has it
 	return s
 }
