@@ -15,7 +15,7 @@ go test -vet=off ./internal/core ./internal/prompt
 go test -count=1 -vet=off ./test/policies -policies.cases=3000
 go test -vet=off $race ./test/sim -run 'TestSimulation$' -sim.seeds=200
 # Most tests wait for a disk, a lease or a timer, not for a processor: more of them run at once than there are processors.
-go test -vet=off $race -timeout 9m -parallel 4 $(go list ./... | grep -vE '/(internal/core|internal/prompt|test/sim|test/policies)$')
+go test -vet=off $race -timeout 20m -parallel 4 $(go list ./... | grep -vE '/(internal/core|internal/prompt|test/sim|test/policies)$')
 (cd examples/traveldesk && go test -vet=off $race ./...)
 (cd test/outside && go test -vet=off $race ./...)
 (cd scripts/release && go test -vet=off ./...)
