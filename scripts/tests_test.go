@@ -99,7 +99,7 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 	}{
 		"everything is there": {
 			machine: machine{programs: map[string]string{"redis-server": works, "gcc": works, "docker": works, "apt-get": aptGet, "id": root}},
-			has:     []string{`go test -vet=off -race -timeout 9m -parallel 4 agentd/one\n`, `optional  interop \(8\): node is not installed`},
+			has:     []string{`go test -vet=off -race -timeout 20m -parallel 4 agentd/one\n`, `optional  interop \(8\): node is not installed`},
 			lacks:   []string{"installing", "required"},
 		},
 		"Docker before the package manager": {
@@ -120,7 +120,7 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 		"nothing may be installed": {
 			machine: machine{programs: map[string]string{"apt-get": aptGet}},
 			code:    3,
-			has:     []string{`go test -vet=off -timeout 9m`, noRedis, noRace, "Install what is required and repeat"},
+			has:     []string{`go test -vet=off -timeout 20m`, noRedis, noRace, "Install what is required and repeat"},
 			lacks:   []string{"installing", "-race"},
 		},
 		"no package manager": {
