@@ -103,11 +103,15 @@ func streamedCompletion(t *testing.T) {
 // tokensAsTheyCome is row L36: who watches has a token when the model's server has sent it, and not when the reply is whole.
 func tokensAsTheyCome(t *testing.T) {
 	goOn := make(chan struct{})
-	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i, text := range []string{"The answer", " is", " 42."} {
 			if i > 0 {
-				<-goOn
+				select {
+				case <-goOn:
+				case <-r.Context().Done(): // the test has failed
+					return
+				}
 			}
 			fmt.Fprintf(w, `data: {"id":"x","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":%q}}]}`+"\n\n", text)
 			w.(http.Flusher).Flush()
