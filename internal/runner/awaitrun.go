@@ -70,6 +70,9 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 	if err != nil || heard != nil {
 		return settled(heard), err
 	}
+	if a.Env.Now() < a.msg.Received+mostAhead.Milliseconds() {
+		return a.later(), nil // another delivery may be about to have the run hear it
+	}
 	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run was taken up after the message came; send it again if it still holds"))
 }
 

@@ -120,7 +120,7 @@ var ofRuns = []mutant{
 		"a control message counts that was refused for want of its run",
 		around(act+"ahead", `return original() && a.head.Status == ""`), histories(100_000),
 	},
-	{"a control message does not wait for its run", condition(act+"withoutRun", "Now", "false"), histories(100_000)},
+	{"a control message does not wait for its run", condition(act+"withoutRun", "missing Now", "false"), histories(100_000)},
 
 	// One result for each call, one end for each run.
 	{"a later answer overwrites the result", condition(step+"answered", "Closed", "false"), simulator},
