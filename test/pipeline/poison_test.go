@@ -14,6 +14,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/deadletter"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -35,25 +36,7 @@ func TestPoison_EndsAndIsDeadLettered(t *testing.T) {
 			return sdk.ModelReply{}, ctx.Err()
 		},
 	)}, 1500*time.Millisecond)
-	poison := r.begin("poison")
-	ended := make(chan wire.Event, 1)
-	go func() { ended <- r.end(poison) }()
-
-	deaths := 0
-	for w, alive := r.work(50*time.Millisecond), true; alive; {
-		select {
-		case <-asked:
-			deaths++
-			r.kill(w)
-			w = r.work(50 * time.Millisecond)
-		case ev := <-ended:
-			wantProblem(t, ev, "desk", sdk.CodePoison)
-			alive = false
-		}
-	}
-	if want := 8; deaths != want { // two beside others, as far as anybody knows, and six alone
-		t.Errorf("%d workers died, want %d", deaths, want)
-	}
+	r.poisons(r.work(50*time.Millisecond), r.begin("poison"), asked)
 	healthy := r.begin("healthy")
 	wantResponse(t, r.end(healthy), "hi")
 
@@ -99,23 +82,7 @@ func TestPoison_IsSoInEachGeneration(t *testing.T) {
 		if id != "" {
 			run = r.retry(run, id)
 		}
-		ended := make(chan wire.Event, 1)
-		go func() { ended <- r.end(run) }()
-		deaths := 0
-		for alive := true; alive; {
-			select {
-			case <-asked:
-				deaths++
-				r.kill(w)
-				w = r.work(50 * time.Millisecond)
-			case ev := <-ended:
-				wantProblem(t, ev, "desk", sdk.CodePoison)
-				alive = false
-			}
-		}
-		if deaths != 8 {
-			t.Errorf("%d workers died of generation %q, want 8", deaths, id)
-		}
+		w = r.poisons(w, run, asked)
 	}
 	var letters []string
 	r.until("two dead letters", func() bool {
@@ -137,4 +104,25 @@ func TestPoison_IsSoInEachGeneration(t *testing.T) {
 	mended.Store(true)
 	wantResponse(t, r.end(r.retry(run, "mended")), "hi")
 	sound(t, r.client, r.store)
+}
+
+// poisons kills the worker that asks the model, and starts another, until the run has ended as poison. It returns the last one.
+func (r *rig) poisons(w *rigWorker, run harness.Run, asked <-chan struct{}) *rigWorker {
+	r.t.Helper()
+	ended := make(chan wire.Event, 1)
+	go func() { ended <- r.end(run) }()
+	for deaths := 0; ; {
+		select {
+		case <-asked:
+			deaths++
+			r.kill(w)
+			w = r.work(50 * time.Millisecond)
+		case ev := <-ended:
+			wantProblem(r.t, ev, "desk", sdk.CodePoison)
+			if want := 8; deaths != want { // two beside others, as far as anybody knows, and six alone
+				r.t.Errorf("%d workers died of %v, want %d", deaths, run, want)
+			}
+			return w
+		}
+	}
 }
