@@ -38,11 +38,14 @@ type span struct {
 // Duration is how long it took, or has taken so far, in milliseconds.
 func (s span) Duration() int64 { return s.End - s.Begin }
 
+// Within says that the bar is long enough for its text to stand in it.
+func (s span) Within() bool { return s.Width > drawnWidth/2 }
+
 // LabelX, LabelY and Anchor are where the bar's text is: after it, before it where there is more room, or within a long one.
 func (s span) LabelX() int {
 	switch {
-	case s.Width > drawnWidth/2:
-		return s.X + labelGap // within the bar
+	case s.Within():
+		return s.X + labelGap
 	case s.Anchor() == "end":
 		return s.X - labelGap
 	}
@@ -54,7 +57,7 @@ func (s span) LabelY() int { return s.Y + 14 }
 
 // Anchor says on which side of LabelX the text is.
 func (s span) Anchor() string {
-	if s.Width <= drawnWidth/2 && s.X+s.Width > drawnWidth*2/3 {
+	if !s.Within() && s.X+s.Width > drawnWidth*2/3 {
 		return "end"
 	}
 	return "start"
