@@ -108,32 +108,38 @@ func TestPlan_DeniesWhatNothingAllows(t *testing.T) {
 	}
 }
 
-// TestPlan_TakesGrantsCallByCall: a grant for one more use covers the first of two calls of a reply, and the second is asked for.
-func TestPlan_TakesGrantsCallByCall(t *testing.T) {
-	t.Parallel()
+// granted is a run whose call of book somebody has allowed, with a grant for the tool that has the terms, the id of the request, and a
+// ruling that asks.
+func granted(t *testing.T, grant sdk.PermissionDecision) (r *rig, request string, asks core.Ruling) {
+	t.Helper()
 	spec := newSpec(service("book", minute))
 	spec.NeedsRulings = true
-	r := begun(t, spec)
+	r = begun(t, spec)
 	terms := holding
 	terms.Scopes = []sdk.GrantScope{sdk.ScopeTool}
-	asks := core.Ruling{Verdict: core.VerdictAsk, Terms: terms}
-
+	asks = core.Ruling{Verdict: core.VerdictAsk, Terms: terms}
 	ev := r.replied("", callBook)
 	if !ev.Plan.Rule(0, asks) {
 		t.Fatal("a call that no grant covers need not be asked for")
 	}
 	ev.Plan.Ask(0, []byte(`{}`))
 	mustStep(t, r, r.drive(ev))
-	request := r.state.Calls[1]
-	allowed := r.answer(r.effect(r.state.Opened, request.ID), 0, `{}`)
-	allowed.Decision, allowed.Received = &sdk.PermissionDecision{
-		Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, Uses: 1, ArgsHash: request.Permission.ArgsHash,
-	}, r.now
+	asked := r.state.Calls[1]
+	grant.Decision, grant.Scope, grant.ArgsHash = sdk.DecisionAllow, sdk.ScopeTool, asked.Permission.ArgsHash
+	allowed := r.answer(r.effect(r.state.Opened, asked.ID), 0, `{}`)
+	allowed.Decision, allowed.Received = &grant, r.now
 	mustStep(t, r, r.deliver("decision-1", allowed))
 	mustStep(t, r, r.drive(core.Returned{Passed: []string{r.state.Calls[0].ID}}))
 	mustStep(t, r, r.deliver("answer-1", r.answer(r.effect(r.state.Rev, r.state.Calls[0].ID), 0, `{}`)))
+	return r, asked.ID, asks
+}
 
-	ev = r.replied("", callBook, callBook)
+// TestPlan_TakesGrantsCallByCall: a grant for one more use covers the first of two calls of a reply, and the second is asked for.
+func TestPlan_TakesGrantsCallByCall(t *testing.T) {
+	t.Parallel()
+	r, request, asks := granted(t, sdk.PermissionDecision{Uses: 1})
+
+	ev := r.replied("", callBook, callBook)
 	if ev.Plan.Rule(0, asks) || !ev.Plan.Rule(1, asks) {
 		t.Error("want the first call covered, and the second asked for")
 	}
@@ -142,7 +148,7 @@ func TestPlan_TakesGrantsCallByCall(t *testing.T) {
 		t.Errorf("planning has changed the grants of the run: %+v", r.state.Grants)
 	}
 	e := mustStep(t, r, r.drive(ev))
-	if len(e.Decisions) != 1 || e.Decisions[0].Call != e.Head.Calls[0].ID || e.Decisions[0].Grant != request.ID || len(e.Head.Grants) != 0 {
+	if len(e.Decisions) != 1 || e.Decisions[0].Call != e.Head.Calls[0].ID || e.Decisions[0].Grant != request || len(e.Head.Grants) != 0 {
 		t.Errorf("decisions %+v, and grants that are left %+v", e.Decisions, e.Head.Grants)
 	}
 	if e.Head.Calls[0].Held != "" || e.Head.Calls[1].Held == "" {
@@ -153,26 +159,9 @@ func TestPlan_TakesGrantsCallByCall(t *testing.T) {
 // TestPlan_DeniesWhatExpiredMeanwhile: hooks and policies of other calls may take longer than a grant lasts.
 func TestPlan_DeniesWhatExpiredMeanwhile(t *testing.T) {
 	t.Parallel()
-	spec := newSpec(service("book", minute))
-	spec.NeedsRulings = true
-	r := begun(t, spec)
-	terms := holding
-	terms.Scopes = []sdk.GrantScope{sdk.ScopeTool}
-	asks := core.Ruling{Verdict: core.VerdictAsk, Terms: terms}
-	ev := r.replied("", callBook)
-	ev.Plan.Rule(0, asks)
-	ev.Plan.Ask(0, []byte(`{}`))
-	mustStep(t, r, r.drive(ev))
-	request := r.state.Calls[1]
-	allowed := r.answer(r.effect(r.state.Opened, request.ID), 0, `{}`)
-	allowed.Decision, allowed.Received = &sdk.PermissionDecision{
-		Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool, ExpiresMillis: r.now + minute, ArgsHash: request.Permission.ArgsHash,
-	}, r.now
-	mustStep(t, r, r.deliver("decision-1", allowed))
-	mustStep(t, r, r.drive(core.Returned{Passed: []string{r.state.Calls[0].ID}}))
-	mustStep(t, r, r.deliver("answer-1", r.answer(r.effect(r.state.Rev, r.state.Calls[0].ID), 0, `{}`)))
+	r, _, asks := granted(t, sdk.PermissionDecision{ExpiresMillis: epoch + minute})
 
-	ev = r.replied("", callBook)
+	ev := r.replied("", callBook)
 	if ev.Plan.Rule(0, asks) {
 		t.Fatal("the grant does not cover the call")
 	}
@@ -180,6 +169,26 @@ func TestPlan_DeniesWhatExpiredMeanwhile(t *testing.T) {
 	e := mustStep(t, r, r.drive(ev))
 	if len(e.Decisions) != 0 || len(e.Results) != 1 || e.Results[0].Kind != core.ResultDenied {
 		t.Errorf("decisions %+v, results %+v; want the call denied", e.Decisions, e.Results)
+	}
+}
+
+// TestPlan_AsksAgainWhenAGrantHasExpired: it covers calls until then, and none from then on.
+func TestPlan_AsksAgainWhenAGrantHasExpired(t *testing.T) {
+	t.Parallel()
+	r, _, asks := granted(t, sdk.PermissionDecision{ExpiresMillis: epoch + minute})
+	r.now = epoch + minute - 1
+	if ev := r.replied("", callBook); ev.Plan.Rule(0, asks) {
+		t.Error("the grant does not cover a call in its last millisecond")
+	}
+	r.now++
+	ev := r.replied("", callBook)
+	if !ev.Plan.Rule(0, asks) {
+		t.Fatal("a grant covers a call after it has expired")
+	}
+	ev.Plan.Ask(0, []byte(`{}`))
+	e := mustStep(t, r, r.drive(ev))
+	if len(e.Requests) != 1 || len(e.Decisions) != 0 || e.Head.Calls[0].Held == "" {
+		t.Errorf("requests %s, decisions %+v, calls %+v; want the call asked for", encode(t, e.Requests), e.Decisions, e.Head.Calls)
 	}
 }
 

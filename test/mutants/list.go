@@ -221,7 +221,7 @@ var ofRuns = []mutant{
 	{"an edited call is made that others decide on", condition(step+"refuseEdit", "unmet", "false"), simulator},
 	{"a grant is never used up", around(core+"use", "if grants[i].Uses == 1 {\nreturn grants\n}\nreturn original(grants, i)"), simulator},
 	{"a grant for one call covers others", condition(core+"grants.covers", "ArgsHash", "true"), simulator},
-	{"a grant never expires", condition(core+"grants.covering", "Expires now", "false"), simulator},
+	{"a grant never expires", condition(core+"grants.covering", "Expires now", "false"), test{"internal/core", "TestPlan_AsksAgainWhenAGrantHasExpired"}},
 	{"a grant for one tool covers all", condition(core+"grants.covering", "Tool", "false"), simulator},
 
 	// The policy is ruled again on what is really made, when it is made.

@@ -1,10 +1,11 @@
 package main
 
-const (
-	rights   = "internal/accounts.rights."
-	attacks  = servers("TestNATSConfig_AttackTable/one_server")
-	forgery  = servers("TestNATSConfig_AForgedDeadLetterIsNotRedriven")
-	accounts = servers("TestNATSConfig_SufficesWithoutRequiredIdentity")
+const rights = "internal/accounts.rights."
+
+var (
+	attacks  = test{"cmd/agentd", "TestNATSConfig_AttackTable/one_server"}
+	forgery  = test{"cmd/agentd", "TestNATSConfig_AForgedDeadLetterIsNotRedriven"}
+	accounts = test{"cmd/agentd", "TestNATSConfig_SufficesWithoutRequiredIdentity"}
 )
 
 // ofRights are noticed on servers that run what nats-config writes.

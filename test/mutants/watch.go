@@ -1,17 +1,5 @@
 package main
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-
-	"agentd/internal/harness"
-)
-
 // ofWatching are noticed by tests of their packages: who is told of a run while it goes on.
 var ofWatching = []mutant{
 	{"live events are made for nobody", around(act+"watched", "return true"), test{"test/pipeline", "TestWatch_NobodyIsToldOfRunsThatNobodyWatches"}},
@@ -34,31 +22,3 @@ const (
 	audience = "internal/worker.audience."
 	broker   = "internal/broker.Conn."
 )
-
-// test is a test of a package, which must fail.
-type test struct{ folder, name string }
-
-func (t test) String() string { return t.name }
-
-func (t test) effort() int { return 0 }
-
-func (t test) try(ctx context.Context, overlay, dir string) (string, error) {
-	binary, err := build(ctx, overlay, dir, "./"+t.folder)
-	if err != nil {
-		return "", err
-	}
-	run := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=2m", "-test.run=^"+t.name+"$")
-	run.Dir = filepath.FromSlash(t.folder)
-	run.Env = append(os.Environ(), harness.PatienceVariable+"=30s")
-	out, err := run.CombinedOutput()
-	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
-		return "", err
-	}
-	if regexp.MustCompile(`(?m)^(\s*--- FAIL: |panic: test timed out)`).Match(out) {
-		return "its test", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s broke down: %s", t.name, out)
-	}
-	return "", nil
-}
