@@ -5,7 +5,7 @@ SEEDS         ?= 20000
 GOLANGCI      := $(BIN)/golangci-lint
 GOLANGCI_VERSION := v2.15.0
 GO_LICENSES_VERSION := v1.6.0
-MODULES       := . examples/traveldesk test/outside test/deploy scripts/release
+MODULES       := . examples/traveldesk test/outside test/browser test/deploy scripts/release
 
 .PHONY: help
 help: ## list the targets
@@ -39,6 +39,7 @@ race: test ## the same as test
 lint: $(GOLANGCI) ## run the linter, with the import rules, and see whether go mod tidy would change anything
 	$(GOLANGCI) run ./...
 	cd examples/traveldesk && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...
+	cd test/browser && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...
 	cd scripts/release && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...
 	for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || exit 1; done
 
@@ -90,6 +91,10 @@ upgrade: ## let workers of an older version, this one and a later one serve the 
 .PHONY: deploy
 deploy: ## render the Helm chart, build the images, and run docker-compose.yml with them; without a Docker engine only the chart
 	cd test/deploy && $(GO) vet -mod=mod ./... && $(GO) test -count=1 -timeout 40m ./...
+
+.PHONY: browser
+browser: go ## drive the console in chromium; without one, the tests say so
+	cd test/browser && $(GO) test -count=1 ./...
 
 .PHONY: bench
 bench: ## measure runs/s, latencies and bytes per step on both stores, and what validation costs

@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 . scripts/tests.sh
 
 find_redis
+find_chromium
 find_race
 # What go vet finds, `make lint` finds.
 #
@@ -18,4 +19,5 @@ go test -vet=off $race ./test/sim -run 'TestSimulation$' -sim.seeds=200
 go test -vet=off $race -timeout 20m -parallel 4 $(go list ./... | grep -vE '/(internal/core|internal/prompt|test/sim|test/policies)$')
 (cd examples/traveldesk && go test -vet=off $race ./...)
 (cd test/outside && go test -vet=off $race ./...)
+(cd test/browser && go test -vet=off ./...)
 (cd scripts/release && go test -vet=off ./...)

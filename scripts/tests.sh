@@ -52,6 +52,16 @@ find_redis() {
   fi
 }
 
+# find_chromium looks for a browser on PATH, under the names that test/browser knows, and at the package manager. Without one, its
+# tests say so.
+find_chromium() {
+  local name
+  for name in chromium-headless-shell chromium chromium-browser google-chrome; do
+    if command -v "$name" >/dev/null; then return; fi
+  done
+  install chromium-headless-shell || install chromium || true
+}
+
 # find_race sets race to the option that turns the race detector on, if it can be built: it needs a C compiler.
 find_race() {
   race=-race

@@ -27,7 +27,7 @@ const aptGet = `
 [ "$1" = install ] || exit 0
 for package in "$@"; do
   case "$package" in
-  redis-server | gcc) printf '#!/bin/sh\n' >"$BIN/$package" && chmod +x "$BIN/$package" && echo "installed $package" >&2 ;;
+  redis-server | gcc | chromium-headless-shell) printf '#!/bin/sh\n' >"$BIN/$package" && chmod +x "$BIN/$package" && echo "installed $package" >&2 ;;
   esac
 done`
 
@@ -85,7 +85,7 @@ const (
 	works   = "exit 0"
 	refuses = "exit 1"
 	root    = "echo 0"
-	noRedis = "required  redisstore (16): redis-server is missing"
+	noRedis = "required  redisstore (18): redis-server is missing"
 	noRace  = "required  race detector (1): a C compiler is missing: apt-get install gcc libc6-dev"
 )
 
@@ -98,14 +98,14 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 		has, lacks []string
 	}{
 		"everything is there": {
-			machine: machine{programs: map[string]string{"redis-server": works, "gcc": works, "docker": works, "apt-get": aptGet, "id": root}},
-			has:     []string{`go test -vet=off -race -timeout 20m -parallel 4 agentd/one\n`, `optional  interop \(8\): node is not installed`},
+			machine: machine{programs: map[string]string{"redis-server": works, "gcc": works, "docker": works, "chromium": works, "apt-get": aptGet, "id": root}},
+			has:     []string{`go test -vet=off -race -timeout 20m -parallel 4 agentd/one\n`, `optional  interop \(9\): node is not installed`},
 			lacks:   []string{"installing", "required"},
 		},
 		"Docker before the package manager": {
 			machine: machine{programs: map[string]string{"gcc": works, "docker": works, "apt-get": aptGet, "id": root}},
-			has:     []string{`go test -vet=off -race`},
-			lacks:   []string{"installing", "required"},
+			has:     []string{`go test -vet=off -race`, "installing chromium-headless-shell"},
+			lacks:   []string{"installing redis-server", "required"},
 		},
 		"the package manager where Docker has no engine": {
 			machine: machine{programs: map[string]string{"docker": refuses, "apt-get": aptGet, "id": root}},

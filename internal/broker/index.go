@@ -89,23 +89,16 @@ func (c *Conn) TailIndex(ctx context.Context, from uint64, handle func(i Indexed
 	return errors.Join(failed, err)
 }
 
-// IndexState is that of the stream of documents: when it was made, in Unix nanoseconds, and its last sequence.
-type IndexState struct {
-	Created int64
-	Last    uint64
-}
-
 // IndexState looks at the stream of documents. Where there is none, the error has sdk.CodeConfig.
-func (c *Conn) IndexState(ctx context.Context) (IndexState, error) {
+func (c *Conn) IndexState(ctx context.Context) (Bounds, error) {
 	s, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneIndex))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return IndexState{}, sdk.Errorf(sdk.CodeConfig, "there is no index of runs; make it with: agentd provision --index")
+		return Bounds{}, sdk.Errorf(sdk.CodeConfig, "there is no index of runs; make it with: agentd provision --index")
 	}
 	if err != nil {
-		return IndexState{}, fmt.Errorf("look at the index of runs: %w", err)
+		return Bounds{}, fmt.Errorf("look at the index of runs: %w", err)
 	}
-	info := s.CachedInfo()
-	return IndexState{Created: info.Created.UnixNano(), Last: info.State.LastSeq}, nil
+	return bounds(s), nil
 }
 
 // MakeIndex makes the stream of documents, for whoever asks for the index of runs. It may be repeated.

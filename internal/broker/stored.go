@@ -61,8 +61,11 @@ func (c *Conn) Scan(ctx context.Context, z Zone, filter string, from uint64, eac
 	return nil
 }
 
-// Bounds are the first and the last sequence of a stream; of an empty one Last is First - 1.
-type Bounds struct{ First, Last uint64 }
+// Bounds are the first and the last sequence of a stream, of an empty one Last is First - 1, and when it was made, in Unix nanoseconds.
+type Bounds struct {
+	First, Last uint64
+	Created     int64
+}
 
 // Bounds returns those of a zone's stream.
 func (c *Conn) Bounds(ctx context.Context, z Zone) (Bounds, error) {
@@ -71,8 +74,12 @@ func (c *Conn) Bounds(ctx context.Context, z Zone) (Bounds, error) {
 	if err != nil {
 		return Bounds{}, fmt.Errorf("look at stream %s: %w", name, err)
 	}
-	state := s.CachedInfo().State
-	return Bounds{state.FirstSeq, state.LastSeq}, nil
+	return bounds(s), nil
+}
+
+func bounds(s jetstream.Stream) Bounds {
+	info := s.CachedInfo()
+	return Bounds{info.State.FirstSeq, info.State.LastSeq, info.Created.UnixNano()}
 }
 
 // SequenceAt returns the sequence of the first message of a zone that was stored at that time or later: one more than the

@@ -35,8 +35,9 @@ type overviewPage struct {
 	More    bool
 	// Oldest are the runs that have waited for a person for the longest, and Failed those that failed last.
 	Oldest, Failed []row
-	// Problems say what could not be read.
+	// Problems say what could not be read, and Lacking which runs are not here.
 	Problems []string
+	Lacking  string
 }
 
 // lettersCounted is the most dead letters that the overview counts.
@@ -48,9 +49,7 @@ func (c *console) overview(r *request) (*view, error) {
 	p.Counts, p.Behind = counts.Groups, counts.Freshness
 	slices.SortFunc(p.Counts, func(a, b index.Count) int { return cmp.Compare(a.Value, b.Value) })
 	p.problem("runs cannot be counted", err)
-	if lacking := c.Lacking(); lacking != "" {
-		p.Problems = append(p.Problems, lacking)
-	}
+	p.Lacking = c.Lacking()
 	p.Asked = len(c.Desk.List()) + c.Desk.Omitted()
 	letters, more, err := c.Source.Letters(r.Context(), LetterFilter{Since: c.now().Add(-day).UnixMilli(), Limit: lettersCounted})
 	p.Letters, p.More = len(letters), more

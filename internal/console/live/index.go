@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/internal/broker"
 	"agentd/internal/index"
 	"agentd/internal/index/sqlite"
 	"agentd/internal/setup"
@@ -28,10 +29,14 @@ func openIndex(ctx context.Context, o Options, store worker.OpenedStore, asking 
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, stop())
 	}
+	begun, err := o.Conn.Bounds(ctx, broker.ZoneStart)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, stop())
+	}
 	made := time.Unix(0, state.Created)
 	return file, func() string {
 		every := o.Config().Reconcile.Interval
-		if every > 0 && time.UnixMilli(o.Conn.Now()).Sub(made) > 2*every {
+		if begun.Created >= state.Created || every > 0 && time.UnixMilli(o.Conn.Now()).Sub(made) > 2*every {
 			return ""
 		}
 		return fmt.Sprintf("Runs that ended before %s, when the index of runs was made, may not be here yet: agentd reconcile takes them up, as workers do from time to time.",
