@@ -114,7 +114,7 @@ var kinds = [faults]struct {
 	personWrong:     {"person-wrong", "a person answers with what the contract forbids", 0.3},
 	permissionFails: {"permission-fails", "a permission cannot be checked, or a grant not be kept", 0.15},
 	decisionWrong:   {"decision-wrong", "somebody decides what they may not, or on other arguments", 0.4},
-	outage:          {"outage", "store, broker or both are away for up to four minutes", 0.01},
+	outage:          {"outage", "store, broker or both are away for up to four minutes, now and then an hour", 0.01},
 	cancelled:       {"cancel", "a client cancels a run, now and then again", 0.5},
 	callCancelled:   {"cancel-call", "somebody cancels a call, at once or later", 0.3},
 	disturbed:       {"disturbed", "a client sends an init event that must be refused", 0.6},

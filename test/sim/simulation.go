@@ -193,7 +193,7 @@ func (s *simulation) disturb() {
 		s.stun()
 	case s.strikes(outage):
 		s.gone = true
-		until, which := s.now+int64(s.pick(4*minute)), s.pick(3)
+		until, which := s.now+int64(s.pick([...]int{4 * minute, 4 * minute, 60 * minute}[s.pick(3)])), s.pick(3)
 		if which != 0 {
 			s.storeAway = until
 		}
