@@ -28,9 +28,27 @@ func newFilter(send func(sdk.Delta)) *filter { return &filter{send: send, tags: 
 // partialTag matches the beginning of a tag at the end of a text.
 var partialTag = regexp.MustCompile(`(?i)<(t|to|too|tool(\s[^<>]*)?)?$`)
 
-// pendingProse is what must wait for what follows it: space, which is dropped at the end, and a fence, which is dropped
-// when nothing but a call is in it.
-var pendingProse = regexp.MustCompile("(```[A-Za-z]*[ \t\r\n]*)?`{0,2}[ \t\r\n]*$")
+// pendingProse is where that begins which must wait for what follows it: space, which is dropped at the end, and a fence, which is
+// dropped when nothing but a call is in it. It looks at no more than that: a reply may be 10 MiB of space.
+func pendingProse(text string) int {
+	const space, fence = " \t\r\n", "```"
+	rest := strings.TrimRight(text, space)
+	from := len(rest)
+	for range len(fence) { // the next fence may have come in part
+		before := strings.TrimRightFunc(strings.TrimRight(rest, space), func(r rune) bool {
+			return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		})
+		if strings.HasSuffix(before, fence) {
+			from = min(from, len(before)-len(fence))
+		}
+		from = min(from, len(rest))
+		if !strings.HasSuffix(rest, "`") {
+			break
+		}
+		rest = rest[:len(rest)-1]
+	}
+	return from
+}
 
 // toolName matches the name in a call of either form.
 var toolName = regexp.MustCompile(`(?i)("tool_name"\s*:\s*"|<tool_name>\s*)([^"<]+?)\s*["<]`)
@@ -54,7 +72,7 @@ func (f *filter) flush() {
 	f.tags = maxTags
 	f.drain(true)
 	if f.called {
-		f.prose = strings.TrimRight(emptyFence.ReplaceAllString(f.prose, ""), " \t\r\n")
+		f.prose = strings.TrimRight(withoutEmptyFences(f.prose), " \t\r\n")
 	}
 	f.emit(f.prose)
 }
@@ -131,9 +149,9 @@ func (f *filter) release(end bool) {
 // sendProse sends what does not have to wait.
 func (f *filter) sendProse() {
 	if f.called {
-		f.prose = emptyFence.ReplaceAllString(f.prose, "")
+		f.prose = withoutEmptyFences(f.prose)
 	}
-	ready := pendingProse.FindStringIndex(f.prose)[0]
+	ready := pendingProse(f.prose)
 	if f.emit(f.prose[:ready]) {
 		f.prose = f.prose[ready:]
 	}

@@ -69,7 +69,7 @@ func (l *lines) parse(text string, schemas Schemas) Reply {
 	}
 	out.Text = text
 	if len(out.Calls)+len(out.Faults) > 0 {
-		out.Text = strings.TrimSpace(emptyFence.ReplaceAllString(prose.String(), ""))
+		out.Text = strings.TrimSpace(withoutEmptyFences(prose.String()))
 	}
 	return out
 }
@@ -177,7 +177,7 @@ func (f *lineFilter) emit() {
 		f.from = len(prose) - len(strings.TrimLeft(prose, space))
 	}
 	prose = prose[f.from+f.sent:]
-	f.speak(prose[:pendingProse.FindStringIndex(prose)[0]])
+	f.speak(prose[:pendingProse(prose)])
 }
 
 func (f *lineFilter) speak(prose string) {

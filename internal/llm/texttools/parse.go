@@ -88,12 +88,20 @@ func Parse(text string, schemas Schemas) Reply {
 		return out
 	}
 	prose.WriteString(text[from:])
-	out.Text = strings.TrimSpace(emptyFence.ReplaceAllString(prose.String(), ""))
+	out.Text = strings.TrimSpace(withoutEmptyFences(prose.String()))
 	return out
 }
 
 // emptyFence is what is left of a fence when the call in it is taken out.
 var emptyFence = regexp.MustCompile("```[A-Za-z]*[ \t\r\n]*```")
+
+// withoutEmptyFences drops the fences that have nothing in them any more. Most texts have none: finding that out costs little.
+func withoutEmptyFences(text string) string {
+	if !strings.Contains(text, "```") {
+		return text
+	}
+	return emptyFence.ReplaceAllString(text, "")
+}
 
 func snippet(text string) string {
 	runes := []rune(strings.ToValidUTF8(text, "\uFFFD"))
