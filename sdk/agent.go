@@ -345,6 +345,8 @@ type Limits struct {
 	// Tokens is how many tokens, of prompts and replies, the run and the agents that it calls may use in all; 0 is any number.
 	// No model call begins when they are used up, so a run goes beyond them by one model call at most.
 	Tokens int64 `json:"tokens,omitempty"`
+	// Children is how many calls of agents the run may make; 0 is any number. Those that are refused at once do not count.
+	Children int `json:"children,omitempty"`
 	// DeadlineMillis bounds the run from its start.
 	DeadlineMillis int64 `json:"deadline_ms,omitempty"`
 	// ModelTimeoutMillis bounds one model call with its retries.

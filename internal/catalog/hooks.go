@@ -160,7 +160,8 @@ func ruleHook(r sdk.HookRule) (sdk.Hook, error) {
 
 // loopControl puts into the core's spec what the agent's spec says about how its loop goes on and ends.
 func loopControl(s *core.Spec, spec sdk.AgentSpec, hooks []sdk.Hook) error {
-	s.MaxTokens, s.Stop, s.Steering = spec.Limits.Tokens, spec.Stop, cmp.Or(spec.Steering, sdk.SteeringQueue)
+	s.MaxTokens, s.MaxChildren = spec.Limits.Tokens, spec.Limits.Children
+	s.Stop, s.Steering = spec.Stop, cmp.Or(spec.Steering, sdk.SteeringQueue)
 	s.Sequential, s.Batch = spec.Order == sdk.CallsSequential, spec.Decisions == sdk.DecisionsBatch
 	s.Continues = spec.Continue == sdk.ContinueAny
 	s.Hooked, s.Reviews = len(hooks) > 0, slices.ContainsFunc(hooks, reviews)
@@ -205,6 +206,7 @@ func checkLoopControl(spec sdk.AgentSpec) error {
 	}
 	stop := spec.Stop
 	check(stop.Errors >= 0 && stop.SameError >= 0 && stop.Repeats >= 0 && spec.Limits.Tokens >= 0, "stop: want numbers of at least 0")
+	check(spec.Limits.Children >= 0, "limits: want at least 0 children, got %d", spec.Limits.Children)
 	check(stop.Repeats != 1, "stop: calls that are made once do not make a loop; want at least 2 repeats")
 	check(stop.Window >= 0 && stop.Window <= sdk.MaxLoopWindow && (stop.Window == 0 || stop.Window >= stop.Repeats),
 		"stop: want a window of %d to %d rounds, got %d", stop.Repeats, sdk.MaxLoopWindow, stop.Window)

@@ -21,7 +21,7 @@ func (t *transition) callCancelAsked(ev CallCancelAsked) error {
 	case !c.ofModel():
 		return sdk.Errorf(sdk.CodeCancelRefused, "%s is not a call of the model; cancel the call that it is for, or the run", c.ID)
 	}
-	h.V = layoutCancels
+	h.V = max(h.V, layoutCancels)
 	t.withdrawQuestions(c.ID)
 	t.withdraw(c, cancelledResult(c, ev.Message))
 	return t.settle()

@@ -3,11 +3,13 @@ package core_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // randomControl has the loop of an agent go on and end in other ways than by default.
@@ -30,6 +32,9 @@ func randomControl(t *rapid.T, spec *core.Spec) {
 			spec.Tools[0].Tokens = 40
 		}
 	}
+	if pick(t, 2, "children?") == 0 {
+		spec.MaxChildren, spec.Tools[0].Agent = 1+pick(t, 3, "children"), true
+	}
 	spec.Steering = []sdk.SteeringPolicy{sdk.SteeringQueue, sdk.SteeringInterrupt, sdk.SteeringReject}[pick(t, 3, "steering")]
 	spec.Sequential = pick(t, 3, "sequential") == 0
 	spec.Hooked = pick(t, 2, "hooks") == 0
@@ -39,7 +44,9 @@ func randomControl(t *rapid.T, spec *core.Spec) {
 // steer sends a message into the run.
 func (x *explorer) steer() {
 	r := x.rig
-	in := r.deliver("message", steered(fmt.Sprintf("message %d", r.delivered)))
+	ev := steered(fmt.Sprintf("message %d", r.delivered))
+	ev.Note.Urgent = x.pick(3, "urgent") == 0
+	in := r.deliver("message", ev)
 	switch {
 	case r.state.Status == core.StatusDone || r.state.Cancel != nil || len(r.state.Undo) > 0 || r.spec.Steering == sdk.SteeringReject:
 		x.refuse(in, &sdk.Error{Code: sdk.CodeMessageRefused})
@@ -109,6 +116,65 @@ func (o *oracle) control(before *core.Head, e *core.Entry) {
 		o.Fatalf("entry %d: done with %+v", e.Rev, h)
 	}
 	o.budget(before, e)
+	o.family(e)
+	o.urgent(e)
+}
+
+// family checks that a generation calls no more agents than it may, unless to undo what was done.
+func (o *oracle) family(e *core.Entry) {
+	spec := o.rig.spec
+	if most := spec.MaxChildren; most == 0 || len(e.Head.Undo) > 0 {
+		return
+	}
+	for _, f := range e.Effects {
+		if f.Kind == core.EffectCall && f.Type == spec.Tools[0].Type {
+			o.children[e.Head.Generation().Token+wire.CallPlace(f.Call)] = true
+		}
+	}
+	called := 0
+	for child := range o.children {
+		if strings.HasPrefix(child, e.Head.Generation().Token) {
+			called++
+		}
+	}
+	if called > spec.MaxChildren {
+		o.Fatalf("entry %d: %d agents were called, and %d may be", e.Rev, called, spec.MaxChildren)
+	}
+}
+
+// urgent checks that urgent messages are before all others, where they wait and where they are said.
+func (o *oracle) urgent(e *core.Entry) {
+	first := 0
+	for _, id := range e.Head.Notes {
+		if o.hurried[id] {
+			first++
+		}
+	}
+	if first != e.Head.Ahead || !slices.IsSortedFunc(e.Head.Notes, o.before) {
+		o.Fatalf("entry %d: of %v, the first %d are urgent", e.Rev, e.Head.Notes, e.Head.Ahead)
+	}
+	var said []string
+	for _, m := range e.Messages {
+		for _, c := range m.Content {
+			if _, note := o.notes[c.CallID]; note || c.Kind == sdk.ContentText && c.Pending {
+				said = append(said, c.CallID)
+			}
+		}
+	}
+	if !slices.IsSortedFunc(said, o.before) {
+		o.Fatalf("entry %d says %v, urgent are %v", e.Rev, said, o.hurried)
+	}
+}
+
+// before orders notes: urgent ones are first.
+func (o *oracle) before(a, b string) int {
+	switch {
+	case o.hurried[a] == o.hurried[b]:
+		return 0
+	case o.hurried[a]:
+		return -1
+	}
+	return 1
 }
 
 // budget checks that no model call was accepted that should not have begun, and that shares fit into what was left.

@@ -27,9 +27,10 @@ type RetryEvent struct {
 
 // Left is what a run that ended had, and what a retry gives back to it. An undo gives back what hooks keep, and nothing else.
 type Left struct {
-	// Calls are those of the open round, and Notes the messages that waited for its end.
+	// Calls are those of the open round, Notes the messages that waited for its end, and Ahead how many of them are urgent.
 	Calls  []Call      `json:"calls,omitempty"`
 	Notes  []string    `json:"notes,omitempty"`
+	Ahead  int         `json:"ahead,omitempty"`
 	Grants []Grant     `json:"grants,omitempty"`
 	Hooks  []HookState `json:"hooks,omitempty"`
 	Review bool        `json:"review,omitempty"`
@@ -141,7 +142,7 @@ func (t *transition) leave(reason Reason) *Left {
 		left.Stop = ""
 	}
 	if len(left.Calls) > 0 || h.Unbegun() {
-		left.Notes = h.Notes
+		left.Notes, left.Ahead = h.Notes, h.Ahead
 	}
 	if len(left.Calls)+len(left.Notes)+len(left.Grants)+len(left.Hooks) == 0 && !left.Review && left.Stop == "" {
 		return nil
@@ -186,13 +187,13 @@ func (t *transition) regenerate(by Operation, token string) {
 		h.Budget += spent
 	}
 	h.Retry, h.Deadline = &retry, t.in.At+t.spec.RunDeadline
-	h.Status, h.Reason, h.ReasonCode = StatusWaiting, "", ""
+	h.Status, h.Reason, h.ReasonCode, h.Children = StatusWaiting, "", "", 0
 }
 
 // takeUp gives the run back what it had, and asks again whoever was told that nobody waits.
 func (t *transition) takeUp(left Left) {
 	h := &t.Head
-	h.Left, h.Notes, h.Grants, h.Hooks = nil, left.Notes, left.Grants, left.Hooks
+	h.Left, h.Notes, h.Ahead, h.Grants, h.Hooks = nil, left.Notes, left.Ahead, left.Grants, left.Hooks
 	h.Review, h.Stop, h.ReasonCode = left.Review, left.Stop, left.Code
 	h.Calls, t.calls = cloneCalls(left.Calls), left.Calls
 	t.Reopens = len(left.Calls) > 0
@@ -208,6 +209,9 @@ func (t *transition) takeUp(left Left) {
 			t.tellLater(c)
 		case c.Awaited():
 			t.repeat(c)
+		}
+		if callee := t.spec.tool(c.Tool); callee != nil && !c.Closed() {
+			t.countChild(callee)
 		}
 	}
 }

@@ -86,6 +86,8 @@ type Head struct {
 	// Budget is how many tokens the run may use; 0 is any number. Delegated is what agents that it called have used.
 	Budget    int64 `json:"budget,omitempty"`
 	Delegated int64 `json:"delegated,omitempty"`
+	// Children counts the calls of agents that the run's generation has made, where its agent bounds them.
+	Children int `json:"children,omitempty"`
 	// Progress is what stop conditions count.
 	Progress Progress `json:"progress,omitzero"`
 	// Answers counts the replies that were not taken for an answer.
@@ -114,8 +116,10 @@ type Head struct {
 	Cancel *Ending `json:"cancel,omitempty"`
 	// Grants are what people have allowed and denied for the rest of the run.
 	Grants []Grant `json:"grants,omitempty"`
-	// Notes are the ids of messages that are not in the conversation yet, and Heard those of the last ones that came.
+	// Notes are the ids of messages that are not in the conversation yet, of which the first Ahead are urgent, and Heard those of the last
+	// ones that came.
 	Notes []string `json:"notes,omitempty"`
+	Ahead int      `json:"ahead,omitempty"`
 	Heard []string `json:"heard,omitempty"`
 	// Urgent says that a model call in progress is to be given up for them.
 	Urgent bool `json:"urgent,omitempty"`

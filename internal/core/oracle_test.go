@@ -33,9 +33,11 @@ type oracle struct {
 	// held are the requests of the calls that ever were held, allowed the decisions for a call.
 	held    map[string]string
 	allowed map[string]int
-	// notes are the texts of messages by id, and said those that came into the conversation.
-	notes map[string]string
-	said  map[string]bool
+	// notes are the texts of messages by id, said those that came into the conversation, and hurried the urgent ones.
+	notes         map[string]string
+	said, hurried map[string]bool
+	// children are the calls of agents that were made, with their generations.
+	children map[string]bool
 	// pending are the calls that the model was shown as pending.
 	pending map[string]bool
 	// asked are the context providers by section.
@@ -47,7 +49,7 @@ type oracle struct {
 func newOracle(t *rapid.T, r *rig) *oracle {
 	return &oracle{
 		T: t, rig: r, results: map[string]core.Result{}, due: map[string]int64{}, ids: map[string]bool{},
-		undone: map[string]string{}, held: map[string]string{}, allowed: map[string]int{}, notes: map[string]string{}, said: map[string]bool{}, pending: map[string]bool{}, asked: map[string]*asked{},
+		undone: map[string]string{}, held: map[string]string{}, allowed: map[string]int{}, notes: map[string]string{}, said: map[string]bool{}, hurried: map[string]bool{}, children: map[string]bool{}, pending: map[string]bool{}, asked: map[string]*asked{},
 		runs: transitions{}, calls: transitions{},
 	}
 }
@@ -208,7 +210,7 @@ func (o *oracle) remember(before *core.Head, e *core.Entry) {
 		o.due[c.ID] = max(o.due[c.ID], c.Due)
 	}
 	for _, n := range e.Notes {
-		o.notes[n.ID] = n.Text
+		o.notes[n.ID], o.hurried[n.ID] = n.Text, n.Urgent
 	}
 	for _, res := range e.Results {
 		if _, ok := o.results[res.Call]; ok {

@@ -88,6 +88,7 @@ func PlanRound(spec *Spec, head *Head, input json.RawMessage, reply sdk.ModelRep
 	plan.refusePending(head)
 	plan.guard(spec, head, now)
 	plan.done(head)
+	plan.restrict(spec, head)
 	plan.reserve(head)
 	judged := spec.Judges(head)
 	for i := range plan.Calls {
@@ -119,6 +120,23 @@ func (c *PlannedCall) Waits() bool {
 
 // asks reports whether people are asked for the call.
 func (c *PlannedCall) asks() bool { return c.ruling.Verdict == VerdictAsk && !c.done }
+
+// restrict refuses the calls of agents that are more than the run may make. What was done may always be undone.
+func (p *RoundPlan) restrict(spec *Spec, head *Head) {
+	if spec.MaxChildren == 0 || len(head.Undo) > 0 {
+		return
+	}
+	left := spec.MaxChildren - head.Children
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if !c.ofAgent() || c.repeats != "" {
+			continue
+		}
+		if left--; left < 0 {
+			c.Refusal = sdk.Errorf(sdk.CodeQuotaExhausted, "the run has called as many agents as it may (%d); go on without %s", spec.MaxChildren, c.Tool)
+		}
+	}
+}
 
 // reserve gives each call of an agent an equal part of the tokens that the reply leaves, and refuses it when there are none.
 func (p *RoundPlan) reserve(head *Head) {

@@ -165,6 +165,9 @@ func (t *transition) openCall(c *Call, p *PlannedCall) {
 		t.Decisions = append(t.Decisions, *p.decision)
 	}
 	c.Reserved = p.reserved
+	if p.Waits() {
+		t.countChild(p.tool)
+	}
 	if p.asks() {
 		c.Same = p.same
 		return
@@ -185,6 +188,13 @@ func (t *transition) openCall(c *Call, p *PlannedCall) {
 		t.close(c, failure(c.ID, ResultDenied, denial(c.Tool, r.Reason)))
 	default:
 		t.close(c, failure(c.ID, ResultDenied, denial(c.Tool, "nothing ruled on the call")))
+	}
+}
+
+// countChild counts a call that an agent answers, where the run may make so many.
+func (t *transition) countChild(tool *Tool) {
+	if t.spec.MaxChildren > 0 && tool.Agent {
+		t.Head.Children++
 	}
 }
 

@@ -33,6 +33,8 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 			spec.Undo = undoneBy(map[string]string{words[1]: words[2]})
 		case "tokens":
 			spec.MaxTokens = int64(number(t, words[1]))
+		case "children":
+			spec.MaxChildren = number(t, words[1])
 		case "ends-on":
 			parseStop(t, &spec.Stop, words[1:])
 		case "no-tool-call":
@@ -240,6 +242,10 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		}}, ""
 	case "send":
 		return steered(rest), rest
+	case "send-urgent":
+		ev := steered(rest)
+		ev.Note.Urgent = true
+		return ev, rest
 	case "retry":
 		ev := retriedBy(rest)
 		if s.state.Unbegun() {

@@ -47,9 +47,10 @@ type Spec struct {
 	// leaves arguments as they are.
 	Repair func(arguments string, whole bool) (repaired string, done []string, ok bool)
 
-	// MaxTokens bounds the run and the agents that it calls; 0 does not.
-	MaxTokens int64
-	Stop      sdk.StopConditions
+	// MaxTokens bounds the run and the agents that it calls; 0 does not. So does MaxChildren how many agents it calls.
+	MaxTokens   int64
+	MaxChildren int
+	Stop        sdk.StopConditions
 	// Guards correct a model whose calls lead nowhere.
 	Guards     sdk.Guards
 	NoToolCall NoToolCall
@@ -86,7 +87,8 @@ const layoutCancels = 4
 // layoutUndoes is the first layout of runs whose calls are undone, of those that are offered some of their tools, and of those with tags.
 const layoutUndoes = 5
 
-// layoutPlans is the first layout of runs that plan, and of those that go on while calls of a round are open.
+// layoutPlans is the first layout of runs that plan, of those that go on while calls of a round are open, of those that may call so many agents
+// and no more, and of those whose urgent messages come first.
 const layoutPlans = 6
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
@@ -95,7 +97,7 @@ func (s *Spec) layout(h *Head) int {
 		return max(h.V, layoutPlans)
 	}
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
-	if s.Planning != nil || h.Plan != nil {
+	if s.Planning != nil || h.Plan != nil || s.MaxChildren > 0 || h.Ahead > 0 {
 		return max(h.V, layoutPlans)
 	}
 	if len(h.Undo) > 0 || h.Tags != "" || s.Selects {

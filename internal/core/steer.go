@@ -18,6 +18,8 @@ type Note struct {
 	Event  string `json:"event,omitempty"`
 	Source string `json:"source,omitempty"`
 	Who    string `json:"who,omitempty"`
+	// Urgent says that it is said before those that wait and are not.
+	Urgent bool `json:"urgent,omitempty"`
 }
 
 const (
@@ -77,7 +79,13 @@ func (t *transition) steered(ev Steered) error {
 func (t *transition) takeNotes(notes []Note) {
 	for _, n := range notes {
 		t.Notes = append(t.Notes, n)
-		t.Head.Notes = append(slices.Clip(t.Head.Notes), n.ID)
+		h := &t.Head
+		if n.Urgent {
+			h.Notes = slices.Insert(slices.Clone(h.Notes), h.Ahead, n.ID)
+			h.Ahead++
+			continue
+		}
+		h.Notes = append(slices.Clip(h.Notes), n.ID)
 	}
 }
 
@@ -108,7 +116,7 @@ func (t *transition) flushNotes(kept []string) {
 			t.Messages = append(t.Messages, h.note(id))
 		}
 	}
-	h.Notes, h.Urgent = kept, false
+	h.Notes, h.Ahead, h.Urgent = kept, 0, false
 	t.forgetClosed()
 }
 

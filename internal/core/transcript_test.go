@@ -319,6 +319,9 @@ func (p *printer) counters(h *core.Head) {
 	if h.Budget > 0 {
 		p.printf("    tokens %d of %d used, %d by others\n", h.TokensUsed(), h.Budget, h.Delegated)
 	}
+	if h.Children > 0 {
+		p.printf("    %d agents called\n", h.Children)
+	}
 	if c := h.Progress; c.Failed > 0 || c.Same > 0 || c.Reminders > 0 || len(c.Rounds) > 0 {
 		p.printf("    counts failed %d, same %d %q, reminders %d, rounds %v\n", c.Failed, c.Same, c.Fault, c.Reminders, c.Rounds)
 	}

@@ -99,15 +99,17 @@ func (a *activation) steered() (core.Event, *sdk.Error) {
 	ev := a.msg.Event
 	var data struct {
 		Message string `json:"message"`
+		Urgent  bool   `json:"urgent"`
 	}
 	if err := json.Unmarshal(ev.Data, &data); err != nil || data.Message == "" {
-		return nil, sdk.Errorf(sdk.CodeContractViolation, `a message into a run has the data {"message": TEXT}`)
+		return nil, sdk.Errorf(sdk.CodeContractViolation, `a message into a run has the data {"message": TEXT}, or {"message": TEXT, "urgent": true}`)
 	}
 	if problem := a.unnamed(); problem != nil {
 		return nil, problem
 	}
 	return core.Steered{Note: core.Note{
 		ID: core.NoteID(ev.Source, ev.ID), Text: data.Message, Event: ev.ID, Source: ev.Source, Who: a.msg.Address.Who,
+		Urgent: data.Urgent,
 	}}, nil
 }
 

@@ -96,14 +96,29 @@ func (c *Client) findCall(ctx context.Context, run Run, call string) (id string,
 	return id, at, nil
 }
 
+// said is the data of a message into a run.
+type said struct {
+	Message string `json:"message"`
+	Urgent  bool   `json:"urgent,omitempty"`
+}
+
 // Send sends a message into a run and waits a moment until the run has it. What becomes of it is up to the agent
 // (sdk.SteeringPolicy). heard is false when no worker has taken it yet: it is stored, and one will.
 func (c *Client) Send(ctx context.Context, run Run, text string) (heard bool, err error) {
+	return c.send(ctx, run, text, false)
+}
+
+// SendUrgent is Send of a message that the model reads before those that wait and are not urgent.
+func (c *Client) SendUrgent(ctx context.Context, run Run, text string) (heard bool, err error) {
+	return c.send(ctx, run, text, true)
+}
+
+func (c *Client) send(ctx context.Context, run Run, text string, urgent bool) (heard bool, err error) {
 	if text == "" || len(text) > wire.MaxMessage {
 		return false, sdk.Errorf(sdk.CodeMessageRefused, "the message has %d bytes; it must have 1 to %d", len(text), wire.MaxMessage)
 	}
 	event := wire.Event{ID: newID("message"), Type: wire.TypeMessage}
-	if err := c.control(ctx, wire.ControlMessage, run, c.as, event, map[string]string{"message": text}); err != nil {
+	if err := c.control(ctx, wire.ControlMessage, run, c.as, event, said{text, urgent}); err != nil {
 		return false, err
 	}
 	message := wire.MessageID(c.source, event.ID)

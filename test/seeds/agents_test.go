@@ -109,17 +109,22 @@ func delegation(t *testing.T) {
 	}
 }
 
-// lineage is row T66: agents that an agent calls know whose run they work for, and through which calls, to any depth; and one
-// that is handed the task completes the run with its answer.
+// lineage is row T66: agents that an agent calls know whose run they work for, and through which calls, to any depth; it calls no more than
+// its limit says; and one that is handed the task completes the run with its answer.
 func lineage(t *testing.T) {
 	clerk, expert := callable("clerk"), callable("expert")
 	child := callable("child", calling(clerk))
-	parent := desk(calling(child), calling(expert))
-	parent.Spec.StopOn = []string{"test_expert"}
+	handing := func(a sdk.Agent) sdk.ServiceTool {
+		tool := calling(a)
+		tool.Agent = true
+		return tool
+	}
+	parent := desk(handing(child), handing(expert))
+	parent.Spec.StopOn, parent.Spec.Limits.Children = []string{"test_expert"}, 2
 	scripts := map[string]*sdktest.Model{
 		"desk": sdktest.Script(
 			sdktest.Ask(sdktest.Tool("test_child", message("one"))),
-			sdktest.Ask(sdktest.Tool("test_expert", message("take over")))),
+			sdktest.Ask(sdktest.Tool("test_expert", message("take over")), sdktest.Tool("test_child", message("two")))),
 		"child":  sdktest.Script(sdktest.Ask(sdktest.Tool("test_clerk", message("please"))), sdktest.Say("from a child")),
 		"clerk":  sdktest.Script(sdktest.Say("from a clerk")),
 		"expert": sdktest.Script(sdktest.Say("from an expert")),
@@ -130,7 +135,7 @@ func lineage(t *testing.T) {
 	equal(t, "reason", reason(h, r), "stopped:tool")
 	equal(t, "calls of the first agent's model", len(scripts["desk"].Requests()), 2)
 
-	calls := uses(t, h.Messages(r), 2)
+	calls := uses(t, h.Messages(r), 3)
 	first := h.State(harness.Run{Key: wire.NewRunKey(r.Subject + "/" + calls[0].CallID)})
 	equal(t, "who called the child", first.Init.DelegatedBy, &sdk.Delegation{Agent: "desk", Run: r.Subject, Call: calls[0].CallID})
 	grand := uses(t, first.Messages(), 1)[0].CallID
@@ -138,6 +143,8 @@ func lineage(t *testing.T) {
 	equal(t, "who called the clerk", second.Init.DelegatedBy, &sdk.Delegation{Agent: "child", Run: first.Run, Call: grand})
 	equal(t, "whose run the clerk works for", strings.HasPrefix(second.Run, r.Subject+"/"+calls[0].CallID+"/"), true)
 
-	told := results(t, h.Messages(r), 2)
+	told := results(t, h.Messages(r), 3)
 	equalJSON(t, "the expert's answer", []byte(told[1].Text), `{"response": "from an expert"}`)
+	equal(t, "an agent too many", problem(t, told[2]).Code, sdk.CodeQuotaExhausted)
+	equal(t, "agents that were called", h.State(r).Children, 2)
 }

@@ -94,3 +94,41 @@ func supersession(t *testing.T) {
 		[]string{"look in Paris", "no, in Rome"})
 	h.NoDeadLetter()
 }
+
+// mailbox is row T64: messages into a run are kept before they are handled, each counts once, urgent ones are said first, by
+// whichever worker has the run then, a message that interrupts supersedes what is older, and one that can never be said is a dead letter.
+func mailbox(t *testing.T) {
+	model := sdktest.Script(find(1), sdktest.Say("done"))
+	h := start(t, model, desk(service("shop.find")))
+	r := h.Run("desk", message("hello"))
+	h.Suspended(r, 1)
+	for _, m := range []struct {
+		id, text string
+		urgent   bool
+	}{
+		{"m1", "look in Paris", false},
+		{"m2", "not by plane", true},
+		{"m3", "by noon", false},
+		{"m4", "nor by bus", true},
+		{"m2", "not by plane", true},
+	} {
+		h.Publish(h.Conn().Subjects().Control(wire.ControlMessage, r.Agent, r.Key)+".ann", wire.Event{
+			ID: m.id, Source: "com.test.person", Type: "agentd.run.message", Subject: r.Subject,
+			Data: mustJSON(t, map[string]any{"message": m.text, "urgent": m.urgent}),
+		})
+	}
+	waits := h.Until(r, "told", func(s core.State) bool { return len(s.Head.Notes) == 4 })
+	equal(t, "model calls before they are said", waits.Turns, 1)
+	h.Restart()
+	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	var said []string
+	for _, m := range last(t, model).Messages[3:] {
+		said = append(said, m.PlainText())
+	}
+	equal(t, "what was said, in order", said, []string{"not by plane", "nor by bus", "look in Paris", "by noon"})
+	equal(t, "leases of the worker before, and of the one after", []uint64{waits.Fence, h.State(r).Fence}, []uint64{1, 2})
+	send(t, h, r, "m5", "too late")
+	equal(t, "a message that can never be said", h.DeadLetter().Reason, string(sdk.CodeMessageRefused))
+	t.Run("generation", supersession)
+}

@@ -84,7 +84,7 @@ var seeds = map[string]func(*testing.T){
 	"T43": stopConditions, "T52": allStopConditions, "T53": deferredStop, "T56": stopConditions, "F24": mostInteractions, "F36": stopConditions,
 	"F19": breakingTools, "F20": breakingTools, "F21": breakingTools, "F22": breakingTools, "F23": breakingTools, "F60": breakingTools,
 	"F25": noToolCallEvent, "F26": noToolCall, "F29": noToolCall, "F34": noToolCall,
-	"T65": supersession, "T66": lineage, "T67": steering, "T68": orphanRecovery,
+	"T65": supersession, "T64": mailbox, "T66": lineage, "T67": steering, "T68": orphanRecovery,
 	"F16": callEvent, "F17": resultEvent, "F18": failureEvent, "F27": userCancels, "F41": cancelOneCall, "L42": undoStack, "L71": compensation, "F28": criticalErrors,
 	"T10": hooksOverFailures,
 	"F56": allGates,

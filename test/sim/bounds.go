@@ -31,6 +31,9 @@ func (s *simulation) bound(spec *core.Spec) {
 	if s.pick(5) == 0 {
 		spec.MaxTokens = int64(1 + s.pick(10)) // a reply is 2
 	}
+	if s.pick(6) == 0 {
+		spec.MaxChildren = 1 + s.pick(3)
+	}
 	if !spec.Converse && s.pick(8) == 0 {
 		spec.NoToolCall = core.NoToolCall{Remind: true, Accept: s.pick(2) == 0, Limit: 1 + s.pick(2), Text: "call a tool"}
 	}
@@ -41,7 +44,7 @@ func (s *simulation) speak(name string, i int, start int64) {
 	for n := range 1 + s.pick(3) {
 		ev := wire.Event{
 			ID: fmt.Sprintf("message-%d-%d", i, n), Source: "client", Type: "message",
-			Data: json.RawMessage(fmt.Sprintf(`{"message":"by the way, %d"}`, n)),
+			Data: json.RawMessage(fmt.Sprintf(`{"message":"by the way, %d","urgent":%t}`, n, s.pick(3) == 0)),
 		}
 		if s.strikes(personWrong) {
 			ev.Data = json.RawMessage(`{"message":""}`)

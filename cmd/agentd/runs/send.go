@@ -18,6 +18,7 @@ import (
 
 func sendCommand(a *cli.App) *cobra.Command {
 	var agent string
+	var urgent bool
 	cmd := &cobra.Command{
 		Use:   "send RUN TEXT",
 		Short: "Send a message into a run",
@@ -29,14 +30,15 @@ func sendCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return send(cmd.Context(), a, c, agent, args[0], args[1]) })
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return send(cmd.Context(), a, c, agent, urgent, args[0], args[1]) })
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the run's agent (default: those of the configuration are asked)")
+	cmd.Flags().BoolVar(&urgent, "urgent", false, "the model reads it before the messages that wait and are not urgent")
 	return cmd
 }
 
-func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text string) error {
+func send(ctx context.Context, a *cli.App, c *cli.Client, agent string, urgent bool, run, text string) error {
 	status, err := find(ctx, c, agent, run)
 	if err != nil {
 		return err
@@ -44,7 +46,12 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent, run, text strin
 	if err := refusesMessage(c, status); err != nil {
 		return err
 	}
-	heard, err := c.Speaking(cli.Source).Send(ctx, client.Run{Agent: status.Agent, Name: run}, text)
+	speaking := c.Speaking(cli.Source)
+	say := speaking.Send
+	if urgent {
+		say = speaking.SendUrgent
+	}
+	heard, err := say(ctx, client.Run{Agent: status.Agent, Name: run}, text)
 	if err != nil {
 		return err
 	}
