@@ -14,6 +14,7 @@ import (
 	"agentd/internal/approval"
 	"agentd/internal/contracts"
 	"agentd/internal/core"
+	"agentd/internal/prompt"
 	"agentd/internal/runner"
 	"agentd/internal/schema"
 	"agentd/internal/toolbox"
@@ -82,7 +83,7 @@ func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.Permi
 	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
-		SpecJSON: data, Model: provider, Follows: follows(ran), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, MaxTokens: spec.Model.MaxTokens,
+		SpecJSON: data, Model: provider, Follows: follows(ran), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, MaxTokens: prompt.Reply(spec.Model, spec.Model.MaxTokens),
 		ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, Live: spec.Live == sdk.LiveAlways, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: c.surroundings.Identity,

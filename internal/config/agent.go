@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -205,6 +206,10 @@ func (l *loader) ownVersion(n *strict.Node, own *known, s *sdk.AgentSpec) {
 // model completes a model and those that stand in for it.
 func (l *loader) model(n *strict.Node, m *sdk.ModelSpec) {
 	l.provider(n, &m.Provider)
+	if most := prompt.Reply(*m, m.MaxTokens); most < m.MaxTokens {
+		l.cfg.unwise = append(l.cfg.unwise, strict.Fault{Position: n.Get("max_tokens").Position, Message: fmt.Sprintf(
+			"replies of %s have at most %d tokens, half of its window; want a smaller max_tokens, or the context_window that it has", m.Name, most)})
+	}
 	for i := range m.Fallback {
 		l.model(n.Get("fallback").Items()[i], &m.Fallback[i])
 	}

@@ -70,6 +70,8 @@ type Config struct {
 	stands map[string]strict.Position
 	// known are the contracts with their files, agentd's own among them.
 	known []*known
+	// unwise is what can be used and may not be meant.
+	unwise Faults
 	// sources are where the contracts stand, by type.
 	sources map[string]strict.Position
 }

@@ -8,9 +8,10 @@ import (
 	"agentd/internal/strict"
 )
 
-// LintContracts reports what is wrong in the schemas of contracts although they can be used: faults are what surprises who relies on
-// the schema, such as that something is required that is not a property, and warnings what may be a slip of the pen.
-func (c *Config) LintContracts() (faults, warnings Faults) {
+// Lint reports what is wrong although it can be used: faults are what surprises who relies on the schema of a contract, such as that
+// something is required that is not a property, and warnings what may be a slip of the pen there, or not be meant elsewhere.
+func (c *Config) Lint() (faults, warnings Faults) {
+	warnings = slices.Clone(c.unwise)
 	lint := func(n *strict.Node, use schema.Use) {
 		compiled, err := schema.Compile(n.JSON())
 		if !n.Present() || err != nil {

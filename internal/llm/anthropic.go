@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"agentd/internal/prompt"
 	"agentd/sdk"
 
 	"github.com/anthropics/anthropic-sdk-go"
@@ -192,8 +193,8 @@ func checkThinking(spec sdk.ModelSpec) error {
 	case spec.Thinking != ThinkingAdaptive && (err != nil || budget < minThinking):
 		return sdk.Errorf(sdk.CodeConfig, "model %q: thinking: want %s or a number of tokens from %d, got %q",
 			spec.Name, ThinkingAdaptive, minThinking, spec.Thinking)
-	case spec.MaxTokens > 0 && budget >= spec.MaxTokens:
-		return sdk.Errorf(sdk.CodeConfig, "model %q: thinking must have fewer tokens than max_tokens", spec.Name)
+	case spec.MaxTokens > 0 && budget >= prompt.Reply(spec, spec.MaxTokens):
+		return sdk.Errorf(sdk.CodeConfig, "model %q: thinking must have fewer tokens than max_tokens and half of the window", spec.Name)
 	}
 	return nil
 }

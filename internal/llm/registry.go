@@ -250,7 +250,7 @@ func (p priced) Generate(
 	sample := p.spec.Sampled(req.Kind)
 	req.Model, req.Thinking = p.spec.Name, p.spec.Thinking
 	req.Temperature, req.TopP = cmp.Or(req.Temperature, sample.Temperature), cmp.Or(req.TopP, sample.TopP)
-	req.MaxTokens = cmp.Or(req.MaxTokens, p.spec.MaxTokens)
+	req.MaxTokens = prompt.Reply(p.spec, cmp.Or(req.MaxTokens, p.spec.MaxTokens))
 	reply, err := p.provider.Generate(withMaxBytes(ctx, p.spec.MaxBytes), req, onDelta)
 	if err != nil {
 		return sdk.ModelReply{}, err

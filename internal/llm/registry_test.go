@@ -44,6 +44,36 @@ func TestRegistry_FallbackChain(t *testing.T) {
 	}
 }
 
+// A reply takes at most half of a model's window, however long the agent, or a hook in one step, lets it be: the prompt has the rest.
+func TestRegistry_AsksForRepliesThatFit(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		window, spec, step, want int
+	}{
+		{8000, 4000, 0, 4000},
+		{8000, 4001, 0, 4000},
+		{8000, 0, 6000, 4000},
+		{8000, 6000, 100, 100},
+		{8000, 0, 0, 0},
+		{0, 20_000, 0, 16_384}, // of a model that nobody knows
+	} {
+		asked := &scripted{steps: []step{{reply: "yes"}}}
+		registry, err := llm.New(llm.Config{Custom: map[string]sdk.Provider{"a": asked}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := registry.Provider(sdk.ModelSpec{Provider: "a", Name: "m", ContextWindow: tc.window, MaxTokens: tc.spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := hello()
+		req.MaxTokens = tc.step
+		if _, err := p.Generate(t.Context(), req, nil); err != nil || asked.asked[0].MaxTokens != tc.want {
+			t.Errorf("window %d, spec %d, step %d: asked for %d, want %d; %v", tc.window, tc.spec, tc.step, asked.asked[0].MaxTokens, tc.want, err)
+		}
+	}
+}
+
 func TestRegistry_SendsTheRunToOthersOnly(t *testing.T) {
 	t.Parallel()
 	var run string

@@ -82,6 +82,9 @@ func windowOf(model sdk.ModelSpec, reply int) Window {
 	return w
 }
 
+// Reply is how many tokens a model may be asked for that is to reply with so many: at most what is reserved for them, half of its window.
+func Reply(model sdk.ModelSpec, tokens int) int { return min(tokens, windowOf(model, tokens).Output) }
+
 // Prompt is how many tokens a prompt may have.
 func (w Window) Prompt() int { return w.Total - w.Output - w.Safety }
 

@@ -115,7 +115,7 @@ func places(faults config.Faults) []configFault {
 func (r *checked) add(cfg *config.Config) {
 	misnamed, _ := errors.AsType[config.Faults](cfg.CheckTools())
 	r.fault(misnamed)
-	wrong, unwise := cfg.LintContracts()
+	wrong, unwise := cfg.Lint()
 	r.fault(wrong)
 	r.Warnings = places(unwise)
 	for _, spec := range cfg.Agents {
