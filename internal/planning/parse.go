@@ -27,9 +27,15 @@ type written struct {
 	after      []int
 }
 
+// maxWritten is the size of what a planner writes, in bytes, at most.
+const maxWritten = 64 << 10
+
 // Parse reads a plan: calls of plan.add_step and plan.respond, one a line, or else a JSON object. kept are the steps of earlier plans that
 // a step may refer to, and first is the number of the first new step. The error says what is wrong, for the planner.
 func Parse(text string, kept []core.PlanStep, first int) (Plan, error) {
+	if len(text) > maxWritten {
+		return Plan{}, fmt.Errorf("the plan has %d bytes; at most %d are allowed", len(text), maxWritten)
+	}
 	steps, answer := parseCalls(text)
 	if len(steps) == 0 && answer == "" {
 		steps, answer = parseObject(text)
