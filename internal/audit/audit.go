@@ -14,8 +14,8 @@
 //	I13 a call that needs permission is made only with a decision that covers it: in time, on its arguments, by whom the
 //	    request names, as often as it says
 //	I18 a call is undone once, and only one that returned without an error
-//	I19 a step of a plan is called once, after those that it refers to; a call that a step has made is not made again by a later plan, nor
-//	    without one
+//	I19 a step of a plan is called once, after those that it refers to, and is the same for whoever drives the run; a call that a step has
+//	    made is not made again by a later plan, nor without one
 //	I17 a parked run goes on when its time has come or it is unparked, a paused one when it is resumed, and not before
 //
 // R3 and R5 stand for the rules of those names: the message that covers a run is not removed while the run is driven, and

@@ -3,8 +3,10 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
 	"agentd/internal/core"
+	"agentd/sdk"
 )
 
 // steps checks what an entry does to the plan of a run (I19).
@@ -16,6 +18,7 @@ func (c *Checker) steps(r *run, last, e *core.Entry) {
 	if before == nil {
 		before = &core.Plan{}
 	}
+	c.onePlan(r, before, e)
 	for i := range e.Head.Plan.Steps {
 		s := &e.Head.Plan.Steps[i]
 		was := before.Step(s.Number)
@@ -36,6 +39,26 @@ func (c *Checker) steps(r *run, last, e *core.Entry) {
 	}
 	for i := range e.Results {
 		c.madeAgain(r, e, &e.Results[i])
+	}
+}
+
+// onePlan checks that a plan is carried out as it was made, whoever drives the run: only a plan brings steps, none of them changes, and it is
+// given up for another one when nothing of it is left to do, or when a person has spoken.
+func (c *Checker) onePlan(r *run, before *core.Plan, e *core.Entry) {
+	now := e.Head.Plan
+	left := func(s core.PlanStep) bool { return s.Status == core.StepPlanned }
+	spoken := slices.ContainsFunc(e.Messages, func(m sdk.Message) bool { return m.Role == sdk.RoleUser })
+	if before.Phase == core.PhaseSteps && now.Phase == core.PhasePlanning && slices.ContainsFunc(now.Steps, left) && !spoken {
+		c.violate("I19", r.key, "entry %d gives up a plan that has steps left", e.Rev)
+	}
+	if e.Kind == core.KindPlanned {
+		return
+	}
+	same := func(a, b core.PlanStep) bool {
+		return a.Number == b.Number && a.Text == b.Text && a.Tool == b.Tool && slices.Equal(a.After, b.After)
+	}
+	if !slices.EqualFunc(before.Steps, now.Steps, same) {
+		c.violate("I19", r.key, "entry %d, which is %s, changes the plan", e.Rev, e.Kind)
 	}
 }
 

@@ -87,7 +87,7 @@ func (c *Catalog) selecting(compiled *runner.Agent, spec sdk.AgentSpec, tools *t
 	}
 	compiled.Core.Selects = true
 	compiled.Selection = &runner.Selection{
-		Tools: digest, Choose: s.choose,
+		Tools: digest, Choose: s.choose, Fit: s.fit,
 		Person: func(tool string) bool { return tool == toolbox.AskQuestion || tool == toolbox.Converse },
 		Finds: func(tool string) bool {
 			t, ok := tools.ByName(tool)
@@ -108,6 +108,16 @@ func (s *selector) choose(ctx context.Context, wanted []string) core.Offered {
 			scores[i] = 0
 		}
 	}
+	return s.offer(scores, by, degraded)
+}
+
+// fit implements runner.Selection.
+func (s *selector) fit(ctx context.Context, step string) core.Offered {
+	return s.offer(s.scores(ctx, []string{step}))
+}
+
+// offer is the choice of the tools with the best scores, and of those that are always offered.
+func (s *selector) offer(scores []float64, by sdk.SelectedBy, degraded string) core.Offered {
 	offers := maps.Clone(s.fixed)
 	for _, place := range selection.Best(scores, s.top()) {
 		offers[s.tools[place].Name] = true

@@ -58,6 +58,8 @@ type Change struct {
 	Offered *Offered `json:"offered,omitempty"`
 	// Steps are the steps of the plan that the entry changes, as they are then.
 	Steps []PlanStep `json:"steps,omitempty"`
+	// StepOffers are which tools routers are offered for the steps of a new plan.
+	StepOffers []StepOffer `json:"step_offers,omitempty"`
 	// Dropped names the tools of calls that the model asked for and that were not made, because others had priority.
 	Dropped []string `json:"dropped,omitempty"`
 	// Corrections say what of the round's calls is not as the model wrote it.

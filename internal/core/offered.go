@@ -20,6 +20,25 @@ type Offered struct {
 	Degraded string `json:"degraded,omitempty"`
 }
 
+// StepOffer says which tools a router is offered for a step of the plan, of many, beside those that the plan names.
+type StepOffer struct {
+	Step int `json:"step"`
+	// By, Tools and Degraded are as those of Offered.
+	By       sdk.SelectedBy `json:"by"`
+	Tools    []string       `json:"tools"`
+	Degraded string         `json:"degraded,omitempty"`
+}
+
+// OfferedFor is the choice of tools for the step of that number; nil is that all are offered.
+func (s *State) OfferedFor(step int) *StepOffer {
+	for i := range s.StepOffers {
+		if s.StepOffers[i].Step == step {
+			return &s.StepOffers[i]
+		}
+	}
+	return nil
+}
+
 // MaxOffered bounds how many tools a choice has, and so what an entry has of it: names of 64 bytes at most.
 const MaxOffered = 256
 

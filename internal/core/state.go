@@ -24,6 +24,8 @@ type State struct {
 	Summary *Summary
 	// Offered is which tools the model was offered last; nil is all.
 	Offered *Offered
+	// StepOffers are which tools routers are offered for steps of the last plan.
+	StepOffers []StepOffer
 	// Stored are the results of the history that are kept as blobs.
 	Stored []StoredResult
 	// Results, Edits, Asks and Corrections are those of the calls in the head; Notes are not in the History yet.
@@ -72,6 +74,9 @@ func Apply(s State, e *Entry) (State, error) {
 	}
 	if e.Offered != nil {
 		s.Offered = e.Offered
+	}
+	if e.Kind == KindPlanned {
+		s.StepOffers = e.StepOffers
 	}
 	s.Results = append(s.Results, e.Results...)
 	s.Edits = append(s.Edits, e.Edits...)

@@ -98,8 +98,10 @@ type Planning struct {
 type Planned struct {
 	// Steps have a Text, a Tool and what they come After; those that they come after are before them, or done.
 	Steps []PlanStep
-	By    string
-	Fault string
+	// Offers are which tools the router is offered for each of the steps, in their order; none is all.
+	Offers []Offered
+	By     string
+	Fault  string
 	// Asked says that a model was asked, and Reply what that cost.
 	Asked bool
 	Reply sdk.ModelReply
@@ -226,6 +228,9 @@ func (t *transition) planned(ev Planned) error {
 		t.withoutPlan(cmp.Or(ev.Fault, "the plan has no steps"))
 		return nil
 	}
+	if n := len(ev.Offers); n > 0 && n != len(ev.Steps) {
+		return violation(h, "choices of tools for %d steps of %d", n, len(ev.Steps))
+	}
 	first := p.NextNumber()
 	p.Made, p.By, p.Phase, p.Fault = p.Made+1, clip.Text(ev.By, maxStepTool), PhaseSteps, ""
 	p.Steps = p.Kept(len(ev.Steps))
@@ -238,6 +243,12 @@ func (t *transition) planned(ev Planned) error {
 		}
 		p.Steps = append(p.Steps, s)
 		t.Steps = append(t.Steps, s)
+	}
+	for i, o := range ev.Offers {
+		if len(o.Tools) > MaxOffered {
+			return violation(h, "a choice of %d tools for a step", len(o.Tools))
+		}
+		t.StepOffers = append(t.StepOffers, StepOffer{Step: first + i, By: o.By, Tools: o.Tools, Degraded: clip.Text(o.Degraded, maxMessage)})
 	}
 	return nil
 }
@@ -257,6 +268,9 @@ func (p *Plan) check(s *PlanStep) error {
 	}
 	return nil
 }
+
+// Synthesizes reports whether the next reply is the answer to what the steps of a plan have come to, which is written without tools.
+func (h *Head) Synthesizes() bool { return h.Plan != nil && h.Plan.Phase == PhaseAnswer }
 
 // answersPlan notes of a run that plans that the model was asked for the answer, or that its planner gave one.
 func (t *transition) answersPlan() {

@@ -16,6 +16,8 @@ type Selection struct {
 	Tools string
 	// Choose chooses for what people have said, the newest first. It may ask a model for embeddings, and goes by words when that fails.
 	Choose func(ctx context.Context, wanted []string) core.Offered
+	// Fit chooses in the same way for a step of a plan, with no regard to categories: there is nobody to open them.
+	Fit func(ctx context.Context, step string) core.Offered
 	// Person reports whether a tool's results are what a person says, and Finds whether they are tools that the model may call.
 	Person, Finds func(tool string) bool
 }
@@ -23,11 +25,11 @@ type Selection struct {
 // choiceTimeout bounds one choice, with the embeddings that it needs.
 const choiceTimeout = 30 * time.Second
 
-// choose chooses the tools that the model is offered next; nil is that the journal has the choice. It is made once for what people have
+// choose chooses the tools that the model is offered next; nil is that the journal has the choice, or that there is none to make. It is made once for what people have
 // said, and is durable before the model is asked, so that whoever repeats the turn offers the same.
 func (a *activation) choose(ctx context.Context) (core.Event, error) {
 	s := a.agent.Selection
-	if s == nil {
+	if s == nil || a.state.Synthesizes() {
 		return nil, nil
 	}
 	wanted := a.state.Wanted(s.Person)
@@ -42,14 +44,41 @@ func (a *activation) choose(ctx context.Context) (core.Event, error) {
 		return nil, err
 	}
 	offered.For = of
-	if offered.Degraded != "" {
-		a.Logger.WarnContext(ctx, "tools are chosen by words, because embeddings cannot be had", "run", a.state.Run, "error", offered.Degraded)
-	}
+	a.degradedChoice(ctx, &offered)
 	return core.Chosen{Offered: offered}, nil
+}
+
+func (a *activation) degradedChoice(ctx context.Context, o *core.Offered) {
+	if o.Degraded != "" {
+		a.Logger.WarnContext(ctx, "tools are chosen by words, because embeddings cannot be had", "run", a.state.Run, "error", o.Degraded)
+	}
+}
+
+// offerSteps chooses the tools that the router is offered for each step of a new plan. They are durable with the plan, so that whoever
+// repeats a routing offers the same.
+func (a *activation) offerSteps(ctx context.Context, made core.Planned) (core.Event, error) {
+	s := a.agent.Selection
+	if s == nil {
+		return made, nil
+	}
+	within, cancel := a.withTimeout(ctx, choiceTimeout)
+	defer cancel()
+	for i := range made.Steps {
+		offered := s.Fit(within, made.Steps[i].Text)
+		a.degradedChoice(ctx, &offered)
+		made.Offers = append(made.Offers, offered)
+	}
+	if err := ctx.Err(); err != nil && !woken(ctx) {
+		return nil, err
+	}
+	return made, nil
 }
 
 // offered are the tools that the model is offered, unless something hides them.
 func (a *activation) offered() []sdk.ToolDefinition {
+	if a.state.Synthesizes() {
+		return nil
+	}
 	all := slices.Clone(a.agent.Definitions)
 	s, o := a.agent.Selection, a.state.Offered
 	if s == nil || o == nil {

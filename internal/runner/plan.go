@@ -126,7 +126,7 @@ func (a *activation) makePlan(ctx context.Context) (core.Event, error) {
 		if err != nil {
 			return core.Planned{Fault: "template " + t.Name + ": " + err.Error()}, nil //nolint:nilerr // the run goes on without a plan, and says why
 		}
-		return core.Planned{Steps: plan.Steps, By: t.Name}, nil
+		return a.offerSteps(ctx, core.Planned{Steps: plan.Steps, By: t.Name})
 	}
 	var plan planning.Plan
 	var fault error
@@ -147,7 +147,7 @@ func (a *activation) makePlan(ctx context.Context) (core.Event, error) {
 		if fault != nil {
 			ev.Fault, ev.Steps = fault.Error(), nil
 		}
-		return ev, nil
+		return a.offerSteps(ctx, ev)
 	})
 }
 
@@ -238,7 +238,7 @@ func (a *activation) routeSteps(ctx context.Context, numbers []int) (core.Event,
 // route asks for the call of one step, a few times. A text that names one tool, and nothing else, is taken for its call in the end.
 func (a *activation) route(ctx context.Context, s *hookEffects, step *core.PlanStep) routed {
 	out := routed{route: core.Route{Step: step.Number}}
-	tools := a.routed(ctx, s, step)
+	tools := a.routed(s, step)
 	if len(tools) == 0 {
 		out.route.Fault = "no tool is for it"
 		return out
@@ -285,23 +285,21 @@ func (a *activation) unmade(call sdk.ToolRequest, s *hookEffects) string {
 	return ""
 }
 
-// routed are the tools that the router is offered for a step: of many, those that fit it, and those that its hint means.
-func (a *activation) routed(ctx context.Context, s *hookEffects, step *core.PlanStep) []sdk.ToolDefinition {
+// routed are the tools that the router is offered for a step: of many, those that the journal says, and those that its hint means.
+func (a *activation) routed(s *hookEffects, step *core.PlanStep) []sdk.ToolDefinition {
 	tools := a.routable(s)
-	if a.agent.Selection == nil {
+	offer := a.state.OfferedFor(step.Number)
+	if offer == nil {
 		return tools
 	}
-	within, cancel := a.withTimeout(ctx, choiceTimeout)
-	defer cancel()
-	fits := a.agent.Selection.Choose(within, []string{step.Text})
 	return slices.DeleteFunc(tools, func(d sdk.ToolDefinition) bool {
-		return !slices.Contains(fits.Tools, d.Name) && !planning.Hinted(step.Tool, d.Name)
+		return !slices.Contains(offer.Tools, d.Name) && !planning.Hinted(step.Tool, d.Name)
 	})
 }
 
 // model is what is asked for the next reply to the conversation.
 func (a *activation) model() Role {
-	if p := a.state.Plan; a.agent.Planning != nil && p != nil && p.Phase == core.PhaseAnswer {
+	if a.agent.Planning != nil && a.state.Synthesizes() {
 		return a.agent.Planning.Synthesizer
 	}
 	return Role{a.agent.Model, a.agent.ModelName}

@@ -62,10 +62,9 @@ const lastCall = "No calls can be made any more: the limit on interactions is re
 // last that the run may make, or where the core has nudged the model to summarise. It reports whether it did.
 func (a *activation) conclude(r *sdk.ModelRequest, full bool) (final bool) {
 	told := ""
-	plan := a.state.Plan
 	switch {
-	case plan != nil && plan.Phase == core.PhaseAnswer:
-		told = planning.Synthesis(plan)
+	case a.state.Synthesizes():
+		told = planning.Synthesis(a.state.Plan)
 	case a.state.Summarises(): // the nudge says it
 	case full:
 		told = noRoom

@@ -40,7 +40,7 @@ var seeds = map[string]func(*testing.T){
 	"L35": finalContent, "L36": tokensAsTheyCome, "L39": serverErrors, "L40": modelChain,
 	"L2": receipt, "L3": eviction, "L4": toolMerge, "L5": estimates, "L12": gates, "L20": allTruncation, "L23": eviction, "L24": eviction,
 	"L46": allErrorHint, "L47": failingTool, "L48": duplicateCall, "L49": duplicateStop,
-	"L6": plannedRun, "L7": plannedRun, "L9": plannedRun, "L10": plannedRun, "L64": plannedRun, "L67": plannedRun, "L11": loopInstead,
+	"L6": plannedRun, "L7": plannedRun, "L9": executePhase, "L10": plannedRun, "L64": plannedRun, "L67": plannedRun, "L11": loopInstead,
 	"L61": planParser, "L62": planTemplates, "L63": underDecomposed, "L65": failedStep, "L66": stepRetries,
 	"L8": preFilter, "L53": categories, "L74": filterDegrades, "L75": alwaysIncluded,
 	"L1": firstEntry, "L52": sampling, "L73": contextOverlays, "F55": projectInstructions,

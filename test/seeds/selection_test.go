@@ -44,16 +44,21 @@ func offers(r sdk.ModelRequest) []string {
 	return names
 }
 
-// embedder is a scripted model that makes embeddings: what has to do with animals, with houses, or with neither is alike.
+// embedder is a scripted model that makes embeddings.
 type embedder struct {
 	*sdktest.Model
+	vectors
+}
+
+// vectors makes embeddings: what has to do with animals, with houses, or with neither is alike.
+type vectors struct {
 	mu sync.Mutex
 	// texts are how many it was given, each time that it was asked.
 	texts []int
 	away  error
 }
 
-func (e *embedder) Embed(_ context.Context, model string, texts []string) ([][]float64, error) {
+func (e *vectors) Embed(_ context.Context, model string, texts []string) ([][]float64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.texts = append(e.texts, len(texts))
@@ -77,8 +82,15 @@ func (e *embedder) Embed(_ context.Context, model string, texts []string) ([][]f
 	return vectors, nil
 }
 
-// asked are the texts that it was given, each time.
-func (e *embedder) askedFor() []int {
+// goAway has it make no embeddings from now on.
+func (e *vectors) goAway() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.away = sdk.Errorf(sdk.CodeUnavailable, "no route to host")
+}
+
+// askedFor are the texts that it was given, each time.
+func (e *vectors) askedFor() []int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.texts)
@@ -140,7 +152,8 @@ func filterDegrades(t *testing.T) {
 		equal(t, "in the journal", selected(h.Journal(r)), []core.Offered{{By: sdk.SelectedByWords, Tools: []string{"paint_wall", sdk.ToolFindTools}}})
 	})
 	t.Run("away", func(t *testing.T) {
-		model := &embedder{Model: sdktest.Script(sdktest.Say("done")), away: sdk.Errorf(sdk.CodeUnavailable, "no route to host")}
+		model := &embedder{Model: sdktest.Script(sdktest.Say("done"))}
+		model.goAway()
 		h, r, l := choose(t, model, &sdk.Selection{Embeddings: &sdk.EmbeddingModel{Provider: "script", Name: "vectors"}})
 		equal(t, "offered", offers(last(t, model.Model)), []string{"paint_wall", sdk.ToolFindTools})
 		equal(t, "in the journal", selected(h.Journal(r)), []core.Offered{{

@@ -129,7 +129,7 @@ func made(entries []core.Entry) []string {
 	return tools
 }
 
-// plannedRun is rows L6, L7, L9, L10, L61, L64 and L67: with mode: plan the planner makes a plan without calling tools, the router chooses
+// plannedRun is rows L6, L7, L10, L61, L64 and L67: with mode: plan the planner makes a plan without calling tools, the router chooses
 // a call for each step, in the light of what it refers to, steps that need nothing of each other are made together, and the synthesizer
 // writes the answer, without tools. A worker that takes over goes on from the plan as it is.
 func plannedRun(t *testing.T) {
@@ -154,22 +154,73 @@ plan.done()`},
 	equal(t, "calls", made(h.Journal(r)), []string{"shop_find", "note", "note"})
 	equal(t, "requests to the planner", len(models.of(plannerModel)), 1)
 	equal(t, "tools of the planner", offers(models.of(plannerModel)[0]), []string(nil))
+	equal(t, "what the planner is told of tools", strings.Contains(models.of(plannerModel)[0].System, "- note: A test's note.\n- break: A test's break."), true)
 	routers := models.of(routerModel)
 	equal(t, "requests to the router", len(routers), 3)
 	equal(t, "tools of the router", offers(routers[2]), []string{"shop_find", "note", "break"})
-	equal(t, "what the third step is told", strings.Contains(routers[2].Messages[0].PlainText(), `Result of step 1 (Find the hat): {"value":"a red hat"}`), true)
+	equal(t, "what the third step is told", routers[2].Messages[0].PlainText(), `Step: Note what step 1 has found
+
+It is part of this request: hello
+
+Result of step 1 (Find the hat): {"value":"a red hat"}
+
+Result of step 2 (Note the date): {"n":2}`)
 	equal(t, "what the first step is told", strings.Contains(routers[0].Messages[0].PlainText(), "Result of"), false)
 	writer := models.of(synthesizerModel)
 	equal(t, "requests to the synthesizer", len(writer), 1)
 	equal(t, "tools of the synthesizer", offers(writer[0]), []string(nil))
-	var told []string
-	for _, e := range events {
-		if e.Type == wire.MilestonePlanned || e.Type == wire.MilestoneStep || e.Type == wire.MilestoneStepEnded {
-			told = append(told, e.Type)
-		}
+	equal(t, "what is streamed", told(events, wire.LiveDelta), []string{`model.delta {"text":"It is a hat."}`})
+	var types []string
+	for _, line := range told(events, wire.MilestonePlanned, wire.MilestoneStep, wire.MilestoneStepEnded) {
+		kind, _, _ := strings.Cut(line, " ")
+		types = append(types, kind)
 	}
-	equal(t, "told", told, []string{
+	equal(t, "told", types, []string{
 		"plan.created", "step.executing", "step.executing", "step.completed", "step.completed", "step.executing", "step.completed",
+	})
+}
+
+// executePhase is row L9: the router makes one call for a step, and is offered the tools that fit the step or that the plan names. They are
+// chosen once, with the plan: another worker that goes on offers the same, and asks for no embeddings.
+func executePhase(t *testing.T) {
+	models := struct {
+		*cast
+		*vectors
+	}{
+		&cast{
+			plans: []string{`plan.add_step(step=1, text="Find a kitten")
+plan.add_step(step=2, after=[1], text="Paint the kitchen", tool="close_account")
+plan.add_step(step=3, after=[2], text="Feed the kitten")`},
+			routes: map[string][]sdk.ModelReply{
+				"Find a":    {sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_find", n(2)))},
+				"Paint the": route("paint_wall", 3), "Feed the": route("feed_cat", 4),
+			},
+			answers: []string{"done"},
+		},
+		&vectors{},
+	}
+	planner, many := planning(), manyTools(&sdk.Selection{Top: 1, Embeddings: &sdk.EmbeddingModel{Provider: "script", Name: "vectors"}})
+	many.Spec.Mode, many.Spec.Plan = planner.Spec.Mode, planner.Spec.Plan
+	h := start(t, models, many)
+	r := h.Run("desk", message("hello"))
+	call := h.Call("shop.find")
+	h.StopWorkers()
+	models.goAway()
+	h.Restart()
+	call.Answer(done("shop.find"), value("a kitten"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "calls", made(h.Journal(r)), []string{"shop_find", "paint_wall", "feed_cat"})
+	var offered [][]string
+	for _, req := range models.of(routerModel) {
+		offered = append(offered, offers(req))
+	}
+	equal(t, "offered", offered, [][]string{{"feed_cat"}, {"close_account", "paint_wall"}, {"feed_cat"}})
+	equal(t, "texts that embeddings were asked for", models.askedFor(), []int{1, 42, 1, 1}) // one for each step, and the tools
+	by := sdk.SelectedByEmbeddings
+	equal(t, "in the journal", h.Journal(r)[1].StepOffers, []core.StepOffer{
+		{Step: 1, By: by, Tools: []string{"feed_cat", sdk.ToolFindTools}},
+		{Step: 2, By: by, Tools: []string{"paint_wall", sdk.ToolFindTools}},
+		{Step: 3, By: by, Tools: []string{"feed_cat", sdk.ToolFindTools}},
 	})
 }
 
@@ -188,9 +239,10 @@ func loopInstead(t *testing.T) {
 	t.Run("unread", func(t *testing.T) {
 		models := &cast{plans: []string{"I would look for a hat.", "Really."}, loop: []sdk.ModelReply{sdktest.Say("done")}}
 		h := start(t, models, planning(service("shop.find")))
-		r := h.Run("desk", message("hello"))
+		r, events := watchedRun(t, h, nil)
 		succeeds(t, h, r, `{"response": "done"}`)
 		equal(t, "entries", kinds(h.Journal(r)), []string{"started", "planned", "replied"})
+		equal(t, "told", told(events, wire.MilestoneUnplanned), []string{`plan.abandoned {"reason":"no step of a plan could be read"}`})
 		equal(t, "why", h.State(r).Plan.Fault, "no step of a plan could be read")
 	})
 	t.Run("after a step", func(t *testing.T) {
@@ -269,11 +321,18 @@ func stepRetries(t *testing.T) {
 	equal(t, "calls", made(h.Journal(r)), []string{"note", "note"})
 	equal(t, "steps", stepsOf(h, r), []string{"1 done: Note one with note", "2 done: Note two with note", "3 failed: Note three (no call was chosen for it)"})
 	equal(t, "requests to the router", len(models.of(routerModel)), 9)
+	again := 0
 	for _, req := range models.of(routerModel) {
-		if len(req.Messages) == 3 && !strings.Contains(req.Messages[2].PlainText(), "such as note, break, with its arguments as a JSON object") {
-			t.Errorf("a router is asked again with %s", req.Messages[2].PlainText())
+		for _, m := range req.Messages[1:] {
+			if m.Role == sdk.RoleUser {
+				again++
+				if !strings.HasSuffix(m.PlainText(), `Make one call of one tool, such as note, break, with its arguments as a JSON object. For example: {"name": "note", "arguments": {}}`) {
+					t.Errorf("a router is asked again with %s", m.PlainText())
+				}
+			}
 		}
 	}
+	equal(t, "what routers are told that made no call", again, 9)
 }
 
 // planParser is row L61: plans are read as calls, and else as JSON that is repaired, and an answer is taken where no steps are needed.
@@ -313,8 +372,9 @@ func planTemplates(t *testing.T) {
 		}},
 	}
 	h := start(t, models, a)
-	r := h.Run("desk", message("Please write the day down."))
+	r := h.Run("desk", message("Please note the day."))
 	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "entries", kinds(h.Journal(r)), []string{"started", "planned", "routed", "returned", "routed", "returned", "replied"})
 	equal(t, "requests to the planner", len(models.of(plannerModel)), 0)
 	equal(t, "made by", h.State(r).Plan.By, "memo")
 	equal(t, "steps", stepsOf(h, r), []string{"1 done: Note it with note", "2 done: Note that with note"})
@@ -329,6 +389,7 @@ func underDecomposed(t *testing.T) {
 	}{
 		"longer":     {"Note it and then note it again", []string{`plan.add_step(text="Note it twice")`, `plan.add_step(text="Note it") plan.add_step(text="Note it again")`}, 2},
 		"as before":  {"Note it and then note it again", []string{`plan.add_step(text="Note it")`, "What?"}, 1},
+		"an answer":  {"Note it and then note it again", []string{`plan.add_step(text="Note it")`, `plan.respond(message="No.")`}, 1},
 		"not joined": {"Note it", []string{`plan.add_step(text="Note it")`}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,8 @@ import (
 type models struct {
 	*simulation
 	replies sdk.Units
+	// steps counts those that planners have written, so that each has a text of its own.
+	steps int
 	// accepted are the replies in journals, costs what each journal adds up to.
 	accepted map[sdk.Units]bool
 	costs    map[wire.RunKey]sdk.Units

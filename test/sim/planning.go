@@ -1,7 +1,11 @@
 package sim
 
 import (
+	"fmt"
+	"slices"
 	"strings"
+
+	"agentd/sdk/wire"
 
 	"agentd/internal/core"
 	"agentd/internal/runner"
@@ -40,7 +44,8 @@ func (m *model) plans(req sdk.ModelRequest) (sdk.ModelReply, bool) {
 			reply.Text = `plan.respond(message="at once")`
 		default:
 			for i := range 1 + m.pick(5) {
-				reply.Text += `plan.add_step(text="do it"`
+				m.steps++
+				reply.Text += fmt.Sprintf(`plan.add_step(text="do %d"`, m.steps)
 				if i > 0 && m.pick(2) == 0 {
 					reply.Text += ", after=[1]"
 				}
@@ -48,6 +53,7 @@ func (m *model) plans(req sdk.ModelRequest) (sdk.ModelReply, bool) {
 			}
 		}
 	case strings.HasPrefix(req.System, "You make one call of a tool"):
+		m.routed(wire.NewRunKey(req.Run), &req)
 		reply.Calls = m.calls()[:1]
 		if m.strikes(modelOdd) {
 			reply.Calls, reply.Text = nil, "Gladly."
@@ -56,4 +62,38 @@ func (m *model) plans(req sdk.ModelRequest) (sdk.ModelReply, bool) {
 		return sdk.ModelReply{}, false
 	}
 	return reply, true
+}
+
+// routed sees that the step which a router is shown was due in the plan that the journal has, and that it is offered the tools that the
+// journal has for the step. It may be that of a history which a failover forgot.
+func (m *model) routed(key wire.RunKey, req *sdk.ModelRequest) {
+	text, _, _ := strings.Cut(strings.TrimPrefix(req.Messages[0].PlainText(), "Step: "), "\n")
+	j := m.store.journals[key]
+	planned := func(entries []decoded) bool {
+		return due(text, entries) && (!m.chooses || fits(text, req.Tools, entries))
+	}
+	if !planned(j.decoded) && !slices.ContainsFunc(j.deposed, func(p past) bool { return planned(p.decoded) }) {
+		m.violate("routed", "run %s: a call is to be chosen for %q, which is not a step that is due, of %v", key, text, req.Tools)
+	}
+}
+
+// due reports whether a step of that text was due in a journal.
+func due(text string, entries []decoded) bool {
+	return slices.ContainsFunc(entries, func(d decoded) bool {
+		p := d.Head.Plan
+		done := func(n int) bool { return p.Step(n) != nil && p.Step(n).Status == core.StepDone }
+		return p != nil && slices.ContainsFunc(p.Steps, func(s core.PlanStep) bool {
+			return s.Text == text && s.Status == core.StepPlanned && !slices.ContainsFunc(s.After, func(n int) bool { return !done(n) })
+		})
+	})
+}
+
+// fits reports whether a journal has the tools as those for a step of that text.
+func fits(text string, tools []sdk.ToolDefinition, entries []decoded) bool {
+	return slices.ContainsFunc(entries, func(d decoded) bool {
+		return slices.ContainsFunc(d.StepOffers, func(o core.StepOffer) bool {
+			s := d.Head.Plan.Step(o.Step)
+			return s.Text == text && !slices.ContainsFunc(tools, func(t sdk.ToolDefinition) bool { return !slices.Contains(o.Tools, t.Name) })
+		})
+	})
 }

@@ -22,7 +22,7 @@ func (s *simulation) choosing(a *runner.Agent) {
 	a.Core.Selects = true
 	a.Model.(*model).chooses = true //nolint:forcetypeassert // every agent's is
 	none := func(string) bool { return false }
-	a.Selection = &runner.Selection{Tools: a.Core.Digest, Person: none, Finds: none, Choose: func(context.Context, []string) core.Offered {
+	some := func() core.Offered {
 		o := core.Offered{By: sdk.SelectedByEmbeddings}
 		for _, d := range a.Definitions {
 			if s.pick(2) == 0 {
@@ -30,7 +30,12 @@ func (s *simulation) choosing(a *runner.Agent) {
 			}
 		}
 		return o
-	}}
+	}
+	a.Selection = &runner.Selection{
+		Tools: a.Core.Digest, Person: none, Finds: none,
+		Choose: func(context.Context, []string) core.Offered { return some() },
+		Fit:    func(context.Context, string) core.Offered { return some() },
+	}
 }
 
 // offered sees that what a model is offered is a choice in the journal, and what the run has called. It may be that of a history which a

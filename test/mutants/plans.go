@@ -1,0 +1,114 @@
+package main
+
+const (
+	plans = "internal/planning."
+	// ofPlan is a step of the head's plan, and what the plan says of it.
+	ofPlan = "internal/core.Plan."
+)
+
+// ofPlans are noticed by the tests of rows of agents that plan, and by the simulator.
+var ofPlans = []mutant{
+	{"an agent that plans is asked in a loop", around(core+"Spec.nextPlanned", "return nil"), rows{"L6", "L7", "L9", "L10", "L61", "L62", "L64", "L67"}},
+	{"the agent's own model plays every role", condition("internal/catalog.Catalog.role", "spec nil", "true"), rows{"L6", "L7", "L9", "L10"}},
+	{"a planner may call tools", statement(act+"askPlanner", "System Messages", "$\nrequest.Tools = tools"), rows{"L7"}},
+	{"a planner is not told which tools there are", call(act+"askPlanner", "Planner told", "planning.Planner(a.state.System, tools[:0], a.state, told)"), rows{"L7"}},
+	{"steps are done one after the other", around(ofPlan+"due", "due := original()\nreturn due[:min(1, len(due))]"), rows{"L6", "L67"}},
+	{"a router is shown the conversation", statement(act+"route", "System Messages", "$\nrequest.Messages = a.state.Conversation().Messages"), rows{"L9", "L64"}},
+	{"a router is offered what fits by now", around(act+"routed", `
+		if a.agent.Selection != nil {
+			a.state.StepOffers = []core.StepOffer{{Step: step.Number, Tools: a.agent.Selection.Fit(context.Background(), step.Text).Tools}}
+		}
+		return original(s, step)`), rows{"L9"}},
+	{"a router is offered other tools than the journal has", around(act+"routed", "return a.routable(s)"), simulator},
+	{"the tools that a plan names are not offered", around(plans+"Hinted", "return false"), rows{"L9"}},
+	{"the agent's own model writes the answer", around(act+"model", "return Role{a.agent.Model, a.agent.ModelName}"), rows{"L10"}},
+	{"plans and calls of steps are streamed", call(act+"consult", "progress", `a.live("model.delta", a.state.Turns, func() any { return sdk.Delta{Text: "…"} })`), rows{"L10"}},
+	{"a planner's answer is not taken", condition(act+"makePlan", "fault Answer", "false"), rows{"L61"}},
+
+	// Without a plan.
+	{"a run without a plan is one whose plan is done", value(step+"withoutPlan", "Phase", "PhaseAnswer"), rows{"L11", "L66"}},
+	{"the loop makes again what a step has done", condition(core+"RoundPlan.done", "Plan Made PhaseLoop -StepDone", "s.Plan < h.Plan.Made"), rows{"L11"}},
+	{"that a plan came to nothing is not told", condition(told+"stepsEnded", "PhaseLoop", "false"), rows{"L11"}},
+
+	// How plans are read.
+	{"plans are read as JSON alone", around(plans+"parseCalls", `return nil, ""`), rows{"L61"}},
+	{"plans are read as calls alone", around(plans+"parseObject", `return nil, ""`), rows{"L61"}},
+	{"plans in JSON are not repaired", call(plans+"parseObject", "Repair", ""), rows{"L61"}},
+	{"a step may come after any", around(plans+"refer", "_, _ = original(n, before, kept, first)\nreturn n, true"), test{"internal/planning", "TestParse_SaysWhatIsWrong"}},
+	{"steps that a text names count for nothing", around(plans+"mentioned", "return nil"), rows{"L64"}},
+	{"no request has a plan of its own", around(plans+"Template", "return nil"), rows{"L62"}},
+	{"a word of one group is enough for a template", around(plans+"hasAll", `
+		for _, group := range groups {
+			if original(words, [][]string{group}) {
+				return true
+			}
+		}
+		return false`), rows{"L62"}},
+	{"steps of templates wait for nothing", value(plans+"FromTemplate", "after", "nil"), rows{"L62"}},
+	{"one step is enough for any request", around(plans+"Compound", "return false"), rows{"L63"}},
+	{"one step is never enough", around(plans+"Compound", "return true"), rows{"L63"}},
+	{"the second plan is taken though it is shorter", condition(act+"askPlanner", "best plan len -unread", "true"), rows{"L63"}},
+
+	// What models are told of steps.
+	{"routers are not told what a step refers to", condition(plans+"Router", "After other", "false"), rows{"L64"}},
+	{"routers are not told of the step before", condition(plans+"Router", "other step Number -After", "false"), rows{"L64"}},
+	{"another plan is made without what is done", around(plans+"stepsSoFar", `return ""`), rows{"L65"}},
+	{"who writes the answer is not told what has failed", around(plans+"Synthesis", `
+		none := *p
+		none.Steps = nil
+		return original(&none)`), rows{"L65"}},
+
+	// Steps that fail.
+	{"what fails is done", value(step+"stepEnded", "Status StepFailed", "StepDone"), rows{"L65"}},
+	{"a failed step gives up all that are not begun", condition(step+"advancePlan", "Status StepPlanned lost", "s.Status == StepPlanned && p.any(StepFailed)"), rows{"L65"}},
+	{"steps go on whose references have failed", condition(ofPlan+"due", "Step StepDone nil", "p.Step(n) == nil || p.Step(n).Status == StepPlanned || p.Step(n).Status == StepCalling"), rows{"L65"}},
+	{"plans are made for ever", around(core+"Spec.replans", "return 100"), rows{"L65"}},
+	{"a step that has failed is passed over", around(core+"Spec.replans", "return 0"), rows{"L65"}},
+	{"another plan forgets what was done", around(ofPlan+"Kept", "return nil"), rows{"L65"}},
+	{"steps are counted anew in each plan", around(ofPlan+"NextNumber", "return 1"), rows{"L65"}},
+	{"a call that cannot be made is that of a step", around(act+"unmade", `return ""`), rows{"L66"}},
+	{"routers are not told what is wrong", around(plans+"NoCall", "return nil"), rows{"L66"}},
+	{"a text is never taken for a call", around(plans+"InText", "return nil"), rows{"L66"}},
+	{"the first tool of a text is that of a step", around(plans+"InText", `
+		for _, t := range tools {
+			if strings.Contains(text, t.Name) {
+				return original(t.Name, []sdk.ToolDefinition{t})
+			}
+		}
+		return nil`), rows{"L66"}},
+
+	// What is told.
+	{"plans are not told", around(told+"planned", ""), rows{"L67"}},
+	{"what became of steps is not told", around(told+"stepsEnded", ""), rows{"L67", "L11"}},
+
+	// Whoever drives a run, its plan is the one in the journal, and its steps are called once (I19).
+	{"a step that has failed is called again", value(step+"stepEnded", "Status StepFailed", "StepPlanned"), simulator},
+	{"a step is called before those that it refers to are done", around(ofPlan+"due", `
+		free := *p
+		free.Steps = slices.Clone(p.Steps)
+		for i := range free.Steps {
+			free.Steps[i].After = nil
+		}
+		return free.dueUnbroken()`), simulator},
+	{"another plan makes again what a step has done", condition(core+"RoundPlan.done", "Plan Made PhaseLoop -StepDone", "h.Plan.Phase == PhaseLoop"), simulator},
+	{"who takes over a run makes another plan", around(step+"take", `
+		original()
+		if p := t.Head.Plan; p != nil && p.Phase == PhaseSteps {
+			p.Phase = PhasePlanning
+		}`), simulator},
+	{"calls are chosen before the plan is durable", around(act+"makePlan", `
+		event, err := original(ctx)
+		if made, ok := event.(core.Planned); ok && len(made.Steps) > 0 {
+			was := a.state.Plan
+			a.state.Plan = &core.Plan{Steps: made.Steps}
+			a.route(ctx, &hookEffects{}, &made.Steps[0])
+			a.state.Plan = was
+		}
+		return event, err`), simulator},
+	{"calls of steps need no permission", call(act+"routeSteps", "rule", `func() error {
+		for i := range ev.Plan.Calls {
+			ev.Plan.Rule(i, core.Ruling{Verdict: core.VerdictAllow})
+		}
+		return nil
+	}()`), simulator},
+}
