@@ -239,7 +239,7 @@ var ofRuns = []mutant{
 	{"grants pass from one domain to another", condition("sdk.PermissionTerms.Unmet", "asks", "true"), cases(3000)},
 	{"one of two approvers is enough for later calls", condition("sdk.PermissionTerms.Unmet", "Quorum by", "false"), cases(10_000)},
 
-	{"a tool runs by a decision that may be forgotten", call(act+"loadState", "confirm", ""), histories(100_000)},
+	{"a tool runs by a decision that may be forgotten", call(act+"loadState", "confirm", ""), test{"test/pipeline", "TestDecision_IsDurableBeforeItsToolRuns"}},
 
 	// Runs that are handed back, and calls that nobody waits for.
 	{"an activation that fails counts as one that died", condition(act+"release", "permanent", "true"), simulator},
