@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,20 +64,31 @@ func launchDev(t *testing.T, config, script string, flags ...string) *system {
 	return s
 }
 
-// background runs a command until the test ends.
-func (s *system) background(out, errors *output, args ...string) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+// background runs a command until it is stopped, or the test ends.
+func (s *system) background(out, errors *output, args ...string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	done := make(chan int, 1)
 	go func() {
 		done <- execute(ctx, s.args(args...), cli.Streams{In: strings.NewReader(""), Out: out, Err: errors})
 	}()
-	s.t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if code := <-done; code != cli.ExitOK {
 			s.t.Errorf("agentd %q exits with %d", args, code)
 		}
 		s.t.Log(args, out.String(), errors.String())
 	})
+	s.t.Cleanup(stop)
+	return stop
+}
+
+// console serves a console until it is stopped, or the test ends.
+func (s *system) console(flags ...string) (stop func()) {
+	s.t.Helper()
+	var out, errors output
+	stop = s.background(&out, &errors, append([]string{"console", "--http", "127.0.0.1:0"}, flags...)...)
+	s.until(&out, "\nready")
+	return stop
 }
 
 func (s *system) args(args ...string) []string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -89,16 +90,38 @@ func (c *Conn) TailIndex(ctx context.Context, from uint64, handle func(i Indexed
 	return errors.Join(failed, err)
 }
 
+// IndexState is that of the stream of documents.
+type IndexState struct {
+	Bounds
+	// Late says that there may have been runs when it was made: they come into it with reconciliation.
+	Late bool
+}
+
+// Lacks reports whether runs may be missing, where reconciliation has a pass in that time; 0 is never.
+func (s IndexState) Lacks(every time.Duration, now int64) bool {
+	return s.Late && (every == 0 || time.UnixMilli(now).Sub(time.Unix(0, s.Created)) < 2*every)
+}
+
 // IndexState looks at the stream of documents. Where there is none, the error has sdk.CodeConfig.
-func (c *Conn) IndexState(ctx context.Context) (Bounds, error) {
+func (c *Conn) IndexState(ctx context.Context) (IndexState, error) {
 	s, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneIndex))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return Bounds{}, sdk.Errorf(sdk.CodeConfig, "there is no index of runs; make it with: agentd provision --index")
+		return IndexState{}, sdk.Errorf(sdk.CodeConfig, "there is no index of runs; make it with: agentd provision --index")
 	}
 	if err != nil {
-		return Bounds{}, fmt.Errorf("look at the index of runs: %w", err)
+		return IndexState{}, fmt.Errorf("look at the index of runs: %w", err)
 	}
-	return bounds(s), nil
+	state := IndexState{Bounds: bounds(s)}
+	starts, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneStart))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return state, nil
+	}
+	if err != nil {
+		return IndexState{}, fmt.Errorf("look at the stream of init events: %w", err)
+	}
+	first := starts.CachedInfo().State
+	state.Late = first.FirstSeq > 1 || first.Msgs > 0 && first.FirstTime.UnixNano() < state.Created
+	return state, nil
 }
 
 // MakeIndex makes the stream of documents, for whoever asks for the index of runs. It may be repeated.

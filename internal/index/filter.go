@@ -91,6 +91,16 @@ func (f *Filter) UnmarshalText(text []byte) (err error) {
 // And is the filter that has the terms of both: terms of the same key are alternatives.
 func (f Filter) And(o Filter) Filter { return Filter{Terms: slices.Concat(f.Terms, o.Terms)} }
 
+// Without is the filter without the conditions on these keys.
+func (f Filter) Without(keys ...string) Filter {
+	return Filter{slices.DeleteFunc(slices.Clone(f.Terms), func(t Term) bool { return slices.Contains(keys, t.Key) })}
+}
+
+// Uses reports whether the filter has a condition on one of these keys.
+func (f Filter) Uses(keys ...string) bool {
+	return slices.ContainsFunc(f.Terms, func(t Term) bool { return slices.Contains(keys, t.Key) })
+}
+
 // String is the term as ParseFilter reads it.
 func (t *Term) String() string {
 	text := ""

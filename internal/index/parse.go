@@ -51,6 +51,9 @@ var keys = map[string]struct {
 	KeyDuration: {form: asDuration}, KeyTurns: {form: asNumber}, KeyTokens: {form: asNumber},
 }
 
+// Reasons are those that runs end with.
+func Reasons() []string { return slices.Clone(keys[KeyReason].values) }
+
 // Fault is one thing that is wrong with a filter. At counts its characters from 1.
 type Fault struct {
 	At      int    `json:"at"`

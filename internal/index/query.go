@@ -47,6 +47,8 @@ type Freshness struct {
 	AsOf int64 `json:"as_of"`
 	// Behind is how many documents are there that it has not read yet.
 	Behind uint64 `json:"behind"`
+	// Sequence is the place of the last one that it has read.
+	Sequence uint64 `json:"sequence,omitempty"`
 }
 
 // CountBy is what runs are counted by.

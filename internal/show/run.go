@@ -80,11 +80,7 @@ func RefusedRow(agent string, end wire.Event, at int64) (RunRow, bool) {
 }
 
 // RowOf is the row of a run with that last entry.
-func RowOf(run string, rev uint64, last []byte) RunRow {
-	e, err := core.DecodeEntry(last)
-	if err != nil {
-		return RunRow{Run: run, Status: Unreadable, Revision: rev}
-	}
+func RowOf(e *core.Entry) RunRow {
 	row := RunRow{
 		Run: e.Head.Run, Agent: e.Head.Agent, Status: e.Head.Status, Reason: e.Head.Reason, Updated: e.At, Code: e.Head.ReasonCode,
 		Revision: e.Rev, Waiting: WaitingCalls(&e.Head), HandedBack: handedBack(&e.Head),

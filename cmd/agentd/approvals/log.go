@@ -13,6 +13,8 @@ import (
 	"agentd/internal/audit"
 	"agentd/internal/audit/live"
 	"agentd/internal/core"
+	"agentd/internal/index"
+	"agentd/internal/index/find"
 	"agentd/internal/runner"
 	"agentd/internal/show"
 	"agentd/sdk/wire"
@@ -40,17 +42,17 @@ func logCommand(a *cli.App) *cobra.Command {
 
 func logAll(ctx context.Context, a *cli.App) error {
 	return a.WithStore(ctx, func(c *cli.Client, store runner.Store) error {
-		rows, err := c.Runs(ctx, cli.RunFilter{})
-		if err != nil {
-			return err
-		}
-		keys := make([]wire.RunKey, 0, len(rows))
-		for _, r := range rows {
+		var keys []wire.RunKey
+		err := find.Finder{Conn: c.Conn, Store: store}.Scan(ctx, index.Filter{}, func(r find.Run) error {
 			if r.Status == show.Unreadable {
 				fmt.Fprintf(a.Err, "agentd: run %s cannot be read, and is left out\n", r.Run)
-				continue
+				return nil
 			}
 			keys = append(keys, wire.NewRunKey(r.Run))
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		return printLog(ctx, a, c, store, keys)
 	})

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/core"
+	"agentd/internal/index"
+	"agentd/internal/index/find"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -20,10 +21,9 @@ import (
 
 // retryFilter says which of the runs that have ended are retried.
 type retryFilter struct {
-	runs          []string
-	agent, reason string
-	since         time.Duration
-	dryRun        bool
+	cli.RunFilter
+	runs   []string
+	dryRun bool
 }
 
 func retryCommand(a *cli.App) *cobra.Command {
@@ -37,16 +37,14 @@ func retryCommand(a *cli.App) *cobra.Command {
 		Example: "  agentd runs retry order-7\n  agentd runs retry --reason model_failed --since 1h --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.runs = args
-			if len(args) == 0 && f.agent == "" && f.reason == "" && f.since == 0 {
+			if (len(args) > 0) == f.Given() {
 				return cli.Usagef("name the runs, or say which with --reason, --since or --agent")
 			}
-			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return retryRuns(cmd.Context(), a, c, f) })
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return retryRuns(cmd.Context(), a, c, &f) })
 		},
 		ValidArgsFunction: a.CompleteRuns,
 	}
-	cmd.Flags().StringVar(&f.reason, "reason", "", "only runs that ended with this reason or code (error, model_failed)")
-	cmd.Flags().DurationVar(&f.since, "since", 0, "only runs that ended in this time")
-	cmd.Flags().StringVar(&f.agent, "agent", "", "only runs of this agent")
+	f.AddFlags(cmd)
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say which runs would be retried")
 	return cmd
 }
@@ -67,14 +65,14 @@ const (
 	requested  = "requested"
 )
 
-func retryRuns(ctx context.Context, a *cli.App, c *cli.Client, f retryFilter) error {
-	rows, err := ended(ctx, c, f)
+func retryRuns(ctx context.Context, a *cli.App, c *cli.Client, f *retryFilter) error {
+	runs, err := ended(ctx, c, f)
 	if err != nil {
 		return err
 	}
 	results, failed := []retried{}, 0
-	for i := range rows {
-		result, err := retryOne(ctx, c, &rows[i], f.dryRun)
+	for i := range runs {
+		result, err := retryOne(ctx, c, &runs[i], f.dryRun)
 		if err != nil {
 			return err
 		}
@@ -90,34 +88,25 @@ func retryRuns(ctx context.Context, a *cli.App, c *cli.Client, f retryFilter) er
 }
 
 // ended are the runs that the filter asks for, those that ended first first. A run that is named is among them whatever it is.
-func ended(ctx context.Context, c *cli.Client, f retryFilter) ([]show.RunRow, error) {
-	rows, err := c.Runs(ctx, cli.RunFilter{Agent: f.agent})
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range f.runs {
-		if !slices.ContainsFunc(rows, func(r show.RunRow) bool { return r.Run == run }) {
-			return nil, c.Unknown(ctx, run)
+func ended(ctx context.Context, c *cli.Client, f *retryFilter) (runs []find.Run, err error) {
+	if len(f.runs) > 0 {
+		runs, err = c.Named(ctx, f.runs)
+	} else {
+		var filter index.Filter
+		if filter, err = f.Filter([]string{"status:done"}); err != nil {
+			return nil, err
 		}
+		var found find.Found
+		found, err = c.Newest(ctx, filter, 0)
+		runs = slices.DeleteFunc(found.Runs, func(r find.Run) bool { return !r.Reason.Retryable() })
 	}
-	after := time.Now().Add(-f.since).UnixMilli()
-	rows = slices.DeleteFunc(rows, func(r show.RunRow) bool {
-		switch {
-		case len(f.runs) > 0 && !slices.Contains(f.runs, r.Run),
-			len(f.runs) == 0 && (r.Status != core.StatusDone || !r.Reason.Retryable()),
-			f.reason != "" && f.reason != string(r.Reason) && f.reason != r.Code,
-			f.since > 0 && r.Updated < after:
-			return true
-		}
-		return false
+	slices.SortFunc(runs, func(x, y find.Run) int {
+		return cmp.Or(cmp.Compare(x.Changed, y.Changed), cmp.Compare(x.Run, y.Run))
 	})
-	slices.SortFunc(rows, func(x, y show.RunRow) int {
-		return cmp.Or(cmp.Compare(x.Updated, y.Updated), cmp.Compare(x.Run, y.Run))
-	})
-	return rows, nil
+	return runs, err
 }
 
-func retryOne(ctx context.Context, c *cli.Client, r *show.RunRow, dryRun bool) (retried, error) {
+func retryOne(ctx context.Context, c *cli.Client, r *find.Run, dryRun bool) (retried, error) {
 	result := retried{Run: r.Run, Agent: r.Agent, Reason: r.Reason, Code: r.Code, State: "would be retried"}
 	asking, run := c.Speaking(cli.Source), client.Run{Agent: r.Agent, Name: r.Run}
 	var err error

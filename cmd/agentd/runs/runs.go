@@ -2,11 +2,11 @@
 package runs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/cmd/agentd/internal/follow"
 	"agentd/internal/core"
+	"agentd/internal/index"
 	"agentd/internal/show"
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -35,47 +36,84 @@ func Command(a *cli.App) *cobra.Command {
 
 func listCommand(a *cli.App) *cobra.Command {
 	var f cli.RunFilter
+	var limit int
 	statuses := []string{string(core.StatusRunning), string(core.StatusWaiting), string(core.StatusDone), string(show.Refused)}
 	cmd := &cobra.Command{
-		Use:   "list",
+		Use:   "list [FILTER]",
 		Short: "List runs, those that changed last first",
-		Long: "list reads the store of runs, so it works without a worker. Who may not read it is shown the runs that they started,\n" +
-			"by the workers of the configured agents.",
-		Example: "  agentd runs list --status waiting\n  agentd runs list -o json | jq -r '.[].run'",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Long: "list asks whoever has the index of runs, such as a console, and otherwise reads the store of runs, so it works without a\n" +
+			"worker. Who may not read it is shown the runs that they started, by the workers of the configured agents.\n\n" +
+			"FILTER is of conditions such as status:waiting waits:permission tag.tenant:acme changed>-1h -reason:completed \"lisbon\";\n" +
+			"the flags are short forms of some. Put it in quotes: a shell reads > and \" itself.",
+		Example: "  agentd runs list --status waiting\n  agentd runs list --failed --since 24h\n" +
+			"  agentd runs list 'tag.tenant:acme waits:permission'\n  agentd runs list -o json | jq -r '.[].run'",
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.Status != "" && !slices.Contains(statuses, f.Status) {
 				return cli.Usagef("--status %q: want %s", f.Status, strings.Join(statuses, ", "))
 			}
-			return a.WithClient(cmd.Context(), func(c *cli.Client) error { return list(cmd.Context(), a, c, f) })
+			filter, err := f.Filter(args)
+			if err != nil {
+				return err
+			}
+			refused := f.Status == string(show.Refused)
+			if refused && len(filter.Without(index.KeyStatus, index.KeyAgent).Terms) > 0 {
+				return cli.Usagef("runs that never began can be listed by --agent only")
+			}
+			return a.WithClient(cmd.Context(), func(c *cli.Client) error {
+				if refused {
+					return listRefused(cmd.Context(), a, c, f.Agent, limit)
+				}
+				return list(cmd.Context(), a, c, filter, limit)
+			})
 		},
 	}
-	cmd.Flags().StringVar(&f.Status, "status", "", "only runs that are running, waiting or done, or that never began (refused)")
-	cmd.Flags().StringVar(&f.Agent, "agent", "", "only runs of this agent")
-	cmd.Flags().IntVar(&f.Limit, "limit", 50, "the most runs to list (0: all)")
+	cmd.Flags().StringVar(&f.Status, "status", "", "only runs that are running, waiting or done (status:), or that never began (refused)")
+	f.AddFlags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 50, "the most runs to list (0: all)")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
 }
 
-func list(ctx context.Context, a *cli.App, c *cli.Client, f cli.RunFilter) error {
-	rows, err := c.Runs(ctx, f)
+func list(ctx context.Context, a *cli.App, c *cli.Client, f index.Filter, limit int) error {
+	found, err := c.Newest(ctx, f, limit)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(rows, func(x, y show.RunRow) int {
-		return cmp.Or(cmp.Compare(y.Updated, x.Updated), cmp.Compare(x.Run, y.Run))
-	})
-	omitted := 0
-	if f.Limit > 0 && len(rows) > f.Limit {
-		omitted = len(rows) - f.Limit
-		rows = rows[:f.Limit]
+	rows := make([]show.RunRow, len(found.Runs))
+	for i := range found.Runs {
+		rows[i] = found.Runs[i].Row
 	}
+	if err := printRows(a, rows, found.More); err != nil {
+		return err
+	}
+	if x := found.Index; x != nil && x.Behind > 0 {
+		fmt.Fprintf(a.Err, "agentd: the index of runs is %s behind; runs that changed since %s may be missing\n", show.Count(int(min(x.Behind, math.MaxInt32)), "document"), show.Ago(x.AsOf))
+	}
+	if found.State.Lacks(c.Config.Reconcile.Interval, c.Now()) {
+		fmt.Fprintln(a.Err, "agentd: the index of runs was made when there were runs already; those that agentd reconcile, or a worker's pass, has not taken up yet are missing")
+	}
+	return nil
+}
+
+func listRefused(ctx context.Context, a *cli.App, c *cli.Client, agent string, limit int) error {
+	rows, err := c.RefusedRuns(ctx, agent)
+	if err != nil {
+		return err
+	}
+	more := limit > 0 && len(rows) > limit
+	if more {
+		rows = rows[:limit]
+	}
+	return printRows(a, rows, more)
+}
+
+func printRows(a *cli.App, rows []show.RunRow, more bool) error {
 	return a.Print(rows, func(w io.Writer) error {
 		if err := show.Runs(w, rows, cli.Columns(w)); err != nil {
 			return err
 		}
-		if omitted > 0 {
-			fmt.Fprintf(a.Err, "%s more; see --limit\n", show.Count(omitted, "run"))
+		if more {
+			fmt.Fprintln(a.Err, "there are more; see --limit")
 		}
 		return nil
 	})
@@ -133,7 +171,7 @@ const cancelPatience = 10 * time.Second
 // withStatus calls do with a connection and how far a run is.
 func withStatus(ctx context.Context, a *cli.App, run string, do func(*cli.Client, wire.RunStatus) error) error {
 	return a.WithClient(ctx, func(c *cli.Client) error {
-		status, err := find(ctx, c, "", run)
+		status, err := locate(ctx, c, "", run)
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func sendCommand(a *cli.App) *cobra.Command {
 }
 
 func send(ctx context.Context, a *cli.App, c *cli.Client, agent string, urgent bool, run, text string) error {
-	status, err := find(ctx, c, agent, run)
+	status, err := locate(ctx, c, agent, run)
 	if err != nil {
 		return err
 	}
@@ -71,8 +71,8 @@ type sent struct {
 	Heard bool   `json:"heard"`
 }
 
-// find asks workers for a run: those of one agent, or of all that are configured. Where no worker answers, the store knows.
-func find(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus, error) {
+// locate asks workers for a run: those of one agent, or of all that are configured. Where no worker answers, the store knows.
+func locate(ctx context.Context, c *cli.Client, agent, run string) (wire.RunStatus, error) {
 	agents := []string{agent}
 	if agent == "" {
 		agents = nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"agentd/internal/broker"
 	"agentd/internal/index"
 	"agentd/internal/index/sqlite"
 	"agentd/internal/setup"
@@ -29,18 +28,12 @@ func openIndex(ctx context.Context, o Options, store worker.OpenedStore, asking 
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, stop())
 	}
-	begun, err := o.Conn.Bounds(ctx, broker.ZoneStart)
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, stop())
-	}
-	made := time.Unix(0, state.Created)
 	return file, func() string {
-		every := o.Config().Reconcile.Interval
-		if begun.Created >= state.Created || every > 0 && time.UnixMilli(o.Conn.Now()).Sub(made) > 2*every {
+		if !state.Lacks(o.Config().Reconcile.Interval, o.Conn.Now()) {
 			return ""
 		}
 		return fmt.Sprintf("Runs that ended before %s, when the index of runs was made, may not be here yet: agentd reconcile takes them up, as workers do from time to time.",
-			made.UTC().Format("2006-01-02 15:04 UTC"))
+			time.Unix(0, state.Created).UTC().Format("2006-01-02 15:04 UTC"))
 	}, stop, nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/index"
-	"agentd/internal/requests"
+	"agentd/internal/index/find"
 	"agentd/sdk"
 	"agentd/sdk/client"
 	"agentd/sdk/wire"
@@ -108,37 +108,9 @@ func (r *runs) listAgent(ctx context.Context, agent string) (more bool, err erro
 		if n++; n > mostListed {
 			return true, nil
 		}
-		r.Put(documentOf(status))
+		r.Put(find.OfStatus(status))
 	}
 	return false, nil
-}
-
-// documentOf is what a worker tells of a run as the index has it.
-func documentOf(s wire.RunStatus) index.Document {
-	d := index.Document{
-		V: index.DocumentVersion, Run: s.Run, Agent: s.Agent, Rev: s.Revision, Status: s.Status, Reason: s.Reason, Code: s.Code, Who: s.Initiator,
-		Started: s.Started, Changed: s.Updated, Deadline: s.Deadline, Turns: s.Turns, Purged: s.Purged,
-		Tokens: index.Tokens{In: s.Usage.Prompt, Out: s.Usage.Completion},
-	}
-	if s.Status == wire.StatusDone {
-		return d
-	}
-	for _, w := range s.Waiting {
-		kind := string(requests.KindOf(w.Type))
-		if kind == string(requests.KindTask) {
-			kind = "service"
-		}
-		if s.Status == wire.StatusWaiting && len(d.Waits) < index.MaxWaits {
-			d.Waits = append(d.Waits, index.Wait{Kind: kind, Tool: w.Tool, ID: w.Call})
-		}
-		if w.Due > 0 && (d.Due == 0 || w.Due < d.Due) {
-			d.Due = w.Due
-		}
-	}
-	if s.Parked != nil && s.Parked.Until > 0 {
-		d.Waits = append(d.Waits, index.Wait{Kind: string(s.Parked.Why)})
-	}
-	return d
 }
 
 // hear marks a run whose state is to be asked for.
@@ -174,7 +146,7 @@ func (r *runs) follow(ctx context.Context) {
 		r.dirtyMu.Unlock()
 		for run := range dirty {
 			if status, err := r.client.Status(ctx, run); err == nil {
-				r.Put(documentOf(status))
+				r.Put(find.OfStatus(status))
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func (x *Index) follow(ctx context.Context, s Source) error {
 		}
 		p = place{}
 	}
-	x.reads(index.Freshness{AsOf: p.at, Behind: state.Last - p.sequence}, true)
+	x.reads(index.Freshness{AsOf: p.at, Behind: state.Last - p.sequence, Sequence: p.sequence}, true)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stopped := make(chan struct{})
@@ -85,7 +85,7 @@ func (x *Index) follow(ctx context.Context, s Source) error {
 			return err
 		}
 		items = items[:0]
-		x.reads(index.Freshness{AsOf: i.At, Behind: behind}, true)
+		x.reads(index.Freshness{AsOf: i.At, Behind: behind, Sequence: i.Sequence}, true)
 		return nil
 	})
 	return cmp.Or(context.Cause(ctx), err)

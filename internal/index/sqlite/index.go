@@ -10,14 +10,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"agentd/internal/index"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
-// Index is an index.Index in a file. Safe for concurrent use by one process.
+// Index is an index.Index in a file. Safe for concurrent use by one process, which locks the file while it is open.
 type Index struct {
 	path string
+	lock *flock.Flock
 	now  func() time.Time
 	// Watchers are told of what is taken up.
 	index.Watchers
@@ -34,18 +37,26 @@ var _ index.Index = (*Index)(nil)
 
 // Open opens the index in a file, or makes it; now is the broker's time. Close releases it.
 func Open(ctx context.Context, path string, now func() time.Time) (*Index, error) {
+	lock := flock.New(path + ".lock")
+	locked, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock the index of runs at %s: %w", path, err)
+	}
+	if !locked {
+		return nil, sdk.Errorf(sdk.CodeConfig, "another program uses the index of runs at %s; give each its own file", path)
+	}
 	db, err := open(ctx, path)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, lock.Close())
 	}
-	return &Index{path: path, now: now, db: db}, nil
+	return &Index{path: path, lock: lock, now: now, db: db}, nil
 }
 
 // Close releases the file.
 func (x *Index) Close() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.db.Close()
+	return errors.Join(x.db.Close(), x.lock.Close())
 }
 
 // asking runs do with the file while it stays the same.

@@ -1,71 +1,92 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/index"
+	"agentd/internal/index/find"
 	"agentd/internal/runner"
 	"agentd/internal/show"
-	"agentd/internal/state"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
-// RunFilter selects runs.
-type RunFilter struct {
-	Status, Agent string
-	Limit         int
-}
-
-// Runs reads all runs that the flags ask for: from the store or, where this user may not read it, those that workers show it.
-func (c *Client) Runs(ctx context.Context, f RunFilter) (rows []show.RunRow, err error) {
-	if f.Status == string(show.Refused) {
-		return c.refusedRuns(ctx, f)
-	}
+// Newest finds the runs that changed last among those that f selects, limit at most (0: all): by the index of runs, in the store or, where
+// this user may read neither, among those that workers show it.
+func (c *Client) Newest(ctx context.Context, f index.Filter, limit int) (found find.Found, err error) {
 	err = c.Permitted(ctx, func(ctx context.Context) error {
-		rows, err = c.storedRuns(ctx, f)
+		found, err = withFinder(ctx, c, func(finder find.Finder) (find.Found, error) { return finder.Newest(ctx, f, limit) })
 		return err
 	})
 	if NotPermitted(err) {
-		return c.shownRuns(ctx, f)
+		return c.shownRuns(ctx, f, limit)
 	}
-	return rows, err
+	return found, err
 }
 
-func (c *Client) storedRuns(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
-	store, err := c.OpenStore(ctx)
+// Named are the runs with these names, in that order.
+func (c *Client) Named(ctx context.Context, names []string) (runs []find.Run, err error) {
+	var f index.Filter
+	for _, name := range names {
+		f.Terms = append(f.Terms, index.Term{Key: index.KeyRun, With: index.Is, Value: name})
+	}
+	err = c.Permitted(ctx, func(ctx context.Context) error {
+		runs, err = withFinder(ctx, c, func(finder find.Finder) (runs []find.Run, err error) {
+			for _, name := range names {
+				run, there, err := finder.Current(ctx, index.Document{Run: name}, index.Filter{})
+				if err != nil {
+					return nil, err
+				}
+				if there {
+					runs = append(runs, run)
+				}
+			}
+			return runs, nil
+		})
+		return err
+	})
+	if NotPermitted(err) {
+		var found find.Found
+		found, err = c.shownRuns(ctx, f, 0)
+		runs = found.Runs
+	}
 	if err != nil {
 		return nil, err
 	}
-	rows := []show.RunRow{}
-	for cursor := ""; ; {
-		page, next, err := store.Runs(ctx, cursor, state.MaxPage)
-		if err != nil {
-			return nil, errors.Join(err, store.Close())
-		}
-		for _, stored := range page {
-			row := show.RowOf(stored.Run.String(), stored.Last.Rev, stored.Last.Data)
-			if (f.Status == "" || string(row.Status) == f.Status) && (f.Agent == "" || row.Agent == f.Agent) {
-				rows = append(rows, row)
-			}
-		}
-		if cursor = next; cursor == "" {
-			return rows, store.Close()
+	for _, name := range names {
+		if !slices.ContainsFunc(runs, func(r find.Run) bool { return r.Run == name }) {
+			return nil, c.Unknown(ctx, name)
 		}
 	}
+	return runs, nil
 }
 
-// refusedRuns are those that never began: the end of each says why.
-func (c *Client) refusedRuns(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
-	rows, agent := []show.RunRow{}, "*"
-	if f.Agent != "" {
-		agent = wire.NameToken(f.Agent)
+// withFinder calls do with what finds runs.
+func withFinder[T any](ctx context.Context, c *Client, do func(find.Finder) (T, error)) (result T, err error) {
+	store, err := c.OpenStore(ctx)
+	if err != nil {
+		return result, err
 	}
-	filter := c.Subjects().Root() + "." + string(wire.KindDone) + "." + agent + ".>"
+	result, err = do(find.Finder{Conn: c.Conn, Store: store})
+	return result, errors.Join(err, store.Close())
+}
+
+// RefusedRuns are those that never began, of an agent or of all (""): the end of each says why.
+func (c *Client) RefusedRuns(ctx context.Context, agent string) ([]show.RunRow, error) {
+	rows := []show.RunRow{}
+	token := "*"
+	if agent != "" {
+		token = wire.NameToken(agent)
+	}
+	filter := c.Subjects().Root() + "." + string(wire.KindDone) + "." + token + ".>"
 	err := c.Permitted(ctx, func(ctx context.Context) error {
 		return c.Deliveries(ctx, broker.ZoneDone, []string{filter}, func(d broker.Delivery) bool {
 			address, err := c.Subjects().Parse(d.Subject())
@@ -77,6 +98,9 @@ func (c *Client) refusedRuns(ctx context.Context, f RunFilter) ([]show.RunRow, e
 			}
 			return true
 		})
+	})
+	slices.SortFunc(rows, func(x, y show.RunRow) int {
+		return cmp.Or(cmp.Compare(y.Updated, x.Updated), cmp.Compare(x.Run, y.Run))
 	})
 	return rows, err
 }
@@ -121,21 +145,24 @@ func (c *Client) missing(ctx context.Context, run string) error {
 }
 
 // shownRuns are the runs of the configured agents that workers show this user.
-func (c *Client) shownRuns(ctx context.Context, f RunFilter) ([]show.RunRow, error) {
-	rows, asking := []show.RunRow{}, c.Speaking(Source)
+func (c *Client) shownRuns(ctx context.Context, f index.Filter, limit int) (found find.Found, err error) {
+	if f.Uses(find.Untold...) {
+		return found, sdk.Errorf(sdk.CodePermissionDenied,
+			"this user may not read the store of runs, and workers do not tell what the filter asks for; ask for the status, agent, reason or tags, or use the operator's user")
+	}
+	asking, now := c.Speaking(Source), time.UnixMilli(c.Now())
 	for i := range c.Config.Agents {
-		agent := c.Config.Agents[i].Name
-		if f.Agent != "" && f.Agent != agent {
-			continue
-		}
-		for status, err := range asking.List(ctx, agent, wire.Status(f.Status)) {
+		for status, err := range asking.List(ctx, c.Config.Agents[i].Name, "") {
 			if err != nil {
-				return nil, err
+				return find.Found{}, err
 			}
-			rows = append(rows, show.RowOfStatus(status))
+			if d := find.OfStatus(status); f.Matches(&d, now) {
+				found.Runs = append(found.Runs, find.Run{Document: d, Row: show.RowOfStatus(status)})
+			}
 		}
 	}
-	return rows, nil
+	found.Keep(limit)
+	return found, nil
 }
 
 // Head reads the last entry of a run.
@@ -168,15 +195,19 @@ func (a *App) WithRun(ctx context.Context, run string, do func(*Client, runner.S
 	})
 }
 
+// mostCompleted is how many names of runs are offered to complete one.
+const mostCompleted = 200
+
 // CompleteRuns completes the names of runs.
-func (a *App) CompleteRuns(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *App) CompleteRuns(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), Patience)
 	defer cancel()
 	var names []string
 	err := a.WithClient(ctx, func(c *Client) error {
-		rows, err := c.Runs(ctx, RunFilter{})
-		for i := range rows {
-			names = append(names, rows[i].Run)
+		begin := index.Term{Key: index.KeyRun, With: index.Is, Value: begun, Prefix: true}
+		found, err := c.Newest(ctx, index.Filter{Terms: []index.Term{begin}}, mostCompleted)
+		for i := range found.Runs {
+			names = append(names, found.Runs[i].Run)
 		}
 		return err
 	})
