@@ -71,7 +71,7 @@ var ofRuns = []mutant{
 				t.calls = cloneCalls(t.Head.Calls)
 				t.repeat(c)
 			}
-		}`), simulator},
+		}`), test{"internal/core", "TestRetried_TakesUpWhereTheRunEnded"}},
 	{"the terminal of the second generation has the first one's id", around(core+"Head.Generation", "return h.Init"), simulator},
 
 	// What was read is durable, and not of another history, before anything follows from it (R1, R4).
