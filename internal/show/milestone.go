@@ -53,6 +53,8 @@ type milestoneData struct {
 // describe is a milestone in words. The label is empty for what is not to be shown.
 func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text string) {
 	var d milestoneData
+	held := r.held
+	r.held = l.Type == wire.MilestoneParked || l.Type == wire.MilestonePaused
 	switch l.Type {
 	case wire.MilestonePlan:
 		return labelPlan, describePlan(l.Data)
@@ -114,6 +116,9 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 	case wire.MilestoneUsage, wire.MilestoneCheckpoint, wire.MilestoneCleared:
 		return "", ""
 	case wire.MilestoneSuspended:
+		if held {
+			return "", ""
+		}
 		return r.describeSuspended(quiet)
 	case wire.MilestoneParked:
 		return LabelWaits, cmp.Or(ParkedText(&core.Parking{Why: d.Why, Model: d.Model, Since: d.Since, Until: d.Until}), "its time has come")

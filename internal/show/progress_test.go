@@ -32,7 +32,9 @@ func TestProgress_ShowsEachMilestoneOnce(t *testing.T) {
 	event(5, 0, wire.MilestoneCall, `{"call":"c3","tool":"ask_question","args":{"question":"Which?"}}`)
 	event(5, 1, wire.MilestoneSuspended, `{"calls":1}`)
 	event(6, 0, wire.MilestoneResult, `{"call":"c3","data":{"answer":"both"}}`)
-	event(7, 0, wire.MilestoneFinished, `{"reason":"completed","type":"desk.done","data":{}}`)
+	event(7, 0, wire.MilestoneParked, `{"why":"model","model":"small"}`)
+	event(7, 1, wire.MilestoneSuspended, `{"calls":0}`)
+	event(8, 0, wire.MilestoneFinished, `{"reason":"completed","type":"desk.done","data":{}}`)
 	want := `started   {"city":"Bern"}
 says      Let me look.
 calls     search {"n":1}
@@ -42,6 +44,7 @@ result    search {"found":1}
 waits     for 1 answer
 error     search {"code":"tool_failed"}
 answer    both
+waits     its time has come
 finished  completed
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
