@@ -62,16 +62,16 @@ func unpaired(messages []sdk.Message) []string {
 func boundedMemory(t *testing.T) {
 	var replies []sdk.ModelReply
 	for i := range 7 {
-		replies = append(replies, sdktest.Ask(sdktest.Tool("note", n(i))))
+		replies = append(replies, sdktest.Ask(sdktest.Tool("note", n(2*i)), sdktest.Tool("note", n(2*i+1))))
 	}
 	a := desk()
 	a.Spec.System, a.Spec.Memory = "Remember.", &sdk.Memory{Window: 1200}
-	a.Tools = []sdk.Tool{numbered("note", 750)}
+	a.Tools = []sdk.Tool{numbered("note", 330)}
 	model := sdktest.Script(append(replies, sdktest.Say("done"))...)
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	// About 315 tokens a round, of 1200 with a system prompt and a tool, of which 500 stay free: the newest round fits.
+	// About 330 tokens a round of two calls, of 1200 with a system prompt and a tool, of which 500 stay free: the newest round fits.
 	var shown []string
 	for _, req := range asked(t, model, 8) {
 		ordered(t, req.System, "Remember.")
@@ -83,9 +83,9 @@ func boundedMemory(t *testing.T) {
 		shown = append(shown, strings.TrimSpace(rounds))
 	}
 	equal(t, "what the model is shown", shown, []string{
-		"hello", "hello 0", "hello 1", "hello 2", "hello 3", "hello 4", "hello 5", "hello 6",
+		"hello", "hello 0 1", "hello 2 3", "hello 4 5", "hello 6 7", "hello 8 9", "hello 10 11", "hello 12 13",
 	})
-	equal(t, "what the run keeps", shownRounds(h.Messages(r)), "0 1 2 3 4 5 6")
+	equal(t, "what the run keeps", shownRounds(h.Messages(r)), "0 1 2 3 4 5 6 7 8 9 10 11 12 13")
 }
 
 // safeFrontier is row T60: what is summarised ends where no call is parted from its results; of a large result the summary is made
