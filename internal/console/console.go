@@ -76,6 +76,7 @@ func Handler(o Options) http.Handler {
 	} {
 		mux.Handle(pattern, c.page(c.acting(action)))
 	}
+	mux.HandleFunc("GET /live/broker", c.liveBroker)
 	mux.HandleFunc("GET /live/runs", c.liveRuns)
 	mux.HandleFunc("GET /live/runs/{run}", c.liveRun)
 	mux.Handle("/", c.page(func(*request) (*view, error) { return nil, notFound("this page does not exist; begin at the overview") }))

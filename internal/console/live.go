@@ -201,6 +201,44 @@ func (f *followed) flush() error {
 	return f.s.send("news", "", data)
 }
 
+// presence is what a page says of the broker: nothing while it is there.
+type presence string
+
+const (
+	brokerAway presence = "away"
+	brokerBack presence = "back"
+)
+
+// broker is what a page says of the broker that has said that of it before.
+func (c *console) broker(said presence) presence {
+	switch {
+	case !c.Source.Connected():
+		return brokerAway
+	case said != "":
+		return brokerBack
+	}
+	return ""
+}
+
+// liveBroker sends what a page says of the broker when that is not what it says already.
+func (c *console) liveBroker(w http.ResponseWriter, r *http.Request) {
+	said := presence(r.URL.Query().Get("said"))
+	is := c.broker(said)
+	if is == said {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	data, err := part("broker", is)
+	if err != nil {
+		c.Logger.Error("what the broker does could not be said", "error", err)
+		http.Error(w, "The page could not be made; the log of the console says why.", http.StatusInternalServerError)
+		return
+	}
+	if _, err := w.Write(data); err != nil {
+		c.Logger.Debug("what the broker does could not be sent", "error", err)
+	}
+}
+
 // happened is a live event in words.
 type happened struct {
 	ID, Label, Text string

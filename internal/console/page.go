@@ -62,8 +62,8 @@ type layout struct {
 	Who, As  string
 	ReadOnly bool
 	LoggedIn bool
-	// Away says that the broker is not there.
-	Away bool
+	// Broker says how the broker is.
+	Broker presence
 	// Told is what the action before this page came to.
 	Told string
 }
@@ -234,7 +234,7 @@ func (c *console) page(p page) http.Handler {
 // send writes a page: whole, or not at all.
 func (c *console) send(w http.ResponseWriter, r *request, status int, v *view) {
 	l := layout{
-		view: v, Who: c.Who, As: c.As, ReadOnly: c.Who == "", LoggedIn: c.Token != "" && c.session.admits(r.Request), Away: !c.Source.Connected(),
+		view: v, Who: c.Who, As: c.As, ReadOnly: c.Who == "", LoggedIn: c.Token != "" && c.session.admits(r.Request), Broker: c.broker(""),
 		Told: told[r.URL.Query().Get("told")],
 	}
 	var b bytes.Buffer
@@ -274,6 +274,9 @@ func (c *console) fail(w http.ResponseWriter, r *request, err error) {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the answer did not come within %s; look whether the broker and workers are there, and try again", pageTimeout)
+	}
+	if !c.Source.Connected() {
+		e = sdk.Errorf(sdk.CodeUnavailable, "the broker is not there, and this page needs it")
 	}
 	status := cmp.Or(statuses[e.Code], http.StatusInternalServerError)
 	data := errorPage{e.Code, show.Problem(e), e.Faults, status == http.StatusNotFound}

@@ -91,9 +91,10 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 	d.Budget, d.TokensUsed = s.Budget, s.TokensUsed()
 	if s.Status == core.StatusDone {
 		d.Code = s.ReasonCode
-	}
-	for _, n := range s.Notes {
-		d.Unsaid = append(d.Unsaid, n.Text)
+	} else {
+		for _, n := range s.Notes {
+			d.Unsaid = append(d.Unsaid, n.Text)
+		}
 	}
 	d.Interactions, d.Usage, d.Units, d.Spec, d.System = s.Turns, s.Usage, s.Units, s.Spec, s.System
 	if d.Purged = s.Purged; d.Purged != nil {

@@ -32,7 +32,7 @@ func openIndex(ctx context.Context, o Options, store worker.OpenedStore, asking 
 		if !state.Lacks(o.Config().Reconcile.Interval, o.Conn.Now()) {
 			return ""
 		}
-		return fmt.Sprintf("Runs that ended before %s, when the index of runs was made, may not be here yet: agentd reconcile takes them up, as workers do from time to time.",
+		return fmt.Sprintf("Runs from before %s, when the index of runs was made, may not be here yet: agentd reconcile takes them up, as workers do from time to time.",
 			time.Unix(0, state.Created).UTC().Format("2006-01-02 15:04 UTC"))
 	}, stop, nil
 }

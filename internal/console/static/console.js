@@ -15,14 +15,21 @@
   document.addEventListener("htmx:afterSettle", (e) => local(e.target));
   document.addEventListener("htmx:sseMessage", () => local(document));
 
+  // What is asked of the console from time to time says whether it answers at all.
+  const silent = (is) => document.documentElement.classList.toggle("silent", is);
+  document.addEventListener("htmx:sendError", () => silent(true));
+  document.addEventListener("htmx:afterRequest", (e) => { if (e.detail.xhr.status > 0) silent(false); });
+
   // A person who decides has seen all arguments: what approves is enabled when their end was on screen.
   const end = document.getElementById("end-of-arguments");
   const approve = document.getElementById("approve");
+  let approving = false; // the person asked to go to the button before it was enabled
   if (end && approve) {
     approve.disabled = true;
     new IntersectionObserver((seen, observer) => {
       if (seen.some((s) => s.isIntersecting)) {
         approve.disabled = false;
+        if (approving) approve.focus();
         observer.disconnect();
       }
     }).observe(end);
@@ -59,13 +66,20 @@
     k: () => move(-1),
     u: () => document.querySelector("[data-up]")?.click(),
     g: () => { going = true; setTimeout(() => { going = false; }, 1500); },
-    a: () => { end?.scrollIntoView({ block: "nearest" }); focus("approve"); },
+    a: () => {
+      if (!approve) return;
+      document.activeElement.blur(); // what Enter would press is never another button
+      approving = true;
+      end.scrollIntoView({ block: "nearest" });
+      approve.focus();
+    },
     d: () => focus("deny"),
     e: () => focus("edit"),
   };
   document.addEventListener("keydown", (e) => {
     if (off.checked || e.ctrlKey || e.metaKey || e.altKey || help.open) return;
-    if (e.target.closest("input, textarea, select")) return;
+    // Browsers leave the focus in a closed dialog that was opened from nowhere in particular.
+    if (e.target.closest("input, textarea, select") && !help.contains(e.target)) return;
     if (going && places[e.key]) {
       location.href = places[e.key];
     } else if (keys[e.key] && !going) {
