@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 
 	"agentd/test/missing"
@@ -126,6 +128,21 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
+// call calls a command of the browser's protocol.
+func call[P, R any](b *tab, command cdp.Command[P, R], params P) R {
+	b.t.Helper()
+	ctx, stop := context.WithTimeout(b.ctx, patience)
+	defer stop()
+	result, err := chromedp.Call(ctx, command, params)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return result
+}
+
+// expects says of which complaints the test knows, by a part of each.
+func (b *tab) expects(parts ...string) { b.expected = append(b.expected, parts...) }
+
 // eval evaluates an expression in the tab, also when pages run no scripts.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
@@ -165,7 +182,7 @@ func (b *tab) click(selector string) int64 {
 // fill types a text in place of what a field has.
 func (b *tab) fill(selector, text string) {
 	b.t.Helper()
-	b.do(chromedp.Clear(chromedp.CSS(selector)), chromedp.SendKeys(chromedp.CSS(selector), text))
+	b.do(chromedp.Focus(chromedp.CSS(selector)), chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), typing(text))
 }
 
 // location is the path of the page.
@@ -176,10 +193,34 @@ func (b *tab) main() string {
 	return eval[string](b, `document.querySelector("main")?.innerText ?? ""`)
 }
 
+// lacks waits until a text is not on the page any more, without loading it.
+func (b *tab) lacks(text string) {
+	b.t.Helper()
+	await(b.t, fmt.Sprintf("the page does not have %q", text), func() bool { return !strings.Contains(b.main(), text) })
+}
+
+// comesTo loads the page until it has a text.
+func (b *tab) comesTo(path, text string) {
+	b.t.Helper()
+	await(b.t, fmt.Sprintf("%s has %q", path, text), func() bool {
+		b.open(path)
+		return strings.Contains(b.main(), text)
+	})
+}
+
 // shows waits until the page has a text, without loading it.
 func (b *tab) shows(texts ...string) {
 	b.t.Helper()
 	for _, text := range texts {
 		await(b.t, fmt.Sprintf("the page has %q", text), func() bool { return strings.Contains(b.main(), text) })
 	}
+}
+
+// quoted is a text as JavaScript writes it.
+func quoted(text string) string {
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string can be encoded
+	}
+	return string(data)
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"agentd/test/capture"
+	"agentd/test/ports"
 )
 
 // patience is how long a test waits for anything.
@@ -51,6 +53,9 @@ type world struct {
 	env  []string
 	// config is the configuration file.
 	config string
+	// port is that of a server of its own, and index the folder of its console's index.
+	port  int
+	index string
 }
 
 // newWorld starts a scripted model.
@@ -59,7 +64,7 @@ func newWorld(t *testing.T, script string) *world {
 	if err := build(); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, data: filepath.Join(t.TempDir(), "nats"), config: "testdata/agentd.yaml"}
+	w := &world{t: t, index: t.TempDir(), data: filepath.Join(t.TempDir(), "nats"), config: "testdata/agentd.yaml"}
 	model := w.start("agentd", "mock-llm", "--script", script, "--listen", "127.0.0.1:0")
 	w.env = append(w.env, "OPENAI_API_KEY=none", "OPENAI_BASE_URL="+model.says(`listens on (\S+)`)+"/v1")
 	return w
@@ -69,15 +74,52 @@ func newWorld(t *testing.T, script string) *world {
 func (w *world) dev() string {
 	w.t.Helper()
 	dev := w.start("agentd", "dev", "--config", w.config, "--data", w.data, "--console", "127.0.0.1:0")
-	console := dev.says(`console +(http://\S+)/`)
 	dev.says(`(?m)^ready`)
 	w.connect(dev.says(`nats +(\S+)`))
 	w.start("traveldesk")
-	return console
+	return dev.address()
 }
+
+// served starts the parts of agentd dev one by one: a server on a port of its own, a worker, the services, and a console for anna that
+// keeps an index in a folder.
+func (w *world) served() (server *process, console *process) {
+	w.t.Helper()
+	w.port = ports.Free(w.t)
+	server = w.server()
+	w.connect(server.says(`nats +(\S+)`))
+	w.agentd("provision", "--index") // a worker looks for an index when it starts, and then twice a minute
+	w.start("agentd", "serve", "--config", w.config).says(`msg=serving|"msg":"serving"`)
+	w.start("traveldesk")
+	return server, w.console("--as", "anna", "--index", w.index)
+}
+
+// server starts a NATS server on what the one before has stored, where that was.
+func (w *world) server() *process {
+	w.t.Helper()
+	p := w.start("agentd", "dev", "--server-only", "--config", w.config, "--data", w.data, "--port", strconv.Itoa(w.port))
+	p.says(`(?m)^ready`)
+	return p
+}
+
+// console starts a console beside others.
+func (w *world) console(args ...string) *process {
+	w.t.Helper()
+	p := w.start("agentd", append([]string{"console", "--config", w.config, "--http", "127.0.0.1:0"}, args...)...)
+	p.says(`(?m)^ready`)
+	return p
+}
+
+// address is that of the console's pages.
+func (p *process) address() string { return p.says(`console +(http://\S+)/`) }
 
 // connect tells the programs that are started from now on where the server is.
 func (w *world) connect(url string) { w.env = append(w.env, "NATS_URL="+url) }
+
+// url is where the server is.
+func (w *world) url() string {
+	url, _ := strings.CutPrefix(w.env[len(w.env)-1], "NATS_URL=")
+	return url
+}
 
 // start starts a program, which the test's end ends.
 func (w *world) start(name string, args ...string) *process {

@@ -1,0 +1,95 @@
+package browser
+
+import (
+	"testing"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// typing presses keys, each on what has the focus by then. A page that handles a key keeps it from being a letter, as with a keyboard.
+func typing(keys string) chromedp.Action[chromedp.Void] {
+	return chromedp.KeyEvent(keys, func(key *input.DispatchKeyEventParams) {
+		if key.Type == kb.KeyDown {
+			key.Type = "rawKeyDown"
+		}
+	})
+}
+
+// press presses keys.
+func (b *tab) press(keys string) {
+	b.t.Helper()
+	b.do(typing(keys))
+}
+
+// goes presses keys that lead to another page.
+func (b *tab) goes(keys string) {
+	b.t.Helper()
+	b.leads(typing(keys))
+}
+
+// tabTo presses the tab key until what has the focus fits.
+func (b *tab) tabTo(selector string) {
+	b.t.Helper()
+	await(b.t, "the tab key comes to "+selector, func() bool {
+		b.press(kb.Tab)
+		return eval[bool](b, `document.activeElement.matches(`+quoted(selector)+`)`)
+	})
+}
+
+// A run is started, decided and looked at without a pointer. No key decides by itself.
+func TestKeyboard_IsEnough(t *testing.T) {
+	t.Parallel()
+	needsBrowser(t)
+	w := newWorld(t, "testdata/script.yaml")
+	b := newTab(t, w.dev())
+	b.open("/")
+	b.press("?")
+	b.press(kb.Escape)
+	b.goes("ga")
+	b.press("j")
+	b.goes(kb.Enter)
+	b.tabTo("#field-0")
+	b.press("gj Two nights in Lisbon") // letters in a field are letters
+	b.tabTo("#name")
+	b.press("lisbon")
+	b.goes(kb.Enter)
+	b.shows("The run is started.")
+	w.asked("lisbon")
+	b.goes("gi")
+	b.press("j")
+	b.goes(kb.Enter)
+	b.shows("Exactly these arguments")
+	request := b.location()
+	b.press("d")
+	if focus := eval[string](b, `document.activeElement.id`); focus != "deny" {
+		t.Errorf("d moves to %q", focus)
+	}
+	b.press("a")
+	await(t, "a moves to the button that approves", func() bool { return eval[string](b, `document.activeElement.id`) == "approve" })
+	if got := b.location(); got != request || len(w.open()) != 1 {
+		t.Fatalf("a key has decided; the page is %s", got)
+	}
+	b.goes(kb.Enter)
+	b.shows("Allowed")
+	b.goes("u")
+	b.shows("Nothing waits for a person")
+	b.goes("gr")
+	b.shows("done: completed")
+	b.press("/")
+	b.press("status:running")
+	b.goes(kb.Enter)
+	b.shows("No run matches")
+	// Keys can be turned off.
+	b.press(kb.Tab)
+	b.press("?")
+	b.tabTo("#keys-off")
+	b.press(" ")
+	b.press(kb.Escape)
+	b.open("/")
+	b.press("?")
+	if eval[bool](b, `document.getElementById("help").open`) {
+		t.Error("keys that were turned off do something")
+	}
+}
