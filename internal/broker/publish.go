@@ -284,3 +284,13 @@ func (c *Conn) OnWake(handle func(wire.RunKey)) (stop func() error, err error) {
 	}
 	return sub.Unsubscribe, nil
 }
+
+// Put publishes a message as it is, beside what is on its subject, and returns its sequence in the stream: for who tries what
+// others do with it.
+func (c *Conn) Put(ctx context.Context, subject string, headers map[string][]string, body []byte) (uint64, error) {
+	ack, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: headers}, jetstream.WithExpectStream(c.streamOf(subject)))
+	if err != nil {
+		return 0, c.publishError(subject, err)
+	}
+	return ack.Sequence, nil
+}

@@ -204,6 +204,46 @@ func (c *Conn) Tail(
 	return sync.OnceValue(s.Unsubscribe), nil
 }
 
+// inOrder is how many messages TailInOrder keeps for a handle that is slow; beyond them it loses some.
+const inOrder = 1 << 16
+
+// TailInOrder is Tail of several subjects, which calls handle in the order in which the server sent the messages of all of them.
+func (c *Conn) TailInOrder(
+	subjects []string, handle func(subject string, headers map[string][]string, data []byte),
+) (stop func() error, err error) {
+	messages, done := make(chan *nats.Msg, inOrder), make(chan struct{})
+	var subscriptions []*nats.Subscription
+	stop = sync.OnceValue(func() error {
+		close(done)
+		var err error
+		for _, s := range subscriptions {
+			err = errors.Join(err, s.Unsubscribe())
+		}
+		return err
+	})
+	for _, subject := range subjects {
+		s, err := c.nc.ChanSubscribe(subject, messages)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("watch %s: %w", subject, err), stop())
+		}
+		subscriptions = append(subscriptions, s)
+	}
+	go func() {
+		for {
+			select {
+			case m := <-messages:
+				handle(m.Subject, m.Header, m.Data)
+			case <-done:
+				return
+			}
+		}
+	}()
+	if err := c.nc.Flush(); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %v: %w", subjects, err), stop())
+	}
+	return stop, nil
+}
+
 // OnReconnect calls handle whenever the connection was lost and is there again, until the returned function is called.
 func (c *Conn) OnReconnect(handle func()) (stop func()) {
 	changes := c.nc.StatusChanged(nats.CONNECTED)

@@ -92,6 +92,8 @@ async function compile(schema) {
 /** A service while it runs. */
 class Serving {
   active = new Map();
+  /** The subscriptions to which calls are to come. */
+  waiting = new Set();
 
   constructor(service, nc, signal) {
     Object.assign(this, { service, nc, signal, log: service.log });
@@ -102,9 +104,20 @@ class Serving {
     setMaxListeners(0, this.signal); // every slot listens
     const tokens = `${wire.domainToken(service.domain)}.${wire.token(service.type)}`;
     const voids = service.hearVoids && nc.subscribe(`agentd.void.${tokens}.>`, { callback: (_, m) => m && this.#void(m.subject) });
+    const changes = nc.status();
+    const renewing = this.#renew(changes);
     const pulls = Array.from({ length: service.slots }, () => this.#pull(`svc_${tokens.replace(".", "_")}`));
     await Promise.all(pulls);
+    changes.stop();
+    await renewing;
     if (voids) voids.unsubscribe();
+  }
+
+  /** Asks for calls again when the connection was lost: the server has forgotten who waits. */
+  async #renew(changes) {
+    for await (const { type } of changes) {
+      if (type === "reconnect") for (const subscription of this.waiting) subscription.unsubscribe();
+    }
   }
 
   #void(subject) {
@@ -123,6 +136,7 @@ class Serving {
     const inbox = createInbox(this.nc.options.inboxPrefix);
     const subscription = this.nc.subscribe(inbox, { max: 1, timeout: PULL + 5000 });
     const over = () => subscription.unsubscribe();
+    this.waiting.add(subscription);
     this.signal.addEventListener("abort", over, { once: true });
     try {
       const ask = JSON.stringify({ batch: 1, expires: PULL * 1e6 });
@@ -140,6 +154,7 @@ class Serving {
       if (this.signal.aborted) return null;
       this.log.warn(`no calls come: ${error.message}`);
     } finally {
+      this.waiting.delete(subscription);
       this.signal.removeEventListener("abort", over);
       subscription.unsubscribe();
     }

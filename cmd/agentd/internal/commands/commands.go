@@ -8,6 +8,7 @@ import (
 	"agentd/cmd/agentd/approvals"
 	"agentd/cmd/agentd/audit"
 	"agentd/cmd/agentd/check"
+	"agentd/cmd/agentd/conformance"
 	"agentd/cmd/agentd/console"
 	"agentd/cmd/agentd/contracts"
 	"agentd/cmd/agentd/dev"
@@ -34,7 +35,7 @@ import (
 func All() []func(*cli.App) *cobra.Command {
 	return []func(*cli.App) *cobra.Command{
 		initialize.Command, dev.Command, serve.Command, run.Command, runs.Command, agents.Command, approvals.Command, console.Command, dlq.Command, audit.Command,
-		reconcile.Command, provision.Command, natsconfig.Command, events.Command, check.Command, contracts.Command, schema.Command,
+		reconcile.Command, provision.Command, natsconfig.Command, events.Command, check.Command, contracts.Command, conformance.Command, schema.Command,
 		doctor.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, version.Command,
 	}
 }

@@ -1,0 +1,154 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/sdk"
+)
+
+// try tries the cases on this test binary as the service with a defect.
+func try(t *testing.T, defect string, patience time.Duration, cases ...string) Report {
+	t.Helper()
+	report, err := Run(t.Context(), Options{
+		Contract: weatherContract(), Command: []string{os.Args[0]}, Only: cases, Patience: patience, Output: t.Output(),
+		Environ: []string{serviceVariable + "=" + defect, "CONFORMANCE_TEST_LOCK=" + filepath.Join(t.TempDir(), "lock")},
+		Data:    json.RawMessage(`{"city":"Bern"}`), Fail: json.RawMessage(`{"city":"Atlantis"}`), Slow: json.RawMessage(`{"city":"Limbo"}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// A service of sdk/service passes every case, and so does one that is written after docs/services.md.
+func TestRun_GoodServicesPass(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"sdk", "none"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report := try(t, name, DefaultPatience)
+			if len(report.Results) != 26 {
+				t.Errorf("%d cases, want 26", len(report.Results))
+			}
+			for _, r := range report.Results {
+				if r.Outcome != Passed {
+					t.Errorf("%s: %s: %s", r.Case, r.Outcome, r.Why)
+				}
+			}
+		})
+	}
+}
+
+// Every case finds a service that does not keep to it.
+func TestRun_FindsDefects(t *testing.T) {
+	t.Parallel()
+	tried := map[string]bool{}
+	for _, d := range []struct {
+		defect, name string
+		outcome      Outcome
+		why          string
+	}{
+		{"silent", "answer", Failed, "has no answer"},
+		{"wrong-type", "answer", Failed, `the answer's type is "weather.forecast"; version 1.0.0 emits weather.forecast.done`},
+		{"wrong-data", "answer", Failed, "$.text: expected string"},
+		{"wrong-parent", "attributes", Failed, "the answer's parentid is"},
+		{"bare", "attributes", Advised, "the answer has no parentid; the answer has no subject; the answer has no accesscontrol; the answer has no trace id"},
+		{"needs-access", "optional", Failed, "it is not acknowledged within 5s"},
+		{"knows-all", "extensions", Failed, "it is not acknowledged within 5s"},
+		{"ascii", "run-text", Failed, "the answer's subject is \"trip+7"},
+		{"redirects", "reply-subject", Failed, "it publishes where the event says"},
+		{"one-uri", "contract-uri", Failed, "the answer is the error contract_missing"},
+		{"any-version", "unknown-version", Failed, "it is answered with weather.forecast.done"},
+		{"no-check", "invalid-data", Failed, "it is answered with weather.forecast.done"},
+		{"errors-as-text", "error", Failed, "not with sys.weather.forecast.error"},
+		{"nameless", "error", Failed, "the error has no errorName"},
+		{"stack", "error", Advised, "the error has an errorStack"},
+		{"crashes", "not-an-event", Failed, "the program ended: exit status 7"},
+		{"nak", "not-an-event", Failed, "it is not acknowledged"},
+		{"any-id", "other-id", Failed, "it is answered"},
+		{"acks-first", "acknowledge", Failed, "it acknowledges the call before it answers"},
+		{"responds", "acknowledge", Failed, "it responds to the delivery"},
+		{"counts", "duplicate", Failed, "it is answered with"},
+		{"appends", "duplicate", Advised, "the answer is stored 2 times"},
+		{"counts", "attempt", Failed, "the same idempotency key is answered with"},
+		{"short-ids", "domain", Failed, "it is not acknowledged"},
+		{"answers-voids", "void", Failed, "it is answered"},
+		{"loses", "many", Failed, "of 32: it is acknowledged, and"},
+		{"exclusive", "copies", Failed, "the second copy ended: exit status 1"},
+		{"acks-ahead", "kill", Failed, "of 32: it is acknowledged, and"},
+		{"exclusive", "kill", Failed, "the program ended: exit status 1"},
+		{"deaf", "drain", Failed, "it does not end within 5s of SIGTERM"},
+		{"acks-ahead", "drain", Failed, "of 32: it is acknowledged, and"},
+		{"no-reconnect", "reconnect", Failed, "it is not acknowledged"},
+		{"exits", "reconnect", Advised, "it ends when the server is away (exit status 1)"},
+		{"keeps-overdue", "overdue", Failed, "it is not acknowledged"},
+		{"no-heartbeat", "heartbeat", Failed, "nothing is said to the delivery for 14.3s"},
+		{"keeps-voids", "voided", Failed, "the void: it is not acknowledged"},
+		{"works-on", "voided", Advised, "it works on for longer than 5s at a call that nobody waits for"},
+		{"nameless", "deadline", Failed, "the error has no errorName"},
+	} {
+		tried[d.name] = true
+		t.Run(d.name+" "+d.defect, func(t *testing.T) {
+			t.Parallel()
+			patience := 5 * time.Second
+			if d.name == "deadline" {
+				patience = 10 * time.Second
+			}
+			r := try(t, d.defect, patience, d.name).Results[0]
+			if r.Case != d.name || r.Outcome != d.outcome || !strings.Contains(r.Why, d.why) {
+				t.Errorf("%s: %s: %s\nwant %s: …%s…", r.Case, r.Outcome, r.Why, d.outcome, d.why)
+			}
+		})
+	}
+	for _, name := range Names() {
+		if !tried[name] {
+			t.Errorf("no service shows that the case %q can fail", name)
+		}
+	}
+}
+
+// Where there is nothing to try a case with, that is said, and is not a failure.
+func TestRun_SkipsWhatItCannotTry(t *testing.T) {
+	t.Parallel()
+	report, err := Run(t.Context(), Options{
+		Contract: weatherContract(), Command: []string{os.Args[0]}, Output: t.Output(), Only: []string{"error", "voided"},
+		Environ: []string{serviceVariable + "=none"}, Data: json.RawMessage(`{"city":"Bern"}`),
+	})
+	if err != nil || report.Count(Skipped) != 2 || !strings.HasPrefix(report.Results[0].Why, "it needs --fail") {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// Options that cannot be tried are refused, with every fault.
+func TestRun_RefusesOptions(t *testing.T) {
+	t.Parallel()
+	_, err := Run(t.Context(), Options{
+		Contract: weatherContract(), Slow: json.RawMessage(`{"city":7}`), Only: []string{"answers"},
+	})
+	e, ok := errors.AsType[*sdk.Error](err)
+	if !ok || e.Code != sdk.CodeConfig || len(e.Faults) != 4 {
+		t.Errorf("%v", err)
+	}
+}
+
+// docs/conformance.md has every case with its rule, in their order.
+func TestDocs_HaveTheCases(t *testing.T) {
+	page, err := os.ReadFile("../../docs/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| case | rule |\n| --- | --- |\n")
+	var want strings.Builder
+	for _, c := range cases {
+		want.WriteString("| `" + c.name + "` | " + c.rule + " |\n")
+	}
+	if got, _, _ := strings.Cut(table, "\n\n"); got+"\n" != want.String() {
+		t.Errorf("the table is\n%s\nwant\n%s", got, &want)
+	}
+}

@@ -1,0 +1,101 @@
+package conformance
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// message is what somebody published.
+type message struct {
+	subject string
+	data    []byte
+}
+
+// trace keeps what services publish, in order.
+type trace struct {
+	mu       sync.Mutex
+	messages []message
+	// changed is closed, and replaced, with every message.
+	changed chan struct{}
+}
+
+func newTrace() *trace { return &trace{changed: make(chan struct{})} }
+
+const ackPrefix = "$JS.ACK."
+
+func (t *trace) add(subject string, _ map[string][]string, data []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.messages = append(t.messages, message{subject, data})
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// all are the messages until now, and what is closed with the next.
+func (t *trace) all() ([]message, <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.messages[:len(t.messages):len(t.messages)], t.changed
+}
+
+// find waits for a message that is wanted and returns its index; -1 if none came within patience.
+func (t *trace) find(ctx context.Context, patience time.Duration, wanted func(message) bool) (int, error) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for next := 0; ; {
+		messages, changed := t.all()
+		for ; next < len(messages); next++ {
+			if wanted(messages[next]) {
+				return next, nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			return -1, nil
+		case <-ctx.Done():
+			return -1, ctx.Err()
+		}
+	}
+}
+
+// What a reader may say of a delivery.
+type settlement int
+
+const (
+	notOfDelivery settlement = iota
+	acknowledged
+	inProgress
+	givenBack
+	// responded is something that no reader may say there: an answer, as a rule.
+	responded
+)
+
+// of is what a message says of the delivery of the stream's message with that sequence.
+func (m message) of(sequence uint64) settlement {
+	rest, ok := strings.CutPrefix(m.subject, ackPrefix)
+	if !ok {
+		return notOfDelivery
+	}
+	// <stream>.<consumer>.<delivered>.<stream sequence>.<consumer sequence>.<time>.<pending>, after <domain>.<account> and before
+	// a random token in the newer form.
+	tokens := strings.Split(rest, ".")
+	if len(tokens) > 7 {
+		tokens = tokens[2:]
+	}
+	if len(tokens) < 7 || tokens[3] != strconv.FormatUint(sequence, 10) {
+		return notOfDelivery
+	}
+	switch text := string(m.data); {
+	case text == "", strings.HasPrefix(text, "+ACK"), strings.HasPrefix(text, "+NXT"), strings.HasPrefix(text, "+TERM"):
+		return acknowledged
+	case strings.HasPrefix(text, "+WPI"):
+		return inProgress
+	case strings.HasPrefix(text, "-NAK"):
+		return givenBack
+	}
+	return responded
+}

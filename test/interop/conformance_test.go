@@ -1,0 +1,35 @@
+package interop
+
+import (
+	"encoding/json"
+	"testing"
+
+	"agentd/internal/conformance"
+)
+
+// The services of our packages in other languages keep to all of the wire.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for name, service := range map[string]func(*testing.T) command{"python": pythonSDKCommand, "node": nodeSDKCommand} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := service(t)
+			report, err := conformance.Run(t.Context(), conformance.Options{
+				Contract: docContract(t), Command: c.args, Environ: c.env, Output: t.Output(),
+				Data: json.RawMessage(`{"city":"Bern"}`), Fail: json.RawMessage(`{"city":"Atlantis"}`), Slow: json.RawMessage(`{"city":"Limbo"}`),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := len(conformance.Names()); len(report.Results) != want || report.Count(conformance.Failed) > 0 || report.Count(conformance.Skipped) > 0 {
+				t.Errorf("%d cases, want %d, none failed and none skipped", len(report.Results), want)
+			}
+			for _, r := range report.Results {
+				// Without the optional packages that check contracts, the agent's check is the only one.
+				if r.Outcome != conformance.Passed && r.Case != "invalid-data" {
+					t.Errorf("%s: %s: %s", r.Case, r.Outcome, r.Why)
+				}
+			}
+		})
+	}
+}
