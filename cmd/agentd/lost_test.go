@@ -34,7 +34,7 @@ func TestApprovals_SayThatAJournalIsLost(t *testing.T) {
 }
 
 // A run whose journal is gone is not said never to have been: the broker knows of one that waits, and of the end of another.
-func TestRunsShow_SaysThatAJournalIsLost(t *testing.T) {
+func TestRuns_SayThatAJournalIsLost(t *testing.T) {
 	config, script := reconciling(t, "reconcile: {interval: 0}\n")
 	s := startDev(t, config, script, "--server-only")
 	flag, _ := loseRedis(s)
@@ -43,8 +43,10 @@ func TestRunsShow_SaysThatAJournalIsLost(t *testing.T) {
 		"two":   `the journal of run "two" is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile`,
 		"three": `run "three" does not exist; see: agentd runs list`,
 	} {
-		_, problem := s.expect(cli.ExitFailure, append([]string{"runs", "show", run}, flag...)...)
-		contains(t, problem, want)
+		for _, command := range [][]string{{"runs", "show", run}, {"runs", "send", run, "hello"}, {"runs", "cancel", run}} {
+			_, problem := s.expect(cli.ExitFailure, append(command, flag...)...)
+			contains(t, problem, want)
+		}
 	}
 }
 

@@ -122,26 +122,26 @@ func (c *Client) Unknown(ctx context.Context, run string) error {
 			return sdk.Errorf(sdk.CodeUnknownRun, "run %q never began; its init event was refused: %s: %s", run, problem.Code, problem.ErrorMessage)
 		}
 	}
+	return c.neverOrLost(ctx, run)
+}
+
+// neverOrLost tells a run that never was from one whose journal is lost: the broker may know that it had begun.
+func (c *Client) neverOrLost(ctx context.Context, run string) error {
+	timer := c.Subjects().Root() + "." + string(wire.KindTimer) + ".*." + wire.NewRunKey(run).String()
+	var armed []string
+	err := c.Permitted(ctx, func(ctx context.Context) (err error) {
+		armed, err = c.SubjectsUnder(ctx, broker.ZoneTimer, timer)
+		return err
+	})
+	if err == nil && len(armed) > 0 { // else it never was, or this user may not look
+		return sdk.Errorf(sdk.CodeUnknownRun,
+			"the journal of run %q is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile", run)
+	}
 	return notThere(run)
 }
 
 func notThere(run string) error {
 	return sdk.Errorf(sdk.CodeUnknownRun, "run %q does not exist; see: agentd runs list", run)
-}
-
-// missing is Unknown for a user who may read the store, which does not have the run: the broker may know that the run had begun.
-func (c *Client) missing(ctx context.Context, run string) error {
-	unknown := c.Unknown(ctx, run)
-	if unknown.Error() != notThere(run).Error() {
-		return unknown
-	}
-	timer := c.Subjects().Root() + "." + string(wire.KindTimer) + ".*." + wire.NewRunKey(run).String()
-	armed, err := c.SubjectsUnder(ctx, broker.ZoneTimer, timer)
-	if err == nil && len(armed) > 0 {
-		return sdk.Errorf(sdk.CodeUnknownRun,
-			"the journal of run %q is lost: the run had begun, and nobody can go on with it; restore the store of runs, or end such runs: agentd reconcile", run)
-	}
-	return errors.Join(unknown, err)
 }
 
 // shownRuns are the runs of the configured agents that workers show this user.
@@ -186,7 +186,7 @@ func (a *App) WithRun(ctx context.Context, run string, do func(*Client, runner.S
 			return err
 		})
 		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
-			return c.missing(ctx, run)
+			return c.Unknown(ctx, run)
 		}
 		if err != nil {
 			return err
