@@ -110,6 +110,8 @@ type AgentSpec struct {
 	Stop StopConditions `json:"stop,omitzero"`
 	// Guards correct a model whose calls lead nowhere; nil has none.
 	Guards *Guards `json:"guards,omitempty"`
+	// Constraints bound what calls may do where nobody watches; nil does not.
+	Constraints *Constraints `json:"constraints,omitempty"`
 	// NoToolCall says what becomes of replies without a tool call; nil accepts them.
 	NoToolCall *NoToolCall `json:"no_tool_call,omitempty"`
 	// Answers says what is taken for an answer; nil is every text.

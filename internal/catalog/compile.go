@@ -73,7 +73,7 @@ func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.Permi
 	if err != nil {
 		return nil, err
 	}
-	hooks, err := hooksOf(a)
+	hooks, err := hooksOf(a, describe(tools, a.Tools))
 	if err != nil {
 		return nil, err
 	}

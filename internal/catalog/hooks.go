@@ -14,10 +14,14 @@ import (
 	"agentd/sdk"
 )
 
-// hooksOf are the hooks of an agent in the order in which they are called: its rules first, as they stand, then those in Go.
-func hooksOf(a sdk.Agent) ([]sdk.Hook, error) {
-	var hooks []sdk.Hook
+// hooksOf are the hooks of an agent in the order in which they are called: that of its constraints first, its rules, as they stand, then
+// those in Go.
+func hooksOf(a sdk.Agent, describe func(tool string) sdk.PermissionCheck) ([]sdk.Hook, error) {
 	var faults []string
+	hooks, err := constraintHooks(a.Spec, func(tool string) bool { return changesNothing(a.Spec.Guards, tool, describe) })
+	if err != nil {
+		faults = append(faults, sdk.AsError(err).Message)
+	}
 	for i := range a.Spec.Rules {
 		hook, err := ruleHook(a.Spec.Rules[i])
 		if err != nil {
@@ -183,9 +187,14 @@ func loopControl(s *core.Spec, spec sdk.AgentSpec, hooks []sdk.Hook) error {
 func readOnly(s *core.Spec, describe func(tool string) sdk.PermissionCheck) {
 	for i := range s.Tools {
 		t := &s.Tools[i]
-		t.ReadOnly = describe(t.Name).Labels.ReadOnly || toolpattern.Match(s.Guards.ReadOnly, t.Name)
+		t.ReadOnly = changesNothing(&s.Guards, t.Name, describe)
 		t.Changing = toolpattern.Match(s.Guards.Changing, t.Name)
 	}
+}
+
+// changesNothing reports whether calls of a tool are known to change nothing, by its label or by what the agent says of it.
+func changesNothing(guards *sdk.Guards, tool string, describe func(tool string) sdk.PermissionCheck) bool {
+	return describe(tool).Labels.ReadOnly || guards != nil && toolpattern.Match(guards.ReadOnly, tool)
 }
 
 // reminder names the tools, in the order in which the model is shown them.

@@ -34,7 +34,7 @@ var seeds = map[string]func(*testing.T){
 	"A20": executionUnits, "A21": interactionCounter, "A22": seenCountUpdate, "A23": allMedia,
 	"A24": priorityBatches, "A27": toolUseMessage, "A28": unknownTool, "A3": mcpReleased, "A30": toolsetTool,
 	"L25": incompleteReply, "L26": incompleteReply, "L27": incompleteReply, "L28": deflectingReply, "L29": deflectingReply,
-	"L30": completionOverrides, "L41": degradedAnswer, "L50": unverifiedClaim, "F53": requirements,
+	"L30": completionOverrides, "L41": degradedAnswer, "L50": unverifiedClaim, "F53": requirements, "F52": headless,
 	"L37": emptyReplies, "L38": forcedSummary, "L44": forcedSummary, "L45": emptyReplies,
 	"L13": streamedCompletion, "L14": callEvent, "L15": kept, "L16": inProcess, "L21": toldResults, "L22": keptResults, "L33": kept,
 	"L35": finalContent, "L36": tokensAsTheyCome, "L39": serverErrors, "L40": modelChain,
