@@ -11,6 +11,7 @@ import (
 
 	"agentd/internal/config"
 	"agentd/internal/contracts"
+	"agentd/internal/eval"
 	"agentd/internal/schema"
 	"agentd/internal/strict"
 )
@@ -36,6 +37,12 @@ func TestPages_ShowConfigurationsThatAreSound(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, b := range blocks(t, page) {
 			if b.language != "yaml" || elsewhereFile.MatchString(b.text) {
+				continue
+			}
+			if strings.HasPrefix(b.text, "# cases.yaml\n") {
+				if _, err := eval.Parse(b.String(), []byte(b.text)); err != nil {
+					t.Errorf("%s:\n%v", b, err)
+				}
 				continue
 			}
 			var r strict.Reader

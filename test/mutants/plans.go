@@ -61,7 +61,7 @@ var ofPlans = []mutant{
 	// Steps that fail.
 	{"what fails is done", value(step+"stepEnded", "Status StepFailed", "StepDone"), rows{"L65"}},
 	{"a failed step gives up all that are not begun", condition(step+"advancePlan", "Status StepPlanned lost", "s.Status == StepPlanned && p.any(StepFailed)"), rows{"L65"}},
-	{"steps go on whose references have failed", condition(ofPlan+"due", "Step StepDone nil", "p.Step(n) == nil || p.Step(n).Status == StepPlanned || p.Step(n).Status == StepCalling"), rows{"L65"}},
+	{"steps are not given up whose references have failed", condition(step+"advancePlan", "Status StepPlanned lost", "false"), rows{"L65"}},
 	{"plans are made for ever", around(core+"Spec.replans", "return 100"), rows{"L65"}},
 	{"a step that has failed is passed over", around(core+"Spec.replans", "return 0"), rows{"L65"}},
 	{"another plan forgets what was done", around(ofPlan+"Kept", "return nil"), rows{"L65"}},
@@ -76,6 +76,12 @@ var ofPlans = []mutant{
 			}
 		}
 		return nil`), rows{"L66"}},
+
+	// How models are graded.
+	{"any tool is right", condition("internal/eval.ExpectedCall.fault", "call Name Tool", "false"), rows{"L76"}},
+	{"any arguments are right", condition("internal/eval.ExpectedCall.fault", "want canonical string", "false"), rows{"L76"}},
+	{"a model that is right once is right", around("internal/eval.passK", "return original(min(1, right)*tries, tries, k)"), rows{"L76"}},
+	{"calls that nobody asked for are right", condition("internal/eval.Suite.expected", "calls left", "false && len(calls) > len(left)"), rows{"L76"}},
 
 	// What is told.
 	{"plans are not told", around(told+"planned", ""), rows{"L67"}},

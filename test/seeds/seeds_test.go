@@ -42,7 +42,7 @@ var seeds = map[string]func(*testing.T){
 	"L46": allErrorHint, "L47": failingTool, "L48": duplicateCall, "L49": duplicateStop,
 	"L6": plannedRun, "L7": plannedRun, "L9": executePhase, "L10": plannedRun, "L64": plannedRun, "L67": plannedRun, "L11": loopInstead,
 	"L61": planParser, "L62": planTemplates, "L63": underDecomposed, "L65": failedStep, "L66": stepRetries,
-	"L8": preFilter, "L53": categories, "L74": filterDegrades, "L75": alwaysIncluded,
+	"L8": preFilter, "L53": categories, "L74": filterDegrades, "L75": alwaysIncluded, "L76": evaluation,
 	"L1": firstEntry, "L52": sampling, "L73": contextOverlays, "F55": projectInstructions,
 	"L31": eviction, "L32": eviction, "L34": estimates, "L43": estimates, "L51": eviction,
 	"F42": toolSummaries, "F44": goalBatches, "F45": toolSummaries, "F46": toolSummaries,

@@ -14,6 +14,7 @@ import (
 	"agentd/cmd/agentd/dev"
 	"agentd/cmd/agentd/dlq"
 	"agentd/cmd/agentd/doctor"
+	"agentd/cmd/agentd/eval"
 	"agentd/cmd/agentd/events"
 	"agentd/cmd/agentd/healthcheck"
 	"agentd/cmd/agentd/initialize"
@@ -36,6 +37,6 @@ func All() []func(*cli.App) *cobra.Command {
 	return []func(*cli.App) *cobra.Command{
 		initialize.Command, dev.Command, serve.Command, run.Command, runs.Command, agents.Command, approvals.Command, console.Command, dlq.Command, audit.Command,
 		reconcile.Command, provision.Command, natsconfig.Command, events.Command, check.Command, contracts.Command, conformance.Command, schema.Command,
-		doctor.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, version.Command,
+		doctor.Command, eval.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, version.Command,
 	}
 }
