@@ -13,7 +13,8 @@ import (
 	"agentd/test/capture"
 )
 
-// What agentd init makes runs at once, in every language: the agent calls the service, whose answer is the run's result.
+// What agentd init makes runs at once, in every language: the agent calls the service, whose answer is the run's result. In the template
+// approvals, once a person has allowed it.
 func TestInit_ProjectsRun(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "agentd")
 	finish(t, "../..", "go", "build", "-o", binary, "./cmd/agentd")
@@ -42,27 +43,47 @@ func TestInit_ProjectsRun(t *testing.T) {
 			return command{args: []string{"python3", "service.py"}, env: []string{"PYTHONPATH=" + absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1"}}
 		},
 	} {
-		t.Run(language, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			finish(t, dir, binary, "init", "clerk", "--language", language, "--source", absolute(t, "../.."))
-			project := filepath.Join(dir, "clerk")
-			finish(t, project, binary, "check")
-			serving := service(t, project)
-			_, model, _ := strings.Cut(until(t, project, nil, "listens on ", binary, "mock-llm", "--script", "script.yaml", "--listen", "127.0.0.1:0"), "listens on ")
-			until(t, project, []string{"OPENAI_BASE_URL=" + model + "/v1"}, "ready", binary, "dev")
-			address, err := os.ReadFile(filepath.Join(project, ".agentd", "address"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			env := []string{"NATS_URL=" + strings.TrimSpace(string(address))}
-			begin(t, project, append(env, serving.env...), io.Discard, serving.args)
-			out := finish(t, project, binary, "run", "clerk", "--message", "How is the weather in Bern?")
-			if !strings.Contains(out, `{"text":"sunny in Bern"}`) || !strings.Contains(out, "It is sunny in Bern.") {
-				t.Errorf("the run prints\n%s", out)
-			}
-		})
+		for template, said := range map[string][]string{
+			"minimal":   {"How is the weather in Bern?", `{"text":"sunny in Bern"}`, "It is sunny in Bern."},
+			"approvals": {"Order A-7 came broken, I want my 80 euros back.", "refund of A-7, c1-0-", "You get 80 euros back for order A-7."},
+		} {
+			t.Run(template+" "+language, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				finish(t, dir, binary, "init", "clerk", "--template", template, "--language", language, "--source", absolute(t, "../.."))
+				project := filepath.Join(dir, "clerk")
+				readme, err := os.ReadFile(filepath.Join(project, "README.md"))
+				if err != nil || !strings.Contains(string(readme), "--message '"+said[0]+"'") {
+					t.Errorf("%v\n%s", err, readme)
+				}
+				finish(t, project, binary, "check")
+				serving := service(t, project)
+				_, model, _ := strings.Cut(until(t, project, nil, "listens on ", binary, "mock-llm", "--script", "script.yaml", "--listen", "127.0.0.1:0"), "listens on ")
+				until(t, project, []string{"OPENAI_BASE_URL=" + model + "/v1"}, "ready", binary, "dev")
+				address, err := os.ReadFile(filepath.Join(project, ".agentd", "address"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				env := []string{"NATS_URL=" + strings.TrimSpace(string(address))}
+				begin(t, project, append(env, serving.env...), io.Discard, serving.args)
+				finish(t, project, binary, "run", "clerk", "--message", said[0], "--subject", "first", "--detach")
+				if template == "approvals" {
+					approve(t, project, binary)
+				}
+				out := finish(t, project, binary, "runs", "follow", "first")
+				if !strings.Contains(out, said[1]) || !strings.Contains(out, said[2]) {
+					t.Errorf("the run prints\n%s", out)
+				}
+			})
+		}
 	}
+}
+
+// approve allows the one request that comes.
+func approve(t *testing.T, project, binary string) {
+	t.Helper()
+	line := until(t, project, nil, "refund", binary, "approvals", "watch")
+	finish(t, project, binary, "approvals", "approve", strings.Fields(line)[2])
 }
 
 // environment is this process's, without settings of servers and models.

@@ -22,7 +22,8 @@ import (
 	"agentd/internal/config"
 )
 
-// templates has a folder of files that every project gets, and one for each language. Their names end in .tmpl.
+// templates has folders of files, whose names end in .tmpl: common for every project, language for all of a language, and for each
+// template common and its service in each language.
 //
 //go:embed all:templates
 var templates embed.FS
@@ -34,12 +35,21 @@ var languages = map[string]string{
 	"python": "python3 service.py",
 }
 
+// messages are the templates, each with what to say to its agent, as its scripted model expects it.
+var messages = map[string]string{
+	"minimal":   "How is the weather in Bern?",
+	"approvals": "Order A-7 came broken, I want my 80 euros back.",
+}
+
 // validName is what an agent, a folder and a module may all be called.
 var validName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
 // project is what templates are over.
 type project struct {
 	Name string `json:"name"`
+	// Template is a key of messages, which has Message.
+	Template string `json:"template"`
+	Message  string `json:"message"`
 	// Language is a key of languages, and Start what starts the service.
 	Language string `json:"language"`
 	Start    string `json:"start"`
@@ -60,15 +70,18 @@ func Command(a *cli.App) *cobra.Command {
 		Short: "Make a project: an agent, a contract, and a service that answers its calls",
 		Long: "init makes the folder NAME with an agent of that name, the contract of one service and the service itself, which run at once\n" +
 			"with agentd dev and a scripted model: its README.md says how. It changes nothing that exists.",
-		Example: "  agentd init clerk --language python --source ~/agentd",
+		Example: "  agentd init clerk --language python --source ~/agentd\n  agentd init desk --template approvals --source ~/agentd",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			p.Name, p.Start = args[0], languages[p.Language]
+			p.Name, p.Start, p.Message = args[0], languages[p.Language], messages[p.Template]
 			if !validName.MatchString(p.Name) {
 				return cli.Usagef("%q: want a name of lower-case letters, digits and underscores that begins with a letter, such as clerk", p.Name)
 			}
 			if p.Start == "" {
 				return cli.Usagef("--language %q: want go, node or python", p.Language)
+			}
+			if p.Message == "" {
+				return cli.Usagef("--template %q: want minimal or approvals", p.Template)
 			}
 			source, err := filepath.Abs(p.Source)
 			if err != nil {
@@ -87,6 +100,7 @@ func Command(a *cli.App) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().StringVar(&p.Template, "template", "minimal", "what the project shows: minimal, or approvals (a person decides on some calls)")
 	cmd.Flags().StringVar(&p.Language, "language", "python", "language of the service: go, node or python")
 	cmd.Flags().StringVar(&p.Source, "source", ".", "folder of a checkout of agentd, which has the service's package")
 	return cmd
@@ -99,8 +113,8 @@ func (p *project) make() error {
 	} else if err != nil {
 		return err
 	}
-	for _, folder := range []string{"templates/common", "templates/" + p.Language} {
-		files, err := fs.Sub(templates, folder)
+	for _, folder := range []string{"common", "language/" + p.Language, p.Template + "/common", p.Template + "/" + p.Language} {
+		files, err := fs.Sub(templates, "templates/"+folder)
 		if err != nil {
 			return err
 		}
