@@ -96,6 +96,10 @@ deploy: ## render the Helm chart, build the images, and run docker-compose.yml w
 browser: go ## drive the console in chromium; without one, the tests say so
 	cd test/browser && $(GO) test -count=1 ./...
 
+.PHONY: screenshots
+screenshots: go ## take pictures of every page of the console, light and dark, wide and narrow: make screenshots DIR=/tmp/console
+	cd test/browser && $(GO) test -count=1 -run TestScreenshots -v . -browser.screenshots=$(abspath $(or $(DIR),bin/screenshots))
+
 .PHONY: bench
 bench: ## measure runs/s, latencies and bytes per step on both stores, and what validation costs
 	$(GO) run ./test/bench

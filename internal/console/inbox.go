@@ -68,13 +68,27 @@ func (c *console) request(r *request) (*view, error) {
 	return &view{Title: "Request " + p.Short, Template: "request", Place: placeInbox, Data: p}, nil
 }
 
+// heading is what is asked, in words.
+func heading(i *requests.Item) string {
+	switch i.Kind {
+	case requests.KindPermission:
+		return "Permission for " + show.What(i)
+	case requests.KindQuestion:
+		return "A question"
+	case requests.KindTurn:
+		return "The person’s turn"
+	case requests.KindTask:
+	}
+	return show.What(i)
+}
+
 // look reads a request for somebody who is going to see it, which the run records.
 func (c *console) look(r *request) (*requestPage, error) {
 	detail, unrecorded, err := c.Desk.View(r.Context(), r.PathValue("id"), c.Who)
 	if err != nil {
 		return nil, err
 	}
-	p := &requestPage{Request: show.Request{Detail: detail}, Address: itemAddress(detail.ID), Asks: show.What(&detail.Item), Who: c.Who}
+	p := &requestPage{Request: show.Request{Detail: detail}, Address: itemAddress(detail.ID), Asks: heading(&detail.Item), Who: c.Who}
 	if unrecorded != nil {
 		p.Unrecorded = sdk.AsError(unrecorded).Message
 	}

@@ -20,8 +20,9 @@ type furnished struct {
 func furnish(t *testing.T) furnished {
 	t.Helper()
 	w := newWorld(t, "testdata/script.yaml")
-	f := furnished{world: w, console: w.dev()}
-	w.run("lisbon", "Two nights in Lisbon, please", "--tag", "tenant=acme", "--detach")
+	_, console := w.served()
+	f := furnished{world: w, console: console.address()}
+	w.run("lisbon", "Two nights in Lisbon, please", "--tag", "tenant=acme", "--as", "shop", "--detach")
 	w.run("porto", "A night in Porto", "--detach")
 	w.run("oslo", "Porto, or else Oslo", "--answer", "No, thank you")
 	w.run("bergen", "Porto, or else Bergen", "--detach")
