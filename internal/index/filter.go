@@ -96,6 +96,18 @@ func (f Filter) Without(keys ...string) Filter {
 	return Filter{slices.DeleteFunc(slices.Clone(f.Terms), func(t Term) bool { return slices.Contains(keys, t.Key) })}
 }
 
+// At is the filter whose times are relative to now, in Unix milliseconds, with those times.
+func (f Filter) At(now int64) Filter {
+	terms := slices.Clone(f.Terms)
+	for i := range terms {
+		if t := &terms[i]; t.relative {
+			t.amount, t.relative = t.Amount(now), false
+			t.Value = time.UnixMilli(t.amount).UTC().Format("2006-01-02T15:04:05.000Z07:00")
+		}
+	}
+	return Filter{terms}
+}
+
 // Uses reports whether the filter has a condition on one of these keys.
 func (f Filter) Uses(keys ...string) bool {
 	return slices.ContainsFunc(f.Terms, func(t Term) bool { return slices.Contains(keys, t.Key) })

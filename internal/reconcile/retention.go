@@ -9,6 +9,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
+	"agentd/internal/state"
 )
 
 // tombstoneMargin is how much longer a tombstone lasts than any message that could be delivered again or redriven.
@@ -59,7 +60,12 @@ func (p *pass) purge(ctx context.Context, s runner.StoredRun, e *core.Entry) err
 	if p.DryRun {
 		return nil
 	}
-	tombstone, err := core.Tombstone(e, core.Digest(s.Last.Data), p.Runner.Env.Random(), p.now.UnixMilli())
+	return moved(purge(ctx, p.Store, s, e, p.Runner.Env.Random(), p.now), "purge")
+}
+
+// purge puts a tombstone in the place of a run's history; etag is the tombstone's.
+func purge(ctx context.Context, store state.Store, s runner.StoredRun, e *core.Entry, etag string, now time.Time) error {
+	tombstone, err := core.Tombstone(e, core.Digest(s.Last.Data), etag, now.UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -70,11 +76,11 @@ func (p *pass) purge(ctx context.Context, s runner.StoredRun, e *core.Entry) err
 	keep := runner.Record{Version: runner.Version{Rev: tombstone.Rev, Etag: tombstone.Etag}, Data: data}
 	// A second time with the same tombstone: the first one's answer may have been lost, or it may have stopped half-way.
 	for range 2 {
-		if _, err = p.Store.Purge(ctx, s.Run, s.Last.Version, keep); !errors.Is(err, runner.ErrAmbiguous) {
+		if _, err = store.Purge(ctx, s.Run, s.Last.Version, keep); !errors.Is(err, runner.ErrAmbiguous) {
 			break
 		}
 	}
-	return moved(err, "purge")
+	return err
 }
 
 func (p *pass) remove(ctx context.Context, s runner.StoredRun) error {

@@ -7,6 +7,7 @@ import (
 	"agentd/cmd/agentd/agents"
 	"agentd/cmd/agentd/approvals"
 	"agentd/cmd/agentd/audit"
+	"agentd/cmd/agentd/bulk"
 	"agentd/cmd/agentd/check"
 	"agentd/cmd/agentd/conformance"
 	"agentd/cmd/agentd/console"
@@ -35,7 +36,7 @@ import (
 // All returns them in the order in which docs/cli.md has them.
 func All() []func(*cli.App) *cobra.Command {
 	return []func(*cli.App) *cobra.Command{
-		initialize.Command, dev.Command, serve.Command, run.Command, runs.Command, agents.Command, approvals.Command, console.Command, dlq.Command, audit.Command,
+		initialize.Command, dev.Command, serve.Command, run.Command, runs.Command, bulk.Command, agents.Command, approvals.Command, console.Command, dlq.Command, audit.Command,
 		reconcile.Command, provision.Command, natsconfig.Command, events.Command, check.Command, contracts.Command, conformance.Command, schema.Command,
 		doctor.Command, eval.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, version.Command,
 	}

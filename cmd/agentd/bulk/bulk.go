@@ -1,0 +1,254 @@
+// Package bulk is agentd bulk.
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/bulk"
+	"agentd/internal/show"
+)
+
+// Command is agentd bulk.
+func Command(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bulk",
+		Short: "Do one thing with many runs",
+		Long: "bulk does one thing with all runs that a filter selects: it finds them, says how many they are and names some, and begins when\n" +
+			"somebody confirms that number. Each run is looked at again before anything is done to it, and is asked once, however often the\n" +
+			"command is killed: agentd bulk continue goes on. What became of each run is kept for 90 days. It needs the rights of an operator.",
+	}
+	for _, v := range []struct {
+		verb  bulk.Verb
+		short string
+	}{
+		{bulk.VerbCancel, "Cancel runs"},
+		{bulk.VerbPause, "Let runs do nothing more until they are resumed"},
+		{bulk.VerbResume, "Let runs go on that were paused"},
+		{bulk.VerbRetry, "Take up runs that ended with an error, by a limit or by their deadline"},
+		{bulk.VerbMessage, "Send runs a message"},
+		{bulk.VerbPurge, "Remove the histories of runs that have ended"},
+	} {
+		cmd.AddCommand(proposeCommand(a, v.verb, v.short))
+	}
+	cmd.AddCommand(listCommand(a), showCommand(a), continueCommand(a), stopCommand(a))
+	return cmd
+}
+
+func proposeCommand(a *cli.App, verb bulk.Verb, short string) *cobra.Command {
+	var f cli.RunFilter
+	r := bulk.Request{Verb: verb}
+	confirmed := 0
+	cmd := &cobra.Command{
+		Use:     string(verb) + " FILTER",
+		Short:   short,
+		Long:    "See agentd runs list --help for FILTER and its short forms. Without --yes it only finds the runs.",
+		Example: fmt.Sprintf("  agentd bulk %s 'tag.tenant:acme changed<-1d'\n  agentd bulk continue JOB --yes 12", verb),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if r.Filter, err = f.Filter(args); err != nil {
+				return err
+			}
+			return withBulk(cmd.Context(), a, func(ctx context.Context, c *cli.Client, b bulk.Bulk) error {
+				r.Who = c.Who()
+				job, err := b.Propose(ctx, r)
+				if err != nil {
+					return err
+				}
+				if confirmed == 0 || job.Runs == 0 {
+					return printJob(a, job)
+				}
+				return carryOut(ctx, a, b, job, confirmed)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&f.Status, "status", "", "only runs with this status (status:)")
+	f.AddFlags(cmd)
+	cmd.Flags().IntVar(&r.Rate, "rate", bulk.DefaultRate, "how many runs a second")
+	cmd.Flags().IntVar(&confirmed, "yes", 0, "begin at once if this is how many runs there are")
+	cmd.Flags().StringVar(&r.Said, "text", "", "the message, or why")
+	return cmd
+}
+
+// withBulk calls do with a connection and what carries out jobs.
+func withBulk(ctx context.Context, a *cli.App, do func(context.Context, *cli.Client, bulk.Bulk) error) error {
+	return a.WithClient(ctx, func(c *cli.Client) error {
+		return c.Permitted(ctx, func(ctx context.Context) error {
+			store, err := c.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = store.Close() }() // nothing is lost with it
+			b, err := bulk.Open(ctx, c.Conn, store)
+			if err != nil {
+				return err
+			}
+			return do(ctx, c, b)
+		})
+	})
+}
+
+// carryOut confirms a job and does what it is for.
+func carryOut(ctx context.Context, a *cli.App, b bulk.Bulk, job *bulk.Job, confirmed int) error {
+	if job.State != bulk.Running {
+		if err := b.Confirm(ctx, job, confirmed); err != nil {
+			return err
+		}
+	}
+	err := b.CarryOut(ctx, job, func(j *bulk.Job) {
+		fmt.Fprintf(a.Err, "%d of %s: %s\n", counted(j), show.Count(j.Runs, "run"), counts(j))
+	})
+	if err != nil {
+		return fmt.Errorf("%w\ngo on with: agentd bulk continue %s", err, job.ID)
+	}
+	if err := printJob(a, job); err != nil {
+		return err
+	}
+	if failed := job.Counts[bulk.Failed]; failed > 0 {
+		return fmt.Errorf("%s failed; see: agentd bulk show %s", show.Count(failed, "run"), job.ID)
+	}
+	return nil
+}
+
+func counted(job *bulk.Job) int {
+	n := 0
+	for _, of := range job.Counts {
+		n += of
+	}
+	return n
+}
+
+func counts(job *bulk.Job) string {
+	var texts []string
+	for _, outcome := range slices.Sorted(maps.Keys(job.Counts)) {
+		texts = append(texts, fmt.Sprintf("%d %s", job.Counts[outcome], outcome))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// printJob prints a job without what became of each run.
+func printJob(a *cli.App, job *bulk.Job) error {
+	return a.Print(job, func(w io.Writer) error {
+		fmt.Fprintf(w, "job     %s\nverb    %s\nfilter  %s\nstate   %s\nruns    %d\n", job.ID, job.Verb, show.Line(job.Filter.String(), show.LineMax), job.State, job.Runs)
+		for _, run := range job.Samples {
+			fmt.Fprintf(w, "        %s\n", show.Line(run, show.LineMax))
+		}
+		if more := job.Runs - len(job.Samples); more > 0 {
+			fmt.Fprintf(w, "        and %d more\n", more)
+		}
+		if len(job.Counts) > 0 {
+			fmt.Fprintf(w, "so far  %s\n", counts(job))
+		}
+		if job.State == bulk.Proposed && job.Runs > 0 {
+			fmt.Fprintf(w, "begin   agentd bulk continue %s --yes %d\n", job.ID, job.Runs)
+		}
+		return nil
+	})
+}
+
+func listCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List jobs, the newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withBulk(cmd.Context(), a, func(ctx context.Context, _ *cli.Client, b bulk.Bulk) error {
+				jobs, err := b.List(ctx)
+				if err != nil {
+					return err
+				}
+				return a.Print(jobs, func(w io.Writer) error {
+					for _, j := range jobs {
+						fmt.Fprintf(w, "%s  %s%s%s  %d runs  %s\n", j.ID, show.Pad(string(j.Verb), 9), show.Pad(string(j.State), 10), show.Ago(j.Created), j.Runs, show.Line(j.Filter.String(), 80))
+					}
+					if len(jobs) == 0 {
+						fmt.Fprintln(w, "no bulk jobs")
+					}
+					return nil
+				})
+			})
+		},
+	}
+}
+
+// shown is a job with what became of its runs.
+type shown struct {
+	*bulk.Job
+	Results []bulk.Result `json:"results"`
+}
+
+func showCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "show JOB", Short: "Show a job, and what became of each run", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJob(cmd.Context(), a, args[0], func(ctx context.Context, b bulk.Bulk, job *bulk.Job) error {
+				all := shown{job, []bulk.Result{}}
+				err := b.Results(ctx, job, func(results []bulk.Result) error {
+					all.Results = append(all.Results, results...)
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				if a.Output == cli.OutputJSON {
+					return a.Print(all, nil)
+				}
+				if err := printJob(a, job); err != nil {
+					return err
+				}
+				for _, r := range all.Results {
+					text := show.Pad(string(r.Outcome), 8) + show.Line(r.Run, 60)
+					if r.Problem != "" {
+						text += ": " + show.Line(r.Problem, show.LineMax)
+					}
+					fmt.Fprintln(a.Out, text)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func continueCommand(a *cli.App) *cobra.Command {
+	confirmed := 0
+	cmd := &cobra.Command{
+		Use: "continue JOB [--yes N]", Short: "Begin a job, or go on with one whose program was killed", Args: cobra.ExactArgs(1),
+		Long: "continue begins a job that was proposed or stopped, with --yes and how many runs it has, and goes on with one that had begun: what was\n" +
+			"done is not done again. A job that another program carries out is left to it; one that was killed is taken to be gone after 30 s.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJob(cmd.Context(), a, args[0], func(ctx context.Context, b bulk.Bulk, job *bulk.Job) error {
+				return carryOut(ctx, a, b, job, confirmed)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&confirmed, "yes", 0, "how many runs the job has")
+	return cmd
+}
+
+func stopCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "stop JOB", Short: "Do nothing to further runs of a job", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJob(cmd.Context(), a, args[0], func(ctx context.Context, b bulk.Bulk, job *bulk.Job) error {
+				if err := b.Stop(ctx, job); err != nil {
+					return err
+				}
+				return printJob(a, job)
+			})
+		},
+	}
+}
+
+func withJob(ctx context.Context, a *cli.App, id string, do func(context.Context, bulk.Bulk, *bulk.Job) error) error {
+	return withBulk(ctx, a, func(ctx context.Context, _ *cli.Client, b bulk.Bulk) error {
+		job, err := b.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		return do(ctx, b, job)
+	})
+}

@@ -1,0 +1,66 @@
+package reconcile
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/outbox"
+	"agentd/internal/runner"
+	"agentd/internal/state"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// Purge removes the history of a run that has ended, and its document from the index of runs: somebody does not want to wait for
+// retention. The run's tombstone stays. It may be repeated. The error is sdk.CodeConflict for a run that has not ended, or whose end is not published.
+func Purge(ctx context.Context, conn *broker.Conn, store state.Store, run wire.RunKey) error {
+	last, err := store.Head(ctx, run)
+	if errors.Is(err, runner.ErrNotFound) {
+		return sdk.Errorf(sdk.CodeUnknownRun, "the run does not exist")
+	}
+	if err != nil {
+		return fmt.Errorf("purge: %w", err)
+	}
+	e, err := core.DecodeEntry(last.Data)
+	if err != nil {
+		return fmt.Errorf("purge: %w", err)
+	}
+	if e.Head.Status != core.StatusDone {
+		return sdk.Errorf(sdk.CodeConflict, "run %s is %s; only the history of a run that has ended can be removed", e.Head.Run, e.Head.Status)
+	}
+	rev := e.Rev
+	if e.Head.Purged != nil {
+		rev = e.Head.Purged.Rev
+	} else {
+		if err := endPublished(ctx, conn, run, &e); err != nil {
+			return err
+		}
+		if err := purge(ctx, store, runner.StoredRun{Run: run, Last: last}, &e, rand.Text(), time.UnixMilli(conn.Now())); err != nil {
+			return fmt.Errorf("purge: %w", err)
+		}
+	}
+	return conn.PublishIndexed(broker.IndexedRun{Run: run, Revision: rev + 1})
+}
+
+// endPublished reports whether the terminal event of a run was published: afterwards nobody can make it.
+func endPublished(ctx context.Context, conn *broker.Conn, run wire.RunKey, e *core.Entry) error {
+	generation := e.Head.Generation()
+	zone := zoneOfEnd(&generation)
+	there, err := conn.LastDelivery(ctx, zone, outbox.TerminalSubject(conn.Subjects(), e.Head.Agent, run, &generation))
+	if err != nil || there != nil {
+		return err
+	}
+	state, err := conn.ZoneState(ctx, zone)
+	if err != nil {
+		return err
+	}
+	if state.MaxAge == 0 || time.UnixMilli(e.At).Add(state.MaxAge).UnixMilli() > conn.Now() {
+		return sdk.Errorf(sdk.CodeConflict, "the end of run %s is not published yet, or was lost: agentd reconcile publishes it", e.Head.Run)
+	}
+	return nil
+}
