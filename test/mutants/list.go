@@ -57,6 +57,9 @@ var ofRuns = []mutant{
 	{"a carried call is forgotten", around(core+"Head.live", "return nil"), simulator},
 	{"what is due of a carried call is not watched", around(step+"watchCarried", ""), simulator},
 
+	// What a judge objects to is sent back before it is taken for an answer (I2).
+	{"what judges object to is an answer", around(step+"object", "return false, nil"), simulator},
+
 	// A run that has ended is taken up by a retry alone, and each of its generations has an end of its own (I1, I2, I7).
 	{"a cancelled run is retried", around(core+"Head.CheckRetry", `
 		if h.Status == StatusDone && h.Reason == ReasonCancelled {

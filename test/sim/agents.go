@@ -206,6 +206,7 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 	s.compensate(spec)
 	s.guard(a)
 	s.hooks.hook(a)
+	s.judges.judge(a)
 	s.choosing(a)
 	s.planning(a)
 	return a

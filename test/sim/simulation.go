@@ -60,6 +60,7 @@ type simulation struct {
 	store  *fakeStore
 	models *models
 	hooks  *hooks
+	judges *judges
 	// manager keeps grants; policies are those of all specs, by digest.
 	manager  *manager
 	policies map[string]policy
@@ -99,7 +100,7 @@ func newSimulation(p plan, in *pool, st *stats, log func(string)) *simulation {
 	s.swarm()
 	s.broker = newBroker(s)
 	s.store = newStore(s)
-	s.models, s.hooks = newModels(s), newHooks(s)
+	s.models, s.hooks, s.judges = newModels(s), newHooks(s), newJudges(s)
 	s.manager, s.policies = &manager{simulation: s, reserved: map[string]string{}}, map[string]policy{}
 	s.audit.Policy(s.ruling)
 	s.compile()

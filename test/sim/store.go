@@ -289,6 +289,7 @@ func (f *fakeStore) committed(run wire.RunKey, d decoded) {
 	f.audit.Committed(run, d.digest, e)
 	f.models.committed(run, e)
 	f.hooks.committed(run, e)
+	f.judges.committed(run, e)
 	f.takeUp(e)
 	f.undo(e)
 	f.cancelCalls(e)
