@@ -89,6 +89,8 @@ const (
 	keyCall       = attribute.Key("agentd.call.id")
 	keyType       = attribute.Key("agentd.call.type")
 	keyGuard      = attribute.Key("agentd.guard")
+	keyJudge      = attribute.Key("agentd.judge")
+	keyAccepted   = attribute.Key("agentd.judge.accepted")
 	keyChosenBy   = attribute.Key("agentd.tools.chosen_by")
 	keyDegraded   = attribute.Key("agentd.tools.degraded")
 	keyTakeovers  = attribute.Key("agentd.takeovers")

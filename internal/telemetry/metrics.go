@@ -11,7 +11,7 @@ var noMeter = noop.NewMeterProvider().Meter(scope)
 
 // instruments are what agentd measures; docs/operations.md lists them. Durations are in seconds.
 type instruments struct {
-	started, finished, suspensions, turns, takeovers, guarded, chosen metric.Int64Counter
+	started, finished, suspensions, turns, takeovers, guarded, judged, chosen metric.Int64Counter
 	// redelivered counts messages that came again, deadLetters those that nobody could handle.
 	redelivered, deadLetters metric.Int64Counter
 	// busy is how many activations are in hand.
@@ -56,6 +56,7 @@ func (t *Telemetry) instrument(meter metric.Meter) error {
 	counter(&i.suspensions, "agentd.runs.suspended", "{suspension}", "How often runs were suspended.")
 	counter(&i.turns, "agentd.turns", "{turn}", "Model calls that runs accepted.")
 	counter(&i.guarded, "agentd.guards", "{hit}", "What guards of calls did, by guard.")
+	counter(&i.judged, "agentd.answers.judged", "{reply}", "Replies that were not taken for an answer, by judge.")
 	counter(&i.chosen, "agentd.tools.chosen", "{choice}", "Choices of the tools that a model is offered, by how they were made.")
 	counter(&i.takeovers, "agentd.takeovers", "{takeover}", "Runs taken over because their worker died or hung.")
 	counter(&i.redelivered, "agentd.redeliveries", "{message}", "Messages that were delivered again.")

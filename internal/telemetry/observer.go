@@ -169,6 +169,10 @@ func (o observer) Appended(ctx context.Context, e *core.Entry, size int) {
 	for _, g := range e.Guards {
 		o.metrics.guarded.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(keyAgent.String(h.Agent), keyGuard.String(string(g.Guard)))))
 	}
+	if j := e.Judged; j != nil {
+		o.metrics.judged.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(
+			keyAgent.String(h.Agent), keyJudge.String(j.Judge), keyAccepted.Bool(j.Accepted))))
+	}
 	if offered := e.Offered; offered != nil {
 		o.metrics.chosen.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(
 			keyAgent.String(h.Agent), keyChosenBy.String(string(offered.By)), keyDegraded.Bool(offered.Degraded != ""))))

@@ -327,6 +327,24 @@ func TestMetrics_CountWhatHappened(t *testing.T) {
 	}
 }
 
+func TestMetrics_CountTheHitsOfJudges(t *testing.T) {
+	t.Parallel()
+	a := desk()
+	a.Spec.Answers = &sdk.Answers{Require: []sdk.Requirement{{Name: "sure", When: `output.response != "perhaps"`, Retries: 1, Optional: true}}}
+	r := start(t, false, harness.Options{Agents: []sdk.Agent{a}, Model: sdktest.Script(
+		sdktest.Say(""), sdktest.Say("perhaps"), sdktest.Say("perhaps"))})
+	r.Done(r.Run("shop.desk", map[string]any{"message": "hello"}))
+	points := r.measured(t)
+	for attributes, want := range map[string]float64{
+		"agentd.judge=empty,agentd.judge.accepted=false": 1, "agentd.judge=sure,agentd.judge.accepted=false": 1,
+		"agentd.judge=sure,agentd.judge.accepted=true": 1,
+	} {
+		if got := points["agentd.answers.judged{"+attributes+",gen_ai.agent.name=shop.desk}"]; got != want {
+			t.Errorf("%s is %v, want %v; all are %v", attributes, got, want, points["agentd.answers.judged"])
+		}
+	}
+}
+
 func TestStart_IsOffUnlessTheEnvironmentAsks(t *testing.T) {
 	for _, name := range []string{
 		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
