@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,4 +83,18 @@ func TestPages_CanBeUsedByEverybody(t *testing.T) {
 		}
 		b.accessible()
 	}
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("a token of a test, which is long enough"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	locked := newTab(t, f.startConsole("--token-file", token).address())
+	locked.open("/inbox")
+	locked.shows("Log in")
+	locked.accessible()
+	locked.fill("input[type=password]", "a token of a test, which is long enough")
+	locked.leads(typing(kb.Enter))
+	if got := locked.location(); got != "/inbox" {
+		t.Errorf("the login leads to %s", got)
+	}
+	locked.accessible() // it is read-only
 }

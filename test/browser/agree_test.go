@@ -11,7 +11,7 @@ func TestConsoles_AgreeWithEachOtherAndTheTerminal(t *testing.T) {
 	needsBrowser(t)
 	w := newWorld(t, "testdata/script.yaml")
 	_, indexed := w.served()
-	one, two := newTab(t, indexed.address()), newTab(t, w.console("--as", "bert").address()) // which has no index, and asks workers
+	one, two := newTab(t, indexed.address()), newTab(t, w.startConsole("--as", "bert").address()) // which has no index, and asks workers
 	w.run("lisbon", "Two nights in Lisbon, please", "--detach")
 	request := w.asked("lisbon")
 	for _, b := range []*tab{one, two} {

@@ -62,7 +62,7 @@ func TestAway_TheConsoleThatDoesNotAnswerIsNoticed(t *testing.T) {
 	b.shows("There are no runs yet")
 	first.stop(syscall.SIGTERM)
 	b.shows("The console does not answer.")
-	w.console("--as", "anna", "--http", address[len("http://"):])
+	w.startConsole("--as", "anna", "--http", address[len("http://"):])
 	b.lacks("The console does not answer.")
 }
 

@@ -90,7 +90,7 @@ func (w *world) served() (server *process, console *process) {
 	w.agentd("provision", "--index") // a worker looks for an index when it starts, and then twice a minute
 	w.start("agentd", "serve", "--config", w.config).says(`msg=serving|"msg":"serving"`)
 	w.start("traveldesk")
-	return server, w.console("--as", "anna", "--index", w.index)
+	return server, w.startConsole("--as", "anna", "--index", w.index)
 }
 
 // server starts a NATS server on what the one before has stored, where that was.
@@ -101,8 +101,8 @@ func (w *world) server() *process {
 	return p
 }
 
-// console starts a console beside others.
-func (w *world) console(args ...string) *process {
+// startConsole starts a console beside others.
+func (w *world) startConsole(args ...string) *process {
 	w.t.Helper()
 	p := w.start("agentd", append([]string{"console", "--config", w.config, "--http", "127.0.0.1:0"}, args...)...)
 	p.says(`(?m)^ready`)
