@@ -9,6 +9,8 @@
 //	    match:                       # every condition given must hold; without any, everything matches
 //	      contains: to Lisbon        # the first user message contains this
 //	      first: I want to fly       # the first user message is exactly this
+//	      system: You plan           # the system prompt contains this
+//	      last: Answer the request   # the last user message contains this: the one reply is due, whatever was said before
 //	      model: gpt-4o-mini         # the model asked for
 //	      run: airline-3-1           # the run (header X-Agentd-Run, percent-decoded) ends in this, or is not told
 //	    tools: [find_flight]         # optional: the request must offer exactly these
@@ -37,6 +39,10 @@
 // call; ids themselves are the client's, and those that this server made up are refused, because agentd must not keep a
 // vendor's ids. Without replies, the assistant messages of expect are the replies. Among several matching strict
 // conversations those that agree with the request count, and they must agree on the answer.
+//
+// The models of an agent that plans (docs/planning.md) are told apart by model: the planner is asked with the conversation, so that contains
+// is about the request; the router for each step anew, so that contains is "Step: Find a hat"; the synthesizer with "last: The plan is carried
+// out". A planner that is asked for another plan is matched by "system: An earlier plan".
 //
 // GET /stats returns Stats.
 package mockllm

@@ -66,7 +66,7 @@ func (*messagesProtocol) read(body io.Reader) (chatRequest, error) {
 	if system, err := parts(in.System); err != nil {
 		return chatRequest{}, err
 	} else if len(system) > 0 {
-		req.Messages = append(req.Messages, Message{Role: "system", Text: joinText(system)})
+		req.Messages = append(req.Messages, Message{Role: roleSystem, Text: joinText(system)})
 	}
 	for _, t := range in.Tools {
 		tool := offeredTool{}

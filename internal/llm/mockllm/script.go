@@ -31,6 +31,9 @@ type Conversation struct {
 type Match struct {
 	First    string `json:"first"`
 	Contains string `json:"contains"`
+	// System and Last are part of the system prompt and of the last user message.
+	System string `json:"system"`
+	Last   string `json:"last"`
 	Model    string `json:"model"`
 	Run      string `json:"run"`
 }
@@ -110,6 +113,9 @@ func ParseScript(name string, data []byte) (*Script, error) {
 	for i := range script.Conversations {
 		if !script.Conversations[i].complete(i) {
 			r.Faultf(n.Get("conversations").Items()[i].Position, "the model says nothing: write replies, or expect")
+		}
+		if c := &script.Conversations[i]; c.Match.Last != "" && (len(c.Replies) > 1 || len(c.Expect) > 0) {
+			r.Faultf(n.Get("conversations").Items()[i].Position, "what is matched by its last message has one reply, and nothing to expect")
 		}
 	}
 	if err := r.Err(); err != nil {

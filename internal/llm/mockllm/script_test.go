@@ -75,6 +75,11 @@ conversations:
 			`script.yaml:6:17: missing key "name": the tool`, "script.yaml:7:27: conversations[1].replies[0].faults[0].status: expected at least 400",
 			`script.yaml:7:33: missing key "status"`, "script.yaml:7:37: conversations[1].replies[0].faults[2]: expected either a status or cut",
 		}},
+		{"last", `
+conversations:
+  - match: {last: a}
+    replies: [{text: b}, {text: c}]
+`, []string{"script.yaml:3:5: what is matched by its last message has one reply, and nothing to expect"}},
 		{"expect", `
 conversations:
   - expect: [{role: user, content: 7}]

@@ -162,6 +162,9 @@ func (s *Server) find(run string, req chatRequest) (Reply, string) {
 		if d := first.offered(req); d != "" {
 			return Reply{}, first.Name + ": " + d
 		}
+		if first.Match.Last != "" {
+			return first.Replies[0], ""
+		}
 		return first.reply(req.turn())
 	}
 	for _, c := range matching {
@@ -208,6 +211,7 @@ func findStrict(candidates []Conversation, req chatRequest) (Reply, string) {
 func (m Match) holds(run string, req chatRequest) bool {
 	first := req.firstUser()
 	return (m.First == "" || m.First == first) && strings.Contains(first, m.Contains) &&
+		strings.Contains(req.system(), m.System) && strings.Contains(req.lastUser(), m.Last) &&
 		(m.Model == "" || m.Model == req.Model) && (run == "" || strings.HasSuffix(run, m.Run))
 }
 

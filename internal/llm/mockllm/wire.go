@@ -3,11 +3,13 @@ package mockllm
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // The roles that decide something here.
 const (
+	roleSystem    = "system"
 	roleAssistant = "assistant"
 	roleTool      = "tool"
 	roleUser      = "user"
@@ -134,9 +136,20 @@ func (r chatRequest) turn() int {
 	return n
 }
 
-func (r chatRequest) firstUser() string {
-	for _, m := range r.Messages {
-		if m.Role == roleUser {
+func (r chatRequest) firstUser() string { return firstOf(r.Messages, roleUser) }
+
+func (r chatRequest) system() string { return firstOf(r.Messages, roleSystem) }
+
+func (r chatRequest) lastUser() string {
+	backwards := slices.Clone(r.Messages)
+	slices.Reverse(backwards)
+	return firstOf(backwards, roleUser)
+}
+
+// firstOf is the text of the first message of a role.
+func firstOf(messages []Message, role string) string {
+	for _, m := range messages {
+		if m.Role == role {
 			return m.Text
 		}
 	}
