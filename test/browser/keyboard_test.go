@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/input"
@@ -91,5 +92,32 @@ func TestKeyboard_IsEnough(t *testing.T) {
 	b.press("?")
 	if eval[bool](b, `document.getElementById("help").open`) {
 		t.Error("keys that were turned off do something")
+	}
+}
+
+// A row that changes stays where it is, and keeps the focus that somebody has in it.
+func TestRows_StayUnderThePointerAndKeepTheFocus(t *testing.T) {
+	t.Parallel()
+	needsBrowser(t)
+	w := newWorld(t, "testdata/script.yaml")
+	b := newTab(t, w.dev())
+	w.run("porto", "A night in Porto", "--detach")
+	w.asked("porto")
+	w.run("bergen", "Porto, or else Bergen", "--detach")
+	w.asked("bergen")
+	await(t, "the list has both runs", func() bool {
+		b.open("/runs")
+		return strings.Count(b.main(), "an answer") == 2
+	})
+	b.press("jj") // to the run that changed first
+	order := `[...document.querySelectorAll("table.list tbody a")].map((a) => a.textContent).join(" ")`
+	focus := `document.activeElement.textContent`
+	if got := eval[string](b, order) + ", " + eval[string](b, focus); got != "bergen porto, porto" {
+		t.Fatalf("the rows are %s", got)
+	}
+	w.agentd("runs", "cancel", "porto")
+	b.shows("done: cancelled")
+	if got := eval[string](b, order) + ", " + eval[string](b, focus); got != "bergen porto, porto" {
+		t.Errorf("after one has changed, the rows are %s", got)
 	}
 }
