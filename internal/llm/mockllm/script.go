@@ -34,8 +34,8 @@ type Match struct {
 	// System and Last are part of the system prompt and of the last user message.
 	System string `json:"system"`
 	Last   string `json:"last"`
-	Model    string `json:"model"`
-	Run      string `json:"run"`
+	Model  string `json:"model"`
+	Run    string `json:"run"`
 }
 
 // Reply is one answer of the model.
