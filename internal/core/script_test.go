@@ -295,6 +295,8 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return ev, ""
 	case "reply":
 		return s.parseReply(rest), ""
+	case "object":
+		return s.parseObjection(rest), ""
 	case "fail":
 		return core.Ended{Ending: core.Ending{Reason: core.ReasonError, Code: sdk.CodeModel, Message: rest}}, ""
 	}
@@ -416,6 +418,15 @@ func (s *script) parseReply(rest string) core.Event {
 	if s.spec.NeedsRulings && len(calls) > 0 {
 		s.policy.rule(ev.Plan)
 	}
+	return ev
+}
+
+// parseObjection reads JUDGE MOST TEXT: a reply that a judge objects to, which may send it back so often.
+func (s *script) parseObjection(rest string) core.Event {
+	s.Helper()
+	words := strings.SplitN(rest, " ", 3)
+	ev := s.replied(words[2])
+	ev.Objections = []core.Objection{{Judge: words[0], Found: words[2], Nudge: "Not so.", Most: number(s.T, words[1])}}
 	return ev
 }
 
