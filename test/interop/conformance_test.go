@@ -1,11 +1,34 @@
 package interop
 
 import (
+	"cmp"
 	"encoding/json"
 	"testing"
 
 	"agentd/internal/conformance"
 )
+
+// A program of the standard library alone keeps to the wire too; SIGTERM ends it, as it ends every program that does not care.
+func TestConformance_ByHand(t *testing.T) {
+	t.Parallel()
+	c := pythonCommand(t)
+	report, err := conformance.Run(t.Context(), conformance.Options{
+		Contract: docContract(t), Command: c.args, Output: t.Output(),
+		Data: json.RawMessage(`{"city":"Bern"}`), Fail: json.RawMessage(`{"city":"Atlantis"}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]conformance.Outcome{
+		"drain": conformance.Advised, "invalid-data": conformance.Advised, // it leaves checking data to agentd
+		"deadline": conformance.Skipped, "voided": conformance.Skipped, "heartbeat": conformance.Skipped,
+	}
+	for _, r := range report.Results {
+		if r.Outcome != cmp.Or(want[r.Case], conformance.Passed) {
+			t.Errorf("%s: %s: %s", r.Case, r.Outcome, r.Why)
+		}
+	}
+}
 
 // The services of our packages in other languages keep to all of the wire.
 func TestConformance(t *testing.T) {
