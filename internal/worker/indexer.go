@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// lookForIndex is how often a worker looks whether there is an index.
-	lookForIndex = 30 * time.Second
+	// lookForIndex is how often a worker looks whether there is an index: one request, about one stream.
+	lookForIndex = 3 * time.Second
 	// restsFor is how long a run is left alone after its document was published, unless it ends or waits for something else: most
 	// runs that change more often are done by then.
 	restsFor = 5 * time.Second

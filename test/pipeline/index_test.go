@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -196,6 +197,36 @@ func TestIndex_IsNotToldOfAnythingUnlessAskedFor(t *testing.T) {
 	h.StopWorkers()
 	if err := stop(); err != nil || len(published) > 0 {
 		t.Errorf("%d documents, %v", len(published), err)
+	}
+}
+
+// TestIndex_IsNoticedByWorkersThatRun before it is made, within seconds.
+func TestIndex_IsNoticedByWorkersThatRun(t *testing.T) {
+	t.Parallel()
+	model := sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) { return sdktest.Say("3"), nil })
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: desk()}}, Model: model})
+	h.Done(h.Run("desk", hello()))
+	if err := h.Conn().MakeIndex(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n, made := 0, time.Now(); ; n++ {
+		if time.Since(made) > 20*time.Second {
+			t.Fatalf("no document of %d runs came in %s", n, time.Since(made))
+		}
+		init := h.Init("desk", hello())
+		init.Subject, init.ID = fmt.Sprintf("run %d", n), fmt.Sprintf("run-%d", n)
+		h.Done(h.Send("desk", init))
+		state, err := h.Conn().IndexState(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !state.Late {
+			t.Fatal("the run from before the index is not known of")
+		}
+		if state.Last > 0 {
+			t.Logf("after %s and %d runs", time.Since(made), n+1)
+			return
+		}
 	}
 }
 
