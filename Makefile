@@ -28,6 +28,10 @@ run: build ## run the travel desk example, everything embedded
 test: go ## run all tests with the race detector; finds or installs the redis-server that they start
 	./scripts/test.sh
 
+.PHONY: bare
+bare: go ## as root: make run and make test on a bare machine, which has Debian's base, make and Go
+	./scripts/bare.sh
+
 .PHONY: check
 check: go lint ## what to run before every commit, in two minutes: the linter, unit tests, 2,000 histories
 	./scripts/check.sh
