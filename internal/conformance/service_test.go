@@ -148,9 +148,8 @@ func (f *foreign) serve(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		consuming.Stop()
-		if !f.has("drops") {
-			working.Wait()
-		}
+		<-consuming.Closed()
+		working.Wait()
 	case <-lost:
 		return errors.New("the server is away")
 	}
