@@ -74,7 +74,7 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	if err := checkOurs(path); err != nil {
 		return nil, err
 	}
-	db, err := connect(path, "journal_mode(WAL)")
+	db, err := connect(path, "rw", "journal_mode(WAL)")
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	if err := mark(ctx, path); err != nil {
 		return nil, err
 	}
-	if db, err = connect(path, "journal_mode(WAL)"); err != nil {
+	if db, err = connect(path, "rw", "journal_mode(WAL)"); err != nil {
 		return nil, err
 	}
 	if _, err := db.ExecContext(ctx, schema); err != nil {
@@ -102,7 +102,7 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 
 // mark makes the file, with its mark where checkOurs finds it: in the file and not in the log beside it.
 func mark(ctx context.Context, path string) error {
-	db, err := connect(path, "journal_mode(DELETE)")
+	db, err := connect(path, "rwc", "journal_mode(DELETE)")
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,9 @@ func mark(ctx context.Context, path string) error {
 	return nil
 }
 
-func connect(path, journal string) (*sql.DB, error) {
-	options := url.Values{"_txlock": {"immediate"}, "_pragma": {journal, "synchronous(NORMAL)", "busy_timeout(10000)", "cache_size(-16384)"}}
+// connect connects with a mode of SQLite: only "rwc" makes a file. A connection that made one in the place of a file that somebody deleted would hide that.
+func connect(path, mode, journal string) (*sql.DB, error) {
+	options := url.Values{"mode": {mode}, "_txlock": {"immediate"}, "_pragma": {journal, "synchronous(NORMAL)", "busy_timeout(10000)", "cache_size(-16384)"}}
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: url.PathEscape(path), RawQuery: options.Encode()}).String())
 	if err != nil {
 		return nil, fmt.Errorf("open the index of runs at %s: %w", path, err)
