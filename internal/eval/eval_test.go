@@ -131,6 +131,7 @@ func calls(pairs ...string) mockllm.Reply {
 func TestEvaluate_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	text := func(text string) mockllm.Reply { return mockllm.Reply{Text: text} }
+	refused := says(mockllm.Reply{Faults: []mockllm.Fault{{Status: 400, Message: "no", Times: -1}}})
 	for want, script := range map[string]*mockllm.Script{
 		"":                                      says(calls("find", `{"n": 2.0}`), text(" 7 ")),
 		"answers before it calls find":          says(text("7")),
@@ -142,7 +143,8 @@ func TestEvaluate_SaysWhatIsWrong(t *testing.T) {
 		"calls buy, which is one call too many":                             says(calls("find", `{"n":2}`, "buy", `{"n":2}`)),
 		"calls find, which is one call too many":                            says(calls("find", `{"n":2}`), calls("find", `{"n":2}`)),
 		`answers "8.5": $: expected integer, got number 8.5`:                says(calls("find", `{"n":2}`), text("8.5")),
-		"the model fails: ":                                                 says(mockllm.Reply{Faults: []mockllm.Fault{{Status: 400, Message: "no", Times: -1}}}),
+
+		"the model fails: ": refused,
 	} {
 		r, err := asked(t, script, []eval.Suite{suite(t, shop)}, eval.Options{Tries: 1, K: 1, Least: 1})
 		if err != nil {
