@@ -164,8 +164,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// rare is what a worker measures that does not happen in metrics: another worker's death, waiting for a minute, answers,
-// and failures of models; and what the program of a service measures.
+// rare is what a worker measures that does not happen in metrics: another worker's death, waiting for a minute, answers, a reply
+// that is none, and failures of models; and what the program of a service measures.
 func rare(t *testing.T) string {
 	t.Helper()
 	shown, err := telemetry.Start(t.Context(), telemetry.Options{Scrape: true})
@@ -189,6 +189,7 @@ func rare(t *testing.T) string {
 	watcher.Appended(ctx, &core.Entry{Change: core.Change{Head: core.Head{Agent: "desk", Driver: &core.Driver{Takeovers: 1}}}}, 1)
 	watcher.Appended(ctx, &core.Entry{Change: core.Change{
 		Head: core.Head{Agent: "desk"}, Guards: []core.GuardHit{{Guard: core.GuardRepeat, Tool: "note"}}, Offered: &core.Offered{},
+		Judged: &core.Judged{Judge: "empty", Times: 1},
 	}}, 1)
 	watcher.Answered(ctx, runner.Attempt{Agent: "desk", Type: "shop.find", Millis: 5, Outcome: "ok"})
 	watcher.End(ctx, runner.Verdict{}, nil)

@@ -260,28 +260,21 @@ func (s *system) cost(names []string) map[string]int {
 	}
 	s.settle()
 	cost := map[string]int{}
-	add := func(prefix string, counts map[string]int) {
-		for what, n := range counts {
-			cost[prefix+what] += n
-			if !strings.HasPrefix(prefix+what, "stored") && prefix != "redis " {
-				cost["messages"] += n
-			}
+	each := func(n int) int { return n * 100 / len(names) }
+	for prefix, counted := range map[string]*tap{"": s.worker, "service: ": s.service, "client: ": s.client} {
+		for what, n := range counted.reset() {
+			cost[prefix+what] = each(n)
+			cost["messages"] += (each(n) + 50) / 100 * 100 // what comes now and then, whoever runs, is no run's
 		}
 	}
-	add("", s.worker.reset())
-	add("service: ", s.service.reset())
-	add("client: ", s.client.reset())
-	add("redis ", s.commands.reset())
-	after := s.stored()
-	for stream, n := range before {
-		after[stream] -= n
+	for command, n := range s.commands.reset() {
+		cost["redis "+command] = each(n)
 	}
-	for what, n := range after {
-		cost[what] = n
+	for stream, n := range s.stored() {
+		cost[stream] = each(n - before[stream])
 	}
-	maps.Copy(cost, s.journal(keys))
-	for what := range cost {
-		cost[what] = cost[what] * 100 / len(names)
+	for what, n := range s.journal(keys) {
+		cost[what] = each(n)
 	}
 	return cost
 }
