@@ -86,10 +86,10 @@ func (s *simulation) doom() {
 	j := s.store.journals[s.poison]
 	d := j.decoded[len(j.decoded)-1].Head.Driver
 	drives := d != nil && d.Owner == s.running.activation().owner
-	if drives && d.Suspect() && !d.Alone && !s.lethal && s.deaths == 0 && !s.gone {
+	waited := s.now-s.running.activation().began > silence
+	if drives && d.Suspect() && !d.Alone && !waited && !s.lethal && s.deaths == 0 && !s.gone {
 		s.violate("alone", "%s drives a run beside others that %d activations have ended with", w.name, d.Takeovers)
 	}
-	waited := s.now-s.running.activation().began > silence
 	for _, fb := range w.fibers {
 		if beside := fb.at == atModel || fb.at == atInTool; beside && fb != s.running && drives && d.Alone && !waited {
 			s.violate("alone", "%s works on another run beside one that it drives alone", w.name)
