@@ -264,7 +264,7 @@ func (s *system) cost(names []string) map[string]int {
 	for prefix, counted := range map[string]*tap{"": s.worker, "service: ": s.service, "client: ": s.client} {
 		for what, n := range counted.reset() {
 			cost[prefix+what] = each(n)
-			cost["messages"] += (each(n) + 50) / 100 * 100 // what comes now and then, whoever runs, is no run's
+			cost["messages"] += (each(n) + 50) / 100 * 100 // what comes now and then, whoever runs, does not count
 		}
 	}
 	for command, n := range s.commands.reset() {
@@ -326,10 +326,10 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// tooMuch reports whether a cost in hundredths is above a limit. A pull that has waited for long is made anew: that is no run's.
+// tooMuch reports whether a cost in hundredths is above a limit. A pull that has waited for long is made anew, whoever runs.
 func tooMuch(cost, most int) bool { return cost >= 100*most+50 }
 
-// least is the least that runs cost in up to three rounds: what a slow machine delivers again is no run's cost, and what a run
+// least is the least that runs cost in up to three rounds: what a slow machine delivers again does not count, and what a run
 // costs is in each round.
 func (s *system) least(most map[string]int) map[string]int {
 	s.t.Helper()

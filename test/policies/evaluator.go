@@ -121,7 +121,7 @@ func (q *request) outcome(asks []terms) (o outcome) {
 		if first == nil {
 			first = &outcome{decision: *d, stage: k}
 		} else if f := *first; f.stage != k || f.scope != d.scope || f.uses != d.uses || f.expires != d.expires || f.pattern != d.pattern {
-			o.scope = "call" // they agree on no more
+			o.scope, o.uses, o.expires = "call", 0, 0 // they agree on no more; what bounds a wider grant does not bound the call
 			first.scope = ""
 		}
 		if o.decided {
