@@ -84,7 +84,7 @@ type Counts struct {
 type Index interface {
 	// Query returns a page. An After of another query is an error of sdk.CodeInvalidEvent.
 	Query(ctx context.Context, q Query) (Page, error)
-	// Get is the document of a run. known is false where the index has none, which does not mean that there is no such run.
+	// Get is the document of a run. known is false where the index has none, which does not mean that the run does not exist.
 	Get(ctx context.Context, run string) (d Document, known bool, err error)
 	// Counts counts the runs that f selects, by the value of by.
 	Counts(ctx context.Context, f Filter, by CountBy) (Counts, error)
