@@ -10,6 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
+	"agentd/internal/clip"
 	"agentd/sdk"
 )
 
@@ -20,29 +21,34 @@ func (noLoading) Load(url string) (any, error) {
 	return nil, fmt.Errorf("reference to %s: nothing is loaded from elsewhere", url)
 }
 
-// compileModern compiles a schema of 2019-09 or 2020-12.
-func compileModern(doc any, d dialect) (func(any) []violation, []sdk.Fault) {
+var drafts = []*jsonschema.Draft{
+	draft4: jsonschema.Draft4, draft6: jsonschema.Draft6, draft7: jsonschema.Draft7, draft2019: jsonschema.Draft2019, draft2020: jsonschema.Draft2020,
+}
+
+// validator compiles a schema of a dialect.
+func validator(doc any, d dialect) (func(any) []violation, []sdk.Fault) {
 	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if d == draft2019 {
-		c.DefaultDraft(jsonschema.Draft2019)
-	}
+	c.DefaultDraft(drafts[d])
 	c.UseLoader(noLoading{})
+	c.UseRegexpEngine(boundedRegexp)
+	if d.assertsFormats() {
+		assertFormats(c)
+	}
 	if err := c.AddResource(baseURI, doc); err != nil {
 		return nil, []sdk.Fault{libraryFault(err)}
 	}
 	schema, err := c.Compile(baseURI)
 	if refused, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		return nil, toFaults(doc, modernViolations(doc, refused.Err))
+		return nil, toFaults(doc, violationsIn(doc, refused.Err))
 	}
 	if err != nil {
 		return nil, []sdk.Fault{libraryFault(err)}
 	}
-	return func(instance any) []violation { return modernViolations(instance, schema.Validate(instance)) }, nil
+	return func(instance any) []violation { return violationsIn(instance, schema.Validate(instance)) }, nil
 }
 
-// modernMetaschema is the metaschema of a dialect, with regular expressions checked.
-func modernMetaschema(d dialect) (*jsonschema.Schema, error) {
+// metaschema is the metaschema of a dialect, with regular expressions checked.
+func metaschema(d dialect) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoading{})
 	c.AssertFormat()
@@ -53,7 +59,12 @@ func modernMetaschema(d dialect) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
-func modernViolations(instance any, err error) []violation {
+// libraryFault is for what the validator refuses without saying where.
+func libraryFault(err error) sdk.Fault {
+	return sdk.Fault{Path: "$", Expected: "a schema that compiles", Got: clip.Text(err.Error(), maxExpected)}
+}
+
+func violationsIn(instance any, err error) []violation {
 	if err == nil {
 		return nil
 	}
@@ -97,7 +108,7 @@ func flatten(instance any, e *jsonschema.ValidationError) []violation {
 		return []violation{{at: append(at, k.Property), expected: expectName, got: show(k.Property)}}
 	}
 	v := violation{at: at}
-	if modernValue(e.ErrorKind, &v) || modernArray(e.ErrorKind, &v) || modernBound(e.ErrorKind, &v) {
+	if valueViolation(e.ErrorKind, &v) || arrayViolation(e.ErrorKind, &v) || boundViolation(e.ErrorKind, &v) {
 		return []violation{v}
 	}
 	var all []violation
@@ -169,7 +180,7 @@ func ownerOf(instance any, at []string, name string) []string {
 	return slices.Clip(find(instance, len(at), []string{}))
 }
 
-func modernValue(k jsonschema.ErrorKind, v *violation) bool {
+func valueViolation(k jsonschema.ErrorKind, v *violation) bool {
 	switch k := k.(type) {
 	case *kind.Type:
 		v.expected, v.mistyped = eitherType(k.Want), true
@@ -195,7 +206,7 @@ func modernValue(k jsonschema.ErrorKind, v *violation) bool {
 	return true
 }
 
-func modernArray(k jsonschema.ErrorKind, v *violation) bool {
+func arrayViolation(k jsonschema.ErrorKind, v *violation) bool {
 	switch k := k.(type) {
 	case *kind.Contains:
 		v.expected = expectContains
@@ -220,7 +231,7 @@ func modernArray(k jsonschema.ErrorKind, v *violation) bool {
 	return true
 }
 
-func modernBound(k jsonschema.ErrorKind, v *violation) bool {
+func boundViolation(k jsonschema.ErrorKind, v *violation) bool {
 	switch k := k.(type) {
 	case *kind.MinLength:
 		*v = sized(v.at, "at least", k.Want, k.Got, "character")
@@ -246,4 +257,9 @@ func modernBound(k jsonschema.ErrorKind, v *violation) bool {
 	return true
 }
 
-func ratText(r *big.Rat) string { return floatText(new(big.Float).SetRat(r)) }
+func sized(at []string, bound string, want, have int, unit string) violation {
+	return violation{at: at, expected: bound + " " + plural(want, unit), got: plural(have, unit)}
+}
+
+// ratText writes a bound of a schema.
+func ratText(r *big.Rat) string { return new(big.Float).SetRat(r).Text('g', -1) }
