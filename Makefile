@@ -85,8 +85,8 @@ e2e: build ## replay recorded conversations of a real model through the built bi
 	$(GO) test ./test/e2e -run TestRecordedConversations -count=1 -v -timeout 30m -e2e
 
 .PHONY: chaos
-chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make chaos DURATION=1h STORE=redis SEED=7
-	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED))
+chaos: ## hurt real processes for 5 minutes on both stores: make chaos, or make chaos DURATION=1h STORE=redis SEED=7 CLUSTER=3
+	$(GO) run ./test/chaos $(if $(DURATION),-d $(DURATION)) $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED)) $(if $(CLUSTER),-cluster $(CLUSTER))
 
 .PHONY: upgrade
 upgrade: ## let workers of an older version, this one and a later one serve the same runs, on both stores: make upgrade OUTAGE=3m
@@ -98,11 +98,16 @@ deploy: ## render the Helm chart, build the images, and run docker-compose.yml w
 
 .PHONY: browser
 browser: go ## drive the console in chromium, with a broker that is away for a minute; without chromium, the tests say so
-	cd test/browser && $(GO) test -count=1 . -browser.away=1m
+	cd test/browser && $(GO) test -count=1 . -browser.away=1m -browser.within=1s
 
 .PHONY: screenshots
 screenshots: go ## take pictures of every page of the console, light and dark, wide and narrow: make screenshots DIR=/tmp/console
 	cd test/browser && $(GO) test -count=1 -run TestScreenshots -v . -browser.screenshots=$(abspath $(or $(DIR),bin/screenshots))
+
+.PHONY: site
+site: ## build the documentation as a site with search in dist/site; needs Node 20: make site SOURCE=https://github.com/acme/agentd/blob/main BASE=/agentd/
+	@command -v npm >/dev/null || { echo "the site is built with Node 20 or newer: install it from https://nodejs.org" >&2; exit 1; }
+	cd site && npm ci --no-audit --no-fund --loglevel=error && SOURCE=$(SOURCE) BASE=$(or $(BASE),/) npm run --silent build
 
 .PHONY: bench
 bench: ## measure runs/s, latencies and bytes per step on both stores, and what validation costs

@@ -85,7 +85,7 @@ const (
 	works   = "exit 0"
 	refuses = "exit 1"
 	root    = "echo 0"
-	noRedis = "required  redisstore (18): redis-server is missing"
+	noRedis = "required  redisstore (20): redis-server is missing"
 	noRace  = "required  race detector (1): a C compiler is missing: apt-get install gcc libc6-dev"
 )
 
@@ -99,7 +99,7 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 	}{
 		"everything is there": {
 			machine: machine{programs: map[string]string{"redis-server": works, "gcc": works, "docker": works, "chromium": works, "apt-get": aptGet, "id": root}},
-			has:     []string{`go test -vet=off -race -timeout 20m -parallel 4 agentd/one\n`, `optional  interop \(9\): node is not installed`},
+			has:     []string{`go test -vet=off -race -timeout 20m -parallel 4 agentd/one\n`, `optional  interop \(10\): node is not installed`},
 			lacks:   []string{"installing", "required"},
 		},
 		"Docker before the package manager": {
@@ -137,7 +137,7 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 		"a test fails, and others did not run": {
 			machine: machine{programs: map[string]string{"gcc": works}, fails: "-race -timeout"},
 			code:    1,
-			has:     []string{`required  redisstore \(10\)`},
+			has:     []string{`required  redisstore \(12\)`},
 			lacks:   []string{"repeat"},
 		},
 	} {

@@ -84,7 +84,7 @@ type AgentSpec struct {
 	Memory *Memory `json:"memory,omitempty"`
 	// Services are the contract-based tools, in the order shown to the model, and those that are asked for context.
 	Services []ServiceTool `json:"services,omitempty"`
-	// Builtin names agentd's own tools: task_completion, ask_question, converse, update_plan.
+	// Builtin names agentd's own tools: task_completion, ask_question, converse, update_plan, ask_parent, answer_child.
 	Builtin []string `json:"builtin,omitempty"`
 	// Selection offers the model some of the tools, where there are many; nil offers all.
 	Selection *Selection `json:"selection,omitempty"`
@@ -101,6 +101,9 @@ type AgentSpec struct {
 	StopOn []string `json:"stop_on,omitempty"`
 	// History puts the whole conversation beside the output (seed 001).
 	History bool `json:"history,omitempty"`
+	// Tags are by which people find runs of the agent that were started without them: the keys, and CEL over input, run, agent and initiator
+	// for the values. One that yields neither text, number nor boolean, or what a tag cannot be, is left out.
+	Tags map[string]string `json:"tags,omitempty"`
 	// Live is when live events are told; empty is LiveWatched.
 	Live LivePolicy `json:"live,omitempty"`
 	// Permissions say which calls a person must allow; nil is none.
@@ -460,11 +463,18 @@ type ToolCall struct {
 
 // Toolset is a source of inline tools that is connected for an activation and released on every way out: the interface
 // that MCP clients implement. An agent is served without the tools of one that does not answer, unless the toolset has a
-// method Required() bool that says otherwise. One with a method Changed() <-chan struct{} is listed again when that has a
-// value. Safe for concurrent use.
+// method Required() bool that says otherwise. Safe for concurrent use. See ChangingToolset for tools that come and go.
 type Toolset interface {
 	Name() string
 	// Tools lists what the source offers, in a stable order.
 	Tools(ctx context.Context) ([]Tool, error)
 	Close() error
+}
+
+// ChangingToolset is a Toolset whose tools come and go while agents are at work. It is listed again when Changed has a value, at most once
+// a second: further values may be dropped. From then on model calls are offered the tools that it has, also those of runs that are under
+// way; a call of a tool that is gone fails, and says so to the model.
+type ChangingToolset interface {
+	Toolset
+	Changed() <-chan struct{}
 }

@@ -26,7 +26,10 @@ type Answers struct {
 	Require []Requirement `json:"require,omitempty"`
 }
 
-// Requirement is what an output must be like. It has one of Schema, When and Hook.
+// Requirement is what an output must be like. It has one of Schema, When and Hook, or the agent has a service that is asked: one of
+// AgentSpec.Services whose Context.Section is AnswerSection of the name. What it is asked is {"input": object, "output": object}, and its
+// answer is {"accepted": boolean, "feedback"?: text}. When it does not answer, or with an error, an optional requirement is passed, and
+// else the run ends.
 type Requirement struct {
 	// Name is told, and unique in the agent.
 	Name string `json:"name"`
@@ -43,6 +46,9 @@ type Requirement struct {
 	// Optional accepts the output after that, where otherwise the run ends with CodeNoAnswer.
 	Optional bool `json:"optional,omitempty"`
 }
+
+// AnswerSection is the section of the service that is asked whether an output satisfies the requirement of that name.
+func AnswerSection(requirement string) string { return "answer." + requirement }
 
 // DefaultRequirementRetries is how often an output is sent back that does not pass a gate, and MaxRequirements how many gates an agent may have.
 const (

@@ -31,7 +31,8 @@ const (
 // ContextUse makes a service one that is asked for a section of the prompt, in place of a tool. The question is made by
 // agentd, not by the model, and neither hooks nor permissions see it.
 type ContextUse struct {
-	// Section is SectionPlanning or SectionRetrieval; an agent has one service for each.
+	// Section is SectionPlanning or SectionRetrieval; an agent has one service for each. AnswerSection makes it one that is asked about
+	// outputs instead, each time.
 	Section string `json:"section"`
 	// Ask is AskEveryCall when empty.
 	Ask ContextAsk `json:"ask,omitempty"`
@@ -41,6 +42,13 @@ type ContextUse struct {
 
 // ToolUpdatePlan is the built-in tool that keeps an agent's plan: its result is the plan, which every further prompt shows.
 const ToolUpdatePlan = "update_plan"
+
+// ToolAskParent is the built-in tool by which an agent asks the agent that has called it, and waits for the answer. Models are shown it in runs
+// whose caller has ToolAnswerChild, by which its model answers, and which models are shown while such a question is open.
+const (
+	ToolAskParent   = "ask_parent"
+	ToolAnswerChild = "answer_child"
+)
 
 // ToolReadMore is the built-in tool that shows more of a result than the model was shown. Every agent with tools has it, so no
 // tool of its own may have the name; models are offered it once a result was cut.

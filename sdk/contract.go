@@ -33,15 +33,24 @@ func SchemaRef(uri, version string) string { return uri + "/" + version }
 // stripped from what models see and put in on invocation.
 const ParentSubjectField = "parentSubject$$"
 
-// Event types of what a run asks people. They are three, so that who may answer turns need not be allowed to decide.
+// Event types of what a run asks people. They are several, so that who may answer turns need not be allowed to decide.
 const (
 	TypePermissionRequest = "agentd.permission.request"
+	// TypePlanReview asks people, with a PermissionRequest, whether a plan may be carried out. What they answer is as with any other.
+	TypePlanReview        = "agentd.plan.review"
 	TypePermissionDecided = "agentd.permission.decided"
 	// TypePermissionViewed tells that somebody was shown a permission request; it decides nothing.
 	TypePermissionViewed = "agentd.permission.viewed"
 	TypeQuestion         = "agentd.question.ask"
+	TypeParentQuestion   = "agentd.parent.ask"
+	TypeParentAnswered   = "agentd.parent.answered"
 	TypeConversationTurn = "agentd.conversation.turn"
 )
+
+// AsksPermission reports whether events of the type ask people to decide: on a call, or on a plan.
+func AsksPermission(eventType string) bool {
+	return eventType == TypePermissionRequest || eventType == TypePlanReview
+}
 
 // HumanDomain is the domain that exists by default.
 const HumanDomain = "human.interaction"

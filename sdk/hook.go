@@ -66,6 +66,8 @@ type Snapshot struct {
 	Lifecycle          Lifecycle
 	// Status is running, waiting or done; Reason says why a run is done, as in TerminationReason.
 	Status, Reason string
+	// Constraints are those that whoever started the run gave it, beside the agent's; nil is none.
+	Constraints *Constraints
 	// Input is the data of the init event; it is absent in RunEnd, like Messages.
 	Input json.RawMessage
 	// Messages are the conversation.

@@ -28,6 +28,9 @@ type PlanSpec struct {
 	Synthesizer *ModelSpec `json:"synthesizer,omitempty"`
 	// Replans is how often a plan with failed steps is replaced by another one; nil is DefaultReplans.
 	Replans *int `json:"replans,omitempty"`
+	// Review asks people to approve plans before they are carried out, under these terms; nil asks nobody. Mode, Scopes,
+	// Results and Batch have no effect: each plan is decided by itself, and held until then.
+	Review *PermissionPolicyTerms `json:"review,omitempty"`
 	// Templates are plans for requests that are known, made without a model.
 	Templates []PlanTemplate `json:"templates,omitempty"`
 }
@@ -40,11 +43,14 @@ type PlanTemplate struct {
 }
 
 // TemplateStep is a step of a PlanTemplate. Text says what is to be done, Tool which tool or server may do it, and After which steps, by their
-// places from 1, it needs the results of.
+// places from 1, it needs the results of. When is a condition over results of steps before it, without which the step is skipped, and Each a
+// list in them, for each element of which it is done: expressions in CEL, which call the result of step 1 step1.
 type TemplateStep struct {
 	Text  string `json:"text"`
 	Tool  string `json:"tool,omitempty"`
 	After []int  `json:"after,omitempty"`
+	When  string `json:"when,omitempty"`
+	Each  string `json:"each,omitempty"`
 }
 
 // Models are those of the roles that are not the agent's own, by the names of their roles.
@@ -71,3 +77,6 @@ func (p *PlanSpec) MostReplans() int {
 
 // Planned reports whether the agent plans.
 func (s *AgentSpec) Planned() bool { return cmp.Or(s.Mode, ModeLoop) == ModePlan }
+
+// ToolReviewPlan is what a plan is called that people review: the tool of the request, whose arguments are the plan. No model calls it.
+const ToolReviewPlan = "agentd_plan"

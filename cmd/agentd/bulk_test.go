@@ -45,7 +45,7 @@ func TestBulk_CancelsWhatAFilterSelects(t *testing.T) {
 	contains(t, progress, "2 of 2 runs: 2 asked")
 	for _, name := range []string{"one", "two"} {
 		_, problem = s.expect(cli.ExitRun, "runs", "follow", name)
-		contains(t, problem, "bulk job "+job.ID+": no time")
+		contains(t, problem, "bulk job "+job.ID+" of ", ": no time")
 	}
 	out, _ = s.expect(cli.ExitOK, "bulk", "show", job.ID)
 	contains(t, out, "asked   one", "asked   two")

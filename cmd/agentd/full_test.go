@@ -29,9 +29,10 @@ func TestFullStores_AreFoundLoggedAndNotReady(t *testing.T) {
 	const kilobyte = 1 << 10
 	fill := bytes.Repeat([]byte{'x'}, 64*kilobyte)
 	for name, test := range map[string]struct {
-		// full is a system with something full; found is a finding of doctor, and said is in the log and in /readyz.
-		full        func(t *testing.T) *clinic
-		found, said string
+		// full is a system with something full; found is a finding of doctor, said is in the log and in /readyz, and told is what
+		// who starts a run is told.
+		full              func(t *testing.T) *clinic
+		found, said, told string
 	}{
 		"JetStream at its limit": {
 			func(t *testing.T) *clinic {
@@ -45,6 +46,7 @@ func TestFullStores_AreFoundLoggedAndNotReady(t *testing.T) {
 				return nil
 			},
 			"not_writable", "JetStream is full, so that stream AGENTD_TMR takes no writes (insufficient resources); make room, or raise the limits",
+			"JetStream is full, so that stream AGENTD_START takes no writes (insufficient resources); make room, or raise the limits",
 		},
 		"a full disk": {
 			func(t *testing.T) *clinic {
@@ -71,6 +73,7 @@ func TestFullStores_AreFoundLoggedAndNotReady(t *testing.T) {
 				return c
 			},
 			"not_writable", "stream AGENTD_TMR does not confirm writes; if the server's disk is or was full, make room and restart the server",
+			"stream AGENTD_START does not confirm writes; if the server's disk is or was full, make room and restart the server",
 		},
 		"Redis at maxmemory": {
 			func(t *testing.T) *clinic {
@@ -88,7 +91,7 @@ func TestFullStores_AreFoundLoggedAndNotReady(t *testing.T) {
 				c.redis = s.URL()
 				return c
 			},
-			"redis_full", "its memory is full",
+			"redis_full", "its memory is full", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,6 +99,9 @@ func TestFullStores_AreFoundLoggedAndNotReady(t *testing.T) {
 			c := test.full(t)
 			if code, found := c.findings(); code != cli.ExitFindings || !slices.Contains(found, test.found) {
 				t.Errorf("doctor exits with %d and finds %v, want %s", code, found, test.found)
+			}
+			if _, told := c.agentd("run", "clerk", "--message", "hello", "--detach"); !strings.Contains(told, test.told) {
+				t.Errorf("who starts a run is told\n%s", told)
 			}
 			ready, log := c.serve()
 			c.until("a worker that is not ready for that reason", func() bool { return strings.Contains(ready(), test.said) })

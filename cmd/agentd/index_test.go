@@ -75,7 +75,7 @@ func TestRunsList_AsksWhoeverHasTheIndex(t *testing.T) {
 	selects()
 	stop()
 	_, problem = s.expect(cli.ExitUsage, "runs", "list", "state:done", "waits:nothing")
-	contains(t, problem, `there is no key "state"`, "waits is service")
+	contains(t, problem, `the key "state" is not known`, "waits is service")
 	_, problem = s.expect(cli.ExitUsage, "runs", "list", "--status", "refused", "--failed")
 	contains(t, problem, "runs that never began can be listed by --agent only")
 }

@@ -75,7 +75,7 @@ func (v victim) attacks(user string) []attack {
 			{"$JS.API.STREAM.MSG.GET.AGENTD_DLQ", `{"seq":1}`},
 			{"$JS.API.STREAM.MSG.GET.KV_AGENTD_CONTRACTS", `{"seq":1}`},
 			{"agentd.in.local.weather_forecast." + run + ".c1-0-none", "no event"},
-			{"agentd.dlq.invalid_event.agentd_out.77", "no event"},
+			{"agentd.dlq.invalid_event.agentd_out.77.local.weather_forecast", "no event"},
 			{"$KV.AGENTD_CONTRACTS.weather_forecast.9_0_0", "none"},
 			{"$JS.ACK.AGENTD_OUT." + name + ".1.1.1.1.0", "+NXT"},
 		}

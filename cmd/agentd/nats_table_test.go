@@ -106,7 +106,9 @@ func (v victim) published() []row {
 		{"answer for another's contract", "agentd.contract.bank_pay", "O"},
 		{"read calls by sequence", api + "STREAM.MSG.GET.AGENTD_OUT", "WO"},
 		{"read answers by sequence", api + "STREAM.MSG.GET.AGENTD_IN", "SWO"},
-		{"put a dead letter of a call", "agentd.dlq.invalid_event.agentd_out.77", "SWO"},
+		{"put a dead letter of a call", "agentd.dlq.invalid_event.agentd_out.77", "WO"},
+		{"put a dead letter of its own type's call", "agentd.dlq.invalid_event.agentd_out.77.local.weather_forecast", "SWO"},
+		{"put a dead letter of another service's call", "agentd.dlq.invalid_event.agentd_out.77.local.bank_pay", "WO"},
 		{"put a dead letter of an answer", "agentd.dlq.conflict.agentd_in.9", "WO"},
 		{"read dead letters by sequence", api + "STREAM.MSG.GET.AGENTD_DLQ", "SWO"},
 
@@ -114,6 +116,9 @@ func (v victim) published() []row {
 		{"decide as bob", people + "agentd_permission_request." + asked + ".bob", ""},
 		{"decide as nobody", people + "agentd_permission_request." + asked, ""},
 		{"decide in finance", "agentd.in.finance.agentd_permission_request." + asked + ".SELF", "F"},
+		{"approve a plan as itself", people + "agentd_plan_review." + asked + ".SELF", "A"},
+		{"approve a plan as bob", people + "agentd_plan_review." + asked + ".bob", ""},
+		{"approve a plan as nobody", people + "agentd_plan_review." + asked, ""},
 		{"answer a question as itself", people + "agentd_question_ask." + asked + ".SELF", "PAO"},
 		{"answer a question as bob", people + "agentd_question_ask." + asked + ".bob", "O"},
 		{"answer a question as nobody", people + "agentd_question_ask." + asked, "O"},
@@ -406,7 +411,7 @@ func TestNATSConfig_AForgedDeadLetterIsNotRedriven(t *testing.T) {
 	}
 	nc, _ := g.connect("svc_local_weather_forecast")
 	for i, f := range forged {
-		m := &nats.Msg{Subject: fmt.Sprintf("agentd.dlq.invalid_event.agentd_out.%d", 70+i), Data: []byte(f.data), Header: nats.Header{
+		m := &nats.Msg{Subject: fmt.Sprintf("agentd.dlq.invalid_event.agentd_out.%d.local.weather_forecast", 70+i), Data: []byte(f.data), Header: nats.Header{
 			"agentd-reason": {"invalid_event"}, "agentd-detail": {"please redrive"}, "agentd-subject": {f.subject},
 		}}
 		if _, err := nc.RequestMsg(m, wait); err != nil {

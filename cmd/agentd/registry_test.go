@@ -176,3 +176,21 @@ func TestContracts_AChangeInPlaceIsRefused(t *testing.T) {
 	_, problem := s.expect(cli.ExitFailure, "serve")
 	contains(t, problem, "agent clerk", said)
 }
+
+// agentd dev goes on with the worker that it has, whatever the next configuration's worker ends with.
+func TestDev_OutlivesAContractThatWasChangedInPlace(t *testing.T) {
+	config, script := clerkProject(t, "")
+	s := startDev(t, config, script)
+	pay := filepath.Join(filepath.Dir(config), "pay.yaml")
+	s.expect(cli.ExitOK, "contracts", "push", pay)
+	text, err := os.ReadFile(pay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, pay, strings.Replace(string(text), "to: {type: string}", "to: {type: number}", 1))
+	s.until(&s.errors, "the configuration before stays in use")
+	contains(t, s.errors.String(), "version 1.0.0 of contract bank.pay is published with other content")
+	write(t, pay, string(text))
+	s.until(&s.errors, "configuration reloaded")
+	s.expect(cli.ExitOK, "run", "clerk", "--message", "Pay", "--subject", "one", "--detach")
+}

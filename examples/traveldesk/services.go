@@ -37,6 +37,7 @@ var (
 	hotels = []Hotel{
 		{ID: "casa-do-rio", Name: "Casa do Rio", Price: 105},
 		{ID: "grand-avenida", Name: "Grand Avenida", Price: 198},
+		{ID: "pensao-sol", Name: "Pensao Sol", Price: 60},
 	}
 )
 

@@ -95,7 +95,7 @@ func Users(p Plan) ([]User, error) {
 }
 
 // forPeople are the types of calls that no service answers.
-var forPeople = []string{sdk.TypePermissionRequest, sdk.TypeQuestion, sdk.TypeConversationTurn}
+var forPeople = []string{sdk.TypePermissionRequest, sdk.TypePlanReview, sdk.TypeQuestion, sdk.TypeConversationTurn}
 
 func check(users []User) error {
 	var faults []sdk.Fault

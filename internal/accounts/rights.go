@@ -195,7 +195,7 @@ func (r rights) service(s broker.ServicePlan) User {
 	u.Publish = append([]string{replies, userInfo}, r.consume(ref)...)
 	u.Publish = append(u.Publish,
 		r.answers(domain, kind), // of nobody: the end of the subject is a principal's name
-		r.on(wire.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(r.stream(broker.ZoneOut)), ">"),
+		r.on(wire.KindDLQ, string(sdk.CodeInvalidEvent), strings.ToLower(r.stream(broker.ZoneOut)), "*", domain, kind),
 		api+"STREAM.MSG.GET."+r.stream(broker.ZoneIn), api+"STREAM.MSG.GET."+r.stream(broker.ZoneDLQ),
 		"$KV."+broker.RegistryBucket(r.s)+"."+kind+".>", api+"STREAM.MSG.GET."+r.contracts())
 	u.Subscribe = append([]string{r.inbox(u.Name), r.on(wire.KindVoid, domain, kind, ">")}, u.Answers...)
@@ -288,8 +288,10 @@ func (r rights) approver(m Member) User {
 func (r rights) operator() User {
 	return User{
 		Name: r.OperatorName, Role: RoleOperator, About: "who provisions, looks at runs and redrives dead letters",
-		Publish:   []string{r.s.Root() + ".>", api + ">", ack + ">", "$KV.>", discovery, userInfo},
-		Deny:      []string{r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePermissionRequest), ">")},
+		Publish: []string{r.s.Root() + ".>", api + ">", ack + ">", "$KV.>", discovery, userInfo},
+		Deny: []string{
+			r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePermissionRequest), ">"), r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePlanReview), ">"),
+		},
 		Subscribe: []string{r.inbox(r.OperatorName), r.s.Root() + ".>", discovery, "$JS.EVENT.ADVISORY.>"},
 	}
 }

@@ -3,9 +3,13 @@ package approval
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
 
 	"agentd/sdk"
 )
@@ -23,8 +27,14 @@ var (
 	patternEnv = sync.OnceValues(func() (*cel.Env, error) { return newEnv(cel.DynType, nil) })
 )
 
+// variableTool and variableType are what conditions call the tool, and the type of its contract.
+const (
+	variableTool = "tool"
+	variableType = "type"
+)
+
 // policyTexts are the variables of conditions that are texts.
-var policyTexts = []string{"tool", "type", "agent", "run", "initiator"}
+var policyTexts = []string{variableTool, variableType, "agent", "run", "initiator"}
 
 func newEnv(args *cel.Type, texts []string, options ...cel.EnvOption) (*cel.Env, error) {
 	options = append(options, cel.Variable(variableArgs, args), cel.Variable("labels", cel.MapType(cel.StringType, cel.BoolType)))
@@ -36,6 +46,11 @@ func newEnv(args *cel.Type, texts []string, options ...cel.EnvOption) (*cel.Env,
 
 // compileExpression compiles a CEL expression that must yield a boolean. The error is CodeConfig.
 func compileExpression(env func() (*cel.Env, error), text string) (cel.Program, error) {
+	return compileYielding(env, text, "true or false", cel.BoolKind)
+}
+
+// compileYielding compiles a CEL expression that must yield one of those kinds, which want is in words; none is any. The error is CodeConfig.
+func compileYielding(env func() (*cel.Env, error), text, want string, kinds ...cel.Kind) (cel.Program, error) {
 	if len(text) > maxExpression {
 		return nil, sdk.Errorf(sdk.CodeConfig, "the expression has %d bytes, the limit is %d", len(text), maxExpression)
 	}
@@ -43,19 +58,65 @@ func compileExpression(env func() (*cel.Env, error), text string) (cel.Program, 
 	if err != nil {
 		return nil, fmt.Errorf("make the CEL environment: %w", err)
 	}
-	ast, issues := e.Compile(text)
+	compiled, issues := e.Compile(text)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
 		return nil, sdk.Errorf(sdk.CodeConfig, "%q is not a CEL expression: column %d: %s", text, first.Location.Column()+1, first.Message)
 	}
-	if kind := ast.OutputType(); kind != cel.BoolType && kind != cel.DynType {
-		return nil, sdk.Errorf(sdk.CodeConfig, "%q yields %s, want true or false", text, kind)
+	if yields := compiled.OutputType(); len(kinds) > 0 && yields != cel.DynType && !slices.Contains(kinds, yields.Kind()) {
+		return nil, sdk.Errorf(sdk.CodeConfig, "%q yields %s, want %s", text, yields, want)
 	}
-	program, err := e.Program(ast, cel.CostLimit(maxCost))
+	program, err := e.Program(compiled, cel.CostLimit(maxCost))
 	if err != nil {
 		return nil, sdk.Errorf(sdk.CodeConfig, "%q cannot be evaluated: %s", text, err)
 	}
 	return program, nil
+}
+
+// comparison is of a variable with a text.
+type comparison struct{ variable, value string }
+
+// comparisons are those of a condition by ==, != and in, where a side is a variable and the other a text, or a list of them. Of one that
+// cannot be compiled there are none.
+func comparisons(when string) []comparison {
+	env, err := policyEnv()
+	if err != nil {
+		return nil
+	}
+	compiled, issues := env.Compile(when)
+	if issues.Err() != nil {
+		return nil
+	}
+	var found []comparison
+	ast.PreOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || !slices.Contains([]string{operators.Equals, operators.NotEquals, operators.In}, e.AsCall().FunctionName()) {
+			return
+		}
+		sides := e.AsCall().Args()
+		for i, side := range sides {
+			if side.Kind() != ast.IdentKind {
+				continue
+			}
+			others := []ast.Expr{sides[1-i]}
+			if others[0].Kind() == ast.ListKind {
+				others = others[0].AsList().Elements()
+			}
+			for _, other := range others {
+				if text, ok := literal(other); ok {
+					found = append(found, comparison{side.AsIdent(), text})
+				}
+			}
+		}
+	}))
+	return found
+}
+
+// literal is the text that an expression is.
+func literal(e ast.Expr) (text string, ok bool) {
+	if e.Kind() == ast.LiteralKind {
+		text, ok = e.AsLiteral().Value().(string)
+	}
+	return text, ok
 }
 
 // evaluate is ok when the expression yields a boolean at all.
@@ -113,6 +174,34 @@ var gateEnv = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable("agent", cel.StringType),
 	)
 })
+
+// tagEnv is what tags of an agent's runs are made of.
+var tagEnv = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
+		cel.Variable("input", cel.DynType), cel.Variable("run", cel.StringType), cel.Variable("agent", cel.StringType),
+		cel.Variable("initiator", cel.StringType),
+	)
+})
+
+// CompileTag compiles the value of a tag. What it returns is ok when the expression yields a text, a number or a boolean.
+func CompileTag(text string) (func(variables map[string]any) (value string, ok bool), error) {
+	program, err := compileYielding(tagEnv, text, "a value")
+	if err != nil {
+		return nil, err
+	}
+	return func(variables map[string]any) (string, bool) {
+		value, _, err := program.Eval(variables)
+		if err != nil {
+			return "", false
+		}
+		switch value.Type() {
+		case types.StringType, types.IntType, types.UintType, types.DoubleType, types.BoolType:
+			text, ok := value.ConvertToType(types.StringType).Value().(string)
+			return text, ok
+		}
+		return "", false
+	}, nil
+}
 
 // CompileGate compiles the condition of a gate of outputs, as CompileRule does that of a rule.
 func CompileGate(when string) (func(variables map[string]any) (holds, ok bool), error) {

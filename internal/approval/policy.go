@@ -205,6 +205,29 @@ func Domains(p *sdk.PermissionPolicy) []string {
 	return domains
 }
 
+// ReviewDomains are the domains whose people approve plans.
+func ReviewDomains(p *sdk.PlanSpec) []string {
+	if p == nil || p.Review == nil {
+		return nil
+	}
+	var domains []string
+	for _, stage := range stages(*p.Review) {
+		if !slices.Contains(domains, stage.Domain) {
+			domains = append(domains, stage.Domain)
+		}
+	}
+	return domains
+}
+
+// CheckTerms says what is wrong with terms, where they stand in a configuration; nil is nothing.
+func CheckTerms(t sdk.PermissionPolicyTerms, at string, o Options) []sdk.Fault {
+	faults := checkTerms(t, o)
+	for i := range faults {
+		faults[i].Path = at + faults[i].Path
+	}
+	return faults
+}
+
 // Terms are the terms of a request under a policy without rules of its own for a call.
 func Terms(t sdk.PermissionPolicyTerms) sdk.PermissionTerms { return compileTerms(t, "") }
 

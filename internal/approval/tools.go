@@ -54,28 +54,33 @@ func ToolsOf(spec *sdk.AgentSpec, box *toolbox.Toolbox, unknown []string) Tools 
 	return t
 }
 
-// Faults lists what is wrong, each with its path in the spec: patterns of permissions and of rules that match no tool, names to
-// stop on, to give arguments to or to stand for that are not one, and conditions of permissions on arguments that no tool takes. What may be about a tool that is not
-// known is passed over.
+// Faults lists what is wrong, each with its path in the spec: patterns of permissions, rules, constraints, guards and selections that
+// match no tool, names to stop on, to give arguments to or to stand for that are not one, conditions of permissions on tools and types
+// that there are not, or on arguments that no tool takes, and arguments of constraints that it does not take. What may be about a tool
+// that is not known is passed over.
 func (t Tools) Faults(spec *sdk.AgentSpec) []sdk.Fault {
 	var faults []sdk.Fault
-	check := func(at string, patterns []string) {
-		for i, pattern := range patterns {
-			if toolpattern.Check(pattern) == nil && !t.mayMatch(pattern) {
-				faults = append(faults, t.fault(fmt.Sprintf("%s[%d]", at, i), pattern))
-			}
-		}
-	}
 	if spec.Permissions != nil {
 		for i := range spec.Permissions.Rules {
 			rule, at := &spec.Permissions.Rules[i], fmt.Sprintf("$.permissions.rules[%d]", i)
-			check(at+".tools", rule.Tools)
+			faults = append(faults, t.patterns(at+".tools", rule.Tools)...)
 			faults = append(faults, t.condition(at+".when", rule)...)
 		}
 	}
 	for i := range spec.Rules {
-		check(fmt.Sprintf("$.rules[%d].only", i), spec.Rules[i].Only)
-		check(fmt.Sprintf("$.rules[%d].hide", i), spec.Rules[i].Hide)
+		faults = append(faults, t.patterns(fmt.Sprintf("$.rules[%d].only", i), spec.Rules[i].Only)...)
+		faults = append(faults, t.patterns(fmt.Sprintf("$.rules[%d].hide", i), spec.Rules[i].Hide)...)
+	}
+	faults = append(faults, t.constraints(spec.Constraints)...)
+	if g := spec.Guards; g != nil {
+		faults = append(faults, t.patterns("$.guards.read_only", g.ReadOnly)...)
+		faults = append(faults, t.patterns("$.guards.changing", g.Changing)...)
+	}
+	if s := spec.Selection; s != nil {
+		faults = append(faults, t.patterns("$.selection.always", s.Always)...)
+		for i := range s.Categories {
+			faults = append(faults, t.patterns(fmt.Sprintf("$.selection.categories[%d].tools", i), s.Categories[i].Tools)...)
+		}
 	}
 	for i, name := range spec.StopOn {
 		if !slices.Contains(t.names, name) && !t.mayBeUnknown(name) {
@@ -100,6 +105,17 @@ func (t Tools) Faults(spec *sdk.AgentSpec) []sdk.Fault {
 		}
 		if name := spec.Aliases[alias]; !slices.Contains(t.names, name) && !t.mayBeUnknown(name) {
 			faults = append(faults, t.fault("$.aliases."+alias, name))
+		}
+	}
+	return faults
+}
+
+// patterns are the faults of a list of patterns. One whose form is wrong is for others to report.
+func (t Tools) patterns(at string, patterns []string) []sdk.Fault {
+	var faults []sdk.Fault
+	for i, pattern := range patterns {
+		if toolpattern.Check(pattern) == nil && !t.mayMatch(pattern) {
+			faults = append(faults, t.fault(fmt.Sprintf("%s[%d]", at, i), pattern))
 		}
 	}
 	return faults
@@ -142,26 +158,4 @@ func (t Tools) ofType(pattern string) string {
 		}
 	}
 	return ""
-}
-
-// condition holds the condition of a rule to the arguments of the tools that it is about.
-func (t Tools) condition(at string, rule *sdk.PermissionRule) []sdk.Fault {
-	tools := rule.Tools
-	if len(tools) == 0 {
-		tools = []string{"*"}
-	}
-	named := func(name string) bool { return toolpattern.Match(tools, name) }
-	if rule.When == "" || slices.ContainsFunc(tools, t.mayBeUnknown) || slices.ContainsFunc(t.unread, named) {
-		return nil
-	}
-	var about []Arguments
-	for _, tool := range t.box.All() {
-		if named(tool.Name) {
-			about = append(about, Arguments{Tool: tool.Name, Schema: tool.Arguments()})
-		}
-	}
-	if err := CheckArguments(rule.When, about); err != nil {
-		return []sdk.Fault{{Path: at, Expected: "a condition on what the tools take", Got: sdk.AsError(err).Message}}
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,10 +75,63 @@ func TestFaults_OfPatternsThatMatchNothing(t *testing.T) {
 		"stop": {&sdk.AgentSpec{StopOn: []string{"refund", "book_*", "bank_pay"}}, []string{
 			`$.stop_on[1]: "book_*"; there is refund, book_hotel`,
 		}},
+		"constraints": {&sdk.AgentSpec{Constraints: &sdk.Constraints{
+			Allow: []string{"refund", "book_*", "refunds"}, Deny: []string{"bank_*", "refnud"},
+			Files: &sdk.FileConstraints{Writers: []sdk.FileWriter{{Tool: "refnud", Path: "path"}, {Tool: "bank_write", Path: "path"}}},
+		}}, []string{
+			`$.constraints.allow[2]: "refunds"; did you mean "refund"?`, `$.constraints.deny[1]: "refnud"; did you mean "refund"?`,
+			`$.constraints.files.writers[0].tool: "refnud"; did you mean "refund"?`,
+		}},
+		"arguments of constraints": {&sdk.AgentSpec{Constraints: &sdk.Constraints{Files: &sdk.FileConstraints{Writers: []sdk.FileWriter{
+			{Tool: "refund", Path: "to", Content: "amuont"}, {Tool: "book_*", Path: "file", Content: "text"}, {Tool: "refund", Path: "file"},
+		}}}}, []string{
+			`$.constraints.files.writers[0].content: "amuont"; did you mean "amount"?`,
+			`$.constraints.files.writers[2].path: "file"; there is amount, to`,
+		}},
+		"guards": {&sdk.AgentSpec{Guards: &sdk.Guards{ReadOnly: []string{"refund", "refnud"}, Changing: []string{"refnud"}}}, []string{
+			`$.guards.read_only[1]: "refnud"; did you mean "refund"?`, `$.guards.changing[0]: "refnud"; did you mean "refund"?`,
+		}},
+		"selection": {&sdk.AgentSpec{Selection: &sdk.Selection{
+			Always: []string{"refnud"}, Categories: []sdk.ToolCategory{{Tools: []string{"refund", "refunds"}}},
+		}}, []string{
+			`$.selection.always[0]: "refnud"; did you mean "refund"?`, `$.selection.categories[0].tools[1]: "refunds"; did you mean "refund"?`,
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(test.want, faults(test.spec)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// A condition on a tool, or on the type of a contract, that there is not would never hold.
+func TestFaults_OfConditionsOnNamesThatThereAreNot(t *testing.T) {
+	t.Parallel()
+	faults := shop(t, []string{"bank_"})
+	refused := func(when, hint string) []string {
+		return []string{fmt.Sprintf("$.permissions.rules[0].when: %q: %s", when, hint)}
+	}
+	for when, hint := range map[string]string{
+		`tool == "refund" && type == "shop.refund"`:     "",
+		`tool == "bank_pay" || "" == type`:              "",
+		`agent == "refnud" || initiator in ["refnud"]`:  "",
+		`tool in ["refund", "book_hotel"]`:              "",
+		`tool.startsWith("refnud")`:                     "",
+		`tool == "refnud"`:                              `not a tool of the agent: "refnud"; did you mean "refund"?`,
+		`"refnud" != tool`:                              `not a tool of the agent: "refnud"; did you mean "refund"?`,
+		`args.amount > 3 && tool in ["refund", "wipe"]`: `not a tool of the agent: "wipe"; there is refund, book_hotel`,
+		`tool == "shop.refund"`:                         `not a tool of the agent: "shop.refund", which is the type of a contract; did you mean "refund"?`,
+		`type == "shop.refnud"`:                         `not the type of a contract that the agent calls: "shop.refnud"; did you mean "shop.refund"?`,
+	} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			var want []string
+			if hint != "" {
+				want = refused(when, hint)
+			}
+			if diff := cmp.Diff(want, faults(ruleFor(when))); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})

@@ -18,6 +18,8 @@
 //	    made is not made again by a later plan, nor without one
 //	I17 a parked run goes on when its time has come or it is unparked, a paused one when it is resumed, and not before
 //
+// A call that was closed need not be out: nobody publishes it then, and its stream may have forgotten it.
+//
 // R3 and R5 stand for the rules of those names: the message that covers a run is not removed while the run is driven, and
 // only the end of a driver's lease makes another one.
 package audit
@@ -112,10 +114,11 @@ type input struct {
 	// run is the one that the message is for; known is false when its subject or event cannot be read.
 	run   wire.RunKey
 	known bool
-	// token identifies an init event; empty for all else.
-	token   string
-	letter  sdk.Code
-	removed bool
+	// token identifies an init event, or a question of an agent that the run has called; empty for all else.
+	token    string
+	question bool
+	letter   sdk.Code
+	removed  bool
 	// forgotten says that nothing but its position is known.
 	forgotten bool
 }
@@ -223,11 +226,12 @@ func (c *Checker) Input(m Message) {
 		if in.known = ok && m.Event != nil; !in.known {
 			return
 		}
-		in.run = wire.NewRunKey(m.Event.Subject + "/" + ref.ID)
+		in.run = wire.NewRunKey(core.RunName(address, *m.Event))
 		if address.Kind == wire.KindOut {
 			in.token = wire.InitToken("", ref.ID)
 			c.awaits(in, c.subjects.Reply(in.address.Call))
 		}
+		in.question = core.IsQuestion(address, *m.Event)
 	default:
 	}
 }

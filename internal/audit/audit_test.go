@@ -235,7 +235,6 @@ func TestChecker_FindsEachViolation(t *testing.T) {
 		})}},
 		{"call before its entry", "I3", map[string]func(*story){replied: before(replied, do[called]), called: nil}},
 		{"terminal event before its entry", "I3", map[string]func(*story){ended: before(ended, do[told]), told: nil}},
-		{"call missing", "I4", map[string]func(*story){called: nil}},
 		{"message removed before its effects", "R3", map[string]func(*story){called: nil}},
 		{"two contents of one event", "I5", map[string]func(*story){called: then(called, func(s *story) {
 			ev := s.callEvent()

@@ -6,6 +6,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/sdk"
 )
 
 // Published tells of an event that a worker published, or tried to publish again, with its bytes.
@@ -35,6 +36,10 @@ func (c *Checker) Published(subject string, ev wire.Event, data []byte) {
 			c.violate("I3", address.Run, "%s before any entry asks for it", subject)
 		}
 	case wire.KindDone, wire.KindIn:
+		if ev.Type == sdk.TypeParentAnswered {
+			c.publishedAnswer(subject, ev)
+			return
+		}
 		c.publishedTerminal(subject, address, ev)
 	default:
 		c.violate("I5", address.Run, "a worker published on %s", subject)
@@ -82,6 +87,16 @@ func (c *Checker) publishedCall(address wire.Address, ev wire.Event) {
 		c.violate("I5", address.Run, "call %s asks for its answer on %s and %s", ref.ID, ev.Source, ev.RedirectTo)
 	case k == nil || !k.person && !f.ParentSubject && !bytes.Equal(k.args, ev.Data):
 		c.violate("I5", address.Run, "call %s carries other arguments: %s", ref.ID, ev.Data)
+	}
+}
+
+// publishedAnswer checks the answer to an agent that a run has called, and that has asked it something.
+func (c *Checker) publishedAnswer(subject string, ev wire.Event) {
+	caller, _, _ := core.Caller(ev.Subject)
+	ref, _ := wire.ParseCallRef(ev.ID)
+	r := c.runs[wire.NewRunKey(caller)]
+	if r == nil || !r.unknown() && r.effect(core.EffectAnswer, ref) == nil {
+		c.violate("I3", wire.NewRunKey(caller), "%s before any entry asks for it", subject)
 	}
 }
 

@@ -85,10 +85,10 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 		c.violate("I15", r.key, "entry %d is of run %q", e.Rev, e.Head.Run)
 	}
 	accepted := 0
-	if e.Kind == core.KindReplied || e.Kind == core.KindRouted {
+	if e.Kind == core.KindReplied {
 		accepted = 1
 	}
-	if e.Kind == core.KindPlanned { // by a model, or a template
+	if e.Kind == core.KindPlanned || e.Kind == core.KindRouted { // by a model, or by a template and by conditions alone
 		accepted = min(e.Head.Turns-last.Head.Turns, 1)
 	}
 	if e.Head.Turns-last.Head.Turns != accepted {

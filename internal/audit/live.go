@@ -41,7 +41,7 @@ var Invariants = map[string]string{
 	"I1":  "an init event, and every retry or undo of its run, has exactly one terminal event",
 	"I2":  "a call has one result, for ever",
 	"I3":  "no event is published before the entry that asks for it",
-	"I4":  "the effects of every entry are carried out",
+	"I4":  "the effects of every entry are carried out, but for calls that were closed before",
 	"I5":  "an event id and its subject have one content",
 	"I6":  "a journal is an unbroken chain that only grows",
 	"I7":  "a run that is done stays as it is, unless an operator retries it or undoes what it did",

@@ -31,14 +31,48 @@ func (c *Checker) steps(r *run, last, e *core.Entry) {
 		case was.Status == core.StepDone && s.Status != core.StepDone:
 			c.violate("I19", r.key, "entry %d: step %d was done, and is %s", e.Rev, s.Number, s.Status)
 		}
+		begun := was.Call != s.Call || was.Elements == nil && len(s.Elements) > 0
+		c.elements(r, was, s, e)
+		if begun && before.Phase != core.PhaseSteps {
+			c.violate("I19", r.key, "entry %d calls step %d of a plan that is in phase %s", e.Rev, s.Number, before.Phase)
+		}
 		for _, n := range s.After {
-			if done := before.Step(n); was.Call != s.Call && (done == nil || done.Status != core.StepDone) {
+			if done := before.Step(n); begun && (done == nil || done.Status != core.StepDone) {
 				c.violate("I19", r.key, "entry %d calls step %d before step %d is done", e.Rev, s.Number, n)
 			}
 		}
 	}
 	for i := range e.Results {
 		c.madeAgain(r, e, &e.Results[i])
+	}
+}
+
+// elements checks what an entry does to the elements of a step's list: each is called once, and no more at once than a round has.
+func (c *Checker) elements(r *run, was, s *core.PlanStep, e *core.Entry) {
+	if was.Elements != nil && len(was.Elements) != len(s.Elements) {
+		c.violate("I19", r.key, "entry %d: the list of step %d had %d elements, and has %d", e.Rev, s.Number, len(was.Elements), len(s.Elements))
+		return
+	}
+	open := 0
+	for i, now := range s.Elements {
+		before := core.Element{Status: core.StepPlanned}
+		if was.Elements != nil {
+			before = was.Elements[i]
+		}
+		switch {
+		case before.Call != now.Call && (before.Call != "" || r.calls[now.Call] == nil):
+			c.violate("I19", r.key, "entry %d calls %s for element %d of step %d, whose call was %q", e.Rev, now.Call, i, s.Number, before.Call)
+		case before.Status == core.StepDone && now.Status != core.StepDone:
+			c.violate("I19", r.key, "entry %d: element %d of step %d was done, and is %s", e.Rev, i, s.Number, now.Status)
+		case s.Status == core.StepDone && now.Status != core.StepDone && now.Status != core.StepFailed:
+			c.violate("I19", r.key, "entry %d: step %d is done, and its element %d is %s", e.Rev, s.Number, i, now.Status)
+		}
+		if now.Status == core.StepCalling {
+			open++
+		}
+	}
+	if open > core.MaxRound {
+		c.violate("I19", r.key, "entry %d: step %d has %d elements called at once", e.Rev, s.Number, open)
 	}
 }
 
@@ -51,11 +85,12 @@ func (c *Checker) onePlan(r *run, before *core.Plan, e *core.Entry) {
 	if before.Phase == core.PhaseSteps && now.Phase == core.PhasePlanning && slices.ContainsFunc(now.Steps, left) && !spoken {
 		c.violate("I19", r.key, "entry %d gives up a plan that has steps left", e.Rev)
 	}
-	if e.Kind == core.KindPlanned {
+	approved := before.Phase == core.PhaseReview && now.Phase == core.PhaseSteps // perhaps edited
+	if e.Kind == core.KindPlanned || approved {
 		return
 	}
 	same := func(a, b core.PlanStep) bool {
-		return a.Number == b.Number && a.Text == b.Text && a.Tool == b.Tool && slices.Equal(a.After, b.After)
+		return a.Number == b.Number && a.Text == b.Text && a.Tool == b.Tool && slices.Equal(a.After, b.After) && a.When == b.When && a.Each == b.Each
 	}
 	if !slices.EqualFunc(before.Steps, now.Steps, same) {
 		c.violate("I19", r.key, "entry %d, which is %s, changes the plan", e.Rev, e.Kind)
@@ -82,8 +117,11 @@ func (c *Checker) madeAgain(r *run, e *core.Entry, result *core.Result) {
 	sum := sha256.Sum256([]byte(k.tool + "\x00" + string(k.args)))
 	same := hex.EncodeToString(sum[:12])
 	for _, s := range p.Steps {
-		if s.Same == same && s.Status == core.StepDone && (s.Plan < p.Made || p.Phase == core.PhaseLoop) {
-			c.violate("I19", r.key, "entry %d: call %s is made, which step %d had made as %s", e.Rev, k.id, s.Number, s.Call)
+		done := append([]core.Element{{Status: s.Status, Call: s.Call, Same: s.Same}}, s.Elements...)
+		for _, d := range done {
+			if d.Same == same && d.Status == core.StepDone && (s.Plan < p.Made || p.Phase == core.PhaseLoop) {
+				c.violate("I19", r.key, "entry %d: call %s is made, which step %d had made as %s", e.Rev, k.id, s.Number, d.Call)
+			}
 		}
 	}
 }

@@ -42,7 +42,11 @@ func (c *Checker) Removed(stream string, sequence uint64) {
 
 // duplicate checks that a message may be removed although it caused nothing.
 func (c *Checker) duplicate(in *input, r *run) {
-	if in.address.Kind == wire.KindStart || in.address.Kind == wire.KindOut {
+	switch {
+	case in.question:
+		c.unasked(in, r)
+		return
+	case in.address.Kind == wire.KindStart || in.address.Kind == wire.KindOut:
 		c.refused(in, r)
 		return
 	}
@@ -83,6 +87,10 @@ func (c *Checker) duplicate(in *input, r *run) {
 			}
 			return
 		}
+		if in.address.Verb == wire.ControlTag {
+			c.untagged(in, r)
+			return
+		}
 		if in.address.Verb == wire.ControlCancelCall {
 			if open := head.Call(cancels(in)); open != nil && !open.Closed() && !r.beforeRetry(in) && head.Cancel == nil {
 				c.violate("I10", r.key, "%s %d was removed while the call %s is open", in.Stream, in.Sequence, open.ID)
@@ -104,6 +112,15 @@ func (c *Checker) duplicate(in *input, r *run) {
 	}
 }
 
+// untagged checks a message about tags that was removed: the run must have taken it, unless it was to end.
+func (c *Checker) untagged(in *input, r *run) {
+	head := &r.last().Head
+	if in.Event == nil || head.Cancel != nil || r.beforeRetry(in) || slices.Contains(head.Tagged, core.NoteID(in.Event.Source, in.Event.ID)) {
+		return
+	}
+	c.violate("I10", r.key, "%s %d was removed and the run does not have its tags", in.Stream, in.Sequence)
+}
+
 // superseded reports whether an attempt was given up, or its error had led to another attempt before: it may be forgotten then.
 func superseded(open core.Call, ref wire.CallRef, ev *wire.Event) bool {
 	if ref.Attempt <= open.Voided {
@@ -121,7 +138,17 @@ func (c *Checker) refused(in *input, r *run) {
 	}
 }
 
-// effectsOut checks that the events of an entry exist.
+// unasked checks a question that caused nothing: the run has heard it, or its agent was told that it has not.
+func (c *Checker) unasked(in *input, r *run) {
+	heard := func(e *core.Entry) bool {
+		return slices.ContainsFunc(e.Notes, func(n core.Note) bool { return n.Event == in.Event.ID })
+	}
+	if (r == nil || !slices.ContainsFunc(r.entries, heard)) && c.ids[wire.TerminalID(in.run, in.token)] == "" {
+		c.violate("I10", in.run, "question %s %d was removed, and was neither heard nor refused", in.Stream, in.Sequence)
+	}
+}
+
+// effectsOut checks that the events of an entry exist, of calls those that the run waits for.
 func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 	if e.At < c.horizon {
 		return
@@ -133,10 +160,13 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 		effects = []core.Effect{{Kind: core.EffectTerminal}} // a tombstone lists none, and the run had this one
 	}
 	for _, f := range effects {
+		if f.Kind == core.EffectCall && r.closedSince(e, f.Call) {
+			continue // before it was out, or it was removed when nobody needed it any more
+		}
 		switch f.Kind {
 		case core.EffectCall, core.EffectVoid:
 			for i := range f.Lanes() {
-				if subject := c.subject(r, e, f, i); c.events[subject].data == nil {
+				if subject := c.subject(r, e, f, i); c.events[subject].data == nil && !c.forgotten(r, e, f, i) {
 					c.violate(invariant, r.key, "%s of entry %d is not on %s", f.Kind, e.Rev, subject)
 				}
 			}
@@ -144,9 +174,26 @@ func (c *Checker) effectsOut(invariant string, r *run, e *core.Entry) {
 			if id := wire.TerminalID(r.key, e.Head.Generation().Token); c.ids[id] == "" {
 				c.violate(invariant, r.key, "the terminal event %s is missing", id)
 			}
+		case core.EffectAnswer:
+			if subject := c.subjects.Reply(f.Question.At); c.events[subject].data == nil {
+				c.violate(invariant, r.key, "%s of entry %d is not on %s", f.Kind, e.Rev, subject)
+			}
 		case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark:
 		}
 	}
+}
+
+// closedSince reports whether the run has not waited for a call at some time since the entry that asked for it: when a retry takes it up
+// again, it is with an attempt of its own.
+func (r *run) closedSince(e *core.Entry, call string) bool {
+	at := slices.Index(r.entries, e)
+	return slices.ContainsFunc(r.entries[at:], func(later *core.Entry) bool { return !later.Head.Waits(call) })
+}
+
+// forgotten reports whether the effect is the void of a call that is not there, of a run that has ended: nobody has the call.
+func (c *Checker) forgotten(r *run, e *core.Entry, f core.Effect, i int) bool {
+	call := c.subjects.Call(address(r, e, f, i))
+	return f.Kind == core.EffectVoid && r.last().Head.Status == core.StatusDone && c.events[call].data == nil
 }
 
 // subject is where the effect's event for its i-th domain belongs.
@@ -182,7 +229,7 @@ func (c *Checker) Finish() []Violation {
 		if !in.removed {
 			c.violate("I14", in.run, "%s %d on %s was never removed", in.Stream, in.Sequence, in.Subject)
 		}
-		if in.token != "" && in.letter == "" && c.ids[wire.TerminalID(in.run, in.token)] == "" {
+		if in.token != "" && !in.question && in.letter == "" && c.ids[wire.TerminalID(in.run, in.token)] == "" {
 			c.violate("I1", in.run, "init event %s %d got no terminal event", in.Stream, in.Sequence)
 		}
 	}

@@ -18,9 +18,9 @@ import (
 )
 
 // CheckAccounts finds what lets users of the server do what is not theirs: the accounts of an older agentd, consumers that push,
-// and, where monitor is the base URL of the server's monitoring port, users in the account of the streams that are neither
+// and, where monitors are the base URLs of the servers' monitoring ports, users in the account of the streams that are neither
 // workers nor the operator.
-func (c *Conn) CheckAccounts(ctx context.Context, monitor string) ([]Finding, error) {
+func (c *Conn) CheckAccounts(ctx context.Context, monitors string) ([]Finding, error) {
 	if c.embedded {
 		return nil, nil
 	}
@@ -38,11 +38,10 @@ func (c *Conn) CheckAccounts(ctx context.Context, monitor string) ([]Finding, er
 		return nil, fmt.Errorf("ask for this user's account: %w", err)
 	}
 	findings, err := c.pushing(ctx)
-	if err != nil || monitor == "" || account == "" {
+	if err != nil || account == "" {
 		return findings, err
 	}
-	strangers, err := c.strangers(ctx, monitor, account)
-	return append(findings, strangers...), err
+	return append(findings, c.strangers(ctx, monitorsIn(monitors), account)...), nil
 }
 
 // account is the name of this user's account.
@@ -91,33 +90,35 @@ func (c *Conn) pushing(ctx context.Context) ([]Finding, error) {
 }
 
 // strangers finds who is connected in the account of the streams, and is neither this user nor a worker.
-func (c *Conn) strangers(ctx context.Context, monitor, account string) ([]Finding, error) {
-	var connections struct {
-		Connections []struct {
-			User          string   `json:"authorized_user"`
-			Subscriptions []string `json:"subscriptions_list"`
-		} `json:"connections"`
-	}
-	query := "/connz?auth=true&subs=true&limit=10000&acc=" + url.QueryEscape(account)
-	if err := monitored(ctx, monitor, query, &connections); err != nil {
-		return nil, err
-	}
+func (c *Conn) strangers(ctx context.Context, monitors []string, account string) []Finding {
 	var names []string
-	for _, connection := range connections.Connections {
-		worker := slices.Contains(connection.Subscriptions, c.subjects.All(wire.KindWake))
-		if own := connection.User == c.user; !worker && !own && !slices.Contains(names, connection.User) {
-			names = append(names, connection.User)
+	query := "/connz?auth=true&subs=true&limit=10000&acc=" + url.QueryEscape(account)
+	for _, monitor := range monitors {
+		var connections struct {
+			Connections []struct {
+				User          string   `json:"authorized_user"`
+				Subscriptions []string `json:"subscriptions_list"`
+			} `json:"connections"`
+		}
+		if err := monitored(ctx, monitor, query, &connections); err != nil {
+			continue // CheckSync says that it does not answer
+		}
+		for _, connection := range connections.Connections {
+			worker := slices.Contains(connection.Subscriptions, c.subjects.All(wire.KindWake))
+			if own := connection.User == c.user; !worker && !own && !slices.Contains(names, connection.User) {
+				names = append(names, connection.User)
+			}
 		}
 	}
 	if names == nil {
-		return nil, nil
+		return nil
 	}
 	slices.Sort(names)
 	return []Finding{{
 		"user_beside_streams", SeverityWarning,
 		fmt.Sprintf("in the account of the streams, %s, are users that are neither workers nor this one: %s", account, strings.Join(names, ", ")),
 		"give each an account of its own: agentd nats-config (docs/security.md)",
-	}}, nil
+	}}
 }
 
 // monitored asks a server's monitoring port.

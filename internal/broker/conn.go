@@ -8,6 +8,7 @@ import (
 	"net"
 	neturl "net/url"
 	"regexp"
+	"sync"
 	"time"
 
 	"agentd/internal/clock"
@@ -37,6 +38,9 @@ type ConnectOptions struct {
 	Logger   *slog.Logger
 	// Wait keeps trying when no server is there at first, as workers do.
 	Wait bool
+	// Waits, unless nil, is told when a request has waited for a second for a leader, as it does while the servers of a cluster elect
+	// one, and for what. Otherwise it is logged.
+	Waits func(what string, err error)
 	// Clock is this process's own; nil is time.Now. What it says is corrected: see Conn.Now.
 	Clock func() time.Time
 }
@@ -59,7 +63,12 @@ type Conn struct {
 	// broker is its clock as far as it was measured.
 	broker clock.Clock
 	// closed is closed when the connection is gone for good.
-	closed chan struct{}
+	closed  chan struct{}
+	contact contact
+	// looking are those who look at the servers of the list.
+	looking sync.WaitGroup
+	// waits is ConnectOptions.Waits.
+	waits func(what string, err error)
 }
 
 // Connect connects and checks the server's version. Its inboxes have a prefix of their own: acknowledgements must not be
@@ -74,12 +83,17 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	}
 	c := &Conn{
 		subjects: o.Subjects, user: user, who: o.Who, log: o.Logger, embedded: o.InProcess != nil, own: newOwnClock(o.Clock),
-		closed: make(chan struct{}),
+		closed: make(chan struct{}), waits: o.Waits,
+	}
+	if c.waits == nil {
+		c.waits = func(what string, err error) {
+			c.log.Warn("no server answers for it; waiting", "what", what, "error", err)
+		}
 	}
 	options := []nats.Option{
 		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second), nats.RetryOnFailedConnect(o.Wait),
-		nats.CustomInboxPrefix(InboxPrefix(o.Subjects, user)),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost), nats.CustomInboxPrefix(InboxPrefix(o.Subjects, user)),
 		// Credentials may be refused for the minutes in which an operator rolls out new ones.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
@@ -88,7 +102,10 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 				c.log.Warn("connection to NATS is lost", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			c.contact.reconnected()
+			c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			subject := ""
 			if s != nil {
@@ -119,9 +136,16 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		c.nc.Close()
 		return nil, err
 	}
-	if c.js, err = jetstream.New(c.nc, jetstream.WithDefaultTimeout(5*time.Second)); err != nil {
+	js, err := jetstream.New(c.nc, jetstream.WithDefaultTimeout(5*time.Second))
+	if err != nil {
 		c.nc.Close()
 		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	c.js = followed{
+		JetStream: js, contact: &c.contact, refusals: &c.refusals, heard: &c.contact.reads, waits: c.waits, leave: c.leave, streamOf: c.streamOf,
+	}
+	if o.Wait {
+		c.tellAway(o.URL)
 	}
 	return c, nil
 }
@@ -138,11 +162,17 @@ func (c *Conn) ready(ctx context.Context, url string) error {
 	if !c.nc.IsConnected() {
 		c.log.Warn("NATS cannot be reached yet; waiting for it", "url", Redact(url))
 	}
+	reason := func() string {
+		if err := c.nc.LastError(); err != nil {
+			return err.Error()
+		}
+		return "no server listens there"
+	}
 	for !c.nc.IsConnected() {
 		select {
 		case <-connected:
 		case <-report.C:
-			c.log.Warn("NATS still cannot be reached", "url", Redact(url), "error", c.nc.LastError())
+			c.log.Warn("NATS still cannot be reached; of a cluster, give the URLs of all servers", "url", Redact(url), "error", reason())
 		case <-c.closed:
 			return fmt.Errorf("connect to NATS: %w", nats.ErrConnectionClosed)
 		case <-ctx.Done():
@@ -189,6 +219,7 @@ func (c *Conn) Close() error {
 		return fmt.Errorf("drain connection: %w", err)
 	}
 	<-c.closed
+	c.looking.Wait()
 	return nil
 }
 

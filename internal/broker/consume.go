@@ -51,6 +51,7 @@ func (c *Conn) Consume(ctx context.Context, o ConsumeOptions) {
 	if o.Grace == 0 {
 		o.Grace = 30 * time.Second
 	}
+	defer c.stayInContact(ctx, o.Consumers)()
 	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	l := &intake{Conn: c, ConsumeOptions: o, slots: make(chan struct{}, o.Slots), handling: handling}

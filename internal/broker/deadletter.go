@@ -44,6 +44,12 @@ func (c *Conn) DeadLetter(ctx context.Context, d Delivery, reason sdk.Code, deta
 	return c.deadLetter(ctx, subject, d.Subject(), d.Headers(), d.Data(), reason, detail)
 }
 
+// DeadCall is DeadLetter for a service of a contract in a domain.
+func (c *Conn) DeadCall(ctx context.Context, d Delivery, domain, contractType string, reason sdk.Code, detail string) error {
+	subject := c.subjects.DeadCall(reason, d.Stream(), d.Sequence(), domain, contractType)
+	return c.deadLetter(ctx, subject, d.Subject(), d.Headers(), d.Data(), reason, detail)
+}
+
 // Contest stores an event that could not be published because another one is on its subject, as a dead letter with
 // CodeConflict: one of the two histories that led to them is not true.
 func (c *Conn) Contest(ctx context.Context, subject string, event wire.Event) error {
@@ -138,7 +144,7 @@ func (c *Conn) letterOf(m Stored) (l Letter, ok bool) {
 	}
 	l.Redrives, _ = strconv.Atoi(m.Header(headerRedrives)) // anybody may have written it: what is not a number counts nothing
 	tokens := strings.Split(strings.TrimPrefix(m.Subject, c.subjects.Root()+"."), ".")
-	if len(tokens) == 4 {
+	if len(tokens) >= 4 {
 		l.Stream = strings.ToUpper(tokens[2])
 		l.Origin, _ = strconv.ParseUint(tokens[3], 10, 64) // sequences begin at 1
 	}

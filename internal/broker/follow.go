@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -19,13 +20,13 @@ var following = retry.Pauses{First: 10 * time.Millisecond, Longest: 10 * time.Se
 
 // Follow reads a zone's messages on a filter in order, through workers, from the beginning until ctx ends: caughtUp is
 // called once, when everything that was there has been handed out, by the goroutine that calls handle. Until opening ends a
-// worker is waited for, and what goes wrong else is returned; later it is waited for too.
+// worker is waited for, and what goes wrong else is returned; later it is waited for too. When the stream is another, the error is
+// ErrOtherStream.
 func (c *Conn) Follow(ctx, opening context.Context, z Zone, filter string, caughtUp func(), handle func(Delivery)) error {
-	next := uint64(1)
+	at := &place{}
 	begin := func() error {
 		for pauses := following.Start(); ; {
-			var err error
-			next, err = c.rest(ctx, z, filter, next, handle)
+			err := c.rest(ctx, z, filter, at, handle)
 			if !errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) || retry.Sleep(opening, pauses.Next()) != nil {
 				return err
 			}
@@ -47,32 +48,66 @@ func (c *Conn) Follow(ctx, opening context.Context, z Zone, filter string, caugh
 		if heard.wait(ctx, pauses.Next()) {
 			pauses.Reset()
 		}
-		from := next
-		next, err = c.rest(ctx, z, filter, from, handle)
+		before := at.sequence
+		err = c.rest(ctx, z, filter, at, handle)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
+		case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}), errors.Is(err, ErrOtherStream):
 			return err
 		case err != nil:
 			c.log.Warn("messages cannot be read; trying again", "filter", filter, "error", err)
-		case next > from:
+		case at.sequence > before:
 			pauses.Reset()
 		}
 	}
 }
 
-// rest hands out what there is from a sequence on, and returns the sequence after it.
-func (c *Conn) rest(ctx context.Context, z Zone, filter string, from uint64, handle func(Delivery)) (uint64, error) {
-	for {
-		p, err := c.page(ctx, z, filter, from)
-		for _, m := range p.messages {
+// place is how far a stream has been read: the last message that was handed out, if there was one, and what the stream was like.
+type place struct {
+	sequence uint64
+	// at is when that message was stored, in Unix milliseconds.
+	at     int64
+	stream Bounds
+}
+
+// follow takes the messages of a page that follow the place. The page begins with the message there, unless that is gone: another in
+// its place is another stream's.
+func (x *place) follow(p page) ([]Stored, error) {
+	if p.stream.Created != 0 {
+		if !p.stream.Continues(x.stream) {
+			return nil, ErrOtherStream
+		}
+		x.stream = p.stream
+	}
+	messages := p.messages
+	if len(messages) > 0 && messages[0].Sequence == x.sequence {
+		if messages[0].At != x.at {
+			return nil, ErrOtherStream
+		}
+		messages = messages[1:]
+	}
+	if n := len(messages); n > 0 {
+		x.sequence, x.at = messages[n-1].Sequence, messages[n-1].At
+	}
+	return messages, nil
+}
+
+// rest hands out what there is after a place, and moves that.
+func (c *Conn) rest(ctx context.Context, z Zone, filter string, at *place, handle func(Delivery)) error {
+	for from := max(at.sequence, 1); ; {
+		p, unread := c.page(ctx, z, filter, from)
+		messages, err := at.follow(p)
+		if err != nil {
+			return fmt.Errorf("follow %s: %w", filter, err)
+		}
+		for _, m := range messages {
 			handle(looked(m))
-			from = m.Sequence + 1
 		}
-		if err != nil || !p.more {
-			return from, err
+		if unread != nil || !p.more {
+			return unread
 		}
+		from = at.sequence + 1
 	}
 }
 

@@ -75,10 +75,11 @@ func (c *Conn) IndexedRevisions(ctx context.Context, partition string) (map[stri
 	return revisions, err
 }
 
-// TailIndex calls handle with every document from a sequence on, in order, until ctx ends or handle fails. behind is how many are stored after it.
+// TailIndex calls handle with every document from a sequence on, in order, until ctx ends, handle fails, or the stream is another
+// (ErrOtherStream). behind is how many are stored after it.
 func (c *Conn) TailIndex(ctx context.Context, from uint64, handle func(i IndexedRun, behind uint64) error) error {
 	var failed error
-	err := c.read(ctx, StreamName(c.subjects, ZoneIndex), jetstream.OrderedConsumerConfig{
+	err := c.readOn(ctx, StreamName(c.subjects, ZoneIndex), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{c.indexFilter("*")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
 	}, nil, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 		if i, is := c.indexedIn(m.Subject(), m.Headers(), m.Data()); is {

@@ -71,7 +71,7 @@ func (c *Conn) Unread(ctx context.Context, refs ...ConsumerRef) (bool, error) {
 // Unserved reports whether nobody seems to take the calls of a contract's type in a domain. Where agents take them that is not
 // known, and false; people answer now and then, without being seen.
 func (c *Conn) Unserved(ctx context.Context, domain, contractType string) (bool, error) {
-	if domain == sdk.HumanDomain || contractType == sdk.TypePermissionRequest {
+	if domain == sdk.HumanDomain || sdk.AsksPermission(contractType) {
 		return false, nil
 	}
 	unread, err := c.Unread(ctx, ServiceConsumer(domain, contractType))

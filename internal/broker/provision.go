@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/leader"
 	"agentd/sdk"
 )
 
@@ -58,7 +59,11 @@ func (c *Conn) Provision(ctx context.Context, p Plan) ([]Change, error) {
 func (c *Conn) provisionStream(ctx context.Context, want jetstream.StreamConfig, replicas int) (string, error) {
 	have, err := c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if _, err = c.js.CreateStream(ctx, want); !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		err = leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
+			_, err := c.js.CreateStream(ctx, want)
+			return err
+		})
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return actionCreated, err
 		}
 		have, err = c.js.Stream(ctx, want.Name) // another program was quicker, with another plan
@@ -71,8 +76,10 @@ func (c *Conn) provisionStream(ctx context.Context, want jetstream.StreamConfig,
 	if reflect.DeepEqual(got, next) {
 		return "", nil
 	}
-	_, err = c.js.UpdateStream(ctx, next)
-	return actionUpdated, err
+	return actionUpdated, leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
+		_, err := c.js.UpdateStream(ctx, next)
+		return err
+	})
 }
 
 // reconcile returns what a stream should be made: what it is, with what the plan decides.
@@ -110,7 +117,11 @@ func (c *Conn) provisionConsumer(ctx context.Context, want consumerPlan) (string
 	stream := StreamName(c.subjects, want.Zone)
 	have, err := c.js.Consumer(ctx, stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		if _, err = c.js.CreateConsumer(ctx, stream, want.config()); !errors.Is(err, jetstream.ErrConsumerExists) {
+		err = leader.Patiently(ctx, c.js, "consumer "+stream+"/"+want.Name, func(ctx context.Context) error {
+			_, err := c.js.CreateConsumer(ctx, stream, want.config())
+			return err
+		})
+		if !errors.Is(err, jetstream.ErrConsumerExists) {
 			return actionCreated, err
 		}
 		have, err = c.js.Consumer(ctx, stream, want.Name)
@@ -128,8 +139,10 @@ func (c *Conn) provisionConsumer(ctx context.Context, want consumerPlan) (string
 		return "", nil
 	}
 	next.Replicas, next.MemoryStorage, next.Metadata, next.Description = got.Replicas, got.MemoryStorage, got.Metadata, got.Description
-	_, err = c.js.UpdateConsumer(ctx, stream, next)
-	return actionUpdated, err
+	return actionUpdated, leader.Patiently(ctx, c.js, "consumer "+stream+"/"+want.Name, func(ctx context.Context) error {
+		_, err := c.js.UpdateConsumer(ctx, stream, next)
+		return err
+	})
 }
 
 // filtersOf are a consumer's filters, however they are written.

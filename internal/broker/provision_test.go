@@ -317,7 +317,7 @@ func TestCheckSync(t *testing.T) {
 	t.Parallel()
 	embedded := startServer(t, embedded.Options{Listen: true, Port: ports.Free(t)})
 	check := func(name string, c *Conn, monitor string, want ...string) {
-		findings, err := c.CheckSync(testContext(t), monitor)
+		findings, err := c.CheckSync(testContext(t), monitor, nil)
 		var got []string
 		for _, f := range findings {
 			got = append(got, f.Code)
@@ -335,9 +335,8 @@ func TestCheckSync(t *testing.T) {
 	check("always", always, alwaysMonitor)
 	gone := httptest.NewServer(http.NotFoundHandler())
 	defer gone.Close()
-	if findings, err := lazy.CheckSync(testContext(t), gone.URL); err == nil {
-		t.Errorf("with a wrong monitoring port: %v", findings)
-	}
+	check("a wrong port", lazy, gone.URL, "monitor")
+	check("one of two", lazy, lazyMonitor+","+gone.URL, "sync_interval", "monitor")
 }
 
 // foreignServer is a NATS server that agentd did not start.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/broker/leader"
 	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
@@ -177,6 +178,9 @@ func (c *Conn) publishError(subject string, err error) error {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
 		return sdk.Errorf(sdk.CodeUnavailable, "no stream takes %s; run: agentd provision", subject).WithCause(err)
 	}
+	if full := leader.Unwritten(c.streamOf(subject), err); errors.Is(full, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		return full
+	}
 	return fmt.Errorf("publish %s: %w", subject, err)
 }
 
@@ -232,7 +236,12 @@ func (c *Conn) send(ctx context.Context, subject string, event wire.Event) error
 	}
 	ctx, explain, stop := c.refusals.until(ctx, subject)
 	defer stop()
-	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject))); err != nil {
+	// One that may have been stored is sent again: whoever reads them knows an event by its id.
+	err = leader.Patiently(ctx, c.js, "stream "+c.streamOf(subject), func(ctx context.Context) error {
+		_, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(c.streamOf(subject)))
+		return err
+	})
+	if err != nil {
 		return c.publishError(subject, explain(err))
 	}
 	return nil

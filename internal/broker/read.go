@@ -36,6 +36,9 @@ const (
 	headerStored   = "Nats-Time-Stamp"
 	headerBefore   = "Nats-Last-Sequence"
 	headerPending  = "Nats-Num-Pending"
+	// Of the stream, in the last message of an answer: when it was made, in Unix nanoseconds, and the sequence of its last message.
+	headerMade = "Agentd-Stream-Created"
+	headerLast = "Agentd-Stream-Last"
 )
 
 // readable are the zones that workers read to others: what people are asked, and what became of their answers.
@@ -46,10 +49,12 @@ type readQuery struct {
 	Sequence uint64 `json:"seq"`
 }
 
-// page are some messages of a stream, in order; more says that others follow.
+// page are some messages of a stream, in order; more says that others follow. stream is what the stream was like afterwards, as far as
+// that is known.
 type page struct {
 	messages []Stored
 	more     bool
+	stream   Bounds
 }
 
 // Reader is the service of workers that reads messages to others.
@@ -80,6 +85,11 @@ func (c *Conn) answerRead(subject string, request []byte) (Answer, error) {
 		}
 		p.messages, size, next = append(p.messages, m), size+len(m.Data), m.Sequence+1
 	}
+	s, err := c.look(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	p.stream = bounds(s)
 	return p.send, nil
 }
 
@@ -119,7 +129,9 @@ func (p page) send(r micro.Request) error {
 	if p.more {
 		pending = "1"
 	}
-	return r.Respond(nil, micro.WithHeaders(micro.Headers{headerPending: {pending}}))
+	return r.Respond(nil, micro.WithHeaders(micro.Headers{
+		headerPending: {pending}, headerMade: {strconv.FormatInt(p.stream.Created, 10)}, headerLast: {strconv.FormatUint(p.stream.Last, 10)},
+	}))
 }
 
 // page asks workers for messages. Of an answer that was cut off it returns the beginning, and more.
@@ -172,6 +184,7 @@ func (p *page) take(m *nats.Msg) (done bool, err error) {
 	}
 	if m.Header.Get(headerSequence) == "" {
 		p.more = m.Header.Get(headerPending) != "0"
+		p.stream = boundsIn(m)
 		return true, nil
 	}
 	stored, err := storedIn(m)
@@ -188,6 +201,16 @@ func (p *page) take(m *nats.Msg) (done bool, err error) {
 	}
 	p.messages = append(p.messages, stored)
 	return false, nil
+}
+
+// boundsIn is what an answer says of its stream: nothing, if its worker is older than these headers.
+func boundsIn(m *nats.Msg) Bounds {
+	created, err := strconv.ParseInt(m.Header.Get(headerMade), 10, 64)
+	last, errLast := strconv.ParseUint(m.Header.Get(headerLast), 10, 64)
+	if err != nil || errLast != nil {
+		return Bounds{}
+	}
+	return Bounds{Last: last, Created: created}
 }
 
 // storedIn is the message that a direct read, or a worker, answered with.

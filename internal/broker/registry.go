@@ -179,23 +179,28 @@ func (r Registry) Read(ctx context.Context) (*contracts.Registry, error) {
 }
 
 // Follow calls handle with the state of the registry, and again whenever it has changed, until ctx ends. Changes that come
-// together are one. It survives restarts of the server.
+// together are one. It survives restarts of the server, and begins anew when the registry was made anew or set back.
 func (r Registry) Follow(ctx context.Context, handle func(*contracts.Registry)) error {
-	err := r.follow(ctx, func(now *contracts.Registry) bool {
-		handle(now)
-		return true
-	})
-	if ctx.Err() != nil {
-		return ctx.Err()
+	for {
+		err := r.follow(ctx, func(now *contracts.Registry) bool {
+			handle(now)
+			return true
+		})
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.Is(err, ErrOtherStream):
+			return r.explain(err)
+		}
+		r.conn.log.Warn("the registry of contracts is read again", "error", err)
 	}
-	return r.explain(err)
 }
 
 // follow folds the records of the bucket, and calls handle whenever it has read all there are, until that returns false.
 func (r Registry) follow(ctx context.Context, handle func(*contracts.Registry) bool) error {
 	var state contracts.Registry
 	prefix := r.subject("")
-	return r.conn.read(ctx, registryStreamName(r.conn.subjects), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy},
+	return r.conn.readOn(ctx, registryStreamName(r.conn.subjects), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy},
 		func(left uint64) bool { return left > 0 || handle(state.Clone()) },
 		func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 			key := strings.TrimPrefix(m.Subject(), prefix)

@@ -95,8 +95,6 @@ func (c *Conn) NextDelivery(ctx context.Context, z Zone, subject string, from ui
 }
 
 func (c *Conn) get(ctx context.Context, z Zone, q leader.Query) (Delivery, error) {
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
 	m, err := c.stored(ctx, StreamName(c.subjects, z), q)
 	if errors.Is(err, ErrNotStored) {
 		return nil, nil
@@ -107,9 +105,6 @@ func (c *Conn) get(ctx context.Context, z Zone, q leader.Query) (Delivery, error
 	return looked(m), nil
 }
 
-// scanAhead is how many messages a scan asks for at once.
-const scanAhead = 64
-
 // Deliveries calls handle with the messages that a zone has on the filters now, in order, until it returns false. Settling them
 // means nothing. It keeps a few messages in memory.
 func (c *Conn) Deliveries(ctx context.Context, z Zone, filters []string, handle func(Delivery) bool) error {
@@ -117,40 +112,11 @@ func (c *Conn) Deliveries(ctx context.Context, z Zone, filters []string, handle 
 	if err != nil {
 		return err
 	}
-	consumer, err := c.ordered(ctx, StreamName(c.subjects, z), jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverAllPolicy,
-	})
-	if err != nil {
-		return fmt.Errorf("scan %v: %w", filters, err)
-	}
-	defer c.forget(StreamName(c.subjects, z), consumer)
-	if consumer.CachedInfo().NumPending == 0 {
-		return nil
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(scanAhead))
-	if err != nil {
-		return fmt.Errorf("scan %v: %w", filters, err)
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	for {
-		m, err := messages.Next()
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, jetstream.ErrNoHeartbeat):
-			continue // the ordered consumer makes itself anew
-		case err != nil:
-			return fmt.Errorf("scan %v: %w", filters, err)
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return fmt.Errorf("scan %v: %w", filters, err)
-		}
-		if meta.Sequence.Stream > state.Last || !handle(watched(m, meta)) || meta.NumPending == 0 {
-			return nil
-		}
-	}
+	config := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: jetstream.DeliverAllPolicy}
+	return c.read(ctx, StreamName(c.subjects, z), config, func(left uint64) bool { return left > 0 },
+		func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+			return meta.Sequence.Stream <= state.Last && handle(watched(m, meta)) && meta.NumPending > 0
+		})
 }
 
 // Consumed says how far a consumer's readers have got.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/broker/datafolder"
-
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
@@ -195,48 +193,6 @@ func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]Finding
 		})
 	}
 	return f, nil
-}
-
-// CheckSync finds whether the server writes to disk before it confirms. A client cannot see that: for a server that is not
-// agentd's own, monitor is the base URL of its monitoring port, or "".
-func (c *Conn) CheckSync(ctx context.Context, monitor string) ([]Finding, error) {
-	if c.embedded || c.nc.ConnectedServerName() == datafolder.ServerName {
-		return nil, nil
-	}
-	const remedy = `set jetstream { sync_interval: always } in the server's configuration`
-	if monitor == "" {
-		return []Finding{{
-			"sync_unknown", SeverityWarning, "whether the server syncs every write to disk cannot be seen from here", remedy,
-		}}, nil
-	}
-	always, err := syncAlways(ctx, monitor)
-	if err != nil {
-		return nil, fmt.Errorf("ask the server's monitoring port: %w", err)
-	}
-	if always {
-		return nil, nil
-	}
-	return []Finding{{
-		"sync_interval", SeverityWarning,
-		"the server confirms writes before they are on disk; a power failure may lose or fork runs", remedy,
-	}}, nil
-}
-
-// syncAlways asks a server's monitoring port.
-func syncAlways(ctx context.Context, monitor string) (bool, error) {
-	var jsz struct {
-		Disabled bool `json:"disabled"`
-		Config   struct {
-			SyncAlways bool `json:"sync_always"`
-		} `json:"config"`
-	}
-	if err := monitored(ctx, monitor, "/jsz", &jsz); err != nil {
-		return false, err
-	}
-	if jsz.Disabled {
-		return false, sdk.Errorf(sdk.CodeConfig, "JetStream is not enabled on the server")
-	}
-	return jsz.Config.SyncAlways, nil
 }
 
 // Problem turns findings into the error of a command that cannot go on with them; nil when none is an error.

@@ -2,14 +2,13 @@ package broker
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
+	"agentd/internal/broker/leader"
 	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
@@ -20,30 +19,26 @@ import (
 )
 
 // Watch reads a zone's messages on the filters in order, from the beginning or only new ones, without consuming them,
-// until handle returns false or ctx ends. It survives restarts of the server.
+// until handle returns false or ctx ends. It survives restarts of the server. A stream that was made anew, or set back to an older copy,
+// it reads again: from the beginning, or what is there that was stored since it was called.
 func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bool, handle func(Delivery) bool) error {
-	policy := jetstream.DeliverNewPolicy
+	began := time.UnixMilli(c.Now())
+	config := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: jetstream.DeliverNewPolicy}
 	if fromStart {
-		policy = jetstream.DeliverAllPolicy
+		config.DeliverPolicy = jetstream.DeliverAllPolicy
 	}
-	return c.watch(ctx, z, filters, policy, nil, func(d Delivery, _ uint64) bool { return handle(d) })
-}
-
-// watch reads a zone in order until handle returns false. begin is told how many messages are there at first, handle how
-// many are left after each.
-func (c *Conn) watch(
-	ctx context.Context, z Zone, filters []string, policy jetstream.DeliverPolicy, begin func(left uint64),
-	handle func(d Delivery, left uint64) bool,
-) error {
-	config := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: policy}
-	return c.read(ctx, StreamName(c.subjects, z), config, func(left uint64) bool {
-		if begin != nil {
-			begin(left)
+	for {
+		err := c.readOn(ctx, StreamName(c.subjects, z), config, nil, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+			return handle(watched(m, meta))
+		})
+		if !errors.Is(err, ErrOtherStream) {
+			return err
 		}
-		return true
-	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
-		return handle(watched(m, meta), meta.NumPending)
-	})
+		c.log.Warn("a stream is read again", "filters", filters, "error", err)
+		if !fromStart {
+			config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &began
+		}
+	}
 }
 
 // read calls handle with the messages of a stream in order until it returns false or ctx ends. begin, unless nil, is told
@@ -53,69 +48,28 @@ func (c *Conn) read(
 	handle func(jetstream.Msg, *jetstream.MsgMetadata) bool,
 ) error {
 	what := fmt.Sprintf("watch %s %v", stream, config.FilterSubjects)
-	consumer, err := c.ordered(ctx, stream, config)
+	reader, err := c.ordered(ctx, stream, config)
 	switch {
 	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}):
 		return err
 	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	defer c.forget(stream, consumer)
-	if begin != nil && !begin(consumer.CachedInfo().NumPending) {
+	defer reader.close()
+	if begin != nil && !begin(reader.left()) {
 		return nil
 	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	stop := context.AfterFunc(ctx, messages.Stop)
-	defer func() {
-		stop()
-		messages.Stop()
-	}()
 	for {
-		m, err := messages.Next()
+		m, meta, err := reader.next(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue // the ordered consumer makes itself anew
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		meta, err := m.Metadata()
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		if !handle(m, meta) {
 			return nil
 		}
-	}
-}
-
-// ordered makes a consumer that reads a stream in order. That this user may not read it is said at once.
-func (c *Conn) ordered(ctx context.Context, stream string, config jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
-	config.NamePrefix = rand.Text()
-	bounded, explain, stop := c.refusals.untilAbout(ctx, func(subject string) bool { return strings.Contains(subject, config.NamePrefix) })
-	defer stop()
-	consumer, err := c.js.OrderedConsumer(bounded, stream, config)
-	if err = explain(err); errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
-		what := strings.Join(append([]string{stream}, config.FilterSubjects...), " ")
-		err = sdk.Errorf(sdk.CodePermissionDenied, "the NATS server does not let this user read %s", what).WithCause(sdk.AsError(err).Cause)
-	}
-	return consumer, err
-}
-
-// forget has the server remove a consumer that nobody reads any more. It waits for no answer: the server does so by itself when
-// nobody has read it for a while, but may have too many of them until then.
-func (c *Conn) forget(stream string, consumer jetstream.Consumer) {
-	if !c.nc.IsConnected() {
-		return
-	}
-	subject := "$JS.API.CONSUMER.DELETE." + stream + "." + consumer.CachedInfo().Name
-	if err := c.nc.PublishRequest(subject, c.nc.NewInbox(), nil); err != nil {
-		c.log.Debug("consumer is left to the server", "stream", stream, "error", err)
 	}
 }
 
@@ -173,11 +127,13 @@ func (c *Conn) LastEnd(ctx context.Context, agent string, run wire.RunKey) (wire
 func (c *Conn) direct(ctx context.Context, subject string) (Stored, error) {
 	stream := c.streamOf(subject)
 	request := "$JS.API.DIRECT.GET." + stream + "." + subject
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
 	ctx, explain, stop := c.refusals.until(ctx, request)
 	defer stop()
-	m, err := c.nc.RequestWithContext(ctx, request, nil)
+	var m *nats.Msg
+	err := leader.Patiently(ctx, c.js, "stream "+stream, func(ctx context.Context) (err error) {
+		m, err = c.nc.RequestWithContext(ctx, request, nil)
+		return err
+	})
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return Stored{}, sdk.Errorf(sdk.CodeUnavailable, "stream %s takes no direct reads now; if that lasts, run: agentd provision", stream).WithCause(err)
@@ -291,8 +247,11 @@ func (c *Conn) Request(ctx context.Context, subject string, request, answer any)
 	}
 	ctx, explain, stop := c.refusals.until(ctx, subject)
 	defer stop()
-	m, err := c.nc.RequestWithContext(ctx, subject, data)
-	err = explain(err)
+	var m *nats.Msg
+	err = explain(leader.PatientlyOnce(ctx, c.js, "worker that answers on "+subject, func(ctx context.Context) (err error) {
+		m, err = c.nc.RequestWithContext(ctx, subject, data)
+		return err
+	}))
 	if errors.Is(err, nats.ErrNoResponders) {
 		return c.nobodyAnswers(ctx, subject)
 	}

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"agentd/internal/broker/embedded"
 
 	"agentd/sdk/wire"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
 	"agentd/test/ports"
@@ -54,6 +57,76 @@ func TestWatch_SeesMessagesInOrderThroughARestart(t *testing.T) {
 	cancel()
 	if err := receive(t, "the end", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// The first request to a consumer may find nobody, as where its server has ended since: a reader asks another consumer, and
+// goes on where it was.
+func TestWatch_ReadsOnWhenItsConsumerIsLost(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	start(t, c, 3)
+	lose := func() {
+		t.Helper()
+		s, err := c.js.Stream(testContext(t), "AGENTD_START")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range s.ConsumerNames(testContext(t)).Name() {
+			if name == UnroutedConsumer || strings.HasPrefix(name, "agent_") {
+				continue
+			}
+			if err := s.DeleteConsumer(testContext(t), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var seen []uint64
+	began := time.Now()
+	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{"agentd.start.>"}, DeliverPolicy: jetstream.DeliverAllPolicy}
+	err := c.read(testContext(t), "AGENTD_START", config, func(uint64) bool {
+		lose() // before it was asked for anything
+		return true
+	}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+		seen = append(seen, meta.Sequence.Stream)
+		switch len(seen) {
+		case 3:
+			lose()
+			start(t, c, 2)
+		case 5:
+			return false
+		}
+		return true
+	})
+	if diff := cmp.Diff([]uint64{1, 2, 3, 4, 5}, seen); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if took := time.Since(began); took > 10*readHeartbeat {
+		t.Errorf("it took %s; a consumer is known to be lost after %s", took, 2*readHeartbeat)
+	}
+}
+
+// What is new is counted from the beginning, however often the consumer is lost.
+func TestWatch_LosesNothingThatCameWhileItsConsumerWasLost(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	start(t, c, 2)
+	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy}
+	o, err := c.ordered(testContext(t), "AGENTD_START", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.close()
+	s, err := c.js.Stream(testContext(t), "AGENTD_START")
+	if err == nil {
+		err = s.DeleteConsumer(testContext(t), o.consumer.CachedInfo().Name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, c, 1)
+	if _, meta, err := o.next(testContext(t)); err != nil || meta.Sequence.Stream != 3 {
+		t.Errorf("the first new message is %+v, %v", meta, err)
 	}
 }
 

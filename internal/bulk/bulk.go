@@ -178,11 +178,21 @@ func (b Bulk) Confirm(ctx context.Context, job *Job, runs int) error {
 
 // Stop has a job do nothing more, until it is confirmed again. Whoever carries it out notices before the next piece.
 func (b Bulk) Stop(ctx context.Context, job *Job) error {
-	if job.State != Running && job.State != Proposed {
-		return sdk.Errorf(sdk.CodeConflict, "bulk job %s is %s", job.ID, job.State)
+	for {
+		if job.State != Running && job.State != Proposed {
+			return sdk.Errorf(sdk.CodeConflict, "bulk job %s is %s", job.ID, job.State)
+		}
+		job.State, job.Holder, job.Until = Stopped, "", 0
+		err := b.save(ctx, job)
+		if !errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
+			return err
+		}
+		now, err := b.Get(ctx, job.ID) // whoever carries it out has got further
+		if err != nil {
+			return err
+		}
+		*job = *now
 	}
-	job.State, job.Holder, job.Until = Stopped, "", 0
-	return b.save(ctx, job)
 }
 
 // CarryOut does what the job is for, from where it was left, and tells of each piece. It returns when the job is done, or cannot go on;
@@ -191,7 +201,7 @@ func (b Bulk) CarryOut(ctx context.Context, job *Job, tell func(*Job)) error {
 	if job.State != Running {
 		return sdk.Errorf(sdk.CodeConflict, "bulk job %s is %s; confirm it first", job.ID, job.State)
 	}
-	if now := b.Now(); job.Holder != "" && job.Until > now {
+	if now := b.Now(); job.Held(now) {
 		return sdk.Errorf(sdk.CodeConflict, "another program carries out bulk job %s; if it does not any more, try again in %d s", job.ID, (job.Until-now+999)/1000)
 	}
 	job.Holder = rand.Text()
@@ -313,8 +323,8 @@ func (b Bulk) one(ctx context.Context, job *Job, t *target) (Result, error) {
 		return Result{Outcome: Done}, b.Runs.Purge(ctx, key)
 	}
 	said := job.Said
-	if job.Verb != VerbMessage {
-		said = strings.TrimSuffix("bulk job "+job.ID+": "+said, ": ")
+	if job.Verb != VerbMessage && job.Verb != VerbTag {
+		said = strings.TrimSuffix(job.title()+": "+said, ": ")
 	}
 	data, err := json.Marshal(a.data(said))
 	if err != nil {

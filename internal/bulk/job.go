@@ -26,6 +26,7 @@ const (
 	VerbResume  Verb = "resume"
 	VerbRetry   Verb = "retry"
 	VerbMessage Verb = "message"
+	VerbTag     Verb = "tag"
 	VerbPurge   Verb = "purge"
 )
 
@@ -39,6 +40,12 @@ type act struct {
 	implied string
 	// refuses says why nothing is done to a run that the filter selects; empty is that it is done.
 	refuses func(*find.Run) string
+}
+
+// tagged is the data of a message that gives a run tags; Request.check has read them.
+func tagged(said string) any {
+	tags, _ := wire.ParseTags(said)
+	return map[string]any{wire.TagsAttribute: tags}
 }
 
 func reason(said string) any { return map[string]string{"reason": said} }
@@ -69,6 +76,7 @@ var acts = map[Verb]act{
 		return ""
 	}},
 	VerbMessage: {wire.ControlMessage, wire.TypeMessage, func(said string) any { return map[string]string{"message": said} }, unfinished, never},
+	VerbTag:     {wire.ControlTag, wire.TypeTag, tagged, unfinished, never},
 	VerbPurge:   {implied: finished, refuses: never},
 }
 
@@ -91,7 +99,7 @@ const (
 type Request struct {
 	Verb   Verb         `json:"verb"`
 	Filter index.Filter `json:"filter"`
-	// Said is the message of VerbMessage, or why, for the runs' journals.
+	// Said is the message of VerbMessage, the tags of VerbTag, or why, for the runs' journals.
 	Said string `json:"said,omitempty"`
 	// Rate is how many runs a second something is done to; 0 is DefaultRate.
 	Rate int `json:"rate"`
@@ -110,6 +118,11 @@ func (r *Request) check() error {
 	}
 	if r.Verb == VerbMessage && (r.Said == "" || len(r.Said) > wire.MaxMessage) {
 		faults = append(faults, fmt.Sprintf("a message has 1 to %d bytes, not %d", wire.MaxMessage, len(r.Said)))
+	}
+	if r.Verb == VerbTag {
+		if tags, err := wire.ParseTags(r.Said); err != nil || len(tags) == 0 {
+			faults = append(faults, "say which tags the runs get: key=value, separated by commas")
+		}
 	}
 	if r.Rate < 0 || r.Rate > MaxRate {
 		faults = append(faults, fmt.Sprintf("the rate is 1 to %d runs a second, not %d", MaxRate, r.Rate))
@@ -152,6 +165,17 @@ type Job struct {
 	Until  int64  `json:"until,omitempty"`
 
 	revision uint64
+}
+
+// Held reports whether a program carries the job out, at a time in Unix milliseconds.
+func (j *Job) Held(now int64) bool { return j.Holder != "" && j.Until > now }
+
+// title is what the runs' journals say of the job.
+func (j *Job) title() string {
+	if j.Who == "" {
+		return "bulk job " + j.ID
+	}
+	return "bulk job " + j.ID + " of " + j.Who
 }
 
 // Outcome is what became of a run.

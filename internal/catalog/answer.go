@@ -19,7 +19,9 @@ type answers struct {
 	turn, permission, question *contracts.Version
 	// permissionResult is the contract of permission requests that offer to give the call's result, or ask for several calls.
 	permissionResult *contracts.Version
-	keys             signature.Keys
+	// review is the contract of requests to approve plans.
+	review *contracts.Version
+	keys   signature.Keys
 }
 
 func newAnswers(tools *toolbox.Toolbox, keys signature.Keys) (*answers, error) {
@@ -35,11 +37,15 @@ func newAnswers(tools *toolbox.Toolbox, keys signature.Keys) (*answers, error) {
 	if err != nil {
 		return nil, err
 	}
+	review, err := contracts.CompileVersion(contracts.PlanReview(), contracts.BuiltinVersion)
+	if err != nil {
+		return nil, err
+	}
 	question, err := contracts.CompileVersion(contracts.Question(), contracts.BuiltinVersion)
 	if err != nil {
 		return nil, err
 	}
-	return &answers{tools, turn, permission, question, permissionResult, keys}, nil
+	return &answers{tools, turn, permission, question, permissionResult, review, keys}, nil
 }
 
 // check is runner.Agent.CheckAnswer. What a service answers wrongly is an error result for the model; what a person
@@ -106,6 +112,9 @@ func (a *answers) builtin(call *core.Call) *contracts.Version {
 	case core.CallTurn:
 		return a.turn
 	case core.CallPermission:
+		if call.Type == sdk.TypePlanReview {
+			return a.review
+		}
 		if call.Permission.Results || call.Permission.Batch != "" {
 			return a.permissionResult
 		}

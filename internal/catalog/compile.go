@@ -83,12 +83,15 @@ func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.Permi
 	}
 	out := newOutput(outputSchema, a.Hooks.Output)
 	compiled := &runner.Agent{
-		SpecJSON: data, Model: provider, Follows: follows(ran), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, MaxTokens: prompt.Reply(spec.Model, spec.Model.MaxTokens),
+		SpecJSON: data, Model: provider, Follows: follows(ran), Changing: slices.ContainsFunc(a.Toolsets, changes), ModelKey: modelKey(spec.Model), Parks: parks(spec.Model), ModelName: spec.Model.Name, MaxTokens: prompt.Reply(spec.Model, spec.Model.MaxTokens),
 		ModelTimeout: modelTimeout(spec), Definitions: tools.Definitions(),
 		Inline: inline(tools, a.Tools), History: spec.History, Live: spec.Live == sdk.LiveAlways, BuildContext: a.Hooks.Context,
 		Permissions: permissions, Describe: describe(tools, a.Tools), Identity: c.surroundings.Identity,
 		Phases: hooks, Shown: turns.shown, Remember: turns.remember, Estimate: turns.estimate,
 		BuildPrompt: turns.build, BuildOutput: out.build, CheckInput: checkInput(spec, own.Accepts), CheckAnswer: answers.check,
+	}
+	if compiled.Tags, err = tagsOf(spec); err != nil {
+		return nil, err
 	}
 	if compiled.BuildContext == nil {
 		compiled.BuildContext = prompts.build
@@ -98,6 +101,9 @@ func (c *Catalog) compileAgent(a sdk.Agent, ran sdk.AgentSpec, policy *sdk.Permi
 	}
 	if compiled.Summarizer, compiled.SummarizerName, err = summarizer(spec, provider, c.models); err != nil {
 		return nil, err
+	}
+	if spec.Constraints != nil {
+		compiled.CheckConstraints = runConstraintFaults(spec.Constraints)
 	}
 	compiled.Core = coreSpec(spec, digest, outputType, tools, a.Tools)
 	if err := readCalls(compiled.Core, spec, tools, compiled.Describe); err != nil {
@@ -213,6 +219,7 @@ func coreSpec(
 		switch t.Kind {
 		case toolbox.Builtin:
 			tool.Recalls = t == tools.ReadMore() || t.Finds
+			s.Answers = s.Answers || t.Name == sdk.ToolAnswerChild
 			if t.Name == toolbox.TaskCompletion {
 				s.StopOn = append(s.StopOn, t.Name)
 			}
@@ -223,7 +230,7 @@ func coreSpec(
 		}
 		s.Tools = append(s.Tools, tool)
 	}
-	s.Contexts = contexts(tools)
+	s.Contexts = append(contexts(tools), answerGates(spec, tools)...)
 	s.StaleAfter = (longest + leaseEnd).Milliseconds()
 	return s
 }
@@ -237,6 +244,7 @@ func coreTool(t *toolbox.Tool) core.Tool {
 		tool.Kind, tool.Type, tool.Schema = core.CallService, t.Contract.Type, t.SchemaRef()
 		tool.Timeout, tool.ParentSubject = t.Timeout.Milliseconds(), t.NeedsParentSubject
 		tool.Retry, tool.Agent, tool.Tokens = retry(t.Retry), t.Agent, t.Tokens
+		tool.AsksCaller = t.Contract.Type == sdk.TypeParentQuestion
 		if !slices.Equal(t.Domains, []string{""}) {
 			tool.Domains = t.Domains
 		}
@@ -266,6 +274,8 @@ func inline(tools *toolbox.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
 			switch {
 			case t.Name == sdk.ToolUpdatePlan:
 				run = keepPlan
+			case t.Name == sdk.ToolAnswerChild:
+				run = keepAnswer
 			case t.Name == sdk.ToolReadMore, t.Finds:
 				run = nil // the runner has the results, and who chooses the tools
 			}
@@ -275,6 +285,9 @@ func inline(tools *toolbox.Toolbox, own []sdk.Tool) map[string]sdk.Tool {
 	}
 	return runs
 }
+
+// keepAnswer keeps the answer to an agent that was called: the core has it published.
+func keepAnswer(_ context.Context, call sdk.ToolCall) (json.RawMessage, error) { return call.Args, nil }
 
 // completeTask hands the model's result on as the tool's own: the run stops on it and builds its output from it.
 func completeTask(_ context.Context, call sdk.ToolCall) (json.RawMessage, error) {

@@ -43,7 +43,54 @@ func constraintHooks(spec sdk.AgentSpec, changesNothing func(tool string) bool) 
 	return []sdk.Hook{{Name: constraintsHook, BeforeToolExecute: c.gate}}, nil
 }
 
+// constraintFaults is what is wrong with the constraints of an agent.
 func constraintFaults(c *sdk.Constraints) []string {
+	faults := patternFaults(c)
+	f := c.Files
+	if f == nil {
+		return faults
+	}
+	for _, w := range f.Writers {
+		if toolpattern.Check(w.Tool) != nil || w.Path == "" {
+			faults = append(faults, fmt.Sprintf("files: a writer needs a pattern of tools, and the argument with the path; got %q and %q", w.Tool, w.Path))
+		}
+		if f.Lines > 0 && w.Content == "" {
+			faults = append(faults, uncounted(w.Tool))
+		}
+	}
+	if len(f.Writers) == 0 {
+		faults = append(faults, "files: say which tools write files (writers)")
+	}
+	return faults
+}
+
+func uncounted(tool string) string {
+	return fmt.Sprintf("files: the lines that %s writes cannot be counted without the argument with its content", tool)
+}
+
+// runConstraintFaults is what is wrong with the constraints of a run of an agent with these: which tools write files, the agent says.
+func runConstraintFaults(agent *sdk.Constraints) func(*sdk.Constraints) []string {
+	return func(run *sdk.Constraints) []string {
+		faults := patternFaults(run)
+		switch {
+		case run.Files == nil:
+		case len(run.Files.Writers) > 0:
+			faults = append(faults, "files: which tools write files (writers) is for the agent to say")
+		case agent.Files == nil:
+			faults = append(faults, "files: the agent does not say which tools write files, so nothing could be counted")
+		case run.Files.Lines > 0:
+			for _, w := range agent.Files.Writers {
+				if w.Content == "" {
+					faults = append(faults, uncounted(w.Tool))
+				}
+			}
+		}
+		return faults
+	}
+}
+
+// patternFaults is what is wrong with patterns and numbers.
+func patternFaults(c *sdk.Constraints) []string {
 	var faults []string
 	for _, pattern := range slices.Concat(c.Allow, c.Deny) {
 		if err := toolpattern.Check(pattern); err != nil {
@@ -59,17 +106,6 @@ func constraintFaults(c *sdk.Constraints) []string {
 			faults = append(faults, fmt.Sprintf(`files: %q cannot be read as a pattern of paths, such as "src/*.go"`, pattern))
 		}
 	}
-	for _, w := range f.Writers {
-		if toolpattern.Check(w.Tool) != nil || w.Path == "" {
-			faults = append(faults, fmt.Sprintf("files: a writer needs a pattern of tools, and the argument with the path; got %q and %q", w.Tool, w.Path))
-		}
-		if f.Lines > 0 && w.Content == "" {
-			faults = append(faults, fmt.Sprintf("files: the lines that %s writes cannot be counted without the argument with its content", w.Tool))
-		}
-	}
-	if len(f.Writers) == 0 {
-		faults = append(faults, "files: say which tools write files (writers)")
-	}
 	if f.Most < 0 || f.Most > sdk.MaxFiles || f.Lines < 0 {
 		faults = append(faults, fmt.Sprintf("files: want at most %d files, and no fewer than 0 files or lines", sdk.MaxFiles))
 	}
@@ -81,12 +117,15 @@ func (c *constraints) gate(_ context.Context, attempt sdk.ToolAttempt) (sdk.Gate
 	if slices.Contains(c.builtin, attempt.Tool) {
 		return sdk.Gate{}, nil
 	}
-	switch {
-	case toolpattern.Match(c.Deny, attempt.Tool), len(c.Allow) > 0 && !toolpattern.Match(c.Allow, attempt.Tool):
-		return violates(sdk.ViolationTool, "%s may not be called", attempt.Tool), nil
-	case c.ReadOnly && !c.changesNothing(attempt.Tool):
-		return violates(sdk.ViolationReadOnly, "nothing may be changed, and %s may change something", attempt.Tool), nil
-	case c.Files == nil:
+	for _, one := range c.all(attempt) {
+		switch {
+		case toolpattern.Match(one.Deny, attempt.Tool), len(one.Allow) > 0 && !toolpattern.Match(one.Allow, attempt.Tool):
+			return violates(sdk.ViolationTool, "%s may not be called", attempt.Tool), nil
+		case one.ReadOnly && !c.changesNothing(attempt.Tool):
+			return violates(sdk.ViolationReadOnly, "nothing may be changed, and %s may change something", attempt.Tool), nil
+		}
+	}
+	if c.Files == nil {
 		return sdk.Gate{}, nil
 	}
 	i := slices.IndexFunc(c.Files.Writers, func(w sdk.FileWriter) bool { return toolpattern.Match([]string{w.Tool}, attempt.Tool) })
@@ -94,6 +133,29 @@ func (c *constraints) gate(_ context.Context, attempt sdk.ToolAttempt) (sdk.Gate
 		return sdk.Gate{}, nil
 	}
 	return c.writes(&c.Files.Writers[i], attempt)
+}
+
+// all are the agent's constraints and those of the run: a call has to keep to both.
+func (c *constraints) all(attempt sdk.ToolAttempt) []sdk.Constraints {
+	both := []sdk.Constraints{c.Constraints}
+	if attempt.Constraints != nil {
+		both = append(both, *attempt.Constraints)
+	}
+	return both
+}
+
+// least is the smallest of those numbers of the constraints that are not 0; 0 is that all are.
+func least(all []sdk.Constraints, number func(*sdk.FileConstraints) int) int {
+	smallest := 0
+	for _, one := range all {
+		if one.Files == nil {
+			continue
+		}
+		if n := number(one.Files); n > 0 && (smallest == 0 || n < smallest) {
+			smallest = n
+		}
+	}
+	return smallest
 }
 
 func violates(v sdk.Violation, format string, args ...any) sdk.Gate {
@@ -112,26 +174,29 @@ func (c *constraints) writes(w *sdk.FileWriter, attempt sdk.ToolAttempt) (sdk.Ga
 	if err := json.Unmarshal(attempt.Args, &args); err != nil {
 		return sdk.Gate{}, fmt.Errorf("read arguments: %w", err)
 	}
+	all := c.all(attempt)
+	mostFiles := least(all, func(f *sdk.FileConstraints) int { return f.Most })
+	mostLines := least(all, func(f *sdk.FileConstraints) int { return f.Lines })
 	paths := texts(args[w.Path])
 	if len(paths) == 0 {
 		return violates(sdk.ViolationPath, "the argument %s of %s names no file", w.Path, attempt.Tool), nil
 	}
 	for _, file := range paths {
-		if !mayWrite(c.Files, file) {
+		if slices.ContainsFunc(all, func(one sdk.Constraints) bool { return one.Files != nil && !mayWrite(one.Files, file) }) {
 			return violates(sdk.ViolationPath, "%s may not be written", file), nil
 		}
-		if name := fileDigest(file); c.Files.Most > 0 && !slices.Contains(kept.Files, name) {
+		if name := fileDigest(file); mostFiles > 0 && !slices.Contains(kept.Files, name) {
 			kept.Files = append(kept.Files, name)
 		}
 	}
-	if most := c.Files.Most; most > 0 && len(kept.Files) > most {
-		return violates(sdk.ViolationFiles, "the run may write %d files, and this would be one more; go on with those that it has written", most), nil
+	if mostFiles > 0 && len(kept.Files) > mostFiles {
+		return violates(sdk.ViolationFiles, "the run may write %d files, and this would be one more; go on with those that it has written", mostFiles), nil
 	}
 	if !attempt.Resumed {
 		kept.Lines += lines(args[w.Content])
 	}
-	if most := c.Files.Lines; most > 0 && kept.Lines > most {
-		return violates(sdk.ViolationLines, "the run may write %d lines in all, and with these it would be %d", most, kept.Lines), nil
+	if mostLines > 0 && kept.Lines > mostLines {
+		return violates(sdk.ViolationLines, "the run may write %d lines in all, and with these it would be %d", mostLines, kept.Lines), nil
 	}
 	state, err := json.Marshal(kept)
 	return sdk.Gate{StateEffects: sdk.StateEffects{State: state}}, err

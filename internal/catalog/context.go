@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"cmp"
+
 	"agentd/internal/core"
 	"agentd/internal/toolbox"
 	"agentd/sdk"
@@ -18,6 +20,25 @@ func contexts(tools *toolbox.Toolbox) []core.ContextProvider {
 		}
 	}
 	return providers
+}
+
+// answerGates are the services of an agent that are asked about its outputs, in the order of its requirements.
+func answerGates(spec sdk.AgentSpec, tools *toolbox.Toolbox) []core.ContextProvider {
+	if spec.Answers == nil {
+		return nil
+	}
+	var gates []core.ContextProvider
+	for _, r := range spec.Answers.Require {
+		if t, ok := tools.ContextService(sdk.AnswerSection(r.Name)); ok {
+			gates = append(gates, core.ContextProvider{
+				Section: t.Name, Service: coreTool(t), Required: !r.Optional,
+				Gate: &core.AnswerGate{
+					Name: r.Name, Most: cmp.Or(r.Retries, sdk.DefaultRequirementRetries), Optional: r.Optional, Feedback: r.Feedback,
+				},
+			})
+		}
+	}
+	return gates
 }
 
 // sectionKey tells a service that is asked for a section from a tool of that name, which has no colon.

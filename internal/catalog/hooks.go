@@ -150,7 +150,7 @@ func ruleHook(r sdk.HookRule) (sdk.Hook, error) {
 		}
 		yes, known := holds(map[string]any{
 			"step": s.Step, "interactions": s.Interactions, "tokens": s.Usage.Prompt + s.Usage.Completion,
-			"units": float64(s.Units) / 1e6, "lifecycle": string(s.Lifecycle), "input": input, "run": s.Run, "agent": s.Agent,
+			"units": float64(s.Units) / 1e6, "lifecycle": string(s.Lifecycle), variableInput: input, variableRun: s.Run, variableAgent: s.Agent,
 		})
 		switch {
 		case !known:
@@ -232,6 +232,8 @@ func checkLoopControl(spec sdk.AgentSpec) error {
 		"continue: want all or any, got %q", spec.Continue)
 	check(spec.Continue != sdk.ContinueAny || spec.Order != sdk.CallsSequential && spec.Decisions != sdk.DecisionsBatch && spec.Mode != sdk.ModePlan,
 		"continue: any does not go with order: sequential, decisions: batch or mode: plan, which wait for other calls; leave one out")
+	check(!slices.Contains(spec.Builtin, sdk.ToolAnswerChild) || spec.Order != sdk.CallsSequential && spec.Decisions != sdk.DecisionsBatch && spec.Mode != sdk.ModePlan,
+		"builtin: answer_child does not go with order: sequential, decisions: batch or mode: plan, which wait for all calls; leave one out")
 	if g := spec.Guards; g != nil {
 		check(g.Errors >= 0 && g.Failures >= 0 && g.Duplicates >= 0, "guards: want numbers of at least 0")
 		for _, pattern := range slices.Concat(g.ReadOnly, g.Changing) {

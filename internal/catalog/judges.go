@@ -139,8 +139,10 @@ func checkOf(a sdk.Agent, g *sdk.Requirement) (check, error) {
 		}
 	}
 	switch {
-	case kinds != 1:
-		return nil, sdk.Errorf(sdk.CodeConfig, "want one of schema, when and hook")
+	case kinds == 0 && asksService(a.Spec, g.Name):
+		return func(context.Context, sdk.RequirementInput) (string, error) { return "", nil }, nil
+	case kinds != 1 || asksService(a.Spec, g.Name):
+		return nil, sdk.Errorf(sdk.CodeConfig, "want one of schema, when, hook and a service that is asked")
 	case g.Schema != nil:
 		return schemaGate(g.Schema)
 	case g.When != "":
@@ -157,6 +159,13 @@ func checkOf(a sdk.Agent, g *sdk.Requirement) (check, error) {
 		}
 		return "", err
 	}, nil
+}
+
+// asksService reports whether a service is asked about outputs for the requirement of that name.
+func asksService(spec sdk.AgentSpec, requirement string) bool {
+	return slices.ContainsFunc(spec.Services, func(s sdk.ServiceTool) bool {
+		return s.Context != nil && s.Context.Section == sdk.AnswerSection(requirement)
+	})
 }
 
 func schemaGate(raw json.RawMessage) (check, error) {
@@ -187,7 +196,7 @@ func conditionGate(agent, when string) (check, error) {
 		if err := json.Unmarshal(in.Input, &input); err != nil {
 			return "", fmt.Errorf("read input: %w", err)
 		}
-		if yes, ok := holds(map[string]any{"output": output, "input": input, "run": in.Run, "agent": agent}); !yes || !ok {
+		if yes, ok := holds(map[string]any{"output": output, variableInput: input, variableRun: in.Run, variableAgent: agent}); !yes || !ok {
 			return "it must satisfy " + when, nil
 		}
 		return "", nil

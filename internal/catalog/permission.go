@@ -10,6 +10,7 @@ import (
 // permissionSchema is the dataschema of permission requests.
 var (
 	permissionSchema       = sdk.SchemaRef(contracts.Permission().URI, contracts.BuiltinVersion)
+	reviewSchema           = sdk.SchemaRef(contracts.PlanReview().URI, contracts.BuiltinVersion)
 	permissionResultSchema = sdk.SchemaRef(contracts.Permission().URI, contracts.PermissionResultVersion)
 )
 

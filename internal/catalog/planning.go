@@ -1,15 +1,20 @@
 package catalog
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
+	"agentd/internal/approval"
 	"agentd/internal/core"
 	"agentd/internal/planning"
 	"agentd/internal/runner"
 	"agentd/internal/toolbox"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // planning has the agent plan, where it says so.
@@ -24,8 +29,20 @@ func (c *Catalog) planning(compiled *runner.Agent, spec sdk.AgentSpec, tools *to
 	if p == nil {
 		p = &sdk.PlanSpec{}
 	}
+	if p.Review != nil {
+		if faults := approval.CheckTerms(*p.Review, "$.plan.review", c.surroundings); len(faults) > 0 {
+			return &sdk.Error{Code: sdk.CodeConfig, Message: "plans cannot be approved like this", Faults: faults}
+		}
+	}
 	compiled.Core.Planning = &core.Planning{Replans: p.MostReplans()}
-	compiled.Planning = &runner.Planning{Templates: p.Templates, Skips: map[string]bool{sdk.ToolUpdatePlan: true, toolbox.TaskCompletion: true}}
+	if p.Review != nil {
+		reviewed(compiled)
+	}
+	compiled.Planning = &runner.Planning{Form: planForm(cmp.Or(p.Planner, &spec.Model), &spec.Model), Templates: p.Templates, Skips: map[string]bool{sdk.ToolUpdatePlan: true, toolbox.TaskCompletion: true}}
+	if p.Review != nil {
+		terms := reviewTerms(*p.Review)
+		compiled.Planning.Review = &terms
+	}
 	for _, t := range tools.All() {
 		if t == tools.ReadMore() || t.Finds {
 			compiled.Planning.Skips[t.Name] = true
@@ -43,6 +60,48 @@ func (c *Catalog) planning(compiled *runner.Agent, spec sdk.AgentSpec, tools *to
 		}
 	}
 	return nil
+}
+
+// planForm is how those models are asked to write plans, of which the later stand in for the first: as structured output, unless one of them
+// writes its calls into its text.
+func planForm(models ...*sdk.ModelSpec) *planning.Form {
+	native := func(m *sdk.ModelSpec) bool { return cmp.Or(m.ToolCalls, sdk.ToolCallsNative) == sdk.ToolCallsNative }
+	for _, m := range models {
+		if !native(m) || slices.ContainsFunc(m.Fallback, func(m sdk.ModelSpec) bool { return !native(&m) }) {
+			return planning.CallsForm
+		}
+	}
+	return planning.JSONForm
+}
+
+// reviewTerms are the terms under which people approve plans.
+func reviewTerms(t sdk.PermissionPolicyTerms) sdk.PermissionTerms {
+	t.Mode, t.Scopes, t.Results, t.Batch = sdk.PermissionHold, nil, false, false
+	return approval.Terms(t)
+}
+
+// reviewed gives the agent the tool that plans are called by which people approve. It hands the plan back.
+func reviewed(compiled *runner.Agent) {
+	compiled.Core.ReviewSchema = reviewSchema
+	compiled.Core.Tools = append(compiled.Core.Tools, core.Tool{
+		Name: sdk.ToolReviewPlan, Kind: core.CallInline, Recalls: true, Reviews: planning.ReadReviewed, Validate: validPlan,
+	})
+	compiled.Inline[sdk.ToolReviewPlan] = sdk.Tool{
+		Definition: sdk.ToolDefinition{Name: sdk.ToolReviewPlan, Parameters: planning.ReviewSchema},
+		Run:        func(_ context.Context, call sdk.ToolCall) (json.RawMessage, error) { return call.Args, nil },
+	}
+}
+
+// validPlan is a plan as people have written it, in canonical form, or what is wrong with it.
+func validPlan(written string) (json.RawMessage, []sdk.Fault) {
+	data, err := wire.Canonicalize(json.RawMessage(written))
+	if err == nil {
+		_, err = planning.ReadReviewed(data)
+	}
+	if err != nil {
+		return nil, []sdk.Fault{{Path: "$", Expected: "a plan", Got: err.Error()}}
+	}
+	return data, nil
 }
 
 // role is a model of planning. The agent's own stands in for it, so that a run waits for its own model alone.

@@ -58,6 +58,12 @@ type Away struct {
 // required is a toolset that says whether its agents can be served without it.
 type required interface{ Required() bool }
 
+// changes reports whether a toolset's tools come and go.
+func changes(set sdk.Toolset) bool {
+	_, says := set.(sdk.ChangingToolset)
+	return says
+}
+
 func awayOf(a sdk.Agent, set sdk.Toolset, err error) Away {
 	r, says := set.(required)
 	return Away{Agent: a.Spec.Name, Toolset: set.Name(), Required: says && r.Required(), Err: err}

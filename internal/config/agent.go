@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,6 +147,9 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	for role, m := range s.Plan.Models() {
 		l.model(n.Get("plan").Get(role), m)
 	}
+	if review := n.Get("plan", "review"); review.Present() && s.Plan != nil {
+		s.Plan.Review = l.review(review)
+	}
 	accepts := s.Contract.Versions[s.Version].Accepts // nil, as that of anything, where the contract has faults
 	s.System = l.prompt(n.Get("system"), accepts)
 	s.Prompt = l.prompt(n.Get("prompt"), accepts)
@@ -169,6 +174,7 @@ func (l *loader) spec(n *strict.Node, own *known) sdk.AgentSpec {
 	s.Permissions = l.permissions(n.Get("permissions"))
 	s.Limits, s.Stop = l.ends(n, &f)
 	l.rules(n.Get("hooks"), s.Rules)
+	l.tags(n.Get("tags"), s.Tags)
 	l.agentServers(s.Name, n.Get("tools", "mcp"))
 	l.tools(n, &s)
 	return s
@@ -250,6 +256,15 @@ func (l *loader) guards(n *strict.Node) *sdk.Guards {
 	var guards sdk.Guards
 	l.Decode(n, &guards)
 	return &guards
+}
+
+// tags checks by what people find runs.
+func (l *loader) tags(n *strict.Node, tags map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		_, err := approval.CompileTag(tags[key])
+		l.Note(n.Get(key), err)
+		l.Note(n.Get(key), wire.CheckTagKey(key))
+	}
 }
 
 // rules checks hooks without code.

@@ -86,7 +86,7 @@ func TestLoad_Settings(t *testing.T) {
 		types = append(types, contract.Type)
 	}
 	wantTypes := []string{
-		"agentd.conversation.turn", "agentd.permission.request", "agentd.question.ask", "airline.book", "airline.search", "plain",
+		"agentd.conversation.turn", "agentd.permission.request", "agentd.plan.review", "agentd.question.ask", "airline.book", "airline.search", "plain",
 		"travel.desk", "weather",
 	}
 	if diff := cmp.Diff(wantTypes, types); diff != "" {

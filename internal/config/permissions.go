@@ -90,6 +90,16 @@ func permissionPath(n *strict.Node, path string) string {
 	return at + m[2]
 }
 
+// review are the terms under which people approve plans.
+func (l *loader) review(n *strict.Node) *sdk.PermissionPolicyTerms {
+	terms := l.terms(n)
+	faults := approval.CheckTerms(terms, "$", approval.Options{Grants: approval.NoGrants{}, Identity: l.cfg.Identity, Keys: l.cfg.Keys})
+	if len(faults) > 0 {
+		l.Note(n, &sdk.Error{Code: sdk.CodeConfig, Message: "plans cannot be approved like this", Faults: faults})
+	}
+	return &terms
+}
+
 func (l *loader) terms(n *strict.Node) sdk.PermissionPolicyTerms {
 	var f termsFile
 	l.Decode(n, &f)

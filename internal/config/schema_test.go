@@ -139,7 +139,7 @@ func TestLoad_EveryKeyCounts(t *testing.T) {
 func TestLoad_DigestsOfSpecs(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"testdata/full shop.desk":               "faedb17628524cb1702f7d5c51f9628d507e2048532cd8b515af0548a7eae85b",
+		"testdata/full shop.desk":               "b4210676a20afd4d494287e2a4439e3e68093895d99b183af3eb21a811891208",
 		"testdata/full planner":                 "9804711243a77761727e19790326c1fca79ea186b284f35ad7e2fee1ac80088f",
 		"testdata/desk travel.desk":             "9d1f5245866914d264a15692fe0a67fc379880853f53977a81d5c81568fd739b",
 		"testdata/desk weather":                 "eb8d7bb71842a92d2bf99c2971f454f9755209f6fe017ea16d3821edc2b53ade",

@@ -55,6 +55,11 @@ func (l *loader) tools(n *strict.Node, s *sdk.AgentSpec) {
 			add(c, section)
 		}
 	}
+	for _, r := range n.Get("answers", "require").Items() {
+		if service := r.Get("service"); service.Present() {
+			add(service, sdk.AnswerSection(r.Get("name").Text()))
+		}
+	}
 	resolved, _ := contracts.Resolved(*s)
 	if _, err := toolbox.New(resolved, nil); err != nil {
 		l.toolFaults(sdk.AsError(err), n.Get("tools"), known)
@@ -93,8 +98,11 @@ func (c *Config) checkTools(r *strict.Reader) {
 // specPath is the path of a fault in a spec that is not about permissions.
 var specPath = regexp.MustCompile(`^\$\.(rules|stop_on)\[(\d+)\](.*)$`)
 
-// namedPath is that of a fault in what the spec says of a tool by its name, or of a name.
-var namedPath = regexp.MustCompile(`^\$\.(arguments|aliases|undo)\.`)
+// namedPath is that of a fault in what the spec says of a tool by its name, of a name, or of which tools are offered.
+var namedPath = regexp.MustCompile(`^\$\.(arguments|aliases|undo|selection)\.`)
+
+// agentPath is that of a fault in what has the same path in the file's agent.
+var agentPath = regexp.MustCompile(`^\$\.(constraints|guards)\.`)
 
 // noteTools puts what is wrong with a spec where it stands in the file, of which n is the agent.
 func noteTools(r *strict.Reader, n *strict.Node, faults []sdk.Fault) {
@@ -102,6 +110,7 @@ func noteTools(r *strict.Reader, n *strict.Node, faults []sdk.Fault) {
 	for _, f := range faults {
 		at := n
 		switch m := specPath.FindStringSubmatch(f.Path); {
+		case agentPath.MatchString(f.Path):
 		case namedPath.MatchString(f.Path):
 			at, f.Path = n.Get("tools"), argsPath(f.Path)
 		case m == nil:

@@ -19,8 +19,11 @@ import (
 const (
 	agent       = "conformance"
 	traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	team        = "team-red"
 	// window is when calls are due that are not about it.
 	window = 5 * time.Minute
+	// contentType is the header that says in which mode an event is.
+	contentType = "Content-Type"
 )
 
 // call is a call as a worker makes it.
@@ -53,7 +56,7 @@ func (s *session) callOf(run string, data json.RawMessage) (*call, error) {
 	id := wire.CallID(key, wire.InitToken("agentd:/conformance", run), 1, 0, "conformance", data)
 	c := &call{event: wire.Event{
 		Type: s.Contract.Type, Subject: run, Time: time.Now(), DataContentType: wire.ContentTypeJSON,
-		DataSchema: sdk.SchemaRef(s.Contract.URI, s.version), Data: data, To: s.Contract.Type, AccessControl: "team-red",
+		DataSchema: sdk.SchemaRef(s.Contract.URI, s.version), Data: data, To: s.Contract.Type, AccessControl: team,
 		ParentID: "init-1", Domain: s.Contract.Domain, Agent: agent, TraceState: "vendor=1",
 		Extensions: map[string]any{wire.ExpiryTime: time.Now().Add(window).UTC().Format(time.RFC3339Nano)},
 	}}
@@ -83,7 +86,7 @@ func (s *session) put(ctx context.Context, c *call) error {
 // putBody publishes bytes in place of a call's event.
 func (s *session) putBody(ctx context.Context, c *call, body []byte) error {
 	sequence, err := s.conn.Put(ctx, c.subject, map[string][]string{
-		"Content-Type": {wire.ContentTypeStructured}, "agentd-reply": {c.event.RedirectTo},
+		contentType: {wire.ContentTypeStructured}, "agentd-reply": {c.event.RedirectTo},
 	}, body)
 	c.sequences = append(c.sequences, sequence)
 	return err

@@ -1,5 +1,5 @@
-// Package conformance drives a service, written by anybody in any language, through the cases of docs/wire.md, on a server of its
-// own.
+// Package conformance drives a service or a client, written by anybody in any language, through the cases of docs/wire.md, on a
+// server of its own.
 package conformance
 
 import (
@@ -32,16 +32,19 @@ type Result struct {
 	Outcome Outcome `json:"outcome"`
 	// Why says what was seen, unless the case passed.
 	Why string `json:"why,omitempty"`
-	// Rule is what a service has to do.
+	// Rule is what a service, or a client, has to do.
 	Rule string `json:"rule"`
 	// Millis is how long the case took.
 	Millis int64 `json:"millis"`
 }
 
-// Report is what Run found.
+// Report is what Run found of a service and RunClient of a client.
 type Report struct {
-	Service string   `json:"service"`
-	Version string   `json:"version"`
+	// Service is the type of the contract, and Version that which was called.
+	Service string `json:"service,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Client is the client's program.
+	Client  string   `json:"client,omitempty"`
 	Results []Result `json:"results"`
 }
 
@@ -98,26 +101,55 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	s := &session{Options: o, plan: plan}
-	report := Report{Service: o.Contract.Type, Version: plan.version}
-	err = s.open(ctx)
+	var trials []trial
 	for _, c := range cases {
+		trials = append(trials, trial{c.name, func(ctx context.Context) (Result, error) { return s.try(ctx, c) }})
+	}
+	results, err := tryAll(ctx, s, o.Only, trials)
+	return Report{Service: o.Contract.Type, Version: plan.version, Results: results}, err
+}
+
+// trial is a case by its name.
+type trial struct {
+	name string
+	try  func(context.Context) (Result, error)
+}
+
+// tryAll tries those of the cases that are wanted, all when only is empty, with something that is opened before and closed after them.
+func tryAll(ctx context.Context, with interface {
+	open(ctx context.Context) error
+	close() error
+}, only []string, trials []trial,
+) (results []Result, err error) {
+	err = with.open(ctx)
+	for _, t := range trials {
 		if err != nil {
 			break
 		}
-		if len(o.Only) > 0 && !slices.Contains(o.Only, c.name) {
+		if len(only) > 0 && !slices.Contains(only, t.name) {
 			continue
 		}
 		var r Result
-		if r, err = s.try(ctx, c); err == nil {
-			report.Results = append(report.Results, r)
+		if r, err = t.try(ctx); err == nil {
+			results = append(results, r)
 		}
 		if err == nil && r.Outcome == Failed { // what is left of the case is not for others to fail of
-			if err = s.close(); err == nil {
-				err = s.open(ctx)
+			if err = with.close(); err == nil {
+				err = with.open(ctx)
 			}
 		}
 	}
-	return report, errors.Join(err, s.close())
+	return results, errors.Join(err, with.close())
+}
+
+// unknownCases are the faults of names that no case has.
+func unknownCases(only, known []string) (faults []sdk.Fault) {
+	for _, name := range only {
+		if !slices.Contains(known, name) {
+			faults = append(faults, sdk.Fault{Path: "case", Expected: "a case", Got: name})
+		}
+	}
+	return faults
 }
 
 // plan is what options mean.
@@ -137,12 +169,7 @@ func (o Options) plan() (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	var faults []sdk.Fault
-	for _, name := range o.Only {
-		if !slices.Contains(Names(), name) {
-			faults = append(faults, sdk.Fault{Path: "case", Expected: "a case", Got: name})
-		}
-	}
+	faults := unknownCases(o.Only, Names())
 	if len(o.Command) == 0 {
 		faults = append(faults, sdk.Fault{Path: "command", Expected: "the service's program and its arguments", Got: "nothing"})
 	}

@@ -137,18 +137,27 @@ func TestRun_RefusesOptions(t *testing.T) {
 	}
 }
 
-// docs/conformance.md has every case with its rule, in their order.
+// docs/conformance.md has every case with its rule, in their order: of services, then of clients.
 func TestDocs_HaveTheCases(t *testing.T) {
 	page, err := os.ReadFile("../../docs/conformance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(page), "| case | rule |\n| --- | --- |\n")
-	var want strings.Builder
+	const head = "| case | rule |\n| --- | --- |\n"
+	var services, clients strings.Builder
 	for _, c := range cases {
-		want.WriteString("| `" + c.name + "` | " + c.rule + " |\n")
+		services.WriteString("| `" + c.name + "` | " + c.rule + " |\n")
 	}
-	if got, _, _ := strings.Cut(table, "\n\n"); got+"\n" != want.String() {
-		t.Errorf("the table is\n%s\nwant\n%s", got, &want)
+	for _, c := range clientCases {
+		clients.WriteString("| `" + c.name + "` | " + c.rule + " |\n")
+	}
+	tables := strings.Split(string(page), head)
+	if len(tables) != 3 {
+		t.Fatalf("%d tables of cases, want 2", len(tables)-1)
+	}
+	for i, want := range []string{services.String(), clients.String()} {
+		if got, _, _ := strings.Cut(tables[i+1], "\n\n"); got+"\n" != want {
+			t.Errorf("the table is\n%s\nwant\n%s", got, want)
+		}
 	}
 }

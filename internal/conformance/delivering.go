@@ -242,7 +242,7 @@ func tryDrain(ctx context.Context, s *session) error {
 	if err := s.program.terminate(); err != nil {
 		return skipped("this system has no SIGTERM: %s", err)
 	}
-	if err := s.until(ctx, s.Patience, s.program.over); errors.Is(err, errLate) {
+	if err := until(ctx, s.Patience, s.program.over); errors.Is(err, errLate) {
 		s.program.kill()
 		return failed("it does not end within %s of SIGTERM", s.Patience)
 	} else if err != nil {
@@ -258,7 +258,7 @@ func tryDrain(ctx context.Context, s *session) error {
 }
 
 func tryReconnect(ctx context.Context, s *session) error {
-	if err := s.restartServer(ctx); err != nil {
+	if err := s.restartServer(ctx, s.Patience); err != nil {
 		return fmt.Errorf("restart the server: %w", err)
 	}
 	answer, err := s.exchange(ctx, s.valid)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// program is a process of the service.
+// program is a process of whoever is tried.
 type program struct {
 	cmd *exec.Cmd
 	// ended is closed when the process is gone.
@@ -19,16 +19,26 @@ type program struct {
 
 // start starts the service's program at a server.
 func start(o Options, url string) (*program, error) {
-	p := &program{cmd: exec.Command(o.Command[0], o.Command[1:]...), ended: make(chan struct{})} //nolint:noctx // it is what the user asked for, and kill ends it
+	return launch(o.Command, append([]string{"NATS_URL=" + url}, o.Environ...), func(cmd *exec.Cmd) error {
+		cmd.Stdout, cmd.Stderr = o.Output, o.Output
+		return nil
+	})
+}
+
+// launch starts a program that learns of nothing but these variables where NATS is. connect says what it reads and where it prints.
+func launch(command, environ []string, connect func(*exec.Cmd) error) (*program, error) {
+	p := &program{cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})} //nolint:noctx // it is what the user asked for, and kill ends it
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "NATS_") && !strings.HasPrefix(e, "AGENTD_") {
 			p.cmd.Env = append(p.cmd.Env, e)
 		}
 	}
-	p.cmd.Env = append(append(p.cmd.Env, "NATS_URL="+url), o.Environ...)
-	p.cmd.Stdout, p.cmd.Stderr = o.Output, o.Output
+	p.cmd.Env = append(p.cmd.Env, environ...)
+	if err := connect(p.cmd); err != nil {
+		return nil, err
+	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the service: %w", err)
+		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
 	go func() {
 		_ = p.cmd.Wait() // how it ended is in ProcessState

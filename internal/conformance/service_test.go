@@ -25,21 +25,30 @@ import (
 	"agentd/sdk/wire"
 )
 
-// The test binary is a service when this variable says which.
-const serviceVariable = "CONFORMANCE_TEST_SERVICE"
+// The test binary is a service, or a client, when one of these variables says which.
+const (
+	serviceVariable = "CONFORMANCE_TEST_SERVICE"
+	clientVariable  = "CONFORMANCE_TEST_CLIENT"
+)
 
 func TestMain(m *testing.M) {
-	defect := os.Getenv(serviceVariable)
-	if defect == "" {
+	var serve func(context.Context) error
+	service, client := os.Getenv(serviceVariable), os.Getenv(clientVariable)
+	switch {
+	case service == "sdk":
+		serve = serveSDK
+	case service != "":
+		serve = (&foreign{defect: service}).serve
+	case client == "sdk":
+		serve = serveClientSDK
+	case client != "":
+		serve = (&foreignClient{defect: client}).serve
+	default:
 		goleak.VerifyTestMain(m)
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	serve := (&foreign{defect: defect}).serve
-	if defect == "sdk" {
-		serve = serveSDK
-	}
 	if err := serve(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -3,79 +3,29 @@ package conformance
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"net/url"
-	"os"
-	"strconv"
 	"time"
 
 	"agentd/internal/broker"
-	"agentd/internal/broker/embedded"
-	"agentd/internal/retry"
 	"agentd/sdk/wire"
 )
 
-const (
-	// soon is how long a delivery lasts in cases that wait for another one.
-	soon = time.Second
-	// look is how often something is looked at that nobody tells of.
-	look = 20 * time.Millisecond
-)
+// soon is how long a delivery lasts in cases that wait for another one.
+const soon = time.Second
 
 // session is a server with the service's consumer, and the program that serves.
 type session struct {
+	host
 	Options
 	plan
-	dir     string
-	server  *embedded.Server
-	conn    *broker.Conn
-	seen    *trace
-	untail  func() error
 	program *program
 	// made counts the calls.
 	made int
-	// advice is what the case that is tried has to say beside passing.
-	advice []string
-}
-
-// finding is why a case did not pass. Every other error ends the trial of all.
-type finding struct {
-	outcome Outcome
-	why     string
-}
-
-func (f *finding) Error() string { return f.why }
-
-func failed(format string, args ...any) error { return &finding{Failed, fmt.Sprintf(format, args...)} }
-
-func skipped(format string, args ...any) error {
-	return &finding{Skipped, fmt.Sprintf(format, args...)}
-}
-
-func (s *session) advise(format string, args ...any) {
-	s.advice = append(s.advice, fmt.Sprintf(format, args...))
 }
 
 // open starts the server and makes what the service needs there.
 func (s *session) open(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "agentd-conformance-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the server: %w", err)
-	}
-	s.dir, s.seen = dir, newTrace()
-	if s.server, err = embedded.Start(embedded.Options{Dir: s.dir, Listen: true, Port: -1}); err != nil {
-		return err
-	}
-	s.conn, err = broker.Connect(ctx, broker.ConnectOptions{
-		URL: s.server.URL(), Name: "conformance", Subjects: wire.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		return err
-	}
 	// Not everything: who listens to the inbox of a program that is gone has the server go on to deliver there.
-	s.untail, err = s.conn.TailInOrder([]string{ackPrefix + ">", s.conn.Subjects().All(wire.KindIn)}, s.seen.add)
-	if err != nil {
+	if err := s.openHost(ctx, ackPrefix+">", wire.DefaultSubjects().All(wire.KindIn)); err != nil {
 		return err
 	}
 	return s.redeliverAfter(ctx, broker.AckWait)
@@ -85,38 +35,9 @@ func (s *session) open(ctx context.Context) error {
 func (s *session) close() error {
 	if s.program != nil {
 		s.program.kill()
+		s.program = nil
 	}
-	var err error
-	defer func() { *s = session{Options: s.Options, plan: s.plan, made: s.made} }()
-	if s.untail != nil {
-		err = s.untail()
-	}
-	if s.conn != nil {
-		err = errors.Join(err, s.conn.Close())
-	}
-	if s.server != nil {
-		err = errors.Join(err, s.server.Close())
-	}
-	return errors.Join(err, os.RemoveAll(s.dir))
-}
-
-// restartServer ends the server and starts it again at the same address, with what it had.
-func (s *session) restartServer(ctx context.Context) error {
-	address, err := url.Parse(s.server.URL())
-	if err != nil {
-		return fmt.Errorf("read the server's address: %w", err)
-	}
-	port, err := strconv.Atoi(address.Port())
-	if err != nil {
-		return fmt.Errorf("read the server's port: %w", err)
-	}
-	if err := s.server.Close(); err != nil {
-		return err
-	}
-	if s.server, err = embedded.Start(embedded.Options{Dir: s.dir, Listen: true, Port: port, PortOnly: true}); err != nil {
-		return err
-	}
-	return s.until(ctx, s.Patience, s.conn.Connected)
+	return s.closeHost()
 }
 
 // redeliverAfter sets how long a delivery lasts that is not extended.
@@ -131,27 +52,10 @@ func (s *session) backlog(ctx context.Context) (broker.Backlog, error) {
 	return s.conn.Backlog(ctx, broker.ServiceConsumer(s.Contract.Domain, s.Contract.Type))
 }
 
-// errLate is what until returns when its time is over.
-var errLate = errors.New("it did not happen in time")
-
-// until looks again and again until something is so.
-func (s *session) until(ctx context.Context, patience time.Duration, holds func() bool) error {
-	late := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(late) {
-			return errLate
-		}
-		if err := retry.Sleep(ctx, look); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // untilBacklog looks at the consumer until something is so of it.
 func (s *session) untilBacklog(ctx context.Context, patience time.Duration, holds func(broker.Backlog) bool) error {
 	var problem error
-	err := s.until(ctx, patience, func() bool {
+	err := until(ctx, patience, func() bool {
 		b, err := s.backlog(ctx)
 		problem = err
 		return err != nil || holds(b)
@@ -189,32 +93,19 @@ func (s *session) try(ctx context.Context, c testCase) (Result, error) {
 	s.advice = nil
 	err := s.attempt(ctx, c)
 	if s.program != nil && s.program.over() && !s.program.asked {
-		err = s.died(err)
+		err = died(err, s.program)
 	}
-	r := Result{Case: c.name, Outcome: Passed, Rule: c.rule, Millis: time.Since(began).Milliseconds()}
-	f, found := errors.AsType[*finding](err)
-	switch {
-	case found:
-		r.Outcome, r.Why = f.outcome, f.why
-	case err != nil:
-		return r, fmt.Errorf("case %s: %w", c.name, err)
-	case len(s.advice) > 0:
-		r.Outcome, r.Why = Advised, s.advice[0]
-		for _, more := range s.advice[1:] {
-			r.Why += "; " + more
-		}
-	}
-	return r, ctx.Err()
+	return s.result(ctx, c.name, c.rule, began, err)
 }
 
 // died says of a case that its program ended by itself.
-func (s *session) died(err error) error {
+func died(err error, p *program) error {
 	f, found := errors.AsType[*finding](err)
 	switch {
 	case err == nil:
-		return failed("the program ended: %s", s.program.end())
+		return failed("the program ended: %s", p.end())
 	case found && f.outcome == Failed:
-		return failed("%s; the program ended: %s", f.why, s.program.end())
+		return failed("%s; the program ended: %s", f.why, p.end())
 	}
 	return err
 }

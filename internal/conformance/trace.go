@@ -11,10 +11,11 @@ import (
 // message is what somebody published.
 type message struct {
 	subject string
+	headers map[string][]string
 	data    []byte
 }
 
-// trace keeps what services publish, in order.
+// trace keeps what programs publish, in order.
 type trace struct {
 	mu       sync.Mutex
 	messages []message
@@ -26,10 +27,10 @@ func newTrace() *trace { return &trace{changed: make(chan struct{})} }
 
 const ackPrefix = "$JS.ACK."
 
-func (t *trace) add(subject string, _ map[string][]string, data []byte) {
+func (t *trace) add(subject string, headers map[string][]string, data []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.messages = append(t.messages, message{subject, data})
+	t.messages = append(t.messages, message{subject, headers, data})
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
@@ -41,11 +42,22 @@ func (t *trace) all() ([]message, <-chan struct{}) {
 	return t.messages[:len(t.messages):len(t.messages)], t.changed
 }
 
+// count is how many messages there are.
+func (t *trace) count() int {
+	messages, _ := t.all()
+	return len(messages)
+}
+
 // find waits for a message that is wanted and returns its index; -1 if none came within patience.
 func (t *trace) find(ctx context.Context, patience time.Duration, wanted func(message) bool) (int, error) {
+	return t.findFrom(ctx, 0, patience, wanted)
+}
+
+// findFrom is find among the messages from an index on.
+func (t *trace) findFrom(ctx context.Context, from int, patience time.Duration, wanted func(message) bool) (int, error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	for next := 0; ; {
+	for next := from; ; {
 		messages, changed := t.all()
 		for ; next < len(messages); next++ {
 			if wanted(messages[next]) {

@@ -30,6 +30,8 @@ type Options struct {
 	Lacking func() string
 	// Desk is what people are asked.
 	Desk *desk.Desk
+	// Jobs do one thing with many runs.
+	Jobs Jobs
 	// Agents are those of the configuration, as it is now.
 	Agents func() []sdk.AgentSpec
 	// Who is the principal of everything that is done here, and As says it, and how it is known, to people. Without Who the console is
@@ -73,10 +75,13 @@ func Handler(o Options) http.Handler {
 		"POST /agents/{agent}/start": c.start, "POST /runs/{run}/{verb}": c.steer,
 		"POST /inbox/{id}/edit": c.compare, "POST /inbox/{id}/decide": c.decide, "POST /inbox/{id}/answer": c.answer,
 		"POST /dead-letters/{seq}/{verb}": c.settle,
+		// Reading jobs makes the place where they are kept.
+		"GET /bulk": c.bulk, "POST /bulk": c.propose, "GET /bulk/{job}": c.job, "POST /bulk/{job}/{verb}": c.direct,
 	} {
 		mux.Handle(pattern, c.page(c.acting(action)))
 	}
 	mux.HandleFunc("GET /live/broker", c.liveBroker)
+	mux.HandleFunc("GET /live/bulk/{job}", c.liveJob)
 	mux.HandleFunc("GET /live/runs", c.liveRuns)
 	mux.HandleFunc("GET /live/runs/{run}", c.liveRun)
 	mux.Handle("/", c.page(func(*request) (*view, error) { return nil, notFound("this page does not exist; begin at the overview") }))

@@ -61,7 +61,7 @@ func payer() sdk.AgentSpec {
 
 // browser is a console on a broker, and somebody who asks it for pages.
 type browser struct {
-	t   *testing.T
+	t   testing.TB
 	h   *harness.Harness
 	url string
 	// cookies are sent with each request.
@@ -78,15 +78,20 @@ func paying() sdk.Provider {
 	)
 }
 
-func open(t *testing.T, model sdk.Provider, who, token string) *browser {
+func open(t testing.TB, model sdk.Provider, who, token string) *browser {
 	t.Helper()
 	return openWith(t, model, live.Options{Who: setup.Principal{Who: who}, Token: token})
 }
 
 // openWith opens a console with these options, and what is needed besides.
-func openWith(t *testing.T, model sdk.Provider, o live.Options) *browser {
+func openWith(t testing.TB, model sdk.Provider, o live.Options) *browser {
 	t.Helper()
-	spec := payer()
+	return openFor(t, payer(), model, o)
+}
+
+// openFor is openWith for another payer.
+func openFor(t testing.TB, spec sdk.AgentSpec, model sdk.Provider, o live.Options) *browser {
+	t.Helper()
 	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: model})
 	cfg := &config.Config{Agents: []sdk.AgentSpec{spec}}
 	o.Conn, o.Config, o.Logger = h.Conn(), func() *config.Config { return cfg }, slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -169,7 +174,7 @@ func (b *browser) post(want int, path string, form url.Values) (location, body s
 	return response.Header.Get("Location"), body
 }
 
-func contains(t *testing.T, page string, wanted ...string) {
+func contains(t testing.TB, page string, wanted ...string) {
 	t.Helper()
 	if _, main, ok := strings.Cut(page, "<main"); ok {
 		page, _, _ = strings.Cut(main, "</main>")
@@ -245,6 +250,7 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 	pages := []string{
 		"/", "/runs", "/runs?q=%22%3Cscript%3E%E2%80%AE%22", run, run + "/timeline", run + "/journal", run + "/journal/1", run + "/state", run + "/events", "/inbox",
 		request, request + "/edit", "/agents", "/agents/payer", "/services", "/contracts/bank.pay", "/dead-letters", "/health",
+		"/bulk?verb=tag&q=%22%3Cscript%3E%E2%80%AE%22&said=%3Cscript%3E%E2%80%AE&rate=%3Cscript%3E", b.propose("cancel", `"`+hostile[:17]+"\u202e"+`" run:*`, hostile),
 		"/contracts/%3Cscript%3E", "/runs/%3Cscript%3E%E2%80%AE",
 	}
 	for _, path := range pages {
@@ -273,7 +279,7 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 }
 
 // attributes are what tags say that is not shown.
-var attributes = regexp.MustCompile(`(?:value|href|action|sse-connect)="[^"]*"`)
+var attributes = regexp.MustCompile(`(?:value|href|action|sse-connect|hx-get)="[^"]*"`)
 
 // A text of a megabyte does not make a page of a megabyte.
 func TestConversation_FoldsLongTexts(t *testing.T) {
@@ -310,6 +316,33 @@ func TestEdit_KeepsTypesAndIsComparedBeforeItCounts(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"to": "bob", "euros": 13.0, "note": "for lunch", "fast": false}, got); diff != "" {
 		t.Errorf("the service gets (-want +got):\n%s", diff)
 	}
+}
+
+// A plan that waits for approval is read step by step, and so is what an edit changes of it.
+func TestEdit_OfAPlanIsDrawnAsSteps(t *testing.T) {
+	spec := payer()
+	spec.Permissions, spec.Mode, spec.Plan = nil, sdk.ModePlan, &sdk.PlanSpec{Review: &sdk.PermissionPolicyTerms{}}
+	model := sdktest.Script(
+		sdktest.Say(`plan.add_step(step=1, tool="bank_pay", text="Pay <b>bob</b>")`),
+		sdktest.Ask(sdktest.Tool("bank_pay", map[string]any{"to": "bob"})),
+		sdktest.Say("paid"),
+	)
+	b := openFor(t, spec, model, live.Options{Who: setup.Principal{Who: "anna"}})
+	run := b.start("planned", "pay")
+	request := b.asked()
+	contains(t, b.get(http.StatusOK, "/inbox"), "approval of a plan", "1. Pay &lt;b&gt;bob&lt;/b&gt;")
+	contains(t, b.get(http.StatusOK, run), "approval of its plan", "plan, to be approved\n  [ ]  1. Pay &lt;b&gt;bob&lt;/b&gt;</pre>")
+	contains(t, b.get(http.StatusOK, request), "Approval of a plan", "Exactly this plan, written by the model",
+		"1. Pay &lt;b&gt;bob&lt;/b&gt;\n     with: bank_pay</pre>", "Edit the plan…")
+	contains(t, b.get(http.StatusOK, request+"/edit"), "Edit the plan")
+	values := url.Values{"as_json": {"1"}, "object": {`{"steps":[{"step":1,"text":"Pay alice","tool":"bank_pay"}]}`}}
+	_, page := b.post(http.StatusOK, request+"/edit", values)
+	contains(t, page, "- 1. Pay &lt;b&gt;bob&lt;/b&gt;", "&#43; 1. Pay alice", "with: bank_pay", "Approve this plan")
+	b.post(http.StatusOK, request+"/decide", hiddenIn(page))
+	b.h.Call("bank.pay").Answer("bank.paid", map[string]any{})
+	b.ended("planned")
+	contains(t, b.get(http.StatusOK, run), "plan, edited by who approved it\n  [✓]  1. Pay alice (bank_pay)</pre>",
+		`<p class="label">edited to</p><pre class="said">1. Pay alice`+"\n     with: bank_pay</pre>")
 }
 
 // A decision is on the arguments that were shown; the model is told why it was denied.
@@ -440,9 +473,15 @@ func TestReadOnly_PublishesNothing(t *testing.T) {
 	form.Set("args_sha256", strings.Repeat("0", 64))
 	for _, path := range []string{
 		request + "/decide", request + "/edit", request + "/answer", "/agents/payer/start", "/runs/" + r.Subject + "/cancel", "/runs/" + r.Subject + "/send",
-		"/dead-letters/1/redrive", "/dead-letters/1/drop",
+		"/dead-letters/1/redrive", "/dead-letters/1/drop", "/bulk", "/bulk/x/begin",
 	} {
 		b.post(http.StatusForbidden, path, form)
+	}
+	for _, path := range []string{"/bulk", "/bulk/x", "/live/bulk/x"} {
+		b.get(http.StatusForbidden, path)
+	}
+	if strings.Contains(b.get(http.StatusOK, "/runs"), "/bulk") {
+		t.Error("a read-only console offers to do something with many runs")
 	}
 	if after := b.published(); after != before {
 		t.Errorf("a read-only console published %d messages", after-before)
@@ -489,6 +528,15 @@ func TestToken_IsNeededForEverything(t *testing.T) {
 	b.cookies = []*http.Cookie{set}
 	if page := b.get(http.StatusOK, "/"); !strings.Contains(page, "Log out") {
 		t.Error("who has logged in cannot log out")
+	}
+	// Who has logged in opens a page of another site, which asks the console for something in that name.
+	for header, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"} {
+		if response, _ := b.ask(http.MethodPost, "/runs/"+r.Subject+"/cancel", nil, http.Header{header: {value}}); response.StatusCode != http.StatusForbidden {
+			t.Errorf("a page of another site is answered with %d", response.StatusCode)
+		}
+	}
+	if after := b.published(); after != before {
+		t.Errorf("a page of another site published %d messages", after-before)
 	}
 	// Another console's cookie is nobody's here.
 	b.cookies = []*http.Cookie{{Name: set.Name, Value: set.Value[:len(set.Value)-1] + "x"}}
@@ -570,6 +618,7 @@ func (b *browser) sendsWhatChanges() {
 	lines("line", "asks")
 	b.h.Run("payer", map[string]string{"message": "other"})
 	rows("news", "1 run new or changed")
+	b.events("/live/runs?since=1")("news", "2 runs new or changed") // since the page was made
 }
 
 var sseAddress = regexp.MustCompile(`sse-connect="([^"]+)"`)
@@ -577,7 +626,9 @@ var sseAddress = regexp.MustCompile(`sse-connect="([^"]+)"`)
 // events reads a stream: the function that it returns reads until an event of that name has that text.
 func (b *browser) events(path string) func(name, text string) {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+path, nil)
+	ctx, stop := context.WithTimeout(b.t.Context(), harness.DefaultPatience())
+	b.t.Cleanup(stop)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+path, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}

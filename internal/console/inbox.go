@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"net/url"
 	"slices"
 
@@ -55,7 +54,8 @@ type requestPage struct {
 // askedCall is a call that needs permission.
 type askedCall struct {
 	sdk.PermissionCall
-	Arguments string
+	// Proposal is what is decided on, and What it is.
+	What, Proposal string
 }
 
 type term struct{ Label, Text string }
@@ -70,6 +70,9 @@ func (c *console) request(r *request) (*view, error) {
 
 // heading is what is asked, in words.
 func heading(i *requests.Item) string {
+	if i.Type == sdk.TypePlanReview {
+		return "Approval of a plan"
+	}
 	switch i.Kind {
 	case requests.KindPermission:
 		return "Permission for " + show.What(i)
@@ -105,11 +108,8 @@ func (c *console) look(r *request) (*requestPage, error) {
 		p.Data = show.VisibleJSON(detail.Event.Data)
 		p.task(c.Desk)
 	case requests.KindQuestion:
-		var question struct {
-			Schema json.RawMessage `json:"schema"`
-		}
-		if json.Unmarshal(detail.Event.Data, &question) == nil && len(question.Schema) > 0 {
-			p.Form = newForm(question.Schema, nil)
+		if asked := detail.Form(); len(asked) > 0 {
+			p.Form = newForm(asked, nil)
 		}
 	case requests.KindTurn:
 	}
@@ -119,7 +119,8 @@ func (c *console) look(r *request) (*requestPage, error) {
 func (p *requestPage) permission() {
 	q := p.Request.Request
 	for _, call := range q.Each() {
-		p.Calls = append(p.Calls, askedCall{call, show.VisibleJSON(call.Args)})
+		what, proposal := show.Proposal(call.Tool, call.Args)
+		p.Calls = append(p.Calls, askedCall{call, what, proposal})
 	}
 	p.Request.Terms(func(label, text string) { p.Terms = append(p.Terms, term{label, text}) })
 	p.Several = len(q.Calls) > 0
@@ -145,7 +146,9 @@ func (p *requestPage) task(d *desk.Desk) {
 // editPage is a form with the arguments of a call, or what was filled in, next to what it was.
 type editPage struct {
 	ID, Short, Tool, Hash string
-	Form                  form
+	// What is what is edited: a plan, or arguments.
+	What string
+	Form form
 	// Args are the new arguments, once they fit the tool, as they are sent, and Difference how they differ.
 	Args       string
 	Difference []show.ComparedLine
@@ -165,7 +168,7 @@ func (c *console) editable(r *request) (*requestPage, *editPage, error) {
 		return nil, nil, sdk.Errorf(sdk.CodeDecisionRefused, "the arguments of this request cannot be edited; approve or deny it as it is")
 	}
 	q := p.Request.Request
-	return p, &editPage{ID: p.ID, Short: p.Short, Tool: q.Tool, Hash: q.ArgsHash, Form: newForm(q.Parameters, q.Args)}, nil
+	return p, &editPage{ID: p.ID, Short: p.Short, Tool: q.Tool, Hash: q.ArgsHash, What: p.Calls[0].What, Form: newForm(q.Parameters, q.Args)}, nil
 }
 
 func (c *console) edit(r *request) (*view, error) {
@@ -194,7 +197,7 @@ func (c *console) compare(r *request) (*view, error) {
 		e.Form = e.Form.with(r.PostForm)
 		return v, nil
 	}
-	e.Args, e.Difference, e.Same = string(args), show.DifferentLines(q.Args, args), string(args) == string(q.Args)
+	e.Args, e.Difference, e.Same = string(args), show.DifferentProposals(q.Tool, q.Args, args), string(args) == string(q.Args)
 	e.Form = newForm(q.Parameters, args)
 	return v, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"agentd/internal/index"
@@ -133,7 +134,7 @@ func (c *console) runs(r *request) (*view, error) {
 	if values.Get("after") != "" {
 		p.First = listAddress(p.Query, p.Sort, "")
 	}
-	shown := url.Values{"q": {p.Query}}
+	shown := url.Values{"q": {p.Query}, "since": {strconv.FormatInt(c.now().UnixMilli(), 10)}}
 	for i := range p.Rows {
 		shown.Add("run", p.Rows[i].Run)
 	}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -111,6 +113,10 @@ func (c *console) liveRuns(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, sdk.AsError(err).Message, http.StatusUnprocessableEntity)
 		return
 	}
+	since, err := strconv.ParseInt(values.Get("since"), 10, 64)
+	if err != nil {
+		since = math.MaxInt64 // what changed before is not asked for
+	}
 	shown := values["run"]
 	shown = shown[:min(len(shown), maxShown)]
 	s := c.stream(w)
@@ -118,7 +124,7 @@ func (c *console) liveRuns(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.hub.leave()
-	f := followed{c: c, s: s, filter: filter, shown: shown, others: map[string]bool{}, changed: map[string]index.Document{}}
+	f := followed{c: c, s: s, filter: filter, since: since, shown: shown, others: map[string]bool{}, changed: map[string]index.Document{}}
 	if err := f.run(r.Context()); err != nil && r.Context().Err() == nil {
 		c.Logger.Debug("rows could not be sent", "error", err)
 	}
@@ -126,9 +132,11 @@ func (c *console) liveRuns(w http.ResponseWriter, r *http.Request) {
 
 // followed is a list that somebody looks at.
 type followed struct {
-	c       *console
-	s       *stream
-	filter  index.Filter
+	c      *console
+	s      *stream
+	filter index.Filter
+	// since is when the page was made, in Unix milliseconds.
+	since   int64
 	shown   []string
 	others  map[string]bool
 	changed map[string]index.Document
@@ -143,6 +151,13 @@ func (f *followed) run(ctx context.Context) error {
 	for _, run := range f.shown {
 		if d, known, err := f.c.Index.Get(ctx, run); err == nil && known {
 			f.changed[run] = d
+		}
+	}
+	if page, err := f.c.Index.Query(ctx, index.Query{Filter: f.filter, Limit: maxShown}); err == nil {
+		for _, d := range page.Documents {
+			if d.Changed > f.since {
+				f.take(d)
+			}
 		}
 	}
 	tick, alive := time.NewTicker(pace), time.NewTicker(keepAlive)
@@ -228,14 +243,19 @@ func (c *console) liveBroker(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	data, err := part("broker", is)
+	c.sendPart(w, "broker", is)
+}
+
+// sendPart answers with a part of a page.
+func (c *console) sendPart(w http.ResponseWriter, name string, data any) {
+	made, err := part(name, data)
 	if err != nil {
-		c.Logger.Error("what the broker does could not be said", "error", err)
+		c.Logger.Error("a part of a page could not be made", "part", name, "error", err)
 		http.Error(w, "The page could not be made; the log of the console says why.", http.StatusInternalServerError)
 		return
 	}
-	if _, err := w.Write(data); err != nil {
-		c.Logger.Debug("what the broker does could not be sent", "error", err)
+	if _, err := w.Write(made); err != nil { //nolint:gosec // templates escape it
+		c.Logger.Debug("a part of a page could not be sent", "part", name, "error", err)
 	}
 }
 

@@ -141,21 +141,44 @@ type folded struct {
 	Left        int
 }
 
-// How much of a text of a conversation is shown at once, and on demand: the journal has the rest.
+// How much of a text is shown at once, and on demand: the journal has the rest. Where a page has no room left, it shows the beginnings of
+// texts. Entries that are shown as a whole have a bound as well, and texts in a list have little room.
 const (
 	foldAfter = 2 << 10
 	foldMost  = 16 << 10
+	foldLeast = 256
+	foldLine  = 512
+	wholeMost = 96 << 10
 )
 
-func fold(v any) folded {
-	s := textOf(v)
-	if len(s) <= foldAfter {
-		return folded{Start: show.Visible(s, true)}
+// folder folds texts until their page has no room left.
+type folder struct{ used int }
+
+func (f *folder) fold(text string) folded {
+	start, rest := foldAfter, foldMost
+	if left := roomShown - f.used; left < start+rest {
+		start, rest = max(min(start, left), foldLeast), max(left-start, 0)
 	}
-	start, rest := cut(s, foldAfter)
-	rest, left := cut(rest, foldMost)
-	return folded{show.Visible(start, true), show.Visible(rest, true), len(left)}
+	folded := foldAt(text, start, rest)
+	f.used += written(folded.Start) + written(folded.Rest)
+	return folded
 }
+
+// written is how many bytes of a page a text takes, about: quotes, which JSON has many of, are written as &#34;.
+func written(text string) int { return len(text) + 4*strings.Count(text, `"`) }
+
+// foldAt shows so many bytes at the beginning, and so many after them on demand.
+func foldAt(text string, start, rest int) folded {
+	begin, more := cut(text, start)
+	more, left := cut(more, rest)
+	return folded{show.Visible(begin, true), show.Visible(more, true), len(left)}
+}
+
+// fold shows the beginning of a text that stands in a line.
+func fold(v any) folded { return foldAt(textOf(v), foldLine, 0) }
+
+// whole shows all of a text, or as much as a page has room for.
+func whole(text string) folded { return foldAt(text, wholeMost, 0) }
 
 // cut splits a text after at most n bytes, and not inside a character.
 func cut(s string, n int) (start, rest string) {

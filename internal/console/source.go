@@ -10,10 +10,11 @@ import (
 
 // Source is what a console reads of the store and the broker, and does there beside the clients. Methods are safe for concurrent use.
 type Source interface {
-	// Last is the last entry of a run, and Journal all of them, in order, with their chain of hashes checked. The error is
-	// sdk.CodeUnknownRun for a run that nobody knows, and sdk.CodePermissionDenied when the broker does not let this user read it.
+	// Last is the last entry of a run, and Part those from a revision on, most of them at most, in order, with the chain of hashes among
+	// them checked; there may be none. The error is sdk.CodeUnknownRun for the last entry of a run that nobody knows, and
+	// sdk.CodePermissionDenied when the broker does not let this user read it.
 	Last(ctx context.Context, run string) (core.Entry, error)
-	Journal(ctx context.Context, run string) ([]core.Entry, error)
+	Part(ctx context.Context, run string, from uint64, most int) ([]core.Entry, error)
 	// Letters are the last dead letters that the filter selects, the newest first, and More says that there are others.
 	Letters(ctx context.Context, f LetterFilter) (letters []show.Letter, more bool, err error)
 	// Letter is one of them without its secrets. Redrive publishes it again and says what was done; Drop deletes it.

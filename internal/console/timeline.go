@@ -10,16 +10,18 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 type timelinePage struct {
 	runHead
 	Spans []span
-	// Height and Ticks are of the drawing, Hidden is how many bars come before those that are drawn.
+	// Height and Ticks are of the drawing, and Total how long all of it took.
 	Height int
 	Ticks  []tick
-	Hidden int
 	Total  int64
+	// Earlier is the address of the bars before; empty is that there are none.
+	Earlier string
 }
 
 // span is a bar: something that took time. Begin and End are in Unix milliseconds.
@@ -27,10 +29,11 @@ type span struct {
 	// Kind is "model", "service", "inline", "permission", "question", "turn" or "context".
 	Kind, Name, Outcome string
 	Begin, End          int64
-	// Open says that it goes on, Failed that its result is an error, Round is the run's round, and Revision where it began.
-	Open, Failed bool
-	Round        int
-	Revision     uint64
+	// Open says that it goes on, Later that its end is on a later page, Failed that its result is an error, Round is the run's round, and
+	// Revision where it began.
+	Open, Later, Failed bool
+	Round               int
+	Revision            uint64
 	// X, Y and Width are where the bar is drawn.
 	X, Y, Width int
 }
@@ -84,18 +87,33 @@ const (
 )
 
 func (c *console) timeline(r *request) (*view, error) {
-	entries, err := c.Source.Journal(r.Context(), r.PathValue("run"))
+	last, err := c.last(r)
 	if err != nil {
 		return nil, err
 	}
-	if len(entries) == 0 {
-		return nil, notFound("this run does not exist")
+	p := &timelinePage{runHead: c.head(r, &last, "timeline")}
+	end := last.Rev + 1
+	if before := mark(r.URL.Query().Get("before")).Revision; before > 0 && before < end {
+		end = before
 	}
-	last := &entries[len(entries)-1]
-	p := &timelinePage{runHead: c.head(r, last, "timeline")}
-	p.Spans = spansOf(entries, c.now().UnixMilli())
-	if p.Hidden = len(p.Spans) - spansShown; p.Hidden > 0 {
-		p.Spans = p.Spans[p.Hidden:]
+	now := c.now().UnixMilli()
+	entries, err := c.back(r.Context(), p.Run, end, func(read []core.Entry) bool { return len(spansOf(read, &last, end, now)) >= spansShown })
+	if err != nil {
+		return nil, err
+	}
+	// What began on this page may have ended after it.
+	later, err := c.Source.Part(r.Context(), p.Run, end, entriesRead)
+	if err != nil {
+		return nil, err
+	}
+	p.Spans = spansOf(slices.Concat(entries, later), &last, end, now)
+	switch n := len(p.Spans) - spansShown; {
+	case n > 0:
+		first := p.Spans[n].Revision // the bars of an entry stay together
+		p.Spans = slices.DeleteFunc(p.Spans, func(s span) bool { return s.Revision < first })
+		p.Earlier = earlier(wire.Mark{Revision: first})
+	case len(entries) > 0 && entries[0].Rev > 1:
+		p.Earlier = earlier(wire.Mark{Revision: entries[0].Rev + 1})
 	}
 	p.Ticks = draw(p.Spans)
 	p.Height = axisHeight + len(p.Spans)*barHeight
@@ -105,44 +123,68 @@ func (c *console) timeline(r *request) (*view, error) {
 	return &view{Title: "Timeline of " + show.Line(p.Run, shortLength), Template: "timeline", Place: placeRuns, Data: p}, nil
 }
 
-// spansOf are what a run did that took time: model calls, which end with the entry of a reply, and calls, from the entry that has
-// them first to the one with their result. What is open lasts until now.
-func spansOf(entries []core.Entry, now int64) []span {
+// spansOf are what a run did that took time and began before a revision: model calls, which end with the entry of a reply, and calls, from
+// the entry that has them first to the one with their result. What is open lasts until now; what was open before these entries is on the
+// page before.
+func spansOf(entries []core.Entry, last *core.Entry, before uint64, now int64) []span {
 	var spans []span
+	if len(entries) == 0 {
+		return nil
+	}
 	open := map[string]int{}
 	since, driven := int64(0), false
 	for i := range entries {
 		e := &entries[i]
-		if e.Kind == core.KindReplied && driven {
-			spans = append(spans, span{Kind: "model", Name: "model call " + strconv.Itoa(e.Head.Turns), Begin: since, End: e.At, Round: e.Head.Round, Revision: e.Rev})
-		}
-		for n := range e.Head.Calls {
-			call := &e.Head.Calls[n]
-			if _, known := open[call.ID]; known || call.Closed() && e.Kind != core.KindReplied {
-				continue
+		switch {
+		case i == 0 && e.Rev > 1: // what it begins is on the page before
+			for n := range e.Head.Calls {
+				open[e.Head.Calls[n].ID] = elsewhere
 			}
-			open[call.ID] = len(spans)
-			spans = append(spans, span{
-				Kind: string(call.Kind), Name: spanName(call), Begin: e.At, End: now, Open: true, Round: e.Head.Round, Revision: e.Rev,
-			})
+		case e.Rev < before:
+			if e.Kind == core.KindReplied && driven {
+				spans = append(spans, span{Kind: "model", Name: "model call " + strconv.Itoa(e.Head.Turns), Begin: since, End: e.At, Round: e.Head.Round, Revision: e.Rev})
+			}
+			spans = begun(spans, open, e, now)
 		}
 		for _, result := range e.Results {
-			if n, known := open[result.Call]; known {
+			if n, known := open[result.Call]; known && n != elsewhere {
 				s := &spans[n]
 				s.End, s.Open, s.Failed, s.Outcome = e.At, false, result.Error, string(result.Kind)
 			}
 		}
 		since, driven = e.At, e.Head.Status == core.StatusRunning
 	}
-	last := &entries[len(entries)-1]
-	if last.Head.Status != core.StatusDone && driven {
+	if last.Rev < before && last.Head.Status != core.StatusDone && driven {
 		spans = append(spans, span{Kind: "model", Name: "in progress", Begin: since, End: now, Open: true, Round: last.Head.Round, Revision: last.Rev})
 	}
+	read := &entries[len(entries)-1]
 	for i := range spans {
-		if spans[i].Open && last.Head.Status == core.StatusDone {
-			spans[i].Open, spans[i].End = false, last.At
+		s := &spans[i]
+		switch {
+		case s.Open && last.Head.Status == core.StatusDone && read.Rev >= last.Rev:
+			s.Open, s.End = false, last.At
+		case s.Open && read.Rev < last.Rev: // it may have ended since
+			s.Open, s.Later, s.End = false, true, read.At
 		}
-		spans[i].End = max(spans[i].End, spans[i].Begin)
+		s.End = max(s.End, s.Begin)
+	}
+	return spans
+}
+
+// elsewhere is the place of a bar of another page.
+const elsewhere = -1
+
+// begun adds the calls that an entry opens.
+func begun(spans []span, open map[string]int, e *core.Entry, now int64) []span {
+	for n := range e.Head.Calls {
+		call := &e.Head.Calls[n]
+		if _, known := open[call.ID]; known || call.Closed() && e.Kind != core.KindReplied {
+			continue
+		}
+		open[call.ID] = len(spans)
+		spans = append(spans, span{
+			Kind: string(call.Kind), Name: spanName(call), Begin: e.At, End: now, Open: true, Round: e.Head.Round, Revision: e.Rev,
+		})
 	}
 	return spans
 }

@@ -32,6 +32,18 @@ func Question() sdk.Contract {
 	}
 }
 
+// ParentQuestion is the contract of what an agent asks the one that has called it. The type of its event is that of the caller's own contract.
+func ParentQuestion() sdk.Contract {
+	return sdk.Contract{
+		URI: "agentd:/agentd/parent/ask", Type: sdk.TypeParentQuestion,
+		Description: "Ask whoever gave you this task, and wait for the answer. Use it when the task leaves open what only they can know or decide.",
+		Versions: map[string]sdk.ContractVersion{BuiltinVersion: {
+			Accepts: json.RawMessage(parentQuestionAccepts),
+			Emits:   map[string]json.RawMessage{sdk.TypeParentAnswered: json.RawMessage(parentAnswered)},
+		}},
+	}
+}
+
 // Conversation is the contract of a turn to the person that an agent talks to (text mode "converse").
 func Conversation() sdk.Contract {
 	return sdk.Contract{
@@ -57,6 +69,15 @@ func Permission() sdk.Contract {
 	}
 }
 
+// PlanReview is the contract of requests to approve plans (sdk.PermissionRequest) and their decisions (sdk.PermissionDecision).
+func PlanReview() sdk.Contract {
+	return sdk.Contract{
+		URI: "agentd:/agentd/plan/review", Type: sdk.TypePlanReview, Domain: sdk.HumanDomain,
+		Description: "An agent needs a person's approval of a plan before it is carried out; the answer is their decision.",
+		Versions:    map[string]sdk.ContractVersion{BuiltinVersion: permissionVersion(permissionOfOneCall, "", decisionOnOneCall)},
+	}
+}
+
 // permissionVersion is a version of that contract by what differs between them: the last members of the request and what is required
 // of it, decisions, and the last members of a decision and what is required of it.
 func permissionVersion(asked, decisions, decided string) sdk.ContractVersion {
@@ -70,7 +91,9 @@ func permissionVersion(asked, decisions, decided string) sdk.ContractVersion {
 }
 
 // Builtin lists agentd's own contracts.
-func Builtin() []sdk.Contract { return []sdk.Contract{Question(), Conversation(), Permission()} }
+func Builtin() []sdk.Contract {
+	return []sdk.Contract{Question(), Conversation(), Permission(), PlanReview()}
+}
 
 const (
 	questionAccepts = `{
@@ -93,6 +116,19 @@ const (
     "action": {"enum": ["accept", "decline", "cancel"], "description": "Of a form; accept if it is absent."},
     "content": {"type": "object", "description": "The content of a form; it comes before answer."}
   },
+  "required": ["answer"]
+}`
+	parentQuestionAccepts = `{
+  "type": "object",
+  "properties": {
+    "question": {"type": "string", "minLength": 1, "maxLength": 16000, "description": "The question, complete in itself."}
+  },
+  "required": ["question"],
+  "additionalProperties": false
+}`
+	parentAnswered = `{
+  "type": "object",
+  "properties": {"answer": {"type": "string"}},
   "required": ["answer"]
 }`
 	turnAccepts = `{

@@ -259,7 +259,7 @@ func TestBuiltin_ContractsAreSound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := map[string]int{sdk.TypePermissionRequest: 2}[c.Type]; len(v.Emits) != max(want, 1) || c.Domain != sdk.HumanDomain {
+		if want := map[string]int{sdk.TypePermissionRequest: 2, sdk.TypePlanReview: 2}[c.Type]; len(v.Emits) != max(want, 1) || c.Domain != sdk.HumanDomain {
 			t.Errorf("contract %+v", c)
 		}
 	}

@@ -64,29 +64,48 @@ const judgeEmpty = "empty"
 // maxFound bounds Judged.Found, in bytes.
 const maxFound = 256
 
+// judged tells of an objection after so many by the same judge.
+func (o *Objection) judged(times int) *Judged {
+	return &Judged{Judge: o.Judge, Found: clip.Text(o.Found, maxFound), Times: times + 1, Accepted: times >= o.Most && !o.Required}
+}
+
+// ending is how a run ends whose output a gate has sent back so often.
+func (o *Objection) ending(times int) *Ending {
+	return &Ending{
+		Reason: ReasonError, Code: sdk.CodeNoAnswer, Detail: o.Judge,
+		Message: fmt.Sprintf("the output did not pass %s, which has sent it back %d times: %s", o.Judge, times, o.Found),
+	}
+}
+
 // object sends a text back that a judge objects to, unless it has done so as often as it may. It reports whether the reply is dealt with.
 func (t *transition) object(ev *Replied) (done bool, err error) {
-	h := &t.Head
 	for _, o := range ev.Objections {
-		times := h.Answers.refused(o.Judge)
-		t.Judged = &Judged{Judge: o.Judge, Found: clip.Text(o.Found, maxFound), Times: times + 1, Accepted: times >= o.Most}
-		switch {
-		case times < o.Most:
-			h.Answers.Refused = slices.DeleteFunc(slices.Clone(h.Answers.Refused), func(r Refused) bool { return r.Judge == o.Judge })
-			h.Answers.Refused = append(h.Answers.Refused, Refused{Judge: o.Judge, Times: times + 1})
-			t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, ev.Reply.Text))
-			h.Lifecycle = sdk.LifecycleNudge
-			t.nudge(o.Nudge)
+		if t.sendsBack(o, ev.Reply.Text) {
 			return true, nil
-		case o.Required:
-			t.Judged.Accepted = false
-			return true, t.finish(Ending{
-				Reason: ReasonError, Code: sdk.CodeNoAnswer, Detail: o.Judge,
-				Message: fmt.Sprintf("the output did not pass %s, which has sent it back %d times: %s", o.Judge, times, o.Found),
-			})
+		}
+		if o.Required {
+			return true, t.finish(*o.ending(t.Head.Answers.refused(o.Judge)))
 		}
 	}
 	return false, nil
+}
+
+// sendsBack sends a text back, unless the judge has done so as often as it may. said is the text; empty is that the conversation has it.
+func (t *transition) sendsBack(o Objection, said string) bool {
+	h := &t.Head
+	times := h.Answers.refused(o.Judge)
+	t.Judged = o.judged(times)
+	if times >= o.Most {
+		return false
+	}
+	h.Answers.Refused = slices.DeleteFunc(slices.Clone(h.Answers.Refused), func(r Refused) bool { return r.Judge == o.Judge })
+	h.Answers.Refused = append(h.Answers.Refused, Refused{Judge: o.Judge, Times: times + 1})
+	if said != "" {
+		t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, said))
+	}
+	h.Lifecycle = sdk.LifecycleNudge
+	t.nudge(o.Nudge)
+	return true
 }
 
 // spoken begins to count anew, because a person has spoken.

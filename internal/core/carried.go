@@ -10,8 +10,8 @@ import (
 	"agentd/sdk/wire"
 )
 
-// Where an agent's runs go on with a round when any of its calls has its result, the calls that are open leave the round, and stay in the
-// head: they are carried, with what people are asked of them. The model is shown that they are pending, so that its calls and their results
+// Where an agent's runs go on with a round when any of its calls has its result, or an agent that was called asks something, the calls that are
+// open leave the round, and stay in the head: they are carried, with what people are asked of them. The model is shown that they are pending, so that its calls and their results
 // stay paired. The result of a carried call waits as a message does, under the call's id, and is told once.
 
 // MaxCarried bounds what a run that goes on with a round leaves open: calls, permission requests and questions. With more it waits.
@@ -69,13 +69,14 @@ func (h *Head) awaitsCalls() bool {
 	return h.RoundOpen() || rests || h.stopping() && h.Stop != restText
 }
 
-// goesOn reports whether the run goes on with the open round, although calls of it are open: there is something that the model has not seen.
+// goesOn reports whether the run goes on with the open round, although calls of it are open: there is something that the model has not seen,
+// which its agent does not leave until the round is complete, or which somebody waits for.
 func (t *transition) goesOn() bool {
 	h := &t.Head
-	if !t.spec.Continues || len(h.Undo) > 0 || h.stopping() || h.openInline() {
+	if !t.spec.Continues && !h.hasQuestion() || len(h.Undo) > 0 || h.stopping() || h.openInline() {
 		return false
 	}
-	news, open := slices.ContainsFunc(h.Notes, isCall), 0
+	news, open := slices.ContainsFunc(h.Notes, isCall) || h.hasQuestion(), 0
 	for i := range h.Calls {
 		c := &h.Calls[i]
 		switch {

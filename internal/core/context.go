@@ -23,6 +23,8 @@ type ContextProvider struct {
 	Required bool
 	// Gone says why it cannot be asked any more; nil is that it can.
 	Gone *sdk.Error
+	// Gate says that it is asked whether an output is the run's answer, rather than for a section.
+	Gate *AnswerGate
 }
 
 // Inquiry is what a context provider is asked for a section: the data of the call's event, unless it could not be asked.
@@ -54,6 +56,9 @@ func (s *Spec) dueContexts(h *Head) []*ContextProvider {
 	var due []*ContextProvider
 	for i := range s.Contexts {
 		p := &s.Contexts[i]
+		if p.Gate != nil {
+			continue
+		}
 		asked := slices.IndexFunc(h.Informed, func(in Informed) bool { return in.Section == p.Section })
 		if asked < 0 || !p.Once && h.Informed[asked].Turns < h.Turns {
 			due = append(due, p)
@@ -83,7 +88,7 @@ func (s *Spec) callee(c *Call) *Tool {
 		return &Tool{Type: sdk.TypeQuestion, Schema: s.QuestionSchema, Domains: []string{sdk.HumanDomain}, Timeout: s.TurnTimeout}
 	case CallPermission:
 		return &Tool{
-			Type: sdk.TypePermissionRequest, Schema: s.schemaOf(c.Permission), Domains: c.Domains,
+			Type: c.Type, Schema: s.schemaOf(c), Domains: c.Domains,
 			Timeout: cmp.Or(c.Permission.Timeout, s.TurnTimeout, s.RunDeadline),
 		}
 	case CallContext:
@@ -153,12 +158,18 @@ func (t *transition) inquired(ev Inquired) error {
 	if h.RoundOpen() || h.stopping() || len(due) == 0 {
 		return violation(h, "a question for context that nothing asked for")
 	}
+	return t.inquire(due, ev.Question)
+}
+
+// inquire opens a round of questions to services.
+func (t *transition) inquire(due []*ContextProvider, question json.RawMessage) error {
+	h := &t.Head
 	h.Round++
 	h.Opened = t.in.Rev
 	part := t.contextPart(due)
 	h.Calls = append(make([]Call, len(due)), h.Calls...)
 	for i, p := range due {
-		data, refusal := p.question(ev.Question)
+		data, refusal := p.question(question)
 		c := &h.Calls[i]
 		*c = Call{
 			ID:   wire.CallID(h.Key(), h.Init.Token, h.Round, i, p.Section, data),
@@ -181,6 +192,9 @@ func (t *transition) inquired(ev Inquired) error {
 func (p *ContextProvider) question(question json.RawMessage) (json.RawMessage, *sdk.Error) {
 	if p.Gone != nil {
 		return question, p.Gone
+	}
+	if len(question) > MaxArguments {
+		return json.RawMessage(`{}`), sdk.Errorf(sdk.CodeTooLarge, "the question has %d bytes, more than %d", len(question), MaxArguments)
 	}
 	data, faults := p.Service.Validate(string(question))
 	if len(faults) > 0 {
@@ -216,6 +230,9 @@ func (t *transition) lacks() *Ending {
 				Message: fmt.Sprintf("the service that is asked for %s gave no answer", c.Section()),
 			}
 		}
+	}
+	if lacks == nil {
+		return t.unaccepted()
 	}
 	return lacks
 }

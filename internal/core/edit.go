@@ -25,6 +25,9 @@ func PlanEdit(spec *Spec, request *Call, d *sdk.PermissionDecision, held json.Ra
 	}
 	p := &EditPlan{Call: PlannedCall{ID: request.Permission.Call, Tool: request.Tool}, written: d.Args}
 	p.Call.Args, p.Call.Refusal = spec.edit(request.Tool, d.Args, held)
+	if t := spec.tool(request.Tool); t != nil && t.Reviews != nil {
+		p.Rule(Ruling{Verdict: VerdictAllow}) // what calls it makes are ruled on when they are chosen
+	}
 	return p
 }
 
@@ -49,7 +52,10 @@ func (s *Spec) edit(tool string, args, held json.RawMessage) (json.RawMessage, *
 		return nil, sdk.Errorf(sdk.CodeDecisionRefused, "the edited arguments have %d bytes, more than %d", len(args), MaxArguments)
 	}
 	canonical, faults := t.Validate(string(args))
-	if len(faults) > 0 {
+	switch {
+	case len(faults) > 0 && t.Reviews != nil:
+		return nil, sdk.Errorf(sdk.CodeDecisionRefused, "the edited plan cannot be carried out: %s", clip.Text(faults[0].Got, maxMessage))
+	case len(faults) > 0:
 		return nil, sdk.Errorf(sdk.CodeDecisionRefused, "the edited arguments do not fit the tool: %s", unfit(faults).Error())
 	}
 	if name, kept := t.keepsSet(canonical, held); !kept {
@@ -69,6 +75,9 @@ func (s *Spec) SetsOf(tool string) bool {
 func (t *transition) refuseEdit(c *Call, p *EditPlan, who string) *sdk.Error {
 	if p.Call.Refusal != nil {
 		return p.Call.Refusal
+	}
+	if err := t.checkReviewed(c, p.Call.Args); err != nil {
+		return sdk.Errorf(sdk.CodeDecisionRefused, "the edited plan cannot be carried out: %s", err)
 	}
 	if reason, denied := t.deniedByGrant(c.Tool, p.Call.Args); denied {
 		return editRefused("they were denied before", reason)

@@ -173,6 +173,7 @@ const (
 	EffectGrant    EffectKind = "grant"    // hand a wider grant to the permission manager
 	EffectCleanup  EffectKind = "cleanup"  // tell the permission manager that the run has ended
 	EffectRunEnd   EffectKind = "run_end"  // tell hooks that the run has ended, or is suspended
+	EffectAnswer   EffectKind = "answer"   // publish the answer to a question of an agent that the run has called
 	EffectPark     EffectKind = "park"     // leave word that the run waits for Key, so that it is found, or take it back when it does not any more
 )
 
@@ -191,6 +192,10 @@ type Effect struct {
 	Schema  string   `json:"schema,omitempty"`
 	// ParentSubject says that the contract wants the caller's subject in its data.
 	ParentSubject bool `json:"parent_subject,omitempty"`
+	// Caller is what the call says of the agent that makes it, where that may be asked: the type of its contract.
+	Caller string `json:"caller,omitempty"`
+	// Question is what is answered, with the result of Call.
+	Question *Question `json:"question,omitempty"`
 	// Due is when the timer fires, in Unix milliseconds.
 	Due int64 `json:"due,omitempty"`
 	// Key is what a parked run waits for, or waited for; older versions do not say it where it is Head.Parked's.

@@ -454,7 +454,7 @@ func (x *explorer) afterwards() {
 	x.refuse(x.rig.deliver("cancel", core.CallCancelAsked{}), core.ErrStale)
 	x.refuse(x.rig.deliver("late", steered("late")), &sdk.Error{Code: sdk.CodeMessageRefused})
 	x.refuse(x.rig.deliver("fire", core.Fired{Now: x.rig.now}), core.ErrStale)
-	for _, ev := range []core.Event{core.PauseAsked{}, core.ResumeAsked{}, core.Unparked{}} {
+	for _, ev := range []core.Event{core.PauseAsked{}, core.ResumeAsked{}, core.Unparked{}, core.TagAsked{}} {
 		x.refuse(x.rig.deliver("late", ev), core.ErrStale)
 	}
 	x.refuse(x.rig.input("zombie", x.rig.causes["w1"], core.TakenOver{}), core.ErrStale)

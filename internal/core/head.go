@@ -11,7 +11,7 @@ import (
 
 // LayoutVersion is the greatest V of heads and entries that this code writes and reads. What a version before would get wrong
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
-const LayoutVersion = 6
+const LayoutVersion = 7
 
 // ErrLaterLayout says that a later version of agentd wrote the run: it is left to that version's workers.
 var ErrLaterLayout = errors.New("a later version of agentd wrote the run; upgrade this worker")
@@ -131,8 +131,13 @@ type Head struct {
 	Reminders []Reminder `json:"reminders,omitempty"`
 	// Tags are those that people look for the run by, as wire.FormatTags has them: at most wire.MaxTags.
 	Tags string `json:"tags,omitempty"`
+	// Tagged are the ids of the last messages that changed them.
+	Tagged []string `json:"tagged,omitempty"`
 	// Require are tool patterns that whoever started the run put under permission, beyond the agent's policy.
 	Require []string `json:"require,omitempty"`
+
+	// Constraints are those that whoever started the run gave it, beside the agent's; nil is none.
+	Constraints *sdk.Constraints `json:"constraints,omitempty"`
 
 	// Retry is what took the run up again after it had ended, a retry or an undo; nil is that nothing has. Left is what a run that
 	// ended has left for a retry.
@@ -140,6 +145,9 @@ type Head struct {
 	Left  *Left       `json:"left,omitempty"`
 	// Undo are the calls that the run's generation is there to undo, in that order; nil is that it is there for the run's task.
 	Undo []wire.UndoCall `json:"undo,omitempty"`
+
+	// Questions are those of agents that the run has called and waits for.
+	Questions []Question `json:"questions,omitempty"`
 
 	// Plan is that of an agent that plans; nil is that none was made.
 	Plan *Plan `json:"plan,omitempty"`
@@ -182,6 +190,8 @@ type Init struct {
 	DelegatedBy  *sdk.Delegation `json:"delegated_by,omitempty"`
 	// Who is the principal that started the run, or the first of the runs that led to it, as the broker enforced it.
 	Who string `json:"who,omitempty"`
+	// Caller is the type of the contract of the agent that called this one, where that may be asked; empty is that it may not.
+	Caller string `json:"caller,omitempty"`
 }
 
 // CallKind says who answers a call.
@@ -442,50 +452,4 @@ func cloneCalls(calls []Call) []Call {
 		}
 	}
 	return c
-}
-
-// Check returns the first invariant of Head that does not hold, or nil.
-func (h *Head) Check() error {
-	waits := h.open((*Call).Awaited)
-	switch {
-	case h.Status != StatusRunning && h.Status != StatusWaiting && h.Status != StatusDone:
-		return violation(h, "unknown status %q", h.Status)
-	case (h.Driver != nil) != (h.Status == StatusRunning):
-		return violation(h, "a %s run with driver %v", h.Status, h.Driver)
-	case h.Status == StatusWaiting && (!waits && !h.Held() || h.Timer == 0):
-		return violation(h, "waits for nothing, or without a timer")
-	case h.Status == StatusDone && (len(h.Calls) > 0 || h.Reason == ""):
-		return violation(h, "done with %d calls and reason %q", len(h.Calls), h.Reason)
-	case h.Status == StatusRunning && h.Parked != nil && h.Parked.Until > 0, h.Status == StatusDone && (h.Parked != nil || h.Paused != nil):
-		return violation(h, "a %s run that is parked or paused", h.Status)
-	case h.Status != StatusDone && (h.Purged != nil || h.Left != nil):
-		return violation(h, "a %s run without its history, or with what an ended one has left", h.Status)
-	case h.Stop == restText && !h.openAny():
-		return violation(h, "rests without an open call")
-	}
-	for i := range h.Calls {
-		if ref, ok := wire.ParseCallRef(h.Calls[i].ID); !ok || !h.hasRound(&h.Calls[i], ref.Step) || h.call(h.Calls[i].ID) != i {
-			return violation(h, "call %s does not belong to step %d", h.Calls[i].ID, h.Round)
-		}
-		if err := h.checkPermission(&h.Calls[i]); err != nil {
-			return err
-		}
-		if err := h.checkAsked(&h.Calls[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (h *Head) checkPermission(c *Call) error {
-	if (c.Kind == CallPermission) != (c.Permission != nil) || c.Permission != nil && h.call(c.Permission.Call) < 0 {
-		return violation(h, "permission request %s is for no call of the round", c.ID)
-	}
-	if c.Held == "" {
-		return nil
-	}
-	if i := h.call(c.Held); i < 0 || h.Calls[i].Permission == nil || h.Calls[i].Permission.Call != c.ID || h.Calls[i].Closed() && h.Cancel == nil {
-		return violation(h, "call %s is held by no open request", c.ID)
-	}
-	return nil
 }

@@ -8,10 +8,14 @@ import (
 	"agentd/sdk/wire"
 )
 
-// RunName is the name of the run that an init event, or a call of an agent, starts. address is where it was delivered.
+// RunName is the name of the run that an init event, or a call of an agent, starts, or that a question is for. address is where it was
+// delivered.
 func RunName(address wire.Address, ev wire.Event) string {
 	if address.Kind == wire.KindStart {
 		return cmp.Or(ev.Subject, wire.DefaultSubject(wire.InitToken(ev.Source, ev.ID)))
+	}
+	if caller, _, ok := Caller(ev.Subject); ok && IsQuestion(address, ev) {
+		return caller
 	}
 	ref, _ := wire.ParseCallRef(address.Call.Call) // a call without a proper id starts nothing
 	return ev.Subject + "/" + ref.ID
@@ -38,6 +42,7 @@ func NewInit(address wire.Address, ev wire.Event) Init {
 	init.DelegatedBy = &sdk.Delegation{Agent: ev.Agent, Run: ev.Subject, Call: ref.ID}
 	// Only workers publish calls, and each names the principal that the broker enforced where the first run was started.
 	init.Who, _ = ev.Extensions[wire.Initiator].(string)
+	init.Caller, _ = ev.Extensions[wire.CallerType].(string)
 	return init
 }
 

@@ -40,7 +40,7 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Retried, UndoAsked, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked, Unparked and TakenOver come from
+// Event is what happened: Started, Retried, UndoAsked, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked, TagAsked, Unparked and TakenOver come from
 // outside; Inquired, Chosen, Planned, Routed, Replied, Compacted, Began, Returned, Reviewed, Built, Undoing, Parked, Released and Ended from whoever drives the run.
 // Sealed.
 type Event interface{ kind() string }
@@ -55,6 +55,8 @@ type Started struct {
 	Budget int64
 	// Tags are those of the run, as wire.FormatTags has them.
 	Tags string
+	// Constraints are those of the run, beside the agent's; nil is none.
+	Constraints *sdk.Constraints
 }
 
 // Operation is an operator's event: its id and source, and the principal that the broker enforced.
@@ -169,6 +171,18 @@ type Unparked struct {
 	Received int64
 }
 
+// TagAsked changes tags of a run. ID is the same each time the message comes.
+type TagAsked struct {
+	ID   string
+	Tags []TagChange
+}
+
+// TagChange gives a tag a value; nil takes it away.
+type TagChange struct {
+	Key   string
+	Value *string
+}
+
 // TakenOver says that the message which covers the run was delivered to another activation.
 type TakenOver struct{}
 
@@ -185,6 +199,8 @@ type Replied struct {
 	Notes     []Note
 	Hooks     []HookState
 	Terminate *Ending
+	// Question is AnswerQuestion of the output, where services are asked about it.
+	Question json.RawMessage
 	// Objections are what judges have against a text, in their order.
 	Objections []Objection
 	// Results is State.Shown.
@@ -195,9 +211,11 @@ type Replied struct {
 	Final bool
 }
 
-// Steered is a message that somebody sends into a run. Note.ID is the same each time it comes.
+// Steered is a message that somebody sends into a run. Note.ID is the same each time it comes. Question says that it is one of an agent that
+// the run has called.
 type Steered struct {
-	Note Note
+	Note     Note
+	Question *Question
 }
 
 // Reviewed are the messages that hooks add after a round; notes that wait come into the conversation with them.
@@ -289,6 +307,7 @@ const (
 	KindUnparked        = "unparked"
 	KindPauseAsked      = "pause_asked"
 	KindResumeAsked     = "resume_asked"
+	KindTagAsked        = "tag_asked"
 	KindBegan           = "began"
 	KindReturned        = "returned"
 	KindBuilt           = "built"
@@ -297,6 +316,15 @@ const (
 	KindEnded           = "ended"
 	KindPurged          = "purged"
 )
+
+// EntryKinds are all kinds of entries.
+func EntryKinds() []string {
+	return []string{
+		KindStarted, KindRetried, KindUndoAsked, KindUndoing, KindAnswered, KindFired, KindCancelAsked, KindCallCancelAsked, KindTakenOver,
+		KindReplied, KindCompacted, KindInquired, KindChosen, KindPlanned, KindRouted, KindReleased, KindParked, KindUnparked, KindPauseAsked,
+		KindResumeAsked, KindTagAsked, KindBegan, KindReturned, KindBuilt, KindSteered, KindReviewed, KindEnded, KindPurged,
+	}
+}
 
 func (Started) kind() string         { return KindStarted }
 func (Retried) kind() string         { return KindRetried }
@@ -317,6 +345,7 @@ func (Released) kind() string        { return KindReleased }
 func (Parked) kind() string          { return KindParked }
 func (Unparked) kind() string        { return KindUnparked }
 func (PauseAsked) kind() string      { return KindPauseAsked }
+func (TagAsked) kind() string        { return KindTagAsked }
 func (ResumeAsked) kind() string     { return KindResumeAsked }
 func (Began) kind() string           { return KindBegan }
 func (Returned) kind() string        { return KindReturned }

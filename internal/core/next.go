@@ -148,6 +148,13 @@ type Awaited struct {
 	Effect
 }
 
+// Waits reports whether the run still waits for what the events of that name ask for. A call that the journal has closed is not made again:
+// its service may have forgotten that it has answered.
+func (h *Head) Waits(event string) bool {
+	c := h.Answering(event)
+	return c != nil && !c.Closed()
+}
+
 // Outstanding are the effects that head waits for: whoever finds them missing outside may carry them out again. Of a
 // call it is the last attempt: those before were out before the next one was sent.
 func Outstanding(head *Head) []Awaited {

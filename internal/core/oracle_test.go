@@ -417,7 +417,7 @@ func (o *oracle) listed(f core.Awaited) bool {
 		return slices.ContainsFunc(o.rig.entries, func(e core.Entry) bool { return e.Effect(f.Kind, "").Due == f.Due })
 	case core.EffectTerminal:
 		return o.rig.entries[len(o.rig.entries)-1].Effect(f.Kind, "").Kind == f.Kind
-	case core.EffectVoid, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark:
+	case core.EffectVoid, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark, core.EffectAnswer:
 	}
 	return false
 }

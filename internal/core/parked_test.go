@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,7 +29,8 @@ func (x *explorer) operate() {
 		core.Unparked{Received: r.now},
 		core.Unparked{Key: "model", Received: r.now},
 		core.Unparked{Key: "another", Received: r.now},
-	}[x.pick(5, "operator")]
+		core.TagAsked{ID: fmt.Sprint("tags ", r.state.Rev), Tags: []core.TagChange{{Key: "rev"}}},
+	}[x.pick(6, "operator")]
 	in := r.deliver("control", ev)
 	if r.state.Cancel != nil {
 		x.refuse(in, core.ErrStale)

@@ -126,7 +126,11 @@ func denial(tool, reason string) *sdk.Error {
 // ask requests permission for the index-th call of the round, alone or in a batch. The call is held, or the model is told to call again.
 func (t *transition) ask(index int, p *PlannedCall, batch string) {
 	h, terms := &t.Head, &p.ruling.Terms
-	id := wire.CallID(h.Key(), h.Init.Token, h.Round, index, sdk.TypePermissionRequest, p.Args)
+	asks := sdk.TypePermissionRequest
+	if p.tool.Reviews != nil {
+		asks = sdk.TypePlanReview
+	}
+	id := wire.CallID(h.Key(), h.Init.Token, h.Round, index, asks, p.Args)
 	call := &h.Calls[index]
 	if terms.Mode == sdk.PermissionRetry {
 		t.close(call, failure(call.ID, ResultDenied, sdk.Errorf(sdk.CodePermissionNeeded,
@@ -136,7 +140,7 @@ func (t *transition) ask(index int, p *PlannedCall, batch string) {
 	}
 	first := terms.Stages[0]
 	h.Calls = append(h.Calls, Call{
-		ID: id, Kind: CallPermission, Tool: call.Tool, Status: CallSuspended, Type: sdk.TypePermissionRequest,
+		ID: id, Kind: CallPermission, Tool: call.Tool, Status: CallSuspended, Type: asks,
 		Domains: []string{first.Domain}, Due: t.in.At + first.TimeoutMillis,
 		Permission: &PermissionState{
 			Call: call.ID, Batch: batch, Mode: terms.Mode, ArgsHash: sdk.ArgsHash(p.Args), Scopes: terms.Scopes, Quorum: terms.Quorum,
@@ -148,7 +152,7 @@ func (t *transition) ask(index int, p *PlannedCall, batch string) {
 	t.Requests = append(t.Requests, Request{ID: id, Data: p.request})
 	asked := &h.Calls[len(h.Calls)-1]
 	t.emit(Effect{
-		Kind: EffectCall, Call: asked.Event(), Type: asked.Type, Domains: asked.Domains, Schema: t.spec.schemaOf(asked.Permission),
+		Kind: EffectCall, Call: asked.Event(), Type: asked.Type, Domains: asked.Domains, Schema: t.spec.schemaOf(asked),
 	})
 }
 

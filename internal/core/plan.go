@@ -227,6 +227,8 @@ func (p *planner) admit(w wanted, index int, request sdk.ToolRequest) (json.RawM
 	switch {
 	case w.tool == nil:
 		return nil, Correction{}, p.unknown(request.Name, w.meaning.Closest)
+	case w.tool.Reviews != nil:
+		return nil, Correction{}, p.unknown(request.Name, nil)
 	case slices.Contains(p.hidden, w.tool.Name):
 		return nil, Correction{}, sdk.Errorf(sdk.CodeUnknownTool, "%s cannot be used in this step", w.tool.Name)
 	case index >= MaxRound:

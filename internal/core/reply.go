@@ -44,7 +44,7 @@ func (t *transition) replied(ev Replied) error {
 		}
 		return t.openRound(saidBefore(&ev.Reply), ev.Plan, ev.Notes)
 	case t.hasLastWord(&ev):
-		return t.rest(ev.Reply.Text, stopText, "answer")
+		return t.rest(ev.Reply.Text, stopText, answerCode)
 	case len(h.Notes) > 0:
 		t.overtaken(ev.Reply.Text)
 		return nil
@@ -69,8 +69,11 @@ func (t *transition) replied(ev Replied) error {
 		t.correct(ev.Reply.Text, ev.Output.Fault)
 		return nil
 	}
+	if ev.Question != nil {
+		return t.askGates(&ev)
+	}
 	t.Messages = append(t.Messages, sdk.Text(sdk.RoleAssistant, string(ev.Output.Data)))
-	return t.complete(ReasonCompleted, "answer", ev.Output.Data)
+	return t.complete(ReasonCompleted, answerCode, ev.Output.Data)
 }
 
 // opensRound reports whether calls of the reply are opened, so that it needs a plan.
@@ -150,7 +153,7 @@ func (t *transition) openRound(content []sdk.Content, plan *RoundPlan, notes []N
 // openCall lets a call of a new round be made, or closes it. One that people are asked for is left to ask.
 func (t *transition) openCall(c *Call, p *PlannedCall) {
 	if p.tool != nil && p.tool.Kind == CallService {
-		c.Kind, c.Type, c.Domains = CallService, p.tool.Type, p.tool.Domains
+		c.Kind, c.Type, c.Domains = CallService, t.Head.addressee(p.tool), p.tool.Domains
 	}
 	if p.Refusal != nil {
 		t.close(c, failure(c.ID, ResultRefused, p.Refusal))
@@ -251,13 +254,13 @@ func (t *transition) unqueue(c *Call) {
 
 // send makes c a call over the broker.
 func (t *transition) send(c *Call, tool *Tool) {
-	c.Status, c.Type, c.Domains = CallSuspended, tool.Type, tool.Domains
+	c.Status, c.Type, c.Domains = CallSuspended, t.Head.addressee(tool), tool.Domains
 	if tool.Timeout > 0 {
 		c.Due = t.in.At + tool.Timeout
 	}
 	f := Effect{
-		Kind: EffectCall, Call: c.ID, Type: tool.Type, Domains: tool.Domains, Schema: tool.Schema,
-		ParentSubject: tool.ParentSubject,
+		Kind: EffectCall, Call: c.ID, Type: c.Type, Domains: tool.Domains, Schema: tool.Schema,
+		ParentSubject: tool.ParentSubject, Caller: t.spec.callerType(tool),
 	}
 	if opened := t.Head.openedBy(c); opened != t.in.Rev {
 		c.Sent = t.in.Rev
@@ -352,6 +355,9 @@ func (t *transition) built(ev Built) error {
 		t.Messages = append(t.Messages, sdk.Text(sdk.RoleUser, ev.Output.Fault))
 		t.Head.Lifecycle = sdk.LifecycleOutputErrorFeedback
 		return nil
+	}
+	if t.Head.ReasonCode == answerCode {
+		return t.complete(ReasonCompleted, answerCode, ev.Output.Data)
 	}
 	return t.complete(ReasonStopped, cmp.Or(t.Head.ReasonCode, stopTool), ev.Output.Data)
 }

@@ -64,6 +64,7 @@ func (t *transition) resend(c *Call) {
 	t.emit(Effect{
 		Kind: EffectCall, Call: c.Event(), Attempt: c.Attempt, Repeated: c.Repeated, Opened: cmp.Or(c.Origin, c.Edited, t.Head.openedBy(c)),
 		Type: c.Type, Domains: c.Domains, Schema: tool.Schema, ParentSubject: tool.ParentSubject,
+		Caller: t.spec.callerType(tool),
 	})
 }
 
@@ -108,7 +109,9 @@ func (t *transition) interrupted(e Ending) error {
 		}
 		t.keep(ev.Hooks)
 	case Routed:
-		t.count(ev.Reply)
+		if !ev.Unasked {
+			t.count(ev.Reply)
+		}
 		t.keep(ev.Hooks)
 	case Compacted:
 		t.cost(ev.Reply)

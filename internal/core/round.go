@@ -15,6 +15,9 @@ import (
 // close gives the call its one result.
 func (t *transition) close(c *Call, r Result) {
 	t.undid(c, &r)
+	t.answers(c, &r)
+	t.accepts(c, &r)
+	t.forgetQuestions(c)
 	c.Status = CallSucceeded
 	if r.Error {
 		c.Status = CallFailed
@@ -72,6 +75,7 @@ func (t *transition) closeRound() {
 	t.carry()
 	if calls[0].Kind == CallContext {
 		t.inform(calls)
+		t.weigh(calls)
 		return
 	}
 	h.Lifecycle = sdk.LifecycleToolResult
@@ -87,6 +91,9 @@ func (t *transition) closeRound() {
 		if !h.stopping() && len(h.Undo) == 0 && c.Status == CallSucceeded && t.spec.stopsOn(c.Tool) {
 			t.stopOn(c.ID, stopTool)
 		}
+	}
+	if t.hasAnswered(calls) {
+		t.stopOn(restText, "")
 	}
 	t.showMedia(calls)
 	h.Review = t.spec.Reviews
@@ -167,7 +174,7 @@ func (t *transition) end(reason Reason, code string, terminal Terminal) {
 	t.flushNotes(nil)
 	h.Status, h.Reason, h.Driver, h.Stop, h.Cancel, h.Timer = StatusDone, reason, nil, "", nil, 0
 	h.ReasonCode, h.Review, h.Hooks, h.Left = code, false, nil, left
-	h.Paused = nil
+	h.Paused, h.Questions = nil, nil
 	h.Nudge, h.Answers, h.Guarded = "", Answers{}, Guarded{}
 	t.Terminal = &terminal
 	t.disarm()

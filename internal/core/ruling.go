@@ -122,7 +122,7 @@ func (g *grants) covering(tool string, args json.RawMessage, terms *sdk.Permissi
 	found := -1
 	for i := range g.left {
 		k := &g.left[i]
-		if k.Tool != tool || k.Expires > 0 && k.Expires <= g.now || !g.covers(k, args) {
+		if !g.covers(k, tool, args) {
 			continue
 		}
 		if k.Deny {
@@ -135,7 +135,21 @@ func (g *grants) covering(tool string, args json.RawMessage, terms *sdk.Permissi
 	return found
 }
 
-func (g *grants) covers(k *Grant, args json.RawMessage) bool {
+// Denial is the denial of the run, now in force, that covers a call; nil is none.
+func (s *Spec) Denial(h *Head, tool string, args json.RawMessage, now int64) *Grant {
+	g := s.grants(h, now)
+	for i := range g.left {
+		if k := &g.left[i]; k.Deny && g.covers(k, tool, args) {
+			return k
+		}
+	}
+	return nil
+}
+
+func (g *grants) covers(k *Grant, tool string, args json.RawMessage) bool {
+	if k.Tool != tool || k.Expires > 0 && k.Expires <= g.now {
+		return false
+	}
 	switch k.Scope {
 	case sdk.ScopeCall:
 		return k.ArgsHash == sdk.ArgsHash(args)

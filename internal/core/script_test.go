@@ -283,6 +283,9 @@ func (s *script) event(verb, rest string) (ev core.Event, id string) {
 		return core.PauseAsked{Reason: rest, Received: s.now}, "pause"
 	case "resume":
 		return core.ResumeAsked{Received: s.now}, "resume"
+	case "tag":
+		key, value, _ := strings.Cut(rest, "=")
+		return core.TagAsked{ID: rest, Tags: []core.TagChange{{Key: key, Value: &value}}}, rest
 	case "release":
 		s.causes[""] = s.causes[s.state.Driver.Owner]
 		return core.Released{}, ""

@@ -32,6 +32,8 @@ type Spec struct {
 	// PermissionSchema is the dataschema of permission requests, PermissionResultSchema of those that offer to give the
 	// call's result, or that ask for several calls.
 	PermissionSchema, PermissionResultSchema string
+	// ReviewSchema is the dataschema of requests to review plans.
+	ReviewSchema string
 	// Matches reports whether arguments match the pattern of a grant; a pattern that cannot be read matches nothing.
 	Matches func(pattern string, args json.RawMessage) bool
 	// Tools are looked up by the name the model uses.
@@ -63,6 +65,8 @@ type Spec struct {
 	Batch bool
 	// Continues has the run go on with a round when any of its calls has its result: the others are carried.
 	Continues bool
+	// Answers says that agents which a run has called may ask it something.
+	Answers bool
 	// Contexts are asked for sections of the prompt before model calls.
 	Contexts []ContextProvider
 	// Selects says that the model is offered some of the tools, chosen for what people have said.
@@ -88,19 +92,26 @@ const layoutCancels = 4
 const layoutUndoes = 5
 
 // layoutPlans is the first layout of runs that plan, of those that go on while calls of a round are open, of those that may call so many agents
-// and no more, and of those whose urgent messages come first.
+// and no more, of those whose urgent messages come first, of those that agents ask which they call, of
+// those with constraints of their own, and of those whose outputs services judge.
 const layoutPlans = 6
+
+// layoutBranches is the first layout of runs whose plans have conditions, steps for each element of a list, or are reviewed.
+const layoutBranches = 7
 
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
-	if s.Continues {
+	if h.Plan.branches() || s.reviewTool() != nil {
+		return max(h.V, layoutBranches)
+	}
+	if s.Continues || s.Answers || h.Init.Caller != "" || h.Constraints != nil || len(s.gates()) > 0 {
 		return max(h.V, layoutPlans)
 	}
 	sets := slices.ContainsFunc(s.Tools, func(t Tool) bool { return t.Sets != nil })
 	if s.Planning != nil || h.Plan != nil || s.MaxChildren > 0 || h.Ahead > 0 {
 		return max(h.V, layoutPlans)
 	}
-	if len(h.Undo) > 0 || h.Tags != "" || s.Selects {
+	if len(h.Undo) > 0 || h.Tags != "" || len(h.Tagged) > 0 || s.Selects {
 		return max(h.V, layoutUndoes)
 	}
 	if h.Nudge != "" || !h.Answers.zero() || !h.Guarded.empty() || h.Init.Reply == nil && h.Init.ReplySubject != "" || sets ||
@@ -120,7 +131,11 @@ func (s *Spec) layout(h *Head) int {
 }
 
 // schemaOf is the dataschema of a permission request.
-func (s *Spec) schemaOf(g *PermissionState) string {
+func (s *Spec) schemaOf(c *Call) string {
+	g := c.Permission
+	if c.Type == sdk.TypePlanReview {
+		return s.ReviewSchema
+	}
 	if g.Results || g.Batch != "" {
 		return s.PermissionResultSchema
 	}
@@ -144,11 +159,16 @@ type Tool struct {
 	// Agent says that an agent answers, which gets a share of the run's tokens: at most Tokens, unless 0.
 	Agent  bool
 	Tokens int64
+	// AsksCaller says that the agent which has called this one answers, whatever its type.
+	AsksCaller bool
 	// ReadOnly says that a call changes nothing, and Changing that another one with the same arguments may have another result all the
 	// same. Both count for guards alone.
 	ReadOnly, Changing bool
 	// Recalls says that a call shows the model nothing but what the run has already: nobody rules on it.
 	Recalls bool
+	// Reviews reads the plan that a call of it is, which people review, with what its expressions refer to; nil is any other tool. No model
+	// calls it, and its result is the plan that was approved.
+	Reviews func(plan json.RawMessage) (json.RawMessage, error)
 	// Validate returns the canonical arguments with defaults filled in, or every fault.
 	Validate func(arguments string) (json.RawMessage, []sdk.Fault)
 	// Sets are arguments that the agent sets; nil is none.
@@ -194,6 +214,15 @@ func (s *Spec) SentAt(c *Call) int64 {
 		return 0
 	}
 	return c.Due - tool.Timeout
+}
+
+// reviewTool is the tool of plans that people review; nil is that nobody does.
+func (s *Spec) reviewTool() *Tool {
+	i := slices.IndexFunc(s.Tools, func(t Tool) bool { return t.Reviews != nil })
+	if i < 0 {
+		return nil
+	}
+	return &s.Tools[i]
 }
 
 func (s *Spec) stopsOn(tool string) bool {

@@ -58,6 +58,7 @@ func Apply(s State, e *Entry) (State, error) {
 		return State{}, fmt.Errorf("%w: entry %d follows %d in run %s", ErrIllegal, e.Rev, s.Rev, e.Head.Run)
 	}
 	anew := e.Kind == KindRetried && s.Unbegun()
+	before := s.Plan
 	s.Rev = e.Rev
 	s.Head = e.Head
 	switch {
@@ -77,6 +78,8 @@ func Apply(s State, e *Entry) (State, error) {
 	}
 	if e.Kind == KindPlanned {
 		s.StepOffers = e.StepOffers
+	} else if e.Head.Plan != nil && e.Head.Plan.Edited {
+		s.StepOffers = stillOffered(s.StepOffers, before, e.Head.Plan)
 	}
 	s.Results = append(s.Results, e.Results...)
 	s.Edits = append(s.Edits, e.Edits...)
@@ -99,6 +102,14 @@ func Apply(s State, e *Entry) (State, error) {
 		s.Notes = nil
 	}
 	return s, nil
+}
+
+// stillOffered are the choices of tools for the steps that people have left as they were: for others, routers are offered all.
+func stillOffered(offers []StepOffer, before, now *Plan) []StepOffer {
+	return slices.DeleteFunc(slices.Clone(offers), func(o StepOffer) bool {
+		was, is := before.Step(o.Step), now.Step(o.Step)
+		return was == nil || is == nil || was.Text != is.Text || was.Tool != is.Tool
+	})
 }
 
 // forget drops what is known of calls that are not in the head any more.

@@ -38,6 +38,9 @@ const stopText = "text"
 // goes on from there.
 const restText = "rest"
 
+// answerCode is the reason code of a run that completes with a text of its model.
+const answerCode = "answer"
+
 // stopTool is the reason code of a run that completes with the result of a tool.
 const stopTool = "tool"
 
@@ -48,6 +51,9 @@ func NoteID(source, id string) string { return wire.MessageID(source, id) }
 // for is given up for it.
 func (t *transition) steered(ev Steered) error {
 	h, note := &t.Head, ev.Note
+	if ev.Question != nil {
+		return t.asked(note, *ev.Question)
+	}
 	refused := func(format string, args ...any) error { return sdk.Errorf(sdk.CodeMessageRefused, format, args...) }
 	switch {
 	case slices.Contains(h.Heard, note.ID):

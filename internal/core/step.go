@@ -71,6 +71,8 @@ func (t *transition) apply() error {
 		return t.resumeAsked(ev)
 	case Unparked:
 		return t.unparked(ev)
+	case TagAsked:
+		return t.tagAsked(ev)
 	case TakenOver:
 		return t.takenOver()
 	}
@@ -143,7 +145,7 @@ func (t *transition) start(ev Started) error {
 	}
 	h := &t.Head
 	h.Run, h.Agent, h.Spec, h.Init = ev.Run, t.spec.Name, t.spec.Digest, ev.Init
-	h.Tags, h.Lifecycle = ev.Tags, sdk.LifecycleInit
+	h.Tags, h.Constraints, h.Lifecycle = ev.Tags, ev.Constraints, sdk.LifecycleInit
 	h.Deadline = t.in.At + t.spec.RunDeadline
 	h.Base, h.Budget = t.in.Rev, t.spec.MaxTokens
 	if ev.Budget > 0 && (h.Budget == 0 || ev.Budget < h.Budget) {

@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -23,6 +22,9 @@ type Plan struct {
 	Steps []PlanStep `json:"steps,omitempty"`
 	// Fault is why the run goes on without a plan.
 	Fault string `json:"fault,omitempty"`
+	// Edited says that a person has changed the last plan before they approved it, and Refused why nobody approved the one before.
+	Edited  bool   `json:"edited,omitempty"`
+	Refused string `json:"refused,omitempty"`
 }
 
 // PlannedByModel is Plan.By of a plan that a model has made.
@@ -35,54 +37,14 @@ type PlanPhase string
 const (
 	// PhasePlanning: a plan is to be made.
 	PhasePlanning PlanPhase = "planning"
+	// PhaseReview: people are asked whether the plan may be carried out.
+	PhaseReview PlanPhase = "review"
 	// PhaseSteps: calls are chosen for the steps whose references are done, and made.
 	PhaseSteps PlanPhase = "steps"
 	// PhaseAnswer: the model is asked for the answer, without tools.
 	PhaseAnswer PlanPhase = "answer"
 	// PhaseLoop: the plan came to nothing, and the model is asked as that of an agent that does not plan.
 	PhaseLoop PlanPhase = "loop"
-)
-
-// PlanStep is a step of a plan: one call.
-type PlanStep struct {
-	// Number names the step in its run, from 1, through all plans. Plan is the number of its plan.
-	Number int `json:"number"`
-	Plan   int `json:"plan"`
-	// Text says what is to be done, and Tool which tool or server may do it.
-	Text string `json:"text"`
-	Tool string `json:"tool,omitempty"`
-	// After are the steps, by their numbers, whose results it needs.
-	After  []int      `json:"after,omitempty"`
-	Status StepStatus `json:"status"`
-	// Call is the call that was chosen for it, and Called its tool.
-	Call   string `json:"call,omitempty"`
-	Called string `json:"called,omitempty"`
-	// Same is equal for equal calls of a tool that may change something: a later plan does not make the call again. Empty: it may.
-	Same string `json:"same,omitempty"`
-	// Fault is why it failed, or was given up.
-	Fault string `json:"fault,omitempty"`
-}
-
-// StepStatus is the state of a step: planned → calling → done | failed, or planned → failed | given_up.
-type StepStatus string
-
-// The states of steps.
-const (
-	StepPlanned StepStatus = "planned"
-	StepCalling StepStatus = "calling"
-	StepDone    StepStatus = "done"
-	StepFailed  StepStatus = "failed"
-	// StepGivenUp is a step that refers to one that is not done, and never will be.
-	StepGivenUp StepStatus = "given_up"
-)
-
-// What a plan may have. Together they keep it below 64 KiB in the head. Sizes are in bytes.
-const (
-	MaxPlanSteps = 10
-	MaxStepText  = 600
-	maxKeptSteps = 24
-	maxStepFault = 160
-	maxStepTool  = 64
 )
 
 // MaxReplans is how often a plan with failed steps may be replaced, at most.
@@ -102,6 +64,8 @@ type Planned struct {
 	Offers []Offered
 	By     string
 	Fault  string
+	// Review asks people to approve the plan, where the agent wants that: PlanReview of the steps.
+	Review *RoundPlan
 	// Asked says that a model was asked, and Reply what that cost.
 	Asked bool
 	Reply sdk.ModelReply
@@ -119,7 +83,9 @@ type Turn struct {
 // Routed are the calls that were chosen for the steps which are due.
 type Routed struct {
 	Routes []Route
-	// Reply is what it cost, with the calls of the routes that have one, in their order.
+	// Unasked says that no model was asked: no call was to be chosen.
+	Unasked bool
+	// Reply is what it cost, with the calls of the routes that have one, and of their elements, in their order.
 	Reply sdk.ModelReply
 	// Plan is that of the calls; nil where there are none.
 	Plan  *RoundPlan
@@ -127,9 +93,18 @@ type Routed struct {
 	Turn
 }
 
-// Route says what was chosen for a step: a call, or Fault, why there is none.
+// Route says what was chosen for a step: a call, or calls for elements of its list; or why it fails, or is skipped.
 type Route struct {
-	Step  int
+	Step           int
+	Fault, Skipped string
+	// Of is how many elements the step's list has, and Elements what was chosen for those of them whose turn it is.
+	Of       int
+	Elements []ElementRoute
+}
+
+// ElementRoute says what was chosen for the element of a list at that place, from 0: a call, or Fault, why there is none.
+type ElementRoute struct {
+	Place int
 	Fault string
 }
 
@@ -184,13 +159,32 @@ func (p *Plan) NextNumber() int {
 	return p.Steps[len(p.Steps)-1].Number + 1
 }
 
-// Kept are the steps that are kept when a plan of so many follows: the last ones that are done or have failed.
+// Kept are the steps that are kept when a plan of so many follows, of those that were done, have failed or were skipped: all that guard,
+// where there is room for them and their elements, and the last ones of the others.
 func (p *Plan) Kept(next int) []PlanStep {
 	if p == nil {
 		return nil
 	}
-	kept := slices.DeleteFunc(slices.Clone(p.Steps), func(s PlanStep) bool { return s.Status != StepDone && s.Status != StepFailed })
-	return kept[max(0, len(kept)-max(maxKeptSteps-next, 0)):]
+	kept := slices.DeleteFunc(slices.Clone(p.Steps), func(s PlanStep) bool {
+		return s.Status != StepDone && s.Status != StepFailed && s.Status != StepSkipped
+	})
+	room := max(maxKeptSteps-next, 0)
+	over, elements := len(kept)-room, elementsOf(kept)-maxKeptElements
+	kept = slices.DeleteFunc(kept, func(s PlanStep) bool {
+		if s.guards() || over <= 0 && (elements <= 0 || len(s.Elements) == 0) {
+			return false
+		}
+		over--
+		elements -= len(s.Elements)
+		return true
+	})
+	return kept[max(0, len(kept)-room):]
+}
+
+// roomForAnother reports whether another plan, however long, leaves room for all steps that guard.
+func (p *Plan) roomForAnother() bool {
+	guards := slices.DeleteFunc(slices.Clone(p.Steps), func(s PlanStep) bool { return !s.guards() })
+	return len(guards) <= maxKeptSteps-MaxPlanSteps && elementsOf(guards) <= maxKeptElements
 }
 
 // any reports whether a step has that status.
@@ -204,6 +198,9 @@ func (p *Plan) clone() *Plan {
 	}
 	c := *p
 	c.Steps = slices.Clone(p.Steps)
+	for i := range c.Steps {
+		c.Steps[i].Elements = slices.Clone(c.Steps[i].Elements)
+	}
 	return &c
 }
 
@@ -212,6 +209,10 @@ func (t *transition) planned(ev Planned) error {
 	h := &t.Head
 	if t.spec.Planning == nil || len(h.Calls) > 0 || h.stopping() || h.Plan != nil && h.Plan.Phase != PhasePlanning {
 		return violation(h, "a plan that nothing asked for")
+	}
+	reviewed := t.spec.reviewTool() != nil && ev.Fault == "" && len(ev.Steps) > 0 && ev.Terminate == nil
+	if reviewed && !ev.Review.reviews(h, ev.Steps) {
+		return violation(h, "a plan that people review needs a request for that")
 	}
 	if ev.Asked {
 		t.count(ev.Reply)
@@ -233,16 +234,18 @@ func (t *transition) planned(ev Planned) error {
 	}
 	first := p.NextNumber()
 	p.Made, p.By, p.Phase, p.Fault = p.Made+1, clip.Text(ev.By, maxStepTool), PhaseSteps, ""
+	p.Edited, p.Refused = false, ""
 	p.Steps = p.Kept(len(ev.Steps))
 	for i, s := range ev.Steps {
 		s = PlanStep{
-			Number: first + i, Plan: p.Made, Text: s.Text, Tool: clip.Text(s.Tool, maxStepTool), After: s.After, Status: StepPlanned,
+			Number: first + i, Plan: p.Made, Text: s.Text, Tool: clip.Text(s.Tool, maxStepTool), After: s.After, When: s.When, Each: s.Each,
+			Status: StepPlanned,
 		}
 		if err := p.check(&s); err != nil || i >= MaxPlanSteps {
 			return violation(h, "step %d of %d cannot be: %v", s.Number, len(ev.Steps), err)
 		}
 		p.Steps = append(p.Steps, s)
-		t.Steps = append(t.Steps, s)
+		t.tellStep(&s)
 	}
 	for i, o := range ev.Offers {
 		if len(o.Tools) > MaxOffered {
@@ -250,14 +253,19 @@ func (t *transition) planned(ev Planned) error {
 		}
 		t.StepOffers = append(t.StepOffers, StepOffer{Step: first + i, By: o.By, Tools: o.Tools, Degraded: clip.Text(o.Degraded, maxMessage)})
 	}
+	if reviewed {
+		return t.review(ev.Review)
+	}
 	return nil
 }
 
 // check says why a new step cannot follow those of the plan.
 func (p *Plan) check(s *PlanStep) error {
 	switch {
-	case s.Text == "" || len(s.Text) > MaxStepText:
-		return fmt.Errorf("its text has %d bytes", len(s.Text))
+	case s.Text == "" || InJSON(s.Text) > MaxStepText:
+		return fmt.Errorf("its text has %d bytes", InJSON(s.Text))
+	case InJSON(s.When) > MaxStepWhen || InJSON(s.Each) > MaxStepEach:
+		return fmt.Errorf("its condition has %d bytes, its list %d", InJSON(s.When), InJSON(s.Each))
 	case len(s.After) > maxKeptSteps:
 		return fmt.Errorf("it refers to %d steps", len(s.After))
 	}
@@ -284,10 +292,13 @@ func (t *transition) answersPlan() {
 func (t *transition) withoutPlan(why string) {
 	p := t.Head.Plan
 	p.Phase, p.Fault = PhaseLoop, clip.Text(why, maxFault)
+	if t.spec.reviewTool() != nil {
+		p.Phase = PhaseAnswer // nobody has approved of what the loop would do
+	}
 	for i := range p.Steps {
 		if s := &p.Steps[i]; s.Status == StepPlanned {
 			s.Status, s.Fault = StepGivenUp, "the run went on without a plan"
-			t.Steps = append(t.Steps, *s)
+			t.tellStep(s)
 		}
 	}
 }
@@ -308,20 +319,16 @@ func (t *transition) routed(ev Routed) error {
 	if len(ev.Reply.Calls) > 0 && ev.Terminate == nil && !ev.Plan.madeFor(h, &ev.Reply) {
 		return violation(h, "calls of steps need the plan that was made for them")
 	}
-	t.count(ev.Reply)
+	if !ev.Unasked {
+		t.count(ev.Reply)
+	}
 	t.turn(ev.Turn)
 	if ev.Terminate != nil {
 		return t.finish(*ev.Terminate)
 	}
-	var called []*PlanStep
-	for _, r := range ev.Routes {
-		s := h.Plan.Step(r.Step)
-		if r.Fault == "" {
-			called = append(called, s)
-			continue
-		}
-		s.Status, s.Fault = StepFailed, clip.Text(r.Fault, maxStepFault)
-		t.Steps = append(t.Steps, *s)
+	called, err := t.route(ev.Routes)
+	if err != nil {
+		return err
 	}
 	if len(called) != len(ev.Reply.Calls) {
 		return violation(h, "%d calls for %d steps", len(ev.Reply.Calls), len(called))
@@ -330,16 +337,16 @@ func (t *transition) routed(ev Routed) error {
 		t.advancePlan()
 		return nil
 	}
-	said := ""
+	said, saying := "", 0
 	for i := range ev.Plan.Calls {
 		c := &ev.Plan.Calls[i]
-		s := called[c.place]
-		s.Status, s.Call, s.Called = StepCalling, c.ID, c.Tool
-		if c.tool != nil && !c.tool.ReadOnly {
-			s.Same = sameCall(c)
+		s := called[c.place].step
+		s.call(called[c.place].element, c)
+		if s.Number != saying {
+			saying = s.Number
+			said += fmt.Sprintf("\nStep %d: %s", s.Number, s.Text)
+			t.tellStep(s)
 		}
-		said += fmt.Sprintf("\nStep %d: %s", s.Number, s.Text)
-		t.Steps = append(t.Steps, *s)
 	}
 	return t.openRound([]sdk.Content{{Kind: sdk.ContentText, Text: said[1:]}}, ev.Plan, ev.Notes)
 }
@@ -362,16 +369,27 @@ func (t *transition) stepEnded(c *Call, r *Result) {
 	if t.Head.Plan == nil {
 		return
 	}
+	if t.Head.Plan.Phase == PhaseReview {
+		t.planReviewed(c, r)
+		return
+	}
 	for i := range t.Head.Plan.Steps {
 		s := &t.Head.Plan.Steps[i]
-		if s.Status != StepCalling || s.Call != c.ID {
-			continue
+		switch e := s.element(c.ID); {
+		case s.Status != StepCalling:
+		case e >= 0:
+			s.elementEnded(e, r)
+			if !s.open() {
+				s.endElements()
+				t.tellStep(s)
+			}
+		case s.Call == c.ID:
+			s.Status = StepDone
+			if r.Error {
+				s.Status, s.Same, s.Fault = StepFailed, "", clip.Text(faultText(r), maxStepFault)
+			}
+			t.tellStep(s)
 		}
-		s.Status = StepDone
-		if r.Error {
-			s.Status, s.Same, s.Fault = StepFailed, "", clip.Text(faultText(r), maxStepFault)
-		}
-		t.Steps = append(t.Steps, *s)
 	}
 }
 
@@ -379,14 +397,27 @@ func (t *transition) stepEnded(c *Call, r *Result) {
 // ended, has failed: its result, if it has one, was told when the run ended.
 func (t *transition) closeSteps() {
 	p := t.Head.Plan
+	if p != nil && p.Phase == PhaseReview && !t.Head.open(func(c *Call) bool { return t.spec.reviews(c) }) {
+		p.Phase = PhasePlanning // the request was taken back
+	}
 	if p == nil || p.Phase != PhaseSteps {
 		return
 	}
+	withdrawn := func(call string) bool {
+		c := t.Head.Call(call)
+		return c == nil || c.Closed()
+	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if c := t.Head.Call(s.Call); s.Status == StepCalling && (c == nil || c.Closed()) {
-			s.Status, s.Same, s.Fault = StepFailed, "", "its call was given up"
-			t.Steps = append(t.Steps, *s)
+		switch {
+		case s.Status != StepCalling:
+		case len(s.Elements) > 0:
+			if s.withdraw(withdrawn) {
+				t.tellStep(s)
+			}
+		case withdrawn(s.Call):
+			s.Status, s.Same, s.Fault = StepFailed, "", withdrawnCall
+			t.tellStep(s)
 		}
 	}
 	t.advancePlan()
@@ -399,20 +430,14 @@ func (t *transition) advancePlan() {
 		return
 	}
 	for i := range p.Steps {
-		s := &p.Steps[i]
-		lost := slices.IndexFunc(s.After, func(n int) bool {
-			before := p.Step(n)
-			return before == nil || before.Status == StepFailed || before.Status == StepGivenUp
-		})
-		if s.Status == StepPlanned && lost >= 0 {
-			s.Status, s.Fault = StepGivenUp, fmt.Sprintf("step %d is not done", s.After[lost])
-			t.Steps = append(t.Steps, *s)
+		if s := &p.Steps[i]; s.Status == StepPlanned && p.cannotBe(s) {
+			t.tellStep(s)
 		}
 	}
-	failed := slices.ContainsFunc(p.Steps, func(s PlanStep) bool { return s.Plan == p.Made && s.Status == StepFailed })
+	failed := slices.ContainsFunc(p.Steps, func(s PlanStep) bool { return s.Plan == p.Made && s.failed() })
 	switch {
 	case p.any(StepPlanned):
-	case failed && p.Replans < t.spec.replans():
+	case failed && p.Replans < t.spec.replans() && p.roomForAnother():
 		p.Phase = PhasePlanning
 		p.Replans++
 	case p.any(StepDone):
@@ -436,7 +461,7 @@ func (t *transition) replan() {
 		return
 	}
 	for i := range p.Steps {
-		p.Steps[i].Same = ""
+		p.Steps[i].unguard()
 	}
 	p.Phase, p.Replans = PhasePlanning, 0
 }
@@ -452,18 +477,11 @@ func (p *RoundPlan) done(h *Head) {
 			continue
 		}
 		same := sameCall(c)
-		for _, s := range h.Plan.Steps {
-			if s.Status == StepDone && s.Same == same && (s.Plan < h.Plan.Made || h.Plan.Phase == PhaseLoop) {
-				c.repeats, c.done = s.Call, true
+		for j := range h.Plan.Steps {
+			s := &h.Plan.Steps[j]
+			if call := s.made(same); call != "" && (s.Plan < h.Plan.Made || h.Plan.Phase == PhaseLoop) {
+				c.repeats, c.done = call, true
 			}
 		}
 	}
-}
-
-// StepResult is the result of a step that is done, as the conversation has it.
-func (s *State) StepResult(step *PlanStep) json.RawMessage {
-	if c := s.ResultNamed(step.Call); c != nil && step.Call != "" {
-		return json.RawMessage(c.Text)
-	}
-	return nil
 }

@@ -1,7 +1,9 @@
 package core_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"agentd/internal/core"
 	"agentd/sdk"
@@ -30,30 +32,67 @@ func (x *explorer) plan() core.Event {
 				s.After = append(s.After, first+j)
 			}
 		}
+		if len(s.After) > 0 && x.pick(4, "each") == 0 {
+			s.Each = fmt.Sprintf("step%d", s.After[0])
+		}
+		if len(s.After) > 0 && x.pick(4, "when") == 0 {
+			s.When = fmt.Sprintf("size(step%d) > 0", s.After[0])
+		}
 		ev.Steps = append(ev.Steps, s)
 	}
 	return ev
 }
 
-// route is what a router chooses for steps that are due.
+// route is what a router chooses for steps that are due, as many as a round has.
 func (x *explorer) route(due []int) core.Event {
 	if len(due) == 0 {
 		x.Fatalf("nothing is to be routed in %+v", x.rig.state.Plan)
 	}
 	ev := core.Routed{Reply: sdk.ModelReply{Units: 1}}
+	p, taken := x.rig.state.Plan, 0
 	for _, n := range due {
-		if x.pick(6, "route") == 0 {
-			ev.Routes = append(ev.Routes, core.Route{Step: n, Fault: "no call was chosen"})
-			continue
+		s := p.Step(n)
+		r := core.Route{Step: n}
+		switch {
+		case s.When != "" && s.Elements == nil && x.pick(3, "skip") == 0:
+			r.Skipped = "its condition does not hold"
+		case x.pick(6, "route") == 0:
+			r.Fault = "no call was chosen"
+		case s.Each != "":
+			if r.Of = len(s.Elements); s.Elements == nil {
+				most := [...]int{3, 3, 3, 5, 5, 80}[x.pick(6, "most elements")]
+				r.Of = x.pick(min(p.RoomForElements(s)-taken, most)+1, "elements")
+				taken += r.Of
+			}
+			x.routeElements(&ev, s, &r)
+		default:
+			ev.Reply.Calls = append(ev.Reply.Calls, x.request())
 		}
-		ev.Routes = append(ev.Routes, core.Route{Step: n})
-		ev.Reply.Calls = append(ev.Reply.Calls, x.request())
+		if ev.Routes = append(ev.Routes, r); len(ev.Reply.Calls) == core.MaxRound {
+			break
+		}
 	}
 	if len(ev.Reply.Calls) > 0 {
 		ev.Plan = x.rig.plan(ev.Reply)
 		x.policy.rule(ev.Plan)
 	}
 	return ev
+}
+
+// routeElements chooses calls for the elements of a step's list that are due, while the round has room.
+func (x *explorer) routeElements(ev *core.Routed, s *core.PlanStep, r *core.Route) {
+	for place := range r.Of {
+		if s.Elements != nil && s.Elements[place].Status != core.StepPlanned || len(ev.Reply.Calls) == core.MaxRound {
+			continue
+		}
+		e := core.ElementRoute{Place: place}
+		if x.pick(8, "element") == 0 {
+			e.Fault = strings.Repeat("no call was chosen ", 10)
+		} else {
+			ev.Reply.Calls = append(ev.Reply.Calls, x.request())
+		}
+		r.Elements = append(r.Elements, e)
+	}
 }
 
 // steps checks what an entry does to the plan: no step is called that refers to one which is not done, none is called twice, and one that
@@ -85,8 +124,41 @@ func (o *oracle) steps(before *core.Head, e *core.Entry) {
 		if was.Status == core.StepDone && s.Status != core.StepDone {
 			o.Fatalf("entry %d: step %d was done, and is %s", e.Rev, s.Number, s.Status)
 		}
-		if res, has := o.results[s.Call]; s.Status == core.StepDone && (!has || res.Error) {
+		o.elements(&was, &s, e)
+		if res, has := o.results[s.Call]; s.Status == core.StepDone && s.Each == "" && (!has || res.Error) {
 			o.Fatalf("entry %d: step %d is done with the result %+v", e.Rev, s.Number, res)
 		}
+	}
+}
+
+// elements checks what an entry does to the elements of a step's list: each is called once, at most as many at once as a round has, and the
+// step is done when all have ended, and one of them is done.
+func (o *oracle) elements(was, now *core.PlanStep, e *core.Entry) {
+	calling, open, done := 0, 0, 0
+	for i, el := range now.Elements {
+		before := core.Element{Status: core.StepPlanned}
+		if was.Elements != nil {
+			before = was.Elements[i]
+		}
+		if el.Call != before.Call && (before.Call != "" || before.Status != core.StepPlanned) || before.Status == core.StepDone && el != before && el.Same != "" {
+			o.Fatalf("entry %d: element %d of step %d was %+v, and is %+v", e.Rev, i, now.Number, before, el)
+		}
+		if res, has := o.results[el.Call]; el.Status == core.StepDone && (!has || res.Error) {
+			o.Fatalf("entry %d: element %d of step %d is done with the result %+v", e.Rev, i, now.Number, res)
+		}
+		switch el.Status {
+		case core.StepCalling:
+			calling++
+		case core.StepPlanned:
+			open++
+		case core.StepDone:
+			done++
+		case core.StepFailed, core.StepGivenUp, core.StepSkipped:
+		}
+	}
+	ended := now.Status == core.StepDone || now.Status == core.StepFailed
+	if calling > core.MaxRound || len(now.Elements) > 0 && ended != (calling+open == 0) && now.Status != core.StepGivenUp ||
+		len(now.Elements) > 0 && ended && (now.Status == core.StepDone) != (done > 0) {
+		o.Fatalf("entry %d: step %+v has %d elements under way, %d to come and %d done", e.Rev, now, calling, open, done)
 	}
 }

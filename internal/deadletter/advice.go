@@ -21,7 +21,7 @@ var advice = map[sdk.Code]string{
 	sdk.CodeConflict: "Two histories claim one event, as after a store was rolled back. The event that is there stands, this one\n" +
 		"was never published. Compare them, find out what the store lost (agentd audit verify), then drop it.",
 	sdk.CodePoison: "Workers died over this message again and again, so its run has ended with an error. Look into their logs,\n" +
-		"mend the cause, and start the run again under another name. Then drop it.",
+		"mend the cause, and take the run up from where it ended: agentd runs retry RUN. Then drop it.",
 	sdk.CodeCorrupt: "The run's journal cannot be read; the run was left as it is, and all others go on. Find out what is wrong\n" +
 		"(agentd audit verify RUN) and restore it, then redrive; or end the run: agentd runs cancel RUN",
 	sdk.CodeUnknownAgent: "No worker that reads this stream serves what is called. Serve it; whoever called is told when the call\n" +

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -177,10 +178,40 @@ func (d *Desk) Answer(ctx context.Context, id, who string, r client.Reply) (clie
 			return client.Outcome{}, fmt.Errorf("read the schema of the answer: %w", err)
 		}
 		if faults := compiled.Validate(data); len(faults) > 0 {
-			return client.Outcome{}, &sdk.Error{Code: sdk.CodeContractViolation, Message: "the answer does not fit what was asked", Faults: faults}
+			return client.Outcome{}, unfit(faults)
 		}
 	}
+	if faults := formFaults(detail.Form(), data); len(faults) > 0 {
+		return client.Outcome{}, unfit(faults)
+	}
 	return d.publish(ctx, detail, who, eventType, data)
+}
+
+func unfit(faults []sdk.Fault) error {
+	return &sdk.Error{Code: sdk.CodeContractViolation, Message: "the answer does not fit what was asked", Faults: faults}
+}
+
+// formFaults holds an object that answers a question to the form that it asks for, if it does. Other texts are for the tool to understand.
+func formFaults(asked, answer json.RawMessage) []sdk.Fault {
+	var given struct {
+		Answer  string          `json:"answer"`
+		Content json.RawMessage `json:"content"`
+	}
+	if len(asked) == 0 || json.Unmarshal(answer, &given) != nil {
+		return nil
+	}
+	if len(given.Content) == 0 {
+		given.Content = json.RawMessage(given.Answer)
+	}
+	form, err := schema.Compile(asked)
+	if err != nil {
+		return nil // whoever asked says what it can use
+	}
+	content, err := form.ApplyDefaults(given.Content)
+	if err != nil || !bytes.HasPrefix(content, []byte("{")) {
+		return nil
+	}
+	return form.Validate(content)
 }
 
 // AnswerSchema returns the event type and the JSON Schema of the answer to an item. Of a task whose contract is not known

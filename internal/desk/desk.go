@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,7 +28,7 @@ type Options struct {
 	Domains []string
 	// Contracts are those of tasks; agentd's own need not be among them.
 	Contracts []sdk.Contract
-	// Patience is how long Decide and Answer wait for what becomes of an answer; 0 is 10 s.
+	// Patience is how long Decide and Answer wait for what becomes of an answer, and History for all that there is; 0 is 10 s.
 	Patience time.Duration
 	// SigningKey signs decisions; nil leaves them unsigned.
 	SigningKey ed25519.PrivateKey
@@ -76,10 +75,12 @@ func Open(ctx context.Context, o Options) (*Desk, error) {
 	d := &Desk{o: o, now: time.Now, stop: stop, failed: make(chan error, 1)}
 	d.inbox = newInbox(o.Conn.Subjects(), d.now)
 	d.client = client.New(o.Conn, client.Options{Source: Source, SigningKey: o.SigningKey, Patience: o.Patience})
-	if err := d.read(ctx, working); err != nil {
+	r, err := d.read(ctx, working, d.inbox)
+	if err != nil {
 		d.Close()
 		return nil, err
 	}
+	d.done.Go(func() { d.keepReading(working, r) })
 	d.settleOld(ctx)
 	d.done.Go(func() { d.expire(working) })
 	return d, nil
@@ -93,78 +94,6 @@ func (d *Desk) Close() {
 
 // Failed gets an error when the calls can no longer be read.
 func (d *Desk) Failed() <-chan error { return d.failed }
-
-// read begins to read the streams, one after the other: what was answered means nothing without what was asked.
-func (d *Desk) read(opening, working context.Context) error {
-	subjects := d.o.Conn.Subjects()
-	var calls, answers []string
-	for _, domain := range d.o.Domains {
-		token := domain
-		if domain != "*" {
-			token = wire.DomainToken(domain)
-		}
-		calls = append(calls, subjects.Root()+".*."+token+".>")
-		answers = append(answers, subjects.Root()+"."+string(wire.KindIn)+"."+token+".>")
-	}
-	failed := func(err error) {
-		select {
-		case d.failed <- err:
-		default: // another of these streams failed before, which says enough
-		}
-	}
-	for _, filter := range calls {
-		if err := d.follow(opening, working, broker.ZoneOut, filter, d.inbox.called, failed); err != nil {
-			return err
-		}
-	}
-	// Without these, answers count all the same; only less is known of them.
-	lacking := func(err error) { d.o.Logger.Warn("answers cannot be read; less is shown of them", "error", err) }
-	letters := subjects.Root() + "." + string(wire.KindDLQ) + ".*." + strings.ToLower(broker.StreamName(subjects, broker.ZoneIn)) + ".>"
-	if err := d.follow(opening, working, broker.ZoneDLQ, letters, d.inbox.rejected, lacking); err != nil {
-		if opening.Err() != nil {
-			return err
-		}
-		lacking(err)
-	}
-	for _, filter := range answers {
-		if err := d.follow(opening, working, broker.ZoneIn, filter, d.inbox.answered, lacking); err != nil {
-			if opening.Err() != nil {
-				return err
-			}
-			lacking(err)
-		}
-	}
-	return nil
-}
-
-// follow reads a stream until working ends, and returns when everything that was there has been handled. Until opening ends it
-// waits for a worker. later is told of an error after that.
-func (d *Desk) follow(
-	opening, working context.Context, zone broker.Zone, filter string, handle func(broker.Delivery) error, later func(error),
-) error {
-	caughtUp, failed := make(chan struct{}), make(chan error, 1)
-	d.done.Go(func() {
-		err := d.o.Conn.Follow(working, opening, zone, filter, func() { close(caughtUp) }, func(m broker.Delivery) {
-			if err := handle(m); err != nil {
-				d.o.Logger.Warn("message is left out", "subject", m.Subject(), "error", err)
-			}
-		})
-		select {
-		case <-caughtUp:
-			if working.Err() == nil {
-				later(err)
-			}
-		default:
-			failed <- err
-		}
-	})
-	select {
-	case <-caughtUp:
-		return nil
-	case err := <-failed:
-		return err
-	}
-}
 
 // expire removes expired items, and reminds of others, until ctx ends.
 func (d *Desk) expire(ctx context.Context) {
@@ -282,18 +211,14 @@ func (d *Desk) detail(ctx context.Context, i requests.Item) (requests.Detail, er
 	return newDetail(i, m)
 }
 
-// Read reports whether the desk has read the calls of a domain, which is one of its own, up to a sequence of their stream.
+// Read reports whether the desk has read a message of the stream of calls of a domain, which is one of its own.
 // domain is the domain's subject token.
-func (d *Desk) Read(domain string, sequence uint64) bool {
-	d.inbox.mu.Lock()
-	defer d.inbox.mu.Unlock()
-	return d.inbox.read[domain] >= sequence
-}
+func (d *Desk) Read(domain string, m broker.Delivery) bool { return d.inbox.hasRead(domain, m) }
 
 // History returns what the item's run recorded of decisions on it, refused ones too. It needs a worker that serves the
 // agent: without one, the error is CodeUnavailable.
 func (d *Desk) History(ctx context.Context, i requests.Item) ([]wire.DecisionRecord, error) {
-	ctx, cancel := context.WithTimeout(ctx, asking)
+	ctx, cancel := context.WithTimeout(ctx, d.o.Patience) // a long one takes several queries
 	defer cancel()
 	ref, _ := wire.ParseCallRef(i.ID) // nothing is recorded of another form of id
 	var history []wire.DecisionRecord

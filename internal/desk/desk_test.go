@@ -284,6 +284,70 @@ func TestDesk_AnswersQuestionsAndTurns(t *testing.T) {
 	}
 }
 
+// What fits the form of a tool that asks is its answer, as data or as a text; what does not is not sent.
+func TestDesk_FillsInTheFormOfATool(t *testing.T) {
+	t.Parallel()
+	const form = `{"type":"object","required":["seat"],"properties":{"seat":{"type":"string","enum":["aisle","window"]},"row":{"type":"integer"}}}`
+	book := sdk.Tool{
+		Definition: sdk.ToolDefinition{Name: "book", Parameters: []byte(`{"type":"object"}`)},
+		Run: func(_ context.Context, c sdk.ToolCall) (json.RawMessage, error) {
+			if c.Answer == nil {
+				return nil, sdk.AskPerson(sdk.Question{Question: "Which seat?", Schema: []byte(form)}, nil)
+			}
+			return c.Answer.Data, nil
+		},
+	}
+	const full = `{"seat":"aisle","row":3}`
+	for name, test := range map[string]struct {
+		reply client.Reply
+		// fault is that of a reply that is not sent, told what the tool is told else.
+		fault, told string
+	}{
+		"the form":           {client.Reply{Data: []byte(full)}, "", `{"answer":"{\"row\":3,\"seat\":\"aisle\"}","content":{"row":3,"seat":"aisle"}}`},
+		"the form as a text": {client.Reply{Text: full}, "", `{"answer":"{\"seat\":\"aisle\",\"row\":3}"}`},
+		"as on the wire":     {client.Reply{Data: []byte(`{"answer":"","content":{"seat":"window"}}`)}, "", `{"answer":"","content":{"seat":"window"}}`},
+		"declined":           {client.Reply{Data: []byte(`{"answer":"no","action":"decline"}`)}, "", `{"action":"decline","answer":"no"}`},
+		"other words":        {client.Reply{Text: "the aisle, please"}, "", `{"answer":"the aisle, please"}`},
+		"a wrong choice":     {client.Reply{Data: []byte(`{"seat":"floor"}`)}, "$.seat", ""},
+		"a wrong text":       {client.Reply{Text: `{"seat":"aisle","row":"3"}`}, "$.row", ""},
+		"without the seat":   {client.Reply{Data: []byte(`{}`)}, "$.seat", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := harness.Start(t, harness.Options{
+				Agents: []sdk.Agent{{Spec: payer(sdk.PermissionPolicyTerms{}), Tools: []sdk.Tool{book}}},
+				Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("book", map[string]any{})), sdktest.Say("booked")),
+			})
+			d := open(t, h)
+			r := h.Run("payer", map[string]string{})
+			question := untilOpen(t, d, 1)[0]
+			o, err := d.Answer(t.Context(), question.ID, "jane", test.reply)
+			if test.fault != "" {
+				if e := sdk.AsError(err); e.Code != sdk.CodeContractViolation || len(e.Faults) != 1 || e.Faults[0].Path != test.fault || len(d.List()) != 1 {
+					t.Errorf("%v, and %d are open", err, len(d.List()))
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantCounted(t, o)
+			h.Done(r)
+			var results []string
+			for _, m := range h.Messages(r) {
+				for _, c := range m.Content {
+					if c.IsResult() {
+						results = append(results, c.Text)
+					}
+				}
+			}
+			if diff := cmp.Diff([]string{test.told}, results); diff != "" {
+				t.Errorf("the tool is told (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
 // An answer that breaks the contract, from elsewhere, leaves the question open; also for a desk that is opened later.
 func TestDesk_AQuestionWithAnUnusableAnswerIsOpenAgain(t *testing.T) {
 	t.Parallel()

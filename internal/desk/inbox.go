@@ -40,8 +40,8 @@ type inbox struct {
 	early map[string]requests.Sent
 	// unusable are the dead letters of answers, by their sequence in the stream of answers.
 	unusable map[uint64]string
-	// read is the sequence of the last message of the stream of calls, by the domain's token: each is read by itself.
-	read map[string]uint64
+	// read is how far the stream of calls was read, by the domain's token: each is read by itself.
+	read map[string]reached
 	// omitted counts the items that were too many.
 	omitted int
 	// changes are the last ones, the newest at the end.
@@ -53,10 +53,16 @@ type inbox struct {
 	letters map[string]chan string
 }
 
+// reached is a place in a stream: up to that sequence its messages were read, of which none is younger than at, in Unix milliseconds.
+type reached struct {
+	sequence uint64
+	at       int64
+}
+
 func newInbox(subjects wire.Subjects, now func() time.Time) *inbox {
 	return &inbox{
 		subjects: subjects, now: now, open: map[string]*requests.Item{}, subjectOf: map[string]string{}, early: map[string]requests.Sent{}, unusable: map[uint64]string{},
-		read: map[string]uint64{}, changed: make(chan struct{}), letters: map[string]chan string{},
+		read: map[string]reached{}, changed: make(chan struct{}), letters: map[string]chan string{},
 	}
 }
 
@@ -68,7 +74,7 @@ func (b *inbox) called(d broker.Delivery) error {
 	if err != nil {
 		return err
 	}
-	b.read[address.Call.Domain] = d.Sequence()
+	b.read[address.Call.Domain] = reached{d.Sequence(), max(b.read[address.Call.Domain].at, d.Received())}
 	if address.Kind == wire.KindVoid {
 		b.remove(b.subjects.Call(address.Call), requests.ReasonClosed)
 		return nil
@@ -92,6 +98,15 @@ func (b *inbox) called(d broker.Delivery) error {
 		b.take(i, sent)
 	}
 	return nil
+}
+
+// hasRead reports whether a message of the stream of calls of a domain was read. One that is younger than all that were read was not,
+// whatever its sequence: its stream was made anew, or set back to an older copy.
+func (b *inbox) hasRead(domain string, d broker.Delivery) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.read[domain]
+	return d.Sequence() <= r.sequence && d.Received() <= r.at
 }
 
 // answered takes a message of the stream of answers.
@@ -349,7 +364,7 @@ func (b *inbox) missing(prefix string, matches func(*requests.Item) bool) error 
 		}
 		why := map[requests.Reason]string{
 			requests.ReasonClosed: "was decided, or its run no longer waits for it", requests.ReasonAnswered: "was answered by somebody",
-			requests.ReasonExpired: "has expired",
+			requests.ReasonExpired: "has expired", requests.ReasonGone: "was lost by the broker; its run has it published again if it waits",
 		}
 		return sdk.Errorf(sdk.CodeUnknownRun, "request %s is not open: it %s; see: agentd approvals log", c.Item.ID, why[c.Reason])
 	}

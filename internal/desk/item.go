@@ -41,6 +41,24 @@ type asked struct {
 	Message  string `json:"message"`
 }
 
+// planned are the texts of the steps of a plan, in one line.
+func planned(args json.RawMessage) string {
+	var plan struct {
+		Steps []struct {
+			Step int    `json:"step"`
+			Text string `json:"text"`
+		} `json:"steps"`
+	}
+	if err := json.Unmarshal(args, &plan); err != nil {
+		return string(args)
+	}
+	var texts []string
+	for _, s := range plan.Steps {
+		texts = append(texts, fmt.Sprintf("%d. %s", s.Step, s.Text))
+	}
+	return strings.Join(texts, "; ")
+}
+
 // newItem reads a call. One that cannot be read is nobody's to answer.
 func newItem(d broker.Delivery) (*requests.Item, error) {
 	event, err := wire.DecodeEvent(d.Headers(), d.Data())
@@ -60,6 +78,9 @@ func newItem(d broker.Delivery) (*requests.Item, error) {
 	case requests.KindPermission:
 		i.Tool, i.Mode, i.Risk, i.Stage, i.Quorum, i.Summary = a.Tool, a.Mode, a.Risk, a.Stage, a.Quorum, string(a.Args)
 		i.RemindMillis, i.Calls = max(a.Remind, 0), len(a.Calls)
+		if i.Type == sdk.TypePlanReview {
+			i.Summary = planned(a.Args)
+		}
 		for n, c := range a.Calls {
 			if n > 0 {
 				i.Tool, i.Summary = i.Tool+", ", i.Summary+", "

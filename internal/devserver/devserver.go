@@ -163,7 +163,13 @@ func (d *Server) start(ctx context.Context, cfg *config.Config) error {
 	var failure error
 	go func() {
 		defer close(g.done)
-		if failure = worker.Run(working, o); failure != nil && working.Err() == nil {
+		failure = worker.Run(working, o)
+		select {
+		case <-serving:
+		default:
+			return // it never served, and whoever starts it hears why
+		}
+		if failure != nil && working.Err() == nil {
 			select {
 			case d.failed <- failure:
 			default: // another worker's error ends the program already

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"agentd/internal/broker"
@@ -49,6 +50,14 @@ func Examine(
 	}
 	e.conn = conn
 	e.examined("NATS server %s", conn.ServerVersion())
+	if urls := string(e.cfg.NATS.URL); strings.Contains(urls, ",") {
+		for _, url := range broker.Away(ctx, urls) {
+			e.found(broker.Finding{
+				Code: "server_unreachable", Severity: broker.SeverityError, Message: "nobody listens at " + url + ", which is in the list of servers",
+				Remedy: "start the server there, or correct NATS_URL",
+			})
+		}
+	}
 	return e, errors.Join(e.broker(ctx, monitor), conn.Close())
 }
 
@@ -93,12 +102,16 @@ func (e *Examination) unreachable(err error) {
 }
 
 func (e *Examination) broker(ctx context.Context, monitor string) error {
-	if err := e.registry(ctx); err != nil {
-		return err
-	}
 	p := setup.Plan(e.cfg)
 	if len(p.Agents) == 0 {
 		p.LongestRun = time.Nanosecond // no deadline to compare the streams with
+	}
+	servers, err := e.servers(ctx, p)
+	if err != nil || len(servers.Leaderless) > 0 {
+		return err // without leaders nothing else can be seen
+	}
+	if err := e.registry(ctx); err != nil {
+		return err
 	}
 	findings, err := e.conn.Verify(ctx, p)
 	if err != nil {
@@ -106,13 +119,14 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	}
 	e.examined("streams, and consumers of %s and %s", show.Count(len(p.Agents), "agent"), show.Count(len(p.Services), "service"))
 	e.found(findings...)
-	for _, check := range []func(context.Context, string) ([]broker.Finding, error){e.conn.CheckAccounts, e.conn.CheckSync} {
-		findings, err := check(ctx, monitor)
-		if err != nil {
-			return err
-		}
-		e.found(findings...)
+	if findings, err = e.conn.CheckAccounts(ctx, monitor); err != nil {
+		return err
 	}
+	e.found(findings...)
+	if findings, err = e.conn.CheckSync(ctx, monitor, slices.Sorted(maps.Keys(servers.Leads))); err != nil {
+		return err
+	}
+	e.found(findings...)
 	e.writable(ctx)
 	e.store(ctx)
 	for _, spec := range e.cfg.Agents {
@@ -123,6 +137,23 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	e.examined("readers of the calls of %s", show.Count(len(p.Services), "service"))
 	e.services(ctx, p.Services)
 	return nil
+}
+
+// servers looks at the servers of a cluster.
+func (e *Examination) servers(ctx context.Context, p broker.Plan) (broker.Servers, error) {
+	seen, findings, err := e.conn.CheckServers(ctx, p)
+	if err != nil {
+		return seen, err
+	}
+	e.found(findings...)
+	if seen.Cluster != "" {
+		var each []string
+		for _, name := range slices.Sorted(maps.Keys(seen.Leads)) {
+			each = append(each, fmt.Sprintf("%s leads %s", name, show.Count(seen.Leads[name], "stream")))
+		}
+		e.examined("cluster %s: %s", seen.Cluster, strings.Join(each, ", "))
+	}
+	return seen, nil
 }
 
 // writable looks whether the server takes writes: it may be full.

@@ -46,6 +46,9 @@ func DefaultPatience() time.Duration {
 // Options are what a Harness runs.
 type Options struct {
 	Agents []sdk.Agent
+	// Load makes the agents of each further worker, and of one after Restart: a worker closes the toolsets of its agents. Nil is for
+	// agents whose toolsets bear that.
+	Load func() []sdk.Agent
 	// Contracts are published in the registry before the workers start, with all their versions.
 	Contracts []sdk.Contract
 	// Model answers for every agent; its name in specs does not matter.
@@ -81,6 +84,8 @@ type Harness struct {
 	log    *slog.Logger
 
 	workers []*running
+	// started says that there has been a worker.
+	started bool
 	mu      sync.Mutex
 	calls   map[string]chan *Call
 	dead    chan DeadLetter
@@ -179,7 +184,7 @@ func (h *Harness) check(doing string, err error) {
 
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
-		Conn: h.conn, Store: h.store, Agents: h.o.Agents, Slots: h.o.Slots, Grace: h.o.Patience, Logger: h.log,
+		Conn: h.conn, Store: h.store, Agents: h.agents(), Slots: h.o.Slots, Grace: h.o.Patience, Logger: h.log,
 		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry, EarlyDecisions: h.o.EarlyDecisions,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
@@ -188,6 +193,19 @@ func (h *Harness) startWorker() {
 	r := &running{worker: w, stop: stop, done: make(chan error, 1)}
 	go func() { r.done <- w.Run(ctx) }()
 	h.workers = append(h.workers, r)
+	h.started = true
+}
+
+// agents are those of the next worker.
+func (h *Harness) agents() []sdk.Agent {
+	if !h.started || h.o.Load == nil {
+		return h.o.Agents
+	}
+	ctx, cancel := h.context()
+	defer cancel()
+	agents, err := worker.Resolve(ctx, h.conn, h.o.Load())
+	h.check("resolve contracts", err)
+	return agents
 }
 
 // StopWorkers drains all workers.

@@ -107,7 +107,7 @@ func TestFilter_AsText(t *testing.T) {
 func TestParseFilter_SaysAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"agnt:x":                  `filter, character 1: there is no key "agnt"; did you mean "agent"?`,
+		"agnt:x":                  `filter, character 1: the key "agnt" is not known; did you mean "agent"?`,
 		"status:done agent:":      `filter, character 19: agent: has no value; write agent:"" for runs without one`,
 		"status:dne":              `filter, character 8: status is running, waiting, done, not "dne"`,
 		"größe status>done":       `filter, character 7: status is compared with ":", not with ">"`,
@@ -124,8 +124,8 @@ func TestParseFilter_SaysAllThatIsWrong(t *testing.T) {
 		"run:a*b":                 `filter, character 6: "*" can stand only at the end of a value; put the value in quotes to look for the character`,
 		"who:anna - status:done":  `filter, character 11: nothing follows "-"; write what is to be left out, such as -status:done`,
 		"!!":                      `filter, character 1: write a word with letters or digits to look for, or a condition such as status:waiting`,
-		":x":                      `filter, character 1: there is no key ""; there is agent, changed, code, deadline, due, duration, interactions, parent, reason, run, spec, started, status, tokens, tool, waits, who`,
-		"agnt:x status:dne":       "filter, character 1: there is no key \"agnt\"; did you mean \"agent\"?\nfilter, character 15: status is running, waiting, done, not \"dne\"",
+		":x":                      `filter, character 1: the key "" is not known; there is agent, changed, code, deadline, due, duration, interactions, parent, reason, run, spec, started, status, tokens, tool, waits, who`,
+		"agnt:x status:dne":       "filter, character 1: the key \"agnt\" is not known; did you mean \"agent\"?\nfilter, character 15: status is running, waiting, done, not \"dne\"",
 		strings.Repeat("a ", 33):  "filter, character 65: more than 32 conditions; leave some out",
 		strings.Repeat("a", 4097): "filter, character 1: the filter has 4097 bytes; 4096 are allowed",
 	} {

@@ -221,7 +221,7 @@ func (p *parser) check(t *Term, key, value int) {
 	}
 	known, ok := keys[t.Key]
 	if !ok {
-		p.faultf(key, "there is no key %q%s", t.Key, spelling.Suggest(t.Key, keyNames()))
+		p.faultf(key, "the key %q is not known%s", t.Key, spelling.Suggest(t.Key, keyNames()))
 		return
 	}
 	if bySize := known.form > asOneOf; bySize != (t.With != Is) {

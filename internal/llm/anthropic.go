@@ -4,20 +4,25 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
 	"agentd/internal/prompt"
 	"agentd/sdk"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 )
 
 // DefaultAnthropicURL is where Anthropic itself answers.
 const DefaultAnthropicURL = "https://api.anthropic.com"
+
+// anthropicVersion is the version of the protocol.
+const anthropicVersion = "2023-06-01"
+
+// Why a reply ended, as the protocol says it.
+const (
+	stopRefusal   = "refusal"
+	stopMaxTokens = "max_tokens"
+	stopWindow    = "model_context_window_exceeded"
+)
 
 // anthropicMaxTokens bounds a reply that has no limit of its own: the protocol wants one.
 const anthropicMaxTokens = 8192
@@ -45,7 +50,7 @@ type AnthropicOptions struct {
 // Anthropic is a sdk.Provider for the Messages protocol. Its Units are tokens; a Registry prices them.
 type Anthropic struct {
 	vendor
-	service anthropic.MessageService
+	endpoint endpoint
 }
 
 // NewAnthropic returns a provider, or CodeConfig when the address is not a URL. It reads nothing from the environment and
@@ -58,12 +63,12 @@ func NewAnthropic(o AnthropicOptions) (*Anthropic, error) {
 	}
 	// Compatible servers are often given with the version that is part of the path here.
 	base = strings.TrimSuffix(strings.TrimRight(base, "/"), "/v1")
-	opts := []option.RequestOption{option.WithBaseURL(base), option.WithMaxRetries(0), option.WithHTTPClient(limited(o.HTTPClient))}
+	header := http.Header{"Anthropic-Version": {anthropicVersion}}
 	if o.APIKey != "" {
-		opts = append(opts, option.WithAPIKey(o.APIKey))
+		header.Set("X-Api-Key", o.APIKey)
 	}
-	// The service alone, because anthropic.NewClient reads the environment.
-	return &Anthropic{vendor: v, service: anthropic.NewMessageService(opts...)}, nil
+	e, err := newEndpoint(o.HTTPClient, base, header)
+	return &Anthropic{vendor: v, endpoint: e}, err
 }
 
 // Generate implements sdk.Provider. It always streams: the protocol refuses long replies otherwise.
@@ -76,26 +81,24 @@ func (p *Anthropic) Generate(
 	if onDelta == nil {
 		onDelta = func(sdk.Delta) {}
 	}
-	// The vendor's error type is lost when an error body is not of its form; the response still has the status.
-	var res *http.Response
-	opts := []option.RequestOption{option.WithResponseInto(&res)}
-	if p.sendRun {
-		opts = append(opts, option.WithHeader(RunHeader, url.PathEscape(req.Run)))
+	res, err := p.endpoint.post(ctx, "v1/messages", p.runHeader(req), p.body(req))
+	if err != nil {
+		return sdk.ModelReply{}, p.failure(ctx, req.Model, res, err)
 	}
-	if thinking := thinkingParam(req.Thinking); thinking != nil {
-		// Set here because the vendor's client warns on stderr of one form for some models.
-		opts = append(opts, option.WithJSONSet("thinking", thinking))
-	}
+	defer func() { _ = res.Body.Close() }() // the reply is whole or lost by now
 	blocks := blocks{model: p.modelName(req.Model)}
-	stream := p.service.NewStreaming(ctx, p.params(req), opts...)
-	defer func() { _ = stream.Close() }() // the reply is whole or lost by now
-	for stream.Next() {
-		blocks.add(stream.Current(), onDelta)
-		if err := blocks.kept.err(); err != nil {
-			return sdk.ModelReply{}, p.failure(ctx, req.Model, res, err)
+	err = events(res.Body, func(data []byte) (enough bool, err error) {
+		var event messageEvent
+		if err := decode(data, &event); err != nil {
+			return false, err
 		}
-	}
-	if err := stream.Err(); err != nil {
+		if event.Type == "error" {
+			return false, &streamError{data}
+		}
+		blocks.add(event, onDelta)
+		return false, blocks.kept.err()
+	})
+	if err != nil {
 		return sdk.ModelReply{}, p.failure(ctx, req.Model, res, err)
 	}
 	return p.reply(ctx, req, res, &blocks)
@@ -116,12 +119,12 @@ func (p *Anthropic) reply(
 	case b.stop == "":
 		// A connection that closes early looks like the end of a stream.
 		return sdk.ModelReply{}, p.unavailable("broke off its reply", nil)
-	case b.stop == anthropic.StopReasonRefusal && b.text.Len() == 0:
+	case b.stop == stopRefusal && b.text.Len() == 0:
 		return sdk.ModelReply{}, sdk.Errorf(sdk.CodeModel, "model provider %q refused to answer", p.name)
 	}
 	reply := sdk.ModelReply{
 		Text: b.text.String(), Usage: b.usage, Model: req.Model, Units: Price(sdk.ModelSpec{}, b.usage),
-		Truncated: b.stop == anthropic.StopReasonMaxTokens || b.stop == anthropic.StopReasonModelContextWindowExceeded,
+		Truncated: b.stop == stopMaxTokens || b.stop == stopWindow,
 	}
 	for _, block := range b.all {
 		switch block.kind {
@@ -141,22 +144,19 @@ func (p *Anthropic) reply(
 	return reply, nil
 }
 
-// params is the request in the vendor's form.
-func (p *Anthropic) params(req sdk.ModelRequest) anthropic.MessageNewParams {
-	params := anthropic.MessageNewParams{
-		Model: req.Model, MaxTokens: anthropicMaxTokens, Messages: p.messages(req),
+// body is the request in the vendor's form.
+func (p *Anthropic) body(req sdk.ModelRequest) messagesRequest {
+	body := messagesRequest{
+		Model: req.Model, MaxTokens: anthropicMaxTokens, Messages: p.messages(req), Thinking: thinkingParam(req.Thinking), Stream: true,
 	}
 	if req.MaxTokens > 0 {
-		params.MaxTokens = int64(req.MaxTokens)
+		body.MaxTokens = int64(req.MaxTokens)
 	}
 	if budget, err := strconv.ParseInt(req.Thinking, 10, 64); err == nil && req.MaxTokens == 0 {
-		params.MaxTokens += budget // what is thought counts as well
+		body.MaxTokens += budget // what is thought counts as well
 	}
-	if req.Temperature != nil && req.Thinking == "" {
-		params.Temperature = param.NewOpt(*req.Temperature)
-	}
-	if req.TopP != nil && req.Thinking == "" {
-		params.TopP = param.NewOpt(*req.TopP)
+	if req.Thinking == "" {
+		body.Temperature, body.TopP = req.Temperature, req.TopP
 	}
 	system := req.System
 	if len(req.Output) > 0 {
@@ -164,12 +164,14 @@ func (p *Anthropic) params(req sdk.ModelRequest) anthropic.MessageNewParams {
 			string(req.Output))
 	}
 	if system != "" {
-		params.System = []anthropic.TextBlockParam{{Text: system, CacheControl: anthropic.NewCacheControlEphemeralParam()}}
+		text := textBlock(system)
+		text.CacheControl = &cacheControl{"ephemeral"}
+		body.System = []textParam{text}
 	}
 	for _, tool := range req.Tools {
-		params.Tools = append(params.Tools, anthropicTool(tool))
+		body.Tools = append(body.Tools, toolDeclared{parametersOf(tool), tool.Name, tool.Description})
 	}
-	return params
+	return body
 }
 
 // thinkingParam is nil for a model that does not think.

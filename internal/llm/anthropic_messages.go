@@ -6,19 +6,16 @@ import (
 	"slices"
 
 	"agentd/sdk"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 )
 
 // messages is the conversation in the vendor's form. Roles alternate there, and the results of calls are the beginning of
 // the message that follows them.
-func (p *Anthropic) messages(req sdk.ModelRequest) []anthropic.MessageParam {
-	var out []anthropic.MessageParam
+func (p *Anthropic) messages(req sdk.ModelRequest) []messageParam {
+	var out []messageParam
 	for _, m := range req.Messages {
-		role := anthropic.MessageParamRoleUser
+		role := chatUser
 		if m.Role == sdk.RoleAssistant {
-			role = anthropic.MessageParamRoleAssistant
+			role = chatAssistant
 		}
 		content := p.content(m, req.Model)
 		if len(content) == 0 {
@@ -28,81 +25,59 @@ func (p *Anthropic) messages(req sdk.ModelRequest) []anthropic.MessageParam {
 			out[last].Content = append(out[last].Content, content...)
 			continue
 		}
-		out = append(out, anthropic.MessageParam{Role: role, Content: content})
+		out = append(out, messageParam{Role: role, Content: content})
 	}
 	for i := range out {
-		slices.SortStableFunc(out[i].Content, func(a, b anthropic.ContentBlockParamUnion) int { return rank(a) - rank(b) })
+		slices.SortStableFunc(out[i].Content, func(a, b blockParam) int { return a.rank() - b.rank() })
 	}
 	return out
 }
 
-// rank puts thinking and results before, and calls after, all else of a message.
-func rank(c anthropic.ContentBlockParamUnion) int {
-	switch {
-	case c.OfThinking != nil, c.OfRedactedThinking != nil, c.OfToolResult != nil:
-		return 0
-	case c.OfToolUse != nil:
-		return 2
-	}
-	return 1
-}
-
-func (p *Anthropic) content(m sdk.Message, model string) []anthropic.ContentBlockParamUnion {
-	var out []anthropic.ContentBlockParamUnion
+func (p *Anthropic) content(m sdk.Message, model string) []blockParam {
+	var out []blockParam
 	// A message that thought for another model is sent without.
 	own := func(c sdk.Content) bool { return c.Model == p.modelName(model) }
 	for _, c := range m.Content {
 		switch c.Kind {
 		case sdk.ContentText:
 			if c.Text != "" {
-				out = append(out, anthropic.NewTextBlock(c.Text))
+				out = append(out, textBlock(c.Text))
 			}
 		case sdk.ContentMedia:
 			out = append(out, mediaBlock(c.Media, m.Seen > 0 || m.Role == sdk.RoleAssistant))
 		case sdk.ContentToolUse:
-			out = append(out, anthropic.NewToolUseBlock(c.CallID, json.RawMessage(callArguments(c.Args)), wireName(c.Tool)))
+			out = append(out, toolUseParam{c.CallID, json.RawMessage(callArguments(c.Args)), wireName(c.Tool), blockTypeToolUse})
 		case sdk.ContentToolResult:
-			out = append(out, anthropic.NewToolResultBlock(c.CallID, c.Text, c.IsError))
+			out = append(out, toolResultParam{c.CallID, c.IsError, []textParam{textBlock(c.Text)}, "tool_result"})
 		case sdk.ContentThinking:
 			if own(c) {
-				out = append(out, anthropic.NewThinkingBlock(c.Signature, c.Text))
+				out = append(out, thoughtParam{c.Signature, c.Text, blockTypeThinking})
 			}
 		case sdk.ContentRedacted:
 			if own(c) {
-				out = append(out, anthropic.NewRedactedThinkingBlock(c.Signature))
+				out = append(out, redactedParam{c.Signature, blockTypeRedacted})
 			}
 		}
 	}
 	return out
 }
 
-func mediaBlock(m *sdk.Media, seen bool) anthropic.ContentBlockParamUnion {
+func mediaBlock(m *sdk.Media, seen bool) blockParam {
 	switch {
 	case m == nil || seen:
-		return anthropic.NewTextBlock(describeMedia(m))
-	case isImage(m) && m.Data == "":
-		return anthropic.NewImageBlock(anthropic.URLImageSourceParam{URL: m.URI})
+		return textBlock(describeMedia(m))
 	case isImage(m):
-		return anthropic.NewImageBlockBase64(m.MIME, m.Data)
-	case m.MIME == "application/pdf" && m.Data == "":
-		return anthropic.NewDocumentBlock(anthropic.URLPDFSourceParam{URL: m.URI})
+		return fileParam{sourceOf(m), "image"}
 	case m.MIME == "application/pdf":
-		return anthropic.NewDocumentBlock(anthropic.Base64PDFSourceParam{Data: m.Data})
+		return fileParam{sourceOf(m), "document"}
 	}
 	// The protocol takes no other files.
-	return anthropic.NewTextBlock(fmt.Sprintf("[file%s (%s): %s]", spaced(m.Name), m.MIME, m.URI))
+	return textBlock(fmt.Sprintf("[file%s (%s): %s]", spaced(m.Name), m.MIME, m.URI))
 }
 
-func anthropicTool(tool sdk.ToolDefinition) anthropic.ToolUnionParam {
-	parameters := tool.Parameters
-	if len(parameters) == 0 {
-		parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+func sourceOf(m *sdk.Media) sourceParam {
+	if m.Data == "" {
+		return sourceParam{URL: m.URI, Type: "url"}
 	}
-	t := anthropic.ToolParam{Name: tool.Name}
-	if tool.Description != "" {
-		t.Description = param.NewOpt(tool.Description)
-	}
-	// As raw bytes: a map would reorder the properties, which models read as an order of importance.
-	t.InputSchema = param.Override[anthropic.ToolInputSchemaParam](parameters)
-	return anthropic.ToolUnionParam{OfTool: &t}
+	return sourceParam{Data: m.Data, MediaType: m.MIME, Type: "base64"}
 }

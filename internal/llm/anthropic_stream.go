@@ -4,8 +4,6 @@ import (
 	"strings"
 
 	"agentd/sdk"
-
-	"github.com/anthropics/anthropic-sdk-go"
 )
 
 // blockKind says what a block of a reply is; text is kept apart from the blocks.
@@ -25,7 +23,7 @@ type blocks struct {
 	started bool
 	text    strings.Builder
 	all     []*block
-	stop    anthropic.StopReason
+	stop    string
 	usage   sdk.Usage
 	kept    kept
 }
@@ -39,13 +37,11 @@ type block struct {
 	content   strings.Builder
 }
 
-func (b *blocks) add(event anthropic.MessageStreamEventUnion, onDelta func(sdk.Delta)) {
+func (b *blocks) add(event messageEvent, onDelta func(sdk.Delta)) {
 	switch event.Type {
 	case "message_start":
 		b.started = true
-		u := event.Message.Usage
-		b.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
-		b.usage.Completion = u.OutputTokens
+		b.count(event.Message.Usage)
 	case "content_block_start":
 		b.begin(event, onDelta)
 	case "content_block_delta":
@@ -55,41 +51,41 @@ func (b *blocks) add(event anthropic.MessageStreamEventUnion, onDelta func(sdk.D
 			b.stop = event.Delta.StopReason
 		}
 		// Counts are of the whole message so far; servers leave out those that did not change.
-		if u := event.Usage; u.JSON.InputTokens.Valid() {
-			b.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
-		}
-		if event.Usage.JSON.OutputTokens.Valid() {
-			b.usage.Completion = event.Usage.OutputTokens
-		}
+		b.count(event.Usage)
 	}
 }
 
 // count takes the three parts of a prompt together: the protocol counts those in the cache apart.
-func (b *blocks) count(input, cacheRead, cacheWrite int64) {
-	b.usage.Prompt, b.usage.CacheRead, b.usage.CacheWrite = input+cacheRead+cacheWrite, cacheRead, cacheWrite
+func (b *blocks) count(u messageUsage) {
+	if u.Input != nil {
+		b.usage.Prompt, b.usage.CacheRead, b.usage.CacheWrite = *u.Input+u.CacheRead+u.CacheWrite, u.CacheRead, u.CacheWrite
+	}
+	if u.Output != nil {
+		b.usage.Completion = *u.Output
+	}
 }
 
-func (b *blocks) begin(event anthropic.MessageStreamEventUnion, onDelta func(sdk.Delta)) {
+func (b *blocks) begin(event messageEvent, onDelta func(sdk.Delta)) {
 	start := event.ContentBlock
 	next := &block{index: event.Index}
 	b.kept += partCost
 	b.kept.add(start.Text, start.Name, start.Thinking, start.Signature, start.Data)
 	switch start.Type {
-	case "text":
+	case blockTypeText:
 		b.say(start.Text, onDelta)
-	case "tool_use":
+	case blockTypeToolUse:
 		next.kind, next.name = blockTool, start.Name
 		onDelta(sdk.Delta{Tool: start.Name})
-	case "thinking":
+	case blockTypeThinking:
 		next.kind, next.signature = blockThinking, start.Signature
 		next.content.WriteString(start.Thinking)
-	case "redacted_thinking":
+	case blockTypeRedacted:
 		next.kind, next.signature = blockRedacted, start.Data
 	}
 	b.all = append(b.all, next)
 }
 
-func (b *blocks) extend(event anthropic.MessageStreamEventUnion, onDelta func(sdk.Delta)) {
+func (b *blocks) extend(event messageEvent, onDelta func(sdk.Delta)) {
 	at := b.find(event.Index)
 	b.kept.add(event.Delta.Text, event.Delta.PartialJSON, event.Delta.Thinking, event.Delta.Signature)
 	switch d := event.Delta; d.Type {

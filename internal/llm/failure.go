@@ -16,9 +16,6 @@ import (
 
 	"agentd/internal/httplimit"
 	"agentd/sdk"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 )
 
 // vendor is what the providers have in common that speak to a server over HTTP.
@@ -38,6 +35,14 @@ func newVendor(name, key, base string, sendRun bool) (vendor, error) {
 	return vendor{name, key, sendRun}, nil
 }
 
+// runHeader are the headers of a request: which requests belong together, where the server wants to know.
+func (p vendor) runHeader(req sdk.ModelRequest) http.Header {
+	if !p.sendRun {
+		return nil
+	}
+	return http.Header{RunHeader: {url.PathEscape(req.Run)}}
+}
+
 // failure maps what went wrong to the error that retry policy is decided on. res is nil when no response came.
 func (p vendor) failure(ctx context.Context, model string, res *http.Response, err error) error {
 	if ctx.Err() != nil {
@@ -46,14 +51,8 @@ func (p vendor) failure(ctx context.Context, model string, res *http.Response, e
 	if large, ok := errors.AsType[*httplimit.TooLarge](err); ok {
 		return p.tooLarge(large)
 	}
-	if broken, ok := errors.AsType[*ssestream.StreamError](err); ok {
-		return p.streamFailure(broken.Event.Data)
-	}
-	if refused, ok := errors.AsType[*anthropic.Error](err); ok {
-		if refused.StatusCode < http.StatusBadRequest {
-			return p.streamFailure([]byte(refused.RawJSON()))
-		}
-		err = errors.New(p.clean(err.Error())) // it repeats the body, and with that a key that the server echoes
+	if broken, ok := errors.AsType[*streamError](err); ok {
+		return p.streamFailure(broken.data)
 	}
 	switch {
 	case res == nil:
@@ -176,7 +175,6 @@ const (
 )
 
 func (p vendor) read(res *http.Response) errorText {
-	// The vendor's client has read the body already and put a copy in its place.
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	if err != nil {
 		return errorText{}

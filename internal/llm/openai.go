@@ -1,18 +1,16 @@
 package llm
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"agentd/sdk"
-
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/param"
 )
 
 // DefaultOpenAIURL is where OpenAI itself answers.
@@ -39,8 +37,7 @@ type OpenAIOptions struct {
 // OpenAI is a sdk.Provider for the chat completions protocol. Its Units are tokens; a Registry prices them.
 type OpenAI struct {
 	vendor
-	chat       openai.ChatCompletionService
-	embeddings openai.EmbeddingService
+	endpoint endpoint
 	// legacyLimit sends max_tokens, which OpenAI's newer models refuse and many compatible servers know alone.
 	legacyLimit bool
 }
@@ -53,17 +50,15 @@ func NewOpenAI(o OpenAIOptions) (*OpenAI, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := []option.RequestOption{option.WithBaseURL(base), option.WithMaxRetries(0), option.WithHTTPClient(limited(o.HTTPClient))}
+	header := http.Header{}
 	if o.APIKey != "" {
-		opts = append(opts, option.WithAPIKey(o.APIKey))
+		header.Set("Authorization", "Bearer "+o.APIKey)
 	}
 	if o.Organization != "" {
-		opts = append(opts, option.WithOrganization(o.Organization))
+		header.Set("OpenAI-Organization", o.Organization)
 	}
-	return &OpenAI{
-		// The service alone, because openai.NewClient reads the environment.
-		vendor: v, chat: openai.NewChatCompletionService(opts...), embeddings: openai.NewEmbeddingService(opts...), legacyLimit: !isDefaultURL(base),
-	}, nil
+	e, err := newEndpoint(o.HTTPClient, base, header)
+	return &OpenAI{vendor: v, endpoint: e, legacyLimit: !isDefaultURL(base)}, err
 }
 
 func isDefaultURL(base string) bool {
@@ -72,17 +67,18 @@ func isDefaultURL(base string) bool {
 
 // Embed implements sdk.Embedder.
 func (p *OpenAI) Embed(ctx context.Context, model string, texts []string) ([][]float64, error) {
-	var res *http.Response
-	answer, err := p.embeddings.New(ctx, openai.EmbeddingNewParams{
-		Model: model, Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: texts},
-		EncodingFormat: openai.EmbeddingNewParamsEncodingFormatFloat,
-	}, option.WithResponseInto(&res))
+	res, err := p.endpoint.post(ctx, "embeddings", nil, embeddingRequest{Input: texts, Model: model, EncodingFormat: "float"})
 	if err != nil {
+		return nil, p.failure(ctx, model, res, err)
+	}
+	defer func() { _ = res.Body.Close() }() // the answer is whole or lost by now
+	var answer embeddingAnswer
+	if err := read(res, &answer); err != nil {
 		return nil, p.failure(ctx, model, res, err)
 	}
 	vectors := make([][]float64, len(texts))
 	for _, e := range answer.Data {
-		if e.Index < 0 || e.Index >= int64(len(texts)) {
+		if e.Index < 0 || e.Index >= len(texts) {
 			return nil, p.unavailable("answered embeddings of texts that it was not given", nil)
 		}
 		vectors[e.Index] = e.Embedding
@@ -97,20 +93,19 @@ func (p *OpenAI) Generate(
 	if err := checkSchemas(req); err != nil {
 		return sdk.ModelReply{}, err
 	}
-	params := p.params(req)
-	// The vendor's error type is lost when an error body is not of its form; the response still has the status.
-	var res *http.Response
-	opts := []option.RequestOption{option.WithResponseInto(&res)}
-	if p.sendRun {
-		opts = append(opts, option.WithHeader(RunHeader, url.PathEscape(req.Run)))
+	body := p.body(req)
+	if onDelta != nil {
+		body.Stream, body.StreamOptions = true, &streamOptions{IncludeUsage: true}
 	}
+	res, err := p.endpoint.post(ctx, "chat/completions", p.runHeader(req), body)
 	var c completion
-	var err error
-	if onDelta == nil {
-		c, err = p.complete(ctx, params, opts)
-	} else {
-		params.StreamOptions.IncludeUsage = param.NewOpt(true)
-		c, err = p.stream(ctx, params, opts, onDelta)
+	if err == nil {
+		defer func() { _ = res.Body.Close() }() // the reply is whole or lost by now
+		if onDelta == nil {
+			c, err = complete(res)
+		} else {
+			c, err = stream(res, onDelta)
+		}
 	}
 	if err != nil {
 		if reply, ok := rescued(req, res); ok {
@@ -134,11 +129,18 @@ type completion struct {
 	usage    sdk.Usage
 }
 
-func (p *OpenAI) complete(
-	ctx context.Context, params openai.ChatCompletionNewParams, opts []option.RequestOption,
-) (completion, error) {
-	answer, err := p.chat.New(ctx, params, opts...)
+// read decodes a response that is not a stream.
+func read(res *http.Response, into any) error {
+	data, err := io.ReadAll(res.Body)
 	if err != nil {
+		return fmt.Errorf("read the reply: %w", err)
+	}
+	return decode(data, into)
+}
+
+func complete(res *http.Response) (completion, error) {
+	var answer chatAnswer
+	if err := read(res, &answer); err != nil {
 		return completion{}, err
 	}
 	c := completion{usage: usage(answer.Usage)}
@@ -154,27 +156,29 @@ func (p *OpenAI) complete(
 	return c, nil
 }
 
-func (p *OpenAI) stream(
-	ctx context.Context, params openai.ChatCompletionNewParams, opts []option.RequestOption, onDelta func(sdk.Delta),
-) (completion, error) {
-	stream := p.chat.NewStreaming(ctx, params, opts...)
-	defer func() { _ = stream.Close() }() // the reply is whole or lost by now
+func stream(res *http.Response, onDelta func(sdk.Delta)) (completion, error) {
 	var a assembly
-	for stream.Next() {
-		a.add(stream.Current(), onDelta)
-		if err := a.kept.err(); err != nil {
-			return completion{}, err
+	err := events(res.Body, func(data []byte) (enough bool, err error) {
+		if bytes.HasPrefix(data, []byte("[DONE]")) {
+			return true, nil
 		}
-	}
-	if err := stream.Err(); err != nil {
+		var chunk chatChunk
+		if err := decode(data, &chunk); err != nil {
+			return false, err
+		}
+		if chunk.Error != nil {
+			return false, &streamError{data}
+		}
+		a.add(chunk, onDelta)
+		return false, a.kept.err()
+	})
+	if err != nil {
 		return completion{}, err
 	}
 	return a.completion(), nil
 }
 
-func usage(u openai.CompletionUsage) sdk.Usage {
-	return sdk.Usage{Prompt: u.PromptTokens, Completion: u.CompletionTokens}
-}
+func usage(u chatUsage) sdk.Usage { return sdk.Usage{Prompt: u.Prompt, Completion: u.Completion} }
 
 // reply decides what a completion means.
 func (p *OpenAI) reply(req sdk.ModelRequest, res *http.Response, c completion) (sdk.ModelReply, error) {
@@ -200,27 +204,21 @@ func (p *OpenAI) reply(req sdk.ModelRequest, res *http.Response, c completion) (
 	}, nil
 }
 
-// params is the request in the vendor's form.
-func (p *OpenAI) params(req sdk.ModelRequest) openai.ChatCompletionNewParams {
-	params := openai.ChatCompletionNewParams{Model: req.Model, Messages: messages(req)}
-	if req.Temperature != nil {
-		params.Temperature = param.NewOpt(*req.Temperature)
-	}
-	if req.TopP != nil {
-		params.TopP = param.NewOpt(*req.TopP)
-	}
-	if req.MaxTokens > 0 && p.legacyLimit {
-		params.MaxTokens = param.NewOpt(int64(req.MaxTokens))
-	} else if req.MaxTokens > 0 {
-		params.MaxCompletionTokens = param.NewOpt(int64(req.MaxTokens))
+// body is the request in the vendor's form.
+func (p *OpenAI) body(req sdk.ModelRequest) chatRequest {
+	body := chatRequest{Model: req.Model, Messages: messages(req), Temperature: req.Temperature, TopP: req.TopP}
+	if p.legacyLimit {
+		body.MaxTokens = req.MaxTokens
+	} else {
+		body.MaxCompletionTokens = req.MaxTokens
 	}
 	for _, tool := range req.Tools {
-		params.Tools = append(params.Tools, toolParam(tool))
+		body.Tools = append(body.Tools, toolParam(tool))
 	}
 	if len(req.Output) > 0 {
-		params.ResponseFormat = responseFormat(req.Output)
+		body.ResponseFormat = responseFormat(req.Output)
 	}
-	return params
+	return body
 }
 
 // checkSchemas refuses a request that no server could read.

@@ -8,17 +8,13 @@ import (
 	"strings"
 
 	"agentd/sdk"
-
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
 )
 
 // messages is the conversation in the vendor's form, in the order of the history.
-func messages(req sdk.ModelRequest) []openai.ChatCompletionMessageParamUnion {
-	var out []openai.ChatCompletionMessageParamUnion
+func messages(req sdk.ModelRequest) []chatMessage {
+	var out []chatMessage
 	if req.System != "" {
-		out = append(out, openai.SystemMessage(req.System))
+		out = append(out, chatMessage{Content: req.System, Role: chatSystem})
 	}
 	for _, m := range req.Messages {
 		if m.Role == sdk.RoleAssistant {
@@ -31,9 +27,9 @@ func messages(req sdk.ModelRequest) []openai.ChatCompletionMessageParamUnion {
 }
 
 // assistantMessage is one message with all its calls: the protocol wants their results right after it.
-func assistantMessage(m sdk.Message) openai.ChatCompletionMessageParamUnion {
+func assistantMessage(m sdk.Message) chatMessage {
 	var texts []string
-	var out openai.ChatCompletionAssistantMessageParam
+	out := chatMessage{Role: chatAssistant}
 	for _, c := range m.Content {
 		switch c.Kind {
 		case sdk.ContentText:
@@ -41,13 +37,8 @@ func assistantMessage(m sdk.Message) openai.ChatCompletionMessageParamUnion {
 		case sdk.ContentMedia:
 			texts = append(texts, describeMedia(c.Media))
 		case sdk.ContentToolUse:
-			out.ToolCalls = append(out.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
-				OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
-					ID: c.CallID,
-					Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{
-						Name: wireName(c.Tool), Arguments: callArguments(c.Args),
-					},
-				},
+			out.ToolCalls = append(out.ToolCalls, chatCall{
+				ID: c.CallID, Function: chatFunctionCall{Arguments: callArguments(c.Args), Name: wireName(c.Tool)}, Type: typeFunction,
 			})
 		case sdk.ContentToolResult: // a user's content; never here
 		case sdk.ContentThinking, sdk.ContentRedacted: // another provider's
@@ -55,46 +46,49 @@ func assistantMessage(m sdk.Message) openai.ChatCompletionMessageParamUnion {
 	}
 	switch {
 	case len(texts) == 1 || (len(texts) == 0 && len(out.ToolCalls) == 0):
-		out.Content.OfString = param.NewOpt(strings.Join(texts, ""))
+		out.Content = strings.Join(texts, "")
 	case len(texts) > 1:
+		var parts []chatPart
 		for _, text := range texts {
-			out.Content.OfArrayOfContentParts = append(out.Content.OfArrayOfContentParts,
-				openai.ChatCompletionAssistantMessageParamContentArrayOfContentPartUnion{
-					OfText: &openai.ChatCompletionContentPartTextParam{Text: text},
-				})
+			parts = append(parts, chatText(text))
 		}
+		out.Content = parts
 	}
-	return openai.ChatCompletionMessageParamUnion{OfAssistant: &out}
+	return out
 }
 
 // userMessages splits a message into tool results and what lies between them, because each result is a message of the
 // role tool there.
-func userMessages(m sdk.Message) []openai.ChatCompletionMessageParamUnion {
-	var out []openai.ChatCompletionMessageParamUnion
-	var parts []openai.ChatCompletionContentPartUnionParam
+func userMessages(m sdk.Message) []chatMessage {
+	var out []chatMessage
+	var parts []chatPart
 	flush := func() {
 		switch {
-		case len(parts) == 1 && parts[0].OfText != nil:
-			out = append(out, openai.UserMessage(parts[0].OfText.Text))
+		case len(parts) == 1 && parts[0].Text != nil:
+			out = append(out, chatMessage{Content: *parts[0].Text, Role: chatUser})
 		case len(parts) > 0:
-			out = append(out, openai.UserMessage(parts))
+			out = append(out, chatMessage{Content: parts, Role: chatUser})
 		}
 		parts = nil
 	}
 	for _, c := range m.Content {
 		switch c.Kind {
 		case sdk.ContentText:
-			parts = append(parts, openai.TextContentPart(c.Text))
+			parts = append(parts, chatText(c.Text))
 		case sdk.ContentMedia:
 			parts = append(parts, mediaPart(c.Media, m.Seen > 0))
 		case sdk.ContentToolResult:
 			flush()
-			out = append(out, openai.ToolMessage(c.Text, c.CallID))
+			out = append(out, resultMessage(c))
 		case sdk.ContentToolUse, sdk.ContentThinking, sdk.ContentRedacted: // an assistant's content; never here
 		}
 	}
 	flush()
 	return out
+}
+
+func resultMessage(c sdk.Content) chatMessage {
+	return chatMessage{Content: c.Text, ToolCallID: c.CallID, Role: chatToolRole}
 }
 
 // wireName is a name as vendors take it. Those of real tools are; the model may have made one up.
@@ -124,21 +118,17 @@ func callArguments(args json.RawMessage) string {
 	return string(wrapped)
 }
 
-func mediaPart(m *sdk.Media, seen bool) openai.ChatCompletionContentPartUnionParam {
+func mediaPart(m *sdk.Media, seen bool) chatPart {
 	switch {
 	case m == nil || seen:
-		return openai.TextContentPart(describeMedia(m))
+		return chatText(describeMedia(m))
 	case isImage(m):
-		return openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: mediaURL(m)})
+		return chatPart{ImageURL: &chatImage{mediaURL(m)}, Type: "image_url"}
 	case m.Data == "":
 		// The protocol takes other files by content only.
-		return openai.TextContentPart(fmt.Sprintf("[file%s (%s): %s]", spaced(m.Name), m.MIME, m.URI))
+		return chatText(fmt.Sprintf("[file%s (%s): %s]", spaced(m.Name), m.MIME, m.URI))
 	}
-	file := openai.ChatCompletionContentPartFileFileParam{FileData: param.NewOpt(mediaURL(m))}
-	if m.Name != "" {
-		file.Filename = param.NewOpt(m.Name)
-	}
-	return openai.FileContentPart(file)
+	return chatPart{File: &chatFile{Data: mediaURL(m), Name: m.Name}, Type: "file"}
 }
 
 // describeMedia stands for media that the model has already seen (seed 000: tokens are spent on them once).
@@ -169,25 +159,23 @@ func spaced(name string) string {
 	return " " + name
 }
 
-func toolParam(tool sdk.ToolDefinition) openai.ChatCompletionToolUnionParam {
-	f := shared.FunctionDefinitionParam{Name: tool.Name}
-	if tool.Description != "" {
-		f.Description = param.NewOpt(tool.Description)
+func toolParam(tool sdk.ToolDefinition) chatTool {
+	return chatTool{Function: chatFunction{tool.Name, tool.Description, parametersOf(tool)}, Type: typeFunction}
+}
+
+// parametersOf is a tool's schema, or one of a tool that takes nothing.
+func parametersOf(tool sdk.ToolDefinition) json.RawMessage {
+	if len(tool.Parameters) == 0 {
+		return json.RawMessage(`{"type":"object","properties":{}}`)
 	}
-	parameters := tool.Parameters
-	if len(parameters) == 0 {
-		parameters = json.RawMessage(`{"type":"object","properties":{}}`)
-	}
-	// As raw bytes: a map would reorder the properties, which models read as an order of importance.
-	f.SetExtraFields(map[string]any{"parameters": parameters})
-	return openai.ChatCompletionFunctionTool(f)
+	return tool.Parameters
 }
 
 var notInFormatName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
 // responseFormat asks for JSON by schema. It is not strict: strict mode takes a subset of JSON Schema only, and the
 // run's own validation corrects the model.
-func responseFormat(schema json.RawMessage) openai.ChatCompletionNewParamsResponseFormatUnion {
+func responseFormat(schema json.RawMessage) *chatFormat {
 	var titled struct {
 		Title string `json:"title"`
 	}
@@ -197,11 +185,5 @@ func responseFormat(schema json.RawMessage) openai.ChatCompletionNewParamsRespon
 	if name == "" {
 		name = "response_schema"
 	}
-	return openai.ChatCompletionNewParamsResponseFormatUnion{
-		OfJSONSchema: &shared.ResponseFormatJSONSchemaParam{
-			JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{
-				Name: name[:min(len(name), 64)], Schema: schema, Strict: param.NewOpt(false),
-			},
-		},
-	}
+	return &chatFormat{JSONSchema: chatSchema{Name: name[:min(len(name), 64)], Schema: schema}, Type: "json_schema"}
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"agentd/sdk"
-
-	"github.com/openai/openai-go/v3"
 )
 
 // assembly puts a streamed reply together.
@@ -26,7 +24,7 @@ type partialCall struct {
 	arguments strings.Builder
 }
 
-func (a *assembly) add(chunk openai.ChatCompletionChunk, onDelta func(sdk.Delta)) {
+func (a *assembly) add(chunk chatChunk, onDelta func(sdk.Delta)) {
 	// Most servers send usage once, at the end; some send a running total.
 	if u := usage(chunk.Usage); u != (sdk.Usage{}) {
 		a.partial.usage = u
@@ -53,7 +51,7 @@ func (a *assembly) add(chunk openai.ChatCompletionChunk, onDelta func(sdk.Delta)
 	}
 }
 
-func (a *assembly) addCall(fragment openai.ChatCompletionChunkChoiceDeltaToolCall, onDelta func(sdk.Delta)) {
+func (a *assembly) addCall(fragment chatFragment, onDelta func(sdk.Delta)) {
 	call := a.find(fragment.Index, fragment.ID)
 	if call == nil {
 		call = &partialCall{index: fragment.Index, id: fragment.ID}

@@ -34,6 +34,9 @@ func Calls(s wire.Subjects, e *core.Entry, f core.Effect, opened *core.Entry) ([
 		ev.Source = s.Reply(at)
 		ev.RedirectTo = ev.Source
 		ev.Extensions = extensions(&e.Head, f.Call)
+		if f.Caller != "" {
+			ev.Extensions[wire.CallerType] = f.Caller
+		}
 		messages[i] = Message{s.Call(at), ev}
 	}
 	return messages, nil
@@ -107,7 +110,7 @@ func callData(opened *core.Entry, f core.Effect, sent *core.Head) (json.RawMessa
 		return nil, errors.New("the entry has no data of it")
 	case f.ParentSubject:
 		return withMember(data, sdk.ParentSubjectField, sent.Run)
-	case f.Type == sdk.TypePermissionRequest && f.Attempt > 1:
+	case sdk.AsksPermission(f.Type) && f.Attempt > 1:
 		return atStage(data, f.Attempt-1-f.Repeated)
 	}
 	return data, nil

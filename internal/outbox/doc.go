@@ -5,6 +5,7 @@
 //	Calls     an attempt at a call: one event for each of its domains
 //	Voids     their counterparts, when nobody waits for the call any more
 //	Void      the same counterpart, made from the event of the call alone
+//	Answer    the answer to an agent that the run has called and that has asked it something
 //	Terminal  the end of a run
 //	Refusal   the end of an init event that starts no run
 //	Withdrawn the end of a call whose contract was removed

@@ -140,6 +140,12 @@ func (g golden) effect(t *testing.T, e *core.Entry, f core.Effect) []outbox.Mess
 		return calls
 	case core.EffectVoid:
 		return outbox.Voids(s, e, f)
+	case core.EffectAnswer:
+		answer, err := outbox.Answer(s, e, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []outbox.Message{answer}
 	case core.EffectTerminal:
 		terminal, omitted, err := outbox.Terminal(s, desk, e, g.conversation)
 		if err != nil || omitted != nil {

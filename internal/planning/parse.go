@@ -25,6 +25,7 @@ type written struct {
 	number     int
 	text, tool string
 	after      []int
+	when, each string
 }
 
 // maxWritten is the size of what a planner writes, in bytes, at most.
@@ -55,7 +56,7 @@ func Parse(text string, kept []core.PlanStep, first int) (Plan, error) {
 func FromTemplate(t *sdk.PlanTemplate, first int) (Plan, error) {
 	var steps []written
 	for i, s := range t.Steps {
-		steps = append(steps, written{number: i + 1, text: s.Text, tool: s.Tool, after: s.After})
+		steps = append(steps, written{number: i + 1, text: s.Text, tool: s.Tool, after: s.After, when: s.When, each: s.Each})
 	}
 	if len(steps) == 0 || len(steps) > core.MaxPlanSteps {
 		return Plan{}, fmt.Errorf("it has %d steps; want 1 to %d", len(steps), core.MaxPlanSteps)
@@ -71,26 +72,54 @@ func numbered(steps []written, kept []core.PlanStep, first int) (Plan, error) {
 		switch {
 		case s.Text == "":
 			return Plan{}, fmt.Errorf("step %d says nothing", i+1)
-		case len(s.Text) > core.MaxStepText:
-			return Plan{}, fmt.Errorf("step %d has %d bytes; at most %d are allowed", i+1, len(s.Text), core.MaxStepText)
+		case core.InJSON(s.Text) > core.MaxStepText:
+			return Plan{}, fmt.Errorf("step %d has %d bytes; at most %d are allowed", i+1, core.InJSON(s.Text), core.MaxStepText)
 		}
+		before := func(n int) (int, bool) { return refer(n, steps[:i], kept, first) }
 		for _, n := range w.after {
-			at, ok := refer(n, steps[:i], kept, first)
+			at, ok := before(n)
 			if !ok {
 				return Plan{}, fmt.Errorf("step %d comes after step %d, which is not before it", i+1, n)
 			}
 			s.After = append(s.After, at)
 		}
 		for _, n := range mentioned(s.Text) {
-			if at, ok := refer(n, steps[:i], kept, first); ok {
+			if at, ok := before(n); ok {
 				s.After = append(s.After, at)
 			}
+		}
+		if err := w.expressions(&s, before); err != nil {
+			return Plan{}, fmt.Errorf("step %d: %w", i+1, err)
 		}
 		slices.Sort(s.After)
 		s.After = slices.Compact(s.After)
 		plan.Steps = append(plan.Steps, s)
 	}
 	return plan, nil
+}
+
+// expressions gives the step its condition and its list. It comes after the steps whose results they call.
+func (w *written) expressions(s *core.PlanStep, before func(n int) (int, bool)) error {
+	for _, e := range []struct {
+		is    *string
+		text  string
+		bytes int
+		what  string
+	}{
+		{&s.When, plain(w.when), core.MaxStepWhen, "condition"},
+		{&s.Each, listExpression(plain(w.each)), core.MaxStepEach, "list"},
+	} {
+		text, calls, err := rewrite(e.text, before)
+		if err != nil {
+			return fmt.Errorf("its %s cannot be: %w", e.what, err)
+		}
+		if n := core.InJSON(text); n > e.bytes {
+			return fmt.Errorf("its %s has %d bytes; at most %d are allowed", e.what, n, e.bytes)
+		}
+		*e.is = text
+		s.After = append(s.After, calls...)
+	}
+	return checkExpressions(s)
 }
 
 // refer is the number in the run of the step that a plan means by n: one before it in the plan, or one that is done.
@@ -158,9 +187,16 @@ func parseCalls(text string) (steps []written, answer string) {
 				w.after = append(w.after, n)
 			}
 		}
+		w.when, w.each = first(args, conditionNames...), first(args, listNames...)
 		steps = append(steps, w)
 	}
 }
+
+// How planners call the condition of a step, and its list.
+var (
+	conditionNames = []string{"when", "condition", "if"}
+	listNames      = []string{"each", "for_each", "foreach", "over"}
+)
 
 // first is the first argument that is there of those names.
 func first(args map[string]string, names ...string) string {
@@ -248,6 +284,10 @@ type object struct {
 		Server         string          `json:"server"`
 		After          []int           `json:"after"`
 		DependsOn      []int           `json:"depends_on"`
+		When           string          `json:"when"`
+		Condition      string          `json:"condition"`
+		Each           string          `json:"each"`
+		ForEach        string          `json:"for_each"`
 	} `json:"steps"`
 }
 
@@ -276,6 +316,7 @@ func parseObject(text string) (steps []written, answer string) {
 		}
 		w.text = firstOf(s.Text, s.Description, named)
 		w.tool = firstOf(s.Tool, s.ExpectedServer, s.Server)
+		w.when, w.each = firstOf(s.When, s.Condition), firstOf(s.Each, s.ForEach)
 		steps = append(steps, w)
 	}
 	return steps, firstOf(o.Answer, o.Response)

@@ -1,6 +1,7 @@
 package planning_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -248,6 +249,86 @@ func TestHinted_IsTheToolOrItsServer(t *testing.T) {
 	} {
 		if got := planning.Hinted(test.hint, test.tool); got != test.want {
 			t.Errorf("%q for %q: %t", test.hint, test.tool, got)
+		}
+	}
+}
+
+// TestParse_ReadsConditionsAndLists: in CEL, over results by the numbers of the run. A step comes after those whose results they call.
+func TestParse_ReadsConditionsAndLists(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ written, want, fault string }{
+		"calls": {
+			written: `plan.add_step(step=1, text="a") plan.add_step(step=2, each="step1.orders", text="b") plan.add_step(step=3, when="size(step1.orders) > 2 && step2[0].ok", text="c")`,
+			want:    "a|||[]\nb||step5.orders|[5]\nc|size(step5.orders) > 2 && step6[0].ok||[5 6]\n",
+		},
+		"JSON":                       {written: `{"steps":[{"step":1,"text":"a"},{"text":"b","for_each":"step1","condition":"step1 != []"}]}`, want: "a|||[]\nb|step5 != []|step5|[5]\n"},
+		"other words for a step":     {written: `plan.add_step(text="a") plan.add_step(text="b", each="Step 5.items", if="steps 5.n > 1")`, want: "a|||[]\nb|step5.n > 1|step5.items|[5]\n"},
+		"the number of a step":       {written: `plan.add_step(step=1, text="a") plan.add_step(text="b", each=[1]) plan.add_step(text="c", over=1)`, want: "a|||[]\nb||step5|[5]\nc||step5|[5]\n"},
+		"a list of texts":            {written: `plan.add_step(text="a", each=["Paris", "Rome"])`, want: `a||["Paris", "Rome"]|[]` + "\n"},
+		"a result of a plan before":  {written: `plan.add_step(text="a", each="step2.list")`, want: "a||step2.list|[2]\n"},
+		"a text that names a step":   {written: `plan.add_step(step=1, text="a") plan.add_step(text="b", when="step1.text != 'step 9' && step1.step2")`, want: "a|||[]\nb|step5.text != 'step 9' && step5.step2||[5]\n"},
+		"a step that is not before":  {written: `plan.add_step(text="a", when="step9.ok")`, fault: "step 1: its condition cannot be: step 9 is not before it"},
+		"a list that is not one":     {written: `plan.add_step(text="a", each="1 + 1")`, fault: `step 1: its list cannot be read: config: "1 + 1" yields int, want a list`},
+		"a condition that is a list": {written: `plan.add_step(text="a", when="[1]")`, fault: `step 1: its condition cannot be read: config: "[1]" yields list(int), want true or false`},
+		"words":                      {written: `plan.add_step(step=1, text="a") plan.add_step(text="b", each="the orders of step 1")`, fault: `step 2: its list cannot be read: config: "the orders of step5" is not a CEL expression: column 5: Syntax error: mismatched input 'orders' expecting <EOF>`},
+		"too long a condition":       {written: `plan.add_step(text="a", when="` + strings.Repeat("1", 257) + ` == 1")`, fault: "step 1: its condition has 262 bytes; at most 256 are allowed"},
+		"too long a list":            {written: `plan.add_step(text="a", each="[` + strings.Repeat("1", 127) + `]")`, fault: "step 1: its list has 129 bytes; at most 128 are allowed"},
+	} {
+		p, err := planning.Parse(test.written, kept, 5)
+		got, fault := "", ""
+		for _, s := range p.Steps {
+			got += fmt.Sprintf("%s|%s|%s|%v\n", s.Text, s.When, s.Each, s.After)
+		}
+		if err != nil {
+			fault = err.Error()
+		}
+		if diff := cmp.Diff(test.want+test.fault, got+fault); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// TestExpressions_OfResults: conditions and lists are evaluated over results; that nobody can is told.
+func TestExpressions_OfResults(t *testing.T) {
+	t.Parallel()
+	results := map[int]json.RawMessage{
+		1: json.RawMessage(`{"orders":[{"id":7},{"id":9007199254740991}],"total":12.5}`), 2: json.RawMessage(`"[\"a\",null,true]"`), 3: json.RawMessage(`not JSON`),
+	}
+	for each, want := range map[string]string{
+		"step1.orders":                         `{"id":7} {"id":9007199254740991}`,
+		"step1":                                `{"id":7} {"id":9007199254740991}`,
+		"step1.orders.filter(o, o.id == 7.0)":  `{"id":7}`,
+		"step1.orders.map(o, {'order': o.id})": `{"order":7} {"order":9007199254740991}`,
+		"step2":                                `"a" null true`,
+		"[1, 'two']":                           `1 "two"`,
+		"step1.total":                          `"step1.total" yields double, want a list`,
+		"step1.lines":                          `evaluate "step1.lines": no such key: lines`,
+		"step3":                                `"step3" yields string, want a list`,
+		"step1.orders.map(o, step1.orders.map(p, step1.orders.map(q, [o, p, q])))": `[[[{"id":7},{"id":7},{"id":7}]`,
+	} {
+		elements, err := planning.Elements(&core.PlanStep{Each: each}, results)
+		var all []string
+		for _, e := range elements {
+			all = append(all, string(e))
+		}
+		if err != nil {
+			all = append(all, strings.TrimPrefix(err.Error(), "tool_failed: "))
+		}
+		if got := strings.Join(all, " "); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", each, got, want)
+		}
+	}
+	for when, want := range map[string]string{
+		"": "true", "step1.total > 12.0": "true", "step1.total > 13": "false", "size(step1.orders) == 2": "true", "has(step1.none)": "false",
+		"step1.none == 1": `evaluate "step1.none == 1": no such key: none`, "step1": `"step1" yields map, want true or false`,
+	} {
+		holds, err := planning.Holds(&core.PlanStep{When: when}, results)
+		got := fmt.Sprint(holds)
+		if err != nil {
+			got = strings.TrimPrefix(err.Error(), "tool_failed: ")
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
 }

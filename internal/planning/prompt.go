@@ -31,18 +31,14 @@ Rules:
 3. A step that needs the result of another comes after it: say so in after. Steps that need nothing of each other have no after, and are done at the same time.
 4. At most %d steps, in at most %d bytes each. Number them from %d on.
 5. Where no tool is needed, respond instead of planning.
-6. Write nothing but calls of plan.add_step, or one of plan.respond.
+6. What is to be done for each element of a list is one step with each: the list, in the result of an earlier step, as an expression in CEL such as step1.orders. Its result is the list of the results.
+7. A step that is to be done only if something holds has when: a condition in CEL over results of earlier steps, such as step1.total > 100.0. Else it is skipped, with the steps that come after it.
+`
 
-Form:
-plan.add_step(step=1, tool="orders_find", text="Find the orders of the customer Ada Lovelace of May 2031")
-plan.add_step(step=2, tool="weather", text="Get the weather in Paris on 3 June 2031")
-plan.add_step(step=3, tool="mail_send", after=[1, 2], text="Send the orders of step 1 and the weather of step 2 to ada@example.org")
-plan.respond(message="The answer, where no tool is needed")`
-
-// Planner is the request for a plan, without the model's name. before is the plan as it is; nil is none. told is what is wrong with the
-// plan that the planner has just made; empty is that it is asked the first time.
-func Planner(system string, tools []sdk.ToolDefinition, s *core.State, told string) (string, []sdk.Message) {
-	parts := []string{system, fmt.Sprintf(plannerRules, core.MaxPlanSteps, core.MaxStepText, s.Plan.NextNumber())}
+// Planner is the request for a plan, without the model's name. told is what is wrong with the plan that the planner has just made; empty is
+// that it is asked the first time.
+func (f *Form) Planner(system string, tools []sdk.ToolDefinition, s *core.State, told string) (string, []sdk.Message) {
+	parts := []string{system, fmt.Sprintf(plannerRules, core.MaxPlanSteps, core.MaxStepText, s.Plan.NextNumber()) + f.rules}
 	list := "Tools:"
 	for _, t := range tools {
 		list += "\n- " + t.Name + ": " + clip.Text(plain(t.Description), maxDescription)
@@ -59,11 +55,11 @@ func Planner(system string, tools []sdk.ToolDefinition, s *core.State, told stri
 }
 
 // AskAgain is what a planner is told whose plan cannot be used, or has too few steps.
-func AskAgain(fault error) string {
+func (f *Form) AskAgain(fault error) string {
 	if fault == nil {
 		return "The request asks for several things, and the plan has one step. Plan it again: one step for each call that is needed."
 	}
-	return fmt.Sprintf("The plan cannot be used: %s. Write it again, as calls of plan.add_step and nothing else.", fault)
+	return fmt.Sprintf("The plan cannot be used: %s. Write it again, as %s and nothing else.", fault, f.name)
 }
 
 // texts are the last texts of the conversation, and the one that it began with.
@@ -110,10 +106,20 @@ func stepsSoFar(s *core.State) string {
 		step := &p.Steps[i]
 		switch step.Status {
 		case core.StepDone:
-			told += fmt.Sprintf("\nStep %d is done: %s\n  Result: %s", step.Number, step.Text, result(s, step, maxKnown))
+			told += fmt.Sprintf("\nStep %d is done%s: %s\n  Result: %s", step.Number, forElements(step), step.Text, result(s, step, maxKnown))
 		case core.StepFailed:
 			told += fmt.Sprintf("\nStep %d has failed: %s\n  %s", step.Number, step.Text, step.Fault)
+		case core.StepSkipped:
+			told += fmt.Sprintf("\nStep %d was skipped (%s): %s", step.Number, step.Fault, step.Text)
 		case core.StepPlanned, core.StepCalling, core.StepGivenUp:
+		}
+	}
+	if p.Refused != "" {
+		told += "\nThe last plan was not approved by those who were asked: " + p.Refused
+		for i := range p.Steps {
+			if step := &p.Steps[i]; step.Plan == p.Made && step.Status == core.StepGivenUp {
+				told += fmt.Sprintf("\n  Its step %d, which was not done: %s", step.Number, step.Text)
+			}
 		}
 	}
 	if told == "" {
@@ -121,6 +127,18 @@ func stepsSoFar(s *core.State) string {
 	}
 	return "An earlier plan was left with this. Plan only what is still to be done, in another way where a step has failed. Do not plan again what is " +
 		"done; a step may come after it." + told
+}
+
+// forElements says for how many elements of its list a step is done, and what went wrong with others.
+func forElements(step *core.PlanStep) string {
+	if step.Each == "" {
+		return ""
+	}
+	told := fmt.Sprintf(" for %d of %d elements", step.Done(), len(step.Elements))
+	if step.Fault != "" {
+		told += " (" + step.Fault + ")"
+	}
+	return told
 }
 
 func result(s *core.State, step *core.PlanStep, limit int) string {
@@ -134,9 +152,20 @@ func result(s *core.State, step *core.PlanStep, limit int) string {
 const routerRules = "You make one call of a tool: the one that does the step below. Make exactly one call, with the values that the step, the " +
 	"request and the results give you. Do not answer in text."
 
-// Router is the request for the call of a step, without the model's name.
-func Router(s *core.State, step *core.PlanStep) (system string, messages []sdk.Message) {
+// Element is an element of a step's list: the one at that place, from 0, of so many.
+type Element struct {
+	Place, Of int
+	Data      json.RawMessage
+}
+
+// Router is the request for the call of a step, for an element of its list unless that is nil, without the model's name.
+func Router(s *core.State, step *core.PlanStep, element *Element) (system string, messages []sdk.Message) {
 	text := "Step: " + step.Text
+	listed := []int(nil)
+	if element != nil {
+		text += fmt.Sprintf("\n\nDo it for this element alone, which is number %d of %d: %s", element.Place+1, element.Of, clip.Text(string(element.Data), maxReferred))
+		listed = calledIn(step.Each)
+	}
 	if request := Request(s); request != "" {
 		text += "\n\nIt is part of this request: " + request
 	}
@@ -144,6 +173,8 @@ func Router(s *core.State, step *core.PlanStep) (system string, messages []sdk.M
 		other := &s.Plan.Steps[i]
 		limit := 0
 		switch {
+		case slices.Contains(listed, other.Number):
+			limit = maxBefore
 		case slices.Contains(step.After, other.Number):
 			limit = maxReferred
 		case other.Number == step.Number-1:
@@ -212,13 +243,19 @@ func InText(text string, tools []sdk.ToolDefinition) *sdk.ToolRequest {
 // Synthesis is what the model is told that writes the answer.
 func Synthesis(p *core.Plan) string {
 	told := "The plan is carried out, and you cannot call tools any more. Answer the request now, from the results above."
+	if p.Fault != "" {
+		told = "There is no plan that could be carried out (" + p.Fault + "), and you cannot call tools. Answer the request now: say so, and that nothing was " +
+			"done but what is said to be done here."
+	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		switch s.Status {
 		case core.StepDone:
-			told += fmt.Sprintf("\nStep %d is done: %s", s.Number, s.Text)
+			told += fmt.Sprintf("\nStep %d is done%s: %s", s.Number, forElements(s), s.Text)
 		case core.StepFailed:
 			told += fmt.Sprintf("\nStep %d has failed (%s): %s", s.Number, s.Fault, s.Text)
+		case core.StepSkipped:
+			told += fmt.Sprintf("\nStep %d was skipped, and not done (%s): %s", s.Number, s.Fault, s.Text)
 		case core.StepPlanned, core.StepCalling, core.StepGivenUp:
 			told += fmt.Sprintf("\nStep %d was not done: %s", s.Number, s.Text)
 		}

@@ -58,6 +58,9 @@ func (p *pass) init(ctx context.Context, z broker.Zone, agent string, d broker.D
 		p.Logger.Debug("message cannot be read; it is a dead letter, or becomes one", "subject", d.Subject(), "error", err)
 		return nil
 	}
+	if core.IsQuestion(m.Address, m.Event) {
+		return nil // its run has begun otherwise
+	}
 	_, err = p.Store.Head(ctx, m.Address.Run)
 	if err == nil {
 		return nil // a run of that name had begun; its own pass sees to it

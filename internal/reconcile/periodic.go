@@ -1,18 +1,28 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
-// The names of leases: one for each agent, and one for what belongs to no agent.
+// The names of leases: one for each agent, and one for what belongs to no agent. Those of passes after a loss are others.
 const (
 	leaseOfAgent    = "reconcile_agent_"
 	leaseEverything = "reconcile"
+	afterLoss       = "lost_"
+)
+
+const (
+	// soonLost is how old something must be to be examined after a loss: longer than a worker takes to carry out what it has written.
+	soonLost = time.Minute
+	// lossAgain is how soon a pass is tried again that failed, as it does while the servers elect a leader.
+	lossAgain = 5 * time.Second
 )
 
 // Periodic makes a pass every interval, at least a second, until ctx ends. Of all processes that call it, one makes a
@@ -23,6 +33,7 @@ func Periodic(ctx context.Context, interval time.Duration, o Options) {
 	o.Found = func(f Finding) { logFinding(log, f) }
 	// Processes that start together do not ask together.
 	wait := time.Duration(rand.Int64N(int64(interval/4) + 1))
+	again := min(lossAgain, interval/4)
 	var mine Options
 	for {
 		select {
@@ -33,25 +44,70 @@ func Periodic(ctx context.Context, interval time.Duration, o Options) {
 		wait = interval / 4
 		var err error
 		if len(mine.Agents) == 0 && !mine.Everything {
-			mine, err = leased(ctx, interval, o)
+			if mine, err = leased(ctx, "", interval, o); err != nil {
+				mine = o // that others may make the pass too is harmless
+			}
 		}
 		if err == nil && (len(mine.Agents) > 0 || mine.Everything) {
 			err = logged(ctx, mine)
 		}
 		if err == nil {
-			mine = Options{}
+			mine, again = Options{}, min(lossAgain, interval/4)
 		} else if ctx.Err() == nil {
+			wait, again = again, min(2*again, interval/4)
 			log.Warn("runs could not be reconciled; trying again", "in", wait, "error", err)
 		}
 	}
 }
 
+// AfterLoss makes passes whenever something is noticed to be lost, until ctx ends: one at once, and one for what was too young for that
+// one. Of all processes that notice it, one makes them for an agent; where no lease can be had, several do, which is harmless.
+func AfterLoss(ctx context.Context, o Options, noticed <-chan struct{}) {
+	log := o.Logger
+	o.Found = func(f Finding) { logFinding(log, f) }
+	o.OlderThan = min(cmp.Or(o.OlderThan, sdk.DefaultLostAfter), soonLost)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-noticed:
+		}
+		mine, err := leased(ctx, afterLoss, soonLost, o)
+		if err != nil {
+			mine = o
+		}
+		if len(mine.Agents) > 0 || mine.Everything {
+			twice(ctx, mine)
+		}
+	}
+}
+
+// twice makes two passes, as far apart as something must be old to be examined. One that fails is made again.
+func twice(ctx context.Context, o Options) {
+	for passes := 0; ctx.Err() == nil; {
+		wait := lossAgain
+		if err := logged(ctx, o); err == nil {
+			passes++
+			wait = o.OlderThan + lossAgain
+		} else if ctx.Err() == nil {
+			o.Logger.Warn("runs could not be reconciled; trying again", "in", wait, "error", err)
+		}
+		if passes == 2 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
 // leased is o with what nobody else has looked after in this interval.
-func leased(ctx context.Context, interval time.Duration, o Options) (Options, error) {
+func leased(ctx context.Context, kind string, interval time.Duration, o Options) (Options, error) {
 	agents := o.Agents
 	o.Agents = nil
 	for _, a := range agents {
-		mine, err := o.Conn.Lease(ctx, leaseOfAgent+wire.NameToken(a.Name), interval)
+		mine, err := o.Conn.Lease(ctx, kind+leaseOfAgent+wire.NameToken(a.Name), interval)
 		if err != nil {
 			return o, err
 		}
@@ -63,7 +119,7 @@ func leased(ctx context.Context, interval time.Duration, o Options) (Options, er
 		return o, nil
 	}
 	var err error
-	o.Everything, err = o.Conn.Lease(ctx, leaseEverything, interval)
+	o.Everything, err = o.Conn.Lease(ctx, kind+leaseEverything, interval)
 	return o, err
 }
 

@@ -75,6 +75,8 @@ type Report struct {
 	// Purged runs lost their history, Removed ones their tombstone.
 	Purged  int `json:"purged"`
 	Removed int `json:"removed"`
+	// Young runs have not ended, and were left alone because they changed lately.
+	Young int `json:"young"`
 }
 
 // Options are what a pass needs. Conn, Store, Runner, Decode and Document are required.

@@ -431,3 +431,52 @@ func TestRun_DryRunChangesNothing(t *testing.T) {
 		t.Errorf("a dry run made %d runs, %v", len(runs), err)
 	}
 }
+
+// An operator deletes the stream of timers and provisions it again: workers see to it without waiting for the next pass.
+func TestAfterLoss_TimersOfAStreamThatWasMadeAnewAreArmed(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	waiting := r.begin("add")
+	r.waiting(waiting, 1)
+	r.settled()
+	r.stop()
+	r.later(2 * time.Hour) // what there is is old
+	r.interval = time.Hour
+	r.work()
+	timer := r.conn.Subjects().Timer("desk", waiting.key)
+	if n := r.messages(broker.ZoneTimer, wire.KindTimer)[timer]; n != 1 {
+		t.Fatalf("%d timers are armed, want 1", n)
+	}
+	var deleted time.Time
+	r.await("the timer is armed again", func() bool {
+		if time.Since(deleted) > patience/4 { // the first time may be before the worker has seen the stream
+			deleted = time.Now()
+			stream := broker.StreamName(r.conn.Subjects(), broker.ZoneTimer)
+			r.check("delete the stream", r.conn.JetStream().DeleteStream(r.context(), stream))
+			r.provision()
+		}
+		return r.messages(broker.ZoneTimer, wire.KindTimer)[timer] == 1
+	})
+}
+
+// What a pass repairs brings to light what else is lost: passes are repeated until one finds nothing.
+func TestUntil_RepeatsPassesUntilNothingIsFound(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	waiting := r.begin("add")
+	r.waiting(waiting, 1)
+	r.settled()
+	r.delete(broker.ZoneTimer, r.conn.Subjects().Timer("desk", waiting.key))
+	o := r.options()
+	got, err := reconcile.Until(r.context(), o)
+	r.check("reconcile", err)
+	if got.Made != 2 || got.GoesOn || got.Found[reconcile.TimerLost] != 1 || got.Unrepaired != 0 {
+		t.Errorf("%+v; want a timer found in the first of 2 passes", got)
+	}
+	o.Now = r.now // as young as it is
+	got, err = reconcile.Until(r.context(), o)
+	r.check("reconcile", err)
+	if got.Made != 1 || got.Young != 1 || len(got.Found) != 0 {
+		t.Errorf("%+v; want one run left alone", got)
+	}
+}

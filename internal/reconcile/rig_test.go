@@ -96,6 +96,8 @@ type rig struct {
 	log    *slog.Logger
 	// ahead is how much the clock of workers and passes is ahead.
 	ahead atomic.Int64
+	// interval is that of the worker's own passes; 0 makes none.
+	interval time.Duration
 
 	worker *worker.Worker
 	stop   func()
@@ -138,15 +140,20 @@ func start(t *testing.T, options ...func(*rig)) *rig {
 	for _, o := range options {
 		o(r)
 	}
+	r.provision()
+	r.work()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+func (r *rig) provision() {
+	r.t.Helper()
 	var specs []sdk.AgentSpec
 	for _, a := range r.agents {
 		specs = append(specs, a.Spec)
 	}
-	_, err = r.conn.Provision(r.context(), worker.Plan(specs))
+	_, err := r.conn.Provision(r.context(), worker.Plan(specs))
 	r.check("provision", err)
-	r.work()
-	t.Cleanup(func() { r.stop() })
-	return r
 }
 
 func (r *rig) check(doing string, err error) {
@@ -180,6 +187,7 @@ func (r *rig) newWorker() *worker.Worker {
 	w, err := worker.New(worker.Options{
 		Conn: r.conn, Store: r.store, Agents: r.agents, Grace: 100 * time.Millisecond, Logger: r.log,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return r.model, nil }, Env: clock{r},
+		Reconcile: worker.Reconcile{Interval: r.interval},
 	})
 	r.check("new worker", err)
 	return w

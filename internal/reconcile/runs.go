@@ -92,6 +92,9 @@ func (p *pass) run(ctx context.Context, x *listing, s runner.StoredRun) (known, 
 		k.calls = append(k.calls, c.ID)
 	}
 	if k.young {
+		if entry.Head.Status != core.StatusDone {
+			p.report.Young++
+		}
 		return k, nil
 	}
 	missing := false

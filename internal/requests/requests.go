@@ -2,6 +2,8 @@
 package requests
 
 import (
+	"encoding/json"
+
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -26,7 +28,7 @@ func KindOf(eventType string) Kind {
 }
 
 var kinds = map[string]Kind{
-	sdk.TypePermissionRequest: KindPermission, sdk.TypeQuestion: KindQuestion, sdk.TypeConversationTurn: KindTurn,
+	sdk.TypePermissionRequest: KindPermission, sdk.TypePlanReview: KindPermission, sdk.TypeQuestion: KindQuestion, sdk.TypeConversationTurn: KindTurn,
 }
 
 // Item is something that waits for a person. Times are in Unix milliseconds. Its texts are what agents and models wrote:
@@ -114,6 +116,17 @@ type Detail struct {
 	Suggestions []string `json:"suggestions,omitempty"`
 }
 
+// Form is the JSON Schema of the form that a tool asks a person to fill in; nothing where it is something else that is asked.
+func (d *Detail) Form() json.RawMessage {
+	var question struct {
+		Schema json.RawMessage `json:"schema"`
+	}
+	if d.Kind != KindQuestion || json.Unmarshal(d.Event.Data, &question) != nil {
+		return nil
+	}
+	return question.Schema
+}
+
 // ChangeKind says what happened to an item.
 type ChangeKind string
 
@@ -134,6 +147,7 @@ const (
 	ReasonClosed   Reason = "closed"   // it was decided, or the run no longer waits for it
 	ReasonAnswered Reason = "answered" // somebody answered it
 	ReasonExpired  Reason = "expired"  // nobody answered in time
+	ReasonGone     Reason = "gone"     // the broker lost it; it is added again if its run waits for it
 )
 
 // Change is one change of an inbox. Number counts them, from 1, since the desk was opened.

@@ -263,10 +263,14 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		return core.Change{}, &v, err
 	}
 	change, err := core.Step(a.agent.Core, a.head, a.in(event))
+	if err == nil {
+		again, v, err := a.takesAgain(ctx, &change.Head)
+		if err != nil || v != nil || !again {
+			return change, v, err
+		}
+	}
 	switch {
-	case err == nil:
-		return change, nil, nil
-	case errors.Is(err, core.ErrStale):
+	case err == nil, errors.Is(err, core.ErrStale):
 		a.stats.Stale.Add(1)
 		v, err := a.repeat(ctx)
 		return core.Change{}, &v, err
@@ -279,6 +283,22 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 		return core.Change{}, &v, err
 	}
 	return core.Change{}, nil, err
+}
+
+// takesAgain reports whether a message that the run has absorbed before, at an earlier delivery, would give it the run in head. Whoever has that
+// delivery may stand still and ack the message at any time, without a look at the run, which nothing would cover then. What the run waits for,
+// or its driver's own message, brings it on. Other messages than timers and control messages are absorbed once, or are the driver's own.
+func (a *activation) takesAgain(ctx context.Context, head *core.Head) (bool, *Verdict, error) {
+	kind := a.msg.Address.Kind
+	if kind != wire.KindFire && kind != wire.KindCtl || a.head.Status == "" || a.covered() || head.Driver == nil || head.Driver.Owner != a.owner {
+		return false, nil, nil
+	}
+	entries, err := a.durable(ctx)
+	if err != nil {
+		v, err := a.corrupt(ctx, err)
+		return false, &v, err
+	}
+	return slices.ContainsFunc(entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) }), nil, nil
 }
 
 // unheard is how a message is settled that does not get as far as its run; nil is that it does.
@@ -367,9 +387,7 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 	if err := a.Store.Barrier(ctx, a.key, a.at.Version); err != nil {
 		return Verdict{}, fmt.Errorf("confirm run %s: %w", a.key, err)
 	}
-	if a.head.Status == core.StatusDone && a.msg.Address.Kind == wire.KindFire && a.fresh() {
-		// The timer of a run that has ended meanwhile. It is the cause of nothing, and whoever ended the run has its message until the
-		// effects are out.
+	if a.firedAfterEnd() {
 		return Verdict{}, nil
 	}
 	v, err := a.relay(ctx, a.msg.Cause)
@@ -385,13 +403,11 @@ func (a *activation) repeat(ctx context.Context) (Verdict, error) {
 	return Verdict{}, nil
 }
 
-// promptly is how soon after it was stored a message is certain to have had no other delivery: it is much shorter than AckWait.
-const promptly = 500 * time.Millisecond
-
-// fresh reports whether nobody else can have handled the message. That it is the first delivery is not enough: whoever handles it may
-// have stood still, while a second one came to an end.
-func (a *activation) fresh() bool {
-	return a.msg.Delivered == 1 && !a.msg.Backlog && a.Env.Now()-a.msg.Received < promptly.Milliseconds()
+// firedAfterEnd reports whether the message is of a timer that fired when the run had ended, as those of answered calls do: it is the
+// cause of nothing. One that is about as old as the end may be, though this is its first delivery: an activation whose entry the store did
+// not confirm may read the end that another has made of it, and a broker that has restarted delivers again at once.
+func (a *activation) firedAfterEnd() bool {
+	return a.head.Status == core.StatusDone && a.msg.Address.Kind == wire.KindFire && a.since+mostAhead.Milliseconds() < a.msg.Received
 }
 
 // lateDecision reports whether the message decides a permission request that is closed. Unlike other late answers it is not
@@ -402,11 +418,12 @@ func (a *activation) lateDecision() bool {
 
 // decides reports whether the message answers a permission request.
 func (a *activation) decides() bool {
-	return a.msg.Address.Kind == wire.KindIn && a.msg.Address.Call.Type == wire.NameToken(sdk.TypePermissionRequest)
+	asked := []string{wire.NameToken(sdk.TypePermissionRequest), wire.NameToken(sdk.TypePlanReview)}
+	return a.msg.Address.Kind == wire.KindIn && slices.Contains(asked, a.msg.Address.Call.Type)
 }
 
-// relay carries out again what may be missing outside: the effects of every entry with one of the causes, and what the run
-// waits for. The verdict is set when the journal cannot be read.
+// relay carries out again what may be missing outside: the effects of every entry with one of the causes, without the calls that the
+// journal has closed, and what the run waits for. The verdict is set when the journal cannot be read.
 func (a *activation) relay(ctx context.Context, causes ...core.Cause) (*Verdict, error) {
 	entries, err := a.durable(ctx)
 	if err != nil {
@@ -414,11 +431,11 @@ func (a *activation) relay(ctx context.Context, causes ...core.Cause) (*Verdict,
 		return &v, err
 	}
 	a.entries = entries
-	for _, e := range entries {
+	for i, e := range entries {
 		if !slices.ContainsFunc(causes, e.Cause.Is) {
 			continue
 		}
-		for _, f := range e.Effects {
+		for _, f := range unclosed(e.Effects, waited(entries[i:])) {
 			from := e
 			switch f.Kind {
 			case core.EffectTimer:

@@ -22,6 +22,8 @@ type Agent struct {
 	Model    sdk.Provider
 	// Follows says that a run asks the model which the agent has when it is asked, and not the one that it had.
 	Follows bool
+	// Changing says that the agent's tools may come and go while a run is under way.
+	Changing bool
 	// ModelKey names what is missing when the model, with its fallbacks, cannot be asked: a token of a subject. Parks are the codes of
 	// failures after which a run waits for it rather than ends: see sdk.ModelSpec.Park.
 	ModelKey string
@@ -48,6 +50,9 @@ type Agent struct {
 
 	// Phases are the hooks in the order in which they are called.
 	Phases []sdk.Hook
+
+	// CheckConstraints says what is wrong with constraints of a run; nil is an agent without any that a run's could narrow.
+	CheckConstraints func(*sdk.Constraints) []string
 
 	// Permissions rules on every call of a run that needs rulings. Describe is what a check says of a tool itself.
 	Permissions sdk.PermissionManager
@@ -78,6 +83,8 @@ type Agent struct {
 	Identity bool
 	// CheckInput validates an init event against the agent's contract and returns its data with defaults applied.
 	CheckInput func(wire.Event) (json.RawMessage, *sdk.Error)
+	// Tags are by which people find a run that was started without them; nil has none.
+	Tags func(input json.RawMessage, run, initiator string) map[string]string
 	// CheckAnswer validates a response to a call, published by the principal who, against the called contract. problem is
 	// set when it is refused altogether.
 	CheckAnswer func(call core.Call, ev wire.Event, who string) (answer Answer, problem *sdk.Error)

@@ -21,8 +21,11 @@ func (a *activation) judged(ctx context.Context, ev core.Replied) (core.Event, e
 		return ev
 	})
 	replied, ok := event.(core.Replied)
-	if !ok || err != nil || a.agent.Gate == nil || replied.Output.Fault != "" {
+	if !ok || err != nil || replied.Output.Fault != "" {
 		return event, err
+	}
+	if replied.Question, err = core.AnswerQuestion(a.agent.Core, a.state, replied.Output.Data); err != nil || a.agent.Gate == nil {
+		return replied, err
 	}
 	objections, err := guarded(func() ([]core.Objection, error) {
 		return a.agent.Gate(ctx, sdk.RequirementInput{Run: a.state.Run, Input: a.state.Input, Output: replied.Output.Data})

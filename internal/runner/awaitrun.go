@@ -40,13 +40,16 @@ func (a *activation) ahead() bool {
 	case a.msg.takesUp():
 		return a.beforeEnd()
 	}
-	began := a.head.Deadline - a.agent.Core.RunDeadline
+	began := a.began()
 	if a.head.Retry == nil || a.head.Status == core.StatusDone {
 		return a.msg.Received+mostAhead.Milliseconds() < began
 	}
 	// Another delivery may have found that the generation before was done, and settled the message, while this one stood still.
 	return a.msg.Received < began || a.msg.Delivered > 1 && a.msg.Received <= began+mostAhead.Milliseconds()
 }
+
+// began is when the run began, or was taken up again after it had ended, in Unix milliseconds.
+func (a *activation) began() int64 { return a.head.Deadline - a.agent.Core.RunDeadline }
 
 // withoutRun settles a message that came before what it is for.
 func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
@@ -61,6 +64,9 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 		code := sdk.CodeRetryRefused
 		if a.msg.Address.Verb == wire.ControlUndo {
 			code = sdk.CodeUndoRefused
+		}
+		if a.takenUpSince() {
+			return a.refuse(ctx, sdk.Errorf(code, "the run was taken up again after the %s came; send it again if it still holds", a.msg.Address.Verb))
 		}
 		return a.refuse(ctx, sdk.Errorf(code, "the run had not ended when the %s came, nor soon afterwards", a.msg.Address.Verb))
 	case a.head.Retry == nil:

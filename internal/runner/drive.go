@@ -149,7 +149,7 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 				return err
 			}
 			a.announce(written)
-			if err := a.carryOut(ctx, written, written.Effects); err != nil {
+			if err := a.carryOut(ctx, written, unclosed(written.Effects, a.state.Waits)); err != nil {
 				return err
 			}
 			return a.stillDriven()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"agentd/internal/core"
 	"agentd/internal/milestone"
@@ -37,6 +39,10 @@ func (a *activation) carryOut(ctx context.Context, e *core.Entry, effects []core
 
 // carryOutAgain carries out effects of an entry that may have been carried out before: who listens hears no event twice.
 func (a *activation) carryOutAgain(ctx context.Context, e *core.Entry, effects []core.Effect) error {
+	effects, err := a.unpurged(ctx, e, effects)
+	if err != nil {
+		return err
+	}
 	return a.carryOutBy(ctx, a.Publisher.Restore, e, effects)
 }
 
@@ -50,6 +56,8 @@ func (a *activation) carryOutBy(ctx context.Context, put put, e *core.Entry, eff
 			err = a.publishCall(ctx, put, e, f)
 		case core.EffectVoid:
 			err = a.publish(ctx, put, outbox.Voids(a.Subjects, e, f)...)
+		case core.EffectAnswer:
+			err = a.publishAnswer(ctx, put, e, f)
 		case core.EffectTimer:
 			err = a.Publisher.ArmTimer(ctx, e.Head.Agent, a.key, f.Due)
 		case core.EffectPark:
@@ -69,6 +77,55 @@ func (a *activation) carryOutBy(ctx context.Context, put put, e *core.Entry, eff
 		a.progress()
 	}
 	return nil
+}
+
+// unclosed are the effects of an entry but for the calls that the run does not wait for any more: these are not made again, because their
+// services may have forgotten that they answered, and the stream that it had them.
+func unclosed(effects []core.Effect, waits func(call string) bool) []core.Effect {
+	var open []core.Effect
+	for _, f := range effects {
+		if f.Kind != core.EffectCall || waits(f.Call) {
+			open = append(open, f)
+		}
+	}
+	return open
+}
+
+// waited reports whether a run has waited for a call since the first of some entries. A retry takes up calls that were closed when the run
+// ended, with attempts of their own.
+func waited(since []*core.Entry) func(call string) bool {
+	return func(call string) bool {
+		return !slices.ContainsFunc(since, func(e *core.Entry) bool { return !e.Head.Waits(call) })
+	}
+}
+
+// purgeable is how long a run has been done before its calls may be gone from the stream, which forgets them when nobody needs them any
+// more. It is much shorter than that takes, and longer than any step.
+const purgeable = time.Minute
+
+// unpurged are the effects of an entry but for the voids of calls that are gone from the stream: whoever had them was told, or never heard
+// of them.
+func (a *activation) unpurged(ctx context.Context, e *core.Entry, effects []core.Effect) ([]core.Effect, error) {
+	if a.head.Status != core.StatusDone || a.Env.Now()-a.since < purgeable.Milliseconds() {
+		return effects, nil
+	}
+	var left []core.Effect
+	for _, f := range effects {
+		there := f.Kind != core.EffectVoid
+		for _, at := range f.Addresses(&e.Head) {
+			if there {
+				break
+			}
+			var err error
+			if there, err = a.Publisher.Published(ctx, a.Subjects.Call(at)); err != nil {
+				return nil, fmt.Errorf("look for a call of run %s: %w", a.key, err)
+			}
+		}
+		if there {
+			left = append(left, f)
+		}
+	}
+	return left, nil
 }
 
 // publish creates events. Other bytes on a subject mean that a history was rolled back or forged: that is reported and left
@@ -97,6 +154,15 @@ func (a *activation) publishCall(ctx context.Context, put put, e *core.Entry, f 
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return a.publish(ctx, put, calls...)
+}
+
+// publishAnswer answers an agent that the run has called, and that has asked it something.
+func (a *activation) publishAnswer(ctx context.Context, put put, e *core.Entry, f core.Effect) error {
+	answer, err := outbox.Answer(a.Subjects, e, f)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return a.publish(ctx, put, answer)
 }
 
 // opened is the entry that has the data of the call of an effect of e: e itself, or the one that f names.

@@ -30,7 +30,7 @@ func (a *activation) takenUp() bool {
 }
 
 // beforeEnd reports whether the message came before the end that it is for: the run has not ended, or so much later that another delivery
-// of the message may have been refused. One that has taken up the run is a duplicate.
+// of the message may have been refused, or the end that it was for is not the last one. One that has taken up the run is a duplicate.
 func (a *activation) beforeEnd() bool {
 	switch {
 	case a.takenUp():
@@ -38,8 +38,12 @@ func (a *activation) beforeEnd() bool {
 	case a.head.Status != core.StatusDone:
 		return true
 	}
-	return a.untakable() == nil && a.msg.Received+mostAhead.Milliseconds() < a.since
+	return a.untakable() == nil && (a.msg.Received+mostAhead.Milliseconds() < a.since || a.takenUpSince())
 }
+
+// takenUpSince reports whether something else took the run up after the message came: another delivery of it may have been refused at the
+// end before, and is over.
+func (a *activation) takenUpSince() bool { return a.head.Retry != nil && a.msg.Received < a.began() }
 
 // operation is the message as an operator's.
 func (a *activation) operation() core.Operation {

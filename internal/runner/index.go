@@ -46,7 +46,7 @@ func (a *activation) note(i Indexed) {
 
 // changesSides reports whether those who look for the run by what it does would look for it elsewhere.
 func changesSides(before, after *core.Head) bool {
-	return before.Status != after.Status || (before.Paused == nil) != (after.Paused == nil)
+	return before.Status != after.Status || before.Tags != after.Tags || (before.Paused == nil) != (after.Paused == nil)
 }
 
 // noteAbsorbed notes an entry of a run that the activation does not drive: what began the run has to be read.

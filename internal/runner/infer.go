@@ -56,7 +56,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 
 // unasked is what happens in place of a model call, because there is no model to ask, or more than it can read; nil is that it is asked.
 func (a *activation) unasked(ctx context.Context) core.Event {
-	a.followModel(ctx)
+	a.renewAgent(ctx)
 	if err := core.CheckHistory(a.state); err != nil {
 		e := sdk.AsError(err)
 		return core.Ended{Ending: core.Ending{
@@ -73,15 +73,15 @@ func (a *activation) unasked(ctx context.Context) core.Event {
 	return *away
 }
 
-// followModel has the run ask the model that its agent has now, where the agent says so. One that cannot be had leaves it with the model
-// that it has.
-func (a *activation) followModel(ctx context.Context) {
-	if !a.agent.Follows {
+// renewAgent has the run ask the model that its agent has now, where the agent says so, and offer it the tools that there are now. An agent that
+// cannot be had leaves it with those that it has.
+func (a *activation) renewAgent(ctx context.Context) {
+	if !a.agent.Follows && !a.agent.Changing {
 		return
 	}
 	agent, err := a.Catalog.Version(ctx, a.msg.Address.Agent, a.state.Spec)
 	if err != nil {
-		a.Logger.WarnContext(ctx, "run keeps its model", "run", a.state.Run, "error", err)
+		a.Logger.WarnContext(ctx, "run keeps its model and its tools", "run", a.state.Run, "error", err)
 		return
 	}
 	a.agent = agent

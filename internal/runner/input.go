@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,13 +18,20 @@ import (
 
 // starts reports whether the message begins a run.
 func (m *Message) starts() bool {
-	return m.Address.Kind == wire.KindStart || m.Address.Kind == wire.KindOut
+	return m.Address.Kind == wire.KindStart || m.Address.Kind == wire.KindOut && !m.asks()
 }
+
+// asks reports whether an agent that the run has called asks it something.
+func (m *Message) asks() bool { return core.IsQuestion(m.Address, m.Event) }
 
 // input turns the message into what the core understands. problem is set when the message is refused.
 func (a *activation) input(ctx context.Context) (ev core.Event, problem *sdk.Error, err error) {
 	if a.covered() {
 		return core.TakenOver{}, nil, nil
+	}
+	if a.msg.asks() {
+		ev, problem = a.asked()
+		return ev, problem, nil
 	}
 	switch a.msg.Address.Kind {
 	case wire.KindStart, wire.KindOut:
@@ -60,7 +68,7 @@ func (a *activation) controlled(ctx context.Context) (ev core.Event, problem *sd
 	return ev, problem, nil
 }
 
-// held is what an operator wants of a run that is not to go on, or is to go on again.
+// held is what an operator, and nobody else, wants of a run: that it does not go on, or does again, or has other tags.
 func (a *activation) held() (core.Event, *sdk.Error) {
 	verb := a.msg.Address.Verb
 	if who := a.msg.Address.Who; who != "" {
@@ -71,11 +79,28 @@ func (a *activation) held() (core.Event, *sdk.Error) {
 		return core.PauseAsked{Reason: reasonOf(a.msg.Event), Received: a.msg.Received}, nil
 	case wire.ControlResume:
 		return core.ResumeAsked{Received: a.msg.Received}, nil
+	case wire.ControlTag:
+		return a.tagAsked()
 	case wire.ControlUnpark:
 		return core.Unparked{Key: a.unparks(), Received: a.msg.Received}, nil
 	default:
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "a run does not understand %s messages", verb)
 	}
+}
+
+// tagAsked is how an operator wants the run to be found.
+func (a *activation) tagAsked() (core.Event, *sdk.Error) {
+	var data struct {
+		Tags map[string]*string `json:"tags"`
+	}
+	if err := json.Unmarshal(a.msg.Event.Data, &data); err != nil || len(data.Tags) == 0 {
+		return nil, sdk.Errorf(sdk.CodeContractViolation, `tags of a run have the data {"tags": {KEY: VALUE}}; null takes one away`)
+	}
+	ev := core.TagAsked{ID: core.NoteID(a.msg.Event.Source, a.msg.Event.ID)}
+	for _, key := range slices.Sorted(maps.Keys(data.Tags)) {
+		ev.Tags = append(ev.Tags, core.TagChange{Key: key, Value: data.Tags[key]})
+	}
+	return ev, nil
 }
 
 // unparks is the key of the parked runs that the message is for; empty is whatever the run waits for.
@@ -111,6 +136,22 @@ func (a *activation) steered() (core.Event, *sdk.Error) {
 		ID: core.NoteID(ev.Source, ev.ID), Text: data.Message, Event: ev.ID, Source: ev.Source, Who: a.msg.Address.Who,
 		Urgent: data.Urgent,
 	}}, nil
+}
+
+// asked is a question of an agent that the run has called. Its subject says whose it is: workers publish in the name of their own agents alone.
+func (a *activation) asked() (core.Event, *sdk.Error) {
+	ev, at := a.msg.Event, a.msg.Address.Call
+	var data struct {
+		Question string `json:"question"`
+	}
+	_, call, called := core.Caller(ev.Subject)
+	if err := json.Unmarshal(ev.Data, &data); err != nil || data.Question == "" || !called || at.Run != wire.NewRunKey(ev.Subject) {
+		return nil, sdk.Errorf(sdk.CodeContractViolation, `a question of an agent to its caller has the data {"question": TEXT} and is of the agent's own run`)
+	}
+	return core.Steered{
+		Note:     core.Note{ID: core.NoteID(ev.Source, ev.ID), Text: data.Question, Event: ev.ID, Source: ev.Source},
+		Question: &core.Question{Call: call, Run: ev.Subject, At: at},
+	}, nil
 }
 
 // unnamed refuses a control message of nobody knows whom, where the agent requires to know.
@@ -200,7 +241,11 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	}
 	tags := ""
 	if problem == nil {
-		tags, problem = tagged(a.msg.Event)
+		tags, problem = a.tagged(data, init.Who)
+	}
+	var own *sdk.Constraints
+	if problem == nil {
+		own, problem = a.constrained()
 	}
 	if problem != nil {
 		return nil, problem, nil
@@ -214,12 +259,39 @@ func (a *activation) started(ctx context.Context) (core.Event, *sdk.Error, error
 	}
 	return core.Started{
 		Run: a.msg.Run, Init: init, Data: data, Beginning: beginning, Budget: tokens(a.msg.Event, wire.TokenBudget), Tags: tags,
+		Constraints: own,
 	}, nil, nil
 }
 
-// tagged are the tags that an init event gives the run, as the head has them.
-func tagged(ev wire.Event) (string, *sdk.Error) {
-	value, given := ev.Extensions[wire.TagsAttribute]
+// constrained are the constraints that an init event gives the run; nil is none. What cannot be read, or would not count, is refused: whoever
+// wrote it relies on it.
+func (a *activation) constrained() (*sdk.Constraints, *sdk.Error) {
+	value, given := a.msg.Event.Extensions[wire.RunConstraints]
+	if !given {
+		return nil, nil
+	}
+	refused := func(format string, args ...any) (*sdk.Constraints, *sdk.Error) {
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "the attribute %s: "+format, append([]any{wire.RunConstraints}, args...)...)
+	}
+	text, _ := value.(string)
+	var own sdk.Constraints
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&own); err != nil || d.More() {
+		return refused(`want the constraints as JSON text, such as {"deny":["files_delete"],"read_only":true}`)
+	}
+	if a.agent.CheckConstraints == nil {
+		return refused("the agent holds no run to constraints; it needs some of its own, constraints: {} at least")
+	}
+	if faults := a.agent.CheckConstraints(&own); len(faults) > 0 {
+		return refused("%s", strings.Join(faults, "; "))
+	}
+	return &own, nil
+}
+
+// tagged are the tags of a run that begins, as the head has them: those of its init event, and for other keys those of its agent.
+func (a *activation) tagged(input json.RawMessage, initiator string) (string, *sdk.Error) {
+	value, given := a.msg.Event.Extensions[wire.TagsAttribute]
 	text, ok := value.(string)
 	if given && !ok {
 		return "", sdk.Errorf(sdk.CodeInvalidEvent, "the attribute %s must be a text such as tenant=acme,order=7", wire.TagsAttribute)
@@ -228,7 +300,21 @@ func tagged(ev wire.Event) (string, *sdk.Error) {
 	if err != nil {
 		return "", sdk.AsError(err)
 	}
-	return wire.FormatTags(tags), nil
+	if a.agent.Tags == nil {
+		return wire.FormatTags(tags), nil
+	}
+	all := a.agent.Tags(input, a.msg.Run, initiator)
+	for key := range tags {
+		delete(all, key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(all))[max(0, min(len(all), wire.MaxTags-len(tags))):] {
+		delete(all, key) // a run has so many, and whoever started it comes first
+	}
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, tags)
+	return wire.FormatTags(all), nil
 }
 
 // prepare builds the conversation of a run that begins and shows it to hooks. require are the tools that whoever started the run puts

@@ -136,14 +136,32 @@ func (r *Runner) decode(ctx context.Context, run wire.RunKey, rec Record) (*core
 // Journal reads a run's entries in order, with their blobs, and checks the chain of hashes.
 func (r *Runner) Journal(ctx context.Context, run wire.RunKey) ([]core.Entry, error) {
 	read, _, err := r.readAfter(ctx, run, point{})
+	return copies(read), err
+}
+
+// Part reads the entries of records that follow one another, with their blobs, and checks the chain of hashes among them.
+func (r *Runner) Part(ctx context.Context, run wire.RunKey, records []Record) ([]core.Entry, error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	first, _, err := r.Entries.Decode(records[0].Data)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("journal of run %s: %w", run, err)
+	}
+	read, _, err := r.follow(ctx, run, point{Version: Version{Rev: first.Rev - 1}, digest: first.Prev}, records)
+	return copies(read), err
+}
+
+// copies are entries that their reader may keep. Nil stays nil.
+func copies(read []*core.Entry) []core.Entry {
+	if read == nil {
+		return nil
 	}
 	entries := make([]core.Entry, len(read))
 	for i, e := range read {
 		entries[i] = *e
 	}
-	return entries, nil
+	return entries
 }
 
 // readAfter reads the entries after at and the point that they lead to.
@@ -152,6 +170,11 @@ func (r *Runner) readAfter(ctx context.Context, run wire.RunKey, at point) ([]*c
 	if err != nil {
 		return nil, point{}, fmt.Errorf("read journal of run %s: %w", run, err)
 	}
+	return r.follow(ctx, run, at, records)
+}
+
+// follow reads the entries of records, which come after at, and the point that they lead to.
+func (r *Runner) follow(ctx context.Context, run wire.RunKey, at point, records []Record) ([]*core.Entry, point, error) {
 	entries := make([]*core.Entry, 0, len(records))
 	for _, rec := range records {
 		e, digest, err := r.decode(ctx, run, rec)

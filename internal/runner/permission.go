@@ -176,7 +176,7 @@ func (a *activation) planEdit(ctx context.Context, request *core.Call, d *sdk.Pe
 // judgeAgain rules once more on a call that was held and is allowed, whose question is answered or whose turn has come, when it is about
 // to be made: that may be long after people decided, or its round was planned. The result is set when it is not to be made.
 func (a *activation) judgeAgain(ctx context.Context, s *hookEffects, c core.Call) (*core.Result, error) {
-	if c.Status != core.CallResuming {
+	if c.Status != core.CallResuming || a.isReview(c.Tool) {
 		return nil, nil
 	}
 	args, _ := a.state.Arguments(c.ID)
@@ -235,6 +235,9 @@ func (a *activation) forbidden(ctx context.Context, p *core.PlannedCall, consent
 		return cmp.Or(r.Reason, "the policy denies it"), nil
 	}
 	if !held {
+		if denial := a.agent.Core.Denial(&a.state.Head, p.Tool, p.Args, a.Env.Now()); denial != nil {
+			return cmp.Or(denial.Reason, "such calls were denied before it could be made"), nil
+		}
 		grant, err := a.grantOf(ctx, p.ID)
 		switch {
 		case err != nil:
@@ -284,7 +287,7 @@ func (a *activation) grantOf(ctx context.Context, call string) (*core.Grant, err
 // to the driver. Only the end of ctx is an error.
 func (a *activation) ruleNow(ctx context.Context, r core.RequestDecision, edit *core.EditPlan) (*core.Ruling, error) {
 	gates := slices.ContainsFunc(a.agent.Phases, func(h sdk.Hook) bool { return h.BeforeToolExecute != nil })
-	if r.Decision != sdk.DecisionAllow || a.head.Status != core.StatusRunning || gates {
+	if r.Decision != sdk.DecisionAllow || a.head.Status != core.StatusRunning || gates || r.Request.Type == sdk.TypePlanReview {
 		return nil, nil
 	}
 	if edit != nil {

@@ -69,7 +69,7 @@ func (a *activation) snapshot(s *hookEffects, hook *sdk.Hook, phase sdk.Phase) s
 func snapshotOf(h *core.Head, phase sdk.Phase) sdk.Snapshot {
 	s := sdk.Snapshot{
 		Agent: h.Agent, Run: h.Run, Phase: phase, Step: h.Round, Interactions: h.Turns, Usage: h.Usage, Units: h.Units,
-		Lifecycle: h.Lifecycle, Status: string(h.Status),
+		Lifecycle: h.Lifecycle, Status: string(h.Status), Constraints: h.Constraints,
 	}
 	if h.Status == core.StatusDone {
 		s.Reason = h.Termination()
@@ -145,7 +145,7 @@ func (a *activation) runStart(ctx context.Context, in sdk.ContextInput, built sd
 
 // beforeInference calls StepStart and BeforeInference.
 func (a *activation) beforeInference(ctx context.Context) (*hookEffects, error) {
-	s := &hookEffects{}
+	s := &hookEffects{hidden: a.state.Unusable(a.agent.Core)}
 	if err := a.stateful(ctx, s, sdk.PhaseStepStart, stepStart); err != nil {
 		return s, err
 	}

@@ -14,7 +14,11 @@ import (
 type Planning struct {
 	// Planner makes plans, Router chooses the calls of steps, and Synthesizer writes the answer.
 	Planner, Router, Synthesizer Role
-	Templates                    []sdk.PlanTemplate
+	// Form is how the planner is asked to write plans.
+	Form      *planning.Form
+	Templates []sdk.PlanTemplate
+	// Review are the terms under which people approve plans; nil asks nobody.
+	Review *sdk.PermissionTerms
 	// Skips are the tools that no step is done with: they end the run, keep notes of it, or show what it has.
 	Skips map[string]bool
 }
@@ -30,9 +34,6 @@ const (
 	forPlan  = "plan"
 	forRoute = "route"
 )
-
-// routerAttempts is how often a router is asked for the call of one step.
-const routerAttempts = 3
 
 // consult asks a model for something that is not a reply to the conversation, and adds what that costs.
 func (a *activation) consult(
@@ -126,7 +127,7 @@ func (a *activation) makePlan(ctx context.Context) (core.Event, error) {
 		if err != nil {
 			return core.Planned{Fault: "template " + t.Name + ": " + err.Error()}, nil //nolint:nilerr // the run goes on without a plan, and says why
 		}
-		return a.offerSteps(ctx, core.Planned{Steps: plan.Steps, By: t.Name})
+		return a.proposed(ctx, core.Planned{Steps: plan.Steps, By: t.Name})
 	}
 	var plan planning.Plan
 	var fault error
@@ -147,7 +148,7 @@ func (a *activation) makePlan(ctx context.Context) (core.Event, error) {
 		if fault != nil {
 			ev.Fault, ev.Steps = fault.Error(), nil
 		}
-		return a.offerSteps(ctx, ev)
+		return a.proposed(ctx, ev)
 	})
 }
 
@@ -156,10 +157,11 @@ func (a *activation) makePlan(ctx context.Context) (core.Event, error) {
 func (a *activation) askPlanner(ctx context.Context, s *hookEffects, cost *sdk.ModelReply) (best planning.Plan, fault, err error) {
 	before := a.state.Plan
 	tools := a.routable(s)
-	told := ""
+	form, told := a.agent.Planning.Form, ""
 	for range 2 {
 		request := a.roleRequest(a.agent.Planning.Planner, sdk.TurnConversation, s)
-		request.System, request.Messages = planning.Planner(a.state.System, tools, a.state, told)
+		request.Output = form.Schema
+		request.System, request.Messages = form.Planner(a.state.System, tools, a.state, told)
 		request.Messages = slices.Concat(request.Messages, s.kept, s.context)
 		reply, err := a.consult(ctx, a.agent.Planning.Planner.Model, request, forPlan, cost)
 		if err != nil {
@@ -175,7 +177,7 @@ func (a *activation) askPlanner(ctx context.Context, s *hookEffects, cost *sdk.M
 		if unread == nil && (len(plan.Steps) != 1 || !planning.Compound(planning.Request(a.state))) {
 			break
 		}
-		told = planning.AskAgain(unread)
+		told = form.AskAgain(unread)
 	}
 	return best, fault, nil
 }
@@ -185,115 +187,6 @@ func (a *activation) routable(s *hookEffects) []sdk.ToolDefinition {
 	hidden := slices.Concat(s.hidden, a.state.Withdrawn())
 	return slices.DeleteFunc(slices.Clone(a.agent.Definitions), func(d sdk.ToolDefinition) bool {
 		return slices.Contains(hidden, d.Name) || a.agent.Planning.Skips[d.Name]
-	})
-}
-
-// routed is what came of asking a router for the call of a step.
-type routed struct {
-	route core.Route
-	call  *sdk.ToolRequest
-	cost  sdk.ModelReply
-	err   error
-}
-
-// routeSteps has a call chosen for each of the steps, and makes one round of them.
-func (a *activation) routeSteps(ctx context.Context, numbers []int) (core.Event, error) {
-	var ev core.Routed
-	return a.inTurn(ctx, func(ctx context.Context, s *hookEffects, reply *sdk.ModelReply) error {
-		results := make([]routed, len(numbers))
-		var runs []func()
-		for i, n := range numbers {
-			step := *a.state.Plan.Step(n)
-			runs = append(runs, func() { results[i] = a.route(ctx, s, &step) })
-		}
-		a.Env.Parallel(runs...)
-		for i := range results {
-			r := &results[i]
-			if r.err != nil {
-				return r.err
-			}
-			addCost(reply, &r.cost)
-			ev.Routes = append(ev.Routes, r.route)
-			if r.call != nil {
-				reply.Calls = append(reply.Calls, *r.call)
-			}
-		}
-		return nil
-	}, func(ctx context.Context, s *hookEffects, reply sdk.ModelReply) (core.Event, error) {
-		ev.Reply = reply
-		if len(reply.Calls) > 0 && s.terminate == nil {
-			ev.Plan = core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, reply, s.hidden, a.Env.Now())
-			if err := a.rule(ctx, s, ev.Plan); err != nil {
-				return a.hookFailed(err)
-			}
-			if err := a.suspended(ctx, s, ev.Plan); err != nil {
-				return a.hookFailed(err)
-			}
-		}
-		ev.Notes, ev.Turn = s.notes, s.turn()
-		return ev, nil
-	})
-}
-
-// route asks for the call of one step, a few times. A text that names one tool, and nothing else, is taken for its call in the end.
-func (a *activation) route(ctx context.Context, s *hookEffects, step *core.PlanStep) routed {
-	out := routed{route: core.Route{Step: step.Number}}
-	tools := a.routed(s, step)
-	if len(tools) == 0 {
-		out.route.Fault = "no tool is for it"
-		return out
-	}
-	request := a.roleRequest(a.agent.Planning.Router, sdk.TurnTools, s)
-	request.Tools = tools
-	request.System, request.Messages = planning.Router(a.state, step)
-	request.Messages = slices.Concat(request.Messages, s.kept, s.context)
-	fault, said := "", ""
-	for range routerAttempts {
-		reply, err := a.consult(ctx, a.agent.Planning.Router.Model, request, forRoute, &out.cost)
-		if err != nil {
-			out.err = err
-			return out
-		}
-		if said, fault = reply.Text, ""; reply.Fault != nil {
-			fault = reply.Fault.Message
-		}
-		if len(reply.Calls) > 0 {
-			if fault = a.unmade(reply.Calls[0], s); fault == "" {
-				out.call = &reply.Calls[0]
-				return out
-			}
-		}
-		request.Messages = append(slices.Clip(request.Messages), planning.NoCall(said, tools, fault)...)
-	}
-	if named := planning.InText(said, tools); named != nil && a.unmade(*named, s) == "" {
-		out.call = named
-		return out
-	}
-	if fault == "" {
-		fault = "no call was chosen for it"
-	}
-	out.route.Fault = fault
-	return out
-}
-
-// unmade says why a call cannot be made, whatever anybody rules; empty is that it can.
-func (a *activation) unmade(call sdk.ToolRequest, s *hookEffects) string {
-	plan := core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, sdk.ModelReply{Calls: []sdk.ToolRequest{call}}, s.hidden, a.Env.Now())
-	if refusal := plan.Calls[0].Refusal; refusal != nil {
-		return refusal.Error()
-	}
-	return ""
-}
-
-// routed are the tools that the router is offered for a step: of many, those that the journal says, and those that its hint means.
-func (a *activation) routed(s *hookEffects, step *core.PlanStep) []sdk.ToolDefinition {
-	tools := a.routable(s)
-	offer := a.state.OfferedFor(step.Number)
-	if offer == nil {
-		return tools
-	}
-	return slices.DeleteFunc(tools, func(d sdk.ToolDefinition) bool {
-		return !slices.Contains(offer.Tools, d.Name) && !planning.Hinted(step.Tool, d.Name)
 	})
 }
 

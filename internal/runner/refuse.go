@@ -50,9 +50,9 @@ func (a *activation) refuse(ctx context.Context, problem *sdk.Error) (Verdict, e
 			return Verdict{}, fmt.Errorf("confirm run %s before refusing: %w", a.key, err)
 		}
 	}
-	if !a.msg.starts() {
+	if !a.msg.starts() && !a.msg.asks() {
 		return reject(problem), nil
 	}
-	a.Logger.InfoContext(ctx, "init event is refused", "agent", a.agent.Core.Name, "error", problem)
+	a.Logger.InfoContext(ctx, "event is refused", "agent", a.agent.Core.Name, "error", problem)
 	return Verdict{}, a.publishRefusal(ctx, problem)
 }

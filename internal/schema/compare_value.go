@@ -242,10 +242,10 @@ func (c *comparison) multiples(path string, before, after *big.Rat) {
 func (c *comparison) formats(path string, a, b *node) {
 	before, _ := a.object[keyFormat].(string)
 	after, _ := b.object[keyFormat].(string)
-	if before == after && c.from.dialect.legacy() == c.to.dialect.legacy() {
+	if before == after && c.from.dialect.assertsFormats() == c.to.dialect.assertsFormats() {
 		return
 	}
-	checked := func(t *tree, format string) bool { return format != "" && t.dialect.legacy() }
+	checked := func(t *tree, format string) bool { return format != "" && t.dialect.assertsFormats() }
 	was, is := checked(c.from, before), checked(c.to, after)
 	message := fmt.Sprintf("the format changes from %s to %s", formatText(before, was), formatText(after, is))
 	switch {

@@ -28,9 +28,11 @@ var metaschemas = []string{
 	draft2020: "https://json-schema.org/draft/2020-12/schema",
 }
 
-// legacy reports whether gojsonschema validates the dialect: it silently ignores the keywords of newer ones. In these
-// dialects nothing counts beside a $ref.
+// legacy reports whether nothing counts beside a $ref in the dialect.
 func (d dialect) legacy() bool { return d <= draft7 }
+
+// assertsFormats reports whether the dialect checks formats.
+func (d dialect) assertsFormats() bool { return d <= draft7 }
 
 // idKeyword names a schema, as the base that references in it are relative to.
 func (d dialect) idKeyword() string {

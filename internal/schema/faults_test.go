@@ -40,10 +40,6 @@ func TestSchema_FaultsOnFile(t *testing.T) {
 			}
 			fmt.Fprintf(&told, "    %s\n\n", strings.Join(faults, "\n    "))
 		}
-		file := "testdata/faults/faults.golden.txt"
-		if d.legacy() {
-			file = "testdata/faults/faults.draft-07.golden.txt"
-		}
-		t.Run(metaschemas[d], func(t *testing.T) { golden.Check(t, file, []byte(told.String())) })
+		t.Run(metaschemas[d], func(t *testing.T) { golden.Check(t, "testdata/faults/faults.golden.txt", []byte(told.String())) })
 	}
 }

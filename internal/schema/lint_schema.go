@@ -132,7 +132,7 @@ func (l *schemaLinter) keyword(n *node, keyword string) {
 		l.report(Error, ruleIgnored, at, "%s checks nothing in this dialect: it came with %s", keyword, metaschemas[counts[0]])
 	case l.dialect > counts[1]:
 		l.report(Error, ruleIgnored, at, "%s checks nothing in this dialect: it was given up after %s", keyword, metaschemas[counts[1]])
-	case keyword == keyFormat && !l.dialect.legacy():
+	case keyword == keyFormat && !l.dialect.assertsFormats():
 		l.report(Warning, ruleUnchecked, at, "this dialect does not check formats: a pattern would be checked")
 	case keyword == keyFormat && !checkedFormat(n.object[keyword]):
 		l.report(Warning, ruleUnchecked, at, "the format %s is not known and not checked", show(n.object[keyword]))

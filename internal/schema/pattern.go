@@ -77,16 +77,3 @@ func (t *tree) measure(at []string, text string) (size int, ok bool) {
 	})
 	return size, false
 }
-
-// boundedRegex is the format "regex": an expression that can be compiled, within the bounds.
-type boundedRegex struct{}
-
-// IsFormat implements gojsonschema.FormatChecker.
-func (boundedRegex) IsFormat(input any) bool {
-	text, _ := input.(string)
-	if _, ok := patternSize(text); !ok {
-		return false
-	}
-	_, err := regexp.Compile(text)
-	return err == nil
-}

@@ -60,11 +60,7 @@ func compile(raw json.RawMessage) (*Schema, error) {
 	if len(faults) > 0 {
 		return nil, schemaError(append(faults, metaFaults(doc, d)...))
 	}
-	if d.legacy() {
-		s.violations, faults = compileLegacy(s.tree)
-	} else {
-		s.violations, faults = compileModern(doc, d)
-	}
+	s.violations, faults = validator(doc, d)
 	if len(faults) > 0 {
 		return nil, schemaError(faults)
 	}
@@ -91,18 +87,11 @@ func CompileObject(raw json.RawMessage, path string) (*Schema, []sdk.Fault) {
 
 // metaFaults is what the dialect's metaschema says of a schema that is not compiled, because its references go wrong.
 func metaFaults(doc any, d dialect) []sdk.Fault {
-	if d.legacy() {
-		meta, err := legacyMetaschema(d)
-		if err != nil {
-			return []sdk.Fault{libraryFault(err)}
-		}
-		return toFaults(doc, validateLegacy(meta, doc))
-	}
-	meta, err := modernMetaschema(d)
+	meta, err := metaschema(d)
 	if err != nil {
 		return []sdk.Fault{libraryFault(err)}
 	}
-	return toFaults(doc, modernViolations(doc, meta.Validate(doc)))
+	return toFaults(doc, violationsIn(doc, meta.Validate(doc)))
 }
 
 func schemaError(faults []sdk.Fault) error {

@@ -358,7 +358,7 @@ func TestSchema_IsObject(t *testing.T) {
 	}
 }
 
-// References that leave the document are refused before the validators see them; they would not follow them either.
+// References that leave the document are refused before the validator sees them; it would not follow them either.
 func TestValidators_LoadNothing(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret.json")
@@ -370,8 +370,8 @@ func TestValidators_LoadNothing(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	_, legacy := compileLegacy(&tree{dialect: draft7, doc: doc})
-	_, modern := compileModern(doc, draft2020)
+	_, legacy := validator(doc, draft7)
+	_, modern := validator(doc, draft2020)
 	for _, faults := range [][]sdk.Fault{legacy, modern} {
 		if len(faults) != 1 || !strings.Contains(faults[0].Got, "nothing is loaded from elsewhere") {
 			t.Errorf("faults %v", faults)
@@ -380,7 +380,7 @@ func TestValidators_LoadNothing(t *testing.T) {
 }
 
 // Whatever is offered as a schema is compiled or refused, and what compiles judges any document without a crash. The
-// validators are not asked to be right here.
+// validator is not asked to be right here.
 func FuzzSchema(f *testing.F) {
 	for _, schema := range []string{
 		`{"type": ["string", "null"], "enum": [1], "const": {}, "not": true, "default": [1e5]}`,

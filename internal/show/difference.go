@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Difference is what two JSON documents differ in, by lines: "- " was, "+ " is, "  " both. It is safe to show.
-func Difference(was, is json.RawMessage) string {
+// Difference is what two proposals for a tool differ in, by lines: "- " was, "+ " is, "  " both. It is safe to show.
+func Difference(tool string, was, is json.RawMessage) string {
 	var b strings.Builder
-	for _, line := range DifferentLines(was, is) {
+	for _, line := range DifferentProposals(tool, was, is) {
 		b.WriteString(line.Mark + " " + line.Text + "\n")
 	}
 	return b.String()
@@ -18,8 +18,12 @@ func Difference(was, is json.RawMessage) string {
 type ComparedLine struct{ Mark, Text string }
 
 // DifferentLines are the lines of two JSON documents side by side. They are safe to show.
-func DifferentLines(was, is json.RawMessage) (lines []ComparedLine) {
-	x, y := strings.Split(VisibleJSON(was), "\n"), strings.Split(VisibleJSON(is), "\n")
+func DifferentLines(was, is json.RawMessage) []ComparedLine {
+	return differentTexts(VisibleJSON(was), VisibleJSON(is))
+}
+
+func differentTexts(was, is string) (lines []ComparedLine) {
+	x, y := strings.Split(was, "\n"), strings.Split(is, "\n")
 	line := func(mark, text string) { lines = append(lines, ComparedLine{mark, text}) }
 	if len(x)*len(y) > maxCompared {
 		for _, text := range x {

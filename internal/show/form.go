@@ -39,15 +39,12 @@ type choice struct {
 	Title string          `json:"title"`
 }
 
-// formIn is the form in the data of a question; ok says that it has one.
-func formIn(data json.RawMessage) (f form, ok bool) {
-	var question struct {
-		Schema *form `json:"schema"`
-	}
-	if json.Unmarshal(data, &question) != nil || question.Schema == nil || len(question.Schema.Properties) == 0 {
+// formIn is the form that a schema describes; ok says that it has fields.
+func formIn(schema json.RawMessage) (f form, ok bool) {
+	if json.Unmarshal(schema, &f) != nil || len(f.Properties) == 0 {
 		return form{}, false
 	}
-	return *question.Schema, true
+	return f, true
 }
 
 // write writes a line for each field, required ones first.

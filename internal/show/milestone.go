@@ -50,6 +50,9 @@ type milestoneData struct {
 	Decision core.Decision         `json:"decision"`
 }
 
+// planTools are called with plans, which are told by themselves.
+var planTools = map[string]bool{sdk.ToolUpdatePlan: true, sdk.ToolReviewPlan: true}
+
 // describe is a milestone in words. The label is empty for what is not to be shown.
 func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text string) {
 	var d milestoneData
@@ -79,7 +82,7 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		return "says", d.Text
 	case wire.MilestoneCall:
 		r.tools[d.Call] = d.Tool
-		if quiet[d.Tool] || d.Tool == sdk.ToolUpdatePlan {
+		if quiet[d.Tool] || planTools[d.Tool] {
 			return "", ""
 		}
 		if d.Tool == toolbox.AskQuestion {
@@ -89,7 +92,11 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 	case wire.MilestoneResult:
 		return r.describeResult(d)
 	case wire.MilestoneRequested:
-		return labelAsks, "permission for " + d.Asked.Tool + ": agentd approvals show " + requests.ShortID(d.Request)
+		what := "permission for " + d.Asked.Tool
+		if d.Asked.Tool == sdk.ToolReviewPlan {
+			what = "approval of the plan"
+		}
+		return labelAsks, what + ": agentd approvals show " + requests.ShortID(d.Request)
 	case wire.MilestoneDecided:
 		return describeDecision(d.Decision)
 	case wire.MilestoneTurn:
@@ -172,8 +179,8 @@ func (r *watched) describeResult(d milestoneData) (label, text string) {
 	switch {
 	case d.Error:
 		return LabelError, tool + " " + string(d.Data)
-	case tool == sdk.ToolUpdatePlan:
-		return "", "" // the plan itself is shown
+	case planTools[tool]:
+		return "", ""
 	case tool == toolbox.AskQuestion:
 		return labelAnswer, cmp.Or(field(d.Data, "answer"), string(d.Data))
 	}

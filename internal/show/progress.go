@@ -132,6 +132,11 @@ func (p *Progress) Show(l wire.Live) {
 	switch {
 	case p.JSON:
 		_ = json.NewEncoder(p.W).Encode(l) // nowhere else to show it
+	case l.Type == wire.MilestonePlanned:
+		for text := range strings.SplitSeq(text, "\n") {
+			p.line(l, label, text)
+			label = ""
+		}
 	case label != "":
 		p.line(l, label, text)
 	}

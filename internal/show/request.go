@@ -31,7 +31,11 @@ func (s *Request) Write(w io.Writer, full bool) error {
 	if s.Request != nil {
 		fmt.Fprintln(w, "\nterms")
 		var t table
-		s.Terms(func(label, text string) { t.row(label, Visible(text, false)) })
+		s.Terms(func(label, text string) {
+			if text != "" {
+				t.row(label, Visible(text, false))
+			}
+		})
 		if err := t.write(w, "  ", 0); err != nil {
 			return err
 		}
@@ -72,7 +76,7 @@ func (s *Request) writeAsked(w io.Writer) error {
 	case r != nil:
 		one := r.Each()[0]
 		asksFor(&one, row)
-		title, text = "arguments", VisibleJSON(r.Args)
+		title, text = Proposal(r.Tool, r.Args)
 	case s.Kind == requests.KindTask:
 		row("asks", s.Type)
 		title, text = "data", VisibleJSON(s.Event.Data)
@@ -82,8 +86,7 @@ func (s *Request) writeAsked(w io.Writer) error {
 	if err := t.write(w, "", 0); err != nil {
 		return err
 	}
-	asked, isForm := formIn(s.Event.Data)
-	isForm = isForm && s.Kind == requests.KindQuestion
+	asked, isForm := formIn(s.Form())
 	author := "the model"
 	if isForm {
 		author = "a tool" // models cannot ask for a form
@@ -132,12 +135,15 @@ func ofCall(r *sdk.PermissionRequest, c *sdk.PermissionCall) string {
 	return " of " + Visible(wire.CallPlace(c.Call), false)
 }
 
-// Terms are what only a permission request has, as they are: escape them.
+// Terms are what only a permission request has, as they are: escape them. A text may be empty.
 func (s *Request) Terms(row func(label, text string)) {
 	r := s.Request
 	then := "the call waits for the decision, and is made with exactly these arguments"
 	if r.Mode == sdk.PermissionRetry {
 		then = "the model is told of the decision, and may then make exactly this call once"
+	}
+	if s.Type == sdk.TypePlanReview {
+		then = "the run waits for the decision, and carries out exactly this plan; each of its calls is ruled on when it is chosen"
 	}
 	if len(r.Calls) > 0 {
 		then += "; this is so for each call, and they may be decided one by one"

@@ -55,6 +55,8 @@ const nobodyWaits = "nobody waits for an answer; to end such runs: agentd reconc
 // What is asked, in a word.
 func What(i *requests.Item) string {
 	switch {
+	case i.Type == sdk.TypePlanReview:
+		return "approval of a plan"
 	case i.Kind == requests.KindPermission:
 		return Line(i.Tool, 28)
 	case i.Kind == requests.KindTask:

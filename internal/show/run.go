@@ -177,8 +177,11 @@ func waitingText(calls []WaitingCall) string {
 	}
 	names := make([]string, len(calls))
 	for i, c := range calls {
-		if names[i] = cmp.Or(c.Tool, "the person"); c.Type == sdk.TypePermissionRequest {
+		switch names[i] = cmp.Or(c.Tool, "the person"); c.Type {
+		case sdk.TypePermissionRequest:
 			names[i] = "permission for " + c.Tool
+		case sdk.TypePlanReview:
+			names[i] = "approval of its plan"
 		}
 	}
 	return Line(strings.Join(names, ", "), LineMax)

@@ -157,7 +157,7 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 		return err
 	}
 	if d.Plan != nil {
-		writePlan(w, d.Plan)
+		writePlan(w, d.Plan, d.Messages)
 	}
 	if len(d.Journal) > 0 {
 		d.writeConversation(w, columns, full)
@@ -165,7 +165,7 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 	if len(d.Waiting) > 0 {
 		fmt.Fprintln(w, "\nwaits for")
 		for _, c := range d.Waiting {
-			fmt.Fprintf(w, "  %s (%s), due in %s: %s\n", waitingText([]WaitingCall{c}), Line(c.Type, LineMax), until(c.Due), c.Call)
+			fmt.Fprintf(w, "  %s: %s\n", c.text(), c.Call)
 			if c.Unserved {
 				fmt.Fprintln(w, "    "+Unserved(c.Type, c.Due))
 			}
@@ -184,6 +184,18 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 		return nil
 	}
 	return d.writeJournal(w)
+}
+
+// text is what is waited for, with its type and its time where it has them.
+func (c WaitingCall) text() string {
+	text := waitingText([]WaitingCall{c})
+	if c.Type != "" {
+		text += " (" + Line(c.Type, LineMax) + ")"
+	}
+	if c.Due > 0 {
+		text += ", due in " + until(c.Due)
+	}
+	return text
 }
 
 // UndoCalls lists calls that can be undone, or were to be.
@@ -246,7 +258,7 @@ func ContentText(role sdk.Role, c *sdk.Content) (who, text string) {
 		if c.Media == nil {
 			return string(role), "(media)"
 		}
-		return string(role), fmt.Sprintf("(%s %s)", c.Media.MIME, c.Media.Name)
+		return string(role), "(" + strings.TrimSpace(c.Media.MIME+" "+c.Media.Name) + ")"
 	case sdk.ContentThinking:
 		return "  thinks", c.Text
 	case sdk.ContentRedacted:

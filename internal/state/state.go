@@ -17,6 +17,9 @@ import (
 // leaves nothing that could be taken for a run that goes on.
 type Store interface {
 	runner.Store
+	// Part returns the records from the revision from on (1 is the first), in order, most of them at most, without reading those before.
+	// Of a purged run there is its tombstone alone, and of an unknown run nothing.
+	Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error)
 	// Purge puts keep, the run's tombstone, in the place of its whole journal if the last record still is base, and removes
 	// its blobs. It returns the tombstone's version when that is durable. keep.Rev must be 1: the tombstone is all there is.
 	// Whoever still has a version from before can append nothing. Repeated with the same keep, it finishes what is missing.

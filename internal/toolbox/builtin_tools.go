@@ -22,7 +22,7 @@ const (
 
 // BuiltinNames are the names that sdk.AgentSpec.Builtin may have.
 func BuiltinNames() []string {
-	return []string{TaskCompletion, AskQuestion, Converse, sdk.ToolUpdatePlan}
+	return []string{TaskCompletion, AskQuestion, Converse, sdk.ToolUpdatePlan, sdk.ToolAskParent, sdk.ToolAnswerChild}
 }
 
 // builtinTool returns the built-in tool of that name.
@@ -43,6 +43,16 @@ func builtinTool(name string, limits sdk.Limits) (*Tool, error) {
 			Name: name, Kind: Builtin, Timeout: sdk.DefaultToolTimeout,
 			Definition: sdk.ToolDefinition{Description: readMoreDescription},
 		}, json.RawMessage(readMoreParameters))
+	case sdk.ToolAnswerChild:
+		return newTool(&Tool{
+			Name: name, Kind: Builtin, Timeout: sdk.DefaultToolTimeout,
+			Definition: sdk.ToolDefinition{Description: answerChildDescription},
+		}, json.RawMessage(answerChildParameters))
+	case sdk.ToolAskParent:
+		return serviceTool(sdk.ServiceTool{
+			Contract: contracts.ParentQuestion(), Version: contracts.BuiltinVersion, As: name,
+			TimeoutMillis: cmp.Or(limits.QuestionTimeoutMillis, sdk.DefaultQuestionTimeout.Milliseconds()),
+		})
 	case AskQuestion, Converse:
 		contract, err := modelQuestion()
 		if err != nil {
@@ -89,6 +99,16 @@ const (
 }`
 	converseDescription = "Say something to the person you talk to, and wait for what they say. When the answer has end, they " +
 		"are done: finish."
+	answerChildDescription = "Answer what an agent that you called asks you, so that it can go on."
+	answerChildParameters  = `{
+  "type": "object",
+  "properties": {
+    "question": {"type": "string", "minLength": 1, "maxLength": 64, "description": "The question, as the message with it names it."},
+    "answer": {"type": "string", "minLength": 1, "maxLength": 16000}
+  },
+  "required": ["question", "answer"],
+  "additionalProperties": false
+}`
 	readMoreParameters = `{
   "type": "object",
   "properties": {

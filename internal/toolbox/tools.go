@@ -104,7 +104,7 @@ func New(spec sdk.AgentSpec, inline []sdk.Tool) (*Toolbox, error) {
 	}
 	for i, s := range spec.Services {
 		if s.Context != nil {
-			faults = append(faults, b.addContext(fmt.Sprintf("$.services[%d]", i), s)...)
+			faults = append(faults, b.addContext(fmt.Sprintf("$.services[%d]", i), s, answerSections(spec))...)
 			continue
 		}
 		t, err := serviceTool(s)

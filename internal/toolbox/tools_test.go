@@ -162,7 +162,7 @@ func TestTools_RefusesWithEveryFault(t *testing.T) {
 		`$.services[3].versions["1.0.0"].accepts: expected a schema of objects: type "object" at its root, got {"type": "array"}`,
 		`$.services[4]: expected a tool that can be used, got contract #/x has no version 9.0.0; it has 1.0.0`,
 		`$.builtin[0]: expected a tool name of its own, got "task_completion" for contract e and built-in tool task_completion`,
-		`$.builtin[1]: expected a built-in tool: task_completion, ask_question, converse, update_plan, got string "fly"`,
+		`$.builtin[1]: expected a built-in tool: task_completion, ask_question, converse, update_plan, ask_parent, answer_child, got string "fly"`,
 		`$.inline[0]: expected a tool name of its own, got "a_b" for contract a.b and inline tool a_b`,
 		`$.inline[1]: expected a tool name of its own, got "read_more" for the built-in tool that every agent has for its results and inline tool read_more`,
 		`$.inline[2].type: expected a value that fits one of the alternatives (anyOf), got number 1`,

@@ -90,9 +90,13 @@ func CheckStore(ctx context.Context, conn *broker.Conn, o StoreOptions) []broker
 	if err == nil || broker.Problem(store.Warnings) != nil { // else the reason would be told twice
 		return store.Warnings
 	}
+	remedy := "make room in it, or run: agentd provision"
+	if o.RedisURL != "" {
+		remedy = "start it, make room in it, or correct REDIS_URL"
+	}
 	return append(store.Warnings, broker.Finding{
 		Code: "store", Severity: broker.SeverityError, Message: "the store of runs cannot be used: " + storeProblem(err),
-		Remedy: "start it, make room in it, correct REDIS_URL, or run: agentd provision",
+		Remedy: remedy,
 	})
 }
 

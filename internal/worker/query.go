@@ -156,7 +156,7 @@ func describe(w *wire.WaitingCall, entries []core.Entry) {
 		}
 		w.Schema = f.Schema
 		switch w.Type {
-		case sdk.TypePermissionRequest, sdk.TypeQuestion, sdk.TypeConversationTurn:
+		case sdk.TypePermissionRequest, sdk.TypePlanReview, sdk.TypeQuestion, sdk.TypeConversationTurn:
 			if opened == nil {
 				opened = &entries[i]
 			}

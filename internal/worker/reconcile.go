@@ -2,8 +2,10 @@ package worker
 
 import (
 	"context"
+	"sync"
 	"time"
 
+	"agentd/internal/broker"
 	"agentd/internal/reconcile"
 	"agentd/internal/state"
 	"agentd/sdk"
@@ -36,7 +38,7 @@ func (w *Worker) Reconciling() (reconcile.Options, error) {
 	return o, nil
 }
 
-// reconcile makes passes until ctx ends. The returned function waits for the last one.
+// reconcile makes passes until ctx ends, and when a stream is not the one that it was. The returned function waits for the last one.
 func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	if w.Reconcile.Interval == 0 {
 		return func() {}, nil
@@ -45,10 +47,24 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		reconcile.Periodic(ctx, w.Reconcile.Interval, o)
-	}()
-	return func() { <-done }, nil
+	var passes sync.WaitGroup
+	lost := make(chan struct{}, 1)
+	passes.Go(func() { reconcile.Periodic(ctx, w.Reconcile.Interval, o) })
+	passes.Go(func() { reconcile.AfterLoss(ctx, o, lost) })
+	passes.Go(func() {
+		w.Conn.WatchStreams(ctx, keeping, func(z broker.Zone) {
+			w.Logger.WarnContext(ctx, "a stream was made anew, or set back to an older copy; runs are reconciled at once",
+				"stream", broker.StreamName(w.Conn.Subjects(), z))
+			select {
+			case lost <- struct{}{}:
+			default: // the pass that is to come sees to it
+			}
+		})
+	})
+	return passes.Wait, nil
+}
+
+// keeping are the zones without whose messages runs wait for ever, or end unheard.
+var keeping = []broker.Zone{
+	broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer, broker.ZoneRun,
 }

@@ -14,21 +14,15 @@ import (
 	"agentd/sdk"
 )
 
-// changing is a toolset that says when it has other tools.
-type changing interface {
-	sdk.Toolset
-	Changed() <-chan struct{}
-}
-
-// followToolsets loads the agents anew when a toolset has other tools, for runs that begin from now on and for the calls
-// of all, and when one that was away answers. It ends with ctx or stop, which waits for that.
+// followToolsets loads the agents anew when a toolset has other tools, for runs that begin from now on and for the turns and
+// calls of all, and when one that was away answers. It ends with ctx or stop, which waits for that.
 func (w *Worker) followToolsets(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var followers sync.WaitGroup
 	seen := map[sdk.Toolset]bool{}
 	for _, a := range w.Agents {
 		for _, set := range a.Toolsets {
-			if c, ok := set.(changing); ok && !seen[set] {
+			if c, ok := set.(sdk.ChangingToolset); ok && !seen[set] {
 				seen[set] = true
 				followers.Go(func() { w.followToolset(ctx, c) })
 			}
@@ -41,7 +35,7 @@ func (w *Worker) followToolsets(ctx context.Context) (stop func()) {
 	}
 }
 
-func (w *Worker) followToolset(ctx context.Context, set changing) {
+func (w *Worker) followToolset(ctx context.Context, set sdk.ChangingToolset) {
 	for {
 		select {
 		case <-set.Changed():

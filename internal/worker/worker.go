@@ -15,7 +15,6 @@ import (
 	"agentd/internal/catalog"
 	"agentd/internal/contracts"
 	"agentd/internal/handler"
-	"agentd/internal/outbox"
 	"agentd/internal/runner"
 	"agentd/internal/signature"
 	"agentd/internal/telemetry"
@@ -75,6 +74,7 @@ type Worker struct {
 	outages  *outages
 	indexer  *indexer
 	audience *audience
+	unrouted *unrouted
 	// store is Options.Store as it was given, without telemetry around it.
 	store runner.Store
 	// reading are the consumers that Run reads: those of the agents that there were at first.
@@ -113,6 +113,7 @@ func New(o Options) (*Worker, error) {
 	w.tellAway()
 	w.reading = w.consumers()
 	w.audience = newAudience(w.served())
+	w.unrouted = &unrouted{broker: o.Conn, refuse: w.refuseUnknown, logger: o.Logger, waiting: map[string][]toRoute{}}
 	w.indexer = newIndexer(o.Conn, store, o.Logger)
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
@@ -199,6 +200,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		Consumers: w.reading, Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
 		Handle: w.around(),
 	})
+	w.unrouted.looking.Wait()
 	return nil
 }
 
@@ -262,58 +264,10 @@ func (w *Worker) around() func(context.Context, broker.Delivery) {
 func (w *Worker) handle(ctx context.Context, d broker.Delivery) {
 	w.Telemetry.Delivered(ctx, d.Consumer(), d.Delivered())
 	if d.Consumer() == broker.UnroutedConsumer {
-		w.unrouted(ctx, d)
+		w.routeInit(ctx, d)
 		return
 	}
 	w.handler.Handle(ctx, d)
-}
-
-// unrouted answers init events that no agent's consumer will ever deliver, so that whoever sent one does not wait for
-// ever. The others are read here too, and only acked.
-func (w *Worker) unrouted(ctx context.Context, d broker.Delivery) {
-	settle := func(err error) {
-		if err == nil {
-			err = d.Ack()
-		} else {
-			err = errors.Join(err, d.Nak(broker.Heartbeat))
-		}
-		if err != nil {
-			w.Logger.Warn("init event could not be routed", "subject", d.Subject(), "error", err)
-		}
-	}
-	address, err := w.Conn.Subjects().Parse(d.Subject())
-	if err != nil {
-		settle(w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
-		return
-	}
-	routed, err := w.Conn.HasConsumer(ctx, broker.ConsumerRef{Zone: broker.ZoneStart, Name: "agent_" + address.Agent})
-	if err != nil || routed {
-		settle(err)
-		return
-	}
-	event, unread := wire.DecodeEvent(d.Headers(), d.Data())
-	told := unread == nil
-	if unread != nil {
-		event, told = wire.Sender(d.Headers(), d.Data())
-		err = w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, unread.Error())
-	}
-	if told {
-		err = errors.Join(err, w.refuseUnknown(ctx, address, event))
-	}
-	settle(err)
-}
-
-func (w *Worker) refuseUnknown(ctx context.Context, address wire.Address, event wire.Event) error {
-	refusal, err := outbox.RefusalUnknown(w.Conn.Subjects(), address, event)
-	if err != nil {
-		return err
-	}
-	w.Logger.Warn("init event for an unknown agent", "agent", address.Agent, "event", event.ID)
-	err = w.Publisher.Restore(ctx, refusal.Subject, refusal.Event)
-	if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
-		return nil // it was answered otherwise, and this answer is among the dead letters
-	}
-	return err
 }
 
 // Plan is what the worker's agents need on the broker.
@@ -349,6 +303,11 @@ func services(agents []sdk.AgentSpec) []broker.ServicePlan {
 	for _, a := range agents {
 		for _, domain := range approval.Domains(a.Permissions) {
 			if plan := (broker.ServicePlan{Domain: domain, Type: sdk.TypePermissionRequest}); !slices.Contains(plans, plan) {
+				plans = append(plans, plan)
+			}
+		}
+		for _, domain := range approval.ReviewDomains(a.Plan) {
+			if plan := (broker.ServicePlan{Domain: domain, Type: sdk.TypePlanReview}); !slices.Contains(plans, plan) {
 				plans = append(plans, plan)
 			}
 		}

@@ -29,15 +29,16 @@ func (c *Client) Asked(ctx context.Context, run Run) ([]Call, error) {
 	}
 	var calls []Call
 	for _, w := range status.Waiting {
-		if slices.Contains([]string{sdk.TypeQuestion, sdk.TypeConversationTurn, sdk.TypePermissionRequest}, w.Type) {
+		if slices.Contains([]string{sdk.TypeQuestion, sdk.TypeConversationTurn, sdk.TypePermissionRequest, sdk.TypePlanReview}, w.Type) {
 			calls = append(calls, Call{Run: run, WaitingCall: w})
 		}
 	}
 	return calls, nil
 }
 
-// Reply answers a question or a turn. A question takes Text, or Data that fits the form which it asked for; a turn takes Text
-// and End, which ends the conversation after it. A task takes Data of the Type that its contract emits.
+// Reply answers a question or a turn. A question takes Text, or Data that fits the form which it asked for, or Data with "answer",
+// "action" and "content" alone, as they are on the wire; a turn takes Text and End, which ends the conversation after it. A task takes
+// Data of the Type that its contract emits.
 type Reply struct {
 	Text string          `json:"text,omitempty"`
 	End  bool            `json:"end,omitempty"`
@@ -81,7 +82,7 @@ type Outcome struct {
 // that is open. The error is sdk.CodeUnknownRun when the run does not ask that.
 func (c *Client) Answer(ctx context.Context, run Run, call string, r Reply) (Outcome, error) {
 	asked, err := c.open(ctx, run, call, func(w wire.WaitingCall) bool {
-		return w.Type == sdk.TypeQuestion || w.Type == sdk.TypeConversationTurn || r.Type != "" && w.Type != sdk.TypePermissionRequest
+		return w.Type == sdk.TypeQuestion || w.Type == sdk.TypeConversationTurn || r.Type != "" && !sdk.AsksPermission(w.Type)
 	})
 	if err != nil {
 		return Outcome{}, err
@@ -115,6 +116,8 @@ func (r Reply) Encode(callType string) (json.RawMessage, error) {
 	switch {
 	case len(r.Data) > 0 && (r.Text != "" || r.End):
 		return bad("an answer is a text or data, not both")
+	case len(r.Data) > 0 && callType == sdk.TypeQuestion:
+		return r.question()
 	case len(r.Data) > 0:
 		return wire.Canonicalize(r.Data)
 	case !turn && callType != sdk.TypeQuestion:
@@ -126,7 +129,31 @@ func (r Reply) Encode(callType string) (json.RawMessage, error) {
 	case turn:
 		return json.Marshal(map[string]any{"message": r.Text, "end": r.End})
 	}
-	return json.Marshal(map[string]string{"answer": r.Text})
+	return json.Marshal(map[string]string{memberAnswer: r.Text})
+}
+
+// Members of the data of an answer to a question.
+const (
+	memberAnswer  = "answer"
+	memberContent = "content"
+)
+
+// question is Data as the data of an answer to a question.
+func (r Reply) question() (json.RawMessage, error) {
+	data, err := wire.Canonicalize(r.Data)
+	var members map[string]json.RawMessage
+	if err != nil || json.Unmarshal(data, &members) != nil {
+		return data, err
+	}
+	for _, known := range []string{memberAnswer, "action", memberContent} {
+		if _, there := members[known]; there {
+			delete(members, known)
+			if len(members) == 0 {
+				return data, nil
+			}
+		}
+	}
+	return json.Marshal(map[string]any{memberAnswer: string(data), memberContent: data})
 }
 
 // Decide decides an open permission request of a run, and waits a moment for what becomes of it. Without an ArgsHash the
@@ -134,7 +161,7 @@ func (r Reply) Encode(callType string) (json.RawMessage, error) {
 // request for several calls it names those that it is about in d.Calls, or sets d.All. Who may decide is the run's to say: its
 // journal has the refusal.
 func (c *Client) Decide(ctx context.Context, run Run, request string, d sdk.PermissionDecision) (Outcome, error) {
-	asked, err := c.open(ctx, run, request, func(w wire.WaitingCall) bool { return w.Type == sdk.TypePermissionRequest })
+	asked, err := c.open(ctx, run, request, func(w wire.WaitingCall) bool { return sdk.AsksPermission(w.Type) })
 	if err != nil {
 		return Outcome{}, err
 	}

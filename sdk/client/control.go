@@ -201,6 +201,34 @@ func (c *Client) Unpark(ctx context.Context, run Run) (heeded bool, err error) {
 	return c.hold(ctx, run, wire.ControlUnpark, wire.TypeUnpark, map[string]string{}, func(s wire.RunStatus) bool { return seen && s.Revision > before.Revision })
 }
 
+// Tag changes by which tags people find a run: a key with nil loses its tag, and what is not named stays. It is otherwise like Pause.
+func (c *Client) Tag(ctx context.Context, run Run, tags map[string]*string) (heeded bool, err error) {
+	given := map[string]string{}
+	for key, value := range tags {
+		if value != nil {
+			given[key] = *value
+		} else if err := wire.CheckTagKey(key); err != nil {
+			return false, err
+		}
+	}
+	if err := wire.CheckTags(given); err != nil {
+		return false, err
+	}
+	event := wire.Event{ID: newID(string(wire.ControlTag)), Type: wire.TypeTag}
+	if err := c.control(ctx, wire.ControlTag, run, "", event, map[string]any{wire.TagsAttribute: tags}); err != nil {
+		return false, err
+	}
+	_, heeded, err = c.until(ctx, run, func(s wire.RunStatus) bool {
+		for key, value := range tags {
+			if is, has := s.Tags[key]; has != (value != nil) || has && is != *value {
+				return false
+			}
+		}
+		return true
+	})
+	return heeded, err
+}
+
 // hold asks a run to wait or to go on, as an operator.
 func (c *Client) hold(
 	ctx context.Context, run Run, verb wire.ControlVerb, eventType string, data map[string]string, heeds func(wire.RunStatus) bool,

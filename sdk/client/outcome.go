@@ -77,7 +77,7 @@ func (w *awaiting) told(l wire.Live) (Outcome, bool) {
 		Question string `json:"question"`
 	}
 	switch {
-	case w.call.Type == sdk.TypePermissionRequest:
+	case sdk.AsksPermission(w.call.Type):
 	case l.Type == wire.MilestoneAnswer && w.call.Type == sdk.TypeConversationTurn:
 		return Outcome{State: OutcomeCounted}, true
 	case l.Type != wire.MilestoneResult && l.Type != wire.MilestoneAnswered:

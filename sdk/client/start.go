@@ -30,6 +30,9 @@ type Request struct {
 	Require []string
 	// Tokens is the most that the run may use, if the agent's own limit is not lower; 0 is any number.
 	Tokens int64
+	// Constraints bound the run's calls beside its agent's: a call has to keep to both. The agent must have some, and says which tools
+	// write files. Nil is none.
+	Constraints *sdk.Constraints
 	// Tags are what people find the run by (docs/index_of_runs.md): wire.CheckTags says what they may be.
 	Tags map[string]string
 	// AccessControl is carried in every event of the run and never interpreted. TraceParent and TraceState are W3C Trace Context.
@@ -100,6 +103,13 @@ func (c *Client) initEvent(r Request) (wire.Event, error) {
 	}
 	if r.Tokens > 0 {
 		event.Extensions[wire.TokenBudget] = strconv.FormatInt(r.Tokens, 10)
+	}
+	if r.Constraints != nil {
+		constraints, err := json.Marshal(r.Constraints)
+		if err != nil {
+			return wire.Event{}, badRequest("the constraints cannot be encoded as JSON: %v", err)
+		}
+		event.Extensions[wire.RunConstraints] = string(constraints)
 	}
 	if err := wire.CheckTags(r.Tags); err != nil {
 		return wire.Event{}, err

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -150,7 +151,8 @@ func resultOf(run Run, eventType string, data json.RawMessage, reason string, un
 		return result, nil
 	}
 	return result, &RunError{run, result.Reason, &sdk.Error{
-		Code: problem.Code, Message: problem.ErrorMessage, Retryable: problem.Retryable, Faults: problem.Faults,
+		// Whoever makes events by hand may leave out the code.
+		Code: cmp.Or(problem.Code, sdk.Code(problem.ErrorName), sdk.CodeInternal), Message: problem.ErrorMessage, Retryable: problem.Retryable, Faults: problem.Faults,
 	}}
 }
 

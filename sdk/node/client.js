@@ -7,7 +7,7 @@ import { AgentdError, RunFailed, Unavailable } from "./errors.js";
 import * as wire from "./wire.js";
 
 const ASK_AGAIN = 1000, BUFFER = 1024, WATCH_EVERY = 5000;
-const PERMISSION = "agentd.permission.request", QUESTION = "agentd.question.ask", TURN = "agentd.conversation.turn";
+const PERMISSION = "agentd.permission.request", PLAN = "agentd.plan.review", QUESTION = "agentd.question.ask", TURN = "agentd.conversation.turn";
 
 /**
  * Starts and follows runs over a connection. who is the principal that the broker lets it be: by default the login's name. A run is
@@ -171,9 +171,9 @@ export class Client {
     await this.#control("cancel", run, { reason }, who);
   }
 
-  /** The questions, turns and permission requests that wait for a person: call, type, event, asked. */
+  /** The questions, turns, permission requests and plans to approve that wait for a person: call, type, event, asked. */
   async asked(run) {
-    return ((await this.status(run)).waiting ?? []).filter((w) => [PERMISSION, QUESTION, TURN].includes(w.type));
+    return ((await this.status(run)).waiting ?? []).filter((w) => [PERMISSION, PLAN, QUESTION, TURN].includes(w.type));
   }
 
   /** Answers the open question or turn of a run, or the one of several that call names. Returns the id of the answer. */
@@ -184,11 +184,11 @@ export class Client {
   }
 
   /**
-   * Decides a permission request: allow, deny, ask or result; terms are those of docs/permissions.md#the-decision. The decision is
-   * on the arguments that the request shows now, unless args_sha256 says on which. Returns the id of the decision.
+   * Decides a permission request, or on a plan: allow, deny, ask or result; terms are those of docs/permissions.md#the-decision, where
+   * args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people). The decision is on the arguments that the request shows now, unless args_sha256 says on which. Returns the id of the decision.
    */
   async decide(run, decision, { request = "", ...terms } = {}) {
-    const asked = only(await this.asked(run), request, PERMISSION);
+    const asked = only(await this.asked(run), request, PERMISSION, PLAN);
     const { args_sha256 } = asked.asked;
     if ((terms.args_sha256 ??= args_sha256) !== args_sha256) {
       throw new AgentdError("decision_refused", "the decision is on other arguments than those of the request; look at it again");

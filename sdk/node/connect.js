@@ -11,6 +11,6 @@ export function connect(options = {}) {
   const tls = NATS_CA || NATS_CERT ? { caFile: NATS_CA || undefined, certFile: NATS_CERT || undefined, keyFile: NATS_KEY || undefined } : undefined;
   return transport({
     servers: (NATS_URL || "nats://127.0.0.1:4222").split(","), user, pass: NATS_PASSWORD || undefined, tls,
-    inboxPrefix: user ? `_INBOX_${user}` : "_INBOX", name: "agentd-node", maxReconnectAttempts: -1, ...options,
+    inboxPrefix: user ? `_INBOX_agentd_${user}` : "_INBOX", name: "agentd-node", maxReconnectAttempts: -1, ...options,
   });
 }

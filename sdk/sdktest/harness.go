@@ -50,8 +50,10 @@ type Options struct {
 
 // Harness is a running agentd. Its methods fail the test instead of returning errors.
 type Harness struct {
-	t      testing.TB
-	o      Options
+	t testing.TB
+	o Options
+	// agents are those of the first worker.
+	agents []sdk.Agent
 	inner  *harness.Harness
 	client *client.Client
 }
@@ -61,34 +63,34 @@ func Start(t testing.TB, o Options) *Harness {
 	t.Helper()
 	o.Patience = cmp.Or(o.Patience, Patience)
 	h := &Harness{t: t, o: o}
-	h.readFile()
+	h.agents = h.load()
 	h.inner = harness.Start(t, harness.Options{
-		Agents: h.o.Agents, Contracts: o.Contracts, Model: o.Model, Workers: o.Workers, Slots: o.Slots,
+		Agents: h.agents, Load: h.load, Contracts: o.Contracts, Model: o.Model, Workers: o.Workers, Slots: o.Slots,
 		Identity: h.o.Identity, Keys: h.o.Keys, URL: o.URL, Patience: o.Patience,
 	})
 	h.client = h.Client("")
 	return h
 }
 
-// readFile adds what the file says to the options.
-func (h *Harness) readFile() {
+// load makes the agents of a worker: those of the options, and those of the file, whose further settings it adds to the options.
+func (h *Harness) load() []sdk.Agent {
 	h.t.Helper()
 	if h.o.File == "" {
 		if len(h.o.Extend) > 0 {
 			h.t.Fatal("Extend is for the agents of a File")
 		}
-		return
+		return h.o.Agents
 	}
 	o, err := worker.File{Path: h.o.File, Logger: slog.New(slog.DiscardHandler)}.Options()
 	h.check("read "+h.o.File, err)
 	for name, code := range h.o.Extend {
 		h.check("extend", o.Extend(name, code))
 	}
-	h.o.Agents = append(o.Agents, h.o.Agents...)
 	h.o.Identity = h.o.Identity || o.Identity
 	if h.o.Keys == nil {
 		h.o.Keys = o.Keys
 	}
+	return append(o.Agents, h.o.Agents...)
 }
 
 func (h *Harness) check(doing string, err error) {
@@ -130,7 +132,7 @@ func (h *Harness) Run(agent string, input any) client.Run {
 // Start starts a run, anonymously.
 func (h *Harness) Start(r client.Request) client.Run {
 	h.t.Helper()
-	for _, a := range h.o.Agents {
+	for _, a := range h.agents {
 		if r.Type == "" && a.Spec.Name == r.Agent {
 			r.Type = a.Spec.Contract.Type
 		}

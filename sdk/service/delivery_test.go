@@ -322,6 +322,7 @@ func TestServe_DeadlineOfTheCall(t *testing.T) {
 	}
 }
 
+// A letter of a service has a place of its own, which nobody else can have taken.
 func TestServe_GarbageIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	s := weather(t, sunny)
@@ -352,10 +353,17 @@ func TestServe_GarbageIsDeadLettered(t *testing.T) {
 	}
 	w.run(Server{}, s)
 	for i, g := range garbage {
-		if _, err := w.conn.JetStream().PublishMsg(w.context(), &nats.Msg{Subject: g.subject, Data: g.data}); err != nil {
-			t.Fatal(err)
+		letter := fmt.Sprintf("agentd.dlq.invalid_event.agentd_out.%d", i+1)
+		for _, m := range []*nats.Msg{
+			{Subject: letter + ".local.bank_pay", Data: []byte("of another service")},
+			{Subject: letter, Data: []byte("of a worker")},
+			{Subject: g.subject, Data: g.data},
+		} {
+			if _, err := w.conn.JetStream().PublishMsg(w.context(), m); err != nil {
+				t.Fatal(err)
+			}
 		}
-		d, _ := w.first(broker.ZoneDLQ, fmt.Sprintf("agentd.dlq.invalid_event.agentd_out.%d", i+1))
+		d, _ := w.first(broker.ZoneDLQ, letter+".local.weather_forecast")
 		if detail := d.Header("agentd-detail"); !strings.Contains(detail, g.detail) || string(d.Data()) != string(g.data) {
 			t.Errorf("%s: got %q, want %q", g.subject, detail, g.detail)
 		}

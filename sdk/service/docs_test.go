@@ -225,7 +225,7 @@ func TestDocs_PermissionsSufficeForAnyClient(t *testing.T) {
 	t.Parallel()
 	e := newSecured(t, func(line string) bool { return !strings.Contains(line, "# sdk/service") })
 	refused := make(chan error, 8)
-	nc, err := nats.Connect("nats://weather:cold@"+e.url, nats.CustomInboxPrefix("_INBOX_weather"),
+	nc, err := nats.Connect("nats://weather:cold@"+e.url, nats.CustomInboxPrefix("_INBOX_agentd_weather"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	if err != nil {
 		t.Fatal(err)

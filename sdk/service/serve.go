@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,7 +197,10 @@ func (s *serving) ack(d broker.Delivery) {
 // reject dead-letters what is not a call and acknowledges it.
 func (s *serving) reject(ctx context.Context, d broker.Delivery, problem error) {
 	s.log.Warn("message is not a call and is dead-lettered", "subject", d.Subject(), "error", problem)
-	if err := s.conn.DeadLetter(ctx, d, sdk.AsError(problem).Code, problem.Error()); err != nil {
+	domain := s.domains[slices.IndexFunc(s.domains, func(domain string) bool { // each has its consumer
+		return broker.ServiceConsumer(domain, s.contract.Type).Name == d.Consumer()
+	})]
+	if err := s.conn.DeadCall(ctx, d, domain, s.contract.Type, sdk.AsError(problem).Code, problem.Error()); err != nil {
 		s.log.Error("dead letter could not be stored; it will be tried again", "subject", d.Subject(), "error", err)
 		return
 	}

@@ -62,6 +62,17 @@ const Initiator = "initiator"
 // decimal number. A run takes the smaller of it and its own limit.
 const TokenBudget = "tokenbudget"
 
+// CallerType is the extension attribute of calls with the type of the contract of the agent that calls, where it answers questions
+// of the agent that it calls. It counts only in events that workers publish.
+const CallerType = "callertype"
+
+// CallerQuestionSchema is the dataschema of a question of an agent to the run that has called it.
+const CallerQuestionSchema = "agentd:/agentd/parent/ask/1.0.0"
+
+// RunConstraints is the extension attribute of init events with constraints of the run beside those of its agent: sdk.Constraints as
+// JSON, without FileConstraints.Writers.
+const RunConstraints = "constraints"
+
 // TokensUsed is the extension attribute of an agent's answer with the tokens that its run, and those it called, have used.
 const TokensUsed = "tokensused"
 

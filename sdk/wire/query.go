@@ -240,6 +240,7 @@ const (
 	TypeMessage    = "agentd.run.message"
 	TypeRetry      = "agentd.run.retry"
 	TypeUndo       = "agentd.run.undo"
+	TypeTag        = "agentd.run.tag"
 )
 
 // MaxMessage is the most bytes of a message that is sent into a run.

@@ -169,10 +169,12 @@ const (
 	ControlRetry ControlVerb = "retry"
 	// ControlUndo has calls of a run that has ended undone.
 	ControlUndo ControlVerb = "undo"
+	// ControlTag changes by which tags people find a run.
+	ControlTag ControlVerb = "tag"
 )
 
 // controls are the verbs that this version knows.
-var controls = []ControlVerb{ControlCancel, ControlCancelCall, ControlMessage, ControlPause, ControlResume, ControlUnpark, ControlRetry, ControlUndo}
+var controls = []ControlVerb{ControlCancel, ControlCancelCall, ControlMessage, ControlPause, ControlResume, ControlUnpark, ControlRetry, ControlUndo, ControlTag}
 
 // Known reports whether this version knows the verb. A later one may know more.
 func (v ControlVerb) Known() bool { return slices.Contains(controls, v) }
@@ -275,6 +277,12 @@ func (s Subjects) Contract(contractType string) string {
 // sequence there, so that each is dead-lettered once.
 func (s Subjects) DeadLetter(reason sdk.Code, stream string, sequence uint64) string {
 	return s.join(KindDLQ, string(reason), strings.ToLower(stream), fmt.Sprint(sequence))
+}
+
+// DeadCall is DeadLetter of what a service could not handle: it ends with the domain and the type that the service answers, which is as
+// far as its rights go.
+func (s Subjects) DeadCall(reason sdk.Code, stream string, sequence uint64, domain, contractType string) string {
+	return s.DeadLetter(reason, stream, sequence) + "." + DomainToken(domain) + "." + NameToken(contractType)
 }
 
 // All is the filter for all subjects of a kind.

@@ -12,8 +12,8 @@ import (
 type furnished struct {
 	*world
 	console string
-	// permission and question are the addresses of what lisbon and porto ask.
-	permission, question string
+	// permission and question are the addresses of what lisbon and porto ask, proposed and finished those of what is done with many runs.
+	permission, question, proposed, finished string
 }
 
 // furnish starts runs that wait, and others that have ended, and makes a dead letter.
@@ -30,8 +30,21 @@ func furnish(t *testing.T) furnished {
 	w.asked("bergen")
 	w.agentd("runs", "cancel", "bergen", "--reason", "nobody wants to go")
 	w.publish("agentd.in.x.y.travel_desk.z.c", "this is not an event")
+	f.proposed = w.bulk("cancel", "status:waiting", "--text", "nobody wants to go")
+	f.finished = w.bulk("retry", "run:*", "--yes", "2")
 	await(t, "there is a dead letter", func() bool { return w.agentd("dlq", "list") != "" })
 	return f
+}
+
+// bulk proposes something for many runs, and returns the address of the page of that.
+func (w *world) bulk(verb, filter string, more ...string) string {
+	w.t.Helper()
+	out := w.agentd(append([]string{"bulk", verb, filter, "-o", "json"}, more...)...)
+	var job struct{ ID string }
+	if err := json.Unmarshal([]byte(out), &job); err != nil {
+		w.t.Fatalf("%v in %s", err, out)
+	}
+	return "/bulk/" + job.ID
 }
 
 // run starts a run of the travel desk.
@@ -105,6 +118,9 @@ func (f furnished) places() []place {
 		{"request", f.permission},
 		{"edit", f.permission + "/edit"},
 		{"question", f.question},
+		{"bulk", "/bulk?q=status:waiting"},
+		{"bulk-proposed", f.proposed},
+		{"bulk-finished", f.finished},
 		{"dead-letters", "/dead-letters"},
 		{"dead-letter", "/dead-letters/1"},
 		{"agents", "/agents"},

@@ -1,11 +1,15 @@
 package browser
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"agentd/sdk/wire"
 )
 
 // Without JavaScript every action works.
@@ -83,10 +87,63 @@ func TestNoScript_EveryActionWorks(t *testing.T) {
 	w.publish("agentd.in.x.y.travel_desk.z.c", "this is not an event")
 	b.comesTo("/dead-letters", "invalid_event")
 	b.open("/dead-letters/1")
+	b.shows("It cannot be redriven")
 	b.unfold("details summary")
 	b.fill("#number", "1")
 	b.click(".danger")
 	b.shows("The dead letter was deleted.")
+
+	start("faro", "A night in Porto, or else Faro", "Waits for")
+	w.answerWrongly("faro", w.asked("faro"))
+	b.comesTo("/dead-letters", "contract_violation")
+	b.click("table a")
+	b.click(`form[action$="/redrive"] button`)
+	b.shows("The message was published again, and its dead letter removed.")
+	b.comesTo("/dead-letters", "contract_violation") // it came back, since the run still cannot use it
+	b.click("table a")
+	b.shows("1 time before")
+
+	b.open("/runs")
+	b.click("#bulk")
+	b.choose("#verb", "tag")
+	b.fill("#q", "run:faro")
+	b.fill("#said", "ticket=4711")
+	b.click("#propose")
+	b.shows("Nothing is done yet", "faro")
+	b.fill("#number", "1")
+	b.click("#begin")
+	job := b.location()
+	b.comesTo(job, "Finished: 1 of 1 run, 1 asked")
+	b.comesTo("/runs", "ticket=4711")
+	b.open("/bulk?q=status:waiting&verb=cancel&said=no+time")
+	b.fill("#rate", "1000")
+	b.click("#propose")
+	b.fill("#number", eval[string](b, `document.querySelector("dd strong").textContent`))
+	b.click("#begin")
+	b.comesTo(b.location(), "Finished")
+	b.comesTo("/runs/faro", "done: cancelled")
+}
+
+// choose chooses in a list, as somebody does who types its value's beginning.
+func (b *tab) choose(selector, value string) {
+	b.t.Helper()
+	b.do(chromedp.SetValue(chromedp.CSS(selector), value))
+}
+
+// answerWrongly answers the question of a run, whose page has that address, with what is no answer.
+func (w *world) answerWrongly(run, address string) {
+	w.t.Helper()
+	call := strings.TrimPrefix(address, "/inbox/")
+	answer, err := json.Marshal(map[string]any{
+		"specversion": "1.0", "id": "wrong", "source": "test", "type": "agentd.question.answered", "subject": run, "parentid": call,
+		"data": map[string]any{"nothing": true},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.publish(wire.DefaultSubjects().Reply(wire.CallAddress{
+		Domain: "human_interaction", Type: "agentd_question_ask", Agent: "travel_desk", Run: wire.NewRunKey(run), Call: call,
+	}), string(answer))
 }
 
 // unfold opens what is folded, with the keyboard.

@@ -74,6 +74,7 @@ func needsBrowser(t *testing.T) context.Context {
 type tab struct {
 	t       *testing.T
 	ctx     context.Context
+	close   func()
 	address string
 
 	mu sync.Mutex
@@ -86,7 +87,19 @@ type tab struct {
 func newTab(t *testing.T, address string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(needsBrowser(t), chromedp.WithNewBrowserContext())
-	b := &tab{t: t, ctx: ctx, address: address}
+	return tabIn(t, ctx, cancel, address)
+}
+
+// beside opens a further tab of the same person.
+func (b *tab) beside() *tab {
+	b.t.Helper()
+	ctx, cancel := chromedp.NewContext(b.ctx)
+	return tabIn(b.t, ctx, cancel, b.address)
+}
+
+func tabIn(t *testing.T, ctx context.Context, cancel func(), address string) *tab {
+	t.Helper()
+	b := &tab{t: t, ctx: ctx, close: cancel, address: address}
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1440, 900)); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +117,7 @@ func newTab(t *testing.T, address string) *tab {
 		}
 	}()
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() && ctx.Err() == nil {
 			t.Logf("the tab is at %s:\n%s", b.location(), b.main())
 		}
 		cancel()

@@ -12,11 +12,18 @@ import (
 	"agentd/sdk"
 )
 
-// The agents: clients start desk and hasty, child is a service that desk calls.
+// The agents: clients start desk, hasty and planner, child is a service that desk calls.
 const (
-	deskAgent  = "desk"
-	hastyAgent = "hasty"
-	childAgent = "child"
+	deskAgent    = "desk"
+	hastyAgent   = "hasty"
+	childAgent   = "child"
+	plannerAgent = "planner"
+)
+
+// The models that plan and that choose a call for a step, of planner; its own writes the answer.
+const (
+	planModel  = "planner.plan"
+	routeModel = "planner.route"
 )
 
 // The services by their contract's type.
@@ -84,8 +91,14 @@ func specs() []sdk.AgentSpec {
 		service(payType, 4*time.Second))
 	desk.Permissions = policy()
 	desk.Builtin = []string{toolbox.AskQuestion}
+	planner := common(plannerAgent, "shop.planner", longestRun, quote, book, service(idleType, 700*time.Millisecond), service(payType, 4*time.Second))
+	planner.Limits.Interactions = 40
+	planner.Permissions, planner.Mode = policy(), sdk.ModePlan
+	planner.Plan = &sdk.PlanSpec{
+		Planner: &sdk.ModelSpec{Provider: "chaos", Name: planModel}, Router: &sdk.ModelSpec{Provider: "chaos", Name: routeModel}, Review: new(terms()),
+	}
 	return []sdk.AgentSpec{
-		desk, common(hastyAgent, "shop.hasty", 2500*time.Millisecond, long), common(childAgent, childType, longestRun, quote, book),
+		desk, planner, common(hastyAgent, "shop.hasty", 2500*time.Millisecond, long), common(childAgent, childType, longestRun, quote, book),
 	}
 }
 

@@ -21,21 +21,23 @@ const bossDomain = "the.boss"
 
 var gatedTools = []string{payTool, transferTool}
 
-// policy has a person decide on every call of the gated tools.
-func policy() *sdk.PermissionPolicy {
+// terms are those of all that people are asked for.
+func terms() sdk.PermissionPolicyTerms {
 	patience := 3 * time.Second
-	return &sdk.PermissionPolicy{
-		Rules: []sdk.PermissionRule{{Tools: gatedTools, Verdict: sdk.PermissionAsk}},
-		Terms: sdk.PermissionPolicyTerms{
-			TimeoutMillis: patience.Milliseconds(),
-			Escalate:      []sdk.PermissionStage{{Domain: bossDomain, TimeoutMillis: patience.Milliseconds()}},
-		},
+	return sdk.PermissionPolicyTerms{
+		TimeoutMillis: patience.Milliseconds(),
+		Escalate:      []sdk.PermissionStage{{Domain: bossDomain, TimeoutMillis: patience.Milliseconds()}},
 	}
 }
 
-// ruling is what the policy makes of a call, for the audit.
+// policy has a person decide on every call of the gated tools.
+func policy() *sdk.PermissionPolicy {
+	return &sdk.PermissionPolicy{Rules: []sdk.PermissionRule{{Tools: gatedTools, Verdict: sdk.PermissionAsk}}, Terms: terms()}
+}
+
+// ruling is what the policy makes of a call, or of a plan, for the audit.
 func ruling(_, tool string, _ json.RawMessage) sdk.PermissionRuling {
-	if !slices.Contains(gatedTools, tool) {
+	if !slices.Contains(gatedTools, tool) && tool != sdk.ToolReviewPlan {
 		return sdk.PermissionRuling{Verdict: sdk.PermissionAllow}
 	}
 	return sdk.PermissionRuling{Verdict: sdk.PermissionAsk, Terms: sdk.PermissionTerms{
@@ -57,6 +59,8 @@ func (p *approvers) decide(ctx context.Context, background *sync.WaitGroup) {
 		Consumers: []broker.ConsumerRef{
 			broker.ServiceConsumer(sdk.HumanDomain, sdk.TypePermissionRequest),
 			broker.ServiceConsumer(bossDomain, sdk.TypePermissionRequest),
+			broker.ServiceConsumer(sdk.HumanDomain, sdk.TypePlanReview),
+			broker.ServiceConsumer(bossDomain, sdk.TypePlanReview),
 		},
 		Slots: 64, Grace: time.Second,
 		Handle: func(_ context.Context, d broker.Delivery) { p.handle(ctx, d, background) },

@@ -9,10 +9,14 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/core"
+	"agentd/test/cluster"
 )
 
 func TestMain(m *testing.M) {
 	if code, ok := playRole(); ok { // the test's binary is its own child processes, too
+		os.Exit(code)
+	}
+	if code, ok := cluster.Serve(); ok {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)

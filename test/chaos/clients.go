@@ -254,6 +254,7 @@ func (c *clients) done(d broker.Delivery) {
 		return
 	}
 	in.ended = time.Now()
+	c.hurts.ended()
 	if in.slot {
 		<-c.slots
 	}

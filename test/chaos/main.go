@@ -13,10 +13,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"agentd/test/cluster"
 )
 
 func main() {
 	if code, ok := playRole(); ok {
+		os.Exit(code)
+	}
+	if code, ok := cluster.Serve(); ok {
 		os.Exit(code)
 	}
 	duration := flag.Duration("d", 5*time.Minute, "how long faults happen, over all stores")
@@ -24,11 +29,16 @@ func main() {
 	seed := flag.Uint64("seed", 0, "seed of the choices; 0 is a new one")
 	workers := flag.Int("workers", 4, "worker processes")
 	running := flag.Int("c", 128, "runs that clients keep going")
+	servers := flag.Int("cluster", 1, "NATS servers: 1, or 3 in a cluster")
 	keep := flag.String("keep", "", "folder for the evidence, kept in any case; else it is kept if something is violated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	o := options{rest: 10 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
+	if *servers != 1 && *servers != 3 {
+		fmt.Fprintln(os.Stderr, "chaos: -cluster is 1 or 3")
+		os.Exit(2)
+	}
+	o := options{clustered: *servers > 1, rest: 10 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
 	if err := chaos(ctx, o, *only, *duration); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		stop()
@@ -128,6 +138,9 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 	defer hush()
 	approving.Go(func() { people.decide(deciding, &approving) })
 	background.Go(func() { w.clients.await(all) })
+	if w.cluster != nil {
+		background.Go(func() { w.commands(all, w.conn) })
+	}
 	work.Go(func() { w.clients.work(hurting, all, &background) })
 	hurt.Wait()
 	work.Wait()
@@ -152,20 +165,25 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 func (w *world) disturb(n *nemesis, all context.Context, background *sync.WaitGroup) *sync.WaitGroup {
 	var hurt sync.WaitGroup
 	n.workers(all, background)
-	servers := map[*server][]string{w.nats: {"C26"}}
+	crashes := map[*server][]string{w.nats: {"C26"}}
 	if w.redis != nil {
-		servers[w.redis] = []string{"C25"}
+		crashes[w.redis] = []string{"C25"}
 	} else {
-		servers[w.nats] = []string{"C25", "C26"} // it is the store, too
+		crashes[w.nats] = []string{"C25", "C26"} // it is the store, too
 	}
 	purpose := uint64(200)
+	if w.cluster != nil {
+		ends, breaks := w.rng(8), w.rng(9)
+		hurt.Go(func() { n.servers(ends) })
+		hurt.Go(func() { n.networks(breaks) })
+	}
 	for _, s := range []*server{w.nats, w.redis} {
 		if s == nil {
 			continue
 		}
 		ends, breaks := w.rng(purpose), w.rng(purpose+1)
 		purpose += 2
-		hurt.Go(func() { n.server(s, ends, servers[s]) })
+		hurt.Go(func() { n.server(s, ends, crashes[s]) })
 		hurt.Go(func() { n.network(s, breaks) })
 	}
 	absences, poisons := w.rng(6), w.rng(7)

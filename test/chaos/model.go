@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"agentd/sdk/wire"
 )
@@ -108,6 +109,13 @@ func (m *modelServer) answer(w http.ResponseWriter, r *http.Request) {
 func (m *modelServer) say(p prompt) (reply, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	latency := time.Duration(1+m.rng.IntN(25)) * time.Millisecond
+	switch p.Agent { // whose calls are not counted: a turn has several of them
+	case planModel:
+		return reply{Text: plan(m.rng), Latency: latency}, true
+	case routeModel:
+		return reply{Calls: routed(m.rng, p.Message), Latency: latency}, true
+	}
 	s, ok := m.scenarios[p.Message]
 	if !ok {
 		return reply{}, false

@@ -16,6 +16,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
+	"agentd/test/proxy"
 )
 
 // nemesis hurts the world.
@@ -88,13 +89,21 @@ func (n *nemesis) choose(rng *rand.Rand) armedSpec {
 // mostAstray is how far the clock of a worker's machine is off at most.
 const mostAstray = 6 * time.Hour
 
+// reached is where a worker reaches NATS: through proxies.
+func (n *nemesis) reached(rng *rand.Rand) string {
+	if n.cluster != nil {
+		return n.cluster.URL(rng.IntN(len(n.cluster.Nodes)))
+	}
+	return "nats://" + n.nats.proxy.Address()
+}
+
 func (n *nemesis) hire(name string, spec armedSpec, rng *rand.Rand, log *os.File, onStop func(note)) *child {
 	r := role{
-		NATS: "nats://" + n.nats.proxy.address(), Model: n.model.url, Armed: spec,
+		NATS: n.reached(rng), Model: n.model.url, Armed: spec,
 		Ahead: time.Duration(rng.Int64N(int64(2*mostAstray))) - mostAstray,
 	}
 	if n.redis != nil {
-		r.Redis = "redis://" + n.redis.proxy.address()
+		r.Redis = "redis://" + n.redis.proxy.Address()
 	}
 	c, err := n.play(name, r, log, func(got note) {
 		n.record.note(got)
@@ -227,20 +236,27 @@ func (n *nemesis) poison(all context.Context, rng *rand.Rand) {
 	}
 }
 
-// network cuts connections and silences them.
+// network cuts connections to a server and silences them.
 func (n *nemesis) network(s *server, rng *rand.Rand) {
+	n.cuts(s.name, rng, func() *proxy.Proxy { return s.proxy })
+}
+
+func (n *nemesis) cuts(name string, rng *rand.Rand, choose func() *proxy.Proxy) {
 	for {
 		pause(n.hurting, time.Duration(1000+rng.IntN(4000))*time.Millisecond)
 		if n.hurting.Err() != nil {
 			return
 		}
+		p := choose()
 		if rng.IntN(3) == 0 {
-			n.record.fault("silence between workers and " + s.name)
-			s.proxy.mute(n.hurting, time.Duration(100+rng.IntN(1500))*time.Millisecond)
+			n.record.fault("silence between workers and " + name)
+			p.Silence()
+			pause(n.hurting, time.Duration(100+rng.IntN(1500))*time.Millisecond)
+			p.Speak()
 			continue
 		}
-		n.record.fault("connections to " + s.name + " cut")
-		s.proxy.cut(func() bool { return rng.IntN(2) == 0 })
+		n.record.fault("connections to " + name + " cut")
+		p.Cut(func() bool { return rng.IntN(2) == 0 })
 	}
 }
 
@@ -289,5 +305,15 @@ func (n *nemesis) timers(all context.Context, rng *rand.Rand, background *sync.W
 		if err := n.conn.Watch(n.hurting, broker.ZoneTimer, filter, false, watch); err != nil {
 			pause(n.hurting, 200*time.Millisecond) // the server is away
 		}
+	}
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }

@@ -211,6 +211,9 @@ func (r *report) print() {
 		r.printf("  recovery of %d interrupted runs: p50 %s, p99 %s, longest %s (a delivery lasts %s)\n", n,
 			r.recovery[n/2], r.recovery[n*99/100], r.recovery[n-1], ackWait)
 	}
+	if r.cluster != nil {
+		r.hurts.print(r.world)
+	}
 	const most = 40
 	for i, v := range r.violations {
 		if i == most {

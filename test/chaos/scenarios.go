@@ -44,6 +44,7 @@ func scenarios() []scenario {
 		{name: "timeout", weight: 2, agent: deskAgent, turns: turns(one(idleTool, quoteTool), one(idleTool))},
 		{name: "question", weight: 2, agent: deskAgent, turns: turns(one(toolbox.AskQuestion, bookTool))},
 		{name: "gated", weight: 4, agent: deskAgent, turns: turns(one(transferTool, payTool, bookTool, transferTool), some(2, transferTool, payTool))},
+		{name: "plan", weight: 5, agent: plannerAgent},
 		{name: "wrong", weight: 1, agent: deskAgent, turns: turns(one("no_such_tool", addTool), one(bookTool))},
 		{name: largeScenario, weight: 2, agent: deskAgent, turns: turns(one(addTool))},
 		{name: cancelScenario, weight: 2, agent: deskAgent, turns: turns(one(childTool, longTool)), fails: []sdk.Code{sdk.CodeCancelled}},
@@ -94,6 +95,28 @@ func (s *scenario) says(r *rand.Rand, turn int) reply {
 		answer.Text = fmt.Sprint("done ", r.Uint32())
 	}
 	return answer
+}
+
+// plan is what a planner says: steps that name the tool that they are to be done by, some of them for a list, on a condition, or after
+// another one.
+func plan(r *rand.Rand) string {
+	tools := []string{quoteTool, bookTool, addTool, chargeTool, chargeTool, transferTool, payTool, idleTool}
+	var text strings.Builder
+	for i := range 1 + r.IntN(5) {
+		fmt.Fprintf(&text, `plan.add_step(text="%s %d"`, tools[r.IntN(len(tools))], r.Uint32())
+		if i > 0 && r.IntN(2) == 0 {
+			text.WriteString(", after=[1]")
+		}
+		text.WriteString([]string{"", "", "", `, each="[1, 2, 3]"`, `, when="1 < 2"`, `, when="2 < 1"`}[r.IntN(6)])
+		text.WriteString(")\n")
+	}
+	return text.String()
+}
+
+// routed is the call of a step.
+func routed(r *rand.Rand, told string) []sdk.ToolRequest {
+	tool, _, _ := strings.Cut(strings.TrimPrefix(told, "Step: "), " ")
+	return requests(r, []string{tool})
 }
 
 // choose picks a scenario by weight.

@@ -22,7 +22,9 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/runner"
 	"agentd/internal/worker"
+	"agentd/test/cluster"
 	"agentd/test/ports"
+	"agentd/test/proxy"
 )
 
 // The stores of runs.
@@ -40,6 +42,8 @@ type options struct {
 	workers      int
 	// running is how many runs clients keep going.
 	running int
+	// clustered has three NATS servers in place of one.
+	clustered bool
 	// dir takes data, logs and notes.
 	dir string
 	out io.Writer
@@ -50,10 +54,13 @@ var subjects = wire.DefaultSubjects()
 // world is one chaos: the driver's connections, the processes, and what became of everything.
 type world struct {
 	options
-	began       time.Time
-	conn        *broker.Conn
-	store       runner.Store
+	began time.Time
+	conn  *broker.Conn
+	store runner.Store
+	// nats is the NATS server, unless there is a cluster; redis is nil where JetStream is the store.
 	nats, redis *server
+	cluster     *cluster.Cluster
+	hurts       hurts
 	model       *modelServer
 	clients     *clients
 	record      *record
@@ -72,7 +79,8 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 		return nil, err
 	}
 	w.closers = append(w.closers, w.record.close)
-	if w.nats, err = w.startServer(ctx, "nats", w.natsCommand); err != nil {
+	url, err := w.openBroker(ctx)
+	if err != nil {
 		return nil, err
 	}
 	redisURL := ""
@@ -84,7 +92,7 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	}
 	// The driver's own connections bypass the proxies: clients and services are not what is tested.
 	w.conn, err = broker.Connect(ctx, broker.ConnectOptions{
-		URL: "nats://" + w.nats.target, Name: "driver", Subjects: subjects, Logger: slog.New(slog.DiscardHandler), Wait: true,
+		URL: url, Name: "driver", Subjects: subjects, Logger: slog.New(slog.DiscardHandler), Wait: true,
 	})
 	if err != nil {
 		return nil, err
@@ -92,6 +100,9 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	w.closers = append(w.closers, w.conn.Close)
 	plan := worker.Plan(specs())
 	plan.AckWait = ackWait
+	if w.clustered {
+		plan.Replicas = len(w.cluster.Nodes)
+	}
 	if _, err = w.conn.Provision(ctx, plan); err != nil {
 		return nil, err
 	}
@@ -108,6 +119,17 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	}
 	w.closers = append(w.closers, w.model.close)
 	return w, nil
+}
+
+// openBroker starts the NATS server, or the servers of a cluster, and returns where the driver reaches them.
+func (w *world) openBroker(ctx context.Context) (url string, err error) {
+	if w.clustered {
+		return w.openCluster(ctx)
+	}
+	if w.nats, err = w.startServer(ctx, "nats", w.natsCommand); err != nil {
+		return "", err
+	}
+	return "nats://" + w.nats.target, nil
 }
 
 func (w *world) close() error {
@@ -146,7 +168,7 @@ func (w *world) play(name string, r role, log *os.File, onNote func(note)) (*chi
 // server is a NATS or Redis server in a process, with the proxy that workers reach it by.
 type server struct {
 	name, target string
-	proxy        *proxy
+	proxy        *proxy.Proxy
 	begin        func() (*child, error)
 	mu           sync.Mutex
 	now          *child
@@ -171,11 +193,11 @@ func (w *world) startServer(ctx context.Context, name string, command func(port 
 		s.process().kill()
 		return nil
 	})
-	if s.proxy, err = newProxy(ctx, s.target); err != nil {
+	if s.proxy, err = proxy.New(ctx, s.target); err != nil {
 		return nil, err
 	}
 	w.closers = append(w.closers, func() error {
-		s.proxy.close()
+		s.proxy.Close()
 		return nil
 	})
 	return s, nil

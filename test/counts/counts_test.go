@@ -288,20 +288,21 @@ var (
 		"ack": turns + 3, "service: ack": turns,
 		// One request brings as many messages as there are slots; half of one is rounded down.
 		"pull": 0, "service: pull": 0,
-		// Is there a consumer for the init event?
-		"api CONSUMER.INFO": 1,
+		// Whether there is a consumer for init events is asked once a second.
+		"api CONSUMER.INFO": 0,
 		// A timer is stored once when it is armed, and once when it fires.
 		"stored START": 1, "stored OUT": turns, "stored IN": turns, "stored DONE": 1, "stored TMR": 2,
 		"bytes": 11_400,
 	}
 	onRedis = map[string]int{
 		"messages": 19,
-		// The head is read for the init event, and for the timer of the run that has ended, which is confirmed too.
-		"redis evalsha": 2 + 2*turns, "redis lindex": 2, "redis hget": 1,
+		// The head is read for the init event, and for the timer of the run that has ended, which is confirmed too. That timer may be older
+		// than the end: the journal is read, and the terminal event looked for.
+		"redis evalsha": 2 + 2*turns, "redis lindex": 2, "redis hget": 1, "redis lrange": 1, "api STREAM.MSG": 1,
 	}
 	onJetStream = map[string]int{
 		"messages": 31,
-		"run":      2 + 2*turns, "stored RUN": 2 + 2*turns, "api STREAM.MSG": 3,
+		"run":      2 + 2*turns, "stored RUN": 2 + 2*turns, "api STREAM.MSG": 4, "api DIRECT.GET": 1,
 	}
 )
 

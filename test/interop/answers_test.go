@@ -243,7 +243,7 @@ func (w *world) stranger() *nats.Conn {
 	if w.nc != nil {
 		return w.nc
 	}
-	nc, err := nats.Connect("nats://weather:cold@"+w.host, nats.CustomInboxPrefix("_INBOX_weather"))
+	nc, err := nats.Connect("nats://weather:cold@"+w.host, nats.CustomInboxPrefix("_INBOX_agentd_weather"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -56,3 +56,31 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+// So do their clients.
+func TestClientConformance(t *testing.T) {
+	t.Parallel()
+	for name, client := range map[string]func(*testing.T) command{
+		"python": func(t *testing.T) command { return pythonSDKClient(t, "client_conformance.py") },
+		"node":   func(t *testing.T) command { return nodeSDKClient(t, "client_conformance.mjs") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := client(t)
+			report, err := conformance.RunClient(t.Context(), conformance.ClientOptions{
+				Command: c.args, Environ: c.env, Output: t.Output(), Patience: 4 * conformance.DefaultPatience,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := len(conformance.ClientNames()); len(report.Results) != want {
+				t.Errorf("%d cases, want %d", len(report.Results), want)
+			}
+			for _, r := range report.Results {
+				if r.Outcome != conformance.Passed {
+					t.Errorf("%s: %s: %s", r.Case, r.Outcome, r.Why)
+				}
+			}
+		})
+	}
+}

@@ -10,11 +10,14 @@ import (
 	"syscall"
 	"testing"
 
+	"go.yaml.in/yaml/v4"
+
 	"agentd/test/capture"
 )
 
 // What agentd init makes runs at once, in every language: the agent calls the service, whose answer is the run's result. In the template
-// approvals, once a person has allowed it.
+// approvals, once a person has allowed it; in the template planner, after those of an MCP server. The tests of those in Go pass, and the
+// services of all keep to the wire, as the README tries it.
 func TestInit_ProjectsRun(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "agentd")
 	finish(t, "../..", "go", "build", "-o", binary, "./cmd/agentd")
@@ -45,6 +48,7 @@ func TestInit_ProjectsRun(t *testing.T) {
 	} {
 		for template, said := range map[string][]string{
 			"minimal":   {"How is the weather in Bern?", `{"text":"sunny in Bern"}`, "It is sunny in Bern."},
+			"planner":   {"How do the orders A-7 and A-8 of Ada stand? Tell her, too.", "mail to ada@example.org, c", "A-7 has been sent, A-8 is being packed."},
 			"approvals": {"Order A-7 came broken, I want my 80 euros back.", "refund of A-7, c1-0-", "You get 80 euros back for order A-7."},
 		} {
 			t.Run(template+" "+language, func(t *testing.T) {
@@ -57,7 +61,12 @@ func TestInit_ProjectsRun(t *testing.T) {
 					t.Errorf("%v\n%s", err, readme)
 				}
 				finish(t, project, binary, "check")
+				checkCompose(t, project)
 				serving := service(t, project)
+				finishWith(t, project, serving.env, conformanceIn(t, string(readme), binary, serving.args)...)
+				if language == "go" {
+					finish(t, project, "go", "test", "-vet=off", ".")
+				}
 				_, model, _ := strings.Cut(until(t, project, nil, "listens on ", binary, "mock-llm", "--script", "script.yaml", "--listen", "127.0.0.1:0"), "listens on ")
 				until(t, project, []string{"OPENAI_BASE_URL=" + model + "/v1"}, "ready", binary, "dev")
 				address, err := os.ReadFile(filepath.Join(project, ".agentd", "address"))
@@ -97,11 +106,61 @@ func environment(more []string) []string {
 	return append(append(env, "OPENAI_API_KEY=none"), more...)
 }
 
+// conformanceIn is the command of a README that tries the service, with a few of its cases.
+func conformanceIn(t *testing.T, readme, binary string, service []string) []string {
+	t.Helper()
+	_, command, found := strings.Cut(readme, "    agentd conformance --service ")
+	contract, command, _ := strings.Cut(command, " --data '")
+	data, command, _ := strings.Cut(command, "' -- ")
+	if program, _, _ := strings.Cut(command, "\n"); !found || filepath.Base(program) != filepath.Base(strings.Join(service, " ")) {
+		t.Fatalf("the README does not try %q:\n%s", service, readme)
+	}
+	return append([]string{binary, "conformance", "--service", contract, "--data", data, "--patience", "1m", "--case", "answer,duplicate,kill", "--"}, service...)
+}
+
+// checkCompose reads compose.yaml: each service has an image, and what is mounted into it exists.
+func checkCompose(t *testing.T, project string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(project, "compose.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compose struct {
+		Services map[string]struct {
+			Image   string   `yaml:"image"`
+			Volumes []string `yaml:"volumes"`
+		} `yaml:"services"`
+	}
+	if err := yaml.Unmarshal(data, &compose); err != nil {
+		t.Fatalf("%v\n%s", err, data)
+	}
+	for _, name := range []string{"nats", "provision", "model", "worker", "service", "client"} {
+		if compose.Services[name].Image == "" {
+			t.Errorf("compose.yaml has no image for %s:\n%s", name, data)
+		}
+	}
+	for _, mounted := range compose.Services["worker"].Volumes {
+		from, _, _ := strings.Cut(strings.NewReplacer("${AGENTD:-", "", "}", "").Replace(mounted), ":")
+		if from == "." {
+			continue
+		}
+		if _, err := os.Stat(from); err != nil {
+			t.Errorf("compose.yaml mounts %s: %v", mounted, err)
+		}
+	}
+}
+
 // finish runs a program to its end and returns what it prints.
 func finish(t *testing.T, dir string, args ...string) string {
 	t.Helper()
+	return finishWith(t, dir, nil, args...)
+}
+
+// finishWith is finish with more in the environment.
+func finishWith(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.Dir, cmd.Env = dir, environment(nil)
+	cmd.Dir, cmd.Env = dir, environment(env)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)

@@ -2,6 +2,7 @@ package interop
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -47,13 +48,8 @@ func TestNodeSDK_Vectors(t *testing.T) {
 func TestSDKs_Client(t *testing.T) {
 	t.Parallel()
 	for name, sdk := range map[string]struct{ service, client func(*testing.T) command }{
-		"python": {pythonSDKCommand, func(t *testing.T) command {
-			c := pythonSDKCommand(t)
-			return command{args: []string{"python3", absolute(t, "python/client_sdk.py")}, env: c.env}
-		}},
-		"node": {nodeSDKCommand, func(t *testing.T) command {
-			return command{args: []string{"node", filepath.Join(nodeSDKFolder(t), "client_sdk.mjs")}}
-		}},
+		"python": {pythonSDKCommand, func(t *testing.T) command { return pythonSDKClient(t, "client_sdk.py") }},
+		"node":   {nodeSDKCommand, func(t *testing.T) command { return nodeSDKClient(t, "client_sdk.mjs") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,17 +58,36 @@ func TestSDKs_Client(t *testing.T) {
 	}
 }
 
+// pythonSDKClient is a program with sdk/python.
+func pythonSDKClient(t *testing.T, file string) command {
+	c := pythonSDKCommand(t)
+	return command{args: []string{"python3", absolute(t, "python/"+file)}, env: c.env}
+}
+
+// nodeSDKClient is one with sdk/node.
+func nodeSDKClient(t *testing.T, file string) command {
+	return command{args: []string{"node", filepath.Join(nodeSDKFolder(t), file)}}
+}
+
 func clientOf(t *testing.T, service, client command) {
 	w := &world{t: t, contract: docContract(t), log: &serverLog{}}
 	w.host = w.startServer()
 	spec := desk(w.contract, time.Minute)
 	spec.Builtin = []string{"ask_question"}
+	planner := desk(w.contract, time.Minute)
+	planner.Name, planner.Model.Name, planner.Contract.URI, planner.Contract.Type = "planner", "planner", "#/planner", "planner"
+	planner.Mode, planner.Plan = sdk.ModePlan, &sdk.PlanSpec{Review: &sdk.PermissionPolicyTerms{}}
+	forecast := sdktest.Ask(sdktest.Tool("weather_forecast", city("Bern")))
+	asks := sdktest.Script(sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "When?"})), forecast, sdktest.Say("done"))
+	plans := sdktest.Script(sdktest.Say(`plan.add_step(step=1, text="Get the weather in Bern")`), forecast, sdktest.Say("done"))
 	w.Harness = harness.Start(t, harness.Options{
-		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: spec}},
-		Model: sdktest.Script(
-			sdktest.Ask(sdktest.Tool("ask_question", map[string]string{"question": "When?"})),
-			sdktest.Ask(sdktest.Tool("weather_forecast", city("Bern"))), sdktest.Say("done"),
-		),
+		URL: "nats://worker:hot@" + w.host, Agents: []sdk.Agent{{Spec: spec}, {Spec: planner}},
+		Model: sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+			if req.Model == "planner" {
+				return plans.Generate(ctx, req, nil)
+			}
+			return asks.Generate(ctx, req, nil)
+		}),
 	})
 	serving := run(t, service, w.host)
 	cmd := exec.CommandContext(t.Context(), client.args[0], client.args[1:]...)
@@ -106,6 +121,9 @@ func clientOf(t *testing.T, service, client command) {
 		{"permission for", "weather_forecast"},
 		{"other arguments", "decision_refused"},
 		{"denied", "completed:answer"},
+		{"plan", []any{"agentd.plan.review", "Get the weather in Bern"}},
+		{"edited", "Get the weather in Rome"},
+		{"carried out", "completed:answer"},
 		{"cancelled", []any{"cancelled", "cancelled:asked"}},
 		{"done", "the third"},
 		{"no such agent", "unavailable"},

@@ -22,7 +22,7 @@ const (
 )
 
 // mutants are all of them.
-var mutants = slices.Concat(ofRuns, ofRows, ofPlans, ofRights, ofWatching)
+var mutants = slices.Concat(ofRuns, ofRows, ofPlans, ofRights, ofWatching, ofConsole)
 
 // ofRuns are noticed by the simulator.
 var ofRuns = []mutant{
@@ -44,10 +44,13 @@ var ofRuns = []mutant{
 	{"failed effects are passed over", around(act+"carryOutBy", "_ = original(ctx, put, e, effects)\nreturn nil"), simulator},
 	{"effects of a duplicate are not carried out again", around(act+"relay", "return original(ctx)"), simulator},
 	{"effects of a dead driver are not carried out again", condition(act+"absorbed", "drives Covers", "false"), simulator},
+	{"a relay republishes the void of a purged call", around(act+"unpurged", "return effects, nil"), simulator},
+	{"a relay republishes a closed call", around(runs+"unclosed", "return effects"), simulator},
 	{"what the run waits for is not carried out again", around(core+"Outstanding", "return nil"), simulator},
 	{"a message for nobody is acked without a dead letter", call(act+"unmatched", "refuse orphan", ""), simulator},
 	{"a dead letter is acked before it is put", call(handler+"settle", "DeadLetter", "func() error { _ = $; return nil }()"), simulator},
-	{"whatever comes for a run that has ended is acked", condition(act+"repeat", "StatusDone KindFire", "a.head.Status == core.StatusDone"), simulator},
+	{"whatever comes for a run that has ended is acked", around(act+"firedAfterEnd", "return a.head.Status == core.StatusDone"), simulator},
+	{"a timer that fires as its run ends is the cause of nothing", condition(act+"firedAfterEnd", "since Received", "a.msg.Delivered == 1"), simulator},
 	{"a drained worker acks what it leaves", value(act+"drive", "Settlement Retry", "Ack"), simulator},
 
 	// Calls may be open while a run goes on: the result of each is told once, and before the run completes (I8, I11).
@@ -99,7 +102,7 @@ var ofRuns = []mutant{
 	}()`), simulator},
 	{"etags are numbers", call(act+"appendEntry", "Random", "fmt.Sprint(at.Rev + 1)"), simulator},
 	{"a driver does not notice that its entry was forgotten", condition(act+"catchUp", "rec Etag at -entries", "false"), simulator},
-	{"entries need not follow each other", condition(runs+"Runner.readAfter", "Rev Prev", "false"), histories(100_000)},
+	{"entries need not follow each other", condition(runs+"Runner.follow", "Rev Prev", "false"), histories(100_000)},
 	{"a driver does not find its own entry", condition(act+"follow", "refused Etag", "false"), simulator},
 	{"a cached state is of any history", condition(act+"loadState", "former Etag", "true"), simulator},
 	{"a journal may be read without its end", condition(act+"journal", "end rev", "len(entries) > 0"), simulator},
@@ -123,6 +126,7 @@ var ofRuns = []mutant{
 		"a control message counts that was refused for want of its run",
 		around(act+"ahead", `return original() && a.head.Status == ""`), histories(100_000),
 	},
+	{"a run is taken up by a message that was refused at the end before", around(act+"takenUpSince", "return false"), histories(100_000)},
 	{"a control message does not wait for its run", condition(act+"withoutRun", "missing Now", "false"), histories(100_000)},
 
 	// One result for each call, one end for each run.
@@ -224,12 +228,16 @@ var ofRuns = []mutant{
 	{"an edited call is made that others decide on", condition(step+"refuseEdit", "unmet", "false"), simulator},
 	{"a grant is never used up", around(core+"use", "if grants[i].Uses == 1 {\nreturn grants\n}\nreturn original(grants, i)"), simulator},
 	{"a grant for one call covers others", condition(core+"grants.covers", "ArgsHash", "true"), simulator},
-	{"a grant never expires", condition(core+"grants.covering", "Expires now", "false"), test{"internal/core", "TestPlan_AsksAgainWhenAGrantHasExpired"}},
-	{"a grant for one tool covers all", condition(core+"grants.covering", "Tool", "false"), simulator},
+	{"a grant never expires", condition(core+"grants.covers", "Expires now", "false"), test{"internal/core", "TestPlan_AsksAgainWhenAGrantHasExpired"}},
+	{"a grant for one tool covers all", condition(core+"grants.covers", "Tool", "false"), simulator},
 
 	// The policy is ruled again on what is really made, when it is made.
 	{"what was allowed is made, whatever the policy says by now", around(act+"forbidden", `return "", nil`), cases(3000)},
 	{"a call whose turn comes late is made as it was ruled on", condition(step+"unqueue", "Judges", "false"), cases(3000)},
+	{
+		"a call is made that was denied while it waited for its turn", around(core+"Spec.Denial", "return nil"),
+		test{"test/pipeline", "TestGrant_IsNoneForACallThatWasDeniedWhileItWaitedForItsTurn"},
+	},
 	{"a grant outlasts its time in the queue", condition(act+"forbidden", "Expires Now", "false"), cases(10_000)},
 	{"hooks are not asked about what people allowed", around(act+"gated", "return nil, nil"), cases(3000)},
 	{"a grant makes a call that a hook gave its result", around(core+"Ruling.granted", "return Ruling{Verdict: VerdictAllow}"), cases(3000)},

@@ -11,7 +11,9 @@ var ofPlans = []mutant{
 	{"an agent that plans is asked in a loop", around(core+"Spec.nextPlanned", "return nil"), rows{"L6", "L7", "L9", "L10", "L61", "L62", "L64", "L67"}},
 	{"the agent's own model plays every role", condition("internal/catalog.Catalog.role", "spec nil", "true"), rows{"L6", "L7", "L9", "L10"}},
 	{"a planner may call tools", statement(act+"askPlanner", "System Messages", "$\nrequest.Tools = tools"), rows{"L7"}},
-	{"a planner is not told which tools there are", call(act+"askPlanner", "Planner told", "planning.Planner(a.state.System, tools[:0], a.state, told)"), rows{"L7"}},
+	{"a planner is not told which tools there are", call(act+"askPlanner", "Planner told", "form.Planner(a.state.System, tools[:0], a.state, told)"), rows{"L7"}},
+	{"a planner is not asked for structured output", statement(act+"askPlanner", "Output Schema", ""), rows{"L61"}},
+	{"every planner is asked for structured output", around("internal/catalog.planForm", "return planning.JSONForm"), rows{"L61"}},
 	{"steps are done one after the other", around(ofPlan+"due", "due := original()\nreturn due[:min(1, len(due))]"), rows{"L6", "L67"}},
 	{"a router is shown the conversation", statement(act+"route", "System Messages", "$\nrequest.Messages = a.state.Conversation().Messages"), rows{"L9", "L64"}},
 	{"a router is offered what fits by now", around(act+"routed", `
@@ -22,11 +24,54 @@ var ofPlans = []mutant{
 	{"a router is offered other tools than the journal has", around(act+"routed", "return a.routable(s)"), simulator},
 	{"the tools that a plan names are not offered", around(plans+"Hinted", "return false"), rows{"L9"}},
 	{"the agent's own model writes the answer", around(act+"model", "return Role{a.agent.Model, a.agent.ModelName}"), rows{"L10"}},
+	{"what is written of a plan is not judged", condition(act+"judged", "a agent Judge nil", "!a.state.Synthesizes()"), test{"test/pipeline", "TestPlan_AnswersAreJudged"}},
 	{"plans and calls of steps are streamed", call(act+"consult", "progress", `a.live("model.delta", a.state.Turns, func() any { return sdk.Delta{Text: "…"} })`), rows{"L10"}},
 	{"a planner's answer is not taken", condition(act+"makePlan", "fault Answer", "false"), rows{"L61"}},
 
+	{"steps that failed push out what is done", around(core+"PlanStep.guards", "return false"), test{"internal/core", "TestPlan_KeepsWhatItsStepsHaveDone"}},
+	{
+		"a plan is replaced where what is done has no room", around(ofPlan+"roomForAnother", "return true"),
+		test{"internal/core", "TestPlan_IsNotReplacedWhereWhatIsDoneHasNoRoom"},
+	},
+
+	// Lists and conditions.
+	{"a condition holds always", around(plans+"Holds", "return true, nil"), test{"test/pipeline", "TestPlan_OfListsAndConditions"}},
+	{"what comes after a skipped step is given up", condition(ofPlan+"cannotBe", "before StepSkipped", "false"), test{"test/pipeline", "TestPlan_OfListsAndConditions"}},
+	{"a step that is skipped has failed", value(step+"route", "Status StepSkipped", "StepFailed"), test{"internal/core", "TestPlan_SkipsWhatComesAfterASkippedStep"}},
+	{"an element that failed is done", around(core+"PlanStep.elementFailed", "original(place, kept, fault)\ns.Elements[place].Status = StepDone"), test{"internal/core", "TestPlan_DoesAStepForEachElement"}},
+	{"why an element failed is not told", statement(core+"PlanStep.elementFailed", "Fault cmp", ""), test{"test/pipeline", "TestPlan_OfListsAndConditions"}},
+	{"a failed element fails its step", value(core+"PlanStep.endElements", "Status StepDone", "StepFailed"), test{"internal/core", "TestPlan_DoesAStepForEachElement"}},
+	{"another plan makes again what an element has done", around(core+"Element.guards", "return false"), test{"internal/core", "TestPlan_DoesAStepForEachElement"}},
+	{"more elements are called than a round has", condition(act+"dueChoices", "due choices MaxRound", "due"), test{"test/pipeline", "TestPlan_OfListsAndConditions"}},
+	{"lists are as long as they are", around(ofPlan+"RoomForElements", "return 1000"), test{"test/pipeline", "TestPlan_OfListsThatCannotBe"}},
+	{"routers are not shown the element", statement(plans+"Router", "text element Place", ""), test{"test/pipeline", "TestPlan_OfListsAndConditions"}},
+	{"lists are of what models are shown", around("internal/runner.activation.callResult", "return a.state.StepResult(&core.PlanStep{Call: call}), nil"), test{"test/pipeline", "TestPlan_OfListsAndConditions"}},
+	{"a list without elements is never done", around(core+"PlanStep.endElements", "original()\nif len(s.Elements) == 0 {\ns.Status = StepFailed\n}"), test{"internal/core", "TestPlan_OfListsThatComeToNothing"}},
+	{
+		"a plan is replaced where elements that are done have no room", statement(ofPlan+"roomForAnother", "guards elementsOf", "return len(guards) <= maxKeptSteps-MaxPlanSteps"),
+		test{"internal/core", "TestPlan_IsNotReplacedWhereElementsHaveNoRoom"},
+	},
+	{"steps keep the numbers of their plan in expressions", call(plans+"rewrite", "nameOf", "code[m[0]:m[1]]"), test{"internal/planning", "TestParse_ReadsConditionsAndLists"}},
+	{"any expression is a list", around(plans+"checkExpressions", "return nil"), test{"internal/planning", "TestParse_ReadsConditionsAndLists"}},
+
+	// Approval by people.
+	{"a refused plan is carried out", around(step+"planRefused", "t.Head.Plan.Phase = PhaseSteps"), test{"test/pipeline", "TestPlanReview_ARefusedPlanIsNotCarriedOut"}},
+	{"a plan that is refused is not planned anew", condition(step+"planRefused", "said replans", "false"), test{"test/pipeline", "TestPlanReview_ARefusedPlanIsNotCarriedOut"}},
+	{"planners are not told why nobody approved", condition(plans+"stepsSoFar", "Refused", "false"), test{"test/pipeline", "TestPlanReview_ARefusedPlanIsNotCarriedOut"}},
+	{"a plan is carried out as it was before it was edited", statement(step+"planReviewed", "Phase PhaseSteps Steps", "p.Phase = PhaseSteps"), test{"test/pipeline", "TestPlanReview_APersonEditsThePlan"}},
+	{"edited plans are not checked", around(plans+"ReadReviewed", "return data, nil"), test{"test/pipeline", "TestPlanReview_APersonEditsThePlan"}},
+	{"the loop does what nobody has approved", condition(step+"withoutPlan", "reviewTool", "false"), test{"test/pipeline", "TestPlanReview_WithoutAPlanNothingIsDone"}},
+	{"models call the tool of plans", condition(core+"planner.admit", "Reviews", "false"), test{"test/pipeline", "TestPlanReview_IsNoToolOfModels"}},
+	{"plans that people approve are read as JSON", around("internal/show.readPlan", "plan, _ = original(tool, args)\nreturn plan, false"), test{"internal/show", "TestProposal_OfAPlan"}},
+	{
+		"what steps do not show of a plan is hidden", around("internal/show.readPlan", "plan, _ = original(tool, args)\nreturn plan, len(plan.Steps) > 0"),
+		test{"internal/show", "TestProposal_HidesNothing"},
+	},
+	{"that a plan was edited is not told", value(told+"planned", "Edited approvedEdited", "false"), test{"cmd/agentd", "TestApprovals_OfPlans"}},
+	{"plans that are under review are carried out", value(step+"review", "Phase PhaseReview", "PhaseSteps"), test{"test/pipeline", "TestPlanReview_APersonEditsThePlan"}},
+
 	// Without a plan.
-	{"a run without a plan is one whose plan is done", value(step+"withoutPlan", "Phase", "PhaseAnswer"), rows{"L11", "L66"}},
+	{"a run without a plan is one whose plan is done", value(step+"withoutPlan", "Phase PhaseLoop", "PhaseAnswer"), rows{"L11", "L66"}},
 	{"the loop makes again what a step has done", condition(core+"RoundPlan.done", "Plan Made PhaseLoop -StepDone", "s.Plan < h.Plan.Made"), rows{"L11"}},
 	{"that a plan came to nothing is not told", condition(told+"stepsEnded", "PhaseLoop", "false"), rows{"L11"}},
 
@@ -60,8 +105,13 @@ var ofPlans = []mutant{
 
 	// Steps that fail.
 	{"what fails is done", value(step+"stepEnded", "Status StepFailed", "StepDone"), rows{"L65"}},
-	{"a failed step gives up all that are not begun", condition(step+"advancePlan", "Status StepPlanned lost", "s.Status == StepPlanned && p.any(StepFailed)"), rows{"L65"}},
-	{"steps are not given up whose references have failed", condition(step+"advancePlan", "Status StepPlanned lost", "false"), rows{"L65"}},
+	{"a failed step gives up all that are not begun", around(ofPlan+"cannotBe", `
+		if p.any(StepFailed) {
+			s.Status = StepGivenUp
+			return true
+		}
+		return original(s)`), rows{"L65"}},
+	{"steps are not given up whose references have failed", around(ofPlan+"cannotBe", "return false"), rows{"L65"}},
 	{"plans are made for ever", around(core+"Spec.replans", "return 100"), rows{"L65"}},
 	{"a step that has failed is passed over", around(core+"Spec.replans", "return 0"), rows{"L65"}},
 	{"another plan forgets what was done", around(ofPlan+"Kept", "return nil"), rows{"L65"}},
@@ -107,7 +157,7 @@ var ofPlans = []mutant{
 		if made, ok := event.(core.Planned); ok && len(made.Steps) > 0 {
 			was := a.state.Plan
 			a.state.Plan = &core.Plan{Steps: made.Steps}
-			a.route(ctx, &hookEffects{}, &made.Steps[0])
+			a.route(ctx, &hookEffects{}, &choice{step: &made.Steps[0]})
 			a.state.Plan = was
 		}
 		return event, err`), simulator},

@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"agentd/sdk/wire"
-
-	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/core"
 	"agentd/internal/harness"
@@ -228,44 +225,6 @@ func TestAgents_ParallelCallsOfOneAgentDoNotMeet(t *testing.T) {
 	if len(results) != 2 || !results[0].IsError || !containsCode(results[0].Text, sdk.CodeCancelled) ||
 		results[1].IsError || results[1].Text != `{"response":"two is done"}` {
 		t.Errorf("the parent was told %+v", results)
-	}
-}
-
-// A context builder in Go knows who called, at every depth.
-func TestAgents_ContextBuildersKnowTheCaller(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	by := map[string]*sdk.Delegation{}
-	hooked := func(spec sdk.AgentSpec) sdk.Agent {
-		return sdk.Agent{Spec: spec, Hooks: sdk.Hooks{
-			Context: func(_ context.Context, in sdk.ContextInput) (sdk.Context, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				by[spec.Name] = in.DelegatedBy
-				return sdk.Context{Messages: []sdk.Message{sdk.Text(sdk.RoleUser, "go")}}, nil
-			},
-		}}
-	}
-	clerk := callable("clerk", desk().Services[0])
-	child := callable("child", calling(clerk))
-	parent := callable("parent", calling(child))
-	h := harness.Start(t, harness.Options{
-		Agents: []sdk.Agent{hooked(parent), hooked(child), hooked(clerk)}, Model: models(asksDown()),
-	})
-	r := h.Run("parent", hello())
-	atParent := h.Suspended(r, 1)
-	atChild := h.Suspended(called(atParent, 0), 1)
-	h.Call("calc.add").Answer("calc.added", sum(3))
-	h.Done(r)
-	mu.Lock()
-	defer mu.Unlock()
-	want := map[string]*sdk.Delegation{
-		"parent": nil,
-		"child":  {Agent: "parent", Run: r.Subject, Call: atParent.Calls[0].ID},
-		"clerk":  {Agent: "child", Run: atChild.Run, Call: atChild.Calls[0].ID},
-	}
-	if diff := cmp.Diff(want, by); diff != "" {
-		t.Errorf("who called (-want +got):\n%s", diff)
 	}
 }
 

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"agentd/internal/core"
@@ -111,6 +113,43 @@ func TestGrant_ReleasesNoCallThatAnotherDomainDecides(t *testing.T) {
 			h.PublishAs("fred", large, large.Response(sdk.TypePermissionDecided, d))
 			wantResponse(t, h.Done(r), "done")
 			h.NoCall("calc.add")
+			sound(t, h.Conn(), natsStore(h.Conn()))
+		})
+	}
+}
+
+// What people deny for the rest of a run is not made either where it was allowed before, and waits for its turn.
+func TestGrant_IsNoneForACallThatWasDeniedWhileItWaitedForItsTurn(t *testing.T) {
+	t.Parallel()
+	for _, allowed := range []sdk.PermissionDecision{{Scope: sdk.ScopeToolPattern, Pattern: "args.a == 1.0"}, {Scope: sdk.ScopePrincipal}} {
+		t.Run(string(allowed.Scope), func(t *testing.T) {
+			t.Parallel()
+			spec := desk()
+			spec.Order = sdk.CallsSequential
+			scopes := []sdk.GrantScope{sdk.ScopeCall, sdk.ScopeTool, allowed.Scope}
+			spec.Permissions = heavier(sdk.PermissionPolicyTerms{Scopes: scopes}, sdk.PermissionPolicyTerms{Scopes: scopes, Approvers: []string{"fred"}})
+			model := sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Ask(add(1, 3), add(1000, 1), add(1, 4)), sdktest.Say("done"))
+			h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Identity: true, Model: model})
+			r := h.SendAs("shop", "desk", h.Init("desk", hello()))
+			request := h.Call(sdk.TypePermissionRequest)
+			d := allowed
+			d.Decision, d.ArgsHash = sdk.DecisionAllow, request.Data()["args_sha256"].(string)
+			h.PublishAs("anna", request, request.Response(sdk.TypePermissionDecided, d))
+			h.Call("calc.add").Answer("calc.added", sum(3))
+			made := h.Call("calc.add")
+			request = h.Call(sdk.TypePermissionRequest)
+			d = sdk.PermissionDecision{Decision: sdk.DecisionDeny, Scope: sdk.ScopeTool, Reason: "no more of these", ArgsHash: request.Data()["args_sha256"].(string)}
+			h.PublishAs("fred", request, request.Response(sdk.TypePermissionDecided, d))
+			h.Until(r, "the denial is there", func(s core.State) bool {
+				return slices.ContainsFunc(s.Grants, func(g core.Grant) bool { return g.Deny })
+			})
+			made.Answer("calc.added", sum(4))
+			wantResponse(t, h.Done(r), "done")
+			h.NoCall("calc.add")
+			requests := model.Requests()
+			if last := fmt.Sprint(requests[len(requests)-1].Messages); strings.Count(last, "no more of these") != 2 {
+				t.Errorf("the model is told %s", last)
+			}
 			sound(t, h.Conn(), natsStore(h.Conn()))
 		})
 	}

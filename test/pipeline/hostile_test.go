@@ -72,6 +72,9 @@ func TestHostile_EventsOfEveryKindAreDeadLettered(t *testing.T) {
 			if d.Reason != string(sdk.CodeInvalidEvent) || d.Subject != subject || !strings.Contains(d.Detail, g.told) {
 				t.Errorf("%.80q: dead letter with reason %s, want %q: %.500s", g.body, d.Reason, g.told, d.Detail)
 			}
+			if len(g.body) < 1000 && string(d.Data) != g.body {
+				t.Errorf("%q: the dead letter holds %q", g.body, d.Data)
+			}
 			if len(d.Detail) > 8<<10 {
 				t.Errorf("%.80q: the reason has %d bytes", g.body, len(d.Detail))
 			}

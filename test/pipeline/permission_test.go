@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"strings"
-	"sync"
 	"testing"
 
 	"agentd/internal/signature"
@@ -64,92 +62,6 @@ func TestPermission_ParallelRequestsAreDecidedInAnyOrder(t *testing.T) {
 	}
 	if denied := messages[3].Content[0]; !denied.IsError || !containsCode(denied.Text, sdk.CodePermissionDenied) {
 		t.Errorf("the denied call's result is %s", denied.Text)
-	}
-}
-
-func TestPermission_InlineToolRunsOnceWhenAllowed(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	var ran []string
-	pay := sdk.Tool{
-		Definition: sdk.ToolDefinition{Name: "pay"}, AtMostOnce: true,
-		Run: func(_ context.Context, c sdk.ToolCall) (json.RawMessage, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			ran = append(ran, string(c.Args))
-			return json.RawMessage(`{"paid":true}`), nil
-		},
-	}
-	spec := desk()
-	spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "pay")
-	h := harness.Start(t, harness.Options{
-		Agents: []sdk.Agent{{Spec: spec, Tools: []sdk.Tool{pay}}},
-		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("pay", map[string]int{"sum": 5})), sdktest.Say("paid")),
-	})
-	r := h.Run("desk", hello())
-	request := h.Call(sdk.TypePermissionRequest)
-	h.Restart()
-	decide(request, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: json.RawMessage(`{"sum":4}`)})
-	wantResponse(t, h.Done(r), "paid")
-	sound(t, h.Conn(), natsStore(h.Conn()))
-	mu.Lock()
-	defer mu.Unlock()
-	if len(ran) != 1 || ran[0] != `{"sum":4}` {
-		t.Errorf("the tool ran with %v, want once with the approver's arguments", ran)
-	}
-}
-
-func TestPermission_RetryTellsTheModelAndGrantsTheSameCallOnce(t *testing.T) {
-	t.Parallel()
-	spec := desk()
-	spec.Permissions = asking(sdk.PermissionPolicyTerms{Mode: sdk.PermissionRetry}, "calc_add")
-	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Ask(add(1, 2)), sdktest.Ask(add(1, 3)), sdktest.Say("done")))
-	r := h.Run("desk", hello())
-	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionAllow})
-	h.Call("calc.add").Answer("calc.added", sum(3))
-	decide(h.Call(sdk.TypePermissionRequest), sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "no more"})
-	wantResponse(t, h.Done(r), "done")
-	sound(t, h.Conn(), natsStore(h.Conn()))
-	h.NoCall("calc.add")
-}
-
-// A decision for other arguments or with a scope that was not offered is recorded and changes nothing; one that is late goes
-// to the dead letters.
-func TestPermission_DecisionsThatDoNotCount(t *testing.T) {
-	t.Parallel()
-	spec := desk()
-	spec.Permissions = asking(sdk.PermissionPolicyTerms{}, "calc_add")
-	h := start(t, spec, sdktest.Script(sdktest.Ask(add(1, 2)), sdktest.Say("done")))
-	r := h.Run("desk", hello())
-	request := h.Call(sdk.TypePermissionRequest)
-	hash, _ := request.Data()["args_sha256"].(string)
-	for i, d := range []sdk.PermissionDecision{
-		{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte(`{"a":1,"b":3}`))},
-		{Decision: sdk.DecisionAllow, ArgsHash: hash, Scope: sdk.ScopeTool},
-	} {
-		h.PublishAgain(request, request.Response(sdk.TypePermissionDecided, d))
-		h.Until(r, "the refusal", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Permission.Refusals == i+1 })
-	}
-	allowed := sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: hash}
-	h.PublishAgain(request, request.Response(sdk.TypePermissionDecided, allowed))
-	h.Call("calc.add").Answer("calc.added", sum(3))
-	wantResponse(t, h.Done(r), "done")
-	sound(t, h.Conn(), natsStore(h.Conn()))
-	late := request.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionDeny, ArgsHash: hash})
-	h.PublishAgain(request, late)
-	if letter := h.DeadLetter(); letter.Reason != string(sdk.CodeDecisionRefused) {
-		t.Errorf("the late decision is dead-lettered as %s", letter.Reason)
-	}
-	var refused int
-	for _, e := range h.Journal(r) {
-		for _, d := range e.Decisions {
-			if d.Refused != "" {
-				refused++
-			}
-		}
-	}
-	if refused != 2 {
-		t.Errorf("the journal records %d refused decisions, want 2", refused)
 	}
 }
 

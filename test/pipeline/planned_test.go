@@ -36,20 +36,27 @@ conversations:
   - {match: {model: writer, last: The plan is carried out}, replies: [{text: "The sums are noted, not printed."}]}
 `
 
-// A plan is made and carried out against agentd mock-llm: steps that need nothing of each other are made at once, their worker is lost while
-// they wait, one step fails and has another plan made, and the run finishes with every call made once.
-func TestPlan_LosesAWorkerAndFinishes(t *testing.T) {
-	t.Parallel()
-	script, err := mockllm.ParseScript("script.yaml", []byte(planScript))
+// scripted is agentd mock-llm with a script.
+func scripted(t *testing.T, name string, script []byte) sdk.Provider {
+	t.Helper()
+	parsed, err := mockllm.ParseScript(name, script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(mockllm.New(script))
+	server := httptest.NewServer(mockllm.New(parsed))
 	t.Cleanup(server.Close)
 	model, err := llm.NewOpenAI(llm.OpenAIOptions{BaseURL: server.URL + "/v1", HTTPClient: server.Client()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return model
+}
+
+// A plan is made and carried out against agentd mock-llm: steps that need nothing of each other are made at once, their worker is lost while
+// they wait, one step fails and has another plan made, and the run finishes with every call made once.
+func TestPlan_LosesAWorkerAndFinishes(t *testing.T) {
+	t.Parallel()
+	model := scripted(t, "script.yaml", []byte(planScript))
 	spec := desk()
 	role := func(name string) *sdk.ModelSpec { return &sdk.ModelSpec{Provider: spec.Model.Provider, Name: name} }
 	spec.Mode, spec.Plan = sdk.ModePlan, &sdk.PlanSpec{Planner: role("planner"), Router: role("router"), Synthesizer: role("writer")}

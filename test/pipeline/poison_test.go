@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,53 +18,16 @@ import (
 	"agentd/sdk/sdktest"
 )
 
-// A run that kills whoever works on it ends with an error, and what it was started with is kept for an operator.
-func TestPoison_EndsAndIsDeadLettered(t *testing.T) {
-	t.Parallel()
-	asked := make(chan struct{})
-	r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: sdktest.ModelFunc(
-		func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
-			if !strings.HasPrefix(req.Run, "poison") {
-				return sdktest.Say("hi"), nil
-			}
-			select {
-			case asked <- struct{}{}:
-			case <-ctx.Done():
-			}
-			<-ctx.Done()
-			return sdk.ModelReply{}, ctx.Err()
-		},
-	)}, 1500*time.Millisecond)
-	r.poisons(r.work(50*time.Millisecond), r.begin("poison"), asked)
-	healthy := r.begin("healthy")
-	wantResponse(t, r.end(healthy), "hi")
-
-	var letters []broker.Letter
-	r.until("its init event is dead-lettered", func() bool {
-		err := r.client.Letters(t.Context(), broker.LetterFilter{}, func(l broker.Letter) (bool, error) {
-			letters = append(letters, l)
-			return true, nil
-		})
-		r.check("read dead letters", err)
-		return len(letters) > 0
-	})
-	l := letters[0]
-	ev, err := wire.DecodeEvent(l.Headers, l.Data)
-	if err != nil || len(letters) != 1 || l.Reason != sdk.CodePoison || l.Subject != wire.DefaultSubjects().Start("desk") || ev.Subject != "poison" {
-		t.Errorf("dead letters %+v, %v; want the init event of %q", letters, err, "poison")
-	}
-	sound(t, r.client, r.store)
-}
-
-// A poison run that is retried is poison once more, and its workers' deaths count anew: each generation has an end, and each of the
-// messages that it was driven by is a dead letter. The one of the retry is not redriven: a copy would change nothing.
+// A run that kills whoever works on it ends with an error, and what it was started with is kept for an operator. One that is retried is
+// poison once more, and its workers' deaths count anew: each generation has an end, and each of the messages that it was driven by is a
+// dead letter. The one of the retry is not redriven: a copy would change nothing.
 func TestPoison_IsSoInEachGeneration(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
 	var mended atomic.Bool
 	r := startRig(t, rig{specs: []sdk.AgentSpec{desk()}, model: sdktest.ModelFunc(
 		func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
-			if mended.Load() {
+			if mended.Load() || req.Run != "poison" {
 				return sdktest.Say("hi"), nil
 			}
 			select {
@@ -83,20 +45,22 @@ func TestPoison_IsSoInEachGeneration(t *testing.T) {
 			run = r.retry(run, id)
 		}
 		w = r.poisons(w, run, asked)
+		wantResponse(t, r.end(r.begin("healthy "+id)), "hi")
 	}
 	var letters []string
 	r.until("two dead letters", func() bool {
 		letters = nil
 		r.check("read dead letters", r.client.Letters(t.Context(), broker.LetterFilter{}, func(l broker.Letter) (bool, error) {
 			letter := deadletter.Of(r.client.Subjects(), l)
-			letters = append(letters, fmt.Sprintf("%s %s: %v", l.Reason, letter.Address.Kind, letter.Redrivable(t.Context(), r.store)))
+			letters = append(letters, fmt.Sprintf("%s on %s for %s: %v", l.Reason, l.Subject, letter.Event.Subject, letter.Redrivable(t.Context(), r.store)))
 			return true, nil
 		}))
 		return len(letters) == 2
 	})
+	subjects := wire.DefaultSubjects()
 	want := []string{
-		`poison_run start: invalid_event: run poison has ended (error:poison_run); it can be taken up with: agentd runs retry poison`,
-		`poison_run ctl: invalid_event: run poison was taken up by this message before, and a copy changes nothing; ask anew with: agentd runs retry poison`,
+		"poison_run on " + subjects.Start("desk") + ` for poison: invalid_event: run poison has ended (error:poison_run); it can be taken up with: agentd runs retry poison`,
+		"poison_run on " + subjects.Control(wire.ControlRetry, "desk", run.Key) + ` for poison: invalid_event: run poison was taken up by this message before, and a copy changes nothing; ask anew with: agentd runs retry poison`,
 	}
 	if diff := cmp.Diff(want, letters); diff != "" {
 		t.Errorf("dead letters (-want +got):\n%s", diff)

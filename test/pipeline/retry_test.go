@@ -78,58 +78,6 @@ func TestRetry_LastErrorIsTheResult(t *testing.T) {
 	}
 }
 
-// A model that never answers would keep its worker until the model's timeout.
-func TestCancel_InterruptsTheModelOnAnotherWorker(t *testing.T) {
-	t.Parallel()
-	asked := make(chan struct{})
-	h := harness.Start(t, harness.Options{
-		Agents: []sdk.Agent{{Spec: desk()}}, Workers: 3,
-		Model: sdktest.ModelFunc(func(ctx context.Context, _ sdk.ModelRequest) (sdk.ModelReply, error) {
-			close(asked)
-			<-ctx.Done()
-			return sdk.ModelReply{}, ctx.Err()
-		}),
-	})
-	r := h.Run("desk", hello())
-	<-asked
-	h.Cancel(r, "enough")
-	wantProblem(t, h.Done(r), "desk", sdk.CodeCancelled)
-}
-
-func TestCancel_InterruptsToolsAndTellsWhatIsUnknown(t *testing.T) {
-	t.Parallel()
-	running := make(chan struct{}, 2)
-	tool := func(name string, once bool) sdk.Tool {
-		return sdk.Tool{
-			Definition: sdk.ToolDefinition{Name: name}, AtMostOnce: once,
-			Run: func(ctx context.Context, _ sdk.ToolCall) (json.RawMessage, error) {
-				running <- struct{}{}
-				<-ctx.Done()
-				return nil, ctx.Err()
-			},
-		}
-	}
-	h := harness.Start(t, harness.Options{
-		Agents: []sdk.Agent{{Spec: desk(), Tools: []sdk.Tool{tool("look", false), tool("pay", true)}}},
-		Model:  sdktest.Script(sdktest.Ask(sdktest.Tool("look", map[string]any{}), sdktest.Tool("pay", map[string]any{}))),
-	})
-	r := h.Run("desk", hello())
-	for range 2 {
-		<-running
-	}
-	h.Cancel(r, "enough")
-	wantProblem(t, h.Done(r), "desk", sdk.CodeCancelled)
-	var results []sdk.Content
-	for _, m := range h.Messages(r)[2:] {
-		results = append(results, m.Content...)
-	}
-	for i, want := range []sdk.Code{sdk.CodeCancelled, sdk.CodeOutcomeUnknown} {
-		if len(results) != 2 || !containsCode(results[i].Text, want) {
-			t.Errorf("results are %+v, want %s as number %d", results, want, i+1)
-		}
-	}
-}
-
 // A rolling restart hands a run on any number of times; only deaths make it poison.
 func TestDrain_DoesNotCountTowardsPoison(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ func published(t *testing.T, spec *core.Spec, entries []core.Entry, i int, f cor
 			t.Fatal(err)
 		}
 		return []outbox.Message{terminal}
-	case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark:
+	case core.EffectTimer, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark, core.EffectAnswer:
 	}
 	return nil
 }

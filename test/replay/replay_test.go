@@ -67,6 +67,8 @@ func specOf(file string) *core.Spec {
 		}
 	case "permission_gates":
 		s.Hooked = true
+	case "plan_lists":
+		s.Planning = &core.Planning{Replans: core.MaxReplans}
 	case "plan":
 		s.Planning = &core.Planning{Replans: 1}
 	case "no_tool_call":
@@ -307,7 +309,7 @@ func goOn(t *testing.T, spec *core.Spec, entries []core.Entry) {
 			try(cause, core.Fired{Now: f.Due, Due: f.Due})
 		case core.EffectCall:
 			try(cause, answer(h, entries[f.Rev-1].Effect(f.Kind, f.Call)))
-		case core.EffectVoid, core.EffectTerminal, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark:
+		case core.EffectVoid, core.EffectTerminal, core.EffectGrant, core.EffectCleanup, core.EffectRunEnd, core.EffectPark, core.EffectAnswer:
 		}
 	}
 }

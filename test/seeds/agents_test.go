@@ -1,7 +1,9 @@
 package seeds_test
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"agentd/sdk/wire"
@@ -109,17 +111,28 @@ func delegation(t *testing.T) {
 	}
 }
 
-// lineage is row T66: agents that an agent calls know whose run they work for, and through which calls, to any depth; it calls no more than
-// its limit says; and one that is handed the task completes the run with its answer.
+// lineage is row T66: agents that an agent calls, and their context builders, know whose run they work for, and through which calls, to
+// any depth; it calls no more than its limit says; and one that is handed the task completes the run with its answer.
 func lineage(t *testing.T) {
-	clerk, expert := callable("clerk"), callable("expert")
-	child := callable("child", calling(clerk))
+	var mu sync.Mutex
+	by := map[string]*sdk.Delegation{}
+	knowing := func(a sdk.Agent) sdk.Agent {
+		a.Hooks.Context = func(_ context.Context, in sdk.ContextInput) (sdk.Context, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			by[a.Spec.Name] = in.DelegatedBy
+			return sdk.Context{}, nil
+		}
+		return a
+	}
+	clerk, expert := knowing(callable("clerk")), callable("expert")
+	child := knowing(callable("child", calling(clerk)))
 	handing := func(a sdk.Agent) sdk.ServiceTool {
 		tool := calling(a)
 		tool.Agent = true
 		return tool
 	}
-	parent := desk(handing(child), handing(expert))
+	parent := knowing(desk(handing(child), handing(expert)))
 	parent.Spec.StopOn, parent.Spec.Limits.Children = []string{"test_expert"}, 2
 	scripts := map[string]*sdktest.Model{
 		"desk": sdktest.Script(
@@ -141,6 +154,11 @@ func lineage(t *testing.T) {
 	grand := uses(t, first.Messages(), 1)[0].CallID
 	second := h.State(harness.Run{Key: wire.NewRunKey(first.Run + "/" + grand)})
 	equal(t, "who called the clerk", second.Init.DelegatedBy, &sdk.Delegation{Agent: "child", Run: first.Run, Call: grand})
+	mu.Lock()
+	defer mu.Unlock()
+	equal(t, "who called, as context builders know it", by, map[string]*sdk.Delegation{
+		"desk": nil, "child": first.Init.DelegatedBy, "clerk": second.Init.DelegatedBy,
+	})
 	equal(t, "whose run the clerk works for", strings.HasPrefix(second.Run, r.Subject+"/"+calls[0].CallID+"/"), true)
 
 	told := results(t, h.Messages(r), 3)

@@ -142,9 +142,16 @@ func eventCollection(t *testing.T) {
 		t.Errorf("after duplicates there are %d results, want one", len(state.Results))
 	}
 	asked(t, model, 1)
-	h.Call("shop.book").Answer("shop.book.done", value("booked"))
+	book := h.Call("shop.book")
+	book.Answer("shop.book.done", value("booked"))
+	h.Until(r, "all collected", func(s core.State) bool { return len(s.Results) == 2 || s.Turns == 2 })
+	late := book.Response("shop.book.done", value("booked twice"))
+	late.ID = "late"
+	h.PublishAgain(book, late)
+	await(t, "it is known for what it is", func() bool { return h.Worker().Runner().Stats().Stale.Load() == 3 })
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "the result that counts", results(t, last(t, model).Messages, 2)[0].Text, `{"value":"first"}`)
+	all := results(t, asked(t, model, 2)[1].Messages, 2)
+	equal(t, "the results that count", []string{all[0].Text, all[1].Text}, []string{`{"value":"first"}`, `{"value":"booked"}`})
 }
 
 // idempotentInvocations is row B14.

@@ -41,7 +41,7 @@ func checkpointsInOrder(t *testing.T) {
 
 // checkpointAtEveryEnd is row T20 too: a run that ends without anything new to say has its last checkpoint all the same.
 func checkpointAtEveryEnd(t *testing.T) {
-	checkpointsInOrder(t)
+	show(t, checkpointsInOrder)
 	h := start(t, sdktest.Script(), desk())
 	r := h.Run("desk", message("hello"))
 	fails(t, h, r, deskType) // the model has nothing to say

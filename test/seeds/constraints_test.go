@@ -3,13 +3,19 @@ package seeds_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"agentd/internal/approval"
+	"agentd/internal/catalog"
+	"agentd/internal/harness"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // writer is a tool that writes files, and which it has written.
@@ -98,18 +104,77 @@ func headless(t *testing.T) {
 	})
 	equal(t, "what was written", w.files(), []string{"src/a", "src/b", "src/b"})
 
+	narrowed(t, a, &w)
+
 	a.Spec.Constraints = &sdk.Constraints{ReadOnly: true}
 	h = start(t, sdktest.Script(sdktest.Ask(writes("src/a", ""), sdktest.Tool("look", n(1))), sdktest.Say("done")), a)
 	r = h.Run("desk", message("read"))
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "violations", violations(t, results(t, h.Messages(r), 2)), []string{"read_only_mode", ""})
-	equal(t, "what was written", len(w.files()), 3)
+	equal(t, "what was written", len(w.files()), 4)
 
+	a.Spec.Constraints = &sdk.Constraints{Deny: []string{"wipes"}}
+	models := func(sdk.ModelSpec) (sdk.Provider, error) { return model, nil }
+	err := catalog.New(nil, models, approval.Options{}).Set([]sdk.Agent{a})
+	if !errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) || !strings.Contains(err.Error(), `did you mean "wipe"?`) {
+		t.Errorf("a constraint on a tool that there is not: %v", err)
+	}
+
+	a.Spec.Constraints = nil
 	for limit, limits := range map[string]sdk.Limits{"quota:tokens": {Tokens: 1}, "deadline:run": {DeadlineMillis: 1}} {
 		a.Spec.Limits = limits
 		h = start(t, sdktest.Script(sdktest.Ask(sdktest.Tool("look", n(1))), sdktest.Say("done")), a)
 		r = h.Run("desk", message("read"))
 		h.Done(r)
 		equal(t, "how too much ends", reason(h, r), limit)
+	}
+}
+
+// constrained starts a run with constraints of its own, as an init event has them.
+func constrained(h *harness.Harness, name string, constraints any) harness.Run {
+	event := other(h, "desk", name, message("write"))
+	event.Extensions = map[string]any{wire.RunConstraints: constraints}
+	return h.Send("desk", event)
+}
+
+// narrowed is of an agent with constraints: those of a run make them narrower, and never wider; the run keeps them; and what would not count is
+// refused.
+func narrowed(t *testing.T, a sdk.Agent, w *writer) {
+	t.Helper()
+	before := len(w.files())
+	model := sdktest.Script(
+		sdktest.Ask(sdktest.Tool("shop_find", n(1))),
+		sdktest.Ask(writes("src/a", "1\n2\n"), writes("lib/a", "1"), writes("src/b.key", "1"), writes("src/b", "2"), sdktest.Tool("wipe", n(1)), sdktest.Tool("look", n(1))),
+		sdktest.Ask(writes("src/a", "3\n4\n")), sdktest.Say("done"))
+	h := start(t, model, a)
+	r := constrained(h, "narrow", `{"allow":["*"],"deny":["look"],"files":{"most":1,"lines":3,"allow":["lib","src"]}}`)
+	call := h.Call("shop.find")
+	h.Restart()
+	call.Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	equal(t, "violations", violations(t, results(t, h.Messages(r), 8)), []string{
+		"", "", "file_pattern", "file_pattern", "file_count", "tool_restriction", "tool_restriction", "line_count",
+	})
+	equal(t, "what was written", len(w.files()), before+1)
+
+	refused := func(h *harness.Harness, constraints any) string {
+		p := fails(t, h, constrained(h, fmt.Sprint(constraints), constraints), "test.desk")
+		equal(t, "code", p.Code, sdk.CodeInvalidEvent)
+		return p.ErrorMessage
+	}
+	for constraints, want := range map[any]string{
+		`{"read_only":true,"wallow":[]}`:                        "want the constraints as JSON text",
+		`{"deny":["[x"]}`:                                       "[x",
+		`{"files":{"writers":[{"tool":"look","path":"path"}]}}`: "is for the agent to say",
+		true: "want the constraints as JSON text",
+	} {
+		if got := refused(h, constraints); !strings.Contains(got, want) {
+			t.Errorf("constraints %v are refused with %q, want %q", constraints, got, want)
+		}
+	}
+	a.Spec.Constraints = nil
+	h = start(t, sdktest.Script(sdktest.Say("done")), a)
+	if got := refused(h, `{"read_only":true}`); !strings.Contains(got, "constraints: {} at least") {
+		t.Errorf("constraints that nothing would hold a run to are refused with %q", got)
 	}
 }

@@ -21,7 +21,7 @@ func providing(contractType string, use sdk.ContextUse) sdk.ServiceTool {
 
 // contextSections is rows F6 and F7: what is planned and what was looked up come from code, or from services.
 func contextSections(t *testing.T) {
-	t.Run("code", promptAssembly)
+	t.Run("code", func(t *testing.T) { show(t, promptAssembly) })
 	t.Run("services", contextServices)
 	t.Run("missing", missingContextSection)
 	t.Run("required", requiredContextSection)

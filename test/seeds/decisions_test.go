@@ -223,17 +223,21 @@ func givenBack(t *testing.T, h *harness.Harness) {
 // decisionsDrained is rows T22 and T48: a decision counts for the request whose subject and hash it has, once; others
 // are recorded or dead-lettered, and end nothing.
 func decisionsDrained(t *testing.T) {
-	h := start(t, sdktest.Script(find(1), find(2), sdktest.Say("done")), gated(asks(sdk.PermissionHold, "shop_find"), service("shop.find")))
+	m := asks(sdk.PermissionHold, "shop_find")
+	m.terms.Scopes = []sdk.GrantScope{sdk.ScopeCall}
+	h := start(t, sdktest.Script(find(1), find(2), sdktest.Say("done")), gated(m, service("shop.find")))
 	r := h.Run("desk", message("hello"))
 	asked := request(t, h)
-	stray := asked.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{
-		Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte(`{"n":9}`)),
-	})
-	h.PublishAgain(asked, stray)
-	h.Until(r, "the decision is recorded", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Permission.Refusals == 1 })
-	h.NoCall("shop.find")
 	good := allow
 	good.ArgsHash, _ = asked.Data()["args_sha256"].(string)
+	for i, stray := range []sdk.PermissionDecision{
+		{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte(`{"n":9}`))},
+		{Decision: sdk.DecisionAllow, ArgsHash: good.ArgsHash, Scope: sdk.ScopeTool}, // which was not offered
+	} {
+		h.PublishAgain(asked, asked.Response(sdk.TypePermissionDecided, stray))
+		h.Until(r, "the decision is recorded", func(s core.State) bool { return len(s.Calls) == 2 && s.Calls[1].Permission.Refusals == i+1 })
+	}
+	h.NoCall("shop.find")
 	h.PublishAgain(asked, asked.Response(sdk.TypePermissionDecided, good))
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	next := request(t, h)
@@ -245,19 +249,27 @@ func decisionsDrained(t *testing.T) {
 	decide(next, allow)
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
+	var counted []bool
+	for _, e := range h.Journal(r) {
+		for _, d := range e.Decisions {
+			counted = append(counted, d.Refused == "")
+		}
+	}
+	equal(t, "decisions in the journal that count", counted, []bool{false, false, true, true})
 }
 
-// durableDecision is rows T23 and T25: the decision is in the journal before the held call is made, and survives a restart.
+// durableDecision is rows T23 and T25: the decision is in the journal before the held call is made, with the arguments that it gives, and
+// survives a restart.
 func durableDecision(t *testing.T) {
 	var mu sync.Mutex
-	var ran int
+	var paid []string
 	a := gated(asks(sdk.PermissionHold, "pay"))
 	a.Tools = []sdk.Tool{{
 		Definition: sdk.ToolDefinition{Name: "pay"}, AtMostOnce: true,
-		Run: func(context.Context, sdk.ToolCall) (json.RawMessage, error) {
+		Run: func(_ context.Context, c sdk.ToolCall) (json.RawMessage, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			ran++
+			paid = append(paid, string(c.Args))
 			return json.RawMessage(`{}`), nil
 		},
 	}}
@@ -265,12 +277,12 @@ func durableDecision(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	asked := request(t, h)
 	h.StopWorkers()
-	decide(asked, allow)
+	decide(asked, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Args: json.RawMessage(`{"n":4}`)})
 	h.Restart()
 	succeeds(t, h, r, `{"response": "done"}`)
 	mu.Lock()
 	defer mu.Unlock()
-	equal(t, "runs of the tool", ran, 1)
+	equal(t, "runs of the tool", paid, []string{`{"n":4}`})
 	decided := 0
 	for _, e := range h.Journal(r) {
 		decided += len(e.Decisions)

@@ -109,7 +109,7 @@ func phasesInOrder(t *testing.T) {
 
 // runEndOnEveryPath is row T19: however a run ends, RunEnd is told why, and so is whoever reads the terminal event.
 func runEndOnEveryPath(t *testing.T) {
-	phasesInOrder(t)
+	show(t, phasesInOrder)
 	for _, way := range []struct {
 		name, reason string
 		model        sdk.Provider

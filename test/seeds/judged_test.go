@@ -100,6 +100,7 @@ func unverifiedClaim(t *testing.T) {
 // requirements is row F53: an output that does not pass a schema, a condition or a function is sent back with what is wrong, three times
 // unless the agent says otherwise; then the run fails, or the output is accepted where the requirement is optional.
 func requirements(t *testing.T) {
+	t.Run("service", requiredByService)
 	short := sdktest.Say("no")
 	for name, c := range map[string]struct {
 		of    sdk.Requirement
@@ -144,6 +145,80 @@ func requirements(t *testing.T) {
 		succeeds(t, h, h.Run("desk", message("hello")), `{"response": "yes, certainly"}`)
 		asked(t, model, 2)
 	}
+}
+
+// reviewed is an agent whose outputs a service is asked about.
+func reviewed(r sdk.Requirement) sdk.Agent {
+	reviewer := sdk.ServiceTool{
+		Contract: contract("test.review", anyObject, `{"type":"object","properties":{"accepted":{"type":"boolean"},"feedback":{"type":"string"}},"required":["accepted"]}`),
+		Version:  version, Context: &sdk.ContextUse{Section: sdk.AnswerSection(r.Name)},
+	}
+	a := desk(reviewer)
+	a.Spec.Answers = &sdk.Answers{Require: []sdk.Requirement{{Name: "some", When: "size(output.response) > 0"}, r}}
+	return a
+}
+
+// requiredByService is of a requirement that a service is asked about: the run is suspended meanwhile, the model is told what is wrong, and it
+// counts over workers. Without its word a run ends, unless the requirement is optional.
+func requiredByService(t *testing.T) {
+	no := map[string]any{"accepted": false, "feedback": "Name the price."}
+	answer := func(h *harness.Harness, data map[string]any) { h.Call("test.review").Answer("test.review.done", data) }
+
+	model := sdktest.Script(sdktest.Say("a room"), sdktest.Say("a cheap room"), sdktest.Say("a room for 80"))
+	h := start(t, model, reviewed(sdk.Requirement{Name: "legal"}))
+	r := h.Run("desk", message("hello"))
+	h.Suspended(r, 1)
+	h.Restart()
+	call := h.Call("test.review")
+	equalJSON(t, "what the service is asked", call.Event.Data, `{"input": {"message": "hello"}, "output": {"response": "a room"}}`)
+	call.Answer("test.review.done", no)
+	answer(h, no)
+	h.Call("test.review").Answer("test.review.done", map[string]any{"accepted": true})
+	event := succeeds(t, h, r, `{"response": "a room for 80"}`)
+	equal(t, "why it ended", event.Extensions[wire.TerminationReason], "completed:answer")
+	requests := asked(t, model, 3)
+	equal(t, "tools that the model is offered", len(requests[0].Tools), 0)
+	equal(t, "what the model is told", lastSaid(requests[2]), "Your answer is not accepted: Name the price. Give it again, corrected.")
+	equal(t, "what is kept", len(h.Messages(r)), 4)
+	equal(t, "layout", h.Journal(r)[0].V, 6)
+
+	for _, optional := range []bool{false, true} {
+		for name, end := range map[string]func(h *harness.Harness){
+			"no_answer": func(h *harness.Harness) { answer(h, no); answer(h, no); answer(h, no) },
+			"unavailable": func(h *harness.Harness) {
+				h.Call("test.review").Fail(wire.NewProblem(sdk.Errorf(sdk.CodeTool, "nobody is in")))
+			},
+		} {
+			h := start(t, sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) {
+				return sdktest.Say("a room"), nil
+			}), reviewed(sdk.Requirement{Name: "legal", Retries: 2, Optional: optional}))
+			r := h.Run("desk", message("hello"))
+			end(h)
+			if optional {
+				succeeds(t, h, r, `{"response": "a room"}`)
+				continue
+			}
+			equal(t, "code", string(fails(t, h, r, deskType).Code), name)
+		}
+	}
+
+	h = start(t, sdktest.Script(sdktest.Say("a room"), sdktest.Say("two rooms")), reviewed(sdk.Requirement{Name: "legal"}))
+	r = h.Run("desk", message("hello"))
+	late := h.Call("test.review")
+	send(t, h, r, "m1", "Make it two.")
+	h.Until(r, "the message waits", func(s core.State) bool { return len(s.Head.Notes) == 1 })
+	late.Answer("test.review.done", map[string]any{"accepted": true})
+	answer(h, map[string]any{"accepted": true})
+	succeeds(t, h, r, `{"response": "two rooms"}`)
+
+	a := reviewed(sdk.Requirement{Name: "legal"})
+	a.Spec.Steering = sdk.SteeringInterrupt
+	h = start(t, sdktest.Script(sdktest.Say("a room"), sdktest.Say("two rooms")), a)
+	r = h.Run("desk", message("hello"))
+	h.Call("test.review") // is nobody's any more with the message
+	send(t, h, r, "m1", "Make it two.")
+	answer(h, map[string]any{"accepted": true})
+	succeeds(t, h, r, `{"response": "two rooms"}`)
 }
 
 // degradedAnswer is row L41: when no model answers, the run completes with the agent's own text, which is told as such and is not part of

@@ -107,7 +107,8 @@ func loopTransitions(t *testing.T) {
 	equal(t, "model failure", reason(bad, bad.Run("desk", message("hello"))), "error:model_failed")
 }
 
-// twoCancels is rows T38, T39 and T10: cancelling a run ends it while tools and the model work, and is not the failure of a call.
+// twoCancels is rows T38, T39 and T10: cancelling a run ends it while tools and the model work, whichever worker hears of it, and is not
+// the failure of a call.
 func twoCancels(t *testing.T) {
 	calling := make(chan struct{})
 	model := sdktest.ModelFunc(func(ctx context.Context, _ sdk.ModelRequest) (sdk.ModelReply, error) {
@@ -115,10 +116,11 @@ func twoCancels(t *testing.T) {
 		<-ctx.Done()
 		return sdk.ModelReply{}, ctx.Err()
 	})
-	h := start(t, model, desk())
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{desk()}, Model: model, Workers: 3})
 	r := h.Run("desk", message("hello"))
 	<-calling
 	h.Cancel(r, "enough")
+	equal(t, "code", fails(t, h, r, deskType).Code, sdk.CodeCancelled)
 	equal(t, "reason", reason(h, r), "cancelled:asked")
 
 	a := desk(service("shop.find"))
@@ -177,7 +179,10 @@ func repaired(t *testing.T) {
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	h.Suspended(r, 1)
 	h.Cancel(r, "enough")
-	h.Done(r)
+	equal(t, "code", fails(t, h, r, deskType).Code, sdk.CodeCancelled)
+	h.Void("shop.find")
+	end := h.State(r)
+	equal(t, "status, and calls that are left", []any{end.Status, len(end.Calls)}, []any{core.StatusDone, 0})
 	told := results(t, h.Messages(r), 2)
 	equal(t, "failed", []bool{told[0].IsError != told[1].IsError}, []bool{true})
 }

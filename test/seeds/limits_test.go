@@ -46,7 +46,7 @@ func runTimesOut(t *testing.T) {
 
 // allStopConditions is row T52: rounds, time, tokens, errors, tool, text and loops each end the run with a reason of their own.
 func allStopConditions(t *testing.T) {
-	t.Run("conditions", stopConditions)
+	t.Run("conditions", func(t *testing.T) { show(t, stopConditions) })
 	t.Run("time", runTimesOut)
 	t.Run("tool", func(t *testing.T) {
 		a := desk()

@@ -160,7 +160,9 @@ func truncation(t *testing.T) {
 // payloadCap is row F38: of a reply of 10 MiB the call is made, of one with a byte more it is not.
 func payloadCap(t *testing.T) {
 	call := `<tool>{"server_name":"local","tool_name":"note","arguments":{"n":1}}</tool>`
-	sized := func(size int) sdk.ModelReply { return sdktest.Say(strings.Repeat(" ", size-len(call)) + call) }
+	sized := func(size int) sdk.ModelReply {
+		return sdktest.Say("A note:" + strings.Repeat(" ", size-len("A note:"+call)) + call)
+	}
 	ran := 0
 	a := desk()
 	a.Tools = []sdk.Tool{internal("note", func(context.Context, sdk.ToolCall) ([]byte, error) {

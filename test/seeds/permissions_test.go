@@ -187,16 +187,18 @@ func permissionFailure(t *testing.T) {
 }
 
 // answerAsText is rows A16 and A29: the blocked call's result says that permission was asked for, and the decision comes as
-// a text.
+// a text. It lets that call be made, and no other.
 func answerAsText(t *testing.T) {
-	model := sdktest.Script(find(1), find(1), sdktest.Say("done"))
+	model := sdktest.Script(find(1), find(1), find(2), sdktest.Say("done"))
 	h := start(t, model, gated(asks(sdk.PermissionRetry, "shop_find"), service("shop.find")))
 	r := h.Run("desk", message("hello"))
 	asked := request(t, h)
 	h.NoCall("shop.find")
 	decide(asked, sdk.PermissionDecision{Decision: sdk.DecisionAllow, Reason: "go ahead"})
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
+	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionDeny, Reason: "no more"})
 	succeeds(t, h, r, `{"response": "done"}`)
+	h.NoCall("shop.find")
 	told := model.Requests()[1].Messages
 	equal(t, "blocked", problem(t, results(t, told, 1)[0]).Code, sdk.CodePermissionNeeded)
 	text := told[len(told)-1]

@@ -233,14 +233,14 @@ func resultsAsTools(t *testing.T) {
 }
 
 func keptResults(t *testing.T) {
-	t.Run("kept", kept)
+	t.Run("kept", func(t *testing.T) { show(t, kept) })
 	t.Run("sent", resultsAsTools)
 }
 
 // toldResults is row L21: the event of a result has its content, and says whether it is a success.
 func toldResults(t *testing.T) {
-	t.Run("content", resultEvent)
-	t.Run("success", failureEvent)
+	t.Run("content", func(t *testing.T) { show(t, resultEvent) })
+	t.Run("success", func(t *testing.T) { show(t, failureEvent) })
 }
 
 // inProcess is row L16: built-in tools run in the worker. Nothing is sent for them, and the run does not wait.

@@ -47,7 +47,7 @@ var seeds = map[string]func(*testing.T){
 	"L31": eviction, "L32": eviction, "L34": estimates, "L43": estimates, "L51": eviction,
 	"F42": toolSummaries, "F44": goalBatches, "F45": toolSummaries, "F46": toolSummaries,
 	"L55": namesResolved, "L56": namesResolved, "L57": argumentsRepaired, "L58": callRescued, "L60": argumentsSet,
-	"F54": modelFollowed, "F50": conditionalTools, "L54": allowLists,
+	"F54": modelFollowed, "F50": conditionalTools, "F51": customTools, "L54": allowLists,
 	"L17": mcpTools, "L18": mcpTools, "L19": mcpTools, "L72": mcpLifecycle, "T70": mcpClients,
 	"A31": internalTool, "A32": callValidation, "A33": callSuspends, "A36": persistOnSuspension,
 	"A37": domainRouting, "A38": syncOnlyRound, "A39": outputBuilder, "A40": selfCorrection,
@@ -84,7 +84,7 @@ var seeds = map[string]func(*testing.T){
 	"T43": stopConditions, "T52": allStopConditions, "T53": deferredStop, "T56": stopConditions, "F24": mostInteractions, "F36": stopConditions,
 	"F19": breakingTools, "F20": breakingTools, "F21": breakingTools, "F22": breakingTools, "F23": breakingTools, "F60": breakingTools,
 	"F25": noToolCallEvent, "F26": noToolCall, "F29": noToolCall, "F34": noToolCall,
-	"T65": supersession, "T64": mailbox, "T66": lineage, "T67": steering, "T68": orphanRecovery,
+	"T65": supersession, "T64": mailbox, "T66": lineage, "F57": family, "T67": steering, "T68": orphanRecovery,
 	"F16": callEvent, "F17": resultEvent, "F18": failureEvent, "F27": userCancels, "F41": cancelOneCall, "L42": undoStack, "L71": compensation, "F28": criticalErrors,
 	"T10": hooksOverFailures,
 	"F56": allGates,
@@ -113,10 +113,7 @@ func parseRows(file string) []row {
 
 func TestSeeds(t *testing.T) {
 	t.Parallel()
-	shown := map[uintptr]*outcome{}
-	for _, holds := range seeds {
-		shown[reflect.ValueOf(holds).Pointer()] = &outcome{}
-	}
+	outcomes.Clear()
 	for _, r := range parseRows(rowsFile) {
 		t.Run(r.id, func(t *testing.T) {
 			t.Parallel()
@@ -124,20 +121,26 @@ func TestSeeds(t *testing.T) {
 			if !ok {
 				t.Fatalf("no test shows: %s", r.text)
 			}
-			shown[reflect.ValueOf(holds).Pointer()].of(t, holds)
+			show(t, holds)
 		})
 	}
 }
 
-// outcome is that of a test which shows several rows. It runs for the first of them, and the others have its result.
+// outcome is that of a test which shows several rows, or a part of one. It runs for the first of them, and the others have its result.
 type outcome struct {
 	run  sync.Once
 	name string
 	held bool
 }
 
-func (o *outcome) of(t *testing.T, holds func(*testing.T)) {
+// outcomes are those of tests, by the pointers of their functions.
+var outcomes sync.Map
+
+// show runs a test of the map of seeds, or has its result.
+func show(t *testing.T, holds func(*testing.T)) {
 	t.Helper()
+	found, _ := outcomes.LoadOrStore(reflect.ValueOf(holds).Pointer(), &outcome{})
+	o, _ := found.(*outcome)
 	o.run.Do(func() {
 		o.name = t.Name()
 		// Also what the test leaves to clean up belongs to its result.

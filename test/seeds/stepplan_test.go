@@ -337,19 +337,30 @@ func stepRetries(t *testing.T) {
 
 // planParser is row L61: plans are read as calls, and else as JSON that is repaired, and an answer is taken where no steps are needed.
 func planParser(t *testing.T) {
-	for name, plan := range map[string]string{
-		"calls": "Here:\n```\nplan.add_step(step=1, server='shop', description='Note one')\nplan.add_step(step=2, after=[1], text=\"Note \\\"two\\\"\")\n```",
-		"json":  `Sure: {"needs_tools": true, "steps": [{"step_number": 1, "description": "Note one", "expected_server": "shop"}, {"step_number": 2, "description": "Note \"two\"", "depends_on": [1]},]}`,
+	for name, c := range map[string]struct {
+		plan  string
+		calls sdk.ToolCallMode
+		// form is the beginning of the example that the planner is shown, and output whether it is asked for structured output.
+		form   string
+		output bool
+	}{
+		"calls": {calls: sdk.ToolCallsBracket, form: "Form:\nplan.add_step(step=1", plan: "Here:\n```\nplan.add_step(step=1, server='shop', description='Note one')\nplan.add_step(step=2, after=[1], text=\"Note \\\"two\\\"\")\n```"},
+		"json":  {calls: sdk.ToolCallsNative, form: "Form:\n{\"steps\": [", output: true, plan: `Sure: {"needs_tools": true, "steps": [{"step_number": 1, "description": "Note one", "expected_server": "shop"}, {"step_number": 2, "description": "Note \"two\"", "depends_on": [1]},]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			models := &cast{
-				plans: []string{plan}, answers: []string{"done"},
+				plans: []string{c.plan}, answers: []string{"done"},
 				routes: map[string][]sdk.ModelReply{"Note one": route("note", 1), `Note "two"`: route("note", 2)},
 			}
-			h := start(t, models, planning())
+			agent := planning()
+			agent.Spec.Plan.Planner.ToolCalls = c.calls
+			h := start(t, models, agent)
 			r := h.Run("desk", message("hello"))
 			succeeds(t, h, r, `{"response": "done"}`)
 			equal(t, "entries", kinds(h.Journal(r)), []string{"started", "planned", "routed", "returned", "routed", "returned", "replied"})
+			asked := models.of(plannerModel)[0]
+			equal(t, "the form is told", strings.Contains(asked.System, c.form), true)
+			equal(t, "structured output is asked for", strings.Contains(string(asked.Output), `"steps"`), c.output)
 		})
 	}
 	t.Run("answer", func(t *testing.T) {

@@ -14,14 +14,14 @@ import (
 	"agentd/sdk/wire"
 )
 
-// asker is a tool that asks a person, and returns what they answered.
+// asker is a tool that asks a person, and returns what they answered, what it kept and for which call.
 func asker(name string, ran *atomic.Int64) sdk.Tool {
 	return internal(name, func(_ context.Context, c sdk.ToolCall) ([]byte, error) {
 		ran.Add(1)
 		if c.Answer == nil {
-			return nil, sdk.AskPerson(sdk.Question{Question: "Which account?"}, json.RawMessage(`{"kept":1}`))
+			return nil, sdk.AskPerson(sdk.Question{Question: "Which account?", Schema: []byte(`{"type":"object"}`)}, json.RawMessage(`{"kept":1}`))
 		}
-		return json.Marshal(map[string]any{"answer": c.Answer.Data, "kept": c.Answer.State})
+		return json.Marshal(map[string]any{"answer": c.Answer.Data, "kept": c.Answer.State, "call": c.ID})
 	})
 }
 
@@ -36,14 +36,17 @@ func replaySuspends(t *testing.T, h *harness.Harness, r harness.Run) (asked, que
 }
 
 // resuspension is row T26: a call that is replayed and has to wait again waits for something new. What let it go before is used
-// up, and does not let it go once more.
+// up, and does not let it go once more. What it waits for now lets it go on at another worker, with what it kept.
 func resuspension(t *testing.T) {
 	var ran atomic.Int64
 	a := gated(asks(sdk.PermissionHold, "pay"))
 	a.Tools = []sdk.Tool{asker("pay", &ran)}
+	a.Tools[0].AtMostOnce = true
 	h := start(t, sdktest.Script(sdktest.Ask(sdktest.Tool("pay", n(1))), sdktest.Say("done")), a)
 	r := h.Run("desk", message("hello"))
 	asked, question := replaySuspends(t, h, r)
+	equal(t, "the question", []any{question.Event.Domain, question.Data()},
+		[]any{sdk.HumanDomain, map[string]any{"question": "Which account?", "schema": map[string]any{"type": "object"}}})
 	state := h.Until(r, "suspended again", func(s core.State) bool { return s.Status == "waiting" && len(s.Calls) == 3 })
 	pay := state.Calls[0]
 	equal(t, "what the call waited for and waits for now", []string{string(pay.Status), pay.Held, pay.Asked}, []string{"suspended", "", question.Event.ID})
@@ -54,10 +57,12 @@ func resuspension(t *testing.T) {
 	h.PublishAgain(asked, again)
 	equal(t, "the decision once more", h.DeadLetter().Reason, "decision_refused")
 	equal(t, "how often the tool ran", ran.Load(), int64(1))
+	h.Restart()
 	question.Answer("agentd.question.answered", map[string]any{"answer": "mine"})
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "how often the tool ran in the end", ran.Load(), int64(2))
-	equalJSON(t, "its result", []byte(results(t, h.Messages(r), 1)[0].Text), `{"answer": {"answer": "mine"}, "kept": {"kept": 1}}`)
+	equalJSON(t, "its result", []byte(results(t, h.Messages(r), 1)[0].Text),
+		`{"answer": {"answer": "mine"}, "kept": {"kept": 1}, "call": "`+pay.ID+`"}`)
 }
 
 // suspendedAtStart is row T6: when all that a decision lets go waits for something new, the run is suspended again. The model is

@@ -119,8 +119,8 @@ func noToolCallEvent(t *testing.T) {
 	})
 }
 
-// userCancels is row F27: a run that is cancelled stops its tools, tells services that nobody waits, has a result for every call,
-// and says why it ended; the model is not asked again.
+// userCancels is row F27: a run that is cancelled stops its tools, tells services that nobody waits, has a result for every call, which
+// says so where nobody knows what a tool has done, and says why it ended; the model is not asked again.
 func userCancels(t *testing.T) {
 	stopped := make(chan error, 1)
 	tool, began, _ := slow("note")
@@ -130,13 +130,17 @@ func userCancels(t *testing.T) {
 		stopped <- err
 		return data, err
 	}
+	pay, paying, _ := slow("pay")
+	pay.AtMostOnce = true
 	a := desk(service("shop.find"))
-	a.Tools = []sdk.Tool{tool}
-	model := sdktest.Script(sdktest.Ask(sdktest.Tool("note", n(1)), sdktest.Tool("shop_find", n(2))), sdktest.Say("never"))
+	a.Tools = []sdk.Tool{tool, pay}
+	model := sdktest.Script(
+		sdktest.Ask(sdktest.Tool("note", n(1)), sdktest.Tool("shop_find", n(2)), sdktest.Tool("pay", n(3))), sdktest.Say("never"))
 	h := start(t, model, a)
 	r, l := heardRun(t, h)
 	h.Call("shop.find")
 	<-began
+	<-paying
 	h.Cancel(r, "enough")
 	if err := <-stopped; !errors.Is(err, context.Canceled) {
 		t.Errorf("the tool was let finish: %v", err)
@@ -144,8 +148,9 @@ func userCancels(t *testing.T) {
 	p := fails(t, h, r, deskType)
 	equal(t, "end", []any{string(p.Code), p.ErrorMessage}, []any{"cancelled", "the run was cancelled: enough"})
 	h.Void("shop.find")
-	for _, c := range results(t, h.Messages(r), 2) {
-		equal(t, "code of "+c.Tool, string(problem(t, c).Code), "cancelled")
+	for i, code := range []string{"cancelled", "cancelled", "outcome_unknown"} {
+		c := results(t, h.Messages(r), 3)[i]
+		equal(t, "code of "+c.Tool, string(problem(t, c).Code), code)
 	}
 	l.await(t, "run.finished", 1)
 	ordered(t, l.heard("run.finished")[0], `"code":"asked"`, `"reason":"cancelled"`, `"type":"sys.test.desk.error"`)

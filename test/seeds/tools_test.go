@@ -172,6 +172,13 @@ func callValidation(t *testing.T) {
 	call.Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "result of the corrected call", results(t, last(t, model).Messages, 2)[1].Text, `{"value":"it"}`)
+	var recorded []core.ResultKind
+	for _, e := range h.Journal(r) {
+		for _, result := range e.Results {
+			recorded = append(recorded, result.Kind)
+		}
+	}
+	equal(t, "what is recorded of both", recorded, []core.ResultKind{core.ResultRefused, core.ResultAnswer})
 }
 
 // callSuspends is row A33.

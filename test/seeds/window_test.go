@@ -93,7 +93,7 @@ func must(data []byte, err error) []byte {
 // largeResult is row L20 for a result that no entry holds: it is a blob, which read_more reads, after a restart too, without that
 // people are asked, and a run may stop on it.
 func largeResult(t *testing.T) {
-	file := lines(10 << 20)
+	file := lines(2 << 20)
 	a := desk()
 	a.Tools = []sdk.Tool{returning("read", file), returning("finish", lines(300<<10))}
 	a.Spec.StopOn = []string{"finish"}

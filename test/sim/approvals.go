@@ -284,6 +284,9 @@ func (s *simulation) decide(r sdk.PermissionRequest) sdk.PermissionDecision {
 	case 2:
 		if r.Mode == sdk.PermissionHold && r.Quorum == 1 {
 			d.Scope, d.Args = sdk.ScopeCall, json.RawMessage([]string{`{ "n" : 7 }`, `{"m":1}`}[s.pick(2)])
+			if r.Tool == sdk.ToolReviewPlan {
+				d.Args = s.editPlan(r.Args)
+			}
 		}
 	}
 	if r.Results && s.pick(3) == 0 {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"agentd/sdk/wire"
 
 	"agentd/internal/audit"
+	"agentd/internal/core"
 	"agentd/sdk"
 )
 
@@ -137,6 +139,9 @@ func (b *fakeBroker) create(address wire.Address, subject string, event wire.Eve
 		return nil
 	}
 	former, exists := b.bySubject[subject]
+	if exists && b.purged(address) {
+		b.violate("purged", "%s is published again, %s after its run has ended", subject, callsKept)
+	}
 	b.audit.Published(subject, event, data)
 	switch {
 	case exists && !bytes.Equal(former, data):
@@ -146,6 +151,27 @@ func (b *fakeBroker) create(address wire.Address, subject string, event wire.Eve
 		b.append(address, subject, data, &event, 0)
 	}
 	return nil
+}
+
+// callsKept is how long after the end of a run its calls and their voids stay in the stream.
+const callsKept = 10 * time.Minute
+
+// purged reports whether a call, or its void, is gone from the stream: its run has ended, for long enough, and all messages that had to do
+// with its end are settled. (It is decided when somebody asks: there is nobody else to whom it makes a difference.)
+func (b *fakeBroker) purged(address wire.Address) bool {
+	j := b.store.journals[address.Run]
+	if address.Kind != wire.KindOut && address.Kind != wire.KindVoid || j == nil || len(j.decoded) == 0 || j.durable < len(j.decoded) {
+		return false
+	}
+	last := j.decoded[len(j.decoded)-1]
+	if last.Head.Status != core.StatusDone || b.now-last.At < callsKept.Milliseconds() {
+		return false
+	}
+	return !slices.ContainsFunc(b.waiting, func(m *message) bool {
+		a, err := subjects.Parse(m.subject)
+		ours := err == nil && (a.Kind == wire.KindOut || a.Kind == wire.KindVoid) && a.Run == address.Run
+		return ours || last.Cause.Stream == m.stream && last.Cause.Sequence == m.sequence
+	})
 }
 
 // arm puts a timer in place of the one that the run has.

@@ -82,6 +82,7 @@ func (p publisher) Publish(ctx context.Context, subject string, event wire.Event
 		p.violate("publish", "subject %s: %v", subject, err)
 		return err
 	}
+	p.open(address)
 	at := atPublish
 	if p.running.published++; p.running.published > 1 {
 		at = atPublishNext
@@ -102,6 +103,15 @@ func (p publisher) Publish(ctx context.Context, subject string, event wire.Event
 	return nil
 }
 
+// open checks that a call is not published by who knows that its run has closed it.
+func (p publisher) open(address wire.Address) {
+	ref, ok := wire.ParseCallRef(address.Call.Call)
+	e := p.running.activation().knows[address.Run]
+	if address.Kind == wire.KindOut && ok && e != nil && !e.Head.Waits(ref.ID) {
+		p.violate("closed", "call %s is published by who knows that entry %d has closed it", address.Call.Call, e.Rev)
+	}
+}
+
 // Restore implements runner.Publisher. Nobody listens here but who would find the same event in the stream.
 func (p publisher) Restore(ctx context.Context, subject string, event wire.Event) error {
 	return p.Publish(ctx, subject, event)
@@ -116,7 +126,7 @@ func (p publisher) Published(ctx context.Context, subject string) (bool, error) 
 		return false, errBroker
 	}
 	_, found := p.broker.bySubject[subject]
-	return found, nil
+	return found && !p.broker.purged(mustParse(subject)), nil
 }
 
 // ArmTimer implements runner.Publisher.

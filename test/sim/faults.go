@@ -134,11 +134,12 @@ var kinds = [faults]struct {
 // behind a frequent fault must come out as well.
 type mix [faults]float64
 
-// themes are faults of which each alone is harmless; three in eight histories have those of one theme, and often.
+// themes are faults of which each alone is harmless; half of the histories have those of one theme, and often.
 var themes = [...][]fault{
 	{freeze, drain, reorder, duplicate, begunLate, cancelled, spoken},                         // messages that are older than their runs
 	{modelAway, pausedRun, unparkLost, crash, failover, freeze, drain, publishUnsure, spoken}, // runs that wait for their model, or are paused
 	{failover, storeDeposed, storeUnsure, serviceTwice, duplicate, freeze, cancelled, spoken}, // histories that a failover forgot
+	{retried, undone, freeze, restart, storeUnsure, ackLost, reorder, duplicate},              // messages for an end that is not the last one
 }
 
 // swarm draws the mix of a history.

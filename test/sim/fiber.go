@@ -4,6 +4,9 @@ import (
 	"context"
 	"iter"
 	"runtime/debug"
+
+	"agentd/internal/core"
+	"agentd/sdk/wire"
 )
 
 // fiber is a thread of a worker. It runs only inside resume and kill, on a coroutine.
@@ -27,10 +30,21 @@ type fiber struct {
 	unsure string
 	// owner is the name that its activation gave itself, "" before it has one and in the fibers that it made.
 	owner string
+	// knows are the last entries of journals that it has read or written.
+	knows map[wire.RunKey]*core.Entry
 	// agentPaused says that it does not know otherwise than that its run's agent is paused.
 	agentPaused bool
 
 	started, dying, done bool
+}
+
+// learns notes that the activation knows an entry to be the last one of a journal.
+func (fb *fiber) learns(run wire.RunKey, e *core.Entry) {
+	a := fb.activation()
+	if a.knows == nil {
+		a.knows = map[wire.RunKey]*core.Entry{}
+	}
+	a.knows[run] = e
 }
 
 // activation is the fiber that handles the message for which fb works.

@@ -79,7 +79,7 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	}
 	if !isSummary(req) {
 		m.audit.Generated(key)
-		if n := len(req.Messages) - 1; strings.HasPrefix(req.Messages[n].PlainText(), "The plan is carried out") {
+		if n := len(req.Messages) - 1; synthesizes(req.Messages[n].PlainText()) {
 			req.Messages = req.Messages[:n] // it is not kept
 		}
 		if n := len(req.Messages); req.Lifecycle == sdk.LifecycleReminder {

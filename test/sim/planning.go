@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/planning"
 	"agentd/internal/runner"
 	"agentd/sdk"
 )
@@ -25,10 +28,61 @@ func (s *simulation) planning(a *runner.Agent) {
 	a.Core.Planning, a.Core.Continues = &core.Planning{Replans: s.pick(3)}, false // plans wait for all calls of a round
 	a.Core.MaxTurns += s.pick(8)
 	role := runner.Role{Model: a.Model}
-	a.Planning = &runner.Planning{Planner: role, Router: role, Synthesizer: role}
+	a.Planning = &runner.Planning{Form: planning.JSONForm, Planner: role, Router: role, Synthesizer: role}
+	if s.pick(3) == 0 {
+		s.reviewed(a)
+	}
 	if s.pick(6) == 0 {
 		a.Planning.Templates = []sdk.PlanTemplate{{Name: "hi", Keywords: [][]string{{"hello"}}, Steps: []sdk.TemplateStep{{Text: "one"}, {Text: "two", After: []int{1}}}}}
 	}
+}
+
+// reviewed has people approve plans of the agent.
+func (s *simulation) reviewed(a *runner.Agent) {
+	terms := s.terms()
+	terms.Mode, terms.Scopes, terms.Results, terms.Batch = sdk.PermissionHold, nil, false, false
+	a.Planning.Review = &terms
+	a.Core.ReviewSchema = "#/plan/review/1.0.0"
+	a.Core.Tools = append(a.Core.Tools, core.Tool{
+		Name: sdk.ToolReviewPlan, Kind: core.CallInline, Recalls: true, Reviews: planning.ReadReviewed,
+		Validate: func(plan string) (json.RawMessage, []sdk.Fault) {
+			data, err := wire.Canonicalize([]byte(plan))
+			if err == nil {
+				_, err = planning.ReadReviewed(data)
+			}
+			if err != nil {
+				return nil, []sdk.Fault{{Path: "$", Expected: "a plan", Got: err.Error()}}
+			}
+			return data, nil
+		},
+	})
+	a.Inline[sdk.ToolReviewPlan] = sdk.Tool{Run: func(_ context.Context, call sdk.ToolCall) (json.RawMessage, error) { return call.Args, nil }}
+	if a.Permissions == nil {
+		a.Permissions = gate{s.manager, policy{}}
+		a.Describe = func(string) sdk.PermissionCheck { return sdk.PermissionCheck{} }
+	}
+}
+
+// editPlan is a plan as a person has it carried out: without its last step, without order, or as nobody can.
+func (s *simulation) editPlan(args json.RawMessage) json.RawMessage {
+	var plan core.ReviewedPlan
+	if err := json.Unmarshal(args, &plan); err != nil {
+		panic(fmt.Sprintf("sim: plan: %v", err))
+	}
+	last := len(plan.Steps) - 1
+	switch s.pick(4) {
+	case 0:
+		plan.Steps[last].Step++
+	case 1:
+		plan.Steps[last].After = nil
+	default:
+		plan.Steps = plan.Steps[:max(last, 1)]
+	}
+	data, err := json.Marshal(plan)
+	if err != nil {
+		panic(fmt.Sprintf("sim: plan: %v", err))
+	}
+	return data
 }
 
 // plans is the reply of a planner or a router; false is that the request is another. What it costs is not counted: a turn of planning has
@@ -49,6 +103,9 @@ func (m *model) plans(req sdk.ModelRequest) (sdk.ModelReply, bool) {
 				if i > 0 && m.pick(2) == 0 {
 					reply.Text += ", after=[1]"
 				}
+				reply.Text += [...]string{
+					"", "", "", "", ", each=[1, 2, 3]", `, each="[1, 1]", when="true"`, `, when="has(step1.n) && step1.n > 2147483648.0"`, `, each="step1.list"`,
+				}[m.pick(8)]
 				reply.Text += ")\n"
 			}
 		}
@@ -96,4 +153,9 @@ func fits(text string, tools []sdk.ToolDefinition, entries []decoded) bool {
 			return s.Text == text && !slices.ContainsFunc(tools, func(t sdk.ToolDefinition) bool { return !slices.Contains(o.Tools, t.Name) })
 		})
 	})
+}
+
+// synthesizes reports whether a message is what a model is told that writes the answer to a plan.
+func synthesizes(told string) bool {
+	return strings.HasPrefix(told, "The plan is carried out") || strings.HasPrefix(told, "There is no plan that could be carried out")
 }

@@ -15,7 +15,7 @@ func (s *simulation) called(call wire.CallAddress, ev wire.Event) {
 		s.later(int64(s.pick(20_000)), func() { s.forge(call, ev) })
 	}
 	s.gatedService(ev.Agent, ev.Type, call.Call)
-	if ev.Type == sdk.TypePermissionRequest {
+	if sdk.AsksPermission(ev.Type) {
 		s.asked(call, ev)
 		return
 	}

@@ -84,6 +84,7 @@ func (f *fakeStore) Head(ctx context.Context, run wire.RunKey) (runner.Record, e
 		return runner.Record{}, runner.ErrNotFound
 	}
 	j.show(len(j.records))
+	f.running.learns(run, j.decoded[len(j.decoded)-1].Entry)
 	return j.last(), nil
 }
 
@@ -157,6 +158,7 @@ func (f *fakeStore) Append(
 		return runner.Version{}, err
 	}
 	f.running.published = 0
+	f.running.learns(run, e)
 	f.pause(stage.done)
 	return next.Version, nil
 }

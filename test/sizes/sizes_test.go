@@ -12,12 +12,14 @@ import (
 )
 
 // foreign are packages that whoever only serves a contract or starts runs must not get: the server, stores, models and the
-// exporters of telemetry, by the beginnings of their paths below the module's and elsewhere.
+// exporters of telemetry, by the beginnings of their paths below the module's and elsewhere; and templates, which may call any method,
+// so that the linker keeps them all: a third of a service.
 var foreign = []string{
 	"internal/broker/embedded", "internal/core", "internal/llm", "internal/mcp", "internal/runner", "internal/state",
 	"internal/telemetry", "internal/worker",
 	"cel.dev/", "github.com/anthropics/", "github.com/mark3labs/", "github.com/modelcontextprotocol/", "github.com/nats-io/nats-server/",
 	"github.com/openai/", "github.com/prometheus/", "github.com/redis/", "github.com/tiktoken-go/", "go.opentelemetry.io/", "google.golang.org/",
+	"html/template", "text/template",
 }
 
 func TestServicesAndClients_CarryNoServer(t *testing.T) {
@@ -34,18 +36,18 @@ func TestServicesAndClients_CarryNoServer(t *testing.T) {
 	}
 }
 
-// The limits are of release builds, in bytes. Of a service's, 3 MB are methods that nothing calls: the text/template of
-// gojsonschema could call any, so the linker keeps them all.
+// The limits are of release builds, in bytes.
 func TestReleaseBuilds_AreWithinTheirLimits(t *testing.T) {
 	t.Parallel()
 	for _, program := range []struct {
 		pkg   string
 		limit int64
 	}{
-		{"./test/sizes/service", 14_000_000},
-		{"./test/sizes/client", 14_000_000},
-		// The goal is 80 MB. SQLite, in which a console keeps the index of runs, is about 4 MB of it.
-		{"./cmd/agentd", 98_200_000},
+		{"./test/sizes/service", 10_500_000},
+		{"./test/sizes/client", 10_500_000},
+		// Of 69 MB, 22 are Go and small things, 10 agentd's own packages, 9 the Redis client, 8 the NATS server, 7 telemetry with gRPC, 5
+		// SQLite, in which a console keeps the index of runs, 5 CEL, 2 MCP, 1 YAML.
+		{"./cmd/agentd", 72_000_000},
 	} {
 		binary := filepath.Join(t.TempDir(), "program")
 		tool(t, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64"}, "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, program.pkg)

@@ -30,8 +30,8 @@ func answerCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answer ID [TEXT]",
 		Short: "Answer a question, a turn of a conversation, or another task",
-		Long: "answer sends TEXT, or --input that fits the JSON schema of the answer. Without either it asks on the terminal: a\n" +
-			"number chooses a suggestion, and other tasks are a form. /end ends a conversation, like --end.",
+		Long: "answer sends TEXT, or --input that fits the JSON schema of the answer, or the form of a tool that asks. Without either it\n" +
+			"asks on the terminal: a number chooses a suggestion, and forms and other tasks are asked field by field. /end ends a conversation, like --end.",
 		Example: "  agentd approvals answer k3f9qa \"Yes, book both\"\n" + `  agentd approvals answer k3f9qa --input '{"answer": "Yes"}'`,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,6 +106,12 @@ func obtainReply(a *cli.App, d *deskClient, detail requests.Detail, r client.Rep
 		show.Block(a.Err, "data, written by the model", show.VisibleJSON(detail.Event.Data))
 		r.Type = eventType
 		r.Data, err = input.form(schema)
+		return r, err
+	}
+	if form := detail.Form(); len(form) > 0 {
+		show.Block(a.Err, "text, written by a tool", show.Visible(detail.Text, true))
+		var err error
+		r.Data, err = input.form(form)
 		return r, err
 	}
 	show.Block(a.Err, "text, written by the model", show.Visible(detail.Text, true))

@@ -86,8 +86,9 @@ func withDesk(ctx context.Context, a *cli.App, f *approvalsFlags, do func(*deskC
 	if err != nil {
 		return c.CloseAfter(err)
 	}
-	defer d.Close()
-	return c.CloseAfter(do(&deskClient{Desk: d, conn: c, approver: who}))
+	err = do(&deskClient{Desk: d, conn: c, approver: who})
+	d.Close() // while it can still say so
+	return c.CloseAfter(err)
 }
 
 // deskOptions are what flags and configuration say of a desk, and who decides at it.

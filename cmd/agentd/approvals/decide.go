@@ -28,6 +28,7 @@ type decided struct {
 	Decision sdk.Decision       `json:"decision"`
 	Scope    sdk.GrantScope     `json:"scope,omitempty"`
 	mode     sdk.PermissionMode // of the request
+	plan     bool               // it is for a plan
 }
 
 // decide publishes a decision and tells what became of it. A refusal is the command's error.
@@ -38,7 +39,7 @@ func decide(ctx context.Context, a *cli.App, d *deskClient, detail requests.Deta
 	}
 	r := decided{
 		Request: detail.ID, Run: detail.Run, Tool: detail.Request.Tool, Args: detail.Request.Args, Outcome: outcome,
-		Decision: p.Decision, Scope: p.Scope, mode: detail.Request.Mode,
+		Decision: p.Decision, Scope: p.Scope, mode: detail.Request.Mode, plan: detail.Type == sdk.TypePlanReview,
 	}
 	made := []sdk.PermissionCall{{Tool: r.Tool, Args: r.Args}}
 	if len(p.Args) > 0 {
@@ -47,6 +48,9 @@ func decide(ctx context.Context, a *cli.App, d *deskClient, detail requests.Deta
 	if len(detail.Request.Calls) > 0 {
 		r.Calls = namedCalls(detail.Request, p)
 		made = r.Calls
+	}
+	if r.plan {
+		made = nil // whoever decides has read it
 	}
 	fmt.Fprintf(a.Err, "as %s\n", d.approver)
 	if outcome.State == client.OutcomeRefused && a.Output == cli.OutputText {
@@ -85,6 +89,10 @@ func (r *decided) effect() string {
 		return "sent; it is stored, and no worker has handled it yet"
 	case r.Quorum > 0:
 		return fmt.Sprintf("counted; %d of %d approvals are there", r.Allowed, r.Quorum)
+	case r.plan && r.Decision == sdk.DecisionAllow:
+		return "approved; the plan is carried out"
+	case r.plan:
+		return "not approved; the planner is told why, and may make another plan"
 	case r.Decision == sdk.DecisionAllow && r.mode == sdk.PermissionRetry:
 		text = "allowed; the model is told, and may make this call once"
 	case r.Queued && r.Undecided > 0:

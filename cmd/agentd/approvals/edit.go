@@ -172,7 +172,7 @@ func confirmEdit(
 	if string(p.Args) == string(detail.Request.Args) {
 		return fmt.Errorf("nothing is different, so %w; to allow the call as it is: agentd approvals approve %s", errNotSent, detail.Short)
 	}
-	fmt.Fprint(a.Err, show.Difference(detail.Request.Args, p.Args))
+	fmt.Fprint(a.Err, show.Difference(detail.Tool, detail.Request.Args, p.Args))
 	if ask {
 		if answer, ok := input.ask("allow " + show.Line(detail.Tool, show.LineMax) + " with these arguments? [y/N] "); !ok || !isYes(answer) {
 			return errNotSent

@@ -80,6 +80,9 @@ func writeCommands(w io.Writer, a *cli.App, s *show.Request, common []string) er
 	case requests.KindTurn:
 		lines = append(lines, []string{verbAnswer, s.Short, "--end"})
 	case requests.KindQuestion:
+		if len(s.Form()) > 0 {
+			lines = [][]string{{verbAnswer, s.Short, "--input", "JSON"}}
+		}
 	}
 	fmt.Fprintln(w)
 	for _, l := range lines {

@@ -34,6 +34,7 @@ func Command(a *cli.App) *cobra.Command {
 		{bulk.VerbResume, "Let runs go on that were paused"},
 		{bulk.VerbRetry, "Take up runs that ended with an error, by a limit or by their deadline"},
 		{bulk.VerbMessage, "Send runs a message"},
+		{bulk.VerbTag, "Give runs tags, which --text has as key=value,key=value"},
 		{bulk.VerbPurge, "Remove the histories of runs that have ended"},
 	} {
 		cmd.AddCommand(proposeCommand(a, v.verb, v.short))
@@ -72,7 +73,7 @@ func proposeCommand(a *cli.App, verb bulk.Verb, short string) *cobra.Command {
 	f.AddFlags(cmd)
 	cmd.Flags().IntVar(&r.Rate, "rate", bulk.DefaultRate, "how many runs a second")
 	cmd.Flags().IntVar(&confirmed, "yes", 0, "begin at once if this is how many runs there are")
-	cmd.Flags().StringVar(&r.Said, "text", "", "the message, or why")
+	cmd.Flags().StringVar(&r.Said, "text", "", "the message, the tags, or why")
 	return cmd
 }
 

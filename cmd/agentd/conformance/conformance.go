@@ -22,6 +22,7 @@ import (
 
 type flags struct {
 	service, data, fail, slow string
+	client                    bool
 	cases                     []string
 	patience                  time.Duration
 }
@@ -30,34 +31,34 @@ type flags struct {
 func Command(a *cli.App) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
-		Use:   "conformance --service TYPE -- PROGRAM [ARGUMENT...]",
-		Short: "Drive a service through the cases of the wire, and say which it keeps to",
-		Long: "conformance starts a NATS server of its own and PROGRAM, which is to connect to NATS_URL and serve the contract, and\n" +
-			"tries what the wire asks of a service: answers, errors, duplicates, voids, kill -9, SIGTERM. TYPE is a contract of the\n" +
-			"configuration, or a contract file. Exit codes: 0 no case failed, 4 cases failed.",
-		Example: "  agentd conformance --service weather.forecast --data '{\"city\":\"Bern\"}' -- python3 service.py",
-		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), a, f, args) },
+		Use:   "conformance {--service TYPE | --client} -- PROGRAM [ARGUMENT...]",
+		Short: "Drive a service or a client through the cases of the wire, and say which it keeps to",
+		Long: "conformance starts a NATS server of its own and PROGRAM, which is to connect to NATS_URL, and tries what the wire asks of it.\n" +
+			"With --service, PROGRAM serves a contract: answers, errors, duplicates, voids, kill -9, SIGTERM. TYPE is a contract of the\n" +
+			"configuration, or a contract file. With --client, PROGRAM starts and follows runs, as lines of its input say: identities,\n" +
+			"ends, live events that are lost and doubled, answers, delays, kill -9. Exit codes: 0 no case failed, 4 cases failed.",
+		Example: "  agentd conformance --service weather.forecast --data '{\"city\":\"Bern\"}' -- python3 service.py\n" +
+			"  agentd conformance --client -- python3 client.py",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), a, f, args) },
 	}
 	cmd.Flags().StringVar(&f.service, "service", "", "type of a contract in the configuration, or a contract file")
+	cmd.Flags().BoolVar(&f.client, "client", false, "PROGRAM is a client, which reads requests from its input and prints answers")
 	cmd.Flags().StringVar(&f.data, "data", "{}", "data of a call that is answered, with the same each time")
 	cmd.Flags().StringVar(&f.fail, "fail", "", "data of a call whose handler reports an error")
 	cmd.Flags().StringVar(&f.slow, "slow", "", "data of a call whose handler takes at least 20 s unless it is told to stop")
-	cmd.Flags().StringSliceVar(&f.cases, "case", nil, "only these cases: "+strings.Join(conformance.Names(), ", "))
-	cmd.Flags().DurationVar(&f.patience, "patience", conformance.DefaultPatience, "how long the service may take for anything")
-	_ = cmd.MarkFlagRequired("service") // the flag exists
+	cmd.Flags().StringSliceVar(&f.cases, "case", nil, "only these cases; of services: "+strings.Join(conformance.Names(), ", ")+
+		"; of clients: "+strings.Join(conformance.ClientNames(), ", "))
+	cmd.Flags().DurationVar(&f.patience, "patience", conformance.DefaultPatience, "how long PROGRAM may take for anything")
+	cmd.MarkFlagsOneRequired("service", "client")
+	for _, ofServices := range []string{"service", "data", "fail", "slow"} {
+		cmd.MarkFlagsMutuallyExclusive(ofServices, "client")
+	}
 	return cmd
 }
 
 func run(ctx context.Context, a *cli.App, f flags, command []string) error {
-	contract, err := find(a, f.service)
-	if err != nil {
-		return err
-	}
-	report, err := conformance.Run(ctx, conformance.Options{
-		Contract: contract, Command: command, Output: a.Err, Only: f.cases, Patience: f.patience,
-		Data: json.RawMessage(f.data), Fail: json.RawMessage(f.fail), Slow: json.RawMessage(f.slow),
-	})
+	report, err := try(ctx, a, f, command)
 	if err != nil {
 		return err
 	}
@@ -68,6 +69,20 @@ func run(ctx context.Context, a *cli.App, f flags, command []string) error {
 		return cli.Exit(cli.ExitFindings)
 	}
 	return nil
+}
+
+func try(ctx context.Context, a *cli.App, f flags, command []string) (conformance.Report, error) {
+	if f.client {
+		return conformance.RunClient(ctx, conformance.ClientOptions{Command: command, Output: a.Err, Only: f.cases, Patience: f.patience})
+	}
+	contract, err := find(a, f.service)
+	if err != nil {
+		return conformance.Report{}, err
+	}
+	return conformance.Run(ctx, conformance.Options{
+		Contract: contract, Command: command, Output: a.Err, Only: f.cases, Patience: f.patience,
+		Data: json.RawMessage(f.data), Fail: json.RawMessage(f.fail), Slow: json.RawMessage(f.slow),
+	})
 }
 
 // find is the contract of a file, or of the configuration.
@@ -99,7 +114,11 @@ func write(w io.Writer, r conformance.Report) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s %s: %d passed, %d with advice, %d failed, %d skipped\n", r.Service, r.Version,
+	tried := r.Client
+	if tried == "" {
+		tried = r.Service + " " + r.Version
+	}
+	_, err := fmt.Fprintf(w, "%s: %d passed, %d with advice, %d failed, %d skipped\n", tried,
 		r.Count(conformance.Passed), r.Count(conformance.Advised), r.Count(conformance.Failed), r.Count(conformance.Skipped))
 	return err
 }

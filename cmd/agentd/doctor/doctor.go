@@ -26,7 +26,7 @@ func Command(a *cli.App) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), a, monitor) },
 	}
-	cmd.Flags().StringVar(&monitor, "monitor", "", "monitoring address of the NATS server, to see whether it syncs every write")
+	cmd.Flags().StringVar(&monitor, "monitor", "", "monitoring addresses of the NATS servers, with commas between them, to see whether they sync every write")
 	return cmd
 }
 

@@ -28,17 +28,38 @@ import (
 //go:embed all:templates
 var templates embed.FS
 
-// languages are what a project's service can be written in, with what starts it.
-var languages = map[string]string{
-	"go":     "go mod tidy && go run .",
-	"node":   "npm install && node service.mjs",
-	"python": "python3 service.py",
+// language is what a project's service can be written in.
+type language struct {
+	// Start is what starts the service, Prepare what has to be done before Program, which is the service itself, can run.
+	Start   string `json:"start"`
+	Prepare string `json:"prepare,omitempty"`
+	Program string `json:"program"`
+	// Image has what the service needs.
+	Image string `json:"image"`
 }
 
-// messages are the templates, each with what to say to its agent, as its scripted model expects it.
-var messages = map[string]string{
-	"minimal":   "How is the weather in Bern?",
-	"approvals": "Order A-7 came broken, I want my 80 euros back.",
+var languages = map[string]language{
+	"go":     {"go mod tidy && go run .", "go mod tidy && go build -o service .", "./service", "golang:1.26"},
+	"node":   {"npm install && node service.mjs", "npm install", "node service.mjs", "node:22-slim"},
+	"python": {"python3 service.py", "", "python3 service.py", "python:3.13-slim"},
+}
+
+// example is what a template shows.
+type example struct {
+	// Message is what to say to the agent, as its scripted model expects it.
+	Message string `json:"message"`
+	// Contract is the service's, and Call data of a call of it.
+	Contract string `json:"contract"`
+	Call     string `json:"call"`
+}
+
+var examples = map[string]example{
+	"minimal":   {"How is the weather in Bern?", "contracts/weather.json", `{"city": "Bern"}`},
+	"approvals": {"Order A-7 came broken, I want my 80 euros back.", "contracts/refund.json", `{"order": "A-7", "euros": 80}`},
+	"planner": {
+		"How do the orders A-7 and A-8 of Ada stand? Tell her, too.", "contracts/mail.json",
+		`{"to": "ada@example.org", "text": "Your orders are on their way."}`,
+	},
 }
 
 // validName is what an agent, a folder and a module may all be called.
@@ -47,15 +68,16 @@ var validName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 // project is what templates are over.
 type project struct {
 	Name string `json:"name"`
-	// Template is a key of messages, which has Message.
+	// Template is a key of examples, and Language one of languages.
 	Template string `json:"template"`
-	Message  string `json:"message"`
-	// Language is a key of languages, and Start what starts the service.
 	Language string `json:"language"`
-	Start    string `json:"start"`
+	example
+	language
 	// Source is the folder of the checkout of agentd that has the service's package; Module is the path of agentd's Go module.
-	Source string   `json:"source"`
-	Module string   `json:"module"`
+	Source string `json:"source"`
+	Module string `json:"module"`
+	// Binary is the path of agentd.
+	Binary string   `json:"binary"`
 	Files  []string `json:"files"`
 }
 
@@ -73,7 +95,7 @@ func Command(a *cli.App) *cobra.Command {
 		Example: "  agentd init clerk --language python --source ~/agentd\n  agentd init desk --template approvals --source ~/agentd",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			p.Name, p.Start, p.Message = args[0], languages[p.Language], messages[p.Template]
+			p.Name, p.language, p.example = args[0], languages[p.Language], examples[p.Template]
 			if !validName.MatchString(p.Name) {
 				return cli.Usagef("%q: want a name of lower-case letters, digits and underscores that begins with a letter, such as clerk", p.Name)
 			}
@@ -81,7 +103,7 @@ func Command(a *cli.App) *cobra.Command {
 				return cli.Usagef("--language %q: want go, node or python", p.Language)
 			}
 			if p.Message == "" {
-				return cli.Usagef("--template %q: want minimal or approvals", p.Template)
+				return cli.Usagef("--template %q: want minimal, approvals or planner", p.Template)
 			}
 			source, err := filepath.Abs(p.Source)
 			if err != nil {
@@ -90,7 +112,11 @@ func Command(a *cli.App) *cobra.Command {
 			if _, err := os.Stat(filepath.Join(source, "sdk", "wire")); err != nil {
 				return cli.Usagef("--source %s: want the folder of a checkout of agentd, which has sdk/python, sdk/node and the Go module", p.Source)
 			}
-			p.Source = filepath.ToSlash(source)
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			p.Source, p.Binary = filepath.ToSlash(source), filepath.ToSlash(binary)
 			if err := p.make(); err != nil {
 				return err
 			}
@@ -100,7 +126,7 @@ func Command(a *cli.App) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&p.Template, "template", "minimal", "what the project shows: minimal, or approvals (a person decides on some calls)")
+	cmd.Flags().StringVar(&p.Template, "template", "minimal", "what the project shows: minimal, approvals (a person decides on some calls), or planner (steps, and tools of an MCP server)")
 	cmd.Flags().StringVar(&p.Language, "language", "python", "language of the service: go, node or python")
 	cmd.Flags().StringVar(&p.Source, "source", ".", "folder of a checkout of agentd, which has the service's package")
 	return cmd

@@ -124,6 +124,8 @@ func (m *mcpRuns) state(ctx context.Context, agent, subject, handle string) mcp.
 		switch call.Type {
 		case sdk.TypePermissionRequest:
 			state.WaitsFor = append(state.WaitsFor, "a person's permission for "+call.Tool)
+		case sdk.TypePlanReview:
+			state.WaitsFor = append(state.WaitsFor, "a person's approval of its plan")
 		case sdk.TypeQuestion, sdk.TypeConversationTurn:
 			state.WaitsFor = append(state.WaitsFor, "a person's answer")
 		case "":

@@ -2,11 +2,13 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +36,8 @@ func Command(a *cli.App) *cobra.Command {
 			"configuration: after the store was lost, restored from a copy or failed over, and whenever something seems stuck.\n" +
 			"What can be repaired is repaired; a run that is lost ends with the error \"state_lost\", or begins anew if its agent\n" +
 			"has on_state_loss: restart. Histories of runs that are done for longer than retention.history are removed.\n\n" +
+			"Passes are repeated until one finds nothing to repair, five times at most: what was repaired may bring to light what\n" +
+			"else is lost. Runs that changed lately are left alone, and counted.\n\n" +
 			"Workers do the same every reconcile.interval. Doing it at any time, and several times at once, is harmless.\n\n" +
 			"Exit codes: 0 nothing is wrong any more, 4 something is.",
 		Example: "  agentd reconcile --dry-run\n  agentd reconcile --older-than 1m -o json",
@@ -90,12 +94,12 @@ func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client,
 		}
 		fmt.Fprintln(a.Out, findingText(f, dryRun))
 	}
-	report, err := reconcile.Run(ctx, o)
+	report, err := reconcile.Until(ctx, o)
 	printed := a.Print(reconciled{dryRun, report, findings}, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, reportText(report, dryRun))
+		_, err := fmt.Fprintln(w, reportText(report, dryRun, cmp.Or(o.OlderThan, sdk.DefaultLostAfter)))
 		return err
 	})
-	if err = errors.Join(err, printed); err == nil && report.Unrepaired > 0 {
+	if err = errors.Join(err, printed); err == nil && (report.Unrepaired > 0 || report.GoesOn) {
 		err = cli.Exit(cli.ExitFindings)
 	}
 	return err
@@ -104,8 +108,16 @@ func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client,
 // reconciled is the result in JSON.
 type reconciled struct {
 	DryRun bool `json:"dry_run"`
-	reconcile.Report
+	reconcile.Passes
 	Findings []reconcile.Finding `json:"findings"`
+}
+
+// passes counts passes.
+func passes(n int) string {
+	if n == 1 {
+		return "1 pass"
+	}
+	return fmt.Sprintf("%d passes", n)
 }
 
 // findingText is one line: what is wrong with which run, and what was done.
@@ -124,7 +136,7 @@ func findingText(f reconcile.Finding, dryRun bool) string {
 	return text + ": " + action
 }
 
-func reportText(r reconcile.Report, dryRun bool) string {
+func reportText(r reconcile.Passes, dryRun bool, olderThan time.Duration) string {
 	text := fmt.Sprintf("%s, %s and %s examined: ", show.Count(r.Inits, "init event"), show.Count(r.Runs, "run"), show.Count(r.Calls, "call"))
 	found := 0
 	for _, n := range r.Found {
@@ -136,7 +148,14 @@ func reportText(r reconcile.Report, dryRun bool) string {
 	case dryRun:
 		text += fmt.Sprintf("%d found", found)
 	default:
-		text += fmt.Sprintf("%d found, %d repaired", found, found-r.Unrepaired)
+		text += fmt.Sprintf("%d found, %d repaired, in %s", found, found-r.Unrepaired, passes(r.Made))
+	}
+	if r.GoesOn {
+		text += "\nthe last pass still found something; make another when workers have taken up what was repaired"
+	}
+	if r.Young > 0 {
+		text += fmt.Sprintf("\n%s changed in the last %s and were left alone; make another pass when they have not moved for as long",
+			show.Count(r.Young, "run"), olderThan)
 	}
 	if r.Purged+r.Removed > 0 {
 		verb := "removed"

@@ -24,6 +24,7 @@ type runFlags struct {
 	follow.Options
 	input, message, subject string
 	tags                    []string
+	constraints             string
 	detach                  bool
 }
 
@@ -53,6 +54,7 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringVarP(&f.message, "message", "m", "", `short for --input '{"message": TEXT}'`)
 	flags.StringVar(&f.subject, "subject", "", "name of the run (default: one that is unique)")
 	flags.StringArrayVar(&f.tags, "tag", nil, "a tag to find the run by, KEY=VALUE; may be repeated")
+	flags.StringVar(&f.constraints, "constraints", "", `bound the run's calls beside its agent's constraints: JSON, such as '{"read_only":true}'`)
 	flags.BoolVarP(&f.detach, "detach", "d", false, "do not follow; print the run's name")
 	follow.AddFlags(cmd, &f.Options)
 	cmd.MarkFlagsMutuallyExclusive("input", "message")
@@ -72,8 +74,18 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
+	var constraints *sdk.Constraints
+	if f.constraints != "" {
+		d := json.NewDecoder(strings.NewReader(f.constraints))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&constraints); err != nil {
+			return cli.Usagef("--constraints: want JSON with allow, deny, read_only or files: %v", err)
+		}
+	}
 	return a.WithClient(ctx, func(c *cli.Client) error {
-		request := client.Request{Agent: agent, Input: data, Key: client.NewKey(), Name: f.subject, Type: c.ContractType(agent), Tags: tags}
+		request := client.Request{
+			Agent: agent, Input: data, Key: client.NewKey(), Name: f.subject, Type: c.ContractType(agent), Tags: tags, Constraints: constraints,
+		}
 		return startTraced(ctx, a, c, request, f)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +73,46 @@ func unparkCommand(a *cli.App) *cobra.Command {
 				return ""
 			},
 		})
+}
+
+func tagCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "tag RUN KEY=VALUE… KEY-…", Short: "Change by which tags a run is found", Args: cobra.MinimumNArgs(2), ValidArgsFunction: a.CompleteRuns,
+		Long:    "tag gives a run tags, in place of those with the same keys; KEY- takes one away. A run that is done keeps what it has.",
+		Example: "  agentd runs tag order-7 ticket=4711 urgent-",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tags, err := tagsIn(args[1:])
+			if err != nil {
+				return err
+			}
+			return withStatus(cmd.Context(), a, args[0], func(c *cli.Client, status wire.RunStatus) error {
+				return hold{
+					verb: wire.ControlTag, done: "tagged", needless: func(wire.RunStatus) string { return "" },
+					ask: func(ctx context.Context, c *client.Client, run client.Run) (bool, error) {
+						return c.Tag(ctx, run, tags)
+					},
+				}.carryOut(cmd.Context(), a, c, status)
+			})
+		},
+	}
+}
+
+// tagsIn reads what tags are to be: KEY=VALUE, or KEY- for one that is to go.
+func tagsIn(args []string) (map[string]*string, error) {
+	tags := map[string]*string{}
+	for _, arg := range args {
+		key, value, is := strings.Cut(arg, "=")
+		gone, goes := strings.CutSuffix(arg, "-")
+		switch {
+		case is:
+			tags[key] = &value
+		case goes:
+			tags[gone] = nil
+		default:
+			return nil, cli.Usagef("%q: want KEY=VALUE, or KEY- to take a tag away", arg)
+		}
+	}
+	return tags, nil
 }
 
 func holdCommand(a *cli.App, use, short, long string, h hold) *cobra.Command {

@@ -27,10 +27,10 @@ import (
 func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, follow, steer, pause, cancel, retry, undo and purge runs",
+		Short: "List, show, follow, steer, pause, cancel, tag, retry, undo and purge runs",
 	}
 	cmd.AddCommand(listCommand(a), showCommand(a), followCommand(a), sendCommand(a), cancelCommand(a),
-		pauseCommand(a), resumeCommand(a), unparkCommand(a), retryCommand(a), undoCommand(a), purgeCommand(a))
+		pauseCommand(a), resumeCommand(a), unparkCommand(a), tagCommand(a), retryCommand(a), undoCommand(a), purgeCommand(a))
 	return cmd
 }
 

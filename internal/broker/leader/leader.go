@@ -29,6 +29,15 @@ func Read(ctx context.Context, js jetstream.JetStream, stream string, q Query) (
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
+	var m *jetstream.RawStreamMsg
+	err = Patiently(ctx, js, "stream "+stream, func(ctx context.Context) (err error) {
+		m, err = read(ctx, js, stream, request)
+		return err
+	})
+	return m, err
+}
+
+func read(ctx context.Context, js jetstream.JetStream, stream string, request []byte) (*jetstream.RawStreamMsg, error) {
 	reply, err := js.Conn().RequestWithContext(ctx, api(js.Options(), "STREAM.MSG.GET."+stream), request)
 	if err != nil {
 		return nil, err

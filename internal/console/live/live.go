@@ -41,6 +41,7 @@ type Options struct {
 type Console struct {
 	http.Handler
 	desk  *desk.Desk
+	jobs  *jobs
 	store worker.OpenedStore
 	// stop ends what says which runs there are.
 	stop func() error
@@ -72,9 +73,9 @@ func Open(ctx context.Context, o Options) (*Console, error) {
 		c.desk.Close()
 		return nil, errors.Join(err, c.store.Close())
 	}
-	c.stop = stop
+	c.stop, c.jobs = stop, newJobs(ctx, o.Conn, c.store, o.Logger)
 	c.Handler = console.Handler(console.Options{
-		Source: &source{o.Conn, c.store, o.Config, o.Connect}, Runs: asking, Index: runs, Lacking: lacking, Desk: c.desk,
+		Source: &source{o.Conn, c.store, o.Config, o.Connect}, Runs: asking, Index: runs, Lacking: lacking, Desk: c.desk, Jobs: c.jobs,
 		Agents: func() []sdk.AgentSpec { return o.Config().Agents },
 		Who:    o.Who.Who, As: o.Who.String(), Token: o.Token, Logger: o.Logger,
 	})
@@ -86,6 +87,7 @@ func (c *Console) Failed() <-chan error { return c.desk.Failed() }
 
 // Close ends it. Requests must have ended before.
 func (c *Console) Close() error {
+	c.jobs.close()
 	err := c.stop()
 	c.desk.Close()
 	return errors.Join(err, c.store.Close())

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/doctor"
 	"agentd/internal/runner"
 	"agentd/internal/show"
+	"agentd/internal/state"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -21,7 +22,7 @@ import (
 // source implements console.Source. What the server refuses to this user is said at once.
 type source struct {
 	conn    *broker.Conn
-	store   runner.Store
+	store   state.Store
 	config  func() *config.Config
 	connect func(context.Context) (*broker.Conn, error)
 }
@@ -51,15 +52,16 @@ func (s *source) Last(ctx context.Context, run string) (core.Entry, error) {
 	return core.DecodeEntry(last.Data)
 }
 
-// Journal implements console.Source.
-func (s *source) Journal(ctx context.Context, run string) ([]core.Entry, error) {
-	entries, err := permitted(ctx, s.conn, func(ctx context.Context) ([]core.Entry, error) {
-		return runner.New(runner.Options{Store: s.store}).Journal(ctx, wire.NewRunKey(run))
+// Part implements console.Source.
+func (s *source) Part(ctx context.Context, run string, from uint64, most int) ([]core.Entry, error) {
+	return permitted(ctx, s.conn, func(ctx context.Context) ([]core.Entry, error) {
+		key := wire.NewRunKey(run)
+		records, err := s.store.Part(ctx, key, from, most)
+		if err != nil {
+			return nil, err
+		}
+		return runner.New(runner.Options{Store: s.store}).Part(ctx, key, records)
 	})
-	if err == nil && len(entries) == 0 {
-		err = unknown(run)
-	}
-	return entries, err
 }
 
 // recent is how many dead letters are looked through where nothing is asked for in particular.

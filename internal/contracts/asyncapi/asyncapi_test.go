@@ -230,7 +230,7 @@ func TestDocument_PartiesSeeOneAnother(t *testing.T) {
 	}
 	agentd := map[string]string{
 		"deadLetters": "send", "retry.shop_desk": "receive", "undo.shop_desk": "receive", "pause.shop_desk": "receive", "resume.shop_desk": "receive",
-		"unpark.shop_desk": "receive",
+		"unpark.shop_desk": "receive", "tag.shop_desk": "receive",
 	}
 	for _, other := range []map[string]string{client, service} {
 		for id, action := range other {
@@ -262,7 +262,7 @@ func TestDocument_AddressesAreSubjects(t *testing.T) {
 			t.Errorf("%s: %s: %v", id, *c.Address, err)
 		}
 	}
-	if parsed != 16 {
+	if parsed != 17 {
 		t.Errorf("%d addresses", parsed)
 	}
 }

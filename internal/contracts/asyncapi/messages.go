@@ -150,6 +150,11 @@ var operatorControls = []struct {
 			object{"properties": object{"key": object{"type": "string"}}}),
 	},
 	{
+		wire.ControlTag, "Change by which tags a run of %s is found", "Tags of runs", "For operators.",
+		controlMessage("tag", "Tags", "The run gets these tags; with null, it loses one.",
+			object{"properties": object{"tags": object{"type": "object", "additionalProperties": object{"type": []string{"string", "null"}}}}}),
+	},
+	{
 		wire.ControlRetry, "Retry a run of %s that ended with error, quota or deadline", "Retries of runs", "For operators.",
 		controlMessage("retry", "Retry",
 			"The run goes on from where it ended. Its source and id are its identity: the same pair again changes nothing.", object{}),

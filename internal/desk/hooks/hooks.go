@@ -129,7 +129,7 @@ func (o *Options) tell(ctx context.Context, client *http.Client, h Hook, d broke
 	if err != nil {
 		return true, 0, nil //nolint:nilerr // not a call, so there is nothing to tell
 	}
-	if !o.Desk.Read(address.Call.Domain, d.Sequence()) {
+	if !o.Desk.Read(address.Call.Domain, d) {
 		return false, 0, nil
 	}
 	detail, err := o.Desk.Detail(ctx, address.Call.Call)

@@ -16,7 +16,7 @@ func BenchmarkQuery(b *testing.B) {
 	}
 	x := opened(b)
 	fill(b, x, 0, runs)
-	for _, text := range []string{"", "status:waiting waits:permission", "reason:error changed>-1d", "tag.tenant:t7", "who:person-3 lisbon", `"weeks in porto" agent:travel.*`} {
+	for _, text := range []string{"", "status:waiting waits:permission", "waits:permission waits:question waits:turn", "reason:error changed>-1d", "tag.tenant:t7", "who:person-3 lisbon", `"weeks in porto" agent:travel.*`} {
 		f, err := index.ParseFilter(text)
 		if err != nil {
 			b.Fatal(err)

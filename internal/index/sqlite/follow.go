@@ -88,6 +88,9 @@ func (x *Index) follow(ctx context.Context, s Source) error {
 		x.reads(index.Freshness{AsOf: i.At, Behind: behind, Sequence: i.Sequence}, true)
 		return nil
 	})
+	if errors.Is(err, broker.ErrOtherStream) { // what was taken up of the other one may not be so
+		err = errors.Join(err, x.begin(ctx))
+	}
 	return cmp.Or(context.Cause(ctx), err)
 }
 

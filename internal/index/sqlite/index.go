@@ -100,28 +100,28 @@ func (x *Index) Query(ctx context.Context, q index.Query) (index.Page, error) {
 // page is the statement of a query that reads limit documents after a position; nil is the beginning.
 func (x *Index) page(q index.Query, at *index.Position, limit int) *clause {
 	c, groups := &clause{}, q.Filter.Groups()
-	column := "r." + string(q.Order())
+	rest := listing{Query: q, at: at, limit: limit, now: x.now().UnixMilli()}
 	mark := -1
 	if q.Order() == index.SortChanged {
-		mark = slices.IndexFunc(groups, func(g []index.Term) bool { return len(g) == 1 && marked(&g[0]) && !g[0].Not && !g[0].Prefix })
+		mark = slices.IndexFunc(groups, areMarks)
 	}
 	if mark < 0 {
 		c.add("SELECT r.document FROM runs r WHERE 1")
-	} else { // its marks are in the right order already
-		t := &groups[mark][0]
-		column = "m.changed"
-		c.add("SELECT r.document FROM marks m CROSS JOIN runs r ON r.id = m.id WHERE m.key = ? AND m.value = ?", t.Key, t.Value)
-		groups = slices.Delete(slices.Clone(groups), mark, mark+1)
+		c.list("r."+string(q.Order()), rest, groups)
+		return c
 	}
-	beyond, direction := " < ", " DESC"
-	if q.Oldest {
-		beyond, direction = " > ", " ASC"
+	others := slices.Delete(slices.Clone(groups), mark, mark+1)
+	c.add("SELECT document FROM (")
+	for i, t := range groups[mark] {
+		if i > 0 {
+			c.add(" UNION ")
+		}
+		// Its marks are in the right order already, and no more of them are read than are asked for.
+		c.add("SELECT * FROM (SELECT r.document, m.changed, r.run FROM marks m CROSS JOIN runs r ON r.id = m.id WHERE m.key = ? AND m.value = ?", t.Key, t.Value)
+		c.list("m.changed", rest, others)
+		c.add(")")
 	}
-	if at != nil {
-		c.add(" AND "+column+beyond[:2]+"= ? AND ("+column+beyond+"? OR r.run > ?)", at.Value, at.Value, at.Run)
-	}
-	c.where(groups, x.now().UnixMilli())
-	c.add(" ORDER BY "+column+direction+", r.run LIMIT ?", limit)
+	c.add(") ORDER BY changed"+rest.direction()+", run LIMIT ?", limit)
 	return c
 }
 

@@ -80,6 +80,7 @@ var filters = []string{
 	`who:""`, `parent:""`, "reason:error", "-reason:completed", `reason:""`, "code:model_failed", "changed>-30s", "changed<-30s changed>-1m", "due<+1m",
 	"deadline>+2h", "duration>90s", "duration<70s", "tokens>50000", "interactions<3", "lisbon", "LISBON sea", "lis*", `"weeks in porto"`, `-"weeks in porto"`,
 	`"in por"*`, "évora", "evora", `"order 17"`, "17", "-status:done lisbon tag.tenant:t4", `run:"order 5"`, `run:"order 5"*`, "status:waiting waits:permission agent:travel.desk",
+	"waits:permission waits:question waits:turn", "waits:permission waits:service tool:pay status:waiting", "waits:permission waits:service -tag.tenant:t7 tag.order:1*",
 }
 
 // TestIndex_AnswersAsTheFiltersSay compares the file with the index in memory, which asks Filter.Matches.

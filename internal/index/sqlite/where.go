@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"slices"
 	"strings"
 
 	"agentd/internal/index"
@@ -16,6 +17,41 @@ type clause struct {
 func (c *clause) add(text string, arguments ...any) {
 	c.text.WriteString(text)
 	c.arguments = append(c.arguments, arguments...)
+}
+
+// listing is which documents of those that a filter selects are read: limit of them after a position; nil is the beginning. now is in Unix
+// milliseconds.
+type listing struct {
+	index.Query
+	at    *index.Position
+	limit int
+	now   int64
+}
+
+// direction is that of the listing's order, in SQL.
+func (l listing) direction() string {
+	if l.Oldest {
+		return " ASC"
+	}
+	return " DESC"
+}
+
+// list adds the conditions of a filter, and the order of a listing by a column.
+func (c *clause) list(column string, l listing, groups [][]index.Term) {
+	if l.at != nil {
+		beyond := " < "
+		if l.Oldest {
+			beyond = " > "
+		}
+		c.add(" AND "+column+beyond[:2]+"= ? AND ("+column+beyond+"? OR r.run > ?)", l.at.Value, l.at.Value, l.at.Run)
+	}
+	c.where(groups, l.now)
+	c.add(" ORDER BY "+column+l.direction()+", r.run LIMIT ?", l.limit)
+}
+
+// areMarks reports whether the terms are about something that a run can have several of, with a value each.
+func areMarks(group []index.Term) bool {
+	return !slices.ContainsFunc(group, func(t index.Term) bool { return !marked(&t) || t.Not || t.Prefix })
 }
 
 // where adds the conditions of a filter, each with AND before it. now is in Unix milliseconds.

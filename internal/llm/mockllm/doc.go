@@ -2,31 +2,7 @@
 // streamed and not) and POST /v1/messages (Anthropic, streamed); and GET /v1/models and GET /stats. Real client code runs
 // against it in tests and demos, without a key.
 //
-// A script is YAML or JSON:
-//
-//	conversations:
-//	  - name: book a trip            # for errors; default "conversation N"
-//	    match:                       # every condition given must hold; without any, everything matches
-//	      contains: to Lisbon        # the first user message contains this
-//	      first: I want to fly       # the first user message is exactly this
-//	      system: You plan           # the system prompt contains this
-//	      last: Answer the request   # the last user message contains this: the one reply is due, whatever was said before
-//	      model: gpt-4o-mini         # the model asked for
-//	      run: airline-3-1           # the run (header X-Agentd-Run, percent-decoded) ends in this, or is not told
-//	    tools: [find_flight]         # optional: the request must offer exactly these
-//	    replies:
-//	      - text: Let me look.       # text, calls or both; the text may be empty
-//	        thinking: Where is it?   # before the text, in Anthropic's protocol only
-//	        calls:
-//	          - name: find_flight
-//	            arguments: {to: LIS} # a mapping is sent as JSON, a text as it is (to play a model that errs)
-//	        delay: 200ms             # before the answer
-//	        usage: {prompt: 12, completion: 7}   # default: a quarter of the characters
-//	        finish: length           # default stop or tool_calls; content_filter
-//	        faults:                  # come before the answer, in order
-//	          - {status: 429, retry_after: 1s, message: slow down, times: 2}   # times: default 1, -1 for ever
-//	          - {cut: true}          # the connection breaks in the middle of the answer
-//	    expect: []                   # optional, see below
+// docs/cli.md (agentd mock-llm) shows a script with every member.
 //
 // The first conversation that matches answers. Which reply is due is counted from the request: as many replies are past
 // as it has assistant messages. So the server remembers nothing of a conversation, any number of runs can use one

@@ -1,12 +1,44 @@
 package mockllm_test
 
 import (
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"agentd/internal/llm/mockllm"
 )
+
+// The reference has a script that is read, with every member.
+func TestDocs_TheScriptOfTheReferenceHasEveryMember(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```yaml\n(# script.yaml\n.*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("docs/cli.md has no script")
+	}
+	if _, err := mockllm.ParseScript("script.yaml", block[1]); err != nil {
+		t.Error(err)
+	}
+	schema, err := os.ReadFile("script.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range regexp.MustCompile(`"([a-z_]+)": \{("type"|"description"|"enum"|"\$ref"|\}|\n)`).FindAllSubmatch(schema, -1) {
+		name := string(member[1])
+		if slices.Contains([]string{"properties", "items", "definitions", "conversation", "reply", "fault", "duration", "expect", "role"}, name) {
+			continue
+		}
+		if !regexp.MustCompile(`\b` + name + `:`).Match(block[1]) {
+			t.Errorf("%s is not in the script of docs/cli.md", name)
+		}
+	}
+}
 
 func TestParseScript_JSON(t *testing.T) {
 	t.Parallel()

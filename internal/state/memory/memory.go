@@ -82,6 +82,12 @@ func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Versi
 	return records, nil
 }
 
+// Part implements state.Store.
+func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
+	records, err := s.Entries(ctx, run, runner.Version{Rev: max(from, 1) - 1})
+	return records[:min(len(records), most)], err
+}
+
 // Append implements runner.Store.
 func (s *Store) Append(
 	ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record,

@@ -30,7 +30,7 @@ const (
 func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Version) ([]runner.Record, error) {
 	var records []runner.Record
 	for last := after; ; {
-		b, err := s.batch(ctx, run, last)
+		b, err := s.batch(ctx, run, last, batchEntries)
 		if err != nil {
 			return nil, fmt.Errorf("read entries of run %s after %d: %w", run, last.Rev, err)
 		}
@@ -61,13 +61,13 @@ type batch struct {
 	end uint64
 }
 
-// batch reads some messages, at least one unless it is done. Messages on their way to the client may be lost: what comes
+// batch reads some messages, most of them at most, and at least one unless it is done. Messages on their way to the client may be lost: what comes
 // after a gap is left for the next request.
-func (s *Store) batch(ctx context.Context, run wire.RunKey, after runner.Version) (batch, error) {
+func (s *Store) batch(ctx context.Context, run wire.RunKey, after runner.Version, most int) (batch, error) {
 	b := batch{end: after.Position}
 	subject := s.subjects.Journal(run)
 	err := s.request(ctx, func(ctx context.Context) error {
-		messages, err := jetstreamext.GetBatch(ctx, s.js, s.stream, batchEntries,
+		messages, err := jetstreamext.GetBatch(ctx, s.js, s.stream, most,
 			jetstreamext.GetBatchSeq(after.Position+1), jetstreamext.GetBatchSubject(subject),
 			jetstreamext.GetBatchMaxBytes(batchBytes))
 		if err != nil {

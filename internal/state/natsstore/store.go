@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/leader"
 	"agentd/internal/runner"
 	"agentd/internal/state"
 )
@@ -52,8 +53,13 @@ func New(js jetstream.JetStream, stream string, subjects wire.Subjects) *Store {
 	return &Store{js: js, stream: stream, subjects: subjects, timeout: requestTimeout, wholeList: 2_000}
 }
 
-// request runs one request within the store's time, and tells apart whose time ended.
+// request runs one request within the store's time, and again while nobody leads the stream.
 func (s *Store) request(ctx context.Context, do func(ctx context.Context) error) error {
+	return leader.PatientlyOnce(ctx, s.js, "stream "+s.stream, func(ctx context.Context) error { return s.once(ctx, do) })
+}
+
+// once runs one request within the store's time, and tells apart whose time ended.
+func (s *Store) once(ctx context.Context, do func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

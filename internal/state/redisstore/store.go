@@ -169,29 +169,53 @@ const batchEntries = 256
 func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Version) ([]runner.Record, error) {
 	var records []runner.Record
 	for next := after.Rev; ; {
-		err := ctx.Err()
-		var elements []string
-		if err == nil {
-			elements, err = s.client.LRange(ctx, s.listKey(run), int64(next), int64(next)+batchEntries-1).Result()
-		}
+		batch, err := s.read(ctx, run, next, batchEntries)
 		if err != nil {
-			return nil, fmt.Errorf("read entries of run %s: %w", run, readError(ctx, err))
+			return nil, err
 		}
-		for _, element := range elements {
-			r, err := decode(element)
-			if err == nil && r.Rev != next+1 {
-				err = fmt.Errorf("%w: entry %d is in place of entry %d", runner.ErrCorrupt, r.Rev, next+1)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("read entries of run %s: %w", run, err)
-			}
-			records = append(records, r)
-			next++
-		}
-		if len(elements) < batchEntries {
+		records = append(records, batch...)
+		if next += uint64(len(batch)); len(batch) < batchEntries {
 			return records, nil
 		}
 	}
+}
+
+// Part implements state.Store.
+func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
+	var records []runner.Record
+	for len(records) < most {
+		batch, err := s.read(ctx, run, max(from, 1)-1+uint64(len(records)), min(most-len(records), batchEntries))
+		if err != nil || len(batch) == 0 {
+			return records, err
+		}
+		records = append(records, batch...)
+	}
+	return records, nil
+}
+
+// read reads the entries after a revision, most of them at most.
+func (s *Store) read(ctx context.Context, run wire.RunKey, after uint64, most int) ([]runner.Record, error) {
+	err := ctx.Err()
+	var elements []string
+	if err == nil {
+		elements, err = s.client.LRange(ctx, s.listKey(run), int64(after), int64(after)+int64(most)-1).Result()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read entries of run %s: %w", run, readError(ctx, err))
+	}
+	records := make([]runner.Record, 0, len(elements))
+	for _, element := range elements {
+		r, err := decode(element)
+		if err == nil && r.Rev != after+1 {
+			err = fmt.Errorf("%w: entry %d is in place of entry %d", runner.ErrCorrupt, r.Rev, after+1)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read entries of run %s: %w", run, err)
+		}
+		records = append(records, r)
+		after++
+	}
+	return records, nil
 }
 
 // Append implements runner.Store.

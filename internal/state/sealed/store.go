@@ -76,7 +76,7 @@ func (s *Store) Ready() error {
 
 // Writable implements state.Store.
 func (s *Store) Writable(ctx context.Context) error {
-	inner, err := s.forgetful()
+	inner, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -177,6 +177,22 @@ func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Versi
 	return records, nil
 }
 
+// Part implements state.Store, where the inner store does.
+func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
+	inner, err := s.whole()
+	if err != nil {
+		return nil, err
+	}
+	records, err := inner.Part(ctx, run, from, most)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx, run, records); err != nil {
+		return nil, fmt.Errorf("read entries of run %s: %w", run, err)
+	}
+	return records, nil
+}
+
 // Append implements runner.Store. A record that is appended again is sealed again: stores tell it by its etag.
 func (s *Store) Append(
 	ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record,
@@ -195,7 +211,7 @@ func (s *Store) Append(
 func (s *Store) Purge(
 	ctx context.Context, run wire.RunKey, base runner.Version, keep runner.Record,
 ) (runner.Version, error) {
-	inner, err := s.forgetful()
+	inner, err := s.whole()
 	if err != nil {
 		return runner.Version{}, err
 	}
@@ -207,17 +223,18 @@ func (s *Store) Purge(
 
 // Remove implements state.Store, where the inner store does.
 func (s *Store) Remove(ctx context.Context, run wire.RunKey, base runner.Version) error {
-	inner, err := s.forgetful()
+	inner, err := s.whole()
 	if err != nil {
 		return err
 	}
 	return inner.Remove(ctx, run, base)
 }
 
-func (s *Store) forgetful() (state.Store, error) {
+// whole is the inner store with what a state.Store can do besides.
+func (s *Store) whole() (state.Store, error) {
 	inner, ok := s.inner.(state.Store)
 	if !ok {
-		return nil, sdk.Errorf(sdk.CodeConfig, "a store of type %T cannot forget runs", s.inner)
+		return nil, sdk.Errorf(sdk.CodeConfig, "a store of type %T cannot forget runs, nor read parts of them", s.inner)
 	}
 	return inner, nil
 }

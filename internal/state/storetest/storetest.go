@@ -33,6 +33,8 @@ func Run(t *testing.T, open func(t *testing.T) runner.Store) {
 		"Concurrent":          concurrent,
 		"EntriesAfter":        entriesAfter,
 		"LongJournal":         longJournal,
+		"Part":                part,
+		"PartOfPurged":        partOfPurged,
 		"RunsAreSeparate":     separate,
 		"BytesAreCopies":      copies,
 		"TooLarge":            tooLarge,

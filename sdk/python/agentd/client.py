@@ -12,7 +12,8 @@ from .errors import AgentdError, RunFailed, Unavailable
 from .transport import Message, Transport
 
 ASK_AGAIN, WATCH_EVERY = 1.0, 5.0
-PERMISSION, QUESTION, TURN = "agentd.permission.request", "agentd.question.ask", "agentd.conversation.turn"
+PERMISSION, PLAN = "agentd.permission.request", "agentd.plan.review"
+QUESTION, TURN = "agentd.question.ask", "agentd.conversation.turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +191,8 @@ class Client:
         await self._control("cancel", run, {"reason": reason}, who)
 
     async def asked(self, run: Run) -> list[dict[str, Any]]:
-        """The questions, turns and permission requests that wait for a person: call, type, event, asked."""
-        return [w for w in (await self.status(run)).get("waiting") or [] if w["type"] in (PERMISSION, QUESTION, TURN)]
+        """The questions, turns, permission requests and plans to approve that wait for a person: call, type, event, asked."""
+        return [w for w in (await self.status(run)).get("waiting") or [] if w["type"] in (PERMISSION, PLAN, QUESTION, TURN)]
 
     async def answer(self, run: Run, text: str = "", *, call: str = "", end: bool = False, data: dict[str, Any] | None = None) -> str:
         """Answers the open question or turn of a run, or the one of several that call names. Returns the id of the answer."""
@@ -201,11 +202,12 @@ class Client:
         return await self._reply(run, asked, "agentd.question.answered", data or {"answer": text})
 
     async def decide(self, run: Run, decision: str, *, request: str = "", **terms: Any) -> str:
-        """Decides a permission request: allow, deny, ask or result; terms are those of docs/permissions.md#the-decision.
+        """Decides a permission request, or on a plan: allow, deny, ask or result; terms are those of docs/permissions.md#the-decision.
 
+        args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people).
         The decision is on the arguments that the request shows now, unless args_sha256 says on which. Returns the id of the decision.
         """
-        asked = self._only(await self.asked(run), request, PERMISSION)
+        asked = self._only(await self.asked(run), request, PERMISSION, PLAN)
         shown = asked["asked"]["args_sha256"]
         if terms.setdefault("args_sha256", shown) != shown:
             raise AgentdError("decision_refused", "the decision is on other arguments than those of the request; look at it again")

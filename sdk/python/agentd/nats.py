@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import random
+import re
 import secrets
 import ssl
 from collections import deque
@@ -24,6 +25,8 @@ BUFFER = 1024
 # A server that has not answered a ping for two of these is gone.
 PING_EVERY = 10.0
 CONNECT_TIMEOUT = 5.0
+# What the server says when trying again does not help.
+REFUSED = re.compile("authoriz|authentic|permissions violation", re.IGNORECASE)
 
 
 class Subscription:
@@ -98,7 +101,7 @@ class Connection:
                 tls.load_cert_chain(cert, key or None)
         options = {
             "verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1, "lang": "python",
-            "version": "0.1.0", "name": name, "inbox_prefix": inbox_prefix or ("_INBOX_" + user if user else "_INBOX"),
+            "version": "0.1.0", "name": name, "inbox_prefix": inbox_prefix or ("_INBOX_agentd_" + user if user else "_INBOX"),
         }
         if user:
             options |= {"user": user, "pass": password}
@@ -231,7 +234,7 @@ class Connection:
                 while (line := await reader.readuntil(b"\r\n")) != b"PONG\r\n":
                     if line.startswith(b"-ERR"):
                         text = line[4:].decode(errors="replace").strip()
-                        raise (PermissionError if "uthoriz" in text or "uthentic" in text else ConnectionError)(text)
+                        raise (PermissionError if REFUSED.search(text) else ConnectionError)(text)
             except BaseException:
                 self._writer.close()
                 self._writer = None

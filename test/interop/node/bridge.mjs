@@ -55,7 +55,7 @@ const [consumer, module] = process.argv.slice(2);
 const { default: handler } = await import(pathToFileURL(resolve(module)));
 const nc = await connect({
   servers: process.env.NATS_URL, user: process.env.NATS_USER, pass: process.env.NATS_PASSWORD,
-  inboxPrefix: "_INBOX_weather", maxReconnectAttempts: -1,
+  inboxPrefix: "_INBOX_agentd_weather", maxReconnectAttempts: -1,
 });
 const js = jetstream(nc);
 const calls = await js.consumers.get("AGENTD_OUT", consumer);

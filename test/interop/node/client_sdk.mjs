@@ -47,6 +47,15 @@ await client.decide(held, "allow", { args_sha256: "0".repeat(64) }).catch((error
 await client.decide(held, "deny", { reason: "too far" });
 say("denied", (await client.wait(held)).reason);
 
+const planned = await client.start("planner", { message: "hello" });
+const plan = await untilAsked(planned);
+say("plan", [plan.type, plan.asked.args.steps[0].text]);
+await client.decide(planned, "allow", { args: { steps: [{ step: 1, text: "Get the weather in Rome", tool: "weather_forecast" }] } });
+for await (const live of client.follow(planned)) {
+  if (live.type === "plan.created" && live.data.edited) say("edited", live.data.steps[0].text);
+}
+say("carried out", (await client.wait(planned)).reason);
+
 const ended = await client.start("desk", { message: "hello" }, { name: "the third" });
 await untilAsked(ended);
 await client.cancel(ended, "changed my mind");

@@ -5,4 +5,4 @@ await new Service(process.argv[2], { hearVoids: false }).handle(async (call, dat
   if (data.city === "Atlantis") throw new ToolError("the weather is unknown in Atlantis");
   if (data.city === "Limbo") await new Promise(() => {});
   return { text: `sunny in ${data.city}` };
-}).run({ inboxPrefix: "_INBOX_weather" });
+}).run();

@@ -48,6 +48,15 @@ async def main():
     await client.decide(held, "deny", reason="too far")
     say("denied", (await client.wait(held, timeout=60)).reason)
 
+    planned = await client.start("planner", {"message": "hello"})
+    plan = await until_asked(client, planned)
+    say("plan", [plan["type"], plan["asked"]["args"]["steps"][0]["text"]])
+    await client.decide(planned, "allow", args={"steps": [{"step": 1, "text": "Get the weather in Rome", "tool": "weather_forecast"}]})
+    async for live in client.follow(planned):
+        if live.type == "plan.created" and live.data.get("edited"):
+            say("edited", live.data["steps"][0]["text"])
+    say("carried out", (await client.wait(planned, timeout=60)).reason)
+
     ended = await client.start("desk", {"message": "hello"}, name="the third")
     await until_asked(client, ended)
     await client.cancel(ended, "changed my mind")

@@ -66,7 +66,7 @@ def serve(connection, message):
 
 
 def main():
-    connection = nats.connect(inbox_prefix="_INBOX_weather", name=TYPE)
+    connection = nats.connect(inbox_prefix="_INBOX_agentd_weather", name=TYPE)
     while True:
         message = connection.fetch("AGENTD_OUT", "svc_local_weather_forecast")
         if message:

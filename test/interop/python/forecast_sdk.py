@@ -17,4 +17,4 @@ async def forecast(call, data):
     return {"text": "sunny in " + data["city"]}
 
 
-service.run(inbox_prefix="_INBOX_weather")
+service.run()

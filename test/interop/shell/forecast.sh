@@ -3,7 +3,7 @@
 # where. MODE=binary answers in binary mode, with the attributes as headers.
 set -euo pipefail
 
-nats() { command nats --inbox-prefix=_INBOX_weather "$@"; }
+nats() { command nats --inbox-prefix=_INBOX_agentd_weather "$@"; }
 
 answer() { # the call → the event that answers it
   jq -c '{
@@ -36,7 +36,7 @@ next() { # seconds: asks for one call
     "{\"batch\": 1, \"expires\": ${1}000000000}"
 }
 
-inbox=_INBOX_weather.$$.$RANDOM
+inbox=_INBOX_agentd_weather.$$.$RANDOM
 coproc calls { exec nats sub "$inbox" --dump=-; } # JSON with Subject, Reply and Data, ended by a zero byte
 trap 'kill $calls_PID' EXIT
 until next 1 && read -r -d '' -t 2 -u "${calls[0]}" message; do :; done # until nats sub is there

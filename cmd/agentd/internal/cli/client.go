@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -99,7 +100,9 @@ func (a *App) Client(ctx context.Context) (*Client, error) {
 func (a *App) Connect(ctx context.Context, cfg *config.Config) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
 	defer cancel()
-	return a.connect(ctx, cfg, broker.ConnectOptions{Logger: a.QuietLogger()})
+	return a.connect(ctx, cfg, broker.ConnectOptions{Logger: a.QuietLogger(), Waits: func(what string, _ error) {
+		fmt.Fprintf(a.Err, "agentd: waiting for the %s: no server answers for it now\n", what)
+	}})
 }
 
 // Await is Connect for what nobody waits for at a terminal: the server may come, or come back, at any time.

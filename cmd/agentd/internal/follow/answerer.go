@@ -84,7 +84,7 @@ func (d *answerer) answer(ctx context.Context) error {
 		return err
 	}
 	for _, call := range calls {
-		if call.Type == sdk.TypePermissionRequest || d.answered[call.Call] {
+		if sdk.AsksPermission(call.Type) || d.answered[call.Call] {
 			continue
 		}
 		d.answered[call.Call] = true

@@ -1,0 +1,191 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/broker/leader"
+	"agentd/internal/retry"
+)
+
+const (
+	// pingEvery is how often a quiet connection asks its server for a sign of life, and pingsLost how many of them may be missing: a
+	// server that is frozen, or whose packets are lost, is left after 6 s.
+	pingEvery = 2 * time.Second
+	pingsLost = 2
+	// leaveAfter is for how long a server may leave requests of JetStream without an answer, as one does that is cut off from the
+	// others: longer than most elections of a leader take.
+	leaveAfter = 8 * time.Second
+	// sayAfter is for how long a request waits before somebody is told.
+	sayAfter = time.Second
+	// lookEvery is how often a reader of consumers looks whether its server reaches their leaders.
+	lookEvery = 2 * time.Second
+)
+
+// leaving are the pauses between servers that are left: where no server has a majority, none is better than the others.
+var leaving = retry.Pauses{First: leaveAfter, Longest: time.Minute, Spread: 0.2}
+
+// contact notices that the server of a connection is cut off from the others.
+type contact struct {
+	mu sync.Mutex
+	// answered says that JetStream has answered at all: who may not ask is not answered either.
+	answered bool
+	// reads and writes are apart: a leader that is cut off goes on reading for up to 20 s, and stores nothing.
+	reads, writes silence
+	// connected is since when the connection is to its server, and stayUntil when it may be left at the earliest.
+	connected, stayUntil time.Time
+	pauses               *retry.Sequence
+	// told is what somebody was told that requests wait for, since the last answer.
+	told map[string]bool
+}
+
+// silence is since when requests have had no answer, and when the last one had none; zero while they have.
+type silence struct{ since, last time.Time }
+
+// followed is the JetStream of a connection that leaves a server which is cut off from the leaders of streams. What asks a leader waits
+// for an election.
+type followed struct {
+	jetstream.JetStream
+	contact  *contact
+	refusals *refusals
+	// heard is what its requests are counted with.
+	heard *silence
+	// These are the connection's. A field of its type would have the linker keep all of its methods, in each program.
+	waits, leave func(what string, err error)
+	streamOf     func(subject string) string
+}
+
+var _ leader.Listener = followed{}
+
+// Unanswered implements leader.Listener.
+func (f followed) Unanswered(what string, since time.Time, err error) {
+	c, now := f.contact, time.Now()
+	c.mu.Lock()
+	if f.heard.since.IsZero() || since.Sub(f.heard.last) > leaveAfter { // of a silence that ended unheard, nothing follows
+		f.heard.since = since
+	}
+	f.heard.last = now
+	say := now.Sub(since) >= sayAfter && !c.told[what]
+	if say && c.told == nil {
+		c.told = map[string]bool{}
+	}
+	if say {
+		c.told[what] = true
+	}
+	here := now.Sub(latest(f.heard.since, c.connected))
+	leave := here >= leaveAfter && (c.answered || leader.Leaderless(err))
+	c.mu.Unlock()
+	if say {
+		f.waits(what, err)
+	}
+	if leave {
+		f.leave(what, err)
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Answered implements leader.Listener.
+func (f followed) Answered() {
+	c := f.contact
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*f.heard = silence{}
+	c.answered, c.told = true, nil
+	if c.reads.since.IsZero() && c.writes.since.IsZero() {
+		c.pauses = nil
+	}
+}
+
+// reconnected notes that the connection is to another server, or to the same one again.
+func (x *contact) reconnected() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.connected = time.Now()
+}
+
+// leave connects to another server than the one that does not answer, if there is another and none was left a moment ago.
+func (c *Conn) leave(what string, err error) {
+	if len(c.nc.Servers()) < 2 || !c.nc.IsConnected() {
+		return
+	}
+	c.contact.mu.Lock()
+	early := time.Now().Before(c.contact.stayUntil)
+	if !early {
+		if c.contact.pauses == nil {
+			c.contact.pauses = leaving.Start()
+		}
+		c.contact.stayUntil = time.Now().Add(c.contact.pauses.Next())
+	}
+	c.contact.mu.Unlock()
+	if early {
+		return
+	}
+	c.log.Warn("the NATS server does not answer for JetStream, as one that is cut off from the others; connecting to another",
+		"server", c.nc.ConnectedServerName(), "asked", what, "error", err)
+	if err := c.nc.ForceReconnect(); err != nil {
+		c.log.Debug("the connection is closed", "error", err)
+	}
+}
+
+// stayInContact looks, until the returned function is called, whether the leaders of consumers are reached. It needs no right beyond
+// that of reading them.
+func (c *Conn) stayInContact(ctx context.Context, consumers []ConsumerRef) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; retry.Sleep(ctx, lookEvery) == nil; i++ {
+			if c.nc.ConnectedClusterName() == "" {
+				continue // it is alone
+			}
+			ref := consumers[i%len(consumers)]
+			if _, err := c.HasConsumer(ctx, ref); err != nil && ctx.Err() == nil {
+				c.log.Debug("consumer cannot be looked at", "consumer", ref.Name, "error", err)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// Stream implements jetstream.JetStream.
+func (f followed) Stream(ctx context.Context, name string) (s jetstream.Stream, err error) {
+	err = leader.Patiently(ctx, f, "stream "+name, func(ctx context.Context) error {
+		s, err = f.JetStream.Stream(ctx, name)
+		return err
+	})
+	return s, err
+}
+
+// Consumer implements jetstream.JetStream.
+func (f followed) Consumer(ctx context.Context, stream, name string) (consumer jetstream.Consumer, err error) {
+	ctx, explain, stop := f.refusals.until(ctx, "$JS.API.CONSUMER.INFO."+stream+"."+name)
+	defer stop()
+	err = leader.Patiently(ctx, f, "consumer "+stream+"/"+name, func(ctx context.Context) error {
+		consumer, err = f.JetStream.Consumer(ctx, stream, name)
+		return err
+	})
+	return consumer, explain(err)
+}
+
+// PublishMsg implements jetstream.JetStream.
+func (f followed) PublishMsg(ctx context.Context, m *nats.Msg, o ...jetstream.PublishOpt) (ack *jetstream.PubAck, err error) {
+	f.heard = &f.contact.writes
+	err = leader.PatientlyOnce(ctx, f, "stream "+f.streamOf(m.Subject), func(ctx context.Context) error {
+		ack, err = f.JetStream.PublishMsg(ctx, m, o...)
+		return err
+	})
+	return ack, err
+}

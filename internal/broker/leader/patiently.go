@@ -1,0 +1,117 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/retry"
+)
+
+const (
+	// electing is for how long a request is repeated while nobody leads what it is for: servers elect another leader in 4 to 9 s, and
+	// notice after up to 20 s that they are cut off.
+	electing = 20 * time.Second
+	// attempt bounds one request that may be repeated: it may have been lost with the leader that it reached. A server that is alone
+	// has alone for it.
+	attempt = 2 * time.Second
+	alone   = 5 * time.Second
+)
+
+// asking are the pauses between requests.
+var asking = retry.Pauses{First: 100 * time.Millisecond, Longest: 500 * time.Millisecond}
+
+// Listener is told how requests fare, by an implementation of jetstream.JetStream that is one: it can leave a server that is cut off.
+type Listener interface {
+	// Unanswered says that nobody has answered a request since then.
+	Unanswered(what string, since time.Time, err error)
+	// Answered says that a request was answered.
+	Answered()
+}
+
+// Patiently makes a request that may be repeated, again and again while nobody answers it that leads what it is for, or while servers are
+// away that are to have it, until ctx ends or an election must be over. A server that is alone elects nobody: there it is made once.
+func Patiently(ctx context.Context, js jetstream.JetStream, what string, request func(context.Context) error) error {
+	again := func(err error) bool { return Unanswered(err) || unplaced(err) }
+	return patiently(ctx, js, what, again, func(ctx context.Context) error {
+		within := attempt
+		if !clustered(js) {
+			within = alone
+		}
+		bounded, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		return request(bounded)
+	})
+}
+
+// PatientlyOnce is Patiently for a request that must not reach a leader twice: one that may have reached one is not repeated.
+func PatientlyOnce(ctx context.Context, js jetstream.JetStream, what string, request func(context.Context) error) error {
+	return patiently(ctx, js, what, nobody, request)
+}
+
+func patiently(
+	ctx context.Context, js jetstream.JetStream, what string, again func(error) bool, request func(context.Context) error,
+) error {
+	if !clustered(js) {
+		return request(ctx)
+	}
+	listener, heard := js.(Listener)
+	began := time.Now()
+	for pauses := asking.Start(); ; {
+		err := request(ctx)
+		switch {
+		case !heard:
+		case Unanswered(err):
+			listener.Unanswered(what, began, err)
+		case err == nil || refused(err):
+			listener.Answered()
+		}
+		if !again(err) || time.Since(began) > electing || retry.Sleep(ctx, pauses.Next()) != nil {
+			return err
+		}
+	}
+}
+
+func clustered(js jetstream.JetStream) bool { return js.Conn().ConnectedClusterName() != "" }
+
+// errCodeNotAvailable and errCodeOffline are how a server says that it knows no leader, or that all who have a stream are away.
+const (
+	errCodeNotAvailable jetstream.ErrorCode = 10008
+	errCodeOffline      jetstream.ErrorCode = 10118
+)
+
+// Leaderless reports whether a server answered that it knows nobody who leads.
+func Leaderless(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == errCodeNotAvailable || api.ErrorCode == errCodeOffline)
+}
+
+// errCodeUnplaced is how a server says that it finds too few others for what is to be made.
+const errCodeUnplaced jetstream.ErrorCode = 10005
+
+// unplaced reports whether a server finds too few others because it has not heard of them: they may have just started.
+func unplaced(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == errCodeUnplaced && strings.Contains(api.Description, "offline")
+}
+
+// nobody reports whether an error says that a request reached nobody.
+func nobody(err error) bool {
+	return Leaderless(err) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
+}
+
+// Unanswered reports whether an error says that nobody answered who leads what a request was for. What became of the request is unknown.
+func Unanswered(err error) bool {
+	return nobody(err) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected)
+}
+
+// refused reports whether a server answered no.
+func refused(err error) bool {
+	_, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && !Leaderless(err)
+}

@@ -1,0 +1,153 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/broker/leader"
+	"agentd/internal/retry"
+	"agentd/sdk"
+)
+
+const (
+	// readHeartbeat is how often the server says that it still has nothing for a reader. Who does not hear it twice takes its consumer
+	// for lost: the first request to one that was just made may find nobody, and the server that has one may end or freeze.
+	readHeartbeat = 500 * time.Millisecond
+	// readAhead is how many messages a reader asks for at once: they are held in memory, and may be large.
+	readAhead = 64
+	// unusedFor is how long the server keeps a consumer that nobody reads.
+	unusedFor = 5 * time.Minute
+)
+
+// remaking is how a lost consumer is made anew.
+var remaking = retry.Pauses{First: 50 * time.Millisecond, Longest: time.Second}
+
+// ordered reads a stream in order, by a consumer in a server's memory that is made anew, from where it has got, whenever it is lost. The
+// client's own one waits for its consumer for 10 s. Not safe for concurrent use.
+type ordered struct {
+	*Conn
+	stream string
+	config jetstream.ConsumerConfig
+	// prefix and made name the consumers; delivered counts the messages of the latest.
+	prefix          string
+	made, delivered int
+	// at is the sequence of the last message that was handed out, or passed over.
+	at       uint64
+	consumer jetstream.Consumer
+	messages jetstream.MessagesContext
+}
+
+// ordered makes a reader. That this user may not read the stream is said at once. The caller closes it.
+func (c *Conn) ordered(ctx context.Context, stream string, config jetstream.OrderedConsumerConfig) (*ordered, error) {
+	o := &ordered{Conn: c, stream: stream, prefix: rand.Text(), config: jetstream.ConsumerConfig{
+		DeliverPolicy: config.DeliverPolicy, OptStartSeq: config.OptStartSeq, OptStartTime: config.OptStartTime, HeadersOnly: config.HeadersOnly,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: unusedFor, FilterSubjects: config.FilterSubjects,
+	}}
+	if len(config.FilterSubjects) == 1 { // the server holds the user to it
+		o.config.FilterSubject, o.config.FilterSubjects = config.FilterSubjects[0], nil
+	}
+	bounded, explain, stop := c.refusals.untilAbout(ctx, func(subject string) bool { return strings.Contains(subject, o.prefix) })
+	defer stop()
+	err := explain(leader.Patiently(bounded, c.js, "stream "+stream, o.make))
+	if errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+		what := strings.Join(append([]string{stream}, config.FilterSubjects...), " ")
+		err = sdk.Errorf(sdk.CodePermissionDenied, "the NATS server does not let this user read %s", what).WithCause(sdk.AsError(err).Cause)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// make makes a consumer for what comes after at.
+func (o *ordered) make(ctx context.Context) error {
+	config := o.config
+	config.Name = fmt.Sprintf("%s_%d", o.prefix, o.made+1)
+	if o.at > 0 {
+		config.DeliverPolicy, config.OptStartSeq, config.OptStartTime = jetstream.DeliverByStartSequencePolicy, o.at+1, nil
+	}
+	consumer, err := o.js.CreateOrUpdateConsumer(ctx, o.stream, config)
+	if err != nil {
+		return err
+	}
+	o.consumer, o.delivered = consumer, 0
+	o.made++
+	o.at = max(o.at, consumer.CachedInfo().Delivered.Stream) // the first one may begin with what is new
+	return nil
+}
+
+// left is how many messages there were to read when the consumer was made.
+func (o *ordered) left() uint64 { return o.consumer.CachedInfo().NumPending }
+
+// next returns the next message.
+func (o *ordered) next(ctx context.Context) (jetstream.Msg, *jetstream.MsgMetadata, error) {
+	for {
+		m, meta, err := o.receive(ctx)
+		if err == nil && meta.Sequence.Consumer == uint64(o.delivered)+1 {
+			o.delivered, o.at = o.delivered+1, meta.Sequence.Stream
+			return m, meta, nil
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil, ctx.Err()
+		case o.nc.IsClosed():
+			return nil, nil, err
+		case err != nil:
+			o.log.Debug("a stream is read by another consumer", "stream", o.stream, "after", o.at, "error", err)
+		}
+		if err := o.remake(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// receive returns the next message of the latest consumer.
+func (o *ordered) receive(ctx context.Context) (jetstream.Msg, *jetstream.MsgMetadata, error) {
+	if o.messages == nil {
+		messages, err := o.consumer.Messages(jetstream.PullHeartbeat(readHeartbeat), jetstream.PullMaxMessages(readAhead))
+		if err != nil {
+			return nil, nil, err
+		}
+		o.messages = messages
+	}
+	m, err := o.messages.Next(jetstream.NextContext(ctx))
+	if err != nil {
+		return nil, nil, err
+	}
+	meta, err := m.Metadata()
+	return m, meta, err
+}
+
+// remake puts another consumer in the place of a lost one, however long that takes: also a stream that is away may be made anew.
+func (o *ordered) remake(ctx context.Context) error {
+	o.close()
+	return remaking.Do(ctx, retry.Sleep, func() error {
+		err := leader.Patiently(ctx, o.js, "stream "+o.stream, o.make)
+		if o.nc.IsClosed() {
+			return retry.Final(err)
+		}
+		return err
+	})
+}
+
+// close ends the reading and has the server remove the consumer. It waits for no answer: the server does so by itself when nobody has
+// read it for a while, but may have too many of them until then.
+func (o *ordered) close() {
+	if o.messages != nil {
+		o.messages.Stop()
+		o.messages = nil
+	}
+	if !o.nc.IsConnected() {
+		return
+	}
+	subject := "$JS.API.CONSUMER.DELETE." + o.stream + "." + o.consumer.CachedInfo().Name
+	if err := o.nc.PublishRequest(subject, o.nc.NewInbox(), nil); err != nil {
+		o.log.Debug("consumer is left to the server", "stream", o.stream, "error", err)
+	}
+}

@@ -1,0 +1,145 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/retry"
+)
+
+// ErrOtherStream says that a stream is not the one that was read until now: it was made anew, or set back to an older copy. What was read
+// of it may be gone, and what is there now may not have been read: a reader begins anew.
+var ErrOtherStream = errors.New("the stream was made anew, or set back to an older copy")
+
+const (
+	// lookAgain is how often a reader to whom nothing comes looks whether its stream is still the same. It also does so whenever
+	// the connection was made anew.
+	lookAgain = 5 * time.Second
+	// lookTwice lies between two looks that must both find a stream set back: a new leader may not have applied yet what another has
+	// told of.
+	lookTwice = time.Second
+)
+
+// Continues reports whether b can be the same stream as before, later. The zero value is nothing known.
+func (b Bounds) Continues(before Bounds) bool {
+	return before.Created == 0 || b.Created == before.Created && b.Last >= before.Last
+}
+
+// readOn is read until the stream is another, which is ErrOtherStream. Where this user may not look at the stream, that goes unnoticed.
+func (c *Conn) readOn(
+	ctx context.Context, stream string, config jetstream.OrderedConsumerConfig, begin func(left uint64) bool,
+	handle func(jetstream.Msg, *jetstream.MsgMetadata) bool,
+) error {
+	watched, end := context.WithCancelCause(ctx)
+	o := &origin{conn: c, stream: stream}
+	if err := o.look(watched); err != nil {
+		c.log.Debug("a stream is read without looking whether it stays the same", "stream", stream, "error", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := o.watch(watched); err != nil {
+			end(err)
+		}
+	}()
+	defer func() {
+		end(nil)
+		<-done
+	}()
+	err := c.read(watched, stream, config, begin, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+		o.saw(meta.Sequence.Stream)
+		return handle(m, meta)
+	})
+	if errors.Is(context.Cause(watched), ErrOtherStream) {
+		return fmt.Errorf("read %s: %w", stream, ErrOtherStream)
+	}
+	return err
+}
+
+// origin is what is known of a stream that is read.
+type origin struct {
+	conn   *Conn
+	stream string
+
+	mu    sync.Mutex
+	known Bounds
+}
+
+// saw notes that a message with a sequence was there.
+func (o *origin) saw(sequence uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.known.Last = max(o.known.Last, sequence)
+}
+
+// look compares the stream with what is known, and notes how it is.
+func (o *origin) look(ctx context.Context) error {
+	o.mu.Lock()
+	before := o.known
+	o.mu.Unlock()
+	s, err := o.conn.look(ctx, o.stream)
+	if err != nil {
+		return err
+	}
+	now := bounds(s)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !now.Continues(before) {
+		return ErrOtherStream
+	}
+	now.Last = max(now.Last, o.known.Last) // others came meanwhile
+	o.known = now
+	return nil
+}
+
+// WatchStreams calls other with a zone whose stream was made anew, or set back to an older copy, each time, until ctx ends. It looks
+// every 5 s, and whenever the connection was made anew. One call of other is made at a time.
+func (c *Conn) WatchStreams(ctx context.Context, zones []Zone, other func(Zone)) {
+	var calling sync.Mutex
+	var watching sync.WaitGroup
+	for _, z := range zones {
+		watching.Go(func() {
+			for ctx.Err() == nil {
+				o := &origin{conn: c, stream: StreamName(c.subjects, z)}
+				err := o.look(ctx)
+				if err == nil {
+					err = o.watch(ctx)
+				}
+				if errors.Is(err, ErrOtherStream) {
+					calling.Lock()
+					other(z)
+					calling.Unlock()
+					continue
+				}
+				_ = retry.Sleep(ctx, lookAgain) // it is away, and may be there again
+			}
+		})
+	}
+	watching.Wait()
+}
+
+// watch looks until ctx ends or the stream is another. One that is away, or may not be looked at, may be there again.
+func (o *origin) watch(ctx context.Context) error {
+	reconnected, stop, err := o.conn.hear()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for {
+		reconnected.wait(ctx, lookAgain)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !errors.Is(o.look(ctx), ErrOtherStream) {
+			continue
+		}
+		if retry.Sleep(ctx, lookTwice) == nil && errors.Is(o.look(ctx), ErrOtherStream) {
+			return ErrOtherStream
+		}
+	}
+}

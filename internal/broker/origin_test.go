@@ -1,0 +1,243 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"agentd/internal/broker/embedded"
+	"agentd/internal/contracts"
+	"agentd/sdk/wire"
+	"agentd/test/ports"
+)
+
+// restorable is a server whose files can be set back.
+type restorable struct {
+	t      *testing.T
+	o      embedded.Options
+	server *embedded.Server
+	conn   *Conn
+}
+
+func startRestorable(t *testing.T) *restorable {
+	t.Helper()
+	r := &restorable{t: t, o: embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}}
+	r.server = startServer(t, r.o)
+	r.conn = connect(t, ConnectOptions{URL: r.server.URL()})
+	provision(t, r.conn, testPlan)
+	return r
+}
+
+// while stops the server, changes its files, and starts it again.
+func (r *restorable) while(change func() error) {
+	r.t.Helper()
+	if err := r.server.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	eventually(r.t, "the loss is noticed", func() bool { return !r.conn.Connected() })
+	if err := change(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.server = startServer(r.t, r.o)
+	eventually(r.t, "it is connected again", r.conn.Connected)
+}
+
+// backUp copies the files, and returns what puts the copy in their place.
+func (r *restorable) backUp() (restore func()) {
+	r.t.Helper()
+	copied := shortDir(r.t)
+	r.while(func() error { return os.CopyFS(copied, os.DirFS(r.o.Dir)) })
+	return func() {
+		r.t.Helper()
+		r.while(func() error {
+			if err := os.RemoveAll(r.o.Dir); err != nil {
+				return err
+			}
+			return os.CopyFS(r.o.Dir, os.DirFS(copied))
+		})
+	}
+}
+
+// makeAnew deletes a stream and provisions it again.
+func makeAnew(t *testing.T, c *Conn, stream string) {
+	t.Helper()
+	if err := c.js.DeleteStream(testContext(t), stream); err != nil {
+		t.Fatal(err)
+	}
+	provision(t, c, testPlan)
+}
+
+func call(t *testing.T, c *Conn, id string) {
+	t.Helper()
+	at := testCall
+	at.Call = id
+	mustPublish(t, c.Publish(testContext(t), c.subjects.Call(at), event(id)))
+}
+
+// idOf is the id of an event, "" of what is none.
+func idOf(d Delivery) string {
+	e, err := wire.DecodeEvent(d.Headers(), d.Data())
+	if err != nil {
+		return ""
+	}
+	return e.ID
+}
+
+// watchCalls tells the ids of the calls that Watch hands out.
+func watchCalls(t *testing.T, c *Conn, fromStart bool) <-chan string {
+	t.Helper()
+	seen, ended := make(chan string, 64), make(chan error, 1)
+	ctx, cancel := context.WithCancel(testContext(t))
+	go func() {
+		ended <- c.Watch(ctx, ZoneOut, []string{"agentd.out.>"}, fromStart, func(d Delivery) bool {
+			seen <- idOf(d)
+			return true
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := receive(t, "the end", ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+	return seen
+}
+
+func wantSeen(t *testing.T, seen <-chan string, want ...string) {
+	t.Helper()
+	for _, id := range want {
+		if got := receive(t, "a call", seen); got != id {
+			t.Fatalf("%s comes; want %s", got, id)
+		}
+	}
+}
+
+// A reader does not wait for a sequence that the stream in the place of another has not come to.
+func TestWatch_ReadsAStreamThatWasMadeAnew(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	call(t, c, "a")
+	call(t, c, "b")
+	seen := watchCalls(t, c, true)
+	wantSeen(t, seen, "a", "b")
+	makeAnew(t, c, "AGENTD_OUT")
+	call(t, c, "c")
+	wantSeen(t, seen, "c")
+}
+
+func TestWatch_ReadsAServerThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	r := startRestorable(t)
+	call(t, r.conn, "a")
+	restore := r.backUp()
+	call(t, r.conn, "b")
+	call(t, r.conn, "c")
+	seen := watchCalls(t, r.conn, true)
+	wantSeen(t, seen, "a", "b", "c")
+	restore()
+	call(t, r.conn, "d")
+	wantSeen(t, seen, "a", "d")
+}
+
+// follow is a Follow that goes on in the background.
+func follow(t *testing.T, c *Conn) (seen <-chan string, ended <-chan error) {
+	t.Helper()
+	stop, err := c.Serve(c.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, end, caughtUp := make(chan string, 64), make(chan error, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(testContext(t))
+	go func() {
+		end <- c.Follow(ctx, ctx, ZoneOut, "agentd.*.airline.>", func() { close(caughtUp) }, func(d Delivery) { ids <- idOf(d) })
+	}()
+	receive(t, "that it has caught up", caughtUp)
+	t.Cleanup(func() {
+		cancel()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ids, end
+}
+
+func wantOther(t *testing.T, ended <-chan error) {
+	t.Helper()
+	if err := receive(t, "the end", ended); !errors.Is(err, ErrOtherStream) {
+		t.Errorf("it ended with %v; want %v", err, ErrOtherStream)
+	}
+}
+
+func TestFollow_EndsWhenTheStreamIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	call(t, c, "a")
+	seen, ended := follow(t, c)
+	wantSeen(t, seen, "a")
+	makeAnew(t, c, "AGENTD_OUT")
+	wantOther(t, ended)
+}
+
+// A copy that has come further than the reader was is seen by the message in the place of the reader's.
+func TestFollow_EndsWhenTheServerWasSetBackAndHasComeFurther(t *testing.T) {
+	t.Parallel()
+	r := startRestorable(t)
+	restore := r.backUp()
+	call(t, r.conn, "a")
+	seen, ended := follow(t, r.conn)
+	wantSeen(t, seen, "a")
+	r.while(func() error { return nil }) // what follows is not yet of the copy
+	call(t, r.conn, "b")
+	wantSeen(t, seen, "b")
+	restore()
+	for i := range 4 {
+		call(t, r.conn, fmt.Sprint("after-", i))
+	}
+	wantOther(t, ended)
+}
+
+// The page after the place where a reader is shows whether it is the same stream.
+func TestPlace_KnowsItsStream(t *testing.T) {
+	t.Parallel()
+	read := place{sequence: 7, at: 100, stream: Bounds{First: 1, Last: 9, Created: 5}}
+	for name, tc := range map[string]struct {
+		page  page
+		other bool
+		left  int
+	}{
+		"the message there is the same":           {page{messages: []Stored{{Sequence: 7, At: 100}, {Sequence: 8, At: 101}}}, false, 1},
+		"it is gone":                              {page{messages: []Stored{{Sequence: 8, At: 101}}}, false, 1},
+		"another is in its place":                 {page{messages: []Stored{{Sequence: 7, At: 102}}}, true, 0},
+		"the stream was made at another time":     {page{stream: Bounds{Last: 9, Created: 6}}, true, 0},
+		"it has less than it had":                 {page{stream: Bounds{Last: 8, Created: 5}}, true, 0},
+		"it has more":                             {page{stream: Bounds{Last: 10, Created: 5}}, false, 0},
+		"an older worker says nothing of streams": {page{messages: []Stored{{Sequence: 7, At: 100}}}, false, 0},
+	} {
+		at := read
+		messages, err := at.follow(tc.page)
+		if errors.Is(err, ErrOtherStream) != tc.other || len(messages) != tc.left {
+			t.Errorf("%s: %d messages, %v", name, len(messages), err)
+		}
+	}
+}
+
+func TestRegistry_IsFollowedThroughStreamsMadeAnew(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	r := c.Registry()
+	publishVersion(t, r, booking("1.0.0", "flight"), "1.0.0", false)
+	ctx, stop := context.WithCancel(t.Context())
+	seen, ended := make(chan string, 64), make(chan error, 1)
+	go func() { ended <- r.Follow(ctx, func(state *contracts.Registry) { seen <- states(state) }) }()
+	wantSeen(t, seen, "1.0.0")
+	makeAnew(t, c, registryStreamName(c.subjects))
+	publishVersion(t, r, booking("2.0.0", "flight"), "2.0.0", false)
+	for receive(t, "the state of the other registry", seen) != "2.0.0" {
+	}
+	stop()
+	if err := receive(t, "the end", ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+}

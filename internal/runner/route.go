@@ -1,0 +1,238 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"agentd/internal/core"
+	"agentd/internal/planning"
+	"agentd/sdk"
+)
+
+const (
+	// routerAttempts is how often a router is asked for one call.
+	routerAttempts = 3
+	// routersAtOnce bounds how many calls are being chosen at the same time.
+	routersAtOnce = 16
+)
+
+// choice is a call that is to be chosen, for a step or an element of its list, and what came of asking a router for it.
+type choice struct {
+	step    *core.PlanStep
+	element *planning.Element
+
+	call  *sdk.ToolRequest
+	fault string
+	cost  sdk.ModelReply
+	err   error
+}
+
+// routeSteps has calls chosen for the steps, as many as a round has, and makes one round of them.
+func (a *activation) routeSteps(ctx context.Context, numbers []int) (core.Event, error) {
+	routes, choices, err := a.dueChoices(ctx, numbers)
+	if err != nil {
+		return nil, err
+	}
+	ev := core.Routed{Routes: routes, Unasked: len(choices) == 0}
+	if ev.Unasked {
+		return ev, nil
+	}
+	return a.inTurn(ctx, func(ctx context.Context, s *hookEffects, reply *sdk.ModelReply) error {
+		var runs []func()
+		for _, c := range choices {
+			runs = append(runs, func() { a.route(ctx, s, c) })
+		}
+		for some := range slices.Chunk(runs, routersAtOnce) {
+			a.Env.Parallel(some...)
+		}
+		for _, c := range choices {
+			if c.err != nil {
+				return c.err
+			}
+			addCost(reply, &c.cost)
+			if c.call != nil {
+				reply.Calls = append(reply.Calls, *c.call)
+			}
+			r := &ev.Routes[slices.IndexFunc(ev.Routes, func(r core.Route) bool { return r.Step == c.step.Number })]
+			if c.element == nil {
+				r.Fault = c.fault
+				continue
+			}
+			r.Elements = append(r.Elements, core.ElementRoute{Place: c.element.Place, Fault: c.fault})
+		}
+		return nil
+	}, func(ctx context.Context, s *hookEffects, reply sdk.ModelReply) (core.Event, error) {
+		ev.Reply = reply
+		if len(reply.Calls) > 0 && s.terminate == nil {
+			ev.Plan = core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, reply, s.hidden, a.Env.Now())
+			if err := a.rule(ctx, s, ev.Plan); err != nil {
+				return a.hookFailed(err)
+			}
+			if err := a.suspended(ctx, s, ev.Plan); err != nil {
+				return a.hookFailed(err)
+			}
+		}
+		ev.Notes, ev.Turn = s.notes, s.turn()
+		return ev, nil
+	})
+}
+
+// dueChoices says which calls are to be chosen for the steps, as many as a round has. Steps are skipped whose conditions do not hold, and
+// those fail whose expressions nobody can evaluate. What a round has no room for is chosen for the next one.
+func (a *activation) dueChoices(ctx context.Context, numbers []int) (routes []core.Route, choices []*choice, err error) {
+	elements := 0
+	for _, n := range numbers {
+		step := *a.state.Plan.Step(n)
+		if len(choices) == core.MaxRound {
+			break
+		}
+		r, list, err := a.dueStep(ctx, &step, elements)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case r.Fault != "" || r.Skipped != "":
+		case step.Each == "":
+			choices = append(choices, &choice{step: &step})
+		default:
+			if step.Elements == nil {
+				elements += r.Of
+			}
+			for i, data := range list {
+				due := step.Elements == nil || step.Elements[i].Status == core.StepPlanned
+				if due && len(choices) < core.MaxRound {
+					choices = append(choices, &choice{step: &step, element: &planning.Element{Place: i, Of: len(list), Data: data}})
+				}
+			}
+		}
+		routes = append(routes, r)
+	}
+	return routes, choices, nil
+}
+
+// dueStep says whether a step is to be done, and the elements of its list. taken is how many elements steps have that begin with it.
+func (a *activation) dueStep(ctx context.Context, step *core.PlanStep, taken int) (r core.Route, list []json.RawMessage, err error) {
+	r.Step = step.Number
+	results := map[int]json.RawMessage{}
+	for _, n := range planning.Calls(step) {
+		if results[n], err = a.stepResult(ctx, a.state.Plan.Step(n)); err != nil {
+			return r, nil, err
+		}
+	}
+	if step.Elements == nil {
+		holds, fault := planning.Holds(step, results)
+		switch {
+		case fault != nil:
+			r.Fault = "its condition: " + fault.Error()
+			return r, nil, nil //nolint:nilerr // the step has failed, and says why
+		case !holds:
+			r.Skipped = "its condition does not hold: " + step.When
+			return r, nil, nil
+		}
+	}
+	if step.Each == "" {
+		return r, nil, nil
+	}
+	list, fault := planning.Elements(step, results)
+	room := a.state.Plan.RoomForElements(step) - taken
+	switch {
+	case fault != nil:
+		r.Fault = "its list: " + fault.Error()
+	case len(list) > room:
+		r.Fault = fmt.Sprintf("its list has %d elements, and there is room for %d", len(list), room)
+	default:
+		r.Of = len(list)
+	}
+	return r, list, nil
+}
+
+// stepResult is the whole result of a step, or of all elements of its list.
+func (a *activation) stepResult(ctx context.Context, step *core.PlanStep) (json.RawMessage, error) {
+	if step.Each != "" {
+		all := []json.RawMessage{}
+		for i := range step.Elements {
+			e := &step.Elements[i]
+			data, err := a.callResult(ctx, e.Call)
+			if err != nil {
+				return nil, err
+			}
+			if data == nil {
+				data = a.state.ElementResult(e)
+			}
+			all = append(all, data)
+		}
+		return core.EncodeJSON(all)
+	}
+	return a.callResult(ctx, step.Call)
+}
+
+// callResult is the whole result of a call of the history; nil is none.
+func (a *activation) callResult(ctx context.Context, call string) (json.RawMessage, error) {
+	c := a.state.ResultNamed(call)
+	if call == "" || c == nil {
+		return nil, nil
+	}
+	text, err := a.wholeResult(ctx, c)
+	return json.RawMessage(text), err
+}
+
+// route asks for one call, a few times. A text that names one tool, and nothing else, is taken for its call in the end.
+func (a *activation) route(ctx context.Context, s *hookEffects, c *choice) {
+	tools := a.routed(s, c.step)
+	if len(tools) == 0 {
+		c.fault = "no tool is for it"
+		return
+	}
+	request := a.roleRequest(a.agent.Planning.Router, sdk.TurnTools, s)
+	request.Tools = tools
+	request.System, request.Messages = planning.Router(a.state, c.step, c.element)
+	request.Messages = slices.Concat(request.Messages, s.kept, s.context)
+	fault, said := "", ""
+	for range routerAttempts {
+		reply, err := a.consult(ctx, a.agent.Planning.Router.Model, request, forRoute, &c.cost)
+		if err != nil {
+			c.err = err
+			return
+		}
+		if said, fault = reply.Text, ""; reply.Fault != nil {
+			fault = reply.Fault.Message
+		}
+		if len(reply.Calls) > 0 {
+			if fault = a.unmade(reply.Calls[0], s); fault == "" {
+				c.call = &reply.Calls[0]
+				return
+			}
+		}
+		request.Messages = append(slices.Clip(request.Messages), planning.NoCall(said, tools, fault)...)
+	}
+	if named := planning.InText(said, tools); named != nil && a.unmade(*named, s) == "" {
+		c.call = named
+		return
+	}
+	if c.fault = fault; fault == "" {
+		c.fault = "no call was chosen for it"
+	}
+}
+
+// unmade says why a call cannot be made, whatever anybody rules; empty is that it can.
+func (a *activation) unmade(call sdk.ToolRequest, s *hookEffects) string {
+	plan := core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, sdk.ModelReply{Calls: []sdk.ToolRequest{call}}, s.hidden, a.Env.Now())
+	if refusal := plan.Calls[0].Refusal; refusal != nil {
+		return refusal.Error()
+	}
+	return ""
+}
+
+// routed are the tools that the router is offered for a step: of many, those that the journal says, and those that its hint means.
+func (a *activation) routed(s *hookEffects, step *core.PlanStep) []sdk.ToolDefinition {
+	tools := a.routable(s)
+	offer := a.state.OfferedFor(step.Number)
+	if offer == nil {
+		return tools
+	}
+	return slices.DeleteFunc(tools, func(d sdk.ToolDefinition) bool {
+		return !slices.Contains(offer.Tools, d.Name) && !planning.Hinted(step.Tool, d.Name)
+	})
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/sdk/wire"
+	"agentd/test/cluster"
+	"agentd/test/proxy"
+)
+
+// calm lies between two faults of a cluster, so that what one costs is not put down to the next.
+const calm = 12 * time.Second
+
+// clusterFault is something that is done to the servers of a cluster. It returns when they are all there again.
+type clusterFault struct {
+	name string
+	// crashes are the crash points that it is.
+	crashes []string
+	harm    func(ctx context.Context, c *cluster.Cluster, rng *rand.Rand) error
+}
+
+// clusterFaults are done in turn, beginning anywhere.
+func (n *nemesis) clusterFaults() []clusterFault {
+	kill := func(ctx context.Context, node *cluster.Node) error {
+		node.Kill()
+		pause(ctx, calm)
+		return node.Begin()
+	}
+	return []clusterFault{
+		{"SIGKILL to the leader of the cluster", []string{"C26"}, func(ctx context.Context, c *cluster.Cluster, _ *rand.Rand) error {
+			node, err := c.Meta(ctx)
+			if err != nil {
+				return err
+			}
+			return kill(ctx, node)
+		}},
+		{"SIGKILL to the leader of the journals", []string{"C25"}, func(ctx context.Context, _ *cluster.Cluster, _ *rand.Rand) error {
+			node, err := n.leader(ctx, broker.ZoneRun)
+			if err != nil {
+				return err
+			}
+			return kill(ctx, node)
+		}},
+		{"SIGKILL to the leader of another stream", []string{"C26"}, func(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
+			zones := []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer}
+			node, err := n.leader(ctx, zones[rng.IntN(len(zones))])
+			if err != nil {
+				return err
+			}
+			return kill(ctx, node)
+		}},
+		{"SIGSTOP to the leader of the journals", []string{"C25"}, func(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
+			node, err := n.leader(ctx, broker.ZoneRun)
+			if err != nil {
+				return err
+			}
+			node.Freeze()
+			pause(ctx, time.Duration(10+rng.IntN(10))*time.Second)
+			node.Thaw()
+			return nil
+		}},
+		{"the leader of the journals cut off from the others", []string{"C25"}, func(ctx context.Context, _ *cluster.Cluster, rng *rand.Rand) error {
+			node, err := n.leader(ctx, broker.ZoneRun)
+			if err != nil {
+				return err
+			}
+			node.CutOff()
+			pause(ctx, time.Duration(20+rng.IntN(10))*time.Second)
+			node.Rejoin()
+			return nil
+		}},
+		{"rolling restart", []string{"C26"}, func(ctx context.Context, c *cluster.Cluster, _ *rand.Rand) error {
+			for _, node := range c.Nodes {
+				node.Terminate()
+				if err := node.Begin(); err != nil {
+					return err
+				}
+				if err := c.Ready(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"disk of a server deleted", []string{"C25"}, func(ctx context.Context, c *cluster.Cluster, rng *rand.Rand) error {
+			node := c.Nodes[rng.IntN(len(c.Nodes))]
+			node.Kill()
+			pause(ctx, calm) // until the others have all that was confirmed, and leaders
+			if err := node.LoseDisk(); err != nil {
+				return err
+			}
+			return node.Begin()
+		}},
+		{"two of three servers away", []string{"C26"}, func(ctx context.Context, c *cluster.Cluster, rng *rand.Rand) error {
+			left := rng.IntN(len(c.Nodes))
+			var away []*cluster.Node
+			for i, node := range c.Nodes {
+				if i != left {
+					node.Kill()
+					away = append(away, node)
+				}
+			}
+			pause(ctx, time.Duration(5+rng.IntN(10))*time.Second)
+			for _, node := range away {
+				if err := node.Begin(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+	}
+}
+
+// leader is the server that leads a zone's stream.
+func (w *world) leader(ctx context.Context, z broker.Zone) (*cluster.Node, error) {
+	stream, err := w.conn.JetStream().Stream(ctx, broker.StreamName(subjects, z))
+	if err != nil {
+		return nil, err
+	}
+	return w.cluster.Node(stream.CachedInfo().Cluster.Leader)
+}
+
+// servers hurts the servers of the cluster, one fault after the other.
+func (n *nemesis) servers(rng *rand.Rand) {
+	faults := n.clusterFaults()
+	for i := rng.IntN(len(faults)); ; i++ {
+		pause(n.hurting, calm)
+		if n.hurting.Err() != nil {
+			return
+		}
+		f := faults[i%len(faults)]
+		n.record.fault(f.name)
+		for _, crash := range f.crashes {
+			n.record.cover(crash, 1)
+		}
+		began := time.Now()
+		all := context.WithoutCancel(n.hurting)
+		err := f.harm(n.hurting, n.cluster, rng)
+		if err == nil {
+			err = n.cluster.Ready(all)
+		}
+		if err != nil {
+			n.record.violate("%s: %v", f.name, err)
+			return
+		}
+		pause(all, calm)
+		n.hurts.note(f.name, began, time.Now().Add(-calm))
+	}
+}
+
+// networks cuts and silences connections of workers to one server or another.
+func (n *nemesis) networks(rng *rand.Rand) {
+	n.cuts("a server of the cluster", rng, func() *proxy.Proxy { return n.cluster.Nodes[rng.IntN(len(n.cluster.Nodes))].Clients() })
+}
+
+// hurts are the times at which something was done to the cluster, and what it cost. Safe for concurrent use.
+type hurts struct {
+	mu   sync.Mutex
+	list []hurt
+	// ends are when runs ended; asked is how long commands took, by when they began.
+	ends  []time.Time
+	asked []asked
+}
+
+type hurt struct {
+	name        string
+	from, until time.Time
+}
+
+type asked struct {
+	at   time.Time
+	took time.Duration
+	err  error
+}
+
+func (h *hurts) note(name string, from, until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, hurt{name, from, until})
+}
+
+func (h *hurts) ended() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ends = append(h.ends, time.Now())
+}
+
+// settledAfter is how long after a fault commands may still wait: for as long as an election takes.
+const settledAfter = 15 * time.Second
+
+// commands has somebody read a stream every half second, as commands do, and notes how long that takes.
+func (w *world) commands(ctx context.Context, conn *broker.Conn) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := conn.Deliveries(ctx, broker.ZoneDLQ, []string{subjects.All(wire.KindDLQ)}, func(broker.Delivery) bool { return false })
+		if ctx.Err() != nil {
+			return
+		}
+		w.hurts.mu.Lock()
+		w.hurts.asked = append(w.hurts.asked, asked{began, time.Since(began), err})
+		w.hurts.mu.Unlock()
+		pause(ctx, 500*time.Millisecond)
+	}
+}
+
+// stall is the longest time without the end of a run between two times.
+func (h *hurts) stall(from, until time.Time) time.Duration {
+	longest, last := time.Duration(0), from
+	for _, at := range h.ends {
+		if at.Before(from) {
+			continue
+		}
+		longest, last = max(longest, at.Sub(last)), at
+		if at.After(until) {
+			break
+		}
+	}
+	return longest
+}
+
+// print writes what each kind of fault cost.
+func (h *hurts) print(w *world) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	stalls := map[string][]time.Duration{}
+	var names []string
+	for _, f := range h.list {
+		if stalls[f.name] == nil {
+			names = append(names, f.name)
+		}
+		stalls[f.name] = append(stalls[f.name], h.stall(f.from, f.until))
+	}
+	slices.Sort(names)
+	w.printf("\nlongest time in which no run ended, from a fault to when all servers were there again\n")
+	for _, name := range names {
+		all := stalls[name]
+		slices.Sort(all)
+		w.printf("  %6d  %-52s half %s, all %s\n", len(all), name, all[len(all)/2].Round(100*time.Millisecond), all[len(all)-1].Round(100*time.Millisecond))
+	}
+	slow, failed, during := 0, 0, 0
+	var longest, worst time.Duration
+	for _, a := range h.asked {
+		hurt := slices.ContainsFunc(h.list, func(f hurt) bool { return a.at.Add(a.took).After(f.from) && a.at.Before(f.until.Add(settledAfter)) })
+		switch {
+		case hurt:
+			during++
+			worst = max(worst, a.took)
+		case a.took > 2*time.Second:
+			slow++
+		}
+		if !hurt {
+			longest = max(longest, a.took)
+		}
+		if a.err != nil {
+			failed++
+		}
+	}
+	w.printf("  commands: %d, of which %d failed; %d were during faults and the 15 s after them (longest %s); of the others %d took more than 2 s (longest %s)\n",
+		len(h.asked), failed, during, worst.Round(time.Millisecond), slow, longest.Round(time.Millisecond))
+}
+
+// openCluster starts the servers, and returns their URLs for the driver.
+func (w *world) openCluster(ctx context.Context) (string, error) {
+	var err error
+	if w.cluster, err = cluster.Start(ctx, w.dir); err != nil {
+		return "", fmt.Errorf("start the cluster: %w", err)
+	}
+	w.closers = append(w.closers, func() error {
+		w.cluster.Close()
+		return nil
+	})
+	return w.cluster.Direct(), nil
+}

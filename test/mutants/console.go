@@ -1,0 +1,44 @@
+package main
+
+// ofConsole are noticed by tests of their packages, and of test/pipeline: many runs at once, tags, the index of runs and the console's pages.
+var ofConsole = []mutant{
+	{"a bulk job asks a run again that it asked before", condition(bulk+"one", "last id", "false"), once},
+	{"a bulk job does not look at its runs again", condition(bulk+"one", "still", "true"), once},
+	{"a bulk job begins with any number", condition(bulk+"Confirm", "runs Runs", "false"), once},
+	{"two programs carry out one bulk job", condition(bulk+"CarryOut", "Held", "false"), once},
+	{"a bulk job forgets what became of runs with its program", condition(bulk+"piece", "results nil", "false"), once},
+	{"a bulk job that is stopped is so here alone", around(bulk+"Stop", "job.State = Stopped\nreturn nil"), stops},
+	{"who stops a bulk job waits for its next piece", around("internal/console/live.jobs.leave", ""), stops},
+	{"the history of a run that goes on is removed", condition("internal/reconcile.Purge", "StatusDone", "false"), test{"test/pipeline", "TestBulk_PurgesWhatHasEnded"}},
+	{"a run whose history is removed stays in the index", call("internal/reconcile.Purge", "PublishIndexed", ""), test{"cmd/agentd", "TestRunsPurge_RemovesWhatARunDid"}},
+
+	{"a message about tags counts each time that it comes", condition(step+"tagAsked", "Tagged Contains", "false"), tags},
+	{"new tags replace all others", condition(step+"tagAsked", "tags nil", "true"), tags},
+	{"a run has any number of tags", call(step+"tagAsked", "CheckTags", ""), tags},
+
+	{"an old document replaces a new one", condition("internal/index/sqlite.writer.item", "rev Rev", "false"), test{"internal/index/sqlite", "TestIndex_KeepsTheNewestDocumentOfARun"}},
+	{"a document that was lost is not published again", around("internal/reconcile.pass.document", "return nil"), documents},
+	{"the document of a history that was removed stays", around("internal/reconcile.pass.withdraw", "return nil"), documents},
+	{"documents are not sealed", condition("internal/worker.indexer.document", "seal nil", "false"), test{"test/pipeline", "TestIndex_IsSealedWhereRunsAre"}},
+	{"documents are published that nobody wants", around("internal/worker.indexer.Wanted", "return true"), test{"test/pipeline", "TestIndex_IsNotToldOfAnythingUnlessAskedFor"}},
+	{"workers do not notice an index", around("internal/worker.indexer.look", ""), test{"test/pipeline", "TestIndex_IsNoticedByWorkersThatRun"}},
+
+	{"a page of a long run is made of all its entries", around("internal/state/natsstore.Store.before", "return runner.Version{}, nil"), test{"internal/console", "TestRun_OfManyEntriesHasSmallPages"}},
+	{"a console that is read-only acts", condition(console+"acting", "Who", "false"), test{"internal/console", "TestReadOnly_PublishesNothing"}},
+	{"any cookie is a login", around("internal/console.session.admits", "return len(r.Cookies()) > 0"), test{"internal/console", "TestToken_IsNeededForEverything"}},
+	{"pages of other sites use the console", condition(console+"guard", "foreign Check", "false"), test{"internal/console", "TestToken_IsNeededForEverything"}},
+	{"a page is not told what it missed", condition("internal/console.followed.run", "Changed since", "false"), test{"internal/console", "TestLive_SendsWhatChanges"}},
+}
+
+const (
+	bulk    = "internal/bulk.Bulk."
+	console = "internal/console.console."
+)
+
+// What notices several.
+var (
+	once      = test{"test/pipeline", "TestBulk_CancelsEachRunOnce"}
+	stops     = test{"internal/console", "TestBulk_StopsAndGoesOn"}
+	tags      = test{"internal/core", "TestTags_ChangeByTheirKeys"}
+	documents = test{"test/pipeline", "TestIndex_SaysHowARunGetsOn"}
+)
