@@ -108,7 +108,11 @@ func (h *host) restartServer(ctx context.Context, patience time.Duration) error 
 	if h.server, err = embedded.Start(embedded.Options{Dir: h.dir, Listen: true, Port: port, PortOnly: true}); err != nil {
 		return err
 	}
-	return until(ctx, patience, h.conn.Connected)
+	// An answer of the server says that it has the subscriptions of seen again: a connection that stands may not have sent them yet.
+	return until(ctx, patience, func() bool {
+		_, err := h.conn.JetStream().AccountInfo(ctx)
+		return err == nil
+	})
 }
 
 // errLate is what until returns when its time is over.
