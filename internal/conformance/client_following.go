@@ -37,7 +37,29 @@ func (s *clientSession) begin(run runName) {
 	s.worker.happen(milestone(run, 2, 1, 2, wire.MilestoneUsage), 0)
 }
 
-// finish adds the last milestone of a run, told live.
+// begun has the program start a run, and begins it.
+func (s *clientSession) begun(ctx context.Context) (runName, error) {
+	run, err := s.start(ctx, request{})
+	if err == nil {
+		s.begin(run.runName)
+	}
+	return run.runName, err
+}
+
+// followed is a run that the program has started and follows, with the milestones of its beginning that it has told, up to one.
+func (s *clientSession) followed(ctx context.Context, until wire.Mark) (runName, []wire.Mark, error) {
+	run, err := s.begun(ctx)
+	if err != nil {
+		return run, nil, err
+	}
+	if err := s.follow(ctx, run, nil); err != nil {
+		return run, nil, err
+	}
+	told, err := s.heard(ctx, until)
+	return run, told, err
+}
+
+// finishRun adds the last milestone of a run, told live.
 func (s *clientSession) finishRun(run runName, revision uint64) {
 	s.worker.happen(milestone(run, revision, 0, 1, wire.MilestoneFinished), 1)
 }
@@ -132,30 +154,22 @@ func list(marks []wire.Mark) string {
 func mark(revision uint64, index int) wire.Mark { return wire.Mark{Revision: revision, Index: index} }
 
 func tryFollow(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
+	run, told, err := s.followed(ctx, mark(2, 1))
 	if err != nil {
 		return err
 	}
-	s.begin(run.runName)
-	if err := s.follow(ctx, run.runName, nil); err != nil {
-		return err
-	}
-	told, err := s.heard(ctx, mark(2, 1))
-	if err != nil {
-		return err
-	}
-	again, next := milestone(run.runName, 2, 0, 2, wire.MilestoneReply), milestone(run.runName, 3, 0, 1, wire.MilestoneCall)
+	again, next := milestone(run, 2, 0, 2, wire.MilestoneReply), milestone(run, 3, 0, 1, wire.MilestoneCall)
 	s.conn.Live(again)
 	s.worker.happen(next, 2)
 	s.conn.Live(again)
-	s.worker.happen(milestone(run.runName, 4, 0, 2, wire.MilestoneResult), 0) // lost
-	s.worker.happen(milestone(run.runName, 4, 1, 2, wire.MilestoneCheckpoint), 1)
-	late, ahead := milestone(run.runName, 5, 0, 1, wire.MilestoneReply), milestone(run.runName, 6, 0, 1, wire.MilestoneUsage)
+	s.worker.happen(milestone(run, 4, 0, 2, wire.MilestoneResult), 0) // lost
+	s.worker.happen(milestone(run, 4, 1, 2, wire.MilestoneCheckpoint), 1)
+	late, ahead := milestone(run, 5, 0, 1, wire.MilestoneReply), milestone(run, 6, 0, 1, wire.MilestoneUsage)
 	s.worker.happen(late, 0)
 	s.worker.happen(ahead, 1)
 	s.conn.Live(late)
-	s.worker.happen(milestone(run.runName, 7, 0, 1, wire.MilestoneCheckpoint), 0) // lost
-	s.finishRun(run.runName, 9)                                                   // entries may have no milestones
+	s.worker.happen(milestone(run, 7, 0, 1, wire.MilestoneCheckpoint), 0) // lost
+	s.finishRun(run, 9)                                                   // entries may have no milestones
 	rest, err := s.heard(ctx, mark(9, 0))
 	if err != nil {
 		return err
@@ -169,28 +183,26 @@ func tryFollow(ctx context.Context, s *clientSession) error {
 }
 
 func tryPages(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
+	run, err := s.begun(ctx)
 	if err != nil {
 		return err
 	}
-	s.begin(run.runName)
-	s.worker.happen(milestone(run.runName, 3, 0, 1, wire.MilestoneReply), 0)
-	s.finishRun(run.runName, 4)
-	if err := s.tell(request{Do: doFollow, Run: &run.runName}); err != nil {
+	s.worker.happen(milestone(run, 3, 0, 1, wire.MilestoneReply), 0)
+	s.finishRun(run, 4)
+	if err := s.tell(request{Do: doFollow, Run: &run}); err != nil {
 		return err
 	}
 	return s.want(ctx, mark(1, 0), mark(2, 0), mark(2, 1), mark(3, 0), mark(4, 0))
 }
 
 func tryMark(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
+	run, err := s.begun(ctx)
 	if err != nil {
 		return err
 	}
-	s.begin(run.runName)
-	s.finishRun(run.runName, 3)
+	s.finishRun(run, 3)
 	after := mark(2, 0)
-	if err := s.tell(request{Do: doFollow, Run: &run.runName, After: &after}); err != nil {
+	if err := s.tell(request{Do: doFollow, Run: &run, After: &after}); err != nil {
 		return err
 	}
 	return s.want(ctx, mark(2, 1), mark(3, 0))
@@ -229,27 +241,19 @@ func (s *clientSession) queried(ctx context.Context, from int) error {
 }
 
 func tryEphemeral(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
+	run, told, err := s.followed(ctx, mark(2, 1))
 	if err != nil {
 		return err
 	}
-	s.begin(run.runName)
-	if err := s.follow(ctx, run.runName, nil); err != nil {
-		return err
-	}
-	told, err := s.heard(ctx, mark(2, 1))
-	if err != nil {
-		return err
-	}
-	fragment := milestone(run.runName, 2, 0, 0, wire.LiveDelta)
+	fragment := milestone(run, 2, 0, 0, wire.LiveDelta)
 	fragment.Ephemeral, fragment.Data = true, json.RawMessage(`{"text":"Gr"}`)
 	for range 3 {
 		s.conn.Live(fragment)
 	}
 	fragment.Type = "conformance.fragment"
 	s.conn.Live(fragment)
-	s.worker.happen(milestone(run.runName, 3, 0, 1, "conformance.milestone"), 1)
-	s.finishRun(run.runName, 4)
+	s.worker.happen(milestone(run, 3, 0, 1, "conformance.milestone"), 1)
+	s.finishRun(run, 4)
 	rest, err := s.heard(ctx, mark(4, 0))
 	if err != nil {
 		return err
@@ -265,13 +269,12 @@ func tryEphemeral(ctx context.Context, s *clientSession) error {
 }
 
 func tryAnnounce(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
+	run, err := s.begun(ctx)
 	if err != nil {
 		return err
 	}
-	s.begin(run.runName)
 	from := s.seen.count()
-	if err := s.follow(ctx, run.runName, nil); err != nil {
+	if err := s.follow(ctx, run, nil); err != nil {
 		return err
 	}
 	defer s.program.kill()
@@ -286,52 +289,38 @@ func tryAnnounce(ctx context.Context, s *clientSession) error {
 	if err := s.conn.AskWatchers(ctx); err != nil {
 		return err
 	}
-	if err := s.announced(ctx, run.runName, from, wire.WatchEvery-time.Second); err != nil {
+	if err := s.announced(ctx, run, from, wire.WatchEvery-time.Second); err != nil {
 		return about(err, "asked on %s", s.conn.Subjects().WatchAsk())
 	}
-	return about(s.announced(ctx, run.runName, s.seen.count(), wire.WatchLasts), "again")
+	return about(s.announced(ctx, run, s.seen.count(), wire.WatchLasts), "again")
 }
 
 func tryFollowKill(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
+	run, _, err := s.followed(ctx, mark(2, 0))
 	if err != nil {
-		return err
-	}
-	s.begin(run.runName)
-	if err := s.follow(ctx, run.runName, nil); err != nil {
-		return err
-	}
-	if _, err := s.heard(ctx, mark(2, 0)); err != nil {
 		return err
 	}
 	if err := s.another(""); err != nil {
 		return err
 	}
-	s.worker.happen(milestone(run.runName, 3, 0, 1, wire.MilestoneReply), 1)
+	s.worker.happen(milestone(run, 3, 0, 1, wire.MilestoneReply), 1)
 	after := mark(2, 0)
-	if err := s.follow(ctx, run.runName, &after); err != nil {
+	if err := s.follow(ctx, run, &after); err != nil {
 		return err
 	}
-	s.finishRun(run.runName, 4)
+	s.finishRun(run, 4)
 	return s.want(ctx, mark(2, 1), mark(3, 0), mark(4, 0))
 }
 
 func tryFollowReconnect(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
+	run, _, err := s.followed(ctx, mark(2, 1))
 	if err != nil {
-		return err
-	}
-	s.begin(run.runName)
-	if err := s.follow(ctx, run.runName, nil); err != nil {
-		return err
-	}
-	if _, err := s.heard(ctx, mark(2, 1)); err != nil {
 		return err
 	}
 	if err := s.restartServer(ctx, s.Patience); err != nil {
 		return err
 	}
-	s.worker.happen(milestone(run.runName, 3, 0, 1, wire.MilestoneReply), 1)
-	s.finishRun(run.runName, 4)
+	s.worker.happen(milestone(run, 3, 0, 1, wire.MilestoneReply), 1)
+	s.finishRun(run, 4)
 	return s.want(ctx, mark(3, 0), mark(4, 0))
 }

@@ -28,15 +28,7 @@ func TestRunClient_GoodClientsPass(t *testing.T) {
 	for _, name := range []string{"sdk", "none"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := tryClient(t, name, 4*DefaultPatience)
-			if len(report.Results) != 37 {
-				t.Errorf("%d cases, want 37", len(report.Results))
-			}
-			for _, r := range report.Results {
-				if r.Outcome != Passed {
-					t.Errorf("%s: %s: %s", r.Case, r.Outcome, r.Why)
-				}
-			}
+			tryClient(t, name, 4*DefaultPatience).passes(t, 37)
 		})
 	}
 }
@@ -44,12 +36,7 @@ func TestRunClient_GoodClientsPass(t *testing.T) {
 // Every case finds a client that does not keep to it.
 func TestRunClient_FindsDefects(t *testing.T) {
 	t.Parallel()
-	tried := map[string]bool{}
-	for _, d := range []struct {
-		defect, name string
-		outcome      Outcome
-		why          string
-	}{
+	findsAll(t, ClientNames(), []defect{
 		{"mute-client", "start", Failed, `it does not answer "start" within 15s`},
 		{"dots", "start", Failed, "the init event is on agentd.start.travel.desk, not on agentd.start.travel_desk"},
 		{"wrong-data", "start", Failed, `the data is {"input"`},
@@ -98,25 +85,14 @@ func TestRunClient_FindsDefects(t *testing.T) {
 		{"decides-blindly", "decide-other", Advised, "it sends a decision on arguments"},
 		{"own-verbs", "send", Failed, "it is on agentd.ctl.note"},
 		{"no-reason", "cancel", Failed, `"reason" of the data is`},
-	} {
-		tried[d.name] = true
-		t.Run(d.name+" "+d.defect, func(t *testing.T) {
-			t.Parallel()
-			patience := 4 * DefaultPatience
-			if strings.Contains(d.why, "within") || strings.Contains(d.why, "does not answer") || strings.Contains(d.why, "nothing is published") {
-				patience = DefaultPatience // what is wrong is that nothing happens for so long
-			}
-			r := tryClient(t, d.defect, patience, d.name).Results[0]
-			if r.Case != d.name || r.Outcome != d.outcome || !strings.Contains(r.Why, d.why) {
-				t.Errorf("%s: %s: %s\nwant %s: …%s…", r.Case, r.Outcome, r.Why, d.outcome, d.why)
-			}
-		})
-	}
-	for _, name := range ClientNames() {
-		if !tried[name] {
-			t.Errorf("no client shows that the case %q can fail", name)
+	}, func(t *testing.T, d defect) Report {
+		t.Helper()
+		patience := 4 * DefaultPatience
+		if strings.Contains(d.why, "within") || strings.Contains(d.why, "does not answer") || strings.Contains(d.why, "nothing is published") {
+			patience = DefaultPatience // what is wrong is that nothing happens for so long
 		}
-	}
+		return tryClient(t, d.is, patience, d.found)
+	})
 }
 
 // Options that cannot be tried are refused, with every fault.

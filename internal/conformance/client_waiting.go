@@ -80,17 +80,20 @@ func (s *clientSession) resulting(a answer, err error) (answer, error) {
 	return a, nil
 }
 
-func tryWait(ctx context.Context, s *clientSession) error {
+// tryEnd tries what the program has of a run that has ended with an event.
+func (s *clientSession) tryEnd(ctx context.Context, event wire.Event) error {
 	run, err := s.start(ctx, request{})
 	if err != nil {
 		return err
 	}
-	if err := s.end(ctx, run.runName, wire.Event{}); err != nil {
+	if err := s.end(ctx, run.runName, event); err != nil {
 		return err
 	}
 	_, err = s.wait(ctx, run.runName)
 	return err
 }
+
+func tryWait(ctx context.Context, s *clientSession) error { return s.tryEnd(ctx, wire.Event{}) }
 
 // early is a finding if the program answers before it can know.
 func (s *clientSession) early(ctx context.Context) error {
@@ -104,18 +107,24 @@ func (s *clientSession) early(ctx context.Context) error {
 	return nil
 }
 
-func tryWaitLate(ctx context.Context, s *clientSession) error {
+// awaited is a run that the program has started and waits for, whose end is to come.
+func (s *clientSession) awaited(ctx context.Context) (runName, error) {
 	run, err := s.start(ctx, request{})
+	if err != nil {
+		return run.runName, err
+	}
+	if err := s.tell(request{Do: doWait, Run: &run.runName}); err != nil {
+		return run.runName, err
+	}
+	return run.runName, s.early(ctx)
+}
+
+func tryWaitLate(ctx context.Context, s *clientSession) error {
+	run, err := s.awaited(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.tell(request{Do: doWait, Run: &run.runName}); err != nil {
-		return err
-	}
-	if err := s.early(ctx); err != nil {
-		return err
-	}
-	event, subject := s.terminal(run.runName, wire.Event{})
+	event, subject := s.terminal(run, wire.Event{})
 	body, err := event.Encode()
 	if err != nil {
 		return err
@@ -128,7 +137,7 @@ func tryWaitLate(ctx context.Context, s *clientSession) error {
 	if _, err := s.resulting(s.next(ctx, doWait)); err != nil {
 		return err
 	}
-	_, err = s.wait(ctx, run.runName)
+	_, err = s.wait(ctx, run)
 	return err
 }
 
@@ -213,34 +222,20 @@ func tryWaitBareError(ctx context.Context, s *clientSession) error {
 }
 
 func tryWaitExtensions(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
-	if err != nil {
-		return err
-	}
-	if err := s.end(ctx, run.runName, wire.Event{Type: doneType, Data: json.RawMessage(result), Extensions: map[string]any{
+	return s.tryEnd(ctx, wire.Event{Type: doneType, Data: json.RawMessage(result), Extensions: map[string]any{
 		"conformancetext": "a, b", "conformancenumber": json.Number("7"), "conformanceflag": true, "conformancenull": nil,
-	}}); err != nil {
-		return err
-	}
-	_, err = s.wait(ctx, run.runName)
-	return err
+	}})
 }
 
 func tryWaitReconnect(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
+	run, err := s.awaited(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.tell(request{Do: doWait, Run: &run.runName}); err != nil {
-		return err
-	}
-	if err := s.early(ctx); err != nil {
 		return err
 	}
 	if err := s.restartServer(ctx, s.Patience); err != nil {
 		return err
 	}
-	if err := s.end(ctx, run.runName, wire.Event{}); err != nil {
+	if err := s.end(ctx, run, wire.Event{}); err != nil {
 		return err
 	}
 	// A client that has not reconnected yet looks again when it has, or after half a minute.
@@ -252,22 +247,16 @@ func tryWaitReconnect(ctx context.Context, s *clientSession) error {
 const lookAgain = 30 * time.Second
 
 func tryWaitKill(ctx context.Context, s *clientSession) error {
-	run, err := s.start(ctx, request{})
+	run, err := s.awaited(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.tell(request{Do: doWait, Run: &run.runName}); err != nil {
-		return err
-	}
-	if err := s.early(ctx); err != nil {
 		return err
 	}
 	if err := s.another(""); err != nil {
 		return err
 	}
-	if err := s.end(ctx, run.runName, wire.Event{}); err != nil {
+	if err := s.end(ctx, run, wire.Event{}); err != nil {
 		return err
 	}
-	_, err = s.wait(ctx, run.runName)
+	_, err = s.wait(ctx, run)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,21 +27,51 @@ func try(t *testing.T, defect string, patience time.Duration, cases ...string) R
 	return report
 }
 
+// passes sees that all cases were tried and passed.
+func (r Report) passes(t *testing.T, cases int) {
+	t.Helper()
+	if len(r.Results) != cases {
+		t.Errorf("%d cases, want %d", len(r.Results), cases)
+	}
+	for _, result := range r.Results {
+		if result.Outcome != Passed {
+			t.Errorf("%s: %s: %s", result.Case, result.Outcome, result.Why)
+		}
+	}
+}
+
+// defect is what a program does wrong, and what a case must find of it.
+type defect struct {
+	is, found string
+	outcome   Outcome
+	why       string
+}
+
+// findsAll sees that each defect is found, and that each of the cases can find something.
+func findsAll(t *testing.T, cases []string, defects []defect, try func(*testing.T, defect) Report) {
+	t.Helper()
+	for _, d := range defects {
+		cases = slices.DeleteFunc(cases, func(name string) bool { return name == d.found })
+		t.Run(d.found+" "+d.is, func(t *testing.T) {
+			t.Parallel()
+			r := try(t, d).Results[0]
+			if r.Case != d.found || r.Outcome != d.outcome || !strings.Contains(r.Why, d.why) {
+				t.Errorf("%s: %s: %s\nwant %s: …%s…", r.Case, r.Outcome, r.Why, d.outcome, d.why)
+			}
+		})
+	}
+	if len(cases) > 0 {
+		t.Errorf("no defect shows that these cases can fail: %q", cases)
+	}
+}
+
 // A service of sdk/service passes every case, and so does one that is written after docs/services.md.
 func TestRun_GoodServicesPass(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"sdk", "none"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := try(t, name, DefaultPatience)
-			if len(report.Results) != 26 {
-				t.Errorf("%d cases, want 26", len(report.Results))
-			}
-			for _, r := range report.Results {
-				if r.Outcome != Passed {
-					t.Errorf("%s: %s: %s", r.Case, r.Outcome, r.Why)
-				}
-			}
+			try(t, name, DefaultPatience).passes(t, 26)
 		})
 	}
 }
@@ -48,12 +79,7 @@ func TestRun_GoodServicesPass(t *testing.T) {
 // Every case finds a service that does not keep to it.
 func TestRun_FindsDefects(t *testing.T) {
 	t.Parallel()
-	tried := map[string]bool{}
-	for _, d := range []struct {
-		defect, name string
-		outcome      Outcome
-		why          string
-	}{
+	findsAll(t, Names(), []defect{
 		{"silent", "answer", Failed, "has no answer"},
 		{"wrong-type", "answer", Failed, `the answer's type is "weather.forecast"; version 1.0.0 emits weather.forecast.done`},
 		{"wrong-data", "answer", Failed, "$.text: expected string"},
@@ -92,25 +118,14 @@ func TestRun_FindsDefects(t *testing.T) {
 		{"keeps-voids", "voided", Failed, "the void: it is not acknowledged"},
 		{"works-on", "voided", Advised, "it works on for longer than 5s at a call that nobody waits for"},
 		{"nameless", "deadline", Failed, "the error has no errorName"},
-	} {
-		tried[d.name] = true
-		t.Run(d.name+" "+d.defect, func(t *testing.T) {
-			t.Parallel()
-			patience := 5 * time.Second
-			if d.name == "deadline" {
-				patience = 10 * time.Second
-			}
-			r := try(t, d.defect, patience, d.name).Results[0]
-			if r.Case != d.name || r.Outcome != d.outcome || !strings.Contains(r.Why, d.why) {
-				t.Errorf("%s: %s: %s\nwant %s: …%s…", r.Case, r.Outcome, r.Why, d.outcome, d.why)
-			}
-		})
-	}
-	for _, name := range Names() {
-		if !tried[name] {
-			t.Errorf("no service shows that the case %q can fail", name)
+	}, func(t *testing.T, d defect) Report {
+		t.Helper()
+		patience := 5 * time.Second
+		if d.found == "deadline" {
+			patience = 10 * time.Second
 		}
-	}
+		return try(t, d.is, patience, d.found)
+	})
 }
 
 // Where there is nothing to try a case with, that is said, and is not a failure.

@@ -81,7 +81,6 @@ func (b *tab) unreached() string {
 // Everybody can use every page: without a violation that axe knows of, in both colour schemes, with the tab key alone.
 func TestPages_CanBeUsedByEverybody(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
 	f := furnish(t)
 	b := newTab(t, f.console)
 	b.expects("404", "422")

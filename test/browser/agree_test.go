@@ -8,12 +8,10 @@ import (
 // Two consoles and the terminal say the same, and a request is decided once.
 func TestConsoles_AgreeWithEachOtherAndTheTerminal(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
+	w := newWorld(t)
 	_, indexed := w.served()
 	one, two := newTab(t, indexed.address()), newTab(t, w.startConsole("--as", "bert").address()) // which has no index, and asks workers
-	w.run("lisbon", "Two nights in Lisbon, please", "--detach")
-	request := w.asked("lisbon")
+	request := w.waits("lisbon", "Two nights in Lisbon, please")
 	for _, b := range []*tab{one, two} {
 		b.comesTo("/inbox", "book_trip")
 		b.comesTo("/runs", "permission for book_trip")

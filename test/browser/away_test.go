@@ -15,14 +15,9 @@ var away = flag.Duration("browser.away", 0, "how long the broker is away after t
 // A page says that the broker is not there, and goes on by itself when it is back.
 func TestAway_ThePageSaysSoAndGoesOn(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
-	server, console := w.served()
-	w.run("lisbon", "Two nights in Lisbon, please", "--detach")
-	w.asked("lisbon")
-	list, request := newTab(t, console.address()), newTab(t, console.address())
+	w, server, list := listed(t)
 	list.expects("503")
-	list.comesTo("/runs", "permission for book_trip")
+	request := newTab(t, list.address)
 	request.open("/inbox")
 	request.click("table a")
 	server.stop(syscall.SIGKILL)
@@ -32,7 +27,7 @@ func TestAway_ThePageSaysSoAndGoesOn(t *testing.T) {
 	request.shows("Exactly these arguments") // what was there stays
 	<-time.After(*away)
 	// A page that needs the broker is an error, and never one without results.
-	other := newTab(t, console.address())
+	other := newTab(t, list.address)
 	other.expects("503")
 	if status := other.open("/runs/lisbon"); status != 503 {
 		t.Errorf("a page that cannot be read comes with the status %d", status)
@@ -52,8 +47,7 @@ func TestAway_ThePageSaysSoAndGoesOn(t *testing.T) {
 // A console that ends and starts again is noticed, too.
 func TestAway_TheConsoleThatDoesNotAnswerIsNoticed(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
+	w := newWorld(t)
 	_, first := w.served()
 	address := first.address()
 	b := newTab(t, address)
@@ -69,13 +63,7 @@ func TestAway_TheConsoleThatDoesNotAnswerIsNoticed(t *testing.T) {
 // The index may be deleted at any time: it is made anew, and pages go on.
 func TestIndex_DeletedWhileRunning(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
-	_, console := w.served()
-	w.run("lisbon", "Two nights in Lisbon, please", "--detach")
-	w.asked("lisbon")
-	b := newTab(t, console.address())
-	b.comesTo("/runs", "permission for book_trip")
+	w, _, b := listed(t)
 	files, err := filepath.Glob(filepath.Join(w.index, "index.db*"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the index is in %q, %v", files, err)

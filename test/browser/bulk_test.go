@@ -9,16 +9,14 @@ import (
 // With the keyboard alone, runs are chosen, counted and cancelled, and the page says by itself how far that is.
 func TestBulk_WithTheKeyboardAlone(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
+	w := newWorld(t)
 	_, console := w.served()
 	for _, run := range []string{"porto", "bergen", "lisbon"} {
 		message := "A night in Porto, for " + run
 		if run == "lisbon" {
 			message = "Two nights in Lisbon, please"
 		}
-		w.run(run, message, "--detach")
-		w.asked(run)
+		w.waits(run, message)
 	}
 	b := newTab(t, console.address())
 	b.comesTo("/runs?q=waits:question", "bergen")

@@ -19,7 +19,7 @@ type furnished struct {
 // furnish starts runs that wait, and others that have ended, and makes a dead letter.
 func furnish(t *testing.T) furnished {
 	t.Helper()
-	w := newWorld(t, "testdata/script.yaml")
+	w := newWorld(t)
 	_, console := w.served()
 	f := furnished{world: w, console: console.address()}
 	w.run("lisbon", "Two nights in Lisbon, please", "--tag", "tenant=acme", "--as", "shop", "--detach")
@@ -65,6 +65,24 @@ func (w *world) asked(run string) (address string) {
 		return address != ""
 	})
 	return address
+}
+
+// waits starts a run of the travel desk that asks a person, and returns the address of the page of that.
+func (w *world) waits(run, message string) (address string) {
+	w.t.Helper()
+	w.run(run, message, "--detach")
+	return w.asked(run)
+}
+
+// listed is a world with a run that waits for a permission, and a tab with the list of runs.
+func listed(t *testing.T) (w *world, server *process, list *tab) {
+	t.Helper()
+	w = newWorld(t)
+	server, console := w.served()
+	w.waits("lisbon", "Two nights in Lisbon, please")
+	list = newTab(t, console.address())
+	list.comesTo("/runs", "permission for book_trip")
+	return w, server, list
 }
 
 // openRequest is a request as the command line lists it.

@@ -96,9 +96,8 @@ func (b *tab) untouched() {
 // Hostile text in every field is text on every page, also where it comes while the page is open.
 func TestHostile_TextIsNeverMarkup(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
 	config, contract, script := writeHostile(t)
-	w := newWorld(t, script)
+	w := newWorldOf(t, script)
 	w.config = config
 	address := w.dev()
 	echo(t, w, contract)

@@ -42,8 +42,7 @@ func (b *tab) tabTo(selector string) {
 // A run is started, decided and looked at without a pointer. No key decides by itself.
 func TestKeyboard_IsEnough(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
+	w := newWorld(t)
 	b := newTab(t, w.dev())
 	b.open("/")
 	b.press("?")
@@ -98,11 +97,9 @@ func TestKeyboard_IsEnough(t *testing.T) {
 // A row that changes stays where it is, and keeps the focus that somebody has in it.
 func TestRows_StayUnderThePointerAndKeepTheFocus(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
+	w := newWorld(t)
 	b := newTab(t, w.dev())
-	w.run("porto", "A night in Porto", "--detach")
-	w.asked("porto")
+	w.waits("porto", "A night in Porto")
 	w.run("bergen", "Porto, or else Bergen", "--detach")
 	w.asked("bergen")
 	await(t, "the list has both runs", func() bool {

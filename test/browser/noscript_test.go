@@ -15,8 +15,7 @@ import (
 // Without JavaScript every action works.
 func TestNoScript_EveryActionWorks(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
+	w := newWorld(t)
 	b := newTab(t, w.dev())
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	b.open("/")

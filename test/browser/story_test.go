@@ -8,8 +8,7 @@ import (
 // From an empty page to a finished run: what a newcomer does.
 func TestStory_FromAnEmptyPageToABookedTrip(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
+	w := newWorld(t)
 	b := newTab(t, w.dev())
 	b.open("/")
 	b.shows("There are no runs yet")

@@ -16,11 +16,9 @@ var within = flag.Duration("browser.within", 0, "how soon after a run a row that
 // does when others are closed or hidden.
 func TestStreams_LeaveConnectionsForFurtherTabs(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
+	w := newWorld(t)
 	_, console := w.served()
-	w.run("porto", "A night in Porto", "--detach")
-	w.asked("porto")
+	w.waits("porto", "A night in Porto")
 	first := newTab(t, console.address())
 	first.comesTo("/runs", "an answer")
 	all := []*tab{first}
@@ -78,13 +76,7 @@ func (b *tab) hide(hidden bool) {
 // A row that is shown changes soon after its run does, without loading the page.
 func TestRows_ChangeSoonAfterTheirRuns(t *testing.T) {
 	t.Parallel()
-	needsBrowser(t)
-	w := newWorld(t, "testdata/script.yaml")
-	_, console := w.served()
-	w.run("lisbon", "Two nights in Lisbon, please", "--detach")
-	w.asked("lisbon")
-	b := newTab(t, console.address())
-	b.comesTo("/runs", "permission for book_trip")
+	w, _, b := listed(t)
 	eval[bool](b, `(() => {
 		new MutationObserver(() => {
 			const row = document.querySelector("table.list tbody tr");

@@ -58,9 +58,16 @@ type world struct {
 	index string
 }
 
-// newWorld starts a scripted model.
-func newWorld(t *testing.T, script string) *world {
+// newWorld starts a model of the travel desk's script, for a test that needs a browser.
+func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldOf(t, "testdata/script.yaml")
+}
+
+// newWorldOf starts a scripted model, for a test that needs a browser.
+func newWorldOf(t *testing.T, script string) *world {
+	t.Helper()
+	needsBrowser(t)
 	if err := build(); err != nil {
 		t.Fatal(err)
 	}
