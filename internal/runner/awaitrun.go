@@ -16,7 +16,7 @@ import (
 // call. Such a message waits until it is waitForRun old before it is settled without a run, and a run hears it only when it
 // is at most mostAhead older than the run. What is between the two is for a delivery of the message that found no run,
 // stands still, and acks it later: then no other delivery may have made it cover the run. It is more than clocks differ, and
-// than a first entry takes to be written.
+// than a first entry takes to be written; see outwaited for one that a store takes longer for, or forgets.
 const (
 	waitForRun = 2 * time.Minute
 	mostAhead  = time.Minute
@@ -42,10 +42,17 @@ func (a *activation) ahead() bool {
 	}
 	began := a.began()
 	if a.head.Retry == nil || a.head.Status == core.StatusDone {
-		return a.msg.Received+mostAhead.Milliseconds() < began
+		return a.msg.Received+mostAhead.Milliseconds() < began || a.outwaited()
 	}
 	// Another delivery may have found that the generation before was done, and settled the message, while this one stood still.
 	return a.msg.Received < began || a.msg.Delivered > 1 && a.msg.Received <= began+mostAhead.Milliseconds()
+}
+
+// outwaited reports whether another delivery of a control message may have found no journal of the run for waitForRun, though the run began
+// about when the message came, and have refused it. Voids are heard: who begins a run looks for its void (see voided).
+func (a *activation) outwaited() bool {
+	return a.msg.Address.Kind == wire.KindCtl && a.head.Status != core.StatusDone &&
+		a.Env.Now() >= a.msg.Received+waitForRun.Milliseconds() && a.msg.Received <= a.began()+mostAhead.Milliseconds()
 }
 
 // began is when the run began, or was taken up again after it had ended, in Unix milliseconds.
@@ -69,7 +76,7 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 			return a.refuse(ctx, sdk.Errorf(code, "the run was taken up again after the %s came; send it again if it still holds", a.msg.Address.Verb))
 		}
 		return a.refuse(ctx, sdk.Errorf(code, "the run had not ended when the %s came, nor soon afterwards", a.msg.Address.Verb))
-	case a.head.Retry == nil:
+	case a.head.Retry == nil && !a.outwaited():
 		return a.refuse(ctx, a.orphan())
 	}
 	heard, err := a.heard(ctx)
@@ -79,7 +86,11 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 	if a.Env.Now() < a.msg.Received+mostAhead.Milliseconds() {
 		return a.later(), nil // another delivery may be about to have the run hear it
 	}
-	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run was taken up after the message came; send it again if it still holds"))
+	what := "was taken up after the message came"
+	if a.head.Retry == nil {
+		what = "may have had no journal for two minutes after the message came"
+	}
+	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run %s; send it again if it still holds", what))
 }
 
 // heard settles the message if the run has heard it; nil is that it has not.

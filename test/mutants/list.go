@@ -126,6 +126,11 @@ var ofRuns = []mutant{
 		"a control message counts that was refused for want of its run",
 		around(act+"ahead", `return original() && a.head.Status == ""`), histories(100_000),
 	},
+	{
+		"a control message counts that was refused while the store forgot its run",
+		around(act+"outwaited", "return false"),
+		test{"internal/runner", "TestMessage_ThatMayHaveBeenRefusedIsNotHeard"},
+	},
 	{"a run is taken up by a message that was refused at the end before", around(act+"takenUpSince", "return false"), histories(100_000)},
 	{"a control message does not wait for its run", condition(act+"withoutRun", "missing Now", "false"), histories(100_000)},
 

@@ -93,6 +93,9 @@ func (p publisher) Publish(ctx context.Context, subject string, event wire.Event
 	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return errBroker
 	}
+	if p.broker.forgot(address, subject) && !p.running.activation().hasFound(address) {
+		p.violate("purged", "%s is published again, %s after its run has ended", subject, callsKept)
+	}
 	if err := p.broker.create(address, subject, event); err != nil {
 		return err
 	}
@@ -126,7 +129,11 @@ func (p publisher) Published(ctx context.Context, subject string) (bool, error) 
 		return false, errBroker
 	}
 	_, found := p.broker.bySubject[subject]
-	return found && !p.broker.purged(mustParse(subject)), nil
+	address := mustParse(subject)
+	if found = found && !p.broker.purged(address); found {
+		p.running.activation().finds(address)
+	}
+	return found, nil
 }
 
 // ArmTimer implements runner.Publisher.

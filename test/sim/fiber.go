@@ -32,6 +32,9 @@ type fiber struct {
 	owner string
 	// knows are the last entries of journals that it has read or written.
 	knows map[wire.RunKey]*core.Entry
+	// found are the calls, by id, that it has looked for and found in the stream: it may stand still, and publish their voids when
+	// they are gone.
+	found map[string]bool
 	// agentPaused says that it does not know otherwise than that its run's agent is paused.
 	agentPaused bool
 
@@ -45,6 +48,21 @@ func (fb *fiber) learns(run wire.RunKey, e *core.Entry) {
 		a.knows = map[wire.RunKey]*core.Entry{}
 	}
 	a.knows[run] = e
+}
+
+// finds notes that the activation has looked for a call and found it in the stream.
+func (fb *fiber) finds(address wire.Address) {
+	ref, _ := wire.ParseCallRef(address.Call.Call)
+	if fb.found == nil {
+		fb.found = map[string]bool{}
+	}
+	fb.found[ref.ID] = true
+}
+
+// hasFound reports whether the activation has found the call of an address.
+func (fb *fiber) hasFound(address wire.Address) bool {
+	ref, ok := wire.ParseCallRef(address.Call.Call)
+	return ok && fb.found[ref.ID]
 }
 
 // activation is the fiber that handles the message for which fb works.
