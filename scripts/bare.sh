@@ -12,9 +12,10 @@ fi
 [ $# -gt 0 ] || set -- 'make run' 'make test'
 
 root=$(mktemp -d)
+chmod 755 "$root" # apt downloads as a user of its own
 finish() {
   status=$?
-  for folder in proc dev usr/local/go; do
+  for folder in proc dev/pts dev usr/local/go; do
     if mountpoint -q "$root/$folder"; then umount "$root/$folder"; fi
   done
   rm -rf --one-file-system "$root"
@@ -31,6 +32,7 @@ git -C "$source" archive HEAD | tar -x -C "$root/agentd"
 mount --bind -o ro "$(go env GOROOT)" "$root/usr/local/go"
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
+mount --bind /dev/pts "$root/dev/pts"
 
 for command; do
   echo "== $command"

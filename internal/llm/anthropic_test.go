@@ -160,3 +160,13 @@ func TestRegistry_ProviderChangesHalfWay(t *testing.T) {
 		t.Errorf("second: %+v, %v", reply, err)
 	}
 }
+
+// A connection that closes before the server has said why its reply ends looks like the end of a stream, and is not that of a reply.
+func TestAnthropic_AStreamThatEndsEarlyIsNoReply(t *testing.T) {
+	t.Parallel()
+	p := anthropicAt(t, answering(200, "text/event-stream",
+		event("message_start", `{"type":"message_start","message":{}}`)+
+			event("content_block_start", `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Hel"}}`)))
+	_, err := p.Generate(t.Context(), hello(), nil)
+	checkFailure(t, err, sdk.CodeUnavailable, []string{"broke off"})
+}

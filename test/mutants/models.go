@@ -1,0 +1,55 @@
+package main
+
+const llm = "internal/llm."
+
+// ofModels are noticed by tests of what is sent to models' servers and read of their answers, and of what schemas check.
+var ofModels = []mutant{
+	// The client.
+	{"a refusal is read as a reply", condition(llm+"endpoint.post", "StatusCode", "true"), of("TestOpenAI_ErrorClasses")},
+	{"models read markup in escapes", call(llm+"endpoint.post", "SetEscapeHTML", ""), of("TestOpenAI_RequestBodies")},
+	{"the query of a base URL is lost", call(llm+"endpoint.post", "String", "(&url.URL{Scheme: e.base.Scheme, Host: e.base.Host, Path: e.base.JoinPath(path).Path}).String()"), of("TestOpenAI_BaseURL")},
+	{"requests do not say whose they are", condition(llm+"vendor.runHeader", "sendRun", "true"), of("TestOpenAI_Headers")},
+	{"a member of another type loses the reply", condition(llm+"decode", "mistyped", "false"), of("TestOpenAI_ReadsWhatItCan")},
+
+	// Streams.
+	{"an event of a stream that is not whole counts", statement(llm+"events", "nil", "_, err := handle(data)\nreturn err"), of("TestOpenAI_BrokenStreams")},
+	{"an event of a stream begins with the one before", statement(llm+"events", "data -append -handle -byte", ""), of("TestOpenAI_ReadsWhatItCan")},
+	{"lines of a stream that end with a carriage return are not read", call(llm+"events", "TrimRight", `bytes.TrimSuffix(line, []byte("\n"))`), of("TestOpenAI_ReadsWhatItCan")},
+	{"a stream is read on after its end", condition(llm+"stream", "HasPrefix", "false"), of("TestOpenAI_ReadsWhatItCan")},
+	{"a stream that breaks off is a reply", around(llm+"OpenAI.reply", `
+		if c.finish == "" {
+			c.finish = "stop"
+		}
+		return original(req, res, c)`), of("TestOpenAI_StreamErrorClasses/ends_early")},
+	{"a stream of the Messages protocol that breaks off is a reply", around(llm+"Anthropic.reply", `
+		if b.stop == "" && b.started {
+			b.stop = "end_turn"
+		}
+		return original(ctx, req, res, b)`), of("TestAnthropic_AStreamThatEndsEarlyIsNoReply")},
+	{"an error within a stream ends the reply", condition(llm+"stream", "Error", "false"), of("TestOpenAI_StreamErrorClasses")},
+	{"calls side by side with one index are one call", around(llm+"assembly.find", `return original(index, "")`), of("TestOpenAI_Streams")},
+	{"as much of a stream is kept as there is", around(llm+"kept.err", "return nil"), of("TestProvider_SendsWithoutEnd/calls")},
+	{"tokens in a cache are free", value(llm+"blocks.count", "Prompt Input", "*u.Input"), of("TestAnthropic_CacheTokens")},
+	{"what was thought for one model is sent to another", condition(llm+"Anthropic.content", "Model modelName", "true"), of("TestAnthropic_Requests")},
+
+	// What went wrong.
+	{"nobody hears when a server wants to be asked again", around(llm+"retryAfter", "return 0"), of("TestOpenAI_RetryAfter")},
+	{"a server's time to wait counts by the clock here", statement(llm+"retryAfter", "now ParseTime", "now, err := time.Now(), error(nil)"), of("TestOpenAI_RetryAfter")},
+	{"a server is waited for as long as it wants", condition(llm+"retrying.Generate", "MaxRetryAfter", "false"), of("TestRetrying_Pauses")},
+	{"an empty account is asked again", condition(llm+"vendor.statusFailure", "kind noCredit", "false"), of("TestOpenAI_ErrorClasses")},
+	{"another kind of server is one that is away", condition(llm+"vendor.failure", "isModelContent", "false"), of("TestOpenAI_ErrorClasses")},
+	{"errors show the key that a server repeats", around(llm+"vendor.clean", "return message"), of("TestOpenAI_ErrorClasses")},
+	{"whoever follows a reply reads the failed attempt's beginning", around(llm+"fragments.reset", ""), of("TestRetrying_ResetsFragments")},
+
+	// Formats of schemas.
+	{"formats are checked in every dialect", condition("internal/schema.validator", "assertsFormats", "true"), formats},
+	{"addresses with letters of all languages are not checked", condition("internal/schema.assertFormats", "check -value -text", "false"), formats},
+	{"what is no text is held against a format", condition("internal/schema.assertFormats", "isText", "true"), formats},
+	{"formats are checked that the dialects do not have", statement("internal/schema.assertFormats", "RegisterFormat -check", ""), test{"internal/schema", "TestSchema_ChecksNoOtherFormats"}},
+	{"documents have expressions compiled of any size", condition("internal/schema.boundedRegexp", "ok", "false"), test{"internal/schema", "TestSchema_CompilesNoLargeExpressionOfADocument"}},
+}
+
+// of is a test of what speaks to models' servers.
+func of(name string) test { return test{"internal/llm", name} }
+
+var formats = test{"internal/schema", "TestSchema_ChecksTheFormatsOfTheOlderDialects"}
