@@ -24,6 +24,8 @@ const (
 	RolePerson   Role = "person"
 	RoleApprover Role = "approver"
 	RoleOperator Role = "operator"
+	// RoleCallout answers who shows a proof of a login in place of a password.
+	RoleCallout Role = "callout"
 )
 
 // User is a user of the server with everything that it may do. Whatever is not allowed is refused.
@@ -36,6 +38,8 @@ type User struct {
 	Publish, Deny, Subscribe []string
 	// Answers are the subjects on which the user answers requests; they are among Subscribe.
 	Answers []string
+	// Asked says that the server itself asks this user, which imports nothing and may publish its answers alone.
+	Asked bool
 }
 
 // Trusted reports whether the user is in the account of the streams. Whoever is there may have the server publish anything
@@ -69,6 +73,8 @@ type Plan struct {
 	// Programs answer the calls of several types with one user, in place of a user for each type.
 	Programs                 []Program
 	WorkerName, OperatorName string
+	// CalloutName is the user whom the server asks who somebody is (agentd nats-callout); empty is none.
+	CalloutName string
 }
 
 // Users are the users of a plan, sorted as they are explained: worker, services, clients, people, approvers, operator. The
@@ -91,8 +97,19 @@ func Users(p Plan) ([]User, error) {
 		users = append(users, r.approver(m))
 	}
 	users = append(users, r.operator())
+	if p.CalloutName != "" {
+		users = append(users, r.callout())
+	}
 	return users, check(users)
 }
+
+// Approver is the user of somebody who decides and answers, as Users has it.
+func Approver(p Plan, m Member) User {
+	return rights{p.Subjects, p}.approver(m)
+}
+
+// AccountOf is the name of the account that a user has alone, beside that of the streams.
+func AccountOf(streams, user string) string { return streams + "_" + user }
 
 // forPeople are the types of calls that no service answers.
 var forPeople = []string{sdk.TypePermissionRequest, sdk.TypePlanReview, sdk.TypeQuestion, sdk.TypeConversationTurn}

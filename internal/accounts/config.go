@@ -20,6 +20,8 @@ type Server struct {
 	// Monitor is the address of the monitoring port, HOST:PORT; empty is none.
 	Monitor string
 	TLS     TLS
+	// Callout is the public key whose answers say who somebody is that shows a proof of a login, where one of the users is asked for that.
+	Callout string
 	// Hash returns the password of a user, whose bcrypt hash is written. Nil writes the name of an environment variable
 	// in its place, which the server reads when it loads the file.
 	Hash func(variable string) (password string, err error)
@@ -55,6 +57,11 @@ func Write(w io.Writer, s Server, users []User) error {
 			fmt.Fprintf(&b, "  ca_file: %q\n  verify: true\n", s.TLS.CA)
 		}
 		b.WriteString("}\n")
+	}
+	for _, u := range users {
+		if u.Asked {
+			writeCallout(&b, AccountOf(s.Account, u.Name), s.Callout, u.Name)
+		}
 	}
 	b.WriteString("accounts {\n")
 	for _, a := range layOut(s.Account, users, secrets) {
@@ -95,6 +102,12 @@ func secrets(s Server, users []User) ([]string, error) {
 	return list, nil
 }
 
+// writeCallout has the server ask about those alone whom it does not know: users in this file log in as without it.
+func writeCallout(b *strings.Builder, account, key, user string) {
+	fmt.Fprintf(b, "authorization {\n  auth_callout {\n    issuer: %q\n    account: %q\n    auth_users: [%q]\n    allowed_accounts: [%q]\n  }\n}\n",
+		key, account, user, account)
+}
+
 func writeUser(b *strings.Builder, u *User, secret string) {
 	name := fmt.Sprintf("user: %q, password: %s", u.Name, secret)
 	if broker.IsNKey(u.Name) {
@@ -109,6 +122,9 @@ func writeUser(b *strings.Builder, u *User, secret string) {
 	b.WriteString("          }\n          subscribe {\n")
 	writeList(b, "allow", u.Subscribe)
 	b.WriteString("          }\n")
+	if u.Asked {
+		b.WriteString("          allow_responses: true\n")
+	}
 	b.WriteString("        }\n      }\n")
 }
 

@@ -45,7 +45,11 @@ func layOut(name string, users []User, secrets []string) []account {
 			accounts[0].users, accounts[0].secrets = append(accounts[0].users, *u), append(accounts[0].secrets, secrets[i])
 			continue
 		}
-		own := account{name: name + "_" + u.Name, users: []User{*u}, secrets: []string{secrets[i]}}
+		own := account{name: AccountOf(name, u.Name), users: []User{*u}, secrets: []string{secrets[i]}}
+		if u.Asked {
+			accounts = append(accounts, own)
+			continue
+		}
 		accounts[0].exportTo(&own, service, name+".nothing", jetStreamInfo)
 		for _, subject := range unique(u.Publish) {
 			if subject != replies && subject != userInfo { // those are the account's own

@@ -25,6 +25,8 @@ const (
 	replies = "_R_.>"
 	// userInfo tells a user its account.
 	userInfo = "$SYS.REQ.USER.INFO"
+	// askedWho is where the server asks who somebody is.
+	askedWho = "$SYS.REQ.USER.AUTH"
 )
 
 // controls are the control messages that others than operators send, and who may, under their own name. Workers hold cancels
@@ -293,5 +295,14 @@ func (r rights) operator() User {
 			r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePermissionRequest), ">"), r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePlanReview), ">"),
 		},
 		Subscribe: []string{r.inbox(r.OperatorName), r.s.Root() + ".>", discovery, "$JS.EVENT.ADVISORY.>"},
+	}
+}
+
+// callout is asked by the server, which looks whether it may publish the answer.
+func (r rights) callout() User {
+	return User{
+		Name: r.CalloutName, Role: RoleCallout, About: "who says which person a proof of a login is of", Asked: true,
+		Publish:   []string{userInfo},
+		Subscribe: []string{r.inbox(r.CalloutName), askedWho},
 	}
 }

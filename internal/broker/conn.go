@@ -29,6 +29,9 @@ type ConnectOptions struct {
 	URL       string
 	InProcess InProcess
 	Login
+	// Proof is shown in place of a password, and of every other way to log in that Login and URL have: that Who has logged in elsewhere,
+	// which a program that the server asks understands (package callout).
+	Proof string
 	// Name shows in the server's list of connections.
 	Name string
 	// Who is the principal under which init events and control messages are published, as the last token of their subject;
@@ -77,7 +80,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	user, err := UserName(o.URL, o.Login)
+	user, err := o.user()
 	if err != nil {
 		return nil, err
 	}
@@ -117,12 +120,11 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 			c.log.Error("NATS reports an error", "subject", subject, "error", err)
 		}),
 	}
-	login, err := o.options()
+	url, login, err := o.shown()
 	if err != nil {
 		return nil, err
 	}
 	options = append(options, login...)
-	url := o.URL
 	if o.InProcess != nil {
 		url, options = "", append(options, nats.InProcessServer(o.InProcess))
 	}
@@ -148,6 +150,26 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		c.tellAway(o.URL)
 	}
 	return c, nil
+}
+
+// user is the name of the user that the connection becomes.
+func (o *ConnectOptions) user() (string, error) {
+	if o.Proof != "" {
+		return o.Who, nil
+	}
+	return UserName(o.URL, o.Login)
+}
+
+// shown is what the server is shown of who connects, with the URL that goes with it.
+func (o *ConnectOptions) shown() (url string, options []nats.Option, err error) {
+	l := o.Login
+	if o.Proof != "" {
+		l.Creds, l.NKey = "", ""
+	}
+	if options, err = l.options(); err != nil || o.Proof == "" {
+		return o.URL, options, err
+	}
+	return userInfo.ReplaceAllString(o.URL, "//"), append(options, nats.Token(o.Proof)), nil
 }
 
 // reportWaiting is how often somebody is told that the server is still missing.

@@ -186,8 +186,13 @@ func (c *Conn) publishError(subject string, err error) error {
 
 // Start publishes an init event, for clients.
 func (c *Conn) Start(ctx context.Context, agent string, event wire.Event) error {
-	err := c.send(ctx, as(c.subjects.Start(agent), c.who), event)
-	if c.who == "" && errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+	return c.StartAs(ctx, agent, c.who, event)
+}
+
+// StartAs is Start as another principal, as operators may.
+func (c *Conn) StartAs(ctx context.Context, agent, who string, event wire.Event) error {
+	err := c.send(ctx, as(c.subjects.Start(agent), who), event)
+	if who == "" && errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
 		return sdk.Errorf(sdk.CodePermissionDenied, "%s; say as which principal: --as of agentd, Options.As of sdk/client", sdk.AsError(err).Message).WithCause(err)
 	}
 	return err

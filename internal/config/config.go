@@ -110,6 +110,8 @@ type Settings struct {
 	Retention Retention `json:"retention"`
 	// Approvals is how people are asked and answer.
 	Approvals Approvals `json:"approvals"`
+	// Console is how people log in to agentd console.
+	Console Console `json:"console"`
 }
 
 // NATS is how to reach the broker.
@@ -221,6 +223,7 @@ func defaults(file string) *Config {
 			Log:       Log{Level: "info", Format: DefaultLogForm},
 			Reconcile: Reconcile{Interval: sdk.DefaultReconcile, OlderThan: sdk.DefaultLostAfter},
 			Retention: Retention{History: sdk.DefaultHistory},
+			Console:   Console{OIDC{Scopes: []string{"profile"}, Principal: "preferred_username", Groups: "groups"}},
 		},
 		places: map[string]*strict.Node{}, stands: map[string]strict.Position{},
 		Models: []Provider{

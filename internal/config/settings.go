@@ -42,6 +42,14 @@ func (l *loader) settings(root *strict.Node) {
 			l.Note(d, wire.CheckDomain(d.Text()))
 		}
 	}
+	for _, role := range root.Get("console", "oidc", "roles").Items() {
+		for _, d := range role.Get("domains").Items() {
+			l.Note(d, wire.CheckDomain(d.Text()))
+		}
+		if domains := role.Get("domains"); domains.Present() && role.Get("role").Text() != ConsoleApprover {
+			l.Faultf(domains.Position, "only an approver has domains")
+		}
+	}
 	l.encryption(root.Get("encryption"))
 	c.Identity = root.Get("identity").Text() == "required"
 	for _, domain := range root.Get("decision_keys").Items() {

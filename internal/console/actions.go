@@ -30,7 +30,7 @@ func (c *console) start(r *request) (*view, error) {
 	if faults := compiled.Validate(input); len(faults) > 0 {
 		return nil, &sdk.Error{Code: sdk.CodeContractViolation, Message: "the agent does not take this", Faults: faults}
 	}
-	run, err := c.Runs.Start(r.Context(), client.Request{
+	run, err := r.runs().Start(r.Context(), client.Request{
 		Agent: spec.Name, Input: input, Name: strings.TrimSpace(r.PostFormValue("name")), Type: spec.Contract.Type,
 		// The key is that of the form: who sends it twice starts one run.
 		Key: strings.TrimSpace(r.PostFormValue("key")),
@@ -74,26 +74,27 @@ func (c *console) steer(r *request) (*view, error) {
 	}
 	reason := strings.TrimSpace(r.PostFormValue("reason"))
 	var taken bool
+	runs := r.runs()
 	told := map[bool]string{false: "later"}
 	switch r.PathValue("verb") {
 	case "send":
 		told = map[bool]string{true: "sent", false: "sent-later"}
-		taken, err = c.Runs.Send(r.Context(), run, strings.ReplaceAll(r.PostFormValue("message"), "\r\n", "\n"))
+		taken, err = runs.Send(r.Context(), run, strings.ReplaceAll(r.PostFormValue("message"), "\r\n", "\n"))
 	case "pause":
 		told[true] = toldPaused
-		taken, err = c.Runs.Pause(r.Context(), run, reason)
+		taken, err = runs.Pause(r.Context(), run, reason)
 	case "resume":
 		told[true] = "resumed"
-		taken, err = c.Runs.Resume(r.Context(), run)
+		taken, err = runs.Resume(r.Context(), run)
 	case "unpark":
 		told[true] = "unparked"
-		taken, err = c.Runs.Unpark(r.Context(), run)
+		taken, err = runs.Unpark(r.Context(), run)
 	case "retry":
 		told[true] = "retried"
-		_, taken, err = c.Runs.Retry(r.Context(), run)
+		_, taken, err = runs.Retry(r.Context(), run)
 	case "cancel":
 		told[true] = "cancelled"
-		taken, err = true, c.Runs.Cancel(r.Context(), run, reason)
+		taken, err = true, runs.Cancel(r.Context(), run, reason)
 	default:
 		return nil, notFound("a run cannot be asked for that")
 	}

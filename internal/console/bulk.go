@@ -118,7 +118,7 @@ func (c *console) propose(r *request) (*view, error) {
 		return c.bulkForm(r, r.PostForm, sdk.Errorf(sdk.CodeContractViolation, "the rate is 1 to %d runs a second", bulk.MaxRate))
 	}
 	job, err := c.Jobs.Propose(r.Context(), bulk.Request{
-		Verb: bulk.Verb(r.PostFormValue("verb")), Filter: filter, Rate: rate, Who: c.Who,
+		Verb: bulk.Verb(r.PostFormValue("verb")), Filter: filter, Rate: rate, Who: r.user.Who,
 		Said: strings.TrimSpace(strings.ReplaceAll(r.PostFormValue("said"), "\r\n", "\n")),
 	})
 	if e := sdk.AsError(err); err != nil && (e.Code == sdk.CodeContractViolation || e.Code == sdk.CodeTooLarge) {
@@ -228,7 +228,7 @@ func (c *console) direct(r *request) (*view, error) {
 func (c *console) liveJob(w http.ResponseWriter, r *http.Request) {
 	ctx, stop := context.WithTimeout(r.Context(), pageTimeout)
 	defer stop()
-	if c.Who == "" {
+	if u := userOf(r); !u.Operator {
 		http.Error(w, "this console is read-only", http.StatusForbidden)
 		return
 	}

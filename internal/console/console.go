@@ -5,7 +5,8 @@
 // that cannot be seen are written out (package show), and nothing of it becomes a link, an image or markup.
 //
 // What the console does, it does as one principal, Options.Who, through the same clients as the command line; without one it is
-// read-only.
+// read-only. Where people log in at an identity provider, Options.Logins, it does that as each of them, and decides over a connection
+// that the broker knows as theirs.
 package console
 
 import (
@@ -19,7 +20,7 @@ import (
 	"agentd/sdk/client"
 )
 
-// Options are what a console is made of. All but Who and Token are needed.
+// Options are what a console is made of. All but Who, Token and Logins are needed.
 type Options struct {
 	// Source is what is read beside the workers' answers, and Runs asks workers and steers runs, as Who.
 	Source Source
@@ -38,7 +39,9 @@ type Options struct {
 	// read-only.
 	Who, As string
 	// Token is what people log in with. Empty lets everybody in, which httpguard.Listen refuses on any address but loopback.
-	Token  string
+	Token string
+	// Logins, unless nil, are how people log in, each as themselves, in place of Who and Token.
+	Logins Logins
 	Logger *slog.Logger
 }
 
@@ -58,7 +61,12 @@ func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /static/", http.StripPrefix("/static/", static()))
 	mux.HandleFunc("GET /login", c.login)
-	mux.HandleFunc("POST /login", c.logIn)
+	if o.Logins == nil {
+		mux.HandleFunc("POST /login", c.logIn)
+	} else {
+		mux.HandleFunc("GET "+beginPath, c.beginLogin)
+		mux.HandleFunc("GET "+callbackPath, c.finishLogin)
+	}
 	mux.HandleFunc("POST /logout", c.logOut)
 	for pattern, page := range map[string]page{
 		"GET /{$}": c.overview, "GET /runs": c.runs, "GET /runs/{run}": c.conversation, "GET /runs/{run}/timeline": c.timeline,
@@ -72,8 +80,12 @@ func Handler(o Options) http.Handler {
 		mux.Handle(pattern, c.page(page))
 	}
 	for pattern, action := range map[string]page{
-		"POST /agents/{agent}/start": c.start, "POST /runs/{run}/{verb}": c.steer,
 		"POST /inbox/{id}/edit": c.compare, "POST /inbox/{id}/decide": c.decide, "POST /inbox/{id}/answer": c.answer,
+	} {
+		mux.Handle(pattern, c.page(c.deciding(action)))
+	}
+	for pattern, action := range map[string]page{
+		"POST /agents/{agent}/start": c.start, "POST /runs/{run}/{verb}": c.steer,
 		"POST /dead-letters/{seq}/{verb}": c.settle,
 		// Reading jobs makes the place where they are kept.
 		"GET /bulk": c.bulk, "POST /bulk": c.propose, "GET /bulk/{job}": c.job, "POST /bulk/{job}/{verb}": c.direct,

@@ -24,11 +24,16 @@ func (c *console) decide(r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	outcome, err := c.Desk.Decide(r.Context(), item.ID, c.Who, d)
+	desk, done, err := r.desk(item.Domain)
 	if err != nil {
 		return nil, err
 	}
-	return c.became(item, outcome, string(d.Decision)), nil
+	defer done()
+	outcome, err := desk.Decide(r.Context(), item.ID, r.user.Who, d)
+	if err != nil {
+		return nil, err
+	}
+	return c.became(r, item, outcome, string(d.Decision)), nil
 }
 
 // decision is what the form says.
@@ -84,16 +89,21 @@ func (c *console) answer(r *request) (*view, error) {
 			return nil, err
 		}
 	}
-	outcome, err := c.Desk.Answer(r.Context(), p.ID, c.Who, reply)
+	desk, done, err := r.desk(p.Domain)
 	if err != nil {
 		return nil, err
 	}
-	return c.became(p.Item, outcome, "answer"), nil
+	defer done()
+	outcome, err := desk.Answer(r.Context(), p.ID, r.user.Who, reply)
+	if err != nil {
+		return nil, err
+	}
+	return c.became(r, p.Item, outcome, "answer"), nil
 }
 
 // became says what an answer came to.
-func (c *console) became(item requests.Item, o client.Outcome, what string) *view {
-	p := &outcomePage{Item: item, As: c.As}
+func (c *console) became(r *request, item requests.Item, o client.Outcome, what string) *view {
+	p := &outcomePage{Item: item, As: r.user.As}
 	v := &view{Template: "outcome", Place: placeInbox, Data: p}
 	switch o.State {
 	case client.OutcomeRefused:

@@ -34,7 +34,7 @@ func static() http.Handler {
 	})
 }
 
-// guard lets nobody in who must not be: without a token, hosts and pages that are not of this machine; with one, who has not logged
+// guard lets nobody in who must not be: where nobody logs in, hosts and pages that are not of this machine; else who has not logged
 // in. What changes something must come from a page of this console.
 func (c *console) guard(next http.Handler) http.Handler {
 	foreign := http.NewCrossOriginProtection()
@@ -48,12 +48,17 @@ func (c *console) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		who, err := c.recognize(r)
+		r, done := who.on(r)
+		defer done()
 		switch {
-		case c.Token == "" && !httpguard.Local(r.Host):
+		case !c.closed() && !httpguard.Local(r.Host):
 			refuse(w, r, "this host name is not served; open the console by its address on this machine")
-		case c.Token == "" && httpguard.Foreign(r), foreign.Check(r) != nil:
+		case !c.closed() && httpguard.Foreign(r), foreign.Check(r) != nil:
 			refuse(w, r, "pages of other sites cannot open or use the console; type its address yourself")
-		case c.Token != "" && !c.session.admits(r) && !open(r.URL.Path):
+		case err != nil && !open(r.URL.Path):
+			c.fail(w, c.asking(w, r), err)
+		case !who.in && !open(r.URL.Path):
 			if r.Method != http.MethodGet || strings.HasPrefix(r.URL.Path, "/live/") {
 				refuse(w, r, "log in first")
 				return
@@ -66,7 +71,9 @@ func (c *console) guard(next http.Handler) http.Handler {
 }
 
 // open is what is needed to log in.
-func open(path string) bool { return path == "/login" || strings.HasPrefix(path, "/static/") }
+func open(path string) bool {
+	return path == "/login" || path == beginPath || path == callbackPath || strings.HasPrefix(path, "/static/")
+}
 
 // session is who has logged in: a cookie with the time until which it counts, and a code that only this console's token makes. A new
 // token ends all sessions. Nothing is kept.
@@ -124,14 +131,32 @@ func (s session) is(token string) bool {
 	return s.token != "" && subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-type loginPage struct{ To, Problem string }
+// loginPage is where people log in. At is the identity provider where they do; empty is here, with the token.
+type loginPage struct{ To, Problem, At, Begin string }
 
 func (c *console) login(w http.ResponseWriter, r *http.Request) {
-	if c.Token == "" || c.session.admits(r) {
+	if userOf(r).in {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
-	c.send(w, c.asking(w, r), http.StatusOK, &view{Title: "Log in", Template: "login", Data: loginPage{To: r.URL.Query().Get("to")}})
+	c.askToLogIn(w, r, http.StatusOK, r.URL.Query().Get("to"), "")
+}
+
+// askToLogIn sends the page on which people log in, with what was wrong with the last attempt.
+func (c *console) askToLogIn(w http.ResponseWriter, r *http.Request, status int, to, problem string) {
+	p := loginPage{To: to, Problem: problem}
+	if c.Logins != nil {
+		p.At, p.Begin = c.Logins.At(), beginPath+"?"+url.Values{"to": {to}}.Encode()
+	}
+	c.send(w, c.asking(w, r), status, &view{Title: "Log in", Template: "login", Data: p})
+}
+
+// own is an address of this console, or its first page when it is another site's.
+func own(to string) string {
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+		return "/"
+	}
+	return to
 }
 
 func (c *console) logIn(w http.ResponseWriter, r *http.Request) {
@@ -144,18 +169,19 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request) {
 		problem = "This is not the token of this console."
 	}
 	if problem != "" {
-		c.send(w, c.asking(w, r), http.StatusForbidden, &view{Title: "Log in", Template: "login", Data: loginPage{to, problem}})
+		c.askToLogIn(w, r, http.StatusForbidden, to, problem)
 		return
 	}
 	c.session.set(w, sessionLife)
-	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
-		to = "/" // another site's
-	}
-	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // it is a path of this console
+	http.Redirect(w, r, own(to), http.StatusSeeOther) //nolint:gosec // it is a path of this console
 }
 
 func (c *console) logOut(w http.ResponseWriter, r *http.Request) {
-	c.session.set(w, 0)
+	if c.Logins != nil {
+		setCookies(w, r, cookie, "", 0)
+	} else {
+		c.session.set(w, 0)
+	}
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 

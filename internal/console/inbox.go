@@ -48,7 +48,8 @@ type requestPage struct {
 	Several, Editable bool
 	Scopes            []sdk.GrantScope
 	SaidSoFar         []show.Said
-	Who               string
+	// Who answers; without one nobody can here, or NotYours says why this user cannot.
+	Who, NotYours string
 }
 
 // askedCall is a call that needs permission.
@@ -87,14 +88,29 @@ func heading(i *requests.Item) string {
 
 // look reads a request for somebody who is going to see it, which the run records.
 func (c *console) look(r *request) (*requestPage, error) {
-	detail, unrecorded, err := c.Desk.View(r.Context(), r.PathValue("id"), c.Who)
+	item, err := c.Desk.Find(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	p := &requestPage{Request: show.Request{Detail: detail}, Address: itemAddress(detail.ID), Asks: heading(&detail.Item), Who: c.Who}
-	if unrecorded != nil {
-		p.Unrecorded = sdk.AsError(unrecorded).Message
+	p := &requestPage{Address: itemAddress(item.ID), Asks: heading(&item)}
+	own, done, err := r.desk(item.Domain)
+	if err != nil {
+		p.NotYours = sdk.AsError(err).Message
+		if p.Detail, err = c.Desk.Detail(r.Context(), item.ID); err == nil {
+			p.Item = c.Desk.Marked(r.Context(), []requests.Item{p.Item})[0]
+		}
+	} else {
+		defer done()
+		var unrecorded error
+		p.Who = r.user.Who
+		if p.Detail, unrecorded, err = own.View(r.Context(), item.ID, r.user.Who); unrecorded != nil {
+			p.Unrecorded = sdk.AsError(unrecorded).Message
+		}
 	}
+	if err != nil {
+		return nil, err
+	}
+	detail := p.Detail
 	if !detail.Lost {
 		if p.Decisions, err = c.Desk.History(r.Context(), detail.Item); err != nil {
 			p.Unknown = "what the run recorded is not known: " + sdk.AsError(err).Message

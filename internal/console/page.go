@@ -29,6 +29,8 @@ type request struct {
 	*http.Request
 	c *console
 	w http.ResponseWriter
+	// user is who asks.
+	user user
 }
 
 // view is a page before it is written.
@@ -58,9 +60,11 @@ const (
 // layout is what every page has around it.
 type layout struct {
 	*view
-	// Who acts, and As says how that is known; ReadOnly says that nobody does, LoggedIn that there is a login to end.
+	// Who acts, and As says how that is known; ReadOnly says that they may not do anything with runs, and Decides that they may decide all
+	// the same. LoggedIn says that there is a login to end.
 	Who, As  string
 	ReadOnly bool
+	Decides  bool
 	LoggedIn bool
 	// Broker says how the broker is.
 	Broker presence
@@ -231,7 +235,9 @@ func asset(name string) (string, error) {
 	return "/static/" + name + "?" + hex.EncodeToString(sum[:6]), nil
 }
 
-func (c *console) asking(w http.ResponseWriter, r *http.Request) *request { return &request{r, c, w} }
+func (c *console) asking(w http.ResponseWriter, r *http.Request) *request {
+	return &request{r, c, w, userOf(r)}
+}
 
 // pageTimeout bounds what a page waits for: workers that do not answer.
 const pageTimeout = 20 * time.Second
@@ -257,7 +263,8 @@ func (c *console) page(p page) http.Handler {
 // send writes a page: whole, or not at all.
 func (c *console) send(w http.ResponseWriter, r *request, status int, v *view) {
 	l := layout{
-		view: v, Who: c.Who, As: c.As, ReadOnly: c.Who == "", LoggedIn: c.Token != "" && c.session.admits(r.Request), Broker: c.broker(""),
+		view: v, Who: r.user.Who, As: r.user.As, ReadOnly: !r.user.Operator, Decides: len(r.user.Domains) > 0,
+		LoggedIn: c.closed() && r.user.in, Broker: c.broker(""),
 		Told: told[r.URL.Query().Get("told")],
 	}
 	var b bytes.Buffer
@@ -281,6 +288,8 @@ var statuses = map[sdk.Code]int{
 	sdk.CodeTooLarge: http.StatusRequestEntityTooLarge, sdk.CodeUnavailable: http.StatusServiceUnavailable,
 }
 
+func statusOf(code sdk.Code) int { return cmp.Or(statuses[code], http.StatusInternalServerError) }
+
 // errorPage says what is wrong, and what was asked for.
 type errorPage struct {
 	Code    sdk.Code
@@ -301,7 +310,7 @@ func (c *console) fail(w http.ResponseWriter, r *request, err error) {
 	if !c.Source.Connected() {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the broker is not there, and this page needs it")
 	}
-	status := cmp.Or(statuses[e.Code], http.StatusInternalServerError)
+	status := statusOf(e.Code)
 	data := errorPage{e.Code, show.Problem(e), e.Faults, status == http.StatusNotFound}
 	if len(e.Faults) > 0 {
 		data.Message = e.Message
@@ -314,19 +323,6 @@ func (c *console) fail(w http.ResponseWriter, r *request, err error) {
 
 // notFound is the error of what does not exist.
 func notFound(message string) error { return sdk.Errorf(sdk.CodeUnknownRun, "%s", message) }
-
-// acting lets those act who have a name.
-func (c *console) acting(p page) page {
-	return func(r *request) (*view, error) {
-		if c.Who == "" {
-			return nil, sdk.Errorf(sdk.CodePermissionDenied, "this console is read-only; start it with --as NAME to act as somebody")
-		}
-		if err := r.ParseForm(); err != nil {
-			return nil, err
-		}
-		return p(r)
-	}
-}
 
 // toldPaused is also how a run is that waits for its agent.
 const toldPaused = string(wire.ParkPaused)

@@ -68,6 +68,9 @@ func (c *console) head(r *request, last *core.Entry, tab string) runHead {
 		p.Waits = append(p.Waits, c.waitsFor(r.Context(), h, call))
 	}
 	done := h.Status == core.StatusDone
+	if !r.user.Operator {
+		return p
+	}
 	p.Can = steering{
 		Send: !done, Pause: !done && h.Paused == nil, Resume: !done && h.Paused != nil, Unpark: !done && h.Parked != nil && h.Parked.Until > 0,
 		Retry: done && h.Purged == nil && h.CheckRetry() == nil, Cancel: !done,

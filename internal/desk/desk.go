@@ -44,7 +44,7 @@ type Desk struct {
 	// now is the clock.
 	now    func() time.Time
 	stop   context.CancelFunc
-	done   sync.WaitGroup
+	done   *sync.WaitGroup
 	failed chan error
 }
 
@@ -72,7 +72,7 @@ func Open(ctx context.Context, o Options) (*Desk, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	d := &Desk{o: o, now: time.Now, stop: stop, failed: make(chan error, 1)}
+	d := &Desk{o: o, now: time.Now, stop: stop, done: &sync.WaitGroup{}, failed: make(chan error, 1)}
 	d.inbox = newInbox(o.Conn.Subjects(), d.now)
 	d.client = client.New(o.Conn, client.Options{Source: Source, SigningKey: o.SigningKey, Patience: o.Patience})
 	r, err := d.read(ctx, working, d.inbox)
@@ -84,6 +84,15 @@ func Open(ctx context.Context, o Options) (*Desk, error) {
 	d.settleOld(ctx)
 	d.done.Go(func() { d.expire(working) })
 	return d, nil
+}
+
+// Over is the desk for somebody with a connection of their own, over which everything is read of a request, decided and answered: the
+// broker enforces who they are. The list of requests stays the desk's, which must not be closed before.
+func (d *Desk) Over(conn *broker.Conn) *Desk {
+	other := *d
+	other.o.Conn = conn
+	other.client = client.New(conn, client.Options{Source: Source, SigningKey: d.o.SigningKey, Patience: d.o.Patience})
+	return &other
 }
 
 // Close stops reading.

@@ -24,19 +24,34 @@ var ofConsole = []mutant{
 	{"workers do not notice an index", around("internal/worker.indexer.look", ""), test{"test/pipeline", "TestIndex_IsNoticedByWorkersThatRun"}},
 
 	{"a page of a long run is made of all its entries", around("internal/state/natsstore.Store.before", "return runner.Version{}, nil"), test{"internal/console", "TestRun_OfManyEntriesHasSmallPages"}},
-	{"a console that is read-only acts", condition(console+"acting", "Who", "false"), test{"internal/console", "TestReadOnly_PublishesNothing"}},
+	{"a console that is read-only acts", condition(console+"acting", "Operator", "true"), test{"internal/console", "TestReadOnly_PublishesNothing"}},
 	{"any cookie is a login", around("internal/console.session.admits", "return len(r.Cookies()) > 0"), test{"internal/console", "TestToken_IsNeededForEverything"}},
 	{"pages of other sites use the console", condition(console+"guard", "foreign Check", "false"), test{"internal/console", "TestToken_IsNeededForEverything"}},
+	{"who may look decides", condition(console+"deciding", "Domains", "true"), test{"internal/console", "TestReadOnly_PublishesNothing"}},
+	{"a login ends in another browser", condition(login+"Finish", "State ConstantTimeCompare", "false"), finish},
+	{"a login counts for any nonce", condition(login+"Finish", "Nonce ConstantTimeCompare", "false"), finish},
+	{"a login takes any time", condition(login+"Finish", "now Until", "false"), finish},
+	{"a login is for ever", condition(login+"read", "now Until", "false"), proof},
+	{"who is in no group logs in", condition(login+"read", "held", "false"), proof},
+	{"any claim is a principal", condition(login+"read", "Who", "false"), proof},
+	{"an approver decides in every domain of a console", around("internal/console.Person.Decides", "return true"), test{"cmd/agentd", "TestConsole_DecidesAsWhoLoggedIn"}},
+	{"a console decides for others as itself", around("internal/console/live.logins.Desk", "return l.desk, func() {}, nil"), test{"cmd/agentd", "TestConsole_DecidesAsWhoLoggedIn"}},
+	{"runs that people start are the console's", around("internal/console/live.inName.Start", "return c.Conn.Start(ctx, agent, event)"), test{"cmd/agentd", "TestConsole_SteersAsWhoLoggedIn"}},
+	{"the callout lets in who decides nothing", condition("cmd/agentd/natscallout.finder", "len Domains", "false"), test{"cmd/agentd", "TestCallout_HoldsALoginToItsName"}},
+	{"the callout gives domains that a group does not have", call("cmd/agentd/natscallout.finder", "Approver", "accounts.Approver(plan, accounts.Member{Name: who.Who})"), test{"cmd/agentd", "TestCallout_HoldsALoginToItsName"}},
 	{"a page is not told what it missed", condition("internal/console.followed.run", "Changed since", "false"), test{"internal/console", "TestLive_SendsWhatChanges"}},
 }
 
 const (
 	bulk    = "internal/bulk.Bulk."
 	console = "internal/console.console."
+	login   = "internal/login.Provider."
 )
 
 // What notices several.
 var (
+	finish    = test{"internal/login", "TestFinish_EndsItsOwnLoginAlone"}
+	proof     = test{"internal/login", "TestPerson_RefusesWhatIsNoProof"}
 	once      = test{"test/pipeline", "TestBulk_CancelsEachRunOnce"}
 	stops     = test{"internal/console", "TestBulk_StopsAndGoesOn"}
 	tags      = test{"internal/core", "TestTags_ChangeByTheirKeys"}

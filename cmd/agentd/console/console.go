@@ -3,9 +3,11 @@ package console
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +16,9 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/console/live"
 	"agentd/internal/httpguard"
+	"agentd/internal/login"
 	"agentd/internal/setup"
+	"agentd/sdk"
 )
 
 type flags struct{ http, index, tokenFile string }
@@ -30,7 +34,8 @@ func Command(a *cli.App) *cobra.Command {
 			"With --index it keeps an index of runs in a file, which answers agentd runs list, too, and pages are fast however many runs\n" +
 			"there are.\n\n" +
 			"Everything that is done in it is published as the principal --as, which each page says; without it the console is\n" +
-			"read-only.",
+			"read-only. Where the configuration has an identity provider (console.oidc), people log in there, each as themselves, and\n" +
+			"the NATS server enforces who decides (agentd nats-callout).",
 		Example: "  agentd console --as anna\n  agentd console --as anna --index /var/lib/agentd\n  agentd console --http :8080 --token-file /run/secrets/console --as desk",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, f) },
@@ -46,6 +51,9 @@ func run(ctx context.Context, a *cli.App, f flags) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Console.OIDC.Issuer != "" && (a.As != "" || f.tokenFile != "") {
+		return cli.Usagef("people log in at %s, each as themselves: leave out --as and --token-file", cfg.Console.OIDC.Issuer)
+	}
 	var who setup.Principal
 	if a.As != "" {
 		if who, err = setup.FindApprover(cfg, a.As); err != nil {
@@ -58,11 +66,21 @@ func run(ctx context.Context, a *cli.App, f flags) error {
 			return err
 		}
 	}
-	listener, err := httpguard.Listen(ctx, f.http, token)
+	people, err := logins(a, cfg)
 	if err != nil {
 		return err
 	}
-	return errors.Join(serve(ctx, a, cfg, f.index, listener, who, token), ignoreClosed(listener.Close()))
+	secret := token
+	if people != nil {
+		defer people.Provider.Close()
+		secret = cfg.Console.OIDC.Issuer // nobody comes in without the provider's word
+	}
+	listener, err := httpguard.Listen(ctx, f.http, secret)
+	if err != nil {
+		return err
+	}
+	o := live.Options{Who: who, Index: f.index, Token: token, Login: people}
+	return errors.Join(serve(ctx, a, cfg, listener, o), ignoreClosed(listener.Close()))
 }
 
 // ignoreClosed is err, unless it says that the server closed the listener.
@@ -73,7 +91,42 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-func serve(ctx context.Context, a *cli.App, cfg *config.Config, index string, l net.Listener, who setup.Principal, token string) error {
+// keySize is that of the key that seals logins.
+const keySize = 32
+
+// logins are how people log in where the configuration has an identity provider; else nil.
+func logins(a *cli.App, cfg *config.Config) (*live.Login, error) {
+	o := cfg.Console.OIDC
+	if o.Issuer == "" {
+		return nil, nil
+	}
+	read := func(variable string) (string, error) {
+		value := os.Getenv(variable)
+		if variable != "" && value == "" {
+			return "", sdk.Errorf(sdk.CodeConfig, "the environment variable %s, which console.oidc names, is not set", variable)
+		}
+		return value, nil
+	}
+	secret, err := read(o.SecretEnv)
+	if err != nil {
+		return nil, err
+	}
+	text, err := read(o.KeyEnv)
+	if err != nil {
+		return nil, err
+	}
+	people := &live.Login{Provider: login.New(o, secret), Connect: func(ctx context.Context, who, proof string) (*broker.Conn, error) {
+		return a.ConnectFor(ctx, cfg, who, proof)
+	}}
+	if text != "" {
+		if people.Key, err = base64.StdEncoding.DecodeString(text); err != nil || len(people.Key) != keySize {
+			return nil, sdk.Errorf(sdk.CodeConfig, "%s has no key of %d bytes; make one with: agentd keys new", o.KeyEnv, keySize)
+		}
+	}
+	return people, nil
+}
+
+func serve(ctx context.Context, a *cli.App, cfg *config.Config, l net.Listener, o live.Options) error {
 	log, err := a.Logger(cfg)
 	if err != nil {
 		return err
@@ -82,22 +135,24 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, index string, l 
 	if err != nil {
 		return err
 	}
-	console, err := live.Open(ctx, live.Options{
-		Conn: c.Conn, Config: func() *config.Config { return cfg }, Who: who, Index: index, Token: token, Logger: log,
-		Connect: func(ctx context.Context) (*broker.Conn, error) {
-			examining, err := a.Connect(ctx, cfg)
-			if err != nil {
-				return nil, err
-			}
-			return examining.Conn, nil
-		},
-	})
+	o.Conn, o.Config, o.Logger = c.Conn, func() *config.Config { return cfg }, log
+	o.Connect = func(ctx context.Context) (*broker.Conn, error) {
+		examining, err := a.Connect(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return examining.Conn, nil
+	}
+	console, err := live.Open(ctx, o)
 	if err != nil {
 		return c.CloseAfter(err)
 	}
 	as := "nobody: read-only (name somebody with --as)"
-	if who.Who != "" {
-		as = who.String()
+	switch {
+	case o.Login != nil:
+		as = "whoever logs in at " + o.Login.Provider.Issuer()
+	case o.Who.Who != "":
+		as = o.Who.String()
 	}
 	fmt.Fprintf(a.Out, "console   http://%s/\nas        %s\nready\n", l.Addr(), as)
 	serving, stop := context.WithCancel(ctx)

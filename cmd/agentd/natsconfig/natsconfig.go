@@ -12,6 +12,7 @@ import (
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/accounts"
 	"agentd/internal/broker"
+	"agentd/internal/broker/callout"
 	"agentd/internal/config"
 	"agentd/internal/setup"
 	"agentd/internal/show"
@@ -25,8 +26,12 @@ type natsConfigFlags struct {
 	worker, operator                   string
 	account, listen, monitor, storeDir string
 	tls                                accounts.TLS
+	callout                            string
 	bcrypt                             bool
 }
+
+// CalloutUser is the user of agentd nats-callout.
+const CalloutUser = "callout"
 
 // Command is agentd nats-config.
 func Command(a *cli.App) *cobra.Command {
@@ -59,6 +64,7 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringArrayVar(&f.services, "service", nil, "one user for a program that answers several types: NAME=TYPE,TYPE…")
 	flags.StringVar(&f.worker, "worker", "worker", "user of the workers")
 	flags.StringVar(&f.operator, "operator", "operator", "user who provisions and operates")
+	flags.StringVar(&f.callout, "callout", "", "public key of agentd nats-callout, which lets approvers in who logged in to the console")
 	flags.StringVar(&f.account, "account", "AGENTD", "the account of workers and operators; every other user has one of its own, ACCOUNT_USER")
 	flags.StringVar(&f.listen, "listen", "0.0.0.0:4222", "address that the server listens on")
 	flags.StringVar(&f.monitor, "monitor", "", "address of the server's monitoring port, such as 127.0.0.1:8222 (default: none)")
@@ -86,14 +92,21 @@ func write(a *cli.App, cfg *config.Config, f natsConfigFlags) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	users, err := accounts.Users(accounts.Plan{
+	plan := accounts.Plan{
 		Subjects: setup.Subjects(cfg), Broker: setup.Plan(cfg), Journals: cfg.StoreKind() == config.StoreJetStream, Identity: cfg.Identity,
 		Clients: named(f.clients), People: named(f.people), Approvers: approvers, Programs: services, WorkerName: f.worker, OperatorName: f.operator,
-	})
+	}
+	if f.callout != "" {
+		if !callout.IsPublic(f.callout) {
+			return cli.Usagef("--callout: want the public key that agentd nats-callout --new-key printed, which begins with A")
+		}
+		plan.CalloutName = CalloutUser
+	}
+	users, err := accounts.Users(plan)
 	if err != nil {
 		return err
 	}
-	server := accounts.Server{Account: f.account, Listen: f.listen, Monitor: f.monitor, StoreDir: f.storeDir, TLS: f.tls}
+	server := accounts.Server{Account: f.account, Listen: f.listen, Monitor: f.monitor, StoreDir: f.storeDir, TLS: f.tls, Callout: f.callout}
 	if f.bcrypt {
 		if server.Hash, err = passwords(users); err != nil {
 			return err

@@ -21,7 +21,7 @@ import (
 // Source is what the console calls itself in events.
 const Source = "agentd.console"
 
-// Options are what a console on a broker is made of. All but Who, Index and Token are needed.
+// Options are what a console on a broker is made of. All but Who, Index, Token and Login are needed.
 type Options struct {
 	// Conn stays its caller's. Connect makes a further one, for the page of health.
 	Conn    *broker.Conn
@@ -33,7 +33,9 @@ type Options struct {
 	// Index is the file of the index of runs, or the folder that has it or gets it. Empty is none: workers are asked for all their runs.
 	Index string
 	// Token is what people log in with; empty lets everybody in.
-	Token  string
+	Token string
+	// Login, unless nil, is how people log in, in place of Who and Token.
+	Login  *Login
 	Logger *slog.Logger
 }
 
@@ -67,6 +69,13 @@ func Open(ctx context.Context, o Options) (*Console, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.store.Close())
 	}
+	var people console.Logins
+	if o.Login != nil {
+		if people, err = newLogins(*o.Login, o.Conn, c.desk, o.Logger); err != nil {
+			c.desk.Close()
+			return nil, errors.Join(err, c.store.Close())
+		}
+	}
 	asking := client.New(o.Conn, client.Options{Source: Source, As: o.Who.Who})
 	runs, lacking, stop, err := openIndex(opening, o, c.store, asking)
 	if err != nil {
@@ -77,7 +86,7 @@ func Open(ctx context.Context, o Options) (*Console, error) {
 	c.Handler = console.Handler(console.Options{
 		Source: &source{o.Conn, c.store, o.Config, o.Connect}, Runs: asking, Index: runs, Lacking: lacking, Desk: c.desk, Jobs: c.jobs,
 		Agents: func() []sdk.AgentSpec { return o.Config().Agents },
-		Who:    o.Who.Who, As: o.Who.String(), Token: o.Token, Logger: o.Logger,
+		Who:    o.Who.Who, As: o.Who.String(), Token: o.Token, Logins: people, Logger: o.Logger,
 	})
 	return c, nil
 }

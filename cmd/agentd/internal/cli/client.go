@@ -110,6 +110,19 @@ func (a *App) Await(ctx context.Context, cfg *config.Config, logger *slog.Logger
 	return a.connect(ctx, cfg, broker.ConnectOptions{Logger: logger, Wait: true})
 }
 
+// ConnectFor is Connect as somebody else, who shows the server the proof of a login in place of this program's own.
+func (a *App) ConnectFor(ctx context.Context, cfg *config.Config, who, proof string) (*broker.Conn, error) {
+	url, err := setup.Address(cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
+	defer cancel()
+	return broker.Connect(ctx, broker.ConnectOptions{
+		URL: url, Login: setup.Login(cfg), Name: program + " for " + who, Who: who, Proof: proof, Subjects: setup.Subjects(cfg), Logger: a.QuietLogger(),
+	})
+}
+
 func (a *App) connect(ctx context.Context, cfg *config.Config, o broker.ConnectOptions) (*Client, error) {
 	url, err := setup.Address(cfg)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"agentd/cmd/agentd/keys"
 	"agentd/cmd/agentd/mcp"
 	"agentd/cmd/agentd/mockllm"
+	"agentd/cmd/agentd/natscallout"
 	"agentd/cmd/agentd/natsconfig"
 	"agentd/cmd/agentd/provision"
 	"agentd/cmd/agentd/reconcile"
@@ -37,7 +38,7 @@ import (
 func All() []func(*cli.App) *cobra.Command {
 	return []func(*cli.App) *cobra.Command{
 		initialize.Command, dev.Command, serve.Command, run.Command, runs.Command, bulk.Command, agents.Command, approvals.Command, console.Command, dlq.Command, audit.Command,
-		reconcile.Command, provision.Command, natsconfig.Command, events.Command, check.Command, contracts.Command, conformance.Command, schema.Command,
+		reconcile.Command, provision.Command, natsconfig.Command, natscallout.Command, events.Command, check.Command, contracts.Command, conformance.Command, schema.Command,
 		doctor.Command, eval.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, version.Command,
 	}
 }
