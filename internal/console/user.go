@@ -112,7 +112,7 @@ func (c *console) beginLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	setCookies(w, r, pendingCookie, pending, pendingLife)
-	http.Redirect(w, r, address, http.StatusSeeOther)
+	http.Redirect(w, r, address, http.StatusSeeOther) //nolint:gosec // it is the identity provider of the configuration
 }
 
 // finishLogin is where the identity provider leads back to.

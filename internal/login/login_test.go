@@ -20,7 +20,9 @@ func provider(t *testing.T, idp *identity.Provider) *Provider {
 	p := New(config.OIDC{
 		Issuer: idp.Issuer(), ClientID: identity.Client, URL: "http://console/", Scopes: []string{"profile"}, Principal: "preferred_username", Groups: "realm.roles",
 		Roles: []config.ConsoleRole{
-			{Group: "staff", Role: config.ConsoleViewer}, {Group: "ops", Role: config.ConsoleOperator}, {Group: "desk", Role: config.ConsoleApprover},
+			{Group: "staff", Role: config.ConsoleViewer},
+			{Group: "ops", Role: config.ConsoleOperator},
+			{Group: "desk", Role: config.ConsoleApprover},
 			{Group: "money", Role: config.ConsoleApprover, Domains: []string{"payments", "human.interaction"}},
 		},
 	}, "")

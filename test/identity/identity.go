@@ -216,7 +216,7 @@ func (b *Browser) do(method, path string, form url.Values) (int, string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }() // nothing was written to it
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		b.t.Fatal(err)

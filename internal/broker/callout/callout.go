@@ -128,7 +128,7 @@ func person(ctx context.Context, request *jwt.AuthorizationRequestClaims, key Ke
 	user := jwt.NewUserClaims(request.UserNkey)
 	user.Name, user.Audience = p.Name, p.Account
 	user.Expires = time.Now().Add(Life).Unix()
-	user.Permissions.Pub.Allow.Add(p.Publish...)
-	user.Permissions.Sub.Allow.Add(p.Subscribe...)
+	user.Pub.Allow.Add(p.Publish...)
+	user.Sub.Allow.Add(p.Subscribe...)
 	return user, nil
 }
