@@ -19,7 +19,7 @@ var variable = regexp.MustCompile(`(?i)\bsteps?[ _#]{0,3}(\d{1,4})\b`)
 func nameOf(step int) string { return "step" + strconv.Itoa(step) }
 
 // rewrite has an expression call the steps as refer does, and returns the steps that it calls.
-func rewrite(text string, refer func(n int) (int, bool)) (string, []int, error) {
+func rewrite(text string, refer func(n int) (int, error)) (string, []int, error) {
 	var out strings.Builder
 	var calls []int
 	for text != "" {
@@ -31,9 +31,9 @@ func rewrite(text string, refer func(n int) (int, bool)) (string, []int, error) 
 				continue // a field of something
 			}
 			n, _ := strconv.Atoi(code[m[2]:m[3]]) // four digits at most
-			at, ok := refer(n)
-			if !ok {
-				return "", nil, fmt.Errorf("step %d is not before it", n)
+			at, err := refer(n)
+			if err != nil {
+				return "", nil, fmt.Errorf("it calls step %d, %w", n, err)
 			}
 			calls = append(calls, at)
 			out.WriteString(code[last:m[0]] + nameOf(at))
@@ -62,9 +62,14 @@ func cutQuoted(text string) (code, quoted, rest string) {
 	return text[:from], text[from:], ""
 }
 
+// expression is an expression as it was written: texts in it keep their spaces, and comments end where their lines do.
+func expression(written string) string {
+	return strings.TrimSpace(strings.ToValidUTF8(written, "\uFFFD"))
+}
+
 // calledIn are the steps whose results an expression calls.
 func calledIn(text string) []int {
-	_, calls, _ := rewrite(text, func(n int) (int, bool) { return n, true }) // never fails
+	_, calls, _ := rewrite(text, func(n int) (int, error) { return n, nil }) // never fails
 	return calls
 }
 
@@ -124,13 +129,14 @@ func Holds(s *core.PlanStep, results map[int]json.RawMessage) (bool, error) {
 	return holds(variables(results))
 }
 
-// Elements are those of the list of a step, in results by their steps.
-func Elements(s *core.PlanStep, results map[int]json.RawMessage) ([]json.RawMessage, error) {
+// Elements are those of the list of a step, in results by their steps, most of them at most. Whoever evaluates it has the same ones in the same
+// order.
+func Elements(s *core.PlanStep, results map[int]json.RawMessage, most int) ([]json.RawMessage, error) {
 	list, err := approval.CompileStepList(s.Each, namesIn(s.Each))
 	if err != nil {
 		return nil, err
 	}
-	elements, err := list(variables(results))
+	elements, err := list(variables(results), most)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,9 @@
 package planning
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -75,17 +77,28 @@ func numbered(steps []written, kept []core.PlanStep, first int) (Plan, error) {
 		case core.InJSON(s.Text) > core.MaxStepText:
 			return Plan{}, fmt.Errorf("step %d has %d bytes; at most %d are allowed", i+1, core.InJSON(s.Text), core.MaxStepText)
 		}
-		before := func(n int) (int, bool) { return refer(n, steps[:i], kept, first) }
+		before := func(n int) (int, error) {
+			at, ok := refer(n, steps[:i], kept, first)
+			switch {
+			case !ok:
+				return n, errors.New("which is not before it")
+			case severally(steps[:i], n):
+				return n, errors.New("and several steps have that number")
+			}
+			return at, nil
+		}
 		for _, n := range w.after {
-			at, ok := before(n)
-			if !ok {
-				return Plan{}, fmt.Errorf("step %d comes after step %d, which is not before it", i+1, n)
+			at, err := before(n)
+			if err != nil {
+				return Plan{}, fmt.Errorf("step %d comes after step %d, %w", i+1, n, err)
 			}
 			s.After = append(s.After, at)
 		}
 		for _, n := range mentioned(s.Text) {
-			if at, ok := before(n); ok {
+			if at, err := before(n); err == nil {
 				s.After = append(s.After, at)
+			} else if severally(steps[:i], n) {
+				return Plan{}, fmt.Errorf("step %d names step %d, %w", i+1, n, err)
 			}
 		}
 		if err := w.expressions(&s, before); err != nil {
@@ -98,16 +111,27 @@ func numbered(steps []written, kept []core.PlanStep, first int) (Plan, error) {
 	return plan, nil
 }
 
+// severally reports whether more than one of those steps has that number.
+func severally(steps []written, number int) bool {
+	n := 0
+	for _, w := range steps {
+		if w.number == number && number != 0 {
+			n++
+		}
+	}
+	return n > 1
+}
+
 // expressions gives the step its condition and its list. It comes after the steps whose results they call.
-func (w *written) expressions(s *core.PlanStep, before func(n int) (int, bool)) error {
+func (w *written) expressions(s *core.PlanStep, before func(n int) (int, error)) error {
 	for _, e := range []struct {
 		is    *string
 		text  string
 		bytes int
 		what  string
 	}{
-		{&s.When, plain(w.when), core.MaxStepWhen, "condition"},
-		{&s.Each, listExpression(plain(w.each)), core.MaxStepEach, "list"},
+		{&s.When, expression(w.when), core.MaxStepWhen, "condition"},
+		{&s.Each, listExpression(expression(w.each)), core.MaxStepEach, "list"},
 	} {
 		text, calls, err := rewrite(e.text, before)
 		if err != nil {
@@ -182,11 +206,7 @@ func parseCalls(text string) (steps []written, answer string) {
 		} else if w.text == "" {
 			w.text = first(args, "step", "")
 		}
-		for _, digits := range number.FindAllString(first(args, "after", "depends_on"), -1) {
-			if n, err := strconv.Atoi(digits); err == nil {
-				w.after = append(w.after, n)
-			}
-		}
+		w.after = numbersIn(first(args, "after", "depends_on"))
 		w.when, w.each = first(args, conditionNames...), first(args, listNames...)
 		steps = append(steps, w)
 	}
@@ -270,28 +290,10 @@ func unescaped(b byte) byte {
 	return b
 }
 
-// object is a plan as JSON, in the names that planners use.
-type object struct {
-	Answer   string `json:"direct_response"`
-	Response string `json:"response"`
-	Steps    []struct {
-		Number         int             `json:"step_number"`
-		Step           json.RawMessage `json:"step"`
-		Text           string          `json:"text"`
-		Description    string          `json:"description"`
-		Tool           string          `json:"tool"`
-		ExpectedServer string          `json:"expected_server"`
-		Server         string          `json:"server"`
-		After          []int           `json:"after"`
-		DependsOn      []int           `json:"depends_on"`
-		When           string          `json:"when"`
-		Condition      string          `json:"condition"`
-		Each           string          `json:"each"`
-		ForEach        string          `json:"for_each"`
-	} `json:"steps"`
-}
+// fields are those of an object, as they were written.
+type fields map[string]json.RawMessage
 
-// parseObject reads a plan as a JSON object, repaired where it has to be.
+// parseObject reads a plan as a JSON object, in the names that planners use, and repaired where it has to be.
 func parseObject(text string) (steps []written, answer string) {
 	from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
 	if from < 0 {
@@ -299,6 +301,11 @@ func parseObject(text string) (steps []written, answer string) {
 	}
 	if text = text[from:]; to > from {
 		text = text[:to-from+1]
+	}
+	type object struct {
+		Answer   string   `json:"direct_response"`
+		Response string   `json:"response"`
+		Steps    []fields `json:"steps"`
 	}
 	var o object
 	if json.Unmarshal([]byte(text), &o) != nil {
@@ -308,18 +315,82 @@ func parseObject(text string) (steps []written, answer string) {
 			return nil, ""
 		}
 	}
-	for _, s := range o.Steps {
-		w := written{number: s.Number, tool: s.Tool, after: append(s.After, s.DependsOn...)}
-		named := ""
-		if json.Unmarshal(s.Step, &named) != nil && w.number == 0 {
-			_ = json.Unmarshal(s.Step, &w.number) // what is neither a text nor a number says nothing
+	for _, f := range o.Steps {
+		w := written{
+			text: firstOf(f.text("text"), f.text("description")), tool: firstOf(f.text("tool"), f.text("expected_server"), f.text("server")),
+			after: append(f.numbers("after"), f.numbers("depends_on")...),
+			when:  firstOf(f.written("when"), f.written("condition")), each: firstOf(f.written("each"), f.written("for_each")),
 		}
-		w.text = firstOf(s.Text, s.Description, named)
-		w.tool = firstOf(s.Tool, s.ExpectedServer, s.Server)
-		w.when, w.each = firstOf(s.When, s.Condition), firstOf(s.Each, s.ForEach)
+		w.number = cmp.Or(f.number("step_number"), f.number("step"))
+		w.text = firstOf(w.text, f.text("step"))
 		steps = append(steps, w)
 	}
 	return steps, firstOf(o.Answer, o.Response)
+}
+
+// text is a field that is a text.
+func (f fields) text(name string) string {
+	var text string
+	_ = json.Unmarshal(f[name], &text) // what is none says nothing
+	return text
+}
+
+// written is an expression: a text, or what stands in its place, as a list does.
+func (f fields) written(name string) string {
+	if data := string(f[name]); !strings.HasPrefix(data, `"`) && data != "null" {
+		return data
+	}
+	return f.text(name)
+}
+
+// bareNumber is a text that is the number of a step, and nothing else.
+var bareNumber = regexp.MustCompile(`(?i)^\s*(?:step)?\s*#?(\d+)\s*$`)
+
+// number is a field that is the number of a step; 0 is none.
+func (f fields) number(name string) int {
+	text := strings.TrimSuffix(string(f[name]), ".0")
+	if strings.HasPrefix(text, `"`) {
+		text = f.text(name)
+	}
+	if m := bareNumber.FindStringSubmatch(text); m != nil {
+		return numbersIn(m[1])[0]
+	}
+	return 0
+}
+
+// numbersIn are the numbers of steps in a text; one that no step can have is too large for any.
+func numbersIn(text string) []int {
+	var all []int
+	for _, digits := range number.FindAllString(text, -1) {
+		n, err := strconv.Atoi(digits)
+		if err != nil {
+			n = maxNumber + 1
+		}
+		all = append(all, min(n, maxNumber+1))
+	}
+	return all
+}
+
+// numbers are those of a field: a number, a text with numbers, or a list of either.
+func (f fields) numbers(name string) []int {
+	var all []int
+	var add func(value any)
+	add = func(value any) {
+		switch v := value.(type) {
+		case float64:
+			all = append(all, int(min(max(v, -1), maxNumber+1)))
+		case string:
+			all = append(all, numbersIn(v)...)
+		case []any:
+			for _, element := range v {
+				add(element)
+			}
+		}
+	}
+	var value any
+	_ = json.Unmarshal(f[name], &value) // what is none says nothing
+	add(value)
+	return all
 }
 
 func firstOf(texts ...string) string {

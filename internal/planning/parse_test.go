@@ -267,7 +267,7 @@ func TestParse_ReadsConditionsAndLists(t *testing.T) {
 		"a list of texts":            {written: `plan.add_step(text="a", each=["Paris", "Rome"])`, want: `a||["Paris", "Rome"]|[]` + "\n"},
 		"a result of a plan before":  {written: `plan.add_step(text="a", each="step2.list")`, want: "a||step2.list|[2]\n"},
 		"a text that names a step":   {written: `plan.add_step(step=1, text="a") plan.add_step(text="b", when="step1.text != 'step 9' && step1.step2")`, want: "a|||[]\nb|step5.text != 'step 9' && step5.step2||[5]\n"},
-		"a step that is not before":  {written: `plan.add_step(text="a", when="step9.ok")`, fault: "step 1: its condition cannot be: step 9 is not before it"},
+		"a step that is not before":  {written: `plan.add_step(text="a", when="step9.ok")`, fault: "step 1: its condition cannot be: it calls step 9, which is not before it"},
 		"a list that is not one":     {written: `plan.add_step(text="a", each="1 + 1")`, fault: `step 1: its list cannot be read: config: "1 + 1" yields int, want a list`},
 		"a condition that is a list": {written: `plan.add_step(text="a", when="[1]")`, fault: `step 1: its condition cannot be read: config: "[1]" yields list(int), want true or false`},
 		"words":                      {written: `plan.add_step(step=1, text="a") plan.add_step(text="b", each="the orders of step 1")`, fault: `step 2: its list cannot be read: config: "the orders of step5" is not a CEL expression: column 5: Syntax error: mismatched input 'orders' expecting <EOF>`},
@@ -306,7 +306,7 @@ func TestExpressions_OfResults(t *testing.T) {
 		"step3":                                `"step3" yields string, want a list`,
 		"step1.orders.map(o, step1.orders.map(p, step1.orders.map(q, [o, p, q])))": `[[[{"id":7},{"id":7},{"id":7}]`,
 	} {
-		elements, err := planning.Elements(&core.PlanStep{Each: each}, results)
+		elements, err := planning.Elements(&core.PlanStep{Each: each}, results, 96)
 		var all []string
 		for _, e := range elements {
 			all = append(all, string(e))

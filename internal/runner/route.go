@@ -16,6 +16,8 @@ const (
 	routerAttempts = 3
 	// routersAtOnce bounds how many calls are being chosen at the same time.
 	routersAtOnce = 16
+	// maxEvaluated is the size of all results together, in bytes, that the expressions of a step call at most.
+	maxEvaluated = 2 * core.MaxResult
 )
 
 // choice is a call that is to be chosen, for a step or an element of its list, and what came of asking a router for it.
@@ -115,8 +117,12 @@ func (a *activation) dueChoices(ctx context.Context, numbers []int) (routes []co
 // dueStep says whether a step is to be done, and the elements of its list. taken is how many elements steps have that begin with it.
 func (a *activation) dueStep(ctx context.Context, step *core.PlanStep, taken int) (r core.Route, list []json.RawMessage, err error) {
 	r.Step = step.Number
-	results := map[int]json.RawMessage{}
+	results, size := map[int]json.RawMessage{}, 0
 	for _, n := range planning.Calls(step) {
+		if size += a.resultSize(a.state.Plan.Step(n)); size > maxEvaluated {
+			r.Fault = fmt.Sprintf("its expressions call results of more than %d bytes", maxEvaluated)
+			return r, nil, nil
+		}
 		if results[n], err = a.stepResult(ctx, a.state.Plan.Step(n)); err != nil {
 			return r, nil, err
 		}
@@ -135,17 +141,23 @@ func (a *activation) dueStep(ctx context.Context, step *core.PlanStep, taken int
 	if step.Each == "" {
 		return r, nil, nil
 	}
-	list, fault := planning.Elements(step, results)
-	room := a.state.Plan.RoomForElements(step) - taken
-	switch {
-	case fault != nil:
+	list, fault := planning.Elements(step, results, a.state.Plan.RoomForElements(step)-taken)
+	if fault != nil {
 		r.Fault = "its list: " + fault.Error()
-	case len(list) > room:
-		r.Fault = fmt.Sprintf("its list has %d elements, and there is room for %d", len(list), room)
-	default:
-		r.Of = len(list)
 	}
+	r.Of = len(list)
 	return r, list, nil
+}
+
+// resultSize is the size of stepResult in bytes, about.
+func (a *activation) resultSize(step *core.PlanStep) int {
+	size := 0
+	for _, call := range step.Calls() {
+		if c := a.state.ResultNamed(call); c != nil {
+			size += max(c.Size, len(c.Text))
+		}
+	}
+	return size
 }
 
 // stepResult is the whole result of a step, or of all elements of its list.
@@ -219,8 +231,12 @@ func (a *activation) route(ctx context.Context, s *hookEffects, c *choice) {
 // unmade says why a call cannot be made, whatever anybody rules; empty is that it can.
 func (a *activation) unmade(call sdk.ToolRequest, s *hookEffects) string {
 	plan := core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, sdk.ModelReply{Calls: []sdk.ToolRequest{call}}, s.hidden, a.Env.Now())
-	if refusal := plan.Calls[0].Refusal; refusal != nil {
-		return refusal.Error()
+	c := &plan.Calls[0]
+	switch {
+	case c.Refusal != nil:
+		return c.Refusal.Error()
+	case a.agent.Planning.Skips[c.Tool]:
+		return c.Tool + " is not for steps of plans"
 	}
 	return ""
 }

@@ -203,7 +203,7 @@ plan.add_step(step=4, when="step1.none", text="note it")`}}
 	run := h.Run("desk", hello())
 	h.Done(run)
 	want := `1 done 0/0: 
-2 failed 0/0: its list has 97 elements, and there is room for 96
+2 failed 0/0: its list: tool_failed: "step1.things" has 97 elements, and there is room for 96
 3 failed 0/0: its list: tool_failed: "step1.count" yields double, want a list
 4 failed 0/0: its condition: evaluate "step1.none": no such key: none
 `
