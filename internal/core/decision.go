@@ -384,6 +384,7 @@ func (t *transition) release(call *Call, d sdk.PermissionDecision, now *Ruling) 
 	if len(d.Args) > 0 {
 		call.Edited = t.in.Rev
 		t.Edits = append(t.Edits, Edit{Call: call.ID, Args: d.Args})
+		t.Head.Plan.edited(call, d.Args)
 	}
 	tool := t.spec.tool(call.Tool)
 	if now != nil && tool != nil && tool.Kind == CallService && call.Kind == CallService && t.was == StatusRunning &&

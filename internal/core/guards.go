@@ -116,8 +116,10 @@ func (p *RoundPlan) guard(spec *Spec, h *Head, now int64) {
 }
 
 // sameCall is equal for calls of one tool with equal arguments.
-func sameCall(c *PlannedCall) string {
-	sum := sha256.Sum256([]byte(c.Tool + "\x00" + string(c.Args)))
+func sameCall(c *PlannedCall) string { return sameAs(c.Tool, c.Args) }
+
+func sameAs(tool string, args []byte) string {
+	sum := sha256.Sum256([]byte(tool + "\x00" + string(args)))
 	return hex.EncodeToString(sum[:12])
 }
 

@@ -65,7 +65,7 @@ func (s *State) Wanted(person func(tool string) bool) []string {
 	for i := range s.History {
 		m := &s.History[i]
 		text := ""
-		if m.Role == sdk.RoleUser {
+		if m.Role == sdk.RoleUser && !tellsOfCalls(m.Content) {
 			text = m.PlainText()
 		}
 		for j := range m.Content {
@@ -87,6 +87,24 @@ func (s *State) Wanted(person func(tool string) bool) []string {
 	}
 	slices.Reverse(all)
 	return all
+}
+
+// Spoken are the texts of the conversation, with who they are of. Not among them are the calls, what is said before them, and what the model is
+// told of calls: results, what they have shown, and what people have decided on them.
+func (s *State) Spoken() []sdk.Message {
+	var all []sdk.Message
+	for i := range s.History {
+		m := &s.History[i].Message
+		if text := m.PlainText(); text != "" && !tellsOfCalls(m.Content) {
+			all = append(all, sdk.Text(m.Role, text))
+		}
+	}
+	return all
+}
+
+// tellsOfCalls reports whether a message is of calls.
+func tellsOfCalls(content []sdk.Content) bool {
+	return slices.ContainsFunc(content, func(c sdk.Content) bool { return c.Tool != "" || c.Kind == sdk.ContentMedia && c.CallID != "" })
 }
 
 // Uses are the tools that the run has called, and those that it was shown by tools which look for tools.

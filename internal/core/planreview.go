@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"agentd/internal/clip"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -36,7 +35,7 @@ func encodeReviewed(steps []PlanStep, first int) (json.RawMessage, error) {
 	var plan ReviewedPlan
 	for i, s := range steps {
 		plan.Steps = append(plan.Steps, ReviewedStep{
-			Step: first + i, Text: s.Text, Tool: clip.Text(s.Tool, maxStepTool), After: s.After, When: s.When, Each: s.Each,
+			Step: first + i, Text: s.Text, Tool: clipJSON(s.Tool, maxStepTool), After: s.After, When: s.When, Each: s.Each,
 		})
 	}
 	data, err := EncodeJSON(plan)
@@ -105,7 +104,7 @@ func (p *Plan) withReviewed(tool *Tool, args json.RawMessage) ([]PlanStep, error
 	made := &Plan{Made: p.Made, Steps: slices.DeleteFunc(slices.Clone(p.Steps), proposed)}
 	for i, r := range reviewed.Steps {
 		s := PlanStep{
-			Number: first + i, Plan: p.Made, Text: r.Text, Tool: clip.Text(r.Tool, maxStepTool), After: r.After, When: r.When, Each: r.Each, Status: StepPlanned,
+			Number: first + i, Plan: p.Made, Text: r.Text, Tool: clipJSON(r.Tool, maxStepTool), After: r.After, When: r.When, Each: r.Each, Status: StepPlanned,
 		}
 		if r.Step != s.Number {
 			return nil, fmt.Errorf("step %d has the number %d; its steps are numbered from %d", s.Number, r.Step, first)
@@ -158,7 +157,7 @@ func (t *transition) planRefused(c *Call, r *Result) {
 			said = d.Reason
 		}
 	}
-	p.Refused = clip.Text(cmp.Or(said, faultText(r)), maxFault)
+	p.Refused = clipJSON(cmp.Or(said, faultText(r)), maxFault)
 	for i := range p.Steps {
 		if s := &p.Steps[i]; s.Plan == p.Made && s.Status == StepPlanned {
 			s.Status, s.Fault = StepGivenUp, "the plan was not approved"
@@ -170,5 +169,5 @@ func (t *transition) planRefused(c *Call, r *Result) {
 		p.Replans++
 		return
 	}
-	p.Phase, p.Fault = PhaseAnswer, clip.Text("the plan was not approved: "+p.Refused, maxFault)
+	p.Phase, p.Fault = PhaseAnswer, clipJSON("the plan was not approved: "+p.Refused, maxFault)
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-
-	"agentd/internal/clip"
 )
 
 // PlanStep is a step of a plan: one call, or one for each element of a list.
@@ -89,6 +87,17 @@ func InJSON(text string) int {
 	return len(data) - 2
 }
 
+// clipJSON shortens a text so that it has at most so many bytes as JSON, and an ellipsis.
+func clipJSON(text string, limit int) string {
+	size := 0
+	for at, char := range text {
+		if size += InJSON(string(char)); size > limit {
+			return text[:at] + "…"
+		}
+	}
+	return text
+}
+
 // branches reports whether steps have conditions or lists.
 func (p *Plan) branches() bool {
 	return p != nil && slices.ContainsFunc(p.Steps, func(s PlanStep) bool { return s.When != "" || s.Each != "" })
@@ -123,6 +132,22 @@ func (s *PlanStep) unguard() {
 	}
 }
 
+// edited notes that a person has the call of a step made with other arguments: those are what later plans do not make again.
+func (p *Plan) edited(c *Call, args []byte) {
+	if p == nil {
+		return
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Call == c.ID && s.Same != "" {
+			s.Same = sameAs(c.Tool, args)
+		}
+		if at := s.element(c.ID); at >= 0 && s.Elements[at].Same != "" {
+			s.Elements[at].Same = sameAs(c.Tool, args)
+		}
+	}
+}
+
 // made is the call of the step that is the Same, and was made; empty is none.
 func (s *PlanStep) made(same string) string {
 	if s.Status == StepDone && s.Same == same {
@@ -142,6 +167,18 @@ func (s *PlanStep) failed() bool {
 }
 
 func (e Element) failed() bool { return e.Status == StepFailed }
+
+// Calls are the calls that were made for the step, or for elements of its list.
+func (s *PlanStep) Calls() []string {
+	if s.Each == "" {
+		return []string{s.Call}
+	}
+	var calls []string
+	for _, e := range s.Elements {
+		calls = append(calls, e.Call)
+	}
+	return calls
+}
 
 // Done counts the elements that the step is done for.
 func (s *PlanStep) Done() int {
@@ -190,8 +227,8 @@ func (s *PlanStep) elementEnded(place int, r *Result) {
 // elementFailed notes that the element at that place has failed. kept is what the element says of it. The step says why the first one has.
 func (s *PlanStep) elementFailed(place int, kept, fault string) {
 	e := &s.Elements[place]
-	e.Status, e.Same, e.Fault = StepFailed, "", clip.Text(kept, maxElementFault)
-	s.Fault = cmp.Or(s.Fault, clip.Text(fmt.Sprintf("element %d: %s", place+1, fault), maxStepFault))
+	e.Status, e.Same, e.Fault = StepFailed, "", clipJSON(kept, maxElementFault)
+	s.Fault = cmp.Or(s.Fault, clipJSON(fmt.Sprintf("element %d: %s", place+1, fault), maxStepFault))
 }
 
 // withdraw notes that elements have failed whose calls were withdrawn, and lets the others have their turn. It reports whether that changes the
@@ -222,7 +259,7 @@ func (s *PlanStep) endElements() {
 		s.Status = StepFailed
 	}
 	if done < of {
-		s.Fault = clip.Text(fmt.Sprintf("%d of %d failed; %s", of-done, of, s.Fault), maxStepFault)
+		s.Fault = clipJSON(fmt.Sprintf("%d of %d failed; %s", of-done, of, s.Fault), maxStepFault)
 	}
 }
 
@@ -247,9 +284,9 @@ func (t *transition) route(routes []Route) ([]chosenFor, error) {
 		s := t.Head.Plan.Step(r.Step)
 		switch {
 		case r.Skipped != "" && s.When != "":
-			s.Status, s.Fault = StepSkipped, clip.Text(r.Skipped, maxStepFault)
+			s.Status, s.Fault = StepSkipped, clipJSON(r.Skipped, maxStepFault)
 		case r.Fault != "":
-			s.Status, s.Fault = StepFailed, clip.Text(r.Fault, maxStepFault)
+			s.Status, s.Fault = StepFailed, clipJSON(r.Fault, maxStepFault)
 		case s.Each != "":
 			places, err := t.routeElements(s, r)
 			if err != nil {

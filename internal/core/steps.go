@@ -233,12 +233,12 @@ func (t *transition) planned(ev Planned) error {
 		return violation(h, "choices of tools for %d steps of %d", n, len(ev.Steps))
 	}
 	first := p.NextNumber()
-	p.Made, p.By, p.Phase, p.Fault = p.Made+1, clip.Text(ev.By, maxStepTool), PhaseSteps, ""
+	p.Made, p.By, p.Phase, p.Fault = p.Made+1, clipJSON(ev.By, maxStepTool), PhaseSteps, ""
 	p.Edited, p.Refused = false, ""
 	p.Steps = p.Kept(len(ev.Steps))
 	for i, s := range ev.Steps {
 		s = PlanStep{
-			Number: first + i, Plan: p.Made, Text: s.Text, Tool: clip.Text(s.Tool, maxStepTool), After: s.After, When: s.When, Each: s.Each,
+			Number: first + i, Plan: p.Made, Text: s.Text, Tool: clipJSON(s.Tool, maxStepTool), After: s.After, When: s.When, Each: s.Each,
 			Status: StepPlanned,
 		}
 		if err := p.check(&s); err != nil || i >= MaxPlanSteps {
@@ -286,21 +286,27 @@ func (t *transition) answersPlan() {
 		t.Head.Plan = &Plan{}
 	}
 	t.Head.Plan.Phase = PhaseAnswer
+	t.giveUpSteps("the answer was written without it")
+}
+
+// giveUpSteps gives up all steps that are not begun.
+func (t *transition) giveUpSteps(why string) {
+	for i := range t.Head.Plan.Steps {
+		if s := &t.Head.Plan.Steps[i]; s.Status == StepPlanned {
+			s.Status, s.Fault = StepGivenUp, why
+			t.tellStep(s)
+		}
+	}
 }
 
 // withoutPlan has the model go on as that of an agent that does not plan. What steps have done is in the conversation.
 func (t *transition) withoutPlan(why string) {
 	p := t.Head.Plan
-	p.Phase, p.Fault = PhaseLoop, clip.Text(why, maxFault)
+	p.Phase, p.Fault = PhaseLoop, clipJSON(why, maxFault)
 	if t.spec.reviewTool() != nil {
 		p.Phase = PhaseAnswer // nobody has approved of what the loop would do
 	}
-	for i := range p.Steps {
-		if s := &p.Steps[i]; s.Status == StepPlanned {
-			s.Status, s.Fault = StepGivenUp, "the run went on without a plan"
-			t.tellStep(s)
-		}
-	}
+	t.giveUpSteps("the run went on without a plan")
 }
 
 // turn takes what hooks did in a model call.
@@ -386,7 +392,7 @@ func (t *transition) stepEnded(c *Call, r *Result) {
 		case s.Call == c.ID:
 			s.Status = StepDone
 			if r.Error {
-				s.Status, s.Same, s.Fault = StepFailed, "", clip.Text(faultText(r), maxStepFault)
+				s.Status, s.Same, s.Fault = StepFailed, "", clipJSON(faultText(r), maxStepFault)
 			}
 			t.tellStep(s)
 		}

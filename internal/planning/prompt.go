@@ -65,20 +65,13 @@ func (f *Form) AskAgain(fault error) string {
 // texts are the last texts of the conversation, and the one that it began with.
 func texts(s *core.State) []sdk.Message {
 	var all []sdk.Message
-	for i := range s.History {
-		m := &s.History[i]
-		if text := m.PlainText(); text != "" && !called(m.Content) {
-			all = append(all, sdk.Text(m.Role, clip.Text(text, maxRequest)))
-		}
+	for _, m := range s.Spoken() {
+		all = append(all, sdk.Text(m.Role, clip.Text(m.PlainText(), maxRequest)))
 	}
 	if len(all) > lastTexts {
 		all = append(all[:1:1], all[len(all)-lastTexts+1:]...)
 	}
 	return all
-}
-
-func called(content []sdk.Content) bool {
-	return slices.ContainsFunc(content, func(c sdk.Content) bool { return c.Kind == sdk.ContentToolUse })
 }
 
 // Request is what people have asked for: the last text of theirs, after the one that the conversation began with.
@@ -246,6 +239,15 @@ func Synthesis(p *core.Plan) string {
 	if p.Fault != "" {
 		told = "There is no plan that could be carried out (" + p.Fault + "), and you cannot call tools. Answer the request now: say so, and that nothing was " +
 			"done but what is said to be done here."
+	}
+	return told + SoFar(p)
+}
+
+// SoFar tells the model that writes the answer what became of the steps; empty is that there is no plan, or that the run goes on without.
+func SoFar(p *core.Plan) string {
+	told := ""
+	if p == nil || p.Phase == core.PhaseLoop {
+		return told
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]

@@ -69,7 +69,7 @@ func (a *activation) conclude(r *sdk.ModelRequest, full bool) (final bool) {
 	case full:
 		told = noRoom
 	case a.agent.Core.LastTurn(&a.state.Head):
-		told = lastCall
+		told = lastCall + planning.SoFar(a.state.Plan)
 	default:
 		return false
 	}

@@ -54,6 +54,33 @@ var ofPlans = []mutant{
 	{"steps keep the numbers of their plan in expressions", call(plans+"rewrite", "nameOf", "code[m[0]:m[1]]"), test{"internal/planning", "TestParse_ReadsConditionsAndLists"}},
 	{"any expression is a list", around(plans+"checkExpressions", "return nil"), test{"internal/planning", "TestParse_ReadsConditionsAndLists"}},
 
+	// What planners, routers, tools and people write is bounded, and means one thing.
+	{"elements of a list are in any order", around("internal/approval.ordered.Iterator", "return o.Mapper.Iterator()"), test{"internal/planning", "TestElements_AreInOneOrder"}},
+	{"elements of a list are as large as they are", around("internal/approval.decoder.text", "return text"), test{"internal/planning", "TestElements_AreBounded"}},
+	{"lists are made before they are refused", condition("internal/approval.CompileStepList", "ok most", "false"), test{"internal/planning", "TestElements_AreBounded"}},
+	{"expressions call results of any size", around("internal/runner.activation.resultSize", "return 0"), test{"test/pipeline", "TestPlan_OfResultsThatAreTooLarge"}},
+	{"a number is that of several steps", around(plans+"severally", "return false"), test{"internal/planning", "TestParse_RefusesReferencesThatNobodyUnderstands"}},
+	{
+		"steps are referred to by lists of numbers alone", around(plans+"fields.numbers", "var all []int\n_ = json.Unmarshal(f[name], &all)\nreturn all"),
+		test{"internal/planning", "TestParse_ReadsWhatPlannersWriteInPlaceOfNumbersAndTexts"},
+	},
+	{
+		"expressions are written in one line, with single spaces", around(plans+"expression", "return plain(written)"),
+		test{"internal/planning", "TestParse_ReadsWhatPlannersWriteInPlaceOfNumbersAndTexts"},
+	},
+	{"faults of steps are as long as they are as JSON", around(core+"clipJSON", "return text[:min(len(text), limit)]"), test{"internal/core", "TestPlan_IsNoLargerThanItMayBe"}},
+	{"what people decide is what they ask for", around(core+"tellsOfCalls", "return false"), test{"test/pipeline", "TestPlan_RoutersAreShownTheRequest"}},
+	{"an edited call is done as its model wanted it", around(ofPlan+"edited", ""), test{"test/pipeline", "TestPlan_AnEditedCallIsNotMadeAgain"}},
+	{"a step ends the run", condition(act+"unmade", "Skips", "false"), test{"test/pipeline", "TestPlan_NoStepIsDoneWithWhatEndsARun"}},
+	{
+		"that a plan is cut short is not told", around(plans+"SoFar", `
+		if p != nil && p.Phase == core.PhaseSteps {
+			return ""
+		}
+		return original(p)`), test{"test/pipeline", "TestPlan_ThatTheLimitCutsShort"},
+	},
+	{"steps are to be done for ever", statement(step+"answersPlan", "giveUpSteps", ""), test{"test/pipeline", "TestPlan_ThatTheLimitCutsShort"}},
+
 	// Approval by people.
 	{"a refused plan is carried out", around(step+"planRefused", "t.Head.Plan.Phase = PhaseSteps"), test{"test/pipeline", "TestPlanReview_ARefusedPlanIsNotCarriedOut"}},
 	{"a plan that is refused is not planned anew", condition(step+"planRefused", "said replans", "false"), test{"test/pipeline", "TestPlanReview_ARefusedPlanIsNotCarriedOut"}},
