@@ -156,7 +156,7 @@ func (c *Conn) AskIndex(ctx context.Context, question []byte) (answer []byte, kn
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("ask %s: %w", subject, explain(err))
+		return nil, false, late(subject, explain(err))
 	}
 	return m.Data, true, refusal(m)
 }

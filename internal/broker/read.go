@@ -24,7 +24,7 @@ const (
 	// batchMessages and batchBytes bound one answer; one message is always told.
 	batchMessages = 256
 	batchBytes    = 4 << 20
-	// readTimeout bounds one request.
+	// readTimeout bounds one request. A worker whose stream is slow answers after half of it with what it has read.
 	readTimeout = 10 * time.Second
 )
 
@@ -71,7 +71,7 @@ func (c *Conn) answerRead(subject string, request []byte) (Answer, error) {
 	if err := json.Unmarshal(request, &q); err != nil || !c.readable(stream, filter) {
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent, `want {"seq": n}, of a stream of calls, answers or dead letters and a filter on it`)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout/2)
 	defer cancel()
 	p := page{more: true}
 	for size, next := 0, max(q.Sequence, 1); len(p.messages) < batchMessages && size < batchBytes; {
@@ -79,6 +79,9 @@ func (c *Conn) answerRead(subject string, request []byte) (Answer, error) {
 		if errors.Is(err, ErrNotStored) {
 			p.more = false
 			break
+		}
+		if errors.Is(err, context.DeadlineExceeded) && len(p.messages) > 0 {
+			return p.send, nil
 		}
 		if err != nil {
 			return nil, err
@@ -166,12 +169,21 @@ func (c *Conn) page(ctx context.Context, z Zone, filter string, from uint64) (pa
 			}
 		case <-ctx.Done():
 			if err := explain(ctx.Err()); len(p.messages) == 0 || !errors.Is(err, context.DeadlineExceeded) {
-				return p, fmt.Errorf("ask %s: %w", subject, err)
+				return p, late(subject, err)
 			}
 			p.more = true
 			return p, nil
 		}
 	}
+}
+
+// late says that a request was not answered in time.
+func late(subject string, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("ask %s: %w", subject, err)
+	}
+	return sdk.Errorf(sdk.CodeUnavailable, "nobody has answered on %s in time; look at the workers and the server, and try again", subject).
+		WithCause(err)
 }
 
 // take takes one message of an answer, and reports whether it was the last one that can be used.

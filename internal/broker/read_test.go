@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -55,6 +56,30 @@ func TestFollow_ReadsThroughWorkers(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAsk_WhoIsTooSlowIsNamed(t *testing.T) {
+	t.Parallel()
+	c := provisioned(t)
+	for _, subject := range []string{c.subjects.IndexQuery(), c.subjects.Read("AGENTD_OUT", "agentd.out.>")} {
+		stop, err := c.subscribe(subject, func(*nats.Msg) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := c.AskIndex(ctx, nil); !isCode(err, sdk.CodeUnavailable) {
+		t.Errorf("an index that does not answer: %v", err)
+	}
+	if _, err := c.page(ctx, ZoneOut, "agentd.out.>", 1); !isCode(err, sdk.CodeUnavailable) {
+		t.Errorf("workers that do not answer: %v", err)
 	}
 }
 
