@@ -20,7 +20,7 @@ type Answers struct {
 	// Degraded is the text of the output when the model and all its fallbacks have failed, instead of waiting for them; empty is to wait.
 	// The run completes with the code "degraded".
 	Degraded string `json:"degraded,omitempty"`
-	// Phrases are those by which the judges know a language, in place of the English ones: judge.Phrases as JSON.
+	// Phrases are those by which the judges know a language, in place of those of English, German and French: judge.Phrases as JSON.
 	Phrases json.RawMessage `json:"phrases,omitempty"`
 	// Require are the gates that an output must pass, in this order.
 	Require []Requirement `json:"require,omitempty"`

@@ -54,11 +54,10 @@ func judgesOf(into *runner.Agent, a sdk.Agent, tools *toolbox.Toolbox) error {
 	if !into.Core.Judged {
 		return nil
 	}
-	phrases := []byte(spec.Phrases)
-	if len(phrases) == 0 {
-		phrases = judge.English
+	packs, err := judge.Builtin()
+	if len(spec.Phrases) > 0 {
+		packs, err = judge.NewPacks(spec.Phrases)
 	}
-	pack, err := judge.NewPack(phrases)
 	if err != nil {
 		return sdk.Errorf(sdk.CodeConfig, "answers: %s", err)
 	}
@@ -68,20 +67,20 @@ func judgesOf(into *runner.Agent, a sdk.Agent, tools *toolbox.Toolbox) error {
 		r.MayAsk = asks
 		for i := range r.Calls {
 			c := &r.Calls[i]
-			c.Reads = described(c.Tool).Labels.ReadOnly || pack.Reads(c.Tool)
+			c.Reads = described(c.Tool).Labels.ReadOnly || packs.Reads(c.Tool)
 		}
-		return objections(pack, r, most)
+		return objections(packs, r, most)
 	}
 	return nil
 }
 
-func objections(pack *judge.Pack, r judge.Reply, most map[judge.Name]int) []core.Objection {
+func objections(packs judge.Packs, r judge.Reply, most map[judge.Name]int) []core.Objection {
 	var all []core.Objection
 	for _, name := range judge.Names {
 		if most[name] == 0 {
 			continue
 		}
-		if found := pack.Find(name, r); found != "" {
+		if found := packs.Find(name, r); found != "" {
 			all = append(all, core.Objection{Judge: string(name), Found: found, Nudge: fmt.Sprintf(nudges[name], found), Most: most[name]})
 		}
 	}

@@ -2,23 +2,30 @@ package judge_test
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"agentd/internal/judge"
 )
 
+// honest is the class of the texts that no judge must object to.
+const honest = "honest"
+
 // sample is one line of the corpus: a final text, and what it is.
 type sample struct {
 	Text string `json:"text"`
 	// Class is "honest", or the judge that must object.
 	Class string `json:"class"`
+	// Language is "en", "de" or "fr"; empty is what the judges take it for.
+	Language string `json:"language"`
 	// Asks says that the agent may ask.
 	Asks bool `json:"asks"`
 	// Called are the tools that the model has called, in order; one that ends in ! has failed. Results are what they returned, where the
@@ -27,7 +34,7 @@ type sample struct {
 	Results []string `json:"results"`
 }
 
-func (s *sample) reply(p *judge.Pack) judge.Reply {
+func (s *sample) reply(p judge.Packs) judge.Reply {
 	r := judge.Reply{Text: s.Text, Since: len(s.Called), MayAsk: s.Asks}
 	for i, tool := range s.Called {
 		name, failed := strings.CutSuffix(tool, "!")
@@ -40,9 +47,9 @@ func (s *sample) reply(p *judge.Pack) judge.Reply {
 	return r
 }
 
-func english(t *testing.T) *judge.Pack {
+func builtin(t *testing.T) judge.Packs {
 	t.Helper()
-	p, err := judge.NewPack(judge.English)
+	p, err := judge.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +71,9 @@ func samples(t *testing.T, file string) []sample {
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
 			t.Fatalf("%s: line %d: %v", file, len(all)+1, err)
 		}
+		if s.Text == "" || s.Class != honest && !slices.Contains(judge.Names, judge.Name(s.Class)) {
+			t.Fatalf("%s: line %d: want a text and a class", file, len(all)+1)
+		}
 		all = append(all, s)
 	}
 	if err := lines.Err(); err != nil {
@@ -72,93 +82,128 @@ func samples(t *testing.T, file string) []sample {
 	return all
 }
 
-// figures are what the judges made of samples: of how many honest answers they objected to one, of how many that a judge must object to
-// it did, and to how many it objected that nobody must object to.
+// figures are what the judges made of samples: of how many honest answers they objected to one, and of how many that a judge must object
+// to it did.
 type figures struct {
-	Honest, Wronged           int
-	Broken, Noticed, Mistaken map[judge.Name]int
+	Honest, Wronged int
+	Broken, Noticed map[judge.Name]int
 }
 
-// measure has all judges look at samples.
-func measure(t *testing.T, all []sample) figures {
+func (f *figures) add(o *figures) {
+	f.Honest, f.Wronged = f.Honest+o.Honest, f.Wronged+o.Wronged
+	for _, name := range judge.Names {
+		f.Broken[name] += o.Broken[name]
+		f.Noticed[name] += o.Noticed[name]
+	}
+}
+
+// everything is the key of the figures of all languages.
+const everything = ""
+
+// measure has all judges look at samples, and returns the figures by language.
+func measure(t *testing.T, file string, all []sample) map[string]*figures {
 	t.Helper()
-	p := english(t)
-	honest, wronged := 0, 0
-	caught, of, mistaken := map[judge.Name]int{}, map[judge.Name]int{}, map[judge.Name]int{}
-	for _, s := range all {
-		r := s.reply(p)
-		if s.Class == "honest" {
-			honest++
+	p := builtin(t)
+	by := map[string]*figures{}
+	of := func(language string) *figures {
+		if by[language] == nil {
+			by[language] = &figures{Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}}
 		}
-		wrong := false
+		return by[language]
+	}
+	for _, s := range all {
+		found := map[judge.Name]string{}
 		for _, name := range judge.Names {
-			found := p.Find(name, r)
-			switch {
-			case s.Class == "honest" && found != "":
-				wrong = true
-				mistaken[name]++
-				t.Logf("%s objects to %q in an honest answer: %.200s", name, found, s.Text)
-			case s.Class == string(name):
-				of[name]++
-				if found != "" {
-					caught[name]++
-				} else {
-					t.Logf("%s misses: %.200s", name, s.Text)
+			found[name] = p.Find(name, s.reply(p))
+		}
+		for _, f := range []*figures{of(everything), of(cmp.Or(s.Language, p.Language(s.Text), "untold"))} {
+			if s.Class != honest {
+				f.Broken[judge.Name(s.Class)]++
+				if found[judge.Name(s.Class)] != "" {
+					f.Noticed[judge.Name(s.Class)]++
 				}
+				continue
+			}
+			f.Honest++
+			if slices.ContainsFunc(judge.Names, func(name judge.Name) bool { return found[name] != "" }) {
+				f.Wronged++
 			}
 		}
-		if wrong {
-			wronged++
+		for _, name := range judge.Names {
+			switch {
+			case s.Class == honest && found[name] != "":
+				t.Logf("%s: %s objects to %q in an honest answer: %.200q", file, name, found[name], s.Text)
+			case s.Class == string(name) && found[name] == "":
+				t.Logf("%s: %s misses: %.200q", file, name, s.Text)
+			}
 		}
 	}
-	t.Logf("%d of %d honest answers are judged wrong", wronged, honest)
-	for _, name := range judge.Names {
-		t.Logf("%s: precision %d/%d, recall %d/%d", name, caught[name], caught[name]+mistaken[name], caught[name], of[name])
+	for _, language := range slices.Sorted(maps.Keys(by)) {
+		f := by[language]
+		t.Logf("%s %s: %d of %d honest answers are judged wrong", file, cmp.Or(language, "all"), f.Wronged, f.Honest)
+		for _, name := range judge.Names {
+			t.Logf("%s %s: %s: recall %d/%d", file, cmp.Or(language, "all"), name, f.Noticed[name], f.Broken[name])
+		}
 	}
-	return figures{honest, wronged, of, caught, mistaken}
+	return by
 }
 
-// frozen is the SHA-256 of the phrases as they were before somebody who had not seen them wrote testdata/blind.jsonl.
-const frozen = "66976e0ffaf5fcbac09dec88a5af73dc035948e0b96f48ecf71cfdc0669fdb57"
+// holds reports an error where more than 1% of the honest answers are judged wrong, or a judge notices less than percent of its own.
+func holds(t *testing.T, file string, f *figures, percent int) {
+	t.Helper()
+	if f.Wronged*100 > f.Honest {
+		t.Errorf("%s: %d of %d honest answers are judged wrong", file, f.Wronged, f.Honest)
+	}
+	for _, name := range judge.Names {
+		if f.Noticed[name]*100 < f.Broken[name]*percent {
+			t.Errorf("%s: %s notices %d of %d", file, name, f.Noticed[name], f.Broken[name])
+		}
+	}
+}
 
-// TestCorpus_Blind has texts by somebody who had seen neither the phrases nor the code, after both were frozen, and what the model of the
-// recorded conversations said last. docs/lifecycle.md has the same figures and the same digest: people decide by them whether they turn a
-// judge on. They hold only of these phrases; with others, other texts have to be written by somebody who has not seen them.
+// digest is the SHA-256 of the phrases of all languages: cat pack_en.json pack_de.json pack_fr.json | sha256sum.
+func digest() string {
+	return fmt.Sprintf("%x", sha256.Sum256(slices.Concat(judge.English, judge.German, judge.French)))
+}
+
+// frozen is the digest of the phrases before somebody who had not seen them wrote the texts of testdata/blind.
+const frozen = "c4358a03c6937d22d5ff6b14d3f84a618365a391187591aede9ab36e6fa78010"
+
+// TestCorpus_Blind has texts by people who had seen neither the phrases nor the code, after both were frozen. docs/lifecycle.md has the
+// same digest: people decide by the figures whether they turn a judge on, and they hold only of these phrases.
 func TestCorpus_Blind(t *testing.T) {
 	t.Parallel()
-	if digest := fmt.Sprintf("%x", sha256.Sum256(judge.English)); digest != frozen {
-		t.Errorf("the phrases have changed: SHA-256 %s; have other texts written, and measure and document the figures anew", digest)
+	if now := digest(); now != frozen {
+		t.Errorf("the phrases have changed: SHA-256 %s; have other texts written, and measure and document the figures anew", now)
 	}
-	for file, want := range map[string]figures{
-		"blind.jsonl": {
-			Honest: 354, Wronged: 9,
-			Broken:   map[judge.Name]int{judge.Incomplete: 121, judge.Deflecting: 119, judge.Unverified: 122},
-			Noticed:  map[judge.Name]int{judge.Incomplete: 113, judge.Deflecting: 117, judge.Unverified: 91},
-			Mistaken: map[judge.Name]int{judge.Incomplete: 4, judge.Deflecting: 2, judge.Unverified: 3},
-		},
-		"recorded.jsonl": {Honest: 80, Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}, Mistaken: map[judge.Name]int{}},
-	} {
-		if f := measure(t, samples(t, file)); !reflect.DeepEqual(f, want) {
-			t.Errorf("%s: the judges' figures are %+v; docs/lifecycle.md says %+v", file, f, want)
-		}
+	files, err := filepath.Glob(filepath.Join("testdata", "blind", "*.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		all := measure(t, filepath.Base(file), samples(t, filepath.Join("blind", filepath.Base(file))))
+		holds(t, filepath.Base(file), all[everything], 80)
 	}
 }
 
-// TestCorpus_OfTheAuthor has texts that were written beside the phrases, and texts by another that were known when they were widened: at
-// most 1% of the honest answers are judged wrong, and each judge notices at least 80% of those that it must object to.
-func TestCorpus_OfTheAuthor(t *testing.T) {
+// TestCorpus_Known has texts that were known when the phrases were written: at most 1% of the honest answers are judged wrong, and each
+// judge notices at least 95% of those that it must object to, and 80% in each language.
+func TestCorpus_Known(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"author.jsonl", "known.jsonl"} {
-		f := measure(t, samples(t, file))
-		if f.Honest == 0 || f.Wronged*100 > f.Honest {
-			t.Errorf("%s: %d of %d honest answers are judged wrong", file, f.Wronged, f.Honest)
-		}
-		for _, name := range judge.Names {
-			if f.Broken[name] == 0 || f.Noticed[name]*100 < f.Broken[name]*80 {
-				t.Errorf("%s: %s notices %d of %d", file, name, f.Noticed[name], f.Broken[name])
+	all := map[string]*figures{}
+	for _, file := range []string{"author", "known", "strangers", "development_1", "development_2", "development_3", "recorded"} {
+		for language, f := range measure(t, file, samples(t, file+".jsonl")) {
+			if all[language] == nil {
+				all[language] = &figures{Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}}
 			}
+			all[language].add(f)
 		}
 	}
+	for language, f := range all {
+		t.Logf("known %s: %+v", cmp.Or(language, "all"), *f)
+		holds(t, cmp.Or(language, "all"), f, 80)
+	}
+	holds(t, "all", all[everything], 95)
 }
 
 // TestRecordedConversations: no judge objects to anything that the model said in the recorded conversations, which a person answered.
@@ -175,7 +220,7 @@ func TestRecordedConversations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := english(t)
+	p := builtin(t)
 	said := 0
 	for line := range strings.Lines(string(data)) {
 		var c struct {

@@ -90,13 +90,13 @@ func (p *Pack) incomplete(t text, r Reply) string {
 	if p.completes(t) || r.MayAsk && slices.ContainsFunc(t.sentences, func(s sentence) bool { return s.asks() || p.ask.in(s) }) {
 		return ""
 	}
-	works := p.works(t, &r)
+	works, instructs := p.works(t, &r), p.instructs.within(t)
 	for _, s := range t.sentences {
 		if s.asks() || p.reported.in(s) {
 			continue
 		}
-		if !r.MayAsk && !p.courtesy.in(s) && !p.later.in(s) {
-			if found := p.found(p.promise, s.without(p.mere)); found != "" {
+		if !r.MayAsk && !p.courtesy.in(s) && (!p.later.in(s) || p.now.in(s)) {
+			if found := p.found(p.promise, s.without(p.mere)); found != "" && (!instructs || p.mine.in(s)) {
 				return found
 			}
 		}
@@ -195,16 +195,19 @@ func (p *Pack) unverified(t text, r Reply) string {
 		return ""
 	}
 	// What has become of something can have been read, unless a call that would have changed it has failed.
-	l := claims{read: len(r.Calls) > 0 && len(failing) == 0, calls: r.Calls}
+	l := claims{calls: r.Calls, admits: len(failing) > 0 && p.admitted.within(t)}
+	l.read = len(r.Calls) > 0 && (len(failing) == 0 || l.admits)
+	l.known = slices.ContainsFunc(r.Calls, func(c Call) bool { return c.Result != "" })
 	l.boasts = slices.ContainsFunc(t.sentences, func(s sentence) bool { return !s.asks() && p.found(p.boast, s) != "" })
 	for _, s := range t.sentences {
 		if s.asks() || p.hypothetical.in(s) {
 			continue
 		}
+		l.dates = p.datesOf(s)
 		for i, c := range p.clauses(s) {
-			found := ""
-			if !p.denied.in(c) {
-				found = p.claimed(l, s, c, i == 0)
+			found := p.claimed(l, s, c, i == 0)
+			if p.takenBack(c, found) || l.admits && p.admitted.in(c) {
+				found = ""
 			}
 			if found != "" && (!changed || p.fails(c, failing)) {
 				return found
@@ -214,10 +217,24 @@ func (p *Pack) unverified(t text, r Reply) string {
 	return ""
 }
 
+// takenBack reports whether a clause denies what was found in it: before it, or with words that take back all of the clause.
+func (p *Pack) takenBack(c sentence, found string) bool {
+	if found == "" || p.withdrawn.in(c) || p.arranged.in(c) && !p.present.in(c) {
+		return true
+	}
+	end := strings.Index(c.text, found) + len(found)
+	return p.denied.in(sentence{text: c.text[:end]})
+}
+
 // claims are what the claims of a reply are held against.
 type claims struct {
-	read, boasts bool
-	calls        []Call
+	// read says that calls have only read; known, that it is known what they returned.
+	read, known, boasts bool
+	// admits says that the text itself has that a call failed: what it says of anything else is no claim that the call succeeded.
+	admits bool
+	calls  []Call
+	// dates are those of the sentence that is looked at.
+	dates dates
 }
 
 // claimed is what a clause of a sentence claims that no call has done.
@@ -225,22 +242,56 @@ func (p *Pack) claimed(l claims, s, c sentence, first bool) string {
 	if found := p.found(p.claim, c); found != "" && !p.called(c, l.calls) {
 		return found
 	}
-	if l.read && (p.dated.in(s) || p.told(c, l.calls)) {
+	if found := p.found(p.acts, c); found != "" && len(l.calls) > 0 && !p.observed.in(sentence{text: found}) && !p.called(c, l.calls) {
+		return found
+	}
+	if found := p.found(p.elliptic, c); found != "" && !p.finite.in(c) && (first || p.own.in(s)) {
+		if !l.read || !p.past(p.datesOf(c), c) && !p.told(c, l.calls) {
+			return found
+		}
+	}
+	if l.read && (p.past(l.dates, c) || p.told(c, l.calls)) {
 		return ""
 	}
 	if found := p.found(p.fresh, c); found != "" {
 		return found
 	}
-	if found := p.found(p.elliptic, c); found != "" && !p.finite.in(c) && (first || p.own.in(s)) {
-		return found
-	}
-	if found := p.found(p.state, c); found != "" && (!l.read || l.boasts) {
+	if found := p.found(p.state, c); found != "" && (!l.read || l.boasts || l.known && p.passive.in(c) && p.changed.in(c)) {
 		return found
 	}
 	if !l.read {
 		return p.found(p.boast, c)
 	}
 	return ""
+}
+
+// leading is before which byte of a sentence a date dates all of it, and adverb how many bytes before a word of change one may stand: "was
+// already sent".
+const (
+	leading = 4
+	adverb  = 16
+)
+
+// dates are what a sentence says of when: whether anything, whether at its beginning, which is of all of it, and whether after a word of
+// change.
+type dates struct{ any, leads, changes bool }
+
+func (p *Pack) datesOf(s sentence) dates {
+	at := p.dated.at(s)
+	if at == nil {
+		return dates{}
+	}
+	d := dates{any: true, leads: at[0] < leading}
+	if said := p.changed.at(s); said != nil {
+		d.changes = p.dated.in(sentence{text: s.text[max(0, said[0]-adverb):]})
+	}
+	return d
+}
+
+// past reports whether a sentence with such dates says when what its clause says happened: a date before its verb belongs to what it is
+// about, such as "the leave for 5 August is submitted".
+func (p *Pack) past(d dates, c sentence) bool {
+	return d.any && !p.present.in(c) && (d.leads || d.changes || !p.changed.in(c))
 }
 
 // fails reports whether what a clause claims is what one of the tools would have done: "sent" by send_email.
@@ -252,7 +303,11 @@ func (p *Pack) fails(c sentence, failing []string) bool {
 // does reports whether a word is a form of the verb with which the name of a tool begins.
 func (p *Pack) does(tool, word string) bool {
 	v := verb(tool)
-	return v != "" && strings.HasPrefix(word, cmp.Or(p.irregular[v], strings.TrimSuffix(v, "e")))
+	if v == "" {
+		return false
+	}
+	past := strings.Split(cmp.Or(p.irregular[v], strings.TrimSuffix(v, "e")), "|")
+	return slices.ContainsFunc(past, func(begins string) bool { return strings.HasPrefix(word, begins) })
 }
 
 // called reports whether what a clause claims is what a call has done: "converted" by convert_currency.
@@ -264,11 +319,14 @@ func (p *Pack) called(c sentence, calls []Call) bool {
 // stem is how many letters of a word of change have to stand in the name of a tool: "booked" is about what get_booking returns.
 const stem = 4
 
-// told reports whether a call can have told what a clause says: whether its result, or what it is called, has the word of change.
+// told reports whether a call can have told what a clause says: whether its result, or what it is called, has the word of change, or its
+// result says what has become of something, in whatever words.
 func (p *Pack) told(c sentence, calls []Call) bool {
 	said := p.changed.find(c)
 	return said != "" && slices.ContainsFunc(calls, func(call Call) bool {
-		return strings.Contains(strings.ToLower(call.Result), said) || len(said) >= stem && strings.Contains(strings.ToLower(call.Tool), said[:stem])
+		result := strings.ToLower(call.Result)
+		return strings.Contains(result, said) || p.tells.in(sentence{text: result}) ||
+			len(said) >= stem && strings.Contains(strings.ToLower(call.Tool), said[:stem])
 	})
 }
 
@@ -280,16 +338,20 @@ func (p *Pack) completes(t text) bool {
 // window is how many words before a phrase take it back: "no files remaining".
 const window = 3
 
-// found is what of a sentence a list matches, unless it is negated.
+// found is what of a sentence a list matches where the words before it, in the same clause, do not negate it.
 func (p *Pack) found(list patterns, s sentence) string {
-	at := list.at(s)
-	if at == nil {
-		return ""
+	for _, phrase := range list {
+		m := phrase.FindStringSubmatchIndex(s.text)
+		if m == nil {
+			continue
+		}
+		before := s.text[:m[2]]
+		before = before[strings.LastIndexAny(before, ",:;(")+1:]
+		words := strings.Fields(before)
+		words = words[max(0, len(words)-window):]
+		if !slices.ContainsFunc(words, func(word string) bool { return slices.Contains(p.negations, strings.Trim(word, ")")) }) {
+			return s.text[m[2]:m[3]]
+		}
 	}
-	before := strings.Fields(s.text[:at[0]])
-	before = before[max(0, len(before)-window):]
-	if slices.ContainsFunc(before, func(word string) bool { return slices.Contains(p.negations, strings.Trim(word, ",:;()")) }) {
-		return ""
-	}
-	return s.text[at[0]:at[1]]
+	return ""
 }

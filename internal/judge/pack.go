@@ -1,7 +1,6 @@
 package judge
 
 import (
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -14,8 +13,12 @@ import (
 // Phrases are the words of a language, by what they are for: regular expressions (RE2) over a sentence in lower case, with ' for ’.
 // {NAME} in them stands for one of Words, which may use others. Negation and Reads are plain words.
 type Phrases struct {
-	Language string            `json:"language"`
-	Words    map[string]string `json:"words"`
+	Language string `json:"language"`
+	// Common are words that most texts in the language have, by which Packs tell languages apart.
+	Common []string `json:"common"`
+	// Letters are those that the other languages do not have.
+	Letters string            `json:"letters"`
+	Words   map[string]string `json:"words"`
 	// Numbers are the words for 0, 1, 2 and so on.
 	Numbers []string `json:"numbers"`
 	// Negation takes back what follows within three words. Between divides a sentence into clauses.
@@ -23,12 +26,13 @@ type Phrases struct {
 	Between  string   `json:"between"`
 	// Complete says that all is done, which overrides Incomplete and Deflecting.
 	Complete []string `json:"complete"`
-	// Promise is what a model will do next, unless it is Mere talk or for Later. Leftover says that something is left to do; so do Open,
+	// Promise is what a model will do next, unless it is Mere talk, or for Later and does not begin Now. Leftover says that something is left to do; so do Open,
 	// and a Ratio of which a part has Worked, of a model that Did something. Excuse is why, and Yours whose affair what is left is: either
 	// makes it an answer.
 	Promise  []string `json:"promise"`
 	Mere     []string `json:"mere"`
 	Later    []string `json:"later"`
+	Now      []string `json:"now"`
 	Leftover []string `json:"leftover"`
 	Open     []string `json:"open"`
 	Ratio    string   `json:"ratio"`
@@ -48,8 +52,9 @@ type Phrases struct {
 	Refuse    []string `json:"refuse"`
 	Narrate   []string `json:"narrate"`
 	Courtesy  []string `json:"courtesy"`
-	// Claim says what the model has changed. Fresh says that something has changed, unless it is Dated or a result tells of it, by the word
-	// CHANGED; so does what is Elliptic, where it has no Finite verb. State and Boast say that it is so, or that all is done, which is a claim where no call can have told so. Denied takes back a
+	// Claim says what the model has changed. Fresh says that something has changed, unless it is Dated and not Present, or a result tells of it, by the word
+	// CHANGED; so does what is Elliptic, where it has no Finite verb. State and Boast say that it is so, or that all is done, which is a claim
+	// where no call can have told so: a result that has a word of Told may. Denied takes back what ends after it in a clause, Withdrawn a
 	// clause, Hypothetical a sentence. Product is what a text may be itself, so that no call is needed for it.
 	Claim        []string `json:"claim"`
 	Fresh        []string `json:"fresh"`
@@ -59,13 +64,22 @@ type Phrases struct {
 	State        []string `json:"state"`
 	Boast        []string `json:"boast"`
 	Dated        []string `json:"dated"`
+	Told         []string `json:"told"`
+	Present      []string `json:"present"`
+	Passive      []string `json:"passive"`
+	Arranged     []string `json:"arranged"`
+	Admitted     []string `json:"admitted"`
+	Acts         []string `json:"acts"`
+	Observed     []string `json:"observed"`
+	Instructs    []string `json:"instructs"`
 	Denied       []string `json:"denied"`
+	Withdrawn    []string `json:"withdrawn"`
 	Hypothetical []string `json:"hypothetical"`
 	Product      []string `json:"product"`
 	// Greeting begins a letter, and Signoff ends it.
 	Greeting []string `json:"greeting"`
 	Signoff  []string `json:"signoff"`
-	// Irregular is how the past of a verb with which the names of tools begin begins, where that is not the verb.
+	// Irregular is how the past of a verb with which the names of tools begin begins, where that is not the verb: "gelöscht|entfernt".
 	Irregular map[string]string `json:"irregular"`
 	// Reads are the verbs with which the names of tools begin that change nothing.
 	Reads []string `json:"reads"`
@@ -76,19 +90,17 @@ type Pack struct {
 	complete, promise, mere, later, leftover, open, worked, did, excuse, yours, mine                 patterns
 	ask, question, addressed, reply, reported, reason, refuse, narrate, courtesy                     patterns
 	claim, fresh, elliptic, finite, own, state, boast, dated, denied, hypothetical, product, changed patterns
+	tells, withdrawn, now, present, passive, arranged, admitted, acts, observed, instructs           patterns
 	greeting, signoff                                                                                patterns
 	ratio, between                                                                                   *regexp.Regexp
 	negations, numbers, reads                                                                        []string
+	common                                                                                           map[string]bool
+	language, letters                                                                                string
 	irregular                                                                                        map[string]string
 }
 
-// English are the phrases of English.
-//
-//go:embed pack_en.json
-var English []byte
-
 // maxPhrases bounds a pack, in bytes, and each phrase of it with its words put in: its phrases are looked for in every answer.
-const maxPhrases = 64 << 10
+const maxPhrases = 96 << 10
 
 // NewPack reads a pack of Phrases as JSON.
 func NewPack(data []byte) (*Pack, error) {
@@ -99,7 +111,10 @@ func NewPack(data []byte) (*Pack, error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("phrases: %w", err)
 	}
-	p := &Pack{negations: f.Negation, numbers: f.Numbers, reads: f.Reads, irregular: f.Irregular}
+	p := &Pack{language: f.Language, letters: f.Letters, negations: f.Negation, numbers: f.Numbers, reads: f.Reads, irregular: f.Irregular, common: map[string]bool{}}
+	for _, word := range f.Common {
+		p.common[word] = true
+	}
 	for _, list := range []struct {
 		name    string
 		phrases []string
@@ -109,6 +124,7 @@ func NewPack(data []byte) (*Pack, error) {
 		{"promise", f.Promise, &p.promise},
 		{"mere", f.Mere, &p.mere},
 		{"later", f.Later, &p.later},
+		{"now", f.Now, &p.now},
 		{"leftover", f.Leftover, &p.leftover},
 		{"open", f.Open, &p.open},
 		{"worked", f.Worked, &p.worked},
@@ -134,6 +150,15 @@ func NewPack(data []byte) (*Pack, error) {
 		{"boast", f.Boast, &p.boast},
 		{"dated", f.Dated, &p.dated},
 		{"denied", f.Denied, &p.denied},
+		{"present", f.Present, &p.present},
+		{"passive", f.Passive, &p.passive},
+		{"arranged", f.Arranged, &p.arranged},
+		{"admitted", f.Admitted, &p.admitted},
+		{"acts", f.Acts, &p.acts},
+		{"observed", f.Observed, &p.observed},
+		{"instructs", f.Instructs, &p.instructs},
+		{"told", f.Told, &p.tells},
+		{"withdrawn", f.Withdrawn, &p.withdrawn},
 		{"hypothetical", f.Hypothetical, &p.hypothetical},
 		{"product", f.Product, &p.product},
 		{"greeting", f.Greeting, &p.greeting},

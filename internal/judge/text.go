@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // text is what a reply says itself: without what it quotes, what it repeats of a result, and what it was asked to write.
@@ -64,6 +65,7 @@ func (p *Pack) read(r Reply) text {
 	add := func(part, mark string) {
 		dots := strings.Contains(mark, "..") || strings.Contains(mark, "…")
 		part = strings.Join(strings.Fields(strings.ReplaceAll(part, shown, " ")), " ")
+		part = strings.TrimFunc(part, func(c rune) bool { return unicode.Is(unicode.So, c) || unicode.Is(unicode.M, c) || c == ' ' })
 		if part == "" || echoes(part, results) {
 			return
 		}
@@ -112,7 +114,7 @@ const (
 	verseLength = 60
 )
 
-var item = regexp.MustCompile(`^\s*(?:[-*•#>|]|\d+[.)]|\[)|:|\*\*`)
+var item = regexp.MustCompile(`^\s*(?:[-*•#>|]|\d+[.)]|\[)|:|\*\*|→|->|✅|❌|⏳`)
 
 func (p *Pack) withoutVerses(all string) string {
 	lines := strings.Split(all, "\n")
