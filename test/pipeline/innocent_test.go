@@ -85,8 +85,12 @@ func serveMortal(url string) (code int) {
 			return sdk.ModelReply{}, ctx.Err()
 		}
 	})
+	store := natsStore(conn)
+	if os.Getenv(dyingStore) != "" {
+		store = dying{store}
+	}
 	w, err := worker.New(worker.Options{
-		Conn: conn, Store: natsStore(conn), Agents: []sdk.Agent{burning()}, Slots: 64, Logger: slog.New(slog.DiscardHandler),
+		Conn: conn, Store: store, Agents: []sdk.Agent{burning()}, Slots: 64, Logger: slog.New(slog.DiscardHandler),
 		Models:    func(sdk.ModelSpec) (sdk.Provider, error) { return model, nil },
 		Heartbeat: shortLease / 5,
 	})
