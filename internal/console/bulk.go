@@ -234,8 +234,7 @@ func (c *console) liveJob(w http.ResponseWriter, r *http.Request) {
 	}
 	p, err := c.jobPage(ctx, r.PathValue("job"))
 	if err != nil {
-		e := sdk.AsError(err)
-		http.Error(w, e.Message, statuses[e.Code])
+		c.refuse(w, err)
 		return
 	}
 	if p.said() == r.URL.Query().Get("said") {

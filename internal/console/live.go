@@ -259,6 +259,16 @@ func (c *console) sendPart(w http.ResponseWriter, name string, data any) {
 	}
 }
 
+// refuse answers with an error where no page is asked for.
+func (c *console) refuse(w http.ResponseWriter, err error) {
+	e := sdk.AsError(err)
+	status := statusOf(e.Code)
+	if status == http.StatusInternalServerError {
+		c.Logger.Error("what changes cannot be told", "error", err)
+	}
+	http.Error(w, e.Message, status)
+}
+
 // happened is a live event in words.
 type happened struct {
 	ID, Label, Text string
@@ -270,8 +280,7 @@ type happened struct {
 func (c *console) liveRun(w http.ResponseWriter, r *http.Request) {
 	run, err := c.find(r.Context(), r.PathValue("run"))
 	if err != nil {
-		e := sdk.AsError(err)
-		http.Error(w, e.Message, statuses[e.Code])
+		c.refuse(w, err)
 		return
 	}
 	after := mark(r.Header.Get("Last-Event-ID"))

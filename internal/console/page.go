@@ -288,6 +288,7 @@ var statuses = map[sdk.Code]int{
 	sdk.CodeTooLarge: http.StatusRequestEntityTooLarge, sdk.CodeUnavailable: http.StatusServiceUnavailable,
 }
 
+// statusOf is the status of an answer that is an error.
 func statusOf(code sdk.Code) int { return cmp.Or(statuses[code], http.StatusInternalServerError) }
 
 // errorPage says what is wrong, and what was asked for.

@@ -129,7 +129,7 @@ func (c *console) events(r *request) (*view, error) {
 	} else if len(entries) > 0 && entries[0].Rev > 1 {
 		p.Earlier = earlier(wire.Mark{Revision: entries[0].Rev})
 	}
-	if end > last.Rev && last.Head.Status != core.StatusDone {
+	if end > last.Rev && last.Head.Status != core.StatusDone { // what follows is after all milestones of the last entry
 		p.Live = "/live/runs/" + url.PathEscape(p.Run) + "?after=" + fmt.Sprintf("%d.%d", last.Rev, math.MaxInt32)
 	}
 	return &view{Title: "Events of " + show.Line(p.Run, shortLength), Template: "events", Place: placeRuns, Data: p}, nil
