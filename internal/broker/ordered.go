@@ -35,8 +35,9 @@ type ordered struct {
 	stream string
 	config jetstream.ConsumerConfig
 	// prefix and made name the consumers; delivered counts the messages of the latest.
-	prefix          string
-	made, delivered int
+	prefix    string
+	made      int
+	delivered uint64
 	// at is the sequence of the last message that was handed out, or passed over.
 	at       uint64
 	consumer jetstream.Consumer
@@ -85,18 +86,18 @@ func (o *ordered) make(ctx context.Context) error {
 // left is how many messages there were to read when the consumer was made.
 func (o *ordered) left() uint64 { return o.consumer.CachedInfo().NumPending }
 
-// next returns the next message.
+// next returns the next message. The error is that of ctx, or of a connection that is closed for good.
 func (o *ordered) next(ctx context.Context) (jetstream.Msg, *jetstream.MsgMetadata, error) {
 	for {
 		m, meta, err := o.receive(ctx)
-		if err == nil && meta.Sequence.Consumer == uint64(o.delivered)+1 {
+		if err == nil && meta.Sequence.Consumer == o.delivered+1 {
 			o.delivered, o.at = o.delivered+1, meta.Sequence.Stream
 			return m, meta, nil
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, ctx.Err()
-		case o.nc.IsClosed():
+		case err != nil && o.nc.IsClosed():
 			return nil, nil, err
 		case err != nil:
 			o.log.Debug("a stream is read by another consumer", "stream", o.stream, "after", o.at, "error", err)
