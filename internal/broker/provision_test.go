@@ -337,6 +337,7 @@ func TestCheckSync(t *testing.T) {
 	defer gone.Close()
 	check("a wrong port", lazy, gone.URL, "monitor")
 	check("one of two", lazy, lazyMonitor+","+gone.URL, "sync_interval", "monitor")
+	check("a list with spaces", lazy, alwaysMonitor+", "+lazyMonitor+" ", "sync_interval")
 }
 
 // foreignServer is a NATS server that agentd did not start.

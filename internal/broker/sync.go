@@ -25,6 +25,7 @@ func (c *Conn) CheckSync(ctx context.Context, monitors string, known []string) (
 		}}, nil
 	}
 	var findings []Finding
+	known = slices.Clone(known)
 	for _, url := range monitorsIn(monitors) {
 		m, err := lookAtMonitor(ctx, url)
 		if ctx.Err() != nil {
@@ -32,14 +33,16 @@ func (c *Conn) CheckSync(ctx context.Context, monitors string, known []string) (
 		}
 		if err != nil {
 			findings = append(findings, Finding{
-				"monitor", SeverityError, fmt.Sprintf("the monitoring port %s does not answer: %s", Redact(url), err), "start the server, or correct --monitor",
+				"monitor", SeverityError, fmt.Sprintf("the monitoring port %s does not answer: %s", Redact(url), err),
+				"start the server, or correct --monitor",
 			})
 			continue
 		}
 		known = slices.DeleteFunc(known, func(name string) bool { return name == m.name })
 		if m.problem != "" {
 			findings = append(findings, Finding{
-				"server_unhealthy", SeverityError, fmt.Sprintf("server %s says: %s", m.name, m.problem), "look at its log and its disk; it may be catching up",
+				"server_unhealthy", SeverityError, fmt.Sprintf("server %s says: %s", m.name, m.problem),
+				"look at its log and its disk; it may be catching up",
 			})
 		}
 		if !m.syncs {
@@ -58,8 +61,9 @@ func (c *Conn) CheckSync(ctx context.Context, monitors string, known []string) (
 	return findings, nil
 }
 
+// monitorsIn are the URLs of a list with commas, and spaces, between them.
 func monitorsIn(list string) []string {
-	return slices.DeleteFunc(strings.Split(list, ","), func(url string) bool { return url == "" })
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // monitor is what a server's monitoring port says.
