@@ -65,7 +65,7 @@ var _ leader.Listener = followed{}
 func (f followed) Unanswered(what string, since time.Time, err error) {
 	c, now := f.contact, time.Now()
 	c.mu.Lock()
-	if f.heard.since.IsZero() || since.Sub(f.heard.last) > leaveAfter { // of a silence that ended unheard, nothing follows
+	if f.heard.since.IsZero() || since.Sub(f.heard.last) > leaveAfter { // nobody asked for so long: an earlier silence may have ended
 		f.heard.since = since
 	}
 	f.heard.last = now

@@ -51,7 +51,9 @@ func (c *Conn) CheckServers(ctx context.Context, p Plan) (Servers, []Finding, er
 		looking.Go(func() { looks[i] = c.lookBriefly(ctx, js, want.Name) })
 	}
 	looking.Wait()
-	x := &examined{Servers: Servers{Cluster: c.nc.ConnectedClusterName(), Leads: map[string]int{}}, away: map[string]absence{}, behind: map[string][]string{}}
+	x := &examined{
+		Servers: Servers{Cluster: c.nc.ConnectedClusterName(), Leads: map[string]int{}}, away: map[string]absence{}, behind: map[string][]string{},
+	}
 	for _, l := range looks {
 		switch {
 		case leader.Unanswered(l.err):
@@ -119,7 +121,7 @@ func (x *examined) saw(info *jetstream.StreamInfo, wanted int) {
 		x.Leads[info.Cluster.Leader]++
 	}
 	for _, r := range info.Cluster.Replicas {
-		x.Leads[r.Name] += 0
+		x.Leads[r.Name] += 0 // a server that leads nothing is there, too
 		silence := unheard(info, r)
 		switch {
 		case r.Offline || silence > heardWithin:
@@ -171,13 +173,15 @@ func (x *examined) findings(here string, wanted int) []Finding {
 	}
 	if len(x.few) > 0 {
 		f = append(f, Finding{
-			"replicas", SeverityError, fmt.Sprintf("nats.replicas is %d, and fewer replicas have %s", wanted, strings.Join(x.few, ", ")), remedyProvision,
+			"replicas", SeverityError,
+			fmt.Sprintf("nats.replicas is %d, and these streams have fewer: %s", wanted, strings.Join(x.few, ", ")), remedyProvision,
 		})
 	}
 	if len(x.single) > 0 {
 		f = append(f, Finding{
 			"single_replica", SeverityWarning,
-			"one replica on one server of the cluster have " + strings.Join(x.single, ", ") + ": while it is away nothing goes on, and its disk is all there is",
+			fmt.Sprintf("on one server of the cluster alone are %s: while it is away nothing goes on, and its disk is all there is",
+				strings.Join(x.single, ", ")),
 			"set nats.replicas to 3, and run: agentd provision",
 		})
 	}

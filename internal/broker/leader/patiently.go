@@ -16,10 +16,10 @@ const (
 	// electing is for how long a request is repeated while nobody leads what it is for: servers elect another leader in 4 to 9 s, and
 	// notice after up to 20 s that they are cut off.
 	electing = 20 * time.Second
-	// attempt bounds one request that may be repeated: it may have been lost with the leader that it reached. A server that is alone
-	// has alone for it.
+	// attempt bounds one request that may be repeated: it may have been lost with the leader that it reached.
 	attempt = 2 * time.Second
-	alone   = 5 * time.Second
+	// onlyAttempt bounds a request to a server that is alone, where it is made once.
+	onlyAttempt = 5 * time.Second
 )
 
 // asking are the pauses between requests.
@@ -40,7 +40,7 @@ func Patiently(ctx context.Context, js jetstream.JetStream, what string, request
 	return patiently(ctx, js, what, again, func(ctx context.Context) error {
 		within := attempt
 		if !clustered(js) {
-			within = alone
+			within = onlyAttempt
 		}
 		bounded, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
