@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"agentd/sdk/wire"
@@ -128,10 +129,11 @@ func (s *clientSession) want(ctx context.Context, marks ...wire.Mark) error {
 	return s.ended(ctx)
 }
 
+// same is a finding unless the milestones that were told are these.
 func same(told, marks []wire.Mark) error {
 	for i, m := range marks {
 		switch {
-		case i >= len(told), told[i] != m && m.Revision < told[i].Revision, told[i] != m && m.Revision == told[i].Revision && m.Index < told[i].Index:
+		case i >= len(told) || before(m, told[i]):
 			return failed("milestone %s is not told: %s", text(m), list(told))
 		case told[i] != m:
 			return failed("milestone %s is told again: %s", text(told[i]), list(told))
@@ -140,15 +142,16 @@ func same(told, marks []wire.Mark) error {
 	return nil
 }
 
+func before(a, b wire.Mark) bool {
+	return a.Revision < b.Revision || a.Revision == b.Revision && a.Index < b.Index
+}
+
 func list(marks []wire.Mark) string {
-	var texts string
+	texts := make([]string, len(marks))
 	for i, m := range marks {
-		if i > 0 {
-			texts += " "
-		}
-		texts += text(m)
+		texts[i] = text(m)
 	}
-	return texts
+	return strings.Join(texts, " ")
 }
 
 func mark(revision uint64, index int) wire.Mark { return wire.Mark{Revision: revision, Index: index} }

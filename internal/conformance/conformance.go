@@ -115,12 +115,14 @@ type trial struct {
 	try  func(context.Context) (Result, error)
 }
 
-// tryAll tries those of the cases that are wanted, all when only is empty, with something that is opened before and closed after them.
-func tryAll(ctx context.Context, with interface {
+// surroundings are what cases are tried in.
+type surroundings interface {
 	open(ctx context.Context) error
 	close() error
-}, only []string, trials []trial,
-) (results []Result, err error) {
+}
+
+// tryAll tries those of the cases that are wanted, all when only is empty. It opens the surroundings before and closes them afterwards.
+func tryAll(ctx context.Context, with surroundings, only []string, trials []trial) (results []Result, err error) {
 	err = with.open(ctx)
 	for _, t := range trials {
 		if err != nil {
