@@ -3,10 +3,9 @@ package audit
 import (
 	"bytes"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Published tells of an event that a worker published, or tried to publish again, with its bytes.

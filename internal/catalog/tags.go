@@ -5,10 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/approval"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // Variables of conditions and tags: the agent's name, the run's, and what the run was started with.

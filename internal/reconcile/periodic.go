@@ -102,7 +102,7 @@ func twice(ctx context.Context, o Options) {
 	}
 }
 
-// leased is o with what nobody else has looked after in this interval.
+// leased is o with what nobody else has looked after in this interval. The names of the leases begin with kind.
 func leased(ctx context.Context, kind string, interval time.Duration, o Options) (Options, error) {
 	agents := o.Agents
 	o.Agents = nil

@@ -185,7 +185,8 @@ export class Client {
 
   /**
    * Decides a permission request, or on a plan: allow, deny, ask or result; terms are those of docs/permissions.md#the-decision, where
-   * args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people). The decision is on the arguments that the request shows now, unless args_sha256 says on which. Returns the id of the decision.
+   * args of a plan are its steps as they are to be done (docs/planning.md#approval-by-people). The decision is on the arguments that the
+   * request shows now, unless args_sha256 says on which. Returns the id of the decision.
    */
   async decide(run, decision, { request = "", ...terms } = {}) {
     const asked = only(await this.asked(run), request, PERMISSION, PLAN);

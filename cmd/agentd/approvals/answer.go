@@ -30,8 +30,9 @@ func answerCommand(a *cli.App, f *approvalsFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answer ID [TEXT]",
 		Short: "Answer a question, a turn of a conversation, or another task",
-		Long: "answer sends TEXT, or --input that fits the JSON schema of the answer, or the form of a tool that asks. Without either it\n" +
-			"asks on the terminal: a number chooses a suggestion, and forms and other tasks are asked field by field. /end ends a conversation, like --end.",
+		Long: "answer sends TEXT, or --input that fits the JSON schema of the answer, or the form of a tool that asks. Without either\n" +
+			"it asks on the terminal: a number chooses a suggestion, and forms and other tasks are asked field by field. /end ends a\n" +
+			"conversation, like --end.",
 		Example: "  agentd approvals answer k3f9qa \"Yes, book both\"\n" + `  agentd approvals answer k3f9qa --input '{"answer": "Yes"}'`,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

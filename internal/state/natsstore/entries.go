@@ -61,8 +61,8 @@ type batch struct {
 	end uint64
 }
 
-// batch reads some messages, most of them at most, and at least one unless it is done. Messages on their way to the client may be lost: what comes
-// after a gap is left for the next request.
+// batch reads some messages, most of them at most, and at least one unless it is done. Messages on their way to the client may be lost: what
+// comes after a gap is left for the next request.
 func (s *Store) batch(ctx context.Context, run wire.RunKey, after runner.Version, most int) (batch, error) {
 	b := batch{end: after.Position}
 	subject := s.subjects.Journal(run)

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // nearby is how many entries before those that are wanted are read rather than searched for.

@@ -3,11 +3,10 @@ package storetest
 import (
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/runner"
+	"agentd/sdk/wire"
 )
 
 // part reads parts of a journal whose entries are far from each other in the store, and of one that is longer than one read.
