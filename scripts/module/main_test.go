@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,14 +83,51 @@ func TestModule_IsObtainedUnderAnotherPath(t *testing.T) {
 	}
 }
 
-// copyTree copies what is in a checkout, as git has it or is to have it, and returns the files' names.
+// copyTree copies the sources that are in a folder, and returns the files' names.
 func copyTree(t *testing.T, from, to string) []string {
 	t.Helper()
-	files := strings.Split(output(t, nil, from, "git", "ls-files", "--cached", "--others", "--exclude-standard"), "\n")
+	files := filesOf(t, from)
 	for _, file := range files {
 		write(t, filepath.Join(to, file), string(read(t, filepath.Join(from, file))))
 	}
 	return files
+}
+
+// filesOf are the files of a checkout, as git has them or is to have them. Whoever has the sources without git has their folder.
+func filesOf(t *testing.T, from string) []string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(from, ".git")); err == nil {
+		return strings.Split(output(t, nil, from, "git", "ls-files", "--cached", "--others", "--exclude-standard"), "\n")
+	}
+	var files []string
+	err := fs.WalkDir(os.DirFS(from), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && slices.Contains([]string{"bin", "dist", "node_modules", ".agentd"}, e.Name()): // what is made
+			return fs.SkipDir
+		case e.Type().IsRegular():
+			files = append(files, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// A folder without git has the same sources as a checkout, and what was made of them is none.
+func TestSources_AreFoundWithoutGit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, file := range []string{"go.mod", ".golangci.yml", "cmd/agentd/main.go", "bin/agentd", "site/node_modules/a/index.js", "examples/desk/.agentd/address"} {
+		write(t, filepath.Join(dir, file), "")
+	}
+	want := []string{".golangci.yml", "cmd/agentd/main.go", "go.mod"}
+	if got := filesOf(t, dir); !slices.Equal(got, want) {
+		t.Errorf("the sources are %q, want %q", got, want)
+	}
 }
 
 // publish writes a module proxy on disk that has the module.
