@@ -173,6 +173,8 @@ type call struct {
 	event string
 	tool  string
 	args  []byte
+	// edited says that the arguments are an approver's.
+	edited bool
 	// person says that it is a turn or a permission request, whose data is not the arguments of a tool.
 	person bool
 	opened *core.Entry

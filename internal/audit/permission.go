@@ -71,7 +71,7 @@ func (c *Checker) permissions(r *run, last, e *core.Entry) {
 	}
 	for _, edit := range e.Edits {
 		if k := r.calls[edit.Call]; k != nil {
-			k.args = edit.Args
+			k.args, k.edited = edit.Args, true
 		}
 	}
 	c.made(r, e)

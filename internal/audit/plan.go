@@ -98,10 +98,10 @@ func (c *Checker) onePlan(r *run, before *core.Plan, e *core.Entry) {
 }
 
 // madeAgain checks that a call which has its result in the entry is not one that a step had made when it was opened, unless it has the
-// result of that one.
+// result of that one, or an approver has made it the same.
 func (c *Checker) madeAgain(r *run, e *core.Entry, result *core.Result) {
 	k := r.calls[result.Call]
-	if k == nil || k.opened == nil || k.opened.Rev < 2 || len(e.Head.Undo) > 0 {
+	if k == nil || k.opened == nil || k.edited || k.opened.Rev < 2 || len(e.Head.Undo) > 0 {
 		return
 	}
 	switch result.Kind {

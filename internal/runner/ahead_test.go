@@ -3,7 +3,6 @@ package runner_test
 import (
 	"encoding/json"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
-	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -23,51 +21,94 @@ type passing struct {
 
 func (p passing) Now() int64 { return now + p.after.Milliseconds() }
 
-// A message into a run is heard, unless another delivery of it may have been refused because the run had no journal for two minutes. All times
-// are those since the run began.
-func TestMessage_ThatMayHaveBeenRefusedIsNotHeard(t *testing.T) {
+// rig is a worker of an agent whose runs begin now, and wait for a service. The clock says after that.
+func rig(t *testing.T, clock *time.Duration) (ends, stays *runner.Runner) {
+	t.Helper()
+	store, issued := memory.New(), &atomic.Int64{}
+	worker := func() *runner.Runner {
+		return runner.New(runner.Options{
+			Store: store, Publisher: nowhere{}, Env: passing{still{issued}, clock}, Catalog: only{newDesk(10, "lookup").agent()},
+			Subjects: wire.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
+		})
+	}
+	ends, stays = worker(), worker()
+	ends.Drain()
+	return ends, stays
+}
+
+// hurry is a message into a run, which came so long after the run began.
+func hurry(received time.Duration, delivered int) *runner.Message {
+	return &runner.Message{
+		Address: wire.Address{Kind: wire.KindCtl, Verb: wire.ControlMessage, Agent: wire.NameToken("desk"), Run: wire.NewRunKey("order 7")},
+		Event:   wire.Event{ID: "m", Source: "ann", Type: "agentd.run.message", Data: json.RawMessage(`{"message":"hurry"}`)},
+		Cause:   core.Cause{Stream: "AGENTD_IN", Sequence: 9, EventID: "m"}, Delivered: delivered, Received: now + received.Milliseconds(),
+	}
+}
+
+// begun is the init event of the run.
+func begun(delivered int) *runner.Message {
+	return &runner.Message{
+		Address: wire.Address{Kind: wire.KindStart, Who: "ann", Agent: wire.NameToken("desk"), Run: wire.NewRunKey("order 7")},
+		Event:   wire.Event{ID: "order 7", Source: "web", Type: "shop.desk", Subject: "order 7", Data: json.RawMessage(`{}`)},
+		Run:     "order 7", Cause: core.Cause{Stream: "AGENTD_START", Sequence: 1, EventID: "order 7"}, Delivered: delivered, Received: now,
+	}
+}
+
+// A message that came more than a minute before its run is not heard by it: another delivery may have been refused.
+func TestMessage_ThatCameLongBeforeItsRunIsRefused(t *testing.T) {
 	t.Parallel()
-	const heard = ""
+	for received, refused := range map[time.Duration]bool{-61 * time.Second: true, -59 * time.Second: false} {
+		clock := time.Duration(0)
+		_, r := rig(t, &clock)
+		process(t, r, "order 7", starts, `{}`)
+		before := len(journal(t, r, "order 7"))
+		clock = 3 * time.Minute
+		v := r.Process(t.Context(), hurry(received, 1))
+		if entries := journal(t, r, "order 7")[before:]; (v.Settlement == runner.Reject) != refused || (len(entries) == 0) != refused {
+			t.Errorf("a message that came %s after the run began is settled with %+v, and makes %d entries; want it refused: %t", received, v, len(entries), refused)
+		}
+	}
+}
+
+// A run that nobody drives is brought on by a message into it, but not by one that another delivery may have been refused for, because a store
+// had forgotten the run for two minutes: it is given back until the run has been brought on. All times are those since the run began.
+func TestMessage_ThatMayHaveBeenRefusedTakesNoRun(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
-		received time.Duration
-		handled  []time.Duration
-		want     string
+		received, handled time.Duration
+		takes             bool
 	}{
-		"more than a minute before the run":            {-61 * time.Second, []time.Duration{time.Second}, "no run waits for this message"},
-		"within a minute before the run":               {-59 * time.Second, []time.Duration{time.Second}, heard},
-		"before the run, and two minutes old":          {-47 * time.Second, []time.Duration{73 * time.Second}, "may have had no journal"},
-		"before the run, and less than two minutes":    {-47 * time.Second, []time.Duration{72 * time.Second}, heard},
-		"soon after the run began, and two minutes":    {time.Minute, []time.Duration{3 * time.Minute}, "may have had no journal"},
-		"later than that, and two minutes old":         {time.Minute + time.Millisecond, []time.Duration{5 * time.Minute}, heard},
-		"heard before, and delivered again afterwards": {-47 * time.Second, []time.Duration{time.Second, 3 * time.Minute}, heard},
+		"before the run, and two minutes old":       {-47 * time.Second, 73 * time.Second, false},
+		"before the run, and less than two minutes": {-47 * time.Second, 72 * time.Second, true},
+		"soon after the run began, and two minutes": {time.Minute, 3 * time.Minute, false},
+		"later than that, and two minutes old":      {time.Minute + time.Millisecond, 5 * time.Minute, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var clock time.Duration
-			r := runner.New(runner.Options{
-				Store: memory.New(), Publisher: nowhere{}, Env: passing{still{&atomic.Int64{}}, &clock}, Catalog: only{newDesk(10, "lookup").agent()},
-				Subjects: wire.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
-			})
-			process(t, r, "order 7", starts, `{}`)
-			before := len(journal(t, r, "order 7"))
-			var v runner.Verdict
-			for i, at := range c.handled {
-				clock = at
-				v = r.Process(t.Context(), &runner.Message{
-					Address: wire.Address{Kind: wire.KindCtl, Verb: wire.ControlMessage, Agent: wire.NameToken("desk"), Run: wire.NewRunKey("order 7")},
-					Event:   wire.Event{ID: "m", Source: "ann", Type: "agentd.run.message", Data: json.RawMessage(`{"message":"hurry"}`)},
-					Cause:   core.Cause{Stream: "AGENTD_IN", Sequence: 9, EventID: "m"}, Delivered: i + 1, Received: now + c.received.Milliseconds(),
-				})
+			ends, r := rig(t, &clock)
+			ends.Process(t.Context(), begun(1))
+			before := journal(t, r, "order 7")
+			if last := before[len(before)-1]; last.Kind != core.KindReleased {
+				t.Fatalf("the worker that ends leaves the run with the entry %s, want it released", last.Kind)
 			}
-			entries := journal(t, r, "order 7")[before:]
-			if c.want == heard {
-				if v != (runner.Verdict{}) || len(entries) != 1 || entries[0].Kind != core.KindSteered {
-					t.Errorf("the message is settled with %+v, and has made the entries %+v; want one that says that the run has heard it", v, entries)
-				}
+			clock = c.handled
+			v := r.Process(t.Context(), hurry(c.received, 1))
+			if after := journal(t, r, "order 7"); (v.Settlement == runner.Retry) == c.takes || (len(after) > len(before)) != c.takes {
+				t.Fatalf("the message is settled with %+v, and makes %d entries; want it to take the run: %t", v, len(after)-len(before), c.takes)
+			}
+			if c.takes {
 				return
 			}
-			if v.Settlement != runner.Reject || v.Problem.Code != sdk.CodeUnknownRun || !strings.Contains(v.Problem.Message, c.want) || len(entries) != 0 {
-				t.Errorf("the message is settled with %+v, and has made %d entries; want it refused, because the run %s", v, len(entries), c.want)
+			if v := r.Process(t.Context(), begun(2)); v != (runner.Verdict{}) {
+				t.Errorf("the init event is settled with %+v", v)
+			}
+			if v := r.Process(t.Context(), hurry(c.received, 2)); v != (runner.Verdict{}) {
+				t.Errorf("the message is settled with %+v, now that the run waits", v)
+			}
+			after := journal(t, r, "order 7")
+			if last := after[len(after)-1]; last.Kind != core.KindSteered || last.Head.Status != core.StatusWaiting {
+				t.Errorf("the last entry is %s of a run that is %s, want it to wait, and to have heard the message", last.Kind, last.Head.Status)
 			}
 		})
 	}

@@ -42,16 +42,16 @@ func (a *activation) ahead() bool {
 	}
 	began := a.began()
 	if a.head.Retry == nil || a.head.Status == core.StatusDone {
-		return a.msg.Received+mostAhead.Milliseconds() < began || a.outwaited()
+		return a.msg.Received+mostAhead.Milliseconds() < began
 	}
 	// Another delivery may have found that the generation before was done, and settled the message, while this one stood still.
 	return a.msg.Received < began || a.msg.Delivered > 1 && a.msg.Received <= began+mostAhead.Milliseconds()
 }
 
 // outwaited reports whether another delivery of a control message may have found no journal of the run for waitForRun, though the run began
-// about when the message came, and have refused it. Voids are heard: who begins a run looks for its void (see voided).
+// about when the message came, and have refused it.
 func (a *activation) outwaited() bool {
-	return a.msg.Address.Kind == wire.KindCtl && a.head.Status != core.StatusDone &&
+	return a.msg.Address.Kind == wire.KindCtl && a.head.Retry == nil &&
 		a.Env.Now() >= a.msg.Received+waitForRun.Milliseconds() && a.msg.Received <= a.began()+mostAhead.Milliseconds()
 }
 
@@ -76,7 +76,7 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 			return a.refuse(ctx, sdk.Errorf(code, "the run was taken up again after the %s came; send it again if it still holds", a.msg.Address.Verb))
 		}
 		return a.refuse(ctx, sdk.Errorf(code, "the run had not ended when the %s came, nor soon afterwards", a.msg.Address.Verb))
-	case a.head.Retry == nil && !a.outwaited():
+	case a.head.Retry == nil:
 		return a.refuse(ctx, a.orphan())
 	}
 	heard, err := a.heard(ctx)
@@ -86,11 +86,7 @@ func (a *activation) withoutRun(ctx context.Context) (Verdict, error) {
 	if a.Env.Now() < a.msg.Received+mostAhead.Milliseconds() {
 		return a.later(), nil // another delivery may be about to have the run hear it
 	}
-	what := "was taken up after the message came"
-	if a.head.Retry == nil {
-		what = "may have had no journal for two minutes after the message came"
-	}
-	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run %s; send it again if it still holds", what))
+	return a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run was taken up after the message came; send it again if it still holds"))
 }
 
 // heard settles the message if the run has heard it; nil is that it has not.

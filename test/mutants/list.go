@@ -127,9 +127,9 @@ var ofRuns = []mutant{
 		around(act+"ahead", `return original() && a.head.Status == ""`), histories(100_000),
 	},
 	{
-		"a control message counts that was refused while the store forgot its run",
+		"a message takes a run for which it may have been refused while a store forgot it",
 		around(act+"outwaited", "return false"),
-		test{"internal/runner", "TestMessage_ThatMayHaveBeenRefusedIsNotHeard"},
+		test{"internal/runner", "TestMessage_ThatMayHaveBeenRefusedTakesNoRun"},
 	},
 	{"a run is taken up by a message that was refused at the end before", around(act+"takenUpSince", "return false"), histories(100_000)},
 	{"a control message does not wait for its run", condition(act+"withoutRun", "missing Now", "false"), histories(100_000)},
