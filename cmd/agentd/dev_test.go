@@ -54,6 +54,10 @@ func TestRun_TellsWhatIsWrong(t *testing.T) {
 	contains(t, out, `"code": "contract_violation"`)
 	_, problem = s.expect(cli.ExitUsage, "run", "travel.desk", "-m", "hello", "--subject", "a\tb")
 	contains(t, problem, "$.subject: expected text without control characters")
+	for _, constraints := range []string{`{"deny": ["book_*"]} {}`, `{"forbid": []}`, `[`} {
+		_, problem = s.expect(cli.ExitUsage, "run", "travel.desk", "-m", "hello", "--constraints", constraints)
+		contains(t, problem, "--constraints: want JSON with allow, deny, read_only or files")
+	}
 	_, problem = s.expect(cli.ExitFailure, "run", "travel.desk", "-m", strings.Repeat("a", 2<<20))
 	contains(t, problem, "larger than the broker takes (1048576 bytes)")
 	// Subjects are never part of a NATS subject, so they may hold anything else.

@@ -10,9 +10,10 @@ import (
 	"agentd/sdk/wire"
 )
 
-// Where an agent's runs go on with a round when any of its calls has its result, or an agent that was called asks something, the calls that are
-// open leave the round, and stay in the head: they are carried, with what people are asked of them. The model is shown that they are pending, so that its calls and their results
-// stay paired. The result of a carried call waits as a message does, under the call's id, and is told once.
+// Where an agent's runs go on with a round when any of its calls has its result, or an agent that was called asks something, the calls that
+// are open leave the round, and stay in the head: they are carried, with what people are asked of them. The model is shown that they are
+// pending, so that its calls and their results stay paired. The result of a carried call waits as a message does, under the call's id, and
+// is told once.
 
 // MaxCarried bounds what a run that goes on with a round leaves open: calls, permission requests and questions. With more it waits.
 const MaxCarried = 32

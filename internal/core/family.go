@@ -151,7 +151,8 @@ func (h *Head) Unusable(spec *Spec) []string {
 	return names
 }
 
-// hasAnswered reports whether a round that is closed did nothing but answer agents that the run waits for, and there is nothing to tell the model.
+// hasAnswered reports whether a round that is closed did nothing but answer agents that the run waits for, and there is nothing to tell the
+// model.
 func (t *transition) hasAnswered(round []Call) bool {
 	h := &t.Head
 	other := func(c Call) bool { return c.Tool != sdk.ToolAnswerChild || c.Status != CallSucceeded }

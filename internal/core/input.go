@@ -40,9 +40,9 @@ type Input struct {
 	Event Event
 }
 
-// Event is what happened: Started, Retried, UndoAsked, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked, TagAsked, Unparked and TakenOver come from
-// outside; Inquired, Chosen, Planned, Routed, Replied, Compacted, Began, Returned, Reviewed, Built, Undoing, Parked, Released and Ended from whoever drives the run.
-// Sealed.
+// Event is what happened: Started, Retried, UndoAsked, Answered, Fired, CancelAsked, CallCancelAsked, Steered, PauseAsked, ResumeAsked,
+// TagAsked, Unparked and TakenOver come from outside; Inquired, Chosen, Planned, Routed, Replied, Compacted, Began, Returned, Reviewed,
+// Built, Undoing, Parked, Released and Ended from whoever drives the run. Sealed.
 type Event interface{ kind() string }
 
 // Started begins a run.

@@ -91,9 +91,9 @@ const layoutCancels = 4
 // layoutUndoes is the first layout of runs whose calls are undone, of those that are offered some of their tools, and of those with tags.
 const layoutUndoes = 5
 
-// layoutPlans is the first layout of runs that plan, of those that go on while calls of a round are open, of those that may call so many agents
-// and no more, of those whose urgent messages come first, of those that agents ask which they call, of
-// those with constraints of their own, and of those whose outputs services judge.
+// layoutPlans is the first layout of runs that plan, of those that go on while calls of a round are open, of those that may call so many
+// agents and no more, of those whose urgent messages come first, of those that agents ask which they call, of those with constraints of
+// their own, and of those whose outputs services judge.
 const layoutPlans = 6
 
 // layoutBranches is the first layout of runs whose plans have conditions, steps for each element of a list, or are reviewed.

@@ -285,10 +285,10 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 	return core.Change{}, nil, err
 }
 
-// takesAgain reports whether a message that the run has absorbed before, at an earlier delivery, would give it the run in head. Whoever has that
-// delivery may stand still and ack the message at any time, without a look at the run, which nothing would cover then. What the run waits for,
-// or its driver's own message, brings it on; one that may have been refused at an earlier delivery is given back until then. Other messages
-// than timers and control messages are absorbed once, or are the driver's own.
+// takesAgain reports whether a message that the run has absorbed before, at an earlier delivery, would give it the run in head. Whoever has
+// that delivery may stand still and ack the message at any time, without a look at the run, which nothing would cover then. What the run
+// waits for, or its driver's own message, brings it on; one that may have been refused at an earlier delivery is given back until then.
+// Other messages than timers and control messages are absorbed once, or are the driver's own.
 func (a *activation) takesAgain(ctx context.Context, head *core.Head) (bool, *Verdict, error) {
 	kind := a.msg.Address.Kind
 	if kind != wire.KindFire && kind != wire.KindCtl || a.head.Status == "" || a.covered() || head.Driver == nil || head.Driver.Owner != a.owner {

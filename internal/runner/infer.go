@@ -73,8 +73,8 @@ func (a *activation) unasked(ctx context.Context) core.Event {
 	return *away
 }
 
-// renewAgent has the run ask the model that its agent has now, where the agent says so, and offer it the tools that there are now. An agent that
-// cannot be had leaves it with those that it has.
+// renewAgent has the run ask the model that its agent has now, where the agent says so, and offer it the tools that there are now. An agent
+// that cannot be had leaves it with those that it has.
 func (a *activation) renewAgent(ctx context.Context) {
 	if !a.agent.Follows && !a.agent.Changing {
 		return

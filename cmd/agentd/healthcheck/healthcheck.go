@@ -26,8 +26,8 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask a worker on this machine whether it is ready",
-		Long: "healthcheck asks agentd serve --http, for images that have no shell and no curl. Exit codes: 0 it is ready (or,\n" +
-			"with --live, alive), 1 it is not, or does not answer within 5 s.",
+		Long: "healthcheck asks agentd serve --http, or agentd mock-llm, for images that have no shell and no curl. Exit codes:\n" +
+			"0 it is ready (or, with --live, alive), 1 it is not, or does not answer within 5 s.",
 		Example: "  agentd healthcheck\n  agentd healthcheck --http :9090 --live",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

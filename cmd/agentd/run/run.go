@@ -76,9 +76,14 @@ func run(ctx context.Context, a *cli.App, agent string, f runFlags) error {
 	}
 	var constraints *sdk.Constraints
 	if f.constraints != "" {
+		constraints = new(sdk.Constraints)
 		d := json.NewDecoder(strings.NewReader(f.constraints))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&constraints); err != nil {
+		err := d.Decode(constraints)
+		if err == nil && d.More() {
+			err = errors.New("something follows the JSON")
+		}
+		if err != nil {
 			return cli.Usagef("--constraints: want JSON with allow, deny, read_only or files: %v", err)
 		}
 	}

@@ -1,5 +1,5 @@
 // Package mockllm is a model that answers from a script over HTTP, in two protocols: POST /v1/chat/completions (OpenAI,
-// streamed and not) and POST /v1/messages (Anthropic, streamed); and GET /v1/models and GET /stats. Real client code runs
+// streamed and not) and POST /v1/messages (Anthropic, streamed); and GET /v1/models, GET /stats and GET /readyz. Real client code runs
 // against it in tests and demos, without a key.
 //
 // docs/cli.md (agentd mock-llm) shows a script with every member.

@@ -36,6 +36,8 @@ func New(script *Script) *Server {
 	s.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, &messagesProtocol{}) })
 	s.mux.HandleFunc("POST /v1/embeddings", embeddings)
 	s.mux.HandleFunc("GET /v1/models", s.models)
+	// As a worker has it, so that agentd healthcheck can ask.
+	s.mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
 	s.mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Stats()) })
 	return s
 }

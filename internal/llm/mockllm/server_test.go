@@ -104,6 +104,16 @@ func TestServer_StreamEqualsWhole(t *testing.T) {
 	}
 }
 
+// agentd healthcheck asks it as it asks a worker.
+func TestServer_SaysThatItIsUp(t *testing.T) {
+	t.Parallel()
+	answer := httptest.NewRecorder()
+	mockllm.New(trip(t)).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
+	if answer.Code != http.StatusOK {
+		t.Errorf("GET /readyz is answered with status %d", answer.Code)
+	}
+}
+
 func TestServer_EstimatesUsage(t *testing.T) {
 	t.Parallel()
 	_, _, p := start(t, &mockllm.Script{Conversations: []mockllm.Conversation{
