@@ -56,13 +56,15 @@ func PatientlyOnce(ctx context.Context, js jetstream.JetStream, what string, req
 func patiently(
 	ctx context.Context, js jetstream.JetStream, what string, again func(error) bool, request func(context.Context) error,
 ) error {
-	if !clustered(js) {
-		return request(ctx)
-	}
 	listener, heard := js.(Listener)
 	began := time.Now()
+	// While a connection changes servers it does not say whether they are a cluster: afterwards it does.
+	known := clustered(js)
 	for pauses := asking.Start(); ; {
 		err := request(ctx)
+		if known = known || clustered(js); !known {
+			return err
+		}
 		switch {
 		case !heard:
 		case Unanswered(err):

@@ -1,0 +1,65 @@
+package leader
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// member starts a server of a cluster.
+func member(t *testing.T, port int) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		ServerName: "one", Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true,
+		Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: server.RANDOM_PORT},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server takes no connections")
+	}
+	return s
+}
+
+// A connection that changes servers does not say whether they are a cluster. What it asks then is asked again all the same, while a leader is
+// being elected.
+func TestPatientlyOnce_WhileTheConnectionChangesServers(t *testing.T) {
+	t.Parallel()
+	s := member(t, server.RANDOM_PORT)
+	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	away, back := nc.StatusChanged(nats.RECONNECTING), nc.StatusChanged(nats.CONNECTED)
+	port := s.Addr().(*net.TCPAddr).Port
+	s.Shutdown()
+	<-away
+	asked := 0
+	err = PatientlyOnce(t.Context(), js, "stream AGENTD_START", func(context.Context) error {
+		if asked++; asked > 1 {
+			return nil
+		}
+		member(t, port)
+		<-back
+		return jetstream.ErrNoStreamResponse
+	})
+	if err != nil {
+		t.Errorf("after %d requests: %v", asked, err)
+	}
+}
