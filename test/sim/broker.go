@@ -153,10 +153,13 @@ func (b *fakeBroker) create(address wire.Address, subject string, event wire.Eve
 // callsKept is how long after the end of a run its calls and their voids stay in the stream.
 const callsKept = 10 * time.Minute
 
-// forgot reports whether a call, or its void, was in the stream and is gone.
-func (b *fakeBroker) forgot(address wire.Address, subject string) bool {
-	_, existed := b.bySubject[subject]
-	return existed && b.purged(address)
+// forgot reports whether a call, or its void, was in the stream and is gone, and when its run ended, in Unix milliseconds.
+func (b *fakeBroker) forgot(address wire.Address, subject string) (ended int64, forgot bool) {
+	if _, existed := b.bySubject[subject]; !existed || !b.purged(address) {
+		return 0, false
+	}
+	entries := b.store.journals[address.Run].decoded
+	return entries[len(entries)-1].At, true
 }
 
 // purged reports whether a call, or its void, is gone from the stream: its run has ended, for long enough, and all messages that had to do
