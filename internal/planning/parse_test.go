@@ -222,6 +222,16 @@ func TestInText_IsTheCallOfTheOneToolThatIsNamed(t *testing.T) {
 		"note or find":                           "",
 		"footnote, notes":                        "",
 		"":                                       "",
+		// What is quoted is somebody else's word, and what is not to be done is not done.
+		`plan.add_step(step="1", text="note everything")`: "",
+		"I would not use note for this.":                  "",
+		"I can't find it.":                                "",
+		"Ich kann find hier nicht aufrufen.":              "",
+		"Je ne peux pas utiliser note ici.":               "",
+		// Arguments that cannot be read are not left out.
+		"I think that note(n=3) is right.": "",
+		"note: {n: 3}":                     "",
+		`note(text="it's fine")`:           `note {"text":"it's fine"}`,
 	} {
 		got := ""
 		if call := planning.InText(text, tools); call != nil {

@@ -207,11 +207,16 @@ func Hinted(hint, tool string) bool {
 	return hint != "" && (tool == hint || strings.HasPrefix(tool, hint+"_"))
 }
 
-// InText is the call of the one tool that a text names, with what stands in it as name="value"; nil where it names none, or several.
+// InText is the call of the one tool that a text names, with what stands in it as name="value"; nil where it names none, or several, where it
+// says what is not to be done, and where it gives arguments otherwise: nothing is guessed.
 func InText(text string, tools []sdk.ToolDefinition) *sdk.ToolRequest {
+	said := quoted.ReplaceAllString(text, `""`)
+	if negation.MatchString(said) || unread.MatchString(said) {
+		return nil
+	}
 	named := ""
 	for _, t := range tools {
-		if !names(text, t.Name) {
+		if !names(said, t.Name) {
 			continue
 		}
 		if named != "" {

@@ -5,7 +5,15 @@ import (
 	"strings"
 )
 
-var pair = regexp.MustCompile(`\b([A-Za-z_]\w*)\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')`)
+var (
+	// pair is an argument in a text.
+	pair = regexp.MustCompile(`\b([A-Za-z_]\w*)\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')`)
+	// unread is an argument whose value is no text in quotes.
+	unread = regexp.MustCompile(`\b[A-Za-z_]\w*\s*(?:=\s*[^\s"']|:\s*[\d{\[])`)
+	quoted = regexp.MustCompile(`"[^"\n]*"|(?:\B)'[^'\n]*'`)
+	// negation is of the languages that the judges know.
+	negation = regexp.MustCompile(`(?i)\b(?:not|never|cannot|no|nicht|kein|keine|keinen|nie|pas|jamais|aucun|aucune)\b|n['’]t\b`)
+)
 
 // names reports whether a name stands in a text as a word of its own.
 func names(text, name string) bool {

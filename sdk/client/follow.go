@@ -63,7 +63,7 @@ func (f *Following) Missed() {
 
 // Follow yields every milestone of a run after the mark, each once and in order, and the ephemeral events (fragments of
 // replies, progress) as they come, some of which may be lost. It ends after the run's end. Whoever was interrupted goes on with
-// the mark of the last milestone. The error, after which it ends too, is the context's.
+// the mark of the last milestone. The error, after which it ends too, is the context's, or unknown_run for a run whose history was removed.
 func (c *Client) Follow(ctx context.Context, run Run, after wire.Mark) iter.Seq2[wire.Live, error] {
 	return func(yield func(wire.Live, error) bool) {
 		f, err := c.Listen(run)
@@ -113,6 +113,9 @@ func (f *Following) Events(ctx context.Context, after wire.Mark, handle func(wir
 		if done {
 			return nil
 		}
+		if errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+			return err
+		}
 		if retry = nil; err != nil {
 			retry = time.After(askAgain) // a later milestone asks, too
 		}
@@ -158,7 +161,8 @@ func (f *Following) upTo(milestone wire.Live, handle func(wire.Live)) {
 	}
 }
 
-// ask handles the milestones after the mark and reports whether the run's end was among them.
+// ask handles the milestones after the mark and reports whether the run's end was among them. The error is unknown_run where there are none
+// any more.
 func (f *Following) ask(ctx context.Context, at *place, handle func(wire.Live)) (done bool, err error) {
 	for {
 		var s wire.RunStatus
@@ -168,6 +172,9 @@ func (f *Following) ask(ctx context.Context, at *place, handle func(wire.Live)) 
 		}
 		if err != nil {
 			return false, fmt.Errorf("ask for what was missed: %w", err)
+		}
+		if s.Purged > 0 {
+			return false, purged(f.run, &s)
 		}
 		for _, l := range s.Milestones {
 			if at.Before(l) && ctx.Err() == nil {

@@ -3,9 +3,11 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 
+	"agentd/sdk"
 	"agentd/sdk/client"
 	"agentd/sdk/wire"
 )
@@ -62,6 +64,30 @@ func TestFollow_HistoryTakesNothingThatWasHeard(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+}
+
+// gone is a connection on which a run is told whose history was removed. What is missed is asked for.
+type gone struct{ client.Conn }
+
+func (gone) WatchLive(_ string, _ wire.RunKey, _ func(wire.Live), missed func()) (func() error, error) {
+	missed()
+	return func() error { return nil }, nil
+}
+
+func (gone) Ask(_ context.Context, _ string, _ wire.Query, answer any) error {
+	answer.(*wire.RunStatus).Purged = 1_795_229_924_408
+	return nil
+}
+
+func (gone) Subjects() wire.Subjects { return wire.DefaultSubjects() }
+
+func TestFollow_EndsWhereTheHistoryIsGone(t *testing.T) {
+	t.Parallel()
+	for _, err := range client.New(gone{}, client.Options{}).Follow(t.Context(), client.Run{Agent: "desk", Name: "one"}, wire.Mark{}) {
+		if !errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) {
+			t.Errorf("a run whose history is gone: %v", err)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func (c *Client) Wait(ctx context.Context, run Run) (Result, error) {
 		case err == nil && status.Terminal != nil:
 			return resultOf(run, status.Terminal.Type, status.Terminal.Data, string(status.Reason), status.Units)
 		case err == nil && status.Purged > 0:
-			return Result{}, sdk.Errorf(sdk.CodeUnknownRun, "run %s is done (%s), and its history was removed", run.Name, status.Reason)
+			return Result{}, purged(run, &status)
 		case err == nil:
 			run.Init, called = status.Init, status.Called
 			continue
@@ -120,6 +120,11 @@ func (c *Client) Wait(ctx context.Context, run Run) (Result, error) {
 	}
 	reason, _ := event.Extensions[wire.TerminationReason].(string)
 	return resultOf(run, event.Type, event.Data, reason, event.ExecutionUnits)
+}
+
+// purged is what is told of a run whose history was removed.
+func purged(run Run, status *wire.RunStatus) error {
+	return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done (%s), and its history was removed", run.Name, status.Reason)
 }
 
 // waitCalled waits for a run that answers a call: its terminal event goes to the caller, the journal has it too.
