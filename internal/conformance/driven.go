@@ -156,10 +156,17 @@ func (s *clientSession) tell(r request) error {
 		return err
 	}
 	if _, err := s.program.input.Write(append(line, '\n')); err != nil {
+		select { // it has closed its input, as a rule because it ends: that is what there is to say of it
+		case <-s.program.ended:
+		case <-time.After(endsWithin):
+		}
 		return failed("it reads no request: %s", err)
 	}
 	return nil
 }
+
+// endsWithin is how long a program that reads no requests has to end.
+const endsWithin = 5 * time.Second
 
 // next is the program's next answer.
 func (s *clientSession) next(ctx context.Context, what string) (answer, error) {
