@@ -60,7 +60,7 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 
 // lookAgain reads what others have appended: a message that is not to wait for the model's reply.
 func (a *activation) lookAgain(ctx context.Context) error {
-	if _, err := a.catchUp(ctx, ""); err != nil {
+	if _, err := a.catchUp(ctx); err != nil {
 		return err
 	}
 	return a.stillDriven()
@@ -101,7 +101,7 @@ func (a *activation) loadState(ctx context.Context, former point, first *core.En
 	if end.Etag != a.at.Etag {
 		// What others appended since is part of it, and may let a tool run: it must not be forgotten then.
 		a.at = end
-		if err := a.confirm(ctx); err != nil {
+		if _, err := a.confirm(ctx); err != nil {
 			return err
 		}
 	}
@@ -137,19 +137,21 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 		}
 		entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
 		if errors.Is(err, ErrConflict) {
-			written, err := a.catchUp(ctx, entry.Etag)
+			appended, err := a.catchUp(ctx)
 			if err != nil {
 				return err
 			}
-			if written == nil {
+			if len(appended) == 0 || appended[0].Etag != entry.Etag {
 				continue
 			}
 			// The store wrote it although it did not say so, and others appended after it: nobody has confirmed it yet.
-			if err := a.confirm(ctx); err != nil {
+			more, err := a.confirm(ctx)
+			if err != nil {
 				return err
 			}
-			a.announce(written)
-			if err := a.carryOut(ctx, written, unclosed(written.Effects, a.state.Waits)); err != nil {
+			appended = append(appended, more...)
+			a.announce(appended[0])
+			if err := a.carryOut(ctx, appended[0], unclosed(appended[0].Effects, waited(appended))); err != nil {
 				return err
 			}
 			return a.stillDriven()
@@ -167,23 +169,24 @@ func (a *activation) commit(ctx context.Context, event core.Event) error {
 	}
 }
 
-// confirm makes durable what was read up to a.at, and what others appended meanwhile.
-func (a *activation) confirm(ctx context.Context) error {
+// confirm makes durable what was read up to a.at, and what others appended meanwhile, which it returns.
+func (a *activation) confirm(ctx context.Context) (appended []*core.Entry, err error) {
 	for {
 		err := a.Store.Barrier(ctx, a.key, a.at.Version)
 		if !errors.Is(err, ErrConflict) {
-			return err
+			return appended, err
 		}
-		if _, err := a.catchUp(ctx, ""); err != nil {
-			return err
+		more, err := a.catchUp(ctx)
+		if err != nil {
+			return nil, err
 		}
+		appended = append(appended, more...)
 	}
 }
 
-// catchUp reads what was appended since, and returns the entry with the etag of the one that was refused, if it is there:
-// it can only be the next one. An own entry that is gone shows as a journal that does not follow: then the run was rolled
-// back, and this activation has lost it.
-func (a *activation) catchUp(ctx context.Context, refused string) (written *core.Entry, err error) {
+// catchUp applies what was appended since to the state, and returns it. An own entry that was refused although it was written can only be
+// the first. One that is gone shows as a journal that does not follow: then the run was rolled back, and this activation has lost it.
+func (a *activation) catchUp(ctx context.Context) (appended []*core.Entry, err error) {
 	for range mostStaleReads {
 		rec, err := a.Store.Head(ctx, a.key)
 		if err != nil && !errors.Is(err, ErrNotFound) {
@@ -204,7 +207,7 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 			return nil, err
 		}
 		if entries[rec.Rev-a.at.Rev-1].Etag == rec.Etag {
-			return a.follow(entries, end, refused)
+			return entries, a.follow(entries, end)
 		}
 		// It is not the journal, but what a store has that lost a failover: maybe with the entry that was refused.
 		if err := a.Env.Sleep(ctx, staleReadDelay); err != nil {
@@ -214,19 +217,16 @@ func (a *activation) catchUp(ctx context.Context, refused string) (written *core
 	return nil, fmt.Errorf("run %s: its entries after %d are not those that its head names", a.key, a.at.Rev)
 }
 
-// follow applies entries that were appended since, and returns the first if it has the etag of the one that was refused.
-func (a *activation) follow(entries []*core.Entry, end point, refused string) (*core.Entry, error) {
+// follow applies entries that were appended since.
+func (a *activation) follow(entries []*core.Entry, end point) error {
 	for _, e := range entries {
 		var err error
 		if *a.state, err = core.Apply(*a.state, e); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	a.at = end
-	if entries[0].Etag == refused {
-		return entries[0], nil
-	}
-	return nil, nil
+	return nil
 }
 
 // act carries out one action and returns its outcome.

@@ -46,6 +46,11 @@ var ofRuns = []mutant{
 	{"effects of a dead driver are not carried out again", condition(act+"absorbed", "drives Covers", "false"), simulator},
 	{"a relay republishes the void of a purged call", around(act+"unpurged", "return effects, nil"), simulator},
 	{"a relay republishes a closed call", around(runs+"unclosed", "return effects"), simulator},
+	{
+		"a driver makes a call that the end of its run has closed before the run was taken up",
+		call(act+"commit", "waited appended", "a.state.Waits"),
+		test{"internal/runner", "TestCommit_MakesNoCallThatAnEndHasClosed"},
+	},
 	{"what the run waits for is not carried out again", around(core+"Outstanding", "return nil"), simulator},
 	{"a message for nobody is acked without a dead letter", call(act+"unmatched", "refuse orphan", ""), simulator},
 	{"a dead letter is acked before it is put", call(handler+"settle", "DeadLetter", "func() error { _ = $; return nil }()"), simulator},
