@@ -11,10 +11,6 @@ import (
 	"time"
 
 	"agentd/internal/broker/embedded"
-
-	"agentd/sdk/wire"
-
-	"agentd/test/ports"
 )
 
 var (
@@ -345,130 +341,6 @@ func TestConsume_AbandonsHandlersAfterTheGracePeriod(t *testing.T) {
 	receive(t, "the end of the handler's context", abandoned)
 }
 
-// What a stopping worker was just sent reaches another one at once, not only after AckWait.
-// A worker asks for as many messages as it could handle. When its slots are taken by the time they come, others get them, and what is
-// left of the request too.
-func TestConsume_GivesBackWhatItHasAskedForInVain(t *testing.T) {
-	t.Parallel()
-	server := startServer(t, embedded.Options{})
-	c := connect(t, ConnectOptions{InProcess: server})
-	provision(t, c, testPlan)
-	const slots, held = 8, 6
-	answers := 0
-	answer := func(n int) {
-		for range n {
-			at := testCall
-			at.Call = fmt.Sprintf("c1-%d-x", answers)
-			mustPublish(t, c.Publish(testContext(t), c.subjects.Reply(at), event("answer")))
-			answers++
-		}
-	}
-	busy, finish := make(chan struct{}, slots), make(chan struct{})
-	both := []ConsumerRef{startRef, inRef}
-	asked := make(chan string, 100)
-	stop, err := c.Tail("$JS.API.CONSUMER.MSG.NEXT.>", func(subject string, _ map[string][]string, request []byte) {
-		if strings.Contains(string(request), `"batch":8,`) {
-			asked <- subject
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	consume(t, c, ConsumeOptions{Consumers: both, Slots: slots, Handle: func(_ context.Context, d Delivery) {
-		busy <- struct{}{}
-		<-finish
-		if err := d.Ack(); err != nil {
-			t.Error(err)
-		}
-	}})
-	for range both {
-		receive(t, "a consumer is asked for as many as there are slots", asked)
-	}
-	start(t, c, slots)
-	for range slots {
-		receive(t, "a slot is taken", busy)
-	}
-	answer(held)
-	eventually(t, "the busy worker has been given the answers", func() bool {
-		delivered, _ := pending(t, c, inRef)
-		return delivered == held
-	})
-	handled := make(chan int, held+slots)
-	idle := connect(t, ConnectOptions{InProcess: server})
-	consume(t, idle, ConsumeOptions{Consumers: []ConsumerRef{inRef}, Handle: func(_ context.Context, d Delivery) {
-		handled <- d.Delivered()
-		if err := d.Ack(); err != nil {
-			t.Error(err)
-		}
-	}})
-	for range held {
-		if n := receive(t, "an answer at the idle worker", handled); n != 2 {
-			t.Errorf("delivery %d of an answer reaches the idle worker, want 2", n)
-		}
-	}
-	answer(slots)
-	for range slots {
-		if n := receive(t, "a later answer at the idle worker", handled); n != 1 {
-			t.Errorf("delivery %d of a later answer reaches the idle worker, want 1", n)
-		}
-	}
-	close(finish)
-	settled(t, c, startRef)
-}
-
-func TestPuller_GivesBackWhatComesTooLate(t *testing.T) {
-	t.Parallel()
-	c := provisioned(t)
-	const rounds = 100 // in some of them the message is on its way when the puller is closed
-	start(t, c, rounds)
-	ended, cancel := context.WithCancel(testContext(t))
-	cancel()
-	for range rounds {
-		stopping, err := c.newPuller(startRef, rounds)
-		if err == nil {
-			err = stopping.ask(testContext(t), rounds)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m, err := stopping.next(ended); err == nil && m != nil {
-			stopping.giveBack(m)
-		}
-		if err := c.nc.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		stopping.close()
-	}
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef}, Handle: func(_ context.Context, d Delivery) {
-		if err := d.Ack(); err != nil {
-			t.Error(err)
-		}
-	}})
-	settled(t, c, startRef)
-}
-
-// A stopping worker drains its subscriptions and then its connection, which drains them again when a server is slow to
-// answer.
-func TestPuller_MayBeDrainedTwice(t *testing.T) {
-	t.Parallel()
-	c := provisioned(t)
-	for range 20 {
-		p, err := c.newPuller(AgentConsumers("travel.desk")[0], 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.subscription.Drain(); err != nil {
-			t.Fatal(err)
-		}
-		p.close()
-	}
-}
-
 func TestConsume_WaitsForItsConsumer(t *testing.T) {
 	t.Parallel()
 	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
@@ -498,51 +370,6 @@ func TestConsume_WaitsForItsConsumer(t *testing.T) {
 	})
 	receive(t, "the same message from the new consumer", handled)
 	settled(t, c, startRef)
-}
-
-func TestConsume_GoesOnAfterARestartOfTheServer(t *testing.T) {
-	t.Parallel()
-	o := embedded.Options{Dir: shortDir(t), Listen: true, Port: ports.Free(t), PortOnly: true}
-	s := startServer(t, o)
-	c := connect(t, ConnectOptions{URL: s.URL()})
-	p := testPlan
-	p.AckWait = time.Second // for acks that the server takes down with it
-	provision(t, c, p)
-	handled := make(chan string, 100)
-	consume(t, c, ConsumeOptions{Consumers: []ConsumerRef{startRef, serviceRef}, Handle: func(ctx context.Context, d Delivery) {
-		ev, err := wire.DecodeEvent(d.Headers(), d.Data())
-		if err != nil {
-			t.Error(err)
-		}
-		handled <- ev.ID
-		if err := d.Ack(); err != nil {
-			t.Error(err)
-		}
-	}})
-	for round := range 3 {
-		id := fmt.Sprint("round-", round)
-		mustPublish(t, c.Start(testContext(t), "travel.desk", event(id)))
-		at := testCall
-		at.Call = id
-		mustPublish(t, c.Publish(testContext(t), c.subjects.Call(at), event(id)))
-		begin := time.Now()
-		for seen := 0; seen < 2; { // an ack may be lost with the server: then there is another delivery
-			if receive(t, "a message", handled) == id {
-				seen++
-			}
-		}
-		if waited := time.Since(begin); waited > fetchWait/2 {
-			t.Errorf("messages came after %s: it waits for an answer that went down with the server", waited)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the loss is noticed", func() bool { return !c.Connected() })
-		s = startServer(t, o)
-		eventually(t, "it is connected again", c.Connected)
-	}
-	settled(t, c, startRef)
-	settled(t, c, serviceRef)
 }
 
 // A message that nothing can be read of, made by a publisher that is not agentd, reaches the handler like any other.

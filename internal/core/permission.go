@@ -10,6 +10,12 @@ import (
 	"agentd/sdk"
 )
 
+// Decides reports whether a message to the address answers a request for somebody's decision: on a call, or on a plan.
+func Decides(address wire.Address) bool {
+	asked := []string{wire.NameToken(sdk.TypePermissionRequest), wire.NameToken(sdk.TypePlanReview)}
+	return address.Kind == wire.KindIn && slices.Contains(asked, address.Call.Type)
+}
+
 // PermissionState is what a permission request asks, as far as its decision needs it.
 type PermissionState struct {
 	// Call is the call that needs permission.

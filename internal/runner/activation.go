@@ -419,13 +419,7 @@ func (a *activation) firedAfterEnd() bool {
 // lateDecision reports whether the message decides a permission request that is closed. Unlike other late answers it is not
 // passed over in silence: a person believes that it counts. It did, if an entry names the message.
 func (a *activation) lateDecision() bool {
-	return a.decides() && !slices.ContainsFunc(a.entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
-}
-
-// decides reports whether the message answers a permission request.
-func (a *activation) decides() bool {
-	asked := []string{wire.NameToken(sdk.TypePermissionRequest), wire.NameToken(sdk.TypePlanReview)}
-	return a.msg.Address.Kind == wire.KindIn && slices.Contains(asked, a.msg.Address.Call.Type)
+	return core.Decides(a.msg.Address) && !slices.ContainsFunc(a.entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
 }
 
 // relay carries out again what may be missing outside: the effects of every entry with one of the causes, without the calls that the

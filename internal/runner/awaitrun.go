@@ -109,7 +109,7 @@ func (a *activation) heard(ctx context.Context) (*Verdict, error) {
 // unmatched settles an answer to a call that the run has not made. A decision is kept for a time, where workers are told to: who decides
 // may know of the request before the run does, which is about to make it, or makes it again after a failover.
 func (a *activation) unmatched(ctx context.Context) (Verdict, error) {
-	if a.decides() && a.Env.Now() < a.msg.Received+a.EarlyDecisions.Milliseconds() {
+	if core.Decides(a.msg.Address) && a.Env.Now() < a.msg.Received+a.EarlyDecisions.Milliseconds() {
 		return a.later(), nil
 	}
 	return a.refuse(ctx, a.orphan())

@@ -42,7 +42,7 @@ func (r *Refusals) Read(ctx context.Context, conn *broker.Conn, each func(audit.
 	}
 	return conn.Letters(ctx, broker.LetterFilter{Since: time.UnixMilli(r.since)}, func(l broker.Letter) (bool, error) {
 		address, err := conn.Subjects().Parse(l.Subject)
-		if err != nil || address.Kind != wire.KindIn || !asksPermission(address.Call.Type) {
+		if err != nil || !core.Decides(address) {
 			return true, nil //nolint:nilerr // it is about no permission
 		}
 		if last := r.last[address.Run]; last != nil {
@@ -71,9 +71,4 @@ func refusedLetter(l broker.Letter, address wire.Address, last *core.Entry) audi
 		record.Decision = sdk.DecisionViewed
 	}
 	return record
-}
-
-// asksPermission reports whether the token is that of a type which asks people to decide.
-func asksPermission(token string) bool {
-	return token == wire.NameToken(sdk.TypePermissionRequest) || token == wire.NameToken(sdk.TypePlanReview)
 }
