@@ -25,13 +25,15 @@ const patience = 30 * time.Second
 // bin is the folder of the programs, which the tests' end removes.
 var bin string
 
-// build builds agentd and the example's services, once.
+// build builds agentd, the example's services and a NATS server, once.
 var build = sync.OnceValue(func() error {
-	for from, name := range map[string]string{"../..": "./cmd/agentd", "../../examples/traveldesk": "."} {
-		cmd := exec.Command("go", "build", "-o", bin+string(filepath.Separator), name)
+	for from, names := range map[string][]string{
+		"../..": {"./cmd/agentd", "github.com/nats-io/nats-server/v2"}, "../../examples/traveldesk": {"."},
+	} {
+		cmd := exec.Command("go", append([]string{"build", "-o", bin + string(filepath.Separator)}, names...)...)
 		cmd.Dir = from
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s in %s: %w\n%s", name, from, err, out)
+			return fmt.Errorf("build %s in %s: %w\n%s", names, from, err, out)
 		}
 	}
 	return nil
