@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -15,6 +16,7 @@ var following = []clientCase{
 	{name: doFollow, rule: "Every milestone is told once and in order, though live events are lost, doubled and late.", try: tryFollow},
 	{name: "pages", rule: "A history of several pages is told whole.", try: tryPages},
 	{name: "mark", rule: "Who follows after a mark is told what comes after it.", try: tryMark},
+	{name: "purged", rule: "Following a run whose history was removed ends with the error unknown_run.", try: tryPurged},
 	{name: "early", rule: "A run that has not begun can be followed.", try: tryEarly},
 	{name: "ephemeral", rule: "Ephemeral events, and types and attributes that a client does not know, disturb nothing.", try: tryEphemeral},
 	{name: "announce", rule: "Who follows announces it before the history is asked for, when workers ask, and every 15 s at least.", try: tryAnnounce},
@@ -209,6 +211,27 @@ func tryMark(ctx context.Context, s *clientSession) error {
 		return err
 	}
 	return s.want(ctx, mark(2, 1), mark(3, 0))
+}
+
+func tryPurged(ctx context.Context, s *clientSession) error {
+	run, err := s.begun(ctx)
+	if err != nil {
+		return err
+	}
+	s.worker.put(run.Name, func(r *wire.RunStatus) {
+		r.Status, r.Reason, r.Milestones, r.Purged = wire.StatusDone, wire.ReasonCompleted, nil, time.Now().UnixMilli()
+	})
+	defer s.worker.forget(run.Name)
+	a, err := s.ask(ctx, request{Do: doFollow, Run: &run})
+	switch {
+	case err != nil:
+		return err
+	case a.Error == nil:
+		return failed("it reports no error, though what the run did can be told to nobody")
+	case a.Error.Code != string(sdk.CodeUnknownRun):
+		s.advise("the code of the error is %q; %q is what a run that nobody knows is", a.Error.Code, sdk.CodeUnknownRun)
+	}
+	return nil
 }
 
 func tryEarly(ctx context.Context, s *clientSession) error {

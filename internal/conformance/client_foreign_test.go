@@ -235,19 +235,22 @@ func (f *foreignClient) follow(ctx context.Context, r request, tell func(any)) (
 		}
 		return l.Type == wire.MilestoneFinished
 	}
-	history := func() (over bool) {
+	history := func() (over bool, err error) {
 		for {
 			var page wire.RunStatus
 			if err := f.get(r.Run.Agent, map[string]any{"run": r.Run.Name, "after": at}, &page); err != nil {
-				return errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) && f.has("wants-runs")
+				return errors.Is(err, &sdk.Error{Code: sdk.CodeUnknownRun}) && f.has("wants-runs"), nil
+			}
+			if page.Purged > 0 && !f.has("asks-for-ever") {
+				return true, f.purged()
 			}
 			for _, l := range page.Milestones {
 				if show(l) {
-					return true
+					return true, nil
 				}
 			}
 			if !page.More || f.has("one-page") {
-				return false
+				return false, nil
 			}
 		}
 	}
@@ -259,8 +262,8 @@ func (f *foreignClient) follow(ctx context.Context, r request, tell func(any)) (
 	if !f.has("announces-late") {
 		announce()
 	}
-	if history() {
-		return done, nil
+	if over, err := history(); over {
+		return done, err
 	}
 	if f.has("announces-late") {
 		announce()
@@ -269,8 +272,11 @@ func (f *foreignClient) follow(ctx context.Context, r request, tell func(any)) (
 		if m, err := asked.NextMsg(time.Millisecond); err == nil && m != nil && !f.has("deaf-client") || time.Since(last) > 2*time.Second && !f.has("announces-once") {
 			last = time.Now()
 			announce()
-			if !f.has("only-live") && !f.has("one-page") && history() {
-				return done, nil
+			if f.has("only-live") || f.has("one-page") {
+				continue
+			}
+			if over, err := history(); over {
+				return done, err
 			}
 		}
 		m, err := lives.NextMsg(100 * time.Millisecond)
@@ -289,8 +295,8 @@ func (f *foreignClient) follow(ctx context.Context, r request, tell func(any)) (
 		case !at.Before(l):
 			continue
 		case !next && !f.has("only-live"):
-			if history() {
-				return done, nil
+			if over, err := history(); over {
+				return done, err
 			}
 			continue
 		}
@@ -299,6 +305,14 @@ func (f *foreignClient) follow(ctx context.Context, r request, tell func(any)) (
 		}
 	}
 	return done, nil
+}
+
+// purged is what becomes of following a run whose history was removed.
+func (f *foreignClient) purged() error {
+	if f.has("unconcerned") {
+		return nil
+	}
+	return sdk.Errorf(unless(f, "own-codes", sdk.CodeUnknownRun, "EIO"), "the history of the run was removed")
 }
 
 // get asks a worker.

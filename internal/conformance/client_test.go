@@ -28,7 +28,7 @@ func TestRunClient_GoodClientsPass(t *testing.T) {
 	for _, name := range []string{"sdk", "none"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tryClient(t, name, 4*DefaultPatience).passes(t, 37)
+			tryClient(t, name, 4*DefaultPatience).passes(t, 38)
 		})
 	}
 }
@@ -63,6 +63,9 @@ func TestRunClient_FindsDefects(t *testing.T) {
 		{"only-live", "follow", Failed, "milestone (4, 0) is not told"},
 		{"one-page", "pages", Failed, "it does not answer"},
 		{"from-the-start", "mark", Failed, "milestone (1, 0) is told again"},
+		{"asks-for-ever", "purged", Failed, `it does not answer "follow" within`},
+		{"unconcerned", "purged", Failed, "it reports no error"},
+		{"own-codes", "purged", Advised, `the code of the error is "EIO"`},
 		{"wants-runs", "early", Failed, "it ends following before the run's end"},
 		{"strict", "ephemeral", Failed, "it reports the error internal"},
 		{"unannounced", "announce", Failed, "within 15s: workers tell live events to who says that they read them"},

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
@@ -62,6 +63,14 @@ func (w *worker) put(name string, change func(*wire.RunStatus)) {
 		w.names = append(w.names, name)
 	}
 	change(w.runs[name])
+}
+
+// forget removes a run, which is in lists no more.
+func (w *worker) forget(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.runs, name)
+	w.names = slices.DeleteFunc(w.names, func(n string) bool { return n == name })
 }
 
 func (w *worker) answer(_ string, body []byte) (broker.Answer, error) {

@@ -46,7 +46,10 @@ export class Client {
     }
   }
 
-  /** Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end. */
+  /**
+   * Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end. Throws AgentdError:
+   * unknown_run for a run whose history was removed.
+   */
   async *follow(run, after = { rev: 0, i: 0 }) {
     const waiting = [];
     let lost = true, wake = () => {}; // what is between the mark and now
@@ -124,17 +127,28 @@ export class Client {
     }
   }
 
-  /** The result of a run, when it has ended: {type, data, reason}. Throws RunFailed when it ended with an error, and the signal's reason. */
+  /**
+   * The result of a run, when it has ended: {type, data, reason}. Throws RunFailed when it ended with an error, AgentdError: unknown_run for
+   * a run whose history was removed, and the signal's reason.
+   */
   async wait(run, { signal } = {}) {
     let init = run.init;
     while (!init) {
       signal?.throwIfAborted();
+      let status;
       try {
-        ({ init } = await this.status(run));
+        status = await this.status(run);
       } catch (error) {
         if (error.code !== "unknown_run" && error.code !== "unavailable") throw error;
         await sleep(ASK_AGAIN, undefined, { signal });
+        continue;
       }
+      const { terminal, purged, called, reason } = status;
+      if (terminal) return result(run, { ...terminal, terminationreason: reason });
+      if (purged) throw removed(run, reason, "history");
+      if (!called) ({ init } = status);
+      else if (status.status === "done") throw removed(run, reason, "outcome");
+      else await sleep(ASK_AGAIN, undefined, { signal }); // its end goes to its caller; its status has it too
     }
     const subject = `${this.root}.done.${address(run)}.${init}`;
     let heard = () => {};
@@ -249,6 +263,7 @@ export class Client {
         if (error.code === "unknown_run") return; // it has not begun
         throw error;
       }
+      if (page.purged) throw removed(run, page.reason, "history");
       const lives = (page.milestones ?? []).map(told);
       yield* lives;
       if (!page.more || lives.length === 0) return;
@@ -275,6 +290,10 @@ function only(asked, call, ...types) {
     throw new AgentdError("unknown_run", `the run waits for ${meant.length} such answers${meant.length ? "; name the call" : ""}`);
   }
   return meant[0];
+}
+
+function removed(run, reason, what) {
+  return new AgentdError("unknown_run", `run ${run.name} is done (${reason}), and its ${what} was removed`);
 }
 
 function told(event) {

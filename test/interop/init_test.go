@@ -21,18 +21,13 @@ import (
 func TestInit_ProjectsRun(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "agentd")
 	finish(t, "../..", "go", "build", "-o", binary, "./cmd/agentd")
-	for language, service := range map[string]func(t *testing.T, project string) command{
-		"go": func(t *testing.T, project string) command {
-			finish(t, project, "go", "mod", "tidy")
-			finish(t, project, "go", "build", "-o", "service", ".")
-			return command{args: []string{filepath.Join(project, "service")}}
-		},
-		"node": func(t *testing.T, project string) command {
+	for language, service := range map[string]func(t *testing.T) command{
+		"go": func(*testing.T) command { return command{args: []string{"bin/clerk"}} },
+		"node": func(t *testing.T) command {
 			nodeFolder(t) // says what is missing
-			finish(t, project, "npm", "install", "--no-audit", "--no-fund", "--silent")
 			return command{args: []string{"node", "service.mjs"}}
 		},
-		"python": func(t *testing.T, _ string) command {
+		"python": func(t *testing.T) command {
 			lookPath(t, "python3")
 			return command{args: []string{"python3", "service.py"}, env: []string{"PYTHONPATH=" + absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1"}}
 		},
@@ -44,7 +39,7 @@ func TestInit_ProjectsRun(t *testing.T) {
 		} {
 			t.Run(template+" "+language, func(t *testing.T) {
 				t.Parallel()
-				dir := t.TempDir()
+				serving, dir := service(t), t.TempDir()
 				finish(t, dir, binary, "init", "clerk", "--template", template, "--language", language, "--source", absolute(t, "../.."))
 				project := filepath.Join(dir, "clerk")
 				readme, err := os.ReadFile(filepath.Join(project, "README.md"))
@@ -52,8 +47,11 @@ func TestInit_ProjectsRun(t *testing.T) {
 					t.Errorf("%v\n%s", err, readme)
 				}
 				finish(t, project, binary, "check")
-				checkCompose(t, project)
-				serving := service(t, project)
+				once := onceIn(string(readme))
+				checkCompose(t, project, once)
+				if once != "" {
+					finish(t, project, "sh", "-c", once)
+				}
 				finishWith(t, project, serving.env, conformanceIn(t, string(readme), binary, serving.args)...)
 				if language == "go" {
 					finish(t, project, "go", "test", "-vet=off", ".")
@@ -77,6 +75,13 @@ func TestInit_ProjectsRun(t *testing.T) {
 			})
 		}
 	}
+}
+
+// onceIn is what a README says is to be done once, before anything runs; "" is nothing.
+func onceIn(readme string) string {
+	_, once, _ := strings.Cut(readme, " Once, here:\n\n    ")
+	command, _, _ := strings.Cut(once, "\n")
+	return command
 }
 
 // approve allows the one request that comes.
@@ -109,8 +114,8 @@ func conformanceIn(t *testing.T, readme, binary string, service []string) []stri
 	return append([]string{binary, "conformance", "--service", contract, "--data", data, "--patience", "1m", "--case", "answer,duplicate,kill", "--"}, service...)
 }
 
-// checkCompose reads compose.yaml: each service has an image, and what is mounted into it exists.
-func checkCompose(t *testing.T, project string) {
+// checkCompose reads compose.yaml: each service has an image, what is mounted into it exists, and what is to be done once is done.
+func checkCompose(t *testing.T, project, once string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(project, "compose.yaml"))
 	if err != nil {
@@ -120,6 +125,7 @@ func checkCompose(t *testing.T, project string) {
 		Services map[string]struct {
 			Image   string   `yaml:"image"`
 			Volumes []string `yaml:"volumes"`
+			Command []string `yaml:"command"`
 		} `yaml:"services"`
 	}
 	if err := yaml.Unmarshal(data, &compose); err != nil {
@@ -129,6 +135,9 @@ func checkCompose(t *testing.T, project string) {
 		if compose.Services[name].Image == "" {
 			t.Errorf("compose.yaml has no image for %s:\n%s", name, data)
 		}
+	}
+	if done := strings.Join(compose.Services["build"].Command, " "); done != once {
+		t.Errorf("compose.yaml does once %q, and README.md %q", done, once)
 	}
 	for _, mounted := range compose.Services["worker"].Volumes {
 		from, _, _ := strings.Cut(strings.NewReplacer("${AGENTD:-", "", "}", "").Replace(mounted), ":")

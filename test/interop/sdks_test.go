@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -15,9 +16,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/broker"
 	"agentd/internal/harness"
+	"agentd/internal/reconcile"
+	"agentd/internal/state/natsstore"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // sdk/python agrees with the vectors of the wire.
@@ -156,4 +161,60 @@ func TestSDKs_GiveUpWhatIsDue(t *testing.T) {
 			w.NoDeadLetter()
 		})
 	}
+}
+
+// What a run did can be removed while somebody follows it, or before they wait for it without knowing which request began it: both are told
+// so, and do not ask for ever.
+func TestSDKs_PurgedRun(t *testing.T) {
+	t.Parallel()
+	for name, client := range map[string]func(*testing.T) command{
+		"python": func(t *testing.T) command { return pythonSDKClient(t, "client_conformance.py") },
+		"node":   func(t *testing.T) command { return nodeSDKClient(t, "client_conformance.mjs") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := client(t)
+			w := newWorld(t, docContract(t), time.Minute)
+			init := w.Init("desk", map[string]string{"message": "hello"})
+			init.Subject = "trip"
+			w.Done(w.SendAs("worker", "desk", init))
+			asked := map[string]any{"agent": "desk", "name": "trip"}
+			if got := w.clientSays(c, map[string]any{"do": "wait", "run": asked}); got["result"] == nil {
+				t.Errorf("before: %v", got)
+			}
+			store := natsstore.New(w.Conn().JetStream(), broker.StreamName(w.Conn().Subjects(), broker.ZoneRun), w.Conn().Subjects())
+			if err := reconcile.Purge(t.Context(), w.Conn(), store, wire.NewRunKey("trip")); err != nil {
+				t.Fatal(err)
+			}
+			for _, what := range []string{"follow", "wait"} {
+				got, _ := w.clientSays(c, map[string]any{"do": what, "run": asked})["error"].(map[string]any)
+				if got["code"] != "unknown_run" || !strings.Contains(fmt.Sprint(got["message"]), "its history was removed") {
+					t.Errorf("%s: %v", what, got)
+				}
+			}
+		})
+	}
+}
+
+// clientSays is the first thing that a program of the conformance kit prints for a request.
+func (w *world) clientSays(c command, request map[string]any) (said map[string]any) {
+	w.t.Helper()
+	line, err := json.Marshal(request)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(w.t.Context(), harness.Patience)
+	defer stop()
+	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
+	cmd.Env = append(os.Environ(), "NATS_URL=nats://"+w.host, "NATS_USER=worker", "NATS_PASSWORD=hot", "NATS_CA=", "NATS_CERT=")
+	cmd.Env = append(cmd.Env, c.env...)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(append(line, '\n')), w.t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		w.t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	if err := json.NewDecoder(bytes.NewReader(out)).Decode(&said); err != nil {
+		w.t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return said
 }

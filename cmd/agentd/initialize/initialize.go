@@ -30,18 +30,22 @@ var templates embed.FS
 
 // language is what a project's service can be written in.
 type language struct {
-	// Start is what starts the service, Prepare what has to be done before Program, which is the service itself, can run.
-	Start   string `json:"start"`
+	// Prepare is what has to be done once before anything runs. It makes or finds Program, which is the service itself; Start starts
+	// it as it is in the folder now.
 	Prepare string `json:"prepare,omitempty"`
+	Start   string `json:"start"`
 	Program string `json:"program"`
 	// Image has what the service needs.
 	Image string `json:"image"`
 }
 
-var languages = map[string]language{
-	"go":     {"go mod tidy && go run .", "go mod tidy && go build -o service .", "./service", "golang:1.26"},
-	"node":   {"npm install && node service.mjs", "npm install", "node service.mjs", "node:22-slim"},
-	"python": {"python3 service.py", "", "python3 service.py", "python:3.13-slim"},
+// languages has what a project of a name can be written in. Go gives the program of the service the name of its module.
+func languages(name string) map[string]language {
+	return map[string]language{
+		"go":     {"go mod tidy && go build -o bin/ ./...", "go run .", "bin/" + name, "golang:1.26"},
+		"node":   {"npm install", "node service.mjs", "node service.mjs", "node:22-slim"},
+		"python": {"", "python3 service.py", "python3 service.py", "python:3.13-slim"},
+	}
 }
 
 // example is what a template shows.
@@ -95,7 +99,7 @@ func Command(a *cli.App) *cobra.Command {
 		Example: "  agentd init clerk --language python --source ~/agentd\n  agentd init desk --template approvals --source ~/agentd",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			p.Name, p.language, p.example = args[0], languages[p.Language], examples[p.Template]
+			p.Name, p.language, p.example = args[0], languages(args[0])[p.Language], examples[p.Template]
 			if !validName.MatchString(p.Name) {
 				return cli.Usagef("%q: want a name of lower-case letters, digits and underscores that begins with a letter, such as clerk", p.Name)
 			}

@@ -86,7 +86,10 @@ class Client:
                 return
 
     async def follow(self, run: Run, after: tuple[int, int] = (0, 0)) -> AsyncIterator[Live]:
-        """Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end."""
+        """Every milestone after the mark, once and in order, and ephemeral events as they come; until the run's end.
+
+        Raises AgentdError: unknown_run for a run whose history was removed.
+        """
         subscription = await self._transport.subscribe(f"{self._root}.stream.{self._address(run)}")
         lost = asyncio.Event()
         lost.set()  # what is between the mark and now
@@ -153,14 +156,28 @@ class Client:
             lost.set()
 
     async def wait(self, run: Run, timeout: float | None = None) -> Result:
-        """The result of a run, when it has ended. Raises RunFailed when it ended with an error, TimeoutError."""
+        """The result of a run, when it has ended.
+
+        Raises RunFailed when it ended with an error, AgentdError: unknown_run for a run whose history was removed, TimeoutError.
+        """
         async with asyncio.timeout(timeout):
             while not run.init:
                 try:
-                    run = Run(run.agent, run.name, (await self.status(run))["init"])
+                    status = await self.status(run)
                 except AgentdError as e:
                     if e.code not in ("unknown_run", "unavailable"):
                         raise
+                    await asyncio.sleep(ASK_AGAIN)
+                    continue
+                if end := status.get("terminal"):
+                    return _result(run, end | {"terminationreason": status["reason"]})
+                if status.get("purged"):
+                    raise _purged(run, status)
+                if not status.get("called"):
+                    run = Run(run.agent, run.name, status["init"])
+                elif status["status"] == "done":
+                    raise AgentdError("unknown_run", f"run {run.name} is done ({status['reason']}), and its outcome was removed")
+                else:  # its end goes to its caller; its status has it too
                     await asyncio.sleep(ASK_AGAIN)
             subject = f"{self._root}.done.{self._address(run)}.{run.init}"
             subscription = await self._transport.subscribe(subject)
@@ -275,6 +292,8 @@ class Client:
                 if e.code == "unknown_run":
                     return told  # it has not begun
                 raise
+            if page.get("purged"):
+                raise _purged(run, page)
             told += [_live(event) for event in page.get("milestones") or []]
             if not page.get("more") or not told:
                 return told
@@ -286,6 +305,10 @@ class Client:
         except TimeoutError:
             return None
         return found if found.status == 0 and found.data else None
+
+
+def _purged(run: Run, status: dict[str, Any]) -> AgentdError:
+    return AgentdError("unknown_run", f"run {run.name} is done ({status['reason']}), and its history was removed")
 
 
 def _live(event: dict[str, Any]) -> Live:

@@ -1,0 +1,106 @@
+package deploy_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The compose file of each project that `agentd init` makes runs it, by the commands at its top, with images that are pulled where they are
+// not here.
+func TestCompose_OfInitRunsProjects(t *testing.T) {
+	localEngine(t)
+	if out, err := exec.CommandContext(t.Context(), "docker", "compose", "version").CombinedOutput(); err != nil {
+		t.Skipf("docker compose is missing here: %s", out)
+	}
+	agentd := filepath.Join(t.TempDir(), "agentd")
+	compile(t, "../..", agentd, "./cmd/agentd")
+	source, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for template, result := range map[string]string{
+		"minimal": "It is sunny in Bern.", "planner": "A-7 has been sent, A-8 is being packed.", "approvals": "You get 80 euros back for order A-7.",
+	} {
+		for _, language := range []string{"go", "node", "python"} {
+			t.Run(template+" "+language, func(t *testing.T) {
+				dir := t.TempDir()
+				made := exec.CommandContext(t.Context(), agentd, "init", "clerk", "--template", template, "--language", language, "--source", source)
+				made.Dir = dir
+				if out, err := made.CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				p := composed{t, filepath.Join(dir, "clerk"), "agentd-test-" + template + "-" + language}
+				if out := p.run(template == "approvals"); !strings.Contains(out, result) {
+					t.Errorf("the commands print:\n%s", out)
+				}
+			})
+		}
+	}
+}
+
+// composed is a project in containers.
+type composed struct {
+	t         *testing.T
+	dir, name string
+}
+
+// run does what compose.yaml says at its top. Its run may ask for permission.
+func (c composed) run(asks bool) string {
+	c.t.Helper()
+	file, err := os.ReadFile(filepath.Join(c.dir, "compose.yaml"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, image := range regexp.MustCompile(`image: (\S+)`).FindAllStringSubmatch(string(file), -1) {
+		if out, err := c.command("docker image inspect " + image[1] + " || docker pull --quiet " + image[1]); err != nil {
+			c.t.Skipf("the image %s cannot be had: %s", image[1], out)
+		}
+	}
+	commands := regexp.MustCompile(`(?m)^#   (docker compose .*)$`).FindAllStringSubmatch(string(file), -1)
+	if len(commands) != 2 {
+		c.t.Fatalf("want two commands:\n%s", file)
+	}
+	c.t.Cleanup(c.down)
+	up, message := commands[0][1], commands[1][1]
+	if !asks {
+		return c.must(up + "\n" + message)
+	}
+	c.must(up + "\n" + message + " --subject first --detach")
+	return c.must(`until id=$(docker compose run --rm client approvals list -o json | grep -o '"id": *"[^"]*"' | head -n 1 | cut -d '"' -f 4) && [ -n "$id" ]; do :; done
+docker compose run --rm client approvals approve "$id"
+docker compose run --rm client runs follow first`)
+}
+
+// down removes everything. What root has made in the project is given to whoever runs the test, who removes it.
+func (c composed) down() {
+	if c.t.Failed() {
+		c.t.Log(c.must("docker compose ps --all; docker compose logs --no-color"))
+	}
+	c.must(fmt.Sprintf("docker compose run --rm --no-deps --entrypoint chown client -R %d:%d /project", os.Getuid(), os.Getgid()))
+	c.must("docker compose --profile '*' down --volumes --timeout 10")
+}
+
+func (c composed) must(commands string) string {
+	c.t.Helper()
+	out, err := c.command(commands)
+	if err != nil {
+		c.t.Errorf("%s: %v\n%s", commands, err, out)
+	}
+	return out
+}
+
+func (c composed) command(commands string) (string, error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(c.t.Context()), 10*patience)
+	defer stop()
+	cmd := exec.CommandContext(ctx, "bash", "-euc", commands)
+	// Port 0 is one that is free.
+	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), "COMPOSE_PROJECT_NAME="+c.name, "NATS_PORT=0")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
