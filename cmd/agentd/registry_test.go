@@ -37,7 +37,7 @@ func TestDev_WaitsForTheContractsOfServicesThatStartLater(t *testing.T) {
 	out, _ = s.expect(cli.ExitOK, "contracts", "list")
 	contains(t, out, "flights.search    1.0.0     local   #/travel/flights/search")
 	out, _ = s.expect(cli.ExitOK, "check")
-	contains(t, out, "registry: agent travel.desk: flights.search@latest is looked up in the registry when the agent is served")
+	contains(t, out, "registry: agent travel.desk: flights.search@latest is looked up in the registry when the agent is served; agentd check --server looks now")
 	out, _ = s.expect(cli.ExitOK, "check", "--server")
 	contains(t, out, "registry: agent travel.desk: flights.search@latest is version 1.0.0 of the registry")
 	out, _ = s.expect(cli.ExitOK, "doctor")

@@ -127,6 +127,7 @@ func checkCompose(t *testing.T, project, once string) {
 			Volumes []string `yaml:"volumes"`
 			Command []string `yaml:"command"`
 		} `yaml:"services"`
+		Volumes map[string]any `yaml:"volumes"`
 	}
 	if err := yaml.Unmarshal(data, &compose); err != nil {
 		t.Fatalf("%v\n%s", err, data)
@@ -141,7 +142,7 @@ func checkCompose(t *testing.T, project, once string) {
 	}
 	for _, mounted := range compose.Services["worker"].Volumes {
 		from, _, _ := strings.Cut(strings.NewReplacer("${AGENTD:-", "", "}", "").Replace(mounted), ":")
-		if from == "." {
+		if _, named := compose.Volumes[from]; named || from == "." {
 			continue
 		}
 		if _, err := os.Stat(from); err != nil {

@@ -29,8 +29,8 @@ func Command(a *cli.App) *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration without connecting to anything",
 		Long: "check reads the configuration with its contracts and prompts and reports everything that is wrong, each with\n" +
-			"file, line and column. It connects to nothing, so contracts that are looked up in the registry are only listed, unless\n" +
-			"--server asks for them. Exit codes: 0 nothing wrong, 4 faults found, 2 a file is missing.",
+			"file, line and column. It connects to nothing, so contracts that are looked up in the registry are only listed, which\n" +
+			"is not a fault, unless --server asks for them. Exit codes: 0 nothing wrong, 4 faults found, 2 a file is missing.",
 		Example: "  agentd check\n  agentd check examples/traveldesk/agentd.yaml -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -197,6 +197,8 @@ func (c checkedReference) write(w io.Writer) {
 	state := "is looked up in the registry when the agent is served"
 	if c.Similar != "" {
 		state += fmt.Sprintf("; did you mean %q?", c.Similar)
+	} else {
+		state += "; agentd check --server looks now"
 	}
 	if c.Version != "" {
 		state = "is version " + c.Version + " of the registry"
