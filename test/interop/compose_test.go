@@ -1,7 +1,8 @@
-package deploy_test
+package interop
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,20 +10,26 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"agentd/test/missing"
 )
 
-// The compose file of each project that `agentd init` makes runs it, by the commands at its top, with images that are pulled where they are
-// not here.
-func TestCompose_OfInitRunsProjects(t *testing.T) {
-	localEngine(t)
-	if out, err := exec.CommandContext(t.Context(), "docker", "compose", "version").CombinedOutput(); err != nil {
-		t.Skipf("docker compose is missing here: %s", out)
+var inContainers = flag.Bool("compose", false, "run the projects of agentd init in containers too, with images that are pulled where they are not here (make deploy)")
+
+// The compose file of each project that agentd init makes runs it, by the commands at its top.
+func TestInit_ProjectsRunInContainers(t *testing.T) {
+	if !*inContainers {
+		t.Skip("pulls images and builds in containers for minutes: make deploy")
+	}
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", "docker version && docker compose version").CombinedOutput(); err != nil {
+		missing.Optional(t, "Docker with its plugin compose is not here: %s", out)
 	}
 	agentd := filepath.Join(t.TempDir(), "agentd")
-	compile(t, "../..", agentd, "./cmd/agentd")
-	source, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", agentd, "./cmd/agentd")
+	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0") // it runs in images of any C library
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	for template, result := range map[string]string{
 		"minimal": "It is sunny in Bern.", "planner": "A-7 has been sent, A-8 is being packed.", "approvals": "You get 80 euros back for order A-7.",
@@ -30,11 +37,7 @@ func TestCompose_OfInitRunsProjects(t *testing.T) {
 		for _, language := range []string{"go", "node", "python"} {
 			t.Run(template+" "+language, func(t *testing.T) {
 				dir := t.TempDir()
-				made := exec.CommandContext(t.Context(), agentd, "init", "clerk", "--template", template, "--language", language, "--source", source)
-				made.Dir = dir
-				if out, err := made.CombinedOutput(); err != nil {
-					t.Fatalf("%v\n%s", err, out)
-				}
+				finish(t, dir, agentd, "init", "clerk", "--template", template, "--language", language, "--source", absolute(t, "../.."))
 				p := composed{t, filepath.Join(dir, "clerk"), "agentd-test-" + template + "-" + language}
 				if out := p.run(template == "approvals"); !strings.Contains(out, result) {
 					t.Errorf("the commands print:\n%s", out)
@@ -50,7 +53,7 @@ type composed struct {
 	dir, name string
 }
 
-// run does what compose.yaml says at its top. Its run may ask for permission.
+// run does what compose.yaml says at its top, and returns what is printed last. The run may ask for permission.
 func (c composed) run(asks bool) string {
 	c.t.Helper()
 	file, err := os.ReadFile(filepath.Join(c.dir, "compose.yaml"))
@@ -59,7 +62,7 @@ func (c composed) run(asks bool) string {
 	}
 	for _, image := range regexp.MustCompile(`image: (\S+)`).FindAllStringSubmatch(string(file), -1) {
 		if out, err := c.command("docker image inspect " + image[1] + " || docker pull --quiet " + image[1]); err != nil {
-			c.t.Skipf("the image %s cannot be had: %s", image[1], out)
+			missing.Optional(c.t, "the image %s cannot be had: %s", image[1], out)
 		}
 	}
 	commands := regexp.MustCompile(`(?m)^#   (docker compose .*)$`).FindAllStringSubmatch(string(file), -1)
@@ -95,11 +98,11 @@ func (c composed) must(commands string) string {
 	return out
 }
 
+// command runs commands in the project, whose server gets a port that is free.
 func (c composed) command(commands string) (string, error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(c.t.Context()), 10*patience)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(c.t.Context()), 10*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "bash", "-euc", commands)
-	// Port 0 is one that is free.
 	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), "COMPOSE_PROJECT_NAME="+c.name, "NATS_PORT=0")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
