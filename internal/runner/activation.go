@@ -287,8 +287,7 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 
 // takesAgain reports whether a message that the run has absorbed before, at an earlier delivery, would give it the run in head. Whoever has
 // that delivery may stand still and ack the message at any time, without a look at the run, which nothing would cover then. What the run
-// waits for, or its driver's own message, brings it on; one that may have been refused at an earlier delivery is given back until then, and
-// refused if the run waits for something else: later than that, because a delivery that was not too late may be about to have the run hear it.
+// waits for, or its driver's own message, brings it on; one that may have been refused at an earlier delivery is given back until then.
 // Other messages than timers and control messages are absorbed once, or are the driver's own.
 func (a *activation) takesAgain(ctx context.Context, head *core.Head) (bool, *Verdict, error) {
 	kind := a.msg.Address.Kind
@@ -301,15 +300,11 @@ func (a *activation) takesAgain(ctx context.Context, head *core.Head) (bool, *Ve
 		return false, &v, err
 	}
 	again := slices.ContainsFunc(entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
-	switch {
-	case again || !a.outwaited():
-		return again, nil, nil
-	case a.head.Status == core.StatusRunning || a.Env.Now() < a.msg.Received+(waitForRun+mostAhead).Milliseconds():
+	if !again && a.head.Status == core.StatusRunning && a.outwaited() {
 		later := a.later()
 		return false, &later, nil
 	}
-	v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun, "the run's journal could not be found for %s after the message came; send it again if it still holds", waitForRun))
-	return false, &v, err
+	return again, nil, nil
 }
 
 // unheard is how a message is settled that does not get as far as its run; nil is that it does.
