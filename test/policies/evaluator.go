@@ -18,10 +18,8 @@ type evaluator struct {
 func (p policy) ruling(c call) (string, terms) {
 	for _, r := range p.rules {
 		named := len(r.tools) == 0 || slices.ContainsFunc(r.tools, func(pattern string) bool { ok, _ := path.Match(pattern, c.tool); return ok })
-		if !named || r.label != "" && r.label != c.label {
-			continue
-		}
-		if yes, known := r.when.holds(c.args); known && yes || !known && r.verdict != "allow" {
+		labelled := r.label == "" || r.label == c.label
+		if yes, known := r.when.holds(c.args); named && labelled && (known && yes || !known && r.verdict != "allow") {
 			return r.verdict, p.general.under(r.own)
 		}
 	}
@@ -65,10 +63,15 @@ func (e *evaluator) may(c call, asks []terms, now int64) (allowed bool, by strin
 	barred := func(at int64) bool {
 		return slices.ContainsFunc(e.requests, func(q *request) bool {
 			o := q.outcome(q.terms)
-			return o.decided && o.verdict == "deny" && o.at < at && q.run == c.run && q.reaches(c, o, at)
+			// One event asks for several calls: what is said of one that a grant has let go counts no more, and nobody is told so.
+			letGo := slices.ContainsFunc(e.requests, func(g *request) bool {
+				by := g.outcome(g.terms)
+				return !g.retry && by.scope != "call" && by.pattern.field == "" && by.at >= q.sent[0].timeout && by.at < o.at && g.covers(q.call, by, q.terms, by.at)
+			})
+			return o.decided && o.verdict == "deny" && o.at < at && q.run == c.run && q.reaches(c, o, at) && !letGo
 		})
 	}
-	held := int64(math.MaxInt64) // since when
+	held, grants := int64(math.MaxInt64), []*request(nil) // since when, and what else allows it
 	for _, q := range e.requests {
 		if q.id != c.id || q.retry {
 			continue
@@ -80,14 +83,13 @@ func (e *evaluator) may(c call, asks []terms, now int64) (allowed bool, by strin
 			return true, "decision" + map[bool]string{true: " that edits"}[o.edited != ""]
 		}
 	}
-	var grants []*request
 	for _, q := range e.requests {
 		o := q.outcome(q.terms)
 		until := now
 		if o.at >= held {
 			until = o.at // it let the call go there and then
 		}
-		if o.allowed && !barred(until) && q.reaches(c, o, until) && !slices.ContainsFunc(asks, func(t terms) bool { return !t.met(q, o, c) }) {
+		if !barred(until) && q.covers(c, o, asks, until) {
 			grants, by = append(grants, q), "grant "+o.scope
 		}
 	}
@@ -156,6 +158,10 @@ func (q *request) reaches(c call, o outcome, now int64) bool {
 	return q.initiator == c.initiator
 }
 
+func (q *request) covers(c call, o outcome, asks []terms, now int64) bool {
+	return o.allowed && q.reaches(c, o, now) && !slices.ContainsFunc(asks, func(t terms) bool { return !t.met(q, o, c) })
+}
+
 // met reports whether those who allowed a request are whom the terms of another call need.
 func (t terms) met(q *request, o outcome, c call) bool {
 	return t.route(q, o.stage) && (o.scope == "call" || slices.Contains(t.scopes, o.scope)) && len(o.by) >= t.quorum &&
@@ -172,11 +178,10 @@ func (e *evaluator) enough() bool {
 			}
 			tried[q] = true
 			o := q.outcome(q.terms)
-			uses := o.uses
 			if o.scope == "call" {
-				uses = 1
+				o.uses = 1
 			}
-			if uses == 0 || len(users[q]) < uses {
+			if o.uses == 0 || len(users[q]) < o.uses {
 				users[q] = append(users[q], call)
 				return true
 			}
@@ -187,10 +192,9 @@ func (e *evaluator) enough() bool {
 		}
 		return false
 	}
+	enough := true
 	for i := range e.granted {
-		if !share(i, map[*request]bool{}) {
-			return false
-		}
+		enough = enough && share(i, map[*request]bool{})
 	}
-	return true
+	return enough
 }
