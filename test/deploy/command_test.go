@@ -12,18 +12,36 @@ import (
 	"testing"
 )
 
-// The image's health check asks a worker. Where it would run in another service, `docker compose up --wait` never ends well.
-func TestCompose_OnlyWorkersAreAskedWhetherTheyAreReady(t *testing.T) {
+// The image's health check asks a worker's port. Where it would ask a service that does not listen there, `docker compose up --wait` never
+// ends well.
+func TestCompose_WhoListensIsAskedWhetherItIsReady(t *testing.T) {
 	project := compose(t, map[string]string{"AGENTD_IMAGE": "agentd:test"})
 	for name, s := range project.Services {
 		if s.Image != "agentd:test" {
 			continue
 		}
-		serves := slices.Contains(s.Command, "serve")
-		if checked := s.HealthCheck == nil || !s.HealthCheck.Disable; checked != serves {
-			t.Errorf("%s serves: %t, and is checked: %t", name, serves, checked)
+		listens := port(s.Command, "--http", "--listen")
+		asked := "8080" // by the image's own check
+		switch check := s.HealthCheck; {
+		case check != nil && check.Disable:
+			asked = ""
+		case check != nil && port(check.Test, "--http") != "":
+			asked = port(check.Test, "--http")
+		}
+		if asked != listens {
+			t.Errorf("%s listens on port %q, and is asked on port %q", name, listens, asked)
 		}
 	}
+}
+
+// port is that of the address that follows one of the flags, "" without any.
+func port(command []string, flags ...string) string {
+	for _, flag := range flags {
+		if i := slices.Index(command, flag); i >= 0 && i+1 < len(command) {
+			return command[i+1][strings.LastIndex(command[i+1], ":")+1:]
+		}
+	}
+	return ""
 }
 
 // Every program that connects to the NATS server is a user of it, with the password that the server has for it, and only the operator
