@@ -106,11 +106,11 @@ func allErrorHint(t *testing.T) {
 // failingTool is row L47: a tool, or service, that fails three times in a row is withdrawn for the rest of the run, with the reason: the
 // model is not offered it any more, a call of it is refused, and another worker knows that too.
 func failingTool(t *testing.T) {
-	ran := 0
+	var ran atomic.Int32
 	tool := breaking("break")
 	run := tool.Run
 	tool.Run = func(ctx context.Context, call sdk.ToolCall) (json.RawMessage, error) {
-		ran++
+		ran.Add(1)
 		return run(ctx, call)
 	}
 	a := guarded([]sdk.Tool{tool}, service("shop.find"))
@@ -140,7 +140,7 @@ func failingTool(t *testing.T) {
 	refused := results(t, requests[8].Messages, 9)[8]
 	equal(t, "the call that is refused", refused.Text,
 		`{"error":{"code":"unavailable","message":"break cannot be called any more in this run: `+reason+`"}}`)
-	equal(t, "how often it ran", ran, 7)
+	equal(t, "how often it ran", ran.Load(), int32(7))
 	equal(t, "hits", hits(t, l.all()), []string{"failures break"})
 	equal(t, "what the run keeps when it is done", len(h.State(r).Guarded.Failing), 0)
 }
