@@ -287,7 +287,8 @@ func (a *activation) absorb(ctx context.Context) (core.Change, *Verdict, error) 
 
 // takesAgain reports whether a message that the run has absorbed before, at an earlier delivery, would give it the run in head. Whoever has
 // that delivery may stand still and ack the message at any time, without a look at the run, which nothing would cover then. What the run
-// waits for, or its driver's own message, brings it on; one that may have been refused at an earlier delivery is given back until then.
+// waits for, or its driver's own message, brings it on; one that may have been refused at an earlier delivery is given back until then. It is
+// refused if the run still waits when no delivery can be about to have the run hear it. An end is taken up by who takes it up in any case.
 // Other messages than timers and control messages are absorbed once, or are the driver's own.
 func (a *activation) takesAgain(ctx context.Context, head *core.Head) (bool, *Verdict, error) {
 	kind := a.msg.Address.Kind
@@ -300,11 +301,16 @@ func (a *activation) takesAgain(ctx context.Context, head *core.Head) (bool, *Ve
 		return false, &v, err
 	}
 	again := slices.ContainsFunc(entries, func(e *core.Entry) bool { return e.Cause.Is(a.msg.Cause) })
-	if !again && a.head.Status == core.StatusRunning && a.outwaited() {
+	switch {
+	case again || !a.outwaited() || a.head.Status == core.StatusDone:
+		return again, nil, nil
+	case a.head.Status == core.StatusRunning || a.Env.Now() < a.msg.Received+2*waitForRun.Milliseconds():
 		later := a.later()
 		return false, &later, nil
 	}
-	return again, nil, nil
+	v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun,
+		"another worker may have refused the message, because the run's journal came %s after it or later; send it again if it still holds", waitForRun))
+	return false, &v, err
 }
 
 // unheard is how a message is settled that does not get as far as its run; nil is that it does.

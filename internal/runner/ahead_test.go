@@ -10,6 +10,7 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/memory"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -22,12 +23,14 @@ type passing struct {
 func (p passing) Now() int64 { return now + p.after.Milliseconds() }
 
 // rig is a worker of an agent whose runs begin now, and wait for a service. The clock says after that.
-func rig(t *testing.T, clock *time.Duration) (ends, stays *runner.Runner) {
+func rig(t *testing.T, clock *time.Duration, steering sdk.SteeringPolicy) (ends, stays *runner.Runner) {
 	t.Helper()
 	store, issued := memory.New(), &atomic.Int64{}
+	agent := newDesk(10, "lookup").agent()
+	agent.Core.Steering = steering
 	worker := func() *runner.Runner {
 		return runner.New(runner.Options{
-			Store: store, Publisher: nowhere{}, Env: passing{still{issued}, clock}, Catalog: only{newDesk(10, "lookup").agent()},
+			Store: store, Publisher: nowhere{}, Env: passing{still{issued}, clock}, Catalog: only{agent},
 			Subjects: wire.DefaultSubjects(), Logger: slog.New(slog.DiscardHandler),
 		})
 	}
@@ -59,7 +62,7 @@ func TestMessage_ThatCameLongBeforeItsRunIsRefused(t *testing.T) {
 	t.Parallel()
 	for received, refused := range map[time.Duration]bool{-61 * time.Second: true, -59 * time.Second: false} {
 		clock := time.Duration(0)
-		_, r := rig(t, &clock)
+		_, r := rig(t, &clock, sdk.SteeringQueue)
 		process(t, r, "order 7", starts, `{}`)
 		before := len(journal(t, r, "order 7"))
 		clock = 3 * time.Minute
@@ -86,7 +89,7 @@ func TestMessage_ThatMayHaveBeenRefusedTakesNoRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var clock time.Duration
-			ends, r := rig(t, &clock)
+			ends, r := rig(t, &clock, sdk.SteeringQueue)
 			ends.Process(t.Context(), begun(1))
 			before := journal(t, r, "order 7")
 			if last := before[len(before)-1]; last.Kind != core.KindReleased {
@@ -109,6 +112,43 @@ func TestMessage_ThatMayHaveBeenRefusedTakesNoRun(t *testing.T) {
 			after := journal(t, r, "order 7")
 			if last := after[len(after)-1]; last.Kind != core.KindSteered || last.Head.Status != core.StatusWaiting {
 				t.Errorf("the last entry is %s of a run that is %s, want it to wait, and to have heard the message", last.Kind, last.Head.Status)
+			}
+		})
+	}
+}
+
+// A run that waits for a service, and gives that up for a message, goes on when it hears one, but not one that another delivery may have
+// refused, because the run's first entry was two minutes on its way: that is given back as long as a delivery which came in time may be
+// about to have the run hear it, and refused then. All times are those since the run began.
+func TestMessage_ThatMayHaveBeenRefusedWakesNoRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		received, handled time.Duration
+		want              runner.Settlement
+		heard             bool
+	}{
+		"less than two minutes old":                     {0, 2*time.Minute - time.Millisecond, runner.Ack, true},
+		"two minutes old":                               {0, 2 * time.Minute, runner.Retry, false},
+		"less than four minutes old":                    {0, 4*time.Minute - time.Millisecond, runner.Retry, false},
+		"four minutes old":                              {0, 4 * time.Minute, runner.Reject, false},
+		"four minutes old, and from before the run":     {-time.Minute, 3 * time.Minute, runner.Reject, false},
+		"long after the run began, however old it is":   {time.Minute + time.Millisecond, 5 * time.Minute, runner.Ack, true},
+		"before the run, and still not two minutes old": {-time.Minute, time.Minute - time.Millisecond, runner.Ack, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clock time.Duration
+			_, r := rig(t, &clock, sdk.SteeringInterrupt)
+			process(t, r, "order 7", starts, `{}`)
+			before := len(journal(t, r, "order 7"))
+			clock = c.handled
+			v := r.Process(t.Context(), hurry(c.received, 2))
+			entries := journal(t, r, "order 7")[before:]
+			if v.Settlement != c.want || (len(entries) > 0) != c.heard {
+				t.Errorf("the message is settled with %+v, and makes %d entries; want settlement %d, and it heard: %t", v, len(entries), c.want, c.heard)
+			}
+			if c.want == runner.Reject && v.Problem == nil {
+				t.Error("nothing says why it is refused")
 			}
 		})
 	}

@@ -136,6 +136,11 @@ var ofRuns = []mutant{
 		around(act+"outwaited", "return false"),
 		test{"internal/runner", "TestMessage_ThatMayHaveBeenRefusedTakesNoRun"},
 	},
+	{
+		"a message is refused for its age while another delivery of it may have the run hear it",
+		condition(act+"takesAgain", "StatusRunning waitForRun", "a.head.Status == core.StatusRunning"),
+		test{"internal/runner", "TestMessage_ThatMayHaveBeenRefusedWakesNoRun"},
+	},
 	{"a run is taken up by a message that was refused at the end before", around(act+"takenUpSince", "return false"), histories(100_000)},
 	{"a control message does not wait for its run", condition(act+"withoutRun", "missing Now", "false"), histories(100_000)},
 
