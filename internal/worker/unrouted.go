@@ -66,7 +66,7 @@ func (u *unrouted) look(ctx context.Context, agent string) {
 			if refused == nil && !routed {
 				refused = u.refuse(ctx, e.delivery, e.address)
 			}
-			u.settle(e.delivery, refused)
+			u.settle(ctx, e.delivery, refused)
 		}
 		select {
 		case <-pause.C:
@@ -88,13 +88,14 @@ func (u *unrouted) take(agent string) []toRoute {
 	return events
 }
 
-func (u *unrouted) settle(d broker.Delivery, err error) {
+// settle gives the delivery back if its event could not be settled. That is told, unless the worker is stopping: then it is what is to be.
+func (u *unrouted) settle(ctx context.Context, d broker.Delivery, err error) {
 	if err == nil {
 		err = d.Ack()
 	} else {
 		err = errors.Join(err, d.Nak(broker.Heartbeat))
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		u.logger.Warn("init event could not be routed", "subject", d.Subject(), "error", err)
 	}
 }
@@ -103,7 +104,7 @@ func (u *unrouted) settle(d broker.Delivery, err error) {
 func (w *Worker) routeInit(ctx context.Context, d broker.Delivery) {
 	address, err := w.Conn.Subjects().Parse(d.Subject())
 	if err != nil {
-		w.unrouted.settle(d, w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
+		w.unrouted.settle(ctx, d, w.DeadLetters.DeadLetter(ctx, d, sdk.CodeInvalidEvent, err.Error()))
 		return
 	}
 	w.unrouted.route(ctx, d, address)

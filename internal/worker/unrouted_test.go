@@ -63,8 +63,21 @@ func newRouting(there map[string]bool) *routing {
 		r.note(d.Subject() + " refused")
 		return nil
 	}
-	r.unrouted = &unrouted{broker: r.consumers, refuse: refuse, logger: slog.New(slog.DiscardHandler), waiting: map[string][]toRoute{}}
+	r.unrouted = &unrouted{broker: r.consumers, refuse: refuse, logger: slog.New(warnings{slog.DiscardHandler, r}), waiting: map[string][]toRoute{}}
 	return r
+}
+
+// warnings notes what is logged as what became of deliveries.
+type warnings struct {
+	slog.Handler
+	routing *routing
+}
+
+func (w warnings) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w warnings) Handle(_ context.Context, r slog.Record) error {
+	w.routing.note(r.Level.String() + " " + r.Message)
+	return nil
 }
 
 func (r *routing) note(what string) {
@@ -143,12 +156,12 @@ func TestUnrouted_WhatCannotBeDecidedIsGivenBack(t *testing.T) {
 		r := newRouting(map[string]bool{})
 		ctx, stop := context.WithCancel(t.Context())
 		r.send(ctx, "first", "a")
-		r.expect(t, "first given back")
+		r.expect(t, "first given back", "WARN init event could not be routed")
 		r.set("agent_a", true)
 		r.send(ctx, "second", "a")
 		r.expect(t)
 		stop()
-		r.expect(t, "second given back")
+		r.expect(t, "second given back") // without a warning: the worker is stopping
 		r.looking.Wait()
 	})
 }
