@@ -53,8 +53,8 @@ type request struct {
 	made string
 }
 
-// decision is what somebody published; seen says that it names the arguments that were asked for, late that its publisher was told that
-// it does not count. edited is empty unless it has other arguments.
+// decision is what somebody published; seen says that it names the arguments that were asked for, late that it does not count: its publisher
+// was told so, or it edits the arguments of what somebody had denied. edited is empty unless it has other arguments.
 type decision struct {
 	at                     int64
 	who, domain            string

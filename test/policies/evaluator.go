@@ -30,8 +30,7 @@ func (t terms) under(own *terms) terms {
 	if own == nil {
 		return t
 	}
-	t.fourEyes, t.quorum = own.fourEyes || t.fourEyes, cmp.Or(own.quorum, t.quorum)
-	t.stages, t.scopes = own.stages, own.scopes // which all rules with terms of their own say
+	t.fourEyes, t.quorum, t.stages, t.scopes = own.fourEyes || t.fourEyes, cmp.Or(own.quorum, t.quorum), own.stages, own.scopes
 	if own.approvers != nil {
 		t.approvers = own.approvers
 	}
@@ -78,8 +77,11 @@ func (e *evaluator) may(c call, asks []terms, now int64) (allowed bool, by strin
 		}
 		held = q.sent[0].timeout
 		q.made = c.raw
+		for _, d := range q.decisions {
+			d.late = d.late || d.edited != "" && barred(d.at)
+		}
 		o := q.outcome(slices.Concat(q.terms, asks))
-		if o.allowed && (o.edited == "" && q.raw == c.raw || o.edited == c.raw && !barred(o.at)) {
+		if o.allowed && (o.edited == "" && q.raw == c.raw || o.edited == c.raw) {
 			return true, "decision" + map[bool]string{true: " that edits"}[o.edited != ""]
 		}
 	}
@@ -149,11 +151,9 @@ func (q *request) reaches(c call, o outcome, now int64) bool {
 	switch o.scope {
 	case "call":
 		return q.retry && q.run == c.run && q.raw == c.raw
-	case "run+tool+pattern":
+	case "run+tool+pattern", "run+tool":
 		yes, known := o.pattern.holds(c.args)
 		return q.run == c.run && yes && known
-	case "run+tool":
-		return q.run == c.run
 	}
 	return q.initiator == c.initiator
 }
