@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"agentd/sdk"
@@ -20,10 +21,18 @@ func Listen(ctx context.Context, address, token string) (net.Listener, error) {
 	if ip := net.ParseIP(host); token == "" && (ip == nil || !ip.IsLoopback()) && host != "localhost" {
 		return nil, sdk.Errorf(sdk.CodeConfig, "on %s anybody who reaches this machine could decide: set a token, or listen on 127.0.0.1", address)
 	}
+	return Open(ctx, address)
+}
+
+// Open opens the address, whoever reaches it. What the system says of one that is taken is not what to do about it.
+func Open(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, sdk.Errorf(sdk.CodeConfig, "%s is in use; stop what listens there, or choose another address", address).WithCause(err)
+	case err != nil:
+		return nil, sdk.Errorf(sdk.CodeConfig, "cannot listen on %q; choose an address of this machine, such as 127.0.0.1:8090", address).WithCause(err)
 	}
 	return l, nil
 }

@@ -1,6 +1,13 @@
 package httpguard
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"agentd/sdk"
+)
 
 func TestListen_NeedsATokenOffLoopback(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "example.com:80", "no port"} {
@@ -16,5 +23,23 @@ func TestListen_NeedsATokenOffLoopback(t *testing.T) {
 			continue
 		}
 		l.Close()
+	}
+}
+
+func TestOpen_SaysWhatToDo(t *testing.T) {
+	l, err := Open(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().String()
+	_, err = Open(t.Context(), taken)
+	if p, ok := errors.AsType[*sdk.Error](err); !ok || p.Code != sdk.CodeConfig || !errors.Is(err, syscall.EADDRINUSE) ||
+		!strings.HasPrefix(p.Message, taken+" is in use; stop what listens there, or choose another") {
+		t.Errorf("an address that is taken: %v", err)
+	}
+	_, err = Open(t.Context(), "192.0.2.1:80") // of documentation, so no machine has it
+	if p, ok := errors.AsType[*sdk.Error](err); !ok || p.Code != sdk.CodeConfig || !strings.Contains(p.Message, "choose an address of this machine") {
+		t.Errorf("an address of another machine: %v", err)
 	}
 }

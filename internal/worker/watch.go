@@ -57,7 +57,7 @@ func (w *Worker) watch(ctx context.Context) (stop func()) {
 	pauses := retry.Pauses{First: 250 * time.Millisecond, Longest: 5 * time.Second}
 	ended := pauses.Do(ctx, retry.Sleep, func() error {
 		err := measure()
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			w.Logger.WarnContext(ctx, "the broker's clock cannot be measured; trying again", "error", err)
 		}
 		return err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -65,8 +64,8 @@ type configFault struct {
 }
 
 func check(ctx context.Context, a *cli.App, server bool) error {
-	if _, err := os.Stat(a.Config); err != nil {
-		return cli.Usagef("configuration: %w", err)
+	if err := a.Exists(); err != nil {
+		return err
 	}
 	result := checked{File: a.Config, Agents: []string{}, Contracts: []string{}, Faults: []configFault{}}
 	cfg, err := config.Load(a.Config)

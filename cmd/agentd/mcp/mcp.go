@@ -101,10 +101,9 @@ func agentTools(cfg *config.Config) ([]mcp.AgentTool, error) {
 
 func serveHTTP(ctx context.Context, a *cli.App, agents *mcp.Agents, address string) error {
 	token := os.Getenv(mcpToken)
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
+	l, err := httpguard.Open(ctx, address)
 	if err != nil {
-		return sdk.Errorf(sdk.CodeConfig, "listen on %s", address).WithCause(err)
+		return err
 	}
 	if tcp, ok := l.Addr().(*net.TCPAddr); token == "" && (!ok || !tcp.IP.IsLoopback()) {
 		return errors.Join(sdk.Errorf(sdk.CodeConfig, "%s is reached from elsewhere, so %s must have a token that requests bear", address, mcpToken), l.Close())

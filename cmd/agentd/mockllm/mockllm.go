@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -42,10 +41,9 @@ func Command(a *cli.App) *cobra.Command {
 
 // serveHTTP serves until ctx ends, and prints the address once it listens.
 func serveHTTP(ctx context.Context, a *cli.App, address string, h http.Handler, name string) error {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
+	l, err := httpguard.Open(ctx, address)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", address, err)
+		return err
 	}
 	fmt.Fprintf(a.Out, "%s listens on http://%s\n", name, l.Addr())
 	server := httpguard.Server(h, 0)

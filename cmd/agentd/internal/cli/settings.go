@@ -54,11 +54,26 @@ func (a *App) WithAgents() (*config.Config, error) {
 	}
 	if len(cfg.Agents) == 0 {
 		if _, err := os.Stat(a.Config); err != nil {
-			return nil, sdk.Errorf(sdk.CodeConfig, "%s is missing here; write one, or name it with --config", a.Config)
+			return nil, a.unread(err)
 		}
 		return nil, sdk.Errorf(sdk.CodeConfig, "%s has no agents", a.Config)
 	}
 	return cfg, nil
+}
+
+// Exists says what to do when the configuration cannot be found.
+func (a *App) Exists() error {
+	if _, err := os.Stat(a.Config); err != nil {
+		return a.unread(err)
+	}
+	return nil
+}
+
+func (a *App) unread(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return sdk.Errorf(sdk.CodeConfig, "%s is missing here; name another with --config, or make a project: agentd init NAME", a.Config)
+	}
+	return sdk.Errorf(sdk.CodeConfig, "%s cannot be read", a.Config).WithCause(err)
 }
 
 // Logger logs as configured, for commands that serve.
