@@ -20,7 +20,7 @@ func TestClock(t *testing.T) {
 		{
 			"two hours behind, the answer took 40 ms",
 			[]func(*clock.Clock){func(c *clock.Clock) { c.Measured(hour, 3*hour+20, hour+40) }},
-			12 * hour,
+			12*hour - 20,
 		},
 		{
 			"a later answer that agrees, however long it took, changes nothing",
@@ -28,7 +28,15 @@ func TestClock(t *testing.T) {
 				func(c *clock.Clock) { c.Measured(hour, 3*hour+20, hour+40) },
 				func(c *clock.Clock) { c.Measured(2*hour, 4*hour+4000, 2*hour+5000) },
 			},
-			12 * hour,
+			12*hour - 20,
+		},
+		{
+			"the process's clock is slow: 10 ms of the answer are in doubt",
+			[]func(*clock.Clock){
+				func(c *clock.Clock) { c.Measured(hour, hour, hour) },
+				func(c *clock.Clock) { c.Measured(5*hour, 5*hour+30, 5*hour+10) },
+			},
+			10*hour + 20,
 		},
 		{
 			"the process's clock was set right: 10 ms of the answer are in doubt",
@@ -36,7 +44,15 @@ func TestClock(t *testing.T) {
 				func(c *clock.Clock) { c.Measured(hour, 3*hour+20, hour+40) },
 				func(c *clock.Clock) { c.Measured(5*hour, 5*hour, 5*hour+10) },
 			},
-			10 * hour,
+			10*hour - 10,
+		},
+		{
+			"the process's clock is fast: the whole answer is in doubt",
+			[]func(*clock.Clock){
+				func(c *clock.Clock) { c.Measured(hour, hour, hour) },
+				func(c *clock.Clock) { c.Measured(5*hour, 5*hour-30, 5*hour+10) },
+			},
+			10*hour - 40,
 		},
 		{
 			"what is stored later than the clock says is believed",

@@ -89,7 +89,7 @@ func (c *console) conversation(r *request) (*view, error) {
 	}
 	var f folder
 	if newest {
-		p.Plan = show.Plan(last.Head.Plan)
+		p.Plan = show.Plan(&last.Head)
 		p.end(&f, entries)
 	}
 	for i := len(p.Messages) - 1; i >= 0; i-- {

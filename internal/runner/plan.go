@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"agentd/internal/core"
+	"agentd/internal/httplimit"
 	"agentd/internal/planning"
 	"agentd/sdk"
 )
@@ -35,7 +36,8 @@ const (
 	forRoute = "route"
 )
 
-// consult asks a model for something that is not a reply to the conversation, and adds what that costs.
+// consult asks a model for something that is not a reply to the conversation, and adds what that costs. Of a reply that is too large there is
+// only that it is: a step, or a plan, fails by it, and the run goes on.
 func (a *activation) consult(
 	ctx context.Context, model sdk.Provider, request sdk.ModelRequest, purpose string, cost *sdk.ModelReply,
 ) (sdk.ModelReply, error) {
@@ -49,7 +51,11 @@ func (a *activation) consult(
 	})
 	if err == nil {
 		a.called(&reply)
+		addCost(cost, &reply)
 		err = core.CheckReply(&reply)
+	}
+	if tooLarge(err) {
+		return sdk.ModelReply{Fault: &sdk.ReplyFault{Message: sdk.AsError(err).Message}}, nil
 	}
 	if err != nil && ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {
 		err = sdk.Errorf(sdk.CodeUnavailable, "the model did not answer within %s", a.agent.ModelTimeout).WithCause(err)
@@ -58,8 +64,13 @@ func (a *activation) consult(
 		return sdk.ModelReply{}, err
 	}
 	storable(&reply)
-	addCost(cost, &reply)
 	return reply, nil
+}
+
+// tooLarge reports whether a model's reply has more bytes than are kept of one, here or where it is received.
+func tooLarge(err error) bool {
+	_, cut := errors.AsType[*httplimit.TooLarge](err)
+	return cut || errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge})
 }
 
 func addCost(cost, reply *sdk.ModelReply) {
@@ -168,6 +179,9 @@ func (a *activation) askPlanner(ctx context.Context, s *hookEffects, cost *sdk.M
 			return planning.Plan{}, nil, err
 		}
 		plan, unread := planning.Parse(reply.Text, before.Kept(core.MaxPlanSteps), before.NextNumber())
+		if unread != nil && reply.Fault != nil {
+			unread = errors.New(reply.Fault.Message)
+		}
 		switch {
 		case unread == nil && len(plan.Steps) >= len(best.Steps):
 			best, fault = plan, nil

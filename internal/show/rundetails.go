@@ -157,7 +157,7 @@ func (d RunDetails) Write(w io.Writer, columns int, full bool) error {
 		return err
 	}
 	if d.Plan != nil {
-		writePlan(w, d.Plan, d.Messages)
+		writePlan(w, d.Plan, d.Status, d.Messages)
 	}
 	if len(d.Journal) > 0 {
 		d.writeConversation(w, columns, full)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"agentd/internal/core"
@@ -102,28 +103,49 @@ const (
 // editedPlan is said of a plan that whoever approved it has changed.
 const editedPlan = ", edited by who approved it"
 
-// Plan is a plan with what became of each of its steps; empty is that there is none. It is safe to show.
-func Plan(p *core.Plan) string {
-	if p == nil {
+// Plan is the plan of a run with what became of each of its steps; empty is that there is none. It is safe to show.
+func Plan(h *core.Head) string {
+	if h.Plan == nil {
 		return ""
 	}
 	var b strings.Builder
-	writePlan(&b, p, nil)
+	writePlan(&b, h.Plan, h.Status, nil)
 	return strings.TrimSpace(b.String())
 }
 
-// writePlan writes a plan with what became of its steps. messages are those of the run, with the calls of elements.
-func writePlan(w io.Writer, p *core.Plan, messages []sdk.Message) {
-	said := madeBy(p.By)
+// closed are the steps of a run that has ended: those that were left are given up, though a retry takes them up again.
+func closed(steps []core.PlanStep) []core.PlanStep {
+	steps = slices.Clone(steps)
+	for i := range steps {
+		s := &steps[i]
+		switch s.Status {
+		case core.StepCalling:
+			s.Status, s.Fault = core.StepGivenUp, "the run ended while it was under way"
+		case core.StepPlanned:
+			s.Status, s.Fault = core.StepGivenUp, "the run ended before it"
+		}
+	}
+	return steps
+}
+
+// writePlan writes the plan of a run that is of that status, with what became of its steps. messages are those of the run, with the calls of
+// elements.
+func writePlan(w io.Writer, p *core.Plan, run core.Status, messages []sdk.Message) {
+	said, steps := madeBy(p.By), p.Steps
+	if run == core.StatusDone {
+		steps = closed(steps)
+	}
 	switch {
+	case p.Phase == core.PhaseReview && run == core.StatusDone:
+		said += ", never approved"
 	case p.Phase == core.PhaseReview:
 		said += ", to be approved"
 	case p.Edited:
 		said += editedPlan
 	}
-	fmt.Fprintln(w, "\nplan"+countSteps(p.Steps, said))
-	for i := range p.Steps {
-		s := &p.Steps[i]
+	fmt.Fprintln(w, "\nplan"+countSteps(steps, said))
+	for i := range steps {
+		s := &steps[i]
 		fmt.Fprintf(w, "  %s %2d. %s\n", stepSigns[s.Status], s.Number, Line(stepText(s), LineMax))
 		if failed := writeFailed(w, s, messages); failed == 0 && s.Fault != "" {
 			fmt.Fprintln(w, faultIndent+Line(s.Fault, LineMax))

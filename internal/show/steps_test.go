@@ -51,11 +51,6 @@ func TestRunDetails_OfAPlan(t *testing.T) {
 		d.Messages = append(d.Messages, sdk.Message{Content: []sdk.Content{args, result}})
 	}
 	d.Plan.Steps = steps
-	var b strings.Builder
-	if err := d.Write(&b, 160, false); err != nil {
-		t.Fatal(err)
-	}
-	_, got, _ := strings.Cut(b.String(), "\nplan")
 	want := ` of 10 steps: 4 done, 1 under way, 1 to do, 1 failed, 1 given up, 2 skipped
   [✓]  1. Find the orders of May (orders_find)
   [✓]  2. Make an invoice for the order (invoice_make), each of step1.orders: 19 of 20, after 1
@@ -73,7 +68,49 @@ func TestRunDetails_OfAPlan(t *testing.T) {
   […]  9. Plan the delivery (delivery_plan), after 1, 8
   [ ] 10. Tell the customers of the delivery, each of step9.customers, after 9
 `
+	wantPlan(t, d, want)
+	d.Status = core.StatusDone
+	for was, is := range map[string]string{
+		"1 under way, 1 to do, 1 failed, 1 given up": "1 failed, 3 given up",
+		"  […]  9. Plan the delivery (delivery_plan), after 1, 8\n": "  [-]  9. Plan the delivery (delivery_plan), after 1, 8\n" +
+			"           the run ended while it was under way\n",
+		"  [ ] 10. Tell the customers of the delivery, each of step9.customers, after 9\n": "  [-] 10. Tell the customers of the delivery, " +
+			"each of step9.customers, after 9\n           the run ended before it\n",
+	} {
+		want = strings.Replace(want, was, is, 1)
+	}
+	wantPlan(t, d, want)
+	if steps[8].Status != core.StepCalling {
+		t.Error("a plan that was shown is another")
+	}
+}
+
+// wantPlan compares what is shown of the plan of a run.
+func wantPlan(t *testing.T, d show.RunDetails, want string) {
+	t.Helper()
+	var b strings.Builder
+	if err := d.Write(&b, 160, false); err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(b.String(), "\nplan")
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+		t.Errorf("of a run that is %s, -want +got:\n%s", d.Status, diff)
+	}
+}
+
+// TestPlan_ThatNobodyApproved: a run that waits for an approval says so, and one that has ended says that none came.
+func TestPlan_ThatNobodyApproved(t *testing.T) {
+	t.Parallel()
+	plan := &core.Plan{Phase: core.PhaseReview, Steps: []core.PlanStep{
+		{Number: 1, Text: "Find it", Status: core.StepPlanned}, {Number: 2, Text: "Mend it", Status: core.StepPlanned},
+	}}
+	for status, want := range map[core.Status]string{
+		core.StatusWaiting: "plan of 2 steps, to be approved: 2 to do\n  [ ]  1. Find it\n  [ ]  2. Mend it",
+		core.StatusDone: "plan of 2 steps, never approved: 2 given up\n  [-]  1. Find it\n           the run ended before it\n" +
+			"  [-]  2. Mend it\n           the run ended before it",
+	} {
+		if diff := cmp.Diff(want, show.Plan(&core.Head{Status: status, Plan: plan})); diff != "" {
+			t.Errorf("of a run that is %s, -want +got:\n%s", status, diff)
+		}
 	}
 }

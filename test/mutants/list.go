@@ -166,6 +166,10 @@ var ofRuns = []mutant{
 
 	// Time.
 	{"a worker goes by its own clock", around("internal/clock.Clock.Broker", "return own"), simulator},
+	{
+		"a worker dates what it writes later than the broker", around("internal/clock.Clock.Measured", "original(asked, broker, asked+(answered-asked)/2)"),
+		test{"test/pipeline", "TestClock_ASlowMeasurementDatesNothingLater"},
+	},
 	{"a timer fires without being due", condition(step+"fired", "Due Now", "false"), simulator},
 	{"the run's timer is not armed", around(step+"arm", "effects := t.Effects\noriginal(due)\nt.Effects = effects"), simulator},
 	{"a timer that fired counts as armed", statement(step+"fired", "Timer", ""), simulator},

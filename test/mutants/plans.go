@@ -71,6 +71,9 @@ var ofPlans = []mutant{
 	{"faults of steps are as long as they are as JSON", around(core+"clipJSON", "return text[:min(len(text), limit)]"), test{"internal/core", "TestPlan_IsNoLargerThanItMayBe"}},
 	{"what people decide is what they ask for", around(core+"tellsOfCalls", "return false"), test{"test/pipeline", "TestPlan_RoutersAreShownTheRequest"}},
 	{"an edited call is done as its model wanted it", around(ofPlan+"edited", ""), test{"test/pipeline", "TestPlan_AnEditedCallIsNotMadeAgain"}},
+	{"a reply that is too large ends the run", around("internal/runner.tooLarge", "return false"), test{"test/pipeline", "TestPlan_OfModelsWhoseRepliesAreTooLarge"}},
+	{"a plan that is too large is asked for without a word", condition(act+"askPlanner", "unread Fault", "false"), test{"test/pipeline", "TestPlan_OfModelsWhoseRepliesAreTooLarge"}},
+	{"steps of a run that has ended are to be done", around("internal/show.closed", "return steps"), test{"internal/show", "TestRunDetails_OfAPlan"}},
 	{"a step ends the run", condition(act+"unmade", "Skips", "false"), test{"test/pipeline", "TestPlan_NoStepIsDoneWithWhatEndsARun"}},
 	{
 		"that a plan is cut short is not told", around(plans+"SoFar", `

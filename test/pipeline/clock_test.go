@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/doctor"
 	"agentd/sdk"
+	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/wire"
 )
@@ -79,4 +81,41 @@ func (r *rig) examine(spec sdk.AgentSpec) map[string]broker.Finding {
 		found[f.Code] = f
 	}
 	return found
+}
+
+// A worker whose question for the broker's clock is slow on its way there knows that clock the less. What it writes is dated no later than
+// it came to be, so that a run which is retried again and again, each time as soon as it has ended, is retried each time.
+func TestClock_ASlowMeasurementDatesNothingLater(t *testing.T) {
+	t.Parallel()
+	const slow = 3 * time.Second
+	var asked atomic.Int64
+	r := startRig(t, rig{
+		specs: []sdk.AgentSpec{desk()},
+		model: sdktest.ModelFunc(func(context.Context, sdk.ModelRequest) (sdk.ModelReply, error) {
+			return sdk.ModelReply{}, sdk.Errorf(sdk.CodeModel, "the content filter stopped the reply")
+		}),
+		clock: func() time.Time {
+			if asked.Add(1) <= 2 { // when the worker connects, and when it asks
+				return time.Now().Add(-slow)
+			}
+			return time.Now()
+		},
+	}, 0)
+	w := r.work(0)
+	r.until("the clock is measured", func() bool { return w.Ready(t.Context()) == nil })
+	if ahead := w.conn.Now() - time.Now().UnixMilli(); ahead > 0 {
+		t.Errorf("the worker takes the broker's clock to be %d ms ahead", ahead)
+	}
+	run := r.begin("run-1")
+	asks := client.New(r.client, client.Options{Source: "operator"})
+	named := client.Run{Agent: run.Agent, Name: run.Subject}
+	for range 3 {
+		wantProblem(t, r.end(run), "desk", sdk.CodeModel)
+		next, taken, err := asks.Retry(t.Context(), named)
+		if err != nil || !taken {
+			t.Fatalf("the run is taken up: %t, %v", taken, err)
+		}
+		run.Init = next.Init
+	}
+	sound(t, r.client, r.store)
 }

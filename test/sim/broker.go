@@ -62,6 +62,8 @@ type message struct {
 	subject  string
 	data     []byte
 	received int64
+	// stored is at which step of the history the broker stored it.
+	stored int
 	// due is when it may be delivered next: at once, after a nak's delay, or when its lease ends.
 	due       int64
 	delivered int
@@ -84,7 +86,7 @@ func newBroker(s *simulation) *fakeBroker {
 func (b *fakeBroker) append(address wire.Address, subject string, data []byte, event *wire.Event, due int64) {
 	stream := streams[address.Kind]
 	b.sequences[stream]++
-	m := &message{stream: stream, sequence: b.sequences[stream], subject: subject, data: data, received: b.now}
+	m := &message{stream: stream, sequence: b.sequences[stream], subject: subject, data: data, received: b.now, stored: b.steps}
 	if b.log != nil {
 		b.trace("stored  %s %d: %s", stream, m.sequence, b.tell(address, event))
 	}

@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"agentd/sdk/wire"
@@ -183,12 +185,28 @@ func (p publisher) DeadLetter(ctx context.Context, d broker.Delivery, reason sdk
 	if reason == sdk.CodeMessageRefused {
 		p.refused(d, detail)
 	}
+	if strings.Contains(detail, "taken up again") {
+		p.overtaken(d.(*delivery).message, detail)
+	}
 	p.audit.DeadLettered(d.Stream(), d.Sequence(), reason)
 	p.pause(atLettered)
 	if p.strikes(publishUnsure) {
 		return errBroker
 	}
 	return nil
+}
+
+// overtaken checks that what is to take up a run, and is refused because something else has since, did not come after that.
+func (p publisher) overtaken(m *message, detail string) {
+	for _, e := range slices.Backward(p.store.journals[mustParse(m.subject).Run].decoded) {
+		if e.Kind != core.KindRetried && e.Kind != core.KindUndoAsked {
+			continue
+		}
+		if m.stored > e.written {
+			p.violate("dead letter", "%s %d is refused for entry %d, which was written before it came: %s", m.stream, m.sequence, e.Rev, detail)
+		}
+		return
+	}
 }
 
 // refused checks that the run, as no failover can forget it, takes the message no more than the run that refused it did.

@@ -81,7 +81,7 @@ var kinds = [faults]struct {
 	failover:        {"failover", "the store forgets entries that it has not confirmed", 0.7},
 	restart:         {"restart", "the broker restarts: it forgets some acks, and leases end", 0.015},
 	upgrade:         {"upgrade", "an agent changes, and one worker after the other gets the new version", 0.02},
-	skew:            {"skew", "the clock of a worker's machine is wrong by up to 10 h, and what it measures of the broker's by up to 5 s", 0.7},
+	skew:            {"skew", "the clock of a worker's machine is wrong by up to 10 h, and what it knows of the broker's by up to 10 s", 0.7},
 	incomplete:      {"incomplete", "a worker lacks code that former versions of an agent need", 0.5},
 	storeDown:       {"store-down", "the store cannot be read", 0.12},
 	storeLost:       {"store-lost", "an append is lost, and nobody says so", 0.25},

@@ -54,6 +54,8 @@ type past struct {
 type decoded struct {
 	*core.Entry
 	digest string
+	// written is at which step of the history the store wrote it.
+	written int
 }
 
 func newStore(s *simulation) *fakeStore {
@@ -149,7 +151,7 @@ func (f *fakeStore) Append(
 		return next.Version, nil
 	}
 	next.Position = next.Rev
-	j, err := f.write(run, base, &next, decoded{e, digest})
+	j, err := f.write(run, base, &next, decoded{Entry: e, digest: digest, written: f.steps})
 	if err != nil {
 		f.trace("refused entry %d of %s: %v", next.Rev, e.Head.Run, err)
 		return runner.Version{}, err
@@ -163,9 +165,9 @@ func (f *fakeStore) Append(
 	return next.Version, nil
 }
 
-// dated checks that an entry is dated by the broker's clock, as well as that can be measured.
+// dated checks that an entry is dated by the broker's clock, as well as that can be measured, and no later.
 func (f *fakeStore) dated(e *core.Entry) {
-	if off := e.At - f.now; off > slowest/2 || f.running.began-e.At > slowest/2 {
+	if off := e.At - f.now; off > 0 || f.running.began-e.At > slowest {
 		f.violate("time", "entry %d of run %s is dated %.3f at %.3f, by who works on it since %.3f",
 			e.Rev, e.Head.Run, seconds(e.At), seconds(f.now), seconds(f.running.began))
 	}
