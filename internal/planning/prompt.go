@@ -19,6 +19,8 @@ const (
 	maxReferred    = 4 << 10
 	maxBefore      = 600
 	maxKnown       = 400
+	// mostDecided is what the planner is shown of decisions on the calls of one step.
+	mostDecided = 2 << 10
 	// lastTexts is how many texts of the conversation the planner is shown.
 	lastTexts = 6
 )
@@ -106,6 +108,7 @@ func stepsSoFar(s *core.State) string {
 			told += fmt.Sprintf("\nStep %d was skipped (%s): %s", step.Number, step.Fault, step.Text)
 		case core.StepPlanned, core.StepCalling, core.StepGivenUp:
 		}
+		told += decisions(s, step)
 	}
 	if p.Refused != "" {
 		told += "\nThe last plan was not approved by those who were asked: " + p.Refused
@@ -120,6 +123,24 @@ func stepsSoFar(s *core.State) string {
 	}
 	return "An earlier plan was left with this. Plan only what is still to be done, in another way where a step has failed. Do not plan again what is " +
 		"done; a step may come after it." + told
+}
+
+// decisions are what people have decided on calls of the tool of a step of the last plan, which was not made because permission was asked for:
+// another step has to make it.
+func decisions(s *core.State, step *core.PlanStep) string {
+	if step.Plan != s.Plan.Made || !strings.Contains(step.Fault, string(sdk.CodePermissionNeeded)) {
+		return ""
+	}
+	told := ""
+	for i := range s.History {
+		for j := range s.History[i].Content {
+			c := &s.History[i].Content[j]
+			if c.Kind == sdk.ContentText && c.Tool == step.Called && c.CallID != "" && !c.Pending {
+				told += "\n  Decided since: " + clip.Text(c.Text, maxKnown)
+			}
+		}
+	}
+	return clip.Text(told, mostDecided)
 }
 
 // forElements says for how many elements of its list a step is done, and what went wrong with others.

@@ -142,30 +142,47 @@ plan.add_step(step=3, after=[1], text="mend it") plan.add_step(step=4, after=[2,
 	sound(t, h.Conn(), natsStore(h.Conn()))
 }
 
-// In mode retry a call that needs permission is not made before that is given, and not twice.
+// In mode retry the step of a call that needs permission fails, and what does not come after it goes on. When people have decided, the planner
+// is told what, and another plan makes the call under their approval, once. What is denied fails again.
 func TestPlanAttack_PermissionModeRetry(t *testing.T) {
 	t.Parallel()
-	models := &steering{planners: planners{plans: []string{
-		`plan.add_step(step=1, text="find things") plan.add_step(step=2, text="mend it", after=[1])`, `plan.add_step(step=3, text="mend it")`, `plan.add_step(step=4, text="mend it")`,
-	}}, calls: map[string]sdk.ModelReply{"mend it": sdktest.Ask(sdktest.Tool("mend", map[string]any{"n": 1}))}}
-	spec, tools := planDesk(3)
-	spec.Permissions = &sdk.PermissionPolicy{
-		Rules: []sdk.PermissionRule{{Tools: []string{"mend"}, Verdict: sdk.PermissionAsk}}, Terms: sdk.PermissionPolicyTerms{Mode: sdk.PermissionRetry},
+	for decision, c := range map[sdk.Decision]struct {
+		steps string
+		made  []string
+	}{
+		sdk.DecisionAllow: {"4 done 0/0: \n", []string{"find 0", "note 0", "mend 1"}},
+		sdk.DecisionDeny:  {"4 failed 0/0: permission_denied: mend is not allowed: not now\n", []string{"find 0", "note 0"}},
+	} {
+		t.Run(string(decision), func(t *testing.T) {
+			t.Parallel()
+			models := &steering{planners: planners{plans: []string{
+				`plan.add_step(step=1, text="find things") plan.add_step(step=2, text="mend it", after=[1]) plan.add_step(step=3, text="note it", after=[1])`,
+				`plan.add_step(step=4, text="mend it")`,
+			}}, calls: map[string]sdk.ModelReply{"mend it": sdktest.Ask(sdktest.Tool("mend", map[string]any{"n": 1}))}}
+			spec, tools := planDesk(3)
+			spec.Permissions = &sdk.PermissionPolicy{
+				Rules: []sdk.PermissionRule{{Tools: []string{"mend"}, Verdict: sdk.PermissionAsk}}, Terms: sdk.PermissionPolicyTerms{Mode: sdk.PermissionRetry},
+			}
+			made := record(tools)
+			h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec, Tools: tools}}, Model: models})
+			run := h.SendAs("alice", "desk", h.Init("desk", hello()))
+			request := h.Call(sdk.TypePermissionRequest)
+			h.Suspended(run, 1)
+			made.want(t, "find 0", "note 0")
+			h.Restart()
+			h.PublishAs("bob", request, decided(request, sdk.PermissionDecision{Decision: decision, Reason: "not now"}))
+			h.Done(run)
+			h.NoCall(sdk.TypePermissionRequest)
+			const needed = "permission_needed: mend needs permission; it was asked for. Call it again when you are told that it is allowed"
+			wantPlanned(t, h, run, "1 done 0/0: \n2 failed 0/0: "+needed+"\n3 done 0/0: \n"+c.steps)
+			want := needed + "\n  Decided since: {\"permission\":{\"tool\":\"mend\",\"decision\":\"" + string(decision)
+			if told := strings.Join(models.planners.told, "\n"); !strings.Contains(told, want) {
+				t.Errorf("planners are told\n%s\nwant\n%s", told, want)
+			}
+			made.want(t, c.made...)
+			sound(t, h.Conn(), natsStore(h.Conn()))
+		})
 	}
-	made := record(tools)
-	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec, Tools: tools}}, Model: models})
-	run := h.SendAs("alice", "desk", h.Init("desk", hello()))
-	request := h.Call(sdk.TypePermissionRequest)
-	s := h.Suspended(run, 1)
-	t.Logf("it waits in phase %s\n%s", s.Plan.Phase, planned(h, run))
-	made.want(t, "find 0")
-	h.Restart()
-	h.PublishAs("bob", request, decided(request, sdk.PermissionDecision{Decision: sdk.DecisionAllow}))
-	h.Done(run)
-	h.NoCall(sdk.TypePermissionRequest)
-	t.Logf("it ended in phase %s\n%splanners are told\n%s", h.State(run).Plan.Phase, planned(h, run), strings.Join(models.told("planner"), "\n--\n"))
-	made.want(t, "find 0", "mend 1")
-	sound(t, h.Conn(), natsStore(h.Conn()))
 }
 
 // A router that is offered many tools, and answers whatever it wants, has no call made but one that is the step's, and the run goes on.
