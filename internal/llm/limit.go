@@ -58,5 +58,5 @@ func (k *kept) err() error {
 
 func (p vendor) tooLarge(e *httplimit.TooLarge) *sdk.Error {
 	return sdk.Errorf(sdk.CodeModel, "model provider %q sent a reply that is larger than %d bytes; see max_bytes in docs/models.md",
-		p.name, e.Limit).WithCause(e)
+		p.name, e.Limit).WithCause(sdk.Errorf(sdk.CodeTooLarge, "the reply is not read to its end").WithCause(e))
 }

@@ -2,6 +2,7 @@ package llm_test
 
 import (
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -90,6 +91,9 @@ func TestProvider_SendsWithoutEnd(t *testing.T) {
 					listener = func(sdk.Delta) {}
 				}
 				_, err = p.Generate(t.Context(), hello(), listener)
+				if !errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
+					t.Errorf("nobody can tell that %v is about the size of the reply", err)
+				}
 				want := fmt.Sprintf("model provider \"vendor\" sent a reply that is larger than %d bytes; see max_bytes in docs/models.md", tt.limit)
 				if e := sdk.AsError(err); e.Code != sdk.CodeModel || e.Message != want || e.Retryable {
 					t.Errorf("error %v; want %s", err, want)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"agentd/internal/core"
-	"agentd/internal/httplimit"
 	"agentd/internal/planning"
 	"agentd/sdk"
 )
@@ -68,10 +67,7 @@ func (a *activation) consult(
 }
 
 // tooLarge reports whether a model's reply has more bytes than are kept of one, here or where it is received.
-func tooLarge(err error) bool {
-	_, cut := errors.AsType[*httplimit.TooLarge](err)
-	return cut || errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge})
-}
+func tooLarge(err error) bool { return errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) }
 
 func addCost(cost, reply *sdk.ModelReply) {
 	cost.Units += reply.Units

@@ -123,6 +123,7 @@ func closed(steps []core.PlanStep) []core.PlanStep {
 			s.Status, s.Fault = core.StepGivenUp, "the run ended while it was under way"
 		case core.StepPlanned:
 			s.Status, s.Fault = core.StepGivenUp, "the run ended before it"
+		case core.StepDone, core.StepFailed, core.StepGivenUp, core.StepSkipped:
 		}
 	}
 	return steps
