@@ -19,7 +19,7 @@ const (
 	maxReferred    = 4 << 10
 	maxBefore      = 600
 	maxKnown       = 400
-	// mostDecided is what the planner is shown of decisions on the calls of one step.
+	// mostDecided is about what the planner is shown of decisions on the calls of one step, the latest.
 	mostDecided = 2 << 10
 	// lastTexts is how many texts of the conversation the planner is shown.
 	lastTexts = 6
@@ -132,15 +132,19 @@ func decisions(s *core.State, step *core.PlanStep) string {
 		return ""
 	}
 	told := ""
-	for i := range s.History {
-		for j := range s.History[i].Content {
+	for i := range slices.Backward(s.History) {
+		for j := range slices.Backward(s.History[i].Content) {
 			c := &s.History[i].Content[j]
-			if c.Kind == sdk.ContentText && c.Tool == step.Called && c.CallID != "" && !c.Pending {
-				told += "\n  Decided since: " + clip.Text(c.Text, maxKnown)
+			if c.Kind != sdk.ContentText || c.Tool != step.Called || c.CallID == "" || c.Pending {
+				continue
+			}
+			told = "\n  Decided since: " + clip.Text(c.Text, maxKnown) + told
+			if len(told) > mostDecided {
+				return told
 			}
 		}
 	}
-	return clip.Text(told, mostDecided)
+	return told
 }
 
 // forElements says for how many elements of its list a step is done, and what went wrong with others.

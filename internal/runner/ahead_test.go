@@ -3,6 +3,7 @@ package runner_test
 import (
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,11 +24,14 @@ type passing struct {
 func (p passing) Now() int64 { return now + p.after.Milliseconds() }
 
 // rig is a worker of an agent whose runs begin now, and wait for a service. The clock says after that.
-func rig(t *testing.T, clock *time.Duration, steering sdk.SteeringPolicy) (ends, stays *runner.Runner) {
+func rig(t *testing.T, clock *time.Duration, steering sdk.SteeringPolicy, is ...func(*core.Spec)) (ends, stays *runner.Runner) {
 	t.Helper()
 	store, issued := memory.New(), &atomic.Int64{}
 	agent := newDesk(10, "lookup").agent()
 	agent.Core.Steering = steering
+	for _, set := range is {
+		set(agent.Core)
+	}
 	worker := func() *runner.Runner {
 		return runner.New(runner.Options{
 			Store: store, Publisher: nowhere{}, Env: passing{still{issued}, clock}, Catalog: only{agent},
@@ -151,5 +155,30 @@ func TestMessage_ThatMayHaveBeenRefusedWakesNoRun(t *testing.T) {
 				t.Error("nothing says why it is refused")
 			}
 		})
+	}
+}
+
+// A retry that waited for long, because no worker was there, takes up a run that had ended when it came, however soon after its beginning
+// that was: it can have been refused only for an end that came a minute later than itself.
+func TestRetry_ThatWaitedForLongTakesUpWhatHadEnded(t *testing.T) {
+	t.Parallel()
+	var clock time.Duration
+	drains, r := rig(t, &clock, sdk.SteeringQueue, func(s *core.Spec) { s.RunDeadline = time.Second.Milliseconds() })
+	drains.Process(t.Context(), begun(1)) // the model has not been asked yet
+	before := journal(t, r, "order 7")
+	clock = time.Second
+	due := begun(1)
+	due.Address.Kind, due.Due, due.Cause = wire.KindFire, before[len(before)-1].Head.Timer, core.Cause{Stream: "AGENTD_TMR", Sequence: 1}
+	due.Received = now + clock.Milliseconds()
+	if v := r.Process(t.Context(), due); v != (runner.Verdict{}) {
+		t.Fatalf("the deadline is settled with %+v", v)
+	}
+	retry := hurry(30*time.Second, 1)
+	retry.Address.Verb, retry.Address.Who, retry.Event.Type, retry.Event.Data = wire.ControlRetry, "ann", "agentd.run.retry", json.RawMessage(`{}`)
+	clock = 5 * time.Minute
+	v := r.Process(t.Context(), retry)
+	after := journal(t, r, "order 7")
+	if !slices.ContainsFunc(after, func(e core.Entry) bool { return e.Kind == core.KindRetried }) {
+		t.Errorf("the retry is settled with %+v, and does not take up the run: it is %s", v, after[len(after)-1].Head.Status)
 	}
 }

@@ -141,6 +141,11 @@ var ofRuns = []mutant{
 		condition(act+"takesAgain", "StatusRunning waitForRun", "a.head.Status == core.StatusRunning"),
 		test{"internal/runner", "TestMessage_ThatMayHaveBeenRefusedWakesNoRun"},
 	},
+	{
+		"a retry that waited for long is refused, though the run had ended when it came",
+		condition(act+"takesAgain", "outwaited StatusDone", "again || !a.outwaited()"),
+		test{"internal/runner", "TestRetry_ThatWaitedForLongTakesUpWhatHadEnded"},
+	},
 	{"a run is taken up by a message that was refused at the end before", around(act+"takenUpSince", "return false"), histories(100_000)},
 	{"a control message does not wait for its run", condition(act+"withoutRun", "missing Now", "false"), histories(100_000)},
 
