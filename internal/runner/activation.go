@@ -309,7 +309,8 @@ func (a *activation) takesAgain(ctx context.Context, head *core.Head) (bool, *Ve
 		return false, &later, nil
 	}
 	v, err := a.refuse(ctx, sdk.Errorf(sdk.CodeUnknownRun,
-		"another worker may have refused the message, because the run's journal came %s after it or later; send it again if it still holds", waitForRun))
+		"another worker may have refused the message, because the run's journal came %d minutes after it or later; send it again if it still holds",
+		int(waitForRun.Minutes())))
 	return false, &v, err
 }
 
