@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/broker/datafolder"
 )
 
 // Runs that ended by a limit go on when they are retried: those that are named, or that ended for a reason, or lately.
@@ -54,4 +55,41 @@ func TestRunsRetry_TakesUpRunsThatEnded(t *testing.T) {
 		out, _ = s.expect(cli.ExitOK, "runs", "follow", name)
 		contains(t, out, "Planned.")
 	}
+}
+
+// What an operator asks of a run and workers refuse is said to be refused, and why, not that it is requested.
+func TestRunsRetry_SaysThatItIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	config, anybody, script := filepath.Join(dir, "agentd.yaml"), filepath.Join(dir, "anybody.yaml"), filepath.Join(dir, "script.yaml")
+	const agents = `agents:
+  - name: planner
+    model: {name: gpt-4o-mini}
+    tools:
+      builtin: [update_plan]
+      undo:
+        update_plan: {tool: update_plan, args: {goal: "not {{.Args.goal}}", steps: [{description: "stay"}]}}
+    stop: {interactions: 1}
+`
+	write(t, config, "identity: required\n"+agents)
+	write(t, anybody, agents)
+	write(t, script, `conversations:
+  - replies:
+      - calls: [{name: update_plan, arguments: {goal: "Lisbon", steps: [{description: "fly"}]}}]
+`)
+	s := startDev(t, config, script)
+	s.expect(cli.ExitRun, "run", "planner", "-m", "Lisbon", "--subject", "trip", "--as", "ann")
+	address, err := datafolder.ReadAddress(s.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := &system{t: t, config: anybody, data: t.TempDir()}
+
+	const why = "the subject of the message names no principal"
+	out, problem := nobody.expect(cli.ExitFailure, "runs", "retry", "trip", "--nats", address)
+	contains(t, out, "not retried: "+why)
+	contains(t, problem, "1 run not retried")
+	_, problem = nobody.expect(cli.ExitFailure, "runs", "undo", "trip", "--nats", address)
+	contains(t, problem, why)
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "trip")
+	contains(t, out, "done (quota)")
 }

@@ -203,6 +203,33 @@ func (c *Conn) Control(ctx context.Context, verb wire.ControlVerb, agent string,
 	return c.send(ctx, as(c.subjects.Control(verb, agent, run), who), event)
 }
 
+// Refusal is why a control message became a dead letter that was published as a principal with the event's id; nil is that it did not, as far
+// as is known: only the last one of its verb to the run is looked for. Without an id that one is meant. It needs the right to read the streams
+// of answers and of dead letters, else the error is CodePermissionDenied.
+func (c *Conn) Refusal(ctx context.Context, verb wire.ControlVerb, agent string, run wire.RunKey, who, event string) (why *sdk.Error, err error) {
+	ctx, stop := context.WithTimeout(ctx, publishTimeout)
+	defer stop()
+	err = c.Permitted(ctx, func(ctx context.Context) error {
+		m, err := c.Last(ctx, as(c.subjects.Control(verb, agent, run), who))
+		if err != nil {
+			return err
+		}
+		if ev, err := wire.DecodeEvent(m.Headers, m.Data); err != nil || event != "" && ev.ID != event {
+			return nil //nolint:nilerr // somebody else's came after it
+		}
+		letter, err := c.Last(ctx, c.subjects.DeadLetter("*", m.Stream, m.Sequence))
+		if err == nil && letter.Header(headerSettled) == "" {
+			code := letter.Header(headerReason)
+			why = sdk.Errorf(sdk.Code(code), "%s", strings.TrimPrefix(letter.Header(headerDetail), code+": "))
+		}
+		return err
+	})
+	if errors.Is(err, ErrNotStored) {
+		return nil, nil
+	}
+	return why, err
+}
+
 // Who is the connection's principal; empty is nobody in particular.
 func (c *Conn) Who() string { return c.who }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"agentd/internal/broker"
@@ -88,7 +89,9 @@ type Client struct {
 	source   string
 	patience time.Duration
 	signer   *signature.Signer
-	close    func() error
+	// blind is that the client may not read dead letters: it does not try again.
+	blind *atomic.Bool
+	close func() error
 }
 
 // Connect connects to NATS; the caller closes the client. It fails when no server answers before ctx ends, with
@@ -115,7 +118,7 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 func New(conn Conn, o Options) *Client {
 	c := &Client{
 		conn: conn, as: o.As, source: cmp.Or(o.Source, defaultSource), patience: cmp.Or(o.Patience, defaultPatience),
-		close: func() error { return nil },
+		blind: &atomic.Bool{}, close: func() error { return nil },
 	}
 	if o.SigningKey != nil {
 		c.signer = signature.NewSigner(o.SigningKey)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func (c *Client) CancelCall(ctx context.Context, run Run, call, reason string) (
 	if err := c.control(ctx, wire.ControlCancelCall, run, who, event, map[string]string{"call": id, dataReason: reason}); err != nil {
 		return false, err
 	}
-	_, _, err = c.until(ctx, run, func(wire.RunStatus) bool {
+	_, _, err = c.until(ctx, run, request{wire.ControlCancelCall, who, event.ID}, func(wire.RunStatus) bool {
 		for l, err := range c.History(ctx, run, at) {
 			var told callTold
 			if err == nil && l.Type == wire.MilestoneResult && json.Unmarshal(l.Data, &told) == nil && told.Call == id {
@@ -103,7 +104,8 @@ type said struct {
 }
 
 // Send sends a message into a run and waits a moment until the run has it. What becomes of it is up to the agent
-// (sdk.SteeringPolicy). heard is false when no worker has taken it yet: it is stored, and one will.
+// (sdk.SteeringPolicy). heard is false when no worker has taken it yet: it is stored, and one will. The error is why it was refused, where the
+// client may read dead letters, as operators may.
 func (c *Client) Send(ctx context.Context, run Run, text string) (heard bool, err error) {
 	return c.send(ctx, run, text, false)
 }
@@ -122,14 +124,14 @@ func (c *Client) send(ctx context.Context, run Run, text string, urgent bool) (h
 		return false, err
 	}
 	message := wire.MessageID(c.source, event.ID)
-	_, heard, err = c.until(ctx, run, func(s wire.RunStatus) bool { return slices.Contains(s.Heard, message) })
+	_, heard, err = c.until(ctx, run, request{wire.ControlMessage, c.as, event.ID}, func(s wire.RunStatus) bool { return slices.Contains(s.Heard, message) })
 	return heard, err
 }
 
 // Retry takes up a run that ended with an error, by a limit or by its deadline, from where it ended, and waits a moment until it goes on.
 // It needs the right of an operator. The run that it returns is the new generation: Wait waits for that one's end. Who asks for the same
 // end of a run to be retried twice gets one generation. taken is false when no worker has taken the run up yet: the request is
-// stored, and one will. The error is sdk.CodeRetryRefused for a run that cannot be retried.
+// stored, and one will, or refuse it later. The error is sdk.CodeRetryRefused for a run that cannot be retried, or why the request was refused.
 func (c *Client) Retry(ctx context.Context, run Run) (generation Run, taken bool, err error) {
 	status, err := c.Status(ctx, run)
 	if err != nil {
@@ -146,7 +148,8 @@ func (c *Client) Retry(ctx context.Context, run Run) (generation Run, taken bool
 // places in the run (wire.CallPlace); none are as many as can be undone at once: see wire.RunStatus.Undoable. It needs the right of an
 // operator. The run that it returns is the new generation: Wait waits for its end, which is the error sdk.CodeUndone, and says in
 // wire.Problem.Undone what became of each call. Who asks for the same twice, of the same end of a run, gets one generation. taken is
-// false when no worker has taken the run up yet: the request is stored, and one will. The error is sdk.CodeUndoRefused when nothing can be undone.
+// false when no worker has taken the run up yet: the request is stored, and one will, or refuse it later. The error is sdk.CodeUndoRefused when
+// nothing can be undone, or why the request was refused.
 func (c *Client) Undo(ctx context.Context, run Run, calls ...string) (generation Run, taken bool, err error) {
 	status, err := c.Status(ctx, run)
 	if err != nil {
@@ -173,7 +176,7 @@ func (c *Client) takeUp(
 		return Run{}, false, err
 	}
 	generation = Run{Agent: run.Agent, Name: run.Name, Init: wire.InitToken(c.source, ev.ID)}
-	now, taken, err := c.until(ctx, run, func(s wire.RunStatus) bool { return s.Init != init })
+	now, taken, err := c.until(ctx, run, request{verb, c.as, ev.ID}, func(s wire.RunStatus) bool { return s.Init != init })
 	if taken {
 		generation.Init = now.Init // somebody else may have been first
 	}
@@ -181,7 +184,8 @@ func (c *Client) takeUp(
 }
 
 // Pause has a run make no more calls until it is resumed, and waits a moment until it heeds that. It needs the right of an operator.
-// reason is for whoever looks at the run. heeded is false when no worker has handled the request yet: it is stored, and one will.
+// reason is for whoever looks at the run. heeded is false when no worker has handled the request yet: it is stored, and one will. The error is
+// why it was refused, if it was.
 func (c *Client) Pause(ctx context.Context, run Run, reason string) (heeded bool, err error) {
 	return c.hold(ctx, run, wire.ControlPause, wire.TypePause, map[string]string{dataReason: reason}, func(s wire.RunStatus) bool { return s.Paused != nil })
 }
@@ -218,7 +222,7 @@ func (c *Client) Tag(ctx context.Context, run Run, tags map[string]*string) (hee
 	if err := c.control(ctx, wire.ControlTag, run, "", event, map[string]any{wire.TagsAttribute: tags}); err != nil {
 		return false, err
 	}
-	_, heeded, err = c.until(ctx, run, func(s wire.RunStatus) bool {
+	_, heeded, err = c.until(ctx, run, request{wire.ControlTag, "", event.ID}, func(s wire.RunStatus) bool {
 		for key, value := range tags {
 			if is, has := s.Tags[key]; has != (value != nil) || has && is != *value {
 				return false
@@ -237,7 +241,7 @@ func (c *Client) hold(
 	if err := c.control(ctx, verb, run, "", event, data); err != nil {
 		return false, err
 	}
-	_, heeded, err := c.until(ctx, run, heeds)
+	_, heeded, err := c.until(ctx, run, request{verb, "", event.ID}, heeds)
 	return heeded, err
 }
 
@@ -258,20 +262,46 @@ func (c *Client) control(
 	return nil
 }
 
-// until asks for the run until it is as wanted, and reports whether it came to that in a moment.
-func (c *Client) until(ctx context.Context, run Run, wanted func(wire.RunStatus) bool) (wire.RunStatus, bool, error) {
+// request is a control message that was published.
+type request struct {
+	verb wire.ControlVerb
+	// who it was published as, and its event's id.
+	who, event string
+}
+
+// refuser is a Conn that can tell which control messages were refused, where its user may read dead letters.
+type refuser interface {
+	Refusal(ctx context.Context, verb wire.ControlVerb, agent string, run wire.RunKey, who, event string) (*sdk.Error, error)
+}
+
+// until asks for the run until it is as wanted, and reports whether it came to that in a moment. The error is why the request for it was
+// refused, where that can be known.
+func (c *Client) until(ctx context.Context, run Run, r request, wanted func(wire.RunStatus) bool) (wire.RunStatus, bool, error) {
 	waiting, stop := context.WithTimeout(ctx, c.patience)
 	defer stop()
-	for {
+	letters, looks := c.conn.(refuser)
+	looks = looks && !c.blind.Load()
+	for asked, look := 1, 4; ; asked++ {
 		status, err := c.Status(waiting, run)
 		if err == nil && wanted(status) {
 			return status, true, nil
 		}
+		over := retry.Sleep(waiting, 50*time.Millisecond) != nil
 		if ctx.Err() != nil {
 			return wire.RunStatus{}, false, ctx.Err()
 		}
-		if retry.Sleep(waiting, 50*time.Millisecond) != nil {
-			return wire.RunStatus{}, false, nil // no worker has handled it yet, or it is refused
+		if looks && (over || asked >= look) {
+			look *= 2
+			why, err := letters.Refusal(ctx, r.verb, run.Agent, run.key(), r.who, r.event)
+			if why != nil {
+				return wire.RunStatus{}, false, why
+			}
+			if looks = err == nil; errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}) {
+				c.blind.Store(true)
+			}
+		}
+		if over {
+			return wire.RunStatus{}, false, nil // no worker has handled it yet, or it cannot be known that it was refused
 		}
 	}
 }

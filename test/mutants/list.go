@@ -146,6 +146,14 @@ var ofRuns = []mutant{
 		condition(act+"takesAgain", "outwaited StatusDone", "again || !a.outwaited()"),
 		test{"internal/runner", "TestRetry_ThatWaitedForLongTakesUpWhatHadEnded"},
 	},
+	{
+		"what workers refuse is said to be requested", around("internal/broker.Conn.Refusal", "return nil, nil"),
+		test{"sdk/client", "TestClient_IsToldWhyARequestIsRefused"},
+	},
+	{
+		"a run that ended otherwise is said to be cancelled", condition("cmd/agentd/runs.notCancelled", "failed Code", "failed"),
+		test{"cmd/agentd/runs", "TestCancel_OfARunThatEndedOtherwise"},
+	},
 	{"a run is taken up by a message that was refused at the end before", around(act+"takenUpSince", "return false"), histories(100_000)},
 	{"a control message does not wait for its run", condition(act+"withoutRun", "missing Now", "false"), histories(100_000)},
 

@@ -147,7 +147,7 @@ func (h hold) carryOut(ctx context.Context, a *cli.App, c *cli.Client, s wire.Ru
 	return a.Print(held{s.Run, h.verb, heard}, func(w io.Writer) error {
 		text := h.done
 		if !heard {
-			text = string(h.verb) + " requested; a worker has not handled it yet"
+			text = string(h.verb) + " requested; a worker has not handled it yet" + lookLater
 		}
 		_, err := fmt.Fprintln(w, text)
 		return err

@@ -55,7 +55,8 @@ type retried struct {
 	Agent  string      `json:"agent"`
 	Reason core.Reason `json:"reason"`
 	Code   string      `json:"reason_code,omitempty"`
-	// State is "retried", "requested" when no worker has taken the run up yet, "would be retried", or "not retried" with the Problem.
+	// State is "retried", "requested" when no worker has taken the run up yet, nor refused to, "would be retried", or "not retried" with the
+	// Problem.
 	State   string `json:"state"`
 	Problem string `json:"problem,omitempty"`
 }
@@ -144,7 +145,11 @@ func writeRetried(w io.Writer, results []retried) error {
 		if r.Code != "" {
 			why += ":" + r.Code
 		}
-		line := show.Pad(show.Line(r.Run, 30), 32) + show.Pad(show.Line(r.Agent, 18), 20) + show.Pad(show.Line(why, 28), 30) + r.State
+		state := r.State
+		if state == requested {
+			state += lookLater
+		}
+		line := show.Pad(show.Line(r.Run, 30), 32) + show.Pad(show.Line(r.Agent, 18), 20) + show.Pad(show.Line(why, 28), 30) + state
 		if r.Problem != "" {
 			line += ": " + show.Line(r.Problem, 200)
 		}

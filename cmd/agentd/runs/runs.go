@@ -183,22 +183,48 @@ func cancel(ctx context.Context, a *cli.App, c *cli.Client, s wire.RunStatus, re
 	if s.Status == core.StatusDone {
 		return sdk.Errorf(sdk.CodeUnknownRun, "run %s is done already (%s)", s.Run, s.Reason)
 	}
-	asking, run := c.Speaking(cli.Source), client.Run{Agent: s.Agent, Name: s.Run}
-	if err := asking.As(s.CancelAs(c.Who())).Cancel(ctx, run, reason); err != nil {
+	asking, run, who := c.Speaking(cli.Source), client.Run{Agent: s.Agent, Name: s.Run}, s.CancelAs(c.Who())
+	if err := asking.As(who).Cancel(ctx, run, reason); err != nil {
 		return err
 	}
 	waiting, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
 	_, err := asking.Wait(waiting, run)
-	_, failed := errors.AsType[*client.RunError](err)
-	ended := err == nil || failed
-	if !ended && waiting.Err() == nil {
+	if waiting.Err() == nil {
+		if problem := notCancelled(s.Run, err); problem != nil {
+			return problem
+		}
+		return printCancelled(a, cancelled{s.Run, true})
+	}
+	why, err := c.Refusal(ctx, wire.ControlCancel, s.Agent, wire.NewRunKey(s.Run), who, "")
+	if why != nil {
+		return why
+	}
+	if err != nil && !cli.NotPermitted(err) {
 		return err
 	}
-	return a.Print(cancelled{s.Run, ended}, func(w io.Writer) error {
+	return printCancelled(a, cancelled{s.Run, false})
+}
+
+// notCancelled is what keeps a run from having been cancelled for which err was waited: it has ended otherwise, or nothing is known of it.
+func notCancelled(run string, err error) error {
+	ended, failed := errors.AsType[*client.RunError](err)
+	switch {
+	case failed && ended.Err.Code == sdk.CodeCancelled:
+		return nil
+	case failed:
+		return sdk.Errorf(sdk.CodeUnknownRun, "run %s ended before it was cancelled (%s): %s", run, ended.Reason, ended.Err.Message)
+	case err == nil:
+		return sdk.Errorf(sdk.CodeUnknownRun, "run %s ended before it was cancelled (%s)", run, wire.ReasonCompleted)
+	}
+	return err
+}
+
+func printCancelled(a *cli.App, of cancelled) error {
+	return a.Print(of, func(w io.Writer) error {
 		text := "cancelled"
-		if !ended {
-			text = "cancel requested; the run ends when a worker has handled it"
+		if !of.Ended {
+			text = "cancel requested; the run ends when a worker has handled it" + lookLater
 		}
 		_, err := fmt.Fprintln(w, text)
 		return err

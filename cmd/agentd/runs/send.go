@@ -58,12 +58,15 @@ func send(ctx context.Context, a *cli.App, c *cli.Client, agent string, urgent b
 	return a.Print(sent{run, heard}, func(w io.Writer) error {
 		answer := "the run has the message"
 		if !heard {
-			answer = "sent; the run gets the message when a worker has handled it (if it is refused: agentd dlq list)"
+			answer = "sent; the run gets the message when a worker has handled it" + lookLater
 		}
 		_, err := fmt.Fprintln(w, answer)
 		return err
 	})
 }
+
+// lookLater is where it says what became of a request that no worker has handled yet, and may refuse.
+const lookLater = " (if it is refused: agentd dlq list)"
 
 // sent is a message to a run; Heard says that the run has it.
 type sent struct {

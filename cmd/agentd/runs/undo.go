@@ -102,7 +102,7 @@ func printUndone(a *cli.App, u undone) error {
 		text := u.State
 		switch u.State {
 		case requested:
-			text = "requested; a worker takes the run up when one can"
+			text = "requested; a worker takes the run up when one can" + lookLater
 		case "going on":
 			text = "going on; see agentd runs follow " + show.ShellQuote(u.Run)
 		}
