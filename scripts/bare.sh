@@ -16,7 +16,8 @@ chmod 755 "$root" # apt downloads as a user of its own
 finish() {
   status=$?
   for folder in proc dev/pts dev usr/local/go; do
-    if mountpoint -q "$root/$folder"; then umount "$root/$folder"; fi
+    # What an interrupted command has left running keeps them busy.
+    if mountpoint -q "$root/$folder"; then umount --lazy "$root/$folder"; fi
   done
   rm -rf --one-file-system "$root"
   exit "$status"
