@@ -149,7 +149,7 @@ func Elements(s *core.PlanStep, results map[int]json.RawMessage, most int) ([]js
 	return all, nil
 }
 
-// variables are results as expressions see them. A text that is JSON counts as that.
+// variables are results as expressions see them. A text that is JSON counts as that, also the text that most MCP servers answer with.
 func variables(results map[int]json.RawMessage) map[string]any {
 	all := map[string]any{}
 	for n, data := range results {
@@ -157,13 +157,24 @@ func variables(results map[int]json.RawMessage) map[string]any {
 		if json.Unmarshal(data, &value) != nil {
 			value = string(data)
 		}
-		if text, ok := value.(string); ok && strings.IndexAny(strings.TrimSpace(text), "{[") == 0 {
-			var inner any
-			if json.Unmarshal([]byte(text), &inner) == nil {
-				value = inner
-			}
-		}
-		all[nameOf(n)] = value
+		all[nameOf(n)] = inText(value)
 	}
 	return all
+}
+
+// inText is the JSON that a result has as its only text, or the result. An object in it has the text, too, where it has no such member.
+func inText(result any) any {
+	object, _ := result.(map[string]any)
+	text, is := result.(string)
+	if len(object) == 1 {
+		text, is = object["text"].(string)
+	}
+	var inner any
+	if !is || strings.IndexAny(strings.TrimSpace(text), "{[") != 0 || json.Unmarshal([]byte(text), &inner) != nil {
+		return result
+	}
+	if members, ok := inner.(map[string]any); ok && object != nil && members["text"] == nil {
+		members["text"] = text
+	}
+	return inner
 }

@@ -303,6 +303,7 @@ func TestExpressions_OfResults(t *testing.T) {
 	t.Parallel()
 	results := map[int]json.RawMessage{
 		1: json.RawMessage(`{"orders":[{"id":7},{"id":9007199254740991}],"total":12.5}`), 2: json.RawMessage(`"[\"a\",null,true]"`), 3: json.RawMessage(`not JSON`),
+		4: json.RawMessage(`{"text":"{\"orders\": [{\"id\": 7}]}"}`), 5: json.RawMessage(`{"text":"[7]"}`), 6: json.RawMessage(`{"text":"[7","more":1}`),
 	}
 	for each, want := range map[string]string{
 		"step1.orders":                         `{"id":7} {"id":9007199254740991}`,
@@ -310,6 +311,11 @@ func TestExpressions_OfResults(t *testing.T) {
 		"step1.orders.filter(o, o.id == 7.0)":  `{"id":7}`,
 		"step1.orders.map(o, {'order': o.id})": `{"order":7} {"order":9007199254740991}`,
 		"step2":                                `"a" null true`,
+		"step4.orders":                         `{"id":7}`,
+		"step4":                                `{"id":7}`,
+		"[step4.text]":                         `"{\"orders\": [{\"id\": 7}]}"`,
+		"step5":                                `7`,
+		"[step6.text]":                         `"[7"`,
 		"[1, 'two']":                           `1 "two"`,
 		"step1.total":                          `"step1.total" yields double, want a list`,
 		"step1.lines":                          `evaluate "step1.lines": no such key: lines`,

@@ -129,6 +129,7 @@ var ofPlans = []mutant{
 	{"routers are not told of the step before", condition(plans+"Router", "other step Number -After", "false"), rows{"L64"}},
 	{"planners are not told what people have decided since", around(plans+"decisions", `return ""`), test{"test/pipeline", "TestPlanAttack_PermissionModeRetry"}},
 	{"planners are told all that people have ever decided", condition(plans+"decisions", "told mostDecided", "false"), test{"internal/planning", "TestPlanner_IsToldTheLatestDecisions"}},
+	{"what MCP servers answer as text has no lists", around(plans+"inText", "return result"), test{"internal/planning", "TestExpressions_OfResults"}},
 	{"another plan is made without what is done", around(plans+"stepsSoFar", `return ""`), rows{"L65"}},
 	{"who writes the answer is not told what has failed", around(plans+"Synthesis", `
 		none := *p
