@@ -274,6 +274,7 @@ var ofRuns = []mutant{
 	{"hooks are not asked about what people allowed", around(act+"gated", "return nil, nil"), cases(3000)},
 	{"a grant makes a call that a hook gave its result", around(core+"Ruling.granted", "return Ruling{Verdict: VerdictAllow}"), cases(3000)},
 	{"what a hook suspends is made", value(runs+"askedByHook", "Verdict", "sdk.PermissionAllow"), cases(3000)},
+	{"an edit goes round what somebody has denied", around(step+"deniedByGrant", `return "", false`), cases(3000)},
 	{"of two policies only one says who is asked", around("internal/approval.route", "return a"), cases(3000)},
 	{"of two policies the first counts", around("internal/approval.stricter.Check", "return s.first.Check(ctx, c)"), cases(3000)},
 	{"what a run requires is passed over", around("internal/approval.Required.Check", "return r.PermissionManager.Check(ctx, c)"), cases(3000)},
