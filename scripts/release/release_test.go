@@ -246,6 +246,7 @@ func TestCompare_NamesWhatDiffers(t *testing.T) {
 // repository is a copy of this checkout's files, committed.
 func repository(t *testing.T) string {
 	t.Helper()
+	needCheckout(t, "../..")
 	dir := emptyRepository(t)
 	for file := range strings.Lines(git(t, "../..", "ls-files", "--cached", "--others", "--exclude-standard")) {
 		file = strings.TrimSpace(file)
@@ -264,6 +265,7 @@ func repository(t *testing.T) string {
 
 func emptyRepository(t *testing.T) string {
 	t.Helper()
+	needGit(t)
 	dir := t.TempDir()
 	git(t, dir, "init", "-q")
 	commitAll(t, dir)
