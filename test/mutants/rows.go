@@ -315,6 +315,7 @@ var ofRows = []mutant{
 	{"any file may be written", around("internal/catalog.mayWrite", "return true"), rows{"F52"}},
 	{"no output is refused", around("internal/catalog.gatesOf", "return nil, nil"), rows{"F53"}},
 	{"what fits is another one on another worker", condition(act+"choose", "o For of", "false"), rows{"L8"}},
+	{"tools are indexed again whenever an agent is compiled", condition("internal/catalog.indexes.of", "found nil", "false"), test{"internal/catalog", "TestIndexes_AreMadeOncePerListOfTools"}},
 	{"embeddings are not kept", statement("internal/catalog.embeddings.ofTools", "PutSpec", ""), rows{"L8"}},
 	{"what is least alike is offered", around("internal/selection.Similarity", "return 1 - original(a, b)"), rows{"L8"}},
 	{"there are no words where embeddings cannot be had", condition("internal/catalog.selector.scores", "err nil", "false"), rows{"L74"}},
