@@ -110,6 +110,15 @@ var ofPlans = []mutant{
 	{"plans are read as calls alone", around(plans+"parseObject", `return nil, ""`), rows{"L61"}},
 	{"plans in JSON are not repaired", call(plans+"parseObject", "Repair", ""), rows{"L61"}},
 	{"a step may come after any", around(plans+"refer", "_, _ = original(n, before, kept, first)\nreturn n, true"), test{"internal/planning", "TestParse_SaysWhatIsWrong"}},
+	{
+		"step 10 in a text is step 1 as well", around(plans+"mentioned", `
+		all := original(text)
+		for _, n := range all {
+			all = append(all, n/10)
+		}
+		return all`),
+		test{"internal/planning", "TestParse_ReadsWhatPlannersWrite"},
+	},
 	{"steps that a text names count for nothing", around(plans+"mentioned", "return nil"), rows{"L64"}},
 	{"no request has a plan of its own", around(plans+"Template", "return nil"), rows{"L62"}},
 	{"a word of one group is enough for a template", around(plans+"hasAll", `
