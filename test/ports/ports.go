@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -16,11 +17,17 @@ import (
 // one of them while the server on it is away.
 const first, many = 10_000, 20_000
 
-// Find returns a port of 127.0.0.1 that nothing listens on.
+// found are the ports that this process was given, by number: whoever was given one may not listen yet, or not now.
+var found sync.Map
+
+// Find returns a port of 127.0.0.1 that nothing listens on, and that it has not returned before.
 func Find(ctx context.Context) (int, error) {
 	var lc net.ListenConfig
 	for {
 		port := first + rand.IntN(many)
+		if _, before := found.LoadOrStore(port, true); before {
+			continue
+		}
 		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
