@@ -140,12 +140,13 @@ func receipt(t *testing.T) {
 	model := sdktest.Script(sdktest.Say("done"))
 	h := start(t, model, a)
 	r, events := watchedRun(t, h, nil)
+	evicted := summaries(t, h, r)[0].Evicted
 	journal := h.Journal(r)
 	equal(t, "entries", []string{journal[0].Kind, journal[1].Kind, journal[2].Kind}, []string{core.KindStarted, core.KindCompacted, core.KindReplied})
-	if evicted := journal[1].Summary.Evicted; evicted < 1500 || evicted > 10_000 {
+	if evicted < 1500 || evicted > 10_000 {
 		t.Errorf("%d tokens were evicted", evicted)
 	}
-	ordered(t, told(events, wire.MilestoneCompacted)[0], fmt.Sprintf(`"evicted":%d`, journal[1].Summary.Evicted))
+	ordered(t, told(events, wire.MilestoneCompacted)[0], fmt.Sprintf(`"evicted":%d`, evicted))
 	messages := last(t, model).Messages
 	equal(t, "the first words", messages[0].PlainText(), "My first question.")
 	equal(t, "the last words", messages[len(messages)-1].PlainText(), "My last question.")
