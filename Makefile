@@ -93,8 +93,8 @@ upgrade: ## let workers of an older version, this one and a later one serve the 
 	$(GO) test ./test/upgrade -run TestUpgrade -count=1 -v -timeout 40m -upgrade $(if $(OUTAGE),-outage $(OUTAGE))
 
 .PHONY: deploy
-deploy: ## render the Helm chart, build the images, and run docker-compose.yml with them, and projects of agentd init in theirs; without Docker only the chart
-	cd test/deploy && $(GO) vet -mod=mod ./... && $(GO) test -count=1 -timeout 40m ./...
+deploy: $(GOLANGCI) ## render the Helm chart, build the images, and run docker-compose.yml with them, and projects of agentd init in theirs; without Docker only the chart
+	cd test/deploy && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./... && $(GO) test -count=1 -timeout 40m ./...
 	$(GO) test ./test/interop -run TestInit_ProjectsRunInContainers -count=1 -timeout 40m -compose
 
 .PHONY: browser

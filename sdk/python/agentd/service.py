@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import logging
 import signal
@@ -89,6 +90,8 @@ class Service:
 
     async def serve(self, transport: Transport, stop: asyncio.Event | None = None) -> None:
         """Serves on a connection until stop is set, and then until the calls in hand are answered."""
+        if importlib.util.find_spec("jsonschema") is None:
+            log.warning("calls and answers are not checked here: the package jsonschema is missing; pip install 'agentd[contracts]'")
         await _Serving(self, transport, stop or asyncio.Event()).run()
 
     async def answer(self, call: Call) -> dict[str, Any]:
