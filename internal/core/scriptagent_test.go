@@ -38,6 +38,8 @@ func parseAgent(t *testing.T, text string) *core.Spec {
 			}
 		case "context":
 			spec.Contexts = append(spec.Contexts, parseContext(t, words[1:]))
+		case "guards":
+			parseGuards(t, &spec.Guards, words[1:])
 		case "steering":
 			spec.Steering = sdk.SteeringPolicy(words[1])
 		case "sequential":
@@ -85,6 +87,24 @@ func parseStop(t *testing.T, stop *sdk.StopConditions, options []string) {
 	}
 }
 
+// parseGuards reads errors=N failures=N duplicates=N.
+func parseGuards(t *testing.T, guards *sdk.Guards, options []string) {
+	t.Helper()
+	for _, option := range options {
+		key, value, _ := strings.Cut(option, "=")
+		switch key {
+		case "errors":
+			guards.Errors = number(t, value)
+		case "failures":
+			guards.Failures = number(t, value)
+		case "duplicates":
+			guards.Duplicates = number(t, value)
+		default:
+			t.Fatalf("guards: unknown guard %q", option)
+		}
+	}
+}
+
 // parseContext reads SECTION [once] [required] and the options of a tool.
 func parseContext(t *testing.T, words []string) core.ContextProvider {
 	t.Helper()
@@ -104,7 +124,7 @@ func parseContext(t *testing.T, words []string) core.ContextProvider {
 	return p
 }
 
-// parseTool reads NAME service|inline, with priority=, timeout=, domains=, at-most-once.
+// parseTool reads NAME service|inline, with priority=, timeout=, domains=, at-most-once, read-only.
 func parseTool(t *testing.T, words []string) core.Tool {
 	t.Helper()
 	tool := inline(words[0], false)
@@ -130,6 +150,8 @@ func parseTool(t *testing.T, words []string) core.Tool {
 			tool.Agent, tool.Tokens = true, int64(number(t, value))
 		case "at-most-once":
 			tool.AtMostOnce = true
+		case "read-only":
+			tool.ReadOnly = true
 		default:
 			t.Fatalf("tool %s: unknown option %q", words[0], option)
 		}

@@ -328,6 +328,7 @@ func (p *printer) counters(h *core.Head) {
 	if h.Answers.Empty > 0 || h.Nudge != "" {
 		p.printf("    empty %d, nudge %q\n", h.Answers.Empty, h.Nudge)
 	}
+	p.guarded(&h.Guarded)
 	if len(h.Notes) > 0 || h.Review {
 		p.printf("    to be said %v, urgent %t, review %t\n", h.Notes, h.Urgent, h.Review)
 	}
@@ -374,4 +375,17 @@ func short(id string) string {
 		return fmt.Sprintf("c%d-%d", ref.Step, ref.Index)
 	}
 	return id
+}
+
+// guarded is what guards count.
+func (p *printer) guarded(g *core.Guarded) {
+	for _, f := range g.Failing {
+		p.printf("    %s failed in %d rounds, withdrawn: %q\n", f.Tool, f.Rounds, f.Reason)
+	}
+	for _, k := range g.Known {
+		p.printf("    %s is known since %s\n", short(k.Call), offset(k.At))
+	}
+	if g.Errors > 0 || g.Repeated > 0 || g.Concludes {
+		p.printf("    rounds that failed %d, that repeated %d, concludes %t\n", g.Errors, g.Repeated, g.Concludes)
+	}
 }

@@ -67,6 +67,14 @@ func specOf(file string) *core.Spec {
 		}
 	case "permission_gates":
 		s.Hooked = true
+	case "guarded":
+		look := service("look")
+		look.ReadOnly = true
+		s.Tools = append(s.Tools, look, service("act"), core.Tool{Name: "break", Kind: core.CallInline})
+		s.Guards = sdk.Guards{Errors: 2, Failures: 2, Duplicates: 2}
+	case "undone":
+		s.Tools = append(s.Tools, service("cancel_booking"))
+		s.Undo = map[string]core.UndoTool{"book": {Tool: "cancel_booking"}}
 	case "plan_lists":
 		s.Planning = &core.Planning{Replans: core.MaxReplans}
 	case "plan":
@@ -120,6 +128,8 @@ func describe(next core.Action) action {
 		return action{Do: "review"}
 	case core.BuildOutput:
 		return action{Do: "build_output"}
+	case core.Undo:
+		return action{Do: "undo", Run: []string{next.Call.Call}}
 	case core.End:
 		return action{Do: "end", Ending: &next.Ending}
 	}
@@ -300,7 +310,7 @@ func goOn(t *testing.T, spec *core.Spec, entries []core.Entry) {
 	if d := h.Driver; d != nil {
 		try(d.Cause(), core.TakenOver{})
 	}
-	if h.Cancel == nil && !slices.Contains(h.Heard, "nlater") {
+	if h.Cancel == nil && !slices.Contains(h.Heard, "nlater") && len(h.Undo) == 0 {
 		try(cause, core.Steered{Note: core.Note{ID: "nlater", Text: "and another thing", Event: "later", Source: "somebody"}})
 	}
 	for _, f := range core.Outstanding(h) {
@@ -443,6 +453,9 @@ func work(spec *core.Spec, s *core.State) core.Event {
 			ev.Routes = append(ev.Routes, core.Route{Step: n, Fault: "nobody chooses"})
 		}
 		return ev
+	case core.Undo:
+		reply := sdk.ModelReply{Calls: []sdk.ToolRequest{{Name: spec.Undo[next.Call.Tool].Tool, Arguments: "{}"}}}
+		return core.Undoing{Plan: core.PlanRound(spec, &s.Head, s.Input, reply, nil, s.Deadline-1)}
 	case core.Review:
 		return core.Reviewed{}
 	case core.Park:
