@@ -29,11 +29,15 @@ func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
 	if !info.TimeStamp.IsZero() {
 		c.broker.Measured(asked, info.TimeStamp.UnixMilli(), c.own.steady())
 	}
+	return backlogOf(info), nil
+}
+
+func backlogOf(info *jetstream.ConsumerInfo) Backlog {
 	b := Backlog{Pending: int64(info.NumPending), Unacked: int64(info.NumAckPending), Pulls: int64(info.NumWaiting)}
 	if last := info.Delivered.Last; last != nil {
 		b.Delivered = last.UnixMilli()
 	}
-	return b, nil
+	return b
 }
 
 // A reader that has no request at a consumer may renew it, or be busy: readSince after a message was delivered somebody is

@@ -12,6 +12,7 @@ package console
 import (
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"agentd/internal/desk"
@@ -72,23 +73,27 @@ func Handler(o Options) http.Handler {
 		"GET /{$}": c.overview, "GET /runs": c.runs, "GET /runs/{run}": c.conversation, "GET /runs/{run}/timeline": c.timeline,
 		"GET /runs/{run}/journal": c.journal, "GET /runs/{run}/journal/{rev}": c.entry, "GET /runs/{run}/state": c.state,
 		"GET /runs/{run}/events": c.events,
-		"GET /inbox":             c.inbox, "GET /inbox/{id}": c.request, "GET /inbox/{id}/edit": c.edit,
+		"GET /inbox":             c.inbox, "GET /inbox/{id}": c.request,
 		"GET /dead-letters": c.letters, "GET /dead-letters/{seq}": c.letter,
 		"GET /agents": c.agents, "GET /agents/{agent}": c.agent, "GET /services": c.services, "GET /contracts/{type}": c.contract,
 		"GET /health": c.health,
+		// Reading jobs makes the place where they are kept.
+		"GET /bulk": c.acting(c.bulk), "GET /bulk/{job}": c.acting(c.job),
 	} {
 		mux.Handle(pattern, c.page(page))
+		mux.Handle(strings.Replace(pattern, "/", programs+"/", 1), c.data(page))
 	}
+	mux.Handle("GET /inbox/{id}/edit", c.page(c.edit))
 	for pattern, action := range map[string]page{
 		"POST /inbox/{id}/edit": c.compare, "POST /inbox/{id}/decide": c.decide, "POST /inbox/{id}/answer": c.answer,
 	} {
 		mux.Handle(pattern, c.page(c.deciding(action)))
 	}
 	for pattern, action := range map[string]page{
-		"POST /agents/{agent}/start": c.start, "POST /runs/{run}/{verb}": c.steer,
+		"POST /agents/{agent}/start": c.start, "POST /agents/{agent}/pause": c.hold, "POST /agents/{agent}/resume": c.release,
+		"POST /runs/{run}/{verb}":         c.steer,
 		"POST /dead-letters/{seq}/{verb}": c.settle,
-		// Reading jobs makes the place where they are kept.
-		"GET /bulk": c.bulk, "POST /bulk": c.propose, "GET /bulk/{job}": c.job, "POST /bulk/{job}/{verb}": c.direct,
+		"POST /bulk":                      c.propose, "POST /bulk/{job}/{verb}": c.direct,
 	} {
 		mux.Handle(pattern, c.page(c.acting(action)))
 	}

@@ -102,7 +102,9 @@ func (c *console) conversation(r *request) (*view, error) {
 }
 
 // earlier is the address of the messages before a place.
-func earlier(at wire.Mark) string { return fmt.Sprintf("?before=%d.%d", at.Revision, at.Index) }
+func earlier(at wire.Mark) string { return "?before=" + markText(at) }
+
+func markText(at wire.Mark) string { return fmt.Sprintf("%d.%d", at.Revision, at.Index) }
 
 // saidBefore are the messages before a place.
 func saidBefore(all []message, end wire.Mark) []message {

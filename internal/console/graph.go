@@ -28,10 +28,10 @@ type edge struct{ X1, Y1, X2, Y2 int }
 
 // calls is what one agent calls.
 type calls struct {
-	Agent     string
-	Services  []string
-	People    []string
-	Permitted bool
+	Agent     string   `json:"agent"`
+	Services  []string `json:"services,omitempty"`
+	People    []string `json:"people,omitempty"`
+	Permitted bool     `json:"permissions,omitempty"`
 }
 
 // The drawing, in its own units.

@@ -59,6 +59,11 @@ func (c *console) guard(next http.Handler) http.Handler {
 		case err != nil && !open(r.URL.Path):
 			c.fail(w, c.asking(w, r), err)
 		case !who.in && !open(r.URL.Path):
+			if forPrograms(r) {
+				h.Set("WWW-Authenticate", "Bearer")
+				c.problem(w, http.StatusUnauthorized, sdk.Errorf(sdk.CodePermissionDenied, "log in, or send the token of this console as Authorization: Bearer"))
+				return
+			}
 			if r.Method != http.MethodGet || strings.HasPrefix(r.URL.Path, "/live/") {
 				refuse(w, r, "log in first")
 				return
@@ -111,6 +116,12 @@ func (s session) admits(r *http.Request) bool {
 	until, code, _ := strings.Cut(given.Value, ".")
 	seconds, err := strconv.ParseInt(until, 10, 64)
 	return err == nil && hmac.Equal([]byte(code), []byte(s.code(until))) && s.now().Unix() < seconds
+}
+
+// bears reports whether a program sends the token with a request for JSON, and nobody on the way reads it.
+func (s session) bears(r *http.Request) bool {
+	token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return given && forPrograms(r) && protected(r) && s.is(token)
 }
 
 // set logs in, or with a life of 0 out.

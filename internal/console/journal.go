@@ -125,6 +125,8 @@ func (c *console) at(r *request, rev, tab string) (entryAt, error) {
 
 type entryPage struct {
 	entryAt
+	// Raw is the entry, and JSON what is shown of it.
+	Raw  []byte
 	JSON folded
 	// Difference is how the head differs from that of the entry before.
 	Difference []show.ComparedLine
@@ -140,7 +142,7 @@ func (c *console) entry(r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.JSON = whole(show.Indent(data))
+	p.Raw, p.JSON = data, whole(show.Indent(data))
 	if p.Before != nil {
 		if p.Difference, err = headsDiffer(&p.Before.Head, &p.Entry.Head); err != nil {
 			return nil, err

@@ -15,14 +15,18 @@ import (
 )
 
 // preset is a filter with a name.
-type preset struct{ Name, Filter string }
+type preset struct {
+	Name, Filter string
+	Sort         index.SortBy
+}
 
 var presets = []preset{
-	{"All", ""},
-	{"In flight", "status:running status:waiting"},
-	{"Waits for a person", "waits:permission waits:question waits:turn"},
-	{"Failed in 24 h", failed + " changed>-24h"},
-	{"Stuck for 1 h", "status:running changed<-1h"},
+	{"All", "", ""},
+	{"In flight", "status:running status:waiting", ""},
+	{"Waits for a person", "waits:permission waits:question waits:turn", ""},
+	{"Failed in 24 h", failed + " changed>-24h", ""},
+	{"Stuck for 1 h", "status:running changed<-1h", ""},
+	{"Most tokens", "", index.SortTokens},
 }
 
 // failed selects the runs that ended otherwise than somebody wanted.
@@ -86,18 +90,27 @@ func (c *console) rows(ctx context.Context, q index.Query) ([]row, error) {
 }
 
 type runsPage struct {
-	Query   string
+	Query string
+	// Caption says in which order the runs are.
+	Caption string
 	Sort    index.SortBy
 	Presets []chosen
 	Rows    []row
 	// Next is the address of the page that follows, and First that of the first; empty is that this is it.
 	Next, First string
-	Behind      index.Freshness
-	Lacking     string
+	// After is what Next says of the place where it begins.
+	After   string
+	Behind  index.Freshness
+	Lacking string
 	// Live is the address of what changes.
 	Live string
 	// Faults say what is wrong with the filter.
 	Faults []string
+}
+
+var captions = map[index.SortBy]string{
+	index.SortChanged: "Runs, those that changed last first", index.SortStarted: "Runs, those that began last first",
+	index.SortTokens: "Runs, those that used most tokens first",
 }
 
 // chosen is a link that may be the one that was followed.
@@ -109,11 +122,15 @@ type chosen struct {
 func (c *console) runs(r *request) (*view, error) {
 	values := r.URL.Query()
 	p := &runsPage{Query: values.Get("q"), Sort: index.SortBy(values.Get("sort"))}
+	p.Caption = cmp.Or(captions[p.Sort], captions[index.SortChanged])
 	v := &view{Title: "Runs", Template: placeRuns, Place: placeRuns, Data: p}
 	for _, one := range presets {
-		p.Presets = append(p.Presets, chosen{one.Name, listAddress(one.Filter, p.Sort, ""), one.Filter == p.Query})
+		p.Presets = append(p.Presets, chosen{one.Name, listAddress(one.Filter, one.Sort, ""), one.Filter == p.Query && one.Sort == p.Sort})
 	}
 	filter, err := index.ParseFilter(p.Query)
+	if err != nil && forPrograms(r.Request) {
+		return nil, err
+	}
 	if err != nil {
 		e := sdk.AsError(err)
 		p.Faults = append(p.Faults, e.Message)
@@ -123,12 +140,13 @@ func (c *console) runs(r *request) (*view, error) {
 		v.Status = statuses[sdk.CodeContractViolation]
 		return v, nil
 	}
-	page, err := c.Index.Query(r.Context(), index.Query{Filter: filter, Sort: p.Sort, After: values.Get("after")})
+	limit, _ := strconv.Atoi(values.Get("limit"))
+	page, err := c.Index.Query(r.Context(), index.Query{Filter: filter, Sort: p.Sort, After: values.Get("after"), Limit: min(max(limit, 0), index.DefaultLimit)})
 	if err != nil {
 		return nil, err
 	}
 	p.Rows, p.Behind, p.Lacking = rowsOf(page.Documents, c.now().UnixMilli()), page.Freshness, c.Lacking()
-	if page.Next != "" {
+	if p.After = page.Next; page.Next != "" {
 		p.Next = listAddress(p.Query, p.Sort, page.Next)
 	}
 	if values.Get("after") != "" {
@@ -156,10 +174,10 @@ func listAddress(query string, sort index.SortBy, after string) string {
 type row struct {
 	index.Document
 	// Key is a part of an HTML id.
-	Key      string
-	Duration int64
+	Key      string `json:"-"`
+	Duration int64  `json:"duration,omitempty"`
 	// For is what the run waits for, in words. A call that is held is not: its permission is.
-	For []string
+	For []string `json:"waits_for,omitempty"`
 }
 
 func rowsOf(documents []index.Document, now int64) []row {

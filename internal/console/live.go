@@ -271,9 +271,11 @@ func (c *console) refuse(w http.ResponseWriter, err error) {
 
 // happened is a live event in words.
 type happened struct {
-	ID, Label, Text string
-	At              int64
-	Ephemeral       bool
+	ID        string `json:"id"`
+	Label     string `json:"label"`
+	Text      string `json:"text,omitempty"`
+	At        int64  `json:"at"`
+	Ephemeral bool   `json:"-"`
 }
 
 // liveRun sends what a run does from a milestone on, as lines.
@@ -372,7 +374,7 @@ func happenedIn(d *show.Describer, l wire.Live) (h happened, ok bool) {
 		}
 		return h, strings.TrimSpace(h.Text) != ""
 	}
-	h.ID = fmt.Sprintf("%d.%d", l.Revision, l.Index)
+	h.ID = markText(wire.Mark{Revision: l.Revision, Index: l.Index})
 	h.Label, h.Text = d.Describe(l)
 	return h, h.Label != ""
 }

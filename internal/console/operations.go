@@ -3,10 +3,10 @@ package console
 import (
 	"cmp"
 	"crypto/rand"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"agentd/internal/show"
@@ -233,6 +233,37 @@ func (c *console) health(r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{Title: "Health", Template: placeHealth, Place: placeHealth, Data: &e, Status: http.StatusOK}
-	return v, nil
+	return &view{Title: "Health", Template: placeHealth, Place: placeHealth, Data: &healthPage{e}}, nil
+}
+
+type healthPage struct{ Examination }
+
+// hold pauses an agent.
+func (c *console) hold(r *request) (*view, error) {
+	spec, err := c.spec(r.PathValue("agent"))
+	if err != nil {
+		return nil, err
+	}
+	var lasting time.Duration
+	if text := strings.TrimSpace(r.PostFormValue("for")); text != "" {
+		if lasting, err = time.ParseDuration(text); err != nil || lasting <= 0 {
+			return nil, sdk.Errorf(sdk.CodeContractViolation, "%q is not a duration; write one such as 90m or 2h, or leave it out", text)
+		}
+	}
+	if err := c.Source.PauseAgent(r.Context(), spec.Name, lasting, r.PostForm.Has("drain")); err != nil {
+		return nil, err
+	}
+	return &view{To: "/agents/" + url.PathEscape(spec.Name) + "?told=agent-paused"}, nil
+}
+
+// release ends the pause of an agent.
+func (c *console) release(r *request) (*view, error) {
+	spec, err := c.spec(r.PathValue("agent"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Source.ResumeAgent(r.Context(), spec.Name); err != nil {
+		return nil, err
+	}
+	return &view{To: "/agents/" + url.PathEscape(spec.Name) + "?told=agent-resumed"}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -109,6 +110,7 @@ var functions = template.FuncMap{
 	"at":       moment,
 	"duration": func(ms int64) string { return spelled(time.Duration(ms) * time.Millisecond) },
 	"count":    show.Count,
+	"size":     size,
 	"asset":    asset,
 	"fold":     fold,
 	"dict":     dict,
@@ -212,6 +214,16 @@ func moment(ms int64) *instant {
 	return &instant{t.Format("2006-01-02T15:04:05.000Z07:00"), t.Format("2006-01-02 15:04:05") + " UTC", ago}
 }
 
+// size is a number of bytes with the precision that says something.
+func size(n uint64) string {
+	units := []string{"bytes", "KB", "MB", "GB", "TB"}
+	amount, unit := float64(n), 0
+	for ; amount >= 1000 && unit < len(units)-1; unit++ {
+		amount /= 1000
+	}
+	return strconv.FormatFloat(amount, 'f', min(unit, 1), 64) + " " + units[unit]
+}
+
 // spelled is a duration with the precision that says something.
 func spelled(d time.Duration) string {
 	switch {
@@ -312,6 +324,13 @@ func (c *console) fail(w http.ResponseWriter, r *request, err error) {
 		e = sdk.Errorf(sdk.CodeUnavailable, "the broker is not there, and this page needs it")
 	}
 	status := statusOf(e.Code)
+	if forPrograms(r.Request) {
+		if status == http.StatusInternalServerError {
+			c.Logger.Error("what a page shows could not be told", "path", r.URL.Path, "error", err)
+		}
+		c.problem(w, status, e)
+		return
+	}
 	data := errorPage{e.Code, show.Problem(e), e.Faults, status == http.StatusNotFound}
 	if len(e.Faults) > 0 {
 		data.Message = e.Message
@@ -334,5 +353,6 @@ var told = map[string]string{
 	toldPaused: "The run is paused.", "resumed": "The run goes on.", "retried": "The run goes on from where it ended.",
 	"unparked": "The run is being tried again.", "cancelled": "The run was asked to end.", "started": "The run is started.",
 	"later": "The request is stored. No worker has handled it yet.", "redriven": "The message was published again, and its dead letter removed.",
-	"dropped": "The dead letter was deleted.",
+	"dropped":      "The dead letter was deleted.",
+	"agent-paused": "The agent is paused: none of its runs begins.", "agent-resumed": "The agent goes on.",
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"agentd/internal/core"
+	"agentd/internal/index"
 	"agentd/internal/milestone"
 	"agentd/internal/requests"
 	"agentd/internal/show"
@@ -28,15 +29,23 @@ type runHead struct {
 	Reason   string
 	Parked   string
 	Waits    []waitsFor
+	Tags     map[string]string
+	// Called is the address of the list of runs that this one called.
+	Called string
 	// Can says what may be done with the run now.
 	Can steering
 }
 
 // waitsFor is a call that a run waits for. Address is the page of the request, where a person is asked.
 type waitsFor struct {
-	What, Address, Type string
-	Due                 int64
-	Unserved            bool
+	What     string `json:"what"`
+	Address  string `json:"-"`
+	Type     string `json:"type"`
+	Due      int64  `json:"due,omitempty"`
+	Unserved bool   `json:"unserved,omitempty"`
+	// Request is what a person is asked, and Call the call's id.
+	Request string `json:"request,omitempty"`
+	Call    string `json:"call"`
 }
 
 // steering says which actions the run offers.
@@ -64,6 +73,8 @@ func (c *console) head(r *request, last *core.Entry, tab string) runHead {
 	if h.Status != core.StatusDone {
 		p.Reason = ""
 	}
+	p.Tags, _ = wire.ParseTags(h.Tags) // what is in a head was read before
+	p.Called = listAddress((index.Filter{Terms: []index.Term{{Key: index.KeyParent, With: index.Is, Value: h.Run}}}).String(), "", "")
 	for _, call := range show.WaitingCalls(h) {
 		p.Waits = append(p.Waits, c.waitsFor(r.Context(), h, call))
 	}
@@ -79,7 +90,7 @@ func (c *console) head(r *request, last *core.Entry, tab string) runHead {
 }
 
 func (c *console) waitsFor(ctx context.Context, h *core.Head, call show.WaitingCall) waitsFor {
-	w := waitsFor{What: cmp.Or(call.Tool, "the person"), Type: call.Type, Due: call.Due}
+	w := waitsFor{What: cmp.Or(call.Tool, "the person"), Type: call.Type, Due: call.Due, Call: call.Call}
 	switch {
 	case call.Type == sdk.TypePlanReview:
 		w.What = "approval of its plan"
@@ -88,7 +99,7 @@ func (c *console) waitsFor(ctx context.Context, h *core.Head, call show.WaitingC
 	}
 	for _, i := range c.Desk.List() {
 		if ref, ok := wire.ParseCallRef(i.ID); ok && ref.ID == call.Call && i.Run == h.Run {
-			w.Address = "/inbox/" + url.PathEscape(i.ID)
+			w.Request, w.Address = i.ID, itemAddress(i.ID)
 		}
 	}
 	if call.ToService {

@@ -27,15 +27,22 @@ type timelinePage struct {
 // span is a bar: something that took time. Begin and End are in Unix milliseconds.
 type span struct {
 	// Kind is "model", "service", "inline", "permission", "question", "turn" or "context".
-	Kind, Name, Outcome string
-	Begin, End          int64
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Outcome string `json:"outcome,omitempty"`
+	Begin   int64  `json:"begin"`
+	End     int64  `json:"end"`
 	// Open says that it goes on, Later that its end is on a later page, Failed that its result is an error, Round is the run's round, and
 	// Revision where it began.
-	Open, Later, Failed bool
-	Round               int
-	Revision            uint64
+	Open     bool   `json:"open,omitempty"`
+	Later    bool   `json:"later,omitempty"`
+	Failed   bool   `json:"failed,omitempty"`
+	Round    int    `json:"round"`
+	Revision uint64 `json:"rev"`
 	// X, Y and Width are where the bar is drawn.
-	X, Y, Width int
+	X     int `json:"-"`
+	Y     int `json:"-"`
+	Width int `json:"-"`
 }
 
 // Duration is how long it took, or has taken so far, in milliseconds.

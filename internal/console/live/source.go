@@ -1,10 +1,15 @@
 package live
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"agentd/internal/broker"
 	"agentd/internal/config"
@@ -13,8 +18,10 @@ import (
 	"agentd/internal/deadletter"
 	"agentd/internal/doctor"
 	"agentd/internal/runner"
+	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/internal/state"
+	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/wire"
 )
@@ -149,6 +156,25 @@ func (s *source) AgentState(ctx context.Context, agent string) (console.AgentSta
 	})
 }
 
+// PauseAgent implements console.Source.
+func (s *source) PauseAgent(ctx context.Context, agent string, lasting time.Duration, drain bool) error {
+	return s.conn.Permitted(ctx, func(ctx context.Context) error {
+		known, err := s.conn.HasConsumer(ctx, broker.AgentConsumers(agent)[0])
+		if err == nil && !known {
+			err = sdk.Errorf(sdk.CodeUnknownAgent, "the server has no consumers for agent %s; run: agentd provision", agent)
+		}
+		if err != nil {
+			return err
+		}
+		return s.conn.PauseAgent(ctx, agent, broker.AgentPause{For: cmp.Or(lasting, broker.Endless), Drain: drain})
+	})
+}
+
+// ResumeAgent implements console.Source.
+func (s *source) ResumeAgent(ctx context.Context, agent string) (woken int, err error) {
+	return permitted(ctx, s.conn, func(ctx context.Context) (int, error) { return s.conn.ResumeAgent(ctx, agent) })
+}
+
 // Unserved implements console.Source.
 func (s *source) Unserved(ctx context.Context, domain, contractType string) (bool, error) {
 	return permitted(ctx, s.conn, func(ctx context.Context) (bool, error) { return s.conn.Unserved(ctx, domain, contractType) })
@@ -191,11 +217,62 @@ func (s *source) Examine(ctx context.Context) (console.Examination, error) {
 	if err != nil {
 		return console.Examination{}, err
 	}
-	e := console.Examination{Examined: found.Examined}
+	e := console.Examination{
+		Examined: found.Examined, Findings: []console.Finding{}, Streams: []console.Stream{}, Consumers: []console.Consumer{}, Workers: []console.Worker{},
+	}
 	for _, f := range found.Findings {
 		e.Findings = append(e.Findings, console.Finding{Severity: string(f.Severity), Code: f.Code, Message: f.Message, Remedy: f.Remedy})
 	}
-	return e, nil
+	if err := errors.Join(s.holdings(ctx, &e), s.workers(ctx, &e)); err != nil {
+		e.Unseen = sdk.AsError(err).Message
+	}
+	return e, ctx.Err()
+}
+
+// holdings are what streams hold, and how far consumers are.
+func (s *source) holdings(ctx context.Context, e *console.Examination) error {
+	return s.conn.Permitted(ctx, func(ctx context.Context) error {
+		streams, consumers, err := s.conn.Holdings(ctx, setup.Plan(s.config()))
+		for _, one := range streams {
+			e.Streams = append(e.Streams, console.Stream(one))
+		}
+		for _, one := range consumers {
+			e.Consumers = append(e.Consumers, console.Consumer{
+				Stream: one.Stream, Name: one.Name, Pending: one.Pending, Unacked: one.Unacked, Redelivered: one.Redelivered, Readers: one.Pulls,
+				Delivered: one.Delivered, Paused: one.Paused,
+			})
+		}
+		return err
+	})
+}
+
+// asked is how many agents' workers are asked at once: each question waits for who answers late.
+const asked = 16
+
+// workers are those that answer for the agents of the configuration.
+func (s *source) workers(ctx context.Context, e *console.Examination) error {
+	specs := s.config().Agents
+	told := make([]map[string]json.RawMessage, len(specs))
+	err := s.conn.Permitted(ctx, func(ctx context.Context) error {
+		asking, ctx := errgroup.WithContext(ctx)
+		asking.SetLimit(asked)
+		for i := range specs {
+			asking.Go(func() (err error) {
+				told[i], err = s.conn.Statistics(ctx, wire.NameToken(specs[i].Contract.Type))
+				return err
+			})
+		}
+		return asking.Wait()
+	})
+	for i := range specs {
+		for _, id := range slices.Sorted(maps.Keys(told[i])) {
+			var v worker.Vital
+			if json.Unmarshal(told[i][id], &v) == nil { // else it is not a worker
+				e.Workers = append(e.Workers, console.Worker{ID: id, Agent: specs[i].Name, Ahead: v.Ahead})
+			}
+		}
+	}
+	return err
 }
 
 // Connected implements console.Source.
