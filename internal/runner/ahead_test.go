@@ -3,7 +3,6 @@ package runner_test
 import (
 	"encoding/json"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -165,20 +164,65 @@ func TestRetry_ThatWaitedForLongTakesUpWhatHadEnded(t *testing.T) {
 	var clock time.Duration
 	drains, r := rig(t, &clock, sdk.SteeringQueue, func(s *core.Spec) { s.RunDeadline = time.Second.Milliseconds() })
 	drains.Process(t.Context(), begun(1)) // the model has not been asked yet
-	before := journal(t, r, "order 7")
 	clock = time.Second
+	overdue(t, r, clock)
+	clock = 5 * time.Minute
+	v := r.Process(t.Context(), retry("b", 30*time.Second))
+	if after := journal(t, r, "order 7"); times(after, core.KindRetried) != 1 {
+		t.Errorf("the retry is settled with %+v, and does not take up the run: it is %s", v, after[len(after)-1].Head.Status)
+	}
+}
+
+// A retry does not take up the end after the one that it came for: another delivery of it may have been refused between the two.
+func TestRetry_IsForTheEndBeforeIt(t *testing.T) {
+	t.Parallel()
+	var clock time.Duration
+	drains, r := rig(t, &clock, sdk.SteeringQueue, func(s *core.Spec) { s.RunDeadline = time.Second.Milliseconds() })
+	drains.Process(t.Context(), begun(1))
+	clock = time.Second
+	overdue(t, r, clock)
+	clock = 10 * time.Second
+	drains.Process(t.Context(), retry("a", clock))
+	clock = 11 * time.Second
+	overdue(t, r, clock)
+	clock = 5 * time.Minute
+	v := r.Process(t.Context(), retry("b", 5*time.Second))
+	if after := journal(t, r, "order 7"); v.Settlement != runner.Reject || times(after, core.KindRetried) != 1 {
+		t.Errorf("the retry is settled with %+v, and the run has been taken up %d times; want it refused, and once", v, times(after, core.KindRetried))
+	}
+}
+
+// retry is an operator's, which came so long after the run began.
+func retry(id string, received time.Duration) *runner.Message {
+	m := hurry(received, 1)
+	m.Address.Verb, m.Address.Who, m.Event.ID, m.Event.Type, m.Event.Data = wire.ControlRetry, "ann", id, "agentd.run.retry", json.RawMessage(`{}`)
+	m.Cause.EventID = id
+	return m
+}
+
+// overdue ends the run by its deadline, which passes at that time.
+func overdue(t *testing.T, r *runner.Runner, at time.Duration) {
+	t.Helper()
+	before := journal(t, r, "order 7")
 	due := begun(1)
-	due.Address.Kind, due.Due, due.Cause = wire.KindFire, before[len(before)-1].Head.Timer, core.Cause{Stream: "AGENTD_TMR", Sequence: 1}
-	due.Received = now + clock.Milliseconds()
+	due.Address.Kind, due.Due = wire.KindFire, before[len(before)-1].Head.Timer
+	due.Cause = core.Cause{Stream: "AGENTD_TMR", Sequence: uint64(len(before))}
+	due.Received = now + at.Milliseconds()
 	if v := r.Process(t.Context(), due); v != (runner.Verdict{}) {
 		t.Fatalf("the deadline is settled with %+v", v)
 	}
-	retry := hurry(30*time.Second, 1)
-	retry.Address.Verb, retry.Address.Who, retry.Event.Type, retry.Event.Data = wire.ControlRetry, "ann", "agentd.run.retry", json.RawMessage(`{}`)
-	clock = 5 * time.Minute
-	v := r.Process(t.Context(), retry)
-	after := journal(t, r, "order 7")
-	if !slices.ContainsFunc(after, func(e core.Entry) bool { return e.Kind == core.KindRetried }) {
-		t.Errorf("the retry is settled with %+v, and does not take up the run: it is %s", v, after[len(after)-1].Head.Status)
+	if after := journal(t, r, "order 7"); after[len(after)-1].Head.Status != core.StatusDone {
+		t.Fatalf("the run is %s after its deadline", after[len(after)-1].Head.Status)
 	}
+}
+
+// times counts the entries of a kind.
+func times(entries []core.Entry, kind string) int {
+	n := 0
+	for i := range entries {
+		if entries[i].Kind == kind {
+			n++
+		}
+	}
+	return n
 }

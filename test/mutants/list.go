@@ -154,7 +154,7 @@ var ofRuns = []mutant{
 		"a run that ended otherwise is said to be cancelled", condition("cmd/agentd/runs.notCancelled", "failed Code", "failed"),
 		test{"cmd/agentd/runs", "TestCancel_OfARunThatEndedOtherwise"},
 	},
-	{"a run is taken up by a message that was refused at the end before", around(act+"takenUpSince", "return false"), histories(100_000)},
+	{"a run is taken up by a message that was refused at the end before", around(act+"takenUpSince", "return false"), test{"internal/runner", "TestRetry_IsForTheEndBeforeIt"}},
 	{"a control message does not wait for its run", condition(act+"withoutRun", "missing Now", "false"), histories(100_000)},
 
 	// One result for each call, one end for each run.
