@@ -13,4 +13,6 @@ const (
 	DefaultSlots = 32
 	// DefaultHistory is how long a finished run keeps its history.
 	DefaultHistory = 30 * 24 * time.Hour
+	// DefaultAnswersAge is how long the broker keeps answers, and messages to runs.
+	DefaultAnswersAge = 7 * 24 * time.Hour
 )

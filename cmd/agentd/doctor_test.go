@@ -223,3 +223,39 @@ func TestDoctor_FindsEachMisconfiguration(t *testing.T) {
 		})
 	}
 }
+
+// Answers leave by their age alone: somebody chooses it, sees what it will change and what it costs, and cannot choose one at which calls
+// would lose their answers.
+func TestAnswersAge_FromTheFileToTheStream(t *testing.T) {
+	t.Parallel()
+	c := newClinic(t, true)
+	chosen := func(age string) { c.write("nats: {answers_age: " + age + "}\n" + healthyConfig) }
+	says := func(exit int, want string, command ...string) {
+		t.Helper()
+		if code, out := c.agentd(command...); code != exit || !strings.Contains(out, want) {
+			t.Errorf("agentd %s exits with %d and says\n%s\nwant %d and %q", strings.Join(command, " "), code, out, exit, want)
+		}
+	}
+	chosen("3d")
+	says(cli.ExitFindings, c.config+":1:21: nats.answers_age: expected at least 7d, got 3d: agent clerk may wait as long for the answer to a question", "check", c.config)
+	says(cli.ExitUsage, "expected at least 7d", "provision")
+	chosen("14d")
+	says(cli.ExitOK, "nothing wrong", "check", c.config)
+	says(cli.ExitOK, "AGENTD_IN: it forgets messages after 7d, and nats.answers_age is 14d", "doctor")
+	for range 2 {
+		says(cli.ExitOK, "would be updated stream AGENTD_IN (max_age 7d → 14d)\n", "provision", "--dry-run")
+	}
+	says(cli.ExitOK, "updated stream AGENTD_IN (max_age 7d → 14d)\n", "provision")
+	says(cli.ExitOK, "nothing to change", "provision", "--dry-run")
+	if _, err := c.js.Publish(t.Context(), "agentd.ctl.cancel.clerk.00.none", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	says(cli.ExitOK, "AGENTD_IN: 1 message on 1 subject, 63 B, kept for 14d\n", "doctor")
+	chosen("7d")
+	says(cli.ExitOK, "nothing to change", "provision")
+	says(cli.ExitOK, "kept for 14d where 7d would do; agentd shortens nothing, it is for: nats stream edit AGENTD_IN --max-age 168h", "doctor")
+	// A question that may wait longer makes it longer, where nobody chose.
+	c.write(healthyConfig + "    limits: {question_timeout: 20d}\n")
+	says(cli.ExitFindings, "AGENTD_IN: it forgets messages after 14d, before the longest deadline", "doctor")
+	says(cli.ExitOK, "updated stream AGENTD_IN (max_age 14d → 20d)\n", "provision")
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"agentd/internal/signature"
 
@@ -300,3 +301,21 @@ func (p *Policy) Record(ctx context.Context, g sdk.GrantRecord) error {
 func (p *Policy) Cleanup(context.Context, string) error { return nil }
 
 var _ sdk.PermissionManager = (*Policy)(nil)
+
+// LongestStage is the longest time that somebody has to decide what an agent's policy asks, or on its plans; 0 where nobody is asked.
+func LongestStage(p *sdk.PermissionPolicy, plan *sdk.PlanSpec) time.Duration {
+	var asked []sdk.PermissionStage
+	if p != nil {
+		for i := range p.Rules {
+			asked = append(asked, stages(merge(p.Terms, p.Rules[i].Terms))...)
+		}
+	}
+	if plan != nil && plan.Review != nil {
+		asked = append(asked, stages(*plan.Review)...)
+	}
+	var longest time.Duration
+	for _, stage := range asked {
+		longest = max(longest, time.Duration(stage.TimeoutMillis)*time.Millisecond)
+	}
+	return longest
+}

@@ -129,7 +129,7 @@ func (c *Conn) IndexState(ctx context.Context) (IndexState, error) {
 func (c *Conn) MakeIndex(ctx context.Context) error {
 	streams := c.streams(Plan{Index: true})
 	want := streams[len(streams)-1]
-	if _, err := c.provisionStream(ctx, want, 0); err != nil {
+	if err := c.makeStream(ctx, want); err != nil {
 		return fmt.Errorf("make the index of runs: %w", err)
 	}
 	return nil

@@ -33,7 +33,7 @@ func (c *Conn) Jobs(ctx context.Context) (Jobs, error) {
 	}
 	want := bucketStream(JobsBucket(c.subjects), 1, starts.CachedInfo().Config.Replicas)
 	want.MaxAge = jobsKept
-	if _, err := c.provisionStream(ctx, want, 0); err != nil {
+	if err := c.makeStream(ctx, want); err != nil {
 		return Jobs{}, fmt.Errorf("make the bucket of bulk jobs: %w", err)
 	}
 	kv, err := c.js.KeyValue(ctx, JobsBucket(c.subjects))

@@ -12,15 +12,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/broker/leader"
+	"agentd/internal/days"
 	"agentd/sdk"
 )
 
-// Change is one thing that Provision did.
+// Change is one thing that Provision did, or would do.
 type Change struct {
 	// Kind is "stream" or "consumer"; Action "created" or "updated".
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
 	Action string `json:"action"`
+	// What an update changes, such as "max_age 7d → 14d"; empty for what is made.
+	What string `json:"what,omitempty"`
 }
 
 const (
@@ -28,58 +31,118 @@ const (
 	actionUpdated = "updated"
 )
 
+// step is a change that is to be made. do makes it, and says what it came to: another program may be quicker. It is nil where nothing is
+// to be changed.
+type step struct {
+	Change
+	do func(context.Context) (Change, error)
+}
+
 // Provision makes the broker match the plan, and says what it changed. It may be repeated and removes nothing. What a
 // plan says nothing about, such as placement, limits of size or replicas, stays as the operator made it.
 func (c *Conn) Provision(ctx context.Context, p Plan) ([]Change, error) {
+	return c.eachStep(ctx, p, func(s step) (Change, error) { return s.do(ctx) })
+}
+
+// Unprovisioned says what Provision would change, and changes nothing.
+func (c *Conn) Unprovisioned(ctx context.Context, p Plan) ([]Change, error) {
+	return c.eachStep(ctx, p, func(s step) (Change, error) { return s.Change, nil })
+}
+
+func (c *Conn) eachStep(ctx context.Context, p Plan, take func(step) (Change, error)) ([]Change, error) {
 	if err := c.check(p); err != nil {
 		return nil, err
 	}
 	var changes []Change
-	for _, want := range c.streams(p) {
-		action, err := c.provisionStream(ctx, want, p.Replicas)
-		if err != nil {
-			return changes, fmt.Errorf("provision stream %s: %w", want.Name, err)
+	taken := func(s step, err error) error {
+		if err != nil || s.do == nil {
+			return err
 		}
-		if action != "" {
-			changes = append(changes, Change{"stream", want.Name, action})
+		change, err := take(s)
+		if err == nil && change.Action != "" {
+			changes = append(changes, change)
+		}
+		return err
+	}
+	for _, want := range c.streams(p) {
+		if err := taken(c.streamStep(ctx, want, p.Replicas)); err != nil {
+			return changes, fmt.Errorf("provision stream %s: %w", want.Name, err)
 		}
 	}
 	for _, want := range c.consumers(p) {
-		action, err := c.provisionConsumer(ctx, want)
-		if err != nil {
+		if err := taken(c.consumerStep(ctx, want)); err != nil {
 			return changes, fmt.Errorf("provision consumer %s: %w", want.Name, err)
-		}
-		if action != "" {
-			changes = append(changes, Change{"consumer", StreamName(c.subjects, want.Zone) + "/" + want.Name, action})
 		}
 	}
 	return changes, nil
 }
 
-func (c *Conn) provisionStream(ctx context.Context, want jetstream.StreamConfig, replicas int) (string, error) {
+// then is what is done where another program made first what was to be made, maybe otherwise.
+func then(ctx context.Context, s step, err error) (Change, error) {
+	if err != nil || s.do == nil {
+		return Change{}, err
+	}
+	return s.do(ctx)
+}
+
+// makeStream makes a stream as it should be, with the replicas that it has.
+func (c *Conn) makeStream(ctx context.Context, want jetstream.StreamConfig) error {
+	s, err := c.streamStep(ctx, want, 0)
+	_, err = then(ctx, s, err)
+	return err
+}
+
+func (c *Conn) streamStep(ctx context.Context, want jetstream.StreamConfig, replicas int) (step, error) {
+	change := Change{Kind: "stream", Name: want.Name, Action: actionCreated}
 	have, err := c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
-			_, err := c.js.CreateStream(ctx, want)
-			return err
-		})
-		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return actionCreated, err
-		}
-		have, err = c.js.Stream(ctx, want.Name) // another program was quicker, with another plan
+		return step{change, func(ctx context.Context) (Change, error) {
+			err := leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
+				_, err := c.js.CreateStream(ctx, want)
+				return err
+			})
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+				other, err := c.streamStep(ctx, want, replicas)
+				return then(ctx, other, err)
+			}
+			return change, err
+		}}, nil
 	}
 	if err != nil {
-		return "", err
+		return step{}, err
 	}
 	got := have.CachedInfo().Config
 	next := reconcile(got, want, replicas)
 	if reflect.DeepEqual(got, next) {
-		return "", nil
+		return step{}, nil
 	}
-	return actionUpdated, leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
-		_, err := c.js.UpdateStream(ctx, next)
-		return err
-	})
+	change.Action, change.What = actionUpdated, differences(got, next)
+	return step{change, func(ctx context.Context) (Change, error) {
+		return change, leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
+			_, err := c.js.UpdateStream(ctx, next)
+			return err
+		})
+	}}, nil
+}
+
+// differences names the settings in which two configurations of a kind differ.
+func differences(got, next any) string {
+	was, is := reflect.ValueOf(got), reflect.ValueOf(next)
+	var told []string
+	for i := range was.NumField() {
+		if a, b := was.Field(i).Interface(), is.Field(i).Interface(); !reflect.DeepEqual(a, b) {
+			name, _, _ := strings.Cut(was.Type().Field(i).Tag.Get("json"), ",")
+			told = append(told, fmt.Sprintf("%s %s → %s", name, setting(a), setting(b)))
+		}
+	}
+	return strings.Join(told, ", ")
+}
+
+func setting(value any) string {
+	if d, ok := value.(time.Duration); ok {
+		return days.Text(d)
+	}
+	return fmt.Sprint(value)
 }
 
 // reconcile returns what a stream should be made: what it is, with what the plan decides.
@@ -113,36 +176,53 @@ func longerAge(a, b time.Duration) time.Duration {
 	return max(a, b)
 }
 
-func (c *Conn) provisionConsumer(ctx context.Context, want consumerPlan) (string, error) {
+func (c *Conn) consumerStep(ctx context.Context, want consumerPlan) (step, error) {
 	stream := StreamName(c.subjects, want.Zone)
+	change := Change{Kind: "consumer", Name: stream + "/" + want.Name, Action: actionCreated}
 	have, err := c.js.Consumer(ctx, stream, want.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		err = leader.Patiently(ctx, c.js, "consumer "+stream+"/"+want.Name, func(ctx context.Context) error {
-			_, err := c.js.CreateConsumer(ctx, stream, want.config())
-			return err
-		})
-		if !errors.Is(err, jetstream.ErrConsumerExists) {
-			return actionCreated, err
-		}
-		have, err = c.js.Consumer(ctx, stream, want.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return step{change, func(ctx context.Context) (Change, error) {
+			err := leader.Patiently(ctx, c.js, "consumer "+stream+"/"+want.Name, func(ctx context.Context) error {
+				_, err := c.js.CreateConsumer(ctx, stream, want.config())
+				return err
+			})
+			if errors.Is(err, jetstream.ErrConsumerExists) {
+				other, err := c.consumerStep(ctx, want)
+				return then(ctx, other, err)
+			}
+			return change, err
+		}}, nil
 	}
 	if err != nil {
-		return "", err
+		return step{}, err
 	}
 	got, next := have.CachedInfo().Config, want.config()
 	if filters := filtersOf(got); want.service && !slices.Equal(filters, want.filters) {
-		return "", sdk.Errorf(sdk.CodeConfig, "it exists for other calls (%s); rename a domain or a type, or delete it",
+		return step{}, sdk.Errorf(sdk.CodeConfig, "it exists for other calls (%s); rename a domain or a type, or delete it",
 			strings.Join(filters, ", "))
 	}
-	if slices.Equal(filtersOf(got), want.filters) && got.AckPolicy == next.AckPolicy && got.AckWait == next.AckWait &&
-		got.MaxDeliver == next.MaxDeliver && got.MaxAckPending == next.MaxAckPending && len(got.BackOff) == 0 {
-		return "", nil
+	change.Action, change.What = actionUpdated, differences(decided(got), decided(next))
+	if change.What == "" {
+		return step{}, nil
 	}
 	next.Replicas, next.MemoryStorage, next.Metadata, next.Description = got.Replicas, got.MemoryStorage, got.Metadata, got.Description
-	return actionUpdated, leader.Patiently(ctx, c.js, "consumer "+stream+"/"+want.Name, func(ctx context.Context) error {
-		_, err := c.js.UpdateConsumer(ctx, stream, next)
-		return err
-	})
+	return step{change, func(ctx context.Context) (Change, error) {
+		return change, leader.Patiently(ctx, c.js, "consumer "+stream+"/"+want.Name, func(ctx context.Context) error {
+			_, err := c.js.UpdateConsumer(ctx, stream, next)
+			return err
+		})
+	}}, nil
+}
+
+// decided is what the plan decides of a consumer.
+func decided(c jetstream.ConsumerConfig) jetstream.ConsumerConfig {
+	d := jetstream.ConsumerConfig{
+		FilterSubjects: filtersOf(c), AckPolicy: c.AckPolicy, AckWait: c.AckWait, MaxDeliver: c.MaxDeliver, MaxAckPending: c.MaxAckPending,
+	}
+	if len(c.BackOff) > 0 {
+		d.BackOff = c.BackOff
+	}
+	return d
 }
 
 // filtersOf are a consumer's filters, however they are written.

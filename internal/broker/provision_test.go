@@ -105,7 +105,7 @@ func TestProvision_MakesConsumers(t *testing.T) {
 func TestProvision_TwiceChangesNothing(t *testing.T) {
 	t.Parallel()
 	c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
-	if made := provision(t, c, testPlan); len(made) != 9+6 || made[0] != (Change{"stream", "AGENTD_START", "created"}) {
+	if made := provision(t, c, testPlan); len(made) != 9+6 || made[0] != (Change{Kind: "stream", Name: "AGENTD_START", Action: "created"}) {
 		t.Errorf("at first: %v; want 9 streams and 6 consumers", made)
 	}
 	if changes := provision(t, c, testPlan); changes != nil {
@@ -124,10 +124,13 @@ func TestProvision_UpdatesWhatThePlanChanged(t *testing.T) {
 	p.Agents = []AgentPlan{{Name: "travel.desk", Type: "com.travel.bureau"}}
 	changes := provision(t, c, p)
 	for _, want := range []Change{
-		{"stream", "AGENTD_START", "updated"},
-		{"stream", "AGENTD_OUT", "updated"},
-		{"stream", "AGENTD_DONE", "updated"},
-		{"consumer", "AGENTD_OUT/agent_travel_desk", "updated"},
+		{"stream", "AGENTD_START", "updated", "max_age 37d → 67d"},
+		{"stream", "AGENTD_OUT", "updated", "max_age 37d → 67d"},
+		{"stream", "AGENTD_DONE", "updated", "max_age 37d → 67d"},
+		{
+			"consumer", "AGENTD_OUT/agent_travel_desk", "updated", "ack_wait 1h → 1s, filter_subjects " +
+				"[agentd.out.*.com_travel_desk.> agentd.void.*.com_travel_desk.>] → [agentd.out.*.com_travel_bureau.> agentd.void.*.com_travel_bureau.>]",
+		},
 	} {
 		if !slices.Contains(changes, want) {
 			t.Errorf("%v is not among %v", want, changes)

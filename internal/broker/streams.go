@@ -70,6 +70,9 @@ func (c *Conn) streamOf(subject string) string {
 type Plan struct {
 	// LongestRun and LongestCall bound retention: a stream keeps its messages a week longer. 0 is sdk.DefaultRunDeadline.
 	LongestRun, LongestCall time.Duration
+	// AnswersAge is how long answers and control messages are kept; 0 is sdk.DefaultAnswersAge. AnswersNeeded is the least that agents
+	// need: they are kept as long, whatever AnswersAge says. 0 is as long as AnswersAge.
+	AnswersAge, AnswersNeeded time.Duration
 	// Replicas of each stream; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
 	// AckWait is that of the consumers; 0 is AckWait. Tests of redelivery shorten it.
@@ -91,6 +94,11 @@ type ServicePlan struct{ Domain, Type string }
 type HookPlan struct {
 	Name    string
 	Domains []string
+}
+
+// AnswersKept is how long AGENTD_IN keeps its messages. It is their age alone that ends them: whoever may publish there may delete nothing.
+func (p Plan) AnswersKept() time.Duration {
+	return max(cmp.Or(p.AnswersAge, sdk.DefaultAnswersAge), p.AnswersNeeded)
 }
 
 func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
@@ -124,7 +132,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
 	streams := []jetstream.StreamConfig{
 		guarded(base(ZoneStart, run+margin, wire.KindStart)),
-		guarded(base(ZoneIn, margin, wire.KindIn, wire.KindCtl)),
+		guarded(base(ZoneIn, p.AnswersKept(), wire.KindIn, wire.KindCtl)),
 		out, done, timer, journal,
 		base(ZoneDLQ, deadLetters, wire.KindDLQ),
 		bucketStream(GrantsBucket(c.subjects), grantHistory, replicas),

@@ -22,8 +22,8 @@ import (
 
 // ZoneState is what a stream holds.
 type ZoneState struct {
-	// Last is the sequence of its last message, Subjects the number of subjects with messages.
-	Last, Subjects uint64
+	// Last is the sequence of its last message, Subjects the number of subjects with messages, Messages and Bytes what it keeps.
+	Last, Subjects, Messages, Bytes uint64
 	// MaxAge is how long it keeps a message; 0 is for ever.
 	MaxAge time.Duration
 }
@@ -35,7 +35,8 @@ func (c *Conn) ZoneState(ctx context.Context, z Zone) (ZoneState, error) {
 		return ZoneState{}, err
 	}
 	info := s.CachedInfo()
-	return ZoneState{Last: info.State.LastSeq, Subjects: info.State.NumSubjects, MaxAge: info.Config.MaxAge}, nil
+	state := info.State
+	return ZoneState{state.LastSeq, state.NumSubjects, state.Msgs, state.Bytes, info.Config.MaxAge}, nil
 }
 
 // NotProvisioned reports whether an error, also one of a store on JetStream, is that the server does not have a stream.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/days"
 	"agentd/sdk"
 )
 
@@ -53,8 +55,14 @@ func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 		}
 		return err
 	}
+	in := StreamName(c.subjects, ZoneIn)
 	for _, want := range c.streams(p) {
-		if err := look("stream "+want.Name, func(ctx context.Context) ([]Finding, error) { return c.lookAtStream(ctx, want) }); err != nil {
+		needed := want.MaxAge
+		if want.Name == in {
+			needed = cmp.Or(p.AnswersNeeded, want.MaxAge)
+		}
+		at := func(ctx context.Context) ([]Finding, error) { return c.lookAtStream(ctx, want, needed) }
+		if err := look("stream "+want.Name, at); err != nil {
 			return findings, err
 		}
 	}
@@ -93,7 +101,9 @@ func (c *Conn) consumerName(want consumerPlan) string {
 	return StreamName(c.subjects, want.Zone) + "/" + want.Name
 }
 
-func (c *Conn) lookAtStream(ctx context.Context, want jetstream.StreamConfig) ([]Finding, error) {
+// lookAtStream compares a stream with what it should be. needed is the age without which promises are broken; a stream may be planned to
+// keep more.
+func (c *Conn) lookAtStream(ctx context.Context, want jetstream.StreamConfig, needed time.Duration) ([]Finding, error) {
 	s, err := c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return []Finding{{"stream_missing", SeverityError, "stream " + want.Name + " does not exist", remedyProvision}}, nil
@@ -101,7 +111,8 @@ func (c *Conn) lookAtStream(ctx context.Context, want jetstream.StreamConfig) ([
 	if err != nil {
 		return nil, fmt.Errorf("look at stream %s: %w", want.Name, err)
 	}
-	return c.verifyStream(s.CachedInfo().Config, want), nil
+	got := s.CachedInfo().Config
+	return append(c.verifyStream(got, want), verifyAge(got, want, needed)...), nil
 }
 
 func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
@@ -123,11 +134,6 @@ func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
 			add("delete_allowed", SeverityWarning, "messages can be deleted", remedyProvision)
 		}
 	}
-	if got.MaxAge > 0 && (want.MaxAge == 0 || got.MaxAge < want.MaxAge) {
-		add("max_age", SeverityError,
-			fmt.Sprintf("it forgets messages after %s, before the longest deadline of a configured agent has passed", got.MaxAge),
-			remedyProvision)
-	}
 	if !slices.Equal(got.Subjects, want.Subjects) {
 		add("subjects", SeverityError, fmt.Sprintf("it stores %v instead of %v", got.Subjects, want.Subjects), remedyProvision)
 	}
@@ -148,6 +154,25 @@ func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
 		add("retention", SeverityError, "its retention is not by limits", "create it anew: agentd provision")
 	}
 	return f
+}
+
+func verifyAge(got, want jetstream.StreamConfig, needed time.Duration) []Finding {
+	switch age := days.Text(got.MaxAge); {
+	case got.MaxAge == 0 || want.MaxAge != 0 && got.MaxAge >= want.MaxAge:
+		return nil
+	case want.MaxAge != 0 && got.MaxAge >= needed:
+		return []Finding{{
+			"answers_age", SeverityWarning,
+			fmt.Sprintf("stream %s: it forgets messages after %s, and nats.answers_age is %s", got.Name, age, days.Text(want.MaxAge)),
+			remedyProvision,
+		}}
+	default:
+		return []Finding{{
+			"max_age", SeverityError,
+			fmt.Sprintf("stream %s: it forgets messages after %s, before the longest deadline of a configured agent has passed", got.Name, age),
+			remedyProvision,
+		}}
+	}
 }
 
 func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]Finding, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/answers"
 	"agentd/internal/signature"
 	"agentd/internal/strict"
 	"agentd/sdk"
@@ -130,6 +131,8 @@ type NATS struct {
 	Root string `json:"root"`
 	// Replicas of streams, 1 to 5; 0 is not set: existing streams stay as they are, new ones have 1.
 	Replicas int `json:"replicas"`
+	// AnswersAge is how long the stream of answers keeps them.
+	AnswersAge time.Duration `json:"answers_age"`
 }
 
 // Redis is how to reach the store, where it is not JetStream.
@@ -217,7 +220,7 @@ func defaults(file string) *Config {
 	return &Config{
 		File: file,
 		Settings: Settings{
-			NATS:      NATS{Root: wire.DefaultRoot},
+			NATS:      NATS{Root: wire.DefaultRoot, AnswersAge: sdk.DefaultAnswersAge},
 			Data:      filepath.Join(filepath.Dir(file), ".agentd"),
 			Slots:     sdk.DefaultSlots,
 			Log:       Log{Level: "info", Format: DefaultLogForm},
@@ -255,6 +258,11 @@ func (c *Config) StoreKind() StoreKind {
 	default:
 		return StoreJetStream
 	}
+}
+
+// AnswersNeeded is how long answers have to be kept for what is configured.
+func (c *Config) AnswersNeeded() answers.Need {
+	return answers.Needed(c.Agents).WithEarly(c.Approvals.Early).WithReconcile(c.Reconcile.Interval, c.Reconcile.OlderThan)
 }
 
 // Check reports what is wrong with the settings as a whole, after environment and flags.

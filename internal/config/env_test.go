@@ -30,7 +30,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	}
 	want := mustLoad(t, "testdata/desk/agentd.yaml")
 	want.NATS = NATS{
-		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5,
+		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5, AnswersAge: 7 * 24 * time.Hour,
 	}
 	want.Redis = Redis{URL: "redis://r", CA: "rca.pem", Cert: "rcert.pem", Key: "rkey.pem"}
 	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/days"
 	"agentd/internal/signature"
 	"agentd/internal/strict"
 	"agentd/sdk"
@@ -58,6 +59,14 @@ func (l *loader) settings(root *strict.Node) {
 		}
 	}
 	l.Decode(root.Get("mcp"), &c.MCP)
+}
+
+// checkAnswersAge refuses an age that somebody chose, if it is shorter than what is configured needs. One that nobody chose is made
+// longer instead: whoever writes how long a question may wait need not know where its answer is kept.
+func (l *loader) checkAnswersAge(chosen *strict.Node) {
+	if need := l.cfg.AnswersNeeded(); chosen.Present() && l.cfg.NATS.AnswersAge > 0 && l.cfg.NATS.AnswersAge < need.For {
+		l.Faultf(chosen.Position, "nats.answers_age: expected at least %s, got %s: %s", days.Text(need.For), days.Text(l.cfg.NATS.AnswersAge), need.Why)
+	}
 }
 
 // decisionKey reads a public key, after the principal whose key it is and "=" when it is that of one alone.

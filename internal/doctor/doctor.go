@@ -13,6 +13,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/config"
+	"agentd/internal/days"
 	"agentd/internal/setup"
 	"agentd/internal/show"
 	"agentd/internal/worker"
@@ -119,6 +120,7 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	}
 	e.examined("streams, and consumers of %s and %s", show.Count(len(p.Agents), "agent"), show.Count(len(p.Services), "service"))
 	e.found(findings...)
+	e.answers(ctx, p)
 	if findings, err = e.conn.CheckAccounts(ctx, monitor); err != nil {
 		return err
 	}
@@ -137,6 +139,31 @@ func (e *Examination) broker(ctx context.Context, monitor string) error {
 	e.examined("readers of the calls of %s", show.Count(len(p.Services), "service"))
 	e.services(ctx, p.Services)
 	return nil
+}
+
+// answers tells what keeping answers costs: they leave by their age alone. That they leave too early is found with the streams.
+func (e *Examination) answers(ctx context.Context, p broker.Plan) {
+	var kept broker.ZoneState
+	err := e.conn.Permitted(ctx, func(ctx context.Context) (err error) {
+		kept, err = e.conn.ZoneState(ctx, broker.ZoneIn)
+		return err
+	})
+	if err != nil {
+		return // it may not look, or the stream is not there: both were found before
+	}
+	name := broker.StreamName(e.conn.Subjects(), broker.ZoneIn)
+	text := fmt.Sprintf("%s: %s on %s, %s", name, show.Count(int(kept.Messages), "message"), show.Count(int(kept.Subjects), "subject"),
+		show.Size(float64(kept.Bytes)))
+	switch planned := p.AnswersKept(); {
+	case kept.MaxAge == 0:
+		text += ", kept for ever"
+	case kept.MaxAge > planned:
+		text += fmt.Sprintf(", kept for %s where %s would do; agentd shortens nothing, it is for: nats stream edit %s --max-age %s",
+			days.Text(kept.MaxAge), days.Text(planned), name, planned)
+	default:
+		text += ", kept for " + days.Text(kept.MaxAge)
+	}
+	e.examined("%s", text)
 }
 
 // servers looks at the servers of a cluster.

@@ -140,6 +140,7 @@ func Models(cfg *config.Config) (*llm.Registry, error) {
 func Plan(cfg *config.Config) broker.Plan {
 	p := worker.Plan(cfg.Agents)
 	p.Replicas = cfg.NATS.Replicas
+	p.AnswersAge, p.AnswersNeeded = cfg.NATS.AnswersAge, cfg.AnswersNeeded().For
 	for _, c := range cfg.Contracts {
 		service := broker.ServicePlan{Domain: c.Domain, Type: c.Type}
 		served := slices.ContainsFunc(cfg.Agents, func(a sdk.AgentSpec) bool { return a.Contract.Type == c.Type })

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/answers"
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
@@ -272,7 +273,7 @@ func (w *Worker) handle(ctx context.Context, d broker.Delivery) {
 
 // Plan is what the worker's agents need on the broker.
 func Plan(agents []sdk.AgentSpec) broker.Plan {
-	var p broker.Plan
+	p := broker.Plan{AnswersNeeded: answers.Needed(agents).For}
 	served := map[string]bool{}
 	for _, a := range agents {
 		p.Agents = append(p.Agents, broker.AgentPlan{Name: a.Name, Type: a.Contract.Type})

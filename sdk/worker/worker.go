@@ -13,6 +13,7 @@ import (
 	"agentd/internal/retry"
 	"agentd/sdk/wire"
 
+	"agentd/internal/answers"
 	"agentd/internal/approval"
 	"agentd/internal/broker"
 	"agentd/internal/catalog"
@@ -61,6 +62,9 @@ type Options struct {
 	Provision bool
 	// Replicas of each stream, for Provision; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
+	// AnswersAge is how long the broker keeps answers, and messages to runs, for Provision; 0 is 7 days. It is never shorter than the agents
+	// need: as long as their calls may wait.
+	AnswersAge time.Duration
 
 	// Identity refuses runs and decisions without a principal that the broker enforced as the last token of their subject.
 	Identity bool
@@ -297,6 +301,9 @@ func (s *serving) plan() broker.Plan {
 	}
 	plan := worker.Plan(specs)
 	plan.Replicas = s.Replicas
+	reconciled := max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0)
+	need := answers.Needed(specs).WithEarly(s.EarlyDecisions).WithReconcile(reconciled, cmp.Or(s.LostAfter, sdk.DefaultLostAfter))
+	plan.AnswersAge, plan.AnswersNeeded = s.AnswersAge, need.For
 	return plan
 }
 

@@ -6,23 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
 	"agentd/internal/setup"
+	"agentd/internal/show"
+	"agentd/sdk"
 )
 
 // Command is agentd provision.
 func Command(a *cli.App) *cobra.Command {
-	var index bool
+	var index, dry bool
 	cmd := &cobra.Command{
 		Use:   "provision",
 		Short: "Make the streams and consumers that the configuration needs",
 		Long: "provision makes the broker match the configuration and prints what it changed. It may be repeated, and removes\n" +
 			"nothing. It needs the right to administer JetStream, which workers and services then do without.",
-		Example: "  NATS_URL=nats://nats:4222 agentd provision",
+		Example: "  NATS_URL=nats://nats:4222 agentd provision\n  agentd provision --dry-run",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.WithAgents()
@@ -35,47 +38,69 @@ func Command(a *cli.App) *cobra.Command {
 			}
 			changes := []broker.Change{}
 			err = c.Permitted(cmd.Context(), func(ctx context.Context) error {
-				made, err := provision(ctx, a, c, index)
+				made, err := provision(ctx, a, c, index, dry)
 				changes = append(changes, made...)
 				return err
 			})
 			if err == nil || len(changes) > 0 {
-				err = errors.Join(err, printChanges(a, changes))
+				err = errors.Join(err, printChanges(a, changes, dry))
 			}
 			return c.CloseAfter(err)
 		},
 	}
 	cmd.Flags().BoolVar(&index, "index", false, "also make the index of runs, which workers fill from then on")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be changed")
 	return cmd
 }
 
 // provision also makes what the services need whose contracts are in the registry. The registry may be one of the things
 // that are made, so contracts that it does not have yet are not error.
-func provision(ctx context.Context, a *cli.App, c *cli.Client, index bool) ([]broker.Change, error) {
+func provision(ctx context.Context, a *cli.App, c *cli.Client, index, dry bool) ([]broker.Change, error) {
+	do := c.Provision
+	if dry {
+		do = c.Unprovisioned
+	}
 	plan := func() broker.Plan {
 		p := setup.Plan(c.Config)
 		p.Index = index
 		return p
 	}
-	changes, err := c.Provision(ctx, plan())
+	changes, err := do(ctx, plan())
 	if err != nil || len(c.Config.References) == 0 {
 		return changes, err
 	}
 	missing, err := setup.LookUp(ctx, c.Registry(), c.Config)
+	if dry && errors.Is(err, &sdk.Error{Code: sdk.CodeUnavailable}) {
+		fmt.Fprintf(a.Err, "%s\n  it may be one of the things that would be made: what services in it need is not told\n", show.Problem(err))
+		return changes, nil
+	}
 	if err != nil {
 		return changes, err
 	}
 	for _, f := range missing {
 		fmt.Fprintf(a.Err, "%s\n  its consumer is not made; publish the contract and run the command again\n", f)
 	}
-	more, err := c.Provision(ctx, plan())
-	return append(changes, more...), err
+	more, err := do(ctx, plan())
+	for _, change := range more {
+		if !slices.Contains(changes, change) { // a dry run finds again what it has not made
+			changes = append(changes, change)
+		}
+	}
+	return changes, err
 }
 
-func printChanges(a *cli.App, changes []broker.Change) error {
+func printChanges(a *cli.App, changes []broker.Change, dry bool) error {
+	would := ""
+	if dry {
+		would = "would be "
+	}
 	return a.Print(changes, func(w io.Writer) error {
 		for _, c := range changes {
-			fmt.Fprintf(w, "%s %s %s\n", c.Action, c.Kind, c.Name)
+			fmt.Fprintf(w, "%s%s %s %s", would, c.Action, c.Kind, c.Name)
+			if c.What != "" {
+				fmt.Fprintf(w, " (%s)", c.What)
+			}
+			fmt.Fprintln(w)
 		}
 		if len(changes) == 0 {
 			fmt.Fprintln(w, "nothing to change")

@@ -1,0 +1,10 @@
+package main
+
+// ofRetention are about how long the broker keeps what others need.
+var ofRetention = []mutant{
+	{"answers go while calls wait for them", around("internal/broker.Plan.AnswersKept", "return cmp.Or(p.AnswersAge, sdk.DefaultAnswersAge)"), test{"internal/broker", "TestProvision_AnswersAge"}},
+	{"provisioning shortens how long a stream keeps messages", around("internal/broker.longerAge", "return b"), test{"internal/broker", "TestProvision_KeepsLongerAnswers"}},
+	{"a dry run provisions", around("internal/broker.Conn.Unprovisioned", "return c.Provision(ctx, p)"), test{"internal/broker", "TestProvision_KeepsLongerAnswers"}},
+	{"answers that go too early are no fault", around("internal/config.loader.checkAnswersAge", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
+	{"decisions may come after their answers are gone", around("internal/approval.LongestStage", "return 0"), test{"internal/answers", "TestNeeded"}},
+}
