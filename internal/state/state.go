@@ -20,6 +20,10 @@ type Store interface {
 	// Part returns the records from the revision from on (1 is the first), in order, most of them at most, without reading those before.
 	// Of a purged run there is its tombstone alone, and of an unknown run nothing.
 	Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error)
+	// Recent calls each with runs by their last records, those that were written last first, in pieces: all runs that are not in a piece, or one
+	// before, were last written before since, in Unix milliseconds. It ends when each wants no more. enough is false where the store cannot
+	// tell, or would be slower than Runs.
+	Recent(ctx context.Context, each func(some []runner.StoredRun, since int64) (more bool, err error)) (enough bool, err error)
 	// Purge puts keep, the run's tombstone, in the place of its whole journal if the last record still is base, and removes
 	// its blobs. It returns the tombstone's version when that is durable. keep.Rev must be 1: the tombstone is all there is.
 	// Whoever still has a version from before can append nothing. Repeated with the same keep, it finishes what is missing.

@@ -56,7 +56,12 @@ func (s Finder) Newest(ctx context.Context, f index.Filter, limit int) (Found, e
 		found.Runs = append(found.Runs, run)
 		return limit == 0 || len(found.Runs) <= limit, nil
 	})
-	if err == nil && !indexed {
+	read := false
+	if err == nil && !indexed && limit > 0 {
+		read, err = s.recent(ctx, f, limit, &found)
+	}
+	if err == nil && !indexed && !read {
+		found.Runs = nil
 		err = s.Scan(ctx, f, func(run Run) error {
 			found.Runs = append(found.Runs, run)
 			if limit > 0 && len(found.Runs) > limit+state.MaxPage {
@@ -164,35 +169,65 @@ func unreadable(name string, rev uint64) Run {
 	return Run{index.Document{Run: name, Rev: rev, Status: show.Unreadable}, show.RunRow{Run: name, Status: show.Unreadable, Revision: rev}}
 }
 
+// recent finds more runs than limit that f selects from the end of the store, where it can tell. Those that it does not find changed before
+// all of limit that it found.
+func (s Finder) recent(ctx context.Context, f index.Filter, limit int, found *Found) (enough bool, err error) {
+	store, can := s.Store.(state.Store)
+	if !can {
+		return false, nil
+	}
+	return store.Recent(ctx, func(some []runner.StoredRun, since int64) (bool, error) {
+		err := s.selected(ctx, f, some, func(run Run) error {
+			found.Runs = append(found.Runs, run)
+			return nil
+		})
+		later := 0
+		for i := range found.Runs {
+			if found.Runs[i].Changed > since { // a history that was removed is written to long after its run changed
+				later++
+			}
+		}
+		return later <= limit, err
+	})
+}
+
 // Scan calls each with the runs of the store that f selects, in any order, until each fails.
 func (s Finder) Scan(ctx context.Context, f index.Filter, each func(Run) error) error {
-	begins := f.Uses(index.KeyText, index.KeyStarted, index.KeyDuration)
-	others := f.Without(index.KeyText, index.KeyStarted, index.KeyDuration)
 	for cursor := ""; ; {
 		page, next, err := s.Store.Runs(ctx, cursor, state.MaxPage)
 		if err != nil {
 			return err
 		}
-		for _, stored := range page {
-			run := of(stored.Run.String(), stored.Last)
-			if !others.Matches(&run.Document, s.now()) {
-				continue
-			}
-			if begins {
-				if err := s.begin(ctx, stored.Run, &run); err != nil {
-					return err
-				}
-			}
-			if !begins || f.Matches(&run.Document, s.now()) {
-				if err := each(run); err != nil {
-					return err
-				}
-			}
+		if err := s.selected(ctx, f, page, each); err != nil {
+			return err
 		}
 		if cursor = next; cursor == "" {
 			return nil
 		}
 	}
+}
+
+// selected calls each with those of some runs that f selects.
+func (s Finder) selected(ctx context.Context, f index.Filter, some []runner.StoredRun, each func(Run) error) error {
+	begins := f.Uses(index.KeyText, index.KeyStarted, index.KeyDuration)
+	others := f.Without(index.KeyText, index.KeyStarted, index.KeyDuration)
+	for _, stored := range some {
+		run := of(stored.Run.String(), stored.Last)
+		if !others.Matches(&run.Document, s.now()) {
+			continue
+		}
+		if begins {
+			if err := s.begin(ctx, stored.Run, &run); err != nil {
+				return err
+			}
+		}
+		if !begins || f.Matches(&run.Document, s.now()) {
+			if err := each(run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // begin adds what only the run's first entry has; one whose journal cannot be read stays without it.

@@ -326,18 +326,39 @@ func digestOf(data []byte) string {
 // Runs implements runner.Store. A run that cannot be opened is listed without data.
 func (s *Store) Runs(ctx context.Context, cursor string, limit int) ([]runner.StoredRun, string, error) {
 	runs, next, err := s.inner.Runs(ctx, cursor, limit)
+	if err == nil {
+		err = s.openRuns(ctx, runs)
+	}
 	if err != nil {
 		return nil, "", err
 	}
+	return runs, next, nil
+}
+
+// Recent implements state.Store. A run that cannot be opened is told without data.
+func (s *Store) Recent(ctx context.Context, each func(some []runner.StoredRun, since int64) (more bool, err error)) (enough bool, err error) {
+	inner, err := s.whole()
+	if err != nil {
+		return false, err
+	}
+	return inner.Recent(ctx, func(some []runner.StoredRun, since int64) (bool, error) {
+		if err := s.openRuns(ctx, some); err != nil {
+			return false, err
+		}
+		return each(some, since)
+	})
+}
+
+func (s *Store) openRuns(ctx context.Context, runs []runner.StoredRun) error {
 	for i := range runs {
 		last := []runner.Record{runs[i].Last}
 		err := s.open(ctx, runs[i].Run, last)
 		if _, refused := errors.AsType[*Error](err); refused {
 			last[0].Data = nil
 		} else if err != nil {
-			return nil, "", fmt.Errorf("list runs: %w", err)
+			return fmt.Errorf("list runs: %w", err)
 		}
 		runs[i].Last = last[0]
 	}
-	return runs, next, nil
+	return nil
 }
