@@ -83,7 +83,9 @@ func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Versi
 }
 
 // Recent implements state.Store: there are not many runs.
-func (s *Store) Recent(context.Context, func([]runner.StoredRun, int64) (bool, error)) (bool, error) { return false, nil }
+func (s *Store) Recent(context.Context, func([]runner.StoredRun, int64) (more bool, err error)) (enough bool, err error) {
+	return false, nil
+}
 
 // Part implements state.Store.
 func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {

@@ -16,7 +16,9 @@ import (
 const partitions = 256
 
 // Recent implements state.Store: Redis does not know which keys were written last.
-func (s *Store) Recent(context.Context, func([]runner.StoredRun, int64) (bool, error)) (bool, error) { return false, nil }
+func (s *Store) Recent(context.Context, func([]runner.StoredRun, int64) (more bool, err error)) (enough bool, err error) {
+	return false, nil
+}
 
 // Runs implements runner.Store: three round trips a page, and a few more where partitions are hardly filled.
 func (s *Store) Runs(ctx context.Context, cursor string, limit int) ([]runner.StoredRun, string, error) {
