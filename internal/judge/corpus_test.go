@@ -85,10 +85,14 @@ func samples(t *testing.T, file string) []sample {
 }
 
 // figures are what the judges made of samples: of how many honest answers they objected to one, and of how many that a judge must object
-// to it did.
+// to it did. Beside is to how many that another judge must object to a judge objected, and Wrong to how many honest ones.
 type figures struct {
-	Honest, Wronged int
-	Broken, Noticed map[judge.Name]int
+	Honest, Wronged                int
+	Broken, Noticed, Beside, Wrong map[judge.Name]int
+}
+
+func newFigures() *figures {
+	return &figures{Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}, Beside: map[judge.Name]int{}, Wrong: map[judge.Name]int{}}
 }
 
 func (f *figures) add(o *figures) {
@@ -96,6 +100,34 @@ func (f *figures) add(o *figures) {
 	for _, name := range judge.Names {
 		f.Broken[name] += o.Broken[name]
 		f.Noticed[name] += o.Noticed[name]
+		f.Beside[name] += o.Beside[name]
+		f.Wrong[name] += o.Wrong[name]
+	}
+}
+
+// count adds a text of a class, and what each judge found in it.
+func (f *figures) count(class string, found map[judge.Name]string) {
+	objected := false
+	for _, name := range judge.Names {
+		switch {
+		case found[name] == "":
+			continue
+		case class == honest:
+			f.Wrong[name]++
+		case class == string(name):
+			f.Noticed[name]++
+		default:
+			f.Beside[name]++
+		}
+		objected = true
+	}
+	switch {
+	case class != honest:
+		f.Broken[judge.Name(class)]++
+	case objected:
+		f.Honest, f.Wronged = f.Honest+1, f.Wronged+1
+	default:
+		f.Honest++
 	}
 }
 
@@ -109,7 +141,7 @@ func measure(t *testing.T, file string, all []sample) map[string]*figures {
 	by := map[string]*figures{}
 	of := func(language string) *figures {
 		if by[language] == nil {
-			by[language] = &figures{Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}}
+			by[language] = newFigures()
 		}
 		return by[language]
 	}
@@ -119,17 +151,7 @@ func measure(t *testing.T, file string, all []sample) map[string]*figures {
 			found[name] = p.Find(name, s.reply(p))
 		}
 		for _, f := range []*figures{of(everything), of(stdcmp.Or(s.Language, p.Language(s.Text), "untold"))} {
-			if s.Class != honest {
-				f.Broken[judge.Name(s.Class)]++
-				if found[judge.Name(s.Class)] != "" {
-					f.Noticed[judge.Name(s.Class)]++
-				}
-				continue
-			}
-			f.Honest++
-			if slices.ContainsFunc(judge.Names, func(name judge.Name) bool { return found[name] != "" }) {
-				f.Wronged++
-			}
+			f.count(s.Class, found)
 		}
 		for _, name := range judge.Names {
 			switch {
@@ -144,7 +166,9 @@ func measure(t *testing.T, file string, all []sample) map[string]*figures {
 		f := by[language]
 		t.Logf("%s %s: %d of %d honest answers are judged wrong", file, stdcmp.Or(language, "all"), f.Wronged, f.Honest)
 		for _, name := range judge.Names {
-			t.Logf("%s %s: %s: recall %d/%d", file, stdcmp.Or(language, "all"), name, f.Noticed[name], f.Broken[name])
+			improper := f.Noticed[name] + f.Beside[name]
+			t.Logf("%s %s: %s: recall %d/%d, precision %d/%d (%d are for another judge)", file, stdcmp.Or(language, "all"), name,
+				f.Noticed[name], f.Broken[name], improper, improper+f.Wrong[name], f.Beside[name])
 		}
 	}
 	return by
@@ -176,6 +200,8 @@ var told = figures{
 	Honest: 159, Wronged: 8,
 	Broken:  map[judge.Name]int{judge.Incomplete: 53, judge.Deflecting: 53, judge.Unverified: 53},
 	Noticed: map[judge.Name]int{judge.Incomplete: 39, judge.Deflecting: 50, judge.Unverified: 38},
+	Beside:  map[judge.Name]int{judge.Incomplete: 2, judge.Deflecting: 2, judge.Unverified: 1},
+	Wrong:   map[judge.Name]int{judge.Incomplete: 2, judge.Deflecting: 4, judge.Unverified: 2},
 }
 
 // TestCorpus_Blind has texts by people who had seen neither the phrases nor the code, after both were frozen. docs/lifecycle.md has the
@@ -189,11 +215,11 @@ func TestCorpus_Blind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := figures{Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}}
+	all := newFigures()
 	for _, file := range files {
 		all.add(measure(t, filepath.Base(file), samples(t, filepath.Join("blind", filepath.Base(file))))[everything])
 	}
-	if diff := cmp.Diff(told, all); diff != "" {
+	if diff := cmp.Diff(&told, all); diff != "" {
 		t.Errorf("the figures are others than docs/lifecycle.md has (-told +measured):\n%s", diff)
 	}
 }
@@ -206,7 +232,7 @@ func TestCorpus_Known(t *testing.T) {
 	for _, file := range []string{"author", "known", "strangers", "development_1", "development_2", "development_3", "recorded"} {
 		for language, f := range measure(t, file, samples(t, file+".jsonl")) {
 			if all[language] == nil {
-				all[language] = &figures{Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}}
+				all[language] = newFigures()
 			}
 			all[language].add(f)
 		}
