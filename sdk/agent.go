@@ -152,14 +152,6 @@ type Corrections struct {
 	Arguments bool `json:"arguments,omitempty"`
 }
 
-// Guidance are the sections of a system prompt after its instructions, in this order (seed 002): text/template like
-// AgentSpec.System, and over .Interactions. Empty ones are left out.
-type Guidance struct {
-	Loop         string `json:"loop,omitempty"`
-	Capabilities string `json:"capabilities,omitempty"`
-	Thinking     string `json:"thinking,omitempty"`
-}
-
 // Overlays are sections of the current turn: what holds now, before the newest input. They are not part of the conversation.
 type Overlays struct {
 	// Date is a time zone by its IANA name, such as "Europe/Berlin": the model is told the time and the days around it there. Empty

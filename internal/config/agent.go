@@ -43,6 +43,7 @@ type agentFile struct {
 		Sections []string `json:"sections"`
 	} `json:"instructions"`
 	Guards      json.RawMessage `json:"guards"`
+	Guidance    json.RawMessage `json:"guidance"`
 	Permissions json.RawMessage `json:"permissions"`
 	Hooks       []sdk.HookRule  `json:"hooks"`
 	Tools       struct {
@@ -233,10 +234,26 @@ func (l *loader) provider(n *strict.Node, name *string) {
 	}
 }
 
+// standard is the value of guidance, or of a section of it, that comes with agentd.
+const standard = "standard"
+
 func (l *loader) guidance(n *strict.Node, accepts json.RawMessage) *sdk.Guidance {
+	shipped := sdk.StandardGuidance()
+	if !n.Present() {
+		return nil
+	}
+	if !n.Mapping() {
+		return &shipped
+	}
+	section := func(name, shipped string) string {
+		if n.Get(name).Text() == standard {
+			return shipped
+		}
+		return l.prompt(n.Get(name), accepts)
+	}
 	g := sdk.Guidance{
-		Loop: l.prompt(n.Get("loop"), accepts), Capabilities: l.prompt(n.Get("capabilities"), accepts),
-		Thinking: l.prompt(n.Get("thinking"), accepts),
+		Loop: section("loop", shipped.Loop), Capabilities: section("capabilities", shipped.Capabilities),
+		Thinking: section("thinking", shipped.Thinking),
 	}
 	if g == (sdk.Guidance{}) {
 		return nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/prompt"
 	"agentd/sdk"
 )
 
@@ -45,6 +46,30 @@ func TestLoad_HowTheLoopGoesOnAndEnds(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+const guidanceConfig = `
+agents:
+  - {name: a, model: {name: m}, guidance: standard}
+  - {name: b, model: {name: m}, guidance: {loop: standard, thinking: "Think of {{.Input.message}}."}}
+  - {name: c, model: {name: m}, guidance: {}}
+`
+
+// The sections that come with agentd are templates like any other, and are part of the spec: a run keeps those that it began with.
+func TestLoad_GuidanceThatComesWithAgentd(t *testing.T) {
+	t.Parallel()
+	shipped := sdk.StandardGuidance()
+	want := []*sdk.Guidance{&shipped, {Loop: shipped.Loop, Thinking: "Think of {{.Input.message}}."}, nil}
+	for i, a := range mustLoad(t, write(t, map[string]string{"agentd.yaml": guidanceConfig})).Agents {
+		if diff := cmp.Diff(want[i], a.Guidance); diff != "" {
+			t.Errorf("agent %s (-want +got):\n%s", a.Name, diff)
+		}
+	}
+	for _, text := range []string{shipped.Loop, shipped.Capabilities, shipped.Thinking} {
+		if faults := prompt.Check[prompt.Data](text, nil); len(faults) > 0 || text == "" {
+			t.Errorf("faults %v in %q", faults, text)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ var ofRows = []mutant{
 	{"that a worker lets go of a run is not a checkpoint", condition(step+"suspend", "StatusRunning", "false"), rows{"T20"}},
 	{"urgent messages wait for their turn", condition(step+"takeNotes", "Urgent", "false"), rows{"T64"}},
 	{"a message that comes again counts again", condition(step+"steered", "Heard Contains", "false"), rows{"T64"}},
-	{"agents are called without number", around(core+"RoundPlan.restrict", ""), rows{"T66"}},
+	{"agents are called without number", around(core+"RoundPlan.restrict", ""), rows{"T66", "F57"}},
 	{"agents do not know who called them", statement(core+"NewInit", "Delegation", ""), rows{"T66"}},
 	{"a caller sees a question only when its calls are closed", around(core+"Head.hasQuestion", "return false"), rows{"F57"}},
 	{"the answer to an agent that asks is not published", around(act+"publishAnswer", "return nil"), rows{"F57"}},
@@ -267,6 +267,7 @@ var ofRows = []mutant{
 			}
 		}
 		return original(instructions, sections...)`), rows{"F55"}},
+	{"the sections that come with agentd name no tools", around("sdk.StandardGuidance", "g := original()\ng.Capabilities = \"You can call tools.\"\nreturn g"), rows{"F8"}},
 	{"all of a project's instructions are taken", condition("internal/config.loader.instructions", "sections", "false"), rows{"F55"}},
 	{"a batch is asked for one by one", around(step+"batchID", `return ""`), rows{"A34", "B10"}},
 	{"a decision on one call is one on all", around(core+"Head.DecidedRequests", `

@@ -44,6 +44,7 @@ func family(t *testing.T) {
 	t.Run("ends before its answer", endsBeforeItsAnswer)
 	t.Run("asks a run that has ended", asksARunThatHasEnded)
 	t.Run("calls itself", callsItself)
+	t.Run("calls too many", callsTooMany)
 }
 
 func asksItsParent(t *testing.T) {
@@ -196,6 +197,28 @@ func asksARunThatHasEnded(t *testing.T) {
 	}
 	equal(t, "what the child is told", []string{string(told.Code), told.ErrorMessage}, []string{"message_refused", "the caller's run has ended"})
 	h.NoDeadLetter()
+}
+
+// callsTooMany: a run calls as many agents as its limit says, and goes on without more, also on another worker.
+func callsTooMany(t *testing.T) {
+	child := callable("child")
+	called := calling(child)
+	called.Agent = true
+	parent := desk(called, service("shop.find"))
+	parent.Spec.Limits.Children = 2
+	scripts := map[string]*sdktest.Model{
+		"desk":  sdktest.Script(callChild, find(1), sdktest.Ask(callChild.Calls[0], callChild.Calls[0]), sdktest.Say("done")),
+		"child": sdktest.Script(sdktest.Say("painted"), sdktest.Say("painted")),
+	}
+	h := start(t, byModel(scripts), parent, child)
+	r := h.Run("desk", message("hello"))
+	call := h.Call("shop.find")
+	h.Restart()
+	call.Answer("shop.find.done", value("it"))
+	succeeds(t, h, r, `{"response": "done"}`)
+	told := results(t, h.Messages(r), 4)
+	equal(t, "an agent too many", problem(t, told[3]).Code, sdk.CodeQuotaExhausted)
+	equal(t, "agents that were called", []int{len(asked(t, scripts["child"], 2)), h.State(r).Children}, []int{2, 2})
 }
 
 // callsItself: agents call agents at most eight levels deep.

@@ -97,6 +97,28 @@ func promptAssembly(t *testing.T) {
 		equal(t, "system prompt", again[i].System, asked[i].System)
 		equal(t, "messages", again[i].Messages, asked[i].Messages)
 	}
+	shippedPrompts(t)
+}
+
+// shippedPrompts is row F8 for the static parts that come with agentd: an agent includes them by name, and they are rendered with what it
+// has to work with.
+func shippedPrompts(t *testing.T) {
+	for _, tools := range [][]sdk.Tool{{echo("zeta"), echo("alpha")}, nil} {
+		a, guidance := desk(), sdk.StandardGuidance()
+		a.Tools, a.Spec.System, a.Spec.Guidance = tools, "You are a desk.", &guidance
+		model := sdktest.Script(sdktest.Say("done"))
+		h := start(t, model, a)
+		succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
+		said, other := "\n- zeta\n- alpha\n", "You have no tools."
+		if tools == nil {
+			said, other = other, "- zeta"
+		}
+		system := last(t, model).System
+		ordered(t, system, "You are a desk.", "<agent_loop>\n", "You work in rounds.", "<capabilities>\n", said, "<thinking>\n", "Think before each reply")
+		if strings.Contains(system, other) || strings.Contains(system, "{{") {
+			t.Errorf("the system prompt is %s", system)
+		}
+	}
 }
 
 // textCalls is rows F9 to F13: calls in text, and what becomes of those that cannot be understood or found.
