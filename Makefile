@@ -99,7 +99,7 @@ deploy: $(GOLANGCI) ## render the Helm chart, build the images, and run docker-c
 
 .PHONY: browser
 browser: go ## drive the console in chromium, with a broker that is away for a minute; without chromium, the tests say so
-	cd test/browser && $(GO) test -count=1 . -browser.away=1m -browser.within=1s
+	cd test/browser && $(GO) test -count=1 -v . -browser.away=1m -browser.within=1s
 
 .PHONY: screenshots
 screenshots: go ## take pictures of every page of the console, light and dark, wide and narrow: make screenshots DIR=/tmp/console

@@ -24,6 +24,8 @@ func TestBulk_CancelsWhatAFilterSelects(t *testing.T) {
 	contains(t, problem, "say which runs: the filter is empty; run:* is all of them")
 	_, problem = s.expect(cli.ExitFailure, "bulk", "message", "run:*", "--rate", "5000")
 	contains(t, problem, "a message has 1 to 65536 bytes, not 0", "the rate is 1 to 1000 runs a second, not 5000")
+	_, problem = s.expect(cli.ExitUsage, "bulk", "cancel", "--status", "dne")
+	contains(t, problem, `character 8: status is running, waiting, done, not "dne"`)
 	out, _ := s.expect(cli.ExitOK, "bulk", "cancel", "tag.tenant:nobody")
 	contains(t, out, "runs    0")
 
@@ -74,6 +76,14 @@ func TestRunsPurge_RemovesWhatARunDid(t *testing.T) {
 	contains(t, problem, `run "three" does not exist`)
 	out, _ := s.expect(cli.ExitOK, "runs", "list", "xyzzy")
 	contains(t, out, "one")
+	_, problem = s.expect(cli.ExitUsage, "runs", "purge", "one", "--filter", "run:one")
+	contains(t, problem, "name a run, or say which by --filter")
+	_, problem = s.expect(cli.ExitUsage, "runs", "purge", "--filter", "colour:red")
+	contains(t, problem, `the key "colour" is not known`)
+	out, _ = s.expect(cli.ExitOK, "runs", "purge", "--filter", "run:*")
+	contains(t, out, "verb    purge", "runs    1\n        one\n", "begin   agentd bulk continue ", " --yes 1")
+	out, _ = s.expect(cli.ExitOK, "runs", "show", "one", "--verbose")
+	contains(t, out, "xyzzy") // nothing is done before somebody says how many
 	out, _ = s.expect(cli.ExitOK, "runs", "purge", "one", "--yes")
 	contains(t, out, "the history of one is removed")
 	out, _ = s.expect(cli.ExitOK, "runs", "show", "one", "--verbose")

@@ -346,6 +346,12 @@ func TestDecide_IsOnWhatWasShown(t *testing.T) {
 	run := b.start("denied", "pay")
 	request := b.asked()
 	form := hiddenIn(b.get(http.StatusOK, request))
+	for deadline := time.Now().Add(harness.DefaultPatience()); ; <-time.After(5 * time.Millisecond) {
+		if page := b.get(http.StatusOK, request); strings.Contains(page, "<dt>Seen by</dt><dd>anna</dd>") || time.Now().After(deadline) {
+			contains(t, page, "<dt>Seen by</dt><dd>anna</dd>")
+			break
+		}
+	}
 	before := b.published()
 	b.post(http.StatusUnprocessableEntity, request+"/decide", url.Values{"decision": {"allow"}})
 	b.post(http.StatusConflict, request+"/decide", url.Values{"decision": {"allow"}, "args_sha256": {strings.Repeat("0", 64)}})

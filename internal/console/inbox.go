@@ -1,6 +1,8 @@
 package console
 
 import (
+	"cmp"
+	"context"
 	"net/url"
 	"slices"
 
@@ -8,6 +10,7 @@ import (
 	"agentd/internal/requests"
 	"agentd/internal/show"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 type inboxPage struct {
@@ -48,6 +51,8 @@ type requestPage struct {
 	Several, Editable bool
 	Scopes            []sdk.GrantScope
 	SaidSoFar         []show.Said
+	// Seen are those who were shown it.
+	Seen []string
 	// Who answers; without one nobody can here, or NotYours says why this user cannot.
 	Who, NotYours string
 }
@@ -116,7 +121,7 @@ func (c *console) look(r *request) (*requestPage, error) {
 			p.Unknown = "what the run recorded is not known: " + sdk.AsError(err).Message
 		}
 	}
-	p.SaidSoFar = p.SoFar()
+	p.SaidSoFar, p.Seen = p.SoFar(), c.seen(r.Context(), &item)
 	switch detail.Kind {
 	case requests.KindPermission:
 		p.permission()
@@ -130,6 +135,27 @@ func (c *console) look(r *request) (*requestPage, error) {
 	case requests.KindTurn:
 	}
 	return p, nil
+}
+
+// seen are those whom the run knows to have been shown a permission request. Where its journal cannot be read, that is told elsewhere.
+func (c *console) seen(ctx context.Context, i *requests.Item) (who []string) {
+	ref, _ := wire.ParseCallRef(i.ID) // no call has another form of id
+	last, err := c.Source.Last(ctx, i.Run)
+	if err != nil {
+		return nil
+	}
+	for n := range last.Head.Calls {
+		call := &last.Head.Calls[n]
+		if call.Permission == nil || call.ID != ref.ID && call.Permission.Batch != ref.ID {
+			continue
+		}
+		for _, name := range call.Permission.Viewed {
+			if name = cmp.Or(name, "somebody anonymous"); !slices.Contains(who, name) {
+				who = append(who, name)
+			}
+		}
+	}
+	return who
 }
 
 func (p *requestPage) permission() {

@@ -279,9 +279,10 @@ func (p *requestPage) forPrograms() any {
 	return struct {
 		show.Request
 		// Refusal says why nobody can decide it in the console, and NotYours why this user cannot.
-		Refusal  string `json:"refusal,omitempty"`
-		NotYours string `json:"not_yours,omitempty"`
-	}{p.Request, p.Refusal, p.NotYours}
+		Refusal  string   `json:"refusal,omitempty"`
+		NotYours string   `json:"not_yours,omitempty"`
+		Seen     []string `json:"seen,omitempty"`
+	}{p.Request, p.Refusal, p.NotYours, p.Seen}
 }
 
 // agentFacts are what all answers about an agent have.

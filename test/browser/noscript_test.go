@@ -80,6 +80,13 @@ func TestNoScript_EveryActionWorks(t *testing.T) {
 	act("send", "The run has the message.")
 	act("cancel", "The run was asked to end.")
 	b.comesTo("/runs/bergen", "done: cancelled")
+	b.open("/agents/travel.desk")
+	b.unfold("details.actions summary")
+	b.click("#pause")
+	b.shows("The agent is paused", "‖ paused")
+	b.unfold("details.actions summary")
+	b.click("#resume")
+	b.shows("The agent goes on.", "✓ served")
 	start("vienna", "Vienna, where the model fails", "done: error")
 	act("retry", "The run goes on from where it ended.")
 

@@ -35,19 +35,32 @@ func TestMain(m *testing.M) {
 // closeBrowser ends the browser, when there is one.
 var closeBrowser = func() error { return nil }
 
-// browser is the browser of all tests; each has tabs, cookies and storage of its own in it. It is nil where none is installed.
-var browser = sync.OnceValues(func() (context.Context, error) {
-	var program string
+// program is the browser's; empty is that none is installed.
+var program = sync.OnceValue(func() string {
 	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
-			program = path
-			break
+			return path
 		}
 	}
-	if program == "" {
+	return ""
+})
+
+// What the tests say is of a browser: of which, stands in the log.
+func TestBrowser_SaysItsVersion(t *testing.T) {
+	needsBrowser(t)
+	out, err := exec.CommandContext(t.Context(), program(), "--version").Output()
+	if err != nil || len(out) == 0 {
+		t.Fatalf("%s does not say its version: %v", program(), err)
+	}
+	t.Logf("%s: %s", program(), strings.TrimSpace(string(out)))
+}
+
+// browser is the browser of all tests; each has tabs, cookies and storage of its own in it. It is nil where none is installed.
+var browser = sync.OnceValues(func() (context.Context, error) {
+	if program() == "" {
 		return nil, nil
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.NoSandbox)
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program()), chromedp.NoSandbox)
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ := chromedp.NewContext(allocator)
 	closeBrowser = func() error {

@@ -13,6 +13,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/bulk"
+	"agentd/internal/index"
 	"agentd/internal/show"
 )
 
@@ -55,6 +56,9 @@ func proposeCommand(a *cli.App, verb bulk.Verb, short string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if r.Filter, err = f.Filter(args); err != nil {
 				return err
+			}
+			if _, err := index.ParseFilter(r.Filter.String()); err != nil {
+				return cli.Usage(err) // of what --status says, or of all flags together
 			}
 			return withBulk(cmd.Context(), a, func(ctx context.Context, c *cli.Client, b bulk.Bulk) error {
 				r.Who = c.Who()

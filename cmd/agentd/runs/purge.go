@@ -14,15 +14,29 @@ import (
 )
 
 func purgeCommand(a *cli.App) *cobra.Command {
-	yes := false
+	yes, filter := false, ""
 	cmd := &cobra.Command{
 		Use:   "purge RUN --yes",
-		Short: "Remove the history of a run that has ended",
+		Short: "Remove the history of a run that has ended, or of many",
 		Long: "purge removes the journal and the blobs of a run that has ended, and its document from the index of runs, without waiting for\n" +
 			"retention. A tombstone stays that says which event began the run and how it ended. Messages of the run stay on the broker until\n" +
-			"their time is over. It needs the rights of an operator; for many runs see agentd bulk purge.",
-		Example: "  agentd runs purge order-7 --yes", Args: cobra.ExactArgs(1), ValidArgsFunction: a.CompleteRuns,
+			"their time is over. It needs the rights of an operator.\n\n" +
+			"With --filter it is agentd bulk purge: it finds the runs of a customer, or those that somebody started, says how many have\n" +
+			"ended, and removes nothing before somebody confirms that number.",
+		Example: "  agentd runs purge order-7 --yes\n  agentd runs purge --filter 'tag.customer:4711'\n  agentd runs purge --filter who:anna",
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 1) == (filter != "") || filter != "" && yes {
+				return cli.Usagef("name a run, or say which by --filter, which asks for their number instead of --yes")
+			}
+			if filter != "" {
+				many, _, err := cmd.Root().Find([]string{"bulk", "purge"})
+				if err != nil {
+					return err
+				}
+				many.SetContext(cmd.Context())
+				return many.RunE(many, []string{filter})
+			}
 			if !yes {
 				return cli.Usagef("purge removes what the run did for good; say so with --yes")
 			}
@@ -30,6 +44,7 @@ func purgeCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it without a question")
+	cmd.Flags().StringVar(&filter, "filter", "", "all runs that this filter selects (agentd runs list --help)")
 	return cmd
 }
 
