@@ -14,9 +14,21 @@ import (
 // A long conversation costs no more a step in the end than in the beginning: what is written is what is new.
 func TestJournal_BytesAStepAreFlat(t *testing.T) {
 	t.Parallel()
+	t.Run("plain", func(t *testing.T) { bytesAreFlat(t, desk(), 1) })
+	t.Run("guarded", func(t *testing.T) {
+		spec, answers, guards := desk(), sdk.SmallModel(), sdk.SmallModelGuards
+		guards.ReadOnly = []string{"look"}
+		spec.Answers, spec.Guards = &answers, &guards
+		bytesAreFlat(t, spec, 50) // by then guards know as many calls as they keep
+	})
+}
+
+// bytesAreFlat compares what 50 steps of an agent write, from the step begin on and at the end.
+func bytesAreFlat(t *testing.T, spec sdk.AgentSpec, begin int) {
+	t.Parallel()
 	const steps, part = 200, 50
 	onStores(t, func(t *testing.T, start func(harness.Options) (*harness.Harness, vandal)) {
-		spec := desk()
+		spec := spec
 		spec.Limits.Interactions = steps + 1
 		tool := sdk.Tool{
 			Definition: sdk.ToolDefinition{Name: "look", Parameters: json.RawMessage(`{"type":"object"}`)},
@@ -30,7 +42,7 @@ func TestJournal_BytesAStepAreFlat(t *testing.T) {
 				if req.Interactions.Current == steps {
 					return sdktest.Say("enough"), nil
 				}
-				return sdktest.Ask(sdktest.Tool("look", struct{}{})), nil
+				return sdktest.Ask(sdktest.Tool("look", map[string]int{"at": steps + req.Interactions.Current})), nil
 			}),
 		})
 		r := h.Run("desk", hello())
@@ -50,7 +62,7 @@ func TestJournal_BytesAStepAreFlat(t *testing.T) {
 			}
 			return sum
 		}
-		first, last := bytes(1), bytes(steps-part)
+		first, last := bytes(begin), bytes(steps-part)
 		if low, high := first*9/10, first*11/10; last < low || last > high {
 			t.Errorf("%d steps wrote %d bytes at first, and %d in the end", part, first, last)
 		}
