@@ -72,7 +72,7 @@ func history(t *rapid.T) core.State {
 func callID(turn, i int) string { return fmt.Sprintf("c%d-%d-abcdefgh", turn, i) }
 
 // paired fails unless every call has its results, right after it, and every result and medium its call.
-func paired(t *rapid.T, messages []sdk.Message) {
+func paired(t rapid.TB, messages []sdk.Message) {
 	open := map[string]bool{}
 	known := map[string]bool{}
 	for _, m := range messages {
@@ -115,47 +115,92 @@ func TestFit_AlwaysFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := history(t)
 		count := prompt.CounterOf(sdk.ModelSpec{Name: "m"}).Calibrated(rapid.SampledFrom([]int{0, 750, 2000}).Draw(t, "calibration"))
-		spec := sdk.ModelSpec{ContextWindow: rapid.SampledFrom([]int{2000, 4096, 8000, 32_768, 200_000}).Draw(t, "window")}
-		window := prompt.WindowOf(spec, nil, 0)
-		more := sdk.ToolDefinition{Name: sdk.ToolReadMore, Description: "Read more.", Parameters: json.RawMessage(`{}`)}
-		sections := []sdk.Section{{Name: prompt.Retrieval, Text: texts(t, "retrieved")}}
-		task := s.History[0].PlainText()
-		for steps := 0; ; steps++ {
-			c := s.Conversation()
-			parts := prompt.Parts{
-				System: "You book flights.", Tools: []sdk.ToolDefinition{{Name: "read", Parameters: json.RawMessage(`{}`)}},
-				ReadMore: &more, Sections: sections, Messages: c.Messages, Task: c.Task, Kept: c.Kept, Lined: c.Lined,
-				Shown: func(string) int { return window.Result(sdk.DefaultResult) },
-			}
-			if c.Summary != nil {
-				parts.Summary = prompt.Remembered(c.Summary.Text, c.Summary.Files)
-			}
-			f, err := prompt.Fit(count, window, parts)
-			if err != nil {
-				if !errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) || count.Prose(task) < window.Prompt()/2 {
-					t.Fatalf("a task of %d tokens in a window of %d: %v", count.Prose(task), window.Total, err)
-				}
-				return
-			}
-			if f.Compaction == nil {
-				check(t, count, window, f, task)
-				if f.Final {
-					final++
-				}
-				return
-			}
-			if steps > 3 {
-				t.Fatalf("it is shortened again and again: %+v", f.Compaction)
-			}
-			compacted++
-			s.Summary = apply(t, count, window, s.Summary, f.Compaction)
-			if s.Summary.Messages > len(s.History) || s.Summary.Messages < len(s.History) && !prompt.Frontier(s.Messages(), s.Summary.Messages) {
-				t.Fatalf("a summary of %d messages parts a call from its result", s.Summary.Messages)
-			}
+		steps, last := fits(t, s, count, rapid.SampledFrom(windows).Draw(t, "window"), texts(t, "retrieved"))
+		if compacted += steps; last {
+			final++
 		}
 	})
 	if compacted == 0 || final == 0 {
 		t.Errorf("%d conversations were shortened, %d had room for nothing but an answer", compacted, final)
+	}
+}
+
+// windows are those of models in tests.
+var windows = []int{2000, 4096, 8000, 32_768, 200_000}
+
+// A result of 10 MB fits any window, the newest and one that others have followed, of one call and beside others.
+func TestFit_ResultsOfTenMegabytes(t *testing.T) {
+	t.Parallel()
+	for i, unit := range []string{"a line\n", "é", "🛫", `{"k":"v"},`, "e\u0301"} {
+		large, short := encoded(t, strings.Repeat(unit, 10<<20/len(unit))), encoded(t, "short")
+		s := core.State{History: []core.Remembered{{Message: sdk.Text(sdk.RoleUser, "The task: read it all.")}}}
+		s.History = append(s.History, reads(1, large, short)...)
+		if s.Turns = 1; i%2 == 0 {
+			s.History, s.Turns = append(append(s.History, reads(2, short)...), reads(3, large)...), 3
+		}
+		fits(t, s, prompt.CounterOf(sdk.ModelSpec{Name: "m"}), windows[i], "")
+	}
+}
+
+func encoded(t *testing.T, text string) string {
+	t.Helper()
+	data, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// reads is a turn with a call for each of the results.
+func reads(turn int, results ...string) []core.Remembered {
+	use := sdk.Message{Role: sdk.RoleAssistant, Seen: 1}
+	messages := []core.Remembered{{}}
+	for i, text := range results {
+		use.Content = append(use.Content, sdk.Content{Kind: sdk.ContentToolUse, CallID: callID(turn, i), Tool: "read", Args: json.RawMessage(`{"path":"/a"}`)})
+		messages = append(messages, core.Remembered{Turns: turn, Message: sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{
+			{Kind: sdk.ContentToolResult, CallID: callID(turn, i), Tool: "read", Text: text},
+		}}})
+	}
+	messages[0] = core.Remembered{Turns: turn, Message: use}
+	return messages
+}
+
+// fits shortens a history for a window until the prompt fits, and returns how often that was, and whether there is room for nothing but an
+// answer.
+func fits(t rapid.TB, s core.State, count prompt.Counter, tokens int, retrieved string) (compacted int, final bool) {
+	t.Helper()
+	window := prompt.WindowOf(sdk.ModelSpec{ContextWindow: tokens}, nil, 0)
+	more := sdk.ToolDefinition{Name: sdk.ToolReadMore, Description: "Read more.", Parameters: json.RawMessage(`{}`)}
+	task := s.History[0].PlainText()
+	for {
+		c := s.Conversation()
+		parts := prompt.Parts{
+			System: "You book flights.", Tools: []sdk.ToolDefinition{{Name: "read", Parameters: json.RawMessage(`{}`)}},
+			ReadMore: &more, Sections: []sdk.Section{{Name: prompt.Retrieval, Text: retrieved}},
+			Messages: c.Messages, Task: c.Task, Kept: c.Kept, Lined: c.Lined,
+			Shown: func(string) int { return window.Result(sdk.DefaultResult) },
+		}
+		if c.Summary != nil {
+			parts.Summary = prompt.Remembered(c.Summary.Text, c.Summary.Files)
+		}
+		f, err := prompt.Fit(count, window, parts)
+		if err != nil {
+			if !errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) || count.Prose(task) < window.Prompt()/2 {
+				t.Fatalf("a task of %d tokens in a window of %d: %v", count.Prose(task), window.Total, err)
+			}
+			return compacted, false
+		}
+		if f.Compaction == nil {
+			check(t, count, window, f, task)
+			return compacted, f.Final
+		}
+		if compacted++; compacted > 4 {
+			t.Fatalf("it is shortened again and again: %+v", f.Compaction)
+		}
+		s.Summary = apply(t, count, window, s.Summary, f.Compaction)
+		if s.Summary.Messages > len(s.History) || s.Summary.Messages < len(s.History) && !prompt.Frontier(s.Messages(), s.Summary.Messages) {
+			t.Fatalf("a summary of %d messages parts a call from its result", s.Summary.Messages)
+		}
 	}
 }
 
@@ -187,7 +232,7 @@ func TestFit_ShortensResultsFirst(t *testing.T) {
 }
 
 // apply is what the runner makes of a compaction without a model.
-func apply(t *rapid.T, count prompt.Counter, w prompt.Window, former *core.Summary, c *prompt.Compaction) *core.Summary {
+func apply(t rapid.TB, count prompt.Counter, w prompt.Window, former *core.Summary, c *prompt.Compaction) *core.Summary {
 	next := core.Summary{}
 	if former != nil {
 		next = *former
@@ -206,7 +251,7 @@ func apply(t *rapid.T, count prompt.Counter, w prompt.Window, former *core.Summa
 	return &next
 }
 
-func check(t *rapid.T, count prompt.Counter, w prompt.Window, f prompt.Fitted, task string) {
+func check(t rapid.TB, count prompt.Counter, w prompt.Window, f prompt.Fitted, task string) {
 	paired(t, f.Messages)
 	if len(f.Messages) == 0 || f.Messages[0].PlainText() != task {
 		t.Fatalf("the task is gone from %d messages", len(f.Messages))
