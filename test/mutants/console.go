@@ -39,6 +39,11 @@ var ofConsole = []mutant{
 	{"runs that people start are the console's", around("internal/console/live.inName.Start", "return c.Conn.Start(ctx, agent, event)"), test{"cmd/agentd", "TestConsole_SteersAsWhoLoggedIn"}},
 	{"the callout lets in who decides nothing", condition("cmd/agentd/natscallout.finder", "len Domains", "false"), test{"cmd/agentd", "TestCallout_HoldsALoginToItsName"}},
 	{"the callout gives domains that a group does not have", call("cmd/agentd/natscallout.finder", "Approver", "accounts.Approver(plan, accounts.Member{Name: who.Who})"), test{"cmd/agentd", "TestCallout_HoldsALoginToItsName"}},
+	{"programs need no token", around("internal/console.session.bears", "return true"), test{"internal/console", "TestPrograms_NeedTheToken"}},
+	{"an agent that is paused goes on", around("internal/console/live.source.PauseAgent", "return nil"), test{"internal/console", "TestAgent_IsPausedAndResumed"}},
+	{"who saw a request is not told", around("internal/console.console.seen", "return nil"), test{"internal/console", "TestDecide_IsOnWhatWasShown"}},
+	{"all runs are read to list the newest", around("internal/state/natsstore.Store.Recent", "return false, nil"), newest},
+	{"a history that was removed lately comes before runs that changed", condition("internal/index/find.Finder.recent", "Changed since", "true"), newest},
 	{"a page is not told what it missed", condition("internal/console.followed.run", "Changed since", "false"), test{"internal/console", "TestLive_SendsWhatChanges"}},
 }
 
@@ -55,5 +60,6 @@ var (
 	once      = test{"test/pipeline", "TestBulk_CancelsEachRunOnce"}
 	stops     = test{"internal/console", "TestBulk_StopsAndGoesOn"}
 	tags      = test{"internal/core", "TestTags_ChangeByTheirKeys"}
+	newest    = test{"internal/index/find", "TestNewest_ReadsTheStoreFromItsEnd"}
 	documents = test{"test/pipeline", "TestIndex_SaysHowARunGetsOn"}
 )
