@@ -47,7 +47,7 @@ export default defineConfig({
       group('Agents', { 'docs/agentd_yaml': 'agentd.yaml', 'docs/models': 'Models', 'docs/prompts': 'Prompts', 'docs/planning': 'Plans', 'docs/mcp': 'MCP', 'docs/evaluation': 'Evaluation', 'docs/lifecycle': 'Life of a run' }),
       group('Services', { 'docs/services': 'Services in any language', 'docs/contracts': 'Contracts', 'docs/conformance': 'Conformance', 'docs/go': 'Go', 'sdk/python/README': 'Python', 'sdk/node/README': 'Node' }),
       group('People', { 'docs/permissions': 'Permissions', 'docs/approvals': 'Approvals', 'docs/console': 'Console' }),
-      group('Operation', { 'docs/cli': 'Commands', 'docs/operations': 'Operations', 'docs/reliability': 'Reliability', 'docs/dead_letters': 'Dead letters', 'docs/index_of_runs': 'Index of runs', 'docs/security': 'Security', 'docs/encryption': 'Encryption', 'docs/kubernetes': 'Kubernetes', 'docs/performance': 'Performance' }),
+      group('Operation', { 'docs/cli': 'Commands', 'docs/operations': 'Operations', 'docs/reliability': 'Reliability', 'docs/dead_letters': 'Dead letters', 'docs/index_of_runs': 'Index of runs', 'docs/security': 'Security', 'docs/encryption': 'Encryption', 'docs/kubernetes': 'Kubernetes', 'docs/performance': 'Performance', 'docs/scale': 'How many servers' }),
       group('Inside', { 'docs/architecture': 'Architecture', 'docs/wire': 'Wire', 'docs/journal': 'Journal', 'docs/state_machine': 'State machine', 'docs/seeds': 'Seeds', 'docs/adr/README': 'Decisions', CONTRIBUTING: 'Contributing', CHANGELOG: 'Changes' }),
     ],
   },

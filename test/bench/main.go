@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -21,10 +22,14 @@ func main() {
 	concurrency := flag.Int("c", 64, "concurrent runs")
 	duration := flag.Duration("d", 5*time.Second, "how long to measure each load")
 	people := flag.Bool("approvals", false, "measure pending approvals alone")
+	kept := flag.Bool("memory", false, "measure the memory of a server alone, for a minute or two")
 	flag.Parse()
 	measure := func(ctx context.Context) error { return bench(ctx, *concurrency, *duration) }
 	if *people {
 		measure = approvals
+	}
+	if *kept {
+		measure = memory
 	}
 	if err := measure(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -56,9 +61,9 @@ func (s *system) measure(ctx context.Context, concurrency int, duration time.Dur
 	}
 	calls, compilations := s.calls.Load(), schema.Compilations()
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "turns\truns/s at %d\tone run p50 ms\tp99 ms\t\n", concurrency)
+	fmt.Fprintf(w, "turns\truns/s at %d\tprocessor ms a run\tone run p50 ms\tp99 ms\t\n", concurrency)
 	for _, turns := range []int{3, 20, 100} {
-		rate, err := s.load(ctx, turns, concurrency, duration)
+		rate, cpu, err := s.load(ctx, turns, concurrency, duration)
 		if err != nil {
 			return err
 		}
@@ -66,7 +71,7 @@ func (s *system) measure(ctx context.Context, concurrency int, duration time.Dur
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%d\t%.1f\t%.1f\t%.1f\t\n", turns, rate, ms(p50), ms(p99))
+		fmt.Fprintf(w, "%d\t%.1f\t%.2f\t%.1f\t%.1f\t\n", turns, rate, ms(cpu), ms(p50), ms(p99))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -88,12 +93,12 @@ func reportCompilations(calls int64, compilations uint64) error {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// load keeps concurrency runs going for about d and returns runs per second.
-func (s *system) load(ctx context.Context, turns, concurrency int, d time.Duration) (float64, error) {
+// load keeps concurrency runs going for about d and returns runs per second, and the processor time of this process for each.
+func (s *system) load(ctx context.Context, turns, concurrency int, d time.Duration) (float64, time.Duration, error) {
 	var mu sync.Mutex
 	var failed error
 	done := 0
-	began := time.Now()
+	began, spent := time.Now(), processor()
 	var clients sync.WaitGroup
 	for range concurrency {
 		clients.Go(func() {
@@ -113,7 +118,16 @@ func (s *system) load(ctx context.Context, turns, concurrency int, d time.Durati
 		})
 	}
 	clients.Wait()
-	return float64(done) / time.Since(began).Seconds(), failed
+	return float64(done) / time.Since(began).Seconds(), (processor() - spent) / time.Duration(done), failed
+}
+
+// processor is how much processor time this process has used.
+func processor() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0 // a machine without it has no such column
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // alone runs one run after the other for d.

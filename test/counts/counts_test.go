@@ -58,19 +58,29 @@ func adder() sdk.AgentSpec {
 // text is of the size that a turn of a conversation adds.
 func text(words int) string { return strings.Repeat("and so it goes on ", words) }
 
-func model(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+// talk is what a run says: in each turn the model a text, and a call with an argument and a result of such texts.
+type talk struct {
+	turns                  int
+	said, argument, result func() string
+}
+
+// usual is the talk of the runs whose costs are counted.
+var usual = talk{turns, func() string { return text(10) }, func() string { return text(20) }, func() string { return text(20) }}
+
+func (a talk) model(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 	n := req.Interactions.Current
-	if n == turns {
+	if n == a.turns {
 		return sdktest.Say("it is enough"), nil
 	}
-	reply := sdktest.Ask(sdktest.Tool("calc_add", map[string]any{"a": n, "b": 1, "why": text(20)}))
-	reply.Text = text(10)
+	reply := sdktest.Ask(sdktest.Tool("calc_add", map[string]any{"a": n, "b": 1, "why": a.argument()}))
+	reply.Text = a.said()
 	return reply, nil
 }
 
 // system is a worker, a service and a client, each with a connection of its own, on real servers.
 type system struct {
 	t *testing.T
+	talk
 	// worker, service and client count what each publishes; redis what commands the worker sends.
 	worker, service, client *tap
 	commands                *commands
@@ -103,13 +113,13 @@ func redisServer(t *testing.T, _ *broker.Conn, counted *commands) runner.Store {
 	return store
 }
 
-func start(t *testing.T, open openStore) *system {
+func start(t *testing.T, open openStore, of talk) *system {
 	t.Helper()
 	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
 	check(t, err)
 	t.Cleanup(func() { check(t, server.Close()) })
 	tapOf := func() *tap { return &tap{server: server, counts: map[string]int{}} }
-	s := &system{t: t, worker: tapOf(), service: tapOf(), client: tapOf(), commands: &commands{}}
+	s := &system{t: t, talk: of, worker: tapOf(), service: tapOf(), client: tapOf(), commands: &commands{}}
 	s.conn, s.control = s.connect(s.client), s.connect(server)
 	spec := adder()
 	_, err = s.control.Provision(t.Context(), worker.Plan([]sdk.AgentSpec{spec}))
@@ -140,7 +150,7 @@ func (s *system) work(spec sdk.AgentSpec, open openStore) {
 	s.store = open(s.t, conn, s.commands)
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: s.store, Agents: []sdk.Agent{{Spec: spec}},
-		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return sdktest.ModelFunc(model), nil },
+		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return sdktest.ModelFunc(s.model), nil },
 	})
 	check(s.t, err)
 	s.background(w.Run)
@@ -151,7 +161,7 @@ func (s *system) serve(spec sdk.AgentSpec) {
 	calc, err := service.New(spec.Services[0].Contract, service.Register(false))
 	check(s.t, err)
 	service.Handle(calc, func(_ context.Context, _ service.Call, in map[string]any) (map[string]any, error) {
-		return map[string]any{"sum": in["a"], "why": text(20)}, nil
+		return map[string]any{"sum": in["a"], "why": s.result()}, nil
 	})
 	s.background(func(ctx context.Context) error { return service.Server{InProcess: s.service}.Run(ctx, calc) })
 }
@@ -315,7 +325,7 @@ func TestCounts(t *testing.T) {
 			t.Parallel()
 			most := maps.Clone(onBoth)
 			maps.Copy(most, of.most)
-			got := start(t, of.open).least(most)
+			got := start(t, of.open, usual).least(most)
 			for _, what := range slices.Sorted(maps.Keys(got)) {
 				each := float64(got[what]) / 100
 				t.Logf("%-20s %8.1f", what, each)

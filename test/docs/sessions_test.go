@@ -30,6 +30,7 @@ func init() { // helpers of the sessions read pages, whose check reads the sessi
 		{"docs/operations.md", []string{"agentd doctor"}, monitored},
 		{"docs/quickstart.md", nil, quickstart},
 		{"docs/reliability.md", nil, lostRun},
+		{"docs/scale.md", nil, newShell},
 		{"docs/security.md", []string{"nats-config"}, roles},
 		{"docs/security.md", []string{"audit export"}, finishedTrip},
 	}

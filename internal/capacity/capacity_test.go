@@ -1,0 +1,101 @@
+package capacity
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"agentd/internal/days"
+)
+
+func usual() Load {
+	return Load{
+		RunsPerSecond: 10, Turns: 3, TurnBytes: 900, ModelTime: 2 * time.Second, CallTime: time.Second, History: 7 * days.Day,
+		AnswersAge: 7 * days.Day, Deadline: 30 * days.Day, Replicas: 3, Servers: 3, Memory: 16 << 30, Slots: 32, Cores: 2,
+	}
+}
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-9*math.Abs(want) {
+		t.Errorf("%s is %g, want %g", what, got, want)
+	}
+}
+
+func (n *Needs) stream(name string) Stream {
+	for _, s := range n.Streams {
+		if s.Name == name {
+			return s
+		}
+	}
+	return Stream{}
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	const day = 24 * 60 * 60
+	n := Plan(usual())
+	near(t, "what is written to AGENTD_RUN", n.stream(Runs).MessagesPerSecond, 80)
+	near(t, "subjects of answers", n.stream(In).Subjects, 10*3*7*day)
+	near(t, "subjects of calls", n.stream(Out).Subjects, 10*3*37*day)
+	// A journal for a week, and its tombstone until the run's deadline, 90 days of dead letters and a week have passed.
+	near(t, "subjects of journals", n.stream(Runs).Subjects, 10*(7+23+90+7)*day)
+	near(t, "messages of journals", n.stream(Runs).Messages, 10*(8*7+23+90+7)*day)
+	near(t, "synced writes", n.Syncs, 10*(1+3+3+1+2+8))
+	near(t, "runs in hand", n.Driven, 10*4*2)
+	near(t, "runs that wait", n.Waiting, 10*3)
+	if n.Workers != 5 { // 80 of 32 slots each, of which 0.7 are used, and one more
+		t.Errorf("%d workers", n.Workers)
+	}
+	subjects := 0.0
+	for _, s := range n.Streams {
+		subjects += s.Subjects
+	}
+	near(t, "memory", n.ServerMemory, serverBytes+subjectBytes*subjects)
+	if n.Limits[0].What != LimitMemory || n.RedisMemory != 0 {
+		t.Errorf("%+v, and Redis has %g bytes", n.Limits, n.RedisMemory)
+	}
+}
+
+// Twice the servers with the same replicas have half each; what a load needs grows with it; at the rate of a limit, the limit is reached.
+func TestPlan_Scales(t *testing.T) {
+	t.Parallel()
+	one, twice, wide := usual(), usual(), usual()
+	twice.RunsPerSecond *= 2
+	wide.Servers *= 2
+	n, more, spread := Plan(one), Plan(twice), Plan(wide)
+	near(t, "disk of twice the load", more.ServerDisk, 2*n.ServerDisk)
+	near(t, "disk on twice the servers", spread.ServerDisk, n.ServerDisk/2)
+	near(t, "subjects on twice the servers", spread.ServerSubjects, n.ServerSubjects/2)
+	for i, limit := range n.Limits {
+		near(t, "the rate of "+limit.What, more.Limits[i].At, limit.At)
+		there := one
+		there.RunsPerSecond = limit.At
+		reached := Plan(there).Limits[i]
+		near(t, limit.What+" at its limit", reached.Used, busy*reached.Has)
+	}
+	quick := one
+	quick.AnswersAge = 2 * days.Day
+	near(t, "subjects of answers that are kept for 2 days", 7*stream(quick, In).Subjects, 2*stream(one, In).Subjects)
+}
+
+func stream(l Load, name string) Stream {
+	n := Plan(l)
+	return n.stream(name)
+}
+
+// With Redis no journal is on JetStream.
+func TestPlan_Redis(t *testing.T) {
+	t.Parallel()
+	l := usual()
+	l.Redis, l.RedisMemory = true, 16<<30
+	n := Plan(l)
+	if n.stream(Runs).Name != "" {
+		t.Error("journals are in both")
+	}
+	const day = 24 * 60 * 60
+	near(t, "memory of Redis", n.RedisMemory, 10*day*(7*Journal(3, 300)+(23+90+7)*Tombstone(true)))
+	if n.Limits[0].What != LimitRedis {
+		t.Errorf("%+v", n.Limits)
+	}
+}
