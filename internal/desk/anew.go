@@ -198,7 +198,9 @@ func (b *inbox) adopt(fresh *inbox) {
 	defer fresh.mu.Unlock()
 	why := map[string]requests.Reason{}
 	for _, c := range fresh.changes {
-		why[c.Item.Subject] = c.Reason
+		if c.Kind == requests.ChangeRemoved {
+			why[c.Item.Subject] = c.Reason
+		}
 	}
 	for subject := range b.open {
 		if fresh.open[subject] == nil {
@@ -210,7 +212,7 @@ func (b *inbox) adopt(fresh *inbox) {
 		}
 	}
 	before := b.open
-	b.open, b.subjectOf, b.early, b.unusable = fresh.open, fresh.subjectOf, fresh.early, fresh.unusable
+	b.open, b.subjectOf, b.early, b.voided, b.unusable = fresh.open, fresh.subjectOf, fresh.early, fresh.voided, fresh.unusable
 	b.read, b.omitted = fresh.read, fresh.omitted
 	for subject, i := range b.open {
 		switch known := before[subject]; {

@@ -38,6 +38,8 @@ type inbox struct {
 	subjectOf map[string]string
 	// early are answers to calls that have not been read yet: the streams are read side by side.
 	early map[string]requests.Sent
+	// voided are items whose void has been read, perhaps before an answer to them, by the call's subject.
+	voided map[string]*requests.Item
 	// unusable are the dead letters of answers, by their sequence in the stream of answers.
 	unusable map[uint64]string
 	// read is how far the stream of calls was read, by the domain's token: each is read by itself.
@@ -61,8 +63,8 @@ type reached struct {
 
 func newInbox(subjects wire.Subjects, now func() time.Time) *inbox {
 	return &inbox{
-		subjects: subjects, now: now, open: map[string]*requests.Item{}, subjectOf: map[string]string{}, early: map[string]requests.Sent{}, unusable: map[uint64]string{},
-		read: map[string]reached{}, changed: make(chan struct{}), letters: map[string]chan string{},
+		subjects: subjects, now: now, open: map[string]*requests.Item{}, subjectOf: map[string]string{}, early: map[string]requests.Sent{}, voided: map[string]*requests.Item{},
+		unusable: map[uint64]string{}, read: map[string]reached{}, changed: make(chan struct{}), letters: map[string]chan string{},
 	}
 }
 
@@ -76,7 +78,7 @@ func (b *inbox) called(d broker.Delivery) error {
 	}
 	b.read[address.Call.Domain] = reached{d.Sequence(), max(b.read[address.Call.Domain].at, d.Received())}
 	if address.Kind == wire.KindVoid {
-		b.remove(b.subjects.Call(address.Call), requests.ReasonClosed)
+		b.close(b.subjects.Call(address.Call))
 		return nil
 	}
 	i, err := newItem(d)
@@ -134,6 +136,11 @@ func (b *inbox) answered(d broker.Delivery) error {
 		b.take(i, sent)
 		return nil
 	}
+	if i := b.voided[subject]; i != nil {
+		b.voided[subject] = with(i, sent)
+		b.change(requests.ChangeDecided, b.voided[subject], "")
+		return nil
+	}
 	if len(b.early) >= maxRemembered {
 		clear(b.early) // almost all are of calls that have been closed
 	}
@@ -143,16 +150,22 @@ func (b *inbox) answered(d broker.Delivery) error {
 
 // take notes an answer to an open item. A permission request stays open until the run has judged the decision.
 func (b *inbox) take(i *requests.Item, sent requests.Sent) {
+	changed := with(i, sent)
+	b.open[i.Subject] = changed
+	b.change(requests.ChangeDecided, changed, "")
+	if i.Kind != requests.KindPermission && sent.Refused == "" {
+		b.remove(i.Subject, requests.ReasonAnswered)
+	}
+}
+
+// with is the item with one answer more.
+func with(i *requests.Item, sent requests.Sent) *requests.Item {
 	changed := *i
 	changed.Sent = append(slices.Clone(i.Sent), sent)
 	if len(changed.Sent) > maxSent {
 		changed.Sent = changed.Sent[1:]
 	}
-	b.open[i.Subject] = &changed
-	b.change(requests.ChangeDecided, &changed, "")
-	if i.Kind != requests.KindPermission && sent.Refused == "" {
-		b.remove(i.Subject, requests.ReasonAnswered)
-	}
+	return &changed
 }
 
 // rejected takes a dead letter of an answer. A question whose answer could not be used is still open.
@@ -228,6 +241,17 @@ func (b *inbox) reopen(subject string, sequence uint64, why string) {
 		}
 		return
 	}
+}
+
+// close removes an item that a run does not wait for any more. The answer to it may not have been read yet, and is told then.
+func (b *inbox) close(subject string) {
+	if i := b.open[subject]; i != nil {
+		if len(b.voided) >= maxRemembered {
+			clear(b.voided) // the answers to almost all have been read
+		}
+		b.voided[subject] = i
+	}
+	b.remove(subject, requests.ReasonClosed)
 }
 
 func (b *inbox) remove(subject string, why requests.Reason) {

@@ -1,43 +1,91 @@
 package desk
 
 import (
+	"strings"
 	"testing"
 	"time"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/broker"
+	"agentd/internal/requests"
+	"agentd/sdk/wire"
 )
 
-// voided is the delivery of a call's void.
-type voided struct {
+// delivery is that of an event, or without data of a call's void.
+type delivery struct {
 	broker.Delivery
 	subject  string
 	sequence uint64
 	received int64
+	data     string
 }
 
-func (v voided) Subject() string  { return v.subject }
-func (v voided) Sequence() uint64 { return v.sequence }
-func (v voided) Received() int64  { return v.received }
+func (d delivery) Subject() string              { return d.subject }
+func (d delivery) Sequence() uint64             { return d.sequence }
+func (d delivery) Received() int64              { return d.received }
+func (d delivery) Headers() map[string][]string { return nil }
+func (d delivery) Data() []byte                 { return []byte(d.data) }
+
+var request = wire.CallAddress{
+	Domain: "the_boss", Type: "agentd_permission_request", Agent: "clerk", Run: wire.NewRunKey("one"), Call: "c1-0-x",
+}
 
 // Domains are read side by side: that one has been read far says nothing of another. Whoever took it for that would think that
 // a request which the desk has not seen yet is not open any more.
 func TestRead_IsOfOneDomain(t *testing.T) {
 	t.Parallel()
 	d := &Desk{inbox: newInbox(wire.DefaultSubjects(), time.Now)}
-	subject := wire.DefaultSubjects().Void(wire.CallAddress{
-		Domain: "the_boss", Type: "agentd_permission_request", Agent: "clerk", Run: wire.NewRunKey("one"), Call: "c1-0-x",
-	})
-	if err := d.inbox.called(voided{subject: subject, sequence: 10, received: 100}); err != nil {
+	subject := wire.DefaultSubjects().Void(request)
+	if err := d.inbox.called(delivery{subject: subject, sequence: 10, received: 100}); err != nil {
 		t.Fatal(err)
 	}
 	for domain, want := range map[string]bool{"the_boss": true, "human_interaction": false} {
-		if got := d.Read(domain, voided{sequence: 5, received: 90}); got != want {
+		if got := d.Read(domain, delivery{sequence: 5, received: 90}); got != want {
 			t.Errorf("the domain %s has been read up to 5: %t; want %t", domain, got, want)
 		}
 	}
-	if d.Read("the_boss", voided{sequence: 5, received: 101}) {
+	if d.Read("the_boss", delivery{sequence: 5, received: 101}) {
 		t.Error("a message that is younger than all that were read counts as read")
+	}
+}
+
+// The streams of calls and of answers are read side by side: whichever comes first, it is told who decided.
+func TestInbox_TellsOfDecisionsThatAreReadLate(t *testing.T) {
+	t.Parallel()
+	subjects := wire.DefaultSubjects()
+	asks := delivery{subject: subjects.Call(request), sequence: 1, received: 1, data: `{"specversion": "1.0", "id": "c1-0-x", "source": "agentd:/agent/clerk",
+		"type": "agentd.permission.request", "subject": "one", "domain": "the_boss", "data": {"tool": "pay", "args": {}}}`}
+	closes := delivery{subject: subjects.Void(request), sequence: 2, received: 2}
+	decides := delivery{subject: subjects.Reply(request) + ".anna", sequence: 1, received: 2, data: `{"specversion": "1.0", "id": "d", "source": "desk",
+		"type": "agentd.permission.decided", "subject": "one", "data": {"decision": "allow"}}`}
+	for name, steps := range map[string][]string{
+		"added decided removed":         {"asks", "decides", "closes"},
+		"added removed decided":         {"asks", "closes", "decides"},
+		"added removed decided decided": {"asks", "closes", "decides", "decides"},
+	} {
+		b := newInbox(subjects, time.Now)
+		for _, step := range steps {
+			var err error
+			switch step {
+			case "asks":
+				err = b.called(asks)
+			case "closes":
+				err = b.called(closes)
+			case "decides":
+				err = b.answered(decides)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var told []string
+		for _, c := range b.changes {
+			told = append(told, string(c.Kind))
+			if c.Kind == requests.ChangeDecided && c.Item.Sent[len(c.Item.Sent)-1].Who != "anna" {
+				t.Errorf("who decided is told as %+v, want anna", c.Item.Sent)
+			}
+		}
+		if got := strings.Join(told, " "); got != name {
+			t.Errorf("after %v it is told: %s; want %s", steps, got, name)
+		}
 	}
 }
