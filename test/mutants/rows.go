@@ -157,6 +157,7 @@ var ofRows = []mutant{
 	{"a large result is part of the entry", around(act+"storeLarge", "return nil"), rows{"L20"}},
 	{"people are asked before a model reads on", condition(core+"PlanRound", "Recalls", "!judged"), rows{"L20"}},
 	{"images that tools return are text", around("internal/excerpt.SplitMedia", "return data, nil"), rows{"A23"}},
+	{"images that services answer are text", statement(act+"answered", "Media SplitMedia", "_, _ = excerpt.SplitMedia(nil)\nanswer.Data = checked.Data"), rows{"A23"}},
 
 	{"a second summary forgets the first", value(act+"compact", "Messages former", "c.Messages"), rows{"L31"}},
 	{"the task is left out with what is old", condition(core+"State.Conversation", "RoleUser first last", "false"), rows{"L2", "L31"}},

@@ -152,6 +152,7 @@ const mediaScript = `{"conversations": [{"replies": [
 func allMedia(t *testing.T) {
 	t.Run("of a conversation", mediaMasking)
 	t.Run("of tools", mediaOfTools)
+	t.Run("of services", mediaOfServices)
 }
 
 // mediaMasking is row A23.

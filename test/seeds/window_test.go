@@ -163,3 +163,19 @@ func mediaOfTools(t *testing.T) {
 		equal(t, "how often the model has seen them", media.Seen, seen)
 	}
 }
+
+// mediaOfServices is row A23 for what services answer.
+func mediaOfServices(t *testing.T) {
+	camera := service("shop.camera")
+	camera.Contract = contract("shop.camera", numberInput, anyObject)
+	model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_camera", n(1))), sdktest.Say("done"))
+	h := start(t, model, desk(camera))
+	r := h.Run("desk", message("hello"))
+	h.Call("shop.camera").Answer("shop.camera.done", map[string]any{
+		"photo": map[string]any{"type": "image", "mimeType": "image/png", "data": "cGljdHVyZQ=="},
+	})
+	succeeds(t, h, r, `{"response": "done"}`)
+	messages := last(t, model).Messages
+	equalJSON(t, "result", []byte(messages[2].Content[0].Text), `{"photo":{"type":"image","mimeType":"image/png","medium":1}}`)
+	equal(t, "what is shown", *messages[3].Content[1].Media, sdk.Media{MIME: "image/png", Data: "cGljdHVyZQ=="})
+}
