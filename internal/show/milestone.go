@@ -40,6 +40,12 @@ type milestoneData struct {
 	Judge string `json:"judge"`
 	Found string `json:"found"`
 	Times int    `json:"times"`
+	// Guard is what a guard of calls did.
+	Guard core.Guard `json:"guard"`
+	// Messages, Lined and Evicted are of a history that was shortened.
+	Messages int `json:"messages"`
+	Lined    int `json:"lined"`
+	Evicted  int `json:"evicted"`
 	// By, Tools and Degraded are of a choice of tools.
 	By       sdk.SelectedBy `json:"by"`
 	Tools    []string       `json:"tools"`
@@ -115,6 +121,11 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		return "reminded", "the reply had no tool call"
 	case wire.MilestoneJudged:
 		return "judged", strings.TrimSpace(fmt.Sprintf("%s (%d) %s", d.Judge, d.Times, d.Found))
+	case wire.MilestoneGuarded:
+		return "guarded", describeGuard(d)
+	case wire.MilestoneCompacted:
+		return "shortened", fmt.Sprintf("to the model, a summary stands for %d messages, and results of %d more have one line: about %d tokens fewer",
+			d.Messages, max(d.Lined-d.Messages, 0), d.Evicted)
 	case wire.MilestoneChosen:
 		if d.Degraded != "" {
 			return "tools", fmt.Sprintf("%d are offered, chosen by words, because embeddings cannot be had: %s", len(d.Tools), d.Degraded)
@@ -145,6 +156,21 @@ func (r *watched) describe(l wire.Live, quiet map[string]bool) (label, text stri
 		return "finished", ReasonText(d.Reason, d.Code)
 	}
 	return l.Type, string(l.Data)
+}
+
+// describeGuard is what a guard of calls did.
+func describeGuard(d milestoneData) string {
+	switch d.Guard {
+	case core.GuardHint:
+		return "all calls fail; the model was told what to do about it"
+	case core.GuardWithdraw:
+		return "the tool " + d.Tool + " was withdrawn: " + string(d.Reason)
+	case core.GuardRepeat:
+		return "the call of " + d.Tool + " was answered from the result of an earlier one"
+	case core.GuardConclude:
+		return "the model repeats itself, and is asked for its final answer"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", d.Guard, d.Tool, d.Reason))
 }
 
 // by names who did something, where that is known.

@@ -56,3 +56,30 @@ finished  completed
 		t.Error("the end is not noticed")
 	}
 }
+
+// What guards do, and that the history is shortened, is said in words.
+func TestProgress_SaysWhatGuardsDo(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := &Progress{W: &b}
+	for n, e := range [][2]string{
+		{wire.MilestoneGuarded, `{"guard":"errors"}`},
+		{wire.MilestoneGuarded, `{"guard":"failures","tool":"pay","reason":"the bank is closed"}`},
+		{wire.MilestoneGuarded, `{"guard":"duplicates","tool":"search","call":"c2"}`},
+		{wire.MilestoneGuarded, `{"guard":"conclude"}`},
+		{wire.MilestoneGuarded, `{"guard":"of a later version","tool":"search"}`},
+		{wire.MilestoneCompacted, `{"messages":12,"lined":20,"evicted":900,"files":["/a"]}`},
+	} {
+		p.Show(wire.Live{Run: "one", Agent: "desk", Revision: uint64(n) + 1, Type: e[0], Data: json.RawMessage(e[1])})
+	}
+	want := `guarded   all calls fail; the model was told what to do about it
+guarded   the tool pay was withdrawn: the bank is closed
+guarded   the call of search was answered from the result of an earlier one
+guarded   the model repeats itself, and is asked for its final answer
+guarded   of a later version search
+shortened to the model, a summary stands for 12 messages, and results of 8 more have one line: about 900 tokens fewer
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
