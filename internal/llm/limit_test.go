@@ -71,7 +71,7 @@ func TestProvider_SendsWithoutEnd(t *testing.T) {
 		"arguments":                 {"openai", true, endless(200, stream, false, "", chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"`+long+`"}}]}`)), 4 * mib},
 		"calls":                     {"openai", true, endless(200, stream, false, "", calls(5000)), 4 * mib},
 		"nothing":                   {"openai", true, endless(200, stream, false, "", chunk(`{"padding":"`+long+`"}`)), 64 * mib},
-		"comments":                  {"openai", true, endless(200, stream, true, "", ": here\n\n"), 64 * mib},
+		"comments":                  {"openai", true, endless(200, stream, true, "", ": "+long+"\n\n"), 64 * mib},
 		"a zipped line of claude":   {"anthropic", true, endless(200, stream, true, "data: ", long), 8 * mib},
 		"text of claude":            {"anthropic", true, endless(200, stream, false, begun, event("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`+long+`"}}`)), 4 * mib},
 		"blocks of claude":          {"anthropic", true, endless(200, stream, false, begun, event("content_block_start", `{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","name":"x"}}`)), 4 * mib},

@@ -33,7 +33,7 @@ func Memory(t *testing.T, f func(t *testing.T)) {
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", strings.Join(parts, "/"), "-test.v", "-test.timeout=60s")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", strings.Join(parts, "/"), "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), variable+"="+t.Name(), "GOMEMLIMIT=off")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
