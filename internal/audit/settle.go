@@ -190,10 +190,12 @@ func (r *run) closedSince(e *core.Entry, call string) bool {
 	return slices.ContainsFunc(r.entries[at:], func(later *core.Entry) bool { return !later.Head.Waits(call) })
 }
 
-// forgotten reports whether the effect is the void of a call that is not there, of a run that has ended: nobody has the call.
+// forgotten reports whether the effect is the void of a call that is not there, of a run that has ended since, though it may have been taken
+// up again: nobody has the call.
 func (c *Checker) forgotten(r *run, e *core.Entry, f core.Effect, i int) bool {
-	call := c.subjects.Call(address(r, e, f, i))
-	return f.Kind == core.EffectVoid && r.last().Head.Status == core.StatusDone && c.events[call].data == nil
+	since := r.entries[slices.Index(r.entries, e):]
+	ended := slices.ContainsFunc(since, func(later *core.Entry) bool { return later.Head.Status == core.StatusDone })
+	return f.Kind == core.EffectVoid && ended && c.events[c.subjects.Call(address(r, e, f, i))].data == nil
 }
 
 // subject is where the effect's event for its i-th domain belongs.
