@@ -61,6 +61,11 @@ var ofRows = []mutant{
 			return ErrStale
 		}
 		return original(c, ev)`), rows{"T30"}},
+	{"a decision counts only while a worker has its run", around(step+"decided", `
+		if t.was == StatusWaiting {
+			return ErrStale
+		}
+		return original(c, ev)`), rows{"T30"}},
 	{"a decision whose request has not come is not kept", condition(act+"unmatched", "Decides", "false"), rows{"T49"}},
 	{"a decision whose request has not come is kept for ever", condition(act+"unmatched", "EarlyDecisions", "true"), rows{"T49"}},
 	{"that nobody decided is not told", statement(step+"undecided", "Decisions", ""), rows{"F39"}},
@@ -282,6 +287,7 @@ var ofRows = []mutant{
 	{"a decision grants as often as it names calls of a tool", around(core+"carried.grants", "return false"), rows{"B10"}},
 	{"what was allowed for the run is not looked up", around(core+"grants.covering", "return -1"), rows{"B10"}},
 	{"servers are not released", around("internal/mcp.Server.Close", "return nil"), rows{"A3"}},
+	{"a worker that stops leaves its toolsets open", around("internal/catalog.closeAll", "return nil"), rows{"A3"}},
 	{"an empty reply is an answer", around(core+"Empty", "return false"), rows{"L37", "L38"}},
 	{"empty replies are not counted in a row", statement(step+"replied", "Answers Empty", ""), rows{"L37"}},
 	{"what is left to do is not told by what is there", around(core+"emptyNudge", "return original(0)"), rows{"L45"}},
