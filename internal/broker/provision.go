@@ -197,7 +197,7 @@ func (c *Conn) consumerStep(ctx context.Context, want consumerPlan) (step, error
 		return step{}, err
 	}
 	got, next := have.CachedInfo().Config, want.config()
-	if filters := filtersOf(got); want.service && !slices.Equal(filters, want.filters) {
+	if filters := filtersOf(got); want.reader == aService && !slices.Equal(filters, want.filters) {
 		return step{}, sdk.Errorf(sdk.CodeConfig, "it exists for other calls (%s); rename a domain or a type, or delete it",
 			strings.Join(filters, ", "))
 	}

@@ -16,11 +16,18 @@ import (
 	"agentd/sdk"
 )
 
-// AckWait is how long a delivery lasts without being extended: the lease of a run. Heartbeat is how often it is extended.
+// AckWait is how long a worker's delivery lasts without being extended: the lease of a run. Heartbeat is how often it is extended.
 // AckWait is not a whole second, so that redeliveries keep no step with deaths that do (ADR 0006).
 const (
-	AckWait   = 14300 * time.Millisecond
-	Heartbeat = 5 * time.Second
+	AckWait   = 5300 * time.Millisecond
+	Heartbeat = 2 * time.Second
+)
+
+// CallWait and CallHeartbeat are the same for calls that services and webhooks are given. Services are in languages where a handler that
+// computes keeps its whole program from saying that it lives, and a call that comes twice is dearer than one that comes late.
+const (
+	CallWait      = 14300 * time.Millisecond
+	CallHeartbeat = 5 * time.Second
 )
 
 // What a duplicate window must not exceed on streams that others publish to: with a longer one, anybody could use up the
@@ -75,7 +82,8 @@ type Plan struct {
 	AnswersAge, AnswersNeeded time.Duration
 	// Replicas of each stream; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
-	// AckWait is that of the consumers; 0 is AckWait. Tests of redelivery shorten it.
+	// AckWait is that of all consumers; 0 is AckWait for those of workers, and CallWait for those of services and webhooks. Tests of
+	// redelivery shorten it.
 	AckWait  time.Duration
 	Agents   []AgentPlan
 	Services []ServicePlan
@@ -195,28 +203,41 @@ type consumerPlan struct {
 	ConsumerRef
 	filters []string
 	ackWait time.Duration
-	// service is set for a service's consumer, whose name does not say where the domain ends and the type begins.
-	service bool
+	reader  reader
 }
+
+// reader is who reads a consumer.
+type reader int
+
+const (
+	workers reader = iota
+	// aService has a consumer whose name does not say where the domain ends and the type begins.
+	aService
+	aHook
+)
 
 func (c *Conn) consumers(p Plan) []consumerPlan {
 	root := c.subjects.Root()
 	var plans []consumerPlan
-	add := func(ref ConsumerRef, service bool, filters ...string) {
-		plans = append(plans, consumerPlan{ref, filters, cmp.Or(p.AckWait, AckWait), service})
+	add := func(ref ConsumerRef, of reader, filters ...string) {
+		wait := CallWait
+		if of == workers {
+			wait = AckWait
+		}
+		plans = append(plans, consumerPlan{ref, filters, cmp.Or(p.AckWait, wait), of})
 	}
-	add(ConsumerRef{ZoneStart, UnroutedConsumer}, false, c.subjects.All(wire.KindStart))
+	add(ConsumerRef{ZoneStart, UnroutedConsumer}, workers, c.subjects.All(wire.KindStart))
 	for _, a := range p.Agents {
 		agent, kind := wire.NameToken(a.Name), wire.NameToken(a.Type)
 		refs := AgentConsumers(a.Name)
-		add(refs[0], false, c.subjects.Start(a.Name), c.subjects.Start(a.Name)+".*")
-		add(refs[1], false, root+".in.*.*."+agent+".>", root+".ctl.*."+agent+".>")
-		add(refs[2], false, root+".fire."+agent+".>")
-		add(refs[3], false, root+".out.*."+kind+".>", root+".void.*."+kind+".>")
+		add(refs[0], workers, c.subjects.Start(a.Name), c.subjects.Start(a.Name)+".*")
+		add(refs[1], workers, root+".in.*.*."+agent+".>", root+".ctl.*."+agent+".>")
+		add(refs[2], workers, root+".fire."+agent+".>")
+		add(refs[3], workers, root+".out.*."+kind+".>", root+".void.*."+kind+".>")
 	}
 	for _, s := range p.Services {
 		tail := wire.DomainToken(s.Domain) + "." + wire.NameToken(s.Type) + ".>"
-		add(ServiceConsumer(s.Domain, s.Type), true, root+".out."+tail, root+".void."+tail)
+		add(ServiceConsumer(s.Domain, s.Type), aService, root+".out."+tail, root+".void."+tail)
 	}
 	for _, h := range p.Hooks {
 		var filters []string
@@ -227,7 +248,7 @@ func (c *Conn) consumers(p Plan) []consumerPlan {
 			}
 			filters = append(filters, root+".out."+token+".>")
 		}
-		add(HookConsumer(h.Name), false, filters...)
+		add(HookConsumer(h.Name), aHook, filters...)
 	}
 	return plans
 }

@@ -207,7 +207,7 @@ func (c *Conn) verifyConsumer(ctx context.Context, want consumerPlan) ([]Finding
 			fmt.Sprintf("at most %d messages are in flight, however many slots the workers have", got.MaxAckPending))
 	}
 	if got.AckWait != want.ackWait || len(got.BackOff) > 0 {
-		add("ack_wait", SeverityWarning, fmt.Sprintf("a delivery lasts %s (back-off %v) instead of %s; that is the lease of a run",
+		add("ack_wait", SeverityWarning, fmt.Sprintf("a delivery lasts %s (back-off %v) instead of %s; so long nobody takes over from a reader that died",
 			got.AckWait, got.BackOff, want.ackWait))
 	}
 	if lag := info.NumPending; lag > 0 && info.Delivered.Last != nil && time.Since(*info.Delivered.Last) > day {

@@ -196,7 +196,7 @@ func millis(value int64, fallback time.Duration) time.Duration {
 	return fallback
 }
 
-// leaseEnd is how much longer than its longest step a driver may be silent: two lapsed leases.
+// leaseEnd is how much longer than its longest step a driver may be silent: more than two lapsed leases.
 const leaseEnd = 30 * time.Second
 
 func coreSpec(

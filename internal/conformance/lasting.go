@@ -45,14 +45,14 @@ func tryHeartbeat(ctx context.Context, s *session) error {
 		return err
 	}
 	defer s.program.kill()
-	at, err := s.seen.find(ctx, broker.AckWait, func(m message) bool {
+	at, err := s.seen.find(ctx, broker.CallWait, func(m message) bool {
 		return m.of(c.sequences[0]) == inProgress || m.of(c.sequences[0]) == acknowledged
 	})
 	if err != nil {
 		return err
 	}
 	if at < 0 {
-		return failed("nothing is said to the delivery for %s: the call is delivered to somebody else", broker.AckWait)
+		return failed("nothing is said to the delivery for %s: the call is delivered to somebody else", broker.CallWait)
 	}
 	if messages, _ := s.seen.all(); messages[at].of(c.sequences[0]) == acknowledged {
 		return skipped("the call was finished before a delivery had to be extended: --slow is not slow")

@@ -28,7 +28,7 @@ func (s *session) open(ctx context.Context) error {
 	if err := s.openHost(ctx, ackPrefix+">", wire.DefaultSubjects().All(wire.KindIn)); err != nil {
 		return err
 	}
-	return s.redeliverAfter(ctx, broker.AckWait)
+	return s.redeliverAfter(ctx, broker.CallWait)
 }
 
 // close ends the program and the server, and removes what they leave. It may follow a failed open.
@@ -124,5 +124,5 @@ func (s *session) attempt(ctx context.Context, c testCase) error {
 		return err
 	}
 	err := c.try(ctx, s)
-	return errors.Join(err, s.redeliverAfter(ctx, broker.AckWait))
+	return errors.Join(err, s.redeliverAfter(ctx, broker.CallWait))
 }

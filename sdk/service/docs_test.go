@@ -292,7 +292,7 @@ func TestDocs_OptionsAreThoseOfThePackage(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("| `service.Concurrency(n)` | calls handled at once | %d |", DefaultConcurrency),
 		fmt.Sprintf("| `service.Timeout(d)` | for a handler, when the call has no deadline | %d s |", DefaultTimeout/time.Second),
-		fmt.Sprintf("delivered again %v seconds later", broker.AckWait.Seconds()),
+		fmt.Sprintf("delivered again %v seconds later", broker.CallWait.Seconds()),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(string(doc)), " "), want) {
 			t.Errorf("docs/services.md does not say %q", want)

@@ -42,7 +42,7 @@ type Server struct {
 	// Observer is told of every call; nil is nobody. One that makes spans and metrics is telemetry.Start of sdk/telemetry.
 	Observer Observer
 
-	// For tests: conn is used instead of a connection of its own; for the others see serving. 0 is broker.Heartbeat.
+	// For tests: conn is used instead of a connection of its own; for the others see serving. 0 is broker.CallHeartbeat.
 	conn                *broker.Conn
 	heartbeat, patience time.Duration
 	// withDeadline is context.WithDeadline when nil.
@@ -141,7 +141,7 @@ func (o Server) bind(services []*Service) ([]*serving, error) {
 		}
 		bound = append(bound, &serving{
 			Service: s, handlers: handlers, log: o.Logger.With("service", s.contract.Type), grace: o.Grace,
-			active: newActiveCalls(), observer: o.Observer, heartbeat: cmp.Or(o.heartbeat, broker.Heartbeat), patience: cmp.Or(o.patience, broker.Heartbeat),
+			active: newActiveCalls(), observer: o.Observer, heartbeat: cmp.Or(o.heartbeat, broker.CallHeartbeat), patience: cmp.Or(o.patience, broker.CallHeartbeat),
 			withDeadline: o.withDeadline,
 		})
 	}

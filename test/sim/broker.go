@@ -16,8 +16,8 @@ import (
 
 // The broker's settings, in milliseconds.
 const (
-	ackWait   = 15_000
-	heartbeat = 5_000
+	ackWait   = 5_300
+	heartbeat = 2_000
 	silence   = 60_000
 )
 

@@ -65,7 +65,7 @@ type Options struct {
 }
 
 const (
-	// timeout bounds one request. It is shorter than broker.AckWait.
+	// timeout bounds one request. It is shorter than broker.CallWait.
 	timeout        = 10 * time.Second
 	defaultBackoff = time.Second
 	longestBackoff = 5 * time.Minute
