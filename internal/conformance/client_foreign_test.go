@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/sdk"
 	"agentd/sdk/wire"
@@ -111,13 +112,23 @@ func (f *foreignClient) store(subject string, event map[string]any) error {
 	if f.has("forgets") {
 		return f.nc.PublishMsg(m)
 	}
-	for range 20 {
-		if _, err = f.nc.RequestMsg(m, time.Second); err == nil {
+	js, err := jetstream.New(f.nc)
+	if err != nil {
+		return err
+	}
+	for range 20 { // while no stream answers, the library waits between its tries; while no server does, until the try is over
+		if err = f.try(js, m); err == nil {
 			return nil
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	return sdk.Errorf(unless(f, "own-codes", sdk.CodeUnavailable, "EIO"), "%s is not stored: %s", subject, err)
+}
+
+func (f *foreignClient) try(js jetstream.JetStream, m *nats.Msg) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := js.PublishMsg(ctx, m, jetstream.WithRetryWait(100*time.Millisecond), jetstream.WithRetryAttempts(10))
+	return err
 }
 
 func (f *foreignClient) start(r request) (any, error) {
