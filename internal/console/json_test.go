@@ -233,5 +233,7 @@ func TestRuns_AreSortedAsTheAddressSays(t *testing.T) {
 	b.begin("one")
 	page := b.get(http.StatusOK, "/runs?sort=tokens")
 	contains(t, page, "those that used most tokens first", `<a href="/runs?sort=tokens" aria-current="true">Most tokens</a>`)
+	page = b.get(http.StatusOK, "/runs?sort=duration")
+	contains(t, page, "those that took longest first", `<a href="/runs?sort=duration" aria-current="true">Took longest</a>`, "/runs/one")
 	contains(t, b.get(http.StatusOK, "/runs"), "those that changed last first", `<a href="/runs" aria-current="true">All</a>`)
 }

@@ -27,6 +27,7 @@ var presets = []preset{
 	{"Failed in 24 h", failed + " changed>-24h", ""},
 	{"Stuck for 1 h", "status:running changed<-1h", ""},
 	{"Most tokens", "", index.SortTokens},
+	{"Took longest", "", index.SortDuration},
 }
 
 // failed selects the runs that ended otherwise than somebody wanted.
@@ -110,7 +111,7 @@ type runsPage struct {
 
 var captions = map[index.SortBy]string{
 	index.SortChanged: "Runs, those that changed last first", index.SortStarted: "Runs, those that began last first",
-	index.SortTokens: "Runs, those that used most tokens first",
+	index.SortTokens: "Runs, those that used most tokens first", index.SortDuration: "Runs, those that took longest first",
 }
 
 // chosen is a link that may be the one that was followed.

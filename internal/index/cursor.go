@@ -21,12 +21,15 @@ type Position struct {
 // Order is what the query is sorted by.
 func (q *Query) Order() SortBy { return cmp.Or(q.Sort, SortChanged) }
 
-// Position reads After; nil is the beginning. It checks the query's order, too.
-func (q *Query) Position() (*Position, error) {
+// Position reads After; nil is the beginning. It checks the query's order, too, and sets its Now: to that of the first page, or to now.
+func (q *Query) Position(now int64) (*Position, error) {
 	switch q.Sort {
-	case "", SortChanged, SortStarted, SortTokens:
+	case "", SortChanged, SortStarted, SortTokens, SortDuration:
 	default:
-		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "runs can be sorted by %s, %s or %s, not by %q", SortChanged, SortStarted, SortTokens, q.Sort)
+		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "runs can be sorted by %s, %s, %s or %s, not by %q", SortChanged, SortStarted, SortTokens, SortDuration, q.Sort)
+	}
+	if q.Now == 0 {
+		q.Now = now
 	}
 	if q.After == "" {
 		return nil, nil
@@ -35,9 +38,13 @@ func (q *Query) Position() (*Position, error) {
 	data, err := base64.RawURLEncoding.DecodeString(q.After)
 	of, rest, _ := strings.Cut(string(data), " ")
 	value, run, _ := strings.Cut(rest, " ")
+	value, measured, _ := strings.Cut(value, "@")
 	if err == nil && of == q.digest() {
 		c.Run = run
 		c.Value, err = strconv.ParseInt(value, 10, 64)
+		if err == nil && q.Sort == SortDuration {
+			q.Now, err = strconv.ParseInt(measured, 10, 64)
+		}
 	}
 	if err != nil || c.Run == "" {
 		return nil, sdk.Errorf(sdk.CodeInvalidEvent, "the page to go on after belongs to another query; begin with the first page")
@@ -45,9 +52,13 @@ func (q *Query) Position() (*Position, error) {
 	return &c, nil
 }
 
-// Following is the After of the page that follows the one that ends with d.
+// Following is the After of the page that follows the one that ends with d. Position was called before.
 func (q *Query) Following(d *Document) string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%s %d %s", q.digest(), q.Sort.of(d), d.Run))
+	value := strconv.FormatInt(q.of(d), 10)
+	if q.Sort == SortDuration {
+		value += "@" + strconv.FormatInt(q.Now, 10)
+	}
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%s %s %s", q.digest(), value, d.Run))
 }
 
 func (q *Query) digest() string {

@@ -96,6 +96,21 @@ func (d *Document) Duration(now int64) time.Duration {
 	return time.Duration(until-d.Started) * time.Millisecond
 }
 
+// unknownSpan is that of a run that goes on since nobody knows when: it comes after all others.
+const unknownSpan = -1 << 52
+
+// Span is what the sort by duration goes by, in milliseconds, and does not change with time: how long a run that is done took, and of one
+// that goes on what is added to a time for how long it has taken by then.
+func (d *Document) Span() int64 {
+	switch {
+	case d.Done():
+		return d.Duration(0).Milliseconds()
+	case d.Started == 0:
+		return unknownSpan
+	}
+	return -d.Started
+}
+
 // Encode is the JSON of the document.
 func (d *Document) Encode() ([]byte, error) {
 	data, err := json.Marshal(d)

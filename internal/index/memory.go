@@ -38,7 +38,7 @@ func (m *Memory) Put(d Document) {
 
 // Query is Index's.
 func (m *Memory) Query(_ context.Context, q Query) (Page, error) {
-	after, err := q.Position()
+	after, err := q.Position(m.now().UnixMilli())
 	if err != nil {
 		return Page{}, err
 	}
@@ -46,12 +46,12 @@ func (m *Memory) Query(_ context.Context, q Query) (Page, error) {
 	defer m.mu.Unlock()
 	page := Page{Documents: m.selected(q.Filter), Freshness: Freshness{AsOf: m.asOf}}
 	order := func(x, y *Document) int {
-		return cmp.Or(q.compare(q.Sort.of(x), q.Sort.of(y)), cmp.Compare(x.Run, y.Run))
+		return cmp.Or(q.compare(q.of(x), q.of(y)), cmp.Compare(x.Run, y.Run))
 	}
 	slices.SortFunc(page.Documents, func(x, y Document) int { return order(&x, &y) })
 	if after != nil {
 		page.Documents = slices.DeleteFunc(page.Documents, func(d Document) bool {
-			return cmp.Or(q.compare(q.Sort.of(&d), after.Value), cmp.Compare(d.Run, after.Run)) <= 0
+			return cmp.Or(q.compare(q.of(&d), after.Value), cmp.Compare(d.Run, after.Run)) <= 0
 		})
 	}
 	if limit := q.Most(); len(page.Documents) > limit {
@@ -111,12 +111,16 @@ func Groups(n map[string]int) []Count {
 }
 
 // of is the value of d that a page is sorted by.
-func (s SortBy) of(d *Document) int64 {
-	switch s {
-	case SortStarted:
+func (q *Query) of(d *Document) int64 {
+	switch {
+	case q.Sort == SortStarted:
 		return d.Started
-	case SortTokens:
+	case q.Sort == SortTokens:
 		return d.Tokens.Total()
+	case q.Sort == SortDuration && d.Done():
+		return d.Span()
+	case q.Sort == SortDuration:
+		return d.Span() + q.Now
 	default:
 		return d.Changed
 	}

@@ -54,6 +54,51 @@ func TestMemory_PagesThroughAll(t *testing.T) {
 	}
 }
 
+// The pages of a query measure runs that go on up to the same moment: none is in two of them, and none in no page, however much later the
+// next page is asked for.
+func TestMemory_SortsByDurationAsOfTheFirstPage(t *testing.T) {
+	t.Parallel()
+	at := int64(now)
+	m := index.NewMemory(func() time.Time { return time.UnixMilli(at) })
+	put := func(run string, status wire.Status, started, changed int64) {
+		m.Put(index.Document{V: 1, Run: run, Rev: 1, Status: status, Started: started, Changed: changed})
+	}
+	put("took 50", wire.StatusDone, now-100, now-50)
+	put("takes 40", wire.StatusWaiting, now-40, now-1)
+	put("took 30", wire.StatusDone, now-30, now)
+	put("takes 20", wire.StatusRunning, now-20, now)
+	put("nobody knows", wire.StatusRunning, 0, now)
+	for _, c := range []struct {
+		oldest bool
+		want   []string
+	}{
+		{false, []string{"took 50", "takes 40", "took 30", "takes 20", "nobody knows"}},
+		{true, []string{"nobody knows", "takes 20", "took 30", "takes 40", "took 50"}},
+	} {
+		at = now
+		var runs []string
+		for q := (index.Query{Sort: index.SortDuration, Oldest: c.oldest, Limit: 1}); ; {
+			page, err := m.Query(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range page.Documents {
+				runs = append(runs, d.Run)
+			}
+			if len(runs) > len(c.want) {
+				t.Fatalf("oldest %v: %q do not end", c.oldest, runs)
+			}
+			at += 15 // what goes on takes longer meanwhile
+			if q.After = page.Next; q.After == "" {
+				break
+			}
+		}
+		if !slices.Equal(runs, c.want) {
+			t.Errorf("oldest %v: %q, want %q", c.oldest, runs, c.want)
+		}
+	}
+}
+
 func TestMemory_RefusesTheCursorOfAnotherQuery(t *testing.T) {
 	t.Parallel()
 	m := filled()

@@ -12,6 +12,9 @@ const (
 	SortChanged SortBy = "changed"
 	SortStarted SortBy = "started"
 	SortTokens  SortBy = "tokens"
+	// SortDuration is by how long runs took, or have taken: all pages of a query measure those that go on up to the same moment, so that
+	// none of them moves from one page to another.
+	SortDuration SortBy = "duration"
 )
 
 // DefaultLimit and MaxLimit bound a page.
@@ -31,6 +34,8 @@ type Query struct {
 	After string
 	// Limit is how many runs the page has at most: 0 is DefaultLimit, and more than MaxLimit is MaxLimit.
 	Limit int
+	// Now is up to when SortDuration measures runs that go on, in Unix milliseconds, where After does not say it; 0 is the index's own time.
+	Now int64
 }
 
 // Page is a part of what a query selects.

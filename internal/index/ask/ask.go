@@ -26,6 +26,7 @@ type question struct {
 	Oldest bool         `json:"oldest,omitempty"`
 	After  string       `json:"after,omitempty"`
 	Limit  int          `json:"limit,omitempty"`
+	Now    int64        `json:"-"`
 }
 
 // Service answers questions to an index.
@@ -35,7 +36,7 @@ func Service(conn *broker.Conn, x index.Index) broker.Service {
 		Endpoints: []broker.Endpoint{{Subject: conn.Subjects().IndexQuery(), Name: "query", Answer: func(_ string, request []byte) (broker.Answer, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			defer cancel()
-			page, err := answer(ctx, x, request)
+			page, err := answer(ctx, x, request, conn.Now())
 			if err != nil {
 				return nil, err
 			}
@@ -44,12 +45,15 @@ func Service(conn *broker.Conn, x index.Index) broker.Service {
 	}
 }
 
-func answer(ctx context.Context, x index.Index, request []byte) (index.Page, error) {
+func answer(ctx context.Context, x index.Index, request []byte, now int64) (index.Page, error) {
 	var asked question
 	if err := json.Unmarshal(request, &asked); err != nil {
 		return index.Page{}, sdk.Errorf(sdk.CodeInvalidEvent, `want {"filter": "status:waiting", "limit": 50}`).WithCause(err)
 	}
 	q := index.Query(asked)
+	if _, err := q.Position(now); err != nil {
+		return index.Page{}, err
+	}
 	page, err := x.Query(ctx, q)
 	if err != nil {
 		return index.Page{}, err

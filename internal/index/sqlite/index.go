@@ -72,7 +72,7 @@ func (x *Index) asking(ctx context.Context, do func(*sql.DB) error) (index.Fresh
 
 // Query implements index.Index.
 func (x *Index) Query(ctx context.Context, q index.Query) (index.Page, error) {
-	at, err := q.Position()
+	at, err := q.Position(x.now().UnixMilli())
 	if err != nil {
 		return index.Page{}, err
 	}
@@ -101,6 +101,10 @@ func (x *Index) Query(ctx context.Context, q index.Query) (index.Page, error) {
 func (x *Index) page(q index.Query, at *index.Position, limit int) *clause {
 	c, groups := &clause{}, q.Filter.Groups()
 	rest := listing{Query: q, at: at, limit: limit, now: x.now().UnixMilli()}
+	if q.Order() == index.SortDuration {
+		c.spans(rest, groups)
+		return c
+	}
 	mark := -1
 	if q.Order() == index.SortChanged {
 		mark = slices.IndexFunc(groups, areMarks)

@@ -99,7 +99,12 @@ func TestIndex_AnswersAsTheFiltersSay(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, q := range []index.Query{
-			{Filter: f, Limit: 7}, {Filter: f, Limit: 7, Oldest: true}, {Filter: f, Limit: 100, Sort: index.SortStarted}, {Filter: f, Limit: 100, Sort: index.SortTokens, Oldest: true},
+			{Filter: f, Limit: 7},
+			{Filter: f, Limit: 7, Oldest: true},
+			{Filter: f, Limit: 100, Sort: index.SortStarted},
+			{Filter: f, Limit: 100, Sort: index.SortTokens, Oldest: true},
+			{Filter: f, Limit: 7, Sort: index.SortDuration},
+			{Filter: f, Limit: 100, Sort: index.SortDuration, Oldest: true},
 		} {
 			want, got := pages(t, memory, q), pages(t, x, q)
 			if some += len(want); !slices.Equal(want, got) {
@@ -237,6 +242,36 @@ func TestOpen_KeepsAFileThatIsNotAnIndex(t *testing.T) {
 		}
 		if kept, err := os.ReadFile(path); err != nil || !bytes.Equal(kept, data) {
 			t.Errorf("%q %v, want what was there", kept, err)
+		}
+	}
+}
+
+// Lists by duration are read in the order of an index: sorting a million runs for one page would take seconds.
+func TestQuery_ByDurationSortsNoMoreThanAPage(t *testing.T) {
+	t.Parallel()
+	x := opened(t)
+	for _, at := range []*index.Position{nil, {Value: 5000, Run: "order 7"}} {
+		c := x.page(index.Query{Sort: index.SortDuration, Now: now}, at, 51)
+		rows, err := x.db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.text.String(), c.arguments...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sorts, reads := 0, 0
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(step, "TEMP B-TREE") {
+				sorts++
+			}
+			if strings.Contains(step, "r USING INDEX runs_span") {
+				reads++
+			}
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil || sorts != 1 || reads != 2 {
+			t.Errorf("%v; %d sorts, want that of both halves' pages alone; %d reads in order, want 2", err, sorts, reads)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // version is that of the schema: a file of another one is made anew.
-const version = 1
+const version = 2
 
 // connections bounds how many questions are answered at once; each has a cache of 16 MiB at most.
 const connections = 4
@@ -28,11 +28,12 @@ CREATE TABLE runs (
 	id INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, rev INTEGER NOT NULL, run TEXT NOT NULL, agent TEXT NOT NULL, spec TEXT NOT NULL,
 	status TEXT NOT NULL, reason TEXT NOT NULL, code TEXT NOT NULL, who TEXT NOT NULL, parent TEXT NOT NULL,
 	started INTEGER NOT NULL, changed INTEGER NOT NULL, due INTEGER NOT NULL, deadline INTEGER NOT NULL,
-	interactions INTEGER NOT NULL, tokens INTEGER NOT NULL, document BLOB NOT NULL
+	interactions INTEGER NOT NULL, tokens INTEGER NOT NULL, ended INTEGER NOT NULL, span INTEGER NOT NULL, document BLOB NOT NULL
 ) STRICT;
 CREATE INDEX runs_changed ON runs (changed DESC, run);
 CREATE INDEX runs_started ON runs (started DESC, run);
 CREATE INDEX runs_tokens ON runs (tokens DESC, run);
+CREATE INDEX runs_span ON runs (ended, span DESC, run);
 CREATE INDEX runs_status ON runs (status, changed DESC, run);
 CREATE INDEX runs_agent ON runs (agent, changed DESC, run);
 CREATE INDEX runs_reason ON runs (reason, changed DESC, run);
@@ -46,7 +47,7 @@ CREATE INDEX marks_id ON marks (id);
 CREATE VIRTUAL TABLE words USING fts5 (run, text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 0');
 CREATE TABLE place (stream INTEGER NOT NULL, sequence INTEGER NOT NULL, at INTEGER NOT NULL) STRICT;
 INSERT INTO place VALUES (0, 0, 0);
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 `
 
 // application marks the files of indexes, in SQLite's application_id: "agtd".

@@ -132,9 +132,9 @@ func (w *writer) item(i *Item) bool {
 		return false
 	}
 	id = w.exec(`INSERT INTO runs (token, rev, run, agent, spec, status, reason, code, who, parent, started, changed, due, deadline,
-		interactions, tokens, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		interactions, tokens, ended, span, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		i.Token, int64(d.Rev), d.Run, d.Agent, d.Spec, string(d.Status), string(d.Reason), d.Code, d.Who, d.Parent, d.Started, d.Changed, d.Due,
-		d.Deadline, d.Turns, d.Tokens.Total(), data)
+		d.Deadline, d.Turns, d.Tokens.Total(), d.Done(), d.Span(), data)
 	w.exec("INSERT INTO words (rowid, run, text) VALUES (?, ?, ?)", id, d.Run, d.Text)
 	for key, values := range d.Marks() {
 		slices.Sort(values)

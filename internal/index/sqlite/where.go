@@ -49,6 +49,24 @@ func (c *clause) list(column string, l listing, groups [][]index.Term) {
 	c.add(" ORDER BY "+column+l.direction()+", r.run LIMIT ?", l.limit)
 }
 
+// spans is the statement of a listing by duration: of the runs that go on and of those that are done, each in the order of the index.
+func (c *clause) spans(l listing, groups [][]index.Term) {
+	c.add("SELECT document FROM (")
+	for ended, until := range []int64{l.Now, 0} {
+		if ended > 0 {
+			c.add(" UNION ALL ")
+		}
+		part := l
+		if l.at != nil {
+			part.at = &index.Position{Value: l.at.Value - until, Run: l.at.Run}
+		}
+		c.add("SELECT * FROM (SELECT r.document, r.span + ? AS value, r.run FROM runs r WHERE r.ended = ?", until, ended)
+		c.list("r.span", part, groups)
+		c.add(")")
+	}
+	c.add(") ORDER BY value"+l.direction()+", run LIMIT ?", l.limit)
+}
+
 // areMarks reports whether the terms are about something that a run can have several of, with a value each.
 func areMarks(group []index.Term) bool {
 	return !slices.ContainsFunc(group, func(t index.Term) bool { return !marked(&t) || t.Not || t.Prefix })
