@@ -31,7 +31,14 @@ type staffed struct {
 // startStaffed starts a server that knows the approver jane, a worker, the callout and the console.
 func startStaffed(t *testing.T) *staffed {
 	t.Helper()
-	s := &staffed{idp: identity.Start(t), base: "http://127.0.0.1:" + strconv.Itoa(ports.Free(t))}
+	return startStaffedUnder(t, "")
+}
+
+// startStaffedUnder is startStaffed with the console under a path.
+func startStaffedUnder(t *testing.T, path string) *staffed {
+	t.Helper()
+	address := "127.0.0.1:" + strconv.Itoa(ports.Free(t))
+	s := &staffed{idp: identity.Start(t), base: "http://" + address + path}
 	settings := fmt.Sprintf("console: {oidc: {issuer: %q, client_id: %s, url: %q, roles: ["+
 		"{group: staff, role: viewer}, {group: ops, role: operator}, {group: desk, role: approver}, {group: money, role: approver, domains: [payments]}]}}\n",
 		s.idp.Issuer(), identity.Client, s.base)
@@ -46,7 +53,7 @@ func startStaffed(t *testing.T) *staffed {
 	s.background(&out, &errors, "nats-callout", "--key", key, "--nats", s.url("callout"))
 	s.until(&out, "ready")
 	var said, problems output
-	s.background(&said, &problems, "console", "--http", strings.TrimPrefix(s.base, "http://"), "--nats", s.url("operator"))
+	s.background(&said, &problems, "console", "--http", address, "--base-path", path, "--nats", s.url("operator"))
 	s.until(&said, "\nready")
 	return s
 }
@@ -60,6 +67,19 @@ func (s *staffed) login(name string, groups ...string) *identity.Browser {
 		s.t.Fatalf("%s comes to a page with %d:\n%s", name, status, page)
 	}
 	return b
+}
+
+// Whoever logs in at the identity provider comes back under the path of the console; one that they would come back beside is refused.
+func TestConsole_LogsPeopleInUnderItsPath(t *testing.T) {
+	s := startStaffedUnder(t, "/ops/agentd")
+	vic := s.login("vic", "staff")
+	if status, page := vic.Get("/inbox"); status != http.StatusOK || !strings.Contains(page, `href="/ops/agentd/inbox" aria-current="page"`) {
+		t.Errorf("vic sees a page with %d:\n%s", status, page)
+	}
+	_, problem := s.expect(cli.ExitUsage, "console", "--http", "127.0.0.1:0", "--base-path", "/elsewhere", "--nats", s.url("operator"))
+	contains(t, problem, "console.oidc.url", "/elsewhere/", "--base-path")
+	_, problem = s.expect(cli.ExitUsage, "console", "--http", "127.0.0.1:0", "--base-path", "no path", "--nats", s.url("operator"))
+	contains(t, problem, "no path that a console can be under")
 }
 
 // stored is how many answers, control messages and starts there are.

@@ -10,6 +10,7 @@
 package console
 
 import (
+	"html/template"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -21,7 +22,7 @@ import (
 	"agentd/sdk/client"
 )
 
-// Options are what a console is made of. All but Who, Token and Logins are needed.
+// Options are what a console is made of. All but Who, Base, Token and Logins are needed.
 type Options struct {
 	// Source is what is read beside the workers' answers, and Runs asks workers and steers runs, as Who.
 	Source Source
@@ -39,6 +40,8 @@ type Options struct {
 	// Who is the principal of everything that is done here, and As says it, and how it is known, to people. Without Who the console is
 	// read-only.
 	Who, As string
+	// Base is the path that everything here is under, such as "/agentd"; empty is none. CheckBase checks it.
+	Base string
 	// Token is what people log in with. Empty lets everybody in, which httpguard.Listen refuses on any address but loopback.
 	Token string
 	// Logins, unless nil, are how people log in, each as themselves, in place of Who and Token.
@@ -49,8 +52,10 @@ type Options struct {
 type console struct {
 	Options
 	session session
-	hub     *hub
-	now     func() time.Time
+	// pages are the templates by their names.
+	pages map[string]*template.Template
+	hub   *hub
+	now   func() time.Time
 }
 
 // maxBody is the largest form in bytes: arguments that are edited may be as large as a message.
@@ -58,7 +63,7 @@ const maxBody = 2 << 20
 
 // Handler is the console. Its events end when the requests' contexts do.
 func Handler(o Options) http.Handler {
-	c := &console{Options: o, session: newSession(o.Token), hub: &hub{}, now: time.Now}
+	c := &console{Options: o, session: newSession(o.Token), pages: parse(o.Base), hub: &hub{}, now: time.Now}
 	mux := http.NewServeMux()
 	mux.Handle("GET /static/", http.StripPrefix("/static/", static()))
 	mux.HandleFunc("GET /login", c.login)
@@ -102,5 +107,5 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /live/runs", c.liveRuns)
 	mux.HandleFunc("GET /live/runs/{run}", c.liveRun)
 	mux.Handle("/", c.page(func(*request) (*view, error) { return nil, notFound("this page does not exist; begin at the overview") }))
-	return c.guard(mux)
+	return under(o.Base, c.guard(mux))
 }

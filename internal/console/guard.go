@@ -89,8 +89,8 @@ type session struct {
 }
 
 const (
-	// cookie can be set by this host alone, and over TLS, or on this machine.
-	cookie = "__Host-agentd"
+	// cookie is the name of that of who has logged in, after what cookiePrefix returns.
+	cookie = "agentd"
 	// sessionLife is how long a login counts.
 	sessionLife = 8 * time.Hour
 )
@@ -107,13 +107,9 @@ func (s session) code(until string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// admits reports whether the request has the cookie of a login that still counts.
-func (s session) admits(r *http.Request) bool {
-	given, err := r.Cookie(cookie)
-	if err != nil {
-		return false
-	}
-	until, code, _ := strings.Cut(given.Value, ".")
+// admits reports whether what a browser kept is of a login that still counts.
+func (s session) admits(given string) bool {
+	until, code, _ := strings.Cut(given, ".")
 	seconds, err := strconv.ParseInt(until, 10, 64)
 	return err == nil && hmac.Equal([]byte(code), []byte(s.code(until))) && s.now().Unix() < seconds
 }
@@ -124,16 +120,10 @@ func (s session) bears(r *http.Request) bool {
 	return given && forPrograms(r) && protected(r) && s.is(token)
 }
 
-// set logs in, or with a life of 0 out.
-func (s session) set(w http.ResponseWriter, life time.Duration) {
+// begun is what the browser of somebody who logs in for a while keeps.
+func (s session) begun(life time.Duration) string {
 	until := strconv.FormatInt(s.now().Add(life).Unix(), 10)
-	value, age := until+"."+s.code(until), int(life.Seconds())
-	if life == 0 {
-		value, age = "", -1
-	}
-	http.SetCookie(w, &http.Cookie{
-		Name: cookie, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode,
-	})
+	return until + "." + s.code(until)
 }
 
 // is compares hashes, so that the time it takes says nothing of the token.
@@ -183,16 +173,12 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request) {
 		c.askToLogIn(w, r, http.StatusForbidden, to, problem)
 		return
 	}
-	c.session.set(w, sessionLife)
+	c.setCookies(w, r, cookie, c.session.begun(sessionLife), sessionLife)
 	http.Redirect(w, r, own(to), http.StatusSeeOther) //nolint:gosec // it is a path of this console
 }
 
 func (c *console) logOut(w http.ResponseWriter, r *http.Request) {
-	if c.Logins != nil {
-		setCookies(w, r, cookie, "", 0)
-	} else {
-		c.session.set(w, 0)
-	}
+	c.setCookies(w, r, cookie, "", 0)
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 

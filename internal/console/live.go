@@ -99,9 +99,9 @@ func (s *stream) send(name, id string, data []byte) error {
 }
 
 // part makes a part of a page.
-func part(name string, data any) ([]byte, error) {
+func (c *console) part(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	err := pages[placeRuns].ExecuteTemplate(&b, name, data)
+	err := c.pages[placeRuns].ExecuteTemplate(&b, name, data)
 	return b.Bytes(), err
 }
 
@@ -196,7 +196,7 @@ func (f *followed) take(d index.Document) {
 func (f *followed) flush() error {
 	for run, d := range f.changed {
 		row := rowOf(d, f.c.now().UnixMilli())
-		data, err := part("cells", row)
+		data, err := f.c.part("cells", row)
 		if err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func (f *followed) flush() error {
 		return nil
 	}
 	f.news = false
-	data, err := part("news", map[string]any{"N": len(f.others), "Address": listAddress(f.filter.String(), "", "")})
+	data, err := f.c.part("news", map[string]any{"N": len(f.others), "Address": listAddress(f.filter.String(), "", "")})
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (c *console) liveBroker(w http.ResponseWriter, r *http.Request) {
 
 // sendPart answers with a part of a page.
 func (c *console) sendPart(w http.ResponseWriter, name string, data any) {
-	made, err := part(name, data)
+	made, err := c.part(name, data)
 	if err != nil {
 		c.Logger.Error("a part of a page could not be made", "part", name, "error", err)
 		http.Error(w, "The page could not be made; the log of the console says why.", http.StatusInternalServerError)
@@ -347,13 +347,13 @@ func (c *console) tail(ctx context.Context, s *stream, run client.Run, after wir
 
 func (c *console) sendLine(s *stream, h happened) error {
 	if h.Ephemeral {
-		data, err := part("fragment", h)
+		data, err := c.part("fragment", h)
 		if err != nil {
 			return err
 		}
 		return s.send("fragment", "", data)
 	}
-	data, err := part("happened", h)
+	data, err := c.part("happened", h)
 	if err != nil {
 		return err
 	}

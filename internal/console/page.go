@@ -84,12 +84,12 @@ func mustSub(files fs.FS, folder string) fs.FS {
 	return sub
 }
 
-// pages has a template for each page, with the layout around it.
-var pages = parse()
-
-func parse() map[string]*template.Template {
+// parse makes a template for each page, with the layout around it. base is before every address that a page names; addresses elsewhere
+// in this package are without it.
+func parse(base string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
-	shared := template.Must(template.New("layout.html").Funcs(functions).ParseFS(sources, "templates/layout.html", "templates/parts.html"))
+	own := template.FuncMap{"base": func() string { return base }}
+	shared := template.Must(template.New("layout.html").Funcs(functions).Funcs(own).ParseFS(sources, "templates/layout.html", "templates/parts.html"))
 	names, err := fs.Glob(sources, "templates/*.html")
 	if err != nil {
 		panic(err) // the pattern is constant
@@ -280,7 +280,7 @@ func (c *console) send(w http.ResponseWriter, r *request, status int, v *view) {
 		Told: told[r.URL.Query().Get("told")],
 	}
 	var b bytes.Buffer
-	if err := pages[v.Template].ExecuteTemplate(&b, "layout.html", l); err != nil {
+	if err := c.pages[v.Template].ExecuteTemplate(&b, "layout.html", l); err != nil {
 		c.Logger.Error("the page could not be made", "page", v.Template, "error", err)
 		http.Error(w, "The page could not be made; the log of the console says why.", http.StatusInternalServerError)
 		return

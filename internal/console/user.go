@@ -76,13 +76,13 @@ func (c *console) closed() bool { return c.Token != "" || c.Logins != nil }
 // recognize finds out who sends a request. Without a login that counts it is nobody, and no error.
 func (c *console) recognize(r *http.Request) (user, error) {
 	if c.Logins == nil {
-		u := user{Person: Person{Who: c.Who, As: c.As, Operator: c.Who != ""}, in: c.Token == "" || c.session.admits(r) || c.session.bears(r)}
+		u := user{Person: Person{Who: c.Who, As: c.As, Operator: c.Who != ""}, in: c.Token == "" || c.session.admits(c.cookies(r, cookie)) || c.session.bears(r)}
 		if c.Who != "" {
 			u.Domains = []string{"*"}
 		}
 		return u, nil
 	}
-	session := cookies(r, cookie)
+	session := c.cookies(r, cookie)
 	if session == "" {
 		return user{}, nil
 	}
@@ -98,7 +98,7 @@ const (
 	beginPath    = "/login/begin"
 	callbackPath = "/login/callback"
 	// pendingCookie is what a browser brings back from there, within pendingLife.
-	pendingCookie = "__Host-agentd-login"
+	pendingCookie = "agentd-login"
 	pendingLife   = 10 * time.Minute
 )
 
@@ -111,15 +111,15 @@ func (c *console) beginLogin(w http.ResponseWriter, r *http.Request) {
 		c.askToLogIn(w, r, http.StatusServiceUnavailable, to, sdk.AsError(err).Message)
 		return
 	}
-	setCookies(w, r, pendingCookie, pending, pendingLife)
+	c.setCookies(w, r, pendingCookie, pending, pendingLife)
 	http.Redirect(w, r, address, http.StatusSeeOther) //nolint:gosec // it is the identity provider of the configuration
 }
 
 // finishLogin is where the identity provider leads back to.
 func (c *console) finishLogin(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	pending := cookies(r, pendingCookie)
-	setCookies(w, r, pendingCookie, "", 0)
+	pending := c.cookies(r, pendingCookie)
+	c.setCookies(w, r, pendingCookie, "", 0)
 	session, to, err := c.Logins.Finish(r.Context(), pending, q.Get("state"), q.Get("code"))
 	if err != nil {
 		c.Logger.Warn("a login is refused", "error", err)
@@ -127,7 +127,7 @@ func (c *console) finishLogin(w http.ResponseWriter, r *http.Request) {
 		c.askToLogIn(w, r, statusOf(e.Code), "/", e.Message)
 		return
 	}
-	setCookies(w, r, cookie, session, sessionLife)
+	c.setCookies(w, r, cookie, session, sessionLife)
 	http.Redirect(w, r, own(to), http.StatusSeeOther) //nolint:gosec // it is a path of this console
 }
 
@@ -138,7 +138,8 @@ const (
 	cookiesMost = 8
 )
 
-func piece(name string, i int) string {
+func (c *console) piece(name string, i int) string {
+	name = cookiePrefix(c.Base) + name
 	if i == 0 {
 		return name
 	}
@@ -146,33 +147,33 @@ func piece(name string, i int) string {
 }
 
 // cookies is the text that setCookies set.
-func cookies(r *http.Request, name string) string {
+func (c *console) cookies(r *http.Request, name string) string {
 	var b strings.Builder
 	for i := range cookiesMost {
-		c, err := r.Cookie(piece(name, i))
+		kept, err := r.Cookie(c.piece(name, i))
 		if err != nil {
 			break
 		}
-		b.WriteString(c.Value)
+		b.WriteString(kept.Value)
 	}
 	return b.String()
 }
 
 // setCookies has the browser keep a text for a while, and forget what it kept before of the same name; an empty text is none.
-func setCookies(w http.ResponseWriter, r *http.Request, name, value string, life time.Duration) {
+func (c *console) setCookies(w http.ResponseWriter, r *http.Request, name, value string, life time.Duration) {
 	for i := range cookiesMost {
 		text := value[:min(len(value), cookieSize)]
 		value = value[len(text):]
-		c := &http.Cookie{
-			Name: piece(name, i), Value: text, Path: "/", MaxAge: int(life.Seconds()), HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode,
+		kept := &http.Cookie{
+			Name: c.piece(name, i), Value: text, Path: c.Base + "/", MaxAge: int(life.Seconds()), HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode,
 		}
 		if text == "" {
-			if _, err := r.Cookie(c.Name); err != nil {
+			if _, err := r.Cookie(kept.Name); err != nil {
 				break
 			}
-			c.MaxAge = -1
+			kept.MaxAge = -1
 		}
-		http.SetCookie(w, c)
+		http.SetCookie(w, kept)
 	}
 }
 

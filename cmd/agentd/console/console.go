@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
 	"agentd/internal/config"
+	"agentd/internal/console"
 	"agentd/internal/console/live"
 	"agentd/internal/httpguard"
 	"agentd/internal/login"
@@ -21,7 +24,7 @@ import (
 	"agentd/sdk"
 )
 
-type flags struct{ http, index, tokenFile string }
+type flags struct{ http, index, tokenFile, base string }
 
 // Command is agentd console.
 func Command(a *cli.App) *cobra.Command {
@@ -30,7 +33,8 @@ func Command(a *cli.App) *cobra.Command {
 		Use:   "console",
 		Short: "Serve the pages in which runs are seen, decided and steered, in a browser",
 		Long: "console serves its pages on --http. On an address of this machine it lets everybody in who is on it; on any other, people\n" +
-			"log in with the token of --token-file, and TLS has to be put in front.\n\n" +
+			"log in with the token of --token-file, and TLS has to be put in front. A proxy that serves other things, too, passes on what is\n" +
+			"under --base-path, with that path.\n\n" +
 			"With --index it keeps an index of runs in a file, which answers agentd runs list, too, and pages are fast however many runs\n" +
 			"there are.\n\n" +
 			"Everything that is done in it is published as the principal --as, which each page says; without it the console is\n" +
@@ -43,6 +47,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&f.http, "http", "127.0.0.1:8484", "address to listen on")
 	cmd.Flags().StringVar(&f.index, "index", "", "file for the index of runs, or a folder for it (default: workers are asked for all their runs)")
 	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the token to log in with")
+	cmd.Flags().StringVar(&f.base, "base-path", "", "path that everything is under, such as /agentd, where a proxy serves other things beside it")
 	return cmd
 }
 
@@ -66,6 +71,10 @@ func run(ctx context.Context, a *cli.App, f flags) error {
 			return err
 		}
 	}
+	base, err := baseOf(f.base, cfg)
+	if err != nil {
+		return err
+	}
 	people, err := logins(a, cfg)
 	if err != nil {
 		return err
@@ -79,8 +88,21 @@ func run(ctx context.Context, a *cli.App, f flags) error {
 	if err != nil {
 		return err
 	}
-	o := live.Options{Who: who, Index: f.index, Token: token, Login: people}
+	o := live.Options{Who: who, Index: f.index, Base: base, Token: token, Login: people}
 	return errors.Join(serve(ctx, a, cfg, listener, o), ignoreClosed(listener.Close()))
+}
+
+// baseOf is the path of --base-path, which the address that people are led back to from their identity provider must have as well.
+func baseOf(path string, cfg *config.Config) (string, error) {
+	base, err := console.CheckBase(path)
+	if err != nil || cfg.Console.OIDC.Issuer == "" {
+		return base, err
+	}
+	address, err := url.Parse(cfg.Console.OIDC.URL)
+	if err != nil || strings.TrimSuffix(address.Path, "/") != base {
+		return "", sdk.Errorf(sdk.CodeConfig, "console.oidc.url is %q, and the console is under %q: people could not come back from where they log in; give both the same path (--base-path)", cfg.Console.OIDC.URL, base+"/")
+	}
+	return base, nil
 }
 
 // ignoreClosed is err, unless it says that the server closed the listener.
@@ -143,7 +165,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, l net.Listener, 
 		}
 		return examining.Conn, nil
 	}
-	console, err := live.Open(ctx, o)
+	opened, err := live.Open(ctx, o)
 	if err != nil {
 		return c.CloseAfter(err)
 	}
@@ -154,16 +176,16 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, l net.Listener, 
 	case o.Who.Who != "":
 		as = o.Who.String()
 	}
-	fmt.Fprintf(a.Out, "console   http://%s/\nas        %s\nready\n", l.Addr(), as)
+	fmt.Fprintf(a.Out, "console   http://%s%s/\nas        %s\nready\n", l.Addr(), o.Base, as)
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- httpguard.Serve(serving, l, console) }()
+	go func() { done <- httpguard.Serve(serving, l, opened) }()
 	select {
 	case err = <-done:
-	case err = <-console.Failed():
+	case err = <-opened.Failed():
 		stop()
 		err = errors.Join(err, <-done)
 	}
-	return c.CloseAfter(errors.Join(err, console.Close()))
+	return c.CloseAfter(errors.Join(err, opened.Close()))
 }

@@ -21,7 +21,7 @@ import (
 // Source is what the console calls itself in events.
 const Source = "agentd.console"
 
-// Options are what a console on a broker is made of. All but Who, Index, Token and Login are needed.
+// Options are what a console on a broker is made of. All but Who, Index, Base, Token and Login are needed.
 type Options struct {
 	// Conn stays its caller's. Connect makes a further one, for the page of health.
 	Conn    *broker.Conn
@@ -32,6 +32,8 @@ type Options struct {
 	Who setup.Principal
 	// Index is the file of the index of runs, or the folder that has it or gets it. Empty is none: workers are asked for all their runs.
 	Index string
+	// Base is the path that the console is under; empty is none.
+	Base string
 	// Token is what people log in with; empty lets everybody in.
 	Token string
 	// Login, unless nil, is how people log in, in place of Who and Token.
@@ -86,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Console, error) {
 	c.Handler = console.Handler(console.Options{
 		Source: &source{o.Conn, c.store, o.Config, o.Connect}, Runs: asking, Index: runs, Lacking: lacking, Desk: c.desk, Jobs: c.jobs,
 		Agents: func() []sdk.AgentSpec { return o.Config().Agents },
-		Who:    o.Who.Who, As: o.Who.String(), Token: o.Token, Logins: people, Logger: o.Logger,
+		Who:    o.Who.Who, As: o.Who.String(), Base: o.Base, Token: o.Token, Logins: people, Logger: o.Logger,
 	})
 	return c, nil
 }

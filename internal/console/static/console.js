@@ -81,7 +81,7 @@
     // Browsers leave the focus in a closed dialog that was opened from nowhere in particular.
     if (e.target.closest("input, textarea, select") && !help.contains(e.target)) return;
     if (going && places[e.key]) {
-      location.href = places[e.key];
+      location.href = document.documentElement.dataset.base + places[e.key];
     } else if (keys[e.key] && !going) {
       keys[e.key]();
     } else {
