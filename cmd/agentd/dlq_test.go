@@ -114,6 +114,12 @@ func TestDLQ_IsListedShownRedrivenAndDropped(t *testing.T) {
 	out, _ = s.expect(cli.ExitOK, "dlq", "show", "3", "-o", "json")
 	contains(t, out, `"reason": "contract_violation"`, `"run_status": "waiting"`, `"advice"`)
 
+	out, _ = s.expect(cli.ExitOK, "bulk", "redrive", "code:unknown_run agent:chat changed>-1h")
+	contains(t, out, "letters 1\n        2\n", "--yes 1")
+	out, _ = s.expect(cli.ExitOK, "bulk", "redrive", "code:unknown_run", "--yes", "1")
+	contains(t, out, "so far  1 skipped")
+	s.letters(3)
+
 	out, problem := s.expect(cli.ExitFailure, "dlq", "redrive", "1", "2", "3")
 	contains(t, problem, "1  refused: it still is not an event", "2  refused: run")
 	contains(t, out, "3  redriven on "+subject)

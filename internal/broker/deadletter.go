@@ -209,6 +209,15 @@ func (c *Conn) Letter(ctx context.Context, sequence uint64) (Letter, error) {
 	return l, nil
 }
 
+// LetterSettled says how the dead letter of a message of a stream was dealt with; empty is that it was not, or that nobody knows any more.
+func (c *Conn) LetterSettled(ctx context.Context, stream string, sequence uint64) (how string, err error) {
+	m, err := c.Last(ctx, c.subjects.DeadLetter("*", stream, sequence))
+	if errors.Is(err, ErrNotStored) {
+		return "", nil
+	}
+	return m.Header(headerSettled), err
+}
+
 // DeadLettered returns the reason that a message of a stream was dead-lettered for, also if that was dealt with since; ""
 // when it was not.
 func (c *Conn) DeadLettered(ctx context.Context, stream string, sequence uint64) (sdk.Code, error) {

@@ -36,6 +36,11 @@ type Runs interface {
 	Controlled(ctx context.Context, verb wire.ControlVerb, agent string, run wire.RunKey) (id string, err error)
 	// Purge removes the history of a run that has ended. It may be repeated.
 	Purge(ctx context.Context, run wire.RunKey) error
+	// Letters calls each with all dead letters. Settled says how one was dealt with that came from this place of a stream; empty is that it
+	// is there. Redrive publishes it again, and keeps on whose behalf.
+	Letters(ctx context.Context, each func(Letter) error) error
+	Settled(ctx context.Context, stream string, origin, sequence uint64) (how string, err error)
+	Redrive(ctx context.Context, sequence uint64, by string) error
 }
 
 // Bulk proposes jobs and carries them out.
@@ -84,18 +89,23 @@ func (b Bulk) Propose(ctx context.Context, r Request) (*Job, error) {
 		some = some[:0]
 		return err
 	}
-	err = b.Runs.Documents(ctx, r.Filter, func(d index.Document) error {
+	take := func(t target) error {
 		if job.Runs == MaxRuns {
 			return errEnough
 		}
 		if job.Runs++; len(job.Samples) < samples {
-			job.Samples = append(job.Samples, d.Run)
+			job.Samples = append(job.Samples, t.Run)
 		}
-		if some = append(some, target{d.Run, d.Agent, d.Started}); len(some) == chunk {
+		if some = append(some, t); len(some) == chunk {
 			return keep()
 		}
 		return nil
-	})
+	}
+	if r.Verb == VerbRedrive {
+		err = b.letters(ctx, r.Filter, take)
+	} else {
+		err = b.Runs.Documents(ctx, r.Filter, func(d index.Document) error { return take(target{Run: d.Run, Agent: d.Agent, Started: d.Started}) })
+	}
 	if errors.Is(err, errEnough) {
 		return nil, sdk.Errorf(sdk.CodeTooLarge, "the filter selects more than %d runs; narrow it down, by started> and started< for example", MaxRuns)
 	}
@@ -292,6 +302,9 @@ func (b Bulk) piece(ctx context.Context, job *Job) ([]Result, error) {
 
 // one does what the job is for with one run.
 func (b Bulk) one(ctx context.Context, job *Job, t *target) (Result, error) {
+	if job.Verb == VerbRedrive {
+		return b.redrive(ctx, job, t)
+	}
 	a, key, id := acts[job.Verb], wire.NewRunKey(t.Run), "bulk-"+job.ID+"-"+wire.NewRunKey(t.Run).Token
 	if a.control != "" {
 		last, err := b.Runs.Controlled(ctx, a.control, t.Agent, key)

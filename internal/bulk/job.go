@@ -19,7 +19,8 @@ import (
 // Verb is what is done with the runs.
 type Verb string
 
-// The verbs. All but VerbPurge are messages to the runs.
+// The verbs. All but VerbPurge and VerbRedrive are messages to the runs; VerbRedrive is about dead letters, which are named by their
+// sequences where others name runs.
 const (
 	VerbCancel  Verb = "cancel"
 	VerbPause   Verb = "pause"
@@ -28,6 +29,7 @@ const (
 	VerbMessage Verb = "message"
 	VerbTag     Verb = "tag"
 	VerbPurge   Verb = "purge"
+	VerbRedrive Verb = "redrive"
 )
 
 // act is how a verb is carried out.
@@ -78,6 +80,7 @@ var acts = map[Verb]act{
 	VerbMessage: {wire.ControlMessage, wire.TypeMessage, func(said string) any { return map[string]string{"message": said} }, unfinished, never},
 	VerbTag:     {wire.ControlTag, wire.TypeTag, tagged, unfinished, never},
 	VerbPurge:   {implied: finished, refuses: never},
+	VerbRedrive: {refuses: never},
 }
 
 func never(*find.Run) string { return "" }
@@ -113,7 +116,12 @@ func (r *Request) check() error {
 	if _, known := acts[r.Verb]; !known {
 		faults = append(faults, fmt.Sprintf("runs cannot be asked to %q", r.Verb))
 	}
-	if len(r.Filter.Terms) == 0 {
+	if r.Verb == VerbRedrive {
+		faults = append(faults, checkLetters(r.Filter)...)
+	}
+	if len(r.Filter.Terms) == 0 && r.Verb == VerbRedrive {
+		faults = append(faults, "say which dead letters: the filter is empty; code:* is all of them")
+	} else if len(r.Filter.Terms) == 0 {
 		faults = append(faults, "say which runs: the filter is empty; run:* is all of them")
 	}
 	if r.Verb == VerbMessage && (r.Said == "" || len(r.Said) > wire.MaxMessage) {
@@ -202,6 +210,9 @@ type target struct {
 	Agent string `json:"agent"`
 	// Started is when it began, which its last entry does not say.
 	Started int64 `json:"started,omitempty"`
+	// Stream and Origin are where the message of a dead letter came from.
+	Stream string `json:"stream,omitempty"`
+	Origin uint64 `json:"origin,omitempty"`
 }
 
 func chunkKey(job string, n int) string   { return fmt.Sprintf("%s.runs.%04d", job, n) }

@@ -53,6 +53,9 @@ func verbText(v bulk.Verb) string {
 			return one.Name
 		}
 	}
+	if v == bulk.VerbRedrive {
+		return "Redrive dead letters" // proposed on the command line
+	}
 	return string(v)
 }
 

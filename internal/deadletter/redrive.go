@@ -16,6 +16,11 @@ import (
 // Redrive publishes the message again, and then removes the letter: who is interrupted in between does it once more, which is
 // harmless. It says what was done.
 func (l *Letter) Redrive(ctx context.Context, conn *broker.Conn, store runner.Store) (done string, err error) {
+	return l.RedriveFor(ctx, conn, store, "")
+}
+
+// RedriveFor is Redrive on behalf of somebody, or of a program: the mark of the dead letter names it.
+func (l *Letter) RedriveFor(ctx context.Context, conn *broker.Conn, store runner.Store, by string) (done string, err error) {
 	if err := l.Redrivable(ctx, store); err != nil {
 		return "", err
 	}
@@ -24,6 +29,9 @@ func (l *Letter) Redrive(ctx context.Context, conn *broker.Conn, store runner.St
 		return "", err
 	}
 	done = fmt.Sprintf("redriven on %s, as message %d of %s", l.Subject, sequence, stream)
+	if by != "" {
+		done += ", for " + by
+	}
 	return done, conn.SettleLetter(ctx, l.Letter, done)
 }
 

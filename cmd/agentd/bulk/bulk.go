@@ -37,12 +37,17 @@ func Command(a *cli.App) *cobra.Command {
 		{bulk.VerbMessage, "Send runs a message"},
 		{bulk.VerbTag, "Give runs tags, which --text has as key=value,key=value"},
 		{bulk.VerbPurge, "Remove the histories of runs that have ended"},
+		{bulk.VerbRedrive, "Publish dead letters again where they came from"},
 	} {
 		cmd.AddCommand(proposeCommand(a, v.verb, v.short))
 	}
 	cmd.AddCommand(listCommand(a), showCommand(a), continueCommand(a), stopCommand(a))
 	return cmd
 }
+
+// redriving is the help of redrive, whose filter is of dead letters.
+const redriving = "FILTER is of what dead letters have: code:unknown_run, which is the reason, run:, agent:travel.*, and changed>-1h, when they came.\n" +
+	"code:* is all of them. What agentd dlq redrive refuses is left where it is. Without --yes it only finds the letters."
 
 func proposeCommand(a *cli.App, verb bulk.Verb, short string) *cobra.Command {
 	var f cli.RunFilter
@@ -73,10 +78,14 @@ func proposeCommand(a *cli.App, verb bulk.Verb, short string) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().IntVar(&r.Rate, "rate", bulk.DefaultRate, "how many a second")
+	cmd.Flags().IntVar(&confirmed, "yes", 0, "begin at once if this is how many there are")
+	if verb == bulk.VerbRedrive {
+		cmd.Long, cmd.Example = redriving, "  agentd bulk redrive 'code:unknown_run changed>-1h' --rate 5\n  agentd bulk continue JOB --yes 12"
+		return cmd
+	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "only runs with this status (status:)")
 	f.AddFlags(cmd)
-	cmd.Flags().IntVar(&r.Rate, "rate", bulk.DefaultRate, "how many runs a second")
-	cmd.Flags().IntVar(&confirmed, "yes", 0, "begin at once if this is how many runs there are")
 	cmd.Flags().StringVar(&r.Said, "text", "", "the message, the tags, or why")
 	return cmd
 }
@@ -139,8 +148,12 @@ func counts(job *bulk.Job) string {
 
 // printJob prints a job without what became of each run.
 func printJob(a *cli.App, job *bulk.Job) error {
+	what := "runs"
+	if job.Verb == bulk.VerbRedrive {
+		what = "letters"
+	}
 	return a.Print(job, func(w io.Writer) error {
-		fmt.Fprintf(w, "job     %s\nverb    %s\nfilter  %s\nstate   %s\nruns    %d\n", job.ID, job.Verb, show.Line(job.Filter.String(), show.LineMax), job.State, job.Runs)
+		fmt.Fprintf(w, "job     %s\nverb    %s\nfilter  %s\nstate   %s\n%s%d\n", job.ID, job.Verb, show.Line(job.Filter.String(), show.LineMax), job.State, show.Pad(what, 8), job.Runs)
 		for _, run := range job.Samples {
 			fmt.Fprintf(w, "        %s\n", show.Line(run, show.LineMax))
 		}
