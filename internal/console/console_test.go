@@ -87,8 +87,18 @@ func openWith(t testing.TB, model sdk.Provider, o live.Options) *browser {
 // openFor is openWith for another payer.
 func openFor(t testing.TB, spec sdk.AgentSpec, model sdk.Provider, o live.Options) *browser {
 	t.Helper()
-	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: spec}}, Model: model})
-	cfg := &config.Config{Agents: []sdk.AgentSpec{spec}}
+	return openAgents(t, []sdk.AgentSpec{spec}, model, o)
+}
+
+// openAgents is openWith for these agents.
+func openAgents(t testing.TB, specs []sdk.AgentSpec, model sdk.Provider, o live.Options) *browser {
+	t.Helper()
+	agents := make([]sdk.Agent, len(specs))
+	for i, spec := range specs {
+		agents[i].Spec = spec
+	}
+	h := harness.Start(t, harness.Options{Agents: agents, Model: model})
+	cfg := &config.Config{Agents: specs}
 	o.Conn, o.Config, o.Logger = h.Conn(), func() *config.Config { return cfg }, slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.Connect = func(context.Context) (*broker.Conn, error) { return nil, sdk.Errorf(sdk.CodeUnavailable, "no server") }
 	c, err := live.Open(t.Context(), o)

@@ -26,7 +26,7 @@ type timelinePage struct {
 
 // span is a bar: something that took time. Begin and End are in Unix milliseconds.
 type span struct {
-	// Kind is "model", "service", "inline", "permission", "question", "turn" or "context".
+	// Kind is "model", "service", "inline", "permission", "question", "turn" or "context", or, of what took no time, "takeover" or "retry".
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
 	Outcome string `json:"outcome,omitempty"`
@@ -39,14 +39,29 @@ type span struct {
 	Failed   bool   `json:"failed,omitempty"`
 	Round    int    `json:"round"`
 	Revision uint64 `json:"rev"`
-	// X, Y and Width are where the bar is drawn.
-	X     int `json:"-"`
-	Y     int `json:"-"`
-	Width int `json:"-"`
+	// Tries are when its call was sent again, in Unix milliseconds, and Child is what the run did that it started, where the page has room.
+	Tries []int64   `json:"tries,omitempty"`
+	Child *childRun `json:"child,omitempty"`
+	// call is the id of its call, and of the contract type.
+	call, of string
+	// At are where Tries are drawn, and X, Y and Width are where the bar is drawn.
+	X     int   `json:"-"`
+	Y     int   `json:"-"`
+	Width int   `json:"-"`
+	At    []int `json:"-"`
 }
 
 // Duration is how long it took, or has taken so far, in milliseconds.
 func (s span) Duration() int64 { return s.End - s.Begin }
+
+// Mark says that it is no bar: something happened, and took no time.
+func (s span) Mark() bool { return s.Kind == markTakeover || s.Kind == markRetry }
+
+// The kinds of marks.
+const (
+	markTakeover = "takeover"
+	markRetry    = "retry"
+)
 
 // Within says that the bar is long enough for its text to stand in it.
 func (s span) Within() bool { return s.Width > drawnWidth/2 }
@@ -122,6 +137,9 @@ func (c *console) timeline(r *request) (*view, error) {
 	case len(entries) > 0 && entries[0].Rev > 1:
 		p.Earlier = earlier(wire.Mark{Revision: entries[0].Rev + 1})
 	}
+	if err := c.children(r.Context(), p); err != nil {
+		return nil, err
+	}
 	p.Ticks = draw(p.Spans)
 	p.Height = axisHeight + len(p.Spans)*barHeight
 	if n := len(p.Spans); n > 0 {
@@ -151,8 +169,10 @@ func spansOf(entries []core.Entry, last *core.Entry, before uint64, now int64) [
 			if e.Kind == core.KindReplied && driven {
 				spans = append(spans, span{Kind: "model", Name: "model call " + strconv.Itoa(e.Head.Turns), Begin: since, End: e.At, Round: e.Head.Round, Revision: e.Rev})
 			}
+			spans = append(spans, marks(e)...)
 			spans = begun(spans, open, e, now)
 		}
+		tried(spans, open, e)
 		for _, result := range e.Results {
 			if n, known := open[result.Call]; known && n != elsewhere {
 				s := &spans[n]
@@ -178,6 +198,30 @@ func spansOf(entries []core.Entry, last *core.Entry, before uint64, now int64) [
 	return spans
 }
 
+// marks are what an entry says happened to the run as a whole.
+func marks(e *core.Entry) []span {
+	mark := span{Begin: e.At, End: e.At, Round: e.Head.Round, Revision: e.Rev}
+	switch d := e.Head.Driver; {
+	case e.Kind == core.KindRetried:
+		mark.Kind, mark.Name = markRetry, "taken up again after it had ended"
+	case e.Kind == core.KindTakenOver && d != nil && d.Takeovers > 0:
+		mark.Kind, mark.Name = markTakeover, "taken over: the worker before ended without a word"
+	default:
+		return nil
+	}
+	return []span{mark}
+}
+
+// tried notes which open calls an entry sends again.
+func tried(spans []span, open map[string]int, e *core.Entry) {
+	for i := range e.Head.Calls {
+		call := &e.Head.Calls[i]
+		if n, known := open[call.ID]; known && n != elsewhere && call.Attempt > 1 && call.Sent == e.Rev {
+			spans[n].Tries = append(spans[n].Tries, e.At)
+		}
+	}
+}
+
 // elsewhere is the place of a bar of another page.
 const elsewhere = -1
 
@@ -191,6 +235,7 @@ func begun(spans []span, open map[string]int, e *core.Entry, now int64) []span {
 		open[call.ID] = len(spans)
 		spans = append(spans, span{
 			Kind: string(call.Kind), Name: spanName(call), Begin: e.At, End: now, Open: true, Round: e.Head.Round, Revision: e.Rev,
+			call: call.ID, of: call.Type,
 		})
 	}
 	return spans
@@ -224,6 +269,7 @@ func newAxis(spans []span) axis {
 	var a axis
 	for _, s := range spans {
 		a.times = append(a.times, s.Begin, s.End)
+		a.times = append(a.times, s.Tries...)
 	}
 	slices.Sort(a.times)
 	a.times = slices.Compact(a.times)
@@ -267,6 +313,9 @@ func draw(spans []span) []tick {
 		s.X, s.Y = a.x(s.Begin), axisHeight+i*barHeight
 		s.Width = max(a.x(s.End)-s.X, least)
 		s.X = min(s.X, drawnWidth-s.Width)
+		for _, t := range s.Tries {
+			s.At = append(s.At, min(a.x(t), drawnWidth-1))
+		}
 	}
 	const room = 90
 	var ticks []tick
