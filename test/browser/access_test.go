@@ -34,9 +34,16 @@ func (b *tab) scheme(name string) {
 	})
 }
 
-// accessible fails the test if the page is one that somebody cannot use, in light or dark colours.
+// unfolded shows what the page has folded.
+func (b *tab) unfolded(selector string) {
+	b.t.Helper()
+	eval[int](b, `[...document.querySelectorAll(`+quoted(selector)+`)].map((e) => { e.open = true; }).length`)
+}
+
+// accessible fails the test if the page, with all that it has folded, is one that somebody cannot use, in light or dark colours.
 func (b *tab) accessible() {
 	b.t.Helper()
+	b.unfolded("details")
 	for _, scheme := range []string{"light", "dark"} {
 		b.scheme(scheme)
 		b.do(chromedp.Evaluate[chromedp.Void](axe + ";undefined"))

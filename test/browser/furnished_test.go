@@ -32,6 +32,7 @@ func furnish(t *testing.T) furnished {
 	w.publish("agentd.in.x.y.travel_desk.z.c", "this is not an event")
 	f.proposed = w.bulk("cancel", "status:waiting", "--text", "nobody wants to go")
 	f.finished = w.bulk("retry", "run:*", "--yes", "2")
+	w.agentd("run", "weekend", "--subject", "trip", "--message", "What could I do this weekend?", "--quiet")
 	await(t, "there is a dead letter", func() bool { return w.agentd("dlq", "list") != "" })
 	return f
 }
@@ -128,6 +129,7 @@ func (f furnished) places() []place {
 		{"run-done", "/runs/oslo"},
 		{"run-cancelled", "/runs/bergen"},
 		{"timeline", "/runs/lisbon/timeline"},
+		{"timeline-agents", "/runs/trip/timeline"},
 		{"journal", "/runs/oslo/journal"},
 		{"entry", "/runs/oslo/journal/3"},
 		{"state", "/runs/oslo/state"},

@@ -85,6 +85,7 @@ func (b *tab) pictures(places ...place) {
 			b.scheme(scheme)
 			for _, p := range places {
 				b.open(p.path)
+				b.unfolded("details.child")
 				if scroll := eval[int64](b, `document.documentElement.scrollWidth`); scroll > width {
 					b.t.Errorf("%s is %d px wide on a screen of %d", p.path, scroll, width)
 				}

@@ -11,6 +11,8 @@ var ofConsole = []mutant{
 	{"who stops a bulk job waits for its next piece", around("internal/console/live.jobs.leave", ""), stops},
 	{"the history of a run that goes on is removed", condition("internal/reconcile.Purge", "StatusDone", "false"), test{"test/pipeline", "TestBulk_PurgesWhatHasEnded"}},
 	{"a run whose history is removed stays in the index", call("internal/reconcile.Purge", "PublishIndexed", ""), test{"cmd/agentd", "TestRunsPurge_RemovesWhatARunDid"}},
+	{"a dead letter that a killed bulk job redrove is dealt with by somebody else", condition(bulk+"redrive", "Contains how", "false"), redriven},
+	{"a bulk job redrives every dead letter", condition(bulk+"letters", "Matches", "false"), redriven},
 
 	{"a message about tags counts each time that it comes", condition(step+"tagAsked", "Tagged Contains", "false"), tags},
 	{"new tags replace all others", condition(step+"tagAsked", "tags nil", "true"), tags},
@@ -44,6 +46,14 @@ var ofConsole = []mutant{
 	{"who saw a request is not told", around("internal/console.console.seen", "return nil"), test{"internal/console", "TestDecide_IsOnWhatWasShown"}},
 	{"all runs are read to list the newest", around("internal/state/natsstore.Store.Recent", "return false, nil"), newest},
 	{"a history that was removed lately comes before runs that changed", condition("internal/index/find.Finder.recent", "Changed since", "true"), newest},
+	{"pages of a list by duration measure up to different times", condition("internal/index.Query.Position", "err Sort SortDuration", "false"), test{"internal/index", "TestMemory_SortsByDurationAsOfTheFirstPage"}},
+	{"a list by duration is in another order", condition("internal/index/sqlite.Index.page", "Order SortDuration", "false"), test{"internal/index/sqlite", "TestIndex_AnswersAsTheFiltersSay"}},
+	{"a console under a path leads elsewhere", around("internal/console.redirecting.WriteHeader", "w.ResponseWriter.WriteHeader(status)"), test{"internal/console", "TestBase_EverythingIsUnderIt"}},
+	{"a console is under any path", condition("internal/console.CheckBase", "MatchString", "false"), test{"internal/console", "TestCheckBase"}},
+	{"logins of a console under a path count for the whole host", value("internal/console.console.setCookies", "Path", `"/"`), test{"internal/console", "TestBase_LoginsAreKeptThere"}},
+	{"a timeline does not say what was sent again", around("internal/console.tried", ""), spans},
+	{"a timeline does not say what was taken over", condition("internal/console.marks", "Takeovers KindTakenOver", "false"), spans},
+	{"a timeline does not have what called agents did", around("internal/console.console.children", "return nil"), test{"internal/console", "TestTimeline_ShowsWhatCalledAgentsDid"}},
 	{"a page is not told what it missed", condition("internal/console.followed.run", "Changed since", "false"), test{"internal/console", "TestLive_SendsWhatChanges"}},
 }
 
@@ -58,6 +68,8 @@ var (
 	finish    = test{"internal/login", "TestFinish_EndsItsOwnLoginAlone"}
 	proof     = test{"internal/login", "TestPerson_RefusesWhatIsNoProof"}
 	once      = test{"test/pipeline", "TestBulk_CancelsEachRunOnce"}
+	redriven  = test{"test/pipeline", "TestBulk_RedrivesEachLetterOnce"}
+	spans     = test{"internal/console", "TestSpans_MarkRetriesAndTakeovers"}
 	stops     = test{"internal/console", "TestBulk_StopsAndGoesOn"}
 	tags      = test{"internal/core", "TestTags_ChangeByTheirKeys"}
 	newest    = test{"internal/index/find", "TestNewest_ReadsTheStoreFromItsEnd"}
