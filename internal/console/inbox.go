@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 
+	"agentd/internal/core"
 	"agentd/internal/desk"
 	"agentd/internal/requests"
 	"agentd/internal/show"
@@ -38,6 +39,8 @@ func itemAddress(id string) string { return "/inbox/" + url.PathEscape(id) }
 type requestPage struct {
 	show.Request
 	Address string
+	// Message is the address of the place in the conversation that asks.
+	Message string
 	// Asks is what is asked, Mine whether somebody may act here at all, and Refusal why nobody can decide in the console.
 	Asks    string
 	Refusal string
@@ -121,7 +124,8 @@ func (c *console) look(r *request) (*requestPage, error) {
 			p.Unknown = "what the run recorded is not known: " + sdk.AsError(err).Message
 		}
 	}
-	p.SaidSoFar, p.Seen = p.SoFar(), c.seen(r.Context(), &item)
+	p.SaidSoFar = p.SoFar()
+	c.ofRun(r.Context(), p, &item)
 	switch detail.Kind {
 	case requests.KindPermission:
 		p.permission()
@@ -137,25 +141,51 @@ func (c *console) look(r *request) (*requestPage, error) {
 	return p, nil
 }
 
-// seen are those whom the run knows to have been shown a permission request. Where its journal cannot be read, that is told elsewhere.
-func (c *console) seen(ctx context.Context, i *requests.Item) (who []string) {
+// ofRun adds what the run knows: who was shown a permission request, and which call of the conversation asks. Where its journal cannot be
+// read, that is told elsewhere.
+func (c *console) ofRun(ctx context.Context, p *requestPage, i *requests.Item) {
 	ref, _ := wire.ParseCallRef(i.ID) // no call has another form of id
 	last, err := c.Source.Last(ctx, i.Run)
 	if err != nil {
-		return nil
+		p.Message = messageAddress(i.Run, "")
+		return
 	}
+	p.Message = messageAddress(i.Run, asker(last.Head.Calls, ref.ID))
 	for n := range last.Head.Calls {
 		call := &last.Head.Calls[n]
 		if call.Permission == nil || call.ID != ref.ID && call.Permission.Batch != ref.ID {
 			continue
 		}
 		for _, name := range call.Permission.Viewed {
-			if name = cmp.Or(name, "somebody anonymous"); !slices.Contains(who, name) {
-				who = append(who, name)
+			if name = cmp.Or(name, "somebody anonymous"); !slices.Contains(p.Seen, name) {
+				p.Seen = append(p.Seen, name)
 			}
 		}
 	}
-	return who
+}
+
+// asker is the call in the conversation that a request is about: of several, the first. A person's turn is about none.
+func asker(calls []core.Call, request string) string {
+	for n := range calls {
+		switch call := &calls[n]; {
+		case call.Held == request:
+			return call.ID
+		case call.ID == request && call.Kind == core.CallTurn:
+			return ""
+		case call.ID == request && call.Kind == core.CallQuestion:
+			return call.Asker()
+		}
+	}
+	return request
+}
+
+// messageAddress is that of a call in the conversation of a run; no call is the end of it.
+func messageAddress(run, call string) string {
+	place := "#last"
+	if call != "" {
+		place = "#call-" + url.PathEscape(call)
+	}
+	return "/runs/" + url.PathEscape(run) + place
 }
 
 func (p *requestPage) permission() {

@@ -22,13 +22,16 @@ type preset struct {
 
 var presets = []preset{
 	{"All", "", ""},
-	{"In flight", "status:running status:waiting", ""},
+	{"In flight", inFlight, ""},
 	{"Waits for a person", "waits:permission waits:question waits:turn", ""},
 	{"Failed in 24 h", failed + " changed>-24h", ""},
 	{"Stuck for 1 h", "status:running changed<-1h", ""},
 	{"Most tokens", "", index.SortTokens},
 	{"Took longest", "", index.SortDuration},
 }
+
+// inFlight selects the runs that have not ended.
+const inFlight = "status:running status:waiting"
 
 // failed selects the runs that ended otherwise than somebody wanted.
 var failed = index.Failed().String()
@@ -153,7 +156,7 @@ func (c *console) runs(r *request) (*view, error) {
 	if values.Get("after") != "" {
 		p.First = listAddress(p.Query, p.Sort, "")
 	}
-	shown := url.Values{"q": {p.Query}, "since": {strconv.FormatInt(c.now().UnixMilli(), 10)}}
+	shown := url.Values{"q": {p.Query}, "sort": {string(p.Sort)}, "since": {strconv.FormatInt(c.now().UnixMilli(), 10)}}
 	for i := range p.Rows {
 		shown.Add("run", p.Rows[i].Run)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/core"
 	"agentd/internal/index"
 	"agentd/internal/show"
 	"agentd/sdk"
@@ -27,8 +28,9 @@ const (
 	sendTimeout = 10 * time.Second
 	// pace is the shortest time between two pieces: rows that change more often are sent as they are by then.
 	pace = 250 * time.Millisecond
-	// maxStreams is how many pages follow what happens at once; further ones are as they were made.
+	// maxStreams is how many pages follow what happens at once; further ones ask what happened, once in pollPause.
 	maxStreams = 200
+	pollPause  = 10 * time.Second
 	// maxShown is the most rows that one page follows.
 	maxShown = index.DefaultLimit
 )
@@ -60,18 +62,42 @@ func (h *hub) leave() {
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	// once says that there are too many streams for this one to stay open: it ends with what has happened by now, and the browser, which
+	// is told so, comes again after pollPause.
+	once bool
+	hub  *hub
 }
 
-// stream begins one; nil says that there cannot be one.
+// stream begins one, which the caller ends.
 func (c *console) stream(w http.ResponseWriter) *stream {
-	if !c.hub.enter() {
-		http.Error(w, "too many pages follow what happens; reload the page instead", http.StatusServiceUnavailable)
-		return nil
-	}
+	s := &stream{w: w, control: http.NewResponseController(w), once: !c.hub.enter(), hub: c.hub}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	return &stream{w, http.NewResponseController(w)}
+	return s
+}
+
+// begin says how the page follows from now on: those that ask from time to time say so.
+func (c *console) begin(s *stream) error {
+	pause := time.Duration(0)
+	if s.once {
+		pause = pollPause
+		if _, err := fmt.Fprintf(s.w, "retry: %d\n\n", pause.Milliseconds()); err != nil {
+			return err
+		}
+	}
+	data, err := c.part("polled", pause.Milliseconds())
+	if err != nil {
+		return err
+	}
+	return s.send("polled", "", data)
+}
+
+// end makes room for another one.
+func (s *stream) end() {
+	if !s.once {
+		s.hub.leave()
+	}
 }
 
 // send sends an event; one without a name is a comment. Line feeds are of HTML, where they are blanks or stand in their own lines.
@@ -120,11 +146,8 @@ func (c *console) liveRuns(w http.ResponseWriter, r *http.Request) {
 	shown := values["run"]
 	shown = shown[:min(len(shown), maxShown)]
 	s := c.stream(w)
-	if s == nil {
-		return
-	}
-	defer c.hub.leave()
-	f := followed{c: c, s: s, filter: filter, since: since, shown: shown, others: map[string]bool{}, changed: map[string]index.Document{}}
+	defer s.end()
+	f := followed{c: c, s: s, filter: filter, sort: index.SortBy(values.Get("sort")), since: since, shown: shown, others: map[string]bool{}, changed: map[string]index.Document{}}
 	if err := f.run(r.Context()); err != nil && r.Context().Err() == nil {
 		c.Logger.Debug("rows could not be sent", "error", err)
 	}
@@ -135,6 +158,7 @@ type followed struct {
 	c      *console
 	s      *stream
 	filter index.Filter
+	sort   index.SortBy
 	// since is when the page was made, in Unix milliseconds.
 	since   int64
 	shown   []string
@@ -147,6 +171,9 @@ func (f *followed) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	changes := f.c.Index.Changes(ctx)
+	if err := f.c.begin(f.s); err != nil {
+		return err
+	}
 	// What changed between the page and now.
 	for _, run := range f.shown {
 		if d, known, err := f.c.Index.Get(ctx, run); err == nil && known {
@@ -159,6 +186,9 @@ func (f *followed) run(ctx context.Context) error {
 				f.take(d)
 			}
 		}
+	}
+	if f.s.once {
+		return f.flush()
 	}
 	tick, alive := time.NewTicker(pace), time.NewTicker(keepAlive)
 	defer tick.Stop()
@@ -209,7 +239,7 @@ func (f *followed) flush() error {
 		return nil
 	}
 	f.news = false
-	data, err := f.c.part("news", map[string]any{"N": len(f.others), "Address": listAddress(f.filter.String(), "", "")})
+	data, err := f.c.part("news", map[string]any{"N": len(f.others), "Address": listAddress(f.filter.String(), f.sort, "")})
 	if err != nil {
 		return err
 	}
@@ -290,16 +320,19 @@ func (c *console) liveRun(w http.ResponseWriter, r *http.Request) {
 		after = mark(r.URL.Query().Get("after"))
 	}
 	s := c.stream(w)
-	if s == nil {
-		return
-	}
-	defer c.hub.leave()
+	defer s.end()
 	if err := c.tail(r.Context(), s, run, after); err != nil && r.Context().Err() == nil {
 		c.Logger.Debug("events could not be sent", "error", err)
 	}
 }
 
 func (c *console) tail(ctx context.Context, s *stream, run client.Run, after wire.Mark) error {
+	if err := c.begin(s); err != nil {
+		return err
+	}
+	if s.once {
+		return c.catchUp(ctx, s, run, after)
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	lines := make(chan happened, 64)
@@ -341,6 +374,31 @@ func (c *console) tail(ctx context.Context, s *stream, run client.Run, after wir
 			if err := c.sendLine(s, h); err != nil {
 				return err
 			}
+		}
+	}
+}
+
+// catchUp sends what a run has done since a milestone.
+func (c *console) catchUp(ctx context.Context, s *stream, run client.Run, after wire.Mark) error {
+	for from := max(after.Revision, 1); ; from += entriesRead {
+		entries, err := c.Source.Part(ctx, run.Name, from, entriesRead)
+		if err != nil {
+			return err
+		}
+		for _, h := range happenedAt(entries) {
+			at := mark(h.ID)
+			if at.Revision < after.Revision || at.Revision == after.Revision && at.Index <= after.Index {
+				continue
+			}
+			if err := c.sendLine(s, h); err != nil {
+				return err
+			}
+		}
+		if n := len(entries); n < entriesRead {
+			if n > 0 && entries[n-1].Head.Status == core.StatusDone {
+				return s.send("end", "", []byte("The run has ended."))
+			}
+			return nil
 		}
 	}
 }

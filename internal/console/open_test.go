@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,7 +93,7 @@ func (b *browser) reads(ctx context.Context, address string, told func()) {
 	defer response.Body.Close()
 	told = sync.OnceFunc(told)
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "event:") {
+		if lines.Text() == "event: news" {
 			told()
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/index"
 	"agentd/internal/show"
 	"agentd/sdk"
 )
@@ -128,6 +129,9 @@ type agentPage struct {
 	Accepts string
 	Emits   []emitted
 	Runs    string
+	// Specs are those that runs under way keep, the most used first, and SpecsProblem says why they cannot be counted.
+	Specs        []specInUse
+	SpecsProblem string
 }
 
 type emitted struct{ Type, Schema string }
@@ -142,7 +146,28 @@ func (c *console) agent(r *request) (*view, error) {
 		agentRow: c.agentRow(r, spec), Form: newForm(version.Accepts, nil), Key: "console-" + rand.Text(),
 		Accepts: show.VisibleJSON(version.Accepts), Emits: emittedBy(version), Runs: listAddress("agent:"+spec.Name, "", ""),
 	}
+	p.specs(r)
 	return &view{Title: "Agent " + show.Line(spec.Name, shortLength), Template: "agent", Place: placeAgents, Data: p}, nil
+}
+
+// specInUse is a spec that runs keep which have not ended.
+type specInUse struct {
+	index.Count
+	// Runs is the address of the list of them.
+	Runs string `json:"-"`
+}
+
+// specs counts the runs under way by the spec that they keep: each goes on with the one that it began with.
+func (p *agentPage) specs(r *request) {
+	under := mustFilter(inFlight).And(index.Filter{Terms: []index.Term{{Key: index.KeyAgent, With: index.Is, Value: p.Name}}})
+	counts, err := r.c.Index.Counts(r.Context(), under, index.CountSpec)
+	if err != nil {
+		p.SpecsProblem = "the specs in use cannot be counted: " + sdk.AsError(err).Message
+	}
+	for _, one := range counts.Groups {
+		of := under.And(index.Filter{Terms: []index.Term{{Key: index.KeySpec, With: index.Is, Value: one.Value}}})
+		p.Specs = append(p.Specs, specInUse{one, listAddress(of.String(), "", "")})
+	}
 }
 
 func emittedBy(v sdk.ContractVersion) []emitted {

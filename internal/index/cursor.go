@@ -73,8 +73,8 @@ func (q *Query) digest() string {
 // Check says whether runs can be counted by it.
 func (b CountBy) Check() error {
 	switch b {
-	case CountStatus, CountReason, CountAgent, CountWaits:
+	case CountStatus, CountReason, CountAgent, CountWaits, CountSpec:
 		return nil
 	}
-	return sdk.Errorf(sdk.CodeInvalidEvent, "runs can be counted by %s, %s, %s or %s, not by %q", CountStatus, CountReason, CountAgent, CountWaits, b)
+	return sdk.Errorf(sdk.CodeInvalidEvent, "runs can be counted by %s, %s, %s, %s or %s, not by %q", CountStatus, CountReason, CountAgent, CountWaits, CountSpec, b)
 }

@@ -65,6 +65,7 @@ const (
 	CountReason CountBy = "reason"
 	CountAgent  CountBy = "agent"
 	CountWaits  CountBy = "waits"
+	CountSpec   CountBy = "spec"
 )
 
 // CountLimit is where counting ends: no group is counted beyond.

@@ -66,6 +66,14 @@ func TestKeyboard_IsEnough(t *testing.T) {
 	if focus := eval[string](b, `document.activeElement.id`); focus != "deny" {
 		t.Errorf("d moves to %q", focus)
 	}
+	b.press("r")
+	if focus := eval[string](b, `document.activeElement.id`); focus != "reason" {
+		t.Errorf("r moves to %q", focus)
+	}
+	b.press(kb.Escape + kb.Tab) // out of the field, where letters are letters
+	for eval[bool](b, `document.activeElement.matches("input, textarea, select")`) {
+		b.press(kb.Tab)
+	}
 	b.press("a")
 	await(t, "a moves to the button that approves", func() bool { return eval[string](b, `document.activeElement.id`) == "approve" })
 	if got := b.location(); got != request || len(w.open()) != 1 {

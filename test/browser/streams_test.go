@@ -1,8 +1,11 @@
 package browser
 
 import (
+	"bufio"
+	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -64,6 +67,54 @@ func TestStreams_LeaveConnectionsForFurtherTabs(t *testing.T) {
 	}
 	all = append(waiting, hidden)
 	split(0)
+}
+
+// Where as many pages follow as one console takes, a further one says that it asks from time to time, does so, and follows when there is room.
+func TestStreams_OfAFullConsoleAreAskedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, console := w.served()
+	w.waits("porto", "A night in Porto")
+	b := newTab(t, console.address())
+	b.comesTo("/runs", "an answer")
+	b.open("/inbox") // which follows nothing
+	stop := b.fills()
+	b.open("/runs")
+	const says = "This one asks what happened every 10s."
+	b.shows(says)
+	b.accessible()
+	w.agentd("runs", "cancel", "porto")
+	b.shows("done: cancelled", says)
+	stop()
+	b.lacks(says)
+	w.run("bergen", "Porto, or else Bergen", "--detach")
+	b.shows("1 run new or changed")
+}
+
+// fills follows what happens as often as the console allows, until stop is called.
+func (b *tab) fills() (stop func()) {
+	b.t.Helper()
+	ctx, stop := context.WithCancel(b.t.Context())
+	b.t.Cleanup(stop)
+	for following := 0; following < 200; {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.address+"/live/runs?q=run:nothing", nil)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.t.Cleanup(func() { response.Body.Close() })
+		first, err := bufio.NewReader(response.Body).ReadString(':')
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if first == "event:" { // otherwise the tab's own is not over yet, and this one is to ask again
+			following++
+		}
+	}
+	return stop
 }
 
 // hide has the tab be one that nobody sees, or somebody does.

@@ -43,7 +43,14 @@ var ofConsole = []mutant{
 	{"the callout gives domains that a group does not have", call("cmd/agentd/natscallout.finder", "Approver", "accounts.Approver(plan, accounts.Member{Name: who.Who})"), test{"cmd/agentd", "TestCallout_HoldsALoginToItsName"}},
 	{"programs need no token", around("internal/console.session.bears", "return true"), test{"internal/console", "TestPrograms_NeedTheToken"}},
 	{"an agent that is paused goes on", around("internal/console/live.source.PauseAgent", "return nil"), test{"internal/console", "TestAgent_IsPausedAndResumed"}},
-	{"who saw a request is not told", around("internal/console.console.seen", "return nil"), test{"internal/console", "TestDecide_IsOnWhatWasShown"}},
+	{"who saw a request is not told", statement(console+"ofRun", "Seen append", ""), test{"internal/console", "TestDecide_IsOnWhatWasShown"}},
+	{"a request leads to another message", condition("internal/console.asker", "Held request", "false"), test{"internal/console", "TestRequest_LeadsToItsMessage"}},
+	{"a question of a tool leads to no message", condition("internal/console.asker", "CallQuestion request", "false"), test{"internal/console", "TestAsker_IsACallOfTheConversation"}},
+	{"specs of runs that have ended are in use", call("internal/console.agentPage.specs", "mustFilter", "index.Filter{}"), test{"internal/console", "TestAgent_HasTheSpecsInUse"}},
+	{"any number of pages follow what happens at once", condition("internal/console.hub.enter", "open maxStreams", "false"), polling},
+	{"a page that asks from time to time does not say so", statement(console+"begin", "pause pollPause", ""), polling},
+	{"a page that asks from time to time is told all anew", condition(console+"catchUp", "Index Revision", "false"), polling},
+	{"what leads to runs that are new forgets their order", call("internal/console.followed.flush", "listAddress sort", `listAddress(f.filter.String(), "", "")`), test{"internal/console", "TestList_KeepsItsOrder"}},
 	{"all runs are read to list the newest", around("internal/state/natsstore.Store.Recent", "return false, nil"), newest},
 	{"a history that was removed lately comes before runs that changed", condition("internal/index/find.Finder.recent", "Changed since", "true"), newest},
 	{"pages of a list by duration measure up to different times", condition("internal/index.Query.Position", "err Sort SortDuration", "false"), test{"internal/index", "TestMemory_SortsByDurationAsOfTheFirstPage"}},
@@ -70,6 +77,7 @@ var (
 	once      = test{"test/pipeline", "TestBulk_CancelsEachRunOnce"}
 	redriven  = test{"test/pipeline", "TestBulk_RedrivesEachLetterOnce"}
 	spans     = test{"internal/console", "TestSpans_MarkRetriesAndTakeovers"}
+	polling   = test{"internal/console", "TestLive_FurtherPagesAskFromTimeToTime"}
 	stops     = test{"internal/console", "TestBulk_StopsAndGoesOn"}
 	tags      = test{"internal/core", "TestTags_ChangeByTheirKeys"}
 	newest    = test{"internal/index/find", "TestNewest_ReadsTheStoreFromItsEnd"}

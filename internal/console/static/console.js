@@ -75,6 +75,7 @@
     },
     d: () => focus("deny"),
     e: () => focus("edit"),
+    r: () => (document.getElementById("reason") ?? document.querySelector(".decide .field :is(input, textarea, select)"))?.focus(),
   };
   document.addEventListener("keydown", (e) => {
     if (off.checked || e.ctrlKey || e.metaKey || e.altKey || help.open) return;

@@ -1,5 +1,6 @@
 // Streams of what happens. Over HTTP/1.1 a browser has six connections to a host, for all its tabs: so a tab that nobody sees has no stream,
-// at most four have one, and the others wait for theirs. What was missed meanwhile comes with the first events.
+// at most four have one, and the others wait for theirs. What was missed meanwhile comes with the first events. A console that has no room
+// for another stream ends it with them, and says when to ask again.
 "use strict";
 (() => {
   const most = 4;
@@ -53,7 +54,9 @@
         return;
       }
       source.onopen = (e) => { this.readyState = EventSource.OPEN; this.onopen?.(e); };
+      source.addEventListener("polled", (e) => { this.polls = e.data !== ""; });
       source.onerror = (e) => {
+        if (this.polls && source.readyState === EventSource.CONNECTING) return; // it ended as it was said to
         this.readyState = source.readyState;
         if (source.readyState === EventSource.CLOSED) this.close();
         this.onerror?.(e);

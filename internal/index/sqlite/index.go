@@ -176,17 +176,7 @@ func (x *Index) Counts(ctx context.Context, f index.Filter, by index.CountBy) (i
 			return err
 		}
 		for _, v := range values {
-			c := &clause{}
-			groups := f.Groups()
-			if term := (index.Term{Key: string(by), With: index.Is, Value: v}); marked(&term) {
-				c.add("SELECT count(*) FROM (SELECT 1 FROM marks m CROSS JOIN runs r ON r.id = m.id WHERE m.key = ? AND m.value = ?", term.Key, v)
-			} else {
-				c.add("SELECT count(*) FROM (SELECT 1 FROM runs r WHERE 1")
-				groups = append(groups, []index.Term{term})
-			}
-			c.where(groups, x.now().UnixMilli())
-			c.add(" LIMIT ?)", index.CountLimit+1)
-			count := 0
+			c, count := x.counting(f, by, v), 0
 			if err := db.QueryRowContext(ctx, c.text.String(), c.arguments...).Scan(&count); err != nil {
 				return err
 			}
@@ -200,6 +190,20 @@ func (x *Index) Counts(ctx context.Context, f index.Filter, by index.CountBy) (i
 		return index.Counts{}, err
 	}
 	return index.Counts{Groups: index.Groups(n), Freshness: fresh}, nil
+}
+
+// counting is the statement that counts the runs with a value.
+func (x *Index) counting(f index.Filter, by index.CountBy, value string) *clause {
+	c, groups := &clause{}, f.Groups()
+	if term := (index.Term{Key: string(by), With: index.Is, Value: value}); marked(&term) {
+		c.add("SELECT count(*) FROM (SELECT 1 FROM marks m CROSS JOIN runs r ON r.id = m.id WHERE m.key = ? AND m.value = ?", term.Key, value)
+	} else {
+		c.add("SELECT count(*) FROM (SELECT 1 FROM runs r WHERE 1")
+		groups = append(groups, []index.Term{term})
+	}
+	c.where(groups, x.now().UnixMilli())
+	c.add(" LIMIT ?)", index.CountLimit+1)
+	return c
 }
 
 // valuesOf are the values that runs have of something, by leaps through the index of it.

@@ -16,7 +16,7 @@ import (
 )
 
 // version is that of the schema: a file of another one is made anew.
-const version = 2
+const version = 3
 
 // connections bounds how many questions are answered at once; each has a cache of 16 MiB at most.
 const connections = 4
@@ -38,6 +38,7 @@ CREATE INDEX runs_status ON runs (status, changed DESC, run);
 CREATE INDEX runs_agent ON runs (agent, changed DESC, run);
 CREATE INDEX runs_reason ON runs (reason, changed DESC, run);
 CREATE INDEX runs_who ON runs (who, changed DESC, run);
+CREATE INDEX runs_spec ON runs (spec, agent, status);
 CREATE INDEX runs_run ON runs (run);
 CREATE INDEX runs_parent ON runs (parent) WHERE parent <> '';
 CREATE TABLE marks (
@@ -47,7 +48,7 @@ CREATE INDEX marks_id ON marks (id);
 CREATE VIRTUAL TABLE words USING fts5 (run, text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 0');
 CREATE TABLE place (stream INTEGER NOT NULL, sequence INTEGER NOT NULL, at INTEGER NOT NULL) STRICT;
 INSERT INTO place VALUES (0, 0, 0);
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 `
 
 // application marks the files of indexes, in SQLite's application_id: "agtd".
