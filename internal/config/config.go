@@ -21,6 +21,15 @@ type Faults = strict.Faults
 // Fault is one of them, with its place.
 type Fault = strict.Fault
 
+// EntryForm is how entries of journals are stored; all forms are read.
+type EntryForm string
+
+// The forms.
+const (
+	EntriesPacked EntryForm = "packed"
+	EntriesPlain  EntryForm = "plain"
+)
+
 // StoreKind names a store of runs.
 type StoreKind string
 
@@ -103,7 +112,9 @@ type Settings struct {
 	NATS  NATS  `json:"nats"`
 	Redis Redis `json:"redis"`
 	// Store is empty until somebody chose one; see StoreKind.
-	Store     StoreKind `json:"store"`
+	Store StoreKind `json:"store"`
+	// Entries is how journals are stored.
+	Entries   EntryForm `json:"entries"`
 	Data      string    `json:"data"`
 	Slots     int       `json:"slots"`
 	Log       Log       `json:"log"`
@@ -223,6 +234,7 @@ func defaults(file string) *Config {
 			NATS:      NATS{Root: wire.DefaultRoot, AnswersAge: sdk.DefaultAnswersAge},
 			Data:      filepath.Join(filepath.Dir(file), ".agentd"),
 			Slots:     sdk.DefaultSlots,
+			Entries:   EntriesPacked,
 			Log:       Log{Level: "info", Format: DefaultLogForm},
 			Reconcile: Reconcile{Interval: sdk.DefaultReconcile, OlderThan: sdk.DefaultLostAfter},
 			Retention: Retention{History: sdk.DefaultHistory},

@@ -68,7 +68,7 @@ func TestLoad_Settings(t *testing.T) {
 				URL: "nats://user:s3cret@localhost:4222", Creds: "testdata/desk/secrets/nats.creds", Root: "desk", Replicas: 3, AnswersAge: sdk.DefaultAnswersAge,
 			},
 			Redis: Redis{URL: "redis://:s3cret@localhost:6379/0"},
-			Store: StoreJetStream, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},
+			Store: StoreJetStream, Entries: EntriesPacked, Data: "testdata/desk/state", Slots: 8, Log: Log{"debug", "json"},
 			Reconcile: Reconcile{Interval: 10 * time.Minute, OlderThan: 2 * time.Minute}, Retention: Retention{90 * 24 * time.Hour},
 			Console: Console{OIDC{Scopes: []string{"profile"}, Principal: "preferred_username", Groups: "groups"}},
 		},

@@ -22,7 +22,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 		"NATS_URL": "nats://n", "NATS_CREDS": "n.creds", "REDIS_URL": "redis://r", "REDIS_CA": "rca.pem", "REDIS_CERT": "rcert.pem", "REDIS_KEY": "rkey.pem", "OPENAI_API_KEY": "sk-1",
 		"NATS_NKEY": "n.nk", "NATS_CA": "ca.pem", "NATS_CERT": "cert.pem", "NATS_KEY": "key.pem",
 		"OPENAI_BASE_URL": "http://o", "LOCAL_KEY": "sk-2", "AGENTD_ROOT": "root", "AGENTD_REPLICAS": "5",
-		"AGENTD_STORE": "redis", "AGENTD_DATA": "d", "AGENTD_SLOTS": "1", "AGENTD_LOG_LEVEL": "error", "AGENTD_LOG_FORMAT": "",
+		"AGENTD_STORE": "redis", "AGENTD_ENTRIES": "plain", "AGENTD_DATA": "d", "AGENTD_SLOTS": "1", "AGENTD_LOG_LEVEL": "error", "AGENTD_LOG_FORMAT": "",
 		"AGENTD_RECONCILE": "0", "AGENTD_HISTORY": "7d",
 	}))
 	if err != nil {
@@ -33,6 +33,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5, AnswersAge: 7 * 24 * time.Hour,
 	}
 	want.Redis = Redis{URL: "redis://r", CA: "rca.pem", Cert: "rcert.pem", Key: "rkey.pem"}
+	want.Entries = EntriesPlain
 	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}
 	want.Reconcile.Interval, want.Retention.History = 0, 7*24*time.Hour
 	want.Models = []Provider{

@@ -13,6 +13,10 @@ import (
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
 const LayoutVersion = 7
 
+// PackedLayout is the V that stores show in clear of entries that they keep packed (package packed), whatever V these have. The layout
+// after LayoutVersion is after this one too.
+const PackedLayout = 8
+
 // ErrLaterLayout says that a later version of agentd wrote the run: it is left to that version's workers.
 var ErrLaterLayout = errors.New("a later version of agentd wrote the run; upgrade this worker")
 

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
+	"agentd/internal/state/packed"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/sealed"
 	"agentd/sdk"
@@ -22,13 +23,15 @@ type StoreOptions struct {
 	RedisTLS redisstore.TLS
 	// Keys seal and open what is stored; nil seals nothing.
 	Keys *sealed.Keyring
+	// PlainEntries has entries stored as they are, for workers of versions that cannot read packed ones.
+	PlainEntries bool
 	// Logger may be nil.
 	Logger *slog.Logger
 }
 
 // OpenedStore is a store of runs with what was found out about it.
 type OpenedStore struct {
-	*sealed.Store
+	packed.Store
 	// Warnings say in what the store falls short.
 	Warnings []broker.Finding
 	kind     string
@@ -51,7 +54,7 @@ func (o StoreOptions) opened(store runner.Store, kind string, findings []redisst
 	if keys == nil {
 		keys = &sealed.Keyring{}
 	}
-	return OpenedStore{Store: sealed.New(store, keys, o.Logger), Warnings: findingsOf(findings), kind: kind, close: closeStore}
+	return OpenedStore{Store: packed.New(sealed.New(store, keys, o.Logger), o.PlainEntries), Warnings: findingsOf(findings), kind: kind, close: closeStore}
 }
 
 // OpenStore opens the store of runs. A Redis that may lose runs is refused.

@@ -55,7 +55,7 @@ func (f File) Options() (Options, error) {
 	return Options{
 		URL: cfg.NATS.URL.Reveal(), Login: Login(setup.Login(cfg)), RedisURL: setup.RedisURL(cfg),
 		RedisTLS: RedisTLS{RedisCA: cfg.Redis.CA, RedisCert: cfg.Redis.Cert, RedisKey: cfg.Redis.Key},
-		Root:     cfg.NATS.Root, Encryption: Encryption(keys),
+		Root:     cfg.NATS.Root, Encryption: Encryption(keys), PlainEntries: cfg.Entries == config.EntriesPlain,
 		Agents: agents, Models: registry.Provider, Slots: cfg.Slots, Replicas: cfg.NATS.Replicas, AnswersAge: cfg.NATS.AnswersAge,
 		Identity: cfg.Identity, Keys: cfg.Keys,
 		ReconcileEvery: period(cfg.Reconcile.Interval), LostAfter: cfg.Reconcile.OlderThan, History: period(cfg.Retention.History),

@@ -57,6 +57,10 @@ type Options struct {
 	// Slots is how many messages are handled at once; 0 is sdk.DefaultSlots.
 	Slots int
 
+	// PlainEntries has entries of journals stored as they are, not packed, as workers of versions need them that cannot read packed ones:
+	// docs/operations.md.
+	PlainEntries bool
+
 	// Provision makes the streams and consumers that the agents need. Without it they must be there: see
 	// `agentd provision`.
 	Provision bool
@@ -215,6 +219,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 	err = s.persist(ctx, "open the store", func() (err error) {
 		store, err = worker.OpenStore(ctx, conn, worker.StoreOptions{
 			RedisURL: s.RedisURL, RedisTLS: redisstore.TLS{CA: s.RedisCA, Cert: s.RedisCert, Key: s.RedisKey}, Keys: s.keys, Logger: s.Logger,
+			PlainEntries: s.PlainEntries,
 		})
 		return err
 	})

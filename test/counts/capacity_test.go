@@ -61,7 +61,7 @@ func weigh(t *testing.T, turns, said int, onRedis bool) {
 			return store
 		}
 	}
-	s := start(t, open, talk{turns, random(said), random(said), random(said)})
+	s := start(t, open, talk{turns, random(said), random(said), random(said), true})
 	s.run("the first, which connects and learns")
 	s.settle()
 	before, empty := s.kept(), memory()
@@ -95,7 +95,7 @@ func weigh(t *testing.T, turns, said int, onRedis bool) {
 		close("the journal in Redis", capacity.Journal(turns, said), (memory()-empty)/each)
 	}
 	for _, key := range keys {
-		check(t, reconcile.Purge(t.Context(), s.control, s.store.(state.Store), key))
+		check(t, reconcile.Purge(t.Context(), s.control, s.packed.(state.Store), key))
 	}
 	left := (s.kept()[capacity.Runs].Bytes - before[capacity.Runs].Bytes) / each
 	if onRedis {

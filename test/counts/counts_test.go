@@ -18,8 +18,10 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/runner"
 	"agentd/internal/state/natsstore"
+	"agentd/internal/state/packed"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/redistest"
+	"agentd/internal/state/sealed"
 	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
@@ -62,10 +64,12 @@ func text(words int) string { return strings.Repeat("and so it goes on ", words)
 type talk struct {
 	turns                  int
 	said, argument, result func() string
+	// plain has the journal stored as it is.
+	plain bool
 }
 
 // usual is the talk of the runs whose costs are counted.
-var usual = talk{turns, func() string { return text(10) }, func() string { return text(20) }, func() string { return text(20) }}
+var usual = talk{turns, func() string { return text(10) }, func() string { return text(20) }, func() string { return text(20) }, false}
 
 func (a talk) model(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 	n := req.Interactions.Current
@@ -86,7 +90,9 @@ type system struct {
 	commands                *commands
 	// conn is the client's connection, and control that of the test, which nobody counts.
 	conn, control *broker.Conn
-	store         runner.Store
+	// store keeps what the worker packs.
+	store  runner.Store
+	packed runner.Store
 }
 
 // openStore opens the worker's store.
@@ -148,8 +154,11 @@ func (s *system) work(spec sdk.AgentSpec, open openStore) {
 	s.t.Helper()
 	conn := s.connect(s.worker)
 	s.store = open(s.t, conn, s.commands)
+	keys, err := sealed.NewKeyring(sealed.Options{})
+	check(s.t, err)
+	s.packed = packed.New(sealed.New(s.store, keys, nil), s.plain)
 	w, err := worker.New(worker.Options{
-		Conn: conn, Store: s.store, Agents: []sdk.Agent{{Spec: spec}},
+		Conn: conn, Store: s.packed, Agents: []sdk.Agent{{Spec: spec}},
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return sdktest.ModelFunc(s.model), nil },
 	})
 	check(s.t, err)
@@ -239,12 +248,17 @@ func (s *system) stored() map[string]int {
 	return counts
 }
 
-// journal is how many entries and bytes runs have.
+// journal is how many entries and bytes runs have, and how many of these are kept.
 func (s *system) journal(runs []wire.RunKey) map[string]int {
 	s.t.Helper()
 	counts := map[string]int{}
 	for _, run := range runs {
-		records, err := s.store.Entries(s.t.Context(), run, runner.Version{})
+		kept, err := s.store.Entries(s.t.Context(), run, runner.Version{})
+		check(s.t, err)
+		for _, r := range kept {
+			counts["kept"] += len(r.Data)
+		}
+		records, err := s.packed.Entries(s.t.Context(), run, runner.Version{})
 		check(s.t, err)
 		for _, r := range records {
 			counts["entries"]++
@@ -302,7 +316,7 @@ var (
 		"api CONSUMER.INFO": 0,
 		// A timer is stored once when it is armed, and once when it fires.
 		"stored START": 1, "stored OUT": turns, "stored IN": turns, "stored DONE": 1, "stored TMR": 2,
-		"bytes": 11_400,
+		"bytes": 11_400, "kept": 4_600,
 	}
 	onRedis = map[string]int{
 		"messages": 19,

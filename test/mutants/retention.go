@@ -16,6 +16,9 @@ var ofRetention = []mutant{
 			plans[i].ackWait = cmp.Or(p.AckWait, AckWait)
 		}
 		return plans`), test{"internal/broker", "TestAckWait_IsShortForWorkersAndLongForServices"}},
+	{"small entries are not packed", around("internal/state/packed.pack", "if len(plain) <= worthwhile {\nreturn plain\n}\nreturn original(plain)"), test{"internal/state/packed", "TestStored_IsOfALaterLayoutToWhoeverCannotReadIt"}},
+	{"a packed entry may be larger than any entry", call("internal/state/packed.inflate", "LimitReader", "inflater"), test{"internal/state/packed", "TestUnpack_ReadsNoMoreThanAnEntry"}},
+	{"entries are packed whatever is asked", around("internal/state/packed.Store.packed", "return pack(entry)"), test{"internal/state/packed", "TestStore_KeepsEntriesPlainIfAsked"}},
 	{"a dry run provisions", around("internal/broker.Conn.Unprovisioned", "return c.Provision(ctx, p)"), test{"internal/broker", "TestProvision_KeepsLongerAnswers"}},
 	{"answers that go too early are no fault", around("internal/config.loader.checkAnswersAge", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
 	{"decisions may come after their answers are gone", around("internal/approval.LongestStage", "return 0"), test{"internal/answers", "TestNeeded"}},

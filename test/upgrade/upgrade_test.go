@@ -26,6 +26,7 @@ func TestUpgrade(t *testing.T) {
 	built := build(t)
 	for name, serve := range map[string]func(*world, programs){
 		"in turns": (*world).serveTurns, "without a model": (*world).serveOutage, "a later layout": (*world).serveLaterLayout,
+		"packed entries": (*world).servePacked,
 	} {
 		for _, store := range []string{"jetstream", "redis"} {
 			t.Run(name+"/"+store, func(t *testing.T) {
@@ -39,8 +40,10 @@ func TestUpgrade(t *testing.T) {
 }
 
 // serveTurns starts 200 runs and decides what they ask, a part of them in each turn, while one version serves, or both do. What
-// is asked under one version is decided under the next one.
+// is asked under one version is decided under the next one. The older one cannot read packed entries: whoever wants to go back to it has
+// the newer one store them as they are.
 func (w *world) serveTurns(p programs) {
+	w.environment = append(w.environment, "AGENTD_ENTRIES=plain")
 	w.command(p.older, "provision")
 	turns := [][]string{{p.older}, {p.newer}, {p.older, p.newer}, {p.older}, {p.newer}}
 	for i, programs := range turns {
@@ -104,9 +107,15 @@ func (w *world) serveOutage(p programs) {
 
 // serveLaterLayout has runs that a version with a later layout began answered while only this version serves, which leaves them to the
 // later one, tells so whoever asks, and serves its own.
-func (w *world) serveLaterLayout(p programs) {
-	w.command(p.newer, "provision")
-	later := w.work(p.later)
+func (w *world) serveLaterLayout(p programs) { w.serveLeft(p.newer, p.later) }
+
+// servePacked has the older version meet runs whose entries the newer one has packed.
+func (w *world) servePacked(p programs) { w.serveLeft(p.older, p.newer) }
+
+// serveLeft has runs that one program began answered while only another one serves, which leaves them to the first.
+func (w *world) serveLeft(other, first string) {
+	w.command(first, "provision")
+	later := w.work(first)
 	left := w.begin(20)
 	w.settled(left)
 	asked := map[client.Run][]client.Call{}
@@ -115,7 +124,7 @@ func (w *world) serveLaterLayout(p programs) {
 	}
 	later.stop(true)
 
-	here := w.work(p.newer)
+	here := w.work(other)
 	hasty := w.connect(100 * time.Millisecond)
 	allow, err := json.Marshal(sdk.PermissionDecision{Decision: sdk.DecisionAllow})
 	if err != nil {
@@ -143,5 +152,5 @@ func (w *world) serveLaterLayout(p programs) {
 		return !slices.ContainsFunc(answers, func(id string) bool { return strings.Count(here.log.String(), `"subject":"`+id) < 2 }), nil
 	})
 	here.stop(true)
-	w.work(p.later)
+	w.work(first)
 }
