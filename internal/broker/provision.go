@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -53,25 +55,62 @@ func (c *Conn) eachStep(ctx context.Context, p Plan, take func(step) (Change, er
 	if err := c.check(p); err != nil {
 		return nil, err
 	}
-	var changes []Change
-	taken := func(s step, err error) error {
+	taken := func(s step, err error) (Change, error) {
 		if err != nil || s.do == nil {
-			return err
+			return Change{}, err
 		}
-		change, err := take(s)
-		if err == nil && change.Action != "" {
+		return take(s)
+	}
+	streams, consumers := c.streams(p), c.consumers(p)
+	changes, err := atOnce(len(streams), func(i int) (Change, error) {
+		change, err := taken(c.streamStep(ctx, streams[i], p.Replicas))
+		if err != nil {
+			err = fmt.Errorf("provision stream %s: %w", streams[i].Name, err)
+		}
+		return change, err
+	})
+	if err != nil {
+		return changes, err
+	}
+	more, err := atOnce(len(consumers), func(i int) (Change, error) {
+		change, err := taken(c.consumerStep(ctx, consumers[i]))
+		if err != nil {
+			err = fmt.Errorf("provision consumer %s: %w", consumers[i].Name, err)
+		}
+		return change, err
+	})
+	return append(changes, more...), err
+}
+
+// mostSteps is how many steps are taken at once: the server makes a consumer in less time than a request takes to get there and back.
+const mostSteps = 32
+
+// atOnce takes n steps, several at once, and returns their changes in order. After one that failed no further one begins; the error is the
+// first of those that did, in the order of the steps.
+func atOnce(n int, take func(i int) (Change, error)) ([]Change, error) {
+	made, problems := make([]Change, n), make([]error, n)
+	var failed atomic.Bool
+	var next atomic.Int64
+	var taking sync.WaitGroup
+	for range min(n, mostSteps) {
+		taking.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && !failed.Load(); i = int(next.Add(1)) - 1 {
+				if made[i], problems[i] = take(i); problems[i] != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	taking.Wait()
+	var changes []Change
+	for i, change := range made {
+		if problems[i] == nil && change.Action != "" {
 			changes = append(changes, change)
 		}
-		return err
 	}
-	for _, want := range c.streams(p) {
-		if err := taken(c.streamStep(ctx, want, p.Replicas)); err != nil {
-			return changes, fmt.Errorf("provision stream %s: %w", want.Name, err)
-		}
-	}
-	for _, want := range c.consumers(p) {
-		if err := taken(c.consumerStep(ctx, want)); err != nil {
-			return changes, fmt.Errorf("provision consumer %s: %w", want.Name, err)
+	for _, problem := range problems {
+		if problem != nil {
+			return changes, problem
 		}
 	}
 	return changes, nil
