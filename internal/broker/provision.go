@@ -156,12 +156,27 @@ func (c *Conn) streamStep(ctx context.Context, want jetstream.StreamConfig, repl
 		return step{}, nil
 	}
 	change.Action, change.What = actionUpdated, differences(got, next)
+	if next.PersistMode != got.PersistMode {
+		change.What += "; it is made anew, and gets what was in it with reconciliation"
+		return step{change, func(ctx context.Context) (Change, error) { return change, c.remake(ctx, next) }}, nil
+	}
 	return step{change, func(ctx context.Context) (Change, error) {
 		return change, leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
 			_, err := c.js.UpdateStream(ctx, next)
 			return err
 		})
 	}}, nil
+}
+
+// remake makes a stream anew whose persistence the server does not change: that of the index of runs, which may be lost at any time.
+func (c *Conn) remake(ctx context.Context, want jetstream.StreamConfig) error {
+	return leader.Patiently(ctx, c.js, "stream "+want.Name, func(ctx context.Context) error {
+		if err := c.js.DeleteStream(ctx, want.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		_, err := c.js.CreateStream(ctx, want)
+		return err
+	})
 }
 
 // differences names the settings in which two configurations of a kind differ.
@@ -201,6 +216,9 @@ func reconcile(got, want jetstream.StreamConfig, replicas int) jetstream.StreamC
 	}
 	if replicas != 0 {
 		next.Replicas = replicas
+	}
+	if next.Replicas > 1 {
+		next.PersistMode = want.PersistMode // the server has no other with replicas
 	}
 	// A plan of fewer agents must not shorten what others on the same server need.
 	next.MaxAge = longerAge(got.MaxAge, want.MaxAge)

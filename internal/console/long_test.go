@@ -29,8 +29,7 @@ func longRun(tb testing.TB, entries uint64, text string) (b *browser, run string
 	b = open(tb, sdktest.Script(sdktest.Say("done")), "anna", "")
 	run = b.start("long", "hello")
 	b.ended("long")
-	conn := b.h.Conn()
-	store := natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+	store := b.store()
 	key := wire.NewRunKey("long")
 	records, err := store.Entries(tb.Context(), key, runner.Version{})
 	if err != nil {
@@ -83,6 +82,12 @@ func longRun(tb testing.TB, entries uint64, text string) (b *browser, run string
 		at = next
 	}
 	return b, run
+}
+
+// store is where the runs are.
+func (b *browser) store() *natsstore.Store {
+	conn := b.h.Conn()
+	return natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
 }
 
 func said(rev uint64) sdk.Content {

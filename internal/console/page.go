@@ -338,7 +338,11 @@ func (c *console) fail(w http.ResponseWriter, r *request, err error) {
 	if status == http.StatusInternalServerError {
 		c.Logger.Error("the page could not be made", "path", r.URL.Path, "error", err)
 	}
-	c.send(w, r, status, &view{Title: cmp.Or(http.StatusText(status), "Error"), Template: "error", Data: data})
+	title := cmp.Or(http.StatusText(status), "Error")
+	if e.Code == sdk.CodeCorrupt {
+		title = "This run cannot be read"
+	}
+	c.send(w, r, status, &view{Title: title, Template: "error", Data: data})
 }
 
 // notFound is the error of what does not exist.

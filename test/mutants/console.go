@@ -14,6 +14,10 @@ var ofConsole = []mutant{
 	{"a dead letter that a killed bulk job redrove is dealt with by somebody else", condition(bulk+"redrive", "Contains how", "false"), redriven},
 	{"a bulk job redrives every dead letter", condition(bulk+"letters", "Matches", "false"), redriven},
 
+	{"a bulk job keeps to no rate", call(bulk+"one", "Pause", ""), pace},
+	{"a bulk job redrives at any rate", call(bulk+"redrive", "Pause", ""), pace},
+	{"another program carries out a slow bulk job", condition(bulk+"piece", "Until Now lease", "false"), pace},
+
 	{"a message about tags counts each time that it comes", condition(step+"tagAsked", "Tagged Contains", "false"), tags},
 	{"new tags replace all others", condition(step+"tagAsked", "tags nil", "true"), tags},
 	{"a run has any number of tags", call(step+"tagAsked", "CheckTags", ""), tags},
@@ -23,6 +27,8 @@ var ofConsole = []mutant{
 	{"the document of a history that was removed stays", around("internal/reconcile.pass.withdraw", "return nil"), documents},
 	{"documents are not sealed", condition("internal/worker.indexer.document", "seal nil", "false"), test{"test/pipeline", "TestIndex_IsSealedWhereRunsAre"}},
 	{"documents are published that nobody wants", around("internal/worker.indexer.Wanted", "return true"), test{"test/pipeline", "TestIndex_IsNotToldOfAnythingUnlessAskedFor"}},
+	{"documents wait for the disk of one server", condition("internal/broker.Conn.streams", "replicas", "false"), test{"internal/broker", "TestIndex_WaitsForNoDiskWhereOneServerHasIt"}},
+	{"the index of runs never gets replicas", condition("internal/broker.reconcile", "Replicas", "false"), test{"test/cluster", "TestIndex_GetsItsReplicas"}},
 	{"workers do not notice an index", around("internal/worker.indexer.look", ""), test{"test/pipeline", "TestIndex_IsNoticedByWorkersThatRun"}},
 
 	{"a page of a long run is made of all its entries", around("internal/state/natsstore.Store.before", "return runner.Version{}, nil"), test{"internal/console", "TestRun_OfManyEntriesHasSmallPages"}},
@@ -61,6 +67,7 @@ var ofConsole = []mutant{
 	{"a timeline does not say what was sent again", around("internal/console.tried", ""), spans},
 	{"a timeline does not say what was taken over", condition("internal/console.marks", "Takeovers KindTakenOver", "false"), spans},
 	{"a timeline does not have what called agents did", around("internal/console.console.children", "return nil"), test{"internal/console", "TestTimeline_ShowsWhatCalledAgentsDid"}},
+	{"a run that cannot be read is an error of the console's own", around("internal/console/live.unreadable", "return err"), test{"internal/console", "TestRun_SaysWhichEntryCannotBeRead"}},
 	{"a page is not told what it missed", condition("internal/console.followed.run", "Changed since", "false"), test{"internal/console", "TestLive_SendsWhatChanges"}},
 }
 
@@ -77,6 +84,7 @@ var (
 	once      = test{"test/pipeline", "TestBulk_CancelsEachRunOnce"}
 	redriven  = test{"test/pipeline", "TestBulk_RedrivesEachLetterOnce"}
 	spans     = test{"internal/console", "TestSpans_MarkRetriesAndTakeovers"}
+	pace      = test{"internal/bulk", "TestCarryOut_KeepsToItsRate"}
 	polling   = test{"internal/console", "TestLive_FurtherPagesAskFromTimeToTime"}
 	stops     = test{"internal/console", "TestBulk_StopsAndGoesOn"}
 	tags      = test{"internal/core", "TestTags_ChangeByTheirKeys"}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -54,9 +55,34 @@ func (s *source) Last(ctx context.Context, run string) (core.Entry, error) {
 		return core.Entry{}, unknown(run)
 	}
 	if err != nil {
-		return core.Entry{}, err
+		return core.Entry{}, unreadable(run, err)
 	}
-	return core.DecodeEntry(last.Data)
+	e, err := core.DecodeEntry(last.Data)
+	if err != nil && !errors.Is(err, core.ErrLaterLayout) {
+		err = fmt.Errorf("%w: entry %d: %w", runner.ErrCorrupt, last.Rev, err)
+	}
+	return e, unreadable(run, err)
+}
+
+// inEntry says which of the records cannot be read. Where all can, the error names the one that does not follow the one before.
+func inEntry(records []runner.Record, err error) error {
+	for _, record := range records {
+		if _, bad := core.DecodeEntry(record.Data); bad != nil {
+			return fmt.Errorf("%w: entry %d: %w", runner.ErrCorrupt, record.Rev, bad)
+		}
+	}
+	return err
+}
+
+// unreadable is the error of what is read of a run, with what is wrong and what can be done where the run is not what agentd wrote.
+func unreadable(run string, err error) error {
+	switch name := show.Line(run, show.LineMax); {
+	case errors.Is(err, core.ErrLaterLayout):
+		return sdk.Errorf(sdk.CodeCorrupt, "a later version of agentd wrote run %s; look at it with a console of that version", name).WithCause(err)
+	case errors.Is(err, runner.ErrCorrupt):
+		return sdk.Errorf(sdk.CodeCorrupt, "what the store has of run %s is not what was written; docs/dead_letters.md says what can be done", name).WithCause(err)
+	}
+	return err
 }
 
 // Part implements console.Source.
@@ -67,7 +93,11 @@ func (s *source) Part(ctx context.Context, run string, from uint64, most int) ([
 		if err != nil {
 			return nil, err
 		}
-		return runner.New(runner.Options{Store: s.store}).Part(ctx, key, records)
+		entries, err := runner.New(runner.Options{Store: s.store}).Part(ctx, key, records)
+		if errors.Is(err, runner.ErrCorrupt) {
+			err = inEntry(records, err)
+		}
+		return entries, unreadable(run, err)
 	})
 }
 
