@@ -109,8 +109,8 @@ func (w *world) serveOutage(p programs) {
 // later one, tells so whoever asks, and serves its own.
 func (w *world) serveLaterLayout(p programs) { w.serveLeft(p.newer, p.later) }
 
-// servePacked has the older version meet runs whose entries the newer one has packed.
-func (w *world) servePacked(p programs) { w.serveLeft(p.older, p.newer) }
+// servePacked has a version that knows nothing of packed entries meet runs whose entries the newer one has packed.
+func (w *world) servePacked(p programs) { w.serveLeft(p.unpacked, p.newer) }
 
 // serveLeft has runs that one program began answered while only another one serves, which leaves them to the first.
 func (w *world) serveLeft(other, first string) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,9 +17,9 @@ import (
 	"agentd/test/capture"
 )
 
-// programs are the command in three versions: as it was at base, as it is, and as it is but for the layout of what it writes, which
-// the other two cannot read.
-type programs struct{ older, newer, later string }
+// programs are the command in four versions: as it was at base, as it is, as it is but for the layout of what it writes, which the others
+// cannot read, and as it is but for packed entries, of which it knows nothing.
+type programs struct{ older, newer, later, unpacked string }
 
 func build(t *testing.T) programs {
 	t.Helper()
@@ -33,32 +34,49 @@ func build(t *testing.T) programs {
 	archive := filepath.Join(built, "base.tar")
 	must(t, root, "git", "archive", "-o", archive, base)
 	must(t, sources, "tar", "-xf", archive)
-	p := programs{filepath.Join(built, "older"), filepath.Join(built, "newer"), filepath.Join(built, "later")}
+	p := programs{filepath.Join(built, "older"), filepath.Join(built, "newer"), filepath.Join(built, "later"), filepath.Join(built, "unpacked")}
 	must(t, sources, "go", "build", "-o", p.older, "./cmd/agentd")
 	must(t, root, "go", "build", "-o", p.newer, "./cmd/agentd")
-	must(t, root, "go", "build", "-overlay", laterLayout(t, root), "-o", p.later, "./cmd/agentd")
+	must(t, root, "go", "build", "-overlay", changed(t, root, laterLayout), "-o", p.later, "./cmd/agentd")
+	must(t, root, "go", "build", "-overlay", changed(t, root, unpacked), "-o", p.unpacked, "./cmd/agentd")
 	return p
 }
 
-// laterLayout writes an overlay for go build with which every entry has a layout that this version does not read.
-func laterLayout(t *testing.T, root string) string {
+// With laterLayout every entry has a layout that this version does not read: the one after that of packed entries.
+var laterLayout = map[string][]string{
+	"internal/core/head.go": {
+		fmt.Sprint("const LayoutVersion = ", core.LayoutVersion), fmt.Sprint("const LayoutVersion = ", core.PackedLayout+1),
+	},
+	"internal/core/step.go": {"t.Head.V = spec.layout(&t.Head)", "t.Head.V = LayoutVersion"},
+}
+
+// With unpacked entries are written and taken as they are.
+var unpacked = map[string][]string{
+	"internal/state/packed/packed.go": {
+		"func pack(plain []byte) []byte {", "func pack(plain []byte) []byte {\n\tif true {\n\t\treturn plain\n\t}",
+		"func unpack(data []byte) ([]byte, error) {", "func unpack(data []byte) ([]byte, error) {\n\tif true {\n\t\treturn data, nil\n\t}",
+	},
+}
+
+// changed writes an overlay for go build, in which files have another text in the place of one that they have.
+func changed(t *testing.T, root string, changes map[string][]string) string {
 	t.Helper()
 	replace := map[string]string{}
-	for file, change := range map[string][2]string{
-		"head.go": {fmt.Sprint("const LayoutVersion = ", core.LayoutVersion), fmt.Sprint("const LayoutVersion = ", core.LayoutVersion+1)},
-		"step.go": {"t.Head.V = spec.layout(&t.Head)", "t.Head.V = LayoutVersion"},
-	} {
-		file = filepath.Join(root, "internal", "core", file)
+	for name, change := range changes {
+		file := filepath.Join(root, name)
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		changed := strings.Replace(string(source), change[0], change[1], 1)
-		if changed == string(source) {
-			t.Fatalf("%s does not have %q", file, change[0])
+		text := string(source)
+		for pair := range slices.Chunk(change, 2) {
+			if !strings.Contains(text, pair[0]) {
+				t.Fatalf("%s does not have %q", file, pair[0])
+			}
+			text = strings.Replace(text, pair[0], pair[1], 1)
 		}
 		replace[file] = filepath.Join(t.TempDir(), filepath.Base(file))
-		if err := os.WriteFile(replace[file], []byte(changed), 0o600); err != nil {
+		if err := os.WriteFile(replace[file], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
