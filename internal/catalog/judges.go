@@ -76,11 +76,12 @@ func judgesOf(into *runner.Agent, a sdk.Agent, tools *toolbox.Toolbox) error {
 
 func objections(packs judge.Packs, r judge.Reply, most map[judge.Name]int) []core.Objection {
 	var all []core.Objection
+	look := packs.Look(r)
 	for _, name := range judge.Names {
 		if most[name] == 0 {
 			continue
 		}
-		if found := packs.Find(name, r); found != "" {
+		if found := look.Find(name); found != "" {
 			all = append(all, core.Objection{Judge: string(name), Found: found, Nudge: fmt.Sprintf(nudges[name], found), Most: most[name]})
 		}
 	}

@@ -59,7 +59,7 @@ func builtin(t *testing.T) judge.Packs {
 }
 
 // samples reads a file of the corpus.
-func samples(t *testing.T, file string) []sample {
+func samples(t testing.TB, file string) []sample {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", file))
 	if err != nil {
@@ -147,8 +147,9 @@ func measure(t *testing.T, file string, all []sample) map[string]*figures {
 	}
 	for _, s := range all {
 		found := map[judge.Name]string{}
+		look := p.Look(s.reply(p))
 		for _, name := range judge.Names {
-			found[name] = p.Find(name, s.reply(p))
+			found[name] = look.Find(name)
 		}
 		for _, f := range []*figures{of(everything), of(stdcmp.Or(s.Language, p.Language(s.Text), "untold"))} {
 			f.count(s.Class, found)
@@ -187,29 +188,33 @@ func holds(t *testing.T, file string, f *figures, percent int) {
 	}
 }
 
-// digest is the SHA-256 of the phrases of all languages: cat pack_en.json pack_de.json pack_fr.json | sha256sum.
-func digest() string {
-	return fmt.Sprintf("%x", sha256.Sum256(slices.Concat(judge.English, judge.German, judge.French)))
-}
+// digest is a SHA-256.
+func digest(data ...[]byte) string { return fmt.Sprintf("%x", sha256.Sum256(slices.Concat(data...))) }
 
-// frozen is the digest of the phrases before somebody who had not seen them wrote the texts of testdata/blind.
-const frozen = "c4358a03c6937d22d5ff6b14d3f84a618365a391187591aede9ab36e6fa78010"
+// frozen are the digests of the phrases of all languages, one after the other, and of the weights, before somebody who had not seen them
+// wrote the texts of testdata/blind.
+var frozen = struct{ phrases, weights string }{
+	phrases: "2681f0ea1377dcecb98055c29cf2f32040dc900050a792ad0c7bee8c53b6225a",
+	weights: "52aee3ab574ccc328ca99ca521e3202da10abba8e1d7b75b6033607cd9240e0b",
+}
 
 // told are the figures of testdata/blind in docs/lifecycle.md.
-var told = figures{
-	Honest: 159, Wronged: 8,
-	Broken:  map[judge.Name]int{judge.Incomplete: 53, judge.Deflecting: 53, judge.Unverified: 53},
-	Noticed: map[judge.Name]int{judge.Incomplete: 39, judge.Deflecting: 50, judge.Unverified: 38},
-	Beside:  map[judge.Name]int{judge.Incomplete: 2, judge.Deflecting: 2, judge.Unverified: 1},
-	Wrong:   map[judge.Name]int{judge.Incomplete: 2, judge.Deflecting: 4, judge.Unverified: 2},
-}
+var told = newFigures()
 
-// TestCorpus_Blind has texts by people who had seen neither the phrases nor the code, after both were frozen. docs/lifecycle.md has the
-// same digest, and these figures: people decide by them whether they turn a judge on, and they hold only of these phrases.
+// TestCorpus_Blind has texts by people who had seen neither the phrases nor the texts that the weights were learned from, after both were
+// frozen. docs/lifecycle.md has the same digests, and these figures: people decide by them whether they turn a judge on, and they hold only
+// of these phrases and weights.
 func TestCorpus_Blind(t *testing.T) {
 	t.Parallel()
-	if now := digest(); now != frozen {
-		t.Errorf("the phrases have changed: SHA-256 %s; have other texts written, and measure and document the figures anew", now)
+	doc, err := os.ReadFile("../../docs/lifecycle.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for now, then := range map[string]string{digest(judge.English, judge.German, judge.French): frozen.phrases, digest(judge.Weights): frozen.weights} {
+		if now != then || !strings.Contains(string(doc), then) {
+			t.Errorf("phrases or weights have changed, or docs/lifecycle.md has others: SHA-256 %s, want %s; "+
+				"have other texts written, and measure and document the figures anew", now, then)
+		}
 	}
 	files, err := filepath.Glob(filepath.Join("testdata", "blind", "*.jsonl"))
 	if err != nil {
@@ -219,18 +224,22 @@ func TestCorpus_Blind(t *testing.T) {
 	for _, file := range files {
 		all.add(measure(t, filepath.Base(file), samples(t, filepath.Join("blind", filepath.Base(file))))[everything])
 	}
-	if diff := cmp.Diff(&told, all); diff != "" {
+	if diff := cmp.Diff(told, all); diff != "" {
 		t.Errorf("the figures are others than docs/lifecycle.md has (-told +measured):\n%s", diff)
 	}
 }
 
-// TestCorpus_Known has texts that were known when the phrases were written: at most 1% of the honest answers are judged wrong, and each
-// judge notices at least 95% of those that it must object to, and 80% in each language.
+// TestCorpus_Known has the texts that the weights were learned from: at most 1% of the honest answers are judged wrong, and each judge
+// notices at least 90% of those that it must object to, and 80% in each language.
 func TestCorpus_Known(t *testing.T) {
 	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := map[string]*figures{}
-	for _, file := range []string{"author", "known", "strangers", "development_1", "development_2", "development_3", "recorded"} {
-		for language, f := range measure(t, file, samples(t, file+".jsonl")) {
+	for _, file := range files {
+		for language, f := range measure(t, filepath.Base(file), samples(t, filepath.Base(file))) {
 			if all[language] == nil {
 				all[language] = newFigures()
 			}
@@ -241,7 +250,7 @@ func TestCorpus_Known(t *testing.T) {
 		t.Logf("known %s: %+v", stdcmp.Or(language, "all"), *f)
 		holds(t, stdcmp.Or(language, "all"), f, 80)
 	}
-	holds(t, "all", all[everything], 95)
+	holds(t, "all", all[everything], 90)
 }
 
 // TestRecordedConversations: no judge objects to anything that the model said in the recorded conversations, which a person answered.
@@ -290,8 +299,9 @@ func TestRecordedConversations(t *testing.T) {
 			case m.Role == "assistant":
 				said++
 				r.Text = m.Content
+				look := p.Look(r)
 				for _, name := range judge.Names {
-					if found := p.Find(name, r); found != "" {
+					if found := look.Find(name); found != "" {
 						t.Errorf("%s objects to %q in: %.300s", name, found, m.Content)
 					}
 				}

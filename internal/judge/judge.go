@@ -1,6 +1,6 @@
 // Package judge says of the text that a model ends a run with whether it is an answer: or whether the model has stopped before it was
-// done, asks back instead of going on, or claims what it has not done. It knows a language by its Pack, which is data; a text in a
-// language without one is never judged wrong. It is pure.
+// done, asks back instead of going on, or claims what it has not done. It knows a language by its Pack, which is data, and has weights
+// that were learned from texts, which are data too; a text in a language without a pack is hardly ever judged wrong. It is pure.
 package judge
 
 import (
@@ -72,9 +72,8 @@ const trusted = 3
 // short is the size, in bytes, below which a text that ends in a question is nothing but one.
 const short = 300
 
-// Find returns what a judge objects to in a reply, in the reply's own words; empty is nothing.
-func (p *Pack) Find(judge Name, r Reply) string {
-	t := p.read(r)
+// phrase is what the phrases object to in a text, in its own words; empty is nothing.
+func (p *Pack) phrase(judge Name, t text, r Reply) string {
 	switch judge {
 	case Incomplete:
 		return p.incomplete(t, r)

@@ -96,7 +96,15 @@ type Pack struct {
 	negations, numbers, reads                                                                        []string
 	common                                                                                           map[string]bool
 	language, letters                                                                                string
+	lists                                                                                            []named
+	weights                                                                                          *weights
 	irregular                                                                                        map[string]string
+}
+
+// named are the phrases of a list, which the weights know by its name.
+type named struct {
+	name     string
+	patterns *patterns
 }
 
 // maxPhrases bounds a pack, in bytes, and each phrase of it with its words put in: its phrases are looked for in every answer.
@@ -171,7 +179,9 @@ func NewPack(data []byte) (*Pack, error) {
 			}
 			*list.into = append(*list.into, compiled)
 		}
+		p.lists = append(p.lists, named{list.name, list.into})
 	}
+	p.lists = append(p.lists, named{"changed", &p.changed})
 	return p, p.single(&f)
 }
 

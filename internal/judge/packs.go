@@ -37,21 +37,24 @@ func NewPacks(all ...[]byte) (Packs, error) {
 	return packs, nil
 }
 
-// Builtin are the packs that come with the program. They are made ready once.
-var Builtin = sync.OnceValues(func() (Packs, error) { return NewPacks(English, German, French) })
+// Builtin are the packs that come with the program, with the weights that were learned beside them. They are made ready once.
+var Builtin = sync.OnceValues(func() (Packs, error) {
+	packs, err := NewPacks(English, German, French)
+	if err != nil {
+		return nil, err
+	}
+	learned, err := readWeights(Weights)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range packs {
+		p.weights = learned
+	}
+	return packs, nil
+})
 
-// Find returns what a judge objects to in a reply, in the reply's own words; empty is nothing.
-func (l Packs) Find(judge Name, r Reply) string {
-	if p := l.of(r.Text); p != nil {
-		return p.Find(judge, r)
-	}
-	for _, p := range l {
-		if found := p.Find(judge, r); found != "" {
-			return found
-		}
-	}
-	return ""
-}
+// Find returns what a judge objects to in a reply, in the reply's own words; empty is nothing. Look answers for several judges at once.
+func (l Packs) Find(judge Name, r Reply) string { return l.Look(r).Find(judge) }
 
 // Reads reports whether a tool of that name changes nothing, by the verb with which it begins.
 func (l Packs) Reads(tool string) bool {

@@ -295,14 +295,27 @@ var ofRows = []mutant{
 	{"nobody asks for a summary", around(core+"Head.Summarises", "return false"), rows{"L38"}},
 	{"a summary is asked for with tools", statement(act+"conclude", "Tools", ""), rows{"L38"}},
 	{"the summary may claim anything", around(step+"nudge", "original(strings.TrimSuffix(text, FinalAnswer))"), rows{"L44"}},
-	{"no answer is incomplete", around("internal/judge.Pack.incomplete", `return ""`), rows{"L25"}},
+	{"no answer is incomplete", around("internal/judge.Look.Find", "if judge == Incomplete {\n\treturn \"\"\n}\nreturn original(judge)"), rows{"L25"}},
 	{"a text that is sent back is not withdrawn", condition(told+"said", "Messages Accepted Terminal", "false"), rows{"L26"}},
 	{"a text that is sent back is forgotten", statement(step+"sendsBack", "Messages RoleAssistant", ""), rows{"L27"}},
-	{"no answer deflects", around("internal/judge.Pack.deflecting", `return ""`), rows{"L28"}},
+	{"no answer deflects", around("internal/judge.Look.Find", "if judge == Deflecting {\n\treturn \"\"\n}\nreturn original(judge)"), rows{"L28"}},
 	{"a judge sends texts back for ever", around(core+"Answers.refused", "return 0"), rows{"L29"}},
 	{"nothing is complete", around("internal/judge.Pack.completes", "return false"), rows{"L30"}},
+	{"what is learned is not asked", around("internal/judge.Look.Find", "return k.Phrase(judge)"), test{"internal/judge", "TestLook_WeighsWhatPhrasesFind"}},
+	{"a phrase is an objection whatever is learned", around("internal/judge.Look.Find", `
+		if found := k.Phrase(judge); found != "" {
+			return found
+		}
+		return original(judge)`), test{"internal/judge", "TestLook_WeighsWhatPhrasesFind"}},
+	{"nothing is objected to without a phrase", around("internal/judge.Look.Find", `
+		if k.Phrase(judge) == "" {
+			return ""
+		}
+		return original(judge)`), test{"internal/judge", "TestLook_WeighsWhatPhrasesFind"}},
+	{"words weigh more than calls", around("internal/judge.Look.Open", "return true"), test{"internal/judge", "TestLook_CallsCountMore"}},
+	{"any sentence is named", around("internal/judge.weights.weigh", "sum, _ = original(judge, v)\nreturn sum, 0"), test{"internal/judge", "TestLook_NamesTheSentence"}},
 	{"a run waits although its agent has an answer without a model", around(act+"degraded", "return nil"), rows{"L41"}},
-	{"claims are not looked at", around("internal/judge.Pack.unverified", `return ""`), rows{"L50"}},
+	{"claims are not looked at", around("internal/judge.Look.Find", "if judge == Unverified {\n\treturn \"\"\n}\nreturn original(judge)"), rows{"L50"}},
 	{"constraints keep nothing from being done", around("internal/catalog.constraints.gate", "return sdk.Gate{}, nil"), rows{"F52"}},
 	{"a run forgets what it has written", around("internal/catalog.constraints.writes", "attempt.State = nil\nreturn original(w, attempt)"), rows{"F52"}},
 	{"a constraint on a tool that there is not is passed over in silence", around(policies+"Tools.constraints", "return nil"), rows{"F52"}},
