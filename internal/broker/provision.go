@@ -62,15 +62,15 @@ func (c *Conn) eachStep(ctx context.Context, p Plan, take func(step) (Change, er
 		return take(s)
 	}
 	streams, consumers := c.streams(p), c.consumers(p)
-	changes, err := atOnce(len(streams), func(i int) (Change, error) {
-		change, err := taken(c.streamStep(ctx, streams[i], p.Replicas))
+	var changes []Change
+	for _, want := range streams { // one after the other: who may make none is told so once
+		change, err := taken(c.streamStep(ctx, want, p.Replicas))
 		if err != nil {
-			err = fmt.Errorf("provision stream %s: %w", streams[i].Name, err)
+			return changes, fmt.Errorf("provision stream %s: %w", want.Name, err)
 		}
-		return change, err
-	})
-	if err != nil {
-		return changes, err
+		if change.Action != "" {
+			changes = append(changes, change)
+		}
 	}
 	more, err := atOnce(len(consumers), func(i int) (Change, error) {
 		change, err := taken(c.consumerStep(ctx, consumers[i]))
