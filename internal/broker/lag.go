@@ -15,8 +15,10 @@ import (
 // requests for messages that wait at it, that is of readers that have nothing to do.
 type Backlog struct {
 	Pending, Unacked, Pulls int64
-	// Delivered is when the last message was delivered, in Unix milliseconds; 0 is never.
+	// Delivered is when the last message was delivered, in Unix milliseconds; 0 is never. Reached is how far into the stream that was:
+	// what was published a moment ago is neither pending nor unacknowledged before the consumer has heard of it.
 	Delivered int64
+	Reached   uint64
 }
 
 // Backlog asks the consumer's leader.
@@ -33,7 +35,7 @@ func (c *Conn) Backlog(ctx context.Context, ref ConsumerRef) (Backlog, error) {
 }
 
 func backlogOf(info *jetstream.ConsumerInfo) Backlog {
-	b := Backlog{Pending: int64(info.NumPending), Unacked: int64(info.NumAckPending), Pulls: int64(info.NumWaiting)}
+	b := Backlog{Pending: int64(info.NumPending), Unacked: int64(info.NumAckPending), Pulls: int64(info.NumWaiting), Reached: info.Delivered.Stream}
 	if last := info.Delivered.Last; last != nil {
 		b.Delivered = last.UnixMilli()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentd/internal/broker"
@@ -150,7 +151,10 @@ func (s *session) flood(ctx context.Context, times int) ([]*call, error) {
 
 // drained waits until the service has dealt with everything, and looks whether all calls have their answers.
 func (s *session) drained(ctx context.Context, calls []*call) error {
-	err := s.untilBacklog(ctx, s.Patience, func(b broker.Backlog) bool { return b.Pending == 0 && b.Unacked == 0 })
+	last := slices.Max(calls[len(calls)-1].sequences)
+	err := s.untilBacklog(ctx, s.Patience, func(b broker.Backlog) bool {
+		return b.Reached >= last && b.Pending == 0 && b.Unacked == 0
+	})
 	if errors.Is(err, errLate) {
 		b, err := s.backlog(ctx)
 		if err != nil {
