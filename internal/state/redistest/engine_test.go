@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"agentd/test/missing"
 )
@@ -61,18 +62,22 @@ func TestContainer_IsStoppedResumedAndKilledLikeAProcess(t *testing.T) {
 		}
 		return strings.Fields(string(stat))[2]
 	}
+	// A process is stopped, and goes on, a moment after it was signalled.
+	becomes := func(what string, is func(state string) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); !is(state()); <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("a %s server is in state %s", what, state())
+				return
+			}
+		}
+	}
 	s.Pause()
-	if got := state(); got != "T" {
-		t.Errorf("a paused server is in state %s", got)
-	}
+	becomes("paused", func(state string) bool { return state == "T" })
 	s.Resume()
-	if got := state(); got == "T" {
-		t.Errorf("a resumed server is in state %s", got)
-	}
+	becomes("resumed", func(state string) bool { return state != "T" })
 	s.Kill()
-	if got := state(); got != "gone" {
-		t.Errorf("a killed server is in state %s", got)
-	}
+	becomes("killed", func(state string) bool { return state == "gone" })
 	if err := s.signal(syscall.SIGKILL); err == nil {
 		t.Error("a server that is gone was signalled without an error")
 	}
