@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"agentd/internal/retry"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
@@ -43,7 +44,7 @@ func beginnings(agent string) (started, called ConsumerRef) {
 const PauseKnown = 2 * time.Second
 
 // PauseAgent has no run of an agent begin, until the pause ends or ResumeAgent ends it. A pause that there is already is replaced.
-// Answers, messages and timers reach runs as ever. It returns when all workers know of it, after PauseKnown.
+// Answers, messages and timers reach runs as ever. It returns when all workers know of it, PauseKnown after the servers do.
 func (c *Conn) PauseAgent(ctx context.Context, agent string, p AgentPause) error {
 	started, called := beginnings(agent)
 	if err := c.setDrain(ctx, started, p.Drain); err != nil {
@@ -57,8 +58,36 @@ func (c *Conn) PauseAgent(ctx context.Context, agent string, p AgentPause) error
 		if _, err := c.js.PauseConsumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name, until); err != nil {
 			return fmt.Errorf("pause consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
 		}
+		if err := c.awaitPause(ctx, ref, until); err != nil {
+			return err
+		}
 	}
 	return retry.Sleep(ctx, PauseKnown)
+}
+
+const (
+	// applied is how long the servers of a cluster may take to carry out what one of them has confirmed: an election may be needed.
+	applied = 20 * time.Second
+	// looks are the pauses between looks whether they have.
+	firstLook, longestLook = 10 * time.Millisecond, 500 * time.Millisecond
+)
+
+// awaitPause returns when the server that leads a consumer says that it is paused, or that it is not from until on; zero is that it was
+// resumed. A cluster confirms either before that server has heard of it, and a run that is woken before then asks it, and waits on.
+func (c *Conn) awaitPause(ctx context.Context, ref ConsumerRef, until time.Time) error {
+	began := time.Now()
+	for pauses := (retry.Pauses{First: firstLook, Longest: longestLook}).Start(); ; {
+		info, err := c.consumerInfo(ctx, ref)
+		if err != nil || info.Paused == (c.Now() < until.UnixMilli()) {
+			return err
+		}
+		if time.Since(began) > applied {
+			return sdk.Errorf(sdk.CodeUnavailable, "the servers do not carry out a change of consumer %s, or somebody else has changed it too: agentd agents list", ref.Name)
+		}
+		if err := retry.Sleep(ctx, pauses.Next()); err != nil {
+			return err
+		}
+	}
 }
 
 // resumePause lies between two runs that are woken: all of them are about to ask their model.
@@ -70,6 +99,9 @@ func (c *Conn) ResumeAgent(ctx context.Context, agent string) (woken int, err er
 	for _, ref := range []ConsumerRef{started, called} {
 		if _, err := c.js.ResumeConsumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name); err != nil {
 			return 0, fmt.Errorf("resume consumer %s of stream %s: %w", ref.Name, StreamName(c.subjects, ref.Zone), err)
+		}
+		if err := c.awaitPause(ctx, ref, time.Time{}); err != nil {
+			return 0, err
 		}
 	}
 	runs, err := c.ParkedRuns(ctx, wire.KeyAgentPaused, agent)
