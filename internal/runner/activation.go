@@ -29,6 +29,8 @@ type activation struct {
 	at    point
 	// since is when the last entry was made, in Unix milliseconds.
 	since int64
+	// known is when the store last confirmed what the activation goes by, by its own clock in Unix milliseconds; 0 is that it has not.
+	known int64
 	// state is loaded when the run is driven.
 	state *core.State
 	// entries are the first ones of the journal, as far as they were needed.

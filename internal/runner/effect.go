@@ -50,6 +50,9 @@ func (a *activation) carryOutAgain(ctx context.Context, e *core.Entry, effects [
 // that depend on nothing but the journal.
 func (a *activation) carryOutBy(ctx context.Context, put put, e *core.Entry, effects []core.Effect) error {
 	for _, f := range effects {
+		if a.Env.Now()-a.known >= purgeable.Milliseconds() && a.known > 0 {
+			return fmt.Errorf("%s of entry %d of run %s: %w", f.Kind, e.Rev, a.key, errStoodStill)
+		}
 		var err error
 		switch f.Kind {
 		case core.EffectCall:
@@ -103,10 +106,14 @@ func waited(since []*core.Entry) func(call string) bool {
 // more. It is much shorter than that takes, and longer than any step.
 const purgeable = time.Minute
 
+// errStoodStill says that a worker knows how its run was, not how it is: others may have ended it since, and its calls may be gone. The
+// message comes again, and whoever has it then reads the run anew.
+var errStoodStill = errors.New("the worker stood still before it could carry out what it had written or read")
+
 // unpurged are the effects of an entry but for the voids of calls that are gone from the stream: whoever had them was told, or never heard
 // of them.
 func (a *activation) unpurged(ctx context.Context, e *core.Entry, effects []core.Effect) ([]core.Effect, error) {
-	if a.head.Status != core.StatusDone || a.Env.Now()-a.since < purgeable.Milliseconds() {
+	if !a.endedLongSince(e) {
 		return effects, nil
 	}
 	var left []core.Effect
@@ -126,6 +133,16 @@ func (a *activation) unpurged(ctx context.Context, e *core.Entry, effects []core
 		}
 	}
 	return left, nil
+}
+
+// endedLongSince reports whether the run has ended since it made an entry, long enough ago for its calls to be gone. It may have been taken
+// up again.
+func (a *activation) endedLongSince(e *core.Entry) bool {
+	before := a.Env.Now() - purgeable.Milliseconds()
+	ended := func(later *core.Entry) bool {
+		return later.Rev >= e.Rev && later.Head.Status == core.StatusDone && later.At <= before
+	}
+	return a.head.Status == core.StatusDone && a.since <= before || slices.ContainsFunc(a.entries, ended)
 }
 
 // publish creates events. Other bytes on a subject mean that a history was rolled back or forged: that is reported and left

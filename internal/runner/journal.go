@@ -39,6 +39,7 @@ func (a *activation) appendEntry(ctx context.Context, at point, change core.Chan
 	next := Record{Version: Version{Rev: entry.Rev, Etag: entry.Etag}, Data: data}
 	var v Version
 	err = appending.Do(ctx, a.Env.Sleep, func() (err error) {
+		a.known = a.Env.Now()
 		if v, err = a.Store.Append(ctx, a.key, at.Version, next); errors.Is(err, ErrAmbiguous) && !a.blind {
 			return err
 		}
@@ -216,6 +217,7 @@ func (a *activation) journal(ctx context.Context, from point, rev uint64) ([]*co
 // from a store that has lost one is not the journal: nothing may leave the worker on the strength of either (R1).
 func (a *activation) durable(ctx context.Context) ([]*core.Entry, error) {
 	for range mostStaleReads {
+		a.known = a.Env.Now()
 		entries, _, err := a.journal(ctx, point{}, a.at.Rev)
 		if err != nil {
 			return nil, err
