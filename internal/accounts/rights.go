@@ -136,7 +136,12 @@ func (r rights) parks(u *User) {
 // reconciles is what a worker that looks for lost runs needs: a lease, and what starts runs of its agents, which it reads
 // without the consumers that provisioning made.
 func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
-	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.LeaseToken, ">"))
+	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.LeaseToken, ">"),
+		// What runs that have ended leave, when all consumers are through with it. A purge's subject does not say of what, so this is any of it.
+		api+"STREAM.PURGE."+r.stream(broker.ZoneOut), api+"STREAM.PURGE."+r.stream(broker.ZoneTimer))
+	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
+		u.Publish = append(u.Publish, api+"CONSUMER.LIST."+r.stream(z))
+	}
 	for _, a := range r.Broker.Agents {
 		start := r.s.Start(a.Name)
 		u.Publish = append(u.Publish, r.create(r.stream(broker.ZoneStart), start, start+".*")...)

@@ -169,7 +169,7 @@ const UnroutedConsumer = "unrouted"
 
 // AgentConsumers are the consumers that a worker with the agent reads.
 func AgentConsumers(agent string) []ConsumerRef {
-	name := "agent_" + wire.NameToken(agent)
+	name := agentPrefix + wire.NameToken(agent)
 	return []ConsumerRef{{ZoneStart, name}, {ZoneIn, name}, {ZoneTimer, name}, {ZoneOut, name}}
 }
 

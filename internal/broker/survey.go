@@ -142,8 +142,11 @@ func (c *Conn) Consumed(ctx context.Context, ref ConsumerRef) (p Consumed, known
 	if err != nil {
 		return Consumed{}, false, fmt.Errorf("look at consumer %s: %w", ref.Name, err)
 	}
-	info := consumer.CachedInfo()
-	return Consumed{Floor: info.AckFloor.Stream, Delivered: info.Delivered.Stream, Pending: info.NumAckPending}, true, nil
+	return consumedOf(consumer.CachedInfo()), true, nil
+}
+
+func consumedOf(info *jetstream.ConsumerInfo) Consumed {
+	return Consumed{Floor: info.AckFloor.Stream, Delivered: info.Delivered.Stream, Pending: info.NumAckPending}
 }
 
 // headerRedelivered marks a message that was delivered again as a copy, with the sequence of the original.
