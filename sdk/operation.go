@@ -13,6 +13,10 @@ const (
 	DefaultSlots = 32
 	// DefaultHistory is how long a finished run keeps its history.
 	DefaultHistory = 30 * 24 * time.Hour
+	// DefaultCallsKept is how long the broker keeps the calls of a run that has ended: far longer than what is still on its way then takes.
+	DefaultCallsKept = 10 * time.Minute
+	// LeastCallsKept is the least that it may be: a message that is delivered again until then may give up a call that is still being made.
+	LeastCallsKept = 2 * time.Minute
 	// DefaultAnswersAge is how long the broker keeps answers, and messages to runs.
 	DefaultAnswersAge = 7 * 24 * time.Hour
 )

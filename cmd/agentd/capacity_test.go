@@ -39,7 +39,7 @@ func TestCapacity_IsOfTheConfiguration(t *testing.T) {
 		return needs.Load
 	}
 	want := capacity.Load{
-		RunsPerSecond: 1, Turns: 3, TurnBytes: 900, ModelTime: 2 * time.Second, CallTime: time.Second, History: 3 * days.Day,
+		RunsPerSecond: 1, Turns: 3, TurnBytes: 900, ModelTime: 2 * time.Second, CallTime: time.Second, History: 3 * days.Day, CallsKept: 25 * time.Minute,
 		AnswersAge: 14 * days.Day, Deadline: 2 * days.Day, Replicas: 1, Servers: 1, Memory: 16 << 30, RedisMemory: 16 << 30, Slots: 8, Cores: 2,
 	}
 	if got := loads(); got != want {

@@ -20,8 +20,10 @@ type Load struct {
 	// ModelTime is how long a model takes for a reply, CallTime a service, or a person, for an answer.
 	ModelTime time.Duration `json:"model_time"`
 	CallTime  time.Duration `json:"call_time"`
-	// History, AnswersAge and Deadline are those of the configuration.
+	// History, AnswersAge and Deadline are those of the configuration. CallsKept is how long calls are there when their run has ended; 0 is
+	// for as long as their stream keeps any.
 	History    time.Duration `json:"history"`
+	CallsKept  time.Duration `json:"calls_kept"`
 	AnswersAge time.Duration `json:"answers_age"`
 	Deadline   time.Duration `json:"deadline"`
 	// Replicas of each stream on Servers, each with Memory bytes.
@@ -106,6 +108,11 @@ func (l *Load) tombstones() time.Duration {
 	return max(l.Deadline-l.History, 0) + longest + margin
 }
 
+// lifetime is how long a run takes.
+func (l *Load) lifetime() time.Duration {
+	return time.Duration(l.Turns)*(l.ModelTime+l.CallTime) + l.ModelTime
+}
+
 // lasting is what there is in the end of what comes so often and is kept so long.
 func lasting(perSecond float64, kept time.Duration) float64 { return perSecond * kept.Seconds() }
 
@@ -113,6 +120,10 @@ func (l *Load) streams() []Stream {
 	cost := Run(l.Turns, l.TurnBytes/3, l.Redis)
 	kept := map[string]time.Duration{
 		Start: l.Deadline + margin, Out: l.Deadline + margin, Done: l.Deadline + margin, In: l.AnswersAge, Timers: fired, Runs: l.History,
+	}
+	if l.CallsKept > 0 {
+		kept[Out] = l.lifetime() + l.CallsKept
+		kept[Timers] = kept[Out]
 	}
 	var all []Stream
 	for _, name := range []string{Start, In, Out, Done, Timers, Runs} {

@@ -79,6 +79,17 @@ func TestPlan_Scales(t *testing.T) {
 	near(t, "subjects of answers that are kept for 2 days", 7*stream(quick, In).Subjects, 2*stream(one, In).Subjects)
 }
 
+// Calls and fired timers that leave when their run has ended cost next to nothing.
+func TestPlan_CallsThatLeave(t *testing.T) {
+	t.Parallel()
+	l := usual()
+	l.CallsKept = 25 * time.Minute
+	// A run of three calls takes 11 seconds.
+	near(t, "calls", stream(l, Out).Subjects, 10*3*(25*60+11))
+	near(t, "timers", stream(l, Timers).Subjects, 10*(25*60+11))
+	near(t, "terminal events", stream(l, Done).Subjects, stream(usual(), Done).Subjects)
+}
+
 func stream(l Load, name string) Stream {
 	n := Plan(l)
 	return n.stream(name)

@@ -174,6 +174,8 @@ type Reconcile struct {
 type Retention struct {
 	// History is how long they keep their history; 0 is for ever.
 	History time.Duration `json:"history"`
+	// Calls is how long the broker keeps their calls; 0 is for as long as the stream of calls keeps any.
+	Calls time.Duration `json:"calls"`
 }
 
 // Approvals is how people are asked and answer (docs/approvals.md).
@@ -237,7 +239,7 @@ func defaults(file string) *Config {
 			Entries:   EntriesPacked,
 			Log:       Log{Level: "info", Format: DefaultLogForm},
 			Reconcile: Reconcile{Interval: sdk.DefaultReconcile, OlderThan: sdk.DefaultLostAfter},
-			Retention: Retention{History: sdk.DefaultHistory},
+			Retention: Retention{History: sdk.DefaultHistory, Calls: sdk.DefaultCallsKept},
 			Console:   Console{OIDC{Scopes: []string{"profile"}, Principal: "preferred_username", Groups: "groups"}},
 		},
 		places: map[string]*strict.Node{}, stands: map[string]strict.Position{},

@@ -62,6 +62,7 @@ func Load(path string) (*Config, error) {
 	l.agents(root.Get("agents"))
 	l.checkServers(root.Get("mcp"))
 	l.checkAnswersAge(root.Get("nats", "answers_age"))
+	l.checkCallsKept(root.Get("retention", "calls"))
 	l.checkCollisions()
 	l.checkDomains(root.Get("domains"))
 	if l.Count() > 0 {

@@ -187,7 +187,7 @@ func TestSchema_Defaults(t *testing.T) {
 	want := map[string]string{
 		"nats.root": d.NATS.Root, "nats.answers_age": days(d.NATS.AnswersAge), "data": d.Data, "slots": fmt.Sprint(d.Slots), "log.level": d.Log.Level, "log.format": d.Log.Format,
 		"reconcile.interval": text(d.Reconcile.Interval), "reconcile.older_than": text(d.Reconcile.OlderThan),
-		"retention.history": days(d.Retention.History), "mcp.file": defaultMCPFile, "agents[].model.provider": defaultProvider,
+		"retention.history": days(d.Retention.History), "retention.calls": fmt.Sprintf("%dm", d.Retention.Calls/time.Minute), "mcp.file": defaultMCPFile, "agents[].model.provider": defaultProvider,
 		"mcp.servers.NAME.timeout":                    text(sdk.DefaultToolTimeout),
 		"agents[].tools.services[].timeout":           text(sdk.DefaultCallTimeout),
 		"agents[].tools.services[].retry.backoff":     text(sdk.DefaultBackoff),

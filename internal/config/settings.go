@@ -69,6 +69,13 @@ func (l *loader) checkAnswersAge(chosen *strict.Node) {
 	}
 }
 
+// checkCallsKept refuses what is shorter than messages of a run may be on their way when it ends.
+func (l *loader) checkCallsKept(chosen *strict.Node) {
+	if kept := l.cfg.Retention.Calls; chosen.Present() && kept > 0 && kept < sdk.LeastCallsKept {
+		l.Faultf(chosen.Position, "retention.calls: expected at least %s, or 0, got %s", days.Text(sdk.LeastCallsKept), days.Text(kept))
+	}
+}
+
 // decisionKey reads a public key, after the principal whose key it is and "=" when it is that of one alone.
 func (l *loader) decisionKey(domain string, n *strict.Node) {
 	text, key := n.Text(), sdk.DecisionKey{}

@@ -18,11 +18,11 @@ const (
 )
 
 // answers finds answers to open calls that were handled and that the run does not know: its journal was set back to before
-// them.
-func (p *pass) answers(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) error {
+// them. It reports whether the run has yet to be brought one that it does not know.
+func (p *pass) answers(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (coming bool, err error) {
 	received, err := x.runOf(ctx, wire.KindIn, run)
 	if err != nil || len(received) == 0 {
-		return err
+		return false, err
 	}
 	awaited := map[string]*core.Call{}
 	for i := range e.Head.Calls {
@@ -42,14 +42,16 @@ func (p *pass) answers(ctx context.Context, x *listing, run wire.RunKey, e *core
 		}
 		if absorbed == nil {
 			if absorbed, err = p.absorbed(ctx, run); err != nil {
-				return p.unreadable(ctx, e.Head.Agent, e.Head.Run, err)
+				return false, p.unreadable(ctx, e.Head.Agent, e.Head.Run, err)
 			}
 		}
-		if err := p.answer(ctx, subject, absorbed, e); err != nil {
-			return err
+		comes, err := p.answer(ctx, subject, absorbed, e)
+		if err != nil {
+			return coming, err
 		}
+		coming = coming || comes
 	}
-	return nil
+	return coming, nil
 }
 
 // absorbed are the answers that the run's journal knows, by their sequence in the stream of answers.
@@ -68,15 +70,16 @@ func (p *pass) absorbed(ctx context.Context, run wire.RunKey) (map[uint64]bool, 
 	return known, nil
 }
 
-// answer delivers the answers on one subject again that are dealt with neither themselves nor as a copy.
-func (p *pass) answer(ctx context.Context, subject string, absorbed map[uint64]bool, e *core.Entry) error {
+// answer delivers the answers on one subject again that are dealt with neither themselves nor as a copy. It reports whether workers have one
+// of them before them.
+func (p *pass) answer(ctx context.Context, subject string, absorbed map[uint64]bool, e *core.Entry) (coming bool, err error) {
 	agent := wire.NameToken(e.Head.Agent)
 	var originals []broker.Delivery
 	settled, copies := map[uint64]bool{}, map[uint64]int{}
 	for from, n := uint64(1), 0; n < maxAnswers; n++ {
 		d, err := p.Conn.NextDelivery(ctx, broker.ZoneIn, subject, from)
 		if err != nil {
-			return err
+			return coming, err
 		}
 		if d == nil {
 			break
@@ -90,9 +93,11 @@ func (p *pass) answer(ctx context.Context, subject string, absorbed map[uint64]b
 			copies[of]++
 		}
 		if !settled[of] {
-			if settled[of], err = p.settledAnswer(ctx, agent, d, absorbed); err != nil {
-				return err
+			var unread bool
+			if settled[of], unread, err = p.settledAnswer(ctx, agent, d, absorbed); err != nil {
+				return coming, err
 			}
+			coming = coming || unread
 		}
 	}
 	for _, d := range originals {
@@ -105,20 +110,22 @@ func (p *pass) answer(ctx context.Context, subject string, absorbed map[uint64]b
 			f.Action, f.Problem, do = "", fmt.Sprintf("it was delivered again %d times, and the run did not take it", maxCopies), nil
 		}
 		if err := p.deal(ctx, f, do); err != nil {
-			return err
+			return coming, err
 		}
+		coming = coming || do != nil
 	}
-	return nil
+	return coming, nil
 }
 
-// settledAnswer reports whether the run knows a message, will see it, or has refused it.
-func (p *pass) settledAnswer(ctx context.Context, agent string, d broker.Delivery, absorbed map[uint64]bool) (bool, error) {
-	if absorbed[d.Sequence()] || p.young(d.Received()) {
-		return true, nil
+// settledAnswer reports whether the run knows a message, will see it, or has refused it; unread that it will see it.
+func (p *pass) settledAnswer(ctx context.Context, agent string, d broker.Delivery, absorbed map[uint64]bool) (settled, unread bool, err error) {
+	if absorbed[d.Sequence()] {
+		return true, false, nil
 	}
 	handled, err := p.handled(ctx, broker.ZoneIn, agent, d.Sequence(), d.Received())
-	if err != nil || !handled {
-		return true, err
+	if err != nil || handled && p.young(d.Received()) {
+		return true, false, err
 	}
-	return p.deadLettered(ctx, d)
+	refused, err := p.deadLettered(ctx, d)
+	return refused || !handled, !handled && !refused, err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"agentd/internal/broker"
+	"agentd/internal/core"
 	"agentd/sdk/wire"
 )
 
@@ -77,5 +78,29 @@ func TestRelay_PublishesNoVoidOfACallThatIsGone(t *testing.T) {
 	r.delivers()
 	if voids := r.messages(broker.ZoneOut, wire.KindVoid); len(voids) != 0 {
 		t.Errorf("voids of a call that is gone: %v", voids)
+	}
+}
+
+// Nor is it when the run has been taken up again since: it goes on, and its earlier end is as long ago as ever.
+func TestRelay_PublishesNoVoidOfAnEarlierGeneration(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(r *rig) { r.agents[0].Spec.Limits.DeadlineMillis = generation.Milliseconds() })
+	b := r.begin("add")
+	r.waiting(b, 1)
+	r.done(b)
+	r.settled()
+	r.emptied()
+	r.later(2 * time.Hour)
+	second := r.retry(b, "again")
+	r.await("the call is made again", func() bool { h := r.head(b); return h.Status == core.StatusWaiting && h.Retry != nil })
+	r.settled()
+	r.delivers()
+	if voids := r.messages(broker.ZoneOut, wire.KindVoid); len(voids) != 0 {
+		t.Errorf("voids of a call that is gone: %v", voids)
+	}
+	h := r.head(b)
+	r.answer(h.Calls[0].Addresses(&h)[0])
+	if code := r.done(second); code != "" {
+		t.Errorf("the second generation ended with %q", code)
 	}
 }

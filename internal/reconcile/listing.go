@@ -20,6 +20,10 @@ type listing struct {
 	lists map[wire.Kind]map[string]map[string][]string
 }
 
+func newListing(p *pass) *listing {
+	return &listing{p: p, lists: map[wire.Kind]map[string]map[string][]string{}}
+}
+
 // layout says where the partition is among the tokens after the kind.
 var layout = map[wire.Kind]struct {
 	zone broker.Zone

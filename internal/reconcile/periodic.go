@@ -15,6 +15,7 @@ import (
 const (
 	leaseOfAgent    = "reconcile_agent_"
 	leaseEverything = "reconcile"
+	leaseOfCalls    = "reconcile_calls"
 	afterLoss       = "lost_"
 )
 
@@ -56,6 +57,35 @@ func Periodic(ctx context.Context, interval time.Duration, o Options) {
 		} else if ctx.Err() == nil {
 			wait, again = again, min(2*again, interval/4)
 			log.Warn("runs could not be reconciled; trying again", "in", wait, "error", err)
+		}
+	}
+}
+
+// Clearing removes what runs that have ended leave on the broker, four times an interval, until ctx ends. Of all processes that call it, one
+// does: see Periodic. What one that dies leaves is found by the next.
+func Clearing(ctx context.Context, interval time.Duration, o Options) {
+	if o.Calls == 0 {
+		return
+	}
+	o.Found = func(f Finding) { logFinding(o.Logger, f) }
+	every := max(interval/4, time.Second).Truncate(time.Second)
+	wait := time.Duration(rand.Int64N(int64(every/4) + 1))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = every / 4
+		mine, err := o.Conn.Lease(ctx, leaseOfCalls, every)
+		if err == nil && mine {
+			var report Report
+			if report, err = Clear(ctx, o); report.Cleared > 0 {
+				o.Logger.Info("calls of runs that have ended are removed", "runs", report.Cleared)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			o.Logger.Warn("calls of runs that have ended could not be removed; trying again", "in", every, "error", err)
 		}
 	}
 }
@@ -134,6 +164,10 @@ func logged(ctx context.Context, o Options) error {
 
 func logFinding(log *slog.Logger, f Finding) {
 	attributes := []any{"kind", f.Kind, "agent", f.Agent, "run", f.Run, "what", f.What, "action", f.Action}
+	if f.Kind == CallsKept {
+		log.Warn("calls of runs that have ended cannot be removed", append(attributes, "problem", f.Problem)...)
+		return
+	}
 	if f.Problem != "" {
 		log.Error("something is lost and could not be repaired", append(attributes, "problem", f.Problem)...)
 		return

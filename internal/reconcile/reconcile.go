@@ -45,6 +45,8 @@ const (
 	RunUnreadable Kind = "run_unreadable"
 	// IndexLost: the index of runs has no document of a run, or an old one.
 	IndexLost Kind = "index_lost"
+	// CallsKept: the calls of a run that has ended, or timers that have fired, could not be removed.
+	CallsKept Kind = "calls_kept"
 	// HistoryKept: a history or a tombstone that has outlived its time could not be removed.
 	HistoryKept Kind = "history_kept"
 )
@@ -75,6 +77,8 @@ type Report struct {
 	// Purged runs lost their history, Removed ones their tombstone.
 	Purged  int `json:"purged"`
 	Removed int `json:"removed"`
+	// Cleared runs lost their calls on the broker.
+	Cleared int `json:"cleared"`
 	// Young runs have not ended, and were left alone because they changed lately.
 	Young int `json:"young"`
 }
@@ -94,6 +98,8 @@ type Options struct {
 	OlderThan time.Duration
 	// History is how long a done run keeps its history; 0 is for ever.
 	History time.Duration
+	// Calls is how long a done run keeps its calls on the broker, at least sdk.LeastCallsKept; 0 is for as long as their stream does.
+	Calls time.Duration
 	// Document publishes a document to the index of runs, where there is one.
 	Document func(*index.Document) error
 	// DryRun only looks.
@@ -121,6 +127,7 @@ type pass struct {
 	// unsettled are runs without a journal whose init event is not dealt with: their calls are left alone.
 	unsettled map[wire.RunKey]bool
 	states    map[broker.Zone]broker.ZoneState
+	readers   map[broker.Zone][]broker.Reader
 	// indexes says that there is an index of runs.
 	indexes bool
 	// indexed are the revisions in the index of the runs of indexedPartition, by token.
@@ -137,9 +144,21 @@ type consumed struct {
 // partition in 256 has on the broker. The error is that of a broker or store that cannot be read; what concerns one run
 // only is a finding.
 func Run(ctx context.Context, o Options) (Report, error) {
+	p := newPass(o)
+	for _, step := range []func(context.Context) error{p.survey, p.lostRuns, p.lostDelegations, p.runs} {
+		if err := step(ctx); err != nil {
+			return p.report, fmt.Errorf("reconcile: %w", err)
+		}
+	}
+	return p.report, nil
+}
+
+// newPass fills in defaults. The pass begins now.
+func newPass(o Options) *pass {
 	p := &pass{
 		Options: o, subjects: o.Conn.Subjects(), agents: map[string]sdk.AgentSpec{},
 		consumers: map[broker.ConsumerRef]consumed{}, unsettled: map[wire.RunKey]bool{}, states: map[broker.Zone]broker.ZoneState{},
+		readers: map[broker.Zone][]broker.Reader{},
 	}
 	p.report.Found = map[Kind]int{}
 	if p.Now == nil {
@@ -156,12 +175,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	for _, a := range p.Agents {
 		p.agents[wire.NameToken(a.Name)] = a
 	}
-	for _, step := range []func(context.Context) error{p.survey, p.lostRuns, p.lostDelegations, p.runs} {
-		if err := step(ctx); err != nil {
-			return p.report, fmt.Errorf("reconcile: %w", err)
-		}
-	}
-	return p.report, nil
+	return p
 }
 
 // survey looks at the streams.

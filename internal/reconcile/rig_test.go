@@ -67,7 +67,7 @@ func desk() (parent, child sdk.AgentSpec) {
 	return chat("desk", calculator, child.Contract), child
 }
 
-// plan is what the model does: its first message is a list of steps, one a turn: "add", "clerk:<steps>", or "say".
+// plan is what the model does: its first message is a list of steps, one a turn: "add", "clerk:<steps>", "both:<steps>", or "say".
 func plan(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 	steps := strings.Split(req.Messages[0].PlainText(), " ")
 	turn := req.Interactions.Current
@@ -78,6 +78,8 @@ func plan(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 	switch step {
 	case "add":
 		return sdktest.Ask(sdktest.Tool("calc_add", map[string]int{"a": turn})), nil
+	case "both":
+		return sdktest.Ask(sdktest.Tool("calc_add", map[string]int{"a": turn}), sdktest.Tool("clerk", map[string]string{"message": rest})), nil
 	case "clerk":
 		return sdktest.Ask(sdktest.Tool("clerk", map[string]string{"message": rest})), nil
 	}

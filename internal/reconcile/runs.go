@@ -32,7 +32,7 @@ type known struct {
 // runs examines all runs in the store, partition after partition, and after each one the calls that its runs have on the
 // broker.
 func (p *pass) runs(ctx context.Context) error {
-	x := &listing{p: p, lists: map[wire.Kind]map[string]map[string][]string{}}
+	x := newListing(p)
 	next := 0
 	runs := map[string]known{}
 	closeTo := func(partition int) error {
@@ -122,7 +122,10 @@ func (p *pass) examine(ctx context.Context, x *listing, run wire.RunKey, e *core
 	case core.StatusRunning:
 		return missing, p.stalled(ctx, run, e)
 	case core.StatusWaiting:
-		return missing, errors.Join(p.timer(ctx, x, run, e), p.calls(ctx, x, run, e), p.answers(ctx, x, run, e))
+		if coming, err := p.answers(ctx, x, run, e); err != nil || coming {
+			return missing, err // what the run makes of these may need neither its timer nor its calls: the next pass sees
+		}
+		return missing, errors.Join(p.timer(ctx, x, run, e), p.calls(ctx, x, run, e))
 	case core.StatusDone:
 		last, err := p.terminal(ctx, x, run, e)
 		return missing || last, err

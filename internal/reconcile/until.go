@@ -22,7 +22,7 @@ type Passes struct {
 }
 
 // Until makes passes until one finds nothing that it can repair, five at most: what was repaired may bring to light what else is lost. In
-// a dry run it makes one.
+// a dry run it makes one. Then it removes what runs that have ended leave on the broker: Clear.
 func Until(ctx context.Context, o Options) (Passes, error) {
 	all := Passes{Report: Report{Found: map[Kind]int{}}}
 	told, tell := map[Finding]bool{}, o.Found
@@ -46,7 +46,12 @@ func Until(ctx context.Context, o Options) (Passes, error) {
 		report.Found, report.Purged, report.Removed = all.Found, report.Purged+all.Purged, report.Removed+all.Removed
 		all.Report, all.GoesOn = report, repaired > 0 && !o.DryRun
 		all.Made++
-		if err != nil || !all.GoesOn || all.Made == mostPasses {
+		if err != nil {
+			return all, err
+		}
+		if !all.GoesOn || all.Made == mostPasses {
+			cleared, err := Clear(ctx, o)
+			all.Cleared, all.Unrepaired = cleared.Cleared, all.Unrepaired+cleared.Unrepaired
 			return all, err
 		}
 		select {

@@ -19,6 +19,8 @@ type Reconcile struct {
 	OlderThan time.Duration
 	// History is how long a done run keeps its history; 0 is for ever.
 	History time.Duration
+	// Calls is how long a done run keeps its calls on the broker; 0 is for as long as their stream does.
+	Calls time.Duration
 }
 
 // Reconciling are the options of a pass over the runs of the worker's agents. Its error says that the store cannot forget
@@ -30,7 +32,7 @@ func (w *Worker) Reconciling() (reconcile.Options, error) {
 	}
 	o := reconcile.Options{
 		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Document: w.indexer.document, Everything: true, Logger: w.Logger,
-		OlderThan: w.Reconcile.OlderThan, History: w.Reconcile.History,
+		OlderThan: w.Reconcile.OlderThan, History: w.Reconcile.History, Calls: w.Reconcile.Calls,
 	}
 	for _, a := range w.Agents {
 		o.Agents = append(o.Agents, a.Spec)
@@ -50,6 +52,7 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	var passes sync.WaitGroup
 	lost := make(chan struct{}, 1)
 	passes.Go(func() { reconcile.Periodic(ctx, w.Reconcile.Interval, o) })
+	passes.Go(func() { reconcile.Clearing(ctx, w.Reconcile.Interval, o) })
 	passes.Go(func() { reconcile.AfterLoss(ctx, o, lost) })
 	passes.Go(func() {
 		w.Conn.WatchStreams(ctx, keeping, func(z broker.Zone) {

@@ -59,7 +59,7 @@ func (f File) Options() (Options, error) {
 		Agents: agents, Models: registry.Provider, Slots: cfg.Slots, Replicas: cfg.NATS.Replicas, AnswersAge: cfg.NATS.AnswersAge,
 		Identity: cfg.Identity, Keys: cfg.Keys,
 		ReconcileEvery: period(cfg.Reconcile.Interval), LostAfter: cfg.Reconcile.OlderThan, History: period(cfg.Retention.History),
-		EarlyDecisions: cfg.Approvals.Early, Logger: f.Logger,
+		CallsKept: period(cfg.Retention.Calls), EarlyDecisions: cfg.Approvals.Early, Logger: f.Logger,
 	}, nil
 }
 

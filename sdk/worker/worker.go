@@ -83,6 +83,9 @@ type Options struct {
 	ReconcileEvery, LostAfter time.Duration
 	// History is how long a finished run keeps its history; 0 is 30 days, negative is for ever.
 	History time.Duration
+	// CallsKept is how long the broker keeps the calls of a finished run, at least 2 minutes; 0 is 10 minutes, negative is for as long as the
+	// stream of calls keeps any.
+	CallsKept time.Duration
 
 	// Grace is how long a stopping worker lets activations reach their next step; 0 is 30 s.
 	Grace time.Duration
@@ -258,7 +261,7 @@ func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.Ope
 func (s *serving) reconcile() worker.Reconcile {
 	return worker.Reconcile{
 		Interval: max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0), OlderThan: s.LostAfter,
-		History: max(cmp.Or(s.History, sdk.DefaultHistory), 0),
+		History: max(cmp.Or(s.History, sdk.DefaultHistory), 0), Calls: max(cmp.Or(s.CallsKept, sdk.DefaultCallsKept), 0),
 	}
 }
 

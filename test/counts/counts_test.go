@@ -93,6 +93,7 @@ type system struct {
 	// store keeps what the worker packs.
 	store  runner.Store
 	packed runner.Store
+	serves *worker.Worker
 }
 
 // openStore opens the worker's store.
@@ -119,7 +120,7 @@ func redisServer(t *testing.T, _ *broker.Conn, counted *commands) runner.Store {
 	return store
 }
 
-func start(t *testing.T, open openStore, of talk) *system {
+func start(t *testing.T, open openStore, of talk, change ...func(*broker.Plan)) *system {
 	t.Helper()
 	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
 	check(t, err)
@@ -128,7 +129,11 @@ func start(t *testing.T, open openStore, of talk) *system {
 	s := &system{t: t, talk: of, worker: tapOf(), service: tapOf(), client: tapOf(), commands: &commands{}}
 	s.conn, s.control = s.connect(s.client), s.connect(server)
 	spec := adder()
-	_, err = s.control.Provision(t.Context(), worker.Plan([]sdk.AgentSpec{spec}))
+	plan := worker.Plan([]sdk.AgentSpec{spec})
+	for _, c := range change {
+		c(&plan)
+	}
+	_, err = s.control.Provision(t.Context(), plan)
 	check(t, err)
 	s.serve(spec)
 	s.work(spec, open)
@@ -162,6 +167,7 @@ func (s *system) work(spec sdk.AgentSpec, open openStore) {
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return sdktest.ModelFunc(s.model), nil },
 	})
 	check(s.t, err)
+	s.serves = w
 	s.background(w.Run)
 }
 

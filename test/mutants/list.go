@@ -44,7 +44,7 @@ var ofRuns = []mutant{
 	{"failed effects are passed over", around(act+"carryOutBy", "_ = original(ctx, put, e, effects)\nreturn nil"), simulator},
 	{"effects of a duplicate are not carried out again", around(act+"relay", "return original(ctx)"), simulator},
 	{"effects of a dead driver are not carried out again", condition(act+"absorbed", "drives Covers", "false"), simulator},
-	{"a relay republishes the void of a purged call", around(act+"unpurged", "return effects, nil"), simulator},
+	{"a relay republishes the void of a purged call", around(act+"unpurged", "return effects, nil"), test{"internal/reconcile", "TestRelay_PublishesNoVoidOfACallThatIsGone"}},
 	{"a relay republishes a closed call", around(runs+"unclosed", "return effects"), simulator},
 	{
 		"a driver makes a call that the end of its run has closed before the run was taken up",

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"agentd/sdk/wire"
 
 	"agentd/internal/audit"
-	"agentd/internal/core"
+	"agentd/internal/reconcile"
 	"agentd/sdk"
 )
 
@@ -42,6 +41,10 @@ type fakeBroker struct {
 	sequences map[string]uint64
 	// bySubject are the events that were created, for comparison.
 	bySubject map[string][]byte
+	// calls are the subjects of each run's calls and voids, and gone those that the stream has forgotten, with when their run ended, in Unix
+	// milliseconds.
+	calls map[wire.RunKey][]string
+	gone  map[string]int64
 	// waiting are the messages that workers have not settled, in the order of their arrival.
 	waiting []*message
 	// removed are those that were acked lately: a restart may bring them back.
@@ -78,7 +81,8 @@ type timer struct {
 
 func newBroker(s *simulation) *fakeBroker {
 	return &fakeBroker{
-		simulation: s, sequences: map[string]uint64{}, bySubject: map[string][]byte{}, parked: map[string][]parkedRun{}, dropped: map[string]bool{},
+		simulation: s, sequences: map[string]uint64{}, bySubject: map[string][]byte{}, calls: map[wire.RunKey][]string{}, gone: map[string]int64{},
+		parked: map[string][]parkedRun{}, dropped: map[string]bool{},
 	}
 }
 
@@ -140,6 +144,7 @@ func (b *fakeBroker) create(address wire.Address, subject string, event wire.Eve
 		b.dropped[subject] = true
 		return nil
 	}
+	b.forgets(address.Run)
 	former, exists := b.bySubject[subject]
 	b.audit.Published(subject, event, data)
 	switch {
@@ -147,39 +152,40 @@ func (b *fakeBroker) create(address wire.Address, subject string, event wire.Eve
 		return sdk.Errorf(sdk.CodeConflict, "another event is on %s", subject)
 	case !exists:
 		b.bySubject[subject] = data
+		delete(b.gone, subject)
+		if address.Kind == wire.KindOut || address.Kind == wire.KindVoid {
+			b.calls[address.Run] = append(b.calls[address.Run], subject)
+		}
 		b.append(address, subject, data, &event, 0)
 	}
 	return nil
 }
 
-// callsKept is how long after the end of a run its calls and their voids stay in the stream.
-const callsKept = 10 * time.Minute
-
-// forgot reports whether a call, or its void, was in the stream and is gone, and when its run ended, in Unix milliseconds.
-func (b *fakeBroker) forgot(address wire.Address, subject string) (ended int64, forgot bool) {
-	if _, existed := b.bySubject[subject]; !existed || !b.purged(address) {
-		return 0, false
-	}
-	entries := b.store.journals[address.Run].decoded
-	return entries[len(entries)-1].At, true
-}
-
-// purged reports whether a call, or its void, is gone from the stream: its run has ended, for long enough, and all messages that had to do
-// with its end are settled. (It is decided when somebody asks: there is nobody else to whom it makes a difference.)
-func (b *fakeBroker) purged(address wire.Address) bool {
-	j := b.store.journals[address.Run]
-	if address.Kind != wire.KindOut && address.Kind != wire.KindVoid || j == nil || len(j.decoded) == 0 || j.durable < len(j.decoded) {
-		return false
+// forgets removes the calls of a run that has ended, and their voids, when nobody needs them any more: the passes of package reconcile do. It
+// is decided when somebody asks for them, and before the run is taken up again: there is nobody else to whom it makes a difference.
+func (b *fakeBroker) forgets(run wire.RunKey) {
+	j := b.store.journals[run]
+	if len(b.calls[run]) == 0 || j == nil || len(j.decoded) == 0 || j.durable < len(j.decoded) {
+		return
 	}
 	last := j.decoded[len(j.decoded)-1]
-	if last.Head.Status != core.StatusDone || b.now-last.At < callsKept.Milliseconds() {
-		return false
+	if !reconcile.Over(last.Entry, sdk.DefaultCallsKept, b.now) {
+		return
 	}
-	return !slices.ContainsFunc(b.waiting, func(m *message) bool {
+	unsettled := slices.ContainsFunc(b.waiting, func(m *message) bool {
 		a, err := subjects.Parse(m.subject)
-		ours := err == nil && (a.Kind == wire.KindOut || a.Kind == wire.KindVoid) && a.Run == address.Run
+		ours := err == nil && (a.Kind == wire.KindOut || a.Kind == wire.KindVoid) && a.Run == run
 		return ours || last.Cause.Stream == m.stream && last.Cause.Sequence == m.sequence
 	})
+	if unsettled {
+		return
+	}
+	for _, subject := range b.calls[run] {
+		delete(b.bySubject, subject)
+		b.gone[subject] = last.At
+		b.trace("forgotten %s", subject)
+	}
+	delete(b.calls, run)
 }
 
 // arm puts a timer in place of the one that the run has.

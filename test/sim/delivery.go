@@ -96,8 +96,9 @@ func (p publisher) Publish(ctx context.Context, subject string, event wire.Event
 		return errBroker
 	}
 	// Who began before the end, and stands still since, cannot know that the stream has forgotten the call.
-	if ended, forgot := p.broker.forgot(address, subject); forgot && p.running.activation().began > ended && !p.running.activation().hasFound(address) {
-		p.violate("purged", "%s is published again, %s after its run has ended", subject, callsKept)
+	p.broker.forgets(address.Run)
+	if ended, forgot := p.broker.gone[subject]; forgot && p.running.activation().began > ended && !p.running.activation().hasFound(address) {
+		p.violate("purged", "%s is published again, and its run ended at %.3f", subject, seconds(ended))
 	}
 	if err := p.broker.create(address, subject, event); err != nil {
 		return err
@@ -131,9 +132,10 @@ func (p publisher) Published(ctx context.Context, subject string) (bool, error) 
 	if p.now < p.brokerAway || p.strikes(publishLost) {
 		return false, errBroker
 	}
-	_, found := p.broker.bySubject[subject]
 	address := mustParse(subject)
-	if found = found && !p.broker.purged(address); found {
+	p.broker.forgets(address.Run)
+	_, found := p.broker.bySubject[subject]
+	if found {
 		p.running.activation().finds(address)
 	}
 	return found, nil

@@ -151,6 +151,7 @@ func (f *fakeStore) Append(
 		return next.Version, nil
 	}
 	next.Position = next.Rev
+	f.broker.forgets(run)
 	j, err := f.write(run, base, &next, decoded{Entry: e, digest: digest, written: f.steps})
 	if err != nil {
 		f.trace("refused entry %d of %s: %v", next.Rev, e.Head.Run, err)

@@ -77,6 +77,9 @@ func (f *asked) load(a *cli.App) (capacity.Load, error) {
 		Redis: cfg.StoreKind() == config.StoreRedis, RedisMemory: float64(f.redis) * gib, Slots: cfg.Slots, Cores: f.cores,
 	}
 	l.Servers = cmp.Or(f.servers, l.Replicas)
+	if cfg.Retention.Calls > 0 && cfg.Reconcile.Interval > 0 { // workers look four times an interval
+		l.CallsKept = cfg.Retention.Calls + cfg.Reconcile.Interval/4
+	}
 	for _, d := range []struct {
 		flag, text string
 		to         *time.Duration

@@ -35,7 +35,8 @@ func Command(a *cli.App) *cobra.Command {
 		Long: "reconcile compares what clients started, what the store knows, and what is on the broker, for the agents of the\n" +
 			"configuration: after the store was lost, restored from a copy or failed over, and whenever something seems stuck.\n" +
 			"What can be repaired is repaired; a run that is lost ends with the error \"state_lost\", or begins anew if its agent\n" +
-			"has on_state_loss: restart. Histories of runs that are done for longer than retention.history are removed.\n\n" +
+			"has on_state_loss: restart. Histories of runs that are done for longer than retention.history are removed,\n" +
+			"and so are the calls of runs that are done for longer than retention.calls.\n\n" +
 			"Passes are repeated until one finds nothing to repair, five times at most: what was repaired may bring to light what\n" +
 			"else is lost. Runs that changed lately are left alone, and counted.\n\n" +
 			"Workers do the same every reconcile.interval. Doing it at any time, and several times at once, is harmless.\n\n" +
@@ -76,7 +77,7 @@ func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client,
 	w, err := worker.New(worker.Options{
 		Conn: c.Conn, Store: store, Agents: resolved, Logger: a.QuietLogger(), Identity: cfg.Identity, Keys: cfg.Keys,
 		Models:    func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil }, // nothing is asked of them
-		Reconcile: worker.Reconcile{OlderThan: cfg.Reconcile.OlderThan, History: cfg.Retention.History},
+		Reconcile: worker.Reconcile{OlderThan: cfg.Reconcile.OlderThan, History: cfg.Retention.History, Calls: cfg.Retention.Calls},
 	})
 	if err != nil {
 		return err
@@ -163,6 +164,13 @@ func reportText(r reconcile.Passes, dryRun bool, olderThan time.Duration) string
 			verb = "to be removed"
 		}
 		text += fmt.Sprintf("\n%s and %s %s", show.Count(r.Purged, "history"), show.Count(r.Removed, "tombstone"), verb)
+	}
+	if r.Cleared > 0 {
+		verb := "removed"
+		if dryRun {
+			verb = "to be removed"
+		}
+		text += fmt.Sprintf("\ncalls of %s that ended %s", show.Count(r.Cleared, "run"), verb)
 	}
 	return text
 }

@@ -1,0 +1,458 @@
+package reconcile_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/deadletter"
+	"agentd/internal/reconcile"
+	"agentd/internal/runner"
+	"agentd/internal/state"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// clear removes what runs leave that have ended for so long, and returns how many lost their calls.
+func (r *rig) clear(after time.Duration) int {
+	r.t.Helper()
+	o := r.options()
+	o.Calls, o.Now = sdk.DefaultCallsKept, func() time.Time { return r.now().Add(after) }
+	o.Found = func(f reconcile.Finding) { r.t.Errorf("found: %+v", f) }
+	report, err := reconcile.Clear(r.context(), o)
+	r.check("clear", err)
+	return report.Cleared
+}
+
+// left are how many calls, voids and fired timers there are.
+type left struct{ Calls, Voids, Fired int }
+
+func (r *rig) left() left {
+	r.t.Helper()
+	return left{
+		len(r.messages(broker.ZoneOut, wire.KindOut)), len(r.messages(broker.ZoneOut, wire.KindVoid)),
+		len(r.messages(broker.ZoneTimer, wire.KindFire)),
+	}
+}
+
+func (r *rig) wantLeft(when string, want left) {
+	r.t.Helper()
+	if diff := cmp.Diff(want, r.left()); diff != "" {
+		r.t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+func (r *rig) cancel(b begun) {
+	r.t.Helper()
+	r.check("cancel", r.conn.Control(r.context(), wire.ControlCancel, b.agent, b.key, "", wire.Event{
+		ID: "cancel", Source: "test", Type: wire.TypeCancel, Subject: b.subject, Time: time.UnixMilli(1_790_000_000_000),
+	}))
+}
+
+// Calls leave when their run has ended for long enough, those of runs that wait stay, and nothing that is delivered again brings any back.
+func TestClear_CallsOfRunsThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	for name, options := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, options...)
+			done, delegating, cancelled, waiting := r.begin("add add"), r.begin("clerk:add"), r.begin("add"), r.begin("add add")
+			for step := 1; step <= 2; step++ {
+				r.waiting(done, step)
+				r.answer(r.call(done))
+			}
+			r.waiting(delegating, 1)
+			child := r.child(delegating)
+			r.waiting(child, 1)
+			r.answer(r.call(child))
+			r.waiting(cancelled, 1)
+			r.cancel(cancelled)
+			r.waiting(waiting, 1)
+			r.answer(r.call(waiting))
+			r.waiting(waiting, 2)
+			ends := map[begun]sdk.Code{done: "", delegating: "", cancelled: r.done(cancelled)}
+			checkEnds(r, ends)
+			r.settled()
+			all := left{Calls: 2 + 2 + 1 + 2, Voids: 1}
+			r.wantLeft("at the end", all)
+			if n := r.clear(sdk.DefaultCallsKept - time.Minute); n != 0 {
+				t.Errorf("%d runs lost their calls too early", n)
+			}
+			r.wantLeft("too early", all)
+			r.reads(calculator)
+			if n := r.clear(sdk.DefaultCallsKept + time.Second); n != 4 {
+				t.Errorf("%d runs lost their calls, want 4", n)
+			}
+			r.wantLeft("when nobody needs them", left{Calls: 2})
+			if n := r.clear(sdk.DefaultCallsKept + time.Second); n != 0 {
+				t.Errorf("%d runs lost their calls again", n)
+			}
+			r.later(time.Hour)
+			before, armed := r.streams(), r.armed()
+			r.stop()
+			for _, a := range r.agents {
+				for _, ref := range broker.AgentConsumers(a.Spec.Name) {
+					r.rewind(ref)
+				}
+			}
+			r.work()
+			r.settled()
+			checkEnds(r, ends)
+			after := r.streams()
+			after[broker.ZoneTimer] = before[broker.ZoneTimer] // the run that waits arms its timer again
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Errorf("something was stored (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(armed, r.armed()); diff != "" {
+				t.Errorf("timers (-before +after):\n%s", diff)
+			}
+			r.answer(r.call(waiting))
+			if code := r.done(waiting); code != "" {
+				t.Errorf("the run that waited ended with %q", code)
+			}
+			r.nothing()
+		})
+	}
+}
+
+// armed are the timers of runs.
+func (r *rig) armed() map[string]int {
+	r.t.Helper()
+	timers := r.messages(broker.ZoneTimer, wire.KindTimer)
+	maps.DeleteFunc(timers, func(subject string, _ int) bool { return strings.Contains(subject, "."+broker.LeaseToken+".") })
+	return timers
+}
+
+// Timers that have fired leave when workers have dealt with them, whoever they were for; armed ones stay.
+func TestClear_FiredTimers(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	waiting := r.begin("add")
+	r.waiting(waiting, 1)
+	agent := wire.NameToken(waiting.agent)
+	r.check("fire", r.conn.Fire(r.context(), agent, waiting.key, 0))
+	r.settled()
+	r.stop()
+	other := r.begin("add")
+	r.check("fire", r.conn.Fire(r.context(), agent, other.key, 0))
+	r.wantLeft("before", left{Calls: 1, Fired: 2})
+	r.clear(0)
+	r.wantLeft("after", left{Calls: 1, Fired: 1})
+	if armed := r.messages(broker.ZoneTimer, wire.KindTimer); armed[r.conn.Subjects().Timer(agent, waiting.key)] != 1 {
+		t.Errorf("armed timers: %v", armed)
+	}
+	r.work()
+	r.settled()
+	r.clear(0)
+	r.wantLeft("when the worker is back", left{Calls: 2})
+}
+
+// What somebody is not through with stays: a void that a service has not read, a call that an agent has not, and the message with which a
+// run ended.
+func TestClear_WhatSomebodyHasNotReadStays(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	service := calculator
+	cancelled, answered := r.begin("add"), r.begin("add")
+	r.waiting(cancelled, 1)
+	r.cancel(cancelled)
+	r.done(cancelled)
+	r.waiting(answered, 1)
+	r.answer(r.call(answered))
+	r.done(answered)
+	r.settled()
+	if n := r.clear(time.Hour); n != 1 {
+		t.Errorf("%d runs lost their calls, want the one whose call was answered", n)
+	}
+	r.wantLeft("while the service is away", left{Calls: 1, Voids: 1})
+	if n := r.reads(service); n != 2 {
+		t.Errorf("the service read %d messages, want a call and its void", n)
+	}
+	if n := r.clear(time.Hour); n != 1 {
+		t.Errorf("%d runs lost their calls, want the one that was cancelled", n)
+	}
+	r.wantLeft("when the service has read the void", left{})
+
+	r.later(time.Hour)
+	clerk := broker.AgentConsumers("clerk")[3]
+	delegating := r.begin("clerk:say")
+	r.waiting(delegating, 1)
+	r.settled()
+	r.done(delegating)
+	r.settled()
+	r.stop()
+	r.rewind(clerk) // as if the worker of the agent had not come to it
+	if n := r.clear(time.Hour); n != 0 {
+		t.Errorf("%d runs lost their calls, which an agent has not read", n)
+	}
+	r.work()
+	r.settled()
+	r.stop()
+	r.rewind(broker.AgentConsumers("desk")[1]) // as if nobody had come to the answer that ended the run
+	if n := r.clear(time.Hour); n != 0 {
+		t.Errorf("%d runs lost their calls, whose end is not settled", n)
+	}
+	r.work()
+	r.settled()
+	if n := r.clear(time.Hour); n != 1 {
+		t.Errorf("%d runs lost their calls, want the last one", n)
+	}
+	r.wantLeft("at the end", left{})
+}
+
+// calculator is the consumer of a service that nobody serves.
+var calculator = broker.ServiceConsumer("", "calc.add")
+
+// reads acknowledges all that there is for a consumer, and returns how much that is.
+func (r *rig) reads(ref broker.ConsumerRef) (n int) {
+	r.t.Helper()
+	consumer, err := r.conn.JetStream().Consumer(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone), ref.Name)
+	r.check("look at consumer", err)
+	info, err := consumer.Info(r.context())
+	r.check("look at consumer", err)
+	if info.NumPending == 0 {
+		return 0
+	}
+	batch, err := consumer.FetchNoWait(int(info.NumPending)) // asking for more would show it what is not for it
+	r.check("fetch", err)
+	for m := range batch.Messages() {
+		r.check("ack", m.DoubleAck(r.context()))
+		n++
+	}
+	r.check("fetch", batch.Error())
+	return n
+}
+
+// A service that holds a call of a run that goes on keeps it, and what has not been delivered of other runs, when calls beside them leave.
+func TestClear_LeavesConsumersAsTheyAre(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	ref := calculator
+	first, second := r.begin("add"), r.begin("add")
+	r.waiting(first, 1)
+	r.waiting(second, 1)
+	r.settled()
+	consumer, err := r.conn.JetStream().Consumer(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone), ref.Name)
+	r.check("look at consumer", err)
+	batch, err := consumer.FetchNoWait(2)
+	r.check("fetch", err)
+	held := map[string]jetstream.Msg{}
+	for m := range batch.Messages() {
+		held[m.Subject()] = m
+	}
+	third := r.begin("add")
+	r.waiting(third, 1)
+	open := r.conn.Subjects().Call(r.call(second))
+	r.answer(r.call(first))
+	r.done(first)
+	r.settled()
+	if n := r.clear(time.Hour); n != 1 {
+		t.Fatalf("%d runs lost their calls, want 1", n)
+	}
+	r.check("go on", held[open].InProgress())
+	r.check("ack", held[open].DoubleAck(r.context()))
+	info, err := consumer.Info(r.context())
+	r.check("look at consumer", err)
+	if info.NumPending != 1 {
+		t.Errorf("%d messages are to be delivered, want the call of the third run", info.NumPending)
+	}
+	batch, err = consumer.FetchNoWait(10)
+	r.check("fetch", err)
+	var got []string
+	for m := range batch.Messages() {
+		got = append(got, m.Subject())
+		r.check("ack", m.DoubleAck(r.context()))
+	}
+	if diff := cmp.Diff([]string{r.conn.Subjects().Call(r.call(third))}, got); diff != "" {
+		t.Errorf("delivered (-want +got):\n%s", diff)
+	}
+	for _, m := range held {
+		if m.Subject() != open { // its answer is out, and the acknowledgement late
+			r.check("ack", m.Ack())
+		}
+	}
+}
+
+// A run that is taken up again has what its later generation asks for, and hears nothing of what was removed.
+func TestClear_RunThatIsTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	for name, options := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, append(options, func(r *rig) { r.agents[0].Spec.Limits.DeadlineMillis = generation.Milliseconds() })...)
+			first := r.begin("add")
+			r.waiting(first, 1)
+			if code := r.done(first); code != sdk.CodeDeadline {
+				t.Fatalf("the first generation ended with %q", code)
+			}
+			r.settled()
+			r.wantLeft("when it has ended", left{Calls: 1, Voids: 1, Fired: 1})
+			r.reads(calculator)
+			if n := r.clear(time.Hour); n != 1 {
+				t.Errorf("%d runs lost their calls, want 1", n)
+			}
+			r.wantLeft("later", left{})
+			r.later(time.Hour)
+			second := r.retry(first, "again")
+			r.await("the call is made again", func() bool { h := r.head(first); return h.Status == core.StatusWaiting && h.Retry != nil })
+			r.settled()
+			r.wantLeft("when it is taken up", left{Calls: 1})
+			r.delivers()
+			r.wantLeft("when all is delivered again", left{Calls: 1, Fired: r.left().Fired})
+			if n := r.clear(time.Hour); n != 0 {
+				t.Errorf("%d runs lost their calls, and the run goes on", n)
+			}
+			h := r.head(first)
+			r.answer(h.Calls[0].Addresses(&h)[0])
+			if code := r.done(second); code != "" {
+				t.Fatalf("the second generation ended with %q", code)
+			}
+			r.settled()
+			if n := r.clear(time.Hour); n != 1 {
+				t.Errorf("%d runs lost their calls, want that of the second generation", n)
+			}
+			r.wantLeft("at the end", left{})
+		})
+	}
+}
+
+// A dead letter that is redriven after the calls are gone makes none of them again: an init event and a late answer are refused, and change
+// nothing where somebody publishes them all the same; a message that takes up the run makes attempts of its own.
+func TestClear_RedriveFromTheDeadLetters(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(r *rig) { r.agents[0].Spec.Limits.DeadlineMillis = generation.Milliseconds() })
+	s := r.conn.Subjects()
+	b := r.begin("add")
+	r.waiting(b, 1)
+	late := r.call(b)
+	if code := r.done(b); code != sdk.CodeDeadline {
+		t.Fatalf("the run ended with %q", code)
+	}
+	r.answer(late)
+	r.settled()
+	r.reads(calculator)
+	if n := r.clear(time.Hour); n != 1 {
+		t.Fatalf("%d runs lost their calls, want 1", n)
+	}
+	r.later(time.Hour)
+	for zone, subject := range map[broker.Zone]string{broker.ZoneStart: s.Start("desk"), broker.ZoneIn: s.Reply(late)} {
+		d, err := r.conn.LastDelivery(r.context(), zone, subject)
+		r.check("read "+subject, err)
+		r.check("dead letter", r.conn.DeadLetter(r.context(), d, sdk.CodeInternal, "a fault of the worker"))
+		l := r.letter()
+		if done, err := l.Redrive(r.context(), r.conn, r.store); err == nil {
+			t.Errorf("%s is %s", subject, done)
+		}
+		_, _, err = r.conn.Republish(r.context(), l.Letter)
+		r.check("publish "+subject+" again", err)
+		r.settled()
+	}
+	r.wantLeft("when they came again", left{})
+	r.stop()
+	second := r.retry(b, "again")
+	subject := s.Control(wire.ControlRetry, "desk", b.key)
+	d, err := r.conn.LastDelivery(r.context(), broker.ZoneIn, subject)
+	r.check("read "+subject, err)
+	r.check("dead letter", r.conn.DeadLetter(r.context(), d, sdk.CodeInternal, "a fault of the worker"))
+	r.forget(broker.AgentConsumers("desk")[1])
+	r.work()
+	retry := r.letter()
+	if done, err := retry.Redrive(r.context(), r.conn, r.store); err != nil {
+		t.Fatalf("the retry is not redriven: %v, %s", err, done)
+	}
+	r.await("the call is made again", func() bool { h := r.head(b); return h.Status == core.StatusWaiting && h.Retry != nil })
+	r.settled()
+	h := r.head(b)
+	at := h.Calls[0].Addresses(&h)[0]
+	if calls := r.messages(broker.ZoneOut, wire.KindOut); len(calls) != 1 || calls[s.Call(at)] != 1 || at.Call == late.Call {
+		t.Errorf("the calls are %v; want %s alone, which is another attempt than %s", calls, s.Call(at), late.Call)
+	}
+	r.answer(at)
+	if code := r.done(second); code != "" {
+		t.Errorf("the second generation ended with %q", code)
+	}
+}
+
+// letter waits for the last dead letter, and reads it.
+func (r *rig) letter() *deadletter.Letter {
+	r.t.Helper()
+	var l *deadletter.Letter
+	r.await("a dead letter", func() bool {
+		state, err := r.conn.ZoneState(r.context(), broker.ZoneDLQ)
+		r.check("look at the dead letters", err)
+		if state.Last == 0 {
+			return false
+		}
+		l, err = deadletter.Get(r.context(), r.conn, state.Last)
+		r.check("read the dead letter", err)
+		return true
+	})
+	return l
+}
+
+// meanwhile is a store in which something happens as soon as somebody has read a head.
+type meanwhile struct {
+	state.Store
+	then func(run wire.RunKey)
+}
+
+func (m meanwhile) Head(ctx context.Context, run wire.RunKey) (runner.Record, error) {
+	defer m.then(run)
+	return m.Store.Head(ctx, run)
+}
+
+// A run that is taken up when its head has just been read keeps the call that it makes then.
+func TestClear_LeavesWhatIsPublishedMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b := r.begin("add")
+	r.waiting(b, 1)
+	at := r.call(b)
+	r.answer(at)
+	r.done(b)
+	r.settled()
+	at.Call = wire.CallRef{ID: at.Call, Attempt: 2}.EventID()
+	attempt := r.conn.Subjects().Call(at)
+	o := r.options()
+	o.Calls = sdk.DefaultCallsKept
+	o.Store = meanwhile{r.store, func(wire.RunKey) {
+		_, err := r.conn.JetStream().Publish(r.context(), attempt, []byte("{}"))
+		r.check("publish", err)
+	}}
+	report, err := reconcile.Clear(r.context(), o)
+	r.check("clear", err)
+	if calls := r.messages(broker.ZoneOut, wire.KindOut); report.Cleared != 1 || len(calls) != 1 || calls[attempt] != 1 {
+		t.Errorf("%d runs lost their calls, and there are %v; want %s", report.Cleared, calls, attempt)
+	}
+}
+
+// Whoever has read what is for them keeps nothing, however much others are told of the same run afterwards.
+func TestClear_EveryReaderForItself(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b := r.begin("both:say")
+	r.await("the agent has answered, and the service has not", func() bool {
+		h := r.head(b)
+		return h.Status == core.StatusWaiting && slices.ContainsFunc(h.Calls, func(c core.Call) bool { return c.Closed() })
+	})
+	r.settled()
+	r.cancel(b)
+	r.done(b)
+	r.settled()
+	r.wantLeft("at the end", left{Calls: 2, Voids: 1})
+	if n := r.reads(calculator); n != 2 {
+		t.Errorf("the service read %d messages, want a call and its void", n)
+	}
+	if n := r.clear(time.Hour); n != 1 {
+		t.Errorf("%d runs lost their calls, want the one that was cancelled", n)
+	}
+	r.wantLeft("when all have read", left{})
+}
