@@ -33,6 +33,8 @@ const (
 	pollPause  = 10 * time.Second
 	// maxShown is the most rows that one page follows.
 	maxShown = index.DefaultLimit
+	// maxOthers is how many other runs a page counts that are new or have changed; where there are more it says so.
+	maxOthers = 1000
 )
 
 // hub counts the streams.
@@ -197,11 +199,13 @@ func (f *followed) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case d, ok := <-changes:
+		case changed, ok := <-changes:
 			if !ok {
 				return nil // the browser connects anew
 			}
-			f.take(d)
+			for _, d := range changed {
+				f.take(d)
+			}
 		case <-tick.C:
 			if err := f.flush(); err != nil {
 				return err
@@ -218,7 +222,7 @@ func (f *followed) take(d index.Document) {
 	switch {
 	case slices.Contains(f.shown, d.Run):
 		f.changed[d.Run] = d
-	case f.filter.Matches(&d, f.c.now()) && !f.others[d.Run]:
+	case len(f.others) <= maxOthers && !f.others[d.Run] && f.filter.Matches(&d, f.c.now()):
 		f.others[d.Run], f.news = true, true
 	}
 }
@@ -239,7 +243,7 @@ func (f *followed) flush() error {
 		return nil
 	}
 	f.news = false
-	data, err := f.c.part("news", map[string]any{"N": len(f.others), "Address": listAddress(f.filter.String(), f.sort, "")})
+	data, err := f.c.part("news", map[string]any{"N": len(f.others), "Most": maxOthers, "Address": listAddress(f.filter.String(), f.sort, "")})
 	if err != nil {
 		return err
 	}

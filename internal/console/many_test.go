@@ -52,6 +52,7 @@ func TestList_OfManyRuns(t *testing.T) {
 	conn := b.h.Conn()
 	store := natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
 	finder := find.Finder{Conn: conn, Store: store}
+	told := b.events("/live/runs?since=0")
 	b.writeRuns(store, runs)
 
 	state, err := conn.IndexState(t.Context())
@@ -68,6 +69,8 @@ func TestList_OfManyRuns(t *testing.T) {
 			t.Fatalf("the index is at %d of %d: %v", page.Sequence, state.Last, err)
 		}
 	}
+
+	told("news", "More than 1000 runs new or changed") // which are counted no further
 
 	list := b.get(http.StatusOK, "/runs")
 	paths := []string{"/", "/runs", "/runs?q=tag.tenant:t7", "/runs?q=" + url.QueryEscape(`agent:pay* "customer 7"`)}

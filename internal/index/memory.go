@@ -33,7 +33,7 @@ func (m *Memory) Put(d Document) {
 		return
 	}
 	m.documents[d.Run] = d
-	m.Tell(d)
+	m.Tell([]Document{d})
 }
 
 // Query is Index's.

@@ -121,7 +121,7 @@ func TestMemory_TellsOfChanges(t *testing.T) {
 	changes := m.Changes(t.Context())
 	m.Put(index.Document{Run: "r0", Rev: 1})
 	m.Put(index.Document{Run: "r0", Rev: 3, Status: wire.StatusDone, Reason: wire.ReasonError})
-	if d := <-changes; d.Run != "r0" || d.Rev != 3 {
+	if d := <-changes; len(d) != 1 || d[0].Run != "r0" || d[0].Rev != 3 {
 		t.Errorf("%+v, want revision 3 of r0", d)
 	}
 	counts, err := m.Counts(t.Context(), index.Filter{}, index.CountWaits)
@@ -139,7 +139,7 @@ func TestMemory_TellsOfChanges(t *testing.T) {
 	for range changes {
 		n++
 	}
-	if n != 256 {
-		t.Errorf("%d changes before the channel was closed, want 256", n)
+	if n != 64 {
+		t.Errorf("%d changes before the channel was closed, want 64", n)
 	}
 }

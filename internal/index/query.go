@@ -94,9 +94,10 @@ type Index interface {
 	Get(ctx context.Context, run string) (d Document, known bool, err error)
 	// Counts counts the runs that f selects, by the value of by.
 	Counts(ctx context.Context, f Filter, by CountBy) (Counts, error)
-	// Changes sends each document that the index takes up from now on, until ctx ends. The channel is closed then, and before
-	// when its reader is slower than the changes: whoever still wants them queries anew and calls it again.
-	Changes(ctx context.Context) <-chan Document
+	// Changes sends the documents that the index takes up from now on, until ctx ends: those that it took up together, which all readers
+	// share and nobody changes. The channel is closed then, and before when its reader is slower than the changes: whoever still wants them
+	// queries anew and calls it again.
+	Changes(ctx context.Context) <-chan []Document
 }
 
 // Most is how many documents the page has at most.

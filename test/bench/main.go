@@ -23,6 +23,7 @@ func main() {
 	duration := flag.Duration("d", 5*time.Second, "how long to measure each load")
 	people := flag.Bool("approvals", false, "measure pending approvals alone")
 	kept := flag.Bool("memory", false, "measure the memory of a server alone, for a minute or two")
+	pages := flag.Int("consoles", 0, "measure what so many open pages of a console cost, alone")
 	flag.Parse()
 	measure := func(ctx context.Context) error { return bench(ctx, *concurrency, *duration) }
 	if *people {
@@ -30,6 +31,9 @@ func main() {
 	}
 	if *kept {
 		measure = memory
+	}
+	if *pages > 0 {
+		measure = func(ctx context.Context) error { return consoles(ctx, *pages, *concurrency, *duration) }
 	}
 	if err := measure(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

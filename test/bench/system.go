@@ -25,10 +25,12 @@ import (
 // system is everything that a run needs.
 type system struct {
 	name, durability string
-	conn             *broker.Conn
-	worker           *worker.Worker
-	closers          []func() error
-	next             atomic.Int64
+	// url is the address of the NATS server.
+	url     string
+	conn    *broker.Conn
+	worker  *worker.Worker
+	closers []func() error
+	next    atomic.Int64
 	// calls counts what the service was asked.
 	calls atomic.Int64
 
@@ -67,11 +69,11 @@ func open(
 		return nil, err
 	}
 	s.closers = append(s.closers, func() error { return os.RemoveAll(dir) })
-	server, err := embedded.Start(embedded.Options{Dir: dir})
+	server, err := embedded.Start(embedded.Options{Dir: dir, Listen: true})
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.closers = append(s.closers, server.Close)
+	s.closers, s.url = append(s.closers, server.Close), server.URL()
 	if s.conn, err = broker.Connect(ctx, broker.ConnectOptions{InProcess: server, Name: "bench", Subjects: wire.DefaultSubjects()}); err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -254,8 +255,8 @@ func TestIndex_IsFollowedInAFile(t *testing.T) {
 	changes := x.Changes(ctx)
 	until := func(run string, status wire.Status) {
 		t.Helper()
-		for d := range changes {
-			if d.Run == run && d.Status == status {
+		for together := range changes {
+			if slices.ContainsFunc(together, func(d index.Document) bool { return d.Run == run && d.Status == status }) {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"agentd/internal/broker"
@@ -17,6 +18,8 @@ import (
 const (
 	// batch bounds how many documents are taken up in one transaction.
 	batch = 1000
+	// pause is the shortest time between two transactions that are not full: one costs more than what is taken up in it.
+	pause = 100 * time.Millisecond
 	// longestAway is after how long an index begins anew: what was withdrawn meanwhile may not be said any more.
 	longestAway = 6 * 24 * time.Hour
 	// looks is how often it is seen whether the broker is there.
@@ -39,11 +42,11 @@ func (x *Index) Follow(ctx context.Context, s Source) {
 		if ctx.Err() != nil {
 			return
 		}
-		pause := pauses.Nth(failures)
-		s.Logger.WarnContext(ctx, "the index of runs is not followed; trying again", "in", pause, "error", err)
+		wait := pauses.Nth(failures)
+		s.Logger.WarnContext(ctx, "the index of runs is not followed; trying again", "in", wait, "error", err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
 	}
 }
@@ -62,36 +65,76 @@ func (x *Index) follow(ctx context.Context, s Source) error {
 		}
 		p = place{}
 	}
-	x.reads(index.Freshness{AsOf: p.at, Behind: state.Last - p.sequence, Sequence: p.sequence}, true)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		x.watch(ctx, s.Conn, cancel)
-	}()
-	defer func() {
-		cancel(nil)
-		<-stopped
-		x.reads(x.freshness(), false)
-	}()
-	var items []Item
-	err = s.Conn.TailIndex(ctx, p.sequence+1, func(i broker.IndexedRun, behind uint64) error {
-		items = append(items, s.item(ctx, i))
-		if behind > 0 && len(items) < batch {
-			return nil
-		}
-		if err := x.take(ctx, state.Created, items); err != nil {
-			return err
-		}
-		items = items[:0]
-		x.reads(index.Freshness{AsOf: i.At, Behind: behind, Sequence: i.Sequence}, true)
-		return nil
-	})
+	err = x.tail(ctx, s, state, p)
 	if errors.Is(err, broker.ErrOtherStream) { // what was taken up of the other one may not be so
 		err = errors.Join(err, x.begin(ctx))
 	}
+	return err
+}
+
+// tail takes up what comes after a place in the stream, until ctx ends or it cannot.
+func (x *Index) tail(ctx context.Context, s Source, state broker.IndexState, p place) error {
+	x.reads(index.Freshness{AsOf: p.at, Behind: state.Last - p.sequence, Sequence: p.sequence}, true)
+	ctx, cancel := context.WithCancelCause(ctx)
+	arriving := make(chan arrival, batch)
+	var running sync.WaitGroup
+	running.Go(func() { x.watch(ctx, s.Conn, cancel) })
+	running.Go(func() {
+		if err := x.takeUp(ctx, state.Created, arriving); err != nil {
+			cancel(err)
+		}
+	})
+	defer func() {
+		cancel(nil)
+		running.Wait()
+		x.reads(x.freshness(), false)
+	}()
+	err := s.Conn.TailIndex(ctx, p.sequence+1, func(i broker.IndexedRun, behind uint64) error {
+		select {
+		case arriving <- arrival{s.item(ctx, i), behind}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 	return cmp.Or(context.Cause(ctx), err)
+}
+
+// arrival is an item, and how many come after it that are in the stream already.
+type arrival struct {
+	Item
+	behind uint64
+}
+
+// takeUp takes up what arrives until ctx ends: what is there at once, and what comes soon after that together.
+func (x *Index) takeUp(ctx context.Context, stream int64, arriving <-chan arrival) error {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var items []Item
+	for {
+		var last arrival
+		select {
+		case <-ctx.Done():
+			return nil
+		case last = <-arriving:
+			items = append(items[:0], last.Item)
+		}
+		for due := false; len(items) < batch && (!due || len(arriving) > 0); {
+			select {
+			case <-ctx.Done():
+				return nil
+			case last = <-arriving:
+				items = append(items, last.Item)
+			case <-next.C:
+				due = true
+			}
+		}
+		if err := x.take(ctx, stream, items); err != nil {
+			return err
+		}
+		x.reads(index.Freshness{AsOf: last.At, Behind: last.behind, Sequence: last.Sequence}, true)
+		next.Reset(pause)
+	}
 }
 
 // item is a document as the index takes it up. One that cannot be read is passed over.

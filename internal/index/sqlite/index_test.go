@@ -178,11 +178,58 @@ func TestIndex_KeepsTheNewestDocumentOfARun(t *testing.T) {
 	if _, known, err = x.Get(t.Context(), "order 0"); known || err != nil || len(pages(t, x, index.Query{})) != 0 {
 		t.Errorf("known %v, %v, although it was withdrawn", known, err)
 	}
-	if first, second := <-changes, <-changes; first.Rev != 2 || second.Rev != 5 {
-		t.Errorf("told of revisions %d and %d, want 2 and 5", first.Rev, second.Rev)
+	if first, second := <-changes, <-changes; first[0].Rev != 2 || second[0].Rev != 5 {
+		t.Errorf("told of revisions %d and %d, want 2 and 5", first[0].Rev, second[0].Rev)
 	}
 	if p, err := x.place(t.Context()); err != nil || p.sequence != 9 {
 		t.Errorf("%+v %v, want the place 9", p, err)
+	}
+}
+
+// What is taken up together leaves what it leaves one by one.
+func TestIndex_TakesUpTogetherWhatItTakesUpOneByOne(t *testing.T) {
+	t.Parallel()
+	of := func(rev uint64) *index.Document {
+		d := synthetic(0)
+		d.Rev = rev
+		return d
+	}
+	for name, documents := range map[string][]*index.Document{
+		"a run that ends":                     {of(1), of(2), of(9)},
+		"an older document comes later":       {of(1), of(9), of(2)},
+		"one that is as old comes later":      {of(1), of(9), of(9)},
+		"withdrawn":                           {of(1), nil},
+		"withdrawn and begun anew":            {of(9), nil, of(1), of(2)},
+		"withdrawn twice and begun anew":      {of(9), nil, nil, of(1)},
+		"begun anew with what is there later": {nil, of(1), of(3), of(2)},
+	} {
+		for _, before := range []uint64{0, 5} {
+			one, together := opened(t), opened(t)
+			var items []Item
+			for _, x := range []*Index{one, together} {
+				if before == 0 {
+					continue
+				}
+				if err := x.take(t.Context(), 1, []Item{itemOf(of(before), 1)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i, d := range documents {
+				item := Item{Token: wire.NewRunKey("order 0").Token, Document: d, Sequence: uint64(i + 2)}
+				items = append(items, item)
+				if err := one.take(t.Context(), 1, []Item{item}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := together.take(t.Context(), 1, items); err != nil {
+				t.Fatal(err)
+			}
+			want, was, err := one.Get(t.Context(), "order 0")
+			got, is, getErr := together.Get(t.Context(), "order 0")
+			if diff := cmp.Diff(want, got); err != nil || getErr != nil || is != was || diff != "" {
+				t.Errorf("%s, after revision %d: %v %v, known %v, want %v\n%s", name, before, err, getErr, is, was, diff)
+			}
+		}
 	}
 }
 

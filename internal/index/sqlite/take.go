@@ -22,6 +22,12 @@ type Item struct {
 	At int64
 }
 
+// superseded reports whether nothing is left of an item once the next one of the same run is taken up. That a document was withdrawn stays:
+// the run may begin anew, with a lower revision.
+func (i *Item) superseded(next *Item) bool {
+	return next.Document == nil || i.Document != nil && i.Document.Rev < next.Document.Rev
+}
+
 // place is how far the index has come: in the stream that was made at that time, in Unix nanoseconds.
 type place struct {
 	stream   int64
@@ -54,17 +60,20 @@ func (x *Index) take(ctx context.Context, stream int64, items []Item) error {
 	if err != nil {
 		return fmt.Errorf("take up %d documents: %w", len(items), err)
 	}
-	for _, d := range taken {
-		x.Tell(d)
-	}
+	x.Tell(taken)
 	return nil
 }
 
 func write(ctx context.Context, tx *sql.Tx, stream int64, items []Item) (taken []index.Document, err error) {
 	w := writer{ctx: ctx, tx: tx, statements: map[string]*sql.Stmt{}}
+	superseded, next := make([]bool, len(items)), map[string]*Item{}
+	for i := len(items) - 1; i >= 0; i-- {
+		later := next[items[i].Token]
+		superseded[i] = later != nil && items[i].superseded(later)
+		next[items[i].Token] = &items[i]
+	}
 	for i := range items {
-		d := items[i].Document
-		if w.item(&items[i]) && d != nil {
+		if d := items[i].Document; !superseded[i] && w.item(&items[i]) && d != nil {
 			taken = append(taken, *d)
 		}
 	}
