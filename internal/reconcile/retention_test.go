@@ -133,6 +133,46 @@ func TestRun_MessagesOfPurgedRunsChangeNothing(t *testing.T) {
 	}
 }
 
+// TestRun_EndsOfPurgedRunsArePublishedByNobody: a tombstone says that the terminal event was there for as long as it is kept. Where it is gone
+// neither a message that comes again nor a pass makes it anew, nor a void of what the run asked for.
+func TestRun_EndsOfPurgedRunsArePublishedByNobody(t *testing.T) {
+	t.Parallel()
+	for name, options := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, options...)
+			answered, cancelled := r.begin("add"), r.begin("add")
+			r.waiting(answered, 1)
+			r.answer(r.call(answered))
+			r.waiting(cancelled, 1)
+			r.cancel(cancelled)
+			checkEnds(r, map[begun]sdk.Code{answered: "", cancelled: r.done(cancelled)})
+			r.settled()
+			if report := r.after(31 * day); report.Purged != 2 {
+				t.Fatalf("after 31 days: %+v", report)
+			}
+			for _, b := range []begun{answered, cancelled} {
+				r.delete(broker.ZoneDone, r.conn.Subjects().Done(b.agent, b.key, b.init))
+			}
+			r.emptied()
+			before := r.streams()
+			r.later(time.Hour)
+			r.delivers()
+			if diff := cmp.Diff(before, r.streams()); diff != "" {
+				t.Errorf("something was stored (-before +after):\n%s", diff)
+			}
+			r.nothing()
+			for _, b := range []begun{answered, cancelled} {
+				err := r.worker.Runner().Repair(r.context(), wire.NameToken(b.agent), b.key)
+				r.check("repair", err)
+			}
+			if left := r.messages(broker.ZoneDone, wire.KindDone); len(left) != 0 {
+				t.Errorf("ends are published again: %v", left)
+			}
+		})
+	}
+}
+
 // TestRun_OtherInitOfAPurgedRunIsRefused: the name is taken for as long as the tombstone is there.
 func TestRun_OtherInitOfAPurgedRunIsRefused(t *testing.T) {
 	t.Parallel()

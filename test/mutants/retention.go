@@ -24,6 +24,8 @@ var ofRetention = []mutant{
 	{"a dry run provisions", around("internal/broker.Conn.Unprovisioned", "return c.Provision(ctx, p)"), test{"internal/broker", "TestProvision_KeepsLongerAnswers"}},
 	{"answers that go too early are no fault", around("internal/config.loader.checkAnswersAge", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
 	{"decisions may come after their answers are gone", around("internal/approval.LongestStage", "return 0"), test{"internal/answers", "TestNeeded"}},
+	{"a tombstone publishes the end again", around("internal/core.Tombstone", "stone, err := original(last, digest, etag, now)\nstone.Effects, stone.Terminal = last.Effects, last.Terminal\nreturn stone, err"), test{"internal/reconcile", "TestRun_EndsOfPurgedRunsArePublishedByNobody"}},
+	{"passes miss the ends of runs whose history is gone", condition("internal/reconcile.pass.terminal", "Purged", "false"), test{"internal/reconcile", "TestRun_EndsOfPurgedRunsArePublishedByNobody"}},
 	{"calls leave before their time", around("internal/reconcile.Over", "return original(e, 0, now)"), test{"internal/reconcile", "TestClear_CallsOfRunsThatHaveEnded"}},
 	{"calls of runs that go on leave", condition("internal/reconcile.Over", "StatusDone", "true"), test{"internal/reconcile", "TestClear_CallsOfRunsThatHaveEnded"}},
 	{"what somebody has not read leaves", around("internal/reconcile.pass.needed", "return false, nil"), test{"internal/reconcile", "TestClear_WhatSomebodyHasNotReadStays"}},
