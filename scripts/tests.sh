@@ -11,7 +11,8 @@ trap finish EXIT
 export GOTMPDIR=${GOTMPDIR:-${TMPDIR:-/tmp}}
 if [ "$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null; then
   # Go repeats no test that passed and saw the same, this folder's name included: the next run has it again, unless two run at once.
-  TMPDIR=/dev/shm/agentd-$(pwd -P | cksum | cut -d ' ' -f 1)
+  read -r checkout _ < <(pwd -P | cksum)
+  TMPDIR=/dev/shm/agentd-$checkout
   mkdir "$TMPDIR" 2>/dev/null || TMPDIR=$(mktemp -d /dev/shm/agentd-XXXXXX)
   export TMPDIR
 fi

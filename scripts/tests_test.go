@@ -41,7 +41,7 @@ type machine struct {
 func (m machine) run(t *testing.T, script string) (code int, output string) {
 	t.Helper()
 	bin := t.TempDir()
-	for _, name := range []string{"bash", "cat", "dirname", "chmod", "awk", "df", "grep", "id", "mktemp", "rm", "sort", "tail"} {
+	for _, name := range []string{"bash", "cat", "dirname", "chmod", "cksum", "awk", "df", "grep", "id", "mkdir", "mktemp", "rm", "sort", "tail"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
