@@ -12,18 +12,18 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/runner"
-	"agentd/internal/state/redisstore"
+	"agentd/internal/worker"
 )
 
 // openRedis starts a redis-server that syncs its append-only file at every write. Events still go over JetStream.
 func openRedis(ctx context.Context) (*system, error) {
 	return open(ctx, agent(), "redis", "Redis appendfsync always; JetStream file, one replica, fsync at every message",
-		func(*broker.Conn) (runner.Store, func() error, error) {
+		func(conn *broker.Conn) (runner.Store, func() error, error) {
 			url, stop, err := startRedis(ctx)
 			if err != nil {
 				return nil, nil, err
 			}
-			store, _, err := redisstore.Open(ctx, url, redisstore.Options{})
+			store, err := worker.OpenStore(ctx, conn, worker.StoreOptions{RedisURL: url})
 			if err != nil {
 				return nil, nil, errors.Join(err, stop())
 			}

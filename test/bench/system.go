@@ -17,7 +17,6 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
-	"agentd/internal/state/natsstore"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -54,8 +53,8 @@ func openJetStream(ctx context.Context) (*system, error) { return openJetStreamW
 func openJetStreamWith(ctx context.Context, spec sdk.AgentSpec) (*system, error) {
 	return open(ctx, spec, "jetstream", "JetStream file, one replica, fsync at every message",
 		func(conn *broker.Conn) (runner.Store, func() error, error) {
-			stream := broker.StreamName(conn.Subjects(), broker.ZoneRun)
-			return natsstore.New(conn.JetStream(), stream, conn.Subjects()), nil, nil
+			store, err := worker.OpenStore(ctx, conn, worker.StoreOptions{})
+			return store, store.Close, err
 		})
 }
 

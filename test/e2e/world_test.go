@@ -20,8 +20,8 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/broker"
-	"agentd/internal/state/natsstore"
 	"agentd/internal/state/redistest"
+	"agentd/internal/worker"
 )
 
 // world starts the processes of a scenario and stops them with the test.
@@ -167,11 +167,20 @@ func (w *world) connect(t *testing.T, url string, s scenario, env []string) {
 		}
 	})
 	w.conn = conn
+	var redis string
 	if s.store == "redis" {
-		w.store = openRedis(t, strings.TrimPrefix(env[len(env)-1], "REDIS_URL="))
-		return
+		redis = strings.TrimPrefix(env[len(env)-1], "REDIS_URL=")
 	}
-	w.store = natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+	store, err := worker.OpenStore(t.Context(), conn, worker.StoreOptions{RedisURL: redis})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.store = store
 }
 
 // process is a child process that can be killed and started again.
