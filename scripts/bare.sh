@@ -9,6 +9,10 @@ if [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null; then
   echo "bare.sh: run it as root, with debootstrap installed: apt-get install debootstrap" >&2
   exit 2
 fi
+# Mounts are of this process alone and go with it, however it ends: what is left of the folder can be removed without reaching the
+# machine's /dev.
+if [ "${1:-}" != --own-mounts ]; then exec unshare --mount "$BASH" "$0" --own-mounts "$@"; fi
+shift
 [ $# -gt 0 ] || set -- 'make run' 'make test'
 
 root=$(mktemp -d)

@@ -164,13 +164,16 @@ func TestMake_Test_FindsWhatItNeeds(t *testing.T) {
 	}
 }
 
-// What a command on a bare machine has left running keeps the mounts busy. They are detached, and the folder is removed, all the same.
+// What a command on a bare machine has left running keeps the mounts busy. They are detached, and the folder is removed, all the same; and
+// nothing is mounted where other programs of the machine see it.
 func TestMake_Bare_LeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	bare := machine{programs: map[string]string{
-		"id": root, "mkdir": `exec /bin/mkdir "$@"`, "debootstrap": works, "cp": works, "git": works, "tar": works, "mount": works, "mountpoint": works,
-		"umount": `[ "$1" = --lazy ] || { echo "target is busy"; exit 32; }`,
-		"env":    "exit 7", // by which it runs the command
+		"id": root, "mkdir": `exec /bin/mkdir "$@"`, "debootstrap": works, "cp": works, "git": works, "tar": works, "mountpoint": works,
+		"unshare": `[ "$1" = --mount ] && shift && MOUNTS=own exec "$@"`,
+		"mount":   `[ "$MOUNTS" = own ] || { echo "mounted for everybody"; exit 1; }`,
+		"umount":  `[ "$1" = --lazy ] || { echo "target is busy"; exit 32; }`,
+		"env":     "exit 7", // by which it runs the command
 	}}
 	if code, out := bare.run(t, "bare.sh"); code != 7 {
 		t.Errorf("exit code %d, not the command's\n%s", code, out)
