@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"agentd/sdk/wire"
 
@@ -19,21 +20,25 @@ import (
 
 const (
 	partitions = 256
+	// allPartitions stands for all of them in a subject.
+	allPartitions = "*"
 	// headsPerRequest bounds what one request reads: at most 32 MiB, half of what the client lets be pending.
 	headsPerRequest = 64
 )
 
 // Runs implements runner.Store. The keys come from the stream's index of subjects, which holds no contents: all at once
-// in a small stream, else one partition (1 run in 256) after the other.
+// in a small stream, else one partition (1 run in 256) after the other, each once for all of its pages.
 func (s *Store) Runs(ctx context.Context, cursor string, limit int) ([]runner.StoredRun, string, error) {
-	keys, err := s.keys(ctx, cursor, state.PageSize(limit)+1)
+	size := state.PageSize(limit)
+	left, err := s.keys(ctx, cursor, size+1)
 	if err != nil {
 		return nil, "", fmt.Errorf("list runs: %w", err)
 	}
-	next := ""
-	if size := state.PageSize(limit); len(keys) > size {
-		keys = keys[:size]
+	keys, next := left.keys, ""
+	if len(keys) > size {
 		next = keys[size-1].String()
+		left.keys = keys[size:]
+		keys = keys[:size]
 	}
 	var runs []runner.StoredRun
 	for some := range slices.Chunk(keys, headsPerRequest) {
@@ -43,14 +48,24 @@ func (s *Store) Runs(ctx context.Context, cursor string, limit int) ([]runner.St
 		}
 		runs = append(runs, heads...)
 	}
+	if next != "" {
+		s.rests.keep(next, left)
+	}
 	return runs, next, nil
 }
 
-// keys returns the first runs after cursor, at most limit.
-func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]wire.RunKey, error) {
+// keys returns the runs after cursor, at least so many if there are so many.
+func (s *Store) keys(ctx context.Context, cursor string, least int) (rest, error) {
 	after, err := state.ParseCursor(cursor)
 	if err != nil {
-		return nil, err
+		return rest{}, err
+	}
+	left, ok := s.rests.take(cursor)
+	if ok && (len(left.keys) >= least || left.through == allPartitions) {
+		return left, nil
+	}
+	if !ok {
+		left = rest{listed: time.Now()}
 	}
 	var stream jetstream.Stream
 	err = s.request(ctx, func(ctx context.Context) (err error) {
@@ -58,32 +73,31 @@ func (s *Store) keys(ctx context.Context, cursor string, limit int) ([]wire.RunK
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return rest{}, err
 	}
-	filters := []string{"*"}
-	if stream.CachedInfo().State.NumSubjects > s.wholeList {
+	filters := []string{allPartitions}
+	if left.through != "" || stream.CachedInfo().State.NumSubjects > s.wholeList {
 		filters = filters[:0]
 		for p := range partitions {
-			if partition := fmt.Sprintf("%03d", p); partition >= after.Partition {
+			if partition := fmt.Sprintf("%03d", p); partition >= after.Partition && partition > left.through {
 				filters = append(filters, partition)
 			}
 		}
 	}
-	var keys []wire.RunKey
 	for _, partition := range filters {
 		more, err := s.partition(ctx, stream, partition, cursor)
 		if err != nil {
-			return nil, err
+			return rest{}, err
 		}
-		keys = append(keys, more...)
-		if len(keys) >= limit {
-			return keys[:limit], nil
+		left.keys, left.through = append(left.keys, more...), partition
+		if len(left.keys) >= least {
+			break
 		}
 	}
-	return keys, nil
+	return left, nil
 }
 
-// partition lists the runs of a partition ("*": of all) after cursor, in order.
+// partition lists the runs of a partition (allPartitions: of all) after cursor, in order.
 func (s *Store) partition(ctx context.Context, stream jetstream.Stream, partition, cursor string) ([]wire.RunKey, error) {
 	var info *jetstream.StreamInfo
 	err := s.request(ctx, func(ctx context.Context) (err error) {

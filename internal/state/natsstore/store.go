@@ -43,6 +43,7 @@ type Store struct {
 	// wholeList is up to how many subjects in the stream a list of runs asks for all at once, not by partition.
 	wholeList uint64
 	passed    searches
+	rests     rests
 }
 
 var _ state.Store = (*Store)(nil)
