@@ -34,7 +34,7 @@ func Periodic(ctx context.Context, interval time.Duration, o Options) {
 	o.Found = func(f Finding) { logFinding(log, f) }
 	// Processes that start together do not ask together.
 	wait := time.Duration(rand.Int64N(int64(interval/4) + 1))
-	again := min(lossAgain, interval/4)
+	pauses := newPauses(interval / 4)
 	var mine Options
 	for {
 		select {
@@ -42,7 +42,6 @@ func Periodic(ctx context.Context, interval time.Duration, o Options) {
 			return
 		case <-time.After(wait):
 		}
-		wait = interval / 4
 		var err error
 		if len(mine.Agents) == 0 && !mine.Everything {
 			if mine, err = leased(ctx, "", interval, o); err != nil {
@@ -52,13 +51,30 @@ func Periodic(ctx context.Context, interval time.Duration, o Options) {
 		if err == nil && (len(mine.Agents) > 0 || mine.Everything) {
 			err = logged(ctx, mine)
 		}
+		wait = pauses.after(err)
 		if err == nil {
-			mine, again = Options{}, min(lossAgain, interval/4)
+			mine = Options{}
 		} else if ctx.Err() == nil {
-			wait, again = again, min(2*again, interval/4)
 			log.Warn("runs could not be reconciled; trying again", "in", wait, "error", err)
 		}
 	}
+}
+
+// pauses are how long it is until the next pass.
+type pauses struct{ usual, again time.Duration }
+
+func newPauses(usual time.Duration) pauses { return pauses{usual, min(lossAgain, usual)} }
+
+// after is how long it is after a pass: one that failed is made again soon, each time later, because it may have met the election of a
+// leader.
+func (p *pauses) after(err error) time.Duration {
+	if err == nil {
+		*p = newPauses(p.usual)
+		return p.usual
+	}
+	wait := p.again
+	p.again = min(2*p.again, p.usual)
+	return wait
 }
 
 // Clearing removes what runs that have ended leave on the broker, four times an interval, until ctx ends. Of all processes that call it, one

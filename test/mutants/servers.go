@@ -1,0 +1,22 @@
+package main
+
+// ofServers are about servers that are killed, frozen, cut off, made anew or set back, and about how much is asked of them.
+var ofServers = []mutant{
+	{"a reader whose consumer is gone begins anew", condition("internal/broker.ordered.make", "at", "false"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
+	{"a reader waits for its consumer as long as the client would", call("internal/broker.ordered.receive", "PullHeartbeat", "jetstream.PullHeartbeat(15*time.Second)"), test{"internal/broker", "TestWatch_ReadsOnWhenItsConsumerIsLost"}},
+	{"who asks while a leader is elected is refused", condition("internal/broker/leader.patiently", "known clustered", "known"), test{"internal/broker/leader", "TestPatientlyOnce_WhileTheConnectionChangesServers"}},
+	{"a server that is cut off is never left", around("internal/broker.Conn.leave", ""), test{"test/cluster", "TestCutOff_WorkersServicesAndClientsLeave"}},
+	{"servers that are away are behind", condition("internal/broker.examined.saw", "Offline heardWithin", "false"), test{"internal/broker", "TestExamined_TellsAwayFromBehind"}},
+	{"servers that were never heard of are there", around("internal/broker.unheard", "return r.Active"), test{"internal/broker", "TestExamined_TellsAwayFromBehind"}},
+	{"servers that lack much have caught up", condition("internal/broker.examined.saw", "Lag mostBehind", "!r.Current"), test{"internal/broker", "TestExamined_TellsAwayFromBehind"}},
+	{"streams with too few replicas are passed over", statement("internal/broker.examined.saw", "few append", ""), test{"test/cluster", "TestDoctor_NamesWhatIsWrongWithTheServers"}},
+	{"a pass that fails is put off until the next one is due", around("internal/reconcile.pauses.after", "original(err)\nreturn p.usual"), test{"internal/reconcile", "TestPauses_AFailedPassIsMadeAgainSoon"}},
+	{"any stream of that name is the one that was read", around("internal/broker.Bounds.Continues", "return true"), test{"internal/broker", "TestWatch_ReadsAStreamThatWasMadeAnew"}},
+	{"a stream that was set back goes on", around("internal/broker.Bounds.Continues", "return before.Created == 0 || b.Created == before.Created"), test{"internal/broker", "TestWatch_ReadsAServerThatWasSetBack"}},
+	{"pages are read of any stream", condition("internal/broker.place.follow", "At at", "false"), test{"internal/broker", "TestPlace_KnowsItsStream"}},
+	{"a desk reads no stream again", around("internal/desk.reading.end", ""), test{"internal/desk", "TestDesk_ReadsAStreamThatWasMadeAnew"}},
+	{"nobody sees to what is lost before the next pass", around("internal/reconcile.AfterLoss", "<-ctx.Done()"), test{"internal/reconcile", "TestAfterLoss_TimersOfAStreamThatWasMadeAnewAreArmed"}},
+	{"one pass finds all", condition("internal/reconcile.Until", "GoesOn mostPasses", "true"), test{"internal/reconcile", "TestUntil_RepeatsPassesUntilNothingIsFound"}},
+	{"each page of runs lists its partition", around("internal/state/natsstore.rests.take", "return rest{}, false"), test{"internal/state/natsstore", "TestStore_ListsAPartitionOnceForAllItsPages"}},
+	{"what a page of runs left over is good for ever", condition("internal/state/natsstore.rests.take", "restLasts", "true"), test{"internal/state/natsstore", "TestRests_AreFewAndPass"}},
+}
