@@ -26,10 +26,15 @@ type stored struct {
 	Header   []byte    `json:"hdrs"`
 	Data     []byte    `json:"data"`
 	Time     time.Time `json:"time"`
+	// read are the headers of one that was read otherwise.
+	read map[string][]string
 }
 
 // headers are the message's headers.
 func (m *stored) headers() map[string][]string {
+	if m.read != nil {
+		return m.read
+	}
 	h := map[string][]string{}
 	for line := range strings.Lines(string(m.Header)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
@@ -150,7 +155,9 @@ type evidence struct {
 	checker  *audit.Checker
 	journals map[wire.RunKey][]core.Entry
 	messages map[broker.Zone][]stored
-	acked    map[broker.ConsumerRef]consumerState
+	// gone are those that were removed, which are among the messages.
+	gone  map[broker.Zone][]stored
+	acked map[broker.ConsumerRef]consumerState
 	// skipped are inputs of runs whose journals were deleted.
 	skipped map[core.Cause]bool
 }
@@ -159,16 +166,20 @@ type evidence struct {
 func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error) {
 	e := &evidence{
 		world: w, record: w.record, checker: audit.New(subjects), journals: map[wire.RunKey][]core.Entry{}, messages: map[broker.Zone][]stored{},
-		skipped: map[core.Cause]bool{},
+		gone: map[broker.Zone][]stored{}, skipped: map[core.Cause]bool{},
 	}
 	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneDLQ, broker.ZoneTimer} {
 		filter := ">"
 		if z == broker.ZoneTimer {
 			filter = subjects.All(wire.KindFire)
 		}
-		var err error
-		if e.messages[z], err = w.messages(ctx, z, filter); err != nil {
+		there, err := w.messages(ctx, z, filter)
+		if err != nil {
 			return nil, nil, err
+		}
+		e.messages[z] = there
+		if _, removed := purged()[z]; removed {
+			e.messages[z], e.gone[z] = w.seen.with(z, there)
 		}
 	}
 	e.checker.Policy(ruling)
@@ -180,6 +191,7 @@ func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error)
 		return nil, nil, err
 	}
 	e.record = w.record.snapshot()
+	e.removals()
 	e.published()
 	e.deadLetters()
 	e.executions()

@@ -94,7 +94,7 @@ func chaosOn(ctx context.Context, o options) error {
 	r, err := play(ctx, o)
 	if err == nil {
 		r.print()
-		err = r.problem(true)
+		err = errors.Join(r.problem(true), r.writeSlowest())
 	}
 	return errors.Join(err, file.Close())
 }
@@ -138,6 +138,9 @@ func play(ctx context.Context, o options) (_ *report, err error) {
 	defer hush()
 	approving.Go(func() { people.decide(deciding, &approving) })
 	background.Go(func() { w.clients.await(all) })
+	for z, filter := range purged() {
+		background.Go(func() { w.see(all, z, filter) })
+	}
 	if w.cluster != nil {
 		background.Go(func() { w.commands(all, w.conn) })
 	}

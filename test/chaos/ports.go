@@ -13,6 +13,7 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/handler"
 	"agentd/internal/runner"
+	"agentd/internal/state"
 	"agentd/sdk"
 )
 
@@ -69,7 +70,7 @@ func (d delivery) Ack() error {
 
 // store wraps a worker's store.
 type store struct {
-	runner.Store
+	state.Store
 	*armed
 }
 

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/sdk"
+	"agentd/sdk/wire"
 )
 
 // report is what a chaos came to.
@@ -30,7 +31,16 @@ type report struct {
 	// decisions counts what became of permission requests; deniedRan are calls that were denied and made.
 	decisions map[string]int
 	deniedRan int
-	recovery  []time.Duration
+	recovery  []interruption
+}
+
+// interruption is the death of a worker in the middle of a run, and how long the run then made no progress.
+type interruption struct {
+	run    wire.RunKey
+	cause  core.Cause
+	worker string
+	at     int64
+	took   time.Duration
 }
 
 // judge evaluates the evidence.
@@ -96,25 +106,26 @@ func (r *report) countExecutions() {
 	}
 }
 
-// recoveries are the times from the death of a worker to the next progress of each run that it drove then.
-func (e *evidence) recoveries() []time.Duration {
-	drivenBy := map[core.Cause][]core.Entry{} // the journal of the run that a message drove
-	for _, journal := range e.journals {
-		for _, entry := range journal {
-			if d := entry.Head.Driver; d != nil {
-				drivenBy[core.Cause{Stream: d.Stream, Sequence: d.Sequence}] = journal
+// recoveries are the deaths of workers that struck a run which they drove, ordered by the time to the run's next progress.
+func (e *evidence) recoveries() []interruption {
+	drivenBy := map[core.Cause]wire.RunKey{} // the run that a message drove
+	for run, journal := range e.journals {
+		for i := range journal {
+			if d := journal[i].Head.Driver; d != nil {
+				drivenBy[core.Cause{Stream: d.Stream, Sequence: d.Sequence}] = run
 			}
 		}
 	}
-	var all []time.Duration
+	var all []interruption
 	for _, d := range e.record.deaths {
 		for _, cause := range e.inHand(d) {
-			if took, ok := recovery(drivenBy[cause], cause, d.at); ok {
-				all = append(all, took)
+			run := drivenBy[cause]
+			if took, ok := recovery(e.journals[run], cause, d.at); ok {
+				all = append(all, interruption{run: run, cause: cause, worker: d.worker, at: d.at, took: took})
 			}
 		}
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b interruption) int { return cmp.Compare(a.took, b.took) })
 	return all
 }
 
@@ -209,7 +220,7 @@ func (r *report) print() {
 	r.printf("  %6d  violations\n", len(r.violations))
 	if n := len(r.recovery); n > 0 {
 		r.printf("  recovery of %d interrupted runs: p50 %s, p99 %s, longest %s (a delivery lasts %s)\n", n,
-			r.recovery[n/2], r.recovery[n*99/100], r.recovery[n-1], ackWait)
+			r.recovery[n/2].took, r.recovery[n*99/100].took, r.recovery[n-1].took, ackWait)
 	}
 	if r.cluster != nil {
 		r.hurts.print(r.world)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/reconcile"
 	"agentd/internal/worker"
 	"agentd/sdk"
 )
@@ -118,14 +120,21 @@ func (r role) work(ctx context.Context) (err error) {
 	published := publisher{conn, conn, a}
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: store{opened, a}, Agents: agents(a), Slots: slots, Grace: grace, Logger: logger, Heartbeat: heartbeat,
-		Publisher: published, DeadLetters: published, Around: given.around,
+		Reconcile: worker.Reconcile{Calls: callsKept}, Publisher: published, DeadLetters: published, Around: given.around,
 		Models: func(m sdk.ModelSpec) (sdk.Provider, error) { return model{a, r.Model, m.Name}, nil },
 	})
 	if err != nil {
 		return err
 	}
+	o, err := w.Reconciling()
+	if err != nil {
+		return err
+	}
+	var clears sync.WaitGroup
+	clears.Go(func() { reconcile.Clearing(ctx, clearing, o) })
 	notes.write(note{Kind: noteReady})
 	err = w.Run(ctx)
+	clears.Wait()
 	if given.inHand.Load() > 0 {
 		notes.write(note{Kind: noteImpatient})
 	}

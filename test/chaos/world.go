@@ -63,6 +63,7 @@ type world struct {
 	hurts       hurts
 	model       *modelServer
 	clients     *clients
+	seen        seen
 	record      *record
 	closers     []func() error
 }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+const (
+	// callsKept is for how long runs that have ended keep their calls: the least that there is.
+	callsKept = sdk.LeastCallsKept
+	// clearing is how often workers remove them, four times in it, so that many die of it.
+	clearing = 8 * time.Second
+)
+
+// seen are the messages of the zones from which workers remove some, as they came. Safe for concurrent use.
+type seen struct {
+	mu sync.Mutex
+	by map[broker.Zone]map[uint64]stored
+}
+
+// purged are the zones from which workers remove what nobody needs any more, each with what is looked at there.
+func purged() map[broker.Zone]string {
+	return map[broker.Zone]string{broker.ZoneOut: ">", broker.ZoneTimer: subjects.All(wire.KindFire)}
+}
+
+// see keeps all messages of a zone until ctx ends, also those that are removed later.
+func (w *world) see(ctx context.Context, z broker.Zone, filter string) {
+	for ctx.Err() == nil {
+		err := w.conn.Watch(ctx, z, []string{filter}, true, func(d broker.Delivery) bool {
+			w.seen.add(z, stored{
+				Subject: d.Subject(), Sequence: d.Sequence(), Data: d.Data(), Time: time.UnixMilli(d.Received()), read: d.Headers(),
+			})
+			return true
+		})
+		if ctx.Err() == nil && err != nil {
+			pause(ctx, 200*time.Millisecond) // the server is away
+		}
+	}
+}
+
+func (s *seen) add(z broker.Zone, m stored) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by = map[broker.Zone]map[uint64]stored{}
+	}
+	if s.by[z] == nil {
+		s.by[z] = map[uint64]stored{}
+	}
+	s.by[z][m.Sequence] = m
+}
+
+// with returns the messages of a zone that were seen, with those that are there, in order, and which of them are gone.
+func (s *seen) with(z broker.Zone, there []stored) (all, gone []stored) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	by := maps.Clone(s.by[z])
+	for _, m := range there {
+		delete(by, m.Sequence)
+	}
+	bySequence := func(a, b stored) int { return cmp.Compare(a.Sequence, b.Sequence) }
+	gone = slices.SortedFunc(maps.Values(by), bySequence)
+	all = slices.SortedFunc(slices.Values(slices.Concat(there, gone)), bySequence)
+	return all, gone
+}
+
+// removals finds messages that were removed before nobody needed them, and calls that were made again after that.
+func (e *evidence) removals() {
+	for z := range purged() {
+		for i := range e.gone[z] {
+			m := &e.gone[z][i]
+			address, err := subjects.Parse(m.Subject)
+			if err != nil || e.clients.forgotten(address.Run) {
+				continue
+			}
+			journal := e.journals[address.Run]
+			if z == broker.ZoneTimer {
+				continue // it is gone once it was handled
+			}
+			if len(journal) == 0 || journal[len(journal)-1].Head.Status != core.StatusDone {
+				e.record.violate("what a run needs that has not ended was removed: %s", m.Subject)
+				continue
+			}
+			if ended := time.UnixMilli(journal[len(journal)-1].At); time.Since(ended) < callsKept {
+				e.record.violate("%s was removed %s after the end of its run", m.Subject, time.Since(ended))
+			}
+		}
+		e.record.count("messages that nobody needed any more removed: "+string(z), len(e.gone[z]))
+	}
+	first := map[string]uint64{}
+	for i := range e.messages[broker.ZoneOut] {
+		m := &e.messages[broker.ZoneOut][i]
+		if at, twice := first[m.Subject]; twice {
+			e.record.violate("%s was published at %d and again at %d", m.Subject, at, m.Sequence)
+		}
+		first[m.Subject] = m.Sequence
+	}
+}
