@@ -85,7 +85,7 @@ var sseAddress = regexp.MustCompile(`sse-connect="([^"]+)"`)
 // events reads a stream: the function that it returns reads until an event of that name has that text.
 func (b *browser) events(path string) func(name, text string) {
 	b.t.Helper()
-	ctx, stop := context.WithTimeout(b.t.Context(), harness.DefaultPatience())
+	ctx, stop := context.WithCancel(b.t.Context())
 	b.t.Cleanup(stop)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+path, nil)
 	if err != nil {
@@ -103,6 +103,7 @@ func (b *browser) events(path string) func(name, text string) {
 	lines.Buffer(nil, 1<<20)
 	return func(name, text string) {
 		b.t.Helper()
+		defer time.AfterFunc(harness.DefaultPatience(), stop).Stop()
 		var event, data string
 		for lines.Scan() {
 			field, value, _ := strings.Cut(lines.Text(), ": ")
