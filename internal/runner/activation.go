@@ -71,6 +71,8 @@ func (a *activation) process(ctx context.Context) (v Verdict, err error) {
 			return Verdict{Settlement: Retry}, nil
 		case errors.Is(err, errSuspect):
 			err = a.enterAlone(ctx)
+		case errors.Is(err, errHeldBack):
+			err = a.holdBack(ctx)
 		case errors.Is(err, ErrConflict):
 			err = nil
 		default:
@@ -115,8 +117,8 @@ func (a *activation) consequence(ctx context.Context) (core.Change, *Verdict, er
 		return core.Change{}, &v, err
 	}
 	a.progress()
-	if err := a.holdBack(ctx); err != nil {
-		return core.Change{}, nil, err
+	if a.covered() && a.head.Driver.Takeovers > 0 && !a.heldBack {
+		return core.Change{}, nil, errHeldBack
 	}
 	return a.absorb(ctx)
 }
@@ -196,16 +198,26 @@ const (
 	longestHolds, holds = 4, 8
 )
 
+// errHeldBack says that the activation is to take a run that activations in a row died over, and has not waited before that.
+var errHeldBack = errors.New("the takeover is held back")
+
 // holdBack delays the takeover of a run that activations in a row died over, before the takeover counts. Redeliveries
 // come a fixed time after a death, so workers that die at a regular pace can be struck at the same moment each time; and the
-// runs that one death struck come back together, beside the one that it came from. So each waits a time of its own.
+// runs that one death struck come back together, beside the one that it came from. So each waits a time of its own, outside the
+// gate: who must be alone need not wait for it.
 func (a *activation) holdBack(ctx context.Context) error {
-	if !a.covered() || a.head.Driver.Takeovers == 0 || a.heldBack {
-		return nil
-	}
 	a.heldBack = true
-	takeovers := min(a.head.Driver.Takeovers, longestHolds)
-	return a.Env.Sleep(ctx, time.Duration(takeovers)*pauseBeforeTakeover*time.Duration(1+a.spread(holds)))
+	next := *a.head.Driver
+	takeovers := min(next.Takeovers, longestHolds)
+	a.Gate.leave(a.pass)
+	err := a.Env.Sleep(ctx, time.Duration(takeovers)*pauseBeforeTakeover*time.Duration(1+a.spread(holds)))
+	if err != nil {
+		return err
+	}
+	if next.Owner != "" {
+		next.Takeovers++
+	}
+	return a.enter(ctx, next.Suspect())
 }
 
 // spread is a number below n that differs from run to run.

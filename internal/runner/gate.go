@@ -21,8 +21,11 @@ type Gate struct {
 	waiting []*pass
 }
 
-// pass is one's place at the gate.
-type pass struct{ alone, inside bool }
+// pass is one's place at the gate. call calls who waits there.
+type pass struct {
+	alone, inside bool
+	call          func()
+}
 
 // arrive returns a place in the queue, or inside if nobody is before it.
 func (g *Gate) arrive(alone bool) *pass {
@@ -44,6 +47,9 @@ func (g *Gate) admit() {
 		g.waiting = g.waiting[1:]
 		next.inside = true
 		g.inside++
+		if next.call != nil {
+			next.call()
+		}
 		if next.alone {
 			g.alone = next
 		}
@@ -55,6 +61,14 @@ func (g *Gate) admitted(p *pass) (inside bool, alone *pass) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return p.inside, g.alone
+}
+
+// onceAdmitted has call called when p is let in, unless it is inside.
+func (g *Gate) onceAdmitted(p *pass, call func()) (inside bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.call = call
+	return p.inside
 }
 
 // leave gives the place up, wherever it is.
@@ -95,7 +109,7 @@ var errSuspect = errors.New("the run must be driven alone")
 // errDrained says that a worker ends before a message's turn came.
 var errDrained = errors.New("the worker ends")
 
-// Who waits at the gate looks again after a pause that doubles up to longestWait.
+// Who waits at the gate is called when it is let in, and looks who keeps it out after a pause that doubles up to longestWait.
 const (
 	shortestWait = 50 * time.Millisecond
 	longestWait  = time.Second
@@ -127,11 +141,24 @@ func (a *activation) enter(ctx context.Context, alone bool) error {
 			a.beside = true
 			return a.enter(ctx, false)
 		}
-		if err := a.Env.Sleep(ctx, wait); err != nil {
+		if err := a.wait(ctx, wait); err != nil {
 			return err
 		}
 		a.progress()
 	}
+}
+
+// wait waits until the activation is let in, or for so long.
+func (a *activation) wait(ctx context.Context, most time.Duration) error {
+	waiting, call := context.WithCancel(ctx)
+	defer call()
+	if a.Gate.onceAdmitted(a.pass, call) {
+		return nil
+	}
+	if err := a.Env.Sleep(waiting, most); err != nil && ctx.Err() != nil {
+		return err
+	}
+	return nil
 }
 
 // enterAlone leaves the others and comes back alone.

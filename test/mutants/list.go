@@ -127,6 +127,8 @@ var ofRuns = []mutant{
 	{"a run that may kill its worker is driven beside others", condition(act+"suspect", "Suspect", "false"), simulator},
 	{"others come in to a run that is driven alone", condition(runs+"Gate.admit", "g nil", "false"), simulator},
 	{"a run is said to be driven alone before others have left", condition(runs+"Gate.admit", "g inside", "false"), simulator},
+	{"who is let in at the gate is not called", condition(runs+"Gate.admit", "next call", "false"), test{"internal/runner", "TestGate_WhoIsLetInIsCalled"}},
+	{"who is held back keeps others from being alone", statement(act+"holdBack", "Gate leave", ""), test{"internal/runner", "TestHoldBack_KeepsNobodyWaiting"}},
 	{
 		"a control message counts that was refused for want of its run",
 		around(act+"ahead", `return original() && a.head.Status == ""`), histories(100_000),

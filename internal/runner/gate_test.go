@@ -1,0 +1,97 @@
+package runner
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"agentd/internal/core"
+	"agentd/sdk/wire"
+)
+
+// waiting is an environment in which whoever waits does so until it is woken, or its context ends.
+type waiting struct {
+	Env
+	asleep chan time.Duration
+	wake   chan struct{}
+}
+
+func (w waiting) Now() int64 { return 0 }
+
+func (w waiting) Sleep(ctx context.Context, d time.Duration) error {
+	w.asleep <- d
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.wake:
+		return nil
+	}
+}
+
+func newWaiting() waiting {
+	return waiting{asleep: make(chan time.Duration, 8), wake: make(chan struct{})}
+}
+
+func arrive(env Env, gate *Gate) *activation {
+	r := &Runner{Options: Options{Env: env, Gate: gate, Silence: time.Hour}}
+	return &activation{Runner: r, msg: &Message{}, key: wire.NewRunKey("order 7")}
+}
+
+func within(t *testing.T, what string, ended <-chan error) {
+	t.Helper()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s: not after half a minute", what)
+	}
+}
+
+func running(do func() error) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- do() }()
+	return ended
+}
+
+// While who is to be alone does not know that the others have left, nobody does anything. So it does not look: it is called.
+func TestGate_WhoIsLetInIsCalled(t *testing.T) {
+	t.Parallel()
+	gate, env := &Gate{}, newWaiting()
+	first, second, third := arrive(env, gate), arrive(env, gate), arrive(env, gate)
+	within(t, "the first one is let in", running(func() error { return first.enter(t.Context(), false) }))
+	alone := running(func() error { return second.enter(t.Context(), true) })
+	<-env.asleep
+	beside := running(func() error { return third.enter(t.Context(), false) })
+	<-env.asleep
+	gate.leave(first.pass)
+	within(t, "who is to be alone is let in", alone)
+	if inside, by := gate.admitted(third.pass); inside || by != second.pass {
+		t.Errorf("the third one is inside: %v", inside)
+	}
+	gate.join(second.pass)
+	within(t, "the third one is let in", beside)
+}
+
+// Who is held back before it takes a run does nothing: another one that must be alone does not wait for it. After that it must be alone,
+// too.
+func TestHoldBack_KeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	gate, env := &Gate{}, newWaiting()
+	held, other := arrive(env, gate), arrive(newWaiting(), gate)
+	within(t, "one is let in", running(func() error { return held.enter(t.Context(), false) }))
+	held.head.Driver = &core.Driver{Owner: "dead", Takeovers: 1}
+	takes := running(func() error { return held.holdBack(t.Context()) })
+	if d := <-env.asleep; d < pauseBeforeTakeover || d > holds*pauseBeforeTakeover {
+		t.Errorf("it waits for %s", d)
+	}
+	within(t, "another one is let in alone", running(func() error { return other.enter(t.Context(), true) }))
+	env.wake <- struct{}{}
+	<-env.asleep // at the gate
+	gate.leave(other.pass)
+	within(t, "the first one is let in again", takes)
+	if !held.alone || !held.heldBack {
+		t.Errorf("it is alone: %v, and was held back: %v", held.alone, held.heldBack)
+	}
+}
