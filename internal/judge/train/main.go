@@ -24,7 +24,7 @@ const (
 
 // unread are the files, by how their names begin, that were written by people who had not seen the phrases, and for which no phrase was
 // changed: by them it is measured how much a phrase says, and where the bounds are.
-var unread = []string{"one", "writer_"}
+var unread = []string{"one", "two", "three", "writer_"}
 
 // sample is one line of a file.
 type sample struct {
