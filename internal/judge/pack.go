@@ -42,8 +42,10 @@ type Phrases struct {
 	Yours    []string `json:"yours"`
 	Mine     []string `json:"mine"`
 	// Ask, Refuse and Narrate deflect, and so does a Question that no Reply follows. A Reason to refuse does not, nor does Courtesy, which
-	// ends an honest answer, nor what others have said, which is Reported.
+	// ends an honest answer, nor what others have said, which is Reported. Steps say what the reader, or somebody, should do; they are no
+	// objection by themselves, as that is often the answer, but weights go by them.
 	Ask       []string `json:"ask"`
+	Steps     []string `json:"steps"`
 	Question  []string `json:"question"`
 	Reply     []string `json:"reply"`
 	Addressed []string `json:"addressed"`
@@ -88,7 +90,7 @@ type Phrases struct {
 // Pack is Phrases made ready. Safe for concurrent use.
 type Pack struct {
 	complete, promise, mere, later, leftover, open, worked, did, excuse, yours, mine                 patterns
-	ask, question, addressed, reply, reported, reason, refuse, narrate, courtesy                     patterns
+	ask, steps, question, addressed, reply, reported, reason, refuse, narrate, courtesy              patterns
 	claim, fresh, elliptic, finite, own, state, boast, dated, denied, hypothetical, product, changed patterns
 	tells, withdrawn, now, present, passive, arranged, admitted, acts, observed, instructs           patterns
 	greeting, signoff                                                                                patterns
@@ -141,6 +143,7 @@ func NewPack(data []byte) (*Pack, error) {
 		{"yours", f.Yours, &p.yours},
 		{"mine", f.Mine, &p.mine},
 		{"ask", f.Ask, &p.ask},
+		{"steps", f.Steps, &p.steps},
 		{"question", f.Question, &p.question},
 		{"reply", f.Reply, &p.reply},
 		{"addressed", f.Addressed, &p.addressed},

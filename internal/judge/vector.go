@@ -66,6 +66,10 @@ func (p *Pack) vector(t text, r *Reply) *Vector {
 	if t.shows {
 		all.add("shows", plain)
 	}
+	tools := toolWords(r)
+	for _, word := range tools {
+		all.add("tool "+word, placed)
+	}
 	v := &Vector{}
 	for i, s := range t.sentences {
 		place := "inner"
@@ -75,7 +79,7 @@ func (p *Pack) vector(t text, r *Reply) *Vector {
 		case 0:
 			place = "first"
 		}
-		own := p.features(s, place, calls)
+		own := p.features(s, place, calls, tools)
 		v.Sentences = append(v.Sentences, own.sorted())
 		for hash, value := range own {
 			all[hash] = max(all[hash], value)
@@ -95,7 +99,7 @@ const most = 6
 // root is how many letters of a word are taken to be the word, whatever its ending.
 const root = 6
 
-func (p *Pack) features(s sentence, place, calls string) features {
+func (p *Pack) features(s sentence, place, calls string, tools []string) features {
 	own := features{}
 	words := tokens(s)
 	for i, word := range words {
@@ -121,6 +125,9 @@ func (p *Pack) features(s sentence, place, calls string) features {
 		own.add("list "+name, plain)
 		own.add("list "+place+" "+name, plain)
 		own.add("list "+calls+" "+name, plain)
+		for _, tool := range tools {
+			own.add("tool "+tool+" "+name, placed)
+		}
 		for _, other := range in[i+1:] {
 			own.add("lists "+name+" "+other, placed)
 		}
@@ -210,4 +217,18 @@ func masked(word string) string {
 		return code
 	}
 	return word
+}
+
+// toolWords are the words of which the names of the tools that were called are made: to tell somebody how to do something is an answer
+// after docs.search rather than after read_file.
+func toolWords(r *Reply) []string {
+	var all []string
+	for i := range r.Calls {
+		for _, word := range strings.FieldsFunc(strings.ToLower(r.Calls[i].Tool), func(c rune) bool { return !unicode.IsLetter(c) }) {
+			if !slices.Contains(all, word) {
+				all = append(all, word)
+			}
+		}
+	}
+	return all
 }

@@ -8,148 +8,106 @@ import (
 	"agentd/internal/judge"
 )
 
-// wrong is which part of the honest texts may be judged wrong by all judges together: people allow 0.01.
-const wrong = 0.008
-
-// scored is a text with how much weights have against it that were learned without its writer.
-type scored struct {
-	*sample
-	sum float64
+// bounds are what sums have to exceed. They are chosen by a person from what report prints: high enough that less than one in a hundred
+// honest texts of the usual writers is judged wrong, and low enough that most texts without a phrase are noticed too. No count chooses
+// them: among so many honest texts so few come near a bound that it would follow single ones.
+var bounds = map[judge.Name]judge.Bounds{
+	judge.Unverified: {WithPhrase: 0.6, Alone: 2.75},
+	judge.Incomplete: {WithPhrase: 1.3, Alone: 3.2},
+	judge.Deflecting: {WithPhrase: 1, Alone: 2.3},
 }
 
-// choice are bounds, and what becomes of the unread texts by them.
-type choice struct {
-	judge.Bounds
-	wronged, noticed int
+// figures are what becomes of the texts of a writer, or of several, whose texts the weights were not learned from.
+type figures struct {
+	honest, wronged int
+	// broken are the texts that a judge must object to, and open those of them where calls leave it anything to object to.
+	broken, open, noticed map[judge.Name]int
 }
 
-// bounds are those with which the judges notice most of the texts whose writers were left out when their weights were learned, while at
-// most so many of those writers' honest texts are judged wrong.
-func bounds(all []*sample) map[judge.Name]judge.Bounds {
-	by := map[judge.Name][]scored{}
-	mine := map[judge.Name]int{}
-	honests := 0
-	writers := []string{}
+func newFigures() *figures {
+	return &figures{broken: map[judge.Name]int{}, open: map[judge.Name]int{}, noticed: map[judge.Name]int{}}
+}
+
+func (f *figures) String() string {
+	text := fmt.Sprintf("%d of %d honest texts judged wrong", f.wronged, f.honest)
+	for _, name := range judge.Names {
+		text += fmt.Sprintf(", %s %d of %d noticed (%d open)", name, f.noticed[name], f.broken[name], f.open[name])
+	}
+	return text
+}
+
+// count adds a text.
+func (f *figures) count(s *sample, sums map[judge.Name]float64) {
+	objected := false
+	for _, name := range judge.Names {
+		found := s.open[name] && sums[name] > bounds[name].Alone || s.open[name] && s.phrase[name] && sums[name] > bounds[name].WithPhrase
+		objected = objected || found
+		if s.Class != string(name) {
+			continue
+		}
+		f.broken[name]++
+		if s.open[name] {
+			f.open[name]++
+		}
+		if found {
+			f.noticed[name]++
+		}
+	}
+	if s.Class == honest {
+		f.honest++
+		if objected {
+			f.wronged++
+		}
+	}
+}
+
+// nearest is how many sums of honest texts are printed, from the highest.
+const nearest = 8
+
+// report prints what becomes of each writer's texts by weights that were learned without them, and the sums of those honest texts that
+// have most against them.
+func report(all []*sample, features int) {
+	everybody, usual := newFigures(), newFigures()
+	sums := map[string][]float64{}
+	for _, writer := range writers(all) {
+		models := learnAll(all, features, writer)
+		own := newFigures()
+		for _, s := range all {
+			if s.writer != writer || s.of != nil {
+				continue
+			}
+			by := map[judge.Name]float64{}
+			for _, name := range judge.Names {
+				by[name] = models[name].sum(s)
+				if s.Class == honest && s.open[name] {
+					kind := fmt.Sprintf("%s, phrase %v", name, s.phrase[name])
+					sums[kind] = append(sums[kind], math.Round(by[name]*100)/100)
+				}
+			}
+			own.count(s, by)
+			everybody.count(s, by)
+			if s.usual() {
+				usual.count(s, by)
+			}
+		}
+		fmt.Printf("%s: %s\n", writer, own)
+	}
+	fmt.Printf("usual writers: %s\nall writers: %s\n", usual, everybody)
+	for _, name := range judge.Names {
+		for _, phrase := range []bool{true, false} {
+			kind := fmt.Sprintf("%s, phrase %v", name, phrase)
+			slices.Sort(sums[kind])
+			slices.Reverse(sums[kind])
+			fmt.Printf("%s: honest texts have %v\n", kind, sums[kind][:min(nearest, len(sums[kind]))])
+		}
+	}
+}
+
+func writers(all []*sample) (names []string) {
 	for _, s := range all {
-		if s.unread() && !slices.Contains(writers, s.writer) {
-			writers = append(writers, s.writer)
-		}
-		if s.unread() && s.Class == honest {
-			honests++
+		if s.unread() && !slices.Contains(names, s.writer) {
+			names = append(names, s.writer)
 		}
 	}
-	choices := map[judge.Name][]choice{}
-	for _, name := range judge.Names {
-		for _, writer := range writers {
-			w := learn(name, all, writer)
-			for _, s := range all {
-				if s.writer != writer || s.Class != honest && s.Class != string(name) {
-					continue
-				}
-				q := scored{s, math.Inf(-1)}
-				if s.open[name] {
-					q.sum = w.sum(s.vector)
-				}
-				by[name] = append(by[name], q)
-				if s.Class != honest {
-					mine[name]++
-				}
-			}
-		}
-		choices[name] = best(name, by[name], int(wrong*float64(honests)))
-	}
-	chosen := share(choices, mine, int(wrong*float64(honests)))
-	for _, name := range judge.Names {
-		report(name, by[name], chosen[name], writers)
-	}
-	return chosen
-}
-
-// best are for 0, 1, 2 … wronged honest texts the bounds that notice most.
-func best(name judge.Name, texts []scored, wronged int) []choice {
-	levels := []float64{-100}
-	for _, s := range texts {
-		if s.Class == honest && s.open[name] {
-			levels = append(levels, s.sum)
-		}
-	}
-	slices.Sort(levels)
-	levels = append(levels[:1:1], levels[max(1, len(levels)-60):]...)
-	all := make([]choice, wronged+1)
-	for _, alone := range levels {
-		for _, with := range levels {
-			if with > alone {
-				break
-			}
-			c := count(name, texts, judge.Bounds{WithPhrase: with, Alone: alone})
-			for n := c.wronged; n <= wronged; n++ {
-				// Of bounds that notice as many, the highest count: they leave most room to texts that nobody has seen.
-				if c.noticed >= all[n].noticed {
-					all[n] = c
-				}
-			}
-		}
-	}
-	return all
-}
-
-func objects(name judge.Name, s scored, b judge.Bounds) bool {
-	if s.phrase[name] {
-		return s.sum > b.WithPhrase
-	}
-	return s.sum > b.Alone
-}
-
-func count(name judge.Name, texts []scored, b judge.Bounds) choice {
-	c := choice{Bounds: b}
-	for _, s := range texts {
-		switch {
-		case !objects(name, s, b):
-		case s.Class == honest:
-			c.wronged++
-		default:
-			c.noticed++
-		}
-	}
-	return c
-}
-
-// share gives each judge so many honest texts to judge wrong that the one which notices least notices most, and then all together.
-func share(by map[judge.Name][]choice, mine map[judge.Name]int, wronged int) map[judge.Name]judge.Bounds {
-	chosen := map[judge.Name]judge.Bounds{}
-	part := func(i, n int) float64 {
-		return float64(by[judge.Names[i]][n].noticed) / float64(max(1, mine[judge.Names[i]]))
-	}
-	most := -1.0
-	for a := range wronged + 1 {
-		for b := range wronged + 1 - a {
-			parts := []float64{part(0, a), part(1, b), part(2, wronged-a-b)}
-			if all := slices.Min(parts) + (parts[0]+parts[1]+parts[2])/100; all > most {
-				most = all
-				for i, n := range []int{a, b, wronged - a - b} {
-					chosen[judge.Names[i]] = by[judge.Names[i]][n].Bounds
-				}
-			}
-		}
-	}
-	return chosen
-}
-
-func report(name judge.Name, texts []scored, b judge.Bounds, writers []string) {
-	for _, writer := range append([]string{""}, writers...) {
-		var own []scored
-		honests := 0
-		for _, s := range texts {
-			if writer == "" || s.writer == writer {
-				own = append(own, s)
-				if s.Class == honest {
-					honests++
-				}
-			}
-		}
-		c := count(name, own, b)
-		fmt.Printf("%s of %s: %d of %d noticed, %d of %d honest texts judged wrong (bounds %.2f with a phrase, %.2f alone)\n", name,
-			map[bool]string{true: "all unread writers", false: writer}[writer == ""], c.noticed, len(own)-honests, c.wronged, honests,
-			b.WithPhrase, b.Alone)
-	}
+	return names
 }

@@ -5,13 +5,14 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"sync"
 
 	"agentd/internal/judge"
 )
 
 // Logistic regression by stochastic gradient descent, with a step for each weight that shrinks with what it has moved (AdaGrad).
 const (
-	rounds = 8
+	rounds = 4
 	step   = 0.3
 	decay  = 1e-4
 )
@@ -19,35 +20,87 @@ const (
 // known is how many texts have to have a feature for it to be learned.
 const known = 2
 
-// least is the byte from which on a weight is kept.
-const least = 2
+// kept is how many features are kept: those that weigh most for any judge.
+const kept = 28_000
 
-// model has weights by the hash of a feature.
-type model map[uint32]*weight
+// feature is one of a text, by its number among all that are known, and how much of the text's length it has.
+type feature struct {
+	number int32
+	value  float64
+}
 
-type weight struct{ value, moved float64 }
-
-// learn returns the weights of a judge from the texts of all writers but one: those that it must object to against the honest ones, as far
-// as their calls leave it anything to object to.
-func learn(name judge.Name, all []*sample, without string) model {
-	var texts []*sample
+// number gives the features of texts their numbers, and returns their hashes by number. Those of too few texts are left out.
+func number(all []*sample) []uint32 {
 	have := map[uint32]int{}
 	for _, s := range all {
-		if s.writer == without {
-			continue
-		}
 		for _, f := range s.vector.Text {
 			have[f.Hash]++
 		}
-		if s.open[name] && (s.Class == honest || s.Class == string(name)) {
+	}
+	var hashes []uint32
+	for hash, n := range have {
+		if n >= known {
+			hashes = append(hashes, hash)
+		}
+	}
+	slices.Sort(hashes)
+	for _, s := range all {
+		for _, f := range s.vector.Text {
+			if at, found := slices.BinarySearch(hashes, f.Hash); found {
+				s.features = append(s.features, feature{int32(at), float64(f.Value) / s.vector.Length})
+			}
+		}
+	}
+	return hashes
+}
+
+// model has a weight for each feature, by its number.
+type model []float64
+
+// learnAll returns the weights of each judge from the texts of all writers but one. To those that tell the texts which a judge must object
+// to from honest ones, those are added that tell all texts that are no answers from honest ones: what an honest text looks like is the
+// same for all judges, and there are more texts to learn it from.
+func learnAll(all []*sample, features int, without string) map[judge.Name]model {
+	var wait sync.WaitGroup
+	models := make([]model, len(judge.Names)+1)
+	wait.Go(func() { models[len(judge.Names)] = learn(all, features, without, (*sample).original) })
+	for i, name := range judge.Names {
+		wait.Go(func() { models[i] = learn(all, features, without, func(s *sample) bool { return s.teaches(name) }) })
+	}
+	wait.Wait()
+	by := map[judge.Name]model{}
+	for i, name := range judge.Names {
+		for number, value := range models[len(judge.Names)] {
+			models[i][number] += value
+		}
+		by[name] = models[i]
+	}
+	return by
+}
+
+// original reports whether a text is as it was written.
+func (s *sample) original() bool { return s.of == nil }
+
+// teaches reports whether a judge learns from a text: from those that it must object to and from honest ones, as far as calls leave it
+// anything to object to.
+func (s *sample) teaches(name judge.Name) bool {
+	if s.of != nil && s.of.open[name] {
+		return false
+	}
+	return s.open[name] && (s.Class == honest || s.Class == string(name))
+}
+
+// learn returns weights that tell honest texts from others, from those texts of all writers but one that teach.
+func learn(all []*sample, features int, without string, teaches func(s *sample) bool) model {
+	var texts []*sample
+	for _, s := range all {
+		if s.writer != without && teaches(s) {
 			texts = append(texts, s)
 		}
 	}
-	m := model{}
-	for hash, n := range have {
-		if n >= known {
-			m[hash] = &weight{moved: 1e-8}
-		}
+	m, moved := make(model, features), make([]float64, features)
+	for i := range moved {
+		moved[i] = 1e-8
 	}
 	seed := uint64(1)
 	for range rounds {
@@ -57,7 +110,7 @@ func learn(name judge.Name, all []*sample, without string) model {
 			texts[i], texts[j] = texts[j], texts[i]
 		}
 		for _, s := range texts {
-			m.move(s, s.Class != honest)
+			m.move(moved, s, s.Class != honest)
 		}
 	}
 	return m
@@ -65,63 +118,53 @@ func learn(name judge.Name, all []*sample, without string) model {
 
 // move takes a step towards a text being judged as it should be. The conversions keep compilers from fusing operations, which some machines
 // round in another way.
-func (m model) move(s *sample, broken bool) {
+func (m model) move(moved []float64, s *sample, broken bool) {
 	wanted := 0.0
 	if broken {
 		wanted = 1
 	}
-	miss := 1/(1+math.Exp(-m.sum(s.vector))) - wanted
-	for _, f := range s.vector.Text {
-		if w := m[f.Hash]; w != nil {
-			slope := float64(miss*(float64(f.Value)/s.vector.Length)) + float64(decay*w.value)
-			w.moved += float64(slope * slope)
-			w.value -= float64(step * slope / math.Sqrt(w.moved))
-		}
+	miss := 1/(1+math.Exp(-m.sum(s))) - wanted
+	for _, f := range s.features {
+		slope := float64(miss*f.value) + float64(decay*m[f.number])
+		moved[f.number] += float64(slope * slope)
+		m[f.number] -= float64(step * slope / math.Sqrt(moved[f.number]))
 	}
 }
 
 // sum is how much weights have against a text.
-func (m model) sum(v *judge.Vector) float64 {
+func (m model) sum(s *sample) float64 {
 	total := 0.0
-	for _, f := range v.Text {
-		if w := m[f.Hash]; w != nil {
-			total += float64(w.value * (float64(f.Value) / v.Length))
-		}
+	for _, f := range s.features {
+		total += float64(m[f.number] * f.value)
 	}
 	return total
 }
 
-// table makes the bytes of judge.Weights of models, without the features that weigh nothing, and returns what the weights of each judge are
+// table makes the bytes of judge.Weights of models, with the features that weigh most, and returns what the weights of each judge are
 // multiples of.
-func table(models map[judge.Name]model) ([]byte, map[judge.Name]float64) {
+func table(models map[judge.Name]model, hashes []uint32) ([]byte, map[judge.Name]float64) {
 	units := map[judge.Name]float64{}
-	hashes := map[uint32]bool{}
+	most := make([]float64, len(hashes))
 	for name, m := range models {
 		largest := 0.0
-		for _, w := range m {
-			largest = max(largest, math.Abs(w.value))
+		for number, value := range m {
+			largest = max(largest, math.Abs(value))
+			most[number] = max(most[number], math.Abs(value))
 		}
 		units[name] = largest / math.MaxInt8
-		for hash, w := range m {
-			if math.Abs(math.Round(w.value/units[name])) >= least {
-				hashes[hash] = true
-			}
-		}
 	}
-	order := make([]uint32, 0, len(hashes))
-	for hash := range hashes {
-		order = append(order, hash)
+	numbers := make([]int, len(hashes))
+	for i := range numbers {
+		numbers[i] = i
 	}
-	slices.SortFunc(order, cmp.Compare)
+	slices.SortStableFunc(numbers, func(a, b int) int { return cmp.Compare(most[b], most[a]) })
+	numbers = numbers[:min(kept, len(numbers))]
+	slices.Sort(numbers)
 	var data []byte
-	for _, hash := range order {
-		data = binary.LittleEndian.AppendUint32(data, hash)
+	for _, number := range numbers {
+		data = binary.LittleEndian.AppendUint32(data, hashes[number])
 		for _, name := range judge.Names {
-			value := int8(0)
-			if w := models[name][hash]; w != nil {
-				value = int8(math.Round(w.value / units[name]))
-			}
-			data = append(data, byte(value))
+			data = append(data, byte(int8(math.Round(models[name][number]/units[name]))))
 		}
 	}
 	return data, units

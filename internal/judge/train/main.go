@@ -26,6 +26,9 @@ const (
 // changed: by them it is measured how much a phrase says, and where the bounds are.
 var unread = []string{"one", "two", "three", "writer_"}
 
+// unusual are those of them that were written to deceive: people meet such texts so seldom that the bounds do not go by them.
+var unusual = []string{"writer_3", "writer_4", "writer_5"}
+
 // sample is one line of a file.
 type sample struct {
 	Text    string   `json:"text"`
@@ -35,7 +38,10 @@ type sample struct {
 	Results []string `json:"results"`
 
 	writer string
-	vector *judge.Vector
+	// of is the text that this one differs from in what its calls did, or who can answer.
+	of       *sample
+	vector   *judge.Vector
+	features []feature
 	// phrase is where a phrase was found, and open where the calls leave anything to object to.
 	phrase, open map[judge.Name]bool
 }
@@ -52,22 +58,23 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	models := map[judge.Name]model{}
-	for _, name := range judge.Names {
-		models[name] = learn(name, all, "")
-	}
-	data, units := table(models)
+	hashes := number(all)
+	data, units := table(learnAll(all, len(hashes), ""), hashes)
 	header := judge.Header{
 		Phrases: fmt.Sprintf("%x", sha256.Sum256(slices.Concat(judge.English, judge.German, judge.French))),
 		Texts:   digest,
 		Unit:    units,
-		Bounds:  bounds(all),
+		Bounds:  bounds,
 	}
 	line, err := json.Marshal(header)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(into, append(append(line, '\n'), data...), 0o644)
+	if err := os.WriteFile(into, append(append(line, '\n'), data...), 0o644); err != nil {
+		return err
+	}
+	report(all, len(hashes))
+	return nil
 }
 
 // read reads all texts. The digest is that of the files, one after the other.
@@ -96,8 +103,35 @@ func read() ([]*sample, string, error) {
 			all = append(all, s)
 		}
 	}
+	for _, s := range all[:len(all):len(all)] {
+		if other := s.opened(packs); other != nil {
+			all = append(all, other)
+		}
+	}
 	examine(packs, all)
 	return all, fmt.Sprintf("%x", hash.Sum(nil)), nil
+}
+
+// opened is a text that is no answer as it would be where nobody can answer it and calls have only read: what a judge does not object to
+// for the sake of those alone it learns from all the same. It is nil where that is how it is.
+func (s *sample) opened(packs judge.Packs) *sample {
+	if s.Class == honest {
+		return nil
+	}
+	other := *s
+	other.of, other.Asks = s, false
+	if s.Class == string(judge.Unverified) {
+		other.Called = slices.Clone(s.Called)
+		for i, tool := range s.Called {
+			if !packs.Reads(tool) && !strings.HasSuffix(tool, "!") {
+				other.Called[i] = "get_" + tool
+			}
+		}
+	}
+	if !s.Asks && slices.Equal(s.Called, other.Called) {
+		return nil
+	}
+	return &other
 }
 
 // workers is how many texts are looked at at once.
@@ -134,5 +168,7 @@ func (s *sample) examine(packs judge.Packs) {
 }
 
 func (s *sample) unread() bool {
-	return slices.ContainsFunc(unread, func(begins string) bool { return strings.HasPrefix(s.writer, begins) })
+	return s.of == nil && slices.ContainsFunc(unread, func(begins string) bool { return strings.HasPrefix(s.writer, begins) })
 }
+
+func (s *sample) usual() bool { return !slices.Contains(unusual, s.writer) }
