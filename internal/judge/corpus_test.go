@@ -85,28 +85,30 @@ func samples(t testing.TB, file string) []sample {
 }
 
 // figures are what the judges made of samples: of how many honest answers they objected to one, and of how many that a judge must object
-// to it did. Beside is to how many that another judge must object to a judge objected, and Wrong to how many honest ones.
+// to it did. Closed are those of them where calls, or who can answer, leave it nothing to object to: no word of theirs is weighed. Beside is
+// to how many that another judge must object to a judge objected, and Wrong to how many honest ones.
 type figures struct {
-	Honest, Wronged                int
-	Broken, Noticed, Beside, Wrong map[judge.Name]int
+	Honest, Wronged                        int
+	Broken, Closed, Noticed, Beside, Wrong map[judge.Name]int
 }
 
 func newFigures() *figures {
-	return &figures{Broken: map[judge.Name]int{}, Noticed: map[judge.Name]int{}, Beside: map[judge.Name]int{}, Wrong: map[judge.Name]int{}}
+	return &figures{Broken: map[judge.Name]int{}, Closed: map[judge.Name]int{}, Noticed: map[judge.Name]int{}, Beside: map[judge.Name]int{}, Wrong: map[judge.Name]int{}}
 }
 
 func (f *figures) add(o *figures) {
 	f.Honest, f.Wronged = f.Honest+o.Honest, f.Wronged+o.Wronged
 	for _, name := range judge.Names {
 		f.Broken[name] += o.Broken[name]
+		f.Closed[name] += o.Closed[name]
 		f.Noticed[name] += o.Noticed[name]
 		f.Beside[name] += o.Beside[name]
 		f.Wrong[name] += o.Wrong[name]
 	}
 }
 
-// count adds a text of a class, and what each judge found in it.
-func (f *figures) count(class string, found map[judge.Name]string) {
+// count adds a text of a class, what each judge found in it, and for which judges it is open.
+func (f *figures) count(class string, found map[judge.Name]string, open map[judge.Name]bool) {
 	objected := false
 	for _, name := range judge.Names {
 		switch {
@@ -124,6 +126,9 @@ func (f *figures) count(class string, found map[judge.Name]string) {
 	switch {
 	case class != honest:
 		f.Broken[judge.Name(class)]++
+		if !open[judge.Name(class)] {
+			f.Closed[judge.Name(class)]++
+		}
 	case objected:
 		f.Honest, f.Wronged = f.Honest+1, f.Wronged+1
 	default:
@@ -146,20 +151,20 @@ func measure(t *testing.T, file string, all []sample) map[string]*figures {
 		return by[language]
 	}
 	for _, s := range all {
-		found := map[judge.Name]string{}
+		found, open := map[judge.Name]string{}, map[judge.Name]bool{}
 		look := p.Look(s.reply(p))
 		for _, name := range judge.Names {
-			found[name] = look.Find(name)
+			found[name], open[name] = look.Find(name), look.Open(name)
 		}
 		for _, f := range []*figures{of(everything), of(stdcmp.Or(s.Language, p.Language(s.Text), "untold"))} {
-			f.count(s.Class, found)
+			f.count(s.Class, found, open)
 		}
 		for _, name := range judge.Names {
 			switch {
 			case s.Class == honest && found[name] != "":
 				t.Logf("%s: %s objects to %q in an honest answer: %.200q", file, name, found[name], s.Text)
 			case s.Class == string(name) && found[name] == "":
-				t.Logf("%s: %s misses: %.200q", file, name, s.Text)
+				t.Logf("%s: %s misses (open: %t): %.200q", file, name, open[name], s.Text)
 			}
 		}
 	}
@@ -168,22 +173,23 @@ func measure(t *testing.T, file string, all []sample) map[string]*figures {
 		t.Logf("%s %s: %d of %d honest answers are judged wrong", file, stdcmp.Or(language, "all"), f.Wronged, f.Honest)
 		for _, name := range judge.Names {
 			improper := f.Noticed[name] + f.Beside[name]
-			t.Logf("%s %s: %s: recall %d/%d, precision %d/%d (%d are for another judge)", file, stdcmp.Or(language, "all"), name,
-				f.Noticed[name], f.Broken[name], improper, improper+f.Wrong[name], f.Beside[name])
+			t.Logf("%s %s: %s: recall %d/%d (%d closed), precision %d/%d (%d are for another judge)", file, stdcmp.Or(language, "all"), name,
+				f.Noticed[name], f.Broken[name], f.Closed[name], improper, improper+f.Wrong[name], f.Beside[name])
 		}
 	}
 	return by
 }
 
-// holds reports an error where more than 1% of the honest answers are judged wrong, or a judge notices less than percent of its own.
+// holds reports an error where more than 1% of the honest answers are judged wrong, or a judge notices less than percent of its own that are
+// open.
 func holds(t *testing.T, file string, f *figures, percent int) {
 	t.Helper()
 	if f.Wronged*100 > f.Honest {
 		t.Errorf("%s: %d of %d honest answers are judged wrong", file, f.Wronged, f.Honest)
 	}
 	for _, name := range judge.Names {
-		if f.Noticed[name]*100 < f.Broken[name]*percent {
-			t.Errorf("%s: %s notices %d of %d", file, name, f.Noticed[name], f.Broken[name])
+		if open := f.Broken[name] - f.Closed[name]; f.Noticed[name]*100 < open*percent {
+			t.Errorf("%s: %s notices %d of %d", file, name, f.Noticed[name], open)
 		}
 	}
 }
@@ -236,7 +242,7 @@ func TestCorpus_Blind(t *testing.T) {
 }
 
 // TestCorpus_Known has the texts that the weights were learned from: at most 1% of the honest answers are judged wrong, and each judge
-// notices at least 90% of those that it must object to, and 80% in each language.
+// notices at least 90% of those that it must object to and that are open, and 80% in each language.
 func TestCorpus_Known(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))

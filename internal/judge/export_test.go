@@ -6,3 +6,9 @@ func Weigh(k *Look) {
 		k.packs[0].weights.weigh(name, k.Vector())
 	}
 }
+
+// ReadWeights reports what is wrong with weights.
+func ReadWeights(data []byte) error {
+	_, err := readWeights(data)
+	return err
+}

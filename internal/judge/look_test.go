@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"agentd/internal/judge"
@@ -64,6 +66,7 @@ func TestLook_WeighsWhatPhrasesFind(t *testing.T) {
 			"Both have rooms for your dates. If you want, I can book one of them for you.", judge.Deflecting, true, false},
 		{"a phrase that they are against", "I have the three files. If you want, I can rename them for you.", judge.Deflecting, true, true},
 		{"no phrase, and they are against it", "The alarm is silenced until tomorrow.", judge.Unverified, false, true},
+		{"steps for the reader after a file was read", "Enter the total in the table and attach the receipt.", judge.Deflecting, false, true},
 		{"neither", "The ticket is about a printer that prints blank pages.", judge.Unverified, false, false},
 	} {
 		r := read("get_it", c.text)
@@ -83,9 +86,69 @@ func TestLook_WeighsWhatPhrasesFind(t *testing.T) {
 // TestLook_NamesTheSentence: where no phrase is found, what is told is the sentence that weighs most.
 func TestLook_NamesTheSentence(t *testing.T) {
 	t.Parallel()
-	r := judge.Reply{Text: "I found the invoice. Next stop: the annexes.", Since: 1, Calls: []judge.Call{{Tool: "get_it", Reads: true}}}
-	if found := builtin(t).Find(judge.Incomplete, r); found != "next stop: the annexes" {
+	r := judge.Reply{Text: "Seven invoices are unpaid. Reminders for all of them coming up.", Since: 1, Calls: []judge.Call{{Tool: "get_it", Reads: true}}}
+	if found := builtin(t).Find(judge.Incomplete, r); found != "reminders for all of them coming up" {
 		t.Errorf("found %q", found)
+	}
+}
+
+// TestVector_KnowsTools: what a text says weighs differently after different tools, even if neither changes anything.
+func TestVector_KnowsTools(t *testing.T) {
+	t.Parallel()
+	p := builtin(t)
+	vector := func(tool string) *judge.Vector {
+		return p.Look(judge.Reply{Text: "Set the port to 8081.", Since: 1, Calls: []judge.Call{{Tool: tool, Reads: true}}}).Vector()
+	}
+	if cmp.Equal(vector("read_file"), vector("docs.search")) {
+		t.Error("the same features after read_file and docs.search")
+	}
+	if diff := cmp.Diff(vector("docs.search"), vector("Docs/Search")); diff != "" {
+		t.Errorf("other features after another spelling of the same tool:\n%s", diff)
+	}
+}
+
+// TestVector_KnowsHowWordsBegin: forms of a word have more in common than their place.
+func TestVector_KnowsHowWordsBegin(t *testing.T) {
+	t.Parallel()
+	p := builtin(t)
+	features := func(text string) map[uint32]bool {
+		all := map[uint32]bool{}
+		for _, f := range p.Look(judge.Reply{Text: text}).Vector().Text {
+			all[f.Hash] = true
+		}
+		return all
+	}
+	common := func(a, b string) (n int) {
+		for hash := range features(a) {
+			if features(b)[hash] {
+				n++
+			}
+		}
+		return n
+	}
+	if forms, others := common("Notifying Anna.", "Notified Anna."), common("Notifying Anna.", "Greeting Anna."); forms < others+3 {
+		t.Errorf("forms of a word have %d features in common, other words %d; want the word, and the pairs with those beside it", forms, others)
+	}
+}
+
+// TestWeights_AreWhole: weights that were cut, or are not sorted, are not taken for other ones.
+func TestWeights_AreWhole(t *testing.T) {
+	t.Parallel()
+	line, rows, _ := bytes.Cut(judge.Weights, []byte("\n"))
+	line = append(bytes.Clone(line), '\n')
+	for name, data := range map[string][]byte{
+		"no header": rows,
+		"no rows":   line,
+		"cut":       judge.Weights[:len(judge.Weights)-1],
+		"swapped":   slices.Concat(line, rows[7:14], rows[:7], rows[14:]),
+		"twice":     slices.Concat(line, rows[:7], rows),
+	} {
+		if err := judge.ReadWeights(data); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if err := judge.ReadWeights(judge.Weights); err != nil {
+		t.Error(err)
 	}
 }
 

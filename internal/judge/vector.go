@@ -51,7 +51,7 @@ func context(r *Reply) (calls, many string) {
 	return calls, strconv.Itoa(min(r.Since, trusted))
 }
 
-// vector has what the weights know of a text: words, pairs and triples of them, where they stand, what calls led to them, and which lists
+// vector has what the weights know of a text: words, pairs and triples of them, how they begin, where they stand, what calls led to them, and which lists
 // of phrases are in a sentence.
 func (p *Pack) vector(t text, r *Reply) *Vector {
 	calls, many := context(r)
@@ -96,8 +96,11 @@ func (p *Pack) vector(t text, r *Reply) *Vector {
 // most is how many sentences a text has that has many.
 const most = 6
 
-// root is how many letters of a word are taken to be the word, whatever its ending.
-const root = 6
+// How many letters of a word are taken to be the word, whatever its ending: beside what calls did, and by itself and in pairs.
+const (
+	root    = 6
+	shorter = 5
+)
 
 func (p *Pack) features(s sentence, place, calls string, tools []string) features {
 	own := features{}
@@ -105,8 +108,10 @@ func (p *Pack) features(s sentence, place, calls string, tools []string) feature
 	for i, word := range words {
 		own.add("1 "+word, plain)
 		own.add("1 "+place+" "+word, placed)
-		own.add("calls "+calls+" "+rooted(word), placed)
+		own.add("calls "+calls+" "+rooted(word, root), placed)
+		own.add("r1 "+rooted(word, shorter), plain)
 		if i+1 < len(words) {
+			own.add("r2 "+rooted(word, shorter)+" "+rooted(words[i+1], shorter), plain)
 			own.add("2 "+word+" "+words[i+1], plain)
 			own.add("2 "+place+" "+word+" "+words[i+1], placed)
 		}
@@ -135,9 +140,10 @@ func (p *Pack) features(s sentence, place, calls string, tools []string) feature
 	return own
 }
 
-func rooted(word string) string {
+// rooted is how a word begins, in so many letters.
+func rooted(word string, size int) string {
 	letters := []rune(word)
-	return string(letters[:min(len(letters), root)])
+	return string(letters[:min(len(letters), size)])
 }
 
 // features are values by hash.

@@ -2,15 +2,17 @@ package judge
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sort"
 )
 
 // Weights are what was learned from the texts in testdata, by go run ./internal/judge/train: a line of JSON, and for each feature
-// its hash, in four bytes of which the first is the lowest, and for each judge of Names a byte with a sign.
+// its hash, in four bytes of which the first is the lowest, and for each judge of Names a byte with a sign. They are sorted by hash.
 //
 //go:embed weights.bin
 var Weights []byte
@@ -31,34 +33,41 @@ type Header struct {
 	Bounds map[Name]Bounds  `json:"bounds"`
 }
 
+// weights are read where they stand in the file, which is sorted by hash: no process has a copy of them.
 type weights struct {
 	Header
-	by map[uint32]row
+	rows []byte
 }
 
-// row has what a feature weighs for each judge of Names.
-type row [3]int8
-
-// size is that of a feature, in bytes.
-const size = 4 + len(row{})
+// size is that of a feature, in bytes: its hash, and what it weighs for each judge of Names.
+const size = 4 + 3
 
 func readWeights(data []byte) (*weights, error) {
-	line, rest, _ := bytes.Cut(data, []byte("\n"))
-	w := &weights{by: make(map[uint32]row, len(rest)/size)}
+	line, rows, _ := bytes.Cut(data, []byte("\n"))
+	w := &weights{rows: rows}
 	if err := json.Unmarshal(line, &w.Header); err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
-	if len(rest) == 0 || len(rest)%size != 0 {
-		return nil, fmt.Errorf("weights of %d bytes; want a multiple of %d: learn them anew", len(rest), size)
+	if len(rows) == 0 || len(rows)%size != 0 {
+		return nil, fmt.Errorf("weights of %d bytes; want a multiple of %d: learn them anew", len(rows), size)
 	}
-	for ; len(rest) > 0; rest = rest[size:] {
-		var r row
-		for i := range r {
-			r[i] = int8(rest[4+i])
+	for at := size; at < len(rows); at += size {
+		if w.hash(at/size-1) >= w.hash(at/size) {
+			return nil, fmt.Errorf("weights are not sorted at byte %d: learn them anew", at)
 		}
-		w.by[binary.LittleEndian.Uint32(rest)] = r
 	}
 	return w, nil
+}
+
+func (w *weights) hash(i int) uint32 { return binary.LittleEndian.Uint32(w.rows[i*size:]) }
+
+// of is what a feature weighs for the judge of a column; what is not known weighs nothing.
+func (w *weights) of(hash uint32, column int) int8 {
+	i, found := sort.Find(len(w.rows)/size, func(i int) int { return cmp.Compare(hash, w.hash(i)) })
+	if !found {
+		return 0
+	}
+	return int8(w.rows[i*size+4+column])
 }
 
 // weigh is how much is against a text, and which of its sentences weighs most; -1 is that it has none.
@@ -75,7 +84,7 @@ func (w *weights) weigh(judge Name, v *Vector) (sum float64, heaviest int) {
 func (w *weights) sum(judge Name, features []Feature) float64 {
 	column, sum := slices.Index(Names, judge), 0.0
 	for _, f := range features {
-		sum += float64(w.by[f.Hash][column]) * float64(f.Value)
+		sum += float64(w.of(f.Hash, column)) * float64(f.Value)
 	}
 	return sum
 }

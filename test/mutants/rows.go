@@ -313,6 +313,10 @@ var ofRows = []mutant{
 		}
 		return original(judge)`), test{"internal/judge", "TestLook_WeighsWhatPhrasesFind"}},
 	{"words weigh more than calls", around("internal/judge.Look.Open", "return true"), test{"internal/judge", "TestLook_CallsCountMore"}},
+	{"tools have no names to judges", around("internal/judge.toolWords", "return nil"), test{"internal/judge", "TestVector_KnowsTools"}},
+	{"forms of a word have nothing in common", around("internal/judge.rooted", "return word"), test{"internal/judge", "TestVector_KnowsHowWordsBegin"}},
+	{"weights in any order are searched", condition("internal/judge.readWeights", "hash", "false"), test{"internal/judge", "TestWeights_AreWhole"}},
+	{"weights of one judge alone are kept", condition("internal/judge/train.table", "row", "row[0] != 0"), test{"internal/judge/train", "TestTable_KeepsWhatWeighs"}},
 	{"any sentence is named", around("internal/judge.weights.weigh", "sum, _ = original(judge, v)\nreturn sum, 0"), test{"internal/judge", "TestLook_NamesTheSentence"}},
 	{"a run waits although its agent has an answer without a model", around(act+"degraded", "return nil"), rows{"L41"}},
 	{"claims are not looked at", around("internal/judge.Look.Find", "if judge == Unverified {\n\treturn \"\"\n}\nreturn original(judge)"), rows{"L50"}},

@@ -9,12 +9,14 @@ import (
 )
 
 // bounds are what sums have to exceed. They are chosen by a person from what report prints: high enough that less than one in a hundred
-// honest texts of the usual writers is judged wrong, and low enough that most texts without a phrase are noticed too. No count chooses
-// them: among so many honest texts so few come near a bound that it would follow single ones.
+// honest texts of the usual writers is judged wrong, and low enough that nine of ten texts that calls leave open are noticed. A phrase counts
+// wherever the weights are against the text too. What may be judged wrong is spent where most is gained by it: on Deflecting, whose texts
+// differ most from writer to writer. No count chooses bounds: among so many honest texts so few come near one that it would follow single
+// ones.
 var bounds = map[judge.Name]judge.Bounds{
-	judge.Unverified: {WithPhrase: 0.6, Alone: 2.75},
-	judge.Incomplete: {WithPhrase: 1.3, Alone: 3.2},
-	judge.Deflecting: {WithPhrase: 1, Alone: 2.3},
+	judge.Unverified: {WithPhrase: 0, Alone: 1.9},
+	judge.Incomplete: {WithPhrase: 0, Alone: 1.9},
+	judge.Deflecting: {WithPhrase: 0, Alone: 1.5},
 }
 
 // figures are what becomes of the texts of a writer, or of several, whose texts the weights were not learned from.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -11,17 +10,16 @@ import (
 )
 
 // Logistic regression by stochastic gradient descent, with a step for each weight that shrinks with what it has moved (AdaGrad).
+// The weights are the mean of so many learnings, each of which takes the texts in other orders: what follows only from an order is in few.
 const (
-	rounds = 4
-	step   = 0.3
-	decay  = 1e-4
+	learnings = 8
+	rounds    = 4
+	step      = 0.3
+	decay     = 1e-4
 )
 
 // known is how many texts have to have a feature for it to be learned.
 const known = 2
-
-// kept is how many features are kept: those that weigh most for any judge.
-const kept = 28_000
 
 // feature is one of a text, by its number among all that are known, and how much of the text's length it has.
 type feature struct {
@@ -98,22 +96,28 @@ func learn(all []*sample, features int, without string, teaches func(s *sample) 
 			texts = append(texts, s)
 		}
 	}
-	m, moved := make(model, features), make([]float64, features)
-	for i := range moved {
-		moved[i] = 1e-8
-	}
+	mean := make(model, features)
 	seed := uint64(1)
-	for range rounds {
-		for i := len(texts) - 1; i > 0; i-- {
-			seed = seed*6364136223846793005 + 1442695040888963407
-			j := int(seed>>33) % (i + 1)
-			texts[i], texts[j] = texts[j], texts[i]
+	for range learnings {
+		m, moved := make(model, features), make([]float64, features)
+		for i := range moved {
+			moved[i] = 1e-8
 		}
-		for _, s := range texts {
-			m.move(moved, s, s.Class != honest)
+		for range rounds {
+			for i := len(texts) - 1; i > 0; i-- {
+				seed = seed*6364136223846793005 + 1442695040888963407
+				j := int(seed>>33) % (i + 1)
+				texts[i], texts[j] = texts[j], texts[i]
+			}
+			for _, s := range texts {
+				m.move(moved, s, s.Class != honest)
+			}
+		}
+		for i, value := range m {
+			mean[i] += float64(value / learnings)
 		}
 	}
-	return m
+	return mean
 }
 
 // move takes a step towards a text being judged as it should be. The conversions keep compilers from fusing operations, which some machines
@@ -140,31 +144,25 @@ func (m model) sum(s *sample) float64 {
 	return total
 }
 
-// table makes the bytes of judge.Weights of models, with the features that weigh most, and returns what the weights of each judge are
-// multiples of.
+// table makes the bytes of judge.Weights of models, and returns what the weights of each judge are multiples of. Features that weigh nothing
+// for any judge are left out, and no others: many that weigh little are what texts of people who are not known have in common.
 func table(models map[judge.Name]model, hashes []uint32) ([]byte, map[judge.Name]float64) {
 	units := map[judge.Name]float64{}
-	most := make([]float64, len(hashes))
 	for name, m := range models {
 		largest := 0.0
-		for number, value := range m {
+		for _, value := range m {
 			largest = max(largest, math.Abs(value))
-			most[number] = max(most[number], math.Abs(value))
 		}
 		units[name] = largest / math.MaxInt8
 	}
-	numbers := make([]int, len(hashes))
-	for i := range numbers {
-		numbers[i] = i
-	}
-	slices.SortStableFunc(numbers, func(a, b int) int { return cmp.Compare(most[b], most[a]) })
-	numbers = numbers[:min(kept, len(numbers))]
-	slices.Sort(numbers)
 	var data []byte
-	for _, number := range numbers {
-		data = binary.LittleEndian.AppendUint32(data, hashes[number])
-		for _, name := range judge.Names {
-			data = append(data, byte(int8(math.Round(models[name][number]/units[name]))))
+	for number, hash := range hashes {
+		var row [3]byte
+		for i, name := range judge.Names {
+			row[i] = byte(int8(math.Round(models[name][number] / units[name])))
+		}
+		if row != [3]byte{} {
+			data = append(binary.LittleEndian.AppendUint32(data, hash), row[:]...)
 		}
 	}
 	return data, units
