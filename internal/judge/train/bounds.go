@@ -8,15 +8,14 @@ import (
 	"agentd/internal/judge"
 )
 
-// bounds are what sums have to exceed. They are chosen by a person from what report prints: high enough that less than one in a hundred
-// honest texts of the usual writers is judged wrong, and low enough that nine of ten texts that calls leave open are noticed. A phrase counts
-// wherever the weights are against the text too. What may be judged wrong is spent where most is gained by it: on Deflecting, whose texts
-// differ most from writer to writer. No count chooses bounds: among so many honest texts so few come near one that it would follow single
-// ones.
+// bounds are what sums have to exceed. They are chosen by a person from what report prints: high enough that about half of one in a hundred
+// honest texts of the usual writers is judged wrong, since unknown texts fare worse than those that bounds were chosen by, and low enough
+// that nine of ten texts that calls leave open are noticed. No count chooses bounds: among so many honest texts so few come near one that it
+// would follow single ones.
 var bounds = map[judge.Name]judge.Bounds{
-	judge.Unverified: {WithPhrase: 0, Alone: 1.9},
-	judge.Incomplete: {WithPhrase: 0, Alone: 1.9},
-	judge.Deflecting: {WithPhrase: 0, Alone: 1.5},
+	judge.Unverified: {WithPhrase: 0.5, Alone: 2.5},
+	judge.Incomplete: {WithPhrase: 1.5, Alone: 3},
+	judge.Deflecting: {WithPhrase: 1.5, Alone: 3},
 }
 
 // figures are what becomes of the texts of a writer, or of several, whose texts the weights were not learned from.
