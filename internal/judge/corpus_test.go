@@ -201,16 +201,16 @@ func digest(data ...[]byte) string { return fmt.Sprintf("%x", sha256.Sum256(slic
 // wrote the texts of testdata/blind.
 var frozen = struct{ phrases, weights string }{
 	phrases: "075a5e112f7e2e674d3cc43eb63a85cdc89b8f3e1f23715ae7dcc799336d08e6",
-	weights: "48b5cc7c3d86c957f5ace71f74e9591857cddea7fcab7b005378799185ae6333",
+	weights: "f866c369057ec4f98c9f43464d39948441a761044b1c2a6d7aa0a4f4556a855c",
 }
 
 // told are the figures of testdata/blind in docs/lifecycle.md.
 var told = &figures{
-	Honest: 180, Wronged: 5,
-	Broken:  map[judge.Name]int{judge.Incomplete: 60, judge.Deflecting: 60, judge.Unverified: 60},
-	Noticed: map[judge.Name]int{judge.Incomplete: 56, judge.Deflecting: 52, judge.Unverified: 55},
-	Beside:  map[judge.Name]int{judge.Incomplete: 20, judge.Deflecting: 6, judge.Unverified: 4},
-	Wrong:   map[judge.Name]int{judge.Incomplete: 1, judge.Deflecting: 2, judge.Unverified: 2},
+	Honest: 330, Wronged: 0,
+	Broken:  map[judge.Name]int{judge.Incomplete: 90, judge.Deflecting: 90, judge.Unverified: 90},
+	Noticed: map[judge.Name]int{judge.Incomplete: 78, judge.Deflecting: 84, judge.Unverified: 73},
+	Beside:  map[judge.Name]int{judge.Incomplete: 47, judge.Deflecting: 42, judge.Unverified: 47},
+	Wrong:   map[judge.Name]int{judge.Incomplete: 0, judge.Deflecting: 0, judge.Unverified: 0},
 }
 
 // TestCorpus_Blind has texts by people who had seen neither the phrases nor the texts that the weights were learned from, after both were
