@@ -65,7 +65,7 @@ func incompleteReply(t *testing.T) {
 // deflectingReply is rows L28 and L29: a question that nobody answers is sent back three times, and then accepted.
 func deflectingReply(t *testing.T) {
 	question := sdktest.Say("What would you like me to do with them?")
-	h, r, model, _ := listed(t, sdk.SmallModel(), sdktest.Say("I don't have access to the files."), question, question, question)
+	h, r, model, _ := listed(t, sdk.Answers{Deflecting: 3}, sdktest.Say("I don't have access to the files."), question, question, question)
 	succeeds(t, h, r, `{"response": "What would you like me to do with them?"}`)
 	requests := asked(t, model, 5)
 	equal(t, "what the model is told", lastSaid(requests[2]), `Your reply is not an answer: "i don't have access". Nobody can reply to you. Do not `+
