@@ -140,6 +140,21 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 	}
 }
 
+// A worker that was not there when the server went finds out that nobody has refilled the streams since.
+func TestAfterRestarts_WorkerWasNotThere(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b := r.begin("add")
+	r.waiting(b, 1)
+	call := r.conn.Subjects().Call(r.call(b))
+	r.settled()
+	r.stop()
+	r.delete(broker.ZoneOut, call)
+	r.interval = time.Hour // its passes come much later
+	r.work()
+	r.await("the call is made again", func() bool { return r.messages(broker.ZoneOut, wire.KindOut)[call] == 1 })
+}
+
 // What no pass that looks for what is missing would see is published again too: voids, refusals, and timers that were armed anew.
 func TestRefill(t *testing.T) {
 	t.Parallel()
