@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"agentd/sdk/wire"
 
@@ -29,20 +30,44 @@ func (p *pass) lostDelegations(ctx context.Context) error {
 	})
 }
 
+// starting is a message that starts a run, and what came of looking for the run.
+type starting struct {
+	d    broker.Delivery
+	m    runner.Message
+	head error
+}
+
+// headsAtOnce is how many runs are looked for at a time: there are as many messages that started one as runs.
+const headsAtOnce = 16
+
 // scan examines the messages of a zone that start runs of each agent, up to the first that is too young.
 func (p *pass) scan(ctx context.Context, z broker.Zone, filters func(token string, a sdk.AgentSpec) []string) error {
 	for token, a := range p.agents {
+		// What workers have handled is asked before whether there is a run: one that begins meanwhile is not lost.
+		if _, err := p.consumed(ctx, z, token); err != nil {
+			return err
+		}
 		// One filter each: permissions can say which filter somebody may read, but not which several.
 		for _, filter := range filters(token, a) {
+			var some []starting
 			var failed error
 			err := p.Conn.Deliveries(ctx, z, []string{filter}, func(d broker.Delivery) bool {
 				if p.young(d.Received()) {
 					return false
 				}
 				p.report.Inits++
-				failed = p.init(ctx, z, token, d)
+				if m, starts := p.starts(d); starts {
+					some = append(some, starting{d: d, m: m})
+				}
+				if len(some) == page {
+					failed = p.inits(ctx, z, token, some)
+					some = some[:0]
+				}
 				return failed == nil
 			})
+			if err == nil && failed == nil {
+				failed = p.inits(ctx, z, token, some)
+			}
 			if err = errors.Join(err, failed); err != nil {
 				return err
 			}
@@ -51,17 +76,41 @@ func (p *pass) scan(ctx context.Context, z broker.Zone, filters func(token strin
 	return nil
 }
 
-// init examines one message that starts a run.
-func (p *pass) init(ctx context.Context, z broker.Zone, agent string, d broker.Delivery) error {
+// starts reports whether a message starts a run.
+func (p *pass) starts(d broker.Delivery) (runner.Message, bool) {
 	m, err := p.Decode(d)
 	if err != nil {
 		p.Logger.Debug("message cannot be read; it is a dead letter, or becomes one", "subject", d.Subject(), "error", err)
-		return nil
+		return m, false
 	}
-	if core.IsQuestion(m.Address, m.Event) {
-		return nil // its run has begun otherwise
+	return m, !core.IsQuestion(m.Address, m.Event) // which is asked of a run that has begun otherwise
+}
+
+// inits examines some messages that start runs.
+func (p *pass) inits(ctx context.Context, z broker.Zone, agent string, some []starting) error {
+	var looking sync.WaitGroup
+	for first := range headsAtOnce {
+		looking.Go(func() {
+			for i := first; i < len(some); i += headsAtOnce {
+				_, some[i].head = p.Store.Head(ctx, some[i].m.Address.Run)
+			}
+		})
 	}
-	_, err = p.Store.Head(ctx, m.Address.Run)
+	looking.Wait()
+	for i := range some {
+		if err := p.init(ctx, z, agent, &some[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// init examines one message that starts a run.
+func (p *pass) init(ctx context.Context, z broker.Zone, agent string, s *starting) error {
+	d, m, err := s.d, s.m, s.head
+	if errors.Is(err, runner.ErrNotFound) { // or it has begun meanwhile: another of these messages may have been the same run's
+		_, err = p.Store.Head(ctx, m.Address.Run)
+	}
 	if err == nil {
 		return nil // a run of that name had begun; its own pass sees to it
 	}
