@@ -79,7 +79,8 @@ func TestRecovery_IsFromADeathToTheNextProgressOfItsRun(t *testing.T) {
 		entry(100, "started", core.StatusRunning, 7), entry(200, "replied", core.StatusRunning, 7),
 		entry(1500, "answered", core.StatusRunning, 7), entry(2000, "taken_over", core.StatusRunning, 7),
 		entry(2100, "returned", core.StatusWaiting, 0), entry(9000, "answered", core.StatusRunning, 8),
-		entry(9100, "replied", core.StatusDone, 0),
+		entry(9100, "replied", core.StatusRunning, 8), entry(9700, "taken_over", core.StatusRunning, 8),
+		entry(9800, "parked", core.StatusWaiting, 0), entry(40_000, "fired", core.StatusRunning, 8), entry(40_100, "replied", core.StatusDone, 0),
 	}
 	for _, c := range []struct {
 		name     string
@@ -95,5 +96,9 @@ func TestRecovery_IsFromADeathToTheNextProgressOfItsRun(t *testing.T) {
 		if got, ok := recovery(journal, cause, c.since); got != c.want || ok != c.happened {
 			t.Errorf("a death %s: recovered %t after %s, want %t after %s", c.name, ok, got, c.happened, c.want)
 		}
+	}
+	cause.Sequence = 8
+	if got, ok := recovery(journal, cause, 9500); got != 300*time.Millisecond || !ok {
+		t.Errorf("a death before its model was away: recovered %t after %s, want it when that was noticed", ok, got)
 	}
 }

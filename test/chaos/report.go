@@ -147,6 +147,13 @@ func (e *evidence) inHand(d death) []core.Cause {
 	return slices.Collect(maps.Keys(open))
 }
 
+// progress are the entries by which a driver gets on with a run, or says that its model is away: how long that lasts is not what the death
+// of a worker costs.
+var progress = []string{
+	core.KindReplied, core.KindCompacted, core.KindInquired, core.KindChosen, core.KindPlanned, core.KindRouted, core.KindParked,
+	core.KindBegan, core.KindReturned, core.KindBuilt, core.KindReviewed, core.KindEnded,
+}
+
 // recovery is how long a run that a message drove made no progress since it lost its driver.
 func recovery(journal []core.Entry, cause core.Cause, since int64) (time.Duration, bool) {
 	driven := false
@@ -159,8 +166,7 @@ func recovery(journal []core.Entry, cause core.Cause, since int64) (time.Duratio
 		if !driven {
 			return 0, false
 		}
-		switch entry.Kind {
-		case core.KindReplied, core.KindBegan, core.KindReturned, core.KindBuilt, core.KindEnded:
+		if entry.Head.Status == core.StatusDone || slices.Contains(progress, entry.Kind) {
 			return time.Duration(entry.At-since) * time.Millisecond, true
 		}
 	}
