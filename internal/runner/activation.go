@@ -204,7 +204,8 @@ var errHeldBack = errors.New("the takeover is held back")
 // holdBack delays the takeover of a run that activations in a row died over, before the takeover counts. Redeliveries
 // come a fixed time after a death, so workers that die at a regular pace can be struck at the same moment each time; and the
 // runs that one death struck come back together, beside the one that it came from. So each waits a time of its own, outside the
-// gate: who must be alone need not wait for it.
+// gate: who must be alone need not wait for it. The time is another one at each delivery: where workers die sooner than a run waits,
+// it is not held back until they live longer.
 func (a *activation) holdBack(ctx context.Context) error {
 	a.heldBack = true
 	next := *a.head.Driver
@@ -220,10 +221,10 @@ func (a *activation) holdBack(ctx context.Context) error {
 	return a.enter(ctx, next.Suspect())
 }
 
-// spread is a number below n that differs from run to run.
+// spread is a number below n that differs from run to run, and from delivery to delivery.
 func (a *activation) spread(n uint32) uint32 {
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(a.key.String())) // never fails
+	_, _ = fmt.Fprint(hash, a.key, a.msg.Delivered) // never fails
 	return hash.Sum32() % n
 }
 

@@ -95,3 +95,22 @@ func TestHoldBack_KeepsNobodyWaiting(t *testing.T) {
 		t.Errorf("it is alone: %v, and was held back: %v", held.alone, held.heldBack)
 	}
 }
+
+// Where workers die sooner than a run waits before it is taken, it would wait for ever if it waited as long each time.
+func TestHoldBack_IsAnotherOneAtEachDelivery(t *testing.T) {
+	t.Parallel()
+	env, waits := newWaiting(), map[time.Duration]int{}
+	const deliveries = 40
+	for n := range deliveries {
+		held := arrive(env, &Gate{})
+		within(t, "it is let in", running(func() error { return held.enter(t.Context(), false) }))
+		held.msg.Delivered, held.head.Driver = 1+n, &core.Driver{Owner: "dead", Takeovers: 1}
+		takes := running(func() error { return held.holdBack(t.Context()) })
+		waits[<-env.asleep]++
+		env.wake <- struct{}{}
+		within(t, "it is let in again", takes)
+	}
+	if len(waits) != 8 {
+		t.Errorf("in %d deliveries it waits for %v; want 250 ms to 2 s, in steps of 250 ms", deliveries, waits)
+	}
+}

@@ -128,6 +128,7 @@ var ofRuns = []mutant{
 	{"others come in to a run that is driven alone", condition(runs+"Gate.admit", "g nil", "false"), simulator},
 	{"a run is said to be driven alone before others have left", condition(runs+"Gate.admit", "g inside", "false"), simulator},
 	{"who is let in at the gate is not called", condition(runs+"Gate.admit", "next call", "false"), test{"internal/runner", "TestGate_WhoIsLetInIsCalled"}},
+	{"a run is held back for as long each time", around(act+"spread", "a.msg.Delivered = 1\nreturn original(n)"), test{"internal/runner", "TestHoldBack_IsAnotherOneAtEachDelivery"}},
 	{"who is held back keeps others from being alone", statement(act+"holdBack", "Gate leave", ""), test{"internal/runner", "TestHoldBack_KeepsNobodyWaiting"}},
 	{
 		"a control message counts that was refused for want of its run",
