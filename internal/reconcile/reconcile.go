@@ -121,8 +121,6 @@ type pass struct {
 	subjects wire.Subjects
 	// now is when the pass began, limit what must be older to be examined.
 	now, limit time.Time
-	// since is from when on runs are looked at that Refill looks at, in Unix milliseconds.
-	since int64
 	// agents are the specs by token; consumers are looked up once a pass.
 	agents    map[string]sdk.AgentSpec
 	consumers map[broker.ConsumerRef]consumed

@@ -38,13 +38,5 @@ var ofRetention = []mutant{
 	{"services must read what others are told", around("internal/broker.Reader.Reads", "return true"), test{"internal/reconcile", "TestClear_EveryReaderForItself"}},
 	{"a worker that stood still makes the call of a run that has ended", condition("internal/runner.activation.carryOutBy", "purgeable", "false"), test{"internal/runner", "TestCarryOut_NotAfterStandingStill"}},
 	{"a worker that may not remove calls does not say what to do", condition("internal/reconcile.Clear", "CodePermissionDenied", "false"), test{"cmd/agentd", "TestNATSConfig_OfBeforeLetsWorkersGoOn"}},
-	{"nobody publishes again what the broker has forgotten", around("internal/runner.Runner.RepairSince", "return nil"), simulator},
-	{"of what the broker has forgotten only what a run waits for is published again", around("internal/core.Effect.Published", "return false"), simulator},
-	{"refusals that the broker has forgotten are not repeated", around("internal/reconcile.pass.refillRefusals", "return nil"), test{"internal/reconcile", "TestRefill"}},
-	{"runs that have changed lately are passed over", condition("internal/reconcile.pass.changed", "since", "true"), test{"internal/reconcile", "TestRefill"}},
-	{"nobody notices that the server is another process", around("internal/reconcile.refills.look", "return false"), test{"internal/reconcile", "TestAfterRestarts_WorkerWasNotThere"}},
-	{"a driver's message that is gone is taken for there", around("internal/reconcile.pass.replaced", "return false, nil"), test{"internal/reconcile", "TestRun_IsWokenWhenItsMessageIsGone"}},
-	{"a stream that has got further since it was set back is read on", around("internal/broker.origin.replaced", "return false"), test{"internal/broker", "TestWatch_ReadsAServerThatHasGotFurtherSinceItWasSetBack"}},
-	{"a worker acks what another process of the server has delivered", around("internal/broker.puller.refilled", "return false"), test{"internal/broker", "TestConsume_AcksNothingThatAnotherProcessHasDelivered"}},
 	{"calls may leave while they are made", around("internal/config.loader.checkCallsKept", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
 }
