@@ -79,7 +79,7 @@ func TestConsole_LogsPeopleInUnderItsPath(t *testing.T) {
 	_, problem := s.expect(cli.ExitUsage, "console", "--http", "127.0.0.1:0", "--base-path", "/elsewhere", "--nats", s.url("operator"))
 	contains(t, problem, "console.oidc.url", "/elsewhere/", "--base-path")
 	_, problem = s.expect(cli.ExitUsage, "console", "--http", "127.0.0.1:0", "--base-path", "no path", "--nats", s.url("operator"))
-	contains(t, problem, "no path that a console can be under")
+	contains(t, problem, "a console cannot be under the path")
 }
 
 // stored is how many answers, control messages and starts there are.
@@ -206,7 +206,7 @@ func TestCallout_HoldsALoginToItsName(t *testing.T) {
 			t.Errorf("%s is let in", what)
 		}
 	}
-	// A password that is wrong is no proof either, and those of the file count as before.
+	// A wrong password does not prove it either, and those of the file count as before.
 	if nc, err := nats.Connect("nats://jane:wrong@" + s.address); err == nil {
 		nc.Close()
 		t.Error("a wrong password is let in")

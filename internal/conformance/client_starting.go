@@ -257,7 +257,7 @@ func tryStored(ctx context.Context, s *clientSession) error {
 		return err
 	}
 	if a.Error == nil {
-		return failed("it says that a run is started, and there is no stream that took it")
+		return failed("it says that a run is started, though no stream took it")
 	}
 	if a.Error.Code != string(sdk.CodeUnavailable) {
 		s.advise("the code of the error is %q; %s tells callers that it may work later", a.Error.Code, sdk.CodeUnavailable)

@@ -24,7 +24,7 @@ type worker struct {
 	// runs are by their subjects, names in the order in which lists have them. A name without a run is an empty page.
 	runs  map[string]*wire.RunStatus
 	names []string
-	// missed are closed when somebody was told that there is no such run, by their subjects.
+	// missed are closed when somebody was told that such a run does not exist, by their subjects.
 	missed map[string]chan struct{}
 	// served is what ends answering; nil while nobody answers.
 	served func() error

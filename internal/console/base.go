@@ -14,7 +14,7 @@ var basePattern = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 func CheckBase(path string) (base string, err error) {
 	base = strings.TrimSuffix(path, "/")
 	if base != "" && !basePattern.MatchString(base) {
-		return "", sdk.Errorf(sdk.CodeConfig, "%q is no path that a console can be under; write one such as /agentd, of letters, digits, -, _, ~ and dots", path)
+		return "", sdk.Errorf(sdk.CodeConfig, "a console cannot be under the path %q; write one such as /agentd, of letters, digits, -, _, ~ and dots", path)
 	}
 	return base, nil
 }

@@ -66,7 +66,7 @@ type bulkPage struct {
 	Verb              bulk.Verb
 	Verbs             []verbChoice
 	MaxRate, MaxRuns  int
-	// Problem and Faults say why there is no job.
+	// Problem and Faults say why no job was made.
 	Problem string
 	Faults  []string
 }

@@ -24,7 +24,7 @@ func forPrograms(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, pr
 // readable is what a page shows, for programs.
 type readable interface{ forPrograms() any }
 
-// data answers with what a page shows, or with why there is no such page.
+// data answers with what a page shows, or with why it cannot be shown.
 func (c *console) data(p page) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, stop := context.WithTimeout(r.Context(), pageTimeout)

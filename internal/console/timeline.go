@@ -54,7 +54,7 @@ type span struct {
 // Duration is how long it took, or has taken so far, in milliseconds.
 func (s span) Duration() int64 { return s.End - s.Begin }
 
-// Mark says that it is no bar: something happened, and took no time.
+// Mark says that it is a point and not a bar: something happened, and took no time.
 func (s span) Mark() bool { return s.Kind == markTakeover || s.Kind == markRetry }
 
 // The kinds of marks.

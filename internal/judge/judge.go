@@ -229,7 +229,7 @@ func (p *Pack) takenBack(c sentence, found string) bool {
 type claims struct {
 	// read says that calls have only read; known, that it is known what they returned.
 	read, known, boasts bool
-	// admits says that the text itself has that a call failed: what it says of anything else is no claim that the call succeeded.
+	// admits says that the text itself has that a call failed: what it says of anything else does not claim that the call succeeded.
 	admits bool
 	calls  []Call
 	// dates are those of the sentence that is looked at.

@@ -42,8 +42,8 @@ type Phrases struct {
 	Yours    []string `json:"yours"`
 	Mine     []string `json:"mine"`
 	// Ask, Refuse and Narrate deflect, and so does a Question that no Reply follows. A Reason to refuse does not, nor does Courtesy, which
-	// ends an honest answer, nor what others have said, which is Reported. Steps say what the reader, or somebody, should do; they are no
-	// objection by themselves, as that is often the answer, but weights go by them.
+	// ends an honest answer, nor what others have said, which is Reported. Steps say what the reader, or somebody, should do; they are not
+	// objected to by themselves, as that is often the answer, but weights go by them.
 	Ask       []string `json:"ask"`
 	Steps     []string `json:"steps"`
 	Question  []string `json:"question"`

@@ -35,7 +35,7 @@ func TestOpenAI_ReadsWhatItCan(t *testing.T) {
 	}
 }
 
-// An event of a stream that is not closed is not whole, and what is no JSON is a reply that broke off.
+// An event of a stream that is not closed is not whole, and what cannot be read as JSON is a reply that broke off.
 func TestOpenAI_BrokenStreams(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{

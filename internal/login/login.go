@@ -194,7 +194,7 @@ func (p *Provider) read(token *oidc.IDToken) (Person, error) {
 	}
 	who.Who, _ = claim(claims, p.o.Principal).(string)
 	if err := wire.CheckPrincipal(who.Who); err != nil || who.Who == "" {
-		return Person{}, refused("the identity provider names you %q in %q, which is no principal: want 1 to 128 letters, digits, _ and -", who.Who, p.o.Principal)
+		return Person{}, refused("the identity provider names you %q in %q, which cannot name a principal: want 1 to 128 letters, digits, _ and -", who.Who, p.o.Principal)
 	}
 	groups := texts(claim(claims, p.o.Groups))
 	held := 0

@@ -88,7 +88,7 @@ func TestElements_AreBounded(t *testing.T) {
 	}
 }
 
-// TestParse_ReadsWhatPlannersWriteInPlaceOfNumbersAndTexts: references as texts, one without a list, lists and conditions that are no texts.
+// TestParse_ReadsWhatPlannersWriteInPlaceOfNumbersAndTexts: references as texts, one without a list, lists and conditions that are not texts.
 func TestParse_ReadsWhatPlannersWriteInPlaceOfNumbersAndTexts(t *testing.T) {
 	t.Parallel()
 	const one = `{"steps":[{"step":1,"text":"a"},`

@@ -273,7 +273,7 @@ func Synthesis(p *core.Plan) string {
 	return told + SoFar(p)
 }
 
-// SoFar tells the model that writes the answer what became of the steps; empty is that there is no plan, or that the run goes on without.
+// SoFar tells the model that writes the answer what became of the steps; it is empty where the run has no plan, or goes on without one.
 func SoFar(p *core.Plan) string {
 	told := ""
 	if p == nil || p.Phase == core.PhaseLoop {

@@ -8,7 +8,7 @@ import (
 var (
 	// pair is an argument in a text.
 	pair = regexp.MustCompile(`\b([A-Za-z_]\w*)\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')`)
-	// unread is an argument whose value is no text in quotes.
+	// unread is an argument whose value is not a text in quotes.
 	unread = regexp.MustCompile(`\b[A-Za-z_]\w*\s*(?:=\s*[^\s"']|:\s*[\d{\[])`)
 	quoted = regexp.MustCompile(`"[^"\n]*"|(?:\B)'[^'\n]*'`)
 	// negation is of the languages that the judges know.

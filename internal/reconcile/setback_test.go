@@ -62,7 +62,7 @@ func TestClear_RunThatIsSetBackWithoutWorkers(t *testing.T) {
 			t.Errorf("pass %d finds %v, want %v", pass, kinds(all), want)
 		}
 	}
-	r.wantLeft("while there is no worker", left{})
+	r.wantLeft("without a worker", left{})
 	r.work()
 	r.await("the end", func() bool { return r.head(b).Status == core.StatusDone })
 	r.settled()

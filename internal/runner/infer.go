@@ -54,7 +54,7 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 	return event, err
 }
 
-// unasked is what happens in place of a model call, because there is no model to ask, or more than it can read; nil is that it is asked.
+// unasked is what happens in place of a model call, because the agent has no model to ask, or more than it can read; nil says that the model is asked.
 func (a *activation) unasked(ctx context.Context) core.Event {
 	a.renewAgent(ctx)
 	if err := core.CheckHistory(a.state); err != nil {

@@ -26,7 +26,7 @@ func TestSchema_ChecksTheFormatsOfTheOlderDialects(t *testing.T) {
 				t.Errorf("%s: %q is held against %s: %v", metaschemas[d], tt.not, tt.format, err)
 			}
 			if err := s.Validate(json.RawMessage(`[7]`)); err != nil {
-				t.Errorf("%s: what is no text is held against %s: %v", metaschemas[d], tt.format, err)
+				t.Errorf("%s: a value that is not a text is held against %s: %v", metaschemas[d], tt.format, err)
 			}
 		}
 	}

@@ -87,7 +87,7 @@ func TestRequests_DoNotNameTheirTools(t *testing.T) {
 		for _, tool := range r.Tools {
 			server, known := servers[tool]
 			if !known {
-				t.Errorf("there is no tool %s", tool)
+				t.Errorf("the tool %s is missing", tool)
 			}
 			for _, word := range split(strings.ReplaceAll(tool, server+"_", "")) {
 				if word = strings.ToLower(word); asked[word] && word != server && !stopWords[word] {

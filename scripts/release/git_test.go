@@ -13,7 +13,7 @@ import (
 // another module).
 const notRunList = "AGENTD_TEST_NOT_RUN"
 
-// needGit skips a test where there is no git: agentd is run and tested without.
+// needGit skips a test where git is missing: agentd is run and tested without.
 func needGit(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -45,7 +45,7 @@ func notRun(t *testing.T, reason string) {
 	t.Skip(reason)
 }
 
-// On a machine that has only Debian's base and Go there is no git, and make test passes and says what did not run.
+// On a machine that has only Debian's base and Go, git is missing, and make test passes and says what did not run.
 func TestGit_MayBeMissing(t *testing.T) {
 	if os.Getenv("PATH") == "" {
 		needGit(t)

@@ -1,3 +1,3 @@
 // Package browser drives the console (docs/console.md) in a real browser, against real processes of agentd. It is a module of its
-// own, so that what drives the browser is no dependency of agentd.
+// own, so that agentd does not depend on what drives the browser.
 package browser

@@ -136,7 +136,7 @@ func (b *tab) choose(selector, value string) {
 	b.do(chromedp.SetValue(chromedp.CSS(selector), value))
 }
 
-// answerWrongly answers the question of a run, whose page has that address, with what is no answer.
+// answerWrongly answers the question of a run, whose page has that address, with what does not answer it.
 func (w *world) answerWrongly(run, address string) {
 	w.t.Helper()
 	call := strings.TrimPrefix(address, "/inbox/")

@@ -44,7 +44,7 @@ var ofModels = []mutant{
 	// Formats of schemas.
 	{"formats are checked in every dialect", condition("internal/schema.validator", "assertsFormats", "true"), formats},
 	{"addresses with letters of all languages are not checked", condition("internal/schema.assertFormats", "check -value -text", "false"), formats},
-	{"what is no text is held against a format", condition("internal/schema.assertFormats", "isText", "true"), formats},
+	{"a value that is not a text is held against a format", condition("internal/schema.assertFormats", "isText", "true"), formats},
 	{"formats are checked that the dialects do not have", statement("internal/schema.assertFormats", "RegisterFormat -check", ""), test{"internal/schema", "TestSchema_ChecksNoOtherFormats"}},
 	{"documents have expressions compiled of any size", condition("internal/schema.boundedRegexp", "ok", "false"), test{"internal/schema", "TestSchema_CompilesNoLargeExpressionOfADocument"}},
 }

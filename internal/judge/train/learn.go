@@ -56,7 +56,7 @@ func number(all []*sample) []uint32 {
 type model []float64
 
 // learnAll returns the weights of each judge from the texts of all writers but one. To those that tell the texts which a judge must object
-// to from honest ones, those are added that tell all texts that are no answers from honest ones: what an honest text looks like is the
+// to from honest ones, those are added that tell all texts that do not answer from honest ones: what an honest text looks like is the
 // same for all judges, and there are more texts to learn it from.
 func learnAll(all []*sample, features int, without string) map[judge.Name]model {
 	var wait sync.WaitGroup

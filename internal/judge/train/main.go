@@ -112,7 +112,7 @@ func read() ([]*sample, string, error) {
 	return all, fmt.Sprintf("%x", hash.Sum(nil)), nil
 }
 
-// opened is a text that is no answer as it would be where nobody can answer it and calls have only read: what a judge does not object to
+// opened is a text that does not answer, as it would be where nobody can answer it and calls have only read: what a judge does not object to
 // for the sake of those alone it learns from all the same. It is nil where that is how it is.
 func (s *sample) opened(packs judge.Packs) *sample {
 	if s.Class == honest {

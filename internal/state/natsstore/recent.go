@@ -89,7 +89,7 @@ func (s *Store) written(ctx context.Context, from, end uint64) (keys []wire.RunK
 				before, at = strconv.FormatUint(m.Sequence, 10), m.Sequence+1
 				key, err := state.ParseCursor(strings.TrimPrefix(m.Subject, prefix))
 				if err != nil || m.Sequence > end {
-					return nil //nolint:nilerr // it is no run's
+					return nil //nolint:nilerr // it belongs to no run
 				}
 				if since == 0 {
 					since = m.Time.UnixMilli()

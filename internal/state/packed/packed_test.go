@@ -201,7 +201,7 @@ func TestStored_IsOfALaterLayoutToWhoeverCannotReadIt(t *testing.T) {
 				t.Errorf("entry %d of %s: %v", i+1, file, err)
 			}
 			if !json.Valid(data) {
-				t.Errorf("entry %d of %s is stored as %.200s, which is no JSON", i+1, file, data)
+				t.Errorf("entry %d of %s is stored as %.200s, which is not JSON", i+1, file, data)
 			}
 		}
 	}
