@@ -6,6 +6,8 @@ import "time"
 const (
 	// DefaultReconcile is how often one of the workers looks for runs that were lost.
 	DefaultReconcile = time.Hour
+	// DefaultReconcileFull is how often these look at all runs, and not at those alone that have changed.
+	DefaultReconcileFull = 24 * time.Hour
 	// DefaultLostAfter is how old something must be before it counts as lost: far more than a worker takes from one step to
 	// the next, and than a message takes from one worker to another.
 	DefaultLostAfter = 15 * time.Minute

@@ -75,6 +75,19 @@ func (c *Conn) IndexedRevisions(ctx context.Context, partition string) (map[stri
 	return revisions, err
 }
 
+// IndexedRevision is the revision that the document of a run tells of; 0 where it has none.
+func (c *Conn) IndexedRevision(ctx context.Context, run wire.RunKey) (uint64, error) {
+	m, err := c.last(ctx, StreamName(c.subjects, ZoneIndex), c.subjects.Index(run))
+	if errors.Is(err, ErrNotStored) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the index document of run %s: %w", run, err)
+	}
+	i, _ := c.indexedIn(m.Subject, m.Headers, nil)
+	return i.Revision, nil
+}
+
 // TailIndex calls handle with every document from a sequence on, in order, until ctx ends, handle fails, or the stream is another
 // (ErrOtherStream). behind is how many are stored after it.
 func (c *Conn) TailIndex(ctx context.Context, from uint64, handle func(i IndexedRun, behind uint64) error) error {

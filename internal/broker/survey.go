@@ -109,11 +109,18 @@ func (c *Conn) get(ctx context.Context, z Zone, q leader.Query) (Delivery, error
 // Deliveries calls handle with the messages that a zone has on the filters now, in order, until it returns false. Settling them
 // means nothing. It keeps a few messages in memory.
 func (c *Conn) Deliveries(ctx context.Context, z Zone, filters []string, handle func(Delivery) bool) error {
+	return c.DeliveriesSince(ctx, z, filters, time.Unix(0, 0), handle)
+}
+
+// DeliveriesSince is Deliveries of the messages that were stored at a time or later.
+func (c *Conn) DeliveriesSince(ctx context.Context, z Zone, filters []string, since time.Time, handle func(Delivery) bool) error {
 	state, err := c.ZoneState(ctx, z)
 	if err != nil {
 		return err
 	}
-	config := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: jetstream.DeliverAllPolicy}
+	config := jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
+	}
 	return c.read(ctx, StreamName(c.subjects, z), config, func(left uint64) bool { return left > 0 },
 		func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 			return meta.Sequence.Stream <= state.Last && handle(watched(m, meta)) && meta.NumPending > 0

@@ -168,6 +168,8 @@ type Reconcile struct {
 	Interval time.Duration `json:"interval"`
 	// OlderThan is how old something must be before it counts as lost.
 	OlderThan time.Duration `json:"older_than"`
+	// FullInterval is how often they look at all runs, and not at those alone that have changed; 0 is each time.
+	FullInterval time.Duration `json:"full_interval"`
 }
 
 // Retention says how long runs are kept that are done.
@@ -238,7 +240,7 @@ func defaults(file string) *Config {
 			Slots:     sdk.DefaultSlots,
 			Entries:   EntriesPacked,
 			Log:       Log{Level: "info", Format: DefaultLogForm},
-			Reconcile: Reconcile{Interval: sdk.DefaultReconcile, OlderThan: sdk.DefaultLostAfter},
+			Reconcile: Reconcile{Interval: sdk.DefaultReconcile, OlderThan: sdk.DefaultLostAfter, FullInterval: sdk.DefaultReconcileFull},
 			Retention: Retention{History: sdk.DefaultHistory, Calls: sdk.DefaultCallsKept},
 			Console:   Console{OIDC{Scopes: []string{"profile"}, Principal: "preferred_username", Groups: "groups"}},
 		},

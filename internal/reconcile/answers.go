@@ -19,7 +19,7 @@ const (
 
 // answers finds answers to open calls that were handled and that the run does not know: its journal was set back to before
 // them. It reports whether the run has yet to be brought one that it does not know.
-func (p *pass) answers(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (coming bool, err error) {
+func (p *pass) answers(ctx context.Context, x belongings, run wire.RunKey, e *core.Entry) (coming bool, err error) {
 	received, err := x.runOf(ctx, wire.KindIn, run)
 	if err != nil || len(received) == 0 {
 		return false, err

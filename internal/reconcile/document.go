@@ -12,18 +12,14 @@ import (
 )
 
 // document finds a run of which the index of runs has no document, or an old one.
-func (p *pass) document(ctx context.Context, run wire.RunKey, e *core.Entry) error {
+func (p *pass) document(ctx context.Context, x belongings, run wire.RunKey, e *core.Entry) error {
 	if !p.indexes || e.Head.Purged != nil {
 		return nil
 	}
-	if p.indexedPartition != run.Partition {
-		indexed, err := p.Conn.IndexedRevisions(ctx, run.Partition)
-		if err != nil {
-			return err
-		}
-		p.indexed, p.indexedPartition = indexed, run.Partition
+	have, err := x.indexed(ctx, run)
+	if err != nil {
+		return err
 	}
-	have := p.indexed[run.Token]
 	if have >= e.Rev {
 		return nil
 	}

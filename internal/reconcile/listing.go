@@ -13,28 +13,40 @@ import (
 // wholeList is up to how many subjects of a stream are listed all at once, not one partition after the other.
 const wholeList = 20_000
 
-// listing is what runs have on the broker, by kind of subject. It holds one partition; of small streams all.
+// belongings is what runs have on the broker.
+type belongings interface {
+	// runOf returns the subjects of one kind that a run has.
+	runOf(ctx context.Context, kind wire.Kind, run wire.RunKey) ([]string, error)
+	// indexed is the revision in the index of runs; 0 where the run has no document.
+	indexed(ctx context.Context, run wire.RunKey) (uint64, error)
+}
+
+// listing is what all runs have, for passes over all of them, by kind of subject. It holds one partition; of small streams all.
 type listing struct {
 	p *pass
 	// lists are the subjects by kind and partition, each by the run's token.
 	lists map[wire.Kind]map[string]map[string][]string
+	// revisions are those of the documents of a partition, by the run's token.
+	revisions map[string]uint64
+	partition string
 }
 
 func newListing(p *pass) *listing {
 	return &listing{p: p, lists: map[wire.Kind]map[string]map[string][]string{}}
 }
 
-// layout says where the partition is among the tokens after the kind.
+// layout says where the partition is among the tokens after the kind, and whether more follow after the run.
 var layout = map[wire.Kind]struct {
 	zone broker.Zone
 	at   int
+	more bool
 }{
-	wire.KindOut:   {broker.ZoneOut, 3},
-	wire.KindVoid:  {broker.ZoneOut, 3},
-	wire.KindIn:    {broker.ZoneIn, 3},
-	wire.KindDone:  {broker.ZoneDone, 1},
-	wire.KindTimer: {broker.ZoneTimer, 1},
-	wire.KindFire:  {broker.ZoneTimer, 1},
+	wire.KindOut:   {broker.ZoneOut, 3, true},
+	wire.KindVoid:  {broker.ZoneOut, 3, true},
+	wire.KindIn:    {broker.ZoneIn, 3, true},
+	wire.KindDone:  {broker.ZoneDone, 1, true},
+	wire.KindTimer: {broker.ZoneTimer, 1, false},
+	wire.KindFire:  {broker.ZoneTimer, 1, false},
 }
 
 // of returns the subjects of one kind that runs of a partition have, by the run's token.
@@ -78,4 +90,31 @@ func (x *listing) of(ctx context.Context, kind wire.Kind, partition string) (map
 func (x *listing) runOf(ctx context.Context, kind wire.Kind, run wire.RunKey) ([]string, error) {
 	list, err := x.of(ctx, kind, run.Partition)
 	return list[run.Token], err
+}
+
+func (x *listing) indexed(ctx context.Context, run wire.RunKey) (uint64, error) {
+	if x.partition != run.Partition {
+		revisions, err := x.p.Conn.IndexedRevisions(ctx, run.Partition)
+		if err != nil {
+			return 0, err
+		}
+		x.revisions, x.partition = revisions, run.Partition
+	}
+	return x.revisions[run.Token], nil
+}
+
+// lookup asks for what one run has, for passes over few of them.
+type lookup struct{ p *pass }
+
+func (l lookup) runOf(ctx context.Context, kind wire.Kind, run wire.RunKey) ([]string, error) {
+	at := layout[kind]
+	filter := fmt.Sprintf("%s.%s%s.%s.%s", l.p.subjects.Root(), kind, strings.Repeat(".*", at.at), run.Partition, run.Token)
+	if at.more {
+		filter += ".>"
+	}
+	return l.p.Conn.SubjectsUnder(ctx, at.zone, filter)
+}
+
+func (l lookup) indexed(ctx context.Context, run wire.RunKey) (uint64, error) {
+	return l.p.Conn.IndexedRevision(ctx, run)
 }

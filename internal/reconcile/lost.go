@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"agentd/sdk/wire"
 
@@ -16,24 +17,29 @@ import (
 )
 
 // lostRuns examines the init events of clients.
-func (p *pass) lostRuns(ctx context.Context) error {
-	return p.scan(ctx, broker.ZoneStart, func(token string, _ sdk.AgentSpec) []string {
-		start := p.subjects.Start(token)
-		return []string{start, start + ".*"}
-	})
+func (p *pass) lostRuns(ctx context.Context) error { return p.scan(ctx, broker.ZoneStart, p.inits) }
+
+// inits are where clients start runs of an agent.
+func (p *pass) inits(token string, _ sdk.AgentSpec) []string {
+	start := p.subjects.Start(token)
+	return []string{start, start + ".*"}
 }
 
 // lostDelegations examines calls of agents by agents.
 func (p *pass) lostDelegations(ctx context.Context) error {
-	return p.scan(ctx, broker.ZoneOut, func(_ string, a sdk.AgentSpec) []string {
-		return []string{fmt.Sprintf("%s.%s.*.%s.>", p.subjects.Root(), wire.KindOut, wire.NameToken(a.Contract.Type))}
-	})
+	return p.scan(ctx, broker.ZoneOut, p.delegations)
+}
+
+// delegations are where other agents start runs of an agent.
+func (p *pass) delegations(_ string, a sdk.AgentSpec) []string {
+	return []string{fmt.Sprintf("%s.%s.*.%s.>", p.subjects.Root(), wire.KindOut, wire.NameToken(a.Contract.Type))}
 }
 
 // starting is a message that starts a run, and what came of looking for the run.
 type starting struct {
 	d    broker.Delivery
 	m    runner.Message
+	last runner.Record
 	head error
 }
 
@@ -51,7 +57,7 @@ func (p *pass) scan(ctx context.Context, z broker.Zone, filters func(token strin
 		for _, filter := range filters(token, a) {
 			var some []starting
 			var failed error
-			err := p.Conn.Deliveries(ctx, z, []string{filter}, func(d broker.Delivery) bool {
+			err := p.Conn.DeliveriesSince(ctx, z, []string{filter}, time.UnixMilli(p.since), func(d broker.Delivery) bool {
 				if p.young(d.Received()) {
 					return false
 				}
@@ -60,13 +66,13 @@ func (p *pass) scan(ctx context.Context, z broker.Zone, filters func(token strin
 					some = append(some, starting{d: d, m: m})
 				}
 				if len(some) == page {
-					failed = p.inits(ctx, z, token, some)
+					failed = p.started(ctx, z, token, some)
 					some = some[:0]
 				}
 				return failed == nil
 			})
 			if err == nil && failed == nil {
-				failed = p.inits(ctx, z, token, some)
+				failed = p.started(ctx, z, token, some)
 			}
 			if err = errors.Join(err, failed); err != nil {
 				return err
@@ -86,17 +92,22 @@ func (p *pass) starts(d broker.Delivery) (runner.Message, bool) {
 	return m, !core.IsQuestion(m.Address, m.Event) // which is asked of a run that has begun otherwise
 }
 
-// inits examines some messages that start runs.
-func (p *pass) inits(ctx context.Context, z broker.Zone, agent string, some []starting) error {
+// atOnce calls look with each number below n, headsAtOnce of them at a time.
+func atOnce(n int, look func(i int)) {
 	var looking sync.WaitGroup
-	for first := range headsAtOnce {
+	for first := range min(n, headsAtOnce) {
 		looking.Go(func() {
-			for i := first; i < len(some); i += headsAtOnce {
-				_, some[i].head = p.Store.Head(ctx, some[i].m.Address.Run)
+			for i := first; i < n; i += headsAtOnce {
+				look(i)
 			}
 		})
 	}
 	looking.Wait()
+}
+
+// started examines some messages that start runs.
+func (p *pass) started(ctx context.Context, z broker.Zone, agent string, some []starting) error {
+	atOnce(len(some), func(i int) { some[i].last, some[i].head = p.Store.Head(ctx, some[i].m.Address.Run) })
 	for i := range some {
 		if err := p.init(ctx, z, agent, &some[i]); err != nil {
 			return err
@@ -109,10 +120,10 @@ func (p *pass) inits(ctx context.Context, z broker.Zone, agent string, some []st
 func (p *pass) init(ctx context.Context, z broker.Zone, agent string, s *starting) error {
 	d, m, err := s.d, s.m, s.head
 	if errors.Is(err, runner.ErrNotFound) { // or it has begun meanwhile: another of these messages may have been the same run's
-		_, err = p.Store.Head(ctx, m.Address.Run)
+		s.last, err = p.Store.Head(ctx, m.Address.Run)
 	}
-	if err == nil {
-		return nil // a run of that name had begun; its own pass sees to it
+	if err == nil { // a run of that name had begun
+		return p.changed(ctx, m.Address.Run, s.last)
 	}
 	if !errors.Is(err, runner.ErrNotFound) {
 		return p.unreadable(ctx, agent, m.Run, err)

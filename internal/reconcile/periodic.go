@@ -49,7 +49,7 @@ func Periodic(ctx context.Context, interval time.Duration, o Options) {
 			}
 		}
 		if err == nil && (len(mine.Agents) > 0 || mine.Everything) {
-			err = logged(ctx, mine)
+			err = scheduled(ctx, mine)
 		}
 		wait = pauses.after(err)
 		if err == nil {
@@ -170,12 +170,17 @@ func leased(ctx context.Context, kind string, interval time.Duration, o Options)
 }
 
 func logged(ctx context.Context, o Options) error {
-	report, err := Run(ctx, o)
-	if len(report.Found)+report.Purged+report.Removed > 0 {
-		o.Logger.Info("runs are reconciled", "runs", report.Runs, "unrepaired", report.Unrepaired,
-			"purged", report.Purged, "removed", report.Removed)
-	}
+	p := newPass(o)
+	err := p.all(ctx)
+	p.log()
 	return err
+}
+
+// log says what a pass has done, if it has done anything.
+func (p *pass) log() {
+	if r := p.report; len(r.Found)+r.Purged+r.Removed > 0 {
+		p.Logger.Info("runs are reconciled", "runs", r.Runs, "unrepaired", r.Unrepaired, "purged", r.Purged, "removed", r.Removed)
+	}
 }
 
 func logFinding(log *slog.Logger, f Finding) {

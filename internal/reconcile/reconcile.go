@@ -98,6 +98,8 @@ type Options struct {
 	OlderThan time.Duration
 	// History is how long a done run keeps its history; 0 is for ever.
 	History time.Duration
+	// FullInterval is how often one of the passes that Periodic makes looks at all runs, and not at those alone that have changed; 0 is each time.
+	FullInterval time.Duration
 	// Calls is how long a done run keeps its calls on the broker, at least sdk.LeastCallsKept; 0 is for as long as their stream does.
 	Calls time.Duration
 	// Document publishes a document to the index of runs, where there is one.
@@ -130,9 +132,13 @@ type pass struct {
 	readers   map[broker.Zone][]broker.Reader
 	// indexes says that there is an index of runs.
 	indexes bool
-	// indexed are the revisions in the index of the runs of indexedPartition, by token.
-	indexed          map[string]uint64
-	indexedPartition string
+	// since is from when on messages are looked at, in Unix milliseconds; 0 is all that there are.
+	since int64
+	// seen are runs that a pass of Changed has looked at.
+	seen map[wire.RunKey]bool
+	// left are the times of the first messages, in Unix milliseconds, that have changed runs so lately that the pass leaves them to the next
+	// one, by the token of the agent.
+	left map[string]int64
 }
 
 type consumed struct {
@@ -145,12 +151,17 @@ type consumed struct {
 // only is a finding.
 func Run(ctx context.Context, o Options) (Report, error) {
 	p := newPass(o)
+	err := p.all(ctx)
+	return p.report, err
+}
+
+func (p *pass) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{p.survey, p.lostRuns, p.lostDelegations, p.runs} {
 		if err := step(ctx); err != nil {
-			return p.report, fmt.Errorf("reconcile: %w", err)
+			return fmt.Errorf("reconcile: %w", err)
 		}
 	}
-	return p.report, nil
+	return nil
 }
 
 // newPass fills in defaults. The pass begins now.
@@ -158,7 +169,7 @@ func newPass(o Options) *pass {
 	p := &pass{
 		Options: o, subjects: o.Conn.Subjects(), agents: map[string]sdk.AgentSpec{},
 		consumers: map[broker.ConsumerRef]consumed{}, unsettled: map[wire.RunKey]bool{}, states: map[broker.Zone]broker.ZoneState{},
-		readers: map[broker.Zone][]broker.Reader{},
+		readers: map[broker.Zone][]broker.Reader{}, left: map[string]int64{},
 	}
 	p.report.Found = map[Kind]int{}
 	if p.Now == nil {

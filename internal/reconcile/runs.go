@@ -71,7 +71,7 @@ func (p *pass) runs(ctx context.Context) error {
 }
 
 // run examines one run.
-func (p *pass) run(ctx context.Context, x *listing, s runner.StoredRun) (known, error) {
+func (p *pass) run(ctx context.Context, x belongings, s runner.StoredRun) (known, error) {
 	k := known{young: true}
 	if s.Last.Data == nil { // it cannot be opened with the keys that are configured here
 		_, err := p.Store.Head(ctx, s.Run)
@@ -95,14 +95,14 @@ func (p *pass) run(ctx context.Context, x *listing, s runner.StoredRun) (known, 
 		if entry.Head.Status != core.StatusDone {
 			p.report.Young++
 		}
-		return k, nil
+		return k, p.leave(ctx, &entry)
 	}
 	missing := false
 	if _, mine := p.agents[wire.NameToken(entry.Head.Agent)]; mine {
 		if missing, err = p.examine(ctx, x, s.Run, &entry); err != nil {
 			return k, err
 		}
-		if err := p.document(ctx, s.Run, &entry); err != nil {
+		if err := p.document(ctx, x, s.Run, &entry); err != nil {
 			return k, err
 		}
 	}
@@ -113,7 +113,7 @@ func (p *pass) run(ctx context.Context, x *listing, s runner.StoredRun) (known, 
 }
 
 // examine looks for what a run of one of the agents misses, and reports whether it is its terminal event.
-func (p *pass) examine(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (bool, error) {
+func (p *pass) examine(ctx context.Context, x belongings, run wire.RunKey, e *core.Entry) (bool, error) {
 	missing, err := p.formerEnds(ctx, x, run, e)
 	if err != nil {
 		return missing, err
@@ -181,7 +181,7 @@ func (p *pass) willFire(ctx context.Context, agent string, run wire.RunKey) (boo
 }
 
 // timer finds a run whose timer is not armed, or should have fired.
-func (p *pass) timer(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) error {
+func (p *pass) timer(ctx context.Context, x belongings, run wire.RunKey, e *core.Entry) error {
 	armed, err := x.runOf(ctx, wire.KindTimer, run)
 	if err != nil || len(armed) > 0 && p.young(e.Head.Timer) {
 		return err
@@ -194,7 +194,7 @@ func (p *pass) timer(ctx context.Context, x *listing, run wire.RunKey, e *core.E
 }
 
 // calls finds a run whose calls are not on the broker.
-func (p *pass) calls(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) error {
+func (p *pass) calls(ctx context.Context, x belongings, run wire.RunKey, e *core.Entry) error {
 	sent, err := x.runOf(ctx, wire.KindOut, run)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (p *pass) calls(ctx context.Context, x *listing, run wire.RunKey, e *core.E
 }
 
 // terminal finds a done run whose terminal event is not there.
-func (p *pass) terminal(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (bool, error) {
+func (p *pass) terminal(ctx context.Context, x belongings, run wire.RunKey, e *core.Entry) (bool, error) {
 	generation := e.Head.Generation()
 	if e.Head.Purged != nil || !p.kept(zoneOfEnd(&generation), e.At) {
 		return false, nil // where it is not kept, it was there for as long as it had to be
@@ -237,7 +237,7 @@ func (p *pass) terminal(ctx context.Context, x *listing, run wire.RunKey, e *cor
 }
 
 // formerEnds finds the generations of a run that others followed, and whose terminal events are not there.
-func (p *pass) formerEnds(ctx context.Context, x *listing, run wire.RunKey, e *core.Entry) (missing bool, err error) {
+func (p *pass) formerEnds(ctx context.Context, x belongings, run wire.RunKey, e *core.Entry) (missing bool, err error) {
 	generations := e.Head.Generations()
 	if e.Head.Purged != nil || len(generations) == 1 {
 		return false, nil
@@ -281,7 +281,7 @@ func zoneOfEnd(init *core.Init) broker.Zone {
 }
 
 // ends reports whether a terminal event is on its subject.
-func (p *pass) ends(ctx context.Context, x *listing, run wire.RunKey, zone broker.Zone, subject string) (bool, error) {
+func (p *pass) ends(ctx context.Context, x belongings, run wire.RunKey, zone broker.Zone, subject string) (bool, error) {
 	if zone == broker.ZoneDone {
 		there, err := x.runOf(ctx, wire.KindDone, run)
 		return slices.Contains(there, subject), err

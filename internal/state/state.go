@@ -35,6 +35,12 @@ type Store interface {
 	// Writable returns nil when the store takes writes, or why it does not: it is full, or its disk is. What it writes for that
 	// takes no room that grows.
 	Writable(ctx context.Context) error
+	// Mark keeps a mark under a name, in place of the one before, wherever a part of the store can be lost by itself. Both pass
+	// CheckMark.
+	Mark(ctx context.Context, name, mark string) error
+	// Marked reports whether all parts of the store have that mark under a name. Where one does not, it may have been emptied, or set back
+	// to before Mark.
+	Marked(ctx context.Context, name, mark string) (bool, error)
 }
 
 // MaxEntry is the largest journal entry in bytes. It keeps an entry and its headers below the default largest message of
@@ -51,6 +57,7 @@ const MaxPage = 1000
 var (
 	etagPattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	markPattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 )
 
 // CheckRecord reports whether next may follow base: its number, an etag that is safe in headers and keys, its size.
@@ -78,6 +85,16 @@ func CheckTombstone(base runner.Version, keep runner.Record) error {
 func CheckDigest(digest string) error {
 	if !digestPattern.MatchString(digest) {
 		return sdk.Errorf(sdk.CodeInternal, "digest %q is not a lower-case hexadecimal SHA-256", digest)
+	}
+	return nil
+}
+
+// CheckMark reports whether name and mark are safe in keys, subjects and scripts.
+func CheckMark(name, mark string) error {
+	for _, text := range []string{name, mark} {
+		if !markPattern.MatchString(text) {
+			return sdk.Errorf(sdk.CodeInternal, "mark %q under %q: want texts of the form %s", mark, name, markPattern)
+		}
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ type Reconcile struct {
 	Interval time.Duration
 	// OlderThan is how old something must be before it counts as lost; 0 is sdk.DefaultLostAfter.
 	OlderThan time.Duration
+	// FullInterval is how often a pass looks at all runs, and not at those alone that have changed; 0 is each time.
+	FullInterval time.Duration
 	// History is how long a done run keeps its history; 0 is for ever.
 	History time.Duration
 	// Calls is how long a done run keeps its calls on the broker; 0 is for as long as their stream does.
@@ -32,7 +34,7 @@ func (w *Worker) Reconciling() (reconcile.Options, error) {
 	}
 	o := reconcile.Options{
 		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Document: w.indexer.document, Everything: true, Logger: w.Logger,
-		OlderThan: w.Reconcile.OlderThan, History: w.Reconcile.History, Calls: w.Reconcile.Calls,
+		OlderThan: w.Reconcile.OlderThan, FullInterval: w.Reconcile.FullInterval, History: w.Reconcile.History, Calls: w.Reconcile.Calls,
 	}
 	for _, a := range w.Agents {
 		o.Agents = append(o.Agents, a.Spec)

@@ -80,7 +80,8 @@ type Options struct {
 
 	// ReconcileEvery is how often one of the workers looks for runs that were lost, and repairs or ends them: docs/reliability.md.
 	// 0 is an hour, negative is never. LostAfter is how old something must be before it counts as lost; 0 is 15 minutes.
-	ReconcileEvery, LostAfter time.Duration
+	// ReconcileFullEvery is how often they look at all runs, and not at those alone that have changed; 0 is a day, negative is each time.
+	ReconcileEvery, ReconcileFullEvery, LostAfter time.Duration
 	// History is how long a finished run keeps its history; 0 is 30 days, negative is for ever.
 	History time.Duration
 	// CallsKept is how long the broker keeps the calls of a finished run, at least 2 minutes; 0 is 10 minutes, negative is for as long as the
@@ -261,6 +262,7 @@ func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.Ope
 func (s *serving) reconcile() worker.Reconcile {
 	return worker.Reconcile{
 		Interval: max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0), OlderThan: s.LostAfter,
+		FullInterval: max(cmp.Or(s.ReconcileFullEvery, sdk.DefaultReconcileFull), 0),
 		History: max(cmp.Or(s.History, sdk.DefaultHistory), 0), Calls: max(cmp.Or(s.CallsKept, sdk.DefaultCallsKept), 0),
 	}
 }

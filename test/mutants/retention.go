@@ -1,5 +1,11 @@
 package main
 
+// passes and afterLoss show what the passes of reconcile look at.
+var (
+	passes    = test{"internal/reconcile", "TestScheduled_LooksAtWhatHasChanged"}
+	afterLoss = test{"internal/reconcile", "TestScheduled_LooksAtAllAfterALoss"}
+)
+
 // ofRetention are about how long the broker keeps what others need.
 var ofRetention = []mutant{
 	{"answers go while calls wait for them", around("internal/broker.Plan.AnswersKept", "return cmp.Or(p.AnswersAge, sdk.DefaultAnswersAge)"), test{"internal/broker", "TestProvision_AnswersAge"}},
@@ -38,5 +44,15 @@ var ofRetention = []mutant{
 	{"services must read what others are told", around("internal/broker.Reader.Reads", "return true"), test{"internal/reconcile", "TestClear_EveryReaderForItself"}},
 	{"a worker that stood still makes the call of a run that has ended", condition("internal/runner.activation.carryOutBy", "purgeable", "false"), test{"internal/runner", "TestCarryOut_NotAfterStandingStill"}},
 	{"a worker that may not remove calls does not say what to do", condition("internal/reconcile.Clear", "CodePermissionDenied", "false"), test{"cmd/agentd", "TestNATSConfig_OfBeforeLetsWorkersGoOn"}},
+	{"each pass looks at all runs", around("internal/reconcile.Options.due", "note, _, err = original(ctx, name, streams)\nreturn note, outdated, err"), passes},
+	{"no pass but the first looks at all runs", condition("internal/reconcile.Options.due", "every All", "false"), passes},
+	{"a store that was emptied is taken for the one that it was", condition("internal/reconcile.Options.due", "marked", "true"), afterLoss},
+	{"a stream that was made anew is taken for the one that it was", condition("internal/reconcile.Options.due", "known was Made Last", "false"), afterLoss},
+	{"after a loss one pass is enough", around("internal/reconcile.passed.expect", ""), afterLoss},
+	{"a store has every mark", around("internal/state/redisstore.Store.Marked", "return true, nil"), test{"internal/state/redisstore", "TestStore_PassesSuite/Marks"}},
+	{"passes go on from where they looked, whatever waits for a worker", around("internal/reconcile.pass.open", "return p.limit.UnixMilli(), nil"), test{"internal/reconcile", "TestScheduled_ComesBackToWhatWorkersWereNotThroughWith"}},
+	{"passes go on from where they looked, whatever was too young", around("internal/reconcile.pass.leave", "return nil"), test{"internal/reconcile", "TestScheduled_ComesBackToWhatWasTooYoung"}},
+	{"runs that answers came for are not looked at", around("internal/reconcile.pass.toldRuns", "return nil"), passes},
+	{"histories are removed once a day, however short they are kept", condition("internal/reconcile.Options.due", "History", "false"), test{"internal/reconcile", "TestScheduled_RemovesHistoriesInTime"}},
 	{"calls may leave while they are made", around("internal/config.loader.checkCallsKept", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
 }

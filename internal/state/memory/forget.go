@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"agentd/sdk/wire"
@@ -67,3 +68,24 @@ func (s *Store) removeBlobs(run wire.RunKey) {
 
 // Writable implements state.Store.
 func (s *Store) Writable(ctx context.Context) error { return ctx.Err() }
+
+// Mark implements state.Store.
+func (s *Store) Mark(ctx context.Context, name, mark string) error {
+	if err := errors.Join(ctx.Err(), state.CheckMark(name, mark)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks[name] = mark
+	return nil
+}
+
+// Marked implements state.Store.
+func (s *Store) Marked(ctx context.Context, name, mark string) (bool, error) {
+	if err := errors.Join(ctx.Err(), state.CheckMark(name, mark)); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.marks[name] == mark, nil
+}

@@ -21,6 +21,7 @@ type Store struct {
 	runs  map[wire.RunKey][]runner.Record
 	blobs map[blobKey][]byte
 	specs map[string][]byte
+	marks map[string]string
 }
 
 type blobKey struct {
@@ -34,6 +35,7 @@ var _ state.Store = (*Store)(nil)
 func New() *Store {
 	return &Store{
 		runs: map[wire.RunKey][]runner.Record{}, blobs: map[blobKey][]byte{}, specs: map[string][]byte{},
+		marks: map[string]string{},
 	}
 }
 

@@ -7,6 +7,7 @@
 //	agentd:{p017}:b:<run>:<digest>  blob
 //	agentd:{p017}:d:<run>           set of the digests of the run's blobs
 //	agentd:spec:<digest>            agent spec
+//	agentd:mark:<name>              mark by which a store is known that was set back; in a cluster agentd:{p017}:mark:<name>, of each partition
 //
 // No key of a live run expires.
 package redisstore

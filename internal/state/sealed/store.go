@@ -83,6 +83,24 @@ func (s *Store) Writable(ctx context.Context) error {
 	return inner.Writable(ctx)
 }
 
+// Mark implements state.Store: a mark holds nothing of a run.
+func (s *Store) Mark(ctx context.Context, name, mark string) error {
+	inner, err := s.whole()
+	if err != nil {
+		return err
+	}
+	return inner.Mark(ctx, name, mark)
+}
+
+// Marked implements state.Store.
+func (s *Store) Marked(ctx context.Context, name, mark string) (bool, error) {
+	inner, err := s.whole()
+	if err != nil {
+		return false, err
+	}
+	return inner.Marked(ctx, name, mark)
+}
+
 // refused notes an operator's fault, and says it loudly once.
 func (s *Store) refused(e *Error) error {
 	if e.Fault == FaultAltered {

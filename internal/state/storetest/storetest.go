@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) runner.Store) {
 		"Remove":              remove,
 		"RemoveConflict":      removeConflict,
 		"BeginsAnew":          beginsAnew,
+		"Marks":               marks,
 		"EqualsModel":         equalsModel,
 	} {
 		t.Run(name, func(t *testing.T) {
