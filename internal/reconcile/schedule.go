@@ -106,7 +106,7 @@ func (o *Options) due(ctx context.Context, name string, streams map[broker.Zone]
 		return note, unknown, fmt.Errorf("read what the last pass has noted: %w", err)
 	}
 	if data == nil || json.Unmarshal(data, &note) != nil || note.Mark == "" {
-		return note, outdated, nil
+		return note, outdated, nil //nolint:nilerr // what cannot be read says as little as nothing
 	}
 	for zone, now := range streams {
 		if was, known := note.Streams[zone]; !known || was.Made != now.Made || was.Last > now.Last {
