@@ -12,9 +12,19 @@ func (c *Checker) Known(from int64) { c.horizon = from }
 
 // Forgotten tells of a message that was stored once and that its stream no longer has. What it said cannot be checked.
 func (c *Checker) Forgotten(stream string, sequence uint64) {
+	if in := c.inputs[position{stream, sequence}]; in != nil { // it may have caused an entry, and need not be settled any more
+		in.forgotten, in.removed, in.token = true, true, ""
+		return
+	}
 	c.inputs[position{stream, sequence}] = &input{
 		Message: Message{Stream: stream, Sequence: sequence}, forgotten: true,
 	}
+}
+
+// Unpublished tells of an event that its stream no longer has, though somebody may need it.
+func (c *Checker) Unpublished(subject string) {
+	delete(c.ids, c.events[subject].event.ID)
+	delete(c.events, subject)
 }
 
 // begun takes from the first entry what a forgotten init event would have told: where its terminal event belongs.

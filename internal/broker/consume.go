@@ -142,7 +142,10 @@ func (l *intake) read(ctx context.Context, p *puller) error {
 		return fmt.Errorf("message on %s without metadata: %w", m.Subject, err)
 	}
 	l.broker.Stored(meta.Timestamp.UnixMilli(), l.own.steady())
-	d := delivery{l.nc, m, meta, p.backlog(ctx, meta)}
+	d := delivery{nc: l.nc, msg: m, meta: meta, backlog: p.backlog(ctx, meta)}
+	if p.refilled() {
+		d.server = l.Server()
+	}
 	l.handlers.Go(func() {
 		defer func() { <-l.slots }()
 		l.handle(d)
@@ -209,6 +212,9 @@ type delivery struct {
 	meta *nats.MsgMetadata
 	// backlog is what Backlog says.
 	backlog bool
+	// server is the process of the server that has delivered it, where another may have forgotten it, and have another message under its
+	// sequence.
+	server string
 }
 
 func (d delivery) Stream() string               { return d.meta.Stream }
@@ -234,6 +240,9 @@ func (d delivery) Nak(delay time.Duration) error {
 func (d delivery) settle(how string) error {
 	if d.nc == nil {
 		return nil // it was only looked at
+	}
+	if here := serverOf(d.nc); d.server != "" && here != d.server && (here != "" || how != ackInProgress) {
+		return nil // if it is there still, it is delivered again
 	}
 	return d.nc.Publish(d.msg.Reply, []byte(how))
 }

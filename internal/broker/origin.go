@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"agentd/internal/broker/leader"
 	"agentd/internal/retry"
 )
 
@@ -52,7 +53,7 @@ func (c *Conn) readOn(
 		<-done
 	}()
 	err := c.read(watched, stream, config, begin, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
-		o.saw(meta.Sequence.Stream)
+		o.saw(meta.Sequence.Stream, meta.Timestamp)
 		return handle(m, meta)
 	})
 	if errors.Is(context.Cause(watched), ErrOtherStream) {
@@ -68,33 +69,58 @@ type origin struct {
 
 	mu    sync.Mutex
 	known Bounds
+	// at is when the last message of known was stored, and server the process of the server when known was.
+	at     time.Time
+	server string
 }
 
-// saw notes that a message with a sequence was there.
-func (o *origin) saw(sequence uint64) {
+// saw notes that a message with a sequence was there, and when it was stored. What comes from another process of the server does not count
+// before it has been looked at.
+func (o *origin) saw(sequence uint64, at time.Time) {
+	here := o.conn.Server()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.known.Last = max(o.known.Last, sequence)
+	if sequence > o.known.Last && here == o.server {
+		o.known.Last, o.at = sequence, at
+	}
 }
 
 // look compares the stream with what is known, and notes how it is.
 func (o *origin) look(ctx context.Context) error {
 	o.mu.Lock()
-	before := o.known
+	before, at, server := o.known, o.at, o.server
 	o.mu.Unlock()
 	s, err := o.conn.look(ctx, o.stream)
 	if err != nil {
 		return err
 	}
-	now := bounds(s)
+	now, here := bounds(s), o.conn.Server()
+	if !now.Continues(before) || server != here && o.replaced(ctx, before.Last, at) {
+		return ErrOtherStream
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !now.Continues(before) {
-		return ErrOtherStream
+	o.server = here
+	if now.Last >= o.known.Last {
+		o.at = s.CachedInfo().State.LastTime
 	}
 	now.Last = max(now.Last, o.known.Last) // others came meanwhile
 	o.known = now
 	return nil
+}
+
+// replaced reports whether another message is under a sequence than the one that was stored there at a time: a server that was started again
+// may have forgotten it, and have got further since. Of one that is gone nothing is known.
+func (o *origin) replaced(ctx context.Context, sequence uint64, at time.Time) bool {
+	if sequence == 0 || at.IsZero() {
+		return false
+	}
+	var m Stored
+	err := o.conn.Permitted(ctx, func(ctx context.Context) (err error) {
+		m, err = o.conn.stored(ctx, o.stream, leader.Query{Sequence: sequence})
+		return err
+	})
+	return err == nil && m.At != at.UnixMilli()
 }
 
 // WatchStreams calls other with a zone whose stream was made anew, or set back to an older copy, each time, until ctx ends. It looks

@@ -44,18 +44,27 @@ func (r *restorable) while(change func() error) {
 	eventually(r.t, "it is connected again", r.conn.Connected)
 }
 
-// backUp copies the files, and returns what puts the copy in their place.
-func (r *restorable) backUp() (restore func()) {
+// backUp copies the files, and returns what puts the copy in their place, and then has things happen to the server before anybody else is
+// connected to it.
+func (r *restorable) backUp() (restore func(then ...func(*Conn))) {
 	r.t.Helper()
 	copied := shortDir(r.t)
 	r.while(func() error { return os.CopyFS(copied, os.DirFS(r.o.Dir)) })
-	return func() {
+	return func(then ...func(*Conn)) {
 		r.t.Helper()
 		r.while(func() error {
 			if err := os.RemoveAll(r.o.Dir); err != nil {
 				return err
 			}
-			return os.CopyFS(r.o.Dir, os.DirFS(copied))
+			if err := os.CopyFS(r.o.Dir, os.DirFS(copied)); err != nil || len(then) == 0 {
+				return err
+			}
+			server := startServer(r.t, embedded.Options{Dir: r.o.Dir})
+			c := connect(r.t, ConnectOptions{InProcess: server})
+			for _, do := range then {
+				do(c)
+			}
+			return errors.Join(c.Close(), server.Close())
 		})
 	}
 }
@@ -139,6 +148,65 @@ func TestWatch_ReadsAServerThatWasSetBack(t *testing.T) {
 	restore()
 	call(t, r.conn, "d")
 	wantSeen(t, seen, "a", "d")
+}
+
+// A server that is set back, and gets further than it was before anybody looks, is not the one that was read.
+func TestWatch_ReadsAServerThatHasGotFurtherSinceItWasSetBack(t *testing.T) {
+	t.Parallel()
+	r := startRestorable(t)
+	call(t, r.conn, "a")
+	restore := r.backUp()
+	call(t, r.conn, "b")
+	call(t, r.conn, "c")
+	seen := watchCalls(t, r.conn, true)
+	wantSeen(t, seen, "a", "b", "c")
+	restore(func(c *Conn) {
+		for _, id := range []string{"d", "e", "f", "g"} {
+			call(t, c, id)
+		}
+	})
+	// It may have read on before it noticed.
+	for id := receive(t, "a call", seen); id != "a"; id = receive(t, "a call", seen) {
+		if id != "f" && id != "g" {
+			t.Fatalf("%s comes before it begins anew", id)
+		}
+	}
+	wantSeen(t, seen, "d", "e", "f", "g")
+}
+
+// A worker that has a message in hand which the server has forgotten since takes no other message away, and gives none back, that is under
+// its sequence now.
+func TestConsume_AcksNothingThatAnotherProcessHasDelivered(t *testing.T) {
+	t.Parallel()
+	r := startRestorable(t)
+	ref := AgentConsumers("travel.desk")[3]
+	at := testCall
+	at.Domain, at.Type, at.Agent = wire.LocalDomain, "com_travel_desk", "other"
+	publish := func(id string) {
+		at.Call = id
+		mustPublish(t, r.conn.Publish(testContext(t), r.conn.subjects.Call(at), event(id)))
+	}
+	given := make(chan Delivery, 2)
+	consume(t, r.conn, ConsumeOptions{Consumers: []ConsumerRef{ref}, Slots: 4, Handle: func(_ context.Context, d Delivery) { given <- d }})
+	restore := r.backUp()
+	publish("a")
+	forgotten := receive(t, "a", given)
+	restore()
+	publish("b")
+	other := receive(t, "b", given)
+	if idOf(other) != "b" || other.Sequence() != forgotten.Sequence() {
+		t.Fatalf("%s comes as %d; want b as %d", idOf(other), other.Sequence(), forgotten.Sequence())
+	}
+	if err := errors.Join(forgotten.Ack(), r.conn.nc.FlushWithContext(testContext(t))); err != nil {
+		t.Fatal(err)
+	}
+	if delivered, _ := pending(t, r.conn, ref); delivered != 1 {
+		t.Errorf("%d messages are in hand, want 1", delivered)
+	}
+	if err := other.Ack(); err != nil {
+		t.Fatal(err)
+	}
+	settled(t, r.conn, ref)
 }
 
 // follow is a Follow that goes on in the background.

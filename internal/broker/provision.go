@@ -217,8 +217,8 @@ func reconcile(got, want jetstream.StreamConfig, replicas int) jetstream.StreamC
 	if replicas != 0 {
 		next.Replicas = replicas
 	}
-	if next.Replicas > 1 {
-		next.PersistMode = want.PersistMode // the server has no other with replicas
+	if next.Replicas > 1 && want.MaxMsgsPerSubject == 1 {
+		next.PersistMode = want.PersistMode // the server has no other with replicas, and the index of runs can be made anew
 	}
 	// A plan of fewer agents must not shorten what others on the same server need.
 	next.MaxAge = longerAge(got.MaxAge, want.MaxAge)

@@ -77,6 +77,11 @@ func (c *Conn) newPuller(ref ConsumerRef, most int) (*puller, error) {
 	return p, nil
 }
 
+// refilled reports whether workers read the consumer, and its stream is one that they refill.
+func (p *puller) refilled() bool {
+	return (p.ref.Zone == ZoneOut || p.ref.Zone == ZoneTimer) && strings.HasPrefix(p.ref.Name, agentPrefix)
+}
+
 func (p *puller) subscribe() (err error) {
 	p.left, p.inbox, p.gone = 0, p.nc.NewInbox(), make(chan struct{})
 	if p.subscription, err = p.nc.ChanSubscribe(p.inbox+".*", p.messages); err != nil {

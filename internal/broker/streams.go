@@ -82,6 +82,9 @@ type Plan struct {
 	AnswersAge, AnswersNeeded time.Duration
 	// Replicas of each stream; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
+	// Async has the streams of calls, terminal events and timers made such that the server confirms before it has written: what it loses
+	// the journals bring back (ADR 28). It is without effect where streams are there already, or have replicas.
+	Async bool
 	// AckWait is that of all consumers; 0 is AckWait for those of workers, and CallWait for those of services and webhooks. Tests of
 	// redelivery shorten it.
 	AckWait  time.Duration
@@ -138,6 +141,11 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 	out.AllowDirect, done.AllowDirect = true, true
 	journal := base(ZoneRun, 0, wire.KindRun, wire.KindBlob, wire.KindSpec)
 	journal.AllowDirect, journal.AllowRollup = true, true // only workers publish there
+	if p.Async && p.Replicas <= 1 {
+		for _, made := range []*jetstream.StreamConfig{&out, &done, &timer} {
+			made.PersistMode = jetstream.AsyncPersistMode
+		}
+	}
 	streams := []jetstream.StreamConfig{
 		guarded(base(ZoneStart, run+margin, wire.KindStart)),
 		guarded(base(ZoneIn, p.AnswersKept(), wire.KindIn, wire.KindCtl)),

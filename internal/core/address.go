@@ -16,6 +16,11 @@ func lanes(domains []string) []string {
 	return domains
 }
 
+// Published reports whether the effect is an event on the broker.
+func (f Effect) Published() bool {
+	return f.Kind == EffectCall || f.Kind == EffectVoid || f.Kind == EffectAnswer || f.Kind == EffectTerminal
+}
+
 // Addresses are where the attempt at a call that f makes, or takes back, is to be found: one for each of its Lanes. h is the
 // head of any entry of the run.
 func (f Effect) Addresses(h *Head) []wire.CallAddress {

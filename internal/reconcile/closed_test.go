@@ -4,13 +4,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/reconcile"
+	"agentd/sdk"
 	"agentd/sdk/wire"
 )
 
-// emptied removes all calls and voids of a run from their stream.
+// emptied removes all calls and voids from their stream, as who clears it does.
 func (r *rig) emptied() {
+	r.t.Helper()
+	r.check("note whose calls are removed", r.conn.NotePurged(r.context(), r.now().UnixMilli()))
+	r.loses()
+}
+
+// loses has the broker lose all calls and voids.
+func (r *rig) loses() {
 	r.t.Helper()
 	for _, kind := range []wire.Kind{wire.KindOut, wire.KindVoid} {
 		for subject := range r.messages(broker.ZoneOut, kind) {
@@ -102,5 +113,40 @@ func TestRelay_PublishesNoVoidOfAnEarlierGeneration(t *testing.T) {
 	r.answer(h.Calls[0].Addresses(&h)[0])
 	if code := r.done(second); code != "" {
 		t.Errorf("the second generation ended with %q", code)
+	}
+}
+
+// What the broker has lost is not taken for removed, however long ago the run has ended: its service may have the call in hand.
+func TestRelay_PublishesTheVoidOfACallThatIsLost(t *testing.T) {
+	t.Parallel()
+	for name, repair := range map[string]func(*rig){
+		"a message comes again": (*rig).delivers,
+		"streams are refilled": func(r *rig) {
+			_, err := reconcile.Refill(r.context(), r.options(), r.now().Add(-2*time.Hour))
+			r.check("refill", err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			before := r.begin("add")
+			r.waiting(before, 1)
+			r.cancel(before)
+			r.done(before)
+			r.settled()
+			r.emptied() // of calls that others have made
+			b := r.begin("add")
+			r.waiting(b, 1)
+			r.cancel(b)
+			r.done(b)
+			r.settled()
+			voids := r.messages(broker.ZoneOut, wire.KindVoid)
+			r.loses()
+			r.later(sdk.DefaultCallsKept + time.Minute)
+			repair(r)
+			if diff := cmp.Diff(voids, r.messages(broker.ZoneOut, wire.KindVoid)); diff != "" || len(voids) != 1 {
+				t.Errorf("voids of the call that is lost, and of those that were removed (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -92,10 +92,16 @@ func (p *pass) clear(
 	if err != nil || !Over(&e, p.Calls, p.now.UnixMilli()) {
 		return nil //nolint:nilerr // an entry that cannot be read here is looked after by others
 	}
+	if refilled, err := p.refilled(ctx, &e); err != nil || !refilled {
+		return err
+	}
 	if needed, err := p.needed(ctx, &e, calls, voids); err != nil || needed {
 		return err
 	}
 	if !p.DryRun {
+		if err := p.notePurged(ctx); err != nil {
+			return err
+		}
 		filter := fmt.Sprintf("%s.*.*.*.%s.%s.%s.>", p.subjects.Root(), wire.NameToken(e.Head.Agent), run.Partition, run.Token)
 		// The end of the stream was read before the head: what was published later is of a run that was taken up again.
 		if err := forget(ctx, filter, p.states[broker.ZoneOut].Last); err != nil {
@@ -103,6 +109,37 @@ func (p *pass) clear(
 		}
 	}
 	p.report.Cleared++
+	return nil
+}
+
+// refilled reports whether nothing is missing on the broker that a run has had published lately. After a restart of the server a void may be
+// missing whose call is there: who has that call in hand is told before it is removed.
+func (p *pass) refilled(ctx context.Context, e *core.Entry) (bool, error) {
+	here := p.Conn.Server()
+	if here == "" {
+		return true, nil
+	}
+	token := wire.NameToken(e.Head.Agent)
+	seen, ok := p.refilledTo[token]
+	if !ok {
+		var err error
+		if seen, err = p.Conn.Refilled(ctx, token); err != nil {
+			return false, err
+		}
+		p.refilledTo[token] = seen
+	}
+	return seen.Server == here || e.At < since(seen, p.now).UnixMilli(), nil
+}
+
+// notePurged notes, once a pass, whose calls it removes.
+func (p *pass) notePurged(ctx context.Context) error {
+	if p.noted {
+		return nil
+	}
+	if err := p.Conn.NotePurged(ctx, p.now.Add(-p.Calls).UnixMilli()); err != nil {
+		return err
+	}
+	p.noted = true
 	return nil
 }
 

@@ -24,6 +24,21 @@ import (
 // clear removes what runs leave that have ended for so long, and returns how many lost their calls.
 func (r *rig) clear(after time.Duration) int {
 	r.t.Helper()
+	r.refilled()
+	return r.clearNow(after)
+}
+
+// refilled notes that nothing is missing that the server may have forgotten.
+func (r *rig) refilled() {
+	r.t.Helper()
+	for _, a := range r.agents {
+		r.check("note that streams are refilled", r.conn.NoteRefilled(r.context(), wire.NameToken(a.Spec.Name), r.conn.Server()))
+	}
+}
+
+// clearNow is clear whether streams are refilled or not.
+func (r *rig) clearNow(after time.Duration) int {
+	r.t.Helper()
 	o := r.options()
 	o.Calls, o.Now = sdk.DefaultCallsKept, func() time.Time { return r.now().Add(after) }
 	o.Found = func(f reconcile.Finding) { r.t.Errorf("found: %+v", f) }
@@ -427,6 +442,7 @@ func TestClear_LeavesWhatIsPublishedMeanwhile(t *testing.T) {
 		_, err := r.conn.JetStream().Publish(r.context(), attempt, []byte("{}"))
 		r.check("publish", err)
 	}}
+	r.refilled()
 	report, err := reconcile.Clear(r.context(), o)
 	r.check("clear", err)
 	if calls := r.messages(broker.ZoneOut, wire.KindOut); report.Cleared != 1 || len(calls) != 1 || calls[attempt] != 1 {
@@ -455,4 +471,45 @@ func TestClear_EveryReaderForItself(t *testing.T) {
 		t.Errorf("%d runs lost their calls, want the one that was cancelled", n)
 	}
 	r.wantLeft("when all have read", left{})
+}
+
+// After a restart of the server nothing is removed before what it has forgotten is there again: of the void that it has forgotten nobody knows
+// who has not read it.
+func TestClear_NotBeforeStreamsAreRefilled(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b := r.begin("add")
+	r.waiting(b, 1)
+	r.cancel(b)
+	r.done(b)
+	r.settled()
+	voids := r.messages(broker.ZoneOut, wire.KindVoid)
+	for subject := range voids {
+		r.delete(broker.ZoneOut, subject)
+	}
+	r.check("note that it was another server", r.conn.NoteRefilled(r.context(), "desk", "another"))
+	if n := r.clearNow(sdk.DefaultCallsKept + time.Second); n != 0 {
+		t.Errorf("%d runs lost their calls before streams were refilled", n)
+	}
+	_, err := reconcile.Refill(r.context(), r.options(), r.now().Add(-time.Hour))
+	r.check("refill", err)
+	if diff := cmp.Diff(voids, r.messages(broker.ZoneOut, wire.KindVoid)); diff != "" {
+		t.Errorf("voids (-want +got):\n%s", diff)
+	}
+	r.reads(calculator)
+	if n := r.clear(sdk.DefaultCallsKept + time.Second); n != 1 {
+		t.Errorf("%d runs lost their calls when streams were refilled, want 1", n)
+	}
+	// What is older than what is refilled waits for nobody: its agent may have no workers any more.
+	r.check("note that it was another server", r.conn.NoteRefilled(r.context(), "desk", "another"))
+	r.later(-3 * time.Hour)
+	old := r.begin("add")
+	r.waiting(old, 1)
+	r.answer(r.call(old))
+	r.done(old)
+	r.settled()
+	r.reads(calculator)
+	if n := r.clearNow(3 * time.Hour); n != 1 {
+		t.Errorf("%d runs lost their calls that no refilling looks at, want 1", n)
+	}
 }

@@ -130,9 +130,14 @@ func AfterLoss(ctx context.Context, o Options, noticed <-chan struct{}) {
 
 // twice makes two passes, as far apart as something must be old to be examined. One that fails is made again.
 func twice(ctx context.Context, o Options) {
+	noticed := newPass(o).now
 	for passes := 0; ctx.Err() == nil; {
 		wait := lossAgain
-		if err := logged(ctx, o); err == nil {
+		_, err := Refill(ctx, o, noticed.Add(-forgotten))
+		if err == nil {
+			err = logged(ctx, o)
+		}
+		if err == nil {
 			passes++
 			wait = o.OlderThan + lossAgain
 		} else if ctx.Err() == nil {

@@ -123,6 +123,12 @@ type pass struct {
 	subjects wire.Subjects
 	// now is when the pass began, limit what must be older to be examined.
 	now, limit time.Time
+	// refillFrom is from when on Refill looks at entries, in Unix milliseconds; 0 is that another pass is made.
+	refillFrom int64
+	// refilledTo is up to where streams have been refilled, by the token of the agent; noted says that it is on the broker whose calls this pass
+	// removes.
+	refilledTo map[string]broker.Refilled
+	noted      bool
 	// agents are the specs by token; consumers are looked up once a pass.
 	agents    map[string]sdk.AgentSpec
 	consumers map[broker.ConsumerRef]consumed
@@ -169,7 +175,7 @@ func newPass(o Options) *pass {
 	p := &pass{
 		Options: o, subjects: o.Conn.Subjects(), agents: map[string]sdk.AgentSpec{},
 		consumers: map[broker.ConsumerRef]consumed{}, unsettled: map[wire.RunKey]bool{}, states: map[broker.Zone]broker.ZoneState{},
-		readers: map[broker.Zone][]broker.Reader{}, left: map[string]int64{},
+		readers: map[broker.Zone][]broker.Reader{}, left: map[string]int64{}, refilledTo: map[string]broker.Refilled{},
 	}
 	p.report.Found = map[Kind]int{}
 	if p.Now == nil {

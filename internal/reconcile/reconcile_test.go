@@ -329,6 +329,45 @@ func TestRun_StalledRunIsWoken(t *testing.T) {
 	r.nothing()
 }
 
+// A run whose driver has died is woken when the message is gone whose delivery would come again: the stream was set back, or has lost it.
+func TestRun_IsWokenWhenItsMessageIsGone(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 1)
+	r := start(t, func(r *rig) {
+		r.model = sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+			if req.Messages[0].PlainText() != "say" {
+				return plan(ctx, req)
+			}
+			asked <- struct{}{}
+			<-ctx.Done()
+			return sdk.ModelReply{}, ctx.Err()
+		})
+	})
+	b := r.begin("clerk:say")
+	r.waiting(b, 1)
+	<-asked
+	child := r.child(b)
+	r.stop()
+	stream := broker.StreamName(r.conn.Subjects(), broker.ZoneOut)
+	r.check("delete the stream", r.conn.JetStream().DeleteStream(r.context(), stream)) // the one in its place has not come to that sequence
+	r.provision()
+	r.model = sdktest.ModelFunc(plan)
+	r.later(time.Hour)
+	if h := r.head(child); h.Status != core.StatusRunning {
+		t.Fatalf("the run is %s", h.Status)
+	}
+	_, all := r.pass()
+	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.RunStalled: 1, reconcile.CallLost: 1}, kinds(all)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	r.work()
+	if code := r.done(b); code != "" {
+		t.Errorf("the run ended with %s", code)
+	}
+	r.settled()
+	r.nothing()
+}
+
 // TestRun_ConstantPassesHarmNoLiveRun makes passes that take everything for lost as soon as it is there, while workers
 // are at it.
 func TestRun_ConstantPassesHarmNoLiveRun(t *testing.T) {

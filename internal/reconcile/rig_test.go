@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentd/internal/broker/embedded"
+	"agentd/test/killed"
 
 	"agentd/sdk/wire"
 
@@ -33,7 +34,10 @@ import (
 	"agentd/sdk/sdktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	killed.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // patience is how long anything may take.
 const patience = time.Minute
@@ -89,7 +93,6 @@ func plan(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 // rig is a broker, a store and a worker whose clocks can be put forward.
 type rig struct {
 	t      *testing.T
-	server *embedded.Server
 	conn   *broker.Conn
 	store  state.Store
 	redis  *redistest.Server
@@ -98,6 +101,8 @@ type rig struct {
 	log    *slog.Logger
 	// ahead is how much the clock of workers and passes is ahead.
 	ahead atomic.Int64
+	// async has the server confirm calls, terminal events and timers before it has written them.
+	async bool
 	// interval is that of the worker's own passes; 0 makes none.
 	interval time.Duration
 
@@ -124,18 +129,29 @@ func restarting(r *rig) {
 
 func start(t *testing.T, options ...func(*rig)) *rig {
 	t.Helper()
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatalf("start server: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Errorf("stop server: %v", err)
+		}
+	})
+	return startOn(t, broker.ConnectOptions{InProcess: server}, options...)
+}
+
+// startOn is start on a server that is there.
+func startOn(t *testing.T, at broker.ConnectOptions, options ...func(*rig)) *rig {
+	t.Helper()
 	parent, child := desk()
 	r := &rig{
 		t: t, agents: []sdk.Agent{{Spec: parent}, {Spec: child}}, model: sdktest.ModelFunc(plan),
 		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
+	at.Name, at.Subjects, at.Logger = t.Name(), wire.DefaultSubjects(), r.log
 	var err error
-	r.server, err = embedded.Start(embedded.Options{Dir: t.TempDir()})
-	r.check("start server", err)
-	t.Cleanup(func() { r.check("stop server", r.server.Close()) })
-	r.conn, err = broker.Connect(r.context(), broker.ConnectOptions{
-		InProcess: r.server, Name: t.Name(), Subjects: wire.DefaultSubjects(), Logger: r.log,
-	})
+	r.conn, err = broker.Connect(r.context(), at)
 	r.check("connect", err)
 	t.Cleanup(func() { r.check("close connection", r.conn.Close()) })
 	r.store = natsstore.New(r.conn.JetStream(), broker.StreamName(r.conn.Subjects(), broker.ZoneRun), r.conn.Subjects())
@@ -154,7 +170,9 @@ func (r *rig) provision() {
 	for _, a := range r.agents {
 		specs = append(specs, a.Spec)
 	}
-	_, err := r.conn.Provision(r.context(), worker.Plan(specs))
+	plan := worker.Plan(specs)
+	plan.Async = r.async
+	_, err := r.conn.Provision(r.context(), plan)
 	r.check("provision", err)
 }
 
@@ -315,7 +333,14 @@ func (r *rig) answer(at wire.CallAddress) {
 // done waits for the terminal event of a client's run, and returns the code of its error: "" if it is none.
 func (r *rig) done(b begun) sdk.Code {
 	r.t.Helper()
-	ev, err := r.conn.WaitDone(r.context(), b.agent, b.key, b.init)
+	return r.doneWithin(b, patience)
+}
+
+func (r *rig) doneWithin(b begun, d time.Duration) sdk.Code {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), d)
+	defer cancel()
+	ev, err := r.conn.WaitDone(ctx, b.agent, b.key, b.init)
 	r.check("wait for the end of "+b.subject, err)
 	var problem struct {
 		Code sdk.Code `json:"code"`

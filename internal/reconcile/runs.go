@@ -148,10 +148,15 @@ func (p *pass) stalled(ctx context.Context, run wire.RunKey, e *core.Entry) erro
 	d := e.Head.Driver
 	agent := wire.NameToken(e.Head.Agent)
 	zone, ok := p.zoneOf(d.Stream)
-	if !ok || p.young(d.Since) {
+	young := p.young(d.Since)
+	if !ok || young && p.refillFrom == 0 { // who refills does not come back for it
 		return nil
 	}
-	if gone, err := p.handled(ctx, zone, agent, d.Sequence, d.Since); err != nil || !gone {
+	gone, err := p.replaced(ctx, zone, d)
+	if err == nil && !gone && !young {
+		gone, err = p.handled(ctx, zone, agent, d.Sequence, d.Since)
+	}
+	if err != nil || !gone {
 		return err
 	}
 	if waits, err := p.willFire(ctx, agent, run); err != nil || waits {
@@ -159,6 +164,27 @@ func (p *pass) stalled(ctx context.Context, run wire.RunKey, e *core.Entry) erro
 	}
 	f := found(RunStalled, e, fmt.Sprintf("%s %d", d.Stream, d.Sequence), "woken")
 	return p.deal(ctx, f, func(ctx context.Context) error { return p.Conn.Fire(ctx, agent, run, e.Head.Timer) })
+}
+
+// replaced reports whether the stream does not have the message any more whose delivery covers a run: it was set back to an older copy, and has
+// none, or another, under its sequence.
+func (p *pass) replaced(ctx context.Context, zone broker.Zone, d *core.Driver) (bool, error) {
+	m, err := p.Conn.At(ctx, zone, d.Sequence)
+	if errors.Is(err, broker.ErrNotStored) {
+		return true, nil
+	}
+	if err != nil || d.EventID == "" {
+		return false, err
+	}
+	id := m.Subject // of a timer
+	if zone != broker.ZoneTimer {
+		ev, err := wire.DecodeEvent(m.Headers, m.Data)
+		if err != nil {
+			return false, nil //nolint:nilerr // an init event that its sender alone identifies
+		}
+		id = ev.ID
+	}
+	return id != d.EventID, nil
 }
 
 func (p *pass) zoneOf(stream string) (broker.Zone, bool) {

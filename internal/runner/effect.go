@@ -110,10 +110,10 @@ const purgeable = time.Minute
 // message comes again, and whoever has it then reads the run anew.
 var errStoodStill = errors.New("the worker stood still before it could carry out what it had written or read")
 
-// unpurged are the effects of an entry but for the voids of calls that are gone from the stream: whoever had them was told, or never heard
-// of them.
+// unpurged are the effects of an entry but for the voids of calls that were removed from the stream: whoever had them was told, or never heard
+// of them. A call that is not there and cannot have been removed was lost by the broker, maybe after its service had got it.
 func (a *activation) unpurged(ctx context.Context, e *core.Entry, effects []core.Effect) ([]core.Effect, error) {
-	if !a.endedLongSince(e) {
+	if !a.endedSince(e, a.Env.Now()-purgeable.Milliseconds()) {
 		return effects, nil
 	}
 	var left []core.Effect
@@ -128,6 +128,13 @@ func (a *activation) unpurged(ctx context.Context, e *core.Entry, effects []core
 				return nil, fmt.Errorf("look for a call of run %s: %w", a.key, err)
 			}
 		}
+		if !there {
+			purged, err := a.Publisher.Purged(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("look whether calls of run %s were removed: %w", a.key, err)
+			}
+			there = !a.endedSince(e, purged)
+		}
 		if there {
 			left = append(left, f)
 		}
@@ -135,14 +142,12 @@ func (a *activation) unpurged(ctx context.Context, e *core.Entry, effects []core
 	return left, nil
 }
 
-// endedLongSince reports whether the run has ended since it made an entry, long enough ago for its calls to be gone. It may have been taken
-// up again.
-func (a *activation) endedLongSince(e *core.Entry) bool {
-	before := a.Env.Now() - purgeable.Milliseconds()
+// endedSince reports whether the run has ended since it made an entry, and by a time in Unix milliseconds. It may have been taken up again.
+func (a *activation) endedSince(e *core.Entry, by int64) bool {
 	ended := func(later *core.Entry) bool {
-		return later.Rev >= e.Rev && later.Head.Status == core.StatusDone && later.At <= before
+		return later.Rev >= e.Rev && later.Head.Status == core.StatusDone && later.At <= by
 	}
-	return a.head.Status == core.StatusDone && a.since <= before || slices.ContainsFunc(a.entries, ended)
+	return a.head.Status == core.StatusDone && a.since <= by || slices.ContainsFunc(a.entries, ended)
 }
 
 // publish creates events. Other bytes on a subject mean that a history was rolled back or forged: that is reported and left

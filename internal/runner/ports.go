@@ -83,6 +83,9 @@ type Publisher interface {
 	Restore(ctx context.Context, subject string, event wire.Event) error
 	// Published reports whether an event is on subject, by a linearizable read.
 	Published(ctx context.Context, subject string) (bool, error)
+	// Purged is up to when runs had ended whose calls and voids may have been removed, in Unix milliseconds: what is not there of a run that
+	// ended later was never published, or was lost. 0 is that none were removed.
+	Purged(ctx context.Context) (int64, error)
 	// ArmTimer makes a message arrive on the run's fire subject at due (Unix milliseconds, never early), in place of the
 	// timer that was armed before.
 	ArmTimer(ctx context.Context, agent string, run wire.RunKey, due int64) error

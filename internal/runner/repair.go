@@ -31,6 +31,48 @@ func (r *Runner) Repair(ctx context.Context, agent string, run wire.RunKey) erro
 	return err
 }
 
+// RepairSince carries out again what the entries of a run have had published since a time, in Unix milliseconds, and what it waits for: the
+// broker has forgotten the end of its streams, and nobody knows which of it. Calls that the journal has closed are left out. Repeating it is
+// harmless.
+func (r *Runner) RepairSince(ctx context.Context, agent string, run wire.RunKey, since int64) error {
+	m := Message{Address: wire.Address{Agent: agent, Run: run}}
+	a := &activation{Runner: r, msg: &m, key: run, owner: r.Env.Random()}
+	if err := a.loadHead(ctx); err != nil {
+		return err
+	}
+	if a.head.Status == "" || a.foreign() {
+		return fmt.Errorf("run %s of agent %s: %w", run, agent, ErrNotFound)
+	}
+	if err := a.findAgent(ctx); err != nil {
+		return err
+	}
+	if err := r.Store.Barrier(ctx, run, a.at.Version); err != nil {
+		return fmt.Errorf("confirm run %s: %w", run, err)
+	}
+	entries, err := a.durable(ctx)
+	if err != nil {
+		return err
+	}
+	a.entries = entries
+	for i, e := range entries {
+		if e.At < since {
+			continue
+		}
+		for _, f := range unclosed(e.Effects, waited(entries[i:])) {
+			if !f.Published() {
+				continue
+			}
+			if err := a.carryOutAgain(ctx, e, []core.Effect{f}); err != nil {
+				return err
+			}
+		}
+	}
+	if last := entries[len(entries)-1]; last.Head.Status == core.StatusDone {
+		return nil
+	}
+	return a.carryOutstanding(ctx, entries)
+}
+
 // End is the entry that ended the generation of a run with that token, of core.Head.Generations.
 func (r *Runner) End(ctx context.Context, run wire.RunKey, generation string) (*core.Entry, error) {
 	entries, _, err := r.readAfter(ctx, run, point{})

@@ -129,6 +129,7 @@ type nowhere struct{}
 func (nowhere) Publish(context.Context, string, wire.Event) error          { return nil }
 func (nowhere) Restore(context.Context, string, wire.Event) error          { return nil }
 func (nowhere) Published(context.Context, string) (bool, error)            { return false, nil }
+func (nowhere) Purged(context.Context) (int64, error)                      { return 0, nil }
 func (nowhere) ArmTimer(context.Context, string, wire.RunKey, int64) error { return nil }
 func (nowhere) Live(wire.Live)                                             {}
 func (nowhere) Wake(string, wire.RunKey)                                   {}

@@ -56,6 +56,7 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	passes.Go(func() { reconcile.Periodic(ctx, w.Reconcile.Interval, o) })
 	passes.Go(func() { reconcile.Clearing(ctx, w.Reconcile.Interval, o) })
 	passes.Go(func() { reconcile.AfterLoss(ctx, o, lost) })
+	passes.Go(func() { reconcile.AfterRestarts(ctx, o) })
 	passes.Go(func() {
 		w.Conn.WatchStreams(ctx, keeping, func(z broker.Zone) {
 			w.Logger.WarnContext(ctx, "a stream was made anew, or set back to an older copy; runs are reconciled at once",

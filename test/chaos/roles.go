@@ -132,6 +132,7 @@ func (r role) work(ctx context.Context) (err error) {
 	}
 	var clears sync.WaitGroup
 	clears.Go(func() { reconcile.Clearing(ctx, clearing, o) })
+	clears.Go(func() { reconcile.AfterRestarts(ctx, o) })
 	notes.write(note{Kind: noteReady})
 	err = w.Run(ctx)
 	clears.Wait()

@@ -89,6 +89,9 @@ func (s *system) clear() int {
 	check(s.t, err)
 	o.Calls, o.Now = sdk.DefaultCallsKept, func() time.Time { return time.Now().Add(time.Hour) }
 	o.Found = func(f reconcile.Finding) { s.t.Errorf("found: %+v", f) }
+	for _, a := range o.Agents {
+		check(s.t, o.Conn.NoteRefilled(s.t.Context(), wire.NameToken(a.Name), o.Conn.Server()))
+	}
 	report, err := reconcile.Clear(s.t.Context(), o)
 	check(s.t, err)
 	return report.Cleared

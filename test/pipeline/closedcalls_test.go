@@ -56,6 +56,11 @@ func cleared(t *testing.T, h *harness.Harness) reconcile.Report {
 	}
 	o.Calls, o.Now = sdk.DefaultCallsKept, func() time.Time { return time.Now().Add(time.Hour) }
 	o.Found = func(f reconcile.Finding) { t.Errorf("found: %+v", f) }
+	for _, a := range o.Agents {
+		if err := o.Conn.NoteRefilled(t.Context(), wire.NameToken(a.Name), o.Conn.Server()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	report, err := reconcile.Clear(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

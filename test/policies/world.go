@@ -266,6 +266,9 @@ func (p publisher) Published(_ context.Context, subject string) (bool, error) {
 	return there, nil
 }
 
+// Purged implements runner.Publisher: nobody removes anything here.
+func (publisher) Purged(context.Context) (int64, error) { return 0, nil }
+
 func (p publisher) ArmTimer(_ context.Context, agent string, run wire.RunKey, due int64) error {
 	p.timers[subjects.Fire(agent, run)] = due
 	return nil

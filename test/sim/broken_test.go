@@ -22,6 +22,7 @@ var broken = []struct {
 	{"broker removes what it delivers", func(s *simulation) { s.broker.acksOnDelivery = true }},
 	{"broker confirms what it drops", func(s *simulation) { s.broker.dropsFirstPublish = true }},
 	{"broker loses timers", func(s *simulation) { s.broker.losesTimers = true }},
+	{"broker forgets what it has confirmed, and nobody repairs it", func(s *simulation) { s.broker.neverRepaired = true }},
 }
 
 // within is how many histories it takes at most to notice a broken world.

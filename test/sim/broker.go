@@ -56,6 +56,8 @@ type fakeBroker struct {
 	// Faults that a broker must not have; they prove that the checks can fail.
 	acksOnDelivery, dropsFirstPublish, losesTimers bool
 	dropped                                        map[string]bool
+
+	forgetful
 }
 
 // message is one message of a stream that workers consume.
@@ -71,6 +73,8 @@ type message struct {
 	due       int64
 	delivered int
 	removed   bool
+	// forgotten says that the broker has lost it.
+	forgotten bool
 }
 
 // timer fires at a time that is mostly the one it is due at.
@@ -82,7 +86,7 @@ type timer struct {
 func newBroker(s *simulation) *fakeBroker {
 	return &fakeBroker{
 		simulation: s, sequences: map[string]uint64{}, bySubject: map[string][]byte{}, calls: map[wire.RunKey][]string{}, gone: map[string]int64{},
-		parked: map[string][]parkedRun{}, dropped: map[string]bool{},
+		parked: map[string][]parkedRun{}, dropped: map[string]bool{}, forgetful: forgetful{written: map[string][]written{}, lost: map[string]bool{}},
 	}
 }
 
@@ -94,21 +98,34 @@ func (b *fakeBroker) append(address wire.Address, subject string, data []byte, e
 	if b.log != nil {
 		b.trace("stored  %s %d: %s", stream, m.sequence, b.tell(address, event))
 	}
-	switch address.Kind {
-	case wire.KindOut, wire.KindVoid:
-		if _, ok := serves(address.Call.Type); !ok {
-			if address.Kind == wire.KindOut {
-				b.called(address.Call, *event)
-			}
-			return
-		}
-	case wire.KindDone:
+	_, ours := serves(address.Call.Type)
+	input := address.Kind != wire.KindDone && (ours || address.Kind != wire.KindOut && address.Kind != wire.KindVoid)
+	b.wrote(stream, func() { b.lose(m, input) })
+	if address.Kind == wire.KindStart {
+		b.starts = append(b.starts, m)
+	}
+	if address.Kind == wire.KindOut && !ours {
+		b.deliverCall(m, address.Call, *event)
+	}
+	if !input {
 		return
-	default:
 	}
 	b.waiting = append(b.waiting, m)
 	b.audit.Input(audit.Message{
 		Stream: stream, Sequence: m.sequence, Subject: subject, Received: b.now, Event: event, Due: due,
+	})
+}
+
+// deliverCall brings a call to its service: at once, unless it may be forgotten before.
+func (b *fakeBroker) deliverCall(m *message, call wire.CallAddress, event wire.Event) {
+	if b.mix[forgets] == 0 || b.pick(2) == 0 {
+		b.called(call, event)
+		return
+	}
+	b.later(int64(b.pick(minute)), func() {
+		if !m.forgotten {
+			b.called(call, event)
+		}
 	})
 }
 
@@ -169,7 +186,7 @@ func (b *fakeBroker) forgets(run wire.RunKey) {
 		return
 	}
 	last := j.decoded[len(j.decoded)-1]
-	if !reconcile.Over(last.Entry, sdk.DefaultCallsKept, b.now) {
+	if !reconcile.Over(last.Entry, sdk.DefaultCallsKept, b.purged()+sdk.DefaultCallsKept.Milliseconds()) {
 		return
 	}
 	unsettled := slices.ContainsFunc(b.waiting, func(m *message) bool {
@@ -188,6 +205,15 @@ func (b *fakeBroker) forgets(run wire.RunKey) {
 	delete(b.calls, run)
 }
 
+// purged is up to when runs had ended whose calls may be removed. After a restart that forgot something nobody removes any before that is
+// repaired.
+func (b *fakeBroker) purged() int64 {
+	if b.repaired == b.restarts {
+		b.removes = b.now - sdk.DefaultCallsKept.Milliseconds()
+	}
+	return b.removes
+}
+
 // arm puts a timer in place of the one that the run has.
 func (b *fakeBroker) arm(subject string, due int64) {
 	if b.losesTimers {
@@ -200,8 +226,19 @@ func (b *fakeBroker) arm(subject string, due int64) {
 	case b.strikes(timerEarly):
 		t.at -= int64(b.pick(1000))
 	}
-	b.timers = slices.DeleteFunc(b.timers, func(o timer) bool { return o.subject == subject })
-	b.timers = append(b.timers, t)
+	ofRun := func(o timer) bool { return o.subject == subject }
+	var before []timer
+	if i := slices.IndexFunc(b.timers, ofRun); i >= 0 {
+		before = b.timers[i : i+1 : i+1]
+	}
+	before = slices.Clone(before)
+	b.timers = append(slices.DeleteFunc(b.timers, ofRun), t)
+	b.wrote(streamTimer, func() { // what it took the place of may be there again, or not
+		b.timers = slices.DeleteFunc(b.timers, ofRun)
+		if b.pick(2) == 0 {
+			b.timers = append(b.timers, before...)
+		}
+	})
 }
 
 // fire stores the messages of the timers whose time has come.
@@ -213,11 +250,21 @@ func (b *fakeBroker) fire() {
 			continue
 		}
 		b.timers = slices.Delete(b.timers, i, i+1)
-		data := append(strconv.AppendInt([]byte(`{"due":`), t.due, 10), '}')
+		b.wrote(streamTimer, func() {
+			if !slices.ContainsFunc(b.timers, func(o timer) bool { return o.subject == t.subject }) {
+				b.timers = append(b.timers, t)
+			}
+		})
+		data := fired(t.due)
 		for range b.times(timerTwice) {
 			b.append(mustParse(t.subject), t.subject, data, nil, t.due)
 		}
 	}
+}
+
+// fired is what a timer that fires says.
+func fired(due int64) []byte {
+	return append(strconv.AppendInt([]byte(`{"due":`), due, 10), '}')
 }
 
 // deliverable returns the messages that may be delivered now.
@@ -257,7 +304,7 @@ func (b *fakeBroker) deliver(m *message, w *worker) {
 const remembered = 4
 
 func (b *fakeBroker) remove(m *message) {
-	if m.removed {
+	if m.removed || m.forgotten { // whoever knows that the server is another acks nothing that the one before has delivered
 		return
 	}
 	m.removed = true
@@ -271,6 +318,7 @@ func (b *fakeBroker) remove(m *message) {
 // restart brings back messages whose acks were not on disk yet, and ends leases.
 func (b *fakeBroker) restart() {
 	b.trace("restart of the broker")
+	b.forgetEnds()
 	for _, m := range b.removed {
 		if b.pick(2) == 0 {
 			m.removed, m.due = false, b.now

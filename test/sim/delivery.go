@@ -141,6 +141,17 @@ func (p publisher) Published(ctx context.Context, subject string) (bool, error) 
 	return found, nil
 }
 
+// Purged implements runner.Publisher.
+func (p publisher) Purged(ctx context.Context) (int64, error) {
+	if err := p.enter(ctx, atLookUp); err != nil {
+		return 0, err
+	}
+	if p.now < p.brokerAway || p.strikes(publishLost) {
+		return 0, errBroker
+	}
+	return p.broker.purged(), nil
+}
+
 // ArmTimer implements runner.Publisher.
 func (p publisher) ArmTimer(ctx context.Context, agent string, run wire.RunKey, due int64) error {
 	if err := p.enter(ctx, atArm); err != nil {

@@ -65,6 +65,7 @@ const (
 	poison
 	retried
 	undone
+	forgets
 	faults // their number
 )
 
@@ -127,6 +128,7 @@ var kinds = [faults]struct {
 	poison:          {"poison", "a run kills whoever drives it, again and again", 0.5},
 	retried:         {"retry", "an operator retries a run that has ended, now and then again, or one that cannot be retried", 0.7},
 	undone:          {"undo", "an operator has calls of a run undone that has ended, now and then again, or what cannot be", 0.7},
+	forgets:         {"forgets", "a broker that restarts has forgotten the last calls, terminal events or timers that it confirmed", 0.7},
 	large:           {"large", "a text is larger than an entry may be", 0.3},
 }
 
@@ -145,7 +147,7 @@ var themes = [...][]fault{
 // swarm draws the mix of a history.
 func (s *simulation) swarm() {
 	share := [...]float64{0.2, 0.4, 0.7}[s.pick(3)]
-	for f := range kinds {
+	for f := range forgets { // which the seed chooses: see forgetful
 		chosen, likely := s.rng.Float64() < share, s.rng.Float64()
 		if chosen {
 			s.mix[f] = likely * kinds[f].most
@@ -158,6 +160,9 @@ func (s *simulation) swarm() {
 	}
 	for _, f := range [...]fault{deaf, modelSlow, hang} {
 		s.lethal = s.lethal || s.mix[f] > 0
+	}
+	if s.plan.seed%4 == 0 { // a quarter have a broker that writes to its disk later
+		s.mix[forgets], s.mix[restart] = kinds[forgets].most, max(s.mix[restart], kinds[restart].most)
 	}
 	if s.rng.Float64() > 0.01 { // large histories take long
 		s.mix[large] = 0

@@ -130,6 +130,7 @@ func (s *simulation) run() []string {
 			s.violate("I11", "the world does not come to rest")
 		}
 	}
+	s.broker.tellLost()
 	violations := s.audit.Violations()
 	if s.sound() {
 		violations = s.audit.Finish()

@@ -1,0 +1,157 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/runner"
+	"agentd/sdk/wire"
+)
+
+// Refill publishes again what the broker may have forgotten of what runs, and refused init events, of the agents have had published since a
+// time. Unlike Run it asks the journals what there should be, not the streams what is missing: also voids, and timers that were armed anew,
+// are there afterwards. It reads the journals of runs that have changed since then, and of all others the last entry.
+func Refill(ctx context.Context, o Options, since time.Time) (Report, error) {
+	p := newPass(o)
+	p.refillFrom = since.UnixMilli()
+	for _, step := range []func(context.Context) error{p.survey, p.refillRuns, p.refillRefusals} {
+		if err := step(ctx); err != nil {
+			return p.report, fmt.Errorf("refill: %w", err)
+		}
+	}
+	return p.report, nil
+}
+
+func (p *pass) refillRuns(ctx context.Context) error {
+	x := newListing(p)
+	for cursor := ""; ; {
+		stored, after, err := p.Store.Runs(ctx, cursor, page)
+		if err != nil {
+			return err
+		}
+		var changed []core.Head
+		for _, s := range stored {
+			head, err := p.mayMiss(ctx, x, s)
+			if err != nil {
+				return err
+			}
+			if head != nil {
+				changed = append(changed, *head)
+			}
+		}
+		if err := p.refill(ctx, changed); err != nil {
+			return err
+		}
+		if cursor = after; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// mayMiss is the head of a run that has changed since, and may miss something.
+func (p *pass) mayMiss(ctx context.Context, x belongings, s runner.StoredRun) (*core.Head, error) {
+	e, err := core.DecodeEntry(s.Last.Data)
+	if s.Last.Data == nil || err != nil {
+		return nil, nil //nolint:nilerr // what cannot be read is for passes that look at all runs
+	}
+	if _, mine := p.agents[wire.NameToken(e.Head.Agent)]; !mine || e.At < p.refillFrom || e.Head.Purged != nil {
+		return nil, nil
+	}
+	p.report.Runs++
+	switch e.Head.Status {
+	case core.StatusRunning:
+		err = p.stalled(ctx, s.Run, &e)
+	case core.StatusWaiting:
+		// A service that has answered is not to get its call again.
+		if coming, err := p.answers(ctx, x, s.Run, &e); err != nil || coming {
+			return nil, err
+		}
+	default:
+	}
+	return &e.Head, err
+}
+
+// refill publishes again what runs have had published.
+func (p *pass) refill(ctx context.Context, heads []core.Head) error {
+	problems := make([]error, len(heads))
+	atOnce(len(heads), func(i int) {
+		h := &heads[i]
+		problems[i] = p.Runner.RepairSince(ctx, wire.NameToken(h.Agent), h.Key(), p.refillFrom)
+	})
+	for i, err := range problems {
+		if err == nil || errors.Is(err, runner.ErrNotFound) { // it was removed meanwhile
+			continue
+		}
+		if err := p.unreadable(ctx, heads[i].Agent, heads[i].Run, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refillRefusals handles the init events again whose terminal event is not there, and that began no run: no journal knows of them.
+func (p *pass) refillRefusals(ctx context.Context) error {
+	from, err := p.Conn.SequenceAt(ctx, broker.ZoneStart, time.UnixMilli(p.refillFrom))
+	if err != nil {
+		return err
+	}
+	for token := range p.agents {
+		start := p.subjects.Start(token)
+		for _, filter := range []string{start, start + ".*"} {
+			for next := from; ; {
+				d, err := p.Conn.NextDelivery(ctx, broker.ZoneStart, filter, next)
+				if err != nil {
+					return err
+				}
+				if d == nil || d.Sequence() > p.states[broker.ZoneStart].Last {
+					break
+				}
+				next = d.Sequence() + 1
+				p.report.Inits++
+				if err := p.refillRefusal(ctx, token, d); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (p *pass) refillRefusal(ctx context.Context, agent string, d broker.Delivery) error {
+	m, err := p.Decode(d)
+	if err != nil {
+		return nil //nolint:nilerr // a dead letter, without a sender that could be told
+	}
+	if ended, err := p.ended(ctx, m); err != nil || ended {
+		return err
+	}
+	if handled, err := p.handled(ctx, broker.ZoneStart, agent, d.Sequence(), d.Received()); err != nil || !handled {
+		return err
+	}
+	last, err := p.Store.Head(ctx, m.Address.Run)
+	if errors.Is(err, runner.ErrNotFound) && m.Unread == nil {
+		return nil // refused, or lost by the store: lostRuns tells them apart
+	}
+	if err == nil {
+		e, err := core.DecodeEntry(last.Data)
+		init := core.NewInit(m.Address, m.Event)
+		if err != nil || slices.Contains(e.Head.Generations(), init.Token) {
+			return nil //nolint:nilerr // its run's journal has its terminal event
+		}
+	} else if m.Unread == nil {
+		return p.unreadable(ctx, agent, m.Run, err)
+	}
+	f := Finding{Kind: TerminalLost, Agent: agent, Run: m.Run, What: fmt.Sprintf("%s %d", d.Stream(), d.Sequence()), Action: "refused again"}
+	return p.deal(ctx, f, func(ctx context.Context) error {
+		m.Progress = func() {}
+		if v := p.Runner.Process(ctx, &m); v.Settlement == runner.Retry || v.Settlement == runner.Leave {
+			return errors.New("it could not be handled")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,125 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+const (
+	// forgotten is how far back Refill looks: longer than servers keep what they have not synced, and than it takes mostly until what an entry
+	// asks for is published.
+	forgotten = 2 * time.Hour
+	// refillAgain lies between two looks: who had a message in hand that the server has forgotten may take up its run after the first.
+	refillAgain = soonLost + 5*time.Second
+	// leaseOfRefill and refillLease are the lease on both of them, after the start of one process.
+	leaseOfRefill = "refill_"
+	refillLease   = 90 * time.Second
+	// seenEvery is how often it is noted that a server is there.
+	seenEvery = time.Hour
+)
+
+// AfterRestarts refills streams whenever the server is another process, until ctx ends: a server that is killed, or loses its power, may have
+// forgotten what it confirmed, and one that was stopped may have been given the files of an older copy. Of all processes that notice it one
+// does it for an agent, and another one if that one dies.
+func AfterRestarts(ctx context.Context, o Options) {
+	log := o.Logger
+	o.Found = func(f Finding) { logFinding(log, f) }
+	connected := make(chan struct{}, 1)
+	defer o.Conn.OnReconnect(func() {
+		select {
+		case connected <- struct{}{}:
+		default: // it is looked anyway
+		}
+	})()
+	refills := refills{Options: o, first: map[string]time.Time{}}
+	for {
+		wait := seenEvery
+		if left := refills.look(ctx); left {
+			wait = lossAgain
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-connected:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// refills are what AfterRestarts knows.
+type refills struct {
+	Options
+	// server is the process that was looked at last; first are the times of the first passes since, by agent.
+	server string
+	first  map[string]time.Time
+}
+
+// look does what there is to do, and reports whether something may be left.
+func (r *refills) look(ctx context.Context) (left bool) {
+	server := r.Conn.Server()
+	if server == "" {
+		return false
+	}
+	if server != r.server {
+		clear(r.first)
+		r.server = server
+	}
+	for _, a := range r.Agents {
+		done, err := r.agent(ctx, a)
+		if err != nil && ctx.Err() == nil {
+			r.Logger.Warn("it is not known whether the server has forgotten anything; trying again", "agent", a.Name, "in", lossAgain, "error", err)
+		}
+		left = left || !done
+	}
+	return left
+}
+
+// agent refills the streams of an agent, if nobody has done so, and reports whether it is done.
+func (r *refills) agent(ctx context.Context, a sdk.AgentSpec) (done bool, err error) {
+	token := wire.NameToken(a.Name)
+	seen, err := r.Conn.Refilled(ctx, token)
+	if err != nil {
+		return false, err
+	}
+	if seen.Server == r.server {
+		if time.Since(time.UnixMilli(seen.At)) > seenEvery {
+			err = r.Conn.NoteRefilled(ctx, token, r.server)
+		}
+		return err == nil, err
+	}
+	first, again := r.first[token]
+	if again && time.Since(first) < refillAgain {
+		return false, nil
+	}
+	if !again {
+		if mine, err := r.Conn.Lease(ctx, leaseOfRefill+r.server+"_"+token, refillLease); err != nil || !mine {
+			return false, err
+		}
+	}
+	o := r.Options
+	o.Agents = []sdk.AgentSpec{a}
+	report, err := Refill(ctx, o, since(seen, newPass(o).now))
+	if err != nil {
+		return false, err
+	}
+	if seen.Server != "" { // else nobody knows of another process
+		r.Logger.Info("the server was started again; what runs have lately had published is there", "agent", a.Name, "runs", report.Runs)
+	}
+	if !again {
+		r.first[token] = time.Now()
+		return false, nil
+	}
+	return true, r.Conn.NoteRefilled(ctx, token, r.server)
+}
+
+// since is from when on entries are looked at whose events the server may have forgotten: it was there when it was last seen.
+func since(seen broker.Refilled, now time.Time) time.Time {
+	if seen.At > 0 && seen.At < now.UnixMilli() {
+		now = time.UnixMilli(seen.At)
+	}
+	return now.Add(-forgotten)
+}

@@ -1,0 +1,204 @@
+package reconcile_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/broker"
+	"agentd/internal/core"
+	"agentd/internal/reconcile"
+	"agentd/sdk"
+	"agentd/sdk/service"
+	"agentd/sdk/wire"
+	"agentd/test/killed"
+)
+
+// countingService answers calls, and counts them by id.
+type countingService struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// serve starts a service that answers what the agents of a rig call.
+func (c *countingService) serve(r *rig, url string) {
+	r.t.Helper()
+	parent, _ := desk()
+	calc, err := service.New(parent.Services[0].Contract, service.Register(false))
+	r.check("make the service", err)
+	service.Handle(calc, func(_ context.Context, call service.Call, in map[string]any) (map[string]any, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.calls[call.IdempotencyKey]++
+		return map[string]any{"sum": in["a"]}, nil
+	})
+	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- service.Server{URL: url}.Run(ctx, calc) }()
+	r.t.Cleanup(func() {
+		stop()
+		r.check("service", <-done)
+	})
+}
+
+// forgetful are the streams that a server may forget the ends of.
+var forgetful = []broker.Zone{broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer}
+
+func folderOf(server *killed.Server, z broker.Zone) string {
+	return filepath.Join(server.Dir, "jetstream", "$G", "streams", broker.StreamName(wire.DefaultSubjects(), z))
+}
+
+// copied copies the files of the streams, and returns what puts the copy in their place. The server must not run.
+func copied(t *testing.T, server *killed.Server) (restore func()) {
+	t.Helper()
+	to := t.TempDir()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, z := range forgetful {
+		check(os.CopyFS(filepath.Join(to, string(z)), os.DirFS(folderOf(server, z))))
+	}
+	return func() {
+		for _, z := range forgetful {
+			check(os.RemoveAll(folderOf(server, z)))
+			check(os.CopyFS(folderOf(server, z), os.DirFS(filepath.Join(to, string(z)))))
+		}
+	}
+}
+
+var rounds = flag.Int("reconcile.rounds", 1, "how often TestAfterRestarts_NoRunIsLost kills each server")
+
+// Whatever the server forgets of what it confirmed, every run ends, once, as it would have.
+func TestAfterRestarts_NoRunIsLost(t *testing.T) {
+	const runs = 20
+	t.Parallel()
+	plans := []string{"add add add", "add clerk:add add", "both:add", "clerk:clerk", "say"}
+	for name, of := range map[string]struct {
+		setBack bool
+		options []func(*rig)
+	}{
+		"killed, JetStream":   {false, stores["jetstream"]},
+		"set back, JetStream": {true, stores["jetstream"]},
+		"set back, Redis":     {true, stores["redis"]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := killed.New(t)
+			server.Start()
+			options := append([]func(*rig){func(r *rig) { r.async, r.interval = true, time.Hour }}, of.options...)
+			r := startOn(t, broker.ConnectOptions{URL: server.URL()}, options...)
+			c := &countingService{calls: map[string]int{}}
+			c.serve(r, server.URL())
+			slowest := time.Duration(0)
+			for range *rounds {
+				restore := func() {}
+				if of.setBack {
+					server.Stop()
+					restore = copied(t, server)
+					server.Start()
+				}
+				var begun []begun
+				for i := range runs {
+					begun = append(begun, r.begin(plans[i%len(plans)]))
+				}
+				<-time.After(time.Duration(rand.IntN(500)) * time.Millisecond)
+				server.Kill()
+				restore()
+				server.Start()
+				again := time.Now()
+				for _, b := range begun {
+					if code := r.doneWithin(b, 3*patience); code != "" { // what the first look was too early for is found by the second
+						t.Errorf("%s ended with %s", b.subject, code)
+					}
+				}
+				slowest = max(slowest, time.Since(again))
+			}
+			for subject, n := range r.messages(broker.ZoneDone, wire.KindDone) {
+				if n != 1 {
+					t.Errorf("%d terminal events are on %s", n, subject)
+				}
+			}
+			twice := 0
+			for _, n := range c.calls {
+				if n > 1 {
+					twice++
+				}
+			}
+			t.Logf("%d runs, %d calls, %d of them made more than once; the slowest round ended %s after its restart", *rounds*runs, len(c.calls), twice, slowest)
+		})
+	}
+}
+
+// A worker that was not there when the server went finds out that nobody has refilled the streams since.
+func TestAfterRestarts_WorkerWasNotThere(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b := r.begin("add")
+	r.waiting(b, 1)
+	call := r.conn.Subjects().Call(r.call(b))
+	r.settled()
+	r.stop()
+	r.delete(broker.ZoneOut, call)
+	r.interval = time.Hour // its passes come much later
+	r.work()
+	r.await("the call is made again", func() bool { return r.messages(broker.ZoneOut, wire.KindOut)[call] == 1 })
+}
+
+// What no pass that looks for what is missing would see is published again too: voids, refusals, and timers that were armed anew.
+func TestRefill(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	waiting := r.begin("add")
+	r.waiting(waiting, 1)
+	cancelled := r.begin("add")
+	r.waiting(cancelled, 1)
+	r.check("cancel", r.conn.Control(r.context(), wire.ControlCancel, "desk", cancelled.key, "", wire.Event{
+		ID: "cancel", Source: "test", Type: wire.TypeCancel, Subject: cancelled.subject, Time: time.UnixMilli(1_790_000_000_000),
+	}))
+	r.done(cancelled)
+	rival := wire.Event{ID: "rival", Source: "com.test.client", Type: "desk", Subject: waiting.subject, Time: time.UnixMilli(1_790_000_000_000), Data: []byte(`{"message":"say"}`)}
+	r.check("start its rival", r.conn.Start(r.context(), "desk", rival))
+	refused := begun{"desk", rival.Subject, wire.InitToken(rival.Source, rival.ID), waiting.key}
+	if code := r.done(refused); code != sdk.CodeRunExists {
+		t.Fatalf("the rival ended with %q", code)
+	}
+	r.settled()
+	want := []map[string]int{r.messages(broker.ZoneOut, wire.KindOut), r.messages(broker.ZoneOut, wire.KindVoid), r.messages(broker.ZoneDone, wire.KindDone)}
+	due := r.head(waiting).Timer
+	for z, kinds := range map[broker.Zone][]wire.Kind{broker.ZoneOut: {wire.KindOut, wire.KindVoid}, broker.ZoneDone: {wire.KindDone}} {
+		for _, kind := range kinds {
+			for subject := range r.messages(z, kind) {
+				if kind != wire.KindOut || subject == r.conn.Subjects().Call(r.call(waiting)) { // a void is for a call that is there
+					r.delete(z, subject)
+				}
+			}
+		}
+	}
+	r.check("arm an earlier timer", r.conn.ArmTimer(r.context(), "desk", waiting.key, due+time.Hour.Milliseconds()))
+	for range 2 { // repeating it is harmless
+		_, err := reconcile.Refill(r.context(), r.options(), r.now().Add(-time.Minute))
+		r.check("refill", err)
+	}
+	got := []map[string]int{r.messages(broker.ZoneOut, wire.KindOut), r.messages(broker.ZoneOut, wire.KindVoid), r.messages(broker.ZoneDone, wire.KindDone)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("calls, voids and terminal events (-before +after):\n%s", diff)
+	}
+	armed, err := r.conn.LastDelivery(r.context(), broker.ZoneTimer, r.conn.Subjects().Timer(waiting.agent, waiting.key))
+	if err != nil || armed == nil || string(armed.Data()) != fmt.Sprintf(`{"due":%d}`, due) {
+		t.Errorf("armed: %v, %v, want one due at %d", armed, err, due)
+	}
+	if h := r.head(waiting); h.Status != core.StatusWaiting {
+		t.Errorf("the run is %s", h.Status)
+	}
+}
