@@ -31,7 +31,13 @@ type Change struct {
 const (
 	actionCreated = "created"
 	actionUpdated = "updated"
+	// actionKept is that a stream stays as it is, though it should be otherwise: What says what to do.
+	actionKept = "kept"
 )
+
+// remedyRemake is how the persistence of a stream is changed that journals can fill again.
+const remedyRemake = "stop the workers, delete the stream, run agentd provision and agentd reconcile --older-than 1m, which publishes again what it had, " +
+	"and start the workers (docs/operations.md)"
 
 // step is a change that is to be made. do makes it, and says what it came to: another program may be quicker. It is nil where nothing is
 // to be changed.
@@ -152,7 +158,14 @@ func (c *Conn) streamStep(ctx context.Context, want jetstream.StreamConfig, repl
 	}
 	got := have.CachedInfo().Config
 	next := reconcile(got, want, replicas)
+	if next.Replicas > 1 && next.PersistMode == jetstream.AsyncPersistMode {
+		return step{}, sdk.Errorf(sdk.CodeConfig, "it has persist_mode async, and the server gives replicas to no such stream; %s", remedyRemake)
+	}
 	if reflect.DeepEqual(got, next) {
+		if problem := otherMode(got, want); problem != "" {
+			change.Action, change.What = actionKept, problem+"; "+remedyRemake
+			return step{change, func(context.Context) (Change, error) { return change, nil }}, nil
+		}
 		return step{}, nil
 	}
 	change.Action, change.What = actionUpdated, differences(got, next)
@@ -166,6 +179,16 @@ func (c *Conn) streamStep(ctx context.Context, want jetstream.StreamConfig, repl
 			return err
 		})
 	}}, nil
+}
+
+// otherMode says that a stream has another persistence than it should, which the server does not change; empty is that it has not. Journals
+// and what comes from outside are never confirmed before they are written.
+func otherMode(got, want jetstream.StreamConfig) string {
+	if got.PersistMode == want.PersistMode || got.Replicas > 1 || want.MaxMsgsPerSubject == 1 {
+		return ""
+	}
+	return fmt.Sprintf("it has persist_mode %s, and nats.persist_mode is %s",
+		strings.ToLower(got.PersistMode.String()), strings.ToLower(want.PersistMode.String()))
 }
 
 // remake makes a stream anew whose persistence the server does not change: that of the index of runs, which may be lost at any time.

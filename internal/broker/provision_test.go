@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -502,5 +504,54 @@ func TestStreams_TakeNoInstructionsFromPublishers(t *testing.T) {
 	}
 	if n := stored(t, c, ZoneIn); n != 1 {
 		t.Errorf("%d messages; want the answer only", n)
+	}
+}
+
+// The server changes the persistence of no stream: whoever wants another is told what to do, and so is who wants replicas of one that has none.
+func TestProvision_PersistMode(t *testing.T) {
+	t.Parallel()
+	rebuilt := map[string]bool{"AGENTD_OUT": true, "AGENTD_DONE": true, "AGENTD_TMR": true}
+	for _, async := range []bool{false, true} {
+		t.Run(fmt.Sprint(async), func(t *testing.T) {
+			t.Parallel()
+			c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
+			is, other := Plan{Async: async, Index: true}, Plan{Async: !async, Index: true}
+			provision(t, c, is)
+			for _, name := range Streams(c.Subjects()) {
+				s, err := c.js.Stream(t.Context(), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := s.CachedInfo().Config.PersistMode == jetstream.AsyncPersistMode; got != (async && rebuilt[name]) {
+					t.Errorf("the persistence of %s is asynchronous: %v", name, got)
+				}
+			}
+			for what, do := range map[string]func(context.Context, Plan) ([]Change, error){"provision": c.Provision, "a dry run": c.Unprovisioned} {
+				if changes, err := do(t.Context(), is); err != nil || len(changes) != 0 {
+					t.Errorf("%s again: %v, %v", what, changes, err)
+				}
+				changes, err := do(t.Context(), other)
+				if err != nil || len(changes) != len(rebuilt) {
+					t.Fatalf("%s: %v, %v", what, changes, err)
+				}
+				for _, change := range changes {
+					if !rebuilt[change.Name] || change.Action != "kept" || !strings.Contains(change.What, "agentd reconcile --older-than 1m") {
+						t.Errorf("%s: %+v", what, change)
+					}
+				}
+			}
+			findings, err := c.Verify(t.Context(), other)
+			if err != nil || len(findings) != len(rebuilt) {
+				t.Errorf("findings: %v, %v", findings, err)
+			}
+			for _, f := range findings {
+				if f.Code != "persist_mode" || f.Severity != SeverityWarning || f.Remedy != remedyRemake {
+					t.Errorf("finding %+v", f)
+				}
+			}
+			if _, err := c.Unprovisioned(t.Context(), Plan{Replicas: 3}); async != errors.Is(err, &sdk.Error{Code: sdk.CodeConfig}) {
+				t.Errorf("with replicas: %v", err)
+			}
+		})
 	}
 }

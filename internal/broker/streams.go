@@ -83,7 +83,8 @@ type Plan struct {
 	// Replicas of each stream; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
 	// Async has the streams of calls, terminal events and timers made such that the server confirms before it has written: what it loses
-	// the journals bring back (ADR 28). It is without effect where streams are there already, or have replicas.
+	// the journals bring back (ADR 28). Streams that are there stay as they are, because the server changes none of them, and those with
+	// replicas have no such mode.
 	Async bool
 	// AckWait is that of all consumers; 0 is AckWait for those of workers, and CallWait for those of services and webhooks. Tests of
 	// redelivery shorten it.

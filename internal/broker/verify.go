@@ -150,6 +150,9 @@ func (c *Conn) verifyStream(got, want jetstream.StreamConfig) []Finding {
 	if want.AllowRollup && !got.AllowRollup {
 		add("no_rollup", SeverityWarning, "it lets no message replace others, which is how it forgets", remedyProvision)
 	}
+	if problem := otherMode(got, want); problem != "" {
+		add("persist_mode", SeverityWarning, problem, remedyRemake)
+	}
 	if got.Retention != jetstream.LimitsPolicy {
 		add("retention", SeverityError, "its retention is not by limits", "create it anew: agentd provision")
 	}

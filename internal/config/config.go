@@ -144,7 +144,15 @@ type NATS struct {
 	Replicas int `json:"replicas"`
 	// AnswersAge is how long the stream of answers keeps them.
 	AnswersAge time.Duration `json:"answers_age"`
+	// PersistMode is that of the streams that journals can fill again, where they have one replica: PersistDefault or PersistAsync.
+	PersistMode string `json:"persist_mode"`
 }
+
+// The values of NATS.PersistMode, as the server has them: it confirms what it has written, or before.
+const (
+	PersistDefault = "default"
+	PersistAsync   = "async"
+)
 
 // Redis is how to reach the store, where it is not JetStream.
 type Redis struct {
@@ -235,7 +243,7 @@ func defaults(file string) *Config {
 	return &Config{
 		File: file,
 		Settings: Settings{
-			NATS:      NATS{Root: wire.DefaultRoot, AnswersAge: sdk.DefaultAnswersAge},
+			NATS:      NATS{Root: wire.DefaultRoot, AnswersAge: sdk.DefaultAnswersAge, PersistMode: PersistDefault},
 			Data:      filepath.Join(filepath.Dir(file), ".agentd"),
 			Slots:     sdk.DefaultSlots,
 			Entries:   EntriesPacked,

@@ -31,6 +31,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	want := mustLoad(t, "testdata/desk/agentd.yaml")
 	want.NATS = NATS{
 		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5, AnswersAge: 7 * 24 * time.Hour,
+		PersistMode: PersistDefault,
 	}
 	want.Redis = Redis{URL: "redis://r", CA: "rca.pem", Cert: "rcert.pem", Key: "rkey.pem"}
 	want.Entries = EntriesPlain

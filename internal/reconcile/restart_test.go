@@ -2,11 +2,16 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -79,6 +84,156 @@ func copied(t *testing.T, server *killed.Server) (restore func()) {
 
 var rounds = flag.Int("reconcile.rounds", 1, "how often TestAfterRestarts_NoRunIsLost kills each server")
 
+// taken copies the files of a stream as they are, while the server writes them: some come out older than others.
+func taken(t *testing.T, server *killed.Server, z broker.Zone) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	root := folderOf(server, z)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && entry.IsDir() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it was a temporary one
+		}
+		name, _ := filepath.Rel(root, path)
+		files[name] = data
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// put has a stream have files, and no others. The server must not run.
+func put(t *testing.T, server *killed.Server, z broker.Zone, files map[string][]byte) {
+	t.Helper()
+	root := folderOf(server, z)
+	err := os.RemoveAll(root)
+	for name, data := range files {
+		path := filepath.Join(root, name)
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, data, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lastBlock is the file with the messages that were stored last.
+func lastBlock(files map[string][]byte) string {
+	last, number := "", 0
+	for name := range files {
+		base := filepath.Base(name)
+		if n, err := strconv.Atoi(strings.TrimSuffix(base, ".blk")); strings.HasSuffix(base, ".blk") && err == nil && n > number {
+			last, number = name, n
+		}
+	}
+	return last
+}
+
+const page = 4096 // of a disk's cache
+
+// withoutPower are what a machine that loses its power may leave of files that were written and not synced.
+var withoutPower = map[string]func(earlier, files map[string][]byte){
+	"all as it was a moment ago": func(map[string][]byte, map[string][]byte) {},
+	"without the end of a block": func(_, files map[string][]byte) {
+		if name := lastBlock(files); len(files[name]) > 0 {
+			files[name] = files[name][:rand.IntN(len(files[name]))]
+		}
+	},
+	"without the end of a block and without the index": func(_, files map[string][]byte) {
+		delete(files, filepath.Join("msgs", "index.db"))
+		if name := lastBlock(files); len(files[name]) > 0 {
+			files[name] = files[name][:rand.IntN(len(files[name]))]
+		}
+	},
+	"a hole in a block": func(_, files map[string][]byte) {
+		delete(files, filepath.Join("msgs", "index.db"))
+		if name := lastBlock(files); len(files[name]) > 0 {
+			from := rand.IntN(len(files[name])) / page * page
+			clear(files[name][from:min(from+page, len(files[name]))])
+		}
+	},
+	"consumers older than their stream": func(earlier, files map[string][]byte) {
+		for name, data := range earlier {
+			if strings.HasPrefix(name, "obs") {
+				files[name] = data
+			}
+		}
+	},
+	"a stream older than its consumers": func(earlier, files map[string][]byte) {
+		for name := range files {
+			if strings.HasPrefix(name, "msgs") {
+				delete(files, name)
+			}
+		}
+		for name, data := range earlier {
+			if strings.HasPrefix(name, "msgs") {
+				files[name] = data
+			}
+		}
+	},
+}
+
+// Whatever a machine that loses its power leaves of the files of these streams, every run ends, once, as it would have.
+func TestAfterRestarts_WithoutPower(t *testing.T) {
+	const runs = 20
+	t.Parallel()
+	plans := []string{"add add add", "add clerk:add add", "both:add", "clerk:clerk", "say"}
+	for name, leave := range withoutPower {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := killed.New(t)
+			server.Start()
+			r := startOn(t, broker.ConnectOptions{URL: server.URL(), Wait: true}, func(r *rig) { r.async, r.interval = true, time.Hour })
+			c := &countingService{calls: map[string]int{}}
+			c.serve(r, server.URL())
+			r.done(r.begin("say")) // the streams have blocks
+			for range *rounds {
+				var begun []begun
+				for i := range runs {
+					begun = append(begun, r.begin(plans[i%len(plans)]))
+				}
+				moment := func() { <-time.After(time.Duration(rand.IntN(300)) * time.Millisecond) }
+				earlier, left := map[broker.Zone]map[string][]byte{}, map[broker.Zone]map[string][]byte{}
+				for _, files := range []map[broker.Zone]map[string][]byte{earlier, left} {
+					moment()
+					for _, z := range forgetful {
+						files[z] = taken(t, server, z)
+					}
+				}
+				moment()
+				server.Kill()
+				for _, z := range forgetful {
+					leave(earlier[z], left[z])
+					put(t, server, z, left[z])
+				}
+				server.Start()
+				for _, b := range begun {
+					if code := r.doneWithin(b, 3*patience); code != "" {
+						t.Errorf("%s ended with %s", b.subject, code)
+					}
+				}
+			}
+			for subject, n := range r.messages(broker.ZoneDone, wire.KindDone) {
+				if n != 1 {
+					t.Errorf("%d terminal events are on %s", n, subject)
+				}
+			}
+			twice := 0
+			for _, n := range c.calls {
+				twice += min(n-1, 1)
+			}
+			t.Logf("%d runs, %d calls, %d of them made more than once", *rounds*runs, len(c.calls), twice)
+		})
+	}
+}
+
 // Whatever the server forgets of what it confirmed, every run ends, once, as it would have.
 func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 	const runs = 20
@@ -97,7 +252,7 @@ func TestAfterRestarts_NoRunIsLost(t *testing.T) {
 			server := killed.New(t)
 			server.Start()
 			options := append([]func(*rig){func(r *rig) { r.async, r.interval = true, time.Hour }}, of.options...)
-			r := startOn(t, broker.ConnectOptions{URL: server.URL()}, options...)
+			r := startOn(t, broker.ConnectOptions{URL: server.URL(), Wait: true}, options...)
 			c := &countingService{calls: map[string]int{}}
 			c.serve(r, server.URL())
 			slowest := time.Duration(0)
@@ -200,5 +355,43 @@ func TestRefill(t *testing.T) {
 	}
 	if h := r.head(waiting); h.Status != core.StatusWaiting {
 		t.Errorf("the run is %s", h.Status)
+	}
+}
+
+// Streams that are made anew with another persistence get back what runs need of them.
+func TestRun_StreamsMadeAnew(t *testing.T) {
+	t.Parallel()
+	for name, options := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, options...)
+			waiting, done := r.begin("add"), r.begin("say")
+			r.waiting(waiting, 1)
+			r.done(done)
+			r.settled()
+			rebuilt := func() []map[string]int {
+				timers := r.messages(broker.ZoneTimer, wire.KindTimer)
+				maps.DeleteFunc(timers, func(subject string, _ int) bool { return strings.Contains(subject, "."+broker.LeaseToken+".") })
+				return []map[string]int{r.messages(broker.ZoneOut, wire.KindOut), r.messages(broker.ZoneDone, wire.KindDone), timers}
+			}
+			want := rebuilt()
+			for _, async := range []bool{true, false} {
+				r.stop()
+				for _, z := range forgetful {
+					r.check("delete stream", r.conn.JetStream().DeleteStream(r.context(), broker.StreamName(r.conn.Subjects(), z)))
+				}
+				r.async = async
+				r.provision()
+				r.pass()
+				if diff := cmp.Diff(want, rebuilt()); diff != "" {
+					t.Errorf("asynchronous: %v: calls, terminal events and timers (-before +after):\n%s", async, diff)
+				}
+				r.work()
+			}
+			r.answer(r.call(waiting))
+			if code := r.done(waiting); code != "" {
+				t.Errorf("the run ended with %s", code)
+			}
+		})
 	}
 }

@@ -140,7 +140,7 @@ func Models(cfg *config.Config) (*llm.Registry, error) {
 // Plan is what the broker needs for the agents, and for the services of all contracts, also of those that no agent calls.
 func Plan(cfg *config.Config) broker.Plan {
 	p := worker.Plan(cfg.Agents)
-	p.Replicas = cfg.NATS.Replicas
+	p.Replicas, p.Async = cfg.NATS.Replicas, cfg.NATS.PersistMode == config.PersistAsync
 	p.AnswersAge, p.AnswersNeeded = cfg.NATS.AnswersAge, cfg.AnswersNeeded().For
 	for _, c := range cfg.Contracts {
 		service := broker.ServicePlan{Domain: c.Domain, Type: c.Type}

@@ -69,6 +69,9 @@ type Options struct {
 	// AnswersAge is how long the broker keeps answers, and messages to runs, for Provision; 0 is 7 days. It is never shorter than the agents
 	// need: as long as their calls may wait.
 	AnswersAge time.Duration
+	// AsyncPersistence has Provision make the streams of calls, terminal events and timers, where they have one replica, such that the
+	// server confirms before it has written: what it loses when it is killed the journals bring back. Streams that are there stay as they are.
+	AsyncPersistence bool
 
 	// Identity refuses runs and decisions without a principal that the broker enforced as the last token of their subject.
 	Identity bool
@@ -263,7 +266,7 @@ func (s *serving) reconcile() worker.Reconcile {
 	return worker.Reconcile{
 		Interval: max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0), OlderThan: s.LostAfter,
 		FullInterval: max(cmp.Or(s.ReconcileFullEvery, sdk.DefaultReconcileFull), 0),
-		History: max(cmp.Or(s.History, sdk.DefaultHistory), 0), Calls: max(cmp.Or(s.CallsKept, sdk.DefaultCallsKept), 0),
+		History:      max(cmp.Or(s.History, sdk.DefaultHistory), 0), Calls: max(cmp.Or(s.CallsKept, sdk.DefaultCallsKept), 0),
 	}
 }
 
@@ -310,7 +313,7 @@ func (s *serving) plan() broker.Plan {
 		specs[i] = a.Spec
 	}
 	plan := worker.Plan(specs)
-	plan.Replicas = s.Replicas
+	plan.Replicas, plan.Async = s.Replicas, s.AsyncPersistence
 	reconciled := max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0)
 	need := answers.Needed(specs).WithEarly(s.EarlyDecisions).WithReconcile(reconciled, cmp.Or(s.LostAfter, sdk.DefaultLostAfter))
 	plan.AnswersAge, plan.AnswersNeeded = s.AnswersAge, need.For

@@ -66,5 +66,8 @@ var ofRetention = []mutant{
 	{"a driver's message that is gone is taken for there", around("internal/reconcile.pass.replaced", "return false, nil"), test{"internal/reconcile", "TestRun_IsWokenWhenItsMessageIsGone"}},
 	{"a stream that has got further since it was set back is read on", around("internal/broker.origin.replaced", "return false"), test{"internal/broker", "TestWatch_ReadsAServerThatHasGotFurtherSinceItWasSetBack"}},
 	{"a worker acks what another process of the server has delivered", around("internal/broker.puller.refilled", "return false"), test{"internal/broker", "TestConsume_AcksNothingThatAnotherProcessHasDelivered"}},
+	{"streams are asynchronous though nobody asked for it", condition("internal/broker.Conn.streams", "Async Replicas", "true"), test{"internal/broker", "TestProvision_PersistMode"}},
+	{"a persistence that the server does not change goes unsaid", around("internal/broker.otherMode", `return ""`), test{"internal/broker", "TestProvision_PersistMode"}},
+	{"replicas are asked for that the server refuses", condition("internal/broker.Conn.streamStep", "AsyncPersistMode", "false"), test{"internal/broker", "TestProvision_PersistMode"}},
 	{"calls may leave while they are made", around("internal/config.loader.checkCallsKept", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
 }
