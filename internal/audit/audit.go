@@ -139,7 +139,8 @@ type published struct {
 
 // run is what the checker knows of a run.
 type run struct {
-	key     wire.RunKey
+	key wire.RunKey
+	// entries are the parts of all entries.
 	entries []*core.Entry
 	digest  string
 	etags   map[string]bool
@@ -152,6 +153,8 @@ type run struct {
 	asked []*call
 	// generations counts model calls, accepted or not; urgent the messages that may have interrupted one.
 	generations, urgent int
+	// unwritten are the messages that had a model called before they were written.
+	unwritten map[position]bool
 	// summarised is how many messages of the history its summary stands for.
 	summarised int
 	// notes are the messages for the model that wait or have waited, by their ids: how often each was said.
@@ -275,6 +278,7 @@ func (c *Checker) run(key wire.RunKey) *run {
 		r = &run{
 			key: key, etags: map[string]bool{}, causes: map[position]bool{}, calls: map[string]*call{},
 			notes: map[string]int{}, requests: map[string]*request{}, grants: map[string]*grant{}, undone: map[string]bool{},
+			unwritten: map[position]bool{},
 		}
 		c.runs[key] = r
 		c.order = append(c.order, r)

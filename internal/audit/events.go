@@ -166,11 +166,21 @@ func (c *Checker) Executed(x Execution) {
 	}
 }
 
+// GeneratedUnwritten is Generated of a model that is asked before anything says that its run is driven: each message lets that be once.
+func (c *Checker) GeneratedUnwritten(key wire.RunKey, cause core.Cause) {
+	r, at := c.run(key), positionOf(cause)
+	if r.unwritten[at] {
+		c.violate("I12", key, "a model is called again before %s %d is written", at.stream, at.sequence)
+	}
+	r.unwritten[at] = true
+	c.Generated(key)
+}
+
 // Generated tells that a model is about to be called for a run, for its next step rather than for a summary.
 func (c *Checker) Generated(key wire.RunKey) {
 	r := c.run(key)
 	r.generations++
-	if h := &r.last().Head; !r.unknown() && r.generations > h.Turns+int(h.Fence)+r.urgent {
+	if h := &r.last().Head; !r.unknown() && r.generations > h.Turns+int(h.Fence)+r.urgent+len(r.unwritten) {
 		c.violate("I12", key, "%d model calls for %d accepted replies under %d drivers", r.generations, h.Turns, h.Fence)
 	}
 }

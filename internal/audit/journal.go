@@ -22,16 +22,25 @@ func (c *Checker) Committed(key wire.RunKey, digest string, e *core.Entry) {
 		return
 	}
 	c.chain(r, last, e)
+	c.cause(r, e)
+	r.digest = digest
+	for _, part := range e.Parts() {
+		c.part(r, r.last(), part)
+	}
+}
+
+// part checks one part of the next entry, after the one before.
+func (c *Checker) part(r *run, last, e *core.Entry) {
+	c.follows(r, last, e)
 	c.driver(r, last, e)
 	c.held(r, last, e)
-	c.cause(r, e)
 	if e.Kind == core.KindReplied || e.Kind == core.KindPlanned || e.Kind == core.KindRouted {
 		c.answeredAll(r)
 		if c.unwanted(r) && last.Head.Cancel == nil {
 			c.violate("I10", r.key, "entry %d goes on with a run that was voided before it began", e.Rev)
 		}
 	}
-	r.entries, r.digest = append(r.entries, e), digest
+	r.entries = append(r.entries, e)
 	for i := range e.Messages {
 		c.remember(r, e, &e.Messages[i])
 	}
@@ -75,6 +84,13 @@ func (c *Checker) chain(r *run, last, e *core.Entry) {
 		c.violate("I6", r.key, "entry %d has the etag of another", e.Rev)
 	}
 	r.etags[e.Etag] = true
+	if e.Absorbed != nil && (len(e.Absorbed.Effects) > 0 || e.Absorbed.Absorbed != nil || e.Kind != core.KindReplied) {
+		c.violate("I3", r.key, "entry %d (%s) has absorbed what must be an entry of its own: %+v", e.Rev, e.Kind, e.Absorbed.Effects)
+	}
+}
+
+// follows checks what may come after what.
+func (c *Checker) follows(r *run, last, e *core.Entry) {
 	if last.Head.Status == core.StatusDone {
 		c.takenUp(r, last, e)
 	}

@@ -93,6 +93,16 @@ func LogOf(entries []core.Entry) ([]LogRecord, error) {
 
 // Entry adds what an entry says.
 func (l *Log) Entry(at LogRecord, e *core.Entry) error {
+	for _, part := range e.Parts() {
+		at.At = part.At
+		if err := l.entry(at, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) entry(at LogRecord, e *core.Entry) error {
 	taken := map[string]logEvent{core.KindRetried: LogRetried, core.KindUndoAsked: LogUndoing}
 	if event, ok := taken[e.Kind]; ok {
 		r := l.add(at, event, "", "")

@@ -109,7 +109,7 @@ func (c *Checker) madeAgain(r *run, e *core.Entry, result *core.Result) {
 	default:
 		return
 	}
-	opening := r.before(k.opened.Rev)
+	opening := r.before(k.opened)
 	if opening == nil || opening.Head.Plan == nil {
 		return
 	}
@@ -126,12 +126,10 @@ func (c *Checker) madeAgain(r *run, e *core.Entry, result *core.Result) {
 	}
 }
 
-// before is the entry before that revision; nil is not known.
-func (r *run) before(rev uint64) *core.Entry {
-	for _, e := range r.entries {
-		if e.Rev == rev-1 {
-			return e
-		}
+// before is what came before a part of an entry; nil is not known.
+func (r *run) before(part *core.Entry) *core.Entry {
+	if i := slices.Index(r.entries, part); i > 0 {
+		return r.entries[i-1]
 	}
 	return nil
 }

@@ -117,6 +117,7 @@ func saidBefore(all []message, end wire.Mark) []message {
 // end is what the page of the last messages has besides: what is not said yet, and what the run ended with.
 func (p *conversationPage) end(f *folder, entries []core.Entry) {
 	notes := map[string]string{}
+	entries = core.InParts(entries)
 	for i := range entries {
 		if entries[i].Terminal != nil {
 			p.Terminal = entries[i].Terminal
@@ -149,6 +150,7 @@ func systemOf(entries []core.Entry) (system string) {
 // said are the parts of a conversation, or of a part of it, with each result at its call.
 func said(entries []core.Entry, last *core.Head) []message {
 	t := transcript{open: map[string]*calledTool{}, results: map[string]*core.Result{}, notes: map[string]string{}, last: last}
+	entries = core.InParts(entries)
 	t.edits, t.denials = decisionsIn(entries)
 	for i := range entries {
 		for n := range entries[i].Results {
@@ -158,15 +160,19 @@ func said(entries []core.Entry, last *core.Head) []message {
 			t.notes[n.ID] = n.Text
 		}
 	}
+	before, n := 0, 0 // what there was before the last part, and of the entry
 	for i := range entries {
 		e := &entries[i]
 		switch {
 		case e.Reopens:
-			t.all = slices.DeleteFunc(t.all, func(m message) bool { return m.at.Revision == e.Rev-1 })
+			t.all = t.all[:before]
 		case i > 0 && e.Kind == core.KindRetried && entries[i-1].Head.Unbegun():
 			t.all = nil
 		}
-		n := 0
+		before = len(t.all)
+		if i == 0 || entries[i-1].Rev < e.Rev {
+			n = 0
+		}
 		for _, m := range e.Messages {
 			media := 0
 			for k := range m.Content {

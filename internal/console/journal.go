@@ -45,13 +45,17 @@ func (c *console) journal(r *request) (*view, error) {
 		return nil, err
 	}
 	rows := p.rows(entries)
-	p.Rows = rows[:min(len(rows), entriesShown)]
+	shown := min(len(rows), entriesShown)
+	for shown > 0 && shown < len(rows) && rows[shown].Revision == rows[shown-1].Revision {
+		shown++ // the parts of an entry stay together
+	}
+	p.Rows = rows[:shown]
 	p.Last = end - 1
 	if p.First = p.Last; len(entries) > 0 {
 		p.First = entries[0].Rev
 	}
-	if len(rows) > entriesShown {
-		p.First = p.Rows[entriesShown-1].Revision
+	if len(rows) > shown {
+		p.First = p.Rows[shown-1].Revision
 	}
 	if p.First > 1 {
 		p.Older = p.part(p.First)
@@ -63,8 +67,10 @@ func (c *console) journal(r *request) (*view, error) {
 func (p *journalPage) rows(entries []core.Entry) []show.JournalRow {
 	var rows []show.JournalRow
 	for i := range slices.Backward(entries) {
-		if p.Kind == "" || (entries[i].Kind == p.Kind) != p.Not {
-			rows = append(rows, show.RowOfEntry(&entries[i]))
+		for _, row := range slices.Backward(show.RowsOfEntry(&entries[i])) {
+			if p.Kind == "" || (row.Kind == p.Kind) != p.Not {
+				rows = append(rows, row)
+			}
 		}
 	}
 	return rows

@@ -158,10 +158,11 @@ func spansOf(entries []core.Entry, last *core.Entry, before uint64, now int64) [
 	}
 	open := map[string]int{}
 	since, driven := int64(0), false
+	entries = core.InParts(entries)
 	for i := range entries {
 		e := &entries[i]
 		switch {
-		case i == 0 && e.Rev > 1: // what it begins is on the page before
+		case e.Rev == entries[0].Rev && e.Rev > 1: // what it begins is on the page before
 			for n := range e.Head.Calls {
 				open[e.Head.Calls[n].ID] = elsewhere
 			}

@@ -51,6 +51,8 @@ func fieldsOf(path string, of reflect.Type) []string {
 		return fieldsOf(path, of.Elem())
 	case of.Kind() == reflect.Slice:
 		return fieldsOf(path+"[]", of.Elem())
+	case path == "absorbed": // it is as an entry is
+		return nil
 	case of.Kind() != reflect.Struct, strings.HasPrefix(path, "head.left."): // what is left is as it was in the head
 		return nil
 	}

@@ -40,6 +40,9 @@ const (
 
 // Change is what one input does to a run.
 type Change struct {
+	// Absorbed is what the entry's message did before, where nothing was written between: the reply of a model that answered at once is
+	// in one entry with what it replied to. It has no effects, and no Absorbed of its own. See Entry.Parts.
+	Absorbed *Change `json:"absorbed,omitempty"`
 	// Kind is the input's name.
 	Kind        string       `json:"kind"`
 	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
@@ -250,15 +253,17 @@ func (e *Entry) Decode(data []byte) error {
 		}
 	}
 	switch {
-	case e.V > LayoutVersion:
+	case e.V > LayoutVersion, e.V == PackedLayout:
 		return fmt.Errorf("%w: it has layout %d, this worker reads 1 to %d", ErrLaterLayout, e.V, LayoutVersion)
 	case err != nil:
 		return fmt.Errorf("decode journal entry: %w", err)
 	case e.V < 1:
 		return fmt.Errorf("journal entry %d has layout %d; this version reads 1 to %d", e.Rev, e.V, LayoutVersion)
 	}
-	if err := e.Head.Check(); err != nil {
-		return fmt.Errorf("journal entry %d: %w", e.Rev, err)
+	for _, part := range e.Parts() {
+		if err := part.Head.Check(); err != nil {
+			return fmt.Errorf("journal entry %d: %w", e.Rev, err)
+		}
 	}
 	return nil
 }

@@ -11,10 +11,10 @@ import (
 
 // LayoutVersion is the greatest V of heads and entries that this code writes and reads. What a version before would get wrong
 // is written with a greater V, so that it leaves the run alone; everything else is written as it always was.
-const LayoutVersion = 7
+const LayoutVersion = 9
 
-// PackedLayout is the V that stores show in clear of entries that they keep packed (package packed), whatever V these have. The layout
-// after LayoutVersion is after this one too.
+// PackedLayout is the V that stores show in clear of entries that they keep packed (package packed), whatever V these have. No entry has
+// it itself.
 const PackedLayout = 8
 
 // ErrLaterLayout says that a later version of agentd wrote the run: it is left to that version's workers.

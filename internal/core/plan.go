@@ -104,6 +104,11 @@ func (p *RoundPlan) madeFor(h *Head, reply *sdk.ModelReply) bool {
 	return p != nil && p.turn == h.turn() && p.usage == reply.Usage && slices.Equal(p.requests, reply.Calls)
 }
 
+// NeedsRulings reports whether a call is to be judged before it is made.
+func (p *RoundPlan) NeedsRulings() bool {
+	return slices.ContainsFunc(p.Calls, func(c PlannedCall) bool { return c.NeedsRuling() })
+}
+
 // NeedsRuling reports whether the call is to be judged before it is made.
 func (c *PlannedCall) NeedsRuling() bool { return c.Refusal == nil && c.ruling.Verdict == "" }
 

@@ -10,6 +10,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/core"
+	"agentd/internal/milestone"
 	"agentd/sdk"
 )
 
@@ -33,6 +34,9 @@ type rig struct {
 	// delivered counts the messages from outside; causes are what the activations work on, by owner.
 	delivered uint64
 	causes    map[string]core.Cause
+	// joins has the rig keep a change that may be one entry with what follows; unwritten is one that it keeps.
+	joins     bool
+	unwritten *core.Entry
 	// alone says that activations are the only ones of their processes.
 	alone bool
 }
@@ -81,30 +85,65 @@ func (r *rig) redelivery() core.Input {
 // step lets the input happen, and returns the change and the entry as it reads in the journal. A refused one leaves the
 // rig as it was.
 func (r *rig) step(in core.Input) (core.Change, *core.Entry, error) {
-	change, err := core.Step(r.spec, r.state.Head, in)
+	_, replied := in.Event.(core.Replied)
+	first, rev := r.unwritten, r.state.Rev+1
+	if first != nil && replied {
+		rev = first.Rev
+		in.Rev = rev
+	}
+	before := r.state.Head
+	change, err := core.Step(r.spec, before, in)
 	if err != nil {
 		return core.Change{}, nil, err
 	}
-	entry := core.Entry{
-		V: change.Head.V, Rev: r.state.Rev + 1, Etag: core.Digest(fmt.Append(nil, r.state.Rev))[:26],
-		Cause: in.Cause, At: in.At, Change: change,
+	if first != nil && !replied {
+		if _, err := r.write(*first); err != nil {
+			return core.Change{}, nil, err
+		}
 	}
+	r.unwritten = nil
+	entry := core.Entry{V: change.Head.V, Rev: rev, Etag: core.Digest(fmt.Append(nil, rev-1))[:26], Cause: in.Cause, At: in.At, Change: change}
+	switch {
+	case first != nil && replied:
+		entry.Change = change.After(&first.Change)
+		entry.V = entry.Head.V
+		read, err := r.write(entry)
+		if err == nil {
+			r.state, err = core.ApplyRest(r.state, read)
+		}
+		return change, read, err
+	case r.joins && change.Joinable(&before) && r.asks(&change):
+		r.unwritten = &entry
+		r.state, err = core.Apply(r.state, &entry)
+		return change, &entry, err
+	}
+	read, err := r.write(entry)
+	if err == nil {
+		r.state, err = core.Apply(r.state, read)
+	}
+	return change, read, err
+}
+
+func (r *rig) asks(change *core.Change) bool {
+	_, asks := core.Next(r.spec, &change.Head, r.now).(core.CallModel)
+	return asks
+}
+
+// write adds an entry to the journal, and returns it as it reads there.
+func (r *rig) write(entry core.Entry) (*core.Entry, error) {
 	if n := len(r.lines); n > 0 {
 		entry.Prev = core.Digest(r.lines[n-1])
 	}
 	line, err := r.encode(entry)
 	if err != nil {
-		return core.Change{}, nil, err
+		return nil, err
 	}
 	read, err := r.decode(line)
 	if err != nil {
-		return core.Change{}, nil, err
-	}
-	if r.state, err = core.Apply(r.state, &read); err != nil {
-		return core.Change{}, nil, err
+		return nil, err
 	}
 	r.lines, r.entries = append(r.lines, line), append(r.entries, read)
-	return change, &r.entries[len(r.entries)-1], nil
+	return &r.entries[len(r.entries)-1], nil
 }
 
 // encode moves the sections of e to blobs, if this journal has any.
@@ -143,6 +182,23 @@ func (r *rig) encode(e core.Entry) ([]byte, error) {
 		return nil, moved
 	}
 	return e.Encode()
+}
+
+// written is the state that the journal alone tells of, and what of it watchers are told, without its place in the journal.
+func (r *rig) written() (core.State, []wire.Live, error) {
+	var state core.State
+	var told []wire.Live
+	for i := range r.entries {
+		var err error
+		if state, err = core.Apply(state, &r.entries[i]); err != nil {
+			return state, told, err
+		}
+		for _, l := range milestone.Of(&r.entries[i]) {
+			l.Revision, l.Index, l.Count = 0, 0, 0
+			told = append(told, l)
+		}
+	}
+	return state, told, nil
 }
 
 func (r *rig) decode(line []byte) (core.Entry, error) {

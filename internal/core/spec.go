@@ -99,6 +99,9 @@ const layoutPlans = 6
 // layoutBranches is the first layout of runs whose plans have conditions, steps for each element of a list, or are reviewed.
 const layoutBranches = 7
 
+// layoutJoint is the first layout of runs with an entry that has what a message did and what the driver did next.
+const layoutJoint = 9
+
 // layout is the V that entries of a run with that head need: what an older version does not know it would get wrong.
 func (s *Spec) layout(h *Head) int {
 	if h.Plan.branches() || s.reviewTool() != nil {

@@ -57,6 +57,26 @@ func Apply(s State, e *Entry) (State, error) {
 	if e.Rev != s.Rev+1 {
 		return State{}, fmt.Errorf("%w: entry %d follows %d in run %s", ErrIllegal, e.Rev, s.Rev, e.Head.Run)
 	}
+	for _, part := range e.Parts() {
+		var err error
+		if s, err = s.apply(part); err != nil {
+			return State{}, err
+		}
+	}
+	return s, nil
+}
+
+// ApplyRest appends an entry of which s has what was absorbed, and takes s over as Apply does.
+func ApplyRest(s State, e *Entry) (State, error) {
+	if e.Rev != s.Rev || e.Absorbed == nil {
+		return State{}, fmt.Errorf("%w: entry %d does not go on from a part of it in run %s", ErrIllegal, e.Rev, e.Head.Run)
+	}
+	parts := e.Parts()
+	return s.apply(parts[len(parts)-1])
+}
+
+// apply appends a part of an entry.
+func (s State) apply(e *Entry) (State, error) {
 	anew := e.Kind == KindRetried && s.Unbegun()
 	before := s.Plan
 	s.Rev = e.Rev

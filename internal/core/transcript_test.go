@@ -22,6 +22,7 @@ import (
 
 var (
 	update = flag.Bool("update", false, "write what the transcripts in testdata say now")
+	joint  = flag.Bool("joint", false, "with record: write answers and the replies to them as one entry")
 	record = flag.String("record", "", "write the journals of the transcripts to this folder, for test/replay")
 )
 
@@ -38,7 +39,7 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, transcript := play(t, archive)
+			r, transcript := play(t, archive, *joint)
 			if *record != "" {
 				save(t, r, strings.TrimSuffix(filepath.Base(file), ".txtar"))
 			}
@@ -89,10 +90,11 @@ func section(a *txtar.Archive, name string) []byte {
 }
 
 // play lets the inputs of a transcript happen and tells what they did.
-func play(t *testing.T, a *txtar.Archive) (*rig, []byte) {
+func play(t *testing.T, a *txtar.Archive, joins bool) (*rig, []byte) {
 	t.Helper()
 	agent := string(section(a, "agent"))
 	s := &script{T: t, rig: newRig(parseAgent(t, agent)), policy: parsePolicy(t, agent)}
+	s.joins = joins
 	if slices.Contains(lines(agent), "blobs") {
 		s.blobs = map[string][]byte{}
 	}

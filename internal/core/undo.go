@@ -37,6 +37,12 @@ func NewUndoStack[T any](tools map[string]T) *UndoStack {
 
 // Add adds the next entry. A call that undoes another is not one that can be undone.
 func (s *UndoStack) Add(e *Entry) {
+	for _, part := range e.Parts() {
+		s.add(part)
+	}
+}
+
+func (s *UndoStack) add(e *Entry) {
 	for _, u := range e.Head.Undo {
 		s.closed[u.Call] = s.closed[u.Call] || u.Outcome == wire.UndoDone || u.Outcome == wire.UndoUnknown
 	}

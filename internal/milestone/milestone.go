@@ -13,7 +13,20 @@ import (
 
 // Of are the live events of an entry, numbered by its revision and their index (docs/wire.md, "Live events").
 func Of(e *core.Entry) []wire.Live {
-	t := teller{entry: e}
+	var t teller
+	for _, part := range e.Parts() {
+		t.entry = part
+		t.tellAll()
+	}
+	for i := range t.events {
+		t.events[i].Count = len(t.events)
+	}
+	return t.events
+}
+
+// tellAll tells of one part of the entry.
+func (t *teller) tellAll() {
+	e := t.entry
 	t.planned()
 	t.said()
 	t.asked()
@@ -31,13 +44,9 @@ func Of(e *core.Entry) []wire.Live {
 	}
 	t.stepsEnded()
 	t.state()
-	for i := range t.events {
-		t.events[i].Count = len(t.events)
-	}
-	return t.events
 }
 
-// teller collects the events of an entry.
+// teller collects the events of an entry, of which entry is the part that is told.
 type teller struct {
 	entry  *core.Entry
 	events []wire.Live

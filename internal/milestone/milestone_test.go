@@ -46,6 +46,16 @@ func TestOf(t *testing.T) {
 			  "head":{"status":"running"}}`,
 			[]string{`conversation.answer {"message":"Bern"}`},
 		},
+		"the person answers, and the model at once": {
+			`{"absorbed":{"kind":"answered","messages":[{"role":"user","content":[{"kind":"text","text":"Bern"}]}],"results":[{"call":"c1"}],
+			  "head":{"run":"trip 7","agent":"desk","status":"running","interactions":1}},
+			  "kind":"replied","messages":[{"role":"assistant","content":[{"kind":"text","text":"Sunny."}]}],
+			  "head":{"status":"waiting","interactions":1,"usage":{"prompt":0,"completion":0}}}`,
+			[]string{
+				`conversation.answer {"message":"Bern"}`, `model.reply {"text":"Sunny."}`,
+				`run.usage {"interactions":1,"total":{"prompt":0,"completion":0}}`, `run.suspended {"calls":0}`,
+			},
+		},
 		"a message comes, and hooks note something": {
 			`{"kind":"steered","notes":[{"id":"n1","text":"Hurry","event":"e1","who":"ann"},{"id":"n2","text":"a hook's"}],
 			  "head":{"status":"running"}}`,

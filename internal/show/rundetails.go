@@ -43,7 +43,7 @@ type RunDetails struct {
 	Journal  []JournalRow    `json:"journal"`
 }
 
-// JournalRow is an entry of the journal.
+// JournalRow is an entry of the journal, or one of its parts.
 type JournalRow struct {
 	Revision uint64   `json:"rev"`
 	At       int64    `json:"at"`
@@ -53,8 +53,16 @@ type JournalRow struct {
 	Cause    string   `json:"cause"`
 }
 
-// RowOfEntry is the row of an entry.
-func RowOfEntry(e *core.Entry) JournalRow {
+// RowsOfEntry are the rows of an entry: one for each of its parts, in their order.
+func RowsOfEntry(e *core.Entry) []JournalRow {
+	var rows []JournalRow
+	for _, part := range e.Parts() {
+		rows = append(rows, rowOf(part))
+	}
+	return rows
+}
+
+func rowOf(e *core.Entry) JournalRow {
 	row := JournalRow{
 		Revision: e.Rev, At: e.At, Kind: e.Kind, Status: StatusText(e.Head.Status, e.Head.Reason, ""),
 		Cause: fmt.Sprintf("%s/%d", e.Cause.Stream, e.Cause.Sequence),
@@ -78,7 +86,7 @@ func DetailsOf(entries []core.Entry) (RunDetails, error) {
 		if s, err = core.Apply(s, e); err != nil {
 			return d, fmt.Errorf("read entry %d: %w", e.Rev, err)
 		}
-		d.Journal = append(d.Journal, RowOfEntry(e))
+		d.Journal = append(d.Journal, RowsOfEntry(e)...)
 		if e.Terminal != nil {
 			d.Terminal = e.Terminal
 		}

@@ -156,10 +156,17 @@ func awaited(m *runner.Message, h *core.Head) []trace.Link {
 
 // Appended implements runner.Observer.
 func (o observer) Appended(ctx context.Context, e *core.Entry, size int) {
+	agent := metric.WithAttributeSet(attribute.NewSet(keyAgent.String(e.Head.Agent)))
+	o.metrics.entrySize.Record(ctx, int64(size), agent)
+	for _, part := range e.Parts() {
+		o.appended(ctx, part, agent)
+	}
+}
+
+// appended counts what a part of an entry tells.
+func (o observer) appended(ctx context.Context, e *core.Entry, agent metric.MeasurementOption) {
 	a := activationOf(ctx)
 	h := &e.Head
-	agent := metric.WithAttributeSet(attribute.NewSet(keyAgent.String(h.Agent)))
-	o.metrics.entrySize.Record(ctx, int64(size), agent)
 	if a.status == "" {
 		o.metrics.started.Add(ctx, 1, agent)
 	}

@@ -42,10 +42,10 @@ func build(t *testing.T) programs {
 	return p
 }
 
-// With laterLayout every entry has a layout that this version does not read: the one after that of packed entries.
+// With laterLayout every entry has a layout that this version does not read: the next one.
 var laterLayout = map[string][]string{
 	"internal/core/head.go": {
-		fmt.Sprint("const LayoutVersion = ", core.LayoutVersion), fmt.Sprint("const LayoutVersion = ", core.PackedLayout+1),
+		fmt.Sprint("const LayoutVersion = ", core.LayoutVersion), fmt.Sprint("const LayoutVersion = ", core.LayoutVersion+1),
 	},
 	"internal/core/step.go": {"t.Head.V = spec.layout(&t.Head)", "t.Head.V = LayoutVersion"},
 }
