@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"agentd/sdk/wire"
@@ -33,6 +34,12 @@ type activation struct {
 	known int64
 	// state is loaded when the run is driven.
 	state *core.State
+	// unwritten is what the message does, where that is to be one entry with the model's reply; nil is that all is written. behind is 1 while
+	// there is such: state is ahead of the journal by that.
+	unwritten *unwritten
+	behind    atomic.Uint64
+	// overtaken says that others wrote to the run before the activation could write what it had kept.
+	overtaken bool
 	// entries are the first ones of the journal, as far as they were needed.
 	entries []*core.Entry
 	// wrote says that the activation has written to the journal.
@@ -74,7 +81,9 @@ func (a *activation) process(ctx context.Context) (v Verdict, err error) {
 		case errors.Is(err, errHeldBack):
 			err = a.holdBack(ctx)
 		case errors.Is(err, ErrConflict):
-			err = nil
+			if err = nil; a.unwritten != nil {
+				a.drop()
+			}
 		default:
 			return v, err
 		}
@@ -91,6 +100,9 @@ func (a *activation) attempt(ctx context.Context) (Verdict, error) {
 	}
 	if a.suspect(change.Head.Driver) {
 		return Verdict{}, errSuspect
+	}
+	if a.keep(ctx, &change) {
+		return a.goOn(ctx)
 	}
 	entry, at, err := a.appendEntry(ctx, a.at, change, a.Env.Now())
 	if errors.Is(err, &sdk.Error{Code: sdk.CodeTooLarge}) {
@@ -160,6 +172,9 @@ func (a *activation) absorbed(ctx context.Context, entry *core.Entry, at point) 
 // any message for the run may bring it. What will fail again at every attempt is not handed back, so that the run does not
 // go on failing for ever. core.ErrFenced says that the run is somebody else's.
 func (a *activation) release(ctx context.Context, problem error) error {
+	if a.unwritten != nil {
+		return nil // it was never taken
+	}
 	if a.state != nil {
 		a.head = a.state.Head
 	}

@@ -27,6 +27,9 @@ func (a *activation) judged(ctx context.Context, ev core.Replied) (core.Event, e
 	if replied.Question, err = core.AnswerQuestion(a.agent.Core, a.state, replied.Output.Data); err != nil || a.agent.Gate == nil {
 		return replied, err
 	}
+	if err := a.write(ctx); err != nil {
+		return nil, err
+	}
 	objections, err := guarded(func() ([]core.Objection, error) {
 		return a.agent.Gate(ctx, sdk.RequirementInput{Run: a.state.Run, Input: a.state.Input, Output: replied.Output.Data})
 	})

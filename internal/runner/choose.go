@@ -37,6 +37,9 @@ func (a *activation) choose(ctx context.Context) (core.Event, error) {
 	if o := a.state.Offered; o != nil && o.For == of {
 		return nil, nil
 	}
+	if err := a.write(ctx); err != nil {
+		return nil, err
+	}
 	within, cancel := a.withTimeout(ctx, choiceTimeout)
 	defer cancel()
 	offered := s.Choose(within, wanted)

@@ -19,6 +19,11 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 		return a.stopped(ctx, err)
 	}
 	a.note(a.begun(first.At))
+	return a.goOn(ctx)
+}
+
+// goOn is drive from the state that the activation has.
+func (a *activation) goOn(ctx context.Context) (Verdict, error) {
 	if err := a.endVoided(ctx); err != nil {
 		return a.stopped(ctx, err)
 	}
@@ -31,13 +36,18 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 			return Verdict{}, nil
 		}
 		if a.draining.Load() || stepped && a.Gate.crowded() {
-			if err := a.commit(ctx, core.Released{}); err != nil {
-				return a.stopped(ctx, err)
+			return a.handBack(ctx)
+		}
+		if _, asks := action.(core.CallModel); !asks {
+			if err := a.write(ctx); err != nil {
+				return Verdict{}, err
 			}
-			return Verdict{Settlement: Retry}, nil
 		}
 		event, err := a.act(work, action)
 		if errors.Is(err, errSteered) {
+			if a.unwritten != nil {
+				return Verdict{}, fmt.Errorf("somebody sent a message into run %s: %w", a.key, ErrConflict)
+			}
 			if err := a.lookAgain(ctx); err != nil {
 				return a.stopped(ctx, err)
 			}
@@ -56,6 +66,16 @@ func (a *activation) drive(ctx context.Context, former point, first *core.Entry)
 			a.Gate.join(a.pass)
 		}
 	}
+}
+
+// handBack has the message delivered again, to a worker that has the time for it. A run that was never taken has not noticed.
+func (a *activation) handBack(ctx context.Context) (Verdict, error) {
+	if a.unwritten == nil {
+		if err := a.commit(ctx, core.Released{}); err != nil {
+			return a.stopped(ctx, err)
+		}
+	}
+	return Verdict{Settlement: Retry}, nil
 }
 
 // lookAgain reads what others have appended: a message that is not to wait for the model's reply.
@@ -130,6 +150,9 @@ func (a *activation) replay(state core.State, entries []*core.Entry) error {
 // commit applies an outcome to the run and makes it durable, on top of whatever was absorbed meanwhile. ErrFenced says
 // that the run is somebody else's by now.
 func (a *activation) commit(ctx context.Context, event core.Event) error {
+	if joined, err := a.join(ctx, event); joined || err != nil {
+		return err
+	}
 	for {
 		change, err := core.Step(a.agent.Core, a.state.Head, a.in(event))
 		if err != nil {

@@ -28,6 +28,9 @@ func (a *activation) callModel(ctx context.Context) (core.Event, error) {
 		return a.promptFailed(ctx, err)
 	}
 	if built.Compaction != nil {
+		if err := a.write(ctx); err != nil {
+			return nil, err
+		}
 		return a.compact(ctx, built.Compaction, request), nil
 	}
 	final := a.conclude(&request, built.Final)
@@ -97,6 +100,11 @@ func (a *activation) accept(ctx context.Context, s *hookEffects, reply sdk.Model
 		return a.judged(ctx, ev)
 	}
 	ev.Plan = core.PlanRound(a.agent.Core, &a.state.Head, a.state.Input, reply, s.hidden, a.Env.Now())
+	if ev.Plan.NeedsRulings() { // whoever rules may count what they allow
+		if err := a.write(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := a.rule(ctx, s, ev.Plan); err != nil {
 		return a.hookFailed(err)
 	}
@@ -114,13 +122,18 @@ func (a *activation) generate(ctx context.Context, s *hookEffects, request sdk.M
 	ctx, cancel := a.withTimeout(calling, a.agent.ModelTimeout)
 	defer cancel()
 	a.stats.ModelCalls.Add(1)
-	if a.state.Driver.Takeovers > 0 {
+	if a.state.Driver.Takeovers > 0 || a.overtaken {
 		a.stats.RepeatedModelCalls.Add(1)
 	}
 	a.calling(&request, "")
 	live := fragments{activation: a, turn: a.state.Turns + 1}
-	reply, err = guarded(func() (sdk.ModelReply, error) { return a.model().Model.Generate(ctx, request, live.add) })
+	reply, err, lost := a.ask(ctx, cancel, func() (sdk.ModelReply, error) {
+		return a.model().Model.Generate(ctx, request, live.add)
+	})
 	live.end()
+	if lost != nil {
+		return sdk.ModelReply{}, nil, lost
+	}
 	if err == nil {
 		a.called(&reply)
 		err = core.CheckReply(&reply)

@@ -10,7 +10,7 @@ import (
 )
 
 // Observer is told what activations do, for telemetry. It decides nothing, but for the trace of a run whose init event has
-// none. Its methods are called by the activation's goroutine, Tool by those of its tools; they do not block. What they are
+// none. Its methods are called one after the other for an activation, Tool by the goroutines of its tools; they do not block. What they are
 // given is only theirs until they return.
 type Observer interface {
 	// Begin is called once for each message. Everything that the activation calls gets the returned context.

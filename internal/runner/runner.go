@@ -2,7 +2,8 @@
 // then carries out its effects (design §5).
 //
 // A message is either absorbed (one small entry, no call to anything slow) or, when it makes its run runnable, driven:
-// model calls and inline tools until the run waits or is done. The rules that everything here obeys:
+// model calls and inline tools until the run waits or is done. An answer that a model replies to at once is one entry with the reply
+// (unwritten.go). The rules that everything here obeys:
 //
 //   - R1: nothing leaves the worker before the entry it follows from is durable;
 //   - R2: effects are deterministic and may be repeated;
@@ -121,6 +122,8 @@ type Options struct {
 	Gate *Gate
 	// Silence is longer than any step of an activation takes; 0 is 5 min.
 	Silence time.Duration
+	// Apart says that every change is an entry by itself, as workers of versions before need them.
+	Apart bool
 	// EarlyDecisions is how long a decision is kept whose request has not come; 0 is not at all.
 	EarlyDecisions time.Duration
 }

@@ -64,7 +64,7 @@ func (a *activation) live(kind string, turn int, build func() any) {
 		return // texts, numbers and bools always encode
 	}
 	a.Publisher.Live(wire.Live{
-		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev, Turn: turn, Ephemeral: true, Type: kind,
+		Run: a.state.Run, Agent: a.state.Agent, Revision: a.state.Rev - a.behind.Load(), Turn: turn, Ephemeral: true, Type: kind,
 		Time: a.Env.Now(), Data: data,
 	})
 }

@@ -39,6 +39,8 @@ type Options struct {
 	Keys     signature.Keys
 	// EarlyDecisions is that of runner.Options.
 	EarlyDecisions time.Duration
+	// PlainEntries is as in StoreOptions: an answer and a quick reply to it are not one entry either.
+	PlainEntries bool
 	// Env is nil for the broker's clock, goroutines and randomness.
 	Env runner.Env
 	// Cache is how many recently driven runs stay in memory; see runner.Options.
@@ -119,7 +121,7 @@ func New(o Options) (*Worker, error) {
 	w.runner = runner.New(runner.Options{
 		Store: o.Store, Publisher: o.Publisher, Env: o.Env, Catalog: w.catalog, Subjects: o.Conn.Subjects(), Logger: o.Logger,
 		Cache: o.Cache, Observer: o.Telemetry.Observer(), Outages: w.outages, Index: w.indexer, Audience: w.audience, Gate: o.Gate, Silence: w.catalog.Silence(),
-		EarlyDecisions: o.EarlyDecisions,
+		EarlyDecisions: o.EarlyDecisions, Apart: o.PlainEntries,
 	})
 	w.handler = handler.New(handler.Options{
 		Runner: w.runner, DeadLetters: o.DeadLetters, Env: o.Env, Subjects: o.Conn.Subjects(), Logger: o.Logger,

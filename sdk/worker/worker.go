@@ -57,8 +57,8 @@ type Options struct {
 	// Slots is how many messages are handled at once; 0 is sdk.DefaultSlots.
 	Slots int
 
-	// PlainEntries has entries of journals stored as they are, not packed, as workers of versions need them that cannot read packed ones:
-	// docs/operations.md.
+	// PlainEntries has entries of journals stored as they are, not packed, and each change by itself, as workers of versions need them that
+	// cannot read others: docs/operations.md.
 	PlainEntries bool
 
 	// Provision makes the streams and consumers that the agents need. Without it they must be there: see
@@ -247,7 +247,7 @@ func (s *serving) serve(ctx context.Context, conn *broker.Conn, store worker.Ope
 	w, err := worker.New(worker.Options{
 		Conn: conn, Store: store, Models: s.Models, Agents: s.Agents, Slots: s.Slots, Grace: s.Grace, Logger: s.Logger,
 		Reconcile: s.reconcile(), Identity: s.Identity, Keys: s.Keys, Telemetry: s.telemetry, Gate: &gate,
-		EarlyDecisions: s.EarlyDecisions,
+		EarlyDecisions: s.EarlyDecisions, PlainEntries: s.PlainEntries,
 	})
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 )
 
 // mutants are all of them.
-var mutants = slices.Concat(ofRuns, ofRows, ofPlans, ofRights, ofWatching, ofConsole, ofModels, ofRetention, ofServers)
+var mutants = slices.Concat(ofRuns, ofRows, ofPlans, ofRights, ofWatching, ofConsole, ofModels, ofRetention, ofServers, ofJoint)
 
 // ofRuns are noticed by the simulator.
 var ofRuns = []mutant{
@@ -56,7 +56,7 @@ var ofRuns = []mutant{
 	{"a dead letter is acked before it is put", call(handler+"settle", "DeadLetter", "func() error { _ = $; return nil }()"), simulator},
 	{"whatever comes for a run that has ended is acked", around(act+"firedAfterEnd", "return a.head.Status == core.StatusDone"), simulator},
 	{"a timer that fires as its run ends is the cause of nothing", condition(act+"firedAfterEnd", "since Received", "a.msg.Delivered == 1"), simulator},
-	{"a drained worker acks what it leaves", value(act+"drive", "Settlement Retry", "Ack"), simulator},
+	{"a drained worker acks what it leaves", value(act+"handBack", "Settlement Retry", "Ack"), simulator},
 
 	// Calls may be open while a run goes on: the result of each is told once, and before the run completes (I8, I11).
 	{"a result that comes late is told twice", around(core+"Head.note", "m := original(id)\nm.Content = append(m.Content, m.Content...)\nreturn m"), simulator},
@@ -290,7 +290,7 @@ var ofRuns = []mutant{
 
 	// Runs that are handed back, and calls that nobody waits for.
 	{"an activation that fails counts as one that died", condition(act+"release", "permanent", "true"), simulator},
-	{"whoever begins a run does not look whether it was voided", call(act+"drive", "endVoided", ""), simulator},
+	{"whoever begins a run does not look whether it was voided", call(act+"goOn", "endVoided", ""), simulator},
 	{"a model that is away ends the run", condition(act+"modelFailed", "passes", "false"), simulator},
 
 	{"an append that got no answer is not repeated", condition(act+"appendEntry", "ErrAmbiguous", "false"), simulator},

@@ -68,7 +68,8 @@ func (c catalog) Version(ctx context.Context, agent, digest string) (*runner.Age
 func (s *simulation) compile() {
 	s.agents = map[string][]*runner.Agent{}
 	delegates := s.pick(3) == 0
-	s.hooked = s.pick(6) == 0
+	s.plain = s.pick(4) == 0
+	s.hooked = !s.plain && s.pick(6) == 0
 	for version := range 2 {
 		var tools []core.Tool
 		if delegates {
@@ -78,7 +79,7 @@ func (s *simulation) compile() {
 			s.service("book", ""), s.service("pay", "bank"), s.service("ask", ""),
 			s.inline("add", false), s.inline("charge", true), s.inline("finish", false),
 		} {
-			if s.pick(2) == 0 {
+			if s.plain && t.Kind == core.CallService || !s.plain && s.pick(2) == 0 {
 				tools = append(tools, t)
 			}
 		}
@@ -204,6 +205,9 @@ func (s *simulation) agent(name string, version int, converse bool, tools []core
 		}
 	}
 	s.compensate(spec)
+	if s.plain {
+		return a
+	}
 	s.guard(a)
 	s.hooks.hook(a)
 	s.judges.judge(a)

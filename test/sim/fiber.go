@@ -35,6 +35,9 @@ type fiber struct {
 	// found are the calls, by id, that it has looked for and found in the stream: it may stand still, and publish their voids when
 	// they are gone.
 	found map[string]bool
+	// message is what it handles, and written the runs that it has written an entry of.
+	message core.Cause
+	written map[wire.RunKey]bool
 	// agentPaused says that it does not know otherwise than that its run's agent is paused.
 	agentPaused bool
 
@@ -48,6 +51,25 @@ func (fb *fiber) learns(run wire.RunKey, e *core.Entry) {
 		a.knows = map[wire.RunKey]*core.Entry{}
 	}
 	a.knows[run] = e
+}
+
+// wrote notes that the activation has written an entry of a run.
+func (fb *fiber) wrote(run wire.RunKey) {
+	a := fb.activation()
+	if a.written == nil {
+		a.written = map[wire.RunKey]bool{}
+	}
+	a.written[run] = true
+}
+
+// knowsPause reports whether a fiber, or who waits for it, knows that the agent is paused.
+func (fb *fiber) knowsPause() bool {
+	for ; fb != nil; fb = fb.parent {
+		if fb.agentPaused {
+			return true
+		}
+	}
+	return false
 }
 
 // finds notes that the activation has looked for a call and found it in the stream.

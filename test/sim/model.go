@@ -18,6 +18,8 @@ import (
 type models struct {
 	*simulation
 	replies sdk.Units
+	// prompts are those of replies that were made before what they are about was written.
+	prompts map[sdk.Units][]sdk.Message
 	// steps counts those that planners have written, so that each has a text of its own.
 	steps int
 	// accepted are the replies in journals, costs what each journal adds up to.
@@ -26,7 +28,7 @@ type models struct {
 }
 
 func newModels(s *simulation) *models {
-	return &models{simulation: s, accepted: map[sdk.Units]bool{}, costs: map[wire.RunKey]sdk.Units{}}
+	return &models{simulation: s, accepted: map[sdk.Units]bool{}, prompts: map[sdk.Units][]sdk.Message{}, costs: map[wire.RunKey]sdk.Units{}}
 }
 
 // committed sees that no reply is accepted twice, and that no run ends because its model is away, or because of what others did
@@ -47,6 +49,36 @@ func (m *models) committed(key wire.RunKey, e *core.Entry) {
 		m.violate("I2", "run %s: entry %d accepts reply %d again", key, e.Rev, cost)
 	}
 	m.accepted[cost] = true
+	if prompt, early := m.prompts[cost]; early {
+		m.wasShown(key, e, prompt)
+	}
+}
+
+// wasShown sees that a prompt is the run's whole history before the reply that an entry has.
+func (m *models) wasShown(key wire.RunKey, e *core.Entry, prompt []sdk.Message) {
+	var state core.State
+	parts := e.Parts()
+	for _, d := range m.store.journals[key].decoded[:e.Rev] {
+		before, err := m.store.whole(d)
+		if err == nil && d.Rev == e.Rev {
+			if len(parts) == 1 {
+				break
+			}
+			part := *parts[0]
+			before = &part
+		}
+		if err == nil {
+			state, err = core.Apply(state, before)
+		}
+		if err != nil {
+			m.violate("I6", "entry %d of a journal cannot be applied: %v", d.Rev, err)
+			return
+		}
+	}
+	shown := len(state.Conversation().Messages)
+	if !m.shows(&state, prompt) || len(prompt) < shown {
+		m.violate("I6", "run %s: the reply in entry %d is to another history than the journal's: %+v", key, e.Rev, prompt)
+	}
 }
 
 // model is a provider that says anything at all, within what its agent can do.
@@ -63,7 +95,7 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 	if err := m.enter(ctx, atModel); err != nil {
 		return sdk.ModelReply{}, err
 	}
-	if m.running.agentPaused {
+	if m.running.knowsPause() {
 		m.violate("paused", "the model is called for %s, whose agent is known to be paused", req.Run)
 	}
 	key := wire.NewRunKey(req.Run)
@@ -77,23 +109,27 @@ func (m *model) Generate(ctx context.Context, req sdk.ModelRequest, onDelta func
 		}
 		return reply, err
 	}
+	m.replies++
 	if !isSummary(req) {
-		m.audit.Generated(key)
+		unwritten := m.asked(key)
 		if n := len(req.Messages) - 1; synthesizes(req.Messages[n].PlainText()) {
 			req.Messages = req.Messages[:n] // it is not kept
 		}
 		if n := len(req.Messages); req.Lifecycle == sdk.LifecycleReminder {
 			req.Messages = req.Messages[:n-1] // the reminder is not kept
 		}
-		m.compare(key, req.Messages)
+		if unwritten {
+			m.prompts[m.replies] = req.Messages
+		} else {
+			m.compare(key, req.Messages)
+		}
 		if m.chooses {
 			m.offered(key, req.Tools)
 		}
 	}
-	m.replies++
 	reply := sdk.ModelReply{Units: m.replies, Usage: sdk.Usage{Prompt: 1, Completion: 1}}
 	m.trace("model   reply %d for %s", reply.Units, req.Run)
-	if err := m.work(ctx); err != nil {
+	if err := m.think(ctx); err != nil {
 		return sdk.ModelReply{}, err
 	}
 	if onDelta != nil {
@@ -124,6 +160,30 @@ func (m *model) away() error {
 		{Code: sdk.CodeConfig, Message: "the model refuses the key"},
 	}[m.pick(3)]
 }
+
+// asked tells the audit that the model of a run is asked, and reports whether that is about what is not written yet: the activation has
+// written nothing.
+func (m *models) asked(key wire.RunKey) (unwritten bool) {
+	a := m.running.activation()
+	if unwritten = !a.written[key]; unwritten {
+		m.running.at = atModelUnwritten
+		m.audit.GeneratedUnwritten(key, a.message)
+		return true
+	}
+	m.audit.Generated(key)
+	return false
+}
+
+// think is work of a model, half of which reply at once.
+func (m *model) think(ctx context.Context) error {
+	if m.pick(2) == 0 {
+		return m.running.worker.Sleep(ctx, time.Duration(m.pick(quick))*time.Millisecond)
+	}
+	return m.work(ctx)
+}
+
+// quick is how long a model takes at most, in milliseconds, that replies at once.
+const quick = 400
 
 // work takes some time, now and then more than a lease, than its timeout, or than a worker may be silent.
 func (s *simulation) work(ctx context.Context) error {

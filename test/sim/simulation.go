@@ -69,8 +69,8 @@ type simulation struct {
 	// made are the calls that the models of runs have asked for, and those that undo others.
 	made    map[wire.RunKey][]string
 	version int
-	// hooked: the agents have a hook.
-	hooked bool
+	// hooked: the agents have a hook; plain: they have services, and nothing else comes between answers and replies.
+	hooked, plain bool
 
 	workers      []*worker
 	incarnations int
@@ -219,7 +219,8 @@ func (s *simulation) stun() {
 	for _, w := range s.workers {
 		for _, fb := range w.fibers {
 			switch fb.at {
-			case atAbsorbAgain, atAbsorbWritten, atStep, atStepAgain, atStepWritten, atLetter, atLettered, atAck:
+			case atAbsorbAgain, atAbsorbWritten, atStep, atStepAgain, atStepWritten, atLateAgain, atLateWritten, atReply, atReplyAgain, atReplyWritten,
+				atLetter, atLettered, atAck:
 				if s.pick(2) == 0 {
 					fb.wake = max(fb.wake, s.now+int64(s.pick(3*ackWait)))
 				}

@@ -134,7 +134,7 @@ func (f *fakeStore) Append(
 		f.violate("I6", "entry %d of %s: %v", next.Rev, run, err)
 		return runner.Version{}, err
 	}
-	stage := stageOf(e)
+	stage := f.running.stageOf(e)
 	f.dated(e)
 	before := stage.before
 	if f.running.unsure == next.Etag {
@@ -162,15 +162,17 @@ func (f *fakeStore) Append(
 	}
 	f.running.published = 0
 	f.running.learns(run, e)
+	f.running.wrote(run)
 	f.pause(stage.done)
 	return next.Version, nil
 }
 
 // dated checks that an entry is dated by the broker's clock, as well as that can be measured, and no later.
 func (f *fakeStore) dated(e *core.Entry) {
-	if off := e.At - f.now; off > 0 || f.running.began-e.At > slowest {
+	began := f.running.activation().began
+	if off := e.At - f.now; off > 0 || began-e.At > slowest {
 		f.violate("time", "entry %d of run %s is dated %.3f at %.3f, by who works on it since %.3f",
-			e.Rev, e.Head.Run, seconds(e.At), seconds(f.now), seconds(f.running.began))
+			e.Rev, e.Head.Run, seconds(e.At), seconds(f.now), seconds(began))
 	}
 }
 
@@ -367,7 +369,13 @@ func found(m map[string][]byte, digest string) ([]byte, error) {
 // stage is where a fiber stands while it writes an entry.
 type stage struct{ before, again, written, done point }
 
-func stageOf(e *core.Entry) stage {
+func (fb *fiber) stageOf(e *core.Entry) stage {
+	switch {
+	case e.Absorbed != nil:
+		return stage{atReply, atReplyAgain, atReplyWritten, atReplyDone}
+	case fb.parent != fb.activation(): // beside the activation, which waits for a model
+		return stage{atLate, atLateAgain, atLateWritten, atLateDone}
+	}
 	switch e.Kind {
 	case core.KindStarted, core.KindAnswered, core.KindFired, core.KindCancelAsked, core.KindSteered, core.KindTakenOver,
 		core.KindRetried, core.KindCallCancelAsked:

@@ -9,6 +9,7 @@ import (
 	"agentd/sdk/wire"
 
 	"agentd/internal/clock"
+	"agentd/internal/core"
 	"agentd/internal/handler"
 	"agentd/internal/runner"
 )
@@ -91,7 +92,7 @@ func (s *simulation) doom() {
 		s.violate("alone", "%s drives a run beside others that %d activations have ended with", w.name, d.Takeovers)
 	}
 	for _, fb := range w.fibers {
-		if beside := fb.at == atModel || fb.at == atInTool; beside && fb != s.running && drives && d.Alone && !waited {
+		if beside := fb.at == atModel || fb.at == atModelUnwritten || fb.at == atInTool; beside && fb != s.running && drives && d.Alone && !waited {
 			s.violate("alone", "%s works on another run beside one that it drives alone", w.name)
 		}
 	}
@@ -156,7 +157,7 @@ func (w *worker) take(d *delivery) {
 	w.spawn(w, nil, func() {
 		w.handler.Handle(w.ctx, d)
 		w.busy--
-	})
+	}).message = core.Cause{Stream: d.stream, Sequence: d.sequence}
 }
 
 // woken tells the worker that a run is to end.
