@@ -21,6 +21,8 @@ type StoreOptions struct {
 	RedisURL string
 	// RedisTLS are the files for it.
 	RedisTLS redisstore.TLS
+	// RedisCommand is that of redisstore.Options.
+	RedisCommand func(name string)
 	// Keys seal and open what is stored; nil seals nothing.
 	Keys *sealed.Keyring
 	// PlainEntries has entries stored as they are, for workers of versions that cannot read packed ones.
@@ -68,7 +70,7 @@ func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLoss
 		return o.opened(natsstore.New(conn.JetStream(), stream, conn.Subjects()), "jetstream", nil, nil), nil
 	}
 	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{
-		Root: conn.Subjects().Root(), AllowLossy: allowLossy, TLS: o.RedisTLS,
+		Root: conn.Subjects().Root(), AllowLossy: allowLossy, TLS: o.RedisTLS, Command: o.RedisCommand,
 	})
 	if err != nil {
 		return OpenedStore{Warnings: findingsOf(findings)}, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -109,9 +108,7 @@ func redisServer(t *testing.T, _ *broker.Conn, counted *commands) runner.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(options)
-	client.AddHook(counted)
-	store := redisstore.New(client, redisstore.Options{})
+	store := redisstore.New(redis.NewClient(options), redisstore.Options{Command: counted.count})
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -390,37 +387,11 @@ type commands struct {
 	tap
 }
 
-func (c *commands) count(of redis.Cmder) {
-	if slices.Contains([]string{"hello", "client"}, of.Name()) {
-		return // a connection is made
-	}
+func (c *commands) count(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts == nil {
 		c.counts = map[string]int{}
 	}
-	c.counts[of.Name()]++
-}
-
-// DialHook implements redis.Hook.
-func (c *commands) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook implements redis.Hook.
-func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.count(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			c.count(cmd)
-		}
-		return next(ctx, cmds)
-	}
+	c.counts[name]++
 }

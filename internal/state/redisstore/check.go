@@ -233,6 +233,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*Store, []Finding, err
 		return nil, nil, err
 	}
 	s.client = a.client(s.o)
+	s.count()
 	findings := Check(ctx, s.client)
 	var refusals []string
 	code := sdk.CodeConfig

@@ -40,6 +40,8 @@ type Options struct {
 	// AllowLossy opens a server that may lose confirmed entries in a crash. Open then returns warnings.
 	AllowLossy bool
 	TLS        TLS
+	// Command, unless nil, is told of each command that is sent, such as "evalsha": for who counts what runs cost. Concurrently.
+	Command func(name string)
 }
 
 // Store implements runner.Store. Safe for concurrent use.
@@ -60,7 +62,11 @@ func New(client redis.UniversalClient, o Options) *Store {
 	if o.ReplicaTimeout == 0 {
 		o.ReplicaTimeout = time.Second
 	}
-	return &Store{client: client, o: o}
+	s := &Store{client: client, o: o}
+	if client != nil {
+		s.count()
+	}
+	return s
 }
 
 // Close closes the client.
