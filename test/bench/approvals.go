@@ -10,6 +10,7 @@ import (
 	"agentd/sdk/client"
 	"agentd/sdk/wire"
 
+	"agentd/internal/bench"
 	"agentd/internal/desk"
 	"agentd/sdk"
 )
@@ -25,16 +26,16 @@ const (
 // approvals measures whether the human desk stays as fast as it was, however many requests there were: from the decision to
 // the moment when the run has taken it.
 func approvals(ctx context.Context) (err error) {
-	spec := agent()
+	spec := bench.Agent()
 	spec.Permissions = &sdk.PermissionPolicy{Rules: []sdk.PermissionRule{{
-		Name: "all", Tools: []string{toolName}, Verdict: sdk.PermissionAsk,
+		Name: "all", Tools: []string{bench.ToolName}, Verdict: sdk.PermissionAsk,
 	}}}
-	s, err := openJetStreamWith(ctx, spec)
+	s, err := openSystem(ctx, "", spec)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	d, err := desk.Open(ctx, desk.Options{Conn: s.conn})
+	d, err := desk.Open(ctx, desk.Options{Conn: s.Control})
 	if err != nil {
 		return err
 	}
@@ -68,8 +69,8 @@ func approvals(ctx context.Context) (err error) {
 func (s *system) ask(ctx context.Context, d *desk.Desk) error {
 	for n := range pendingApprovals {
 		subject := fmt.Sprintf("approval-%d", n)
-		err := s.conn.Start(ctx, agentName, wire.Event{
-			ID: subject, Source: "bench.client", Type: agentName, Subject: subject, Data: []byte(`{"message":"1 1"}`),
+		err := s.Control.Start(ctx, bench.AgentName, wire.Event{
+			ID: subject, Source: "bench.client", Type: bench.AgentName, Subject: subject, Data: []byte(`{"message":"1 1"}`),
 		})
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"agentd/internal/bench"
 	"agentd/internal/broker"
 )
 
@@ -26,12 +27,12 @@ var followed = regexp.MustCompile(`sse-connect="([^"]+)"`)
 // consoles prints what pages of a console that are open cost those who work: loads without them and with them take turns. The console
 // is a process of its own, as in production; that it runs at all is in both loads.
 func consoles(ctx context.Context, pages, concurrency int, duration time.Duration) (err error) {
-	s, err := openJetStream(ctx)
+	s, err := openSystem(ctx, "", bench.Agent())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if _, err := s.conn.Provision(ctx, broker.Plan{Index: true}); err != nil {
+	if _, err := s.Control.Provision(ctx, broker.Plan{Index: true}); err != nil {
 		return err
 	}
 	address, stop, err := startConsole(ctx, s.url)
@@ -54,16 +55,12 @@ func consoles(ctx context.Context, pages, concurrency int, duration time.Duratio
 		if err != nil {
 			return err
 		}
-		rate, cpu, err := s.load(ctx, 3, concurrency, duration)
-		if err != nil {
-			return err
-		}
-		p50, p99, err := s.alone(ctx, 3, duration/2)
+		l, err := s.load(ctx, bench.Load{Turns: 3, Clients: concurrency, Duration: duration, Alone: duration / 2})
 		if err != nil {
 			return err
 		}
 		if round > 0 { // the first one warms up
-			fmt.Fprintf(w, "%d\t%.1f\t%.2f\t%.1f\t%.1f\t%d\t\n", open, rate, ms(cpu), ms(p50), ms(p99), told())
+			fmt.Fprintf(w, "%d\t%s\t%d\t\n", open, l, told())
 		}
 		if err := leave(); err != nil {
 			return err

@@ -1,22 +1,23 @@
-// Command bench measures whole runs: a client starts them, a model without latency asks for one remote call a turn, a
-// service answers, the client learns the end. Client, worker, service and broker share this process and its processors;
-// a redis-server is a process of its own. Read ratios, not absolutes: machines differ.
+// Command bench prints what agentd bench prints, of both stores, and what holds agentd to its promises beside: that steps stay as large as
+// they were, and that nothing is compiled while calls are served. The broker is in this process, a redis-server is a process of its own.
+// Read ratios, not absolutes: machines differ.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"slices"
-	"sync"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"agentd/internal/bench"
 	"agentd/internal/core"
 	"agentd/internal/schema"
 )
+
+var out = os.Stdout
 
 func main() {
 	concurrency := flag.Int("c", 64, "concurrent runs")
@@ -25,7 +26,7 @@ func main() {
 	kept := flag.Bool("memory", false, "measure the memory of a server alone, for a minute or two")
 	pages := flag.Int("consoles", 0, "measure what so many open pages of a console cost, alone")
 	flag.Parse()
-	measure := func(ctx context.Context) error { return bench(ctx, *concurrency, *duration) }
+	measure := func(ctx context.Context) error { return all(ctx, *concurrency, *duration) }
 	if *people {
 		measure = approvals
 	}
@@ -41,46 +42,58 @@ func main() {
 	}
 }
 
-func bench(ctx context.Context, concurrency int, duration time.Duration) error {
-	for _, open := range []func(context.Context) (*system, error){openJetStream, openRedis} {
-		s, err := open(ctx)
-		if err != nil {
-			return err
+// all measures both stores, and then approvals.
+func all(ctx context.Context, concurrency int, duration time.Duration) error {
+	url, stop, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	for _, store := range []string{"", url} {
+		if err == nil {
+			err = onStore(ctx, store, concurrency, duration)
 		}
-		err = s.measure(ctx, concurrency, duration)
-		if closeErr := s.close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
+	}
+	if err := errors.Join(err, stop()); err != nil {
+		return err
 	}
 	return approvals(ctx)
 }
 
-func (s *system) measure(ctx context.Context, concurrency int, duration time.Duration) error {
-	fmt.Printf("\nstore %s\ndurability: %s\n", s.name, s.durability)
-	if err := s.run(ctx, 1); err != nil { // from here on every schema is known
+// onStore prints what agentd bench prints, and what it does not: longer runs, compilations of schemas, and bytes early and late.
+func onStore(ctx context.Context, redisURL string, concurrency int, duration time.Duration) (err error) {
+	if err := report(ctx, redisURL, bench.Load{Turns: 3, Clients: concurrency, Duration: duration, Alone: duration / 2}); err != nil {
 		return err
 	}
-	calls, compilations := s.calls.Load(), schema.Compilations()
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "turns\truns/s at %d\tprocessor ms a run\tone run p50 ms\tp99 ms\t\n", concurrency)
-	for _, turns := range []int{3, 20, 100} {
-		rate, cpu, err := s.load(ctx, turns, concurrency, duration)
+	s, err := openSystem(ctx, redisURL, bench.Agent())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.measure(ctx, concurrency, duration); err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	return nil
+}
+
+func (s *system) measure(ctx context.Context, concurrency int, duration time.Duration) error {
+	if _, err := s.Run(ctx, 1, 1); err != nil { // from here on every schema is known
+		return err
+	}
+	calls, compilations := s.Calls(), schema.Compilations()
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "%s, turns\truns/s at %d\tprocessor ms a run\tone run p50 ms\tp99 ms\t\n", s.name, concurrency)
+	for _, turns := range []int{20, 100} {
+		l, err := s.load(ctx, bench.Load{Turns: turns, Clients: concurrency, Duration: duration, Alone: duration / 2})
 		if err != nil {
 			return err
 		}
-		p50, p99, err := s.alone(ctx, turns, duration/2)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%d\t%.1f\t%.2f\t%.1f\t%.1f\t\n", turns, rate, ms(cpu), ms(p50), ms(p99))
+		fmt.Fprintf(w, "%d\t%s\t\n", turns, l)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if err := reportCompilations(s.calls.Load()-calls, schema.Compilations()-compilations); err != nil {
+	if err := reportCompilations(s.Calls()-calls, schema.Compilations()-compilations); err != nil {
 		return err
 	}
 	return s.bytes(ctx)
@@ -97,55 +110,32 @@ func reportCompilations(calls int64, compilations uint64) error {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// load keeps concurrency runs going for about d and returns runs per second, and the processor time of this process for each.
-func (s *system) load(ctx context.Context, turns, concurrency int, d time.Duration) (float64, time.Duration, error) {
-	var mu sync.Mutex
-	var failed error
-	done := 0
-	began, spent := time.Now(), processor()
-	var clients sync.WaitGroup
-	for range concurrency {
-		clients.Go(func() {
-			for time.Since(began) < d {
-				err := s.run(ctx, turns)
-				mu.Lock()
-				done++
-				if failed == nil {
-					failed = err
-				}
-				stop := failed != nil
-				mu.Unlock()
-				if stop {
-					return
-				}
-			}
-		})
-	}
-	clients.Wait()
-	return float64(done) / time.Since(began).Seconds(), (processor() - spent) / time.Duration(done), failed
+// loaded is what runs took.
+type loaded struct {
+	perSecond float64
+	// cpu is the processor time of this process for each run under load; p50 and p99 are of runs alone.
+	cpu, p50, p99 time.Duration
 }
 
-// processor is how much processor time this process has used.
-func processor() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return 0 // a machine without it has no such column
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+// String is cells of a table.
+func (l loaded) String() string {
+	return fmt.Sprintf("%.1f\t%.2f\t%.1f\t%.1f", l.perSecond, ms(l.cpu), ms(l.p50), ms(l.p99))
 }
 
-// alone runs one run after the other for d.
-func (s *system) alone(ctx context.Context, turns int, d time.Duration) (p50, p99 time.Duration, err error) {
-	var took []time.Duration
-	for began := time.Now(); time.Since(began) < d || len(took) < 5; {
-		t := time.Now()
-		if err := s.run(ctx, turns); err != nil {
-			return 0, 0, err
-		}
-		took = append(took, time.Since(t))
+func (s *system) load(ctx context.Context, l bench.Load) (result loaded, err error) {
+	began, spent := time.Now(), bench.Processor()
+	took, err := s.Work(ctx, l)
+	if err != nil {
+		return result, err
 	}
-	slices.Sort(took)
-	return took[len(took)/2], took[len(took)*99/100], nil
+	result.perSecond = float64(len(took)) / time.Since(began).Seconds()
+	result.cpu = (bench.Processor() - spent) / time.Duration(len(took))
+	alone, err := s.Each(ctx, l.Turns, l.Alone)
+	if err != nil {
+		return result, err
+	}
+	result.p50, result.p99 = alone[len(alone)/2], alone[len(alone)*99/100]
+	return result, nil
 }
 
 // flat is how much the bytes of a step may differ.
@@ -153,7 +143,7 @@ const flat = 0.10
 
 // bytes prints what one step writes to the journal, early and late in a run, and early and late in a parallel round.
 func (s *system) bytes(ctx context.Context) error {
-	journal, err := s.journal(ctx, 100)
+	journal, err := s.journal(ctx, 100, 1)
 	if err != nil {
 		return err
 	}
@@ -165,10 +155,10 @@ func (s *system) bytes(ctx context.Context) error {
 		}
 		step[journal[i].Head.Turns] += size
 	}
-	if err := report("turn", 10, step[10], 100, step[100]); err != nil {
+	if err := compare("turn", 10, step[10], 100, step[100]); err != nil {
 		return err
 	}
-	round, err := s.round(ctx, 32)
+	round, err := s.journal(ctx, 1, 32)
 	if err != nil {
 		return err
 	}
@@ -183,7 +173,16 @@ func (s *system) bytes(ctx context.Context) error {
 		}
 		answers = append(answers, size)
 	}
-	return report("answer of a round of 32", 1, answers[0], len(answers), answers[len(answers)-1])
+	return compare("answer of a round of 32", 1, answers[0], len(answers), answers[len(answers)-1])
+}
+
+// journal carries out a run, and is its journal.
+func (s *system) journal(ctx context.Context, turns, width int) ([]core.Entry, error) {
+	name, err := s.Run(ctx, turns, width)
+	if err != nil {
+		return nil, err
+	}
+	return s.Journal(ctx, name)
 }
 
 func encodedSize(e *core.Entry) (int, error) {
@@ -191,7 +190,7 @@ func encodedSize(e *core.Entry) (int, error) {
 	return len(data), err
 }
 
-func report(what string, early, earlyBytes, late, lateBytes int) error {
+func compare(what string, early, earlyBytes, late, lateBytes int) error {
 	ratio := float64(lateBytes)/float64(earlyBytes) - 1
 	fmt.Printf("bytes written at %s %d: %d, at %d: %d (%+.1f %%)\n", what, early, earlyBytes, late, lateBytes, 100*ratio)
 	if ratio > flat || ratio < -flat {

@@ -9,28 +9,9 @@ import (
 	"os/exec"
 	"strconv"
 	"time"
-
-	"agentd/internal/broker"
-	"agentd/internal/runner"
-	"agentd/internal/worker"
 )
 
-// openRedis starts a redis-server that syncs its append-only file at every write. Events still go over JetStream.
-func openRedis(ctx context.Context) (*system, error) {
-	return open(ctx, agent(), "redis", "Redis appendfsync always; JetStream file, one replica, fsync at every message",
-		func(conn *broker.Conn) (runner.Store, func() error, error) {
-			url, stop, err := startRedis(ctx)
-			if err != nil {
-				return nil, nil, err
-			}
-			store, err := worker.OpenStore(ctx, conn, worker.StoreOptions{RedisURL: url})
-			if err != nil {
-				return nil, nil, errors.Join(err, stop())
-			}
-			return store, func() error { return errors.Join(store.Close(), stop()) }, nil
-		})
-}
-
+// startRedis starts a redis-server that syncs its append-only file at every write.
 func startRedis(ctx context.Context) (url string, stop func() error, err error) {
 	dir, err := os.MkdirTemp("", "agentd-bench-redis")
 	if err != nil {

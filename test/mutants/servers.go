@@ -16,6 +16,13 @@ var ofServers = []mutant{
 	{"pages are read of any stream", condition("internal/broker.place.follow", "At at", "false"), test{"internal/broker", "TestPlace_KnowsItsStream"}},
 	{"a desk reads no stream again", around("internal/desk.reading.end", ""), test{"internal/desk", "TestDesk_ReadsAStreamThatWasMadeAnew"}},
 	{"nobody sees to what is lost before the next pass", around("internal/reconcile.AfterLoss", "<-ctx.Done()"), test{"internal/reconcile", "TestAfterLoss_TimersOfAStreamThatWasMadeAnewAreArmed"}},
+	{"a bench takes a root in use", around("internal/broker.Conn.ownStreams", "return nil, nil"), test{"internal/broker", "TestBorrow_TakesAnUnusedRootAlone"}},
+	{"what nobody borrowed is removed", condition("internal/broker.Conn.GiveBack", "by nil", "false"), test{"internal/broker", "TestBorrow_TakesAnUnusedRootAlone"}},
+	{"a bench takes runs of others in Redis", condition("internal/state/redisstore.Store.Borrow", "runs len", "false"), test{"internal/state/redisstore", "TestBorrow_TakesAnUnusedRootAlone"}},
+	{"keys of others are removed", around("internal/state/redisstore.Store.eachPage", `
+		s = &Store{client: s.client, o: Options{Root: "*"}}
+		return original(ctx, do)`), test{"internal/state/redisstore", "TestBorrow_TakesAnUnusedRootAlone"}},
+	{"an interrupted bench leaves its streams", around("internal/bench.tidy", "return giveBack(ctx)"), test{"cmd/agentd", "TestBench_RemovesWhatItMadeWhenInterrupted"}},
 	{"one pass finds all", condition("internal/reconcile.Until", "GoesOn mostPasses", "true"), test{"internal/reconcile", "TestUntil_RepeatsPassesUntilNothingIsFound"}},
 	{"each page of runs lists its partition", around("internal/state/natsstore.rests.take", "return rest{}, false"), test{"internal/state/natsstore", "TestStore_ListsAPartitionOnceForAllItsPages"}},
 	{"what a page of runs left over is good for ever", condition("internal/state/natsstore.rests.take", "restLasts", "true"), test{"internal/state/natsstore", "TestRests_AreFewAndPass"}},

@@ -7,6 +7,7 @@ import (
 	"agentd/cmd/agentd/agents"
 	"agentd/cmd/agentd/approvals"
 	"agentd/cmd/agentd/audit"
+	"agentd/cmd/agentd/bench"
 	"agentd/cmd/agentd/bulk"
 	"agentd/cmd/agentd/capacity"
 	"agentd/cmd/agentd/check"
@@ -39,7 +40,7 @@ import (
 func All() []func(*cli.App) *cobra.Command {
 	return []func(*cli.App) *cobra.Command{
 		initialize.Command, dev.Command, serve.Command, run.Command, runs.Command, bulk.Command, agents.Command, approvals.Command, console.Command, dlq.Command, audit.Command,
-		reconcile.Command, provision.Command, capacity.Command, natsconfig.Command, natscallout.Command, events.Command, check.Command, contracts.Command, conformance.Command, schema.Command,
+		reconcile.Command, provision.Command, capacity.Command, bench.Command, natsconfig.Command, natscallout.Command, events.Command, check.Command, contracts.Command, conformance.Command, schema.Command,
 		doctor.Command, eval.Command, healthcheck.Command, keys.Command, mockllm.Command, mcp.Command, version.Command,
 	}
 }
