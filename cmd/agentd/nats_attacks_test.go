@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,21 @@ type victim struct {
 	agent, service, key string
 	// asked is the id of what the run waits for, call that of a call to the service.
 	asked, call string
+	// partitions is how many there are.
+	partitions int
+}
+
+// inPartition is a subject with the names of the streams that have what is the run's.
+func (v victim) inPartition(subject string) string {
+	if v.partitions == 1 {
+		return subject
+	}
+	p, err := strconv.Atoi(v.key[:3])
+	if err != nil {
+		panic(err) // wire.RunKey has it as digits
+	}
+	part := fmt.Sprintf("_%d", p*v.partitions/256)
+	return strings.NewReplacer("AGENTD_RUN", "AGENTD_RUN"+part, "AGENTD_TMR", "AGENTD_TMR"+part).Replace(subject)
 }
 
 // targets are the reply and delivery subjects that do harm where the server publishes on them.
@@ -205,12 +221,13 @@ func (g *guarded) strike(v victim, user string) {
 		}
 	}
 	for _, reply := range append(v.targets(), inboxes...) {
+		reply = v.inPartition(reply)
 		for _, a := range v.attacks(user) {
 			publish(a, reply)
 		}
 	}
 	for i, target := range append(v.targets(), inboxes...) {
-		for _, a := range v.pushes(fmt.Sprintf("%s%d_", user, i), target) {
+		for _, a := range v.pushes(fmt.Sprintf("%s%d_", user, i), v.inPartition(target)) {
 			publish(a, nc.NewInbox())
 		}
 	}
@@ -227,7 +244,7 @@ func (g *guarded) endures(v victim, others, users []string, strike func()) {
 	g.canary()
 	g.rested(v.agent)
 	before := g.survey(v, users)
-	if len(before.Streams) != 10 || len(before.Consumers) < 8 || len(before.Subjects) < 5 {
+	if len(before.Streams) != 8+2*v.partitions || len(before.Consumers) < 8 || len(before.Subjects) < 5 {
 		g.t.Fatalf("the survey misses something: %+v", before)
 	}
 	heard := make(chan string, 64)

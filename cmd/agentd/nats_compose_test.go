@@ -137,7 +137,7 @@ func TestNATSConfig_OfComposeWithstands(t *testing.T) {
 		}
 		g.refused(user, refused, []string{"agentd.>", "_INBOX_agentd_worker.>"})
 	}
-	v := victim{"travel_desk", "bookings_book", key, asked[0].ID, asked[0].ID}
+	v := victim{"travel_desk", "bookings_book", key, asked[0].ID, asked[0].ID, 1}
 	g.endures(v, []string{"operator"}, strangers, func() {
 		for _, user := range strangers {
 			g.strike(v, user)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -259,7 +260,7 @@ func (g *guarded) attempts(v victim, of role) (published, heard []string) {
 	}
 	defer nc.Close()
 	try := func(r row, kind string, do func(subject string) error) string {
-		subject := strings.ReplaceAll(r.subject, "SELF", of.user)
+		subject := strings.ReplaceAll(v.inPartition(r.subject), "SELF", of.user)
 		if r.expect(of) == untried {
 			return untried
 		}
@@ -304,7 +305,7 @@ func (g *guarded) instruct(v victim, of role) {
 			continue
 		}
 		for _, h := range v.headers() {
-			m := &nats.Msg{Subject: strings.ReplaceAll(r.subject, "SELF", of.user), Reply: nc.NewInbox(), Header: h, Data: []byte(`{}`)}
+			m := &nats.Msg{Subject: strings.ReplaceAll(v.inPartition(r.subject), "SELF", of.user), Reply: nc.NewInbox(), Header: h, Data: []byte(`{}`)}
 			if err := nc.PublishMsg(m); err != nil {
 				g.t.Fatal(err)
 			}
@@ -322,13 +323,15 @@ func TestNATSConfig_AttackTable(t *testing.T) {
 	for _, of := range roles {
 		each = append(each, []role{of})
 	}
-	t.Run("one server", func(t *testing.T) { attackTable(t, 1, each) })
-	t.Run("three servers", func(t *testing.T) { attackTable(t, 3, [][]role{roles}) }) // which take long to start again
+	t.Run("one server", func(t *testing.T) { attackTable(t, 1, 1, each) })
+	t.Run("four partitions", func(t *testing.T) { attackTable(t, 1, 4, [][]role{roles}) })
+	t.Run("three servers", func(t *testing.T) { attackTable(t, 3, 1, [][]role{roles}) }) // which take long to start again
 }
 
 // attackTable has groups of roles attack, and starts the servers again after each group.
-func attackTable(t *testing.T, members int, groups [][]role) {
+func attackTable(t *testing.T, members, partitions int, groups [][]role) {
 	t.Setenv("AGENTD_JOE_PASSWORD", "secret-of-joe")
+	t.Setenv("AGENTD_PARTITIONS", strconv.Itoa(partitions))
 	g := newGuardedBy(t, members, "", unchanged, "--approver", "joe=finance")
 	for i := range members {
 		config, err := os.ReadFile(g.serverFile(i))
@@ -341,7 +344,7 @@ func attackTable(t *testing.T, members int, groups [][]role) {
 	g.work()
 	g.as("bob", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
 	d := g.detail("one")
-	v := victim{"clerk", "bank_pay", wire.NewRunKey("one").String(), d.ID, d.Request.Call}
+	v := victim{"clerk", "bank_pay", wire.NewRunKey("one").String(), d.ID, d.Request.Call, partitions}
 	for _, user := range []string{"", "nobody:x@", "shop:wrong@"} {
 		if nc, err := nats.Connect("nats://" + user + g.address); err == nil {
 			nc.Close()

@@ -46,6 +46,15 @@ func (r rights) on(kind wire.Kind, tokens ...string) string {
 
 func (r rights) stream(z broker.Zone) string { return broker.StreamName(r.s, z) }
 
+// streams are those that a zone is divided into.
+func (r rights) streams(z broker.Zone) []string {
+	var names []string
+	for _, part := range r.Broker.Layout().Zones(z) {
+		names = append(names, r.stream(part))
+	}
+	return names
+}
+
 // The buckets' streams.
 func (r rights) grants() string    { return "KV_" + broker.GrantsBucket(r.s) }
 func (r rights) contracts() string { return "KV_" + broker.RegistryBucket(r.s) }
@@ -94,14 +103,16 @@ func (r rights) worker() User {
 			r.on(wire.KindStream, agent, ">"), r.on(wire.KindWake, agent, ">"), r.on(wire.KindIn, "*", kind, ">"),
 			r.on(wire.KindFire, agent, ">"))
 		u.Subscribe = append(u.Subscribe, r.s.Get(a.Name), r.s.GetAs(a.Name, "*"), r.s.Contract(a.Type))
-		for _, ref := range broker.AgentConsumers(a.Name) {
+		for _, ref := range r.Broker.Layout().Consumers(broker.AgentConsumers(a.Name)...) {
 			seen[ref] = true
 		}
 	}
 	if r.Journals {
-		u.Publish = append(u.Publish, r.s.All(wire.KindRun), r.s.All(wire.KindBlob), r.s.All(wire.KindSpec),
+		u.Publish = append(u.Publish, r.s.All(wire.KindRun), r.s.All(wire.KindBlob), r.s.All(wire.KindSpec))
+		for _, stream := range r.streams(broker.ZoneRun) {
 			// Histories that retention removes. A purge's subject does not say of what, so this is any of them.
-			api+"STREAM.PURGE."+r.stream(broker.ZoneRun), api+"DIRECT.GET."+r.stream(broker.ZoneRun), api+"DIRECT.GET."+r.stream(broker.ZoneRun)+".>")
+			u.Publish = append(u.Publish, api+"STREAM.PURGE."+stream, api+"DIRECT.GET."+stream, api+"DIRECT.GET."+stream+".>")
+		}
 	}
 	u.Publish = append(u.Publish, api+"DIRECT.GET."+r.grants()+".>", api+"CONSUMER.CREATE."+r.contracts()+".*",
 		api+"CONSUMER.MSG.NEXT."+r.contracts()+".*", api+"CONSUMER.DELETE."+r.contracts()+".*")
@@ -119,7 +130,7 @@ func (r rights) worker() User {
 	r.parks(&u)
 	// To see whether an agent that this worker does not serve has workers.
 	u.Publish = append(u.Publish, api+"CONSUMER.INFO."+r.stream(broker.ZoneStart)+".*")
-	for _, stream := range broker.Streams(r.s) {
+	for _, stream := range broker.Streams(r.s, r.Broker) {
 		u.Publish = append(u.Publish, api+"STREAM.INFO."+stream, api+"STREAM.MSG.GET."+stream)
 	}
 	return u
@@ -138,9 +149,14 @@ func (r rights) parks(u *User) {
 func (r rights) reconciles(u *User, own map[broker.ConsumerRef]bool) {
 	u.Publish = append(u.Publish, r.on(wire.KindTimer, broker.LeaseToken, ">"),
 		// What runs that have ended leave, when all consumers are through with it. A purge's subject does not say of what, so this is any of it.
-		api+"STREAM.PURGE."+r.stream(broker.ZoneOut), api+"STREAM.PURGE."+r.stream(broker.ZoneTimer))
+		api+"STREAM.PURGE."+r.stream(broker.ZoneOut))
+	for _, stream := range r.streams(broker.ZoneTimer) {
+		u.Publish = append(u.Publish, api+"STREAM.PURGE."+stream)
+	}
 	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
-		u.Publish = append(u.Publish, api+"CONSUMER.LIST."+r.stream(z))
+		for _, stream := range r.streams(z) {
+			u.Publish = append(u.Publish, api+"CONSUMER.LIST."+stream)
+		}
 	}
 	for _, a := range r.Broker.Agents {
 		start := r.s.Start(a.Name)

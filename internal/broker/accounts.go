@@ -59,7 +59,11 @@ func (c *Conn) account(ctx context.Context) (string, error) {
 func (c *Conn) pushing(ctx context.Context) ([]Finding, error) {
 	var findings []Finding
 	err := c.Permitted(ctx, func(ctx context.Context) error {
-		for _, name := range Streams(c.subjects) {
+		layout, err := c.Layout(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range Streams(c.subjects, Plan{Partitions: layout.Partitions()}) {
 			stream, err := c.js.Stream(ctx, name)
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
 				continue

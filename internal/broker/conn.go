@@ -9,6 +9,7 @@ import (
 	neturl "net/url"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentd/internal/clock"
@@ -72,6 +73,8 @@ type Conn struct {
 	looking sync.WaitGroup
 	// waits is ConnectOptions.Waits.
 	waits func(what string, err error)
+	// layout is how streams are divided; nil is not known yet.
+	layout atomic.Pointer[Layout]
 }
 
 // Connect connects and checks the server's version. Its inboxes have a prefix of their own: acknowledgements must not be

@@ -148,7 +148,7 @@ func (c *Conn) letterOf(m Stored) (l Letter, ok bool) {
 		l.Stream = strings.ToUpper(tokens[2])
 		l.Origin, _ = strconv.ParseUint(tokens[3], 10, 64) // sequences begin at 1
 	}
-	l.Forged = c.streamOf(l.Subject) != l.Stream
+	l.Forged = StreamName(c.subjects, Layout{}.ZoneOf(l.Subject)) != wholeName(l.Stream)
 	return l, m.Header(headerSettled) == ""
 }
 
@@ -240,7 +240,9 @@ func (c *Conn) Republish(ctx context.Context, l Letter) (stream string, sequence
 		}
 	}
 	m.Header.Set(headerRedrives, strconv.Itoa(l.Redrives+1))
-	stream = c.streamOf(l.Subject)
+	if stream, err = c.streamFor(ctx, l.Subject); err != nil {
+		return "", 0, err
+	}
 	options := []jetstream.PublishOpt{jetstream.WithExpectStream(stream)}
 	if strings.HasPrefix(l.Subject, strings.TrimSuffix(c.subjects.All(wire.KindIn), ">")) {
 		last, err := c.lastDead(ctx, l)

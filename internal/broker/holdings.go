@@ -31,6 +31,9 @@ type ConsumerState struct {
 // that.
 func (c *Conn) Holdings(ctx context.Context, p Plan) (streams []StreamState, consumers []ConsumerState, err error) {
 	p.Index = true // it may be there
+	if p, _, err = c.laidOut(ctx, p); err != nil {
+		return nil, nil, err
+	}
 	for _, planned := range c.streams(p) {
 		s, err := c.look(ctx, planned.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -120,9 +120,8 @@ const shortestTTL = time.Second
 // keepLast puts a message in place of the one that is on the subject of the zone of timers, for a time in whole seconds.
 func (c *Conn) keepLast(ctx context.Context, subject string, body []byte, d time.Duration) error {
 	m := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}}
-	return c.persist(ctx, subject, func(attempt context.Context) error {
-		_, err := c.js.PublishMsg(attempt, m,
-			jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)), jetstream.WithMsgTTL(max(d.Truncate(time.Second), shortestTTL)))
+	return c.persist(ctx, subject, func(attempt context.Context, stream string) error {
+		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(max(d.Truncate(time.Second), shortestTTL)))
 		return err
 	})
 }

@@ -61,6 +61,13 @@ func (c *Conn) eachStep(ctx context.Context, p Plan, take func(step) (Change, er
 	if err := c.check(p); err != nil {
 		return nil, err
 	}
+	p, other, err := c.laidOut(ctx, p)
+	if err == nil && other != nil {
+		err = other
+	}
+	if err != nil {
+		return nil, err
+	}
 	taken := func(s step, err error) (Change, error) {
 		if err != nil || s.do == nil {
 			return Change{}, err
@@ -157,6 +164,9 @@ func (c *Conn) streamStep(ctx context.Context, want jetstream.StreamConfig, repl
 		return step{}, err
 	}
 	got := have.CachedInfo().Config
+	if err := sameLayout(got, want); err != nil { // another program was quicker
+		return step{}, err
+	}
 	next := reconcile(got, want, replicas)
 	if next.Replicas > 1 && next.PersistMode == jetstream.AsyncPersistMode {
 		return step{}, sdk.Errorf(sdk.CodeConfig, "it has persist_mode async, and the server gives replicas to no such stream; %s", remedyRemake)

@@ -70,9 +70,8 @@ func (c *Conn) ReplySubject(subject string) (string, bool) {
 // create is create-if-absent: one subject an event, and an expected last sequence of 0, or that of something that is not an event.
 func (c *Conn) create(ctx context.Context, m *nats.Msg) error {
 	var last uint64
-	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
-		_, err := c.js.PublishMsg(attempt, m,
-			jetstream.WithExpectStream(c.streamOf(m.Subject)), jetstream.WithExpectLastSequencePerSubject(last))
+	return c.persist(ctx, m.Subject, func(attempt context.Context, stream string) error {
+		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequencePerSubject(last))
 		if err == nil || errors.Is(err, nats.ErrMaxPayload) {
 			return err
 		}
@@ -88,7 +87,7 @@ func (c *Conn) create(ctx context.Context, m *nats.Msg) error {
 func (c *Conn) compare(ctx context.Context, m *nats.Msg, problem error, last *uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout) // the publish may have used up its own time
 	defer cancel()
-	stored, err := c.last(ctx, c.streamOf(m.Subject), m.Subject)
+	stored, err := c.Last(ctx, m.Subject)
 	switch {
 	case errors.Is(err, ErrNotStored):
 		return problem
@@ -124,12 +123,15 @@ func (c *Conn) Published(ctx context.Context, subject string) (bool, error) {
 	return err == nil && !serverMade(m), err
 }
 
-// persist repeats an attempt until it succeeds, is refused for good, or ctx ends.
-func (c *Conn) persist(ctx context.Context, subject string, try func(context.Context) error) error {
+// persist repeats an attempt, which is told the stream of the subject, until it succeeds, is refused for good, or ctx ends.
+func (c *Conn) persist(ctx context.Context, subject string, try func(ctx context.Context, stream string) error) error {
 	return publishing.Do(ctx, retry.Sleep, func() error {
 		attempt, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		err := try(attempt)
+		stream, err := c.streamFor(attempt, subject)
+		if err == nil {
+			err = try(attempt, stream)
+		}
 		switch {
 		case err == nil:
 			return nil
@@ -254,8 +256,8 @@ func (c *Conn) Answer(ctx context.Context, subject string, event wire.Event) err
 	if err != nil {
 		return err
 	}
-	return c.persist(ctx, subject, func(attempt context.Context) error {
-		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(c.streamOf(subject)))
+	return c.persist(ctx, subject, func(attempt context.Context, stream string) error {
+		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream))
 		return err
 	})
 }
@@ -300,8 +302,8 @@ func (c *Conn) ArmTimer(ctx context.Context, agent string, run wire.RunKey, due 
 		"Nats-Schedule-Target": {c.subjects.Fire(agent, run)},
 		"Nats-Schedule-TTL":    {firedTTL.String()},
 	}}
-	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
-		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)))
+	return c.persist(ctx, m.Subject, func(attempt context.Context, stream string) error {
+		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream))
 		return err
 	})
 }
@@ -329,7 +331,11 @@ func (c *Conn) OnWake(handle func(wire.RunKey)) (stop func() error, err error) {
 // Put publishes a message as it is, beside what is on its subject, and returns its sequence in the stream: for who tries what
 // others do with it.
 func (c *Conn) Put(ctx context.Context, subject string, headers map[string][]string, body []byte) (uint64, error) {
-	ack, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: headers}, jetstream.WithExpectStream(c.streamOf(subject)))
+	stream, err := c.streamFor(ctx, subject)
+	if err != nil {
+		return 0, err
+	}
+	ack, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: headers}, jetstream.WithExpectStream(stream))
 	if err != nil {
 		return 0, c.publishError(subject, err)
 	}

@@ -44,6 +44,13 @@ func (c *Conn) CheckServers(ctx context.Context, p Plan) (Servers, []Finding, er
 	if err != nil {
 		return Servers{}, nil, fmt.Errorf("JetStream: %w", err)
 	}
+	if l := c.lookBriefly(ctx, js, StreamName(c.subjects, ZoneStart)); l.err == nil {
+		layout, err := layoutIn(l.info.Config)
+		if err != nil {
+			return Servers{}, nil, err
+		}
+		p.Partitions = layout.n
+	}
 	planned := c.streams(p)
 	looks := make([]streamLook, len(planned))
 	var looking sync.WaitGroup

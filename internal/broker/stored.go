@@ -35,12 +35,29 @@ func (c *Conn) At(ctx context.Context, z Zone, sequence uint64) (Stored, error) 
 
 // Last returns the last message on a subject, or ErrNotStored.
 func (c *Conn) Last(ctx context.Context, subject string) (Stored, error) {
-	return c.last(ctx, c.streamOf(subject), subject)
+	stream, err := c.streamFor(ctx, subject)
+	if err != nil {
+		return Stored{}, err
+	}
+	return c.last(ctx, stream, subject)
 }
 
 // Scan calls each with the messages of a zone whose subjects match filter, in order, from a sequence to the last one that
-// is there at the beginning, until each returns false. One message is in memory at a time.
+// is there at the beginning, until each returns false. Of a zone that is divided it does so for one stream after the other. One message is
+// in memory at a time.
 func (c *Conn) Scan(ctx context.Context, z Zone, filter string, from uint64, each func(Stored) (bool, error)) error {
+	zones, err := c.zones(ctx, z, filter)
+	for i, more := 0, true; i < len(zones) && more && err == nil; i++ {
+		err = c.scan(ctx, zones[i], filter, from, func(m Stored) (bool, error) {
+			var err error
+			more, err = each(m)
+			return more, err
+		})
+	}
+	return err
+}
+
+func (c *Conn) scan(ctx context.Context, z Zone, filter string, from uint64, each func(Stored) (bool, error)) error {
 	bounds, err := c.Bounds(ctx, z)
 	if err != nil {
 		return err

@@ -41,7 +41,8 @@ const (
 	deadLetters = 90 * day
 )
 
-// Zone is a stream: a trust zone with its own publishers.
+// Zone is a stream: a trust zone with its own publishers. Where a layout divides a zone, it is all of its streams, and each of them is a
+// zone by itself (Layout.Zones).
 type Zone string
 
 // The zones. The stream's name is the upper-case root, "_" and the zone.
@@ -66,11 +67,9 @@ var zoneOf = map[wire.Kind]Zone{
 	wire.KindBlob: ZoneRun, wire.KindSpec: ZoneRun, wire.KindDLQ: ZoneDLQ, wire.KindIndex: ZoneIndex,
 }
 
-// streamOf is the stream that stores a subject.
+// streamOf is the stream that stores a subject, as far as it is known how streams are divided; streamFor finds that out.
 func (c *Conn) streamOf(subject string) string {
-	rest := strings.TrimPrefix(subject, c.subjects.Root()+".")
-	kind, _, _ := strings.Cut(rest, ".")
-	return StreamName(c.subjects, zoneOf[wire.Kind(kind)])
+	return StreamName(c.subjects, c.knownLayout().ZoneOf(subject))
 }
 
 // Plan is what should exist on the broker.
@@ -94,7 +93,13 @@ type Plan struct {
 	Hooks    []HookPlan
 	// Index is whether there is to be an index of runs; false leaves one that there is.
 	Index bool
+	// Partitions is how many streams the zones of runs are divided into, as of NewLayout; 0 leaves them as they are, and is 1 where there
+	// are none. It is for ever.
+	Partitions int
 }
+
+// Layout is that of a plan that says how many partitions there are; of another one, nothing is divided.
+func (p Plan) Layout() Layout { return Layout{p.Partitions} }
 
 // AgentPlan is an agent that workers serve. Type is its contract's type, under which other agents can call it.
 type AgentPlan struct{ Name, Type string }
@@ -120,15 +125,25 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		run = sdk.DefaultRunDeadline
 	}
 	call = max(call, run) // a call may wait as long as its run
+	layout := p.Layout()
 	base := func(z Zone, age time.Duration, kinds ...wire.Kind) jetstream.StreamConfig {
-		cfg := jetstream.StreamConfig{
+		return jetstream.StreamConfig{
 			Name: StreamName(c.subjects, z), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-			MaxAge: age, Replicas: replicas, MaxMsgs: -1, MaxBytes: -1,
+			MaxAge: age, Replicas: replicas, MaxMsgs: -1, MaxBytes: -1, Subjects: Layout{}.subjectsOf(c.subjects, 0, kinds),
 		}
-		for _, k := range kinds {
-			cfg.Subjects = append(cfg.Subjects, c.subjects.All(k))
+	}
+	each := func(z Zone, cfg jetstream.StreamConfig, kinds ...wire.Kind) []jetstream.StreamConfig {
+		zones := layout.Zones(z)
+		if len(zones) == 1 {
+			return []jetstream.StreamConfig{cfg}
 		}
-		return cfg
+		parts := make([]jetstream.StreamConfig, len(zones))
+		for i, part := range zones {
+			parts[i] = cfg
+			parts[i].Name, parts[i].Subjects = StreamName(c.subjects, part), layout.subjectsOf(c.subjects, i, kinds)
+			parts[i].Metadata = layout.metadata()
+		}
+		return parts
 	}
 	guarded := func(cfg jetstream.StreamConfig) jetstream.StreamConfig {
 		cfg.DenyDelete, cfg.DenyPurge, cfg.Duplicates = true, true, shortestDuplicates
@@ -147,14 +162,16 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 			made.PersistMode = jetstream.AsyncPersistMode
 		}
 	}
-	streams := []jetstream.StreamConfig{
-		guarded(base(ZoneStart, run+margin, wire.KindStart)),
-		guarded(base(ZoneIn, p.AnswersKept(), wire.KindIn, wire.KindCtl)),
-		out, done, timer, journal,
+	start := guarded(base(ZoneStart, run+margin, wire.KindStart))
+	start.Metadata = layout.metadata() // it is made first: what it says is settled
+	streams := []jetstream.StreamConfig{start, guarded(base(ZoneIn, p.AnswersKept(), wire.KindIn, wire.KindCtl)), out, done}
+	streams = append(streams, each(ZoneTimer, timer, wire.KindTimer, wire.KindFire)...)
+	streams = append(streams, each(ZoneRun, journal, wire.KindRun, wire.KindBlob, wire.KindSpec)...)
+	streams = append(streams,
 		base(ZoneDLQ, deadLetters, wire.KindDLQ),
 		bucketStream(GrantsBucket(c.subjects), grantHistory, replicas),
 		guarded(registryStream(c.subjects, replicas)),
-	}
+	)
 	if p.Index {
 		documents := base(ZoneIndex, 0)
 		documents.Subjects = []string{c.indexFilter("*")}
@@ -176,7 +193,7 @@ type ConsumerRef struct {
 // UnroutedConsumer reads every init event, to answer those that no worker serves.
 const UnroutedConsumer = "unrouted"
 
-// AgentConsumers are the consumers that a worker with the agent reads.
+// AgentConsumers are the consumers that a worker with the agent reads, of undivided zones: see Layout.Consumers.
 func AgentConsumers(agent string) []ConsumerRef {
 	name := agentPrefix + wire.NameToken(agent)
 	return []ConsumerRef{{ZoneStart, name}, {ZoneIn, name}, {ZoneTimer, name}, {ZoneOut, name}}
@@ -199,10 +216,10 @@ func Consumers(s wire.Subjects, p Plan) []ConsumerRef {
 	return refs
 }
 
-// Streams are the names of all streams, the buckets' included.
-func Streams(s wire.Subjects) []string {
+// Streams are the names of a plan's streams, the buckets' included.
+func Streams(s wire.Subjects, p Plan) []string {
 	var names []string
-	for _, c := range (&Conn{subjects: s}).streams(Plan{}) {
+	for _, c := range (&Conn{subjects: s}).streams(p) {
 		names = append(names, c.Name)
 	}
 	return names
@@ -233,7 +250,9 @@ func (c *Conn) consumers(p Plan) []consumerPlan {
 		if of == workers {
 			wait = AckWait
 		}
-		plans = append(plans, consumerPlan{ref, filters, cmp.Or(p.AckWait, wait), of})
+		for _, part := range p.Layout().Consumers(ref) {
+			plans = append(plans, consumerPlan{part, filters, cmp.Or(p.AckWait, wait), of})
+		}
 	}
 	add(ConsumerRef{ZoneStart, UnroutedConsumer}, workers, c.subjects.All(wire.KindStart))
 	for _, a := range p.Agents {

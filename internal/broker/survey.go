@@ -74,29 +74,42 @@ func (c *Conn) look(ctx context.Context, name string) (jetstream.Stream, error) 
 
 // SubjectsUnder lists, in order, the subjects under filter that have messages. They are held in memory.
 func (c *Conn) SubjectsUnder(ctx context.Context, z Zone, filter string) ([]string, error) {
-	s, err := c.stream(ctx, z)
+	zones, err := c.zones(ctx, z, filter)
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
-	if err != nil {
-		return nil, fmt.Errorf("list subjects under %s: %w", filter, err)
+	var subjects []string
+	for _, part := range zones {
+		s, err := c.stream(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
+		if err != nil {
+			return nil, fmt.Errorf("list subjects under %s: %w", filter, err)
+		}
+		subjects = slices.AppendSeq(subjects, maps.Keys(info.State.Subjects))
 	}
-	return slices.Sorted(maps.Keys(info.State.Subjects)), nil
+	slices.Sort(subjects)
+	return subjects, nil
 }
 
 // LastDelivery returns the last message on a subject as it was delivered, or nil. Settling it means nothing.
 func (c *Conn) LastDelivery(ctx context.Context, z Zone, subject string) (Delivery, error) {
-	return c.get(ctx, z, leader.Query{LastOn: subject})
+	return c.get(ctx, z, subject, leader.Query{LastOn: subject})
 }
 
 // NextDelivery returns the first message on a subject from a sequence on, or nil. Settling it means nothing.
 func (c *Conn) NextDelivery(ctx context.Context, z Zone, subject string, from uint64) (Delivery, error) {
-	return c.get(ctx, z, leader.Query{Sequence: from, NextOn: subject})
+	return c.get(ctx, z, subject, leader.Query{Sequence: from, NextOn: subject})
 }
 
-func (c *Conn) get(ctx context.Context, z Zone, q leader.Query) (Delivery, error) {
-	m, err := c.stored(ctx, StreamName(c.subjects, z), q)
+func (c *Conn) get(ctx context.Context, z Zone, subject string, q leader.Query) (Delivery, error) {
+	zones, err := c.zones(ctx, z, subject)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.stored(ctx, StreamName(c.subjects, zones[0]), q) // one subject is on one stream
 	if errors.Is(err, ErrNotStored) {
 		return nil, nil
 	}
@@ -106,14 +119,29 @@ func (c *Conn) get(ctx context.Context, z Zone, q leader.Query) (Delivery, error
 	return looked(m), nil
 }
 
-// Deliveries calls handle with the messages that a zone has on the filters now, in order, until it returns false. Settling them
-// means nothing. It keeps a few messages in memory.
+// Deliveries calls handle with the messages that a zone has on the filters now, in order, until it returns false. Of a zone that is divided
+// it does so for one stream after the other. Settling them means nothing. It keeps a few messages in memory.
 func (c *Conn) Deliveries(ctx context.Context, z Zone, filters []string, handle func(Delivery) bool) error {
 	return c.DeliveriesSince(ctx, z, filters, time.Unix(0, 0), handle)
 }
 
 // DeliveriesSince is Deliveries of the messages that were stored at a time or later.
 func (c *Conn) DeliveriesSince(ctx context.Context, z Zone, filters []string, since time.Time, handle func(Delivery) bool) error {
+	zones, err := c.zones(ctx, z, filters...)
+	for i := 0; i < len(zones) && err == nil; i++ {
+		ended := false
+		err = c.deliveriesSince(ctx, zones[i], filters, since, func(d Delivery) bool {
+			ended = !handle(d)
+			return !ended
+		})
+		if ended {
+			break
+		}
+	}
+	return err
+}
+
+func (c *Conn) deliveriesSince(ctx context.Context, z Zone, filters []string, since time.Time, handle func(Delivery) bool) error {
 	state, err := c.ZoneState(ctx, z)
 	if err != nil {
 		return err
@@ -177,8 +205,8 @@ func (c *Conn) Redeliver(ctx context.Context, d Delivery) error {
 		}
 	}
 	m.Header.Set(headerRedelivered, strconv.FormatUint(d.Sequence(), 10))
-	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
-		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(c.streamOf(m.Subject)))
+	return c.persist(ctx, m.Subject, func(attempt context.Context, stream string) error {
+		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream))
 		return err
 	})
 }
@@ -190,9 +218,8 @@ func (c *Conn) Fire(ctx context.Context, agent string, run wire.RunKey, due int6
 		return fmt.Errorf("encode timer: %w", err)
 	}
 	m := &nats.Msg{Subject: c.subjects.Fire(agent, run), Data: body}
-	return c.persist(ctx, m.Subject, func(attempt context.Context) error {
-		_, err := c.js.PublishMsg(attempt, m,
-			jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)), jetstream.WithMsgTTL(firedTTL))
+	return c.persist(ctx, m.Subject, func(attempt context.Context, stream string) error {
+		_, err := c.js.PublishMsg(attempt, m, jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(firedTTL))
 		return err
 	})
 }
@@ -201,9 +228,11 @@ func (c *Conn) Fire(ctx context.Context, agent string, run wire.RunKey, due int6
 func (c *Conn) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	stream := StreamName(c.subjects, ZoneTimer)
-	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: c.leaseSubject("writable")},
-		jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(time.Second))
+	m := &nats.Msg{Subject: c.leaseSubject("writable")}
+	stream, err := c.streamFor(ctx, m.Subject)
+	if err == nil {
+		_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(stream), jetstream.WithMsgTTL(time.Second))
+	}
 	return leader.Unwritten(stream, err)
 }
 
@@ -220,9 +249,11 @@ func (c *Conn) Lease(ctx context.Context, name string, d time.Duration) (bool, e
 	subject := c.leaseSubject(name)
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject},
-		jetstream.WithExpectStream(StreamName(c.subjects, ZoneTimer)), jetstream.WithExpectLastSequencePerSubject(0),
-		jetstream.WithMsgTTL(d))
+	stream, err := c.streamFor(ctx, subject)
+	if err == nil {
+		_, err = c.js.PublishMsg(ctx, &nats.Msg{Subject: subject}, jetstream.WithExpectStream(stream),
+			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithMsgTTL(d))
+	}
 	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:

@@ -41,7 +41,14 @@ func (c *Conn) Verify(ctx context.Context, p Plan) ([]Finding, error) {
 	if err := c.check(p); err != nil {
 		return nil, err
 	}
+	p, other, err := c.laidOut(ctx, p)
+	if err != nil {
+		return nil, err
+	}
 	var findings []Finding
+	if other != nil {
+		findings = append(findings, Finding{"partitions", SeverityError, other.Message, remedyPartitions})
+	}
 	var hidden []string
 	look := func(what string, at func(context.Context) ([]Finding, error)) error {
 		err := c.Permitted(ctx, func(ctx context.Context) error {

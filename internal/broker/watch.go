@@ -20,9 +20,57 @@ import (
 
 // Watch reads a zone's messages on the filters in order, from the beginning or only new ones, without consuming them,
 // until handle returns false or ctx ends. It survives restarts of the server. A stream that was made anew, or set back to an older copy,
-// it reads again: from the beginning, or what is there that was stored since it was called.
+// it reads again: from the beginning, or what is there that was stored since it was called. Of a zone that is divided, each stream is read
+// in order; handle is called once at a time.
 func (c *Conn) Watch(ctx context.Context, z Zone, filters []string, fromStart bool, handle func(Delivery) bool) error {
 	began := time.UnixMilli(c.Now())
+	zones, err := c.zones(ctx, z, filters...)
+	if err != nil {
+		return err
+	}
+	if len(zones) == 1 {
+		return c.watchOne(ctx, zones[0], filters, fromStart, began, handle)
+	}
+	return together(ctx, zones, func(ctx context.Context, part Zone, one *sync.Mutex, end func()) error {
+		return c.watchOne(ctx, part, filters, fromStart, began, func(d Delivery) bool {
+			one.Lock()
+			defer one.Unlock()
+			more := ctx.Err() == nil && handle(d)
+			if !more {
+				end()
+			}
+			return more
+		})
+	})
+}
+
+// together does something with several zones at once, until one of them ends it for all: one that fails, and one that calls end. What
+// they do under one, one of them does at a time. It returns nil after end, else what failed first.
+func together(ctx context.Context, zones []Zone, do func(ctx context.Context, z Zone, one *sync.Mutex, end func()) error) error {
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var one sync.Mutex
+	var all sync.WaitGroup
+	for _, z := range zones {
+		all.Go(func() {
+			if err := do(working, z, &one, func() { stop(errEnded) }); err != nil {
+				stop(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := context.Cause(working); !errors.Is(err, errEnded) {
+		return err
+	}
+	return nil
+}
+
+// errEnded is the cause of an end that nothing failed for.
+var errEnded = errors.New("ended")
+
+func (c *Conn) watchOne(
+	ctx context.Context, z Zone, filters []string, fromStart bool, began time.Time, handle func(Delivery) bool,
+) error {
 	config := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: jetstream.DeliverNewPolicy}
 	if fromStart {
 		config.DeliverPolicy = jetstream.DeliverAllPolicy

@@ -142,6 +142,8 @@ type NATS struct {
 	Root string `json:"root"`
 	// Replicas of streams, 1 to 5; 0 is not set: existing streams stay as they are, new ones have 1.
 	Replicas int `json:"replicas"`
+	// Partitions is how many streams journals and timers are divided into; 0 is not set: as many as there are, 1 where there are none.
+	Partitions int `json:"partitions"`
 	// AnswersAge is how long the stream of answers keeps them.
 	AnswersAge time.Duration `json:"answers_age"`
 	// PersistMode is that of the streams that journals can fill again, where they have one replica: PersistDefault or PersistAsync.

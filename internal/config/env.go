@@ -10,7 +10,7 @@ import (
 // variables are the environment variables of settings, by key of the file.
 var variables = map[string]string{ //nolint:gosec // names of variables
 	"nats.url": "NATS_URL", "nats.creds": "NATS_CREDS", "nats.nkey": "NATS_NKEY", "nats.ca": "NATS_CA", "nats.cert": "NATS_CERT",
-	"nats.key": "NATS_KEY", "nats.root": "AGENTD_ROOT", "nats.replicas": "AGENTD_REPLICAS",
+	"nats.key": "NATS_KEY", "nats.root": "AGENTD_ROOT", "nats.replicas": "AGENTD_REPLICAS", "nats.partitions": "AGENTD_PARTITIONS",
 	"redis.url": "REDIS_URL", "redis.ca": "REDIS_CA", "redis.cert": "REDIS_CERT", "redis.key": "REDIS_KEY",
 	"store": "AGENTD_STORE", "entries": "AGENTD_ENTRIES", "data": "AGENTD_DATA", "slots": "AGENTD_SLOTS",
 	"reconcile.interval": "AGENTD_RECONCILE", "retention.history": "AGENTD_HISTORY",

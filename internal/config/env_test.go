@@ -21,7 +21,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	err := c.ApplyEnv(env(map[string]string{
 		"NATS_URL": "nats://n", "NATS_CREDS": "n.creds", "REDIS_URL": "redis://r", "REDIS_CA": "rca.pem", "REDIS_CERT": "rcert.pem", "REDIS_KEY": "rkey.pem", "OPENAI_API_KEY": "sk-1",
 		"NATS_NKEY": "n.nk", "NATS_CA": "ca.pem", "NATS_CERT": "cert.pem", "NATS_KEY": "key.pem",
-		"OPENAI_BASE_URL": "http://o", "LOCAL_KEY": "sk-2", "AGENTD_ROOT": "root", "AGENTD_REPLICAS": "5",
+		"OPENAI_BASE_URL": "http://o", "LOCAL_KEY": "sk-2", "AGENTD_ROOT": "root", "AGENTD_REPLICAS": "5", "AGENTD_PARTITIONS": "4",
 		"AGENTD_STORE": "redis", "AGENTD_ENTRIES": "plain", "AGENTD_DATA": "d", "AGENTD_SLOTS": "1", "AGENTD_LOG_LEVEL": "error", "AGENTD_LOG_FORMAT": "",
 		"AGENTD_RECONCILE": "0", "AGENTD_HISTORY": "7d",
 	}))
@@ -30,7 +30,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	}
 	want := mustLoad(t, "testdata/desk/agentd.yaml")
 	want.NATS = NATS{
-		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5, AnswersAge: 7 * 24 * time.Hour,
+		URL: "nats://n", Creds: "n.creds", NKey: "n.nk", CA: "ca.pem", Cert: "cert.pem", Key: "key.pem", Root: "root", Replicas: 5, Partitions: 4, AnswersAge: 7 * 24 * time.Hour,
 		PersistMode: PersistDefault,
 	}
 	want.Redis = Redis{URL: "redis://r", CA: "rca.pem", Cert: "rcert.pem", Key: "rkey.pem"}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +23,6 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/runner"
-	"agentd/internal/state/natsstore"
 	"agentd/internal/telemetry"
 	"agentd/internal/worker"
 	"agentd/sdk"
@@ -43,6 +43,19 @@ func DefaultPatience() time.Duration {
 	return Patience
 }
 
+// PartitionsVariable is the environment variable that says how many streams journals and timers are divided into, such as 4: whatever a test
+// proves is to be so however many there are.
+const PartitionsVariable = "AGENTD_TEST_PARTITIONS"
+
+// Partitions is what the environment says, 0 if it says nothing.
+func Partitions() int {
+	n, err := strconv.Atoi(os.Getenv(PartitionsVariable))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Options are what a Harness runs.
 type Options struct {
 	Agents []sdk.Agent
@@ -57,6 +70,8 @@ type Options struct {
 	OpenStore func(conn *broker.Conn) runner.Store
 	// Patience is how long anything may take; 0 is DefaultPatience.
 	Patience time.Duration
+	// Partitions is how many streams journals and timers are divided into; 0 is Partitions().
+	Partitions int
 	// Workers is how many workers serve; 0 is 1.
 	Workers int
 	// Slots of each worker; 0 is sdk.DefaultSlots.
@@ -111,9 +126,10 @@ func Start(t testing.TB, o Options) *Harness {
 	h.check("connect", err)
 	t.Cleanup(func() { h.check("close connection", h.conn.Close()) })
 	h.provision()
-	if h.store = natsstore.New(h.conn.JetStream(), broker.StreamName(h.conn.Subjects(), broker.ZoneRun), h.conn.Subjects()); o.OpenStore != nil {
-		h.store = o.OpenStore(h.conn)
+	if h.store, err = worker.JournalStore(ctx, h.conn); o.OpenStore != nil {
+		h.store, err = o.OpenStore(h.conn), nil
 	}
+	h.check("open store", err)
 	h.watchDeadLetters()
 	for range max(o.Workers, 1) {
 		h.startWorker()
@@ -151,7 +167,9 @@ func (h *Harness) provision() {
 		for _, a := range h.o.Agents {
 			specs = append(specs, a.Spec)
 		}
-		_, err := h.conn.Provision(ctx, worker.Plan(specs))
+		p := worker.Plan(specs)
+		p.Partitions = cmp.Or(h.o.Partitions, Partitions())
+		_, err := h.conn.Provision(ctx, p)
 		h.check("provision", err)
 	}
 	plan()

@@ -54,16 +54,19 @@ func (p *pass) answers(ctx context.Context, x belongings, run wire.RunKey, e *co
 	return coming, nil
 }
 
-// absorbed are the answers that the run's journal knows, by their sequence in the stream of answers.
+// absorbed are the answers that the run's journal knows, by their sequence in the stream of answers: all are on one.
 func (p *pass) absorbed(ctx context.Context, run wire.RunKey) (map[uint64]bool, error) {
 	entries, err := p.Runner.Journal(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	stream := broker.StreamName(p.subjects, broker.ZoneIn)
+	streams := map[string]bool{}
+	for _, z := range p.layout.Zones(broker.ZoneIn) {
+		streams[broker.StreamName(p.subjects, z)] = true
+	}
 	known := map[uint64]bool{}
 	for i := range entries {
-		if c := entries[i].Cause; c.Stream == stream {
+		if c := entries[i].Cause; streams[c.Stream] {
 			known[c.Sequence] = true
 		}
 	}
@@ -122,7 +125,7 @@ func (p *pass) settledAnswer(ctx context.Context, agent string, d broker.Deliver
 	if absorbed[d.Sequence()] {
 		return true, false, nil
 	}
-	handled, err := p.handled(ctx, broker.ZoneIn, agent, d.Sequence(), d.Received())
+	handled, err := p.handledDelivery(ctx, agent, d)
 	if err != nil || handled && p.young(d.Received()) {
 		return true, false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"agentd/internal/broker"
@@ -70,16 +71,25 @@ func (p *pass) told(agent string) map[broker.Zone][]string {
 // toldRuns examines the runs that answers, control messages and timers came for.
 func (p *pass) toldRuns(ctx context.Context) error {
 	for agent := range p.agents {
-		for zone, filters := range p.told(agent) {
-			from, err := p.Conn.SequenceAt(ctx, zone, time.UnixMilli(p.since))
-			if err != nil {
-				return err
-			}
-			for _, filter := range filters {
-				if err := p.toldOn(ctx, zone, filter, from); err != nil {
+		for whole, filters := range p.told(agent) {
+			for _, zone := range p.layout.Zones(whole) {
+				if err := p.toldIn(ctx, zone, filters); err != nil {
 					return err
 				}
 			}
+		}
+	}
+	return nil
+}
+
+func (p *pass) toldIn(ctx context.Context, zone broker.Zone, filters []string) error {
+	from, err := p.Conn.SequenceAt(ctx, zone, time.UnixMilli(p.since))
+	if err != nil {
+		return err
+	}
+	for _, filter := range filters {
+		if err := p.toldOn(ctx, zone, filter, from); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -131,26 +141,40 @@ func (p *pass) runsOf(ctx context.Context, runs []wire.RunKey) error {
 
 // open is from when on messages for an agent's runs are not dealt with, in Unix milliseconds: they are too young for this pass, or workers
 // are not through with them.
-func (p *pass) open(ctx context.Context, a sdk.AgentSpec) (int64, error) {
-	agent, from := wire.NameToken(a.Name), p.limit.UnixMilli()
+func (p *pass) open(ctx context.Context, a sdk.AgentSpec) (from int64, err error) {
+	if p.layout, err = p.Conn.Layout(ctx); err != nil {
+		return 0, err
+	}
+	agent := wire.NameToken(a.Name)
+	from = p.limit.UnixMilli()
 	filters := p.told(agent)
 	filters[broker.ZoneStart], filters[broker.ZoneOut] = p.inits(agent, a), p.delegations(agent, a)
-	for zone, list := range filters {
-		c, err := p.consumed(ctx, zone, agent)
-		if err != nil {
-			return 0, err
-		}
-		if !c.known {
-			continue
-		}
-		for _, filter := range list {
-			d, err := p.Conn.NextDelivery(ctx, zone, filter, c.Floor+1)
+	for whole, list := range filters {
+		for _, zone := range p.layout.Zones(whole) {
+			since, err := p.openIn(ctx, zone, agent, list)
 			if err != nil {
 				return 0, err
 			}
-			if d != nil {
-				from = min(from, d.Received())
-			}
+			from = min(from, since)
+		}
+	}
+	return from, nil
+}
+
+// openIn is open of one stream; without such messages it is the end of time.
+func (p *pass) openIn(ctx context.Context, zone broker.Zone, agent string, filters []string) (int64, error) {
+	from := int64(math.MaxInt64)
+	c, err := p.consumed(ctx, zone, agent)
+	if err != nil || !c.known {
+		return from, err
+	}
+	for _, filter := range filters {
+		d, err := p.Conn.NextDelivery(ctx, zone, filter, c.Floor+1)
+		if err != nil {
+			return 0, err
+		}
+		if d != nil {
+			from = min(from, d.Received())
 		}
 	}
 	return from, nil

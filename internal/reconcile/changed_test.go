@@ -98,7 +98,7 @@ func (r *rig) ended(steps ...string) []begun {
 
 func (r *rig) deleteEnd(b begun) {
 	r.t.Helper()
-	r.delete(broker.ZoneDone, r.conn.Subjects().Done(b.agent, b.key, b.init))
+	r.delete(r.conn.Subjects().Done(b.agent, b.key, b.init))
 }
 
 // A pass reads the runs that have changed since the one before, however many there are, and finds what these have lost. All are looked at
@@ -188,9 +188,13 @@ func TestScheduled_LooksAtAllAfterALoss(t *testing.T) {
 func (r *rig) wipe() {
 	r.t.Helper()
 	if r.redis == nil {
-		stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), broker.ZoneRun))
-		r.check("open stream", err)
-		r.check("purge", stream.Purge(r.context()))
+		zones, err := r.conn.Zones(r.context(), broker.ZoneRun)
+		r.check("look how streams are divided", err)
+		for _, z := range zones {
+			stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), z))
+			r.check("open stream", err)
+			r.check("purge", stream.Purge(r.context()))
+		}
 		return
 	}
 	c := redis.NewClient(&redis.Options{Addr: r.redis.Addr()})

@@ -25,7 +25,7 @@ func (r *rig) loses() {
 	r.t.Helper()
 	for _, kind := range []wire.Kind{wire.KindOut, wire.KindVoid} {
 		for subject := range r.messages(broker.ZoneOut, kind) {
-			r.delete(broker.ZoneOut, subject)
+			r.delete(subject)
 		}
 	}
 }
@@ -34,7 +34,7 @@ func (r *rig) loses() {
 func (r *rig) delivers() {
 	r.t.Helper()
 	r.stop()
-	for _, ref := range broker.AgentConsumers("desk") {
+	for _, ref := range r.consumers("desk") {
 		r.rewind(ref)
 	}
 	r.work()

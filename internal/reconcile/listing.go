@@ -35,8 +35,8 @@ func newListing(p *pass) *listing {
 	return &listing{p: p, lists: map[wire.Kind]map[string]map[string][]string{}}
 }
 
-// layout says where the partition is among the tokens after the kind, and whether more follow after the run.
-var layout = map[wire.Kind]struct {
+// places say where the partition is among the tokens after the kind, and whether more follow after the run.
+var places = map[wire.Kind]struct {
 	zone broker.Zone
 	at   int
 	more bool
@@ -54,8 +54,12 @@ func (x *listing) of(ctx context.Context, kind wire.Kind, partition string) (map
 	if list, ok := x.lists[kind][partition]; ok {
 		return list, nil
 	}
-	l, wanted := layout[kind], partition
-	whole := x.p.states[l.zone].Subjects <= wholeList && !x.p.byPartition
+	l, wanted := places[kind], partition
+	var held uint64
+	for _, z := range x.p.layout.Zones(l.zone) {
+		held += x.p.states[z].Subjects
+	}
+	whole := held <= wholeList && !x.p.byPartition
 	if whole && x.lists[kind] != nil {
 		return nil, nil // there are none
 	}
@@ -107,7 +111,7 @@ func (x *listing) indexed(ctx context.Context, run wire.RunKey) (uint64, error) 
 type lookup struct{ p *pass }
 
 func (l lookup) runOf(ctx context.Context, kind wire.Kind, run wire.RunKey) ([]string, error) {
-	at := layout[kind]
+	at := places[kind]
 	filter := fmt.Sprintf("%s.%s%s.%s.%s", l.p.subjects.Root(), kind, strings.Repeat(".*", at.at), run.Partition, run.Token)
 	if at.more {
 		filter += ".>"

@@ -209,11 +209,20 @@ func (p *pass) readersOf(ctx context.Context, z broker.Zone) ([]broker.Reader, e
 
 // fired removes the timers that have fired and that workers have dealt with: a run never needs one again.
 func (p *pass) fired(ctx context.Context) error {
-	readers, err := p.readersOf(ctx, broker.ZoneTimer)
+	for _, z := range p.layout.Zones(broker.ZoneTimer) {
+		if err := p.firedIn(ctx, z); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pass) firedIn(ctx context.Context, z broker.Zone) error {
+	readers, err := p.readersOf(ctx, z)
 	if err != nil {
 		return err
 	}
-	forget, err := p.Conn.Forgetting(ctx, broker.ZoneTimer)
+	forget, err := p.Conn.Forgetting(ctx, z)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func TestClear_CallsOfRunsThatHaveEnded(t *testing.T) {
 			before, armed := r.streams(), r.armed()
 			r.stop()
 			for _, a := range r.agents {
-				for _, ref := range broker.AgentConsumers(a.Spec.Name) {
+				for _, ref := range r.consumers(a.Spec.Name) {
 					r.rewind(ref)
 				}
 			}
@@ -122,7 +122,11 @@ func TestClear_CallsOfRunsThatHaveEnded(t *testing.T) {
 			r.settled()
 			checkEnds(r, ends)
 			after := r.streams()
-			after[broker.ZoneTimer] = before[broker.ZoneTimer] // the run that waits arms its timer again
+			for z := range before {
+				if strings.HasPrefix(string(z), string(broker.ZoneTimer)) { // the run that waits arms its timer again
+					after[z] = before[z]
+				}
+			}
 			if diff := cmp.Diff(before, after); diff != "" {
 				t.Errorf("something was stored (-before +after):\n%s", diff)
 			}
@@ -485,7 +489,7 @@ func TestClear_NotBeforeStreamsAreRefilled(t *testing.T) {
 	r.settled()
 	voids := r.messages(broker.ZoneOut, wire.KindVoid)
 	for subject := range voids {
-		r.delete(broker.ZoneOut, subject)
+		r.delete(subject)
 	}
 	r.check("note that it was another server", r.conn.NoteRefilled(r.context(), "desk", "another"))
 	if n := r.clearNow(sdk.DefaultCallsKept + time.Second); n != 0 {

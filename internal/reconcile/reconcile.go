@@ -121,6 +121,7 @@ type pass struct {
 	Options
 	report   Report
 	subjects wire.Subjects
+	layout   broker.Layout
 	// now is when the pass began, limit what must be older to be examined.
 	now, limit time.Time
 	// refillFrom is from when on Refill looks at entries, in Unix milliseconds; 0 is that another pass is made.
@@ -196,17 +197,19 @@ func newPass(o Options) *pass {
 }
 
 // survey looks at the streams.
-func (p *pass) survey(ctx context.Context) error {
-	for _, z := range []broker.Zone{
+func (p *pass) survey(ctx context.Context) (err error) {
+	if p.layout, err = p.Conn.Layout(ctx); err != nil {
+		return err
+	}
+	for _, whole := range []broker.Zone{
 		broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer, broker.ZoneDLQ,
 	} {
-		s, err := p.Conn.ZoneState(ctx, z)
-		if err != nil {
-			return err
+		for _, z := range p.layout.Zones(whole) {
+			if p.states[z], err = p.Conn.ZoneState(ctx, z); err != nil {
+				return err
+			}
 		}
-		p.states[z] = s
 	}
-	var err error
 	p.indexes, err = p.Conn.Indexes(ctx)
 	return err
 }
@@ -236,8 +239,19 @@ func (p *pass) young(at int64) bool { return at > p.limit.UnixMilli() }
 
 // kept reports whether a stream still keeps what was stored at a time in Unix milliseconds, with a margin.
 func (p *pass) kept(z broker.Zone, at int64) bool {
-	age := p.states[z].MaxAge
+	age := p.age(z)
 	return age == 0 || p.now.Add(-age).Add(p.OlderThan).UnixMilli() < at
+}
+
+// age is how long the streams of a zone keep messages: as long as the one that does so for the shortest time.
+func (p *pass) age(z broker.Zone) time.Duration {
+	var shortest time.Duration
+	for _, part := range p.layout.Zones(z) {
+		if age := p.states[part].MaxAge; age != 0 && (shortest == 0 || age < shortest) {
+			shortest = age
+		}
+	}
+	return shortest
 }
 
 // settledAfter is how long a message may be in the hands of workers. One that was delivered longer ago and is not acked is
@@ -254,8 +268,17 @@ func (p *pass) handled(ctx context.Context, z broker.Zone, agent string, sequenc
 	return c.All(sequence) || stale, nil
 }
 
+// handledDelivery is handled, of a message that was looked at.
+func (p *pass) handledDelivery(ctx context.Context, agent string, d broker.Delivery) (bool, error) {
+	z, ok := p.zoneOf(d.Stream())
+	if !ok {
+		return false, nil
+	}
+	return p.handled(ctx, z, agent, d.Sequence(), d.Received())
+}
+
 func (p *pass) consumed(ctx context.Context, z broker.Zone, agent string) (consumed, error) {
-	for _, ref := range broker.AgentConsumers(agent) {
+	for _, ref := range p.layout.Consumers(broker.AgentConsumers(agent)...) {
 		if ref.Zone != z {
 			continue
 		}

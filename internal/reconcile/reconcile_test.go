@@ -258,7 +258,7 @@ func TestRun_LostTimerIsArmedAgain(t *testing.T) {
 	b := r.begin("add")
 	r.waiting(b, 1)
 	r.settled()
-	r.delete(broker.ZoneTimer, r.conn.Subjects().Timer(b.agent, b.key))
+	r.delete(r.conn.Subjects().Timer(b.agent, b.key))
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TimerLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
@@ -285,7 +285,7 @@ func TestRun_TimerThatFiredUnseenFiresAgain(t *testing.T) {
 		return err == nil && d != nil
 	})
 	r.nothing() // it waits for a worker
-	r.delete(broker.ZoneTimer, fire)
+	r.delete(fire)
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TimerLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
@@ -418,7 +418,7 @@ func TestRun_LostCallIsSentAgain(t *testing.T) {
 	subject := r.conn.Subjects().Call(r.call(b))
 	before, err := r.conn.LastDelivery(r.context(), broker.ZoneOut, subject)
 	r.check("read call", err)
-	r.delete(broker.ZoneOut, subject)
+	r.delete(subject)
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.CallLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
@@ -441,7 +441,7 @@ func TestRun_LostTerminalIsPublishedAgain(t *testing.T) {
 	subject := r.conn.Subjects().Done(plain.agent, plain.key, plain.init)
 	before, err := r.conn.LastDelivery(r.context(), broker.ZoneDone, subject)
 	r.check("read terminal event", err)
-	r.delete(broker.ZoneDone, subject)
+	r.delete(subject)
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TerminalLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
@@ -490,7 +490,7 @@ func TestAfterLoss_TimersOfAStreamThatWasMadeAnewAreArmed(t *testing.T) {
 	r.await("the timer is armed again", func() bool {
 		if time.Since(deleted) > patience/4 { // the first time may be before the worker has seen the stream
 			deleted = time.Now()
-			stream := broker.StreamName(r.conn.Subjects(), broker.ZoneTimer)
+			stream := r.stream(timer).CachedInfo().Config.Name
 			r.check("delete the stream", r.conn.JetStream().DeleteStream(r.context(), stream))
 			r.provision()
 		}
@@ -505,7 +505,7 @@ func TestUntil_RepeatsPassesUntilNothingIsFound(t *testing.T) {
 	waiting := r.begin("add")
 	r.waiting(waiting, 1)
 	r.settled()
-	r.delete(broker.ZoneTimer, r.conn.Subjects().Timer("desk", waiting.key))
+	r.delete(r.conn.Subjects().Timer("desk", waiting.key))
 	o := r.options()
 	got, err := reconcile.Until(r.context(), o)
 	r.check("reconcile", err)

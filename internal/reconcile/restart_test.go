@@ -304,7 +304,7 @@ func TestAfterRestarts_WorkerWasNotThere(t *testing.T) {
 	call := r.conn.Subjects().Call(r.call(b))
 	r.settled()
 	r.stop()
-	r.delete(broker.ZoneOut, call)
+	r.delete(call)
 	r.interval = time.Hour // its passes come much later
 	r.work()
 	r.await("the call is made again", func() bool { return r.messages(broker.ZoneOut, wire.KindOut)[call] == 1 })
@@ -335,7 +335,7 @@ func TestRefill(t *testing.T) {
 		for _, kind := range kinds {
 			for subject := range r.messages(z, kind) {
 				if kind != wire.KindOut || subject == r.conn.Subjects().Call(r.call(waiting)) { // a void is for a call that is there
-					r.delete(z, subject)
+					r.delete(subject)
 				}
 			}
 		}

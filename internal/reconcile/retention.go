@@ -46,12 +46,14 @@ func (p *pass) retain(ctx context.Context, s runner.StoredRun, e *core.Entry) er
 // outlived reports whether no message of the run can be delivered any more: none is kept that long.
 func (p *pass) outlived(e *core.Entry) bool {
 	var longest time.Duration
-	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDLQ} {
-		age := p.states[z].MaxAge
-		if age == 0 {
-			return false // messages are kept for ever, so the tombstone is
+	for _, whole := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDLQ} {
+		for _, z := range p.layout.Zones(whole) {
+			age := p.states[z].MaxAge
+			if age == 0 {
+				return false // messages are kept for ever, so the tombstone is
+			}
+			longest = max(longest, age)
 		}
-		longest = max(longest, age)
 	}
 	return p.now.Sub(time.UnixMilli(max(e.At, e.Head.Deadline))) > longest+tombstoneMargin
 }

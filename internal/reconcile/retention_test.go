@@ -114,7 +114,7 @@ func TestRun_MessagesOfPurgedRunsChangeNothing(t *testing.T) {
 			before := r.streams()
 			r.stop()
 			for _, a := range r.agents {
-				for _, ref := range broker.AgentConsumers(a.Spec.Name) {
+				for _, ref := range r.consumers(a.Spec.Name) {
 					r.rewind(ref)
 				}
 			}
@@ -152,7 +152,7 @@ func TestRun_EndsOfPurgedRunsArePublishedByNobody(t *testing.T) {
 				t.Fatalf("after 31 days: %+v", report)
 			}
 			for _, b := range []begun{answered, cancelled} {
-				r.delete(broker.ZoneDone, r.conn.Subjects().Done(b.agent, b.key, b.init))
+				r.delete(r.conn.Subjects().Done(b.agent, b.key, b.init))
 			}
 			r.emptied()
 			before := r.streams()

@@ -69,8 +69,8 @@ func TestRun_RetriedRunIsRepairedAsAnyOther(t *testing.T) {
 			at := h.Calls[0].Addresses(&h)[0]
 			call, timer := r.conn.Subjects().Call(at), r.conn.Subjects().Timer(first.agent, first.key)
 			calls, timers := r.stored(broker.ZoneOut, call), r.stored(broker.ZoneTimer, timer)
-			r.delete(broker.ZoneOut, call)
-			r.delete(broker.ZoneTimer, timer)
+			r.delete(call)
+			r.delete(timer)
 			if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.CallLost: 1, reconcile.TimerLost: 1}, r.lost()); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -89,7 +89,7 @@ func TestRun_RetriedRunIsRepairedAsAnyOther(t *testing.T) {
 			for _, b := range []begun{first, second} {
 				done := r.conn.Subjects().Done(b.agent, b.key, b.init)
 				ends = append(ends, r.stored(broker.ZoneDone, done))
-				r.delete(broker.ZoneDone, done)
+				r.delete(done)
 			}
 			if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.TerminalLost: 2}, r.lost()); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,10 +24,10 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/runner"
 	"agentd/internal/state"
-	"agentd/internal/state/natsstore"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/redistest"
 	"agentd/internal/worker"
@@ -99,6 +100,8 @@ type rig struct {
 	agents []sdk.Agent
 	model  sdk.Provider
 	log    *slog.Logger
+	// partitions is how many there are; 0 is harness.Partitions().
+	partitions int
 	// ahead is how much the clock of workers and passes is ahead.
 	ahead atomic.Int64
 	// async has the server confirm calls, terminal events and timers before it has written them.
@@ -154,11 +157,14 @@ func startOn(t *testing.T, at broker.ConnectOptions, options ...func(*rig)) *rig
 	r.conn, err = broker.Connect(r.context(), at)
 	r.check("connect", err)
 	t.Cleanup(func() { r.check("close connection", r.conn.Close()) })
-	r.store = natsstore.New(r.conn.JetStream(), broker.StreamName(r.conn.Subjects(), broker.ZoneRun), r.conn.Subjects())
 	for _, o := range options {
 		o(r)
 	}
 	r.provision()
+	if r.store == nil {
+		r.store, err = worker.JournalStore(r.context(), r.conn)
+		r.check("open store", err)
+	}
 	r.work()
 	t.Cleanup(func() { r.stop() })
 	return r
@@ -171,7 +177,7 @@ func (r *rig) provision() {
 		specs = append(specs, a.Spec)
 	}
 	plan := worker.Plan(specs)
-	plan.Async = r.async
+	plan.Async, plan.Partitions = r.async, cmp.Or(r.partitions, harness.Partitions())
 	_, err := r.conn.Provision(r.context(), plan)
 	r.check("provision", err)
 }
@@ -354,7 +360,7 @@ func (r *rig) settled() {
 	r.t.Helper()
 	r.await("all messages are acked", func() bool {
 		for _, a := range r.agents {
-			for _, ref := range broker.AgentConsumers(a.Spec.Name) {
+			for _, ref := range r.consumers(a.Spec.Name) {
 				consumer, err := r.conn.JetStream().Consumer(r.context(), broker.StreamName(r.conn.Subjects(), ref.Zone), ref.Name)
 				r.check("look at consumer", err)
 				if info := consumer.CachedInfo(); info.NumPending > 0 || info.NumAckPending > 0 {
@@ -364,6 +370,24 @@ func (r *rig) settled() {
 		}
 		return true
 	})
+}
+
+// consumers are those of an agent, in the order of broker.AgentConsumers.
+func (r *rig) consumers(agent string) []broker.ConsumerRef {
+	r.t.Helper()
+	refs, err := r.conn.Divided(r.context(), broker.AgentConsumers(agent)...)
+	r.check("look how streams are divided", err)
+	return refs
+}
+
+// stream is the one that has a subject.
+func (r *rig) stream(subject string) jetstream.Stream {
+	r.t.Helper()
+	layout, err := r.conn.Layout(r.context())
+	r.check("look how streams are divided", err)
+	stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), layout.ZoneOf(subject)))
+	r.check("open stream", err)
+	return stream
 }
 
 // messages are the subjects of a kind with how many messages each has.
@@ -435,8 +459,7 @@ func (r *rig) rollBack(b begun, keep int) {
 	entries, err := r.store.Entries(r.context(), b.key, runner.Version{})
 	r.check("read journal", err)
 	if r.redis == nil {
-		stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), broker.ZoneRun))
-		r.check("open stream", err)
+		stream := r.stream(r.conn.Subjects().Journal(b.key))
 		for _, e := range entries[keep:] {
 			r.check("delete entry", stream.DeleteMsg(r.context(), e.Position))
 		}
@@ -451,10 +474,9 @@ func (r *rig) rollBack(b begun, keep int) {
 }
 
 // delete removes the last message on a subject.
-func (r *rig) delete(z broker.Zone, subject string) {
+func (r *rig) delete(subject string) {
 	r.t.Helper()
-	stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), z))
-	r.check("open stream", err)
+	stream := r.stream(subject)
 	m, err := stream.GetLastMsgForSubject(r.context(), subject)
 	r.check("read "+subject, err)
 	r.check("delete "+subject, stream.DeleteMsg(r.context(), m.Sequence))
@@ -464,9 +486,15 @@ func (r *rig) delete(z broker.Zone, subject string) {
 func (r *rig) streams() map[broker.Zone]uint64 {
 	r.t.Helper()
 	last := map[broker.Zone]uint64{}
-	for _, z := range []broker.Zone{
+	var zones []broker.Zone
+	for _, whole := range []broker.Zone{
 		broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer, broker.ZoneRun, broker.ZoneDLQ,
 	} {
+		parts, err := r.conn.Zones(r.context(), whole)
+		r.check("look how streams are divided", err)
+		zones = append(zones, parts...)
+	}
+	for _, z := range zones {
 		stream, err := r.conn.JetStream().Stream(r.context(), broker.StreamName(r.conn.Subjects(), z))
 		r.check("look at stream", err)
 		for last[z] = stream.CachedInfo().State.LastSeq; last[z] > 0; last[z]-- {

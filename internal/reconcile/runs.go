@@ -202,7 +202,7 @@ func (p *pass) willFire(ctx context.Context, agent string, run wire.RunKey) (boo
 	if err != nil || last == nil {
 		return false, err
 	}
-	handled, err := p.handled(ctx, broker.ZoneTimer, agent, last.Sequence(), last.Received())
+	handled, err := p.handledDelivery(ctx, agent, last)
 	return !handled, err
 }
 

@@ -188,12 +188,18 @@ func origins(ctx context.Context, conn *broker.Conn) (map[broker.Zone]origin, er
 		zones = append(zones, broker.ZoneIndex)
 	}
 	streams := map[broker.Zone]origin{}
-	for _, z := range zones {
-		b, err := conn.Bounds(ctx, z)
+	for _, whole := range zones {
+		parts, err := conn.Zones(ctx, whole)
 		if err != nil {
 			return nil, err
 		}
-		streams[z] = origin{b.Created, b.Last}
+		for _, z := range parts {
+			b, err := conn.Bounds(ctx, z)
+			if err != nil {
+				return nil, err
+			}
+			streams[z] = origin{b.Created, b.Last}
+		}
 	}
 	return streams, nil
 }

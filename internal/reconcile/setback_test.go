@@ -86,7 +86,7 @@ func TestRun_AnswerThatIsNotTakenHidesNothing(t *testing.T) {
 		r.check("deliver it again", r.conn.Redeliver(r.context(), original))
 	}
 	r.reads(broker.AgentConsumers("desk")[1]) // as a worker that refuses it without a word
-	r.delete(broker.ZoneTimer, r.conn.Subjects().Timer(b.agent, b.key))
+	r.delete(r.conn.Subjects().Timer(b.agent, b.key))
 	_, all := r.pass()
 	if diff := cmp.Diff(map[reconcile.Kind]int{reconcile.AnswerLost: 1, reconcile.TimerLost: 1}, kinds(all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)

@@ -26,6 +26,10 @@ func (b *bound) check(ctx context.Context, conn *broker.Conn, refs []broker.Cons
 	if time.Since(b.seen) < boundFor {
 		return nil
 	}
+	refs, err := conn.Divided(ctx, refs...)
+	if err != nil {
+		return fmt.Errorf("look how streams are divided: %w", err)
+	}
 	for _, ref := range refs {
 		exists, err := conn.HasConsumer(ctx, ref)
 		if err != nil {

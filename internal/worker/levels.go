@@ -40,8 +40,13 @@ func (w *Worker) measure(ctx context.Context, levels *telemetry.Levels) {
 func (w *Worker) measureLag(ctx context.Context, levels *telemetry.Levels) {
 	ctx, cancel := context.WithTimeout(ctx, lagEvery)
 	defer cancel()
+	reading, err := w.Conn.Divided(ctx, w.reading...)
+	if err != nil {
+		w.Logger.DebugContext(ctx, "how streams are divided is unknown", "error", err)
+		return
+	}
 	var lag []telemetry.Lag
-	for _, ref := range w.reading {
+	for _, ref := range reading {
 		b, err := w.Conn.Backlog(ctx, ref)
 		if err != nil {
 			w.Logger.DebugContext(ctx, "consumer's lag is unknown", "consumer", ref.Name, "error", err)

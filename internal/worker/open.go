@@ -8,6 +8,7 @@ import (
 
 	"agentd/internal/broker"
 	"agentd/internal/runner"
+	"agentd/internal/state"
 	"agentd/internal/state/natsstore"
 	"agentd/internal/state/packed"
 	"agentd/internal/state/redisstore"
@@ -66,8 +67,8 @@ func OpenStore(ctx context.Context, conn *broker.Conn, o StoreOptions) (OpenedSt
 
 func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLossy bool) (OpenedStore, error) {
 	if o.RedisURL == "" {
-		stream := broker.StreamName(conn.Subjects(), broker.ZoneRun)
-		return o.opened(natsstore.New(conn.JetStream(), stream, conn.Subjects()), "jetstream", nil, nil), nil
+		store, err := JournalStore(ctx, conn)
+		return o.opened(store, "jetstream", nil, nil), err
 	}
 	store, findings, err := redisstore.Open(ctx, o.RedisURL, redisstore.Options{
 		Root: conn.Subjects().Root(), AllowLossy: allowLossy, TLS: o.RedisTLS, Command: o.RedisCommand,
@@ -76,6 +77,19 @@ func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLoss
 		return OpenedStore{Warnings: findingsOf(findings)}, err
 	}
 	return o.opened(store, "redis", findings, store.Close), nil
+}
+
+// JournalStore is the store of runs in the connection's JetStream, as they are stored.
+func JournalStore(ctx context.Context, conn *broker.Conn) (state.Store, error) {
+	zones, err := conn.Zones(ctx, broker.ZoneRun)
+	if err != nil {
+		return nil, fmt.Errorf("look how journals are divided: %w", err)
+	}
+	streams := make([]string, len(zones))
+	for i, z := range zones {
+		streams[i] = broker.StreamName(conn.Subjects(), z)
+	}
+	return natsstore.Open(conn.JetStream(), streams, conn.Subjects()), nil
 }
 
 // sampled is how many runs CheckStore reads.

@@ -51,6 +51,14 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	var watched []broker.Zone
+	for _, z := range keeping {
+		zones, err := w.Conn.Zones(ctx, z)
+		if err != nil {
+			return nil, err
+		}
+		watched = append(watched, zones...)
+	}
 	var passes sync.WaitGroup
 	lost := make(chan struct{}, 1)
 	passes.Go(func() { reconcile.Periodic(ctx, w.Reconcile.Interval, o) })
@@ -58,7 +66,7 @@ func (w *Worker) reconcile(ctx context.Context) (wait func(), err error) {
 	passes.Go(func() { reconcile.AfterLoss(ctx, o, lost) })
 	passes.Go(func() { reconcile.AfterRestarts(ctx, o) })
 	passes.Go(func() {
-		w.Conn.WatchStreams(ctx, keeping, func(z broker.Zone) {
+		w.Conn.WatchStreams(ctx, watched, func(z broker.Zone) {
 			w.Logger.WarnContext(ctx, "a stream was made anew, or set back to an older copy; runs are reconciled at once",
 				"stream", broker.StreamName(w.Conn.Subjects(), z))
 			select {

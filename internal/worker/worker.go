@@ -199,8 +199,12 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopMeasuring()) }()
+	reading, err := w.Conn.Divided(ctx, w.reading...)
+	if err != nil {
+		return err
+	}
 	w.Conn.Consume(ctx, broker.ConsumeOptions{
-		Consumers: w.reading, Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
+		Consumers: reading, Slots: w.Slots, Grace: w.Grace, Drain: w.runner.Drain,
 		Handle: w.around(),
 	})
 	w.unrouted.looking.Wait()

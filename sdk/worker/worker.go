@@ -66,6 +66,9 @@ type Options struct {
 	Provision bool
 	// Replicas of each stream, for Provision; 0 leaves existing streams as they are, and is 1 for new ones.
 	Replicas int
+	// Partitions is how many streams journals and timers are divided into: a power of two up to 256, for ever. 0 is as many as there are,
+	// and 1 where Provision makes the first. A worker does not start on streams that are divided otherwise.
+	Partitions int
 	// AnswersAge is how long the broker keeps answers, and messages to runs, for Provision; 0 is 7 days. It is never shorter than the agents
 	// need: as long as their calls may wait.
 	AnswersAge time.Duration
@@ -313,7 +316,7 @@ func (s *serving) plan() broker.Plan {
 		specs[i] = a.Spec
 	}
 	plan := worker.Plan(specs)
-	plan.Replicas, plan.Async = s.Replicas, s.AsyncPersistence
+	plan.Replicas, plan.Partitions, plan.Async = s.Replicas, s.Partitions, s.AsyncPersistence
 	reconciled := max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0)
 	need := answers.Needed(specs).WithEarly(s.EarlyDecisions).WithReconcile(reconciled, cmp.Or(s.LostAfter, sdk.DefaultLostAfter))
 	plan.AnswersAge, plan.AnswersNeeded = s.AnswersAge, need.For

@@ -19,7 +19,6 @@ import (
 	"agentd/internal/index"
 	"agentd/internal/index/find"
 	"agentd/internal/state"
-	"agentd/internal/state/natsstore"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 	"agentd/sdk/wire"
@@ -81,7 +80,7 @@ func operate(t *testing.T, h *harness.Harness) *operator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var store state.Store = natsstore.New(h.Conn().JetStream(), broker.StreamName(h.Conn().Subjects(), broker.ZoneRun), h.Conn().Subjects())
+	store := natsStore(h.Conn()).(state.Store)
 	return &operator{t: t, h: h, jobs: jobs, live: bulk.Live{Finder: find.Finder{Conn: h.Conn(), Store: store}, Conn: h.Conn(), Histories: store}}
 }
 

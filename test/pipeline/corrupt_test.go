@@ -17,9 +17,9 @@ import (
 	"agentd/internal/core"
 	"agentd/internal/harness"
 	"agentd/internal/runner"
-	"agentd/internal/state/natsstore"
 	"agentd/internal/state/redisstore"
 	"agentd/internal/state/redistest"
+	"agentd/internal/worker"
 	"agentd/sdk"
 	"agentd/sdk/sdktest"
 )
@@ -40,13 +40,17 @@ type vandal interface {
 // natsVandal works on the journal's stream.
 type natsVandal struct{ conn *broker.Conn }
 
-func (v natsVandal) stream(ctx context.Context) (jetstream.Stream, error) {
-	return v.conn.JetStream().Stream(ctx, broker.StreamName(v.conn.Subjects(), broker.ZoneRun))
+func (v natsVandal) stream(ctx context.Context, subject string) (jetstream.Stream, error) {
+	layout, err := v.conn.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.conn.JetStream().Stream(ctx, broker.StreamName(v.conn.Subjects(), layout.ZoneOf(subject)))
 }
 
 // each calls do with the messages on a subject.
 func (v natsVandal) each(ctx context.Context, filter string, do func(jetstream.Stream, broker.Stored) error) error {
-	stream, err := v.stream(ctx)
+	stream, err := v.stream(ctx, filter)
 	if err != nil {
 		return err
 	}
@@ -274,5 +278,9 @@ func TestCorruptJournal_DoesNotHideOtherRuns(t *testing.T) {
 }
 
 func natsStore(conn *broker.Conn) runner.Store {
-	return natsstore.New(conn.JetStream(), broker.StreamName(conn.Subjects(), broker.ZoneRun), conn.Subjects())
+	store, err := worker.JournalStore(context.Background(), conn)
+	if err != nil {
+		panic(err) // the connection was just made
+	}
+	return store
 }

@@ -12,13 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/broker"
 	"agentd/internal/core"
 	"agentd/internal/deadletter"
 	"agentd/internal/harness"
 	"agentd/internal/reconcile"
 	"agentd/internal/show"
-	"agentd/internal/state/natsstore"
+	"agentd/internal/state"
 	"agentd/sdk"
 	"agentd/sdk/client"
 	"agentd/sdk/sdktest"
@@ -104,7 +103,7 @@ func TestPlanAttack_Purge(t *testing.T) {
 	if text := shownRun(t, h, run); !strings.Contains(text, "plan of 2 steps") {
 		t.Errorf("before it is purged the run is shown as\n%s", text)
 	}
-	store := natsstore.New(h.Conn().JetStream(), broker.StreamName(h.Conn().Subjects(), broker.ZoneRun), h.Conn().Subjects())
+	store := natsStore(h.Conn()).(state.Store)
 	for range 2 { // it may be repeated
 		if err := reconcile.Purge(t.Context(), h.Conn(), store, run.Key); err != nil {
 			t.Fatal(err)

@@ -65,7 +65,7 @@ func startRig(t *testing.T, r rig, ackWait time.Duration) *rig {
 		r.agents = append(r.agents, sdk.Agent{Spec: spec})
 	}
 	plan := worker.Plan(r.specs)
-	plan.AckWait = ackWait
+	plan.AckWait, plan.Partitions = ackWait, harness.Partitions()
 	_, err := r.client.Provision(t.Context(), plan)
 	r.check("provision", err)
 	r.store = natsStore(r.client)

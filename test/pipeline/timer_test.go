@@ -42,16 +42,20 @@ func awaitIdle(t *testing.T, h *harness.Harness, agent string) {
 	defer cancel()
 	consumers := broker.AgentConsumers(agent)
 	timer := consumers[slices.IndexFunc(consumers, func(c broker.ConsumerRef) bool { return c.Zone == broker.ZoneTimer })]
-	request := "$JS.API.CONSUMER.INFO." + broker.StreamName(h.Conn().Subjects(), timer.Zone) + "." + timer.Name
+	timers, err := h.Conn().Divided(ctx, timer)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for {
-		var state struct {
-			Unacked int `json:"num_ack_pending"`
-			Pending int `json:"num_pending"`
+		var left int64
+		for _, ref := range timers {
+			backlog, err := h.Conn().Backlog(ctx, ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left += backlog.Unacked + backlog.Pending
 		}
-		if err := h.Conn().Request(ctx, request, struct{}{}, &state); err != nil {
-			t.Fatal(err)
-		}
-		if state.Unacked == 0 && state.Pending == 0 {
+		if left == 0 {
 			return
 		}
 		<-time.After(2 * time.Millisecond)
@@ -143,9 +147,13 @@ func TestTimer_IsOneHoweverOftenItIsArmed(t *testing.T) {
 		} `json:"state"`
 	}
 	subject := h.Conn().Subjects().Timer("desk", r.Key)
-	request := "$JS.API.STREAM.INFO." + broker.StreamName(h.Conn().Subjects(), broker.ZoneTimer)
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
+	layout, err := h.Conn().Layout(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := "$JS.API.STREAM.INFO." + broker.StreamName(h.Conn().Subjects(), layout.ZoneOf(subject))
 	if err := h.Conn().Request(ctx, request, map[string]string{"subjects_filter": subject}, &info); err != nil {
 		t.Fatal(err)
 	}

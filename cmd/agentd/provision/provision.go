@@ -20,6 +20,7 @@ import (
 // Command is agentd provision.
 func Command(a *cli.App) *cobra.Command {
 	var index, dry bool
+	var partitions int
 	cmd := &cobra.Command{
 		Use:   "provision",
 		Short: "Make the streams and consumers that the configuration needs",
@@ -36,6 +37,9 @@ func Command(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if partitions != 0 {
+				cfg.NATS.Partitions = partitions
+			}
 			changes := []broker.Change{}
 			err = c.Permitted(cmd.Context(), func(ctx context.Context) error {
 				made, err := provision(ctx, a, c, index, dry)
@@ -49,6 +53,7 @@ func Command(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&index, "index", false, "also make the index of runs, which workers fill from then on")
+	cmd.Flags().IntVar(&partitions, "partitions", 0, "how many streams journals and timers are divided into, for ever; in place of nats.partitions")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be changed")
 	return cmd
 }

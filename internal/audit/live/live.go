@@ -63,8 +63,14 @@ const horizonMargin = time.Hour
 // New returns an Auditor that reads from a connection and a store, which stay the caller's.
 func New(ctx context.Context, conn *broker.Conn, store runner.Store) (*Auditor, error) {
 	a := &Auditor{conn: conn, store: store, floors: map[broker.ConsumerRef]uint64{}, zones: map[string]broker.Zone{}}
-	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
-		a.zones[broker.StreamName(conn.Subjects(), z)] = z
+	for _, whole := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
+		zones, err := conn.Zones(ctx, whole)
+		if err != nil {
+			return nil, err
+		}
+		for _, z := range zones {
+			a.zones[broker.StreamName(conn.Subjects(), z)] = z
+		}
 	}
 	for _, z := range []broker.Zone{broker.ZoneOut, broker.ZoneDone} {
 		age, err := conn.MaxAge(ctx, z)
@@ -198,7 +204,11 @@ func (r *auditedRun) audit(ctx context.Context) error {
 
 func (r *auditedRun) readFloors(ctx context.Context) error {
 	r.settled = map[string]uint64{}
-	for _, ref := range broker.AgentConsumers(r.head.Agent) {
+	refs, err := r.conn.Divided(ctx, broker.AgentConsumers(r.head.Agent)...)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
 		floor, err := r.floor(ctx, ref)
 		if err != nil {
 			return err

@@ -14,10 +14,10 @@ import (
 	"agentd/internal/state"
 )
 
-// markSubject is where a mark is: among the specs, under the digest of its name.
+// markSubject is where a mark is: among what is of no run, under the digest of its name.
 func (s *Store) markSubject(name string) string {
 	digest := sha256.Sum256([]byte("mark " + name))
-	return s.subjects.Spec(hex.EncodeToString(digest[:]))
+	return s.ofNoRun(hex.EncodeToString(digest[:]))
 }
 
 // Mark implements state.Store: the stream is lost, or set back, as a whole.

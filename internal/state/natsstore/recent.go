@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,49 +25,109 @@ const recentLooked = 20_000
 
 // Recent implements state.Store: it reads the stream from its end. In a small one all runs are listed as quickly.
 func (s *Store) Recent(ctx context.Context, each func(some []runner.StoredRun, since int64) (more bool, err error)) (enough bool, err error) {
-	var stream jetstream.Stream
-	err = s.request(ctx, func(ctx context.Context) (err error) {
-		stream, err = s.js.Stream(ctx, s.stream)
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("look for recent runs: %w", err)
+	return recent(ctx, []*Store{s}, each)
+}
+
+// Recent implements state.Store: of all streams, that is read on whose runs were written last.
+func (d divided) Recent(ctx context.Context, each func(some []runner.StoredRun, since int64) (more bool, err error)) (enough bool, err error) {
+	return recent(ctx, d.parts, each)
+}
+
+func recent(
+	ctx context.Context, parts []*Store, each func(some []runner.StoredRun, since int64) (more bool, err error),
+) (enough bool, err error) {
+	searches, subjects := make([]*search, len(parts)), uint64(0)
+	for i, s := range parts {
+		if searches[i], err = s.search(ctx); err != nil {
+			return false, fmt.Errorf("look for recent runs: %w", err)
+		}
+		subjects += searches[i].subjects
 	}
-	at := stream.CachedInfo().State
-	if at.NumSubjects <= s.wholeList {
+	if subjects <= parts[0].wholeList {
 		return false, nil
 	}
-	seen, bound := map[wire.RunKey]bool{}, at.LastTime.UnixMilli()
-	for end, looked := at.LastSeq, uint64(0); end >= at.FirstSeq && end > 0 && looked < recentLooked; looked += batchEntries {
-		from := max(end, batchEntries) - batchEntries + 1
-		found, since, err := s.written(ctx, from, end)
+	latest := func() *search {
+		return slices.MaxFunc(searches, func(a, b *search) int { return cmp.Compare(a.since, b.since) })
+	}
+	for looked := 0; looked < recentLooked; looked += batchEntries {
+		at := latest()
+		if at.ended() {
+			return false, nil
+		}
+		runs, err := at.piece(ctx)
 		if errors.Is(err, errGap) {
 			return false, nil // a message was lost on its way
 		}
 		if err != nil {
 			return false, fmt.Errorf("look for recent runs: %w", err)
 		}
-		found = slices.DeleteFunc(found, func(key wire.RunKey) bool { return seen[key] })
-		for _, key := range found {
-			seen[key] = true
-		}
-		var runs []runner.StoredRun
-		for some := range slices.Chunk(found, headsPerRequest) {
-			heads, err := s.heads(ctx, some)
-			if err != nil {
-				return false, fmt.Errorf("look for recent runs: %w", err)
-			}
-			runs = append(runs, heads...)
-		}
-		if since > 0 {
-			bound = since
-		}
-		if more, err := each(runs, bound); err != nil || !more {
+		if more, err := each(runs, max(latest().since, at.told)); err != nil || !more {
 			return err == nil, err
 		}
-		end = from - 1
 	}
 	return false, nil
+}
+
+// search reads a stream from its end.
+type search struct {
+	*Store
+	subjects   uint64
+	first, end uint64
+	seen       map[wire.RunKey]bool
+	// since is the time, in Unix milliseconds, since when all that was written is read; the least there is when all is. told is what it was
+	// before the stream was read to its beginning.
+	since, told int64
+}
+
+// beginning is before all times.
+const beginning = math.MinInt64
+
+// search begins at the end of the stream.
+func (s *Store) search(ctx context.Context) (*search, error) {
+	var stream jetstream.Stream
+	err := s.request(ctx, func(ctx context.Context) (err error) {
+		stream, err = s.js.Stream(ctx, s.stream)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	at := stream.CachedInfo().State
+	x := &search{Store: s, subjects: at.NumSubjects, first: at.FirstSeq, end: at.LastSeq, seen: map[wire.RunKey]bool{}, told: beginning}
+	if x.since = at.LastTime.UnixMilli(); x.ended() {
+		x.since = beginning
+	}
+	return x, nil
+}
+
+func (x *search) ended() bool { return x.end < x.first || x.end == 0 }
+
+// piece are the runs in the next messages towards the beginning that were not in those before.
+func (x *search) piece(ctx context.Context) ([]runner.StoredRun, error) {
+	from := max(x.end, batchEntries) - batchEntries + 1
+	found, since, err := x.written(ctx, from, x.end)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(key wire.RunKey) bool { return x.seen[key] })
+	for _, key := range found {
+		x.seen[key] = true
+	}
+	var runs []runner.StoredRun
+	for some := range slices.Chunk(found, headsPerRequest) {
+		heads, err := x.heads(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, heads...)
+	}
+	if since > 0 {
+		x.since = since
+	}
+	if x.end = from - 1; x.ended() {
+		x.since, x.told = beginning, x.since
+	}
+	return runs, nil
 }
 
 // written are the runs with messages from one sequence to another, the last written first, and since when those are there, in Unix

@@ -78,7 +78,7 @@ func (s *Store) keys(ctx context.Context, cursor string, least int) (rest, error
 	filters := []string{allPartitions}
 	if left.through != "" || stream.CachedInfo().State.NumSubjects > s.wholeList {
 		filters = filters[:0]
-		for p := range partitions {
+		for p := s.from; p < s.to; p++ {
 			if partition := fmt.Sprintf("%03d", p); partition >= after.Partition && partition > left.through {
 				filters = append(filters, partition)
 			}

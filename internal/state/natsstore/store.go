@@ -42,8 +42,10 @@ type Store struct {
 	timeout  time.Duration
 	// wholeList is up to how many subjects in the stream a list of runs asks for all at once, not by partition.
 	wholeList uint64
-	passed    searches
-	rests     rests
+	// from and to are the partitions whose runs it has, without the last.
+	from, to int
+	passed   searches
+	rests    rests
 }
 
 var _ state.Store = (*Store)(nil)
@@ -51,7 +53,9 @@ var _ state.Store = (*Store)(nil)
 // New returns a store in an existing stream that has the journal, blob and spec subjects and allows direct reads. The
 // caller keeps the connection.
 func New(js jetstream.JetStream, stream string, subjects wire.Subjects) *Store {
-	return &Store{js: js, stream: stream, subjects: subjects, timeout: requestTimeout, wholeList: 2_000}
+	return &Store{
+		js: js, stream: stream, subjects: subjects, timeout: requestTimeout, wholeList: 2_000, to: partitions,
+	}
 }
 
 // request runs one request within the store's time, and again while nobody leads the stream.

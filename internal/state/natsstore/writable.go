@@ -21,7 +21,7 @@ const (
 func (s *Store) Writable(ctx context.Context) error {
 	err := s.request(ctx, func(ctx context.Context) error {
 		_, err := s.js.PublishMsg(ctx, &nats.Msg{
-			Subject: s.subjects.Spec(probeDigest), Data: []byte(probeContent),
+			Subject: s.ofNoRun(probeDigest), Data: []byte(probeContent),
 			Header: nats.Header{headerChunks: {"1"}, jetstream.MsgRollup: {jetstream.MsgRollupSubject}},
 		}, jetstream.WithExpectStream(s.stream))
 		return err

@@ -1,0 +1,168 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/sdk"
+)
+
+// partitionsKey is the metadata of streams that says how many partitions there are. Where nothing is divided it is not there.
+const partitionsKey = "agentd-partitions"
+
+func (l Layout) metadata() map[string]string {
+	if l.n <= 1 {
+		return nil
+	}
+	return map[string]string{partitionsKey: strconv.Itoa(l.n)}
+}
+
+// layoutIn is the layout that a stream was made for.
+func layoutIn(cfg jetstream.StreamConfig) (Layout, error) {
+	text, ok := cfg.Metadata[partitionsKey]
+	if !ok {
+		return Layout{1}, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err == nil {
+		var l Layout
+		if l, err = NewLayout(n); err == nil {
+			return l, nil
+		}
+	}
+	return Layout{}, sdk.Errorf(sdk.CodeConfig, "stream %s says that there are %q partitions", cfg.Name, text).WithCause(err)
+}
+
+// Layout is how streams are divided, as provisioning has made them: it is for ever, so the server is asked once. Where nothing is
+// provisioned yet, nothing is divided, and the server is asked again.
+func (c *Conn) Layout(ctx context.Context) (Layout, error) {
+	if l := c.layout.Load(); l != nil {
+		return *l, nil
+	}
+	l, provisioned, err := c.layoutThere(ctx)
+	if err != nil || !provisioned {
+		return Layout{}, err
+	}
+	c.layout.Store(&l)
+	return l, nil
+}
+
+func (c *Conn) knownLayout() Layout {
+	if l := c.layout.Load(); l != nil {
+		return *l
+	}
+	return Layout{}
+}
+
+// layoutThere asks the stream of init events; where that was lost, the first one of timers.
+func (c *Conn) layoutThere(ctx context.Context) (l Layout, provisioned bool, err error) {
+	for _, z := range []Zone{ZoneStart, ZoneTimer, Layout{2}.part(ZoneTimer, 0)} {
+		s, err := c.look(ctx, StreamName(c.subjects, z))
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return Layout{}, false, err
+		}
+		l, err := layoutIn(s.CachedInfo().Config)
+		return l, err == nil, err
+	}
+	return Layout{}, false, nil
+}
+
+// laidOut is a plan with the partitions that there are, or would be. problem says that the plan has others.
+func (c *Conn) laidOut(ctx context.Context, p Plan) (laid Plan, problem *sdk.Error, err error) {
+	if p.Partitions != 0 {
+		if _, err := NewLayout(p.Partitions); err != nil {
+			return p, nil, err
+		}
+	}
+	there, provisioned, err := c.layoutThere(ctx)
+	switch {
+	case errors.Is(err, &sdk.Error{Code: sdk.CodePermissionDenied}): // whoever looks at the streams says so
+		p.Partitions = max(p.Partitions, 1)
+		return p, nil, nil
+	case err != nil:
+		return p, nil, err
+	case !provisioned:
+		p.Partitions = max(p.Partitions, 1)
+		return p, nil, nil
+	}
+	if p.Partitions != 0 && p.Partitions != there.n {
+		problem = otherPartitions(there.n, p.Partitions)
+	}
+	p.Partitions = there.n
+	return p, problem, nil
+}
+
+// sameLayout reports that a stream was made for another layout.
+func sameLayout(got, want jetstream.StreamConfig) error {
+	have, err := layoutIn(got)
+	if err != nil {
+		return err
+	}
+	wanted, err := layoutIn(want)
+	if err == nil && have != wanted {
+		return otherPartitions(have.n, wanted.n)
+	}
+	return err
+}
+
+// otherPartitions says that the number is for ever.
+func otherPartitions(have, want int) *sdk.Error {
+	return sdk.Errorf(sdk.CodeConfig, "the streams were provisioned with %s, and nats.partitions is %d: their number is for ever; %s",
+		countPartitions(have), want, remedyPartitions)
+}
+
+const remedyPartitions = "to have more, begin anew under another nats.root (docs/operations.md, \"Partitions\")"
+
+func countPartitions(n int) string {
+	if n == 1 {
+		return "1 partition"
+	}
+	return strconv.Itoa(n) + " partitions"
+}
+
+// Divided are consumers of undivided zones, as they are on this broker: Layout.Consumers.
+func (c *Conn) Divided(ctx context.Context, refs ...ConsumerRef) ([]ConsumerRef, error) {
+	l, err := c.Layout(ctx)
+	return l.Consumers(refs...), err
+}
+
+// streamFor is the stream that stores a subject. Where it depends on how streams are divided, that is found out.
+func (c *Conn) streamFor(ctx context.Context, subject string) (string, error) {
+	if slices.Contains(divided, Layout{}.ZoneOf(subject)) {
+		if _, err := c.Layout(ctx); err != nil {
+			return "", err
+		}
+	}
+	return c.streamOf(subject), nil
+}
+
+// Zones are the zones that a zone is divided into on this broker.
+func (c *Conn) Zones(ctx context.Context, z Zone) ([]Zone, error) { return c.zones(ctx, z) }
+
+// zones are those that a zone is divided into, or those of them with messages on one of the filters.
+func (c *Conn) zones(ctx context.Context, z Zone, filters ...string) ([]Zone, error) {
+	if !slices.Contains(divided, z) {
+		return []Zone{z}, nil
+	}
+	l, err := c.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(filters) == 0 {
+		return l.Zones(z), nil
+	}
+	holding := map[Zone]bool{}
+	for _, f := range filters {
+		for _, part := range l.Holding(z, f) {
+			holding[part] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(l.Zones(z)), func(part Zone) bool { return !holding[part] }), nil
+}
