@@ -185,3 +185,32 @@ func TestDivided_IsMarkedWhereAllOfItIs(t *testing.T) {
 		}
 	}
 }
+
+// A stream that is read to its beginning does not end the search in one that goes back further.
+func TestDivided_TellsOfRunsOfTheLongestStream(t *testing.T) {
+	t.Parallel()
+	d := openDivided(t)
+	for _, part := range d.parts {
+		part.wholeList = 0
+	}
+	const runs = 2*batchEntries + 1
+	appended := 0
+	for n := 0; appended < runs+1; n++ {
+		want := 1
+		if appended == runs { // the last one written is on a stream of its own
+			want = 2
+		}
+		if key := wire.NewRunKey(fmt.Sprint("run ", n)); d.at(key.Partition) == want {
+			storetest.AppendN(t, d, key, runner.Version{}, 1)
+			appended++
+		}
+	}
+	told := 0
+	_, err := d.Recent(t.Context(), func(some []runner.StoredRun, _ int64) (bool, error) {
+		told += len(some)
+		return true, nil
+	})
+	if err != nil || told != runs+1 {
+		t.Errorf("%d runs of %d are told: %v", told, runs+1, err)
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+// onBroker and inStore are tests of streams that are divided.
+func onBroker(name string) test { return test{"internal/broker", name} }
+func inStore(name string) test  { return test{"internal/state/natsstore", "TestDivided_" + name} }
+
+// ofPartitions are about streams that are divided.
+var ofPartitions = []mutant{
+	{"one partition is divided into one", condition("internal/broker.Layout.Zones", "l n", "l.n < 1"), onBroker("TestLayout_HasEachSubjectOnOneStream")},
+	{"a stream has the runs of its neighbour", around("internal/broker.Layout.index", "i, ok = original(tokens)\nreturn (i + 1) % l.n, ok"), onBroker("TestLayout_HasEachSubjectOnOneStream")},
+	{"marks of parked runs are where their agents' names say", condition("internal/broker.Layout.index", "LeaseToken ParkedToken", "false"), onBroker("TestLayout_HasWhatBelongsToNoRunOnTheFirstStream")},
+	{"the number of partitions is nowhere written down", around("internal/broker.Layout.metadata", "return nil"), onBroker("TestPartitions_AreForEver")},
+	{"another number of partitions is provisioned beside the first", around("internal/broker.Conn.laidOut", `
+		laid, _, err = original(ctx, p)
+		return laid, nil, err`), onBroker("TestPartitions_AreForEver")},
+	{"of two that provision at once both are right", around("internal/broker.sameLayout", "return nil"), onBroker("TestPartitions_AreForEver")},
+	{"where a stream is lost, partitions are", around("internal/broker.Conn.layoutThere", `
+		s, err := c.look(ctx, StreamName(c.subjects, ZoneStart))
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return Layout{}, false, nil
+		}
+		if err != nil {
+			return Layout{}, false, err
+		}
+		l, err = layoutIn(s.CachedInfo().Config)
+		return l, err == nil, err`), onBroker("TestPartitions_OutliveTheLossOfAStream")},
+	{"a reader of a divided zone reads its first stream", around("internal/broker.Conn.zones", `
+		zones, err := original(ctx, z, filters...)
+		return zones[:min(len(zones), 1)], err`), onBroker("TestPartitions_ReadsMerge")},
+	{"a timer is published for the undivided stream", around("internal/broker.Conn.streamFor", "return StreamName(c.subjects, Layout{}.ZoneOf(subject)), nil"), onBroker("TestPartitions_TimersFireOnAllOfThem")},
+	{"every dead letter of a divided stream is forged", around("internal/broker.wholeName", "return stream"), onBroker("TestPartitions_DeadLettersSayTheirStream")},
+	{"a listing ends with the first stream", around("internal/state/natsstore.divided.Runs", "return d.parts[0].Runs(ctx, cursor, limit)"), inStore("ListsOverTheEndsOfStreams")},
+	{"recent runs are those of the first stream", around("internal/state/natsstore.recent", "return original(ctx, parts[:1], each)"), inStore("TellsOfRecentRuns")},
+	{"recent runs are looked for until one stream is read", statement("internal/state/natsstore.search.piece", "since beginning told", ""), inStore("TellsOfRunsOfTheLongestStream")},
+	{"only the first stream is asked whether it takes writes", around("internal/state/natsstore.divided.Writable", "return d.parts[0].Writable(ctx)"), inStore("IsWritableWhereAllOfItIs")},
+	{"only the first stream is marked", around("internal/state/natsstore.divided.Marked", "return d.parts[0].Marked(ctx, name, mark)"), inStore("IsMarkedWhereAllOfItIs")},
+	{"workers may purge one stream of journals", around("internal/accounts.rights.streams", "return original(z)[:1]"), test{"cmd/agentd", "TestNATSConfig_AttackTable/four_partitions"}},
+	{"a pass looks at the timers of the first stream only", condition("internal/reconcile.pass.zoneOf", "StreamName stream", "$ && z != \"TMR_3\""), test{"internal/reconcile", "TestPartitions_AreAllPassedOver"}},
+}
