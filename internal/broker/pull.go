@@ -79,7 +79,8 @@ func (c *Conn) newPuller(ref ConsumerRef, most int) (*puller, error) {
 
 // refilled reports whether workers read the consumer, and its stream is one that they refill.
 func (p *puller) refilled() bool {
-	return (p.ref.Zone == ZoneOut || p.ref.Zone == ZoneTimer) && strings.HasPrefix(p.ref.Name, agentPrefix)
+	zone := Zone(wholeName(string(p.ref.Zone)))
+	return (zone == ZoneOut || zone == ZoneTimer) && strings.HasPrefix(p.ref.Name, agentPrefix)
 }
 
 func (p *puller) subscribe() (err error) {

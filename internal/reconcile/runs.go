@@ -177,7 +177,7 @@ func (p *pass) replaced(ctx context.Context, zone broker.Zone, d *core.Driver) (
 		return false, err
 	}
 	id := m.Subject // of a timer
-	if zone != broker.ZoneTimer {
+	if a, err := p.subjects.Parse(m.Subject); err != nil || a.Kind != wire.KindFire {
 		ev, err := wire.DecodeEvent(m.Headers, m.Data)
 		if err != nil {
 			return false, nil //nolint:nilerr // an init event that its sender alone identifies
