@@ -189,7 +189,7 @@ func TestBench_RemovesWhatItMadeWhenInterrupted(t *testing.T) {
 	go func() {
 		done <- execute(ctx, []string{"bench", "--nats", c.url, "--config", c.config, "--duration", "1h", "--clients", "2"}, cli.Streams{Out: &out, Err: &problems})
 	}()
-	for late := time.Now().Add(wait); ; time.Sleep(5 * time.Millisecond) {
+	for late := time.Now().Add(wait); ; <-time.After(5 * time.Millisecond) {
 		s, err := c.js.Stream(t.Context(), "AGENTDBENCH_DONE")
 		if err == nil && s.CachedInfo().State.Msgs > 2 {
 			break

@@ -78,6 +78,44 @@ func (a *activation) handBack(ctx context.Context) (Verdict, error) {
 	return Verdict{Settlement: Retry}, nil
 }
 
+// release hands back the run that this activation drives and could not go on with: the next takeover does not count, and
+// any message for the run may bring it. What will fail again at every attempt is not handed back, so that the run does not
+// go on failing for ever. core.ErrFenced says that the run is somebody else's.
+func (a *activation) release(ctx context.Context, problem error) error {
+	if a.unwritten != nil {
+		return nil // it was never taken
+	}
+	if a.state != nil {
+		a.head = a.state.Head
+	}
+	if permanent(problem) || a.head.Status != core.StatusRunning || a.head.Driver.Owner != a.owner {
+		return nil
+	}
+	if a.state != nil {
+		return a.commit(ctx, core.Released{})
+	}
+	for {
+		change, err := core.Step(a.agent.Core, a.head, a.in(core.Released{}))
+		if err != nil {
+			return err
+		}
+		if _, _, err = a.appendEntry(ctx, a.at, change, a.Env.Now()); !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if err := a.loadHead(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// permanent reports whether an error comes again however often the message is delivered.
+func permanent(err error) bool {
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		return e.Code != sdk.CodeUnavailable && e.Code != sdk.CodeRateLimited
+	}
+	return errors.Is(err, core.ErrIllegal)
+}
+
 // lookAgain reads what others have appended: a message that is not to wait for the model's reply.
 func (a *activation) lookAgain(ctx context.Context) error {
 	if _, err := a.catchUp(ctx); err != nil {
