@@ -517,7 +517,7 @@ func TestProvision_PersistMode(t *testing.T) {
 			c := connect(t, ConnectOptions{InProcess: startServer(t, embedded.Options{})})
 			is, other := Plan{Async: async, Index: true}, Plan{Async: !async, Index: true}
 			provision(t, c, is)
-			for _, name := range Streams(c.Subjects(), is) {
+			for _, name := range Streams(c.Subjects(), Plan{}) {
 				s, err := c.js.Stream(t.Context(), name)
 				if err != nil {
 					t.Fatal(err)

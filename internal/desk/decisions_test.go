@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/requests"
 	"agentd/internal/schema"
 	"agentd/sdk"
 	"agentd/sdk/client"
@@ -156,6 +157,7 @@ func TestDesk_EditedArgumentsAreCheckedBeforeTheyAreSent(t *testing.T) {
 	if got := string(h.Call("bank.pay").Event.Data); got != `{"amount":4}` {
 		t.Errorf("the call is made with %s", got)
 	}
+	until(t, d, "the decision is read", func(open []requests.Item) bool { return len(open) == 0 || len(open[0].Sent) > 0 })
 	if got := d.List(); len(got) > 0 && len(got[0].Sent) != 1 {
 		t.Errorf("%d decisions were sent; want the last one alone", len(got[0].Sent))
 	}

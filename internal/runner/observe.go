@@ -16,7 +16,8 @@ type Observer interface {
 	// Begin is called once for each message. Everything that the activation calls gets the returned context.
 	Begin(ctx context.Context, m *Message) context.Context
 	// Loaded is called when the head of the run was read, which is zero for a run that does not exist yet; at is when its
-	// last entry was made, in Unix milliseconds. It returns the traceparent for a run that the message starts, or "".
+	// last entry was made, in Unix milliseconds. It returns the traceparent for a run that the message starts, or "". Repairs, which no
+	// message asks for, call it and Appended with a context that Begin has not returned.
 	Loaded(ctx context.Context, h *core.Head, at int64) (traceparent string)
 	// Appended is called when an entry of that many bytes is durable.
 	Appended(ctx context.Context, e *core.Entry, size int)

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,6 +73,9 @@ func (o observer) Begin(ctx context.Context, m *runner.Message) context.Context 
 // Loaded implements runner.Observer.
 func (o observer) Loaded(ctx context.Context, h *core.Head, at int64) string {
 	a := activationOf(ctx)
+	if a == nil {
+		return "" // repairs belong to no message
+	}
 	if a.status, a.at, a.turns, a.takeovers = h.Status, at, h.Turns, takeovers(h); h.Agent != "" {
 		a.agent = h.Agent
 	}
@@ -165,8 +169,7 @@ func (o observer) Appended(ctx context.Context, e *core.Entry, size int) {
 
 // appended counts what a part of an entry tells.
 func (o observer) appended(ctx context.Context, e *core.Entry, agent metric.MeasurementOption) {
-	a := activationOf(ctx)
-	h := &e.Head
+	a, h := cmp.Or(activationOf(ctx), &activation{}), &e.Head
 	if a.status == "" {
 		o.metrics.started.Add(ctx, 1, agent)
 	}
