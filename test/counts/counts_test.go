@@ -226,8 +226,10 @@ func (s *system) idle(ctx context.Context, timers, armed string) bool {
 	check(s.t, err)
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(armed))
 	check(s.t, err)
-	if len(info.State.Subjects) > 0 {
-		return false
+	for subject := range info.State.Subjects {
+		if !strings.Contains(subject, "."+broker.LeaseToken+".") { // notes stay
+			return false
+		}
 	}
 	refs := append(broker.AgentConsumers("adder"), broker.ConsumerRef{Zone: broker.ZoneStart, Name: broker.UnroutedConsumer},
 		broker.ServiceConsumer("", "calc.add"))
