@@ -58,6 +58,8 @@ func Partitions() int {
 
 // Options are what a Harness runs.
 type Options struct {
+	// Apart has workers write each answer and the reply to it as entries of their own, for tests that look at each.
+	Apart  bool
 	Agents []sdk.Agent
 	// Load makes the agents of each further worker, and of one after Restart: a worker closes the toolsets of its agents. Nil is for
 	// agents whose toolsets bear that.
@@ -203,7 +205,7 @@ func (h *Harness) check(doing string, err error) {
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.agents(), Slots: h.o.Slots, Grace: h.o.Patience, Logger: h.log,
-		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry, EarlyDecisions: h.o.EarlyDecisions,
+		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry, EarlyDecisions: h.o.EarlyDecisions, PlainEntries: h.o.Apart,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
 	h.check("new worker", err)

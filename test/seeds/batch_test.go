@@ -157,7 +157,7 @@ func requestGoesOn(t *testing.T) {
 	a := batched(sdk.PermissionPolicyTerms{
 		TimeoutMillis: 50, Escalate: []sdk.PermissionStage{{Domain: "the.boss", TimeoutMillis: 3_600_000}}, Quorum: 2, FourEyes: true,
 	})
-	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Identity: true, Model: sdktest.Script(sdktest.Ask(
+	h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, Identity: true, Model: sdktest.Script(sdktest.Ask(
 		sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_buy", n(2)), sdktest.Tool("note", n(3))), sdktest.Say("done"))})
 	r := h.SendAs("anna", "desk", h.Init("desk", message("hello")))
 	first, boss := request(t, h), request(t, h)

@@ -106,6 +106,7 @@ func compareAndSet(t *testing.T) {
 		return find(1), nil
 	})
 	open := harness.Options{
+		Apart:  true,
 		Agents: []sdk.Agent{desk(service("shop.find"))}, Model: model, OpenStore: func(*broker.Conn) runner.Store { return store },
 	}
 	h := harness.Start(t, open)

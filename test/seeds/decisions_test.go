@@ -106,7 +106,7 @@ func oneResume(t *testing.T) {
 			}),
 		}
 		script := sdktest.Script(sdktest.Ask(sdktest.Tool("pay", n(1)), sdktest.Tool("slow", n(2))), sdktest.Say("done"))
-		h = harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, EarlyDecisions: time.Hour, Model: sdktest.ModelFunc(
+		h = harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, EarlyDecisions: time.Hour, Model: sdktest.ModelFunc(
 			func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 				<-reply
 				return script.Generate(ctx, req, nil)
@@ -159,7 +159,7 @@ func unmatchedDecisions(t *testing.T) {
 	early := func(keep time.Duration) (h *harness.Harness, r harness.Run, reply func()) {
 		replies := make(chan struct{})
 		script := sdktest.Script(find(1), sdktest.Say("done"))
-		h = harness.Start(t, harness.Options{Agents: []sdk.Agent{asks}, EarlyDecisions: keep, Model: sdktest.ModelFunc(
+		h = harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{asks}, EarlyDecisions: keep, Model: sdktest.ModelFunc(
 			func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 				<-replies
 				return script.Generate(ctx, req, nil)

@@ -40,6 +40,7 @@ func oneEngine(t *testing.T) {
 	journal := func(openStore func(*broker.Conn) runner.Store) []string {
 		model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Say("done"))
 		h := harness.Start(t, harness.Options{
+			Apart:  true,
 			Agents: []sdk.Agent{desk(service("shop.find"))}, Model: model, OpenStore: openStore,
 		})
 		r := h.Run("desk", message("hello"))

@@ -167,7 +167,7 @@ func duplicateCall(t *testing.T) {
 				find(1),
 				sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_find", n(2))), // shop_find(1) is a duplicate
 				sdktest.Say("done"))
-			h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Model: model, OpenStore: open})
+			h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, Model: model, OpenStore: open})
 			l := listen(t, h, t.Name())
 			r := h.Run("desk", message("hello"))
 			h.Suspended(r, 1)

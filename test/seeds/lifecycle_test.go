@@ -116,7 +116,7 @@ func twoCancels(t *testing.T) {
 		<-ctx.Done()
 		return sdk.ModelReply{}, ctx.Err()
 	})
-	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{desk()}, Model: model, Workers: 3})
+	h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{desk()}, Model: model, Workers: 3})
 	r := h.Run("desk", message("hello"))
 	<-calling
 	h.Cancel(r, "enough")
@@ -163,6 +163,7 @@ func sequentialRound(t *testing.T) {
 // withoutPersistence is row T21: the engine works on a store that forgets with the process.
 func withoutPersistence(t *testing.T) {
 	h := harness.Start(t, harness.Options{
+		Apart:  true,
 		Agents: []sdk.Agent{desk(service("shop.find"))}, Model: sdktest.Script(find(1), sdktest.Say("done")),
 		OpenStore: func(*broker.Conn) runner.Store { return memory.New() },
 	})

@@ -141,7 +141,7 @@ func permissionStore(t *testing.T) {
 		}
 		return sdktest.Say("done"), nil
 	})
-	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Model: model, Identity: true})
+	h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, Model: model, Identity: true})
 	begin := func(subject, who string) harness.Run {
 		return h.SendAs(who, "desk", other(h, "desk", subject, message("hello")))
 	}

@@ -155,7 +155,7 @@ func projectInstructions(t *testing.T) {
 			t.Fatal(err)
 		}
 		model := sdktest.Script(sdktest.Say("done"))
-		h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: c.Agents[0]}}, Model: model})
+		h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{{Spec: c.Agents[0]}}, Model: model})
 		succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
 		equal(t, "system prompt", last(t, model).System, "Be good.\n\n<project_instructions>\n"+want+"\n</project_instructions>")
 	}

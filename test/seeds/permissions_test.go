@@ -253,6 +253,7 @@ func approvalCache(t *testing.T) {
 		Terms: sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}},
 	}
 	h := harness.Start(t, harness.Options{
+		Apart:  true,
 		Agents: []sdk.Agent{a}, Model: sdktest.Script(find(1), sdktest.Say("done")), Identity: true,
 	})
 	first := h.SendAs("anna", "desk", h.Init("desk", message("one")))

@@ -182,7 +182,7 @@ func kept(t *testing.T) {
 		say("the model is asked")
 		return script.Generate(ctx, req, nil)
 	})
-	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Model: model, OpenStore: func(*broker.Conn) runner.Store {
+	h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, Model: model, OpenStore: func(*broker.Conn) runner.Store {
 		return keeping{memory.New(), say}
 	}})
 	succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
