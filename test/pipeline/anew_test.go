@@ -32,6 +32,7 @@ func TestStream_MadeAnewBringsNoDriverBack(t *testing.T) {
 		run := r.begin("outlives a stream")
 		r.until("the answer has its run driven", func() bool { return held.came.Load() == 1 })
 		in := broker.StreamName(r.client.Subjects(), broker.ZoneIn)
+		r.until("the answer is written without the reply that it waits for", func() bool { return r.head(run).Driver != nil })
 		if d := r.head(run).Driver; d == nil || d.Stream != in || d.Sequence != 1 {
 			t.Fatalf("the run is driven by %+v, want the first message of %s", d, in)
 		}
