@@ -372,6 +372,10 @@ func attackTable(t *testing.T, members, partitions int, groups [][]role) {
 
 	// Nothing of it stops the run.
 	g.serve(func() {})
+	g.eventually("the worker has come back to the servers", func() bool {
+		code, _, _ := g.agentd("approvals", "list", "--nats", g.url("jane"))
+		return code == cli.ExitOK
+	})
 	g.as("jane", "approvals", "approve", d.Short)
 	g.answer("one", "Current")
 	g.ended("bob", "one")

@@ -19,6 +19,8 @@ type rights struct {
 const (
 	api = "$JS.API."
 	ack = "$JS.ACK."
+	// snapshots are where pieces of a stream are confirmed that is backed up, and sent of one that is restored.
+	snapshots = "$JS.SNAPSHOT.>"
 	// discovery are the requests of the NATS service API (`nats micro ls`).
 	discovery = "$SRV.>"
 	// replies are the subjects that the server makes for answers to requests from other accounts.
@@ -311,7 +313,7 @@ func (r rights) approver(m Member) User {
 func (r rights) operator() User {
 	return User{
 		Name: r.OperatorName, Role: RoleOperator, About: "who provisions, looks at runs and redrives dead letters",
-		Publish: []string{r.s.Root() + ".>", api + ">", ack + ">", "$KV.>", discovery, userInfo},
+		Publish: []string{r.s.Root() + ".>", api + ">", ack + ">", snapshots, "$KV.>", discovery, userInfo},
 		Deny: []string{
 			r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePermissionRequest), ">"), r.on(wire.KindIn, "*", wire.NameToken(sdk.TypePlanReview), ">"),
 		},

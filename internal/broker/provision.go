@@ -20,7 +20,7 @@ import (
 
 // Change is one thing that Provision did, or would do.
 type Change struct {
-	// Kind is "stream" or "consumer"; Action "created" or "updated".
+	// Kind is "stream" or "consumer"; Action "created", "updated", "rebuilt" or "kept".
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
 	Action string `json:"action"`
@@ -31,13 +31,14 @@ type Change struct {
 const (
 	actionCreated = "created"
 	actionUpdated = "updated"
+	// actionRebuilt is that a stream was made anew with what was in it.
+	actionRebuilt = "rebuilt"
 	// actionKept is that a stream stays as it is, though it should be otherwise: What says what to do.
 	actionKept = "kept"
 )
 
-// remedyRemake is how the persistence of a stream is changed that journals can fill again.
-const remedyRemake = "stop the workers, delete the stream, run agentd provision and agentd reconcile --older-than 1m, which publishes again what it had, " +
-	"and start the workers (docs/operations.md)"
+// remedyRemake is how the persistence of a stream is changed.
+const remedyRemake = "stop the workers, run agentd provision --rebuild OUT,DONE,TMR, and start them again (docs/operations.md)"
 
 // step is a change that is to be made. do makes it, and says what it came to: another program may be quicker. It is nil where nothing is
 // to be changed.
@@ -226,8 +227,11 @@ func differences(got, next any) string {
 }
 
 func setting(value any) string {
-	if d, ok := value.(time.Duration); ok {
-		return days.Text(d)
+	switch v := value.(type) {
+	case time.Duration:
+		return days.Text(v)
+	case jetstream.PersistModeType:
+		return strings.ToLower(v.String())
 	}
 	return fmt.Sprint(value)
 }

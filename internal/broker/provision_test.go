@@ -535,7 +535,7 @@ func TestProvision_PersistMode(t *testing.T) {
 					t.Fatalf("%s: %v, %v", what, changes, err)
 				}
 				for _, change := range changes {
-					if !rebuilt[change.Name] || change.Action != "kept" || !strings.Contains(change.What, "agentd reconcile --older-than 1m") {
+					if !rebuilt[change.Name] || change.Action != "kept" || !strings.Contains(change.What, "agentd provision --rebuild OUT,DONE,TMR") {
 						t.Errorf("%s: %+v", what, change)
 					}
 				}

@@ -242,7 +242,10 @@ func TestScheduled_ComesBackToWhatWasTooYoung(t *testing.T) {
 	r.done(slow)
 	r.settled()
 	r.deleteEnd(slow)
-	young := func(o *reconcile.Options) { o.OlderThan = r.now().Sub(asked) - 50*time.Millisecond }
+	now := r.now()
+	young := func(o *reconcile.Options) {
+		o.Now, o.OlderThan = func() time.Time { return now }, now.Sub(asked)-50*time.Millisecond
+	}
 	r.wantLooked("when it has just ended", r.scheduled(young), looked{Heads: 1})
 	r.wantLooked("later", r.scheduled(), looked{Heads: 1, Found: map[reconcile.Kind]int{reconcile.TerminalLost: 1}})
 }

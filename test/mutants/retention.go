@@ -69,5 +69,10 @@ var ofRetention = []mutant{
 	{"streams are asynchronous though nobody asked for it", condition("internal/broker.Conn.streams", "Async Replicas", "true"), test{"internal/broker", "TestProvision_PersistMode"}},
 	{"a persistence that the server does not change goes unsaid", around("internal/broker.otherMode", `return ""`), test{"internal/broker", "TestProvision_PersistMode"}},
 	{"replicas are asked for that the server refuses", condition("internal/broker.Conn.streamStep", "AsyncPersistMode", "false"), test{"internal/broker", "TestProvision_PersistMode"}},
+	{"a stream is made anew while workers read", around("internal/broker/rebuild.Options.unused", "return nil"), test{"internal/broker/rebuild", "TestStreams_WaitUntilNoWorkerReads"}},
+	{"what is published after a backup is deleted", condition("internal/broker/rebuild.Options.backUp", "LastSequence", "true"), test{"internal/broker/rebuild", "TestStreams_MissNothingThatIsPublishedMeanwhile"}},
+	{"workers are not told that streams were made anew", around("internal/broker.Conn.ForgetRefilled", "return nil"), test{"internal/broker/rebuild", "TestStreams_MissNothingThatIsPublishedMeanwhile"}},
+	{"a backup of before is restored over what is there", around("internal/broker/rebuild.Options.backUp", "if m, err := readManifest(dir); m != nil { return m, err }; return original(ctx, r, dir)"), test{"internal/broker/rebuild", "TestStreams_KnowWhichBackupsAreOver"}},
+	{"a stream that somebody else made is taken for restored", condition("internal/broker/rebuild.Options.restored", "LastSequence", "false"), test{"internal/broker/rebuild", "TestStreams_SayThatSomebodyElseMadeThem"}},
 	{"calls may leave while they are made", around("internal/config.loader.checkCallsKept", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
 }

@@ -41,15 +41,21 @@ func twoSteps(gates map[string]*gate) sdktest.ModelFunc {
 // answerSums serves calc.add until the test ends. Calls of runs whose name begins with slow wait at the gate.
 func (r *rig) answerSums(slow string, g *gate) {
 	r.t.Helper()
+	r.answer(func(ctx context.Context, call service.Call) error {
+		if g != nil && strings.HasPrefix(call.Event.Subject, slow) {
+			return g.pass(ctx)
+		}
+		return nil
+	})
+}
+
+// answer serves calc.add until the test ends: with a sum, unless handle fails.
+func (r *rig) answer(handle func(context.Context, service.Call) error) {
+	r.t.Helper()
 	calc, err := service.New(desk().Services[0].Contract)
 	r.check("make service", err)
 	service.Handle(calc, func(ctx context.Context, call service.Call, _ map[string]float64) (map[string]int, error) {
-		if g != nil && strings.HasPrefix(call.Event.Subject, slow) {
-			if err := g.pass(ctx); err != nil {
-				return nil, err
-			}
-		}
-		return sum(3), nil
+		return sum(3), handle(ctx, call)
 	})
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	done := make(chan error, 1)

@@ -21,12 +21,13 @@ import (
 func Command(a *cli.App) *cobra.Command {
 	var index, dry bool
 	var partitions int
+	var anew rebuilding
 	cmd := &cobra.Command{
 		Use:   "provision",
 		Short: "Make the streams and consumers that the configuration needs",
 		Long: "provision makes the broker match the configuration and prints what it changed. It may be repeated, and removes\n" +
 			"nothing. It needs the right to administer JetStream, which workers and services then do without.",
-		Example: "  NATS_URL=nats://nats:4222 agentd provision\n  agentd provision --dry-run",
+		Example: "  NATS_URL=nats://nats:4222 agentd provision\n  agentd provision --dry-run\n  agentd provision --rebuild OUT,DONE,TMR",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.WithAgents()
@@ -42,6 +43,11 @@ func Command(a *cli.App) *cobra.Command {
 			}
 			changes := []broker.Change{}
 			err = c.Permitted(cmd.Context(), func(ctx context.Context) error {
+				rebuilt, err := anew.rebuild(ctx, a, c, dry)
+				changes = append(changes, rebuilt...)
+				if err != nil || dry && len(anew.zones) > 0 {
+					return err
+				}
 				made, err := provision(ctx, a, c, index, dry)
 				changes = append(changes, made...)
 				return err
@@ -54,7 +60,9 @@ func Command(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&index, "index", false, "also make the index of runs, which workers fill from then on")
 	cmd.Flags().IntVar(&partitions, "partitions", 0, "how many streams journals and timers are divided into, for ever; in place of nats.partitions")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be changed")
+	cmd.Flags().StringSliceVar(&anew.zones, "rebuild", nil, "while no worker runs, make these streams anew whose persistence or replicas the server does not change, with what is in them: OUT,DONE,TMR")
+	cmd.Flags().StringVar(&anew.dir, "backup", "agentd-rebuild", "the folder that has the streams' backups until they are made anew")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be changed; with --rebuild, what would be rebuilt")
 	return cmd
 }
 

@@ -38,7 +38,7 @@ func Read(ctx context.Context, js jetstream.JetStream, stream string, q Query) (
 }
 
 func read(ctx context.Context, js jetstream.JetStream, stream string, request []byte) (*jetstream.RawStreamMsg, error) {
-	reply, err := js.Conn().RequestWithContext(ctx, api(js.Options(), "STREAM.MSG.GET."+stream), request)
+	reply, err := js.Conn().RequestWithContext(ctx, API(js.Options(), "STREAM.MSG.GET."+stream), request)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func headers(encoded string) (nats.Header, error) {
 	return nats.DecodeHeadersMsg(raw)
 }
 
-// api is the subject of a JetStream request, in the client's domain or under its prefix.
-func api(o jetstream.JetStreamOptions, request string) string {
+// API is the subject of a JetStream request, in the client's domain or under its prefix.
+func API(o jetstream.JetStreamOptions, request string) string {
 	switch {
 	case o.APIPrefix != "":
 		return strings.TrimSuffix(o.APIPrefix, ".") + "." + request

@@ -12,7 +12,7 @@ func TestAPI_IsThatOfTheDomain(t *testing.T) {
 	for want, options := range map[string]jetstream.JetStreamOptions{
 		"$JS.API.X": {}, "$JS.hub.API.X": {Domain: "hub"}, "from.a.X": {APIPrefix: "from.a."},
 	} {
-		if got := api(options, "X"); got != want {
+		if got := API(options, "X"); got != want {
 			t.Errorf("API subject %s, want %s", got, want)
 		}
 	}

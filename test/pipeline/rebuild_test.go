@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"agentd/internal/broker"
+	"agentd/internal/broker/rebuild"
+	"agentd/internal/harness"
+	"agentd/internal/worker"
+	"agentd/sdk"
+	"agentd/sdk/sdktest"
+	"agentd/sdk/service"
+)
+
+// Streams with a thousand runs that wait and a thousand that have ended are made asynchronous, by somebody who is interrupted on the way, and
+// back again. Nothing is lost, nobody is called twice, and every run ends once.
+func TestRebuild_OfAThousandRunsThatWaitAndAThousandThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	const each = 1000
+	spec := desk()
+	r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: sdktest.ModelFunc(
+		func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+			if strings.HasPrefix(req.Run, "ends") {
+				return sdktest.Say("three"), nil
+			}
+			return twoSteps(nil)(ctx, req)
+		},
+	)}, 0)
+	first := r.work(0)
+	var waiting, ended []harness.Run
+	for i := range each {
+		waiting = append(waiting, r.begin(fmt.Sprint("waits ", i)))
+		ended = append(ended, r.begin(fmt.Sprint("ends ", i)))
+	}
+	for i := range each {
+		wantResponse(t, r.end(ended[i]), "three")
+		r.until("the other waits", func() bool { return len(r.head(waiting[i]).Calls) == 1 })
+	}
+	r.until("they are called", func() bool { return len(r.messages(broker.ZoneOut)) == each })
+	r.halt(first)
+
+	for _, async := range []bool{true, false} {
+		o := rebuild.Options{Conn: r.client, Plan: worker.Plan(r.specs), Zones: broker.Rebuildable, Dir: t.TempDir()}
+		o.Plan.Async = async
+		before := r.messages(o.Zones...)
+		interrupted, interrupt := context.WithCancel(t.Context())
+		o.Tell = func(what string) {
+			if strings.HasPrefix(what, "restoring "+broker.StreamName(r.client.Subjects(), broker.ZoneDone)) {
+				interrupt()
+			}
+		}
+		if changes, err := rebuild.Streams(interrupted, o); err == nil || len(changes) != 1 {
+			t.Fatalf("an attempt that was interrupted changed %v: %v", changes, err)
+		}
+		changes, err := rebuild.Streams(t.Context(), o)
+		if err != nil || len(changes) < 2 {
+			t.Fatalf("the second attempt changed %v: %v", changes, err)
+		}
+		if diff := cmp.Diff(before, r.messages(o.Zones...)); diff != "" {
+			t.Errorf("made anew, streams have others than before (-had +have):\n%s", diff)
+		}
+		if again, err := rebuild.Streams(t.Context(), o); err != nil || len(again) != 0 {
+			t.Errorf("the third attempt changed %v: %v", again, err)
+		}
+	}
+
+	r.work(0)
+	var mu sync.Mutex
+	calls := map[string]int{}
+	r.answer(func(_ context.Context, call service.Call) error {
+		mu.Lock()
+		defer mu.Unlock()
+		calls[call.Event.ID]++
+		return nil
+	})
+	for _, run := range append(waiting, ended...) {
+		wantResponse(t, r.end(run), "three")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(calls) != each {
+		t.Errorf("%d calls were made, want %d", len(calls), each)
+	}
+	for call, n := range calls {
+		if n != 1 {
+			t.Errorf("call %s was made %d times", call, n)
+		}
+	}
+	if counts := sound(t, r.client, r.store); counts.Runs != 2*each {
+		t.Errorf("%d runs are left of %d", counts.Runs, 2*each)
+	}
+}
+
+// messages are what streams have, leases and notes apart: the contents by stream, sequence and subject.
+func (r *rig) messages(zones ...broker.Zone) map[string]string {
+	r.t.Helper()
+	remakes, err := r.client.Remakes(r.t.Context(), broker.Plan{}, zones...)
+	r.check("look at streams", err)
+	all := map[string]string{}
+	for _, remake := range remakes {
+		stream, err := r.client.JetStream().Stream(r.t.Context(), remake.Name)
+		r.check("look at stream", err)
+		consumer, err := stream.OrderedConsumer(r.t.Context(), jetstream.OrderedConsumerConfig{})
+		r.check("read stream", err)
+		for left := stream.CachedInfo().State.Msgs; left > 0; {
+			batch, err := consumer.Fetch(int(min(left, 500)))
+			r.check("read stream", err)
+			for m := range batch.Messages() {
+				meta, err := m.Metadata()
+				r.check("read message", err)
+				left--
+				if strings.Contains(m.Subject(), "."+broker.LeaseToken+".") {
+					continue
+				}
+				all[fmt.Sprint(remake.Name, " ", meta.Sequence.Stream, " ", m.Subject())] = fmt.Sprint(m.Headers(), string(m.Data()))
+			}
+			r.check("read stream", batch.Error())
+		}
+	}
+	return all
+}
