@@ -94,7 +94,8 @@ func talkative(t *testing.T) *recorder {
 	}
 	t.Cleanup(nc.Close)
 	heard := &recorder{}
-	if _, err := nc.Subscribe("agentd.>", heard.hear); err != nil {
+	everything, err := nc.Subscribe("agentd.>", heard.hear)
+	if err != nil {
 		t.Fatal(err)
 	}
 	question := sdktest.Tool("ask_question", map[string]string{"question": "Which city?"})
@@ -143,9 +144,10 @@ func talkative(t *testing.T) *recorder {
 			t.Errorf("%s answers %v, want %s", agent, err, want)
 		}
 	}
-	if err := nc.Flush(); err != nil {
+	if err := everything.Drain(); err != nil {
 		t.Fatal(err)
 	}
+	w.eventually("all that was published is heard", func() bool { return !everything.IsValid() })
 	return heard
 }
 
