@@ -74,8 +74,8 @@ func (c *Conn) Remakes(ctx context.Context, p Plan, zones ...Zone) ([]Remake, er
 	return all, nil
 }
 
-// Working names an agent that a worker serves, or has within the last minute; "" is that none does.
-func (c *Conn) Working(ctx context.Context) (agent string, err error) {
+// Working names a consumer that a worker reads, or has read within the last minute; "" is that no worker runs.
+func (c *Conn) Working(ctx context.Context) (consumer string, err error) {
 	stream, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneStart))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return "", nil
@@ -87,13 +87,13 @@ func (c *Conn) Working(ctx context.Context) (agent string, err error) {
 	for info := range consumers.Info() {
 		b := backlogOf(info)
 		if b.Pulls > 0 || b.Unacked > 0 && c.Now()-b.Delivered < readSince.Milliseconds() {
-			agent = info.Name
+			consumer = info.Stream + "/" + info.Name
 		}
 	}
 	if err := consumers.Err(); err != nil {
 		return "", fmt.Errorf("look who reads init events: %w", err)
 	}
-	return agent, nil
+	return consumer, nil
 }
 
 // DeleteStream deletes a stream, if it is there.

@@ -129,15 +129,15 @@ func (o *Options) stream(ctx context.Context, r broker.Remake) (none broker.Chan
 func (o *Options) unused(ctx context.Context) error {
 	patience := cmp.Or(o.Patience, DefaultPatience)
 	for began, told := time.Now(), false; ; told = true {
-		agent, err := o.Conn.Working(ctx)
-		if err != nil || agent == "" {
+		consumer, err := o.Conn.Working(ctx)
+		if err != nil || consumer == "" {
 			return err
 		}
 		if time.Since(began) > patience {
-			return sdk.Errorf(sdk.CodeUnavailable, "a worker reads %s: stop all workers, and run the command again", agent)
+			return sdk.Errorf(sdk.CodeUnavailable, "a worker reads %s: stop all workers, and run the command again", consumer)
 		}
 		if !told {
-			o.Tell(fmt.Sprintf("waiting until no worker reads %s, for %s at most; stop the workers", agent, patience))
+			o.Tell(fmt.Sprintf("waiting until no worker reads %s, for %s at most; stop the workers", consumer, patience))
 		}
 		if err := retry.Sleep(ctx, look); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (o *Options) backUp(ctx context.Context, r broker.Remake, dir string) (*man
 		if err != nil {
 			return nil, err
 		}
-		o.Tell(fmt.Sprintf("backed up %s: %d messages", r.Name, backup.State.Messages))
+		o.Tell(fmt.Sprintf("backed up %s; messages: %d", r.Name, backup.State.Messages))
 		stream, err := o.Conn.JetStream().Stream(ctx, r.Name)
 		if err != nil {
 			return nil, fmt.Errorf("look at stream %s: %w", r.Name, err)
@@ -178,5 +178,6 @@ func (o *Options) restored(ctx context.Context, name, dir string, backup *manife
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the backup of stream %s: %w", name, err)
 	}
+	_ = os.Remove(o.Dir) // unless there are others in it
 	return nil
 }

@@ -179,7 +179,7 @@ func TestStreams_KeepWhatIsInThem(t *testing.T) {
 		if got := position(); got != want {
 			t.Errorf("the consumer has %s, want %s", got, want)
 		}
-		if left, err := os.ReadDir(s.Dir); err != nil || len(left) != 0 {
+		if left, err := os.ReadDir(s.Dir); !os.IsNotExist(err) {
 			t.Errorf("backups are left: %v, %v", left, err)
 		}
 		if got := s.rebuild(); got != "" {
