@@ -184,6 +184,7 @@ func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error)
 	}
 	e.checker.Policy(ruling)
 	inputs := e.inputs()
+	e.unseen()
 	if err := e.awaitRemoved(ctx, inputs); err != nil {
 		return nil, nil, err
 	}
@@ -235,6 +236,23 @@ func (e *evidence) inputs() []audit.Message {
 		}
 	}
 	return all
+}
+
+// unseen tells of timers that a worker was given and that were gone before anybody else could read them: they fired when the server was
+// back, and the reader was not yet.
+func (e *evidence) unseen() {
+	timers := broker.StreamName(subjects, broker.ZoneTimer)
+	known := map[uint64]bool{}
+	for i := range e.messages[broker.ZoneTimer] {
+		known[e.messages[broker.ZoneTimer][i].Sequence] = true
+	}
+	for _, n := range e.record.snapshot().notes {
+		if n.Kind == noteDelivered && n.Stream == timers && !known[n.Sequence] {
+			known[n.Sequence] = true
+			e.checker.Forgotten(timers, n.Sequence)
+			e.record.count("fired timers that only workers saw", 1)
+		}
+	}
 }
 
 func servedByAgent(call wire.CallAddress) bool { return call.Type == wire.NameToken(childType) }
