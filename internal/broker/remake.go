@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,19 +22,30 @@ var Rebuildable = []Zone{ZoneOut, ZoneDone, ZoneTimer}
 type Remake struct {
 	Name string
 	// There is the stream's configuration, nil where there is none.
-	There       *jetstream.StreamConfig
-	PersistMode jetstream.PersistModeType
-	Replicas    int
+	There *jetstream.StreamConfig
+	// persistence is as the plan has it; replicas are 0 where it leaves them as they are.
+	persistence jetstream.PersistModeType
+	replicas    int
 }
 
-// Stays reports whether the stream is as it should be.
-func (r Remake) Stays() bool { return r.There != nil && r.There.PersistMode == r.PersistMode }
+// Made is how a stream is to be that was otherwise.
+func (r Remake) Made(was jetstream.StreamConfig) jetstream.StreamConfig {
+	next := was
+	next.PersistMode, next.Replicas = r.persistence, cmp.Or(r.replicas, was.Replicas)
+	if next.Replicas > 1 {
+		next.PersistMode = jetstream.DefaultPersistMode // the server has no other with replicas
+	}
+	return next
+}
+
+// Stays reports whether the stream is there as it should be.
+func (r Remake) Stays() bool {
+	return r.There != nil && r.Made(*r.There).PersistMode == r.There.PersistMode
+}
 
 // Change says what making the stream anew changes, of one that was.
 func (r Remake) Change(was jetstream.StreamConfig) Change {
-	next := was
-	next.PersistMode, next.Replicas = r.PersistMode, r.Replicas
-	return Change{Kind: "stream", Name: r.Name, Action: actionRebuilt, What: differences(was, next)}
+	return Change{Kind: "stream", Name: r.Name, Action: actionRebuilt, What: differences(was, r.Made(was))}
 }
 
 // Remakes looks at the streams of zones that are Rebuildable.
@@ -45,6 +57,7 @@ func (c *Conn) Remakes(ctx context.Context, p Plan, zones ...Zone) ([]Remake, er
 	if err != nil {
 		return nil, err
 	}
+	streams := c.streams(p)
 	var all []Remake
 	for _, zone := range zones {
 		if !slices.Contains(Rebuildable, zone) {
@@ -52,8 +65,8 @@ func (c *Conn) Remakes(ctx context.Context, p Plan, zones ...Zone) ([]Remake, er
 		}
 		for _, part := range p.Layout().Zones(zone) {
 			name := StreamName(c.subjects, part)
-			want := c.streams(p)[slices.IndexFunc(c.streams(p), func(s jetstream.StreamConfig) bool { return s.Name == name })]
-			r := Remake{Name: name, PersistMode: want.PersistMode, Replicas: want.Replicas}
+			want := streams[slices.IndexFunc(streams, func(s jetstream.StreamConfig) bool { return s.Name == name })]
+			r := Remake{Name: name, persistence: want.PersistMode, replicas: p.Replicas}
 			have, err := c.js.Stream(ctx, name)
 			if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 				return nil, fmt.Errorf("look at stream %s: %w", name, err)
@@ -61,12 +74,6 @@ func (c *Conn) Remakes(ctx context.Context, p Plan, zones ...Zone) ([]Remake, er
 			if err == nil {
 				got := have.CachedInfo().Config
 				r.There = &got
-				if p.Replicas == 0 {
-					r.Replicas = got.Replicas
-				}
-			}
-			if r.Replicas > 1 {
-				r.PersistMode = jetstream.DefaultPersistMode // the server has no other with replicas
 			}
 			all = append(all, r)
 		}

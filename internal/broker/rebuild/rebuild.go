@@ -113,10 +113,8 @@ func (o *Options) stream(ctx context.Context, r broker.Remake) (none broker.Chan
 			return none, err
 		}
 	}
-	next := backup.Config
-	next.PersistMode, next.Replicas = r.PersistMode, r.Replicas
 	o.Tell(fmt.Sprintf("restoring %s from %s", r.Name, dir))
-	if err := restore(ctx, o.Conn.JetStream(), next, dir); err != nil {
+	if err := restore(ctx, o.Conn.JetStream(), r.Made(backup.Config), dir); err != nil {
 		return none, fmt.Errorf("%w; the backup stays there, and the command goes on with it when it is run again", err)
 	}
 	if err := o.restored(ctx, r.Name, dir, backup); err != nil {
