@@ -18,11 +18,11 @@ import (
 	"agentd/sdk/service"
 )
 
-// Streams with a thousand runs that wait and a thousand that have ended are made asynchronous, by somebody who is interrupted on the way, and
+// Streams with a thousand runs that wait and a thousand that have ended (with the race detector a tenth of them) are made asynchronous, by somebody who is interrupted on the way, and
 // back again. Nothing is lost, nobody is called twice, and every run ends once.
 func TestRebuild_OfAThousandRunsThatWaitAndAThousandThatHaveEnded(t *testing.T) {
 	t.Parallel()
-	const each = 1000
+	const each = rebuilt
 	spec := desk()
 	r := startRig(t, rig{specs: []sdk.AgentSpec{spec}, model: sdktest.ModelFunc(
 		func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
