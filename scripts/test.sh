@@ -19,8 +19,6 @@ go test -count=1 -vet=off ./test/policies -policies.cases=3000
 go test -vet=off $race ./test/sim -run 'TestSimulation$' -sim.seeds=200
 # Servers of a cluster elect others when one does not answer in time: they have the machine for themselves.
 go test -vet=off -timeout 20m ./test/cluster
-# The race detector has a tenth of the runs whose streams are rebuilt.
-go test -vet=off ./test/pipeline -run TestRebuild
 # Most tests wait for a disk, a lease or a timer, not for a processor: more of them run at once than there are processors.
 go test -vet=off $race -timeout 20m -parallel 4 $(go list ./... | grep -vE "/($computes|test/cluster)\$")
 (cd examples/traveldesk && go test -vet=off $race ./...)
