@@ -168,11 +168,12 @@ func (a *activation) absorbed(ctx context.Context, entry *core.Entry, at point) 
 	return a.drive(ctx, former, entry)
 }
 
-// pauseBeforeTakeover is how much longer every further takeover without progress waits at least, up to longestHolds of them;
-// most runs wait a multiple of it, up to holds.
+// pauseBeforeTakeover is how much longer the longest wait becomes with every further takeover without progress, up to longestHolds of
+// them. A run waits that long, or half of it, or half of that, and so on: as many lengths as halvings.
 const (
-	pauseBeforeTakeover = 250 * time.Millisecond
-	longestHolds, holds = 4, 8
+	pauseBeforeTakeover = 2 * time.Second
+	longestHolds        = 4
+	halvings            = 6
 )
 
 // errHeldBack says that the activation is to take a run that activations in a row died over, and has not waited before that.
@@ -181,15 +182,14 @@ var errHeldBack = errors.New("the takeover is held back")
 // holdBack delays the takeover of a run that activations in a row died over, before the takeover counts. Redeliveries
 // come a fixed time after a death, so workers that die at a regular pace can be struck at the same moment each time; and the
 // runs that one death struck come back together, beside the one that it came from. So each waits a time of its own, outside the
-// gate: who must be alone need not wait for it. The time is another one at each delivery: where workers die sooner than a run waits,
-// it is not held back until they live longer.
+// gate: who must be alone need not wait for it. The time is another one at each delivery, and mostly short: where workers die sooner than
+// a run waits, it is not held back until they live longer.
 func (a *activation) holdBack(ctx context.Context) error {
 	a.heldBack = true
 	next := *a.head.Driver
-	takeovers := min(next.Takeovers, longestHolds)
+	longest := time.Duration(min(next.Takeovers, longestHolds)) * pauseBeforeTakeover
 	a.Gate.leave(a.pass)
-	err := a.Env.Sleep(ctx, time.Duration(takeovers)*pauseBeforeTakeover*time.Duration(1+a.spread(holds)))
-	if err != nil {
+	if err := a.Env.Sleep(ctx, longest>>a.spread(halvings)); err != nil {
 		return err
 	}
 	if next.Owner != "" {
