@@ -58,8 +58,6 @@ func Partitions() int {
 
 // Options are what a Harness runs.
 type Options struct {
-	// Apart has workers write each answer and the reply to it as entries of their own, for tests that look at each.
-	Apart  bool
 	Agents []sdk.Agent
 	// Load makes the agents of each further worker, and of one after Restart: a worker closes the toolsets of its agents. Nil is for
 	// agents whose toolsets bear that.
@@ -205,7 +203,7 @@ func (h *Harness) check(doing string, err error) {
 func (h *Harness) startWorker() {
 	w, err := worker.New(worker.Options{
 		Conn: h.conn, Store: h.store, Agents: h.agents(), Slots: h.o.Slots, Grace: h.o.Patience, Logger: h.log,
-		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry, EarlyDecisions: h.o.EarlyDecisions, PlainEntries: h.o.Apart,
+		Identity: h.o.Identity, Keys: h.o.Keys, Telemetry: h.o.Telemetry, EarlyDecisions: h.o.EarlyDecisions,
 		Models: func(sdk.ModelSpec) (sdk.Provider, error) { return h.o.Model, nil },
 	})
 	h.check("new worker", err)
@@ -337,6 +335,13 @@ func (h *Harness) Journal(r Run) []core.Entry {
 	entries, err := h.Worker().Runner().Journal(ctx, r.Key)
 	h.check("read journal", err)
 	return entries
+}
+
+// Parts is the run's journal with each answer and the reply to it by itself, whether or not the worker wrote them as one entry. They cannot
+// be folded.
+func (h *Harness) Parts(r Run) []core.Entry {
+	h.t.Helper()
+	return core.InParts(h.Journal(r))
 }
 
 // State is the fold of the run's journal.

@@ -186,7 +186,7 @@ func TestValidation_AnswersOfServicesAreResultsWithEveryFault(t *testing.T) {
 		}
 	}
 	var recorded []string
-	for _, e := range core.InParts(h.Journal(r)) {
+	for _, e := range h.Parts(r) {
 		for _, result := range e.Results {
 			recorded = append(recorded, fmt.Sprint(result.Kind, " of ", result.Event))
 		}

@@ -196,7 +196,7 @@ func missingContext(t *testing.T) {
 	if letter.Detail == "" {
 		t.Error("the dead letter does not say what is wrong")
 	}
-	if entries := h.Journal(harness.Run{Key: key}); len(entries) > 0 {
+	if entries := h.Parts(harness.Run{Key: key}); len(entries) > 0 {
 		t.Errorf("the response made a run: %v", statuses(entries))
 	}
 	asked(t, model, 0)

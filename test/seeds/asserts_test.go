@@ -20,7 +20,7 @@ import (
 // start runs agents with one scripted model for all.
 func start(t *testing.T, model sdk.Provider, agents ...sdk.Agent) *harness.Harness {
 	t.Helper()
-	return harness.Start(t, harness.Options{Apart: true, Agents: agents, Model: model})
+	return harness.Start(t, harness.Options{Agents: agents, Model: model})
 }
 
 // byModel asks the script that has the name of the model asked for.

@@ -47,7 +47,7 @@ func approvalLog(t *testing.T) {
 
 	log := audit.NewLog()
 	log.Tools = map[string]string{}
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		if err := log.Entry(audit.LogRecord{At: e.At, Run: e.Head.Run, Agent: e.Head.Agent, Revision: e.Rev}, &e); err != nil {
 			t.Fatal(err)
 		}

@@ -106,7 +106,7 @@ func requestForAll(t *testing.T) {
 	h.PublishAgain(ask, one)
 	h.Call("shop.find").Answer("shop.find.done", value("found"))
 	h.Until(r, "waiting for the others", func(s core.State) bool { return s.Status == "waiting" && s.Calls[0].Closed() })
-	equal(t, "voids while calls are open", voids(h.Journal(r)), 0)
+	equal(t, "voids while calls are open", voids(h.Parts(r)), 0)
 	h.Restart()
 	rest := ask.Response("agentd.permission.decided", sdk.PermissionDecision{
 		Decision: "allow", Reason: "fine", Calls: []sdk.CallDecision{
@@ -131,7 +131,7 @@ func requestForAll(t *testing.T) {
 		`{"n":30}`, `{"error":{"code":"permission_denied","message":"shop_buy is not allowed: too dear"}}`,
 	})
 	together := 0
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		counted := slices.DeleteFunc(slices.Clone(e.Decisions), func(d core.Decision) bool { return d.Refused != "" })
 		together = max(together, len(counted))
 	}
@@ -157,7 +157,7 @@ func requestGoesOn(t *testing.T) {
 	a := batched(sdk.PermissionPolicyTerms{
 		TimeoutMillis: 50, Escalate: []sdk.PermissionStage{{Domain: "the.boss", TimeoutMillis: 3_600_000}}, Quorum: 2, FourEyes: true,
 	})
-	h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, Identity: true, Model: sdktest.Script(sdktest.Ask(
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Identity: true, Model: sdktest.Script(sdktest.Ask(
 		sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_buy", n(2)), sdktest.Tool("note", n(3))), sdktest.Say("done"))})
 	r := h.SendAs("anna", "desk", h.Init("desk", message("hello")))
 	first, boss := request(t, h), request(t, h)
@@ -183,7 +183,7 @@ func requestGoesOn(t *testing.T) {
 	decides("dora", all)
 	h.Call("shop.buy").Answer("shop.buy.done", value("bought"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "voids, one of each event", voids(h.Journal(r)), 2)
+	equal(t, "voids, one of each event", voids(h.Parts(r)), 2)
 }
 
 // batchOfApprovals is row B10: what a decision allows for the rest of the run is kept for all its tools in one entry, and looked up when
@@ -208,7 +208,7 @@ func batchOfApprovals(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 	h.NoCall("agentd.permission.request")
 	var kept, left []string
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		if e.Kind == "answered" && len(e.Decisions) == 3 {
 			kept = grantsOf(e)
 		}

@@ -34,7 +34,7 @@ func initOrResume(t *testing.T) {
 		t.Errorf("the conversation was begun %d times, want once", built.Load())
 	}
 	var kinds []string
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		kinds = append(kinds, e.Kind)
 	}
 	equal(t, "journal", kinds, []string{"started", "replied", "answered", "replied"})

@@ -36,7 +36,7 @@ func reading(name string) sdk.Tool {
 // corrections are those in the run's journal, without the ids of the calls.
 func corrections(h *harness.Harness, r harness.Run) []core.Correction {
 	var all []core.Correction
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		for _, c := range e.Corrections {
 			c.Call = ""
 			all = append(all, c)
@@ -236,7 +236,7 @@ func argumentsSet(t *testing.T) {
 	changed["tenant"] = "evil"
 	edit("ann", changed)
 	h.Until(r, "refused", func(core.State) bool {
-		for _, e := range h.Journal(r) {
+		for _, e := range h.Parts(r) {
 			for _, d := range e.Decisions {
 				if strings.Contains(d.Refused, "tenant, which the agent sets") {
 					return true
@@ -323,7 +323,7 @@ func modelFollowed(t *testing.T) {
 				want = []string{"first", "second", "third"}
 			}
 			equal(t, "models that are asked", asked, want)
-			entries := h.Journal(r)
+			entries := h.Parts(r)
 			equal(t, "the run's spec at its end", entries[len(entries)-1].Head.Spec, entries[0].Head.Spec)
 		})
 	}

@@ -1,12 +1,13 @@
 package seeds_test
 
 import (
+	"context"
 	"testing"
 
-	"agentd/sdk/wire"
-
 	"agentd/internal/core"
+	"agentd/sdk"
 	"agentd/sdk/sdktest"
+	"agentd/sdk/wire"
 )
 
 // checkpoints are the names of the commit points of a journal, in order.
@@ -31,7 +32,7 @@ func checkpointsInOrder(t *testing.T) {
 		h.Call("shop.find").Answer("shop.find.done", value("it"))
 	}
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "checkpoints", checkpoints(h.Journal(r)), []core.Checkpoint{
+	equal(t, "checkpoints", checkpoints(h.Parts(r)), []core.Checkpoint{
 		core.CheckpointUserMessage,
 		core.CheckpointAssistantTurn, core.CheckpointRunFinished, core.CheckpointToolResults, // one for both calls
 		core.CheckpointAssistantTurn, core.CheckpointRunFinished, core.CheckpointToolResults,
@@ -45,21 +46,28 @@ func checkpointAtEveryEnd(t *testing.T) {
 	h := start(t, sdktest.Script(), desk())
 	r := h.Run("desk", message("hello"))
 	fails(t, h, r, deskType) // the model has nothing to say
-	equal(t, "checkpoints", checkpoints(h.Journal(r)), []core.Checkpoint{core.CheckpointUserMessage, core.CheckpointRunFinished})
+	equal(t, "checkpoints", checkpoints(h.Parts(r)), []core.Checkpoint{core.CheckpointUserMessage, core.CheckpointRunFinished})
 }
 
 // messagesOnce is row T58: ids are given before anything is sent, so what comes twice is remembered once.
 func messagesOnce(t *testing.T) {
-	model := sdktest.Script(find(1), sdktest.Say("done"))
-	h := start(t, model, desk(service("shop.find")))
+	model, heard := sdktest.Script(find(1), sdktest.Say("done")), make(chan struct{})
+	h := start(t, sdktest.ModelFunc(func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
+		if len(req.Messages) > 1 { // what comes again comes while the model thinks about what came
+			<-heard
+		}
+		return model.Generate(ctx, req, nil)
+	}), desk(service("shop.find")))
 	r := h.Run("desk", message("hello"))
 	call := h.Call("shop.find")
 	equal(t, "the id follows from the content", call.Event.ID,
 		wire.CallID(r.Key, r.Init, 1, 0, "shop_find", []byte(`{"n":1}`)))
 	call.Answer("shop.find.done", value("it"))
+	h.Until(r, "told the answer", func(s core.State) bool { return s.Rev == 3 })
 	h.PublishAgain(call, call.Response("shop.find.done", value("other")))
 	again := h.Init("desk", message("hello"))
 	h.Send("desk", again) // the same init event
+	close(heard)
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "results", len(results(t, h.Messages(r), 1)), 1)
 	equal(t, "model calls", len(model.Requests()), 2)

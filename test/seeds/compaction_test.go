@@ -37,7 +37,7 @@ func reader(calls int) (sdk.Agent, *sdktest.Model) {
 func summaries(t *testing.T, h *harness.Harness, r harness.Run) []core.Summary {
 	t.Helper()
 	var all []core.Summary
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		if e.Summary == nil {
 			continue
 		}
@@ -141,7 +141,7 @@ func receipt(t *testing.T) {
 	h := start(t, model, a)
 	r, events := watchedRun(t, h, nil)
 	evicted := summaries(t, h, r)[0].Evicted
-	journal := h.Journal(r)
+	journal := h.Parts(r)
 	equal(t, "entries", []string{journal[0].Kind, journal[1].Kind, journal[2].Kind}, []string{core.KindStarted, core.KindCompacted, core.KindReplied})
 	if evicted < 1500 || evicted > 10_000 {
 		t.Errorf("%d tokens were evicted", evicted)

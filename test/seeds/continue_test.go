@@ -49,7 +49,7 @@ func continuesWithAny(t *testing.T) {
 		"shop_find succeeded", "shop_buy pending", "pay pending", "note succeeded", "shop_buy failed", "pay told: {\"n\":3}", "shop_buy told: {\"value\":\"bought\"}",
 	})
 	equal(t, "the run ends with nothing open", len(h.State(r).Calls), 0)
-	ends := h.Journal(r)
+	ends := h.Parts(r)
 	equal(t, "entries", kinds(ends), []string{
 		"started", "replied", "answered", "replied", "returned", "replied", "answered", "returned", "reviewed", "replied", "answered", "reviewed", "replied",
 	})

@@ -119,7 +119,7 @@ func budgetPassedDown(t *testing.T) {
 	s := h.State(r)
 	equal(t, "tokens of both", []int64{s.TokensUsed(), s.Delegated}, []int64{3*2 + 2*2*2, 2 * 2 * 2})
 	var reserved []int64
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		for _, c := range e.Head.Calls {
 			if e.Kind == "replied" {
 				reserved = append(reserved, c.Reserved)
@@ -212,7 +212,7 @@ func steering(t *testing.T) {
 		equal(t, "lifecycle", second.Lifecycle, sdk.LifecycleUserMessage)
 		equal(t, "last message", second.Messages[len(second.Messages)-1].PlainText(), "look in Paris")
 		equal(t, "said once", said(h.Messages(r), "look in Paris"), 1)
-		for _, e := range h.Journal(r) {
+		for _, e := range h.Parts(r) {
 			for _, note := range e.Notes {
 				equal(t, "who sent it", note.Who, "ann")
 			}

@@ -106,7 +106,7 @@ func oneResume(t *testing.T) {
 			}),
 		}
 		script := sdktest.Script(sdktest.Ask(sdktest.Tool("pay", n(1)), sdktest.Tool("slow", n(2))), sdktest.Say("done"))
-		h = harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, EarlyDecisions: time.Hour, Model: sdktest.ModelFunc(
+		h = harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, EarlyDecisions: time.Hour, Model: sdktest.ModelFunc(
 			func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 				<-reply
 				return script.Generate(ctx, req, nil)
@@ -117,7 +117,7 @@ func oneResume(t *testing.T) {
 		t.Helper()
 		succeeds(t, h, r, `{"response": "done"}`)
 		equal(t, "payments", paid(), []string{`{"n":1}`})
-		equal(t, "entries", kinds(h.Journal(r)), entries)
+		equal(t, "entries", kinds(h.Parts(r)), entries)
 		h.NoDeadLetter()
 	}
 	decided := func(s core.State) bool { return len(s.Calls) == 3 && s.Calls[2].Closed() }
@@ -159,7 +159,7 @@ func unmatchedDecisions(t *testing.T) {
 	early := func(keep time.Duration) (h *harness.Harness, r harness.Run, reply func()) {
 		replies := make(chan struct{})
 		script := sdktest.Script(find(1), sdktest.Say("done"))
-		h = harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{asks}, EarlyDecisions: keep, Model: sdktest.ModelFunc(
+		h = harness.Start(t, harness.Options{Agents: []sdk.Agent{asks}, EarlyDecisions: keep, Model: sdktest.ModelFunc(
 			func(ctx context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 				<-replies
 				return script.Generate(ctx, req, nil)
@@ -250,7 +250,7 @@ func decisionsDrained(t *testing.T) {
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
 	var counted []bool
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		for _, d := range e.Decisions {
 			counted = append(counted, d.Refused == "")
 		}
@@ -284,7 +284,7 @@ func durableDecision(t *testing.T) {
 	defer mu.Unlock()
 	equal(t, "runs of the tool", paid, []string{`{"n":4}`})
 	decided := 0
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		decided += len(e.Decisions)
 		if len(e.Results) > 0 && e.Kind == "returned" {
 			equal(t, "decisions before the tool returned", decided, 1)

@@ -40,7 +40,6 @@ func oneEngine(t *testing.T) {
 	journal := func(openStore func(*broker.Conn) runner.Store) []string {
 		model := sdktest.Script(sdktest.Ask(sdktest.Tool("shop_find", n(1))), sdktest.Say("done"))
 		h := harness.Start(t, harness.Options{
-			Apart:  true,
 			Agents: []sdk.Agent{desk(service("shop.find"))}, Model: model, OpenStore: openStore,
 		})
 		r := h.Run("desk", message("hello"))
@@ -48,7 +47,7 @@ func oneEngine(t *testing.T) {
 		h.Call("shop.find").Answer("shop.find.done", value("it"))
 		succeeds(t, h, r, `{"response": "done"}`)
 		var entries []string
-		for _, e := range h.Journal(r) {
+		for _, e := range h.Parts(r) {
 			messages, err := json.Marshal(e.Messages)
 			if err != nil {
 				t.Fatal(err)

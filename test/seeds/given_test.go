@@ -54,7 +54,7 @@ func threeResumeModes(t *testing.T) {
 	})
 	l.await(t, "run.finished", 1)
 	var given []string
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		for _, result := range e.Results {
 			if result.Kind == "given" {
 				given = append(given, result.Who+" "+string(result.Data))
@@ -101,7 +101,7 @@ func refusedResults(t *testing.T) {
 		}
 		var reason string
 		h.Until(r, "refused", func(core.State) bool {
-			for _, e := range h.Journal(r) {
+			for _, e := range h.Parts(r) {
 				for _, d := range e.Decisions {
 					reason = d.Refused
 				}

@@ -167,7 +167,7 @@ func duplicateCall(t *testing.T) {
 				find(1),
 				sdktest.Ask(sdktest.Tool("shop_find", n(1)), sdktest.Tool("shop_find", n(2))), // shop_find(1) is a duplicate
 				sdktest.Say("done"))
-			h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, Model: model, OpenStore: open})
+			h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Model: model, OpenStore: open})
 			l := listen(t, h, t.Name())
 			r := h.Run("desk", message("hello"))
 			h.Suspended(r, 1)
@@ -193,7 +193,7 @@ func duplicateCall(t *testing.T) {
 			equal(t, "what the model is told", []bool{lastSaid(requests[1]) == note, lastSaid(requests[2]) == note, lastSaid(requests[4]) == note},
 				[]bool{false, true, false})
 			repeated := 0
-			for _, e := range h.Journal(r) {
+			for _, e := range h.Parts(r) {
 				for _, result := range e.Results {
 					if result.Of != "" {
 						repeated++

@@ -198,7 +198,7 @@ func hookTerminates(t *testing.T) {
 	equal(t, "the call was made", ran, false)
 	s := h.State(r)
 	equal(t, "reason", []string{string(s.Reason), s.ReasonCode}, []string{"terminated", "censor"})
-	equal(t, "calls that were not made", h.Journal(r)[len(h.Journal(r))-1].Dropped, []string{"note"})
+	equal(t, "calls that were not made", h.Parts(r)[len(h.Parts(r))-1].Dropped, []string{"note"})
 }
 
 // toolFiltering is row T45: a hook and a rule decide which tools the model may use in a step; others are refused.
@@ -395,7 +395,7 @@ func hookState(t *testing.T) {
 	}
 	succeeds(t, h, r, `{"response": "done"}`)
 	var kept []string
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		if e.Kind == "replied" && e.Head.Status != core.StatusDone {
 			kept = append(kept, string(e.Head.HookState("counter")))
 		}

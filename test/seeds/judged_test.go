@@ -71,7 +71,7 @@ func deflectingReply(t *testing.T) {
 	equal(t, "what the model is told", lastSaid(requests[2]), `Your reply is not an answer: "i don't have access". Nobody can reply to you. Do not `+
 		"ask and do not offer. Go on with the task, with the tools that you have and the most sensible assumption, and name the assumption in "+
 		"your answer.")
-	equal(t, "how often", h.Journal(r)[len(h.Journal(r))-1].Judged, &core.Judged{
+	equal(t, "how often", h.Parts(r)[len(h.Parts(r))-1].Judged, &core.Judged{
 		Judge: "deflecting", Found: "what would you like me", Times: 4, Accepted: true,
 	})
 }
@@ -180,7 +180,7 @@ func requiredByService(t *testing.T) {
 	equal(t, "tools that the model is offered", len(requests[0].Tools), 0)
 	equal(t, "what the model is told", lastSaid(requests[2]), "Your answer is not accepted: Name the price. Give it again, corrected.")
 	equal(t, "what is kept", len(h.Messages(r)), 4)
-	equal(t, "layout", h.Journal(r)[0].V, 6)
+	equal(t, "layout", h.Parts(r)[0].V, 6)
 
 	for _, optional := range []bool{false, true} {
 		for name, end := range map[string]func(h *harness.Harness){

@@ -39,14 +39,14 @@ func resumeGate(t *testing.T) {
 	h := start(t, model, a)
 	r := h.Run("desk", message("hello"))
 	h.Suspended(r, 4)
-	equal(t, "all calls suspended", kinds(h.Journal(r)), []string{"started", "replied"})
+	equal(t, "all calls suspended", kinds(h.Parts(r)), []string{"started", "replied"})
 	h.Restart() // what decisions find is what is stored
 	first := request(t, h)
 	stray := first.Response(sdk.TypePermissionDecided, sdk.PermissionDecision{Decision: sdk.DecisionAllow, ArgsHash: sdk.ArgsHash([]byte("{}"))})
 	stray.ParentID = "c9-9-somethingelse"
 	h.PublishAs("bob", first, stray)
 	equal(t, "unmatched", h.DeadLetter().Reason, string(sdk.CodeUnknownRun))
-	equal(t, "entries", len(h.Journal(r)), 2)
+	equal(t, "entries", len(h.Parts(r)), 2)
 
 	decide(first, allow)
 	state := h.Until(r, "waiting for the other", func(s core.State) bool { return s.Status == core.StatusWaiting && s.Rev > 3 })
@@ -57,7 +57,7 @@ func resumeGate(t *testing.T) {
 	decide(request(t, h), allow)
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "one replay of each call, one checkpoint for the round", kinds(h.Journal(r)), []string{
+	equal(t, "one replay of each call, one checkpoint for the round", kinds(h.Parts(r)), []string{
 		"started", "replied", "answered", "returned", "answered", "returned", "answered", "replied",
 	})
 	equal(t, "decisions left", len(h.State(r).Calls), 0)
@@ -80,7 +80,7 @@ func decisionsMeanwhile(t *testing.T) {
 	h.Until(r, "decided", func(s core.State) bool { return len(s.Calls) == 3 && s.Calls[1].Status == core.CallResuming })
 	close(release)
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "entries", kinds(h.Journal(r)), []string{"started", "replied", "answered", "returned", "returned", "replied"})
+	equal(t, "entries", kinds(h.Parts(r)), []string{"started", "replied", "answered", "returned", "returned", "replied"})
 	h.NoCall(sdk.TypePermissionRequest)
 }
 
@@ -116,7 +116,7 @@ func twoCancels(t *testing.T) {
 		<-ctx.Done()
 		return sdk.ModelReply{}, ctx.Err()
 	})
-	h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{desk()}, Model: model, Workers: 3})
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{desk()}, Model: model, Workers: 3})
 	r := h.Run("desk", message("hello"))
 	<-calling
 	h.Cancel(r, "enough")
@@ -163,7 +163,6 @@ func sequentialRound(t *testing.T) {
 // withoutPersistence is row T21: the engine works on a store that forgets with the process.
 func withoutPersistence(t *testing.T) {
 	h := harness.Start(t, harness.Options{
-		Apart:  true,
 		Agents: []sdk.Agent{desk(service("shop.find"))}, Model: sdktest.Script(find(1), sdktest.Say("done")),
 		OpenStore: func(*broker.Conn) runner.Store { return memory.New() },
 	})

@@ -36,7 +36,7 @@ func runTimesOut(t *testing.T) {
 			r := h.Run("desk", message("hello"))
 			equal(t, "code", string(fails(t, h, r, deskType).Code), "deadline_exceeded")
 			equal(t, "reason", reason(h, r), "deadline:run")
-			entries := h.Journal(r)
+			entries := h.Parts(r)
 			if lasted := entries[len(entries)-1].At - entries[0].At; lasted < 400 || lasted > 60_000 {
 				t.Errorf("a run of 400 ms lasted %d", lasted)
 			}
@@ -141,7 +141,7 @@ func permissionStore(t *testing.T) {
 		}
 		return sdktest.Say("done"), nil
 	})
-	h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, Model: model, Identity: true})
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Model: model, Identity: true})
 	begin := func(subject, who string) harness.Run {
 		return h.SendAs(who, "desk", other(h, "desk", subject, message("hello")))
 	}

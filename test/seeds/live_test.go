@@ -155,7 +155,7 @@ func fragmentEvents(t *testing.T) {
 			kept = append(kept, l.Data...)
 		}
 	}
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		data, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)

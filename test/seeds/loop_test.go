@@ -91,7 +91,7 @@ func interactionCounter(t *testing.T) {
 		equal(t, "interactions of the suspended run", h.Suspended(r, 1).Turns, made+1)
 		h.Restart()
 		h.Call("shop.find").Answer("shop.find.done", value("it"))
-		await(t, "the model is asked again", func() bool { return len(model.Requests()) == made+2 })
+		h.Until(r, "told what the model says to the answer", func(s core.State) bool { return s.Turns == made+2 })
 	}
 	succeeds(t, h, r, `{"response": "done"}`)
 	var counted []sdk.Interactions
@@ -226,7 +226,7 @@ func priorityBatches(t *testing.T) {
 	}
 	equal(t, "calls that the model sees", made, []string{"shop_pay", "shop_refund"})
 	var dropped []string
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		dropped = append(dropped, e.Dropped...)
 	}
 	equal(t, "dropped calls", dropped, []string{"shop_find", "note"})
@@ -251,7 +251,7 @@ func syncOnlyRound(t *testing.T) {
 	r := h.Run("desk", message("hello"))
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "lifecycles", lifecycles(model.Requests()), []sdk.Lifecycle{sdk.LifecycleInit, sdk.LifecycleToolResult})
-	entries := h.Journal(r)
+	entries := h.Parts(r)
 	if waits(entries) {
 		t.Errorf("a round without a service call suspended the run: %v", statuses(entries))
 	}

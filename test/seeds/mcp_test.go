@@ -233,7 +233,7 @@ func mcpClients(t *testing.T) {
 			return spoken("-"), nil, nil
 		})
 	offered(t, h, "red_dec")
-	equal(t, "statuses of a run that nobody was asked in", slices.Contains(statuses(h.Journal(r)), core.StatusWaiting), false)
+	equal(t, "statuses of a run that nobody was asked in", slices.Contains(statuses(h.Parts(r)), core.StatusWaiting), false)
 }
 
 // mcpInText is rows F4, F14 and F15 with servers that there are: their tools are described after the agent's own, the server's

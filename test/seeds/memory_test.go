@@ -114,7 +114,7 @@ func safeFrontier(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 	history := h.Messages(r)
 	cuts := 0
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		if e.Summary == nil {
 			continue
 		}

@@ -209,7 +209,7 @@ func errorClasses(t *testing.T) {
 	state := h.State(r)
 	equal(t, "replies that could not be understood", state.Misread, 2)
 	reminded := 0
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		for _, m := range milestone.Of(&e) {
 			if m.Type == wire.MilestoneReminded {
 				reminded++

@@ -71,7 +71,7 @@ func selfCorrection(t *testing.T) {
 	if told := requests[2].Messages[4].PlainText(); !strings.Contains(told, "$.answer") {
 		t.Errorf("the fault %q does not say where it is", told)
 	}
-	if waits(h.Journal(r)) {
+	if waits(h.Parts(r)) {
 		t.Error("a correction suspended the run")
 	}
 }

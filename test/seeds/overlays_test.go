@@ -31,7 +31,7 @@ func firstEntry(t *testing.T) {
 	h := start(t, model, desk())
 	r := h.Run("desk", message(strings.Repeat("word ", 64))) // 320 bytes
 	await(t, "the model is asked", func() bool { return len(asked) == 1 })
-	entries := h.Journal(r)
+	entries := h.Parts(r)
 	equal(t, "entries before the model has answered", len(entries), 1)
 	first := entries[0]
 	equal(t, "the first entry", []string{first.Kind, first.Messages[0].PlainText()}, []string{core.KindStarted, strings.Repeat("word ", 64)})
@@ -121,7 +121,7 @@ func contextOverlays(t *testing.T) {
 			t.Errorf("the model is told %v, want %s", s, days[0])
 		}
 	}
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		data, err := e.Encode()
 		if err != nil || strings.Contains(string(data), "Today is") || strings.Contains(string(data), "Task hello") {
 			t.Errorf("entry %d has it: %s %v", e.Rev, data, err)
@@ -155,7 +155,7 @@ func projectInstructions(t *testing.T) {
 			t.Fatal(err)
 		}
 		model := sdktest.Script(sdktest.Say("done"))
-		h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{{Spec: c.Agents[0]}}, Model: model})
+		h := harness.Start(t, harness.Options{Agents: []sdk.Agent{{Spec: c.Agents[0]}}, Model: model})
 		succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
 		equal(t, "system prompt", last(t, model).System, "Be good.\n\n<project_instructions>\n"+want+"\n</project_instructions>")
 	}

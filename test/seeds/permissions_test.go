@@ -166,7 +166,7 @@ func permissionResponse(t *testing.T) {
 	decide(request(t, h), sdk.PermissionDecision{Decision: sdk.DecisionAllow, Scope: sdk.ScopeTool})
 	call := h.Call("shop.find")
 	var kept bool
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		// The entry that absorbs the decision has the grant in its head, and sends the call.
 		kept = kept || len(e.Head.Grants) == 1 && e.Effect(core.EffectCall, call.Event.ID).Kind == core.EffectCall
 	}
@@ -253,7 +253,6 @@ func approvalCache(t *testing.T) {
 		Terms: sdk.PermissionPolicyTerms{Scopes: []sdk.GrantScope{sdk.ScopeCall, sdk.ScopePrincipal}},
 	}
 	h := harness.Start(t, harness.Options{
-		Apart:  true,
 		Agents: []sdk.Agent{a}, Model: sdktest.Script(find(1), sdktest.Say("done")), Identity: true,
 	})
 	first := h.SendAs("anna", "desk", h.Init("desk", message("one")))

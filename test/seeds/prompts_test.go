@@ -215,7 +215,7 @@ func compaction(t *testing.T) {
 	h := start(t, model, a)
 	r, events := watchedRun(t, h, nil)
 	var summaries []*core.Summary
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		if e.Summary != nil {
 			equal(t, "kind", e.Kind, "compacted")
 			summaries = append(summaries, e.Summary)

@@ -182,7 +182,7 @@ func kept(t *testing.T) {
 		say("the model is asked")
 		return script.Generate(ctx, req, nil)
 	})
-	h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, Model: model, OpenStore: func(*broker.Conn) runner.Store {
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Model: model, OpenStore: func(*broker.Conn) runner.Store {
 		return keeping{memory.New(), say}
 	}})
 	succeeds(t, h, h.Run("desk", message("hello")), `{"response": "done"}`)
@@ -257,7 +257,7 @@ func inProcess(t *testing.T) {
 	for _, c := range results(t, h.Messages(r), 4) {
 		equal(t, c.Tool+" failed", c.IsError, false)
 	}
-	equal(t, "the run waited", waits(h.Journal(r)), false)
+	equal(t, "the run waited", waits(h.Parts(r)), false)
 	stream, err := h.Conn().JetStream().Stream(t.Context(), broker.StreamName(h.Conn().Subjects(), broker.ZoneOut))
 	if err != nil {
 		t.Fatal(err)

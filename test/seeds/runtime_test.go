@@ -24,7 +24,7 @@ func runStartFirst(t *testing.T) {
 		Name: "starter",
 		RunStart: func(_ context.Context, s sdk.Snapshot) (sdk.StateEffects, error) {
 			began++
-			entries = len(h.Journal(key))
+			entries = len(h.Parts(key))
 			return sdk.StateEffects{State: []byte(`{"opened":"` + s.Messages[0].PlainText() + `"}`)}, nil
 		},
 		BeforeInference: func(_ context.Context, s sdk.Snapshot) (sdk.InferenceEffects, error) {
@@ -41,8 +41,8 @@ func runStartFirst(t *testing.T) {
 	h.Call("shop.find").Answer("shop.find.done", value("it"))
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "calls of RunStart, and what was kept before", []int{began, entries}, []int{1, 0})
-	first := h.Journal(r)[0]
-	equal(t, "checkpoints of the first entry", checkpoints(h.Journal(r)[:1]), checkpointsOf("UserMessage"))
+	first := h.Parts(r)[0]
+	equal(t, "checkpoints of the first entry", checkpoints(h.Parts(r)[:1]), checkpointsOf("UserMessage"))
 	equal(t, "what is kept with the message", string(first.Head.HookState("starter")), `{"opened":"hello"}`)
 	equal(t, "what later phases find", seen, []string{`{"opened":"hello"}`, `{"opened":"hello"}`})
 }

@@ -123,7 +123,7 @@ func preFilter(t *testing.T) {
 	requests := asked(t, model.Model, 2)
 	equal(t, "offered", offers(requests[0]), []string{"feed_cat", sdk.ToolFindTools})
 	equal(t, "offered by another worker", offers(requests[1]), []string{"shop_find", "feed_cat", sdk.ToolFindTools})
-	equal(t, "in the journal", selected(h.Journal(r)), []core.Offered{{By: sdk.SelectedByEmbeddings, Tools: []string{"feed_cat", sdk.ToolFindTools}}})
+	equal(t, "in the journal", selected(h.Parts(r)), []core.Offered{{By: sdk.SelectedByEmbeddings, Tools: []string{"feed_cat", sdk.ToolFindTools}}})
 	equal(t, "texts that embeddings were asked for", model.askedFor(), []int{1, 42})
 
 	other := h.Send("desk", other(h, "desk", "second", message("the kitchen is grey")))
@@ -149,14 +149,14 @@ func filterDegrades(t *testing.T) {
 		model := sdktest.Script(sdktest.Say("done"))
 		h, r, _ := choose(t, model, &sdk.Selection{})
 		equal(t, "offered", offers(last(t, model)), []string{"paint_wall", sdk.ToolFindTools})
-		equal(t, "in the journal", selected(h.Journal(r)), []core.Offered{{By: sdk.SelectedByWords, Tools: []string{"paint_wall", sdk.ToolFindTools}}})
+		equal(t, "in the journal", selected(h.Parts(r)), []core.Offered{{By: sdk.SelectedByWords, Tools: []string{"paint_wall", sdk.ToolFindTools}}})
 	})
 	t.Run("away", func(t *testing.T) {
 		model := &embedder{Model: sdktest.Script(sdktest.Say("done"))}
 		model.goAway()
 		h, r, l := choose(t, model, &sdk.Selection{Embeddings: &sdk.EmbeddingModel{Provider: "script", Name: "vectors"}})
 		equal(t, "offered", offers(last(t, model.Model)), []string{"paint_wall", sdk.ToolFindTools})
-		equal(t, "in the journal", selected(h.Journal(r)), []core.Offered{{
+		equal(t, "in the journal", selected(h.Parts(r)), []core.Offered{{
 			By: sdk.SelectedByWords, Tools: []string{"paint_wall", sdk.ToolFindTools}, Degraded: "no route to host",
 		}})
 		l.await(t, "run.finished", 1)
@@ -169,7 +169,7 @@ func filterDegrades(t *testing.T) {
 			model := sdktest.Script(sdktest.Say("done"))
 			h, r, _ := choose(t, model, s)
 			equal(t, "offered", len(last(t, model).Tools), 41)
-			equal(t, "entries", kinds(h.Journal(r)), []string{"started", "replied"})
+			equal(t, "entries", kinds(h.Parts(r)), []string{"started", "replied"})
 		})
 	}
 }
@@ -201,7 +201,7 @@ func categories(t *testing.T) {
 	equal(t, "a further category and a search", offers(requests[3]), append([]string{"close_account", "feed_cat", "paint_wall"}, open...))
 	equal(t, "what opening tells", results(t, requests[1].Messages, 1)[0].Text,
 		`{"note":"You can call these tools from now on.","tools":[{"description":"Paint a wall of the house.","name":"paint_wall"}]}`)
-	equal(t, "choices", selected(h.Journal(r)), []core.Offered{{By: sdk.SelectedByCategories, Tools: open}})
+	equal(t, "choices", selected(h.Parts(r)), []core.Offered{{By: sdk.SelectedByCategories, Tools: open}})
 }
 
 // alwaysIncluded is row L75: what the agent says is offered always, and so are the tools that end the run or keep it, and those that the

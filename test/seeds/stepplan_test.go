@@ -147,11 +147,11 @@ plan.done()`},
 		h.Call("shop.find").Answer(done("shop.find"), value("a red hat"))
 	})
 	succeeds(t, h, r, `{"response": "It is a hat."}`)
-	equal(t, "entries", kinds(h.Journal(r)), []string{"started", "planned", "routed", "returned", "answered", "routed", "returned", "replied"})
+	equal(t, "entries", kinds(h.Parts(r)), []string{"started", "planned", "routed", "returned", "answered", "routed", "returned", "replied"})
 	equal(t, "steps", stepsOf(h, r), []string{
 		"1 done: Find the hat with shop_find", "2 done: Note the date with note", "3 done: Note what step 1 has found with note",
 	})
-	equal(t, "calls", made(h.Journal(r)), []string{"shop_find", "note", "note"})
+	equal(t, "calls", made(h.Parts(r)), []string{"shop_find", "note", "note"})
 	equal(t, "requests to the planner", len(models.of(plannerModel)), 1)
 	equal(t, "tools of the planner", offers(models.of(plannerModel)[0]), []string(nil))
 	equal(t, "what the planner is told of tools", strings.Contains(models.of(plannerModel)[0].System, "- note: A test's note.\n- break: A test's break."), true)
@@ -209,7 +209,7 @@ plan.add_step(step=3, after=[2], text="Feed the kitten")`},
 	h.Restart()
 	call.Answer(done("shop.find"), value("a kitten"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "calls", made(h.Journal(r)), []string{"shop_find", "paint_wall", "feed_cat"})
+	equal(t, "calls", made(h.Parts(r)), []string{"shop_find", "paint_wall", "feed_cat"})
 	var offered [][]string
 	for _, req := range models.of(routerModel) {
 		offered = append(offered, offers(req))
@@ -217,7 +217,7 @@ plan.add_step(step=3, after=[2], text="Feed the kitten")`},
 	equal(t, "offered", offered, [][]string{{"feed_cat"}, {"close_account", "paint_wall"}, {"feed_cat"}})
 	equal(t, "texts that embeddings were asked for", models.askedFor(), []int{1, 42, 1, 1}) // one for each step, and the tools
 	by := sdk.SelectedByEmbeddings
-	equal(t, "in the journal", h.Journal(r)[1].StepOffers, []core.StepOffer{
+	equal(t, "in the journal", h.Parts(r)[1].StepOffers, []core.StepOffer{
 		{Step: 1, By: by, Tools: []string{"feed_cat", sdk.ToolFindTools}},
 		{Step: 2, By: by, Tools: []string{"paint_wall", sdk.ToolFindTools}},
 		{Step: 3, By: by, Tools: []string{"feed_cat", sdk.ToolFindTools}},
@@ -234,14 +234,14 @@ func loopInstead(t *testing.T) {
 		h := start(t, models, a)
 		r := h.Run("desk", message("hello"))
 		succeeds(t, h, r, `{"response": "done"}`)
-		equal(t, "entries", kinds(h.Journal(r)), []string{"started", "replied"})
+		equal(t, "entries", kinds(h.Parts(r)), []string{"started", "replied"})
 	})
 	t.Run("unread", func(t *testing.T) {
 		models := &cast{plans: []string{"I would look for a hat.", "Really."}, loop: []sdk.ModelReply{sdktest.Say("done")}}
 		h := start(t, models, planning(service("shop.find")))
 		r, events := watchedRun(t, h, nil)
 		succeeds(t, h, r, `{"response": "done"}`)
-		equal(t, "entries", kinds(h.Journal(r)), []string{"started", "planned", "replied"})
+		equal(t, "entries", kinds(h.Parts(r)), []string{"started", "planned", "replied"})
 		equal(t, "told", told(events, wire.MilestoneUnplanned), []string{`plan.abandoned {"reason":"no step of a plan could be read"}`})
 		equal(t, "why", h.State(r).Plan.Fault, "no step of a plan could be read")
 	})
@@ -255,7 +255,7 @@ func loopInstead(t *testing.T) {
 		r := h.Run("desk", message("hello"))
 		h.Call("shop.find").Answer(done("shop.find"), value("a hat"))
 		succeeds(t, h, r, `{"response": "done"}`) // nobody answers a second call of the service
-		equal(t, "calls", made(h.Journal(r)), []string{"shop_find", "break", "shop_find"})
+		equal(t, "calls", made(h.Parts(r)), []string{"shop_find", "break", "shop_find"})
 		loop := models.of("desk")
 		equal(t, "results in the conversation", results(t, loop[1].Messages, 3)[2].Text, `{"value":"a hat"}`)
 	})
@@ -318,7 +318,7 @@ func stepRetries(t *testing.T) {
 	h := start(t, models, a)
 	r := h.Run("desk", message("hello"))
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "calls", made(h.Journal(r)), []string{"note", "note"})
+	equal(t, "calls", made(h.Parts(r)), []string{"note", "note"})
 	equal(t, "steps", stepsOf(h, r), []string{"1 done: Note one with note", "2 done: Note two with note", "3 failed: Note three (no call was chosen for it)"})
 	equal(t, "requests to the router", len(models.of(routerModel)), 9)
 	again := 0
@@ -357,7 +357,7 @@ func planParser(t *testing.T) {
 			h := start(t, models, agent)
 			r := h.Run("desk", message("hello"))
 			succeeds(t, h, r, `{"response": "done"}`)
-			equal(t, "entries", kinds(h.Journal(r)), []string{"started", "planned", "routed", "returned", "routed", "returned", "replied"})
+			equal(t, "entries", kinds(h.Parts(r)), []string{"started", "planned", "routed", "returned", "routed", "returned", "replied"})
 			asked := models.of(plannerModel)[0]
 			equal(t, "the form is told", strings.Contains(asked.System, c.form), true)
 			equal(t, "structured output is asked for", strings.Contains(string(asked.Output), `"steps"`), c.output)
@@ -368,7 +368,7 @@ func planParser(t *testing.T) {
 		h := start(t, models, planning())
 		r := h.Run("desk", message("hello"))
 		succeeds(t, h, r, `{"response": "Hello to you."}`)
-		equal(t, "entries", kinds(h.Journal(r)), []string{"started", "replied"})
+		equal(t, "entries", kinds(h.Parts(r)), []string{"started", "replied"})
 	})
 }
 
@@ -385,7 +385,7 @@ func planTemplates(t *testing.T) {
 	h := start(t, models, a)
 	r := h.Run("desk", message("Please note the day."))
 	succeeds(t, h, r, `{"response": "done"}`)
-	equal(t, "entries", kinds(h.Journal(r)), []string{"started", "planned", "routed", "returned", "routed", "returned", "replied"})
+	equal(t, "entries", kinds(h.Parts(r)), []string{"started", "planned", "routed", "returned", "routed", "returned", "replied"})
 	equal(t, "requests to the planner", len(models.of(plannerModel)), 0)
 	equal(t, "made by", h.State(r).Plan.By, "memo")
 	equal(t, "steps", stepsOf(h, r), []string{"1 done: Note it with note", "2 done: Note that with note"})

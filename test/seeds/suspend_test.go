@@ -84,7 +84,7 @@ func suspendedAtStart(t *testing.T) {
 	}
 	asked(t, model, 1)
 	p.awaitCount(t, "RunEnd waiting ", 2)
-	equal(t, "entries", kinds(h.Journal(r)), []string{"started", "replied", "answered", "returned"})
+	equal(t, "entries", kinds(h.Parts(r)), []string{"started", "replied", "answered", "returned"})
 	question.Answer("agentd.question.answered", map[string]any{"answer": "mine"})
 	succeeds(t, h, r, `{"response": "done"}`)
 	asked(t, model, 2)

@@ -41,7 +41,6 @@ func traced(t *testing.T) (call *harness.Call, done wire.Event, spans tracetest.
 	a := desk(service("shop.find"))
 	a.Tools = []sdk.Tool{echo("note")}
 	h := harness.Start(t, harness.Options{
-		Apart:  true,
 		Agents: []sdk.Agent{a}, Model: sdktest.Script(reply, sdktest.Say("done")), Workers: 2, Telemetry: shown,
 	})
 	event := h.Init("desk", message("hello"))

@@ -61,7 +61,7 @@ func unknownTool(t *testing.T) {
 	if !strings.Contains(p.ErrorMessage, "no_such_tool") {
 		t.Errorf("the message %q does not name the tool", p.ErrorMessage)
 	}
-	if waits(h.Journal(r)) {
+	if waits(h.Parts(r)) {
 		t.Error("an unknown tool suspended the run")
 	}
 }
@@ -112,7 +112,7 @@ func toolsetTool(t *testing.T) {
 	if p := problem(t, got[1]); p.Code != sdk.CodeTool || !strings.Contains(p.ErrorMessage, "no such file") {
 		t.Errorf("the failed call's result is %+v", p)
 	}
-	equal(t, "statuses, the last with the call of the service", statuses(h.Journal(r)),
+	equal(t, "statuses, the last with the call of the service", statuses(h.Parts(r)),
 		[]core.Status{core.StatusRunning, core.StatusRunning, core.StatusRunning, core.StatusWaiting})
 
 	// A worker that starts later connects anew, and resumes the run with the toolset.
@@ -151,7 +151,7 @@ func internalTool(t *testing.T) {
 	equal(t, "result", messages[2], sdk.Message{Role: sdk.RoleUser, Content: []sdk.Content{{
 		Kind: sdk.ContentToolResult, CallID: id, Tool: "note", Text: `{"noted":true}`,
 	}}})
-	if waits(h.Journal(r)) {
+	if waits(h.Parts(r)) {
 		t.Error("an internal tool suspended the run")
 	}
 }
@@ -173,7 +173,7 @@ func callValidation(t *testing.T) {
 	succeeds(t, h, r, `{"response": "done"}`)
 	equal(t, "result of the corrected call", results(t, last(t, model).Messages, 2)[1].Text, `{"value":"it"}`)
 	var recorded []core.ResultKind
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		for _, result := range e.Results {
 			recorded = append(recorded, result.Kind)
 		}

@@ -74,7 +74,7 @@ func undone(t *testing.T, h *harness.Harness, r harness.Run) (told []string, p w
 // undoable are the places of the calls that can be undone.
 func undoable(t *testing.T, h *harness.Harness, r harness.Run) []string {
 	t.Helper()
-	calls, err := h.Worker().Runner().Undoable(t.Context(), h.Journal(r))
+	calls, err := h.Worker().Runner().Undoable(t.Context(), h.Parts(r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func undoStack(t *testing.T) {
 	equal(t, "a call that is undone", h.DeadLetter().Reason, "undo_refused")
 	equal(t, "what can be undone still", undoable(t, h, r), []string{"c1-0"})
 	h.NoCall("shop.cancel")
-	entries := h.Journal(r)
+	entries := h.Parts(r)
 	ends := slices.DeleteFunc(slices.Clone(entries), func(e core.Entry) bool { return e.Terminal == nil })
 	equal(t, "ends", len(ends), 2)
 	equal(t, "the stack in the head", ends[1].Head.Undo[0].Call, callAt(t, h, r, "c2-0"))

@@ -26,7 +26,7 @@ func contractVersions(t *testing.T) {
 	model := sdktest.Script(sdktest.Ask(
 		sdktest.Tool("caret", n(1)), sdktest.Tool("tilde", n(2)), sdktest.Tool("exact", n(3)), sdktest.Tool("newest", n(4)),
 		sdktest.Tool("ask_question", map[string]any{"question": "Really?"})), sdktest.Say("done"))
-	h := harness.Start(t, harness.Options{Apart: true, Agents: []sdk.Agent{a}, Contracts: []sdk.Contract{published}, Model: model})
+	h := harness.Start(t, harness.Options{Agents: []sdk.Agent{a}, Contracts: []sdk.Contract{published}, Model: model})
 
 	// A version that the agent does not have is refused where the run would begin.
 	wrong := other(h, "desk", "wrong version", message("hello"))

@@ -118,7 +118,7 @@ func largeResult(t *testing.T) {
 	if shown[1].IsError || !strings.Contains(shown[1].Text, strings.Repeat("x", 20)) {
 		t.Errorf("read_more shows %s", shown[1].Text)
 	}
-	for _, e := range h.Journal(r) {
+	for _, e := range h.Parts(r) {
 		for _, result := range e.Results {
 			if len(result.Data) > core.LargeResult {
 				t.Errorf("entry %d has %d bytes of a result", e.Rev, len(result.Data))
