@@ -30,6 +30,8 @@ type Load struct {
 	Replicas int     `json:"replicas"`
 	Servers  int     `json:"servers"`
 	Memory   float64 `json:"memory"`
+	// Partitions are the streams that journals are divided into, and timers too: nats.partitions.
+	Partitions int `json:"partitions"`
 	// Redis keeps the journals, in RedisMemory bytes.
 	Redis       bool    `json:"redis"`
 	RedisMemory float64 `json:"redis_memory"`
@@ -47,6 +49,8 @@ const (
 // Stream is what a stream has to take, and keeps in the end.
 type Stream struct {
 	Name string `json:"name"`
+	// Partitions are the streams that it consists of, all of the same load; the figures are those of all of them.
+	Partitions int `json:"partitions"`
 	// MessagesPerSecond are written to it, and BytesPerSecond of what stays.
 	MessagesPerSecond float64 `json:"messages_per_second"`
 	BytesPerSecond    float64 `json:"bytes_per_second"`
@@ -132,9 +136,12 @@ func (l *Load) streams() []Stream {
 			continue
 		}
 		s := Stream{
-			Name: name, MessagesPerSecond: l.RunsPerSecond * c.Writes, BytesPerSecond: l.RunsPerSecond * c.Bytes, Kept: kept[name],
+			Name: name, Partitions: 1, MessagesPerSecond: l.RunsPerSecond * c.Writes, BytesPerSecond: l.RunsPerSecond * c.Bytes, Kept: kept[name],
 			Messages: lasting(l.RunsPerSecond*c.Messages, kept[name]), Subjects: lasting(l.RunsPerSecond*c.Subjects, kept[name]),
 			Bytes: lasting(l.RunsPerSecond*c.Bytes, kept[name]),
+		}
+		if name == Runs || name == Timers {
+			s.Partitions = l.Partitions
 		}
 		if name == Runs {
 			left := lasting(l.RunsPerSecond, l.tombstones())
@@ -192,7 +199,7 @@ func Plan(l Load) Needs {
 		n.ServerSubjects += share * s.Subjects
 		n.ServerDisk += share * s.Bytes
 		n.Syncs += share * s.MessagesPerSecond
-		busiest = max(busiest, s.MessagesPerSecond)
+		busiest = max(busiest, s.MessagesPerSecond/float64(s.Partitions))
 	}
 	n.ServerMemory = serverBytes + subjectBytes*n.ServerSubjects
 	if l.Redis {

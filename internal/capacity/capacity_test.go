@@ -11,7 +11,7 @@ import (
 func usual() Load {
 	return Load{
 		RunsPerSecond: 10, Turns: 3, TurnBytes: 900, ModelTime: 2 * time.Second, CallTime: time.Second, History: 7 * days.Day,
-		AnswersAge: 7 * days.Day, Deadline: 30 * days.Day, Replicas: 3, Servers: 3, Memory: 16 << 30, Slots: 32, Cores: 2,
+		AnswersAge: 7 * days.Day, Deadline: 30 * days.Day, Replicas: 3, Servers: 3, Memory: 16 << 30, Partitions: 1, Slots: 32, Cores: 2,
 	}
 }
 
@@ -93,6 +93,34 @@ func TestPlan_CallsThatLeave(t *testing.T) {
 func stream(l Load, name string) Stream {
 	n := Plan(l)
 	return n.stream(name)
+}
+
+// Two streams for journals take twice what one does; of four the one of answers, which is not divided, is busier. What they keep is the same.
+func TestPlan_Partitions(t *testing.T) {
+	t.Parallel()
+	l := usual()
+	l.Partitions = 2
+	one, two := Plan(usual()), Plan(l)
+	writes := func(n *Needs) Limit {
+		for _, limit := range n.Limits {
+			if limit.What == LimitWrites {
+				return limit
+			}
+		}
+		return Limit{}
+	}
+	near(t, "writes to the busiest stream with one", writes(&one).Used, 80)
+	near(t, "writes to the busiest of two", writes(&two).Used, 40)
+	near(t, "runs a second that two take", writes(&two).At, 2*writes(&one).At)
+	near(t, "subjects", two.ServerSubjects, one.ServerSubjects)
+	l.Partitions = 4
+	four := Plan(l)
+	near(t, "writes to the one of answers, which is not divided", writes(&four).Used, 30)
+	for _, s := range four.Streams {
+		if divided := s.Name == Runs || s.Name == Timers; divided != (s.Partitions == 4) {
+			t.Errorf("%s is divided into %d", s.Name, s.Partitions)
+		}
+	}
 }
 
 // With Redis no journal is on JetStream.

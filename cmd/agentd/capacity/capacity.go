@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/cli"
+	"agentd/internal/broker"
 	"agentd/internal/capacity"
 	"agentd/internal/config"
 	"agentd/internal/days"
@@ -24,9 +25,9 @@ const gib = 1 << 30
 
 // asked are the flags; durations are as in agentd.yaml.
 type asked struct {
-	rate                                                      float64
-	turns, turnBytes, replicas, servers, memory, redis, cores int
-	model, call, retention, answers                           string
+	rate                                                                  float64
+	turns, turnBytes, replicas, servers, partitions, memory, redis, cores int
+	model, call, retention, answers                                       string
 }
 
 // Command is agentd capacity.
@@ -59,6 +60,7 @@ func Command(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.answers, "answers-age", "", "how long answers are kept (default nats.answers_age)")
 	flags.IntVar(&f.replicas, "replicas", 0, "replicas of streams (default nats.replicas, else 3)")
 	flags.IntVar(&f.servers, "servers", 0, "NATS servers (default as many as replicas)")
+	flags.IntVar(&f.partitions, "partitions", 0, "streams that journals, and timers, are divided into (default nats.partitions, else 1)")
 	flags.IntVar(&f.memory, "memory", 16, "memory of each NATS server, in GiB")
 	flags.IntVar(&f.redis, "redis-memory", 16, "memory of Redis, in GiB, where it is the store")
 	flags.IntVar(&f.cores, "cores", 2, "cores of each worker")
@@ -73,7 +75,7 @@ func (f *asked) load(a *cli.App) (capacity.Load, error) {
 	l := capacity.Load{
 		RunsPerSecond: f.rate, Turns: f.turns, TurnBytes: f.turnBytes, History: cfg.Retention.History,
 		AnswersAge: max(cfg.NATS.AnswersAge, cfg.AnswersNeeded().For), Deadline: longestRun(cfg),
-		Replicas: cmp.Or(f.replicas, cfg.NATS.Replicas, 3), Memory: float64(f.memory) * gib,
+		Replicas: cmp.Or(f.replicas, cfg.NATS.Replicas, 3), Partitions: cmp.Or(f.partitions, cfg.NATS.Partitions, 1), Memory: float64(f.memory) * gib,
 		Redis: cfg.StoreKind() == config.StoreRedis, RedisMemory: float64(f.redis) * gib, Slots: cfg.Slots, Cores: f.cores,
 	}
 	l.Servers = cmp.Or(f.servers, l.Replicas)
@@ -95,6 +97,9 @@ func (f *asked) load(a *cli.App) (capacity.Load, error) {
 		if *d.to, err = strict.ParseDuration(d.text); err != nil {
 			return l, cli.Usage(fmt.Errorf("%s: %w", d.flag, err))
 		}
+	}
+	if _, err := broker.NewLayout(l.Partitions); err != nil {
+		return l, cli.Usage(err)
 	}
 	switch {
 	case l.RunsPerSecond <= 0, l.Turns < 0, l.TurnBytes < 0, f.memory < 1, f.redis < 1, f.cores < 1:
@@ -127,7 +132,11 @@ func write(w io.Writer, n *capacity.Needs) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "stream\tmessages/s\tbytes/s\tkept for\tmessages\tsubjects\tdisk of a replica\t")
 	for _, s := range n.Streams {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, number(s.MessagesPerSecond), show.Size(s.BytesPerSecond), days.Text(s.Kept),
+		name := s.Name
+		if s.Partitions > 1 {
+			name = fmt.Sprintf("%d × %s", s.Partitions, s.Name)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name, number(s.MessagesPerSecond), show.Size(s.BytesPerSecond), days.Text(s.Kept),
 			number(s.Messages), number(s.Subjects), show.Size(s.Bytes))
 	}
 	if err := t.Flush(); err != nil {
