@@ -2,13 +2,10 @@ package reconcile_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,6 +22,7 @@ import (
 	"agentd/sdk/service"
 	"agentd/sdk/wire"
 	"agentd/test/killed"
+	"agentd/test/setback"
 )
 
 // countingService answers calls, and counts them by id.
@@ -54,78 +52,40 @@ func (c *countingService) serve(r *rig, url string) {
 	})
 }
 
-// forgetful are the streams that a server may forget the ends of.
-var forgetful = []broker.Zone{broker.ZoneOut, broker.ZoneDone, broker.ZoneTimer}
-
-func folderOf(server *killed.Server, z broker.Zone) string {
-	return filepath.Join(server.Dir, "jetstream", "$G", "streams", broker.StreamName(wire.DefaultSubjects(), z))
-}
-
 // copied copies the files of the streams, and returns what puts the copy in their place. The server must not run.
 func copied(t *testing.T, server *killed.Server) (restore func()) {
 	t.Helper()
-	to := t.TempDir()
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, z := range forgetful {
-		check(os.CopyFS(filepath.Join(to, string(z)), os.DirFS(folderOf(server, z))))
+	copies := map[broker.Zone]setback.Files{}
+	for _, z := range setback.Zones {
+		copies[z] = taken(t, server, z)
 	}
 	return func() {
-		for _, z := range forgetful {
-			check(os.RemoveAll(folderOf(server, z)))
-			check(os.CopyFS(folderOf(server, z), os.DirFS(filepath.Join(to, string(z)))))
+		for z, files := range copies {
+			put(t, server, z, files)
 		}
 	}
 }
 
-var rounds = flag.Int("reconcile.rounds", 1, "how often TestAfterRestarts_NoRunIsLost kills each server")
-
-// taken copies the files of a stream as they are, while the server writes them: some come out older than others.
-func taken(t *testing.T, server *killed.Server, z broker.Zone) map[string][]byte {
+func taken(t *testing.T, server *killed.Server, z broker.Zone) setback.Files {
 	t.Helper()
-	files := map[string][]byte{}
-	root := folderOf(server, z)
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) || err == nil && entry.IsDir() {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it was a temporary one
-		}
-		name, _ := filepath.Rel(root, path)
-		files[name] = data
-		return err
-	})
+	files, err := setback.Take(server.Dir, z)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return files
 }
 
-// put has a stream have files, and no others. The server must not run.
-func put(t *testing.T, server *killed.Server, z broker.Zone, files map[string][]byte) {
+func put(t *testing.T, server *killed.Server, z broker.Zone, files setback.Files) {
 	t.Helper()
-	root := folderOf(server, z)
-	err := os.RemoveAll(root)
-	for name, data := range files {
-		path := filepath.Join(root, name)
-		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, data, 0o600))
-	}
-	if err != nil {
+	if err := setback.Put(server.Dir, z, files); err != nil {
 		t.Fatal(err)
 	}
 }
 
+var rounds = flag.Int("reconcile.rounds", 1, "how often TestAfterRestarts_NoRunIsLost kills each server")
+
 // lastBlock is the file with the messages that were stored last.
-func lastBlock(files map[string][]byte) string {
+func lastBlock(files setback.Files) string {
 	last, number := "", 0
 	for name := range files {
 		base := filepath.Base(name)
@@ -139,34 +99,34 @@ func lastBlock(files map[string][]byte) string {
 const page = 4096 // of a disk's cache
 
 // withoutPower are what a machine that loses its power may leave of files that were written and not synced.
-var withoutPower = map[string]func(earlier, files map[string][]byte){
-	"all as it was a moment ago": func(map[string][]byte, map[string][]byte) {},
-	"without the end of a block": func(_, files map[string][]byte) {
+var withoutPower = map[string]func(earlier, files setback.Files){
+	"all as it was a moment ago": func(setback.Files, setback.Files) {},
+	"without the end of a block": func(_, files setback.Files) {
 		if name := lastBlock(files); len(files[name]) > 0 {
 			files[name] = files[name][:rand.IntN(len(files[name]))]
 		}
 	},
-	"without the end of a block and without the index": func(_, files map[string][]byte) {
+	"without the end of a block and without the index": func(_, files setback.Files) {
 		delete(files, filepath.Join("msgs", "index.db"))
 		if name := lastBlock(files); len(files[name]) > 0 {
 			files[name] = files[name][:rand.IntN(len(files[name]))]
 		}
 	},
-	"a hole in a block": func(_, files map[string][]byte) {
+	"a hole in a block": func(_, files setback.Files) {
 		delete(files, filepath.Join("msgs", "index.db"))
 		if name := lastBlock(files); len(files[name]) > 0 {
 			from := rand.IntN(len(files[name])) / page * page
 			clear(files[name][from:min(from+page, len(files[name]))])
 		}
 	},
-	"consumers older than their stream": func(earlier, files map[string][]byte) {
+	"consumers older than their stream": func(earlier, files setback.Files) {
 		for name, data := range earlier {
 			if strings.HasPrefix(name, "obs") {
 				files[name] = data
 			}
 		}
 	},
-	"a stream older than its consumers": func(earlier, files map[string][]byte) {
+	"a stream older than its consumers": func(earlier, files setback.Files) {
 		for name := range files {
 			if strings.HasPrefix(name, "msgs") {
 				delete(files, name)
@@ -200,16 +160,16 @@ func TestAfterRestarts_WithoutPower(t *testing.T) {
 					begun = append(begun, r.begin(plans[i%len(plans)]))
 				}
 				moment := func() { <-time.After(time.Duration(rand.IntN(300)) * time.Millisecond) }
-				earlier, left := map[broker.Zone]map[string][]byte{}, map[broker.Zone]map[string][]byte{}
-				for _, files := range []map[broker.Zone]map[string][]byte{earlier, left} {
+				earlier, left := map[broker.Zone]setback.Files{}, map[broker.Zone]setback.Files{}
+				for _, files := range []map[broker.Zone]setback.Files{earlier, left} {
 					moment()
-					for _, z := range forgetful {
+					for _, z := range setback.Zones {
 						files[z] = taken(t, server, z)
 					}
 				}
 				moment()
 				server.Kill()
-				for _, z := range forgetful {
+				for _, z := range setback.Zones {
 					leave(earlier[z], left[z])
 					put(t, server, z, left[z])
 				}
@@ -377,7 +337,7 @@ func TestRun_StreamsMadeAnew(t *testing.T) {
 			want := rebuilt()
 			for _, async := range []bool{true, false} {
 				r.stop()
-				for _, z := range forgetful {
+				for _, z := range setback.Zones {
 					r.check("delete stream", r.conn.JetStream().DeleteStream(r.context(), broker.StreamName(r.conn.Subjects(), z)))
 				}
 				r.async = async

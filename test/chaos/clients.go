@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -40,10 +41,11 @@ type initEvent struct {
 	// fails are codes that its terminal event may have.
 	fails []sdk.Code
 	begun time.Time
-	// ended is set with the first terminal event, terminals counts them by sequence in the stream.
+	// ended is set with the first terminal event. terminals counts them by sequence in the stream, or by content where the server forgets
+	// some, which come again.
 	ended     time.Time
 	code      sdk.Code
-	terminals map[uint64]bool
+	terminals map[string]bool
 	slot      bool
 	// sequence is that of the event in its stream.
 	sequence uint64
@@ -101,7 +103,7 @@ func (c *clients) begin(ctx context.Context, agent, subject string, s *scenario,
 		subject = id
 	}
 	in := &initEvent{
-		agent: agent, scenario: s, fails: fails, begun: time.Now(), terminals: map[uint64]bool{}, slot: slot,
+		agent: agent, scenario: s, fails: fails, begun: time.Now(), terminals: map[string]bool{}, slot: slot,
 		event: wire.Event{
 			ID: id, Source: "chaos", Type: "shop." + agent, Subject: subject, Data: json.RawMessage(fmt.Sprintf(`{"message":%q}`, s.name)),
 		},
@@ -246,10 +248,14 @@ func (c *clients) done(d broker.Delivery) {
 		c.record.violate("a terminal event for nobody on %s", d.Subject())
 		return
 	}
-	if in.terminals[d.Sequence()] {
+	key := strconv.FormatUint(d.Sequence(), 10)
+	if c.setsBack {
+		key = core.Digest(d.Data())
+	}
+	if in.terminals[key] {
 		return
 	}
-	in.terminals[d.Sequence()] = true
+	in.terminals[key] = true
 	if !in.ended.IsZero() {
 		return
 	}

@@ -1,7 +1,8 @@
 // Command chaos runs agents on real processes and hurts them: workers, the NATS server and the Redis server are killed
 // (SIGKILL), stopped for longer than their leases (SIGSTOP) and started again, TCP connections are cut or go silent, and
-// answers, timers and init events arrive twice, early, late or broken. When the faults stop and everything has come to
-// rest, internal/audit reads the streams and the journals and evaluates the invariants of the protocol.
+// answers, timers and init events arrive twice, early, late or broken. With -set-back the NATS server comes back to older
+// files of those streams that journals bring back. When the faults stop and everything has come to rest, internal/audit
+// reads the streams and the journals and evaluates the invariants of the protocol.
 //
 // The driver, this process, has the model, the services, the clients and the faults. It starts itself again as each worker
 // and as the NATS server: see roles. A worker is the very code of internal/worker; what is wrapped are its ports, and at a

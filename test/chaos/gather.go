@@ -155,9 +155,9 @@ type evidence struct {
 	checker  *audit.Checker
 	journals map[wire.RunKey][]core.Entry
 	messages map[broker.Zone][]stored
-	// gone are those that were removed, which are among the messages.
-	gone  map[broker.Zone][]stored
-	acked map[broker.ConsumerRef]consumerState
+	// there are those that their streams have at the end, and gone the others.
+	there, gone map[broker.Zone][]stored
+	acked       map[broker.ConsumerRef]consumerState
 	// skipped are inputs of runs whose journals were deleted.
 	skipped map[core.Cause]bool
 }
@@ -166,7 +166,7 @@ type evidence struct {
 func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error) {
 	e := &evidence{
 		world: w, record: w.record, checker: audit.New(subjects), journals: map[wire.RunKey][]core.Entry{}, messages: map[broker.Zone][]stored{},
-		gone: map[broker.Zone][]stored{}, skipped: map[core.Cause]bool{},
+		there: map[broker.Zone][]stored{}, gone: map[broker.Zone][]stored{}, skipped: map[core.Cause]bool{},
 	}
 	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneDLQ, broker.ZoneTimer} {
 		filter := ">"
@@ -177,14 +177,14 @@ func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error)
 		if err != nil {
 			return nil, nil, err
 		}
-		e.messages[z] = there
+		e.there[z], e.messages[z] = there, there
 		if _, removed := purged()[z]; removed {
 			e.messages[z], e.gone[z] = w.seen.with(z, there)
 		}
 	}
 	e.checker.Policy(ruling)
 	inputs := e.inputs()
-	e.unseen()
+	e.forgotten()
 	if err := e.awaitRemoved(ctx, inputs); err != nil {
 		return nil, nil, err
 	}
@@ -193,6 +193,9 @@ func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error)
 	}
 	e.record = w.record.snapshot()
 	e.removals()
+	if e.setsBack {
+		e.madeAgain(ctx)
+	}
 	e.published()
 	e.deadLetters()
 	e.executions()
@@ -209,8 +212,9 @@ func (e *evidence) inputs() []audit.Message {
 	var all []audit.Message
 	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneTimer} {
 		stream := broker.StreamName(subjects, z)
-		for i := range e.messages[z] {
-			m := &e.messages[z][i]
+		heard := e.heard(z)
+		for i := range heard {
+			m := &heard[i]
 			in := audit.Message{Stream: stream, Sequence: m.Sequence, Subject: m.Subject, Received: m.Time.UnixMilli()}
 			address, err := subjects.Parse(m.Subject)
 			switch {
@@ -236,23 +240,6 @@ func (e *evidence) inputs() []audit.Message {
 		}
 	}
 	return all
-}
-
-// unseen tells of timers that a worker was given and that were gone before anybody else could read them: they fired when the server was
-// back, and the reader was not yet.
-func (e *evidence) unseen() {
-	timers := broker.StreamName(subjects, broker.ZoneTimer)
-	known := map[uint64]bool{}
-	for i := range e.messages[broker.ZoneTimer] {
-		known[e.messages[broker.ZoneTimer][i].Sequence] = true
-	}
-	for _, n := range e.record.snapshot().notes {
-		if n.Kind == noteDelivered && n.Stream == timers && !known[n.Sequence] {
-			known[n.Sequence] = true
-			e.checker.Forgotten(timers, n.Sequence)
-			e.record.count("fired timers that only workers saw", 1)
-		}
-	}
 }
 
 func servedByAgent(call wire.CallAddress) bool { return call.Type == wire.NameToken(childType) }

@@ -30,15 +30,16 @@ func main() {
 	workers := flag.Int("workers", 4, "worker processes")
 	running := flag.Int("c", 128, "runs that clients keep going")
 	servers := flag.Int("cluster", 1, "NATS servers: 1, or 3 in a cluster")
+	setsBack := flag.Bool("set-back", false, "have the NATS server confirm calls, terminal events and timers before they are written, and come back to older files of them")
 	keep := flag.String("keep", "", "folder for the evidence, kept in any case; else it is kept if something is violated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if *servers != 1 && *servers != 3 {
-		fmt.Fprintln(os.Stderr, "chaos: -cluster is 1 or 3")
+	if *servers != 1 && *servers != 3 || *servers == 3 && *setsBack {
+		fmt.Fprintln(os.Stderr, "chaos: -cluster is 1 or 3, and 1 with -set-back: a cluster has no such streams")
 		os.Exit(2)
 	}
-	o := options{clustered: *servers > 1, rest: 10 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
+	o := options{clustered: *servers > 1, setsBack: *setsBack, rest: 10 * time.Minute, seed: *seed, workers: *workers, running: *running, dir: *keep, out: os.Stdout}
 	if err := chaos(ctx, o, *only, *duration); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		stop()
@@ -203,7 +204,7 @@ func (w *world) settle(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, w.rest)
 	defer cancel()
 	for ctx.Err() == nil {
-		if w.clients.open() == 0 && w.idle(ctx) {
+		if w.clients.open() == 0 && w.idle(ctx) && w.refilled(ctx) {
 			return true
 		}
 		pause(ctx, 100*time.Millisecond)

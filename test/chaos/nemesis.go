@@ -197,8 +197,10 @@ func (n *nemesis) server(s *server, rng *rand.Rand, crashes []string) {
 			s.process().signal(syscall.SIGCONT)
 			continue
 		}
-		n.record.fault("SIGKILL to " + s.name)
-		s.process().kill()
+		if err := n.killed(s, rng); err != nil {
+			n.record.violate("%v", err)
+			return
+		}
 		pause(n.hurting, time.Duration(rng.IntN(1000))*time.Millisecond)
 		if err := s.start(context.WithoutCancel(n.hurting)); err != nil {
 			n.record.violate("%s does not start again: %v", s.name, err)

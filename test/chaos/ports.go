@@ -45,7 +45,7 @@ type deliveries struct {
 func (w *deliveries) around(ctx context.Context, d broker.Delivery, handle func(context.Context, broker.Delivery)) {
 	w.inHand.Add(1)
 	defer w.inHand.Add(-1)
-	w.notes.write(note{Kind: noteDelivered, Stream: d.Stream(), Sequence: d.Sequence()})
+	w.notes.write(note{Kind: noteDelivered, Stream: d.Stream(), Sequence: d.Sequence(), Subject: d.Subject()})
 	ctx = context.WithValue(ctx, activityKey{}, &activity{})
 	w.pass(ctx, atDelivered)
 	handle(ctx, delivery{d, w.armed, ctx})

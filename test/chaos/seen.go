@@ -24,8 +24,16 @@ const (
 // seen are the messages of the zones from which workers remove some, as they came. Safe for concurrent use.
 type seen struct {
 	mu sync.Mutex
-	by map[broker.Zone]map[uint64]stored
+	by map[broker.Zone]map[storage]stored
 }
+
+// storage is when a message was stored, and where: a server that has forgotten one stores another there later.
+type storage struct {
+	sequence uint64
+	at       int64
+}
+
+func (m *stored) storage() storage { return storage{m.Sequence, m.Time.UnixMilli()} }
 
 // purged are the zones from which workers remove what nobody needs any more, each with what is looked at there.
 func purged() map[broker.Zone]string {
@@ -51,12 +59,12 @@ func (s *seen) add(z broker.Zone, m stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.by == nil {
-		s.by = map[broker.Zone]map[uint64]stored{}
+		s.by = map[broker.Zone]map[storage]stored{}
 	}
 	if s.by[z] == nil {
-		s.by[z] = map[uint64]stored{}
+		s.by[z] = map[storage]stored{}
 	}
-	s.by[z][m.Sequence] = m
+	s.by[z][m.storage()] = m
 }
 
 // with returns the messages of a zone that were seen, with those that are there, in order, and which of them are gone.
@@ -64,8 +72,8 @@ func (s *seen) with(z broker.Zone, there []stored) (all, gone []stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	by := maps.Clone(s.by[z])
-	for _, m := range there {
-		delete(by, m.Sequence)
+	for i := range there {
+		delete(by, there[i].storage())
 	}
 	bySequence := func(a, b stored) int { return cmp.Compare(a.Sequence, b.Sequence) }
 	gone = slices.SortedFunc(maps.Values(by), bySequence)
@@ -73,8 +81,12 @@ func (s *seen) with(z broker.Zone, there []stored) (all, gone []stored) {
 	return all, gone
 }
 
-// removals finds messages that were removed before nobody needed them, and calls that were made again after that.
+// removals finds messages that were removed before nobody needed them, and calls that were made again after that. Where the server forgets
+// messages, nobody can tell.
 func (e *evidence) removals() {
+	if e.setsBack {
+		return
+	}
 	for z := range purged() {
 		for i := range e.gone[z] {
 			m := &e.gone[z][i]

@@ -44,6 +44,8 @@ type options struct {
 	running int
 	// clustered has three NATS servers in place of one.
 	clustered bool
+	// setsBack has the server confirm calls, terminal events and timers before they are written, and come back to older files of these.
+	setsBack bool
 	// dir takes data, logs and notes.
 	dir string
 	out io.Writer
@@ -100,7 +102,7 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 	}
 	w.closers = append(w.closers, w.conn.Close)
 	plan := worker.Plan(specs())
-	plan.AckWait = ackWait
+	plan.AckWait, plan.Async = ackWait, w.setsBack
 	if w.clustered {
 		plan.Replicas = len(w.cluster.Nodes)
 	}
