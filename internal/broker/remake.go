@@ -113,12 +113,12 @@ func (c *Conn) DeleteStream(ctx context.Context, name string) error {
 	})
 }
 
-// ForgetRefilled has workers that start refill the streams of agents, as after a restart of the server.
+// ForgetRefilled has workers that start refill the streams of agents, and of Unserved, as after a restart of the server.
 func (c *Conn) ForgetRefilled(ctx context.Context, agents ...AgentPlan) error {
 	for _, a := range agents {
 		if err := c.NoteRefilled(ctx, wire.NameToken(a.Name), ""); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.NoteRefilled(ctx, Unserved, "")
 }

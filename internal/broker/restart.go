@@ -27,9 +27,12 @@ type Refilled struct {
 	At     int64  `json:"at"`
 }
 
+// Unserved stands, where streams are refilled agent by agent, for all agents that nobody serves. It is no agent's token.
+const Unserved = ""
+
 func refilledNote(agent string) string { return "refilled_" + agent }
 
-// Refilled reads what was noted for an agent, by its token.
+// Refilled reads what was noted for an agent, by its token, or for Unserved.
 func (c *Conn) Refilled(ctx context.Context, agent string) (r Refilled, err error) {
 	noted, err := c.Note(ctx, refilledNote(agent))
 	if err == nil && noted != nil {

@@ -193,10 +193,16 @@ type ConsumerRef struct {
 // UnroutedConsumer reads every init event, to answer those that no worker serves.
 const UnroutedConsumer = "unrouted"
 
+// InitConsumer reads the init events of an agent. Where it is not there, nobody has ever served the agent.
+func InitConsumer(agent string) ConsumerRef {
+	return ConsumerRef{ZoneStart, agentPrefix + wire.NameToken(agent)}
+}
+
 // AgentConsumers are the consumers that a worker with the agent reads, of undivided zones: see Layout.Consumers.
 func AgentConsumers(agent string) []ConsumerRef {
-	name := agentPrefix + wire.NameToken(agent)
-	return []ConsumerRef{{ZoneStart, name}, {ZoneIn, name}, {ZoneTimer, name}, {ZoneOut, name}}
+	init := InitConsumer(agent)
+	name := init.Name
+	return []ConsumerRef{init, {ZoneIn, name}, {ZoneTimer, name}, {ZoneOut, name}}
 }
 
 // ServiceConsumer is the consumer that a service reads.

@@ -104,6 +104,8 @@ type Options struct {
 	Calls time.Duration
 	// Document publishes a document to the index of runs, where there is one.
 	Document func(*index.Document) error
+	// Refuse tells the sender of an init event that nobody serves its agent, unless that was told; nil is that others see to it.
+	Refuse func(context.Context, wire.Address, wire.Event) error
 	// DryRun only looks.
 	DryRun bool
 	// Found is called with every finding, as it is dealt with.

@@ -103,33 +103,44 @@ func (p *pass) refillRefusals(ctx context.Context) error {
 	for token := range p.agents {
 		start := p.subjects.Start(token)
 		for _, filter := range []string{start, start + ".*"} {
-			for next := from; ; {
-				d, err := p.Conn.NextDelivery(ctx, broker.ZoneStart, filter, next)
-				if err != nil {
-					return err
-				}
-				if d == nil || d.Sequence() > p.states[broker.ZoneStart].Last {
-					break
-				}
-				next = d.Sequence() + 1
-				p.report.Inits++
-				if err := p.refillRefusal(ctx, token, d); err != nil {
-					return err
-				}
+			err := p.unended(ctx, filter, from, func(d broker.Delivery, m runner.Message) error { return p.refillRefusal(ctx, token, d, m) })
+			if err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-func (p *pass) refillRefusal(ctx context.Context, agent string, d broker.Delivery) error {
-	m, err := p.Decode(d)
-	if err != nil {
-		return nil //nolint:nilerr // a dead letter, without a sender that could be told
+// unended calls a function with each init event under a subject, from a sequence on, that has a sender who could be told how its run ended
+// and whose terminal event is not there.
+func (p *pass) unended(ctx context.Context, filter string, from uint64, each func(broker.Delivery, runner.Message) error) error {
+	for {
+		d, err := p.Conn.NextDelivery(ctx, broker.ZoneStart, filter, from)
+		if err != nil {
+			return err
+		}
+		if d == nil || d.Sequence() > p.states[broker.ZoneStart].Last {
+			return nil
+		}
+		from = d.Sequence() + 1
+		p.report.Inits++
+		m, err := p.Decode(d)
+		if err != nil {
+			continue // a dead letter, and nobody can be told
+		}
+		if ended, err := p.ended(ctx, m); err != nil {
+			return err
+		} else if ended {
+			continue
+		}
+		if err := each(d, m); err != nil {
+			return err
+		}
 	}
-	if ended, err := p.ended(ctx, m); err != nil || ended {
-		return err
-	}
+}
+
+func (p *pass) refillRefusal(ctx context.Context, agent string, d broker.Delivery, m runner.Message) error {
 	if handled, err := p.handled(ctx, broker.ZoneStart, agent, d.Sequence(), d.Received()); err != nil || !handled {
 		return err
 	}
@@ -137,13 +148,10 @@ func (p *pass) refillRefusal(ctx context.Context, agent string, d broker.Deliver
 	if errors.Is(err, runner.ErrNotFound) && m.Unread == nil {
 		return nil // refused, or lost by the store: lostRuns tells them apart
 	}
-	if err == nil {
-		e, err := core.DecodeEntry(last.Data)
-		init := core.NewInit(m.Address, m.Event)
-		if err != nil || slices.Contains(e.Head.Generations(), init.Token) {
-			return nil //nolint:nilerr // its run's journal has its terminal event
-		}
-	} else if m.Unread == nil {
+	if err == nil && begun(last, m) {
+		return nil
+	}
+	if err != nil && m.Unread == nil {
 		return p.unreadable(ctx, agent, m.Run, err)
 	}
 	f := Finding{Kind: TerminalLost, Agent: agent, Run: m.Run, What: fmt.Sprintf("%s %d", d.Stream(), d.Sequence()), Action: "refused again"}
@@ -154,4 +162,11 @@ func (p *pass) refillRefusal(ctx context.Context, agent string, d broker.Deliver
 		}
 		return nil
 	})
+}
+
+// begun reports whether an init event began what a run's journal tells of, which has its terminal event. So may have one that cannot be read.
+func begun(last runner.Record, m runner.Message) bool {
+	e, err := core.DecodeEntry(last.Data)
+	init := core.NewInit(m.Address, m.Event)
+	return err != nil || slices.Contains(e.Head.Generations(), init.Token)
 }

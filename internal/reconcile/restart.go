@@ -53,7 +53,7 @@ func AfterRestarts(ctx context.Context, o Options) {
 // refills are what AfterRestarts knows.
 type refills struct {
 	Options
-	// server is the process that was looked at last; first are the times of the first passes since, by agent.
+	// server is the process that was looked at last; first are the times of the first passes since, by the token of the agent.
 	server string
 	first  map[string]time.Time
 }
@@ -68,52 +68,72 @@ func (r *refills) look(ctx context.Context) (left bool) {
 		clear(r.first)
 		r.server = server
 	}
-	for _, a := range r.Agents {
-		done, err := r.agent(ctx, a)
+	for _, f := range r.all() {
+		done, err := r.refill(ctx, f)
 		if err != nil && ctx.Err() == nil {
-			r.Logger.Warn("it is not known whether the server has forgotten anything; trying again", "agent", a.Name, "in", lossAgain, "error", err)
+			r.Logger.Warn("it is not known whether the server has forgotten anything; trying again", "agent", f.name, "in", lossAgain, "error", err)
 		}
 		left = left || !done
 	}
 	return left
 }
 
-// agent refills the streams of an agent, if nobody has done so, and reports whether it is done.
-func (r *refills) agent(ctx context.Context, a sdk.AgentSpec) (done bool, err error) {
-	token := wire.NameToken(a.Name)
-	seen, err := r.Conn.Refilled(ctx, token)
+// refillable is what one process refills: what is an agent's, or broker.Unserved.
+type refillable struct {
+	token, name string
+	refill      func(ctx context.Context, since time.Time) (Report, error)
+}
+
+func (r *refills) all() []refillable {
+	var all []refillable
+	for _, a := range r.Agents {
+		o := r.Options
+		o.Agents = []sdk.AgentSpec{a}
+		all = append(all, refillable{wire.NameToken(a.Name), a.Name, func(ctx context.Context, since time.Time) (Report, error) {
+			return Refill(ctx, o, since)
+		}})
+	}
+	if r.Refuse != nil {
+		all = append(all, refillable{broker.Unserved, "(those that nobody serves)", func(ctx context.Context, since time.Time) (Report, error) {
+			return RefillUnserved(ctx, r.Options, since)
+		}})
+	}
+	return all
+}
+
+// refill refills what nobody has refilled, and reports whether it is done.
+func (r *refills) refill(ctx context.Context, f refillable) (done bool, err error) {
+	seen, err := r.Conn.Refilled(ctx, f.token)
 	if err != nil {
 		return false, err
 	}
 	if seen.Server == r.server {
 		if time.Since(time.UnixMilli(seen.At)) > seenEvery {
-			err = r.Conn.NoteRefilled(ctx, token, r.server)
+			err = r.Conn.NoteRefilled(ctx, f.token, r.server)
 		}
 		return err == nil, err
 	}
-	first, again := r.first[token]
+	first, again := r.first[f.token]
 	if again && time.Since(first) < refillAgain {
 		return false, nil
 	}
 	if !again {
-		if mine, err := r.Conn.Lease(ctx, leaseOfRefill+r.server+"_"+token, refillLease); err != nil || !mine {
+		if mine, err := r.Conn.Lease(ctx, leaseOfRefill+r.server+"_"+f.token, refillLease); err != nil || !mine {
 			return false, err
 		}
 	}
-	o := r.Options
-	o.Agents = []sdk.AgentSpec{a}
-	report, err := Refill(ctx, o, since(seen, newPass(o).now))
+	report, err := f.refill(ctx, since(seen, newPass(r.Options).now))
 	if err != nil {
 		return false, err
 	}
 	if seen.Server != "" { // else nobody knows of another process
-		r.Logger.Info("the server was started again; what runs have lately had published is there", "agent", a.Name, "runs", report.Runs)
+		r.Logger.Info("the server was started again; what runs have lately had published is there", "agent", f.name, "runs", report.Runs)
 	}
 	if !again {
-		r.first[token] = time.Now()
+		r.first[f.token] = time.Now()
 		return false, nil
 	}
-	return true, r.Conn.NoteRefilled(ctx, token, r.server)
+	return true, r.Conn.NoteRefilled(ctx, f.token, r.server)
 }
 
 // since is from when on entries are looked at whose events the server may have forgotten: it was there when it was last seen.

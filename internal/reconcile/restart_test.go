@@ -270,6 +270,53 @@ func TestAfterRestarts_WorkerWasNotThere(t *testing.T) {
 	r.await("the call is made again", func() bool { return r.messages(broker.ZoneOut, wire.KindOut)[call] == 1 })
 }
 
+// What was told whoever started a run of an agent that nobody serves is told again when the server has forgotten it; what it has not forgotten,
+// and what a run has whose agent was served once, is left alone.
+func TestAfterRestarts_NobodyServesTheAgent(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	var refused []begun
+	for _, subject := range []string{"forgotten", "told"} {
+		ev := wire.Event{
+			ID: subject, Source: "com.test.client", Type: "ghost", Subject: subject, Time: time.UnixMilli(1_790_000_000_000), Data: []byte(`{"message":"say"}`),
+		}
+		r.check("start a run", r.conn.Start(r.context(), "ghost", ev))
+		b := begun{"ghost", subject, wire.InitToken(ev.Source, ev.ID), wire.NewRunKey(subject)}
+		if code := r.done(b); code != sdk.CodeUnknownAgent {
+			t.Fatalf("the run of an agent that nobody serves ended with %q", code)
+		}
+		refused = append(refused, b)
+	}
+	finished := r.begin("say")
+	r.done(finished)
+	r.settled()
+	r.stop()
+	for _, b := range []begun{refused[0], finished} {
+		r.delete(r.conn.Subjects().Done(b.agent, b.key, b.init))
+	}
+	for _, c := range broker.AgentConsumers("desk") {
+		r.check("forget that the agent was served", r.conn.JetStream().DeleteConsumer(r.context(), broker.StreamName(r.conn.Subjects(), c.Zone), c.Name))
+	}
+	r.agents, r.interval = r.agents[1:], time.Hour // passes come much later
+	r.work()
+	if code := r.done(refused[0]); code != sdk.CodeUnknownAgent {
+		t.Errorf("who was refused is told %q", code)
+	}
+	report, err := reconcile.RefillUnserved(r.context(), r.options(), r.now().Add(-time.Minute))
+	r.check("look a second time", err)
+	if report.Inits != 3 || len(report.Found) > 0 {
+		t.Errorf("a second look reports %+v", report)
+	}
+	for subject, n := range r.messages(broker.ZoneDone, wire.KindDone) {
+		if n != 1 || strings.Contains(subject, ".desk.") {
+			t.Errorf("%d terminal events are on %s", n, subject)
+		}
+	}
+	if n := len(r.messages(broker.ZoneDLQ, wire.KindDLQ)); n > 0 {
+		t.Errorf("there are %d dead letters", n)
+	}
+}
+
 // What no pass that looks for what is missing would see is published again too: voids, refusals, and timers that were armed anew.
 func TestRefill(t *testing.T) {
 	t.Parallel()

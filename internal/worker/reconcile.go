@@ -33,7 +33,8 @@ func (w *Worker) Reconciling() (reconcile.Options, error) {
 		return reconcile.Options{}, sdk.Errorf(sdk.CodeConfig, "runs in a store of type %T cannot be reconciled", w.store)
 	}
 	o := reconcile.Options{
-		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Document: w.indexer.document, Everything: true, Logger: w.Logger,
+		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Document: w.indexer.document, Refuse: w.refuse,
+		Everything: true, Logger: w.Logger,
 		OlderThan: w.Reconcile.OlderThan, FullInterval: w.Reconcile.FullInterval, History: w.Reconcile.History, Calls: w.Reconcile.Calls,
 	}
 	for _, a := range w.Agents {

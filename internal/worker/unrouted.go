@@ -60,7 +60,7 @@ func (u *unrouted) look(ctx context.Context, agent string) {
 		if len(events) == 0 {
 			return
 		}
-		routed, err := u.broker.HasConsumer(ctx, broker.ConsumerRef{Zone: broker.ZoneStart, Name: "agent_" + agent})
+		routed, err := u.broker.HasConsumer(ctx, broker.InitConsumer(agent))
 		for _, e := range events {
 			refused := err
 			if refused == nil && !routed {
@@ -122,6 +122,11 @@ func (w *Worker) refuseUnknown(ctx context.Context, d broker.Delivery, address w
 			return nil
 		}
 	}
+	return w.refuse(ctx, address, event)
+}
+
+// refuse tells the sender of an init event that nobody serves its agent, unless that was told.
+func (w *Worker) refuse(ctx context.Context, address wire.Address, event wire.Event) error {
 	refusal, err := outbox.RefusalUnknown(w.Conn.Subjects(), address, event)
 	if err != nil {
 		return err

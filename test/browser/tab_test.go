@@ -202,7 +202,7 @@ func (b *tab) leads(steps ...chromedp.Action[chromedp.Void]) int64 {
 // click clicks what leads to another page, as soon as that can be clicked: a button that approves waits until the arguments were on screen.
 func (b *tab) click(selector string) int64 {
 	b.t.Helper()
-	return b.leads(chromedp.Click(chromedp.CSS(selector+":not(:disabled)")))
+	return b.leads(chromedp.Click(chromedp.CSS(selector + ":not(:disabled)")))
 }
 
 // fill types a text in place of what a field has.

@@ -41,13 +41,18 @@ func (n *nemesis) killed(s *server, rng *rand.Rand) error {
 	return nil
 }
 
-// refilled reports whether workers have seen to what the server has forgotten, for all agents, unless it forgets nothing.
+// refilled reports whether workers have seen to what the server has forgotten, for all agents and those that nobody serves, unless it forgets
+// nothing.
 func (w *world) refilled(ctx context.Context) bool {
 	if !w.setsBack {
 		return true
 	}
+	tokens := []string{broker.Unserved}
 	for _, s := range specs() {
-		seen, err := w.conn.Refilled(ctx, wire.NameToken(s.Name))
+		tokens = append(tokens, wire.NameToken(s.Name))
+	}
+	for _, token := range tokens {
+		seen, err := w.conn.Refilled(ctx, token)
 		if err != nil || seen.Server != w.conn.Server() {
 			return false
 		}

@@ -133,7 +133,9 @@ func start(t *testing.T, open openStore, of talk, change ...func(*broker.Plan)) 
 	_, err = s.control.Provision(t.Context(), plan)
 	check(t, err)
 	// Nobody looks what a server that was started again has forgotten: that happens once, seconds after the start of a worker.
-	check(t, s.control.NoteRefilled(t.Context(), wire.NameToken(spec.Name), s.control.Server()))
+	for _, token := range []string{wire.NameToken(spec.Name), broker.Unserved} {
+		check(t, s.control.NoteRefilled(t.Context(), token, s.control.Server()))
+	}
 	s.serve(spec)
 	s.work(spec, open)
 	return s

@@ -61,6 +61,8 @@ var ofRetention = []mutant{
 	{"nobody publishes again what the broker has forgotten", around("internal/runner.Runner.RepairSince", "return nil"), simulator},
 	{"of what the broker has forgotten only what a run waits for is published again", around("internal/core.Effect.Published", "return false"), simulator},
 	{"refusals that the broker has forgotten are not repeated", around("internal/reconcile.pass.refillRefusals", "return nil"), test{"internal/reconcile", "TestRefill"}},
+	{"refusals for agents that nobody serves, which the broker has forgotten, are not repeated", around("internal/reconcile.pass.refillUnserved", "return nil"), test{"internal/reconcile", "TestAfterRestarts_NobodyServesTheAgent"}},
+	{"a run that has begun is refused because nobody serves its agent any more", around("internal/reconcile.begun", "return false"), test{"internal/reconcile", "TestAfterRestarts_NobodyServesTheAgent"}},
 	{"runs that have changed lately are passed over", condition("internal/reconcile.pass.mayMiss", "refillFrom", "true"), test{"internal/reconcile", "TestRefill"}},
 	{"nobody notices that the server is another process", around("internal/reconcile.refills.look", "return false"), test{"internal/reconcile", "TestAfterRestarts_WorkerWasNotThere"}},
 	{"a driver's message that is gone is taken for there", around("internal/reconcile.pass.replaced", "return false, nil"), test{"internal/reconcile", "TestRun_IsWokenWhenItsMessageIsGone"}},

@@ -1,0 +1,70 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"agentd/internal/broker"
+	"agentd/internal/runner"
+	"agentd/sdk/wire"
+)
+
+// RefillUnserved refuses init events again whose agents nobody serves, and whose refusals the broker may have forgotten since a time: there are
+// no workers of these agents whom Refill could have look for them.
+func RefillUnserved(ctx context.Context, o Options, since time.Time) (Report, error) {
+	p := newPass(o)
+	p.refillFrom = since.UnixMilli()
+	for _, step := range []func(context.Context) error{p.survey, p.refillUnserved} {
+		if err := step(ctx); err != nil {
+			return p.report, fmt.Errorf("refill what nobody serves: %w", err)
+		}
+	}
+	return p.report, nil
+}
+
+func (p *pass) refillUnserved(ctx context.Context) error {
+	subjects, err := p.Conn.SubjectsUnder(ctx, broker.ZoneStart, p.subjects.All(wire.KindStart))
+	if err != nil {
+		return err
+	}
+	from, err := p.Conn.SequenceAt(ctx, broker.ZoneStart, time.UnixMilli(p.refillFrom))
+	if err != nil {
+		return err
+	}
+	served := map[string]bool{}
+	for _, subject := range subjects {
+		address, err := p.subjects.Parse(subject)
+		if err != nil {
+			continue // a dead letter
+		}
+		agent := address.Agent
+		if _, known := served[agent]; !known {
+			if served[agent], err = p.Conn.HasConsumer(ctx, broker.InitConsumer(agent)); err != nil {
+				return err
+			}
+		}
+		if served[agent] {
+			continue
+		}
+		if err := p.unended(ctx, subject, from, func(d broker.Delivery, m runner.Message) error { return p.refuse(ctx, d, m) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse refuses an init event, unless the agent was served once and its run has begun.
+func (p *pass) refuse(ctx context.Context, d broker.Delivery, m runner.Message) error {
+	last, err := p.Store.Head(ctx, m.Address.Run)
+	switch {
+	case errors.Is(err, runner.ErrNotFound):
+	case err != nil:
+		return p.unreadable(ctx, m.Address.Agent, m.Run, err)
+	case begun(last, m):
+		return nil
+	}
+	f := Finding{Kind: TerminalLost, Agent: m.Address.Agent, Run: m.Run, What: fmt.Sprintf("%s %d", d.Stream(), d.Sequence()), Action: "refused again"}
+	return p.deal(ctx, f, func(ctx context.Context) error { return p.Refuse(ctx, m.Address, m.Event) })
+}
