@@ -35,6 +35,7 @@ func (c *Checker) Removed(stream string, sequence uint64) {
 				c.effectsOut("R3", r, e)
 			}
 		}
+	case in.forgotten: // it may have been another message that was removed
 	default:
 		c.duplicate(in, r)
 	}
