@@ -158,15 +158,16 @@ type evidence struct {
 	// there are those that their streams have at the end, and gone the others.
 	there, gone map[broker.Zone][]stored
 	acked       map[broker.ConsumerRef]consumerState
-	// skipped are inputs of runs whose journals were deleted.
+	// skipped are inputs of runs whose journals were deleted; of the others, drives has the run that each lets go on.
 	skipped map[core.Cause]bool
+	drives  map[core.Cause]wire.RunKey
 }
 
 // check tells the checker everything, in an order that respects causes, and returns what was violated.
 func (w *world) check(ctx context.Context) (*evidence, []audit.Violation, error) {
 	e := &evidence{
 		world: w, record: w.record, checker: audit.New(subjects), journals: map[wire.RunKey][]core.Entry{}, messages: map[broker.Zone][]stored{},
-		there: map[broker.Zone][]stored{}, gone: map[broker.Zone][]stored{}, skipped: map[core.Cause]bool{},
+		there: map[broker.Zone][]stored{}, gone: map[broker.Zone][]stored{}, skipped: map[core.Cause]bool{}, drives: map[core.Cause]wire.RunKey{},
 	}
 	for _, z := range []broker.Zone{broker.ZoneStart, broker.ZoneIn, broker.ZoneOut, broker.ZoneDone, broker.ZoneDLQ, broker.ZoneTimer} {
 		filter := ">"
@@ -236,6 +237,7 @@ func (e *evidence) inputs() []audit.Message {
 				continue
 			}
 			e.checker.Input(in)
+			e.drives[core.Cause{Stream: stream, Sequence: m.Sequence}] = drivenBy(address, in.Event)
 			all = append(all, in)
 		}
 	}
@@ -250,6 +252,14 @@ func runOf(address wire.Address, ev *wire.Event) wire.RunKey {
 		return wire.NewRunKey(ev.Subject)
 	}
 	return address.Run
+}
+
+// drivenBy is the run that an input lets go on, which of a call is that of the agent that serves it.
+func drivenBy(address wire.Address, ev *wire.Event) wire.RunKey {
+	if address.Kind == wire.KindOut && ev != nil {
+		return wire.NewRunKey(core.RunName(address, *ev))
+	}
+	return runOf(address, ev)
 }
 
 // readJournals tells of all entries of all runs.
@@ -344,14 +354,37 @@ func (e *evidence) executions() {
 		}
 	}
 	calls, _, _ := e.model.calls()
+	repeated := e.repeated()
 	for run, n := range calls {
 		if e.clients.forgotten(run) {
 			continue
 		}
-		for range n {
-			e.checker.Generated(run)
+		for i := range n {
+			if i < len(repeated[run]) {
+				e.checker.GeneratedUnwritten(run, repeated[run][i])
+			} else {
+				e.checker.Generated(run)
+			}
 		}
 	}
+}
+
+// repeated are the messages of each run that workers were given more than once: who was given one first may have asked the model before it
+// has written anything.
+func (e *evidence) repeated() map[wire.RunKey][]core.Cause {
+	given := map[core.Cause]int{}
+	for _, n := range e.record.notes {
+		if n.Kind == noteDelivered {
+			given[core.Cause{Stream: n.Stream, Sequence: n.Sequence}]++
+		}
+	}
+	repeated := map[wire.RunKey][]core.Cause{}
+	for cause, times := range given {
+		if run, known := e.drives[cause]; known && times > 1 {
+			repeated[run] = append(repeated[run], cause)
+		}
+	}
+	return repeated
 }
 
 // awaitRemoved gives the workers, which are still there, a while for the messages that came after all was at rest: timers of
