@@ -108,6 +108,7 @@ var functions = template.FuncMap{
 	"short":    func(s any) string { return show.Line(textOf(s), shortLength) },
 	"escape":   func(s any) string { return url.PathEscape(textOf(s)) },
 	"at":       moment,
+	"now":      func() int64 { return time.Now().UnixMilli() },
 	"duration": func(ms int64) string { return spelled(time.Duration(ms) * time.Millisecond) },
 	"count":    show.Count,
 	"size":     size,

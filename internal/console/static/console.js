@@ -15,6 +15,20 @@
   document.addEventListener("htmx:afterSettle", (e) => local(e.target));
   document.addEventListener("htmx:sseMessage", () => local(document));
 
+  // How long ago something was, or how far away it is, goes on being true while the page is open. The clock is the console's.
+  const ahead = Date.now() - Number(document.documentElement.dataset.now);
+  const duration = (s) => {
+    for (const [unit, seconds, until] of [["s", 1, 60], ["m", 60, 3600], ["h", 3600, 48 * 3600]]) if (s < until) return Math.floor(s / seconds) + unit;
+    return `${Math.floor(s / 86400)}d`;
+  };
+  setInterval(() => {
+    for (const e of document.querySelectorAll("[data-ago]")) {
+      const s = (Date.now() - ahead - Date.parse(e.dataset.ago)) / 1000;
+      const text = s < -1 ? `in ${duration(-s)}` : `${duration(Math.max(s, 0))} ago`;
+      if (e.textContent !== text) e.textContent = text;
+    }
+  }, 5000);
+
   // What is asked of the console from time to time says whether it answers at all.
   const silent = (is) => document.documentElement.classList.toggle("silent", is);
   document.addEventListener("htmx:sendError", () => silent(true));
