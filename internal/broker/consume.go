@@ -133,8 +133,9 @@ func (l *intake) read(ctx context.Context, p *puller) error {
 		return err
 	}
 	if !l.take(ctx, p) {
+		err := p.withdraw() // else what is left of the request would bring the message here again
 		p.giveBack(m)
-		return p.withdraw()
+		return err
 	}
 	meta, err := m.Metadata()
 	if err != nil {
