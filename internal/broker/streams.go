@@ -193,7 +193,7 @@ type ConsumerRef struct {
 // UnroutedConsumer reads every init event, to answer those that no worker serves.
 const UnroutedConsumer = "unrouted"
 
-// InitConsumer reads the init events of an agent. Where it is not there, nobody has ever served the agent.
+// InitConsumer reads the init events of an agent. Where it is not there, nobody serves the agent.
 func InitConsumer(agent string) ConsumerRef {
 	return ConsumerRef{ZoneStart, agentPrefix + wire.NameToken(agent)}
 }

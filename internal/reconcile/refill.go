@@ -17,10 +17,15 @@ import (
 // time. Unlike Run it asks the journals what there should be, not the streams what is missing: also voids, and timers that were armed anew,
 // are there afterwards. It reads the journals of runs that have changed since then, and of all others the last entry.
 func Refill(ctx context.Context, o Options, since time.Time) (Report, error) {
+	return refill(ctx, o, since, (*pass).refillRuns, (*pass).refillRefusals)
+}
+
+// refill surveys the streams and takes steps, for what happened since a time.
+func refill(ctx context.Context, o Options, since time.Time, steps ...func(*pass, context.Context) error) (Report, error) {
 	p := newPass(o)
 	p.refillFrom = since.UnixMilli()
-	for _, step := range []func(context.Context) error{p.survey, p.refillRuns, p.refillRefusals} {
-		if err := step(ctx); err != nil {
+	for _, step := range append([]func(*pass, context.Context) error{(*pass).survey}, steps...) {
+		if err := step(p, ctx); err != nil {
 			return p.report, fmt.Errorf("refill: %w", err)
 		}
 	}

@@ -14,14 +14,7 @@ import (
 // RefillUnserved refuses init events again whose agents nobody serves, and whose refusals the broker may have forgotten since a time: there are
 // no workers of these agents whom Refill could have look for them.
 func RefillUnserved(ctx context.Context, o Options, since time.Time) (Report, error) {
-	p := newPass(o)
-	p.refillFrom = since.UnixMilli()
-	for _, step := range []func(context.Context) error{p.survey, p.refillUnserved} {
-		if err := step(ctx); err != nil {
-			return p.report, fmt.Errorf("refill what nobody serves: %w", err)
-		}
-	}
-	return p.report, nil
+	return refill(ctx, o, since, (*pass).refillUnserved)
 }
 
 func (p *pass) refillUnserved(ctx context.Context) error {
