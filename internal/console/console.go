@@ -103,6 +103,7 @@ func Handler(o Options) http.Handler {
 		mux.Handle(pattern, c.page(c.acting(action)))
 	}
 	mux.HandleFunc("GET /live/broker", c.liveBroker)
+	mux.HandleFunc("GET /live/inbox/{id}", c.liveRequest)
 	mux.HandleFunc("GET /live/bulk/{job}", c.liveJob)
 	mux.HandleFunc("GET /live/runs", c.liveRuns)
 	mux.HandleFunc("GET /live/runs/{run}", c.liveRun)

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"net/url"
 	"slices"
 
@@ -75,6 +76,22 @@ func (c *console) request(r *request) (*view, error) {
 		return nil, err
 	}
 	return &view{Title: "Request " + p.Short, Template: "request", Place: placeInbox, Data: p}, nil
+}
+
+// liveRequest sends whether a request is still open when that is not what the page says already: somebody else may have answered it, and an
+// answer that did not count opens it again.
+func (c *console) liveRequest(w http.ResponseWriter, r *http.Request) {
+	id, closed := r.PathValue("id"), ""
+	if item, err := c.Desk.Find(id); err != nil {
+		closed = sdk.AsError(err).Message
+	} else if item.ID != id {
+		closed = "request " + id + " is not open"
+	}
+	if said := r.URL.Query().Has("said"); said == (closed != "") {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	c.sendPart(w, "open", map[string]string{"Address": itemAddress(id), "Closed": closed})
 }
 
 // heading is what is asked, in words.

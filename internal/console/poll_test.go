@@ -130,6 +130,24 @@ func TestRequest_LeadsToItsMessage(t *testing.T) {
 	}
 }
 
+// A page of a request is told what it does not say yet: that it is no longer open, or that it is again.
+func TestRequest_SaysWhenItIsNoLongerOpen(t *testing.T) {
+	const closed = "is not open: it was decided, or its run no longer waits for it"
+	b := open(t, paying(), "anna", "")
+	b.start("closes", "pay")
+	request := b.asked()
+	b.get(http.StatusNoContent, "/live"+request)
+	if again := b.get(http.StatusOK, "/live"+request+"?said=closed"); !strings.Contains(again, `hx-get="/live`+request+`"`) || strings.Contains(again, "not open") {
+		t.Errorf("a page of an open request that takes it for closed is told\n%s", again)
+	}
+	form := hiddenIn(b.get(http.StatusOK, request))
+	form.Set("decision", "deny")
+	b.post(http.StatusOK, request+"/decide", form)
+	b.asked(request) // the run goes on
+	contains(t, b.get(http.StatusOK, "/live"+request), closed, `hx-get="/live`+request+`?said=closed"`)
+	b.get(http.StatusNoContent, "/live"+request+"?said=closed")
+}
+
 // An agent's page counts the runs under way by the spec that they keep, and leads to them.
 func TestAgent_HasTheSpecsInUse(t *testing.T) {
 	b := openWith(t, asking, live.Options{Who: setup.Principal{Who: "anna"}, Index: t.TempDir()})

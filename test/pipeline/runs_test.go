@@ -69,6 +69,7 @@ func TestInit_DuringAWaitIsRefusedAndAMessageIsHeard(t *testing.T) {
 		t.Errorf("the run is %s with %d messages, before %d", s.Status, len(s.Messages()), len(waiting.Messages()))
 	}
 
+	sound(t, h.Conn(), natsStore(h.Conn())) // an answer that comes while the message is written asks the model once more
 	turn.Answer("agentd.conversation.answered", map[string]any{"message": "My case."})
 	h.Call(sdk.TypeConversationTurn).Answer("agentd.conversation.answered", map[string]any{"message": "bye", "end": true})
 	wantResponse(t, h.Done(r), "I see.")
