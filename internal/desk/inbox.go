@@ -131,13 +131,12 @@ func (b *inbox) answered(d broker.Delivery) error {
 	subject := b.subjects.Call(address.Call)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sent.Refused = b.unusable[sent.Sequence]
 	if i := b.open[subject]; i != nil {
 		b.take(i, sent)
 		return nil
 	}
 	if i := b.voided[subject]; i != nil {
-		b.voided[subject] = with(i, sent)
+		b.voided[subject] = b.with(i, sent)
 		b.change(requests.ChangeDecided, b.voided[subject], "")
 		return nil
 	}
@@ -150,16 +149,17 @@ func (b *inbox) answered(d broker.Delivery) error {
 
 // take notes an answer to an open item. A permission request stays open until the run has judged the decision.
 func (b *inbox) take(i *requests.Item, sent requests.Sent) {
-	changed := with(i, sent)
+	changed := b.with(i, sent)
 	b.open[i.Subject] = changed
 	b.change(requests.ChangeDecided, changed, "")
-	if i.Kind != requests.KindPermission && sent.Refused == "" {
+	if i.Kind != requests.KindPermission && b.unusable[sent.Sequence] == "" {
 		b.remove(i.Subject, requests.ReasonAnswered)
 	}
 }
 
-// with is the item with one answer more.
-func with(i *requests.Item, sent requests.Sent) *requests.Item {
+// with is the item with one answer more, and why that was refused, whose dead letter may have been read before it or before the call.
+func (b *inbox) with(i *requests.Item, sent requests.Sent) *requests.Item {
+	sent.Refused = b.unusable[sent.Sequence]
 	changed := *i
 	changed.Sent = append(slices.Clone(i.Sent), sent)
 	if len(changed.Sent) > maxSent {

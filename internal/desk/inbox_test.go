@@ -17,11 +17,13 @@ type delivery struct {
 	sequence uint64
 	received int64
 	data     string
+	header   map[string]string
 }
 
 func (d delivery) Subject() string              { return d.subject }
 func (d delivery) Sequence() uint64             { return d.sequence }
 func (d delivery) Received() int64              { return d.received }
+func (d delivery) Header(name string) string    { return d.header[name] }
 func (d delivery) Headers() map[string][]string { return nil }
 func (d delivery) Data() []byte                 { return []byte(d.data) }
 
@@ -86,6 +88,45 @@ func TestInbox_TellsOfDecisionsThatAreReadLate(t *testing.T) {
 		}
 		if got := strings.Join(told, " "); got != name {
 			t.Errorf("after %v it is told: %s; want %s", steps, got, name)
+		}
+	}
+}
+
+// The streams of calls, of answers and of dead letters are read side by side: in whichever order, a question whose answer could not be used
+// is open, and tells why.
+func TestInbox_KeepsQuestionsWhoseAnswerCouldNotBeUsed(t *testing.T) {
+	t.Parallel()
+	subjects := wire.DefaultSubjects()
+	question := request
+	question.Type = "agentd_question_ask"
+	const five = `{"specversion": "1.0", "id": "a", "source": "desk", "type": "agentd.question.answered", "subject": "one", "data": {"answer": 5}}`
+	reply := subjects.Reply(question) + ".anna"
+	steps := map[string]func(*inbox) error{
+		"asks": func(b *inbox) error {
+			return b.called(delivery{subject: subjects.Call(question), sequence: 1, received: 1, data: `{"specversion": "1.0", "id": "c1-0-x",
+				"source": "agentd:/agent/clerk", "type": "agentd.question.ask", "subject": "one", "domain": "the_boss", "data": {"question": "Which?"}}`})
+		},
+		"answers": func(b *inbox) error {
+			return b.answered(delivery{subject: reply, sequence: 7, received: 2, data: five})
+		},
+		"refuses": func(b *inbox) error {
+			return b.rejected(delivery{subject: "agentd.dlq.clerk.7", sequence: 1, received: 3, data: five, header: map[string]string{
+				headerReason: "contract_violation", headerDetail: "want text", headerSubject: reply,
+			}})
+		},
+	}
+	for _, order := range []string{
+		"asks answers refuses", "asks refuses answers", "answers asks refuses", "answers refuses asks", "refuses asks answers", "refuses answers asks",
+	} {
+		b := newInbox(subjects, time.Now)
+		for step := range strings.FieldsSeq(order) {
+			if err := steps[step](b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open := b.list()
+		if len(open) != 1 || len(open[0].Sent) != 1 || open[0].Sent[0].Who != "anna" || open[0].Sent[0].Refused != "want text" {
+			t.Errorf("after %s what is open is %+v; want the question, with the answer and why it was refused", order, open)
 		}
 	}
 }

@@ -15,6 +15,7 @@ var ofServers = []mutant{
 	{"a stream that was set back goes on", around("internal/broker.Bounds.Continues", "return before.Created == 0 || b.Created == before.Created"), test{"internal/broker", "TestWatch_ReadsAServerThatWasSetBack"}},
 	{"pages are read of any stream", condition("internal/broker.place.follow", "At at", "false"), test{"internal/broker", "TestPlace_KnowsItsStream"}},
 	{"a desk reads no stream again", around("internal/desk.reading.end", ""), test{"internal/desk", "TestDesk_ReadsAStreamThatWasMadeAnew"}},
+	{"an answer that was refused before its question was read answers it", condition("internal/desk.inbox.take", "unusable sent", "true"), test{"internal/desk", "TestInbox_KeepsQuestionsWhoseAnswerCouldNotBeUsed"}},
 	{"nobody sees to what is lost before the next pass", around("internal/reconcile.AfterLoss", "<-ctx.Done()"), test{"internal/reconcile", "TestAfterLoss_TimersOfAStreamThatWasMadeAnewAreArmed"}},
 	{"a bench takes a root in use", around("internal/broker.Conn.ownStreams", "return nil, nil"), test{"internal/broker", "TestBorrow_TakesAnUnusedRootAlone"}},
 	{"what nobody borrowed is removed", condition("internal/broker.Conn.GiveBack", "by nil", "false"), test{"internal/broker", "TestBorrow_TakesAnUnusedRootAlone"}},
