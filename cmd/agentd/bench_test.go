@@ -144,6 +144,26 @@ func TestBench_LeavesNothingOnServersOfOthers(t *testing.T) {
 	}
 }
 
+// Journals are on as many streams as is said, and these are removed too.
+func TestBench_OnPartitions(t *testing.T) {
+	t.Parallel()
+	c := newClinic(t, true)
+	before := c.streams()
+	code, out := c.agentd("bench", "--partitions", "2", "--runs", "40", "--clients", "3", "-o", "json")
+	r := benched(t, code, out)
+	first, second := r.Streams["RUN_0"].Stored, r.Streams["RUN_1"].Stored
+	if r.Setting.Partitions != 2 || first == 0 || second == 0 || math.Abs(first+second-r.Journal.Entries) > r.Journal.Entries/4 {
+		t.Errorf("on %d partitions, %.1f and %.1f of %.1f entries are on each", r.Setting.Partitions, first, second, r.Journal.Entries)
+	}
+	var text bytes.Buffer
+	if err := r.Write(&text); err != nil || !strings.Contains(text.String(), "1 replica, 2 partitions") {
+		t.Errorf("it says, %v:\n%s", err, text.String())
+	}
+	if after := c.streams(); !slices.Equal(before, after) {
+		t.Errorf("it leaves the streams %q, of before %q", after, before)
+	}
+}
+
 func TestBench_TouchesNoRootInUse(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t, true)
@@ -171,7 +191,7 @@ func TestBench_TouchesNoRootInUse(t *testing.T) {
 	if code, out := c.agentd("bench", "--remove"); code != cli.ExitOK || !slices.Equal(before, c.streams()) {
 		t.Errorf("--remove exits with %d, and leaves %q: %s", code, c.streams(), out)
 	}
-	for _, wrong := range [][]string{{"--clients", "0"}, {"--turns", "-1"}, {"--root", "a.b"}, {"--runs", "1", "--duration", "1s"}, {"--replicas", "9"}} {
+	for _, wrong := range [][]string{{"--clients", "0"}, {"--turns", "-1"}, {"--root", "a.b"}, {"--runs", "1", "--duration", "1s"}, {"--replicas", "9"}, {"--partitions", "3"}} {
 		if code, out := c.agentd(append([]string{"bench"}, wrong...)...); code != cli.ExitUsage {
 			t.Errorf("%v: exits with %d: %s", wrong, code, out)
 		}

@@ -197,12 +197,17 @@ type snapshot struct {
 }
 
 // zones are the streams that runs write to, without the journal where Redis has it.
-func (s *System) zones() []broker.Zone {
-	zones := []broker.Zone{broker.ZoneStart, broker.ZoneOut, broker.ZoneIn, broker.ZoneDone, broker.ZoneTimer, broker.ZoneDLQ}
-	if s.o.Store.RedisURL == "" {
-		zones = append(zones, broker.ZoneRun)
+func (s *System) zones() ([]broker.Zone, error) {
+	layout, err := broker.NewLayout(max(s.o.Partitions, 1))
+	if err != nil {
+		return nil, err
 	}
-	return zones
+	zones := []broker.Zone{broker.ZoneStart, broker.ZoneOut, broker.ZoneIn, broker.ZoneDone, broker.ZoneDLQ}
+	zones = append(zones, layout.Zones(broker.ZoneTimer)...)
+	if s.o.Store.RedisURL == "" {
+		zones = append(zones, layout.Zones(broker.ZoneRun)...)
+	}
+	return zones, nil
 }
 
 func (s *System) snapshot(ctx context.Context, redis *redisstore.Store) (shot snapshot, err error) {
@@ -215,7 +220,11 @@ func (s *System) snapshot(ctx context.Context, redis *redisstore.Store) (shot sn
 		shot.worker.Sent += t.Sent
 		shot.worker.SentBytes += t.SentBytes
 	}
-	for _, zone := range s.zones() {
+	zones, err := s.zones()
+	if err != nil {
+		return shot, err
+	}
+	for _, zone := range zones {
 		state, err := s.Control.ZoneState(ctx, zone)
 		if err != nil {
 			return shot, err
@@ -301,7 +310,7 @@ func (s *System) journals(ctx context.Context, r *Report) error {
 func (s *System) setting(ctx context.Context, l Load, redis *redisstore.Store) (Setting, error) {
 	set := Setting{
 		Server: s.Control.ServerVersion(), Embedded: s.o.Embedded, NATSSync: SyncUnknown, Store: "jetstream", Turns: l.Turns, Clients: l.Clients,
-		Workers: s.o.Workers, Slots: s.o.Slots, Replicas: max(s.o.Replicas, 1), ModelLatencyMS: ms(s.o.ModelLatency), Processors: runtime.GOMAXPROCS(0),
+		Workers: s.o.Workers, Slots: s.o.Slots, Replicas: max(s.o.Replicas, 1), Partitions: max(s.o.Partitions, 1), ModelLatencyMS: ms(s.o.ModelLatency), Processors: runtime.GOMAXPROCS(0),
 	}
 	if redis != nil {
 		set.Store, set.RedisSync = "redis", redis.Durability(ctx)

@@ -55,6 +55,7 @@ type Setting struct {
 	Workers        int     `json:"workers"`
 	Slots          int     `json:"slots"`
 	Replicas       int     `json:"replicas"`
+	Partitions     int     `json:"partitions"`
 	ModelLatencyMS float64 `json:"model_latency_ms"`
 	Processors     int     `json:"processors"`
 }

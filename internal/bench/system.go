@@ -38,8 +38,8 @@ type Options struct {
 	Workers, Slots int
 	// ModelLatency is how long the model takes for a reply.
 	ModelLatency time.Duration
-	// Replicas of the streams; 0 is 1.
-	Replicas int
+	// Replicas of the streams, and Partitions, into how many of them journals and timers are divided; 0 is 1.
+	Replicas, Partitions int
 	// Spec is the agent, which has the name AgentName; its zero value is Agent().
 	Spec sdk.AgentSpec
 	// Patience is how long one run may take; 0 is a minute.
@@ -112,7 +112,7 @@ func (s *System) open(ctx context.Context) (err error) {
 		}
 	}
 	plan := worker.Plan([]sdk.AgentSpec{s.o.Spec})
-	plan.Replicas = s.o.Replicas
+	plan.Replicas, plan.Partitions = s.o.Replicas, s.o.Partitions
 	if _, err := s.Control.Provision(ctx, plan); err != nil {
 		return err
 	}

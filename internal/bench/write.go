@@ -19,7 +19,11 @@ func (r *Report) Write(w io.Writer) error {
 	if s.Embedded != "" {
 		server += " in this process, in " + s.Embedded
 	}
-	fmt.Fprintf(w, "NATS   %s, %s; %s\n", server, show.Count(s.Replicas, "replica"), syncText(s.NATSSync))
+	streams := show.Count(s.Replicas, "replica")
+	if s.Partitions > 1 {
+		streams += fmt.Sprintf(", %d partitions", s.Partitions)
+	}
+	fmt.Fprintf(w, "NATS   %s, %s; %s\n", server, streams, syncText(s.NATSSync))
 	if s.Store == "redis" {
 		fmt.Fprintf(w, "store  Redis, appendfsync %s\n", cmp.Or(s.RedisSync, "unknown: it does not show its settings"))
 	} else {

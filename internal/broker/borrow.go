@@ -100,7 +100,7 @@ func (c *Conn) ownStreams(ctx context.Context) ([]string, error) {
 	var there []string
 	all := c.js.StreamNames(ctx)
 	for name := range all.Name() {
-		if slices.Contains(names, name) {
+		if slices.Contains(names, wholeName(name)) {
 			there = append(there, name)
 		}
 	}

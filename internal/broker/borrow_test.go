@@ -44,7 +44,7 @@ func TestBorrow_TakesAnUnusedRootAlone(t *testing.T) {
 	if by, err := free.Borrowed(ctx); err != nil || by == nil || by.By != "the first" || by.Since.IsZero() {
 		t.Errorf("it is borrowed by %+v: %v", by, err)
 	}
-	provision(t, free, Plan{Index: true})
+	provision(t, free, Plan{Index: true, Partitions: 4})
 	if err := free.PublishBorrowed(ctx, []byte("x")); err != nil {
 		t.Error(err)
 	}

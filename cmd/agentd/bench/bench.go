@@ -25,10 +25,10 @@ import (
 const defaultRoot = "agentdbench"
 
 type flags struct {
-	root, monitor                           string
-	runs, clients, turns, workers, replicas int
-	duration, latency                       time.Duration
-	remove                                  bool
+	root, monitor                                       string
+	runs, clients, turns, workers, replicas, partitions int
+	duration, latency                                   time.Duration
+	remove                                              bool
 }
 
 // Command is agentd bench.
@@ -54,6 +54,7 @@ func Command(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.turns, "turns", 3, "how many calls a run makes, one a turn, before its answer")
 	flags.IntVar(&f.workers, "workers", 1, "how many workers serve, each with slots of agentd.yaml")
 	flags.IntVar(&f.replicas, "replicas", 0, "replicas of the streams (default nats.replicas, else 1)")
+	flags.IntVar(&f.partitions, "partitions", 0, "into how many streams journals and timers are divided (default nats.partitions, else 1)")
 	flags.DurationVar(&f.latency, "model-latency", 0, "how long the model takes for a reply")
 	flags.StringVar(&f.monitor, "monitor", "", "monitoring address of the NATS server, such as http://nats:8222, to see whether it syncs every write, and its processors")
 	flags.BoolVar(&f.remove, "remove", false, "only remove what a bench on this root left that was killed")
@@ -69,6 +70,10 @@ func (f flags) check(cfg *config.Config) error {
 		return cli.Usage(errors.New("want clients, workers and a duration above 0, 0 to 500 turns, and no negative number"))
 	case f.replicas < 0 || f.replicas > 5:
 		return cli.Usagef("--replicas %d: want 1 to 5", f.replicas)
+	case f.partitions != 0:
+		if _, err := broker.NewLayout(f.partitions); err != nil {
+			return cli.Usagef("--partitions: %s", sdk.AsError(err).Message)
+		}
 	}
 	return nil
 }
@@ -87,7 +92,8 @@ func measure(ctx context.Context, a *cli.App, f flags) (err error) {
 	}
 	cfg.NATS.Root = f.root
 	o := bench.Options{
-		Workers: f.workers, Slots: cfg.Slots, ModelLatency: f.latency, Replicas: cmp.Or(f.replicas, cfg.NATS.Replicas, 1), Monitor: f.monitor,
+		Workers: f.workers, Slots: cfg.Slots, ModelLatency: f.latency, Replicas: cmp.Or(f.replicas, cfg.NATS.Replicas, 1),
+		Partitions: cmp.Or(f.partitions, cfg.NATS.Partitions, 1), Monitor: f.monitor,
 		Connect: func(ctx context.Context, _ string) (*broker.Conn, error) {
 			c, err := a.Connect(ctx, cfg)
 			if err != nil {
