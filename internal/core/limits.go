@@ -51,8 +51,8 @@ func CheckReply(r *sdk.ModelReply) error {
 	return nil
 }
 
-// CheckHistory returns CodeTooLarge when the conversation is too large to go on.
-func CheckHistory(s *State) error {
+// Size is how many bytes the conversation has, its images and sounds included.
+func (s *State) Size() int {
 	size := len(s.System)
 	for _, m := range s.History {
 		for _, c := range m.Content {
@@ -62,7 +62,12 @@ func CheckHistory(s *State) error {
 			}
 		}
 	}
-	if size > MaxHistory {
+	return size
+}
+
+// CheckHistory returns CodeTooLarge when the conversation is too large to go on.
+func CheckHistory(s *State) error {
+	if size := s.Size(); size > MaxHistory {
 		return sdk.Errorf(sdk.CodeTooLarge, "the conversation has %d bytes, more than %d", size, MaxHistory)
 	}
 	return nil

@@ -106,7 +106,7 @@ type Options struct {
 	Catalog   Catalog
 	Subjects  wire.Subjects
 	Logger    *slog.Logger
-	// Cache is how many recently driven runs are kept in memory; 0 is 128, negative is none.
+	// Cache is how many bytes of the states of runs that were driven here, and wait, are kept in memory; 0 is 16 MiB, negative is none.
 	Cache int
 	// Observer is told what happens; nil is nobody.
 	Observer Observer
@@ -149,7 +149,7 @@ type Stats struct {
 // New returns a Runner.
 func New(o Options) *Runner {
 	if o.Cache == 0 {
-		o.Cache = 128
+		o.Cache = defaultCache
 	}
 	if o.Observer == nil {
 		o.Observer = unobserved{}

@@ -43,7 +43,7 @@ type Options struct {
 	PlainEntries bool
 	// Env is nil for the broker's clock, goroutines and randomness.
 	Env runner.Env
-	// Cache is how many recently driven runs stay in memory; see runner.Options.
+	// Cache is how many bytes of the states of waiting runs stay in memory; see runner.Options.
 	Cache int
 	// Heartbeat is how often a delivery is extended; 0 is broker.Heartbeat. Who shortens AckWait shortens it too.
 	Heartbeat time.Duration

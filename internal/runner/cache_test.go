@@ -1,0 +1,68 @@
+package runner
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"agentd/internal/core"
+	"agentd/sdk"
+	"agentd/sdk/wire"
+)
+
+// kept is a run that waits, with a conversation of so many bytes.
+func kept(name string, size int) cached {
+	s := cached{run: wire.NewRunKey(name)}
+	s.state.Status = core.StatusWaiting
+	s.state.History = []core.Remembered{{Message: sdk.Message{Content: []sdk.Content{{Kind: sdk.ContentText, Text: strings.Repeat("x", size)}}}}}
+	return s
+}
+
+// A worker keeps as many runs that wait as its memory has room for, those of which it heard last, and none that has ended: one that it
+// does not keep is read as a whole at its next step.
+func TestCache_KeepsRunsThatWait(t *testing.T) {
+	t.Parallel()
+	c := newCache(defaultCache)
+	const runs = 1000
+	for n := range runs {
+		c.put(kept(fmt.Sprint(n), 10_000))
+	}
+	for n := range runs {
+		if s, ok := c.take(wire.NewRunKey(fmt.Sprint(n))); !ok || s.state.Size() != 10_000 {
+			t.Fatalf("run %d of %d small ones is not kept: %t", n, runs, ok)
+		}
+	}
+	c.put(kept("first", defaultCache/2))
+	c.put(kept("second", defaultCache/4))
+	c.put(kept("second", defaultCache/4)) // once more
+	c.put(kept("third", defaultCache/2))
+	ended := kept("third", 1)
+	ended.state.Status = core.StatusDone
+	for _, step := range []struct {
+		run  string
+		want bool
+	}{{"first", false}, {"second", true}, {"third", true}} {
+		s, ok := c.take(wire.NewRunKey(step.run))
+		if ok != step.want {
+			t.Errorf("the %s run is kept: %t; want %t", step.run, ok, step.want)
+		}
+		if ok {
+			c.put(s)
+		}
+	}
+	c.put(ended)
+	if _, ok := c.take(ended.run); ok {
+		t.Error("a run that has ended is kept")
+	}
+	c.put(kept("huge", defaultCache))
+	_, other := c.take(wire.NewRunKey("second"))
+	_, huge := c.take(wire.NewRunKey("huge"))
+	if other || !huge || c.used != 0 || c.order.Len() != 0 || len(c.runs) != 0 {
+		t.Errorf("of a huge run and another %t and %t are kept; then %d bytes of %d runs are in use", huge, other, c.used, c.order.Len())
+	}
+	none := newCache(-1)
+	none.put(kept("first", 1))
+	if _, ok := none.take(wire.NewRunKey("first")); ok {
+		t.Error("a run is kept where none is to be")
+	}
+}
