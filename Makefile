@@ -33,7 +33,7 @@ bare: go ## as root: make run and make test on a bare machine, which has Debian'
 	./scripts/bare.sh
 
 .PHONY: check
-check: go lint ## what to run before every commit, in two minutes: the linter, unit tests, 2,000 histories
+check: go lint ## what to run before every commit, in two or three minutes: the linter, unit tests, 2,000 histories
 	./scripts/check.sh
 
 .PHONY: race

@@ -197,17 +197,14 @@ type snapshot struct {
 }
 
 // zones are the streams that runs write to, without the journal where Redis has it.
-func (s *System) zones() ([]broker.Zone, error) {
-	layout, err := broker.NewLayout(max(s.o.Partitions, 1))
-	if err != nil {
-		return nil, err
-	}
+func (s *System) zones() []broker.Zone {
+	layout := broker.Plan{Partitions: s.o.Partitions}.Layout()
 	zones := []broker.Zone{broker.ZoneStart, broker.ZoneOut, broker.ZoneIn, broker.ZoneDone, broker.ZoneDLQ}
 	zones = append(zones, layout.Zones(broker.ZoneTimer)...)
 	if s.o.Store.RedisURL == "" {
 		zones = append(zones, layout.Zones(broker.ZoneRun)...)
 	}
-	return zones, nil
+	return zones
 }
 
 func (s *System) snapshot(ctx context.Context, redis *redisstore.Store) (shot snapshot, err error) {
@@ -220,11 +217,7 @@ func (s *System) snapshot(ctx context.Context, redis *redisstore.Store) (shot sn
 		shot.worker.Sent += t.Sent
 		shot.worker.SentBytes += t.SentBytes
 	}
-	zones, err := s.zones()
-	if err != nil {
-		return shot, err
-	}
-	for _, zone := range zones {
+	for _, zone := range s.zones() {
 		state, err := s.Control.ZoneState(ctx, zone)
 		if err != nil {
 			return shot, err

@@ -53,6 +53,7 @@ func (c *cache) take(run wire.RunKey) (cached, bool) {
 
 // put stores the state of a run that goes on; the least recently used ones make room. The largest there may be is kept, alone.
 func (c *cache) put(s cached) {
+	s.size = stateBase + s.state.Size()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.runs[s.run]; ok {
@@ -61,7 +62,6 @@ func (c *cache) put(s cached) {
 	if c.limit <= 0 || s.state.Status == core.StatusDone {
 		return
 	}
-	s.size = stateBase + s.state.Size()
 	c.runs[s.run] = c.order.PushFront(s)
 	c.used += s.size
 	for c.used > c.limit && c.order.Len() > 1 {

@@ -45,8 +45,8 @@ var ofConsole = []mutant{
 	{"an approver decides in every domain of a console", around("internal/console.Person.Decides", "return true"), test{"cmd/agentd", "TestConsole_DecidesAsWhoLoggedIn"}},
 	{"a console decides for others as itself", around("internal/console/live.logins.Desk", "return l.desk, func() {}, nil"), test{"cmd/agentd", "TestConsole_DecidesAsWhoLoggedIn"}},
 	{"runs that people start are the console's", around("internal/console/live.inName.Start", "return c.Conn.Start(ctx, agent, event)"), test{"cmd/agentd", "TestConsole_SteersAsWhoLoggedIn"}},
-	{"a page does not say that somebody else answered its request", condition(console+"liveRequest", "said closed", "true"), answeredElsewhere},
-	{"a request that is open again stays closed on its page", condition(console+"liveRequest", "said closed", `closed == "" || $`), answeredElsewhere},
+	{"a page does not say that somebody else answered its request", condition(console+"liveRequest", "said closed", "true"), elsewhere},
+	{"a request that is open again stays closed on its page", condition(console+"liveRequest", "said closed", `closed == "" || $`), elsewhere},
 	{"the callout lets in who decides nothing", condition("cmd/agentd/natscallout.finder", "len Domains", "false"), test{"cmd/agentd", "TestCallout_HoldsALoginToItsName"}},
 	{"the callout gives domains that a group does not have", call("cmd/agentd/natscallout.finder", "Approver", "accounts.Approver(plan, accounts.Member{Name: who.Who})"), test{"cmd/agentd", "TestCallout_HoldsALoginToItsName"}},
 	{"programs need no token", around("internal/console.session.bears", "return true"), test{"internal/console", "TestPrograms_NeedTheToken"}},
@@ -81,17 +81,16 @@ const (
 
 // What notices several.
 var (
-	finish   = test{"internal/login", "TestFinish_EndsItsOwnLoginAlone"}
-	proof    = test{"internal/login", "TestPerson_RefusesWhatIsNoProof"}
-	once     = test{"test/pipeline", "TestBulk_CancelsEachRunOnce"}
-	redriven = test{"test/pipeline", "TestBulk_RedrivesEachLetterOnce"}
-	spans    = test{"internal/console", "TestSpans_MarkRetriesAndTakeovers"}
-	pace     = test{"internal/bulk", "TestCarryOut_KeepsToItsRate"}
-
-	answeredElsewhere = test{"internal/console", "TestRequest_SaysWhenItIsNoLongerOpen"}
-	polling           = test{"internal/console", "TestLive_FurtherPagesAskFromTimeToTime"}
-	stops             = test{"internal/console", "TestBulk_StopsAndGoesOn"}
-	tags              = test{"internal/core", "TestTags_ChangeByTheirKeys"}
-	newest            = test{"internal/index/find", "TestNewest_ReadsTheStoreFromItsEnd"}
-	documents         = test{"test/pipeline", "TestIndex_SaysHowARunGetsOn"}
+	finish    = test{"internal/login", "TestFinish_EndsItsOwnLoginAlone"}
+	proof     = test{"internal/login", "TestPerson_RefusesWhatIsNoProof"}
+	once      = test{"test/pipeline", "TestBulk_CancelsEachRunOnce"}
+	redriven  = test{"test/pipeline", "TestBulk_RedrivesEachLetterOnce"}
+	spans     = test{"internal/console", "TestSpans_MarkRetriesAndTakeovers"}
+	pace      = test{"internal/bulk", "TestCarryOut_KeepsToItsRate"}
+	elsewhere = test{"internal/console", "TestRequest_SaysWhenItIsNoLongerOpen"}
+	polling   = test{"internal/console", "TestLive_FurtherPagesAskFromTimeToTime"}
+	stops     = test{"internal/console", "TestBulk_StopsAndGoesOn"}
+	tags      = test{"internal/core", "TestTags_ChangeByTheirKeys"}
+	newest    = test{"internal/index/find", "TestNewest_ReadsTheStoreFromItsEnd"}
+	documents = test{"test/pipeline", "TestIndex_SaysHowARunGetsOn"}
 )
