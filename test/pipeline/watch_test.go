@@ -70,15 +70,21 @@ func (r *rig) overhear() *overheard {
 // of is what was published of a run that has ended: live events go out before the terminal event.
 func (o *overheard) of(name string) []string {
 	o.r.t.Helper()
-	o.mu.Lock()
-	o.told = nil
-	o.mu.Unlock()
+	o.taken() // what is of other runs
 	o.r.end(o.r.begin(name))
+	return o.taken()
+}
+
+// taken is what was published up to now and has not been taken.
+func (o *overheard) taken() []string {
+	o.r.t.Helper()
 	o.r.client.Live(wire.Live{Run: "mark", Agent: "desk"})
 	<-o.mark
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.told
+	told := o.told
+	o.told = nil
+	return told
 }
 
 // ignored waits until workers that have just started know that nobody watches.
