@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"testing"
@@ -8,7 +9,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"agentd/internal/broker"
 	"agentd/internal/core"
+	"agentd/sdk/wire"
 	"agentd/test/cluster"
 )
 
@@ -100,5 +103,30 @@ func TestRecovery_IsFromADeathToTheNextProgressOfItsRun(t *testing.T) {
 	cause.Sequence = 8
 	if got, ok := recovery(journal, cause, 9500); got != 300*time.Millisecond || !ok {
 		t.Errorf("a death before its model was away: recovered %t after %s, want it when that was noticed", ok, got)
+	}
+}
+
+// What a worker asked a model in vain, no entry tells: of a message that came again, and of an answer that others overtook.
+func TestUntold_AreMessagesOfWhichNoEntryTells(t *testing.T) {
+	t.Parallel()
+	at := func(z broker.Zone, sequence uint64) core.Cause {
+		return core.Cause{Stream: broker.StreamName(subjects, z), Sequence: sequence}
+	}
+	start, again, joint, overtaken, late, timer := at(broker.ZoneStart, 1), at(broker.ZoneStart, 2), at(broker.ZoneIn, 1), at(broker.ZoneIn, 2),
+		at(broker.ZoneIn, 3), at(broker.ZoneTimer, 1)
+	run := wire.NewRunKey("one")
+	e := &evidence{record: &record{}, drives: map[core.Cause]wire.RunKey{}, journals: map[wire.RunKey][]core.Entry{run: {
+		{Cause: start}, {Cause: joint, Change: core.Change{Absorbed: &core.Change{}}}, {Cause: overtaken}, {Cause: timer},
+	}}}
+	for _, cause := range []core.Cause{start, again, again, joint, overtaken, late, timer} {
+		e.drives[cause] = run
+		e.record.notes = append(e.record.notes, note{Kind: noteDelivered, Stream: cause.Stream, Sequence: cause.Sequence})
+	}
+	got := e.untold()[run]
+	slices.SortFunc(got, func(a, b core.Cause) int {
+		return cmp.Or(cmp.Compare(a.Stream, b.Stream), cmp.Compare(a.Sequence, b.Sequence))
+	})
+	if want := []core.Cause{overtaken, late, again}; !slices.Equal(got, want) {
+		t.Errorf("no entry tells of %v; want %v", got, want)
 	}
 }

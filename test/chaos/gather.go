@@ -354,14 +354,14 @@ func (e *evidence) executions() {
 		}
 	}
 	calls, _, _ := e.model.calls()
-	repeated := e.repeated()
+	untold := e.untold()
 	for run, n := range calls {
 		if e.clients.forgotten(run) {
 			continue
 		}
 		for i := range n {
-			if i < len(repeated[run]) {
-				e.checker.GeneratedUnwritten(run, repeated[run][i])
+			if i < len(untold[run]) {
+				e.checker.GeneratedUnwritten(run, untold[run][i])
 			} else {
 				e.checker.Generated(run)
 			}
@@ -369,22 +369,31 @@ func (e *evidence) executions() {
 	}
 }
 
-// repeated are the messages of each run that workers were given more than once: who was given one first may have asked the model before it
-// has written anything.
-func (e *evidence) repeated() map[wire.RunKey][]core.Cause {
-	given := map[core.Cause]int{}
+// untold are the messages of each run that may have had a model asked of which no entry tells: those that workers were given more than once,
+// because who was given one first may not have written anything, and answers that were not written together with a reply, because others
+// may have written to the run meanwhile, and what was asked then was in vain.
+func (e *evidence) untold() map[wire.RunKey][]core.Cause {
+	given, joint := map[core.Cause]int{}, map[core.Cause]bool{}
 	for _, n := range e.record.notes {
 		if n.Kind == noteDelivered {
 			given[core.Cause{Stream: n.Stream, Sequence: n.Sequence}]++
 		}
 	}
-	repeated := map[wire.RunKey][]core.Cause{}
-	for cause, times := range given {
-		if run, known := e.drives[cause]; known && times > 1 {
-			repeated[run] = append(repeated[run], cause)
+	for _, journal := range e.journals {
+		for i := range journal {
+			if journal[i].Absorbed != nil {
+				joint[journal[i].Cause] = true
+			}
 		}
 	}
-	return repeated
+	answers := broker.StreamName(subjects, broker.ZoneIn)
+	untold := map[wire.RunKey][]core.Cause{}
+	for cause, times := range given {
+		if run, known := e.drives[cause]; known && (times > 1 || cause.Stream == answers && !joint[cause]) {
+			untold[run] = append(untold[run], cause)
+		}
+	}
+	return untold
 }
 
 // awaitRemoved gives the workers, which are still there, a while for the messages that came after all was at rest: timers of
