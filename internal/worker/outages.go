@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,10 @@ const (
 	probeTime = 15 * time.Second
 	// unparkPause lies between two runs that are unparked: a model that has just come back is not asked by all at once.
 	unparkPause = 50 * time.Millisecond
+	// unparkTurn is for how long one worker unparks runs before any may go on with them, and how late it is noticed that it has died.
+	unparkTurn = 5 * time.Second
+	// afterTurn is how often a worker whose turn is over tries to have another.
+	afterTurn = time.Second
 	// secondLook is when those are looked for that were just being parked while others were unparked.
 	secondLook = 3 * time.Second
 	// answersFor is for how long a model that has come back is asked by whoever was parked, unless it goes away again: by all whose
@@ -36,6 +41,8 @@ type outages struct {
 	answered map[string]time.Time
 	// waking are the keys whose parked runs are being unparked here.
 	waking map[string]bool
+	// looked are the keys for which this worker has looked for parked runs.
+	looked map[string]bool
 	// going are the agents that were found not to be paused, with when that was asked.
 	going map[string]time.Time
 	// ctx ends with the worker; nil before it runs, and then nothing is told.
@@ -44,7 +51,10 @@ type outages struct {
 }
 
 func newOutages(conn *broker.Conn, logger *slog.Logger) *outages {
-	return &outages{conn: conn, logger: logger, away: map[string]time.Time{}, answered: map[string]time.Time{}, waking: map[string]bool{}, going: map[string]time.Time{}}
+	return &outages{
+		conn: conn, logger: logger, away: map[string]time.Time{}, answered: map[string]time.Time{}, waking: map[string]bool{},
+		looked: map[string]bool{}, going: map[string]time.Time{},
+	}
 }
 
 // listen begins to hear what other workers tell. stop ends that, and waits for what is still being told.
@@ -67,17 +77,21 @@ func (o *outages) listen(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// heard notes what a worker, maybe this one, told of a model.
+// heard notes what a worker, maybe this one, told of a model. All that hear that it answers unpark the runs that wait for it, in turns: any
+// of them may die.
 func (o *outages) heard(key string, d time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if d == 0 {
-		delete(o.away, key)
-		o.answered[key] = time.Now()
+	if d > 0 {
+		o.away[key] = time.Now().Add(d)
+		delete(o.answered, key)
 		return
 	}
-	o.away[key] = time.Now().Add(d)
-	delete(o.answered, key)
+	delete(o.away, key)
+	o.answered[key], o.looked[key] = time.Now(), true
+	if !o.waking[key] {
+		o.waking[key] = o.do(func(ctx context.Context) { o.unpark(ctx, key) })
+	}
 }
 
 // Ask implements runner.Outages.
@@ -97,7 +111,7 @@ func (o *outages) Ask(ctx context.Context, key string, waited bool) bool {
 		o.logger.WarnContext(ctx, "model is asked without knowing whether others ask it", "model", key, "error", err)
 		return true
 	}
-	if !mine {
+	if !mine && away { // that another run asks says nothing of a model that nobody here has missed
 		o.mu.Lock()
 		o.away[key] = time.Now().Add(probeTime)
 		o.mu.Unlock()
@@ -109,77 +123,111 @@ func (o *outages) Ask(ctx context.Context, key string, waited bool) bool {
 func (o *outages) Away(key string, after time.Duration) {
 	after = max(after, probeTime)
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.away[key] = time.Now().Add(after)
 	delete(o.answered, key)
-	o.mu.Unlock()
-	o.tell(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, hintTimeout)
-		defer cancel()
-		if err := o.conn.TellOutage(ctx, key, after); err != nil {
-			o.logger.WarnContext(ctx, "other workers do not know that a model is away", "model", key, "error", err)
-		}
-	})
+	o.do(func(ctx context.Context) { o.tell(ctx, key, after) })
 }
 
-// Back implements runner.Outages.
+// Back implements runner.Outages. The first reply that a worker gets from a model has it look for runs that wait: whoever knew of the
+// outage may be gone.
 func (o *outages) Back(key string, waited bool) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	_, away := o.away[key]
-	delete(o.away, key)
-	if away || waited {
+	switch {
+	case away || waited:
+		delete(o.away, key)
 		o.answered[key] = time.Now()
-	}
-	known := (away || waited) && !o.waking[key]
-	if known {
-		o.waking[key] = true
-	}
-	o.mu.Unlock()
-	if known {
-		o.tell(func(ctx context.Context) { o.unpark(ctx, key) })
+		o.do(func(ctx context.Context) { o.tell(ctx, key, 0) })
+	case !o.looked[key]:
+		o.looked[key] = o.do(func(ctx context.Context) {
+			switch runs, err := o.conn.ParkedRuns(ctx, key, ""); {
+			case err != nil:
+				o.logger.WarnContext(ctx, "whether runs wait for a model is unknown", "model", key, "error", err)
+			case len(runs) > 0:
+				o.tell(ctx, key, 0)
+			}
+		})
 	}
 }
 
-// tell has something done in the background, unless the worker does not run.
-func (o *outages) tell(do func(context.Context)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// tell tells all workers, this one among them, that nobody is to ask a model for a time, or that it answers.
+func (o *outages) tell(ctx context.Context, key string, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
+	defer cancel()
+	if err := o.conn.TellOutage(ctx, key, d); err != nil {
+		o.logger.WarnContext(ctx, "other workers do not know whether a model answers", "model", key, "error", err)
+	}
+}
+
+// do has something done in the background, unless the worker does not run. The caller has the lock.
+func (o *outages) do(something func(context.Context)) bool {
 	if o.ctx == nil || o.ctx.Err() != nil {
-		return
+		return false
 	}
 	ctx := o.ctx
-	o.told.Go(func() { do(ctx) })
+	o.told.Go(func() { something(ctx) })
+	return true
 }
 
-// unpark tells all workers that a model answers, and has the runs tried again that wait for it, one after the other, until it is
-// away again.
+// unpark has the runs tried again that wait for a model, one after the other, until it is away again.
 func (o *outages) unpark(ctx context.Context, key string) {
 	defer func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		delete(o.waking, key)
 	}()
-	err := o.conn.TellOutage(ctx, key, 0)
 	tried := map[broker.ParkedRun]bool{}
-	for pass := 0; err == nil && pass < 2; pass++ {
-		if pass > 0 && retry.Sleep(ctx, secondLook) != nil {
-			return
-		}
-		err = o.unparkWaiting(ctx, key, tried)
-	}
-	switch {
-	case err != nil && ctx.Err() == nil:
+	if err := o.unparkInTurns(ctx, key, tried); err != nil && ctx.Err() == nil {
 		o.logger.WarnContext(ctx, "parked runs wait for their time", "model", key, "error", err)
-	case len(tried) > 0:
+	}
+	if len(tried) > 0 {
 		o.logger.InfoContext(ctx, "parked runs are tried again", "model", key, "runs", len(tried))
 	}
 }
 
-// unparkWaiting unparks those of the runs that wait for key which were not tried yet.
-func (o *outages) unparkWaiting(ctx context.Context, key string, tried map[broker.ParkedRun]bool) error {
+// unparkInTurns unparks runs when it is this worker's turn, and looks after another one's whether any are left.
+func (o *outages) unparkInTurns(ctx context.Context, key string, tried map[broker.ParkedRun]bool) error {
+	again, wait := true, unparkTurn
+	for {
+		runs, err := o.waiting(ctx, key, tried)
+		mine := false
+		if err == nil && len(runs) > 0 {
+			mine, err = o.conn.Lease(ctx, "unpark_"+key, unparkTurn)
+		}
+		switch {
+		case err != nil || o.isAway(key):
+			return err
+		case mine:
+			wait = afterTurn
+			err = o.unparkSome(ctx, key, runs, tried)
+		case len(runs) > 0:
+			err = retry.Sleep(ctx, wait)
+		case again:
+			again = false
+			err = retry.Sleep(ctx, secondLook)
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// waiting are those of the runs that wait for key which were not tried yet.
+func (o *outages) waiting(ctx context.Context, key string, tried map[broker.ParkedRun]bool) ([]broker.ParkedRun, error) {
 	runs, err := o.conn.ParkedRuns(ctx, key, "")
+	return slices.DeleteFunc(runs, func(r broker.ParkedRun) bool { return tried[r] }), err
+}
+
+// unparkSome unparks runs for as long as this worker's turn lasts.
+func (o *outages) unparkSome(ctx context.Context, key string, runs []broker.ParkedRun, tried map[broker.ParkedRun]bool) error {
+	until := time.Now().Add(unparkTurn)
 	for _, run := range runs {
-		if tried[run] || o.isAway(key) {
-			continue
+		if o.isAway(key) || time.Now().After(until) {
+			return nil
 		}
 		tried[run] = true
 		if err := o.unparkOne(ctx, key, run); err != nil {
@@ -189,7 +237,7 @@ func (o *outages) unparkWaiting(ctx context.Context, key string, tried map[broke
 			return err
 		}
 	}
-	return err
+	return nil
 }
 
 func (o *outages) unparkOne(ctx context.Context, key string, run broker.ParkedRun) error {

@@ -41,6 +41,11 @@ var ofModels = []mutant{
 	{"errors show the key that a server repeats", around(llm+"vendor.clean", "return message"), of("TestOpenAI_ErrorClasses")},
 	{"whoever follows a reply reads the failed attempt's beginning", around(llm+"fragments.reset", ""), of("TestRetrying_ResetsFragments")},
 
+	// Models that are away.
+	{"a worker that dies leaves the runs that it was to wake", statement("internal/worker.outages.heard", "waking", ""), ofOutages("AnotherWorkerGoesOnUnparking")},
+	{"a worker that was started since wakes nobody", statement("internal/worker.outages.Back", "looked", ""), ofOutages("TheFirstReplyHasAWorkerLook")},
+	{"who asks a model has others wait that need not", condition("internal/worker.outages.Ask", "mine away", "!mine"), ofOutages("WhoDidNotWaitIsNotHeldBackByWhoAsks")},
+
 	// Formats of schemas.
 	{"formats are checked in every dialect", condition("internal/schema.validator", "assertsFormats", "true"), formats},
 	{"addresses with letters of all languages are not checked", condition("internal/schema.assertFormats", "check -value -text", "false"), formats},
@@ -51,5 +56,8 @@ var ofModels = []mutant{
 
 // of is a test of what speaks to models' servers.
 func of(name string) test { return test{"internal/llm", name} }
+
+// ofOutages is a test of what workers know of models that are away.
+func ofOutages(name string) test { return test{"internal/worker", "TestOutages_" + name} }
 
 var formats = test{"internal/schema", "TestSchema_ChecksTheFormatsOfTheOlderDialects"}
