@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"sync"
 	"text/template"
 	"text/template/parse"
 
@@ -29,7 +30,17 @@ const (
 )
 
 // Template is a text/template whose rendering is bounded. Safe for concurrent use.
-type Template struct{ parsed *template.Template }
+type Template struct {
+	parsed *template.Template
+	// renderers has copies of parsed whose functions count: making one takes longer than most renderings.
+	renderers sync.Pool
+}
+
+// renderer executes a template, one rendering at a time.
+type renderer struct {
+	*template.Template
+	rendering
+}
 
 // Parse reads a template. The error is CodeConfig.
 func Parse(name, text string) (*Template, error) {
@@ -43,7 +54,7 @@ func Parse(name, text string) (*Template, error) {
 			defined.Root.Nodes = append([]parse.Node{call(countStep)}, defined.Root.Nodes...)
 		}
 	}
-	return &Template{t}, nil
+	return &Template{parsed: t}, nil
 }
 
 func read(name, text string) (*template.Template, error) {
@@ -56,15 +67,30 @@ func (t *Template) Name() string { return t.parsed.Name() }
 // Render executes the template. The error is CodeTooLarge when that takes too much, and CodeConfig when the template cannot be filled in
 // with this data: it says where and why, and nothing of what the data says.
 func (t *Template) Render(data any) (string, error) {
-	own, err := t.parsed.Clone()
+	r, err := t.renderer()
 	if err != nil {
 		return "", fmt.Errorf("render %s: %w", t.Name(), err)
 	}
-	r := &rendering{name: t.Name()}
-	if err := own.Funcs(r.functions()).Execute(r, data); err != nil {
+	r.rendering = rendering{name: t.Name()}
+	if err := r.Execute(&r.rendering, data); err != nil {
 		return "", t.unfilled(err)
 	}
-	return r.out.String(), nil
+	text := r.out.String()
+	t.renderers.Put(r)
+	return text, nil
+}
+
+func (t *Template) renderer() (*renderer, error) {
+	if r, ok := t.renderers.Get().(*renderer); ok {
+		return r, nil
+	}
+	own, err := t.parsed.Clone()
+	if err != nil {
+		return nil, err
+	}
+	r := &renderer{Template: own}
+	own.Funcs(r.functions())
+	return r, nil
 }
 
 // executionError is how text/template says what went wrong where.

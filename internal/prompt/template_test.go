@@ -77,3 +77,17 @@ func TestTemplate_IsBounded(t *testing.T) {
 		})
 	}
 }
+
+// What a rendering may take is its own, and so is what it writes, however many there were before.
+func TestTemplate_RenderingsShareNothing(t *testing.T) {
+	t.Parallel()
+	tmpl, err := prompt.Parse("system", `{{range 60000}}{{end}}{{.said}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, said := range []string{"one", "two", "three"} {
+		if got, err := tmpl.Render(map[string]any{"said": said}); err != nil || got != said {
+			t.Errorf("rendered %q, %v; want %q", got, err, said)
+		}
+	}
+}

@@ -29,16 +29,22 @@ func (realEnv) WithTimeout(ctx context.Context, d time.Duration) (context.Contex
 // no goroutines.
 func (realEnv) Parallel(fs ...func()) {
 	panics := make(chan string, len(fs))
+	caught := func(f func()) {
+		defer func() {
+			if p := recover(); p != nil {
+				panics <- fmt.Sprintf("%v\n%s", p, debug.Stack())
+			}
+		}()
+		f()
+	}
 	var wg sync.WaitGroup
-	for _, f := range fs {
-		wg.Go(func() {
-			defer func() {
-				if p := recover(); p != nil {
-					panics <- fmt.Sprintf("%v\n%s", p, debug.Stack())
-				}
-			}()
-			f()
-		})
+	for i, f := range fs {
+		if i > 0 {
+			wg.Go(func() { caught(f) })
+		}
+	}
+	if len(fs) > 0 {
+		caught(fs[0]) // here: the stack of this goroutine has grown already
 	}
 	wg.Wait()
 	select {

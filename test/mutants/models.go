@@ -41,6 +41,9 @@ var ofModels = []mutant{
 	{"errors show the key that a server repeats", around(llm+"vendor.clean", "return message"), of("TestOpenAI_ErrorClasses")},
 	{"whoever follows a reply reads the failed attempt's beginning", around(llm+"fragments.reset", ""), of("TestRetrying_ResetsFragments")},
 
+	// Prompts.
+	{"a rendering goes on where the one before ended", statement("internal/prompt.Template.Render", "name Name", ""), test{"internal/prompt", "TestTemplate_RenderingsShareNothing"}},
+
 	// Models that are away.
 	{"a worker that dies leaves the runs that it was to wake", statement("internal/worker.outages.heard", "waking", ""), ofOutages("AnotherWorkerGoesOnUnparking")},
 	{"a worker that was started since wakes nobody", statement("internal/worker.outages.Back", "looked", ""), ofOutages("TheFirstReplyHasAWorkerLook")},
