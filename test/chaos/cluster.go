@@ -258,6 +258,7 @@ func (h *hurts) print(w *world) {
 		}
 		if a.err != nil {
 			failed++
+			w.printf("  a command failed after %s: %v\n", a.took.Round(time.Millisecond), a.err)
 		}
 	}
 	w.printf("  commands: %d, of which %d failed; %d were during faults and the 15 s after them (longest %s); of the others %d took more than 2 s (longest %s)\n",

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// electing is for how long a request is repeated while nobody leads what it is for: servers elect another leader in 4 to 9 s, and
-	// notice after up to 20 s that they are cut off.
-	electing = 20 * time.Second
+	// electing is for how long a request is repeated while nobody leads what it is for: servers notice after up to 20 s that they are cut
+	// off, and elect another leader in 4 to 9 s.
+	electing = 30 * time.Second
 	// attempt bounds one request that may be repeated: it may have been lost with the leader that it reached.
 	attempt = 2 * time.Second
 	// onlyAttempt bounds a request to a server that is alone, where it is made once.
