@@ -106,7 +106,8 @@ func (r *report) countExecutions() {
 	}
 }
 
-// recoveries are the deaths of workers that struck a run which they drove, ordered by the time to the run's next progress.
+// recoveries are the deaths of workers that struck a run which they drove, ordered by the time to the run's next progress. Runs that are
+// made to kill their workers get on with nothing.
 func (e *evidence) recoveries() []interruption {
 	drivenBy := map[core.Cause]wire.RunKey{} // the run that a message drove
 	for run, journal := range e.journals {
@@ -120,7 +121,8 @@ func (e *evidence) recoveries() []interruption {
 	for _, d := range e.record.deaths {
 		for _, cause := range e.inHand(d) {
 			run := drivenBy[cause]
-			if took, ok := recovery(e.journals[run], cause, d.at); ok {
+			journal := e.journals[run]
+			if took, ok := recovery(journal, cause, d.at); ok && !strings.HasPrefix(journal[0].Head.Run, poisonScenario) {
 				all = append(all, interruption{run: run, cause: cause, worker: d.worker, at: d.at, took: took})
 			}
 		}
