@@ -12,7 +12,7 @@ find_race
 # The race detector makes code that computes ten times slower, and finds nothing in code that runs in one goroutine: the
 # core, prompts, judges, calls written as text, the cases of policies, and the simulator, whose fibers take turns. Histories that are played
 # side by side show what they share.
-computes='internal/(core|prompt|judge|llm/texttools)|test/(sim|policies)'
+computes='internal/(config|core|prompt|judge|llm/texttools)|test/(sim|policies)'
 go test -count=1 -vet=off -timeout 0 ./test/sim -sim.seeds="${SEEDS:-100000}"
 go test -vet=off $(go list ./internal/... | grep -E "/($computes)\$")
 go test -count=1 -vet=off ./test/policies -policies.cases=3000
