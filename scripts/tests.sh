@@ -68,10 +68,9 @@ find_chromium() {
 # A program with the race detector waits for a second when it ends, in case a goroutine has still something to tell. Tests start hundreds.
 export GORACE=${GORACE:-atexit_sleep_ms=0}
 
-# find_race sets race to the options that turn the race detector on, if it can be built: it needs a C compiler. SQLite is left out: it is C that was
-# translated, has locks of its own, and takes four times as long with it.
+# find_race sets race to the option that turns the race detector on, if it can be built: it needs a C compiler.
 find_race() {
-  race="-race -gcflags=modernc.org/...=-race=false"
+  race=-race
   if command -v "$(go env CC)" >/dev/null || install gcc libc6-dev; then return; fi
   race=
   printf 'required\trace detector\ta C compiler is missing: apt-get install gcc libc6-dev\n' >>"$AGENTD_TEST_NOT_RUN"
