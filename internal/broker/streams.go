@@ -339,6 +339,19 @@ func (p consumerPlan) config() jetstream.ConsumerConfig {
 	}
 }
 
+// HasStream reports whether the stream of a zone exists that no layout divides.
+func (c *Conn) HasStream(ctx context.Context, z Zone) (bool, error) {
+	name := StreamName(c.subjects, z)
+	_, err := c.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for stream %s: %w", name, err)
+	}
+	return true, nil
+}
+
 // HasConsumer reports whether a consumer exists.
 func (c *Conn) HasConsumer(ctx context.Context, ref ConsumerRef) (bool, error) {
 	_, err := c.js.Consumer(ctx, StreamName(c.subjects, ref.Zone), ref.Name)

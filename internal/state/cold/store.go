@@ -133,7 +133,7 @@ func (s *Store) reading(ctx context.Context, run wire.RunKey, fromRedis func() e
 			return err
 		}
 	}
-	return fmt.Errorf("read run %s: it changes again and again: %w", run, err)
+	return fmt.Errorf("read run %s: %w: it is archived and brought back again and again", run, runner.ErrConflict)
 }
 
 // Entries implements runner.Store.
@@ -211,8 +211,11 @@ func (s *Store) Blob(ctx context.Context, run wire.RunKey, digest string) ([]byt
 func (s *Store) Append(ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
 	for tries := attempts; ; tries-- {
 		v, err := s.Store.Append(ctx, run, base, next)
-		if !errors.Is(err, redisstore.ErrThinned) || tries == 1 {
+		if !errors.Is(err, redisstore.ErrThinned) {
 			return v, err
+		}
+		if tries == 1 {
+			return runner.Version{}, fmt.Errorf("append to run %s: %w: it is archived again and again", run, runner.ErrConflict)
 		}
 		if err := s.thaw(ctx, run); err != nil {
 			return runner.Version{}, fmt.Errorf("append to run %s: %w", run, err)
