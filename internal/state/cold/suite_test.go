@@ -104,7 +104,7 @@ func (s cooled) Part(ctx context.Context, run wire.RunKey, from uint64, most int
 }
 
 func (s cooled) Append(ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
-	if next.Rev < 100 || next.Rev > 1090 { // the rest of a journal of thousands would take minutes
+	if next.Rev < 20 || next.Rev%100 == 0 { // each time would take minutes in the long journals of the suite
 		s.leave(ctx, run)
 	}
 	return s.Store.Append(ctx, run, base, next)
@@ -121,7 +121,9 @@ func (s cooled) Blob(ctx context.Context, run wire.RunKey, digest string) ([]byt
 }
 
 func (s cooled) PutBlob(ctx context.Context, run wire.RunKey, digest string, data []byte) error {
-	s.leave(ctx, run)
+	if digest[0] == '0' { // one in 16
+		s.leave(ctx, run)
+	}
 	return s.Store.PutBlob(ctx, run, digest, data)
 }
 
