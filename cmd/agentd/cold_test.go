@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"agentd/cmd/agentd/internal/cli"
 	"agentd/internal/broker"
+	"agentd/internal/runner"
 	"agentd/internal/state"
 	"agentd/internal/state/redistest"
 	"agentd/internal/worker"
@@ -163,4 +165,51 @@ func TestCold_ArchiveThatCannotBeReadIsSaidClearly(t *testing.T) {
 	contains(t, text, "AGENTD_COLD")
 	text, _ = s.expect(cli.ExitOK, append([]string{"runs", "list"}, flag...)...)
 	contains(t, text, "one")
+}
+
+// TestCold_WorkersMayArchive with the rights that nats-config gives them, and need no others to read archives and to delete them.
+func TestCold_WorkersMayArchive(t *testing.T) {
+	g := newGuarded(t, "retention: {hot: 3h}\nreconcile: {interval: 0}\nredis: {url: redis://127.0.0.1:1}\n", unchanged)
+	server := redistest.StartServer(t) // after what looks for leaks at the end
+	t.Setenv("REDIS_URL", server.URL())
+	g.work()
+	paid := make(chan struct{}, 1)
+	g.serve(func() { paid <- struct{}{} })
+	g.as("shop", "run", "clerk", "-m", "Pay", "--subject", "one", "-d")
+	request := g.request("one")
+	g.as("jane", "approvals", "approve", request.Short)
+	g.answer("one", "Current")
+	<-paid
+	g.ended("shop", "one")
+	conn, err := broker.Connect(t.Context(), broker.ConnectOptions{URL: g.url("worker"), Who: "worker", Subjects: wire.DefaultSubjects()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	before := g.as("operator", "audit", "export", "one")
+	g.archive(conn, server, "one")
+	if diff := cmp.Diff(before, g.as("operator", "audit", "export", "one")); diff != "" {
+		t.Errorf("the trail (-before +after):\n%s", diff)
+	}
+	store, err := worker.OpenStore(t.Context(), conn, worker.StoreOptions{RedisURL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := store.Head(t.Context(), wire.NewRunKey("one"))
+	if err == nil {
+		_, err = store.Entries(t.Context(), wire.NewRunKey("one"), runner.Version{})
+	}
+	if err == nil {
+		err = store.Remove(t.Context(), wire.NewRunKey("one"), head.Version)
+	}
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Error(err)
+	}
+	if said := g.violations.said(); len(said) > 0 {
+		t.Errorf("the server refused what a worker needs:\n%s", strings.Join(said, "\n"))
+	}
 }
