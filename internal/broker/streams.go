@@ -96,7 +96,8 @@ type Plan struct {
 	Hooks    []HookPlan
 	// Index is whether there is to be an index of runs; false leaves one that there is.
 	Index bool
-	// Cold is whether finished journals leave the store of runs for archives; false leaves those that there are.
+	// Cold is whether finished journals leave the store of runs for archives. Without it a stream of archives is made by nobody, and one that
+	// there is stays, as a plan with it would have it.
 	Cold bool
 	// Partitions is how many streams the zones of runs are divided into, as of NewLayout; 0 leaves them as they are, and is 1 where there
 	// are none. It is for ever.
@@ -181,7 +182,7 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		archives := base(ZoneCold, 0, wire.KindCold)
 		// An archive takes the place of the one before by a rollup: what the server answers on its subject, because somebody asked it to, must
 		// not, and with a limit of one message would.
-		archives.AllowDirect, archives.AllowRollup, archives.DenyDelete = true, true, true
+		archives.AllowRollup, archives.DenyDelete = true, true
 		streams = append(streams, archives)
 	}
 	if p.Index { // last: see MakeIndex
