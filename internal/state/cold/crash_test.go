@@ -227,3 +227,45 @@ func TestStore_DeathOfAnArchivingProgramWhosePurgeFollows(t *testing.T) {
 		}
 	})
 }
+
+// meanwhile does something before an archive is published.
+type meanwhile struct {
+	jetstream.JetStream
+	do func()
+}
+
+func (m meanwhile) PublishMsg(ctx context.Context, msg *nats.Msg, o ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	m.do()
+	return m.JetStream.PublishMsg(ctx, msg, o...)
+}
+
+func TestStore_ArchiveOfARunThatIsPurgedMeanwhileIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := start(t).fresh(t)
+	whole := written(t, s, trip, 4)
+	archives := New(s.Store, meanwhile{s.js, func() { storetest.Purged(t, s, trip, whole[3].Version) }}, s.stream, s.subjects)
+	all, err := archives.Archive(t.Context(), ended(trip, whole), now, 1, false)
+	check(t, "archive", err)
+	if all[0] != (state.Archival{}) || s.messages(t, trip) != 0 {
+		t.Errorf("%+v, and %d archives", all[0], s.messages(t, trip))
+	}
+}
+
+// TestStore_RunThatGoesOnMeanwhileStays, with all that it has.
+func TestStore_RunThatGoesOnMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	s := start(t).fresh(t)
+	whole := written(t, s, trip, 4)
+	archives := New(s.Store, meanwhile{s.js, func() { whole = append(whole, storetest.AppendN(t, s, trip, whole[len(whole)-1].Version, 1)...) }}, s.stream, s.subjects)
+	for range 2 {
+		if step := archives.step(t, trip, now); step != state.StepNone {
+			t.Errorf("step %q", step)
+		}
+		intact(t, s.Store, trip, whole)
+	}
+	s.left(t, trip)
+	intact(t, s, trip, whole)
+	if n := s.messages(t, trip); n != 1 {
+		t.Errorf("%d archives", n)
+	}
+}
