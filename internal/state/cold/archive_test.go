@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func sealedAs(t *testing.T, content []byte) []byte {
 	var archive bytes.Buffer
 	archive.WriteString(layout)
 	archive.Write(sum[:])
-	deflater, err := compress.NewWriter(&archive, 9)
+	deflater, err := compress.NewWriter(&archive, compress.BestSpeed)
 	if err == nil {
 		_, err = deflater.Write(content)
 	}
@@ -96,7 +97,7 @@ func TestArchive_MaliceIsRefused(t *testing.T) {
 	run := sample.run.String()
 	text := func(s string) string { return string(rune(len(s))) + s }
 	for name, content := range map[string]string{
-		"bomb":                   strings.Repeat("\x00", 64<<20),
+		"bomb":                   strings.Repeat("\x00", maxContent+1),
 		"nothing":                "",
 		"no record":              text(run) + "\x00\x00",
 		"records without end":    text(run) + "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
@@ -112,6 +113,21 @@ func TestArchive_MaliceIsRefused(t *testing.T) {
 		if _, _, err := unpack(sealedAs(t, []byte(content))); !errors.Is(err, runner.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestArchive_BombIsNotInflated further than any archive: it is not parallel, so that what is allocated is for it.
+func TestArchive_BombIsNotInflated(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	bomb := sealedAs(t, make([]byte, 4*maxContent))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := unpack(bomb)
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, runner.ErrCorrupt) {
+		t.Errorf("unpack: %v", err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8*maxContent {
+		t.Errorf("%d bytes were allocated for an archive of %d", took, len(bomb))
 	}
 }
 
