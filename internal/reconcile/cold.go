@@ -42,7 +42,7 @@ func (p *pass) archives(ctx context.Context) error {
 		p.hot = p.Hot
 		return nil
 	}
-	problem := "there is no stream for archives: run agentd provision"
+	problem := "the stream for archives is missing: run agentd provision"
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()

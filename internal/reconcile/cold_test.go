@@ -139,7 +139,7 @@ func TestRun_JournalsLeaveRedis(t *testing.T) {
 
 	after, archive := r.memory(done), r.archive(done)
 	if archive == nil {
-		t.Fatal("there is no archive")
+		t.Fatal("nothing was archived")
 	}
 	t.Logf("%d bytes in Redis before, %d after, %d in the archive", before, after, len(archive.Data))
 	if after*3 > before {

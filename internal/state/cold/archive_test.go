@@ -91,7 +91,7 @@ func sealedAs(t *testing.T, content []byte) []byte {
 	return archive.Bytes()
 }
 
-// TestArchive_MaliceIsRefused reads what has the right hash and is no journal, or one that would take all memory.
+// TestArchive_MaliceIsRefused reads what has the right hash and does not hold a journal, or one that would take all memory.
 func TestArchive_MaliceIsRefused(t *testing.T) {
 	t.Parallel()
 	run := sample.run.String()

@@ -161,7 +161,7 @@ redis.call('HDEL', KEYS[1], 'cold')
 return 1
 `)
 
-// ForgetNote removes what is noted of a run's archive, when that is deleted. What was noted otherwise since stays, and is no error.
+// ForgetNote removes what is noted of a run's archive, when that is deleted. What was noted otherwise since stays, which is not an error.
 func (s *Store) ForgetNote(ctx context.Context, run wire.RunKey, was Note) error {
 	err := s.commit(ctx, forgetScript, []string{s.headKey(run)}, was.String())
 	if err != nil && !errors.Is(err, runner.ErrConflict) {
