@@ -77,6 +77,7 @@ func (p *pass) archive(ctx context.Context) error {
 	for i, a := range done {
 		e := c.last[i]
 		switch a.Step {
+		case state.StepNone:
 		case state.StepArchived:
 			p.report.Archived++
 		case state.StepThinned:

@@ -75,6 +75,7 @@ func due(r state.Ended, a redisstore.Archived, now time.Time) state.ArchiveStep 
 func (s *Store) take(ctx context.Context, step state.ArchiveStep, r state.Ended, a redisstore.Archived, now time.Time) (state.ArchiveStep, error) {
 	var err error
 	switch step {
+	case state.StepNone:
 	case state.StepDropped:
 		err = s.drop(ctx, r.Run, a.Note)
 	case state.StepThinned:

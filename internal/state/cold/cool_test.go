@@ -351,6 +351,23 @@ func TestStore_PurgeDeletesTheArchive(t *testing.T) {
 	}
 }
 
+// TestStore_PurgeNeedsNoStream: without it there is nothing to delete.
+func TestStore_PurgeNeedsNoStream(t *testing.T) {
+	t.Parallel()
+	s := start(t).fresh(t)
+	other := wire.NewRunKey("other")
+	whole, begun := written(t, s, trip, 5), written(t, s, other, 5)
+	s.left(t, trip)
+	check(t, "note", s.Note(t.Context(), other, redisstore.Note{}, redisstore.Note{Etag: begun[4].Etag, At: 1}))
+	check(t, "delete stream", s.js.DeleteStream(t.Context(), s.stream))
+	for run, v := range map[wire.RunKey]runner.Version{trip: whole[4].Version, other: begun[4].Version} {
+		storetest.Purged(t, s, run, v)
+		if a, err := s.Archived(t.Context(), run); err != nil || a.Note != (redisstore.Note{}) {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+}
+
 // TestStore_RemoveDeletesTheArchive removes a run without a tombstone.
 func TestStore_RemoveDeletesTheArchive(t *testing.T) {
 	t.Parallel()

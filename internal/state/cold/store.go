@@ -274,18 +274,17 @@ func (s *Store) drop(ctx context.Context, run wire.RunKey, n redisstore.Note) er
 	if n == (redisstore.Note{}) {
 		return nil
 	}
-	through := n.Sequence
+	through, err := n.Sequence, error(nil)
 	if through == 0 {
-		m, err := s.newest(ctx, run)
-		if err != nil {
-			return fmt.Errorf("delete the archive of run %s: %w", run, err)
-		}
+		var m message
+		m, err = s.newest(ctx, run)
 		through = m.sequence
 	}
-	if through > 0 {
-		if err := s.delete(ctx, run, through); err != nil {
-			return fmt.Errorf("delete the archive of run %s: %w", run, err)
-		}
+	if err == nil && through > 0 {
+		err = s.delete(ctx, run, through)
+	}
+	if err != nil && !errors.Is(err, errNoStream) {
+		return fmt.Errorf("delete the archive of run %s: %w", run, err)
 	}
 	return s.ForgetNote(ctx, run, n)
 }

@@ -44,6 +44,16 @@ func (s *Store) newest(ctx context.Context, run wire.RunKey) (message, error) {
 	return message{m.Sequence, m.Data}, nil
 }
 
+// errNoStream says that the stream of archives is not there, and with it no archive.
+var errNoStream = errors.New("the stream is not there")
+
+func noStream(err error) error {
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("%w: %w", errNoStream, err)
+	}
+	return err
+}
+
 func (s *Store) read(ctx context.Context, q leader.Query) (*jetstream.RawStreamMsg, error) {
 	m, err := leader.Read(ctx, s.js, s.stream, q)
 	switch {
@@ -54,7 +64,7 @@ func (s *Store) read(ctx context.Context, q leader.Query) (*jetstream.RawStreamM
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, fmt.Errorf("%s: %w", s.stream, runner.ErrNotFound)
 	}
-	return nil, fmt.Errorf("%s, which cannot be read: %w", s.stream, err)
+	return nil, fmt.Errorf("%s, which cannot be read: %w", s.stream, noStream(err))
 }
 
 // publish writes an archive in the place of all messages on its subject, the last of which is the one with the sequence last; 0 is none.
@@ -89,7 +99,7 @@ func (s *Store) delete(ctx context.Context, run wire.RunKey, through uint64) err
 		return stream.Purge(ctx, jetstream.WithPurgeSubject(s.subjects.Cold(run)), jetstream.WithPurgeSequence(through+1))
 	})
 	if err != nil {
-		return fmt.Errorf("delete from %s: %w", s.stream, err)
+		return fmt.Errorf("delete from %s: %w", s.stream, noStream(err))
 	}
 	return nil
 }

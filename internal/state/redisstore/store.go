@@ -193,11 +193,14 @@ func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Versi
 func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
 	var records []runner.Record
 	for len(records) < most {
-		batch, err := s.read(ctx, run, max(from, 1)-1+uint64(len(records)), min(most-len(records), batchEntries))
-		if err != nil || len(batch) == 0 {
-			return records, err
+		wanted := min(most-len(records), batchEntries)
+		batch, err := s.read(ctx, run, max(from, 1)-1+uint64(len(records)), wanted)
+		if err != nil {
+			return nil, err
 		}
-		records = append(records, batch...)
+		if records = append(records, batch...); len(batch) < wanted {
+			break
+		}
 	}
 	return records, nil
 }
