@@ -166,11 +166,11 @@ func reportText(r reconcile.Passes, dryRun bool, olderThan time.Duration) string
 		text += fmt.Sprintf("\n%s and %s %s", show.Count(r.Purged, "history"), show.Count(r.Removed, "tombstone"), verb)
 	}
 	if r.Archived+r.Thinned > 0 {
-		verb := "archived"
+		form := "\n%s archived, and %d out of Redis"
 		if dryRun {
-			verb = "to be archived"
+			form = "\n%s to be archived, and %d to leave Redis"
 		}
-		text += fmt.Sprintf("\n%s %s, %d out of Redis", show.Count(r.Archived, "journal"), verb, r.Thinned)
+		text += fmt.Sprintf(form, show.Count(r.Archived, "journal"), r.Thinned)
 	}
 	if r.Cleared > 0 {
 		verb := "removed"
