@@ -45,6 +45,13 @@ type journal struct {
 // last is the version of the last record.
 func (j *journal) last() runner.Version { return j.records[len(j.records)-1].Version }
 
+// end leaves out what comes after the record with an etag, and reports whether that is there.
+func (j *journal) end(etag string) bool {
+	i := slices.IndexFunc(j.records, func(r runner.Record) bool { return r.Etag == etag })
+	j.records = j.records[:i+1]
+	return i >= 0
+}
+
 func (j *journal) blob(digest string) ([]byte, bool) {
 	i := slices.IndexFunc(j.blobs, func(b redisstore.Content) bool { return b.Digest == digest })
 	if i < 0 {

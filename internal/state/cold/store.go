@@ -83,20 +83,28 @@ func (s *Store) archived(ctx context.Context, run wire.RunKey) (*journal, error)
 	return nil, fmt.Errorf("the journal of run %s is in %w", run, err)
 }
 
-// fetch reads a noted archive, or runner.ErrNotFound.
+// fetch reads a noted archive, or runner.ErrNotFound. Where it is gone, the run may have gone on since and have been archived anew, and Redis set
+// back to before that: the newer archive has all that the older one had.
 func (s *Store) fetch(ctx context.Context, run wire.RunKey, n redisstore.Note) (*journal, error) {
 	m, err := s.at(ctx, run, n.Sequence)
+	gone := err
+	if errors.Is(gone, runner.ErrNotFound) {
+		m, err = s.newest(ctx, run)
+	}
 	if err != nil {
 		return nil, err
 	}
 	j, _, err := unpack(m.data)
-	if err == nil && (j.run != run || j.last().Etag != n.Etag) {
+	if err == nil && (j.run != run || !j.end(n.Etag)) {
 		err = damaged("is that of another journal")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("message %d of %s: %w", n.Sequence, s.stream, err)
+	switch {
+	case err == nil:
+		return j, nil
+	case gone != nil:
+		return nil, gone
 	}
-	return j, nil
+	return nil, fmt.Errorf("message %d of %s: %w", n.Sequence, s.stream, err)
 }
 
 func (s *Store) remembered(run wire.RunKey, sequence uint64) *journal {

@@ -105,7 +105,7 @@ func (s cooled) Part(ctx context.Context, run wire.RunKey, from uint64, most int
 }
 
 func (s cooled) Append(ctx context.Context, run wire.RunKey, base runner.Version, next runner.Record) (runner.Version, error) {
-	if next.Rev < 20 || next.Rev%100 == 0 { // each time would take minutes in the long journals of the suite
+	if next.Rev <= 5 || next.Rev%100 == 0 { // each time would take minutes in the long journals of the suite
 		s.leave(ctx, run)
 	}
 	return s.Store.Append(ctx, run, base, next)
