@@ -270,6 +270,29 @@ func TestRun_LostArchiveIsFoundWhenItsRunIsRead(t *testing.T) {
 	}
 }
 
+// TestPurge_FinishesWhatWasInterrupted, and so does a pass: the archive of a run that has a tombstone already.
+func TestPurge_FinishesWhatWasInterrupted(t *testing.T) {
+	t.Parallel()
+	r := start(t, leaving)
+	b := r.threeCalls()
+	c := redis.NewClient(&redis.Options{Addr: r.redis.Addr()})
+	defer func() { r.check("close", c.Close()) }()
+	for what, finish := range map[string]func(){
+		"again":     func() { r.check("purge", reconcile.Purge(r.context(), r.conn, r.store, b.key)) },
+		"by a pass": func() { r.archived(time.Hour, 0, 0) },
+	} {
+		r.check("purge", reconcile.Purge(r.context(), r.conn, r.store, b.key))
+		ack, err := r.conn.JetStream().Publish(r.context(), r.conn.Subjects().Cold(b.key), []byte("an archive"))
+		r.check("publish", err)
+		head := fmt.Sprintf("agentd:{p%s}:h:%s", b.key.Partition, b.key.Token)
+		r.check("note", c.HSet(r.context(), head, "cold", fmt.Sprintf("etag %d 1", ack.Sequence)).Err())
+		finish()
+		if r.archive(b) != nil || c.HExists(r.context(), head, "cold").Val() {
+			t.Errorf("%s: the archive is left", what)
+		}
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // TestRun_EmptiedRedisKeepsArchives: they are all that there is of runs, whatever a pass finds.

@@ -25,6 +25,8 @@ var ofArchives = []mutant{
 	{"an archive of a run that is purged meanwhile stays", around(archives+"Store.abandon", "return nil"), ofCold("TestStore_ArchiveOfARunThatIsPurgedMeanwhileIsDeleted")},
 	{"an archive is believed whatever its hash says", condition(archives+"unpack", "Sum256 content", "false"), ofCold("TestArchive_AlteredIsRefused")},
 	{"an archive takes all memory", call(archives+"unpack", "LimitReader", "inflater"), ofCold("TestArchive_BombIsNotInflated")},
+	{"a Redis that was set back does not see newer archives", condition(archives+"Store.fetch", "gone ErrNotFound", "false"), ofCold("TestStore_RedisThatWasSetBackReadsANewerArchive")},
+	{"a purge that was interrupted leaves an archive", around("internal/reconcile.dropArchive", "return nil"), test{"internal/reconcile", "TestPurge_FinishesWhatWasInterrupted"}},
 	{"a run whose end is lost leaves Redis", condition("internal/reconcile.pass.run", "missing Everything", "p.Everything && entry.Head.Status == core.StatusDone && (missing || !missing)"), test{"internal/reconcile", "TestRun_RunWhoseEndIsLostStaysInRedis"}},
 	{"journals leave once a day, however soon they may", condition("internal/reconcile.Options.due", "Hot", "false"), test{"internal/reconcile", "TestScheduled_HasJournalsLeaveInTime"}},
 	{"a journal leaves Redis an hour after its end", around("internal/config.loader.checkHot", ""), test{"internal/config", "TestLoad_FindsEveryFaultAtItsPlace"}},
