@@ -19,6 +19,9 @@ const (
 	DefaultCallsKept = 10 * time.Minute
 	// LeastCallsKept is the least that it may be: a message that is delivered again until then may give up a call that is still being made.
 	LeastCallsKept = 2 * time.Minute
+	// LeastHot is the least time for which the journal of a run that has ended stays in Redis: longer than anything reads what was written
+	// lately, such as refilling streams.
+	LeastHot = 3 * time.Hour
 	// DefaultAnswersAge is how long the broker keeps answers, and messages to runs.
 	DefaultAnswersAge = 7 * 24 * time.Hour
 )

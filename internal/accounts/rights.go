@@ -116,6 +116,10 @@ func (r rights) worker() User {
 			u.Publish = append(u.Publish, api+"STREAM.PURGE."+stream, api+"DIRECT.GET."+stream, api+"DIRECT.GET."+stream+".>")
 		}
 	}
+	// Archives of journals: as long as there may be any, also when no more are made. A purge's subject does not say of what, so this is any of
+	// them.
+	archives := r.stream(broker.ZoneCold)
+	u.Publish = append(u.Publish, r.s.All(wire.KindCold), api+"STREAM.INFO."+archives, api+"STREAM.MSG.GET."+archives, api+"STREAM.PURGE."+archives)
 	u.Publish = append(u.Publish, api+"DIRECT.GET."+r.grants()+".>", api+"CONSUMER.CREATE."+r.contracts()+".*",
 		api+"CONSUMER.MSG.NEXT."+r.contracts()+".*", api+"CONSUMER.DELETE."+r.contracts()+".*")
 	for _, ref := range broker.Consumers(r.s, r.Broker) {

@@ -96,7 +96,7 @@ func (c *Conn) GiveBack(ctx context.Context) error {
 
 // ownStreams are the streams of the root that are there, the buckets' included, but for what says that it is borrowed.
 func (c *Conn) ownStreams(ctx context.Context) ([]string, error) {
-	names := append(Streams(c.subjects, Plan{}), StreamName(c.subjects, ZoneIndex))
+	names := Streams(c.subjects, Plan{Index: true, Cold: true})
 	var there []string
 	all := c.js.StreamNames(ctx)
 	for name := range all.Name() {

@@ -30,7 +30,7 @@ type ConsumerState struct {
 // Holdings are what the streams of a plan hold, and how far the readers of its consumers are. What does not exist is left out: Verify finds
 // that.
 func (c *Conn) Holdings(ctx context.Context, p Plan) (streams []StreamState, consumers []ConsumerState, err error) {
-	p.Index = true // it may be there
+	p.Index, p.Cold = true, true // they may be there
 	if p, _, err = c.laidOut(ctx, p); err != nil {
 		return nil, nil, err
 	}

@@ -38,16 +38,7 @@ func (c *Conn) indexFilter(partition string) string {
 }
 
 // Indexes reports whether there is an index of runs.
-func (c *Conn) Indexes(ctx context.Context) (bool, error) {
-	_, err := c.js.Stream(ctx, StreamName(c.subjects, ZoneIndex))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look for the index of runs: %w", err)
-	}
-	return true, nil
-}
+func (c *Conn) Indexes(ctx context.Context) (bool, error) { return c.HasStream(ctx, ZoneIndex) }
 
 // PublishIndexed puts a document in the place of the run's one before; without Data it withdraws it. It does not wait: a document that is lost is found
 // by reconciliation.

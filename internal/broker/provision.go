@@ -69,6 +69,11 @@ func (c *Conn) eachStep(ctx context.Context, p Plan, take func(step) (Change, er
 	if err != nil {
 		return nil, err
 	}
+	if !p.Cold { // what was archived is looked after, whether or not more is
+		if p.Cold, err = c.HasStream(ctx, ZoneCold); err != nil {
+			return nil, err
+		}
+	}
 	taken := func(s step, err error) (Change, error) {
 		if err != nil || s.do == nil {
 			return Change{}, err

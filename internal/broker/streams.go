@@ -56,6 +56,8 @@ const (
 	ZoneDLQ   Zone = "DLQ"
 	// ZoneIndex is there only where somebody asked for the index of runs (Plan.Index).
 	ZoneIndex Zone = "IDX"
+	// ZoneCold is there only where journals leave Redis (Plan.Cold). No layout divides it: it is written once for each run, and hardly read.
+	ZoneCold Zone = "COLD"
 )
 
 // StreamName is the name of a zone's stream.
@@ -65,6 +67,7 @@ var zoneOf = map[wire.Kind]Zone{
 	wire.KindStart: ZoneStart, wire.KindIn: ZoneIn, wire.KindCtl: ZoneIn, wire.KindOut: ZoneOut, wire.KindVoid: ZoneOut,
 	wire.KindDone: ZoneDone, wire.KindTimer: ZoneTimer, wire.KindFire: ZoneTimer, wire.KindRun: ZoneRun,
 	wire.KindBlob: ZoneRun, wire.KindSpec: ZoneRun, wire.KindDLQ: ZoneDLQ, wire.KindIndex: ZoneIndex,
+	wire.KindCold: ZoneCold,
 }
 
 // streamOf is the stream that stores a subject, as far as it is known how streams are divided; streamFor finds that out.
@@ -93,6 +96,9 @@ type Plan struct {
 	Hooks    []HookPlan
 	// Index is whether there is to be an index of runs; false leaves one that there is.
 	Index bool
+	// Cold is whether finished journals leave the store of runs for archives. Without it a stream of archives is made by nobody, and one that
+	// there is stays, as a plan with it would have it.
+	Cold bool
 	// Partitions is how many streams the zones of runs are divided into, as of NewLayout; 0 leaves them as they are, and is 1 where there
 	// are none. It is for ever.
 	Partitions int
@@ -172,7 +178,14 @@ func (c *Conn) streams(p Plan) []jetstream.StreamConfig {
 		bucketStream(GrantsBucket(c.subjects), grantHistory, replicas),
 		guarded(registryStream(c.subjects, replicas)),
 	)
-	if p.Index {
+	if p.Cold {
+		archives := base(ZoneCold, 0, wire.KindCold)
+		// An archive takes the place of the one before by a rollup: what the server answers on its subject, because somebody asked it to, must
+		// not, and with a limit of one message would.
+		archives.AllowRollup, archives.DenyDelete = true, true
+		streams = append(streams, archives)
+	}
+	if p.Index { // last: see MakeIndex
 		documents := base(ZoneIndex, 0)
 		documents.Subjects = []string{c.indexFilter("*")}
 		documents.MaxMsgsPerSubject, documents.AllowMsgTTL, documents.AllowDirect = 1, true, true
@@ -325,6 +338,19 @@ func (p consumerPlan) config() jetstream.ConsumerConfig {
 		Durable: p.Name, FilterSubjects: p.filters, AckPolicy: jetstream.AckExplicitPolicy,
 		AckWait: p.ackWait, MaxDeliver: -1, MaxAckPending: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
+}
+
+// HasStream reports whether the stream of a zone exists that no layout divides.
+func (c *Conn) HasStream(ctx context.Context, z Zone) (bool, error) {
+	name := StreamName(c.subjects, z)
+	_, err := c.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for stream %s: %w", name, err)
+	}
+	return true, nil
 }
 
 // HasConsumer reports whether a consumer exists.

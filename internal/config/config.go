@@ -188,6 +188,9 @@ type Retention struct {
 	History time.Duration `json:"history"`
 	// Calls is how long the broker keeps their calls; 0 is for as long as the stream of calls keeps any.
 	Calls time.Duration `json:"calls"`
+	// Hot is how long their journals stay in Redis, before they leave for archives in JetStream; 0 is for as long as they are kept. With
+	// another store it says nothing.
+	Hot time.Duration `json:"hot"`
 }
 
 // Approvals is how people are asked and answer (docs/approvals.md).
@@ -295,6 +298,9 @@ func (c *Config) AnswersNeeded() answers.Need {
 func (c *Config) Check() error {
 	if c.StoreKind() == StoreRedis && c.Redis.URL == "" {
 		return sdk.Errorf(sdk.CodeConfig, "the store is redis, but its URL is not set: set redis.url or REDIS_URL")
+	}
+	if hot := c.Retention.Hot; hot > 0 && hot < sdk.LeastHot {
+		return sdk.Errorf(sdk.CodeConfig, "%s", leastHot(hot))
 	}
 	return nil
 }

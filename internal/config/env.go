@@ -13,7 +13,7 @@ var variables = map[string]string{ //nolint:gosec // names of variables
 	"nats.key": "NATS_KEY", "nats.root": "AGENTD_ROOT", "nats.replicas": "AGENTD_REPLICAS", "nats.partitions": "AGENTD_PARTITIONS",
 	"redis.url": "REDIS_URL", "redis.ca": "REDIS_CA", "redis.cert": "REDIS_CERT", "redis.key": "REDIS_KEY",
 	"store": "AGENTD_STORE", "entries": "AGENTD_ENTRIES", "data": "AGENTD_DATA", "slots": "AGENTD_SLOTS",
-	"reconcile.interval": "AGENTD_RECONCILE", "retention.history": "AGENTD_HISTORY",
+	"reconcile.interval": "AGENTD_RECONCILE", "retention.history": "AGENTD_HISTORY", "retention.hot": "AGENTD_HOT",
 	"log.level": "AGENTD_LOG_LEVEL", "log.format": "AGENTD_LOG_FORMAT",
 	"models.openai.base_url": "OPENAI_BASE_URL", "models.anthropic.base_url": "ANTHROPIC_BASE_URL",
 }

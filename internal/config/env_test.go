@@ -23,7 +23,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 		"NATS_NKEY": "n.nk", "NATS_CA": "ca.pem", "NATS_CERT": "cert.pem", "NATS_KEY": "key.pem",
 		"OPENAI_BASE_URL": "http://o", "LOCAL_KEY": "sk-2", "AGENTD_ROOT": "root", "AGENTD_REPLICAS": "5", "AGENTD_PARTITIONS": "4",
 		"AGENTD_STORE": "redis", "AGENTD_ENTRIES": "plain", "AGENTD_DATA": "d", "AGENTD_SLOTS": "1", "AGENTD_LOG_LEVEL": "error", "AGENTD_LOG_FORMAT": "",
-		"AGENTD_RECONCILE": "0", "AGENTD_HISTORY": "7d",
+		"AGENTD_RECONCILE": "0", "AGENTD_HISTORY": "7d", "AGENTD_HOT": "1d",
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestConfig_ApplyEnvGoesOverTheFile(t *testing.T) {
 	want.Redis = Redis{URL: "redis://r", CA: "rca.pem", Cert: "rcert.pem", Key: "rkey.pem"}
 	want.Entries = EntriesPlain
 	want.Store, want.Data, want.Slots, want.Log = StoreRedis, "d", 1, Log{"error", "json"}
-	want.Reconcile.Interval, want.Retention.History = 0, 7*24*time.Hour
+	want.Reconcile.Interval, want.Retention.History, want.Retention.Hot = 0, 7*24*time.Hour, 24*time.Hour
 	want.Models = []Provider{
 		{Name: "anthropic", Protocol: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY"},
 		{Name: "local", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "LOCAL_KEY", APIKey: "sk-2"},

@@ -63,6 +63,7 @@ func Load(path string) (*Config, error) {
 	l.checkServers(root.Get("mcp"))
 	l.checkAnswersAge(root.Get("nats", "answers_age"))
 	l.checkCallsKept(root.Get("retention", "calls"))
+	l.checkHot(root.Get("retention", "hot"))
 	l.checkCollisions()
 	l.checkDomains(root.Get("domains"))
 	if l.Count() > 0 {

@@ -188,7 +188,7 @@ func TestSchema_Defaults(t *testing.T) {
 		"nats.root": d.NATS.Root, "nats.answers_age": days(d.NATS.AnswersAge), "nats.persist_mode": d.NATS.PersistMode,
 		"data": d.Data, "slots": fmt.Sprint(d.Slots), "log.level": d.Log.Level, "log.format": d.Log.Format,
 		"reconcile.interval": text(d.Reconcile.Interval), "reconcile.older_than": text(d.Reconcile.OlderThan),
-		"retention.history": days(d.Retention.History), "retention.calls": fmt.Sprintf("%dm", d.Retention.Calls/time.Minute), "mcp.file": defaultMCPFile, "agents[].model.provider": defaultProvider,
+		"retention.history": days(d.Retention.History), "retention.calls": fmt.Sprintf("%dm", d.Retention.Calls/time.Minute), "retention.hot": fmt.Sprint(int(d.Retention.Hot)), "mcp.file": defaultMCPFile, "agents[].model.provider": defaultProvider,
 		"mcp.servers.NAME.timeout":                    text(sdk.DefaultToolTimeout),
 		"agents[].tools.services[].timeout":           text(sdk.DefaultCallTimeout),
 		"agents[].tools.services[].retry.backoff":     text(sdk.DefaultBackoff),

@@ -7,9 +7,11 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"agentd/internal/days"
 	"agentd/internal/signature"
@@ -74,6 +76,17 @@ func (l *loader) checkCallsKept(chosen *strict.Node) {
 	if kept := l.cfg.Retention.Calls; chosen.Present() && kept > 0 && kept < sdk.LeastCallsKept {
 		l.Faultf(chosen.Position, "retention.calls: expected at least %s, or 0, got %s", days.Text(sdk.LeastCallsKept), days.Text(kept))
 	}
+}
+
+// checkHot refuses what is shorter than anything looks back for what was written lately.
+func (l *loader) checkHot(chosen *strict.Node) {
+	if hot := l.cfg.Retention.Hot; chosen.Present() && hot > 0 && hot < sdk.LeastHot {
+		l.Faultf(chosen.Position, "%s", leastHot(hot))
+	}
+}
+
+func leastHot(hot time.Duration) string {
+	return fmt.Sprintf("retention.hot: expected at least %s, or 0, got %s", days.Text(sdk.LeastHot), days.Text(hot))
 }
 
 // decisionKey reads a public key, after the principal whose key it is and "=" when it is that of one alone.

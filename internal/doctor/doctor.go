@@ -251,6 +251,13 @@ func (e *Examination) store(ctx context.Context) {
 			Remedy:  "remove it when nobody needs the runs that began before encryption",
 		})
 	}
+	if e.cfg.Retention.Hot > 0 && e.cfg.StoreKind() != config.StoreRedis {
+		e.found(broker.Finding{
+			Code: "hot_ignored", Severity: broker.SeverityWarning,
+			Message: "retention.hot changes nothing: journals in JetStream are on disk from the beginning",
+			Remedy:  "remove it, or keep runs in Redis",
+		})
+	}
 	var findings []broker.Finding
 	err = e.conn.Permitted(ctx, func(ctx context.Context) error {
 		findings = worker.CheckStore(ctx, e.conn, o)

@@ -149,6 +149,18 @@ func TestScheduled_RemovesHistoriesInTime(t *testing.T) {
 	}
 }
 
+func TestScheduled_HasJournalsLeaveInTime(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.ended("say")
+	short := func(o *reconcile.Options) { o.Hot = 4 * time.Minute }
+	r.scheduled(short)
+	r.later(3 * time.Minute)
+	r.wantLooked("before the time", r.scheduled(short), looked{})
+	r.later(2 * time.Minute)
+	r.wantLooked("when it has passed", r.scheduled(short), looked{All: true})
+}
+
 // What was lost as a whole is looked for as a whole: nothing has changed, as far as the streams say.
 func TestScheduled_LooksAtAllAfterALoss(t *testing.T) {
 	t.Parallel()

@@ -183,8 +183,9 @@ func logged(ctx context.Context, o Options) error {
 
 // log says what a pass has done, if it has done anything.
 func (p *pass) log() {
-	if r := p.report; len(r.Found)+r.Purged+r.Removed > 0 {
-		p.Logger.Info("runs are reconciled", "runs", r.Runs, "unrepaired", r.Unrepaired, "purged", r.Purged, "removed", r.Removed)
+	if r := p.report; len(r.Found)+r.Purged+r.Removed+r.Archived+r.Thinned > 0 {
+		p.Logger.Info("runs are reconciled", "runs", r.Runs, "unrepaired", r.Unrepaired, "purged", r.Purged, "removed", r.Removed,
+			"archived", r.Archived, "thinned", r.Thinned)
 	}
 }
 
@@ -192,6 +193,10 @@ func logFinding(log *slog.Logger, f Finding) {
 	attributes := []any{"kind", f.Kind, "agent", f.Agent, "run", f.Run, "what", f.What, "action", f.Action}
 	if f.Kind == CallsKept {
 		log.Warn("calls of runs that have ended cannot be removed", append(attributes, "problem", f.Problem)...)
+		return
+	}
+	if f.Kind == HistoryHot {
+		log.Warn("a journal cannot leave Redis", append(attributes, "problem", f.Problem)...)
 		return
 	}
 	if f.Problem != "" {

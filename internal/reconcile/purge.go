@@ -36,6 +36,9 @@ func Purge(ctx context.Context, conn *broker.Conn, store state.Store, run wire.R
 	rev := e.Rev
 	if e.Head.Purged != nil {
 		rev = e.Head.Purged.Rev
+		if err := dropArchive(ctx, store, state.Ended{Run: run, Version: last.Version, Purged: true}, conn.Now()); err != nil {
+			return fmt.Errorf("purge: %w", err)
+		}
 	} else {
 		if err := endPublished(ctx, conn, run, &e); err != nil {
 			return err
@@ -45,6 +48,19 @@ func Purge(ctx context.Context, conn *broker.Conn, store state.Store, run wire.R
 		}
 	}
 	return conn.PublishIndexed(broker.IndexedRun{Run: run, Revision: rev + 1})
+}
+
+// dropArchive deletes the archive of a run that was purged, if whoever purged it was interrupted before that.
+func dropArchive(ctx context.Context, store state.Store, run state.Ended, now int64) error {
+	archiver, has := state.ArchiverOf(store)
+	if !has {
+		return nil
+	}
+	done, err := archiver.Archive(ctx, []state.Ended{run}, time.UnixMilli(now), 1, false)
+	if err != nil {
+		return err
+	}
+	return done[0].Err
 }
 
 // endPublished reports whether the terminal event of a run was published: afterwards nobody can make it.

@@ -49,6 +49,8 @@ const (
 	CallsKept Kind = "calls_kept"
 	// HistoryKept: a history or a tombstone that has outlived its time could not be removed.
 	HistoryKept Kind = "history_kept"
+	// HistoryHot: a journal could not leave Redis for its archive, or an archive of a purged run could not be deleted.
+	HistoryHot Kind = "history_hot"
 )
 
 // Finding is something wrong, and what was done about it.
@@ -77,6 +79,9 @@ type Report struct {
 	// Purged runs lost their history, Removed ones their tombstone.
 	Purged  int `json:"purged"`
 	Removed int `json:"removed"`
+	// Archived journals were written to their archives, Thinned ones have left Redis.
+	Archived int `json:"archived"`
+	Thinned  int `json:"thinned"`
 	// Cleared runs lost their calls on the broker.
 	Cleared int `json:"cleared"`
 	// Young runs have not ended, and were left alone because they changed lately.
@@ -102,6 +107,8 @@ type Options struct {
 	FullInterval time.Duration
 	// Calls is how long a done run keeps its calls on the broker, at least sdk.LeastCallsKept; 0 is for as long as their stream does.
 	Calls time.Duration
+	// Hot is how long a done run's journal stays in a store that has archives; 0 is for ever.
+	Hot time.Duration
 	// Document publishes a document to the index of runs, where there is one.
 	Document func(*index.Document) error
 	// Refuse tells the sender of an init event that nobody serves its agent, unless that was told; nil is that others see to it.
@@ -139,6 +146,9 @@ type pass struct {
 	unsettled map[wire.RunKey]bool
 	states    map[broker.Zone]broker.ZoneState
 	readers   map[broker.Zone][]broker.Reader
+	// hot is Hot where archives can be written, else 0.
+	hot    time.Duration
+	cooled archiving
 	// indexes says that there is an index of runs.
 	indexes bool
 	// since is from when on messages are looked at, in Unix milliseconds; 0 is all that there are.
@@ -165,7 +175,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 }
 
 func (p *pass) all(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{p.survey, p.lostRuns, p.lostDelegations, p.runs} {
+	for _, step := range []func(context.Context) error{p.survey, p.lostRuns, p.lostDelegations, p.archives, p.runs} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("reconcile: %w", err)
 		}

@@ -16,9 +16,10 @@ import (
 const tombstoneMargin = 7 * 24 * time.Hour
 
 // retain removes the history of a run that has been done for long enough, and its tombstone when nothing can arrive for it
-// any more.
+// any more. What stays is noted for the store to archive.
 func (p *pass) retain(ctx context.Context, s runner.StoredRun, e *core.Entry) error {
 	if p.History == 0 {
+		p.cool(s, e)
 		return nil
 	}
 	ended := time.UnixMilli(e.At)
@@ -33,6 +34,8 @@ func (p *pass) retain(ctx context.Context, s runner.StoredRun, e *core.Entry) er
 		if err = p.remove(ctx, s); err == nil {
 			p.report.Removed++
 		}
+	default:
+		p.cool(s, e)
 	}
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()

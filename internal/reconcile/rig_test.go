@@ -93,10 +93,12 @@ func plan(_ context.Context, req sdk.ModelRequest) (sdk.ModelReply, error) {
 
 // rig is a broker, a store and a worker whose clocks can be put forward.
 type rig struct {
-	t      *testing.T
-	conn   *broker.Conn
-	store  state.Store
-	redis  *redistest.Server
+	t     *testing.T
+	conn  *broker.Conn
+	store state.Store
+	redis *redistest.Server
+	// cold has the broker provisioned with a stream for archives.
+	cold   bool
 	agents []sdk.Agent
 	model  sdk.Provider
 	log    *slog.Logger
@@ -177,6 +179,7 @@ func (r *rig) provision() {
 		specs = append(specs, a.Spec)
 	}
 	plan := worker.Plan(specs)
+	plan.Cold = r.cold
 	plan.Async, plan.Partitions = r.async, cmp.Or(r.partitions, harness.Partitions())
 	_, err := r.conn.Provision(r.context(), plan)
 	r.check("provision", err)

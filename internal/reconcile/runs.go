@@ -64,6 +64,9 @@ func (p *pass) runs(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := p.archive(ctx); err != nil {
+			return err
+		}
 		if cursor = after; cursor == "" {
 			return closeTo(partitions)
 		}

@@ -127,6 +127,9 @@ func (o *Options) due(ctx context.Context, name string, streams map[broker.Zone]
 	if o.History > 0 { // which passes over all runs remove
 		every = min(every, o.History/4)
 	}
+	if o.Hot > 0 { // which the same passes have journals leave after
+		every = min(every, o.Hot)
+	}
 	if newPass(*o).now.UnixMilli()-note.All >= every.Milliseconds() {
 		return note, outdated, nil
 	}

@@ -44,6 +44,7 @@ func Until(ctx context.Context, o Options) (Passes, error) {
 		repaired = 0
 		report, err := Run(ctx, o)
 		report.Found, report.Purged, report.Removed = all.Found, report.Purged+all.Purged, report.Removed+all.Removed
+		report.Archived, report.Thinned = report.Archived+all.Archived, report.Thinned+all.Thinned
 		all.Report, all.GoesOn = report, repaired > 0 && !o.DryRun
 		all.Made++
 		if err != nil {

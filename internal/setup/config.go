@@ -142,6 +142,7 @@ func Plan(cfg *config.Config) broker.Plan {
 	p := worker.Plan(cfg.Agents)
 	p.Replicas, p.Async = cfg.NATS.Replicas, cfg.NATS.PersistMode == config.PersistAsync
 	p.Partitions = cfg.NATS.Partitions
+	p.Cold = cfg.StoreKind() == config.StoreRedis && cfg.Retention.Hot > 0
 	p.AnswersAge, p.AnswersNeeded = cfg.NATS.AnswersAge, cfg.AnswersNeeded().For
 	for _, c := range cfg.Contracts {
 		service := broker.ServicePlan{Domain: c.Domain, Type: c.Type}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"time"
 
 	"agentd/sdk/wire"
 
@@ -41,6 +42,51 @@ type Store interface {
 	// Marked reports whether all parts of the store have that mark under a name. Where one does not, it may have been emptied, or set back
 	// to before Mark.
 	Marked(ctx context.Context, name, mark string) (bool, error)
+}
+
+// Archiver is a Store, or is in one, that has archives for the journals of runs that have ended.
+type Archiver interface {
+	// Archive brings each run's journal one step further on its way into its archive: into the archive, or, when that has been there for long
+	// enough, out of the store. Of a run that was purged it deletes an archive that is left. It takes at most most steps, in the order of the
+	// runs; those beyond, and those that need none, have none. With dry it only says which it would take. It may be repeated, and several may do
+	// it at once.
+	Archive(ctx context.Context, runs []Ended, now time.Time, most int, dry bool) ([]Archival, error)
+}
+
+// Ended is a run that has ended, at its last version. Purged says that this is its tombstone's.
+type Ended struct {
+	Run wire.RunKey
+	runner.Version
+	Purged bool
+}
+
+// ArchiveStep is what was done with the journal of a run.
+type ArchiveStep string
+
+// The steps.
+const (
+	StepNone ArchiveStep = ""
+	// StepArchived wrote the archive, StepThinned removed from the store what is in it, and StepDropped deleted it.
+	StepArchived ArchiveStep = "archived"
+	StepThinned  ArchiveStep = "thinned"
+	StepDropped  ArchiveStep = "dropped"
+)
+
+// Archival is what became of a run: a step, or why it could not be taken.
+type Archival struct {
+	Step ArchiveStep
+	Err  error
+}
+
+// ArchiverOf is the Archiver that a store is, or is wrapped around.
+func ArchiverOf(store any) (Archiver, bool) {
+	switch s := store.(type) {
+	case Archiver:
+		return s, true
+	case interface{ Archiver() (Archiver, bool) }:
+		return s.Archiver()
+	}
+	return nil, false
 }
 
 // MaxEntry is the largest journal entry in bytes. It keeps an entry and its headers below the default largest message of

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/broker"
 	"agentd/internal/runner"
 	"agentd/internal/state"
+	"agentd/internal/state/cold"
 	"agentd/internal/state/natsstore"
 	"agentd/internal/state/packed"
 	"agentd/internal/state/redisstore"
@@ -76,7 +77,8 @@ func openStore(ctx context.Context, conn *broker.Conn, o StoreOptions, allowLoss
 	if err != nil {
 		return OpenedStore{Warnings: findingsOf(findings)}, err
 	}
-	return o.opened(store, "redis", findings, store.Close), nil
+	archives := broker.StreamName(conn.Subjects(), broker.ZoneCold)
+	return o.opened(cold.New(store, conn.JetStream(), archives, conn.Subjects()), "redis", findings, store.Close), nil
 }
 
 // JournalStore is the store of runs in the connection's JetStream, as they are stored.

@@ -23,6 +23,8 @@ type Reconcile struct {
 	History time.Duration
 	// Calls is how long a done run keeps its calls on the broker; 0 is for as long as their stream does.
 	Calls time.Duration
+	// Hot is how long a done run's journal stays in a store that has archives; 0 is for ever.
+	Hot time.Duration
 }
 
 // Reconciling are the options of a pass over the runs of the worker's agents. Its error says that the store cannot forget
@@ -36,6 +38,7 @@ func (w *Worker) Reconciling() (reconcile.Options, error) {
 		Conn: w.Conn, Store: store, Runner: w.runner, Decode: w.handler.Decode, Document: w.indexer.document, Refuse: w.refuse,
 		Everything: true, Logger: w.Logger,
 		OlderThan: w.Reconcile.OlderThan, FullInterval: w.Reconcile.FullInterval, History: w.Reconcile.History, Calls: w.Reconcile.Calls,
+		Hot: w.Reconcile.Hot,
 	}
 	for _, a := range w.Agents {
 		o.Agents = append(o.Agents, a.Spec)

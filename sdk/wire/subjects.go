@@ -102,6 +102,7 @@ const (
 	KindRun    Kind = "run"    // the journal
 	KindBlob   Kind = "blob"   // large contents of the journal
 	KindSpec   Kind = "spec"   // agent specs by digest
+	KindCold   Kind = "cold"   // archives of journals
 	KindStream Kind = "stream" // live events
 	KindWatch  Kind = "watch"  // who reads live events says so
 	KindWake   Kind = "wake"   // whoever drives the run should look at its journal
@@ -209,6 +210,9 @@ func (s Subjects) Blob(run RunKey, digest string) string {
 
 // Spec is the subject of a stored agent spec, by the lower-case hexadecimal SHA-256 of its JSON.
 func (s Subjects) Spec(digest string) string { return s.join(KindSpec, digest) }
+
+// Cold is the subject of the archive of a run's journal.
+func (s Subjects) Cold(run RunKey) string { return s.join(KindCold, run.Partition, run.Token) }
 
 // Index is the subject of a run's document in the index of runs, and IndexQuery that of questions to whoever has the index.
 func (s Subjects) Index(run RunKey) string { return s.join(KindIndex, run.Partition, run.Token) }

@@ -272,6 +272,7 @@ func answerSubjects(t *testing.T, v *vectors) {
 			KindRun:    func() string { return s.Journal(run) },
 			KindBlob:   func() string { return s.Blob(run, x.Digest) },
 			KindSpec:   func() string { return s.Spec(x.Digest) },
+			KindCold:   func() string { return s.Cold(run) },
 			KindStream: func() string { return s.Live(x.Agent, run) },
 			KindGet:    func() string { return s.Get(x.Agent) },
 			KindDLQ:    func() string { return s.DeadLetter(x.Reason, x.Stream, x.Seq) },

@@ -60,7 +60,7 @@ func (f File) Options() (Options, error) {
 		AsyncPersistence: cfg.NATS.PersistMode == config.PersistAsync,
 		Identity:         cfg.Identity, Keys: cfg.Keys,
 		ReconcileEvery: period(cfg.Reconcile.Interval), ReconcileFullEvery: period(cfg.Reconcile.FullInterval), LostAfter: cfg.Reconcile.OlderThan,
-		History: period(cfg.Retention.History), CallsKept: period(cfg.Retention.Calls), EarlyDecisions: cfg.Approvals.Early, Logger: f.Logger,
+		History: period(cfg.Retention.History), CallsKept: period(cfg.Retention.Calls), Hot: cfg.Retention.Hot, EarlyDecisions: cfg.Approvals.Early, Logger: f.Logger,
 	}, nil
 }
 

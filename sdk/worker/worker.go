@@ -93,6 +93,9 @@ type Options struct {
 	// CallsKept is how long the broker keeps the calls of a finished run, at least 2 minutes; 0 is 10 minutes, negative is for as long as the
 	// stream of calls keeps any.
 	CallsKept time.Duration
+	// Hot is how long the journal of a finished run stays in Redis before it leaves for an archive in JetStream, at least 3 hours; 0 is for as
+	// long as its history is kept (docs/operations.md). With RedisURL alone.
+	Hot time.Duration
 
 	// Grace is how long a stopping worker lets activations reach their next step; 0 is 30 s.
 	Grace time.Duration
@@ -270,6 +273,7 @@ func (s *serving) reconcile() worker.Reconcile {
 		Interval: max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0), OlderThan: s.LostAfter,
 		FullInterval: max(cmp.Or(s.ReconcileFullEvery, sdk.DefaultReconcileFull), 0),
 		History:      max(cmp.Or(s.History, sdk.DefaultHistory), 0), Calls: max(cmp.Or(s.CallsKept, sdk.DefaultCallsKept), 0),
+		Hot: max(s.Hot, 0),
 	}
 }
 
@@ -317,6 +321,7 @@ func (s *serving) plan() broker.Plan {
 	}
 	plan := worker.Plan(specs)
 	plan.Replicas, plan.Partitions, plan.Async = s.Replicas, s.Partitions, s.AsyncPersistence
+	plan.Cold = s.RedisURL != "" && s.Hot > 0
 	reconciled := max(cmp.Or(s.ReconcileEvery, sdk.DefaultReconcile), 0)
 	need := answers.Needed(specs).WithEarly(s.EarlyDecisions).WithReconcile(reconciled, cmp.Or(s.LostAfter, sdk.DefaultLostAfter))
 	plan.AnswersAge, plan.AnswersNeeded = s.AnswersAge, need.For

@@ -83,7 +83,7 @@ type tailed struct {
 }
 
 // hidden are the kinds that tail shows only when asked to.
-var hidden = []wire.Kind{wire.KindRun, wire.KindBlob, wire.KindSpec, wire.KindTimer, wire.KindFire, wire.KindGet, wire.KindWatch}
+var hidden = []wire.Kind{wire.KindRun, wire.KindBlob, wire.KindSpec, wire.KindCold, wire.KindTimer, wire.KindFire, wire.KindGet, wire.KindWatch}
 
 func (t tail) print(subject string, headers map[string][]string, data []byte) {
 	tokens := strings.Split(subject, ".")

@@ -77,7 +77,7 @@ func runWith(ctx context.Context, a *cli.App, cfg *config.Config, c *cli.Client,
 	w, err := worker.New(worker.Options{
 		Conn: c.Conn, Store: store, Agents: resolved, Logger: a.QuietLogger(), Identity: cfg.Identity, Keys: cfg.Keys,
 		Models:    func(sdk.ModelSpec) (sdk.Provider, error) { return nil, nil }, // nothing is asked of them
-		Reconcile: worker.Reconcile{OlderThan: cfg.Reconcile.OlderThan, History: cfg.Retention.History, Calls: cfg.Retention.Calls},
+		Reconcile: worker.Reconcile{OlderThan: cfg.Reconcile.OlderThan, History: cfg.Retention.History, Calls: cfg.Retention.Calls, Hot: cfg.Retention.Hot},
 	})
 	if err != nil {
 		return err
@@ -164,6 +164,13 @@ func reportText(r reconcile.Passes, dryRun bool, olderThan time.Duration) string
 			verb = "to be removed"
 		}
 		text += fmt.Sprintf("\n%s and %s %s", show.Count(r.Purged, "history"), show.Count(r.Removed, "tombstone"), verb)
+	}
+	if r.Archived+r.Thinned > 0 {
+		form := "\n%s archived, and %d out of Redis"
+		if dryRun {
+			form = "\n%s to be archived, and %d to leave Redis"
+		}
+		text += fmt.Sprintf(form, show.Count(r.Archived, "journal"), r.Thinned)
 	}
 	if r.Cleared > 0 {
 		verb := "removed"

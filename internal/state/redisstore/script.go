@@ -13,6 +13,9 @@ const (
 // head is gone would be in conflict for ever.
 const damagedJournal = "AGENTDJOURNAL"
 
+// thinnedJournal begins the refusal to append to a journal whose entries are in its archive alone.
+const thinnedJournal = "AGENTDTHIN"
+
 // appendScript appends an entry by compare-and-set. KEYS: head, list, index of the partition. ARGV: etag of the base (""
 // is none), number, etag and bytes of the entry, and the run's token. A repeat of the last entry writes the same etag
 // again, so that WAIT on this connection covers the entry that another one may have written.
@@ -29,6 +32,7 @@ if etag ~= ARGV[1] then
 end
 local entries = redis.call('LLEN', KEYS[2])
 if entries + 1 ~= tonumber(ARGV[2]) then
+  if redis.call('HGET', KEYS[1], 'thin') then return redis.error_reply('AGENTDTHIN the entries are archived') end
   return redis.error_reply('AGENTDJOURNAL entry ' .. ARGV[2] .. ' cannot follow ' .. entries .. ' entries')
 end
 redis.call('RPUSH', KEYS[2], ARGV[4])
@@ -45,7 +49,8 @@ return 1
 `)
 
 // purgeScript puts a tombstone in the place of a journal by compare-and-set, and removes blobs. KEYS: head, list, set of
-// digests, blobs. ARGV: etag of the base, etag and bytes of the tombstone, and a digest for each blob.
+// digests, blobs. ARGV: etag of the base, etag and bytes of the tombstone, and a digest for each blob. What the head says of an archive
+// stays until that is deleted.
 var purgeScript = redis.NewScript(`
 local etag = redis.call('HGET', KEYS[1], 'etag')
 if etag ~= ARGV[2] then
@@ -54,6 +59,7 @@ if etag ~= ARGV[2] then
   redis.call('RPUSH', KEYS[2], ARGV[3])
 end
 redis.call('HSET', KEYS[1], 'rev', 1, 'etag', ARGV[2])
+redis.call('HDEL', KEYS[1], 'thin')
 for i = 4, #KEYS do
   redis.call('UNLINK', KEYS[i])
   redis.call('SREM', KEYS[3], ARGV[i])

@@ -1,7 +1,7 @@
 // Package redisstore keeps runs in Redis or Valkey: a list of entries and a small head a run, appended to by one script
 // that compares the head's etag. All keys of a partition are in one slot of a cluster:
 //
-//	agentd:{p017}:h:<run>           hash: number and etag of the last entry
+//	agentd:{p017}:h:<run>           hash: number and etag of the last entry, and what is known of the run's archive
 //	agentd:{p017}:l:<run>           list of entries, each "<number> <etag>\n" and its bytes
 //	agentd:{p017}:r                 sorted set of the partition's runs, by name
 //	agentd:{p017}:b:<run>:<digest>  blob
@@ -105,6 +105,8 @@ func readError(ctx context.Context, err error) error {
 // writeError tells a definite no from an unknown outcome.
 func writeError(ctx context.Context, err error) error {
 	switch {
+	case redis.HasErrorPrefix(err, thinnedJournal):
+		return fmt.Errorf("%w: %w", ErrThinned, err)
 	case err != nil && damaged(err):
 		return fmt.Errorf("%w: %w", runner.ErrCorrupt, err)
 	case err == nil || permanent(err):
@@ -191,17 +193,46 @@ func (s *Store) Entries(ctx context.Context, run wire.RunKey, after runner.Versi
 func (s *Store) Part(ctx context.Context, run wire.RunKey, from uint64, most int) ([]runner.Record, error) {
 	var records []runner.Record
 	for len(records) < most {
-		batch, err := s.read(ctx, run, max(from, 1)-1+uint64(len(records)), min(most-len(records), batchEntries))
-		if err != nil || len(batch) == 0 {
-			return records, err
+		wanted := min(most-len(records), batchEntries)
+		batch, err := s.read(ctx, run, max(from, 1)-1+uint64(len(records)), wanted)
+		if err != nil {
+			return nil, err
 		}
-		records = append(records, batch...)
+		if records = append(records, batch...); len(batch) < wanted {
+			break
+		}
 	}
 	return records, nil
 }
 
-// read reads the entries after a revision, most of them at most.
+// rereads is how often a read begins anew because the journal was thinned or brought back under it.
+const rereads = 3
+
+// read reads the entries after a revision, most of them at most. Only an answer that a whole journal does not give asks what became of it.
 func (s *Store) read(ctx context.Context, run wire.RunKey, after uint64, most int) ([]runner.Record, error) {
+	for tries := rereads; ; tries-- {
+		records, err := s.readOnce(ctx, run, after, most)
+		moved := err != nil && errors.Is(err, runner.ErrCorrupt) || err == nil && len(records) == 0 && after > 0
+		if !moved || most <= 0 {
+			return records, err
+		}
+		h, headErr := s.Archived(ctx, run)
+		switch {
+		case headErr != nil:
+			return nil, errors.Join(err, headErr)
+		case err == nil && h.Rev <= after:
+			return nil, nil
+		case h.Thin:
+			return nil, fmt.Errorf("read entries of run %s: %w", run, ErrThinned)
+		case tries == 1 && err == nil:
+			return nil, fmt.Errorf("read entries of run %s: %w: entry %d is missing, of %d", run, runner.ErrCorrupt, after+1, h.Rev)
+		case tries == 1:
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) readOnce(ctx context.Context, run wire.RunKey, after uint64, most int) ([]runner.Record, error) {
 	err := ctx.Err()
 	var elements []string
 	if err == nil {

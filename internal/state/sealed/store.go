@@ -83,6 +83,9 @@ func (s *Store) Writable(ctx context.Context) error {
 	return inner.Writable(ctx)
 }
 
+// Archiver is that of the store within: an archive holds what is sealed as it is.
+func (s *Store) Archiver() (state.Archiver, bool) { return state.ArchiverOf(s.inner) }
+
 // Mark implements state.Store: a mark holds nothing of a run.
 func (s *Store) Mark(ctx context.Context, name, mark string) error {
 	inner, err := s.whole()
